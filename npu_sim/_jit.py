@@ -1,0 +1,64 @@
+"""The only place that imports ``numba.njit``: one decorator, one cache policy.
+
+Numba's own cache does not notice a change in a callee of another file or in an imported constant, so a plain
+``cache=True`` can return results of code that no longer exists. Our cache directory is therefore named by a hash
+of all our sources and of the versions that compile them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import llvmlite
+import numba
+from numba import njit
+from numba.core import config
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+JIT_ENABLED = not bool(config.DISABLE_JIT)
+"""False under ``NUMBA_DISABLE_JIT=1``: jitted functions then run as plain Python."""
+
+
+def _source_digest() -> str:
+    """Hash every Python source of the packages that hold jitted code, and the compiler's version."""
+    digest = hashlib.sha256()
+    root = Path(__file__).resolve().parent.parent
+    for package in ("npu_sim", "ops"):
+        for path in sorted((root / package).rglob("*.py")):
+            digest.update(path.relative_to(root).as_posix().encode())
+            digest.update(path.read_bytes())
+    digest.update(f"{numba.__version__} {llvmlite.__version__} {sys.version}".encode())
+    return digest.hexdigest()[:20]
+
+
+def cache_directory() -> str:
+    """Return the directory of compiled code: per user, per source state.
+
+    A ``NUMBA_CACHE_DIR`` set by the user is the parent, otherwise ``$XDG_CACHE_HOME/npu-sim`` or ``~/.cache/npu-sim``.
+    """
+    parent = config.CACHE_DIR or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "npu-sim"
+    )
+    return os.path.join(parent, _source_digest())
+
+
+_CACHE_DIRECTORY = cache_directory()
+
+
+def jit(function: _Function) -> _Function:
+    """Compile ``function`` in nopython mode with our cache directory; no fastmath, no object mode, no ``parallel``.
+
+    The directory is set only while this decorator runs, so the jitted functions of other packages keep their own.
+    """
+    previous = config.CACHE_DIR
+    config.CACHE_DIR = _CACHE_DIRECTORY
+    try:
+        return njit(cache=True, nogil=True, error_model="numpy")(function)
+    finally:
+        config.CACHE_DIR = previous

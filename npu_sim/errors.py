@@ -1,0 +1,97 @@
+"""The exception tree. Grammar of every message: "<Thing> must be <rule>, not <value>", then the context."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from npu_sim.program.violation import Violation
+
+
+class NpuSimError(Exception):
+    """Base of every error this project raises on purpose.
+
+    Attributes
+    ----------
+    status : int
+        The aclnn status code a vendor-style call would return for this refusal; 561000 (inner error)
+        where no documented code applies.
+    """
+
+    status: int = 561000
+
+
+class ShapeError(NpuSimError, ValueError):
+    """A shape, rank or extent breaks a rule."""
+
+    status = 161002
+
+
+class DTypeError(NpuSimError, TypeError):
+    """A dtype is not allowed here."""
+
+    status = 161002
+
+
+class LayoutError(NpuSimError, ValueError):
+    """A format, or a conversion between two formats, is not supported."""
+
+    status = 161002
+
+
+class ProductError(NpuSimError, ValueError):
+    """The product is unknown, or the feature or range is not available on it."""
+
+    status = 161002
+
+
+class OperatorError(NpuSimError, ValueError):
+    """An operator refuses the call.
+
+    Parameters
+    ----------
+    message : str
+        Rule, value and product.
+    status : int
+        aclnn status code (161001, 161002, 561103, ...).
+    """
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class StateError(NpuSimError, RuntimeError):
+    """A vendor object was called in an illegal order."""
+
+
+class InputFileError(NpuSimError, ValueError):
+    """A file given by the user cannot be read or does not hold what it must."""
+
+    status = 161002
+
+
+class ProgramError(NpuSimError, RuntimeError):
+    """A checker or an engine found violations in a program.
+
+    Parameters
+    ----------
+    violations : sequence of Violation
+        Every finding, in program order.
+    """
+
+    status = 561103
+
+    def __init__(self, violations: Sequence[Violation]) -> None:
+        self.violations = tuple(violations)
+        super().__init__("\n".join(str(violation) for violation in self.violations))
+
+
+class InternalError(NpuSimError, RuntimeError):
+    """A broken invariant of this project; please report it."""
+
+
+class UndefinedOnHardware(UserWarning):  # noqa: N818 - a category of warning, not an error
+    """The computation is defined here, but the hardware leaves the result open."""

@@ -1,0 +1,1 @@
+"""Instructions: one row format, and per instruction one emitter, footprint, semantics, cost rule and disassembly."""

@@ -1,0 +1,1 @@
+"""Memories of a core and global memory, with real bytes."""

@@ -1,0 +1,60 @@
+"""Buffers of one emulated core.
+
+L1, UB and L0C hold the bits the hardware holds. L0A and L0B hold float32 *carriers* (each fp16, bf16, HF32 and fp32
+value is exact in float32): the 512-byte fractal ``f`` owns carriers ``[256 f, 256 f + 256)``, stored **k-major**,
+element (m, k) of an L0A fractal at ``256 f + 16 k + m`` and element (k, n) of an L0B fractal at ``256 f + 16 k + n``;
+a fractal of 32-bit data has 8 k and uses the first 128 carriers. Inside a fractal the order is ours to choose, because
+instructions only move whole fractals; addresses and capacities stay architectural (512 bytes a fractal).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.products import CoreSpec
+
+POISON_BYTE = 0xFF
+"""Buffers start with this byte: an fp16, bf16 or fp32 NaN, an int32 -1."""
+CARRIERS_PER_FRACTAL = 256
+
+
+@dataclass(slots=True, kw_only=True)
+class CoreMemory:
+    """The arenas of one core, reused core after core by one thread.
+
+    Attributes
+    ----------
+    l1, ub : uint8[bytes]
+        Raw bytes.
+    l0a, l0b : float32[bytes / 2]
+        Carriers, see the module text.
+    l0c : float32[bytes / 4]
+        Accumulators, raw float32 bits at architectural addresses.
+    """
+
+    l1: npt.NDArray[np.uint8]
+    ub: npt.NDArray[np.uint8]
+    l0a: npt.NDArray[np.float32]
+    l0b: npt.NDArray[np.float32]
+    l0c: npt.NDArray[np.float32]
+
+    @classmethod
+    def for_core(cls, core: CoreSpec) -> CoreMemory:
+        """Allocate the poisoned buffers of ``core``."""
+        memory = cls(
+            l1=np.empty(core.l1_bytes, np.uint8),
+            ub=np.empty(core.ub_bytes, np.uint8),
+            l0a=np.empty(core.l0a_bytes // 2, np.float32),
+            l0b=np.empty(core.l0b_bytes // 2, np.float32),
+            l0c=np.empty(core.l0c_bytes // 4, np.float32),
+        )
+        memory.poison()
+        return memory
+
+    def poison(self) -> None:
+        """Overwrite everything, so that a read before a write shows."""
+        for buffer in (self.l1, self.ub, self.l0a, self.l0b, self.l0c):
+            buffer.view(np.uint8).fill(POISON_BYTE)

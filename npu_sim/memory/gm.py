@@ -1,0 +1,92 @@
+"""Global memory of a launch: one byte arena with named tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.errors import ShapeError
+from npu_sim.isa.op import Data
+from npu_sim.units import align_up
+
+GM_ALIGN_BYTES = 512
+
+
+def allocated_bytes(byte_count: int) -> int:
+    """Return what the runtime allocates for a tensor: 31 spare bytes or more behind it, multiples of 512.
+
+    Source: opbase ``src/nnopbase/composite_op/mem_mgr/memory_allocator.cpp``.
+    """
+    return (byte_count + 32 + GM_ALIGN_BYTES - 1) & ~(GM_ALIGN_BYTES - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GmTensor:
+    """A tensor in the arena.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    index : int
+        Position in the table, the ``tensor`` field of rows.
+    address : int
+        First byte in the arena.
+    byte_count : int
+        Bytes of the storage (without the spare ones behind it).
+    initialised : bool
+        Whether a kernel may read it before writing it (inputs, cleared outputs).
+    """
+
+    name: str
+    index: int
+    address: int
+    byte_count: int
+    initialised: bool
+    data: Data = Data.NONE
+
+
+class GlobalMemory:
+    """One arena per launch. ``plan`` decides the addresses, `arena` is allocated on first use.
+
+    Timing and hazard runs never touch `arena`, so they cost no memory.
+    """
+
+    def __init__(self) -> None:
+        self.tensors: list[GmTensor] = []
+        self.total_bytes = 0
+        self._arena: npt.NDArray[np.uint8] | None = None
+
+    def add(self, name: str, byte_count: int, *, initialised: bool, data: Data = Data.NONE) -> GmTensor:
+        """Place a tensor behind the last one, at a multiple of 512 bytes."""
+        if self._arena is not None:
+            raise ShapeError(f"Tensor {name} must be added before the arena is used")
+        tensor = GmTensor(
+            name=name, index=len(self.tensors), address=self.total_bytes, byte_count=byte_count,
+            initialised=initialised, data=data,
+        )
+        self.tensors.append(tensor)
+        self.total_bytes = align_up(self.total_bytes + allocated_bytes(byte_count), GM_ALIGN_BYTES)
+        return tensor
+
+    @property
+    def arena(self) -> npt.NDArray[np.uint8]:
+        """The bytes, uint8[total_bytes]; contents undefined until written."""
+        if self._arena is None:
+            self._arena = np.empty(self.total_bytes, np.uint8)
+        return self._arena
+
+    def view(self, tensor: GmTensor, dtype: npt.DTypeLike, shape: Sequence[int]) -> np.ndarray:
+        """Return the storage of ``tensor`` as an array of ``dtype`` and ``shape`` (no copy)."""
+        flat = self.arena[tensor.address : tensor.address + tensor.byte_count].view(dtype)
+        return flat.reshape(tuple(shape))
+
+    def table(self) -> npt.NDArray[np.int64]:
+        """Return int64[tensors, 4]: address, byte_count, allocated bytes, initialised (0 or 1)."""
+        return np.array(
+            [[t.address, t.byte_count, allocated_bytes(t.byte_count), int(t.initialised)] for t in self.tensors],
+            np.int64,
+        ).reshape(len(self.tensors), 4)

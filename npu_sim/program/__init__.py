@@ -1,0 +1,1 @@
+"""Programs: launches, builders, violations, disassembly."""

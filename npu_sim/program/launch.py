@@ -1,0 +1,56 @@
+"""A launch: one kernel on some cores, as a resumable emitter of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.memory.gm import GlobalMemory
+
+STATE_LENGTH = 32
+"""int64 words of an emitter's state. Word 0: core, word 1: phase, both set by the engine; the rest is the kernel's."""
+
+Emitter = Callable[[np.ndarray, np.ndarray, np.ndarray], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One kernel launch.
+
+    Attributes
+    ----------
+    name : str
+        Kernel name for reports.
+    emit : callable
+        Jitted ``emit(rows: INSTR[:], params: record[1], state: int64[STATE_LENGTH]) -> int``: writes the next rows of
+        the core and phase in ``state`` from index 0 and returns how many; 0 means the phase is over. It stops before
+        the buffer is full and continues at the next call, so a program never has to exist as a whole.
+    params : structured array of length 1
+        Tiling and addresses.
+    core_count : int
+        Emulated cores (block_dim).
+    phase_count : int
+        Phases; all cores finish a phase before any starts the next (SyncAll between them).
+    gm : GlobalMemory
+        Tensors the kernel reads and writes.
+    sites : mapping of int to str
+        Names of the ``site`` numbers, for messages.
+    """
+
+    name: str
+    emit: Emitter
+    params: np.ndarray
+    core_count: int
+    gm: GlobalMemory
+    phase_count: int = 1
+    sites: dict[int, str] = field(default_factory=dict)
+
+    def new_state(self, core: int, phase: int) -> npt.NDArray[np.int64]:
+        """Return the start state of one core and phase."""
+        state = np.zeros(STATE_LENGTH, np.int64)
+        state[0] = core
+        state[1] = phase
+        return state

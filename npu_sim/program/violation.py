@@ -1,0 +1,65 @@
+"""What the checkers report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from npu_sim.isa.op import Space
+
+
+class Kind(Enum):
+    """Kinds of finding; the first group carries the names of asc-tools' npuchk (``docs/02_npu_check_en.md``)."""
+
+    READ_UNALLOCATED = "ErrorRead1"
+    READ_UNINITIALISED = "ErrorRead2"
+    READ_OUT_OF_BOUNDS = "ErrorRead3"
+    READ_MISALIGNED = "ErrorRead4"
+    WRITE_UNALLOCATED = "ErrorWrite1"
+    WRITE_OUT_OF_BOUNDS = "ErrorWrite2"
+    WRITE_OVERWRITES_UNREAD = "ErrorWrite3"
+    WRITE_MISALIGNED = "ErrorWrite4"
+    SYNC_WRITE_HAZARD = "ErrorSync1"
+    SYNC_READ_HAZARD = "ErrorSync2"
+    SYNC_UNPAIRED = "ErrorSync3"
+    SYNC_DUPLICATE = "ErrorSync4"
+    CAPACITY = "Capacity"
+    FIELD_RANGE = "FieldRange"
+    UNSUPPORTED = "Unsupported"
+    NUMERIC_MISMATCH = "NumericMismatch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """One finding.
+
+    Attributes
+    ----------
+    kind : Kind
+        What is wrong.
+    row, other_row : int
+        Row numbers in the core's program; ``other_row`` is -1 when only one instruction is involved.
+    core, tile, site : int
+        Where: emulated core, work item, place in the kernel.
+    space : Space
+        Address space of the access.
+    start, length : int
+        Bytes.
+    detail : str
+        Rule, value and both instructions in words.
+    """
+
+    kind: Kind
+    row: int
+    other_row: int = -1
+    core: int = 0
+    tile: int = -1
+    site: int = 0
+    space: Space = Space.NONE
+    start: int = 0
+    length: int = 0
+    detail: str = ""
+
+    def __str__(self) -> str:
+        where = f" {self.space.name}[{self.start}:{self.start + self.length}]" if self.space is not Space.NONE else ""
+        return f"{self.kind.value} core {self.core} tile {self.tile} row {self.row}{where} {self.detail}"
