@@ -37,16 +37,40 @@ _UNION: tuple[tuple[str, ...], ...] = (
     ("nd_num", "n_value", "d_value", "src_nd_stride", "src_d_value", "dst_c0_stride", "dst_n_stride", "dst_nd_stride"),
     ("m_size", "n_size", "dst_stride"),
     (
-        "l1_h", "l1_w", "pad_left", "pad_right", "pad_top", "pad_bottom", "stride_w", "stride_h", "filter_w",
-        "filter_h", "dilation_w", "dilation_h", "channel_size", "k_ext", "m_ext", "k_start", "m_start",
+        "l1_h",
+        "l1_w",
+        "pad_left",
+        "pad_right",
+        "pad_top",
+        "pad_bottom",
+        "stride_w",
+        "stride_h",
+        "filter_w",
+        "filter_h",
+        "dilation_w",
+        "dilation_h",
+        "channel_size",
+        "k_ext",
+        "m_ext",
+        "k_start",
+        "m_start",
     ),
 )
 # Fields that instructions of more than one shape use sit at fixed places behind the areas they would overlap.
 _FIXED: tuple[tuple[str, int], ...] = (
     # DataCopy, LoadData 2D and Fill share dst_gap (slot 3); Fixpipe shares nd_num, src_nd_stride, dst_nd_stride.
-    ("start_index", 0), ("repeat", 18), ("src_stride", 8), ("dst_frac_gap", 9), ("block_num", 0),
-    ("c1_index", 12), ("fetch_filter_w", 13), ("fetch_filter_h", 14), ("left_top_w", 15), ("left_top_h", 16),
-    ("jump_stride", 17), ("repeat_mode", 19),
+    ("start_index", 0),
+    ("repeat", 18),
+    ("src_stride", 8),
+    ("dst_frac_gap", 9),
+    ("block_num", 0),
+    ("c1_index", 12),
+    ("fetch_filter_w", 13),
+    ("fetch_filter_h", 14),
+    ("left_top_w", 15),
+    ("left_top_h", 16),
+    ("jump_stride", 17),
+    ("repeat_mode", 19),
 )
 
 

@@ -65,8 +65,12 @@ class GlobalMemory:
         if self._arena is not None:
             raise ShapeError(f"Tensor {name} must be added before the arena is used")
         tensor = GmTensor(
-            name=name, index=len(self.tensors), address=self.total_bytes, byte_count=byte_count,
-            initialised=initialised, data=data,
+            name=name,
+            index=len(self.tensors),
+            address=self.total_bytes,
+            byte_count=byte_count,
+            initialised=initialised,
+            data=data,
         )
         self.tensors.append(tensor)
         self.total_bytes = align_up(self.total_bytes + allocated_bytes(byte_count), GM_ALIGN_BYTES)
