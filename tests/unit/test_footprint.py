@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npu_sim.isa import emit, footprint
+from npu_sim.isa.op import OPS, Data, Mode, Op, Pipe, Space
+from npu_sim.isa.row import empty_rows
+from tests.oracles.footprint import touched_bytes
+
+RUNS = footprint.empty_runs()
+HALF_SINGLE = (Data.FP16, Data.BF16, Data.FP32)
+
+
+def _pick(rng, options):
+    return options[int(rng.integers(len(options)))]
+
+
+def _data_copy(rng, rows):
+    paths = (
+        (Space.L1, Space.GM),
+        (Space.UB, Space.GM),
+        (Space.GM, Space.UB),
+        (Space.GM, Space.L1),
+        (Space.UB, Space.L1),
+    )
+    dst, src = _pick(rng, paths)
+    sizes = [int(rng.integers(0, 5)) for _ in range(4)]
+    emit.emit_data_copy(rows, 0, dst, 4096, src, 3 * 32, *sizes, Data.FP32, 0, 1, 2)
+    if rng.integers(2):
+        rows[0]["mode"] |= Mode.ATOMIC
+
+
+def _nd2nz(rng, rows):
+    d_value = int(rng.integers(0, 40))
+    emit.emit_nd2nz(
+        rows, 0, 1024, 70, _pick(rng, HALF_SINGLE), int(rng.integers(0, 4)), int(rng.integers(0, 6)), d_value,
+        int(rng.integers(0, 90)), int(rng.integers(1, 60)), int(rng.integers(1, 8)), int(rng.integers(1, 4)),
+        int(rng.integers(0, 5)) * 16, 0, 1, 2,
+    )  # fmt: skip
+
+
+def _load_2d(rng, rows):
+    emit.emit_load_2d(
+        rows, 0, _pick(rng, (Space.L0A, Space.L0B, Space.L1)), 512, Space.L1, 1024, Data.FP16, int(rng.integers(0, 4)),
+        int(rng.integers(0, 6)), int(rng.integers(0, 4)), int(rng.integers(0, 3)), 0, -1, 1, 2,
+    )  # fmt: skip
+
+
+def _load_transpose(rng, rows):
+    emit.emit_load_transpose(
+        rows, 0, Space.L0B, 512, 1024, _pick(rng, (*HALF_SINGLE, Data.INT8)), *(int(rng.integers(0, 4)) for _ in range(5)),
+        1, 2,
+    )  # fmt: skip
+
+
+def _window(rng, rows):
+    pads = [int(rng.integers(0, 3)) for _ in range(4)]
+    emit.set_feature_map(rows, 0, int(rng.integers(0, 7)), int(rng.integers(1, 8)), *pads)
+    emit.set_window(rows, 0, *(int(rng.integers(1, 4)) for _ in range(2)), *(int(rng.integers(1, 4)) for _ in range(2)),
+                    *(int(rng.integers(1, 4)) for _ in range(2)))  # fmt: skip
+
+
+def _load_3d(rng, rows):
+    _window(rng, rows)
+    dtype = _pick(rng, HALF_SINGLE)
+    c0 = 8 if dtype == Data.FP32 else 16
+    mode = _pick(rng, (0, Mode.TRANSPOSE))
+    emit.emit_load_3d(
+        rows, 0, _pick(rng, (Space.L0A, Space.L0B)), 1024, 96, dtype, 32, int(rng.integers(0, 20)) * c0,
+        int(rng.integers(0, 40)), int(rng.integers(0, 6)) * c0, int(rng.integers(0, 20)), mode, 1, 2,
+    )  # fmt: skip
+
+
+def _load_3d_v1(rng, rows):
+    _window(rng, rows)
+    row = rows[0]
+    row["l1_h"] = max(1, row["l1_h"])
+    left = int(rng.integers(0, 3)) * int(row["stride_w"]) - int(row["pad_left"])
+    top = int(rng.integers(0, 3)) * int(row["stride_h"]) - int(row["pad_top"])
+    emit.emit_load_3d_v1(
+        rows, 0, _pick(rng, (Space.L0A, Space.L0B)), 512, 32, Data.FP16, int(rng.integers(0, 3)),
+        int(rng.integers(0, row["filter_w"])), int(rng.integers(0, row["filter_h"])), left, top,
+        int(rng.integers(1, 4)), int(rng.integers(0, 2)), int(rng.integers(0, 6)), 1, 2,
+    )  # fmt: skip
+
+
+def _fill(rng, rows):
+    space = _pick(rng, (Space.L1, Space.L0A, Space.L0B))
+    emit.emit_fill(rows, 0, space, 1024, Data.FP16, *(int(rng.integers(0, 4)) for _ in range(3)), 0, 1, 2)
+
+
+def _mmad(rng, rows):
+    m, n, k = (int(rng.integers(0, 50)) for _ in range(3))
+    m = _pick(rng, (m, m, 1, 16, 32))
+    mode = _pick(rng, (0, Mode.INIT)) | _pick(rng, (0, Mode.K_ALIGN))
+    dtype = _pick(rng, HALF_SINGLE)
+    emit.emit_mmad(rows, 0, 2048, 512, 1024, dtype, m, n, k, mode if dtype == Data.FP32 else mode & Mode.INIT, 1, 2)
+
+
+def _fixpipe(rng, rows):
+    layout = _pick(rng, (0, Mode.NZ2ND, Mode.CHANNEL_SPLIT))
+    n_size = int(rng.integers(0, 6)) * 8 + (int(rng.integers(0, 8)) if layout == Mode.NZ2ND else 0)
+    dst_dtype = Data.FP32 if layout == Mode.CHANNEL_SPLIT else _pick(rng, HALF_SINGLE)
+    emit.emit_fixpipe(
+        rows, 0, _pick(rng, (Space.GM, Space.L1)), 160, 1024, dst_dtype, int(rng.integers(0, 20)), n_size,
+        int(rng.integers(0, 24)), int(rng.integers(1, 60)), int(rng.integers(0, 4)), int(rng.integers(0, 5)),
+        int(rng.integers(0, 200)), layout | _pick(rng, (0, Mode.ATOMIC)), 0, 1, 2,
+    )  # fmt: skip
+
+
+def _l0c_to_ub(rng, rows):
+    emit.emit_l0c_to_ub(
+        rows, 0, 64, 1024, _pick(rng, (Data.FP16, Data.FP32)), *(int(rng.integers(0, 4)) for _ in range(4)), 1, 2
+    )
+
+
+def _duplicate(rng, rows):
+    emit.emit_duplicate(rows, 0, 64, _pick(rng, HALF_SINGLE), int(rng.integers(0, 70)), 0, 1, 2)
+
+
+def _add(rng, rows):
+    emit.emit_add(rows, 0, 64, 640, 1280, _pick(rng, HALF_SINGLE), int(rng.integers(0, 70)), 1, 2)
+
+
+def _muls(rng, rows):
+    emit.emit_muls(rows, 0, 64, 640, _pick(rng, HALF_SINGLE), int(rng.integers(0, 70)), 0, 1, 2)
+
+
+def _cast(rng, rows):
+    emit.emit_cast(
+        rows, 0, 64, 640, _pick(rng, HALF_SINGLE), _pick(rng, HALF_SINGLE), 0, int(rng.integers(0, 70)), 1, 2
+    )
+
+
+GENERATORS = {
+    Op.DATA_COPY: _data_copy,
+    Op.ND2NZ: _nd2nz,
+    Op.LOAD_2D: _load_2d,
+    Op.LOAD_TRANSPOSE: _load_transpose,
+    Op.LOAD_3D: _load_3d,
+    Op.LOAD_3D_V1: _load_3d_v1,
+    Op.FILL: _fill,
+    Op.MMAD: _mmad,
+    Op.FIXPIPE: _fixpipe,
+    Op.L0C_TO_UB: _l0c_to_ub,
+    Op.DUPLICATE: _duplicate,
+    Op.ADD: _add,
+    Op.MULS: _muls,
+    Op.CAST: _cast,
+}
+NO_MEMORY = {Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER, Op.SET_ATOMIC, Op.SET_HF32}
+
+
+def test_footprint_generators_cover_every_opcode():
+    assert set(GENERATORS) | NO_MEMORY == {spec.op for spec in OPS}
+
+
+@pytest.mark.parametrize("op", GENERATORS, ids=lambda op: op.name)
+def test_footprint_random_operands_equals_the_elementwise_definition(op):
+    rng = np.random.default_rng(int(op))
+    empty = 0
+    for trial in range(150):
+        rows = empty_rows(1)
+        GENERATORS[op](rng, rows)
+        assert rows[0]["op"] == op
+        count = footprint.footprint_at(rows, 0, RUNS)
+        assert count >= 0
+        wanted = touched_bytes(rows[0])
+        empty += not wanted
+        assert footprint.expand(RUNS, count) == wanted, (trial, rows[0])
+    assert empty < 110
+
+
+@pytest.mark.parametrize("op", GENERATORS, ids=lambda op: op.name)
+def test_footprint_lists_reads_before_writes(op):
+    rng = np.random.default_rng(100 + int(op))
+    for _ in range(30):
+        rows = empty_rows(1)
+        GENERATORS[op](rng, rows)
+        count = footprint.footprint_at(rows, 0, RUNS)
+        accesses = RUNS[:count, 1].tolist()
+        assert accesses == sorted(accesses)
+
+
+@pytest.mark.parametrize("op", sorted(NO_MEMORY), ids=lambda op: op.name)
+def test_footprint_instruction_without_memory_is_empty(op):
+    rows = empty_rows(1)
+    rows[0]["op"] = op
+    rows[0]["pipe"] = Pipe.MTE1
+    assert footprint.footprint_at(rows, 0, RUNS) == 0
+
+
+def test_footprint_short_buffer_reports_and_stays_inside():
+    rows = empty_rows(1)
+    emit.emit_nd2nz(rows, 0, 0, 0, Data.FP16, 8, 8, 8, 999, 77, 50, 3, 4096, 0, 0, 0)
+    whole = footprint.footprint_at(rows, 0, RUNS)
+    assert whole > 4
+    for rows_given in range(whole):
+        out = np.full((whole + 8, 6), -7, np.int64)
+        assert footprint.footprint_at(rows, 0, out[4 : 4 + rows_given]) == footprint.TOO_MANY_RUNS
+        assert (out[:4] == -7).all()
+        assert (out[4 + rows_given :] == -7).all()
+    assert footprint.footprint_at(rows, 0, out) == whole
+
+
+@pytest.mark.parametrize(("stride", "filter_size", "limit"), [(1, 3, 3), (1, 1, 2), (2, 1, 16), (2, 3, 4)], ids=str)
+def test_footprint_img2col_of_a_resnet_tile_stays_compact(stride, filter_size, limit):
+    """4 channel blocks of a 58-wide map: overlapping windows must melt into few runs, or the engines crawl."""
+    rows = empty_rows(1)
+    emit.set_feature_map(rows, 0, 8, 58, 0, 0, 0, 0)
+    emit.set_window(rows, 0, stride, stride, filter_size, filter_size, 1, 1)
+    taps = filter_size * filter_size
+    emit.emit_load_3d(rows, 0, Space.L0B, 0, 0, Data.FP16, 64, 4 * taps * 16, 64, 0, 32, 0, 0, 0)
+    count = footprint.footprint_at(rows, 0, RUNS)
+    assert footprint.expand(RUNS, count) == touched_bytes(rows[0])
+    assert count <= limit + 1
