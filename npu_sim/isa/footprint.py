@@ -82,7 +82,7 @@ def _box(out, count, space, access, start, length, n0, s0, n1, s1, n2, s2):
 
 @jit
 def _melt(out, boxes):
-    """Turn ``boxes`` noted boxes into runs from row 0 on, as few as possible; return their number or `TOO_MANY_RUNS`."""
+    """Turn the noted boxes into runs from row 0 on, as few as possible; return their number or `TOO_MANY_RUNS`."""
     count = np.int64(0)
     for box in range(boxes):
         at = len(out) - 2 * (box + 1)
@@ -167,16 +167,36 @@ def _nd2nz(row, out):
     matrices, rows, columns = np.int64(row["nd_num"]), np.int64(row["n_value"]), np.int64(row["d_value"])
     src, dst = np.int64(row["src0"]), np.int64(row["dst"])
     count = _box(
-        out, _NONE, np.int64(row["src0_space"]), READ, src, columns * item, rows, np.int64(row["src_d_value"]) * item,
-        matrices, np.int64(row["src_nd_stride"]) * item, _ONCE, _NONE,
-    )  # fmt: skip
+        out,
+        _NONE,
+        np.int64(row["src0_space"]),
+        READ,
+        src,
+        columns * item,
+        rows,
+        np.int64(row["src_d_value"]) * item,
+        matrices,
+        np.int64(row["src_nd_stride"]) * item,
+        _ONCE,
+        _NONE,
+    )
     blocks = (columns * item + BLOCK - 1) // BLOCK
     if count == 0:
         return 0
     return _box(
-        out, count, np.int64(row["dst_space"]), WRITE, dst, BLOCK, rows, np.int64(row["dst_n_stride"]) * BLOCK,
-        blocks, np.int64(row["dst_c0_stride"]) * BLOCK, matrices, np.int64(row["dst_nd_stride"]) * item,
-    )  # fmt: skip
+        out,
+        count,
+        np.int64(row["dst_space"]),
+        WRITE,
+        dst,
+        BLOCK,
+        rows,
+        np.int64(row["dst_n_stride"]) * BLOCK,
+        blocks,
+        np.int64(row["dst_c0_stride"]) * BLOCK,
+        matrices,
+        np.int64(row["dst_nd_stride"]) * item,
+    )
 
 
 @jit
@@ -191,7 +211,7 @@ def _load_2d(row, out):
 
 @jit
 def _load_transpose(row, out):
-    """A square is one fractal of 16-bit data and two of 8- or 32-bit data."""
+    """Move squares: one fractal each for 16-bit data, two for 8- and 32-bit data."""
     fractals = np.int64(1 if item_bytes(row["dtype"]) == 2 else 2)
     square = fractals * FRACTAL
     repeat = np.int64(row["repeat"])
@@ -279,11 +299,11 @@ def _window_taps(row, out, count, c1, planes, tap_first, tap_last, m_first, m_la
             ow_first = m_first % wo if oh == oh_first else np.int64(0)
             ow_last = m_last % wo if oh == oh_last else wo - 1
             many_taps, many_windows = kw_last > kw_first, ow_last > ow_first
-            dense = (
-                not many_taps or (dilation_w == 1 and (kw_last - kw_first + 1 >= stride_w or not many_windows))
-            ) and (not many_windows or many_taps or stride_w == 1)
-            if stride_w == 1 and dilation_w <= ow_last - ow_first + 1:
-                dense = True
+            if many_taps and many_windows:
+                dense = dilation_w == 1 and kw_last - kw_first + 1 >= stride_w
+                dense = dense or (stride_w == 1 and dilation_w <= ow_last - ow_first + 1)
+            else:
+                dense = (not many_taps or dilation_w == 1) and (not many_windows or stride_w == 1)
             if not dense:
                 same_taps = kw_first >= seen_kw_first and kw_last <= seen_kw_last
                 if not (same_taps and ow_first >= seen_ow_first and ow_last <= seen_ow_last):
@@ -309,27 +329,55 @@ def _window_taps(row, out, count, c1, planes, tap_first, tap_last, m_first, m_la
             held_rows += 1
             continue
         count = _box(
-            out, count, space, READ, src + held_h * line + held_lo * BLOCK, (held_hi - held_lo) * BLOCK, held_rows, line,
-            planes, plane, _ONCE, _NONE,
-        )  # fmt: skip
+            out,
+            count,
+            space,
+            READ,
+            src + held_h * line + held_lo * BLOCK,
+            (held_hi - held_lo) * BLOCK,
+            held_rows,
+            line,
+            planes,
+            plane,
+            _ONCE,
+            _NONE,
+        )
         held_lo, held_hi, held_h, held_rows = lo, hi, h, np.int64(hi > lo)
     return _box(
-        out, count, space, READ, src + held_h * line + held_lo * BLOCK, (held_hi - held_lo) * BLOCK, held_rows, line,
-        planes, plane, _ONCE, _NONE,
-    )  # fmt: skip
+        out,
+        count,
+        space,
+        READ,
+        src + held_h * line + held_lo * BLOCK,
+        (held_hi - held_lo) * BLOCK,
+        held_rows,
+        line,
+        planes,
+        plane,
+        _ONCE,
+        _NONE,
+    )
 
 
 @jit
 def _windows(row, out, count, tap_first, tap_end, m_first, m_end):
     """Append the L1 blocks under windows ``[m_first, m_end)`` and taps ``[tap_first, tap_end)`` (c1, kh, kw order)."""
     wo = output_extent(
-        np.int64(row["l1_w"]), np.int64(row["pad_left"]), np.int64(row["pad_right"]), np.int64(row["filter_w"]),
-        np.int64(row["dilation_w"]), np.int64(row["stride_w"]),
-    )  # fmt: skip
+        np.int64(row["l1_w"]),
+        np.int64(row["pad_left"]),
+        np.int64(row["pad_right"]),
+        np.int64(row["filter_w"]),
+        np.int64(row["dilation_w"]),
+        np.int64(row["stride_w"]),
+    )
     ho = output_extent(
-        np.int64(row["l1_h"]), np.int64(row["pad_top"]), np.int64(row["pad_bottom"]), np.int64(row["filter_h"]),
-        np.int64(row["dilation_h"]), np.int64(row["stride_h"]),
-    )  # fmt: skip
+        np.int64(row["l1_h"]),
+        np.int64(row["pad_top"]),
+        np.int64(row["pad_bottom"]),
+        np.int64(row["filter_h"]),
+        np.int64(row["dilation_h"]),
+        np.int64(row["stride_h"]),
+    )
     m_first = max(m_first, np.int64(0))
     m_end = min(m_end, ho * wo)
     if m_first >= m_end:
@@ -387,9 +435,13 @@ def _load_3d_v1(row, out):
     if _is_window_void(row) or repeat <= 0:
         return 0
     wo = output_extent(
-        np.int64(row["l1_w"]), np.int64(row["pad_left"]), np.int64(row["pad_right"]), np.int64(row["filter_w"]),
-        np.int64(row["dilation_w"]), np.int64(row["stride_w"]),
-    )  # fmt: skip
+        np.int64(row["l1_w"]),
+        np.int64(row["pad_left"]),
+        np.int64(row["pad_right"]),
+        np.int64(row["filter_w"]),
+        np.int64(row["dilation_w"]),
+        np.int64(row["stride_w"]),
+    )
     oh = (np.int64(row["left_top_h"]) + np.int64(row["pad_top"])) // np.int64(row["stride_h"])
     ow = (np.int64(row["left_top_w"]) + np.int64(row["pad_left"])) // np.int64(row["stride_w"])
     tap = (np.int64(row["c1_index"]) * np.int64(row["filter_h"]) + np.int64(row["fetch_filter_h"])) * np.int64(
@@ -471,9 +523,16 @@ def _fixpipe(row, out):
     item = item_bytes(row["dst_dtype"])
     space, dst, access = np.int64(row["dst_space"]), np.int64(row["dst"]), _store_access(row)
     count = _accumulator(
-        out, _NONE, READ, np.int64(row["src0"]), m, n, np.int64(row["src_stride"]) * 64, matrices,
+        out,
+        _NONE,
+        READ,
+        np.int64(row["src0"]),
+        m,
+        n,
+        np.int64(row["src_stride"]) * 64,
+        matrices,
         np.int64(row["src_nd_stride"]) * 1024 if is_nd else np.int64(0),
-    )  # fmt: skip
+    )
     stride = np.int64(row["dst_stride"])
     if is_nd:
         step = np.int64(row["dst_nd_stride"]) * item

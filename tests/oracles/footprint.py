@@ -1,7 +1,7 @@
 """Bytes an instruction touches, element by element from the instruction's definition, with plain Python loops.
 
-Written from the instruction descriptions (asc-devkit ``docs/zh/api/SIMD-API``), without a look at `npu_sim.isa.footprint`:
-no runs, no merging, no shared helpers.
+Written from the instruction descriptions (asc-devkit ``docs/zh/api/SIMD-API``), not from `npu_sim.isa.footprint`: no
+runs, no merging, no shared helpers.
 """
 
 from __future__ import annotations

@@ -34,31 +34,69 @@ def _data_copy(rng, rows):
 def _nd2nz(rng, rows):
     d_value = int(rng.integers(0, 40))
     emit.emit_nd2nz(
-        rows, 0, 1024, 70, _pick(rng, HALF_SINGLE), int(rng.integers(0, 4)), int(rng.integers(0, 6)), d_value,
-        int(rng.integers(0, 90)), int(rng.integers(1, 60)), int(rng.integers(1, 8)), int(rng.integers(1, 4)),
-        int(rng.integers(0, 5)) * 16, 0, 1, 2,
-    )  # fmt: skip
+        rows,
+        0,
+        1024,
+        70,
+        _pick(rng, HALF_SINGLE),
+        int(rng.integers(0, 4)),
+        int(rng.integers(0, 6)),
+        d_value,
+        int(rng.integers(0, 90)),
+        int(rng.integers(1, 60)),
+        int(rng.integers(1, 8)),
+        int(rng.integers(1, 4)),
+        int(rng.integers(0, 5)) * 16,
+        0,
+        1,
+        2,
+    )
 
 
 def _load_2d(rng, rows):
     emit.emit_load_2d(
-        rows, 0, _pick(rng, (Space.L0A, Space.L0B, Space.L1)), 512, Space.L1, 1024, Data.FP16, int(rng.integers(0, 4)),
-        int(rng.integers(0, 6)), int(rng.integers(0, 4)), int(rng.integers(0, 3)), 0, -1, 1, 2,
-    )  # fmt: skip
+        rows,
+        0,
+        _pick(rng, (Space.L0A, Space.L0B, Space.L1)),
+        512,
+        Space.L1,
+        1024,
+        Data.FP16,
+        int(rng.integers(0, 4)),
+        int(rng.integers(0, 6)),
+        int(rng.integers(0, 4)),
+        int(rng.integers(0, 3)),
+        0,
+        -1,
+        1,
+        2,
+    )
 
 
 def _load_transpose(rng, rows):
     emit.emit_load_transpose(
-        rows, 0, Space.L0B, 512, 1024, _pick(rng, (*HALF_SINGLE, Data.INT8)), *(int(rng.integers(0, 4)) for _ in range(5)),
-        1, 2,
-    )  # fmt: skip
+        rows,
+        0,
+        Space.L0B,
+        512,
+        1024,
+        _pick(rng, (*HALF_SINGLE, Data.INT8)),
+        *(int(rng.integers(0, 4)) for _ in range(5)),
+        1,
+        2,
+    )
 
 
 def _window(rng, rows):
     pads = [int(rng.integers(0, 3)) for _ in range(4)]
     emit.set_feature_map(rows, 0, int(rng.integers(0, 7)), int(rng.integers(1, 8)), *pads)
-    emit.set_window(rows, 0, *(int(rng.integers(1, 4)) for _ in range(2)), *(int(rng.integers(1, 4)) for _ in range(2)),
-                    *(int(rng.integers(1, 4)) for _ in range(2)))  # fmt: skip
+    emit.set_window(
+        rows,
+        0,
+        *(int(rng.integers(1, 4)) for _ in range(2)),
+        *(int(rng.integers(1, 4)) for _ in range(2)),
+        *(int(rng.integers(1, 4)) for _ in range(2)),
+    )
 
 
 def _load_3d(rng, rows):
@@ -67,9 +105,21 @@ def _load_3d(rng, rows):
     c0 = 8 if dtype == Data.FP32 else 16
     mode = _pick(rng, (0, Mode.TRANSPOSE))
     emit.emit_load_3d(
-        rows, 0, _pick(rng, (Space.L0A, Space.L0B)), 1024, 96, dtype, 32, int(rng.integers(0, 20)) * c0,
-        int(rng.integers(0, 40)), int(rng.integers(0, 6)) * c0, int(rng.integers(0, 20)), mode, 1, 2,
-    )  # fmt: skip
+        rows,
+        0,
+        _pick(rng, (Space.L0A, Space.L0B)),
+        1024,
+        96,
+        dtype,
+        32,
+        int(rng.integers(0, 20)) * c0,
+        int(rng.integers(0, 40)),
+        int(rng.integers(0, 6)) * c0,
+        int(rng.integers(0, 20)),
+        mode,
+        1,
+        2,
+    )
 
 
 def _load_3d_v1(rng, rows):
@@ -79,10 +129,23 @@ def _load_3d_v1(rng, rows):
     left = int(rng.integers(0, 3)) * int(row["stride_w"]) - int(row["pad_left"])
     top = int(rng.integers(0, 3)) * int(row["stride_h"]) - int(row["pad_top"])
     emit.emit_load_3d_v1(
-        rows, 0, _pick(rng, (Space.L0A, Space.L0B)), 512, 32, Data.FP16, int(rng.integers(0, 3)),
-        int(rng.integers(0, row["filter_w"])), int(rng.integers(0, row["filter_h"])), left, top,
-        int(rng.integers(1, 4)), int(rng.integers(0, 2)), int(rng.integers(0, 6)), 1, 2,
-    )  # fmt: skip
+        rows,
+        0,
+        _pick(rng, (Space.L0A, Space.L0B)),
+        512,
+        32,
+        Data.FP16,
+        int(rng.integers(0, 3)),
+        int(rng.integers(0, row["filter_w"])),
+        int(rng.integers(0, row["filter_h"])),
+        left,
+        top,
+        int(rng.integers(1, 4)),
+        int(rng.integers(0, 2)),
+        int(rng.integers(0, 6)),
+        1,
+        2,
+    )
 
 
 def _fill(rng, rows):
@@ -103,10 +166,24 @@ def _fixpipe(rng, rows):
     n_size = int(rng.integers(0, 6)) * 8 + (int(rng.integers(0, 8)) if layout == Mode.NZ2ND else 0)
     dst_dtype = Data.FP32 if layout == Mode.CHANNEL_SPLIT else _pick(rng, HALF_SINGLE)
     emit.emit_fixpipe(
-        rows, 0, _pick(rng, (Space.GM, Space.L1)), 160, 1024, dst_dtype, int(rng.integers(0, 20)), n_size,
-        int(rng.integers(0, 24)), int(rng.integers(1, 60)), int(rng.integers(0, 4)), int(rng.integers(0, 5)),
-        int(rng.integers(0, 200)), layout | _pick(rng, (0, Mode.ATOMIC)), 0, 1, 2,
-    )  # fmt: skip
+        rows,
+        0,
+        _pick(rng, (Space.GM, Space.L1)),
+        160,
+        1024,
+        dst_dtype,
+        int(rng.integers(0, 20)),
+        n_size,
+        int(rng.integers(0, 24)),
+        int(rng.integers(1, 60)),
+        int(rng.integers(0, 4)),
+        int(rng.integers(0, 5)),
+        int(rng.integers(0, 200)),
+        layout | _pick(rng, (0, Mode.ATOMIC)),
+        0,
+        1,
+        2,
+    )
 
 
 def _l0c_to_ub(rng, rows):
@@ -204,7 +281,7 @@ def test_footprint_short_buffer_reports_and_stays_inside():
     assert footprint.footprint_at(rows, 0, out) == whole
 
 
-@pytest.mark.parametrize(("stride", "filter_size", "limit"), [(1, 3, 3), (1, 1, 2), (2, 1, 16), (2, 3, 4)], ids=str)
+@pytest.mark.parametrize(("stride", "filter_size", "limit"), [(1, 3, 4), (1, 1, 3), (2, 1, 16), (2, 3, 6)], ids=str)
 def test_footprint_img2col_of_a_resnet_tile_stays_compact(stride, filter_size, limit):
     """4 channel blocks of a 58-wide map: overlapping windows must melt into few runs, or the engines crawl."""
     rows = empty_rows(1)
@@ -214,4 +291,4 @@ def test_footprint_img2col_of_a_resnet_tile_stays_compact(stride, filter_size, l
     emit.emit_load_3d(rows, 0, Space.L0B, 0, 0, Data.FP16, 64, 4 * taps * 16, 64, 0, 32, 0, 0, 0)
     count = footprint.footprint_at(rows, 0, RUNS)
     assert footprint.expand(RUNS, count) == touched_bytes(rows[0])
-    assert count <= limit + 1
+    assert count <= limit
