@@ -1,0 +1,302 @@
+"""What a product is: the frozen records that engines, tilings and kernels read instead of comparing names."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from npu_sim.errors import ProductError
+from npu_sim.products.cost import CostParams
+from npu_sim.products.source import FrozenMapping, Source
+
+CUBE_DTYPES = ("fp16", "bf16", "fp32", "hf32", "int8", "int4")
+"""Operand types a Cube can have. ``hf32`` is fp32 data rounded when it is multiplied."""
+
+SERIES = ("310p", "910", "910b", "910_93")
+"""The four series, by the names of their aliases: Atlas inference, training, A2 and A3."""
+
+OVERFLOW_MODES = ("inf_nan", "saturate")
+HF32_TIES = ("even", "away", "toward_zero")
+
+AccumulationModel = tuple[int, str, str]
+"""(group, inner, round): k terms summed per rounding, how the group is summed, how the sum is rounded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreSpec:
+    """One AI Core: buffers, Cube, vector unit and what its instruction set has.
+
+    On split products (`is_split`) the Cube core owns L1, L0A, L0B, L0C, BT and FB, and each of its vector cores a UB.
+
+    Attributes
+    ----------
+    l1_bytes, l0a_bytes, l0b_bytes, l0c_bytes, ub_bytes : int
+        Capacity of the buffers.
+    bt_bytes : int
+        Bias table; 0 where there is none.
+    fb_bytes : tuple of int
+        Fixpipe parameter buffers FB0..FB3; empty where there is none.
+    cube_m, cube_n : int
+        Rows and columns of the multiplier array, elements.
+    cube_k : mapping of str to int
+        Products per output element and cycle by operand type, elements. The keys are the operand types of the Cube.
+    vector_bytes_per_repeat : int
+        Bytes of one operand that one vector repeat processes.
+    ub_block_bytes, ub_bank_bytes, ub_bank_count, ub_bank_group_count : int
+        Geometry of the UB: ``ub_bank_count`` banks of ``ub_bank_bytes``, interleaved by blocks over the groups.
+    has_fixpipe : bool
+        L0C leaves through the FIX pipe (else over the UB).
+    is_split : bool
+        Cube and vector units are different cores, joined through global memory.
+    has_load3d_v1, has_load3d_v2 : bool
+        Image-to-column loads: the window walker, and the one that reads a slice of the virtual matrix.
+    load3d_cannot_make_width_one : bool
+        Image-to-column cannot produce an output of width 1 and height above 1.
+    event_count : int
+        Event ids per ordered pair of pipes.
+    """
+
+    l1_bytes: int
+    l0a_bytes: int
+    l0b_bytes: int
+    l0c_bytes: int
+    ub_bytes: int
+    bt_bytes: int
+    fb_bytes: tuple[int, ...]
+    cube_m: int
+    cube_n: int
+    cube_k: Mapping[str, int]
+    vector_bytes_per_repeat: int
+    ub_block_bytes: int
+    ub_bank_bytes: int
+    ub_bank_count: int
+    ub_bank_group_count: int
+    has_fixpipe: bool
+    is_split: bool
+    has_load3d_v1: bool
+    has_load3d_v2: bool
+    load3d_cannot_make_width_one: bool
+    event_count: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cube_k", FrozenMapping(self.cube_k))
+        object.__setattr__(self, "fb_bytes", tuple(self.fb_bytes))
+        for name in ("l1_bytes", "l0a_bytes", "l0b_bytes", "l0c_bytes", "ub_bytes", "cube_m", "cube_n", "event_count"):
+            _require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        for dtype, products in self.cube_k.items():
+            _require(dtype in CUBE_DTYPES, "cube_k", f"keyed by {', '.join(CUBE_DTYPES)}", dtype)
+            _require(products >= 1, f"cube_k[{dtype!r}]", "at least 1", products)
+        banked = self.ub_bank_bytes * self.ub_bank_count
+        _require(banked == self.ub_bytes, "ub_bank_bytes * ub_bank_count", f"ub_bytes = {self.ub_bytes}", banked)
+        groups = self.ub_bank_group_count
+        _require(self.ub_bank_count % groups == 0, "ub_bank_count", f"a multiple of {groups}", self.ub_bank_count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """One SoC (one die of it, where a package holds two).
+
+    ``dataclasses.replace`` makes variants, for instance one with ``hf32_mantissa_bits=10``.
+
+    Attributes
+    ----------
+    name : str
+        SoC version, for example ``"Ascend910B2"``.
+    series : {"310p", "910", "910b", "910_93"}
+        Series, named by its alias.
+    series_name : str
+        Name of the series in the CANN documents.
+    short_soc_version : str
+        Family name in the platform configuration. Both the 2019 SoC and the A2 family are called "Ascend910B" there:
+        decide by `series` or `arch`.
+    arch : str
+        Compiler architecture: ``"dav-m200"``, ``"dav-c100"`` or ``"dav-c220"``.
+    npu_arch : int
+        Value of ``__NPU_ARCH__``.
+    core : CoreSpec
+        One core.
+    cube_core_count, vector_core_count : int
+        Cores that Cube kernels and vector kernels run on: the same AI cores on unified products.
+    vector_only_core_count : int
+        Additional cores with a vector unit only (310P). No kernel uses them unless it says so.
+    clock_hz : int
+        Nominal clock of the cores.
+    measured_clock_hz : int or None
+        Clock seen in profiler data, where it contradicts the nominal one.
+    vector_only_clock_hz : int or None
+        Clock of the vector-only cores.
+    l2_bytes : int
+        L2 cache.
+    memory_bytes : int or None
+        Device memory; None where no source says.
+    cube_dtypes : frozenset of str
+        Operand types of the Cube.
+    supports_conv3d : bool
+        Convolution gradients of rank 5 exist.
+    hf32_mantissa_bits : int or None
+        Stored mantissa bits that HF32 keeps; None without HF32.
+    hf32_ties : str or None
+        What HF32 rounding does with ties: "even", "away" or "toward_zero".
+    overflow_mode : {"inf_nan", "saturate"}
+        Default for fp16 and bf16 results that overflow.
+    overflow_modes : tuple of str
+        Modes the product can be switched to.
+    accumulation : mapping of str to tuple
+        Default model of the Cube's additions by compute type: (group, inner, round).
+    cost : CostParams
+        Cycle costs and bandwidths.
+    sources : mapping of str to Source
+        Source of every field above but `name`, `core` and `cost`; entries of mappings and of `core` have dotted keys
+        (``"core.cube_k.fp16"``).
+    """
+
+    name: str
+    series: str
+    series_name: str
+    short_soc_version: str
+    arch: str
+    npu_arch: int
+    core: CoreSpec
+    cube_core_count: int
+    vector_core_count: int
+    vector_only_core_count: int
+    clock_hz: int
+    measured_clock_hz: int | None
+    vector_only_clock_hz: int | None
+    l2_bytes: int
+    memory_bytes: int | None
+    cube_dtypes: frozenset[str]
+    supports_conv3d: bool
+    hf32_mantissa_bits: int | None
+    hf32_ties: str | None
+    overflow_mode: str
+    overflow_modes: tuple[str, ...]
+    accumulation: Mapping[str, AccumulationModel]
+    cost: CostParams = field(hash=False)
+    sources: Mapping[str, Source] = field(compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "accumulation", FrozenMapping(self.accumulation))
+        object.__setattr__(self, "sources", FrozenMapping(self.sources))
+        self._require(self.series in SERIES, "series", f"one of {', '.join(SERIES)}", self.series)
+        for name in ("cube_core_count", "vector_core_count", "clock_hz", "l2_bytes"):
+            self._require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        types = frozenset(self.core.cube_k)
+        given = sorted(self.cube_dtypes)
+        self._require(self.cube_dtypes == types, "cube_dtypes", f"{sorted(types)}, as in core", given)
+        modes = self.overflow_modes
+        self._require(set(modes) <= set(OVERFLOW_MODES), "overflow_modes", f"among {', '.join(OVERFLOW_MODES)}", modes)
+        self._require(self.overflow_mode in modes, "overflow_mode", f"one of {', '.join(modes)}", self.overflow_mode)
+        floats = sorted(dtype for dtype in types if not dtype.startswith("int"))
+        given = sorted(self.accumulation)
+        self._require(given == floats, "accumulation", f"given for {floats}", given)
+        bits, ties = self.hf32_mantissa_bits, self.hf32_ties
+        if "hf32" in types:
+            self._require(bits is not None and bits >= 1, "hf32_mantissa_bits", "at least 1 with HF32", bits)
+            self._require(ties in HF32_TIES, "hf32_ties", f"one of {', '.join(HF32_TIES)} with HF32", ties)
+        else:
+            self._require(bits is None, "hf32_mantissa_bits", "None without HF32", bits)
+            self._require(ties is None, "hf32_ties", "None without HF32", ties)
+
+    def _require(self, holds: bool, thing: str, rule: str, value: object) -> None:
+        if not holds:
+            raise ProductError(f"{thing} must be {rule}, not {value!r} ({self.name})")
+
+    @property
+    def timing_clock_hz(self) -> int:
+        """Clock to convert cycles to seconds with: the measured one where there is one, else the nominal one."""
+        return self.clock_hz if self.measured_clock_hz is None else self.measured_clock_hz
+
+    def macs_per_cycle(self, dtype: str) -> int:
+        """Return the multiply-adds per cycle of one Cube for operands of ``dtype``.
+
+        Raises
+        ------
+        ProductError
+            If the Cube does not have this operand type.
+        """
+        if dtype not in self.cube_dtypes:
+            known = ", ".join(name for name in CUBE_DTYPES if name in self.cube_dtypes)
+            raise ProductError(f"Cube operand type must be one of {known}, not {dtype!r} ({self.name})")
+        return self.core.cube_m * self.core.cube_n * self.core.cube_k[dtype]
+
+    def peak_flops(self, dtype: str) -> int:
+        """Return the peak of all Cubes at the nominal clock, operations per second, a multiply-add counted as two.
+
+        Raises
+        ------
+        ProductError
+            If the Cube does not have this operand type.
+        """
+        return 2 * self.macs_per_cycle(dtype) * self.cube_core_count * self.clock_hz
+
+
+def facts(record: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every sourced fact of a `Product` as (dotted name, value), in the order of the fields.
+
+    Mappings contribute one fact per key, ``core`` its fields; ``name``, ``cost`` and ``sources`` are left out.
+    """
+    for spec in dataclasses.fields(record):
+        name, value = prefix + spec.name, getattr(record, spec.name)
+        if name in ("name", "cost", "sources"):
+            continue
+        if dataclasses.is_dataclass(value):
+            yield from facts(value, f"{name}.")
+        elif isinstance(value, Mapping):
+            for key in value:
+                yield f"{name}.{key}", value[key]
+        else:
+            yield name, value
+
+
+_UNIT_OF_SUFFIX: tuple[tuple[str, str], ...] = (
+    ("millibytes_per_cycle", "B/1000 cycles"),
+    ("bytes_per_cycle", "B/cycle"),
+    ("bytes_per_repeat", "B/repeat"),
+    ("bytes_per_microsecond", "B/us"),
+    ("elements_per_cycle", "elements/cycle"),
+    ("bytes", "B"),
+    ("hz", "Hz"),
+    ("millicycles", "cycles/1000"),
+    ("cycles", "cycles"),
+    ("nanoseconds", "ns"),
+    ("permille", "1/1000"),
+    ("bits", "bit"),
+    ("rows", "rows"),
+    ("fractals", "fractals"),
+    ("cube_m", "elements"),
+    ("cube_n", "elements"),
+    ("count", "1"),
+    ("cores", "1"),
+    ("groups", "1"),
+    ("npu_arch", "1"),
+)
+
+
+def unit_of(name: str) -> str:
+    """Return the unit that the name of a field states.
+
+    Parameters
+    ----------
+    name : str
+        Dotted name of a fact or of a cost parameter.
+
+    Returns
+    -------
+    str
+        Unit, ``"1"`` for plain numbers, empty for names, flags and modes.
+    """
+    *path, last = name.split(".")
+    if path and path[-1] == "cube_k":
+        return "elements"
+    for suffix, unit in _UNIT_OF_SUFFIX:
+        if last == suffix or last.endswith("_" + suffix):
+            return unit
+    return ""
+
+
+def _require(holds: bool, thing: str, rule: str, value: object) -> None:
+    if not holds:
+        raise ProductError(f"{thing} must be {rule}, not {value!r}")

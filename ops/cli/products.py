@@ -1,0 +1,346 @@
+"""``npu-sim products``: what is known about every product, how well, and from where."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from npu_sim.errors import InputFileError
+from npu_sim.products import (
+    CUBE_DTYPES,
+    DEFAULT_PRODUCT,
+    PLATFORM_CONFIG,
+    SERIES_ALIASES,
+    Product,
+    facts,
+    get_product,
+    list_products,
+    product_hint,
+    unit_of,
+)
+from npu_sim.units import KIB, MIB
+
+SCHEMA_VERSION = 1
+PIPE_WIDTH = 100
+"""Columns of the tables when the output is not a terminal."""
+
+_SOURCES_LEGEND = (
+    f"ini: stands for {PLATFORM_CONFIG}",
+    "asc-devkit: stands for mirror-cann/asc-devkit:",
+    "AD, MK, PI, PP, MI, TK, TB, INI, FIT (cost parameters): see the head of npu_sim/products/cost.py",
+)
+_SHORTER = (
+    (PLATFORM_CONFIG, "ini: "),
+    ("mirror-cann/asc-devkit:", "asc-devkit: "),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One fact of one product, ready to be shown.
+
+    Attributes
+    ----------
+    product : str
+        SoC version.
+    field : str
+        Dotted name; cost parameters begin with ``cost.``.
+    value : object
+        JSON value.
+    unit, evidence, source, note, confidence : str
+        As in the records; ``confidence`` is empty for facts that have none.
+    """
+
+    product: str
+    field: str
+    value: Any
+    unit: str
+    evidence: str
+    source: str
+    note: str
+    confidence: str
+
+
+def products_command(
+    product: Annotated[
+        str | None, typer.Option("--product", help="SoC version or series alias; shows this product in full.")
+    ] = None,
+    sources: Annotated[
+        bool, typer.Option("--sources", help="Show each fact with its value, unit, evidence and source.")
+    ] = False,
+    assumptions: Annotated[
+        bool, typer.Option("--assumptions", help="Show only what is assumed because no source states it.")
+    ] = False,
+    json_path: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON; '-' is standard output.")
+    ] = None,
+) -> None:
+    """List the products: cores, clock, buffers, Cube types and peak rates, each with its source."""
+    chosen = list_products() if product is None else (get_product(product),)
+    hint = product_hint(product) if product is not None else None
+    if hint is not None:
+        Console(stderr=True, soft_wrap=True).print(f"Hint: {hint}", highlight=False, markup=False)
+    if json_path is not None:
+        _write_json(assumptions_document(chosen) if assumptions else products_document(chosen), json_path)
+        if json_path == "-":
+            return
+    console = _console()
+    parts: list[Table | str]
+    if assumptions:
+        found = [entry for one in chosen for entry in entries_of(one) if entry.evidence == "assumed"]
+        parts = [sources_table(found, title="Assumptions"), *_SOURCES_LEGEND]
+    elif sources:
+        found = [entry for one in chosen for entry in entries_of(one)]
+        parts = [sources_table(found, title="Facts and their sources"), *_SOURCES_LEGEND]
+    elif product is not None:
+        parts = product_view(chosen[0])
+    else:
+        parts = [products_table(chosen), *_legend(chosen)]
+    for part in parts:
+        console.print(part, highlight=False, markup=False)
+
+
+def entries_of(product: Product) -> list[Entry]:
+    """Return every sourced fact of ``product``, cost parameters last; None without a source is left out."""
+    found = []
+    for field, value in facts(product):
+        source = product.sources.get(field)
+        if source is not None:
+            found.append(_entry(product, field, value, source, note=source.note))
+    cost = product.cost
+    for spec in fields(cost):
+        cost_source = cost.sources.get(spec.name)
+        if cost_source is not None:
+            value = getattr(cost, spec.name)
+            found.append(
+                _entry(product, f"cost.{spec.name}", value, cost_source, confidence=str(cost_source.confidence))
+            )
+    return found
+
+
+def products_document(products: Sequence[Product]) -> dict[str, Any]:
+    """Return everything about ``products`` as a JSON object."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "default_product": DEFAULT_PRODUCT,
+        "aliases": dict(SERIES_ALIASES),
+        "products": [_product_object(product) for product in products],
+    }
+
+
+def assumptions_document(products: Sequence[Product]) -> dict[str, Any]:
+    """Return what is assumed about ``products`` as a JSON object, one entry per field, value and source."""
+    assumed = [entry for product in products for entry in entries_of(product) if entry.evidence == "assumed"]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "assumptions": [
+            {"field": first.field, **_fact_object(first), "products": [entry.product for entry in group]}
+            for group in _groups(assumed)
+            for first in group[:1]
+        ],
+    }
+
+
+def products_table(products: Sequence[Product]) -> Table:
+    """Return the overview, one line per product."""
+    table = Table(title="Products", box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
+    for heading in ("product", "series", "arch", "cores", "MHz", "L1", "L0A", "L0B", "L0C", "UB", "L2"):
+        is_text = heading in ("product", "series", "arch")
+        table.add_column(heading, justify="left" if is_text else "right", no_wrap=True)
+    table.add_column("Cube types", overflow="fold")
+    table.add_column("fp16\nTFLOPS", justify="right", no_wrap=True)
+    series = products[0].series
+    for product in products:
+        if product.series != series:
+            table.add_row()
+            series = product.series
+        core = product.core
+        table.add_row(
+            product.name,
+            product.series,
+            product.arch.removeprefix("dav-"),
+            _cores(product),
+            str(product.clock_hz // 1_000_000) + ("*" if product.measured_clock_hz else ""),
+            *(str(size // KIB) for size in (core.l1_bytes, core.l0a_bytes, core.l0b_bytes)),
+            *(str(size // KIB) for size in (core.l0c_bytes, core.ub_bytes)),
+            str(product.l2_bytes // MIB),
+            " ".join(_cube_types(product)).replace("int8 int4", "int8/4"),
+            f"{product.peak_flops('fp16') / 1e12:.1f}",
+        )
+    return table
+
+
+def _legend(products: Sequence[Product]) -> list[str]:
+    aliases = ", ".join(f"{alias} = {soc}" for alias, soc in SERIES_ALIASES.items())
+    measured = sorted({one.timing_clock_hz for one in products if one.measured_clock_hz is not None})
+    clocks = ", ".join(str(clock // 1_000_000) for clock in measured)
+    return [
+        "",
+        f"Aliases: {aliases}",
+        f"Default: {DEFAULT_PRODUCT}",
+        "Cores: Cube / vector, v: cores with a vector unit only. L1 to UB in KiB, L2 in MiB.",
+        f"* nominal, as for the peak; profiler data shows {clocks} MHz, which timing uses.",
+    ]
+
+
+def product_view(product: Product) -> list[Table | str]:
+    """Return the parts of the full view of one product."""
+    peaks = ", ".join(f"{dtype} {product.peak_flops(dtype) / 1e12:.1f}" for dtype in _cube_types(product))
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for heading in ("fact", "value", "unit", "evidence"):
+        table.add_column(heading, overflow="fold", no_wrap=heading != "value")
+    for entry in entries_of(product):
+        if not entry.field.startswith("cost."):
+            table.add_row(entry.field, _text(entry.value), "" if entry.unit == "1" else entry.unit, entry.evidence)
+    return [
+        f"{product.name}: {product.series_name} (series {product.series}, {product.arch})",
+        f"Peak, TFLOPS (integers TOPS): {peaks}",
+        table,
+        f"Timing: parameter set {product.cost.name}, revision {product.cost.revision}. Sources: add --sources.",
+    ]
+
+
+def sources_table(entries: Iterable[Entry], *, title: str) -> Table:
+    """Return ``entries`` with their sources; products that agree in everything share a line."""
+    table = Table(title=title, box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table.add_column("fact, value", no_wrap=True)
+    table.add_column("evidence, products", overflow="fold", min_width=18, max_width=24)
+    table.add_column("source", overflow="fold")
+    for group in _groups(entries):
+        first = group[0]
+        source = _general(first)
+        for long, short in _SHORTER:
+            source = source.replace(long, short)
+        if first.note:
+            source += f" ({first.note})"
+        unit = "" if first.unit == "1" or not first.value else f" {first.unit}"
+        users = _product_names([entry.product for entry in group])
+        table.add_row(f"{first.field}\n  {_text(first.value)}{unit}", f"{first.evidence}\n{users}", source)
+    return table
+
+
+def _entry(product: Product, field: str, value: Any, source: Any, *, note: str = "", confidence: str = "") -> Entry:
+    return Entry(
+        product=product.name,
+        field=field,
+        value=_json_value(value),
+        unit=unit_of(field),
+        evidence=source.evidence,
+        source=source.text,
+        note=note,
+        confidence=confidence,
+    )
+
+
+def _groups(entries: Iterable[Entry]) -> list[list[Entry]]:
+    """Group entries that differ in nothing but the product (and its file in the source); cost parameters come last."""
+    groups: dict[tuple[str, ...], list[Entry]] = {}
+    order: dict[str, tuple[bool, int]] = {}
+    for entry in entries:
+        order.setdefault(entry.field, (entry.field.startswith("cost."), len(order)))
+        key = (entry.field, json.dumps(entry.value), entry.evidence, _general(entry), entry.note)
+        groups.setdefault(key, []).append(entry)
+    return sorted(groups.values(), key=lambda group: order[group[0].field])
+
+
+def _general(entry: Entry) -> str:
+    """Return the source with the product's own configuration file replaced by a place-holder."""
+    return entry.source.replace(f"{entry.product}.ini", "<SoC>.ini")
+
+
+def _product_names(names: Sequence[str]) -> str:
+    """Return ``names`` with complete series replaced by their alias, and all products by ``all``."""
+    everything = [product.name for product in list_products()]
+    if len(names) == len(everything):
+        return "all"
+    parts: list[str] = []
+    for alias in SERIES_ALIASES:
+        members = [product.name for product in list_products() if product.series == alias]
+        if all(name in names for name in members):
+            parts.append(alias)
+        else:
+            parts.extend(name for name in members if name in names)
+    return ", ".join(parts)
+
+
+def _product_object(product: Product) -> dict[str, Any]:
+    found = entries_of(product)
+    return {
+        "name": product.name,
+        "series": product.series,
+        "peak_flops": {dtype: product.peak_flops(dtype) for dtype in _cube_types(product)},
+        "timing_clock_hz": product.timing_clock_hz,
+        "facts": {e.field: _fact_object(e) for e in found if not e.field.startswith("cost.")},
+        "cost": {
+            "name": product.cost.name,
+            "revision": product.cost.revision,
+            "facts": {e.field.removeprefix("cost."): _fact_object(e) for e in found if e.field.startswith("cost.")},
+        },
+    }
+
+
+def _fact_object(entry: Entry) -> dict[str, Any]:
+    return {
+        "value": entry.value,
+        "unit": entry.unit,
+        "evidence": entry.evidence,
+        "source": entry.source,
+        "note": entry.note,
+        "confidence": entry.confidence,
+    }
+
+
+def _json_value(value: Any) -> Any:
+    """Return ``value`` as JSON has it: tuples as lists, sets of operand types in their usual order."""
+    if isinstance(value, frozenset):
+        return sorted(value, key=CUBE_DTYPES.index)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "unknown"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return " ".join(str(item) for item in value) or "none"
+    return str(value)
+
+
+def _cube_types(product: Product) -> list[str]:
+    return [dtype for dtype in CUBE_DTYPES if dtype in product.cube_dtypes]
+
+
+def _cores(product: Product) -> str:
+    """Return the core counts: "24/48" on split products, "8+7v" with vector-only cores, else "32"."""
+    if product.core.is_split:
+        return f"{product.cube_core_count}/{product.vector_core_count}"
+    extra = f"+{product.vector_only_core_count}v" if product.vector_only_core_count else ""
+    return f"{product.cube_core_count}{extra}"
+
+
+def _console() -> Console:
+    console = Console()
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console = Console(width=PIPE_WIDTH)
+    return console
+
+
+def _write_json(document: dict[str, Any], path: str) -> None:
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    if path == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputFileError(f"JSON file must be writable, not {path!r} ({error.strerror})") from error
