@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from npu_sim.errors import InputFileError
 from npu_sim.products import (
     CUBE_DTYPES,
     DEFAULT_PRODUCT,
@@ -28,10 +24,9 @@ from npu_sim.products import (
     unit_of,
 )
 from npu_sim.units import KIB, MIB
+from ops.cli.output import check_writable, console, note, write_files
 
 SCHEMA_VERSION = 1
-PIPE_WIDTH = 100
-"""Columns of the tables when the output is not a terminal."""
 
 _SOURCES_LEGEND = (
     f"ini: stands for {PLATFORM_CONFIG}",
@@ -88,12 +83,11 @@ def products_command(
     chosen = list_products() if product is None else (get_product(product),)
     hint = product_hint(product) if product is not None else None
     if hint is not None:
-        Console(stderr=True, soft_wrap=True).print(f"Hint: {hint}", highlight=False, markup=False)
+        note(hint)
     if json_path is not None:
         _write_json(assumptions_document(chosen) if assumptions else products_document(chosen), json_path)
         if json_path == "-":
             return
-    console = _console()
     parts: list[Table | str]
     if assumptions:
         found = [entry for one in chosen for entry in entries_of(one) if entry.evidence == "assumed"]
@@ -105,8 +99,9 @@ def products_command(
         parts = product_view(chosen[0])
     else:
         parts = [products_table(chosen), *_legend(chosen)]
+    screen = console()
     for part in parts:
-        console.print(part, highlight=False, markup=False)
+        screen.print(part)
 
 
 def entries_of(product: Product) -> list[Entry]:
@@ -115,7 +110,7 @@ def entries_of(product: Product) -> list[Entry]:
     for field, value in facts(product):
         source = product.sources.get(field)
         if source is not None:
-            found.append(_entry(product, field, value, source, note=source.note))
+            found.append(_entry(product, field, value, source, remark=source.note))
     cost = product.cost
     for spec in fields(cost):
         cost_source = cost.sources.get(spec.name)
@@ -222,13 +217,13 @@ def sources_table(entries: Iterable[Entry], *, title: str) -> Table:
             source = source.replace(long, short)
         if first.note:
             source += f" ({first.note})"
-        unit = "" if first.unit == "1" or not first.value else f" {first.unit}"
+        unit = "" if first.unit == "1" or first.value in (None, []) else f" {first.unit}"
         users = _product_names([entry.product for entry in group])
         table.add_row(f"{first.field}\n  {_text(first.value)}{unit}", f"{first.evidence}\n{users}", source)
     return table
 
 
-def _entry(product: Product, field: str, value: Any, source: Any, *, note: str = "", confidence: str = "") -> Entry:
+def _entry(product: Product, field: str, value: Any, source: Any, *, remark: str = "", confidence: str = "") -> Entry:
     return Entry(
         product=product.name,
         field=field,
@@ -236,7 +231,7 @@ def _entry(product: Product, field: str, value: Any, source: Any, *, note: str =
         unit=unit_of(field),
         evidence=source.evidence,
         source=source.text,
-        note=note,
+        note=remark,
         confidence=confidence,
     )
 
@@ -328,19 +323,11 @@ def _cores(product: Product) -> str:
     return f"{product.cube_core_count}{extra}"
 
 
-def _console() -> Console:
-    console = Console()
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console = Console(width=PIPE_WIDTH)
-    return console
-
-
 def _write_json(document: dict[str, Any], path: str) -> None:
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     if path == "-":
-        sys.stdout.write(text)
+        typer.echo(text, nl=False)
         return
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputFileError(f"JSON file must be writable, not {path!r} ({error.strerror})") from error
+    target = Path(path)
+    check_writable(target)
+    write_files({target: text.encode()})
