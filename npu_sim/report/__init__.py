@@ -1,0 +1,1 @@
+"""Reports: error metrics, precision standards, traces. Imports nothing until asked."""

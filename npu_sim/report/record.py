@@ -1,0 +1,48 @@
+"""Records as plain data and as JSON text."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def to_plain(value: Any) -> Any:
+    """Return ``value`` built from dict, list, str, int, float, bool and None only.
+
+    Dataclasses become dicts in field order, tuples lists. A float that JSON has no number for becomes the string
+    ``"nan"``, ``"inf"`` or ``"-inf"``, which ``float()`` reads back.
+
+    Parameters
+    ----------
+    value : object
+        A record, mapping, sequence or scalar.
+
+    Returns
+    -------
+    object
+        The plain form.
+
+    Raises
+    ------
+    TypeError
+        For a type that has no plain form; nothing is turned into a string silently.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    raise TypeError(f"A record field must be plain data, not {type(value).__name__}")
+
+
+def to_json_text(value: Any) -> str:
+    """Return ``value`` as indented JSON text that any strict parser reads."""
+    return json.dumps(to_plain(value), indent=2, allow_nan=False, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""The command line ``npu-sim``. Importing this package imports neither typer nor rich."""

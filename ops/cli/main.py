@@ -1,0 +1,112 @@
+"""``npu-sim``: the program. ``python -m npu_sim`` is the same one.
+
+Exit codes: 0 ok, 1 findings or a failed standard, 2 usage or bad input, 3 internal error. Bad input ends in one line on
+standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+from npu_sim.errors import InternalError, NpuSimError
+from ops.cli.precision import precision_command
+from ops.cli.products import products_command
+
+EXIT_OK = 0
+EXIT_USAGE = 2
+EXIT_INTERNAL = 3
+
+app = typer.Typer(
+    name="npu-sim",
+    help="CPU emulator of the Ascend AI Core: precision, debugging and performance of NPU operators without a device.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("products")(products_command)
+app.command("precision")(precision_command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            typer.echo(f"npu-sim {version('npu-sim')}")
+        except PackageNotFoundError:
+            typer.echo("npu-sim (not installed)")
+        raise typer.Exit(EXIT_OK)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    _version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        names = ", ".join(command.name or "" for command in app.registered_commands)
+        raise typer.BadParameter(f"give a command: {names}; npu-sim --help explains them", param_hint="COMMAND")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program.
+
+    Parameters
+    ----------
+    arguments : sequence of str or None
+        Command line without the program's name; None takes the process's own.
+
+    Returns
+    -------
+    int
+        Exit code.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        # A name from a user's file must not end the program on a terminal that cannot show it.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        command = typer.main.get_command(app)
+        given = list(sys.argv[1:] if arguments is None else arguments)
+        code = command.main(args=given, prog_name="npu-sim", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else EXIT_OK
+    except (typer.Abort, KeyboardInterrupt):
+        return _fail("interrupted", EXIT_USAGE)
+    except BrokenPipeError:
+        # The reader of standard output has gone (npu-sim ... | head); what it read is all it wanted.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+    except NpuSimError as error:
+        if isinstance(error, InternalError):
+            return _report(error)
+        return _fail(str(error), EXIT_USAGE)
+    except MemoryError:
+        return _fail("not enough memory", EXIT_INTERNAL)
+    except Exception as error:
+        # Errors of the command line itself; their class lives in click or, in newer versions, inside typer.
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+            return _fail(error.format_message(), EXIT_USAGE)
+        return _report(error)
+
+
+def _fail(message: str, code: int) -> int:
+    sys.stderr.write(f"npu-sim: error: {' '.join(message.split())}\n")
+    return code
+
+
+def _report(error: Exception) -> int:
+    """Say that the program itself is wrong, with what a bug report needs."""
+    traceback.print_exception(error, file=sys.stderr)
+    return _fail(f"internal error, please report it with the lines above: {error}", EXIT_INTERNAL)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,166 @@
+"""``npu-sim precision``: the error of every weight gradient, by layer, product and mode."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from npu_sim.dtypes.cube_math import parse_cube_math_type
+from npu_sim.errors import NpuSimError
+from ops.cli.output import check_writable, console, note, write_files
+from ops.cli.precision_picture import SUFFIXES, draw, require_matplotlib
+from ops.cli.precision_table import print_report
+from ops.studies import precision as precision_study
+from ops.studies.capture import load_capture, load_example
+
+DEFAULT_PICTURE = Path("npu-sim-precision.png")
+
+
+class UsageError(NpuSimError, ValueError):
+    """Options that contradict each other or have no meaning."""
+
+
+def precision_command(
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[FILE.npz]", help="Captured layers; without it, a training step that ships with the package."
+        ),
+    ] = None,
+    product: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--product", "--soc-version", help="SoC version or series alias; repeatable. Default: all series."
+        ),
+    ] = None,
+    cube_math_type: Annotated[
+        list[str] | None,
+        typer.Option("--cube-math-type", help="0..3 or a name such as USE_HF32; repeatable. Default: all four."),
+    ] = None,
+    layer: Annotated[
+        list[str] | None, typer.Option("--layer", help="Name of a layer; repeatable. Default: all.")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option("--dtype", help="Cast the tensors first: fp16, bf16 or fp32. Default: as in the file.")
+    ] = None,
+    golden: Annotated[
+        str,
+        typer.Option(
+            "--golden",
+            help="Golden whose verdict decides the exit code: rounded (what the Cube multiplied, as CANN's own "
+            "reference does) or original (the tensors of the file).",
+        ),
+    ] = "rounded",
+    accumulation: Annotated[
+        str | None,
+        typer.Option("--accumulation", help="serial, or a model such as exact16 or tree4-rz. Default: the product's."),
+    ] = None,
+    json_path: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON; '-' is standard output.")
+    ] = None,
+    picture: Annotated[
+        str | None,
+        typer.Option(
+            "--picture",
+            metavar="FILE",
+            help=f"Picture, .png, .svg or .pdf. Default: {DEFAULT_PICTURE}, unless --json -.",
+        ),
+    ] = None,
+    no_picture: Annotated[bool, typer.Option("--no-picture", help="Draw nothing.")] = False,
+    threads: Annotated[int | None, typer.Option("--threads", help="Threads; no influence on any figure.")] = None,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")] = False,
+) -> None:
+    """Compare the weight gradients of captured layers with float64, for each product and cubeMathType.
+
+    Exit code 0: every computed gradient passes CANN's mixed tolerance; 1: one fails, or none could be computed;
+    2: bad input; 3: internal error.
+    """
+    options = precision_study.StudyOptions(
+        products=tuple(product or precision_study.DEFAULT_PRODUCTS),
+        cube_math_types=tuple(_cube_math_type(text) for text in cube_math_type or ("0", "1", "2", "3")),
+        layers=tuple(layer) if layer else None,
+        dtype=dtype,
+        golden=golden,  # type: ignore[arg-type]  # checked by the record
+        accumulation=accumulation,
+        threads=threads,
+    )
+    json_file = Path(json_path) if json_path not in (None, "-") else None
+    picture_file = _picture_file(picture, no_picture=no_picture, by_default=json_path != "-")
+    _check_outputs(file, json_file, picture_file)
+    capture = load_capture(file) if file is not None else load_example()
+    with _progress_bar(shown=not no_progress) as progress:
+        report = precision_study.study(capture, options, progress=progress)
+    contents: dict[Path, bytes] = {}
+    json_text = report.to_json() + "\n"
+    if json_file is not None:
+        contents[json_file] = json_text.encode()
+    if picture_file is not None:
+        contents[picture_file] = draw(report, picture_file.suffix.lower())
+    write_files(contents)
+    if json_path == "-":
+        sys.stdout.write(json_text)
+    else:
+        print_report(report, console())
+        for path in contents:
+            console().print(f"written: {path}", soft_wrap=True)
+    raise typer.Exit(0 if report.passed else 1)
+
+
+def _cube_math_type(text: str) -> int:
+    """Return 0..3 from a digit or a name in any case."""
+    return int(parse_cube_math_type(int(text) if text.isdecimal() and text.isascii() else text.upper()))
+
+
+def _picture_file(picture: str | None, *, no_picture: bool, by_default: bool) -> Path | None:
+    """Return where the picture goes; None for none. What was asked for must be possible, the default need not be."""
+    if picture is not None:
+        if no_picture:
+            raise UsageError("--picture must not be given together with --no-picture")
+        path = Path(picture)
+        if path.suffix.lower() not in SUFFIXES:
+            raise UsageError(f"Picture must be a {', '.join(SUFFIXES)} file, not {picture}")
+        require_matplotlib()
+        return path
+    if no_picture or not by_default:
+        return None
+    try:
+        require_matplotlib()
+        check_writable(DEFAULT_PICTURE)
+    except NpuSimError as error:
+        note(f"no picture: {error}")
+        return None
+    return DEFAULT_PICTURE
+
+
+def _check_outputs(file: str | None, json_file: Path | None, picture_file: Path | None) -> None:
+    """Refuse outputs that cannot be written, or that would replace each other or the input."""
+    outputs = [path for path in (json_file, picture_file) if path is not None]
+    for path in outputs:
+        check_writable(path)
+        if file is not None and path.resolve() == Path(file).resolve():
+            raise UsageError(f"Output file must not be the input {file}")
+    if len({path.resolve() for path in outputs}) < len(outputs):
+        raise UsageError(f"--json and --picture must be different files, not both {json_file}")
+
+
+@contextmanager
+def _progress_bar(*, shown: bool) -> Iterator[precision_study.Progress | None]:
+    """Show a bar on standard error while a terminal is there to see it."""
+    if not shown or not sys.stderr.isatty():
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading")
+
+        def show(done: int, total: int, text: str) -> None:
+            bar.update(task, completed=done, total=total, description=text.replace("[", r"\["))
+
+        yield show

@@ -1,0 +1,229 @@
+"""The precision report as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from npu_sim.dtypes.cube_math import CubeMathType
+from npu_sim.report.precision import ErrorMetrics
+from npu_sim.report.standards import Verdict
+from ops.studies.precision import (
+    GOLDENS,
+    CaseResult,
+    Golden,
+    LayerSummary,
+    PrecisionReport,
+    PrecisionRow,
+)
+
+_COLUMNS = (
+    ("product", 14, "left"),
+    ("mode", 7, "left"),
+    ("Cube", 4, "left"),
+    ("golden", 9, "left"),
+    ("max abs", 7, "right"),
+    ("MERE", 7, "right"),
+    ("max rel", 7, "right"),
+    ("RMSE", 7, "right"),
+    ("max ULP", 7, "right"),
+    ("1-cosine", 8, "right"),
+    ("verdict", 11, "left"),
+)
+
+
+def print_report(report: PrecisionReport, console: Console) -> None:
+    """Print the tables of all layers, then what is needed to read them."""
+    for layer in report.layers:
+        rows = [row for row in report.rows if row.layer == layer.name]
+        scale = max((row.result.original.error.golden_max_abs for row in rows if row.result is not None), default=0.0)
+        console.print(_headline(layer, scale))
+        console.print(_layer_table(layer, rows, report.options.golden))
+        refused = [row for row in rows if row.refusal is not None]
+        if refused:
+            console.print(Text(f"refused        {_refused_line(refused)}", style="dim"))
+        console.print()
+    for line in _legend(report):
+        console.print(line, style="dim")
+    console.print(_summary(report))
+
+
+def _headline(layer: LayerSummary, scale: float) -> Text:
+    def times(extents: Sequence[int]) -> str:
+        return "x".join(str(extent) for extent in extents)
+
+    text = Text(layer.name, style="bold")
+    details = f"x {times(layer.x_shape)}, dy {times(layer.dy_shape)}, weight {times(layer.weight_shape)}"
+    for name, values, neutral in (
+        ("stride", layer.stride, 1),
+        ("padding", layer.padding, 0),
+        ("dilation", layer.dilation, 1),
+    ):
+        if any(value != neutral for value in values):
+            details += f", {name} {times(values)}"
+    if layer.groups != 1:
+        details += f", groups {layer.groups}"
+    text.append(f"  {details}\n", style="not bold")
+    return text.append(f"{layer.dtype}, K depth {layer.k_depth}, |gradient| <= {_short(scale)}", style="not bold")
+
+
+def _layer_table(layer: LayerSummary, rows: Sequence[PrecisionRow], deciding: Golden) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
+    for heading, width, justify in _COLUMNS:
+        table.add_column(heading, min_width=width, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    if layer.reference is not None:
+        table.add_row("in the file", "", "", "original", *_figures(layer.reference), "")
+    for products, modes, result in _merged(rows):
+        for golden in GOLDENS:
+            comparison = result.against(golden)
+            first = golden == GOLDENS[0]
+            table.add_row(
+                Text(" ".join(products) if first else ""),
+                " ".join(str(mode) for mode in modes) if first else "",
+                result.compute_dtype if first else "",
+                golden + ("*" if golden == deciding else ""),
+                *_figures(comparison.error),
+                _verdict(comparison.verdict),
+            )
+    return table
+
+
+def _merged(rows: Sequence[PrecisionRow]) -> Iterator[tuple[list[str], tuple[int, ...], CaseResult]]:
+    """Yield (products, modes, result), one for all combinations whose figures are the same to the last bit."""
+    modes_of: list[tuple[str, CaseResult, list[int]]] = []
+    for row in rows:
+        if row.result is None:
+            continue
+        for product, result, modes in modes_of:
+            if product == row.product and _same(result, row.result):
+                modes.append(row.cube_math_type)
+                break
+        else:
+            modes_of.append((row.product, row.result, [row.cube_math_type]))
+    merged: list[tuple[list[str], tuple[int, ...], CaseResult]] = []
+    for product, result, modes in modes_of:
+        for products, other_modes, other in merged:
+            if other_modes == tuple(modes) and _same(result, other):
+                products.append(product)
+                break
+        else:
+            merged.append(([product], tuple(modes), result))
+    yield from merged
+
+
+def _same(one: CaseResult, other: CaseResult) -> bool:
+    """Whether two results show the same line; the tiling may differ. NaN figures never count as the same."""
+    return (one.compute_dtype, one.output_dtype, one.accumulation, one.original, one.rounded) == (
+        other.compute_dtype,
+        other.output_dtype,
+        other.accumulation,
+        other.original,
+        other.rounded,
+    )
+
+
+def _figures(error: ErrorMetrics) -> list[str]:
+    values = (error.max_abs, error.mean_rel, error.max_rel, error.rmse)
+    return [*(_short(value) for value in values), _ulps(error.max_ulp), _short(1.0 - error.cosine)]
+
+
+def _short(value: float) -> str:
+    return f"{value:.1e}" if value and math.isfinite(value) else f"{value:g}"
+
+
+def _ulps(value: float) -> str:
+    return f"{value:.2f}" if value < 100 else f"{value:.0f}" if value < 1e6 else _short(value)
+
+
+def _verdict(verdict: Verdict) -> Text:
+    if verdict.passed:
+        return Text("pass (ULP)" if verdict.ulp_clause_used else "pass", style="green")
+    if verdict.special_mismatches:
+        return Text("FAIL NaN/Inf", style="bold red")
+    if verdict.matched_ratio < verdict.required_ratio:
+        # Rounded down: 98.97 % must not read 99.0 %.
+        return Text(f"FAIL {math.floor(verdict.matched_ratio * 1000) / 10:.1f}%", style="bold red")
+    return Text("FAIL limit", style="bold red")
+
+
+def _refused_line(rows: Sequence[PrecisionRow]) -> str:
+    parts = []
+    for status in dict.fromkeys(row.refusal.status for row in rows if row.refusal):
+        modes_of: dict[str, list[str]] = {}
+        for row in rows:
+            if row.refusal and row.refusal.status == status:
+                modes_of.setdefault(row.product, []).append(str(row.cube_math_type))
+        products_of: dict[str, list[str]] = {}
+        for product, modes in modes_of.items():
+            products_of.setdefault(" ".join(modes), []).append(product)
+        listed = "; ".join(f"{' '.join(products)} mode {modes}" for modes, products in products_of.items())
+        parts.append(f"status {status}: {listed}")
+    return " | ".join(parts)
+
+
+def _legend(report: PrecisionReport) -> Iterator[str]:
+    """Yield the paragraphs that explain the tables."""
+    options, standard = report.options, report.standard
+    modes = ", ".join(f"{number} {CubeMathType(number).name}" for number in options.cube_math_types)
+    yield (
+        f"mode: cubeMathType {modes}. Cube: what the Cube multiplied. A line stands for all products and modes with "
+        "the same figures; in the file: the framework's own gradient that the .npz brings along."
+    )
+    cast = f" (after --dtype {options.dtype})" if options.dtype else ""
+    yield (
+        "golden: float64 gradient of the tensors in the file (original), or of those tensors as the Cube multiplied "
+        f"them{cast} (rounded); * decides the exit code. MERE, max rel: mean and maximum of error / (|golden| + 1e-7)."
+    )
+    yield (
+        f"verdict: {standard['name']}, {standard['version']}, {standard['source']} at {standard['commit']}; results "
+        "multiplied in HF32 by its HiFLOAT32 row, others by the row of the gradient's dtype. FAIL names the share of "
+        "elements within tolerance (99 % must be), or 'limit': an element beyond the largest error allowed. "
+        "pass (ULP): only thanks to the 32 ULP clause, which the document has and CANN's test kit has not."
+    )
+    yield f"additions of the Cube: {', '.join(_accumulations(report)) or 'none'}."
+    for status, messages in _refusals(report).items():
+        yield from (f"refused {status}: {message}" for message in messages)
+    about = [f"{key} {report.metadata[key]}" for key in ("dataset", "epoch", "step", "seed") if key in report.metadata]
+    yield f"layers: {report.source}{' (' + ', '.join(about) + ')' if about else ''}."
+    yield report.note
+
+
+def _accumulations(report: PrecisionReport) -> list[str]:
+    """Return "fp16 exact16-rne" and so on, with the products where a type has several models."""
+    products_of: dict[tuple[str, str], list[str]] = {}
+    for row in report.computed:
+        if row.result is not None:
+            known = products_of.setdefault((row.result.compute_dtype, row.result.accumulation), [])
+            if row.product not in known:
+                known.append(row.product)
+    dtypes = [dtype for dtype, _ in products_of]
+    return [
+        f"{dtype} {name}" + (f" ({' '.join(products)})" if dtypes.count(dtype) > 1 else "")
+        for (dtype, name), products in products_of.items()
+    ]
+
+
+def _refusals(report: PrecisionReport) -> dict[int, list[str]]:
+    """Return each distinct reason once, by status."""
+    reasons: dict[int, list[str]] = {}
+    for row in report.rows:
+        if row.refusal is not None:
+            known = reasons.setdefault(row.refusal.status, [])
+            message = " ".join(row.refusal.message.split())
+            if message not in known:
+                known.append(message)
+    return reasons
+
+
+def _summary(report: PrecisionReport) -> Text:
+    computed, refused = len(report.computed), len(report.rows) - len(report.computed)
+    text = Text(f"{len(report.rows)} combinations: {refused} refused, {computed} computed", style="bold")
+    for golden in GOLDENS:
+        passes = sum(row.result.against(golden).verdict.passed for row in report.computed if row.result is not None)
+        decides = " (decides)" if golden == report.options.golden else ""
+        text.append(f", {passes} pass against the {golden} golden{decides}")
+    return text

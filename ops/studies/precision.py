@@ -1,0 +1,507 @@
+"""The precision study: the error of each layer's weight gradient, on each product, in each mode.
+
+For every layer x product x cubeMathType the emulator either refuses the call, as the library would, or computes the
+gradient, which is then compared with two float64 goldens:
+
+``original``
+    from the tensors of the file, untouched: the whole price of the mode, casts included;
+``rounded``
+    from the tensors the Cube multiplied (after the option ``dtype``, after the cast to the compute type, after HF32
+    rounding): what the kernel itself adds.
+
+CANN's own reference for these operators rounds the inputs first (hicann/ops-nn
+conv/conv3d_backprop_filter_v2/tests/assets/golden.py), so ``rounded`` is the golden whose verdict decides by default;
+``original`` answers the user's question whether the mode is fit for the layer. Both verdicts are always reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.accumulation import SERIAL, Accumulation
+from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
+from npu_sim.errors import InputFileError, InternalError, NpuSimError, OperatorError
+from npu_sim.report.precision import ErrorMetrics, Overflow, element_errors, measure
+from npu_sim.report.record import to_json_text
+from npu_sim.report.standards import COMMIT, SOURCE, STANDARD, VERSION, Verdict, mixed_tolerance
+from ops.studies.capture import Capture, Layer
+from ops.studies.rounding import STORAGE, cast, dtype_name, round_to_hf32
+
+Golden = Literal["original", "rounded"]
+
+DEFAULT_PRODUCTS = ("310p", "910", "910b", "910_93")
+CUBE_MATH_TYPES = tuple(int(member) for member in CubeMathType)
+GOLDENS: tuple[Golden, ...] = ("original", "rounded")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyOptions:
+    """What to run.
+
+    Attributes
+    ----------
+    products : tuple of str
+        SoC versions or series aliases.
+    cube_math_types : tuple of int
+        `npu_sim.dtypes.cube_math.CubeMathType`: 0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32.
+    layers : tuple of str or None
+        Names; None runs all.
+    dtype : {"fp16", "bf16", "fp32"} or None
+        Cast the tensors to this before the call; None leaves them as they are in the file.
+    golden : {"rounded", "original"}
+        Golden whose verdict decides.
+    accumulation : str or None
+        Model of the Cube's additions: ``"serial"``, or a name like ``"exact16-rne"`` (``"exact16"`` for short); None
+        takes each product's default.
+    threads : int or None
+        Threads of the emulator; no influence on any figure.
+    """
+
+    products: tuple[str, ...] = DEFAULT_PRODUCTS
+    cube_math_types: tuple[int, ...] = CUBE_MATH_TYPES
+    layers: tuple[str, ...] | None = None
+    dtype: str | None = None
+    golden: Golden = "rounded"
+    accumulation: str | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        _require(bool(self.products), "products", "at least one name", "none")
+        _require(bool(self.cube_math_types), "cube_math_types", "at least one of 0, 1, 2, 3", "none")
+        _require(self.dtype is None or self.dtype in STORAGE, "dtype", "fp16, bf16 or fp32", self.dtype)
+        _require(self.golden in GOLDENS, "golden", "original or rounded", self.golden)
+        _require(self.threads is None or self.threads >= 1, "threads", "at least 1", self.threads)
+        if self.accumulation is not None:
+            object.__setattr__(self, "accumulation", _accumulation_name(self.accumulation))
+        object.__setattr__(self, "products", tuple(dict.fromkeys(self.products)))
+        numbers = (int(parse_cube_math_type(value)) for value in self.cube_math_types)
+        object.__setattr__(self, "cube_math_types", tuple(dict.fromkeys(numbers)))
+
+
+def _require(holds: bool, name: str, rule: str, value: object) -> None:
+    if not holds:
+        raise StudyOptionError(f"{name} must be {rule}, not {value}")
+
+
+def _accumulation_name(text: str) -> str:
+    """Return the full name of a model; an unknown one is refused before anything runs."""
+    name = text if text == "serial" or "-" in text else f"{text}-rne"
+    try:
+        return Accumulation.parse(name, SERIAL).name
+    except OperatorError as error:
+        raise StudyOptionError(f"accumulation must be serial, exact<group> or tree<group>, not {text}") from error
+
+
+class StudyOptionError(NpuSimError, ValueError):
+    """An option of the study has a value that does not exist."""
+
+    status = 161002
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a combination was not computed: the library's status code and the rule."""
+
+    status: int
+    error: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A gradient against one golden."""
+
+    golden: Golden
+    error: ErrorMetrics
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult:
+    """What was computed, and how far it is from both goldens.
+
+    Attributes
+    ----------
+    compute_dtype : {"fp16", "bf16", "hf32", "fp32"}
+        What the Cube multiplied.
+    output_dtype : str
+        Format of the gradient.
+    accumulation : str
+        Model of the Cube's additions.
+    k_depth : int
+        Products summed into one element.
+    tiling : str
+        How the kernel cut the work.
+    original, rounded : Comparison
+        Against the two goldens.
+    """
+
+    compute_dtype: str
+    output_dtype: str
+    accumulation: str
+    k_depth: int
+    tiling: str
+    original: Comparison
+    rounded: Comparison
+
+    def against(self, golden: Golden) -> Comparison:
+        """Return the comparison with the golden of that name."""
+        return self.original if golden == "original" else self.rounded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrecisionRow:
+    """One layer on one product in one mode; exactly one of ``refusal`` and ``result`` is set.
+
+    Attributes
+    ----------
+    layer, product, soc : str
+        Layer name, product as it was asked for, and the SoC version that name stands for.
+    cube_math_type : int
+        0..3.
+    input_dtype : str
+        Format of the tensors given to the operator.
+    refusal : Refusal or None
+        Why it does not run.
+    result : CaseResult or None
+        What it gives.
+    """
+
+    layer: str
+    product: str
+    soc: str
+    cube_math_type: int
+    input_dtype: str
+    refusal: Refusal | None = None
+    result: CaseResult | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerSummary:
+    """A layer as the report names it.
+
+    ``reference`` is the error of the gradient the file brought along (the framework's own), against the original
+    golden; None without one.
+    """
+
+    name: str
+    x_shape: tuple[int, ...]
+    dy_shape: tuple[int, ...]
+    weight_shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    dtype: str
+    k_depth: int
+    reference: ErrorMetrics | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrecisionReport:
+    """The outcome of a study.
+
+    Attributes
+    ----------
+    schema_version : int
+        Version of the JSON form.
+    program : str
+        Name and version of this package.
+    source : str
+        File the layers came from.
+    metadata : mapping of str to object
+        What that file says about itself (data set, step, seed, ...).
+    options : StudyOptions
+        What was asked for.
+    standard : mapping of str to str
+        Name, version, source and commit of the standard behind the verdicts.
+    note : str
+        What the figures are not.
+    layers : tuple of LayerSummary
+        The layers that ran.
+    rows : tuple of PrecisionRow
+        Layer by layer, product by product, mode by mode.
+    """
+
+    schema_version: int = 1
+    program: str
+    source: str
+    metadata: Mapping[str, Any]
+    options: StudyOptions
+    standard: Mapping[str, str] = field(
+        default_factory=lambda: {"name": STANDARD, "version": VERSION, "source": SOURCE, "commit": COMMIT}
+    )
+    note: str = "Emulated, not certified against silicon: order and width of the Cube's additions are inferred."
+    layers: tuple[LayerSummary, ...]
+    rows: tuple[PrecisionRow, ...]
+
+    @property
+    def computed(self) -> tuple[PrecisionRow, ...]:
+        """Rows that have a result."""
+        return tuple(row for row in self.rows if row.result is not None)
+
+    @property
+    def failed(self) -> tuple[PrecisionRow, ...]:
+        """Rows that fail the standard with the golden that decides."""
+        golden = self.options.golden
+        return tuple(
+            row for row in self.rows if row.result is not None and not row.result.against(golden).verdict.passed
+        )
+
+    @property
+    def passed(self) -> bool:
+        """Whether something ran and none of it failed; refusals alone prove nothing."""
+        return bool(self.computed) and not self.failed
+
+    def to_json(self) -> str:
+        """Return the whole report as JSON text; infinities and NaN are strings."""
+        return to_json_text(self)
+
+
+class _Gradient(Protocol):
+    """What the study reads of a computed weight gradient."""
+
+    @property
+    def grad_weight(self) -> np.ndarray: ...
+    @property
+    def compute_dtype(self) -> str: ...
+    @property
+    def accumulation(self) -> Any: ...
+    @property
+    def k_depth(self) -> int: ...
+    @property
+    def tiling_label(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """The three things a study asks for; tests put their own in.
+
+    Attributes
+    ----------
+    weight_gradient : callable
+        ``ops.conv3d_backprop_filter.api.weight_gradient``.
+    golden : callable
+        ``ops.conv3d_backprop_filter.oracle.weight_gradient``.
+    get_product : callable
+        ``npu_sim.products.registry.get_product``.
+    """
+
+    weight_gradient: Callable[..., _Gradient]
+    golden: Callable[..., npt.NDArray[np.float64]]
+    get_product: Callable[[str], Any]
+
+
+def emulator() -> Backend:
+    """Return the real backend; its modules are imported here, not with this one."""
+    from npu_sim.products.registry import get_product
+    from ops.conv3d_backprop_filter.api import weight_gradient
+    from ops.conv3d_backprop_filter.oracle import weight_gradient as golden
+
+    return Backend(weight_gradient=weight_gradient, golden=golden, get_product=get_product)
+
+
+Progress = Callable[[int, int, str], None]
+
+
+def study(
+    capture: Capture,
+    options: StudyOptions | None = None,
+    *,
+    backend: Backend | None = None,
+    progress: Progress | None = None,
+) -> PrecisionReport:
+    """Run a precision study.
+
+    Parameters
+    ----------
+    capture : Capture
+        Layers, from `ops.studies.capture.load_capture` or `load_example`.
+    options : StudyOptions or None
+        None runs every layer on the four series in the four modes.
+    backend : Backend or None
+        None uses the emulator.
+    progress : callable or None
+        Called with (cases done, cases in all, what comes next).
+
+    Returns
+    -------
+    PrecisionReport
+
+    Raises
+    ------
+    ProductError
+        A product is unknown.
+    InputFileError
+        A layer is not in the file.
+
+    Notes
+    -----
+    A refused combination is a row of the report, not an error.
+    """
+    options = options or StudyOptions()
+    backend = backend or emulator()
+    layers = _selected(capture, options.layers)
+    products = {name: backend.get_product(name) for name in options.products}
+    total = len(layers) * len(products) * len(options.cube_math_types)
+    rows: list[PrecisionRow] = []
+    summaries: list[LayerSummary] = []
+    for layer in layers:
+        goldens = _Goldens(layer, options.dtype, backend.golden)
+        summaries.append(_summarise(layer, goldens))
+        for name, product in products.items():
+            for cube_math_type in options.cube_math_types:
+                if progress:
+                    progress(len(rows), total, f"{layer.name} {name} cubeMathType {cube_math_type}")
+                rows.append(_case(layer, goldens, name, product, cube_math_type, options, backend))
+    if progress:
+        progress(total, total, "done")
+    return PrecisionReport(
+        program=f"npu-sim {_own_version()}",
+        source=capture.source,
+        metadata=capture.metadata,
+        options=options,
+        layers=tuple(summaries),
+        rows=tuple(rows),
+    )
+
+
+def _selected(capture: Capture, names: tuple[str, ...] | None) -> tuple[Layer, ...]:
+    """Return the layers to run, in the order of the file."""
+    known = [layer.name for layer in capture.layers]
+    for name in names or ():
+        if name not in known:
+            raise InputFileError(f"Layer must be one of {', '.join(known)}, not {name} ({capture.source})")
+    return tuple(layer for layer in capture.layers if names is None or layer.name in names)
+
+
+class _Goldens:
+    """The float64 gradients of one layer, each computed once."""
+
+    def __init__(self, layer: Layer, dtype: str | None, oracle: Callable[..., npt.NDArray[np.float64]]) -> None:
+        self._layer = layer
+        self._oracle = oracle
+        self._rounded: dict[tuple[object, ...], npt.NDArray[np.float64]] = {}
+        name = dtype or dtype_name(layer.x.dtype)
+        self.x = cast(layer.x, name)
+        self.dy = cast(layer.dy, name)
+        self.original = self._gradient(layer.x, layer.dy)
+
+    def rounded(self, compute_dtype: str, product: Any) -> npt.NDArray[np.float64]:
+        """Return the golden of what the Cube of ``product`` multiplies in ``compute_dtype``."""
+        overflow: Overflow = product.overflow_mode
+        mantissa_bits, ties = product.hf32_mantissa_bits, product.hf32_ties
+        key = (compute_dtype, mantissa_bits, ties) if compute_dtype == "hf32" else (compute_dtype, overflow)
+        if key not in self._rounded:
+            operands = []
+            for tensor in (self.x, self.dy):
+                if compute_dtype == "hf32":
+                    operands.append(round_to_hf32(cast(tensor, "fp32"), mantissa_bits=mantissa_bits, ties=ties))
+                else:
+                    operands.append(cast(tensor, compute_dtype, overflow=overflow))
+            self._rounded[key] = self._gradient(*operands)
+        return self._rounded[key]
+
+    def _gradient(self, x: np.ndarray, dy: np.ndarray) -> npt.NDArray[np.float64]:
+        layer = self._layer
+        with np.errstate(all="ignore"):
+            return self._oracle(
+                x.astype(np.float64),
+                dy.astype(np.float64),
+                layer.weight_shape,
+                stride=layer.stride,
+                padding=layer.padding,
+                dilation=layer.dilation,
+                groups=layer.groups,
+            )
+
+
+def _case(
+    layer: Layer,
+    goldens: _Goldens,
+    name: str,
+    product: Any,
+    cube_math_type: int,
+    options: StudyOptions,
+    backend: Backend,
+) -> PrecisionRow:
+    """Run one combination."""
+    row = {
+        "layer": layer.name,
+        "product": name,
+        "soc": product.name,
+        "cube_math_type": cube_math_type,
+        "input_dtype": dtype_name(goldens.x.dtype),
+    }
+    try:
+        gradient = backend.weight_gradient(
+            goldens.x,
+            goldens.dy,
+            layer.weight_shape,
+            stride=layer.stride,
+            padding=layer.padding,
+            dilation=layer.dilation,
+            groups=layer.groups,
+            product=name,
+            cube_math_type=cube_math_type,
+            accumulation=options.accumulation,
+            threads=options.threads,
+        )
+    except InternalError:
+        raise
+    except NpuSimError as error:
+        return PrecisionRow(**row, refusal=Refusal(status=error.status, error=type(error).__name__, message=str(error)))
+    if gradient.k_depth != layer.k_depth:
+        raise InternalError(f"K depth of {layer.name} must be {layer.k_depth}, not {gradient.k_depth}")
+    compute_dtype = gradient.compute_dtype
+    return PrecisionRow(
+        **row,
+        result=CaseResult(
+            compute_dtype=compute_dtype,
+            output_dtype=dtype_name(gradient.grad_weight.dtype),
+            accumulation=str(gradient.accumulation.name),
+            k_depth=int(gradient.k_depth),
+            tiling=str(gradient.tiling_label),
+            original=_compare(gradient, goldens.original, "original", product),
+            rounded=_compare(gradient, goldens.rounded(compute_dtype, product), "rounded", product),
+        ),
+    )
+
+
+def _compare(gradient: _Gradient, golden: npt.NDArray[np.float64], kind: Golden, product: Any) -> Comparison:
+    """Compare with one golden. A result multiplied in HF32 is judged by the standard's HF32 row."""
+    errors = element_errors(gradient.grad_weight, golden, overflow=product.overflow_mode)
+    row = "hf32" if gradient.compute_dtype == "hf32" else errors.format.name
+    return Comparison(golden=kind, error=measure(errors), verdict=mixed_tolerance(errors, row=row, golden=kind))
+
+
+def _summarise(layer: Layer, goldens: _Goldens) -> LayerSummary:
+    reference = None
+    if layer.grad_weight is not None:
+        reference = measure(element_errors(layer.grad_weight, goldens.original))
+    return LayerSummary(
+        name=layer.name,
+        x_shape=layer.x.shape,
+        dy_shape=layer.dy.shape,
+        weight_shape=layer.weight_shape,
+        stride=layer.stride,
+        padding=layer.padding,
+        dilation=layer.dilation,
+        groups=layer.groups,
+        dtype=dtype_name(layer.x.dtype),
+        k_depth=layer.k_depth,
+        reference=reference,
+    )
+
+
+def _own_version() -> str:
+    try:
+        return version("npu-sim")
+    except PackageNotFoundError:
+        return "(not installed)"

@@ -1,0 +1,101 @@
+"""A small stand-in for the emulator: what the study and the command line need of it, in plain NumPy.
+
+The compute type follows the table of cubeMathType written down here a second time; sums are float32 per tap, float64
+inside, so its errors are of the right size. The golden is the same loop in float64.
+"""
+
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+from npu_sim.errors import OperatorError
+from npu_sim.products.registry import get_product
+from ops.studies.precision import Backend
+
+COMPUTE = {
+    "old": {"fp16": ("fp16",) * 4, "fp32": (None, "fp16", "fp16", None), "bf16": (None,) * 4},
+    "new": {
+        "fp16": ("fp16",) * 4,
+        "fp32": ("fp32", "hf32", "fp16", "hf32"),
+        "bf16": ("bf16", "bf16", "fp16", "bf16"),
+    },
+}
+NAMES = {"float16": "fp16", "float32": "fp32", "bfloat16": "bf16"}
+
+
+def gradient(x, dy, weight_shape, *, stride, padding, dilation, groups):
+    """float64 weight gradient, one einsum per kernel tap."""
+    x, dy = np.asarray(x, np.float64), np.asarray(dy, np.float64)
+    axes = x.ndim - 2
+    pads = (
+        list(zip(padding[::2], padding[1::2], strict=True)) if len(padding) == 2 * axes else [(p, p) for p in padding]
+    )
+    x = np.pad(x, [(0, 0), (0, 0), *pads])
+    cout, cin_group, *kernel = weight_shape
+    result = np.zeros(weight_shape)
+    for tap in np.ndindex(*kernel):
+        window = tuple(
+            slice(k * d, k * d + s * (extent - 1) + 1, s)
+            for k, d, s, extent in zip(tap, dilation, stride, dy.shape[2:], strict=True)
+        )
+        part = x[(slice(None), slice(None), *window)]
+        for group in range(groups):
+            out = slice(group * cout // groups, (group + 1) * cout // groups)
+            inp = slice(group * cin_group, (group + 1) * cin_group)
+            grad = dy[:, out].reshape(dy.shape[0], cout // groups, -1)
+            data = part[:, inp].reshape(dy.shape[0], cin_group, -1)
+            result[(out, slice(None), *tap)] = np.einsum("nok,nik->oi", grad, data)
+    return result
+
+
+def operand(values, compute):
+    """The tensor as the Cube multiplies it."""
+    values = values.astype(np.float32)
+    if compute == "hf32":
+        words = values.view(np.uint32).astype(np.uint64)
+        even = (words >> np.uint64(12)) & np.uint64(1)
+        return ((words + np.uint64(0x7FF) + even) & np.uint64(0xFFFFF000)).astype(np.uint32).view(np.float32)
+    with np.errstate(over="ignore"):
+        return values.astype({"fp16": np.float16, "bf16": ml_dtypes.bfloat16, "fp32": np.float32}[compute])
+
+
+@dataclass
+class Model:
+    name: str
+
+
+@dataclass
+class Result:
+    grad_weight: np.ndarray
+    compute_dtype: str
+    accumulation: Model
+    k_depth: int
+    tiling_label: str
+
+
+def weight_gradient(
+    x, dy, weight_shape, *, stride, padding, dilation, groups, product, cube_math_type, accumulation=None,
+    overflow=None, threads=None,
+):  # fmt: skip
+    """The gradient, or the library's refusal."""
+    record = get_product(product)
+    generation = "old" if record.series in ("310p", "910") else "new"
+    compute = COMPUTE[generation][NAMES[x.dtype.name]][cube_math_type]
+    if compute is None:
+        raise OperatorError(
+            f"cubeMathType must be 1 or 2 for fp32 tensors, not {cube_math_type} ({record.name})", 161002
+        )
+    exact = gradient(
+        operand(x, compute), operand(dy, compute), weight_shape,
+        stride=stride, padding=padding, dilation=dilation, groups=groups,
+    )  # fmt: skip
+    result = exact.astype(x.dtype)
+    if accumulation == "serial":
+        result = np.nextafter(result, np.float32(np.inf))
+    depth = dy.shape[0] * int(np.prod(dy.shape[2:]))
+    return Result(result, compute, Model(accumulation or f"exact-{compute}"), depth, f"fake {record.name}")
+
+
+def backend():
+    return Backend(weight_gradient=weight_gradient, golden=gradient, get_product=get_product)
