@@ -1,0 +1,407 @@
+"""The timeline engine: integer cycles of a launch, pipe by pipe, with the reason of every wait.
+
+Cycle-approximate: the pass over the rows is exact for in-order pipes joined by flags, the costs of the rows are those
+of the product's parameter set (`products.cost`), each with a source and a confidence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.engines.timeline_jit import (
+    AT_BUSY,
+    AT_BYTES,
+    AT_COUNT,
+    AT_STALL,
+    BAD_PIPE,
+    CAUSES,
+    CLOCK_WORDS,
+    NO_COST_RULE,
+    OK,
+    PARTS,
+    PIPES,
+    SET_TWICE,
+    UNSUPPORTED_BY_PRODUCT,
+    WAIT_WITHOUT_SET,
+    advance,
+    finish,
+    reset_clocks,
+)
+from npu_sim.errors import ProgramError, ShapeError
+from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
+from npu_sim.isa.op import SPEC_OF_OP, Data, Op, Pipe, Space
+from npu_sim.isa.row import empty_rows
+from npu_sim.products.cost import CostParams, cost_record
+from npu_sim.program.launch import Launch
+from npu_sim.program.violation import Kind, Violation
+
+CHUNK_ROWS = 4096
+PART_NAMES = (*(Pipe(pipe).name for pipe in range(PIPES)), "latency", "phase_barrier", "kernel_fixed")
+"""Parts of the critical path: occupancy of each pipe (S: issue), latency, barriers between phases, fixed cost."""
+STALL_NAMES = (*(f"flag_{Pipe(pipe).name}" for pipe in range(PIPES)), "barrier", "issue", "queue_full", "end")
+"""Causes of a stall: a flag from that pipe, PipeBarrier, the scalar unit has not issued yet, (scalar unit) the queue of
+a pipe is full, nothing left to do until the end of the phase."""
+
+
+class TimedProduct(Protocol):
+    """What the engine needs of a `products.Product`."""
+
+    @property
+    def name(self) -> str:
+        """SoC version."""
+
+    @property
+    def timing_clock_hz(self) -> int:
+        """Clock of the cores."""
+
+    @property
+    def l2_bytes(self) -> int:
+        """L2 capacity."""
+
+    @property
+    def cost(self) -> CostParams:
+        """Timing parameters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineOptions:
+    """What the timing of a launch assumes beside the rows.
+
+    Attributes
+    ----------
+    l2_hit_permille : int or None
+        Part of the GM traffic that hits L2, in thousandths. None: all of it if the launch's tensors fit in L2,
+        otherwise L2 capacity over tensor bytes.
+    mte1_contended : bool or None
+        MTE2 keeps writing L1, so that MTE1 is slower by ``mte1_contention_permille``. None: decided for each phase by
+        its first busy core: when MTE2 would be busy for more than half of its time.
+    chunk_rows : int
+        Rows emitted at a time (at least the launch's ``step_rows``); never changes the result.
+    span_cores : tuple of int or None
+        Cores whose spans are kept when spans are asked for; None: all.
+    """
+
+    l2_hit_permille: int | None = None
+    mte1_contended: bool | None = None
+    chunk_rows: int = CHUNK_ROWS
+    span_cores: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.chunk_rows < 1:
+            raise ShapeError(f"chunk_rows must be at least 1, not {self.chunk_rows}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CoreSpans:
+    """When each row of one core and phase ran.
+
+    Attributes
+    ----------
+    core, phase : int
+        Whose rows.
+    phase_start_cycles : int
+        Start of the phase in the launch, fixed cost excluded.
+    rows : INSTR[n]
+        The rows, as issued.
+    start_cycles, end_cycles : int64[n]
+        Occupancy of the pipe, from the start of the phase. A WaitFlag's span contains its waiting.
+    """
+
+    core: int
+    phase: int
+    phase_start_cycles: int
+    rows: np.ndarray
+    start_cycles: npt.NDArray[np.int64]
+    end_cycles: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineResult:
+    """Cycles of a launch.
+
+    Attributes
+    ----------
+    launch, product, parameter_set : str
+        Names; the parameter set with its revision.
+    clock_hz, core_count, row_count : int
+        Clock of the cores, emulated cores, rows of all cores.
+    l2_hit_permille : int
+        Assumed part of GM traffic that hits L2.
+    mte1_contended : tuple of bool
+        By phase: whether MTE1 ran at the contended rates.
+    total_cycles : int
+        Core time of the launch: fixed cost, the slowest core of every phase, the barriers between phases.
+    phase_cycles : tuple of int
+        Slowest core of each phase.
+    core_cycles : tuple of int
+        By core: its own time in all phases, without fixed cost and barriers.
+    busy_cycles : mapping of str to int
+        By pipe: occupancy in the slowest core of each phase, flags and barriers included.
+    busy_cycles_all_cores : mapping of str to int
+        By pipe: occupancy, sum over the cores.
+    stall_cycles : mapping of str to mapping of str to int
+        By pipe and cause (`STALL_NAMES`), in the slowest core of each phase. Busy and stall cycles of a pipe add up to
+        the sum of ``phase_cycles``.
+    critical_parts : mapping of str to int
+        By `PART_NAMES`: what the critical path consists of; adds up to ``total_cycles``.
+    bytes_by_path : mapping of str to int
+        By path, for example ``"GM->L1"``, all cores.
+    instruction_counts : mapping of str to int
+        By opcode, all cores.
+    launch_nanoseconds : int
+        Task duration minus core time, not part of ``total_cycles``.
+    spans : tuple of CoreSpans
+        Empty unless asked for.
+    """
+
+    launch: str
+    product: str
+    parameter_set: str
+    clock_hz: int
+    core_count: int
+    row_count: int
+    l2_hit_permille: int
+    mte1_contended: tuple[bool, ...]
+    total_cycles: int
+    phase_cycles: tuple[int, ...]
+    core_cycles: tuple[int, ...]
+    busy_cycles: Mapping[str, int]
+    busy_cycles_all_cores: Mapping[str, int]
+    stall_cycles: Mapping[str, Mapping[str, int]]
+    critical_parts: Mapping[str, int]
+    bytes_by_path: Mapping[str, int]
+    instruction_counts: Mapping[str, int]
+    launch_nanoseconds: int
+    spans: tuple[CoreSpans, ...] = field(default=(), compare=False, repr=False)
+
+    def seconds(self, clock_hz: int | None = None) -> float:
+        """Return the core time in seconds, at ``clock_hz`` or the clock of the product."""
+        return self.total_cycles / (self.clock_hz if clock_hz is None else clock_hz)
+
+    def task_seconds(self) -> float:
+        """Return the task duration in seconds: core time and launch overhead."""
+        return self.seconds() + self.launch_nanoseconds * 1e-9
+
+    def to_json(self) -> str:
+        """Return everything but the spans as JSON text."""
+        plain: dict[str, Any] = {
+            name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("spans", "stall_cycles")
+        }
+        for name in ("busy_cycles", "busy_cycles_all_cores", "critical_parts", "bytes_by_path", "instruction_counts"):
+            plain[name] = dict(plain[name])
+        plain["stall_cycles"] = {pipe: dict(causes) for pipe, causes in self.stall_cycles.items()}
+        plain["seconds"] = self.seconds()
+        plain["task_seconds"] = self.task_seconds()
+        return json.dumps(plain, indent=2, allow_nan=False)
+
+
+def run_timeline(
+    launch: Launch, product: TimedProduct, *, spans: bool = False, options: TimelineOptions | None = None
+) -> TimelineResult:
+    """Time ``launch`` on ``product``; tensor data is neither read nor needed.
+
+    Parameters
+    ----------
+    launch : Launch
+        Kernel launch.
+    product : Product
+        Parameters, clock and L2 size.
+    spans : bool
+        Keep the start and end of every row (for traces; memory grows with the program).
+    options : TimelineOptions or None
+        Assumptions; None: the defaults.
+
+    Raises
+    ------
+    ProgramError
+        If a wait precedes its set in program order, a flag is set twice without a wait, or an instruction has no cost
+        on this product.
+
+    Examples
+    --------
+    >>> result = run_timeline(launch, npu_sim.get_product("910b"))  # doctest: +SKIP
+    >>> sum(result.critical_parts.values()) == result.total_cycles  # doctest: +SKIP
+    True
+    """
+    return _Run(launch, product, options or TimelineOptions(), spans).result()
+
+
+class _Run:
+    """One call of `run_timeline`: buffers and running sums."""
+
+    def __init__(self, launch: Launch, product: TimedProduct, options: TimelineOptions, spans: bool) -> None:
+        self.launch, self.product, self.options, self.with_spans = launch, product, options, spans
+        self.rows = empty_rows(max(options.chunk_rows, launch.step_rows))
+        self.clocks = np.zeros(CLOCK_WORDS, np.int64)
+        self.parts = np.zeros(PARTS, np.int64)
+        self.no_spans = np.zeros((0, 2), np.int64)
+        hit = options.l2_hit_permille
+        if hit is None:
+            hit = 1000 * min(product.l2_bytes, launch.gm.total_bytes) // max(launch.gm.total_bytes, 1)
+            hit = hit if launch.gm.total_bytes else 1000
+        self.l2_hit_permille = hit
+        self.costs = {
+            contended: cost_record(
+                product.cost,
+                launch.core_count,
+                product.timing_clock_hz,
+                l2_hit_permille=hit,
+                mte1_contended=contended,
+            )
+            for contended in (False, True)
+        }
+        self.core_cycles = np.zeros(launch.core_count, np.int64)
+        self.totals = np.zeros(CLOCK_WORDS, np.int64)
+        self.critical = np.zeros(CLOCK_WORDS, np.int64)
+        self.critical_parts = np.zeros(PARTS, np.int64)
+        self.phase_cycles: list[int] = []
+        self.contended: list[bool] = []
+        self.kept_spans: list[CoreSpans] = []
+
+    def result(self) -> TimelineResult:
+        for phase in range(self.launch.phase_count):
+            self._phase(phase)
+        return self._summary()
+
+    def _phase(self, phase: int) -> None:
+        contended = self.options.mte1_contended
+        slowest, slowest_clocks, slowest_parts = -1, self.clocks, self.parts
+        for core in range(self.launch.core_count):
+            cycles = self._core(core, phase, self.costs[bool(contended)])
+            if contended is None and cycles > 0:
+                contended = bool(2 * self.clocks[AT_BUSY + Pipe.MTE2] > cycles)
+                if contended:
+                    cycles = self._core(core, phase, self.costs[True])
+            self.core_cycles[core] += cycles
+            self.totals += self.clocks
+            if cycles > slowest:
+                slowest, slowest_clocks, slowest_parts = cycles, self.clocks.copy(), self.parts.copy()
+        self.contended.append(bool(contended))
+        self.phase_cycles.append(slowest)
+        self.critical += slowest_clocks
+        self.critical_parts += slowest_parts
+
+    def _core(self, core: int, phase: int, cost: np.ndarray) -> int:
+        """Run one core and phase; leaves its clocks and parts in the buffers and returns its cycles."""
+        launch, rows, clocks = self.launch, self.rows, self.clocks
+        state = launch.new_state(core, phase)
+        core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
+        reset_clocks(clocks)
+        keep = self.with_spans and (self.options.span_cores is None or core in self.options.span_cores)
+        kept_rows: list[np.ndarray] = []
+        kept_spans: list[np.ndarray] = []
+        done = 0
+        while count := launch.emit(rows, launch.params, state):
+            issue(rows, count, core_state)
+            spans = np.zeros((count, 2), np.int64) if keep else self.no_spans
+            code, bad = advance(rows, count, cost, clocks, spans)
+            if code != OK:
+                raise ProgramError([self._violation(code, rows[bad], done + bad, core)])
+            if keep:
+                kept_rows.append(rows[:count].copy())
+                kept_spans.append(spans)
+            done += count
+        if kept_rows:
+            self._keep(core, phase, np.concatenate(kept_rows), np.concatenate(kept_spans))
+        return int(finish(clocks, self.parts))
+
+    def _keep(self, core: int, phase: int, rows: np.ndarray, spans: npt.NDArray[np.int64]) -> None:
+        # A contended phase runs its first core twice; the second run counts.
+        self.kept_spans = [kept for kept in self.kept_spans if (kept.core, kept.phase) != (core, phase)]
+        start = sum(self.phase_cycles) + phase * self.product.cost.phase_barrier_cycles
+        self.kept_spans.append(
+            CoreSpans(
+                core=core,
+                phase=phase,
+                phase_start_cycles=start,
+                rows=rows,
+                start_cycles=np.ascontiguousarray(spans[:, 0]),
+                end_cycles=np.ascontiguousarray(spans[:, 1]),
+            )
+        )
+
+    def _violation(self, code: int, row: np.void, number: int, core: int) -> Violation:
+        op = int(row["op"])
+        known = op in SPEC_OF_OP
+        name = SPEC_OF_OP[Op(op)].api if known else f"opcode {op}"
+        event = f"{int(row['event'])}"
+        pipe, peer = (Pipe(int(row[key]) & 7).name for key in ("pipe", "peer"))
+        if code == WAIT_WITHOUT_SET:
+            kind, detail = Kind.SYNC_UNPAIRED, f"{name} {peer}->{pipe} event {event} must follow its SetFlag, not none"
+        elif code == SET_TWICE:
+            kind = Kind.SYNC_DUPLICATE
+            detail = f"{name} {pipe}->{peer} event {event} must follow the WaitFlag of its last set, not the set itself"
+        elif code == NO_COST_RULE:
+            kind, detail = Kind.UNSUPPORTED, f"Opcode must be one with a cost rule, not {op}"
+        elif code == UNSUPPORTED_BY_PRODUCT:
+            source, target = (Space(int(row[key])).name for key in ("src0_space", "dst_space"))
+            data = Data(int(row["dtype"])).name
+            kind = Kind.UNSUPPORTED
+            detail = f"{name} must be a path and type with a known cost, not {source}->{target} {data}"
+        else:
+            assert code == BAD_PIPE
+            kind, detail = Kind.UNSUPPORTED, f"Pipe of {name} must be in [0, {PIPES - 1}], not {int(row['pipe'])}"
+        return Violation(
+            kind=kind,
+            row=number,
+            core=core,
+            tile=int(row["tile"]),
+            site=int(row["site"]),
+            detail=f"{detail} ({self.product.name})",
+        )
+
+    def _summary(self) -> TimelineResult:
+        cost, launch = self.product.cost, self.launch
+        parts = [int(value) for value in self.critical_parts]
+        barriers = cost.phase_barrier_cycles * max(launch.phase_count - 1, 0)
+        parts += [barriers, cost.kernel_fixed_cycles]
+        phases = sum(self.phase_cycles)
+        counts = self.totals[AT_COUNT : AT_COUNT + 32]
+        moved = self.totals[AT_BYTES : AT_BYTES + 64].reshape(8, 8)
+        return TimelineResult(
+            launch=launch.name,
+            product=self.product.name,
+            parameter_set=f"{cost.name} r{cost.revision}",
+            clock_hz=self.product.timing_clock_hz,
+            core_count=launch.core_count,
+            row_count=int(counts.sum()),
+            l2_hit_permille=self.l2_hit_permille,
+            mte1_contended=tuple(self.contended),
+            total_cycles=phases + barriers + cost.kernel_fixed_cycles,
+            phase_cycles=tuple(self.phase_cycles),
+            core_cycles=tuple(int(cycles) for cycles in self.core_cycles),
+            busy_cycles=_by_pipe(self.critical[AT_BUSY:]),
+            busy_cycles_all_cores=_by_pipe(self.totals[AT_BUSY:]),
+            stall_cycles=_stalls(self.critical, phases),
+            critical_parts=dict(zip(PART_NAMES, parts, strict=True)),
+            bytes_by_path={
+                f"{Space(source).name}->{Space(target).name}": int(moved[source, target])
+                for source in Space
+                for target in Space
+                if moved[source, target]
+            },
+            instruction_counts={op.name: int(counts[op]) for op in Op if counts[op]},
+            launch_nanoseconds=cost.launch_nanoseconds(launch.core_count),
+            spans=tuple(self.kept_spans),
+        )
+
+
+def _by_pipe(values: npt.NDArray[np.int64]) -> dict[str, int]:
+    return {Pipe(pipe).name: int(values[pipe]) for pipe in range(PIPES)}
+
+
+def _stalls(clocks: npt.NDArray[np.int64], phases: int) -> dict[str, dict[str, int]]:
+    """Return stall cycles by pipe and cause; what is neither busy nor waiting is the end of the phase."""
+    table = clocks[AT_STALL : AT_STALL + 8 * CAUSES].reshape(8, CAUSES)
+    stalls = {}
+    for pipe in range(PIPES):
+        causes = [int(value) for value in table[pipe]]
+        causes.append(phases - int(clocks[AT_BUSY + pipe]) - sum(causes))
+        stalls[Pipe(pipe).name] = dict(zip(STALL_NAMES, causes, strict=True))
+    return stalls

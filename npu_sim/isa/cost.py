@@ -1,0 +1,601 @@
+"""Cost rules: how many cycles an instruction keeps its pipe, and how much later its result can be used.
+
+One rule per opcode, all integers. The numbers come from `products.cost.COST` records; the rules only say how they are
+combined. A rule answers (occupancy, latency, bytes moved); an occupancy below 0 means that there is no rule.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim._jit import jit
+from npu_sim.isa.op import Data, Mode, Op, Space
+
+UNKNOWN_OPCODE = -1
+"""Occupancy answered for an opcode without a rule."""
+UNSUPPORTED = -2
+"""Occupancy answered for a data type or path that the parameter set does not have."""
+
+
+@jit
+def item_bytes(dtype):
+    """Return the bytes of one element of a `Data` type (0 for `Data.NONE`)."""
+    if dtype == Data.FP16 or dtype == Data.BF16 or dtype == Data.INT16:
+        return 2
+    if dtype == Data.FP32 or dtype == Data.INT32:
+        return 4
+    if dtype == Data.INT8 or dtype == Data.UINT8:
+        return 1
+    if dtype == Data.INT64:
+        return 8
+    return 0
+
+
+@jit
+def divide_up(value, divisor):
+    """Return ``value / divisor`` rounded up, for value >= 0 and divisor >= 1 (int64)."""
+    return np.int64((np.uint64(value) + np.uint64(divisor) - np.uint64(1)) // np.uint64(divisor))
+
+
+@jit
+def transfer_cycles(byte_count, millibytes_per_cycle):
+    """Return the cycles of ``byte_count`` bytes at a rate in thousandths of bytes per cycle, rounded up."""
+    return divide_up(byte_count * 1000, millibytes_per_cycle)
+
+
+@jit
+def _read_gm(byte_count, rows, floored, command, rate, least, isolated, isolated_rate, cost):
+    """GM read: ``command + bytes / rate``, at least the row floor for scattered rows; complete as an isolated one."""
+    if rate == 0:
+        return np.int64(UNSUPPORTED), np.int64(0), byte_count
+    occupancy = transfer_cycles(byte_count, rate)
+    if floored:
+        occupancy = max(occupancy, divide_up(rows * cost["gm_row_floor_millicycles"], 1000))
+    occupancy = max(command + occupancy, least)
+    latency = max(isolated + transfer_cycles(byte_count, isolated_rate) - occupancy, 0)
+    return occupancy, latency + cost["gm_miss_latency_cycles"], byte_count
+
+
+@jit
+def _store_gm(byte_count, rows, floored, rate, atomic, cost):
+    """UB or L1 to GM: payload twice as long when it adds; latency as in the isolated law."""
+    if rate == 0:
+        return np.int64(UNSUPPORTED), np.int64(0), byte_count
+    payload = transfer_cycles(byte_count, rate)
+    if atomic:
+        payload = divide_up(payload * cost["atomic_permille"], 1000)
+    if floored:
+        payload = max(payload, divide_up(rows * cost["gm_row_floor_millicycles"], 1000))
+    command = cost["ub_to_gm_command_cycles"]
+    return command + payload, max(cost["ub_to_gm_isolated_cycles"] - command, 0), byte_count
+
+
+@jit
+def _plain(byte_count, rate, least):
+    """Path inside the core: ``bytes / rate``, at least ``least`` cycles."""
+    if rate == 0:
+        return np.int64(UNSUPPORTED), np.int64(0), byte_count
+    return max(transfer_cycles(byte_count, rate), least), np.int64(0), byte_count
+
+
+@jit
+def _data_copy(row, cost):
+    rows = np.int64(row["block_count"])
+    byte_count = rows * np.int64(row["block_len"]) * 32
+    if byte_count == 0:
+        return cost["issue_cycles"], np.int64(0), byte_count
+    source, target = row["src0_space"], row["dst_space"]
+    floored = rows > 1 and (row["src_gap"] != 0 or row["dst_gap"] != 0)
+    if source == Space.GM:
+        if target == Space.L1:
+            return _read_gm(
+                byte_count,
+                rows,
+                floored,
+                cost["gm_to_l1_command_cycles"],
+                cost["gm_to_l1_millibytes_per_cycle"],
+                np.int64(0),
+                cost["gm_to_l1_isolated_cycles"],
+                cost["gm_to_l1_isolated_millibytes_per_cycle"],
+                cost,
+            )
+        return _read_gm(
+            byte_count,
+            rows,
+            floored,
+            cost["gm_to_ub_command_cycles"],
+            cost["gm_to_ub_millibytes_per_cycle"],
+            np.int64(0),
+            cost["gm_to_ub_isolated_cycles"],
+            cost["gm_to_ub_isolated_millibytes_per_cycle"],
+            cost,
+        )
+    if target == Space.GM:
+        atomic = (row["mode"] & Mode.ATOMIC) != 0
+        rate = cost["ub_to_gm_millibytes_per_cycle"] if source == Space.UB else cost["l1_to_gm_millibytes_per_cycle"]
+        return _store_gm(byte_count, rows, floored, rate, atomic, cost)
+    if source == Space.UB and target == Space.UB:
+        return _plain(byte_count, cost["ub_to_ub_millibytes_per_cycle"], cost["vector_minimum_cycles"])
+    if source == Space.UB and target == Space.L1:
+        return _plain(byte_count, cost["ub_to_l1_millibytes_per_cycle"], np.int64(1))
+    if source == Space.L1 and target == Space.UB:
+        return _plain(byte_count, cost["l1_to_ub_millibytes_per_cycle"], np.int64(1))
+    return np.int64(UNSUPPORTED), np.int64(0), byte_count
+
+
+@jit
+def _nd2nz(row, cost):
+    size = item_bytes(row["dtype"])
+    rows = np.int64(row["nd_num"]) * np.int64(row["n_value"])
+    byte_count = rows * np.int64(row["d_value"]) * size
+    rate = cost["gm_to_l1_millibytes_per_cycle"]
+    isolated_rate = cost["nd2nz_isolated_millibytes_per_cycle"]
+    if isolated_rate == 0 or size == 0:
+        return np.int64(UNSUPPORTED), np.int64(0), byte_count
+    if byte_count == 0:
+        return cost["issue_cycles"], np.int64(0), byte_count
+    payload = max(
+        transfer_cycles(byte_count, rate),
+        divide_up(rows * cost["gm_row_floor_millicycles"], 1000),
+    )
+    pitch = np.int64(row["src_d_value"]) * size
+    if rows > 1:
+        if pitch % 32 != 0:
+            payload = divide_up(payload * cost["gm_row_misaligned_permille"], 1000)
+        elif pitch % 512 != 0:
+            payload = divide_up(payload * cost["gm_row_pitch_permille"], 1000)
+    occupancy = cost["gm_to_l1_command_cycles"] + payload
+    latency = max(cost["nd2nz_isolated_cycles"] + transfer_cycles(byte_count, isolated_rate) - occupancy, 0)
+    contiguous = cost["gm_to_l1_isolated_cycles"] - cost["gm_to_l1_command_cycles"]
+    return occupancy, max(latency, contiguous) + cost["gm_miss_latency_cycles"], byte_count
+
+
+@jit
+def _load_l0(cycles, overhead, isolated, byte_count, cost):
+    """L1 to L0: ``overhead`` beside the bytes; an isolated load is complete ``isolated`` cycles beside the bytes."""
+    occupancy = max(cycles + overhead, cost["load2d_minimum_cycles"])
+    return occupancy, max(isolated - cost["mte1_start_cycles"] - overhead, 0), byte_count
+
+
+@jit
+def _load_2d(row, cost):
+    byte_count = np.int64(row["repeat"]) * 512
+    if byte_count == 0:
+        return cost["issue_cycles"], np.int64(0), byte_count
+    target = row["dst_space"]
+    if row["src0_space"] == Space.GM:
+        # src_stride counts fractals from start to start: above 1 the fractals are rows of 512 bytes.
+        floored = row["src_stride"] != 1
+        rows = np.int64(row["repeat"])
+        if target == Space.L1:
+            return _read_gm(
+                byte_count,
+                rows,
+                floored,
+                cost["gm_to_l1_command_cycles"],
+                cost["gm_to_l1_millibytes_per_cycle"],
+                np.int64(0),
+                cost["gm_to_l1_isolated_cycles"],
+                cost["gm_to_l1_isolated_millibytes_per_cycle"],
+                cost,
+            )
+        return _read_gm(
+            byte_count,
+            rows,
+            floored,
+            cost["gm_to_l0_command_cycles"],
+            cost["gm_to_l0_millibytes_per_cycle"],
+            cost["gm_to_l0_minimum_cycles"],
+            cost["gm_to_l0_isolated_cycles"],
+            cost["gm_to_l0_isolated_millibytes_per_cycle"],
+            cost,
+        )
+    if (row["mode"] & Mode.TRANSPOSE) != 0:
+        rate = _transpose_rate(target, cost)
+    elif target == Space.L0A:
+        rate = cost["l1_to_l0a_millibytes_per_cycle"]
+    else:
+        rate = cost["l1_to_l0b_millibytes_per_cycle"]
+    cycles = transfer_cycles(byte_count, rate)
+    return _load_l0(cycles, cost["load2d_overhead_cycles"], cost["load2d_isolated_cycles"], byte_count, cost)
+
+
+@jit
+def _transpose_rate(target, cost):
+    if target == Space.L0A:
+        return cost["transpose_to_l0a_millibytes_per_cycle"]
+    return cost["transpose_to_l0b_millibytes_per_cycle"]
+
+
+@jit
+def _load_transpose(row, cost):
+    fractals = np.int64(row["repeat"])
+    if item_bytes(row["dtype"]) != 2:
+        fractals *= 2  # squares of 8-bit and of 32-bit data are two fractals
+    byte_count = fractals * 512
+    if byte_count == 0:
+        return cost["issue_cycles"], np.int64(0), byte_count
+    cycles = transfer_cycles(byte_count, _transpose_rate(row["dst_space"], cost))
+    return _load_l0(cycles, cost["load2d_overhead_cycles"], cost["load2d_isolated_cycles"], byte_count, cost)
+
+
+@jit
+def output_width(row):
+    """Return the output width of a load3d row, at least 1."""
+    stride = np.int64(row["stride_w"])
+    span = (np.int64(row["filter_w"]) - 1) * np.int64(row["dilation_w"]) + 1
+    room = np.int64(row["l1_w"]) + np.int64(row["pad_left"]) + np.int64(row["pad_right"]) - span
+    if room <= 0:
+        return np.int64(1)
+    if stride <= 1:
+        return room + 1
+    return np.int64(np.uint64(room) // np.uint64(stride)) + 1
+
+
+@jit
+def crossings(first, width, fractals):
+    """Count the fractals of 16 outputs that touch one image row more than they must.
+
+    Parameters
+    ----------
+    first : int64
+        First output in its image row, in [0, width).
+    width : int64
+        Outputs per image row.
+    fractals : int64
+        Number of consecutive fractals.
+
+    Returns
+    -------
+    (base, count)
+        ``count`` fractals touch ``base + 1`` rows, the others ``base``.
+    """
+    if width > 16:
+        base, rest, step = np.int64(1), np.int64(15), np.int64(16)
+    else:
+        base = np.int64(15) // width + 1
+        rest = np.int64(15) % width
+        step = np.int64(16) % width
+    count = np.int64(0)
+    at = first
+    for _ in range(fractals):
+        if at + rest >= width:
+            count += 1
+        at += step
+        if at >= width:
+            at -= width
+    return base, count
+
+
+@jit
+def piece_reads(first, width, fractals, stride):
+    """Count the 512-byte reads of ``fractals`` fractals under the rule of dav-c100 and dav-m200.
+
+    Each image row inside the 16 outputs, and each run of 16 / strideW outputs of it, is one piece and one read; with
+    a stride of 8 or none of 1, 2, 4 the 16 outputs are read one by one (TIK load3d evaluator).
+    """
+    if stride == 1:
+        base, count = crossings(first, width, fractals)
+        return fractals * base + count
+    if stride != 2 and stride != 4:
+        return fractals * 16
+    reads = np.int64(0)
+    at = first
+    for _ in range(fractals):
+        left = np.int64(16)
+        while left > 0:
+            run = min(left, width - at)
+            reads += (run * stride + 15) // 16
+            left -= run
+            at += run
+            if at == width:
+                at = np.int64(0)
+    return reads
+
+
+@jit
+def _img2col_cycles(row, first, width, fractals, depth, cost):
+    """Cycles of ``fractals`` groups of 16 outputs times ``depth`` blocks of C0 channels."""
+    stride = np.int64(row["stride_w"])
+    to_l0b = np.int64(row["dst_space"] == Space.L0B)
+    if cost["img2col_pieces"] != 0:
+        whole = width >= 64 or width % 16 == 0
+        if whole and width == np.int64(row["l1_w"]) and row["filter_h"] == 1:
+            reads = fractals * stride
+        else:
+            reads = piece_reads(first, width, fractals, stride)
+        rate = cost["l1_to_l0b_millibytes_per_cycle"] if to_l0b else cost["l1_to_l0a_millibytes_per_cycle"]
+        return transfer_cycles(reads * depth * 512, rate)
+    if stride <= 1:
+        group = 0
+    elif stride == 2:
+        group = 1
+    elif stride == 4:
+        group = 2
+    elif stride == 8:
+        group = 3
+    else:
+        group = 4
+    base, count = crossings(first, width, fractals)
+    table = cost["img2col_millicycles"]
+    total = (fractals - count) * table[to_l0b, group, base]
+    if count > 0:
+        total += count * table[to_l0b, group, base + 1]
+    return divide_up(total * depth, 1000)
+
+
+@jit
+def _load_3d(row, cost):
+    size = item_bytes(row["dtype"])
+    if size == 0:
+        return np.int64(UNSUPPORTED), np.int64(0), np.int64(0)
+    fractals = (np.int64(row["m_ext"]) + 15) >> 4
+    block = np.int64(32) // size
+    depth = (np.int64(row["k_ext"]) + block - 1) // block
+    byte_count = fractals * depth * 512
+    if byte_count <= 0:
+        return cost["issue_cycles"], np.int64(0), np.int64(0)
+    width = output_width(row)
+    start = np.int64(row["m_start"])
+    if start >= width:
+        start = np.int64(np.uint64(start) % np.uint64(width))
+    cycles = _img2col_cycles(row, start, width, fractals, depth, cost)
+    return _load_l0(cycles, cost["load3d_overhead_cycles"], cost["load3d_isolated_cycles"], byte_count, cost)
+
+
+@jit
+def _load_3d_v1(row, cost):
+    fractals = np.int64(row["repeat"])
+    byte_count = fractals * 512
+    if byte_count <= 0:
+        return cost["issue_cycles"], np.int64(0), np.int64(0)
+    width = output_width(row)
+    start = np.int64(row["left_top_w"]) + np.int64(row["pad_left"])
+    stride = np.int64(row["stride_w"])
+    if stride > 1:
+        start //= stride
+    start = min(max(start, 0), width - 1)
+    if row["repeat_mode"] == 1:
+        cycles = _img2col_cycles(row, start, width, fractals, np.int64(1), cost)
+    else:
+        cycles = _img2col_cycles(row, start, width, np.int64(1), fractals, cost)
+    return _load_l0(cycles, cost["load3d_overhead_cycles"], cost["load3d_isolated_cycles"], byte_count, cost)
+
+
+@jit
+def _fill(row, cost):
+    block = np.int64(32) if row["dst_space"] == Space.L1 else np.int64(512)
+    byte_count = np.int64(row["repeat"]) * np.int64(row["block_num"]) * block
+    return _plain(byte_count, cost["fill_millibytes_per_cycle"], np.int64(1))
+
+
+@jit
+def _mmad(row, cost):
+    dtype = row["dtype"]
+    if dtype == Data.FP16:
+        step, block_shift = cost["mmad_fp16_step_cycles"], 4
+    elif dtype == Data.BF16:
+        step, block_shift = cost["mmad_bf16_step_cycles"], 4
+    elif dtype == Data.FP32:
+        block_shift = 3
+        if (row["mode"] & Mode.HF32) != 0:
+            step = cost["mmad_hf32_step_cycles"]
+        else:
+            step = cost["mmad_fp32_step_cycles"]
+    elif dtype == Data.INT8 or dtype == Data.UINT8:
+        step, block_shift = cost["mmad_int8_step_cycles"], 5
+    else:
+        return np.int64(UNSUPPORTED), np.int64(0), np.int64(0)
+    if step == 0:
+        return np.int64(UNSUPPORTED), np.int64(0), np.int64(0)
+    m_fractals = (np.int64(row["m"]) + 15) >> 4
+    n_fractals = (np.int64(row["n"]) + 15) >> 4
+    k_fractals = (np.int64(row["k"]) + (1 << block_shift) - 1) >> block_shift
+    if m_fractals * n_fractals * k_fractals <= 0:
+        return cost["issue_cycles"], np.int64(0), np.int64(0)
+    if (row["mode"] & Mode.INIT) != 0:
+        overhead = cost["mmad_overhead_cycles"]
+    else:
+        overhead = cost["mmad_accumulate_overhead_cycles"]
+    occupancy = m_fractals * n_fractals * k_fractals * step + overhead
+    conflict = cost["mmad_odd_conflict_fractals"]
+    if conflict != 0 and k_fractals > conflict and ((m_fractals | n_fractals) & 1) != 0:
+        occupancy += k_fractals - conflict
+    return occupancy, max(cost["mmad_isolated_cycles"] - overhead, 0), np.int64(0)
+
+
+@jit
+def _fixpipe(row, cost):
+    size = item_bytes(row["dst_dtype"])
+    rows = np.int64(row["m_size"])
+    columns = np.int64(row["n_size"])
+    row_major = (row["mode"] & Mode.NZ2ND) != 0
+    if row_major:
+        rows *= np.int64(row["nd_num"])
+    elements = rows * columns
+    byte_count = elements * size
+    latency = cost["fix_latency_cycles"]
+    if cost["fix_to_l1_elements_per_cycle"] == 0 or size == 0:
+        return np.int64(UNSUPPORTED), np.int64(0), byte_count
+    if elements == 0:
+        return cost["issue_cycles"], np.int64(0), byte_count
+    if row["dst_space"] == Space.L1:
+        start = cost["fix_to_l1_start_cycles"]
+        return start + divide_up(elements, cost["fix_to_l1_elements_per_cycle"]), latency, byte_count
+    payload = transfer_cycles(elements * 4, cost["fix_l0c_millibytes_per_cycle"])
+    to_memory = transfer_cycles(byte_count, cost["store_share_millibytes_per_cycle"])
+    if (row["mode"] & Mode.ATOMIC) != 0:
+        to_memory = divide_up(to_memory * cost["atomic_permille"], 1000)
+        if row["dst_dtype"] == Data.FP32:
+            payload = transfer_cycles(byte_count, cost["fix_atomic_fp32_millibytes_per_cycle"])
+        else:
+            payload = divide_up(payload * cost["atomic_permille"], 1000)
+    occupancy = max(cost["fix_minimum_cycles"], payload, to_memory)
+    if row_major and columns * size < cost["fix_narrow_row_bytes"]:
+        occupancy = max(occupancy, rows * cost["fix_row_floor_cycles"])
+    return occupancy, latency, byte_count
+
+
+@jit
+def _l0c_to_ub(row, cost):
+    elements = np.int64(row["block_count"]) * np.int64(row["block_len"]) * 256
+    rate = cost["l0c_to_ub_millibytes_per_cycle"]
+    byte_count = elements * item_bytes(row["dst_dtype"])
+    if rate == 0:
+        return np.int64(UNSUPPORTED), np.int64(0), byte_count
+    if elements == 0:
+        return cost["issue_cycles"], np.int64(0), byte_count
+    # The accumulators in L0C have 32 bits whatever leaves.
+    return cost["l0c_to_ub_start_cycles"] + transfer_cycles(elements * 4, rate), np.int64(0), byte_count
+
+
+@jit
+def add_step_millicycles(destination, source0, source1, cost):
+    """Return the time of one repeat of Add by the bank groups of its operands (byte addresses in UB).
+
+    A repeat reads 8 consecutive blocks of each source, so the sources take different groups only when they start 8
+    blocks apart (modulo 16). A destination that overlaps the 8 banks of a source partly delays the repeat; one that
+    starts in the same bank does not, because the write happens one repeat later.
+    """
+    groups = cost["ub_bank_groups"]
+    half = groups >> 1
+    mask = groups - 1
+    if (((source0 >> 5) - (source1 >> 5)) & mask) != half:
+        return cost["vector_read_conflict_millicycles"]
+    bank = cost["ub_bank_bytes"]
+    for source in (source0, source1):
+        shift = ((destination >> 5) - (source >> 5)) & mask
+        if shift != 0 and shift != half and destination // bank == source // bank:
+            return cost["vector_write_conflict_millicycles"]
+    return cost["vector_step_millicycles"]
+
+
+@jit
+def _vector(count, size, step, call, written, cost):
+    """Count-style vector instruction: ``call + step * repeats``, more if the last repeat is not full."""
+    byte_count = count * size
+    if byte_count <= 0:
+        return cost["issue_cycles"], np.int64(0), np.int64(0)
+    repeat_bytes = cost["vector_repeat_bytes"]
+    repeats = divide_up(byte_count, repeat_bytes)
+    occupancy = call + divide_up(repeats * step, 1000)
+    if repeats * repeat_bytes != byte_count:
+        occupancy += cost["vector_partial_cycles"]
+    return max(occupancy, cost["vector_minimum_cycles"]), np.int64(0), written
+
+
+@jit
+def row_cost_bytes(row, cost):
+    """Return (occupancy, latency, bytes) of one row.
+
+    Parameters
+    ----------
+    row : INSTR
+        Instruction, after `isa.issue` (its `Mode.ATOMIC` and `Mode.HF32` bits count).
+    cost : COST
+        Parameter record (`products.cost.cost_record`).
+
+    Returns
+    -------
+    occupancy : int64
+        Cycles the pipe is kept; `UNKNOWN_OPCODE` or `UNSUPPORTED` if there is no rule.
+    latency : int64
+        Cycles from the end of the occupancy until the result can be used.
+    bytes : int64
+        Payload; 0 for instructions that move none.
+    """
+    op = row["op"]
+    if op == Op.SET_FLAG or op == Op.WAIT_FLAG:
+        return cost["flag_cycles"], np.int64(0), np.int64(0)
+    if op == Op.MMAD:
+        return _mmad(row, cost)
+    if op == Op.LOAD_2D:
+        return _load_2d(row, cost)
+    if op == Op.LOAD_3D:
+        return _load_3d(row, cost)
+    if op == Op.DATA_COPY:
+        return _data_copy(row, cost)
+    if op == Op.ND2NZ:
+        return _nd2nz(row, cost)
+    if op == Op.LOAD_TRANSPOSE:
+        return _load_transpose(row, cost)
+    if op == Op.LOAD_3D_V1:
+        return _load_3d_v1(row, cost)
+    if op == Op.FIXPIPE:
+        return _fixpipe(row, cost)
+    if op == Op.FILL:
+        return _fill(row, cost)
+    if op == Op.L0C_TO_UB:
+        return _l0c_to_ub(row, cost)
+    if op == Op.PIPE_BARRIER:
+        return cost["barrier_cycles"], np.int64(0), np.int64(0)
+    if op == Op.SET_ATOMIC or op == Op.SET_HF32 or op == Op.NOP:
+        return cost["issue_cycles"], np.int64(0), np.int64(0)
+    count = np.int64(row["count"])
+    size = np.int64(item_bytes(row["dtype"]))
+    step = cost["vector_step_millicycles"]
+    if op == Op.DUPLICATE:
+        return _vector(count, size, step, cost["vector_duplicate_cycles"], count * size, cost)
+    if op == Op.MULS:
+        return _vector(count, size, step, cost["vector_muls_cycles"], count * size, cost)
+    if op == Op.ADD:
+        step = add_step_millicycles(row["dst"], row["src0"], row["src1"], cost)
+        return _vector(count, size, step, cost["vector_add_cycles"], count * size, cost)
+    if op == Op.CAST:
+        target = np.int64(item_bytes(row["dst_dtype"]))
+        return _vector(count, max(size, target), step, cost["vector_cast_cycles"], count * target, cost)
+    return np.int64(UNKNOWN_OPCODE), np.int64(0), np.int64(0)
+
+
+@jit
+def row_cost(row, cost):
+    """Return (occupancy, latency) of one row, in cycles; see `row_cost_bytes`."""
+    occupancy, latency, _ = row_cost_bytes(row, cost)
+    return occupancy, latency
+
+
+@jit
+def rows_cost(rows: np.ndarray, n: int, cost: np.ndarray, out: np.ndarray) -> None:
+    """Write (occupancy, latency, bytes) of rows ``[0, n)`` to ``out`` (int64[n, 3]).
+
+    The way to the rules from Python: Numba cannot take a single row, whose operand fields overlap, as an argument.
+    """
+    record = cost[0]
+    for i in range(n):
+        occupancy, latency, byte_count = row_cost_bytes(rows[i], record)
+        out[i, 0] = occupancy
+        out[i, 1] = latency
+        out[i, 2] = byte_count
+
+
+@jit
+def row_path(row):
+    """Return (source space, destination space) of the bytes of `row_cost_bytes`."""
+    op = row["op"]
+    if op == Op.DATA_COPY or op == Op.LOAD_2D:
+        return np.int64(row["src0_space"]), np.int64(row["dst_space"])
+    if op == Op.ND2NZ:
+        return np.int64(Space.GM), np.int64(Space.L1)
+    if op == Op.LOAD_3D or op == Op.LOAD_3D_V1 or op == Op.LOAD_TRANSPOSE:
+        return np.int64(Space.L1), np.int64(row["dst_space"])
+    if op == Op.FIXPIPE:
+        return np.int64(Space.L0C), np.int64(row["dst_space"])
+    if op == Op.L0C_TO_UB:
+        return np.int64(Space.L0C), np.int64(Space.UB)
+    if op == Op.FILL:
+        return np.int64(Space.NONE), np.int64(row["dst_space"])
+    if op == Op.DUPLICATE:
+        return np.int64(Space.NONE), np.int64(Space.UB)
+    if op == Op.ADD or op == Op.MULS or op == Op.CAST:
+        return np.int64(Space.UB), np.int64(Space.UB)
+    return np.int64(Space.NONE), np.int64(Space.NONE)
+
+
+@jit
+def issue_cost(op, cost):
+    """Return the scalar unit's cycles to hand over an instruction of opcode ``op``."""
+    if op == Op.LOAD_3D or op == Op.LOAD_3D_V1:
+        return cost["load3d_issue_cycles"]
+    if op == Op.LOAD_2D:
+        return cost["load2d_issue_cycles"]
+    return cost["issue_cycles"]

@@ -1,0 +1,415 @@
+"""Parameters of the timing model of one core architecture, and their form for jitted code.
+
+Every number is an integer with its unit in its name, and every number has a `CostSource`. Rates are stored in
+thousandths (``_millibytes_per_cycle``), so that the model stays in integers and is the same on every host.
+
+Occupancy and latency are kept apart: occupancy is how long an instruction keeps its pipe, latency is how much later
+than the end of the occupancy its result can be used. Where a source gives the time of an isolated instruction, the
+latency is that time minus the occupancy.
+
+Abbreviations of sources, all public: AD asc-devkit ``docs/zh/api`` (instruction performance tables) and
+``examples/01_simd_cpp_api/05_best_practices``; MK mskpp ``csrc/prof_data/resource910b.cpp``; PI pto-isa (a2a3 cost
+model and ``tests/costmodel``); PP pypto ``framework/src/cost_model``; MI msinsight and mstt profiler files; TK
+CANN-8.1.RC1 ``python/site-packages/tbe/tik/api/cube``; TB the same, ``opp/built-in/data`` tuning banks and
+``tbe/dsl`` schedule constants; INI the same, ``data/platform_config``; FIT a fit of ours on published kernel times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Literal
+
+import numpy as np
+
+from npu_sim.errors import ProductError
+from npu_sim.products.source import Evidence, FrozenMapping
+
+Confidence = Literal["H", "M", "L"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostSource:
+    """Where a number comes from.
+
+    Attributes
+    ----------
+    text : str
+        Source (see the abbreviations of the module) and what it says.
+    confidence : {"H", "M", "L"}
+        H: documented and confirmed by measurement; M: one solid source or a fit; L: indirect or a guess.
+    evidence : {"documented", "ini", "measured", "derived", "assumed"}
+        See `npu_sim.products.source.Evidence`; fits are ``"derived"``, and so are the vendor's own cost constants.
+    """
+
+    text: str
+    confidence: Confidence
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostParams:
+    """Timing parameters of an architecture. A rate or step of 0 means that the path or data type does not exist.
+
+    Attributes
+    ----------
+    name, revision, arch : str
+        Name and revision of the parameter set (printed by every report), compiler architecture.
+    sources : mapping of str to CostSource
+        One entry for every number below.
+    issue_cycles, load2d_issue_cycles, load3d_issue_cycles : int
+        Scalar unit, per instruction handed to a pipe (LoadData programs registers first).
+    queue_depth_rows : int
+        Instructions a pipe queue holds before the scalar unit waits.
+    flag_cycles, barrier_cycles : int
+        Occupancy of SetFlag, WaitFlag, and of PipeBarrier.
+    mmad_*_step_cycles : int
+        Cycles of one fractal step 16 x K0 x 16 (K0 = 32 bytes of operand; 8 for fp32 and HF32).
+    mmad_overhead_cycles, mmad_accumulate_overhead_cycles, mmad_isolated_cycles : int
+        Occupancy beside the steps of an Mmad that starts from zero resp. accumulates; time beside the steps until an
+        isolated Mmad is complete.
+    mmad_odd_conflict_fractals : int
+        If not 0: an Mmad with an odd count of m or n fractals takes (k fractals - this) more cycles (k > 1).
+    l1_to_l0a_millibytes_per_cycle, l1_to_l0b_millibytes_per_cycle : int
+        load2d; bytes written to L0.
+    transpose_to_l0a_millibytes_per_cycle, transpose_to_l0b_millibytes_per_cycle : int
+        LoadDataWithTranspose and load2d that transposes.
+    load2d_overhead_cycles, load3d_overhead_cycles, load2d_minimum_cycles : int
+        Occupancy of one load beside its bytes; least occupancy.
+    load2d_isolated_cycles, load3d_isolated_cycles : int
+        Time beside the bytes until an isolated load is complete.
+    mte1_start_cycles : int
+        Extra occupancy of the first load after a WaitFlag or PipeBarrier of MTE1.
+    mte1_contention_permille : int
+        Factor on L1 to L0 transfers while MTE2 keeps writing L1.
+    img2col_rule : {"table", "pieces"}
+        ``"table"``: documented rates by stride and rows touched (dav-c220); ``"pieces"``: one read per piece of
+        16 outputs (dav-c100, dav-m200).
+    gm_to_{l1,ub,l0}_{command_cycles, millibytes_per_cycle, isolated_cycles, isolated_millibytes_per_cycle} : int
+        Occupancy ``command + bytes / rate`` and completion of an isolated command.
+    gm_to_l0_minimum_cycles : int
+        Least occupancy of a GM to L0 load.
+    nd2nz_isolated_cycles, nd2nz_isolated_millibytes_per_cycle : int
+        Completion of an isolated ND2NZ.
+    gm_row_floor_millicycles : int
+        Least time of one row of ND2NZ or of a strided copy.
+    gm_row_misaligned_permille, gm_row_pitch_permille : int
+        Factor on ND2NZ rows whose pitch is not a multiple of 32 bytes, resp. of 512 bytes.
+    l2_miss_cycles : int
+        Latency added to a command that misses L2.
+    l2_total_bytes_per_microsecond, hbm_total_bytes_per_microsecond : int
+        Achieved totals of the die, shared by the active cores.
+    ub_to_gm_command_cycles, ub_to_gm_isolated_cycles, ub_to_gm_millibytes_per_cycle : int
+        MTE3 store to GM.
+    l1_to_gm_millibytes_per_cycle, ub_to_l1_millibytes_per_cycle, l1_to_ub_millibytes_per_cycle : int
+        Remaining DataCopy paths.
+    ub_to_ub_millibytes_per_cycle, fill_millibytes_per_cycle : int
+        Copy inside UB; InitConstValue.
+    atomic_permille : int
+        Factor on the payload time of a store that adds.
+    fix_minimum_cycles, fix_l0c_millibytes_per_cycle : int
+        Fixpipe to GM: ``max(minimum, float32 bytes in L0C / rate)``.
+    fix_atomic_fp32_millibytes_per_cycle : int
+        Fixpipe to GM that adds float32.
+    fix_row_floor_cycles, fix_narrow_row_bytes : int
+        Row-major Fixpipe: least time of a row narrower than this many bytes.
+    fix_to_l1_start_cycles, fix_to_l1_elements_per_cycle, fix_latency_cycles : int
+        Fixpipe to L1; latency of every Fixpipe.
+    l0c_to_ub_start_cycles, l0c_to_ub_millibytes_per_cycle : int
+        L0C to UB on the vector pipe, bytes of L0C.
+    vector_{duplicate,add,muls,cast}_cycles : int
+        Fixed time of one Ascend C call (the call sets the mask, so calls do not overlap).
+    vector_partial_cycles : int
+        Added when the elements do not fill the last repeat.
+    vector_repeat_bytes, vector_minimum_cycles : int
+        Bytes of the wider type per repeat; least occupancy.
+    vector_step_millicycles, vector_read_conflict_millicycles, vector_write_conflict_millicycles : int
+        Time of a repeat; of an Add whose sources share bank groups; of an Add whose destination half overlaps the
+        bank of a source.
+    ub_bank_groups, ub_bank_bytes : int
+        Bank group of a block: ``address / 32 mod groups``; two blocks can share a bank only inside the same
+        ``bank_bytes``.
+    kernel_fixed_cycles, phase_barrier_cycles : int
+        Prologue and epilogue of a kernel; synchronisation of all cores between phases.
+    launch_single_nanoseconds, launch_few_nanoseconds, launch_full_nanoseconds, launch_few_cores : int
+        Task duration minus core time for one core, for up to ``launch_few_cores``, for more.
+    """
+
+    name: str
+    revision: str
+    arch: str
+    sources: Mapping[str, CostSource]
+    img2col_rule: Literal["table", "pieces"]
+    issue_cycles: int
+    load2d_issue_cycles: int
+    load3d_issue_cycles: int
+    queue_depth_rows: int
+    flag_cycles: int
+    barrier_cycles: int
+    mmad_fp16_step_cycles: int
+    mmad_bf16_step_cycles: int
+    mmad_hf32_step_cycles: int
+    mmad_fp32_step_cycles: int
+    mmad_int8_step_cycles: int
+    mmad_overhead_cycles: int
+    mmad_accumulate_overhead_cycles: int
+    mmad_isolated_cycles: int
+    mmad_odd_conflict_fractals: int
+    l1_to_l0a_millibytes_per_cycle: int
+    l1_to_l0b_millibytes_per_cycle: int
+    transpose_to_l0a_millibytes_per_cycle: int
+    transpose_to_l0b_millibytes_per_cycle: int
+    load2d_overhead_cycles: int
+    load3d_overhead_cycles: int
+    load2d_minimum_cycles: int
+    load2d_isolated_cycles: int
+    load3d_isolated_cycles: int
+    mte1_start_cycles: int
+    mte1_contention_permille: int
+    gm_to_l1_command_cycles: int
+    gm_to_l1_millibytes_per_cycle: int
+    gm_to_l1_isolated_cycles: int
+    gm_to_l1_isolated_millibytes_per_cycle: int
+    gm_to_ub_command_cycles: int
+    gm_to_ub_millibytes_per_cycle: int
+    gm_to_ub_isolated_cycles: int
+    gm_to_ub_isolated_millibytes_per_cycle: int
+    gm_to_l0_command_cycles: int
+    gm_to_l0_millibytes_per_cycle: int
+    gm_to_l0_isolated_cycles: int
+    gm_to_l0_isolated_millibytes_per_cycle: int
+    gm_to_l0_minimum_cycles: int
+    nd2nz_isolated_cycles: int
+    nd2nz_isolated_millibytes_per_cycle: int
+    gm_row_floor_millicycles: int
+    gm_row_misaligned_permille: int
+    gm_row_pitch_permille: int
+    l2_miss_cycles: int
+    l2_total_bytes_per_microsecond: int
+    hbm_total_bytes_per_microsecond: int
+    ub_to_gm_command_cycles: int
+    ub_to_gm_isolated_cycles: int
+    ub_to_gm_millibytes_per_cycle: int
+    l1_to_gm_millibytes_per_cycle: int
+    ub_to_l1_millibytes_per_cycle: int
+    l1_to_ub_millibytes_per_cycle: int
+    ub_to_ub_millibytes_per_cycle: int
+    fill_millibytes_per_cycle: int
+    atomic_permille: int
+    fix_minimum_cycles: int
+    fix_l0c_millibytes_per_cycle: int
+    fix_atomic_fp32_millibytes_per_cycle: int
+    fix_row_floor_cycles: int
+    fix_narrow_row_bytes: int
+    fix_to_l1_start_cycles: int
+    fix_to_l1_elements_per_cycle: int
+    fix_latency_cycles: int
+    l0c_to_ub_start_cycles: int
+    l0c_to_ub_millibytes_per_cycle: int
+    vector_duplicate_cycles: int
+    vector_add_cycles: int
+    vector_muls_cycles: int
+    vector_cast_cycles: int
+    vector_partial_cycles: int
+    vector_repeat_bytes: int
+    vector_minimum_cycles: int
+    vector_step_millicycles: int
+    vector_read_conflict_millicycles: int
+    vector_write_conflict_millicycles: int
+    ub_bank_groups: int
+    ub_bank_bytes: int
+    kernel_fixed_cycles: int
+    phase_barrier_cycles: int
+    launch_single_nanoseconds: int
+    launch_few_nanoseconds: int
+    launch_full_nanoseconds: int
+    launch_few_cores: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sources", FrozenMapping(self.sources))
+        for field in fields(self):
+            if field.name in ("name", "revision", "arch", "sources"):
+                continue
+            if field.name not in self.sources:
+                raise ProductError(f"Cost parameter {field.name} must have a source, not none ({self.name})")
+            value = getattr(self, field.name)
+            if field.name != "img2col_rule" and (not isinstance(value, int) or value < 0):
+                raise ProductError(f"Cost parameter {field.name} must be an integer >= 0, not {value!r} ({self.name})")
+        if self.img2col_rule not in ("table", "pieces"):
+            raise ProductError(f"img2col_rule must be 'table' or 'pieces', not {self.img2col_rule!r} ({self.name})")
+        if not 1 <= self.queue_depth_rows <= MAX_QUEUE_DEPTH:
+            raise ProductError(
+                f"queue_depth_rows must be in [1, {MAX_QUEUE_DEPTH}], not {self.queue_depth_rows} ({self.name})"
+            )
+
+    def launch_nanoseconds(self, active_cores: int) -> int:
+        """Return task duration minus core time for a launch on ``active_cores`` cores."""
+        if active_cores <= 1:
+            return self.launch_single_nanoseconds
+        return self.launch_few_nanoseconds if active_cores <= self.launch_few_cores else self.launch_full_nanoseconds
+
+
+MAX_QUEUE_DEPTH = 32
+"""Ring size of the timeline engine; deeper queues need a bigger ring there."""
+
+_NOT_NUMBERS = frozenset({"name", "revision", "arch", "sources", "img2col_rule"})
+NUMBERS: tuple[str, ...] = tuple(field.name for field in fields(CostParams) if field.name not in _NOT_NUMBERS)
+"""Names of the numeric parameters, in the order of the record."""
+
+IMG2COL_ROWS = 17
+"""Entries per line of the img2col table: a fractal has 16 outputs, so it touches 1 to 16 image rows; 0 is unused."""
+
+COST = np.dtype(
+    [(name, "i8") for name in NUMBERS]
+    + [
+        ("store_share_millibytes_per_cycle", "i8"),
+        ("gm_miss_latency_cycles", "i8"),
+        ("img2col_pieces", "i8"),
+        ("img2col_millicycles", "i8", (2, 5, IMG2COL_ROWS)),
+    ]
+)
+"""`CostParams` for jitted code, all int64, with the rates a core gets beside the others. Beside the numbers:
+
+``store_share_millibytes_per_cycle``: what one core gets of the memory system; ``gm_miss_latency_cycles``: mean latency
+added by L2 misses; ``img2col_pieces``: 1 under the rule "pieces"; ``img2col_millicycles[b, s, r]``: one 512-byte
+fractal to L0A (b = 0) or L0B (1), stride class s (strideW 1, 2, 4, 8, other), r image rows touched.
+"""
+
+_SHARED_READS = (
+    "gm_to_l1_millibytes_per_cycle",
+    "gm_to_l1_isolated_millibytes_per_cycle",
+    "gm_to_ub_millibytes_per_cycle",
+    "gm_to_ub_isolated_millibytes_per_cycle",
+    "gm_to_l0_millibytes_per_cycle",
+    "gm_to_l0_isolated_millibytes_per_cycle",
+    "nd2nz_isolated_millibytes_per_cycle",
+)
+_SHARED_STORES = ("ub_to_gm_millibytes_per_cycle", "l1_to_gm_millibytes_per_cycle")
+_L1_READS = (
+    "l1_to_l0a_millibytes_per_cycle",
+    "l1_to_l0b_millibytes_per_cycle",
+    "transpose_to_l0a_millibytes_per_cycle",
+    "transpose_to_l0b_millibytes_per_cycle",
+)
+
+
+def img2col_bytes_per_cycle(*, to_l0b: bool, stride_w: int, image_rows: int) -> int:
+    """Return the documented img2col rate of dav-c220.
+
+    Parameters
+    ----------
+    to_l0b : bool
+        Destination L0B instead of L0A.
+    stride_w : int
+        Stride of the window in W.
+    image_rows : int
+        Image rows touched inside the 16 outputs of one fractal.
+
+    Notes
+    -----
+    Source: asc-devkit ``docs/zh/api`` appendix, theoretical performance of Cube instructions (documented; a stride
+    that is none of 1, 2, 4, 8 runs at the least rate).
+    """
+    floor = 28 if to_l0b else 32
+    extra = 2 if to_l0b else 0
+    if stride_w == 1:
+        if image_rows == 1:
+            return 128 if to_l0b else 256
+        return max(floor, 512 // (image_rows + 2 + extra))
+    if stride_w in (2, 4, 8):
+        return max(floor, 512 // (2 * stride_w + extra + (image_rows if image_rows > 1 else 0)))
+    return floor
+
+
+def share_millibytes_per_cycle(params: CostParams, *, active_cores: int, clock_hz: int, l2_hit_permille: int) -> int:
+    """Return what one of ``active_cores`` gets of L2 and memory, in thousandths of bytes per cycle.
+
+    The time of a byte is the mean over hits and misses: ``h / L2 + (1 - h) / HBM``.
+    """
+    l2, hbm = params.l2_total_bytes_per_microsecond, params.hbm_total_bytes_per_microsecond
+    total = 1000 * l2 * hbm // (l2_hit_permille * hbm + (1000 - l2_hit_permille) * l2)
+    return max(1, total * 1_000_000_000 // (active_cores * clock_hz))
+
+
+def cost_record(
+    params: CostParams,
+    active_cores: int,
+    clock_hz: int,
+    *,
+    l2_hit_permille: int = 1000,
+    mte1_contended: bool = False,
+) -> np.ndarray:
+    """Return ``params`` as jitted code reads them, for a launch on ``active_cores`` cores.
+
+    Parameters
+    ----------
+    params : CostParams
+        Table of the architecture.
+    active_cores : int
+        Cores that share L2 and memory.
+    clock_hz : int
+        Clock of the cores.
+    l2_hit_permille : int
+        Part of the GM traffic that hits L2, in thousandths.
+    mte1_contended : bool
+        MTE2 keeps writing L1 meanwhile: MTE1 runs slower by ``mte1_contention_permille``.
+
+    Returns
+    -------
+    COST[1]
+
+    Raises
+    ------
+    ProductError
+        If an argument is out of range.
+    """
+    if active_cores < 1:
+        raise ProductError(f"active_cores must be at least 1, not {active_cores} ({params.name})")
+    if clock_hz < 1:
+        raise ProductError(f"clock_hz must be at least 1, not {clock_hz} ({params.name})")
+    if not 0 <= l2_hit_permille <= 1000:
+        raise ProductError(f"l2_hit_permille must be in [0, 1000], not {l2_hit_permille} ({params.name})")
+    share = share_millibytes_per_cycle(
+        params, active_cores=active_cores, clock_hz=clock_hz, l2_hit_permille=l2_hit_permille
+    )
+    record = np.zeros(1, COST)
+    for name in NUMBERS:
+        value = getattr(params, name)
+        if value and name in _SHARED_READS + _SHARED_STORES:
+            value = min(value, share)
+        if mte1_contended and name in _L1_READS:
+            value = value * 1000 // params.mte1_contention_permille
+        record[name] = value
+    record["store_share_millibytes_per_cycle"] = share
+    record["gm_miss_latency_cycles"] = params.l2_miss_cycles * (1000 - l2_hit_permille) // 1000
+    record["img2col_pieces"] = int(params.img2col_rule == "pieces")
+    slowdown = params.mte1_contention_permille if mte1_contended else 1000
+    for to_l0b in (0, 1):
+        for index, stride_w in enumerate((1, 2, 4, 8, 3)):
+            for image_rows in range(1, IMG2COL_ROWS):
+                rate = img2col_bytes_per_cycle(to_l0b=bool(to_l0b), stride_w=stride_w, image_rows=image_rows)
+                record["img2col_millicycles"][0, to_l0b, index, image_rows] = -(-512 * slowdown // rate)
+    return record
+
+
+def cost_of_arch(arch: str, memory: Literal["standard", "narrow"] = "standard") -> CostParams:
+    """Return the timing parameters of a compiler architecture.
+
+    Parameters
+    ----------
+    arch : str
+        ``"dav-c220"``, ``"dav-c100"`` or ``"dav-m200"``.
+    memory : {"standard", "narrow"}
+        ``"narrow"``: the dav-c220 bin with half the memory bandwidth (910B4).
+
+    Raises
+    ------
+    ProductError
+        If there is no table for them.
+    """
+    from npu_sim.products.cost_tables import TABLES  # the tables are made of the classes above
+
+    if (arch, memory) not in TABLES:
+        known = ", ".join(f"{a} ({m})" for a, m in TABLES)
+        raise ProductError(f"Cost table must be one of {known}, not {arch} ({memory})")
+    return TABLES[arch, memory]

@@ -1,0 +1,139 @@
+"""Chrome trace of a timeline, in the form msOpProf's simulator writes (Perfetto and chrome://tracing read it).
+
+Source of lanes, their order and colours: Ascend/msopprof
+``csrc/op_profiling/parse/data_visualizer/timeline_visualizer/timeline_defs.h`` and ``utility.cpp``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from npu_sim.engines.timeline import CoreSpans, TimelineResult
+from npu_sim.errors import ShapeError
+from npu_sim.isa.op import SPEC_OF_OP, Op, Pipe
+
+LANES = ("SCALAR", "FLOWCTRL", "MTE1", "CUBE", "FIXP", "MTE2", "VECTOR", "MTE3")
+"""Lanes of a core, top to bottom."""
+
+LANE_OF_PIPE: dict[Pipe, str] = {
+    Pipe.S: "SCALAR",
+    Pipe.V: "VECTOR",
+    Pipe.M: "CUBE",
+    Pipe.MTE1: "MTE1",
+    Pipe.MTE2: "MTE2",
+    Pipe.MTE3: "MTE3",
+    Pipe.FIX: "FIXP",
+    Pipe.ALL: "FLOWCTRL",
+}
+COLOUR_OF_LANE = {
+    "SCALAR": "startup",
+    "FLOWCTRL": "cq_build_passed",
+    "MTE1": "thread_state_running",
+    "CUBE": "background_memory_dump",
+    "FIXP": "thread_state_unknown",
+    "MTE2": "thread_state_iowait",
+    "VECTOR": "cq_build_failed",
+    "MTE3": "rail_response",
+}
+COLOUR_OF_OP = {Op.SET_FLAG: "black", Op.WAIT_FLAG: "yellow"}
+
+
+def chrome_trace(result: TimelineResult, sites: Mapping[int, str] | None = None) -> dict[str, Any]:
+    """Return the trace of a timeline that kept its spans.
+
+    Parameters
+    ----------
+    result : TimelineResult
+        Of ``run_timeline(..., spans=True)``.
+    sites : mapping of int to str or None
+        Names of the ``site`` numbers (`Launch.sites`).
+
+    Returns
+    -------
+    dict
+        ``schemaVersion``, ``displayTimeUnit``, ``profilingType`` and ``traceEvents``: metadata events that order the
+        lanes, one complete event per row (``pid`` coreN, ``tid`` lane, ``ts`` and ``dur`` in microseconds), and a flow
+        from every SetFlag to its WaitFlag.
+
+    Raises
+    ------
+    ShapeError
+        If the result holds no spans.
+    """
+    if not result.spans:
+        raise ShapeError(f"Timeline result must be one with spans, not one without ({result.launch})")
+    events: list[dict[str, Any]] = []
+    cores = sorted({spans.core for spans in result.spans})
+    used = {lane for spans in result.spans for lane in _lanes(spans)}
+    for core in cores:
+        events.extend(_metadata(core, used))
+    for spans in result.spans:
+        events.extend(_core_events(spans, result.clock_hz, sites or {}))
+    return {"schemaVersion": 2, "displayTimeUnit": "ns", "profilingType": "op", "traceEvents": events}
+
+
+def write_chrome_trace(path: str | Path, result: TimelineResult, sites: Mapping[int, str] | None = None) -> None:
+    """Write `chrome_trace` of ``result`` to the file ``path`` as JSON."""
+    Path(path).write_text(json.dumps(chrome_trace(result, sites), allow_nan=False), encoding="utf-8")
+
+
+def _lanes(spans: CoreSpans) -> set[str]:
+    return {LANE_OF_PIPE[Pipe(int(pipe))] for pipe in np.unique(spans.rows["pipe"])}
+
+
+def _metadata(core: int, used: set[str]) -> Iterator[dict[str, Any]]:
+    pid = f"core{core}"
+    yield {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": core}}
+    for position, lane in enumerate(LANES, start=1):
+        if lane in used:
+            yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": lane, "args": {"name": lane}}
+            yield {"ph": "M", "name": "thread_sort_index", "pid": pid, "tid": lane, "args": {"sort_index": position}}
+
+
+def _core_events(spans: CoreSpans, clock_hz: int, sites: Mapping[int, str]) -> Iterator[dict[str, Any]]:
+    pid = f"core{spans.core}"
+    to_microseconds = 1e6 / clock_hz
+    pending: dict[tuple[int, int, int], deque[tuple[str, str, float]]] = defaultdict(deque)
+    for number, (row, start, end) in enumerate(zip(spans.rows, spans.start_cycles, spans.end_cycles, strict=True)):
+        op, pipe = Op(int(row["op"])), Pipe(int(row["pipe"]))
+        lane = LANE_OF_PIPE[pipe]
+        begin = (spans.phase_start_cycles + int(start)) * to_microseconds
+        finish = (spans.phase_start_cycles + int(end)) * to_microseconds
+        yield {
+            "ph": "X",
+            "name": op.name,
+            "cname": COLOUR_OF_OP.get(op, COLOUR_OF_LANE[lane]),
+            "pid": pid,
+            "tid": lane,
+            "ts": begin,
+            "dur": int(end - start) * to_microseconds,
+            "args": _arguments(row, number, op, spans.phase, sites),
+        }
+        if op is Op.SET_FLAG:
+            flow = f"{spans.core}.{spans.phase}.{number}"
+            pending[int(pipe), int(row["peer"]), int(row["event"])].append((flow, lane, finish))
+        elif op is Op.WAIT_FLAG:
+            flow, set_lane, set_time = pending[int(row["peer"]), int(pipe), int(row["event"])].popleft()
+            name = f"{Pipe(int(row['peer'])).name}->{pipe.name} {int(row['event'])}"
+            common = {"cat": "flag", "name": name, "id": flow, "pid": pid}
+            yield {"ph": "s", **common, "tid": set_lane, "ts": set_time}
+            yield {"ph": "f", "bp": "e", **common, "tid": lane, "ts": finish}
+
+
+def _arguments(row: np.void, number: int, op: Op, phase: int, sites: Mapping[int, str]) -> dict[str, Any]:
+    site = int(row["site"])
+    arguments: dict[str, Any] = {
+        "phase": phase,
+        "row": number,
+        "tile": int(row["tile"]),
+        "site": sites.get(site, str(site)),
+    }
+    if op in SPEC_OF_OP:
+        arguments["detail"] = " ".join(f"{name}={int(row[name])}" for name in SPEC_OF_OP[op].fields)
+    return arguments

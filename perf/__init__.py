@@ -1,0 +1,1 @@
+"""Performance: speed of the emulator itself, and estimates for whole networks."""

@@ -1,0 +1,123 @@
+"""Speed of emission and timeline in rows per second, one thread.
+
+    python -m perf.bench.rows [--json FILE] [--rows N] [--repeat R]
+
+The program is what a tiled Cube kernel emits: per k step two waits, two GM copies, a set, then a wait, load2d and
+img2col loads, flags, an Mmad, and per tile an atomic Fixpipe; about half of the rows are flags.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from npu_sim.engines.timeline_jit import CLOCK_WORDS, OK, advance, finish, reset_clocks
+from npu_sim.errors import InternalError
+from npu_sim.isa.row import empty_rows
+from npu_sim.products.cost import cost_of_arch, cost_record
+from perf.bench.kernel_rows import emit_tiled, prime_flags
+
+CHUNK_SIZES = (1024, 2048, 4096, 8192)
+
+
+def measure(row_target: int, chunk: int, repeats: int) -> dict[str, float]:
+    """Return rows per second of emission, timeline and both, best of ``repeats``, for chunks of ``chunk`` rows.
+
+    Parameters
+    ----------
+    row_target : int
+        Rows per measurement, at least.
+    chunk : int
+        Rows per chunk.
+    repeats : int
+        Measurements; the fastest counts.
+    """
+    rows = empty_rows(chunk)
+    cost = cost_record(cost_of_arch("dav-c220"), 24, 1_800_000_000)
+    clocks = np.zeros(CLOCK_WORDS, np.int64)
+    spans = np.zeros((0, 2), np.int64)
+    state = np.zeros(8, np.int64)
+
+    def emission() -> int:
+        state[:] = 0
+        total = 0
+        while total < row_target:
+            total += emit_tiled(rows, state)
+        return total
+
+    def both() -> int:
+        reset_clocks(clocks)
+        state[:] = 0
+        total = _advance(rows, prime_flags(rows), cost, clocks, spans)
+        while total < row_target:
+            total += _advance(rows, emit_tiled(rows, state), cost, clocks, spans)
+        return total
+
+    def timeline() -> int:
+        # The same chunk again and again: the pattern repeats, so its flags balance.
+        reset_clocks(clocks)
+        state[:] = 0
+        total = _advance(rows, prime_flags(rows), cost, clocks, spans)
+        count = emit_tiled(rows, state)
+        while total < row_target:
+            total += _advance(rows, count, cost, clocks, spans)
+        return total
+
+    result = {name: _best(work, repeats) for name, work in (("emit", emission), ("timeline", timeline), ("both", both))}
+    parts = np.zeros(8, np.int64)
+    if finish(clocks, parts) != parts.sum():
+        raise InternalError("Parts of the critical path must add up to the total")
+    return result
+
+
+def _advance(rows: np.ndarray, count: int, cost: np.ndarray, clocks: np.ndarray, spans: np.ndarray) -> int:
+    code, row = advance(rows, count, cost, clocks, spans)
+    if code != OK:
+        raise InternalError(f"Benchmark program must be legal, not error {code} in row {row}")
+    return count
+
+
+def _best(work: Callable[[], int], repeats: int) -> float:
+    work()
+    best = 0.0
+    for _ in range(repeats):
+        began = time.perf_counter()
+        count = work()
+        best = max(best, count / (time.perf_counter() - began))
+    return best
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the benchmark; return the exit code."""
+    parser = argparse.ArgumentParser(description="rows per second of emission and timeline")
+    parser.add_argument("--json", metavar="FILE", help="write the figures to FILE, - for standard output")
+    parser.add_argument("--rows", type=int, default=4_000_000)
+    parser.add_argument("--repeat", type=int, default=5)
+    options = parser.parse_args(arguments)
+    results = {chunk: measure(options.rows, chunk, options.repeat) for chunk in CHUNK_SIZES}
+    report = {
+        "unit": "rows per second, one thread, best of repeats",
+        "rows": options.rows,
+        "repeat": options.repeat,
+        "chunks": {str(chunk): {name: round(value) for name, value in r.items()} for chunk, r in results.items()},
+    }
+    if options.json == "-":
+        json.dump(report, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+        return 0
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(report, file, indent=2)
+    sys.stdout.write("chunk rows   emit M/s   timeline M/s   both M/s\n")
+    for chunk, r in results.items():
+        sys.stdout.write(f"{chunk:10d} {r['emit'] / 1e6:10.1f} {r['timeline'] / 1e6:14.1f} {r['both'] / 1e6:10.1f}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

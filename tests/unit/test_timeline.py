@@ -1,0 +1,373 @@
+"""The timeline engine on small launches worked out by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+
+from npu_sim.engines import timeline_jit as jitted
+from npu_sim.engines.timeline import PART_NAMES, STALL_NAMES, TimelineOptions, run_timeline
+from npu_sim.errors import ProgramError, ShapeError
+from npu_sim.isa import emit
+from npu_sim.isa.op import Data, Mode, Op, Pipe, Space
+from npu_sim.isa.row import empty_rows
+from npu_sim.memory.gm import GlobalMemory
+from npu_sim.products.cost import COST, cost_of_arch, cost_record
+from npu_sim.program.launch import Launch
+from npu_sim.program.violation import Kind
+
+GHZ = 1_000_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Product:
+    """What the engine reads of a product."""
+
+    name: str = "TestChip"
+    timing_clock_hz: int = GHZ
+    l2_bytes: int = 1 << 27
+    cost: object = dataclasses.field(default_factory=lambda: cost_of_arch("dav-c220"))
+
+
+def launch_of(program, *, cores=1, phases=1, gm_bytes=4096, name="kernel"):
+    """Return a launch of ``program(core, phase) -> list of row writers``, one writer per call of the emitter."""
+
+    def emitter(rows, params, state):
+        core, phase, done = (int(state[i]) for i in range(3))
+        writers = program(core, phase)
+        if done == len(writers):
+            return 0
+        state[2] += 1
+        return writers[done](rows, 0)
+
+    gm = GlobalMemory()
+    gm.add("x", gm_bytes, initialised=True)
+    return Launch(name=name, emit=emitter, params=np.zeros(1), core_count=cores, phase_count=phases, gm=gm)
+
+
+def set_flag(source, destination, event=0):
+    return lambda r, n: emit.emit_set_flag(r, n, source, destination, event, 0, 0)
+
+
+def wait_flag(source, destination, event=0):
+    return lambda r, n: emit.emit_wait_flag(r, n, source, destination, event, 0, 0)
+
+
+def barrier(pipe):
+    return lambda r, n: emit.emit_pipe_barrier(r, n, pipe, 0, 0)
+
+
+def copy_in(byte_count=1024):
+    return lambda r, n: emit.emit_data_copy(r, n, Space.L1, 0, Space.GM, 0, 1, byte_count // 32, 0, 0, 1, 0, 1, 0)
+
+
+def load(fractals=32, target=Space.L0A):
+    return lambda r, n: emit.emit_load_2d(r, n, target, 0, Space.L1, 0, Data.FP16, 0, fractals, 1, 0, 0, -1, 2, 0)
+
+
+def mmad(steps, mode=Mode.INIT, tile=0):
+    return lambda r, n: emit.emit_mmad(r, n, 0, 0, 0, Data.FP16, 16, 16, 16 * steps, mode, 3, tile)
+
+
+def muls(repeats):
+    return lambda r, n: emit.emit_muls(r, n, 0, 0, Data.FP16, 128 * repeats, 0, 4, 0)
+
+
+CHAIN = (
+    copy_in(1024),
+    set_flag(Pipe.MTE2, Pipe.MTE1),
+    wait_flag(Pipe.MTE2, Pipe.MTE1),
+    load(32),
+    set_flag(Pipe.MTE1, Pipe.M),
+    wait_flag(Pipe.MTE1, Pipe.M),
+    mmad(512),
+)
+
+
+def chain(core, phase):
+    return CHAIN
+
+
+def test_chain_total_and_parts_worked_by_hand():
+    # Issued at 1. Copy: 28 cycles, usable 168 later = 197 (isolated 190 + 6, and the issue). MTE1 waits until then and
+    # takes one cycle, the load pays its start: 22 + 1 + 64 = 285, usable at 290. M waits until then (291), 512 + 2
+    # cycles, usable 21 later: 826.
+    result = run_timeline(launch_of(chain), Product())
+    assert result.phase_cycles == (826,)
+    assert result.total_cycles == 826 + 2000
+    parts = {"S": 1, "MTE2": 28, "MTE1": 1 + 87, "M": 1 + 514, "latency": 168 + 5 + 21, "kernel_fixed": 2000}
+    assert result.critical_parts == {name: parts.get(name, 0) for name in PART_NAMES}
+    assert result.seconds() == 2826e-9
+    assert result.seconds(2 * GHZ) == 1413e-9
+    assert result.task_seconds() == pytest.approx(2826e-9 + 500e-9)
+
+
+def test_chain_busy_and_stalls_worked_by_hand():
+    result = run_timeline(launch_of(chain), Product())
+    assert result.busy_cycles == {"S": 7, "V": 0, "M": 515, "MTE1": 89, "MTE2": 29, "MTE3": 0, "FIX": 0}
+    # MTE1 gets its wait at 3, the flag comes at 197; its last instruction ends at 286.
+    stalls = result.stall_cycles["MTE1"]
+    assert stalls == dict.fromkeys(STALL_NAMES, 0) | {"issue": 3, "flag_MTE2": 194, "end": 826 - 286}
+    stalls = result.stall_cycles["M"]
+    assert stalls == dict.fromkeys(STALL_NAMES, 0) | {"issue": 6, "flag_MTE1": 290 - 6, "end": 21}
+    assert result.stall_cycles["V"]["end"] == 826
+    assert result.bytes_by_path == {"GM->L1": 1024, "L1->L0A": 16384}
+    assert result.instruction_counts == {"SET_FLAG": 2, "WAIT_FLAG": 2, "DATA_COPY": 1, "LOAD_2D": 1, "MMAD": 1}
+    assert result.row_count == 7
+
+
+def test_flag_waits_for_every_earlier_instruction_of_its_pipe():
+    # The first copy is longest to complete (latency 168 behind a short occupancy); the flag must not overtake it.
+    def program(core, phase):
+        return (copy_in(1024), mmad(1), mmad(200), set_flag(Pipe.MTE2, Pipe.V), wait_flag(Pipe.MTE2, Pipe.V))
+
+    result = run_timeline(launch_of(program), Product())
+    assert result.stall_cycles["V"]["flag_MTE2"] == 197 - 5
+
+
+def test_pipe_barrier_waits_for_latency_and_back_to_back_does_not():
+    def streamed(core, phase):
+        return (mmad(10), mmad(10))
+
+    def ordered(core, phase):
+        return (mmad(10), barrier(Pipe.M), mmad(10))
+
+    assert run_timeline(launch_of(streamed), Product()).phase_cycles == (1 + 12 + 12 + 21,)
+    result = run_timeline(launch_of(ordered), Product())
+    assert result.phase_cycles == (1 + 12 + 21 + 1 + 12 + 21,)
+    assert result.stall_cycles["M"]["barrier"] == 21
+
+
+def test_barrier_all_holds_the_scalar_unit():
+    def program(core, phase):
+        return (mmad(100), barrier(Pipe.ALL), muls(8))
+
+    result = run_timeline(launch_of(program), Product())
+    # Mmad complete at 1 + 102 + 21 = 124, barrier 1, issue 1, Muls 26 + 8.
+    assert result.phase_cycles == (124 + 1 + 1 + 34,)
+    assert result.stall_cycles["S"]["barrier"] == 124 - 1
+    assert result.critical_parts["V"] == 34
+
+
+def test_full_queue_holds_the_scalar_unit():
+    product = Product(cost=dataclasses.replace(cost_of_arch("dav-c220"), queue_depth_rows=2))
+
+    def program(core, phase):
+        return (*(mmad(98) for _ in range(5)), muls(1))
+
+    result = run_timeline(launch_of(program), product)
+    # Mmads of 100 cycles start at 1, 101, 201, ...; the fifth is handed over when the third starts, Muls one later.
+    assert result.stall_cycles["S"]["queue_full"] == (101 - 4) + (201 - 102 - 1) + 1
+    assert result.stall_cycles["V"]["issue"] == 202
+
+
+def test_first_load_after_a_wait_pays_the_start_of_the_stream():
+    # One start per wait, not per load: 47 cycles beside the bytes for two loads behind two waits (asc-devkit cases).
+    def one_wait(core, phase):
+        return (set_flag(Pipe.M, Pipe.MTE1), wait_flag(Pipe.M, Pipe.MTE1), load(32), load(32, Space.L0B))
+
+    def two_waits(core, phase):
+        flags = (set_flag(Pipe.M, Pipe.MTE1), wait_flag(Pipe.M, Pipe.MTE1))
+        return (*flags, load(32), *flags, load(32, Space.L0B))
+
+    one, two = (run_timeline(launch_of(program), Product()).busy_cycles["MTE1"] for program in (one_wait, two_waits))
+    assert one == 1 + 22 + 65 + 129
+    assert two == one + 1 + 22
+
+
+def test_phases_take_the_slowest_core_and_a_barrier_between():
+    def program(core, phase):
+        return (mmad(100 * (core + 1) if phase == 0 else 1000 // (core + 1)),)
+
+    result = run_timeline(launch_of(program, cores=2, phases=2), Product())
+    fixed = 1 + 2 + 21
+    assert result.phase_cycles == (200 + fixed, 1000 + fixed)
+    assert result.core_cycles == (1100 + 2 * fixed, 700 + 2 * fixed)
+    assert result.total_cycles == 1200 + 2 * fixed + 500 + 2000
+    assert result.critical_parts["M"] == 1204
+    assert result.critical_parts["phase_barrier"] == 500
+    assert sum(result.critical_parts.values()) == result.total_cycles
+    assert result.busy_cycles["M"] == 1204
+    assert result.busy_cycles_all_cores["M"] == 1800 + 8
+
+
+def test_busy_and_stalls_of_each_pipe_fill_the_phases():
+    def program(core, phase):
+        return CHAIN * (1 + core + phase)
+
+    result = run_timeline(launch_of(program, cores=3, phases=2), Product())
+    for pipe, busy in result.busy_cycles.items():
+        assert busy + sum(result.stall_cycles[pipe].values()) == sum(result.phase_cycles)
+
+
+def test_core_state_reaches_the_cost_rules():
+    def program(core, phase):
+        hf32 = lambda r, n: emit.emit_set_hf32(r, n, 1, 0, 0)  # noqa: E731
+        fp32 = lambda r, n: emit.emit_mmad(r, n, 0, 0, 0, Data.FP32, 16, 16, 800, Mode.INIT, 0, 0)  # noqa: E731
+        return (fp32, hf32, fp32)
+
+    # 100 steps of 2 cycles, then, in HF32 mode, of 1.
+    assert run_timeline(launch_of(program), Product()).busy_cycles["M"] == 200 + 2 + 100 + 2
+
+
+@pytest.mark.parametrize(
+    ("gm_bytes", "expected"), [(1 << 20, 1000), (1 << 28, 499), (1 << 29, 249)], ids=["fits", "twice", "four times"]
+)
+def test_l2_hits_default_to_the_part_of_the_tensors_that_fits(gm_bytes, expected):
+    assert run_timeline(launch_of(chain, gm_bytes=gm_bytes), Product()).l2_hit_permille == expected
+
+
+def test_contention_is_decided_by_the_busy_time_of_mte2():
+    def mostly_copies(core, phase):
+        return (*(copy_in(32768) for _ in range(9)), load(128))
+
+    def mostly_mmads(core, phase):
+        return (copy_in(32768), load(128), mmad(4000))
+
+    busy = run_timeline(launch_of(mostly_copies), Product())
+    assert busy.mte1_contended == (True,)
+    assert busy.busy_cycles["MTE1"] == 1 + 320
+    calm = run_timeline(launch_of(mostly_mmads), Product())
+    assert calm.mte1_contended == (False,)
+    assert calm.busy_cycles["MTE1"] == 1 + 256
+    forced = run_timeline(launch_of(mostly_mmads), Product(), options=TimelineOptions(mte1_contended=True))
+    assert forced.busy_cycles["MTE1"] == 1 + 320
+    # The decision of the first core holds for the phase, and its first pass leaves no trace.
+    both = run_timeline(launch_of(mostly_copies, cores=2), Product())
+    assert both.instruction_counts["LOAD_2D"] == 2
+    assert both.core_cycles[0] == both.core_cycles[1]
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 4096])
+def test_result_does_not_depend_on_the_chunk(chunk):
+    options = TimelineOptions(chunk_rows=chunk)
+    launch = dataclasses.replace(launch_of(chain, cores=2), step_rows=1)
+    assert run_timeline(launch, Product(), options=options) == run_timeline(launch, Product())
+
+
+def test_options_chunk_below_one_is_refused():
+    with pytest.raises(ShapeError, match=r"\Achunk_rows must be at least 1, not 0\Z"):
+        TimelineOptions(chunk_rows=0)
+
+
+def test_spans_are_kept_on_request_and_only_for_the_cores_asked_for():
+    assert run_timeline(launch_of(chain), Product()).spans == ()
+    options = TimelineOptions(span_cores=(1,))
+    result = run_timeline(launch_of(chain, cores=3, phases=2), Product(), spans=True, options=options)
+    assert [(spans.core, spans.phase) for spans in result.spans] == [(1, 0), (1, 1)]
+    assert [spans.phase_start_cycles for spans in result.spans] == [0, 826 + 500]
+    for spans in result.spans:
+        assert spans.rows["op"].tolist() == [
+            Op.DATA_COPY, Op.SET_FLAG, Op.WAIT_FLAG, Op.LOAD_2D, Op.SET_FLAG, Op.WAIT_FLAG, Op.MMAD,
+        ]  # fmt: skip
+        assert spans.start_cycles.tolist() == [1, 29, 3, 198, 285, 6, 291]
+        assert spans.end_cycles.tolist() == [29, 30, 198, 285, 286, 291, 805]
+
+
+def test_spans_of_a_contended_phase_are_those_of_the_counted_run():
+    def program(core, phase):
+        return (*(copy_in(32768) for _ in range(9)), load(128))
+
+    result = run_timeline(launch_of(program), Product(), spans=True)
+    (spans,) = result.spans
+    assert spans.end_cycles[-1] - spans.start_cycles[-1] == 321
+
+
+def test_to_json_holds_everything_but_the_spans():
+    result = run_timeline(launch_of(chain), Product(), spans=True)
+    plain = json.loads(result.to_json())
+    assert plain["total_cycles"] == 2826
+    assert plain["critical_parts"] == dict(result.critical_parts)
+    assert plain["stall_cycles"]["MTE1"]["flag_MTE2"] == 194
+    assert plain["parameter_set"] == "dav-c220 r1"
+    names = {f.name for f in dataclasses.fields(result)} - {"spans"}
+    assert set(plain) == names | {"seconds", "task_seconds"}
+
+
+@pytest.mark.parametrize(
+    ("writer", "kind", "detail"),
+    [
+        (
+            wait_flag(Pipe.M, Pipe.FIX, 3),
+            Kind.SYNC_UNPAIRED,
+            "WaitFlag M->FIX event 3 must follow its SetFlag, not none",
+        ),
+        (
+            set_flag(Pipe.MTE2, Pipe.MTE1),
+            Kind.SYNC_DUPLICATE,
+            "SetFlag MTE2->MTE1 event 0 must follow the WaitFlag of its last set, not the set itself",
+        ),
+        (
+            lambda r, n: emit.emit_data_copy(r, n, Space.L1, 0, Space.UB, 0, 1, 8, 0, 0, Data.FP16, -1, 7, 5),
+            Kind.UNSUPPORTED,
+            "DataCopy must be a path and type with a known cost, not UB->L1 FP16",
+        ),
+    ],
+)
+def test_illegal_program_is_refused_with_the_row(writer, kind, detail):
+    def program(core, phase):
+        return () if core == 0 else (copy_in(), set_flag(Pipe.MTE2, Pipe.MTE1), writer)
+
+    with pytest.raises(ProgramError) as caught:
+        run_timeline(launch_of(program, cores=2), Product())
+    (violation,) = caught.value.violations
+    assert (violation.kind, violation.row, violation.core) == (kind, 2, 1)
+    assert violation.detail == f"{detail} (TestChip)"
+    if kind is Kind.UNSUPPORTED:
+        assert (violation.site, violation.tile) == (7, 5)
+    assert caught.value.status == 561103
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "detail"),
+    [
+        ("op", 20, "Opcode must be one with a cost rule, not 20"),
+        ("op", 200, "Opcode must be one with a cost rule, not 200"),
+        ("pipe", 9, "Pipe of Mmad must be in [0, 6], not 9"),
+        ("pipe", 7, "Pipe of Mmad must be in [0, 6], not 7"),
+    ],
+)
+def test_broken_row_is_refused(field, value, detail):
+    def broken(rows, n):
+        end = mmad(1)(rows, n)
+        rows[field][n] = value
+        return end
+
+    with pytest.raises(ProgramError, match=re.escape(f"{detail} (TestChip)") + r"\Z"):
+        run_timeline(launch_of(lambda core, phase: (broken,)), Product())
+
+
+def test_flag_may_be_set_again_after_its_wait():
+    def program(core, phase):
+        return (set_flag(Pipe.M, Pipe.FIX), wait_flag(Pipe.M, Pipe.FIX)) * 3
+
+    assert run_timeline(launch_of(program), Product()).row_count == 6
+
+
+def test_empty_launch_costs_the_fixed_time():
+    result = run_timeline(launch_of(lambda core, phase: ()), Product())
+    assert result.total_cycles == 2000
+    assert sum(result.critical_parts.values()) == 2000
+
+
+@pytest.mark.parametrize(("cores", "nanoseconds"), [(1, 500), (2, 1400), (16, 1400), (17, 3000)])
+def test_launch_overhead_by_core_count(cores, nanoseconds):
+    launch = launch_of(lambda core, phase: (), cores=cores)
+    assert run_timeline(launch, Product()).launch_nanoseconds == nanoseconds
+
+
+def test_advance_has_one_specialisation():
+    if not hasattr(jitted.advance, "signatures"):
+        pytest.skip("JIT is off")
+    run_timeline(launch_of(chain), Product(), spans=True)
+    run_timeline(launch_of(chain), Product())
+    cost = cost_record(cost_of_arch("dav-m200"), 8, GHZ)
+    assert cost.dtype == COST
+    clocks = np.zeros(jitted.CLOCK_WORDS, np.int64)
+    jitted.reset_clocks(clocks)
+    jitted.advance(empty_rows(1), 1, cost, clocks, np.zeros((0, 2), np.int64))
+    assert len(jitted.advance.signatures) == 1
