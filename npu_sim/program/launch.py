@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from npu_sim.memory.gm import GlobalMemory
 
-STATE_LENGTH = 32
+STATE_LENGTH = 64
 """int64 words of an emitter's state. Word 0: core, word 1: phase, both set by the engine; the rest is the kernel's."""
 
 Emitter = Callable[[np.ndarray, np.ndarray, np.ndarray], int]
@@ -36,6 +36,8 @@ class Launch:
         Phases; all cores finish a phase before any starts the next (SyncAll between them).
     gm : GlobalMemory
         Tensors the kernel reads and writes.
+    step_rows : int
+        Room an emitter needs for one indivisible step; engines give at least this much.
     sites : mapping of int to str
         Names of the ``site`` numbers, for messages.
     """
@@ -46,6 +48,7 @@ class Launch:
     core_count: int
     gm: GlobalMemory
     phase_count: int = 1
+    step_rows: int = 64
     sites: dict[int, str] = field(default_factory=dict)
 
     def new_state(self, core: int, phase: int) -> npt.NDArray[np.int64]:

@@ -1,0 +1,1 @@
+"""Engines: each interprets the same rows; none knows an operator."""

@@ -1,0 +1,276 @@
+"""The execute engine: the bits a launch leaves in GM.
+
+Emulated cores run on a thread pool. Everything a core does is its own, except atomic additions to GM, and those are
+applied in core order (see `isa.atomic`), so the result does not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.accumulation import Accumulation
+from npu_sim.dtypes.formats import TieRule
+from npu_sim.engines.reorder import legal_order
+from npu_sim.errors import InternalError, ProductError, ShapeError
+from npu_sim.isa.atomic import SINK_LENGTH, apply_log, atomic_demand
+from npu_sim.isa.cube import scratch_floats
+from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
+from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
+from npu_sim.isa.row import empty_rows
+from npu_sim.memory.core import CoreMemory
+from npu_sim.products import Product
+from npu_sim.program.launch import Launch
+
+Overflow = Literal["inf_nan", "saturate"]
+CHUNK_ROWS = 4096
+_LOG_LIMIT_BYTES = 64 << 20
+"""A core that runs ahead waits for its turn rather than log more than this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecuteOptions:
+    """How to execute.
+
+    Attributes
+    ----------
+    accumulation : Accumulation
+        Model of every Mmad.
+    overflow : {"inf_nan", "saturate"} or None
+        None: the product's default mode.
+    hf32_ties : {"even", "away", "toward_zero"} or None
+        Tie rule of the rounding to HF32; None: the product's default.
+    threads : int
+        Host threads; never changes the result.
+    chunk_rows : int
+        Rows emitted at a time (at least the launch's ``step_rows``); never changes the result.
+    order : "program", "late" or int
+        Order of the rows of a core: as emitted, with data movement as late as legal, or a random legal order by seed.
+        A program without races gives the same bits in every one.
+    poison : bool
+        Overwrite the buffers with NaN before each core, so that a read before a write shows.
+    """
+
+    accumulation: Accumulation
+    overflow: Overflow | None = None
+    hf32_ties: Literal["even", "away", "toward_zero"] | None = None
+    threads: int = 1
+    chunk_rows: int = CHUNK_ROWS
+    order: Literal["program", "late"] | int = "program"
+    poison: bool = True
+
+    def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise ShapeError(f"threads must be at least 1, not {self.threads}")
+        if self.chunk_rows < 1:
+            raise ShapeError(f"chunk_rows must be at least 1, not {self.chunk_rows}")
+
+
+def configuration(product: Product, options: ExecuteOptions) -> npt.NDArray[np.int64]:
+    """Return the numeric configuration of `isa.dispatch` for ``product``."""
+    overflow = options.overflow or product.overflow_mode
+    if overflow not in product.overflow_modes:
+        allowed = ", ".join(product.overflow_modes)
+        raise ProductError(f"overflow must be one of {allowed}, not {overflow} ({product.name}, {product.series_name})")
+    config = np.zeros(CONFIG_LENGTH, np.int64)
+    config[0:3] = options.accumulation.codes
+    config[3] = overflow == "saturate"
+    config[4] = 23 - product.hf32_mantissa_bits if product.hf32_mantissa_bits else 0
+    config[5] = TieRule[(options.hf32_ties or product.hf32_ties or "even").upper()]
+    return config
+
+
+class _Log:
+    """Atomic additions of a core that ran ahead."""
+
+    def __init__(self, saturate: int) -> None:
+        self.sink = np.zeros(SINK_LENGTH, np.int64)
+        self.sink[3] = saturate
+        self.runs = np.zeros((0, 4), np.int64)
+        self.data = np.zeros(0, np.uint8)
+
+    def reserve(self, runs: int, byte_count: int) -> None:
+        """Make room for that many more runs and bytes."""
+        want_runs, want_bytes = int(self.sink[1]) + runs, int(self.sink[2]) + byte_count
+        if want_runs > len(self.runs):
+            grown = np.empty((max(want_runs, 2 * len(self.runs), 256), 4), np.int64)
+            grown[: len(self.runs)] = self.runs
+            self.runs = grown
+        if want_bytes > len(self.data):
+            data = np.empty(max(want_bytes, 2 * len(self.data), 1 << 16), np.uint8)
+            data[: len(self.data)] = self.data
+            self.data = data
+
+
+class _Turns:
+    """Who may add to GM: the lowest unfinished core of the phase; finished cores leave their log here."""
+
+    def __init__(self, gm: npt.NDArray[np.uint8]) -> None:
+        self._gm = gm
+        self._condition = threading.Condition()
+        self._turn = 0
+        self._left: dict[int, _Log] = {}
+        self._failed = False
+
+    def is_turn(self, core: int) -> bool:
+        """Return whether all cores below ``core`` are finished and applied."""
+        return self._turn == core
+
+    def wait(self, core: int) -> None:
+        """Block until it is ``core``'s turn (or another core failed)."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._turn == core or self._failed)
+
+    def finish(self, core: int, log: _Log) -> bool:
+        """Record that ``core`` is done; apply every log whose turn has come. Return whether ``log`` may be reused."""
+        with self._condition:
+            if self._turn != core:
+                self._left[core] = log
+                return False
+            self._apply(log)
+            self._turn += 1
+            while self._turn in self._left:
+                self._apply(self._left.pop(self._turn))
+                self._turn += 1
+            self._condition.notify_all()
+            return True
+
+    def fail(self) -> None:
+        """Wake every waiting core so that the pool can end."""
+        with self._condition:
+            self._failed = True
+            self._condition.notify_all()
+
+    def _apply(self, log: _Log) -> None:
+        apply_log(self._gm, log.runs, log.data, log.sink)
+
+
+@dataclass(slots=True)
+class _Worker:
+    """Buffers of one host thread."""
+
+    memory: CoreMemory
+    rows: np.ndarray
+    scratch: np.ndarray
+    staging: npt.NDArray[np.float32]
+    config: npt.NDArray[np.int64]
+    log: _Log = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.log = _Log(int(self.config[3]))
+
+
+def _chunks(launch: Launch, core: int, phase: int, options: ExecuteOptions, buffer: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the issued rows of one core and phase, as views that are valid until the next one."""
+    state = launch.new_state(core, phase)
+    core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
+    collected = []
+    while count := launch.emit(buffer, launch.params, state):
+        issue(buffer, count, core_state)
+        if options.order == "program":
+            yield buffer[:count]
+        else:
+            collected.append(buffer[:count].copy())
+    if collected:
+        rows = np.concatenate(collected)
+        yield rows[legal_order(rows, options.order)]
+
+
+def _run_core(
+    launch: Launch, core: int, phase: int, options: ExecuteOptions, worker: _Worker, turns: _Turns, gm: np.ndarray
+) -> None:
+    memory = worker.memory
+    if options.poison:
+        memory.poison()
+    demand = np.zeros(2, np.int64)
+    for rows in _chunks(launch, core, phase, options, worker.rows):
+        log = worker.log
+        demand[:] = 0
+        atomic_demand(rows, len(rows), demand)
+        if not turns.is_turn(core) and log.sink[2] + demand[1] > _LOG_LIMIT_BYTES:
+            turns.wait(core)
+        if turns.is_turn(core):
+            apply_log(gm, log.runs, log.data, log.sink)
+            log.sink[0] = 0
+        else:
+            log.sink[0] = 1
+            log.reserve(int(demand[0]), int(demand[1]))
+        bad = run_rows(
+            rows,
+            0,
+            len(rows),
+            gm,
+            memory.l1,
+            memory.l0a,
+            memory.l0b,
+            memory.l0c,
+            memory.ub,
+            worker.config,
+            worker.scratch,
+            worker.staging,
+            log.sink,
+            log.runs,
+            log.data,
+        )
+        if bad >= 0:
+            raise InternalError(
+                f"Opcode {int(rows[bad]['op'])} must have semantics, not none ({launch.name} core {core})"
+            )
+    if not turns.finish(core, worker.log):
+        worker.log = _Log(int(worker.config[3]))
+
+
+def _run_phase(launch: Launch, phase: int, options: ExecuteOptions, workers: list[_Worker], gm: np.ndarray) -> None:
+    turns = _Turns(gm)
+    cores = iter(range(launch.core_count))
+    take = threading.Lock()
+
+    def work(worker: _Worker) -> None:
+        while True:
+            with take:
+                core = next(cores, None)
+            if core is None:
+                return
+            try:
+                _run_core(launch, core, phase, options, worker, turns, gm)
+            except BaseException:
+                turns.fail()
+                raise
+
+    if len(workers) == 1:
+        work(workers[0])
+        return
+    with ThreadPoolExecutor(len(workers)) as pool:
+        for future in [pool.submit(work, worker) for worker in workers]:
+            future.result()
+
+
+def execute(launch: Launch, product: Product, options: ExecuteOptions) -> None:
+    """Run ``launch``: afterwards `launch.gm` holds the result.
+
+    Raises
+    ------
+    ProductError
+        If the overflow mode does not exist on the product.
+    """
+    config = configuration(product, options)
+    gm = launch.gm.arena
+    count = min(options.threads, launch.core_count)
+    workers = [
+        _Worker(
+            memory=CoreMemory.for_core(product.core),
+            rows=empty_rows(max(options.chunk_rows, launch.step_rows)),
+            scratch=np.empty(scratch_floats(product.core), np.float64),
+            staging=np.empty(max(product.core.l0c_bytes // 4, 256), np.float32),
+            config=config,
+        )
+        for _ in range(count)
+    ]
+    for phase in range(launch.phase_count):
+        _run_phase(launch, phase, options, workers, gm)

@@ -1,0 +1,90 @@
+"""Atomic additions to GM, in core order.
+
+The lowest unfinished core adds in place. The others append to a log, which is applied when their turn comes, so the
+bits do not depend on which thread is faster. Rounding of an element add is to nearest even (assumed: no document states
+it); the order between cores is free on hardware, here it is core 0 first, each core in program order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim._jit import jit
+from npu_sim.isa.mte import item_bytes
+from npu_sim.isa.op import Data, Mode, Op
+from npu_sim.isa.vector import add_int32, narrow, widen
+
+SINK_LENGTH = 4
+"""int64 words of a sink: 0 = logging (1) or direct (0), 1 = runs logged, 2 = bytes logged, 3 = saturate."""
+
+
+@jit
+def add_in_place(gm, address, src, src_at, count, dtype, saturate):
+    """Add ``count`` elements of ``dtype`` from uint8 ``src`` to GM at ``address`` (both byte offsets)."""
+    item = item_bytes(dtype)
+    if dtype == Data.FP32:
+        target = gm[address : address + 4 * count].view(np.float32)
+        source = src[src_at : src_at + 4 * count].view(np.float32)
+        for i in range(count):
+            target[i] += source[i]
+    elif dtype == Data.INT32:
+        itarget = gm[address : address + 4 * count].view(np.int32)
+        isource = src[src_at : src_at + 4 * count].view(np.int32)
+        for i in range(count):
+            itarget[i] = add_int32(itarget[i], isource[i], saturate)
+    elif dtype == Data.FP16 or dtype == Data.BF16:
+        htarget = gm[address : address + item * count].view(np.uint16)
+        hsource = src[src_at : src_at + item * count].view(np.uint16)
+        for i in range(count):
+            htarget[i] = narrow(widen(htarget[i], dtype) + widen(hsource[i], dtype), dtype, saturate)
+
+
+@jit
+def add_to_gm(gm, address, src, src_at, count, dtype, sink, log_runs, log_bytes):
+    """Add directly or append to the log, as the sink says; the log has room (see `atomic_bytes`)."""
+    if sink[0] == 0:
+        add_in_place(gm, address, src, src_at, count, dtype, sink[3])
+        return
+    run = sink[1]
+    at = sink[2]
+    length = count * item_bytes(dtype)
+    log_runs[run, 0] = address
+    log_runs[run, 1] = at
+    log_runs[run, 2] = count
+    log_runs[run, 3] = dtype
+    log_bytes[at : at + length] = src[src_at : src_at + length]
+    sink[1] = run + 1
+    sink[2] = at + (length + 15) // 16 * 16
+
+
+@jit
+def apply_log(gm, log_runs, log_bytes, sink):
+    """Apply and empty a log."""
+    for i in range(sink[1]):
+        add_in_place(gm, log_runs[i, 0], log_bytes, log_runs[i, 1], log_runs[i, 2], log_runs[i, 3], sink[3])
+    sink[1] = 0
+    sink[2] = 0
+
+
+@jit
+def atomic_demand(rows, n, out):
+    """Add an upper bound of the log space that ``rows[:n]`` need: out[0] runs, out[1] bytes."""
+    runs = np.int64(0)
+    total = np.int64(0)
+    for i in range(n):
+        row = rows[i]
+        if row["mode"] & Mode.ATOMIC == 0:
+            continue
+        if row["op"] == Op.DATA_COPY:
+            blocks = np.int64(row["block_count"])
+            runs += blocks
+            total += blocks * np.int64(row["block_len"]) * 32
+        elif row["op"] == Op.FIXPIPE:
+            m, n_size = np.int64(row["m_size"]), np.int64(row["n_size"])
+            matrices = max(np.int64(row["nd_num"]), 1) if row["mode"] & Mode.NZ2ND else np.int64(1)
+            # one run per column of 8 or 16 (NZ) or per row and 16 columns (ND); 16 spare bytes a run for alignment
+            count = matrices * (m * ((n_size + 15) // 16) if row["mode"] & Mode.NZ2ND else (n_size + 7) // 8)
+            runs += count
+            total += matrices * m * (n_size + 15) * 4 + 16 * count
+    out[0] += runs
+    out[1] += total

@@ -1,0 +1,162 @@
+"""From a row to its semantics: the one place that knows which function an opcode means."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim._jit import jit
+from npu_sim.isa.atomic import add_to_gm
+from npu_sim.isa.cube import clamp_l0c, mmad
+from npu_sim.isa.fixpipe import fixpipe, l0c_to_ub
+from npu_sim.isa.img2col import load_3d, load_3d_v1
+from npu_sim.isa.mte import (
+    copy_blocks,
+    fill_bytes,
+    fill_l0,
+    item_bytes,
+    load_2d_to_l0,
+    load_2d_to_l1,
+    load_transpose,
+    nd2nz,
+)
+from npu_sim.isa.op import Data, Mode, Op, Space
+from npu_sim.isa.vector import add, cast, duplicate, muls
+
+CONFIG_LENGTH = 8
+"""int64 words of the numeric configuration: 0 group, 1 inner, 2 round (`accumulation` codes), 3 saturate, 4 HF32 drop
+bits, 5 HF32 tie rule, 6-7 spare."""
+
+
+@jit
+def _data_copy(row, gm, l1, ub, sink, log_runs, log_bytes):
+    """DataCopy between raw byte spaces, adding in GM when the row says so."""
+    count = np.int64(row["block_count"])
+    length = np.int64(row["block_len"]) * 32
+    src_step = length + np.int64(row["src_gap"]) * 32
+    dst_step = length + np.int64(row["dst_gap"]) * 32
+    src_at, dst_at = np.int64(row["src0"]), np.int64(row["dst"])
+    src_space = row["src0_space"]
+    src = gm if src_space == Space.GM else (l1 if src_space == Space.L1 else ub)
+    dst_space = row["dst_space"]
+    dst = gm if dst_space == Space.GM else (l1 if dst_space == Space.L1 else ub)
+    if row["mode"] & Mode.ATOMIC:
+        elements = length // item_bytes(row["dtype"])
+        for i in range(count):
+            add_to_gm(
+                dst,
+                dst_at + i * dst_step,
+                src,
+                src_at + i * src_step,
+                elements,
+                row["dtype"],
+                sink,
+                log_runs,
+                log_bytes,
+            )
+    else:
+        copy_blocks(dst, dst_at, src, src_at, count, length, src_step, dst_step)
+
+
+@jit
+def _mmad(row, l0a, l0b, l0c, config, scratch):
+    mode = row["mode"]
+    m, n, k = np.int64(row["m"]), np.int64(row["n"]), np.int64(row["k"])
+    if m == 0 or n == 0 or k == 0:
+        return
+    k0 = 8 if row["dtype"] == Data.FP32 else 16
+    drop = config[4] if mode & Mode.HF32 else 0
+    address = np.int64(row["dst"])
+    mmad(
+        l0a,
+        l0b,
+        l0c,
+        np.int64(row["src0"]),
+        np.int64(row["src1"]),
+        address,
+        m,
+        n,
+        k,
+        k0,
+        1 if mode & Mode.K_ALIGN else 0,
+        1 if mode & Mode.INIT else 0,
+        drop,
+        config[5],
+        config[0],
+        config[1],
+        config[2],
+        scratch,
+    )
+    if config[3] != 0:
+        clamp_l0c(l0c, address, m, n)
+
+
+@jit
+def run_row(row, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes):
+    """Carry out one instruction.
+
+    Parameters
+    ----------
+    row : INSTR record (already through `issue`)
+    gm, l1, ub : uint8[:] arenas
+    l0a, l0b, l0c : float32[:] carriers and accumulators
+    config : int64[CONFIG_LENGTH]
+    scratch : workspace of `cube.mmad`
+    staging : float32[:] scratch, at least 256 and as long as a column of L0C
+    sink, log_runs, log_bytes : where atomic additions go (`atomic`)
+
+    Returns
+    -------
+    int
+        0, or 1 for an opcode without semantics.
+    """
+    op = row["op"]
+    if op <= Op.SET_HF32:
+        return 0
+    if op == Op.MMAD:
+        _mmad(row, l0a, l0b, l0c, config, scratch)
+    elif op == Op.LOAD_3D:
+        load_3d(l0b if row["dst_space"] == Space.L0B else l0a, l1, row, staging)
+    elif op == Op.DATA_COPY:
+        _data_copy(row, gm, l1, ub, sink, log_runs, log_bytes)
+    elif op == Op.LOAD_2D:
+        src = gm if row["src0_space"] == Space.GM else l1
+        if row["dst_space"] == Space.L1:
+            load_2d_to_l1(l1, src, row)
+        else:
+            load_2d_to_l0(l0b if row["dst_space"] == Space.L0B else l0a, src, row)
+    elif op == Op.FIXPIPE:
+        target = gm if row["dst_space"] == Space.GM else l1
+        fixpipe(target, l0c, row, staging.view(np.uint8), sink, log_runs, log_bytes)
+    elif op == Op.L0C_TO_UB:
+        l0c_to_ub(ub, l0c, row, config[3])
+    elif op == Op.LOAD_3D_V1:
+        load_3d_v1(l0b if row["dst_space"] == Space.L0B else l0a, l1, row)
+    elif op == Op.ND2NZ:
+        nd2nz(l1, np.int64(row["dst"]), gm, np.int64(row["src0"]), row)
+    elif op == Op.LOAD_TRANSPOSE:
+        load_transpose(l0b if row["dst_space"] == Space.L0B else l0a, l1, row)
+    elif op == Op.FILL:
+        if row["dst_space"] == Space.L1:
+            fill_bytes(l1, row)
+        else:
+            fill_l0(l0b if row["dst_space"] == Space.L0B else l0a, row, staging)
+    elif op == Op.DUPLICATE:
+        duplicate(ub, row)
+    elif op == Op.ADD:
+        add(ub, row, config[3])
+    elif op == Op.MULS:
+        muls(ub, row, config[3])
+    elif op == Op.CAST:
+        cast(ub, row, config[3])
+    else:
+        return 1
+    return 0
+
+
+@jit
+def run_rows(rows, first, last, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes):
+    """Run ``rows[first:last]`` in program order; return the first row without semantics, or -1."""
+    for i in range(first, last):
+        if run_row(rows[i], gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes):
+            return i
+    return -1

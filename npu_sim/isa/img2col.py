@@ -1,0 +1,261 @@
+"""Semantics of LoadData 3D: the window matrix of a feature map in L1, written in L0 fractal order.
+
+The map in L1 is [c1][l1_h][l1_w][C0] with C0 = 32 bytes. The virtual matrix V has a row per output point
+``m = oh * Wo + ow`` and a column per ``k = ((c1 * filter_h + kh) * filter_w + kw) * C0 + c0``; points outside the map read
+as 0. Source: asc-devkit LoadData3DParamsV2 / V1 pages and ``load_data_l12l0/scripts/load3d.py``.
+
+The hardware leaves lanes of edge fractals outside the slice unspecified; they become NaN here, so a kernel that uses
+them shows it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim._jit import jit
+from npu_sim.isa.lanes import decode_rows, splat_rows
+from npu_sim.isa.op import Data, Mode, Space
+
+BLOCK = 32
+FRACTAL = 512
+UNSPECIFIED = np.float32(np.nan)
+
+
+@jit
+def output_extent(length, pad_before, pad_after, kernel, dilation, stride):
+    """Return the number of windows along one axis (0 if the dilated kernel does not fit)."""
+    span = length + pad_before + pad_after - ((kernel - 1) * dilation + 1)
+    if span < 0:
+        return 0
+    return span // stride + 1
+
+
+@jit
+def _tap_points(row, dtype, src, plane, kh, kw, m_start, count, wo, dst, target, point_step, k0, lanes):
+    """Write V[m_start : m_start + count, tap] as k-major carriers.
+
+    Point ``p`` (counted from m_start) goes to line ``p % k0`` of the fractal ``p // k0`` along the points; ``plane`` is the
+    byte address of the tap's c1 plane, ``target`` the carrier of point 0's first lane and ``point_step`` the carriers
+    between consecutive fractals along the points.
+    """
+    l1_h = np.int64(row["l1_h"])
+    l1_w = np.int64(row["l1_w"])
+    stride_w = np.int64(row["stride_w"])
+    stride_h = np.int64(row["stride_h"])
+    w_off = kw * np.int64(row["dilation_w"]) - np.int64(row["pad_left"])
+    h = (m_start // wo) * stride_h + kh * np.int64(row["dilation_h"]) - np.int64(row["pad_top"])
+    ow = m_start % wo
+    # windows ow in [lo, hi) of an output row lie inside the map
+    lo = 0 if w_off >= 0 else (-w_off + stride_w - 1) // stride_w
+    hi = (l1_w - w_off + stride_w - 1) // stride_w if l1_w > w_off else 0
+    zero = np.float32(0.0)
+    p = np.int64(0)
+    line = np.int64(0)
+    at = target
+    while p < count:
+        run = min(min(count - p, wo - ow), k0 - line)
+        carrier = at + line * 16
+        if h < 0 or h >= l1_h:
+            splat_rows(dst, carrier, 16, run, lanes, zero)
+        else:
+            before = min(max(lo - ow, 0), run)
+            inside = min(max(hi - ow, before), run) - before
+            if before > 0:
+                splat_rows(dst, carrier, 16, before, lanes, zero)
+            if inside > 0:
+                source = plane + (h * l1_w + (ow + before) * stride_w + w_off) * BLOCK
+                decode_rows(dtype, src, source, stride_w * BLOCK, dst, carrier + before * 16, 16, inside)
+            if run > before + inside:
+                splat_rows(dst, carrier + (before + inside) * 16, 16, run - before - inside, lanes, zero)
+        p += run
+        line += run
+        if line == k0:
+            line = 0
+            at += point_step
+        ow += run
+        if ow == wo:
+            ow = 0
+            h += stride_h
+
+
+@jit
+def _poison(dst, first, line_step, point_step, lines, points, k0, valid, k_ext):
+    """Mark the unspecified lanes: points from ``valid`` on, and channel lanes from ``k_ext`` on."""
+    for line in range(lines):
+        lanes_used = min(16, k_ext - line * 16)
+        for point in range(points):
+            at = (first + line * line_step + point * point_step) * 256
+            for i in range(k0):
+                start = lanes_used if point * k0 + i < valid else 0
+                for j in range(start, 16):
+                    dst[at + i * 16 + j] = UNSPECIFIED
+
+
+@jit
+def load_3d(dst, src, row, scratch):
+    """LoadData3DV2 into L0A or L0B carriers.
+
+    L0B and transposing L0A: points are K, channels are N (M), and the carriers are written directly. Plain L0A: points
+    are M and channels K, so each fractal is built over its points in ``scratch`` (float32[256]) and transposed.
+    """
+    dtype = row["dtype"]
+    wide = dtype == Data.FP32
+    c0 = 8 if wide else 16
+    k_ext, m_ext = np.int64(row["k_ext"]), np.int64(row["m_ext"])
+    filter_h, filter_w = np.int64(row["filter_h"]), np.int64(row["filter_w"])
+    l1_h, l1_w = np.int64(row["l1_h"]), np.int64(row["l1_w"])
+    m_start = np.int64(row["m_start"])
+    if k_ext == 0 or m_ext == 0 or l1_h == 0 or l1_w == 0 or row["channel_size"] == 0:
+        return
+    ho = output_extent(
+        l1_h,
+        np.int64(row["pad_top"]),
+        np.int64(row["pad_bottom"]),
+        filter_h,
+        np.int64(row["dilation_h"]),
+        np.int64(row["stride_h"]),
+    )
+    wo = output_extent(
+        l1_w,
+        np.int64(row["pad_left"]),
+        np.int64(row["pad_right"]),
+        filter_w,
+        np.int64(row["dilation_w"]),
+        np.int64(row["stride_w"]),
+    )
+    valid = min(m_ext, max(ho * wo - m_start, 0))
+    first = np.int64(row["dst"]) // FRACTAL
+    plain_l0a = row["dst_space"] == Space.L0A and not row["mode"] & Mode.TRANSPOSE
+    taps = (k_ext + c0 - 1) // c0
+    for t in range(taps):
+        tap = np.int64(row["k_start"]) // c0 + t
+        kw = tap % filter_w
+        kh = (tap // filter_w) % filter_h
+        plane = np.int64(row["src0"]) + (tap // (filter_w * filter_h)) * l1_h * l1_w * BLOCK
+        if plain_l0a:
+            _points_as_rows(
+                row,
+                dtype,
+                src,
+                plane,
+                kh,
+                kw,
+                m_start,
+                valid,
+                wo,
+                dst,
+                first + t,
+                taps,
+                (m_ext + 15) // 16,
+                c0,
+                min(c0, k_ext - t * c0),
+                scratch,
+            )
+        else:
+            lane = t * c0
+            line_step, point_step = _orientation(row, wide, m_ext, k_ext)
+            target = (first + (lane // 16) * line_step) * 256 + lane % 16
+            if valid > 0:
+                _tap_points(row, dtype, src, plane, kh, kw, m_start, valid, wo, dst, target, point_step * 256, c0, c0)
+    if not plain_l0a:
+        line_step, point_step = _orientation(row, wide, m_ext, k_ext)
+        lines = (k_ext + 15) // 16
+        points = line_step if row["dst_space"] == Space.L0A else (m_ext + c0 - 1) // c0
+        if valid < points * c0 or k_ext % 16 != 0:
+            _poison(dst, first, line_step, point_step, lines, points, c0, valid, k_ext)
+
+
+@jit
+def _orientation(row, wide, m_ext, k_ext):
+    """Return the fractals between neighbours along the channels (line) and along the points.
+
+    L0B is (points, channels); transposing L0A is (channels, points), with points padded to 16 for 32-bit data.
+    """
+    if row["dst_space"] == Space.L0A:
+        return (2 * ((m_ext + 15) // 16) if wide else (m_ext + 15) // 16), np.int64(1)
+    return np.int64(1), (k_ext + 15) // 16
+
+
+@jit
+def _points_as_rows(
+    row,
+    dtype,
+    src,
+    plane,
+    kh,
+    kw,
+    m_start,
+    valid,
+    wo,
+    dst,
+    fractal,
+    fractal_step,
+    point_fractals,
+    c0,
+    channels,
+    scratch,
+):
+    """Write one tap (one k fractal) of plain L0A: 16 points are the rows m, the C0 channels the k of each fractal."""
+    for f in range(point_fractals):
+        points = min(16, valid - f * 16)
+        if points > 0:
+            _tap_points(row, dtype, src, plane, kh, kw, m_start + f * 16, points, wo, scratch, 0, 256, 16, c0)
+        at = (fractal + f * fractal_step) * 256
+        for k in range(c0):
+            for m in range(16):
+                dst[at + k * 16 + m] = scratch[m * 16 + k] if m < points and k < channels else UNSPECIFIED
+
+
+@jit
+def load_3d_v1(dst, src, row):
+    """LoadData3DV1 into L0A or L0B carriers: one fractal of 16 windows x C0 channels per repeat.
+
+    Repeat mode 0 walks the taps (kw, kh, c1), mode 1 walks the windows by 16. In L0A windows are the rows (m), in L0B
+    the transposed fractal has channels as rows (n) and windows as k.
+    """
+    dtype = row["dtype"]
+    wo = output_extent(
+        np.int64(row["l1_w"]),
+        np.int64(row["pad_left"]),
+        np.int64(row["pad_right"]),
+        np.int64(row["filter_w"]),
+        np.int64(row["dilation_w"]),
+        np.int64(row["stride_w"]),
+    )
+    ho = output_extent(
+        np.int64(row["l1_h"]),
+        np.int64(row["pad_top"]),
+        np.int64(row["pad_bottom"]),
+        np.int64(row["filter_h"]),
+        np.int64(row["dilation_h"]),
+        np.int64(row["stride_h"]),
+    )
+    filter_h, filter_w = np.int64(row["filter_h"]), np.int64(row["filter_w"])
+    oh = (np.int64(row["left_top_h"]) + np.int64(row["pad_top"])) // np.int64(row["stride_h"])
+    ow = (np.int64(row["left_top_w"]) + np.int64(row["pad_left"])) // np.int64(row["stride_w"])
+    tap0 = (np.int64(row["c1_index"]) * filter_h + np.int64(row["fetch_filter_h"])) * filter_w
+    tap0 += np.int64(row["fetch_filter_w"])
+    plane_bytes = np.int64(row["l1_h"]) * np.int64(row["l1_w"]) * BLOCK
+    for r in range(np.int64(row["repeat"])):
+        tap = tap0 + r if row["repeat_mode"] == 0 else tap0
+        window = oh * wo + ow + (16 * r if row["repeat_mode"] == 1 else 0)
+        plane = np.int64(row["src0"]) + (tap // (filter_w * filter_h)) * plane_bytes
+        valid = min(np.int64(16), max(ho * wo - window, 0))
+        at = (np.int64(row["dst"]) // FRACTAL + r * np.int64(row["jump_stride"])) * 256
+        kh, kw = (tap // filter_w) % filter_h, tap % filter_w
+        if valid > 0:
+            _tap_points(row, dtype, src, plane, kh, kw, window, valid, wo, dst, at, 256, 16, 16)
+        for i in range(valid * 16, 256):
+            dst[at + i] = UNSPECIFIED
+        if row["dst_space"] == Space.L0A:
+            _transpose_in_place(dst, at)
+
+
+@jit
+def _transpose_in_place(dst, at):
+    """Transpose 16x16 carriers."""
+    for i in range(16):
+        for j in range(i):
+            held = dst[at + i * 16 + j]
+            dst[at + i * 16 + j] = dst[at + j * 16 + i]
+            dst[at + j * 16 + i] = held

@@ -1,0 +1,34 @@
+"""What the scalar unit does between emission and the engines: core state becomes part of the rows.
+
+SetAtomicAdd and SetHF32Mode are states of the core that later instructions obey in program order. Copying them into
+``mode`` once keeps every engine, in whatever order it runs the rows, from having to track them.
+"""
+
+from __future__ import annotations
+
+from npu_sim._jit import jit
+from npu_sim.isa.op import Data, Mode, Op, Space
+
+CORE_STATE_LENGTH = 8
+"""int64 words: 0 = atomic data type (`Data`, NONE is off), 1 = HF32 mode."""
+
+
+@jit
+def issue(rows, n, core_state):
+    """Apply core state to ``rows[:n]`` in place and carry it on in ``core_state``."""
+    atomic = core_state[0]
+    hf32 = core_state[1]
+    for i in range(n):
+        row = rows[i]
+        op = row["op"]
+        if op == Op.SET_ATOMIC:
+            atomic = row["dtype"]
+        elif op == Op.SET_HF32:
+            hf32 = row["value"]
+        elif op == Op.MMAD:
+            if hf32 != 0 and row["dtype"] == Data.FP32:
+                row["mode"] |= Mode.HF32
+        elif atomic != Data.NONE and (op == Op.DATA_COPY or op == Op.FIXPIPE) and row["dst_space"] == Space.GM:
+            row["mode"] |= Mode.ATOMIC
+    core_state[0] = atomic
+    core_state[1] = hf32

@@ -1,0 +1,240 @@
+"""Vector loads and stores between raw bytes and float32 carriers: one 32-byte block at a time, as LLVM IR.
+
+Numba's CPU target has no float16, and plain loops over bit patterns decode at a tenth of the speed of one ``fpext`` of a
+vector. Each intrinsic has a Python twin of the same meaning that runs when the JIT is switched off.
+"""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from npu_sim._jit import JIT_ENABLED, jit
+from npu_sim.isa.op import Data
+
+_I8P = ir.IntType(8).as_pointer()
+
+
+def _byte_pointer(context, builder, array_type, array_value, byte_index):
+    """Return an i8* to byte ``byte_index`` of a contiguous array."""
+    array = context.make_array(array_type)(context, builder, array_value)
+    return builder.gep(builder.bitcast(array.data, _I8P), [byte_index])
+
+
+def _vector_pointer(builder, pointer, vector_type):
+    return builder.bitcast(pointer, vector_type.as_pointer())
+
+
+def _decode_intrinsic(kind):
+    """Build ``f(src: uint8[:], byte, dst: float32[:], index)`` for one 32-byte block of ``kind``."""
+
+    @intrinsic
+    def decode(typingctx, src, src_byte, dst, dst_index):
+        signature = types.void(src, types.intp, dst, types.intp)
+
+        def codegen(context, builder, sig, args):
+            lanes = 8 if kind == "fp32" else 16
+            source = _byte_pointer(context, builder, sig.args[0], args[0], args[1])
+            target_byte = builder.mul(args[3], ir.Constant(args[3].type, 4))
+            target = _byte_pointer(context, builder, sig.args[2], args[2], target_byte)
+            out_type = ir.VectorType(ir.FloatType(), lanes)
+            if kind == "fp16":
+                halves = builder.load(_vector_pointer(builder, source, ir.VectorType(ir.HalfType(), 16)), align=2)
+                values = builder.fpext(halves, out_type)
+            elif kind == "bf16":
+                words = builder.load(_vector_pointer(builder, source, ir.VectorType(ir.IntType(16), 16)), align=2)
+                wide = ir.VectorType(ir.IntType(32), 16)
+                shifted = builder.shl(builder.zext(words, wide), ir.Constant(wide, [16] * 16))
+                values = builder.bitcast(shifted, out_type)
+            else:
+                values = builder.load(_vector_pointer(builder, source, out_type), align=4)
+            builder.store(values, _vector_pointer(builder, target, out_type), align=4)
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return decode
+
+
+@intrinsic
+def _splat_ir(typingctx, dst, index, value):
+    """Store 16 copies of ``value`` at ``dst[index]``."""
+    signature = types.void(dst, types.intp, types.float32)
+
+    def codegen(context, builder, sig, args):
+        byte = builder.mul(args[1], ir.Constant(args[1].type, 4))
+        target = _byte_pointer(context, builder, sig.args[0], args[0], byte)
+        vector = ir.VectorType(ir.FloatType(), 16)
+        splat = ir.Constant(vector, ir.Undefined)
+        splat = builder.insert_element(splat, args[2], ir.Constant(ir.IntType(32), 0))
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), 16), [0] * 16)
+        splat = builder.shuffle_vector(splat, ir.Constant(vector, ir.Undefined), mask)
+        builder.store(splat, _vector_pointer(builder, target, vector), align=4)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _transpose_intrinsic(kind):
+    """Build ``f(src: uint8[:], byte, dst: float32[:], index)``: decode a 512-byte fractal and transpose it.
+
+    16-bit: 16 rows of 16 elements, dst[16 c + r] = src[r][c].  fp32: 16 rows of 8, dst[16 c + r] = src[r][c].
+    The network merges pairs of vectors by interleaving, log2(16) rounds, which keeps every step in registers.
+    """
+
+    @intrinsic
+    def transpose(typingctx, src, src_byte, dst, dst_index):
+        signature = types.void(src, types.intp, dst, types.intp)
+
+        def codegen(context, builder, sig, args):
+            lanes = 8 if kind == "fp32" else 16
+            row_type = ir.VectorType(ir.FloatType(), lanes)
+            rows = []
+            for r in range(16):
+                at = builder.add(args[1], ir.Constant(args[1].type, 32 * r))
+                source = _byte_pointer(context, builder, sig.args[0], args[0], at)
+                if kind == "fp16":
+                    half = builder.load(_vector_pointer(builder, source, ir.VectorType(ir.HalfType(), 16)), align=2)
+                    rows.append(builder.fpext(half, row_type))
+                elif kind == "bf16":
+                    word = builder.load(_vector_pointer(builder, source, ir.VectorType(ir.IntType(16), 16)), align=2)
+                    wide = ir.VectorType(ir.IntType(32), 16)
+                    shifted = builder.shl(builder.zext(word, wide), ir.Constant(wide, [16] * 16))
+                    rows.append(builder.bitcast(shifted, row_type))
+                else:
+                    rows.append(builder.load(_vector_pointer(builder, source, row_type), align=4))
+            if lanes == 8:
+                # two rows of 8 side by side make 16 lanes: lanes 0-7 = row r, 8-15 = row r + 8
+                join = ir.Constant(ir.VectorType(ir.IntType(32), 16), list(range(16)))
+                rows = [builder.shuffle_vector(rows[r], rows[r + 8], join) for r in range(8)]
+            columns = _interleave_transpose(builder, rows)
+            vector = ir.VectorType(ir.FloatType(), 16)
+            for c, column in enumerate(columns):
+                element = builder.add(args[3], ir.Constant(args[3].type, 16 * c))
+                byte = builder.mul(element, ir.Constant(args[3].type, 4))
+                target = _byte_pointer(context, builder, sig.args[2], args[2], byte)
+                builder.store(column, _vector_pointer(builder, target, vector), align=4)
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return transpose
+
+
+def _interleave_transpose(builder, rows):
+    """Transpose 16 vectors of 16 lanes, or 8 vectors (r | r + 8), into vectors over r = 0..15.
+
+    Lane labels are tracked symbolically, so the network is right by construction for both row counts.
+    """
+    count = len(rows)
+    # position[v][lane] = (r, c) held by vector v at that lane
+    if count == 16:
+        position = [[(r, c) for c in range(16)] for r in range(16)]
+    else:
+        position = [[(r, c) for c in range(8)] + [(r + 8, c) for c in range(8)] for r in range(8)]
+    vectors = list(rows)
+    span = count // 2
+    while span >= 1:
+        merged, merged_position = [None] * count, [None] * count
+        for base in range(0, count, 2 * span):
+            for i in range(span):
+                a, b = base + i, base + i + span
+                for half in range(2):
+                    # the columns of a pair split by one bit of their number; each output keeps one value of that bit
+                    keep_a = [lane for lane in range(16) if (position[a][lane][1] // span) & 1 == half]
+                    keep_b = [lane for lane in range(16) if (position[b][lane][1] // span) & 1 == half]
+                    labels = [(position[a][lane], lane) for lane in keep_a]
+                    labels += [(position[b][lane], 16 + lane) for lane in keep_b]
+                    labels.sort(key=lambda item: (item[0][1], item[0][0]))
+                    mask = ir.Constant(ir.VectorType(ir.IntType(32), 16), [lane for _, lane in labels])
+                    slot = base + i + half * span
+                    merged[slot] = builder.shuffle_vector(vectors[a], vectors[b], mask)
+                    merged_position[slot] = [label for label, _ in labels]
+        vectors, position = merged, merged_position
+        span //= 2
+    ordered = [None] * count
+    for vector, labels in zip(vectors, position, strict=True):
+        ordered[labels[0][1]] = vector
+    return ordered
+
+
+if JIT_ENABLED:
+    _decode_fp16 = _decode_intrinsic("fp16")
+    _decode_bf16 = _decode_intrinsic("bf16")
+    _copy_fp32 = _decode_intrinsic("fp32")
+    _splat = _splat_ir
+    _transpose_fp16 = _transpose_intrinsic("fp16")
+    _transpose_bf16 = _transpose_intrinsic("bf16")
+    _transpose_fp32 = _transpose_intrinsic("fp32")
+else:
+
+    def _typed_decode(dtype):
+        def decode(src, byte, dst, index):
+            block = src[byte : byte + 32].view(dtype).astype(np.float32)
+            dst[index : index + block.size] = block
+
+        return decode
+
+    def _typed_transpose(dtype):
+        def transpose(src, byte, dst, index):
+            fractal = src[byte : byte + 512].view(dtype).astype(np.float32).reshape(16, -1)
+            dst[index : index + fractal.size] = fractal.T.ravel()
+
+        return transpose
+
+    def _splat(dst, index, value):
+        dst[index : index + 16] = value
+
+    _decode_fp16, _transpose_fp16 = _typed_decode(np.float16), _typed_transpose(np.float16)
+    _decode_bf16, _transpose_bf16 = _typed_decode(ml_dtypes.bfloat16), _typed_transpose(ml_dtypes.bfloat16)
+    _copy_fp32, _transpose_fp32 = _typed_decode(np.float32), _typed_transpose(np.float32)
+
+
+@jit
+def decode_rows(dtype, src, src_byte, src_step, dst, dst_index, dst_step, count):
+    """Decode ``count`` 32-byte blocks into carriers.
+
+    Parameters
+    ----------
+    dtype : Data
+        FP16 or BF16 (16 carriers a block) or FP32 (8).
+    src : uint8[:]
+        Raw bytes; block i starts at ``src_byte + i * src_step``.
+    dst : float32[:]
+        Carriers; block i goes to ``dst_index + i * dst_step``.
+    """
+    if dtype == Data.FP16:
+        for i in range(count):
+            _decode_fp16(src, src_byte + i * src_step, dst, dst_index + i * dst_step)
+    elif dtype == Data.BF16:
+        for i in range(count):
+            _decode_bf16(src, src_byte + i * src_step, dst, dst_index + i * dst_step)
+    else:
+        for i in range(count):
+            _copy_fp32(src, src_byte + i * src_step, dst, dst_index + i * dst_step)
+
+
+@jit
+def splat_rows(dst, dst_index, dst_step, count, lanes, value):
+    """Write ``value`` to ``count`` rows of ``lanes`` (16 or 8) carriers."""
+    if lanes == 16:
+        for i in range(count):
+            _splat(dst, dst_index + i * dst_step, value)
+    else:
+        for i in range(count):
+            for j in range(lanes):
+                dst[dst_index + i * dst_step + j] = value
+
+
+@jit
+def decode_fractal_transposed(dtype, src, src_byte, dst, dst_index):
+    """Decode a 512-byte fractal (16 rows of 32 bytes) so that carrier ``16 c + r`` is element (r, c)."""
+    if dtype == Data.FP16:
+        _transpose_fp16(src, src_byte, dst, dst_index)
+    elif dtype == Data.BF16:
+        _transpose_bf16(src, src_byte, dst, dst_index)
+    else:
+        _transpose_fp32(src, src_byte, dst, dst_index)

@@ -1,0 +1,212 @@
+"""The weight gradient of a convolution as a NumPy call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.accumulation import Accumulation, default_accumulation
+from npu_sim.dtypes import formats
+from npu_sim.dtypes.convert import cast
+from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type, promote, resolve_compute_dtype
+from npu_sim.engines.execute import ExecuteOptions, Overflow, execute
+from npu_sim.errors import DTypeError, OperatorError
+from npu_sim.layouts.formats import ActivationLayout
+from npu_sim.layouts.transform import blocked_from_activation, weight_from_fractal
+from npu_sim.memory.gm import GmTensor
+from npu_sim.products import Product, get_product
+from ops.common.geometry import ConvGeometry
+from ops.conv3d_backprop_filter.plan import ITEM_BYTES, WeightGradientPlan, plan_weight_gradient
+
+_NAMES = {np.dtype(np.float32): "fp32", np.dtype(np.float16): "fp16", np.dtype(ml_dtypes.bfloat16): "bf16"}
+_DTYPES = {name: dtype for dtype, name in _NAMES.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightGradient:
+    """Result of `weight_gradient`.
+
+    Attributes
+    ----------
+    grad_weight : array, shape of the weight
+        The gradient, in the promoted dtype of the inputs (or ``weight_dtype``).
+    compute_dtype : str
+        What the Cube multiplied: "fp16", "bf16", "hf32" or "fp32".
+    accumulation : Accumulation
+        Model of the Cube's additions.
+    plan : WeightGradientPlan
+        Tiling and launches that ran.
+    """
+
+    grad_weight: np.ndarray
+    compute_dtype: str
+    accumulation: Accumulation
+    plan: WeightGradientPlan
+
+    @property
+    def product(self) -> Product:
+        """The product it ran on."""
+        return self.plan.product
+
+    @property
+    def k_depth(self) -> int:
+        """Products summed into one element."""
+        return self.plan.k_depth
+
+    @property
+    def tiling_label(self) -> str:
+        """Where the tiling comes from."""
+        return self.plan.tiling.origin
+
+
+def dtype_name(array: np.ndarray, what: str) -> str:
+    """Return "fp32", "fp16" or "bf16".
+
+    Raises
+    ------
+    DTypeError
+        If the array has another dtype.
+    """
+    name = _NAMES.get(array.dtype)
+    if name is None:
+        raise DTypeError(f"dtype of {what} must be float32, float16 or bfloat16, not {array.dtype}")
+    return name
+
+
+def available_threads() -> int:
+    """Return the number of processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def store_activation(
+    array: np.ndarray,
+    layout: ActivationLayout,
+    plan: WeightGradientPlan,
+    tensor: GmTensor,
+    saturate: bool,
+    threads: int,
+) -> None:
+    """Write ``array`` to global memory in ``layout`` and the compute dtype, rounding once to nearest even.
+
+    A 16-bit array that the Cube multiplies in another type is widened exactly first.
+    """
+    target = plan.compute_dtype
+    source = np.asarray(array).reshape(layout.logical_shape)
+    name = dtype_name(source, "input")
+    out = plan.gm.view(tensor, np.uint16 if ITEM_BYTES[target] == 2 else np.uint32, (layout.storage_elems,))
+    if name == target or (name == "fp32" and target == "hf32"):
+        blocked_from_activation(source, layout, out, threads=threads)
+        return
+    wide = source if name == "fp32" else cast(source, "fp32")
+    if ITEM_BYTES[target] == 4:
+        blocked_from_activation(wide, layout, out, threads=threads)
+    else:
+        rounded = formats.FP16 if target == "fp16" else formats.BF16
+        blocked_from_activation(wide, layout, out, cast=rounded, saturate=saturate, threads=threads)
+
+
+def check_supported(geometry: ConvGeometry, product: Product, compute_dtype: str, weight_dtype: str) -> None:
+    """Refuse what the operator refuses.
+
+    Raises
+    ------
+    OperatorError
+        161002: 3D on a product without it; grouped 3D with a float32 gradient from 16-bit operands.
+    """
+    if geometry.spatial_rank == 3 and not product.supports_conv3d:
+        raise OperatorError(
+            f"Rank of the tensors must be 3 or 4 (1D, 2D), not 5 (3D convolution is not supported on {product.name}, "
+            f"{product.series_name})",
+            161002,
+        )
+    if geometry.spatial_rank == 3 and geometry.groups > 1 and weight_dtype == "fp32" and ITEM_BYTES[compute_dtype] == 2:
+        raise OperatorError(
+            f"groups must be 1 for a 3D float32 weight gradient computed in {compute_dtype}, not {geometry.groups} "
+            f"({product.name}, {product.series_name})",
+            161002,
+        )
+
+
+def weight_gradient(
+    x: npt.ArrayLike,
+    dy: npt.ArrayLike,
+    weight_shape: Sequence[int],
+    *,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    product: str | Product = "Ascend910B2",
+    cube_math_type: int | str | CubeMathType = 0,
+    accumulation: Accumulation | Literal["serial"] | None = None,
+    overflow: Overflow | None = None,
+    weight_dtype: Literal["fp32", "fp16", "bf16"] | None = None,
+    threads: int | None = None,
+) -> WeightGradient:
+    """Compute the gradient of a convolution's weight on the emulated machine.
+
+    Parameters
+    ----------
+    x : array, (N, Cin, [[D,] H,] W)
+        Feature map: float32, float16 or bfloat16, any strides; not modified.
+    dy : array, (N, Cout, [[Do,] Ho,] Wo)
+        Gradient of the output; same ranks and dtypes.
+    weight_shape : sequence of int
+        (Cout, Cin / groups, [[KD,] KH,] KW).
+    stride, padding, dilation : int or sequence
+        Per spatial axis; 2D padding also of length 4 (up, down, left, right).
+    groups : int
+        Channel groups.
+    product : str or Product
+        SoC name or series alias.
+    cube_math_type : int, str or CubeMathType
+        0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32.
+    accumulation : Accumulation, "serial" or None
+        Model of the Cube's additions; None: the product's default for the compute dtype.
+    overflow : {"inf_nan", "saturate"} or None
+        None: the product's default mode.
+    weight_dtype : {"fp32", "fp16", "bf16"} or None
+        Type of the result; the float32 sum is rounded to it at the end. None: the promoted type of the inputs.
+    threads : int or None
+        Host threads; None: all. The result does not depend on it.
+
+    Raises
+    ------
+    ShapeError, DTypeError, ProductError, OperatorError
+        If an argument breaks a rule; ``.status`` is the aclnn code.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x, dy = np.ones((1, 1, 3, 3), np.float16), np.ones((1, 1, 2, 2), np.float16)
+    >>> weight_gradient(x, dy, (1, 1, 2, 2)).grad_weight[0, 0]
+    array([[4., 4.],
+           [4., 4.]], dtype=float16)
+    """
+    chip = get_product(product) if isinstance(product, str) else product
+    fmap, grad = np.asarray(x), np.asarray(dy)
+    promoted = promote(dtype_name(grad, "dy"), dtype_name(fmap, "x"))
+    geometry = ConvGeometry.from_shapes(fmap.shape, grad.shape, weight_shape, stride, padding, dilation, groups)
+    compute = resolve_compute_dtype(promoted, parse_cube_math_type(cube_math_type), chip)
+    result_dtype = weight_dtype or promoted
+    check_supported(geometry, chip, compute, result_dtype)
+    plan = plan_weight_gradient(geometry, chip, compute)
+    model = Accumulation.parse(accumulation, default_accumulation(chip, compute))
+    workers = threads or available_threads()
+    options = ExecuteOptions(accumulation=model, overflow=overflow, threads=workers)
+    saturate = (overflow or chip.overflow_mode) == "saturate"
+    store_activation(fmap, plan.x_layout, plan, plan.x, saturate, workers)
+    store_activation(grad, plan.dy_layout, plan, plan.dy, saturate, workers)
+    for launch in plan.launches:
+        execute(launch, chip, options)
+    storage = plan.gm.view(plan.dw, np.float32, (plan.dw_layout.storage_elems,))
+    gradient = weight_from_fractal(storage, plan.dw_layout, threads=workers).reshape(tuple(weight_shape))
+    if result_dtype != "fp32":
+        gradient = cast(gradient, result_dtype, overflow="saturate" if saturate else "inf_nan")
+    return WeightGradient(grad_weight=gradient, compute_dtype=compute, accumulation=model, plan=plan)

@@ -1,0 +1,115 @@
+"""From a tiling to what the jitted emitters read: one record of plain integers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim.isa.op import Data
+from npu_sim.memory.gm import GmTensor
+from npu_sim.products import Product
+from npu_sim.units import KIB, align_up, ceil_div
+from ops.common.geometry import ConvGeometry
+from ops.conv3d_backprop_filter.tiling_data import DwTiling
+from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
+
+DATA_OF_COMPUTE = {"fp16": Data.FP16, "bf16": Data.BF16, "fp32": Data.FP32, "hf32": Data.FP32}
+
+CLEAR_BUFFER_BYTES = 64 * KIB
+"""L1 bytes that are zeroed once and copied over dW. ASSUMED: the published kernel's own buffer size is not stated."""
+
+_CLEAR_UNIT_ELEMS = 256
+"""Cores clear shares of dW in multiples of this (ops-nn, conv3d_backprop_filter_v2 op_kernel/arch22)."""
+
+_SHAPE = (
+    "n", "dout", "ho", "wo", "di", "hi", "wi", "dk", "hk", "wk", "stride_d", "stride_h", "stride_w", "pad_front",
+    "pad_up", "pad_down", "pad_left", "pad_right", "dilation_d", "dilation_h", "dilation_w", "c0", "cin1_g", "cout_g",
+    "c1_x", "c1_dy",
+)  # fmt: skip
+_ADDRESSES = ("x", "dy", "dw", "x_tensor", "dy_tensor", "dw_tensor", "data")
+_SPLIT = (
+    "single_m", "single_n", "single_k", "m_count", "n_count", "k_count", "key", "group", "merge_dk", "items", "cores",
+    "base_m", "base_n", "base_k", "step_m", "step_n", "step_ka", "step_kb", "al1", "bl1", "cl0", "order_n", "a1",
+    "a1_bytes", "b1", "b1_bytes", "l0a_half", "l0b_half", "l0c_half", "hf32", "dw_bytes", "clear_share", "clear_buffer",
+    "step_rows",
+)  # fmt: skip
+
+_UNIFIED = (
+    "base_m", "base_n", "base_k", "k_l1", "al1", "bl1", "m_count", "n_count", "groups", "parts", "items", "cores", "hw",
+    "dy_hw", "double_w", "a1", "a1_bytes", "b1", "b1_bytes", "l0a_half", "l0b_half", "l0c_half", "ub_half", "has_v2",
+    "step_rows",
+)  # fmt: skip
+
+UNIFIED_PARAMS = np.dtype([(name, "i8") for name in _SHAPE + _ADDRESSES + _UNIFIED])
+"""What `kernel_unified.emit` reads; ``hw`` and ``wo`` are those of the widened output where width 1 is widened."""
+
+SPLIT_PARAMS = np.dtype([(name, "i8") for name in _SHAPE + _ADDRESSES + _SPLIT])
+"""What `kernel_split.emit` reads: extents in elements, ``*_bytes``, ``a1 b1 x dy dw`` and halves in bytes."""
+
+
+def record(dtype: np.dtype, values: dict[str, int]) -> np.ndarray:
+    """Return a one-element record array; every field must be given."""
+    out = np.zeros(1, dtype)
+    for name in dtype.names or ():
+        out[name] = values[name]
+    return out
+
+
+def split_params(
+    tiling: DwTiling, product: Product, x: GmTensor, dy: GmTensor, dw: GmTensor, compute_dtype: str
+) -> np.ndarray:
+    """Return the parameters of `kernel_split.emit` for tensors in NDC1HWC0 and FRACTAL_Z_3D."""
+    t = tiling
+    item = t.element_bytes
+    c1_x = ceil_div(t.cin, t.channel_size)
+    c1_dy = ceil_div(t.cout, t.channel_size)
+    outer = t.group * (1 if t.dk_merged else t.dk)
+    a1_bytes = t.step_m * t.base_m * t.step_ka * t.base_k * item
+    b1_bytes = t.bl1_bound * item
+    a_blocks = t.step_m * t.base_m // t.channel_size
+    b_planes = t.step_n * t.base_n // t.channel_size + 2
+    values = {
+        "n": t.batch, "c0": t.channel_size, "cout_g": t.m_extent, "c1_x": c1_x, "c1_dy": c1_dy,
+        **{name: getattr(t, name) for name in _SHAPE if name not in ("n", "c0", "cout_g", "c1_x", "c1_dy")},
+        "x": x.address, "dy": dy.address, "dw": dw.address, "x_tensor": x.index, "dy_tensor": dy.index,
+        "dw_tensor": dw.index, "data": int(DATA_OF_COMPUTE[compute_dtype]),
+        "single_m": t.single_core_m, "single_n": t.single_core_n, "single_k": t.single_core_k,
+        "m_count": t.m_count, "n_count": t.n_count, "k_count": t.k_count, "key": t.tiling_key, "group": t.group,
+        "merge_dk": t.dk_merged,
+        "items": outer * t.m_count * t.n_count * t.k_count * t.batch * t.dout, "cores": t.used_core_num,
+        "base_m": t.base_m, "base_n": t.base_n, "base_k": t.base_k, "step_m": t.step_m, "step_n": t.step_n,
+        "step_ka": t.step_ka, "step_kb": t.step_kb, "al1": t.al1_pbuffer, "bl1": t.bl1_pbuffer, "cl0": t.cl0_pbuffer,
+        "order_n": t.iterate_order, "a1": 0, "a1_bytes": a1_bytes, "b1": t.al1_pbuffer * a1_bytes,
+        "b1_bytes": b1_bytes, "l0a_half": product.core.l0a_bytes // 2, "l0b_half": product.core.l0b_bytes // 2,
+        "l0c_half": t.base_m * t.base_n * 4, "hf32": int(compute_dtype == "hf32"), "dw_bytes": dw.byte_count,
+        "clear_share": align_up(ceil_div(dw.byte_count // 4, t.used_core_num), _CLEAR_UNIT_ELEMS) * 4,
+        "clear_buffer": CLEAR_BUFFER_BYTES, "step_rows": 64 + a_blocks + b_planes,
+    }  # fmt: skip
+    return record(SPLIT_PARAMS, values)
+
+
+def unified_params(
+    tiling: UnifiedTiling, geometry: ConvGeometry, product: Product, x: GmTensor, dy: GmTensor, dw: GmTensor
+) -> np.ndarray:
+    """Return the parameters of `kernel_unified.emit` for tensors in NDC1HWC0 and FRACTAL_Z_3D, C0 = 16."""
+    t, g = tiling, geometry
+    core = product.core
+    m_blocks = t.base_m // 16
+    dy_copies = 2 * m_blocks * (1 + ceil_div(16, g.ho * g.wo)) + 2
+    values = {
+        "n": g.n, "dout": g.do, "ho": g.ho, "wo": t.wo, "di": g.di, "hi": g.hi, "wi": g.wi, "dk": g.kd, "hk": g.kh,
+        "wk": g.kw, "stride_d": g.stride[0], "stride_h": g.stride[1], "stride_w": t.stride_w,
+        "pad_front": g.pad[0], "pad_up": g.pad[2], "pad_down": g.pad[3], "pad_left": g.pad[4],
+        "pad_right": t.pad_right, "dilation_d": g.dilation[0], "dilation_h": g.dilation[1],
+        "dilation_w": g.dilation[2], "c0": 16, "cin1_g": t.cin1_g, "cout_g": t.m_extent, "c1_x": ceil_div(g.cin, 16),
+        "c1_dy": ceil_div(g.cout, 16),
+        "x": x.address, "dy": dy.address, "dw": dw.address, "x_tensor": x.index, "dy_tensor": dy.index,
+        "dw_tensor": dw.index, "data": int(Data.FP16),
+        "base_m": t.base_m, "base_n": t.base_n, "base_k": t.base_k, "k_l1": t.step_k * t.base_k,
+        "al1": t.al1_pbuffer, "bl1": t.bl1_pbuffer, "m_count": t.m_count, "n_count": t.n_count, "groups": t.group,
+        "parts": t.batch_parts, "items": t.task_count, "cores": t.block_dim, "hw": t.pixels, "dy_hw": g.ho * g.wo,
+        "double_w": t.two_column, "a1": 0, "a1_bytes": t.a1_bytes, "b1": t.al1_pbuffer * t.a1_bytes,
+        "b1_bytes": t.b1_bytes, "l0a_half": core.l0a_bytes // 2, "l0b_half": core.l0b_bytes // 2,
+        "l0c_half": core.l0c_bytes // 2, "ub_half": core.ub_bytes // 2, "has_v2": int(core.has_load3d_v2),
+        "step_rows": 96 + dy_copies + t.b1_channels + m_blocks + t.base_n // 16 * 2,
+    }  # fmt: skip
+    return record(UNIFIED_PARAMS, values)

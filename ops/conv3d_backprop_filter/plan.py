@@ -1,0 +1,138 @@
+"""What a weight gradient runs: tensors in global memory, tiling and launches. Nothing is computed here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from npu_sim.errors import OperatorError
+from npu_sim.layouts.formats import ActivationLayout, WeightLayout
+from npu_sim.memory.gm import GlobalMemory, GmTensor
+from npu_sim.products import Product
+from npu_sim.program.launch import Launch
+from ops.common.geometry import ConvGeometry
+from ops.conv3d_backprop_filter import kernel_split, kernel_unified
+from ops.conv3d_backprop_filter.params import DATA_OF_COMPUTE, split_params, unified_params
+from ops.conv3d_backprop_filter.tiling import choose_tiling
+from ops.conv3d_backprop_filter.tiling_data import DwTiling
+from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling, unified_tiling
+from ops.vector.memset import memset_launch
+
+ITEM_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "hf32": 4}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightGradientPlan:
+    """Everything the engines need for one weight gradient.
+
+    Attributes
+    ----------
+    geometry : ConvGeometry
+        The convolution.
+    product : Product
+        Where it runs.
+    compute_dtype : str
+        What the Cube multiplies: "fp16", "bf16", "hf32" or "fp32".
+    tiling : DwTiling or UnifiedTiling
+        Split cores resp. unified cores.
+    x_layout, dy_layout : ActivationLayout
+        NDC1HWC0 images of the feature map and of grad_output.
+    dw_layout : WeightLayout
+        FRACTAL_Z_3D image of the result, float32.
+    gm : GlobalMemory
+        The launches' tensors.
+    x, dy, dw : GmTensor
+        Where they lie.
+    launches : tuple of Launch
+        In stream order.
+    """
+
+    geometry: ConvGeometry
+    product: Product
+    compute_dtype: str
+    tiling: DwTiling | UnifiedTiling
+    x_layout: ActivationLayout
+    dy_layout: ActivationLayout
+    dw_layout: WeightLayout
+    gm: GlobalMemory
+    x: GmTensor
+    dy: GmTensor
+    dw: GmTensor
+    launches: tuple[Launch, ...]
+
+    @property
+    def k_depth(self) -> int:
+        """Products summed into one element of the gradient (padding included)."""
+        return self.geometry.n * self.geometry.do * self.geometry.ho * self.geometry.wo
+
+
+def plan_weight_gradient(geometry: ConvGeometry, product: Product, compute_dtype: str) -> WeightGradientPlan:
+    """Choose tiling and launches for ``geometry`` on ``product``; touches no tensor data.
+
+    Parameters
+    ----------
+    geometry : ConvGeometry
+        The convolution.
+    product : Product
+        Split cores use the published host tiling where it is published, unified cores our TBE-style schedule.
+    compute_dtype : {"fp16", "bf16", "hf32", "fp32"}
+        What the Cube multiplies.
+
+    Raises
+    ------
+    OperatorError
+        561103 if no tiling fits the buffers; 161002 if the product's Cube does not multiply ``compute_dtype``.
+    """
+    if compute_dtype not in product.cube_dtypes or compute_dtype not in DATA_OF_COMPUTE:
+        allowed = ", ".join(sorted(product.cube_dtypes & DATA_OF_COMPUTE.keys()))
+        raise OperatorError(
+            f"compute dtype must be one of {allowed}, not {compute_dtype} ({product.name}, {product.series_name})",
+            161002,
+        )
+    item = ITEM_BYTES[compute_dtype]
+    c0 = 32 // item
+    g = geometry
+    x_layout = ActivationLayout(n=g.n, c=g.cin, d=g.di, h=g.hi, w=g.wi, c0=c0)
+    dy_layout = ActivationLayout(n=g.n, c=g.cout, d=g.do, h=g.ho, w=g.wo, c0=c0)
+    dw_layout = WeightLayout(
+        cout=g.cout, cin_per_group=g.cin // g.groups, groups=g.groups, kd=g.kd, kh=g.kh, kw=g.kw, c0=c0
+    )
+    gm = GlobalMemory()
+    data = DATA_OF_COMPUTE[compute_dtype]
+    x = gm.add("x", x_layout.storage_bytes(item), initialised=True, data=data)
+    dy = gm.add("dy", dy_layout.storage_bytes(item), initialised=True, data=data)
+    dw = gm.add("dw", dw_layout.storage_elems * 4, initialised=False, data=DATA_OF_COMPUTE["fp32"])
+    tiling: DwTiling | UnifiedTiling
+    if product.core.is_split:
+        tiling = choose_tiling(geometry, product, compute_dtype)
+        params = split_params(tiling, product, x, dy, dw, compute_dtype)
+        launches: tuple[Launch, ...] = (
+            Launch(
+                name="Conv3DBackpropFilterV2",
+                emit=kernel_split.emit,
+                params=params,
+                core_count=tiling.used_core_num,
+                phase_count=2,
+                gm=gm,
+                step_rows=int(params[0]["step_rows"]),
+                sites=kernel_split.SITES,
+            ),
+        )
+    else:
+        tiling = unified_tiling(geometry, product)
+        params = unified_params(tiling, geometry, product, x, dy, dw)
+        launches = (
+            memset_launch(gm, dw, product),
+            Launch(
+                name="Conv3DBackpropFilter",
+                emit=kernel_unified.emit,
+                params=params,
+                core_count=tiling.block_dim,
+                gm=gm,
+                step_rows=int(params[0]["step_rows"]),
+                sites=kernel_unified.SITES,
+            ),
+        )
+    return WeightGradientPlan(
+        geometry=geometry, product=product, compute_dtype=compute_dtype, tiling=tiling, x_layout=x_layout,
+        dy_layout=dy_layout, dw_layout=dw_layout, gm=gm, x=x, dy=dy, dw=dw, launches=launches,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Vector-side kernels shared by the operators."""

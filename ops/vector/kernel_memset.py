@@ -1,0 +1,78 @@
+"""Emitter that clears a GM tensor from UB (MemSet): Duplicate 0 once, then stores.
+
+The tensor is cut in units of 512 bytes; every allocation is a multiple of that, so stores are whole blocks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim._jit import jit
+from npu_sim.isa.emit import emit_data_copy, emit_duplicate, emit_set_flag, emit_wait_flag
+from npu_sim.isa.op import Data, Pipe, Space
+
+FILL, STORE = range(2)
+SITES = {FILL: "FILL", STORE: "STORE"}
+STAGE, AT, END = 2, 3, 4
+START, COPY, DONE = range(3)
+
+
+@jit
+def emit(rows, params, state):
+    """Write the next rows of core ``state[0]``: zero its share of the tensor.
+
+    Parameters
+    ----------
+    rows : INSTR[:]
+        Buffer.
+    params : `memset.MEMSET_PARAMS`[1]
+        address, byte_count, buffer_bytes, tensor, cores.
+    state : int64[STATE_LENGTH]
+        2 stage, 3 next byte, 4 end.
+
+    Returns
+    -------
+    int
+        Rows written; 0 when the phase is over.
+    """
+    p = params[0]
+    s = state
+    n = 0
+    if s[STAGE] == DONE:
+        return n
+    if s[STAGE] == START:
+        units = (p["byte_count"] + 511) // 512
+        share, extra = units // p["cores"], units % p["cores"]
+        first = s[0] * share + min(s[0], extra)
+        s[AT] = first * 512
+        s[END] = min((first + share + (1 if s[0] < extra else 0)) * 512, (p["byte_count"] + 31) // 32 * 32)
+        s[STAGE] = COPY
+        if s[AT] >= s[END]:
+            s[STAGE] = DONE
+            return n
+        length = min(p["buffer_bytes"], s[END] - s[AT])
+        n = emit_duplicate(rows, n, 0, Data.FP32, length // 4, 0, FILL, -1)
+        n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE3, 0, FILL, -1)
+        n = emit_wait_flag(rows, n, Pipe.V, Pipe.MTE3, 0, STORE, -1)
+    while s[AT] < s[END] and n < len(rows):
+        length = min(p["buffer_bytes"], s[END] - s[AT])
+        n = emit_data_copy(
+            rows,
+            n,
+            Space.GM,
+            p["address"] + s[AT],
+            Space.UB,
+            0,
+            1,
+            np.int64(length // 32),
+            0,
+            0,
+            Data.FP32,
+            p["tensor"],
+            STORE,
+            -1,
+        )
+        s[AT] += length
+    if s[AT] >= s[END]:
+        s[STAGE] = DONE
+    return n
