@@ -1,0 +1,1 @@
+"""Weight gradient of a convolution: oracle, host tilings, kernels."""

@@ -1,0 +1,164 @@
+"""The choice of a tiling for the A2/A3 weight-gradient kernel, and the checks every tiling must pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npu_sim.errors import OperatorError, ProductError
+from npu_sim.units import align_up
+from ops.common.geometry import ConvGeometry
+from ops.conv3d_backprop_filter.tiling_basic_block import (
+    basic_block_applies,
+    basic_block_tiling,
+    deterministic_fallback_tiling,
+)
+from ops.conv3d_backprop_filter.tiling_data import (
+    BLOCK_MEMBERS,
+    DW_MEMBERS,
+    ORIGIN_BASIC_BLOCK,
+    ORIGIN_OURS,
+    ORIGIN_PUBLIC,
+    PARAM_MEMBERS,
+    TILING,
+    VENDOR_NAMES,
+    DwTiling,
+    Split,
+    StreamK,
+    as_record,
+)
+from ops.conv3d_backprop_filter.tiling_fallback import fallback_tiling
+from ops.conv3d_backprop_filter.tiling_public import Buffers
+
+if TYPE_CHECKING:
+    from npu_sim.products import Product
+
+__all__ = [
+    "BLOCK_MEMBERS",
+    "DW_MEMBERS",
+    "LOAD3D_LIMITS",
+    "ORIGIN_BASIC_BLOCK",
+    "ORIGIN_OURS",
+    "ORIGIN_PUBLIC",
+    "PARAM_MEMBERS",
+    "STATUS_TILING",
+    "TILING",
+    "VENDOR_NAMES",
+    "DwTiling",
+    "Split",
+    "StreamK",
+    "as_record",
+    "check_load3d",
+    "choose_tiling",
+    "overflows",
+]
+
+STATUS_TILING = 561103
+"""aclnn status of a call whose kernel tiling refuses (ops-nn, aclnn_convolution_backward: ACLNN_ERR_INNER_NULLPTR)."""
+
+ARCH_SPLIT = "dav-c220"
+
+LOAD3D_LIMITS = {"stride": 63, "dilation": 255, "pad": 255, "kernel": 511}
+"""Largest values the image-to-column load can encode on dav-c220 (asc-devkit, LoadData 3D; conv3d_bp_filter_tiling_base
+checks the same numbers)."""
+
+
+def choose_tiling(
+    geometry: ConvGeometry, product: Product, compute_dtype: str, deterministic: bool = False
+) -> DwTiling:
+    """Return the tiling the weight-gradient kernel runs with on a split product.
+
+    CANN's basic-block tiling where the operator uses it and it fits; else our own (`DwTiling.origin` says which),
+    because CANN's then comes from a closed library, or overflows a buffer (its search does not look at L0).
+
+    Parameters
+    ----------
+    geometry : ConvGeometry
+        The convolution.
+    product : Product
+        A2 or A3 product: capacities and Cube cores are read.
+    compute_dtype : str
+        What the Cube multiplies: ``"fp16"``, ``"bf16"``, ``"hf32"`` or ``"fp32"``.
+    deterministic : bool
+        Whether sums over cores must have a fixed order.
+
+    Returns
+    -------
+    DwTiling
+        Fits every buffer.
+
+    Raises
+    ------
+    ProductError
+        If the product is not an A2 or A3 one.
+    OperatorError
+        With status 561103 if the hardware cannot encode the convolution or no block fits.
+    """
+    if product.arch != ARCH_SPLIT:
+        raise ProductError(f"product architecture must be {ARCH_SPLIT}, not {product.arch} ({product.name})")
+    check_load3d(geometry, product, LOAD3D_LIMITS)
+    cores = product.cube_core_count
+    if basic_block_applies(geometry, compute_dtype, deterministic):
+        tiling = basic_block_tiling(geometry, compute_dtype, cores, product.core, deterministic)
+        if not overflows(tiling, product.core):
+            return tiling
+    own = deterministic_fallback_tiling if deterministic else fallback_tiling
+    return _fitting(own(geometry, compute_dtype, cores, product.core), product, compute_dtype)
+
+
+def overflows(tiling: DwTiling, buffers: Buffers) -> tuple[tuple[str, int, int], ...]:
+    """Return what ``tiling`` needs too much of: (buffer, bytes needed, bytes there are); empty when it fits."""
+    padded_k = align_up(tiling.base_k, tiling.m0)
+    a1_elems = tiling.step_m * tiling.base_m * tiling.step_ka * tiling.base_k
+    item = tiling.element_bytes
+    needs = (
+        ("L0A", tiling.al0_pbuffer * tiling.base_m * padded_k * item, buffers.l0a_bytes),
+        ("L0B", tiling.bl0_pbuffer * tiling.base_n * padded_k * item, buffers.l0b_bytes),
+        ("L0C", tiling.cl0_pbuffer * tiling.base_m * tiling.base_n * 4, buffers.l0c_bytes),
+        ("L1", (tiling.al1_pbuffer * a1_elems + tiling.bl1_pbuffer * tiling.bl1_bound) * item, buffers.l1_bytes),
+    )
+    return tuple(need for need in needs if need[1] > need[2])
+
+
+def check_load3d(geometry: ConvGeometry, product: Product, limits: dict[str, int]) -> None:
+    """Refuse what the image-to-column load cannot encode.
+
+    Parameters
+    ----------
+    geometry : ConvGeometry
+        The convolution; only height and width matter.
+    product : Product
+        For the message.
+    limits : dict of str to int
+        Largest stride, dilation, pad and kernel extent.
+
+    Raises
+    ------
+    OperatorError
+        With status 561103.
+    """
+    named = (
+        ("strideH", "stride", geometry.stride[1]),
+        ("strideW", "stride", geometry.stride[2]),
+        ("dilationH", "dilation", geometry.dilation[1]),
+        ("dilationW", "dilation", geometry.dilation[2]),
+        ("padUp", "pad", geometry.pad[2]),
+        ("padDown", "pad", geometry.pad[3]),
+        ("padLeft", "pad", geometry.pad[4]),
+        ("padRight", "pad", geometry.pad[5]),
+        ("kernel height", "kernel", geometry.kh),
+        ("kernel width", "kernel", geometry.kw),
+    )
+    for name, kind, value in named:
+        if value > limits[kind]:
+            message = f"{name} must be at most {limits[kind]}, not {value} (weight gradient, {product.name})"
+            raise OperatorError(message, STATUS_TILING)
+
+
+def _fitting(tiling: DwTiling, product: Product, compute_dtype: str) -> DwTiling:
+    for buffer, needed, there in overflows(tiling, product.core):
+        message = (
+            f"{buffer} use of the smallest block must be at most {there} bytes, not {needed} "
+            f"(weight gradient, {compute_dtype}, {product.name})"
+        )
+        raise OperatorError(message, STATUS_TILING)
+    return tiling

@@ -1,0 +1,367 @@
+"""The tiling structure of the weight-gradient kernel, under our names and under the vendor's.
+
+Source of the members and their order: ops-nn ``conv/conv3d_backprop_filter_v2/op_kernel/arch22``
+(Conv3DBackpropFilterV2TilingData) and asc-devkit ``include/adv_api/conv_backprop/conv3d_bp_filter_tilingdata.h``
+(TConv3DBpFilterTiling). Both have the same middle part; the first and last part are the operator's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from npu_sim.errors import DTypeError
+from npu_sim.units import BLOCK_BYTES, ceil_div
+from ops.common.geometry import ConvGeometry
+
+ELEMENT_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "hf32": 4}
+"""Bytes of one operand element by compute type; HF32 is fp32 data that the Cube rounds."""
+
+SYSTEM_WORKSPACE_BYTES = 16 * 2**20
+"""Workspace the library reserves in every launch (ops-nn, conv3d_backprop_filter_v2_basic_block_tiling.cpp)."""
+
+ORIGIN_BASIC_BLOCK = "basic block"
+ORIGIN_PUBLIC = "public class"
+ORIGIN_OURS = "not CANN's tiling (our fallback)"
+
+
+class Split(IntEnum):
+    """Which two axes the cores share; the values are the operator's tiling keys."""
+
+    MK = 1
+    NK = 2
+    MN = 3
+    MN_STREAM_K = 4
+
+
+class StreamK(IntEnum):
+    """What the cores that share one tail block split (deterministic mode)."""
+
+    NONE = 0
+    BATCH_DOUT = 1
+    ROWS = 2
+
+
+PARAM_MEMBERS: tuple[tuple[str, str, int], ...] = (
+    ("batch_dim", "batchDim", 2),
+    ("group_dim", "groupDim", 1),
+    ("m_dim", "mDim", 1),
+    ("k_dim", "kDim", 1),
+    ("n_dim", "nDim", 1),
+    ("dk_dim", "dkDim", 1),
+    ("total_l1_size", "totalL1Size", 1),
+)
+"""(our name, vendor's name, 32-bit words) of the operator's ``params``."""
+
+DW_MEMBERS: tuple[tuple[str, str, int], ...] = (
+    ("batch", "batch", 1),
+    ("cin", "cin", 1),
+    ("cout", "cout", 1),
+    ("cin1_g", "cin1G", 1),
+    ("cout1_g", "cout1G", 1),
+    ("dout", "dout", 1),
+    ("ho", "ho", 1),
+    ("wo", "wo", 1),
+    ("di", "di", 1),
+    ("hi", "hi", 1),
+    ("wi", "wi", 1),
+    ("dk", "dk", 1),
+    ("hk", "hk", 1),
+    ("wk", "wk", 1),
+    ("group", "group", 1),
+    ("stride_d", "strideD", 1),
+    ("stride_h", "strideH", 1),
+    ("stride_w", "strideW", 1),
+    ("pad_front", "padFront", 1),
+    ("pad_back", "padBack", 1),
+    ("pad_up", "padUp", 1),
+    ("pad_down", "padDown", 1),
+    ("pad_left", "padLeft", 1),
+    ("pad_right", "padRight", 1),
+    ("dilation_d", "dilationD", 1),
+    ("dilation_h", "dilationH", 1),
+    ("dilation_w", "dilationW", 1),
+    ("channel_size", "channelSize", 1),
+    ("al0_pbuffer", "al0Pbuffer", 1),
+    ("bl0_pbuffer", "bl0Pbuffer", 1),
+    ("cl0_pbuffer", "cl0Pbuffer", 1),
+    ("al1_pbuffer", "al1Pbuffer", 1),
+    ("bl1_pbuffer", "bl1Pbuffer", 1),
+    ("base_m", "baseM", 1),
+    ("base_k", "baseK", 1),
+    ("base_n", "baseN", 1),
+    ("m0", "m0", 1),
+    ("k0", "k0", 1),
+    ("n0", "n0", 1),
+    ("step_m", "stepM", 1),
+    ("step_n", "stepN", 1),
+    ("step_ka", "stepKa", 1),
+    ("step_kb", "stepKb", 1),
+    ("iterate_order", "iterateOrder", 1),
+    ("bl1_bound", "bl1Bound", 1),
+    ("hf32_flag", "hf32Flag", 1),
+    ("single_core_dk", "singleCoreDk", 1),
+    ("single_core_group", "singleCoreGroup", 1),
+    ("single_core_cout", "singleCoreCout", 1),
+    ("single_core_ho", "singleCoreHo", 1),
+    ("single_core_batch", "singleCoreBatch", 2),
+    ("single_core_cin", "singleCoreCin", 2),
+)
+"""The members of ``dwTiling`` in memory order."""
+
+BLOCK_MEMBERS: tuple[tuple[str, str, int], ...] = (
+    ("core_bind_order", "coreBindOrder", 1),
+    ("used_core_num", "usedCoreNum", 1),
+    ("single_core_m", "singleCoreM", 1),
+    ("single_core_n", "singleCoreN", 1),
+    ("single_core_k", "singleCoreK", 2),
+    ("stream_k_type", "streamKType", 1),
+    ("core_stream_k", "coreStreamK", 1),
+)
+"""The members of ``basicBlockTiling`` in memory order."""
+
+VENDOR_NAMES: dict[str, str] = {ours: vendor for ours, vendor, _ in PARAM_MEMBERS + DW_MEMBERS + BLOCK_MEMBERS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DwTiling:
+    """How the A2/A3 kernel cuts one weight gradient.
+
+    M is the output channel, N the axis (tap, c1, kh, kw, c0) with c0 fastest, K the output pixel; see `work_items` for
+    the order in which the cores walk them.
+
+    Attributes
+    ----------
+    batch .. single_core_cin : int
+        The members of ``dwTiling`` (`DW_MEMBERS`). Extents in elements, `cin1_g`, `cout1_g` in blocks of
+        `channel_size`, `step_*` in base blocks, `bl1_bound` in elements, `single_core_ho` in rows of y. `group` is the
+        number of merged groups.
+    batch_dim .. total_l1_size : int
+        The operator's ``params``. The basic-block kernels do not read the dims; here they are 1, where the operator
+        leaves the remains of another tiling.
+    core_bind_order : int
+        1: row first, the only order that is produced.
+    used_core_num : int
+        Cores that get work.
+    single_core_m, single_core_n, single_core_k : int
+        Block of one core, elements. `single_core_k` is a whole number of rows of y except for the splits of M and N,
+        where it is all of K rounded up to C0.
+    stream_k_type, core_stream_k : int
+        `StreamK`, and the cores that share one tail block.
+    tiling_key : int
+        `Split`.
+    dk_merged : int
+        1: N runs over the kernel's depth taps too; 0: one tap at a time.
+    block_dim : int
+        Cores launched.
+    workspace_bytes : int
+        Global memory the launch needs besides its tensors.
+    origin : str
+        One of the ``ORIGIN_*`` labels.
+    """
+
+    batch: int
+    cin: int
+    cout: int
+    cin1_g: int
+    cout1_g: int
+    dout: int
+    ho: int
+    wo: int
+    di: int
+    hi: int
+    wi: int
+    dk: int
+    hk: int
+    wk: int
+    group: int
+    stride_d: int
+    stride_h: int
+    stride_w: int
+    pad_front: int
+    pad_back: int
+    pad_up: int
+    pad_down: int
+    pad_left: int
+    pad_right: int
+    dilation_d: int
+    dilation_h: int
+    dilation_w: int
+    channel_size: int
+    al0_pbuffer: int
+    bl0_pbuffer: int
+    cl0_pbuffer: int
+    al1_pbuffer: int
+    bl1_pbuffer: int
+    base_m: int
+    base_k: int
+    base_n: int
+    m0: int
+    k0: int
+    n0: int
+    step_m: int
+    step_n: int
+    step_ka: int
+    step_kb: int
+    iterate_order: int
+    bl1_bound: int
+    hf32_flag: int
+    single_core_dk: int
+    single_core_group: int
+    single_core_cout: int
+    single_core_ho: int
+    single_core_batch: int
+    single_core_cin: int
+    batch_dim: int
+    group_dim: int
+    m_dim: int
+    k_dim: int
+    n_dim: int
+    dk_dim: int
+    total_l1_size: int
+    core_bind_order: int
+    used_core_num: int
+    single_core_m: int
+    single_core_n: int
+    single_core_k: int
+    stream_k_type: int
+    core_stream_k: int
+    tiling_key: int
+    dk_merged: int
+    block_dim: int
+    workspace_bytes: int
+    origin: str
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one operand element."""
+        return BLOCK_BYTES // self.channel_size
+
+    @property
+    def khw(self) -> int:
+        """Taps of one depth plane."""
+        return self.hk * self.wk
+
+    @property
+    def m_extent(self) -> int:
+        """M of a merged group: its output channels, rounded up to 16."""
+        return self.cout1_g * self.channel_size
+
+    @property
+    def n_extent(self) -> int:
+        """N of a merged group, over all depth taps if they are merged."""
+        taps = self.dk if self.dk_merged else 1
+        return taps * self.cin1_g * self.channel_size * self.khw
+
+    @property
+    def m_count(self) -> int:
+        """Core blocks along M."""
+        return ceil_div(self.m_extent, self.single_core_m)
+
+    @property
+    def n_count(self) -> int:
+        """Core blocks along N."""
+        return ceil_div(self.n_extent, self.single_core_n)
+
+    @property
+    def k_count(self) -> int:
+        """Core blocks along K."""
+        return ceil_div(self.ho * self.wo, self.single_core_k)
+
+    @property
+    def dk_count(self) -> int:
+        """Depth taps that are work of their own."""
+        return 1 if self.dk_merged else self.dk
+
+    @property
+    def tail_cin1(self) -> int:
+        """Input channel blocks of the last merged group that exist in x."""
+        return ceil_div(self.cin, self.channel_size) - self.cin1_g * (self.group - 1)
+
+    @property
+    def tail_cout(self) -> int:
+        """Output channels of the last merged group that exist in dy, a multiple of `channel_size`."""
+        return ceil_div(self.cout, self.channel_size) * self.channel_size - self.m_extent * (self.group - 1)
+
+    def vendor_members(self) -> dict[str, dict[str, int]]:
+        """Return the three parts of the structure under the vendor's names."""
+        parts = {"params": PARAM_MEMBERS, "dwTiling": DW_MEMBERS, "basicBlockTiling": BLOCK_MEMBERS}
+        return {part: {vendor: getattr(self, ours) for ours, vendor, _ in members} for part, members in parts.items()}
+
+    def words(self) -> tuple[int, ...]:
+        """Return the structure as the 70 32-bit words the operator's kernel reads (64-bit members low word first)."""
+        words: list[int] = []
+        for ours, _, count in PARAM_MEMBERS + DW_MEMBERS + BLOCK_MEMBERS:
+            value = getattr(self, ours)
+            words.extend((value >> (32 * word)) & 0xFFFFFFFF for word in range(count))
+        return tuple(words)
+
+
+def element_bytes(compute_dtype: str) -> int:
+    """Return the bytes of one operand element.
+
+    Raises
+    ------
+    DTypeError
+        If ``compute_dtype`` is not a compute type of the Cube.
+    """
+    if compute_dtype not in ELEMENT_BYTES:
+        raise DTypeError(f"compute_dtype must be one of {', '.join(ELEMENT_BYTES)}, not {compute_dtype!r}")
+    return ELEMENT_BYTES[compute_dtype]
+
+
+def single_tap_dilation(geometry: ConvGeometry) -> tuple[int, int, int]:
+    """Return the dilation with 1 on every axis where the kernel has one tap (ops-nn, conv_backprop_filter_context)."""
+    taps = (geometry.kd, geometry.kh, geometry.kw)
+    depth, height, width = (1 if tap == 1 else step for tap, step in zip(taps, geometry.dilation, strict=True))
+    return (depth, height, width)
+
+
+_DERIVED = (
+    "m_extent",
+    "n_extent",
+    "m_count",
+    "n_count",
+    "k_count",
+    "dk_count",
+    "tail_cin1",
+    "tail_cout",
+    "khw",
+    "element_bytes",
+)
+_EXTRA = ("tiling_key", "dk_merged", "block_dim", "workspace_bytes")
+
+TILING = np.dtype(
+    [
+        (name, "i8")
+        for name in (
+            *(ours for ours, _, _ in PARAM_MEMBERS + DW_MEMBERS + BLOCK_MEMBERS),
+            *_EXTRA,
+            *_DERIVED,
+            "x_c1",
+            "dy_c1",
+            "macs",
+        )
+    ]
+)
+"""`DwTiling` for jitted code: every member under our name, the properties above, and
+
+x_c1, dy_c1
+    Channel blocks of C0 of x and of dy in memory, all groups together.
+macs
+    Multiply-adds of the operator.
+"""
+
+
+def as_record(tiling: DwTiling, geometry: ConvGeometry) -> np.ndarray:
+    """Return ``tiling`` as a record of dtype `TILING`, shape (1,)."""
+    record = np.zeros(1, TILING)
+    for name in TILING.names or ():
+        if hasattr(tiling, name):
+            record[0][name] = getattr(tiling, name)
+    record[0]["x_c1"] = ceil_div(geometry.cin, tiling.channel_size)
+    record[0]["dy_c1"] = ceil_div(geometry.cout, tiling.channel_size)
+    record[0]["macs"] = geometry.macs
+    return record

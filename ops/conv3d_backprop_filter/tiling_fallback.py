@@ -1,0 +1,118 @@
+"""A tiling of our own for shapes whose tiling in CANN comes from a closed library (tiling key 0 of the operator).
+
+The public class's search gives the base block and the L1 steps; what is ours is the grid of core blocks. The search
+may leave most cores idle (it chooses the two axes of M, N and K to cut before it looks at the cores, and cuts them in
+units of its L1 block), so other grids over two axes are ranked by a rough cost and the best one is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from npu_sim.units import align_up, ceil_div
+from ops.common.geometry import ConvGeometry
+from ops.conv3d_backprop_filter.tiling_data import ORIGIN_OURS, DwTiling, Split, single_tap_dilation
+from ops.conv3d_backprop_filter.tiling_public import Buffers, assemble, matrix_problem
+from ops.conv3d_backprop_filter.tiling_search import CUBE, BlockSearch, Problem, SearchRules
+
+_ROUNDS_ENOUGH = 4
+"""Grids with more blocks per core than this are balanced well enough, whatever they are."""
+
+# Weights that only rank our own grids against each other; no claim about hardware is made with them.
+_GM_BYTES_PER_STEP = 64
+_BLOCK_OVERHEAD_STEPS = 500
+
+_Grid = tuple[int, int, int]
+
+
+def fallback_tiling(geometry: ConvGeometry, compute_dtype: str, cores: int, buffers: Buffers) -> DwTiling:
+    """Return our tiling: merged groups and depth taps are separate work, and blocks fit L0A, L0B and L0C.
+
+    Parameters
+    ----------
+    geometry : ConvGeometry
+        The convolution.
+    compute_dtype : str
+        What the Cube multiplies.
+    cores : int
+        Cube cores.
+    buffers : Buffers
+        Capacities of the core.
+
+    Returns
+    -------
+    DwTiling
+        May still overflow L1 where no block fits: `tiling.overflows` tells. At least one of ``m_count``, ``n_count``
+        and ``k_count`` is 1, and the tiling key says which, as in CANN's tilings.
+    """
+    geometry = replace(geometry, dilation=single_tap_dilation(geometry))
+    problem = matrix_problem(geometry, compute_dtype, cores, buffers)
+    rules = SearchRules(k_step=problem.c0, bound_c0=problem.c0, checks_l0=True, exact_loads=True)
+    search = BlockSearch(problem, rules)
+    search.run()
+    search.make_fit()
+    _choose_grid(search)
+    search.used = min(search.used, search.total)
+    return assemble(search, geometry, compute_dtype, ORIGIN_OURS)
+
+
+def _choose_grid(search: BlockSearch) -> None:
+    """Replace the search's grid of core blocks by a cheaper one, if there is one."""
+    problem = search.problem
+    if search.total >= _ROUNDS_ENOUGH * problem.cores:
+        return
+    start = (search.single_m, search.single_n, search.single_k)
+    best = min(_grids(problem, start), key=lambda grid: _cost(problem, grid))
+    if _cost(problem, best) >= _cost(problem, start):
+        return
+    before = (search.base_m, search.base_n, search.step_m, search.step_n, search.split)
+    search.single_m, search.single_n, search.single_k = best
+    # Base blocks of equal size instead of full ones and a sliver.
+    search.base_m = align_up(ceil_div(best[0], ceil_div(best[0], search.base_m)), CUBE)
+    search.base_n = min(search.base_n, align_up(best[1], CUBE))
+    search.step_m = min(search.step_m, ceil_div(best[0], search.base_m))
+    search.step_n = min(search.step_n, ceil_div(best[1], search.base_n))
+    search.total = _count(problem, best)
+    if best[1] >= problem.n:
+        search.split = Split.MK
+    else:
+        search.split = Split.NK if best[0] >= problem.m else Split.MN
+    # A shorter N can touch one channel block more, because it is no longer whole windows; then the old grid stays.
+    if search.is_invalid():
+        search.base_m, search.base_n, search.step_m, search.step_n, search.split = before
+        search.single_m, search.single_n, search.single_k = start
+        search.total = _count(problem, start)
+
+
+def _grids(problem: Problem, start: _Grid) -> Iterator[_Grid]:
+    """Yield block sizes that cut two of M, N and K into at most a few rounds of the cores; K in whole rows of y."""
+    yield start
+    most = _ROUNDS_ENOUGH * problem.cores // problem.items
+    window = problem.khw * problem.c0
+    channels = problem.n // window
+    for m_parts in range(1, min(most, problem.m // CUBE) + 1):
+        single_m = align_up(ceil_div(problem.m, m_parts), CUBE)
+        for n_parts in range(1, min(most // m_parts, channels) + 1):
+            single_n = ceil_div(channels, n_parts) * window
+            both = single_m < problem.m and single_n < problem.n
+            most_k = 1 if both else min(most // (m_parts * n_parts), problem.ho)
+            for k_parts in range(1, most_k + 1):
+                yield single_m, single_n, ceil_div(problem.ho, k_parts) * problem.wo
+
+
+def _count(problem: Problem, grid: _Grid) -> int:
+    single_m, single_n, single_k = grid
+    blocks = ceil_div(problem.m, single_m) * ceil_div(problem.n, single_n)
+    return problem.items * blocks * ceil_div(problem.ho * problem.wo, single_k)
+
+
+def _cost(problem: Problem, grid: _Grid) -> int:
+    """Return the rough time of the fullest core: Cube steps or GM traffic of its blocks, whichever is longer."""
+    m, n = min(grid[0], problem.m), min(grid[1], problem.n)
+    k = min(grid[2], problem.ho * problem.wo)
+    steps = ceil_div(m, CUBE) * ceil_div(n, CUBE) * ceil_div(k, problem.c0) * problem.element_bytes // 2
+    x_elems = n // problem.khw * k * problem.stride_h * problem.stride_w
+    traffic = (m * k + x_elems) * problem.element_bytes + m * n * 4
+    block = max(steps, traffic // _GM_BYTES_PER_STEP) + _BLOCK_OVERHEAD_STEPS
+    return ceil_div(_count(problem, grid), problem.cores) * block

@@ -1,0 +1,307 @@
+"""Tiling of the weight gradient on the products with one kind of core (910 and 310P).
+
+The vendor's tiling for these products comes from a repository of tuned shapes and a closed cost model; this one is ours
+and obeys the capacity formulas of its static schedule (CANN 8.1.RC1 and its predecessors,
+``opp/built-in/op_impl/ai_core/tbe``: conv3d_backprop_filter schedule, conv2d_backprop_filter likewise).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npu_sim.errors import DTypeError, OperatorError, ProductError
+from npu_sim.units import align_up, ceil_div
+from ops.common.geometry import ConvGeometry
+from ops.conv3d_backprop_filter.tiling import STATUS_TILING, check_load3d
+
+if TYPE_CHECKING:
+    from npu_sim.products import Product
+
+C0 = 16
+"""Channel block and fractal edge; only 16-bit operands exist."""
+
+UNIFIED_ARCHS = ("dav-c100", "dav-m200")
+
+LOAD3D_LIMITS = {"stride": 63, "dilation": 255, "pad": 255, "kernel": 255}
+"""Ranges of the operator on these products (CANN 8.1.RC1, Conv3DBackpropFilterD checks)."""
+
+_ELEMENT_BYTES = 2
+_MOST_M, _MOST_N, _MOST_K, _MOST_STEPS = 128, 256, 64, 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnifiedTiling:
+    """How the 910/310P kernel cuts one weight gradient.
+
+    M is the output channel of a merged group, N is (c1, kh, kw, c0) of one depth tap, K the output pixel.
+
+    Attributes
+    ----------
+    base_m, base_n, base_k : int
+        One L0 block, elements, multiples of 16.
+    step_k : int
+        Base blocks of K in one L1 buffer, for both operands.
+    al1_pbuffer, bl1_pbuffer : int
+        L1 buffers of dy and of x.
+    al0_pbuffer, bl0_pbuffer, cl0_pbuffer : int
+        L0 buffers: L0A and L0B are used as two halves, L0C holds two blocks.
+    a1_bytes, b1_bytes : int
+        One L1 buffer of dy and of x.
+    b1_rows, b1_channels : int
+        Rows of x and channel blocks of 16 that one buffer of x holds.
+    wo, pixels : int
+        Columns of y as the kernel sees them, and K = ho * wo. With `two_column`, wo is 2.
+    stride_w, pad_right : int
+        As the kernel sees them.
+    two_column : int
+        1: y has one column, which image-to-column cannot produce when y has more than one row; the kernel computes two,
+        and the second reads only padding.
+    m_extent, n_extent : int
+        M and N of a full merged group.
+    tail_m, tail_n : int
+        M and N of the last merged group that exist in the tensors, multiples of 16.
+    m_count, n_count : int
+        Blocks of a full merged group.
+    group, kd, batch_dout : int
+        Merged groups, depth taps, and batch items (n, do).
+    cin1_g, cout1_g : int
+        Channel blocks of x and of dy of a merged group.
+    batch_parts : int
+        Parts the batch items are split into when there are fewer tasks than cores. Above 1, stores are atomic adds.
+    task_count : int
+        ``batch_parts * group * kd * m_count * n_count``.
+    block_dim : int
+        Cores launched.
+    """
+
+    base_m: int
+    base_n: int
+    base_k: int
+    step_k: int
+    al1_pbuffer: int
+    bl1_pbuffer: int
+    al0_pbuffer: int
+    bl0_pbuffer: int
+    cl0_pbuffer: int
+    a1_bytes: int
+    b1_bytes: int
+    b1_rows: int
+    b1_channels: int
+    wo: int
+    pixels: int
+    stride_w: int
+    pad_right: int
+    two_column: int
+    m_extent: int
+    n_extent: int
+    tail_m: int
+    tail_n: int
+    m_count: int
+    n_count: int
+    group: int
+    kd: int
+    batch_dout: int
+    cin1_g: int
+    cout1_g: int
+    batch_parts: int
+    task_count: int
+    block_dim: int
+
+    @property
+    def origin(self) -> str:
+        """Where the tiling comes from, for reports."""
+        return "not CANN's tiling (our 910/310P schedule)"
+
+
+UNIFIED_TILING = np.dtype([(item.name, "i8") for item in fields(UnifiedTiling)] + [("x_c1", "i8"), ("dy_c1", "i8")])
+"""`UnifiedTiling` for jitted code, plus the channel blocks of x and of dy in memory, all groups together."""
+
+
+def unified_tiling(geometry: ConvGeometry, product: Product, compute_dtype: str = "fp16") -> UnifiedTiling:
+    """Return the tiling of a weight gradient on a 910 or 310P product.
+
+    Parameters
+    ----------
+    geometry : ConvGeometry
+        The convolution.
+    product : Product
+        Capacities, cores and the img2col restriction are read.
+    compute_dtype : str
+        ``"fp16"``; nothing else exists there.
+
+    Returns
+    -------
+    UnifiedTiling
+        Fits every buffer.
+
+    Raises
+    ------
+    ProductError
+        If the product's cores are of the split kind.
+    DTypeError
+        If ``compute_dtype`` is not fp16.
+    OperatorError
+        With status 561103 if the hardware cannot encode the convolution or no block fits.
+    """
+    if product.arch not in UNIFIED_ARCHS:
+        rule = " or ".join(UNIFIED_ARCHS)
+        raise ProductError(f"product architecture must be {rule}, not {product.arch} ({product.name})")
+    if compute_dtype != "fp16":
+        raise DTypeError(f"compute_dtype must be fp16, not {compute_dtype!r} ({product.name})")
+    check_load3d(geometry, product, LOAD3D_LIMITS)
+    two_column = product.core.load3d_cannot_make_width_one and geometry.wo == 1 and geometry.ho > 1
+    stride_w, pad_right, wo = geometry.stride[2], geometry.pad[5], geometry.wo
+    if two_column:
+        # The next column starts where the padded row ends, so it reads nothing but the widened right padding.
+        stride_w = geometry.wi + geometry.pad[4] + geometry.pad[5]
+        pad_right += geometry.kernel_width
+        wo = 2
+        for name, value, most in (
+            ("width of the padded input", stride_w, LOAD3D_LIMITS["stride"]),
+            ("padRight plus kernel width", pad_right, LOAD3D_LIMITS["pad"]),
+        ):
+            if value > most:
+                rule = f"at most {most} when the output has one column and several rows"
+                message = f"{name} must be {rule}, not {value} (weight gradient, {product.name})"
+                raise OperatorError(message, STATUS_TILING)
+    merged = geometry.merged_groups(C0)
+    blocks = _fit(geometry, product, wo, merged.cout_g, merged.cin1_g)
+    n_extent = merged.cin1_g * geometry.kh * geometry.kw * C0
+    m_count, n_count = ceil_div(merged.cout_g, blocks.base_m), ceil_div(n_extent, blocks.base_n)
+    tasks = merged.real_g * geometry.kd * m_count * n_count
+    batch_dout = geometry.n * geometry.do
+    parts = max(min(batch_dout, product.cube_core_count // tasks), 1)
+    last = merged.real_g - 1
+    return UnifiedTiling(
+        base_m=blocks.base_m,
+        base_n=blocks.base_n,
+        base_k=blocks.base_k,
+        step_k=blocks.step_k,
+        al1_pbuffer=blocks.al1,
+        bl1_pbuffer=blocks.bl1,
+        al0_pbuffer=2,
+        bl0_pbuffer=2,
+        cl0_pbuffer=2,
+        a1_bytes=blocks.a1_bytes,
+        b1_bytes=blocks.b1_bytes,
+        b1_rows=blocks.b1_rows,
+        b1_channels=blocks.b1_channels,
+        wo=wo,
+        pixels=geometry.ho * wo,
+        stride_w=stride_w,
+        pad_right=pad_right,
+        two_column=int(two_column),
+        m_extent=merged.cout_g,
+        n_extent=n_extent,
+        tail_m=align_up(geometry.cout, C0) - last * merged.cout_g,
+        tail_n=(ceil_div(geometry.cin, C0) - last * merged.cin1_g) * geometry.kh * geometry.kw * C0,
+        m_count=m_count,
+        n_count=n_count,
+        group=merged.real_g,
+        kd=geometry.kd,
+        batch_dout=batch_dout,
+        cin1_g=merged.cin1_g,
+        cout1_g=merged.cout_g // C0,
+        batch_parts=parts,
+        task_count=parts * tasks,
+        block_dim=min(product.cube_core_count, parts * tasks),
+    )
+
+
+def unified_record(tiling: UnifiedTiling, geometry: ConvGeometry) -> np.ndarray:
+    """Return ``tiling`` as a record of dtype `UNIFIED_TILING`, shape (1,)."""
+    record = np.zeros(1, UNIFIED_TILING)
+    for item in fields(UnifiedTiling):
+        record[0][item.name] = getattr(tiling, item.name)
+    record[0]["x_c1"] = ceil_div(geometry.cin, C0)
+    record[0]["dy_c1"] = ceil_div(geometry.cout, C0)
+    return record
+
+
+@dataclass(slots=True)
+class _Blocks:
+    """Blocks under construction."""
+
+    geometry: ConvGeometry
+    wo: int
+    cin1_g: int
+    base_m: int
+    base_n: int
+    base_k: int
+    step_k: int
+    al1: int = 2
+    bl1: int = 2
+
+    @property
+    def b1_rows(self) -> int:
+        k, wo = self.step_k * self.base_k, self.wo
+        if wo % k == 0:
+            rows = 1
+        elif k % wo == 0:
+            rows = k // wo
+        else:
+            rows = k // wo + 2
+        return min((rows - 1) * self.geometry.stride[1] + self.geometry.kernel_height, self.geometry.hi)
+
+    @property
+    def b1_channels(self) -> int:
+        blocks, taps = self.base_n // C0, self.geometry.kh * self.geometry.kw
+        aligned = blocks % taps == 0 or taps % blocks == 0
+        return min(self.cin1_g, ceil_div(blocks, taps) + (0 if aligned else 1))
+
+    @property
+    def a1_bytes(self) -> int:
+        return self.step_k * self.base_k * self.base_m * _ELEMENT_BYTES
+
+    @property
+    def b1_bytes(self) -> int:
+        return self.b1_rows * self.geometry.wi * self.b1_channels * C0 * _ELEMENT_BYTES
+
+    @property
+    def l1_bytes(self) -> int:
+        return self.al1 * self.a1_bytes + self.bl1 * self.b1_bytes
+
+    def shrink(self) -> bool:
+        """Take the next step of the ladder; False at its end."""
+        if self.step_k > 1:
+            self.step_k //= 2
+        elif self.bl1 > 1:
+            self.bl1 = 1
+        elif self.al1 > 1:
+            self.al1 = 1
+        elif self.base_n > C0:
+            self.base_n = max(self.base_n // 2 // C0, 1) * C0
+        elif self.base_k > C0:
+            self.base_k -= C0
+        elif self.base_m > C0:
+            self.base_m = max(self.base_m // 2 // C0, 1) * C0
+        else:
+            return False
+        return True
+
+
+def _fit(geometry: ConvGeometry, product: Product, wo: int, cout_g: int, cin1_g: int) -> _Blocks:
+    """Return the largest blocks of the ladder that L1 holds; L0 holds the largest ones."""
+    padded_k = align_up(geometry.ho * wo, C0)
+    base_k = min(padded_k, _MOST_K)
+    blocks = _Blocks(
+        geometry=geometry,
+        wo=wo,
+        cin1_g=cin1_g,
+        base_m=min(cout_g, _MOST_M),
+        base_n=min(cin1_g * geometry.kh * geometry.kw * C0, _MOST_N),
+        base_k=base_k,
+        step_k=min(ceil_div(padded_k, base_k), _MOST_STEPS),
+    )
+    while blocks.l1_bytes > product.core.l1_bytes:
+        needed = blocks.l1_bytes
+        if not blocks.shrink():
+            message = (
+                f"L1 use of the smallest block must be at most {product.core.l1_bytes} bytes, not {needed} "
+                f"(weight gradient, fp16, {product.name})"
+            )
+            raise OperatorError(message, STATUS_TILING)
+    return blocks

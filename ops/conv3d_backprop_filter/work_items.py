@@ -1,0 +1,327 @@
+"""Who computes what, in which order: the plain-Python twin of the kernels' drivers.
+
+The jitted kernels decode the same block numbers; tests hold them to this enumeration.
+
+Split products (`DwTiling`)
+---------------------------
+A *block* is ``single_core_m x single_core_n x single_core_k`` of one batch item ``bd = n * dout + do`` of one pair
+``g * dk_count + kd`` of merged group and depth tap. The pair is the slowest digit of a block's number; the digits below
+it, slowest first, are `BLOCK_DIGITS`: key 1 (k, bd, m) with N whole, key 2 (k, bd, n) with M whole, key 3 (m, bd, n)
+with K whole. That is the order of the vendor's driver (ops-nn ``conv/conv3d_backprop_filter_v2/op_kernel/arch22/
+conv3d_dw_v2_basic_block{,_split_mn}.h``, row first), which has one pair only; our fallback has more. With merged taps
+there is one pair, and N runs over the taps.
+
+Core c of ``used_core_num`` gets a contiguous range: ``total // used`` blocks, and the first ``total % used`` cores one
+more. Every block adds to dw atomically.
+
+Key 4 (deterministic, ``conv3d_dw_v2_basic_block_split_mn_streamk.h``) numbers blocks (kd, g, m, n), and a core that
+owns a block walks all its batch items, so each part of dw has one writer. If ``stream_k_type`` is not 0, the cores get
+only ``total // used`` blocks each (core c starts at ``c * (total // used)``), and the blocks of the incomplete round
+are shared: block ``t`` of the tail goes to cores ``t * core_stream_k + part``, which split its batch items or its rows
+of y and sum into a workspace slot each (slot = core); `reductions` lists which slots are then added, in index order.
+
+Unified products (`UnifiedTiling`)
+----------------------------------
+A *task* is one base block ``base_m x base_n`` of one pair and one part of the batch items, numbered
+(part, g, kd, m, n), n fastest; ranges per core as above. The batch items of a task accumulate in L0C, and the task
+stores once, atomically if ``batch_parts > 1``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from npu_sim.units import ceil_div
+from ops.common.geometry import ConvGeometry
+from ops.conv3d_backprop_filter.tiling_data import DwTiling, Split, StreamK
+from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
+
+BLOCK_DIGITS = {Split.MK: ("k", "bd", "m"), Split.NK: ("k", "bd", "n"), Split.MN: ("m", "bd", "n")}
+"""Digits of a block number by tiling key, slowest first, below the pair of merged group and depth tap."""
+
+NO_SLOT = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkItem:
+    """One matrix product: a rectangle of dw from one depth plane of dy and of x.
+
+    Attributes
+    ----------
+    core : int
+        Core.
+    block : int
+        Number of the block (split products) or task (unified ones).
+    group : int
+        Merged group.
+    kd : int
+        Depth tap of N position 0. With merged taps N continues into the next ones.
+    n, do : int
+        Batch and output depth.
+    di : int
+        Depth plane of x that tap `kd` reads.
+    m0, m_len : int
+        Output channels of the merged group.
+    n0, n_len : int
+        N range, counted from tap `kd`. A rectangle that starts in the padding in front is moved to the first tap that
+        exists, as the vendor's driver does; the result goes to dw at ``(kd, n0)``.
+    k0, k_len : int
+        Output pixels; whole rows of y. (With the two-column rewrite, of the rewritten y.)
+    slot : int
+        Workspace slot the product is summed into, or `NO_SLOT`: into dw.
+    """
+
+    core: int
+    block: int
+    group: int
+    kd: int
+    n: int
+    do: int
+    di: int
+    m0: int
+    m_len: int
+    n0: int
+    n_len: int
+    k0: int
+    k_len: int
+    slot: int = NO_SLOT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reduction:
+    """Slots to add for one tail block of the deterministic kernel: ``slot0 + slot1 + ...`` in this order, into dw.
+
+    Attributes
+    ----------
+    block, group, kd : int
+        The block.
+    m0, m_len, n0, n_len : int
+        Its rectangle of dw.
+    slots : tuple of int
+        Workspace slots. A slot nothing was summed into holds zeros.
+    """
+
+    block: int
+    group: int
+    kd: int
+    m0: int
+    m_len: int
+    n0: int
+    n_len: int
+    slots: tuple[int, ...]
+
+
+def work_items(tiling: DwTiling | UnifiedTiling, geometry: ConvGeometry) -> Iterator[WorkItem]:
+    """Yield every item of work, core by core and in the order in which the core does it.
+
+    Items that read only depth padding, or only channels that a partly filled last group does not have, are left out.
+    """
+    if isinstance(tiling, UnifiedTiling):
+        yield from _unified_items(tiling, geometry)
+    elif tiling.tiling_key == Split.MN_STREAM_K:
+        for core in range(tiling.used_core_num):
+            yield from _full_rounds(tiling, geometry, core)
+            yield from _shared_tail(tiling, geometry, core)
+    else:
+        for core in range(tiling.used_core_num):
+            yield from _block_range(tiling, geometry, core)
+
+
+def block_count(tiling: DwTiling) -> int:
+    """Return the number of blocks, over all batch items except in the deterministic kernel."""
+    blocks = tiling.group * tiling.dk_count * tiling.m_count * tiling.n_count
+    if tiling.tiling_key == Split.MN_STREAM_K:
+        return blocks
+    return blocks * tiling.k_count * tiling.batch * tiling.dout
+
+
+def core_range(total: int, cores: int, core: int) -> range:
+    """Return the contiguous share of ``core`` when the first ``total % cores`` cores get one more than the others."""
+    share, rest = divmod(total, cores)
+    start = core * share + min(core, rest)
+    return range(start, start + share + (core < rest))
+
+
+def reductions(tiling: DwTiling, geometry: ConvGeometry) -> Iterator[Reduction]:
+    """Yield the sums over workspace slots with which the deterministic kernel ends."""
+    first = _first_tail_block(tiling)
+    if first is None:
+        return
+    for block in range(first, block_count(tiling)):
+        group, kd, m_index, n_index = _deterministic_digits(tiling, block)
+        m0, m_len = _m_range(tiling, group, m_index)
+        n0, n_len = _n_range(tiling, geometry, group, kd, n_index, None)
+        if m_len and n_len:
+            start = (block - first) * tiling.core_stream_k
+            slots = tuple(range(start, start + tiling.core_stream_k))
+            yield Reduction(block=block, group=group, kd=kd, m0=m0, m_len=m_len, n0=n0, n_len=n_len, slots=slots)
+
+
+def _block_range(tiling: DwTiling, geometry: ConvGeometry, core: int) -> Iterator[WorkItem]:
+    """Keys 1 to 3."""
+    counts = {
+        "m": tiling.m_count,
+        "n": tiling.n_count,
+        "k": tiling.k_count,
+        "bd": tiling.batch * tiling.dout,
+    }
+    order = BLOCK_DIGITS[Split(tiling.tiling_key)]
+    pixels = tiling.ho * tiling.wo
+    for block in core_range(block_count(tiling), tiling.used_core_num, core):
+        digits, rest = {"m": 0, "n": 0, "k": 0}, block
+        for name in reversed(order):
+            rest, digits[name] = divmod(rest, counts[name])
+        group, kd = divmod(rest, tiling.dk_count)
+        k0 = digits["k"] * tiling.single_core_k
+        k_len = min(tiling.single_core_k, pixels - k0)
+        yield from _item(
+            tiling, geometry, core, block, (group, kd, digits["m"], digits["n"]), digits["bd"], (k0, k_len), NO_SLOT
+        )
+
+
+def _full_rounds(tiling: DwTiling, geometry: ConvGeometry, core: int) -> Iterator[WorkItem]:
+    """Key 4: the blocks a core has for itself."""
+    total = block_count(tiling)
+    if tiling.stream_k_type == StreamK.NONE:
+        blocks = core_range(total, tiling.used_core_num, core)
+    else:
+        share = total // tiling.used_core_num
+        blocks = range(core * share, (core + 1) * share)
+    whole = (0, tiling.ho * tiling.wo)
+    for block in blocks:
+        digits = _deterministic_digits(tiling, block)
+        for batch_dout in range(tiling.batch * tiling.dout):
+            yield from _item(tiling, geometry, core, block, digits, batch_dout, whole, NO_SLOT)
+
+
+def _shared_tail(tiling: DwTiling, geometry: ConvGeometry, core: int) -> Iterator[WorkItem]:
+    """Key 4: the part a core has in a block of the incomplete round."""
+    first = _first_tail_block(tiling)
+    if first is None:
+        return
+    tail, part = divmod(core, tiling.core_stream_k)
+    block = first + tail
+    if block >= block_count(tiling):
+        return
+    items = tiling.batch * tiling.dout
+    pixels = tiling.ho * tiling.wo
+    batch, k_range = range(items), (0, pixels)
+    if tiling.stream_k_type == StreamK.BATCH_DOUT:
+        share = ceil_div(items, tiling.core_stream_k)
+        batch = range(part * share, min((part + 1) * share, items))
+    else:
+        rows = ceil_div(tiling.ho, tiling.core_stream_k)
+        k0 = part * rows * tiling.wo
+        k_range = (k0, min(rows * tiling.wo, pixels - k0))
+    if k_range[1] <= 0:
+        return
+    digits = _deterministic_digits(tiling, block)
+    for batch_dout in batch:
+        yield from _item(tiling, geometry, core, block, digits, batch_dout, k_range, core)
+
+
+def _first_tail_block(tiling: DwTiling) -> int | None:
+    """Return the first block that cores share, None if there is none."""
+    if tiling.tiling_key != Split.MN_STREAM_K or tiling.stream_k_type == StreamK.NONE:
+        return None
+    total = block_count(tiling)
+    return total - total % tiling.used_core_num
+
+
+def _deterministic_digits(tiling: DwTiling, block: int) -> tuple[int, int, int, int]:
+    pair, local = divmod(block, tiling.m_count * tiling.n_count)
+    kd, group = divmod(pair, tiling.group)
+    m_index, n_index = divmod(local, tiling.n_count)
+    return group, kd, m_index, n_index
+
+
+def _m_range(tiling: DwTiling, group: int, index: int) -> tuple[int, int]:
+    extent = min(tiling.m_extent, tiling.tail_cout) if group == tiling.group - 1 else tiling.m_extent
+    start = index * tiling.single_core_m
+    return start, max(min(tiling.single_core_m, extent - start), 0)
+
+
+def _n_range(
+    tiling: DwTiling, geometry: ConvGeometry, group: int, kd: int, index: int, do: int | None
+) -> tuple[int, int]:
+    """Return the N range; for merged taps only taps that exist at output depth ``do`` count, from tap ``kd`` on."""
+    channels = min(tiling.cin1_g, tiling.tail_cin1) if group == tiling.group - 1 else tiling.cin1_g
+    extent = channels * tiling.channel_size * tiling.khw
+    if tiling.dk_merged and do is not None:
+        extent *= sum(geometry.input_depth(do, tap) is not None for tap in range(kd, tiling.dk))
+    start = index * tiling.single_core_n
+    return start, max(min(tiling.single_core_n, extent - start), 0)
+
+
+def _item(
+    tiling: DwTiling,
+    geometry: ConvGeometry,
+    core: int,
+    block: int,
+    digits: tuple[int, int, int, int],
+    batch_dout: int,
+    k_range: tuple[int, int],
+    slot: int,
+) -> Iterator[WorkItem]:
+    """Yield the item, unless there is nothing in it."""
+    group, kd, m_index, n_index = digits
+    n, do = divmod(batch_dout, tiling.dout)
+    if tiling.dk_merged:
+        kd = max(tiling.pad_front - do * tiling.stride_d, 0)
+    di = geometry.input_depth(do, kd) if kd < tiling.dk else None
+    if di is None:
+        return
+    m0, m_len = _m_range(tiling, group, m_index)
+    n0, n_len = _n_range(tiling, geometry, group, kd, n_index, do)
+    if m_len and n_len:
+        yield WorkItem(
+            core=core,
+            block=block,
+            group=group,
+            kd=kd,
+            n=n,
+            do=do,
+            di=di,
+            m0=m0,
+            m_len=m_len,
+            n0=n0,
+            n_len=n_len,
+            k0=k_range[0],
+            k_len=k_range[1],
+            slot=slot,
+        )
+
+
+def _unified_items(tiling: UnifiedTiling, geometry: ConvGeometry) -> Iterator[WorkItem]:
+    for core in range(tiling.block_dim):
+        for task in core_range(tiling.task_count, tiling.block_dim, core):
+            rest, n_index = divmod(task, tiling.n_count)
+            rest, m_index = divmod(rest, tiling.m_count)
+            rest, kd = divmod(rest, tiling.kd)
+            part, group = divmod(rest, tiling.group)
+            last = group == tiling.group - 1
+            m0, n0 = m_index * tiling.base_m, n_index * tiling.base_n
+            m_len = min(tiling.base_m, (tiling.tail_m if last else tiling.m_extent) - m0)
+            n_len = min(tiling.base_n, (tiling.tail_n if last else tiling.n_extent) - n0)
+            if m_len <= 0 or n_len <= 0:
+                continue
+            for batch_dout in core_range(tiling.batch_dout, tiling.batch_parts, part):
+                n, do = divmod(batch_dout, geometry.do)
+                di = geometry.input_depth(do, kd)
+                if di is not None:
+                    yield WorkItem(
+                        core=core,
+                        block=task,
+                        group=group,
+                        kd=kd,
+                        n=n,
+                        do=do,
+                        di=di,
+                        m0=m0,
+                        m_len=m_len,
+                        n0=n0,
+                        n_len=n_len,
+                        k0=0,
+                        k_len=tiling.pixels,
+                    )
