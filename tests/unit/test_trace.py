@@ -10,7 +10,7 @@ from npu_sim.engines.timeline import run_timeline
 from npu_sim.errors import ShapeError
 from npu_sim.isa.op import Pipe
 from npu_sim.report.trace import LANES, chrome_trace, write_chrome_trace
-from tests.unit.test_timeline import Product, barrier, chain, launch_of
+from tests.unit.small_launches import Product, barrier, chain, launch_of
 
 
 @pytest.fixture
