@@ -1,0 +1,185 @@
+"""Models of the additions inside one Mmad, as named and switchable values.
+
+No public document says in which order and how precisely a Cube adds along k. `Accumulation` names the candidates, the
+product table says which one is the default for which operand type and on what evidence, and reports name the model
+they used. The arithmetic itself is in `isa.cube`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from npu_sim.errors import OperatorError, ProductError
+
+if TYPE_CHECKING:
+    from npu_sim.products import Product
+
+MAX_GROUP = 4095
+"""Largest k of one Mmad (asc-devkit, Mmad: m, n and k lie in 0..4095), hence the longest group that can matter."""
+
+_INVALID_PARAMETER: Final = 161002
+_NAME = re.compile(r"(?P<inner>exact|tree)(?P<group>[1-9][0-9]{0,3})-(?P<round>rne|rz)")
+
+
+class Inner(IntEnum):
+    """How the products of one group are added, as jitted code numbers it."""
+
+    EXACT = 0
+    """In float64, ascending k, starting from the accumulator."""
+    TREE = 1
+    """Products rounded to float32, summed by a float32 tree over neighbours, then added to the accumulator."""
+    SERIAL = 2
+    """One float32 fused multiply-add per k."""
+
+
+class AccumulatorRound(IntEnum):
+    """How the sum of a group becomes the float32 accumulator, as jitted code numbers it."""
+
+    RNE = 0
+    """To nearest, ties to even."""
+    RZ = 1
+    """Toward zero: a finite sum that is too large becomes the largest finite value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulation:
+    """One model of the additions inside a Mmad.
+
+    The k of each Mmad is cut into groups, from k = 0 on; the last group may be shorter. One group changes the float32
+    accumulator of an element once. Products of padding lanes beyond the true k are never added.
+
+    Parameters
+    ----------
+    group : int
+        Products per group, 1 to 4095. A group of one product is the serial model, whatever `inner` was given.
+    inner : {"exact", "tree", "serial"}
+        ``"exact"``: float64 additions in ascending k, starting from the accumulator, then one rounding to float32.
+        ``"tree"``: products rounded to float32, float32 additions of neighbours (an odd one out waits for the next
+        level), then one float32 addition to the accumulator.
+        ``"serial"``: one float32 fused multiply-add per k, across groups and Mmads; only with ``group=1``.
+    round : {"rne", "rz"}
+        Rounding of the sum to the accumulator; the serial model has only ``"rne"``.
+
+    Raises
+    ------
+    OperatorError
+        If a field breaks its rule (status 161002).
+
+    Examples
+    --------
+    >>> Accumulation(16, "exact", "rne").name
+    'exact16-rne'
+    >>> Accumulation(1, "exact", "rne") == Accumulation(1, "serial", "rne")
+    True
+
+    Notes
+    -----
+    ASSUMED: every model. Published measurements of fp32 and HF32 matmul on an A2 card fit groups of 4 and 8 exact
+    products with one round to nearest (Jittor/jittor pull request 18025); the rest is analogy.
+    """
+
+    group: int
+    inner: str
+    round: str
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.group, int) and not isinstance(self.group, bool)
+        if not (whole and 1 <= self.group <= MAX_GROUP):
+            raise _refused(f"Accumulation.group must be an integer in [1, {MAX_GROUP}], not {self.group!r}")
+        if self.inner not in ("exact", "tree", "serial"):
+            raise _refused(f"Accumulation.inner must be 'exact', 'tree' or 'serial', not {self.inner!r}")
+        if self.round not in ("rne", "rz"):
+            raise _refused(f"Accumulation.round must be 'rne' or 'rz', not {self.round!r}")
+        if self.inner == "serial" and self.group != 1:
+            raise _refused(f"Accumulation.group must be 1, not {self.group} (inner='serial')")
+        if self.group == 1:
+            if self.round != "rne":
+                raise _refused(f"Accumulation.round must be 'rne', not {self.round!r} (group=1, the serial chain)")
+            object.__setattr__(self, "inner", "serial")
+
+    @classmethod
+    def parse(cls, value: Any, default: Accumulation) -> Accumulation:
+        """Return the model a caller asked for.
+
+        Parameters
+        ----------
+        value : None, str or Accumulation
+            None for ``default``, ``"serial"`` or another `name`, or a model.
+        default : Accumulation
+            The product's model for the operand type, see `default_accumulation`.
+
+        Raises
+        ------
+        OperatorError
+            If ``value`` is none of these (status 161002).
+        """
+        if value is None:
+            return default
+        if isinstance(value, Accumulation):
+            return value
+        match = _NAME.fullmatch(value) if isinstance(value, str) else None
+        if isinstance(value, str) and value == "serial":
+            return SERIAL
+        if match is None:
+            raise _refused(
+                "accumulation must be None, an npu_sim.Accumulation, 'serial' or a name like 'exact16-rne' or "
+                f"'tree4-rz', not {value!r}"
+            )
+        return cls(int(match["group"]), match["inner"], match["round"])
+
+    @property
+    def name(self) -> str:
+        """Name for reports: ``"exact16-rne"``, ``"tree4-rz"``, ``"serial"``; `parse` reads it back."""
+        return "serial" if self.inner == "serial" else f"{self.inner}{self.group}-{self.round}"
+
+    @property
+    def inner_code(self) -> int:
+        """The `Inner` of this model as an integer."""
+        return int(Inner[self.inner.upper()])
+
+    @property
+    def round_code(self) -> int:
+        """The `AccumulatorRound` of this model as an integer."""
+        return int(AccumulatorRound[self.round.upper()])
+
+    @property
+    def codes(self) -> tuple[int, int, int]:
+        """``(group, inner, round)`` as `isa.cube.mmad` takes them."""
+        return self.group, self.inner_code, self.round_code
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _refused(message: str) -> OperatorError:
+    return OperatorError(message, _INVALID_PARAMETER)
+
+
+SERIAL = Accumulation(1, "serial", "rne")
+"""One float32 chain in ascending k over all Mmads that add to the same L0C element."""
+
+
+def default_accumulation(product: Product, compute_dtype: str) -> Accumulation:
+    """Return the default model of ``product`` for Cube operands of ``compute_dtype``.
+
+    Parameters
+    ----------
+    product : Product
+        The record of `npu_sim.get_product`.
+    compute_dtype : str
+        ``"fp16"``, ``"bf16"``, ``"hf32"`` or ``"fp32"``.
+
+    Raises
+    ------
+    ProductError
+        If the Cube of the product does not multiply this type.
+    """
+    model = product.accumulation.get(compute_dtype)
+    if model is None:
+        known = ", ".join(sorted(product.accumulation))
+        raise ProductError(f"compute_dtype must be one of {known}, not {compute_dtype!r} ({product.name})")
+    group, inner, rounding = model
+    return Accumulation(group, inner, rounding)

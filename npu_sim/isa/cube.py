@@ -1,0 +1,446 @@
+"""Semantics of Mmad: L0C[m, n] (+)= L0A[m, k] L0B[k, n].
+
+Layouts (asc-devkit, ``docs/zh/api/SIMD-API``, Mmad): L0A holds fractals in zZ order (M1, K1), L0B in nZ order (K1, N1),
+L0C in zN order (N1, M1, 16, 16) as float32. In L0C all rows of one n1 are adjacent, 16 elements each, so row tiles need
+not stop at fractals. Carriers of L0A and L0B: `memory.core`.
+
+How the additions are done is an `accumulation.Accumulation`; ASSUMED: all of them, no public document states the order.
+The exact model works on float64 copies of the operands. Its rounding to float32 has a fast form that is only right when
+no sum can be subnormal, overflow or be Inf or NaN; the ranges of the operands, collected while they are copied, tell.
+Either way the bits are those of the definition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npu_sim._jit import jit
+from npu_sim.accumulation import AccumulatorRound, Inner
+from npu_sim.dtypes.convert_jit import fp32_to_hf32, saturate_fp32
+from npu_sim.dtypes.formats import TieRule
+from npu_sim.isa import microkernel as mk
+
+if TYPE_CHECKING:
+    from npu_sim.products import CoreSpec
+
+OK = 0
+BAD_RANGE = 1
+"""`mmad`: an operand does not lie in its buffer, an address is no multiple of 512 bytes, or k is above 4095."""
+
+_MAX_K = 4095
+_STACK_LEVELS = 12  # a group of 4095 products has 12 binary digits
+_BLOCK_K = 128  # k at a time, so that a panel of L0B stays in the first-level cache
+_SMALL_WORDS = 512  # ranges, the tree's stack, a tile
+
+
+@jit
+def scratch_words(l0a_size, l0b_size):
+    """Return how many float64 `mmad` needs as ``scratch`` for carrier arrays of these sizes.
+
+    The parts: float64 copy of A, float64 copy of a panel of B, float32 copies of A and B (HF32, m = 1), small things.
+    """
+    a_words = max(l0a_size, 8 * (_MAX_K + 1))
+    return a_words + l0b_size + a_words + l0b_size // 2 + _SMALL_WORDS + 8
+
+
+def scratch_floats(core: CoreSpec) -> int:
+    """Return the length of the float64 workspace of `mmad` for one core.
+
+    Parameters
+    ----------
+    core : CoreSpec
+        Capacities of the core; carriers take two bytes of architectural capacity each.
+    """
+    return int(scratch_words(core.l0a_bytes // 2, core.l0b_bytes // 2))
+
+
+@jit
+def mmad(
+    l0a,
+    l0b,
+    l0c,
+    a_addr,
+    b_addr,
+    c_addr,
+    m,
+    n,
+    k,
+    k0,
+    k_align,
+    init,
+    hf32_drop,
+    hf32_ties,
+    group,
+    inner,
+    round,
+    scratch,
+):
+    """L0C[m, n] = (0 or L0C[m, n]) + L0A[m, k] L0B[k, n] under one accumulation model.
+
+    Parameters
+    ----------
+    l0a, l0b : float32[:]
+        Carriers of the whole buffers, fractals (M1, K1) and (K1, N1).
+    l0c : float32[:]
+        Accumulators of the whole buffer, (N1, M1, 16, 16).
+    a_addr, b_addr, c_addr : int
+        Architectural bytes; multiples of 512 in L0A and L0B, of 4 in L0C.
+    m, n, k : int
+        True extents in elements, 0 to 4095; a zero makes the call a no-op. Elements of L0C outside m x n keep their
+        value, carriers outside m x k and k x n have no influence (they may be poison).
+    k0 : int
+        k per fractal: 16 for 16-bit, 8 for 32-bit operands.
+    k_align : int
+        1: rows of L0A are 2 ceil(k / 16) fractals apart (kDirectionAlign), 0: ceil(k / k0).
+    init : int
+        1: start from zero without reading L0C, 0: accumulate.
+    hf32_drop, hf32_ties : int
+        Mantissa bits that operands lose first (12 or 13; 0: none), and the `TieRule` of that rounding.
+    group, inner, round : int
+        `Accumulation.codes`.
+    scratch : float64[:]
+        Workspace of `scratch_floats` words; contents undefined before and after.
+
+    Returns
+    -------
+    int
+        `OK`, or `BAD_RANGE` and nothing is written.
+
+    Notes
+    -----
+    With m = 1 L0A is one vector of k elements in memory order (asc-devkit, Mmad, GEMV mode).
+    Saturation mode: call `clamp_l0c` afterwards.
+    """
+    if m == 0 or n == 0 or k == 0:
+        return OK
+    m1 = (m + 15) // 16
+    n1 = (n + 15) // 16
+    k1 = (k + k0 - 1) // k0
+    k1_row = 2 * ((k + 15) // 16) if k_align else k1
+    a_fractals = (k1 + 15) // 16 if m == 1 else (m1 - 1) * k1_row + k1
+    if a_addr % 512 != 0 or b_addr % 512 != 0 or c_addr % 4 != 0 or k > _MAX_K:
+        return BAD_RANGE
+    if min(a_addr, b_addr, c_addr, m, n, k) < 0 or scratch.size < scratch_words(l0a.size, l0b.size):
+        return BAD_RANGE
+    a_at = a_addr // 2
+    b_at = b_addr // 2
+    c_at = c_addr // 4
+    if a_at + 256 * a_fractals > l0a.size or b_at + 256 * k1 * n1 > l0b.size or c_at + 256 * m1 * n1 > l0c.size:
+        return BAD_RANGE
+
+    a_words = max(l0a.size, 8 * (_MAX_K + 1))
+    singles = scratch.view(np.float32)
+    staged_a = 2 * (a_words + l0b.size)
+    staged_b = staged_a + 2 * a_words
+    small = staged_b + l0b.size
+    a = l0a
+    b = l0b
+    a_row = 256 * k1_row
+    a_step = np.int64(256)
+    if m == 1:
+        a_step = np.int64(16 * k0)
+        a_row = k1 * a_step
+        _stage_vector(l0a, a_at, k, k0, singles, staged_a)
+        if hf32_drop != 0:
+            _stage_hf32(singles, staged_a, np.int64(1), 16 * k, hf32_drop, hf32_ties, singles, staged_a)
+        a = singles
+        a_at = staged_a
+    elif hf32_drop != 0:
+        for i in range(m1):
+            _stage_hf32(l0a, a_at + i * a_row, k1, 16 * k0, hf32_drop, hf32_ties, singles, staged_a + 256 * k1 * i)
+        a_row = 256 * k1
+        a = singles
+        a_at = staged_a
+    if hf32_drop != 0:
+        _stage_hf32(l0b, b_at, k1 * n1, 16 * k0, hf32_drop, hf32_ties, singles, staged_b)
+        b = singles
+        b_at = staged_b
+    if inner == Inner.TREE:
+        _tree(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, group, round, singles, small)
+    elif inner == Inner.SERIAL or group == 1:
+        _serial(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, singles, small)
+    else:
+        _exact(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, group, round, scratch, a_words, small)
+    return OK
+
+
+@jit
+def clamp_l0c(l0c, c_addr, m, n):
+    """Clamp L0C[m, n] as saturation mode does when a Mmad ends: Inf to the largest finite value, NaN to +0.
+
+    Parameters
+    ----------
+    l0c : float32[:]
+        Accumulators of the whole buffer, (N1, M1, 16, 16).
+    c_addr : int
+        Bytes.
+    m, n : int
+        True extents; nothing else changes.
+
+    Notes
+    -----
+    asc-devkit, SetCtrlSpr, CTRL[48] = 0. ASSUMED: once, at the end of the Mmad, not within it.
+    """
+    words = l0c.view(np.uint32)
+    column = 256 * ((m + 15) // 16)
+    for j in range((n + 15) // 16):
+        lanes = min(16, n - 16 * j)
+        for r in range(m):
+            at = c_addr // 4 + j * column + 16 * r
+            for i in range(lanes):
+                words[at + i] = saturate_fp32(words[at + i])
+
+
+@jit
+def _stage_hf32(src, src_at, fractals, carriers, drop, ties, dst, dst_at):
+    """Copy ``fractals`` adjacent fractals, rounded to HF32; only the carriers in use.
+
+    The default rounding has a loop of its own: with constants it becomes vector code, four times as fast.
+    """
+    before = src.view(np.uint32)
+    after = dst.view(np.uint32)
+    for f in range(fractals):
+        shift = 256 * f
+        x = before[src_at + shift : src_at + shift + carriers]
+        y = after[dst_at + shift : dst_at + shift + carriers]
+        if ties == TieRule.EVEN and drop == 12:
+            for i in range(y.size):
+                y[i] = fp32_to_hf32(x[i], 12, TieRule.EVEN)
+        else:
+            for i in range(y.size):
+                y[i] = fp32_to_hf32(x[i], drop, ties)
+
+
+@jit
+def _stage_vector(src, src_at, k, k0, dst, dst_at):
+    """Copy the k elements of a GEMV operand to row 0 of a k-major panel; the other rows become zero."""
+    for i in range(16 * k):
+        dst[dst_at + i] = np.float32(0)
+    for kk in range(k):
+        fractal = kk // (16 * k0)
+        r = kk % (16 * k0) // k0
+        dst[dst_at + 16 * kk] = src[src_at + 256 * fractal + 16 * (kk % k0) + r]
+
+
+@jit
+def _tile_in(c, c_at, c_column, rows, first, last, init, tile, tile_at):
+    """Copy columns ``first`` to ``last`` of some rows of L0C to a tile; the rest of the tile becomes zero."""
+    for i in range(mk.TILE_FLOATS):
+        tile[tile_at + i] = np.float32(0)
+    if init == 0:
+        for r in range(rows):
+            for i in range(first, last):
+                at = c_at + (i >> 4) * c_column + 16 * r + (i & 15)
+                tile[tile_at + 256 * (i >> 4) + 16 * r + (i & 15)] = c[at]
+
+
+@jit
+def _tile_out(c, c_at, c_column, rows, first, last, tile, tile_at):
+    """Copy the valid part of a tile back to L0C."""
+    for r in range(rows):
+        for i in range(first, last):
+            at = c_at + (i >> 4) * c_column + 16 * r + (i & 15)
+            c[at] = tile[tile_at + 256 * (i >> 4) + 16 * r + (i & 15)]
+
+
+@jit
+def _serial(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, tile, tile_at):
+    """Run the float32 chain straight from the carriers: for a fixed k 16 m and 16 n are adjacent."""
+    n1 = (n + 15) // 16
+    c_column = 256 * ((m + 15) // 16)
+    b_step = 256 * n1
+    fractal = np.int64(256)
+    none = np.int64(0)
+    j = 0
+    while j < n1:
+        vectors = 1 if n1 == 1 else mk.vectors_of_panel(n1 - j)
+        height = mk.SINGLE_ROWS if vectors == 1 else mk.TILE_ROWS
+        columns = min(16 * vectors, n - 16 * j)
+        bj = b_at + 256 * j
+        for r in range(0, m, height):
+            ar = a_at + (r >> 4) * a_row + (r & 15)
+            c_tile = c_at + j * c_column + 16 * r
+            rows = min(height, m - r)
+            whole = rows == height and columns == 16 * vectors
+            c, at, column, start = l0c, c_tile, c_column, init
+            if not whole:
+                _tile_in(l0c, c_tile, c_column, rows, none, columns, init, tile, tile_at)
+                c, at, column, start = tile, tile_at, fractal, none
+            if vectors == 1:
+                mk.serial_single(a, ar, b, bj, c, at, k, k0, a_step, b_step, fractal, column, start)
+            elif vectors == mk.FULL_VECTORS:
+                mk.serial_full(a, ar, b, bj, c, at, k, k0, a_step, b_step, fractal, column, start)
+            else:
+                mk.serial_rest(a, ar, b, bj, c, at, k, k0, a_step, b_step, fractal, column, start)
+            if not whole:
+                _tile_out(l0c, c_tile, c_column, rows, none, columns, tile, tile_at)
+        j += vectors
+
+
+@jit
+def _reset_ranges(ranges):
+    for i in range(8):
+        ranges[i] = 0
+        ranges[8 + i] = -1
+        ranges[16 + i] = 0
+
+
+@jit
+def _top_and_grain(ranges):
+    """Return (top, grain) of the values in ``ranges``: each is below 2^(top - 126) and a multiple of 2^grain."""
+    largest = np.int64(0)
+    smallest = np.int64(0xFFFFFFFF)
+    union = np.int64(0x800000)
+    for i in range(8):
+        largest = max(largest, np.int64(ranges[i]))
+        smallest = min(smallest, np.int64(ranges[8 + i]) & 0xFFFFFFFF)
+        union |= np.int64(ranges[16 + i]) & 0x7FFFFF
+    if largest == 0:
+        return np.int64(0), np.int64(1000)
+    trailing = np.int64(0)
+    while (union >> trailing) & 1 == 0:
+        trailing += 1
+    return largest >> 23, max((smallest + 1) >> 23, 1) - 150 + trailing
+
+
+@jit
+def _exact(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, group, round, wide, b_wide, small):
+    """Run the exact model in blocks of k that end with a group: L0C holds the accumulator in between."""
+    block = _BLOCK_K if _BLOCK_K % group == 0 else k
+    n1 = (n + 15) // 16
+    for start in range(0, k, block):
+        at_a = a_at + start // k0 * a_step
+        at_b = b_at + start // k0 * 256 * n1
+        length = min(block, k - start)
+        first = init if start == 0 else 0
+        _exact_block(
+            a, at_a, a_row, a_step, b, at_b, l0c, c_at, m, n, length, k0, first, group, round, wide, b_wide, small
+        )
+
+
+@jit
+def _exact_block(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, group, round, wide, b_wide, small):
+    n1 = (n + 15) // 16
+    c_column = 256 * ((m + 15) // 16)
+    ranges = wide.view(np.int32)[small : small + 24]
+    tile = wide.view(np.float32)
+    tile_at = small + 24
+
+    _reset_ranges(ranges)
+    for r in range(0, m, mk.TILE_ROWS):
+        a_tile = a_at + (r >> 4) * a_row + (r & 15)
+        mk.widen_rows(a, a_tile, k, k0, a_step, m - r, wide, r * k, np.int64(mk.TILE_ROWS), ranges)
+    a_top, a_grain = _top_and_grain(ranges)
+    _reset_ranges(ranges)
+    if init == 0:
+        for j in range(n1):
+            mk.scan(l0c, c_at + j * c_column, m, n - 16 * j, ranges)
+            if n - 16 * j > 8:
+                mk.scan(l0c, c_at + j * c_column + 8, m, n - 16 * j - 8, ranges)
+    c_top, c_grain = _top_and_grain(ranges)
+    simple = round == AccumulatorRound.RNE and a_top < 255 and c_top <= 252 and c_grain >= -126
+
+    vectors_total = (n + 7) // 8
+    j = 0
+    while j < vectors_total:
+        vectors = mk.vectors_of_panel(vectors_total - j)
+        _reset_ranges(ranges)
+        for v in range(vectors):
+            b_from = b_at + 256 * ((j + v) >> 1) + 8 * ((j + v) & 1)
+            valid = n - 8 * (j + v)
+            mk.widen_columns(b, b_from, k, k0, 256 * n1, valid, wide, b_wide + 8 * v, 8 * vectors, ranges)
+        b_top, b_grain = _top_and_grain(ranges)
+        # 4096 products below 2^(a_top + b_top - 252) and an accumulator below 2^126 stay below 2^127 and a little.
+        fast = simple and b_top < 255 and a_top + b_top <= 366 and a_grain + b_grain >= -126
+        half = j & 1
+        last = min(8 * (half + vectors), n - 8 * (j - half))
+        for r in range(0, m, mk.TILE_ROWS):
+            c_tile = c_at + (j >> 1) * c_column + 16 * r
+            rows = min(mk.TILE_ROWS, m - r)
+            whole = rows == mk.TILE_ROWS and last == 8 * (half + vectors)
+            c, at, column, start = l0c, c_tile, c_column, init
+            if not whole:
+                _tile_in(l0c, c_tile, c_column, rows, 8 * half, last, init, tile, tile_at)
+                c, at, column, start = tile, tile_at, np.int64(256), np.int64(0)
+            if vectors == mk.FULL_VECTORS:
+                if fast:
+                    mk.fast_full(wide, r * k, wide, b_wide, c, at, half, column, k, group, round, start)
+                else:
+                    mk.exact_full(wide, r * k, wide, b_wide, c, at, half, column, k, group, round, start)
+            elif fast:
+                mk.fast_rest(wide, r * k, wide, b_wide, c, at, half, column, k, group, round, start)
+            else:
+                mk.exact_rest(wide, r * k, wide, b_wide, c, at, half, column, k, group, round, start)
+            if not whole:
+                _tile_out(l0c, c_tile, c_column, rows, 8 * half, last, tile, tile_at)
+        j += vectors
+
+
+@jit
+def _add_toward_zero(acc, value):
+    """Return the float32 sum rounded toward zero; a finite sum never becomes Inf."""
+    total = np.float32(acc + value)
+    if not np.isfinite(total):
+        if np.isfinite(acc) and np.isfinite(value):
+            return np.float32(np.copysign(np.float32(3.4028234663852886e38), total))
+        return total
+    back = np.float32(total - acc)
+    error = np.float32(np.float32(acc - np.float32(total - back)) + np.float32(value - back))
+    if error != 0 and (error > 0) != (total > 0):
+        return np.int32(total.view(np.int32) - 1).view(np.float32)
+    return total
+
+
+@jit
+def _tree(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, group, round, stack, at):
+    """Add neighbour trees in float32, 16 columns at a time."""
+    n1 = (n + 15) // 16
+    c_column = 256 * ((m + 15) // 16)
+    for j in range(n1):
+        lanes = min(16, n - 16 * j)
+        for r in range(m):
+            row = c_at + c_column * j + 16 * r
+            if init:
+                for lane in range(lanes):
+                    l0c[row + lane] = np.float32(0)
+            ar = a_at + (r >> 4) * a_row + (r & 15)
+            for first in range(0, k, group):
+                count = min(group, k - first)
+                _tree_sum(a, ar, a_step, b, b_at + 256 * j, 256 * n1, first, count, k0, lanes, stack, at)
+                for lane in range(lanes):
+                    if round == AccumulatorRound.RZ:
+                        l0c[row + lane] = _add_toward_zero(l0c[row + lane], stack[at + lane])
+                    else:
+                        l0c[row + lane] = np.float32(l0c[row + lane] + stack[at + lane])
+
+
+@jit
+def _tree_sum(a, a_at, a_step, b, b_at, b_step, first, count, k0, lanes, stack, at):
+    """Sum ``count`` rounded products from k = ``first`` on as a tree over neighbours; result in stack[at:at + 16].
+
+    Level i of the stack, at ``at + 16 (i + 1)``, holds a finished subtree of 2^i products. Subtrees of equal size merge
+    as soon as the second is complete, like the carries of a binary counter; that is the tree over neighbours in which
+    an odd one out waits for the next level.
+    """
+    for i in range(count):
+        outer, inner = (first + i) // k0, (first + i) % k0
+        x = a[a_at + outer * a_step + 16 * inner]
+        column = b_at + outer * b_step + 16 * inner
+        for lane in range(lanes):
+            stack[at + lane] = np.float32(x * b[column + lane])
+        level = 1
+        while (i >> (level - 1)) & 1:
+            for lane in range(lanes):
+                stack[at + lane] = np.float32(stack[at + 16 * level + lane] + stack[at + lane])
+            level += 1
+        for lane in range(lanes):
+            stack[at + 16 * level + lane] = stack[at + lane]
+    merged = False
+    for level in range(1, _STACK_LEVELS + 1):
+        if (count >> (level - 1)) & 1:
+            for lane in range(lanes):
+                older = stack[at + 16 * level + lane]
+                stack[at + lane] = np.float32(older + stack[at + lane]) if merged else older
+            merged = True

@@ -1,0 +1,126 @@
+"""The micro-kernels of `cube`: which shapes exist, and what their arguments mean.
+
+A tile is a block of L0C held in registers for a whole Mmad: ``TILE_ROWS`` rows and ``FULL_VECTORS`` or ``REST_VECTORS``
+vectors of columns. The shapes fit the host's registers; no shape changes a bit. All offsets count elements of the array
+before them; every loop of k runs upwards.
+
+serial: ``(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, init)``
+    c = fma(a, b, c) for each k. ``a`` and ``b`` float32 carriers, 16 per k; after ``chunk`` k the next one starts
+    ``a_step`` or ``b_step`` behind the start of this one. Columns in vectors of 16, ``b_column`` and ``c_column``
+    apart; rows of ``c`` are 16 apart. ``init`` != 0 starts from zero without reading ``c``.
+exact: ``(a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init)``
+    float64 sums of ``group`` k from the accumulator on, then one rounding to float32. ``a`` float64[k][rows], ``b``
+    float64[k][vectors][8]. Columns in vectors of 8, two per 16 of ``c``; ``half`` = 1 starts with the second. The fast
+    variant is for operands whose sums are all zero or normal and finite (`cube`), and rounds to nearest only.
+widen: ``(src, src_at, k, chunk, step, valid, dst, dst_at, dst_step, ranges)``
+    float32 carriers to float64, some adjacent lanes of each k; lanes from ``valid`` on become zero. ``ranges``
+    int32[3, 8] collects per lane the largest magnitude, the smallest nonzero one less 1, and the OR of all (bits).
+scan: ``(src, src_at, row_count, valid, ranges)``
+    ``ranges`` of 8 adjacent float32 in each of some rows of 16.
+"""
+
+from __future__ import annotations
+
+import llvmlite.binding
+from numba.core import config
+
+from npu_sim._jit import JIT_ENABLED, jit
+
+if JIT_ENABLED:
+    from npu_sim.isa import microkernel_ir as _kernels
+else:
+    from npu_sim.isa import microkernel_twin as _kernels
+
+
+def _has_512_bit_vectors():
+    """Whether compiled code gets 32 vector registers of 512 bits; honours Numba's own choice of a CPU."""
+    if config.CPU_NAME not in (None, "host") or config.CPU_FEATURES:
+        return "+avx512f" in (config.CPU_FEATURES or "")
+    return bool(llvmlite.binding.get_host_cpu_features().get("avx512f", False))
+
+
+_WIDE = _has_512_bit_vectors()
+TILE_ROWS = 8 if _WIDE else 4
+FULL_VECTORS = 3 if _WIDE else 1
+REST_VECTORS = 2 if _WIDE else 1
+SINGLE_ROWS = 16 if _WIDE else 4
+"""Rows of a serial tile with one vector of columns: one vector needs more rows to keep the multipliers busy."""
+TILE_FLOATS = 16 * 16 * 3
+"""Room for any tile of L0C: at most 16 rows and 3 vectors of 16 columns."""
+
+_serial_full = _kernels.serial_tile(TILE_ROWS, FULL_VECTORS)
+_serial_rest = _kernels.serial_tile(TILE_ROWS, REST_VECTORS)
+_serial_single = _kernels.serial_tile(SINGLE_ROWS, 1)
+_exact_full = _kernels.exact_tile(TILE_ROWS, FULL_VECTORS, fast=False)
+_exact_rest = _kernels.exact_tile(TILE_ROWS, REST_VECTORS, fast=False)
+_fast_full = _kernels.exact_tile(TILE_ROWS, FULL_VECTORS, fast=True)
+_fast_rest = _kernels.exact_tile(TILE_ROWS, REST_VECTORS, fast=True)
+_widen_rows = _kernels.widen(TILE_ROWS)
+_widen_columns = _kernels.widen(8)
+_scan = _kernels.scan(8)
+
+
+@jit
+def vectors_of_panel(left):
+    """Return how many vectors of columns the next panel takes when ``left`` remain: never a last one alone."""
+    return FULL_VECTORS if left >= FULL_VECTORS and left != FULL_VECTORS + 1 else REST_VECTORS
+
+
+@jit
+def serial_full(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, init):
+    """Run a serial tile: TILE_ROWS rows, FULL_VECTORS vectors of 16 columns."""
+    _serial_full(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, init)
+
+
+@jit
+def serial_rest(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, init):
+    """Run a serial tile: TILE_ROWS rows, REST_VECTORS vectors of 16 columns."""
+    _serial_rest(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, init)
+
+
+@jit
+def serial_single(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, init):
+    """Run a serial tile: SINGLE_ROWS rows, one vector of 16 columns."""
+    _serial_single(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, init)
+
+
+@jit
+def exact_full(a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init):
+    """Run an exact tile: TILE_ROWS rows, FULL_VECTORS vectors of 8 columns."""
+    _exact_full(a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init)
+
+
+@jit
+def exact_rest(a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init):
+    """Run an exact tile: TILE_ROWS rows, REST_VECTORS vectors of 8 columns."""
+    _exact_rest(a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init)
+
+
+@jit
+def fast_full(a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init):
+    """Run an exact tile with fast rounding: TILE_ROWS rows, FULL_VECTORS vectors of 8 columns."""
+    _fast_full(a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init)
+
+
+@jit
+def fast_rest(a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init):
+    """Run an exact tile with fast rounding: TILE_ROWS rows, REST_VECTORS vectors of 8 columns."""
+    _fast_rest(a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init)
+
+
+@jit
+def widen_rows(src, src_at, k, chunk, step, valid, dst, dst_at, dst_step, ranges):
+    """Widen TILE_ROWS lanes of L0A."""
+    _widen_rows(src, src_at, k, chunk, step, valid, dst, dst_at, dst_step, ranges)
+
+
+@jit
+def widen_columns(src, src_at, k, chunk, step, valid, dst, dst_at, dst_step, ranges):
+    """Widen 8 lanes of L0B."""
+    _widen_columns(src, src_at, k, chunk, step, valid, dst, dst_at, dst_step, ranges)
+
+
+@jit
+def scan(src, src_at, row_count, valid, ranges):
+    """Collect the range of 8 lanes of L0C."""
+    _scan(src, src_at, row_count, valid, ranges)

@@ -1,0 +1,113 @@
+"""Plain-Python twins of the micro-kernels, for runs with the JIT disabled (an LLVM intrinsic cannot be called then).
+
+Element by element, with the same arguments and the same bits as `microkernel_ir`; slow.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+_LARGEST = np.float32(np.finfo(np.float32).max)
+
+
+def fma32(a, b, c):
+    """Return the float32 nearest to a * b + c, ties to even.
+
+    The product of two float32 is exact in float64. The sum is rounded to odd there (its error is known from an exact
+    two-sum), and 53 bits rounded to odd keep all that the final rounding to 24 bits needs (S. Boldo, G. Melquiond,
+    "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", IEEE TC 2008).
+    """
+    with np.errstate(all="ignore"):
+        product = np.float64(a) * np.float64(b)
+        addend = np.float64(c)
+        total = product + addend
+        if not np.isfinite(total):
+            return np.float32(total)
+        back = total - product
+        error = (product - (total - back)) + (addend - back)
+        if error != 0:
+            bits = total.view(np.int64)
+            if bits & 1 == 0:
+                outward = (error > 0) == (total > 0)
+                total = np.int64(bits + 1 if outward else bits - 1).view(np.float64)
+        return np.float32(total)
+
+
+def round_to_float32(value, toward_zero):
+    """Round a float64 to float32: to nearest even, or toward zero (Inf then needs an infinite ``value``)."""
+    with np.errstate(all="ignore"):
+        single = np.float32(value)
+        if toward_zero and np.abs(np.float64(single)) > np.abs(value):
+            single = _LARGEST * np.sign(single) if np.isinf(single) else np.nextafter(single, np.float32(0))
+        return np.float32(single)
+
+
+def serial_tile(row_count, column_count):
+    """Return the twin of `microkernel_ir.serial_tile`."""
+
+    def tile(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, init):
+        for r in range(row_count):
+            for column in range(16 * column_count):
+                at = c_at + (column // 16) * c_column + 16 * r + column % 16
+                acc = np.float32(0) if init else c[at]
+                for kk in range(k):
+                    outer, inner = kk // chunk, kk % chunk
+                    x = a[a_at + outer * a_step + 16 * inner + r]
+                    y = b[b_at + outer * b_step + 16 * inner + (column // 16) * b_column + column % 16]
+                    acc = fma32(x, y, acc)
+                c[at] = acc
+
+    return tile
+
+
+def exact_tile(row_count, vector_count, *, fast):
+    """Return the twin of `microkernel_ir.exact_tile`; ``fast`` changes nothing, as it must."""
+    del fast
+
+    def tile(a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init):
+        for r in range(row_count):
+            for column in range(8 * vector_count):
+                place = column + 8 * half
+                at = c_at + (place // 16) * c_column + 16 * r + place % 16
+                acc = np.float32(0) if init else c[at]
+                for start in range(0, k, group):
+                    total = np.float64(acc)
+                    with np.errstate(all="ignore"):
+                        for kk in range(start, min(start + group, k)):
+                            total = total + a[a_at + kk * row_count + r] * b[b_at + kk * 8 * vector_count + column]
+                    acc = round_to_float32(total, toward_zero)
+                c[at] = acc
+
+    return tile
+
+
+def _widen_range(word, lane, ranges):
+    magnitude = int(word) & 0x7FFFFFFF
+    found = ranges.view(np.uint32)
+    found[lane] = max(int(found[lane]), magnitude)
+    found[8 + lane] = min(int(found[8 + lane]), (magnitude - 1) & 0xFFFFFFFF)
+    found[16 + lane] |= np.uint32(magnitude)
+
+
+def widen(lanes):
+    """Return the twin of `microkernel_ir.widen`."""
+
+    def convert(src, src_at, k, chunk, step, valid, dst, dst_at, dst_step, ranges):
+        for kk in range(k):
+            for lane in range(lanes):
+                value = src[src_at + (kk // chunk) * step + 16 * (kk % chunk) + lane] if lane < valid else np.float32(0)
+                dst[dst_at + kk * dst_step + lane] = np.float64(value)
+                _widen_range(value.view(np.int32), lane, ranges)
+
+    return convert
+
+
+def scan(lanes):
+    """Return the twin of `microkernel_ir.scan`."""
+
+    def look(src, src_at, row_count, valid, ranges):
+        for r in range(row_count):
+            for lane in range(min(lanes, valid)):
+                _widen_range(src[src_at + 16 * r + lane].view(np.int32), lane, ranges)
+
+    return look
