@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from npu_sim.errors import NpuSimError
-from ops.studies.precision import CaseResult, LayerSummary, PrecisionReport, PrecisionRow
+from ops.studies.precision import LayerSummary, PrecisionReport, PrecisionRow
 
 SUFFIXES = (".png", ".svg", ".pdf")
-MAX_PANELS = 60
+MAX_PANELS = 30
 """More layers than this do not fit one readable picture; those with the largest error are shown."""
 
 # Okabe and Ito's colours, told apart with every common colour vision; the marker's shape says the same.
@@ -22,6 +22,9 @@ _STYLES = {
     "bf16": ("#009E73", "D"),
 }
 _GREY = "#777777"
+
+# Inches: left of a panel, its height, below it (numbers and products), above all panels, below all of them (legend).
+_LEFT, _PANEL, _BELOW, _TOP, _FOOT = 0.72, 1.9, 0.8, 0.95, 0.6
 
 
 class MissingExtraError(NpuSimError, ImportError):
@@ -68,26 +71,35 @@ def draw(report: PrecisionReport, suffix: str) -> bytes:
     from matplotlib.figure import Figure
 
     layers = _chosen(report)
-    products, modes = report.options.products, report.options.cube_math_types
-    columns = min(len(layers), 3 if len(products) * len(modes) <= 24 else 1)
+    blocks = len(report.options.products) * (len(report.options.cube_math_types) + 1)
+    panel_width = max(3.6, 0.2 * blocks)
+    columns = min(len(layers), max(1, int(18.0 // (panel_width + _LEFT))))
     lines = -(-len(layers) // columns)
-    width = columns * max(4.2, 0.55 + 0.21 * len(products) * len(modes)) + 0.5
-    height = lines * 2.75 + 1.3
-    figure = Figure(figsize=(max(width, 8.0), height), dpi=120)
-    grid = figure.subplots(lines, columns, squeeze=False, sharey=True)
+    width = max(9.0, columns * (panel_width + _LEFT) + 0.15)
+    height = _TOP + lines * (_PANEL + _BELOW) + _FOOT
+    figure = Figure(figsize=(width, height), dpi=120)
+    grid = figure.subplots(lines, columns, squeeze=False)
+    # Measured by hand in inches: matplotlib's own fitting takes longer than everything else together.
+    figure.subplots_adjust(
+        left=_LEFT / width,
+        right=1 - 0.15 / width,
+        top=1 - _TOP / height,
+        bottom=(_FOOT + _BELOW) / height,
+        wspace=_LEFT / ((width - 0.15) / columns - _LEFT),
+        hspace=_BELOW / _PANEL,
+    )
     limits = _limits(report, layers)
     for number, panel in enumerate(grid.flat):
-        if number < len(layers):
-            _draw_panel(panel, report, layers[number], limits)
-            if number % columns == 0:
-                panel.set_ylabel("mean relative error (MERE)", fontsize=9)
-            if number + columns >= len(layers):
-                panel.set_xlabel("cubeMathType, product", fontsize=9, labelpad=20)
-        else:
+        if number >= len(layers):
             panel.set_axis_off()
-    title = "Error of the weight gradient against float64, by product and cubeMathType"
-    figure.suptitle(title, y=1 - 0.2 / height).set_in_layout(False)
-    figure.text(0.5, 1 - 0.58 / height, _subtitle(report, len(layers)), ha="center", fontsize=8, color=_GREY)
+            continue
+        _draw_panel(panel, report, layers[number], limits)
+        if number % columns == 0:
+            panel.set_ylabel("mean relative error (MERE)", fontsize=9)
+        if number + columns >= len(layers):
+            panel.set_xlabel("cubeMathType, product", fontsize=9, labelpad=19)
+    figure.suptitle("Error of the weight gradient against float64, by product and cubeMathType", y=1 - 0.15 / height)
+    figure.text(0.5, 1 - 0.55 / height, _subtitle(report, len(layers)), ha="center", fontsize=8, color=_GREY)
     figure.legend(
         handles=_legend_handles(report, layers),
         loc="lower center",
@@ -96,7 +108,6 @@ def draw(report: PrecisionReport, suffix: str) -> bytes:
         frameon=False,
         bbox_to_anchor=(0.5, 0.0),
     )
-    figure.tight_layout(rect=(0, 0.5 / height, 1, 1 - 0.65 / height), h_pad=1.2)
     stream = io.BytesIO()
     figure.savefig(stream, format=suffix.removeprefix("."))
     return stream.getvalue()
@@ -134,27 +145,27 @@ def _limits(report: PrecisionReport, layers: Sequence[LayerSummary]) -> tuple[fl
 
 def _draw_panel(panel: Any, report: PrecisionReport, layer: LayerSummary, limits: tuple[float, float]) -> None:
     """Draw one layer."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
     products, modes = report.options.products, report.options.cube_math_types
     low, high = limits
     panel.set_yscale("log")
     panel.set_ylim(low, high * 1.6)
+    panel.yaxis.set_major_locator(LogLocator(10.0, numticks=12))
+    panel.yaxis.set_minor_locator(NullLocator())
     panel.grid(axis="y", color="#e4e4e4", linewidth=0.6)
     panel.set_axisbelow(True)
     for side in ("top", "right"):
         panel.spines[side].set_visible(False)
-    panel.set_title(f"{layer.name}  (K depth {layer.k_depth})", fontsize=10, loc="left")
+    panel.set_title(f"{_shortened(layer.name)}  (K depth {layer.k_depth})", fontsize=10, loc="left")
     if layer.reference is not None:
         panel.axhline(_clamped(layer.reference.mean_rel, limits), color=_GREY, linewidth=1.0, linestyle="--", zorder=1)
-    rows = {(row.product, row.cube_math_type): row for row in report.rows if row.layer == layer.name}
-    ticks, labels = [], []
+    positions: dict[tuple[str, int], int] = {}
     for block, product in enumerate(products):
         start = block * (len(modes) + 1)
+        positions.update({(product, mode): start + offset for offset, mode in enumerate(modes)})
         if block % 2:
             panel.axvspan(start - 0.75, start + len(modes) - 0.25, color="#f6f6f6", zorder=0)
-        for offset, mode in enumerate(modes):
-            ticks.append(start + offset)
-            labels.append(str(mode))
-            _draw_case(panel, start + offset, rows[product, mode], limits)
         panel.annotate(
             product,
             (start + (len(modes) - 1) / 2, 0),
@@ -165,50 +176,54 @@ def _draw_panel(panel: Any, report: PrecisionReport, layer: LayerSummary, limits
             va="baseline",
             fontsize=8,
         )
-    panel.set_xticks(ticks, labels, fontsize=7)
+    panel.set_xticks(list(positions.values()), [str(mode) for _, mode in positions], fontsize=7)
     panel.tick_params(axis="y", labelsize=8)
     panel.set_xlim(-0.75, len(products) * (len(modes) + 1) - 1.25)
+    rows = [row for row in report.rows if row.layer == layer.name]
+    _draw_results(panel, [(positions[row.product, row.cube_math_type], row) for row in rows], limits)
 
 
-def _draw_case(panel: Any, position: int, row: PrecisionRow, limits: tuple[float, float]) -> None:
-    """Draw one combination: two marks joined by a line, or a word for a refusal."""
-    result: CaseResult | None = row.result
-    if result is None:
-        panel.annotate(
-            "refused",
-            (position, limits[0]),
-            xytext=(0, 4),
-            textcoords="offset points",
-            rotation=90,
-            ha="center",
-            va="bottom",
-            fontsize=7,
-            color=_GREY,
-        )
-        return
-    colour, marker = _STYLES[result.compute_dtype]
-    original = _clamped(result.original.error.mean_rel, limits)
-    rounded = _clamped(result.rounded.error.mean_rel, limits)
-    panel.plot([position, position], [rounded, original], color=colour, linewidth=1.2, zorder=2)
-    for value, comparison, size in ((original, result.original, 42), (rounded, result.rounded, 20)):
-        passed = comparison.verdict.passed
-        panel.scatter(
-            [position],
-            [value],
-            s=size,
-            marker=marker,
-            facecolor=colour if passed else "white",
-            edgecolor=colour,
-            linewidth=1.1,
-            zorder=3,
-            clip_on=False,
-        )
-        if comparison.error.mean_rel == 0.0:
-            panel.annotate("0", (position, value), xytext=(5, 2), textcoords="offset points", fontsize=7, color=colour)
-        if not passed:
-            panel.scatter(
-                [position], [value], s=size * 0.8, marker="x", color="black", linewidth=0.9, zorder=4, clip_on=False
+def _draw_results(panel: Any, rows: Sequence[tuple[int, PrecisionRow]], limits: tuple[float, float]) -> None:
+    """Draw every combination at its position: two marks joined by a line, or a word for a refusal."""
+    points: dict[tuple[str, str, int, bool], list[tuple[int, float]]] = {}
+    for position, row in rows:
+        if row.result is None:
+            panel.annotate(
+                "refused",
+                (position, limits[0]),
+                xytext=(0, 4),
+                textcoords="offset points",
+                rotation=90,
+                ha="center",
+                va="bottom",
+                fontsize=7,
+                color=_GREY,
             )
+            continue
+        colour, marker = _STYLES[row.result.compute_dtype]
+        ends = []
+        for comparison, area in ((row.result.original, 42), (row.result.rounded, 20)):
+            value = _clamped(comparison.error.mean_rel, limits)
+            ends.append(value)
+            points.setdefault((colour, marker, area, comparison.verdict.passed), []).append((position, value))
+            if comparison.error.mean_rel == 0.0:
+                panel.annotate(
+                    "0", (position, value), xytext=(5, 2), textcoords="offset points", fontsize=7, color=colour
+                )
+        panel.plot([position, position], ends, color=colour, linewidth=1.2, zorder=2)
+    for (colour, marker, area, passed), where in points.items():
+        x, y = zip(*where, strict=True)
+        face = colour if passed else "white"
+        panel.scatter(
+            x, y, s=area, marker=marker, facecolor=face, edgecolor=colour, linewidth=1.1, zorder=3, clip_on=False
+        )
+        if not passed:
+            panel.scatter(x, y, s=area * 0.8, marker="x", color="black", linewidth=0.9, zorder=4, clip_on=False)
+
+
+def _shortened(name: str) -> str:
+    """Return a layer name that fits above its panel; the end says more than the beginning."""
+    return name if len(name) <= 32 else f"...{name[-29:]}"
 
 
 def _clamped(value: float, limits: tuple[float, float]) -> float:

@@ -49,13 +49,17 @@ def gradient(x, dy, weight_shape, *, stride, padding, dilation, groups):
     return result
 
 
-def operand(values, compute):
-    """The tensor as the Cube multiplies it."""
+def operand(values, compute, overflow):
+    """The tensor as the Cube multiplies it; a tensor that already has the type is not cast."""
+    if NAMES[values.dtype.name] == compute:
+        return values
     values = values.astype(np.float32)
     if compute == "hf32":
         words = values.view(np.uint32).astype(np.uint64)
         even = (words >> np.uint64(12)) & np.uint64(1)
         return ((words + np.uint64(0x7FF) + even) & np.uint64(0xFFFFF000)).astype(np.uint32).view(np.float32)
+    if overflow == "saturate" and compute == "fp16":
+        values = np.clip(np.nan_to_num(values, nan=0.0, posinf=65504, neginf=-65504), -65504, 65504)
     with np.errstate(over="ignore"):
         return values.astype({"fp16": np.float16, "bf16": ml_dtypes.bfloat16, "fp32": np.float32}[compute])
 
@@ -87,7 +91,7 @@ def weight_gradient(
             f"cubeMathType must be 1 or 2 for fp32 tensors, not {cube_math_type} ({record.name})", 161002
         )
     exact = gradient(
-        operand(x, compute), operand(dy, compute), weight_shape,
+        operand(x, compute, record.overflow_mode), operand(dy, compute, record.overflow_mode), weight_shape,
         stride=stride, padding=padding, dilation=dilation, groups=groups,
     )  # fmt: skip
     result = exact.astype(x.dtype)

@@ -1,0 +1,100 @@
+"""The program around its commands: light imports, one line per usage error, both ways to start it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ops.cli.main import app, main
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def start(*arguments, **options):
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, env=environment, timeout=120, **options
+    )
+
+
+def test_import_ops_and_npu_sim_load_nothing_of_the_command_line():
+    code = (
+        "import sys, ops, npu_sim, ops.cli, ops.studies\n"
+        "heavy = {'typer', 'rich', 'matplotlib', 'sklearn', 'torch'} & sys.modules.keys()\n"
+        "assert not heavy, heavy\n"
+        "assert 'CubeMathType' in dir(ops)\n"
+        "from npu_sim.dtypes.cube_math import CubeMathType\n"
+        "assert ops.CubeMathType is CubeMathType\n"
+        "try:\n    ops.nothing\nexcept AttributeError as error:\n"
+        "    assert str(error) == \"module 'ops' has no attribute 'nothing'\"\n"
+        "else:\n    raise SystemExit('no error')\n"
+    )
+    done = start("-c", code)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_command_line_starts_without_matplotlib():
+    code = "import sys, ops.cli.main\nassert not {'matplotlib', 'torch', 'sklearn'} & sys.modules.keys()\n"
+    done = start("-c", code)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_python_m_npu_sim_is_the_same_program():
+    both = [start("-m", "npu_sim", "--help"), start("-m", "ops.cli.main", "--help")]
+    assert both[0].returncode == 0
+    assert both[0].stdout == both[1].stdout
+    assert "Usage: npu-sim" in both[0].stdout
+    for command in app.registered_commands:
+        assert command.name in both[0].stdout
+
+
+def test_python_m_npu_sim_bad_file_is_one_line_exit_2_and_nothing_written(tmp_path):
+    (tmp_path / "own.npz").write_bytes(b"PK\x03\x04 not quite")
+    done = start("-m", "npu_sim", "precision", "own.npz", "--json", "r.json", cwd=tmp_path)
+    message = "npu-sim: error: own.npz: The file must be a complete .npz archive, not a damaged or different one\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
+    assert [path.name for path in tmp_path.iterdir()] == ["own.npz"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Invalid value for COMMAND: give a command: "),
+        (["frobnicate"], "No such command 'frobnicate'."),
+        (["--frobnicate"], "No such option: --frobnicate"),
+    ],
+)
+def test_main_usage_error_is_one_line_and_exit_2(capsys, arguments, message):
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"npu-sim: error: {message}")
+    assert err.count("\n") == 1
+
+
+def test_main_version_and_help_exit_0(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("npu-sim ")
+    for command in app.registered_commands:
+        assert main([command.name, "--help"]) == 0
+        assert "--json" in capsys.readouterr().out
+
+
+def test_main_reader_that_left_is_no_error():
+    command = f"{sys.executable} -m npu_sim products --sources | head -1"
+    done = subprocess.run(
+        command, shell=True, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=60
+    )
+    assert done.stderr == ""
+
+
+def test_main_terminal_without_unicode_is_no_error():
+    done = subprocess.run(
+        [sys.executable, "-m", "npu_sim", "products"],
+        capture_output=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"},
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")

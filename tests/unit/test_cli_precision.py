@@ -1,0 +1,308 @@
+"""``npu-sim precision`` in process, on the stand-in for the emulator: outputs, exit codes, bad input."""
+
+import io
+import json
+import os
+import sys
+
+import numpy as np
+import pytest
+from precision_backend import backend, weight_gradient
+from test_precision_capture import WRONG, damaged, layer_arrays
+
+from npu_sim.errors import InternalError
+from npu_sim.report.standards import COMMIT
+from ops.cli.main import main
+from ops.cli.precision_picture import MAX_PANELS
+from ops.studies import precision as precision_study
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture(autouse=True)
+def _stand_in(monkeypatch, tmp_path):
+    monkeypatch.setattr(precision_study, "emulator", backend)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def own_file(tmp_path):
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in" / "own.npz"
+    np.savez(path, **layer_arrays("features.0"), **layer_arrays("head"))
+    return path
+
+
+def call(capsys, *arguments):
+    """Run the program; return exit code, standard output and standard error."""
+    code = main(["precision", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def flat(out):
+    """The output with its lines joined."""
+    return " ".join(out.split())
+
+
+def files(path):
+    return sorted(entry.name for entry in path.iterdir() if entry.is_file())
+
+
+def with_runner(monkeypatch, change):
+    """Let ``change`` spoil the stand-in's result."""
+
+    def runner(*arguments, **options):
+        result = weight_gradient(*arguments, **options)
+        change(result)
+        return result
+
+    stand_in = precision_study.Backend(
+        weight_gradient=runner, golden=backend().golden, get_product=backend().get_product
+    )
+    monkeypatch.setattr(precision_study, "emulator", lambda: stand_in)
+
+
+def test_precision_without_arguments_prints_the_table_and_writes_the_picture(capsys, tmp_path):
+    code, out, err = call(capsys)
+    assert (code, err) == (0, "")
+    text = flat(out)
+    for word in ("stem", "down", "depthwise", "pointwise", "dilated", "grouped", "K depth 2048", COMMIT, "exact-hf32",
+                 "not certified against silicon", "refused 161002: cubeMathType must be 1 or 2"):  # fmt: skip
+        assert word in text
+    assert "96 combinations: 24 refused, 72 computed, 72 pass against the original golden, 72 pass" in text
+    assert out.endswith("written: npu-sim-precision.png\n")
+    assert (tmp_path / "npu-sim-precision.png").read_bytes().startswith(PNG)
+    assert files(tmp_path) == ["npu-sim-precision.png"]
+
+
+def test_precision_table_merges_equal_figures_and_shows_both_goldens(capsys, own_file):
+    code, out, _ = call(capsys, own_file, "--layer", "head", "--no-picture")
+    assert code == 0
+    lines = [line.split() for line in out.splitlines()]
+    start = lines.index(["product", "mode", "Cube", "golden", "max", "abs", "MERE", "max", "rel", "RMSE", "max", "ULP",
+                         "1-cosine", "verdict"])  # fmt: skip
+    table = lines[start + 1 : start + 10]
+    assert [line[:5] for line in table[::2]] == [
+        ["310p", "910", "1", "2", "fp16"],
+        ["910b", "910_93", "0", "fp32", "original"],
+        ["910b", "910_93", "1", "3", "hf32"],
+        ["910b", "910_93", "2", "fp16", "original"],
+        ["refused", "status", "161002:", "310p", "910"],
+    ]
+    assert [line[0] for line in table[1:8:2]] == ["rounded*"] * 4
+    assert all(line[-1] == "pass" for line in table[1:8:2])
+    assert "features.0" not in out
+
+
+def test_precision_table_figures_are_those_of_the_json(capsys, own_file):
+    _, text, _ = call(capsys, own_file, "--layer", "head", "--product", "910b", "--cube-math-type", "1", "--no-picture")
+    _, out, _ = call(capsys, own_file, "--layer", "head", "--product", "910b", "--cube-math-type", "1", "--json", "-")
+    result = json.loads(out)["rows"][0]["result"]
+    for golden in ("original", "rounded"):
+        error = result[golden]["error"]
+        line = next(line for line in text.splitlines() if f" {golden}" in line and line.rstrip().endswith("pass"))
+        figures = line.split()[-7:-1]
+        assert [float(figure) for figure in figures[:4]] == pytest.approx(
+            [error["max_abs"], error["mean_rel"], error["max_rel"], error["rmse"]], rel=0.05
+        )
+        assert float(figures[4]) == pytest.approx(error["max_ulp"], rel=0.05)
+
+
+def test_precision_json_to_standard_output_is_only_json(capsys, tmp_path, own_file):
+    code, out, err = call(capsys, own_file, "--json", "-", "--product", "910b", "--cube-math-type", "use_hf32")
+    assert (code, err) == (0, "")
+    report = json.loads(out)
+    assert [(row["layer"], row["product"], row["cube_math_type"]) for row in report["rows"]] == [
+        ("features.0", "910b", 3), ("head", "910b", 3)
+    ]  # fmt: skip
+    assert report["rows"][0]["result"]["compute_dtype"] == "hf32"
+    assert files(tmp_path) == []
+
+
+def test_precision_json_file_and_picture_are_written(capsys, tmp_path, own_file):
+    (tmp_path / "report.json").write_text("old")
+    code, out, _ = call(capsys, own_file, "--json", "report.json", "--picture", "p.svg")
+    assert code == 0
+    assert json.loads((tmp_path / "report.json").read_text())["source"] == str(own_file)
+    assert "<svg" in (tmp_path / "p.svg").read_text()
+    assert files(tmp_path) == ["p.svg", "report.json"]
+    assert (tmp_path / "p.svg").stat().st_mode & 0o777 == 0o666 & ~_umask()
+    assert "written: report.json\nwritten: p.svg\n" in out
+
+
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_precision_dtype_and_accumulation_change_what_runs(capsys, own_file):
+    common = (own_file, "--layer", "head", "--product", "910b", "--cube-math-type", "0", "--json", "-")
+    plain = json.loads(call(capsys, *common)[1])
+    cast = json.loads(call(capsys, *common, "--dtype", "bf16")[1])
+    serial = json.loads(call(capsys, *common, "--accumulation", "serial")[1])
+    assert [r["rows"][0]["result"]["compute_dtype"] for r in (plain, cast, serial)] == ["fp32", "bf16", "fp32"]
+    assert cast["rows"][0]["input_dtype"] == "bf16"
+    assert serial["rows"][0]["result"]["accumulation"] == "serial"
+    worse, better = (r["rows"][0]["result"]["rounded"]["error"]["max_ulp"] for r in (serial, plain))
+    assert worse > better
+
+
+def test_precision_failed_standard_exits_1_and_still_writes(capsys, tmp_path, monkeypatch, own_file):
+    def spoil(result):
+        result.grad_weight *= np.float32(1.01)
+
+    with_runner(monkeypatch, spoil)
+    code, out, err = call(capsys, own_file, "--json", "r.json", "--no-picture")
+    assert (code, err) == (1, "")
+    assert "FAIL" in out
+    assert "24 computed, 0 pass against the original golden, 0 pass against the rounded golden (decides)" in flat(out)
+    assert files(tmp_path) == ["r.json"]
+
+
+def test_precision_one_nan_is_named(capsys, monkeypatch, own_file):
+    def spoil(result):
+        result.grad_weight[0, 0, 0, 0] = np.nan
+
+    with_runner(monkeypatch, spoil)
+    code, out, _ = call(capsys, own_file)
+    assert code == 1
+    assert "FAIL NaN/Inf" in out
+
+
+@pytest.mark.parametrize(("golden", "code"), [("original", 1), ("rounded", 0)])
+def test_precision_golden_decides_the_exit_code(capsys, tmp_path, golden, code):
+    arrays = layer_arrays()
+    np.savez(tmp_path / "big.npz", **arrays | {"conv.x": arrays["conv.x"] * 1000})
+    arguments = ("big.npz", "--product", "910b", "--cube-math-type", "2", "--golden", golden, "--no-picture")
+    assert call(capsys, *arguments)[0] == code
+
+
+def test_precision_nothing_computed_exits_1(capsys, own_file):
+    code, out, _ = call(capsys, own_file, "--product", "310p", "--cube-math-type", "0", "--picture", "p.png")
+    assert code == 1
+    assert "2 combinations: 2 refused, 0 computed" in out
+
+
+BAD_OPTIONS = {
+    ("--product", "910c"): "Product must be a known SoC version or series alias, not '910c'",
+    ("--product", "950"): "Product must be of the series 310p, 910, 910b, 910_93, not '950'",
+    ("--cube-math-type", "4"): "cubeMathType must be",
+    ("--cube-math-type", "hf32"): "cubeMathType must be",
+    ("--layer", "nope"): "Layer must be one of features.0, head, not nope",
+    ("--dtype", "int8"): "dtype must be fp16, bf16 or fp32, not int8",
+    ("--golden", "exact"): "golden must be original or rounded, not exact",
+    ("--accumulation", "exact"): "accumulation must be serial, exact<group> or tree<group>, not exact",
+    ("--threads", "0"): "threads must be at least 1, not 0",
+    ("--threads", "many"): "Invalid value for '--threads'",
+    ("--picture", "p.bmp"): "Picture must be a .png, .svg, .pdf file, not p.bmp",
+    ("--picture", "no/p.png"): "Output file must be in an existing directory, not no/p.png",
+    ("--json", "no/r.json"): "Output file must be in an existing directory, not no/r.json",
+    ("--json", "in"): "Output file must not be a directory, but in is one",
+    ("--json", "in/own.npz"): "Output file must not be the input",
+    ("--json", "p.png", "--picture", "p.png"): "--json and --picture must be different files, not both p.png",
+    ("--picture", "p.png", "--no-picture"): "--picture must not be given together with --no-picture",
+    ("--frobnicate",): "No such option",
+    ("another.npz",): "",
+}
+
+
+@pytest.mark.parametrize("options", BAD_OPTIONS, ids=" ".join)
+def test_precision_bad_option_is_one_line_and_exit_2(capsys, tmp_path, own_file, options):
+    before = own_file.read_bytes()
+    code, out, err = call(capsys, own_file, *options)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"npu-sim: error: {BAD_OPTIONS[options]}")
+    assert err.count("\n") == 1
+    assert files(tmp_path) == []
+    assert own_file.read_bytes() == before
+
+
+@pytest.mark.parametrize("case", [*WRONG, "missing file"])
+def test_precision_bad_file_is_one_line_and_exit_2(capsys, tmp_path, case):
+    if case != "missing file":
+        (tmp_path / "in").mkdir()
+        np.savez(tmp_path / "in" / "own.npz", **layer_arrays(**WRONG[case][0]))
+    code, out, err = call(capsys, tmp_path / "in" / "own.npz", "--json", "r.json")
+    assert (code, out) == (2, "")
+    assert err.startswith("npu-sim: error: ")
+    assert err.count("\n") == 1
+    assert files(tmp_path) == []
+
+
+def test_precision_damaged_file_is_one_line_and_exit_2_or_a_valid_run(capsys, tmp_path):
+    stream = io.BytesIO()
+    np.savez(stream, **layer_arrays())
+    codes = set()
+    for number, data in enumerate(damaged(stream.getvalue(), np.random.default_rng(8))):
+        if number % 8:
+            continue
+        (tmp_path / "own.npz").write_bytes(data)
+        code, out, err = call(capsys, "own.npz", "--product", "910b", "--cube-math-type", "0", "--json", "-")
+        codes.add(code)
+        assert (code == 2) == err.startswith("npu-sim: error: ")
+        assert err.count("\n") == (code == 2)
+        assert code == 2 or json.loads(out)["rows"]
+    assert 2 in codes
+    assert codes <= {0, 1, 2}
+
+
+def test_precision_without_matplotlib_names_the_extra(capsys, tmp_path, monkeypatch, own_file):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    code, out, err = call(capsys, own_file)
+    assert code == 0
+    assert err.count("\n") == 1
+    assert "no picture: A picture must have matplotlib, which is not installed" in err
+    assert "pip install 'npu-sim[report]'" in err
+    assert "combinations" in out
+    code, out, err = call(capsys, own_file, "--picture", "p.png", "--json", "r.json")
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "npu-sim[report]" in err
+    assert files(tmp_path) == []
+
+
+def test_precision_internal_error_is_exit_3_with_a_traceback(capsys, tmp_path, monkeypatch, own_file):
+    def spoil(result):
+        raise InternalError("row 7 has no pipe")
+
+    with_runner(monkeypatch, spoil)
+    code, out, err = call(capsys, own_file, "--json", "r.json")
+    assert (code, out) == (3, "")
+    assert "Traceback" in err
+    assert err.endswith("npu-sim: error: internal error, please report it with the lines above: row 7 has no pipe\n")
+    assert files(tmp_path) == []
+
+
+def test_precision_picture_that_cannot_be_renamed_leaves_nothing_half_done(capsys, tmp_path, monkeypatch, own_file):
+    from pathlib import Path
+
+    def refuse(self, target):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    code, out, err = call(capsys, own_file, "--json", "r.json", "--picture", "p.png")
+    assert (code, out) == (2, "")
+    assert err == "npu-sim: error: Output file must be writable, but r.json is not (Permission denied)\n"
+    assert files(tmp_path) == []
+
+
+def test_precision_layer_name_is_never_markup(capsys, tmp_path):
+    np.savez(tmp_path / "own.npz", **layer_arrays("[red]c[/red]"))
+    code, out, _ = call(capsys, "own.npz", "--picture", "p.png")
+    assert code == 0
+    assert "[red]c[/red]  x 2x4x5x6" in out
+
+
+def test_precision_more_layers_than_panels_still_draw(capsys, tmp_path):
+    arrays = {}
+    for number in range(MAX_PANELS + 1):
+        arrays |= layer_arrays(f"layer{number}")
+    np.savez(tmp_path / "own.npz", **arrays)
+    code, out, err = call(capsys, "own.npz", "--product", "910b", "--cube-math-type", "2", "--picture", "p.svg")
+    assert (code, err) == (0, "")
+    assert f"layer{MAX_PANELS}  x" in out
+    # the picture says that it leaves one out
+    assert f"the {MAX_PANELS} of {MAX_PANELS + 1} layers with the largest error" in (tmp_path / "p.svg").read_text()

@@ -1,0 +1,253 @@
+"""The study on a stand-in for the emulator whose errors are known."""
+
+import dataclasses
+import json
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+from precision_backend import backend, weight_gradient
+
+from npu_sim.errors import InputFileError, InternalError, OperatorError, ProductError
+from npu_sim.report.standards import COMMIT, SOURCE
+from ops.studies.capture import Capture, Layer
+from ops.studies.precision import StudyOptionError, StudyOptions, study
+
+
+def capture(dtype=np.float32, scale=1.0, grad_weight=None):
+    """Two small layers."""
+    rng = np.random.default_rng(6)
+    layers = []
+    for name, groups in (("a", 1), ("b", 2)):
+        layers.append(
+            Layer(
+                name=name,
+                x=(rng.normal(size=(2, 4, 6, 6)) * scale).astype(dtype),
+                dy=rng.normal(size=(2, 6, 6, 6)).astype(dtype),
+                weight_shape=(6, 4 // groups, 3, 3),
+                stride=(1, 1),
+                padding=(1, 1),
+                dilation=(1, 1),
+                groups=groups,
+                grad_weight=grad_weight,
+            )
+        )
+    return Capture(source="test.npz", layers=tuple(layers), metadata={"seed": 6})
+
+
+def run(tensors=None, runner=None, oracle=None, **options):
+    changes = {"weight_gradient": runner} if runner else {}
+    changes |= {"golden": oracle} if oracle else {}
+    return study(tensors or capture(), StudyOptions(**options), backend=dataclasses.replace(backend(), **changes))
+
+
+def test_study_default_covers_every_layer_product_and_mode_in_order():
+    report = run()
+    keys = [(row.layer, row.product, row.cube_math_type) for row in report.rows]
+    products = ["310p", "910", "910b", "910_93"]
+    assert keys == [(layer, product, mode) for layer in "ab" for product in products for mode in range(4)]
+    assert [row.soc for row in report.rows[::4]] == ["Ascend310P3", "Ascend910A", "Ascend910B2", "Ascend910_9392"] * 2
+    refused = {(row.product, row.cube_math_type) for row in report.rows if row.refusal is not None}
+    assert refused == {("310p", 0), ("310p", 3), ("910", 0), ("910", 3)}
+    assert all((row.refusal is None) != (row.result is None) for row in report.rows)
+    refusal = report.rows[0].refusal
+    assert (refusal.status, refusal.error) == (161002, "OperatorError")
+    assert refusal.message == "cubeMathType must be 1 or 2 for fp32 tensors, not 0 (Ascend310P3)"
+
+
+def test_study_rounded_golden_is_that_of_the_tensors_the_cube_multiplied():
+    """The stand-in rounds once at the end: against the right golden it is never more than half an ULP off."""
+    for row in run().computed:
+        result = row.result
+        assert result.rounded.error.max_ulp <= 0.5
+        assert result.rounded.verdict.passed
+        if result.compute_dtype == "fp32":
+            assert result.original.error == result.rounded.error
+        else:
+            # 2^-12 (hf32) and 2^-11 (fp16) relative rounding of the operands shows, thousands of fp32 ULPs
+            assert result.original.error.mean_ulp > 500
+        assert (result.k_depth, result.output_dtype, row.input_dtype) == (72, "fp32", "fp32")
+        assert result.tiling == f"fake {row.soc}"
+
+
+def test_study_verdict_names_golden_and_row():
+    for row in run().computed:
+        for golden, comparison in (("original", row.result.original), ("rounded", row.result.rounded)):
+            assert comparison.golden == comparison.verdict.golden == golden
+            hf32 = row.result.compute_dtype == "hf32"
+            assert comparison.verdict.row == ("HiFLOAT32" if hf32 else "FLOAT32")
+            assert (comparison.verdict.source, comparison.verdict.commit) == (SOURCE, COMMIT)
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_study_dtype_casts_first_and_original_golden_stays_that_of_the_file(dtype):
+    report = run(dtype=dtype)
+    computed = {(row.product, row.cube_math_type): row.result for row in report.computed if row.layer == "a"}
+    if dtype == "fp16":
+        assert len(computed) == 16
+    else:
+        assert {product for product, _ in computed} == {"910b", "910_93"}
+        assert [computed["910b", mode].compute_dtype for mode in range(4)] == ["bf16", "bf16", "fp16", "bf16"]
+    storage = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16}[dtype]
+    from_cast = study(
+        Capture(
+            source="",
+            layers=tuple(
+                dataclasses.replace(layer, x=layer.x.astype(storage), dy=layer.dy.astype(storage))
+                for layer in capture().layers
+            ),
+        ),
+        backend=backend(),
+    )
+    others = {(row.product, row.cube_math_type): row.result for row in from_cast.computed if row.layer == "a"}
+    for key, result in computed.items():
+        assert result.output_dtype == dtype
+        assert result.rounded.error == others[key].rounded.error
+        assert result.rounded.error.max_ulp <= 0.5
+        assert result.original.error.max_ulp > result.rounded.error.max_ulp
+
+
+def test_study_overflow_golden_follows_the_product():
+    """Inputs beyond fp16: 910 saturates them, A2 makes infinities; the rounded golden does the same on each."""
+    report = run(capture(scale=3e4), cube_math_types=(2,))
+    for row in report.computed:
+        assert row.result.compute_dtype == "fp16"
+        assert row.result.rounded.error.special_mismatches == 0
+        assert row.result.rounded.error.max_ulp <= 0.5
+        mismatches = row.result.original.error.special_mismatches
+        assert (mismatches > 0) == (row.product in ("910b", "910_93"))
+
+
+def test_study_computes_each_golden_once():
+    calls = []
+
+    def golden(x, dy, *arguments, **options):
+        calls.append(x.dtype)
+        return backend().golden(x, dy, *arguments, **options)
+
+    run(oracle=golden, layers=("a",))
+    # original, fp32, hf32, and fp16 in two overflow modes
+    assert calls == [np.float64] * 5
+
+
+def test_study_options_reach_the_operator():
+    seen = []
+
+    def runner(*arguments, **options):
+        seen.append(options)
+        return weight_gradient(*arguments, **options)
+
+    report = run(
+        runner=runner, products=("Ascend910A",), cube_math_types=(1,), layers=("b",), accumulation="tree4-rz", threads=3
+    )
+    assert len(report.rows) == 1
+    assert {key: seen[0][key] for key in ("product", "cube_math_type", "accumulation", "threads", "groups")} == {
+        "product": "Ascend910A", "cube_math_type": 1, "accumulation": "tree4-rz", "threads": 3, "groups": 2
+    }  # fmt: skip
+    assert report.rows[0].result.accumulation == "tree4-rz"
+
+
+def test_study_reference_of_the_file_is_measured_against_the_original_golden():
+    tensors = capture(grad_weight=np.zeros((6, 4, 3, 3), np.float32))
+    tensors = dataclasses.replace(tensors, layers=tensors.layers[:1])
+    reference = run(tensors).layers[0].reference
+    assert (reference.relative_l2, reference.cosine) == (1.0, 0.0)
+    assert run().layers[0].reference is None
+
+
+@pytest.mark.parametrize("golden", ["original", "rounded"])
+def test_study_passed_follows_the_golden_that_decides(golden):
+    # magnitudes at which fp16 operands miss the FLOAT32 tolerance, whatever the kernel does
+    report = run(capture(scale=1000.0), products=("910b",), cube_math_types=(2,), golden=golden)
+    assert report.passed == (golden == "rounded")
+    assert len(report.failed) == (0 if golden == "rounded" else 2)
+
+
+def test_study_only_refusals_do_not_pass():
+    report = run(products=("310p",), cube_math_types=(0, 3))
+    assert (len(report.computed), report.failed, report.passed) == (0, (), False)
+
+
+def test_study_report_is_strict_json_and_complete():
+    def runner(*arguments, **options):
+        result = weight_gradient(*arguments, **options)
+        result.grad_weight[0, 0, 0, 0] = np.nan
+        return result
+
+    report = run(runner=runner)
+    found = json.loads(report.to_json(), parse_constant=lambda text: pytest.fail(f"not strict JSON: {text}"))
+    assert (found["schema_version"], found["source"], found["metadata"]) == (1, "test.npz", {"seed": 6})
+    assert found["options"]["products"] == ["310p", "910", "910b", "910_93"]
+    assert found["standard"]["commit"] == COMMIT
+    assert found["layers"][1]["weight_shape"] == [6, 2, 3, 3]
+    assert len(found["rows"]) == 32
+    case = found["rows"][1]
+    assert case["refusal"] is None
+    assert case["result"]["rounded"]["error"]["max_abs"] == "inf"
+    assert case["result"]["original"]["verdict"]["special_mismatches"] == 1
+    assert found["rows"][0]["refusal"]["status"] == 161002
+    assert not report.passed
+
+
+def test_study_progress_counts_every_case():
+    seen = []
+    study(capture(), backend=backend(), progress=lambda *state: seen.append(state))
+    assert [state[0] for state in seen] == list(range(33))
+    assert {state[1] for state in seen} == {32}
+    assert seen[5] == (5, 32, "a 910 cubeMathType 1")
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [(InternalError("row 3 has no pipe"), "row 3 has no pipe"), (ZeroDivisionError("x"), "x")],
+)
+def test_study_own_defects_are_not_refusals(error, message):
+    def runner(*arguments, **options):
+        raise error
+
+    with pytest.raises(type(error), match=f"^{message}$"):
+        run(runner=runner)
+
+
+def test_study_wrong_k_depth_is_an_internal_error():
+    def runner(*arguments, **options):
+        result = weight_gradient(*arguments, **options)
+        result.k_depth += 1
+        return result
+
+    with pytest.raises(InternalError, match=r"^K depth of a must be 72, not 73$"):
+        run(runner=runner, cube_math_types=(1,))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"cube_math_types": (4,)}, OperatorError, "cubeMathType must be"),
+        ({"cube_math_types": ()}, StudyOptionError, "cube_math_types must be at least one of 0, 1, 2, 3, not none$"),
+        ({"products": ()}, StudyOptionError, "products must be at least one name, not none$"),
+        ({"dtype": "fp64"}, StudyOptionError, "dtype must be fp16, bf16 or fp32, not fp64$"),
+        ({"golden": "exact"}, StudyOptionError, "golden must be original or rounded, not exact$"),
+        ({"threads": 0}, StudyOptionError, "threads must be at least 1, not 0$"),
+        (
+            {"accumulation": "exact0"},
+            StudyOptionError,
+            "accumulation must be serial, exact<group> or tree<group>, not exact0$",
+        ),
+        ({"layers": ("c",)}, InputFileError, re.escape("Layer must be one of a, b, not c (test.npz)") + "$"),
+        ({"products": ("910c",)}, ProductError, "Product must be a known SoC version or series alias, not '910c'"),
+    ],
+)
+def test_study_wrong_option_is_refused_before_anything_runs(options, error, message):
+    def runner(*arguments, **options):
+        pytest.fail("ran")
+
+    with pytest.raises(error, match=f"^{message}"):
+        run(runner=runner, **options)
+
+
+def test_options_short_names_and_repetitions_are_resolved():
+    options = StudyOptions(products=("910b", "910", "910b"), cube_math_types=(3, "USE_HF32", 0), accumulation="exact8")
+    assert options.products == ("910b", "910")
+    assert options.cube_math_types == (3, 0)
+    assert options.accumulation == "exact8-rne"
