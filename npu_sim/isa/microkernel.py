@@ -19,6 +19,8 @@ scan: ``(src, src_at, row_count, valid, ranges)``
     ``ranges`` of 8 adjacent float32 in each of some rows of 16.
 """
 
+# mypy: ignore-errors
+
 from __future__ import annotations
 
 import llvmlite.binding

@@ -5,6 +5,8 @@ fptrunc) without fast-math flags, so the bits of an element depend on its operan
 the host's vectors change the speed. Callers and the meaning of all arguments: `microkernel`; twins: `microkernel_twin`.
 """
 
+# mypy: ignore-errors
+
 from __future__ import annotations
 
 from llvmlite import ir

@@ -3,6 +3,8 @@
 Element by element, with the same arguments and the same bits as `microkernel_ir`; slow.
 """
 
+# mypy: ignore-errors
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,0 +1,199 @@
+"""The micro-kernels by themselves: rounding of float64 sums, and LLVM IR against the Python twins."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npu_sim._jit import JIT_ENABLED
+from npu_sim.isa import microkernel as mk
+from npu_sim.isa import microkernel_twin as twin
+from tests.oracles import mmad as oracle
+
+R = mk.TILE_ROWS
+FULL, REST = mk.FULL_VECTORS, mk.REST_VECTORS
+needs_jit = pytest.mark.skipif(not JIT_ENABLED, reason="compares compiled code with the twin")
+
+
+def round_with(kernel, sums, toward_zero):
+    """Pass float64 values through the rounding at the end of a group: one k, A = the values, B = 1, C = -0."""
+    width = 8 * FULL
+    rows = np.zeros(-(-sums.size // R) * R)
+    rows[: sums.size] = sums
+    out = np.empty(rows.size, np.float32)
+    ones = np.ones(width)
+    tile = np.empty(16 * R * (FULL // 2 + 1), np.float32)
+    for first in range(0, rows.size, R):
+        tile.fill(-0.0)
+        kernel(rows, first, ones, 0, tile, 0, 0, 16 * R, 1, 1, toward_zero, 0)
+        out[first : first + R] = tile[: 16 * R : 16]
+    return out[: sums.size]
+
+
+def hard_sums(rng, count, low, high):
+    """float64 values on, next to and between the half-way points of float32, near powers of two above all."""
+    kept = rng.integers(1 << 23, 1 << 24, count)
+    edge = rng.random(count) < 0.5
+    kept[edge] = rng.choice([1 << 23, (1 << 23) + 1, (1 << 24) - 1, (1 << 24) - 2], int(edge.sum()))
+    rest = rng.integers(0, 1 << 29, count)
+    half = rng.random(count) < 0.7
+    near = (1 << 28) * rng.choice([0, 1, 2], count) + rng.integers(-3, 4, count)
+    rest[half] = np.clip(near, 0, (1 << 29) - 1)[half]
+    sign = rng.choice([-1.0, 1.0], count)
+    return sign * np.ldexp(((kept << 29) + rest).astype(np.float64), rng.integers(low, high, count) - 52)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_fast_rounding_of_normal_sums_equals_the_cast(seed):
+    sums = hard_sums(np.random.default_rng(seed), 60_000, -126, 127)
+    sums[:2] = 0.0, -0.0
+    got = round_with(mk.fast_full, sums, 0)
+    np.testing.assert_array_equal(got.view(np.uint32), sums.astype(np.float32).view(np.uint32))
+
+
+@pytest.mark.parametrize("toward_zero", [0, 1])
+def test_rounding_of_any_sum_equals_rational_arithmetic(toward_zero):
+    rng = np.random.default_rng(toward_zero)
+    sums = hard_sums(rng, 3000, -152, 130)
+    sums[:6] = 0.0, -0.0, np.inf, -np.inf, np.nan, 2.0**-1074
+    sums[6:10] = 3.4028235677973366e38, -3.4028235677973366e38, 3.4028235677973362e38, 2.0**-150
+    want = np.array([oracle.to_float32(float(s), toward_zero=bool(toward_zero)) for s in sums])
+    assert oracle.same(round_with(mk.exact_full, sums, toward_zero), want)
+    with np.errstate(all="ignore"):
+        assert oracle.same(np.array([twin.round_to_float32(s, toward_zero) for s in sums]), want)
+
+
+def hard_singles(rng, size):
+    """Float32 values whose products and sums cancel, underflow, overflow and tie."""
+    bits = rng.integers(0, 1 << 32, size, dtype=np.uint32).view(np.float32)
+    small = np.ldexp(rng.integers(-9, 10, size).astype(np.float32), rng.integers(-30, 30, size))
+    return np.where(rng.random(size) < 0.3, bits, small.astype(np.float32))
+
+
+def test_twin_fma_equals_rational_arithmetic():
+    rng = np.random.default_rng(0)
+    a, b, c = (hard_singles(rng, 4000) for _ in range(3))
+    c[::3] = -(a[::3].astype(np.float64) * b[::3]).clip(-3e38, 3e38).astype(np.float32)
+    got = np.array([twin.fma32(*abc) for abc in zip(a, b, c, strict=True)])
+    assert oracle.same(got, np.array([oracle.fma(*abc) for abc in zip(a, b, c, strict=True)]))
+
+
+@needs_jit
+@pytest.mark.parametrize("init", [0, 1])
+@pytest.mark.parametrize(
+    ("kernel", "rows", "vectors"),
+    [(mk.serial_full, R, FULL), (mk.serial_rest, R, REST), (mk.serial_single, mk.SINGLE_ROWS, 1)],
+    ids=["full", "rest", "single"],
+)
+def test_serial_kernel_equals_its_twin(kernel, rows, vectors, init):
+    rng = np.random.default_rng(init)
+    a, b, c = hard_singles(rng, 600), hard_singles(rng, 1400), hard_singles(rng, 1000)
+    want = c.copy()
+    args = (11, 8, 100, 130, 300, 257, init)  # k, chunk, a_step, b_step, b_column, c_column, init
+    kernel(a, 5, b, 7, c, 3, *args)
+    twin.serial_tile(rows, vectors)(a, 5, b, 7, want, 3, *args)
+    assert oracle.same(c, want)
+
+
+@needs_jit
+@pytest.mark.parametrize("init", [0, 1])
+@pytest.mark.parametrize("half", [0, 1])
+@pytest.mark.parametrize(
+    ("kernel", "vectors", "toward_zero"),
+    [(mk.exact_full, FULL, 0), (mk.exact_full, FULL, 1), (mk.exact_rest, REST, 0), (mk.exact_rest, REST, 1),
+     (mk.fast_full, FULL, 0), (mk.fast_rest, REST, 0)],
+)  # fmt: skip
+def test_exact_kernel_equals_its_twin(kernel, vectors, toward_zero, half, init):
+    rng = np.random.default_rng(half)
+    draw = hard_singles if kernel in (mk.exact_full, mk.exact_rest) else lambda rng, size: rng.standard_normal(size)
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        a, b = draw(rng, 200).astype(np.float64), draw(rng, 600).astype(np.float64)
+    c = draw(rng, 1000).astype(np.float32)
+    want = c.copy()
+    args = (half, 300, 13, 5, toward_zero, init)  # half, c_column, k, group, toward_zero, init
+    kernel(a, 2, b, 9, c, 4, *args)
+    twin.exact_tile(R, vectors, fast=False)(a, 2, b, 9, want, 4, *args)
+    assert oracle.same(c, want)
+
+
+@needs_jit
+@pytest.mark.parametrize("valid", [-3, 0, 3, 99])
+@pytest.mark.parametrize(("kernel", "lanes"), [(mk.widen_rows, R), (mk.widen_columns, 8)], ids=["rows", "columns"])
+def test_widen_equals_its_twin(kernel, lanes, valid):
+    rng = np.random.default_rng(0)
+    src = hard_singles(rng, 900)
+    got, want = np.zeros(400), np.zeros(400)
+    found = np.tile(np.array([[0], [-1], [0]], np.int32), (1, 8)).ravel()
+    expected = found.copy()
+    kernel(src, 3, 21, 8, 256, valid, got, 5, 16, found)
+    twin.widen(lanes)(src, 3, 21, 8, 256, valid, want, 5, 16, expected)
+    np.testing.assert_array_equal(got.view(np.uint64), want.view(np.uint64))
+    np.testing.assert_array_equal(found, expected)
+
+
+@needs_jit
+@pytest.mark.parametrize("valid", [1, 5, 8, 16])
+def test_scan_equals_its_twin(valid):
+    src = hard_singles(np.random.default_rng(1), 300)
+    found = np.tile(np.array([[0], [-1], [0]], np.int32), (1, 8)).ravel()
+    expected = found.copy()
+    mk.scan(src, 2, 17, valid, found)
+    twin.scan(8)(src, 2, 17, valid, expected)
+    np.testing.assert_array_equal(found, expected)
+
+
+_DIGEST = """
+import hashlib
+import numpy as np
+from npu_sim.isa import cube
+rng = np.random.default_rng(0)
+l0a, l0b = rng.standard_normal((2, 2048)).astype(np.float32)
+scratch = np.empty(cube.scratch_words(2048, 2048))
+digest = hashlib.sha256()
+for group, inner, rounding in [(1, 2, 0), (16, 0, 0), (4, 0, 1), (5, 1, 1)]:
+    for scale in (1.0, 1e-30):
+        for m, n, k, k0 in [(19, 20, 18, 16), (1, 9, 40, 8)]:
+            l0c = rng.standard_normal(2048).astype(np.float32)
+            a = (l0a * np.float32(scale)).astype(np.float32)
+            assert cube.mmad(a, l0b, l0c, 0, 0, 0, m, n, k, k0, 0, 0, 12, 0, group, inner, rounding, scratch) == 0
+            digest.update(l0c.tobytes())
+print(digest.hexdigest())
+"""
+
+
+def digest_under(tmp_path, **environment):
+    """Run some Mmads in a fresh interpreter and return the digest of their results."""
+    root = Path(__file__).resolve().parents[2]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _DIGEST],
+        env=clean | {"NUMBA_CACHE_DIR": str(tmp_path)} | environment,
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return run.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def digest_here():
+    scope: dict[str, object] = {}
+    lines: list[str] = []
+    exec(_DIGEST.replace("print(", "lines.append("), {"lines": lines} | scope)
+    return lines[0]
+
+
+def test_mmad_without_the_jit_gives_the_same_bits(tmp_path, digest_here):
+    assert digest_under(tmp_path, NUMBA_DISABLE_JIT="1") == digest_here
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("features", ["+avx2,+fma", "+avx,+fma", "+sse4.2"])
+def test_mmad_on_a_narrower_cpu_gives_the_same_bits(tmp_path, digest_here, features):
+    assert digest_under(tmp_path, NUMBA_CPU_NAME="x86-64", NUMBA_CPU_FEATURES=features) == digest_here
