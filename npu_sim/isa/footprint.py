@@ -625,3 +625,33 @@ def footprint(row, out):
 def footprint_at(rows, index, out):
     """Call `footprint` for ``rows[index]``: Numba takes the row array from Python, but not one of its records."""
     return footprint(rows[index], out)
+
+
+@jit
+def reach(rows, runs, ends):
+    """Write how far each row reaches in each space: ``ends[i, space]`` = (lowest byte, byte behind the highest).
+
+    Parameters
+    ----------
+    rows : INSTR[n]
+    runs : int64[capacity, 6]
+        Buffer of `footprint`.
+    ends : int64[n, 7, 2]
+        Set to (0, 0) for spaces a row does not touch, to (-1, -1) in space 0 for rows with too many runs.
+    """
+    for i in range(len(rows)):
+        ends[i] = 0
+        count = footprint(rows[i], runs)
+        if count < 0:
+            ends[i, 0] = -1
+        for r in range(count):
+            space, start = runs[r, 0], runs[r, 2]
+            if space < 0 or space >= 7:
+                continue
+            end = start + (runs[r, 4] - 1) * runs[r, 5] + runs[r, 3]
+            if ends[i, space, 1] == 0:
+                ends[i, space, 0] = start
+                ends[i, space, 1] = end
+            else:
+                ends[i, space, 0] = min(ends[i, space, 0], start)
+                ends[i, space, 1] = max(ends[i, space, 1], end)

@@ -20,7 +20,7 @@ _TYPE_NAMES = {
     Data.INT64: "int64_t",
 }
 _ADDRESSES = ("dst", "src0", "src1")
-_FIXED_SPACES: dict[Op, dict[str, Space]] = {
+OPERAND_SPACES: dict[Op, dict[str, Space]] = {
     Op.MMAD: {"dst": Space.L0C, "src0": Space.L0A, "src1": Space.L0B},
     Op.FIXPIPE: {"src0": Space.L0C},
     Op.L0C_TO_UB: {"dst": Space.UB, "src0": Space.L0C},
@@ -114,7 +114,7 @@ def _spec(row: np.void) -> OpSpec | None:
 
 
 def _operands(row: np.void, spec: OpSpec) -> Iterator[str]:
-    fixed = _FIXED_SPACES.get(spec.op, {})
+    fixed = OPERAND_SPACES.get(spec.op, {})
     for field in spec.fields:
         value = int(row[field])
         if field in _ADDRESSES:

@@ -1,0 +1,359 @@
+"""The hazards engine: bounds, uninitialised reads, missing order between pipes and cores, unpaired flags.
+
+It looks at rows only; no tensor data exists or is needed. What is ordered and what is remembered is described in
+`hazards_jit`. The names of the findings are those of asc-tools' npuchk (``docs/02_npu_check_en.md``).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.engines import hazards_jit as jitted
+from npu_sim.isa.footprint import empty_runs
+from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
+from npu_sim.isa.op import Pipe, Space
+from npu_sim.isa.row import empty_rows
+from npu_sim.products import Product
+from npu_sim.program.disassemble import name_of, pipe_name
+from npu_sim.program.launch import Launch
+from npu_sim.program.verify import ADDRESS_ALIGNMENT_BYTES, MMAD_DESTINATION_ALIGNMENT_BYTES, space_capacities
+from npu_sim.program.violation import Kind, Violation
+from npu_sim.units import BLOCK_BYTES, ceil_div
+
+FINDING_LIMIT = 1000
+"""Findings kept; the last one says how many more there were."""
+CHUNK_ROWS = 4096
+_FIRST_NODES = 4096
+
+_KINDS = {
+    jitted.RAW: Kind.SYNC_READ_HAZARD,
+    jitted.WAR: Kind.SYNC_WRITE_HAZARD,
+    jitted.WAW: Kind.SYNC_WRITE_HAZARD,
+    jitted.CORE_RAW: Kind.SYNC_READ_HAZARD,
+    jitted.CORE_WAR: Kind.SYNC_WRITE_HAZARD,
+    jitted.CORE_WAW: Kind.SYNC_WRITE_HAZARD,
+    jitted.UNINITIALISED: Kind.READ_UNINITIALISED,
+    jitted.READ_BEYOND: Kind.READ_OUT_OF_BOUNDS,
+    jitted.WRITE_BEYOND: Kind.WRITE_OUT_OF_BOUNDS,
+    jitted.READ_NOWHERE: Kind.READ_UNALLOCATED,
+    jitted.WRITE_NOWHERE: Kind.WRITE_UNALLOCATED,
+    jitted.CAPACITY: Kind.CAPACITY,
+    jitted.READ_MISALIGNED: Kind.READ_MISALIGNED,
+    jitted.WRITE_MISALIGNED: Kind.WRITE_MISALIGNED,
+    jitted.WAIT_UNSET: Kind.SYNC_UNPAIRED,
+    jitted.SET_TWICE: Kind.SYNC_DUPLICATE,
+    jitted.LEFT_SET: Kind.SYNC_UNPAIRED,
+    jitted.BAD_EVENT: Kind.FIELD_RANGE,
+    jitted.BAD_PIPE: Kind.UNSUPPORTED,
+    jitted.FRAGMENTED: Kind.CAPACITY,
+}
+_CONFLICTS = {
+    jitted.RAW: "reads data of",
+    jitted.WAR: "overwrites data still read by",
+    jitted.WAW: "overwrites data of",
+    jitted.CORE_RAW: "reads data of",
+    jitted.CORE_WAR: "overwrites data read by",
+    jitted.CORE_WAW: "overwrites data of",
+}
+_BETWEEN_CORES = (jitted.CORE_RAW, jitted.CORE_WAR, jitted.CORE_WAW)
+
+RowSource = Callable[[int, int], np.ndarray]
+"""``source(phase, core)``: the rows of one core and phase."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The rows of one core and phase: serials from ``serial`` on, row numbers of the core from ``first_row`` on."""
+
+    serial: int
+    phase: int
+    core: int
+    first_row: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A row of the program, found by its serial number."""
+
+    part: _Part
+    index: int
+    row: np.void
+
+    @property
+    def number(self) -> int:
+        """Row number in the core's program."""
+        return self.part.first_row + self.index
+
+    @property
+    def words(self) -> str:
+        """The instruction in words."""
+        return f"{name_of(self.row)} ({pipe_name(int(self.row['pipe']))})"
+
+
+@dataclass(slots=True)
+class _Checker:
+    """Shadow state of one run and the book of serial numbers."""
+
+    product: Product
+    table: npt.NDArray[np.int64]
+    names: Sequence[str]
+    shadow: jitted.Shadow = field(init=False)
+    parts: list[_Part] = field(default_factory=list)
+    rows_of_core: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.shadow = _new_shadow(self.product, self.table)
+
+    def begin(self, phase: int, core: int) -> None:
+        """Start the rows of one core and phase."""
+        serial = int(self.shadow.state[jitted.SERIAL])
+        new_phase = not self.parts or self.parts[-1].phase != phase
+        self.parts.append(_Part(serial, phase, core, self.rows_of_core.get(core, 0)))
+        jitted.begin_core(self.shadow, new_phase)
+
+    def check(self, rows: np.ndarray, count: int) -> None:
+        """Check the next ``count`` issued rows."""
+        done = 0
+        while (done := int(jitted.check_rows(self.shadow, rows, done, count))) < count:
+            self._grow(int(jitted.nodes_needed_by(self.shadow, rows, done)))
+
+    def end(self) -> None:
+        """Finish the rows of one core and phase."""
+        jitted.end_core(self.shadow)
+        part = self.parts[-1]
+        self.rows_of_core[part.core] = part.first_row + int(self.shadow.state[jitted.SERIAL]) - part.serial
+
+    def violations(self, source: RowSource) -> list[Violation]:
+        """Return the findings in the order of the rows."""
+        state = self.shadow.state
+        findings = self.shadow.findings[: int(state[jitted.FINDINGS])]
+        ordered = sorted(findings.tolist(), key=lambda finding: int(finding[1]))
+        places = self._places({finding[1] for finding in ordered} | {finding[2] >> 3 for finding in ordered}, source)
+        result = [self._violation(finding, places) for finding in ordered]
+        dropped = int(state[jitted.DROPPED])
+        if dropped:
+            result[-1] = replace(result[-1], detail=f"{result[-1].detail} (and {dropped} more findings)")
+        return result
+
+    def _grow(self, needed: int) -> None:
+        state, nodes = self.shadow.state, self.shadow.nodes
+        old = len(nodes)
+        grown = _empty_nodes(max(2 * old, old + needed))
+        grown[:old] = nodes
+        grown[-1, 2] = state[jitted.FREE]
+        state[jitted.FREE] = old
+        state[jitted.FREE_COUNT] += len(grown) - old
+        state[jitted.NODE_COUNT] = len(grown) - 1
+        self.shadow = self.shadow._replace(nodes=grown)
+
+    def _places(self, serials: set[int], source: RowSource) -> dict[int, _Place]:
+        """Return the rows behind serial numbers (0: none), asking for the rows of each core and phase once."""
+        places = {}
+        part, rows = None, None
+        for serial in sorted(serials - {0}):
+            owner = self.parts[bisect_right(self.parts, serial, key=lambda part: part.serial) - 1]
+            if owner is not part or rows is None:
+                part, rows = owner, source(owner.phase, owner.core)
+            index = serial - owner.serial
+            places[serial] = _Place(owner, index, rows[index : index + 1].copy()[0])
+        return places
+
+    def _violation(self, finding: list[int], places: dict[int, _Place]) -> Violation:
+        code, serial, other, space, start, length, extra = finding
+        place, before = places[serial], places.get(other >> 3)
+        return Violation(
+            kind=_KINDS[np.int64(code)],
+            row=place.number,
+            other_row=-1 if before is None else before.number,
+            core=place.part.core,
+            tile=int(place.row["tile"]),
+            site=int(place.row["site"]),
+            space=Space(space),
+            start=start,
+            length=length,
+            detail=self._detail(np.int64(code), place, before, Space(space), extra),
+        )
+
+    def _detail(self, code: np.int64, place: _Place, before: _Place | None, space: Space, extra: int) -> str:
+        row = place.row
+        pipe = pipe_name(int(row["pipe"]))
+        if before is not None and code in _CONFLICTS:
+            other = pipe_name(int(before.row["pipe"]))
+            text = f"{place.words} {_CONFLICTS[code]} "
+            if code in _BETWEEN_CORES:
+                return f"{text}core {before.part.core} row {before.number} {before.words} in the same phase"
+            return f"{text}row {before.number} {before.words} without set/wait {other}->{pipe}"
+        if before is not None:
+            return f"{place.words} sets flag {extra} for {pipe_name(int(row['peer']))} again before a wait clears it"
+        if code == jitted.UNINITIALISED:
+            return f"{place.words} reads bytes that nothing has written"
+        if code in (jitted.READ_BEYOND, jitted.WRITE_BEYOND):
+            tensor = int(row["tensor"])
+            first, _, allocated, _ = self.table[tensor].tolist()
+            return f"{place.words} must stay inside {self.names[tensor]} [{first}:{first + allocated}]"
+        if code in (jitted.READ_NOWHERE, jitted.WRITE_NOWHERE):
+            return f"{place.words} must name a GM tensor of the launch, not tensor {extra}"
+        if code == jitted.CAPACITY:
+            capacity = int(self.shadow.spaces[space, 1])
+            return f"{place.words} must stay inside the {capacity} bytes of {space.name} ({self.product.name})"
+        if code in (jitted.READ_MISALIGNED, jitted.WRITE_MISALIGNED):
+            return f"{place.words} address must be a multiple of {extra} bytes"
+        return _flag_detail(code, place, extra, self.product)
+
+
+def _flag_detail(code: np.int64, place: _Place, extra: int, product: Product) -> str:
+    peer = pipe_name(int(place.row["peer"]))
+    if code == jitted.WAIT_UNSET:
+        return f"{place.words} waits for flag {extra} of {peer}, which no earlier set leaves set"
+    if code == jitted.LEFT_SET:
+        return f"{place.words} sets flag {extra} for {peer}, and no wait clears it"
+    if code == jitted.BAD_EVENT:
+        return f"{place.words} event must be below {product.core.event_count}, not {extra} ({product.name})"
+    if code == jitted.FRAGMENTED:
+        return f"{place.words} must touch at most {extra} separate runs"
+    return f"{place.words} must be an instruction and data path of its pipe"
+
+
+def _empty_nodes(count: int) -> npt.NDArray[np.int64]:
+    nodes = np.zeros((count, jitted.NODE_FIELDS), np.int64)
+    nodes[:-1, 2] = np.arange(1, count)
+    return nodes
+
+
+def _new_shadow(product: Product, table: npt.NDArray[np.int64]) -> jitted.Shadow:
+    spaces = np.zeros((jitted.SPACES, 4), np.int64)
+    spaces[:, 2:] = 1
+    cells = 0
+    for space, capacity in space_capacities(product).items():
+        spaces[space, :2] = cells, capacity
+        cells += ceil_div(capacity, BLOCK_BYTES)
+    for space, alignment in ADDRESS_ALIGNMENT_BYTES.items():
+        spaces[space, 2:] = alignment
+    spaces[Space.L0C, 3] = MMAD_DESTINATION_ALIGNMENT_BYTES
+    gm_bytes = int((table[:, 0] + table[:, 2]).max()) if len(table) else 0
+    spaces[Space.GM, :2] = cells, gm_bytes
+    cells += ceil_div(gm_bytes, BLOCK_BYTES)
+    state = np.zeros(jitted.STATE_LENGTH, np.int64)
+    state[jitted.SERIAL] = 1
+    state[jitted.FREE] = 1
+    state[jitted.FREE_COUNT] = state[jitted.NODE_COUNT] = _FIRST_NODES - 1
+    state[jitted.EVENTS] = product.core.event_count
+    flags = 7 * 7 * product.core.event_count
+    return jitted.Shadow(
+        slots=np.zeros((jitted.SLOTS, cells), np.int64),
+        nodes=_empty_nodes(_FIRST_NODES),
+        state=state,
+        clocks=np.zeros((jitted.PIPES, jitted.PIPES), np.int64),
+        flags=np.zeros(flags, np.int64),
+        flag_clocks=np.zeros((flags, jitted.PIPES), np.int64),
+        findings=np.zeros((FINDING_LIMIT, jitted.FINDING_FIELDS), np.int64),
+        spaces=spaces,
+        used=np.zeros((jitted.SPACES, jitted.SLOTS), np.int64),
+        tensors=table,
+        runs=empty_runs(),
+    )
+
+
+def emit_rows(launch: Launch, core: int, phase: int = 0, *, chunk_rows: int = CHUNK_ROWS) -> np.ndarray:
+    """Return all rows of one core and phase of ``launch``, before `issue`, as INSTR[rows]."""
+    buffer = empty_rows(chunk_rows)
+    state = launch.new_state(core, phase)
+    parts = [buffer[:0]]
+    while count := int(launch.emit(buffer, launch.params, state)):
+        parts.append(buffer[:count].copy())
+    return np.concatenate(parts)
+
+
+def run_hazards(launch: Launch, product: Product, *, chunk_rows: int = CHUNK_ROWS) -> list[Violation]:
+    """Check every core and phase of a launch without touching tensor data.
+
+    Parameters
+    ----------
+    launch : Launch
+        The kernel; its GM arena is not used.
+    product : Product
+        Capacities and event ids.
+    chunk_rows : int
+        Rows emitted at a time; never changes the result.
+
+    Returns
+    -------
+    list of Violation
+        In the order phase, core, row; empty for a clean launch. At most one per (kind of conflict, row, other row), at
+        most `FINDING_LIMIT`. Row numbers count the rows of a core through all phases.
+
+    Notes
+    -----
+    Between cores a GM byte may have one writer per phase, or any number that add atomically, and then no reader on
+    another core. Within a core, atomic adds need no order among themselves.
+    """
+    names = [tensor.name for tensor in launch.gm.tensors]
+    checker = _Checker(product, launch.gm.table(), names)
+    buffer = empty_rows(chunk_rows)
+    for phase in range(launch.phase_count):
+        for core in range(launch.core_count):
+            checker.begin(phase, core)
+            state = launch.new_state(core, phase)
+            core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
+            while count := int(launch.emit(buffer, launch.params, state)):
+                issue(buffer, count, core_state)
+                checker.check(buffer, count)
+            checker.end()
+    # Emission is deterministic, so the rows of the findings are emitted once more instead of being kept.
+    return checker.violations(lambda phase, core: emit_rows(launch, core, phase, chunk_rows=chunk_rows))
+
+
+def run_hazards_programs(
+    programs: Sequence[Sequence[np.ndarray]],
+    product: Product,
+    gm_table: npt.NDArray[np.int64],
+    *,
+    names: Sequence[str] | None = None,
+) -> list[Violation]:
+    """Check materialised rows, for instance after removing some of them.
+
+    Parameters
+    ----------
+    programs : sequence of sequence of INSTR[:]
+        ``programs[phase][core]``; not modified.
+    product : Product
+        Capacities and event ids.
+    gm_table : int64[tensors, 4]
+        `GlobalMemory.table`.
+    names : sequence of str, optional
+        Names of the tensors, for messages.
+
+    Returns
+    -------
+    list of Violation
+        As `run_hazards`.
+    """
+    table = np.ascontiguousarray(gm_table, np.int64).reshape(-1, 4)
+    checker = _Checker(product, table, names or [f"tensor {index}" for index in range(len(table))])
+    for phase, cores in enumerate(programs):
+        for core, rows in enumerate(cores):
+            checker.begin(phase, core)
+            issued = rows.copy()
+            issue(issued, len(issued), np.zeros(CORE_STATE_LENGTH, np.int64))
+            checker.check(issued, len(issued))
+            checker.end()
+    return checker.violations(lambda phase, core: programs[phase][core])
+
+
+def run_hazards_rows(
+    rows: np.ndarray, product: Product, gm_table: npt.NDArray[np.int64], *, names: Sequence[str] | None = None
+) -> list[Violation]:
+    """Check the rows of one core and phase; see `run_hazards_programs`."""
+    return run_hazards_programs([[rows]], product, gm_table, names=names)
+
+
+def missing_order(rows: np.ndarray, violation: Violation) -> tuple[Pipe, Pipe] | None:
+    """Return the (source, destination) pipes whose set/wait would order the two rows of ``violation``, if it has two."""
+    if violation.other_row < 0:
+        return None
+    return Pipe(int(rows[violation.other_row]["pipe"])), Pipe(int(rows[violation.row]["pipe"]))
