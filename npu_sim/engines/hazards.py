@@ -353,7 +353,7 @@ def run_hazards_rows(
 
 
 def missing_order(rows: np.ndarray, violation: Violation) -> tuple[Pipe, Pipe] | None:
-    """Return the (source, destination) pipes whose set/wait would order the two rows of ``violation``, if it has two."""
+    """Return the (source, destination) pipes whose set/wait would order the two rows of ``violation``, if any."""
     if violation.other_row < 0:
         return None
     return Pipe(int(rows[violation.other_row]["pipe"])), Pipe(int(rows[violation.row]["pipe"]))

@@ -1,19 +1,19 @@
-"""Happens-before checking of rows: vector clocks per pipe, shadow cells of 32 bytes with exact byte masks where needed.
+"""Happens-before checking of rows: vector clocks per pipe, shadow cells of 32 bytes with byte masks where needed.
 
-**Entries.** Every row of a run has a serial number; ``entry = 8 * serial + pipe`` names an access in one word. Pipes run
-in order, so "the other access is complete" is one comparison: ``entry <= clocks[pipe now, entry's pipe]``.
+**Entries.** Every row of a run has a serial number; ``entry = 8 * serial + pipe`` names an access in one word. Pipes
+run in order, so "the other access is complete" is one comparison: ``entry <= clocks[pipe now, entry's pipe]``.
 
 **Order.** A row follows the earlier rows of its pipe. SET_FLAG saves what its pipe knows, WAIT_FLAG joins that into its
-pipe (into every pipe when the scalar unit waits, since it issues everything that follows). A barrier on `Pipe.ALL` joins
-all. Flags are single bits: after a fault the analysis goes on in the most permissive way that still shows what the fault
-breaks - a wait without a set orders nothing, a second set replaces the first.
+pipe (into every pipe when the scalar unit waits, since it issues everything that follows). A barrier on `Pipe.ALL`
+joins all. Flags are single bits: after a fault the analysis goes on in the most permissive way that still shows what
+the fault breaks - a wait without a set orders nothing, a second set replaces the first.
 
 **Shadow.** A cell of 32 bytes has seven slots. On chip: slot 0 the last writer, slot p the last reader on pipe p. GM: 0
 the last plain writer, 1 and 2 the last atomic adder on MTE3 and FIX, 3 an atomic adder on an earlier core of the phase,
-4 the last reader (only MTE2 reads GM), 5 a reader on an earlier core. A slot holds an entry, 0, or minus the number of a
-list of nodes (byte mask, entry, next) when parts of the cell have different histories; so findings are exact to the byte.
-Keeping only the last access is enough: if an older one were unordered with a new access, either the last one is too, or
-the pair of the two was reported before.
+4 the last reader (only MTE2 reads GM), 5 a reader on an earlier core. A slot holds an entry, 0, or minus the number of
+a list of nodes (byte mask, entry, next) when parts of the cell have different histories, so findings are exact to the
+byte. Keeping only the last access is enough: if an older one were unordered with a new access, either the last one is
+too, or the pair of the two was reported before.
 """
 
 from __future__ import annotations

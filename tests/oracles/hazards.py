@@ -1,7 +1,7 @@
 """Brute force: the whole happens-before relation of a small program and every conflicting pair, byte by byte.
 
-Shares nothing with `npu_sim.engines.hazards`: order is a transitive closure over explicit edges (bit sets), memory is sets
-of byte addresses from `tests.oracles.footprint`.
+Shares nothing with `npu_sim.engines.hazards`: order is a transitive closure over explicit edges (bit sets), memory is
+sets of byte addresses from `tests.oracles.footprint`.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _flag_faults(rows, phase, core, expected):
 
 
 def analyse(programs, table):
-    """Return what is wrong with ``programs[phase][core]`` (issued rows), on tensors ``table`` (`GlobalMemory.table`)."""
+    """Return what is wrong with ``programs[phase][core]`` (issued rows) on tensors ``table``."""
     expected = Expected()
     written = set()
     for address, byte_count, allocated, initialised in table.tolist():

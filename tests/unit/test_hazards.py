@@ -102,7 +102,7 @@ def test_hazards_matrix_product_with_any_sync_row_removed_agrees_with_brute_forc
 
 
 def test_hazards_parts_of_a_cell_have_histories_of_their_own():
-    """Two writers of one 32-byte block at different bytes do not conflict; a third that overlaps one does, with that one."""
+    """Two writers of one 32-byte block at different bytes do not conflict; a third conflicts with the one it meets."""
     rng = np.random.default_rng(4)
     outcomes = [check_against_oracle([[random_program(rng, 14, sync=0.0)]], GM_TABLE) for _ in range(40)]
     assert any(outcomes)

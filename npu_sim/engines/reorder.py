@@ -1,0 +1,80 @@
+"""Other legal orders of a core's rows, to make a missing wait change the result.
+
+A program without races gives the same bits in every legal order; one with a race gives other bits in some of them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.engines import reorder_jit as jitted
+from npu_sim.errors import ProgramError, ShapeError
+from npu_sim.isa.op import Pipe
+from npu_sim.program.disassemble import disassemble
+from npu_sim.program.violation import Kind, Violation
+
+Order = Literal["program", "late"] | int
+
+
+def legal_order(rows: np.ndarray, order: Order = "program") -> npt.NDArray[np.int64]:
+    """Return a legal execution order.
+
+    Parameters
+    ----------
+    rows : INSTR[n]
+        All rows of one core and phase.
+    order : "program", "late" or int
+        As emitted; with data movement (MTE and FIX pipes) as late as the waits of the computing pipes allow; or a
+        random order by seed (0 or more), the same on every host.
+
+    Returns
+    -------
+    int64[n]
+        Permutation: ``rows[result]`` runs first to last.
+
+    Raises
+    ------
+    ShapeError
+        If ``order`` is none of these.
+    ProgramError
+        If the program deadlocks: the violations name the waits that are never satisfied.
+
+    Notes
+    -----
+    Legal means: rows of a pipe in order, the k-th wait of a flag after its k-th set, everything around a barrier of all
+    pipes, and nothing before an earlier wait of the scalar unit, which issues in program order (asc-devkit, SetFlag,
+    WaitFlag and PipeBarrier pages).
+    """
+    n = len(rows)
+    if isinstance(order, str):
+        if order not in ("program", "late"):
+            raise ShapeError(f"order must be 'program', 'late' or a seed, not {order!r}")
+    elif isinstance(order, bool) or not isinstance(order, (int, np.integer)) or order < 0:
+        raise ShapeError(f"order must be 'program', 'late' or a seed of 0 or more, not {order!r}")
+    result = np.arange(n, dtype=np.int64)
+    if order == "program":
+        return result
+    following, heads = np.empty(n, np.int64), np.empty(jitted.PIPES, np.int64)
+    jitted.link(rows, following, heads)
+    flags = np.zeros(jitted.FLAGS, np.int64)
+    rule = jitted.LATE if order == "late" else jitted.RANDOM
+    seed = np.array([0 if order == "late" else int(order) % 2**64], np.uint64)
+    if int(jitted.schedule(rows, following, heads, flags, rule, seed, result)) < n:
+        raise ProgramError(_blocked(rows, heads))
+    return result
+
+
+def _blocked(rows: np.ndarray, heads: npt.NDArray[np.int64]) -> list[Violation]:
+    """Return a violation for the next row of every pipe that still has one, waits first."""
+    stuck = sorted(int(head) for head in heads if head < len(rows))
+    violations = []
+    for at in stuck:
+        row = rows[at]
+        text = f"{disassemble(row).strip()} never runs: pipe {Pipe(int(row['pipe']) & 7).name} is blocked for ever"
+        violations.append(
+            Violation(kind=Kind.SYNC_UNPAIRED, row=at, tile=int(row["tile"]), site=int(row["site"]), detail=text)
+        )
+    return violations

@@ -1,0 +1,174 @@
+"""Legal execution orders of rows: which pipe may run its next row, and which one to run.
+
+Pipes run in order. The scalar unit issues in program order and takes no time, so a pipe may run ahead of the others
+until it meets a wait whose set has not run, a barrier of all pipes, or a row behind a scalar wait. A flag counts: the
+k-th wait belongs to the k-th set.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim._jit import jit
+from npu_sim.isa.op import Op, Pipe
+
+PIPES = 8
+FLAGS = 8 * 8 * 256
+PROGRAM, LATE, RANDOM = range(3)
+
+_S = np.int64(Pipe.S)
+_ALL = np.int64(Pipe.ALL)
+
+
+@jit
+def _flag(row):
+    """Return the number of the flag that a SET_FLAG or WAIT_FLAG names."""
+    source, target = np.int64(row["pipe"]), np.int64(row["peer"])
+    if row["op"] == Op.WAIT_FLAG:
+        source, target = target, source
+    return ((source & 7) * 8 + (target & 7)) * 256 + np.int64(row["event"])
+
+
+@jit
+def _next_random(state):
+    """Advance a splitmix64 generator in ``state[0]`` (uint64) and return 31 bits."""
+    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = state[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.int64((z ^ (z >> np.uint64(31))) >> np.uint64(33))
+
+
+@jit
+def link(rows, following, heads):
+    """Chain the rows of each pipe: ``following[i]`` is the next row of the same pipe (``len(rows)``: none).
+
+    Parameters
+    ----------
+    rows : INSTR[n]
+    following : int64[n]
+    heads : int64[8]
+        First row of each pipe.
+    """
+    n = len(rows)
+    for pipe in range(PIPES):
+        heads[pipe] = n
+    for i in range(n - 1, -1, -1):
+        pipe = np.int64(rows[i]["pipe"]) & 7
+        following[i] = heads[pipe]
+        heads[pipe] = i
+
+
+@jit
+def _blocker(rows, heads, flags, pipe):
+    """Return why the next row of ``pipe`` cannot run: -1 it can, -2 no row left, else the pipe it waits for."""
+    head = heads[pipe]
+    n = len(rows)
+    if head == n:
+        return np.int64(-2)
+    if pipe == _ALL:
+        # A barrier of all pipes runs when everything issued before it has run.
+        for other in range(PIPES - 1):
+            if heads[other] < head:
+                return np.int64(other)
+        return np.int64(-1)
+    if heads[_ALL] < head:
+        return _ALL
+    if pipe != _S and heads[_S] < head:
+        return _S
+    row = rows[head]
+    if row["op"] == Op.WAIT_FLAG and flags[_flag(row)] == 0:
+        return np.int64(row["peer"]) & 7
+    return np.int64(-1)
+
+
+@jit
+def _demanded(rows, heads, flags):
+    """Return the pipe to run in the late order, or -1 if nothing can run.
+
+    Target is the earliest row that computes; from it the waits lead to the row of another pipe that must run first.
+    Without such a row left, the earliest row of all is the target.
+    """
+    n = len(rows)
+    target, first = np.int64(-1), n
+    for pipe in (Pipe.S, Pipe.V, Pipe.M, Pipe.ALL):
+        if heads[pipe] < first:
+            target, first = np.int64(pipe), heads[pipe]
+    if target < 0:
+        for pipe in range(PIPES):
+            if heads[pipe] < first:
+                target, first = np.int64(pipe), heads[pipe]
+    for _ in range(2 * PIPES):
+        if target < 0:
+            return target
+        blocker = _blocker(rows, heads, flags, target)
+        if blocker == -1:
+            return target
+        if blocker == -2:
+            return np.int64(-1)
+        target = blocker
+    return np.int64(-1)
+
+
+@jit
+def _any_ready(rows, heads, flags, start):
+    """Return the first pipe from ``start`` on (cyclically) that can run, or -1."""
+    for step in range(PIPES):
+        pipe = np.int64((start + step) % PIPES)
+        if _blocker(rows, heads, flags, pipe) == -1:
+            return pipe
+    return np.int64(-1)
+
+
+@jit
+def schedule(rows, following, heads, flags, rule, random_state, order):
+    """Fill ``order`` with a legal permutation.
+
+    Parameters
+    ----------
+    rows : INSTR[n]
+    following : int64[n]
+        From `link`.
+    heads : int64[8]
+        From `link`; ends up at the rows that could not run.
+    flags : int64[FLAGS]
+        Zeros on entry.
+    rule : int64
+        `LATE` or `RANDOM`.
+    random_state : uint64[1]
+        Seed of `RANDOM`.
+    order : int64[n]
+        Result.
+
+    Returns
+    -------
+    int
+        Rows placed; fewer than n if the program deadlocks.
+    """
+    n = len(rows)
+    burst, favourite = np.int64(0), np.int64(0)
+    for position in range(n):
+        if rule == LATE:
+            pipe = _demanded(rows, heads, flags)
+            if pipe < 0:
+                pipe = _any_ready(rows, heads, flags, np.int64(0))
+        else:
+            # Bursts of one pipe: single steps alone would keep the pipes close together.
+            if burst == 0:
+                favourite = _next_random(random_state) % PIPES
+                burst = 1 + _next_random(random_state) % 24
+            burst -= 1
+            pipe = _any_ready(rows, heads, flags, favourite)
+            if pipe != favourite:
+                burst = np.int64(0)
+        if pipe < 0:
+            return position
+        head = heads[pipe]
+        row = rows[head]
+        if row["op"] == Op.SET_FLAG:
+            flags[_flag(row)] += 1
+        elif row["op"] == Op.WAIT_FLAG:
+            flags[_flag(row)] -= 1
+        order[position] = head
+        heads[pipe] = following[head]
+    return np.int64(n)
