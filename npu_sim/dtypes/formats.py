@@ -1,0 +1,211 @@
+"""The number formats of the machine and the rounding modes of Cast, as frozen tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+
+import ml_dtypes
+import numpy as np
+
+from npu_sim.errors import DTypeError
+
+
+class RoundMode(IntEnum):
+    """Rounding modes of Cast; the values are what the row field ``round_mode`` holds.
+
+    Source: asc-devkit ``docs/zh/api/SIMD-API/.../Cast.md``, RoundMode (there CAST_NONE is 0 and the others follow; our
+    codes are internal and put the default first).
+    """
+
+    RINT = 0
+    """To nearest, ties to even."""
+    FLOOR = 1
+    """Toward minus infinity."""
+    CEIL = 2
+    """Toward plus infinity."""
+    ROUND = 3
+    """To nearest, ties away from zero."""
+    TRUNC = 4
+    """Toward zero."""
+    ODD = 5
+    """Exact values stay; every other becomes the neighbour whose last bit is 1 (von Neumann)."""
+    NONE = 6
+    """No rounding is needed; a lossy conversion behaves like RINT."""
+
+
+class TieRule(IntEnum):
+    """What a value half way between two HF32 values becomes (all three are round-to-nearest).
+
+    EVEN is CTRL[47] = 0. The documents of CTRL[47] = 1 disagree: the SetHF32TransMode page says toward zero, the Matmul
+    SetHF32 page away from zero (asc-devkit). Both exist here.
+    """
+
+    EVEN = 0
+    AWAY = 1
+    TOWARD_ZERO = 2
+
+
+class ElementType(IntEnum):
+    """Element types as `convert_jit.cast_scalar` numbers them: names and values are those of ``isa.op.Data``.
+
+    The isa package builds on this one, so the numbers stand here too; a test holds the two together.
+    """
+
+    FP16 = 1
+    BF16 = 2
+    FP32 = 3
+    INT32 = 4
+    INT16 = 5
+    INT8 = 6
+    UINT8 = 7
+    INT64 = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DType:
+    """A number format.
+
+    Attributes
+    ----------
+    name : str
+        ``fp16``, ``bf16``, ``hf32``, ``hf32_10``, ``fp32``, ``int8``, ``uint8``, ``int16``, ``int32``, ``int64``.
+    label : str
+        Name in messages, as the operator documents write it (FP16).
+    data : str
+        Name of the element type in `ElementType` and ``isa.op.Data``: ``Data[dtype.data]``.
+    bits : int
+        Stored bits of an element (HF32 is stored as an fp32 word).
+    significand_bits : int
+        Bits of the significand with the hidden one; for integers the bits of the magnitude.
+    exponent_bits, bias : int
+        0 for integers.
+    max_finite, min_finite : int or float
+        Largest and smallest finite value.
+    storage : numpy.dtype
+        Element type of arrays users hand over.
+    code : numpy.dtype
+        Element type of the bit patterns the conversions work on.
+    """
+
+    name: str
+    label: str
+    data: str
+    bits: int
+    significand_bits: int
+    exponent_bits: int
+    bias: int
+    max_finite: int | float
+    min_finite: int | float
+    storage: np.dtype
+    code: np.dtype
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of a stored element."""
+        return self.bits // 8
+
+    @property
+    def mantissa_bits(self) -> int:
+        """Stored mantissa bits of a float format."""
+        return self.significand_bits - 1
+
+    @property
+    def is_float(self) -> bool:
+        """Whether the format has an exponent."""
+        return self.exponent_bits > 0
+
+
+def _float(name: str, data: str, significand_bits: int, exponent_bits: int, storage: np.dtype) -> DType:
+    bias = 2 ** (exponent_bits - 1) - 1
+    # Not a table of decimals: the largest value is all ones in the significand at the largest exponent.
+    max_finite = (2.0 - 2.0 ** (1 - significand_bits)) * 2.0**bias
+    return DType(
+        name=name,
+        label="HF32" if name == "hf32_10" else name.upper(),
+        data=data,
+        bits=8 * storage.itemsize,
+        significand_bits=significand_bits,
+        exponent_bits=exponent_bits,
+        bias=bias,
+        max_finite=max_finite,
+        min_finite=-max_finite,
+        storage=storage,
+        code=np.dtype(f"u{storage.itemsize}"),
+    )
+
+
+def _integer(name: str) -> DType:
+    storage = np.dtype(name)
+    limits = np.iinfo(storage)
+    return DType(
+        name=name,
+        label=name.upper(),
+        data=name.upper(),
+        bits=limits.bits,
+        significand_bits=limits.bits - (limits.min < 0),
+        exponent_bits=0,
+        bias=0,
+        max_finite=int(limits.max),
+        min_finite=int(limits.min),
+        storage=storage,
+        code=storage,
+    )
+
+
+FP16 = _float("fp16", "FP16", 11, 5, np.dtype(np.float16))
+BF16 = _float("bf16", "BF16", 8, 8, np.dtype(ml_dtypes.bfloat16))
+FP32 = _float("fp32", "FP32", 24, 8, np.dtype(np.float32))
+HF32 = _float("hf32", "FP32", 12, 8, np.dtype(np.float32))
+"""910B and 910_93: 1 + 8 + 11 bits; the operator tests drop the low 12 bits of an fp32 word
+(ops-nn ``conv/conv3d_backprop_filter_v2/tests/assets/golden.py``)."""
+HF32_10 = _float("hf32_10", "FP32", 11, 8, np.dtype(np.float32))
+"""950 profile: 1 + 8 + 10 bits (asc-devkit, HF32 of Mmad)."""
+
+DTYPES: Mapping[str, DType] = MappingProxyType(
+    {
+        dtype.name: dtype
+        for dtype in (
+            FP16,
+            BF16,
+            HF32,
+            HF32_10,
+            FP32,
+            *(_integer(name) for name in ("int8", "uint8", "int16", "int32", "int64")),
+        )
+    }
+)
+"""Every format by name."""
+
+_OF_STORAGE: Mapping[np.dtype, DType] = MappingProxyType(
+    {dtype.storage: dtype for dtype in DTYPES.values() if dtype.name not in ("hf32", "hf32_10")}
+)
+
+
+def get_dtype(key: object) -> DType:
+    """Return the format of a name (``"fp16"``), a `DType` or anything `numpy.dtype` accepts.
+
+    Parameters
+    ----------
+    key : str, DType or numpy dtype-like
+        float32 means fp32: HF32 is chosen by name only, its arrays look the same.
+
+    Raises
+    ------
+    DTypeError
+        No such format.
+    """
+    if isinstance(key, DType):
+        return key
+    if isinstance(key, str) and key in DTYPES:
+        return DTYPES[key]
+    try:
+        storage = np.dtype(key).newbyteorder("=")  # type: ignore[call-overload]
+    except TypeError:
+        storage = None
+    if storage is None or storage not in _OF_STORAGE:
+        shown = repr(key) if isinstance(key, str) else str(key)
+        raise DTypeError(f"dtype must be one of {', '.join(DTYPES)}, not {shown}")
+    return _OF_STORAGE[storage]
