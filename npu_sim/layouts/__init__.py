@@ -1,0 +1,1 @@
+"""Memory layouts: formats, index maps and bulk transforms."""

@@ -1,0 +1,436 @@
+"""Bulk transforms between row-major tensors and the blocked formats.
+
+All functions work on bit patterns: a source may be any contiguous or strided array of 16- or 32-bit elements (float16,
+bfloat16, float32, integers). It is never modified, and copied only if it is not C-contiguous in native byte order.
+Storages are flat arrays of ``uint16`` or ``uint32`` words, for example views into the arena of a launch; ``out``
+receives every word of the storage, padding included. ``threads`` splits the tasks; the result does not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from npu_sim.dtypes.formats import BF16, FP16, DType
+from npu_sim.errors import DTypeError, LayoutError, ShapeError
+from npu_sim.layouts import transform_jit
+from npu_sim.layouts.formats import (
+    ActivationLayout,
+    Format,
+    MatrixLayout,
+    WeightLayout,
+    check_conversion,
+)
+from npu_sim.units import ceil_div
+
+BYTES_PER_THREAD = 1 << 18
+"""Below this many bytes of storage for each thread a further thread costs more than it saves."""
+
+_WORDS: dict[int, np.dtype] = {2: np.dtype(np.uint16), 4: np.dtype(np.uint32)}
+
+
+def _word_type(dtype: np.dtype) -> np.dtype:
+    if dtype.kind not in "fiuV" or dtype.itemsize not in _WORDS:
+        raise DTypeError(f"Element type of a transform must have 2 or 4 bytes, not {dtype}")
+    return _WORDS[dtype.itemsize]
+
+
+def _flat_words(name: str, source: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the words of ``source`` in row-major order; a view if it is C-contiguous and native, else a copy."""
+    words = _word_type(source.dtype)
+    if source.shape != shape:
+        raise ShapeError(f"Shape of {name} must be {shape}, not {source.shape}")
+    native = source.astype(source.dtype.newbyteorder("="), copy=False)
+    flat: np.ndarray = np.ascontiguousarray(native).reshape(-1)
+    return flat.view(words)
+
+
+def _flat_storage(name: str, storage: np.ndarray, elems: int) -> np.ndarray:
+    """Return the flat words of a storage handed in by the caller, without copying."""
+    words = _word_type(storage.dtype)
+    if storage.size != elems:
+        raise ShapeError(f"{name} must have {elems} elements, not {storage.size}")
+    if not storage.flags.c_contiguous or not storage.dtype.isnative:
+        raise LayoutError(
+            f"{name} must be C-contiguous and of native byte order, not {storage.strides} {storage.dtype}"
+        )
+    return storage.reshape(-1).view(words)
+
+
+def _output(name: str, out: np.ndarray | None, words: np.dtype, elems: int, source: np.ndarray) -> np.ndarray:
+    """Return the flat words to write: a new array, or ``out`` checked."""
+    if out is None:
+        return np.empty(elems, words)
+    flat = _flat_storage(name, out, elems)
+    if flat.dtype != words:
+        raise DTypeError(f"{name} must have {words.itemsize} bytes an element, not {flat.dtype.itemsize}")
+    if not flat.flags.writeable:
+        raise LayoutError(f"{name} must be writeable, not read-only")
+    if np.may_share_memory(flat, source):
+        raise LayoutError(f"{name} must be memory of its own, not the source's")
+    return flat
+
+
+def _check_block(c0: int, item_bytes: int) -> None:
+    if (item_bytes, c0) not in ((2, 16), (4, 16), (4, 8)):
+        allowed = "16" if item_bytes == 2 else "8 or 16"
+        raise LayoutError(f"C0 of {8 * item_bytes}-bit elements must be {allowed}, not {c0}")
+
+
+def _run(
+    function: Callable[..., None],
+    tasks: int,
+    threads: int,
+    src: np.ndarray,
+    dst: np.ndarray,
+    scratch_elems: int,
+    *arguments: Any,
+) -> None:
+    """Run the tasks of a jitted transform, in as many parts as the work is worth."""
+    if threads < 1:
+        raise ShapeError(f"threads must be at least 1, not {threads}")
+    parts = max(1, min(threads, tasks, dst.nbytes // BYTES_PER_THREAD))
+
+    def run_part(part: int) -> None:
+        scratch = (np.empty(scratch_elems, dst.dtype),) if scratch_elems else ()
+        function(src, dst, tasks * part // parts, tasks * (part + 1) // parts, *scratch, *arguments)
+
+    if tasks == 0:
+        return
+    if parts == 1:
+        run_part(0)
+        return
+    with ThreadPoolExecutor(parts - 1) as pool:
+        others = [pool.submit(run_part, part) for part in range(1, parts)]
+        run_part(0)
+        for other in others:
+            other.result()
+
+
+def _activation_tasks(layout: ActivationLayout) -> tuple[int, int]:
+    """Return the tasks of a feature map and its pixels per plane; no task if it is empty."""
+    plane = layout.h * layout.w
+    if layout.storage_elems == 0:
+        return 0, plane
+    return layout.n * layout.d * layout.c1 * transform_jit.chunks_of_plane(plane), plane
+
+
+def blocked_from_activation(
+    source: np.ndarray,
+    layout: ActivationLayout,
+    out: np.ndarray | None = None,
+    *,
+    cast: DType | None = None,
+    saturate: bool = False,
+    threads: int = 1,
+) -> np.ndarray:
+    """Convert NCHW or NCDHW to NC1HWC0 or NDC1HWC0, and round float32 to a 16-bit format on the way if asked to.
+
+    Parameters
+    ----------
+    source : array, ``layout.logical_shape``
+        16- or 32-bit elements, any strides.
+    layout : ActivationLayout
+        Shape and C0: 16 for 16-bit storage, 8 or 16 for 32-bit storage.
+    out : uint16[...] or uint32[...], optional
+        Storage to fill, ``layout.storage_elems`` elements; None makes a new one.
+    cast : DType, optional
+        `dtypes.formats.FP16` or ``BF16``: round ``source``, which must be float32, to nearest even. None keeps the
+        bits.
+    saturate : bool
+        Overflow mode of ``cast``: False gives infinities and keeps NaN, True clamps to the largest value, and NaN
+        becomes 0.
+    threads : int
+        Threads to use at most.
+
+    Returns
+    -------
+    uint16[layout.storage_elems] or uint32[...]
+        Flat words; channels that do not exist are 0. The same as rounding first and converting then.
+
+    Raises
+    ------
+    ShapeError, DTypeError, LayoutError
+        An argument does not fit.
+    """
+    src = _flat_words("source", source, layout.logical_shape)
+    words = src.dtype
+    if cast is not None:
+        if cast not in (FP16, BF16):
+            raise DTypeError(f"cast must be fp16 or bf16, not {cast.name}")
+        if source.dtype.newbyteorder("=") != np.float32:
+            raise DTypeError(f"Element type to be cast must be float32, not {source.dtype}")
+        words = cast.code
+    _check_block(layout.c0, words.itemsize)
+    dst = _output("out", out, words, layout.storage_elems, src)
+    tasks, plane = _activation_tasks(layout)
+    scratch_elems = (layout.c0 + 1) * transform_jit.SCRATCH_STEP
+    shape = (layout.c, layout.d, plane, layout.c0)
+    if cast is None:
+        _run(transform_jit.blocked_from_planes, tasks, threads, src, dst, scratch_elems, *shape)
+    else:
+        code = transform_jit.CAST_FP16 if cast is FP16 else transform_jit.CAST_BF16
+        function = transform_jit.cast_blocked_from_planes
+        _run(function, tasks, threads, src, dst, scratch_elems, *shape, code, int(saturate))
+    return dst
+
+
+def activation_from_blocked(
+    storage: np.ndarray, layout: ActivationLayout, out: np.ndarray | None = None, *, threads: int = 1
+) -> np.ndarray:
+    """Convert NC1HWC0 or NDC1HWC0 to NCHW or NCDHW; channels that do not exist are dropped.
+
+    Parameters
+    ----------
+    storage : array of ``layout.storage_elems`` elements
+        16- or 32-bit elements, contiguous.
+    layout : ActivationLayout
+        Shape and C0.
+    out : array, optional
+        Contiguous, ``layout.logical_shape``, elements as wide as those of ``storage``.
+    threads : int
+        Threads to use at most.
+
+    Returns
+    -------
+    array, ``layout.logical_shape``
+        ``out``, or a new array of the type of ``storage``.
+
+    Raises
+    ------
+    ShapeError, DTypeError, LayoutError
+        An argument does not fit.
+    """
+    src = _flat_storage("storage", storage, layout.storage_elems)
+    _check_block(layout.c0, src.dtype.itemsize)
+    result, dst = _logical_output(out, layout.logical_shape, storage)
+    tasks, plane = _activation_tasks(layout)
+    scratch_elems = (layout.c0 + 1) * transform_jit.SCRATCH_STEP
+    function = transform_jit.planes_from_blocked
+    _run(function, tasks, threads, src, dst, scratch_elems, layout.c, layout.d, plane, layout.c0)
+    return result
+
+
+def _logical_output(
+    out: np.ndarray | None, shape: tuple[int, ...], storage: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the array to hand back and its flat words."""
+    result = np.empty(shape, storage.dtype) if out is None else out
+    if result.shape != shape:
+        raise ShapeError(f"Shape of out must be {shape}, not {result.shape}")
+    return result, _output("out", result, _word_type(storage.dtype), prod(shape), storage)
+
+
+def _weight_arguments(layout: WeightLayout) -> tuple[int, ...]:
+    return (
+        layout.groups,
+        layout.cout_per_group,
+        layout.cin_per_group,
+        layout.kd,
+        layout.kh * layout.kw,
+        layout.c0,
+        layout.mag,
+        layout.cin1_g,
+        layout.cout_g,
+    )
+
+
+def _weight_scratch(layout: WeightLayout) -> int:
+    return layout.c0 * (layout.kh * layout.kw + 1)
+
+
+def fractal_from_weight(
+    source: np.ndarray, layout: WeightLayout, out: np.ndarray | None = None, *, threads: int = 1
+) -> np.ndarray:
+    """Convert row-major weights to FRACTAL_Z or FRACTAL_Z_3D.
+
+    Parameters
+    ----------
+    source : array, ``layout.logical_shape``
+        16- or 32-bit elements, any strides.
+    layout : WeightLayout
+        Shape, groups and C0: 16 for 16-bit elements, 8 or 16 for 32-bit elements.
+    out : uint16[...] or uint32[...], optional
+        Storage to fill, ``layout.storage_elems`` elements; None makes a new one.
+    threads : int
+        Threads to use at most.
+
+    Returns
+    -------
+    uint16[layout.storage_elems] or uint32[...]
+        Flat words; padding, and the blocks between different groups of a merged group, are 0.
+
+    Raises
+    ------
+    ShapeError, DTypeError, LayoutError
+        An argument does not fit.
+    """
+    src = _flat_words("source", source, layout.logical_shape)
+    _check_block(layout.c0, src.dtype.itemsize)
+    dst = _output("out", out, src.dtype, layout.storage_elems, src)
+    tasks = layout.real_g * layout.cout_g // transform_jit.WEIGHT_ROWS
+    arguments = _weight_arguments(layout)
+    _run(transform_jit.fractal_from_weights, tasks, threads, src, dst, _weight_scratch(layout), *arguments)
+    return dst
+
+
+def weight_from_fractal(
+    storage: np.ndarray, layout: WeightLayout, out: np.ndarray | None = None, *, threads: int = 1
+) -> np.ndarray:
+    """Convert FRACTAL_Z or FRACTAL_Z_3D to row-major weights; used for every weight gradient.
+
+    What lies outside the diagonal blocks of a merged group is ignored, because the weight-gradient kernel leaves the
+    products of different groups there.
+
+    Parameters
+    ----------
+    storage : array of ``layout.storage_elems`` elements
+        16- or 32-bit elements, contiguous.
+    layout : WeightLayout
+        Shape, groups and C0.
+    out : array, optional
+        Contiguous, ``layout.logical_shape``, elements as wide as those of ``storage``.
+    threads : int
+        Threads to use at most.
+
+    Returns
+    -------
+    array, ``layout.logical_shape``
+        ``out``, or a new array of the type of ``storage``.
+
+    Raises
+    ------
+    ShapeError, DTypeError, LayoutError
+        An argument does not fit.
+    """
+    src = _flat_storage("storage", storage, layout.storage_elems)
+    _check_block(layout.c0, src.dtype.itemsize)
+    result, dst = _logical_output(out, layout.logical_shape, storage)
+    tasks = ceil_div(layout.cout, transform_jit.WEIGHT_ROWS)
+    arguments = _weight_arguments(layout)
+    _run(transform_jit.weights_from_fractal, tasks, threads, src, dst, _weight_scratch(layout), *arguments)
+    return result
+
+
+def nz_from_matrix(
+    source: np.ndarray, layout: MatrixLayout, out: np.ndarray | None = None, *, threads: int = 1
+) -> np.ndarray:
+    """Convert row-major matrices to FRACTAL_NZ; the padding becomes 0.
+
+    Parameters
+    ----------
+    source : array, ``layout.logical_shape``
+        16- or 32-bit elements, any strides.
+    layout : MatrixLayout
+        Shape and N0: 16 for 16-bit elements, 8 or 16 for 32-bit elements.
+    out : uint16[...] or uint32[...], optional
+        Storage to fill, ``layout.storage_elems`` elements; None makes a new one.
+    threads : int
+        Threads to use at most.
+
+    Returns
+    -------
+    uint16[layout.storage_elems] or uint32[...]
+        Flat words.
+
+    Raises
+    ------
+    ShapeError, DTypeError, LayoutError
+        An argument does not fit.
+    """
+    src = _flat_words("source", source, layout.logical_shape)
+    _check_block(layout.n0, src.dtype.itemsize)
+    dst = _output("out", out, src.dtype, layout.storage_elems, src)
+    _run(transform_jit.nz_from_rows, _nz_tasks(layout), threads, src, dst, 0, layout.m, layout.n, layout.n0)
+    return dst
+
+
+def matrix_from_nz(
+    storage: np.ndarray, layout: MatrixLayout, out: np.ndarray | None = None, *, threads: int = 1
+) -> np.ndarray:
+    """Convert FRACTAL_NZ to row-major matrices.
+
+    Parameters
+    ----------
+    storage : array of ``layout.storage_elems`` elements
+        16- or 32-bit elements, contiguous.
+    layout : MatrixLayout
+        Shape and N0.
+    out : array, optional
+        Contiguous, ``layout.logical_shape``, elements as wide as those of ``storage``.
+    threads : int
+        Threads to use at most.
+
+    Returns
+    -------
+    array, ``layout.logical_shape``
+        ``out``, or a new array of the type of ``storage``.
+
+    Raises
+    ------
+    ShapeError, DTypeError, LayoutError
+        An argument does not fit.
+    """
+    src = _flat_storage("storage", storage, layout.storage_elems)
+    _check_block(layout.n0, src.dtype.itemsize)
+    result, dst = _logical_output(out, layout.logical_shape, storage)
+    _run(transform_jit.rows_from_nz, _nz_tasks(layout), threads, src, dst, 0, layout.m, layout.n, layout.n0)
+    return result
+
+
+def _nz_tasks(layout: MatrixLayout) -> int:
+    return prod(layout.leading) * layout.m1 if layout.storage_elems else 0
+
+
+Layout = ActivationLayout | WeightLayout | MatrixLayout
+
+
+def trans_data(
+    source: np.ndarray, src_format: Format, dst_format: Format, layout: Layout, *, threads: int = 1
+) -> np.ndarray:
+    """Convert between two formats by name, as the operator TransData does.
+
+    Parameters
+    ----------
+    source : array
+        Row-major tensor (NCL, NCHW, NCDHW, ND) or a storage.
+    src_format, dst_format : Format
+        A pair of `formats.CONVERSIONS`.
+    layout : ActivationLayout, WeightLayout or MatrixLayout
+        The blocked side, with explicit C0 and groups.
+    threads : int
+        Threads to use at most.
+
+    Returns
+    -------
+    array
+        Flat words of the storage, or the row-major tensor in ``layout.logical_shape``. NCL comes back as its 4D view.
+
+    Raises
+    ------
+    LayoutError
+        The pair is not supported or ``layout`` has another format.
+    """
+    check_conversion(src_format, dst_format)
+    blocked = dst_format if dst_format in _BLOCKED else src_format
+    named = Format.FRACTAL_NZ if isinstance(layout, MatrixLayout) else layout.format
+    if named is not blocked:
+        raise LayoutError(f"Format of the layout must be {blocked.value}, not {named.value}")
+    forward = dst_format is blocked
+    if src_format is Format.NCL:
+        source = source.reshape(layout.logical_shape)
+    if isinstance(layout, ActivationLayout):
+        activation = blocked_from_activation if forward else activation_from_blocked
+        return activation(source, layout, threads=threads)
+    if isinstance(layout, WeightLayout):
+        weight = fractal_from_weight if forward else weight_from_fractal
+        return weight(source, layout, threads=threads)
+    matrix = nz_from_matrix if forward else matrix_from_nz
+    return matrix(source, layout, threads=threads)
+
+
+_BLOCKED = frozenset({Format.NC1HWC0, Format.NDC1HWC0, Format.FRACTAL_NZ, Format.FRACTAL_Z, Format.FRACTAL_Z_3D})

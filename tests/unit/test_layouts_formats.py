@@ -1,0 +1,230 @@
+"""Layout records: shapes, byte counts, merged groups, refusals."""
+
+from math import lcm
+
+import pytest
+
+from npu_sim.errors import LayoutError, ShapeError
+from npu_sim.layouts.formats import (
+    CONVERSIONS,
+    L0_ORDERS,
+    ActivationLayout,
+    Format,
+    MatrixLayout,
+    Role,
+    WeightLayout,
+    check_conversion,
+    fractal_k0,
+    l0_k1,
+    ncl_as_nchw,
+    usual_c0,
+)
+
+
+def naive_merge(groups: int, cin: int, cout: int, c0: int) -> tuple[int, int, int, int]:
+    """Written from the public formula: merge until both channel counts fill whole blocks, or all groups are in."""
+    cin_g, cout_g = cin // groups, cout // groups
+    mag = min(lcm(lcm(cin_g, c0) // cin_g, lcm(cout_g, 16) // cout_g), groups)
+    return -(-groups // mag), mag, -(-mag * cin_g // c0), -(-mag * cout_g // 16) * 16
+
+
+def merge_of(groups: int, cin: int, cout: int, c0: int) -> tuple[int, int, int, int]:
+    layout = WeightLayout(cout=cout, cin_per_group=cin // groups, groups=groups, kh=1, kw=1, c0=c0)
+    return layout.real_g, layout.mag, layout.cin1_g, layout.cout_g
+
+
+# (groups, Cin, Cout) -> (real_g, mag, cin1_g, cout_g), C0 = 16: the group dictionary of tbe conv3d_backprop_filter.
+GROUP_EXAMPLES = [
+    ((1, 16, 16), (1, 1, 1, 16)),
+    ((1, 20, 33), (1, 1, 2, 48)),
+    ((4, 20, 56), (1, 4, 2, 64)),
+    ((2, 64, 64), (2, 1, 2, 32)),
+    ((6, 48, 24), (2, 4, 2, 16)),
+    ((32, 96, 224), (2, 16, 3, 112)),
+    ((16, 16, 16), (1, 16, 1, 16)),
+    ((3, 48, 48), (3, 1, 1, 16)),
+    ((17, 17, 34), (2, 16, 1, 32)),
+]
+
+
+@pytest.mark.parametrize(("channels", "expected"), GROUP_EXAMPLES)
+def test_weight_layout_group_examples_match_documented_values(channels, expected):
+    assert merge_of(*channels, 16) == expected
+    assert naive_merge(*channels, 16) == expected
+
+
+@pytest.mark.parametrize("c0", [8, 16, 32])
+def test_weight_layout_all_small_groups_match_formula_and_properties(c0):
+    for groups in range(1, 20):
+        for cin_g in range(1, 20):
+            for cout_g in range(1, 20):
+                merged = merge_of(groups, groups * cin_g, groups * cout_g, c0)
+                assert merged == naive_merge(groups, groups * cin_g, groups * cout_g, c0)
+                real_g, mag, _, _ = merged
+                # Either every merged group starts on a block boundary, or there is only one.
+                if mag < groups:
+                    assert mag * cin_g % c0 == 0
+                    assert mag * cout_g % 16 == 0
+                assert (real_g - 1) * mag < groups <= real_g * mag
+
+
+def test_weight_layout_shapes_of_test_case_match_documented_values():
+    def shape(c0):
+        return WeightLayout(cout=128, cin_per_group=128, kh=3, kw=3, c0=c0).storage_shape
+
+    assert shape(16) == (72, 8, 16, 16)
+    assert shape(8) == (144, 8, 16, 8)
+
+
+def test_weight_layout_2d_and_3d_shapes():
+    flat = WeightLayout(cout=20, cin_per_group=20, kh=2, kw=3, c0=16, format=Format.FRACTAL_Z)
+    assert flat.storage_shape == (12, 2, 16, 16)
+    assert flat.logical_shape == (20, 20, 2, 3)
+    deep = WeightLayout(cout=20, cin_per_group=20, kd=2, kh=2, kw=3, c0=16)
+    assert deep.storage_shape == (24, 2, 16, 16)
+    assert deep.result_shape == (1, 24, 32, 16)
+    assert deep.logical_shape == (20, 20, 2, 2, 3)
+    assert deep.storage_elems == 24 * 2 * 256
+    assert deep.storage_bytes(4) == 24 * 2 * 256 * 4
+    merged = WeightLayout(cout=12, cin_per_group=4, groups=2, kh=1, kw=1, c0=16)
+    assert (merged.mag, merged.real_g, merged.cin1_g, merged.cout_g) == (2, 1, 1, 16)
+    assert merged.cout_per_group == 6
+
+
+def test_activation_layout_shapes_and_bytes():
+    flat = ActivationLayout(n=2, c=20, h=4, w=5, c0=16, format=Format.NC1HWC0)
+    assert flat.c1 == 2
+    assert flat.logical_shape == (2, 20, 4, 5)
+    assert flat.storage_shape == (2, 2, 4, 5, 16)
+    assert flat.storage_bytes(2) == 2 * 2 * 4 * 5 * 32
+    deep = ActivationLayout(n=2, c=20, d=3, h=4, w=5, c0=8)
+    assert deep.logical_shape == (2, 20, 3, 4, 5)
+    assert deep.storage_shape == (2, 3, 3, 4, 5, 8)
+    assert deep.storage_elems == 2 * 3 * 3 * 4 * 5 * 8
+    assert ActivationLayout(n=0, c=20, h=4, w=5, c0=8).storage_elems == 0
+
+
+def test_matrix_layout_shapes_and_bytes():
+    layout = MatrixLayout(m=20, n=28, n0=16, leading=(3,))
+    assert layout.logical_shape == (3, 20, 28)
+    assert layout.storage_shape == (3, 2, 2, 16, 16)
+    assert layout.storage_bytes(2) == 3 * 4 * 256 * 2
+    assert MatrixLayout(m=20, n=28, n0=8).storage_shape == (4, 2, 16, 8)
+
+
+def test_ncl_view_depends_on_groups():
+    assert ncl_as_nchw((2, 6, 9), 1) == (2, 6, 1, 9)
+    assert ncl_as_nchw((2, 6, 9), 3) == (2, 6, 9, 1)
+
+
+@pytest.mark.parametrize(
+    ("role", "item_bytes", "arch", "expected"),
+    [
+        (Role.CUBE_OPERAND, 1, "dav-c220", 32),
+        (Role.CUBE_OPERAND, 2, "dav-c100", 16),
+        (Role.CUBE_OPERAND, 2, "dav-c220", 16),
+        (Role.CUBE_OPERAND, 4, "dav-c220", 8),
+        (Role.WEIGHT_GRADIENT, 2, "dav-m200", 16),
+        (Role.WEIGHT_GRADIENT, 2, "dav-c220", 16),
+        (Role.WEIGHT_GRADIENT, 4, "dav-c220", 8),
+        (Role.OTHER, 4, "dav-c220", 16),
+        (Role.OTHER, 4, "dav-m200", 16),
+    ],
+)
+def test_usual_c0_matches_table(role, item_bytes, arch, expected):
+    assert usual_c0(role, item_bytes, arch) == expected
+
+
+def test_usual_c0_fp32_cube_operand_on_fp16_cube_is_refused():
+    with pytest.raises(LayoutError, match=r"^Cube operand must have at most 2 bytes an element, not 4 \(dav-m200\)$"):
+        usual_c0(Role.CUBE_OPERAND, 4, "dav-m200")
+    with pytest.raises(LayoutError, match=r"^Element width must be 1, 2 or 4 bytes, not 8$"):
+        usual_c0(Role.OTHER, 8, "dav-m200")
+
+
+def test_l0_orders_are_the_same_on_all_architectures():
+    assert set(L0_ORDERS) == {"dav-c100", "dav-m200", "dav-c220"}
+    assert {(order.l0a, order.l0b, order.l0c) for order in L0_ORDERS.values()} == {("zZ", "nZ", "zN")}
+
+
+def test_l0_k1_counts_fractals():
+    assert [fractal_k0(item_bytes) for item_bytes in (1, 2, 4)] == [32, 16, 8]
+    assert l0_k1(70, 16) == 5
+    assert l0_k1(70, 8) == 9
+    assert l0_k1(70, 8, k_align=True) == 10
+    assert l0_k1(70, 32) == 3
+    with pytest.raises(LayoutError, match=r"^K0 with kDirectionAlign must be 8, not 16$"):
+        l0_k1(70, 16, k_align=True)
+
+
+def test_check_conversion_every_pair_is_accepted_or_refused():
+    for src in Format:
+        for dst in Format:
+            if (src, dst) in CONVERSIONS:
+                check_conversion(src, dst)
+            else:
+                with pytest.raises(
+                    LayoutError, match=rf"^Conversion from {src.value} must be to .*, not to {dst.value}$"
+                ):
+                    check_conversion(src, dst)
+    assert (Format.NCHW, Format.NC1HWC0) in CONVERSIONS
+    assert (Format.FRACTAL_Z_3D, Format.NCDHW) in CONVERSIONS
+    assert all((dst, src) in CONVERSIONS for src, dst in CONVERSIONS)
+
+
+def test_check_conversion_message_lists_the_targets():
+    expected = r"^Conversion from NCHW must be to NC1HWC0 or FRACTAL_Z, not to NDC1HWC0$"
+    with pytest.raises(LayoutError, match=expected):
+        check_conversion(Format.NCHW, Format.NDC1HWC0)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (
+            lambda: ActivationLayout(n=1, c=1, h=1, w=-1, c0=16),
+            ShapeError,
+            "w of activation must be at least 0, not -1",
+        ),
+        (lambda: ActivationLayout(n=1, c=1, h=1, w=1, c0=12), LayoutError, "C0 must be 4, 8, 16, 32 or 64, not 12"),
+        (
+            lambda: ActivationLayout(n=1, c=1, d=2, h=1, w=1, c0=16, format=Format.NC1HWC0),
+            ShapeError,
+            "d of NC1HWC0 must be 1, not 2",
+        ),
+        (
+            lambda: ActivationLayout(n=1, c=1, h=1, w=1, c0=16, format=Format.FRACTAL_Z),
+            LayoutError,
+            "Format of an activation must be NC1HWC0 or NDC1HWC0, not FRACTAL_Z",
+        ),
+        (
+            lambda: WeightLayout(cout=4, cin_per_group=0, kh=1, kw=1, c0=16),
+            ShapeError,
+            "cin_per_group of weight must be at least 1, not 0",
+        ),
+        (
+            lambda: WeightLayout(cout=5, cin_per_group=2, groups=2, kh=1, kw=1, c0=16),
+            ShapeError,
+            r"cout must be a multiple of groups, not 5 \(groups 2\)",
+        ),
+        (
+            lambda: WeightLayout(cout=4, cin_per_group=2, kd=2, kh=1, kw=1, c0=16, format=Format.FRACTAL_Z),
+            ShapeError,
+            "kd of FRACTAL_Z must be 1, not 2",
+        ),
+        (
+            lambda: WeightLayout(cout=4, cin_per_group=2, kh=1, kw=1, c0=16, format=Format.NCHW),
+            LayoutError,
+            "Format of a weight must be FRACTAL_Z or FRACTAL_Z_3D, not NCHW",
+        ),
+        (lambda: MatrixLayout(m=-2, n=1, n0=16), ShapeError, "m of matrix must be at least 0, not -2"),
+        (
+            lambda: MatrixLayout(m=2, n=1, n0=16, leading=(2, -1)),
+            ShapeError,
+            "leading extent of matrix must be at least 0, not -1",
+        ),
+    ],
+)
+def test_layout_records_refuse_bad_values(make, error, message):
+    with pytest.raises(error, match=f"^{message}$"):
+        make()

@@ -1,0 +1,233 @@
+"""Index maps against a second derivation: pad, split axes and transpose with NumPy; and the documented examples."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from npu_sim.layouts.formats import WeightLayout, l0_k1
+from npu_sim.layouts.index_jit import (
+    index_fractal_z,
+    index_fractal_z_3d,
+    index_l0a,
+    index_l0b,
+    index_l0c,
+    index_nc1hwc0,
+    index_ncdhw,
+    index_nchw,
+    index_ndc1hwc0,
+    index_nz,
+    l0a_carrier,
+    l0b_carrier,
+    result_index,
+)
+
+
+def plain(function):
+    """The formula itself, which also takes arrays; jitted functions are compared with it below."""
+    return getattr(function, "py_func", function)
+
+
+def padded(x: np.ndarray, axis: int, multiple: int) -> np.ndarray:
+    widths = [(0, 0)] * x.ndim
+    widths[axis] = (0, -x.shape[axis] % multiple)
+    return np.pad(x, widths)
+
+
+def labels(*shape: int) -> np.ndarray:
+    """Distinct positive numbers, so that 0 is padding."""
+    return np.arange(1, 1 + int(np.prod(shape)), dtype=np.int64).reshape(shape)
+
+
+def naive_ndc1hwc0(x: np.ndarray, c0: int) -> np.ndarray:
+    blocks = padded(x, 1, c0)
+    n, c, d, h, w = blocks.shape
+    return blocks.reshape(n, c // c0, c0, d, h, w).transpose(0, 3, 1, 4, 5, 2)
+
+
+def naive_nz(x: np.ndarray, n0: int) -> np.ndarray:
+    blocks = padded(padded(x, 0, 16), 1, n0)
+    m, n = blocks.shape
+    return blocks.reshape(m // 16, 16, n // n0, n0).transpose(2, 0, 1, 3)
+
+
+def naive_fractal_z_3d(weight: np.ndarray, groups: int, c0: int, mag: int) -> np.ndarray:
+    """Build each merged group as an explicit block-diagonal matrix, then cut it into blocks."""
+    cout, cin_g, kd, kh, kw = weight.shape
+    cout_g = cout // groups
+    merged_groups = []
+    for first in range(0, groups, mag):
+        matrix = np.zeros((mag * cout_g, mag * cin_g, kd, kh, kw), weight.dtype)
+        for member in range(min(mag, groups - first)):
+            rows = weight[(first + member) * cout_g : (first + member + 1) * cout_g]
+            o, i = member * cout_g, member * cin_g
+            matrix[o : o + cout_g, i : i + cin_g] = rows
+        matrix = padded(padded(matrix, 0, 16), 1, c0)
+        o, i = matrix.shape[:2]
+        merged_groups.append(matrix.reshape(o, i // c0, c0, kd, kh, kw).transpose(3, 1, 4, 5, 0, 2))
+    return np.stack(merged_groups)
+
+
+def check_map(x: np.ndarray, storage: np.ndarray, offsets: np.ndarray) -> None:
+    """``offsets`` puts every element of ``x`` where ``storage`` has it, and the rest of ``storage`` is 0."""
+    flat = storage.reshape(-1)
+    assert np.array_equal(flat[offsets], x)
+    assert np.count_nonzero(flat) == x.size
+
+
+def test_index_documented_examples():
+    assert index_nc1hwc0(1, 17, 2, 3, 2, 4, 5, 16) == 1169
+    assert index_ndc1hwc0(1, 17, 2, 3, 4, 2, 3, 4, 5, 16) == 3825
+    assert index_ndc1hwc0(1, 17, 2, 3, 4, 3, 3, 4, 5, 8) == 2873
+    assert index_fractal_z(17, 18, 1, 2, 20, 20, 1, 2, 32, 2, 3, 16) == 5906
+    assert index_fractal_z(9, 2, 0, 0, 6, 4, 2, 1, 16, 1, 1, 16) == 150
+    assert index_fractal_z_3d(17, 18, 1, 1, 2, 20, 20, 1, 2, 32, 2, 2, 3, 16) == 12050
+    assert index_nz(17, 18, 32, 16) == 786
+    assert index_nchw(1, 2, 3, 4, 5, 6, 7) == ((1 * 5 + 2) * 6 + 3) * 7 + 4
+    assert index_ncdhw(1, 2, 3, 4, 5, 6, 7, 8, 9) == (((1 * 6 + 2) * 7 + 3) * 8 + 4) * 9 + 5
+
+
+# A 40x70, B 70x20, C 40x20: offsets of A(33,50), B(50,17), C(33,17); None: not documented.
+L0_EXAMPLES = [
+    ("16-bit", 16, False, 3346, 1810),
+    ("fp32", 8, False, 3082, 1674),
+    ("fp32, kDirectionAlign", 8, True, 3338, 1674),
+    ("int8", 32, False, 3634, None),
+]
+
+
+@pytest.mark.parametrize(("name", "k0", "k_align", "a", "b"), L0_EXAMPLES)
+def test_index_l0_documented_examples(name, k0, k_align, a, b):
+    assert index_l0a(33, 50, l0_k1(70, k0, k_align=k_align), k0) == a
+    if b is not None:
+        assert index_l0b(50, 17, 2, k0) == b
+    assert index_l0c(33, 17, 3) == 1297
+
+
+@pytest.mark.parametrize("c0", [4, 8, 16])
+def test_index_ndc1hwc0_all_small_shapes_match_reshape(c0):
+    for n, c, d, h, w in product((1, 2), range(1, 2 * c0 + 2), (1, 2, 3), (1, 2), (1, 3)):
+        x = labels(n, c, d, h, w)
+        axes = np.indices(x.shape)
+        c1 = -(-c // c0)
+        storage = naive_ndc1hwc0(x, c0)
+        assert storage.shape == (n, d, c1, h, w, c0)
+        check_map(x, storage, plain(index_ndc1hwc0)(*axes, c1, d, h, w, c0))
+        if d == 1:
+            plane = plain(index_nc1hwc0)(axes[0], axes[1], axes[3], axes[4], c1, h, w, c0)
+            check_map(x, storage, plane)
+
+
+@pytest.mark.parametrize("c0", [8, 16])
+def test_index_fractal_z_3d_all_small_shapes_match_block_diagonal(c0):
+    channels = (1, 2, 3, 5, 8, 12, 16, 17)
+    for groups, cout_g, cin_g in product((1, 2, 3, 4, 7, 17), channels, channels):
+        kd, kh, kw = (1, 1, 1) if groups > 4 else (2, 1, 3) if cout_g < 8 else (1, 2, 2)
+        layout = WeightLayout(cout=groups * cout_g, cin_per_group=cin_g, groups=groups, kd=kd, kh=kh, kw=kw, c0=c0)
+        x = labels(*layout.logical_shape)
+        axes = np.indices(x.shape)
+        storage = naive_fractal_z_3d(x, groups, c0, layout.mag)
+        assert storage.size == layout.storage_elems
+        merged = (cout_g, cin_g, layout.mag, layout.cin1_g, layout.cout_g)
+        check_map(x, storage, plain(index_fractal_z_3d)(*axes, *merged, kd, kh, kw, c0))
+
+
+@pytest.mark.parametrize("n0", [8, 16])
+def test_index_nz_all_small_shapes_match_reshape(n0):
+    for m, n in product(range(1, 35), range(1, 35)):
+        x = labels(m, n)
+        check_map(x, naive_nz(x, n0), plain(index_nz)(*np.indices(x.shape), -(-m // 16) * 16, n0))
+
+
+@pytest.mark.parametrize("k0", [8, 16, 32])
+def test_index_l0_all_small_shapes_match_fractal_orders(k0):
+    for rows, k in product((1, 15, 16, 17, 33), (1, 7, 8, 9, 16, 17, 40)):
+        x = labels(rows, k)
+        blocks = padded(padded(x, 0, 16), 1, k0)
+        m1, k1 = blocks.shape[0] // 16, blocks.shape[1] // k0
+        assert k1 == l0_k1(k, k0)
+        fractals = blocks.reshape(m1, 16, k1, k0)
+        i, j = np.indices(x.shape)
+        check_map(x, fractals.transpose(0, 2, 1, 3), plain(index_l0a)(i, j, k1, k0))
+        # B[k, n] with n = i: rows of a fractal are n, so that its transpose is k-major
+        check_map(x, fractals.transpose(2, 0, 1, 3), plain(index_l0b)(j, i, m1, k0))
+    for m, n in product((1, 16, 17, 40), (1, 16, 20, 33)):
+        x = labels(m, n)
+        blocks = padded(padded(x, 0, 16), 1, 16)
+        m1, n1 = blocks.shape[0] // 16, blocks.shape[1] // 16
+        order = blocks.reshape(m1, 16, n1, 16).transpose(2, 0, 1, 3)
+        check_map(x, order, plain(index_l0c)(*np.indices(x.shape), m1))
+
+
+@pytest.mark.parametrize("k0", [8, 16])
+def test_carriers_keep_fractals_and_turn_them_k_major(k0):
+    m, k, n = 40, 70, 20
+    k1 = l0_k1(k, k0)
+    i, j = np.indices((m, k))
+    bytes_of_element = 32 // k0
+    architectural = plain(index_l0a)(i, j, k1, k0) * bytes_of_element
+    carrier = plain(l0a_carrier)(i, j, k1, k0)
+    assert np.array_equal(carrier // 256, architectural // 512)
+    assert np.array_equal(carrier % 256, (j % k0) * 16 + i % 16)
+    p, q = np.indices((k, n))
+    architectural = plain(index_l0b)(p, q, 2, k0) * bytes_of_element
+    carrier = plain(l0b_carrier)(p, q, 2, k0)
+    assert np.array_equal(carrier // 256, architectural // 512)
+    assert np.array_equal(carrier % 256, (p % k0) * 16 + q % 16)
+
+
+@pytest.mark.parametrize("c0", [8, 16])
+def test_result_index_is_fractal_z_3d_with_n_split_into_c1_kh_kw_c0(c0):
+    cout, cin, kd, kh, kw = 20, 19, 2, 2, 3
+    layout = WeightLayout(cout=cout, cin_per_group=cin, kd=kd, kh=kh, kw=kw, c0=c0)
+    for co, ci, d, y, z in np.ndindex(cout, cin, kd, kh, kw):
+        n = ((ci // c0 * kh + y) * kw + z) * c0 + ci % c0
+        offset = index_fractal_z_3d(co, ci, d, y, z, cout, cin, 1, layout.cin1_g, layout.cout_g, kd, kh, kw, c0)
+        assert result_index(co, n, d, layout.cin1_g, kh * kw, layout.cout_g, c0) == offset
+
+
+def test_group_formula_of_weight_gradient_operator_matches_index():
+    # The operator names the result [g, column, m, n0]; C0 = 16.
+    for groups, cin, cout in ((4, 20, 56), (6, 48, 24), (17, 17, 34), (3, 48, 48)):
+        kd, kh, kw = 2, 1, 2
+        cg, og = cin // groups, cout // groups
+        layout = WeightLayout(cout=cout, cin_per_group=cg, groups=groups, kd=kd, kh=kh, kw=kw, c0=16)
+        result = np.arange(layout.storage_elems).reshape(layout.result_shape)
+        for co, ci, d, y, z in np.ndindex(cout, cg, kd, kh, kw):
+            j = co // og
+            g = j // layout.mag
+            m = co - g * layout.mag * og
+            n = j * cg + ci - g * layout.mag * cg
+            expected = result[g, ((d * layout.cin1_g + n // 16) * kh + y) * kw + z, m, n % 16]
+            args = (og, cg, layout.mag, layout.cin1_g, layout.cout_g, kd, kh, kw, 16)
+            assert index_fractal_z_3d(co, ci, d, y, z, *args) == expected
+
+
+def test_jitted_index_maps_equal_their_formulas():
+    rng = np.random.default_rng(0)
+    cases = {
+        index_nchw: 7,
+        index_ncdhw: 9,
+        index_nc1hwc0: 8,
+        index_ndc1hwc0: 10,
+        index_fractal_z_3d: 14,
+        index_nz: 4,
+        index_l0a: 4,
+        index_l0b: 4,
+        index_l0c: 3,
+        l0a_carrier: 4,
+        l0b_carrier: 4,
+        result_index: 7,
+    }
+    for function, count in cases.items():
+        for _ in range(20):
+            args = [int(value) for value in rng.integers(1, 40, count)]
+            assert function(*args) == plain(function)(*args)
+
+
+def test_index_fractal_z_is_the_depth_one_case():
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        co, ci, kh, kw, *rest, kh_count, kw_count, c0 = (int(value) for value in rng.integers(1, 40, 12))
+        deep = index_fractal_z_3d(co, ci, 0, kh, kw, *rest, 1, kh_count, kw_count, c0)
+        assert index_fractal_z(co, ci, kh, kw, *rest, kh_count, kw_count, c0) == deep
