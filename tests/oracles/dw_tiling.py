@@ -6,34 +6,20 @@ tilings under test.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 
+from npu_sim.products import Product, get_product
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter.tiling_data import DwTiling
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
 from ops.conv3d_backprop_filter.work_items import WorkItem
 
-KIB = 1024
 
-
-def split_product(cores: int = 24) -> SimpleNamespace:
-    """A stand-in for an A2 product."""
-    core = SimpleNamespace(l1_bytes=512 * KIB, l0a_bytes=64 * KIB, l0b_bytes=64 * KIB, l0c_bytes=128 * KIB)
-    return SimpleNamespace(name="Test910B", arch="dav-c220", core=core, cube_core_count=cores)
-
-
-def unified_product(cores: int = 8) -> SimpleNamespace:
-    """A stand-in for a 310P product."""
-    core = SimpleNamespace(
-        l1_bytes=1024 * KIB,
-        l0a_bytes=64 * KIB,
-        l0b_bytes=64 * KIB,
-        l0c_bytes=256 * KIB,
-        load3d_cannot_make_width_one=True,
-    )
-    return SimpleNamespace(name="Test310P", arch="dav-m200", core=core, cube_core_count=cores)
+def product_with_cores(name: str, cores: int) -> Product:
+    """The product, cut to a number of Cube cores."""
+    return replace(get_product(name), cube_core_count=cores)
 
 
 def random_geometry(rng: np.random.Generator, large: bool = False) -> ConvGeometry:

@@ -1,0 +1,323 @@
+"""The tilings of the weight gradient against published vectors, and how a tiling is chosen or refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npu_sim.errors import DTypeError, OperatorError, ProductError, ShapeError
+from npu_sim.products import get_product
+from ops.common.geometry import ConvGeometry
+from ops.conv3d_backprop_filter.tiling import (
+    BLOCK_MEMBERS,
+    DW_MEMBERS,
+    ORIGIN_BASIC_BLOCK,
+    ORIGIN_OURS,
+    ORIGIN_PUBLIC,
+    PARAM_MEMBERS,
+    TILING,
+    DwTiling,
+    as_record,
+    choose_tiling,
+    overflows,
+)
+from ops.conv3d_backprop_filter.tiling_basic_block import basic_block_applies, basic_block_tiling
+from ops.conv3d_backprop_filter.tiling_public import ConvArguments, DefaultBuffers, public_tiling, refusal
+from tests.oracles.dw_tiling import product_with_cores
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "conv3d_dw_tiling"
+OPERATOR_CASES: list[dict[str, Any]] = json.loads((GOLDEN / "operator.json").read_text())
+PUBLIC_CASES: list[dict[str, Any]] = json.loads((GOLDEN / "public.json").read_text())
+
+NOT_READ = {"batchDim", "groupDim", "mDim", "kDim", "nDim", "dkDim", "singleCoreBatch"}
+"""Left over from another tiling in the operator's structure; its basic-block kernels do not read them."""
+
+NOT_REPRODUCED = {
+    "stdit_01_fp16": "M = 1152 but N = 64: below the basic-block template's 128",
+    "stdit_01_bf16": "M = 1152 but N = 64: below the basic-block template's 128",
+    "stdit_01_fp32": "32-bit operands",
+    "26_b16": "M = 16: below the basic-block template's 128",
+    "conv3d_backprop_filter_v2_bf16_ncdhw_0136": "45 taps",
+    "float32_NCDHW_net_ID_1": "32-bit operands",
+    "float32_NCDHW_net_ID_5": "32-bit operands",
+    "float32_NCDHW_net_ID_26": "32-bit operands",
+    "conv3d_dilation_kernel2_test": "3510 taps",
+}
+"""Cases of tiling key 0, whose numbers a closed library computes, and why the basic-block template does not apply."""
+
+BUFFERS = DefaultBuffers()
+
+
+def geometry_of(case: dict[str, Any]) -> ConvGeometry:
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in case["geometry"].items()}
+    return ConvGeometry(**fields)
+
+
+def operator_cases(key_zero: bool) -> list[Any]:
+    cases = [case for case in OPERATOR_CASES if "words" in case and (case["key"] == 0) == key_zero]
+    return [pytest.param(case, id=f"{case['case']}-{case['dtype']}-{index}") for index, case in enumerate(cases)]
+
+
+def member_names() -> list[str]:
+    return [vendor for _, vendor, words in PARAM_MEMBERS + DW_MEMBERS + BLOCK_MEMBERS for _ in range(words)]
+
+
+def test_golden_has_the_vectors_it_says() -> None:
+    keys = [case.get("key") for case in OPERATOR_CASES]
+    assert [keys.count(key) for key in (None, 0, 1, 2, 3, 4)] == [4, 9, 7, 1, 5, 3]
+    assert len(PUBLIC_CASES) == 12
+    assert {case["case"] for case in OPERATOR_CASES if case.get("key") == 0} == set(NOT_REPRODUCED)
+
+
+@pytest.mark.parametrize("case", operator_cases(key_zero=False))
+def test_choose_tiling_basic_block_vector_every_member_equal(case: dict[str, Any]) -> None:
+    product = product_with_cores("Ascend910B2", case["cores"])
+    tiling = choose_tiling(geometry_of(case), product, case["dtype"], case["deterministic"])
+    assert tiling.origin == ORIGIN_BASIC_BLOCK
+    assert (tiling.tiling_key, tiling.block_dim) == (case["key"], case["block_dim"])
+    words = zip(member_names(), tiling.words(), case["words"], strict=True)
+    assert [(name, ours, theirs) for name, ours, theirs in words if ours != theirs and name not in NOT_READ] == []
+
+
+@pytest.mark.parametrize("case", operator_cases(key_zero=True))
+def test_choose_tiling_key_zero_vector_is_ours_and_says_so(case: dict[str, Any]) -> None:
+    geometry = geometry_of(case)
+    assert not basic_block_applies(geometry, case["dtype"])
+    tiling = choose_tiling(geometry, product_with_cores("Ascend910B2", case["cores"]), case["dtype"])
+    assert tiling.origin == ORIGIN_OURS
+    assert tiling.tiling_key in (1, 2, 3)
+    # What does not depend on the search: the shape members, in the vendor's order.
+    names = [vendor for _, vendor, _ in DW_MEMBERS[:28]]
+    theirs = dict(zip(member_names(), case["words"], strict=True))
+    assert {name: tiling.vendor_members()["dwTiling"][name] for name in names} == {name: theirs[name] for name in names}
+
+
+def test_choose_tiling_small_n_vector_finds_the_grid_of_the_closed_library() -> None:
+    (case,) = [case for case in OPERATOR_CASES if case["case"] == "stdit_01_bf16"]
+    tiling = choose_tiling(geometry_of(case), product_with_cores("Ascend910B2", case["cores"]), case["dtype"])
+    theirs = dict(zip(member_names(), case["words"], strict=True))
+    assert tiling.used_core_num == case["block_dim"] == 24
+    assert (tiling.m_count, tiling.n_count, tiling.k_count) == (theirs["mDim"], theirs["nDim"], theirs["kDim"])
+    assert (tiling.base_m, tiling.base_k, tiling.base_n) == (theirs["baseM"], theirs["baseK"], theirs["baseN"])
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        (
+            "Conv3d_bp_filter_no_support_dma_flag",
+            OperatorError,
+            "strideH must be at most 63, not 64 (weight gradient, Ascend910B2)",
+        ),
+        (
+            "conv3d_dw_v2_exceed_l1_size",
+            OperatorError,
+            # All 257 rows of 257 pixels of 16 channels of x, and 16 x 16 of dy.
+            f"L1 use of the smallest block must be at most 524288 bytes, not {(257 * 257 * 16 + 256) * 2} "
+            "(weight gradient, bf16, Ascend910B2)",
+        ),
+        (
+            "conv3d_dw_v2_w0",
+            ShapeError,
+            "wo must be an int in [1, 2147483646], not 0 (3D convolution)",
+        ),
+    ],
+)
+def test_choose_tiling_refused_vector_is_refused(name: str, error: type[Exception], message: str) -> None:
+    (case,) = [case for case in OPERATOR_CASES if case["case"] == name]
+    assert case["refused"]
+    product = product_with_cores("Ascend910B2", case["cores"])
+    with pytest.raises(error, match=f"^{re.escape(message)}$") as caught:
+        choose_tiling(geometry_of(case), product, case["dtype"])
+    if error is OperatorError:
+        assert caught.value.status == 561103  # type: ignore[attr-defined]
+
+
+def test_from_shapes_refused_group_vector_is_refused() -> None:
+    (case,) = [case for case in OPERATOR_CASES if case["case"] == "test_group_upper_bound"]
+    given = case["geometry"]
+    x = (given["n"], given["cin"], given["di"], given["hi"], given["wi"])
+    y = (given["n"], given["cout"], given["do"], given["ho"], given["wo"])
+    w = (given["cout"], case["weight_cin"], given["kd"], given["kh"], given["kw"])
+    message = "weight input channels must be input channels / groups = 65536 / 256, not 1 (3D convolution)"
+    with pytest.raises(ShapeError, match=f"^{re.escape(message)}$"):
+        ConvGeometry.from_shapes(x, y, w, 1, (0, 1, 1), 1, given["groups"])
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["case"]) for case in PUBLIC_CASES])
+def test_public_tiling_vector_every_member_equal(case: dict[str, Any]) -> None:
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in case["geometry"].items()}
+    arguments = ConvArguments(**fields, compute_dtype=case["dtype"])
+    assert refusal(arguments) is None
+    tiling = public_tiling(arguments, BUFFERS)
+    assert [tiling.single_core_m, tiling.single_core_n, tiling.single_core_k] == case["single_core"]
+    members = tiling.vendor_members()["dwTiling"]
+    assert {name: members[name] for name in case["second_implementation"]} == case["second_implementation"]
+    assert tiling.origin == ORIGIN_PUBLIC
+    assert overflows(tiling, BUFFERS) == ()
+
+
+GOOD = {
+    **{"n": 1, "cin": 16, "cout": 16, "di": 1, "hi": 8, "wi": 8, "do": 1, "ho": 6, "wo": 6, "kd": 1, "kh": 3, "kw": 3},
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, None),
+        ({"groups": 2}, "groups must be 1, not 2"),
+        ({"pad": (0, 0, 0, -1, 0, 0)}, "padDown must be at least 0, not -1"),
+        ({"stride": (1, 0, 1)}, "strideH must be at least 1, not 0"),
+        ({"dilation": (1, 1, 0)}, "dilationW must be at least 1, not 0"),
+        ({"kw": 0}, "kW must be at least 1, not 0"),
+        ({"kw": 32}, None),
+        ({"kw": 33}, "kW must be at most 32, not 33"),
+        ({"cin": 0}, "Ci must be at least 1, not 0"),
+        ({"do": 0}, "Do must be at least 1, not 0"),
+        ({"n": 0}, None),
+        ({"weight_format": "NDC1HWC0"}, "weight format must be FRACTAL_Z_3D, not NDC1HWC0"),
+        ({"input_format": "FRACTAL_Z_3D"}, "input format must be NDC1HWC0, not FRACTAL_Z_3D"),
+        ({"stride": (99, 63, 63)}, None),
+        ({"stride": (1, 64, 1)}, "strideH must be at most 63, not 64"),
+        ({"dilation": (999, 255, 255)}, None),
+        ({"dilation": (1, 1, 256)}, "dilationW must be at most 255, not 256"),
+        ({"pad": (999, 999, 255, 255, 255, 255)}, None),
+        ({"pad": (0, 0, 0, 0, 256, 0)}, "padLeft must be at most 255, not 256"),
+        ({"kd": 999, "kh": 511}, None),
+        ({"kh": 512}, "kH must be at most 511, not 512"),
+        ({"hi": 1}, None),
+    ],
+)
+def test_refusal_follows_the_class(changes: dict[str, Any], reason: str | None) -> None:
+    assert refusal(ConvArguments(**{**GOOD, **changes})) == reason
+
+
+def test_default_buffers_are_those_of_the_default_constructor() -> None:
+    assert dataclasses.astuple(BUFFERS) == (524288, 65536, 65536, 131072, 262144, 1024, 2048)
+
+
+def plane(**changes: Any) -> ConvGeometry:
+    """A 3x3 convolution of 128 to 128 channels."""
+    values: dict[str, Any] = {"n": 2, "cin": 128, "cout": 128, "hi": 16, "wi": 16, "ho": 14, "wo": 14, "kh": 3, "kw": 3}
+    return ConvGeometry(**{**values, **changes})
+
+
+@pytest.mark.parametrize(
+    ("geometry", "dtype", "applies"),
+    [
+        (plane(), "fp16", True),
+        (plane(), "bf16", True),
+        (plane(), "fp32", False),
+        (plane(), "hf32", False),
+        (plane(cout=112), "fp16", False),
+        (plane(cout=113), "fp16", True),
+        (plane(cin=1), "fp16", True),
+        (plane(cin=16, kh=2, kw=2, ho=15, wo=15), "fp16", False),
+        (plane(cin=32, kh=2, kw=2, ho=15, wo=15), "fp16", True),
+        (plane(cin=16, kh=2, kw=2, ho=15, wo=15, kd=2, di=2), "fp16", True),
+        (plane(kh=2, kw=3, ho=15), "fp16", False),
+        (plane(kh=1, kw=4, ho=16, wo=13), "fp16", True),
+        (plane(cin=1, cout=1, kh=1, kw=1, ho=16, wo=16), "fp16", True),
+        (plane(groups=2), "fp16", False),
+        (plane(groups=128), "fp16", False),
+        (plane(di=3, kd=2, dilation=(2, 1, 1)), "fp16", False),
+        (plane(dilation=(2, 1, 1)), "fp16", True),
+    ],
+)
+def test_basic_block_applies_as_published(geometry: ConvGeometry, dtype: str, applies: bool) -> None:
+    assert basic_block_applies(geometry, dtype) is applies
+    assert basic_block_applies(geometry, dtype, deterministic=True)
+    origin = ORIGIN_BASIC_BLOCK if applies else ORIGIN_OURS
+    assert choose_tiling(geometry, get_product("Ascend910B2"), dtype).origin == origin
+
+
+def test_choose_tiling_published_overflow_falls_back_to_ours() -> None:
+    # The search grows K until L1 is full, and when that covers all of K it does not look at L0 any more.
+    geometry = ConvGeometry(
+        **{"n": 2, "cin": 64, "cout": 16, "di": 4, "hi": 8, "wi": 1122, "do": 4, "ho": 1, "wo": 1122, "kd": 5},
+        **{"kh": 4, "kw": 1, "stride": (1, 2, 1), "pad": (2, 2, 0, 0, 0, 0), "dilation": (1, 2, 3)},
+    )
+    product = get_product("Ascend910B2")
+    cores = product.cube_core_count
+    published = basic_block_tiling(geometry, "fp16", cores, product.core, deterministic=True)
+    assert [buffer for buffer, _, _ in overflows(published, product.core)] == ["L0A", "L0B"]
+    tiling = choose_tiling(geometry, product, "fp16", deterministic=True)
+    assert (tiling.origin, tiling.tiling_key) == (ORIGIN_OURS, 4)
+    assert overflows(tiling, product.core) == ()
+
+
+def test_choose_tiling_other_architecture_is_refused() -> None:
+    message = "product architecture must be dav-c220, not dav-m200 (Ascend310P3)"
+    with pytest.raises(ProductError, match=f"^{re.escape(message)}$"):
+        choose_tiling(plane(), get_product("310p"), "fp16")
+
+
+def test_choose_tiling_unknown_dtype_is_refused() -> None:
+    message = "compute_dtype must be one of fp16, bf16, fp32, hf32, not 'int8'"
+    with pytest.raises(DTypeError, match=f"^{re.escape(message)}$"):
+        choose_tiling(plane(), get_product("910b"), "int8")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hi": 1, "ho": 1, "kh": 1, "stride": (1, 1, 64), "wi": 16, "wo": 1}, "strideW must be at most 63, not 64"),
+        (
+            {"kh": 1, "hi": 1, "ho": 1, "dilation": (1, 1, 256), "wi": 513, "wo": 1},
+            "dilationW must be at most 255, not 256",
+        ),
+        ({"pad": (0, 0, 256, 0, 0, 0), "ho": 270}, "padUp must be at most 255, not 256"),
+        ({"pad": (0, 0, 0, 0, 0, 256), "wo": 270}, "padRight must be at most 255, not 256"),
+        ({"kw": 512, "wi": 512, "wo": 1}, "kernel width must be at most 511, not 512"),
+        ({"kh": 512, "hi": 512, "ho": 1}, "kernel height must be at most 511, not 512"),
+    ],
+)
+def test_choose_tiling_ranges_of_the_load_are_refused(changes: dict[str, Any], message: str) -> None:
+    text = f"^{re.escape(message)} \\(weight gradient, Ascend910B2\\)$"
+    with pytest.raises(OperatorError, match=text) as caught:
+        choose_tiling(plane(**changes), get_product("910b"), "fp16")
+    assert caught.value.status == 561103
+
+
+def test_hf32_differs_from_fp32_by_its_flag_only() -> None:
+    product = get_product("910b")
+    fp32, hf32 = (choose_tiling(plane(), product, dtype) for dtype in ("fp32", "hf32"))
+    assert (fp32.hf32_flag, hf32.hf32_flag) == (0, 1)
+    assert dataclasses.replace(hf32, hf32_flag=0) == fp32
+
+
+def test_words_split_wide_members_low_word_first() -> None:
+    tiling = dataclasses.replace(choose_tiling(plane(), get_product("910b"), "fp16"), single_core_k=(3 << 32) + 7)
+    assert len(tiling.words()) == len(member_names()) == 70
+    assert tiling.words()[66:68] == (7, 3)
+    assert member_names()[66:68] == ["singleCoreK", "singleCoreK"]
+
+
+def test_workspace_holds_a_block_per_core_when_tail_blocks_are_shared() -> None:
+    (case,) = [case for case in OPERATOR_CASES if case["case"] == "stdit_01_fp16_deterministic_streamk"]
+    tiling = choose_tiling(geometry_of(case), get_product("910b"), "fp16", deterministic=True)
+    assert tiling.workspace_bytes == 16 * 2**20 + 256 * 64 * 4 * 20
+    assert choose_tiling(plane(), get_product("910b"), "fp16").workspace_bytes == 16 * 2**20
+
+
+def test_as_record_holds_every_member_and_what_the_kernels_derive() -> None:
+    geometry = plane(cin=6 * 8, cout=6 * 4, groups=6)
+    tiling = choose_tiling(geometry, get_product("910b"), "fp16")
+    record = as_record(tiling, geometry)
+    assert record.dtype == TILING
+    assert record.shape == (1,)
+    assert {TILING[name] for name in TILING.names or ()} == {np.dtype("i8")}
+    for item in dataclasses.fields(DwTiling):
+        if item.name != "origin":
+            assert int(record[0][item.name]) == getattr(tiling, item.name), item.name
+    derived = {"m_extent": 16, "n_extent": 2 * 16 * 9, "khw": 9, "element_bytes": 2, "dk_count": 1}
+    # Groups of 8 -> 4 channels merge by fours; of the second merged group half exists.
+    derived |= {"tail_cin1": 1, "tail_cout": 16, "x_c1": 3, "dy_c1": 2, "macs": geometry.macs}
+    assert {name: int(record[0][name]) for name in derived} == derived
