@@ -62,12 +62,26 @@ def test_chain_busy_and_stalls_worked_by_hand():
 
 
 def test_flag_waits_for_every_earlier_instruction_of_its_pipe():
-    # The first copy is longest to complete (latency 168 behind a short occupancy); the flag must not overtake it.
+    # An ND2NZ of one short row is complete 590 + 1 cycles after its start at 1; the copy behind it long before.
+    nd2nz = lambda r, n: emit.emit_nd2nz(r, n, 0, 0, Data.FP16, 1, 1, 32, 0, 32, 1, 1, 0, 0, 0, 0)  # noqa: E731
+
     def program(core, phase):
-        return (copy_in(1024), mmad(1), mmad(200), set_flag(Pipe.MTE2, Pipe.V), wait_flag(Pipe.MTE2, Pipe.V))
+        return (nd2nz, copy_in(1024), set_flag(Pipe.MTE2, Pipe.V), wait_flag(Pipe.MTE2, Pipe.V))
 
     result = run_timeline(launch_of(program), Product())
-    assert result.stall_cycles["V"]["flag_MTE2"] == 197 - 5
+    assert result.stall_cycles["V"]["flag_MTE2"] == 1 + 591 - 4
+    assert result.critical_parts["latency"] == 591 - 24
+    assert result.critical_parts["MTE2"] == 24
+
+
+def test_slowest_core_is_the_first_of_equals():
+    def program(core, phase):
+        return (mmad(13),) if core == 0 else (muls(10),)
+
+    result = run_timeline(launch_of(program, cores=2), Product())
+    assert result.core_cycles == (37, 37)
+    assert result.critical_parts["M"] == 15
+    assert result.busy_cycles["V"] == 0
 
 
 def test_pipe_barrier_waits_for_latency_and_back_to_back_does_not():
