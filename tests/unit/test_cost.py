@@ -630,18 +630,22 @@ def _predict(law, size):
 
 
 @pytest.mark.parametrize(
-    ("law", "median", "worst"),
-    # What the laws leave over on the complete published tables: median and 90th percentile of |ln ratio| were 0.02
-    # and 0.06 (Fixpipe), 0.01 and 0.03 (load2d, worst at one fractal), 0.06 and 0.11 (GM to L0), 0.00 and 0.01 (Mmad).
-    [("l0c_to_gm", 0.03, 0.09), ("l1_to_l0b", 0.01, 0.12), ("gm_to_l0", 0.08, 0.18), ("mmad", 0.003, 0.01)],
+    ("law", "count", "median", "p90"),
+    # What two-constant laws leave over on these tables: the reads from GM lie on a curve that is not quite a line.
+    [
+        ("l0c_to_gm", 97, 0.03, 0.07),
+        ("l1_to_l0b", 60, 0.01, 0.03),
+        ("gm_to_l0", 66, 0.07, 0.11),
+        ("mmad", 4, 0.003, 0.003),
+    ],
 )
-def test_rules_against_published_measurements(law, median, worst):
+def test_rules_against_published_measurements(law, count, median, p90):
     with GOLDEN.open(encoding="utf-8") as file:
         points = [row for row in csv.DictReader(line for line in file if line[0] != "#") if row["law"] == law]
     errors = [abs(math.log(_predict(law, row["size"]) / float(row["cycles"]))) for row in points]
-    assert len(errors) >= 4
+    assert len(errors) == count
     assert np.median(errors) <= median
-    assert max(errors) <= worst
+    assert np.quantile(errors, 0.9) <= p90
 
 
 # --- issue ----------------------------------------------------------------------------------------
