@@ -25,10 +25,10 @@ from npu_sim.layouts.formats import (
     WeightLayout,
     check_conversion,
 )
-from npu_sim.units import ceil_div
+from npu_sim.units import MIB, ceil_div
 
-BYTES_PER_THREAD = 1 << 18
-"""Below this many bytes of storage for each thread a further thread costs more than it saves."""
+BYTES_PER_THREAD = MIB
+"""Output bytes a thread must have to do: less takes no longer than starting the thread."""
 
 _WORDS: dict[int, np.dtype] = {2: np.dtype(np.uint16), 4: np.dtype(np.uint32)}
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from npu_sim.dtypes.formats import BF16, FP16
-from npu_sim.layouts import transform_jit
+from npu_sim.layouts import transform, transform_jit
 from npu_sim.layouts.formats import ActivationLayout, Format, MatrixLayout, WeightLayout
 from npu_sim.layouts.index_jit import index_fractal_z_3d, index_ndc1hwc0, index_nz
 from npu_sim.layouts.transform import (
@@ -70,7 +70,7 @@ def expected_weight(x, layout):
     return storage
 
 
-def check_both_ways(x, layout, expected, forward, backward, noise_at=None):
+def check_both_ways(x, layout, expected, forward, backward):
     """Forward fills exactly the storage; backward gives ``x`` whatever stands in the padding."""
     whole, out = guarded(layout.storage_elems, x.dtype)
     before = x.copy()
@@ -266,7 +266,8 @@ def test_fused_cast_equals_cast_then_convert(target, saturate):
 
 
 @pytest.mark.parametrize("threads", [2, 3, 8])
-def test_threads_do_not_change_the_words(threads):
+def test_threads_do_not_change_the_words(threads, monkeypatch):
+    monkeypatch.setattr(transform, "BYTES_PER_THREAD", 1)
     x = random_words((2, 40, 1, 100, 101), np.uint32).view(np.float32)
     layout = ActivationLayout(n=2, c=40, h=100, w=101, c0=16)
     one = blocked_from_activation(x, layout)
