@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -14,14 +14,25 @@ from npu_sim.errors import OperatorError
 from npu_sim.products import Product
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter.oracle import weight_gradient_exact
-from ops.conv3d_backprop_filter.tiling import ORIGIN_BASIC_BLOCK, DwTiling, StreamK, choose_tiling, overflows
+from ops.conv3d_backprop_filter.tiling import (
+    ORIGIN_BASIC_BLOCK,
+    ORIGIN_OURS,
+    DwTiling,
+    StreamK,
+    choose_tiling,
+    overflows,
+)
+from ops.conv3d_backprop_filter.tiling_basic_block import basic_block_tiling
+from ops.conv3d_backprop_filter.tiling_public import ConvArguments, DefaultBuffers, public_tiling
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling, unified_tiling
 from ops.conv3d_backprop_filter.work_items import NO_SLOT, Reduction, WorkItem, core_range, reductions, work_items
 from tests.oracles import dw_tiling as model
+from tests.oracles import dw_tiling_twin as twin
 
 MODES = ("split", "deterministic", "unified")
 DTYPES = ("fp16", "bf16", "fp32", "hf32")
 CORES = (1, 2, 3, 8, 20, 24)
+BUFFERS = DefaultBuffers()
 
 
 def tilings(
@@ -224,6 +235,83 @@ def test_core_range_is_contiguous_and_even() -> None:
             sizes = [len(part) for part in ranges]
             assert max(sizes) - min(sizes) <= 1
             assert sizes == sorted(sizes, reverse=True)
+
+
+TWIN_MEMBERS = {
+    "split": "tiling_key", "order": "iterate_order", "used": "used_core_num", "bound": "bl1_bound",
+    "dbA": "al1_pbuffer", "dbB": "bl1_pbuffer", "dbC": "cl0_pbuffer", "bM": "base_m", "bN": "base_n", "bK": "base_k",
+    "sM": "step_m", "sN": "step_n", "sKa": "step_ka", "sKb": "step_kb", "scM": "single_core_m", "scN": "single_core_n",
+    "scK": "single_core_k", "skType": "stream_k_type", "skCores": "core_stream_k",
+}  # fmt: skip
+"""Members of the twin's answer, and ours."""
+
+
+@pytest.mark.parametrize("kind", ["public", "basic block", "deterministic"])
+def test_published_tilings_equal_their_twin(kind: str) -> None:
+    """Whether or not the blocks fit: the published searches do not refuse."""
+    rng = np.random.default_rng(81)
+    compared = 0
+    keys: Counter[int] = Counter()
+    while compared < 500:
+        geometry = model.random_geometry(rng, large=compared % 2 == 0)
+        dtype, cores = str(rng.choice(["fp16", "fp32"])), int(rng.choice(CORES))
+        if kind == "public":
+            if geometry.groups > 1:
+                continue
+            cores = 1
+            names = [item.name for item in fields(ConvArguments) if hasattr(geometry, item.name)]
+            given = {name: getattr(geometry, name) for name in names}
+            # The class does not replace the dilation of an axis with one tap.
+            given["dilation"] = tuple(
+                1 if taps == 1 else step
+                for taps, step in zip((geometry.kd, geometry.kh, geometry.kw), geometry.dilation, strict=True)
+            )
+            tiling = public_tiling(ConvArguments(**given, compute_dtype=dtype), BUFFERS)
+        else:
+            if kind == "basic block" and dtype == "fp32":
+                continue
+            tiling = basic_block_tiling(geometry, dtype, cores, BUFFERS, deterministic=kind == "deterministic")
+        item_bytes = 4 if dtype == "fp32" else 2
+        wanted = twin.tiling(geometry, item_bytes, cores, kind == "deterministic", kind == "public")
+        made = {name: getattr(tiling, ours) for name, ours in TWIN_MEMBERS.items() if name in wanted}
+        assert made == {name: wanted[name] for name in made}, (geometry, dtype, cores)
+        compared += 1
+        keys[tiling.tiling_key] += 1
+    assert set(keys) == ({4} if kind == "deterministic" else {1, 2, 3})
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "cores"),
+    [
+        # The cheapest grid would cut N to part of a window block, and x would take one channel block more.
+        (
+            {"n": 3, "cin": 20, "cout": 16, "hi": 7, "wi": 1373, "ho": 3, "wo": 458, "kh": 1, "kw": 7}
+            | {"kd": 3, "stride": (1, 3, 3), "pad": (1, 1, 0, 0, 3, 2)},
+            "fp32",
+            24,
+        ),
+        # The search leaves M = 528 with K = 16: 66 KiB for two halves of L0A.
+        (
+            {"n": 3, "cin": 80, "cout": 520, "groups": 4, "hi": 8, "wi": 1834, "ho": 3, "wo": 612, "kh": 1, "kw": 3}
+            | {"stride": (1, 3, 3), "pad": (0, 0, 0, 0, 2, 0), "dilation": (1, 2, 1)},
+            "fp32",
+            24,
+        ),
+        # It leaves two blocks of 336 x 96 in L0C.
+        (
+            {"n": 2, "cin": 192, "cout": 520, "groups": 4, "hi": 16, "wi": 446, "ho": 5, "wo": 223, "kh": 3, "kw": 1}
+            | {"stride": (1, 3, 2), "pad": (0, 0, 3, 2, 0, 0), "dilation": (1, 3, 1)},
+            "fp16",
+            24,
+        ),
+    ],
+)
+def test_fallback_repairs_what_the_search_leaves_too_large(values: dict, dtype: str, cores: int) -> None:
+    geometry = ConvGeometry(**{"n": 1, **values})
+    product = model.product_with_cores("Ascend910B2", cores)
+    tiling = choose_tiling(geometry, product, dtype)
+    assert tiling.origin == ORIGIN_OURS
+    assert overflows(tiling, product.core) == ()
 
 
 def forced(geometry: ConvGeometry, key: int, **members: int) -> DwTiling:
