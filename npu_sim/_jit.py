@@ -12,14 +12,15 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import llvmlite
 import numba
 from numba import njit
-from numba.core import config
+from numba.core import config as _numba_config
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+# Numba fills this module's attributes at run time, which no type checker sees.
+config: Any = _numba_config
 
 JIT_ENABLED = not bool(config.DISABLE_JIT)
 """False under ``NUMBA_DISABLE_JIT=1``: jitted functions then run as plain Python."""
@@ -51,7 +52,7 @@ def cache_directory() -> str:
 _CACHE_DIRECTORY = cache_directory()
 
 
-def jit(function: _Function) -> _Function:
+def jit(function: Callable[..., Any]) -> Any:
     """Compile ``function`` in nopython mode with our cache directory; no fastmath, no object mode, no ``parallel``.
 
     The directory is set only while this decorator runs, so the jitted functions of other packages keep their own.

@@ -54,7 +54,8 @@ class ExecuteOptions:
         Order of the rows of a core: as emitted, with data movement as late as legal, or a random legal order by seed.
         A program without races gives the same bits in every one.
     poison : bool
-        Overwrite the buffers with NaN before each core, so that a read before a write shows.
+        Overwrite the buffers with NaN before each core and phase, not only once, so that a read before a write shows
+        whatever ran there before.
     """
 
     accumulation: Accumulation
@@ -63,7 +64,7 @@ class ExecuteOptions:
     threads: int = 1
     chunk_rows: int = CHUNK_ROWS
     order: Literal["program", "late"] | int = "program"
-    poison: bool = True
+    poison: bool = False
 
     def __post_init__(self) -> None:
         if self.threads < 1:

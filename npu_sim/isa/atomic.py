@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
+from npu_sim.isa.lanes import copy_bytes
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import Data, Mode, Op
 from npu_sim.isa.vector import add_int32, narrow, widen
@@ -52,7 +53,7 @@ def add_to_gm(gm, address, src, src_at, count, dtype, sink, log_runs, log_bytes)
     log_runs[run, 1] = at
     log_runs[run, 2] = count
     log_runs[run, 3] = dtype
-    log_bytes[at : at + length] = src[src_at : src_at + length]
+    copy_bytes(log_bytes, at, src, src_at, length)
     sink[1] = run + 1
     sink[2] = at + (length + 15) // 16 * 16
 

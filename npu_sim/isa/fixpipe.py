@@ -11,6 +11,7 @@ import numpy as np
 from npu_sim._jit import jit
 from npu_sim.dtypes.convert_jit import fp32_to_bf16, fp32_to_fp16
 from npu_sim.isa.atomic import add_to_gm
+from npu_sim.isa.lanes import copy_bytes
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import Data, Mode, Space
 
@@ -19,8 +20,7 @@ from npu_sim.isa.op import Data, Mode, Space
 def convert_run(src, src_at, dst, dst_at, count, dtype, saturate):
     """Convert ``count`` float32 of ``src`` to ``dtype`` bytes at ``dst[dst_at]``."""
     if dtype == Data.FP32 or dtype == Data.INT32:
-        out = dst[dst_at : dst_at + 4 * count].view(np.float32)
-        out[:] = src[src_at : src_at + count]
+        copy_bytes(dst, dst_at, src, src_at * 4, 4 * count)
     else:
         bits = src[src_at : src_at + count].view(np.uint32)
         half = dst[dst_at : dst_at + 2 * count].view(np.uint16)
@@ -35,11 +35,14 @@ def convert_run(src, src_at, dst, dst_at, count, dtype, saturate):
 @jit
 def _store_run(gm_or_l1, address, atomic, l0c, at, count, dtype, staging, sink, log_runs, log_bytes):
     """Store ``count`` consecutive L0C elements at byte ``address``, adding if ``atomic``."""
-    if atomic:
+    if not atomic:
+        convert_run(l0c, at, gm_or_l1, address, count, dtype, sink[3])
+    elif dtype == Data.FP32:
+        # no conversion: straight from the accumulators
+        add_to_gm(gm_or_l1, address, l0c.view(np.uint8), at * 4, count, dtype, sink, log_runs, log_bytes)
+    else:
         convert_run(l0c, at, staging, 0, count, dtype, sink[3])
         add_to_gm(gm_or_l1, address, staging, 0, count, dtype, sink, log_runs, log_bytes)
-    else:
-        convert_run(l0c, at, gm_or_l1, address, count, dtype, sink[3])
 
 
 @jit

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from npu_sim._jit import JIT_ENABLED, jit
@@ -57,6 +58,20 @@ def _decode_intrinsic(kind):
         return signature, codegen
 
     return decode
+
+
+@intrinsic
+def _copy_ir(typingctx, dst, dst_byte, src, src_byte, length):
+    """Copy ``length`` bytes between two arrays; the ranges are disjoint."""
+    signature = types.void(dst, types.intp, src, types.intp, types.intp)
+
+    def codegen(context, builder, sig, args):
+        target = _byte_pointer(context, builder, sig.args[0], args[0], args[1])
+        source = _byte_pointer(context, builder, sig.args[2], args[2], args[3])
+        cgutils.raw_memcpy(builder, target, source, args[4], 1)
+        return context.get_dummy_value()
+
+    return signature, codegen
 
 
 @intrinsic
@@ -166,6 +181,7 @@ if JIT_ENABLED:
     _decode_bf16 = _decode_intrinsic("bf16")
     _copy_fp32 = _decode_intrinsic("fp32")
     _splat = _splat_ir
+    _copy = _copy_ir
     _transpose_fp16 = _transpose_intrinsic("fp16")
     _transpose_bf16 = _transpose_intrinsic("bf16")
     _transpose_fp32 = _transpose_intrinsic("fp32")
@@ -184,6 +200,9 @@ else:
             dst[index : index + fractal.size] = fractal.T.ravel()
 
         return transpose
+
+    def _copy(dst, dst_byte, src, src_byte, length):
+        dst[dst_byte : dst_byte + length] = src[src_byte : src_byte + length]
 
     def _splat(dst, index, value):
         dst[index : index + 16] = value
@@ -215,6 +234,12 @@ def decode_rows(dtype, src, src_byte, src_step, dst, dst_index, dst_step, count)
     else:
         for i in range(count):
             _copy_fp32(src, src_byte + i * src_step, dst, dst_index + i * dst_step)
+
+
+@jit
+def copy_bytes(dst, dst_byte, src, src_byte, length):
+    """Copy ``length`` bytes between two uint8 arrays whose ranges do not overlap."""
+    _copy(dst, dst_byte, src, src_byte, length)
 
 
 @jit

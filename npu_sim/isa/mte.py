@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.lanes import decode_fractal_transposed, decode_rows
+from npu_sim.isa.lanes import copy_bytes, decode_fractal_transposed, decode_rows
 from npu_sim.isa.op import Data, Mode, Space
 
 BLOCK = 32
@@ -32,9 +32,7 @@ def item_bytes(dtype):
 def copy_blocks(dst, dst_at, src, src_at, block_count, block_bytes, src_step, dst_step):
     """Copy ``block_count`` blocks of ``block_bytes`` between two uint8 arenas (disjoint ranges)."""
     for i in range(block_count):
-        d = dst_at + i * dst_step
-        s = src_at + i * src_step
-        dst[d : d + block_bytes] = src[s : s + block_bytes]
+        copy_bytes(dst, dst_at + i * dst_step, src, src_at + i * src_step, block_bytes)
 
 
 @jit

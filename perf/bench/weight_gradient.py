@@ -1,0 +1,135 @@
+"""Weight gradients end to end, NCHW arrays in to NCHW array out, against PyTorch's own fp32 weight gradient.
+
+``python -m perf.bench.weight_gradient [--threads 1 2] [--json FILE]``; needs torch (extra ``capture``). Each round runs the
+peer and every model in turn, so all see the same machine; the figures are the best of the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from ops.conv3d_backprop_filter.api import weight_gradient
+
+PRODUCT = "Ascend910B2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """A convolution of ResNet-50 (He et al. 2015, table 1), N = 8."""
+
+    name: str
+    hw: int
+    cin: int
+    cout: int
+    kernel: int
+    stride: int
+
+
+LAYERS = (
+    Layer(name="56x56x64 3x3", hw=56, cin=64, cout=64, kernel=3, stride=1),
+    Layer(name="28x28x128 3x3/2", hw=56, cin=128, cout=128, kernel=3, stride=2),
+    Layer(name="14x14x256 3x3", hw=14, cin=256, cout=256, kernel=3, stride=1),
+    Layer(name="56x56x256->64 1x1", hw=56, cin=256, cout=64, kernel=1, stride=1),
+)
+BATCH = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """Seconds per call, best of the rounds."""
+
+    layer: str
+    threads: int
+    torch: float
+    serial: float
+    default: float
+
+
+def _best(functions: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Run every function once per round, in turn; return each one's best time."""
+    best = dict.fromkeys(functions, math.inf)
+    for function in functions.values():
+        function()
+    for _ in range(rounds):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return best
+
+
+def measure(layer: Layer, threads: int, rounds: int) -> Result:
+    """Time one layer."""
+    import torch
+
+    torch.set_num_threads(threads)
+    rng = np.random.default_rng(0)
+    pad = layer.kernel // 2
+    out = (layer.hw + 2 * pad - layer.kernel) // layer.stride + 1
+    shape = (layer.cout, layer.cin, layer.kernel, layer.kernel)
+    x = rng.standard_normal((BATCH, layer.cin, layer.hw, layer.hw)).astype(np.float16)
+    dy = rng.standard_normal((BATCH, layer.cout, out, out)).astype(np.float16)
+    tx, tdy = torch.from_numpy(x.astype(np.float32)), torch.from_numpy(dy.astype(np.float32))
+    weight = torch.zeros(shape)
+
+    def peer() -> object:
+        return torch.ops.aten.convolution_backward(
+            tdy, tx, weight, None, [layer.stride] * 2, [pad] * 2, [1, 1], False, [0, 0], 1, [False, True, False]
+        )
+
+    def ours(accumulation: Literal["serial"] | None) -> object:
+        return weight_gradient(
+            x, dy, shape, stride=layer.stride, padding=pad, product=PRODUCT, accumulation=accumulation, threads=threads
+        )
+
+    best = _best(
+        {"torch": peer, "serial": lambda: ours("serial"), "default": lambda: ours(None)}, rounds
+    )
+    return Result(layer=layer.name, threads=threads, **best)
+
+
+def main() -> None:
+    """Print ratios against the peer: above 1 is faster than PyTorch."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--json", default=None)
+    arguments = parser.parse_args()
+    results = [measure(layer, threads, arguments.rounds) for threads in arguments.threads for layer in LAYERS]
+    table = Table(title=f"Weight gradient, N = {BATCH}, fp16 on {PRODUCT}, NCHW in to NCHW out; PyTorch fp32 = 1.00")
+    for title in ("layer", "threads", "torch ms", "serial ms", "default ms", "serial x", "default x"):
+        table.add_column(title, justify="left" if title == "layer" else "right")
+    for r in results:
+        table.add_row(
+            r.layer, str(r.threads), f"{r.torch * 1e3:.1f}", f"{r.serial * 1e3:.1f}", f"{r.default * 1e3:.1f}",
+            f"{r.torch / r.serial:.2f}", f"{r.torch / r.default:.2f}",
+        )
+    console = Console()
+    console.print(table)
+    for threads in arguments.threads:
+        rows = [r for r in results if r.threads == threads]
+        serial = math.exp(sum(math.log(r.torch / r.serial) for r in rows) / len(rows))
+        default = math.exp(sum(math.log(r.torch / r.default) for r in rows) / len(rows))
+        console.print(f"geometric mean, {threads} thread(s): serial {serial:.2f}x, default {default:.2f}x")
+    if {1, 2} <= set(arguments.threads):
+        for name in ("serial", "default"):
+            one = sum(math.log(getattr(r, name)) for r in results if r.threads == 1)
+            two = sum(math.log(getattr(r, name)) for r in results if r.threads == 2)
+            console.print(f"two threads over one, {name}: {math.exp((one - two) / len(LAYERS)):.2f}x")
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump([asdict(result) for result in results], file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
