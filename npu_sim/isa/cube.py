@@ -5,9 +5,9 @@ L0C in zN order (N1, M1, 16, 16) as float32. In L0C all rows of one n1 are adjac
 not stop at fractals. Carriers of L0A and L0B: `memory.core`.
 
 How the additions are done is an `accumulation.Accumulation`; ASSUMED: all of them, no public document states the order.
-The exact model works on float64 copies of the operands. Its rounding to float32 has a fast form that is only right when
-no sum can be subnormal, overflow or be Inf or NaN; the ranges of the operands, collected while they are copied, tell.
-Either way the bits are those of the definition.
+The exact model works on float64 copies of the operands. Its rounding to float32 has a fast form for sums that cannot
+overflow, are not Inf or NaN, and are multiples of the smallest subnormal, 2^-149, as float32 itself is; the ranges of
+the operands, collected while they are copied, tell. Either way the bits are those of the definition.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SMALL_WORDS = 512  # ranges, the tree's stack, a tile
 
 
 @jit
-def scratch_words(l0a_size, l0b_size):
+def scratch_words(l0a_size: int, l0b_size: int) -> int:
     """Return how many float64 `mmad` needs as ``scratch`` for carrier arrays of these sizes.
 
     The parts: float64 copy of A, float64 copy of a panel of B, float32 copies of A and B (HF32, m = 1), small things.
@@ -58,25 +58,25 @@ def scratch_floats(core: CoreSpec) -> int:
 
 @jit
 def mmad(
-    l0a,
-    l0b,
-    l0c,
-    a_addr,
-    b_addr,
-    c_addr,
-    m,
-    n,
-    k,
-    k0,
-    k_align,
-    init,
-    hf32_drop,
-    hf32_ties,
-    group,
-    inner,
-    round,
-    scratch,
-):
+    l0a: np.ndarray,
+    l0b: np.ndarray,
+    l0c: np.ndarray,
+    a_addr: int,
+    b_addr: int,
+    c_addr: int,
+    m: int,
+    n: int,
+    k: int,
+    k0: int,
+    k_align: int,
+    init: int,
+    hf32_drop: int,
+    hf32_ties: int,
+    group: int,
+    inner: int,
+    round: int,
+    scratch: np.ndarray,
+) -> int:
     """L0C[m, n] = (0 or L0C[m, n]) + L0A[m, k] L0B[k, n] under one accumulation model.
 
     Parameters
@@ -167,7 +167,7 @@ def mmad(
 
 
 @jit
-def clamp_l0c(l0c, c_addr, m, n):
+def clamp_l0c(l0c: np.ndarray, c_addr: int, m: int, n: int) -> None:
     """Clamp L0C[m, n] as saturation mode does when a Mmad ends: Inf to the largest finite value, NaN to +0.
 
     Parameters
@@ -298,7 +298,7 @@ def _top_and_grain(ranges):
         smallest = min(smallest, np.int64(ranges[8 + i]) & 0xFFFFFFFF)
         union |= np.int64(ranges[16 + i]) & 0x7FFFFF
     if largest == 0:
-        return np.int64(0), np.int64(1000)
+        return np.int64(0), np.int64(200)
     trailing = np.int64(0)
     while (union >> trailing) & 1 == 0:
         trailing += 1
@@ -339,8 +339,8 @@ def _exact_block(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, 
             mk.scan(l0c, c_at + j * c_column, m, n - 16 * j, ranges)
             if n - 16 * j > 8:
                 mk.scan(l0c, c_at + j * c_column + 8, m, n - 16 * j - 8, ranges)
-    c_top, c_grain = _top_and_grain(ranges)
-    simple = round == AccumulatorRound.RNE and a_top < 255 and c_top <= 252 and c_grain >= -126
+    c_top = _top_and_grain(ranges)[0]
+    simple = round == AccumulatorRound.RNE and a_top < 255 and c_top <= 252
 
     vectors_total = (n + 7) // 8
     j = 0
@@ -353,7 +353,8 @@ def _exact_block(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, 
             mk.widen_columns(b, b_from, k, k0, 256 * n1, valid, wide, b_wide + 8 * v, 8 * vectors, ranges)
         b_top, b_grain = _top_and_grain(ranges)
         # 4096 products below 2^(a_top + b_top - 252) and an accumulator below 2^126 stay below 2^127 and a little.
-        fast = simple and b_top < 255 and a_top + b_top <= 366 and a_grain + b_grain >= -126
+        # Float64 rounds multiples of 2^-149 to such multiples, and the accumulator always is one.
+        fast = simple and b_top < 255 and a_top + b_top <= 366 and a_grain + b_grain >= -149
         half = j & 1
         last = min(8 * (half + vectors), n - 8 * (j - half))
         for r in range(0, m, mk.TILE_ROWS):

@@ -11,12 +11,12 @@ serial: ``(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_colu
 exact: ``(a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init)``
     float64 sums of ``group`` k from the accumulator on, then one rounding to float32. ``a`` float64[k][rows], ``b``
     float64[k][vectors][8]. Columns in vectors of 8, two per 16 of ``c``; ``half`` = 1 starts with the second. The fast
-    variant is for operands whose sums are all zero or normal and finite (`cube`), and rounds to nearest only.
+    variant is for operands whose sums are finite multiples of 2^-149 (`cube`), and rounds to nearest only.
 widen: ``(src, src_at, k, chunk, step, valid, dst, dst_at, dst_step, ranges)``
     float32 carriers to float64, some adjacent lanes of each k; lanes from ``valid`` on become zero. ``ranges``
     int32[3, 8] collects per lane the largest magnitude, the smallest nonzero one less 1, and the OR of all (bits).
 scan: ``(src, src_at, row_count, valid, ranges)``
-    ``ranges`` of 8 adjacent float32 in each of some rows of 16.
+    The largest magnitude (first 8 words of ``ranges``) of 8 adjacent float32 in each of some rows of 16.
 """
 
 # mypy: ignore-errors

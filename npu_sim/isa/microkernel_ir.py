@@ -189,7 +189,8 @@ def _round_by_fma(builder, s):
     t = 2^29 s - s has its last place where float32 has it, so the rounding of t is the rounding of s: 2^29 s is a
     multiple of that last place, and an even one when s lies half way. Just above a power of two t drops one binade and
     keeps one bit more; s is then within 2^-6 places of the power, which both grids contain. 2^29 s - t is exact.
-    Equal to fptrunc only where the result is zero or a normal float32, which the caller knows (`cube`, "fast").
+    Equal to fptrunc where s is a multiple of 2^-149 (below 2^-126 both then keep it as it is) and the result is finite.
+    The caller must know that (`cube`, "fast").
     """
     scale = _constant(s.type, 2.0**29)
     t = _call_fma(builder, s, scale, builder.fneg(s))
@@ -335,7 +336,7 @@ def widen(lanes):
 
 
 def scan(lanes):
-    """Build the range of ``lanes`` adjacent float32 of each of some rows of 16."""
+    """Build the largest magnitude of ``lanes`` adjacent float32 of each of some rows of 16."""
 
     @intrinsic
     def look(typing_context, src, src_at, row_count, valid, ranges):
@@ -347,19 +348,20 @@ def scan(lanes):
             src, src_at, row_count, valid, ranges = args
             bits_type = _vector(_I32, lanes)
             source = _pointer(context, builder, signature.args[0], src, src_at)
-            stores = _range_pointers(builder, _pointer(context, builder, signature.args[4], ranges, _I64(0)))
+            store = _pointer(context, builder, signature.args[4], ranges, _I64(0))
             mask = _valid_lanes(builder, valid, lanes)
 
             def one_row(values):
-                source, *found = values
+                source, largest = values
                 bits = _load(builder, builder.bitcast(source, _I32.as_pointer()), bits_type)
-                bits = builder.select(mask, bits, _constant(bits_type, 0))
-                return [builder.gep(source, [_I64(16)]), *_range_step(builder, bits, found)]
+                magnitude = builder.and_(builder.select(mask, bits, zero), _constant(bits_type, 0x7FFFFFFF))
+                larger = builder.icmp_unsigned(">", magnitude, largest)
+                return [builder.gep(source, [_I64(16)]), builder.select(larger, magnitude, largest)]
 
-            found = [_load(builder, pointer, bits_type) for pointer in stores]
-            found = _repeat(builder, row_count, [source, *found], one_row)[1:]
-            for value, pointer in zip(found, stores, strict=True):
-                _store(builder, value, pointer)
+            zero = _constant(bits_type, 0)
+            largest = _load(builder, store, bits_type)
+            largest = _repeat(builder, row_count, [source, largest], one_row)[1]
+            _store(builder, largest, store)
             return context.get_dummy_value()
 
         return signature, codegen

@@ -110,6 +110,6 @@ def scan(lanes):
     def look(src, src_at, row_count, valid, ranges):
         for r in range(row_count):
             for lane in range(min(lanes, valid)):
-                _widen_range(src[src_at + 16 * r + lane].view(np.int32), lane, ranges)
+                ranges[lane] = max(ranges[lane], src[src_at + 16 * r + lane].view(np.int32) & 0x7FFFFFFF)
 
     return look

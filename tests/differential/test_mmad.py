@@ -237,21 +237,40 @@ def test_hf32_of_documented_tie_rounds_to_even():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("exponent", [-84, -78, -74, -73, -72, -64, -63, -62, -61, -52, 48, 55, 57, 60, 62, 63, 64])
+@pytest.mark.parametrize("grain", [-160, -152, -151, -150, -149, -148, -147, -140, -130, -126, -110])
 @pytest.mark.parametrize("kind", ["bf16", "fp32"])
-def test_exact_sum_near_the_range_of_float32_equals_naive_loop(kind, exponent):
-    """The fast rounding must stand back before a sum can be subnormal or overflow."""
-    rng = np.random.default_rng(exponent + 200)
-    a = quantised(draw(rng, (8, 32), kind, "ties") / 8 + rng.integers(-1, 2, (8, 32)), kind)
-    b = quantised(draw(rng, (32, 24), kind, "ties") / 8 + rng.integers(-1, 2, (32, 24)), kind)
-    a, b = np.ldexp(a, exponent).astype(np.float32), np.ldexp(b, exponent).astype(np.float32)
-    core = Core(8, 24, 32, kind)
+def test_exact_sum_of_tiny_products_equals_naive_loop(kind, grain):
+    """The fast rounding must stand back before a sum can lie between two subnormals.
+
+    Operands are small integers times a power of two, so products are multiples of 2^grain, odd ones among them.
+    """
+    rng = np.random.default_rng(-grain)
+    half = grain // 2
+    a = quantised(np.ldexp(rng.integers(-5, 6, (8, 48)), half), kind)
+    b = quantised(np.ldexp(rng.integers(-5, 6, (48, 24)), grain - half), kind)
+    compare_exact(kind, a, b, [np.zeros((8, 24)), np.ldexp(rng.integers(-9, 10, (8, 24)), -149), np.ones((8, 24))])
+
+
+@pytest.mark.parametrize("exponent", [40, 52, 55, 56, 57, 58, 59, 60, 61, 62, 63])
+@pytest.mark.parametrize("kind", ["bf16", "fp32"])
+def test_exact_sum_of_huge_products_equals_naive_loop(kind, exponent):
+    """The fast rounding must stand back before a sum can overflow, also where later terms bring it back."""
+    rng = np.random.default_rng(exponent)
+    a = quantised(np.ldexp(rng.integers(1, 4, (8, 48)), exponent), kind)
+    b = quantised(np.ldexp(rng.integers(1, 4, (48, 24)) * rng.choice([-1, 1], (1, 24)), exponent), kind)
+    b[24:] *= rng.choice(np.array([-1, 1], np.float32), (24, 24))
+    signs = rng.choice([-1.0, 1.0], (8, 24))
+    compare_exact(kind, a, b, [signs, signs * 2.0**125, signs * 2.0**126, signs * 2.0**127, signs * np.inf])
+
+
+def compare_exact(kind, a, b, starts):
+    """Compare exact models on an 8 x 24 tile, the shape that needs no staging, for several accumulators."""
+    core = Core(8, 24, a.shape[1], kind)
     with np.errstate(all="ignore"):
-        for scale in (-151, -130, -106, -104, -102, 0, 123, 125):
-            c = np.ldexp(np.round(rng.standard_normal((8, 24)) * 4), scale).astype(np.float32)
-            core.load(a, b, c)
-            for group in (4, 16):
-                core.l0c[core.where] = c
+        for start in starts:
+            c = start.astype(np.float32)
+            for group in (2, 4, 16):
+                core.load(a, b, c)
                 got = core.run(Accumulation(group, "exact", "rne"), init=False)
                 assert oracle.same(got, oracle.mmad_by_planes(a, b, c, group, "exact"))
 

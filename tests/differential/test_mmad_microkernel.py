@@ -49,8 +49,10 @@ def hard_sums(rng, count, low, high):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_fast_rounding_of_normal_sums_equals_the_cast(seed):
-    sums = hard_sums(np.random.default_rng(seed), 60_000, -126, 127)
+def test_fast_rounding_of_multiples_of_the_smallest_subnormal_equals_the_cast(seed):
+    rng = np.random.default_rng(seed)
+    sums = hard_sums(rng, 60_000, -126 + 29, 127)
+    sums[1::2] = np.ldexp(rng.integers(-(1 << rng.integers(1, 53)), 1 << 53, 30_000).astype(np.float64), -149)
     sums[:2] = 0.0, -0.0
     got = round_with(mk.fast_full, sums, 0)
     np.testing.assert_array_equal(got.view(np.uint32), sums.astype(np.float32).view(np.uint32))
@@ -140,7 +142,7 @@ def test_widen_equals_its_twin(kernel, lanes, valid):
 @pytest.mark.parametrize("valid", [1, 5, 8, 16])
 def test_scan_equals_its_twin(valid):
     src = hard_singles(np.random.default_rng(1), 300)
-    found = np.tile(np.array([[0], [-1], [0]], np.int32), (1, 8)).ravel()
+    found = np.arange(24, dtype=np.int32)
     expected = found.copy()
     mk.scan(src, 2, 17, valid, found)
     twin.scan(8)(src, 2, 17, valid, expected)
