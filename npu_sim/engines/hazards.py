@@ -111,7 +111,7 @@ class _Checker:
 
     def begin(self, phase: int, core: int) -> None:
         """Start the rows of one core and phase."""
-        serial = int(self.shadow.state[jitted.SERIAL])
+        serial = int(self.shadow.book[jitted.SERIAL])
         new_phase = not self.parts or self.parts[-1].phase != phase
         self.parts.append(_Part(serial, phase, core, self.rows_of_core.get(core, 0)))
         jitted.begin_core(self.shadow, new_phase)
@@ -126,29 +126,29 @@ class _Checker:
         """Finish the rows of one core and phase."""
         jitted.end_core(self.shadow)
         part = self.parts[-1]
-        self.rows_of_core[part.core] = part.first_row + int(self.shadow.state[jitted.SERIAL]) - part.serial
+        self.rows_of_core[part.core] = part.first_row + int(self.shadow.book[jitted.SERIAL]) - part.serial
 
     def violations(self, source: RowSource) -> list[Violation]:
         """Return the findings in the order of the rows."""
-        state = self.shadow.state
-        findings = self.shadow.findings[: int(state[jitted.FINDINGS])]
+        book = self.shadow.book
+        findings = self.shadow.findings[: int(book[jitted.FINDINGS])]
         ordered = sorted(findings.tolist(), key=lambda finding: int(finding[1]))
         places = self._places({finding[1] for finding in ordered} | {finding[2] >> 3 for finding in ordered}, source)
         result = [self._violation(finding, places) for finding in ordered]
-        dropped = int(state[jitted.DROPPED])
+        dropped = int(book[jitted.DROPPED])
         if dropped:
             result[-1] = replace(result[-1], detail=f"{result[-1].detail} (and {dropped} more findings)")
         return result
 
     def _grow(self, needed: int) -> None:
-        state, nodes = self.shadow.state, self.shadow.nodes
+        book, nodes = self.shadow.book, self.shadow.nodes
         old = len(nodes)
         grown = _empty_nodes(max(2 * old, old + needed))
         grown[:old] = nodes
-        grown[-1, 2] = state[jitted.FREE]
-        state[jitted.FREE] = old
-        state[jitted.FREE_COUNT] += len(grown) - old
-        state[jitted.NODE_COUNT] = len(grown) - 1
+        grown[-1, 2] = book[jitted.FREE]
+        book[jitted.FREE] = old
+        book[jitted.FREE_COUNT] += len(grown) - old
+        book[jitted.NODE_COUNT] = len(grown) - 1
         self.shadow = self.shadow._replace(nodes=grown)
 
     def _places(self, serials: set[int], source: RowSource) -> dict[int, _Place]:
@@ -199,7 +199,7 @@ class _Checker:
         if code in (jitted.READ_NOWHERE, jitted.WRITE_NOWHERE):
             return f"{place.words} must name a GM tensor of the launch, not tensor {extra}"
         if code == jitted.CAPACITY:
-            capacity = int(self.shadow.spaces[space, 1])
+            capacity = int(self.shadow.book[jitted.SPACE + 4 * space + 1])
             return f"{place.words} must stay inside the {capacity} bytes of {space.name} ({self.product.name})"
         if code in (jitted.READ_MISALIGNED, jitted.WRITE_MISALIGNED):
             return f"{place.words} address must be a multiple of {extra} bytes"
@@ -238,22 +238,20 @@ def _new_shadow(product: Product, table: npt.NDArray[np.int64]) -> jitted.Shadow
     gm_bytes = int((table[:, 0] + table[:, 2]).max()) if len(table) else 0
     spaces[Space.GM, :2] = cells, gm_bytes
     cells += ceil_div(gm_bytes, BLOCK_BYTES)
-    state = np.zeros(jitted.STATE_LENGTH, np.int64)
-    state[jitted.SERIAL] = 1
-    state[jitted.FREE] = 1
-    state[jitted.FREE_COUNT] = state[jitted.NODE_COUNT] = _FIRST_NODES - 1
-    state[jitted.EVENTS] = product.core.event_count
+    book = np.zeros(jitted.BOOK_LENGTH, np.int64)
+    book[jitted.SERIAL] = 1
+    book[jitted.FREE] = 1
+    book[jitted.FREE_COUNT] = book[jitted.NODE_COUNT] = _FIRST_NODES - 1
+    book[jitted.EVENTS] = product.core.event_count
+    book[jitted.SPACE : jitted.USED] = spaces.reshape(-1)
     flags = 7 * 7 * product.core.event_count
     return jitted.Shadow(
         slots=np.zeros((jitted.SLOTS, cells), np.int64),
         nodes=_empty_nodes(_FIRST_NODES),
-        state=state,
-        clocks=np.zeros((jitted.PIPES, jitted.PIPES), np.int64),
+        book=book,
         flags=np.zeros(flags, np.int64),
         flag_clocks=np.zeros((flags, jitted.PIPES), np.int64),
         findings=np.zeros((FINDING_LIMIT, jitted.FINDING_FIELDS), np.int64),
-        spaces=spaces,
-        used=np.zeros((jitted.SPACES, jitted.SLOTS), np.int64),
         tensors=table,
         runs=empty_runs(),
     )

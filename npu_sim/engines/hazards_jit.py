@@ -34,9 +34,15 @@ NODE_FIELDS = 3
 FINDING_FIELDS = 7
 """Code, serial of the row, entry of the other row (0: none), space, first byte, bytes, extra number."""
 
-# state words
+# words of the book: counters, then tables
 SERIAL, CORE_BASE, PHASE_BASE, FINDINGS, DROPPED, FREE, FREE_COUNT, NODE_COUNT, EVENTS, ROW_FINDINGS = range(10)
-STATE_LENGTH = 16
+SPACE = 16
+"""[7 spaces, 4]: first cell, capacity in bytes, alignment of addresses in general and of a destination of Mmad."""
+USED = SPACE + 4 * SPACES
+"""[7 spaces, 7 slots]: whether a slot of a space was ever written."""
+CLOCKS = USED + SPACES * SLOTS
+"""[8 pipes p, 8 pipes q]: largest entry of q that is complete before the next row of p; `ALWAYS` for p = q."""
+BOOK_LENGTH = CLOCKS + PIPES * PIPES
 
 # finding codes
 (
@@ -48,6 +54,7 @@ ALWAYS = np.int64(1) << 62
 _FULL = np.int64(0xFFFFFFFF)
 _ZERO = np.int64(0)
 _ONE = np.int64(1)
+_BLOCK_CELLS = 64
 _GM = np.int64(Space.GM)
 _FOREIGN_ATOMIC = np.int64(3)
 _GM_READER = np.int64(4)
@@ -63,20 +70,14 @@ class Shadow(NamedTuple):
         Shadow cells, on-chip spaces first, then the GM arena.
     nodes : int64[capacity, 3]
         Byte mask, entry, next; node 0 is unused; free ones are chained by ``next``.
-    state : int64[STATE_LENGTH]
-        Counters, see the names above.
-    clocks : int64[8, 8]
-        ``clocks[p, q]``: largest entry of pipe q that is complete before the next row of pipe p; diagonal `ALWAYS`.
+    book : int64[BOOK_LENGTH]
+        Counters and small tables, see the names above.
     flags : int64[7 * 7 * events]
         Entry of the SET_FLAG that holds the flag (source, destination, event), 0: clear.
     flag_clocks : int64[7 * 7 * events, 8]
         Clocks of the source pipe at that moment.
     findings : int64[capacity, FINDING_FIELDS]
         What was found.
-    spaces : int64[7, 4]
-        First cell, capacity in bytes, alignment of addresses in general and of a destination of Mmad.
-    used : int64[7, 7]
-        Whether a slot of a space was ever written.
     tensors : int64[tensors, 4]
         `GlobalMemory.table`.
     runs : int64[capacity, 6]
@@ -85,34 +86,30 @@ class Shadow(NamedTuple):
 
     slots: np.ndarray
     nodes: np.ndarray
-    state: np.ndarray
-    clocks: np.ndarray
+    book: np.ndarray
     flags: np.ndarray
     flag_clocks: np.ndarray
     findings: np.ndarray
-    spaces: np.ndarray
-    used: np.ndarray
     tensors: np.ndarray
     runs: np.ndarray
 
 
 @jit
-def _report(sh, code, other, space, start, length, extra):
+def _report(book, findings, code, other, space, start, length, extra):
     """Note a finding of the current row, or widen the one with the same code and other row."""
-    state, findings = sh.state, sh.findings
-    for i in range(state[ROW_FINDINGS], state[FINDINGS]):
+    for i in range(book[ROW_FINDINGS], book[FINDINGS]):
         if findings[i, 0] == code and findings[i, 2] == other and findings[i, 3] == space:
             end = max(findings[i, 4] + findings[i, 5], start + length)
             findings[i, 4] = min(findings[i, 4], start)
             findings[i, 5] = end - findings[i, 4]
             return
-    at = state[FINDINGS]
+    at = book[FINDINGS]
     if at == len(findings):
-        state[DROPPED] += 1
+        book[DROPPED] += 1
         return
-    state[FINDINGS] = at + 1
+    book[FINDINGS] = at + 1
     findings[at, 0] = code
-    findings[at, 1] = state[SERIAL]
+    findings[at, 1] = book[SERIAL]
     findings[at, 2] = other
     findings[at, 3] = space
     findings[at, 4] = start
@@ -121,18 +118,18 @@ def _report(sh, code, other, space, start, length, extra):
 
 
 @jit
-def _judge(sh, entry, limits, own_code, core_code, floor, init_floor, space, start, length):
+def _judge(book, findings, entry, limits, own_code, core_code, floor, init_floor, space, start, length):
     """Report what an earlier access ``entry`` (0: none) of these bytes means for the current one.
 
     ``floor`` is the lowest entry of this phase, ``init_floor`` the lowest one that counts as written (0: do not ask).
     """
-    if entry >= sh.state[CORE_BASE] * 8:
-        if entry > limits[entry & 7]:
-            _report(sh, own_code, entry, space, start, length, _ZERO)
+    if entry >= book[CORE_BASE] * 8:
+        if entry > book[limits + (entry & 7)]:
+            _report(book, findings, own_code, entry, space, start, length, _ZERO)
     elif entry >= floor:
-        _report(sh, core_code, entry, space, start, length, _ZERO)
+        _report(book, findings, core_code, entry, space, start, length, _ZERO)
     elif entry < init_floor:
-        _report(sh, UNINITIALISED, _ZERO, space, start, length, _ZERO)
+        _report(book, findings, UNINITIALISED, _ZERO, space, start, length, _ZERO)
 
 
 @jit
@@ -154,9 +151,8 @@ def _mask_length(mask):
 
 
 @jit
-def _judge_nodes(sh, head, mask, limits, own_code, core_code, floor, init_floor, space, cell_start):
+def _judge_nodes(nodes, book, findings, head, mask, limits, own_code, core_code, floor, init_floor, space, cell_start):
     """`_judge` for a cell with a list of nodes."""
-    nodes = sh.nodes
     missing = mask
     while head != 0:
         part = nodes[head, 0] & mask
@@ -165,44 +161,65 @@ def _judge_nodes(sh, head, mask, limits, own_code, core_code, floor, init_floor,
             if entry >= init_floor:
                 missing &= ~part
             _judge(
-                sh, entry, limits, own_code, core_code, floor, _ZERO, space,
+                book, findings, entry, limits, own_code, core_code, floor, _ZERO, space,
                 cell_start + _mask_start(part), _mask_length(part),
             )  # fmt: skip
         head = nodes[head, 2]
     if missing != 0 and init_floor > 0:
         start = cell_start + _mask_start(missing)
-        _report(sh, UNINITIALISED, _ZERO, space, start, _mask_length(missing), _ZERO)
+        _report(book, findings, UNINITIALISED, _ZERO, space, start, _mask_length(missing), _ZERO)
 
 
 @jit
-def _scan(sh, slot, c0, c1, mask, limits, own_code, core_code, floor, init_floor, space):
+def _scan(slots, nodes, book, findings, slot, c0, c1, mask, limits, own_code, core_code, floor, init_floor, space):
     """Judge the bytes ``mask`` of cells ``[c0, c1)`` against one slot; equal neighbours are judged once."""
-    cells = sh.slots[slot]
-    base = sh.spaces[space, 0]
+    cells = slots[slot]
+    base = book[SPACE + 4 * space + 0]
     c = c0
     while c < c1:
         entry = cells[c]
         first = c
         c += 1
         if entry < 0:
-            _judge_nodes(sh, -entry, mask, limits, own_code, core_code, floor, init_floor, space, (first - base) * 32)
+            _judge_nodes(
+                nodes,
+                book,
+                findings,
+                -entry,
+                mask,
+                limits,
+                own_code,
+                core_code,
+                floor,
+                init_floor,
+                space,
+                (first - base) * 32,
+            )
             continue
+        # Whole blocks first: an OR of differences is a vector loop, a search is not.
+        while c + _BLOCK_CELLS <= c1:
+            block = cells[c : c + _BLOCK_CELLS]
+            differ = _ZERO
+            for i in range(_BLOCK_CELLS):
+                differ |= block[i] ^ entry
+            if differ != 0:
+                break
+            c += _BLOCK_CELLS
         while c < c1 and cells[c] == entry:
             c += 1
-        if entry > limits[entry & 7] or entry < init_floor or (floor <= entry < sh.state[CORE_BASE] * 8):
+        if entry > book[limits + (entry & 7)] or entry < init_floor or (floor <= entry < book[CORE_BASE] * 8):
             start, length = (first - base) * 32, (c - first) * 32
             if mask != _FULL:
                 start, length = start + _mask_start(mask), _mask_length(mask)
-            _judge(sh, entry, limits, own_code, core_code, floor, init_floor, space, start, length)
+            _judge(book, findings, entry, limits, own_code, core_code, floor, init_floor, space, start, length)
 
 
 @jit
-def _new_node(sh, mask, entry, following):
+def _new_node(nodes, book, mask, entry, following):
     """Take a node from the free list (the caller made sure that there is one)."""
-    state, nodes = sh.state, sh.nodes
-    node = state[FREE]
-    state[FREE] = nodes[node, 2]
-    state[FREE_COUNT] -= 1
+    node = book[FREE]
+    book[FREE] = nodes[node, 2]
+    book[FREE_COUNT] -= 1
     nodes[node, 0] = mask
     nodes[node, 1] = entry
     nodes[node, 2] = following
@@ -210,25 +227,24 @@ def _new_node(sh, mask, entry, following):
 
 
 @jit
-def _free_node(sh, node):
+def _free_node(nodes, book, node):
     """Put a node back; return the one behind it."""
-    following = sh.nodes[node, 2]
-    sh.nodes[node, 2] = sh.state[FREE]
-    sh.state[FREE] = node
-    sh.state[FREE_COUNT] += 1
+    following = nodes[node, 2]
+    nodes[node, 2] = book[FREE]
+    book[FREE] = node
+    book[FREE_COUNT] += 1
     return following
 
 
 @jit
-def _set_part(sh, slot, c, mask, entry):
+def _set_part(slots, nodes, book, slot, c, mask, entry):
     """Make ``entry`` the last access of the bytes ``mask`` of one cell."""
-    nodes = sh.nodes
-    old = sh.slots[slot, c]
+    old = slots[slot, c]
     if old >= 0:
         if old == entry:
             return
-        rest = _new_node(sh, _FULL & ~mask, old, _ZERO) if old > 0 else _ZERO
-        sh.slots[slot, c] = -_new_node(sh, mask, entry, rest)
+        rest = _new_node(nodes, book, _FULL & ~mask, old, _ZERO) if old > 0 else _ZERO
+        slots[slot, c] = -_new_node(nodes, book, mask, entry, rest)
         return
     kept, node, together = _ZERO, -old, mask
     while node != 0:
@@ -237,66 +253,68 @@ def _set_part(sh, slot, c, mask, entry):
         if left == 0 or same:
             if same:
                 together |= left
-            node = _free_node(sh, node)
+            node = _free_node(nodes, book, node)
         else:
             nodes[node, 0] = left
             following = nodes[node, 2]
             nodes[node, 2] = kept
             kept, node = node, following
     if together == _FULL:
-        sh.slots[slot, c] = entry
+        slots[slot, c] = entry
     else:
-        sh.slots[slot, c] = -_new_node(sh, together, entry, kept)
+        slots[slot, c] = -_new_node(nodes, book, together, entry, kept)
 
 
 @jit
-def _set(sh, slot, c0, c1, mask, entry, space):
+def _set(slots, nodes, book, slot, c0, c1, mask, entry, space):
     """Make ``entry`` the last access of the bytes ``mask`` of cells ``[c0, c1)``."""
-    sh.used[space, slot] = 1
+    book[USED + SLOTS * space + slot] = 1
     if mask != _FULL:
         for c in range(c0, c1):
-            _set_part(sh, slot, c, mask, entry)
+            _set_part(slots, nodes, book, slot, c, mask, entry)
         return
-    cells = sh.slots[slot]
-    if sh.state[FREE_COUNT] != sh.state[NODE_COUNT]:
+    cells = slots[slot]
+    if book[FREE_COUNT] != book[NODE_COUNT]:
         for c in range(c0, c1):
             node = -cells[c]
             while node > 0:
-                node = _free_node(sh, node)
-    cells[c0:c1] = entry
+                node = _free_node(nodes, book, node)
+    part = cells[c0:c1]
+    for i in range(len(part)):
+        part[i] = entry
 
 
 @jit
-def _keep_foreign(sh, source, target, c0, c1, mask):
+def _keep_foreign(slots, nodes, book, source, target, c0, c1, mask):
     """Copy entries of earlier cores of this phase from slot ``source`` to ``target`` before they are overwritten."""
-    floor, limit = sh.state[PHASE_BASE] * 8, sh.state[CORE_BASE] * 8
+    floor, limit = book[PHASE_BASE] * 8, book[CORE_BASE] * 8
     for c in range(c0, c1):
-        entry = sh.slots[source, c]
+        entry = slots[source, c]
         part, node = mask, _ZERO
         while entry != 0:
             if entry < 0:
                 node = -entry
             if node != 0:
-                part, entry = sh.nodes[node, 0] & mask, sh.nodes[node, 1]
-                node = sh.nodes[node, 2]
+                part, entry = nodes[node, 0] & mask, nodes[node, 1]
+                node = nodes[node, 2]
             if part != 0 and floor <= entry < limit:
-                _set(sh, target, c, c + 1, part, entry, _GM)
+                _set(slots, nodes, book, target, c, c + 1, part, entry, _GM)
             entry = -node
 
 
 @jit
-def _touch_cells(sh, space, access, entry, limits, c0, c1, mask, init_floor):
+def _touch_cells(slots, nodes, book, findings, space, access, entry, limits, c0, c1, mask, init_floor):
     """Check an access to the bytes ``mask`` of cells ``[c0, c1)`` against every slot that matters, then record it."""
     pipe = entry & 7
     on_chip = space != _GM
-    core_floor = sh.state[CORE_BASE] * 8
-    floor = sh.state[PHASE_BASE] * 8
+    core_floor = book[CORE_BASE] * 8
+    floor = book[PHASE_BASE] * 8
     if on_chip:
         # What other cores left in a buffer does not exist.
         floor = core_floor
         init_floor = core_floor if access == READ else _ZERO
     for slot in range(SLOTS):
-        if slot > 0 and sh.used[space, slot] == 0:
+        if slot > 0 and book[USED + SLOTS * space + slot] == 0:
             continue
         is_reader = slot > 0 if on_chip else slot > 3
         if is_reader and (access == READ or (on_chip and slot == pipe)):
@@ -309,7 +327,9 @@ def _touch_cells(sh, space, access, entry, limits, c0, c1, mask, init_floor):
         elif access == READ:
             own_code, core_code = RAW, CORE_RAW
         init = init_floor if slot == 0 else _ZERO
-        _scan(sh, np.int64(slot), c0, c1, mask, limits, own_code, core_code, floor, init, space)
+        _scan(
+            slots, nodes, book, findings, np.int64(slot), c0, c1, mask, limits, own_code, core_code, floor, init, space
+        )
     target, foreign = _ZERO, _ZERO
     if on_chip:
         if access == READ:
@@ -319,14 +339,14 @@ def _touch_cells(sh, space, access, entry, limits, c0, c1, mask, init_floor):
     elif access == ATOMIC_ADD:
         target, foreign = np.int64(1 if pipe == Pipe.MTE3 else 2), _FOREIGN_ATOMIC
     if foreign != 0 and floor != core_floor:
-        _keep_foreign(sh, target, foreign, c0, c1, mask)
-    _set(sh, target, c0, c1, mask, entry, space)
+        _keep_foreign(slots, nodes, book, target, foreign, c0, c1, mask)
+    _set(slots, nodes, book, target, c0, c1, mask, entry, space)
 
 
 @jit
-def _touch_bytes(sh, space, access, entry, limits, start, end, init_floor):
+def _touch_bytes(slots, nodes, book, findings, space, access, entry, limits, start, end, init_floor):
     """Check and record an access to the bytes ``[start, end)``: a part of a cell, whole cells, a part of a cell."""
-    base = sh.spaces[space, 0]
+    base = book[SPACE + 4 * space + 0]
     while start < end:
         cell, lead = start >> 5, start & 31
         if lead == 0 and end - start >= 32:
@@ -336,40 +356,43 @@ def _touch_bytes(sh, space, access, entry, limits, start, end, init_floor):
             mask = (_FULL << lead) & _FULL
             if behind * 32 > end:
                 mask &= (_ONE << (end & 31)) - 1
-        _touch_cells(sh, space, access, entry, limits, base + cell, base + behind, mask, init_floor)
+        _touch_cells(
+            slots, nodes, book, findings, space, access, entry, limits, base + cell, base + behind, mask, init_floor
+        )
         start = behind * 32
 
 
 @jit
-def _beyond(sh, access, space, low, high, start, end):
+def _beyond(book, findings, access, space, low, high, start, end):
     """Report the part of ``[start, end)`` outside ``[low, high)``."""
     code = CAPACITY
     if space == _GM:
         code = READ_BEYOND if access == READ else WRITE_BEYOND
-    _report(sh, code, _ZERO, space, start, end - start, high if end > high else low)
+    _report(book, findings, code, _ZERO, space, start, end - start, high if end > high else low)
 
 
 @jit
-def _touch_run(sh, run, entry, tensor):
-    """Check and record one run of a footprint."""
-    space, access, start, length, repeats, stride = run[0], run[1], run[2], run[3], run[4], run[5]
-    limits = sh.clocks[entry & 7]
-    low, high = _ZERO, sh.spaces[space, 1]
+def _touch_run(slots, nodes, book, findings, tensors, runs, r, entry, tensor):
+    """Check and record run ``r`` of a footprint."""
+    space, access, start = runs[r, 0], runs[r, 1], runs[r, 2]
+    length, repeats, stride = runs[r, 3], runs[r, 4], runs[r, 5]
+    limits = CLOCKS + PIPES * (entry & 7)
+    low, high = _ZERO, book[SPACE + 4 * space + 1]
     data_end, init_floor = high, _ZERO
     if space == _GM:
-        if tensor < 0 or tensor >= len(sh.tensors):
+        if tensor < 0 or tensor >= len(tensors):
             code = READ_NOWHERE if access == READ else WRITE_NOWHERE
-            _report(sh, code, _ZERO, space, start, (repeats - 1) * stride + length, tensor)
+            _report(book, findings, code, _ZERO, space, start, (repeats - 1) * stride + length, tensor)
             return
-        low = sh.tensors[tensor, 0]
-        high = low + sh.tensors[tensor, 2]
-        data_end = low + sh.tensors[tensor, 1]
+        low = tensors[tensor, 0]
+        high = low + tensors[tensor, 2]
+        data_end = low + tensors[tensor, 1]
         # An atomic add reads its destination. Spare bytes behind a tensor may be read without having been written.
-        if access != WRITE and sh.tensors[tensor, 3] == 0:
+        if access != WRITE and tensors[tensor, 3] == 0:
             init_floor = _ONE
     first, last = _ZERO, repeats
     if start < low or start + (repeats - 1) * stride + length > high:
-        _beyond(sh, access, space, low, high, start, start + (repeats - 1) * stride + length)
+        _beyond(book, findings, access, space, low, high, start, start + (repeats - 1) * stride + length)
         if start < low:
             first = max(first, (low - start - length) // stride + 1)
         last = min(last, (high - start + stride - 1) // stride)
@@ -379,28 +402,27 @@ def _touch_run(sh, run, entry, tensor):
         if begin >= end:
             continue
         if init_floor == 0 or end <= data_end:
-            _touch_bytes(sh, space, access, entry, limits, begin, end, init_floor)
+            _touch_bytes(slots, nodes, book, findings, space, access, entry, limits, begin, end, init_floor)
         else:
             if begin < data_end:
-                _touch_bytes(sh, space, access, entry, limits, begin, data_end, init_floor)
-            _touch_bytes(sh, space, access, entry, limits, max(begin, data_end), end, _ZERO)
+                _touch_bytes(slots, nodes, book, findings, space, access, entry, limits, begin, data_end, init_floor)
+            _touch_bytes(slots, nodes, book, findings, space, access, entry, limits, max(begin, data_end), end, _ZERO)
 
 
 @jit
-def _nodes_needed(sh, count):
-    """Return an upper bound of the nodes that recording the ``count`` runs in ``sh.runs`` may take.
+def _nodes_needed(book, runs, count):
+    """Return an upper bound of the nodes that recording the ``count`` runs in ``runs`` may take.
 
     A partly touched cell takes two nodes, in GM two more for what an earlier core did there. Keeping lists of earlier
     cores copies each of their nodes at most once.
     """
-    runs, state = sh.runs, sh.state
     needed = np.int64(8 * count)
     for i in range(count):
         space = runs[i, 0]
         if (runs[i, 2] | runs[i, 3] | runs[i, 5]) & 31 != 0:
-            needed += 8 * min(runs[i, 4], sh.spaces[space, 1] // runs[i, 5] + 2)
-    if state[PHASE_BASE] != state[CORE_BASE]:
-        needed += 3 * (state[NODE_COUNT] - state[FREE_COUNT])
+            needed += 8 * min(runs[i, 4], book[SPACE + 4 * space + 1] // runs[i, 5] + 2)
+    if book[PHASE_BASE] != book[CORE_BASE]:
+        needed += 3 * (book[NODE_COUNT] - book[FREE_COUNT])
     return needed
 
 
@@ -442,14 +464,14 @@ def _expected_pipe(row):
 
 
 @jit
-def _check_address(sh, access, space, address, alignment):
+def _check_address(book, findings, access, space, address, alignment):
     if address % alignment != 0:
         code = READ_MISALIGNED if access == READ else WRITE_MISALIGNED
-        _report(sh, code, _ZERO, space, address, _ONE, alignment)
+        _report(book, findings, code, _ZERO, space, address, _ONE, alignment)
 
 
 @jit
-def _check_alignment(sh, row):
+def _check_alignment(book, findings, row):
     """Check the start addresses of an instruction that does something."""
     op = row["op"]
     dst, src0, src1 = np.int64(row["dst_space"]), np.int64(row["src0_space"]), _ZERO
@@ -464,125 +486,125 @@ def _check_alignment(sh, row):
         if op == Op.ADD:
             src1 = dst
     if op != Op.FILL and op != Op.DUPLICATE:
-        _check_address(sh, READ, src0, np.int64(row["src0"]), sh.spaces[src0, 2])
+        _check_address(book, findings, READ, src0, np.int64(row["src0"]), book[SPACE + 4 * src0 + 2])
     if src1 != 0:
-        _check_address(sh, READ, src1, np.int64(row["src1"]), sh.spaces[src1, 2])
-    _check_address(sh, WRITE, dst, np.int64(row["dst"]), sh.spaces[dst, 3 if op == Op.MMAD else 2])
+        _check_address(book, findings, READ, src1, np.int64(row["src1"]), book[SPACE + 4 * src1 + 2])
+    _check_address(
+        book, findings, WRITE, dst, np.int64(row["dst"]), book[SPACE + 4 * dst + (3 if op == Op.MMAD else 2)]
+    )
 
 
 @jit
-def _synchronise(sh, row):
+def _synchronise(book, findings, flags, flag_clocks, row):
     """SET_FLAG, WAIT_FLAG and PIPE_BARRIER."""
-    clocks, state = sh.clocks, sh.state
     op, pipe = row["op"], np.int64(row["pipe"])
-    now = state[SERIAL] * 8 + 7
+    now = book[SERIAL] * 8 + 7
     if op == Op.PIPE_BARRIER:
         if pipe == Pipe.ALL:
             for p in range(PIPES):
                 for q in range(PIPES):
-                    clocks[p, q] = max(clocks[p, q], now)
+                    book[CLOCKS + PIPES * p + q] = max(book[CLOCKS + PIPES * p + q], now)
         return
     peer, event = np.int64(row["peer"]), np.int64(row["event"])
     if pipe >= Pipe.ALL or peer >= Pipe.ALL or pipe == peer:
-        _report(sh, BAD_PIPE, _ZERO, _ZERO, _ZERO, _ZERO, pipe)
+        _report(book, findings, BAD_PIPE, _ZERO, _ZERO, _ZERO, _ZERO, pipe)
         return
-    if event >= state[EVENTS]:
-        _report(sh, BAD_EVENT, _ZERO, _ZERO, _ZERO, _ZERO, event)
+    if event >= book[EVENTS]:
+        _report(book, findings, BAD_EVENT, _ZERO, _ZERO, _ZERO, _ZERO, event)
         return
     if op == Op.SET_FLAG:
-        flag = (pipe * 7 + peer) * state[EVENTS] + event
-        if sh.flags[flag] != 0:
-            _report(sh, SET_TWICE, sh.flags[flag], _ZERO, _ZERO, _ZERO, event)
-        sh.flags[flag] = state[SERIAL] * 8 + pipe
+        flag = (pipe * 7 + peer) * book[EVENTS] + event
+        if flags[flag] != 0:
+            _report(book, findings, SET_TWICE, flags[flag], _ZERO, _ZERO, _ZERO, event)
+        flags[flag] = book[SERIAL] * 8 + pipe
         for q in range(PIPES):
-            sh.flag_clocks[flag, q] = clocks[pipe, q]
-        sh.flag_clocks[flag, pipe] = now
+            flag_clocks[flag, q] = book[CLOCKS + PIPES * pipe + q]
+        flag_clocks[flag, pipe] = now
         return
-    flag = (peer * 7 + pipe) * state[EVENTS] + event
-    if sh.flags[flag] == 0:
-        _report(sh, WAIT_UNSET, _ZERO, _ZERO, _ZERO, _ZERO, event)
+    flag = (peer * 7 + pipe) * book[EVENTS] + event
+    if flags[flag] == 0:
+        _report(book, findings, WAIT_UNSET, _ZERO, _ZERO, _ZERO, _ZERO, event)
         return
-    sh.flags[flag] = 0
+    flags[flag] = 0
     for p in range(PIPES):
         if p == pipe or pipe == Pipe.S:
             for q in range(PIPES):
-                clocks[p, q] = max(clocks[p, q], sh.flag_clocks[flag, q])
+                book[CLOCKS + PIPES * p + q] = max(book[CLOCKS + PIPES * p + q], flag_clocks[flag, q])
 
 
 @jit
-def begin_core(sh, new_phase):
+def begin_core(shadow, new_phase):
     """Start the rows of the next core (and phase): everything earlier is complete, all flags are clear."""
-    state = sh.state
-    state[CORE_BASE] = state[SERIAL]
+    book, flags = shadow.book, shadow.flags
+    book[CORE_BASE] = book[SERIAL]
     if new_phase:
-        state[PHASE_BASE] = state[SERIAL]
+        book[PHASE_BASE] = book[SERIAL]
     for p in range(PIPES):
         for q in range(PIPES):
-            sh.clocks[p, q] = ALWAYS if p == q else state[SERIAL] * 8 - 1
-    for flag in range(len(sh.flags)):
-        sh.flags[flag] = 0
+            book[CLOCKS + PIPES * p + q] = ALWAYS if p == q else book[SERIAL] * 8 - 1
+    for flag in range(len(flags)):
+        flags[flag] = 0
 
 
 @jit
-def end_core(sh):
+def end_core(shadow):
     """Report the flags that the core's rows of this phase leave set."""
-    state = sh.state
-    serial = state[SERIAL]
-    for flag in range(len(sh.flags)):
-        if sh.flags[flag] != 0:
-            state[ROW_FINDINGS] = state[FINDINGS]
-            state[SERIAL] = sh.flags[flag] >> 3
-            _report(sh, LEFT_SET, _ZERO, _ZERO, _ZERO, _ZERO, flag % state[EVENTS])
-    state[SERIAL] = serial
+    book, flags = shadow.book, shadow.flags
+    serial = book[SERIAL]
+    for flag in range(len(flags)):
+        if flags[flag] != 0:
+            book[ROW_FINDINGS] = book[FINDINGS]
+            book[SERIAL] = flags[flag] >> 3
+            _report(book, shadow.findings, LEFT_SET, _ZERO, _ZERO, _ZERO, _ZERO, flag % book[EVENTS])
+    book[SERIAL] = serial
 
 
 @jit
-def check_rows(sh, rows, first, end):
+def check_rows(shadow, rows, first, end):
     """Check ``rows[first:end]``, which went through `issue`.
 
     Parameters
     ----------
-    sh : Shadow
+    shadow : Shadow
     rows : INSTR[:]
     first, end : int64
 
     Returns
     -------
     int
-        ``end``, or the row before which ``sh.nodes`` must grow (by `_nodes_needed`, at least twice its size).
+        ``end``, or the row before which ``shadow.nodes`` must grow (by `nodes_needed_by`).
     """
-    state = sh.state
+    # Taken out of the tuple once: handing the tuple from function to function would count references every time.
+    slots, nodes, book, findings = shadow.slots, shadow.nodes, shadow.book, shadow.findings
+    flags, flag_clocks, tensors, runs = shadow.flags, shadow.flag_clocks, shadow.tensors, shadow.runs
     for i in range(first, end):
         row = rows[i]
         op = row["op"]
-        state[ROW_FINDINGS] = state[FINDINGS]
+        book[ROW_FINDINGS] = book[FINDINGS]
         if op < Op.DATA_COPY:
             if op == Op.SET_FLAG or op == Op.WAIT_FLAG or op == Op.PIPE_BARRIER:
-                _synchronise(sh, row)
-            state[SERIAL] += 1
+                _synchronise(book, findings, flags, flag_clocks, row)
+            book[SERIAL] += 1
             continue
         pipe = np.int64(row["pipe"])
+        count = np.int64(0)
         if pipe != _expected_pipe(row):
-            _report(sh, BAD_PIPE, _ZERO, _ZERO, _ZERO, _ZERO, pipe)
-            state[SERIAL] += 1
-            continue
-        count = footprint(row, sh.runs)
+            _report(book, findings, BAD_PIPE, _ZERO, _ZERO, _ZERO, _ZERO, pipe)
+        else:
+            count = footprint(row, runs)
         if count < 0:
-            _report(sh, FRAGMENTED, _ZERO, _ZERO, _ZERO, _ZERO, np.int64(len(sh.runs)))
-            state[SERIAL] += 1
-            continue
-        if _nodes_needed(sh, count) > state[FREE_COUNT]:
+            _report(book, findings, FRAGMENTED, _ZERO, _ZERO, _ZERO, _ZERO, np.int64(len(runs)))
+        if _nodes_needed(book, runs, count) > book[FREE_COUNT]:
             return i
         if count > 0:
-            _check_alignment(sh, row)
-        entry = state[SERIAL] * 8 + pipe
+            _check_alignment(book, findings, row)
         for r in range(count):
-            _touch_run(sh, sh.runs[r], entry, np.int64(row["tensor"]))
-        state[SERIAL] += 1
+            _touch_run(slots, nodes, book, findings, tensors, runs, r, book[SERIAL] * 8 + pipe, np.int64(row["tensor"]))
+        book[SERIAL] += 1
     return end
 
 
 @jit
-def nodes_needed_by(sh, rows, index):
+def nodes_needed_by(shadow, rows, index):
     """Return the nodes that ``rows[index]`` may need."""
-    return _nodes_needed(sh, footprint(rows[index], sh.runs))
+    return _nodes_needed(shadow.book, shadow.runs, footprint(rows[index], shadow.runs))
