@@ -158,7 +158,7 @@ def _progress_bar(*, shown: bool) -> Iterator[precision_study.Progress | None]:
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading")
+        task = bar.add_task("reading", total=None)
 
         def show(done: int, total: int, text: str) -> None:
             bar.update(task, completed=done, total=total, description=text.replace("[", r"\["))
