@@ -165,6 +165,8 @@ def test_overflow_threshold_is_where_conversion_gives_infinity(name):
     threshold = OUTPUT_FORMATS[name].overflow_threshold
     wide = np.float64 if name == "fp32" else np.float32
     below = np.nextafter(wide(threshold), wide(0))
+    infinite = np.array([np.inf, np.inf], DTYPES[name])
+    assert element_errors(infinite, np.array([threshold, float(below)])).special_mismatches == 1
     with np.errstate(over="ignore"):
         assert np.isinf(wide(threshold).astype(DTYPES[name]))
         assert float(below.astype(DTYPES[name])) == OUTPUT_FORMATS[name].largest
