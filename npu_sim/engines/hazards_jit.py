@@ -36,6 +36,8 @@ FINDING_FIELDS = 7
 
 # words of the book: counters, then tables
 SERIAL, CORE_BASE, PHASE_BASE, FINDINGS, DROPPED, FREE, FREE_COUNT, NODE_COUNT, EVENTS, ROW_FINDINGS = range(10)
+LAST_DROPPED = 10
+"""[3]: code, serial and other row of the last finding that found no room."""
 SPACE = 16
 """[7 spaces, 4]: first cell, capacity in bytes, alignment of addresses in general and of a destination of Mmad."""
 USED = SPACE + 4 * SPACES
@@ -105,7 +107,11 @@ def _report(book, findings, code, other, space, start, length, extra):
             return
     at = book[FINDINGS]
     if at == len(findings):
-        book[DROPPED] += 1
+        if code != book[LAST_DROPPED] or book[SERIAL] != book[LAST_DROPPED + 1] or other != book[LAST_DROPPED + 2]:
+            book[DROPPED] += 1
+        book[LAST_DROPPED] = code
+        book[LAST_DROPPED + 1] = book[SERIAL]
+        book[LAST_DROPPED + 2] = other
         return
     book[FINDINGS] = at + 1
     findings[at, 0] = code

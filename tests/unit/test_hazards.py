@@ -94,11 +94,11 @@ def test_hazards_matrix_product_is_clean():
 
 
 def test_hazards_matrix_product_with_any_sync_row_removed_agrees_with_brute_force():
-    rows = double_buffered_product(2, 3)
+    rows = double_buffered_product(3, 1)
     removable = np.flatnonzero(np.isin(rows["op"], SYNC_OPS)).tolist()
     broken = sum(check_against_oracle([[np.delete(rows, at)]], PRODUCT_TABLE) for at in removable)
-    assert len(removable) > 40
-    assert broken > 20
+    assert len(removable) > 30
+    assert broken > 5
 
 
 def test_hazards_parts_of_a_cell_have_histories_of_their_own():

@@ -1,0 +1,367 @@
+"""Pairs: a correct program is silent, the same program with one defect is reported, with the right rows."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from npu_sim.engines.hazards import FINDING_LIMIT, emit_rows, missing_order, run_hazards, run_hazards_rows
+from npu_sim.isa import emit
+from npu_sim.isa.op import Data, Mode, Op, Pipe, Space
+from npu_sim.isa.row import empty_rows
+from npu_sim.memory.gm import GlobalMemory
+from npu_sim.products import get_product
+from npu_sim.program.launch import Launch
+from npu_sim.program.violation import Kind
+from tests.oracles.hazards import analyse
+from tests.oracles.programs import (
+    PRODUCT_TABLE,
+    SITE_COPY,
+    SITE_DRAIN,
+    SITE_L0A,
+    SITE_MMAD,
+    SYNC_OPS,
+    double_buffered_product,
+)
+
+PRODUCT = get_product("910b")
+SYNC = (Kind.SYNC_READ_HAZARD, Kind.SYNC_WRITE_HAZARD)
+
+
+def replay(programs, gm):
+    """Return a launch that emits ``programs[phase][core]``."""
+
+    def emitter(buffer, params, state):
+        rows = programs[int(state[1])][int(state[0])]
+        count = min(len(buffer), len(rows) - int(state[2]))
+        buffer[:count] = rows[int(state[2]) : int(state[2]) + count]
+        state[2] += count
+        return count
+
+    return Launch(
+        name="replay", emit=emitter, params=np.zeros(1), core_count=len(programs[0]), gm=gm, phase_count=len(programs)
+    )
+
+
+def product_memory():
+    gm = GlobalMemory()
+    gm.add("a", 4096, initialised=True)
+    gm.add("b", 4096, initialised=True)
+    gm.add("c", 8192, initialised=False)
+    assert np.array_equal(gm.table(), PRODUCT_TABLE)
+    return gm
+
+
+def find(rows, site, tile, nth=0):
+    return int(np.flatnonzero((rows["site"] == site) & (rows["tile"] == tile))[nth])
+
+
+def flag_rows(rows, op, source, target, tile):
+    pipe, peer = (source, target) if op == Op.SET_FLAG else (target, source)
+    mask = (rows["op"] == op) & (rows["pipe"] == pipe) & (rows["peer"] == peer) & (rows["tile"] == tile)
+    return np.flatnonzero(mask)
+
+
+# (source, destination, step of the tile, victim: the later row, culprit: the earlier one), tile 2 of 4, 4 steps a tile.
+# A forward flag protects this step's data; a backward one the data of two steps (tiles) ago in the same buffer.
+ORDERINGS = [
+    (Pipe.MTE2, Pipe.MTE1, 1, (SITE_L0A, 2, 1), (SITE_COPY, 2, 2), Kind.SYNC_READ_HAZARD),
+    (Pipe.MTE1, Pipe.M, 1, (SITE_MMAD, 2, 1), (SITE_L0A, 2, 1), Kind.SYNC_READ_HAZARD),
+    (Pipe.M, Pipe.FIX, 0, (SITE_DRAIN, 2, 0), (SITE_MMAD, 2, 3), Kind.SYNC_READ_HAZARD),
+    (Pipe.MTE1, Pipe.MTE2, 2, (SITE_COPY, 2, 4), (SITE_L0A, 2, 0), Kind.SYNC_WRITE_HAZARD),
+    (Pipe.M, Pipe.MTE1, 2, (SITE_L0A, 2, 2), (SITE_MMAD, 2, 0), Kind.SYNC_WRITE_HAZARD),
+    (Pipe.FIX, Pipe.M, 0, (SITE_MMAD, 2, 0), (SITE_DRAIN, 0, 0), Kind.SYNC_WRITE_HAZARD),
+]
+
+
+@pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda o: f"{o[0].name}_{o[1].name}")
+def test_hazard_wait_removed_names_the_two_rows_and_the_missing_direction(ordering):
+    source, target, step, victim, culprit, kind = ordering
+    rows = double_buffered_product(4, 4)
+    removed = int(flag_rows(rows, Op.WAIT_FLAG, source, target, 2)[step])
+    broken = np.delete(rows, removed)
+    later, earlier = (at - (at > removed) for at in (find(rows, *victim), find(rows, *culprit)))
+    found = [v for v in run_hazards_rows(broken, PRODUCT, PRODUCT_TABLE) if v.kind in SYNC]
+    assert (found[0].kind, found[0].row, found[0].other_row, found[0].tile) == (kind, later, earlier, 2)
+    assert missing_order(broken, found[0]) == (source, target)
+    assert found[0].detail.endswith(f" without set/wait {source.name}->{target.name}")
+
+
+@pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda o: f"{o[0].name}_{o[1].name}")
+def test_hazard_set_removed_reports_the_orphaned_wait_and_the_same_pair(ordering):
+    source, target, step, victim, culprit, kind = ordering
+    rows = double_buffered_product(4, 4)
+    wait = int(flag_rows(rows, Op.WAIT_FLAG, source, target, 2)[step])
+    event = rows[wait]["event"]
+    sets = np.flatnonzero((rows["op"] == Op.SET_FLAG) & (rows["pipe"] == source) & (rows["peer"] == target))
+    removed = int([at for at in sets if at < wait and rows[at]["event"] == event][-1])
+    broken = np.delete(rows, removed)
+    found = run_hazards_rows(broken, PRODUCT, PRODUCT_TABLE)
+    orphan = next(v for v in found if v.kind is Kind.SYNC_UNPAIRED)
+    assert orphan.row == wait - 1
+    later, earlier = (at - (at > removed) for at in (find(rows, *victim), find(rows, *culprit)))
+    hazards = [v for v in found if v.kind in SYNC]
+    assert (hazards[0].kind, hazards[0].row, hazards[0].other_row) == (kind, later, earlier)
+
+
+def test_hazard_every_sync_row_removed_one_at_a_time_is_reported_when_it_ordered_something():
+    rows = double_buffered_product(2, 3)
+    assert run_hazards_rows(rows, PRODUCT, PRODUCT_TABLE) == []
+    ordering = 0
+    for removed in np.flatnonzero(np.isin(rows["op"], SYNC_OPS)).tolist():
+        broken = np.delete(rows, removed)
+        expected = {(later[2], earlier[2]) for later, earlier, _ in analyse([[broken]], PRODUCT_TABLE).pairs}
+        found = run_hazards_rows(broken, PRODUCT, PRODUCT_TABLE)
+        pairs = {(v.row, v.other_row) for v in found if v.kind in SYNC}
+        assert pairs <= expected
+        assert bool(pairs) == bool(expected)
+        # Whatever it ordered, a flag without its partner is a fault of its own.
+        assert any(v.kind in (Kind.SYNC_UNPAIRED, Kind.SYNC_DUPLICATE) for v in found)
+        ordering += bool(expected)
+    assert ordering > 20
+
+
+def test_hazard_barrier_removed_is_reported():
+    rows = empty_rows(3)
+    n = emit.emit_data_copy(rows, 0, Space.L1, 0, Space.GM, 0, 1, 16, 0, 0, Data.FP16, 0, 1, 0)
+    n = emit.emit_pipe_barrier(rows, n, Pipe.ALL, 2, 0)
+    emit.emit_load_2d(rows, n, Space.L0A, 0, Space.L1, 0, Data.FP16, 0, 1, 1, 0, 0, -1, 3, 0)
+    assert run_hazards_rows(rows, PRODUCT, PRODUCT_TABLE) == []
+    [violation] = run_hazards_rows(rows[[0, 2]], PRODUCT, PRODUCT_TABLE)
+    assert str(violation) == (
+        "ErrorSync2 core 0 tile 0 row 1 L1[0:512] LoadData(LoadData2DParams) (MTE1) "
+        "reads data of row 0 DataCopy (MTE2) without set/wait MTE2->MTE1"
+    )
+
+
+def test_hazard_scalar_wait_orders_everything_behind_it():
+    rows = empty_rows(4)
+    n = emit.emit_data_copy(rows, 0, Space.L1, 0, Space.GM, 0, 1, 16, 0, 0, Data.FP16, 0, 1, 0)
+    n = emit.emit_set_flag(rows, n, Pipe.MTE2, Pipe.S, 0, 2, 0)
+    n = emit.emit_wait_flag(rows, n, Pipe.MTE2, Pipe.S, 0, 2, 0)
+    emit.emit_load_2d(rows, n, Space.L0A, 0, Space.L1, 0, Data.FP16, 0, 1, 1, 0, 0, -1, 3, 0)
+    assert run_hazards_rows(rows, PRODUCT, PRODUCT_TABLE) == []
+
+
+def _change(rows, at, **fields):
+    changed = rows.copy()
+    for name, value in fields.items():
+        changed[name][at] = value
+    return changed
+
+
+def test_hazard_address_shifted_past_the_tensor_is_out_of_bounds():
+    rows = double_buffered_product(1, 1)
+    at = find(rows, SITE_COPY, 0)
+    # 4096 bytes are allocated with 512 spare ones: a read may run over the end, but only that far.
+    assert run_hazards_rows(_change(rows, at, src0=4608 - 512), PRODUCT, PRODUCT_TABLE) == []
+    [violation] = run_hazards_rows(_change(rows, at, src0=4608 - 511), PRODUCT, PRODUCT_TABLE, names="abc")
+    assert (violation.kind, violation.row) == (Kind.READ_OUT_OF_BOUNDS, at)
+    assert violation.detail == "DataCopy (MTE2) must stay inside a [0:4608]"
+    at = find(rows, SITE_DRAIN, 0)
+    found = run_hazards_rows(_change(rows, at, dst=9216 - 32), PRODUCT, PRODUCT_TABLE, names="abc")
+    assert [(v.kind, v.row, v.start, v.length) for v in found] == [(Kind.WRITE_OUT_OF_BOUNDS, at, 9184, 1024)]
+
+
+def test_hazard_access_without_a_tensor_is_unallocated():
+    rows = double_buffered_product(1, 1)
+    kinds = [
+        v.kind for v in run_hazards_rows(_change(rows, find(rows, SITE_COPY, 0), tensor=-1), PRODUCT, PRODUCT_TABLE)
+    ]
+    assert kinds == [Kind.READ_UNALLOCATED]
+    kinds = [
+        v.kind for v in run_hazards_rows(_change(rows, find(rows, SITE_DRAIN, 0), tensor=3), PRODUCT, PRODUCT_TABLE)
+    ]
+    assert kinds == [Kind.WRITE_UNALLOCATED]
+
+
+def test_hazard_forgotten_tail_is_an_uninitialised_read():
+    rows = double_buffered_product(1, 1)
+    at = find(rows, SITE_COPY, 0)
+    [violation] = run_hazards_rows(_change(rows, at, block_len=15), PRODUCT, PRODUCT_TABLE)
+    assert (violation.kind, violation.row) == (Kind.READ_UNINITIALISED, find(rows, SITE_L0A, 0))
+    assert (violation.space, violation.start, violation.length) == (Space.L1, 480, 32)
+    assert violation.detail == "LoadData(LoadData2DParams) (MTE1) reads bytes that nothing has written"
+
+
+def test_hazard_accumulation_into_a_fresh_l0c_is_an_uninitialised_read():
+    rows = double_buffered_product(1, 2)
+    at = find(rows, SITE_MMAD, 0)
+    found = run_hazards_rows(_change(rows, at, mode=0), PRODUCT, PRODUCT_TABLE)
+    assert [(v.kind, v.row, v.space) for v in found] == [(Kind.READ_UNINITIALISED, at, Space.L0C)]
+
+
+def test_hazard_smaller_product_than_drain_leaves_exactly_the_missing_columns_uninitialised():
+    rows = double_buffered_product(1, 1)
+    found = run_hazards_rows(_change(rows, find(rows, SITE_MMAD, 0), n=13), PRODUCT, PRODUCT_TABLE)
+    assert [(v.kind, v.space, v.start, v.length) for v in found] == [
+        (Kind.READ_UNINITIALISED, Space.L0C, 52, 15 * 64 + 12)
+    ]
+
+
+def test_hazard_capacity_and_alignment_of_buffers():
+    rows = double_buffered_product(1, 1)
+    at = find(rows, SITE_MMAD, 0)
+    top = PRODUCT.core.l0c_bytes
+    kinds = [v.kind for v in run_hazards_rows(_change(rows, at, dst=top - 512), PRODUCT, PRODUCT_TABLE)]
+    assert kinds[:2] == [Kind.WRITE_MISALIGNED, Kind.CAPACITY]
+    at = find(rows, SITE_COPY, 0)
+    [violation, *_] = run_hazards_rows(_change(rows, at, dst=16), PRODUCT, PRODUCT_TABLE)
+    assert (violation.kind, violation.row, violation.start) == (Kind.WRITE_MISALIGNED, at, 16)
+    assert violation.detail == "DataCopy (MTE2) address must be a multiple of 32 bytes"
+
+
+def test_hazard_flags_out_of_range_and_left_set():
+    rows = double_buffered_product(1, 1)
+    last = len(rows) - 1
+    [violation] = run_hazards_rows(rows[:last], PRODUCT, PRODUCT_TABLE)
+    assert (violation.kind, rows[violation.row]["op"]) == (Kind.SYNC_UNPAIRED, Op.SET_FLAG)
+    assert violation.detail == "SetFlag (FIX) sets flag 1 for M, and no wait clears it"
+    found = run_hazards_rows(_change(rows, slice(None), event=8)[:1], PRODUCT, PRODUCT_TABLE)
+    assert [(v.kind, v.detail) for v in found] == [
+        (Kind.FIELD_RANGE, "SetFlag (MTE1) event must be below 8, not 8 (Ascend910B2)")
+    ]
+    four = get_product("910")
+    found = run_hazards_rows(_change(rows, slice(None), event=4)[:1], four, PRODUCT_TABLE)
+    assert [v.kind for v in found] == [Kind.FIELD_RANGE]
+
+
+def test_hazard_wait_before_its_set_is_unpaired():
+    rows = empty_rows(2)
+    emit.emit_wait_flag(rows, 0, Pipe.M, Pipe.FIX, 1, 0, 5)
+    emit.emit_set_flag(rows, 1, Pipe.M, Pipe.FIX, 1, 0, 5)
+    found = run_hazards_rows(rows, PRODUCT, PRODUCT_TABLE)
+    assert [str(v) for v in found] == [
+        "ErrorSync3 core 0 tile 5 row 0 WaitFlag (FIX) waits for flag 1 of M, which no earlier set leaves set",
+        "ErrorSync3 core 0 tile 5 row 1 SetFlag (M) sets flag 1 for FIX, and no wait clears it",
+    ]
+
+
+def test_hazard_flag_set_twice_names_both_sets():
+    rows = empty_rows(3)
+    for at in range(2):
+        emit.emit_set_flag(rows, at, Pipe.M, Pipe.FIX, 1, 0, 5)
+    emit.emit_wait_flag(rows, 2, Pipe.M, Pipe.FIX, 1, 0, 5)
+    [violation] = run_hazards_rows(rows, PRODUCT, PRODUCT_TABLE)
+    assert (violation.kind, violation.row, violation.other_row) == (Kind.SYNC_DUPLICATE, 1, 0)
+    assert violation.detail == "SetFlag (M) sets flag 1 for FIX again before a wait clears it"
+
+
+def _drain(address, *, atomic, tile):
+    """Return the rows of a core that zeroes one fractal of L0C and stores it."""
+    rows = double_buffered_product(1, 1)
+    rows["tile"] = tile
+    at = find(rows, SITE_DRAIN, tile)
+    rows["dst"][at] = address
+    if not atomic:
+        return rows, at
+    state = empty_rows(1)
+    emit.emit_set_atomic(state, 0, Data.FP32, 0, tile)
+    return np.concatenate([state, rows]), at + 1
+
+
+def test_hazard_cores_that_write_the_same_bytes_are_reported_unless_all_add():
+    gm = product_memory()
+    gm.tensors[2] = type(gm.tensors[2])(name="c", index=2, address=9216, byte_count=8192, initialised=True)
+    apart = [_drain(9216 + core * 1024, atomic=False, tile=core)[0] for core in range(3)]
+    assert run_hazards(replay([apart], gm), PRODUCT) == []
+    adding = [_drain(9216, atomic=True, tile=core)[0] for core in range(3)]
+    assert run_hazards(replay([adding], gm), PRODUCT) == []
+    for atomics in ((False, False), (True, False), (False, True)):
+        cores = [_drain(9216 + 512 * core, atomic=atomic, tile=core) for core, atomic in enumerate(atomics)]
+        [violation] = run_hazards(replay([[rows for rows, _ in cores]], gm), PRODUCT)
+        assert (violation.kind, violation.core, violation.row) == (Kind.SYNC_WRITE_HAZARD, 1, cores[1][1])
+        assert (violation.other_row, violation.start, violation.length) == (cores[0][1], 9728, 512)
+        text = rf"Fixpipe \(FIX\) overwrites data of core 0 row {cores[0][1]} Fixpipe \(FIX\) in the same phase"
+        assert re.fullmatch(text, violation.detail)
+        # One after the other, in two phases, the same rows are fine.
+        phases = [[cores[0][0], empty_rows(0)], [empty_rows(0), cores[1][0]]]
+        assert run_hazards(replay(phases, gm), PRODUCT) == []
+
+
+def test_hazard_adding_to_an_output_nobody_cleared_is_an_uninitialised_read():
+    rows, at = _drain(9216, atomic=True, tile=0)
+    [violation] = run_hazards(replay([[rows]], product_memory()), PRODUCT)
+    assert (violation.kind, violation.row) == (Kind.READ_UNINITIALISED, at)
+
+
+def test_hazard_reading_what_another_core_writes_needs_a_phase_between():
+    gm = product_memory()
+    writer, drain = _drain(9216, atomic=False, tile=0)
+    reader = empty_rows(1)
+    emit.emit_data_copy(reader, 0, Space.L1, 0, Space.GM, 9216, 1, 32, 0, 0, Data.FP32, 2, 0, 7)
+    [violation] = run_hazards(replay([[writer, reader]], gm), PRODUCT)
+    assert (violation.kind, violation.core, violation.tile) == (Kind.SYNC_READ_HAZARD, 1, 7)
+    assert (violation.row, violation.other_row) == (0, drain)
+    assert run_hazards(replay([[writer, empty_rows(0)], [empty_rows(0), reader]], gm), PRODUCT) == []
+    gm.tensors[2] = type(gm.tensors[2])(name="c", index=2, address=9216, byte_count=8192, initialised=True)
+    [violation] = run_hazards(replay([[reader, writer]], gm), PRODUCT)
+    assert (violation.kind, violation.core, violation.row) == (Kind.SYNC_WRITE_HAZARD, 1, drain)
+
+
+def test_hazard_rows_are_numbered_through_the_phases_and_the_chunk_size_changes_nothing():
+    rows = double_buffered_product(2, 2)
+    removed = int(flag_rows(rows, Op.WAIT_FLAG, Pipe.MTE2, Pipe.MTE1, 1)[0])
+    programs = [[rows, rows[:0]], [np.delete(rows, removed), rows]]
+    gm = product_memory()
+    whole = run_hazards(replay(programs, gm), PRODUCT)
+    in_phase_1 = [v for v in whole if v.core == 0 and v.kind is Kind.SYNC_READ_HAZARD]
+    assert in_phase_1[0].row == len(rows) + find(rows, SITE_L0A, 1) - 1
+    for chunk in (1, 7, 64):
+        assert run_hazards(replay(programs, gm), PRODUCT, chunk_rows=chunk) == whole
+
+
+def test_hazard_buffers_do_not_survive_a_phase():
+    """Another core used them in between, so a read of an earlier phase's L1 is uninitialised."""
+    rows = empty_rows(1)
+    emit.emit_load_2d(rows, 0, Space.L0A, 0, Space.L1, 0, Data.FP16, 0, 1, 1, 0, 0, -1, 3, 0)
+    first = empty_rows(1)
+    emit.emit_data_copy(first, 0, Space.L1, 0, Space.GM, 0, 1, 16, 0, 0, Data.FP16, 0, 1, 0)
+    [violation] = run_hazards(replay([[first], [rows]], product_memory()), PRODUCT)
+    assert violation.kind is Kind.READ_UNINITIALISED
+
+
+def test_hazard_findings_are_limited_and_say_so():
+    rows = empty_rows(FINDING_LIMIT + 5)
+    for at in range(len(rows)):
+        emit.emit_add(rows, at, 0, 64, 128, Data.FP16, 16, 0, at)
+    rows["dst"] = rows["dst"] + 4096
+    found = run_hazards_rows(rows, PRODUCT, PRODUCT_TABLE)
+    assert len(found) == FINDING_LIMIT
+    assert found[-1].detail == "Add (V) reads bytes that nothing has written (and 5 more findings)"
+
+
+def test_hazard_instruction_on_the_wrong_pipe_is_unsupported():
+    rows = double_buffered_product(1, 1)
+    at = find(rows, SITE_COPY, 0)
+    kinds = {v.row: v.kind for v in run_hazards_rows(_change(rows, at, pipe=Pipe.MTE3), PRODUCT, PRODUCT_TABLE)}
+    assert kinds[at] is Kind.UNSUPPORTED
+
+
+def test_hazard_garbage_rows_never_fail():
+    """Random field values must end in findings, not in an access outside the shadow."""
+    rng = np.random.default_rng(9)
+    raw = rng.integers(0, 256, (3000, 128), dtype=np.uint8)
+    rows = raw.reshape(-1).view(empty_rows(1).dtype).copy()
+    rows["op"] = rng.integers(0, 24, len(rows))
+    small = rng.random((len(rows),)) < 0.7
+    for name in rows.dtype.names[17:]:
+        rows[name][small] = rng.integers(-3, 40, small.sum())
+    for name in ("dst", "src0", "src1"):
+        rows[name][small] = rng.integers(-100, 300000, small.sum())
+    for name in ("pipe", "peer", "dst_space", "src0_space", "dtype", "dst_dtype"):
+        rows[name] = rng.integers(0, 9, len(rows))
+    rows["tensor"] = rng.integers(-1, 4, len(rows))
+    found = run_hazards_rows(rows, PRODUCT, PRODUCT_TABLE)
+    assert len(found) == FINDING_LIMIT
+    assert len({v.kind for v in found}) > 5
+
+
+def test_emit_rows_is_the_whole_program():
+    rows = double_buffered_product(2, 2)
+    launch = replay([[rows, rows[:3]]], product_memory())
+    assert np.array_equal(emit_rows(launch, 0, chunk_rows=5), rows)
+    assert np.array_equal(emit_rows(launch, 1), rows[:3])
+    assert Mode.INIT in rows["mode"]
