@@ -261,10 +261,11 @@ def emit_rows(launch: Launch, core: int, phase: int = 0, *, chunk_rows: int = CH
     """Return all rows of one core and phase of ``launch``, before `issue`, as INSTR[rows]."""
     buffer = empty_rows(chunk_rows)
     state = launch.new_state(core, phase)
-    parts = [buffer[:0]]
+    parts = [buffer[:0].view(np.uint8)]
     while count := int(launch.emit(buffer, launch.params, state)):
-        parts.append(buffer[:count].copy())
-    return np.concatenate(parts)
+        parts.append(buffer[:count].copy().view(np.uint8))
+    # As bytes: concatenating records would give every field of the operand union a place of its own.
+    return np.concatenate(parts).view(buffer.dtype)
 
 
 def run_hazards(launch: Launch, product: Product, *, chunk_rows: int = CHUNK_ROWS) -> list[Violation]:

@@ -24,6 +24,7 @@ from tests.oracles.programs import (
     SITE_MMAD,
     SYNC_OPS,
     double_buffered_product,
+    join_rows,
 )
 
 PRODUCT = get_product("910b")
@@ -259,7 +260,7 @@ def _drain(address, *, atomic, tile):
         return rows, at
     state = empty_rows(1)
     emit.emit_set_atomic(state, 0, Data.FP32, 0, tile)
-    return np.concatenate([state, rows]), at + 1
+    return join_rows([state, rows]), at + 1
 
 
 def test_hazard_cores_that_write_the_same_bytes_are_reported_unless_all_add():
@@ -362,6 +363,7 @@ def test_hazard_garbage_rows_never_fail():
 def test_emit_rows_is_the_whole_program():
     rows = double_buffered_product(2, 2)
     launch = replay([[rows, rows[:3]]], product_memory())
+    assert emit_rows(launch, 0, chunk_rows=5).dtype == rows.dtype
     assert np.array_equal(emit_rows(launch, 0, chunk_rows=5), rows)
     assert np.array_equal(emit_rows(launch, 1), rows[:3])
     assert Mode.INIT in rows["mode"]

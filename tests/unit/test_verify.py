@@ -10,7 +10,7 @@ from npu_sim.isa.row import empty_rows
 from npu_sim.products import get_product
 from npu_sim.program.verify import CASTS, DTYPES, PATHS, RANGES, space_capacities, verify
 from npu_sim.program.violation import Kind
-from tests.oracles.programs import double_buffered_product
+from tests.oracles.programs import double_buffered_product, join_rows
 
 PRODUCTS = {C100: get_product("910"), M200: get_product("310p"), C220: get_product("910b")}
 INT_LOW, INT_HIGH = -(2**31), 2**31 - 1
@@ -327,7 +327,7 @@ def test_verify_fixpipe_layouts():
 def test_verify_whole_program_is_legal_and_findings_come_in_row_order_with_their_tile():
     rows = double_buffered_product(2, 2)
     assert verify(rows, PRODUCTS[C220]) == []
-    many = np.concatenate([rows] * 300)
+    many = join_rows([rows] * 300)
     places = np.flatnonzero(many["op"] == Op.MMAD)[[3, 400, 900]]
     many["m"][places] = 5000
     found = [v for v in verify(many, PRODUCTS[C220]) if v.kind is Kind.FIELD_RANGE]
