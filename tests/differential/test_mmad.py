@@ -242,12 +242,14 @@ def test_hf32_of_documented_tie_rounds_to_even():
 def test_exact_sum_of_tiny_products_equals_naive_loop(kind, grain):
     """The fast rounding must stand back before a sum can lie between two subnormals.
 
-    Operands are small integers times a power of two, so products are multiples of 2^grain, odd ones among them.
+    Products are multiples of 2^grain, odd ones among them. Operands are powers of two: the estimate of the grain
+    is exact then.
     """
     rng = np.random.default_rng(-grain)
     half = grain // 2
-    a = quantised(np.ldexp(rng.integers(-5, 6, (8, 48)), half), kind)
-    b = quantised(np.ldexp(rng.integers(-5, 6, (48, 24)), grain - half), kind)
+    powers = [-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0]
+    a = quantised(np.ldexp(rng.choice(powers, (8, 48)), half), kind)
+    b = quantised(np.ldexp(rng.choice(powers, (48, 24)), grain - half), kind)
     compare_exact(kind, a, b, [np.zeros((8, 24)), np.ldexp(rng.integers(-9, 10, (8, 24)), -149), np.ones((8, 24))])
 
 
@@ -261,6 +263,20 @@ def test_exact_sum_of_huge_products_equals_naive_loop(kind, exponent):
     b[24:] *= rng.choice(np.array([-1, 1], np.float32), (24, 24))
     signs = rng.choice([-1.0, 1.0], (8, 24))
     compare_exact(kind, a, b, [signs, signs * 2.0**125, signs * 2.0**126, signs * 2.0**127, signs * np.inf])
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_exact_sum_with_one_infinite_operand_equals_naive_loop(side, value):
+    """Inf times tiny numbers does not look like overflow by exponents alone."""
+    rng = np.random.default_rng(0)
+    a = np.ldexp(rng.standard_normal((8, 48)), -40 if side == "b" else 0).astype(np.float32)
+    b = np.ldexp(rng.standard_normal((48, 24)), -40 if side == "a" else 0).astype(np.float32)
+    if side == "a":
+        a[5, 30] = value
+    else:
+        b[30, 5] = value
+    compare_exact("fp32", a, b, [np.zeros((8, 24)), np.ones((8, 24))])
 
 
 def compare_exact(kind, a, b, starts):
