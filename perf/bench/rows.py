@@ -3,7 +3,8 @@
     python -m perf.bench.rows [--json FILE] [--rows N] [--repeat R]
 
 The program is what a tiled Cube kernel emits: per k step two waits, two GM copies, a set, then a wait, load2d and
-img2col loads, flags, an Mmad, and per tile an atomic Fixpipe; about half of the rows are flags.
+img2col loads, flags, an Mmad, and per tile an atomic Fixpipe; about half of the rows are flags. Measurements are short
+(about a millisecond) and many, so that some of them fall between the turns of other processes.
 """
 
 from __future__ import annotations
@@ -96,8 +97,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the benchmark; return the exit code."""
     parser = argparse.ArgumentParser(description="rows per second of emission and timeline")
     parser.add_argument("--json", metavar="FILE", help="write the figures to FILE, - for standard output")
-    parser.add_argument("--rows", type=int, default=4_000_000)
-    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=60_000)
+    parser.add_argument("--repeat", type=int, default=150)
     options = parser.parse_args(arguments)
     results = {chunk: measure(options.rows, chunk, options.repeat) for chunk in CHUNK_SIZES}
     report = {
