@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.engines import hazards_jit as jitted
+from npu_sim.errors import ShapeError
 from npu_sim.isa.footprint import empty_runs
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.op import Pipe, Space
@@ -62,8 +63,8 @@ _CONFLICTS = {
 }
 _BETWEEN_CORES = (jitted.CORE_RAW, jitted.CORE_WAR, jitted.CORE_WAW)
 
-RowSource = Callable[[int, int], np.ndarray]
-"""``source(phase, core)``: the rows of one core and phase."""
+RowSource = Callable[[int, int, int], np.ndarray]
+"""``source(launch, phase, core)``: the rows of one core and phase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ class _Part:
     """The rows of one core and phase: serials from ``serial`` on, row numbers of the core from ``first_row`` on."""
 
     serial: int
+    launch: int
     phase: int
     core: int
     first_row: int
@@ -102,6 +104,7 @@ class _Checker:
     product: Product
     table: npt.NDArray[np.int64]
     names: Sequence[str]
+    launches: Sequence[str] = ("",)
     shadow: jitted.Shadow = field(init=False)
     parts: list[_Part] = field(default_factory=list)
     rows_of_core: dict[int, int] = field(default_factory=dict)
@@ -109,11 +112,13 @@ class _Checker:
     def __post_init__(self) -> None:
         self.shadow = _new_shadow(self.product, self.table)
 
-    def begin(self, phase: int, core: int) -> None:
-        """Start the rows of one core and phase."""
+    def begin(self, launch: int, phase: int, core: int) -> None:
+        """Start the rows of one core and phase of a launch."""
         serial = int(self.shadow.book[jitted.SERIAL])
-        new_phase = not self.parts or self.parts[-1].phase != phase
-        self.parts.append(_Part(serial, phase, core, self.rows_of_core.get(core, 0)))
+        new_phase = not self.parts or (self.parts[-1].launch, self.parts[-1].phase) != (launch, phase)
+        if not self.parts or self.parts[-1].launch != launch:
+            self.rows_of_core.clear()
+        self.parts.append(_Part(serial, launch, phase, core, self.rows_of_core.get(core, 0)))
         jitted.begin_core(self.shadow, new_phase)
 
     def check(self, rows: np.ndarray, count: int) -> None:
@@ -158,7 +163,7 @@ class _Checker:
         for serial in sorted(serials - {0}):
             owner = self.parts[bisect_right(self.parts, serial, key=lambda part: part.serial) - 1]
             if owner is not part or rows is None:
-                part, rows = owner, source(owner.phase, owner.core)
+                part, rows = owner, source(owner.launch, owner.phase, owner.core)
             index = serial - owner.serial
             places[serial] = _Place(owner, index, rows[index : index + 1].copy()[0])
         return places
@@ -166,6 +171,7 @@ class _Checker:
     def _violation(self, finding: list[int], places: dict[int, _Place]) -> Violation:
         code, serial, other, space, start, length, extra = finding
         place, before = places[serial], places.get(other >> 3)
+        where = f" ({self.launches[place.part.launch]})" if len(self.launches) > 1 else ""
         return Violation(
             kind=_KINDS[np.int64(code)],
             row=place.number,
@@ -176,7 +182,7 @@ class _Checker:
             space=Space(space),
             start=start,
             length=length,
-            detail=self._detail(np.int64(code), place, before, Space(space), extra),
+            detail=self._detail(np.int64(code), place, before, Space(space), extra) + where,
         )
 
     def _detail(self, code: np.int64, place: _Place, before: _Place | None, space: Space, extra: int) -> str:
@@ -259,7 +265,7 @@ def _new_shadow(product: Product, table: npt.NDArray[np.int64]) -> jitted.Shadow
 
 def emit_rows(launch: Launch, core: int, phase: int = 0, *, chunk_rows: int = CHUNK_ROWS) -> np.ndarray:
     """Return all rows of one core and phase of ``launch``, before `issue`, as INSTR[rows]."""
-    buffer = empty_rows(chunk_rows)
+    buffer = empty_rows(max(chunk_rows, launch.step_rows))
     state = launch.new_state(core, phase)
     parts = [buffer[:0].view(np.uint8)]
     while count := int(launch.emit(buffer, launch.params, state)):
@@ -268,43 +274,61 @@ def emit_rows(launch: Launch, core: int, phase: int = 0, *, chunk_rows: int = CH
     return np.concatenate(parts).view(buffer.dtype)
 
 
-def run_hazards(launch: Launch, product: Product, *, chunk_rows: int = CHUNK_ROWS) -> list[Violation]:
-    """Check every core and phase of a launch without touching tensor data.
+def run_hazards(
+    launches: Launch | Sequence[Launch], product: Product, *, chunk_rows: int = CHUNK_ROWS
+) -> list[Violation]:
+    """Check every core and phase of one launch, or of several in stream order, without touching tensor data.
 
     Parameters
     ----------
-    launch : Launch
-        The kernel; its GM arena is not used.
+    launches : Launch or sequence of Launch
+        The kernels; several must share one `GlobalMemory`, and each begins when the one before is over (so an output
+        that an earlier launch cleared counts as written). The GM arena is not used.
     product : Product
         Capacities and event ids.
     chunk_rows : int
-        Rows emitted at a time; never changes the result.
+        Rows emitted at a time (at least a launch's ``step_rows``); never changes the result.
 
     Returns
     -------
     list of Violation
-        In the order phase, core, row; empty for a clean launch. At most one per (kind of conflict, row, other row), at
-        most `FINDING_LIMIT`. Row numbers count the rows of a core through all phases.
+        In the order launch, phase, core, row; empty when all is well. At most one per (kind of conflict, row, other
+        row), at most `FINDING_LIMIT`. Row numbers count the rows of a core through all phases of a launch; of several
+        launches, `detail` names the one.
+
+    Raises
+    ------
+    ShapeError
+        If the launches do not share their global memory.
 
     Notes
     -----
     Between cores a GM byte may have one writer per phase, or any number that add atomically, and then no reader on
     another core. Within a core, atomic adds need no order among themselves.
     """
-    names = [tensor.name for tensor in launch.gm.tensors]
-    checker = _Checker(product, launch.gm.table(), names)
-    buffer = empty_rows(chunk_rows)
-    for phase in range(launch.phase_count):
-        for core in range(launch.core_count):
-            checker.begin(phase, core)
-            state = launch.new_state(core, phase)
-            core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
-            while count := int(launch.emit(buffer, launch.params, state)):
-                issue(buffer, count, core_state)
-                checker.check(buffer, count)
-            checker.end()
+    sequence = [launches] if isinstance(launches, Launch) else list(launches)
+    if not sequence:
+        return []
+    gm = sequence[0].gm
+    if any(launch.gm is not gm for launch in sequence):
+        raise ShapeError("launches must share one GlobalMemory, not several")
+    names = [tensor.name for tensor in gm.tensors]
+    checker = _Checker(product, gm.table(), names, [launch.name for launch in sequence])
+    for number, launch in enumerate(sequence):
+        buffer = empty_rows(max(chunk_rows, launch.step_rows))
+        for phase in range(launch.phase_count):
+            for core in range(launch.core_count):
+                checker.begin(number, phase, core)
+                state = launch.new_state(core, phase)
+                core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
+                while count := int(launch.emit(buffer, launch.params, state)):
+                    issue(buffer, count, core_state)
+                    checker.check(buffer, count)
+                checker.end()
     # Emission is deterministic, so the rows of the findings are emitted once more instead of being kept.
-    return checker.violations(lambda phase, core: emit_rows(launch, core, phase, chunk_rows=chunk_rows))
+    return checker.violations(
+        lambda launch, phase, core: emit_rows(sequence[launch], core, phase, chunk_rows=chunk_rows)
+    )
 
 
 def run_hazards_programs(
@@ -336,12 +360,12 @@ def run_hazards_programs(
     checker = _Checker(product, table, names or [f"tensor {index}" for index in range(len(table))])
     for phase, cores in enumerate(programs):
         for core, rows in enumerate(cores):
-            checker.begin(phase, core)
+            checker.begin(0, phase, core)
             issued = rows.copy()
             issue(issued, len(issued), np.zeros(CORE_STATE_LENGTH, np.int64))
             checker.check(issued, len(issued))
             checker.end()
-    return checker.violations(lambda phase, core: programs[phase][core])
+    return checker.violations(lambda _, phase, core: programs[phase][core])
 
 
 def run_hazards_rows(

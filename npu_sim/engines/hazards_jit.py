@@ -177,6 +177,23 @@ def _judge_nodes(nodes, book, findings, head, mask, limits, own_code, core_code,
 
 
 @jit
+def _behind_equal(cells, c, c1, entry):
+    """Return the first of the cells ``[c, c1)`` that does not hold ``entry``, or ``c1``."""
+    # Whole blocks first: an OR of differences is a vector loop, a search is not.
+    while c + _BLOCK_CELLS <= c1:
+        block = cells[c : c + _BLOCK_CELLS]
+        differ = _ZERO
+        for i in range(_BLOCK_CELLS):
+            differ |= block[i] ^ entry
+        if differ != 0:
+            break
+        c += _BLOCK_CELLS
+    while c < c1 and cells[c] == entry:
+        c += 1
+    return c
+
+
+@jit
 def _scan(slots, nodes, book, findings, slot, c0, c1, mask, limits, own_code, core_code, floor, init_floor, space):
     """Judge the bytes ``mask`` of cells ``[c0, c1)`` against one slot; equal neighbours are judged once."""
     cells = slots[slot]
@@ -202,17 +219,7 @@ def _scan(slots, nodes, book, findings, slot, c0, c1, mask, limits, own_code, co
                 (first - base) * 32,
             )
             continue
-        # Whole blocks first: an OR of differences is a vector loop, a search is not.
-        while c + _BLOCK_CELLS <= c1:
-            block = cells[c : c + _BLOCK_CELLS]
-            differ = _ZERO
-            for i in range(_BLOCK_CELLS):
-                differ |= block[i] ^ entry
-            if differ != 0:
-                break
-            c += _BLOCK_CELLS
-        while c < c1 and cells[c] == entry:
-            c += 1
+        c = _behind_equal(cells, c, c1, entry)
         if entry > book[limits + (entry & 7)] or entry < init_floor or (floor <= entry < book[CORE_BASE] * 8):
             start, length = (first - base) * 32, (c - first) * 32
             if mask != _FULL:
@@ -294,18 +301,21 @@ def _set(slots, nodes, book, slot, c0, c1, mask, entry, space):
 def _keep_foreign(slots, nodes, book, source, target, c0, c1, mask):
     """Copy entries of earlier cores of this phase from slot ``source`` to ``target`` before they are overwritten."""
     floor, limit = book[PHASE_BASE] * 8, book[CORE_BASE] * 8
-    for c in range(c0, c1):
-        entry = slots[source, c]
-        part, node = mask, _ZERO
-        while entry != 0:
-            if entry < 0:
-                node = -entry
-            if node != 0:
-                part, entry = nodes[node, 0] & mask, nodes[node, 1]
-                node = nodes[node, 2]
+    c = c0
+    while c < c1:
+        first, entry = c, slots[source, c]
+        c += 1
+        if entry >= 0:
+            c = _behind_equal(slots[source], c, c1, entry)
+            if floor <= entry < limit:
+                _set(slots, nodes, book, target, first, c, mask, entry, _GM)
+            continue
+        node = -entry
+        while node != 0:
+            part, entry = nodes[node, 0] & mask, nodes[node, 1]
             if part != 0 and floor <= entry < limit:
-                _set(slots, nodes, book, target, c, c + 1, part, entry, _GM)
-            entry = -node
+                _set(slots, nodes, book, target, first, c, part, entry, _GM)
+            node = nodes[node, 2]
 
 
 @jit

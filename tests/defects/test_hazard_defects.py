@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from npu_sim.engines.hazards import FINDING_LIMIT, emit_rows, missing_order, run_hazards, run_hazards_rows
+from npu_sim.errors import ShapeError
 from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import empty_rows
@@ -42,7 +43,13 @@ def replay(programs, gm):
         return count
 
     return Launch(
-        name="replay", emit=emitter, params=np.zeros(1), core_count=len(programs[0]), gm=gm, phase_count=len(programs)
+        name="replay",
+        emit=emitter,
+        params=np.zeros(1),
+        core_count=len(programs[0]),
+        gm=gm,
+        phase_count=len(programs),
+        step_rows=1,
     )
 
 
@@ -302,6 +309,84 @@ def test_hazard_reading_what_another_core_writes_needs_a_phase_between():
     assert (violation.kind, violation.core, violation.row) == (Kind.SYNC_WRITE_HAZARD, 1, drain)
 
 
+def _ordered(*emitters):
+    """Return rows of the emitters with a barrier of all pipes between them."""
+    rows = empty_rows(2 * len(emitters))
+    n = 0
+    for emitter in emitters:
+        n = emitter(rows, n)
+        n = emit.emit_pipe_barrier(rows, n, Pipe.ALL, 0, 0)
+    return rows
+
+
+def _read(start, blocks):
+    return lambda rows, n: emit.emit_data_copy(
+        rows, n, Space.L1, 65536, Space.GM, start, 1, blocks, 0, 0, Data.FP32, 0, 1, 0
+    )
+
+
+def _fill(rows, n):
+    return emit.emit_fill(rows, n, Space.L1, 32768, Data.FP32, 1, 4, 0, 0, 0, 0)
+
+
+def _store(start, blocks):
+    return lambda rows, n: emit.emit_data_copy(
+        rows, n, Space.GM, start, Space.L1, 32768, 1, blocks, 0, 0, Data.FP32, 0, 1, 0
+    )
+
+
+def _atomic(dtype):
+    return lambda rows, n: emit.emit_set_atomic(rows, n, dtype, 0, 0)
+
+
+@pytest.mark.parametrize("shift", [0, 20], ids=["whole_cells", "parts_of_cells"])
+def test_hazard_own_access_does_not_hide_that_of_another_core(shift):
+    """The last access to a cell is this core's own and ordered; the conflict is with the core before."""
+    gm = product_memory()
+    reader = _ordered(_read(64 + shift, 4))
+    reads_then_writes = _ordered(_read(64 + shift, 4), _fill, _store(64 + shift, 4))
+    assert run_hazards(replay([[reads_then_writes]], gm), PRODUCT) == []
+    [violation] = run_hazards(replay([[reader, reads_then_writes]], gm), PRODUCT)
+    assert (violation.kind, violation.core, violation.row) == (Kind.SYNC_WRITE_HAZARD, 1, 4)
+    assert violation.detail == "DataCopy (MTE3) overwrites data read by core 0 row 0 DataCopy (MTE2) in the same phase"
+    assert (violation.start, violation.length) == (64 + shift, 128)
+    adds = (_fill, _atomic(Data.FP32), _store(64 + shift, 4), _atomic(Data.NONE))
+    adder, adds_then_reads = _ordered(*adds), _ordered(*adds, _read(64 + shift, 4))
+    assert run_hazards(replay([[adds_then_reads]], gm), PRODUCT) == []
+    assert run_hazards(replay([[adder, adder]], gm), PRODUCT) == []
+    [violation] = run_hazards(replay([[adder, adds_then_reads]], gm), PRODUCT)
+    assert (violation.kind, violation.core, violation.row) == (Kind.SYNC_READ_HAZARD, 1, 8)
+    assert violation.detail == "DataCopy (MTE2) reads data of core 0 row 4 DataCopy (MTE3) in the same phase"
+    # The core between did not touch it any more: what the core before it did is still remembered.
+    idle = _ordered(_fill)
+    [violation] = run_hazards(replay([[adder, idle, _ordered(_read(64 + shift, 4))]], gm), PRODUCT)
+    assert (violation.core, violation.other_row) == (2, 4)
+
+
+def test_hazard_adds_of_two_pipes_are_both_remembered():
+    """A read must be ordered behind the MTE3 and the FIX additions; the later one alone is not enough."""
+    gm = product_memory()
+    product = double_buffered_product(1, 1)
+    at = find(product, SITE_DRAIN, 0)
+    product["dst"][at], product["tensor"][at] = 1024, 0
+    rows = join_rows(
+        [
+            _ordered(_fill, _atomic(Data.FP32)),
+            _ordered(_store(1024, 4))[:1],
+            product,
+            empty_rows(2),
+            _ordered(_read(1024, 4))[:1],
+        ]
+    )
+    flags = np.flatnonzero(rows["op"] == Op.NOP)
+    for pipes, waits in (((Pipe.MTE3, Pipe.MTE2), Pipe.FIX), ((Pipe.FIX, Pipe.MTE2), Pipe.MTE3)):
+        emit.emit_set_flag(rows, int(flags[0]), *pipes, 0, 0, 0)
+        emit.emit_wait_flag(rows, int(flags[1]), *pipes, 0, 0, 0)
+        [violation] = run_hazards(replay([[rows]], gm), PRODUCT)
+        assert violation.kind is Kind.SYNC_READ_HAZARD
+        assert violation.detail.endswith(f" without set/wait {waits.name}->MTE2")
+
+
 def test_hazard_rows_are_numbered_through_the_phases_and_the_chunk_size_changes_nothing():
     rows = double_buffered_product(2, 2)
     removed = int(flag_rows(rows, Op.WAIT_FLAG, Pipe.MTE2, Pipe.MTE1, 1)[0])
@@ -312,6 +397,21 @@ def test_hazard_rows_are_numbered_through_the_phases_and_the_chunk_size_changes_
     assert in_phase_1[0].row == len(rows) + find(rows, SITE_L0A, 1) - 1
     for chunk in (1, 7, 64):
         assert run_hazards(replay(programs, gm), PRODUCT, chunk_rows=chunk) == whole
+
+
+def test_hazard_launches_follow_one_another_on_the_same_memory():
+    gm = product_memory()
+    clear, _ = _drain(9216, atomic=False, tile=0)
+    add, at = _drain(9216, atomic=True, tile=1)
+    first, second = replay([[clear, clear[:0]]], gm), replay([[add[:0], add]], gm)
+    assert run_hazards([first, second], PRODUCT) == []
+    # The other way round the addition meets memory that nobody has written; and the store then is a mistake of nobody.
+    [violation] = run_hazards([second, first], PRODUCT)
+    assert (violation.kind, violation.core, violation.row) == (Kind.READ_UNINITIALISED, 1, at)
+    assert violation.detail.endswith(" (replay)")
+    assert run_hazards([], PRODUCT) == []
+    with pytest.raises(ShapeError, match=r"^launches must share one GlobalMemory, not several$"):
+        run_hazards([first, replay([[add]], product_memory())], PRODUCT)
 
 
 def test_hazard_buffers_do_not_survive_a_phase():

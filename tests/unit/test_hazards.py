@@ -3,8 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from npu_sim.engines import hazards, hazards_jit
 from npu_sim.engines.hazards import run_hazards_programs
-from npu_sim.isa.op import Space
+from npu_sim.isa import emit
+from npu_sim.isa.op import Data, Space
+from npu_sim.isa.row import empty_rows
 from npu_sim.products import get_product
 from npu_sim.program.violation import Kind
 from tests.oracles.hazards import analyse
@@ -106,6 +109,20 @@ def test_hazards_parts_of_a_cell_have_histories_of_their_own():
     rng = np.random.default_rng(4)
     outcomes = [check_against_oracle([[random_program(rng, 14, sync=0.0)]], GM_TABLE) for _ in range(40)]
     assert any(outcomes)
+
+
+def test_hazards_histories_of_parts_do_not_pile_up():
+    """Overlapping partial writes of one place, again and again, must not need more and more memory."""
+    rows = empty_rows(20000)
+    rng = np.random.default_rng(6)
+    for at in range(len(rows)):
+        emit.emit_duplicate(rows, at, 0, Data.FP16, int(rng.integers(1, 60)), 0, 0, at)
+    checker = hazards._Checker(PRODUCT, GM_TABLE, ["a", "b"])
+    checker.begin(0, 0, 0)
+    checker.check(rows, len(rows))
+    free = int(checker.shadow.book[hazards_jit.FREE_COUNT])
+    assert int(checker.shadow.book[hazards_jit.NODE_COUNT]) - free < 40
+    assert len(checker.shadow.nodes) == 4096
 
 
 @pytest.mark.parametrize("space", [Space.L1, Space.GM])
