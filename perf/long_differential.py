@@ -1,0 +1,130 @@
+"""Thousands of random weight gradients on all series, bit for bit against the float64 oracle.
+
+``python -m perf.long_differential [--seconds 480] [--seed 0] [--json perf/results/long_differential.json]``
+
+Every case runs through the public call and through a few random legal tilings, with random threads, chunk sizes, orders
+of the rows and poisoning. Operands are integers whose sums are exact, so there is one right answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from npu_sim.errors import OperatorError
+from npu_sim.products import get_product
+from ops.conv3d_backprop_filter.api import weight_gradient
+from perf.weight_gradient_cases import (
+    DTYPES,
+    Case,
+    expected,
+    operands,
+    plan_of,
+    random_case,
+    random_options,
+    random_tiling,
+    run_plan,
+)
+
+TILINGS_PER_CASE = 4
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was run."""
+
+    cases: int = 0
+    runs: int = 0
+    mismatches: list[dict[str, Any]] = field(default_factory=list)
+    cases_by_series_and_compute_dtype: dict[str, int] = field(default_factory=dict)
+    runs_by_tiling_origin: dict[str, int] = field(default_factory=dict)
+    refusals_by_status: dict[str, int] = field(default_factory=dict)
+
+    def record(self, case: Case, what: str, equal: bool) -> None:
+        """Count one run."""
+        self.runs += 1
+        if not equal:
+            self.mismatches.append({"what": what, **asdict(case)})
+
+
+def _count(counts: dict[str, int], key: str, more: int = 1) -> None:
+    counts[key] = counts.get(key, 0) + more
+
+
+def check_call(case: Case, x: np.ndarray, dy: np.ndarray, want: np.ndarray) -> bool:
+    """Return whether the public call gives ``want`` in the dtype of the inputs and leaves its inputs alone."""
+    before = x.copy(), dy.copy()
+    result = weight_gradient(
+        x, dy, case.weight_shape, product=case.series, cube_math_type=case.cube_math_type, **case.attributes
+    )
+    untouched = np.array_equal(x, before[0]) and np.array_equal(dy, before[1])
+    # The exact sum is rounded once: float32 holds it, and NumPy rounds float32 to the 16-bit types to nearest even.
+    rounded = want.astype(np.float32).astype(DTYPES[case.dtype])
+    same = result.grad_weight.dtype == rounded.dtype and np.array_equal(result.grad_weight, rounded)
+    return bool(untouched and same)
+
+
+def run(seed: int, seconds: float, most_cases: int) -> Tally:
+    """Check cases until the time is over."""
+    rng = np.random.default_rng(seed)
+    tally = Tally()
+    start = time.perf_counter()
+    while time.perf_counter() - start < seconds and tally.cases < most_cases:
+        large = bool(rng.integers(20) == 0)
+        case = random_case(rng, most_macs=200_000_000 if large else 4_000_000)
+        tally.cases += 1
+        try:
+            plan = plan_of(case)
+        except OperatorError as error:
+            _count(tally.refusals_by_status, str(error.status))
+            continue
+        _count(tally.cases_by_series_and_compute_dtype, f"{case.series} {plan.compute_dtype}")
+        x, dy = operands(case)
+        want = expected(case, x, dy)
+        tally.record(case, "call", check_call(case, x, dy, want))
+        for _ in range(TILINGS_PER_CASE):
+            changed = random_tiling(rng, plan)
+            got = run_plan(changed, x, dy, random_options(rng, changed)).reshape(case.weight_shape)
+            tally.record(case, repr(changed.tiling), np.array_equal(got, want))
+        _count(tally.runs_by_tiling_origin, plan.tiling.origin)
+        _count(tally.runs_by_tiling_origin, "random", TILINGS_PER_CASE)
+    return tally
+
+
+def main() -> int:
+    """Run, print and record; exit code 1 if anything differed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=480.0)
+    parser.add_argument("--cases", type=int, default=10**9)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, default=None)
+    arguments = parser.parse_args()
+    start = time.process_time()
+    tally = run(arguments.seed, arguments.seconds, arguments.cases)
+    record = {
+        "command": f"python -m perf.long_differential --seed {arguments.seed} --cases {tally.cases}",
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "series": {series: get_product(series).name for series in ("310p", "910", "910b", "910_93")},
+        "cpu_seconds": round(time.process_time() - start, 1),
+        **asdict(tally),
+        "mismatch_count": len(tally.mismatches),
+    }
+    text = json.dumps(record, indent=2)
+    print(text)
+    if arguments.json is not None:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(text + "\n", encoding="utf-8")
+    return 1 if tally.mismatches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

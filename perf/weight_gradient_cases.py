@@ -1,0 +1,439 @@
+"""Random weight gradients whose result every correct machine must reproduce exactly, and random legal tilings.
+
+Operands are small integers: their products and sums are exact in fp16, bf16, HF32, fp32 and in any order, so the
+float64 oracle's result is the only right one. `tests/differential` runs a few hundred of these,
+`perf.long_differential` thousands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+
+from npu_sim.accumulation import default_accumulation
+from npu_sim.dtypes.cube_math import resolve_compute_dtype
+from npu_sim.engines.execute import ExecuteOptions, execute
+from npu_sim.layouts.transform import weight_from_fractal
+from npu_sim.products import Product, get_product
+from npu_sim.program.launch import Launch
+from npu_sim.units import align_up, ceil_div
+from ops.common.geometry import ConvGeometry
+from ops.conv3d_backprop_filter import kernel_split, kernel_unified
+from ops.conv3d_backprop_filter.api import check_supported, store_activation
+from ops.conv3d_backprop_filter.oracle import weight_gradient as oracle_weight_gradient
+from ops.conv3d_backprop_filter.params import split_params, unified_params
+from ops.conv3d_backprop_filter.plan import WeightGradientPlan, plan_weight_gradient
+from ops.conv3d_backprop_filter.tiling_data import DwTiling, Split
+from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
+from ops.vector.memset import memset_launch
+
+SERIES = ("310p", "910", "910b", "910_93")
+DTYPES: dict[str, np.dtype] = {
+    "fp16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "fp32": np.dtype(np.float32),
+}
+Memory = Literal["c", "fortran", "reversed", "strided"]
+MEMORIES: tuple[Memory, ...] = ("c", "c", "fortran", "reversed", "strided")
+CASE_KINDS = ("any", "any", "groups", "depthwise", "pads", "one_column", "large_kernel", "channels", "line", "volume")
+_LARGEST_SUM = 2**23
+_NAN_WORD = 0x7FC12345
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One call of the operator.
+
+    Attributes
+    ----------
+    series, dtype : str
+        Product alias; type of both tensors.
+    cube_math_type : int
+        0 to 3.
+    x_shape, dy_shape, weight_shape : tuple of int
+        N C spatial.
+    stride, dilation, padding : tuple of int
+        Per axis; 2D padding of length 2 or 4.
+    groups : int
+        Groups.
+    memory : str
+        How the tensors lie in memory.
+    seed : int
+        Of the values.
+    """
+
+    series: str
+    dtype: str
+    cube_math_type: int
+    x_shape: tuple[int, ...]
+    dy_shape: tuple[int, ...]
+    weight_shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    memory: Memory
+    seed: int
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Stride, padding, dilation and groups as keyword arguments."""
+        return {
+            "stride": self.stride, "padding": self.padding, "dilation": self.dilation, "groups": self.groups,
+        }  # fmt: skip
+
+    @property
+    def geometry(self) -> ConvGeometry:
+        """The convolution."""
+        return ConvGeometry.from_shapes(self.x_shape, self.dy_shape, self.weight_shape, **self.attributes)
+
+
+def _pick(rng: np.random.Generator, values: Any) -> int:
+    return int(values[int(rng.integers(len(values)))])
+
+
+def _spatial(rng: np.random.Generator, rank: int, kind: str) -> tuple[list[int], ...] | None:
+    """Return input extents, kernel, stride, dilation and pads (before, after); None if there is no output."""
+    tall = 40 if rank == 1 else (17 if rank == 2 else 8)
+    size = [int(rng.integers(1, tall)) for _ in range(rank)]
+    kernel = [_pick(rng, (1, 1, 2, 3, 3, 4, 5)) for _ in range(rank)]
+    stride = [_pick(rng, (1, 1, 2, 3, 4)) for _ in range(rank)]
+    dilation = [_pick(rng, (1, 1, 1, 2, 3)) for _ in range(rank)]
+    most_pad = 8 if kind == "pads" else 3
+    if kind == "large_kernel":
+        kernel = [int(rng.integers(5, 12 if rank < 3 else 6)) for _ in range(rank)]
+        size = [extent + int(rng.integers(0, 9)) for extent in kernel]
+    pads = []
+    for _ in range(rank):
+        before = int(rng.integers(0, most_pad + 1))
+        pads += [before, before if rank != 2 else int(rng.integers(0, most_pad + 1))]
+    if kind == "one_column":
+        # the output has one column: the kernel covers the padded row, or the stride is longer than what is left
+        reach = size[-1] + pads[-1] + pads[-2]
+        kernel[-1] = min(reach, 9)
+        dilation[-1] = 1
+        stride[-1] = max(reach - kernel[-1] + 1, 1)
+    out = []
+    for axis in range(rank):
+        room = size[axis] + pads[2 * axis] + pads[2 * axis + 1] - dilation[axis] * (kernel[axis] - 1) - 1
+        if room < 0:
+            return None
+        out.append(room // stride[axis] + 1)
+    return size, kernel, stride, dilation, pads, out
+
+
+def random_case(rng: np.random.Generator, *, series: str | None = None, most_macs: int = 4_000_000) -> Case:
+    """Draw a case that is cheap enough to run (``most_macs`` multiply-adds)."""
+    while True:
+        case = _draw(rng, series or SERIES[int(rng.integers(4))])
+        if case is not None and case.geometry.macs <= most_macs:
+            return case
+
+
+def _draw(rng: np.random.Generator, series: str) -> Case | None:
+    kind = CASE_KINDS[int(rng.integers(len(CASE_KINDS)))]
+    product = get_product(series)
+    split = product.core.is_split
+    rank = {"line": 1, "volume": 3}.get(kind, _pick(rng, (2, 2, 2, 1, 3)))
+    if rank == 3 and not product.supports_conv3d:
+        rank = 2
+    drawn = _spatial(rng, rank, kind)
+    if drawn is None:
+        return None
+    size, kernel, stride, dilation, pads, out = drawn
+    groups, cin, cout = _channels(rng, kind)
+    dtype = ("fp16", "bf16", "fp32")[int(rng.integers(3))] if split else ("fp16", "fp32")[int(rng.integers(2))]
+    wish = int(rng.integers(4)) if split or dtype == "fp16" else _pick(rng, (1, 2))
+    batch = _pick(rng, (1, 1, 2, 3, 5, 9))
+    padding = tuple(pads[0::2]) if rank != 2 or pads[0::2] == pads[1::2] else tuple(pads)
+    return Case(
+        series=series,
+        dtype=dtype,
+        cube_math_type=wish,
+        x_shape=(batch, cin * groups, *size),
+        dy_shape=(batch, cout * groups, *out),
+        weight_shape=(cout * groups, cin, *kernel),
+        stride=tuple(stride),
+        padding=padding,
+        dilation=tuple(dilation),
+        groups=groups,
+        memory=MEMORIES[int(rng.integers(len(MEMORIES)))],
+        seed=int(rng.integers(2**31)),
+    )
+
+
+def _channels(rng: np.random.Generator, kind: str) -> tuple[int, int, int]:
+    """Return groups, input and output channels of one group."""
+    if kind == "depthwise":
+        return _pick(rng, (2, 5, 16, 17, 33, 40)), 1, _pick(rng, (1, 1, 2, 3))
+    if kind == "groups":
+        return _pick(rng, (2, 3, 5, 6, 7, 12)), _pick(rng, (1, 2, 3, 5, 8, 16, 24)), _pick(rng, (1, 2, 4, 6, 16, 20))
+    if kind == "channels":
+        return 1, _pick(rng, (31, 64, 100, 144)), _pick(rng, (17, 48, 130, 200))
+    groups = _pick(rng, (1, 1, 1, 2))
+    return groups, _pick(rng, (1, 3, 8, 15, 16, 17, 24, 33)), _pick(rng, (1, 4, 8, 15, 16, 18, 40))
+
+
+def operands(case: Case) -> tuple[np.ndarray, np.ndarray]:
+    """Return x and dy with integer values whose sums are exact; smaller values where more are summed."""
+    rng = np.random.default_rng(case.seed)
+    depth = int(np.prod(case.dy_shape[2:])) * case.dy_shape[0]
+    bound = max(min(int((_LARGEST_SUM / depth) ** 0.5), 16), 1)
+    arrays = []
+    for shape in (case.x_shape, case.dy_shape):
+        values = rng.integers(-bound, bound + 1, shape).astype(DTYPES[case.dtype])
+        arrays.append(in_memory(values, case.memory))
+    return arrays[0], arrays[1]
+
+
+def in_memory(values: np.ndarray, memory: Memory) -> np.ndarray:
+    """Return the same values with another arrangement of the elements in memory."""
+    if memory == "fortran":
+        return np.asfortranarray(values)
+    if memory == "reversed":
+        back = tuple(slice(None, None, -1) for _ in values.shape)
+        return np.ascontiguousarray(values[back])[back]
+    if memory == "strided":
+        wide = np.zeros((*values.shape[:-1], 2 * values.shape[-1] + 1), values.dtype)
+        wide[..., 1::2] = values
+        return wide[..., 1::2]
+    return values
+
+
+def expected(case: Case, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
+    """Return the exact gradient, float64."""
+    return oracle_weight_gradient(x, dy, case.weight_shape, case.stride, case.padding, case.dilation, case.groups)
+
+
+def legal_split_tiling(rng: np.random.Generator, tiling: DwTiling, product: Product) -> DwTiling:
+    """Return a random tiling for the same convolution that fits the buffers of ``product``.
+
+    Base blocks, L1 steps, buffer counts, iteration order, core blocks and the number of cores all change, so that every
+    branch of the emitter runs: K streamed through L1 or held there, one buffer or two, ragged ends everywhere.
+    """
+    c0, core = tiling.channel_size, product.core
+    window = tiling.khw * c0
+    while True:
+        key = _pick(rng, (Split.MK, Split.NK, Split.MN)) if not tiling.dk_merged else tiling.tiling_key
+        planes = tiling.n_extent // window
+        single_m, single_n, single_k = tiling.m_extent, tiling.n_extent, align_up(tiling.ho * tiling.wo, c0)
+        if key in (Split.MK, Split.MN):
+            single_m = 16 * int(rng.integers(1, tiling.m_extent // 16 + 1))
+        if key in (Split.NK, Split.MN) and not tiling.dk_merged:
+            single_n = window * int(rng.integers(1, planes + 1))
+        if key in (Split.MK, Split.NK):
+            single_k = tiling.wo * int(rng.integers(1, tiling.ho + 1))
+        base_m = 16 * int(rng.integers(1, ceil_div(single_m, 16) + 1))
+        base_n = 16 * int(rng.integers(1, ceil_div(single_n, 16) + 1))
+        base_k = c0 * int(rng.integers(1, min(ceil_div(single_k, c0), 12) + 1))
+        k_iterations = ceil_div(single_k, base_k)
+        step_m = int(rng.integers(1, ceil_div(single_m, base_m) + 1))
+        step_n = int(rng.integers(1, ceil_div(single_n, base_n) + 1))
+        step_a, step_b = _steps(rng, k_iterations)
+        made = replace(
+            tiling,
+            tiling_key=int(key),
+            single_core_m=single_m,
+            single_core_n=single_n,
+            single_core_k=single_k,
+            base_m=base_m,
+            base_n=base_n,
+            base_k=base_k,
+            step_m=step_m,
+            step_n=step_n,
+            step_ka=step_a,
+            step_kb=step_b,
+            al1_pbuffer=_pick(rng, (1, 2)),
+            bl1_pbuffer=_pick(rng, (1, 2)),
+            cl0_pbuffer=_pick(rng, (1, 2)),
+            iterate_order=_pick(rng, (0, 1)),
+        )
+        made = replace(made, bl1_bound=_x_elements(made))
+        blocks = made.m_count * made.n_count * made.k_count * made.batch * made.dout * made.group * made.dk_count
+        made = replace(made, used_core_num=int(rng.integers(1, min(blocks, product.cube_core_count) + 1)))
+        if _split_fits(made, core):
+            return made
+
+
+def _steps(rng: np.random.Generator, k_iterations: int) -> tuple[int, int]:
+    """Return step_ka and step_kb: one is a multiple of the other, as the published tilings have it."""
+    small = int(rng.integers(1, k_iterations + 1))
+    large = small * int(rng.integers(1, ceil_div(k_iterations, small) + 1))
+    return (small, large) if rng.integers(2) else (large, small)
+
+
+def _x_elements(tiling: DwTiling) -> int:
+    """Return the elements of x that the largest L1 block of ``tiling`` holds: every K step is looked at."""
+    step_pixels = tiling.step_kb * tiling.base_k
+    pixels = min(tiling.single_core_k, tiling.ho * tiling.wo)
+    most = 0
+    for first in range(0, pixels, step_pixels):
+        last = min(first + step_pixels, pixels) - 1
+        rows = last // tiling.wo - first // tiling.wo + 1
+        most = max(most, rows)
+    most += 1  # the published rule counts one row more at times
+    rows = min((most - 1) * tiling.stride_h + (tiling.hk - 1) * tiling.dilation_h + 1, tiling.hi)
+    blocks = tiling.step_n * tiling.base_n // tiling.channel_size
+    planes = min(ceil_div(blocks, tiling.khw) + 1, tiling.n_extent // (tiling.khw * tiling.channel_size))
+    return planes * rows * tiling.wi * tiling.channel_size
+
+
+def _split_fits(tiling: DwTiling, core: Any) -> bool:
+    item = tiling.element_bytes
+    padded_k = align_up(tiling.base_k, 16)
+    l1 = tiling.al1_pbuffer * tiling.step_m * tiling.base_m * tiling.step_ka * tiling.base_k
+    l1 += tiling.bl1_pbuffer * tiling.bl1_bound
+    return bool(
+        2 * tiling.base_m * padded_k * item <= core.l0a_bytes
+        and 2 * tiling.base_n * padded_k * item <= core.l0b_bytes
+        and tiling.cl0_pbuffer * tiling.base_m * tiling.base_n * 4 <= core.l0c_bytes
+        and l1 * item <= core.l1_bytes
+    )
+
+
+def legal_unified_tiling(
+    rng: np.random.Generator, tiling: UnifiedTiling, geometry: ConvGeometry, product: Product
+) -> UnifiedTiling:
+    """Return a random tiling for the same convolution that fits the buffers of ``product`` (910, 310P)."""
+    core = product.core
+    window = geometry.kh * geometry.kw
+    while True:
+        base_m = 16 * int(rng.integers(1, min(tiling.m_extent // 16, 12) + 1))
+        base_n = 16 * int(rng.integers(1, min(tiling.n_extent // 16, 24) + 1))
+        base_k = 16 * int(rng.integers(1, min(ceil_div(tiling.pixels, 16), 8) + 1))
+        step_k = int(rng.integers(1, ceil_div(tiling.pixels, base_k) + 1))
+        buffers_a, buffers_b = _pick(rng, (1, 2)), _pick(rng, (1, 2))
+        rows = _unified_rows(geometry, tiling.wo, tiling.pixels, step_k * base_k)
+        planes = min(tiling.cin1_g, ceil_div(base_n // 16, window) + 1)
+        a_bytes, b_bytes = step_k * base_k * base_m * 2, rows * geometry.wi * planes * 32
+        m_count, n_count = ceil_div(tiling.m_extent, base_m), ceil_div(tiling.n_extent, base_n)
+        parts = int(rng.integers(1, tiling.batch_dout + 1))
+        tasks = parts * tiling.group * tiling.kd * m_count * n_count
+        fits = (
+            2 * base_m * base_k * 2 <= core.l0a_bytes
+            and 2 * base_n * base_k * 2 <= core.l0b_bytes
+            and 2 * base_m * base_n * 4 <= core.l0c_bytes
+            and 2 * base_m * 64 <= core.ub_bytes
+            and buffers_a * a_bytes + buffers_b * b_bytes <= core.l1_bytes
+        )
+        if fits:
+            return replace(
+                tiling,
+                base_m=base_m,
+                base_n=base_n,
+                base_k=base_k,
+                step_k=step_k,
+                al1_pbuffer=buffers_a,
+                bl1_pbuffer=buffers_b,
+                a1_bytes=a_bytes,
+                b1_bytes=b_bytes,
+                b1_rows=rows,
+                b1_channels=planes,
+                m_count=m_count,
+                n_count=n_count,
+                batch_parts=parts,
+                task_count=tasks,
+                block_dim=int(rng.integers(1, min(tasks, product.cube_core_count) + 1)),
+            )
+
+
+def _unified_rows(geometry: ConvGeometry, wo: int, pixels: int, step_pixels: int) -> int:
+    most = 1
+    for first in range(0, pixels, step_pixels):
+        last = min(first + step_pixels, pixels) - 1
+        most = max(most, (last // wo - first // wo) * geometry.stride[1] + geometry.kernel_height)
+    return min(most, geometry.hi)
+
+
+def with_tiling(plan: WeightGradientPlan, tiling: DwTiling | UnifiedTiling) -> WeightGradientPlan:
+    """Return ``plan`` with other launches, for ``tiling``, on the same global memory."""
+    tensors = (plan.x, plan.dy, plan.dw)
+    launches: tuple[Launch, ...]
+    if isinstance(tiling, DwTiling):
+        params = split_params(tiling, plan.product, *tensors, plan.compute_dtype)
+        last = plan.launches[-1]
+        launches = (
+            replace(
+                last,
+                emit=kernel_split.emit,
+                params=params,
+                core_count=tiling.used_core_num,
+                step_rows=int(params[0]["step_rows"]),
+            ),
+        )
+    else:
+        params = unified_params(tiling, plan.geometry, plan.product, *tensors)
+        launches = (
+            memset_launch(plan.gm, plan.dw, plan.product),
+            replace(
+                plan.launches[-1],
+                emit=kernel_unified.emit,
+                params=params,
+                core_count=tiling.block_dim,
+                step_rows=int(params[0]["step_rows"]),
+            ),
+        )
+    return replace(plan, tiling=tiling, launches=launches)
+
+
+def random_tiling(rng: np.random.Generator, plan: WeightGradientPlan) -> WeightGradientPlan:
+    """Return ``plan`` with a random legal tiling."""
+    tiling = plan.tiling
+    if isinstance(tiling, DwTiling):
+        return with_tiling(plan, legal_split_tiling(rng, tiling, plan.product))
+    return with_tiling(plan, legal_unified_tiling(rng, tiling, plan.geometry, plan.product))
+
+
+def run_plan(plan: WeightGradientPlan, x: np.ndarray, dy: np.ndarray, options: ExecuteOptions) -> np.ndarray:
+    """Execute ``plan`` and return the gradient, float32[weight shape], before any rounding to 16 bits.
+
+    Parameters
+    ----------
+    plan : WeightGradientPlan
+        Tensors and launches.
+    x, dy : array
+        Operands in N C spatial order.
+    options : ExecuteOptions
+        How.
+
+    Notes
+    -----
+    The memory of dw is filled with NaN first: what the launches do not clear shows.
+    """
+    saturate = (options.overflow or plan.product.overflow_mode) == "saturate"
+    store_activation(x, plan.x_layout, plan, plan.x, saturate, options.threads)
+    store_activation(dy, plan.dy_layout, plan, plan.dy, saturate, options.threads)
+    words = plan.dw_layout.storage_elems
+    plan.gm.view(plan.dw, np.uint32, (words,)).fill(_NAN_WORD)
+    for launch in plan.launches:
+        execute(launch, plan.product, options)
+    return weight_from_fractal(plan.gm.view(plan.dw, np.float32, (words,)), plan.dw_layout, threads=1)
+
+
+def plan_of(case: Case) -> WeightGradientPlan:
+    """Return the plan that the operator would run for ``case``.
+
+    Raises
+    ------
+    OperatorError
+        If the operator refuses it.
+    """
+    product = get_product(case.series)
+    compute = resolve_compute_dtype(case.dtype, case.cube_math_type, product)
+    check_supported(case.geometry, product, compute, case.dtype)
+    return plan_weight_gradient(case.geometry, product, compute)
+
+
+def random_options(rng: np.random.Generator, plan: WeightGradientPlan) -> ExecuteOptions:
+    """Draw threads, chunk size, order of the rows and poisoning: none of them may change a bit."""
+    orders: tuple[Literal["program", "late"] | int, ...] = ("program", "program", "late", int(rng.integers(1000)))
+    return ExecuteOptions(
+        accumulation=default_accumulation(plan.product, plan.compute_dtype),
+        threads=_pick(rng, (1, 1, 2, 3)),
+        chunk_rows=_pick(rng, (1, 64, 4096)),
+        order=orders[int(rng.integers(4))],
+        poison=bool(rng.integers(2)),
+    )

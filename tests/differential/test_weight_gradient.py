@@ -1,0 +1,215 @@
+"""The weight-gradient kernels against the float64 oracle on operands whose sums are exact: ``==``, nothing less.
+
+`perf.long_differential` runs thousands more of the same cases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from npu_sim.accumulation import default_accumulation
+from npu_sim.engines.execute import ExecuteOptions
+from npu_sim.engines.hazards import emit_rows
+from npu_sim.errors import OperatorError
+from npu_sim.isa.op import Op, Space
+from ops.conv3d_backprop_filter.tiling_data import ORIGIN_BASIC_BLOCK, Split
+from perf.long_differential import check_call
+from perf.weight_gradient_cases import (
+    CASE_KINDS,
+    SERIES,
+    Case,
+    expected,
+    operands,
+    plan_of,
+    random_case,
+    random_options,
+    random_tiling,
+    run_plan,
+    with_tiling,
+)
+
+CASES_PER_SERIES = 40
+SPLIT_TYPES = [("fp16", 0), ("bf16", 0), ("bf16", 2), ("fp32", 0), ("fp32", 1), ("fp32", 2), ("fp32", 3)]
+
+
+def make_case(series, x_shape, weight_shape, *, dtype="fp16", cube_math_type=0, groups=1, memory="c", **attributes):
+    """A case with the output extents worked out."""
+    rank = len(x_shape) - 2
+    stride, dilation = (attributes.get(name, (1,) * rank) for name in ("stride", "dilation"))
+    padding = attributes.get("padding", (0,) * rank)
+    sums = [padding[2 * a] + padding[2 * a + 1] if len(padding) == 2 * rank else 2 * padding[a] for a in range(rank)]
+    out = [
+        (x_shape[2 + a] + sums[a] - dilation[a] * (weight_shape[2 + a] - 1) - 1) // stride[a] + 1 for a in range(rank)
+    ]
+    return Case(
+        series=series,
+        dtype=dtype,
+        cube_math_type=cube_math_type,
+        x_shape=x_shape,
+        dy_shape=(x_shape[0], weight_shape[0], *out),
+        weight_shape=weight_shape,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        memory=memory,
+        seed=7,
+    )
+
+
+def assert_exact(case, plan=None, options=None):
+    x, dy = operands(case)
+    want = expected(case, x, dy)
+    if plan is None:
+        assert check_call(case, x, dy, want)
+        return
+    got = run_plan(plan, x, dy, options or default_options(plan)).reshape(case.weight_shape)
+    np.testing.assert_array_equal(got, want)
+
+
+def default_options(plan):
+    return ExecuteOptions(accumulation=default_accumulation(plan.product, plan.compute_dtype), poison=True)
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_weight_gradient_random_calls_and_tilings_equal_the_oracle(series):
+    rng = np.random.default_rng([SERIES.index(series), 2026])
+    refused = 0
+    for _ in range(CASES_PER_SERIES):
+        case = random_case(rng, series=series, most_macs=600_000)
+        try:
+            plan = plan_of(case)
+        except OperatorError:
+            refused += 1
+            continue
+        assert_exact(case)
+        for _ in range(2):
+            changed = random_tiling(rng, plan)
+            assert_exact(case, changed, random_options(rng, changed))
+    # 3D with groups, fp32 tensors and 16-bit operands is the only kind drawn that the operator refuses.
+    assert refused <= CASES_PER_SERIES // 10
+
+
+def test_weight_gradient_random_cases_reach_every_corner():
+    # A generator that stopped drawing a kind of case would let the tests above pass with less in them.
+    assert {"groups", "depthwise", "pads", "one_column", "large_kernel", "line", "volume"} <= set(CASE_KINDS)
+    seen = set()
+    for index, series in enumerate(SERIES):
+        rng = np.random.default_rng([index, 2026])
+        for _ in range(CASES_PER_SERIES):
+            case = random_case(rng, series=series, most_macs=600_000)
+            geometry = case.geometry
+            merged = geometry.merged_groups(16)
+            seen |= {f"rank {geometry.spatial_rank}", case.memory, f"{case.dtype} {case.cube_math_type}"}
+            seen |= {"partial last group"} if geometry.groups % merged.mag else set()
+            seen |= {"depthwise"} if geometry.groups == geometry.cin > 1 else set()
+            seen |= {"one column"} if geometry.wo == 1 and geometry.ho > 1 else set()
+            seen |= {"pad not below kernel"} if geometry.pad[2] >= geometry.kernel_height else set()
+            seen |= {"uneven pads"} if geometry.pad[4] != geometry.pad[5] else set()
+            seen |= {"dilated"} if max(geometry.dilation) > 1 and geometry.kh > 1 else set()
+            seen |= {"ragged cin"} if geometry.cin % 16 else set()
+    assert seen >= {
+        "rank 1", "rank 2", "rank 3", "c", "fortran", "reversed", "strided", "partial last group", "depthwise",
+        "one column", "pad not below kernel", "uneven pads", "dilated", "ragged cin",
+        *(f"fp16 {wish}" for wish in range(4)), *(f"bf16 {wish}" for wish in range(4)),
+        *(f"fp32 {wish}" for wish in range(4)),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("series", ["910b", "910_93"])
+@pytest.mark.parametrize(("dtype", "wish"), SPLIT_TYPES)
+def test_weight_gradient_split_every_operand_type_equals_the_oracle(series, dtype, wish):
+    case = make_case(
+        series, (3, 34, 9, 11), (20, 17, 3, 2), dtype=dtype, cube_math_type=wish, groups=2, padding=(1, 0, 2, 1)
+    )
+    assert_exact(case)
+
+
+@pytest.mark.parametrize("series", ["310p", "910"])
+@pytest.mark.parametrize(("dtype", "wish"), [("fp16", 0), ("fp32", 1), ("fp32", 2)])
+def test_weight_gradient_unified_every_operand_type_equals_the_oracle(series, dtype, wish):
+    case = make_case(
+        series, (3, 34, 9, 11), (20, 17, 3, 2), dtype=dtype, cube_math_type=wish, groups=2, padding=(1, 0, 2, 1)
+    )
+    assert_exact(case)
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_weight_gradient_output_of_one_column_equals_the_oracle(series):
+    # img2col of 910 and 310P cannot make it; the kernel computes a second column that reads only padding.
+    for kernel, padding, stride in (
+        ((3, 7), (1, 1, 0, 0), (1, 1)),
+        ((2, 3), (2, 2, 3, 1), (1, 11)),
+        ((1, 1), (0, 0), (2, 9)),
+    ):
+        assert_exact(make_case(series, (2, 18, 9, 7), (33, 18, *kernel), padding=padding, stride=stride))
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_weight_gradient_planes_too_far_apart_for_a_copy_gap_equal_the_oracle(series):
+    # 65,535 blocks of 32 bytes are the largest gap of a DataCopy; these planes are farther apart.
+    case = make_case(series, (1, 33, 300, 270), (33, 33, 3, 3), padding=(1, 1))
+    plan = plan_of(case)
+    copies = [
+        row
+        for phase in range(plan.launches[-1].phase_count)
+        for row in emit_rows(plan.launches[-1], 0, phase)
+        if row["op"] == Op.DATA_COPY and row["dst_space"] == Space.L1
+    ]
+    assert copies
+    assert all(row["src_gap"] == 0 for row in copies)
+    x, dy = operands(case)
+    x[:, 1:], dy[:, 1:] = x[:, :1] * np.float16(0), dy[:, :1] * np.float16(0)
+    x[:, 32], dy[:, 32] = 1, 1
+    got = run_plan(plan, x, dy, default_options(plan)).reshape(case.weight_shape)
+    np.testing.assert_array_equal(got, expected(case, x, dy))
+
+
+@pytest.mark.parametrize("series", ["310p", "910"])
+def test_weight_gradient_columns_too_far_apart_for_a_store_gap_equal_the_oracle(series):
+    assert_exact(make_case(series, (2, 3, 2, 3), (33_000, 3, 1, 2)))
+
+
+def test_weight_gradient_key_of_every_split_and_both_orders_equal_the_oracle():
+    case = make_case("910b", (2, 48, 9, 8), (80, 48, 3, 3), padding=(1, 1))
+    plan = plan_of(case)
+    window = 9 * 16
+    shapes = {
+        Split.MK: {"single_core_m": 32, "single_core_n": 3 * window, "single_core_k": 3 * 8},
+        Split.NK: {"single_core_m": 80, "single_core_n": window, "single_core_k": 4 * 8},
+        Split.MN: {"single_core_m": 48, "single_core_n": 2 * window, "single_core_k": 80},
+    }
+    steps = {"base_m": 16, "base_n": 80, "base_k": 16, "step_m": 2, "step_n": 2}
+    for key, single in shapes.items():
+        for order in (0, 1):
+            for step_ka, step_kb in ((1, 1), (1, 2), (2, 1), (5, 5)):
+                for buffers in ((1, 1, 1), (2, 2, 2), (1, 2, 1), (2, 1, 2)):
+                    fields = dict(zip(("al1_pbuffer", "bl1_pbuffer", "cl0_pbuffer"), buffers, strict=True))
+                    tiling = replace(
+                        plan.tiling, tiling_key=int(key), iterate_order=order, step_ka=step_ka, step_kb=step_kb,
+                        bl1_bound=3 * 9 * 8 * 16, used_core_num=5, **single, **steps, **fields,
+                    )  # fmt: skip
+                    assert_exact(case, with_tiling(plan, tiling))
+
+
+def test_weight_gradient_merged_depth_taps_equal_the_oracle():
+    # The basic-block tiling of a kernel with depth taps and no groups lets N run over the taps.
+    shapes = [(1, 1, 3, 5, 1), (2, 1, 3, 3, 1), (0, 2, 2, 6, 1), (2, 3, 4, 7, 1), (1, 2, 3, 4, 2)]
+    for pad, stride_d, kd, depth, window in shapes:
+        case = make_case(
+            "910b",
+            (2, 40, depth, 5, 6),
+            (130 if window > 1 else 20, 40, kd, window, window),
+            padding=(pad, 0, 1),
+            stride=(stride_d, 1, 1),
+            dtype="bf16",
+        )
+        plan = plan_of(case)
+        assert (plan.tiling.dk_merged, plan.tiling.origin) == (1, ORIGIN_BASIC_BLOCK)
+        assert_exact(case, plan)
+        rng = np.random.default_rng(depth)
+        for _ in range(4):
+            assert_exact(case, random_tiling(rng, plan))
