@@ -16,7 +16,7 @@ from typing import Any
 
 import llvmlite
 import numba
-from numba import njit
+from numba import njit, types
 from numba.core import config as _numba_config
 
 # Numba fills this module's attributes at run time, which no type checker sees.
@@ -60,6 +60,31 @@ def jit(function: Callable[..., Any]) -> Any:
     previous = config.CACHE_DIR
     config.CACHE_DIR = _CACHE_DIRECTORY
     try:
-        return njit(cache=True, nogil=True, error_model="numpy")(function)
+        compiled = njit(cache=True, nogil=True, error_model="numpy")(function)
     finally:
         config.CACHE_DIR = previous
+    if JIT_ENABLED:
+        _widen_arguments(compiled)
+    return compiled
+
+
+def _widen_arguments(compiled: Any) -> None:
+    """Make calls from other jitted functions share one specialisation of ``compiled``.
+
+    Numba compiles a callee anew for every literal, every enumeration and every width of integer at a call site: a dozen
+    copies of each emitter, which LLVM then inlines anyway. Literals, `IntEnum` members and the byte-sized fields of a row
+    become int64 here, so one copy serves them all.
+    """
+    template_for = compiled.get_call_template
+
+    def get_call_template(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        return template_for(tuple(map(_widened, arguments)), {k: _widened(v) for k, v in keywords.items()})
+
+    compiled.get_call_template = get_call_template
+
+
+def _widened(argument: Any) -> Any:
+    """Return the type that stands for ``argument`` at a call."""
+    if isinstance(argument, types.IntegerLiteral | types.IntEnumMember) or argument is types.uint8:
+        return types.int64
+    return argument

@@ -26,6 +26,7 @@ from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.row import empty_rows
 from npu_sim.memory.core import CoreMemory
 from npu_sim.products import Product
+from npu_sim.program.disassemble import disassemble
 from npu_sim.program.launch import Launch
 
 Overflow = Literal["inf_nan", "saturate"]
@@ -221,7 +222,7 @@ def _run_core(
         )
         if bad >= 0:
             raise InternalError(
-                f"Opcode {int(rows[bad]['op'])} must have semantics, not none ({launch.name} core {core})"
+                f"Instruction must be known and inside its buffers, not {disassemble(rows[bad])} ({launch.name}, core {core})"
             )
     if not turns.finish(core, worker.log):
         worker.log = _Log(int(worker.config[3]))

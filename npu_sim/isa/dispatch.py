@@ -6,7 +6,7 @@ import numpy as np
 
 from npu_sim._jit import jit
 from npu_sim.isa.atomic import add_to_gm
-from npu_sim.isa.cube import clamp_l0c, mmad
+from npu_sim.isa.cube import OK, clamp_l0c, mmad
 from npu_sim.isa.fixpipe import fixpipe, l0c_to_ub
 from npu_sim.isa.img2col import load_3d, load_3d_v1
 from npu_sim.isa.mte import (
@@ -62,11 +62,11 @@ def _mmad(row, l0a, l0b, l0c, config, scratch):
     mode = row["mode"]
     m, n, k = np.int64(row["m"]), np.int64(row["n"]), np.int64(row["k"])
     if m == 0 or n == 0 or k == 0:
-        return
+        return OK
     k0 = 8 if row["dtype"] == Data.FP32 else 16
     drop = config[4] if mode & Mode.HF32 else 0
     address = np.int64(row["dst"])
-    mmad(
+    code = mmad(
         l0a,
         l0b,
         l0c,
@@ -86,77 +86,79 @@ def _mmad(row, l0a, l0b, l0c, config, scratch):
         config[2],
         scratch,
     )
-    if config[3] != 0:
+    if code == OK and config[3] != 0:
         clamp_l0c(l0c, address, m, n)
-
-
-@jit
-def run_row(row, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes):
-    """Carry out one instruction.
-
-    Parameters
-    ----------
-    row : INSTR record (already through `issue`)
-    gm, l1, ub : uint8[:] arenas
-    l0a, l0b, l0c : float32[:] carriers and accumulators
-    config : int64[CONFIG_LENGTH]
-    scratch : workspace of `cube.mmad`
-    staging : float32[:] scratch, at least 256 and as long as a column of L0C
-    sink, log_runs, log_bytes : where atomic additions go (`atomic`)
-
-    Returns
-    -------
-    int
-        0, or 1 for an opcode without semantics.
-    """
-    op = row["op"]
-    if op <= Op.SET_HF32:
-        return 0
-    if op == Op.MMAD:
-        _mmad(row, l0a, l0b, l0c, config, scratch)
-    elif op == Op.LOAD_3D:
-        load_3d(l0b if row["dst_space"] == Space.L0B else l0a, l1, row, staging)
-    elif op == Op.DATA_COPY:
-        _data_copy(row, gm, l1, ub, sink, log_runs, log_bytes)
-    elif op == Op.LOAD_2D:
-        src = gm if row["src0_space"] == Space.GM else l1
-        if row["dst_space"] == Space.L1:
-            load_2d_to_l1(l1, src, row)
-        else:
-            load_2d_to_l0(l0b if row["dst_space"] == Space.L0B else l0a, src, row)
-    elif op == Op.FIXPIPE:
-        target = gm if row["dst_space"] == Space.GM else l1
-        fixpipe(target, l0c, row, staging.view(np.uint8), sink, log_runs, log_bytes)
-    elif op == Op.L0C_TO_UB:
-        l0c_to_ub(ub, l0c, row, config[3])
-    elif op == Op.LOAD_3D_V1:
-        load_3d_v1(l0b if row["dst_space"] == Space.L0B else l0a, l1, row)
-    elif op == Op.ND2NZ:
-        nd2nz(l1, np.int64(row["dst"]), gm, np.int64(row["src0"]), row)
-    elif op == Op.LOAD_TRANSPOSE:
-        load_transpose(l0b if row["dst_space"] == Space.L0B else l0a, l1, row)
-    elif op == Op.FILL:
-        if row["dst_space"] == Space.L1:
-            fill_bytes(l1, row)
-        else:
-            fill_l0(l0b if row["dst_space"] == Space.L0B else l0a, row, staging)
-    elif op == Op.DUPLICATE:
-        duplicate(ub, row)
-    elif op == Op.ADD:
-        add(ub, row, config[3])
-    elif op == Op.MULS:
-        muls(ub, row, config[3])
-    elif op == Op.CAST:
-        cast(ub, row, config[3])
-    else:
-        return 1
-    return 0
+    return code
 
 
 @jit
 def run_rows(rows, first, last, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes):
-    """Run ``rows[first:last]`` in program order; return the first row without semantics, or -1."""
+    """Carry out ``rows[first:last]`` in program order.
+
+    Parameters
+    ----------
+    rows : INSTR[:]
+        Rows that went through `issue`.
+    first, last : int
+        Range of rows.
+    gm, l1, ub : uint8[:]
+        Arenas.
+    l0a, l0b, l0c : float32[:]
+        Carriers and accumulators.
+    config : int64[CONFIG_LENGTH]
+        Numeric configuration.
+    scratch : float64[:]
+        Workspace of `cube.mmad`.
+    staging : float32[:]
+        Scratch, at least 256 and as long as L0C.
+    sink, log_runs, log_bytes : arrays
+        Where atomic additions go (`atomic`).
+
+    Returns
+    -------
+    int
+        -1, or the first row that cannot be carried out: an unknown opcode, or a Mmad outside the buffers.
+    """
     for i in range(first, last):
-        if run_row(rows[i], gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes):
+        row = rows[i]
+        op = row["op"]
+        if op == Op.MMAD:
+            if _mmad(row, l0a, l0b, l0c, config, scratch) != OK:
+                return i
+        elif op == Op.LOAD_3D:
+            load_3d(l0b if row["dst_space"] == Space.L0B else l0a, l1, row, staging)
+        elif op == Op.DATA_COPY:
+            _data_copy(row, gm, l1, ub, sink, log_runs, log_bytes)
+        elif op == Op.LOAD_2D:
+            src = gm if row["src0_space"] == Space.GM else l1
+            if row["dst_space"] == Space.L1:
+                load_2d_to_l1(l1, src, row)
+            else:
+                load_2d_to_l0(l0b if row["dst_space"] == Space.L0B else l0a, src, row)
+        elif op == Op.FIXPIPE:
+            target = gm if row["dst_space"] == Space.GM else l1
+            fixpipe(target, l0c, row, staging.view(np.uint8), sink, log_runs, log_bytes)
+        elif op == Op.L0C_TO_UB:
+            l0c_to_ub(ub, l0c, row, config[3])
+        elif op == Op.LOAD_3D_V1:
+            load_3d_v1(l0b if row["dst_space"] == Space.L0B else l0a, l1, row)
+        elif op == Op.ND2NZ:
+            nd2nz(l1, np.int64(row["dst"]), gm, np.int64(row["src0"]), row)
+        elif op == Op.LOAD_TRANSPOSE:
+            load_transpose(l0b if row["dst_space"] == Space.L0B else l0a, l1, row)
+        elif op == Op.FILL:
+            if row["dst_space"] == Space.L1:
+                fill_bytes(l1, row)
+            else:
+                fill_l0(l0b if row["dst_space"] == Space.L0B else l0a, row, staging)
+        elif op == Op.DUPLICATE:
+            duplicate(ub, row)
+        elif op == Op.ADD:
+            add(ub, row, config[3])
+        elif op == Op.MULS:
+            muls(ub, row, config[3])
+        elif op == Op.CAST:
+            cast(ub, row, config[3])
+        elif op > Op.SET_HF32:
             return i
     return -1
