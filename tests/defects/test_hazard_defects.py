@@ -309,6 +309,21 @@ def test_hazard_reading_what_another_core_writes_needs_a_phase_between():
     assert (violation.kind, violation.core, violation.row) == (Kind.SYNC_WRITE_HAZARD, 1, drain)
 
 
+@pytest.mark.parametrize("block", [0, 1, 62, 63, 64, 65, 127, 128, 190, 191])
+def test_hazard_one_block_of_a_long_range_is_found_where_it_is(block):
+    rows = empty_rows(4)
+    n = emit.emit_data_copy(rows, 0, Space.L1, 0, Space.GM, 0, 1, 128 + 64, 0, 0, Data.FP16, 2, 0, 0)
+    n = emit.emit_pipe_barrier(rows, n, Pipe.ALL, 0, 0)
+    n = emit.emit_data_copy(rows, n, Space.L1, 32 * block, Space.GM, 0, 1, 1, 0, 0, Data.FP16, 2, 0, 0)
+    emit.emit_load_2d(rows, n, Space.L0A, 0, Space.L1, 0, Data.FP16, 0, 12, 1, 0, 0, -1, 0, 0)
+    table = PRODUCT_TABLE.copy()
+    table[2, 3] = 1
+    rows["src0"][:3] += 9216
+    [violation] = run_hazards_rows(rows, PRODUCT, table)
+    assert (violation.row, violation.other_row) == (3, 2)
+    assert (violation.space, violation.start, violation.length) == (Space.L1, 32 * block, 32)
+
+
 def _ordered(*emitters):
     """Return rows of the emitters with a barrier of all pipes between them."""
     rows = empty_rows(2 * len(emitters))
