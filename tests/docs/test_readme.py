@@ -1,0 +1,33 @@
+"""The README's Python blocks run, one after the other, and print what the README says."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+README = Path(__file__).parents[2] / "README.md"
+_BLOCK = re.compile(r"```(python|text)\n(.*?)```", re.DOTALL)
+
+
+def test_readme_python_blocks_print_the_text_behind_them() -> None:
+    blocks = _BLOCK.findall(README.read_text(encoding="utf-8"))
+    scope: dict[str, object] = {}
+    checked = 0
+    for (kind, code), (next_kind, text) in zip(blocks, blocks[1:], strict=False):
+        if kind != "python":
+            continue
+        assert next_kind == "text", "each Python block is followed by its output"
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            exec(compile(code, str(README), "exec"), scope)
+        assert output.getvalue().strip() == text.strip()
+        checked += 1
+    assert checked == 2
+
+
+def test_readme_names_files_that_exist() -> None:
+    text = README.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert (README.parent / target).exists(), target

@@ -1,0 +1,139 @@
+"""Rules of the house that a script can check: layers, the one jit decorator, prints, forbidden words."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted(path for package in ("npu_sim", "ops", "perf") for path in (ROOT / package).rglob("*.py"))
+
+# Each layer imports only what stands before it (`npu_sim/DESIGN.md`).
+LAYERS = (
+    ("npu_sim.units", "npu_sim.errors", "npu_sim._jit"),
+    ("npu_sim.dtypes",),
+    ("npu_sim.products",),
+    ("npu_sim.accumulation",),
+    ("npu_sim.layouts",),
+    ("npu_sim.isa.op", "npu_sim.isa.row"),
+    ("npu_sim.memory",),
+    ("npu_sim.isa",),
+    ("npu_sim.program",),
+    ("npu_sim.engines",),
+    ("npu_sim.report",),
+    ("ops.common",),
+    ("ops.vector",),
+    ("ops.conv3d_backprop_filter",),
+    ("ops.studies",),
+    ("ops.cli",),
+    ("perf",),
+)
+# Facades and entry points stand outside the order.
+_OUTSIDE = ("npu_sim", "npu_sim.__main__", "ops")
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def layer_of(module: str) -> int | None:
+    best, found = -1, None
+    for level, prefixes in enumerate(LAYERS):
+        for prefix in prefixes:
+            if (module == prefix or module.startswith(prefix + ".")) and len(prefix) > best:
+                best, found = len(prefix), level
+    return found
+
+
+def imported_modules(tree: ast.AST) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+        elif isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+    return names
+
+
+def run_time_imports(tree: ast.Module) -> set[str]:
+    """Return the imports outside ``if TYPE_CHECKING``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            node.body = [ast.Pass()]
+    return imported_modules(tree)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_module_imports_only_lower_layers(path: Path) -> None:
+    module = module_name(path)
+    if module in _OUTSIDE:
+        pytest.skip("facade")
+    own = layer_of(module)
+    assert own is not None, f"{module} stands in no layer"
+    for name in run_time_imports(ast.parse(path.read_text(encoding="utf-8"))):
+        other = layer_of(name)
+        if other is not None:
+            assert other <= own, f"{module} imports {name}, which stands above it"
+
+
+def test_engines_do_not_import_each_other() -> None:
+    engines = {"execute", "timeline", "hazards"}
+    for engine in engines:
+        for path in (ROOT / "npu_sim/engines").glob(f"{engine}*.py"):
+            names = imported_modules(ast.parse(path.read_text(encoding="utf-8")))
+            for other in engines - {engine}:
+                assert not any(name.startswith(f"npu_sim.engines.{other}") for name in names), path
+
+
+def test_numba_is_decorated_in_one_place_only() -> None:
+    for path in SOURCES:
+        if path.name == "_jit.py":
+            continue
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"\b(njit|prange|objmode|fastmath|vectorize|guvectorize)\b", text), path
+
+
+def test_modules_of_jitted_code_are_exempt_from_annotations_by_name() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    exempt = {
+        name
+        for override in config["tool"]["mypy"]["overrides"]
+        if override.get("ignore_errors")
+        for name in override["module"]
+    }
+    for path in SOURCES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        jitted = any(
+            isinstance(node, ast.FunctionDef)
+            and any(isinstance(item, ast.Name) and item.id == "jit" for item in node.decorator_list)
+            for node in ast.walk(tree)
+        )
+        assert module_name(path) in exempt or not jitted, module_name(path)
+    assert exempt <= {module_name(path) for path in SOURCES}
+
+
+def test_library_prints_nothing() -> None:
+    for path in SOURCES:
+        if path.is_relative_to(ROOT / "perf"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            is_print = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+            assert not is_print, f"{path}:{getattr(node, 'lineno', 0)}"
+
+
+def test_import_of_the_packages_compiles_nothing_and_needs_no_command_line() -> None:
+    code = (
+        "import sys, numba.core.event as ev\n"
+        "seen = ev.RecordingListener(); ev.register('numba:compile', seen)\n"
+        "import npu_sim, ops, ops.conv3d_backprop_filter.api\n"
+        "assert not seen.buffer, seen.buffer\n"
+        "assert not {'typer', 'rich', 'matplotlib', 'torch'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
