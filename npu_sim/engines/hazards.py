@@ -22,7 +22,8 @@ from npu_sim.isa.row import empty_rows
 from npu_sim.products import Product
 from npu_sim.program.disassemble import name_of, pipe_name
 from npu_sim.program.launch import Launch
-from npu_sim.program.verify import ADDRESS_ALIGNMENT_BYTES, MMAD_DESTINATION_ALIGNMENT_BYTES, space_capacities
+from npu_sim.program.limits import ADDRESS_ALIGNMENT_BYTES, MMAD_DESTINATION_ALIGNMENT_BYTES
+from npu_sim.program.verify import space_capacities
 from npu_sim.program.violation import Kind, Violation
 from npu_sim.units import BLOCK_BYTES, ceil_div
 

@@ -1,9 +1,6 @@
 """Static legality of rows: what one instruction may look like on a product, without regard to the others.
 
-The rules are tables: ranges of fields, data paths, element types, conversions. Sources: asc-devkit
-``docs/zh/api/SIMD-API`` (the parameter tables of DataCopy, LoadData, InitConstValue, Mmad, Fixpipe, Cast, SetFlag and
-SetAtomicAdd; the general constraints for address alignment), and the parameter checks of TIK in CANN 8.1
-(``tbe/tik``) for limits the pages leave out.
+The rules are tables (`program.limits`); here they are applied to whole arrays of rows.
 """
 
 from __future__ import annotations
@@ -19,224 +16,25 @@ from npu_sim.isa.footprint import empty_runs, reach
 from npu_sim.isa.op import C100, C220, M200, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.products import Product
 from npu_sim.program.disassemble import OPERAND_SPACES, name_of, pipe_name, space_name, type_name
+from npu_sim.program.limits import (
+    ADDRESS_ALIGNMENT_BYTES,
+    B16,
+    CASTS,
+    DST_DTYPES,
+    DTYPES,
+    FILL_RANGES,
+    FILL_SPACES,
+    MMAD_DESTINATION_ALIGNMENT_BYTES,
+    MODE_BITS,
+    ND_RANGES,
+    PATHS,
+    RANGES,
+    Range,
+)
 from npu_sim.program.violation import Kind, Violation
-from npu_sim.units import BLOCK_BYTES, FRACTAL_BYTES
+from npu_sim.units import BLOCK_BYTES
 
-ADDRESS_ALIGNMENT_BYTES: dict[Space, int] = {
-    Space.GM: 1,
-    Space.L1: BLOCK_BYTES,
-    Space.UB: BLOCK_BYTES,
-    Space.L0A: FRACTAL_BYTES,
-    Space.L0B: FRACTAL_BYTES,
-    Space.L0C: 64,
-}
-"""Alignment of start addresses (asc-devkit, general constraints)."""
-MMAD_DESTINATION_ALIGNMENT_BYTES = 1024
-"""Alignment of an Mmad destination (asc-devkit, Mmad page)."""
-
-_BYTE, _WORD, _SHORT = 255, 65535, 32767
 _CHUNK_ROWS = 1 << 15
-
-Range = tuple[str, int, int]
-"""Field, lowest and highest value."""
-
-_WINDOW: tuple[Range, ...] = (
-    ("pad_left", 0, _BYTE),
-    ("pad_right", 0, _BYTE),
-    ("pad_top", 0, _BYTE),
-    ("pad_bottom", 0, _BYTE),
-    ("stride_w", 1, 63),
-    ("stride_h", 1, 63),
-    ("dilation_w", 1, _BYTE),
-    ("dilation_h", 1, _BYTE),
-)
-RANGES: dict[Op, tuple[Range, ...]] = {
-    Op.SET_HF32: (("value", 0, 1),),
-    Op.DATA_COPY: (("block_count", 0, 4095), ("block_len", 0, _WORD), ("src_gap", 0, _WORD), ("dst_gap", 0, _WORD)),
-    Op.ND2NZ: (
-        ("nd_num", 0, 4095),
-        ("n_value", 0, 16384),
-        ("d_value", 0, _WORD),
-        ("src_nd_stride", 0, _WORD),
-        ("src_d_value", 1, _WORD),
-        ("dst_c0_stride", 1, 16384),
-        ("dst_n_stride", 1, 16384),
-        ("dst_nd_stride", 0, _WORD),
-    ),
-    Op.LOAD_2D: (("start_index", 0, _WORD), ("repeat", 0, _BYTE), ("src_stride", 0, _WORD), ("dst_gap", 0, _WORD)),
-    Op.LOAD_TRANSPOSE: (
-        ("start_index", 0, _WORD),
-        ("repeat", 0, _BYTE),
-        ("src_stride", 0, _WORD),
-        ("dst_gap", 0, _WORD),
-        ("dst_frac_gap", 0, _WORD),
-    ),
-    Op.LOAD_3D: (
-        *_WINDOW,
-        ("l1_h", 0, _SHORT),
-        ("l1_w", 0, _SHORT),
-        ("filter_w", 0, 511),
-        ("filter_h", 0, 511),
-        ("channel_size", 0, _WORD),
-        ("k_ext", 0, _WORD),
-        ("m_ext", 0, _WORD),
-        ("k_start", 0, _WORD),
-        ("m_start", 0, _SHORT),
-    ),
-    Op.LOAD_3D_V1: (
-        *_WINDOW,
-        ("l1_h", 1, _SHORT),
-        ("l1_w", 1, _SHORT),
-        ("filter_w", 1, _BYTE),
-        ("filter_h", 1, _BYTE),
-        ("c1_index", 0, 4095),
-        ("fetch_filter_w", 0, 254),
-        ("fetch_filter_h", 0, 254),
-        ("left_top_w", -_BYTE, _SHORT),
-        ("left_top_h", -_BYTE, _SHORT),
-        ("jump_stride", 1, 127),
-        ("repeat_mode", 0, 1),
-        ("repeat", 1, _BYTE),
-    ),
-    Op.FILL: (("repeat", 0, _SHORT), ("block_num", 0, _SHORT), ("dst_gap", 0, _SHORT)),
-    Op.MMAD: (("m", 0, 4095), ("n", 0, 4095), ("k", 0, 4095)),
-    Op.FIXPIPE: (("m_size", 0, _WORD), ("n_size", 0, 4095), ("src_stride", 0, _WORD), ("dst_stride", 1, 2**31 - 1)),
-    Op.L0C_TO_UB: (("block_count", 0, 4095), ("block_len", 0, _WORD), ("src_gap", 0, _WORD), ("dst_gap", 0, _WORD)),
-    Op.DUPLICATE: (("count", 0, 2**31 - 1),),
-    Op.ADD: (("count", 0, 2**31 - 1),),
-    Op.MULS: (("count", 0, 2**31 - 1),),
-    Op.CAST: (("count", 0, 2**31 - 1),),
-}
-"""Ranges that hold on every architecture."""
-
-_FILL_RANGES: dict[str, tuple[Range, ...]] = {
-    C100: (("repeat", 0, _BYTE), ("block_num", 1, 1), ("dst_gap", 0, 0)),
-    M200: (("repeat", 0, _BYTE), ("block_num", 1, 1), ("dst_gap", 0, 0)),
-    C220: (),
-}
-_ND_RANGES: tuple[Range, ...] = (
-    ("m_size", 0, 8192),
-    ("nd_num", 0, _WORD),
-    ("src_nd_stride", 0, 512),
-    ("dst_nd_stride", 0, _WORD),
-)
-
-_UNIFIED_COPIES = frozenset(
-    {
-        (Space.L1, Space.GM),
-        (Space.UB, Space.GM),
-        (Space.GM, Space.UB),
-        (Space.UB, Space.L1),
-        (Space.L1, Space.UB),
-        (Space.UB, Space.UB),
-    }
-)
-_TO_L0 = frozenset({(Space.L0A, Space.L1), (Space.L0B, Space.L1)})
-_LOAD_2D_PATHS = _TO_L0 | {(Space.L1, Space.GM), (Space.L0A, Space.GM), (Space.L0B, Space.GM)}
-_SPLIT_COPIES = (_UNIFIED_COPIES - {(Space.UB, Space.L1), (Space.L1, Space.UB)}) | {(Space.GM, Space.L1)}
-
-PATHS: dict[Op, dict[str, frozenset[tuple[Space, Space]]]] = {
-    Op.DATA_COPY: {C100: _UNIFIED_COPIES, M200: _UNIFIED_COPIES, C220: _SPLIT_COPIES},
-    Op.ND2NZ: {C220: frozenset({(Space.L1, Space.GM)})},
-    Op.LOAD_2D: {C100: _LOAD_2D_PATHS, M200: _LOAD_2D_PATHS, C220: _LOAD_2D_PATHS},
-    Op.LOAD_TRANSPOSE: {C220: _TO_L0},
-    Op.LOAD_3D: {M200: _TO_L0, C220: _TO_L0},
-    Op.LOAD_3D_V1: {C100: _TO_L0, M200: _TO_L0},
-}
-"""(destination, source) pairs by opcode and architecture."""
-
-_FILL_SPACES: dict[str, frozenset[Space]] = {
-    C100: frozenset({Space.L0A, Space.L0B}),
-    M200: frozenset({Space.L1, Space.L0A, Space.L0B}),
-    C220: frozenset({Space.L1, Space.L0A, Space.L0B}),
-}
-
-_HALF = frozenset({Data.FP16})
-_B8 = frozenset({Data.INT8, Data.UINT8})
-_UNIFIED_B16 = frozenset({Data.FP16, Data.INT16})
-_B16 = frozenset({Data.FP16, Data.BF16, Data.INT16})
-_B32 = frozenset({Data.FP32, Data.INT32})
-_ANY = frozenset(Data)
-
-DTYPES: dict[Op, dict[str, frozenset[Data]]] = {
-    Op.SET_ATOMIC: {
-        C100: frozenset({Data.NONE, Data.FP32}),
-        M200: frozenset({Data.NONE, Data.INT16, Data.FP16, Data.FP32}),
-        C220: frozenset({Data.NONE, Data.INT8, Data.INT16, Data.FP16, Data.BF16, Data.INT32, Data.FP32}),
-    },
-    Op.DATA_COPY: {C100: _ANY, M200: _ANY, C220: _ANY},
-    Op.ND2NZ: {C220: _B8 | _B16 | _B32},
-    Op.LOAD_2D: {C100: _B8 | _UNIFIED_B16, M200: _B8 | _UNIFIED_B16, C220: _B8 | _B16 | _B32},
-    Op.LOAD_TRANSPOSE: {C220: _B8 | _B16 | _B32},
-    Op.LOAD_3D: {M200: _B8 | _HALF, C220: _B8 | _B16 | _B32},
-    Op.LOAD_3D_V1: {C100: _B8 | _HALF, M200: _B8 | _HALF},
-    Op.FILL: {C100: _HALF, M200: _UNIFIED_B16, C220: _B16 | _B32},
-    Op.MMAD: {
-        C100: _HALF | _B8,
-        M200: _HALF | _B8,
-        C220: frozenset({Data.FP16, Data.BF16, Data.FP32, Data.INT8}),
-    },
-    Op.DUPLICATE: {C100: _UNIFIED_B16 | _B32, M200: _UNIFIED_B16 | _B32, C220: _B16 | _B32},
-    Op.ADD: {C100: _HALF | _B32, M200: _UNIFIED_B16 | _B32, C220: _UNIFIED_B16 | _B32},
-    Op.MULS: {
-        C100: frozenset({Data.FP16, Data.FP32}),
-        M200: _UNIFIED_B16 | _B32,
-        C220: _UNIFIED_B16 | _B32,
-    },
-}
-"""Values of ``dtype`` by opcode and architecture; Cast has a table of its own."""
-
-_DST_DTYPES: dict[Op, frozenset[Data]] = {
-    Op.FIXPIPE: frozenset({Data.FP32, Data.FP16, Data.BF16, Data.INT32, Data.INT8, Data.UINT8}),
-    Op.L0C_TO_UB: frozenset({Data.FP32, Data.FP16, Data.INT32}),
-}
-
-_NONE_ONLY = frozenset({RoundMode.NONE})
-_DIRECTED = frozenset({RoundMode.FLOOR, RoundMode.CEIL, RoundMode.ROUND, RoundMode.TRUNC})
-_NEAREST = _DIRECTED | {RoundMode.RINT}
-_ALL_MODES = _NEAREST | {RoundMode.NONE, RoundMode.ODD}
-_Conversions = dict[tuple[Data, Data], frozenset[RoundMode]]
-_CASTS_C100: _Conversions = {
-    (Data.FP16, Data.FP32): _NONE_ONLY,
-    (Data.FP32, Data.FP16): _NONE_ONLY | {RoundMode.ODD},
-    (Data.FP32, Data.INT32): _NEAREST,
-    (Data.FP16, Data.INT32): _NEAREST,
-    (Data.FP16, Data.INT8): _NONE_ONLY | _DIRECTED,
-    (Data.FP16, Data.UINT8): _NONE_ONLY | _DIRECTED,
-    (Data.INT8, Data.FP16): _NONE_ONLY,
-    (Data.UINT8, Data.FP16): _NONE_ONLY,
-    (Data.INT32, Data.FP32): _NONE_ONLY,
-}
-_CASTS_C220: _Conversions = {
-    **_CASTS_C100,
-    (Data.FP32, Data.FP16): _ALL_MODES,
-    (Data.FP32, Data.BF16): _NEAREST,
-    (Data.BF16, Data.FP32): _NONE_ONLY,
-    (Data.FP32, Data.FP32): _NEAREST,
-    (Data.FP16, Data.INT8): _NONE_ONLY | _NEAREST,
-    (Data.FP16, Data.UINT8): _NONE_ONLY | _NEAREST,
-    (Data.FP16, Data.INT16): _NEAREST,
-    (Data.INT16, Data.FP16): _NONE_ONLY | _NEAREST,
-    (Data.INT32, Data.FP32): _NONE_ONLY | _NEAREST,
-}
-CASTS: dict[str, _Conversions] = {
-    C100: _CASTS_C100,
-    M200: {
-        **_CASTS_C100,
-        (Data.FP16, Data.INT16): frozenset({RoundMode.RINT}),
-        (Data.INT16, Data.FP16): _NONE_ONLY,
-    },
-    C220: _CASTS_C220,
-}
-"""Rounding modes of Cast by architecture and (source, destination) type; only float formats and small integers."""
-
-_MODE_BITS: dict[Op, dict[str, int]] = {
-    Op.LOAD_2D: dict.fromkeys((C100, M200, C220), int(Mode.TRANSPOSE)),
-    Op.LOAD_3D: dict.fromkeys((M200, C220), int(Mode.TRANSPOSE)),
-    Op.MMAD: {C100: int(Mode.INIT), M200: int(Mode.INIT), C220: Mode.INIT | Mode.K_ALIGN | Mode.HF32},
-    Op.FIXPIPE: {C220: Mode.CHANNEL_SPLIT | Mode.NZ2ND | Mode.ATOMIC},
-    Op.DATA_COPY: dict.fromkeys((C100, M200, C220), int(Mode.ATOMIC)),
-}
 
 Values = npt.NDArray[np.int64]
 
@@ -408,10 +206,10 @@ def _check_types(chunk: _Findings, index: npt.NDArray[np.intp], op: Op) -> None:
     arch = chunk.product.arch
     if op in DTYPES:
         _check_type_field(chunk, index, "dtype", DTYPES[op][arch])
-    if op in _DST_DTYPES:
-        _check_type_field(chunk, index, "dst_dtype", _DST_DTYPES[op])
-    if op in _MODE_BITS:
-        stray = chunk.column(index, "mode") & ~_MODE_BITS[op][arch]
+    if op in DST_DTYPES:
+        _check_type_field(chunk, index, "dst_dtype", DST_DTYPES[op])
+    if op in MODE_BITS:
+        stray = chunk.column(index, "mode") & ~MODE_BITS[op][arch]
         chunk.flag(index, stray != 0, Kind.UNSUPPORTED, lambda at: f"mode must exist on {arch}, not {_mode(chunk, at)}")
 
 
@@ -437,7 +235,7 @@ def _load_2d(chunk: _Findings, index: npt.NDArray[np.intp]) -> None:
     transposes = chunk.column(index, "mode") & Mode.TRANSPOSE != 0
     bad = transposes & (chunk.column(index, "src0_space") != Space.L1)
     chunk.flag(index, bad, Kind.UNSUPPORTED, lambda at: f"with transpose must read L1, not {_path(chunk, at)}")
-    types = [int(data) for data in _B16]
+    types = [int(data) for data in B16]
     bad = transposes & ~np.isin(chunk.column(index, "dtype"), types)
     chunk.flag(
         index,
@@ -500,8 +298,8 @@ def _load_3d_v1(chunk: _Findings, index: npt.NDArray[np.intp]) -> None:
 
 def _fill(chunk: _Findings, index: npt.NDArray[np.intp]) -> None:
     arch = chunk.product.arch
-    chunk.ranges(index, _FILL_RANGES[arch])
-    spaces = _FILL_SPACES[arch]
+    chunk.ranges(index, FILL_RANGES[arch])
+    spaces = FILL_SPACES[arch]
     names = ", ".join(space.name for space in sorted(spaces))
     bad = ~np.isin(chunk.column(index, "dst_space"), [int(space) for space in spaces])
     chunk.flag(
@@ -523,7 +321,7 @@ def _mmad(chunk: _Findings, index: npt.NDArray[np.intp]) -> None:
 def _fixpipe(chunk: _Findings, index: npt.NDArray[np.intp]) -> None:
     mode = chunk.column(index, "mode")
     is_nd, split = mode & Mode.NZ2ND != 0, mode & Mode.CHANNEL_SPLIT != 0
-    chunk.ranges(index[is_nd], _ND_RANGES)
+    chunk.ranges(index[is_nd], ND_RANGES)
     n_size = chunk.column(index, "n_size")
     chunk.rule(index, ~is_nd & ~split & (n_size % 16 != 0), "n_size", "a multiple of 16")
     chunk.rule(index, split & (n_size % 8 != 0), "n_size", "a multiple of 8")
