@@ -118,6 +118,7 @@ class _Turns:
         self._condition = threading.Condition()
         self._turn = 0
         self._left: dict[int, _Log] = {}
+        self._spare: list[_Log] = []
         self._failed = False
 
     def is_turn(self, core: int) -> bool:
@@ -129,19 +130,27 @@ class _Turns:
         with self._condition:
             self._condition.wait_for(lambda: self._turn == core or self._failed)
 
-    def finish(self, core: int, log: _Log) -> bool:
-        """Record that ``core`` is done; apply every log whose turn has come. Return whether ``log`` may be reused."""
+    def finish(self, core: int, log: _Log) -> _Log | None:
+        """Record that ``core`` is done and apply every log whose turn has come.
+
+        Returns
+        -------
+        _Log or None
+            An empty log for the caller's next core, None if there is none to spare.
+        """
         with self._condition:
             if self._turn != core:
                 self._left[core] = log
-                return False
+                return self._spare.pop() if self._spare else None
             self._apply(log)
             self._turn += 1
             while self._turn in self._left:
-                self._apply(self._left.pop(self._turn))
+                left = self._left.pop(self._turn)
+                self._apply(left)
+                self._spare.append(left)
                 self._turn += 1
             self._condition.notify_all()
-            return True
+            return log
 
     def fail(self) -> None:
         """Wake every waiting core so that the pool can end."""
@@ -224,8 +233,7 @@ def _run_core(
             raise InternalError(
                 f"Instruction must be known and inside its buffers, not {disassemble(rows[bad])} ({launch.name}, core {core})"
             )
-    if not turns.finish(core, worker.log):
-        worker.log = _Log(int(worker.config[3]))
+    worker.log = turns.finish(core, worker.log) or _Log(int(worker.config[3]))
 
 
 def _run_phase(launch: Launch, phase: int, options: ExecuteOptions, workers: list[_Worker], gm: np.ndarray) -> None:
