@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npu_sim.accumulation import Accumulation
+from npu_sim.engines.execute import ExecuteOptions, execute
+from npu_sim.errors import ProgramError
+from npu_sim.isa.op import OPS, Data, Mode, Op, Pipe, Space
+from npu_sim.memory.gm import GlobalMemory
+from npu_sim.products import get_product
+from npu_sim.program.builder import ProgramBuilder, window
+
+A2 = get_product("910b")
+SERIAL = ExecuteOptions(accumulation=Accumulation(1, "serial", "rne"))
+
+
+def _one_of_each(builder):
+    builder.set_flag(Pipe.MTE2, Pipe.MTE1, 3)
+    builder.wait_flag(Pipe.MTE2, Pipe.MTE1, 3)
+    builder.pipe_barrier(Pipe.M)
+    builder.set_atomic(Data.FP16)
+    builder.set_hf32(True)
+    builder.data_copy(
+        dst_space=Space.L1, dst=32, src_space=Space.GM, src=7, block_count=2, block_len=3, src_gap=4, dst_gap=5,
+        dtype=Data.BF16, tensor=6,
+    )  # fmt: skip
+    builder.nd2nz(
+        dst=32, src=7, dtype=Data.FP32, nd_num=2, n_value=3, d_value=4, src_nd_stride=5, src_d_value=6,
+        dst_c0_stride=8, dst_n_stride=9, dst_nd_stride=10, tensor=11,
+    )  # fmt: skip
+    builder.load_2d(
+        dst_space=Space.L0A, dst=512, src_space=Space.GM, src=7, dtype=Data.FP16, start_index=2, repeat=3,
+        src_stride=4, dst_gap=5, mode=Mode.TRANSPOSE, tensor=6,
+    )  # fmt: skip
+    builder.load_transpose(
+        dst_space=Space.L0B, dst=512, src=7, dtype=Data.FP16, start_index=2, repeat=3, src_stride=4, dst_gap=5,
+        dst_frac_gap=6,
+    )  # fmt: skip
+    operands = window(
+        l1_h=1, l1_w=2, filter_h=3, filter_w=4, stride_h=5, stride_w=6, dilation_h=7, dilation_w=8, pad_left=9,
+        pad_right=10, pad_top=11, pad_bottom=12,
+    )  # fmt: skip
+    builder.load_3d(
+        dst_space=Space.L0A, dst=512, src=32, dtype=Data.FP32, window=operands, channel_size=13, k_ext=14, m_ext=15,
+        k_start=16, m_start=17, mode=Mode.TRANSPOSE,
+    )  # fmt: skip
+    builder.load_3d_v1(
+        dst_space=Space.L0B, dst=512, src=32, dtype=Data.FP16, window=operands, c1_index=13, fetch_filter_w=14,
+        fetch_filter_h=15, left_top_w=-16, left_top_h=-17, jump_stride=18, repeat_mode=1, repeat=19,
+    )  # fmt: skip
+    builder.fill(dst_space=Space.L0B, dst=512, dtype=Data.FP32, repeat=2, block_num=3, dst_gap=4, value_bits=0xBF800000)
+    builder.mmad(dst=1024, src_a=512, src_b=1536, dtype=Data.FP32, m=2, n=3, k=4, mode=Mode.K_ALIGN)
+    builder.fixpipe(
+        dst_space=Space.L1, dst=32, src=64, dst_dtype=Data.FP16, m_size=2, n_size=3, src_stride=4, dst_stride=5,
+        nd_num=6, src_nd_stride=7, dst_nd_stride=8, mode=Mode.NZ2ND, tensor=9,
+    )  # fmt: skip
+    builder.l0c_to_ub(dst=32, src=64, dst_dtype=Data.FP16, block_count=2, block_len=3, src_gap=4, dst_gap=5)
+    builder.duplicate(dst=32, dtype=Data.FP16, count=2, value_bits=0xBC00)
+    builder.add(dst=32, src0=64, src1=96, dtype=Data.FP32, count=2)
+    builder.muls(dst=32, src=64, dtype=Data.FP32, count=2, value_bits=0xC0000000)
+    builder.cast(dst=32, src=64, src_dtype=Data.FP32, dst_dtype=Data.FP16, count=2)
+
+
+def test_builder_writes_every_operand_of_every_opcode():
+    builder = ProgramBuilder(A2)
+    _one_of_each(builder)
+    rows = {Op(row["op"]): row for row in builder.rows}
+    assert list(rows) == [spec.op for spec in OPS]
+
+    def operands(op):
+        return [int(rows[op][name]) for name in next(spec for spec in OPS if spec.op == op).fields]
+
+    assert operands(Op.SET_FLAG) == [Pipe.MTE1, 3]
+    assert rows[Op.SET_FLAG]["pipe"] == Pipe.MTE2
+    assert operands(Op.WAIT_FLAG) == [Pipe.MTE2, 3]
+    assert rows[Op.WAIT_FLAG]["pipe"] == Pipe.MTE1
+    assert rows[Op.PIPE_BARRIER]["pipe"] == Pipe.M
+    assert operands(Op.SET_ATOMIC) == [Data.FP16]
+    assert operands(Op.SET_HF32) == [1]
+    assert operands(Op.DATA_COPY) == [Space.L1, 32, Space.GM, 7, 2, 3, 4, 5, Data.BF16]
+    assert operands(Op.ND2NZ) == [Space.L1, 32, Space.GM, 7, Data.FP32, 2, 3, 4, 5, 6, 8, 9, 10]
+    assert operands(Op.LOAD_2D) == [Space.L0A, 512, Space.GM, 7, Data.FP16, 2, 3, 4, 5, Mode.TRANSPOSE]
+    assert operands(Op.LOAD_TRANSPOSE) == [Space.L0B, 512, Space.L1, 7, Data.FP16, 2, 3, 4, 5, 6]
+    head = [512, Space.L1, 32]
+    shared = [1, 2, 9, 10, 11, 12, 6, 5, 4, 3, 8, 7]
+    assert operands(Op.LOAD_3D) == [Space.L0A, *head, Data.FP32, *shared, 13, 14, 15, 16, 17, Mode.TRANSPOSE]
+    assert operands(Op.LOAD_3D_V1) == [Space.L0B, *head, Data.FP16, *shared, 13, 14, 15, -16, -17, 18, 1, 19]
+    assert operands(Op.FILL) == [Space.L0B, 512, Data.FP32, 2, 3, 4, 0xBF800000 - 2**32]
+    assert operands(Op.MMAD) == [1024, 512, 1536, Data.FP32, 2, 3, 4, Mode.K_ALIGN]
+    assert operands(Op.FIXPIPE) == [Space.L1, 32, 64, Data.FP16, 2, 3, 4, 5, 6, 7, 8, Mode.NZ2ND]
+    assert operands(Op.L0C_TO_UB) == [32, 64, Data.FP16, 2, 3, 4, 5]
+    assert operands(Op.DUPLICATE) == [32, Data.FP16, 2, 0xBC00]
+    assert operands(Op.ADD) == [32, 64, 96, Data.FP32, 2]
+    assert operands(Op.MULS) == [32, 64, Data.FP32, 2, 0xC0000000 - 2**32]
+    assert operands(Op.CAST) == [32, 64, Data.FP32, Data.FP16, 6, 2]
+    tensors = {op: int(rows[op]["tensor"]) for op in (Op.DATA_COPY, Op.ND2NZ, Op.LOAD_2D, Op.FIXPIPE)}
+    assert tensors == {Op.DATA_COPY: 6, Op.ND2NZ: 11, Op.LOAD_2D: 6, Op.FIXPIPE: 9}
+
+
+def test_builder_methods_return_row_numbers_and_keep_rows_when_growing():
+    builder = ProgramBuilder(A2)
+    numbers = [builder.duplicate(dst=32 * i, dtype=Data.FP32, count=i, site=i, tile=-i) for i in range(200)]
+    assert numbers == list(range(200))
+    assert builder.rows["dst"].tolist() == [32 * i for i in range(200)]
+    assert builder.rows["count"].tolist() == list(range(200))
+    assert builder.rows["site"].tolist() == list(range(200))
+    assert builder.rows["tile"].tolist() == [-i for i in range(200)]
+
+
+def test_join_sets_and_waits_for_the_same_flag():
+    builder = ProgramBuilder(A2)
+    assert builder.join(Pipe.MTE2, Pipe.V, 5) == 1
+    assert builder.rows["op"].tolist() == [Op.SET_FLAG, Op.WAIT_FLAG]
+    assert builder.rows["pipe"].tolist() == [Pipe.MTE2, Pipe.V]
+    assert builder.rows["peer"].tolist() == [Pipe.V, Pipe.MTE2]
+    assert builder.rows["event"].tolist() == [5, 5]
+
+
+def _copy_through_ub(gm, source, target):
+    builder = ProgramBuilder(A2)
+    for i in range(100):  # 100 pieces of 32 bytes, so that several chunks are needed
+        builder.data_copy(
+            dst_space=Space.UB, dst=32 * i, src_space=Space.GM, src=source.address + 32 * i, block_len=1, tensor=0
+        )
+    builder.join(Pipe.MTE2, Pipe.MTE3)
+    builder.data_copy(
+        dst_space=Space.GM, dst=target.address, src_space=Space.UB, src=0, block_len=100, tensor=target.index
+    )
+    return builder
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 7, 4096])
+def test_launch_replays_the_rows_in_chunks(chunk_rows):
+    gm = GlobalMemory()
+    source = gm.add("source", 3200, initialised=True)
+    target = gm.add("target", 3200, initialised=False)
+    data = np.random.default_rng(0).integers(0, 256, 3200, dtype=np.uint8)
+    gm.view(source, np.uint8, [3200])[:] = data
+    gm.view(target, np.uint8, [3200])[:] = 0
+    launch = _copy_through_ub(gm, source, target).launch(gm, name="copy")
+    assert (launch.name, launch.core_count, launch.phase_count) == ("copy", 1, 1)
+    execute(launch, A2, ExecuteOptions(accumulation=SERIAL.accumulation, chunk_rows=chunk_rows))
+    assert np.array_equal(gm.view(target, np.uint8, [3200]), data)
+
+
+def test_launch_is_a_copy_of_the_rows():
+    builder = ProgramBuilder(A2)
+    builder.pipe_barrier()
+    launch = builder.launch(GlobalMemory())
+    builder.pipe_barrier(Pipe.V)
+    buffer = np.zeros(8, builder.rows.dtype)
+    state = launch.new_state(0, 0)
+    assert launch.emit(buffer, launch.params, state) == 1
+    assert buffer[0]["pipe"] == Pipe.ALL
+    assert launch.emit(buffer, launch.params, state) == 0
+
+
+def test_launch_of_illegal_rows_raises_unless_told_not_to():
+    builder = ProgramBuilder(A2)
+    builder.duplicate(dst=8, dtype=Data.FP32, count=4)
+    message = r"ErrorWrite4 core 0 tile 0 row 0 Duplicate UB address must be a multiple of 32, not 8 \(Ascend910B2\)"
+    with pytest.raises(ProgramError, match=f"^{message}$"):
+        builder.launch(GlobalMemory())
+    assert builder.launch(GlobalMemory(), check=False).params["row_count"].tolist() == [1]
