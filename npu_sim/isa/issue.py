@@ -1,7 +1,8 @@
 """What the scalar unit does between emission and the engines: core state becomes part of the rows.
 
 SetAtomicAdd and SetHF32Mode are states of the core that later instructions obey in program order. Copying them into
-``mode`` once keeps every engine, in whatever order it runs the rows, from having to track them.
+``mode`` once keeps every engine, in whatever order it runs the rows, from having to track them. The type of an addition
+is that of SetAtomicAdd, so it replaces the ``dtype`` of a DataCopy, which has no type of its own on the hardware.
 """
 
 from __future__ import annotations
@@ -30,5 +31,7 @@ def issue(rows, n, core_state):
                 row["mode"] |= Mode.HF32
         elif atomic != Data.NONE and (op == Op.DATA_COPY or op == Op.FIXPIPE) and row["dst_space"] == Space.GM:
             row["mode"] |= Mode.ATOMIC
+            if op == Op.DATA_COPY:
+                row["dtype"] = atomic
     core_state[0] = atomic
     core_state[1] = hf32
