@@ -1,8 +1,9 @@
 """Atomic additions to GM, in core order.
 
 The lowest unfinished core adds in place. The others append to a log, which is applied when their turn comes, so the
-bits do not depend on which thread is faster. Rounding of an element add is to nearest even (assumed: no document states
-it); the order between cores is free on hardware, here it is core 0 first, each core in program order.
+bits do not depend on which thread is faster. Rounding of an element add is to nearest even, and integers clamp in
+saturation mode and wrap around otherwise, as in the vector unit (both ASSUMED: no document states them); the order
+between cores is free on hardware, here it is core 0 first, each core in program order.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from npu_sim._jit import jit
 from npu_sim.isa.lanes import copy_bytes
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import Data, Mode, Op
-from npu_sim.isa.vector import add_int32, narrow, widen
+from npu_sim.isa.vector import fit_integer, narrow, widen
 
 SINK_LENGTH = 4
 """int64 words of a sink: 0 = logging (1) or direct (0), 1 = runs logged, 2 = bytes logged, 3 = saturate."""
@@ -22,7 +23,6 @@ SINK_LENGTH = 4
 @jit
 def add_in_place(gm, address, src, src_at, count, dtype, saturate):
     """Add ``count`` elements of ``dtype`` from uint8 ``src`` to GM at ``address`` (both byte offsets)."""
-    item = item_bytes(dtype)
     if dtype == Data.FP32:
         target = gm[address : address + 4 * count].view(np.float32)
         source = src[src_at : src_at + 4 * count].view(np.float32)
@@ -32,10 +32,20 @@ def add_in_place(gm, address, src, src_at, count, dtype, saturate):
         itarget = gm[address : address + 4 * count].view(np.int32)
         isource = src[src_at : src_at + 4 * count].view(np.int32)
         for i in range(count):
-            itarget[i] = add_int32(itarget[i], isource[i], saturate)
+            itarget[i] = fit_integer(np.int64(itarget[i]) + np.int64(isource[i]), 32, saturate)
+    elif dtype == Data.INT16:
+        starget = gm[address : address + 2 * count].view(np.int16)
+        ssource = src[src_at : src_at + 2 * count].view(np.int16)
+        for i in range(count):
+            starget[i] = fit_integer(np.int64(starget[i]) + np.int64(ssource[i]), 16, saturate)
+    elif dtype == Data.INT8:
+        btarget = gm[address : address + count].view(np.int8)
+        bsource = src[src_at : src_at + count].view(np.int8)
+        for i in range(count):
+            btarget[i] = fit_integer(np.int64(btarget[i]) + np.int64(bsource[i]), 8, saturate)
     elif dtype == Data.FP16 or dtype == Data.BF16:
-        htarget = gm[address : address + item * count].view(np.uint16)
-        hsource = src[src_at : src_at + item * count].view(np.uint16)
+        htarget = gm[address : address + 2 * count].view(np.uint16)
+        hsource = src[src_at : src_at + 2 * count].view(np.uint16)
         for i in range(count):
             htarget[i] = narrow(widen(htarget[i], dtype) + widen(hsource[i], dtype), dtype, saturate)
 

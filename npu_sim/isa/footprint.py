@@ -420,13 +420,20 @@ def _load_3d(row, out):
     tap = k_start // c0
     count = _windows(row, out, _NONE, tap, tap + (k_ext + c0 - 1) // c0, m_start, m_start + m_ext)
     points = (m_ext + 15) // 16
-    if row["dst_space"] == Space.L0A and row["mode"] & Mode.TRANSPOSE == 0:
-        fractals = points * ((k_ext + c0 - 1) // c0)
-    elif row["dst_space"] == Space.L0A:
-        fractals = (k_ext + 15) // 16 * (points if c0 >= 16 else points * (16 // c0))
-    else:
-        fractals = (m_ext + c0 - 1) // c0 * ((k_ext + 15) // 16)
-    return _line(out, count, np.int64(row["dst_space"]), WRITE, np.int64(row["dst"]), fractals * FRACTAL, _ONCE, _NONE)
+    space, dst = np.int64(row["dst_space"]), np.int64(row["dst"])
+    if space == Space.L0A and row["mode"] & Mode.TRANSPOSE == 0:
+        return _line(out, count, space, WRITE, dst, points * ((k_ext + c0 - 1) // c0) * FRACTAL, _ONCE, _NONE)
+    # Channels are the lines of the fractals; of 32-bit data the last fractal may have only half of them.
+    full, tail = k_ext // 16, (k_ext % 16 + c0 - 1) // c0 * c0 * BLOCK
+    if tail == 16 * BLOCK:
+        full, tail = full + 1, _NONE
+    if space == Space.L0A:
+        along = points if c0 >= 16 else points * (16 // c0)
+        count = _line(out, count, space, WRITE, dst, full * along * FRACTAL, _ONCE, _NONE)
+        return _line(out, count, space, WRITE, dst + full * along * FRACTAL, tail, along, FRACTAL)
+    step = (k_ext + 15) // 16 * FRACTAL
+    groups = (m_ext + c0 - 1) // c0
+    return _line(out, count, space, WRITE, dst, full * FRACTAL + tail, groups, step)
 
 
 @jit

@@ -1,11 +1,12 @@
 """Semantics of LoadData 3D: the window matrix of a feature map in L1, written in L0 fractal order.
 
 The map in L1 is [c1][l1_h][l1_w][C0] with C0 = 32 bytes. The virtual matrix V has a row per output point
-``m = oh * Wo + ow`` and a column per ``k = ((c1 * filter_h + kh) * filter_w + kw) * C0 + c0``; points outside the map read
-as 0. Source: asc-devkit LoadData3DParamsV2 / V1 pages and ``load_data_l12l0/scripts/load3d.py``.
+``m = oh * Wo + ow`` and a column per ``k = ((c1 * filter_h + kh) * filter_w + kw) * C0 + c0``; points outside the map
+read as 0. Source: asc-devkit LoadData3DParamsV2 / V1 pages and ``load_data_l12l0/scripts/load3d.py``.
 
-The hardware leaves lanes of edge fractals outside the slice unspecified; they become NaN here, so a kernel that uses
-them shows it.
+The hardware leaves the points of edge fractals outside the slice unspecified; they become NaN here, so a kernel that
+uses them shows it. Channels beyond the slice, which only a slice of 32-bit data can have in its last fractal, keep what
+was there: the reference script masks them out of the store.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import numpy as np
 
 from npu_sim._jit import jit
 from npu_sim.isa.lanes import decode_rows, splat_rows
-from npu_sim.isa.op import Data, Mode, Space
+from npu_sim.isa.mte import item_bytes
+from npu_sim.isa.op import Mode, Space
 
 BLOCK = 32
 FRACTAL = 512
@@ -34,9 +36,9 @@ def output_extent(length, pad_before, pad_after, kernel, dilation, stride):
 def _tap_points(row, dtype, src, plane, kh, kw, m_start, count, wo, dst, target, point_step, k0, lanes):
     """Write V[m_start : m_start + count, tap] as k-major carriers.
 
-    Point ``p`` (counted from m_start) goes to line ``p % k0`` of the fractal ``p // k0`` along the points; ``plane`` is the
-    byte address of the tap's c1 plane, ``target`` the carrier of point 0's first lane and ``point_step`` the carriers
-    between consecutive fractals along the points.
+    Point ``p`` (counted from m_start) goes to line ``p % k0`` of the fractal ``p // k0`` along the points; ``plane`` is
+    the byte address of the tap's c1 plane, ``target`` the carrier of point 0's first lane and ``point_step`` the
+    carriers between consecutive fractals along the points.
     """
     l1_h = np.int64(row["l1_h"])
     l1_w = np.int64(row["l1_w"])
@@ -80,14 +82,13 @@ def _tap_points(row, dtype, src, plane, kh, kw, m_start, count, wo, dst, target,
 
 @jit
 def _poison(dst, first, line_step, point_step, lines, points, k0, valid, k_ext):
-    """Mark the unspecified lanes: points from ``valid`` on, and channel lanes from ``k_ext`` on."""
+    """Mark the unspecified points, those from ``valid`` on, in the ``k_ext`` channels of the slice."""
     for line in range(lines):
-        lanes_used = min(16, k_ext - line * 16)
-        for point in range(points):
+        channels = min(16, k_ext - line * 16)
+        for point in range(valid // k0, points):
             at = (first + line * line_step + point * point_step) * 256
-            for i in range(k0):
-                start = lanes_used if point * k0 + i < valid else 0
-                for j in range(start, 16):
+            for i in range(max(valid - point * k0, 0), k0):
+                for j in range(channels):
                     dst[at + i * 16 + j] = UNSPECIFIED
 
 
@@ -99,13 +100,15 @@ def load_3d(dst, src, row, scratch):
     are M and channels K, so each fractal is built over its points in ``scratch`` (float32[256]) and transposed.
     """
     dtype = row["dtype"]
-    wide = dtype == Data.FP32
+    wide = item_bytes(dtype) == 4
     c0 = 8 if wide else 16
     k_ext, m_ext = np.int64(row["k_ext"]), np.int64(row["m_ext"])
     filter_h, filter_w = np.int64(row["filter_h"]), np.int64(row["filter_w"])
     l1_h, l1_w = np.int64(row["l1_h"]), np.int64(row["l1_w"])
     m_start = np.int64(row["m_start"])
     if k_ext == 0 or m_ext == 0 or l1_h == 0 or l1_w == 0 or row["channel_size"] == 0:
+        return
+    if filter_h == 0 or filter_w == 0:
         return
     ho = output_extent(
         l1_h,
@@ -161,7 +164,7 @@ def load_3d(dst, src, row, scratch):
         line_step, point_step = _orientation(row, wide, m_ext, k_ext)
         lines = (k_ext + 15) // 16
         points = line_step if row["dst_space"] == Space.L0A else (m_ext + c0 - 1) // c0
-        if valid < points * c0 or k_ext % 16 != 0:
+        if valid < points * c0:
             _poison(dst, first, line_step, point_step, lines, points, c0, valid, k_ext)
 
 

@@ -97,15 +97,15 @@ def load_transpose(dst, src, row):
     """
     dtype = row["dtype"]
     first = np.int64(row["dst"]) // FRACTAL
-    wide = dtype == Data.FP32
+    wide = item_bytes(dtype) == 4
     square = 2 * FRACTAL if wide else FRACTAL
     base = np.int64(row["src0"]) + np.int64(row["start_index"]) * square
     step = np.int64(row["src_stride"]) * square
     for i in range(np.int64(row["repeat"])):
         s = base + i * step
         if wide:
-            # square[r][c] = F(c // 8)[r][c % 8]; the transposed square's fractal j holds T[r][8 j + c] = square[8 j + c][r],
-            # so its carriers (k = c, m = r) are row 8 j + c of the source: 8 values of F0, then 8 of F1
+            # square[r][c] = F(c // 8)[r][c % 8]; the transposed square's fractal j holds T[r][8 j + c], which is
+            # square[8 j + c][r], so its carriers (k = c, m = r) are row 8 j + c of the source: 8 of F0, then 8 of F1
             for j in range(2):
                 target = (first + i * (np.int64(row["dst_gap"]) + 1) + j * (np.int64(row["dst_frac_gap"]) + 1)) * 256
                 decode_rows(dtype, src, s + j * 8 * BLOCK, BLOCK, dst, target, 16, 8)
@@ -147,6 +147,12 @@ def fill_l0(dst, row, scratch):
         fractal = np.int64(row["dst"]) // FRACTAL + i * (count + np.int64(row["dst_gap"]))
         for f in range(fractal, fractal + count):
             dst[f * 256 : f * 256 + carriers] = scratch[0]
+
+
+@jit
+def is_carried(dtype):
+    """Return whether L0A and L0B can hold elements of ``dtype``: floats and raw 32-bit words."""
+    return dtype == Data.FP16 or dtype == Data.BF16 or dtype == Data.FP32 or dtype == Data.INT32
 
 
 @jit

@@ -1,8 +1,8 @@
 """Semantics of the vector instructions (count style, operands in UB).
 
-Half and bf16 arithmetic is rounded to its type once per instruction, float32 arithmetic is IEEE 754 with subnormals, int32
-wraps around in INF_NAN mode and clamps in saturation mode (asc-devkit, boundary values of vector computation). Cast modes:
-the Cast page and its precision conversion table.
+Half and bf16 arithmetic is rounded to its type once per instruction, float32 arithmetic is IEEE 754 with subnormals,
+integers wrap around in INF_NAN mode and clamp in saturation mode (asc-devkit, boundary values of vector computation).
+Cast modes: the Cast page and its precision conversion table.
 """
 
 from __future__ import annotations
@@ -13,9 +13,6 @@ from npu_sim._jit import jit
 from npu_sim.dtypes.convert_jit import bf16_to_fp32, cast_scalar, fp16_to_fp32, fp32_to_bf16, fp32_to_fp16
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import Data
-
-INT32_LOW = -2147483648
-INT32_HIGH = 2147483647
 
 
 @jit
@@ -51,17 +48,20 @@ def narrow(value, dtype, saturate):
 
 
 @jit
-def add_int32(left, right, saturate):
-    """Add two int32: clamp in saturation mode, wrap otherwise."""
-    total = np.int64(left) + np.int64(right)
+def fit_integer(value, bits, saturate):
+    """Return an int64 as a signed integer of ``bits`` bits: clamped in saturation mode, else its low bits."""
+    half = np.int64(1) << np.int64(bits - 1)
     if saturate:
-        return np.int32(min(max(total, INT32_LOW), INT32_HIGH))
-    return np.int32(((total - INT32_LOW) & 0xFFFFFFFF) + INT32_LOW)
+        return min(max(value, -half), half - 1)
+    return ((value + half) & (2 * half - 1)) - half
 
 
 @jit
 def add(ub, row, saturate):
-    """Add: dst[i] = src0[i] + src1[i]. The sum of two halves fits float32 up to a rounding that cannot show (Figueroa 1995)."""
+    """Add: dst[i] = src0[i] + src1[i].
+
+    Rounding the sum of two halves to float32 first does not show in the result (Figueroa 1995).
+    """
     dtype = row["dtype"]
     count = np.int64(row["count"])
     length = count * item_bytes(dtype)
@@ -81,7 +81,15 @@ def add(ub, row, saturate):
             ub[b : b + length].view(np.int32),
         )
         for i in range(count):
-            idst[i] = add_int32(ix[i], iy[i], saturate)
+            idst[i] = fit_integer(np.int64(ix[i]) + np.int64(iy[i]), 32, saturate)
+    elif dtype == Data.INT16:
+        sdst, sx, sy = (
+            ub[d : d + length].view(np.int16),
+            ub[a : a + length].view(np.int16),
+            ub[b : b + length].view(np.int16),
+        )
+        for i in range(count):
+            sdst[i] = fit_integer(np.int64(sx[i]) + np.int64(sy[i]), 16, saturate)
     else:
         hdst, hx, hy = (
             ub[d : d + length].view(np.uint16),
@@ -94,7 +102,7 @@ def add(ub, row, saturate):
 
 @jit
 def muls(ub, row, saturate):
-    """Muls: dst[i] = src[i] * value, the scalar given as a bit pattern of ``dtype``; products of halves are exact in float32."""
+    """Muls: dst[i] = src[i] * value, the scalar a bit pattern of ``dtype``; products of halves are exact in float32."""
     dtype = row["dtype"]
     count = np.int64(row["count"])
     length = count * item_bytes(dtype)
@@ -104,6 +112,16 @@ def muls(ub, row, saturate):
         dst, x = ub[d : d + length].view(np.float32), ub[a : a + length].view(np.float32)
         for i in range(count):
             dst[i] = x[i] * scalar
+    elif dtype == Data.INT32:
+        integer = np.int64(row["value"])
+        idst, ix = ub[d : d + length].view(np.int32), ub[a : a + length].view(np.int32)
+        for i in range(count):
+            idst[i] = fit_integer(np.int64(ix[i]) * integer, 32, saturate)
+    elif dtype == Data.INT16:
+        integer = fit_integer(np.int64(row["value"]), 16, 0)
+        sdst, sx = ub[d : d + length].view(np.int16), ub[a : a + length].view(np.int16)
+        for i in range(count):
+            sdst[i] = fit_integer(np.int64(sx[i]) * integer, 16, saturate)
     else:
         factor = widen(np.uint16(np.int64(row["value"]) & 0xFFFF), dtype)
         hdst, hx = ub[d : d + length].view(np.uint16), ub[a : a + length].view(np.uint16)

@@ -73,20 +73,21 @@ def _load_3d(row, touched):
         for k in range(_field(row, "k_start"), _field(row, "k_start") + k_ext, c0):
             _read_window(touched, row, k // c0, window)
     dst = _field(row, "dst")
-    # every element of the slice, then the rest of the 512-byte fractals it lies in
-    fractals = set()
+    # Every element of the slice, then the rest: points fill whole fractals, channels only their own lines.
+    lines = set()
     for m in range(m_ext):
         for k in range(k_ext):
             if row["dst_space"] == Space.L0A and not row["mode"] & Mode.TRANSPOSE:
-                fractals.add((m // 16) * -(-k_ext // c0) + k // c0)
+                fractal = (m // 16) * -(-k_ext // c0) + k // c0
+                lines.update((fractal, line) for line in range(16))
             elif row["dst_space"] == Space.L0A:
                 along_k = 2 * -(-m_ext // 16) if item == 4 else -(-m_ext // 16)
                 # the fractals of a line are whole: 32-bit pixels are padded to 16
-                fractals.update((k // 16) * along_k + i for i in range(along_k))
+                lines.update(((k // 16) * along_k + i, k % 16) for i in range(along_k))
             else:
-                fractals.add((m // c0) * -(-k_ext // 16) + k // 16)
-    for fractal in fractals:
-        touched.write(row["dst_space"], dst + fractal * 512, 512)
+                lines.add(((m // c0) * -(-k_ext // 16) + k // 16, k % 16))
+    for fractal, line in lines:
+        touched.write(row["dst_space"], dst + fractal * 512 + line * 32, 32)
 
 
 def _load_3d_v1(row, touched):

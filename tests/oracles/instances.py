@@ -1,0 +1,543 @@
+"""Random legal instructions and the memories they run on, shared by the tests of the semantics.
+
+An `Instance` is one row together with what its memories hold. Memories come as architectural bytes
+(`tests.oracles.semantics`); `Emulated` holds the same contents the way the emulator keeps them and runs rows on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from npu_sim.dtypes.formats import RoundMode
+from npu_sim.isa.atomic import SINK_LENGTH
+from npu_sim.isa.cube import scratch_words
+from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
+from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
+from npu_sim.isa.op import Data, Mode, Op, Space
+from npu_sim.products import get_product
+from npu_sim.program.builder import ProgramBuilder, window
+from npu_sim.program.verify import CASTS, verify
+from tests.oracles import semantics
+from tests.oracles.semantics import FRACTAL, ITEM
+
+SIZES = {
+    Space.GM: 1 << 16,
+    Space.L1: 1 << 16,
+    Space.L0A: 64 * FRACTAL,
+    Space.L0B: 64 * FRACTAL,
+    Space.L0C: 1 << 16,
+    Space.UB: 1 << 16,
+}
+A2, UNIFIED, TRAINING = get_product("910b"), get_product("310p"), get_product("910")
+CARRIED = (Data.FP16, Data.BF16, Data.FP32)
+"""Element types L0A and L0B hold as carriers."""
+SCRATCH = np.zeros(int(scratch_words(SIZES[Space.L0A] // 2, SIZES[Space.L0B] // 2)), np.float64)
+STAGING = np.zeros(SIZES[Space.L0C] // 4, np.float32)
+
+
+# Contents -------------------------------------------------------------------------------------------------------------
+
+
+def random_elements(rng, count, dtype, *, finite=False):
+    """Return packed elements: random patterns, ordinary values, ties of narrower types, specials."""
+    item = ITEM[dtype]
+    raw = rng.integers(0, 256, count * item, dtype=np.uint8)
+    if dtype in semantics.INTEGERS:
+        values = raw.view(semantics.INTEGERS[dtype])
+        extreme = rng.random(count) < 0.2
+        info = np.iinfo(values.dtype)
+        values[extreme] = rng.choice([info.min, info.max, 0, 1, info.max - 1], extreme.sum())
+        return values.view(np.uint8)
+    if dtype == Data.FP32:
+        words = raw.view(np.uint32)
+        kind = rng.integers(0, 6, count)
+        normal = rng.standard_normal(count).astype(np.float32)
+        words[kind == 1] = normal.view(np.uint32)[kind == 1]
+        # ties of fp16, bf16, HF32 and integers, and their neighbours
+        for number, cut in ((2, 13), (3, 16)):
+            words[kind == number] = words[kind == number] >> cut << cut | 1 << (cut - 1)
+            small = (kind == number) & (rng.random(count) < 0.8)
+            words[small] = words[small] & 0x87FFFFFF | 0x38000000
+            words[small & (rng.random(count) < 0.3)] += 1
+        words[kind == 4] = (rng.integers(-300, 300, count) / 2).astype(np.float32).view(np.uint32)[kind == 4]
+        special = rng.choice(np.array(_FP32_SPECIALS, np.uint32), count)
+        words[kind == 5] = special[kind == 5]
+        bad = (words & 0x7F800000) == 0x7F800000
+    else:
+        words = raw.view(np.uint16)
+        exponent = 0x7C00 if dtype == Data.FP16 else 0x7F80
+        # sizes around 1, so that sums and products stay in range and meet ties
+        kept, centre = (0x83FF, 0x3C00) if dtype == Data.FP16 else (0x80FF, 0x3F00)
+        calm = rng.random(count) < 0.6
+        words[calm] = words[calm] & kept | centre
+        specials = np.array([0, 0x8000, exponent, exponent | 0x8000, exponent | 5, 1, 0x8001, exponent - 1], np.uint16)
+        special = rng.random(count) < 0.1
+        words[special] = rng.choice(specials, int(special.sum()))
+        bad = (words & exponent) == exponent
+    if finite:
+        words[bad] = 0x3F80 if dtype == Data.BF16 else 0x3C00 if dtype == Data.FP16 else 0x3F800000
+    return words.view(np.uint8)
+
+
+_FP32_SPECIALS = (
+    0, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC12345, 1, 0x807FFFFF, 0x477FE000, 0x477FF000, 0x477FEFFF,
+    0xC77FF000, 0x33000000, 0x33000001, 0x7F7FFFFF, 0xFF7F8000, 0x4EFFFFFF, 0x4F000000, 0xCF000000, 0x42FE0000,
+    0x43000000, 0x437F0000, 0x437F8000, 0x3F000000, 0xBF000000, 0x3FC00000,
+)  # fmt: skip
+
+
+def random_memories(rng, dtype=Data.FP32, *, l0=Data.FP16, finite=False):
+    """Return {space: bytes}: elements of ``dtype`` (L0A, L0B: ``l0``; L0C: float) everywhere."""
+    contents = {}
+    for space, size in SIZES.items():
+        kind = {Space.L0A: l0, Space.L0B: l0, Space.L0C: Data.FP32}.get(space, dtype)
+        contents[space] = random_elements(rng, size // ITEM[kind], kind, finite=finite).copy()
+    return contents
+
+
+@dataclass
+class Emulated:
+    """The memories of `npu_sim.memory.core`, small, with the contents of architectural ones."""
+
+    gm: np.ndarray
+    l1: np.ndarray
+    l0a: np.ndarray
+    l0b: np.ndarray
+    l0c: np.ndarray
+    ub: np.ndarray
+
+    @classmethod
+    def of(cls, contents, l0):
+        """Translate ``contents``; ``l0`` is the element type in L0A and L0B."""
+        return cls(
+            gm=contents[Space.GM].copy(),
+            l1=contents[Space.L1].copy(),
+            l0a=semantics.carriers(contents[Space.L0A], l0),
+            l0b=semantics.carriers(contents[Space.L0B], l0),
+            l0c=contents[Space.L0C].copy().view(np.float32),
+            ub=contents[Space.UB].copy(),
+        )
+
+    def copy(self):
+        return Emulated(*(buffer.copy() for buffer in self.buffers()))
+
+    def buffers(self):
+        return self.gm, self.l1, self.l0a, self.l0b, self.l0c, self.ub
+
+    def words(self, space):
+        """The buffer of a space: bytes, resp. uint32 words of carriers and accumulators."""
+        buffers = dict(
+            zip((Space.GM, Space.L1, Space.L0A, Space.L0B, Space.L0C, Space.UB), self.buffers(), strict=True)
+        )
+        return buffers[space] if buffers[space].dtype == np.uint8 else buffers[space].view(np.uint32)
+
+    def run(self, rows, first=0, last=None, *, saturate=False, model=(16, 0, 0), hf32=(12, 0), log=None):
+        """Run issued rows; ``log``: (sink, runs, bytes) to log atomic additions instead of adding."""
+        config = np.zeros(CONFIG_LENGTH, np.int64)
+        config[0:3] = model
+        config[3] = saturate
+        config[4:6] = hf32
+        if log is None:
+            log = (np.zeros(SINK_LENGTH, np.int64), np.zeros((0, 4), np.int64), np.zeros(0, np.uint8))
+            log[0][3] = saturate
+        last = len(rows) if last is None else last
+        with np.errstate(all="ignore"):  # only matters as plain Python
+            return run_rows(rows, first, last, *self.buffers(), config, SCRATCH, STAGING, *log)
+
+
+def issued(builder):
+    """Return the rows of a builder with the core state copied into them."""
+    rows = builder.rows.copy()
+    issue(rows, len(rows), np.zeros(CORE_STATE_LENGTH, np.int64))
+    return rows
+
+
+# Instances ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Instance:
+    """A short program whose last row is the instruction meant, and the element types of the memories it runs on."""
+
+    builder: ProgramBuilder
+    memory: Data = Data.FP32
+    l0: Data = Data.FP16
+
+    @property
+    def rows(self):
+        return issued(self.builder)
+
+
+def _pick(rng, options):
+    options = list(options)
+    return options[int(rng.integers(len(options)))]
+
+
+def _below(rng, *limits):
+    """Random integers 0 <= x < limit."""
+    return [int(rng.integers(limit)) for limit in limits]
+
+
+def _rarely_zero(rng, value):
+    return 0 if rng.random() < 0.03 else value
+
+
+ATOMIC_TYPES = {
+    "910b": (Data.FP32, Data.FP16, Data.BF16, Data.INT32, Data.INT16, Data.INT8),
+    "310p": (Data.FP32, Data.FP16, Data.INT16),
+    "910": (Data.FP32,),
+}
+
+
+def data_copy(rng):
+    product = _pick(rng, (A2, UNIFIED, TRAINING))
+    to_gm = [(Space.GM, Space.UB)] + ([(Space.GM, Space.L1)] if product is A2 else [])
+    others = [(Space.L1, Space.GM), (Space.UB, Space.GM), (Space.UB, Space.UB)]
+    if product is not A2:
+        others += [(Space.L1, Space.UB), (Space.UB, Space.L1)]
+    builder = ProgramBuilder(product)
+    dtype = Data.NONE
+    if rng.random() < 0.5:
+        dst_space, src_space = _pick(rng, to_gm)
+        if rng.random() < 0.8:
+            dtype = _pick(rng, ATOMIC_TYPES[product.series])
+            builder.set_atomic(dtype)
+    else:
+        dst_space, src_space = _pick(rng, others)
+        if rng.random() < 0.2:
+            builder.set_atomic(Data.FP32)  # no matter: not a store to GM
+    half = SIZES[Space.UB] // 2
+    dst, src = (int(rng.integers(half // 64)) * 32 for _ in range(2))
+    if dst_space == src_space:
+        dst += half
+    if dst_space == Space.GM:
+        dst += int(rng.integers(32)) // ITEM.get(dtype, 1) * ITEM.get(dtype, 1)
+    if src_space == Space.GM:
+        src += int(rng.integers(32))
+    count, length, src_gap, dst_gap = _below(rng, 6, 7, 6, 6)
+    builder.data_copy(
+        dst_space=dst_space, dst=dst, src_space=src_space, src=src, block_count=count, block_len=length,
+        src_gap=src_gap, dst_gap=dst_gap, dtype=dtype, tensor=0,
+    )  # fmt: skip
+    return Instance(builder, memory=Data.FP32 if dtype == Data.NONE else dtype)
+
+
+def nd2nz(rng):
+    builder = ProgramBuilder(A2)
+    dtype = _pick(rng, (Data.FP16, Data.BF16, Data.FP32, Data.INT32, Data.INT16, Data.INT8, Data.UINT8))
+    c0 = 32 // ITEM[dtype]
+    nd_num, n_value, d_value = _below(rng, 4, 9, 70)
+    columns = -(-d_value // c0)
+    if rng.random() < 0.5:
+        n_stride = 1 + int(rng.integers(3))
+        c0_stride = max(1, n_value * n_stride + int(rng.integers(3)))
+        extent = columns * c0_stride
+    else:  # columns inside rows
+        c0_stride = 1 + int(rng.integers(2))
+        n_stride = max(1, columns * c0_stride + int(rng.integers(3)))
+        extent = n_value * n_stride
+    builder.nd2nz(
+        dst=int(rng.integers(64)) * 32, src=int(rng.integers(999)), dtype=dtype, nd_num=nd_num, n_value=n_value,
+        d_value=d_value, src_nd_stride=int(rng.integers(300)), src_d_value=1 + int(rng.integers(90)),
+        dst_c0_stride=c0_stride, dst_n_stride=n_stride, dst_nd_stride=(extent + int(rng.integers(4))) * c0, tensor=0,
+    )  # fmt: skip
+    return Instance(builder, memory=dtype)
+
+
+def load_2d(rng):
+    product = _pick(rng, (A2, UNIFIED, TRAINING))
+    builder = ProgramBuilder(product)
+    space = _pick(rng, (Space.L0A, Space.L0B, Space.L0A, Space.L0B, Space.L1))
+    source = Space.GM if space == Space.L1 else _pick(rng, (Space.L1, Space.L1, Space.GM))
+    types = CARRIED if product is A2 else (Data.FP16,)
+    dtype = _pick(rng, types) if space != Space.L1 else _pick(rng, (Data.FP16, Data.INT8, Data.INT16))
+    mode = Mode.TRANSPOSE if source == Space.L1 and ITEM[dtype] == 2 and rng.integers(2) else 0
+    repeat, start, stride, gap = _below(rng, 7, 6, 5, 4)
+    builder.load_2d(
+        dst_space=space, dst=int(rng.integers(20)) * FRACTAL, src_space=source,
+        src=int(rng.integers(999)) * (1 if source == Space.GM else 32), dtype=dtype, start_index=start, repeat=repeat,
+        src_stride=stride, dst_gap=0 if product is TRAINING else gap, mode=mode, tensor=0,
+    )  # fmt: skip
+    return Instance(builder, memory=dtype, l0=dtype if dtype in CARRIED else Data.FP16)
+
+
+def load_transpose(rng):
+    builder = ProgramBuilder(A2)
+    dtype = _pick(rng, (*CARRIED, Data.INT32))
+    start, repeat, stride, gap, inner = _below(rng, 5, 6, 4, 5, 4)
+    builder.load_transpose(
+        dst_space=_pick(rng, (Space.L0A, Space.L0B)), dst=int(rng.integers(20)) * FRACTAL,
+        src=int(rng.integers(300)) * 32, dtype=dtype, start_index=start, repeat=repeat, src_stride=stride, dst_gap=gap,
+        dst_frac_gap=inner,
+    )  # fmt: skip
+    return Instance(builder, memory=dtype, l0=Data.FP32 if dtype == Data.INT32 else dtype)
+
+
+def _random_window(rng):
+    """A window, its output extents, and whether it is empty."""
+    filter_h, filter_w, stride_h, stride_w = (int(rng.choice((1, 1, 2, 3, 4))) for _ in range(4))
+    dilation_h, dilation_w = (int(rng.choice((1, 1, 2, 3))) for _ in range(2))
+    span_h, span_w = (filter_h - 1) * dilation_h + 1, (filter_w - 1) * dilation_w + 1
+    pads = [int(rng.choice((0, 0, 1, 2, 5))) for _ in range(4)]
+    l1_h = max(1, span_h - pads[2] - pads[3] + int(rng.integers(9)))
+    l1_w = max(1, span_w - pads[0] - pads[1] + int(rng.choice((0, 1, 3, 7, 11, 18, 30))))
+    ho = (l1_h + pads[2] + pads[3] - span_h) // stride_h + 1
+    wo = (l1_w + pads[0] + pads[1] - span_w) // stride_w + 1
+    operands = window(
+        l1_h=l1_h, l1_w=l1_w, filter_h=filter_h, filter_w=filter_w, stride_h=stride_h, stride_w=stride_w,
+        dilation_h=dilation_h, dilation_w=dilation_w, pad_left=pads[0], pad_right=pads[1], pad_top=pads[2],
+        pad_bottom=pads[3],
+    )  # fmt: skip
+    return operands, ho, wo
+
+
+def load_3d(rng):
+    product = _pick(rng, (A2, A2, UNIFIED))
+    builder = ProgramBuilder(product)
+    dtype = _pick(rng, (*CARRIED, Data.INT32)) if product is A2 else Data.FP16
+    c0 = 32 // ITEM[dtype]
+    operands, ho, wo = _random_window(rng)
+    channels = max(4, c0 * int(rng.integers(0, 4)) + int(rng.choice((0, 0, 4, c0 // 2))))
+    columns = -(-channels // c0) * operands["filter_h"] * operands["filter_w"]
+    k_start = int(rng.integers(columns))
+    k_ext = min(columns - k_start, 1 + int(rng.integers(6)))
+    m_start = int(rng.integers(ho * wo + 3))
+    m_ext = 16 * int(rng.integers(1, 4))
+    if rng.random() < 0.4:  # the rest of the windows
+        m_ext = max(ho * wo - m_start, 1) + int(rng.integers(3))
+    elif ITEM[dtype] == 4:
+        m_ext = 1 + int(rng.integers(40))
+    for name in ("filter_h", "filter_w", "l1_h", "l1_w"):
+        operands[name] = _rarely_zero(rng, operands[name])
+    builder.load_3d(
+        dst_space=_pick(rng, (Space.L0A, Space.L0B)), dst=int(rng.integers(12)) * FRACTAL,
+        src=int(rng.integers(40)) * 32, dtype=dtype, window=operands, channel_size=_rarely_zero(rng, channels),
+        k_ext=_rarely_zero(rng, k_ext * c0), m_ext=_rarely_zero(rng, m_ext), k_start=k_start * c0, m_start=m_start,
+        mode=_pick(rng, (0, Mode.TRANSPOSE)),
+    )  # fmt: skip
+    return Instance(builder, memory=dtype, l0=Data.FP32 if dtype == Data.INT32 else dtype)
+
+
+def load_3d_v1(rng):
+    builder = ProgramBuilder(_pick(rng, (UNIFIED, TRAINING)))
+    operands, ho, wo = _random_window(rng)
+    oh, ow, c1, kh, kw, repeat, jump, mode = _below(rng, ho, wo, 3, operands["filter_h"], operands["filter_w"], 6, 4, 2)
+    builder.load_3d_v1(
+        dst_space=_pick(rng, (Space.L0A, Space.L0B)), dst=int(rng.integers(12)) * FRACTAL,
+        src=int(rng.integers(40)) * 32, dtype=Data.FP16, window=operands, c1_index=c1, fetch_filter_w=kw,
+        fetch_filter_h=kh, left_top_w=ow * operands["stride_w"] - operands["pad_left"],
+        left_top_h=oh * operands["stride_h"] - operands["pad_top"], jump_stride=jump + 1, repeat_mode=mode,
+        repeat=repeat + 1,
+    )  # fmt: skip
+    return Instance(builder, memory=Data.FP16)
+
+
+def fill(rng):
+    product = _pick(rng, (A2, A2, UNIFIED, TRAINING))
+    builder = ProgramBuilder(product)
+    space = _pick(rng, (Space.L0A, Space.L0B) if product is TRAINING else (Space.L0A, Space.L0B, Space.L1))
+    types = (*CARRIED, Data.INT32) if product is A2 else (Data.FP16,)
+    if space == Space.L1 and product is not TRAINING:
+        types += (Data.INT16,)
+    dtype = _pick(rng, types)
+    bits = int(random_elements(rng, 1, dtype).view(f"u{ITEM[dtype]}")[0]) if rng.random() < 0.8 else 0
+    repeat, count, gap = _below(rng, 6, 5, 4) if product is A2 else (int(rng.integers(6)), 1, 0)
+    builder.fill(
+        dst_space=space, dst=int(rng.integers(12)) * FRACTAL, dtype=dtype, repeat=repeat, block_num=count, dst_gap=gap,
+        value_bits=bits,
+    )  # fmt: skip
+    return Instance(builder, l0=dtype if dtype in CARRIED else Data.FP32 if dtype == Data.INT32 else Data.FP16)
+
+
+def mmad(rng):
+    product = _pick(rng, (A2, A2, UNIFIED))
+    builder = ProgramBuilder(product)
+    dtype = _pick(rng, (*CARRIED, Data.FP32)) if product is A2 else Data.FP16
+    mode = _pick(rng, (0, Mode.INIT))
+    if dtype == Data.FP32 and rng.integers(2):
+        mode |= Mode.K_ALIGN
+    if product is A2 and rng.integers(2):
+        builder.set_hf32(True)
+    m, n, k = (_rarely_zero(rng, int(rng.choice((1, 2, 5, 8, 15, 16, 17, 20)))) for _ in range(3))
+    k = k + 16 * int(rng.integers(2)) if k else 0
+    builder.mmad(
+        dst=int(rng.integers(40)) * 1024, src_a=int(rng.integers(30)) * FRACTAL, src_b=int(rng.integers(30)) * FRACTAL,
+        dtype=dtype, m=m, n=n, k=k, mode=mode,
+    )  # fmt: skip
+    return Instance(builder, l0=dtype)
+
+
+def fixpipe(rng):
+    builder = ProgramBuilder(A2)
+    dtype = _pick(rng, (Data.FP32, Data.FP32, Data.FP16, Data.BF16, Data.INT32))
+    item = ITEM[dtype]
+    space = _pick(rng, (Space.GM, Space.GM, Space.L1))
+    if rng.random() < 0.5:
+        builder.set_atomic(dtype)
+    m = _rarely_zero(rng, 1 + int(rng.integers(36)))
+    kind = _pick(rng, ("nz", "nd", "split") if dtype == Data.FP32 else ("nz", "nd"))
+    matrices = {}
+    if kind == "nd":
+        n = int(rng.integers(40))
+        step = n + 1 + int(rng.integers(9))
+        matrices = {
+            "nd_num": int(rng.integers(4)), "src_nd_stride": int(rng.integers(5)),
+            "dst_nd_stride": m * step + int(rng.integers(9)),
+        }  # fmt: skip
+        mode, at = Mode.NZ2ND, int(rng.integers(99)) * item
+    else:
+        mode = Mode.CHANNEL_SPLIT if kind == "split" else 0
+        n = int(rng.integers(6)) * (8 if kind == "split" else 16)
+        step = max(1, m * (8 if kind == "split" else 16) * item // 32 + int(rng.integers(5)))
+        at = int(rng.integers(99)) * 32
+    if space == Space.L1:
+        at = at // 32 * 32
+    builder.fixpipe(
+        dst_space=space, dst=at, src=int(rng.integers(60)) * 64, dst_dtype=dtype, m_size=m, n_size=n,
+        src_stride=_pick(rng, (-(-m // 16) * 16, m + int(rng.integers(5)), int(rng.integers(50)))), dst_stride=step,
+        mode=mode, tensor=0, **matrices,
+    )  # fmt: skip
+    return Instance(builder, memory=dtype)
+
+
+def l0c_to_ub(rng):
+    builder = ProgramBuilder(_pick(rng, (UNIFIED, TRAINING)))
+    count, length, src_gap, dst_gap = _below(rng, 5, 4, 4, 4)
+    builder.l0c_to_ub(
+        dst=int(rng.integers(99)) * 32, src=int(rng.integers(300)) * 64,
+        dst_dtype=_pick(rng, (Data.FP32, Data.FP16, Data.INT32)), block_count=count, block_len=length, src_gap=src_gap,
+        dst_gap=dst_gap,
+    )  # fmt: skip
+    return Instance(builder)
+
+
+VECTOR_TYPES = {
+    Op.DUPLICATE: {
+        "910b": (Data.FP16, Data.BF16, Data.INT16, Data.FP32, Data.INT32),
+        "310p": (Data.FP16, Data.INT16, Data.FP32, Data.INT32),
+        "910": (Data.FP16, Data.INT16, Data.FP32, Data.INT32),
+    },
+    Op.ADD: {
+        "910b": (Data.FP16, Data.INT16, Data.FP32, Data.INT32),
+        "310p": (Data.FP16, Data.INT16, Data.FP32, Data.INT32),
+        "910": (Data.FP16, Data.FP32, Data.INT32),
+    },
+    Op.MULS: {
+        "910b": (Data.FP16, Data.INT16, Data.FP32, Data.INT32),
+        "310p": (Data.FP16, Data.INT16, Data.FP32, Data.INT32),
+        "910": (Data.FP16, Data.FP32),
+    },
+}
+
+
+def _vector(rng, op):
+    product = _pick(rng, (A2, UNIFIED, TRAINING))
+    builder = ProgramBuilder(product)
+    dtype = _pick(rng, VECTOR_TYPES[op][product.series])
+    first, second, third = (area * 16384 + int(rng.integers(99)) * 32 for area in rng.permutation(3).tolist())
+    if rng.random() < 0.3:
+        first = second  # in place
+    if rng.random() < 0.1:
+        third = second
+    count = _pick(rng, (0, 1, int(rng.integers(300))))
+    bits = int(random_elements(rng, 1, dtype).view(f"u{ITEM[dtype]}")[0])
+    if op == Op.DUPLICATE:
+        builder.duplicate(dst=first, dtype=dtype, count=count, value_bits=bits)
+    elif op == Op.ADD:
+        builder.add(dst=first, src0=second, src1=third, dtype=dtype, count=count)
+    else:
+        builder.muls(dst=first, src=second, dtype=dtype, count=count, value_bits=bits)
+    return Instance(builder, memory=dtype)
+
+
+def cast(rng):
+    product = _pick(rng, (A2, UNIFIED, TRAINING))
+    builder = ProgramBuilder(product)
+    (src, dst), modes = _pick(rng, CASTS[product.arch].items())
+    builder.cast(
+        dst=32768 + int(rng.integers(99)) * 32, src=int(rng.integers(99)) * 32, src_dtype=src, dst_dtype=dst,
+        round_mode=RoundMode(_pick(rng, sorted(modes))), count=int(rng.integers(300)),
+    )  # fmt: skip
+    return Instance(builder, memory=src)
+
+
+GENERATORS = {
+    Op.DATA_COPY: data_copy,
+    Op.ND2NZ: nd2nz,
+    Op.LOAD_2D: load_2d,
+    Op.LOAD_TRANSPOSE: load_transpose,
+    Op.LOAD_3D: load_3d,
+    Op.LOAD_3D_V1: load_3d_v1,
+    Op.FILL: fill,
+    Op.MMAD: mmad,
+    Op.FIXPIPE: fixpipe,
+    Op.L0C_TO_UB: l0c_to_ub,
+    Op.DUPLICATE: lambda rng: _vector(rng, Op.DUPLICATE),
+    Op.ADD: lambda rng: _vector(rng, Op.ADD),
+    Op.MULS: lambda rng: _vector(rng, Op.MULS),
+    Op.CAST: cast,
+}
+
+
+RESULT_TYPE_FIELD = {
+    Op.DATA_COPY: "dtype",
+    Op.FIXPIPE: "dst_dtype",
+    Op.L0C_TO_UB: "dst_dtype",
+    Op.ADD: "dtype",
+    Op.MULS: "dtype",
+    Op.CAST: "dst_dtype",
+}
+"""Where the row names the type of the elements it computes; other instructions only move bits, Mmad makes floats."""
+
+
+def _any_nan(words, expected, dst, item, kind):
+    """Whether all words that differ belong to elements that are NaN on both sides."""
+    starts = np.unique((np.flatnonzero(words != expected) - dst) // item * item + dst)
+    if len(starts) == 0:
+        return True
+    if kind not in semantics.FORMATS:
+        return False
+    lanes = starts[:, None] + np.arange(item)
+    got, want = (semantics.decode(data[lanes].ravel(), kind) for data in (words, expected))
+    return bool(np.all(np.isnan(got) & np.isnan(want)))
+
+
+def differences(emulated, machine, row, l0):
+    """Compare every memory bit for bit; return the names of the spaces that differ.
+
+    Any NaN equals any NaN where the instruction computes floats or decodes 16-bit floats. Open bytes must be NaN.
+    """
+    op = Op(row["op"])
+    kind = Data(row[RESULT_TYPE_FIELD[op]]) if op in RESULT_TYPE_FIELD else Data.FP32 if op == Op.MMAD else Data.NONE
+    bad = []
+    for space in (Space.GM, Space.L1, Space.UB, Space.L0C):
+        got = emulated.words(space).view(np.uint8)
+        if not _any_nan(got, machine.bytes[space], int(row["dst"]), ITEM.get(kind, 1), kind):
+            bad.append(space.name)
+    for space in (Space.L0A, Space.L0B):
+        got, want = emulated.words(space), semantics.carriers(machine.bytes[space], l0).view(np.uint32)
+        item = ITEM[l0]
+        open_ = np.zeros((len(want) // 256, 256), np.bool_)
+        open_[:, : 512 // item] = semantics.in_carrier_order(machine.open[space][::item], item)
+        open_ = open_.ravel()
+        nan = np.isnan(got.view(np.float32))
+        equal = got == want
+        if item == 2:
+            equal |= nan & np.isnan(want.view(np.float32))
+        if not np.all(np.where(open_, nan, equal)):
+            bad.append(space.name)
+    return bad
+
+
+def candidates(op, seed, count):
+    """Return ``count`` random instances of an opcode, and assert that `verify` takes them all as legal."""
+    rng = np.random.default_rng([seed, op])
+    instances = [GENERATORS[op](rng) for _ in range(count)]
+    for product in (A2, UNIFIED, TRAINING):
+        rows = [instance.rows for instance in instances if instance.builder.product is product]
+        if rows:
+            found = [str(violation) for violation in verify(np.concatenate(rows), product)]
+            assert found == []
+    return instances

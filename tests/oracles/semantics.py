@@ -1,0 +1,523 @@
+"""Every instruction by its definition, on the byte memories of the hardware.
+
+All six memories are plain bytes here, L0A, L0B and L0C in the documented fractal orders (zZ, nZ, zN), so nothing of the
+emulator's own layout enters. Written from the instruction descriptions (asc-devkit ``docs/zh/api/SIMD-API``: DataCopy,
+LoadData 2D, 3D and with transpose, InitConstValue, Mmad, Fixpipe, vector instructions, atomics; the fractal formats
+page; the reference scripts of ``load_data_l12l0``), with loops over elements. `carriers` translates the bytes of L0A or
+L0B into what the emulator keeps there.
+
+Bytes whose contents the documents leave open (window rows behind the last window, rows behind the slice in the last
+fractal) are marked in ``Machine.open``.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from npu_sim.dtypes.formats import RoundMode
+from npu_sim.isa.op import Data, Mode, Op, Space
+from tests.oracles import mmad as cube
+from tests.oracles.rounding import BF16, FP16, FP32, round_fraction, round_integer, round_values
+
+ITEM = {
+    Data.FP16: 2, Data.BF16: 2, Data.FP32: 4, Data.INT32: 4, Data.INT16: 2, Data.INT8: 1, Data.UINT8: 1, Data.INT64: 8,
+}  # fmt: skip
+INTEGERS = {
+    Data.INT8: np.int8, Data.UINT8: np.uint8, Data.INT16: np.int16, Data.INT32: np.int32, Data.INT64: np.int64,
+}  # fmt: skip
+FORMATS = {Data.FP16: FP16, Data.BF16: BF16, Data.FP32: FP32}
+FRACTAL = 512
+UNUSED_CARRIER = 0x7FCABCAB
+ON_CHIP = (Space.L1, Space.L0A, Space.L0B, Space.L0C, Space.UB)
+
+
+class OutsideMemoryError(Exception):
+    """An instruction reaches beyond the memories of the `Machine`."""
+
+
+class Machine:
+    """GM, L1, L0A, L0B, L0C and UB as bytes.
+
+    ``open[space]`` marks bytes whose contents the hardware does not define; ``wrote[space]`` the bytes stored to (open
+    ones included); ``overlaps`` tells that some byte was stored twice, which the documents leave undefined.
+    """
+
+    def __init__(self, contents):
+        self.bytes = {space: data.copy() for space, data in contents.items()}
+        self.open = {space: np.zeros(len(data), np.bool_) for space, data in contents.items()}
+        self.wrote = {space: np.zeros(len(data), np.bool_) for space, data in contents.items()}
+        self.overlaps = False
+
+    def load(self, space, at, count):
+        if at < 0 or at + count > len(self.bytes[space]):
+            raise OutsideMemoryError
+        return self.bytes[space][at : at + count].copy()
+
+    def store(self, space, at, data):
+        self._mark(space, at, len(data))
+        self.bytes[space][at : at + len(data)] = data
+        self.open[space][at : at + len(data)] = False
+
+    def leave_open(self, space, at, count):
+        self._mark(space, at, count)
+        self.open[space][at : at + count] = True
+
+    def _mark(self, space, at, count):
+        if at < 0 or at + count > len(self.bytes[space]):
+            raise OutsideMemoryError
+        wrote = self.wrote[space][at : at + count]
+        self.overlaps |= bool(wrote.any())
+        wrote[:] = True
+
+
+# Element types ------------------------------------------------------------------------------------------------------
+
+
+@np.errstate(all="ignore")  # signalling NaN
+def decode(data, dtype):
+    """Return the values of packed elements: float64 for float formats (exact), int64 for integers."""
+    data = np.ascontiguousarray(data)
+    if dtype in INTEGERS:
+        return data.view(INTEGERS[dtype]).astype(np.int64)
+    if dtype == Data.FP16:
+        return data.view(np.float16).astype(np.float64)
+    if dtype == Data.BF16:
+        return (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return data.view(np.float32).astype(np.float64)
+
+
+@np.errstate(all="ignore")
+def encode_float(values, dtype, mode="RINT", saturate=False):
+    """Round float64 values to fp16 or bf16 and pack them; NaN becomes the pattern 0x7FFF (saturating: +0)."""
+    fmt = FORMATS[dtype]
+    codes = round_values(values, fmt, mode, saturate)
+    negative = np.signbit(values) & ~np.isnan(values)
+    codes = np.where(codes < 0, 0x7FFF, codes + np.where(negative, fmt.sign, 0))
+    return codes.astype(np.uint16).view(np.uint8)
+
+
+def encode_integer(values, dtype, saturate):
+    """Pack integers that may not fit: clamp, or keep the low bits. ``values``: sequence of Python ints."""
+    bits = 8 * ITEM[dtype]
+    low, high = (0, 2**bits - 1) if dtype == Data.UINT8 else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    out = []
+    for value in values:
+        if saturate:
+            value = min(max(value, low), high)
+        out.append((value - low) % 2**bits + low)
+    return np.array(out, INTEGERS[dtype]).view(np.uint8)
+
+
+def add_elements(a, b, dtype, saturate):
+    """Elementwise sum of packed elements, rounded once to nearest even."""
+    x, y = decode(a, dtype), decode(b, dtype)
+    if dtype in INTEGERS:
+        return encode_integer([int(p) + int(q) for p, q in zip(x, y, strict=True)], dtype, saturate)
+    with np.errstate(all="ignore"):
+        if dtype == Data.FP32:
+            return (x.astype(np.float32) + y.astype(np.float32)).view(np.uint8)
+        # 53 bits suffice: rounding a sum of two p-bit values twice is harmless from 2p + 2 bits on
+        return encode_float(x + y, dtype, saturate=saturate)
+
+
+def multiply_elements(a, scalar, dtype, saturate):
+    """Elementwise product of packed elements with one element, rounded once to nearest even."""
+    x, y = decode(a, dtype), decode(scalar, dtype)[0]
+    if dtype in INTEGERS:
+        return encode_integer([int(p) * int(y) for p in x], dtype, saturate)
+    with np.errstate(all="ignore"):
+        if dtype == Data.FP32:
+            return (x.astype(np.float32) * np.float32(y)).view(np.uint8)
+        return encode_float(x * y, dtype, saturate=saturate)
+
+
+def cast_elements(data, src, dst, mode, saturate):
+    """Cast of packed elements; ``mode`` is a name of `RoundMode`."""
+    values = decode(data, src)
+    if dst in INTEGERS:
+        return _cast_to_integer(values, src, dst, mode)
+    if src == Data.FP32 and dst == Data.FP32:
+        return _cast_to_integral(values, mode)
+    if dst == Data.FP32:
+        words = [_fp32_word(value, mode) for value in values.tolist()]
+        return np.array(words, np.uint32).view(np.uint8)
+    return encode_float(values.astype(np.float64), dst, mode, saturate)
+
+
+def _cast_to_integer(values, src, dst, mode):
+    """Float to integer: clamp always, NaN gives 0 (numerics of Cast: in both overflow modes)."""
+    info = np.iinfo(INTEGERS[dst])
+    rounding = "RINT" if mode == "NONE" else mode
+    out = []
+    for value in values.tolist():
+        if value != value:
+            out.append(0)
+        elif value in (np.inf, -np.inf):
+            out.append(info.max if value > 0 else info.min)
+        else:
+            out.append(round_integer(Fraction(value), rounding))
+    return encode_integer(out, dst, True)
+
+
+@np.errstate(all="ignore")
+def _cast_to_integral(values, mode):
+    """Float to float: the integral value; -0 and what rounds to it become +0."""
+    out = []
+    for value in values.tolist():
+        if value != value or value in (np.inf, -np.inf):
+            out.append(value)
+        else:
+            out.append(float(round_integer(Fraction(value), mode)))
+    return np.array(out, np.float32).view(np.uint8)
+
+
+def _fp32_word(value, mode):
+    if value != value:
+        return 0x7FFFFFFF
+    negative = 0x80000000 if np.signbit(value) else 0
+    if value in (np.inf, -np.inf):
+        return 0x7F800000 | negative
+    if value == 0:
+        return negative
+    return round_fraction(Fraction(value), FP32, mode) | negative
+
+
+# Data movement ------------------------------------------------------------------------------------------------------
+
+
+def _getter(row):
+    return lambda name: int(row[name])
+
+
+def _put(machine, space, at, data, dtype, atomic, saturate):
+    """Store packed elements, or add them to what is there."""
+    if atomic:
+        data = add_elements(machine.load(space, at, len(data)), data, dtype, saturate)
+    machine.store(space, at, data)
+
+
+def data_copy(row, machine, saturate):
+    get = _getter(row)
+    atomic = bool(get("mode") & Mode.ATOMIC)
+    for i in range(get("block_count")):
+        source = get("src0") + i * (get("block_len") + get("src_gap")) * 32
+        target = get("dst") + i * (get("block_len") + get("dst_gap")) * 32
+        data = machine.load(get("src0_space"), source, get("block_len") * 32)
+        _put(machine, get("dst_space"), target, data, Data(get("dtype")), atomic, saturate)
+
+
+def nd2nz(row, machine):
+    get = _getter(row)
+    item = ITEM[Data(get("dtype"))]
+    c0 = 32 // item
+    for z in range(get("nd_num")):
+        for r in range(get("n_value")):
+            for c in range(-(-get("d_value") // c0) * c0):
+                target = z * get("dst_nd_stride") + r * get("dst_n_stride") * c0
+                target += c // c0 * get("dst_c0_stride") * c0 + c % c0
+                source = z * get("src_nd_stride") + r * get("src_d_value") + c
+                element = np.zeros(item, np.uint8)
+                if c < get("d_value"):
+                    element = machine.load(Space.GM, get("src0") + source * item, item)
+                machine.store(Space.L1, get("dst") + target * item, element)
+
+
+def load_2d(row, machine):
+    get = _getter(row)
+    for i in range(get("repeat")):
+        source = get("src0") + (get("start_index") + i * get("src_stride")) * FRACTAL
+        fractal = machine.load(get("src0_space"), source, FRACTAL)
+        if get("mode") & Mode.TRANSPOSE:
+            fractal = fractal.view(np.uint16).reshape(16, 16).T.copy().ravel().view(np.uint8)
+        machine.store(get("dst_space"), get("dst") + i * (get("dst_gap") + 1) * FRACTAL, fractal)
+
+
+def load_transpose(row, machine):
+    get = _getter(row)
+    item = ITEM[Data(get("dtype"))]
+    kind = {1: np.uint8, 2: np.uint16, 4: np.uint32}[item]
+    side = 32 if item == 1 else 16
+    fractals = {1: 2, 2: 1, 4: 2}[item]
+    for i in range(get("repeat")):
+        source = get("src0") + (get("start_index") + i * get("src_stride")) * fractals * FRACTAL
+        data = machine.load(Space.L1, source, fractals * FRACTAL).view(kind)
+        square = np.empty((side, side), kind)
+        for r in range(side):
+            for c in range(side):
+                if item == 4:  # two fractals of 16 rows and 8 columns, side by side
+                    square[r, c] = data[c // 8 * 128 + r * 8 + c % 8]
+                else:
+                    square[r, c] = data[r * side + c]
+        turned = square.T
+        for j in range(fractals):
+            if item == 4:
+                fractal = turned[:, 8 * j : 8 * j + 8]
+            else:
+                fractal = turned[16 * j : 16 * j + 16]
+            target = i * (get("dst_gap") + 1) + j * (get("dst_frac_gap") + 1)
+            machine.store(get("dst_space"), get("dst") + target * FRACTAL, fractal.copy().ravel().view(np.uint8))
+
+
+class _Windows:
+    """The matrix of all windows: rows are windows (oh, ow), columns (c1, kh, kw, c0)."""
+
+    def __init__(self, row, machine):
+        get = self.get = _getter(row)
+        self.machine = machine
+        self.item = ITEM[Data(get("dtype"))]
+        self.c0 = 32 // self.item
+        kernel_h = (get("filter_h") - 1) * get("dilation_h") + 1
+        kernel_w = (get("filter_w") - 1) * get("dilation_w") + 1
+        self.ho = (get("l1_h") + get("pad_top") + get("pad_bottom") - kernel_h) // get("stride_h") + 1
+        self.wo = (get("l1_w") + get("pad_left") + get("pad_right") - kernel_w) // get("stride_w") + 1
+
+    def element(self, m, k):
+        """Return the bytes of V[m, k], or None behind the last window."""
+        get = self.get
+        if m >= self.ho * self.wo:
+            return None
+        oh, ow = divmod(m, self.wo)
+        tap, lane = divmod(k, self.c0)
+        rest, kw = divmod(tap, get("filter_w"))
+        c1, kh = divmod(rest, get("filter_h"))
+        h = oh * get("stride_h") + kh * get("dilation_h") - get("pad_top")
+        w = ow * get("stride_w") + kw * get("dilation_w") - get("pad_left")
+        if not (0 <= h < get("l1_h") and 0 <= w < get("l1_w")):
+            return np.zeros(self.item, np.uint8)
+        index = ((c1 * get("l1_h") + h) * get("l1_w") + w) * self.c0 + lane
+        return self.machine.load(Space.L1, get("src0") + index * self.item, self.item)
+
+
+def load_3d(row, machine):
+    """LoadData 3D v2. 32-bit slices that are written transposed leave the rows of missing channels untouched."""
+    get = _getter(row)
+    if 0 in (get(name) for name in ("l1_h", "l1_w", "channel_size", "k_ext", "m_ext", "filter_h", "filter_w")):
+        return
+    windows = _Windows(row, machine)
+    item, c0 = windows.item, windows.c0
+    m_ext, k_ext = get("m_ext"), get("k_ext")
+    space, at = get("dst_space"), get("dst")
+    transposed = space == Space.L0B or bool(get("mode") & Mode.TRANSPOSE)
+    m_lines, k_columns, channel_lines = -(-m_ext // 16), -(-k_ext // c0), -(-k_ext // 16)
+    assert transposed or k_ext % c0 == 0
+    # In L0B nothing says that a 32-bit fractal wholly behind the slice is written; in L0A it is part of every line.
+    points = -(-m_ext // c0) * c0 if space == Space.L0B else m_lines * 16
+    for m in range(points):
+        for k in range(k_ext):
+            if not transposed:  # zZ of [m, k]
+                fractal, line, column = m // 16 * k_columns + k // c0, m % 16, k % c0
+            elif space == Space.L0A:  # zZ of [channel, pixel], pixels padded to 16
+                fractal, line, column = k // 16 * (m_lines * 16 // c0) + m // c0, k % 16, m % c0
+            else:  # nZ of [pixel, channel]
+                fractal, line, column = m // c0 * channel_lines + k // 16, k % 16, m % c0
+            target = at + fractal * FRACTAL + line * 32 + column * item
+            data = windows.element(get("m_start") + m, get("k_start") + k) if m < m_ext else None
+            if data is None:
+                machine.leave_open(space, target, item)
+            else:
+                machine.store(space, target, data)
+
+
+def load_3d_v1(row, machine):
+    get = _getter(row)
+    windows = _Windows(row, machine)
+    item, c0 = windows.item, windows.c0
+    space = get("dst_space")
+    oh0 = (get("left_top_h") + get("pad_top")) // get("stride_h")
+    ow0 = (get("left_top_w") + get("pad_left")) // get("stride_w")
+    tap0 = (get("c1_index") * get("filter_h") + get("fetch_filter_h")) * get("filter_w") + get("fetch_filter_w")
+    for r in range(get("repeat")):
+        first = oh0 * windows.wo + ow0 + (16 * r if get("repeat_mode") == 1 else 0)
+        tap = tap0 + (r if get("repeat_mode") == 0 else 0)
+        for i in range(16):
+            for lane in range(c0):
+                line, column = (i, lane) if space == Space.L0A else (lane, i)
+                target = get("dst") + r * get("jump_stride") * FRACTAL + line * 32 + column * item
+                data = windows.element(first + i, tap * c0 + lane)
+                if data is None:
+                    machine.leave_open(space, target, item)
+                else:
+                    machine.store(space, target, data)
+
+
+def fill(row, machine):
+    get = _getter(row)
+    item = ITEM[Data(get("dtype"))]
+    block = 32 if get("dst_space") == Space.L1 else FRACTAL
+    element = _scalar(row, item)
+    for i in range(get("repeat")):
+        for j in range(get("block_num")):
+            target = get("dst") + (i * (get("block_num") + get("dst_gap")) + j) * block
+            machine.store(get("dst_space"), target, np.tile(element, block // item))
+
+
+def _scalar(row, item):
+    """The low ``item`` bytes of the value operand, least significant first."""
+    value = int(row["value"]) % 2**32
+    return np.array([value >> 8 * i & 255 for i in range(item)], np.uint8)
+
+
+# Cube and its way out -----------------------------------------------------------------------------------------------
+
+
+@np.errstate(all="ignore")
+def mmad(row, machine, saturate, model, hf32):
+    """Mmad. ``model``: (group, inner, rounding) of `tests.oracles.mmad`; ``hf32``: (dropped bits, tie rule)."""
+    get = _getter(row)
+    m_size, n_size, k_size = get("m"), get("n"), get("k")
+    if 0 in (m_size, n_size, k_size):
+        return
+    dtype = Data(get("dtype"))
+    item = ITEM[dtype]
+    k0 = 32 // item
+    m1, n1, k1 = -(-m_size // 16), -(-n_size // 16), -(-k_size // k0)
+    a_columns = 2 * -(-k_size // 16) if get("mode") & Mode.K_ALIGN else k1
+    a = np.empty((m_size, k_size), np.float32)
+    b = np.empty((k_size, n_size), np.float32)
+    for k in range(k_size):
+        for m in range(m_size):
+            at = ((m // 16 * a_columns + k // k0) * 16 + m % 16) * k0 + k % k0 if m_size > 1 else k
+            a[m, k] = decode(machine.load(Space.L0A, get("src0") + at * item, item), dtype)[0]
+        for n in range(n_size):
+            at = ((k // k0 * n1 + n // 16) * 16 + n % 16) * k0 + k % k0
+            b[k, n] = decode(machine.load(Space.L0B, get("src1") + at * item, item), dtype)[0]
+    if get("mode") & Mode.HF32:
+        a, b = (cube.hf32_matrix(x, *hf32) for x in (a, b))
+    where = [
+        [get("dst") + 4 * (((n // 16 * m1 + m // 16) * 16 + m % 16) * 16 + n % 16) for n in range(n_size)]
+        for m in range(m_size)
+    ]
+    old = None
+    if not get("mode") & Mode.INIT:
+        old = np.array([[machine.load(Space.L0C, at, 4).view(np.float32)[0] for at in line] for line in where])
+    result = cube.mmad(a, b, old, *model)
+    if saturate:
+        largest = np.finfo(np.float32).max
+        result = np.where(np.isnan(result), np.float32(0), np.clip(result, -largest, largest))
+    for m in range(m_size):
+        for n in range(n_size):
+            machine.store(Space.L0C, where[m][n], result[m, n : n + 1].view(np.uint8))
+
+
+def _leave_cube(data, dtype, saturate):
+    """Convert one L0C element to the type of the destination."""
+    if dtype in (Data.FP32, Data.INT32):
+        return data
+    return encode_float(decode(data, Data.FP32), dtype, saturate=saturate)
+
+
+def fixpipe(row, machine, saturate):
+    get = _getter(row)
+    dtype = Data(get("dst_dtype"))
+    item = ITEM[dtype]
+    row_major, split = bool(get("mode") & Mode.NZ2ND), bool(get("mode") & Mode.CHANNEL_SPLIT)
+    atomic = bool(get("mode") & Mode.ATOMIC)
+    for z in range(get("nd_num") if row_major else 1):
+        for m in range(get("m_size")):
+            for n in range(get("n_size")):
+                source = (n // 16 * get("src_stride") + m) * 16 + n % 16
+                if row_major:
+                    source += z * get("src_nd_stride") * 256
+                    target = (z * get("dst_nd_stride") + m * get("dst_stride") + n) * item
+                elif split:
+                    target = n // 8 * get("dst_stride") * 32 + (m * 8 + n % 8) * 4
+                else:
+                    target = n // 16 * get("dst_stride") * 32 + (m * 16 + n % 16) * item
+                data = _leave_cube(machine.load(Space.L0C, get("src0") + 4 * source, 4), dtype, saturate)
+                _put(machine, get("dst_space"), get("dst") + target, data, dtype, atomic, saturate)
+
+
+def l0c_to_ub(row, machine, saturate):
+    get = _getter(row)
+    dtype = Data(get("dst_dtype"))
+    item = ITEM[dtype]
+    for i in range(get("block_count")):
+        for j in range(get("block_len")):
+            source = get("src0") + (i * (get("block_len") + get("src_gap")) + j) * 1024
+            target = get("dst") + i * (get("block_len") * 256 * item + get("dst_gap") * 32) + j * 256 * item
+            data = machine.load(Space.L0C, source, 1024)
+            machine.store(Space.UB, target, _leave_cube(data, dtype, saturate))
+
+
+# Vector -------------------------------------------------------------------------------------------------------------
+
+
+def duplicate(row, machine):
+    item = ITEM[Data(row["dtype"])]
+    machine.store(Space.UB, int(row["dst"]), np.tile(_scalar(row, item), int(row["count"])))
+
+
+def add(row, machine, saturate):
+    dtype = Data(row["dtype"])
+    size = int(row["count"]) * ITEM[dtype]
+    a, b = machine.load(Space.UB, int(row["src0"]), size), machine.load(Space.UB, int(row["src1"]), size)
+    machine.store(Space.UB, int(row["dst"]), add_elements(a, b, dtype, saturate))
+
+
+def muls(row, machine, saturate):
+    dtype = Data(row["dtype"])
+    a = machine.load(Space.UB, int(row["src0"]), int(row["count"]) * ITEM[dtype])
+    product = multiply_elements(a, _scalar(row, ITEM[dtype]), dtype, saturate)
+    machine.store(Space.UB, int(row["dst"]), product)
+
+
+def cast(row, machine, saturate):
+    src, dst = Data(row["dtype"]), Data(row["dst_dtype"])
+    data = machine.load(Space.UB, int(row["src0"]), int(row["count"]) * ITEM[src])
+    result = cast_elements(data, src, dst, RoundMode(row["round_mode"]).name, saturate)
+    machine.store(Space.UB, int(row["dst"]), result)
+
+
+def run(row, machine, *, saturate=False, model=(16, "exact", "rne"), hf32=(12, "even")):
+    """Carry out one row (core state already applied to ``mode``); synchronisation and core state do nothing."""
+    op = Op(row["op"])
+    plain = {
+        Op.ND2NZ: nd2nz,
+        Op.LOAD_2D: load_2d,
+        Op.LOAD_TRANSPOSE: load_transpose,
+        Op.LOAD_3D: load_3d,
+        Op.LOAD_3D_V1: load_3d_v1,
+        Op.FILL: fill,
+        Op.DUPLICATE: duplicate,
+    }
+    clamping = {
+        Op.DATA_COPY: data_copy,
+        Op.FIXPIPE: fixpipe,
+        Op.L0C_TO_UB: l0c_to_ub,
+        Op.ADD: add,
+        Op.MULS: muls,
+        Op.CAST: cast,
+    }
+    if op in plain:
+        plain[op](row, machine)
+    elif op in clamping:
+        clamping[op](row, machine, saturate)
+    elif op == Op.MMAD:
+        mmad(row, machine, saturate, model, hf32)
+
+
+# What the emulator keeps in L0A and L0B -------------------------------------------------------------------------------
+
+
+def in_carrier_order(items, item):
+    """Reorder an array over the elements of whole fractals (rows of 32 bytes) to [fractal][k][row]."""
+    k0 = 32 // item
+    return items.reshape(-1, 16, k0).transpose(0, 2, 1).reshape(-1, 16 * k0)
+
+
+@np.errstate(all="ignore")
+def carriers(data, dtype):
+    """Return the float32 carriers of whole fractals: element (row, k) of fractal f at 256 f + 16 k + row.
+
+    ``data``: bytes of whole fractals in hardware order. Carriers without an element (the upper half of a fractal of
+    32-bit data) are a certain NaN.
+    """
+    out = np.full((len(data) // FRACTAL, 256), UNUSED_CARRIER, np.uint32)
+    item = ITEM[dtype]
+    if item == 4:
+        out[:, :128] = in_carrier_order(data.view(np.uint32), item)
+    else:
+        out[:, :] = in_carrier_order(decode(data, dtype).astype(np.float32).view(np.uint32), item)
+    return out.ravel().view(np.float32)
