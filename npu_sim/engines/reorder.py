@@ -61,7 +61,9 @@ def legal_order(rows: np.ndarray, order: Order = "program") -> npt.NDArray[np.in
     jitted.link(rows, following, heads)
     flags = np.zeros(jitted.FLAGS, np.int64)
     rule = jitted.LATE if order == "late" else jitted.RANDOM
-    seed = np.array([0 if order == "late" else int(order) % 2**64], np.uint64)
+    # Neighbouring seeds would start with similar numbers: spread them over the generator's states.
+    spread = 0 if order == "late" else (int(order) + 1) * 0x9E3779B97F4A7C15 >> 11
+    seed = np.array([1 + spread % (jitted.RANDOM_MODULUS - 1)], np.int64)
     if int(jitted.schedule(rows, following, heads, flags, rule, seed, result)) < n:
         raise ProgramError(_blocked(rows, heads))
     return result

@@ -15,6 +15,7 @@ from npu_sim.isa.op import Op, Pipe
 PIPES = 8
 FLAGS = 8 * 8 * 256
 PROGRAM, LATE, RANDOM = range(3)
+RANDOM_MODULUS = 2**31 - 1
 
 _S = np.int64(Pipe.S)
 _ALL = np.int64(Pipe.ALL)
@@ -31,12 +32,12 @@ def _flag(row):
 
 @jit
 def _next_random(state):
-    """Advance a splitmix64 generator in ``state[0]`` (uint64) and return 31 bits."""
-    state[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = state[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.int64((z ^ (z >> np.uint64(31))) >> np.uint64(33))
+    """Advance the Lehmer generator (factor 48271, modulus 2^31 - 1) in ``state[0]`` and return its value.
+
+    Its products stay below 2^63, so it also runs without the JIT.
+    """
+    state[0] = state[0] * 48271 % RANDOM_MODULUS
+    return state[0]
 
 
 @jit
@@ -135,8 +136,8 @@ def schedule(rows, following, heads, flags, rule, random_state, order):
         Zeros on entry.
     rule : int64
         `LATE` or `RANDOM`.
-    random_state : uint64[1]
-        Seed of `RANDOM`.
+    random_state : int64[1]
+        Seed of `RANDOM`, in [1, 2^31 - 2].
     order : int64[n]
         Result.
 
