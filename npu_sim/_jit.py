@@ -72,8 +72,8 @@ def _widen_arguments(compiled: Any) -> None:
     """Make calls from other jitted functions share one specialisation of ``compiled``.
 
     Numba compiles a callee anew for every literal, every enumeration and every width of integer at a call site: a dozen
-    copies of each emitter, which LLVM then inlines anyway. Literals, `IntEnum` members and the byte-sized fields of a row
-    become int64 here, so one copy serves them all.
+    copies of each emitter, which LLVM then inlines anyway. Literals, `IntEnum` members and the byte-sized fields of a
+    row become int64 here, so one copy serves them all.
     """
     template_for = compiled.get_call_template
 

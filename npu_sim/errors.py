@@ -93,5 +93,5 @@ class InternalError(NpuSimError, RuntimeError):
     """A broken invariant of this project; please report it."""
 
 
-class UndefinedOnHardware(UserWarning):  # noqa: N818 - a category of warning, not an error
+class UndefinedOnHardware(UserWarning):
     """The computation is defined here, but the hardware leaves the result open."""

@@ -23,7 +23,7 @@ from npu_sim.isa.atomic import SINK_LENGTH, apply_log, atomic_demand
 from npu_sim.isa.cube import scratch_floats
 from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
-from npu_sim.isa.row import empty_rows
+from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.memory.core import CoreMemory
 from npu_sim.products import Product
 from npu_sim.program.disassemble import disassemble
@@ -189,7 +189,7 @@ def _chunks(launch: Launch, core: int, phase: int, options: ExecuteOptions, buff
         else:
             collected.append(buffer[:count].copy())
     if collected:
-        rows = np.concatenate(collected)
+        rows = join_rows(collected)
         yield rows[legal_order(rows, options.order)]
 
 
@@ -231,7 +231,8 @@ def _run_core(
         )
         if bad >= 0:
             raise InternalError(
-                f"Instruction must be known and inside its buffers, not {disassemble(rows[bad])} ({launch.name}, core {core})"
+                f"Instruction must be known and inside its buffers, not {disassemble(rows[bad])} "
+                f"({launch.name}, core {core})"
             )
     worker.log = turns.finish(core, worker.log) or _Log(int(worker.config[3]))
 

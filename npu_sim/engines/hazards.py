@@ -18,7 +18,7 @@ from npu_sim.errors import ShapeError
 from npu_sim.isa.footprint import empty_runs
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.op import Pipe, Space
-from npu_sim.isa.row import empty_rows
+from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import Product
 from npu_sim.program.disassemble import name_of, pipe_name
 from npu_sim.program.launch import Launch
@@ -268,11 +268,10 @@ def emit_rows(launch: Launch, core: int, phase: int = 0, *, chunk_rows: int = CH
     """Return all rows of one core and phase of ``launch``, before `issue`, as INSTR[rows]."""
     buffer = empty_rows(max(chunk_rows, launch.step_rows))
     state = launch.new_state(core, phase)
-    parts = [buffer[:0].view(np.uint8)]
+    parts = []
     while count := int(launch.emit(buffer, launch.params, state)):
-        parts.append(buffer[:count].copy().view(np.uint8))
-    # As bytes: concatenating records would give every field of the operand union a place of its own.
-    return np.concatenate(parts).view(buffer.dtype)
+        parts.append(buffer[:count].copy())
+    return join_rows(parts)
 
 
 def run_hazards(

@@ -36,7 +36,7 @@ from npu_sim.engines.timeline_jit import (
 from npu_sim.errors import ProgramError, ShapeError
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.op import SPEC_OF_OP, Data, Op, Pipe, Space
-from npu_sim.isa.row import empty_rows
+from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products.cost import CostParams, cost_record
 from npu_sim.program.launch import Launch
 from npu_sim.program.violation import Kind, Violation
@@ -308,7 +308,7 @@ class _Run:
                 kept_spans.append(spans)
             done += count
         if kept_rows:
-            self._keep(core, phase, np.concatenate(kept_rows), np.concatenate(kept_spans))
+            self._keep(core, phase, join_rows(kept_rows), np.concatenate(kept_spans))
         return int(finish(clocks, self.parts))
 
     def _keep(self, core: int, phase: int, rows: np.ndarray, spans: npt.NDArray[np.int64]) -> None:

@@ -1,7 +1,7 @@
 """Vector loads and stores between raw bytes and float32 carriers: one 32-byte block at a time, as LLVM IR.
 
-Numba's CPU target has no float16, and plain loops over bit patterns decode at a tenth of the speed of one ``fpext`` of a
-vector. Each intrinsic has a Python twin of the same meaning that runs when the JIT is switched off.
+Numba's CPU target has no float16, and plain loops over bit patterns decode at a tenth of the speed of one ``fpext``
+of a vector. Each intrinsic has a Python twin of the same meaning that runs when the JIT is switched off.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ kernel a bookkeeping step; rows stream through a buffer that stays in cache, so 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 _HEAD: tuple[tuple[str, str, int], ...] = (
@@ -108,3 +110,10 @@ arena of the launch); ``tensor``: GM tensor id; ``site``: place in the kernel; `
 def empty_rows(capacity: int) -> np.ndarray:
     """Return a zeroed buffer of ``capacity`` rows."""
     return np.zeros(capacity, INSTR)
+
+
+def join_rows(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Concatenate row arrays byte by byte; NumPy's own concatenation repacks records whose fields overlap."""
+    if not parts:
+        return empty_rows(0)
+    return np.concatenate([np.ascontiguousarray(part).view(np.uint8) for part in parts]).view(INSTR)

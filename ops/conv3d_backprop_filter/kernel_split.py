@@ -1,8 +1,9 @@
 """Emitter of the weight-gradient kernel of dav-c220 (A2, A3).
 
-M = output channels, N = (c1, kh, kw, c0) of the feature map, K = output pixels; A = dY, B = im2col(X), C in L0C. A core owns
-a contiguous range of work items (K block or M/N block, batch x depth item, block; outermost group and depth tap when
-those are separate) and walks each in base blocks, as the published kernel does. Phase 0 clears dW, phase 1 computes.
+M = output channels, N = (c1, kh, kw, c0) of the feature map, K = output pixels; A = dY, B = im2col(X), C in L0C. A
+core owns a contiguous range of work items (K block or M/N block, batch x depth item, block; outermost group and depth
+tap when those are separate) and walks each in base blocks, as the published kernel does. Phase 0 clears dW, phase 1
+computes.
 
 Sources: asc-devkit ``impl/adv_api/detail/conv_backprop/conv3d_backprop_filter`` (walk, loads), ops-nn
 ``conv/conv3d_backprop_filter_v2/op_kernel/arch22`` (drivers of tiling keys 1-3, clearing of the output).

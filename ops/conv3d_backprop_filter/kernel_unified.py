@@ -1,13 +1,13 @@
 """Emitter of the weight-gradient kernel of the unified cores (dav-c100, dav-m200): the TBE-style schedule.
 
-M = output channels of one merged group, N = (c1, kh, kw, c0), K = output pixels. A work item is one (group, depth tap, M
-block, N block) and a contiguous part of the (batch, output depth) items; all of its K, over all of its batch items, is
-accumulated in L0C, which then leaves through UB. dW is cleared by a MemSet launch before this one.
+M = output channels of one merged group, N = (c1, kh, kw, c0), K = output pixels. A work item is one (group, depth tap,
+M block, N block) and a contiguous part of the (batch, output depth) items; all of its K, over all of its batch items,
+is accumulated in L0C, which then leaves through UB. dW is cleared by a MemSet launch before this one.
 
 Sources: CANN 8.1 ``tbe/dsl/static_schedule/conv3d_backprop_filter_schedule.py`` for the loop order and the skipped
-depth taps; the tiling is our own (``tiling_unified``). The hardware's img2col cannot make an output of width 1, so such a
-case arrives here widened to 2 columns (``double_w``): dY's only column is read twice, and the second window of X lies in
-the padding.
+depth taps; the tiling is our own (``tiling_unified``). The hardware's img2col cannot make an output of width 1, so such
+a case arrives here widened to 2 columns (``double_w``): dY's only column is read twice, and the second window of X lies
+in the padding.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _flags(rows, n, p, wait, site):
 
 @jit
 def _load_dy(rows, n, p, s, pixel0, pixels, dst):
-    """Load dY as [c1][pixels, padded to 16][16]; the padding lanes are filled with any valid data (never multiplied)."""
+    """Load dY as [c1][pixels, padded to 16][16]; the padding lanes get any valid data (they are never multiplied)."""
     tile = s[ITEM]
     padded = _ceil(pixels, 16) * 16
     blocks = s[M_LEN] // 16

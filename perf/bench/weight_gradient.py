@@ -1,7 +1,7 @@
 """Weight gradients end to end, NCHW arrays in to NCHW array out, against PyTorch's own fp32 weight gradient.
 
-``python -m perf.bench.weight_gradient [--threads 1 2] [--json FILE]``; needs torch (extra ``capture``). Each round runs the
-peer and every model in turn, so all see the same machine; the figures are the best of the rounds.
+``python -m perf.bench.weight_gradient [--threads 1 2] [--json FILE]``; needs torch (extra ``capture``). Each round runs
+the peer and every model in turn, so all see the same machine; the figures are the best of the rounds.
 """
 
 from __future__ import annotations
@@ -92,9 +92,7 @@ def measure(layer: Layer, threads: int, rounds: int) -> Result:
             x, dy, shape, stride=layer.stride, padding=pad, product=PRODUCT, accumulation=accumulation, threads=threads
         )
 
-    best = _best(
-        {"torch": peer, "serial": lambda: ours("serial"), "default": lambda: ours(None)}, rounds
-    )
+    best = _best({"torch": peer, "serial": lambda: ours("serial"), "default": lambda: ours(None)}, rounds)
     return Result(layer=layer.name, threads=threads, **best)
 
 
@@ -111,8 +109,13 @@ def main() -> None:
         table.add_column(title, justify="left" if title == "layer" else "right")
     for r in results:
         table.add_row(
-            r.layer, str(r.threads), f"{r.torch * 1e3:.1f}", f"{r.serial * 1e3:.1f}", f"{r.default * 1e3:.1f}",
-            f"{r.torch / r.serial:.2f}", f"{r.torch / r.default:.2f}",
+            r.layer,
+            str(r.threads),
+            f"{r.torch * 1e3:.1f}",
+            f"{r.serial * 1e3:.1f}",
+            f"{r.default * 1e3:.1f}",
+            f"{r.torch / r.serial:.2f}",
+            f"{r.torch / r.default:.2f}",
         )
     console = Console()
     console.print(table)

@@ -1,7 +1,7 @@
 """ResNet-50 for 224 x 224 images: its 53 convolutions.
 
-Source: He et al. 2015 (arXiv 1512.03385), table 1, with the stride of each stage's first block on its 3x3 convolution, as
-torchvision's ``resnet50`` has it (variant 1.5).
+Source: He et al. 2015 (arXiv 1512.03385), table 1, with the stride of each stage's first block on its 3x3 convolution,
+as torchvision's ``resnet50`` has it (variant 1.5).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from npu_sim.engines.hazards import FINDING_LIMIT, emit_rows, missing_order, run
 from npu_sim.errors import ShapeError
 from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Mode, Op, Pipe, Space
-from npu_sim.isa.row import empty_rows
+from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
 from npu_sim.program.launch import Launch
@@ -25,7 +25,6 @@ from tests.oracles.programs import (
     SITE_MMAD,
     SYNC_OPS,
     double_buffered_product,
-    join_rows,
 )
 
 PRODUCT = get_product("910b")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+from itertools import pairwise
 from pathlib import Path
 
 README = Path(__file__).parents[2] / "README.md"
@@ -15,7 +16,7 @@ def test_readme_python_blocks_print_the_text_behind_them() -> None:
     blocks = _BLOCK.findall(README.read_text(encoding="utf-8"))
     scope: dict[str, object] = {}
     checked = 0
-    for (kind, code), (next_kind, text) in zip(blocks, blocks[1:], strict=False):
+    for (kind, code), (next_kind, text) in pairwise(blocks):
         if kind != "python":
             continue
         assert next_kind == "text", "each Python block is followed by its output"

@@ -23,11 +23,6 @@ def issued(rows):
     return rows
 
 
-def join_rows(parts):
-    """Concatenate row arrays as bytes (NumPy would repack records whose fields overlap)."""
-    return np.concatenate([part.view(np.uint8) for part in parts]).view(parts[0].dtype)
-
-
 def _pick(rng, options):
     return options[int(rng.integers(len(options)))]
 

@@ -6,12 +6,12 @@ import pytest
 from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa import emit
 from npu_sim.isa.op import C100, C220, M200, OPS, Data, Mode, Op, Pipe, Space
-from npu_sim.isa.row import empty_rows
+from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import get_product
 from npu_sim.program.limits import CASTS, DTYPES, PATHS, RANGES
 from npu_sim.program.verify import space_capacities, verify
 from npu_sim.program.violation import Kind
-from tests.oracles.programs import double_buffered_product, join_rows
+from tests.oracles.programs import double_buffered_product
 
 PRODUCTS = {C100: get_product("910"), M200: get_product("310p"), C220: get_product("910b")}
 INT_LOW, INT_HIGH = -(2**31), 2**31 - 1
