@@ -213,3 +213,30 @@ def test_weight_gradient_merged_depth_taps_equal_the_oracle():
         rng = np.random.default_rng(depth)
         for _ in range(4):
             assert_exact(case, random_tiling(rng, plan))
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+def test_weight_gradient_blocks_behind_the_last_channel_of_a_partial_group_are_left_out(dtype):
+    # 3 groups of 8 -> 24 channels merge in pairs: the second merged group has 32 of 48 output channels, so the last of
+    # its three M blocks is empty, and so is the last channel block of N.
+    case = make_case("910b", (2, 24, 5, 5), (72, 8, 2, 2), dtype=dtype, groups=3)
+    plan = plan_of(case)
+    planes = plan.tiling.n_extent // (4 * plan.tiling.channel_size)
+    assert (plan.tiling.group, plan.tiling.m_extent) == (2, 48)
+    for key in (Split.MK, Split.NK, Split.MN):
+        tiling = replace(
+            plan.tiling,
+            tiling_key=int(key),
+            single_core_m=48 if key == Split.NK else 16,
+            single_core_n=plan.tiling.n_extent if key == Split.MK else plan.tiling.n_extent // planes,
+            single_core_k=16,
+            base_m=16,
+            base_n=16,
+            base_k=16,
+            step_m=1,
+            step_n=1,
+            step_ka=1,
+            step_kb=1,
+            used_core_num=4,
+        )
+        assert_exact(case, with_tiling(plan, tiling))

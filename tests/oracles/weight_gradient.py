@@ -1,0 +1,146 @@
+"""The rounding of a weight gradient, step by step: what a tiling's order of work makes of real numbers.
+
+One float32 sum per element and work item, in Mmads of ``base_k`` output pixels under an accumulation model; the sums of
+the items are added to dw in float32, in the order of `work_items`. Operands are whole matrices built with NumPy slices,
+and Mmad is the naive one of `tests.oracles.mmad`. Nothing of the kernels, the layouts or the engines is used; the order
+of the items is taken from `ops.conv3d_backprop_filter.work_items`, which has tests of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+
+from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
+from ops.conv3d_backprop_filter.work_items import work_items
+from tests.oracles.mmad import hf32_matrix, mmad, mmad_by_planes
+
+TYPES = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
+LARGEST = {"fp16": 65504.0, "bf16": float.fromhex("0x1.fep127")}
+LARGEST_FP32 = np.float32(float.fromhex("0x1.fffffep127"))
+
+
+def rounded_operand(values, compute_dtype, *, saturate=False, hf32_drop=12):
+    """The float32 values the Cube multiplies: rounded once to nearest even; in saturation mode Inf is clamped."""
+    wide = np.asarray(values).astype(np.float32)
+    if compute_dtype == "hf32":
+        return hf32_matrix(wide.reshape(1, -1), hf32_drop).reshape(wide.shape)
+    if compute_dtype == "fp32":
+        return wide
+    if np.asarray(values).dtype == TYPES[compute_dtype]:
+        return wide  # stored as it is, nothing is converted
+    with np.errstate(over="ignore"):
+        narrow = wide.astype(TYPES[compute_dtype]).astype(np.float32)
+    if saturate:
+        narrow = np.where(
+            np.isnan(wide), np.float32(0), np.clip(narrow, -LARGEST[compute_dtype], LARGEST[compute_dtype])
+        )
+    return narrow.astype(np.float32)
+
+
+def clamped(values):
+    """Float32 as saturation mode leaves it in L0C."""
+    return np.where(np.isnan(values), np.float32(0), np.clip(values, -LARGEST_FP32, LARGEST_FP32)).astype(np.float32)
+
+
+def gradient(tiling, geometry, x, dy, accumulation, *, saturate=False, exact_products=True):
+    """Return dw, float32 (cout, cin / groups, kd, kh, kw), for float32 operands (n, c, d, h, w).
+
+    ``exact_products``: float32 holds every product (16-bit and HF32 operands away from underflow), which lets the
+    serial model use the faster of the two naive Mmads.
+    """
+    unified = isinstance(tiling, UnifiedTiling)
+    stage = _Stage(tiling, geometry, x, dy)
+    group, inner, rounding = accumulation.group, accumulation.inner, accumulation.round
+    planes_will_do = rounding == "rne" and (inner == "exact" or (inner == "serial" and exact_products))
+    result = np.zeros((tiling.group, tiling.m_extent, geometry.kd * stage.tap_n), np.float32)
+    key = (lambda item: (item.core, item.block)) if unified else (lambda item: (item.core, item.block, item.n, item.do))
+    for _, items in itertools.groupby(work_items(tiling, geometry), key):
+        acc = None
+        for item in items:
+            a, b = stage.operands(item)
+            for k in range(0, item.k_len, tiling.base_k):
+                part_a, part_b = a[:, k : k + tiling.base_k], b[k : k + tiling.base_k]
+                with np.errstate(all="ignore"):
+                    if planes_will_do:
+                        acc = mmad_by_planes(part_a, part_b, acc, group, inner)
+                    else:
+                        acc = mmad(part_a, part_b, acc, group, inner, rounding)
+                if saturate:
+                    acc = clamped(acc)
+        first = item.kd * stage.tap_n + item.n0
+        place = result[item.group, item.m0 : item.m0 + item.m_len, first : first + item.n_len]
+        if unified and tiling.batch_parts == 1:
+            place[...] = acc  # one writer: stored, not added
+        else:
+            with np.errstate(all="ignore"):
+                place += acc
+    return _gather(result, geometry, stage.c0)
+
+
+class _Stage:
+    """Operands with channels, groups and padding as the blocked layouts have them."""
+
+    def __init__(self, tiling, geometry, x, dy):
+        unified = isinstance(tiling, UnifiedTiling)
+        self.tiling, self.geometry = tiling, geometry
+        self.c0 = 16 if unified else tiling.channel_size
+        self.window = geometry.kh * geometry.kw * self.c0
+        self.tap_n = tiling.cin1_g * self.window
+        self.stride_w = tiling.stride_w if unified else geometry.stride[2]
+        self.wo = tiling.wo if unified else geometry.wo
+        pad_right = tiling.pad_right if unified else geometry.pad[5]
+        channels = tiling.group * tiling.cin1_g * self.c0
+        padded = np.zeros((x.shape[0], channels, *x.shape[2:]), np.float32)
+        padded[:, : x.shape[1]] = x
+        self.x = np.pad(padded, ((0, 0), (0, 0), (0, 0), geometry.pad[2:4], (geometry.pad[4], pad_right)))
+        self.dy = np.zeros((dy.shape[0], tiling.group * tiling.m_extent, *dy.shape[2:]), np.float32)
+        self.dy[:, : dy.shape[1]] = dy
+        if unified and tiling.two_column:
+            self.dy = np.repeat(self.dy, 2, axis=4)
+
+    def operands(self, item):
+        """A (m_len, k_len) and B (k_len, n_len) of a work item."""
+        g, t = self.geometry, self.tiling
+        first = item.group * t.m_extent + item.m0
+        a = self.dy[item.n, first : first + item.m_len, item.do].reshape(item.m_len, -1)
+        columns = []
+        for block in range(item.n0 // self.c0, (item.n0 + item.n_len) // self.c0):
+            tap, rest = divmod(block, self.tap_n // self.c0)
+            c1, position = divmod(rest, g.kh * g.kw)
+            row, column = position // g.kw * g.dilation[1], position % g.kw * g.dilation[2]
+            channel = (item.group * t.cin1_g + c1) * self.c0
+            plane = self.x[item.n, channel : channel + self.c0, item.di + tap]
+            windows = plane[
+                :,
+                row : row + (g.ho - 1) * g.stride[1] + 1 : g.stride[1],
+                column : column + (self.wo - 1) * self.stride_w + 1 : self.stride_w,
+            ]
+            columns.append(windows.reshape(self.c0, -1).T)
+        b = np.concatenate(columns, axis=1)
+        pixels = slice(item.k0, item.k0 + item.k_len)
+        return a[:, pixels], b[pixels]
+
+
+def _gather(result, geometry, c0):
+    """Take the diagonal blocks of the merged groups, element by element."""
+    cin_g, cout_g = geometry.cin // geometry.groups, geometry.cout // geometry.groups
+    merged = geometry.merged_groups(c0)
+    window = geometry.kh * geometry.kw
+    dw = np.empty(geometry.weight_shape, np.float32)
+    for co, ci, tap in np.ndindex(geometry.cout, cin_g, geometry.kd):
+        group, lane = divmod(co // cout_g, merged.mag)
+        m = lane * cout_g + co % cout_g
+        channel = lane * cin_g + ci
+        first = (tap * merged.cin1_g + channel // c0) * window * c0 + channel % c0
+        dw[co, ci, tap] = result[group, m, first : first + window * c0 : c0].reshape(geometry.kh, geometry.kw)
+    return dw
+
+
+def same_bits(got, want):
+    """Whether two float arrays agree bit by bit, any NaN being as good as another."""
+    words = np.dtype(f"u{got.dtype.itemsize}")
+    both_nan = np.isnan(got) & np.isnan(want)
+    return bool(np.all(both_nan | (got.view(words) == want.view(words))))
