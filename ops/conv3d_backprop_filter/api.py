@@ -16,7 +16,7 @@ from npu_sim.dtypes import formats
 from npu_sim.dtypes.convert import cast
 from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type, promote, resolve_compute_dtype
 from npu_sim.engines.execute import ExecuteOptions, Overflow, execute
-from npu_sim.errors import DTypeError, OperatorError
+from npu_sim.errors import DTypeError, OperatorError, ShapeError
 from npu_sim.layouts.formats import ActivationLayout
 from npu_sim.layouts.transform import blocked_from_activation, weight_from_fractal
 from npu_sim.memory.gm import GmTensor
@@ -77,6 +77,13 @@ def dtype_name(array: np.ndarray, what: str) -> str:
     if name is None:
         raise DTypeError(f"dtype of {what} must be float32, float16 or bfloat16, not {array.dtype}")
     return name
+
+
+def _as_array(value: npt.ArrayLike, what: str) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise ShapeError(f"{what} must be an array of equally long rows, not {type(value).__name__}: {error}") from None
 
 
 def available_threads() -> int:
@@ -189,16 +196,18 @@ def weight_gradient(
     array([[4., 4.],
            [4., 4.]], dtype=float16)
     """
-    chip = get_product(product) if isinstance(product, str) else product
-    fmap, grad = np.asarray(x), np.asarray(dy)
+    chip = get_product(product)
+    fmap, grad = _as_array(x, "x"), _as_array(dy, "dy")
     promoted = promote(dtype_name(grad, "dy"), dtype_name(fmap, "x"))
     geometry = ConvGeometry.from_shapes(fmap.shape, grad.shape, weight_shape, stride, padding, dilation, groups)
     compute = resolve_compute_dtype(promoted, parse_cube_math_type(cube_math_type), chip)
-    result_dtype = weight_dtype or promoted
+    result_dtype = promoted if weight_dtype is None else weight_dtype
+    if result_dtype not in _DTYPES:
+        raise DTypeError(f"weight_dtype must be one of {', '.join(_DTYPES)} or None, not {weight_dtype!r}")
     check_supported(geometry, chip, compute, result_dtype)
     plan = plan_weight_gradient(geometry, chip, compute)
     model = Accumulation.parse(accumulation, default_accumulation(chip, compute))
-    workers = threads or available_threads()
+    workers = available_threads() if threads is None else threads
     options = ExecuteOptions(accumulation=model, overflow=overflow, threads=workers)
     saturate = (overflow or chip.overflow_mode) == "saturate"
     store_activation(fmap, plan.x_layout, plan, plan.x, saturate, workers)
