@@ -1,0 +1,186 @@
+"""The execute engine: the same bits for every thread count, chunk length, legal order and initial content."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from npu_sim.accumulation import SERIAL, default_accumulation
+from npu_sim.engines import execute as engine
+from npu_sim.engines.execute import ExecuteOptions, execute
+from npu_sim.engines.hazards import emit_rows
+from npu_sim.errors import InternalError, ProductError, ShapeError
+from npu_sim.isa.op import Op, Pipe
+from npu_sim.products import get_product
+from perf.weight_gradient_cases import SERIES, plan_of, random_case, random_tiling, run_plan
+
+SETTINGS = [
+    *itertools.product((1, 2, 3), (1, 64, 4096), ("program",), (False, True)),
+    *itertools.product((1, 3), (1, 4096), ("late", 0, 1, 2, 3), (True,)),
+]
+
+
+def many_core_plan(series, seed):
+    """A plan whose cores add to the same elements, so that the order of the additions shows in the last bits."""
+    rng = np.random.default_rng(seed)
+    while True:
+        case = random_case(rng, series=series, most_macs=60_000)
+        if min(case.dy_shape[0], case.geometry.ho) < 3 or case.geometry.spatial_rank != 2:
+            continue
+        plan = random_tiling(rng, plan_of(case))
+        adds = plan.product.core.is_split or plan.tiling.batch_parts > 1
+        if plan.launches[-1].core_count >= 5 and adds:
+            return rng, case, plan
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_bits_depend_on_no_setting_of_the_engine(series):
+    for seed in range(2):
+        rng, case, plan = many_core_plan(series, [SERIES.index(series), seed])
+        # values far apart, so that another order of additions would round differently
+        x, dy = (
+            (rng.standard_normal(shape) * 2.0 ** rng.integers(-8, 9, shape)).astype(np.float32)
+            for shape in (case.x_shape, case.dy_shape)
+        )
+        model = default_accumulation(plan.product, plan.compute_dtype)
+        reference = run_plan(plan, x, dy, ExecuteOptions(accumulation=model))
+        for threads, chunk_rows, order, poison in SETTINGS:
+            options = ExecuteOptions(
+                accumulation=model, threads=threads, chunk_rows=chunk_rows, order=order, poison=poison
+            )
+            got = run_plan(plan, x, dy, options)
+            np.testing.assert_array_equal(got.view(np.uint32), reference.view(np.uint32), str(options))
+
+
+@pytest.mark.parametrize("series", ["910b", "310p"])
+def test_order_of_the_cores_would_show_in_the_bits(series):
+    # Without this the test above could pass on sums that do not depend on their order.
+    rng, case, plan = many_core_plan(series, [SERIES.index(series), 0])
+    x, dy = (
+        (rng.standard_normal(shape) * 2.0 ** rng.integers(-8, 9, shape)).astype(np.float32)
+        for shape in (case.x_shape, case.dy_shape)
+    )
+    options = ExecuteOptions(accumulation=default_accumulation(plan.product, plan.compute_dtype))
+    forward = run_plan(plan, x, dy, options)
+    kernel = plan.launches[-1]
+
+    def backwards(rows, params, state):
+        mirrored = state.copy()
+        mirrored[0] = kernel.core_count - 1 - state[0]
+        count = kernel.emit(rows, params, mirrored)
+        state[1:] = mirrored[1:]
+        return count
+
+    other = replace(plan, launches=(*plan.launches[:-1], replace(kernel, emit=backwards)))
+    assert not np.array_equal(run_plan(other, x, dy, options), forward)
+
+
+def test_core_that_runs_ahead_waits_instead_of_logging_too_much(monkeypatch):
+    rng, case, plan = many_core_plan("910b", [2, 1])
+    x, dy = (rng.standard_normal(shape).astype(np.float32) for shape in (case.x_shape, case.dy_shape))
+    options = ExecuteOptions(accumulation=SERIAL, chunk_rows=1)
+    reference = run_plan(plan, x, dy, options)
+    waited = threading.Event()
+    wait = engine._Turns.wait
+
+    def counted(self, core):
+        waited.set()
+        wait(self, core)
+
+    monkeypatch.setattr(engine, "_LOG_LIMIT_BYTES", 256)
+    monkeypatch.setattr(engine._Turns, "wait", counted)
+    # every other core is held until a later one had to wait for it
+    issue = engine.issue
+
+    def slow(rows, count, state):
+        if threading.current_thread().name.endswith("_0") and not waited.is_set():
+            waited.wait(0.05)
+        issue(rows, count, state)
+
+    monkeypatch.setattr(engine, "issue", slow)
+    got = run_plan(plan, x, dy, replace(options, threads=3))
+    assert waited.is_set()
+    np.testing.assert_array_equal(got.view(np.uint32), reference.view(np.uint32))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("bad_core", [0, 2, 4])
+def test_row_without_semantics_ends_the_launch_with_one_error(threads, bad_core):
+    _, _, plan = many_core_plan("910b", [2, 0])
+    kernel = plan.launches[-1]
+
+    def emitter(rows, params, state):
+        count = kernel.emit(rows, params, state)
+        if count and state[0] == bad_core and state[1] == 1:
+            rows["op"][0] = 77
+        return count
+
+    where = rf"\(Conv3DBackpropFilterV2, core {bad_core}\)"
+    message = rf"^Instruction must be known and inside its buffers, not S +Op<77> {where}$"
+    plan.gm.arena[:] = 0
+    with pytest.raises(InternalError, match=message):
+        execute(replace(kernel, emit=emitter), plan.product, ExecuteOptions(accumulation=SERIAL, threads=threads))
+
+
+def test_phase_begins_when_every_core_has_finished_the_one_before():
+    _, _, plan = many_core_plan("910b", [2, 0])
+    kernel = plan.launches[-1]
+    seen = []
+
+    def emitter(rows, params, state):
+        seen.append((int(state[1]), int(state[0])))
+        return kernel.emit(rows, params, state)
+
+    plan.gm.arena[:] = 0
+    execute(replace(kernel, emit=emitter), plan.product, ExecuteOptions(accumulation=SERIAL, threads=3))
+    phases = [phase for phase, _ in seen]
+    assert phases == sorted(phases)
+    assert set(seen) == {(phase, core) for phase in range(2) for core in range(kernel.core_count)}
+
+
+def test_missing_wait_changes_the_result_in_some_order():
+    # The point of the orders: a race that program order hides.
+    _, case, plan = many_core_plan("910b", [2, 0])
+    kernel = plan.launches[-1]
+    programs = [[emit_rows(kernel, core, phase) for core in range(kernel.core_count)] for phase in range(2)]
+    kept = [
+        [
+            rows[~((rows["op"] == Op.WAIT_FLAG) & (rows["pipe"] == Pipe.M) & (rows["peer"] == Pipe.MTE1))]
+            for rows in cores
+        ]
+        for cores in programs
+    ]
+
+    def emitter(buffer, params, state):
+        rows = kept[int(state[1])][int(state[0])]
+        count = min(len(buffer), len(rows) - int(state[2]))
+        buffer[:count] = rows[int(state[2]) : int(state[2]) + count]
+        state[2] += count
+        return count
+
+    racy = replace(plan, launches=(replace(kernel, emit=emitter),))
+    rng = np.random.default_rng(0)
+    x, dy = (rng.integers(-4, 5, shape).astype(np.float32) for shape in (case.x_shape, case.dy_shape))
+    options = ExecuteOptions(accumulation=default_accumulation(plan.product, plan.compute_dtype), poison=True)
+    right = run_plan(plan, x, dy, options)
+    assert np.array_equal(run_plan(racy, x, dy, options), right)
+    assert not np.array_equal(run_plan(racy, x, dy, replace(options, order="late")), right)
+
+
+def _waits_of_the_cube_for_its_operands(rows):
+    return (rows["op"] == Op.WAIT_FLAG) & (rows["pipe"] == Pipe.M) & (rows["peer"] == Pipe.MTE1)
+
+
+def test_options_out_of_range_are_refused():
+    with pytest.raises(ShapeError, match=r"^threads must be at least 1, not 0$"):
+        ExecuteOptions(accumulation=SERIAL, threads=0)
+    with pytest.raises(ShapeError, match=r"^chunk_rows must be at least 1, not -1$"):
+        ExecuteOptions(accumulation=SERIAL, chunk_rows=-1)
+    _, _, plan = many_core_plan("910", [1, 0])
+    message = r"^overflow must be one of saturate, not inf_nan \(Ascend910A, Atlas training series\)$"
+    with pytest.raises(ProductError, match=message):
+        execute(plan.launches[0], get_product("910"), ExecuteOptions(accumulation=SERIAL, overflow="inf_nan"))
