@@ -13,6 +13,7 @@ from npu_sim.isa.mte import (
     copy_blocks,
     fill_bytes,
     fill_l0,
+    is_carried,
     item_bytes,
     load_2d_to_l0,
     load_2d_to_l1,
@@ -92,6 +93,38 @@ def _mmad(row, l0a, l0b, l0c, config, scratch):
 
 
 @jit
+def _is_arithmetic(dtype):
+    """Return whether the vector unit and atomic adds compute with ``dtype`` here."""
+    return dtype >= Data.FP16 and dtype <= Data.INT16
+
+
+@jit
+def has_semantics(row):
+    """Return whether the element types of a row exist here; hardware has more (8-bit Cube, requantising Fixpipe).
+
+    Without this a row of such a type would move or compute something else in silence.
+    """
+    op, dtype = row["op"], row["dtype"]
+    if op == Op.MMAD:
+        return dtype == Data.FP16 or dtype == Data.BF16 or dtype == Data.FP32
+    if op == Op.DATA_COPY:
+        return row["mode"] & Mode.ATOMIC == 0 or dtype == Data.INT8 or _is_arithmetic(dtype)
+    if op == Op.LOAD_3D_V1:
+        return dtype == Data.FP16 or dtype == Data.BF16
+    if op == Op.LOAD_3D or op == Op.LOAD_2D or op == Op.LOAD_TRANSPOSE or op == Op.FILL:
+        return row["dst_space"] == Space.L1 or is_carried(dtype)
+    if op == Op.FIXPIPE or op == Op.L0C_TO_UB:
+        return is_carried(row["dst_dtype"])
+    if op == Op.ADD or op == Op.MULS or op == Op.DUPLICATE:
+        return _is_arithmetic(dtype)
+    if op == Op.ND2NZ:
+        return dtype >= Data.FP16 and dtype <= Data.UINT8
+    if op == Op.CAST:
+        return dtype != Data.NONE and row["dst_dtype"] != Data.NONE
+    return op <= Op.CAST
+
+
+@jit
 def run_rows(rows, first, last, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes):
     """Carry out ``rows[first:last]`` in program order.
 
@@ -117,11 +150,14 @@ def run_rows(rows, first, last, gm, l1, l0a, l0b, l0c, ub, config, scratch, stag
     Returns
     -------
     int
-        -1, or the first row that cannot be carried out: an unknown opcode, or a Mmad outside the buffers.
+        -1, or the first row that cannot be carried out: an unknown opcode, element types that do not exist here, or
+        a Mmad outside the buffers.
     """
     for i in range(first, last):
         row = rows[i]
         op = row["op"]
+        if not has_semantics(row):
+            return i
         if op == Op.MMAD:
             if _mmad(row, l0a, l0b, l0c, config, scratch) != OK:
                 return i
@@ -159,6 +195,4 @@ def run_rows(rows, first, last, gm, l1, l0a, l0b, l0c, ub, config, scratch, stag
             muls(ub, row, config[3])
         elif op == Op.CAST:
             cast(ub, row, config[3])
-        elif op > Op.SET_HF32:
-            return i
     return -1

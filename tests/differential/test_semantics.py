@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from npu_sim._jit import JIT_ENABLED
-from npu_sim.isa.op import Op
+from npu_sim.isa.op import Data, Op, Space
+from npu_sim.program.builder import ProgramBuilder, window
 from tests.oracles import semantics
-from tests.oracles.instances import GENERATORS, Emulated, candidates, differences, random_memories
+from tests.oracles.instances import A2, GENERATORS, TRAINING, Emulated, candidates, differences, random_memories
 
-COUNTS = {Op.MMAD: 60, Op.LOAD_3D: 300, Op.LOAD_3D_V1: 200} if JIT_ENABLED else {}
-DEFAULT_COUNT = 250 if JIT_ENABLED else 12
+COUNTS = {Op.MMAD: 80, Op.LOAD_3D: 300, Op.FIXPIPE: 160} if JIT_ENABLED else {}
+DEFAULT_COUNT = 200 if JIT_ENABLED else 12
 MODELS = (
     ((16, "exact", "rne"), (16, 0, 0)),
     ((4, "exact", "rne"), (4, 0, 0)),
@@ -22,9 +23,9 @@ MODELS = (
 HF32 = (((12, "even"), (12, 0)), ((12, "away"), (12, 1)), ((13, "toward_zero"), (13, 2)))
 
 
-def _run_both(instance, rng, *, saturate=False, model=MODELS[0], hf32=HF32[0], finite=False):
+def _run_both(instance, rng, *, saturate=False, model=MODELS[0], hf32=HF32[0]):
     """Return (emulated, machine) after the last row of ``instance``, or None where the twin calls it undefined."""
-    contents = random_memories(rng, instance.memory, l0=instance.l0, finite=finite)
+    contents = random_memories(rng, instance.memory, l0=instance.l0)
     machine = semantics.Machine(contents)
     row = instance.rows[-1]
     try:
@@ -58,3 +59,31 @@ def test_instruction_on_random_operands_equals_twin(op):
         assert found == [], (number, saturate, model[0], {name: int(row[name]) for name in row.dtype.names})
     assert ran >= count // 2
     assert changed >= count // 3
+
+
+def _without_semantics():
+    """Legal on the hardware, not modelled here: the run must stop instead of doing something else."""
+    a2, training = ProgramBuilder(A2), ProgramBuilder(TRAINING)
+    for dtype in (Data.INT16, Data.INT8, Data.UINT8):
+        a2.load_2d(dst_space=Space.L0A, dst=0, src=0, dtype=dtype)
+        a2.load_transpose(dst_space=Space.L0B, dst=0, src=0, dtype=dtype)
+        a2.load_3d(
+            dst_space=Space.L0A, dst=0, src=0, dtype=dtype, window=window(l1_h=4, l1_w=4), channel_size=32, k_ext=32,
+            m_ext=16,
+        )  # fmt: skip
+    a2.fill(dst_space=Space.L0B, dst=0, dtype=Data.INT16)
+    a2.mmad(dst=0, src_a=0, src_b=0, dtype=Data.INT8, m=1, n=1, k=1)
+    for dtype in (Data.INT8, Data.UINT8):
+        a2.fixpipe(dst=0, src=0, dst_dtype=dtype, m_size=16, n_size=16, src_stride=16, dst_stride=8)
+    training.load_3d_v1(
+        dst_space=Space.L0A, dst=0, src=0, dtype=Data.INT8, window=window(l1_h=4, l1_w=4), left_top_w=0, left_top_h=0
+    )
+    return [(builder, number) for builder in (a2, training) for number in range(len(builder.rows))]
+
+
+@pytest.mark.parametrize(("builder", "number"), _without_semantics())
+def test_types_without_semantics_stop_the_run_and_change_nothing(builder, number):
+    contents = random_memories(np.random.default_rng(0), l0=Data.FP16)
+    emulated, before = Emulated.of(contents, Data.FP16), Emulated.of(contents, Data.FP16)
+    assert emulated.run(builder.rows.copy(), number, number + 1) == number
+    assert all(x.tobytes() == y.tobytes() for x, y in zip(emulated.buffers(), before.buffers(), strict=True))

@@ -7,6 +7,7 @@ An `Instance` is one row together with what its memories hold. Memories come as 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from npu_sim.isa.atomic import SINK_LENGTH
 from npu_sim.isa.cube import scratch_words
 from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
-from npu_sim.isa.op import Data, Mode, Op, Space
+from npu_sim.isa.op import Data, Mode, Op, Pipe, Space
 from npu_sim.products import get_product
 from npu_sim.program.builder import ProgramBuilder, window
 from npu_sim.program.verify import CASTS, verify
@@ -40,7 +41,7 @@ STAGING = np.zeros(SIZES[Space.L0C] // 4, np.float32)
 # Contents -------------------------------------------------------------------------------------------------------------
 
 
-def random_elements(rng, count, dtype, *, finite=False):
+def random_elements(rng, count, dtype):
     """Return packed elements: random patterns, ordinary values, ties of narrower types, specials."""
     item = ITEM[dtype]
     raw = rng.integers(0, 256, count * item, dtype=np.uint8)
@@ -64,7 +65,6 @@ def random_elements(rng, count, dtype, *, finite=False):
         words[kind == 4] = (rng.integers(-300, 300, count) / 2).astype(np.float32).view(np.uint32)[kind == 4]
         special = rng.choice(np.array(_FP32_SPECIALS, np.uint32), count)
         words[kind == 5] = special[kind == 5]
-        bad = (words & 0x7F800000) == 0x7F800000
     else:
         words = raw.view(np.uint16)
         exponent = 0x7C00 if dtype == Data.FP16 else 0x7F80
@@ -75,9 +75,6 @@ def random_elements(rng, count, dtype, *, finite=False):
         specials = np.array([0, 0x8000, exponent, exponent | 0x8000, exponent | 5, 1, 0x8001, exponent - 1], np.uint16)
         special = rng.random(count) < 0.1
         words[special] = rng.choice(specials, int(special.sum()))
-        bad = (words & exponent) == exponent
-    if finite:
-        words[bad] = 0x3F80 if dtype == Data.BF16 else 0x3C00 if dtype == Data.FP16 else 0x3F800000
     return words.view(np.uint8)
 
 
@@ -88,12 +85,20 @@ _FP32_SPECIALS = (
 )  # fmt: skip
 
 
-def random_memories(rng, dtype=Data.FP32, *, l0=Data.FP16, finite=False):
-    """Return {space: bytes}: elements of ``dtype`` (L0A, L0B: ``l0``; L0C: float) everywhere."""
+def random_memories(rng, dtype=Data.FP32, *, l0=Data.FP16):
+    """Return {space: bytes}: elements of ``dtype`` (L0A, L0B: ``l0``; L0C: float) everywhere. Not to be changed."""
+    variant = int(rng.integers(6))
     contents = {}
-    for space, size in SIZES.items():
+    for space in SIZES:
         kind = {Space.L0A: l0, Space.L0B: l0, Space.L0C: Data.FP32}.get(space, dtype)
-        contents[space] = random_elements(rng, size // ITEM[kind], kind, finite=finite).copy()
+        contents[space] = _random_contents(space, kind, variant)
+    return contents
+
+
+@cache
+def _random_contents(space, kind, variant):
+    contents = random_elements(np.random.default_rng([space, kind, variant]), SIZES[space] // ITEM[kind], kind)
+    contents.setflags(write=False)
     return contents
 
 
@@ -541,3 +546,51 @@ def candidates(op, seed, count):
             found = [str(violation) for violation in verify(np.concatenate(rows), product)]
             assert found == []
     return instances
+
+
+def one_of_each(builder):
+    """Append every opcode once, in the order of `OPS`, each operand with a value of its own (not a legal program)."""
+    builder.set_flag(Pipe.MTE2, Pipe.MTE1, 3)
+    builder.wait_flag(Pipe.MTE2, Pipe.MTE1, 3)
+    builder.pipe_barrier(Pipe.M)
+    builder.set_atomic(Data.FP16)
+    builder.set_hf32(True)
+    builder.data_copy(
+        dst_space=Space.L1, dst=32, src_space=Space.GM, src=7, block_count=2, block_len=3, src_gap=4, dst_gap=5,
+        dtype=Data.BF16, tensor=6,
+    )  # fmt: skip
+    builder.nd2nz(
+        dst=32, src=7, dtype=Data.FP32, nd_num=2, n_value=3, d_value=4, src_nd_stride=5, src_d_value=6,
+        dst_c0_stride=8, dst_n_stride=9, dst_nd_stride=10, tensor=11,
+    )  # fmt: skip
+    builder.load_2d(
+        dst_space=Space.L0A, dst=512, src_space=Space.GM, src=7, dtype=Data.FP16, start_index=2, repeat=3,
+        src_stride=4, dst_gap=5, mode=Mode.TRANSPOSE, tensor=6,
+    )  # fmt: skip
+    builder.load_transpose(
+        dst_space=Space.L0B, dst=512, src=7, dtype=Data.FP16, start_index=2, repeat=3, src_stride=4, dst_gap=5,
+        dst_frac_gap=6,
+    )  # fmt: skip
+    operands = window(
+        l1_h=1, l1_w=2, filter_h=3, filter_w=4, stride_h=5, stride_w=6, dilation_h=7, dilation_w=8, pad_left=9,
+        pad_right=10, pad_top=11, pad_bottom=12,
+    )  # fmt: skip
+    builder.load_3d(
+        dst_space=Space.L0A, dst=512, src=32, dtype=Data.FP32, window=operands, channel_size=13, k_ext=14, m_ext=15,
+        k_start=16, m_start=17, mode=Mode.TRANSPOSE,
+    )  # fmt: skip
+    builder.load_3d_v1(
+        dst_space=Space.L0B, dst=512, src=32, dtype=Data.FP16, window=operands, c1_index=13, fetch_filter_w=14,
+        fetch_filter_h=15, left_top_w=-16, left_top_h=-17, jump_stride=18, repeat_mode=1, repeat=19,
+    )  # fmt: skip
+    builder.fill(dst_space=Space.L0B, dst=512, dtype=Data.FP32, repeat=2, block_num=3, dst_gap=4, value_bits=0xBF800000)
+    builder.mmad(dst=1024, src_a=512, src_b=1536, dtype=Data.FP32, m=2, n=3, k=4, mode=Mode.K_ALIGN)
+    builder.fixpipe(
+        dst_space=Space.L1, dst=32, src=64, dst_dtype=Data.FP16, m_size=2, n_size=3, src_stride=4, dst_stride=5,
+        nd_num=6, src_nd_stride=7, dst_nd_stride=8, mode=Mode.NZ2ND, tensor=9,
+    )  # fmt: skip
+    builder.l0c_to_ub(dst=32, src=64, dst_dtype=Data.FP16, block_count=2, block_len=3, src_gap=4, dst_gap=5)
+    builder.duplicate(dst=32, dtype=Data.FP16, count=2, value_bits=0xBC00)
+    builder.add(dst=32, src0=64, src1=96, dtype=Data.FP32, count=2)
+    builder.muls(dst=32, src=64, dtype=Data.FP32, count=2, value_bits=0xC0000000)
+    builder.cast(dst=32, src=64, src_dtype=Data.FP32, dst_dtype=Data.FP16, count=2)

@@ -9,62 +9,16 @@ from npu_sim.errors import ProgramError
 from npu_sim.isa.op import OPS, Data, Mode, Op, Pipe, Space
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
-from npu_sim.program.builder import ProgramBuilder, window
+from npu_sim.program.builder import ProgramBuilder
+from tests.oracles.instances import one_of_each
 
 A2 = get_product("910b")
 SERIAL = ExecuteOptions(accumulation=Accumulation(1, "serial", "rne"))
 
 
-def _one_of_each(builder):
-    builder.set_flag(Pipe.MTE2, Pipe.MTE1, 3)
-    builder.wait_flag(Pipe.MTE2, Pipe.MTE1, 3)
-    builder.pipe_barrier(Pipe.M)
-    builder.set_atomic(Data.FP16)
-    builder.set_hf32(True)
-    builder.data_copy(
-        dst_space=Space.L1, dst=32, src_space=Space.GM, src=7, block_count=2, block_len=3, src_gap=4, dst_gap=5,
-        dtype=Data.BF16, tensor=6,
-    )  # fmt: skip
-    builder.nd2nz(
-        dst=32, src=7, dtype=Data.FP32, nd_num=2, n_value=3, d_value=4, src_nd_stride=5, src_d_value=6,
-        dst_c0_stride=8, dst_n_stride=9, dst_nd_stride=10, tensor=11,
-    )  # fmt: skip
-    builder.load_2d(
-        dst_space=Space.L0A, dst=512, src_space=Space.GM, src=7, dtype=Data.FP16, start_index=2, repeat=3,
-        src_stride=4, dst_gap=5, mode=Mode.TRANSPOSE, tensor=6,
-    )  # fmt: skip
-    builder.load_transpose(
-        dst_space=Space.L0B, dst=512, src=7, dtype=Data.FP16, start_index=2, repeat=3, src_stride=4, dst_gap=5,
-        dst_frac_gap=6,
-    )  # fmt: skip
-    operands = window(
-        l1_h=1, l1_w=2, filter_h=3, filter_w=4, stride_h=5, stride_w=6, dilation_h=7, dilation_w=8, pad_left=9,
-        pad_right=10, pad_top=11, pad_bottom=12,
-    )  # fmt: skip
-    builder.load_3d(
-        dst_space=Space.L0A, dst=512, src=32, dtype=Data.FP32, window=operands, channel_size=13, k_ext=14, m_ext=15,
-        k_start=16, m_start=17, mode=Mode.TRANSPOSE,
-    )  # fmt: skip
-    builder.load_3d_v1(
-        dst_space=Space.L0B, dst=512, src=32, dtype=Data.FP16, window=operands, c1_index=13, fetch_filter_w=14,
-        fetch_filter_h=15, left_top_w=-16, left_top_h=-17, jump_stride=18, repeat_mode=1, repeat=19,
-    )  # fmt: skip
-    builder.fill(dst_space=Space.L0B, dst=512, dtype=Data.FP32, repeat=2, block_num=3, dst_gap=4, value_bits=0xBF800000)
-    builder.mmad(dst=1024, src_a=512, src_b=1536, dtype=Data.FP32, m=2, n=3, k=4, mode=Mode.K_ALIGN)
-    builder.fixpipe(
-        dst_space=Space.L1, dst=32, src=64, dst_dtype=Data.FP16, m_size=2, n_size=3, src_stride=4, dst_stride=5,
-        nd_num=6, src_nd_stride=7, dst_nd_stride=8, mode=Mode.NZ2ND, tensor=9,
-    )  # fmt: skip
-    builder.l0c_to_ub(dst=32, src=64, dst_dtype=Data.FP16, block_count=2, block_len=3, src_gap=4, dst_gap=5)
-    builder.duplicate(dst=32, dtype=Data.FP16, count=2, value_bits=0xBC00)
-    builder.add(dst=32, src0=64, src1=96, dtype=Data.FP32, count=2)
-    builder.muls(dst=32, src=64, dtype=Data.FP32, count=2, value_bits=0xC0000000)
-    builder.cast(dst=32, src=64, src_dtype=Data.FP32, dst_dtype=Data.FP16, count=2)
-
-
 def test_builder_writes_every_operand_of_every_opcode():
     builder = ProgramBuilder(A2)
-    _one_of_each(builder)
+    one_of_each(builder)
     rows = {Op(row["op"]): row for row in builder.rows}
     assert list(rows) == [spec.op for spec in OPS]
 
