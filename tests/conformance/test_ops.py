@@ -1,0 +1,303 @@
+"""Every opcode has one emitter, footprint, semantics function, cost rule and disassembly, and they agree.
+
+The footprint test finds out by experiment which bytes an instruction reads and writes: it runs the instruction on two
+memories that differ in every byte outside the declared reads, and flips declared bytes one after the other.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from npu_sim._jit import JIT_ENABLED
+from npu_sim.isa import emit, footprint
+from npu_sim.isa.cost import rows_cost
+from npu_sim.isa.op import OP_COUNT, OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
+from npu_sim.isa.row import INSTR, ROW_BYTES, empty_rows
+from npu_sim.products.cost import cost_of_arch, cost_record
+from npu_sim.program.builder import ProgramBuilder
+from npu_sim.program.disassemble import disassemble
+from tests.oracles import semantics
+from tests.oracles.instances import A2, GENERATORS, SIZES, Emulated, candidates, one_of_each
+from tests.oracles.semantics import FRACTAL, ITEM
+
+SYNCHRONISATION = (Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER, Op.SET_ATOMIC, Op.SET_HF32)
+SPECS = pytest.mark.parametrize("spec", OPS, ids=lambda spec: spec.op.name)
+HEAD = ("op", "pipe", "site", "tile", "mode")
+IMPLIED = ("tensor", "dst_space", "src0_space", "src1_space")
+"""Fields an emitter may write although the table does not list them as operands."""
+RUNS = footprint.empty_runs()
+INSTANCES = 14 if JIT_ENABLED else 2
+FLIPS = 24 if JIT_ENABLED else 4
+
+
+def _row_of_each(poison):
+    """Rows of every opcode, emitted into a buffer full of ``poison``."""
+    builder = ProgramBuilder(A2)
+    builder._rows.view(np.uint8)[:] = poison
+    one_of_each(builder)
+    return {Op(row["op"]): row for row in builder.rows.copy()}
+
+
+def _bytes_of(fields):
+    return [
+        (name, offset, offset + INSTR.fields[name][0].itemsize) for name in fields for offset in [INSTR.fields[name][1]]
+    ]
+
+
+def test_opcodes_are_in_the_table_once():
+    assert [spec.op for spec in OPS] == [op for op in Op if op != Op.NOP]
+    assert len(Op) == OP_COUNT
+
+
+def test_every_opcode_has_exactly_one_emitter():
+    emitters = {name for name in vars(emit) if name.startswith("emit_")}
+    assert emitters == {f"emit_{spec.op.name.lower()}" for spec in OPS}
+
+
+@SPECS
+def test_operand_fields_do_not_overlap_in_the_row(spec):
+    fields = (*HEAD, *IMPLIED, *(name for name in spec.fields if name not in HEAD + IMPLIED))
+    taken = sorted((start, end, name) for name, start, end in _bytes_of(fields))
+    for (_, end, first), (start, _, second) in pairwise(taken):
+        assert end <= start, (first, second)
+    assert taken[-1][1] <= ROW_BYTES
+
+
+@SPECS
+def test_emitter_writes_its_operands_and_nothing_else(spec):
+    ones, zeros = _row_of_each(0xFF)[spec.op], _row_of_each(0)[spec.op]
+    written = np.frombuffer(ones.tobytes(), np.uint8) == np.frombuffer(zeros.tobytes(), np.uint8)
+    for name, start, end in _bytes_of(dict.fromkeys((*HEAD, *spec.fields))):
+        assert written[start:end].all(), name
+        written[start:end] = False
+    for _, start, end in _bytes_of(IMPLIED):
+        written[start:end] = False
+    assert not written.any()
+
+
+@SPECS
+def test_emitted_pipe_is_one_of_the_table(spec):
+    assert Pipe(_row_of_each(0)[spec.op]["pipe"]) in spec.pipes
+
+
+def test_copy_runs_on_a_pipe_of_the_table_for_every_path():
+    spaces = (Space.GM, Space.L1, Space.UB)
+    pipes = {(dst, src): Pipe(emit.pipe_of_copy(dst, src)) for dst in spaces for src in spaces}
+    missing = {path for path, pipe in pipes.items() if pipe == Pipe.ALL}
+    assert missing == {(Space.GM, Space.GM), (Space.L1, Space.L1)}
+    assert set(pipes.values()) - {Pipe.ALL} == set(SPEC_OF_OP[Op.DATA_COPY].pipes)
+
+
+@SPECS
+def test_disassembly_shows_every_operand(spec):
+    row = _row_of_each(0)[spec.op]
+    text = disassemble(row)
+    if spec.op in SYNCHRONISATION[:4]:
+        assert text.split()[1].split("<")[0] in spec.api
+        return
+    assert spec.api in text
+    for name in spec.fields:
+        value = int(row[name])
+        if name in ("dst", "src0", "src1"):
+            assert f"[{hex(value)}]" in text
+        elif name not in ("mode", "value") and not name.endswith(("space", "dtype")):
+            assert f"{name} {value}" in text
+    assert all(mode.name.lower() in text for mode in Mode if int(row["mode"]) & mode)
+
+
+def _cost_of(instance):
+    product = instance.builder.product
+    out = np.zeros((1, 3), np.int64)
+    record = cost_record(cost_of_arch(product.arch), 1, 1_000_000_000)
+    rows_cost(instance.rows[-1:].copy(), 1, record, out)
+    return out[0].tolist()
+
+
+@pytest.mark.parametrize("op", list(GENERATORS), ids=lambda op: op.name)
+def test_every_legal_instruction_has_a_cost(op):
+    for instance in candidates(op, 5, 40 if JIT_ENABLED else 4):
+        assert min(_cost_of(instance)) >= 0
+
+
+@pytest.mark.parametrize("op", SYNCHRONISATION, ids=lambda op: op.name)
+def test_synchronisation_touches_no_memory_and_changes_nothing(op):
+    builder = ProgramBuilder(A2)
+    one_of_each(builder)
+    at = int(np.flatnonzero(builder.rows["op"] == op)[0])
+    assert footprint.footprint_at(builder.rows, at, RUNS) == 0
+    contents = _ordinary_memories(np.random.default_rng(0), Data.FP32, Data.FP16)
+    emulated, before = Emulated.of(contents, Data.FP16), Emulated.of(contents, Data.FP16)
+    assert emulated.run(builder.rows.copy(), at, at + 1) == -1
+    assert all(x.tobytes() == y.tobytes() for x, y in zip(emulated.buffers(), before.buffers(), strict=True))
+
+
+def test_unknown_opcode_stops_the_run_at_its_row():
+    rows = empty_rows(4)
+    rows["op"] = [Op.NOP, Op.PIPE_BARRIER, OP_COUNT, Op.NOP]
+    contents = _ordinary_memories(np.random.default_rng(0), Data.FP32, Data.FP16)
+    assert Emulated.of(contents, Data.FP16).run(rows) == 2
+
+
+# The footprint ------------------------------------------------------------------------------------------------------
+
+
+def _ordinary(rng, count, dtype):
+    """Elements whose sums, products and conversions all show every change: 1 <= x < 2, resp. small positive."""
+    if dtype in semantics.INTEGERS:
+        return rng.integers(1, 16, count).astype(semantics.INTEGERS[dtype]).view(np.uint8)
+    mantissa, one, kind = {
+        Data.FP16: (10, 0x3C00, np.uint16),
+        Data.BF16: (7, 0x3F80, np.uint16),
+        Data.FP32: (23, 0x3F800000, np.uint32),
+    }[dtype]
+    return (rng.integers(0, 1 << mantissa, count) | one).astype(kind).view(np.uint8)
+
+
+def _ordinary_memories(rng, dtype, l0):
+    contents = {}
+    for space, size in SIZES.items():
+        kind = {Space.L0A: l0, Space.L0B: l0, Space.L0C: Data.FP32}.get(space, dtype)
+        contents[space] = _ordinary(rng, size // ITEM[kind], kind).copy()
+    return contents
+
+
+_FAR = {Data.FP16: 0x78, Data.BF16: 0x7F, Data.FP32: 0x7F}
+
+
+def _flip_element(contents, space, byte, dtype, start):
+    """Change the element of ``dtype`` that holds ``byte``: floats become four times as large, integers change a bit."""
+    item = ITEM[dtype]
+    at = (byte - start) // item * item + start
+    if dtype in semantics.INTEGERS:
+        contents[space][at] ^= 0x10
+    else:
+        contents[space][at + item - 1] ^= _FAR[dtype]
+
+
+class _Declared:
+    """Footprint of a row as byte masks."""
+
+    def __init__(self, rows):
+        count = footprint.footprint_at(rows, len(rows) - 1, RUNS)
+        assert count >= 0
+        self.read = {space: np.zeros(size, np.bool_) for space, size in SIZES.items()}
+        self.write = {space: np.zeros(size, np.bool_) for space, size in SIZES.items()}
+        for (space, access), touched in footprint.expand(RUNS, count).items():
+            where = np.fromiter(touched, np.int64, len(touched))
+            if access in (footprint.READ, footprint.ATOMIC_ADD):
+                self.read[Space(space)][where] = True
+            if access in (footprint.WRITE, footprint.ATOMIC_ADD):
+                self.write[Space(space)][where] = True
+
+
+def _as_kept(mask, space, item):
+    """A byte mask in the order of `Emulated.words`; elements of L0 must be declared whole."""
+    if space in (Space.GM, Space.L1, Space.UB):
+        return mask
+    if space == Space.L0C:
+        words = mask.reshape(-1, 4)
+        assert np.array_equal(words.any(axis=1), words.all(axis=1))
+        return words[:, 0]
+    elements = mask.reshape(-1, item)
+    assert np.array_equal(elements.any(axis=1), elements.all(axis=1))
+    kept = np.zeros((len(mask) // FRACTAL, 256), np.bool_)
+    kept[:, : FRACTAL // item] = semantics.in_carrier_order(elements[:, 0], item)
+    return kept.ravel()
+
+
+def _run(instance, rows, contents):
+    emulated = Emulated.of(contents, instance.l0)
+    assert emulated.run(rows) == -1
+    return emulated
+
+
+def _prepared(op, instance, rng):
+    """Rows and contents in which every read shows, or None for instances outside the small memories or in place."""
+    rows = instance.rows
+    if op == Op.MULS:
+        dtype = Data(rows[-1]["dtype"])
+        rows["value"][-1] = int(_ordinary(rng, 1, dtype).view(f"i{ITEM[dtype]}")[0])
+    contents = _ordinary_memories(rng, instance.memory, instance.l0)
+    machine = semantics.Machine(contents)
+    try:
+        semantics.run(rows[-1], machine)
+    except semantics.OutsideMemoryError:
+        return None
+    declared = _Declared(rows)
+    in_place = op in (Op.ADD, Op.MULS) and (declared.read[Space.UB] & declared.write[Space.UB]).any()
+    return None if machine.overlaps or in_place else (rows, contents, declared)
+
+
+def _source_type(op, row, instance, space):
+    """Element type of what a computing instruction reads in ``space``; None for movers and decoders."""
+    if op == Op.MMAD:
+        return Data.FP32 if space == Space.L0C else instance.l0
+    if op == Op.FIXPIPE or op == Op.L0C_TO_UB:
+        kind = Data(row["dst_dtype"])
+        return Data.FP32 if space == Space.L0C and kind != Data.INT32 else kind
+    if op in (Op.ADD, Op.MULS, Op.CAST):
+        return Data(row["dtype"])
+    if op == Op.DATA_COPY and row["mode"] & Mode.ATOMIC:
+        return Data(row["dtype"])
+    return None
+
+
+def _check_writes(instance, rows, contents, declared):
+    """Find the written bytes and compare; every byte outside the declared reads must be without influence."""
+    other = {space: np.where(declared.read[space], data, ~data) for space, data in contents.items()}
+    item = ITEM[instance.l0]
+    before, before_other = Emulated.of(contents, instance.l0), Emulated.of(other, instance.l0)
+    after, after_other = _run(instance, rows, contents), _run(instance, rows, other)
+    for space in contents:
+        read, write = (_as_kept(mask[space], space, item) for mask in (declared.read, declared.write))
+        start, end = before.words(space), after.words(space)
+        start_other, end_other = before_other.words(space), after_other.words(space)
+        free = ~read & (start != start_other)
+        assert np.array_equal((end == end_other)[free], write[free]), space
+        assert np.array_equal(end[~write], start[~write]), space
+        assert np.array_equal(end_other[~write], start_other[~write]), space
+        assert np.array_equal(end[write], end_other[write]), space
+    return after
+
+
+def _check_reads(op, instance, rows, contents, declared, after, rng):
+    """Flip some declared bytes: each must show in what is written."""
+    row = rows[-1]
+    item = ITEM[instance.l0]
+    written = {space: _as_kept(mask, space, item) for space, mask in declared.write.items()}
+    for space, mask in declared.read.items():
+        where = np.flatnonzero(mask)
+        kind = _source_type(op, row, instance, space)
+        for byte in rng.permutation(where)[:FLIPS].tolist():
+            flipped = {key: data.copy() if key == space else data for key, data in contents.items()}
+            if kind is None:
+                flipped[space][byte] ^= 1
+            else:
+                start = 0 if space in (Space.L0A, Space.L0B, Space.L0C) else int(where[0])
+                _flip_element(flipped, space, byte, kind, start)
+            result = _run(instance, rows, flipped)
+            shows = any(
+                not np.array_equal(result.words(target)[where_], after.words(target)[where_])
+                for target, where_ in written.items()
+            )
+            assert shows, (space, byte)
+
+
+@pytest.mark.parametrize("op", list(GENERATORS), ids=lambda op: op.name)
+def test_footprint_is_exactly_what_the_semantics_touches(op):
+    rng = np.random.default_rng([11, op])
+    checked = 0
+    for instance in candidates(op, 3, 10 * INSTANCES):
+        prepared = _prepared(op, instance, rng)
+        if prepared is None:
+            continue
+        rows, contents, declared = prepared
+        after = _check_writes(instance, rows, contents, declared)
+        _check_reads(op, instance, rows, contents, declared, after, rng)
+        checked += any(mask.any() for mask in declared.write.values())
+        if checked == INSTANCES:
+            return
+    assert checked == INSTANCES

@@ -1,0 +1,97 @@
+"""Block loads against NumPy: all 16-bit patterns, every alignment, nothing written beside the target."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from npu_sim.isa.lanes import copy_bytes, decode_fractal_transposed, decode_rows, splat_rows
+from npu_sim.isa.op import Data
+
+STORAGE = {Data.FP16: np.float16, Data.BF16: ml_dtypes.bfloat16, Data.FP32: np.float32}
+SENTINEL = np.float32(-77.25)
+
+
+def _values(raw, dtype):
+    with np.errstate(all="ignore"):
+        return raw.view(STORAGE[dtype]).astype(np.float32)
+
+
+def _equal(got, want, dtype):
+    both_nan = np.isnan(got) & np.isnan(want)
+    same = got.view(np.uint32) == want.view(np.uint32)
+    return bool(np.all(same if dtype == Data.FP32 else same | both_nan))
+
+
+@pytest.mark.parametrize("dtype", [Data.FP16, Data.BF16], ids=lambda dtype: dtype.name)
+def test_decode_rows_all_16_bit_patterns_are_exact(dtype):
+    raw = np.arange(65536, dtype=np.uint16).view(np.uint8)
+    out = np.zeros(65536, np.float32)
+    with np.errstate(all="ignore"):
+        decode_rows(dtype, raw, 0, 32, out, 0, 16, 4096)
+    assert _equal(out, _values(raw, dtype), dtype)
+
+
+@pytest.mark.parametrize("dtype", list(STORAGE), ids=lambda dtype: dtype.name)
+def test_decode_rows_steps_and_offsets_touch_their_lanes_only(dtype):
+    rng = np.random.default_rng([3, dtype])
+    lanes = 8 if dtype == Data.FP32 else 16
+    for _ in range(50):
+        first, count, at = (int(value) for value in rng.integers(0, (40, 6, 30)))
+        src_step, dst_step = int(rng.integers(0, 100)), lanes + int(rng.integers(0, 20))
+        raw = rng.integers(0, 256, 800, dtype=np.uint8)
+        out = np.full(300, SENTINEL)
+        want = out.copy()
+        for i in range(count):
+            block = raw[first + i * src_step : first + i * src_step + 32].copy()
+            want[at + i * dst_step : at + i * dst_step + lanes] = _values(block, dtype)
+        with np.errstate(all="ignore"):
+            decode_rows(dtype, raw, first, src_step, out, at, dst_step, count)
+        assert _equal(out, want, dtype)
+
+
+@pytest.mark.parametrize("dtype", list(STORAGE), ids=lambda dtype: dtype.name)
+def test_decode_fractal_transposed_puts_row_r_column_c_at_16_c_plus_r(dtype):
+    rng = np.random.default_rng([4, dtype])
+    columns = 8 if dtype == Data.FP32 else 16
+    for _ in range(20):
+        first, at = (int(value) for value in rng.integers(0, 40, 2))
+        raw = rng.integers(0, 256, 600, dtype=np.uint8)
+        out = np.full(320, SENTINEL)
+        want = out.copy()
+        values = _values(raw[first : first + 512].copy(), dtype)
+        for r in range(16):
+            for c in range(columns):
+                want[at + 16 * c + r] = values[r * columns + c]
+        with np.errstate(all="ignore"):
+            decode_fractal_transposed(dtype, raw, first, out, at)
+        assert _equal(out, want, dtype)
+
+
+def test_float_words_keep_every_bit():
+    words = np.array([0x7F800001, 0xFFC12345, 1, 0x80000000, 0x7FFFFFFF, 0xFF800000, 0x00400000, 0x3F800000], np.uint32)
+    out = np.zeros(8, np.float32)
+    decode_rows(Data.FP32, words.view(np.uint8), 0, 32, out, 0, 16, 1)
+    assert np.array_equal(out.view(np.uint32), words)
+
+
+@pytest.mark.parametrize("length", [0, 1, 31, 32, 511, 1000])
+def test_copy_bytes_copies_exactly_its_bytes(length):
+    rng = np.random.default_rng([5, length])
+    src, dst = (rng.integers(0, 256, 1100, dtype=np.uint8) for _ in range(2))
+    want = dst.copy()
+    want[13 : 13 + length] = src[57 : 57 + length]
+    copy_bytes(dst, 13, src, 57, length)
+    assert np.array_equal(dst, want)
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+def test_splat_rows_fills_its_lanes_only(lanes):
+    for value in (np.float32(0.0), np.float32(-0.0), np.float32(1.5)):
+        out = np.full(200, SENTINEL)
+        want = out.copy()
+        for i in range(4):
+            want[5 + 20 * i : 5 + 20 * i + lanes] = value
+        splat_rows(out, 5, 20, 4, lanes, value)
+        assert np.array_equal(out.view(np.uint32), want.view(np.uint32))
