@@ -202,7 +202,8 @@ else:
         return transpose
 
     def _copy(dst, dst_byte, src, src_byte, length):
-        dst[dst_byte : dst_byte + length] = src[src_byte : src_byte + length]
+        target, source = dst.view(np.uint8), src.view(np.uint8)
+        target[dst_byte : dst_byte + length] = source[src_byte : src_byte + length]
 
     def _splat(dst, index, value):
         dst[index : index + 16] = value
@@ -238,7 +239,7 @@ def decode_rows(dtype, src, src_byte, src_step, dst, dst_index, dst_step, count)
 
 @jit
 def copy_bytes(dst, dst_byte, src, src_byte, length):
-    """Copy ``length`` bytes between two uint8 arrays whose ranges do not overlap."""
+    """Copy ``length`` bytes between two arrays, of any element type, whose ranges do not overlap."""
     _copy(dst, dst_byte, src, src_byte, length)
 
 

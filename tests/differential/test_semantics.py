@@ -12,7 +12,7 @@ from tests.oracles import semantics
 from tests.oracles.instances import A2, GENERATORS, TRAINING, Emulated, candidates, differences, random_memories
 
 COUNTS = {Op.MMAD: 80, Op.LOAD_3D: 300, Op.FIXPIPE: 160} if JIT_ENABLED else {}
-DEFAULT_COUNT = 200 if JIT_ENABLED else 12
+DEFAULT_COUNT = 200 if JIT_ENABLED else 25
 MODELS = (
     ((16, "exact", "rne"), (16, 0, 0)),
     ((4, "exact", "rne"), (4, 0, 0)),

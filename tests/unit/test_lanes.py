@@ -86,6 +86,15 @@ def test_copy_bytes_copies_exactly_its_bytes(length):
     assert np.array_equal(dst, want)
 
 
+def test_copy_bytes_counts_bytes_in_arrays_of_any_type():
+    src = np.arange(8, dtype=np.float32)
+    dst = np.zeros(40, np.uint8)
+    copy_bytes(dst, 3, src, 12, 8)
+    assert dst[3:11].view(np.float32).tolist() == [3.0, 4.0]
+    assert not dst[:3].any()
+    assert not dst[11:].any()
+
+
 @pytest.mark.parametrize("lanes", [8, 16])
 def test_splat_rows_fills_its_lanes_only(lanes):
     for value in (np.float32(0.0), np.float32(-0.0), np.float32(1.5)):
