@@ -33,6 +33,7 @@ from npu_sim.isa.emit import (
     set_window,
 )
 from npu_sim.isa.op import Data, Mode, Pipe, Space
+from ops.common.kernel_parts import ceil_div, core_share, free_flag
 
 BLOCK = 32
 MAX_FIELD = 65535
@@ -59,18 +60,13 @@ START, NEXT_ITEM, WALK, FINISH, DONE = range(5)
 
 
 @jit
-def _ceil(a, b):
-    return (a + b - 1) // b
-
-
-@jit
 def covered_rows(pixels, wo):
     """Return how many output rows a run of ``pixels`` may touch (the published rule, which may be one too many)."""
     if pixels == wo or (pixels < wo and wo % pixels == 0):
         return np.int64(1)
     if pixels < wo:
         return np.int64(2)
-    rows = _ceil(pixels, wo)
+    rows = ceil_div(pixels, wo)
     if pixels == rows * wo or (2 * pixels) % wo == 0:
         return rows
     return rows + 1
@@ -79,7 +75,7 @@ def covered_rows(pixels, wo):
 @jit
 def plane_copies(n_blocks, window):
     """Return how many C1 planes of X a stretch of ``n_blocks`` (window, c0) blocks may touch."""
-    copies = np.int64(1) if window > n_blocks else _ceil(n_blocks, window)
+    copies = np.int64(1) if window > n_blocks else ceil_div(n_blocks, window)
     if window > n_blocks:
         if window % n_blocks != 0:
             copies += 1
@@ -137,9 +133,9 @@ def _set_item(p, s):
     s[DY_BASE] = p["dy"] + (row * p["ho"] * p["wo"] + k0) * BLOCK
     tap_planes = (group * p["dk"] + tap) * p["cin1_g"] + plane0
     s[DW_BASE] = p["dw"] + (tap_planes * window_c0 * p["cout_g"] + m0 * p["c0"]) * 4
-    s[M_ITER] = _ceil(s[M_LEN], p["base_m"])
-    s[N_ITER] = _ceil(s[N_LEN], p["base_n"])
-    s[K_ITER] = _ceil(s[K_LEN], p["base_k"])
+    s[M_ITER] = ceil_div(s[M_LEN], p["base_m"])
+    s[N_ITER] = ceil_div(s[N_LEN], p["base_n"])
+    s[K_ITER] = ceil_div(s[K_LEN], p["base_k"])
     s[M1] = 0
     s[N1] = 0
     s[CUR_M] = 0
@@ -202,21 +198,14 @@ def _advance_block(p, s, out):
 def _flags(rows, n, p, wait, site):
     """Prime (``wait`` 0) or drain (1) the flags that say "this buffer is free"."""
     for half in range(p["al1"]):
-        n = _flag(rows, n, Pipe.MTE1, Pipe.MTE2, half, wait, site)
+        n = free_flag(rows, n, Pipe.MTE1, Pipe.MTE2, half, wait, site)
     for half in range(p["bl1"]):
-        n = _flag(rows, n, Pipe.MTE1, Pipe.MTE2, 2 + half, wait, site)
+        n = free_flag(rows, n, Pipe.MTE1, Pipe.MTE2, 2 + half, wait, site)
     for half in range(2):
-        n = _flag(rows, n, Pipe.M, Pipe.MTE1, half, wait, site)
+        n = free_flag(rows, n, Pipe.M, Pipe.MTE1, half, wait, site)
     for half in range(p["cl0"]):
-        n = _flag(rows, n, Pipe.FIX, Pipe.M, half, wait, site)
+        n = free_flag(rows, n, Pipe.FIX, Pipe.M, half, wait, site)
     return n
-
-
-@jit
-def _flag(rows, n, src, dst, event, wait, site):
-    if wait:
-        return emit_wait_flag(rows, n, src, dst, event, site, -1)
-    return emit_set_flag(rows, n, src, dst, event, site, -1)
 
 
 @jit
@@ -350,12 +339,12 @@ def _load_l0b(rows, n, p, s, l0_half, b_half, k_use, n_use):
     kb = s[K] % p["step_kb"]
     per_plane = p["hk"] * p["wk"]
     dst = l0_half * p["l0b_half"]
-    m_ext = _ceil(k_use, p["c0"]) * p["c0"]
+    m_ext = ceil_div(k_use, p["c0"]) * p["c0"]
     if s[B_ROWS] == 0:
-        fractals = _ceil(k_use, p["c0"]) * _ceil(n_use, 16)
+        fractals = ceil_div(k_use, p["c0"]) * ceil_div(n_use, 16)
         return emit_fill(rows, n, Space.L0B, dst, p["data"], 1, fractals, 0, 0, LOAD_L0B, tile)
     k_start = s[CUR_N] * (p["base_n"] // p["c0"]) - s[B_FIRST_PLANE] * per_plane
-    channels = _ceil(k_start + n_use // p["c0"], per_plane) * p["c0"]
+    channels = ceil_div(k_start + n_use // p["c0"], per_plane) * p["c0"]
     m_start = ((s[K] - kb) * p["base_k"]) % p["wo"] + kb * p["base_k"]
     set_feature_map(rows, n, s[B_ROWS], p["wi"], p["pad_left"], p["pad_right"], s[B_PAD_TOP], p["pad_down"])
     set_window(rows, n, p["stride_w"], p["stride_h"], p["wk"], p["hk"], p["dilation_w"], p["dilation_h"])
@@ -380,7 +369,7 @@ def _load_l0b(rows, n, p, s, l0_half, b_half, k_use, n_use):
 @jit
 def _load_l0a(rows, n, p, s, l0_half, a_half, k_use, m_use):
     """L1 to L0A: channels become M, pixels K (transposing load3d with a 1x1 window)."""
-    channels = _ceil(m_use, 16) * 16
+    channels = ceil_div(m_use, 16) * 16
     src = p["a1"] + a_half * p["a1_bytes"]
     src += (s[CUR_M] - s[M1]) * (p["base_m"] // p["c0"]) * s[A_PIXELS] * BLOCK
     set_feature_map(rows, n, 1, s[A_PIXELS], 0, 0, 0, 0)
@@ -394,7 +383,7 @@ def _load_l0a(rows, n, p, s, l0_half, a_half, k_use, m_use):
         p["data"],
         channels,
         channels,
-        _ceil(k_use, p["c0"]) * p["c0"],
+        ceil_div(k_use, p["c0"]) * p["c0"],
         0,
         s[K] % p["step_ka"] * p["base_k"],
         Mode.TRANSPOSE,
@@ -410,7 +399,7 @@ def _k_step(rows, n, p, s, release_a, release_b):
     k = s[K]
     ka, kb = k % p["step_ka"], k % p["step_kb"]
     a_step, b_step = k // p["step_ka"], k // p["step_kb"]
-    a_round, b_round = _ceil(s[K_ITER], p["step_ka"]), _ceil(s[K_ITER], p["step_kb"])
+    a_round, b_round = ceil_div(s[K_ITER], p["step_ka"]), ceil_div(s[K_ITER], p["step_kb"])
     a_half = (a_round * (s[M1] // p["step_m"]) + a_step) % p["al1"]
     b_half = (b_round * (s[N1] // p["step_n"]) + b_step) % p["bl1"]
     last = k == s[K_ITER] - 1
@@ -484,7 +473,7 @@ def _store(rows, n, p, s):
         Data.FP32,
         m_use,
         n_use,
-        _ceil(m_use, 16) * 16,
+        ceil_div(m_use, 16) * 16,
         p["cout_g"] * p["c0"] * 4 // BLOCK,
         1,
         0,
@@ -567,9 +556,8 @@ def emit(rows, params, state):
         return _clear(rows, p, s)
     n = 0
     if s[STAGE] == START:
-        share, extra = p["items"] // p["cores"], p["items"] % p["cores"]
-        s[ITEM] = s[0] * share + min(s[0], extra) - 1
-        s[ITEM_END] = s[ITEM] + 1 + share + (1 if s[0] < extra else 0)
+        first, s[ITEM_END] = core_share(p["items"], p["cores"], s[0])
+        s[ITEM] = first - 1
         if s[ITEM] + 1 >= s[ITEM_END]:
             s[STAGE] = DONE
             return n

@@ -31,6 +31,7 @@ from npu_sim.isa.emit import (
     set_window,
 )
 from npu_sim.isa.op import Data, Mode, Pipe, Space
+from ops.common.kernel_parts import ceil_div, core_share, free_flag
 
 BLOCK = 32
 MAX_FIELD = 65535
@@ -49,11 +50,6 @@ GROUP, TAP, STARTED = 17, 18, 19
 B_ROWS, B_PAD_TOP, B_PLANE, B_HALF = 20, 21, 22, 23
 
 START, NEXT_ITEM, NEXT_BATCH, WALK, LEAVE, FINISH, DONE = range(7)
-
-
-@jit
-def _ceil(a, b):
-    return (a + b - 1) // b
 
 
 @jit
@@ -80,31 +76,23 @@ def _set_item(p, s):
     planes = min(p["cin1_g"], p["c1_x"] - s[GROUP] * p["cin1_g"])
     s[N_BLOCKS] = min(p["base_n"] // 16, planes * window - s[BLOCK0])
     total = p["n"] * p["dout"]
-    share, extra = total // p["parts"], total % p["parts"]
-    s[BD] = part * share + min(part, extra) - 1
-    s[BD_END] = s[BD] + 1 + share + (1 if part < extra else 0)
+    first, s[BD_END] = core_share(total, p["parts"], part)
+    s[BD] = first - 1
     s[STARTED] = 0
     return s[M_LEN] > 0 and s[N_BLOCKS] > 0
-
-
-@jit
-def _flag(rows, n, src, dst, event, wait, site):
-    if wait:
-        return emit_wait_flag(rows, n, src, dst, event, site, -1)
-    return emit_set_flag(rows, n, src, dst, event, site, -1)
 
 
 @jit
 def _flags(rows, n, p, wait, site):
     """Prime (``wait`` 0) or drain (1) the flags that say "this buffer is free"."""
     for half in range(p["al1"]):
-        n = _flag(rows, n, Pipe.MTE1, Pipe.MTE2, half, wait, site)
+        n = free_flag(rows, n, Pipe.MTE1, Pipe.MTE2, half, wait, site)
     for half in range(p["bl1"]):
-        n = _flag(rows, n, Pipe.MTE1, Pipe.MTE2, 2 + half, wait, site)
+        n = free_flag(rows, n, Pipe.MTE1, Pipe.MTE2, 2 + half, wait, site)
     for half in range(2):
-        n = _flag(rows, n, Pipe.M, Pipe.MTE1, half, wait, site)
-        n = _flag(rows, n, Pipe.V, Pipe.M, half, wait, site)
-        n = _flag(rows, n, Pipe.MTE3, Pipe.V, half, wait, site)
+        n = free_flag(rows, n, Pipe.M, Pipe.MTE1, half, wait, site)
+        n = free_flag(rows, n, Pipe.V, Pipe.M, half, wait, site)
+        n = free_flag(rows, n, Pipe.MTE3, Pipe.V, half, wait, site)
     return n
 
 
@@ -112,7 +100,7 @@ def _flags(rows, n, p, wait, site):
 def _load_dy(rows, n, p, s, pixel0, pixels, dst):
     """Load dY as [c1][pixels, padded to 16][16]; the padding lanes get any valid data (they are never multiplied)."""
     tile = s[ITEM]
-    padded = _ceil(pixels, 16) * 16
+    padded = ceil_div(pixels, 16) * 16
     blocks = s[M_LEN] // 16
     hw = p["dy_hw"]
     plane = s[BD] * p["c1_dy"] + (s[GROUP] * p["cout_g"] + s[M0]) // 16
@@ -232,7 +220,7 @@ def _load_x(rows, n, p, s, pixel0, pixels, dst):
 @jit
 def _load_l0a(rows, n, p, s, dst, src, pixel, k_use, padded):
     """L1 to L0A by transposing fractal loads: per 16 channels, the K fractals in a row."""
-    fractals = _ceil(k_use, 16)
+    fractals = ceil_div(k_use, 16)
     for m1 in range(s[M_LEN] // 16):
         n = emit_load_2d(
             rows,
@@ -265,13 +253,13 @@ def _load_l0b(rows, n, p, s, dst, src, m_start, k_use):
     """L1 to L0B by img2col: one load3d v2, or on cores that have only v1 one call per N fractal."""
     window = p["hk"] * p["wk"]
     block = s[BLOCK0] - s[B_PLANE] * window
-    fractals = _ceil(k_use, 16)
+    fractals = ceil_div(k_use, 16)
     if s[B_ROWS] == 0:
         # every window lies in the padding
         return emit_fill(rows, n, Space.L0B, dst, p["data"], fractals * s[N_BLOCKS], 1, 0, 0, LOAD_L0B, s[ITEM])
     if p["has_v2"]:
         _window_row(rows, n, p, s)
-        channels = _ceil(block + s[N_BLOCKS], window) * 16
+        channels = ceil_div(block + s[N_BLOCKS], window) * 16
         return emit_load_3d(
             rows,
             n,
@@ -338,7 +326,7 @@ def _k_step(rows, n, p, s):
     last = offset + k_use == pixels
     l0 = s[L0_HALF]
     n = emit_wait_flag(rows, n, Pipe.M, Pipe.MTE1, l0, LOAD_L0A, tile)
-    n = _load_l0a(rows, n, p, s, l0 * p["l0a_half"], a_src, offset, k_use, _ceil(pixels, 16) * 16)
+    n = _load_l0a(rows, n, p, s, l0 * p["l0a_half"], a_src, offset, k_use, ceil_div(pixels, 16) * 16)
     n = _load_l0b(rows, n, p, s, l0 * p["l0b_half"], b_src, pixel0 % p["wo"] + offset, k_use)
     if last:
         n = emit_set_flag(rows, n, Pipe.MTE1, Pipe.MTE2, a_half, LOAD_L0A, tile)
@@ -461,9 +449,8 @@ def emit(rows, params, state):
     s = state
     n = 0
     if s[STAGE] == START:
-        share, extra = p["items"] // p["cores"], p["items"] % p["cores"]
-        s[ITEM] = s[0] * share + min(s[0], extra) - 1
-        s[ITEM_END] = s[ITEM] + 1 + share + (1 if s[0] < extra else 0)
+        first, s[ITEM_END] = core_share(p["items"], p["cores"], s[0])
+        s[ITEM] = first - 1
         n = _flags(rows, n, p, 0, PROLOGUE)
         s[STAGE] = NEXT_ITEM
     room = len(rows) - p["step_rows"]

@@ -10,6 +10,7 @@ import numpy as np
 from npu_sim._jit import jit
 from npu_sim.isa.emit import emit_data_copy, emit_duplicate, emit_set_flag, emit_wait_flag
 from npu_sim.isa.op import Data, Pipe, Space
+from ops.common.kernel_parts import core_share
 
 FILL, STORE = range(2)
 SITES = {FILL: "FILL", STORE: "STORE"}
@@ -42,10 +43,9 @@ def emit(rows, params, state):
         return n
     if s[STAGE] == START:
         units = (p["byte_count"] + 511) // 512
-        share, extra = units // p["cores"], units % p["cores"]
-        first = s[0] * share + min(s[0], extra)
+        first, end = core_share(units, p["cores"], s[0])
         s[AT] = first * 512
-        s[END] = min((first + share + (1 if s[0] < extra else 0)) * 512, (p["byte_count"] + 31) // 32 * 32)
+        s[END] = min(end * 512, (p["byte_count"] + 31) // 32 * 32)
         s[STAGE] = COPY
         if s[AT] >= s[END]:
             s[STAGE] = DONE
