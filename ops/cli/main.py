@@ -16,6 +16,8 @@ from typing import Annotated
 import typer
 
 from npu_sim.errors import InternalError, NpuSimError
+from ops.cli.check import check_command
+from ops.cli.perf import perf_command
 from ops.cli.precision import precision_command
 from ops.cli.products import products_command
 
@@ -32,6 +34,8 @@ app = typer.Typer(
 )
 app.command("products")(products_command)
 app.command("precision")(precision_command)
+app.command("perf")(perf_command)
+app.command("check")(check_command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ops.common.geometry import ConvGeometry
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvLayer:
@@ -44,14 +42,10 @@ class ConvLayer:
         """(Cout, Cin / groups, KH, KW)."""
         return (self.cout, self.cin // self.groups, self.kernel, self.kernel)
 
-    def geometry(self, batch: int) -> ConvGeometry:
-        """Return the convolution for ``batch`` images."""
-        return ConvGeometry.from_shapes(
-            (batch, self.cin, self.hw, self.hw),
-            (batch, self.cout, self.out_hw, self.out_hw),
-            self.weight_shape,
-            self.stride,
-            self.pad,
-            1,
-            self.groups,
-        )
+    def x_shape(self, batch: int) -> tuple[int, int, int, int]:
+        """Return the shape of the input for ``batch`` images."""
+        return (batch, self.cin, self.hw, self.hw)
+
+    def dy_shape(self, batch: int) -> tuple[int, int, int, int]:
+        """Return the shape of the gradient at the output for ``batch`` images."""
+        return (batch, self.cout, self.out_hw, self.out_hw)

@@ -6,7 +6,7 @@ as torchvision's ``resnet50`` has it (variant 1.5).
 
 from __future__ import annotations
 
-from perf.models.layers import ConvLayer
+from ops.studies.models.layers import ConvLayer
 
 _STAGES = ((56, 64, 3), (28, 128, 4), (14, 256, 6), (7, 512, 3))
 """(output rows, width, blocks) of conv2_x to conv5_x."""

@@ -1,0 +1,96 @@
+"""``npu-sim check``: the hazard engine and the static rules over the kernels of weight gradients."""
+
+from __future__ import annotations
+
+import sys
+from itertools import groupby
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from ops.cli import shapes
+from ops.cli.output import console, write_files
+from ops.studies import checking
+from ops.studies.checking import CheckReport, CheckRow
+
+_FINDINGS_SHOWN = 20
+"""Findings printed per layer; all of them are in the JSON."""
+
+
+def check_command(
+    file: shapes.FileArgument = None,
+    model: shapes.ModelOption = None,
+    batch: shapes.BatchOption = None,
+    x: shapes.XOption = None,
+    weight: shapes.WeightOption = None,
+    stride: shapes.StrideOption = None,
+    padding: shapes.PaddingOption = None,
+    dilation: shapes.DilationOption = None,
+    groups: shapes.GroupsOption = None,
+    product: shapes.ProductOption = None,
+    cube_math_type: shapes.ModeOption = None,
+    layer: shapes.LayerOption = None,
+    dtype: shapes.DtypeOption = None,
+    json_path: shapes.JsonOption = None,
+    no_progress: shapes.NoProgressOption = False,
+) -> None:
+    """Check the kernels of weight gradients: bounds, uninitialised reads, missing waits, illegal instructions.
+
+    Exit code 0: kernels were checked and nothing was found; 1: findings, or every combination is refused; 2: bad input;
+    3: internal error.
+    """
+    given = shapes.ShapeOptions(x=x, weight=weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
+    cases = shapes.read_cases(file, model, batch, given, dtype=dtype, layers=layer)
+    products, modes = shapes.read_products(product), shapes.read_modes(cube_math_type)
+    json_file = shapes.output_path("--json", json_path, file)
+    with shapes.progress_bar(shown=not no_progress) as progress:
+        report = checking.run_check(cases, products, modes, progress=progress)
+    json_text = report.to_json() + "\n"
+    contents: dict[Path, bytes] = {} if json_file is None else {json_file: json_text.encode()}
+    write_files(contents)
+    if json_path == "-":
+        sys.stdout.write(json_text)
+    else:
+        _print(report, console())
+        for path in contents:
+            console().print(f"written: {path}", soft_wrap=True)
+    raise typer.Exit(0 if report.passed else 1)
+
+
+def _print(report: CheckReport, screen: Console) -> None:
+    for (product, mode), group in groupby(report.rows, key=lambda row: (row.product, row.cube_math_type)):
+        rows = list(group)
+        name = rows[0].chip.name
+        screen.print(Text(f"{name if product == name else f'{product} = {name}'}, cubeMathType {mode}", style="bold"))
+        for row in rows:
+            _print_row(row, screen)
+        for line in shapes.refusal_lines(rows):
+            screen.print(Text(line, style="dim"), soft_wrap=True)
+        screen.print()
+    screen.print(Text(f"layers: {report.source}.", style="dim"), soft_wrap=True)
+    refused = len(report.rows) - len(report.checked)
+    count = sum(launch.row_count for row in report.rows for launch in row.launches)
+    screen.print(
+        Text(
+            f"{shapes.counted(len(report.rows), 'combination')}: {refused} refused; {count} instructions checked, "
+            f"{shapes.counted(report.finding_count, 'finding')}",
+            style="bold",
+        )
+    )
+
+
+def _print_row(row: CheckRow, screen: Console) -> None:
+    for launch in row.launches:
+        found = [finding for finding in row.findings if finding.launch == launch.name]
+        size = f"{shapes.counted(launch.core_count, 'core')}, {shapes.counted(launch.phase_count, 'phase')}"
+        outcome = f"{launch.row_count} instructions: {shapes.counted(len(found), 'finding')}"
+        screen.print(Text(f"  {row.case.name}: {launch.name}: {size}, {outcome}"), soft_wrap=True)
+        for finding in found[:_FINDINGS_SHOWN]:
+            screen.print(Text(f"    {finding.violation}", style="red"), soft_wrap=True)
+            for window in finding.windows:
+                for line in window.splitlines():
+                    screen.print(Text(f"      {line}"), soft_wrap=True)
+        if len(found) > _FINDINGS_SHOWN:
+            screen.print(Text(f"    ... {len(found) - _FINDINGS_SHOWN} more; --json has all of them"))

@@ -1,0 +1,205 @@
+"""``npu-sim perf``: how long weight gradients take, and why, without touching tensor data."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from npu_sim.products import Product
+from ops.cli import shapes
+from ops.cli.output import console, write_files
+from ops.studies import timing
+from ops.studies.timing import TimingReport, TimingResult, TimingRow
+
+_PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
+_WAITS = {"barrier": "a barrier", "issue": "its instructions", "queue_full": "a full queue", "end": "end of the phase"}
+_SHORT_PARTS = {"kernel_fixed": "fixed", "phase_barrier": "barrier"}
+_LEAST_PART = 0.04
+"""Parts of the critical path below this share are left out of the text."""
+
+
+def perf_command(
+    file: shapes.FileArgument = None,
+    model: shapes.ModelOption = None,
+    batch: shapes.BatchOption = None,
+    x: shapes.XOption = None,
+    weight: shapes.WeightOption = None,
+    stride: shapes.StrideOption = None,
+    padding: shapes.PaddingOption = None,
+    dilation: shapes.DilationOption = None,
+    groups: shapes.GroupsOption = None,
+    product: shapes.ProductOption = None,
+    cube_math_type: shapes.ModeOption = None,
+    layer: shapes.LayerOption = None,
+    dtype: shapes.DtypeOption = None,
+    json_path: shapes.JsonOption = None,
+    trace: Annotated[
+        str | None,
+        typer.Option("--trace", metavar="FILE", help="Chrome trace (Perfetto) of one layer, product and mode."),
+    ] = None,
+    trace_core: Annotated[
+        list[int] | None, typer.Option("--trace-core", help="Core in the trace; repeatable. Default: all.")
+    ] = None,
+    no_progress: shapes.NoProgressOption = False,
+) -> None:
+    """Time weight gradients of captured layers, of a network or of one shape; no tensor data is touched.
+
+    Exit code 0: something was timed; 1: every combination is refused; 2: bad input; 3: internal error.
+    """
+    given = shapes.ShapeOptions(x=x, weight=weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
+    cases = shapes.read_cases(file, model, batch, given, dtype=dtype, layers=layer)
+    products, modes = shapes.read_products(product), shapes.read_modes(cube_math_type)
+    json_file = shapes.output_path("--json", json_path, file)
+    if trace == "-":
+        raise shapes.UsageError("--trace must be a file, not standard output")
+    trace_file = shapes.output_path("--trace", trace, file, (json_file,))
+    if trace_core and trace_file is None:
+        raise shapes.UsageError("--trace-core must be given together with --trace")
+    combinations = len(cases.cases) * len(products) * len(modes)
+    if trace_file is not None and combinations != 1:
+        raise shapes.UsageError(
+            f"--trace must come with one --layer, --product and --cube-math-type, not {combinations} combinations"
+        )
+    with shapes.progress_bar(shown=not no_progress) as progress:
+        report = timing.run_timing(cases, products, modes, progress=progress)
+    contents: dict[Path, bytes] = {}
+    json_text = report.to_json() + "\n"
+    if json_file is not None:
+        contents[json_file] = json_text.encode()
+    if trace_file is not None and report.rows[0].result is not None:
+        document = timing.trace_result(report.rows[0].result, tuple(trace_core) if trace_core else None)
+        contents[trace_file] = json.dumps(document, allow_nan=False).encode()
+    write_files(contents)
+    if json_path == "-":
+        sys.stdout.write(json_text)
+    else:
+        _print(report)
+        for path in contents:
+            console().print(f"written: {path}", soft_wrap=True)
+    raise typer.Exit(0 if report.computed else 1)
+
+
+def _print(report: TimingReport) -> None:
+    screen = console()
+    for (product, mode), group in groupby(report.rows, key=lambda row: (row.product, row.cube_math_type)):
+        rows = list(group)
+        chip = rows[0].chip
+        name = chip.name if product == chip.name else f"{product} = {chip.name}"
+        screen.print(Text(f"{name}, cubeMathType {mode}: {_parameters(chip)}", style="bold"))
+        results = [(row, row.result) for row in rows if row.result is not None]
+        if results:
+            screen.print(_times(results))
+            screen.print(_reasons(results))
+        for line in shapes.refusal_lines(rows):
+            screen.print(Text(line, style="dim"), soft_wrap=True)
+        screen.print()
+    for line in _legend(report):
+        screen.print(Text(line, style="dim"), soft_wrap=True)
+
+
+def _parameters(chip: Product) -> str:
+    known = timing.describe_parameters(chip)
+    return f"{chip.timing_clock_hz / 1e6:.0f} MHz, {chip.cube_core_count} Cubes, parameter set {known['parameter_set']}"
+
+
+def _table(headings: Sequence[str], left: Sequence[str]) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
+    for heading in headings:
+        is_left = heading in left
+        wide = heading in ("layer", "Cube waits for", "critical path", "tiling")
+        table.add_column(heading, justify="left" if is_left else "right", no_wrap=not wide, overflow="fold")
+    return table
+
+
+def _times(results: Sequence[tuple[TimingRow, TimingResult]]) -> Table:
+    table = _table(
+        ("layer", "Cube", "cores", "cycles", "us", "task us", "of peak", *_PIPES, "busiest"),
+        ("layer", "Cube", "busiest"),
+    )
+    for row, result in results:
+        pipes = result.pipe_shares
+        table.add_row(
+            row.case.name,
+            result.plan.compute_dtype,
+            str(result.core_count),
+            str(result.total_cycles),
+            f"{result.seconds * 1e6:.1f}",
+            f"{result.task_seconds * 1e6:.1f}",
+            _percent(result.cube_utilisation, 1),
+            *(_percent(pipes[pipe]) for pipe in _PIPES),
+            f"{result.busiest_pipe} {_percent(pipes[result.busiest_pipe])}",
+        )
+    if len(results) > 1:
+        timed = [result for _, result in results]
+        total = sum(result.total_cycles for result in timed)
+        peak = sum(result.cube_utilisation * result.total_cycles for result in timed) / total
+        pipes = {
+            pipe: sum(result.pipe_shares[pipe] * result.total_cycles for result in timed) / total for pipe in _PIPES
+        }
+        busiest = max(_PIPES, key=lambda pipe: pipes[pipe])
+        table.add_row(
+            f"{len(timed)} layers",
+            "",
+            "",
+            str(total),
+            f"{sum(result.seconds for result in timed) * 1e6:.1f}",
+            f"{sum(result.task_seconds for result in timed) * 1e6:.1f}",
+            _percent(peak, 1),
+            *(_percent(pipes[pipe]) for pipe in _PIPES),
+            f"{busiest} {_percent(pipes[busiest])}",
+            style="bold",
+        )
+    return table
+
+
+def _reasons(results: Sequence[tuple[TimingRow, TimingResult]]) -> Table:
+    headings = ("layer", "Cube waits for", "critical path", "tiling")
+    table = _table(headings, headings)
+    for row, result in results:
+        cause = result.largest_cube_wait
+        words = _WAITS.get(cause) or cause.removeprefix("flag_")
+        table.add_row(
+            row.case.name,
+            f"{words} {_percent(result.cube_wait_shares[cause])}",
+            ", ".join(_parts(result.critical_shares)),
+            result.plan.tiling.origin.partition(" (")[0],
+        )
+    return table
+
+
+def _parts(shares: Mapping[str, float]) -> Iterator[str]:
+    for name, share in sorted(shares.items(), key=lambda item: -item[1]):
+        if share >= _LEAST_PART:
+            yield f"{_SHORT_PARTS.get(name, name)} {_percent(share)}"
+
+
+def _percent(share: float, digits: int = 0) -> str:
+    return f"{100 * share:.{digits}f}%"
+
+
+def _legend(report: TimingReport) -> Iterator[str]:
+    rows = sum(row.result.row_count for row in report.computed if row.result is not None)
+    refused = len(report.rows) - len(report.computed)
+    combinations = shapes.counted(len(report.rows), "combination")
+    yield f"layers: {report.source}. {combinations}: {refused} refused; {rows} instructions timed."
+    yield (
+        "us: core time of the kernels; task us: with launch overhead. of peak: multiply-adds of the layer over what "
+        "all Cubes could do in the core time. Pipes: occupied share of the core time on the slowest core. Critical "
+        "path: fixed is the kernel's prologue and epilogue, barrier the one between phases."
+    )
+    yield timing.NOTE
+    yield from dict.fromkeys(_calibration(row.chip) for row in report.rows)
+
+
+def _calibration(chip: Product) -> str:
+    known = timing.describe_parameters(chip)
+    evidence = ", ".join(f"{count} {kind}" for kind, count in known["evidence"].items())
+    return f"{known['parameter_set']} ({evidence} numbers): {known['calibration']}."

@@ -1,0 +1,235 @@
+"""Options that ``perf`` and ``check`` share: which weight gradients, on which products, in which modes."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Protocol
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
+from npu_sim.errors import NpuSimError
+from ops.cli.output import check_writable
+from ops.studies.capture import load_capture, load_example
+from ops.studies.cases import MODELS, CaseSet, ConvCase, case_of_shape, cases_of_capture, cases_of_model
+from ops.studies.precision import DEFAULT_PRODUCTS, Refusal
+
+DEFAULT_BATCH = 8
+DEFAULT_MODE = int(CubeMathType.ALLOW_FP32_DOWN_PRECISION)
+DEFAULT_DTYPE = "fp16"
+
+FileArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[FILE.npz]", help="Captured layers; without it, a training step that ships with the package."
+    ),
+]
+ModelOption = Annotated[str | None, typer.Option("--model", help=f"Layers of a network: {', '.join(MODELS)}.")]
+BatchOption = Annotated[
+    int | None, typer.Option("--batch", help=f"Images per step of --model. Default: {DEFAULT_BATCH}.")
+]
+XOption = Annotated[
+    str | None, typer.Option("--x", metavar="N,C,H,W", help="One layer: shape of the input (N,C,L and N,C,D,H,W too).")
+]
+WeightOption = Annotated[
+    str | None, typer.Option("--weight", metavar="CO,CI,KH,KW", help="Shape of the weight; CI = C / groups.")
+]
+StrideOption = Annotated[str | None, typer.Option("--stride", metavar="INTS", help="With --x. Default: 1.")]
+PaddingOption = Annotated[
+    str | None, typer.Option("--padding", metavar="INTS", help="With --x; 2D also up,down,left,right. Default: 0.")
+]
+DilationOption = Annotated[str | None, typer.Option("--dilation", metavar="INTS", help="With --x. Default: 1.")]
+GroupsOption = Annotated[int | None, typer.Option("--groups", help="With --x. Default: 1.")]
+ProductOption = Annotated[
+    list[str] | None,
+    typer.Option("--product", "--soc-version", help="SoC version or series alias; repeatable. Default: all series."),
+]
+ModeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cube-math-type", help=f"0..3 or a name such as USE_HF32; repeatable. Default: {DEFAULT_MODE}, fp32 may be "
+        "rounded."
+    ),
+]  # fmt: skip
+LayerOption = Annotated[list[str] | None, typer.Option("--layer", help="Name of a layer; repeatable. Default: all.")]
+DtypeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype",
+        help=f"Format of the tensors: fp16, bf16 or fp32. Default: as in the file, otherwise {DEFAULT_DTYPE}.",
+    ),
+]
+JsonOption = Annotated[
+    str | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON; '-' is standard output.")
+]
+NoProgressOption = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
+
+
+class UsageError(NpuSimError, ValueError):
+    """Options that contradict each other or have no meaning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeOptions:
+    """The options of one layer, as given.
+
+    Attributes
+    ----------
+    x, weight, stride, padding, dilation : str or None
+        Integers separated by commas.
+    groups : int or None
+        Channel groups.
+    """
+
+    x: str | None = None
+    weight: str | None = None
+    stride: str | None = None
+    padding: str | None = None
+    dilation: str | None = None
+    groups: int | None = None
+
+
+def read_cases(
+    file: str | None,
+    model: str | None,
+    batch: int | None,
+    shape: ShapeOptions,
+    *,
+    dtype: str | None,
+    layers: Sequence[str] | None,
+) -> CaseSet:
+    """Return the weight gradients that the options ask for.
+
+    Raises
+    ------
+    NpuSimError
+        If the options contradict each other, or what they name does not exist or fit.
+    """
+    sources = {"FILE": file, "--model": model, "--x": shape.x}
+    given = [name for name, value in sources.items() if value is not None]
+    if len(given) > 1:
+        raise UsageError(f"Layers must come from one of FILE, --model and --x, not from {' and '.join(given)}")
+    if batch is not None and model is None:
+        raise UsageError("--batch must be given together with --model")
+    if shape.x is None:
+        for name in ("weight", "stride", "padding", "dilation", "groups"):
+            if getattr(shape, name) is not None:
+                raise UsageError(f"--{name} must be given together with --x")
+    if model is not None:
+        found = cases_of_model(model, DEFAULT_BATCH if batch is None else batch, dtype or DEFAULT_DTYPE)
+    elif shape.x is not None:
+        found = _one_shape(shape, dtype or DEFAULT_DTYPE)
+    else:
+        found = cases_of_capture(load_capture(file) if file is not None else load_example(), dtype)
+    return found.select(layers or None)
+
+
+def _one_shape(shape: ShapeOptions, dtype: str) -> CaseSet:
+    if shape.weight is None:
+        raise UsageError("--x must be given together with --weight")
+    case = case_of_shape(
+        _integers("--x", shape.x or ""),
+        _integers("--weight", shape.weight),
+        stride=_integers("--stride", shape.stride or "1"),
+        padding=_integers("--padding", shape.padding or "0"),
+        dilation=_integers("--dilation", shape.dilation or "1"),
+        groups=1 if shape.groups is None else shape.groups,
+        dtype=dtype,
+    )
+    return CaseSet(source="command line", cases=(case,))
+
+
+def _integers(option: str, text: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"-?[0-9]{1,18}(,-?[0-9]{1,18})*", text):
+        raise UsageError(f"{option} must be integers separated by commas, such as 8,64,56,56, not {text!r}")
+    return tuple(int(part) for part in text.split(","))
+
+
+def read_products(products: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the products to run on, each once."""
+    return tuple(dict.fromkeys(products or DEFAULT_PRODUCTS))
+
+
+def read_modes(texts: Sequence[str] | None) -> tuple[int, ...]:
+    """Return the cubeMathTypes to run with, each once."""
+    return tuple(dict.fromkeys(_mode(text) for text in texts or (str(DEFAULT_MODE),)))
+
+
+def _mode(text: str) -> int:
+    """Return 0..3 from a digit or a name in any case."""
+    return int(parse_cube_math_type(int(text) if text.isdecimal() and text.isascii() else text.upper()))
+
+
+def output_path(option: str, text: str | None, source: str | None, others: Sequence[Path | None] = ()) -> Path | None:
+    """Return where a file goes (None for none and for standard output), refused early if it cannot be written.
+
+    Parameters
+    ----------
+    option : str
+        Name of the option, for messages.
+    text : str or None
+        As given; "-" is standard output.
+    source : str or None
+        Input file, which must not be replaced.
+    others : sequence of Path or None
+        Outputs that must be other files.
+    """
+    if text is None or text == "-":
+        return None
+    path = Path(text)
+    check_writable(path)
+    if source is not None and path.resolve() == Path(source).resolve():
+        raise UsageError(f"{option} must not be the input {source}")
+    for other in others:
+        if other is not None and other.resolve() == path.resolve():
+            raise UsageError(f"{option} must be another file than {other}")
+    return path
+
+
+def counted(count: int, noun: str) -> str:
+    """Return "1 finding", "2 findings"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+class _Row(Protocol):
+    """What a refusal is read from: a row of either study."""
+
+    @property
+    def case(self) -> ConvCase: ...
+    @property
+    def refusal(self) -> Refusal | None: ...
+
+
+def refusal_lines(rows: Sequence[_Row]) -> Iterator[str]:
+    """Yield one line per distinct refusal, with the layers it holds for."""
+    layers: dict[tuple[int, str], list[str]] = {}
+    for row in rows:
+        if row.refusal is not None:
+            key = (row.refusal.status, " ".join(row.refusal.message.split()))
+            layers.setdefault(key, []).append(row.case.name)
+    for (status, message), names in layers.items():
+        where = names[0] if len(names) == 1 else f"{len(names)} layers"
+        yield f"refused, status {status}, {where}: {message}"
+
+
+@contextmanager
+def progress_bar(*, shown: bool) -> Iterator[Callable[[int, int, str], None] | None]:
+    """Show a bar on standard error while a terminal is there to see it; yields what a study calls."""
+    if not shown or not sys.stderr.isatty():
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=None)
+
+        def show(done: int, total: int, text: str) -> None:
+            bar.update(task, completed=done, total=total, description=text.replace("[", r"\["))
+
+        yield show

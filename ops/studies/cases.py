@@ -1,0 +1,251 @@
+"""Weight gradients by shape: what the studies without tensor data run, and where the shapes come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from npu_sim.dtypes.cube_math import resolve_compute_dtype
+from npu_sim.errors import InputFileError, OperatorError, ShapeError
+from npu_sim.products import Product
+from ops.common.geometry import ConvGeometry
+from ops.conv3d_backprop_filter.api import check_supported
+from ops.conv3d_backprop_filter.plan import WeightGradientPlan, plan_weight_gradient
+from ops.studies.capture import Capture
+from ops.studies.models import resnet50
+from ops.studies.models.layers import ConvLayer
+from ops.studies.rounding import STORAGE, dtype_name
+
+MODELS: Mapping[str, Callable[[], tuple[ConvLayer, ...]]] = {"resnet50": resnet50.layers}
+"""Layer tables by name."""
+
+PARAM_INVALID = 161002
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvCase:
+    """A convolution whose weight gradient is wanted.
+
+    Attributes
+    ----------
+    name : str
+        Name in reports.
+    x_shape, dy_shape, weight_shape : tuple of int
+        NC and the spatial axes of the input and of the gradient at the output; (Cout, Cin / groups, kernel...).
+    stride, padding, dilation : tuple of int
+        One entry per spatial axis, or one for all; a padding of 4 entries is up, down, left, right.
+    groups : int
+        Channel groups.
+    dtype : {"fp16", "bf16", "fp32"}
+        Format of the tensors.
+    geometry : ConvGeometry
+        The same, validated.
+    """
+
+    name: str
+    x_shape: tuple[int, ...]
+    dy_shape: tuple[int, ...]
+    weight_shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    dtype: str
+    geometry: ConvGeometry
+
+    @classmethod
+    def build(
+        cls,
+        name: str,
+        shapes: tuple[Sequence[int], Sequence[int], Sequence[int]],
+        attributes: tuple[Sequence[int], Sequence[int], Sequence[int]],
+        *,
+        groups: int,
+        dtype: str,
+    ) -> ConvCase:
+        """Return the case of ``shapes`` (x, dy, weight) and ``attributes`` (stride, padding, dilation).
+
+        Raises
+        ------
+        ShapeError
+            If no convolution connects them.
+        OperatorError
+            161002 if ``dtype`` is not a tensor format.
+        """
+        if dtype not in STORAGE:
+            raise OperatorError(f"dtype must be one of {', '.join(STORAGE)}, not {dtype}", PARAM_INVALID)
+        x, dy, weight = (tuple(shape) for shape in shapes)
+        stride, padding, dilation = (tuple(values) for values in attributes)
+        return cls(
+            name=name,
+            x_shape=x,
+            dy_shape=dy,
+            weight_shape=weight,
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
+            groups=groups,
+            dtype=dtype,
+            geometry=ConvGeometry.from_shapes(x, dy, weight, stride, padding, dilation, groups),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseSet:
+    """Cases of one source.
+
+    Attributes
+    ----------
+    source : str
+        File or network, for reports.
+    cases : tuple of ConvCase
+        In the order of the source.
+    """
+
+    source: str
+    cases: tuple[ConvCase, ...]
+
+    def select(self, names: Sequence[str] | None) -> CaseSet:
+        """Return the cases with these names, in the order of the source; None keeps all.
+
+        Raises
+        ------
+        InputFileError
+            If there is no such case.
+        """
+        if names is None:
+            return self
+        known = [case.name for case in self.cases]
+        for name in names:
+            if name not in known:
+                raise InputFileError(f"Layer must be one of {', '.join(known)}, not {name} ({self.source})")
+        return CaseSet(source=self.source, cases=tuple(case for case in self.cases if case.name in names))
+
+
+def cases_of_capture(capture: Capture, dtype: str | None = None) -> CaseSet:
+    """Return the shapes of captured layers; ``dtype`` replaces the format of their tensors."""
+    cases = tuple(
+        ConvCase.build(
+            layer.name,
+            (layer.x.shape, layer.dy.shape, layer.weight_shape),
+            (layer.stride, layer.padding, layer.dilation),
+            groups=layer.groups,
+            dtype=dtype or dtype_name(layer.x.dtype),
+        )
+        for layer in capture.layers
+    )
+    return CaseSet(source=capture.source, cases=cases)
+
+
+def cases_of_model(name: str, batch: int, dtype: str = "fp16") -> CaseSet:
+    """Return the convolutions of a network for ``batch`` images.
+
+    Raises
+    ------
+    InputFileError
+        If there is no such network.
+    ShapeError
+        If ``batch`` is out of range.
+    """
+    if name not in MODELS:
+        raise InputFileError(f"Model must be one of {', '.join(MODELS)}, not {name}")
+    cases = tuple(
+        ConvCase.build(
+            layer.name,
+            (layer.x_shape(batch), layer.dy_shape(batch), layer.weight_shape),
+            ((layer.stride, layer.stride), (layer.pad, layer.pad), (1, 1)),
+            groups=layer.groups,
+            dtype=dtype,
+        )
+        for layer in MODELS[name]()
+    )
+    return CaseSet(source=f"{name}, batch {batch}", cases=cases)
+
+
+def case_of_shape(
+    x_shape: Sequence[int],
+    weight_shape: Sequence[int],
+    *,
+    stride: Sequence[int] = (1,),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    groups: int = 1,
+    dtype: str = "fp16",
+) -> ConvCase:
+    """Return one convolution; the shape of the output follows from the others.
+
+    Parameters
+    ----------
+    x_shape : sequence of int
+        (N, Cin, spatial axes), rank 3 to 5.
+    weight_shape : sequence of int
+        (Cout, Cin / groups, kernel), same rank.
+    stride, padding, dilation : sequence of int
+        One value for all axes or one for each; 2D padding also of length 4 (up, down, left, right).
+    groups : int
+        Channel groups.
+    dtype : {"fp16", "bf16", "fp32"}
+        Format of the tensors.
+
+    Raises
+    ------
+    ShapeError, OperatorError
+        If they are no convolution.
+    """
+    if len(x_shape) not in (3, 4, 5):
+        raise ShapeError(f"x must have rank 3 (NCL), 4 (NCHW) or 5 (NCDHW), not {len(x_shape)}")
+    if len(weight_shape) != len(x_shape):
+        raise ShapeError(f"weight must have the rank of x ({len(x_shape)}), not {len(weight_shape)}")
+    axes = len(x_shape) - 2
+    strides, dilations = _per_axis("stride", stride, axes, 1), _per_axis("dilation", dilation, axes, 1)
+    if axes == 2 and len(padding) == 4:
+        pads: tuple[int, ...] = (padding[0] + padding[1], padding[2] + padding[3])
+    else:
+        pads = tuple(2 * value for value in _per_axis("padding", padding, axes, 0))
+    output = []
+    for axis in range(axes):
+        extent, kernel = x_shape[2 + axis] + pads[axis], (weight_shape[2 + axis] - 1) * dilations[axis] + 1
+        if kernel > extent:
+            raise ShapeError(
+                f"Kernel must fit into the padded input, but axis {axis} has {extent} elements and the dilated kernel "
+                f"{kernel}"
+            )
+        output.append((extent - kernel) // strides[axis] + 1)
+    per_axis = padding if len(padding) > 1 else tuple(padding) * axes
+    return ConvCase.build(
+        "x".join(str(extent) for extent in x_shape),
+        (x_shape, (x_shape[0], weight_shape[0], *output), weight_shape),
+        (strides, per_axis, dilations),
+        groups=groups,
+        dtype=dtype,
+    )
+
+
+def _per_axis(name: str, values: Sequence[int], axes: int, least: int) -> tuple[int, ...]:
+    if len(values) not in (1, axes):
+        raise ShapeError(f"{name} must have 1 or {axes} entries, not {len(values)}")
+    if min(values) < least:
+        raise ShapeError(f"{name} must be at least {least}, not {min(values)}")
+    return tuple(values) if len(values) == axes else (values[0],) * axes
+
+
+def plan_case(case: ConvCase, product: Product, cube_math_type: int) -> WeightGradientPlan:
+    """Return tiling and launches of ``case``, refusing what the operator refuses; no tensor data exists.
+
+    Raises
+    ------
+    NpuSimError
+        With the status the library would return.
+    """
+    compute_dtype = resolve_compute_dtype(case.dtype, cube_math_type, product)
+    check_supported(case.geometry, product, compute_dtype, case.dtype)
+    return plan_weight_gradient(case.geometry, product, compute_dtype)
+
+
+def program_name() -> str:
+    """Return this program's name and version, for reports."""
+    try:
+        return f"npu-sim {version('npu-sim')}"
+    except PackageNotFoundError:
+        return "npu-sim (not installed)"

@@ -1,0 +1,306 @@
+"""The checkers over the kernels of weight gradients: every instruction by itself, then their order and bounds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from npu_sim.engines.hazards import CHUNK_ROWS, emit_rows, run_hazards
+from npu_sim.errors import InternalError, NpuSimError, ShapeError
+from npu_sim.isa.row import empty_rows, join_rows
+from npu_sim.products import Product, get_product
+from npu_sim.program.disassemble import listing
+from npu_sim.program.launch import Launch
+from npu_sim.program.verify import verify
+from npu_sim.program.violation import Violation
+from npu_sim.report.record import to_json_text
+from npu_sim.units import MIB
+from ops.studies.cases import CaseSet, ConvCase, plan_case, program_name
+from ops.studies.precision import Refusal
+from ops.studies.timing import Progress, case_document
+
+SCHEMA_VERSION = 1
+WINDOW_ROWS = 2
+"""Rows shown before and behind each row of a finding."""
+GM_LIMIT_BYTES = 4096 * MIB
+"""The order checker remembers about two bytes per byte of global memory."""
+
+_OTHER_CORE = re.compile(r" data (?:of|read by) core (\d+) row (\d+) ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One finding with the instructions around it.
+
+    Attributes
+    ----------
+    launch : str
+        Kernel.
+    violation : Violation
+        What is wrong.
+    windows : tuple of str
+        Listings around the row and, if another one is involved, around that.
+    """
+
+    launch: str
+    violation: Violation
+    windows: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedLaunch:
+    """What was checked: a kernel, its cores, phases and instructions."""
+
+    name: str
+    core_count: int
+    phase_count: int
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRow:
+    """One layer on one product in one mode: refused, or checked.
+
+    Attributes
+    ----------
+    case : ConvCase
+        The layer.
+    product : str
+        As it was asked for.
+    chip : Product
+        What that name stands for.
+    cube_math_type : int
+        0..3.
+    refusal : Refusal or None
+        Why it does not run.
+    launches : tuple of CheckedLaunch
+        Empty if refused.
+    findings : tuple of Finding
+        In the order of the launches; of the static rules first.
+    """
+
+    case: ConvCase
+    product: str
+    chip: Product
+    cube_math_type: int
+    refusal: Refusal | None = None
+    launches: tuple[CheckedLaunch, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """The outcome of a check.
+
+    Attributes
+    ----------
+    source : str
+        Where the shapes come from.
+    rows : tuple of CheckRow
+        Product by product, mode by mode, layer by layer.
+    """
+
+    source: str
+    rows: tuple[CheckRow, ...]
+
+    @property
+    def finding_count(self) -> int:
+        """Findings in all rows."""
+        return sum(len(row.findings) for row in self.rows)
+
+    @property
+    def checked(self) -> tuple[CheckRow, ...]:
+        """Rows that were not refused."""
+        return tuple(row for row in self.rows if row.refusal is None)
+
+    @property
+    def passed(self) -> bool:
+        """Whether something was checked and nothing found; refusals alone prove nothing."""
+        return bool(self.checked) and not self.finding_count
+
+    def to_json(self) -> str:
+        """Return everything as JSON text."""
+        return to_json_text(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "program": program_name(),
+                "source": self.source,
+                "finding_count": self.finding_count,
+                "rows": [
+                    case_document(row)
+                    | {"launches": row.launches, "findings": [_finding_document(finding) for finding in row.findings]}
+                    for row in self.rows
+                ],
+            }
+        )
+
+
+def _finding_document(finding: Finding) -> dict[str, Any]:
+    violation = finding.violation
+    return {
+        "launch": finding.launch,
+        "kind": violation.kind.value,
+        "name": violation.kind.name,
+        "core": violation.core,
+        "row": violation.row,
+        "other_row": violation.other_row,
+        "tile": violation.tile,
+        "site": violation.site,
+        "space": violation.space.name,
+        "start": violation.start,
+        "length": violation.length,
+        "detail": violation.detail,
+        "windows": finding.windows,
+    }
+
+
+def run_check(
+    cases: CaseSet, products: tuple[str, ...], cube_math_types: tuple[int, ...], *, progress: Progress | None = None
+) -> CheckReport:
+    """Check the kernels of every case on every product in every mode.
+
+    Parameters
+    ----------
+    cases : CaseSet
+        Shapes.
+    products : tuple of str
+        SoC versions or series aliases.
+    cube_math_types : tuple of int
+        0..3.
+    progress : callable or None
+        Called with (combinations done, combinations in all, what comes next).
+
+    Raises
+    ------
+    ProductError
+        If a product is unknown.
+    ShapeError
+        If the tensors of a case are too large for the checker.
+
+    Notes
+    -----
+    A refused combination is a row of the report, not an error.
+    """
+    chips = {name: get_product(name) for name in products}
+    total = len(cases.cases) * len(chips) * len(cube_math_types)
+    rows: list[CheckRow] = []
+    for name, chip in chips.items():
+        for mode in cube_math_types:
+            for case in cases.cases:
+                if progress:
+                    progress(len(rows), total, f"{name} cubeMathType {mode} {case.name}")
+                rows.append(_check(case, name, chip, mode))
+    if progress:
+        progress(total, total, "done")
+    return CheckReport(source=cases.source, rows=tuple(rows))
+
+
+def _check(case: ConvCase, product: str, chip: Product, mode: int) -> CheckRow:
+    try:
+        plan = plan_case(case, chip, mode)
+    except InternalError:
+        raise
+    except NpuSimError as error:
+        refusal = Refusal(status=error.status, error=type(error).__name__, message=str(error))
+        return CheckRow(case=case, product=product, chip=chip, cube_math_type=mode, refusal=refusal)
+    if plan.gm.total_bytes > GM_LIMIT_BYTES:
+        raise ShapeError(
+            f"Tensors of {case.name} must take at most {GM_LIMIT_BYTES // MIB} MiB for the checker, "
+            f"not {plan.gm.total_bytes // MIB} MiB"
+        )
+    launches, findings = check_launches(plan.launches, chip)
+    return CheckRow(case=case, product=product, chip=chip, cube_math_type=mode, launches=launches, findings=findings)
+
+
+def check_launches(
+    launches: tuple[Launch, ...], chip: Product
+) -> tuple[tuple[CheckedLaunch, ...], tuple[Finding, ...]]:
+    """Check launches that share their global memory, in stream order.
+
+    Parameters
+    ----------
+    launches : tuple of Launch
+        The kernels.
+    chip : Product
+        Instruction set and capacities.
+
+    Returns
+    -------
+    (checked launches, findings)
+        The findings of `program.verify` (each instruction by itself) first, then those of `engines.hazards`.
+    """
+    windows = _Windows()
+    checked: list[CheckedLaunch] = []
+    findings: list[Finding] = []
+    for launch in launches:
+        row_count = 0
+        for core, rows, first in _chunks(launch):
+            row_count += len(rows)
+            for violation in verify(rows, chip):
+                placed = replace(violation, core=core, row=first + violation.row)
+                findings.append(Finding(launch=launch.name, violation=placed, windows=windows.around(launch, placed)))
+        checked.append(
+            CheckedLaunch(
+                name=launch.name,
+                core_count=launch.core_count,
+                phase_count=launch.phase_count,
+                row_count=row_count,
+            )
+        )
+    for violation in run_hazards(launches, chip):
+        launch = _launch_of(violation, launches)
+        findings.append(Finding(launch=launch.name, violation=violation, windows=windows.around(launch, violation)))
+    return tuple(checked), tuple(findings)
+
+
+def _chunks(launch: Launch) -> Iterator[tuple[int, np.ndarray, int]]:
+    """Yield (core, rows, number of the first row), numbered through the phases of the core."""
+    buffer = empty_rows(max(CHUNK_ROWS, launch.step_rows))
+    for core in range(launch.core_count):
+        first = 0
+        for phase in range(launch.phase_count):
+            state = launch.new_state(core, phase)
+            while count := int(launch.emit(buffer, launch.params, state)):
+                yield core, buffer[:count], first
+                first += count
+
+
+def _launch_of(violation: Violation, launches: tuple[Launch, ...]) -> Launch:
+    """Return the launch of a finding: of several, the engine names it at the end of the text."""
+    named = [launch for launch in launches if violation.detail.endswith(f"({launch.name})")]
+    return named[0] if named and len(launches) > 1 else launches[0]
+
+
+@dataclass(slots=True)
+class _Windows:
+    """Listings around rows; the rows of a core are emitted again when they are first needed."""
+
+    known: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
+
+    def around(self, launch: Launch, violation: Violation) -> tuple[str, ...]:
+        """Return the listings around both rows of ``violation``."""
+        places = [(violation.core, violation.row)]
+        if violation.other_row >= 0:
+            other = _OTHER_CORE.search(violation.detail)
+            core = int(other[1]) if other and int(other[2]) == violation.other_row else violation.core
+            places.append((core, violation.other_row))
+        return tuple(self._window(launch, core, row) for core, row in places)
+
+    def _window(self, launch: Launch, core: int, row: int) -> str:
+        rows = self._rows(launch, core)
+        first = max(row - WINDOW_ROWS, 0)
+        lines = listing(rows[first : row + WINDOW_ROWS + 1], first=first, sites=launch.sites).splitlines()
+        return "\n".join(
+            f"{'>' if number == row else ' '} core {core} {line}" for number, line in enumerate(lines, first)
+        )
+
+    def _rows(self, launch: Launch, core: int) -> np.ndarray:
+        key = (launch.name, core)
+        if key not in self.known:
+            self.known.clear()  # findings come core by core: one program at a time is enough
+            self.known[key] = join_rows([emit_rows(launch, core, phase) for phase in range(launch.phase_count)])
+        return self.known[key]

@@ -1,0 +1,1 @@
+"""Layer tables of networks, for studies that need shapes only."""

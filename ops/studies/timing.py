@@ -1,0 +1,349 @@
+"""The timing study: cycles of each layer's weight gradient, by product and mode. No tensor data is touched."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from npu_sim.engines.timeline import TimelineOptions, TimelineResult, run_timeline
+from npu_sim.errors import InternalError, NpuSimError, OperatorError, ProgramError
+from npu_sim.products import Product, get_product
+from npu_sim.report.record import to_json_text, to_plain
+from npu_sim.report.trace import chrome_trace
+from ops.conv3d_backprop_filter.plan import WeightGradientPlan
+from ops.studies.cases import CaseSet, ConvCase, plan_case, program_name
+from ops.studies.precision import Refusal
+
+SCHEMA_VERSION = 1
+TRACE_ROW_LIMIT = 200_000
+"""Rows a trace may hold; a viewer gets slow long before."""
+
+NOTE = (
+    "Cycle-approximate: in-order pipes joined by flags are timed exactly, the cost of each instruction is that of the "
+    "parameter set. Layout conversions and casts around the kernels are not included."
+)
+CALIBRATION: Mapping[str, str] = {
+    "dav-c220": "costs of single instructions are fitted to and compared with published measurements of A2/A3",
+    "dav-c100": "rates are documented or derived and few are measured; not compared with measured instructions",
+    "dav-m200": "uncalibrated: no published measurement to compare with, expect a factor of 2",
+}
+"""What is known about a parameter set, by architecture. No whole kernel has been compared with a device yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingResult:
+    """The launches of one weight gradient, one after the other.
+
+    Attributes
+    ----------
+    plan : WeightGradientPlan
+        Tiling and launches.
+    launches : tuple of TimelineResult
+        In stream order.
+    """
+
+    plan: WeightGradientPlan
+    launches: tuple[TimelineResult, ...]
+
+    @property
+    def core_count(self) -> int:
+        """Cores of the launch that uses most."""
+        return max(launch.core_count for launch in self.launches)
+
+    @property
+    def row_count(self) -> int:
+        """Instructions of all cores."""
+        return sum(launch.row_count for launch in self.launches)
+
+    @property
+    def total_cycles(self) -> int:
+        """Core time."""
+        return sum(launch.total_cycles for launch in self.launches)
+
+    @property
+    def seconds(self) -> float:
+        """Core time."""
+        return sum(launch.seconds() for launch in self.launches)
+
+    @property
+    def task_seconds(self) -> float:
+        """Core time and launch overhead."""
+        return sum(launch.task_seconds() for launch in self.launches)
+
+    @property
+    def cube_utilisation(self) -> float:
+        """Multiply-adds of the convolution over what all Cubes of the product can do in the core time."""
+        plan = self.plan
+        per_cycle = plan.product.macs_per_cycle(plan.compute_dtype) * plan.product.cube_core_count
+        return plan.geometry.macs / (per_cycle * self.total_cycles)
+
+    @property
+    def pipe_shares(self) -> dict[str, float]:
+        """Occupancy of each pipe over the core time, in the slowest core of each phase."""
+        return _shares((launch.busy_cycles for launch in self.launches), self.total_cycles)
+
+    @property
+    def busiest_pipe(self) -> str:
+        """The pipe that is occupied longest."""
+        shares = self.pipe_shares
+        return max(shares, key=lambda pipe: shares[pipe])
+
+    @property
+    def cube_wait_shares(self) -> dict[str, float]:
+        """Why the Cube stands still: share of the core time by cause (`timeline.STALL_NAMES`)."""
+        return _shares((launch.stall_cycles["M"] for launch in self.launches), self.total_cycles)
+
+    @property
+    def largest_cube_wait(self) -> str:
+        """The cause that keeps the Cube waiting longest."""
+        waits = self.cube_wait_shares
+        return max(waits, key=lambda cause: waits[cause])
+
+    @property
+    def critical_shares(self) -> dict[str, float]:
+        """What the critical path consists of (`timeline.PART_NAMES`); adds up to 1."""
+        return _shares((launch.critical_parts for launch in self.launches), self.total_cycles)
+
+
+def _shares(parts: Any, total: int) -> dict[str, float]:
+    cycles: Counter[str] = Counter()
+    for mapping in parts:
+        cycles.update(mapping)
+    return {name: value / total for name, value in cycles.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingRow:
+    """One layer on one product in one mode; exactly one of ``refusal`` and ``result`` is set.
+
+    Attributes
+    ----------
+    case : ConvCase
+        The layer.
+    product : str
+        As it was asked for.
+    chip : Product
+        What that name stands for.
+    cube_math_type : int
+        0..3.
+    refusal : Refusal or None
+        Why it does not run.
+    result : TimingResult or None
+        Its time.
+    """
+
+    case: ConvCase
+    product: str
+    chip: Product
+    cube_math_type: int
+    refusal: Refusal | None = None
+    result: TimingResult | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingReport:
+    """The outcome of a timing study.
+
+    Attributes
+    ----------
+    source : str
+        Where the shapes come from.
+    rows : tuple of TimingRow
+        Product by product, mode by mode, layer by layer.
+    """
+
+    source: str
+    rows: tuple[TimingRow, ...]
+
+    @property
+    def computed(self) -> tuple[TimingRow, ...]:
+        """Rows that have a result."""
+        return tuple(row for row in self.rows if row.result is not None)
+
+    def to_json(self) -> str:
+        """Return everything as JSON text."""
+        chips = {row.chip.name: row.chip for row in self.rows}
+        return to_json_text(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "program": program_name(),
+                "source": self.source,
+                "note": NOTE,
+                "products": {name: describe_parameters(chip) for name, chip in chips.items()},
+                "rows": [_row_document(row) for row in self.rows],
+            }
+        )
+
+
+def describe_parameters(chip: Product) -> dict[str, Any]:
+    """Return the parameter set of ``chip`` in plain data: name, clock, evidence of its numbers, calibration."""
+    evidence = Counter(source.evidence for source in chip.cost.sources.values())
+    return {
+        "parameter_set": f"{chip.cost.name} r{chip.cost.revision}",
+        "clock_hz": chip.timing_clock_hz,
+        "evidence": dict(evidence.most_common()),
+        "calibration": CALIBRATION[chip.arch],
+    }
+
+
+def case_document(row: Any) -> dict[str, Any]:
+    """Return what identifies a row (of this study or of the checker) as plain data."""
+    case = row.case
+    return {
+        "layer": case.name,
+        "product": row.product,
+        "soc": row.chip.name,
+        "cube_math_type": row.cube_math_type,
+        "input_dtype": case.dtype,
+        "x_shape": case.x_shape,
+        "dy_shape": case.dy_shape,
+        "weight_shape": case.weight_shape,
+        "stride": case.stride,
+        "padding": case.padding,
+        "dilation": case.dilation,
+        "groups": case.groups,
+        "refusal": to_plain(row.refusal),
+    }
+
+
+def _row_document(row: TimingRow) -> dict[str, Any]:
+    document = case_document(row)
+    result = row.result
+    if result is None:
+        return document | {"result": None}
+    return document | {
+        "result": {
+            "compute_dtype": result.plan.compute_dtype,
+            "tiling": result.plan.tiling.origin,
+            "macs": result.plan.geometry.macs,
+            "core_count": result.core_count,
+            "row_count": result.row_count,
+            "total_cycles": result.total_cycles,
+            "seconds": result.seconds,
+            "task_seconds": result.task_seconds,
+            "cube_utilisation": result.cube_utilisation,
+            "busiest_pipe": result.busiest_pipe,
+            "pipe_shares": result.pipe_shares,
+            "largest_cube_wait": result.largest_cube_wait,
+            "cube_wait_shares": result.cube_wait_shares,
+            "critical_shares": result.critical_shares,
+            "launches": [json.loads(launch.to_json()) for launch in result.launches],
+        }
+    }
+
+
+Progress = Callable[[int, int, str], None]
+
+
+def time_case(case: ConvCase, chip: Product, cube_math_type: int) -> TimingResult:
+    """Time one weight gradient.
+
+    Raises
+    ------
+    NpuSimError
+        If the operator refuses the call.
+    InternalError
+        If a shipped kernel is not legal.
+    """
+    plan = plan_case(case, chip, cube_math_type)
+    try:
+        return TimingResult(plan=plan, launches=tuple(run_timeline(launch, chip) for launch in plan.launches))
+    except ProgramError as error:
+        raise InternalError(f"Kernel of {case.name} must be legal: {error}") from error
+
+
+def run_timing(
+    cases: CaseSet, products: tuple[str, ...], cube_math_types: tuple[int, ...], *, progress: Progress | None = None
+) -> TimingReport:
+    """Time every case on every product in every mode.
+
+    Parameters
+    ----------
+    cases : CaseSet
+        Shapes.
+    products : tuple of str
+        SoC versions or series aliases.
+    cube_math_types : tuple of int
+        0..3.
+    progress : callable or None
+        Called with (combinations done, combinations in all, what comes next).
+
+    Raises
+    ------
+    ProductError
+        If a product is unknown.
+
+    Notes
+    -----
+    A refused combination is a row of the report, not an error.
+    """
+    chips = {name: get_product(name) for name in products}
+    total = len(cases.cases) * len(chips) * len(cube_math_types)
+    rows: list[TimingRow] = []
+    for name, chip in chips.items():
+        for mode in cube_math_types:
+            for case in cases.cases:
+                if progress:
+                    progress(len(rows), total, f"{name} cubeMathType {mode} {case.name}")
+                result, refusal = None, None
+                try:
+                    result = time_case(case, chip, mode)
+                except InternalError:
+                    raise
+                except NpuSimError as error:
+                    refusal = Refusal(status=error.status, error=type(error).__name__, message=str(error))
+                rows.append(
+                    TimingRow(case=case, product=name, chip=chip, cube_math_type=mode, refusal=refusal, result=result)
+                )
+    if progress:
+        progress(total, total, "done")
+    return TimingReport(source=cases.source, rows=tuple(rows))
+
+
+def trace_result(result: TimingResult, cores: tuple[int, ...] | None = None) -> dict[str, Any]:
+    """Return the Chrome trace of all launches, one after the other on the same time axis.
+
+    Parameters
+    ----------
+    result : TimingResult
+        What to trace; it is timed again, with the spans kept.
+    cores : tuple of int or None
+        Cores to show; None: all.
+
+    Raises
+    ------
+    OperatorError
+        If a core does not exist, or the trace would have more than `TRACE_ROW_LIMIT` rows.
+    """
+    wanted = len(cores) if cores else result.core_count
+    for core in cores or ():
+        if not 0 <= core < result.core_count:
+            raise OperatorError(f"Core must be in [0, {result.core_count - 1}], not {core}", 161002)
+    rows = result.row_count * wanted // result.core_count
+    if rows > TRACE_ROW_LIMIT:
+        raise OperatorError(
+            f"Trace must hold at most {TRACE_ROW_LIMIT} rows, not about {rows} ({wanted} cores; choose fewer)", 161002
+        )
+    document: dict[str, Any] = {}
+    metadata: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
+    start_us = 0.0
+    for number, launch in enumerate(result.plan.launches):
+        options = TimelineOptions(span_cores=cores)
+        timed = run_timeline(launch, result.plan.product, spans=True, options=options)
+        if timed.spans:
+            document = chrome_trace(timed, launch.sites)
+            for event in document["traceEvents"]:
+                if "ts" in event:
+                    event["ts"] += start_us
+                if "id" in event:
+                    event["id"] = f"{number}.{event['id']}"
+                if event["ph"] != "M":
+                    events.append(event)
+                elif event not in metadata:
+                    metadata.append(event)
+        start_us += timed.task_seconds() * 1e6
+    return document | {"traceEvents": metadata + events}

@@ -1,1 +1,0 @@
-"""Layer tables of networks."""
