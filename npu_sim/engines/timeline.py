@@ -246,16 +246,7 @@ class _Run:
             hit = 1000 * min(product.l2_bytes, launch.gm.total_bytes) // max(launch.gm.total_bytes, 1)
             hit = hit if launch.gm.total_bytes else 1000
         self.l2_hit_permille = hit
-        self.costs = {
-            contended: cost_record(
-                product.cost,
-                launch.core_count,
-                product.timing_clock_hz,
-                l2_hit_permille=hit,
-                mte1_contended=contended,
-            )
-            for contended in (False, True)
-        }
+        self.costs: dict[bool, np.ndarray] = {}
         self.core_cycles = np.zeros(launch.core_count, np.int64)
         self.totals = np.zeros(CLOCK_WORDS, np.int64)
         self.critical = np.zeros(CLOCK_WORDS, np.int64)
@@ -263,6 +254,18 @@ class _Run:
         self.phase_cycles: list[int] = []
         self.contended: list[bool] = []
         self.kept_spans: list[CoreSpans] = []
+
+    def _cost(self, contended: bool) -> np.ndarray:
+        """Return the parameters; each record is made when it is first needed, which most launches save for one."""
+        if contended not in self.costs:
+            self.costs[contended] = cost_record(
+                self.product.cost,
+                self.launch.core_count,
+                self.product.timing_clock_hz,
+                l2_hit_permille=self.l2_hit_permille,
+                mte1_contended=contended,
+            )
+        return self.costs[contended]
 
     def result(self) -> TimelineResult:
         for phase in range(self.launch.phase_count):
@@ -273,11 +276,11 @@ class _Run:
         contended = self.options.mte1_contended
         slowest, slowest_clocks, slowest_parts = -1, self.clocks, self.parts
         for core in range(self.launch.core_count):
-            cycles = self._core(core, phase, self.costs[bool(contended)])
+            cycles = self._core(core, phase, self._cost(bool(contended)))
             if contended is None and cycles > 0:
                 contended = bool(2 * self.clocks[AT_BUSY + Pipe.MTE2] > cycles)
                 if contended:
-                    cycles = self._core(core, phase, self.costs[True])
+                    cycles = self._core(core, phase, self._cost(True))
             self.core_cycles[core] += cycles
             self.totals += self.clocks
             if cycles > slowest:
