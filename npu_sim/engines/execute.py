@@ -18,7 +18,7 @@ import numpy.typing as npt
 from npu_sim.accumulation import Accumulation
 from npu_sim.dtypes.formats import TieRule
 from npu_sim.engines.reorder import legal_order
-from npu_sim.errors import InternalError, ProductError, ShapeError
+from npu_sim.errors import ProductError, ProgramError, ShapeError
 from npu_sim.isa.atomic import SINK_LENGTH, apply_log, atomic_demand
 from npu_sim.isa.cube import scratch_floats
 from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
@@ -28,6 +28,7 @@ from npu_sim.memory.core import CoreMemory
 from npu_sim.products import Product
 from npu_sim.program.disassemble import disassemble
 from npu_sim.program.launch import Launch
+from npu_sim.program.violation import Kind, Violation
 
 Overflow = Literal["inf_nan", "saturate"]
 CHUNK_ROWS = 4096
@@ -200,6 +201,7 @@ def _run_core(
     if options.poison:
         memory.poison()
     demand = np.zeros(2, np.int64)
+    done = 0
     for rows in _chunks(launch, core, phase, options, worker.rows):
         log = worker.log
         demand[:] = 0
@@ -230,10 +232,21 @@ def _run_core(
             log.data,
         )
         if bad >= 0:
-            raise InternalError(
-                f"Instruction must be known and inside its buffers, not {disassemble(rows[bad])} "
-                f"({launch.name}, core {core})"
+            row = rows[bad]
+            detail = f"{disassemble(row)} must have modelled element types and lie inside the buffers ({launch.name})"
+            raise ProgramError(
+                [
+                    Violation(
+                        kind=Kind.UNSUPPORTED,
+                        row=done + bad,
+                        core=core,
+                        tile=int(row["tile"]),
+                        site=int(row["site"]),
+                        detail=detail,
+                    )
+                ]
             )
+        done += len(rows)
     worker.log = turns.finish(core, worker.log) or _Log(int(worker.config[3]))
 
 
@@ -269,6 +282,8 @@ def execute(launch: Launch, product: Product, options: ExecuteOptions) -> None:
     ------
     ProductError
         If the overflow mode does not exist on the product.
+    ProgramError
+        If an instruction names element types the emulator does not model, or a Mmad lies outside its buffers.
     """
     config = configuration(product, options)
     gm = launch.gm.arena

@@ -13,7 +13,7 @@ from npu_sim.accumulation import SERIAL, default_accumulation
 from npu_sim.engines import execute as engine
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.engines.hazards import emit_rows
-from npu_sim.errors import InternalError, ProductError, ShapeError
+from npu_sim.errors import ProductError, ProgramError, ShapeError
 from npu_sim.isa.op import Op, Pipe
 from npu_sim.products import get_product
 from perf.weight_gradient_cases import SERIES, plan_of, random_case, random_tiling, run_plan
@@ -119,10 +119,12 @@ def test_row_without_semantics_ends_the_launch_with_one_error(threads, bad_core)
             rows["op"][0] = 77
         return count
 
-    where = rf"\(Conv3DBackpropFilterV2, core {bad_core}\)"
-    message = rf"^Instruction must be known and inside its buffers, not S +Op<77> {where}$"
+    message = (
+        rf"^Unsupported core {bad_core} tile -1 row 0 S +Op<77> must have modelled element types and lie inside the "
+        r"buffers \(Conv3DBackpropFilterV2\)$"
+    )
     plan.gm.arena[:] = 0
-    with pytest.raises(InternalError, match=message):
+    with pytest.raises(ProgramError, match=message):
         execute(replace(kernel, emit=emitter), plan.product, ExecuteOptions(accumulation=SERIAL, threads=threads))
 
 
