@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ops.cli import shapes
-from ops.cli.output import console, write_files
+from ops.cli.output import console, note_compilation, write_files
 from ops.studies import checking
 from ops.studies.checking import CheckReport, CheckRow
 
@@ -45,6 +45,7 @@ def check_command(
     cases = shapes.read_cases(file, model, batch, given, dtype=dtype, layers=layer)
     products, modes = shapes.read_products(product), shapes.read_modes(cube_math_type)
     json_file = shapes.output_path("--json", json_path, file)
+    note_compilation()
     with shapes.progress_bar(shown=not no_progress) as progress:
         report = checking.run_check(cases, products, modes, progress=progress)
     json_text = report.to_json() + "\n"

@@ -11,17 +11,24 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated
+from typing import Annotated, TextIO, cast
 
-import typer
+try:
+    import typer
 
-from npu_sim.errors import InternalError, NpuSimError
-from ops.cli.check import check_command
-from ops.cli.perf import perf_command
-from ops.cli.precision import precision_command
-from ops.cli.products import products_command
+    from npu_sim.errors import InternalError, NpuSimError, ProgramError
+    from ops.cli.check import check_command
+    from ops.cli.output import GuardedOutput, OutputFileError, ReaderGoneError
+    from ops.cli.perf import perf_command
+    from ops.cli.precision import precision_command
+    from ops.cli.products import products_command
+except KeyboardInterrupt:
+    # These imports take most of a second, in which a user may well change their mind.
+    sys.stderr.write("npu-sim: error: interrupted\n")
+    raise SystemExit(2) from None
 
 EXIT_OK = 0
+EXIT_FINDINGS = 1
 EXIT_USAGE = 2
 EXIT_INTERNAL = 3
 
@@ -72,26 +79,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         Exit code.
     """
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # lives as long as the process
     for stream in (sys.stdout, sys.stderr):
         # A name from a user's file must not end the program on a terminal that cannot show it.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    real = sys.stdout
+    if real is None:
+        return _fail("Standard output must be open, not closed", EXIT_USAGE)
+    guarded = GuardedOutput(real)
+    sys.stdout = cast(TextIO, guarded)
+    try:
+        return _run(list(sys.argv[1:] if arguments is None else arguments), guarded)
+    finally:
+        sys.stdout = real
+
+
+def _run(arguments: list[str], output: GuardedOutput) -> int:
+    """Run the command and return the exit code for however it ended."""
     try:
         command = typer.main.get_command(app)
-        given = list(sys.argv[1:] if arguments is None else arguments)
-        code = command.main(args=given, prog_name="npu-sim", standalone_mode=False)
-        sys.stdout.flush()
+        code = command.main(args=arguments, prog_name="npu-sim", standalone_mode=False)
+        output.flush()
         return code if isinstance(code, int) else EXIT_OK
     except (typer.Abort, KeyboardInterrupt):
         return _fail("interrupted", EXIT_USAGE)
-    except BrokenPipeError:
-        # The reader of standard output has gone (npu-sim ... | head); what it read is all it wanted.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except ReaderGoneError:
+        # What the reader of standard output read is all it wanted.
+        output.discard()
         return EXIT_OK
     except NpuSimError as error:
         if isinstance(error, InternalError):
             return _report(error)
-        return _fail(str(error), EXIT_USAGE)
+        if isinstance(error, OutputFileError):
+            output.discard()
+        return _fail(str(error), EXIT_FINDINGS if isinstance(error, ProgramError) else EXIT_USAGE)
     except MemoryError:
         return _fail("not enough memory", EXIT_INTERNAL)
     except Exception as error:

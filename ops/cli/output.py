@@ -1,23 +1,76 @@
-"""Output of the command line: files that appear whole or not at all, and plain text."""
+"""Output of the command line: files that appear whole or not at all, standard output, and notes."""
 
 from __future__ import annotations
 
 import os
+import re
+import stat
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, TextIO
 
 from rich.console import Console
 
 from npu_sim.errors import NpuSimError
+from npu_sim.products import product_hint
 
 PIPE_WIDTH = 100
 """Columns of text that does not go to a terminal, and the least a table gets."""
 
 
 class OutputFileError(NpuSimError, OSError):
-    """An output file cannot be written."""
+    """An output file, or standard output, cannot be written."""
+
+
+class ReaderGoneError(Exception):
+    """Whoever read standard output has closed it (``npu-sim ... | head``); not an `OSError`, so nobody handles it."""
+
+
+class GuardedOutput:
+    """Standard output whose failures have one name each, whichever library was printing.
+
+    Parameters
+    ----------
+    stream : text stream
+        The real standard output.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write ``text``; returns its length."""
+        with self._named():
+            return self._stream.write(text)
+
+    def flush(self) -> None:
+        """Pass on what is buffered."""
+        with self._named():
+            self._stream.flush()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError as error:
+            raise ReaderGoneError from error
+        except OSError as error:
+            raise OutputFileError(
+                f"Standard output must be writable, but is not ({error.strerror or error})"
+            ) from error
+
+    def discard(self) -> None:
+        """Let what is still buffered go nowhere, so that the end of the process does not fail on it."""
+        with suppress(OSError, ValueError):
+            descriptor = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(descriptor, self._stream.fileno())
+            os.close(descriptor)
 
 
 def console() -> Console:
@@ -32,19 +85,71 @@ def note(text: str) -> None:
     sys.stderr.write(f"npu-sim: {text}\n")
 
 
+def note_hints(products: Sequence[str]) -> None:
+    """Write a line for every product whose name the vendor also uses for another series."""
+    for hint in dict.fromkeys(map(product_hint, products)):
+        if hint is not None:
+            note(hint)
+
+
+def note_compilation() -> None:
+    """Say on standard error that the first run compiles, or that it will compile every time."""
+    # Imported here: it loads the compiler, which not every command needs.
+    from npu_sim import _jit
+
+    if not _jit.JIT_ENABLED:
+        return
+    directory = Path(_jit.cache_directory())
+    if next(directory.rglob("*.nbi"), None) is not None:
+        return
+    note("compiling, first run only (about half a minute)")
+    existing = next(parent for parent in (directory, *directory.parents) if parent.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        note(f"compiled code cannot be kept: {directory} is not writable; NUMBA_CACHE_DIR names another directory")
+
+
+def merged_messages(messages: Sequence[str]) -> list[str]:
+    """Merge refusals that differ only in the value refused and in the product.
+
+    "Mode must be 1, not 0 (A)" and "Mode must be 1, not 3 (A)" become "Mode must be 1, not 0 or 3 (A)".
+    """
+    values_of: dict[tuple[str, str], list[str]] = {}
+    for message in messages:
+        found = re.fullmatch(r"(.*), not (\w+) \((\w+)\)", message)
+        rule, value, product = found.groups() if found else (message, "", "")
+        known = values_of.setdefault((rule, product), [])
+        if value not in known:
+            known.append(value)
+    products_of: dict[tuple[str, str], list[str]] = {}
+    for (rule, product), values in values_of.items():
+        products_of.setdefault((rule, " or ".join(values)), []).append(product)
+    return [
+        f"{rule}, not {values} ({', '.join(products)})" if values else rule
+        for (rule, values), products in products_of.items()
+    ]
+
+
 def check_writable(path: Path) -> None:
-    """Refuse a path that could not be written later, before the long work starts.
+    """Refuse a path that could not be written later, before the long work starts; nothing is opened.
 
     Raises
     ------
     OutputFileError
-        The directory does not exist or cannot be written, or the path is a directory.
+        The directory does not exist or cannot be written, or the path is neither a file nor a stream (a directory, a
+        disk).
     """
-    parent = path.parent
+    status = _status(path)
+    if status is not None and stat.S_ISDIR(status.st_mode):
+        raise OutputFileError(f"Output file must not be a directory, but {path} is one")
+    if _is_stream(status):
+        return
+    if status is not None and not stat.S_ISREG(status.st_mode):
+        raise OutputFileError(f"Output file must be a file, a pipe or a character device, not {path}")
+    if status is not None and _is_standard_output(status):
+        raise OutputFileError(f"Output file must not be where standard output goes ('-' writes there), not {path}")
+    parent = _target(path).parent
     if not parent.is_dir():
         raise OutputFileError(f"Output file must be in an existing directory, not {path}")
-    if path.is_dir():
-        raise OutputFileError(f"Output file must not be a directory, but {path} is one")
     if not os.access(parent, os.W_OK | os.X_OK):
         raise OutputFileError(f"Output file must be in a writable directory, not {path}")
 
@@ -52,32 +157,79 @@ def check_writable(path: Path) -> None:
 def write_files(contents: Mapping[Path, bytes]) -> None:
     """Write all files, each complete or not at all: first beside their targets, then renamed.
 
+    A symbolic link stays one, and the file it names is written. Pipes and character devices (``/dev/null``, a shell's
+    ``>(...)``) are opened and written as they are, last.
+
     Parameters
     ----------
     contents : mapping of Path to bytes
-        What each file shall hold. Existing files are replaced.
+        What each file shall hold. Existing files are replaced and keep their permissions.
 
     Raises
     ------
     OutputFileError
         One of them cannot be written. No target has changed if that shows before the renaming.
     """
-    temporary: dict[Path, Path] = {}
+    temporary: dict[Path, tuple[Path, Path]] = {}
     path = Path()
     try:
         for path, content in contents.items():
-            descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-            temporary[path] = Path(name)
+            check_writable(path)
+            status = _status(path)
+            if _is_stream(status):
+                continue
+            target = _target(path)
+            descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+            temporary[path] = (Path(name), target)
             with os.fdopen(descriptor, "wb") as stream:
                 stream.write(content)
-            os.chmod(name, 0o666 & ~_umask())
-        for path, name_path in temporary.items():
-            name_path.replace(path)
+            os.chmod(name, 0o666 & ~_umask() if status is None else stat.S_IMODE(status.st_mode) & 0o777)
+        for path, (name_path, target) in temporary.items():  # noqa: B007  # named in the error below
+            name_path.replace(target)
+        for path, content in contents.items():
+            if path not in temporary:
+                # Neither created nor cut short: a pipe that has gone in the meantime must not become a file.
+                with os.fdopen(os.open(path, os.O_WRONLY), "wb") as stream:
+                    stream.write(content)
+    except OutputFileError:
+        raise
     except OSError as error:
         raise OutputFileError(f"Output file must be writable, but {path} is not ({error.strerror or error})") from error
     finally:
-        for left_over in temporary.values():
+        for left_over, _ in temporary.values():
             left_over.unlink(missing_ok=True)
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """Return what ``path`` leads to, through all links; None for nothing yet."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError as error:
+        raise OutputFileError(f"Output file must be in an existing directory, not {path}") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise OutputFileError(f"Output file must be writable, but {path} is not ({reason})") from error
+
+
+def _target(path: Path) -> Path:
+    """Return the file that ``path`` names, behind all symbolic links."""
+    return Path(os.path.realpath(path))
+
+
+def _is_stream(status: os.stat_result | None) -> bool:
+    """Whether there is something that takes bytes and must never be replaced by a file."""
+    return status is not None and any(
+        is_kind(status.st_mode) for is_kind in (stat.S_ISCHR, stat.S_ISFIFO, stat.S_ISSOCK)
+    )
+
+
+def _is_standard_output(status: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(status, os.fstat(1))
+    except OSError:
+        return False
 
 
 def _umask() -> int:

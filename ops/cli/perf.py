@@ -15,7 +15,7 @@ from rich.text import Text
 
 from npu_sim.products import Product
 from ops.cli import shapes
-from ops.cli.output import console, write_files
+from ops.cli.output import console, note_compilation, write_files
 from ops.studies import timing
 from ops.studies.timing import TimingReport, TimingResult, TimingRow
 
@@ -68,6 +68,7 @@ def perf_command(
         raise shapes.UsageError(
             f"--trace must come with one --layer, --product and --cube-math-type, not {combinations} combinations"
         )
+    note_compilation()
     with shapes.progress_bar(shown=not no_progress) as progress:
         report = timing.run_timing(cases, products, modes, progress=progress)
     contents: dict[Path, bytes] = {}

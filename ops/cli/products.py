@@ -20,11 +20,10 @@ from npu_sim.products import (
     facts,
     get_product,
     list_products,
-    product_hint,
     unit_of,
 )
 from npu_sim.units import KIB, MIB
-from ops.cli.output import check_writable, console, note, write_files
+from ops.cli.output import check_writable, console, note_hints, write_files
 
 SCHEMA_VERSION = 1
 
@@ -81,9 +80,7 @@ def products_command(
 ) -> None:
     """List the products: cores, clock, buffers, Cube types and peak rates, each with its source."""
     chosen = list_products() if product is None else (get_product(product),)
-    hint = product_hint(product) if product is not None else None
-    if hint is not None:
-        note(hint)
+    note_hints(() if product is None else (product,))
     if json_path is not None:
         _write_json(assumptions_document(chosen) if assumptions else products_document(chosen), json_path)
         if json_path == "-":

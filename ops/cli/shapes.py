@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
 from npu_sim.errors import NpuSimError
-from ops.cli.output import check_writable
+from ops.cli.output import check_writable, note_hints
 from ops.studies.capture import load_capture, load_example
 from ops.studies.cases import MODELS, CaseSet, ConvCase, case_of_shape, cases_of_capture, cases_of_model
 from ops.studies.precision import DEFAULT_PRODUCTS, Refusal
@@ -153,8 +153,10 @@ def _integers(option: str, text: str) -> tuple[int, ...]:
 
 
 def read_products(products: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the products to run on, each once."""
-    return tuple(dict.fromkeys(products or DEFAULT_PRODUCTS))
+    """Return the products to run on, each once; a name that is easily mistaken for another gets a note."""
+    names = tuple(dict.fromkeys(products or DEFAULT_PRODUCTS))
+    note_hints(names)
+    return names
 
 
 def read_modes(texts: Sequence[str] | None) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ GEOMETRY = ConvGeometry.from_shapes((2, 20, 9, 7), (2, 20, 5, 4), (20, 20, 3, 3)
 
 @pytest.fixture(autouse=True)
 def _own_directory(monkeypatch, tmp_path):
+    monkeypatch.setattr("ops.cli.perf.note_compilation", lambda: None)
     monkeypatch.chdir(tmp_path)
 
 
