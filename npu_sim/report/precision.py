@@ -94,6 +94,8 @@ class ElementErrors:
         |actual - golden|; 0 where both are NaN or the same infinity, Inf where only their NaN/Inf state differs.
     special_mismatches : int
         Elements of the last kind.
+    golden_specials : int
+        Elements whose golden is NaN or Inf, as given or in the format.
     """
 
     format: OutputFormat
@@ -101,6 +103,7 @@ class ElementErrors:
     golden: npt.NDArray[np.float64]
     error: npt.NDArray[np.float64]
     special_mismatches: int
+    golden_specials: int
 
     def in_ulps(self, output_format: OutputFormat) -> npt.NDArray[np.float64]:
         """Return the errors in units of the last place of ``output_format`` at the golden.
@@ -118,7 +121,8 @@ class ErrorMetrics:
     """Error of a result against a golden.
 
     An element whose NaN/Inf state differs from the golden's has an infinite error, so one of them makes the maxima and
-    the means infinite; ``special_mismatches`` says how many there are.
+    the means infinite; ``special_mismatches`` says how many there are. Where every golden is NaN or Inf and the result
+    shares that, there is nothing to measure, and all figures are None.
 
     Attributes
     ----------
@@ -126,6 +130,8 @@ class ErrorMetrics:
         Format of the result, which is also the format of the ULPs.
     count, special_mismatches : int
         Elements, and those of them whose NaN/Inf state differs from the golden's.
+    golden_specials : int
+        Elements whose golden is NaN or Inf, as computed or in the format of the result.
     golden_max_abs : float
         Largest finite |golden|, the scale to read ``max_abs`` against.
     max_abs, rmse : float
@@ -150,18 +156,19 @@ class ErrorMetrics:
     dtype: str
     count: int
     special_mismatches: int
-    golden_max_abs: float
-    max_abs: float
-    rmse: float
-    relative_l2: float
-    mean_rel: float
-    max_rel: float
-    mean_ulp: float
-    max_ulp: float
-    share_above_1_ulp: float
-    share_above_32_ulp: float
-    cosine: float
-    error_balance: float
+    golden_specials: int
+    golden_max_abs: float | None
+    max_abs: float | None
+    rmse: float | None
+    relative_l2: float | None
+    mean_rel: float | None
+    max_rel: float | None
+    mean_ulp: float | None
+    max_ulp: float | None
+    share_above_1_ulp: float | None
+    share_above_32_ulp: float | None
+    cosine: float | None
+    error_balance: float | None
     small_values: int
     small_value_errors: int
 
@@ -230,8 +237,14 @@ def element_errors(actual: np.ndarray, golden: np.ndarray, *, overflow: Overflow
     np.subtract(a, g, out=error, where=both_finite)
     np.abs(error, out=error)
     error[same_special] = 0.0
-    mismatches = int(np.count_nonzero(~(both_finite | same_special)))
-    return ElementErrors(format=output_format, actual=a, golden=g, error=error, special_mismatches=mismatches)
+    return ElementErrors(
+        format=output_format,
+        actual=a,
+        golden=g,
+        error=error,
+        special_mismatches=int(np.count_nonzero(~(both_finite | same_special))),
+        golden_specials=int(np.count_nonzero(~(np.isfinite(g) & np.isfinite(golden.ravel())))),
+    )
 
 
 def measure(errors: ElementErrors) -> ErrorMetrics:
@@ -264,10 +277,7 @@ def measure(errors: ElementErrors) -> ErrorMetrics:
     error_norm = math.sqrt(_sum(errors.error * errors.error))
     above, below = int(np.count_nonzero(a > g)), int(np.count_nonzero(a < g))
     small = finite & (np.abs(errors.golden) < errors.format.small_value)
-    return ErrorMetrics(
-        dtype=errors.format.name,
-        count=count,
-        special_mismatches=errors.special_mismatches,
+    figures: dict[str, float] = dict(
         golden_max_abs=_largest(magnitude),
         max_abs=_largest(errors.error),
         rmse=math.sqrt(_mean(errors.error * errors.error)),
@@ -280,6 +290,14 @@ def measure(errors: ElementErrors) -> ErrorMetrics:
         share_above_32_ulp=_mean(ulps > 32.0),
         cosine=_cosine(a, g),
         error_balance=abs(above - below) / count if count else 0.0,
+    )
+    measured = count == 0 or errors.golden_specials < count or errors.special_mismatches > 0
+    return ErrorMetrics(
+        dtype=errors.format.name,
+        count=count,
+        special_mismatches=errors.special_mismatches,
+        golden_specials=errors.golden_specials,
+        **{name: value if measured else None for name, value in figures.items()},
         small_values=int(np.count_nonzero(small)),
         small_value_errors=int(np.count_nonzero(small & (errors.error > errors.format.small_value_error))),
     )

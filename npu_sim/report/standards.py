@@ -64,6 +64,11 @@ class Verdict:
         Which golden the result was compared with.
     matched_ratio, required_ratio : float
         Share of elements within tolerance, and how much it must be.
+    rtol, atol : float
+        The row's relative and absolute tolerance.
+    zero_match_ratio : float
+        Share of elements that a gradient of nothing but zeros would match; near 1 the tolerance cannot tell right from
+        wrong.
     max_abs, limit : float
         Largest error, and the constant it may not exceed.
     beyond_limit : int
@@ -83,6 +88,9 @@ class Verdict:
     golden: str
     matched_ratio: float
     required_ratio: float
+    rtol: float
+    atol: float
+    zero_match_ratio: float
     max_abs: float
     limit: float
     beyond_limit: int
@@ -130,6 +138,9 @@ def mixed_tolerance(errors: ElementErrors, *, row: str, golden: str) -> Verdict:
         golden=golden,
         matched_ratio=ratio,
         required_ratio=REQUIRED_RATIO,
+        rtol=tolerance.rtol,
+        atol=tolerance.atol,
+        zero_match_ratio=int(np.count_nonzero(np.isfinite(bound) & (np.abs(errors.golden) <= bound))) / max(count, 1),
         max_abs=float(errors.error.max()) if count else 0.0,
         limit=tolerance.limit,
         beyond_limit=beyond_count,

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from npu_sim.dtypes.cube_math import parse_cube_math_type
 from npu_sim.errors import NpuSimError
-from ops.cli.output import check_writable, console, note, write_files
+from ops.cli.output import check_writable, console, note, note_compilation, note_hints, write_files
 from ops.cli.precision_picture import SUFFIXES, draw, require_matplotlib
 from ops.cli.precision_table import print_report
 from ops.studies import precision as precision_study
@@ -95,13 +95,17 @@ def precision_command(
     picture_file = _picture_file(picture, no_picture=no_picture, by_default=json_path != "-")
     _check_outputs(file, json_file, picture_file)
     capture = load_capture(file) if file is not None else load_example()
+    note_hints(options.products)
+    note_compilation()
     with _progress_bar(shown=not no_progress) as progress:
         report = precision_study.study(capture, options, progress=progress)
     contents: dict[Path, bytes] = {}
     json_text = report.to_json() + "\n"
     if json_file is not None:
         contents[json_file] = json_text.encode()
-    if picture_file is not None:
+    if picture_file is not None and not report.computed:
+        note("no picture: every combination is refused")
+    elif picture_file is not None:
         contents[picture_file] = draw(report, picture_file.suffix.lower())
     write_files(contents)
     if json_path == "-":

@@ -43,7 +43,7 @@ def require_matplotlib() -> None:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(
-            "A picture must have matplotlib, which is not installed; run: pip install 'npu-sim[report]'"
+            "A picture must have matplotlib, which is not installed; run: pip install matplotlib (the extra report)"
         ) from error
 
 
@@ -118,7 +118,7 @@ def _chosen(report: PrecisionReport) -> list[LayerSummary]:
     worst = {layer.name: 0.0 for layer in report.layers}
     for row in report.computed:
         if row.result is not None:
-            worst[row.layer] = max(worst[row.layer], row.result.original.error.mean_rel)
+            worst[row.layer] = max(worst[row.layer], row.result.original.error.mean_rel or 0.0)
     shown = sorted(worst, key=lambda name: -worst[name])[:MAX_PANELS]
     return [layer for layer in report.layers if layer.name in shown]
 
@@ -138,7 +138,7 @@ def _limits(report: PrecisionReport, layers: Sequence[LayerSummary]) -> tuple[fl
     for row in report.computed:
         if row.result is not None:
             values += [row.result.original.error.mean_rel, row.result.rounded.error.mean_rel]
-    finite = [value for value in values if 0.0 < value < math.inf] or [1e-7, 1e-3]
+    finite = [value for value in values if value is not None and 0.0 < value < math.inf] or [1e-7, 1e-3]
     low, high = math.floor(math.log10(min(finite))), math.ceil(math.log10(max(finite)))
     return 10.0 ** (low - 1), 10.0 ** max(high, low + 1)
 
@@ -226,9 +226,9 @@ def _shortened(name: str) -> str:
     return name if len(name) <= 32 else f"...{name[-29:]}"
 
 
-def _clamped(value: float, limits: tuple[float, float]) -> float:
-    """Return where an error is drawn: 0 at the lower edge, infinity at the upper."""
-    return min(max(value, limits[0]), limits[1] * 1.3) if not math.isnan(value) else limits[1] * 1.3
+def _clamped(value: float | None, limits: tuple[float, float]) -> float:
+    """Return where an error is drawn: 0 at the lower edge, infinity and no figure (all NaN) at the upper."""
+    return limits[1] * 1.3 if value is None else min(max(value, limits[0]), limits[1] * 1.3)
 
 
 def _legend_handles(report: PrecisionReport, layers: Sequence[LayerSummary]) -> list[Any]:

@@ -12,6 +12,7 @@ from rich.text import Text
 from npu_sim.dtypes.cube_math import CubeMathType
 from npu_sim.report.precision import ErrorMetrics
 from npu_sim.report.standards import Verdict
+from ops.cli.output import merged_messages
 from ops.studies.precision import (
     GOLDENS,
     CaseResult,
@@ -35,24 +36,33 @@ _COLUMNS = (
     ("verdict", 11, "left"),
 )
 
+_WEAK_SHARE = 0.9
+"""A tolerance that more than this share of zeros would meet says little."""
+_NAMES_SHOWN = 6
+
 
 def print_report(report: PrecisionReport, console: Console) -> None:
     """Print the tables of all layers, then what is needed to read them."""
     for layer in report.layers:
         rows = [row for row in report.rows if row.layer == layer.name]
-        scale = max((row.result.original.error.golden_max_abs for row in rows if row.result is not None), default=0.0)
+        scales = [row.result.original.error.golden_max_abs for row in rows if row.result is not None]
+        scale = max((value for value in scales if value is not None), default=None)
         console.print(_headline(layer, scale))
         console.print(_layer_table(layer, rows, report.options.golden))
         refused = [row for row in rows if row.refusal is not None]
         if refused:
             console.print(Text(f"refused        {_refused_line(refused)}", style="dim"))
+        for line in notes(layer, rows):
+            console.print(Text(line, style="yellow"), soft_wrap=True)
         console.print()
     for line in _legend(report):
         console.print(line, style="dim")
     console.print(_summary(report))
+    for line in warnings(report):
+        console.print(Text(line, style="yellow"), soft_wrap=True)
 
 
-def _headline(layer: LayerSummary, scale: float) -> Text:
+def _headline(layer: LayerSummary, scale: float | None) -> Text:
     def times(extents: Sequence[int]) -> str:
         return "x".join(str(extent) for extent in extents)
 
@@ -68,7 +78,8 @@ def _headline(layer: LayerSummary, scale: float) -> Text:
     if layer.groups != 1:
         details += f", groups {layer.groups}"
     text.append(f"  {details}\n", style="not bold")
-    return text.append(f"{layer.dtype}, K depth {layer.k_depth}, |gradient| <= {_short(scale)}", style="not bold")
+    text.append(f"{layer.tensors}, K depth {layer.k_depth}", style="not bold")
+    return text if scale is None else text.append(f", |gradient| <= {_short(scale)}", style="not bold")
 
 
 def _layer_table(layer: LayerSummary, rows: Sequence[PrecisionRow], deciding: Golden) -> Table:
@@ -87,7 +98,7 @@ def _layer_table(layer: LayerSummary, rows: Sequence[PrecisionRow], deciding: Go
                 result.compute_dtype if first else "",
                 golden + ("*" if golden == deciding else ""),
                 *_figures(comparison.error),
-                _verdict(comparison.verdict),
+                _verdict(comparison.verdict, comparison.error),
             )
     return table
 
@@ -128,18 +139,27 @@ def _same(one: CaseResult, other: CaseResult) -> bool:
 
 def _figures(error: ErrorMetrics) -> list[str]:
     values = (error.max_abs, error.mean_rel, error.max_rel, error.rmse)
-    return [*(_short(value) for value in values), _ulps(error.max_ulp), _short(1.0 - error.cosine)]
+    # The cosine leaves out the pairs that are not finite; beside an infinite error it would read as a perfect match.
+    cosine = None if error.special_mismatches or error.cosine is None else 1.0 - error.cosine
+    return [*(_short(value) for value in values), _ulps(error.max_ulp), _short(cosine)]
 
 
-def _short(value: float) -> str:
+def _short(value: float | None) -> str:
+    if value is None:
+        return "-"
     return f"{value:.1e}" if value and math.isfinite(value) else f"{value:g}"
 
 
-def _ulps(value: float) -> str:
+def _ulps(value: float | None) -> str:
+    if value is None:
+        return "-"
     return f"{value:.2f}" if value < 100 else f"{value:.0f}" if value < 1e6 else _short(value)
 
 
-def _verdict(verdict: Verdict) -> Text:
+def _verdict(verdict: Verdict, error: ErrorMetrics) -> Text:
+    if verdict.passed and error.golden_specials:
+        # The standard lets NaN equal NaN; a reader must not take that for a good gradient.
+        return Text("pass (NaN)", style="yellow")
     if verdict.passed:
         return Text("pass (ULP)" if verdict.ulp_clause_used else "pass", style="green")
     if verdict.special_mismatches:
@@ -184,9 +204,10 @@ def _legend(report: PrecisionReport) -> Iterator[str]:
         "elements within tolerance (99 % must be), or 'limit': an element beyond the largest error allowed. "
         "pass (ULP): only thanks to the 32 ULP clause, which the document has and CANN's test kit has not."
     )
+    yield from (f"tolerance {line}." for line in _tolerances(report))
     yield f"additions of the Cube: {', '.join(_accumulations(report)) or 'none'}."
     for status, messages in _refusals(report).items():
-        yield from (f"refused {status}: {message}" for message in messages)
+        yield from (f"refused {status}: {message}" for message in merged_messages(messages))
     about = [f"{key} {report.metadata[key]}" for key in ("dataset", "epoch", "step", "seed") if key in report.metadata]
     yield f"layers: {report.source}{' (' + ', '.join(about) + ')' if about else ''}."
     yield report.note
@@ -227,3 +248,71 @@ def _summary(report: PrecisionReport) -> Text:
         decides = " (decides)" if golden == report.options.golden else ""
         text.append(f", {passes} pass against the {golden} golden{decides}")
     return text
+
+
+def notes(layer: LayerSummary, rows: Sequence[PrecisionRow]) -> Iterator[str]:
+    """Yield what the figures of one layer do not show: NaN and Inf in its tensors and goldens, inputs lost in casts."""
+    if layer.input_specials:
+        yield f"NaN/Inf        {layer.input_specials} inputs are NaN/Inf in the file"
+    seen: dict[str, None] = {}
+    for row in rows:
+        if row.result is None:
+            continue
+        dtype = row.result.compute_dtype
+        for golden in GOLDENS:
+            error = row.result.against(golden).error
+            if error.golden_specials:
+                counts = f"{error.golden_specials} of {error.count} golden elements are NaN/Inf"
+                seen[f"NaN/Inf        {dtype}, {golden}: {counts}"] = None
+        if row.result.input_underflow or row.result.input_overflow:
+            seen[f"inputs lost    {_lost(row.result.input_underflow, row.result.input_overflow)} in {dtype}"] = None
+    yield from seen
+
+
+def warnings(report: PrecisionReport) -> Iterator[str]:
+    """Yield what makes the verdicts of the report weaker than they read, one line per reason."""
+    specials: dict[str, None] = {layer.name: None for layer in report.layers if layer.input_specials}
+    lost: dict[str, dict[str, tuple[int, int]]] = {}
+    weak: dict[str, float] = {}
+    for row in report.computed:
+        result = row.result
+        if result is None:
+            continue
+        if any(result.against(golden).error.golden_specials for golden in GOLDENS):
+            specials[row.layer] = None
+        if result.input_underflow or result.input_overflow:
+            counts = (result.input_underflow, result.input_overflow)
+            lost.setdefault(result.compute_dtype, {})[row.layer] = counts
+        share = result.against(report.options.golden).verdict.zero_match_ratio
+        if share > _WEAK_SHARE:
+            weak[row.layer] = max(share, weak.get(row.layer, 0.0))
+    if specials:
+        yield f"NaN/Inf in inputs or goldens of {_listed(list(specials))}: where both have them the standard says pass."
+    for dtype, layers in lost.items():
+        under, over = (sum(counts[index] for counts in layers.values()) for index in (0, 1))
+        yield f"{_lost(under, over)} in {dtype} ({_listed(list(layers))})."
+    if weak:
+        # Rounded down: what is not all must not read 100 %.
+        shares = [f"{math.floor(share * 1000) / 10:.1f} % of {name}" for name, share in weak.items()]
+        yield f"weak verdicts: a gradient of zeros would match {_listed(shares)} (within atol + rtol |golden|)."
+
+
+def _lost(underflow: int, overflow: int) -> str:
+    counts = {"became 0": underflow, "became Inf or the largest number": overflow}
+    return "inputs: " + ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + more
+
+
+def _tolerances(report: PrecisionReport) -> list[str]:
+    """Return "FLOAT32: rtol 2^-10, atol 2^-16, limit 0.01" for each row of the standard in use."""
+    used: dict[str, None] = {}
+    for row in report.computed:
+        if row.result is not None:
+            verdict = row.result.against(report.options.golden).verdict
+            rtol, atol = (f"2^{math.log2(value):g}" for value in (verdict.rtol, verdict.atol))
+            used[f"{verdict.row}: rtol {rtol}, atol {atol}, limit {verdict.limit:g}"] = None
+    return list(used)

@@ -27,11 +27,12 @@ import numpy.typing as npt
 from npu_sim.accumulation import SERIAL, Accumulation
 from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
 from npu_sim.errors import InputFileError, InternalError, NpuSimError, OperatorError
-from npu_sim.report.precision import ErrorMetrics, Overflow, element_errors, measure
+from npu_sim.report.precision import ErrorMetrics, element_errors, measure
 from npu_sim.report.record import to_json_text
 from npu_sim.report.standards import COMMIT, SOURCE, STANDARD, VERSION, Verdict, mixed_tolerance
 from ops.studies.capture import Capture, Layer
-from ops.studies.rounding import STORAGE, cast, dtype_name, round_to_hf32
+from ops.studies.goldens import Goldens
+from ops.studies.rounding import STORAGE, dtype_name
 
 Golden = Literal["original", "rounded"]
 
@@ -138,6 +139,9 @@ class CaseResult:
         Products summed into one element.
     tiling : str
         How the kernel cut the work.
+    input_underflow, input_overflow : int
+        Elements of x and dy that became 0, or Inf (the largest number on a product that saturates), on their way from
+        the file to the Cube.
     original, rounded : Comparison
         Against the two goldens.
     """
@@ -147,6 +151,8 @@ class CaseResult:
     accumulation: str
     k_depth: int
     tiling: str
+    input_underflow: int
+    input_overflow: int
     original: Comparison
     rounded: Comparison
 
@@ -186,6 +192,8 @@ class PrecisionRow:
 class LayerSummary:
     """A layer as the report names it.
 
+    ``tensors`` is its format in words, with the cast that ``dtype`` of the options asked for; ``input_specials`` counts
+    the elements of x and dy that are NaN or Inf in the file.
     ``reference`` is the error of the gradient the file brought along (the framework's own), against the original
     golden; None without one.
     """
@@ -199,6 +207,8 @@ class LayerSummary:
     dilation: tuple[int, ...]
     groups: int
     dtype: str
+    tensors: str
+    input_specials: int
     k_depth: int
     reference: ErrorMetrics | None
 
@@ -353,7 +363,7 @@ def study(
     rows: list[PrecisionRow] = []
     summaries: list[LayerSummary] = []
     for layer in layers:
-        goldens = _Goldens(layer, options.dtype, backend.golden)
+        goldens = Goldens(layer, options.dtype, backend.golden)
         summaries.append(_summarise(layer, goldens))
         for name, product in products.items():
             for cube_math_type in options.cube_math_types:
@@ -381,50 +391,9 @@ def _selected(capture: Capture, names: tuple[str, ...] | None) -> tuple[Layer, .
     return tuple(layer for layer in capture.layers if names is None or layer.name in names)
 
 
-class _Goldens:
-    """The float64 gradients of one layer, each computed once."""
-
-    def __init__(self, layer: Layer, dtype: str | None, oracle: Callable[..., npt.NDArray[np.float64]]) -> None:
-        self._layer = layer
-        self._oracle = oracle
-        self._rounded: dict[tuple[object, ...], npt.NDArray[np.float64]] = {}
-        name = dtype or dtype_name(layer.x.dtype)
-        self.x = cast(layer.x, name)
-        self.dy = cast(layer.dy, name)
-        self.original = self._gradient(layer.x, layer.dy)
-
-    def rounded(self, compute_dtype: str, product: Any) -> npt.NDArray[np.float64]:
-        """Return the golden of what the Cube of ``product`` multiplies in ``compute_dtype``."""
-        overflow: Overflow = product.overflow_mode
-        mantissa_bits, ties = product.hf32_mantissa_bits, product.hf32_ties
-        key = (compute_dtype, mantissa_bits, ties) if compute_dtype == "hf32" else (compute_dtype, overflow)
-        if key not in self._rounded:
-            operands = []
-            for tensor in (self.x, self.dy):
-                if compute_dtype == "hf32":
-                    operands.append(round_to_hf32(cast(tensor, "fp32"), mantissa_bits=mantissa_bits, ties=ties))
-                else:
-                    operands.append(cast(tensor, compute_dtype, overflow=overflow))
-            self._rounded[key] = self._gradient(*operands)
-        return self._rounded[key]
-
-    def _gradient(self, x: np.ndarray, dy: np.ndarray) -> npt.NDArray[np.float64]:
-        layer = self._layer
-        with np.errstate(all="ignore"):
-            return self._oracle(
-                x.astype(np.float64),
-                dy.astype(np.float64),
-                layer.weight_shape,
-                stride=layer.stride,
-                padding=layer.padding,
-                dilation=layer.dilation,
-                groups=layer.groups,
-            )
-
-
 def _case(
     layer: Layer,
-    goldens: _Goldens,
+    goldens: Goldens,
     name: str,
     product: Any,
     cube_math_type: int,
@@ -460,6 +429,7 @@ def _case(
     if gradient.k_depth != layer.k_depth:
         raise InternalError(f"K depth of {layer.name} must be {layer.k_depth}, not {gradient.k_depth}")
     compute_dtype = gradient.compute_dtype
+    rounded = goldens.rounded(compute_dtype, product)
     return PrecisionRow(
         **row,
         result=CaseResult(
@@ -468,8 +438,10 @@ def _case(
             accumulation=str(gradient.accumulation.name),
             k_depth=int(gradient.k_depth),
             tiling=str(gradient.tiling_label),
+            input_underflow=rounded.input_underflow,
+            input_overflow=rounded.input_overflow,
             original=_compare(gradient, goldens.original, "original", product),
-            rounded=_compare(gradient, goldens.rounded(compute_dtype, product), "rounded", product),
+            rounded=_compare(gradient, rounded.golden, "rounded", product),
         ),
     )
 
@@ -481,10 +453,11 @@ def _compare(gradient: _Gradient, golden: npt.NDArray[np.float64], kind: Golden,
     return Comparison(golden=kind, error=measure(errors), verdict=mixed_tolerance(errors, row=row, golden=kind))
 
 
-def _summarise(layer: Layer, goldens: _Goldens) -> LayerSummary:
+def _summarise(layer: Layer, goldens: Goldens) -> LayerSummary:
     reference = None
     if layer.grad_weight is not None:
         reference = measure(element_errors(layer.grad_weight, goldens.original))
+    in_file, used = dtype_name(layer.x.dtype), dtype_name(goldens.x.dtype)
     return LayerSummary(
         name=layer.name,
         x_shape=layer.x.shape,
@@ -494,7 +467,9 @@ def _summarise(layer: Layer, goldens: _Goldens) -> LayerSummary:
         padding=layer.padding,
         dilation=layer.dilation,
         groups=layer.groups,
-        dtype=dtype_name(layer.x.dtype),
+        dtype=in_file,
+        tensors=in_file if used == in_file else f"{in_file} in the file, cast to {used}",
+        input_specials=sum(int(np.count_nonzero(~np.isfinite(tensor))) for tensor in (layer.x, layer.dy)),
         k_depth=layer.k_depth,
         reference=reference,
     )

@@ -12,7 +12,7 @@ import pytest
 from npu_sim import _jit
 from npu_sim.errors import ProgramError
 from ops.cli import main as program
-from ops.cli.output import OutputFileError, check_writable, note_compilation, note_hints, write_files
+from ops.cli.output import OutputFileError, check_writable, merged_messages, note_compilation, note_hints, write_files
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCTS = (sys.executable, "-m", "npu_sim", "products", "--product", "910b")
@@ -157,6 +157,19 @@ def test_product_easily_mistaken_gets_the_hint_of_products(capsys, monkeypatch, 
 
 
 PICTURE = {"precision": ("--no-picture",)}
+
+
+def test_merged_messages_joins_values_then_products_and_nothing_else():
+    rule = "Mode must be 1 (see there)"
+    messages = [f"{rule}, not 0 (A)", "Other", f"{rule}, not 3 (A)", f"{rule}, not 3 (B)", f"{rule}, not 0 (B)",
+                f"{rule}, not 0 (C)", "Other"]  # fmt: skip
+    assert merged_messages(messages) == [
+        f"{rule}, not 0 or 3 (A)",
+        "Other",
+        f"{rule}, not 3 or 0 (B)",
+        f"{rule}, not 0 (C)",
+    ]
+    assert merged_messages([f"{rule}, not 0 (A)", f"{rule}, not 0 (B)"]) == [f"{rule}, not 0 (A, B)"]
 
 
 def test_note_compilation_only_while_nothing_is_compiled(capsys, monkeypatch, tmp_path):

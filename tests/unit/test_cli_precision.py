@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import sys
 
 import numpy as np
@@ -22,6 +23,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 @pytest.fixture(autouse=True)
 def _stand_in(monkeypatch, tmp_path):
     monkeypatch.setattr(precision_study, "emulator", backend)
+    monkeypatch.setattr("ops.cli.precision.note_compilation", lambda: None)
     monkeypatch.chdir(tmp_path)
 
 
@@ -185,6 +187,63 @@ def test_precision_nothing_computed_exits_1(capsys, own_file):
     assert "2 combinations: 2 refused, 0 computed" in out
 
 
+def test_precision_everything_refused_draws_nothing_and_merges_the_reasons(capsys, tmp_path, own_file):
+    arguments = ("--product", "310p", "--product", "910", "--cube-math-type", "0", "--cube-math-type", "3")
+    code, out, err = call(capsys, own_file, *arguments)
+    assert (code, err) == (1, "npu-sim: no picture: every combination is refused\n")
+    assert files(tmp_path) == []
+    assert "|gradient|" not in out
+    assert "written" not in out
+    text = flat(out)
+    assert "refused 161002: cubeMathType must be 1 or 2 for fp32 tensors, not 0 or 3 (Ascend310P3, Ascend910A)" in text
+    assert text.count("cubeMathType must be 1 or 2") == 1
+
+
+@pytest.mark.parametrize("product", ["910", "910b"])
+def test_precision_gradient_of_nothing_but_nan_has_no_figures_and_says_so(capsys, tmp_path, product):
+    arrays = layer_arrays()
+    np.savez(tmp_path / "nan.npz", **arrays | {"conv.dy": np.full_like(arrays["conv.dy"], np.nan)})
+    count = arrays["conv.dy"].size
+    _, out, err = call(capsys, "nan.npz", "--product", product, "--cube-math-type", "2", "--picture", "p.png")
+    assert err == ""
+    assert "|gradient|" not in out
+    text = flat(out)
+    assert f"{count} inputs are NaN/Inf in the file" in text
+    assert re.search(r"fp16, original: (\d+) of \1 golden elements are NaN/Inf", text)
+    assert text.index("NaN/Inf in inputs or goldens of conv:") > text.index("1 combinations:")
+    line = next(line for line in out.splitlines() if " original " in line and "pass" in line)
+    assert line.split()[-8:] == ["-"] * 6 + ["pass", "(NaN)"]
+
+
+def test_precision_inputs_lost_are_named_and_no_cosine_beside_inf(capsys, tmp_path):
+    arrays = layer_arrays()
+    x = arrays["conv.x"].copy()
+    x.ravel()[:3] = 1e-9, 1e9, -1e9
+    np.savez(tmp_path / "lost.npz", **arrays | {"conv.x": x})
+    _, out, _ = call(capsys, "lost.npz", "--product", "910b", "--cube-math-type", "2", "--no-picture")
+    assert flat(out).count("inputs: 1 became 0, 2 became Inf or the largest number in fp16") == 2
+    line = next(line for line in out.splitlines() if " original" in line and "FAIL" in line)
+    assert line.split()[-8:-3] == ["inf"] * 5
+    assert line.split()[-3:] == ["-", "FAIL", "NaN/Inf"]
+
+
+@pytest.mark.parametrize(("scale", "weak"), [(1.0, False), (1e-7, True)])
+def test_precision_legend_names_the_tolerance_and_a_weak_verdict(capsys, tmp_path, scale, weak):
+    arrays = layer_arrays()
+    np.savez(tmp_path / "own.npz", **arrays | {"conv.dy": (arrays["conv.dy"] * scale).astype(np.float32)})
+    arguments = ("own.npz", "--product", "910b", "--cube-math-type", "0", "--no-picture")
+    _, out, _ = call(capsys, *arguments)
+    assert "tolerance FLOAT32: rtol 2^-10, atol 2^-16, limit 0.01." in flat(out)
+    assert ("weak verdicts: a gradient of zeros would match 100.0 % of conv " in flat(out)) == weak
+    verdict = json.loads(call(capsys, *arguments, "--json", "-")[1])["rows"][0]["result"]["rounded"]["verdict"]
+    assert (verdict["zero_match_ratio"] > 0.9) == weak
+
+
+def test_precision_cast_is_in_the_headline(capsys, own_file):
+    _, out, _ = call(capsys, own_file, "--product", "910b", "--dtype", "bf16", "--cube-math-type", "0", "--no-picture")
+    assert "\nfp32 in the file, cast to bf16, K depth " in out
+
+
 BAD_OPTIONS = {
     ("--product", "910c"): "Product must be a known SoC version or series alias, not '910c'",
     ("--product", "950"): "Product must be of the series 310p, 910, 910b, 910_93, not '950'",
@@ -255,12 +314,12 @@ def test_precision_without_matplotlib_names_the_extra(capsys, tmp_path, monkeypa
     assert code == 0
     assert err.count("\n") == 1
     assert "no picture: A picture must have matplotlib, which is not installed" in err
-    assert "pip install 'npu-sim[report]'" in err
+    assert "run: pip install matplotlib (the extra report)" in err
     assert "combinations" in out
     code, out, err = call(capsys, own_file, "--picture", "p.png", "--json", "r.json")
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
-    assert "npu-sim[report]" in err
+    assert "pip install matplotlib" in err
     assert files(tmp_path) == []
 
 

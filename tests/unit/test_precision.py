@@ -89,10 +89,8 @@ def naive_metrics(actual, golden, name, overflow):
         cosine = 1.0 if golden_square == actual_square else 0.0
     else:
         cosine = min(1.0, total([a * g for a, g in pairs]) / math.sqrt(actual_square * golden_square))
-    return {
-        "dtype": name,
-        "count": count,
-        "special_mismatches": mismatches,
+    specials = sum(not math.isfinite(raw) or not math.isfinite(naive_golden(raw, name, overflow)) for raw in golden)
+    figures = {
         "golden_max_abs": max((abs(g) for _, g in pairs), default=0.0),
         "max_abs": max(errors, default=0.0),
         "rmse": math.sqrt(total(squares) / count) if count else 0.0,
@@ -105,6 +103,14 @@ def naive_metrics(actual, golden, name, overflow):
         "share_above_32_ulp": sum(u > 32 for u in ulps) / count if count else 0.0,
         "cosine": cosine,
         "error_balance": abs(above - below) / count if count else 0.0,
+    }
+    if count and specials == count and not mismatches:
+        figures = dict.fromkeys(figures)
+    return figures | {
+        "dtype": name,
+        "count": count,
+        "special_mismatches": mismatches,
+        "golden_specials": specials,
         "small_values": small,
         "small_value_errors": small_wrong,
     }
@@ -121,6 +127,7 @@ def values_of(kind, name, rng):
         "powers of two": np.ldexp(rng.choice([-1.0, 1.0], 200), rng.integers(low - bits, -low, 200)),
         "specials": rng.choice([0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, largest, -largest * 1.001, 1e300], 200),
         "zeros": np.zeros(50),
+        "only nan": np.full(50, np.nan),
         "empty": np.zeros(0),
     }[kind]
     with np.errstate(over="ignore", invalid="ignore"):
@@ -133,7 +140,7 @@ def values_of(kind, name, rng):
 @pytest.mark.parametrize("name", DTYPES)
 @pytest.mark.parametrize("overflow", ["inf_nan", "saturate"])
 @pytest.mark.parametrize(
-    "kind", ["normal", "tiny", "around small value", "powers of two", "specials", "zeros", "empty"]
+    "kind", ["normal", "tiny", "around small value", "powers of two", "specials", "zeros", "only nan", "empty"]
 )
 def test_measure_any_values_equals_naive_twin(name, overflow, kind):
     golden, actual = values_of(kind, name, np.random.default_rng(7))
@@ -180,6 +187,20 @@ def test_measure_one_ulp_apart_is_one_ulp_in_every_binade():
         actual = np.ldexp(1.0 + 2.0**-bits, exponents).astype(np.float32).astype(dtype)
         metrics = measure(element_errors(actual, golden))
         assert (metrics.max_ulp, metrics.mean_ulp, metrics.share_above_1_ulp) == (1.0, 1.0, 0.0)
+
+
+@pytest.mark.parametrize("overflow", ["inf_nan", "saturate"])
+def test_measure_nothing_finite_has_no_figures(overflow):
+    actual = np.zeros(3, np.float32) if overflow == "saturate" else np.full(3, np.nan, np.float32)
+    metrics = measure(element_errors(actual, np.full(3, np.nan), overflow=overflow))
+    assert (metrics.golden_specials, metrics.special_mismatches, metrics.count) == (3, 0, 3)
+    record = json.loads(metrics.to_json())
+    assert [record[name] for name in ("max_abs", "rmse", "mean_rel", "max_ulp", "cosine", "golden_max_abs")] == [
+        None
+    ] * 6
+    # one finite element is something to measure
+    actual[0] = 1.0
+    assert measure(element_errors(actual, np.array([1.0, np.nan, np.nan]), overflow=overflow)).max_abs == 0.0
 
 
 def test_to_json_infinite_metric_is_strict_json():

@@ -114,9 +114,34 @@ def test_study_overflow_golden_follows_the_product():
     for row in report.computed:
         assert row.result.compute_dtype == "fp16"
         assert row.result.rounded.error.special_mismatches == 0
-        assert row.result.rounded.error.max_ulp <= 0.5
+        # None: every element overflows on both sides
+        assert (row.result.rounded.error.max_ulp or 0.0) <= 0.5
         mismatches = row.result.original.error.special_mismatches
         assert (mismatches > 0) == (row.product in ("910b", "910_93"))
+
+
+def test_study_inputs_lost_in_casts_are_counted_per_format():
+    """Two inputs below half the smallest fp16 and one beyond the largest; a zero and an infinity are not lost."""
+    tensors = capture()
+    x = tensors.layers[0].x
+    x.ravel()[:7] = 1e-8, -2e-8, 1e5, 0.0, np.inf, np.nan, 6e-8
+    layers = (tensors.layers[0],)
+    report = run(dataclasses.replace(tensors, layers=layers))
+    for row in report.computed:
+        lost = (row.result.input_underflow, row.result.input_overflow)
+        assert lost == ((2, 1) if row.result.compute_dtype == "fp16" else (0, 0))
+    assert {row.result.compute_dtype for row in report.computed} == {"fp16", "fp32", "hf32"}
+    assert report.layers[0].input_specials == 2
+    # a cast before the call counts as well
+    for row in run(dataclasses.replace(tensors, layers=layers), dtype="fp16").computed:
+        assert (row.result.input_underflow, row.result.input_overflow) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text"), [(None, "fp32"), ("fp32", "fp32"), ("bf16", "fp32 in the file, cast to bf16")]
+)
+def test_study_layer_names_the_format_and_its_cast(dtype, text):
+    assert {layer.tensors for layer in run(dtype=dtype, products=("910b",)).layers} == {text}
 
 
 def test_study_computes_each_golden_once():

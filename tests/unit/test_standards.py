@@ -104,6 +104,20 @@ def test_mixed_tolerance_hidden_special_fails_and_shared_special_passes():
         assert found == (False, 1, np.inf, 0.999), (index, value)
 
 
+@pytest.mark.parametrize("row", TABLE)
+def test_mixed_tolerance_zero_match_ratio_is_the_matched_ratio_of_zeros(row):
+    _, rtol, atol, _, dtype, _, _ = TABLE[row]
+    golden = np.random.default_rng(12).normal(size=500) * 2.0**atol
+    golden[:4] = 0.0, np.inf, np.nan, -np.inf
+    of_result, of_zeros = (
+        mixed_tolerance(element_errors(actual, golden), row=row, golden="original")
+        for actual in (golden.astype(np.float32).astype(dtype), np.zeros(500, dtype))
+    )
+    assert 0.5 < of_result.zero_match_ratio < 0.9
+    assert of_result.zero_match_ratio == of_zeros.zero_match_ratio == of_zeros.matched_ratio
+    assert (of_result.rtol, of_result.atol) == (2.0**rtol, 2.0**atol)
+
+
 def test_mixed_tolerance_empty_result_passes():
     verdict = mixed_tolerance(element_errors(np.zeros(0, np.float32), np.zeros(0)), row="fp32", golden="rounded")
     assert (verdict.passed, verdict.matched_ratio, verdict.max_abs) == (True, 1.0, 0.0)

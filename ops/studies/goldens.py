@@ -1,0 +1,103 @@
+"""The float64 gradients a computed one is compared with, and what the casts did to the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.report.precision import OUTPUT_FORMATS, Overflow
+from ops.studies.capture import Layer
+from ops.studies.rounding import cast, dtype_name, round_to_hf32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounded:
+    """The gradient of the tensors that the Cube multiplied.
+
+    Attributes
+    ----------
+    golden : float64 array
+        That gradient.
+    input_underflow : int
+        Elements of x and dy that are not 0 in the file and 0 on the Cube.
+    input_overflow : int
+        Elements of x and dy that are finite in the file and beyond the format on the Cube: Inf, or the largest number
+        on a product that saturates.
+    """
+
+    golden: npt.NDArray[np.float64]
+    input_underflow: int
+    input_overflow: int
+
+
+class Goldens:
+    """The float64 gradients of one layer, each computed once.
+
+    Parameters
+    ----------
+    layer : Layer
+        Tensors of the file.
+    dtype : str or None
+        Format the tensors are cast to before the call.
+    oracle : callable
+        ``ops.conv3d_backprop_filter.oracle.weight_gradient``.
+    """
+
+    def __init__(self, layer: Layer, dtype: str | None, oracle: Callable[..., npt.NDArray[np.float64]]) -> None:
+        self._layer = layer
+        self._oracle = oracle
+        self._rounded: dict[tuple[object, ...], Rounded] = {}
+        name = dtype or dtype_name(layer.x.dtype)
+        self.x = cast(layer.x, name)
+        self.dy = cast(layer.dy, name)
+        self.original = self._gradient(layer.x, layer.dy)
+
+    def rounded(self, compute_dtype: str, product: Any) -> Rounded:
+        """Return the golden of what the Cube of ``product`` multiplies in ``compute_dtype``."""
+        overflow: Overflow = product.overflow_mode
+        mantissa_bits, ties = product.hf32_mantissa_bits, product.hf32_ties
+        key = (compute_dtype, mantissa_bits, ties) if compute_dtype == "hf32" else (compute_dtype, overflow)
+        if key not in self._rounded:
+            operands = []
+            for tensor in (self.x, self.dy):
+                if compute_dtype == "hf32":
+                    operands.append(round_to_hf32(cast(tensor, "fp32"), mantissa_bits=mantissa_bits, ties=ties))
+                else:
+                    operands.append(cast(tensor, compute_dtype, overflow=overflow))
+            pairs = list(zip((self._layer.x, self._layer.dy), operands, strict=True))
+            self._rounded[key] = Rounded(
+                golden=self._gradient(*operands),
+                input_underflow=sum(_underflow(original, operand) for original, operand in pairs),
+                input_overflow=sum(_overflow(original, operand, compute_dtype) for original, operand in pairs),
+            )
+        return self._rounded[key]
+
+    def _gradient(self, x: np.ndarray, dy: np.ndarray) -> npt.NDArray[np.float64]:
+        layer = self._layer
+        with np.errstate(all="ignore"):
+            return self._oracle(
+                x.astype(np.float64),
+                dy.astype(np.float64),
+                layer.weight_shape,
+                stride=layer.stride,
+                padding=layer.padding,
+                dilation=layer.dilation,
+                groups=layer.groups,
+            )
+
+
+def _underflow(original: np.ndarray, operand: np.ndarray) -> int:
+    return int(np.count_nonzero((original != 0) & (operand == 0) & ~np.isnan(original)))
+
+
+def _overflow(original: np.ndarray, operand: np.ndarray, compute_dtype: str) -> int:
+    """Count what is beyond the format; a saturating cast leaves a finite number, which the threshold tells apart."""
+    wide = original.astype(np.float64)
+    lost = ~np.isfinite(operand)
+    if compute_dtype != "hf32":
+        lost = lost | (np.abs(wide) >= OUTPUT_FORMATS[compute_dtype].overflow_threshold)
+    return int(np.count_nonzero(np.isfinite(wide) & lost))
