@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy.typing as npt
 from npu_sim.accumulation import Accumulation
 from npu_sim.dtypes.formats import TieRule
 from npu_sim.engines.reorder import legal_order
-from npu_sim.errors import ProductError, ProgramError, ShapeError
+from npu_sim.errors import InternalError, ProductError, ProgramError, ShapeError
 from npu_sim.isa.atomic import SINK_LENGTH, apply_log, atomic_demand
 from npu_sim.isa.cube import scratch_floats
 from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
@@ -26,8 +27,10 @@ from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.memory.core import CoreMemory
 from npu_sim.products import Product
+from npu_sim.program.bounds import gm_violations
 from npu_sim.program.disassemble import disassemble
 from npu_sim.program.launch import Launch
+from npu_sim.program.verify import verify
 from npu_sim.program.violation import Kind, Violation
 
 Overflow = Literal["inf_nan", "saturate"]
@@ -167,6 +170,7 @@ class _Turns:
 class _Worker:
     """Buffers of one host thread."""
 
+    product: Product
     memory: CoreMemory
     rows: np.ndarray
     scratch: np.ndarray
@@ -177,6 +181,20 @@ class _Worker:
     def __post_init__(self) -> None:
         self.log = _Log(int(self.config[3]))
 
+    @classmethod
+    def for_launch(
+        cls, launch: Launch, product: Product, options: ExecuteOptions, config: npt.NDArray[np.int64]
+    ) -> _Worker:
+        """Allocate the buffers of one thread, poisoned."""
+        return cls(
+            product=product,
+            memory=CoreMemory.for_core(product.core),
+            rows=empty_rows(max(options.chunk_rows, launch.step_rows)),
+            scratch=np.empty(scratch_floats(product.core), np.float64),
+            staging=np.empty(max(product.core.l0c_bytes // 4, 256), np.float32),
+            config=config,
+        )
+
 
 def _chunks(launch: Launch, core: int, phase: int, options: ExecuteOptions, buffer: np.ndarray) -> Iterator[np.ndarray]:
     """Yield the issued rows of one core and phase, as views that are valid until the next one."""
@@ -184,6 +202,8 @@ def _chunks(launch: Launch, core: int, phase: int, options: ExecuteOptions, buff
     core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
     collected = []
     while count := launch.emit(buffer, launch.params, state):
+        if not 0 <= count <= len(buffer):
+            raise InternalError(f"Emitter of {launch.name} must write 0 to {len(buffer)} rows, not {count}")
         issue(buffer, count, core_state)
         if options.order == "program":
             yield buffer[:count]
@@ -203,6 +223,8 @@ def _run_core(
     demand = np.zeros(2, np.int64)
     done = 0
     for rows in _chunks(launch, core, phase, options, worker.rows):
+        if not launch.trusted:
+            _check(rows, launch, worker.product, core, done)
         log = worker.log
         demand[:] = 0
         atomic_demand(rows, len(rows), demand)
@@ -250,53 +272,86 @@ def _run_core(
     worker.log = turns.finish(core, worker.log) or _Log(int(worker.config[3]))
 
 
-def _run_phase(launch: Launch, phase: int, options: ExecuteOptions, workers: list[_Worker], gm: np.ndarray) -> None:
-    turns = _Turns(gm)
-    cores = iter(range(launch.core_count))
-    take = threading.Lock()
+def _check(rows: np.ndarray, launch: Launch, product: Product, core: int, first: int) -> None:
+    """Refuse rows that are illegal on the product or leave their tensors, before they touch memory."""
+    found = [replace(v, core=core, row=first + v.row) for v in verify(rows, product)]
+    found += gm_violations(rows, launch.gm.table(), core=core, first=first)
+    if found:
+        raise ProgramError(found)
 
-    def work(worker: _Worker) -> None:
-        while True:
-            with take:
-                core = next(cores, None)
-            if core is None:
-                return
+
+class _Phase:
+    """The cores of one phase that nobody has taken yet, and their turns."""
+
+    def __init__(self, launch: Launch, gm: npt.NDArray[np.uint8]) -> None:
+        self.turns = _Turns(gm)
+        self._cores = iter(range(launch.core_count))
+        self._take = threading.Lock()
+
+    def take(self) -> int | None:
+        """Return the lowest core that nobody runs, None if there is none left."""
+        with self._take:
+            return next(self._cores, None)
+
+
+class _Run:
+    """The host threads of one `execute`: each runs cores of phase after phase with buffers of its own."""
+
+    def __init__(self, launch: Launch, product: Product, options: ExecuteOptions) -> None:
+        self._launch, self._product, self._options = launch, product, options
+        self._config = configuration(product, options)
+        self._gm = launch.gm.arena
+        self._phases = [_Phase(launch, self._gm) for _ in range(launch.phase_count)]
+        self._count = min(options.threads, launch.core_count)
+        self._barrier = threading.Barrier(max(self._count, 1))
+
+    def run(self, pool: Executor | None) -> None:
+        """Run every phase; the calling thread is one of the workers. Raise the first error of any."""
+        if self._count <= 1:
+            self._work()
+            return
+        with nullcontext(pool) if pool is not None else ThreadPoolExecutor(self._count - 1) as crew:
+            others = [crew.submit(self._work) for _ in range(self._count - 1)]
+            with suppress(threading.BrokenBarrierError):
+                self._work()
+            for future in others:
+                error = future.exception()
+                if error is not None and not isinstance(error, threading.BrokenBarrierError):
+                    raise error
+
+    def _work(self) -> None:
+        worker = _Worker.for_launch(self._launch, self._product, self._options, self._config)
+        for number, phase in enumerate(self._phases):
             try:
-                _run_core(launch, core, phase, options, worker, turns, gm)
+                while (core := phase.take()) is not None:
+                    _run_core(self._launch, core, number, self._options, worker, phase.turns, self._gm)
             except BaseException:
-                turns.fail()
+                phase.turns.fail()
+                self._barrier.abort()
                 raise
-
-    if len(workers) == 1:
-        work(workers[0])
-        return
-    with ThreadPoolExecutor(len(workers)) as pool:
-        for future in [pool.submit(work, worker) for worker in workers]:
-            future.result()
+            self._barrier.wait()
 
 
-def execute(launch: Launch, product: Product, options: ExecuteOptions) -> None:
+def execute(launch: Launch, product: Product, options: ExecuteOptions, *, pool: Executor | None = None) -> None:
     """Run ``launch``: afterwards `launch.gm` holds the result.
+
+    Parameters
+    ----------
+    launch : Launch
+        What to run.
+    product : Product
+        Where.
+    options : ExecuteOptions
+        How.
+    pool : Executor, optional
+        Threads that are already there, at least ``options.threads - 1`` of them idle; None starts some and ends them.
 
     Raises
     ------
     ProductError
         If the overflow mode does not exist on the product.
     ProgramError
-        If an instruction names element types the emulator does not model, or a Mmad lies outside its buffers.
+        If a row of a launch that is not ``trusted`` is illegal on the product or leaves its tensors; if an instruction
+        names element types the emulator does not model, or a Mmad lies outside its buffers.
     """
-    config = configuration(product, options)
-    gm = launch.gm.arena
-    count = min(options.threads, launch.core_count)
-    workers = [
-        _Worker(
-            memory=CoreMemory.for_core(product.core),
-            rows=empty_rows(max(options.chunk_rows, launch.step_rows)),
-            scratch=np.empty(scratch_floats(product.core), np.float64),
-            staging=np.empty(max(product.core.l0c_bytes // 4, 256), np.float32),
-            config=config,
-        )
-        for _ in range(count)
-    ]
-    for phase in range(launch.phase_count):
-        _run_phase(launch, phase, options, workers, gm)
+    _Run(launch, product, options).run(pool)

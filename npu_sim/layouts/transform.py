@@ -9,7 +9,8 @@ receives every word of the storage, padding included. ``threads`` splits the tas
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import nullcontext
 from math import prod
 from typing import Any
 
@@ -89,6 +90,7 @@ def _run(
     dst: np.ndarray,
     scratch_elems: int,
     *arguments: Any,
+    pool: Executor | None = None,
 ) -> None:
     """Run the tasks of a jitted transform, in as many parts as the work is worth."""
     if threads < 1:
@@ -104,8 +106,8 @@ def _run(
     if parts == 1:
         run_part(0)
         return
-    with ThreadPoolExecutor(parts - 1) as pool:
-        others = [pool.submit(run_part, part) for part in range(1, parts)]
+    with nullcontext(pool) if pool is not None else ThreadPoolExecutor(parts - 1) as crew:
+        others = [crew.submit(run_part, part) for part in range(1, parts)]
         run_part(0)
         for other in others:
             other.result()
@@ -127,6 +129,7 @@ def blocked_from_activation(
     cast: DType | None = None,
     saturate: bool = False,
     threads: int = 1,
+    pool: Executor | None = None,
 ) -> np.ndarray:
     """Convert NCHW or NCDHW to NC1HWC0 or NDC1HWC0, and round float32 to a 16-bit format on the way if asked to.
 
@@ -146,6 +149,8 @@ def blocked_from_activation(
         becomes 0.
     threads : int
         Threads to use at most.
+    pool : Executor, optional
+        Threads that are already there, at least ``threads - 1``; None starts some and ends them.
 
     Returns
     -------
@@ -171,11 +176,11 @@ def blocked_from_activation(
     scratch_elems = (layout.c0 + 1) * transform_jit.SCRATCH_STEP
     shape = (layout.c, layout.d, plane, layout.c0)
     if cast is None:
-        _run(transform_jit.blocked_from_planes, tasks, threads, src, dst, scratch_elems, *shape)
+        _run(transform_jit.blocked_from_planes, tasks, threads, src, dst, scratch_elems, *shape, pool=pool)
     else:
         code = transform_jit.CAST_FP16 if cast is FP16 else transform_jit.CAST_BF16
         function = transform_jit.cast_blocked_from_planes
-        _run(function, tasks, threads, src, dst, scratch_elems, *shape, code, int(saturate))
+        _run(function, tasks, threads, src, dst, scratch_elems, *shape, code, int(saturate), pool=pool)
     return dst
 
 
@@ -279,7 +284,12 @@ def fractal_from_weight(
 
 
 def weight_from_fractal(
-    storage: np.ndarray, layout: WeightLayout, out: np.ndarray | None = None, *, threads: int = 1
+    storage: np.ndarray,
+    layout: WeightLayout,
+    out: np.ndarray | None = None,
+    *,
+    threads: int = 1,
+    pool: Executor | None = None,
 ) -> np.ndarray:
     """Convert FRACTAL_Z or FRACTAL_Z_3D to row-major weights; used for every weight gradient.
 
@@ -296,6 +306,8 @@ def weight_from_fractal(
         Contiguous, ``layout.logical_shape``, elements as wide as those of ``storage``.
     threads : int
         Threads to use at most.
+    pool : Executor, optional
+        Threads that are already there, at least ``threads - 1``; None starts some and ends them.
 
     Returns
     -------
@@ -312,7 +324,7 @@ def weight_from_fractal(
     result, dst = _logical_output(out, layout.logical_shape, storage)
     tasks = ceil_div(layout.cout, transform_jit.WEIGHT_ROWS)
     arguments = _weight_arguments(layout)
-    _run(transform_jit.weights_from_fractal, tasks, threads, src, dst, _weight_scratch(layout), *arguments)
+    _run(transform_jit.weights_from_fractal, tasks, threads, src, dst, _weight_scratch(layout), *arguments, pool=pool)
     return result
 
 

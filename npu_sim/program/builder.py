@@ -93,7 +93,7 @@ class ProgramBuilder:
         name : str
             Kernel name for reports.
         check : bool
-            False: launch rows that `verify` rejects as well.
+            False: launch rows that `verify` rejects as well, and have them executed unchecked (`Launch.trusted`).
 
         Raises
         ------
@@ -117,7 +117,9 @@ class ProgramBuilder:
         params = np.zeros(1, np.dtype([("row_count", np.int64)]))
         params["row_count"] = len(program)
         sites = {int(site): str(site) for site in np.unique(self.rows["site"])}
-        return Launch(name=name, emit=replay, params=params, core_count=1, gm=gm, step_rows=1, sites=sites)
+        return Launch(
+            name=name, emit=replay, params=params, core_count=1, gm=gm, step_rows=1, sites=sites, trusted=not check
+        )
 
     def _append(
         self,

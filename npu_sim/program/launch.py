@@ -40,6 +40,9 @@ class Launch:
         Room an emitter needs for one indivisible step; engines give at least this much.
     sites : mapping of int to str
         Names of the ``site`` numbers, for messages.
+    trusted : bool
+        True: the execute engine runs the rows unchecked, as it does those of this project's emitters, which tests hold
+        to every limit. False: it first checks legality and GM bounds, because jitted code has no bounds checks.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Launch:
     phase_count: int = 1
     step_rows: int = 64
     sites: dict[int, str] = field(default_factory=dict)
+    trusted: bool = False
 
     def new_state(self, core: int, phase: int) -> npt.NDArray[np.int64]:
         """Return the start state of one core and phase."""

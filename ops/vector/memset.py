@@ -28,5 +28,11 @@ def memset_launch(gm: GlobalMemory, tensor: GmTensor, product: Product) -> Launc
     params["tensor"] = tensor.index
     params["cores"] = cores
     return Launch(
-        name="MemSet", emit=kernel_memset.emit, params=params, core_count=cores, gm=gm, sites=kernel_memset.SITES
+        name="MemSet",
+        emit=kernel_memset.emit,
+        params=params,
+        core_count=cores,
+        gm=gm,
+        sites=kernel_memset.SITES,
+        trusted=True,
     )

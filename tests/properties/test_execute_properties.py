@@ -93,11 +93,11 @@ def test_core_that_runs_ahead_waits_instead_of_logging_too_much(monkeypatch):
 
     monkeypatch.setattr(engine, "_LOG_LIMIT_BYTES", 256)
     monkeypatch.setattr(engine._Turns, "wait", counted)
-    # every other core is held until a later one had to wait for it
+    # the cores of the calling thread are held until a later one had to wait for them
     issue = engine.issue
 
     def slow(rows, count, state):
-        if threading.current_thread().name.endswith("_0") and not waited.is_set():
+        if threading.current_thread() is threading.main_thread() and not waited.is_set():
             waited.wait(0.05)
         issue(rows, count, state)
 
