@@ -1,7 +1,7 @@
 """``npu-sim``: the program. ``python -m npu_sim`` is the same one.
 
-Exit codes: 0 ok, 1 findings or a failed standard, 2 usage or bad input, 3 internal error. Bad input ends in one line on
-standard error.
+Exit codes: 0 ok, 1 findings or a failed standard, 2 usage or bad input, 3 internal error, 130 interrupted. Bad input
+ends in one line on standard error.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ try:
 
     from npu_sim.errors import InternalError, NpuSimError, ProgramError
     from ops.cli.check import check_command
-    from ops.cli.output import GuardedOutput, OutputFileError, ReaderGoneError
+    from ops.cli.output import EXIT_INTERRUPTED, GuardedOutput, OutputFileError, ReaderGoneError
     from ops.cli.perf import perf_command
     from ops.cli.precision import precision_command
     from ops.cli.products import products_command
 except KeyboardInterrupt:
     # These imports take most of a second, in which a user may well change their mind.
     sys.stderr.write("npu-sim: error: interrupted\n")
-    raise SystemExit(2) from None
+    raise SystemExit(130) from None
 
 EXIT_OK = 0
 EXIT_FINDINGS = 1
@@ -102,9 +102,12 @@ def _run(arguments: list[str], output: GuardedOutput) -> int:
         command = typer.main.get_command(app)
         code = command.main(args=arguments, prog_name="npu-sim", standalone_mode=False)
         output.flush()
+        if code == EXIT_INTERRUPTED:
+            # typer has caught the exception below.
+            raise KeyboardInterrupt
         return code if isinstance(code, int) else EXIT_OK
     except (typer.Abort, KeyboardInterrupt):
-        return _fail("interrupted", EXIT_USAGE)
+        return _fail("interrupted", EXIT_INTERRUPTED)
     except ReaderGoneError:
         # What the reader of standard output read is all it wanted.
         output.discard()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import stat
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +19,8 @@ from rich.console import Console
 from npu_sim.errors import NpuSimError
 from npu_sim.products import product_hint
 
+EXIT_INTERRUPTED = 130
+"""What shells report for a process that Ctrl-C ended."""
 PIPE_WIDTH = 100
 """Columns of text that does not go to a terminal, and the least a table gets."""
 
@@ -103,9 +107,33 @@ def note_compilation() -> None:
     if next(directory.rglob("*.nbi"), None) is not None:
         return
     note("compiling, first run only (about half a minute)")
+    _interrupt_at_once()
     existing = next(parent for parent in (directory, *directory.parents) if parent.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         note(f"compiled code cannot be kept: {directory} is not writable; NUMBA_CACHE_DIR names another directory")
+
+
+def _interrupt_at_once() -> None:
+    """Let Ctrl-C end the process from another thread, from now on.
+
+    The compiler spends tens of seconds in one call into LLVM, and Python's own handler has to wait for its return. What
+    is compiled is kept by renaming complete files, so nothing is left half done.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+
+    def watch() -> None:
+        while signal.SIGINT not in os.read(read, 1):
+            pass
+        # A progress bar hides the cursor; nobody else is left to show it again.
+        sys.stderr.write(("\r\x1b[K\x1b[?25h" if sys.stderr.isatty() else "") + "npu-sim: error: interrupted\n")
+        sys.stderr.flush()
+        os._exit(EXIT_INTERRUPTED)
+
+    threading.Thread(target=watch, name="interrupt", daemon=True).start()
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
 
 
 def merged_messages(messages: Sequence[str]) -> list[str]:
@@ -115,7 +143,7 @@ def merged_messages(messages: Sequence[str]) -> list[str]:
     """
     values_of: dict[tuple[str, str], list[str]] = {}
     for message in messages:
-        found = re.fullmatch(r"(.*), not (\w+) \((\w+)\)", message)
+        found = re.fullmatch(r"(.*), not (\w+(?: \(\w+\))?) \(([^()]*)\)", message)
         rule, value, product = found.groups() if found else (message, "", "")
         known = values_of.setdefault((rule, product), [])
         if value not in known:
@@ -124,7 +152,7 @@ def merged_messages(messages: Sequence[str]) -> list[str]:
     for (rule, product), values in values_of.items():
         products_of.setdefault((rule, " or ".join(values)), []).append(product)
     return [
-        f"{rule}, not {values} ({', '.join(products)})" if values else rule
+        f"{rule}, not {values} ({'; '.join(products)})" if values else rule
         for (rule, values), products in products_of.items()
     ]
 

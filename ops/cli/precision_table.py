@@ -290,7 +290,7 @@ def warnings(report: PrecisionReport) -> Iterator[str]:
         yield f"NaN/Inf in inputs or goldens of {_listed(list(specials))}: where both have them the standard says pass."
     for dtype, layers in lost.items():
         under, over = (sum(counts[index] for counts in layers.values()) for index in (0, 1))
-        yield f"{_lost(under, over)} in {dtype} ({_listed(list(layers))})."
+        yield f"inputs: {_lost(under, over)} in {dtype} ({_listed(list(layers))})."
     if weak:
         # Rounded down: what is not all must not read 100 %.
         shares = [f"{math.floor(share * 1000) / 10:.1f} % of {name}" for name, share in weak.items()]
@@ -299,7 +299,7 @@ def warnings(report: PrecisionReport) -> Iterator[str]:
 
 def _lost(underflow: int, overflow: int) -> str:
     counts = {"became 0": underflow, "became Inf or the largest number": overflow}
-    return "inputs: " + ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+    return ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """Where output goes: files, links, pipes, standard output that fails; and the notes beside it. No device is touched."""
 
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -130,6 +131,37 @@ def test_standard_output_closed_is_one_line_and_exit_2():
     assert (done.returncode, done.stderr) == (2, "npu-sim: error: Standard output must be open, not closed\n")
 
 
+def test_main_interrupted_command_says_so(capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ops.cli.products.products_table", interrupted)
+    assert program.main(["products"]) == 130
+    # the terminal's ^C stands at the beginning of the line
+    assert capsys.readouterr().err.strip() == "npu-sim: error: interrupted"
+
+
+def test_interrupt_at_once_does_not_wait_for_a_call_into_c():
+    # sqlite3 counts in C for much longer than the test may take, without the GIL, as the compiler does
+    code = (
+        "import sqlite3, sys\nfrom ops.cli.output import _interrupt_at_once\n_interrupt_at_once()\n"
+        "print('ready', flush=True)\n"
+        "sqlite3.connect(':memory:').execute('with recursive c(x) as (select 1 union all select x + 1 from c "
+        "limit 1000000000) select max(x) from c').fetchall()\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        try:
+            _, err = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert (process.returncode, err) == (130, "npu-sim: error: interrupted\n")
+
+
 def test_main_findings_that_reach_it_exit_1(capsys, monkeypatch):
     def command(**_):
         raise ProgramError(["ub: read before write", "second"])
@@ -169,11 +201,20 @@ def test_merged_messages_joins_values_then_products_and_nothing_else():
         f"{rule}, not 3 or 0 (B)",
         f"{rule}, not 0 (C)",
     ]
-    assert merged_messages([f"{rule}, not 0 (A)", f"{rule}, not 0 (B)"]) == [f"{rule}, not 0 (A, B)"]
+    assert merged_messages([f"{rule}, not 0 (A)", f"{rule}, not 0 (B)"]) == [f"{rule}, not 0 (A; B)"]
+    # as the emulator says it
+    rule = "cubeMathType must be 1 or 2 for FP32 tensors"
+    messages = [
+        f"{rule}, not {mode} (Ascend{chip}, Atlas series)" for chip in "PA" for mode in ("0 (KEEP)", "3 (HF32)")
+    ]
+    assert merged_messages(messages) == [
+        f"{rule}, not 0 (KEEP) or 3 (HF32) (AscendP, Atlas series; AscendA, Atlas series)"
+    ]
 
 
 def test_note_compilation_only_while_nothing_is_compiled(capsys, monkeypatch, tmp_path):
     directory = tmp_path / "cache" / "digest"
+    monkeypatch.setattr("ops.cli.output._interrupt_at_once", lambda: None)
     monkeypatch.setattr(_jit, "cache_directory", lambda: str(directory))
     monkeypatch.setattr(_jit, "JIT_ENABLED", True)
     first = "npu-sim: compiling, first run only (about half a minute)\n"
