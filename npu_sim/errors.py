@@ -63,10 +63,6 @@ class OperatorError(NpuSimError, ValueError):
         self.status = status
 
 
-class StateError(NpuSimError, RuntimeError):
-    """A vendor object was called in an illegal order."""
-
-
 class InputFileError(NpuSimError, ValueError):
     """A file given by the user cannot be read or does not hold what it must."""
 
@@ -91,7 +87,3 @@ class ProgramError(NpuSimError, RuntimeError):
 
 class InternalError(NpuSimError, RuntimeError):
     """A broken invariant of this project; please report it."""
-
-
-class UndefinedOnHardware(UserWarning):
-    """The computation is defined here, but the hardware leaves the result open."""

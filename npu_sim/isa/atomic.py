@@ -52,7 +52,7 @@ def add_in_place(gm, address, src, src_at, count, dtype, saturate):
 
 @jit
 def add_to_gm(gm, address, src, src_at, count, dtype, sink, log_runs, log_bytes):
-    """Add directly or append to the log, as the sink says; the log has room (see `atomic_bytes`)."""
+    """Add directly or append to the log, as the sink says; the log has room (see `atomic_demand`)."""
     if sink[0] == 0:
         add_in_place(gm, address, src, src_at, count, dtype, sink[3])
         return

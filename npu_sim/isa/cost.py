@@ -548,13 +548,6 @@ def row_cost_bytes(row, cost):
 
 
 @jit
-def row_cost(row, cost):
-    """Return (occupancy, latency) of one row, in cycles; see `row_cost_bytes`."""
-    occupancy, latency, _ = row_cost_bytes(row, cost)
-    return occupancy, latency
-
-
-@jit
 def rows_cost(rows: np.ndarray, n: int, cost: np.ndarray, out: np.ndarray) -> None:
     """Write (occupancy, latency, bytes) of rows ``[0, n)`` to ``out`` (int64[n, 3]).
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from npu_sim._jit import jit
 from npu_sim.isa.lanes import copy_bytes, decode_fractal_transposed, decode_rows
-from npu_sim.isa.op import Data, Mode, Space
+from npu_sim.isa.op import Data, Mode
 
 BLOCK = 32
 FRACTAL = 512
@@ -153,9 +153,3 @@ def fill_l0(dst, row, scratch):
 def is_carried(dtype):
     """Return whether L0A and L0B can hold elements of ``dtype``: floats and raw 32-bit words."""
     return dtype == Data.FP16 or dtype == Data.BF16 or dtype == Data.FP32 or dtype == Data.INT32
-
-
-@jit
-def is_l0(space):
-    """Return whether ``space`` holds carriers."""
-    return space == Space.L0A or space == Space.L0B

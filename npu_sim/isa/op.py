@@ -22,11 +22,6 @@ class Pipe(IntEnum):
     ALL = 7
 
 
-PIPE_COUNT = 7
-EVENT_COUNT = 8
-"""Event ids per directed pipe pair; 910 has only ids 0 to 3 (asc-devkit, SetFlag/WaitFlag)."""
-
-
 class Space(IntEnum):
     """Address spaces. Addresses are bytes; in L0A and L0B they are architectural bytes, 512 per fractal."""
 

@@ -18,7 +18,6 @@ from npu_sim.products import CoreSpec
 
 POISON_BYTE = 0xFF
 """Buffers start with this byte: an fp16, bf16 or fp32 NaN, an int32 -1."""
-CARRIERS_PER_FRACTAL = 256
 
 
 @dataclass(slots=True, kw_only=True)
