@@ -113,7 +113,7 @@ class ConvGeometry:
             if not isinstance(values, tuple) or len(values) != count:
                 raise ShapeError(f"{name} must be a tuple of {count} ints, not {values!r}{self._context}")
             for value in values:
-                self._check_range(f"{name} entry", value, low)
+                self._check_range("padding entry" if name == "pad" else f"{name} entry", value, low)
         for name in ("cin", "cout"):
             if getattr(self, name) % self.groups:
                 rule = f"a multiple of groups = {self.groups}"
@@ -162,21 +162,21 @@ class ConvGeometry:
         Padding of length 4 and the placing of the 1D axis: ops-nn
         ``conv/convolution_backward/op_api/aclnn_convolution_backward.cpp``.
         """
-        x_shape = _ints("input_shape", input_shape, "")
+        x_shape = _ints("x shape", input_shape, "")
         rank = len(x_shape)
         if rank not in (3, 4, 5):
-            raise ShapeError(f"input rank must be 3, 4 or 5, not {rank} (shape {x_shape})")
+            raise ShapeError(f"x rank must be 3, 4 or 5, not {rank} (shape {x_shape})")
         spatial = rank - 2
         context = f" ({spatial}D convolution)"
-        y_shape = _ints("grad_output_shape", grad_output_shape, context)
+        y_shape = _ints("dy shape", grad_output_shape, context)
         w_shape = _ints("weight_shape", weight_shape, context)
-        for name, shape in (("grad_output", y_shape), ("weight", w_shape)):
+        for name, shape in (("dy", y_shape), ("weight_shape", w_shape)):
             if len(shape) != rank:
-                raise ShapeError(f"{name} rank must be {rank}, as of input, not {len(shape)}{context}")
+                raise ShapeError(f"{name} rank must be {rank}, as of x, not {len(shape)}{context}")
         strides = _per_axis("stride", stride, spatial, context)
         dilations = _per_axis("dilation", dilation, spatial, context)
         pads = _pads(padding, spatial, context)
-        group_count = _int("groups", groups, context)
+        group_count = whole("groups", groups, context)
         _check_channels(x_shape, y_shape, w_shape, group_count, context)
         axes: tuple[tuple[int, ...], ...] = (x_shape[2:], y_shape[2:], w_shape[2:], strides, dilations)
         if spatial == 1:
@@ -281,7 +281,14 @@ class ConvGeometry:
         )
         for axis, (size, kernel, out, pads, name) in enumerate(extents):
             room = size + sum(pads) - self.dilation[axis] * (kernel - 1) - 1
-            expected = room // self.stride[axis] + 1 if room >= 0 else 0
+            if room < 0:
+                extent, padded = self.dilation[axis] * (kernel - 1) + 1, size + sum(pads)
+                raise ShapeError(
+                    f"kernel extent {extent} must fit the padded input {padded} (axis {name[0]}: input {size}, kernel "
+                    f"{kernel}, pads {pads[0]} and {pads[1]}, dilation {self.dilation[axis]}; "
+                    f"{self.spatial_rank}D convolution)"
+                )
+            expected = room // self.stride[axis] + 1
             if out != expected:
                 attributes = (
                     f"input {size}, kernel {kernel}, stride {self.stride[axis]}, pads {pads[0]} and {pads[1]}, "
@@ -292,7 +299,14 @@ class ConvGeometry:
                 )
 
 
-def _int(name: str, value: Any, context: str) -> int:
+def whole(name: str, value: Any, context: str = "") -> int:
+    """Return ``value`` as an int; anything with ``__index__`` is one, except a bool.
+
+    Raises
+    ------
+    ShapeError
+        If it is not an integer; ``name`` and ``context`` are for the message.
+    """
     if isinstance(value, bool):
         raise ShapeError(f"{name} must be an int, not {value!r}{context}")
     try:
@@ -306,25 +320,30 @@ def _ints(name: str, values: Any, context: str) -> tuple[int, ...]:
         items = tuple(values)
     except TypeError:
         raise ShapeError(f"{name} must be a sequence of ints, not {values!r}{context}") from None
-    return tuple(_int(f"{name} entry", item, context) for item in items)
+    return tuple(whole(f"{name} entry", item, context) for item in items)
+
+
+def _is_sequence(value: Any) -> bool:
+    """Whether ``value`` has a length; an array of no dimensions says so and has none."""
+    return hasattr(value, "__len__") and getattr(value, "ndim", 1) > 0
 
 
 def _per_axis(name: str, value: Any, spatial: int, context: str) -> tuple[int, ...]:
-    if isinstance(value, Sequence) or hasattr(value, "__len__"):
+    if _is_sequence(value):
         values = _ints(name, value, context)
         if len(values) != spatial:
             rule = f"an int or {spatial} ints"
             raise ShapeError(f"{name} must be {rule}, not {values}{context}")
         return values
-    return (_int(name, value, context),) * spatial
+    return (whole(name, value, context),) * spatial
 
 
 def _pads(padding: Any, spatial: int, context: str) -> tuple[tuple[int, int], ...]:
     """Return (before, after) of each axis."""
-    if spatial == 2 and hasattr(padding, "__len__") and len(padding) == 4:
+    if spatial == 2 and _is_sequence(padding) and len(padding) == 4:
         up, down, left, right = _ints("padding", padding, context)
         return ((up, down), (left, right))
-    if hasattr(padding, "__len__") and len(padding) != spatial:
+    if _is_sequence(padding) and len(padding) != spatial:
         rule = "an int, 2 ints or 4 ints" if spatial == 2 else f"an int or {spatial} ints"
         raise ShapeError(f"padding must be {rule}, not {tuple(padding)}{context}")
     return tuple((value, value) for value in _per_axis("padding", padding, spatial, context))
@@ -336,9 +355,9 @@ def _check_channels(
     if groups < 1:
         raise ShapeError(f"groups must be at least 1, not {groups}{context}")
     if y_shape[0] != x_shape[0]:
-        raise ShapeError(f"grad_output batch must be {x_shape[0]}, as of input, not {y_shape[0]}{context}")
+        raise ShapeError(f"dy batch must be {x_shape[0]}, as of x, not {y_shape[0]}{context}")
     if w_shape[0] != y_shape[1]:
-        raise ShapeError(f"weight output channels must be {y_shape[1]}, as of grad_output, not {w_shape[0]}{context}")
+        raise ShapeError(f"weight_shape output channels must be {y_shape[1]}, as of dy, not {w_shape[0]}{context}")
     if w_shape[1] * groups != x_shape[1]:
-        rule = f"input channels / groups = {x_shape[1]} / {groups}"
-        raise ShapeError(f"weight input channels must be {rule}, not {w_shape[1]}{context}")
+        rule = f"x channels / groups = {x_shape[1]} / {groups}"
+        raise ShapeError(f"weight_shape input channels must be {rule}, not {w_shape[1]}{context}")

@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from npu_sim._jit import jit
-from npu_sim.isa.emit import emit_set_flag, emit_wait_flag
+from npu_sim.isa.emit import emit_data_copy, emit_set_flag, emit_wait_flag
+from npu_sim.isa.op import Space
+
+BLOCK = 32
+"""Bytes of one block: the unit of copies, and one pixel of one channel block."""
+
+MAX_BLOCK_COUNT = 4095
+MAX_FIELD = 65535
+"""Largest number of blocks, and largest length or gap (in blocks), of a DataCopy (asc-devkit ``docs/zh/api/SIMD-API``,
+DataCopyParams; the same numbers as `npu_sim.program.limits`, which a test compares)."""
+
+MMAD_BARRIER_ELEMS = 2560
+"""Mmads that add to one accumulator need a barrier between them while (m / 16) * (n / 16) < 10, that is m * n < 2560
+(asc-devkit ``docs/zh/api/SIMD-API``, Mmad page, constraints)."""
 
 
 @jit
@@ -26,3 +39,47 @@ def free_flag(rows, n, src, dst, event, drain, site):
     if drain:
         return emit_wait_flag(rows, n, src, dst, event, site, -1)
     return emit_set_flag(rows, n, src, dst, event, site, -1)
+
+
+@jit
+def copy_planes(rows, n, dst, src, planes, length, dst_plane, src_plane, data, tensor, site, tile):
+    """Copy ``length`` pixels of each of ``planes`` channel planes from GM to L1.
+
+    ``dst_plane`` and ``src_plane`` are the distances between planes in pixels. One row, or one row for each plane where
+    a field would not hold the number of planes or the gap between two; ``length`` always fits, because L1 holds it.
+    """
+    if src_plane - length > MAX_FIELD or planes > MAX_BLOCK_COUNT:
+        for c in range(planes):
+            n = emit_data_copy(
+                rows,
+                n,
+                Space.L1,
+                dst + c * dst_plane * BLOCK,
+                Space.GM,
+                src + c * src_plane * BLOCK,
+                1,
+                length,
+                0,
+                0,
+                data,
+                tensor,
+                site,
+                tile,
+            )
+        return n
+    return emit_data_copy(
+        rows,
+        n,
+        Space.L1,
+        dst,
+        Space.GM,
+        src,
+        planes,
+        length,
+        src_plane - length,
+        dst_plane - length,
+        data,
+        tensor,
+        site,
+        tile,
+    )

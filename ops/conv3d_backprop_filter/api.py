@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,17 +22,18 @@ from npu_sim.errors import DTypeError, OperatorError, ShapeError
 from npu_sim.layouts.formats import ActivationLayout
 from npu_sim.layouts.transform import blocked_from_activation, weight_from_fractal
 from npu_sim.memory.gm import GmTensor
-from npu_sim.products import Product, get_product
-from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter.plan import ITEM_BYTES, WeightGradientPlan, plan_weight_gradient
+from npu_sim.products import DEFAULT_PRODUCT, Product, get_product
+from ops.common.geometry import ConvGeometry, whole
+from ops.conv3d_backprop_filter.plan import WeightGradientPlan, plan_weight_gradient
+from ops.conv3d_backprop_filter.tiling_data import ELEMENT_BYTES
 
 _NAMES = {np.dtype(np.float32): "fp32", np.dtype(np.float16): "fp16", np.dtype(ml_dtypes.bfloat16): "bf16"}
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class WeightGradient:
-    """Result of `weight_gradient`.
+    """Result of `weight_gradient`; two results are equal only if they are the same object.
 
     Attributes
     ----------
@@ -48,6 +51,13 @@ class WeightGradient:
     compute_dtype: str
     accumulation: Accumulation
     plan: WeightGradientPlan
+
+    def __repr__(self) -> str:
+        shape = list(self.grad_weight.shape)
+        return (
+            f"WeightGradient(grad_weight={self.grad_weight.dtype}{shape}, compute_dtype={self.compute_dtype!r}, "
+            f"accumulation={self.accumulation.name!r}, product={self.product.name!r}, tiling={self.tiling_label!r})"
+        )
 
     @property
     def product(self) -> Product:
@@ -81,9 +91,10 @@ def dtype_name(array: np.ndarray, what: str) -> str:
 
 def _as_array(value: npt.ArrayLike, what: str) -> np.ndarray:
     try:
-        return np.asarray(value)
+        array = np.asarray(value)
     except ValueError as error:
         raise ShapeError(f"{what} must be an array of equally long rows, not {type(value).__name__}: {error}") from None
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def available_threads() -> int:
@@ -98,6 +109,7 @@ def store_activation(
     tensor: GmTensor,
     saturate: bool,
     threads: int,
+    pool: Executor | None = None,
 ) -> None:
     """Write ``array`` to global memory in ``layout`` and the compute dtype, rounding once to nearest even.
 
@@ -106,16 +118,47 @@ def store_activation(
     target = plan.compute_dtype
     source = np.asarray(array).reshape(layout.logical_shape)
     name = dtype_name(source, "input")
-    out = plan.gm.view(tensor, np.uint16 if ITEM_BYTES[target] == 2 else np.uint32, (layout.storage_elems,))
+    out = plan.gm.view(tensor, np.uint16 if ELEMENT_BYTES[target] == 2 else np.uint32, (layout.storage_elems,))
     if name == target or (name == "fp32" and target == "hf32"):
-        blocked_from_activation(source, layout, out, threads=threads)
+        blocked_from_activation(source, layout, out, threads=threads, pool=pool)
         return
     wide = source if name == "fp32" else cast(source, "fp32")
-    if ITEM_BYTES[target] == 4:
-        blocked_from_activation(wide, layout, out, threads=threads)
+    if ELEMENT_BYTES[target] == 4:
+        blocked_from_activation(wide, layout, out, threads=threads, pool=pool)
     else:
         rounded = formats.FP16 if target == "fp16" else formats.BF16
-        blocked_from_activation(wide, layout, out, cast=rounded, saturate=saturate, threads=threads)
+        blocked_from_activation(wide, layout, out, cast=rounded, saturate=saturate, threads=threads, pool=pool)
+
+
+def run_plan(
+    plan: WeightGradientPlan, x: np.ndarray, dy: np.ndarray, options: ExecuteOptions
+) -> npt.NDArray[np.float32]:
+    """Run the launches of ``plan`` on tensors.
+
+    Parameters
+    ----------
+    plan : WeightGradientPlan
+        What to run.
+    x, dy : array
+        Feature map and gradient of the output, in the shapes of the plan's layouts up to axes of length 1.
+    options : ExecuteOptions
+        How; its threads also convert the layouts.
+
+    Returns
+    -------
+    float32[Cout, Cin / groups, KD, KH, KW]
+        The gradient as the Cube summed it.
+    """
+    threads = options.threads
+    saturate = (options.overflow or plan.product.overflow_mode) == "saturate"
+    # one set of threads for the conversions and all launches: starting some costs as much as a conversion
+    with ThreadPoolExecutor(threads - 1) if threads > 1 else nullcontext() as pool:
+        store_activation(x, plan.x_layout, plan, plan.x, saturate, threads, pool)
+        store_activation(dy, plan.dy_layout, plan, plan.dy, saturate, threads, pool)
+        for launch in plan.launches:
+            execute(launch, plan.product, options, pool=pool)
+        storage = plan.gm.view(plan.dw, np.float32, (plan.dw_layout.storage_elems,))
+        return weight_from_fractal(storage, plan.dw_layout, threads=threads, pool=pool)
 
 
 def check_supported(geometry: ConvGeometry, product: Product, compute_dtype: str, weight_dtype: str) -> None:
@@ -132,7 +175,12 @@ def check_supported(geometry: ConvGeometry, product: Product, compute_dtype: str
             f"{product.series_name})",
             161002,
         )
-    if geometry.spatial_rank == 3 and geometry.groups > 1 and weight_dtype == "fp32" and ITEM_BYTES[compute_dtype] == 2:
+    if (
+        geometry.spatial_rank == 3
+        and geometry.groups > 1
+        and weight_dtype == "fp32"
+        and ELEMENT_BYTES[compute_dtype] == 2
+    ):
         raise OperatorError(
             f"groups must be 1 for a 3D float32 weight gradient computed in {compute_dtype}, not {geometry.groups} "
             f"({product.name}, {product.series_name})",
@@ -149,9 +197,9 @@ def weight_gradient(
     padding: int | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
-    product: str | Product = "Ascend910B2",
+    product: str | Product = DEFAULT_PRODUCT,
     cube_math_type: int | str | CubeMathType = 0,
-    accumulation: Accumulation | Literal["serial"] | None = None,
+    accumulation: Accumulation | str | None = None,
     overflow: Overflow | None = None,
     weight_dtype: Literal["fp32", "fp16", "bf16"] | None = None,
     threads: int | None = None,
@@ -161,7 +209,7 @@ def weight_gradient(
     Parameters
     ----------
     x : array, (N, Cin, [[D,] H,] W)
-        Feature map: float32, float16 or bfloat16, any strides; not modified.
+        Feature map: float32, float16 or bfloat16, any strides and byte order; not modified.
     dy : array, (N, Cout, [[Do,] Ho,] Wo)
         Gradient of the output; same ranks and dtypes.
     weight_shape : sequence of int
@@ -174,8 +222,9 @@ def weight_gradient(
         SoC name or series alias.
     cube_math_type : int, str or CubeMathType
         0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32.
-    accumulation : Accumulation, "serial" or None
-        Model of the Cube's additions; None: the product's default for the compute dtype.
+    accumulation : Accumulation, str or None
+        Model of the Cube's additions, or its name (``"serial"``, ``"exact16-rne"``, ``"tree4-rz"``); None: the
+        product's default for the compute dtype.
     overflow : {"inf_nan", "saturate"} or None
         None: the product's default mode.
     weight_dtype : {"fp32", "fp16", "bf16"} or None
@@ -207,15 +256,10 @@ def weight_gradient(
     check_supported(geometry, chip, compute, result_dtype)
     plan = plan_weight_gradient(geometry, chip, compute)
     model = Accumulation.parse(accumulation, default_accumulation(chip, compute))
-    workers = available_threads() if threads is None else threads
+    workers = available_threads() if threads is None else whole("threads", threads)
     options = ExecuteOptions(accumulation=model, overflow=overflow, threads=workers)
-    saturate = (overflow or chip.overflow_mode) == "saturate"
-    store_activation(fmap, plan.x_layout, plan, plan.x, saturate, workers)
-    store_activation(grad, plan.dy_layout, plan, plan.dy, saturate, workers)
-    for launch in plan.launches:
-        execute(launch, chip, options)
-    storage = plan.gm.view(plan.dw, np.float32, (plan.dw_layout.storage_elems,))
-    gradient = weight_from_fractal(storage, plan.dw_layout, threads=workers).reshape(tuple(weight_shape))
+    gradient = run_plan(plan, fmap, grad, options).reshape(tuple(weight_shape))
     if result_dtype != "fp32":
+        saturate = (overflow or chip.overflow_mode) == "saturate"
         gradient = cast(gradient, result_dtype, overflow="saturate" if saturate else "inf_nan")
     return WeightGradient(grad_weight=gradient, compute_dtype=compute, accumulation=model, plan=plan)

@@ -33,10 +33,7 @@ from npu_sim.isa.emit import (
     set_window,
 )
 from npu_sim.isa.op import Data, Mode, Pipe, Space
-from ops.common.kernel_parts import ceil_div, core_share, free_flag
-
-BLOCK = 32
-MAX_FIELD = 65535
+from ops.common.kernel_parts import BLOCK, MMAD_BARRIER_ELEMS, ceil_div, copy_planes, core_share, free_flag
 
 # sites
 CLEAR, PROLOGUE, LOAD_DY, LOAD_X, LOAD_L0A, LOAD_L0B, MMAD, STORE, EPILOGUE = range(9)
@@ -54,6 +51,7 @@ X_BASE, DY_BASE, DW_BASE, Q_LEN = 18, 19, 20, 21
 M_ITER, N_ITER, K_ITER = 22, 23, 24
 A_PIXELS, B_ROWS, B_PAD_TOP, B_FIRST_PLANE = 25, 26, 27, 28
 CLEARED = 29
+NEXT_M1, NEXT_N1, NEXT_M, NEXT_N, NEXT_A, NEXT_B, HAS_NEXT = 30, 31, 32, 33, 34, 35, 36
 
 # stages
 START, NEXT_ITEM, WALK, FINISH, DONE = range(5)
@@ -147,29 +145,29 @@ def _set_item(p, s):
 
 
 @jit
-def _advance_block(p, s, out):
-    """Compute the next base block: out = [m1, n1, m, n, reload A, reload B, exists]."""
+def _advance_block(p, s):
+    """Compute the next base block into s[NEXT_M1..HAS_NEXT]: position, which operands to reload, whether it exists."""
     m1, n1, m, n = s[M1], s[N1], s[CUR_M], s[CUR_N]
     step_m, step_n = p["step_m"], p["step_n"]
     m_end = min(m1 + step_m, s[M_ITER])
     n_end = min(n1 + step_n, s[N_ITER])
-    out[4] = 0
-    out[5] = 0
-    out[6] = 1
+    s[NEXT_A] = 0
+    s[NEXT_B] = 0
+    s[HAS_NEXT] = 1
     if p["order_n"]:
         m += 1
         if m == m_end:
             m = m1
             n += 1
-            out[4] = 1
+            s[NEXT_A] = 1
             if n == n_end:
                 m1 += step_m
                 if m1 >= s[M_ITER]:
                     m1 = np.int64(0)
                     n1 += step_n
-                    out[5] = 1
+                    s[NEXT_B] = 1
                     if n1 >= s[N_ITER]:
-                        out[6] = 0
+                        s[HAS_NEXT] = 0
                 m = m1
                 n = n1
     else:
@@ -177,21 +175,21 @@ def _advance_block(p, s, out):
         if n == n_end:
             n = n1
             m += 1
-            out[5] = 1
+            s[NEXT_B] = 1
             if m == m_end:
                 n1 += step_n
                 if n1 >= s[N_ITER]:
                     n1 = np.int64(0)
                     m1 += step_m
-                    out[4] = 1
+                    s[NEXT_A] = 1
                     if m1 >= s[M_ITER]:
-                        out[6] = 0
+                        s[HAS_NEXT] = 0
                 m = m1
                 n = n1
-    out[0] = m1
-    out[1] = n1
-    out[2] = m
-    out[3] = n
+    s[NEXT_M1] = m1
+    s[NEXT_N1] = n1
+    s[NEXT_M] = m
+    s[NEXT_N] = n
 
 
 @jit
@@ -222,41 +220,7 @@ def _load_dy(rows, n, p, s, step, half):
     src = s[DY_BASE] + (m0 // p["c0"] * hw + step * kal1) * BLOCK
     dst = p["a1"] + half * p["a1_bytes"]
     n = emit_wait_flag(rows, n, Pipe.MTE1, Pipe.MTE2, half, LOAD_DY, tile)
-    if hw - pixels > MAX_FIELD:
-        for b in range(blocks):
-            n = emit_data_copy(
-                rows,
-                n,
-                Space.L1,
-                dst + b * pixels * BLOCK,
-                Space.GM,
-                src + b * hw * BLOCK,
-                1,
-                pixels,
-                0,
-                0,
-                p["data"],
-                p["dy_tensor"],
-                LOAD_DY,
-                tile,
-            )
-    else:
-        n = emit_data_copy(
-            rows,
-            n,
-            Space.L1,
-            dst,
-            Space.GM,
-            src,
-            blocks,
-            pixels,
-            hw - pixels,
-            0,
-            p["data"],
-            p["dy_tensor"],
-            LOAD_DY,
-            tile,
-        )
+    n = copy_planes(rows, n, dst, src, blocks, pixels, pixels, hw, p["data"], p["dy_tensor"], LOAD_DY, tile)
     if p["c0"] == 8 and blocks % 2 == 1:
         n = emit_fill(rows, n, Space.L1, dst + blocks * pixels * BLOCK, p["data"], 1, pixels, 0, 0, LOAD_DY, tile)
     n = emit_set_flag(rows, n, Pipe.MTE2, Pipe.MTE1, half, LOAD_DY, tile)
@@ -293,41 +257,8 @@ def _load_x(rows, n, p, s, step, half):
     dst = p["b1"] + half * p["b1_bytes"]
     length = s[B_ROWS] * p["wi"]
     n = emit_wait_flag(rows, n, Pipe.MTE1, Pipe.MTE2, 2 + half, LOAD_X, tile)
-    if length > MAX_FIELD or hw - length > MAX_FIELD:
-        for c in range(copies):
-            n = emit_data_copy(
-                rows,
-                n,
-                Space.L1,
-                dst + c * length * BLOCK,
-                Space.GM,
-                src + c * hw * BLOCK,
-                s[B_ROWS],
-                p["wi"],
-                0,
-                0,
-                p["data"],
-                p["x_tensor"],
-                LOAD_X,
-                tile,
-            )
-    elif length > 0:
-        n = emit_data_copy(
-            rows,
-            n,
-            Space.L1,
-            dst,
-            Space.GM,
-            src,
-            copies,
-            length,
-            hw - length,
-            0,
-            p["data"],
-            p["x_tensor"],
-            LOAD_X,
-            tile,
-        )
+    if length > 0:
+        n = copy_planes(rows, n, dst, src, copies, length, length, hw, p["data"], p["x_tensor"], LOAD_X, tile)
     n = emit_set_flag(rows, n, Pipe.MTE2, Pipe.MTE1, 2 + half, LOAD_X, tile)
     return emit_wait_flag(rows, n, Pipe.MTE2, Pipe.MTE1, 2 + half, LOAD_X, tile)
 
@@ -445,7 +376,7 @@ def _k_step(rows, n, p, s, release_a, release_b):
         MMAD,
         tile,
     )
-    if m_use * n_use < 2560:
+    if m_use * n_use < MMAD_BARRIER_ELEMS:
         n = emit_pipe_barrier(rows, n, Pipe.M, MMAD, tile)
     n = emit_set_flag(rows, n, Pipe.M, Pipe.MTE1, half, MMAD, tile)
     s[L0_HALF] = 1 - half
@@ -514,19 +445,18 @@ def _clear(rows, p, s):
 @jit
 def _walk(rows, n, p, s):
     """Emit K steps and stores of the current item until it ends or the buffer has no room for a step."""
-    ahead = np.empty(7, np.int64)
     room = len(rows) - p["step_rows"]
     while n <= room:
-        _advance_block(p, s, ahead)
-        n = _k_step(rows, n, p, s, ahead[4] or not ahead[6], ahead[5] or not ahead[6])
+        _advance_block(p, s)
+        n = _k_step(rows, n, p, s, s[NEXT_A] or not s[HAS_NEXT], s[NEXT_B] or not s[HAS_NEXT])
         s[K] += 1
         if s[K] < s[K_ITER]:
             continue
         n = _store(rows, n, p, s)
         s[K] = 0
-        s[M1], s[N1], s[CUR_M], s[CUR_N] = ahead[0], ahead[1], ahead[2], ahead[3]
-        s[LOAD_A], s[LOAD_B] = ahead[4], ahead[5]
-        if not ahead[6]:
+        s[M1], s[N1], s[CUR_M], s[CUR_N] = s[NEXT_M1], s[NEXT_N1], s[NEXT_M], s[NEXT_N]
+        s[LOAD_A], s[LOAD_B] = s[NEXT_A], s[NEXT_B]
+        if not s[HAS_NEXT]:
             s[STAGE] = NEXT_ITEM
             break
     return n

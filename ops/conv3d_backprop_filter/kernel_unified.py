@@ -31,10 +31,15 @@ from npu_sim.isa.emit import (
     set_window,
 )
 from npu_sim.isa.op import Data, Mode, Pipe, Space
-from ops.common.kernel_parts import ceil_div, core_share, free_flag
-
-BLOCK = 32
-MAX_FIELD = 65535
+from ops.common.kernel_parts import (
+    BLOCK,
+    MAX_FIELD,
+    MMAD_BARRIER_ELEMS,
+    ceil_div,
+    copy_planes,
+    core_share,
+    free_flag,
+)
 
 PROLOGUE, LOAD_DY, LOAD_X, LOAD_L0A, LOAD_L0B, MMAD, DRAIN, STORE, EPILOGUE = range(9)
 SITES = {
@@ -125,53 +130,39 @@ def _load_dy(rows, n, p, s, pixel0, pixels, dst):
                     tile,
                 )
     else:
-        n = _copy_planes(rows, n, p, dst, src + pixel0 * BLOCK, blocks, pixels, hw, padded, tile)
+        n = copy_planes(
+            rows,
+            n,
+            dst,
+            src + pixel0 * BLOCK,
+            blocks,
+            pixels,
+            padded,
+            hw,
+            p["data"],
+            p["dy_tensor"],
+            LOAD_DY,
+            tile,
+        )
     filled = pixels
     while filled < padded:
         length = min(padded - filled, hw)
-        n = _copy_planes(rows, n, p, dst + filled * BLOCK, src, blocks, length, hw, padded, tile)
+        n = copy_planes(
+            rows,
+            n,
+            dst + filled * BLOCK,
+            src,
+            blocks,
+            length,
+            padded,
+            hw,
+            p["data"],
+            p["dy_tensor"],
+            LOAD_DY,
+            tile,
+        )
         filled += length
     return n
-
-
-@jit
-def _copy_planes(rows, n, p, dst, src, blocks, length, src_plane, dst_plane, tile):
-    """Copy ``length`` pixels of ``blocks`` channel planes of dY."""
-    if src_plane - length > MAX_FIELD:
-        for b in range(blocks):
-            n = emit_data_copy(
-                rows,
-                n,
-                Space.L1,
-                dst + b * dst_plane * BLOCK,
-                Space.GM,
-                src + b * src_plane * BLOCK,
-                1,
-                length,
-                0,
-                0,
-                p["data"],
-                p["dy_tensor"],
-                LOAD_DY,
-                tile,
-            )
-        return n
-    return emit_data_copy(
-        rows,
-        n,
-        Space.L1,
-        dst,
-        Space.GM,
-        src,
-        blocks,
-        length,
-        src_plane - length,
-        dst_plane - length,
-        p["data"],
-        p["dy_tensor"],
-        LOAD_DY,
-        tile,
-    )
 
 
 @jit
@@ -193,28 +184,7 @@ def _load_x(rows, n, p, s, pixel0, pixels, dst):
     plane = (batch * p["di"] + _depth(p, s)) * p["c1_x"] + s[GROUP] * p["cin1_g"] + s[B_PLANE]
     src = p["x"] + (plane * hw + first * p["wi"]) * BLOCK
     length = s[B_ROWS] * p["wi"]
-    if hw - length > MAX_FIELD or length > MAX_FIELD:
-        for c in range(planes):
-            n = emit_data_copy(
-                rows,
-                n,
-                Space.L1,
-                dst + c * length * BLOCK,
-                Space.GM,
-                src + c * hw * BLOCK,
-                s[B_ROWS],
-                p["wi"],
-                0,
-                0,
-                p["data"],
-                p["x_tensor"],
-                LOAD_X,
-                tile,
-            )
-        return n
-    return emit_data_copy(
-        rows, n, Space.L1, dst, Space.GM, src, planes, length, hw - length, 0, p["data"], p["x_tensor"], LOAD_X, tile
-    )
+    return copy_planes(rows, n, dst, src, planes, length, length, hw, p["data"], p["x_tensor"], LOAD_X, tile)
 
 
 @jit
@@ -350,7 +320,7 @@ def _k_step(rows, n, p, s):
         MMAD,
         tile,
     )
-    if s[M_LEN] * n_use < 2560:
+    if s[M_LEN] * n_use < MMAD_BARRIER_ELEMS:
         n = emit_pipe_barrier(rows, n, Pipe.M, MMAD, tile)
     n = emit_set_flag(rows, n, Pipe.M, Pipe.MTE1, l0, MMAD, tile)
     s[STARTED] = 1

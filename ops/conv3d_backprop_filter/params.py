@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from npu_sim.errors import OperatorError
 from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GmTensor
 from npu_sim.products import Product
 from npu_sim.units import KIB, align_up, ceil_div
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter.tiling_data import DwTiling
+from ops.conv3d_backprop_filter.tiling import STATUS_TILING
+from ops.conv3d_backprop_filter.tiling_data import DwTiling, Split
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
 
 DATA_OF_COMPUTE = {"fp16": Data.FP16, "bf16": Data.BF16, "fp32": Data.FP32, "hf32": Data.FP32}
@@ -19,6 +21,9 @@ CLEAR_BUFFER_BYTES = 64 * KIB
 
 _CLEAR_UNIT_ELEMS = 256
 """Cores clear shares of dW in multiples of this (ops-nn, conv3d_backprop_filter_v2 op_kernel/arch22)."""
+
+_SPLIT_KEYS = (Split.MK, Split.NK, Split.MN)
+"""The splits `kernel_split` walks."""
 
 _SHAPE = (
     "n", "dout", "ho", "wo", "di", "hi", "wi", "dk", "hk", "wk", "stride_d", "stride_h", "stride_w", "pad_front",
@@ -57,8 +62,20 @@ def record(dtype: np.dtype, values: dict[str, int]) -> np.ndarray:
 def split_params(
     tiling: DwTiling, product: Product, x: GmTensor, dy: GmTensor, dw: GmTensor, compute_dtype: str
 ) -> np.ndarray:
-    """Return the parameters of `kernel_split.emit` for tensors in NDC1HWC0 and FRACTAL_Z_3D."""
+    """Return the parameters of `kernel_split.emit` for tensors in NDC1HWC0 and FRACTAL_Z_3D.
+
+    Raises
+    ------
+    OperatorError
+        With status 561103 if the tiling is a deterministic one (key 4): the kernel has the atomic splits only.
+    """
     t = tiling
+    if t.tiling_key not in _SPLIT_KEYS:
+        rule = f"one of {', '.join(str(int(key)) for key in _SPLIT_KEYS)}"
+        message = (
+            f"tiling key must be {rule}, not {int(t.tiling_key)} (weight gradient, {compute_dtype}, {product.name})"
+        )
+        raise OperatorError(message, STATUS_TILING)
     item = t.element_bytes
     c1_x = ceil_div(t.cin, t.channel_size)
     c1_dy = ceil_div(t.cout, t.channel_size)

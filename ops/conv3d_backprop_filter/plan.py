@@ -13,11 +13,9 @@ from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter import kernel_split, kernel_unified
 from ops.conv3d_backprop_filter.params import DATA_OF_COMPUTE, split_params, unified_params
 from ops.conv3d_backprop_filter.tiling import choose_tiling
-from ops.conv3d_backprop_filter.tiling_data import DwTiling
+from ops.conv3d_backprop_filter.tiling_data import ELEMENT_BYTES, DwTiling
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling, unified_tiling
 from ops.vector.memset import memset_launch
-
-ITEM_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "hf32": 4}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +86,7 @@ def plan_weight_gradient(geometry: ConvGeometry, product: Product, compute_dtype
             f"compute dtype must be one of {allowed}, not {compute_dtype} ({product.name}, {product.series_name})",
             161002,
         )
-    item = ITEM_BYTES[compute_dtype]
+    item = ELEMENT_BYTES[compute_dtype]
     c0 = 32 // item
     g = geometry
     x_layout = ActivationLayout(n=g.n, c=g.cin, d=g.di, h=g.hi, w=g.wi, c0=c0)
@@ -115,6 +113,7 @@ def plan_weight_gradient(geometry: ConvGeometry, product: Product, compute_dtype
                 gm=gm,
                 step_rows=int(params[0]["step_rows"]),
                 sites=kernel_split.SITES,
+                trusted=True,
             ),
         )
     else:
@@ -130,6 +129,7 @@ def plan_weight_gradient(geometry: ConvGeometry, product: Product, compute_dtype
                 gm=gm,
                 step_rows=int(params[0]["step_rows"]),
                 sites=kernel_unified.SITES,
+                trusted=True,
             ),
         )
     return WeightGradientPlan(

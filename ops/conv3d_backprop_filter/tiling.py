@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npu_sim.errors import OperatorError, ProductError
-from npu_sim.units import align_up
+from npu_sim.isa.op import Op
+from npu_sim.units import align_up, ceil_div
 from ops.common.geometry import ConvGeometry
+from ops.conv3d_backprop_filter.encoding import Excess, excess, largest_start, most
 from ops.conv3d_backprop_filter.tiling_basic_block import (
     basic_block_applies,
     basic_block_tiling,
@@ -19,12 +21,10 @@ from ops.conv3d_backprop_filter.tiling_data import (
     ORIGIN_OURS,
     ORIGIN_PUBLIC,
     PARAM_MEMBERS,
-    TILING,
     VENDOR_NAMES,
     DwTiling,
     Split,
     StreamK,
-    as_record,
 )
 from ops.conv3d_backprop_filter.tiling_fallback import fallback_tiling
 from ops.conv3d_backprop_filter.tiling_public import Buffers
@@ -41,15 +41,15 @@ __all__ = [
     "ORIGIN_PUBLIC",
     "PARAM_MEMBERS",
     "STATUS_TILING",
-    "TILING",
     "VENDOR_NAMES",
     "DwTiling",
     "Split",
     "StreamK",
-    "as_record",
     "check_load3d",
     "choose_tiling",
     "overflows",
+    "refuse_unencodable",
+    "unencodable",
 ]
 
 STATUS_TILING = 561103
@@ -57,9 +57,13 @@ STATUS_TILING = 561103
 
 ARCH_SPLIT = "dav-c220"
 
-LOAD3D_LIMITS = {"stride": 63, "dilation": 255, "pad": 255, "kernel": 511}
-"""Largest values the image-to-column load can encode on dav-c220 (asc-devkit, LoadData 3D; conv3d_bp_filter_tiling_base
-checks the same numbers)."""
+LOAD3D_LIMITS = {
+    "stride": most(Op.LOAD_3D, "stride_h"),
+    "dilation": most(Op.LOAD_3D, "dilation_h"),
+    "pad": most(Op.LOAD_3D, "pad_top"),
+    "kernel": most(Op.LOAD_3D, "filter_h"),
+}
+"""Largest values the image-to-column load can encode on dav-c220 (conv3d_bp_filter_tiling_base checks the same)."""
 
 
 def choose_tiling(
@@ -68,7 +72,8 @@ def choose_tiling(
     """Return the tiling the weight-gradient kernel runs with on a split product.
 
     CANN's basic-block tiling where the operator uses it and it fits; else our own (`DwTiling.origin` says which),
-    because CANN's then comes from a closed library, or overflows a buffer (its search does not look at L0).
+    because CANN's then comes from a closed library, or overflows a buffer (its search does not look at L0) or an
+    operand of the image-to-column load.
 
     Parameters
     ----------
@@ -99,7 +104,7 @@ def choose_tiling(
     cores = product.cube_core_count
     if basic_block_applies(geometry, compute_dtype, deterministic):
         tiling = basic_block_tiling(geometry, compute_dtype, cores, product.core, deterministic)
-        if not overflows(tiling, product.core):
+        if not overflows(tiling, product.core) and not unencodable(tiling):
             return tiling
     own = deterministic_fallback_tiling if deterministic else fallback_tiling
     return _fitting(own(geometry, compute_dtype, cores, product.core), product, compute_dtype)
@@ -117,6 +122,41 @@ def overflows(tiling: DwTiling, buffers: Buffers) -> tuple[tuple[str, int, int],
         ("L1", (tiling.al1_pbuffer * a1_elems + tiling.bl1_pbuffer * tiling.bl1_bound) * item, buffers.l1_bytes),
     )
     return tuple(need for need in needs if need[1] > need[2])
+
+
+def unencodable(tiling: DwTiling) -> tuple[Excess, ...]:
+    """Return the operands of the image-to-column load that the walk of ``tiling`` needs larger than they can be.
+
+    Returns
+    -------
+    tuple of (str, int, int)
+        Operand, largest value needed, largest value there is; empty when the kernel can run the tiling.
+    """
+    t = tiling
+    window = t.khw * t.channel_size
+    n = min(t.single_core_n // window, t.n_extent // window) * window
+    k = min(t.single_core_k, t.ho * t.wo)
+    columns = largest_start(t.base_n, ceil_div(n, t.base_n), t.step_n, window)
+    return excess(
+        (
+            (Op.LOAD_3D, "k_start", columns),
+            (Op.LOAD_3D, "m_start", largest_start(t.base_k, ceil_div(k, t.base_k), t.step_kb, t.wo)),
+            (Op.LOAD_3D, "channel_size", ceil_div(columns + t.base_n, window) * t.channel_size),
+        )
+    )
+
+
+def refuse_unencodable(found: tuple[Excess, ...], what: str) -> None:
+    """Raise what `encoding.excess` found, if anything; ``what`` is the call, for the message.
+
+    Raises
+    ------
+    OperatorError
+        With status 561103.
+    """
+    for name, needed, there in found:
+        message = f"{name} of the image-to-column load must be at most {there}, not {needed} ({what})"
+        raise OperatorError(message, STATUS_TILING)
 
 
 def check_load3d(geometry: ConvGeometry, product: Product, limits: dict[str, int]) -> None:
@@ -161,4 +201,5 @@ def _fitting(tiling: DwTiling, product: Product, compute_dtype: str) -> DwTiling
             f"(weight gradient, {compute_dtype}, {product.name})"
         )
         raise OperatorError(message, STATUS_TILING)
+    refuse_unencodable(unencodable(tiling), f"weight gradient, {compute_dtype}, {product.name}")
     return tiling

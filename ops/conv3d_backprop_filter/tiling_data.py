@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-import numpy as np
-
 from npu_sim.errors import DTypeError
 from npu_sim.units import BLOCK_BYTES, ceil_div
 from ops.common.geometry import ConvGeometry
@@ -129,8 +127,8 @@ VENDOR_NAMES: dict[str, str] = {ours: vendor for ours, vendor, _ in PARAM_MEMBER
 class DwTiling:
     """How the A2/A3 kernel cuts one weight gradient.
 
-    M is the output channel, N the axis (tap, c1, kh, kw, c0) with c0 fastest, K the output pixel; see `work_items` for
-    the order in which the cores walk them.
+    M is the output channel, N the axis (tap, c1, kh, kw, c0) with c0 fastest, K the output pixel; `kernel_split` says
+    in which order the cores walk them.
 
     Attributes
     ----------
@@ -317,51 +315,3 @@ def single_tap_dilation(geometry: ConvGeometry) -> tuple[int, int, int]:
     taps = (geometry.kd, geometry.kh, geometry.kw)
     depth, height, width = (1 if tap == 1 else step for tap, step in zip(taps, geometry.dilation, strict=True))
     return (depth, height, width)
-
-
-_DERIVED = (
-    "m_extent",
-    "n_extent",
-    "m_count",
-    "n_count",
-    "k_count",
-    "dk_count",
-    "tail_cin1",
-    "tail_cout",
-    "khw",
-    "element_bytes",
-)
-_EXTRA = ("tiling_key", "dk_merged", "block_dim", "workspace_bytes")
-
-TILING = np.dtype(
-    [
-        (name, "i8")
-        for name in (
-            *(ours for ours, _, _ in PARAM_MEMBERS + DW_MEMBERS + BLOCK_MEMBERS),
-            *_EXTRA,
-            *_DERIVED,
-            "x_c1",
-            "dy_c1",
-            "macs",
-        )
-    ]
-)
-"""`DwTiling` for jitted code: every member under our name, the properties above, and
-
-x_c1, dy_c1
-    Channel blocks of C0 of x and of dy in memory, all groups together.
-macs
-    Multiply-adds of the operator.
-"""
-
-
-def as_record(tiling: DwTiling, geometry: ConvGeometry) -> np.ndarray:
-    """Return ``tiling`` as a record of dtype `TILING`, shape (1,)."""
-    record = np.zeros(1, TILING)
-    for name in TILING.names or ():
-        if hasattr(tiling, name):
-            record[0][name] = getattr(tiling, name)
-    record[0]["x_c1"] = ceil_div(geometry.cin, tiling.channel_size)
-    record[0]["dy_c1"] = ceil_div(geometry.cout, tiling.channel_size)
-    record[0]["macs"] = geometry.macs
-    return record

@@ -7,15 +7,16 @@ and obeys the capacity formulas of its static schedule (CANN 8.1.RC1 and its pre
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from npu_sim.errors import DTypeError, OperatorError, ProductError
+from npu_sim.isa.op import Op
 from npu_sim.units import align_up, ceil_div
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter.tiling import STATUS_TILING, check_load3d
+from ops.conv3d_backprop_filter.encoding import Excess, excess, largest_start, most
+from ops.conv3d_backprop_filter.tiling import STATUS_TILING, check_load3d, refuse_unencodable
+from ops.conv3d_backprop_filter.tiling_data import ELEMENT_BYTES
 
 if TYPE_CHECKING:
     from npu_sim.products import Product
@@ -25,10 +26,15 @@ C0 = 16
 
 UNIFIED_ARCHS = ("dav-c100", "dav-m200")
 
-LOAD3D_LIMITS = {"stride": 63, "dilation": 255, "pad": 255, "kernel": 255}
-"""Ranges of the operator on these products (CANN 8.1.RC1, Conv3DBackpropFilterD checks)."""
+LOAD3D_LIMITS = {
+    "stride": most(Op.LOAD_3D_V1, "stride_h"),
+    "dilation": most(Op.LOAD_3D_V1, "dilation_h"),
+    "pad": most(Op.LOAD_3D_V1, "pad_top"),
+    "kernel": most(Op.LOAD_3D_V1, "filter_h"),
+}
+"""Ranges of the operator on these products, those of load3d v1 on both (CANN 8.1.RC1, Conv3DBackpropFilterD checks)."""
 
-_ELEMENT_BYTES = 2
+_ELEMENT_BYTES = ELEMENT_BYTES["fp16"]
 _MOST_M, _MOST_N, _MOST_K, _MOST_STEPS = 128, 256, 64, 16
 
 
@@ -116,10 +122,6 @@ class UnifiedTiling:
         return "not CANN's tiling (our 910/310P schedule)"
 
 
-UNIFIED_TILING = np.dtype([(item.name, "i8") for item in fields(UnifiedTiling)] + [("x_c1", "i8"), ("dy_c1", "i8")])
-"""`UnifiedTiling` for jitted code, plus the channel blocks of x and of dy in memory, all groups together."""
-
-
 def unified_tiling(geometry: ConvGeometry, product: Product, compute_dtype: str = "fp16") -> UnifiedTiling:
     """Return the tiling of a weight gradient on a 910 or 310P product.
 
@@ -175,7 +177,7 @@ def unified_tiling(geometry: ConvGeometry, product: Product, compute_dtype: str 
     batch_dout = geometry.n * geometry.do
     parts = max(min(batch_dout, product.cube_core_count // tasks), 1)
     last = merged.real_g - 1
-    return UnifiedTiling(
+    tiling = UnifiedTiling(
         base_m=blocks.base_m,
         base_n=blocks.base_n,
         base_k=blocks.base_k,
@@ -209,16 +211,34 @@ def unified_tiling(geometry: ConvGeometry, product: Product, compute_dtype: str 
         task_count=parts * tasks,
         block_dim=min(product.cube_core_count, parts * tasks),
     )
+    found = unencodable(tiling, geometry, product.core.has_load3d_v2)
+    refuse_unencodable(found, f"weight gradient, fp16, {product.name}")
+    return tiling
 
 
-def unified_record(tiling: UnifiedTiling, geometry: ConvGeometry) -> np.ndarray:
-    """Return ``tiling`` as a record of dtype `UNIFIED_TILING`, shape (1,)."""
-    record = np.zeros(1, UNIFIED_TILING)
-    for item in fields(UnifiedTiling):
-        record[0][item.name] = getattr(tiling, item.name)
-    record[0]["x_c1"] = ceil_div(geometry.cin, C0)
-    record[0]["dy_c1"] = ceil_div(geometry.cout, C0)
-    return record
+def unencodable(tiling: UnifiedTiling, geometry: ConvGeometry, has_load3d_v2: bool) -> tuple[Excess, ...]:
+    """Return the operands of the image-to-column load that the walk of ``tiling`` needs larger than they can be.
+
+    Load3d v2 gets the first column and the first pixel of a block, v1 the corner of the first pixel's window.
+
+    Returns
+    -------
+    tuple of (str, int, int)
+        Operand, largest value needed, largest value there is; empty when the kernel can run the tiling.
+    """
+    t = tiling
+    m_start = largest_start(t.base_k, ceil_div(t.pixels, t.base_k), t.step_k, t.wo)
+    if has_load3d_v2:
+        columns = largest_start(t.base_n, t.n_count, 1, geometry.kh * geometry.kw * C0)
+        return excess(((Op.LOAD_3D, "k_start", columns), (Op.LOAD_3D, "m_start", m_start)))
+    # Steps of K start at multiples of base_k, wherever the L1 buffer starts.
+    column = largest_start(t.base_k, ceil_div(t.pixels, t.base_k), 1, t.wo)
+    return excess(
+        (
+            (Op.LOAD_3D_V1, "left_top_w", column * t.stride_w - geometry.pad[4]),
+            (Op.LOAD_3D_V1, "left_top_h", m_start // t.wo * geometry.stride[1]),
+        )
+    )
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from npu_sim.products import Product, get_product
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter.tiling_data import DwTiling
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
-from ops.conv3d_backprop_filter.work_items import WorkItem
+from tests.oracles.work_items import WorkItem
 
 
 def product_with_cores(name: str, cores: int) -> Product:

@@ -3,7 +3,7 @@
 One float32 sum per element and work item, in Mmads of ``base_k`` output pixels under an accumulation model; the sums of
 the items are added to dw in float32, in the order of `work_items`. Operands are whole matrices built with NumPy slices,
 and Mmad is the naive one of `tests.oracles.mmad`. Nothing of the kernels, the layouts or the engines is used; the order
-of the items is taken from `ops.conv3d_backprop_filter.work_items`, which has tests of its own.
+of the items is taken from `tests.oracles.work_items`, which has tests of its own.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import ml_dtypes
 import numpy as np
 
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
-from ops.conv3d_backprop_filter.work_items import work_items
 from tests.oracles.mmad import hf32_matrix, mmad, mmad_by_planes
+from tests.oracles.work_items import work_items
 
 TYPES = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 LARGEST = {"fp16": 65504.0, "bf16": float.fromhex("0x1.fep127")}

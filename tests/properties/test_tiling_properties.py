@@ -25,9 +25,9 @@ from ops.conv3d_backprop_filter.tiling import (
 from ops.conv3d_backprop_filter.tiling_basic_block import basic_block_tiling
 from ops.conv3d_backprop_filter.tiling_public import ConvArguments, DefaultBuffers, public_tiling
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling, unified_tiling
-from ops.conv3d_backprop_filter.work_items import NO_SLOT, Reduction, WorkItem, core_range, reductions, work_items
 from tests.oracles import dw_tiling as model
 from tests.oracles import dw_tiling_twin as twin
+from tests.oracles.work_items import NO_SLOT, Reduction, WorkItem, core_range, reductions, work_items
 
 MODES = ("split", "deterministic", "unified")
 DTYPES = ("fp16", "bf16", "fp32", "hf32")

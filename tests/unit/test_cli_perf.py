@@ -224,7 +224,7 @@ WRONG = [
     ),
     (
         ("--x", "1,16,8,8", "--weight", "16,8,3,3"),
-        "weight input channels must be input channels / groups = 16 / 1, not 8 (2D convolution)",
+        "weight_shape input channels must be x channels / groups = 16 / 1, not 8 (2D convolution)",
     ),
     (("--x", "0,16,8,8", "--weight", "16,16,3,3"), "n must be an int in [1, 2147483646], not 0 (2D convolution)"),
     (("--model", "resnet50", "--batch", "0"), "n must be an int in [1, 2147483646], not 0 (2D convolution)"),

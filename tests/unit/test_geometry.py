@@ -69,32 +69,38 @@ def test_from_shapes_takes_numpy_integers_and_arrays() -> None:
     assert made == ConvGeometry.from_shapes((1, 2, 6, 6), (1, 3, 3, 3), (3, 2, 2, 2), 2)
 
 
+@pytest.mark.parametrize("one", [np.array(1), np.int8(1), 1, [1, 1], (1, 1, 1, 1)])
+def test_from_shapes_takes_one_padding_in_every_form(one) -> None:
+    made = ConvGeometry.from_shapes((1, 2, 6, 6), (1, 3, 7, 7), (3, 2, 2, 2), padding=one)
+    assert made.pad == (0, 0, 1, 1, 1, 1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (
             ((1, 2), (1, 2), (2, 2)),
-            "input rank must be 3, 4 or 5, not 2 (shape (1, 2))",
+            "x rank must be 3, 4 or 5, not 2 (shape (1, 2))",
         ),
         (
             ((1, 2, 6, 6), (1, 3, 5), (3, 2, 2, 2)),
-            "grad_output rank must be 4, as of input, not 3 (2D convolution)",
+            "dy rank must be 4, as of x, not 3 (2D convolution)",
         ),
         (
             ((1, 2, 6, 6), (1, 3, 5, 5), (3, 2, 2)),
-            "weight rank must be 4, as of input, not 3 (2D convolution)",
+            "weight_shape rank must be 4, as of x, not 3 (2D convolution)",
         ),
         (
             ((1, 2, 6, 6), (2, 3, 5, 5), (3, 2, 2, 2)),
-            "grad_output batch must be 1, as of input, not 2 (2D convolution)",
+            "dy batch must be 1, as of x, not 2 (2D convolution)",
         ),
         (
             ((1, 2, 6, 6), (1, 3, 5, 5), (4, 2, 2, 2)),
-            "weight output channels must be 3, as of grad_output, not 4 (2D convolution)",
+            "weight_shape output channels must be 3, as of dy, not 4 (2D convolution)",
         ),
         (
             ((1, 2, 6, 6), (1, 3, 5, 5), (3, 1, 2, 2)),
-            "weight input channels must be input channels / groups = 2 / 1, not 1 (2D convolution)",
+            "weight_shape input channels must be x channels / groups = 2 / 1, not 1 (2D convolution)",
         ),
         (
             ((1, 2, 6, 6), (1, 3, 4, 5), (3, 2, 2, 2)),
@@ -106,7 +112,8 @@ def test_from_shapes_takes_numpy_integers_and_arrays() -> None:
         ),
         (
             ((1, 2, 1, 6), (1, 3, 1, 5), (3, 2, 2, 2)),
-            "ho must be 0, not 1 (input 1, kernel 2, stride 1, pads 0 and 0, dilation 1; 2D convolution)",
+            "kernel extent 2 must fit the padded input 1 (axis h: input 1, kernel 2, pads 0 and 0, dilation 1; "
+            "2D convolution)",
         ),
         (
             ((1, 2, 6, 6), (1, 3, 5, 5), (3, 2, 2, 2), (1, 1, 1)),
@@ -138,7 +145,7 @@ def test_from_shapes_takes_numpy_integers_and_arrays() -> None:
         ),
         (
             ((1, 2, 6, 6), (1, 3, 5, 5), (3, 2, 2, 2), 1, -1),
-            f"pad entry must be an int in [0, {MAX_EXTENT}], not -1 (2D convolution)",
+            f"padding entry must be an int in [0, {MAX_EXTENT}], not -1 (2D convolution)",
         ),
         (
             ((1, 2, 6, 6), (1, 3, 5, 5), (3, 2, 2, 2), 1, 0, 1, 0),
@@ -154,9 +161,9 @@ def test_from_shapes_takes_numpy_integers_and_arrays() -> None:
         ),
         (
             ((1, 2.5, 6, 6), (1, 3, 5, 5), (3, 2, 2, 2)),
-            "input_shape entry must be an int, not 2.5",
+            "x shape entry must be an int, not 2.5",
         ),
-        ((7, (1, 3, 5, 5), (3, 2, 2, 2)), "input_shape must be a sequence of ints, not 7"),
+        ((7, (1, 3, 5, 5), (3, 2, 2, 2)), "x shape must be a sequence of ints, not 7"),
     ],
 )
 def test_from_shapes_bad_arguments_are_refused(arguments: tuple, message: str) -> None:

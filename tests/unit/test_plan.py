@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,11 +18,13 @@ from npu_sim.products import get_product
 from npu_sim.program.disassemble import listing
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter import kernel_split, kernel_unified
+from ops.conv3d_backprop_filter.params import split_params
 from ops.conv3d_backprop_filter.plan import plan_weight_gradient
+from ops.conv3d_backprop_filter.tiling import choose_tiling
 from ops.conv3d_backprop_filter.tiling_data import DwTiling
-from ops.conv3d_backprop_filter.work_items import work_items
 from perf.weight_gradient_cases import SERIES, plan_of, random_case, random_tiling
 from tests.oracles.footprint import touched_bytes
+from tests.oracles.work_items import work_items
 
 GEOMETRY = ConvGeometry.from_shapes((2, 20, 7, 6), (2, 40, 7, 6), (40, 20, 3, 3), padding=1)
 
@@ -213,3 +216,14 @@ def test_plan_for_operands_the_cube_lacks_is_refused():
     message = r"^compute dtype must be one of bf16, fp16, fp32, hf32, not int8 \(Ascend910B2, Atlas A2 training / .*\)$"
     with pytest.raises(OperatorError, match=message):
         plan_weight_gradient(GEOMETRY, get_product("910b"), "int8")
+
+
+def test_plan_of_a_deterministic_tiling_is_refused_because_the_kernel_has_none() -> None:
+    product = get_product("910b")
+    plan = plan_weight_gradient(GEOMETRY, product, "fp16")
+    tiling = choose_tiling(GEOMETRY, product, "fp16", deterministic=True)
+    assert tiling.tiling_key == 4
+    message = "tiling key must be one of 1, 2, 3, not 4 (weight gradient, fp16, Ascend910B2)"
+    with pytest.raises(OperatorError, match=f"^{re.escape(message)}$") as caught:
+        split_params(tiling, product, plan.x, plan.dy, plan.dw, "fp16")
+    assert caught.value.status == 561103

@@ -12,7 +12,7 @@ import pytest
 from npu_sim.errors import DTypeError, OperatorError, ProductError
 from npu_sim.products import get_product
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter.tiling_unified import UNIFIED_TILING, unified_record, unified_tiling
+from ops.conv3d_backprop_filter.tiling_unified import unified_tiling
 
 PRODUCT_310P = get_product("310p")
 
@@ -137,14 +137,3 @@ def test_unified_tiling_succeeds_whenever_the_operator_minimum_fits() -> None:
             fitting += 1
             unified_tiling(geometry, PRODUCT_310P)
     assert fitting > 500
-
-
-def test_unified_record_holds_every_member() -> None:
-    geometry = plane(cin=17, cout=34, groups=17)
-    tiling = unified_tiling(geometry, PRODUCT_310P)
-    record = unified_record(tiling, geometry)
-    assert record.dtype == UNIFIED_TILING
-    assert record.shape == (1,)
-    for item in dataclasses.fields(tiling):
-        assert int(record[0][item.name]) == getattr(tiling, item.name), item.name
-    assert (int(record[0]["x_c1"]), int(record[0]["dy_c1"])) == (2, 3)

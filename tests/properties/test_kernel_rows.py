@@ -1,0 +1,185 @@
+"""Every row the weight-gradient kernels emit is one the hardware can encode, and stays inside its tensor."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import numpy as np
+import pytest
+
+from npu_sim.errors import OperatorError
+from npu_sim.isa.footprint import empty_runs, reach
+from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
+from npu_sim.isa.op import Op, Space
+from npu_sim.isa.row import empty_rows
+from npu_sim.products import get_product
+from npu_sim.program.limits import RANGES
+from npu_sim.program.verify import verify
+from ops.common import kernel_parts
+from ops.common.geometry import ConvGeometry
+from ops.conv3d_backprop_filter import encoding, tiling, tiling_unified
+from ops.conv3d_backprop_filter.plan import WeightGradientPlan, plan_weight_gradient
+
+MACHINES = (
+    ("910b", "fp16"),
+    ("910b", "bf16"),
+    ("910b", "fp32"),
+    ("910b", "hf32"),
+    ("910_93", "fp16"),
+    ("910", "fp16"),
+    ("310p", "fp16"),
+)
+CASES_PER_MACHINE = 40
+CHUNK, MOST_CHUNKS = 1024, 12
+
+
+def made(**given) -> ConvGeometry:
+    """Return a geometry with the output extents that its input gives."""
+    fields = {"n": 1, "cin": 1, "cout": 1, "di": 1, "hi": 1, "kd": 1, "kh": 1, "kw": 1, "spatial_rank": 2} | given
+    stride = fields.setdefault("stride", (1, 1, 1))
+    pad = fields.setdefault("pad", (0,) * 6)
+    dilation = fields.setdefault("dilation", (1, 1, 1))
+    for axis, name in enumerate("dhw"):
+        room = fields[f"{name}i"] + pad[2 * axis] + pad[2 * axis + 1] - dilation[axis] * (fields[f"k{name}"] - 1) - 1
+        fields[f"{name}o"] = room // stride[axis] + 1
+    for name in "dhw":
+        fields[{"d": "do", "h": "ho", "w": "wo"}[name]] = fields.pop(f"{name}o")
+    return ConvGeometry(**fields)
+
+
+def random_geometry(rng: random.Random) -> ConvGeometry:
+    """Draw a legal convolution, small or extreme on each axis by itself."""
+    volume = rng.random() < 0.3
+
+    def upto(*most: int) -> int:
+        return rng.randint(1, rng.choice(most))
+
+    extents, kernel = {}, {}
+    stride, dilation, pad = [], [], []
+    for name in "dhw":
+        flat = name == "d" and not volume
+        small = name == "d"
+        kernel[name] = 1 if flat else upto(4) if small else upto(1, 3, 3, 7, 16, 70, 255)
+        stride.append(1 if flat else upto(1, 2, 3) if small else upto(1, 1, 2, 8, 63))
+        dilation.append(1 if flat else upto(1, 2) if small else upto(1, 1, 2, 16, 255))
+        most_pad = 0 if flat else rng.choice((0, 1, 3) if small else (0, 1, 3, 16, 255))
+        sides = (rng.randint(0, most_pad), rng.randint(0, most_pad))
+        pad += sides
+        size = 1 if flat else upto(1, 6) if small else upto(1, 4, 16, 64, 256, 4096, 32700)
+        extents[name] = max(size, (kernel[name] - 1) * dilation[-1] + 1 - sum(sides))
+    groups = rng.choice((1, 1, 1, 2, 5, 17, 64))
+    return made(
+        **{"n": rng.choice((1, 2, 64)), "groups": groups, "spatial_rank": 3 if volume else 2},
+        **{"cin": groups * upto(1, 16, 64, 2000), "cout": groups * upto(1, 16, 64, 2000)},
+        **{f"{name}i": size for name, size in extents.items()},
+        **{f"k{name}": size for name, size in kernel.items()},
+        **{"stride": tuple(stride), "dilation": tuple(dilation), "pad": tuple(pad)},
+    )
+
+
+def outside_tensor(rows: np.ndarray, plan: WeightGradientPlan) -> np.ndarray:
+    """Return the rows that touch global memory outside the tensor they name."""
+    ends = np.zeros((len(rows), len(Space), 2), np.int64)
+    reach(rows, empty_runs(), ends)
+    first, end = ends[:, Space.GM].T
+    named = rows["tensor"].astype(np.int64)
+    low = np.array([tensor.address for tensor in plan.gm.tensors])
+    high = low + [tensor.byte_count for tensor in plan.gm.tensors]
+    known = (named >= 0) & (named < len(low))
+    at = np.where(known, named, 0)
+    return rows[(end > 0) & ~(known & (first >= low[at]) & (end <= high[at]))]
+
+
+def assert_rows_are_legal(geometry: ConvGeometry, series: str, dtype: str) -> int:
+    """Check the first rows of the first, middle and last core of every launch; return how many rows were checked."""
+    product = get_product(series)
+    plan = plan_weight_gradient(geometry, product, dtype)
+    checked = 0
+    for launch in plan.launches:
+        rows = empty_rows(max(CHUNK, launch.step_rows))
+        for core in {0, launch.core_count // 2, launch.core_count - 1}:
+            for phase in range(launch.phase_count):
+                state, core_state = launch.new_state(core, phase), np.zeros(CORE_STATE_LENGTH, np.int64)
+                for _ in range(MOST_CHUNKS):
+                    count = launch.emit(rows, launch.params, state)
+                    assert count <= len(rows)
+                    if count == 0:
+                        break
+                    issue(rows, count, core_state)
+                    assert not verify(rows[:count], product), (geometry, series, dtype)
+                    assert not len(outside_tensor(rows[:count], plan)), (geometry, series, dtype)
+                    checked += count
+    return checked
+
+
+@pytest.mark.parametrize(("series", "dtype"), MACHINES)
+def test_kernel_rows_of_random_convolutions_can_be_encoded_and_stay_in_their_tensors(series, dtype):
+    rng = random.Random(f"rows {series} {dtype}")
+    product = get_product(series)
+    refusals = []
+    for _ in range(CASES_PER_MACHINE):
+        geometry = random_geometry(rng)
+        try:
+            assert assert_rows_are_legal(geometry, series, dtype) > 0
+        except OperatorError as refusal:
+            refusals.append(refusal)
+    assert {refusal.status for refusal in refusals} <= {561103}
+    message = re.compile(rf"^.+ must be .+, not .+ \(weight gradient, .*{product.name}\)$")
+    assert [str(refusal) for refusal in refusals if not message.match(str(refusal))] == []
+    assert len(refusals) <= CASES_PER_MACHINE * 7 // 8
+
+
+@pytest.mark.parametrize(
+    ("series", "dtype", "geometry"),
+    [
+        # more rows of X in one plane than a block count can say, and planes further apart than a gap can say
+        ("910b", "fp16", made(hi=80000, wi=1, kh=100, dilation=(1, 60, 1))),
+        ("910", "fp16", made(hi=80000, wi=1, kh=100, dilation=(1, 60, 1))),
+        ("310p", "fp16", made(hi=80000, wi=1, kh=100, dilation=(1, 60, 1))),
+        ("910b", "fp16", made(cin=4096, cout=40, hi=4096, wi=4096)),
+        # the largest window whose last column a load can still start at
+        ("910b", "fp16", made(hi=70, wi=70, kh=64, kw=64)),
+        # one column of y, widened to two
+        ("910", "fp16", made(hi=9, wi=5, kh=3, kw=5, cout=24)),
+        # every group of windows in the padding
+        ("910b", "fp32", made(hi=1, wi=300, kh=3, kw=3, pad=(0, 0, 255, 255, 255, 255))),
+        ("310p", "fp16", made(hi=1, wi=300, kh=3, kw=3, pad=(0, 0, 255, 255, 255, 255))),
+    ],
+)
+def test_kernel_rows_of_extreme_convolutions_can_be_encoded(series, dtype, geometry):
+    assert assert_rows_are_legal(geometry, series, dtype) > 0
+
+
+@pytest.mark.parametrize(
+    ("series", "dtype", "geometry", "rule"),
+    [
+        ("910b", "fp16", made(hi=70, wi=70, kh=65, kw=65), r"k_start .* at most 65535, not 67\d{3} "),
+        ("910b", "fp32", made(hi=100, wi=100, kh=93, kw=93), r"k_start .* at most 65535, not 69\d{3} "),
+        ("310p", "fp16", made(hi=70, wi=70, kh=65, kw=65), r"k_start .* at most 65535, not 67\d{3} "),
+        ("310p", "fp16", made(wi=32640, pad=(0, 0, 0, 0, 255, 255)), r"m_start .* at most 32767, not 33\d{3} "),
+        ("910", "fp16", made(wi=32700, pad=(0, 0, 0, 0, 255, 255)), r"left_top_w .* at most 32767, not 32\d{3} "),
+    ],
+)
+def test_convolution_whose_loads_cannot_be_encoded_is_refused(series, dtype, geometry, rule):
+    product = get_product(series)
+    rule = rule.replace(" .* ", " of the image-to-column load must be ", 1)
+    with pytest.raises(OperatorError, match=rf"^{rule}\(weight gradient, {dtype}, {product.name}\)$") as caught:
+        plan_weight_gradient(geometry, product, dtype)
+    assert caught.value.status == 561103
+
+
+def test_largest_start_equals_the_walk_block_by_block():
+    rng = random.Random(11)
+    for _ in range(500):
+        block, count, step, period = (rng.randint(1, most) for most in (40, 60, 9, 50))
+        starts = [(i - i % step) * block % period + i % step * block for i in range(count)]
+        assert encoding.largest_start(block, count, step, period) == max(starts)
+
+
+def test_limits_in_kernels_and_tilings_are_those_of_the_instructions():
+    ranges = {name: high for name, _, high in RANGES[Op.DATA_COPY]}
+    assert ranges["block_count"] == kernel_parts.MAX_BLOCK_COUNT == 4095
+    assert {ranges["block_len"], ranges["src_gap"], ranges["dst_gap"]} == {kernel_parts.MAX_FIELD} == {65535}
+    assert tiling.LOAD3D_LIMITS == {"stride": 63, "dilation": 255, "pad": 255, "kernel": 511}
+    assert tiling_unified.LOAD3D_LIMITS == {"stride": 63, "dilation": 255, "pad": 255, "kernel": 255}
