@@ -106,11 +106,23 @@ def note_compilation() -> None:
     directory = Path(_jit.cache_directory())
     if next(directory.rglob("*.nbi"), None) is not None:
         return
-    note("compiling, first run only (about half a minute)")
+    if _can_hold_files(directory):
+        note("compiling, first run only (about half a minute)")
+    else:
+        note(
+            f"compiling (about half a minute): {directory} is not writable, so compiled code may not be kept; "
+            "NUMBA_CACHE_DIR names another directory"
+        )
     _interrupt_at_once()
-    existing = next(parent for parent in (directory, *directory.parents) if parent.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        note(f"compiled code cannot be kept: {directory} is not writable; NUMBA_CACHE_DIR names another directory")
+
+
+def _can_hold_files(directory: Path) -> bool:
+    """Whether a directory exists or can be created, and takes files."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(directory, os.W_OK | os.X_OK)
 
 
 def _interrupt_at_once() -> None:
