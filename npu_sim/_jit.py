@@ -49,18 +49,31 @@ def cache_directory() -> str:
     return os.path.join(parent, _source_digest())
 
 
+def _is_writable(directory: str) -> bool:
+    """Return whether compiled code can be kept in ``directory``, which is made if need be."""
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(directory, os.W_OK | os.X_OK)
+
+
 _CACHE_DIRECTORY = cache_directory()
+# Without a place of ours Numba would fall back on the source tree, where nothing names the state of the sources.
+_CACHED = _is_writable(_CACHE_DIRECTORY)
 
 
 def jit(function: Callable[..., Any]) -> Any:
     """Compile ``function`` in nopython mode with our cache directory; no fastmath, no object mode, no ``parallel``.
+
+    Nothing is kept if the directory cannot be written.
 
     The directory is set only while this decorator runs, so the jitted functions of other packages keep their own.
     """
     previous = config.CACHE_DIR
     config.CACHE_DIR = _CACHE_DIRECTORY
     try:
-        compiled = njit(cache=True, nogil=True, error_model="numpy")(function)
+        compiled = njit(cache=_CACHED, nogil=True, error_model="numpy")(function)
     finally:
         config.CACHE_DIR = previous
     if JIT_ENABLED:
