@@ -37,6 +37,8 @@ Overflow = Literal["inf_nan", "saturate"]
 CHUNK_ROWS = 4096
 _LOG_LIMIT_BYTES = 64 << 20
 """A core that runs ahead waits for its turn rather than log more than this."""
+_TURN_ROWS = 128
+"""How often a core that logs looks whether its turn has come; what it logs is written and read once more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,26 +222,44 @@ def _run_core(
     memory = worker.memory
     if options.poison:
         memory.poison()
-    demand = np.zeros(2, np.int64)
     done = 0
     for rows in _chunks(launch, core, phase, options, worker.rows):
         if not launch.trusted:
             _check(rows, launch, worker.product, core, done)
-        log = worker.log
-        demand[:] = 0
-        atomic_demand(rows, len(rows), demand)
-        if not turns.is_turn(core) and log.sink[2] + demand[1] > _LOG_LIMIT_BYTES:
-            turns.wait(core)
-        if turns.is_turn(core):
-            apply_log(gm, log.runs, log.data, log.sink)
-            log.sink[0] = 0
-        else:
-            log.sink[0] = 1
-            log.reserve(int(demand[0]), int(demand[1]))
-        bad = run_rows(
+        # alone, a core has its turn from the start; among others it looks again every few rows
+        step = len(rows) if options.threads == 1 else _TURN_ROWS
+        for first in range(0, len(rows), step):
+            last = min(first + step, len(rows))
+            _take_turn(core, rows[first:last], worker.log, turns, gm)
+            bad = _run_rows(rows, first, last, worker, gm)
+            if bad >= 0:
+                raise ProgramError([_unsupported(rows[bad], launch, core, done + bad)])
+        done += len(rows)
+    worker.log = turns.finish(core, worker.log) or _Log(int(worker.config[3]))
+
+
+def _take_turn(core: int, rows: np.ndarray, log: _Log, turns: _Turns, gm: np.ndarray) -> None:
+    """Let the next ``rows`` of ``core`` add to GM if it is the core's turn, else to its log, which gets room."""
+    demand = np.zeros(2, np.int64)
+    atomic_demand(rows, len(rows), demand)
+    if not turns.is_turn(core) and log.sink[2] + demand[1] > _LOG_LIMIT_BYTES:
+        turns.wait(core)
+    if turns.is_turn(core):
+        apply_log(gm, log.runs, log.data, log.sink)
+        log.sink[0] = 0
+    else:
+        log.sink[0] = 1
+        log.reserve(int(demand[0]), int(demand[1]))
+
+
+def _run_rows(rows: np.ndarray, first: int, last: int, worker: _Worker, gm: np.ndarray) -> int:
+    """Run a stretch of rows on the worker's buffers; return the row that cannot be carried out, or -1."""
+    memory, log = worker.memory, worker.log
+    return int(
+        run_rows(
             rows,
-            0,
-            len(rows),
+            first,
+            last,
             gm,
             memory.l1,
             memory.l0a,
@@ -253,23 +273,19 @@ def _run_core(
             log.runs,
             log.data,
         )
-        if bad >= 0:
-            row = rows[bad]
-            detail = f"{disassemble(row)} must have modelled element types and lie inside the buffers ({launch.name})"
-            raise ProgramError(
-                [
-                    Violation(
-                        kind=Kind.UNSUPPORTED,
-                        row=done + bad,
-                        core=core,
-                        tile=int(row["tile"]),
-                        site=int(row["site"]),
-                        detail=detail,
-                    )
-                ]
-            )
-        done += len(rows)
-    worker.log = turns.finish(core, worker.log) or _Log(int(worker.config[3]))
+    )
+
+
+def _unsupported(row: np.void, launch: Launch, core: int, number: int) -> Violation:
+    """Return the finding for a row without semantics."""
+    return Violation(
+        kind=Kind.UNSUPPORTED,
+        row=number,
+        core=core,
+        tile=int(row["tile"]),
+        site=int(row["site"]),
+        detail=f"{disassemble(row)} must have modelled element types and lie inside the buffers ({launch.name})",
+    )
 
 
 def _check(rows: np.ndarray, launch: Launch, product: Product, core: int, first: int) -> None:
