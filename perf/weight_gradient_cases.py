@@ -15,14 +15,13 @@ import numpy as np
 
 from npu_sim.accumulation import default_accumulation
 from npu_sim.dtypes.cube_math import resolve_compute_dtype
-from npu_sim.engines.execute import ExecuteOptions, execute
-from npu_sim.layouts.transform import weight_from_fractal
+from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.products import Product, get_product
 from npu_sim.program.launch import Launch
 from npu_sim.units import align_up, ceil_div
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter import kernel_split, kernel_unified
-from ops.conv3d_backprop_filter.api import check_supported, store_activation
+from ops.conv3d_backprop_filter import api, kernel_split, kernel_unified
+from ops.conv3d_backprop_filter.api import check_supported
 from ops.conv3d_backprop_filter.oracle import weight_gradient as oracle_weight_gradient
 from ops.conv3d_backprop_filter.params import split_params, unified_params
 from ops.conv3d_backprop_filter.plan import WeightGradientPlan, plan_weight_gradient
@@ -403,14 +402,8 @@ def run_plan(plan: WeightGradientPlan, x: np.ndarray, dy: np.ndarray, options: E
     -----
     The memory of dw is filled with NaN first: what the launches do not clear shows.
     """
-    saturate = (options.overflow or plan.product.overflow_mode) == "saturate"
-    store_activation(x, plan.x_layout, plan, plan.x, saturate, options.threads)
-    store_activation(dy, plan.dy_layout, plan, plan.dy, saturate, options.threads)
-    words = plan.dw_layout.storage_elems
-    plan.gm.view(plan.dw, np.uint32, (words,)).fill(_NAN_WORD)
-    for launch in plan.launches:
-        execute(launch, plan.product, options)
-    return weight_from_fractal(plan.gm.view(plan.dw, np.float32, (words,)), plan.dw_layout, threads=1)
+    plan.gm.view(plan.dw, np.uint32, (plan.dw_layout.storage_elems,)).fill(_NAN_WORD)
+    return api.run_plan(plan, x, dy, options)
 
 
 def plan_of(case: Case) -> WeightGradientPlan:
