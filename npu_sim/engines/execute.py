@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -17,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.accumulation import Accumulation
+from npu_sim.crew import run_parts
 from npu_sim.dtypes.formats import TieRule
 from npu_sim.engines.reorder import legal_order
 from npu_sim.errors import InternalError, ProductError, ProgramError, ShapeError
@@ -26,7 +25,7 @@ from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.memory.core import CoreMemory
-from npu_sim.products import Product
+from npu_sim.products import CoreSpec, Product
 from npu_sim.program.bounds import gm_violations
 from npu_sim.program.disassemble import disassemble
 from npu_sim.program.launch import Launch
@@ -37,7 +36,9 @@ Overflow = Literal["inf_nan", "saturate"]
 CHUNK_ROWS = 4096
 _LOG_LIMIT_BYTES = 64 << 20
 """A core that runs ahead waits for its turn rather than log more than this."""
-_TURN_ROWS = 128
+_SMALL_PHASE_ROWS = 1024
+"""Rows of a phase, all cores together, that one thread runs alone: memory-bound if long, and mostly short."""
+_TURN_ROWS = 512
 """How often a core that logs looks whether its turn has come; what it logs is written and read once more."""
 
 
@@ -61,8 +62,8 @@ class ExecuteOptions:
         Order of the rows of a core: as emitted, with data movement as late as legal, or a random legal order by seed.
         A program without races gives the same bits in every one.
     poison : bool
-        Overwrite the buffers with NaN before each core and phase, not only once, so that a read before a write shows
-        whatever ran there before.
+        Overwrite the buffers with NaN before each core and phase, so that a read before a write shows whatever ran
+        there before; otherwise once before a launch that is not ``trusted``.
     """
 
     accumulation: Accumulation
@@ -183,19 +184,33 @@ class _Worker:
     def __post_init__(self) -> None:
         self.log = _Log(int(self.config[3]))
 
-    @classmethod
-    def for_launch(
-        cls, launch: Launch, product: Product, options: ExecuteOptions, config: npt.NDArray[np.int64]
-    ) -> _Worker:
-        """Allocate the buffers of one thread, poisoned."""
-        return cls(
-            product=product,
-            memory=CoreMemory.for_core(product.core),
-            rows=empty_rows(max(options.chunk_rows, launch.step_rows)),
-            scratch=np.empty(scratch_floats(product.core), np.float64),
-            staging=np.empty(max(product.core.l0c_bytes // 4, 256), np.float32),
-            config=config,
-        )
+
+class _Buffers:
+    """Memories of cores that no launch uses: allocating and filling some takes as long as a small launch."""
+
+    LIMIT = 8
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._spare: list[tuple[CoreSpec, CoreMemory]] = []
+
+    def take(self, core: CoreSpec) -> CoreMemory:
+        """Return a memory of ``core``, poisoned or as another launch left it."""
+        with self._lock:
+            for i, (spec, memory) in enumerate(self._spare):
+                if spec == core:
+                    del self._spare[i]
+                    return memory
+        return CoreMemory.for_core(core)
+
+    def give_back(self, core: CoreSpec, memory: CoreMemory) -> None:
+        """Keep ``memory`` for a later launch, and drop the oldest if there are too many."""
+        with self._lock:
+            self._spare.append((core, memory))
+            del self._spare[: -self.LIMIT]
+
+
+_BUFFERS = _Buffers()
 
 
 def _chunks(launch: Launch, core: int, phase: int, options: ExecuteOptions, buffer: np.ndarray) -> Iterator[np.ndarray]:
@@ -299,8 +314,8 @@ def _check(rows: np.ndarray, launch: Launch, product: Product, core: int, first:
 class _Phase:
     """The cores of one phase that nobody has taken yet, and their turns."""
 
-    def __init__(self, launch: Launch, gm: npt.NDArray[np.uint8]) -> None:
-        self.turns = _Turns(gm)
+    def __init__(self, launch: Launch) -> None:
+        self.turns = _Turns(launch.gm.arena)
         self._cores = iter(range(launch.core_count))
         self._take = threading.Lock()
 
@@ -311,44 +326,62 @@ class _Phase:
 
 
 class _Run:
-    """The host threads of one `execute`: each runs cores of phase after phase with buffers of its own."""
+    """One `execute`: phase after phase, the cores of each shared out to host threads with buffers of their own."""
 
     def __init__(self, launch: Launch, product: Product, options: ExecuteOptions) -> None:
         self._launch, self._product, self._options = launch, product, options
         self._config = configuration(product, options)
-        self._gm = launch.gm.arena
-        self._phases = [_Phase(launch, self._gm) for _ in range(launch.phase_count)]
-        self._count = min(options.threads, launch.core_count)
-        self._barrier = threading.Barrier(max(self._count, 1))
+        self._workers = [self._new_worker()]
 
-    def run(self, pool: Executor | None) -> None:
+    def run(self) -> None:
         """Run every phase; the calling thread is one of the workers. Raise the first error of any."""
-        if self._count <= 1:
-            self._work()
-            return
-        with nullcontext(pool) if pool is not None else ThreadPoolExecutor(self._count - 1) as crew:
-            others = [crew.submit(self._work) for _ in range(self._count - 1)]
-            with suppress(threading.BrokenBarrierError):
-                self._work()
-            for future in others:
-                error = future.exception()
-                if error is not None and not isinstance(error, threading.BrokenBarrierError):
-                    raise error
+        for number in range(self._launch.phase_count):
+            self._run_phase(number)
+        for worker in self._workers:
+            _BUFFERS.give_back(self._product.core, worker.memory)
 
-    def _work(self) -> None:
-        worker = _Worker.for_launch(self._launch, self._product, self._options, self._config)
-        for number, phase in enumerate(self._phases):
-            try:
-                while (core := phase.take()) is not None:
-                    _run_core(self._launch, core, number, self._options, worker, phase.turns, self._gm)
-            except BaseException:
-                phase.turns.fail()
-                self._barrier.abort()
-                raise
-            self._barrier.wait()
+    def _run_phase(self, number: int) -> None:
+        phase = _Phase(self._launch)
+        threads = min(self._options.threads, self._launch.core_count)
+        if threads > 1 and self._is_small(number):
+            threads = 1
+        while len(self._workers) < threads:
+            self._workers.append(self._new_worker())
+        run_parts(lambda part: self._work(number, phase, self._workers[part]), max(threads, 1))
+
+    def _is_small(self, number: int) -> bool:
+        """Return whether the phase, going by its first core, is over before another thread has started."""
+        rows = self._workers[0].rows
+        state = self._launch.new_state(0, number)
+        count = self._launch.emit(rows, self._launch.params, state)
+        if count * self._launch.core_count > _SMALL_PHASE_ROWS:
+            return False
+        return count == 0 or self._launch.emit(rows, self._launch.params, state) == 0
+
+    def _new_worker(self) -> _Worker:
+        memory = _BUFFERS.take(self._product.core)
+        if not self._launch.trusted:
+            memory.poison()
+        return _Worker(
+            product=self._product,
+            memory=memory,
+            rows=empty_rows(max(self._options.chunk_rows, self._launch.step_rows)),
+            scratch=np.empty(scratch_floats(self._product.core), np.float64),
+            staging=np.empty(max(self._product.core.l0c_bytes // 4, 256), np.float32),
+            config=self._config,
+        )
+
+    def _work(self, number: int, phase: _Phase, worker: _Worker) -> None:
+        gm = self._launch.gm.arena
+        try:
+            while (core := phase.take()) is not None:
+                _run_core(self._launch, core, number, self._options, worker, phase.turns, gm)
+        except BaseException:
+            phase.turns.fail()
+            raise
 
 
-def execute(launch: Launch, product: Product, options: ExecuteOptions, *, pool: Executor | None = None) -> None:
+def execute(launch: Launch, product: Product, options: ExecuteOptions) -> None:
     """Run ``launch``: afterwards `launch.gm` holds the result.
 
     Parameters
@@ -359,8 +392,6 @@ def execute(launch: Launch, product: Product, options: ExecuteOptions, *, pool: 
         Where.
     options : ExecuteOptions
         How.
-    pool : Executor, optional
-        Threads that are already there, at least ``options.threads - 1`` of them idle; None starts some and ends them.
 
     Raises
     ------
@@ -370,4 +401,4 @@ def execute(launch: Launch, product: Product, options: ExecuteOptions, *, pool: 
         If a row of a launch that is not ``trusted`` is illegal on the product or leaves its tensors; if an instruction
         names element types the emulator does not model, or a Mmad lies outside its buffers.
     """
-    _Run(launch, product, options).run(pool)
+    _Run(launch, product, options).run()

@@ -9,13 +9,12 @@ receives every word of the storage, padding included. ``threads`` splits the tas
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import nullcontext
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from npu_sim.crew import run_parts
 from npu_sim.dtypes.formats import BF16, FP16, DType
 from npu_sim.errors import DTypeError, LayoutError, ShapeError
 from npu_sim.layouts import transform_jit
@@ -90,7 +89,6 @@ def _run(
     dst: np.ndarray,
     scratch_elems: int,
     *arguments: Any,
-    pool: Executor | None = None,
 ) -> None:
     """Run the tasks of a jitted transform, in as many parts as the work is worth."""
     if threads < 1:
@@ -101,16 +99,8 @@ def _run(
         scratch = (np.empty(scratch_elems, dst.dtype),) if scratch_elems else ()
         function(src, dst, tasks * part // parts, tasks * (part + 1) // parts, *scratch, *arguments)
 
-    if tasks == 0:
-        return
-    if parts == 1:
-        run_part(0)
-        return
-    with nullcontext(pool) if pool is not None else ThreadPoolExecutor(parts - 1) as crew:
-        others = [crew.submit(run_part, part) for part in range(1, parts)]
-        run_part(0)
-        for other in others:
-            other.result()
+    if tasks:
+        run_parts(run_part, parts)
 
 
 def _activation_tasks(layout: ActivationLayout) -> tuple[int, int]:
@@ -129,7 +119,6 @@ def blocked_from_activation(
     cast: DType | None = None,
     saturate: bool = False,
     threads: int = 1,
-    pool: Executor | None = None,
 ) -> np.ndarray:
     """Convert NCHW or NCDHW to NC1HWC0 or NDC1HWC0, and round float32 to a 16-bit format on the way if asked to.
 
@@ -149,8 +138,6 @@ def blocked_from_activation(
         becomes 0.
     threads : int
         Threads to use at most.
-    pool : Executor, optional
-        Threads that are already there, at least ``threads - 1``; None starts some and ends them.
 
     Returns
     -------
@@ -176,11 +163,11 @@ def blocked_from_activation(
     scratch_elems = (layout.c0 + 1) * transform_jit.SCRATCH_STEP
     shape = (layout.c, layout.d, plane, layout.c0)
     if cast is None:
-        _run(transform_jit.blocked_from_planes, tasks, threads, src, dst, scratch_elems, *shape, pool=pool)
+        _run(transform_jit.blocked_from_planes, tasks, threads, src, dst, scratch_elems, *shape)
     else:
         code = transform_jit.CAST_FP16 if cast is FP16 else transform_jit.CAST_BF16
         function = transform_jit.cast_blocked_from_planes
-        _run(function, tasks, threads, src, dst, scratch_elems, *shape, code, int(saturate), pool=pool)
+        _run(function, tasks, threads, src, dst, scratch_elems, *shape, code, int(saturate))
     return dst
 
 
@@ -289,7 +276,6 @@ def weight_from_fractal(
     out: np.ndarray | None = None,
     *,
     threads: int = 1,
-    pool: Executor | None = None,
 ) -> np.ndarray:
     """Convert FRACTAL_Z or FRACTAL_Z_3D to row-major weights; used for every weight gradient.
 
@@ -306,8 +292,6 @@ def weight_from_fractal(
         Contiguous, ``layout.logical_shape``, elements as wide as those of ``storage``.
     threads : int
         Threads to use at most.
-    pool : Executor, optional
-        Threads that are already there, at least ``threads - 1``; None starts some and ends them.
 
     Returns
     -------
@@ -324,7 +308,7 @@ def weight_from_fractal(
     result, dst = _logical_output(out, layout.logical_shape, storage)
     tasks = ceil_div(layout.cout, transform_jit.WEIGHT_ROWS)
     arguments = _weight_arguments(layout)
-    _run(transform_jit.weights_from_fractal, tasks, threads, src, dst, _weight_scratch(layout), *arguments, pool=pool)
+    _run(transform_jit.weights_from_fractal, tasks, threads, src, dst, _weight_scratch(layout), *arguments)
     return result
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -109,7 +107,6 @@ def store_activation(
     tensor: GmTensor,
     saturate: bool,
     threads: int,
-    pool: Executor | None = None,
 ) -> None:
     """Write ``array`` to global memory in ``layout`` and the compute dtype, rounding once to nearest even.
 
@@ -120,14 +117,14 @@ def store_activation(
     name = dtype_name(source, "input")
     out = plan.gm.view(tensor, np.uint16 if ELEMENT_BYTES[target] == 2 else np.uint32, (layout.storage_elems,))
     if name == target or (name == "fp32" and target == "hf32"):
-        blocked_from_activation(source, layout, out, threads=threads, pool=pool)
+        blocked_from_activation(source, layout, out, threads=threads)
         return
     wide = source if name == "fp32" else cast(source, "fp32")
     if ELEMENT_BYTES[target] == 4:
-        blocked_from_activation(wide, layout, out, threads=threads, pool=pool)
+        blocked_from_activation(wide, layout, out, threads=threads)
     else:
         rounded = formats.FP16 if target == "fp16" else formats.BF16
-        blocked_from_activation(wide, layout, out, cast=rounded, saturate=saturate, threads=threads, pool=pool)
+        blocked_from_activation(wide, layout, out, cast=rounded, saturate=saturate, threads=threads)
 
 
 def run_plan(
@@ -151,14 +148,12 @@ def run_plan(
     """
     threads = options.threads
     saturate = (options.overflow or plan.product.overflow_mode) == "saturate"
-    # one set of threads for the conversions and all launches: starting some costs as much as a conversion
-    with ThreadPoolExecutor(threads - 1) if threads > 1 else nullcontext() as pool:
-        store_activation(x, plan.x_layout, plan, plan.x, saturate, threads, pool)
-        store_activation(dy, plan.dy_layout, plan, plan.dy, saturate, threads, pool)
-        for launch in plan.launches:
-            execute(launch, plan.product, options, pool=pool)
-        storage = plan.gm.view(plan.dw, np.float32, (plan.dw_layout.storage_elems,))
-        return weight_from_fractal(storage, plan.dw_layout, threads=threads, pool=pool)
+    store_activation(x, plan.x_layout, plan, plan.x, saturate, threads)
+    store_activation(dy, plan.dy_layout, plan, plan.dy, saturate, threads)
+    for launch in plan.launches:
+        execute(launch, plan.product, options)
+    storage = plan.gm.view(plan.dw, np.float32, (plan.dw_layout.storage_elems,))
+    return weight_from_fractal(storage, plan.dw_layout, threads=threads)
 
 
 def check_supported(geometry: ConvGeometry, product: Product, compute_dtype: str, weight_dtype: str) -> None:
