@@ -1,16 +1,18 @@
 """The only place that imports ``numba.njit``: one decorator, one cache policy.
 
 Numba's own cache does not notice a change in a callee of another file or in an imported constant, so a plain
-``cache=True`` can return results of code that no longer exists. Our cache directory is therefore named by a hash
-of all our sources and of the versions that compile them.
+``cache=True`` can return results of code that no longer exists. The cache directory of a module is therefore named by a
+hash of its source, of those of all modules of ours it imports, directly or not, and of the versions that compile them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +28,64 @@ JIT_ENABLED = not bool(config.DISABLE_JIT)
 """False under ``NUMBA_DISABLE_JIT=1``: jitted functions then run as plain Python."""
 
 
-def _source_digest() -> str:
-    """Hash every Python source of the packages that hold jitted code, and the compiler's version."""
+_ROOT = Path(__file__).resolve().parent.parent
+_PACKAGES = ("npu_sim", "ops")
+_IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import\s+(\([^)]*\)|[^\n]*)|import\s+([\w.]+))", re.MULTILINE)
+
+
+@cache
+def _source(module: str) -> bytes | None:
+    """Return the source of a module of ours, None if there is no such module."""
+    path = _ROOT.joinpath(*module.split("."))
+    for candidate in (path.with_suffix(".py"), path / "__init__.py"):
+        if candidate.is_file():
+            return candidate.read_bytes()
+    return None
+
+
+@cache
+def _imported(module: str) -> frozenset[str]:
+    """Return the modules of ours that ``module`` names in an import statement, wherever it stands."""
+    names: set[str] = set()
+    for origin, members, plain in _IMPORT.findall((_source(module) or b"").decode()):
+        if plain:
+            names.add(plain)
+            continue
+        names.add(origin)
+        names.update(f"{origin}.{member}" for member in re.findall(r"\w+", members))
+    return frozenset(name for name in names if name.split(".")[0] in _PACKAGES and _source(name) is not None)
+
+
+def _closure(module: str) -> list[str]:
+    """Return ``module`` and all modules of ours it imports, directly or not; all there are if it is not ours."""
+    if module.split(".")[0] not in _PACKAGES or _source(module) is None:
+        paths = [path.relative_to(_ROOT) for package in _PACKAGES for path in (_ROOT / package).rglob("*.py")]
+        return sorted(".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths)
+    found, open_ = {module}, [module]
+    while open_:
+        for name in _imported(open_.pop()) - found:
+            found.add(name)
+            open_.append(name)
+    return sorted(found)
+
+
+@cache
+def _source_digest(module: str) -> str:
+    """Hash all that code compiled from ``module`` can depend on: sources of ours and the compiler's version."""
     digest = hashlib.sha256()
-    root = Path(__file__).resolve().parent.parent
-    for package in ("npu_sim", "ops"):
-        for path in sorted((root / package).rglob("*.py")):
-            digest.update(path.relative_to(root).as_posix().encode())
-            digest.update(path.read_bytes())
+    for name in _closure(module):
+        digest.update(name.encode())
+        digest.update(_source(name) or b"")
     digest.update(f"{numba.__version__} {llvmlite.__version__} {sys.version}".encode())
     return digest.hexdigest()[:20]
 
 
-def cache_directory() -> str:
-    """Return the directory of compiled code: per user, per source state.
+def cache_directory(module: str) -> str:
+    """Return the directory of the compiled code of ``module``: per user, per state of the sources it depends on.
 
     A ``NUMBA_CACHE_DIR`` set by the user is the parent, otherwise ``$XDG_CACHE_HOME/npu-sim`` or ``~/.cache/npu-sim``.
     """
-    parent = config.CACHE_DIR or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "npu-sim"
-    )
-    return os.path.join(parent, _source_digest())
+    return os.path.join(_CACHE_PARENT, _source_digest(module))
 
 
 def _is_writable(directory: str) -> bool:
@@ -58,9 +97,11 @@ def _is_writable(directory: str) -> bool:
     return os.access(directory, os.W_OK | os.X_OK)
 
 
-_CACHE_DIRECTORY = cache_directory()
+_CACHE_PARENT = config.CACHE_DIR or os.path.join(
+    os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "npu-sim"
+)
 # Without a place of ours Numba would fall back on the source tree, where nothing names the state of the sources.
-_CACHED = _is_writable(_CACHE_DIRECTORY)
+_CACHED = _is_writable(_CACHE_PARENT)
 
 
 def jit(function: Callable[..., Any]) -> Any:
@@ -71,7 +112,7 @@ def jit(function: Callable[..., Any]) -> Any:
     The directory is set only while this decorator runs, so the jitted functions of other packages keep their own.
     """
     previous = config.CACHE_DIR
-    config.CACHE_DIR = _CACHE_DIRECTORY
+    config.CACHE_DIR = cache_directory(function.__module__)
     try:
         compiled = njit(cache=_CACHED, nogil=True, error_model="numpy")(function)
     finally:

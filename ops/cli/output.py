@@ -103,7 +103,8 @@ def note_compilation() -> None:
 
     if not _jit.JIT_ENABLED:
         return
-    directory = Path(_jit.cache_directory())
+    # the module that takes longest to compile stands for all
+    directory = Path(_jit.cache_directory("npu_sim.isa.dispatch"))
     if next(directory.rglob("*.nbi"), None) is not None:
         return
     if _can_hold_files(directory):

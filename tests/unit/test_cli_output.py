@@ -215,7 +215,7 @@ def test_merged_messages_joins_values_then_products_and_nothing_else():
 def test_note_compilation_only_while_nothing_is_compiled(capsys, monkeypatch, tmp_path):
     directory = tmp_path / "cache" / "digest"
     monkeypatch.setattr("ops.cli.output._interrupt_at_once", lambda: None)
-    monkeypatch.setattr(_jit, "cache_directory", lambda: str(directory))
+    monkeypatch.setattr(_jit, "cache_directory", lambda module: str(directory))
     monkeypatch.setattr(_jit, "JIT_ENABLED", True)
     note_compilation()
     assert capsys.readouterr().err == "npu-sim: compiling, first run only (about half a minute)\n"
@@ -229,7 +229,7 @@ def test_note_compilation_directory_that_cannot_be_is_named(capsys, monkeypatch,
     (tmp_path / "cache").write_text("a file")
     directory = tmp_path / "cache" / "digest"
     monkeypatch.setattr("ops.cli.output._interrupt_at_once", lambda: None)
-    monkeypatch.setattr(_jit, "cache_directory", lambda: str(directory))
+    monkeypatch.setattr(_jit, "cache_directory", lambda module: str(directory))
     monkeypatch.setattr(_jit, "JIT_ENABLED", True)
     note_compilation()
     assert capsys.readouterr().err == (
