@@ -64,6 +64,9 @@ class ExecuteOptions:
     poison : bool
         Overwrite the buffers with NaN before each core and phase, so that a read before a write shows whatever ran
         there before; otherwise once before a launch that is not ``trusted``.
+    shortcuts : bool
+        Whether trusted launches in program order may take their `Launch.shortcut` instead of running their rows; never
+        changes the result.
     """
 
     accumulation: Accumulation
@@ -73,6 +76,7 @@ class ExecuteOptions:
     chunk_rows: int = CHUNK_ROWS
     order: Literal["program", "late"] | int = "program"
     poison: bool = False
+    shortcuts: bool = True
 
     def __post_init__(self) -> None:
         if self.threads < 1:
@@ -331,10 +335,16 @@ class _Run:
     def __init__(self, launch: Launch, product: Product, options: ExecuteOptions) -> None:
         self._launch, self._product, self._options = launch, product, options
         self._config = configuration(product, options)
-        self._workers = [self._new_worker()]
+        self._workers: list[_Worker] = []
+
+    @property
+    def saturate(self) -> bool:
+        """Whether overflow clamps."""
+        return bool(self._config[3])
 
     def run(self) -> None:
         """Run every phase; the calling thread is one of the workers. Raise the first error of any."""
+        self._workers.append(self._new_worker())
         for number in range(self._launch.phase_count):
             self._run_phase(number)
         for worker in self._workers:
@@ -401,4 +411,9 @@ def execute(launch: Launch, product: Product, options: ExecuteOptions) -> None:
         If a row of a launch that is not ``trusted`` is illegal on the product or leaves its tensors; if an instruction
         names element types the emulator does not model, or a Mmad lies outside its buffers.
     """
-    _Run(launch, product, options).run()
+    run = _Run(launch, product, options)
+    plain = launch.trusted and options.shortcuts and options.order == "program" and not options.poison
+    if plain and launch.shortcut is not None:
+        launch.shortcut(launch.gm.arena, run.saturate, options.threads)
+    else:
+        run.run()

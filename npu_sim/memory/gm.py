@@ -60,20 +60,28 @@ class GlobalMemory:
         self.total_bytes = 0
         self._arena: npt.NDArray[np.uint8] | None = None
 
-    def add(self, name: str, byte_count: int, *, initialised: bool, data: Data = Data.NONE) -> GmTensor:
-        """Place a tensor behind the last one, at a multiple of 512 bytes."""
+    def add(
+        self, name: str, byte_count: int, *, initialised: bool, data: Data = Data.NONE, address: int | None = None
+    ) -> GmTensor:
+        """Place a tensor behind the last one, at a multiple of 512 bytes, or at ``address``.
+
+        A given address may lie in memory that other tensors use at other times, as the runtime's workspace does.
+        """
         if self._arena is not None:
             raise ShapeError(f"Tensor {name} must be added before the arena is used")
+        if address is not None and address % GM_ALIGN_BYTES:
+            raise ShapeError(f"Address of {name} must be a multiple of {GM_ALIGN_BYTES}, not {address}")
         tensor = GmTensor(
             name=name,
             index=len(self.tensors),
-            address=self.total_bytes,
+            address=self.total_bytes if address is None else address,
             byte_count=byte_count,
             initialised=initialised,
             data=data,
         )
         self.tensors.append(tensor)
-        self.total_bytes = align_up(self.total_bytes + allocated_bytes(byte_count), GM_ALIGN_BYTES)
+        end = align_up(tensor.address + allocated_bytes(byte_count), GM_ALIGN_BYTES)
+        self.total_bytes = max(self.total_bytes, end)
         return tensor
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,10 @@ STATE_LENGTH = 64
 """int64 words of an emitter's state. Word 0: core, word 1: phase, both set by the engine; the rest is the kernel's."""
 
 Emitter = Callable[[np.ndarray, np.ndarray, np.ndarray], int]
+
+CoreKind = Literal["cube", "vector"]
+
+Shortcut = Callable[[npt.NDArray[np.uint8], bool, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +48,12 @@ class Launch:
     trusted : bool
         True: the execute engine runs the rows unchecked, as it does those of this project's emitters, which tests hold
         to every limit. False: it first checks legality and GM bounds, because jitted code has no bounds checks.
+    core_kind : "cube" or "vector"
+        Which cores of a product with separate ones run it; the cores of the others are both.
+    shortcut : callable or None
+        ``shortcut(arena, saturate, threads)`` has the effect of the whole launch on the tensors in the uint8 arena of
+        `gm`, bit for bit, in less time than its rows take: for kernels that only move, convert or add in a fixed order.
+        Tests hold it to the rows.
     """
 
     name: str
@@ -54,6 +65,8 @@ class Launch:
     step_rows: int = 64
     sites: dict[int, str] = field(default_factory=dict)
     trusted: bool = False
+    core_kind: CoreKind = "cube"
+    shortcut: Shortcut | None = None
 
     def new_state(self, core: int, phase: int) -> npt.NDArray[np.int64]:
         """Return the start state of one core and phase."""
