@@ -63,6 +63,111 @@ class WeightGradientPlan:
         return self.geometry.n * self.geometry.do * self.geometry.ho * self.geometry.wo
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightGradientLayouts:
+    """Storage formats of the kernel's operands: NDC1HWC0 images of x and dy, FRACTAL_Z_3D image of dw in float32."""
+
+    x: ActivationLayout
+    dy: ActivationLayout
+    dw: WeightLayout
+
+    @classmethod
+    def of(cls, geometry: ConvGeometry, compute_dtype: str) -> WeightGradientLayouts:
+        """Return the layouts for operands of ``compute_dtype``."""
+        g = geometry
+        c0 = 32 // ELEMENT_BYTES[compute_dtype]
+        return cls(
+            x=ActivationLayout(n=g.n, c=g.cin, d=g.di, h=g.hi, w=g.wi, c0=c0),
+            dy=ActivationLayout(n=g.n, c=g.cout, d=g.do, h=g.ho, w=g.wo, c0=c0),
+            dw=WeightLayout(
+                cout=g.cout, cin_per_group=g.cin // g.groups, groups=g.groups, kd=g.kd, kh=g.kh, kw=g.kw, c0=c0
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightGradientKernel:
+    """Tiling and launches of one weight gradient on tensors that exist.
+
+    Attributes
+    ----------
+    tiling : DwTiling or UnifiedTiling
+        Split cores resp. unified cores.
+    launches : tuple of Launch
+        In stream order.
+    private_bytes : int
+        Workspace of the kernel itself.
+    """
+
+    tiling: DwTiling | UnifiedTiling
+    launches: tuple[Launch, ...]
+    private_bytes: int
+
+
+def _check_compute_dtype(product: Product, compute_dtype: str) -> None:
+    if compute_dtype not in product.cube_dtypes or compute_dtype not in DATA_OF_COMPUTE:
+        allowed = ", ".join(sorted(product.cube_dtypes & DATA_OF_COMPUTE.keys()))
+        raise OperatorError(
+            f"compute dtype must be one of {allowed}, not {compute_dtype} ({product.name}, {product.series_name})",
+            161002,
+        )
+
+
+def weight_gradient_kernel(
+    geometry: ConvGeometry,
+    product: Product,
+    compute_dtype: str,
+    gm: GlobalMemory,
+    x: GmTensor,
+    dy: GmTensor,
+    dw: GmTensor,
+) -> WeightGradientKernel:
+    """Choose tiling and launches for operands in ``gm``, stored as `WeightGradientLayouts` says; computes nothing.
+
+    Raises
+    ------
+    OperatorError
+        561103 if no tiling fits the buffers; 161002 if the product's Cube does not multiply ``compute_dtype``.
+    """
+    _check_compute_dtype(product, compute_dtype)
+    tiling: DwTiling | UnifiedTiling
+    if product.core.is_split:
+        tiling = choose_tiling(geometry, product, compute_dtype)
+        params = split_params(tiling, product, x, dy, dw, compute_dtype)
+        private_bytes = tiling.workspace_bytes
+        launches: tuple[Launch, ...] = (
+            Launch(
+                name="Conv3DBackpropFilterV2",
+                emit=kernel_split.emit,
+                params=params,
+                core_count=tiling.used_core_num,
+                phase_count=2,
+                gm=gm,
+                step_rows=int(params[0]["step_rows"]),
+                sites=kernel_split.SITES,
+                trusted=True,
+            ),
+        )
+    else:
+        tiling = unified_tiling(geometry, product)
+        private_bytes = 0
+        params = unified_params(tiling, geometry, product, x, dy, dw)
+        launches = (
+            memset_launch(gm, dw, product),
+            Launch(
+                name="Conv3DBackpropFilter",
+                emit=kernel_unified.emit,
+                params=params,
+                core_count=tiling.block_dim,
+                gm=gm,
+                step_rows=int(params[0]["step_rows"]),
+                sites=kernel_unified.SITES,
+                trusted=True,
+            ),
+        )
+    return WeightGradientKernel(tiling=tiling, launches=launches, private_bytes=private_bytes)
+
+
 def plan_weight_gradient(geometry: ConvGeometry, product: Product, compute_dtype: str) -> WeightGradientPlan:
     """Choose tiling and launches for ``geometry`` on ``product``; touches no tensor data.
 
@@ -80,59 +185,16 @@ def plan_weight_gradient(geometry: ConvGeometry, product: Product, compute_dtype
     OperatorError
         561103 if no tiling fits the buffers; 161002 if the product's Cube does not multiply ``compute_dtype``.
     """
-    if compute_dtype not in product.cube_dtypes or compute_dtype not in DATA_OF_COMPUTE:
-        allowed = ", ".join(sorted(product.cube_dtypes & DATA_OF_COMPUTE.keys()))
-        raise OperatorError(
-            f"compute dtype must be one of {allowed}, not {compute_dtype} ({product.name}, {product.series_name})",
-            161002,
-        )
+    _check_compute_dtype(product, compute_dtype)
+    layouts = WeightGradientLayouts.of(geometry, compute_dtype)
     item = ELEMENT_BYTES[compute_dtype]
-    c0 = 32 // item
-    g = geometry
-    x_layout = ActivationLayout(n=g.n, c=g.cin, d=g.di, h=g.hi, w=g.wi, c0=c0)
-    dy_layout = ActivationLayout(n=g.n, c=g.cout, d=g.do, h=g.ho, w=g.wo, c0=c0)
-    dw_layout = WeightLayout(
-        cout=g.cout, cin_per_group=g.cin // g.groups, groups=g.groups, kd=g.kd, kh=g.kh, kw=g.kw, c0=c0
-    )
     gm = GlobalMemory()
     data = DATA_OF_COMPUTE[compute_dtype]
-    x = gm.add("x", x_layout.storage_bytes(item), initialised=True, data=data)
-    dy = gm.add("dy", dy_layout.storage_bytes(item), initialised=True, data=data)
-    dw = gm.add("dw", dw_layout.storage_elems * 4, initialised=False, data=DATA_OF_COMPUTE["fp32"])
-    tiling: DwTiling | UnifiedTiling
-    if product.core.is_split:
-        tiling = choose_tiling(geometry, product, compute_dtype)
-        params = split_params(tiling, product, x, dy, dw, compute_dtype)
-        launches: tuple[Launch, ...] = (
-            Launch(
-                name="Conv3DBackpropFilterV2",
-                emit=kernel_split.emit,
-                params=params,
-                core_count=tiling.used_core_num,
-                phase_count=2,
-                gm=gm,
-                step_rows=int(params[0]["step_rows"]),
-                sites=kernel_split.SITES,
-                trusted=True,
-            ),
-        )
-    else:
-        tiling = unified_tiling(geometry, product)
-        params = unified_params(tiling, geometry, product, x, dy, dw)
-        launches = (
-            memset_launch(gm, dw, product),
-            Launch(
-                name="Conv3DBackpropFilter",
-                emit=kernel_unified.emit,
-                params=params,
-                core_count=tiling.block_dim,
-                gm=gm,
-                step_rows=int(params[0]["step_rows"]),
-                sites=kernel_unified.SITES,
-                trusted=True,
-            ),
-        )
+    x = gm.add("x", layouts.x.storage_bytes(item), initialised=True, data=data)
+    dy = gm.add("dy", layouts.dy.storage_bytes(item), initialised=True, data=data)
+    dw = gm.add("dw", layouts.dw.storage_elems * 4, initialised=False, data=DATA_OF_COMPUTE["fp32"])
+    kernel = weight_gradient_kernel(geometry, product, compute_dtype, gm, x, dy, dw)
     return WeightGradientPlan(
-        geometry=geometry, product=product, compute_dtype=compute_dtype, tiling=tiling, x_layout=x_layout,
-        dy_layout=dy_layout, dw_layout=dw_layout, gm=gm, x=x, dy=dy, dw=dw, launches=launches,
+        geometry=geometry, product=product, compute_dtype=compute_dtype, tiling=kernel.tiling, x_layout=layouts.x,
+        dy_layout=layouts.dy, dw_layout=layouts.dw, gm=gm, x=x, dy=dy, dw=dw, launches=kernel.launches,
     )  # fmt: skip
