@@ -1,0 +1,133 @@
+"""What ran, and why that way: operators and kernel objects tell a recorder, and reports read it.
+
+An operator asks for `current_recorder` when it is called. There is none in a plain program, and then nothing is kept;
+inside `recording` (the command line's ``run --explain`` and ``perf script.py`` use it) the operator hands over a
+function that describes what it did. The function is called when the report is made, so an object may add itself when it
+is made and still tell all it did later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from npu_sim.products import Product
+from npu_sim.program.launch import Launch
+from npu_sim.report.record import to_plain
+
+Value = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplanationTable:
+    """One table of an explanation, for example the walk of a kernel.
+
+    Attributes
+    ----------
+    title : str
+        What the lines are.
+    columns : tuple of str
+        Headings.
+    rows : tuple of tuple
+        One plain value per column.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Value, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What one call of an operator, or one kernel, did.
+
+    Attributes
+    ----------
+    title : str
+        Name of the operator or kernel, and the call if that says more.
+    product : Product
+        Where it ran.
+    facts : mapping of str to mapping of str to value
+        Named groups of plain values, for example ``{"tiling": {"baseM": 128, ...}}``.
+    tables : tuple of ExplanationTable
+        What does not fit name and value.
+    notes : tuple of str
+        Remarks, one sentence each.
+    launches : tuple of Launch
+        What ran, in stream order. The timeline and hazards engines can run them; their tensors need not exist.
+    """
+
+    title: str
+    product: Product
+    facts: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    tables: tuple[ExplanationTable, ...] = ()
+    notes: tuple[str, ...] = ()
+    launches: tuple[Launch, ...] = ()
+
+    def to_plain(self) -> dict[str, object]:
+        """Return everything as plain data; launches by name, cores and phases."""
+        return {
+            "title": self.title,
+            "product": self.product.name,
+            "facts": to_plain(self.facts),
+            "tables": to_plain(self.tables),
+            "notes": list(self.notes),
+            "launches": [
+                {"name": launch.name, "core_count": launch.core_count, "phase_count": launch.phase_count}
+                for launch in self.launches
+            ],
+        }
+
+
+class Recorder:
+    """Collects explanations in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._sources: list[Callable[[], Explanation]] = []
+
+    def add(self, explain: Callable[[], Explanation]) -> None:
+        """Add what ran. ``explain`` is called once for each report, never while the program runs."""
+        self._sources.append(explain)
+
+    def explanations(self) -> tuple[Explanation, ...]:
+        """Return what has been added so far."""
+        return tuple(explain() for explain in self._sources)
+
+
+_CURRENT: ContextVar[Recorder | None] = ContextVar("npu_sim_recorder", default=None)
+
+
+def current_recorder() -> Recorder | None:
+    """Return the recorder of the innermost `recording` in this thread or task, None outside of any."""
+    return _CURRENT.get()
+
+
+@contextlib.contextmanager
+def recording(recorder: Recorder | None = None) -> Iterator[Recorder]:
+    """Have operators called inside the ``with`` block explain themselves.
+
+    Parameters
+    ----------
+    recorder : Recorder or None
+        Where to; None: a new one.
+
+    Yields
+    ------
+    Recorder
+        The recorder.
+
+    Examples
+    --------
+    >>> with recording() as recorder:
+    ...     pass  # call operators here
+    >>> recorder.explanations()
+    ()
+    """
+    current = Recorder() if recorder is None else recorder
+    token = _CURRENT.set(current)
+    try:
+        yield current
+    finally:
+        _CURRENT.reset(token)
