@@ -29,7 +29,7 @@ LAYERS = (
     ("npu_sim.report",),
     ("ops.common",),
     ("ops.vector",),
-    ("ops.conv3d_backprop_filter",),
+    ("ops.conv3d_backprop_filter", "ops.conv3d_backprop_input"),
     ("ops.studies",),
     ("ops.cli",),
     ("perf",),
