@@ -1,0 +1,100 @@
+"""The frame of every vector kernel: where it runs, how much UB it has, how tasks and tails are shared out.
+
+**Double buffering.** Two copies of every UB buffer; tile i uses half ``i & 1``. Per tile, in program order::
+
+    wait V_MTE2[h]                 MTE2: GM -> in[h]         set MTE2_V[h]
+    wait MTE2_V[h], MTE3_V[h]      V:    in[h] -> out[h]     set V_MTE2[h], V_MTE3[h]
+    wait V_MTE3[h]                 MTE3: out[h] -> GM        set MTE3_V[h]
+
+V_MTE2 and MTE3_V are set once per half at the start of a core and waited for at its end (`kernel_parts.free_flag`).
+
+**Tails.** Every allocation has 31 spare bytes behind its tensor (`npu_sim.memory.gm`). Split cores move exact bytes
+(DataCopyPad). Unified cores move whole blocks of 32 bytes:
+
+* a read is rounded up, and the surplus lanes are ignored;
+* a core owns one contiguous range of the output and stores its pieces in ascending address, each rounded up: the
+  surplus lands in a piece that is stored later, since MTE3 is in order, or behind the tensor;
+* if the range does not end the tensor, pieces whose rounded end would pass the end of the range are cut to whole
+  blocks, and the last 32 bytes of the range are put together by scalar moves and stored last. A range therefore has at
+  least 32 bytes (`smallest_unit`).
+
+ASSUMED: the library's own schedules are not published in full; the rules above are ours. Reserved UB: CANN 8.1
+``tbe/impl/trans_data.py``; DataCopyPad: asc-devkit ``docs/zh/api/SIMD-API``, DataCopyPad page (A2 and A3 only).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from npu_sim.memory.gm import GlobalMemory
+from npu_sim.products import Product
+from npu_sim.program.launch import Emitter, Launch, Shortcut
+from npu_sim.units import BLOCK_BYTES, KIB, ceil_div
+
+UB_RESERVED_BYTES = KIB
+"""UB that vector kernels leave alone (CANN 8.1 ``tbe/impl/trans_data.py``)."""
+
+
+def usable_ub_bytes(product: Product) -> int:
+    """Return the bytes of UB a vector kernel may use."""
+    return product.core.ub_bytes - UB_RESERVED_BYTES
+
+
+def has_byte_copies(product: Product) -> bool:
+    """Return whether GM can be read and written to the byte (DataCopyPad), or only in blocks of 32 bytes."""
+    return product.core.is_split
+
+
+def block_elems(item_bytes: int) -> int:
+    """Return the elements of one block of 32 bytes."""
+    return BLOCK_BYTES // item_bytes
+
+
+def cores_for(product: Product, tasks: int) -> int:
+    """Return how many cores run ``tasks`` tasks: at most one each, at least one core; `core_share` deals them out."""
+    return max(1, min(product.vector_core_count, tasks))
+
+
+def smallest_unit(piece_elems: int, item_bytes: int) -> int:
+    """Return how many pieces of ``piece_elems`` elements fill 32 bytes: what a core must own at least of an output."""
+    return max(1, ceil_div(block_elems(item_bytes), max(piece_elems, 1)))
+
+
+def vector_launch(
+    name: str,
+    emit: Emitter,
+    params: np.ndarray,
+    gm: GlobalMemory,
+    *,
+    core_count: int,
+    sites: Mapping[int, str],
+    step_rows: int = 64,
+    shortcut: Shortcut | None = None,
+) -> Launch:
+    """Return a trusted launch of one phase on vector cores (AI cores where both are one).
+
+    Parameters
+    ----------
+    name : str
+        Kernel name for reports.
+    emit, params, step_rows, sites, shortcut
+        See `Launch`.
+    gm : GlobalMemory
+        Tensors of the launch.
+    core_count : int
+        From `cores_for`.
+    """
+    return Launch(
+        name=name,
+        emit=emit,
+        params=params,
+        core_count=core_count,
+        gm=gm,
+        step_rows=step_rows,
+        sites=dict(sites),
+        trusted=True,
+        core_kind="vector",
+        shortcut=shortcut,
+    )

@@ -1,0 +1,58 @@
+"""The frame that vector kernels share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npu_sim.memory.gm import GlobalMemory
+from npu_sim.products import get_product
+from ops.vector.frame import (
+    block_elems,
+    cores_for,
+    has_byte_copies,
+    smallest_unit,
+    usable_ub_bytes,
+    vector_launch,
+)
+
+SERIES = ("310p", "910", "910b", "910_93")
+
+
+@pytest.mark.parametrize(
+    ("series", "usable", "exact"),
+    [("310p", 261120, False), ("910", 261120, False), ("910b", 195584, True), ("910_93", 195584, True)],
+)
+def test_frame_of_each_series_is_its_ub_less_one_kib_and_its_copies(series, usable, exact):
+    product = get_product(series)
+    assert usable_ub_bytes(product) == usable
+    assert has_byte_copies(product) is exact
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_cores_never_exceed_tasks_or_cores_of_the_product(series):
+    product = get_product(series)
+    most = product.vector_core_count
+    assert [cores_for(product, tasks) for tasks in (0, 1, 2, most - 1, most, most + 1, 10_000)] == [
+        1, 1, 2, most - 1, most, most, most,
+    ]  # fmt: skip
+
+
+def test_smallest_unit_is_the_least_number_of_pieces_with_32_bytes():
+    for item_bytes in (2, 4):
+        assert block_elems(item_bytes) * item_bytes == 32
+        for piece in range(1, 40):
+            unit = smallest_unit(piece, item_bytes)
+            assert unit * piece * item_bytes >= 32
+            assert unit == 1 or (unit - 1) * piece * item_bytes < 32
+
+
+def test_vector_launch_runs_trusted_on_vector_cores():
+    gm = GlobalMemory()
+
+    def nothing(rows, params, state):
+        return 0
+
+    launch = vector_launch("Nothing", nothing, np.zeros(1), gm, core_count=3, sites={1: "ONE"}, step_rows=99)
+    assert (launch.core_kind, launch.trusted, launch.phase_count) == ("vector", True, 1)
+    assert (launch.core_count, launch.step_rows, launch.sites, launch.shortcut) == (3, 99, {1: "ONE"}, None)
