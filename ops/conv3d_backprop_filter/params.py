@@ -23,7 +23,7 @@ _CLEAR_UNIT_ELEMS = 256
 """Cores clear shares of dW in multiples of this (ops-nn, conv3d_backprop_filter_v2 op_kernel/arch22)."""
 
 _SPLIT_KEYS = (Split.MK, Split.NK, Split.MN)
-"""The splits `kernel_split` walks."""
+"""The splits whose work items `kernel_split` knows."""
 
 _SHAPE = (
     "n", "dout", "ho", "wo", "di", "hi", "wi", "dk", "hk", "wk", "stride_d", "stride_h", "stride_w", "pad_front",
@@ -34,8 +34,8 @@ _ADDRESSES = ("x", "dy", "dw", "x_tensor", "dy_tensor", "dw_tensor", "data")
 _SPLIT = (
     "single_m", "single_n", "single_k", "m_count", "n_count", "k_count", "key", "group", "merge_dk", "items", "cores",
     "base_m", "base_n", "base_k", "step_m", "step_n", "step_ka", "step_kb", "al1", "bl1", "cl0", "order_n", "a1",
-    "a1_bytes", "b1", "b1_bytes", "l0a_half", "l0b_half", "l0c_half", "hf32", "dw_bytes", "clear_share", "clear_buffer",
-    "step_rows",
+    "a1_bytes", "b1", "b1_bytes", "l0_buffers", "l0a_half", "l0b_half", "l0c_half", "hf32", "dw_bytes", "clear_share",
+    "clear_buffer", "step_rows",
 )  # fmt: skip
 
 _UNIFIED = (
@@ -48,7 +48,7 @@ UNIFIED_PARAMS = np.dtype([(name, "i8") for name in _SHAPE + _ADDRESSES + _UNIFI
 """What `kernel_unified.emit` reads; ``hw`` and ``wo`` are those of the widened output where width 1 is widened."""
 
 SPLIT_PARAMS = np.dtype([(name, "i8") for name in _SHAPE + _ADDRESSES + _SPLIT])
-"""What `kernel_split.emit` reads: extents in elements, ``*_bytes``, ``a1 b1 x dy dw`` and halves in bytes."""
+"""What `kernel_split`, `walk_split` read: extents in elements, ``*_bytes``, ``a1 b1 x dy dw`` and halves in bytes."""
 
 
 def record(dtype: np.dtype, values: dict[str, int]) -> np.ndarray:
@@ -96,7 +96,8 @@ def split_params(
         "base_m": t.base_m, "base_n": t.base_n, "base_k": t.base_k, "step_m": t.step_m, "step_n": t.step_n,
         "step_ka": t.step_ka, "step_kb": t.step_kb, "al1": t.al1_pbuffer, "bl1": t.bl1_pbuffer, "cl0": t.cl0_pbuffer,
         "order_n": t.iterate_order, "a1": 0, "a1_bytes": a1_bytes, "b1": t.al1_pbuffer * a1_bytes,
-        "b1_bytes": b1_bytes, "l0a_half": product.core.l0a_bytes // 2, "l0b_half": product.core.l0b_bytes // 2,
+        "b1_bytes": b1_bytes, "l0_buffers": 2,
+        "l0a_half": product.core.l0a_bytes // 2, "l0b_half": product.core.l0b_bytes // 2,
         "l0c_half": t.base_m * t.base_n * 4, "hf32": int(compute_dtype == "hf32"), "dw_bytes": dw.byte_count,
         "clear_share": align_up(ceil_div(dw.byte_count // 4, t.used_core_num), _CLEAR_UNIT_ELEMS) * 4,
         "clear_buffer": CLEAR_BUFFER_BYTES, "step_rows": 64 + a_blocks + b_planes,

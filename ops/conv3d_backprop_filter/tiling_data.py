@@ -127,8 +127,8 @@ VENDOR_NAMES: dict[str, str] = {ours: vendor for ours, vendor, _ in PARAM_MEMBER
 class DwTiling:
     """How the A2/A3 kernel cuts one weight gradient.
 
-    M is the output channel, N the axis (tap, c1, kh, kw, c0) with c0 fastest, K the output pixel; `kernel_split` says
-    in which order the cores walk them.
+    M is the output channel, N the axis (tap, c1, kh, kw, c0) with c0 fastest, K the output pixel; `walk_split` says
+    in which order a core walks them.
 
     Attributes
     ----------
