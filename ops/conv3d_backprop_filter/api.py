@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -16,11 +15,12 @@ from npu_sim.dtypes import formats
 from npu_sim.dtypes.convert import cast
 from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type, promote, resolve_compute_dtype
 from npu_sim.engines.execute import ExecuteOptions, Overflow, execute
-from npu_sim.errors import DTypeError, OperatorError, ShapeError
+from npu_sim.errors import DTypeError, OperatorError
 from npu_sim.layouts.formats import ActivationLayout
 from npu_sim.layouts.transform import blocked_from_activation, weight_from_fractal
 from npu_sim.memory.gm import GmTensor
 from npu_sim.products import DEFAULT_PRODUCT, Product, get_product
+from ops.common.arrays import as_array, available_threads
 from ops.common.geometry import ConvGeometry, whole
 from ops.conv3d_backprop_filter.plan import WeightGradientPlan, plan_weight_gradient
 from ops.conv3d_backprop_filter.tiling_data import ELEMENT_BYTES
@@ -85,19 +85,6 @@ def dtype_name(array: np.ndarray, what: str) -> str:
     if name is None:
         raise DTypeError(f"dtype of {what} must be float32, float16 or bfloat16, not {array.dtype}")
     return name
-
-
-def _as_array(value: npt.ArrayLike, what: str) -> np.ndarray:
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise ShapeError(f"{what} must be an array of equally long rows, not {type(value).__name__}: {error}") from None
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-
-
-def available_threads() -> int:
-    """Return the number of processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def store_activation(
@@ -241,7 +228,7 @@ def weight_gradient(
            [4., 4.]], dtype=float16)
     """
     chip = get_product(product)
-    fmap, grad = _as_array(x, "x"), _as_array(dy, "dy")
+    fmap, grad = as_array(x, "x"), as_array(dy, "dy")
     promoted = promote(dtype_name(grad, "dy"), dtype_name(fmap, "x"))
     geometry = ConvGeometry.from_shapes(fmap.shape, grad.shape, weight_shape, stride, padding, dilation, groups)
     compute = resolve_compute_dtype(promoted, parse_cube_math_type(cube_math_type), chip)

@@ -28,6 +28,7 @@ LAYERS = (
     ("npu_sim.engines",),
     ("npu_sim.report",),
     ("ops.common",),
+    ("ops.matmul",),
     ("ops.vector",),
     ("ops.conv3d_backprop_filter", "ops.conv3d_backprop_input"),
     ("ops.studies",),

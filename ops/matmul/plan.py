@@ -1,0 +1,160 @@
+"""Tiling and launch of a matrix product on dav-c220. The library's own tiling is closed; this one is ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from npu_sim.errors import OperatorError
+from npu_sim.isa.op import Data
+from npu_sim.memory.gm import GlobalMemory, GmTensor
+from npu_sim.products import Product
+from npu_sim.program.launch import Launch
+from npu_sim.units import KIB, MIB, ceil_div
+from ops.matmul import kernel_matmul
+
+STATUS_KERNEL = 561103
+PRIVATE_BYTES = 16 * MIB
+"""Workspace of the kernel. ASSUMED: that of the Ascend C system area."""
+
+_DATA = {"fp16": Data.FP16, "bf16": Data.BF16, "fp32": Data.FP32, "hf32": Data.FP32}
+_BASE_MN = 128
+_BASE_K_BYTES = 128
+_CHUNK_BLOCKS = 4
+_L1_PART_BYTES = 64 * KIB
+
+_FIELDS = (
+    "m", "n", "k", "batch", "a_transposed", "item", "data", "c_item", "c_data", "a", "b", "c", "a_tensor", "b_tensor",
+    "c_tensor", "base_m", "base_n", "base_k", "chunk_k", "a1", "a1_bytes", "b1", "b1_bytes", "l1_bytes", "l0a_half",
+    "l0b_half", "l0c_half", "hf32", "cores", "step_rows",
+)  # fmt: skip
+MATMUL_PARAMS = np.dtype([(name, "i8") for name in _FIELDS])
+"""What `kernel_matmul.emit` reads: extents in elements, addresses and sizes in bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatmulShape:
+    """C[batch][m][n] = A[batch] B, row-major.
+
+    Attributes
+    ----------
+    m, n, k : int
+        Extents, at least 1.
+    a_transposed : bool
+        A is stored as [batch][k][m], else as [batch][m][k]. B is stored as [k][n], once for all batches.
+    batch : int
+        Products.
+    """
+
+    m: int
+    n: int
+    k: int
+    a_transposed: bool = False
+    batch: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatmulTiling:
+    """Base blocks and cores.
+
+    Attributes
+    ----------
+    base_m, base_n, base_k : int
+        One Mmad.
+    chunk_k : int
+        K that L1 holds at a time.
+    cores : int
+        Cores used.
+    """
+
+    base_m: int
+    base_n: int
+    base_k: int
+    chunk_k: int
+    cores: int
+    origin: str = "not CANN's tiling (ours)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatmulPlan:
+    """Tiling and launches of one product."""
+
+    tiling: MatmulTiling
+    launches: tuple[Launch, ...]
+    private_bytes: int
+
+
+def matmul_launches(
+    shape: MatmulShape,
+    product: Product,
+    compute_dtype: str,
+    out_dtype: str,
+    gm: GlobalMemory,
+    a: GmTensor,
+    b: GmTensor,
+    c: GmTensor,
+) -> MatmulPlan:
+    """Plan C = A B in one float32 accumulation, k ascending; touches no tensor data.
+
+    Parameters
+    ----------
+    shape : MatmulShape
+        Extents.
+    product : Product
+        One with split cores.
+    compute_dtype : {"fp16", "bf16", "hf32", "fp32"}
+        What the Cube multiplies; A and B lie in memory in the type of that width.
+    out_dtype : {"fp16", "bf16", "fp32"}
+        Type of C: the sum is rounded to it once, to nearest even.
+    gm : GlobalMemory
+        Where the tensors lie.
+    a, b, c : GmTensor
+        Operands and result.
+
+    Raises
+    ------
+    OperatorError
+        561103 if the product has no such kernel or Cube type.
+    """
+    if not product.core.is_split or compute_dtype not in product.cube_dtypes:
+        raise OperatorError(
+            f"MatMul must run on split cores that multiply {compute_dtype}, not on {product.name} "
+            f"({product.series_name})",
+            STATUS_KERNEL,
+        )
+    item = 4 if compute_dtype in ("fp32", "hf32") else 2
+    blocks = ceil_div(shape.m, _BASE_MN) * ceil_div(shape.n, _BASE_MN) * shape.batch
+    tiling = MatmulTiling(
+        base_m=_BASE_MN,
+        base_n=_BASE_MN,
+        base_k=_BASE_K_BYTES // item,
+        chunk_k=_CHUNK_BLOCKS * _BASE_K_BYTES // item,
+        cores=min(product.cube_core_count, blocks),
+    )
+    values = {
+        "m": shape.m, "n": shape.n, "k": shape.k, "batch": shape.batch, "a_transposed": int(shape.a_transposed),
+        "item": item, "data": int(_DATA[compute_dtype]), "c_item": 4 if out_dtype == "fp32" else 2,
+        "c_data": int(_DATA[out_dtype]), "a": a.address, "b": b.address, "c": c.address, "a_tensor": a.index,
+        "b_tensor": b.index, "c_tensor": c.index, "base_m": tiling.base_m, "base_n": tiling.base_n,
+        "base_k": tiling.base_k, "chunk_k": tiling.chunk_k, "a1": 0, "a1_bytes": _L1_PART_BYTES,
+        "b1": 2 * _L1_PART_BYTES, "b1_bytes": _L1_PART_BYTES, "l1_bytes": 4 * _L1_PART_BYTES,
+        "l0a_half": product.core.l0a_bytes // 2, "l0b_half": product.core.l0b_bytes // 2,
+        "l0c_half": product.core.l0c_bytes // 2, "hf32": int(compute_dtype == "hf32"), "cores": tiling.cores,
+        # every row of both operands may need an instruction of its own
+        "step_rows": 2 * tiling.chunk_k + tiling.base_m + 256,
+    }  # fmt: skip
+    params = np.zeros(1, MATMUL_PARAMS)
+    for name, value in values.items():
+        params[name] = value
+    launch = Launch(
+        name="MatMulV2",
+        emit=kernel_matmul.emit,
+        params=params,
+        core_count=tiling.cores,
+        gm=gm,
+        step_rows=values["step_rows"],
+        sites=kernel_matmul.SITES,
+        trusted=True,
+    )
+    return MatmulPlan(tiling=tiling, launches=(launch,), private_bytes=PRIVATE_BYTES)
