@@ -31,6 +31,8 @@ LAYERS = (
     ("ops.matmul",),
     ("ops.vector",),
     ("ops.conv3d_backprop_filter", "ops.conv3d_backprop_input"),
+    ("ops.conv_backward",),
+    ("ops.aclnn",),
     ("ops.studies",),
     ("ops.cli",),
     ("perf",),

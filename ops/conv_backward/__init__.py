@@ -1,0 +1,1 @@
+"""The gradients of a convolution as one call: checks, plan, launches."""

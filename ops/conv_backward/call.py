@@ -1,0 +1,300 @@
+"""A call of aclnnConvolutionBackward as data: tensors as descriptors, no tensor data, nothing checked yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+import numpy as np
+
+from npu_sim.errors import ShapeError
+from npu_sim.products import Product
+
+Profile = Literal["page", "library"]
+Axis = Literal["L", "D", "H", "W"]
+
+QUIRKS = ("Q1", "Q2", "Q3")
+"""Faults of the library that can be switched on; all are off by default.
+
+Q1: with groups, a float32 weight gradient of a 16-bit computation is cast to the 16-bit type and back (1D and 2D).
+Q2: the window check of empty calls reads a padding of length 4 as if its first two entries were those of H and W.
+Q3: a deterministic 3D weight gradient with groups is refused, as in the operator's first published version.
+"""
+
+AXES_OF_RANK: dict[int, tuple[Axis, ...]] = {3: ("L",), 4: ("H", "W"), 5: ("D", "H", "W")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorDesc:
+    """A tensor as a view into a flat storage.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Extents in elements; zeros are allowed.
+    dtype : str
+        "fp32", "fp16", "bf16", or the lower-case name of another type of the interface ("int8", "double").
+    format : str
+        Name of the storage format ("NCHW", "ND").
+    strides : tuple of int or None
+        Elements between neighbours along each axis, not negative; None: contiguous.
+    offset : int
+        Element of the storage at which the view begins.
+    storage_elems : int
+        Elements of the storage; negative (the default): as many as the view reaches.
+
+    Raises
+    ------
+    ShapeError
+        An extent, stride or offset is negative, there is not one stride per axis, or the view leaves its storage.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    format: str
+    strides: tuple[int, ...] | None = None
+    offset: int = 0
+    storage_elems: int = -1
+
+    def __post_init__(self) -> None:
+        for axis, extent in enumerate(self.shape):
+            if extent < 0:
+                raise ShapeError(f"viewDims[{axis}] must be at least 0, not {extent}")
+        if self.strides is not None:
+            if len(self.strides) != len(self.shape):
+                rule = f"one per axis of {list(self.shape)}"
+                raise ShapeError(f"strides must be {rule}, not {list(self.strides)}")
+            for axis, stride in enumerate(self.strides):
+                if stride < 0:
+                    raise ShapeError(f"strides[{axis}] must be at least 0, not {stride}")
+        if self.offset < 0:
+            raise ShapeError(f"offset must be at least 0, not {self.offset}")
+        if self.storage_elems < 0:
+            object.__setattr__(self, "storage_elems", self.end)
+        if self.end > self.storage_elems:
+            view = f"shape {list(self.shape)}, strides {list(self.element_strides)}, offset {self.offset}"
+            raise ShapeError(f"storage must be at least {self.end} elements, not {self.storage_elems} ({view})")
+
+    @property
+    def rank(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def elems(self) -> int:
+        """Elements of the view."""
+        return prod(self.shape)
+
+    @property
+    def element_strides(self) -> tuple[int, ...]:
+        """Strides in elements, also of a contiguous tensor."""
+        if self.strides is not None:
+            return self.strides
+        return tuple(prod(self.shape[axis + 1 :]) for axis in range(self.rank))
+
+    @property
+    def end(self) -> int:
+        """One past the last element of the storage that the view reaches; the offset itself for an empty view."""
+        if self.elems == 0:
+            return self.offset
+        reach = sum((extent - 1) * stride for extent, stride in zip(self.shape, self.element_strides, strict=True))
+        return self.offset + reach + 1
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the view's elements lie one after the other in C order (axes of extent 1 do not matter)."""
+        expected = 1
+        for extent, stride in zip(reversed(self.shape), reversed(self.element_strides), strict=True):
+            if extent > 1 and stride != expected:
+                return False
+            expected *= extent
+        return True
+
+    def view(self, storage: np.ndarray) -> np.ndarray:
+        """Return the array of shape `shape` over a flat storage; writing to it writes to the storage.
+
+        Parameters
+        ----------
+        storage : array
+            One axis, at least `storage_elems` elements of the tensor's type.
+
+        Raises
+        ------
+        ShapeError
+            The storage is too short or not flat.
+        """
+        if storage.ndim != 1 or storage.size < self.storage_elems:
+            rule = f"flat with at least {self.storage_elems} elements"
+            raise ShapeError(f"storage must be {rule}, not of shape {list(storage.shape)}")
+        if self.elems == 0:
+            return storage[:0].reshape(self.shape)
+        step = storage.strides[0]
+        strides = tuple(stride * step for stride in self.element_strides)
+        return np.lib.stride_tricks.as_strided(
+            storage[self.offset :], self.shape, strides, writeable=storage.flags.writeable
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvAxis:
+    """One spatial axis of the convolution whose gradient is meant, y = conv(x, w).
+
+    Attributes
+    ----------
+    name : {"L", "D", "H", "W"}
+        The axis.
+    x, kernel, y : int
+        Extents. With ``transposed`` x is gradOutput and y is input.
+    stride, dilation, before, after : int
+        Attributes on this axis; ``before`` and ``after`` are its two paddings.
+    """
+
+    name: Axis
+    x: int
+    kernel: int
+    y: int
+    stride: int
+    dilation: int
+    before: int
+    after: int
+
+    @property
+    def room(self) -> int:
+        """Steps of one element the dilated window can make inside the padded x; negative: it does not fit."""
+        return self.x + self.before + self.after - (self.kernel - 1) * self.dilation - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvBackwardCall:
+    """The arguments of one call, in the words of the C interface; None stands for a null pointer.
+
+    Attributes
+    ----------
+    product : Product
+        Where it runs.
+    grad_output, input, weight : TensorDesc or None
+        N, C, spatial axes; weight (Cout, Cin / groups, kernel), with ``transposed`` (Cin, Cout / groups, kernel).
+    bias_sizes, stride, padding, dilation, output_padding : tuple of int or None
+        As given: no broadcast of one entry to all axes. 2D padding also as (up, down, left, right).
+    transposed : bool
+        Gradient of a transposed convolution.
+    groups : int
+        Channel groups.
+    output_mask : tuple of bool or None
+        Whether the gradients of input, weight and bias are wanted.
+    cube_math_type : int
+        What the Cube may do with the precision.
+    grad_input, grad_weight, grad_bias : TensorDesc or None
+        Where the results go.
+    profile : {"page", "library"}
+        What wins where the operator's page and newer library source differ. "page" refuses what is outside the page's
+        ranges; "library" leaves ranges to the kernels.
+    quirks : frozenset of str
+        Members of `QUIRKS` that are on.
+    deterministic : bool
+        The context's deterministic mode.
+    strict_output_dtype : bool
+        Require the output dtypes the page names instead of casting to any listed one.
+    """
+
+    product: Product
+    grad_output: TensorDesc | None
+    input: TensorDesc | None
+    weight: TensorDesc | None
+    bias_sizes: tuple[int, ...] | None
+    stride: tuple[int, ...] | None
+    padding: tuple[int, ...] | None
+    dilation: tuple[int, ...] | None
+    transposed: bool
+    output_padding: tuple[int, ...] | None
+    groups: int
+    output_mask: tuple[bool, ...] | None
+    cube_math_type: int
+    grad_input: TensorDesc | None
+    grad_weight: TensorDesc | None
+    grad_bias: TensorDesc | None
+    profile: Profile = "page"
+    quirks: frozenset[str] = frozenset()
+    deterministic: bool = False
+    strict_output_dtype: bool = False
+
+    @property
+    def rank(self) -> int:
+        """Axes of input; 0 for a null pointer."""
+        return 0 if self.input is None else self.input.rank
+
+    @property
+    def x(self) -> TensorDesc | None:
+        """The feature map of the convolution y = conv(x, w): input, or gradOutput with ``transposed``."""
+        return self.grad_output if self.transposed else self.input
+
+    @property
+    def y(self) -> TensorDesc | None:
+        """The result of the convolution y = conv(x, w): gradOutput, or input with ``transposed``."""
+        return self.input if self.transposed else self.grad_output
+
+    def wants(self, output: int) -> bool:
+        """Return whether output 0 (gradInput), 1 (gradWeight) or 2 (gradBias) is wanted."""
+        return self.output_mask is not None and output < len(self.output_mask) and self.output_mask[output]
+
+    @property
+    def wants_convolution(self) -> bool:
+        """Whether a convolution kernel runs: the gradient of input or of weight is wanted."""
+        return self.wants(0) or self.wants(1)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether gradOutput, input or weight has no element, so that no kernel but a fill runs."""
+        return any(desc is not None and desc.elems == 0 for desc in (self.grad_output, self.input, self.weight))
+
+    @property
+    def spatial_axes(self) -> tuple[ConvAxis, ...]:
+        """The spatial axes, or () if ranks, lengths or values do not make a convolution (another rule says so)."""
+        x, w, y = self.x, self.weight, self.y
+        if x is None or w is None or y is None or not x.rank == w.rank == y.rank or x.rank not in AXES_OF_RANK:
+            return ()
+        count = x.rank - 2
+        stride, dilation, pads = self.stride, self.dilation, split_padding(self.padding, x.rank)
+        if stride is None or dilation is None or not len(stride) == len(dilation) == len(pads) == count:
+            return ()
+        if min(stride) < 1 or min(dilation) < 1:
+            return ()
+        return tuple(
+            ConvAxis(
+                name=name,
+                x=x.shape[2 + axis],
+                kernel=w.shape[2 + axis],
+                y=y.shape[2 + axis],
+                stride=stride[axis],
+                dilation=dilation[axis],
+                before=pads[axis][0],
+                after=pads[axis][1],
+            )
+            for axis, name in enumerate(AXES_OF_RANK[x.rank])
+        )
+
+
+def split_padding(padding: Sequence[int] | None, rank: int) -> tuple[tuple[int, int], ...]:
+    """Return (before, after) of each spatial axis; () for a null pointer or a wrong length.
+
+    Parameters
+    ----------
+    padding : sequence of int or None
+        One entry per axis, or (up, down, left, right) for rank 4.
+    rank : int
+        Axes of the tensors, N and C included.
+
+    Notes
+    -----
+    Four entries are taken as (up, down, left, right): ops-nn
+    ``conv/convolution_backward/op_api/aclnn_convolution_backward.cpp``, where 2D is rewritten to 3D.
+    """
+    if padding is None:
+        return ()
+    if rank == 4 and len(padding) == 4:
+        return ((padding[0], padding[1]), (padding[2], padding[3]))
+    if len(padding) != rank - 2:
+        return ()
+    return tuple((pad, pad) for pad in padding)
