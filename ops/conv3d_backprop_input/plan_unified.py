@@ -1,0 +1,72 @@
+"""Tilings and launches of input gradients and forward convolutions on unified cores. Nothing is computed here."""
+
+from __future__ import annotations
+
+from npu_sim.memory.gm import GlobalMemory, GmTensor
+from npu_sim.products import Product
+from npu_sim.program.launch import Launch
+from ops.common.geometry import ConvGeometry
+from ops.conv3d_backprop_input import kernel_unified
+from ops.conv3d_backprop_input.params_unified import unified_params
+from ops.conv3d_backprop_input.problem_unified import WindowProblem, forward_problem, input_gradient_problem
+from ops.conv3d_backprop_input.tiling_unified import UnifiedTiling, unified_tiling
+
+Planned = tuple[UnifiedTiling, tuple[Launch, ...], int]
+"""Tiling, launches in stream order, bytes of workspace of the kernels' own (none)."""
+
+
+def unified_input_gradient(
+    geometry: ConvGeometry, product: Product, gm: GlobalMemory, dy: GmTensor, weight: GmTensor, dx: GmTensor
+) -> Planned:
+    """Return tiling and launches of dx; every byte of dx is written.
+
+    Parameters
+    ----------
+    geometry : ConvGeometry
+        The convolution, without depth.
+    product : Product
+        910 or 310P.
+    gm : GlobalMemory
+        Where the tensors lie.
+    dy, weight, dx : GmTensor
+        fp16 in NC1HWC0, FRACTAL_Z (groups merged) and NC1HWC0, padding lanes of dy and weight zero.
+
+    Raises
+    ------
+    OperatorError
+        561103 if the convolution has a depth or no block fits.
+    """
+    problem = input_gradient_problem(geometry, product)
+    return launches_of(problem, unified_tiling(problem, product), product, gm, dy, weight, dx)
+
+
+def unified_forward(
+    geometry: ConvGeometry, product: Product, gm: GlobalMemory, x: GmTensor, weight: GmTensor, y: GmTensor
+) -> Planned:
+    """Return tiling and launches of y = conv(x, weight); parameters as of `unified_input_gradient`."""
+    problem = forward_problem(geometry, product)
+    return launches_of(problem, unified_tiling(problem, product), product, gm, x, weight, y)
+
+
+def launches_of(
+    problem: WindowProblem,
+    tiling: UnifiedTiling,
+    product: Product,
+    gm: GlobalMemory,
+    src: GmTensor,
+    weight: GmTensor,
+    dst: GmTensor,
+) -> Planned:
+    """Return the launches that run ``problem`` as ``tiling`` says."""
+    params = unified_params(problem, tiling, product, src, weight, dst)
+    launch = Launch(
+        name="Conv2DBackpropInput" if problem.transposed else "Conv2D",
+        emit=kernel_unified.emit,
+        params=params,
+        core_count=tiling.block_dim,
+        gm=gm,
+        step_rows=int(params[0]["step_rows"]),
+        sites=kernel_unified.SITES,
+        trusted=True,
+    )
+    return tiling, (launch,), 0

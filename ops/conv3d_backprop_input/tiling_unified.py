@@ -1,0 +1,418 @@
+"""Tiling of input gradients and forward convolutions on the products with one kind of core (910 and 310P).
+
+The vendor's numbers for these products come from a repository of tuned shapes and a closed cost model; these are ours
+and obey the capacities of its static schedule (CANN 8.1.RC1 ``tbe/dsl/static_schedule/
+conv2d_backprop_input_general_schedule.py`` and ``tbe/dsl/compute/conv2d_backprop_input_*_compute.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from npu_sim.errors import OperatorError
+from npu_sim.isa.op import Op
+from npu_sim.products import CoreSpec, Product
+from npu_sim.program.limits import RANGES
+from npu_sim.units import align_up, ceil_div
+from ops.conv3d_backprop_input.problem_unified import C0, WindowProblem
+from ops.conv3d_backprop_input.records import STATUS_TILING
+
+_PIXEL_BYTES = 2 * C0
+_MOST_BASE, _LEAST_BASE = 256, 128
+_MOST_K = 128
+_MOST_COLUMNS = 32767
+
+
+def _most(op: Op, field: str) -> int:
+    return next(high for name, _, high in RANGES[op] if name == field)
+
+
+WINDOW_LIMITS = {
+    "stride": _most(Op.LOAD_3D_V1, "stride_h"),
+    "dilation": _most(Op.LOAD_3D_V1, "dilation_h"),
+    "pad": _most(Op.LOAD_3D_V1, "pad_top"),
+    "kernel": _most(Op.LOAD_3D_V1, "filter_h"),
+}
+"""Largest window of the image-to-column load of either version; beyond, the windows are gathered by copies (the
+``load2d``/DMA way out of CANN 8.1.RC1 ``tbe/dsl/compute/conv2d_backprop_input_compute.py``)."""
+
+
+class Source(IntEnum):
+    """How the windows get from global memory into L0A."""
+
+    MAP = 0
+    """Rows of the map are copied to L1, image-to-column load to L0A."""
+    DILATED = 1
+    """The same, but rows pass UB, where the vector unit inserts the zeros."""
+    GATHERED = 2
+    """Window by window copied to L1 as a matrix over zeros, fractal loads to L0A."""
+    PIXELS = 3
+    """1x1 windows of stride 1: the plane itself is the matrix. Zeros are inserted behind the Cube instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnifiedTiling:
+    """How the 910/310P kernels cut one problem.
+
+    Attributes
+    ----------
+    source : Source
+        Way of the windows into L0A.
+    by_row : int
+        1: a block of M lies in one row and only its columns of the map are in L1 (always for 1D; else where whole rows
+        do not fit). 0: blocks of consecutive pixels, whole rows in L1.
+    two_column : int
+        1: the result has one column, which image-to-column cannot produce when there are several rows; two are
+        computed and every second one is dropped.
+    base_m, base_n, base_k : int
+        One L0 block, elements, multiples of 16.
+    step_ka, step_kb : int
+        L0 steps of K in one L1 buffer of windows and of weights.
+    al1_pbuffer, bl1_pbuffer, cl0_pbuffer : int
+        Buffers in L1 and L0C; L0A and L0B are used as two halves.
+    a1_bytes, b1_bytes : int
+        One L1 buffer.
+    a1_rows, a1_columns : int
+        Rows and columns of the map in one L1 buffer (gathered and plain pixels: 1 row of ``base_m``).
+    load_columns, first_column, pad_left, pad_right : int
+        Whole rows only: windows of one row as the load sees them, first column of the map kept, padding.
+    m_total, m_count, n_count : int
+        Pixels (windows) of one batch item, and blocks.
+    group : int
+        Merged groups.
+    batch_dim, m_dim, group_dim, n_dim : int
+        Parts of each loop that go to different cores.
+    block_dim : int
+        Cores launched, the product of the four.
+    ub_rows, ub_columns : int
+        Rows and columns of the dilated map that one pass through UB makes; 0 where none is made.
+    slice_m, slice_n : int
+        Pixels and channel blocks that leave L0C at a time.
+    """
+
+    source: Source
+    by_row: int
+    two_column: int
+    base_m: int
+    base_n: int
+    base_k: int
+    step_ka: int
+    step_kb: int
+    al1_pbuffer: int
+    bl1_pbuffer: int
+    cl0_pbuffer: int
+    a1_bytes: int
+    b1_bytes: int
+    a1_rows: int
+    a1_columns: int
+    load_columns: int
+    first_column: int
+    pad_left: int
+    pad_right: int
+    m_total: int
+    m_count: int
+    n_count: int
+    group: int
+    batch_dim: int
+    m_dim: int
+    group_dim: int
+    n_dim: int
+    block_dim: int
+    ub_rows: int
+    ub_columns: int
+    slice_m: int
+    slice_n: int
+
+    @property
+    def origin(self) -> str:
+        """Where the tiling comes from, for reports."""
+        return "not CANN's tiling (our 910/310P schedule)"
+
+
+def unified_tiling(problem: WindowProblem, product: Product) -> UnifiedTiling:
+    """Return a tiling of ``problem`` that fits every buffer of ``product``.
+
+    Raises
+    ------
+    OperatorError
+        561103 if not even the smallest block fits L1.
+    """
+    q, core = problem, product.core
+    source, by_row, two_column = _way(q, core)
+    if not by_row and source in (Source.MAP, Source.DILATED):
+        blocks = _fit(q, product, source, by_row=False, two_column=two_column)
+        if isinstance(blocks, int):
+            by_row, two_column = True, False
+    if by_row or source in (Source.GATHERED, Source.PIXELS):
+        blocks = _fit(q, product, source, by_row=by_row, two_column=False)
+    if isinstance(blocks, int):
+        message = (
+            f"L1 use of the smallest block must be at most {core.l1_bytes} bytes, not {blocks} "
+            f"({q.what}, {product.name})"
+        )
+        raise OperatorError(message, STATUS_TILING)
+    return _finished(q, product, blocks)
+
+
+def _way(q: WindowProblem, core: CoreSpec) -> tuple[Source, bool, bool]:
+    """Return the way of the windows, whether blocks lie in one row, and whether one column is made as two."""
+    if _is_plain(q) and (not q.is_expanded or _can_spread(q, core.ub_bytes)):
+        return Source.PIXELS, False, False
+    two_column = core.load3d_cannot_make_width_one and q.result[1] == 1 and q.result[0] > 1
+    pads = [max(pad, 0) for pad in (*q.lead, *q.tail)]
+    if two_column:
+        pads.append(_kept(q, True)[2])
+    if (
+        max(pads) > WINDOW_LIMITS["pad"]
+        or max(q.kernel) > WINDOW_LIMITS["kernel"]
+        or max(q.dilation) > WINDOW_LIMITS["dilation"]
+        or max(q.stride) > WINDOW_LIMITS["stride"]
+    ):
+        return Source.GATHERED, False, False
+    source = Source.DILATED if q.is_expanded else Source.MAP
+    line = q.source[0] == q.result[0] == q.kernel[0] == 1
+    wide = max(q.map_extent[1] + WINDOW_LIMITS["pad"], q.result[1]) > _MOST_COLUMNS
+    return source, line or wide, two_column and not (line or wide)
+
+
+def _kept(q: WindowProblem, two_column: bool) -> tuple[int, int, int]:
+    """Return the first column of the map that is kept, how many are, and the padding behind them."""
+    first = max(-q.lead[1], 0)
+    # none where the only column of x is one that no window covers
+    columns = max(q.map_extent[1] - first - max(-q.tail[1], 0), 0)
+    pad_right = max(q.tail[1], 0)
+    if two_column:
+        # exactly one window more
+        pad_right = q.reach[1] + q.stride[1] - columns - max(q.lead[1], 0)
+    return first, columns, pad_right
+
+
+def _is_plain(q: WindowProblem) -> bool:
+    """Whether every source pixel stands at a pixel of its own in the result: 1x1 windows, no padding."""
+    inside = all(-q.expand[axis] < q.tail[axis] <= 0 for axis in range(2))
+    return q.transposed and q.taps == 1 and q.lead == (0, 0) and inside
+
+
+def _can_spread(q: WindowProblem, ub_bytes: int) -> bool:
+    """Whether UB can insert the zeros behind the Cube: the published schedule's condition, and room for our halves.
+
+    Source of the condition: CANN 8.1.RC1 ``tbe/dsl/compute/conv2d_backprop_input_opti_compute.py``.
+    """
+    row = align_up(q.source[1], C0)
+    lines = (ceil_div(row, q.source[1]) - 1) * q.expand[0] + 1 + q.result[0] - ((q.source[0] - 1) * q.expand[0] + 1)
+    published = (row + q.result[1] * min(q.result[0], lines)) * _PIXEL_BYTES
+    return published <= ub_bytes and _spread_bytes(q, C0) <= ub_bytes // 2
+
+
+def _spread_bytes(q: WindowProblem, pixels: int) -> int:
+    """Return the bytes of UB that ``pixels`` source pixels of one plane need, before and after zeros are inserted."""
+    # From one pixel to the one that many further: rows that are begun on the way, then columns. What follows the last
+    # pixel of a row, or the last row, belongs to it.
+    rows = (pixels + q.source[1] - 1) // q.source[1]
+    return (pixels + rows * q.expand[0] * q.result[1] + pixels * q.expand[1]) * _PIXEL_BYTES
+
+
+@dataclass(slots=True)
+class _Blocks:
+    """Blocks under construction."""
+
+    q: WindowProblem
+    source: Source
+    by_row: bool
+    two_column: bool
+    base_m: int
+    base_n: int
+    base_k: int = C0
+    ka: int = 1
+    kb: int = 1
+    al1: int = 2
+    bl1: int = 2
+
+    @property
+    def windows(self) -> int:
+        """Windows of one row as the blocks see them."""
+        return 2 if self.two_column else self.q.result[1]
+
+    @property
+    def m_total(self) -> int:
+        if self.source is Source.PIXELS:
+            return self.q.source[0] * self.q.source[1]
+        return self.q.result[0] * self.windows
+
+    @property
+    def a1_extent(self) -> tuple[int, int]:
+        """Rows and columns of the map under one block."""
+        q = self.q
+        if self.source is Source.PIXELS:
+            return 1, self.base_m
+        if self.source is Source.GATHERED:
+            return 1, self.base_m * q.taps
+        if self.by_row:
+            return min(q.reach[0], q.map_extent[0]), min((self.base_m - 1) * q.stride[1] + q.reach[1], q.map_extent[1])
+        m, width = self.base_m, self.windows
+        if m % width == 0:
+            lines = m // width
+        elif width % m == 0:
+            lines = 1
+        else:
+            lines = m // width + 2 if m > width else 2
+        rows = (min(lines, q.result[0]) - 1) * q.stride[0] + q.reach[0]
+        return min(rows, q.map_extent[0]), _kept(q, self.two_column)[1]
+
+    @property
+    def a1_bytes(self) -> int:
+        rows, columns = self.a1_extent
+        return self.ka * rows * columns * _PIXEL_BYTES
+
+    @property
+    def b1_bytes(self) -> int:
+        return self.kb * self.q.taps * self.base_n * _PIXEL_BYTES
+
+    @property
+    def l1_bytes(self) -> int:
+        return self.al1 * self.a1_bytes + self.bl1 * self.b1_bytes
+
+    @property
+    def planes_per_step(self) -> int:
+        """Channel blocks that one L0 step takes, at least 1."""
+        return max(self.base_k // (self.q.taps * C0), 1)
+
+
+def _base_ks(q: WindowProblem, blocks: _Blocks, core: CoreSpec) -> list[int]:
+    """Return the base_k that divide the columns of a channel block or are multiples of them, smallest first."""
+    columns = q.taps * C0
+    most = min(
+        _MOST_K, q.k_planes * columns, core.l0a_bytes // (4 * blocks.base_m), core.l0b_bytes // (4 * blocks.base_n)
+    )
+    return [k for k in range(C0, most + 1, C0) if columns % k == 0 or k % columns == 0]
+
+
+def _fit(q: WindowProblem, product: Product, source: Source, *, by_row: bool, two_column: bool) -> _Blocks | int:
+    """Return the largest blocks of the ladder that L1 holds, or the bytes the smallest would need."""
+    core = product.core
+    blocks = _Blocks(q=q, source=source, by_row=by_row, two_column=two_column, base_m=C0, base_n=C0)
+    m = align_up(q.result[1] if by_row else blocks.m_total, C0)
+    n = q.n_planes * C0
+    blocks.base_m, blocks.base_n = (
+        (min(_MOST_BASE, m), min(_LEAST_BASE, n)) if m >= n else (min(_LEAST_BASE, m), min(_MOST_BASE, n))
+    )
+    skipped = 0
+    while True:
+        candidates = _base_ks(q, blocks, core)
+        blocks.base_k = candidates[max(len(candidates) - 1 - skipped, 0)]
+        needed = _fit_steps(q, blocks, core)
+        if needed <= core.l1_bytes:
+            return blocks
+        if blocks.base_m > C0 and blocks.base_m >= blocks.base_n:
+            blocks.base_m -= C0
+        elif blocks.base_n > C0:
+            blocks.base_n -= C0
+        elif blocks.base_m > C0:
+            blocks.base_m -= C0
+        elif skipped < len(candidates) - 1:
+            skipped += 1
+        else:
+            return needed
+
+
+def _fit_steps(q: WindowProblem, blocks: _Blocks, core: CoreSpec) -> int:
+    """Choose the L1 steps and buffers for the bases of ``blocks``; return the bytes they need."""
+    unit = blocks.planes_per_step
+    whole = align_up(q.k_planes, unit)
+    # the first column of an image-to-column load must be encodable
+    most_start = _most(Op.LOAD_3D, "k_start") // (q.taps * C0) // unit * unit
+    blocks.ka = min(whole, max(min(most_start, _most(Op.LOAD_3D_V1, "c1_index") // unit * unit), unit))
+    blocks.kb = whole
+    blocks.al1 = blocks.bl1 = 2
+    while blocks.l1_bytes > core.l1_bytes:
+        a, b = blocks.al1 * blocks.a1_bytes, blocks.bl1 * blocks.b1_bytes
+        if a >= b and blocks.ka > unit:
+            blocks.ka = max(blocks.ka // 2 // unit * unit, unit)
+        elif blocks.kb > unit:
+            blocks.kb = max(blocks.kb // 2 // unit * unit, unit)
+        elif blocks.ka > unit:
+            blocks.ka = max(blocks.ka // 2 // unit * unit, unit)
+        elif blocks.bl1 > 1:
+            blocks.bl1 = 1
+        elif blocks.al1 > 1:
+            blocks.al1 = 1
+        else:
+            break
+    if blocks.ka > blocks.kb:
+        blocks.ka = blocks.ka // blocks.kb * blocks.kb
+    else:
+        blocks.kb = blocks.kb // blocks.ka * blocks.ka
+    return blocks.l1_bytes
+
+
+def _finished(q: WindowProblem, product: Product, blocks: _Blocks) -> UnifiedTiling:
+    core = product.core
+    first, _, pad_right = _kept(q, blocks.two_column)
+    per_row = ceil_div(q.result[1], blocks.base_m)
+    m_count = q.result[0] * per_row if blocks.by_row else ceil_div(blocks.m_total, blocks.base_m)
+    n_count = ceil_div(q.n_planes * C0, blocks.base_n)
+    dims = split_over_cores((q.batch, m_count, q.groups, n_count), product.cube_core_count)
+    spread = blocks.source is Source.PIXELS and q.is_expanded
+    rows, a1_columns = blocks.a1_extent
+    ub_rows, ub_columns = (0, 0)
+    if blocks.source is Source.DILATED:
+        ub_rows, ub_columns = dilation_pass(q, rows, a1_columns, core.ub_bytes // 4)
+    slice_m, capacity, each = blocks.base_m, core.ub_bytes // 4, blocks.base_m * _PIXEL_BYTES
+    if spread:
+        capacity = core.ub_bytes // 2
+        while _spread_bytes(q, slice_m) > capacity:
+            slice_m -= C0
+        each = _spread_bytes(q, slice_m)
+    columns_per_block = q.taps * C0
+    return UnifiedTiling(
+        source=blocks.source, by_row=int(blocks.by_row), two_column=int(blocks.two_column), base_m=blocks.base_m,
+        base_n=blocks.base_n, base_k=blocks.base_k, step_ka=blocks.ka * columns_per_block // blocks.base_k,
+        step_kb=blocks.kb * columns_per_block // blocks.base_k, al1_pbuffer=blocks.al1, bl1_pbuffer=blocks.bl1,
+        cl0_pbuffer=2 if 2 * blocks.base_m * blocks.base_n * 4 <= core.l0c_bytes else 1, a1_bytes=blocks.a1_bytes,
+        b1_bytes=blocks.b1_bytes, a1_rows=rows, a1_columns=a1_columns, load_columns=blocks.windows,
+        first_column=first, pad_left=max(q.lead[1], 0), pad_right=pad_right, m_total=blocks.m_total, m_count=m_count,
+        n_count=n_count, group=q.groups, batch_dim=dims[0], m_dim=dims[1], group_dim=dims[2], n_dim=dims[3],
+        block_dim=dims[0] * dims[1] * dims[2] * dims[3], ub_rows=ub_rows, ub_columns=ub_columns, slice_m=slice_m,
+        slice_n=min(capacity // each, blocks.base_n // C0),
+    )  # fmt: skip
+
+
+def dilation_pass(q: WindowProblem, rows: int, columns: int, capacity: int) -> tuple[int, int]:
+    """Return the rows and columns of the dilated map that ``capacity`` bytes of UB hold beside what they come from.
+
+    Whole rows, as many as fit; columns of one row where not even one fits.
+    """
+
+    def needed(lines: int, width: int) -> int:
+        return (lines * width + ceil_div(lines, q.expand[0]) * ceil_div(width, q.expand[1])) * _PIXEL_BYTES
+
+    if needed(1, columns) > capacity:
+        width = columns
+        while needed(1, width) > capacity:
+            width = width // 2
+        return 1, width
+    lines = 1
+    while lines < rows and needed(lines + 1, columns) <= capacity:
+        lines += 1
+    return lines, columns
+
+
+def split_over_cores(counts: tuple[int, int, int, int], cores: int) -> tuple[int, int, int, int]:
+    """Return the parts of (batch, m, group, n) loops that go to different cores: least work on the busiest core.
+
+    Among equals the fewest cores, then parts of the outer loops first.
+    """
+    batch, m, group, n = counts
+    best: tuple[tuple[int, ...], tuple[int, int, int, int]] | None = None
+    for b_dim in range(1, min(batch, cores) + 1):
+        for m_dim in range(1, min(m, cores // b_dim) + 1):
+            for g_dim in range(1, min(group, cores // (b_dim * m_dim)) + 1):
+                n_dim = min(n, cores // (b_dim * m_dim * g_dim))
+                n_dim = ceil_div(n, ceil_div(n, n_dim))
+                work = ceil_div(batch, b_dim) * ceil_div(m, m_dim) * ceil_div(group, g_dim) * ceil_div(n, n_dim)
+                key = (work, b_dim * m_dim * g_dim * n_dim, -b_dim, -m_dim, -g_dim)
+                if best is None or key < best[0]:
+                    best = key, (b_dim, m_dim, g_dim, n_dim)
+    assert best is not None
+    return best[1]
