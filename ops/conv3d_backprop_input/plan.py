@@ -6,6 +6,7 @@ from npu_sim.errors import OperatorError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from ops.common.geometry import ConvGeometry
+from ops.conv3d_backprop_input.plan_split import split_forward, split_input_gradient
 from ops.conv3d_backprop_input.records import ITEM_BYTES, STATUS_TILING, ForwardPlan, InputGradientPlan
 
 
@@ -40,6 +41,8 @@ def input_gradient_launches(
         161002 if the product's Cube does not multiply ``compute_dtype``; 561103 if the kernel cannot do the shape.
     """
     _check_dtype(product, compute_dtype)
+    if product.core.is_split:
+        return split_input_gradient(geometry, product, compute_dtype, gm, dy, weight, dx)
     raise OperatorError(f"Product must be one with a kernel here, not {product.name}", STATUS_TILING)
 
 
@@ -62,6 +65,8 @@ def forward_launches(
         161002 if the product's Cube does not multiply ``compute_dtype``; 561103 if the kernel cannot do the shape.
     """
     _check_dtype(product, compute_dtype)
+    if product.core.is_split:
+        return split_forward(geometry, product, compute_dtype, gm, x, weight, y)
     raise OperatorError(f"Product must be one with a kernel here, not {product.name}", STATUS_TILING)
 
 

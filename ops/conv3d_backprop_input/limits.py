@@ -1,0 +1,129 @@
+"""What the dav-c220 kernels refuse: by their instructions' operands, and by the published operator's own checks.
+
+Sources: asc-devkit ``docs/zh/api/SIMD-API`` (LoadData3DParamsV2, DataCopyParams, Fixpipe) for the operands; ops-nn
+``conv/conv3d_backprop_input_v2/op_host/op_tiling`` for the checks of the operator.
+"""
+
+from __future__ import annotations
+
+from npu_sim.errors import OperatorError
+from npu_sim.products import Product
+from npu_sim.units import ceil_div
+from ops.common.geometry import ConvGeometry
+from ops.conv3d_backprop_input.records import STATUS_TILING
+from ops.conv3d_backprop_input.tiling_dx_data import DxProblem
+
+Limit = tuple[str, int, int]
+"""What, its value, the largest value allowed."""
+
+PAD_MAX = DILATION_MAX = 255
+STRIDE_MAX = 63
+KERNEL_MAX = 511
+GROUPS_MAX = 65535
+IMAGE_MAX = 32767
+"""Rows and columns of an image in L1, and the largest first window of a load within a row."""
+PLANE_MAX = 2**31 - 1
+_ROW_MAX = 4096
+_L1_BYTES = 524288
+_FILL_BYTES = 512
+
+
+def check_input_gradient(geometry: ConvGeometry, product: Product, compute_dtype: str) -> None:
+    """Refuse an input gradient that the kernel or its instructions cannot do.
+
+    Raises
+    ------
+    OperatorError
+        With status 561103.
+    """
+    g = geometry
+    pads = DxProblem.of(g, compute_dtype).back_pads
+    limits = [
+        *_window_limits(g),
+        ("backpropPadUp", pads.up, PAD_MAX),
+        ("backpropPadDown", pads.down, PAD_MAX),
+        ("backpropPadLeft", pads.left, PAD_MAX),
+        ("backpropPadRight", pads.right, PAD_MAX),
+        ("strideH", g.stride[1], STRIDE_MAX),
+        ("strideW", g.stride[2], STRIDE_MAX),
+        ("pixels of an input plane", g.hi * g.wi, PLANE_MAX),
+        ("ho * strideH", g.ho * g.stride[1], PLANE_MAX),
+        ("wo * strideW", g.wo * g.stride[2], PLANE_MAX),
+        ("do * strideD", g.do * g.stride[0], PLANE_MAX),
+        ("width of the dilated gradient", (g.wo - 1) * g.stride[2] + 1, IMAGE_MAX),
+        ("input width", g.wi, IMAGE_MAX),
+    ]
+    _refuse(limits, f"input gradient, {compute_dtype}, {product.name}")
+
+
+def check_forward(geometry: ConvGeometry, product: Product, compute_dtype: str) -> None:
+    """Refuse a forward convolution that the kernel or its instructions cannot do.
+
+    Raises
+    ------
+    OperatorError
+        With status 561103.
+    """
+    g = geometry
+    limits = [
+        *_window_limits(g),
+        ("strideH", g.stride[1], STRIDE_MAX),
+        ("strideW", g.stride[2], STRIDE_MAX),
+        ("pixels of an output plane", g.ho * g.wo, PLANE_MAX),
+        ("input width", g.wi, IMAGE_MAX),
+        ("output width", g.wo, IMAGE_MAX),
+    ]
+    _refuse(limits, f"convolution, {compute_dtype}, {product.name}")
+
+
+def library_only_limits(geometry: ConvGeometry, product: Product, compute_dtype: str = "fp16") -> None:
+    """Refuse an input gradient that the published operator refuses although the kernel here computes it.
+
+    The published page allows these ranges. On products of unified cores there is nothing of the kind.
+
+    Raises
+    ------
+    OperatorError
+        With status 561103.
+    """
+    if not product.core.is_split:
+        return
+    g, p = geometry, DxProblem.of(geometry, compute_dtype)
+    reach_d, reach_h, _ = p.reach
+    if g.wi > 16:
+        rows = reach_h + 1
+    elif 16 % g.wi == 0:
+        rows = reach_h - 1 + 16 // g.wi
+    else:
+        rows = reach_h - 1 + 16 // g.wi + 2
+    rows = min(rows, g.ho * g.stride[1])
+    planes = min(ceil_div(g.kd - 1, g.stride[0]) + 1, g.do) if p.cout1 == 1 and reach_d != g.stride[0] else 1
+    least = rows * g.wo * g.stride[2] * planes * 32 + p.khw * 16 * 32 + (_FILL_BYTES if p.item == 2 else 0)
+    limits = [
+        ("strideD", g.stride[0], g.kd),
+        ("strideD", g.stride[0], PAD_MAX),
+        ("padFront", g.pad[0], PAD_MAX),
+        ("padBack", g.pad[1], PAD_MAX),
+        ("input width", g.wi, _ROW_MAX),
+        ("wo * strideW", g.wo * g.stride[2], _ROW_MAX),
+        ("L1 bytes of the smallest block", least, _L1_BYTES),
+    ]
+    _refuse(limits, f"input gradient, {compute_dtype}, library profile, {product.name}")
+
+
+def _window_limits(g: ConvGeometry) -> list[Limit]:
+    """Return the limits of every image-to-column load; a dilation counts only where the kernel has taps."""
+    dilation = [1 if tap == 1 else step for tap, step in zip((g.kd, g.kh, g.kw), g.dilation, strict=True)]
+    return [
+        ("kernel height", g.kh, KERNEL_MAX),
+        ("kernel width", g.kw, KERNEL_MAX),
+        *((f"dilation{axis}", step, DILATION_MAX) for axis, step in zip("DHW", dilation, strict=True)),
+        *((f"pad{side}", pad, PAD_MAX) for side, pad in zip(("Up", "Down", "Left", "Right"), g.pad[2:], strict=True)),
+        ("groups", g.groups, GROUPS_MAX),
+    ]
+
+
+def _refuse(limits: list[Limit], context: str) -> None:
+    for name, value, most in limits:
+        if value > most:
+            raise OperatorError(f"{name} must be at most {most}, not {value} ({context})", STATUS_TILING)

@@ -1,0 +1,181 @@
+"""From a tiling to what the jitted emitter of dav-c220 reads: one record of plain integers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from npu_sim.isa.op import Data
+from npu_sim.memory.gm import GmTensor
+from npu_sim.products import CoreSpec
+from npu_sim.units import align_up, ceil_div
+from ops.conv3d_backprop_input.records import DATA_OF_COMPUTE
+from ops.conv3d_backprop_input.tiling_dx_data import DxTiling, block_rows
+from ops.conv3d_backprop_input.tiling_forward import ForwardTiling
+
+_NAMES = (
+    # extents: out is the result (M its pixels), a the activations that are multiplied, in blocks of C0 channels
+    "batch", "out_d", "out_h", "out_w", "out_c1", "n1_g", "a_d", "a_h", "a_w", "a_c1", "k1_g", "kd", "kh", "kw",
+    "cout_g", "cin1_g", "groups", "c0", "forward",
+    # geometry of the windows: image is what L1 holds, with zeros inserted between rows and columns of a
+    "stride_d", "dilation_d", "pad_front", "window_step_h", "window_step_w", "dilation_h", "dilation_w", "image_up",
+    "image_left", "image_right", "image_rows", "image_w", "insert_h", "insert_w", "first_column", "column_at",
+    "columns", "base_rows",
+    # tensors
+    "a", "weight", "out", "a_tensor", "weight_tensor", "out_tensor", "data", "out_data", "hf32", "clear",
+    "clear_share", "out_blocks",
+    # tiling
+    "base_m", "base_n", "base_k", "step_ka", "step_kb", "al1", "bl1", "cl0", "b_full", "single_m", "single_n",
+    "m_count", "n_count", "items", "cores", "grid", "n_dim", "m_dim", "batch_dim", "d_dim", "single_d", "single_batch",
+    "a1", "a1_bytes", "b1", "b1_bytes", "l0a_half", "l0b_half", "l0c_half", "l0c_rows", "step_rows",
+)  # fmt: skip
+
+SPLIT_PARAMS = np.dtype([(name, "i8") for name in _NAMES])
+"""What `kernel_split.emit` reads: extents in elements, addresses, ``*_bytes`` and halves in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Image:
+    """What L1 holds of one plane of activations.
+
+    Attributes
+    ----------
+    up, left, right : int
+        Pads of the window walk; ``up`` may be negative (rows left out), the others are clipped at 0.
+    rows, width : int
+        Rows of the whole plane with inserted zeros; columns of it that are kept.
+    first_column, column_at, columns : int
+        First column of the activations that is kept, where it lands, and how many are.
+    """
+
+    up: int
+    left: int
+    right: int
+    rows: int
+    width: int
+    first_column: int
+    column_at: int
+    columns: int
+
+
+def _dilated_image(tiling: DxTiling) -> _Image:
+    """Return the image of the dilated gradient; columns under negative pads are dropped."""
+    p, g = tiling.problem, tiling.problem.geometry
+    pads, step = p.back_pads, g.stride[2]
+    width = (g.wo - 1) * step + 1
+    cut_left, cut_right = max(-pads.left, 0), max(-pads.right, 0)
+    first = ceil_div(cut_left, step)
+    last = (width - 1 - cut_right) // step
+    return _Image(
+        up=pads.up,
+        left=max(pads.left, 0),
+        right=max(pads.right, 0),
+        rows=p.dilated_rows,
+        width=max(width - cut_left - cut_right, 0),
+        first_column=first,
+        column_at=first * step - cut_left,
+        columns=max(last - first + 1, 0),
+    )
+
+
+def dx_params(tiling: DxTiling, core: CoreSpec, dy: GmTensor, weight: GmTensor, dx: GmTensor) -> np.ndarray:
+    """Return the parameters for an input gradient of tensors in NDC1HWC0 and FRACTAL_Z_3D."""
+    t, p, g = tiling, tiling.problem, tiling.problem.geometry
+    image = _dilated_image(t)
+    tap_dilation = p.dilation
+    shape = {
+        "batch": g.n, "out_d": g.di, "out_h": g.hi, "out_w": g.wi, "out_c1": p.cin1, "n1_g": p.cin1_g, "a_d": g.do,
+        "a_h": g.ho, "a_w": g.wo, "a_c1": p.cout1, "k1_g": p.cout1_g, "forward": 0, "window_step_h": 1,
+        "window_step_w": 1, "insert_h": g.stride[1], "insert_w": g.stride[2],
+        "base_rows": block_rows(t.base_m, g.wi) - 1 + p.reach[1],
+    }  # fmt: skip
+    # nothing is computed where no column of the gradient is left
+    has_work = image.width > 0
+    items = g.n * g.di * t.m_count * t.n_count * p.groups if has_work else 0
+    clear = p.needs_clearing or g.stride[0] > g.kd or not has_work
+    numbers = {
+        "single_m": t.single_core_m, "single_n": t.single_core_cin, "m_count": t.m_count, "n_count": t.n_count,
+        "items": items, "cores": t.core_num, "grid": int(not t.is_block_driver), "n_dim": t.n_dim, "m_dim": t.m_dim,
+        "batch_dim": t.batch_dim, "d_dim": t.d_dim, "single_d": t.single_core_din,
+        "single_batch": t.single_core_batch if has_work else 0, "clear": int(clear),
+        **{name: getattr(t, name) for name in ("base_m", "base_n", "base_k", "step_ka", "step_kb")},
+        "al1": t.al1_pbuffer, "bl1": t.bl1_pbuffer, "cl0": t.cl0_pbuffer,
+    }  # fmt: skip
+    pairs = p.c0 == 8
+    values = shape | numbers | _common(t, image, tap_dilation, pairs)
+    return _record(values, core, p.compute_dtype, dy, weight, dx)
+
+
+def forward_params(tiling: ForwardTiling, core: CoreSpec, x: GmTensor, weight: GmTensor, y: GmTensor) -> np.ndarray:
+    """Return the parameters for a forward convolution of tensors in NDC1HWC0 and FRACTAL_Z_3D."""
+    t, g, blocks = tiling, tiling.geometry, tiling.blocks
+    image = _Image(
+        up=g.pad[2], left=g.pad[4], right=g.pad[5], rows=g.hi, width=g.wi, first_column=0, column_at=0, columns=g.wi
+    )
+    shape = {
+        "batch": g.n, "out_d": g.do, "out_h": g.ho, "out_w": g.wo, "out_c1": t.cout1, "n1_g": t.cout1_g, "a_d": g.di,
+        "a_h": g.hi, "a_w": g.wi, "a_c1": t.cin1, "k1_g": t.cin1_g, "forward": 1, "window_step_h": g.stride[1],
+        "window_step_w": g.stride[2], "insert_h": 1, "insert_w": 1, "base_rows": t.rows(blocks.base_m),
+    }  # fmt: skip
+    numbers = {
+        "single_m": t.single_m, "single_n": t.single_n, "m_count": t.m_count, "n_count": t.n_count,
+        "items": g.n * g.do * t.m_count * t.n_count * t.groups, "cores": t.core_num, "grid": 0, "n_dim": 1, "m_dim": 1,
+        "batch_dim": 1, "d_dim": 1, "single_d": 1, "single_batch": 1, "clear": int(t.needs_clearing),
+        **{name: getattr(blocks, name) for name in ("base_m", "base_n", "base_k", "step_ka", "step_kb")},
+        "al1": blocks.al1, "bl1": blocks.bl1, "cl0": blocks.cl0,
+    }  # fmt: skip
+    values = shape | numbers | _common(t, image, g.dilation, False)
+    return _record(values, core, t.compute_dtype, x, weight, y)
+
+
+def _common(
+    tiling: DxTiling | ForwardTiling, image: _Image, dilation: tuple[int, int, int], pairs: bool
+) -> dict[str, int]:
+    problem = tiling.problem if isinstance(tiling, DxTiling) else tiling
+    g = problem.geometry
+    merged = g.merged_groups(problem.c0)
+    return {
+        "kd": g.kd, "kh": g.kh, "kw": g.kw, "cout_g": merged.cout_g, "cin1_g": merged.cin1_g, "groups": problem.groups,
+        "c0": problem.c0, "stride_d": g.stride[0], "dilation_d": dilation[0], "pad_front": g.pad[0],
+        "dilation_h": dilation[1], "dilation_w": dilation[2], "image_up": image.up, "image_left": image.left,
+        "image_right": image.right, "image_rows": image.rows, "image_w": image.width,
+        "first_column": image.first_column, "column_at": image.column_at, "columns": image.columns,
+        "pairs": int(pairs),
+    }  # fmt: skip
+
+
+def _record(
+    values: dict[str, int], core: CoreSpec, compute_dtype: str, a: GmTensor, weight: GmTensor, out: GmTensor
+) -> np.ndarray:
+    """Add what follows from the rest: buffers, tensors and the room of a step."""
+    v = values
+    window = v["kh"] * v["kw"] * v["c0"]
+    k_a, k_b = v["step_ka"] * v["base_k"] // window, v["step_kb"] * v["base_k"] // window
+    image_rows = min(v["base_rows"], v["image_rows"])
+    # weight rows of 32 bytes: per tap and channel block of the side that is not K, C0 (fp32 dx: 16 in pairs) rows
+    k_rows = align_up(k_b, 2) * v["c0"] if v.pop("pairs") else k_b * v["c0"]
+    b1_bytes = v["base_n"] // v["c0"] * v["kh"] * v["kw"] * k_rows * 32
+    whole_k = v["step_kb"] * v["base_k"] >= v["k1_g"] * window
+    a1_bytes = k_a * image_rows * v["image_w"] * 32
+    blocks = out.byte_count // 32
+    copies_a = k_a * (ceil_div(image_rows, v["insert_h"]) if v["insert_w"] > 1 else 1) * (v["columns"] // 4095 + 1)
+    copies_b = (v["base_n"] // v["c0"] + k_b) * v["kh"] * v["kw"]
+    loads = v["base_k"] // v["c0"] * (1 + v["base_n"] // 16)
+    data = DATA_OF_COMPUTE[compute_dtype]
+    v |= {
+        "a": a.address, "weight": weight.address, "out": out.address, "a_tensor": a.index,
+        "weight_tensor": weight.index, "out_tensor": out.index, "data": int(data), "out_data": int(data),
+        "hf32": int(compute_dtype == "hf32"), "out_blocks": blocks,
+        "clear_share": align_up(ceil_div(blocks * v["c0"], v["cores"]), 32) // v["c0"],
+        "b_full": int(v["kd"] == 1 and v["bl1"] == 1 and whole_k and v["base_n"] >= v["single_n"]),
+        "a1": 0, "a1_bytes": a1_bytes, "b1": v["al1"] * a1_bytes, "b1_bytes": b1_bytes,
+        "l0a_half": core.l0a_bytes // 2, "l0b_half": core.l0b_bytes // 2,
+        "l0c_half": v["base_m"] * align_up(v["base_n"], 16) * 4, "l0c_rows": core.l0c_bytes // 64,
+        "step_rows": 64 + copies_a + image_rows // 4095 * k_a + copies_b + loads,
+    }  # fmt: skip
+    out_record = np.zeros(1, SPLIT_PARAMS)
+    for name in SPLIT_PARAMS.names or ():
+        out_record[name] = v[name]
+    assert data in (Data.FP16, Data.BF16, Data.FP32)
+    return out_record

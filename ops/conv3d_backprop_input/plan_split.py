@@ -1,0 +1,129 @@
+"""Plans on dav-c220: tiling, parameters and launch of the Cube kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim.errors import OperatorError
+from npu_sim.memory.gm import GlobalMemory, GmTensor
+from npu_sim.products import Product
+from npu_sim.program.launch import Launch
+from ops.common.geometry import ConvGeometry
+from ops.conv3d_backprop_input import kernel_split
+from ops.conv3d_backprop_input.kernel_split_state import SITES
+from ops.conv3d_backprop_input.limits import check_forward, check_input_gradient
+from ops.conv3d_backprop_input.params import dx_params, forward_params
+from ops.conv3d_backprop_input.records import (
+    STATUS_TILING,
+    ForwardPlan,
+    InputGradientPlan,
+    input_layout,
+    output_layout,
+    weight_layout,
+)
+from ops.conv3d_backprop_input.tiling_dx import dx_tiling
+from ops.conv3d_backprop_input.tiling_dx_data import SYSTEM_WORKSPACE_BYTES, DxTiling
+from ops.conv3d_backprop_input.tiling_forward import ForwardTiling, forward_tiling
+
+
+def split_input_gradient(
+    geometry: ConvGeometry,
+    product: Product,
+    compute_dtype: str,
+    gm: GlobalMemory,
+    dy: GmTensor,
+    weight: GmTensor,
+    dx: GmTensor,
+) -> InputGradientPlan:
+    """Plan an input gradient; see `plan.input_gradient_launches`.
+
+    Raises
+    ------
+    OperatorError
+        561103: an operand the instructions cannot encode, or no block fits L1.
+    """
+    check_input_gradient(geometry, product, compute_dtype)
+    tiling = dx_tiling(geometry, compute_dtype, product.core, product.cube_core_count)
+    if tiling is None:
+        raise _too_large(product, f"input gradient, {compute_dtype}")
+    return InputGradientPlan(
+        geometry=geometry,
+        product=product,
+        compute_dtype=compute_dtype,
+        tiling=tiling,
+        launches=(dx_launch(tiling, product, gm, dy, weight, dx),),
+        private_bytes=SYSTEM_WORKSPACE_BYTES,
+        dy_layout=output_layout(geometry, compute_dtype),
+        weight_layout=weight_layout(geometry, compute_dtype),
+        dx_layout=input_layout(geometry, compute_dtype),
+    )
+
+
+def split_forward(
+    geometry: ConvGeometry,
+    product: Product,
+    compute_dtype: str,
+    gm: GlobalMemory,
+    x: GmTensor,
+    weight: GmTensor,
+    y: GmTensor,
+) -> ForwardPlan:
+    """Plan a forward convolution; see `plan.forward_launches`.
+
+    Raises
+    ------
+    OperatorError
+        561103: an operand the instructions cannot encode, or no block fits L1.
+    """
+    check_forward(geometry, product, compute_dtype)
+    tiling = forward_tiling(geometry, compute_dtype, product.core, product.cube_core_count)
+    if tiling is None:
+        raise _too_large(product, f"convolution, {compute_dtype}")
+    return ForwardPlan(
+        geometry=geometry,
+        product=product,
+        compute_dtype=compute_dtype,
+        tiling=tiling,
+        launches=(forward_launch(tiling, product, gm, x, weight, y),),
+        private_bytes=SYSTEM_WORKSPACE_BYTES,
+        x_layout=input_layout(geometry, compute_dtype),
+        weight_layout=weight_layout(geometry, compute_dtype),
+        y_layout=output_layout(geometry, compute_dtype),
+    )
+
+
+def dx_launch(
+    tiling: DxTiling, product: Product, gm: GlobalMemory, dy: GmTensor, weight: GmTensor, dx: GmTensor
+) -> Launch:
+    """Return the launch of the kernel with ``tiling``."""
+    params = dx_params(tiling, product.core, dy, weight, dx)
+    return _launch("Conv3DBackpropInputV2", params, tiling.core_num, gm)
+
+
+def forward_launch(
+    tiling: ForwardTiling, product: Product, gm: GlobalMemory, x: GmTensor, weight: GmTensor, y: GmTensor
+) -> Launch:
+    """Return the launch of the kernel with ``tiling``."""
+    return _launch("Conv3D", forward_params(tiling, product.core, x, weight, y), tiling.core_num, gm)
+
+
+def _launch(name: str, params: np.ndarray, cores: int, gm: GlobalMemory) -> Launch:
+    return Launch(
+        name=name,
+        emit=kernel_split.emit,
+        params=params,
+        core_count=cores,
+        phase_count=1 + int(params[0]["clear"]),
+        gm=gm,
+        step_rows=int(params[0]["step_rows"]),
+        sites=SITES,
+        trusted=True,
+    )
+
+
+def _too_large(product: Product, what: str) -> OperatorError:
+    return OperatorError(
+        f"Smallest block must be one that fits L1 of {product.core.l1_bytes} bytes, not a larger one "
+        f"({what}, {product.name})",
+        STATUS_TILING,
+    )
