@@ -264,7 +264,7 @@ def random_split_tiling(rng: np.random.Generator, setup: Setup) -> Setup:
     return replace(setup, plan=replace(plan, tiling=forward, launches=(forward_launch(forward, product, *tensors),)))
 
 
-def _random_blocks(rng: np.random.Generator, m: int, n: int, k1: int, window: int, c0: int) -> dict[str, int]:
+def _random_blocks(rng: np.random.Generator, m: int, n: int, k1: int, window: int, c0: int) -> dict[str, Any]:
     base_k = c0 * int(rng.integers(1, 9))
     while window % base_k and base_k % window:
         base_k -= c0
