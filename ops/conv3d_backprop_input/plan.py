@@ -6,8 +6,16 @@ from npu_sim.errors import OperatorError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_input.plan_split import split_forward, split_input_gradient
-from ops.conv3d_backprop_input.records import ITEM_BYTES, STATUS_TILING, ForwardPlan, InputGradientPlan
+from ops.conv3d_backprop_input.plan_split import Planned, split_forward, split_input_gradient
+from ops.conv3d_backprop_input.plan_unified import unified_forward, unified_input_gradient
+from ops.conv3d_backprop_input.records import (
+    ITEM_BYTES,
+    ForwardPlan,
+    InputGradientPlan,
+    input_layout,
+    output_layout,
+    weight_layout,
+)
 
 
 def input_gradient_launches(
@@ -41,9 +49,23 @@ def input_gradient_launches(
         161002 if the product's Cube does not multiply ``compute_dtype``; 561103 if the kernel cannot do the shape.
     """
     _check_dtype(product, compute_dtype)
+    planned: Planned
     if product.core.is_split:
-        return split_input_gradient(geometry, product, compute_dtype, gm, dy, weight, dx)
-    raise OperatorError(f"Product must be one with a kernel here, not {product.name}", STATUS_TILING)
+        planned = split_input_gradient(geometry, product, compute_dtype, gm, dy, weight, dx)
+    else:
+        planned = unified_input_gradient(geometry, product, gm, dy, weight, dx)
+    tiling, launches, private_bytes = planned
+    return InputGradientPlan(
+        geometry=geometry,
+        product=product,
+        compute_dtype=compute_dtype,
+        tiling=tiling,
+        launches=launches,
+        private_bytes=private_bytes,
+        dy_layout=output_layout(geometry, compute_dtype),
+        weight_layout=weight_layout(geometry, compute_dtype),
+        dx_layout=input_layout(geometry, compute_dtype),
+    )
 
 
 def forward_launches(
@@ -65,9 +87,23 @@ def forward_launches(
         161002 if the product's Cube does not multiply ``compute_dtype``; 561103 if the kernel cannot do the shape.
     """
     _check_dtype(product, compute_dtype)
+    planned: Planned
     if product.core.is_split:
-        return split_forward(geometry, product, compute_dtype, gm, x, weight, y)
-    raise OperatorError(f"Product must be one with a kernel here, not {product.name}", STATUS_TILING)
+        planned = split_forward(geometry, product, compute_dtype, gm, x, weight, y)
+    else:
+        planned = unified_forward(geometry, product, gm, x, weight, y)
+    tiling, launches, private_bytes = planned
+    return ForwardPlan(
+        geometry=geometry,
+        product=product,
+        compute_dtype=compute_dtype,
+        tiling=tiling,
+        launches=launches,
+        private_bytes=private_bytes,
+        x_layout=input_layout(geometry, compute_dtype),
+        weight_layout=weight_layout(geometry, compute_dtype),
+        y_layout=output_layout(geometry, compute_dtype),
+    )
 
 
 def _check_dtype(product: Product, compute_dtype: str) -> None:

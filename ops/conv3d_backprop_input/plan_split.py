@@ -13,17 +13,13 @@ from ops.conv3d_backprop_input import kernel_split
 from ops.conv3d_backprop_input.kernel_split_state import SITES
 from ops.conv3d_backprop_input.limits import check_forward, check_input_gradient
 from ops.conv3d_backprop_input.params import dx_params, forward_params
-from ops.conv3d_backprop_input.records import (
-    STATUS_TILING,
-    ForwardPlan,
-    InputGradientPlan,
-    input_layout,
-    output_layout,
-    weight_layout,
-)
+from ops.conv3d_backprop_input.records import STATUS_TILING, Tiling
 from ops.conv3d_backprop_input.tiling_dx import dx_tiling
 from ops.conv3d_backprop_input.tiling_dx_data import SYSTEM_WORKSPACE_BYTES, DxTiling
 from ops.conv3d_backprop_input.tiling_forward import ForwardTiling, forward_tiling
+
+Planned = tuple[Tiling, tuple[Launch, ...], int]
+"""Tiling, launches in stream order, bytes of workspace that the launch asks for."""
 
 
 def split_input_gradient(
@@ -34,7 +30,7 @@ def split_input_gradient(
     dy: GmTensor,
     weight: GmTensor,
     dx: GmTensor,
-) -> InputGradientPlan:
+) -> Planned:
     """Plan an input gradient; see `plan.input_gradient_launches`.
 
     Raises
@@ -46,17 +42,7 @@ def split_input_gradient(
     tiling = dx_tiling(geometry, compute_dtype, product.core, product.cube_core_count)
     if tiling is None:
         raise _too_large(product, f"input gradient, {compute_dtype}")
-    return InputGradientPlan(
-        geometry=geometry,
-        product=product,
-        compute_dtype=compute_dtype,
-        tiling=tiling,
-        launches=(dx_launch(tiling, product, gm, dy, weight, dx),),
-        private_bytes=SYSTEM_WORKSPACE_BYTES,
-        dy_layout=output_layout(geometry, compute_dtype),
-        weight_layout=weight_layout(geometry, compute_dtype),
-        dx_layout=input_layout(geometry, compute_dtype),
-    )
+    return tiling, (dx_launch(tiling, product, gm, dy, weight, dx),), SYSTEM_WORKSPACE_BYTES
 
 
 def split_forward(
@@ -67,7 +53,7 @@ def split_forward(
     x: GmTensor,
     weight: GmTensor,
     y: GmTensor,
-) -> ForwardPlan:
+) -> Planned:
     """Plan a forward convolution; see `plan.forward_launches`.
 
     Raises
@@ -79,17 +65,7 @@ def split_forward(
     tiling = forward_tiling(geometry, compute_dtype, product.core, product.cube_core_count)
     if tiling is None:
         raise _too_large(product, f"convolution, {compute_dtype}")
-    return ForwardPlan(
-        geometry=geometry,
-        product=product,
-        compute_dtype=compute_dtype,
-        tiling=tiling,
-        launches=(forward_launch(tiling, product, gm, x, weight, y),),
-        private_bytes=SYSTEM_WORKSPACE_BYTES,
-        x_layout=input_layout(geometry, compute_dtype),
-        weight_layout=weight_layout(geometry, compute_dtype),
-        y_layout=output_layout(geometry, compute_dtype),
-    )
+    return tiling, (forward_launch(tiling, product, gm, x, weight, y),), SYSTEM_WORKSPACE_BYTES
 
 
 def dx_launch(
