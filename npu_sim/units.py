@@ -11,6 +11,9 @@ BLOCK_BYTES = 32
 FRACTAL_BYTES = 512
 """One L0A/L0B fractal: 16 rows of one data block."""
 
+REPEAT_BYTES = 256
+"""One repeat of a vector instruction: 8 data blocks (asc-devkit, SIMD computation)."""
+
 
 def ceil_div(value: int, divisor: int) -> int:
     """Return ``value / divisor`` rounded up, for non-negative integers."""

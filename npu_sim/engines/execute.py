@@ -309,7 +309,7 @@ def _unsupported(row: np.void, launch: Launch, core: int, number: int) -> Violat
 
 def _check(rows: np.ndarray, launch: Launch, product: Product, core: int, first: int) -> None:
     """Refuse rows that are illegal on the product or leave their tensors, before they touch memory."""
-    found = [replace(v, core=core, row=first + v.row) for v in verify(rows, product)]
+    found = [replace(v, core=core, row=first + v.row) for v in verify(rows, product, core_kind=launch.core_kind)]
     found += gm_violations(rows, launch.gm.table(), core=core, first=first)
     if found:
         raise ProgramError(found)

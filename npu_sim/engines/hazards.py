@@ -20,8 +20,9 @@ from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.op import Pipe, Space
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import Product
+from npu_sim.program.core_kind import foreign_rows
 from npu_sim.program.disassemble import name_of, pipe_name
-from npu_sim.program.launch import Launch
+from npu_sim.program.launch import CoreKind, Launch
 from npu_sim.program.limits import ADDRESS_ALIGNMENT_BYTES, MMAD_DESTINATION_ALIGNMENT_BYTES
 from npu_sim.program.verify import space_capacities
 from npu_sim.program.violation import Kind, Violation
@@ -53,6 +54,7 @@ _KINDS = {
     jitted.BAD_EVENT: Kind.FIELD_RANGE,
     jitted.BAD_PIPE: Kind.UNSUPPORTED,
     jitted.FRAGMENTED: Kind.CAPACITY,
+    jitted.OTHER_CORE: Kind.UNSUPPORTED,
 }
 _CONFLICTS = {
     jitted.RAW: "reads data of",
@@ -109,6 +111,8 @@ class _Checker:
     shadow: jitted.Shadow = field(init=False)
     parts: list[_Part] = field(default_factory=list)
     rows_of_core: dict[int, int] = field(default_factory=dict)
+    foreign: list[list[int]] = field(default_factory=list)
+    core_kind: CoreKind | None = None
 
     def __post_init__(self) -> None:
         self.shadow = _new_shadow(self.product, self.table)
@@ -124,6 +128,11 @@ class _Checker:
 
     def check(self, rows: np.ndarray, count: int) -> None:
         """Check the next ``count`` issued rows."""
+        if self.core_kind is not None:
+            first = int(self.shadow.book[jitted.SERIAL])
+            other = np.flatnonzero(foreign_rows(rows[:count], self.product, self.core_kind))
+            room = FINDING_LIMIT - len(self.foreign)
+            self.foreign += [[int(jitted.OTHER_CORE), first + int(row), 0, 0, 0, 0, 0] for row in other[:room]]
         done = 0
         while (done := int(jitted.check_rows(self.shadow, rows, done, count))) < count:
             self._grow(int(jitted.nodes_needed_by(self.shadow, rows, done)))
@@ -138,7 +147,7 @@ class _Checker:
         """Return the findings in the order of the rows."""
         book = self.shadow.book
         findings = self.shadow.findings[: int(book[jitted.FINDINGS])]
-        ordered = sorted(findings.tolist(), key=lambda finding: int(finding[1]))
+        ordered = sorted(findings.tolist() + self.foreign, key=lambda finding: int(finding[1]))
         places = self._places({finding[1] for finding in ordered} | {finding[2] >> 3 for finding in ordered}, source)
         result = [self._violation(finding, places) for finding in ordered]
         dropped = int(book[jitted.DROPPED])
@@ -221,6 +230,8 @@ def _flag_detail(code: np.int64, place: _Place, extra: int, product: Product) ->
         return f"{place.words} sets flag {extra} for {peer}, and no wait clears it"
     if code == jitted.BAD_EVENT:
         return f"{place.words} event must be below {product.core.event_count}, not {extra} ({product.name})"
+    if code == jitted.OTHER_CORE:
+        return f"{place.words} must run on the other kind of core ({product.name})"
     if code == jitted.FRAGMENTED:
         return f"{place.words} must touch at most {extra} separate runs"
     return f"{place.words} must be an instruction and data path of its pipe"
@@ -316,6 +327,7 @@ def run_hazards(
     checker = _Checker(product, gm.table(), names, [launch.name for launch in sequence])
     for number, launch in enumerate(sequence):
         buffer = empty_rows(max(chunk_rows, launch.step_rows))
+        checker.core_kind = launch.core_kind
         for phase in range(launch.phase_count):
             for core in range(launch.core_count):
                 checker.begin(number, phase, core)

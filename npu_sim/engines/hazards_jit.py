@@ -8,9 +8,10 @@ pipe (into every pipe when the scalar unit waits, since it issues everything tha
 joins all. Flags are single bits: after a fault the analysis goes on in the most permissive way that still shows what
 the fault breaks - a wait without a set orders nothing, a second set replaces the first.
 
-**Shadow.** A cell of 32 bytes has seven slots. On chip: slot 0 the last writer, slot p the last reader on pipe p. GM: 0
-the last plain writer, 1 and 2 the last atomic adder on MTE3 and FIX, 3 an atomic adder on an earlier core of the phase,
-4 the last reader (only MTE2 reads GM), 5 a reader on an earlier core. A slot holds an entry, 0, or minus the number of
+**Shadow.** A cell of 32 bytes has seven slots. On chip: slot 0 the last writer, slot p the last reader on pipe p; the
+scalar unit, pipe 0, reads only UB, so it has the slot of pipe M, which never does. GM: 0 the last plain writer, 1 and 2
+the last atomic adder on MTE3 and FIX, 3 an atomic adder on an earlier core of the phase, 4 and 6 the last reader on
+MTE2 and S (no other pipe reads GM), 5 a reader on an earlier core. A slot holds an entry, 0, or minus the number of
 a list of nodes (byte mask, entry, next) when parts of the cell have different histories, so findings are exact to the
 byte. Keeping only the last access is enough: if an older one were unordered with a new access, either the last one is
 too, or the pair of the two was reported before.
@@ -25,7 +26,9 @@ import numpy as np
 from npu_sim._jit import jit
 from npu_sim.isa.emit import pipe_of_copy
 from npu_sim.isa.footprint import ATOMIC_ADD, READ, WRITE, footprint
-from npu_sim.isa.op import Op, Pipe, Space
+from npu_sim.isa.mte import item_bytes
+from npu_sim.isa.op import OP_COUNT, Op, Pipe, Space
+from npu_sim.isa.vector_kind import has_two_inputs
 
 SLOTS = 7
 SPACES = 7
@@ -50,7 +53,8 @@ BOOK_LENGTH = CLOCKS + PIPES * PIPES
 (
     RAW, WAR, WAW, CORE_RAW, CORE_WAR, CORE_WAW, UNINITIALISED, READ_BEYOND, WRITE_BEYOND, READ_NOWHERE, WRITE_NOWHERE,
     CAPACITY, READ_MISALIGNED, WRITE_MISALIGNED, WAIT_UNSET, SET_TWICE, LEFT_SET, BAD_EVENT, BAD_PIPE, FRAGMENTED,
-) = (np.int64(code) for code in range(1, 21))  # fmt: skip
+    OTHER_CORE,
+) = (np.int64(code) for code in range(1, 22))  # fmt: skip
 
 ALWAYS = np.int64(1) << 62
 _FULL = np.int64(0xFFFFFFFF)
@@ -60,6 +64,8 @@ _BLOCK_CELLS = 64
 _GM = np.int64(Space.GM)
 _FOREIGN_ATOMIC = np.int64(3)
 _GM_READER = np.int64(4)
+_GM_SCALAR_READER = np.int64(6)
+_SCALAR_READER = np.int64(Pipe.M)
 _FOREIGN_READER = np.int64(5)
 
 
@@ -323,6 +329,7 @@ def _touch_cells(slots, nodes, book, findings, space, access, entry, limits, c0,
     """Check an access to the bytes ``mask`` of cells ``[c0, c1)`` against every slot that matters, then record it."""
     pipe = entry & 7
     on_chip = space != _GM
+    reader = pipe if pipe != Pipe.S else _SCALAR_READER
     core_floor = book[CORE_BASE] * 8
     floor = book[PHASE_BASE] * 8
     if on_chip:
@@ -333,7 +340,7 @@ def _touch_cells(slots, nodes, book, findings, space, access, entry, limits, c0,
         if slot > 0 and book[USED + SLOTS * space + slot] == 0:
             continue
         is_reader = slot > 0 if on_chip else slot > 3
-        if is_reader and (access == READ or (on_chip and slot == pipe)):
+        if is_reader and (access == READ or (on_chip and slot == reader)):
             continue
         if access == ATOMIC_ADD and 1 <= slot <= 3:
             continue
@@ -349,9 +356,9 @@ def _touch_cells(slots, nodes, book, findings, space, access, entry, limits, c0,
     target, foreign = _ZERO, _ZERO
     if on_chip:
         if access == READ:
-            target = pipe
+            target = reader
     elif access == READ:
-        target, foreign = _GM_READER, _FOREIGN_READER
+        target, foreign = _GM_READER if pipe != Pipe.S else _GM_SCALAR_READER, _FOREIGN_READER
     elif access == ATOMIC_ADD:
         target, foreign = np.int64(1 if pipe == Pipe.MTE3 else 2), _FOREIGN_ATOMIC
     if foreign != 0 and floor != core_floor:
@@ -474,7 +481,15 @@ def _expected_pipe(row):
     elif op == Op.FIXPIPE:
         if dst == Space.GM or dst == Space.L1:
             pipe = np.int64(Pipe.FIX)
-    elif op <= Op.CAST:
+    elif op == Op.DATA_COPY_PAD:
+        if dst == Space.UB and src == Space.GM:
+            pipe = np.int64(Pipe.MTE2)
+        elif dst == Space.GM and src == Space.UB:
+            pipe = np.int64(Pipe.MTE3)
+    elif op == Op.SCALAR_COPY:
+        if (dst == Space.UB and (src == Space.UB or src == Space.GM)) or (dst == Space.GM and src == Space.UB):
+            pipe = np.int64(Pipe.S)
+    elif op < OP_COUNT:
         pipe = np.int64(Pipe.V)
     return pipe
 
@@ -490,6 +505,8 @@ def _check_address(book, findings, access, space, address, alignment):
 def _check_alignment(book, findings, row):
     """Check the start addresses of an instruction that does something."""
     op = row["op"]
+    if op == Op.TRANS_DATA_TO_5HD:
+        return  # its lists hold numbers of blocks
     dst, src0, src1 = np.int64(row["dst_space"]), np.int64(row["src0_space"]), _ZERO
     if op == Op.MMAD:
         dst, src0, src1 = np.int64(Space.L0C), np.int64(Space.L0A), np.int64(Space.L0B)
@@ -497,17 +514,20 @@ def _check_alignment(book, findings, row):
         src0 = np.int64(Space.L0C)
     elif op == Op.L0C_TO_UB:
         dst, src0 = np.int64(Space.UB), np.int64(Space.L0C)
-    elif op >= Op.DUPLICATE:
+    elif op >= Op.DUPLICATE and op != Op.DATA_COPY_PAD and op != Op.SCALAR_COPY:
         dst, src0 = np.int64(Space.UB), np.int64(Space.UB)
-        if op == Op.ADD:
+        if has_two_inputs(op):
             src1 = dst
+    to_dst, to_src = book[SPACE + 4 * dst + (3 if op == Op.MMAD else 2)], book[SPACE + 4 * src0 + 2]
+    if op == Op.SCALAR_COPY or op == Op.REDUCE_REPEAT:
+        to_dst = np.int64(item_bytes(row["dtype"]))
+        if op == Op.SCALAR_COPY:
+            to_src = to_dst
     if op != Op.FILL and op != Op.DUPLICATE:
-        _check_address(book, findings, READ, src0, np.int64(row["src0"]), book[SPACE + 4 * src0 + 2])
+        _check_address(book, findings, READ, src0, np.int64(row["src0"]), to_src)
     if src1 != 0:
         _check_address(book, findings, READ, src1, np.int64(row["src1"]), book[SPACE + 4 * src1 + 2])
-    _check_address(
-        book, findings, WRITE, dst, np.int64(row["dst"]), book[SPACE + 4 * dst + (3 if op == Op.MMAD else 2)]
-    )
+    _check_address(book, findings, WRITE, dst, np.int64(row["dst"]), to_dst)
 
 
 @jit

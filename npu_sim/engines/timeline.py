@@ -24,6 +24,7 @@ from npu_sim.engines.timeline_jit import (
     CLOCK_WORDS,
     NO_COST_RULE,
     OK,
+    OPCODES,
     PARTS,
     PIPES,
     SET_TWICE,
@@ -365,7 +366,7 @@ class _Run:
         barriers = cost.phase_barrier_cycles * max(launch.phase_count - 1, 0)
         parts += [barriers, cost.kernel_fixed_cycles]
         phases = sum(self.phase_cycles)
-        counts = self.totals[AT_COUNT : AT_COUNT + 32]
+        counts = self.totals[AT_COUNT : AT_COUNT + OPCODES]
         moved = self.totals[AT_BYTES : AT_BYTES + 64].reshape(8, 8)
         return TimelineResult(
             launch=launch.name,

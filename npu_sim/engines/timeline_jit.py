@@ -49,9 +49,10 @@ AT_RING_COUNT = AT_FRESH + 8
 AT_BUSY = AT_RING_COUNT + 8
 AT_STALL = AT_BUSY + 8
 """int64[8, CAUSES]"""
+OPCODES = 64
 AT_COUNT = AT_STALL + 8 * CAUSES
-"""int64[32]: instructions by opcode."""
-AT_BYTES = AT_COUNT + 32
+"""int64[OPCODES]: instructions by opcode."""
+AT_BYTES = AT_COUNT + OPCODES
 """int64[8, 8]: bytes by (source space, destination space)."""
 CLOCK_WORDS = AT_BYTES + 64
 
@@ -222,7 +223,7 @@ def advance(rows: np.ndarray, n: int, cost: np.ndarray, clocks: np.ndarray, span
         row = rows[i]
         op = np.int64(row["op"])
         pipe = np.int64(row["pipe"])
-        if op > 31:
+        if op >= OPCODES:
             return NO_COST_RULE, i
         clocks[AT_COUNT + op] += 1
         if op == Op.PIPE_BARRIER and pipe == Pipe.ALL:

@@ -90,6 +90,10 @@ def atomic_demand(rows, n, out):
             blocks = np.int64(row["block_count"])
             runs += blocks
             total += blocks * np.int64(row["block_len"]) * 32
+        elif row["op"] == Op.DATA_COPY_PAD:
+            blocks = np.int64(row["block_count"])
+            runs += blocks
+            total += blocks * (np.int64(row["block_len"]) + 15)
         elif row["op"] == Op.FIXPIPE:
             m, n_size = np.int64(row["m_size"]), np.int64(row["n_size"])
             matrices = max(np.int64(row["nd_num"]), 1) if row["mode"] & Mode.NZ2ND else np.int64(1)

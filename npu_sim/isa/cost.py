@@ -9,38 +9,26 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
+from npu_sim.isa.cost_rates import UNKNOWN_OPCODE, UNSUPPORTED, divide_up, item_bytes, transfer_cycles
+from npu_sim.isa.cost_vector import add_step_millicycles, vector_cost
 from npu_sim.isa.op import Data, Mode, Op, Space
+from npu_sim.isa.vector_kind import is_count_style
 
-UNKNOWN_OPCODE = -1
-"""Occupancy answered for an opcode without a rule."""
-UNSUPPORTED = -2
-"""Occupancy answered for a data type or path that the parameter set does not have."""
-
-
-@jit
-def item_bytes(dtype):
-    """Return the bytes of one element of a `Data` type (0 for `Data.NONE`)."""
-    if dtype == Data.FP16 or dtype == Data.BF16 or dtype == Data.INT16:
-        return 2
-    if dtype == Data.FP32 or dtype == Data.INT32:
-        return 4
-    if dtype == Data.INT8 or dtype == Data.UINT8:
-        return 1
-    if dtype == Data.INT64:
-        return 8
-    return 0
-
-
-@jit
-def divide_up(value, divisor):
-    """Return ``value / divisor`` rounded up, for value >= 0 and divisor >= 1 (int64)."""
-    return np.int64((np.uint64(value) + np.uint64(divisor) - np.uint64(1)) // np.uint64(divisor))
-
-
-@jit
-def transfer_cycles(byte_count, millibytes_per_cycle):
-    """Return the cycles of ``byte_count`` bytes at a rate in thousandths of bytes per cycle, rounded up."""
-    return divide_up(byte_count * 1000, millibytes_per_cycle)
+__all__ = [
+    "UNKNOWN_OPCODE",
+    "UNSUPPORTED",
+    "add_step_millicycles",
+    "crossings",
+    "divide_up",
+    "issue_cost",
+    "item_bytes",
+    "output_width",
+    "piece_reads",
+    "row_cost_bytes",
+    "row_path",
+    "rows_cost",
+    "transfer_cycles",
+]
 
 
 @jit
@@ -121,6 +109,32 @@ def _data_copy(row, cost):
     if source == Space.L1 and target == Space.UB:
         return _plain(byte_count, cost["l1_to_ub_millibytes_per_cycle"], np.int64(1))
     return np.int64(UNSUPPORTED), np.int64(0), byte_count
+
+
+@jit
+def _data_copy_pad(row, cost):
+    rows = np.int64(row["block_count"])
+    length = np.int64(row["block_len"])
+    byte_count = rows * length
+    if byte_count == 0:
+        return cost["issue_cycles"], np.int64(0), byte_count
+    if row["src0_space"] != Space.GM:
+        atomic = (row["mode"] & Mode.ATOMIC) != 0
+        return _store_gm(byte_count, rows, rows > 1, cost["ub_to_gm_millibytes_per_cycle"], atomic, cost)
+    rate = cost["gm_to_ub_millibytes_per_cycle"]
+    if rows > 1 and (length + np.int64(row["src_gap"])) % 32 != 0:
+        rate = rate * 1000 // cost["gm_to_ub_misaligned_permille"]
+    return _read_gm(
+        byte_count,
+        rows,
+        rows > 1,
+        cost["gm_to_ub_command_cycles"],
+        rate,
+        np.int64(0),
+        cost["gm_to_ub_isolated_cycles"],
+        cost["gm_to_ub_isolated_millibytes_per_cycle"],
+        cost,
+    )
 
 
 @jit
@@ -450,41 +464,6 @@ def _l0c_to_ub(row, cost):
 
 
 @jit
-def add_step_millicycles(destination, source0, source1, cost):
-    """Return the time of one repeat of Add by the bank groups of its operands (byte addresses in UB).
-
-    A repeat reads 8 consecutive blocks of each source, so the sources take different groups only when they start 8
-    blocks apart (modulo 16). A destination that overlaps the 8 banks of a source partly delays the repeat; one that
-    starts in the same bank does not, because the write happens one repeat later.
-    """
-    groups = cost["ub_bank_groups"]
-    half = groups >> 1
-    mask = groups - 1
-    if (((source0 >> 5) - (source1 >> 5)) & mask) != half:
-        return cost["vector_read_conflict_millicycles"]
-    bank = cost["ub_bank_bytes"]
-    for source in (source0, source1):
-        shift = ((destination >> 5) - (source >> 5)) & mask
-        if shift != 0 and shift != half and destination // bank == source // bank:
-            return cost["vector_write_conflict_millicycles"]
-    return cost["vector_step_millicycles"]
-
-
-@jit
-def _vector(count, size, step, call, written, cost):
-    """Count-style vector instruction: ``call + step * repeats``, more if the last repeat is not full."""
-    byte_count = count * size
-    if byte_count <= 0:
-        return cost["issue_cycles"], np.int64(0), np.int64(0)
-    repeat_bytes = cost["vector_repeat_bytes"]
-    repeats = divide_up(byte_count, repeat_bytes)
-    occupancy = call + divide_up(repeats * step, 1000)
-    if repeats * repeat_bytes != byte_count:
-        occupancy += cost["vector_partial_cycles"]
-    return max(occupancy, cost["vector_minimum_cycles"]), np.int64(0), written
-
-
-@jit
 def row_cost_bytes(row, cost):
     """Return (occupancy, latency, bytes) of one row.
 
@@ -531,20 +510,9 @@ def row_cost_bytes(row, cost):
         return cost["barrier_cycles"], np.int64(0), np.int64(0)
     if op == Op.SET_ATOMIC or op == Op.SET_HF32 or op == Op.NOP:
         return cost["issue_cycles"], np.int64(0), np.int64(0)
-    count = np.int64(row["count"])
-    size = np.int64(item_bytes(row["dtype"]))
-    step = cost["vector_step_millicycles"]
-    if op == Op.DUPLICATE:
-        return _vector(count, size, step, cost["vector_duplicate_cycles"], count * size, cost)
-    if op == Op.MULS:
-        return _vector(count, size, step, cost["vector_muls_cycles"], count * size, cost)
-    if op == Op.ADD:
-        step = add_step_millicycles(row["dst"], row["src0"], row["src1"], cost)
-        return _vector(count, size, step, cost["vector_add_cycles"], count * size, cost)
-    if op == Op.CAST:
-        target = np.int64(item_bytes(row["dst_dtype"]))
-        return _vector(count, max(size, target), step, cost["vector_cast_cycles"], count * target, cost)
-    return np.int64(UNKNOWN_OPCODE), np.int64(0), np.int64(0)
+    if op == Op.DATA_COPY_PAD:
+        return _data_copy_pad(row, cost)
+    return vector_cost(row, cost)
 
 
 @jit
@@ -565,7 +533,7 @@ def rows_cost(rows: np.ndarray, n: int, cost: np.ndarray, out: np.ndarray) -> No
 def row_path(row):
     """Return (source space, destination space) of the bytes of `row_cost_bytes`."""
     op = row["op"]
-    if op == Op.DATA_COPY or op == Op.LOAD_2D:
+    if op == Op.DATA_COPY or op == Op.LOAD_2D or op == Op.DATA_COPY_PAD or op == Op.SCALAR_COPY:
         return np.int64(row["src0_space"]), np.int64(row["dst_space"])
     if op == Op.ND2NZ:
         return np.int64(Space.GM), np.int64(Space.L1)
@@ -579,7 +547,7 @@ def row_path(row):
         return np.int64(Space.NONE), np.int64(row["dst_space"])
     if op == Op.DUPLICATE:
         return np.int64(Space.NONE), np.int64(Space.UB)
-    if op == Op.ADD or op == Op.MULS or op == Op.CAST:
+    if is_count_style(op) or op == Op.REDUCE_REPEAT or op == Op.TRANS_DATA_TO_5HD:
         return np.int64(Space.UB), np.int64(Space.UB)
     return np.int64(Space.NONE), np.int64(Space.NONE)
 
@@ -591,4 +559,6 @@ def issue_cost(op, cost):
         return cost["load3d_issue_cycles"]
     if op == Op.LOAD_2D:
         return cost["load2d_issue_cycles"]
+    if op == Op.TRANS_DATA_TO_5HD:
+        return cost["address_list_issue_cycles"]
     return cost["issue_cycles"]

@@ -6,6 +6,7 @@ import numpy as np
 
 from npu_sim._jit import jit
 from npu_sim.isa.atomic import add_to_gm
+from npu_sim.isa.copy_pad import copy_to_gm, copy_to_ub, scalar_copy
 from npu_sim.isa.cube import OK, clamp_l0c, mmad
 from npu_sim.isa.fixpipe import fixpipe, l0c_to_ub
 from npu_sim.isa.img2col import load_3d, load_3d_v1
@@ -20,8 +21,10 @@ from npu_sim.isa.mte import (
     load_transpose,
     nd2nz,
 )
-from npu_sim.isa.op import Data, Mode, Op, Space
-from npu_sim.isa.vector import add, cast, duplicate, muls
+from npu_sim.isa.op import OP_COUNT, Data, Mode, Op, Space
+from npu_sim.isa.vector import cast, combine, combine_scalar, duplicate
+from npu_sim.isa.vector_kind import has_scalar, has_two_inputs
+from npu_sim.isa.vector_move import reduce_repeat, trans_data_to_5hd
 
 CONFIG_LENGTH = 8
 """int64 words of the numeric configuration: 0 group, 1 inner, 2 round (`accumulation` codes), 3 saturate, 4 HF32 drop
@@ -115,13 +118,18 @@ def has_semantics(row):
         return row["dst_space"] == Space.L1 or is_carried(dtype)
     if op == Op.FIXPIPE or op == Op.L0C_TO_UB:
         return is_carried(row["dst_dtype"])
-    if op == Op.ADD or op == Op.MULS or op == Op.DUPLICATE:
+    if op == Op.DATA_COPY_PAD:
+        whole = row["block_len"] % item_bytes(dtype) == 0
+        return row["mode"] & Mode.ATOMIC == 0 or (whole and (dtype == Data.INT8 or _is_arithmetic(dtype)))
+    if op == Op.DIV or op == Op.REDUCE_REPEAT:
+        return dtype == Data.FP16 or dtype == Data.FP32
+    if op == Op.TRANS_DATA_TO_5HD or op == Op.DUPLICATE or has_two_inputs(op) or has_scalar(op):
         return _is_arithmetic(dtype)
     if op == Op.ND2NZ:
         return dtype >= Data.FP16 and dtype <= Data.UINT8
     if op == Op.CAST:
         return dtype != Data.NONE and row["dst_dtype"] != Data.NONE
-    return op <= Op.CAST
+    return op < OP_COUNT
 
 
 @jit
@@ -151,7 +159,7 @@ def run_rows(rows, first, last, gm, l1, l0a, l0b, l0c, ub, config, scratch, stag
     -------
     int
         -1, or the first row that cannot be carried out: an unknown opcode, element types that do not exist here, or
-        a Mmad outside the buffers.
+        a Mmad or TransDataTo5HD outside the buffers.
     """
     for i in range(first, last):
         row = rows[i]
@@ -189,10 +197,22 @@ def run_rows(rows, first, last, gm, l1, l0a, l0b, l0c, ub, config, scratch, stag
                 fill_l0(l0b if row["dst_space"] == Space.L0B else l0a, row, staging)
         elif op == Op.DUPLICATE:
             duplicate(ub, row)
-        elif op == Op.ADD:
-            add(ub, row, config[3])
-        elif op == Op.MULS:
-            muls(ub, row, config[3])
         elif op == Op.CAST:
             cast(ub, row, config[3])
+        elif has_two_inputs(op):
+            combine(ub, row, staging, config[3])
+        elif has_scalar(op):
+            combine_scalar(ub, row, staging, config[3])
+        elif op == Op.TRANS_DATA_TO_5HD:
+            if not trans_data_to_5hd(ub, row, staging):
+                return i
+        elif op == Op.DATA_COPY_PAD:
+            if row["src0_space"] == Space.GM:
+                copy_to_ub(ub, gm, row)
+            else:
+                copy_to_gm(gm, ub, row, sink, log_runs, log_bytes)
+        elif op == Op.REDUCE_REPEAT:
+            reduce_repeat(ub, row, staging, config[3])
+        elif op == Op.SCALAR_COPY:
+            scalar_copy(gm if row["dst_space"] == Space.GM else ub, gm if row["src0_space"] == Space.GM else ub, row)
     return -1

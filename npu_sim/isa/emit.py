@@ -8,39 +8,74 @@ space (GM: in the arena of the launch), lengths in the unit the Ascend C paramet
 from __future__ import annotations
 
 from npu_sim._jit import jit
+from npu_sim.isa.emit_head import pipe_of_copy, write_head
+from npu_sim.isa.emit_vector import (
+    block_number,
+    emit_add,
+    emit_adds,
+    emit_cast,
+    emit_div,
+    emit_duplicate,
+    emit_max,
+    emit_min,
+    emit_mul,
+    emit_muls,
+    emit_reduce_repeat,
+    emit_sub,
+    emit_trans_data_to_5hd,
+    set_dst_address,
+    set_dst_addresses,
+    set_src_address,
+    set_src_addresses,
+)
 from npu_sim.isa.op import Op, Pipe, Space
 
-
-@jit
-def pipe_of_copy(dst_space, src_space):
-    """Return the pipe a DataCopy between two spaces runs on; `Pipe.ALL` if the path does not exist anywhere."""
-    if src_space == Space.GM and (dst_space == Space.L1 or dst_space == Space.UB):
-        return Pipe.MTE2
-    if src_space == Space.UB and (dst_space == Space.GM or dst_space == Space.L1):
-        return Pipe.MTE3
-    if src_space == Space.L1 and dst_space == Space.GM:
-        return Pipe.MTE3
-    if src_space == Space.L1 and dst_space == Space.UB:
-        return Pipe.MTE1
-    if src_space == Space.UB and dst_space == Space.UB:
-        return Pipe.V
-    return Pipe.ALL
-
-
-@jit
-def _head(row, op, pipe, site, tile):
-    row["op"] = op
-    row["pipe"] = pipe
-    row["site"] = site
-    row["tile"] = tile
-    row["mode"] = 0
+__all__ = [
+    "block_number",
+    "emit_add",
+    "emit_adds",
+    "emit_cast",
+    "emit_data_copy",
+    "emit_data_copy_pad",
+    "emit_div",
+    "emit_duplicate",
+    "emit_fill",
+    "emit_fixpipe",
+    "emit_l0c_to_ub",
+    "emit_load_2d",
+    "emit_load_3d",
+    "emit_load_3d_v1",
+    "emit_load_transpose",
+    "emit_max",
+    "emit_min",
+    "emit_mmad",
+    "emit_mul",
+    "emit_muls",
+    "emit_nd2nz",
+    "emit_pipe_barrier",
+    "emit_reduce_repeat",
+    "emit_scalar_copy",
+    "emit_set_atomic",
+    "emit_set_flag",
+    "emit_set_hf32",
+    "emit_sub",
+    "emit_trans_data_to_5hd",
+    "emit_wait_flag",
+    "pipe_of_copy",
+    "set_dst_address",
+    "set_dst_addresses",
+    "set_feature_map",
+    "set_src_address",
+    "set_src_addresses",
+    "set_window",
+]
 
 
 @jit
 def emit_set_flag(rows, n, src_pipe, dst_pipe, event, site, tile):
     """SetFlag<src_dst>(event): set when the earlier instructions of ``src_pipe`` are complete."""
     row = rows[n]
-    _head(row, Op.SET_FLAG, src_pipe, site, tile)
+    write_head(row, Op.SET_FLAG, src_pipe, site, tile)
     row["peer"] = dst_pipe
     row["event"] = event
     return n + 1
@@ -50,7 +85,7 @@ def emit_set_flag(rows, n, src_pipe, dst_pipe, event, site, tile):
 def emit_wait_flag(rows, n, src_pipe, dst_pipe, event, site, tile):
     """WaitFlag<src_dst>(event): ``dst_pipe`` waits for the flag and clears it."""
     row = rows[n]
-    _head(row, Op.WAIT_FLAG, dst_pipe, site, tile)
+    write_head(row, Op.WAIT_FLAG, dst_pipe, site, tile)
     row["peer"] = src_pipe
     row["event"] = event
     return n + 1
@@ -59,7 +94,7 @@ def emit_wait_flag(rows, n, src_pipe, dst_pipe, event, site, tile):
 @jit
 def emit_pipe_barrier(rows, n, pipe, site, tile):
     """PipeBarrier<pipe>: later instructions of ``pipe`` (`Pipe.ALL`: of every pipe) wait for earlier ones."""
-    _head(rows[n], Op.PIPE_BARRIER, pipe, site, tile)
+    write_head(rows[n], Op.PIPE_BARRIER, pipe, site, tile)
     return n + 1
 
 
@@ -67,7 +102,7 @@ def emit_pipe_barrier(rows, n, pipe, site, tile):
 def emit_set_atomic(rows, n, dtype, site, tile):
     """SetAtomicAdd<dtype>; `Data.NONE` is SetAtomicNone."""
     row = rows[n]
-    _head(row, Op.SET_ATOMIC, Pipe.S, site, tile)
+    write_head(row, Op.SET_ATOMIC, Pipe.S, site, tile)
     row["dtype"] = dtype
     return n + 1
 
@@ -76,7 +111,7 @@ def emit_set_atomic(rows, n, dtype, site, tile):
 def emit_set_hf32(rows, n, enable, site, tile):
     """SetHF32Mode(enable)."""
     row = rows[n]
-    _head(row, Op.SET_HF32, Pipe.S, site, tile)
+    write_head(row, Op.SET_HF32, Pipe.S, site, tile)
     row["value"] = enable
     return n + 1
 
@@ -90,7 +125,7 @@ def emit_data_copy(
     ``dtype`` matters only for atomic adds; ``tensor`` is the GM tensor of the GM side (-1: none).
     """
     row = rows[n]
-    _head(row, Op.DATA_COPY, pipe_of_copy(dst_space, src_space), site, tile)
+    write_head(row, Op.DATA_COPY, pipe_of_copy(dst_space, src_space), site, tile)
     row["dst_space"] = dst_space
     row["dst"] = dst
     row["src0_space"] = src_space
@@ -125,7 +160,7 @@ def emit_nd2nz(
 ):
     """DataCopy ND2NZ, GM to L1; source strides and ``dst_nd_stride`` in elements, the other two in 32 bytes."""
     row = rows[n]
-    _head(row, Op.ND2NZ, Pipe.MTE2, site, tile)
+    write_head(row, Op.ND2NZ, Pipe.MTE2, site, tile)
     row["dst_space"] = Space.L1
     row["dst"] = dst
     row["src0_space"] = Space.GM
@@ -149,7 +184,7 @@ def emit_load_2d(
 ):
     """LoadData2D: ``repeat`` fractals; ``mode`` is 0 or `Mode.TRANSPOSE`. MTE1 from L1, MTE2 from GM."""
     row = rows[n]
-    _head(row, Op.LOAD_2D, Pipe.MTE2 if src_space == Space.GM else Pipe.MTE1, site, tile)
+    write_head(row, Op.LOAD_2D, Pipe.MTE2 if src_space == Space.GM else Pipe.MTE1, site, tile)
     row["mode"] = mode
     row["dst_space"] = dst_space
     row["dst"] = dst
@@ -170,7 +205,7 @@ def emit_load_transpose(
 ):
     """LoadDataWithTranspose, L1 to L0A or L0B: squares of 16x16 (16-bit: one fractal, 32-bit: two)."""
     row = rows[n]
-    _head(row, Op.LOAD_TRANSPOSE, Pipe.MTE1, site, tile)
+    write_head(row, Op.LOAD_TRANSPOSE, Pipe.MTE1, site, tile)
     row["dst_space"] = dst_space
     row["dst"] = dst
     row["src0_space"] = Space.L1
@@ -215,7 +250,7 @@ def emit_load_3d(rows, n, dst_space, dst, src, dtype, channel_size, k_ext, m_ext
     ``mode`` is 0 or `Mode.TRANSPOSE` (L0A: K-major; L0B always is).
     """
     row = rows[n]
-    _head(row, Op.LOAD_3D, Pipe.MTE1, site, tile)
+    write_head(row, Op.LOAD_3D, Pipe.MTE1, site, tile)
     row["mode"] = mode
     row["dst_space"] = dst_space
     row["dst"] = dst
@@ -251,7 +286,7 @@ def emit_load_3d_v1(
 ):
     """LoadData3DV1, L1 to L0A or L0B, one fractal per repeat; call `set_feature_map` and `set_window` first."""
     row = rows[n]
-    _head(row, Op.LOAD_3D_V1, Pipe.MTE1, site, tile)
+    write_head(row, Op.LOAD_3D_V1, Pipe.MTE1, site, tile)
     row["dst_space"] = dst_space
     row["dst"] = dst
     row["src0_space"] = Space.L1
@@ -275,7 +310,7 @@ def emit_fill(rows, n, dst_space, dst, dtype, repeat, block_num, dst_gap, value_
     ``value_bits`` is the bit pattern of one element of ``dtype``.
     """
     row = rows[n]
-    _head(row, Op.FILL, Pipe.MTE2 if dst_space == Space.L1 else Pipe.MTE1, site, tile)
+    write_head(row, Op.FILL, Pipe.MTE2 if dst_space == Space.L1 else Pipe.MTE1, site, tile)
     row["dst_space"] = dst_space
     row["dst"] = dst
     row["dtype"] = dtype
@@ -290,7 +325,7 @@ def emit_fill(rows, n, dst_space, dst, dtype, repeat, block_num, dst_gap, value_
 def emit_mmad(rows, n, dst, src_a, src_b, dtype, m, n_elems, k, mode, site, tile):
     """Mmad: L0C[m, n] (+)= L0A[m, k] L0B[k, n]; ``mode``: `Mode.INIT`, `Mode.K_ALIGN`."""
     row = rows[n]
-    _head(row, Op.MMAD, Pipe.M, site, tile)
+    write_head(row, Op.MMAD, Pipe.M, site, tile)
     row["mode"] = mode
     row["dst_space"] = Space.L0C
     row["src0_space"] = Space.L0A
@@ -327,7 +362,7 @@ def emit_fixpipe(
 ):
     """Fixpipe, L0C to GM or L1; ``mode``: `Mode.CHANNEL_SPLIT`, `Mode.NZ2ND`. Strides as FixpipeParamsV220."""
     row = rows[n]
-    _head(row, Op.FIXPIPE, Pipe.FIX, site, tile)
+    write_head(row, Op.FIXPIPE, Pipe.FIX, site, tile)
     row["mode"] = mode
     row["dst_space"] = dst_space
     row["dst"] = dst
@@ -349,7 +384,7 @@ def emit_fixpipe(
 def emit_l0c_to_ub(rows, n, dst, src, dst_dtype, block_count, block_len, src_gap, dst_gap, site, tile):
     """DataCopy L0C to UB, MATRIX mode: ``block_len`` and ``src_gap`` in 16x16 fractals, ``dst_gap`` in 32 bytes."""
     row = rows[n]
-    _head(row, Op.L0C_TO_UB, Pipe.V, site, tile)
+    write_head(row, Op.L0C_TO_UB, Pipe.V, site, tile)
     row["dst_space"] = Space.UB
     row["dst"] = dst
     row["src0_space"] = Space.L0C
@@ -363,60 +398,64 @@ def emit_l0c_to_ub(rows, n, dst, src, dst_dtype, block_count, block_len, src_gap
 
 
 @jit
-def emit_duplicate(rows, n, dst, dtype, count, value_bits, site, tile):
-    """Duplicate: ``count`` elements of UB get the bit pattern ``value_bits``."""
+def emit_data_copy_pad(
+    rows,
+    n,
+    dst_space,
+    dst,
+    src_space,
+    src,
+    block_count,
+    block_len,
+    src_gap,
+    dst_gap,
+    left_padding,
+    right_padding,
+    mode,
+    value_bits,
+    dtype,
+    tensor,
+    site,
+    tile,
+):
+    """DataCopyPad between GM and UB: ``block_count`` blocks of ``block_len`` bytes.
+
+    Gaps are from the end of a block to the start of the next, in bytes on the GM side and in 32-byte blocks on the UB
+    side, where every block takes whole 32-byte blocks. To UB: ``left_padding`` and ``right_padding`` elements of
+    ``dtype`` around each block; with ``mode`` `Mode.PAD` these and the rest of the last block hold ``value_bits``,
+    without it anything. If there is no padding, the rest of the last block repeats the first element of the block.
+    """
     row = rows[n]
-    _head(row, Op.DUPLICATE, Pipe.V, site, tile)
-    row["dst_space"] = Space.UB
+    write_head(row, Op.DATA_COPY_PAD, Pipe.MTE2 if src_space == Space.GM else Pipe.MTE3, site, tile)
+    row["mode"] = mode
+    row["dst_space"] = dst_space
     row["dst"] = dst
-    row["dtype"] = dtype
-    row["count"] = count
+    row["src0_space"] = src_space
+    row["src0"] = src
+    row["block_count"] = block_count
+    row["block_len"] = block_len
+    row["src_gap"] = src_gap
+    row["dst_gap"] = dst_gap
+    row["left_padding"] = left_padding
+    row["right_padding"] = right_padding
     row["value"] = value_bits
-    return n + 1
-
-
-@jit
-def emit_add(rows, n, dst, src0, src1, dtype, count, site, tile):
-    """Add: dst[i] = src0[i] + src1[i] in UB, ``count`` elements."""
-    row = rows[n]
-    _head(row, Op.ADD, Pipe.V, site, tile)
-    row["dst_space"] = Space.UB
-    row["src0_space"] = Space.UB
-    row["src1_space"] = Space.UB
-    row["dst"] = dst
-    row["src0"] = src0
-    row["src1"] = src1
     row["dtype"] = dtype
-    row["count"] = count
+    row["tensor"] = tensor
     return n + 1
 
 
 @jit
-def emit_muls(rows, n, dst, src, dtype, count, value_bits, site, tile):
-    """Muls: dst[i] = src[i] * value in UB; ``value_bits`` is the scalar's bit pattern in ``dtype``."""
+def emit_scalar_copy(rows, n, dst_space, dst, src_space, src, dtype, tensor, site, tile):
+    """GetValue and SetValue: the scalar unit moves one element of ``dtype`` inside UB or between UB and GM.
+
+    ``tensor`` is the GM tensor of the GM side (-1: none).
+    """
     row = rows[n]
-    _head(row, Op.MULS, Pipe.V, site, tile)
-    row["dst_space"] = Space.UB
-    row["src0_space"] = Space.UB
+    write_head(row, Op.SCALAR_COPY, Pipe.S, site, tile)
+    row["dst_space"] = dst_space
     row["dst"] = dst
+    row["src0_space"] = src_space
     row["src0"] = src
     row["dtype"] = dtype
-    row["count"] = count
-    row["value"] = value_bits
-    return n + 1
-
-
-@jit
-def emit_cast(rows, n, dst, src, src_dtype, dst_dtype, round_mode, count, site, tile):
-    """Cast: ``count`` elements of UB from ``src_dtype`` to ``dst_dtype`` with a `dtypes.RoundMode`."""
-    row = rows[n]
-    _head(row, Op.CAST, Pipe.V, site, tile)
-    row["dst_space"] = Space.UB
-    row["src0_space"] = Space.UB
-    row["dst"] = dst
-    row["src0"] = src
-    row["dtype"] = src_dtype
-    row["dst_dtype"] = dst_dtype
-    row["round_mode"] = round_mode
-    row["count"] = count
+    row["tensor"] = tensor
     return n + 1

@@ -2,7 +2,8 @@
 
 SetAtomicAdd and SetHF32Mode are states of the core that later instructions obey in program order. Copying them into
 ``mode`` once keeps every engine, in whatever order it runs the rows, from having to track them. The type of an addition
-is that of SetAtomicAdd, so it replaces the ``dtype`` of a DataCopy, which has no type of its own on the hardware.
+is that of SetAtomicAdd, so it replaces the ``dtype`` of a DataCopy or DataCopyPad to GM, which has no type of its own
+on the hardware.
 """
 
 from __future__ import annotations
@@ -12,6 +13,12 @@ from npu_sim.isa.op import Data, Mode, Op, Space
 
 CORE_STATE_LENGTH = 8
 """int64 words: 0 = atomic data type (`Data`, NONE is off), 1 = HF32 mode."""
+
+
+@jit
+def _adds(op):
+    """Return whether stores of ``op`` to GM obey SetAtomicAdd; those of the scalar unit do not."""
+    return op == Op.FIXPIPE or op == Op.DATA_COPY or op == Op.DATA_COPY_PAD
 
 
 @jit
@@ -29,9 +36,9 @@ def issue(rows, n, core_state):
         elif op == Op.MMAD:
             if hf32 != 0 and row["dtype"] == Data.FP32:
                 row["mode"] |= Mode.HF32
-        elif atomic != Data.NONE and (op == Op.DATA_COPY or op == Op.FIXPIPE) and row["dst_space"] == Space.GM:
+        elif atomic != Data.NONE and row["dst_space"] == Space.GM and _adds(op):
             row["mode"] |= Mode.ATOMIC
-            if op == Op.DATA_COPY:
+            if op != Op.FIXPIPE:
                 row["dtype"] = atomic
     core_state[0] = atomic
     core_state[1] = hf32

@@ -176,7 +176,48 @@ def _interleave_transpose(builder, rows):
     return ordered
 
 
+def _transpose_blocks_intrinsic(bits):
+    """Build ``f(data: uint8[:], addresses: int64[32], source shift, target shift)``: 16 blocks of 32 bytes transposed.
+
+    The blocks start at the first 16 addresses, the results at the other 16. Words of ``bits`` 16: result i holds word i
+    of all blocks; 32: results 2 i and 2 i + 1 do. All is read before anything is written.
+    """
+
+    @intrinsic
+    def transpose(typingctx, data, addresses, source_shift, target_shift):
+        signature = types.void(data, addresses, types.intp, types.intp)
+
+        def codegen(context, builder, sig, args):
+            lanes = 256 // bits
+            word = ir.IntType(bits)
+            block_type = ir.VectorType(word, lanes)
+
+            def block(i, shift):
+                place = _byte_pointer(context, builder, sig.args[1], args[1], ir.Constant(shift.type, 8 * i))
+                address = builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=4)
+                where = _byte_pointer(context, builder, sig.args[0], args[0], builder.add(address, shift))
+                return _vector_pointer(builder, where, block_type)
+
+            rows = [builder.load(block(i, args[2]), align=bits // 8) for i in range(16)]
+            if lanes == 8:
+                join = ir.Constant(ir.VectorType(ir.IntType(32), 16), list(range(16)))
+                rows = [builder.shuffle_vector(rows[r], rows[r + 8], join) for r in range(8)]
+            columns = _interleave_transpose(builder, rows)
+            if lanes == 8:
+                halves = [ir.Constant(ir.VectorType(ir.IntType(32), 8), list(range(h, h + 8))) for h in (0, 8)]
+                columns = [builder.shuffle_vector(column, column, half) for column in columns for half in halves]
+            for i, column in enumerate(columns):
+                builder.store(column, block(16 + i, args[3]), align=bits // 8)
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return transpose
+
+
 if JIT_ENABLED:
+    _transpose_blocks_16 = _transpose_blocks_intrinsic(16)
+    _transpose_blocks_32 = _transpose_blocks_intrinsic(32)
     _decode_fp16 = _decode_intrinsic("fp16")
     _decode_bf16 = _decode_intrinsic("bf16")
     _copy_fp32 = _decode_intrinsic("fp32")
@@ -208,6 +249,17 @@ else:
     def _splat(dst, index, value):
         dst[index : index + 16] = value
 
+    def _transpose_blocks(dtype):
+        def transpose(data, addresses, source_shift, target_shift):
+            starts = addresses.tolist()
+            blocks = [data[at + source_shift : at + source_shift + 32].view(dtype) for at in starts[:16]]
+            results = np.stack(blocks, axis=1).reshape(16, -1)
+            for at, result in zip(starts[16:32], results, strict=True):
+                data[at + target_shift : at + target_shift + 32] = result.view(np.uint8)
+
+        return transpose
+
+    _transpose_blocks_16, _transpose_blocks_32 = _transpose_blocks(np.uint16), _transpose_blocks(np.uint32)
     _decode_fp16, _transpose_fp16 = _typed_decode(np.float16), _typed_transpose(np.float16)
     _decode_bf16, _transpose_bf16 = _typed_decode(ml_dtypes.bfloat16), _typed_transpose(ml_dtypes.bfloat16)
     _copy_fp32, _transpose_fp32 = _typed_decode(np.float32), _typed_transpose(np.float32)
@@ -264,3 +316,22 @@ def decode_fractal_transposed(dtype, src, src_byte, dst, dst_index):
         _transpose_bf16(src, src_byte, dst, dst_index)
     else:
         _transpose_fp32(src, src_byte, dst, dst_index)
+
+
+@jit
+def transpose_blocks(wide, data, addresses, source_shift, target_shift):
+    """Transpose 16 blocks of 32 bytes that start anywhere in ``data`` (uint8[:]).
+
+    Parameters
+    ----------
+    wide : bool
+        Words of 32 instead of 16 bits; then two results hold one word of all 16 blocks.
+    addresses : int64[:]
+        First bytes of the 16 blocks, then of the 16 results.
+    source_shift, target_shift : int
+        Bytes added to the addresses.
+    """
+    if wide:
+        _transpose_blocks_32(data, addresses, source_shift, target_shift)
+    else:
+        _transpose_blocks_16(data, addresses, source_shift, target_shift)

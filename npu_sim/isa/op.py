@@ -65,6 +65,8 @@ class Mode(IntEnum):
     """Mmad fp32: operands are rounded to HF32 first (CTRL[46])."""
     ATOMIC = 64
     """Stores to GM add (SetAtomicAdd)."""
+    PAD = 128
+    """DataCopyPad, GM to UB: what is not data gets the padding value (isPad)."""
 
 
 class Op(IntEnum):
@@ -90,9 +92,19 @@ class Op(IntEnum):
     ADD = 17
     MULS = 18
     CAST = 19
+    DATA_COPY_PAD = 20
+    SCALAR_COPY = 21
+    SUB = 22
+    MUL = 23
+    DIV = 24
+    MAX = 25
+    MIN = 26
+    ADDS = 27
+    REDUCE_REPEAT = 28
+    TRANS_DATA_TO_5HD = 29
 
 
-OP_COUNT = 20
+OP_COUNT = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +141,18 @@ _UNIFIED = frozenset({C100, M200})
 _SPLIT = frozenset({C220})
 _DEVKIT = "asc-devkit docs/zh/api/SIMD-API/"
 _EVERY_PIPE = (Pipe.S, Pipe.V, Pipe.M, Pipe.MTE1, Pipe.MTE2, Pipe.MTE3, Pipe.FIX)
+
+
+def _two_inputs(op: Op, api: str) -> OpSpec:
+    return OpSpec(
+        op=op,
+        api=api,
+        pipes=(Pipe.V,),
+        archs=_ALL,
+        fields=("dst", "src0", "src1", "dtype", "count"),
+        source=f"{_DEVKIT}{api}, count style",
+    )
+
 
 OPS: tuple[OpSpec, ...] = (
     OpSpec(
@@ -358,14 +382,7 @@ OPS: tuple[OpSpec, ...] = (
         fields=("dst", "dtype", "count", "value"),
         source=_DEVKIT + "Duplicate, count style",
     ),
-    OpSpec(
-        op=Op.ADD,
-        api="Add",
-        pipes=(Pipe.V,),
-        archs=_ALL,
-        fields=("dst", "src0", "src1", "dtype", "count"),
-        source=_DEVKIT + "Add, count style",
-    ),
+    _two_inputs(Op.ADD, "Add"),
     OpSpec(
         op=Op.MULS,
         api="Muls",
@@ -381,6 +398,65 @@ OPS: tuple[OpSpec, ...] = (
         archs=_ALL,
         fields=("dst", "src0", "dtype", "dst_dtype", "round_mode", "count"),
         source=_DEVKIT + "Cast, count style; dtype is the source type",
+    ),
+    OpSpec(
+        op=Op.DATA_COPY_PAD,
+        api="DataCopyPad",
+        pipes=(Pipe.MTE2, Pipe.MTE3),
+        archs=_SPLIT,
+        fields=(
+            "dst_space",
+            "dst",
+            "src0_space",
+            "src0",
+            "block_count",
+            "block_len",
+            "src_gap",
+            "dst_gap",
+            "left_padding",
+            "right_padding",
+            "value",
+            "dtype",
+            "mode",
+        ),
+        source=_DEVKIT + "DataCopyPad with DataCopyExtParams; lengths and GM gaps in bytes, UB gaps in 32-byte blocks",
+    ),
+    OpSpec(
+        op=Op.SCALAR_COPY,
+        api="GetValue/SetValue",
+        pipes=(Pipe.S,),
+        archs=_ALL,
+        fields=("dst_space", "dst", "src0_space", "src0", "dtype"),
+        source=_DEVKIT + "LocalTensor and GlobalTensor GetValue, SetValue: the scalar unit moves one element",
+    ),
+    _two_inputs(Op.SUB, "Sub"),
+    _two_inputs(Op.MUL, "Mul"),
+    _two_inputs(Op.DIV, "Div"),
+    _two_inputs(Op.MAX, "Max"),
+    _two_inputs(Op.MIN, "Min"),
+    OpSpec(
+        op=Op.ADDS,
+        api="Adds",
+        pipes=(Pipe.V,),
+        archs=_ALL,
+        fields=("dst", "src0", "dtype", "count", "value"),
+        source=_DEVKIT + "Adds, count style",
+    ),
+    OpSpec(
+        op=Op.REDUCE_REPEAT,
+        api="ReduceRepeat",
+        pipes=(Pipe.V,),
+        archs=_ALL,
+        fields=("dst", "src0", "dtype", "mask", "repeat", "dst_rep_stride", "src_blk_stride", "src_rep_stride"),
+        source=_DEVKIT + "ReduceRepeat<SUM> (WholeReduceSum), mask of leading elements; order of ReduceDataBlock",
+    ),
+    OpSpec(
+        op=Op.TRANS_DATA_TO_5HD,
+        api="TransDataTo5HD",
+        pipes=(Pipe.V,),
+        archs=_ALL,
+        fields=("dst_list", "src_list", "dtype", "repeat", "dst_rep_stride", "src_rep_stride"),
+        source=_DEVKIT + "TransDataTo5HD; 16 + 16 block addresses, strides in 32-byte blocks",
     ),
 )
 """Every instruction, once. `tests/conformance` runs over this table."""

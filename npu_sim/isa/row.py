@@ -73,7 +73,18 @@ _FIXED: tuple[tuple[str, int], ...] = (
     ("left_top_h", 16),
     ("jump_stride", 17),
     ("repeat_mode", 19),
+    # DataCopyPad, and the vector instructions that count repeats.
+    ("left_padding", 4),
+    ("right_padding", 5),
+    ("mask", 12),
+    ("src_blk_stride", 13),
+    ("src_rep_stride", 16),
+    ("dst_rep_stride", 17),
 )
+LIST_LENGTH = 16
+"""Addresses of an address list."""
+LIST_FIELDS: dict[str, int] = {"dst_list": 0, "src_list": 8}
+"""First slot of each address list: 16 numbers of 32-byte blocks in UB, 16 bits each."""
 
 
 def _operand_offsets() -> dict[str, int]:
@@ -91,11 +102,15 @@ def _operand_offsets() -> dict[str, int]:
 
 def _instr_dtype() -> np.dtype:
     names = [name for name, _, _ in _HEAD]
-    formats = [fmt for _, fmt, _ in _HEAD]
+    formats: list[str | tuple[str, tuple[int]]] = [fmt for _, fmt, _ in _HEAD]
     offsets = [offset for _, _, offset in _HEAD]
     for name, slot in _operand_offsets().items():
         names.append(name)
         formats.append("i4")
+        offsets.append(_OPERANDS_AT + 4 * slot)
+    for name, slot in LIST_FIELDS.items():
+        names.append(name)
+        formats.append(("u2", (LIST_LENGTH,)))
         offsets.append(_OPERANDS_AT + 4 * slot)
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": ROW_BYTES})
 
@@ -104,7 +119,8 @@ ROW_BYTES = 128
 
 INSTR = _instr_dtype()
 """Row dtype. ``op pipe peer event``: what runs where; ``dst src0 src1``: byte addresses in their spaces (GM: in the
-arena of the launch); ``tensor``: GM tensor id; ``site``: place in the kernel; ``tile``: work item."""
+arena of the launch); ``tensor``: GM tensor id; ``site``: place in the kernel; ``tile``: work item. ``dst_list`` and
+``src_list`` are the operands that the hardware keeps in vector address registers, 16 bits per block address too."""
 
 
 def empty_rows(capacity: int) -> np.ndarray:

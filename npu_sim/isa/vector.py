@@ -10,9 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
+from npu_sim.dtypes.bulk_jit import decode_bf16, decode_fp16, encode_bf16, encode_fp16
 from npu_sim.dtypes.convert_jit import bf16_to_fp32, cast_scalar, fp16_to_fp32, fp32_to_bf16, fp32_to_fp16
+from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.mte import item_bytes
-from npu_sim.isa.op import Data
+from npu_sim.isa.op import Data, Op
+
+_PIECE = 128
+"""Elements that are decoded at a time."""
 
 
 @jit
@@ -57,76 +62,148 @@ def fit_integer(value, bits, saturate):
 
 
 @jit
-def add(ub, row, saturate):
-    """Add: dst[i] = src0[i] + src1[i].
-
-    Rounding the sum of two halves to float32 first does not show in the result (Figueroa 1995).
-    """
-    dtype = row["dtype"]
-    count = np.int64(row["count"])
-    length = count * item_bytes(dtype)
-    d, a, b = np.int64(row["dst"]), np.int64(row["src0"]), np.int64(row["src1"])
-    if dtype == Data.FP32:
-        dst, x, y = (
-            ub[d : d + length].view(np.float32),
-            ub[a : a + length].view(np.float32),
-            ub[b : b + length].view(np.float32),
-        )
-        for i in range(count):
+def _combine_floats(op, dst, x, y):
+    """Write ``x op y`` of float32 arrays to ``dst``; a NaN goes through Max and Min, and +0 is above -0 there."""
+    if op == Op.ADD:
+        for i in range(len(dst)):
             dst[i] = x[i] + y[i]
-    elif dtype == Data.INT32:
-        idst, ix, iy = (
-            ub[d : d + length].view(np.int32),
-            ub[a : a + length].view(np.int32),
-            ub[b : b + length].view(np.int32),
-        )
-        for i in range(count):
-            idst[i] = fit_integer(np.int64(ix[i]) + np.int64(iy[i]), 32, saturate)
-    elif dtype == Data.INT16:
-        sdst, sx, sy = (
-            ub[d : d + length].view(np.int16),
-            ub[a : a + length].view(np.int16),
-            ub[b : b + length].view(np.int16),
-        )
-        for i in range(count):
-            sdst[i] = fit_integer(np.int64(sx[i]) + np.int64(sy[i]), 16, saturate)
+    elif op == Op.SUB:
+        for i in range(len(dst)):
+            dst[i] = x[i] - y[i]
+    elif op == Op.MUL:
+        for i in range(len(dst)):
+            dst[i] = x[i] * y[i]
+    elif op == Op.DIV:
+        for i in range(len(dst)):
+            dst[i] = x[i] / y[i]
+    elif op == Op.MAX:
+        for i in range(len(dst)):
+            a, b = x[i], y[i]
+            same = np.uint32(np.float32(a).view(np.uint32) & np.float32(b).view(np.uint32)).view(np.float32)
+            larger = a if a > b else b
+            larger = same if a == b else larger
+            dst[i] = larger if a == a and b == b else a + b
     else:
-        hdst, hx, hy = (
-            ub[d : d + length].view(np.uint16),
-            ub[a : a + length].view(np.uint16),
-            ub[b : b + length].view(np.uint16),
-        )
-        for i in range(count):
-            hdst[i] = narrow(widen(hx[i], dtype) + widen(hy[i], dtype), dtype, saturate)
+        for i in range(len(dst)):
+            a, b = x[i], y[i]
+            same = np.uint32(np.float32(a).view(np.uint32) | np.float32(b).view(np.uint32)).view(np.float32)
+            smaller = a if a < b else b
+            smaller = same if a == b else smaller
+            dst[i] = smaller if a == a and b == b else a + b
 
 
 @jit
-def muls(ub, row, saturate):
-    """Muls: dst[i] = src[i] * value, the scalar a bit pattern of ``dtype``; products of halves are exact in float32."""
+def _combine_integer(op, x, y, bits, saturate):
+    """Return ``x op y`` of int64 as a signed integer of ``bits`` bits."""
+    if op == Op.MAX:
+        return max(x, y)
+    if op == Op.MIN:
+        return min(x, y)
+    if op == Op.ADD:
+        return fit_integer(x + y, bits, saturate)
+    if op == Op.SUB:
+        return fit_integer(x - y, bits, saturate)
+    return fit_integer(x * y, bits, saturate)
+
+
+@jit
+def _widen_all(dst, src, dtype):
+    """Decode 16-bit patterns into float32."""
+    words = dst.view(np.uint32)
+    if dtype == Data.FP16:
+        decode_fp16(src, words)
+    else:
+        decode_bf16(src, words)
+
+
+@jit
+def _narrow_all(dst, src, dtype, saturate):
+    """Round float32 to 16-bit patterns, ties to even."""
+    words = src.view(np.uint32)
+    if dtype == Data.FP16:
+        encode_fp16(words, dst, RoundMode.RINT, saturate)
+    else:
+        encode_bf16(words, dst, RoundMode.RINT, saturate)
+
+
+@jit
+def combine(ub, row, staging, saturate):
+    """Add, Sub, Mul, Div, Max and Min of two vectors: dst[i] = src0[i] op src1[i].
+
+    Rounding to float32 before rounding to half or bf16 does not show in the result (Figueroa 1995). ``staging``:
+    float32 scratch, at least 256.
+    """
+    op, dtype = row["op"], row["dtype"]
+    count = np.int64(row["count"])
+    length = count * item_bytes(dtype)
+    d, a, b = np.int64(row["dst"]), np.int64(row["src0"]), np.int64(row["src1"])
+    dst, x, y = ub[d : d + length], ub[a : a + length], ub[b : b + length]
+    if dtype == Data.FP32:
+        _combine_floats(op, dst.view(np.float32), x.view(np.float32), y.view(np.float32))
+    elif dtype == Data.INT32:
+        idst, ix, iy = dst.view(np.int32), x.view(np.int32), y.view(np.int32)
+        for i in range(count):
+            idst[i] = _combine_integer(op, np.int64(ix[i]), np.int64(iy[i]), 32, saturate)
+    elif dtype == Data.INT16:
+        sdst, sx, sy = dst.view(np.int16), x.view(np.int16), y.view(np.int16)
+        for i in range(count):
+            sdst[i] = _combine_integer(op, np.int64(sx[i]), np.int64(sy[i]), 16, saturate)
+    else:
+        hdst, hx, hy = dst.view(np.uint16), x.view(np.uint16), y.view(np.uint16)
+        for first in range(0, count, _PIECE):
+            last = min(first + _PIECE, count)
+            left, right = staging[: last - first], staging[_PIECE : _PIECE + last - first]
+            _widen_all(left, hx[first:last], dtype)
+            _widen_all(right, hy[first:last], dtype)
+            _combine_floats(op, left, left, right)
+            _narrow_all(hdst[first:last], left, dtype, saturate)
+
+
+@jit
+def _float_scalar(op, dst, x, scalar):
+    if op == Op.MULS:
+        for i in range(len(dst)):
+            dst[i] = x[i] * scalar
+    else:
+        for i in range(len(dst)):
+            dst[i] = x[i] + scalar
+
+
+@jit
+def combine_scalar(ub, row, staging, saturate):
+    """Muls and Adds: dst[i] = src[i] op value, the scalar a bit pattern of ``dtype``.
+
+    ``staging``: float32 scratch, at least 128. Rounding as in `combine`.
+    """
     dtype = row["dtype"]
+    op = row["op"]
     count = np.int64(row["count"])
     length = count * item_bytes(dtype)
     d, a = np.int64(row["dst"]), np.int64(row["src0"])
+    dst, x = ub[d : d + length], ub[a : a + length]
+    plain = Op.MUL if op == Op.MULS else Op.ADD
+    integer = np.int64(row["value"])
     if dtype == Data.FP32:
-        scalar = np.uint32(np.int64(row["value"]) & 0xFFFFFFFF).view(np.float32)
-        dst, x = ub[d : d + length].view(np.float32), ub[a : a + length].view(np.float32)
-        for i in range(count):
-            dst[i] = x[i] * scalar
+        scalar = np.uint32(integer & 0xFFFFFFFF).view(np.float32)
+        _float_scalar(op, dst.view(np.float32), x.view(np.float32), scalar)
     elif dtype == Data.INT32:
-        integer = np.int64(row["value"])
-        idst, ix = ub[d : d + length].view(np.int32), ub[a : a + length].view(np.int32)
+        idst, ix = dst.view(np.int32), x.view(np.int32)
         for i in range(count):
-            idst[i] = fit_integer(np.int64(ix[i]) * integer, 32, saturate)
+            idst[i] = _combine_integer(plain, np.int64(ix[i]), integer, 32, saturate)
     elif dtype == Data.INT16:
-        integer = fit_integer(np.int64(row["value"]), 16, 0)
-        sdst, sx = ub[d : d + length].view(np.int16), ub[a : a + length].view(np.int16)
+        integer = fit_integer(integer, 16, 0)
+        sdst, sx = dst.view(np.int16), x.view(np.int16)
         for i in range(count):
-            sdst[i] = fit_integer(np.int64(sx[i]) * integer, 16, saturate)
+            sdst[i] = _combine_integer(plain, np.int64(sx[i]), integer, 16, saturate)
     else:
-        factor = widen(np.uint16(np.int64(row["value"]) & 0xFFFF), dtype)
-        hdst, hx = ub[d : d + length].view(np.uint16), ub[a : a + length].view(np.uint16)
-        for i in range(count):
-            hdst[i] = narrow(widen(hx[i], dtype) * factor, dtype, saturate)
+        factor = widen(np.uint16(integer & 0xFFFF), dtype)
+        hdst, hx = dst.view(np.uint16), x.view(np.uint16)
+        for first in range(0, count, _PIECE):
+            last = min(first + _PIECE, count)
+            values = staging[: last - first]
+            _widen_all(values, hx[first:last], dtype)
+            _float_scalar(op, values, values, factor)
+            _narrow_all(hdst[first:last], values, dtype, saturate)
 
 
 @jit
@@ -158,8 +235,20 @@ def _write(ub, at, dtype, value):
 def cast(ub, row, saturate):
     """Cast: ``count`` elements from ``dtype`` to ``dst_dtype`` with ``round_mode``."""
     src, dst = row["dtype"], row["dst_dtype"]
+    mode = row["round_mode"]
+    count = np.int64(row["count"])
     src_item, dst_item = item_bytes(src), item_bytes(dst)
     d, a = np.int64(row["dst"]), np.int64(row["src0"])
-    for i in range(np.int64(row["count"])):
-        bits = _read(ub, a + i * src_item, src)
-        _write(ub, d + i * dst_item, dst, cast_scalar(bits, src, dst, row["round_mode"], saturate))
+    source, target = ub[a : a + count * src_item], ub[d : d + count * dst_item]
+    if src == Data.FP32 and dst == Data.FP16:
+        encode_fp16(source.view(np.uint32), target.view(np.uint16), mode, saturate)
+    elif src == Data.FP32 and dst == Data.BF16:
+        encode_bf16(source.view(np.uint32), target.view(np.uint16), mode, saturate)
+    elif src == Data.FP16 and dst == Data.FP32:
+        decode_fp16(source.view(np.uint16), target.view(np.uint32))
+    elif src == Data.BF16 and dst == Data.FP32:
+        decode_bf16(source.view(np.uint16), target.view(np.uint32))
+    else:
+        for i in range(count):
+            bits = _read(ub, a + i * src_item, src)
+            _write(ub, d + i * dst_item, dst, cast_scalar(bits, src, dst, mode, saturate))

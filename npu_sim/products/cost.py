@@ -57,8 +57,11 @@ class CostParams:
         Name and revision of the parameter set (printed by every report), compiler architecture.
     sources : mapping of str to CostSource
         One entry for every number below.
-    issue_cycles, load2d_issue_cycles, load3d_issue_cycles : int
-        Scalar unit, per instruction handed to a pipe (LoadData programs registers first).
+    issue_cycles, load2d_issue_cycles, load3d_issue_cycles, address_list_issue_cycles : int
+        Scalar unit, per instruction handed to a pipe (LoadData programs registers first, TransDataTo5HD writes 32
+        addresses to vector address registers).
+    scalar_ub_cycles, scalar_gm_cycles : int
+        Scalar unit, one element moved inside UB, resp. between UB and GM.
     queue_depth_rows : int
         Instructions a pipe queue holds before the scalar unit waits.
     flag_cycles, barrier_cycles : int
@@ -93,6 +96,8 @@ class CostParams:
         Completion of an isolated ND2NZ.
     gm_row_floor_millicycles : int
         Least time of one row of ND2NZ or of a strided copy.
+    gm_to_ub_misaligned_permille : int
+        Factor on the time of DataCopyPad rows in GM whose pitch is not a multiple of 32 bytes.
     gm_row_misaligned_permille, gm_row_pitch_permille : int
         Factor on ND2NZ rows whose pitch is not a multiple of 32 bytes, resp. of 512 bytes.
     l2_miss_cycles : int
@@ -117,8 +122,11 @@ class CostParams:
         Fixpipe to L1; latency of every Fixpipe.
     l0c_to_ub_start_cycles, l0c_to_ub_millibytes_per_cycle : int
         L0C to UB on the vector pipe, bytes of L0C.
-    vector_{duplicate,add,muls,cast}_cycles : int
-        Fixed time of one Ascend C call (the call sets the mask, so calls do not overlap).
+    vector_{duplicate,add,muls,cast,div,reduce,5hd}_cycles : int
+        Fixed time of one Ascend C call (the call sets the mask, so calls do not overlap). Sub, Mul, Max and Min take as
+        long as Add, Adds as long as Muls.
+    vector_{div,reduce,5hd}_step_millicycles : int
+        Time of a repeat of Div, ReduceRepeat and TransDataTo5HD (512 bytes).
     vector_partial_cycles : int
         Added when the elements do not fill the last repeat.
     vector_repeat_bytes, vector_minimum_cycles : int
@@ -143,6 +151,9 @@ class CostParams:
     issue_cycles: int
     load2d_issue_cycles: int
     load3d_issue_cycles: int
+    address_list_issue_cycles: int
+    scalar_ub_cycles: int
+    scalar_gm_cycles: int
     queue_depth_rows: int
     flag_cycles: int
     barrier_cycles: int
@@ -182,6 +193,7 @@ class CostParams:
     nd2nz_isolated_cycles: int
     nd2nz_isolated_millibytes_per_cycle: int
     gm_row_floor_millicycles: int
+    gm_to_ub_misaligned_permille: int
     gm_row_misaligned_permille: int
     gm_row_pitch_permille: int
     l2_miss_cycles: int
@@ -210,6 +222,12 @@ class CostParams:
     vector_add_cycles: int
     vector_muls_cycles: int
     vector_cast_cycles: int
+    vector_div_cycles: int
+    vector_div_step_millicycles: int
+    vector_reduce_cycles: int
+    vector_reduce_step_millicycles: int
+    vector_5hd_cycles: int
+    vector_5hd_step_millicycles: int
     vector_partial_cycles: int
     vector_repeat_bytes: int
     vector_minimum_cycles: int

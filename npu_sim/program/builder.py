@@ -6,7 +6,7 @@ what a kernel would have written, and every engine takes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,8 @@ from npu_sim.isa.op import Data, Mode, Pipe, Space
 from npu_sim.isa.row import ROW_BYTES, empty_rows
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch
+from npu_sim.program.core_kind import kind_of
+from npu_sim.program.launch import CoreKind, Launch
 from npu_sim.program.verify import verify
 from npu_sim.program.violation import Violation
 
@@ -83,7 +84,9 @@ class ProgramBuilder:
         """Return what is illegal about single rows on the product (`program.verify`)."""
         return verify(self.rows, self.product)
 
-    def launch(self, gm: GlobalMemory, *, name: str = "program", check: bool = True) -> Launch:
+    def launch(
+        self, gm: GlobalMemory, *, name: str = "program", check: bool = True, core_kind: CoreKind | None = None
+    ) -> Launch:
         """Return a launch of the rows on one core, in one phase.
 
         Parameters
@@ -94,14 +97,17 @@ class ProgramBuilder:
             Kernel name for reports.
         check : bool
             False: launch rows that `verify` rejects as well, and have them executed unchecked (`Launch.trusted`).
+        core_kind : "cube", "vector" or None
+            Kind of core on a product with separate ones; None: the one that has the rows.
 
         Raises
         ------
         ProgramError
             If a row is illegal on the product.
         """
+        kind = core_kind or kind_of(self.rows, self.product)
         if check:
-            violations = self.verify()
+            violations = verify(self.rows, self.product, core_kind=kind)
             if violations:
                 raise ProgramError(violations)
         # Bytes, because NumPy would copy the overlapping fields of a row one after the other.
@@ -118,7 +124,15 @@ class ProgramBuilder:
         params["row_count"] = len(program)
         sites = {int(site): str(site) for site in np.unique(self.rows["site"])}
         return Launch(
-            name=name, emit=replay, params=params, core_count=1, gm=gm, step_rows=1, sites=sites, trusted=not check
+            name=name,
+            emit=replay,
+            params=params,
+            core_count=1,
+            gm=gm,
+            step_rows=1,
+            sites=sites,
+            trusted=not check,
+            core_kind=kind,
         )
 
     def _append(
@@ -315,6 +329,47 @@ class ProgramBuilder:
         operands = (dst_space, dst, dtype, repeat, block_num, dst_gap, _word(value_bits))
         return self._append(emit.emit_fill, *operands, site=site, tile=tile)
 
+    def data_copy_pad(
+        self,
+        *,
+        dst_space: Space,
+        dst: int,
+        src_space: Space,
+        src: int,
+        block_count: int = 1,
+        block_len: int,
+        src_gap: int = 0,
+        dst_gap: int = 0,
+        left_padding: int = 0,
+        right_padding: int = 0,
+        mode: int = 0,
+        value_bits: int = 0,
+        dtype: Data,
+        tensor: int = -1,
+        site: int = 0,
+        tile: int = 0,
+    ) -> int:
+        """DataCopyPad between GM and UB: lengths in bytes, gaps in bytes in GM and in 32 bytes in UB."""
+        operands = (dst_space, dst, src_space, src, block_count, block_len, src_gap, dst_gap, left_padding)
+        more = (right_padding, mode, _word(value_bits), dtype, tensor)
+        return self._append(emit.emit_data_copy_pad, *operands, *more, site=site, tile=tile)
+
+    def scalar_copy(
+        self,
+        *,
+        dst_space: Space,
+        dst: int,
+        src_space: Space,
+        src: int,
+        dtype: Data,
+        tensor: int = -1,
+        site: int = 0,
+        tile: int = 0,
+    ) -> int:
+        """Move one element on the scalar unit (GetValue and SetValue)."""
+        operands = (dst_space, dst, src_space, src, dtype, tensor)
+        return self._append(emit.emit_scalar_copy, *operands, site=site, tile=tile)
+
     # Cube and its way out --------------------------------------------------------------------------------------------
 
     def mmad(
@@ -385,6 +440,32 @@ class ProgramBuilder:
         """Add: dst[i] = src0[i] + src1[i] in UB."""
         return self._append(emit.emit_add, dst, src0, src1, dtype, count, site=site, tile=tile)
 
+    def sub(self, *, dst: int, src0: int, src1: int, dtype: Data, count: int, site: int = 0, tile: int = 0) -> int:
+        """Sub: dst[i] = src0[i] - src1[i] in UB."""
+        return self._append(emit.emit_sub, dst, src0, src1, dtype, count, site=site, tile=tile)
+
+    def mul(self, *, dst: int, src0: int, src1: int, dtype: Data, count: int, site: int = 0, tile: int = 0) -> int:
+        """Mul: dst[i] = src0[i] * src1[i] in UB."""
+        return self._append(emit.emit_mul, dst, src0, src1, dtype, count, site=site, tile=tile)
+
+    def div(self, *, dst: int, src0: int, src1: int, dtype: Data, count: int, site: int = 0, tile: int = 0) -> int:
+        """Div: dst[i] = src0[i] / src1[i] in UB."""
+        return self._append(emit.emit_div, dst, src0, src1, dtype, count, site=site, tile=tile)
+
+    def max(self, *, dst: int, src0: int, src1: int, dtype: Data, count: int, site: int = 0, tile: int = 0) -> int:
+        """Max: dst[i] = the larger of src0[i] and src1[i] in UB."""
+        return self._append(emit.emit_max, dst, src0, src1, dtype, count, site=site, tile=tile)
+
+    def min(self, *, dst: int, src0: int, src1: int, dtype: Data, count: int, site: int = 0, tile: int = 0) -> int:
+        """Min: dst[i] = the smaller of src0[i] and src1[i] in UB."""
+        return self._append(emit.emit_min, dst, src0, src1, dtype, count, site=site, tile=tile)
+
+    def adds(
+        self, *, dst: int, src: int, dtype: Data, count: int, value_bits: int, site: int = 0, tile: int = 0
+    ) -> int:
+        """Add a scalar (Adds): dst[i] = src[i] + value in UB."""
+        return self._append(emit.emit_adds, dst, src, dtype, count, _word(value_bits), site=site, tile=tile)
+
     def muls(
         self, *, dst: int, src: int, dtype: Data, count: int, value_bits: int, site: int = 0, tile: int = 0
     ) -> int:
@@ -405,6 +486,42 @@ class ProgramBuilder:
     ) -> int:
         """Cast: ``count`` elements of UB."""
         return self._append(emit.emit_cast, dst, src, src_dtype, dst_dtype, round_mode, count, site=site, tile=tile)
+
+    def reduce_repeat(
+        self,
+        *,
+        dst: int,
+        src: int,
+        dtype: Data,
+        mask: int,
+        repeat: int = 1,
+        dst_rep_stride: int = 1,
+        src_blk_stride: int = 1,
+        src_rep_stride: int = 8,
+        site: int = 0,
+        tile: int = 0,
+    ) -> int:
+        """ReduceRepeat<SUM>: one sum per repeat; ``dst_rep_stride`` in elements, the others in 32 bytes."""
+        operands = (dst, src, dtype, mask, repeat, dst_rep_stride, src_blk_stride, src_rep_stride)
+        return self._append(emit.emit_reduce_repeat, *operands, site=site, tile=tile)
+
+    def trans_data_to_5hd(
+        self,
+        *,
+        dst_list: Sequence[int],
+        src_list: Sequence[int],
+        dtype: Data,
+        repeat: int = 1,
+        dst_rep_stride: int = 0,
+        src_rep_stride: int = 0,
+        site: int = 0,
+        tile: int = 0,
+    ) -> int:
+        """TransDataTo5HD: ``dst_list`` and ``src_list`` are 16 byte addresses in UB each, strides in 32 bytes."""
+        prepare = [(emit.set_dst_address, (i, address)) for i, address in enumerate(dst_list)]
+        prepare += [(emit.set_src_address, (i, address)) for i, address in enumerate(src_list)]
+        operands = (dtype, repeat, dst_rep_stride, src_rep_stride)
+        return self._append(emit.emit_trans_data_to_5hd, *operands, site=site, tile=tile, prepare=tuple(prepare))
 
 
 def _word(bits: int) -> int:

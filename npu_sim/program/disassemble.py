@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from npu_sim.isa.op import SPEC_OF_OP, Data, Mode, Op, OpSpec, Pipe, Space
+from npu_sim.isa.row import LIST_FIELDS
+from npu_sim.units import BLOCK_BYTES
 
 _TYPE_NAMES = {
     Data.NONE: "none",
@@ -20,14 +22,15 @@ _TYPE_NAMES = {
     Data.INT64: "int64_t",
 }
 _ADDRESSES = ("dst", "src0", "src1")
+_ONE_INPUT = {"dst": Space.UB, "src0": Space.UB}
+_TWO_INPUTS = {**_ONE_INPUT, "src1": Space.UB}
 OPERAND_SPACES: dict[Op, dict[str, Space]] = {
     Op.MMAD: {"dst": Space.L0C, "src0": Space.L0A, "src1": Space.L0B},
     Op.FIXPIPE: {"src0": Space.L0C},
     Op.L0C_TO_UB: {"dst": Space.UB, "src0": Space.L0C},
     Op.DUPLICATE: {"dst": Space.UB},
-    Op.ADD: {"dst": Space.UB, "src0": Space.UB, "src1": Space.UB},
-    Op.MULS: {"dst": Space.UB, "src0": Space.UB},
-    Op.CAST: {"dst": Space.UB, "src0": Space.UB},
+    **{op: _TWO_INPUTS for op in (Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN)},
+    **{op: _ONE_INPUT for op in (Op.MULS, Op.ADDS, Op.CAST, Op.REDUCE_REPEAT)},
 }
 """Spaces of operands whose row has no field for them."""
 
@@ -116,6 +119,10 @@ def _spec(row: np.void) -> OpSpec | None:
 def _operands(row: np.void, spec: OpSpec) -> Iterator[str]:
     fixed = OPERAND_SPACES.get(spec.op, {})
     for field in spec.fields:
+        if field in LIST_FIELDS:
+            addresses = " ".join(hex(int(block) * BLOCK_BYTES) for block in row[field])
+            yield f"{field} {Space.UB.name}[{addresses}]"
+            continue
         value = int(row[field])
         if field in _ADDRESSES:
             space = int(fixed[field]) if field in fixed else int(row[f"{field}_space"])

@@ -90,10 +90,41 @@ RANGES: dict[Op, tuple[Range, ...]] = {
     Op.MMAD: (("m", 0, 4095), ("n", 0, 4095), ("k", 0, 4095)),
     Op.FIXPIPE: (("m_size", 0, _WORD), ("n_size", 0, 4095), ("src_stride", 0, _WORD), ("dst_stride", 1, 2**31 - 1)),
     Op.L0C_TO_UB: (("block_count", 0, 4095), ("block_len", 0, _WORD), ("src_gap", 0, _WORD), ("dst_gap", 0, _WORD)),
-    Op.DUPLICATE: (("count", 0, 2**31 - 1),),
-    Op.ADD: (("count", 0, 2**31 - 1),),
-    Op.MULS: (("count", 0, 2**31 - 1),),
-    Op.CAST: (("count", 0, 2**31 - 1),),
+    **dict.fromkeys(
+        (
+            Op.DUPLICATE,
+            Op.ADD,
+            Op.SUB,
+            Op.MUL,
+            Op.DIV,
+            Op.MAX,
+            Op.MIN,
+            Op.MULS,
+            Op.ADDS,
+            Op.CAST,
+        ),
+        (("count", 0, 2**31 - 1),),
+    ),
+    Op.DATA_COPY_PAD: (
+        ("block_count", 1, 4095),
+        ("block_len", 0, 2097151),
+        ("src_gap", 0, 2**31 - 1),
+        ("dst_gap", 0, 2**31 - 1),
+        ("left_padding", 0, BLOCK_BYTES),
+        ("right_padding", 0, BLOCK_BYTES),
+    ),
+    Op.REDUCE_REPEAT: (
+        ("mask", 0, 128),
+        ("repeat", 0, _BYTE),
+        ("dst_rep_stride", 0, _WORD),
+        ("src_blk_stride", 0, _WORD),
+        ("src_rep_stride", 0, _WORD),
+    ),
+    Op.TRANS_DATA_TO_5HD: (
+        ("repeat", 0, _BYTE),
+        ("dst_rep_stride", 0, _WORD),
+        ("src_rep_stride", 0, _WORD),
+    ),
 }
 """Ranges that hold on every architecture."""
 
@@ -108,6 +139,9 @@ ND_RANGES: tuple[Range, ...] = (
     ("src_nd_stride", 0, 512),
     ("dst_nd_stride", 0, _WORD),
 )
+
+PAD_UB_GAP_BLOCKS = _WORD
+"""Longest gap on the UB side of a DataCopyPad."""
 
 _UNIFIED_COPIES = frozenset(
     {
@@ -130,6 +164,10 @@ PATHS: dict[Op, dict[str, frozenset[tuple[Space, Space]]]] = {
     Op.LOAD_TRANSPOSE: {C220: _TO_L0},
     Op.LOAD_3D: {M200: _TO_L0, C220: _TO_L0},
     Op.LOAD_3D_V1: {C100: _TO_L0, M200: _TO_L0},
+    Op.DATA_COPY_PAD: {C220: frozenset({(Space.UB, Space.GM), (Space.GM, Space.UB)})},
+    Op.SCALAR_COPY: dict.fromkeys(
+        (C100, M200, C220), frozenset({(Space.UB, Space.UB), (Space.UB, Space.GM), (Space.GM, Space.UB)})
+    ),
 }
 """(destination, source) pairs by opcode and architecture."""
 
@@ -145,6 +183,9 @@ _UNIFIED_B16 = frozenset({Data.FP16, Data.INT16})
 B16 = frozenset({Data.FP16, Data.BF16, Data.INT16})
 _B32 = frozenset({Data.FP32, Data.INT32})
 _ANY = frozenset(Data)
+_FLOATS = frozenset({Data.FP16, Data.FP32})
+_WITH_SCALAR = {C100: _FLOATS, M200: _UNIFIED_B16 | _B32, C220: _UNIFIED_B16 | _B32}
+_ARITHMETIC = {C100: _HALF | _B32, M200: _UNIFIED_B16 | _B32, C220: _UNIFIED_B16 | _B32}
 
 DTYPES: dict[Op, dict[str, frozenset[Data]]] = {
     Op.SET_ATOMIC: {
@@ -165,12 +206,14 @@ DTYPES: dict[Op, dict[str, frozenset[Data]]] = {
         C220: frozenset({Data.FP16, Data.BF16, Data.FP32, Data.INT8}),
     },
     Op.DUPLICATE: {C100: _UNIFIED_B16 | _B32, M200: _UNIFIED_B16 | _B32, C220: B16 | _B32},
-    Op.ADD: {C100: _HALF | _B32, M200: _UNIFIED_B16 | _B32, C220: _UNIFIED_B16 | _B32},
-    Op.MULS: {
-        C100: frozenset({Data.FP16, Data.FP32}),
-        M200: _UNIFIED_B16 | _B32,
-        C220: _UNIFIED_B16 | _B32,
-    },
+    **{op: _ARITHMETIC for op in (Op.ADD, Op.SUB, Op.MUL, Op.MAX, Op.MIN)},
+    **{op: _WITH_SCALAR for op in (Op.MULS, Op.ADDS)},
+    # dav-c100: the ReduceRepeat page lists half only, the platform file of the chip float as well.
+    **{op: dict.fromkeys((C100, M200, C220), _FLOATS) for op in (Op.DIV, Op.REDUCE_REPEAT)},
+    # The 8-bit form, which moves halves of blocks, has no semantics here.
+    Op.TRANS_DATA_TO_5HD: {C100: _UNIFIED_B16, M200: _UNIFIED_B16 | _B32, C220: _UNIFIED_B16 | _B32},
+    Op.DATA_COPY_PAD: {C220: _B8 | B16 | _B32},
+    Op.SCALAR_COPY: dict.fromkeys((C100, M200, C220), _ANY - {Data.NONE}),
 }
 """Values of ``dtype`` by opcode and architecture; Cast has a table of its own."""
 
@@ -224,4 +267,5 @@ MODE_BITS: dict[Op, dict[str, int]] = {
     Op.MMAD: {C100: int(Mode.INIT), M200: int(Mode.INIT), C220: Mode.INIT | Mode.K_ALIGN | Mode.HF32},
     Op.FIXPIPE: {C220: Mode.CHANNEL_SPLIT | Mode.NZ2ND | Mode.ATOMIC},
     Op.DATA_COPY: dict.fromkeys((C100, M200, C220), int(Mode.ATOMIC)),
+    Op.DATA_COPY_PAD: {C220: Mode.PAD | Mode.ATOMIC},
 }

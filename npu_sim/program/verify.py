@@ -15,7 +15,9 @@ from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.footprint import empty_runs, reach
 from npu_sim.isa.op import C100, C220, M200, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.products import Product
+from npu_sim.program.core_kind import foreign_rows
 from npu_sim.program.disassemble import OPERAND_SPACES, name_of, pipe_name, space_name, type_name
+from npu_sim.program.launch import CoreKind
 from npu_sim.program.limits import (
     ADDRESS_ALIGNMENT_BYTES,
     B16,
@@ -27,12 +29,13 @@ from npu_sim.program.limits import (
     MMAD_DESTINATION_ALIGNMENT_BYTES,
     MODE_BITS,
     ND_RANGES,
+    PAD_UB_GAP_BLOCKS,
     PATHS,
     RANGES,
     Range,
 )
 from npu_sim.program.violation import Kind, Violation
-from npu_sim.units import BLOCK_BYTES
+from npu_sim.units import BLOCK_BYTES, REPEAT_BYTES
 
 _CHUNK_ROWS = 1 << 15
 
@@ -93,7 +96,7 @@ class _Findings:
         self.flag(index, bad, kind, lambda at: f"{name} must be {rule}, not {int(self.rows[name][at])}")
 
 
-def verify(rows: np.ndarray, product: Product) -> list[Violation]:
+def verify(rows: np.ndarray, product: Product, *, core_kind: CoreKind | None = None) -> list[Violation]:
     """Check every row by itself.
 
     Parameters
@@ -102,6 +105,8 @@ def verify(rows: np.ndarray, product: Product) -> list[Violation]:
         Rows of one core, before or after `issue`.
     product : Product
         Architecture, capacities, event ids.
+    core_kind : "cube", "vector" or None
+        On a product with separate cores also report rows that this kind does not have; None: any core.
 
     Returns
     -------
@@ -118,6 +123,8 @@ def verify(rows: np.ndarray, product: Product) -> list[Violation]:
             if _is_supported(chunk, index, op):
                 _check_opcode(chunk, index, Op(op))
         _check_addresses(chunk)
+        if core_kind is not None:
+            _check_core_kind(chunk, core_kind)
         found.extend(sorted(chunk.found, key=lambda violation: violation.row))
     return found
 
@@ -133,6 +140,14 @@ def _is_supported(chunk: _Findings, index: npt.NDArray[np.intp], op: int) -> boo
     everything = np.ones(len(index), np.bool_)
     chunk.flag(index, everything, Kind.UNSUPPORTED, lambda at: f"must be {where}, not {chunk.product.arch}")
     return False
+
+
+def _check_core_kind(chunk: _Findings, kind: CoreKind) -> None:
+    """Report rows that belong to the other kind of core."""
+    other = "vector" if kind == "cube" else "cube"
+    index = np.arange(len(chunk.rows))
+    bad = foreign_rows(chunk.rows, chunk.product, kind)
+    chunk.flag(index, bad, Kind.UNSUPPORTED, lambda at: f"must run on a {other} core, not on a {kind} core")
 
 
 def _check_opcode(chunk: _Findings, index: npt.NDArray[np.intp], op: Op) -> None:
@@ -358,6 +373,31 @@ def _cast(chunk: _Findings, index: npt.NDArray[np.intp]) -> None:
     chunk.flag(index, bad, Kind.UNSUPPORTED, text)
 
 
+def _data_copy_pad(chunk: _Findings, index: npt.NDArray[np.intp]) -> None:
+    item = _item_bytes(chunk.column(index, "dtype"))
+    for name in ("left_padding", "right_padding"):
+        chunk.rule(index, chunk.column(index, name) * item > BLOCK_BYTES, name, f"at most {BLOCK_BYTES} bytes")
+    to_ub = chunk.column(index, "dst_space") == Space.UB
+    for name, in_ub in (("dst_gap", to_ub), ("src_gap", ~to_ub)):
+        bad = in_ub & (chunk.column(index, name) > PAD_UB_GAP_BLOCKS)
+        chunk.rule(index, bad, name, f"in [0, {PAD_UB_GAP_BLOCKS}] blocks in UB")
+    adds = chunk.column(index, "mode") & Mode.ATOMIC != 0
+    chunk.rule(index, adds & (chunk.column(index, "block_len") % item != 0), "block_len", "whole elements to add them")
+
+
+def _reduce_repeat(chunk: _Findings, index: npt.NDArray[np.intp]) -> None:
+    lanes = REPEAT_BYTES // _item_bytes(chunk.column(index, "dtype"))
+    chunk.rule(index, chunk.column(index, "mask") > lanes, "mask", f"within the {REPEAT_BYTES} bytes of a repeat")
+    if chunk.product.arch == C100:
+        chunk.rule(index, chunk.column(index, "dst_rep_stride") == 0, "dst_rep_stride", f"at least 1 on {C100}")
+
+
+def _trans_data_to_5hd(chunk: _Findings, index: npt.NDArray[np.intp]) -> None:
+    single = chunk.column(index, "repeat") == 1
+    for name in ("dst_rep_stride", "src_rep_stride"):
+        chunk.rule(index, single & (chunk.column(index, name) != 0), name, "0 for a single repeat")
+
+
 _SPECIAL: dict[Op, Callable[[_Findings, npt.NDArray[np.intp]], None]] = {
     Op.LOAD_2D: _load_2d,
     Op.LOAD_3D: _load_3d,
@@ -366,6 +406,9 @@ _SPECIAL: dict[Op, Callable[[_Findings, npt.NDArray[np.intp]], None]] = {
     Op.MMAD: _mmad,
     Op.FIXPIPE: _fixpipe,
     Op.CAST: _cast,
+    Op.DATA_COPY_PAD: _data_copy_pad,
+    Op.REDUCE_REPEAT: _reduce_repeat,
+    Op.TRANS_DATA_TO_5HD: _trans_data_to_5hd,
 }
 
 _ITEM_BYTES = np.full(256, 2, np.int64)
@@ -404,6 +447,8 @@ def _check_alignment(chunk: _Findings, index: npt.NDArray[np.intp], op: Op, name
     needed = alignments[spaces]
     if op == Op.MMAD and name == "dst":
         needed = np.full(len(index), MMAD_DESTINATION_ALIGNMENT_BYTES, np.int64)
+    if op == Op.SCALAR_COPY or (op == Op.REDUCE_REPEAT and name == "dst"):
+        needed = _item_bytes(chunk.column(index, "dtype"))
     addresses = chunk.column(index, name)
     kind = Kind.WRITE_MISALIGNED if name == "dst" else Kind.READ_MISALIGNED
     bad = np.flatnonzero(addresses % needed)

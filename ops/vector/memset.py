@@ -35,4 +35,5 @@ def memset_launch(gm: GlobalMemory, tensor: GmTensor, product: Product) -> Launc
         gm=gm,
         sites=kernel_memset.SITES,
         trusted=True,
+        core_kind="vector",
     )

@@ -15,12 +15,12 @@ from npu_sim._jit import JIT_ENABLED
 from npu_sim.isa import emit, footprint
 from npu_sim.isa.cost import rows_cost
 from npu_sim.isa.op import OP_COUNT, OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
-from npu_sim.isa.row import INSTR, ROW_BYTES, empty_rows
+from npu_sim.isa.row import INSTR, LIST_FIELDS, ROW_BYTES, empty_rows
 from npu_sim.products.cost import cost_of_arch, cost_record
 from npu_sim.program.builder import ProgramBuilder
 from npu_sim.program.disassemble import disassemble
 from tests.oracles import semantics
-from tests.oracles.instances import A2, GENERATORS, SIZES, Emulated, candidates, one_of_each
+from tests.oracles.instances import A2, GENERATORS, SIZES, TWO_INPUTS, Emulated, candidates, one_of_each
 from tests.oracles.semantics import FRACTAL, ITEM
 
 SYNCHRONISATION = (Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER, Op.SET_ATOMIC, Op.SET_HF32)
@@ -100,6 +100,9 @@ def test_disassembly_shows_every_operand(spec):
         return
     assert spec.api in text
     for name in spec.fields:
+        if name in LIST_FIELDS:
+            assert f"{name} UB[{' '.join(hex(32 * int(block)) for block in row[name])}]" in text
+            continue
         value = int(row[name])
         if name in ("dst", "src0", "src1"):
             assert f"[{hex(value)}]" in text
@@ -167,11 +170,16 @@ def _ordinary_memories(rng, dtype, l0):
 _FAR = {Data.FP16: 0x78, Data.BF16: 0x7F, Data.FP32: 0x7F}
 
 
-def _flip_element(contents, space, byte, dtype, start):
-    """Change the element of ``dtype`` that holds ``byte``: floats become four times as large, integers change a bit."""
+def _flip_element(contents, space, byte, dtype, start, negate):
+    """Change the element of ``dtype`` that holds ``byte``: floats become four times as large, integers change a bit.
+
+    ``negate`` changes the sign bit instead, which makes it the smaller of any two.
+    """
     item = ITEM[dtype]
     at = (byte - start) // item * item + start
-    if dtype in semantics.INTEGERS:
+    if negate:
+        contents[space][at + item - 1] ^= 0x80
+    elif dtype in semantics.INTEGERS:
         contents[space][at] ^= 0x10
     else:
         contents[space][at + item - 1] ^= _FAR[dtype]
@@ -217,7 +225,7 @@ def _run(instance, rows, contents):
 def _prepared(op, instance, rng):
     """Rows and contents in which every read shows, or None for instances outside the small memories or in place."""
     rows = instance.rows
-    if op == Op.MULS:
+    if op in (Op.MULS, Op.ADDS):
         dtype = Data(rows[-1]["dtype"])
         rows["value"][-1] = int(_ordinary(rng, 1, dtype).view(f"i{ITEM[dtype]}")[0])
     contents = _ordinary_memories(rng, instance.memory, instance.l0)
@@ -227,8 +235,10 @@ def _prepared(op, instance, rng):
     except semantics.OutsideMemoryError:
         return None
     declared = _Declared(rows)
-    in_place = op in (Op.ADD, Op.MULS) and (declared.read[Space.UB] & declared.write[Space.UB]).any()
-    return None if machine.overlaps or in_place else (rows, contents, declared)
+    alike = (*TWO_INPUTS, Op.MULS, Op.ADDS, Op.TRANS_DATA_TO_5HD)
+    in_place = op in alike and (declared.read[Space.UB] & declared.write[Space.UB]).any()
+    cancels = op in (Op.SUB, Op.DIV) and rows["src0"][-1] == rows["src1"][-1]
+    return None if machine.overlaps or in_place or cancels else (rows, contents, declared)
 
 
 def _source_type(op, row, instance, space):
@@ -238,9 +248,9 @@ def _source_type(op, row, instance, space):
     if op == Op.FIXPIPE or op == Op.L0C_TO_UB:
         kind = Data(row["dst_dtype"])
         return Data.FP32 if space == Space.L0C and kind != Data.INT32 else kind
-    if op in (Op.ADD, Op.MULS, Op.CAST):
+    if op in (*TWO_INPUTS, Op.MULS, Op.ADDS, Op.CAST, Op.REDUCE_REPEAT):
         return Data(row["dtype"])
-    if op == Op.DATA_COPY and row["mode"] & Mode.ATOMIC:
+    if op in (Op.DATA_COPY, Op.DATA_COPY_PAD) and row["mode"] & Mode.ATOMIC:
         return Data(row["dtype"])
     return None
 
@@ -277,7 +287,7 @@ def _check_reads(op, instance, rows, contents, declared, after, rng):
                 flipped[space][byte] ^= 1
             else:
                 start = 0 if space in (Space.L0A, Space.L0B, Space.L0C) else int(where[0])
-                _flip_element(flipped, space, byte, kind, start)
+                _flip_element(flipped, space, byte, kind, start, op == Op.MIN)
             result = _run(instance, rows, flipped)
             shows = any(
                 not np.array_equal(result.words(target)[where_], after.words(target)[where_])

@@ -221,6 +221,9 @@ def _l0c_to_ub(row, touched):
             touched.write(Space.UB, get("dst") + at, 256 * item)
 
 
+_TWO_INPUTS = (Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN)
+
+
 def _vector(row, touched):
     get = lambda name: _field(row, name)  # noqa: E731
     item = ITEM[Data(row["dtype"])]
@@ -228,9 +231,56 @@ def _vector(row, touched):
     for i in range(get("count")):
         if row["op"] != Op.DUPLICATE:
             touched.read(Space.UB, get("src0") + i * item, item)
-        if row["op"] == Op.ADD:
+        if row["op"] in _TWO_INPUTS:
             touched.read(Space.UB, get("src1") + i * item, item)
         touched.write(Space.UB, get("dst") + i * out, out)
+
+
+def _data_copy_pad(row, touched):
+    get = lambda name: _field(row, name)  # noqa: E731
+    length = get("block_len")
+    if length == 0:
+        return
+    for i in range(get("block_count")):
+        if row["src0_space"] == Space.GM:
+            around = (get("left_padding") + get("right_padding")) * ITEM[Data(row["dtype"])]
+            blocks = -(-(length + around) // 32)
+            touched.read(Space.GM, get("src0") + i * (length + get("src_gap")), length)
+            touched.write(Space.UB, get("dst") + i * (blocks + get("dst_gap")) * 32, blocks * 32)
+        else:
+            blocks = -(-length // 32)
+            touched.read(Space.UB, get("src0") + i * (blocks + get("src_gap")) * 32, length)
+            atomic = bool(row["mode"] & Mode.ATOMIC)
+            touched.write(Space.GM, get("dst") + i * (length + get("dst_gap")), length, atomic)
+
+
+def _scalar_copy(row, touched):
+    item = ITEM[Data(row["dtype"])]
+    touched.read(row["src0_space"], _field(row, "src0"), item)
+    touched.write(row["dst_space"], _field(row, "dst"), item)
+
+
+def _reduce_repeat(row, touched):
+    get = lambda name: _field(row, name)  # noqa: E731
+    item = ITEM[Data(row["dtype"])]
+    lanes = min(get("mask"), 256 // item)
+    if lanes == 0:
+        return
+    for r in range(get("repeat")):
+        for i in range(lanes):
+            block, within = divmod(i * item, 32)
+            at = (r * get("src_rep_stride") + block * get("src_blk_stride")) * 32 + within
+            touched.read(Space.UB, get("src0") + at, item)
+        touched.write(Space.UB, get("dst") + r * get("dst_rep_stride") * item, item)
+
+
+def _trans_data_to_5hd(row, touched):
+    repeats = _field(row, "repeat")
+    for r in range(repeats):
+        step = 1 if repeats == 1 else r
+        for i in range(16):
+            touched.read(Space.UB, (int(row["src_list"][i]) + step * _field(row, "src_rep_stride")) * 32, 32)
+            touched.write(Space.UB, (int(row["dst_list"][i]) + step * _field(row, "dst_rep_stride")) * 32, 32)
 
 
 _HANDLERS = {
@@ -245,9 +295,14 @@ _HANDLERS = {
     Op.FIXPIPE: _fixpipe,
     Op.L0C_TO_UB: _l0c_to_ub,
     Op.DUPLICATE: _vector,
-    Op.ADD: _vector,
     Op.MULS: _vector,
+    Op.ADDS: _vector,
     Op.CAST: _vector,
+    **dict.fromkeys(_TWO_INPUTS, _vector),
+    Op.DATA_COPY_PAD: _data_copy_pad,
+    Op.SCALAR_COPY: _scalar_copy,
+    Op.REDUCE_REPEAT: _reduce_repeat,
+    Op.TRANS_DATA_TO_5HD: _trans_data_to_5hd,
 }
 
 

@@ -7,7 +7,7 @@ An `Instance` is one row together with what its memories hold. Memories come as 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -418,21 +418,29 @@ def l0c_to_ub(rng):
     return Instance(builder)
 
 
+_ALL_ARITHMETIC = {
+    "910b": (Data.FP16, Data.INT16, Data.FP32, Data.INT32),
+    "310p": (Data.FP16, Data.INT16, Data.FP32, Data.INT32),
+    "910": (Data.FP16, Data.FP32, Data.INT32),
+}
+_WITH_SCALAR = _ALL_ARITHMETIC | {"910": (Data.FP16, Data.FP32)}
+_FLOATS = dict.fromkeys(("910b", "310p", "910"), (Data.FP16, Data.FP32))
+TWO_INPUTS = (Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN)
 VECTOR_TYPES = {
     Op.DUPLICATE: {
         "910b": (Data.FP16, Data.BF16, Data.INT16, Data.FP32, Data.INT32),
         "310p": (Data.FP16, Data.INT16, Data.FP32, Data.INT32),
         "910": (Data.FP16, Data.INT16, Data.FP32, Data.INT32),
     },
-    Op.ADD: {
+    **dict.fromkeys(TWO_INPUTS, _ALL_ARITHMETIC),
+    Op.DIV: _FLOATS,
+    Op.MULS: _WITH_SCALAR,
+    Op.ADDS: _WITH_SCALAR,
+    Op.REDUCE_REPEAT: _FLOATS,
+    Op.TRANS_DATA_TO_5HD: {
         "910b": (Data.FP16, Data.INT16, Data.FP32, Data.INT32),
         "310p": (Data.FP16, Data.INT16, Data.FP32, Data.INT32),
-        "910": (Data.FP16, Data.FP32, Data.INT32),
-    },
-    Op.MULS: {
-        "910b": (Data.FP16, Data.INT16, Data.FP32, Data.INT32),
-        "310p": (Data.FP16, Data.INT16, Data.FP32, Data.INT32),
-        "910": (Data.FP16, Data.FP32),
+        "910": (Data.FP16, Data.INT16),
     },
 }
 
@@ -450,10 +458,95 @@ def _vector(rng, op):
     bits = int(random_elements(rng, 1, dtype).view(f"u{ITEM[dtype]}")[0])
     if op == Op.DUPLICATE:
         builder.duplicate(dst=first, dtype=dtype, count=count, value_bits=bits)
-    elif op == Op.ADD:
-        builder.add(dst=first, src0=second, src1=third, dtype=dtype, count=count)
+    elif op in TWO_INPUTS:
+        getattr(builder, op.name.lower())(dst=first, src0=second, src1=third, dtype=dtype, count=count)
     else:
-        builder.muls(dst=first, src=second, dtype=dtype, count=count, value_bits=bits)
+        getattr(builder, op.name.lower())(dst=first, src=second, dtype=dtype, count=count, value_bits=bits)
+    return Instance(builder, memory=dtype)
+
+
+def reduce_repeat(rng):
+    product = _pick(rng, (A2, UNIFIED, TRAINING))
+    builder = ProgramBuilder(product)
+    dtype = _pick(rng, VECTOR_TYPES[Op.REDUCE_REPEAT][product.series])
+    lanes = 256 // ITEM[dtype]
+    builder.reduce_repeat(
+        dst=40000 + int(rng.integers(99)) * ITEM[dtype], src=int(rng.integers(99)) * 32, dtype=dtype,
+        mask=_pick(rng, (lanes, lanes, int(rng.integers(lanes + 1)), 1)), repeat=int(rng.integers(7)),
+        dst_rep_stride=1 + int(rng.integers(4)), src_blk_stride=_pick(rng, (1, 1, 0, 2, 9)),
+        src_rep_stride=_pick(rng, (8, 8, 0, 1, 11, 70)),
+    )  # fmt: skip
+    return Instance(builder, memory=dtype)
+
+
+def trans_data_to_5hd(rng):
+    product = _pick(rng, (A2, UNIFIED, TRAINING))
+    builder = ProgramBuilder(product)
+    dtype = _pick(rng, VECTOR_TYPES[Op.TRANS_DATA_TO_5HD][product.series])
+    repeat = _pick(rng, (0, 1, 1, 2, 3, 5))
+    # 16 rows apart, blocks side by side, or anywhere
+    kind = int(rng.integers(3))
+    if kind == 0:
+        pitch = 8 + int(rng.integers(9))
+        sources = (int(rng.integers(200)) + pitch * np.arange(16)).tolist()
+        targets = (1024 + int(rng.integers(200)) + np.arange(16)).tolist()
+        steps = (16, 1)
+    elif kind == 1:
+        sources = (int(rng.integers(200)) + np.arange(16)).tolist()
+        targets = (1024 + int(rng.integers(200)) + 16 * np.arange(16)).tolist()
+        steps = (1, 16)
+    else:
+        sources = rng.integers(0, 900, 16).tolist()
+        targets = (1024 + rng.permutation(64)[:16]).tolist()
+        steps = (64, int(rng.integers(9)))
+    if rng.random() < 0.1 and repeat == 1:
+        sources = targets
+    steps = (0, 0) if repeat == 1 else steps
+    builder.trans_data_to_5hd(
+        dst_list=[32 * block for block in targets], src_list=[32 * block for block in sources], dtype=dtype,
+        repeat=repeat, dst_rep_stride=steps[0], src_rep_stride=steps[1],
+    )  # fmt: skip
+    return Instance(builder, memory=dtype)
+
+
+def data_copy_pad(rng):
+    builder = ProgramBuilder(A2)
+    dtype = _pick(rng, (*ATOMIC_TYPES["910b"], Data.UINT8))
+    item = ITEM[dtype]
+    gm, ub = int(rng.integers(2000)) * item, int(rng.integers(200)) * 32
+    count = 1 + int(rng.integers(5))
+    length = _pick(rng, (0, 1, 5, 31, 64)) * item + int(rng.integers(40)) * item
+    gm_gap, ub_gap = _pick(rng, (0, 1, 30)) * item, int(rng.integers(4))
+    if rng.random() < 0.4:
+        if rng.random() < 0.6 and dtype != Data.UINT8:
+            builder.set_atomic(dtype)
+        elif rng.random() < 0.5:  # plain stores are exact to the byte
+            gm, length, gm_gap = gm + 1, length + int(rng.integers(4)), gm_gap + int(rng.integers(9))
+        builder.data_copy_pad(
+            dst_space=Space.GM, dst=gm, src_space=Space.UB, src=ub, block_count=count, block_len=length, src_gap=ub_gap,
+            dst_gap=gm_gap, dtype=dtype, tensor=0,
+        )  # fmt: skip
+        return Instance(builder, memory=dtype)
+    left, right = (int(rng.integers(32 // item + 1)) if rng.random() < 0.5 else 0 for _ in range(2))
+    bits = int(random_elements(rng, 1, dtype).view(f"u{item}")[0])
+    builder.data_copy_pad(
+        dst_space=Space.UB, dst=ub, src_space=Space.GM, src=gm + int(rng.integers(4)), block_count=count,
+        block_len=length, src_gap=gm_gap + int(rng.integers(4)), dst_gap=ub_gap, left_padding=left, right_padding=right,
+        mode=_pick(rng, (0, Mode.PAD)), value_bits=bits, dtype=dtype, tensor=0,
+    )  # fmt: skip
+    return Instance(builder, memory=dtype)
+
+
+def scalar_copy(rng):
+    builder = ProgramBuilder(_pick(rng, (A2, UNIFIED, TRAINING)))
+    dtype = _pick(rng, (Data.FP16, Data.FP32, Data.INT8, Data.BF16, Data.INT32))
+    dst_space, src_space = _pick(rng, ((Space.UB, Space.UB), (Space.UB, Space.GM), (Space.GM, Space.UB)))
+    if rng.random() < 0.3:
+        builder.set_atomic(Data.FP32)  # no matter: not a store of a data mover
+    builder.scalar_copy(
+        dst_space=dst_space, dst=int(rng.integers(99)) * ITEM[dtype], src_space=src_space,
+        src=1000 + int(rng.integers(99)) * ITEM[dtype], dtype=dtype, tensor=0,
+    )  # fmt: skip
     return Instance(builder, memory=dtype)
 
 
@@ -480,9 +573,12 @@ GENERATORS = {
     Op.FIXPIPE: fixpipe,
     Op.L0C_TO_UB: l0c_to_ub,
     Op.DUPLICATE: lambda rng: _vector(rng, Op.DUPLICATE),
-    Op.ADD: lambda rng: _vector(rng, Op.ADD),
-    Op.MULS: lambda rng: _vector(rng, Op.MULS),
+    **{op: partial(_vector, op=op) for op in (*TWO_INPUTS, Op.MULS, Op.ADDS)},
     Op.CAST: cast,
+    Op.DATA_COPY_PAD: data_copy_pad,
+    Op.SCALAR_COPY: scalar_copy,
+    Op.REDUCE_REPEAT: reduce_repeat,
+    Op.TRANS_DATA_TO_5HD: trans_data_to_5hd,
 }
 
 
@@ -490,8 +586,7 @@ RESULT_TYPE_FIELD = {
     Op.DATA_COPY: "dtype",
     Op.FIXPIPE: "dst_dtype",
     Op.L0C_TO_UB: "dst_dtype",
-    Op.ADD: "dtype",
-    Op.MULS: "dtype",
+    **dict.fromkeys((*TWO_INPUTS, Op.MULS, Op.ADDS, Op.REDUCE_REPEAT, Op.DATA_COPY_PAD), "dtype"),
     Op.CAST: "dst_dtype",
 }
 """Where the row names the type of the elements it computes; other instructions only move bits, Mmad makes floats."""
@@ -594,3 +689,21 @@ def one_of_each(builder):
     builder.add(dst=32, src0=64, src1=96, dtype=Data.FP32, count=2)
     builder.muls(dst=32, src=64, dtype=Data.FP32, count=2, value_bits=0xC0000000)
     builder.cast(dst=32, src=64, src_dtype=Data.FP32, dst_dtype=Data.FP16, count=2)
+    builder.data_copy_pad(
+        dst_space=Space.UB, dst=32, src_space=Space.GM, src=7, block_count=2, block_len=3, src_gap=4, dst_gap=5,
+        left_padding=8, right_padding=9, mode=Mode.PAD, value_bits=0xC0000000, dtype=Data.BF16, tensor=6,
+    )  # fmt: skip
+    builder.scalar_copy(dst_space=Space.GM, dst=32, src_space=Space.UB, src=64, dtype=Data.FP16, tensor=6)
+    builder.sub(dst=32, src0=64, src1=96, dtype=Data.FP32, count=2)
+    builder.mul(dst=32, src0=64, src1=96, dtype=Data.FP16, count=3)
+    builder.div(dst=32, src0=64, src1=96, dtype=Data.FP32, count=4)
+    builder.max(dst=32, src0=64, src1=96, dtype=Data.FP16, count=5)
+    builder.min(dst=32, src0=64, src1=96, dtype=Data.INT32, count=6)
+    builder.adds(dst=32, src=64, dtype=Data.FP32, count=2, value_bits=0xC0000000)
+    builder.reduce_repeat(
+        dst=36, src=64, dtype=Data.FP32, mask=2, repeat=3, dst_rep_stride=4, src_blk_stride=5, src_rep_stride=6
+    )
+    builder.trans_data_to_5hd(
+        dst_list=range(0, 512, 32), src_list=range(1024, 2048, 64), dtype=Data.FP16, repeat=2, dst_rep_stride=3,
+        src_rep_stride=4,
+    )  # fmt: skip

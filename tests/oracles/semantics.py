@@ -12,6 +12,7 @@ fractal) are marked in ``Machine.open``.
 
 from __future__ import annotations
 
+import operator
 from fractions import Fraction
 
 import numpy as np
@@ -441,6 +442,40 @@ def l0c_to_ub(row, machine, saturate):
             machine.store(Space.UB, target, _leave_cube(data, dtype, saturate))
 
 
+def data_copy_pad(row, machine, saturate):
+    """DataCopyPad; lanes around the data that the page leaves open hold bytes 0xFF."""
+    get = _getter(row)
+    item = ITEM[Data(get("dtype"))]
+    length = get("block_len")
+    if length == 0:
+        return
+    if get("src0_space") == Space.UB:
+        for i in range(get("block_count")):
+            data = machine.load(Space.UB, get("src0") + i * (-(-length // 32) + get("src_gap")) * 32, length)
+            target = get("dst") + i * (length + get("dst_gap"))
+            _put(machine, Space.GM, target, data, Data(get("dtype")), bool(get("mode") & Mode.ATOMIC), saturate)
+        return
+    left, right = get("left_padding"), get("right_padding")
+    for i in range(get("block_count")):
+        data = machine.load(Space.GM, get("src0") + i * (length + get("src_gap")), length)
+        blocks = -(-(length + (left + right) * item) // 32)
+        if left == right == 0:
+            filler = data[:item]
+        elif get("mode") & Mode.PAD:
+            filler = _scalar(row, item)
+        else:
+            filler = np.array([0xFF], np.uint8)
+        before = np.resize(filler, left * item)
+        behind = np.resize(filler, blocks * 32 - left * item - length)
+        machine.store(Space.UB, get("dst") + i * (blocks + get("dst_gap")) * 32, np.concatenate([before, data, behind]))
+
+
+def scalar_copy(row, machine):
+    item = ITEM[Data(row["dtype"])]
+    data = machine.load(Space(row["src0_space"]), int(row["src0"]), item)
+    machine.store(Space(row["dst_space"]), int(row["dst"]), data)
+
+
 # Vector -------------------------------------------------------------------------------------------------------------
 
 
@@ -449,11 +484,47 @@ def duplicate(row, machine):
     machine.store(Space.UB, int(row["dst"]), np.tile(_scalar(row, item), int(row["count"])))
 
 
-def add(row, machine, saturate):
+def combine_elements(op, a, b, dtype, saturate):
+    """Elementwise ``a op b`` of packed elements, each result rounded once to nearest even."""
+    x, y = decode(a, dtype), decode(b, dtype)
+    if dtype in INTEGERS:
+        rule = {Op.ADD: operator.add, Op.SUB: operator.sub, Op.MUL: operator.mul, Op.MAX: max, Op.MIN: min}[op]
+        return encode_integer([rule(int(p), int(q)) for p, q in zip(x, y, strict=True)], dtype, saturate)
+    with np.errstate(all="ignore"):
+        if op in (Op.MAX, Op.MIN):
+            results = [_extreme(p, q, op == Op.MAX) for p, q in zip(x.tolist(), y.tolist(), strict=True)]
+            return _pack_floats(np.array(results), dtype, saturate)
+        if op == Op.DIV and dtype != Data.FP32:
+            # 24 bits of the quotient of two 11-bit significands decide its rounding; float64 has 53
+            return encode_float(x / y, dtype, saturate=saturate)
+        rule = {Op.ADD: np.add, Op.SUB: np.subtract, Op.MUL: np.multiply, Op.DIV: np.divide}[op]
+        if dtype == Data.FP32:
+            return rule(x.astype(np.float32), y.astype(np.float32)).view(np.uint8)
+        return encode_float(rule(x, y), dtype, saturate=saturate)
+
+
+def _extreme(p, q, largest):
+    """Max or Min of two floats: NaN if one is, and -0 below +0."""
+    if p != p or q != q:
+        return float("nan")
+    if p == q:
+        negative = (np.signbit(p) and np.signbit(q)) if largest else (np.signbit(p) or np.signbit(q))
+        return -abs(p) if p == 0 and negative else abs(p) if p == 0 else p
+    return max(p, q) if largest else min(p, q)
+
+
+@np.errstate(all="ignore")
+def _pack_floats(values, dtype, saturate):
+    if dtype == Data.FP32:
+        return values.astype(np.float32).view(np.uint8)
+    return encode_float(values.astype(np.float64), dtype, saturate=saturate)
+
+
+def combine(row, machine, saturate):
     dtype = Data(row["dtype"])
     size = int(row["count"]) * ITEM[dtype]
     a, b = machine.load(Space.UB, int(row["src0"]), size), machine.load(Space.UB, int(row["src1"]), size)
-    machine.store(Space.UB, int(row["dst"]), add_elements(a, b, dtype, saturate))
+    machine.store(Space.UB, int(row["dst"]), combine_elements(Op(row["op"]), a, b, dtype, saturate))
 
 
 def muls(row, machine, saturate):
@@ -461,6 +532,56 @@ def muls(row, machine, saturate):
     a = machine.load(Space.UB, int(row["src0"]), int(row["count"]) * ITEM[dtype])
     product = multiply_elements(a, _scalar(row, ITEM[dtype]), dtype, saturate)
     machine.store(Space.UB, int(row["dst"]), product)
+
+
+def adds(row, machine, saturate):
+    dtype = Data(row["dtype"])
+    a = machine.load(Space.UB, int(row["src0"]), int(row["count"]) * ITEM[dtype])
+    total = add_elements(a, np.tile(_scalar(row, ITEM[dtype]), int(row["count"])), dtype, saturate)
+    machine.store(Space.UB, int(row["dst"]), total)
+
+
+def reduce_repeat(row, machine, saturate):
+    """Sum of a repeat as a binary tree of neighbours; what the mask leaves out is zero."""
+    get = _getter(row)
+    dtype = Data(get("dtype"))
+    item = ITEM[dtype]
+    for r in range(get("repeat")):
+        if get("mask") == 0:
+            continue
+        leaves = []
+        for i in range(256 // item):
+            if i < get("mask"):
+                block, lane = divmod(i, 32 // item)
+                at = (r * get("src_rep_stride") + block * get("src_blk_stride")) * 32 + lane * item
+                leaves.append(machine.load(Space.UB, get("src0") + at, item))
+            else:
+                leaves.append(np.zeros(item, np.uint8))
+        while len(leaves) > 1:
+            pairs = zip(leaves[::2], leaves[1::2], strict=True)
+            leaves = [add_elements(p, q, dtype, saturate) for p, q in pairs]
+        machine.store(Space.UB, get("dst") + r * get("dst_rep_stride") * item, leaves[0])
+
+
+def trans_data_to_5hd(row, machine):
+    """Blocks of the lists, repeat after repeat; the results of one repeat are stored when all of it is read."""
+    get = _getter(row)
+    item = ITEM[Data(get("dtype"))]
+    repeats = get("repeat")
+    for r in range(repeats):
+        step = 1 if repeats == 1 else r
+        blocks = [
+            machine.load(Space.UB, (int(row["src_list"][i]) + step * get("src_rep_stride")) * 32, 32) for i in range(16)
+        ]
+        for i in range(16):
+            result = np.empty(32, np.uint8)
+            for slot in range(32 // item):
+                if item == 2:  # destination i gathers element i of source 0, 1, ..
+                    source, lane = slot, i
+                else:  # two destinations share an element: sources 0-7, then 8-15
+                    source, lane = i % 2 * 8 + slot, i // 2
+                result[slot * item : (slot + 1) * item] = blocks[source][lane * item : (lane + 1) * item]
+            machine.store(Space.UB, (int(row["dst_list"][i]) + step * get("dst_rep_stride")) * 32, result)
 
 
 def cast(row, machine, saturate):
@@ -481,14 +602,19 @@ def run(row, machine, *, saturate=False, model=(16, "exact", "rne"), hf32=(12, "
         Op.LOAD_3D_V1: load_3d_v1,
         Op.FILL: fill,
         Op.DUPLICATE: duplicate,
+        Op.SCALAR_COPY: scalar_copy,
+        Op.TRANS_DATA_TO_5HD: trans_data_to_5hd,
     }
     clamping = {
         Op.DATA_COPY: data_copy,
         Op.FIXPIPE: fixpipe,
         Op.L0C_TO_UB: l0c_to_ub,
-        Op.ADD: add,
+        **dict.fromkeys((Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN), combine),
         Op.MULS: muls,
+        Op.ADDS: adds,
         Op.CAST: cast,
+        Op.DATA_COPY_PAD: data_copy_pad,
+        Op.REDUCE_REPEAT: reduce_repeat,
     }
     if op in plain:
         plain[op](row, machine)

@@ -7,6 +7,7 @@ from npu_sim.accumulation import Accumulation
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.errors import ProgramError
 from npu_sim.isa.op import OPS, Data, Mode, Op, Pipe, Space
+from npu_sim.isa.row import LIST_FIELDS
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
 from npu_sim.program.builder import ProgramBuilder
@@ -23,7 +24,8 @@ def test_builder_writes_every_operand_of_every_opcode():
     assert list(rows) == [spec.op for spec in OPS]
 
     def operands(op):
-        return [int(rows[op][name]) for name in next(spec for spec in OPS if spec.op == op).fields]
+        fields = next(spec for spec in OPS if spec.op == op).fields
+        return [rows[op][name].tolist() if name in LIST_FIELDS else int(rows[op][name]) for name in fields]
 
     assert operands(Op.SET_FLAG) == [Pipe.MTE1, 3]
     assert rows[Op.SET_FLAG]["pipe"] == Pipe.MTE2
@@ -48,8 +50,21 @@ def test_builder_writes_every_operand_of_every_opcode():
     assert operands(Op.ADD) == [32, 64, 96, Data.FP32, 2]
     assert operands(Op.MULS) == [32, 64, Data.FP32, 2, 0xC0000000 - 2**32]
     assert operands(Op.CAST) == [32, 64, Data.FP32, Data.FP16, 6, 2]
-    tensors = {op: int(rows[op]["tensor"]) for op in (Op.DATA_COPY, Op.ND2NZ, Op.LOAD_2D, Op.FIXPIPE)}
-    assert tensors == {Op.DATA_COPY: 6, Op.ND2NZ: 11, Op.LOAD_2D: 6, Op.FIXPIPE: 9}
+    value = 0xC0000000 - 2**32
+    assert operands(Op.DATA_COPY_PAD) == [Space.UB, 32, Space.GM, 7, 2, 3, 4, 5, 8, 9, value, Data.BF16, Mode.PAD]
+    assert operands(Op.SCALAR_COPY) == [Space.GM, 32, Space.UB, 64, Data.FP16]
+    assert operands(Op.SUB) == [32, 64, 96, Data.FP32, 2]
+    assert operands(Op.MUL) == [32, 64, 96, Data.FP16, 3]
+    assert operands(Op.DIV) == [32, 64, 96, Data.FP32, 4]
+    assert operands(Op.MAX) == [32, 64, 96, Data.FP16, 5]
+    assert operands(Op.MIN) == [32, 64, 96, Data.INT32, 6]
+    assert operands(Op.ADDS) == [32, 64, Data.FP32, 2, value]
+    assert operands(Op.REDUCE_REPEAT) == [36, 64, Data.FP32, 2, 3, 4, 5, 6]
+    lists = [list(range(16)), list(range(32, 64, 2))]
+    assert operands(Op.TRANS_DATA_TO_5HD) == [*lists, Data.FP16, 2, 3, 4]
+    tensors = {op: int(row["tensor"]) for op, row in rows.items() if int(row["tensor"]) > 0}
+    movers = {Op.DATA_COPY: 6, Op.ND2NZ: 11, Op.LOAD_2D: 6, Op.FIXPIPE: 9, Op.DATA_COPY_PAD: 6, Op.SCALAR_COPY: 6}
+    assert tensors == movers
 
 
 def test_builder_methods_return_row_numbers_and_keep_rows_when_growing():

@@ -14,7 +14,7 @@ import pytest
 from npu_sim.errors import ProductError
 from npu_sim.isa import cost as rules
 from npu_sim.isa import emit
-from npu_sim.isa.op import OPS, Data, Mode, Op, Pipe, Space
+from npu_sim.isa.op import OP_COUNT, OPS, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import empty_rows
 from npu_sim.products.cost import NUMBERS, cost_of_arch, cost_record, img2col_bytes_per_cycle
 from npu_sim.products.source import EVIDENCE
@@ -40,6 +40,17 @@ def mmad(m, n, k, dtype=Data.FP16, mode=Mode.INIT):
 def copy(target, source, count, length, src_gap=0, dst_gap=0, *, atomic=False, dtype=Data.FP16):
     def row(rows, at):
         end = emit.emit_data_copy(rows, at, target, 0, source, 0, count, length, src_gap, dst_gap, dtype, 0, 0, 0)
+        rows["mode"][at] |= Mode.ATOMIC if atomic else 0
+        return end
+
+    return row
+
+
+def pad(target, source, count, length, src_gap=0, dst_gap=0, *, atomic=False):
+    def row(rows, at):
+        end = emit.emit_data_copy_pad(
+            rows, at, target, 0, source, 0, count, length, src_gap, dst_gap, 0, 0, 0, 0, Data.FP16, 0, 0, 0
+        )
         rows["mode"][at] |= Mode.ATOMIC if atomic else 0
         return end
 
@@ -190,6 +201,16 @@ def test_row_cost_every_opcode_has_a_rule_on_every_architecture_that_has_it(spec
         Op.ADD: lambda r, n: emit.emit_add(r, n, 0, 0, 256, Data.FP16, 128, 0, 0),
         Op.MULS: lambda r, n: emit.emit_muls(r, n, 0, 0, Data.FP16, 128, 0, 0, 0),
         Op.CAST: lambda r, n: emit.emit_cast(r, n, 0, 0, Data.FP16, Data.FP32, 0, 64, 0, 0),
+        Op.SUB: lambda r, n: emit.emit_sub(r, n, 0, 0, 256, Data.FP16, 128, 0, 0),
+        Op.MUL: lambda r, n: emit.emit_mul(r, n, 0, 0, 256, Data.FP16, 128, 0, 0),
+        Op.DIV: lambda r, n: emit.emit_div(r, n, 0, 0, 256, Data.FP16, 128, 0, 0),
+        Op.MAX: lambda r, n: emit.emit_max(r, n, 0, 0, 256, Data.FP16, 128, 0, 0),
+        Op.MIN: lambda r, n: emit.emit_min(r, n, 0, 0, 256, Data.FP16, 128, 0, 0),
+        Op.ADDS: lambda r, n: emit.emit_adds(r, n, 0, 0, Data.FP16, 128, 0, 0, 0),
+        Op.DATA_COPY_PAD: pad(Space.UB, Space.GM, 1, 8),
+        Op.SCALAR_COPY: lambda r, n: emit.emit_scalar_copy(r, n, Space.UB, 0, Space.UB, 64, Data.FP16, -1, 0, 0),
+        Op.REDUCE_REPEAT: lambda r, n: emit.emit_reduce_repeat(r, n, 0, 0, Data.FP16, 128, 2, 1, 1, 8, 0, 0),
+        Op.TRANS_DATA_TO_5HD: lambda r, n: emit.emit_trans_data_to_5hd(r, n, Data.FP16, 2, 1, 1, 0, 0),
     }
     for params in (C220, C100, M200):
         occupancy, latency, byte_count = cost_of(samples[spec.op], params)
@@ -201,7 +222,7 @@ def test_row_cost_every_opcode_has_a_rule_on_every_architecture_that_has_it(spec
 
 def test_row_cost_unknown_opcode_answers_minus_one():
     def unknown(rows, at):
-        rows["op"][at] = 20
+        rows["op"][at] = OP_COUNT
         return at + 1
 
     assert cost_of(unknown)[0] == rules.UNKNOWN_OPCODE == -1
@@ -657,4 +678,5 @@ def test_rules_against_published_measurements(law, count, median, p90):
 def test_issue_cost_loads_program_registers_on_unified_cores(params, expected):
     record = cost_record(params, 1, GHZ)
     for op in Op:
-        assert rules.issue_cost(int(op), record[0]) == expected.get(op, 1)
+        # 32 addresses and four registers for the lists of TransDataTo5HD
+        assert rules.issue_cost(int(op), record[0]) == expected.get(op, 36 if op == Op.TRANS_DATA_TO_5HD else 1)

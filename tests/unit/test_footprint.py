@@ -204,6 +204,53 @@ def _muls(rng, rows):
     emit.emit_muls(rows, 0, 64, 640, _pick(rng, HALF_SINGLE), int(rng.integers(0, 70)), 0, 1, 2)
 
 
+def _two_inputs(emitter):
+    return lambda rng, rows: emitter(rows, 0, 64, 640, 1280, _pick(rng, HALF_SINGLE), int(rng.integers(0, 70)), 1, 2)
+
+
+def _adds(rng, rows):
+    emit.emit_adds(rows, 0, 64, 640, _pick(rng, HALF_SINGLE), int(rng.integers(0, 70)), 0, 1, 2)
+
+
+def _data_copy_pad(rng, rows):
+    dst, src = _pick(rng, ((Space.UB, Space.GM), (Space.GM, Space.UB)))
+    count, gap, other = (int(rng.integers(0, 5)) for _ in range(3))
+    padding = [int(rng.integers(0, 9)) for _ in range(2)] if rng.integers(2) and dst == Space.UB else [0, 0]
+    length = int(rng.integers(0, 100))
+    emit.emit_data_copy_pad(
+        rows, 0, dst, 4096, src, 96, count, length, gap, other, *padding, 0, 0, _pick(rng, HALF_SINGLE), 0, 1, 2
+    )
+    if rng.integers(2) and dst == Space.GM:
+        rows["mode"] |= np.uint16(Mode.ATOMIC)
+
+
+def _scalar_copy(rng, rows):
+    dst, src = _pick(rng, ((Space.UB, Space.GM), (Space.GM, Space.UB), (Space.UB, Space.UB)))
+    emit.emit_scalar_copy(rows, 0, dst, int(rng.integers(99)), src, 640, _pick(rng, HALF_SINGLE), 0, 1, 2)
+
+
+def _reduce_repeat(rng, rows):
+    mask, repeat, dst_step, blocks, step = (int(rng.integers(0, limit)) for limit in (140, 6, 5, 4, 40))
+    emit.emit_reduce_repeat(
+        rows, 0, 20000, 640, _pick(rng, (Data.FP16, Data.FP32)), mask, repeat, dst_step, blocks, step, 1, 2
+    )
+
+
+def _trans_data_to_5hd(rng, rows):
+    for name, base in (("src", 0), ("dst", 40000)):
+        kind = int(rng.integers(3))
+        setter, one = getattr(emit, f"set_{name}_addresses"), getattr(emit, f"set_{name}_address")
+        if kind == 0:
+            setter(rows, 0, base, 16, 32 * int(rng.integers(-1, 9)) + 512, 0)
+        elif kind == 1:
+            setter(rows, 0, base + 9600, int(rng.integers(1, 17)), 32 * int(rng.integers(-9, 9)), 512)
+        else:
+            for i, block in enumerate(rng.integers(0, 40, 16).tolist()):
+                one(rows, 0, i, base + 32 * block)
+    steps = [int(rng.integers(0, 40)) for _ in range(2)]
+    emit.emit_trans_data_to_5hd(rows, 0, _pick(rng, (Data.FP16, Data.FP32)), int(rng.integers(0, 6)), *steps, 1, 2)
+
+
 def _cast(rng, rows):
     emit.emit_cast(
         rows, 0, 64, 640, _pick(rng, HALF_SINGLE), _pick(rng, HALF_SINGLE), 0, int(rng.integers(0, 70)), 1, 2
@@ -225,6 +272,16 @@ GENERATORS = {
     Op.ADD: _add,
     Op.MULS: _muls,
     Op.CAST: _cast,
+    Op.SUB: _two_inputs(emit.emit_sub),
+    Op.MUL: _two_inputs(emit.emit_mul),
+    Op.DIV: _two_inputs(emit.emit_div),
+    Op.MAX: _two_inputs(emit.emit_max),
+    Op.MIN: _two_inputs(emit.emit_min),
+    Op.ADDS: _adds,
+    Op.DATA_COPY_PAD: _data_copy_pad,
+    Op.SCALAR_COPY: _scalar_copy,
+    Op.REDUCE_REPEAT: _reduce_repeat,
+    Op.TRANS_DATA_TO_5HD: _trans_data_to_5hd,
 }
 NO_MEMORY = {Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER, Op.SET_ATOMIC, Op.SET_HF32}
 

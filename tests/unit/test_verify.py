@@ -46,6 +46,18 @@ def _legal(op, arch):
         Op.ADD: lambda: emit.emit_add(rows, 0, 0, 32, 64, half, 16, 0, 0),
         Op.MULS: lambda: emit.emit_muls(rows, 0, 0, 32, half, 16, 0, 0, 0),
         Op.CAST: lambda: emit.emit_cast(rows, 0, 0, 64, half, Data.FP32, RoundMode.NONE, 16, 0, 0),
+        Op.SUB: lambda: emit.emit_sub(rows, 0, 0, 32, 64, half, 16, 0, 0),
+        Op.MUL: lambda: emit.emit_mul(rows, 0, 0, 32, 64, half, 16, 0, 0),
+        Op.DIV: lambda: emit.emit_div(rows, 0, 0, 32, 64, half, 16, 0, 0),
+        Op.MAX: lambda: emit.emit_max(rows, 0, 0, 32, 64, half, 16, 0, 0),
+        Op.MIN: lambda: emit.emit_min(rows, 0, 0, 32, 64, half, 16, 0, 0),
+        Op.ADDS: lambda: emit.emit_adds(rows, 0, 0, 32, half, 16, 0, 0, 0),
+        Op.DATA_COPY_PAD: lambda: emit.emit_data_copy_pad(
+            rows, 0, Space.UB, 0, Space.GM, 3, 2, 10, 0, 0, 0, 0, 0, 0, half, 0, 0, 0
+        ),
+        Op.SCALAR_COPY: lambda: emit.emit_scalar_copy(rows, 0, Space.UB, 2, Space.UB, 64, half, -1, 0, 0),
+        Op.REDUCE_REPEAT: lambda: emit.emit_reduce_repeat(rows, 0, 2, 64, half, 128, 2, 1, 1, 8, 0, 0),
+        Op.TRANS_DATA_TO_5HD: lambda: emit.emit_trans_data_to_5hd(rows, 0, half, 2, 1, 1, 0, 0),
     }
     builders[op]()
     if unified and op == Op.FILL:

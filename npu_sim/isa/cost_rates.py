@@ -1,0 +1,39 @@
+"""Arithmetic that all cost rules share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim._jit import jit
+from npu_sim.isa.op import Data
+
+UNKNOWN_OPCODE = -1
+"""Occupancy answered for an opcode without a rule."""
+UNSUPPORTED = -2
+"""Occupancy answered for a data type or path that the parameter set does not have."""
+
+
+@jit
+def item_bytes(dtype):
+    """Return the bytes of one element of a `Data` type (0 for `Data.NONE`)."""
+    if dtype == Data.FP16 or dtype == Data.BF16 or dtype == Data.INT16:
+        return 2
+    if dtype == Data.FP32 or dtype == Data.INT32:
+        return 4
+    if dtype == Data.INT8 or dtype == Data.UINT8:
+        return 1
+    if dtype == Data.INT64:
+        return 8
+    return 0
+
+
+@jit
+def divide_up(value, divisor):
+    """Return ``value / divisor`` rounded up, for value >= 0 and divisor >= 1 (int64)."""
+    return np.int64((np.uint64(value) + np.uint64(divisor) - np.uint64(1)) // np.uint64(divisor))
+
+
+@jit
+def transfer_cycles(byte_count, millibytes_per_cycle):
+    """Return the cycles of ``byte_count`` bytes at a rate in thousandths of bytes per cycle, rounded up."""
+    return divide_up(byte_count * 1000, millibytes_per_cycle)

@@ -1,0 +1,121 @@
+"""Boxes of bytes, the pieces a footprint is put together from, and how they become runs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim._jit import jit
+from npu_sim.isa.op import Mode, Space
+
+# NumPy integers, not Python ones: Numba compiles a function once more for every literal argument it sees.
+READ = np.int64(0)
+WRITE = np.int64(1)
+ATOMIC_ADD = np.int64(2)
+
+TOO_MANY_RUNS = -1
+
+BLOCK = np.int64(32)
+FRACTAL = np.int64(512)
+
+NONE = np.int64(0)
+ONCE = np.int64(1)
+L0A, L0B, L0C, UB = np.int64(Space.L0A), np.int64(Space.L0B), np.int64(Space.L0C), np.int64(Space.UB)
+
+
+@jit
+def box(out, count, space, access, start, length, n0, s0, n1, s1, n2, s2):
+    """Note ``n0 x n1 x n2`` repetitions of ``length`` bytes with the given strides as box number ``count``.
+
+    Boxes take two rows each at the end of ``out``, last box first; `melt` turns them into runs. One expansion behind
+    all instructions, instead of one at each of these calls, is what keeps the compile time in seconds.
+
+    Returns
+    -------
+    int
+        New count (unchanged for an empty box), or `TOO_MANY_RUNS`; a negative ``count`` is passed on.
+    """
+    if count < 0 or length <= 0 or n0 <= 0 or n1 <= 0 or n2 <= 0:
+        return count
+    at = len(out) - 2 * (count + 1)
+    if at < 0:
+        return TOO_MANY_RUNS
+    out[at, 0] = space
+    out[at, 1] = access
+    out[at, 2] = start
+    out[at, 3] = length
+    out[at, 4] = n0
+    out[at, 5] = s0
+    out[at + 1, 0] = n1
+    out[at + 1, 1] = s1
+    out[at + 1, 2] = n2
+    out[at + 1, 3] = s2
+    return count + 1
+
+
+@jit
+def melt(out, boxes):
+    """Turn the noted boxes into runs from row 0 on, as few as possible; return their number or `TOO_MANY_RUNS`."""
+    count = np.int64(0)
+    for number in range(boxes):
+        at = len(out) - 2 * (number + 1)
+        space, access, start, length = out[at, 0], out[at, 1], out[at, 2], out[at, 3]
+        n0, s0 = out[at, 4], out[at, 5]
+        n1, s1, n2, s2 = out[at + 1, 0], out[at + 1, 1], out[at + 1, 2], out[at + 1, 3]
+        if s0 < 0:
+            start, s0 = start + (n0 - 1) * s0, -s0
+        if s1 < 0:
+            start, s1 = start + (n1 - 1) * s1, -s1
+        if s2 < 0:
+            start, s2 = start + (n2 - 1) * s2, -s2
+        if s0 == 0:
+            n0 = 1
+        if s1 == 0:
+            n1 = 1
+        if s2 == 0:
+            n2 = 1
+        # Smallest stride first, dimensions of one repetition last, so that neighbours can melt together.
+        for _ in range(2):
+            if n0 == 1 or (n1 > 1 and s1 < s0):
+                n0, s0, n1, s1 = n1, s1, n0, s0
+            if n1 == 1 or (n2 > 1 and s2 < s1):
+                n1, s1, n2, s2 = n2, s2, n1, s1
+        for _ in range(3):
+            if n0 > 1 and s0 <= length:
+                length += (n0 - 1) * s0
+                n0, s0, n1, s1, n2, s2 = n1, s1, n2, s2, 1, 0
+            elif n1 > 1 and s1 == n0 * s0:
+                n0, n1, s1, n2, s2 = n0 * n1, n2, s2, 1, 0
+            elif n2 > 1 and s2 == n1 * s1:
+                n1, n2, s2 = n1 * n2, 1, 0
+        # The longest dimension becomes the repetition.
+        if n1 > n0:
+            n0, s0, n1, s1 = n1, s1, n0, s0
+        if n2 > n0:
+            n0, s0, n2, s2 = n2, s2, n0, s0
+        limit = len(out) if number == boxes - 1 else len(out) - 2 * boxes
+        if count + n1 * n2 > limit:
+            return TOO_MANY_RUNS
+        for i in range(n2):
+            for j in range(n1):
+                out[count, 0] = space
+                out[count, 1] = access
+                out[count, 2] = start + i * s2 + j * s1
+                out[count, 3] = length
+                out[count, 4] = n0
+                out[count, 5] = s0 if n0 > 1 else length
+                count += 1
+    return count
+
+
+@jit
+def line(out, count, space, access, start, length, repeats, stride):
+    """Note one dimension of repetitions."""
+    return box(out, count, space, access, start, length, repeats, stride, ONCE, NONE, ONCE, NONE)
+
+
+@jit
+def store_access(row):
+    """Return how a store to ``dst_space`` touches it: GM adds when the core is in atomic mode."""
+    if row["dst_space"] == Space.GM and row["mode"] & Mode.ATOMIC != 0:
+        return ATOMIC_ADD
+    return WRITE

@@ -1,0 +1,90 @@
+"""Semantics of TransDataTo5HD and of the sums inside repeats (ReduceRepeat).
+
+Sources: asc-devkit ``docs/zh/api/SIMD-API``, TransDataTo5HD (address lists, repeats, 16- and 32-bit figures),
+ReduceRepeat and ReduceDataBlock (binary tree of neighbours). Elements behind the mask count as zeros (ASSUMED).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim._jit import jit
+from npu_sim.isa.lanes import transpose_blocks
+from npu_sim.isa.mte import BLOCK, item_bytes
+from npu_sim.isa.op import Data
+from npu_sim.isa.vector import narrow, widen
+from npu_sim.units import REPEAT_BYTES
+
+
+@jit
+def trans_data_to_5hd(ub, row, staging):
+    """TransDataTo5HD: transposes of 16 blocks of 32 bytes anywhere in UB, all read before any is written.
+
+    Parameters
+    ----------
+    ub : uint8[:]
+    row : INSTR record
+        16 or 32-bit ``dtype``.
+    staging : float32[:]
+        Scratch, at least 64.
+
+    Returns
+    -------
+    bool
+        False, with nothing done, if an address is outside UB.
+    """
+    repeats = np.int64(row["repeat"])
+    if repeats == 0:
+        return True
+    sources, targets = row["src_list"], row["dst_list"]
+    src_step, dst_step = np.int64(row["src_rep_stride"]) * BLOCK, np.int64(row["dst_rep_stride"]) * BLOCK
+    # A single repeat starts one stride behind the addresses (TransDataTo5HD page).
+    src_shift, dst_shift = (src_step, dst_step) if repeats == 1 else (np.int64(0), np.int64(0))
+    addresses = staging[:64].view(np.int64)
+    last = np.int64(0)
+    for i in range(16):
+        addresses[i] = np.int64(sources[i]) * BLOCK + src_shift
+        addresses[16 + i] = np.int64(targets[i]) * BLOCK + dst_shift
+        last = max(last, addresses[i] + (repeats - 1) * src_step, addresses[16 + i] + (repeats - 1) * dst_step)
+    if last + BLOCK > len(ub):
+        return False
+    wide = item_bytes(row["dtype"]) == 4
+    for r in range(repeats):
+        transpose_blocks(wide, ub, addresses, r * src_step, r * dst_step)
+    return True
+
+
+@jit
+def reduce_repeat(ub, row, staging, saturate):
+    """ReduceRepeat<SUM>: ((a0 + a1) + (a2 + a3)) + .. over each repeat, every sum rounded to the element type.
+
+    ``staging``: float32 scratch, at least 128.
+    """
+    dtype = row["dtype"]
+    item = item_bytes(dtype)
+    lanes = REPEAT_BYTES // item
+    mask = min(np.int64(row["mask"]), lanes)
+    if mask <= 0:
+        return
+    per_block = BLOCK // item
+    values = staging[:128]
+    for r in range(np.int64(row["repeat"])):
+        src = np.int64(row["src0"]) + r * np.int64(row["src_rep_stride"]) * BLOCK
+        values[:lanes] = 0.0
+        for i in range(mask):
+            at = src + i // per_block * np.int64(row["src_blk_stride"]) * BLOCK + i % per_block * item
+            if dtype == Data.FP32:
+                values[i] = ub[at : at + 4].view(np.float32)[0]
+            else:
+                values[i] = widen(ub[at : at + 2].view(np.uint16)[0], dtype)
+        width = lanes
+        while width > 1:
+            width //= 2
+            for i in range(width):
+                total = values[2 * i] + values[2 * i + 1]
+                values[i] = total if dtype == Data.FP32 else widen(narrow(total, dtype, saturate), dtype)
+        dst = np.int64(row["dst"]) + r * np.int64(row["dst_rep_stride"]) * item
+        if dtype == Data.FP32:
+            ub[dst : dst + 4].view(np.float32)[0] = values[0]
+        else:
+            ub[dst : dst + 2].view(np.uint16)[0] = narrow(values[0], dtype, saturate)
