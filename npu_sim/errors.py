@@ -85,5 +85,13 @@ class ProgramError(NpuSimError, RuntimeError):
         super().__init__("\n".join(str(violation) for violation in self.violations))
 
 
+class StateError(NpuSimError, RuntimeError):
+    """A call of a vendor object comes at a time at which the object does not allow it."""
+
+
+class UndefinedOnHardware(UserWarning):
+    """A call whose result a device leaves undefined; the emulator gave the mathematically right one."""
+
+
 class InternalError(NpuSimError, RuntimeError):
     """A broken invariant of this project; please report it."""

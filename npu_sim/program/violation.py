@@ -27,6 +27,7 @@ class Kind(Enum):
     FIELD_RANGE = "FieldRange"
     UNSUPPORTED = "Unsupported"
     NUMERIC_MISMATCH = "NumericMismatch"
+    UNDEFINED = "UndefinedOnHardware"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,7 @@ X_BASE, DY_BASE, DW_BASE, Q_LEN = 18, 19, 20, 21
 M_ITER, N_ITER, K_ITER = 22, 23, 24
 A_PIXELS, B_ROWS, B_PAD_TOP, B_FIRST_PLANE = 25, 26, 27, 28
 NEXT_M1, NEXT_N1, NEXT_M, NEXT_N, NEXT_A, NEXT_B, HAS_NEXT = 30, 31, 32, 33, 34, 35, 36
-HELD, A_LOADS, B_LOADS, PADDED_STEPS = 37, 38, 39, 40
+HELD, A_LOADS, B_LOADS, B_BYTES, PADDED_STEPS = 37, 38, 39, 40, 41
 
 # bits of HELD: buffers in use, whose "free" flag is clear; the events of A1 and B1 (0 to 3), then the halves of L0C
 HELD_L0C = 4
@@ -201,6 +201,7 @@ def _load_x(rows, n, p, s, step, half):
     n = emit_wait_flag(rows, n, Pipe.MTE1, Pipe.MTE2, 2 + half, LOAD_X, tile)
     s[HELD] |= 4 << half
     s[B_LOADS] += 1
+    s[B_BYTES] = max(s[B_BYTES], copies * length * BLOCK)
     if length > 0:
         n = copy_planes(rows, n, dst, src, copies, length, length, hw, p["data"], p["x_tensor"], LOAD_X, tile)
     n = emit_set_flag(rows, n, Pipe.MTE2, Pipe.MTE1, 2 + half, LOAD_X, tile)

@@ -33,6 +33,7 @@ LAYERS = (
     ("ops.conv3d_backprop_filter", "ops.conv3d_backprop_input"),
     ("ops.conv_backward",),
     ("ops.aclnn",),
+    ("ops.ascendc",),
     ("ops.studies",),
     ("ops.cli",),
     ("perf",),

@@ -1,0 +1,270 @@
+"""A core that runs rows as they come and keeps its buffers in between.
+
+`execute` runs whole launches. A session runs what a kernel object emits call by call, on tensors that are the caller's
+arrays, and can keep the rows, so that the engines that look at rows only can judge the whole program afterwards.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.engines.execute import ExecuteOptions, configuration
+from npu_sim.engines.session_jit import first_outside, localise
+from npu_sim.errors import InternalError, ProgramError, ShapeError
+from npu_sim.isa.atomic import SINK_LENGTH
+from npu_sim.isa.cube import scratch_floats
+from npu_sim.isa.dispatch import run_rows
+from npu_sim.isa.footprint import empty_runs
+from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
+from npu_sim.isa.op import Space
+from npu_sim.isa.row import ROW_BYTES, join_rows
+from npu_sim.memory.core import CoreMemory
+from npu_sim.memory.gm import GlobalMemory
+from npu_sim.memory.host import HostMemory, HostSpan
+from npu_sim.products import CoreSpec, Product
+from npu_sim.program.disassemble import disassemble
+from npu_sim.program.launch import Launch
+from npu_sim.program.verify import verify
+from npu_sim.program.violation import Kind, Violation
+
+_STATE_POSITION = 2  # words 0 and 1 of an emitter's state are core and phase
+
+
+@dataclass(slots=True)
+class _Kit:
+    """Buffers of one core and what the executor works with."""
+
+    memory: CoreMemory
+    scratch: np.ndarray
+    staging: npt.NDArray[np.float32]
+
+
+class _Kits:
+    """Kits that no session uses: filling fresh pages takes longer than a small kernel."""
+
+    LIMIT = 4
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._spare: list[tuple[CoreSpec, _Kit]] = []
+
+    def take(self, core: CoreSpec) -> _Kit:
+        with self._lock:
+            for i, (spec, kit) in enumerate(self._spare):
+                if spec == core:
+                    del self._spare[i]
+                    return kit
+        return _Kit(
+            memory=CoreMemory.for_core(core),
+            scratch=np.empty(scratch_floats(core), np.float64),
+            staging=np.empty(max(core.l0c_bytes // 4, 256), np.float32),
+        )
+
+    def give_back(self, core: CoreSpec, kit: _Kit) -> None:
+        with self._lock:
+            self._spare.append((core, kit))
+            del self._spare[: -self.LIMIT]
+
+
+_KITS = _Kits()
+
+
+class Session:
+    """One emulated core with its buffers, from the first row to `close`.
+
+    Parameters
+    ----------
+    product : Product
+        Where.
+    options : ExecuteOptions
+        Numerics. Rows run in program order, on the calling thread; the buffers start poisoned.
+    memory : HostMemory
+        The tensors.
+    core : int
+        Number of the core, for messages.
+    trusted : bool
+        False: rows are also held to the rules of single rows (`program.verify`). GM bounds are checked always.
+    record : bool
+        Keep a copy of the rows.
+    """
+
+    def __init__(
+        self,
+        product: Product,
+        options: ExecuteOptions,
+        memory: HostMemory,
+        *,
+        core: int = 0,
+        trusted: bool = False,
+        record: bool = False,
+    ) -> None:
+        if options.order != "program":
+            raise ShapeError(f"order of a session must be 'program', not {options.order!r}")
+        self._product, self._memory, self._core, self._trusted = product, memory, core, trusted
+        self._config = configuration(product, options)
+        self._core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
+        self._parts: list[np.ndarray] | None = [] if record else None
+        self._count = 0
+        self._runs = empty_runs()
+        self._sink = np.zeros(SINK_LENGTH, np.int64)
+        self._sink[3] = self._config[3]
+        self._no_log = np.zeros((0, 4), np.int64), np.zeros(0, np.uint8)
+        self._no_gm = np.zeros(0, np.uint8)
+        self._segments = np.zeros((64, 2), np.int64)
+        self._kit: _Kit | None = _KITS.take(product.core)
+        self._kit.memory.poison()
+
+    @property
+    def row_count(self) -> int:
+        """Rows run so far."""
+        return self._count
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The rows so far, before `issue`, INSTR[n]; empty unless they are kept."""
+        return join_rows(self._parts or [])
+
+    def run(self, rows: np.ndarray, spans: Sequence[HostSpan], context: str = "") -> None:
+        """Run the next rows of the core.
+
+        Parameters
+        ----------
+        rows : INSTR[n]
+            In program order; changed in place.
+        spans : sequence of HostSpan
+            What they may touch of the tensors.
+        context : str
+            What emitted them, for messages.
+
+        Raises
+        ------
+        ProgramError
+            If a row leaves the spans, is illegal on the product (unless the session is ``trusted``), or cannot be
+            carried out. Nothing has run then, except before a row that cannot be carried out.
+        """
+        if self._kit is None:
+            raise InternalError("Session must be open, not closed")
+        if not self._trusted:
+            found = [replace(v, core=self._core, row=self._count + v.row) for v in verify(rows, self._product)]
+            if found:
+                raise ProgramError(found)
+        table = self._table(spans)
+        reached = np.zeros(2, np.int64)
+        outside = int(first_outside(rows, len(rows), table, self._runs, reached))
+        if outside >= 0:
+            raise ProgramError([self._outside(rows[outside], outside, reached, spans, context)])
+        if self._parts is not None:
+            self._parts.append(rows.copy())
+        issue(rows, len(rows), self._core_state)
+        if len(self._segments) <= len(rows):
+            self._segments = np.zeros((2 * len(rows), 2), np.int64)
+        first = 0
+        for segment in range(localise(rows, len(rows), table, self._segments)):
+            last, tensor = self._segments[segment].tolist()
+            bad = self._run(rows, first, last, self._memory.storage(tensor) if tensor >= 0 else self._no_gm)
+            if bad >= 0:
+                raise ProgramError([self._unsupported(rows[bad], bad, context)])
+            first = last
+        self._count += len(rows)
+
+    def close(self) -> None:
+        """Give the buffers back; the rows stay."""
+        if self._kit is not None:
+            _KITS.give_back(self._product.core, self._kit)
+            self._kit = None
+
+    def _run(self, rows: np.ndarray, first: int, last: int, gm: npt.NDArray[np.uint8]) -> int:
+        assert self._kit is not None
+        memory = self._kit.memory
+        buffers = (memory.l1, memory.l0a, memory.l0b, memory.l0c, memory.ub)
+        work = (self._config, self._kit.scratch, self._kit.staging, self._sink, *self._no_log)
+        return int(run_rows(rows, first, last, gm, *buffers, *work))
+
+    def _table(self, spans: Sequence[HostSpan]) -> npt.NDArray[np.int64]:
+        """Return what rows may touch of each tensor; of one that two spans show, everything between them too."""
+        table = np.zeros((len(self._memory.gm.tensors), 3), np.int64)
+        for span in spans:
+            line = table[span.tensor.index]
+            if line[2] == 0:
+                line[:] = span.tensor.address, span.start, span.end
+            else:
+                line[1:] = min(line[1], span.start), max(line[2], span.end)
+        return table
+
+    def _outside(
+        self,
+        row: np.void,
+        at: int,
+        reached: npt.NDArray[np.int64],
+        spans: Sequence[HostSpan],
+        context: str,
+    ) -> Violation:
+        low, high = reached.tolist()
+        tensor = int(row["tensor"])
+        named = [span for span in spans if span.tensor.index == tensor]
+        where = "a tensor of the call"
+        if named:
+            start = named[0].start
+            size = max(span.end for span in named) - start
+            where = f"{named[0].name}[0:{size}] bytes, not touch [{low - start}:{high - start}]"
+        writes = int(row["dst_space"]) == Space.GM
+        return Violation(
+            kind=Kind.WRITE_OUT_OF_BOUNDS if writes else Kind.READ_OUT_OF_BOUNDS,
+            row=self._count + at,
+            core=self._core,
+            tile=int(row["tile"]),
+            site=int(row["site"]),
+            space=Space.GM,
+            start=low,
+            length=high - low,
+            detail=f"{disassemble(row)} must stay inside {where}" + (f" ({context})" if context else ""),
+        )
+
+    def _unsupported(self, row: np.void, at: int, context: str) -> Violation:
+        return Violation(
+            kind=Kind.UNSUPPORTED,
+            row=self._count + at,
+            core=self._core,
+            tile=int(row["tile"]),
+            site=int(row["site"]),
+            detail=f"{disassemble(row)} must have modelled element types and lie inside the buffers ({context})",
+        )
+
+
+def recorded_launch(
+    name: str, programs: Sequence[np.ndarray], gm: GlobalMemory, *, sites: dict[int, str] | None = None
+) -> Launch:
+    """Return recorded rows as a launch, for the engines that look at rows only.
+
+    Parameters
+    ----------
+    name : str
+        Kernel name for reports.
+    programs : sequence of INSTR[:]
+        The rows of each core, of one phase.
+    gm : GlobalMemory
+        The layout their addresses mean.
+    sites : dict of int to str, optional
+        Names of the sites.
+    """
+    # Bytes, because NumPy would copy the overlapping fields of a row one after the other.
+    kept = [np.ascontiguousarray(rows).view(np.uint8).reshape(-1, ROW_BYTES) for rows in programs]
+
+    def replay(rows: np.ndarray, params: np.ndarray, state: npt.NDArray[np.int64]) -> int:
+        program = kept[int(state[0])]
+        first = int(state[_STATE_POSITION])
+        count = min(len(rows), len(program) - first)
+        rows.view(np.uint8).reshape(-1, ROW_BYTES)[:count] = program[first : first + count]
+        state[_STATE_POSITION] = first + count
+        return count
+
+    params = np.zeros(1, np.dtype([("row_count", np.int64)]))
+    params["row_count"] = sum(len(program) for program in kept)
+    return Launch(
+        name=name, emit=replay, params=params, core_count=len(kept), gm=gm, step_rows=1, sites=dict(sites or {})
+    )

@@ -1,0 +1,101 @@
+"""Rows that name places of several arrays, made ready for an executor that sees one array at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim._jit import jit
+from npu_sim.isa.footprint import footprint
+from npu_sim.isa.op import Op, Space
+
+
+@jit
+def _gm_operand(row):
+    """Return which operand of ``row`` is an address in GM: 1 = src0, 2 = dst, 0 = none."""
+    op = row["op"]
+    if op == Op.DATA_COPY or op == Op.FIXPIPE or op == Op.LOAD_2D or op == Op.ND2NZ:
+        if row["dst_space"] == Space.GM:
+            return np.int64(2)
+        if op != Op.FIXPIPE and row["src0_space"] == Space.GM:
+            return np.int64(1)
+    return np.int64(0)
+
+
+@jit
+def first_outside(rows, n, table, runs, found):
+    """Return the first of ``rows[:n]`` that leaves the part of its tensor it may touch, or -1.
+
+    Parameters
+    ----------
+    rows : INSTR[:]
+        Rows with addresses in the layout of the tensors.
+    n : int
+    table : int64[tensors, 3]
+        Address of the tensor, first address a row may touch, address behind the last one.
+    runs : int64[capacity, 6]
+        Buffer of `isa.footprint`.
+    found : int64[2]
+        Receives the addresses that row touches: first, behind the last.
+    """
+    for i in range(n):
+        if _gm_operand(rows[i]) == 0:
+            continue
+        count = footprint(rows[i], runs)
+        low = high = np.int64(-1)
+        for r in range(count):
+            if runs[r, 0] != Space.GM:
+                continue
+            start = runs[r, 2]
+            end = start + (runs[r, 4] - 1) * runs[r, 5] + runs[r, 3]
+            low = start if low < 0 else min(low, start)
+            high = max(high, end)
+        tensor = np.int64(rows[i]["tensor"])
+        known = tensor >= 0 and tensor < len(table)
+        if count < 0 or (low >= 0 and (not known or low < table[tensor, 1] or high > table[tensor, 2])):
+            found[0] = low
+            found[1] = high
+            return np.int64(i)
+    return np.int64(-1)
+
+
+@jit
+def localise(rows, n, table, segments):
+    """Count the GM addresses of ``rows[:n]`` from the start of their own tensor; cut where the tensor changes.
+
+    Parameters
+    ----------
+    rows : INSTR[:]
+        Checked by `first_outside`; changed in place.
+    n : int
+    table : int64[tensors, 3]
+        As `first_outside`.
+    segments : int64[n or more, 2]
+        Receives (row behind the last of the segment, its tensor or -1).
+
+    Returns
+    -------
+    int
+        Segments.
+    """
+    count = np.int64(0)
+    tensor = np.int64(-1)
+    for i in range(n):
+        operand = _gm_operand(rows[i])
+        if operand == 0:
+            continue
+        own = np.int64(rows[i]["tensor"])
+        if own < 0:
+            continue
+        if own != tensor:
+            if tensor >= 0:
+                segments[count, 0] = i
+                segments[count, 1] = tensor
+                count += 1
+            tensor = own
+        if operand == 1:
+            rows[i]["src0"] -= table[own, 0]
+        else:
+            rows[i]["dst"] -= table[own, 0]
+    segments[count, 0] = n
+    segments[count, 1] = tensor
+    return count + 1

@@ -1,0 +1,542 @@
+"""The Ascend C class ``Conv3DBackpropFilter``: the weight gradient of one core, called step by step.
+
+Names, arguments and defaults are the vendor's (asc-devkit ``docs/zh/api/SIMD-API``, Conv3DBackpropFilter-Kernel pages;
+``impl/adv_api/detail/conv_backprop/conv3d_backprop_filter``). Every call emits rows with the same pieces as the
+operator's kernel and runs them at once on a core whose buffers and flags persist from Init to End.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from npu_sim.accumulation import Accumulation, default_accumulation
+from npu_sim.engines.execute import ExecuteOptions
+from npu_sim.engines.session import Session
+from npu_sim.errors import DTypeError, ProgramError, ShapeError, StateError, UndefinedOnHardware
+from npu_sim.isa.op import Data
+from npu_sim.isa.row import empty_rows
+from npu_sim.memory.host import HostSpan
+from npu_sim.products import Product, current_product, get_product
+from npu_sim.program.launch import STATE_LENGTH
+from npu_sim.program.violation import Kind, Violation
+from npu_sim.report.explain import Value
+from ops.ascendc import kernel
+from ops.ascendc.checks import (
+    COMPUTE_OF_DTYPE,
+    NAME,
+    check_product,
+    check_single_shape,
+    check_types,
+    tiling_members,
+    tiling_params,
+)
+from ops.ascendc.context import Context
+from ops.ascendc.launch import KernelRun, current_block
+from ops.ascendc.types import ConvType, dtype_name
+from ops.common.geometry import whole
+from ops.common.kernel_parts import BLOCK
+from ops.conv3d_backprop_filter import walk_split as walk
+
+_BUFFER_ROWS = 1024
+_WALK_LINES = 4096
+"""Base blocks an object remembers for explanations."""
+_HELD_L1 = 15
+
+
+class Conv3DBackpropFilter:
+    """One core's weight gradient, base block by base block.
+
+    Parameters
+    ----------
+    input_type, weight_type, grad_output_type, grad_weight_type : ConvType
+        X (GM, NDC1HWC0), weight size (GM, ND, int32; never read), dL/dY (GM, NDC1HWC0) and dL/dW (GM, FRACTAL_Z_3D,
+        float). X and dL/dY are both half or both bfloat16_t.
+    product : str, Product or None
+        A2 or A3; None: the product of `launch`, or the current one.
+    accumulation : str, Accumulation or None
+        Model of the Cube's additions; None: the product's.
+    extended : bool
+        Also allow float for X and dL/dY, which the source has and the documentation does not.
+    lenient : bool
+        Accept a singleShapeK that is no multiple of wo and leave its partial row out, as the hardware does.
+    record : bool or None
+        Keep the rows, for `run`; None: as the `launch` it runs in, or if a recorder is active.
+
+    Attributes
+    ----------
+    ctx : Context
+        ``ctx.isFirstIter_`` as in C++.
+    run : KernelRun
+        The kernel it belongs to: one of its own outside of `launch`.
+
+    Raises
+    ------
+    ProductError, DTypeError, LayoutError
+        If the product, a dtype, a position or a format is not one the class has.
+
+    Notes
+    -----
+    The order of calls is Init, then for each single shape SetGradOutput, SetInput, SetSingleShape and SetStartPosition
+    in any order, ``while Iterate(): GetTensorC(out)`` and ``ctx.isFirstIter_ = True``, then End. Tensors are 1-D
+    views of flat storage that begin where the C++ ``GlobalTensor`` with its offset does.
+
+    A second Iterate without GetTensorC waits for ever on a device, whatever ``cl0Pbuffer``: the buffer only changes
+    in GetTensorC.
+    """
+
+    def __init__(
+        self,
+        input_type: ConvType,
+        weight_type: ConvType,
+        grad_output_type: ConvType,
+        grad_weight_type: ConvType,
+        *,
+        product: str | Product | None = None,
+        accumulation: str | Accumulation | None = None,
+        extended: bool = False,
+        lenient: bool = False,
+        record: bool | None = None,
+    ) -> None:
+        block = current_block()
+        if product is not None:
+            chip = get_product(product)
+        else:
+            chip = block[0].product if block else current_product()
+        check_product(chip)
+        self._source = check_types(input_type, weight_type, grad_output_type, grad_weight_type, extended)
+        self._product, self._lenient, self._accumulation = chip, lenient, accumulation
+        self._dtype = input_type.Type
+        self.run, self._core = block if block else (KernelRun(NAME, chip, record=record), 0)
+        self._state = np.zeros(STATE_LENGTH, np.int64)
+        self._state[0] = self._core
+        self._state[walk.ITEM] = -1
+        self.ctx = Context(self._state)
+        self._params: Any = np.zeros(0)
+        self._tiling: dict[str, int] = {}
+        self._members: dict[str, int] = {}
+        self._session: Session | None = None
+        self._rows = np.zeros(0)
+        self._input: HostSpan | None = None
+        self._grad_output: HostSpan | None = None
+        self._shape: tuple[int, int, int] | None = None
+        self._new_shape = False
+        self._start: int | None = None
+        self._ended = self._exhausted = self._pending = False
+        self._findings: list[Violation] = []
+        self._lines: list[tuple[Value, ...]] = []
+        self._blocks = self._shapes = 0
+
+    # The vendor's methods ---------------------------------------------------------------------------------------------
+
+    def Init(self, tiling: Any) -> None:
+        """Take the tiling and the core's buffers. To be called once, before everything else.
+
+        Parameters
+        ----------
+        tiling : TConv3DBpFilterTiling, Conv3DBackpropFilterTilingData or object with the same attributes
+            Read now, not later.
+
+        Raises
+        ------
+        StateError
+            If the object has been initialised before.
+        ProgramError
+            Kind Capacity: a member breaks a rule, or the blocks do not fit L0 or L1; kind FieldRange: an instruction
+            cannot encode a member.
+        """
+        if self._session is not None or self._ended:
+            raise StateError(f"Init must be called once, not again ({NAME})")
+        self._params, self._tiling = tiling_params(tiling, self._product, self._source)
+        self._members = tiling_members(tiling)
+        compute = COMPUTE_OF_DTYPE[self._source]
+        if self._tiling["hf32Flag"] and compute == "fp32":
+            compute = "hf32"
+        model = Accumulation.parse(self._accumulation, default_accumulation(self._product, compute))
+        self._session = Session(
+            self._product,
+            ExecuteOptions(accumulation=model),
+            self.run.memory,
+            core=self._core,
+            trusted=True,
+            record=self.run.record,
+        )
+        self._rows = empty_rows(max(_BUFFER_ROWS, 4 * int(self._params[0]["step_rows"])))
+        self.run.add(self._core, self)
+        self.ctx.isFirstIter_ = True
+        self._execute(kernel.init_rows(self._rows, self._params, self._state), "Init")
+
+    def SetInput(self, input: np.ndarray) -> None:
+        """Set X: the view begins at (n, di, first C1 block, first row this core needs).
+
+        Raises
+        ------
+        StateError
+            Before Init or after End.
+        DTypeError, ShapeError
+            If it is not a 1-D C-contiguous array of the input type.
+        """
+        self._open("SetInput")
+        self._input = self._place("SetInput", "input", input)
+        self._params["x_tensor"] = self._input.tensor.index
+
+    def SetGradOutput(self, gradOutput: np.ndarray) -> None:
+        """Set dL/dY: the view begins at (n, do, first channel block, first row of this core).
+
+        Raises
+        ------
+        StateError
+            Before Init or after End.
+        DTypeError, ShapeError
+            If it is not a 1-D C-contiguous array of the input type.
+        """
+        self._open("SetGradOutput")
+        self._grad_output = self._place("SetGradOutput", "gradOutput", gradOutput)
+        self._params["dy_tensor"] = self._grad_output.tensor.index
+
+    def SetSingleShape(self, singleShapeM: int, singleShapeN: int, singleShapeK: int) -> None:
+        """Set what is computed: output channels, (hk, wk, cin) elements and output pixels.
+
+        Raises
+        ------
+        StateError
+            Before Init or after End.
+        ShapeError
+            If M is no multiple of C0, N none of hk x wk x C0 or K none of wo, or one is larger than the tiling says.
+        ProgramError
+            Kind FieldRange, if a load cannot be encoded.
+        """
+        self._open("SetSingleShape")
+        m, n, k = (
+            whole(f"singleShape{axis}", value, f" ({NAME}.SetSingleShape)")
+            for axis, value in (("M", singleShapeM), ("N", singleShapeN), ("K", singleShapeK))
+        )
+        c0 = int(self._params[0]["c0"])
+        check_single_shape(self._tiling, c0, m, n, k, lenient=self._lenient)
+        self._shape = (
+            m,
+            n // (self._tiling["hk"] * self._tiling["wk"] * c0),
+            k // self._tiling["wo"] * self._tiling["wo"],
+        )
+        self._new_shape = True
+
+    def SetStartPosition(self, hoStartIdx: int) -> None:
+        """Set the row of dL/dY, in the whole image, at which this core starts.
+
+        Raises
+        ------
+        StateError
+            Before Init or after End.
+        ShapeError
+            If there is no such row.
+        """
+        self._open("SetStartPosition")
+        start = whole("hoStartIdx", hoStartIdx, f" ({NAME}.SetStartPosition)")
+        if not 0 <= start < self._tiling["ho"]:
+            limit = f"in [0, ho - 1 = {self._tiling['ho'] - 1}]"
+            raise ShapeError(f"hoStartIdx must be {limit}, not {start} ({NAME}.SetStartPosition)")
+        self._start = start
+
+    def Iterate(self, enPartialSum: bool = False, *, sync: bool = True) -> bool:
+        """Compute the next base block over all of K.
+
+        Parameters
+        ----------
+        enPartialSum, sync : bool
+            Reserved, without effect.
+
+        Returns
+        -------
+        bool
+            False if the single shape has no further block.
+
+        Raises
+        ------
+        StateError
+            If a call that must come first is missing (Init, Set..., GetTensorC of the last block, or
+            ``ctx.isFirstIter_ = True`` behind a walk).
+        ShapeError
+            If the single shape ends behind the last row.
+        ProgramError
+            Kinds ErrorRead3: a load leaves the view that was set; Capacity: a load of X is larger than bl1Bound.
+
+        Warns
+        -----
+        UndefinedOnHardware
+            If all rows of X that a step needs lie in the padding: the published kernel then multiplies stale data,
+            here they are zeros.
+        """
+        self._open("Iterate")
+        self._check_ready()
+        state = self._state
+        if self.ctx.isFirstIter_:
+            self._start_walk()
+        elif not kernel.advance_walk(self._params, state):
+            self._exhausted = True
+            return False
+        self._point()
+        before = state[[walk.A_LOADS, walk.B_LOADS, walk.PADDED_STEPS]].tolist()
+        first_row = self._session.row_count if self._session else 0
+        while state[walk.K] < state[walk.K_ITER]:
+            count = kernel.iterate_rows(self._rows, self._params, state)
+            if state[walk.B_BYTES] > self._params[0]["b1_bytes"]:
+                raise ProgramError([self._overflow()])
+            self._execute(count, "Iterate")
+        self._pending = True
+        self._blocks += 1
+        a_loads, b_loads, padded = (state[[walk.A_LOADS, walk.B_LOADS, walk.PADDED_STEPS]] - before).tolist()
+        if padded:
+            self._undefined(
+                first_row,
+                walk.LOAD_L0B,
+                f"Iterate must find a row of input under every K step, not {padded} K steps with all rows in the "
+                "padding; the published kernel multiplies what an earlier load left in L0B, here they count as zeros",
+            )
+        if self.run.record and len(self._lines) < _WALK_LINES:
+            self._note_block("A" * bool(a_loads) + "B" * bool(b_loads) or "-")
+        return True
+
+    def GetTensorC(
+        self, output: np.ndarray, enAtomic: int = 1, enSequentialWrite: bool = False, *, sync: bool = True
+    ) -> None:
+        """Write the block that Iterate computed.
+
+        Parameters
+        ----------
+        output : float32[elements]
+            View that begins at the single shape's first element of dL/dW; changed in place.
+        enAtomic : int
+            1: the block is added to what is there, so dL/dW must be cleared first; otherwise it replaces it.
+        enSequentialWrite : bool
+            The block goes to the beginning of ``output``, its columns of C0 channels baseM rows apart.
+        sync : bool
+            Reserved, without effect.
+
+        Raises
+        ------
+        StateError
+            If there is no block.
+        DTypeError, ShapeError
+            If ``output`` is not a 1-D C-contiguous float32 array that can be written.
+        ProgramError
+            Kind ErrorWrite2, if the block leaves ``output``.
+
+        Warns
+        -----
+        UndefinedOnHardware
+            With ``enSequentialWrite`` and fewer than baseM rows: the published public class writes baseM rows, those
+            behind the last one being whatever L0C holds. Here, as in the operator's copy, they are not written.
+        """
+        self._open("GetTensorC")
+        if not self._pending:
+            raise StateError(f"GetTensorC must follow an Iterate that returned True, not come without one ({NAME})")
+        span = self._place_output(output)
+        state, params = self._state, self._params
+        params["dw_tensor"] = span.tensor.index
+        state[walk.DW_BASE] = span.start
+        rows_used = min(int(params[0]["base_m"]), int(state[walk.M_LEN] - state[walk.CUR_M] * params[0]["base_m"]))
+        if enSequentialWrite and rows_used < params[0]["base_m"] and self._session:
+            self._undefined(
+                self._session.row_count,
+                walk.STORE,
+                f"GetTensorC with enSequentialWrite must have a block of baseM = {params[0]['base_m']} rows, not "
+                f"{rows_used}; the published class writes rows of L0C without a result behind it, here they are left",
+            )
+        atomic = int(enAtomic == 1)
+        half = int(state[walk.C_HALF])
+        count = kernel.tensor_rows(self._rows, params, state, atomic, int(bool(enSequentialWrite)))
+        self._execute(count, "GetTensorC", span)
+        self._pending = False
+        if self.run.record and self._lines and self._lines[-1][-1] is None:
+            at = 0 if enSequentialWrite else self._element()
+            how = ("atomic" if atomic else "plain") + (" sequential" if enSequentialWrite else "")
+            self._lines[-1] = (*self._lines[-1][:-3], half, at, how)
+
+    def IterateAll(self, output: np.ndarray, enAtomic: int = 1) -> None:
+        """Call Iterate and GetTensorC until the single shape is done, and set ``ctx.isFirstIter_``."""
+        while self.Iterate():
+            self.GetTensorC(output, enAtomic)
+        self.ctx.isFirstIter_ = True
+
+    def End(self) -> None:
+        """Give back the core's buffers. To be called once, after everything else.
+
+        Raises
+        ------
+        StateError
+            Before Init or after End.
+        """
+        self._open("End")
+        self._execute(kernel.end_rows(self._rows, self._params, self._state), "End")
+        if self._session is not None:
+            self._session.close()
+        self._ended = True
+
+    # What a kernel run asks ------------------------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Rows so far, INSTR[n]; empty unless they are recorded."""
+        return self._session.rows if self._session else empty_rows(0)
+
+    @property
+    def findings(self) -> tuple[Violation, ...]:
+        """Where the published code leaves the result undefined; row numbers count from Init."""
+        return tuple(self._findings)
+
+    def facts(self) -> dict[str, dict[str, Value]]:
+        """Return types, tiling and counts."""
+        counts = self._state
+        return {
+            "types": {"SrcT": self._source, "DstT": "float"},
+            "tiling": dict(self._members),
+            "counts": {
+                "single shapes": self._shapes,
+                "base blocks": self._blocks,
+                "loads of gradOutput (A1)": int(counts[walk.A_LOADS]),
+                "loads of input (B1)": int(counts[walk.B_LOADS]),
+                "instructions": self._session.row_count if self._session else 0,
+            },
+        }
+
+    def walk(self) -> list[tuple[Value, ...]]:
+        """Return a line per base block, in the columns of `launch.WALK_COLUMNS`."""
+        return list(self._lines)
+
+    # Private ---------------------------------------------------------------------------------------------------------
+
+    def _open(self, call: str) -> None:
+        if self._ended:
+            raise StateError(f"{call} must come before End, not after it ({NAME})")
+        if self._session is None:
+            raise StateError(f"{call} must come after Init, not before it ({NAME})")
+
+    def _check_ready(self) -> None:
+        needed = (
+            ("SetGradOutput", self._grad_output),
+            ("SetInput", self._input),
+            ("SetSingleShape", self._shape),
+            ("SetStartPosition", self._start),
+        )
+        for call, value in needed:
+            if value is None:
+                raise StateError(f"Iterate must come after {call}, not before it ({NAME})")
+        if self._pending:
+            limit = "one block may wait in L0C, whatever cl0Pbuffer"
+            raise StateError(
+                f"Iterate must follow GetTensorC of the last block, not a second Iterate ({limit}; {NAME})"
+            )
+        if self.ctx.isFirstIter_:
+            held = int(self._state[walk.HELD]) & _HELD_L1
+            if held:
+                raise StateError(
+                    "ctx.isFirstIter_ must be set when all blocks of the single shape are done, not with "
+                    f"{held.bit_count()} L1 buffers in use (al1Pbuffer {self._tiling['al1Pbuffer']}, bl1Pbuffer "
+                    f"{self._tiling['bl1Pbuffer']}): their next load would wait for ever ({NAME}.Iterate)"
+                )
+            return
+        what = ""
+        if self._new_shape:
+            what = "SetSingleShape"
+        elif self._exhausted:
+            what = "the end of a single shape"
+        if what:
+            raise StateError(f"ctx.isFirstIter_ must be True behind {what}, not False ({NAME}.Iterate)")
+
+    def _start_walk(self) -> None:
+        assert self._shape is not None
+        assert self._start is not None
+        m, planes, k = self._shape
+        wo, ho = self._tiling["wo"], self._tiling["ho"]
+        if self._start * wo + k > ho * wo:
+            raise ShapeError(
+                f"hoStartIdx + singleShapeK / wo must be at most ho = {ho}, not {self._start + k // wo} "
+                f"({NAME}.Iterate)"
+            )
+        state = self._state
+        state[walk.M_LEN], state[walk.Q_LEN], state[walk.K_LEN] = m, planes, k
+        state[walk.ITEM] += 1
+        kernel.start_walk(self._params, state)
+        self.ctx.isFirstIter_ = self._exhausted = self._new_shape = False
+        self._shapes += 1
+
+    def _point(self) -> None:
+        """Turn the views and the start row into the addresses the walk counts from."""
+        assert self._input is not None
+        assert self._grad_output is not None
+        assert self._start is not None
+        t, state = self._tiling, self._state
+        first_row = max(self._start * t["strideH"] - t["padUp"], 0)
+        state[walk.HO_START] = self._start
+        # the walk addresses rows of the whole map, the view begins at the first one needed
+        state[walk.X_BASE] = self._input.start - first_row * t["wi"] * BLOCK
+        state[walk.DY_BASE] = self._grad_output.start
+
+    def _execute(self, count: int, call: str, output: HostSpan | None = None) -> None:
+        assert self._session is not None
+        spans = [span for span in (self._input, self._grad_output, output) if span is not None]
+        self._session.run(self._rows[: int(count)], spans, f"{NAME}.{call}")
+
+    def _place(self, call: str, name: str, view: np.ndarray) -> HostSpan:
+        allowed = {self._dtype}
+        if self._source == "bfloat16_t":
+            allowed.add(np.dtype(np.uint16))
+        if not isinstance(view, np.ndarray) or view.dtype not in allowed:
+            given = dtype_name(view.dtype) if isinstance(view, np.ndarray) else type(view).__name__
+            raise DTypeError(f"{name} must be an array of {dtype_name(self._dtype)}, not {given} ({NAME}.{call})")
+        data = {"half": Data.FP16, "bfloat16_t": Data.BF16, "float": Data.FP32}[self._source]
+        return self.run.memory.place(name, view, data)
+
+    def _place_output(self, output: np.ndarray) -> HostSpan:
+        if not isinstance(output, np.ndarray) or output.dtype != np.float32:
+            given = dtype_name(output.dtype) if isinstance(output, np.ndarray) else type(output).__name__
+            raise DTypeError(f"output must be an array of float, not {given} ({NAME}.GetTensorC)")
+        if not output.flags.writeable:
+            raise ShapeError(f"output must be an array that can be written, not a read-only one ({NAME}.GetTensorC)")
+        return self.run.memory.place("output", output, Data.FP32)
+
+    def _element(self) -> int:
+        """Return where the current block begins in the output, in elements."""
+        p, s = self._params[0], self._state
+        return int(s[walk.CUR_N] * p["base_n"] * p["cout_g"] + s[walk.CUR_M] * p["base_m"] * p["c0"])
+
+    def _note_block(self, loads: str) -> None:
+        p, s = self._params[0], self._state
+        self._lines.append(
+            (
+                int(s[walk.ITEM]),
+                min(int(p["base_m"]), int(s[walk.M_LEN] - s[walk.CUR_M] * p["base_m"])),
+                min(int(p["base_n"]), int(s[walk.N_LEN] - s[walk.CUR_N] * p["base_n"])),
+                int(s[walk.K_LEN]),
+                int(s[walk.HO_START]),
+                int(s[walk.CUR_M]),
+                int(s[walk.CUR_N]),
+                loads,
+                int(s[walk.K_ITER]),
+                None,
+                None,
+                None,
+            )
+        )
+
+    def _overflow(self) -> Violation:
+        limit, needed = int(self._params[0]["b1_bytes"]), int(self._state[walk.B_BYTES])
+        return Violation(
+            kind=Kind.CAPACITY,
+            row=self._session.row_count if self._session else -1,
+            core=self._core,
+            tile=int(self._state[walk.ITEM]),
+            site=walk.LOAD_X,
+            detail=f"Load of input must be at most bl1Bound = {self._tiling['bl1Bound']} elements ({limit} bytes), not "
+            f"{needed} bytes ({NAME}.Iterate)",
+        )
+
+    def _undefined(self, row: int, site: int, text: str) -> None:
+        self._findings.append(
+            Violation(
+                kind=Kind.UNDEFINED, row=row, core=self._core, tile=int(self._state[walk.ITEM]), site=site, detail=text
+            )
+        )
+        warnings.warn(f"{text} ({NAME})", UndefinedOnHardware, stacklevel=3)

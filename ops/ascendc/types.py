@@ -1,0 +1,151 @@
+"""The enumerations and the type triple of the Ascend C convolution classes.
+
+Source: asc-devkit ``impl/utils/sys_constants.h`` (TPosition), ``include/adv_api/conv`` (ConvFormat, ConvDtype) and
+``include/adv_api/conv_backprop/common/conv3d_bp_config_base.h`` (ConvType).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeVar
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.errors import DTypeError, LayoutError, NpuSimError
+
+
+class TPosition(IntEnum):
+    """Logical position of a tensor."""
+
+    GM = 0
+    A1 = 1
+    A2 = 2
+    B1 = 3
+    B2 = 4
+    C1 = 5
+    C2 = 6
+    CO1 = 7
+    CO2 = 8
+    VECIN = 9
+    VECOUT = 10
+    VECCALC = 11
+    LCM = 11
+    SPM = 12
+    SHM = 12
+    TSCM = 13
+    C2PIPE2GM = 14
+    C2PIPE2LOCAL = 15
+
+
+class ConvFormat(IntEnum):
+    """Format of a tensor."""
+
+    ND = 0
+    NCHW = 1
+    NHWC = 2
+    HWCN = 3
+    DHWNC = 4
+    DHWCN = 5
+    NDHWC = 6
+    NCDHW = 7
+    NC1HWC0 = 8
+    NDC1HWC0 = 9
+    FRACTAL_Z_3D = 10
+
+
+class ConvDtype(IntEnum):
+    """Element type as the tiling class takes it."""
+
+    FLOAT16 = 0
+    FLOAT32 = 1
+    BF16 = 2
+    INT4 = 3
+    INT8 = 4
+    UINT8 = 5
+    INT32 = 6
+    INT64 = 7
+    UINT64 = 8
+
+
+E = TypeVar("E", bound=IntEnum)
+
+_BF16 = np.dtype(ml_dtypes.bfloat16)
+DTYPE_NAMES: dict[np.dtype, str] = {
+    np.dtype(np.float16): "half",
+    _BF16: "bfloat16_t",
+    np.dtype(np.float32): "float",
+    np.dtype(np.int32): "int32_t",
+}
+"""Names of Ascend C for what the classes know."""
+
+CONV_DTYPES: dict[np.dtype, ConvDtype] = {
+    np.dtype(np.float16): ConvDtype.FLOAT16,
+    _BF16: ConvDtype.BF16,
+    np.dtype(np.float32): ConvDtype.FLOAT32,
+    np.dtype(np.int8): ConvDtype.INT8,
+    np.dtype(np.uint8): ConvDtype.UINT8,
+    np.dtype(np.int32): ConvDtype.INT32,
+    np.dtype(np.int64): ConvDtype.INT64,
+    np.dtype(np.uint64): ConvDtype.UINT64,
+}
+
+
+def dtype_name(dtype: np.dtype) -> str:
+    """Return the name of ``dtype`` in Ascend C, NumPy's where there is none."""
+    return DTYPE_NAMES.get(dtype, dtype.name)
+
+
+@dataclass(frozen=True, init=False)
+class ConvType:
+    """Position, format and element type of one tensor of the class.
+
+    Parameters
+    ----------
+    position : TPosition
+        Logical position.
+    conv_format : ConvFormat
+        Format.
+    dtype : dtype-like
+        Anything `numpy.dtype` accepts; ``ml_dtypes.bfloat16`` for ``bfloat16_t``.
+
+    Raises
+    ------
+    LayoutError
+        If the position or the format is not a member of its enumeration.
+    DTypeError
+        If ``dtype`` is no dtype.
+
+    Examples
+    --------
+    >>> ConvType(TPosition.GM, ConvFormat.NDC1HWC0, np.float16).format.name
+    'NDC1HWC0'
+    """
+
+    pos: TPosition
+    format: ConvFormat
+    Type: np.dtype
+
+    def __init__(self, position: TPosition, conv_format: ConvFormat, dtype: npt.DTypeLike) -> None:
+        object.__setattr__(self, "pos", member(TPosition, position, "ConvType position", LayoutError))
+        object.__setattr__(self, "format", member(ConvFormat, conv_format, "ConvType format", LayoutError))
+        try:
+            known = np.dtype(dtype)
+        except TypeError:
+            raise DTypeError(f"ConvType dtype must be a NumPy dtype, not {dtype!r}") from None
+        object.__setattr__(self, "Type", known)
+
+
+def member(kind: type[E], value: object, what: str, error: type[NpuSimError]) -> E:
+    """Return ``value`` as a member of ``kind``.
+
+    Raises
+    ------
+    NpuSimError
+        Of the class ``error``, if it is none.
+    """
+    if isinstance(value, kind):
+        return value
+    raise error(f"{what} must be a {kind.__name__}, not {value!r}")
