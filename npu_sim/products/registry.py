@@ -50,7 +50,7 @@ _OTHER_SPELLINGS: FrozenMapping[str] = FrozenMapping(
 
 NEAR_MATCH_COUNT = 4
 
-_current: ContextVar[Product] = ContextVar("npu_sim_product", default=_PRODUCTS[DEFAULT_PRODUCT])
+_current: ContextVar[Product | None] = ContextVar("npu_sim_product", default=None)
 
 
 def list_products() -> tuple[Product, ...]:
@@ -131,9 +131,16 @@ def product_hint(name: str) -> str | None:
     return None
 
 
-def current_product() -> Product:
-    """Return the product of the innermost `use_product`, or the default one (Ascend910B2)."""
-    return _current.get()
+def current_product(default: str | Product = DEFAULT_PRODUCT) -> Product:
+    """Return the product of the innermost `use_product`, or outside of any the one called ``default``.
+
+    Raises
+    ------
+    ProductError
+        As `get_product`, for ``default``.
+    """
+    current = _current.get()
+    return get_product(default) if current is None else current
 
 
 @contextlib.contextmanager
@@ -155,8 +162,9 @@ def use_product(name: str | Product) -> Iterator[Product]:
     ProductError
         As `get_product`, on entry; the current product is then unchanged.
     """
-    token = _current.set(get_product(name))
+    product = get_product(name)
+    token = _current.set(product)
     try:
-        yield _current.get()
+        yield product
     finally:
         _current.reset(token)

@@ -178,13 +178,22 @@ def _load_x(rows, n, p, s, pixel0, pixels, dst):
     s[B_PLANE] = s[BLOCK0] // window
     if s[B_ROWS] == 0:
         return n
+    channel_pixels = s[B_ROWS] * p["wi"]
+    copies = 1
+    if p["load_2d"]:
+        # the one pixel fills a fractal, whose other rows are loaded too but never multiplied
+        channel_pixels = 16
+        copies = 16
     planes = (s[BLOCK0] + s[N_BLOCKS] - 1) // window - s[B_PLANE] + 1
     hw = p["hi"] * p["wi"]
     batch = s[BD] // p["dout"]
     plane = (batch * p["di"] + _depth(p, s)) * p["c1_x"] + s[GROUP] * p["cin1_g"] + s[B_PLANE]
     src = p["x"] + (plane * hw + first * p["wi"]) * BLOCK
     length = s[B_ROWS] * p["wi"]
-    return copy_planes(rows, n, dst, src, planes, length, length, hw, p["data"], p["x_tensor"], LOAD_X, tile)
+    for i in range(copies):
+        at = dst + i * BLOCK
+        n = copy_planes(rows, n, at, src, planes, length, channel_pixels, hw, p["data"], p["x_tensor"], LOAD_X, tile)
+    return n
 
 
 @jit
@@ -220,13 +229,34 @@ def _window_row(rows, n, p, s):
 
 @jit
 def _load_l0b(rows, n, p, s, dst, src, m_start, k_use):
-    """L1 to L0B by img2col: one load3d v2, or on cores that have only v1 one call per N fractal."""
+    """L1 to L0B by img2col: one load3d v2, or on cores that have only v1 one call per N fractal.
+
+    Where all is one pixel, the planes are the N fractals, and one transposing fractal load brings them.
+    """
     window = p["hk"] * p["wk"]
     block = s[BLOCK0] - s[B_PLANE] * window
     fractals = ceil_div(k_use, 16)
     if s[B_ROWS] == 0:
         # every window lies in the padding
         return emit_fill(rows, n, Space.L0B, dst, p["data"], fractals * s[N_BLOCKS], 1, 0, 0, LOAD_L0B, s[ITEM])
+    if p["load_2d"]:
+        return emit_load_2d(
+            rows,
+            n,
+            Space.L0B,
+            dst,
+            Space.L1,
+            src + block * 512,
+            p["data"],
+            0,
+            s[N_BLOCKS],
+            1,
+            0,
+            Mode.TRANSPOSE,
+            -1,
+            LOAD_L0B,
+            s[ITEM],
+        )
     if p["has_v2"]:
         _window_row(rows, n, p, s)
         channels = ceil_div(block + s[N_BLOCKS], window) * 16

@@ -41,7 +41,7 @@ _SPLIT = (
 _UNIFIED = (
     "base_m", "base_n", "base_k", "k_l1", "al1", "bl1", "m_count", "n_count", "groups", "parts", "items", "cores", "hw",
     "dy_hw", "double_w", "a1", "a1_bytes", "b1", "b1_bytes", "l0a_half", "l0b_half", "l0c_half", "ub_half", "has_v2",
-    "step_rows",
+    "load_2d", "step_rows",
 )  # fmt: skip
 
 UNIFIED_PARAMS = np.dtype([(name, "i8") for name in _SHAPE + _ADDRESSES + _UNIFIED])
@@ -128,6 +128,7 @@ def unified_params(
         "double_w": t.two_column, "a1": 0, "a1_bytes": t.a1_bytes, "b1": t.al1_pbuffer * t.a1_bytes,
         "b1_bytes": t.b1_bytes, "l0a_half": core.l0a_bytes // 2, "l0b_half": core.l0b_bytes // 2,
         "l0c_half": core.l0c_bytes // 2, "ub_half": core.ub_bytes // 2, "has_v2": int(core.has_load3d_v2),
-        "step_rows": 96 + dy_copies + t.b1_channels + m_blocks + t.base_n // 16 * 2,
+        "load_2d": t.load_2d,
+        "step_rows": 96 + dy_copies + t.b1_channels + m_blocks + t.base_n // 16 * 2 + 16 * t.load_2d,
     }  # fmt: skip
     return record(UNIFIED_PARAMS, values)

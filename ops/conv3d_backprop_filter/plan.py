@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from npu_sim.errors import OperatorError
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GlobalMemory, GmTensor
@@ -113,6 +115,31 @@ def _check_compute_dtype(product: Product, compute_dtype: str) -> None:
         )
 
 
+def unified_launches(params: np.ndarray, gm: GlobalMemory, dw: GmTensor, product: Product) -> tuple[Launch, Launch]:
+    """Return the MemSet of ``dw`` and the kernel of the unified cores, in stream order.
+
+    Parameters
+    ----------
+    params : `params.UNIFIED_PARAMS`[1]
+        Of `params.unified_params`.
+    gm, dw : GlobalMemory, GmTensor
+        The tensors, and the result among them.
+    product : Product
+        Where it runs.
+    """
+    kernel = Launch(
+        name="Conv3DBackpropFilter",
+        emit=kernel_unified.emit,
+        params=params,
+        core_count=int(params[0]["cores"]),
+        gm=gm,
+        step_rows=int(params[0]["step_rows"]),
+        sites=kernel_unified.SITES,
+        trusted=True,
+    )
+    return memset_launch(gm, dw, product), kernel
+
+
 def weight_gradient_kernel(
     geometry: ConvGeometry,
     product: Product,
@@ -152,19 +179,7 @@ def weight_gradient_kernel(
         tiling = unified_tiling(geometry, product)
         private_bytes = 0
         params = unified_params(tiling, geometry, product, x, dy, dw)
-        launches = (
-            memset_launch(gm, dw, product),
-            Launch(
-                name="Conv3DBackpropFilter",
-                emit=kernel_unified.emit,
-                params=params,
-                core_count=tiling.block_dim,
-                gm=gm,
-                step_rows=int(params[0]["step_rows"]),
-                sites=kernel_unified.SITES,
-                trusted=True,
-            ),
-        )
+        launches = unified_launches(params, gm, dw, product)
     return WeightGradientKernel(tiling=tiling, launches=launches, private_bytes=private_bytes)
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from npu_sim.errors import DTypeError, OperatorError, ProductError
+from npu_sim.errors import DTypeError, OperatorError, ProductError, ShapeError
 from npu_sim.isa.op import Op
 from npu_sim.units import align_up, ceil_div
-from ops.common.geometry import ConvGeometry
+from ops.common.geometry import ConvGeometry, MergedGroups
 from ops.conv3d_backprop_filter.encoding import Excess, excess, largest_start, most
 from ops.conv3d_backprop_filter.tiling import STATUS_TILING, check_load3d, refuse_unencodable
 from ops.conv3d_backprop_filter.tiling_data import ELEMENT_BYTES
@@ -81,6 +81,8 @@ class UnifiedTiling:
         ``batch_parts * group * kd * m_count * n_count``.
     block_dim : int
         Cores launched.
+    load_2d : int
+        1: x is one pixel like the kernel and y, so L0B is filled by plain fractal loads instead of image-to-column.
     """
 
     base_m: int
@@ -115,6 +117,7 @@ class UnifiedTiling:
     batch_parts: int
     task_count: int
     block_dim: int
+    load_2d: int = 0
 
     @property
     def origin(self) -> str:
@@ -122,7 +125,14 @@ class UnifiedTiling:
         return "not CANN's tiling (our 910/310P schedule)"
 
 
-def unified_tiling(geometry: ConvGeometry, product: Product, compute_dtype: str = "fp16") -> UnifiedTiling:
+def unified_tiling(
+    geometry: ConvGeometry,
+    product: Product,
+    compute_dtype: str = "fp16",
+    *,
+    merged: MergedGroups | None = None,
+    load_2d: bool = False,
+) -> UnifiedTiling:
     """Return the tiling of a weight gradient on a 910 or 310P product.
 
     Parameters
@@ -133,6 +143,10 @@ def unified_tiling(geometry: ConvGeometry, product: Product, compute_dtype: str 
         Capacities, cores and the img2col restriction are read.
     compute_dtype : str
         ``"fp16"``; nothing else exists there.
+    merged : MergedGroups or None
+        How the channels of ``geometry`` are cut into merged groups; None: as its groups merge.
+    load_2d : bool
+        Fill L0B by plain fractal loads, which the TBE schedule does where x, y and the kernel are one pixel each.
 
     Returns
     -------
@@ -147,14 +161,18 @@ def unified_tiling(geometry: ConvGeometry, product: Product, compute_dtype: str 
         If ``compute_dtype`` is not fp16.
     OperatorError
         With status 561103 if the hardware cannot encode the convolution or no block fits.
+    ShapeError
+        If ``load_2d`` is asked for and an extent is not 1.
     """
     if product.arch not in UNIFIED_ARCHS:
         rule = " or ".join(UNIFIED_ARCHS)
         raise ProductError(f"product architecture must be {rule}, not {product.arch} ({product.name})")
+    if load_2d and (geometry.hi, geometry.wi, geometry.ho, geometry.wo, geometry.kh, geometry.kw) != (1,) * 6:
+        raise ShapeError(f"height and width of x, y and kernel must be 1 for load_2d, not those of {geometry}")
     if compute_dtype != "fp16":
         raise DTypeError(f"compute_dtype must be fp16, not {compute_dtype!r} ({product.name})")
     check_load3d(geometry, product, LOAD3D_LIMITS)
-    two_column = product.core.load3d_cannot_make_width_one and geometry.wo == 1 and geometry.ho > 1
+    two_column = needs_two_columns(geometry, product)
     stride_w, pad_right, wo = geometry.stride[2], geometry.pad[5], geometry.wo
     if two_column:
         # The next column starts where the padded row ends, so it reads nothing but the widened right padding.
@@ -169,8 +187,9 @@ def unified_tiling(geometry: ConvGeometry, product: Product, compute_dtype: str 
                 rule = f"at most {most} when the output has one column and several rows"
                 message = f"{name} must be {rule}, not {value} (weight gradient, {product.name})"
                 raise OperatorError(message, STATUS_TILING)
-    merged = geometry.merged_groups(C0)
-    blocks = _fit(geometry, product, wo, merged.cout_g, merged.cin1_g)
+    if merged is None:
+        merged = geometry.merged_groups(C0)
+    blocks = _fit(geometry, product, _start(geometry, wo, merged, load_2d))
     n_extent = merged.cin1_g * geometry.kh * geometry.kw * C0
     m_count, n_count = ceil_div(merged.cout_g, blocks.base_m), ceil_div(n_extent, blocks.base_n)
     tasks = merged.real_g * geometry.kd * m_count * n_count
@@ -198,8 +217,8 @@ def unified_tiling(geometry: ConvGeometry, product: Product, compute_dtype: str 
         two_column=int(two_column),
         m_extent=merged.cout_g,
         n_extent=n_extent,
-        tail_m=align_up(geometry.cout, C0) - last * merged.cout_g,
-        tail_n=(ceil_div(geometry.cin, C0) - last * merged.cin1_g) * geometry.kh * geometry.kw * C0,
+        tail_m=max(align_up(geometry.cout, C0) - last * merged.cout_g, 0),
+        tail_n=max(ceil_div(geometry.cin, C0) - last * merged.cin1_g, 0) * geometry.kh * geometry.kw * C0,
         m_count=m_count,
         n_count=n_count,
         group=merged.real_g,
@@ -210,10 +229,23 @@ def unified_tiling(geometry: ConvGeometry, product: Product, compute_dtype: str 
         batch_parts=parts,
         task_count=parts * tasks,
         block_dim=min(product.cube_core_count, parts * tasks),
+        load_2d=int(load_2d),
     )
     found = unencodable(tiling, geometry, product.core.has_load3d_v2)
     refuse_unencodable(found, f"weight gradient, fp16, {product.name}")
     return tiling
+
+
+def needs_two_columns(geometry: ConvGeometry, product: Product) -> bool:
+    """Return whether y is computed with a second column, because image-to-column cannot make only one."""
+    return product.core.load3d_cannot_make_width_one and geometry.wo == 1 and geometry.ho > 1
+
+
+def smallest_l1_bytes(geometry: ConvGeometry, product: Product) -> int:
+    """Return the L1 that the smallest block of ``geometry`` needs: 16 by 16 by 16, one buffer of each operand."""
+    wo = 2 if needs_two_columns(geometry, product) else geometry.wo
+    blocks = _Blocks(geometry=geometry, wo=wo, cin1_g=1, base_m=C0, base_n=C0, base_k=C0, step_k=1, al1=1, bl1=1)
+    return blocks.l1_bytes
 
 
 def unencodable(tiling: UnifiedTiling, geometry: ConvGeometry, has_load3d_v2: bool) -> tuple[Excess, ...]:
@@ -227,6 +259,8 @@ def unencodable(tiling: UnifiedTiling, geometry: ConvGeometry, has_load3d_v2: bo
         Operand, largest value needed, largest value there is; empty when the kernel can run the tiling.
     """
     t = tiling
+    if t.load_2d:
+        return ()
     m_start = largest_start(t.base_k, ceil_div(t.pixels, t.base_k), t.step_k, t.wo)
     if has_load3d_v2:
         columns = largest_start(t.base_n, t.n_count, 1, geometry.kh * geometry.kw * C0)
@@ -254,6 +288,7 @@ class _Blocks:
     step_k: int
     al1: int = 2
     bl1: int = 2
+    load_2d: bool = False
 
     @property
     def b1_rows(self) -> int:
@@ -278,6 +313,8 @@ class _Blocks:
 
     @property
     def b1_bytes(self) -> int:
+        if self.load_2d:  # the pixel of a channel block stands in a fractal of its own
+            return C0 * self.b1_channels * C0 * _ELEMENT_BYTES
         return self.b1_rows * self.geometry.wi * self.b1_channels * C0 * _ELEMENT_BYTES
 
     @property
@@ -303,19 +340,24 @@ class _Blocks:
         return True
 
 
-def _fit(geometry: ConvGeometry, product: Product, wo: int, cout_g: int, cin1_g: int) -> _Blocks:
-    """Return the largest blocks of the ladder that L1 holds; L0 holds the largest ones."""
+def _start(geometry: ConvGeometry, wo: int, merged: MergedGroups, load_2d: bool) -> _Blocks:
+    """Return the top of the ladder; L0 holds its blocks."""
     padded_k = align_up(geometry.ho * wo, C0)
     base_k = min(padded_k, _MOST_K)
-    blocks = _Blocks(
+    return _Blocks(
         geometry=geometry,
         wo=wo,
-        cin1_g=cin1_g,
-        base_m=min(cout_g, _MOST_M),
-        base_n=min(cin1_g * geometry.kh * geometry.kw * C0, _MOST_N),
+        cin1_g=merged.cin1_g,
+        base_m=min(merged.cout_g, _MOST_M),
+        base_n=min(merged.cin1_g * geometry.kh * geometry.kw * C0, _MOST_N),
         base_k=base_k,
         step_k=min(ceil_div(padded_k, base_k), _MOST_STEPS),
+        load_2d=load_2d,
     )
+
+
+def _fit(geometry: ConvGeometry, product: Product, blocks: _Blocks) -> _Blocks:
+    """Return the largest blocks of the ladder that L1 holds."""
     while blocks.l1_bytes > product.core.l1_bytes:
         needed = blocks.l1_bytes
         if not blocks.shrink():

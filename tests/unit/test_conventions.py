@@ -31,6 +31,7 @@ LAYERS = (
     ("ops.matmul",),
     ("ops.vector",),
     ("ops.conv3d_backprop_filter", "ops.conv3d_backprop_input"),
+    ("ops.tbe",),
     ("ops.conv_backward",),
     ("ops.aclnn",),
     ("ops.ascendc",),
