@@ -18,7 +18,7 @@ from npu_sim.engines.execute import ExecuteOptions, Overflow
 from npu_sim.errors import DTypeError, ProductError, ShapeError
 from npu_sim.products import Product, current_product
 from npu_sim.program.launch import Launch
-from ops.conv3d_backprop_filter.api import available_threads
+from ops.common.arrays import available_threads
 from ops.conv3d_backprop_filter.tiling_unified import UNIFIED_ARCHS
 from ops.tbe.errors import TbeTypeError
 from ops.tbe.rules import FilterLayout, Parameters, check_call
