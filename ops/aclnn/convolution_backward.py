@@ -1,0 +1,221 @@
+"""aclnnConvolutionBackward in its two phases, with the names and the argument order of the C interface.
+
+Source: the published aclnnConvolutionBackward page (prototypes, parameters) and ops-nn
+``conv/convolution_backward/op_api``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from npu_sim.accumulation import Accumulation, default_accumulation
+from npu_sim.engines.execute import ExecuteOptions
+from npu_sim.errors import OperatorError
+from npu_sim.products import current_product
+from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
+from ops.aclnn.handles import INVALID, NULLPTR, alive, refusal, truth, whole
+from ops.aclnn.objects import aclBoolArray, aclIntArray, aclTensor
+from ops.common.arrays import available_threads
+from ops.common.status import AclnnStatus
+from ops.conv_backward.call import QUIRKS, ConvBackwardCall, Profile
+from ops.conv_backward.rule import TENSORS
+from ops.conv_backward.rules import call_context, check
+
+NAME = "aclnnConvolutionBackward"
+INT32 = 2**31
+
+_OUTPUTS = ("gradInput", "gradWeight", "gradBias")
+_ARRAYS = ("biasSizes", "stride", "padding", "dilation", "outputPadding")
+
+
+def aclnnConvolutionBackwardGetWorkspaceSize(
+    gradOutput: aclTensor | None,
+    input: aclTensor | None,
+    weight: aclTensor | None,
+    biasSizes: aclIntArray | None,
+    stride: aclIntArray | None,
+    padding: aclIntArray | None,
+    dilation: aclIntArray | None,
+    transposed: bool,
+    outputPadding: aclIntArray | None,
+    groups: int,
+    outputMask: aclBoolArray | None,
+    cubeMathType: int,
+    gradInput: aclTensor | None,
+    gradWeight: aclTensor | None,
+    gradBias: aclTensor | None,
+    *,
+    profile: Literal["page", "library"] = "page",
+    quirks: Iterable[str] = (),
+    deterministic: bool = False,
+    strict_output_dtype: bool = False,
+    accumulation: Accumulation | str | None = None,
+    threads: int | None = None,
+) -> PhaseOne:
+    """Check a call and plan it for the current product; no tensor's data is read or written.
+
+    Parameters
+    ----------
+    gradOutput, input, weight : aclTensor or None
+        As in the C interface; None is a null pointer.
+    biasSizes, stride, padding, dilation, outputPadding : aclIntArray or None
+        Likewise.
+    transposed : bool
+        Gradient of a transposed convolution.
+    groups : int
+        Channel groups, 32 bits.
+    outputMask : aclBoolArray or None
+        Whether gradInput, gradWeight and gradBias are wanted.
+    cubeMathType : int
+        0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32.
+    gradInput, gradWeight, gradBias : aclTensor or None
+        Where the results go in phase 2.
+    profile : {"page", "library"}
+        What wins where the operator's page and newer library source differ (``ops/conv_backward/RULES.md``).
+    quirks : iterable of str
+        Faults of the library to reproduce, of `ops.conv_backward.call.QUIRKS`.
+    deterministic : bool
+        The context's deterministic mode.
+    strict_output_dtype : bool
+        Require the output dtypes that the page names.
+    accumulation : Accumulation, str or None
+        Model of the Cube's additions; None: the product's default for the compute dtype.
+    threads : int or None
+        Host threads of phase 2; None: all. The result does not depend on it.
+
+    Returns
+    -------
+    status, workspaceSize, executor
+        161001, 161002 or 561103 with 0 and None if the call is refused; `aclGetRecentErrMsg` says why.
+    """
+    given: dict[str, Any] = {
+        "gradOutput": gradOutput, "input": input, "weight": weight, "biasSizes": biasSizes, "stride": stride,
+        "padding": padding, "dilation": dilation, "transposed": transposed, "outputPadding": outputPadding,
+        "groups": groups, "outputMask": outputMask, "cubeMathType": cubeMathType, "gradInput": gradInput,
+        "gradWeight": gradWeight, "gradBias": gradBias, "profile": profile, "quirks": quirks,
+        "deterministic": deterministic, "strict_output_dtype": strict_output_dtype,
+    }  # fmt: skip
+
+    def build() -> Work:
+        call = _call_of(given)
+        resolved = check(call)
+        if accumulation is not None and not isinstance(accumulation, (Accumulation, str)):
+            raise refusal("accumulation", "an Accumulation, its name or None", accumulation)
+        model = Accumulation.parse(accumulation, default_accumulation(call.product, resolved.compute_dtype))
+        workers = available_threads() if threads is None else whole("threads", threads)
+        options = ExecuteOptions(accumulation=model, threads=workers)
+        storages = {field: given[name].storage for name, field in TENSORS.items() if given[name] is not None}
+        for index, name in enumerate(_OUTPUTS):
+            storage = storages.get(TENSORS[name])
+            if call.wants(index) and storage is not None and not storage.flags.writeable:
+                raise OperatorError(f"{name} memory must be writeable, not read-only ({call_context(call)})", INVALID)
+        plan = _kernels("plan").plan_call(resolved)
+        context = call_context(call)
+        return Work(
+            workspace_bytes=plan.workspace_bytes,
+            prepare=lambda: _prepare(plan, storages, options, context),
+            context=context,
+        )
+
+    return first_phase(NAME, build)
+
+
+def aclnnConvolutionBackward(workspace: Any, workspaceSize: Any, executor: Any, stream: Any) -> AclnnStatus:
+    """Run a planned call; the wanted outputs are written all or not at all, the others are never touched.
+
+    Parameters
+    ----------
+    workspace : array of uint8 or None
+        At least ``workspaceSize`` bytes; None where that is 0. The emulator keeps intermediate tensors in memory of its
+        own: the bytes are not used.
+    workspaceSize : int
+        What phase 1 returned, or more.
+    executor : aclOpExecutor
+        What phase 1 returned; it runs once.
+    stream : aclrtStream or None
+        None: the default stream. The call has run when it returns.
+
+    Returns
+    -------
+    AclnnStatus
+        0; 161001 for a null pointer, 161002 for a wrong argument, 361001 if the run fails.
+    """
+    return second_phase(NAME, workspace, workspaceSize, executor, stream)
+
+
+def _call_of(given: dict[str, Any]) -> ConvBackwardCall:
+    """Return the arguments as a call; whatever C's types would not let through is refused here.
+
+    Raises
+    ------
+    OperatorError
+        161002: an argument is not of its type.
+    """
+    tensors = {name: alive(name, aclTensor, given[name]) for name in TENSORS}
+    arrays = {name: alive(name, aclIntArray, given[name]) for name in _ARRAYS}
+    mask = alive("outputMask", aclBoolArray, given["outputMask"])
+    descs = {name: None if value is None else value.desc for name, value in tensors.items()}
+    values = {name: None if array is None else array.values for name, array in arrays.items()}
+    if not isinstance(given["profile"], str) or given["profile"] not in ("page", "library"):
+        raise refusal("profile", '"page" or "library"', given["profile"])
+    return ConvBackwardCall(
+        product=current_product(),
+        grad_output=descs["gradOutput"],
+        input=descs["input"],
+        weight=descs["weight"],
+        bias_sizes=values["biasSizes"],
+        stride=values["stride"],
+        padding=values["padding"],
+        dilation=values["dilation"],
+        transposed=truth("transposed", given["transposed"]),
+        output_padding=values["outputPadding"],
+        groups=whole("groups", given["groups"], INT32),
+        output_mask=None if mask is None else mask.values,
+        cube_math_type=whole("cubeMathType", given["cubeMathType"]),
+        grad_input=descs["gradInput"],
+        grad_weight=descs["gradWeight"],
+        grad_bias=descs["gradBias"],
+        profile=cast("Profile", given["profile"]),
+        quirks=_quirks(given["quirks"]),
+        deterministic=truth("deterministic", given["deterministic"]),
+        strict_output_dtype=truth("strict_output_dtype", given["strict_output_dtype"]),
+    )
+
+
+def _quirks(value: Any) -> frozenset[str]:
+    names = value if isinstance(value, (list, tuple, set, frozenset)) else [value]
+    for name in names:
+        if not isinstance(name, str) or name not in QUIRKS:
+            raise refusal("quirks", f"a set of {', '.join(QUIRKS)}", value)
+    return frozenset(names)
+
+
+def _kernels(module: str) -> Any:
+    """Return ``ops.conv_backward.plan`` or ``run``: a call that is refused does not wait for the kernels' import."""
+    return import_module(f"ops.conv_backward.{module}")
+
+
+def _prepare(
+    plan: Any, storages: dict[str, np.ndarray | None], options: ExecuteOptions, context: str
+) -> Callable[[], None]:
+    """Check that every tensor the plan touches has memory; return the run.
+
+    Inputs are handed on read-only, so that nothing below can modify them. An output may lie in the memory of an input
+    or of another output: inputs are read before anything is written, and outputs are written in the order gradInput,
+    gradWeight, gradBias.
+    """
+    tensors: dict[str, np.ndarray] = {}
+    for name, field in TENSORS.items():
+        if field not in plan.arguments:
+            continue
+        storage = storages[field]
+        if storage is None:
+            raise OperatorError(f"{name} data must be device memory, not a null pointer ({context})", NULLPTR)
+        tensors[field] = storage.view()
+        tensors[field].flags.writeable = name in _OUTPUTS
+    run_call: Callable[..., None] = _kernels("run").run_call
+    return lambda: run_call(plan, tensors, options)

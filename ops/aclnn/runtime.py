@@ -1,0 +1,111 @@
+"""The little of the AscendCL runtime that a program around an aclnn call needs: device memory is NumPy memory.
+
+Out-parameters are returned behind the status. Calls run at once, so synchronising a stream waits for nothing. Source of
+names and order: the sample programs of the operator pages (ops-nn ``conv/convolution_backward/docs``).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from ops.aclnn.handles import Handle
+from ops.aclnn.messages import keep, shown
+
+ACL_SUCCESS = 0
+ACL_ERROR_INVALID_PARAM = 100000
+
+
+class aclrtMemcpyKind(IntEnum):
+    """Direction of `aclrtMemcpy`; host and device share one memory here."""
+
+    ACL_MEMCPY_HOST_TO_HOST = 0
+    ACL_MEMCPY_HOST_TO_DEVICE = 1
+    ACL_MEMCPY_DEVICE_TO_HOST = 2
+    ACL_MEMCPY_DEVICE_TO_DEVICE = 3
+
+
+class aclrtStream(Handle):
+    """A stream; made by `aclrtCreateStream`."""
+
+    __slots__ = ()
+
+
+def _refuse(call: str, thing: str, rule: str, value: object) -> int:
+    keep(f"{ACL_ERROR_INVALID_PARAM} ACL_ERROR_INVALID_PARAM: {call}: {thing} must be {rule}, not {shown(value)}")
+    return ACL_ERROR_INVALID_PARAM
+
+
+def aclInit(configPath: str | None = None) -> int:
+    """Start; there is nothing to configure."""
+    return ACL_SUCCESS
+
+
+def aclFinalize() -> int:
+    """End."""
+    return ACL_SUCCESS
+
+
+def aclrtSetDevice(deviceId: int) -> int:
+    """Choose a device; which product it is says `npu_sim.use_product`."""
+    return ACL_SUCCESS
+
+
+def aclrtResetDevice(deviceId: int) -> int:
+    """Release a device."""
+    return ACL_SUCCESS
+
+
+def aclrtCreateStream() -> tuple[int, aclrtStream]:
+    """Return a status and a new stream."""
+    return ACL_SUCCESS, aclrtStream()
+
+
+def aclrtSynchronizeStream(stream: aclrtStream | None) -> int:
+    """Wait for a stream; None is the default stream. Nothing is ever pending."""
+    if stream is not None and not (isinstance(stream, aclrtStream) and stream.is_alive):
+        return _refuse("aclrtSynchronizeStream", "stream", "a live aclrtStream or None", stream)
+    return ACL_SUCCESS
+
+
+def aclrtDestroyStream(stream: aclrtStream) -> int:
+    """Destroy a stream."""
+    if not (isinstance(stream, aclrtStream) and stream.is_alive):
+        return _refuse("aclrtDestroyStream", "stream", "a live aclrtStream", stream)
+    stream.is_alive = False
+    return ACL_SUCCESS
+
+
+def aclrtMalloc(size: int, policy: int = 0) -> tuple[int, np.ndarray | None]:
+    """Return a status and ``size`` bytes of device memory with undefined contents, a flat uint8 array."""
+    if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
+        return _refuse("aclrtMalloc", "size", "a positive number of bytes", size), None
+    return ACL_SUCCESS, np.empty(int(size), np.uint8)
+
+
+def aclrtFree(devPtr: np.ndarray | None) -> int:
+    """Release device memory; the array goes when nothing refers to it."""
+    return ACL_SUCCESS
+
+
+def _octets(array: Any) -> np.ndarray | None:
+    if not isinstance(array, np.ndarray) or not array.flags.c_contiguous or array.dtype.hasobject:
+        return None
+    return array.reshape(-1).view(np.uint8)
+
+
+def aclrtMemcpy(dst: Any, destMax: int, src: Any, count: int, kind: int) -> int:
+    """Copy ``count`` bytes between contiguous arrays of any types; ``destMax`` is the room at the destination."""
+    target, source = _octets(dst), _octets(src)
+    if target is None or not target.flags.writeable:
+        return _refuse("aclrtMemcpy", "dst", "a writeable contiguous array", dst)
+    if source is None:
+        return _refuse("aclrtMemcpy", "src", "a contiguous array", src)
+    limits = (target.size, source.size, destMax)
+    if not all(isinstance(value, (int, np.integer)) for value in (count, destMax)) or not 0 <= count <= min(limits):
+        rule = f"at most {min(target.size, source.size)} and destMax"
+        return _refuse("aclrtMemcpy", "count", rule, count)
+    target[:count] = source[:count]
+    return ACL_SUCCESS
