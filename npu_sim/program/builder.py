@@ -6,18 +6,18 @@ what a kernel would have written, and every engine takes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
-from npu_sim.dtypes.formats import RoundMode
 from npu_sim.errors import ProgramError
 from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Mode, Pipe, Space
 from npu_sim.isa.row import ROW_BYTES, empty_rows
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import Product
+from npu_sim.program.builder_vector import Preparation, VectorInstructions, signed_word
 from npu_sim.program.core_kind import kind_of
 from npu_sim.program.launch import CoreKind, Launch
 from npu_sim.program.verify import verify
@@ -49,7 +49,7 @@ def window(
     return dict(locals())
 
 
-class ProgramBuilder:
+class ProgramBuilder(VectorInstructions):
     """A growing list of instruction rows for one core.
 
     Every method appends one instruction and returns its row number. Operands have the names and units of
@@ -141,7 +141,7 @@ class ProgramBuilder:
         *operands: int,
         site: int,
         tile: int,
-        prepare: tuple[tuple[Callable[..., None], tuple[int, ...]], ...] = (),
+        prepare: Preparation = (),
     ) -> int:
         if self._count == len(self._rows):
             grown = empty_rows(2 * len(self._rows))
@@ -326,7 +326,7 @@ class ProgramBuilder:
         tile: int = 0,
     ) -> int:
         """InitConstValue: blocks of 32 bytes in L1, of 512 bytes in L0A and L0B."""
-        operands = (dst_space, dst, dtype, repeat, block_num, dst_gap, _word(value_bits))
+        operands = (dst_space, dst, dtype, repeat, block_num, dst_gap, signed_word(value_bits))
         return self._append(emit.emit_fill, *operands, site=site, tile=tile)
 
     def data_copy_pad(
@@ -351,7 +351,7 @@ class ProgramBuilder:
     ) -> int:
         """DataCopyPad between GM and UB: lengths in bytes, gaps in bytes in GM and in 32 bytes in UB."""
         operands = (dst_space, dst, src_space, src, block_count, block_len, src_gap, dst_gap, left_padding)
-        more = (right_padding, mode, _word(value_bits), dtype, tensor)
+        more = (right_padding, mode, signed_word(value_bits), dtype, tensor)
         return self._append(emit.emit_data_copy_pad, *operands, *more, site=site, tile=tile)
 
     def scalar_copy(
@@ -430,110 +430,12 @@ class ProgramBuilder:
         operands = (dst, src, dst_dtype, block_count, block_len, src_gap, dst_gap)
         return self._append(emit.emit_l0c_to_ub, *operands, site=site, tile=tile)
 
-    # Vector ----------------------------------------------------------------------------------------------------------
-
-    def duplicate(self, *, dst: int, dtype: Data, count: int, value_bits: int = 0, site: int = 0, tile: int = 0) -> int:
-        """Duplicate: ``count`` elements of UB get the bit pattern ``value_bits``."""
-        return self._append(emit.emit_duplicate, dst, dtype, count, _word(value_bits), site=site, tile=tile)
-
-    def add(self, *, dst: int, src0: int, src1: int, dtype: Data, count: int, site: int = 0, tile: int = 0) -> int:
-        """Add: dst[i] = src0[i] + src1[i] in UB."""
-        return self._append(emit.emit_add, dst, src0, src1, dtype, count, site=site, tile=tile)
-
-    def sub(self, *, dst: int, src0: int, src1: int, dtype: Data, count: int, site: int = 0, tile: int = 0) -> int:
-        """Sub: dst[i] = src0[i] - src1[i] in UB."""
-        return self._append(emit.emit_sub, dst, src0, src1, dtype, count, site=site, tile=tile)
-
-    def mul(self, *, dst: int, src0: int, src1: int, dtype: Data, count: int, site: int = 0, tile: int = 0) -> int:
-        """Mul: dst[i] = src0[i] * src1[i] in UB."""
-        return self._append(emit.emit_mul, dst, src0, src1, dtype, count, site=site, tile=tile)
-
-    def div(self, *, dst: int, src0: int, src1: int, dtype: Data, count: int, site: int = 0, tile: int = 0) -> int:
-        """Div: dst[i] = src0[i] / src1[i] in UB."""
-        return self._append(emit.emit_div, dst, src0, src1, dtype, count, site=site, tile=tile)
-
-    def max(self, *, dst: int, src0: int, src1: int, dtype: Data, count: int, site: int = 0, tile: int = 0) -> int:
-        """Max: dst[i] = the larger of src0[i] and src1[i] in UB."""
-        return self._append(emit.emit_max, dst, src0, src1, dtype, count, site=site, tile=tile)
-
-    def min(self, *, dst: int, src0: int, src1: int, dtype: Data, count: int, site: int = 0, tile: int = 0) -> int:
-        """Min: dst[i] = the smaller of src0[i] and src1[i] in UB."""
-        return self._append(emit.emit_min, dst, src0, src1, dtype, count, site=site, tile=tile)
-
-    def adds(
-        self, *, dst: int, src: int, dtype: Data, count: int, value_bits: int, site: int = 0, tile: int = 0
-    ) -> int:
-        """Add a scalar (Adds): dst[i] = src[i] + value in UB."""
-        return self._append(emit.emit_adds, dst, src, dtype, count, _word(value_bits), site=site, tile=tile)
-
-    def muls(
-        self, *, dst: int, src: int, dtype: Data, count: int, value_bits: int, site: int = 0, tile: int = 0
-    ) -> int:
-        """Muls: dst[i] = src[i] * value in UB."""
-        return self._append(emit.emit_muls, dst, src, dtype, count, _word(value_bits), site=site, tile=tile)
-
-    def cast(
-        self,
-        *,
-        dst: int,
-        src: int,
-        src_dtype: Data,
-        dst_dtype: Data,
-        count: int,
-        round_mode: RoundMode = RoundMode.NONE,
-        site: int = 0,
-        tile: int = 0,
-    ) -> int:
-        """Cast: ``count`` elements of UB."""
-        return self._append(emit.emit_cast, dst, src, src_dtype, dst_dtype, round_mode, count, site=site, tile=tile)
-
-    def reduce_repeat(
-        self,
-        *,
-        dst: int,
-        src: int,
-        dtype: Data,
-        mask: int,
-        repeat: int = 1,
-        dst_rep_stride: int = 1,
-        src_blk_stride: int = 1,
-        src_rep_stride: int = 8,
-        site: int = 0,
-        tile: int = 0,
-    ) -> int:
-        """ReduceRepeat<SUM>: one sum per repeat; ``dst_rep_stride`` in elements, the others in 32 bytes."""
-        operands = (dst, src, dtype, mask, repeat, dst_rep_stride, src_blk_stride, src_rep_stride)
-        return self._append(emit.emit_reduce_repeat, *operands, site=site, tile=tile)
-
-    def trans_data_to_5hd(
-        self,
-        *,
-        dst_list: Sequence[int],
-        src_list: Sequence[int],
-        dtype: Data,
-        repeat: int = 1,
-        dst_rep_stride: int = 0,
-        src_rep_stride: int = 0,
-        site: int = 0,
-        tile: int = 0,
-    ) -> int:
-        """TransDataTo5HD: ``dst_list`` and ``src_list`` are 16 byte addresses in UB each, strides in 32 bytes."""
-        prepare = [(emit.set_dst_address, (i, address)) for i, address in enumerate(dst_list)]
-        prepare += [(emit.set_src_address, (i, address)) for i, address in enumerate(src_list)]
-        operands = (dtype, repeat, dst_rep_stride, src_rep_stride)
-        return self._append(emit.emit_trans_data_to_5hd, *operands, site=site, tile=tile, prepare=tuple(prepare))
-
-
-def _word(bits: int) -> int:
-    """Return an unsigned 32-bit pattern as the int32 that has it: the row field is signed."""
-    return (int(bits) + 2**31) % 2**32 - 2**31
-
 
 _MAP = ("l1_h", "l1_w", "pad_left", "pad_right", "pad_top", "pad_bottom")
 _KERNEL = ("stride_w", "stride_h", "filter_w", "filter_h", "dilation_w", "dilation_h")
 
 
-def _window_operands(window: Window) -> tuple[tuple[Callable[..., None], tuple[int, ...]], ...]:
+def _window_operands(window: Window) -> Preparation:
     return (
         (emit.set_feature_map, tuple(window[name] for name in _MAP)),
         (emit.set_window, tuple(window[name] for name in _KERNEL)),

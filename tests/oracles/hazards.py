@@ -19,11 +19,13 @@ Key = tuple[int, int, int]
 def happens_before(rows):
     """Return for each row the bit set of the rows that are complete before it starts.
 
-    Edges: the row before on the same pipe; every earlier scalar row; everything around a barrier of all pipes; from the
-    set that holds a flag to the wait that clears it.
+    Edges: the row before on the same pipe; everything around a barrier of all pipes; from the set that holds a flag to
+    the wait that clears it. The scalar unit issues all rows, so what it waited for is complete before any later row;
+    what it stored itself is not.
     """
     before = []
     flags = {}
+    issued = 0
     for i, row in enumerate(rows):
         op, pipe = Op(row["op"]), int(row["pipe"])
         direct = set()
@@ -31,7 +33,7 @@ def happens_before(rows):
             other = rows[j]
             of_all = Op(other["op"]) == Op.PIPE_BARRIER and int(other["pipe"]) == Pipe.ALL
             i_am_all = op == Op.PIPE_BARRIER and pipe == Pipe.ALL
-            if int(other["pipe"]) == pipe or int(other["pipe"]) == Pipe.S or of_all or i_am_all:
+            if int(other["pipe"]) == pipe or of_all or i_am_all:
                 direct.add(j)
         if op == Op.SET_FLAG:
             flags[pipe, int(row["peer"]), int(row["event"])] = i
@@ -39,9 +41,11 @@ def happens_before(rows):
             held_by = flags.pop((int(row["peer"]), pipe, int(row["event"])), None)
             if held_by is not None:
                 direct.add(held_by)
-        bits = 0
+        bits = issued
         for j in direct:
             bits |= before[j] | (1 << j)
+        if op == Op.WAIT_FLAG and pipe == Pipe.S and held_by is not None:
+            issued |= before[held_by] | (1 << held_by)
         before.append(bits)
     return before
 

@@ -33,9 +33,20 @@ def _gm_place(rng, length):
     return tensor, address + int(rng.integers(0, byte_count + 31 - length))
 
 
+def _scalar_row(rng, rows, n, dst_space, src_space):
+    """One element moved by the scalar unit."""
+    places, tensor = [], -1
+    for space in (dst_space, src_space):
+        place = int(rng.integers(48)) * 4
+        if space == Space.GM:
+            tensor, place = _gm_place(rng, 8)
+        places.append(place // 4 * 4)
+    return emit.emit_scalar_copy(rows, n, dst_space, places[0], src_space, places[1], Data.FP32, tensor, 9, n)
+
+
 def _memory_row(rng, rows, n):
     tile = n
-    kind = int(rng.integers(9))
+    kind = int(rng.integers(12))
     if kind <= 2:
         blocks = int(rng.integers(1, 4))
         tensor, address = _gm_place(rng, blocks * 32)
@@ -84,6 +95,22 @@ def _memory_row(rng, rows, n):
     if kind == 7:
         places = [int(rng.integers(0, 6)) * 32 for _ in range(3)]
         return emit.emit_add(rows, n, *places, Data.FP16, int(rng.integers(1, 70)), 6, tile)
+    if kind == 8:
+        paths = ((Space.UB, Space.UB), (Space.UB, Space.GM), (Space.GM, Space.UB))
+        return _scalar_row(rng, rows, n, *_pick(rng, paths))
+    if kind == 9:
+        length = int(rng.integers(1, 70))
+        tensor, address = _gm_place(rng, length)
+        place = int(rng.integers(0, 6)) * 32
+        dst, src = (Space.UB, place), (Space.GM, address)
+        if rng.integers(2):
+            dst, src = src, dst
+        return emit.emit_data_copy_pad(rows, n, *dst, *src, 1, length, 0, 0, 0, 0, 0, 0, Data.INT8, tensor, 9, tile)
+    if kind == 10:
+        for name, first in (("set_src_address", 0), ("set_dst_address", int(rng.integers(2)) * 192)):
+            for i in range(16):
+                getattr(emit, name)(rows, n, i, first + 32 * int(rng.integers(6)))
+        return emit.emit_trans_data_to_5hd(rows, n, Data.FP16, 1, 0, 0, 10, tile)
     return emit.emit_fill(rows, n, Space.L1, int(rng.integers(0, 6)) * 32, Data.FP16, 1, 2, 0, 0, 7, tile)
 
 
@@ -100,7 +127,7 @@ def random_program(rng, length, *, sync=0.45):
         if pending and kind < 0.45:
             n = emit.emit_wait_flag(rows, n, *pending.pop(int(rng.integers(len(pending)))), 8, n)
         elif kind < 0.85:
-            pipes = (*_PIPES, Pipe.S) if rng.random() < 0.2 else _PIPES
+            pipes = (*_PIPES, Pipe.S) if rng.random() < 0.4 else _PIPES
             src = _pick(rng, pipes)
             dst = _pick(rng, [pipe for pipe in pipes if pipe != src])
             flag = src, dst, int(rng.integers(2))

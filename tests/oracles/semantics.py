@@ -495,12 +495,26 @@ def combine_elements(op, a, b, dtype, saturate):
             results = [_extreme(p, q, op == Op.MAX) for p, q in zip(x.tolist(), y.tolist(), strict=True)]
             return _pack_floats(np.array(results), dtype, saturate)
         if op == Op.DIV and dtype != Data.FP32:
-            # 24 bits of the quotient of two 11-bit significands decide its rounding; float64 has 53
-            return encode_float(x / y, dtype, saturate=saturate)
+            return _divide_exactly(x.tolist(), y.tolist(), dtype, saturate)
         rule = {Op.ADD: np.add, Op.SUB: np.subtract, Op.MUL: np.multiply, Op.DIV: np.divide}[op]
         if dtype == Data.FP32:
             return rule(x.astype(np.float32), y.astype(np.float32)).view(np.uint8)
         return encode_float(rule(x, y), dtype, saturate=saturate)
+
+
+def _divide_exactly(x, y, dtype, saturate):
+    """Quotients as fractions, rounded once; quotients that are not finite by IEEE 754."""
+    fmt = FORMATS[dtype]
+    out = []
+    for p, q in zip(x, y, strict=True):
+        finite = abs(p) < np.inf and abs(q) < np.inf and q != 0
+        if not finite or p == 0:
+            out.append(encode_float(np.array([np.float64(p) / np.float64(q)]), dtype, saturate=saturate))
+            continue
+        code = round_fraction(Fraction(p) / Fraction(q), fmt, "RINT", saturate)
+        sign = fmt.sign if (p < 0) != (q < 0) else 0
+        out.append(np.array([code | sign], np.uint16).view(np.uint8))
+    return np.concatenate(out) if out else np.zeros(0, np.uint8)
 
 
 def _extreme(p, q, largest):

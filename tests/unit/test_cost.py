@@ -680,3 +680,72 @@ def test_issue_cost_loads_program_registers_on_unified_cores(params, expected):
     for op in Op:
         # 32 addresses and four registers for the lists of TransDataTo5HD
         assert rules.issue_cost(int(op), record[0]) == expected.get(op, 36 if op == Op.TRANS_DATA_TO_5HD else 1)
+
+
+# --- vector and scalar instructions with rules of their own ------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [Data.FP16, Data.FP32], ids=lambda dtype: dtype.name)
+def test_div_takes_four_cycles_a_repeat(dtype):
+    # pto-isa on a 910B3: 64 repeats of float take 288 cycles, with half a mask 16 more
+    row = lambda count: lambda r, n: emit.emit_div(r, n, 0, 0, 256, dtype, count, 0, 0)  # noqa: E731
+    lanes = 256 // (2 if dtype == Data.FP16 else 4)
+    assert cost_of(row(64 * lanes)) == (288, 0, 64 * 256)
+    assert cost_of(row(64 * lanes - 1))[0] == 288 + 17
+    assert cost_of(row(64 * lanes), C100)[0] == 293
+
+
+def test_two_input_instructions_cost_what_add_costs():
+    for first, second in ((0, 256), (0, 0), (64, 320)):
+        costs = {
+            cost_of(lambda r, n, f=function: f(r, n, 2048, first, second, Data.FP16, 1280, 0, 0))  # noqa: B023
+            for function in (emit.emit_add, emit.emit_sub, emit.emit_mul, emit.emit_max, emit.emit_min)
+        }
+        assert len(costs) == 1
+
+
+def test_adds_costs_what_muls_costs():
+    assert cost_of(lambda r, n: emit.emit_adds(r, n, 0, 0, Data.FP32, 2048, 0, 0, 0)) == (26 + 32, 0, 8192)
+
+
+def test_reduce_repeat_takes_seven_cycles_a_repeat():
+    def row(mask, repeat):
+        return lambda r, n: emit.emit_reduce_repeat(r, n, 0, 0, Data.FP32, mask, repeat, 1, 1, 8, 0, 0)
+
+    assert cost_of(row(64, 10)) == (46 + 70, 0, 40)
+    assert cost_of(row(63, 10)) == (46 + 17 + 70, 0, 40)
+    assert cost_of(row(0, 10)) == (1, 0, 0)
+    assert cost_of(row(64, 0), M200) == (1, 0, 0)
+
+
+def test_trans_data_to_5hd_streams_256_bytes_a_cycle():
+    row = lambda repeat, dtype: lambda r, n: emit.emit_trans_data_to_5hd(r, n, dtype, repeat, 16, 1, 0, 0)  # noqa: E731
+    assert cost_of(row(1, Data.FP16)) == (21, 0, 512)
+    assert cost_of(row(100, Data.FP32)) == (219, 0, 51200)
+    assert cost_of(row(0, Data.FP16)) == (1, 0, 0)
+    assert cost_of(row(1, Data.INT8))[0] == rules.UNSUPPORTED
+
+
+def test_scalar_copy_costs_its_accesses_and_occupies_the_scalar_unit():
+    row = lambda dst, src: lambda r, n: emit.emit_scalar_copy(r, n, dst, 0, src, 64, Data.FP32, 0, 0, 0)  # noqa: E731
+    assert cost_of(row(Space.UB, Space.UB)) == (20, 0, 4)
+    assert cost_of(row(Space.GM, Space.UB)) == (200, 0, 4)
+    assert cost_of(row(Space.UB, Space.GM)) == (200, 0, 4)
+
+
+def test_data_copy_pad_loads_rows_at_the_floor_and_slower_when_misaligned():
+    # one block: 20 + 640 / 128, complete after 210 + 640 / 130
+    assert cost_of(pad(Space.UB, Space.GM, 1, 640)) == (25, 210 + 5 - 25, 640)
+    # 64 rows of 128 bytes: 8192 / 128 = 64 < 64 rows of 4 cycles
+    assert cost_of(pad(Space.UB, Space.GM, 64, 128))[0] == 20 + 256
+    # 10 rows of 6400 bytes, pitch not a multiple of 32: 127 instead of 100 % of 500 cycles
+    assert cost_of(pad(Space.UB, Space.GM, 10, 6400))[0] == 20 + 500
+    slower = math.ceil(64000 * 1000 / (128000 * 1000 // 1270))
+    assert cost_of(pad(Space.UB, Space.GM, 10, 6400, 8))[0] == 20 + slower
+    assert cost_of(pad(Space.UB, Space.GM, 3, 0)) == (1, 0, 0)
+
+
+def test_data_copy_pad_stores_as_data_copy_does():
+    assert cost_of(pad(Space.GM, Space.UB, 1, 7800)) == (20 + 100, 100, 7800)
+    assert cost_of(pad(Space.GM, Space.UB, 1, 7800, atomic=True))[0] == 20 + 200
+    assert cost_of(pad(Space.GM, Space.UB, 100, 10))[0] == 20 + 400

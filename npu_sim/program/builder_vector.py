@@ -1,0 +1,121 @@
+"""The vector instructions of `npu_sim.program.builder.ProgramBuilder`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from npu_sim.dtypes.formats import RoundMode
+from npu_sim.isa import emit
+from npu_sim.isa.op import Data
+
+Preparation = tuple[tuple[Callable[..., None], tuple[int, ...]], ...]
+"""Functions that fill operands of a row before its emitter completes it, with what follows rows and row number."""
+
+
+def signed_word(bits: int) -> int:
+    """Return an unsigned 32-bit pattern as the int32 that has it: the row field is signed."""
+    return (int(bits) + 2**31) % 2**32 - 2**31
+
+
+class VectorInstructions(ABC):
+    """One method per vector instruction; operands as in `npu_sim.isa.emit`."""
+
+    @abstractmethod
+    def _append(
+        self, emitter: Callable[..., int], *operands: int, site: int, tile: int, prepare: Preparation = ()
+    ) -> int:
+        """Append one instruction and return its row number."""
+
+    def duplicate(self, *, dst: int, dtype: Data, count: int, value_bits: int = 0, site: int = 0, tile: int = 0) -> int:
+        """Duplicate: ``count`` elements of UB get the bit pattern ``value_bits``."""
+        return self._append(emit.emit_duplicate, dst, dtype, count, signed_word(value_bits), site=site, tile=tile)
+
+    def add(self, *, dst: int, src0: int, src1: int, dtype: Data, count: int, site: int = 0, tile: int = 0) -> int:
+        """Add: dst[i] = src0[i] + src1[i] in UB."""
+        return self._append(emit.emit_add, dst, src0, src1, dtype, count, site=site, tile=tile)
+
+    def sub(self, *, dst: int, src0: int, src1: int, dtype: Data, count: int, site: int = 0, tile: int = 0) -> int:
+        """Sub: dst[i] = src0[i] - src1[i] in UB."""
+        return self._append(emit.emit_sub, dst, src0, src1, dtype, count, site=site, tile=tile)
+
+    def mul(self, *, dst: int, src0: int, src1: int, dtype: Data, count: int, site: int = 0, tile: int = 0) -> int:
+        """Mul: dst[i] = src0[i] * src1[i] in UB."""
+        return self._append(emit.emit_mul, dst, src0, src1, dtype, count, site=site, tile=tile)
+
+    def div(self, *, dst: int, src0: int, src1: int, dtype: Data, count: int, site: int = 0, tile: int = 0) -> int:
+        """Div: dst[i] = src0[i] / src1[i] in UB."""
+        return self._append(emit.emit_div, dst, src0, src1, dtype, count, site=site, tile=tile)
+
+    def max(self, *, dst: int, src0: int, src1: int, dtype: Data, count: int, site: int = 0, tile: int = 0) -> int:
+        """Max: dst[i] = the larger of src0[i] and src1[i] in UB."""
+        return self._append(emit.emit_max, dst, src0, src1, dtype, count, site=site, tile=tile)
+
+    def min(self, *, dst: int, src0: int, src1: int, dtype: Data, count: int, site: int = 0, tile: int = 0) -> int:
+        """Min: dst[i] = the smaller of src0[i] and src1[i] in UB."""
+        return self._append(emit.emit_min, dst, src0, src1, dtype, count, site=site, tile=tile)
+
+    def adds(
+        self, *, dst: int, src: int, dtype: Data, count: int, value_bits: int, site: int = 0, tile: int = 0
+    ) -> int:
+        """Add a scalar (Adds): dst[i] = src[i] + value in UB."""
+        return self._append(emit.emit_adds, dst, src, dtype, count, signed_word(value_bits), site=site, tile=tile)
+
+    def muls(
+        self, *, dst: int, src: int, dtype: Data, count: int, value_bits: int, site: int = 0, tile: int = 0
+    ) -> int:
+        """Muls: dst[i] = src[i] * value in UB."""
+        return self._append(emit.emit_muls, dst, src, dtype, count, signed_word(value_bits), site=site, tile=tile)
+
+    def cast(
+        self,
+        *,
+        dst: int,
+        src: int,
+        src_dtype: Data,
+        dst_dtype: Data,
+        count: int,
+        round_mode: RoundMode = RoundMode.NONE,
+        site: int = 0,
+        tile: int = 0,
+    ) -> int:
+        """Cast: ``count`` elements of UB."""
+        return self._append(emit.emit_cast, dst, src, src_dtype, dst_dtype, round_mode, count, site=site, tile=tile)
+
+    def reduce_repeat(
+        self,
+        *,
+        dst: int,
+        src: int,
+        dtype: Data,
+        mask: int,
+        repeat: int = 1,
+        dst_rep_stride: int = 1,
+        src_blk_stride: int = 1,
+        src_rep_stride: int = 8,
+        site: int = 0,
+        tile: int = 0,
+    ) -> int:
+        """ReduceRepeat<SUM>: one sum per repeat; ``dst_rep_stride`` in elements, the others in 32 bytes."""
+        operands = (dst, src, dtype, mask, repeat, dst_rep_stride, src_blk_stride, src_rep_stride)
+        return self._append(emit.emit_reduce_repeat, *operands, site=site, tile=tile)
+
+    def trans_data_to_5hd(
+        self,
+        *,
+        dst_list: Sequence[int],
+        src_list: Sequence[int],
+        dtype: Data,
+        repeat: int = 1,
+        dst_rep_stride: int = 0,
+        src_rep_stride: int = 0,
+        site: int = 0,
+        tile: int = 0,
+    ) -> int:
+        """TransDataTo5HD: ``dst_list`` and ``src_list`` are 16 byte addresses in UB each, strides in 32 bytes."""
+        prepare: list[tuple[Callable[..., None], tuple[int, ...]]] = [
+            (emit.set_dst_address, (i, address)) for i, address in enumerate(dst_list)
+        ]
+        prepare += [(emit.set_src_address, (i, address)) for i, address in enumerate(src_list)]
+        operands = (dtype, repeat, dst_rep_stride, src_rep_stride)
+        return self._append(emit.emit_trans_data_to_5hd, *operands, site=site, tile=tile, prepare=tuple(prepare))
