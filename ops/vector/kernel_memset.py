@@ -1,6 +1,7 @@
 """Emitter that clears a GM tensor from UB (MemSet): Duplicate 0 once, then stores.
 
-The tensor is cut in units of 512 bytes; every allocation is a multiple of that, so stores are whole blocks.
+The tensor is cut in units of 512 bytes, so only its last store is ragged: exact on split cores, elsewhere rounded up to
+a block, into the spare bytes behind the tensor.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.emit import emit_data_copy, emit_duplicate, emit_set_flag, emit_wait_flag
-from npu_sim.isa.op import Data, Pipe, Space
+from npu_sim.isa.emit import emit_duplicate, emit_set_flag, emit_wait_flag
+from npu_sim.isa.op import Data, Pipe
 from ops.common.kernel_parts import core_share
+from ops.vector.kernel_moves import store_bytes
 
 FILL, STORE = range(2)
 SITES = {FILL: "FILL", STORE: "STORE"}
@@ -27,7 +29,7 @@ def emit(rows, params, state):
     rows : INSTR[:]
         Buffer.
     params : `memset.MEMSET_PARAMS`[1]
-        address, byte_count, buffer_bytes, tensor, cores.
+        address, byte_count, buffer_bytes, tensor, cores, pads.
     state : int64[STATE_LENGTH]
         2 stage, 3 next byte, 4 end.
 
@@ -45,33 +47,19 @@ def emit(rows, params, state):
         units = (p["byte_count"] + 511) // 512
         first, end = core_share(units, p["cores"], s[0])
         s[AT] = first * 512
-        s[END] = min(end * 512, (p["byte_count"] + 31) // 32 * 32)
+        s[END] = min(end * 512, p["byte_count"])
         s[STAGE] = COPY
         if s[AT] >= s[END]:
             s[STAGE] = DONE
             return n
         length = min(p["buffer_bytes"], s[END] - s[AT])
-        n = emit_duplicate(rows, n, 0, Data.FP32, length // 4, 0, FILL, -1)
+        n = emit_duplicate(rows, n, 0, Data.FP32, (length + 31) // 32 * 8, 0, FILL, -1)
         n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE3, 0, FILL, -1)
         n = emit_wait_flag(rows, n, Pipe.V, Pipe.MTE3, 0, STORE, -1)
     while s[AT] < s[END] and n < len(rows):
         length = min(p["buffer_bytes"], s[END] - s[AT])
-        n = emit_data_copy(
-            rows,
-            n,
-            Space.GM,
-            p["address"] + s[AT],
-            Space.UB,
-            0,
-            1,
-            np.int64(length // 32),
-            0,
-            0,
-            Data.FP32,
-            p["tensor"],
-            STORE,
-            -1,
-        )
+        length = np.int64(length)
+        n = store_bytes(rows, n, p["pads"], p["address"] + s[AT], 0, length, Data.FP32, p["tensor"], STORE, -1)
         s[AT] += length
     if s[AT] >= s[END]:
         s[STAGE] = DONE

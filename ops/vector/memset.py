@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
+import numpy.typing as npt
 
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
-from npu_sim.units import KIB, ceil_div
+from npu_sim.units import BLOCK_BYTES, ceil_div
+from ops.common.kernel_parts import MAX_FIELD
+from ops.common.records import int_fields, record
 from ops.vector import kernel_memset
-
-UB_RESERVED_BYTES = KIB
-"""UB that vector kernels leave alone (CANN 8.1 ``tbe/impl/trans_data.py``)."""
+from ops.vector.frame import cores_for, has_byte_copies, usable_ub_bytes, vector_launch
 
 _UNIT_BYTES = 512
 
-MEMSET_PARAMS = np.dtype([(name, "i8") for name in ("address", "byte_count", "buffer_bytes", "tensor", "cores")])
+MEMSET_PARAMS = int_fields("address", "byte_count", "buffer_bytes", "tensor", "cores", "pads")
 
 
 def memset_launch(gm: GlobalMemory, tensor: GmTensor, product: Product) -> Launch:
     """Return the launch that zeroes ``tensor``, split over the vector cores in units of 512 bytes."""
-    cores = min(product.vector_core_count, max(ceil_div(tensor.byte_count, _UNIT_BYTES), 1))
-    params = np.zeros(1, MEMSET_PARAMS)
-    params["address"] = tensor.address
-    params["byte_count"] = tensor.byte_count
-    params["buffer_bytes"] = min((product.core.ub_bytes - UB_RESERVED_BYTES) // _UNIT_BYTES * _UNIT_BYTES, 65535 * 32)
-    params["tensor"] = tensor.index
-    params["cores"] = cores
-    return Launch(
-        name="MemSet",
-        emit=kernel_memset.emit,
-        params=params,
+    cores = cores_for(product, ceil_div(tensor.byte_count, _UNIT_BYTES))
+    buffer_bytes = min(usable_ub_bytes(product), MAX_FIELD * BLOCK_BYTES) // _UNIT_BYTES * _UNIT_BYTES
+    values = {
+        "address": tensor.address, "byte_count": tensor.byte_count, "buffer_bytes": buffer_bytes,
+        "tensor": tensor.index, "cores": cores, "pads": int(has_byte_copies(product)),
+    }  # fmt: skip
+    return vector_launch(
+        "MemSet",
+        kernel_memset.emit,
+        record(MEMSET_PARAMS, values),
+        gm,
         core_count=cores,
-        gm=gm,
         sites=kernel_memset.SITES,
-        trusted=True,
-        core_kind="vector",
+        shortcut=partial(_clear, tensor),
     )
+
+
+def _clear(tensor: GmTensor, arena: npt.NDArray[np.uint8], saturate: bool, threads: int) -> None:
+    """Zero the bytes of the tensor."""
+    arena[tensor.address : tensor.address + tensor.byte_count] = 0

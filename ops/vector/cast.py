@@ -1,0 +1,174 @@
+"""The Cast launch: a tensor in another float format.
+
+Sources: asc-devkit ``docs/zh/api/SIMD-API`` (Cast and its table of conversions). ASSUMED, because the library's own
+schedule is closed: cores in units of 512 elements, tiles as large as UB holds twice.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.crew import run_parts
+from npu_sim.dtypes import bulk_jit
+from npu_sim.dtypes.convert import CAST_MODES, check_cast
+from npu_sim.dtypes.formats import RoundMode, get_dtype
+from npu_sim.errors import DTypeError, ShapeError
+from npu_sim.isa.op import Data
+from npu_sim.memory.gm import GlobalMemory, GmTensor
+from npu_sim.products import Product
+from npu_sim.program.launch import Launch
+from npu_sim.units import BLOCK_BYTES, ceil_div
+from ops.common.records import int_fields, record
+from ops.vector import kernel_cast
+from ops.vector.frame import cores_for, has_byte_copies, usable_ub_bytes, vector_launch
+
+FLOATS = ("fp32", "fp16", "bf16")
+UNIT_ELEMS = 512
+"""Granularity of the split over cores."""
+_TILE_ELEMS = 256
+_BULK_ELEMS = 1 << 16
+"""Elements the shortcut converts at a time when it goes through float32; 256 KB of them."""
+
+CAST_PARAMS = int_fields(
+    "src", "dst", "src_tensor", "dst_tensor", "src_data", "dst_data", "src_item", "dst_item", "count", "tile", "unit",
+    "cores", "pads", "middle", "target", "through_fp32", "widen_mode", "round_mode",
+)  # fmt: skip
+"""What `kernel_cast.emit` reads: addresses in bytes, ``count``, ``tile`` and ``unit`` in elements."""
+
+
+def conversions(src: str, dst: str, product: Product) -> tuple[tuple[str, str, RoundMode], ...]:
+    """Return the Cast instructions from one float format to another: (from, to, mode), two if neither is fp32.
+
+    Of two 16-bit formats neither holds the other's values, so the way leads through fp32: exact, then one rounding.
+
+    Raises
+    ------
+    DTypeError
+        A name that is none of the three, or twice the same.
+    ProductError
+        The product's Cast does not have the conversion.
+    """
+    for name, value in (("src_dtype", src), ("dst_dtype", dst)):
+        if value not in FLOATS:
+            raise DTypeError(f"{name} must be one of {', '.join(FLOATS)}, not {value!r} (Cast, {product.name})")
+    if src == dst:
+        raise DTypeError(f"dst_dtype must be another type than src_dtype, not {dst!r} twice (Cast, {product.name})")
+    steps = ((src, dst),) if "fp32" in (src, dst) else ((src, "fp32"), ("fp32", dst))
+    out = []
+    for a, b in steps:
+        modes = CAST_MODES[product.arch].get((a, b), frozenset())
+        mode = RoundMode.RINT if RoundMode.RINT in modes else RoundMode.NONE
+        check_cast(a, b, mode, product.arch)
+        out.append((a, b, mode))
+    return tuple(out)
+
+
+def _check_room(tensor: GmTensor, name: str, byte_count: int, pads: bool, product: Product) -> None:
+    """Refuse a tensor that is too short, or one that the surplus of the last block would reach into."""
+    if byte_count > tensor.byte_count:
+        rule = f"at most the {tensor.byte_count} bytes of {tensor.name}"
+        raise ShapeError(f"count must be {rule}, not {byte_count} bytes (Cast, {name}, {product.name})")
+    if name == "dst" and not pads and byte_count % BLOCK_BYTES and byte_count < tensor.byte_count:
+        rule = f"all of {tensor.name} or a multiple of {BLOCK_BYTES} bytes"
+        raise ShapeError(f"count must be {rule}, not {byte_count} bytes (Cast, {name}, {product.name})")
+
+
+def cast_launch(
+    gm: GlobalMemory, src: GmTensor, dst: GmTensor, count: int, src_dtype: str, dst_dtype: str, product: Product
+) -> Launch:
+    """Return the launch that converts the first ``count`` elements of ``src`` into ``dst``.
+
+    Parameters
+    ----------
+    gm : GlobalMemory
+        Holds both tensors, which are disjoint.
+    src, dst : GmTensor
+        Storage of ``src_dtype`` resp. ``dst_dtype``.
+    count : int
+        Elements. On products without DataCopyPad all of ``dst`` or whole blocks of 32 bytes.
+    src_dtype, dst_dtype : {"fp32", "fp16", "bf16"}
+        Two different formats.
+    product : Product
+        Rounds to nearest, ties to even; overflow as its mode says.
+
+    Raises
+    ------
+    DTypeError, ProductError
+        See `conversions`.
+    ShapeError
+        ``count`` does not fit the tensors.
+    """
+    steps = conversions(src_dtype, dst_dtype, product)
+    src_item, dst_item = get_dtype(src_dtype).item_bytes, get_dtype(dst_dtype).item_bytes
+    pads = has_byte_copies(product)
+    if count < 0:
+        raise ShapeError(f"count must be at least 0, not {count} (Cast, {product.name})")
+    _check_room(src, "src", count * src_item, pads, product)
+    _check_room(dst, "dst", count * dst_item, pads, product)
+    middle_item = 4 if len(steps) == 2 else 0
+    tile = usable_ub_bytes(product) // (2 * (src_item + middle_item + dst_item)) // _TILE_ELEMS * _TILE_ELEMS
+    cores = cores_for(product, ceil_div(count, UNIT_ELEMS))
+    values = {
+        "src": src.address, "dst": dst.address, "src_tensor": src.index, "dst_tensor": dst.index,
+        "src_data": int(Data[src_dtype.upper()]), "dst_data": int(Data[dst_dtype.upper()]), "src_item": src_item,
+        "dst_item": dst_item, "count": count, "tile": tile, "unit": UNIT_ELEMS, "cores": cores, "pads": int(pads),
+        "middle": 2 * tile * src_item, "target": 2 * tile * (src_item + middle_item),
+        "through_fp32": int(len(steps) == 2), "widen_mode": int(steps[0][2]), "round_mode": int(steps[-1][2]),
+    }  # fmt: skip
+    return vector_launch(
+        "Cast",
+        kernel_cast.emit,
+        record(CAST_PARAMS, values),
+        gm,
+        core_count=cores,
+        sites=kernel_cast.SITES,
+        shortcut=partial(_convert_all, src, dst, count, src_dtype, dst_dtype),
+    )
+
+
+def _codes(arena: npt.NDArray[np.uint8], tensor: GmTensor, count: int, dtype: str) -> np.ndarray:
+    """Return the first elements of a tensor as unsigned patterns (no copy)."""
+    code = get_dtype(dtype).code
+    return arena[tensor.address : tensor.address + count * code.itemsize].view(code)
+
+
+def _convert_all(
+    src: GmTensor,
+    dst: GmTensor,
+    count: int,
+    src_dtype: str,
+    dst_dtype: str,
+    arena: npt.NDArray[np.uint8],
+    saturate: bool,
+    threads: int,
+) -> None:
+    """Convert all elements in bulk, cut into one stretch for each thread."""
+    source, target = _codes(arena, src, count, src_dtype), _codes(arena, dst, count, dst_dtype)
+    parts = max(min(threads, count // _BULK_ELEMS), 1)
+    bounds = [count * part // parts for part in range(parts + 1)]
+
+    def convert(part: int) -> None:
+        first, last = bounds[part], bounds[part + 1]
+        _convert(source[first:last], target[first:last], src_dtype, dst_dtype, saturate)
+
+    run_parts(convert, parts)
+
+
+def _convert(source: np.ndarray, target: np.ndarray, src_dtype: str, dst_dtype: str, saturate: bool) -> None:
+    """Convert patterns; 16-bit formats go through float32 words a piece at a time."""
+    decode = bulk_jit.decode_fp16 if src_dtype == "fp16" else bulk_jit.decode_bf16
+    encode = bulk_jit.encode_fp16 if dst_dtype == "fp16" else bulk_jit.encode_bf16
+    mode = int(RoundMode.RINT)
+    if dst_dtype == "fp32":
+        decode(source, target)
+    elif src_dtype == "fp32":
+        encode(source, target, mode, int(saturate))
+    else:
+        words = np.empty(min(len(source), _BULK_ELEMS), np.uint32)
+        for at in range(0, len(source), _BULK_ELEMS):
+            piece = source[at : at + _BULK_ELEMS]
+            decode(piece, words[: len(piece)])
+            encode(words[: len(piece)], target[at : at + _BULK_ELEMS], mode, int(saturate))

@@ -1,0 +1,163 @@
+"""The ReduceSum launch: sums over axes 0 and 2 of [n][c][r], the bias gradient of a convolution.
+
+Definition of the bits, the same on every product and core count. Per channel ``width`` float32 accumulators, ``width``
+= the smallest of 64, 128, .., 2048 that is not below r (2048 if there is none), start at +0. For every n in ascending
+order and every piece of ``width`` consecutive values of the row, in ascending order, value i is added to accumulator i.
+Then the upper half is added to the lower half until 64 are left, and these are added as a binary tree of neighbours
+(ReduceRepeat). The sum is rounded once to the type of the input, ties to even. All additions are float32.
+
+Sources: asc-devkit ``docs/zh/api/SIMD-API`` (Add, ReduceRepeat: tree of neighbours). ASSUMED, because the library's own
+schedule is closed: everything else; no channel is split over cores. float32 sums on 910 exist by its platform file,
+where the documentation lists half only.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.crew import run_parts
+from npu_sim.dtypes.convert import CAST_MODES, check_cast
+from npu_sim.dtypes.formats import RoundMode, get_dtype
+from npu_sim.errors import DTypeError, ShapeError
+from npu_sim.isa.op import Data
+from npu_sim.memory.gm import GlobalMemory, GmTensor
+from npu_sim.products import Product
+from npu_sim.program.launch import Launch
+from npu_sim.units import BLOCK_BYTES, ceil_div
+from ops.common.records import int_fields, record
+from ops.vector import kernel_reduce_sum
+from ops.vector.bulk_reduce_sum import sum_channels
+from ops.vector.frame import block_elems, cores_for, has_byte_copies, usable_ub_bytes, vector_launch
+
+FLOATS = ("fp32", "fp16", "bf16")
+MAX_LANES = 2048
+_BULK_ELEMS = 1 << 16
+"""Elements that are worth a host thread."""
+
+REDUCE_SUM_PARAMS = int_fields(
+    "src", "dst", "src_tensor", "dst_tensor", "data", "item", "n", "c", "r", "width", "tiles", "unit", "group", "cores",
+    "pads", "input", "input_half", "wide", "fold", "sums", "out", "round_mode",
+)  # fmt: skip
+"""What `kernel_reduce_sum.emit` reads: extents in elements, places and ``input_half`` in bytes."""
+
+
+def accumulator_lanes(r: int) -> int:
+    """Return the float32 accumulators of one channel of ``r`` values per batch item."""
+    width = kernel_reduce_sum.LANES
+    while width < min(r, MAX_LANES):
+        width *= 2
+    return width
+
+
+def _places(group: int, unit: int, width: int, item: int) -> dict[str, int]:
+    """Return where the buffers lie in UB, and the end of the last one, in bytes."""
+    tile = group * width
+    folds = unit * kernel_reduce_sum.LANES * 4 if width > kernel_reduce_sum.LANES else 0
+    sizes = {
+        "acc": tile * 4,
+        "input": 2 * tile * item,
+        "wide": tile * 4 if item < 4 else 0,
+        "fold": folds,
+        "sums": 2 * unit * 4,
+        "out": 2 * BLOCK_BYTES,
+    }
+    at = 0
+    places = {}
+    for name, size in sizes.items():
+        places[name] = at
+        at += size
+    if not folds:
+        places["fold"] = places["acc"]
+    return {**places, "end": at}
+
+
+def _round_mode(dtype: str, product: Product) -> RoundMode:
+    """Return the mode that rounds the sums; refuse types the product's vector unit cannot convert both ways."""
+    if dtype == "fp32":
+        return RoundMode.NONE
+    check_cast(dtype, "fp32", RoundMode.NONE, product.arch)
+    modes = CAST_MODES[product.arch][("fp32", dtype)]
+    return RoundMode.RINT if RoundMode.RINT in modes else RoundMode.NONE
+
+
+def reduce_sum_launch(
+    gm: GlobalMemory, src: GmTensor, dst: GmTensor, n: int, c: int, r: int, dtype: str, product: Product
+) -> Launch:
+    """Return the launch that sums ``src`` [n][c][r] over its first and last axis into ``dst`` [c].
+
+    Parameters
+    ----------
+    gm : GlobalMemory
+        Holds both tensors, which are disjoint.
+    src, dst : GmTensor
+        Exactly n * c * r resp. c elements.
+    n, c, r : int
+        Extents; sums over nothing are +0.
+    dtype : {"fp32", "fp16", "bf16"}
+        Type of input and output.
+    product : Product
+        Where it runs.
+
+    Raises
+    ------
+    DTypeError, ProductError
+        No such type, resp. not on this product.
+    ShapeError
+        The extents do not match the tensors.
+    """
+    if dtype not in FLOATS:
+        raise DTypeError(f"dtype must be one of {', '.join(FLOATS)}, not {dtype!r} (ReduceSum, {product.name})")
+    round_mode = _round_mode(dtype, product)
+    item = get_dtype(dtype).item_bytes
+    for name, tensor, count in (("src", src, n * c * r), ("dst", dst, c)):
+        if min(n, c, r) < 0 or count * item != tensor.byte_count:
+            rule = f"[n, c, r] = {[n, c, r]} elements of {dtype}" if name == "src" else f"{c} elements of {dtype}"
+            raise ShapeError(f"{name} must be {rule}, not {tensor.byte_count} bytes (ReduceSum, {product.name})")
+    unit, width = block_elems(item), accumulator_lanes(r)
+    group = unit
+    if _places(group, unit, width, item)["end"] > usable_ub_bytes(product):
+        group = 1
+    places = _places(group, unit, width, item)
+    cores = cores_for(product, ceil_div(c, unit))
+    values = {
+        "src": src.address, "dst": dst.address, "src_tensor": src.index, "dst_tensor": dst.index,
+        "data": int(Data[dtype.upper()]), "item": item, "n": n, "c": c, "r": r, "width": width,
+        "tiles": ceil_div(r, width), "unit": unit, "group": group, "cores": cores,
+        "pads": int(has_byte_copies(product)), "input_half": group * width * item, "round_mode": int(round_mode),
+        **{name: places[name] for name in ("input", "wide", "fold", "sums", "out")},
+    }  # fmt: skip
+    params = record(REDUCE_SUM_PARAMS, values)
+    return vector_launch(
+        "ReduceSum",
+        kernel_reduce_sum.emit,
+        params,
+        gm,
+        core_count=cores,
+        sites=kernel_reduce_sum.SITES,
+        step_rows=kernel_reduce_sum.STEP_ROWS,
+        shortcut=partial(_sum_all, src, dst, params),
+    )
+
+
+def _sum_all(
+    src: GmTensor,
+    dst: GmTensor,
+    params: np.ndarray,
+    arena: npt.NDArray[np.uint8],
+    saturate: bool,
+    threads: int,
+) -> None:
+    """Sum every channel, channels shared out to threads."""
+    code = np.dtype(f"u{int(params['item'][0])}")
+    values = arena[src.address : src.address + src.byte_count].view(code)
+    sums = arena[dst.address : dst.address + dst.byte_count].view(code)
+    channels = len(sums)
+    parts = max(min(threads, channels, len(values) // _BULK_ELEMS), 1)
+
+    def part_of(part: int) -> None:
+        sum_channels(values, sums, params, channels * part // parts, channels * (part + 1) // parts, int(saturate))
+
+    run_parts(part_of, parts)
