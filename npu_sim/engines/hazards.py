@@ -303,7 +303,8 @@ def run_hazards(
     Returns
     -------
     list of Violation
-        In the order launch, phase, core, row; empty when all is well. At most one per (kind of conflict, row, other
+        In the order launch, phase, core, row, then what the launches say themselves (`Launch.known`); empty when all is
+        well. At most one per (kind of conflict, row, other
         row), at most `FINDING_LIMIT`. Row numbers count the rows of a core through all phases of a launch; of several
         launches, `detail` names the one.
 
@@ -338,9 +339,10 @@ def run_hazards(
                     checker.check(buffer, count)
                 checker.end()
     # Emission is deterministic, so the rows of the findings are emitted once more instead of being kept.
-    return checker.violations(
+    found = checker.violations(
         lambda launch, phase, core: emit_rows(sequence[launch], core, phase, chunk_rows=chunk_rows)
     )
+    return [*found, *(violation for launch in sequence for violation in launch.known)]
 
 
 def run_hazards_programs(

@@ -237,7 +237,12 @@ class Session:
 
 
 def recorded_launch(
-    name: str, programs: Sequence[np.ndarray], gm: GlobalMemory, *, sites: dict[int, str] | None = None
+    name: str,
+    programs: Sequence[np.ndarray],
+    gm: GlobalMemory,
+    *,
+    sites: dict[int, str] | None = None,
+    known: tuple[Violation, ...] = (),
 ) -> Launch:
     """Return recorded rows as a launch, for the engines that look at rows only.
 
@@ -251,6 +256,8 @@ def recorded_launch(
         The layout their addresses mean.
     sites : dict of int to str, optional
         Names of the sites.
+    known : tuple of Violation
+        See `Launch.known`.
     """
     # Bytes, because NumPy would copy the overlapping fields of a row one after the other.
     kept = [np.ascontiguousarray(rows).view(np.uint8).reshape(-1, ROW_BYTES) for rows in programs]
@@ -266,5 +273,12 @@ def recorded_launch(
     params = np.zeros(1, np.dtype([("row_count", np.int64)]))
     params["row_count"] = sum(len(program) for program in kept)
     return Launch(
-        name=name, emit=replay, params=params, core_count=len(kept), gm=gm, step_rows=1, sites=dict(sites or {})
+        name=name,
+        emit=replay,
+        params=params,
+        core_count=len(kept),
+        gm=gm,
+        step_rows=1,
+        sites=dict(sites or {}),
+        known=known,
     )

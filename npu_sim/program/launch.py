@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.memory.gm import GlobalMemory
+from npu_sim.program.violation import Violation
 
 STATE_LENGTH = 64
 """int64 words of an emitter's state. Word 0: core, word 1: phase, both set by the engine; the rest is the kernel's."""
@@ -54,6 +55,8 @@ class Launch:
         ``shortcut(arena, saturate, threads)`` has the effect of the whole launch on the tensors in the uint8 arena of
         `gm`, bit for bit, in less time than its rows take: for kernels that only move, convert or add in a fixed order.
         Tests hold it to the rows.
+    known : tuple of Violation
+        What whoever made the rows knows to be undefined on a device and no row shows; the hazards engine reports it.
     """
 
     name: str
@@ -67,6 +70,7 @@ class Launch:
     trusted: bool = False
     core_kind: CoreKind = "cube"
     shortcut: Shortcut | None = None
+    known: tuple[Violation, ...] = ()
 
     def new_state(self, core: int, phase: int) -> npt.NDArray[np.int64]:
         """Return the start state of one core and phase."""

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from ops.cli import shapes
+from ops.cli import scripts, shapes
 from ops.cli.output import console, note_compilation, write_files
 from ops.studies import checking
 from ops.studies.checking import CheckReport, CheckRow
@@ -41,6 +41,15 @@ def check_command(
     Exit code 0: kernels were checked and nothing was found; 1: findings, or every combination is refused; 2: bad input;
     3: internal error.
     """
+    if file is not None and scripts.is_script(file):
+        scripts.refuse_options(
+            {
+                "--model": model, "--batch": batch, "--x": x, "--weight": weight, "--stride": stride,
+                "--padding": padding, "--dilation": dilation, "--groups": groups, "--layer": layer, "--dtype": dtype,
+                "--cube-math-type": cube_math_type,
+            }
+        )  # fmt: skip
+        raise typer.Exit(scripts.check_script(file, product, json_path))
     given = shapes.ShapeOptions(x=x, weight=weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
     cases = shapes.read_cases(file, model, batch, given, dtype=dtype, layers=layer)
     products, modes = shapes.read_products(product), shapes.read_modes(cube_math_type)

@@ -22,6 +22,7 @@ try:
     from ops.cli.perf import perf_command
     from ops.cli.precision import precision_command
     from ops.cli.products import products_command
+    from ops.cli.run import run_command
 except KeyboardInterrupt:
     # These imports take most of a second, in which a user may well change their mind.
     sys.stderr.write("npu-sim: error: interrupted\n")
@@ -43,6 +44,7 @@ app.command("products")(products_command)
 app.command("precision")(precision_command)
 app.command("perf")(perf_command)
 app.command("check")(check_command)
+app.command("run")(run_command)
 
 
 def _print_version(wanted: bool) -> None:

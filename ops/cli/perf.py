@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from npu_sim.products import Product
-from ops.cli import shapes
+from ops.cli import scripts, shapes
 from ops.cli.output import console, note_compilation, write_files
 from ops.studies import timing
 from ops.studies.timing import TimingReport, TimingResult, TimingRow
@@ -50,10 +50,21 @@ def perf_command(
     ] = None,
     no_progress: shapes.NoProgressOption = False,
 ) -> None:
-    """Time weight gradients of captured layers, of a network or of one shape; no tensor data is touched.
+    """Time weight gradients of captured layers, of a network or of one shape, or the operators of a Python file.
+
+    No tensor data is touched, except by a Python file, which is run.
 
     Exit code 0: something was timed; 1: every combination is refused; 2: bad input; 3: internal error.
     """
+    if file is not None and scripts.is_script(file):
+        scripts.refuse_options(
+            {
+                "--model": model, "--batch": batch, "--x": x, "--weight": weight, "--stride": stride,
+                "--padding": padding, "--dilation": dilation, "--groups": groups, "--layer": layer, "--dtype": dtype,
+                "--cube-math-type": cube_math_type,
+            }
+        )  # fmt: skip
+        raise typer.Exit(scripts.time_script(file, product, json_path, trace, trace_core))
     given = shapes.ShapeOptions(x=x, weight=weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
     cases = shapes.read_cases(file, model, batch, given, dtype=dtype, layers=layer)
     products, modes = shapes.read_products(product), shapes.read_modes(cube_math_type)

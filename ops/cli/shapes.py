@@ -28,7 +28,9 @@ DEFAULT_DTYPE = "fp16"
 FileArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="FILE.npz", help="Captured layers; without it, a training step that ships with the package."
+        metavar="FILE",
+        help="Captured layers (.npz); a Python file that calls operators (.py); without it, a training "
+        "step that ships with the package.",
     ),
 ]
 ModelOption = Annotated[str | None, typer.Option("--model", help=f"Layers of a network: {', '.join(MODELS)}.")]

@@ -1,0 +1,43 @@
+"""``npu-sim run``: a Python file run with the emulator, and what its operators did."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ops.cli import scripts, shapes
+from ops.cli.output import console
+
+
+def run_command(
+    file: Annotated[str, typer.Argument(metavar="FILE.py", help="Python file that calls operators.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Its own arguments; behind -- if they begin with -.")
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print tiling, walk and launches of every operator it called.")
+    ] = False,
+    product: Annotated[
+        str | None,
+        typer.Option("--product", "--soc-version", help="SoC version or series alias that calls without one use."),
+    ] = None,
+    json_path: shapes.JsonOption = None,
+) -> None:
+    """Run a Python file with the emulator.
+
+    Exit code 0: the file ended well; 1: it ended with an error; 2: bad input; 3: internal error.
+    """
+    chip = scripts.one_product(None if product is None else [product])
+    shapes.output_path("--json", json_path, file)
+    wanted = explain or json_path is not None
+    outcome = scripts.run_script(file, arguments or (), chip, explain=wanted, quiet=json_path == "-")
+    if explain and json_path != "-":
+        screen = console()
+        for made in outcome.explanations:
+            scripts.print_explanation(made, screen)
+        if not outcome.explanations:
+            screen.print("no operator that explains itself was called")
+    if json_path is not None:
+        scripts.write_report(scripts.explanations_document(file, outcome), json_path, file, {})
+    raise typer.Exit(outcome.code)
