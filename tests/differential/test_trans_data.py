@@ -14,7 +14,7 @@ from tests.oracles.trans_data import FORWARD, SERIES, conversion, machine, place
 ELEMENTS = ((2, 16), (4, 16), (4, 8))
 ACTIVATION_DIRECTIONS = ("to_blocked", "from_blocked")
 WEIGHT_DIRECTIONS = ("to_fractal", "from_fractal")
-RANDOM_CASES = 12
+RANDOM_CASES = 6
 
 
 def elements_of(series, *, weights):

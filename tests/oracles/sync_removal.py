@@ -30,12 +30,15 @@ def conflicts(rows):
 
 
 def closure(rows):
-    """Return for each row the bit set of the rows that are complete before it starts."""
+    """Return for each row the bit set of the rows that are complete before it starts.
+
+    The scalar unit issues all rows: what it waited for is complete before any later row, what it stored is not.
+    """
     before, newest, flags = [], {}, {}
-    everything = 0
+    everything, issued = 0, 0
     for i, (op, pipe, peer, event) in enumerate(rows[["op", "pipe", "peer", "event"]].tolist()):
-        bits = 0
-        for j in {newest.get(pipe), newest.get(int(Pipe.S)), newest.get("barrier")} - {None}:
+        bits = issued
+        for j in {newest.get(pipe), newest.get("barrier")} - {None}:
             bits |= before[j] | 1 << j
         if op == Op.PIPE_BARRIER and pipe == Pipe.ALL:
             bits = everything
@@ -45,6 +48,8 @@ def closure(rows):
         elif op == Op.WAIT_FLAG and (peer, pipe, event) in flags:
             j = flags.pop((peer, pipe, event))
             bits |= before[j] | 1 << j
+            if pipe == Pipe.S:
+                issued |= before[j] | 1 << j
         before.append(bits)
         newest[pipe] = i
         everything |= 1 << i

@@ -1,0 +1,130 @@
+"""Tiles, chunks and refusals of TransData."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from npu_sim.errors import LayoutError, ShapeError
+from npu_sim.layouts.formats import ActivationLayout, WeightLayout
+from npu_sim.memory.gm import GlobalMemory
+from ops.vector import trans_data_plan
+from ops.vector.trans_data import trans_data_activation_launch, trans_data_weight_launch
+from ops.vector.trans_data_plan import activation_tiles, weight_chunks
+from tests.oracles.trans_data import SERIES, conversion, machine
+
+MAP = ActivationLayout(n=2, c=20, h=4, w=5, c0=16)
+
+
+@pytest.mark.parametrize(
+    ("series", "item", "c0", "most"),
+    [
+        ("910b", 2, 16, 1520), ("910b", 4, 8, 1520), ("910b", 4, 16, 752), ("910", 2, 16, 2032), ("310p", 4, 16, 1008),
+    ],
+)  # fmt: skip
+def test_tile_of_a_large_plane_is_a_quarter_of_the_ub(series, item, c0, most):
+    layout = ActivationLayout(n=64, c=64, h=512, w=512, c0=c0)
+    tiles = activation_tiles(layout, item, "to_blocked", machine(series))
+    assert tiles.tile_pixels == most
+    usable = machine(series).core.ub_bytes - 1024
+    assert 4 * c0 * item * most <= usable < 4 * c0 * item * (most + 16)
+
+
+def test_tile_is_made_smaller_until_every_core_has_one():
+    product = machine("910b")
+    assert product.vector_core_count == 48
+    tiles = activation_tiles(ActivationLayout(n=1, c=32, h=40, w=40, c0=16), 2, "to_blocked", product)
+    assert (tiles.tile_pixels, tiles.tiles) == (80, 20)  # ceil(1600 / 24) = 67, rounded up to 16
+    tiles = activation_tiles(ActivationLayout(n=1, c=32, h=2, w=3, c0=16), 2, "to_blocked", product)
+    assert (tiles.tile_pixels, tiles.tiles) == (16, 1)
+
+
+def test_ragged_rows_without_exact_copies_are_tiles_of_whole_blocks_or_single_rows():
+    product = machine("310p")
+    ragged = activation_tiles(ActivationLayout(n=64, c=16, h=5, w=7, c0=16), 2, "from_blocked", product)
+    assert (ragged.tile_pixels, ragged.tiles, ragged.overlaps, ragged.tails) == (32, 1, True, False)
+    tiny = activation_tiles(ActivationLayout(n=64, c=16, h=3, w=5, c0=16), 2, "from_blocked", product)
+    assert (tiny.pixels, tiny.tiles, tiny.overlaps, tiny.tails) == (15, 1, False, True)
+    deep = activation_tiles(ActivationLayout(n=64, c=16, d=3, h=3, w=5, c0=16), 2, "from_blocked", product)
+    assert (deep.pixels, deep.planes_d, deep.overlaps, deep.tails) == (45, 1, True, False)
+    for direction, series in (("to_blocked", "310p"), ("from_blocked", "910b")):
+        plain = activation_tiles(ActivationLayout(n=64, c=16, d=3, h=3, w=5, c0=16), 2, direction, machine(series))
+        assert (plain.pixels, plain.planes_d, plain.overlaps, plain.tails) == (15, 3, False, False)
+
+
+@pytest.mark.parametrize("series", SERIES)
+@pytest.mark.parametrize("direction", ["to_fractal", "from_fractal"])
+def test_chunks_are_the_largest_that_fit(series, direction):
+    product = machine(series)
+    usable = product.core.ub_bytes - 1024
+    for shape in ((64, 64, 3), (512, 512, 3), (2048, 512, 1), (3, 5000, 1), (64, 3, 31)):
+        cout, cin, kernel = shape
+        for item, c0 in ((2, 16), (4, 8), (4, 16)):
+            layout = WeightLayout(cout=cout, cin_per_group=cin, kh=kernel, kw=kernel, c0=c0)
+            chunks = weight_chunks(layout, item, direction, product)
+            ring = 2 * 16 * c0 * item * min(kernel * kernel, 16)
+
+            def taken(channels, taps, item=item, ring=ring):
+                block = 32 // item
+                return 2 * 16 * item * (-(-channels * taps // block) * block) + ring + 1024
+
+            step = 16 if chunks.own else c0
+            held = min(chunks.channels, cin)
+            assert taken(held, chunks.taps) <= usable
+            if chunks.taps < kernel * kernel:
+                assert taken(c0, chunks.taps + 32 // item) > usable or chunks.own
+            elif held < cin:
+                assert taken(held + step, chunks.taps) > usable
+
+
+@pytest.mark.parametrize(
+    ("series", "item", "c0", "message"),
+    [
+        ("910b", 1, 16, "Element width of TransData must be 2 or 4 bytes, not 1 (Ascend910B2)"),
+        ("910b", 2, 8, "C0 of 16-bit TransData must be 16, not 8 (Ascend910B2)"),
+        ("310p", 4, 32, "C0 of 32-bit TransData must be 8 or 16, not 32 (Ascend310P3)"),
+        ("910", 4, 8, "C0 of 32-bit TransData must be 16, not 8 (Ascend910A)"),
+    ],
+)
+def test_feature_map_of_an_unsupported_element_is_refused(series, item, c0, message):
+    layout = ActivationLayout(n=1, c=4, h=2, w=2, c0=c0)
+    with pytest.raises(LayoutError, match=f"^{re.escape(message)}$"):
+        conversion(layout, "to_blocked", item, machine(series))
+
+
+def test_weight_of_an_unsupported_channel_block_is_refused():
+    layout = WeightLayout(cout=4, cin_per_group=4, kh=1, kw=1, c0=8)
+    message = "C0 of 16-bit TransData must be 16, not 8 (Ascend910B2)"
+    with pytest.raises(LayoutError, match=f"^{re.escape(message)}$"):
+        conversion(layout, "to_fractal", 2, machine("910b"))
+
+
+def test_empty_tensor_is_refused():
+    with pytest.raises(ShapeError, match=r"^Tensor of TransData must have elements, not be empty$"):
+        conversion(ActivationLayout(n=0, c=4, h=2, w=2, c0=16), "to_blocked", 2, machine("910b"))
+
+
+def test_tensor_of_another_size_is_refused():
+    gm = GlobalMemory()
+    small = gm.add("small", 32, initialised=True)
+    large = gm.add("large", MAP.storage_bytes(2), initialised=False)
+    product = machine("910b")
+    with pytest.raises(ShapeError, match=r"^Tensor small must have 1600 bytes, not 32$"):
+        trans_data_activation_launch(gm, small, large, MAP, 2, "to_blocked", product)
+    layout = WeightLayout(cout=4, cin_per_group=4, kh=1, kw=1, c0=16)
+    with pytest.raises(ShapeError, match=r"^Tensor large must have 512 bytes, not 2560$"):
+        trans_data_weight_launch(gm, small, large, layout, 2, "to_fractal", product)
+
+
+def test_records_hold_every_field_and_no_other():
+    with pytest.raises(ValueError, match=r"^fields must be \('src', .*\), not \['src'\]$"):
+        trans_data_plan._record(trans_data_plan.ACTIVATION_PARAMS, {"src": 0})
+
+
+def test_launches_run_on_vector_cores_and_share_out_all_tasks():
+    for series in SERIES:
+        case = conversion(MAP, "to_blocked", 2, machine(series))
+        assert case.launch.core_kind == "vector"
+        assert case.launch.name == "TransData"
+        assert case.launch.core_count == min(case.product.vector_core_count, 2 * 2 * 2)
