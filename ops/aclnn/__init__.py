@@ -19,6 +19,7 @@ from ops.aclnn.objects import (
     aclTensor,
 )
 from ops.aclnn.runtime import (
+    ACL_MEM_MALLOC_HUGE_FIRST,
     ACL_SUCCESS,
     aclFinalize,
     aclInit,
@@ -180,6 +181,7 @@ __all__ = [
     "ACL_MEMCPY_DEVICE_TO_HOST",
     "ACL_MEMCPY_HOST_TO_DEVICE",
     "ACL_MEMCPY_HOST_TO_HOST",
+    "ACL_MEM_MALLOC_HUGE_FIRST",
     "ACL_STRING",
     "ACL_SUCCESS",
     "ACL_UINT1",

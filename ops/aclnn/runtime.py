@@ -16,6 +16,8 @@ from ops.aclnn.messages import keep, shown
 
 ACL_SUCCESS = 0
 ACL_ERROR_INVALID_PARAM = 100000
+ACL_MEM_MALLOC_HUGE_FIRST = 0
+"""Allocation policy of `aclrtMalloc`; there is only one kind of memory here."""
 
 
 class aclrtMemcpyKind(IntEnum):
@@ -78,7 +80,7 @@ def aclrtDestroyStream(stream: aclrtStream) -> int:
     return ACL_SUCCESS
 
 
-def aclrtMalloc(size: int, policy: int = 0) -> tuple[int, np.ndarray | None]:
+def aclrtMalloc(size: int, policy: int = ACL_MEM_MALLOC_HUGE_FIRST) -> tuple[int, np.ndarray | None]:
     """Return a status and ``size`` bytes of device memory with undefined contents, a flat uint8 array."""
     if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
         return _refuse("aclrtMalloc", "size", "a positive number of bytes", size), None
