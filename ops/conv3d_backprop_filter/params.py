@@ -127,8 +127,8 @@ def unified_params(
         "parts": t.batch_parts, "items": t.task_count, "cores": t.block_dim, "hw": t.pixels, "dy_hw": g.ho * g.wo,
         "double_w": t.two_column, "a1": 0, "a1_bytes": t.a1_bytes, "b1": t.al1_pbuffer * t.a1_bytes,
         "b1_bytes": t.b1_bytes, "l0a_half": core.l0a_bytes // 2, "l0b_half": core.l0b_bytes // 2,
-        "l0c_half": core.l0c_bytes // 2, "ub_half": core.ub_bytes // 2, "has_v2": int(core.has_load3d_v2),
-        "load_2d": t.load_2d,
+        "l0c_half": core.l0c_bytes // 2, "ub_half": core.ub_bytes // 2,
+        "has_v2": int(core.has_load3d_v2 and not t.load3d_v1), "load_2d": t.load_2d,
         "step_rows": 96 + dy_copies + t.b1_channels + m_blocks + t.base_n // 16 * 2 + 16 * t.load_2d,
     }  # fmt: skip
     return record(UNIFIED_PARAMS, values)

@@ -7,7 +7,7 @@ and obeys the capacity formulas of its static schedule (CANN 8.1.RC1 and its pre
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from npu_sim.errors import DTypeError, OperatorError, ProductError, ShapeError
@@ -83,6 +83,9 @@ class UnifiedTiling:
         Cores launched.
     load_2d : int
         1: x is one pixel like the kernel and y, so L0B is filled by plain fractal loads instead of image-to-column.
+    load3d_v1 : int
+        1: image-to-column by load3d v1 also where there is v2, whose first column counts to 65535 only (windows of more
+        than 4096 pixels).
     """
 
     base_m: int
@@ -118,6 +121,7 @@ class UnifiedTiling:
     task_count: int
     block_dim: int
     load_2d: int = 0
+    load3d_v1: int = 0
 
     @property
     def origin(self) -> str:
@@ -232,6 +236,8 @@ def unified_tiling(
         load_2d=int(load_2d),
     )
     found = unencodable(tiling, geometry, product.core.has_load3d_v2)
+    if found and not unencodable(tiling, geometry, False):
+        return replace(tiling, load3d_v1=1)
     refuse_unencodable(found, f"weight gradient, fp16, {product.name}")
     return tiling
 

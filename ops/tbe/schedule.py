@@ -7,6 +7,7 @@ closed cost model (`ops.conv3d_backprop_filter.tiling_unified`).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -161,7 +162,7 @@ def schedule(p: Parameters, product: Product) -> TbePlan:
     ------
     TbeError
         E60011 if L1 cannot hold the least the schedule needs (not in CANN 8.1.RC1), if a kernel extent or a pad is
-        outside what load3d encodes, or if the walk needs an operand that it cannot; E60022 if no block fits L1;
+        outside what load3d encodes, or if an extent is more than the tiling counts; E60022 if no block fits L1;
         E60108 if ``cout_g`` is not a multiple of 16.
 
     Notes
@@ -169,6 +170,13 @@ def schedule(p: Parameters, product: Product) -> TbePlan:
     Only the first of these is the vendor schedule's own check. ASSUMED: what lets a shape through to the hardware there
     is refused here, with the codes of the operator-level checks of the same limits.
     """
+    try:
+        return _plan(p, product)
+    except (OperatorError, ShapeError) as error:
+        raise TbeError("E60011", str(error), {"attr_name": "shape"}, STATUS_SCHEDULE) from error
+
+
+def _plan(p: Parameters, product: Product) -> TbePlan:
     _check_encodable(p, product)
     geometry = _geometry(p)
     if p.filter_layout == "NDCHW":
@@ -179,14 +187,11 @@ def schedule(p: Parameters, product: Product) -> TbePlan:
     if p.cout_g % C0:
         raise _refusal(p, product, "E60108", f"cout_g of group_dict must be a multiple of {C0}, not {p.cout_g}")
     merged = MergedGroups(mag=1, real_g=p.real_g, cin1_g=p.cin1_g, cout_g=p.cout_g)
-    try:
-        tiling = unified_tiling(geometry, product, merged=merged, load_2d=p.load_2d)
-    except OperatorError as error:
-        raise TbeError("E60011", str(error), {"attr_name": "load3d"}, STATUS_SCHEDULE) from error
+    tiling = unified_tiling(geometry, product, merged=merged, load_2d=p.load_2d)
     gm = GlobalMemory()
-    x = gm.add("x", int(np.prod(p.x_shape, dtype=object)) * 2, initialised=True, data=Data.FP16)
-    dy = gm.add("dy", int(np.prod(p.dy_shape, dtype=object)) * 2, initialised=True, data=Data.FP16)
-    dw = gm.add("dw", int(np.prod(p.result_shape, dtype=object)) * 4, initialised=False, data=Data.FP32)
+    x = gm.add("x", math.prod(p.x_shape) * 2, initialised=True, data=Data.FP16)
+    dy = gm.add("dy", math.prod(p.dy_shape) * 2, initialised=True, data=Data.FP16)
+    dw = gm.add("dw", math.prod(p.result_shape) * 4, initialised=False, data=Data.FP32)
     params = unified_params(tiling, geometry, product, x, dy, dw)
     case: Case = "load2d" if p.load_2d else "two-column" if tiling.two_column else "load3d"
     return TbePlan(
@@ -222,13 +227,10 @@ def _geometry(p: Parameters) -> ConvGeometry:
     n, di, c1, hi, wi, _ = p.x_shape
     _, do, c1_dy, ho, wo, _ = p.dy_shape
     kd, kh, kw = p.kernel
-    try:
-        return ConvGeometry(
-            n=n, cin=c1 * C0, cout=c1_dy * C0, di=di, hi=hi, wi=wi, do=do, ho=ho, wo=wo, kd=kd, kh=kh, kw=kw,
-            stride=p.strides, pad=p.pads, dilation=p.dilations,
-        )  # fmt: skip
-    except ShapeError as error:
-        raise TbeError("E60011", str(error), {"attr_name": "shape"}, STATUS_SCHEDULE) from error
+    return ConvGeometry(
+        n=n, cin=c1 * C0, cout=c1_dy * C0, di=di, hi=hi, wi=wi, do=do, ho=ho, wo=wo, kd=kd, kh=kh, kw=kw,
+        stride=p.strides, pad=p.pads, dilation=p.dilations,
+    )  # fmt: skip
 
 
 def _stages(p: Parameters, tiling: UnifiedTiling) -> tuple[Stage, ...]:

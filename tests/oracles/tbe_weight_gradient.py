@@ -1,4 +1,4 @@
-"""The DSL's weight gradient by its definition on 6HD tensors, in int64, and the meaning of its result.
+"""The DSL's weight gradient by its definition on 6HD tensors of integers, and the meaning of its result.
 
 Plain loops and sums over the compute graph's own element definitions; nothing of the operators or layouts is imported.
 """
@@ -14,9 +14,13 @@ import numpy as np
 def result(x, dy, kernel, strides, pads, dilations, group):
     """Return int64 (real_g, KD * cin1_g * KH * KW, cout_g, 16) for integer-valued x, dy (N, D, C1, H, W, 16).
 
-    Blocks that the tensors do not have give 0; a tap in the padding adds nothing.
+    Blocks that the tensors do not have give 0; a tap in the padding adds nothing. The sums are float64, which is exact
+    (and fast) for integers below 2^53.
     """
-    x, dy = x.astype(np.int64), dy.astype(np.int64)
+    assert (x == np.rint(x)).all()
+    assert (dy == np.rint(dy)).all()
+    x, dy = x.astype(np.float64), dy.astype(np.float64)
+    assert np.abs(x).max() * np.abs(dy).max() * dy.size < 2**53
     _, di, c1_x, hi, wi, _ = x.shape
     _, do, c1_dy, ho, wo, _ = dy.shape
     kd, kh, kw = kernel
@@ -30,16 +34,19 @@ def result(x, dy, kernel, strides, pads, dilations, group):
         depths = _pairs(do, di, strides[0], d * dilations[0] - pads[0])
         rows = _pairs(ho, hi, strides[1], h * dilations[1] - pads[2])
         columns = _pairs(wo, wi, strides[2], w * dilations[2] - pads[4])
-        a = dy[:, :, dy_block][:, depths[0]][:, :, rows[0]][:, :, :, columns[0]]
-        b = x[:, :, x_block][:, depths[1]][:, :, rows[1]][:, :, :, columns[1]]
+        a = dy[:, depths[0], dy_block, rows[0], columns[0]]
+        b = x[:, depths[1], x_block, rows[1], columns[1]]
         out[g, d, c, h, w, m1] = a.reshape(-1, 16).T @ b.reshape(-1, 16)
     return out.reshape(real_g, kd * cin1_g * kh * kw, cout_g, 16)
 
 
 def _pairs(outputs, inputs, stride, offset):
     """Output positions whose tap at ``offset`` lies inside the input, and where it lies."""
-    pairs = [(o, o * stride + offset) for o in range(outputs) if 0 <= o * stride + offset < inputs]
-    return [o for o, _ in pairs], [i for _, i in pairs]
+    inside = [o for o in range(outputs) if 0 <= o * stride + offset < inputs]
+    if not inside:
+        return slice(0), slice(0)
+    first, end = inside[0], inside[-1] + 1
+    return slice(first, end), slice(first * stride + offset, (end - 1) * stride + offset + 1, stride)
 
 
 def to_blocks(tensor):

@@ -521,6 +521,14 @@ def test_current_product_without_context_is_910b2() -> None:
     assert current_product().name == "Ascend910B2"
 
 
+def test_current_product_without_context_is_the_given_one() -> None:
+    assert current_product("910").name == "Ascend910A"
+    with use_product("Ascend910B2"):
+        assert current_product("910").name == "Ascend910B2"
+    assert current_product(get_product("310p")).name == "Ascend310P3"
+    assert refused(current_product, None) == "Product must be a name or a Product, not None"
+
+
 def test_use_product_nests_and_restores() -> None:
     with use_product("910") as outer:
         assert outer is current_product() is get_product("Ascend910A")

@@ -307,6 +307,13 @@ def test_schedule_limit_is_refused_by_the_plan_and_not_by_the_call(code, given, 
         assert (caught.value.args[0]["errCode"], caught.value.status) == (code, 561103)
 
 
+def test_schedule_extent_beyond_its_integers_is_refused_with_a_code():
+    result = call((2**31, *X[1:]), (2**31, *DY[1:]))
+    with pytest.raises(tbe.TbeError, match=r"^n must be an int in \[1, 2147483646\], not 2147483648 ") as caught:
+        tbe.auto_schedule(result)
+    assert (caught.value.args[0]["errCode"], caught.value.status) == ("E60011", 561103)
+
+
 def test_dsl_arrays_are_refused_by_the_schedule_at_once():
     x, dy = np.zeros((1, 1, 1, 2, 2, 16), np.float16), np.zeros((1, 1, 1, 2, 2, 16), np.float16)
     para = {"group_dict": {**GROUP, "cin1_g": 1, "cout_g": 8}}
