@@ -57,7 +57,7 @@ def test_one_pixel_kernel_that_fills_no_whole_fractal_reads_what_nobody_wrote(se
     program = Program(rows, plan.product, table, ("x", "dy", "dw"))
     copies = np.flatnonzero((rows["op"] == Op.DATA_COPY) & (rows["dst_space"] == Space.L1) & (rows["tensor"] == 0))
     # the first buffer's copies: without one, its row of the fractals is never written
-    for at in copies[:16].tolist():
+    for at in copies[[0, 7, 15]].tolist():
         mutant = np.delete(rows, at)
         found = {v.row for v in program.hazards(mutant) if v.kind is Kind.READ_UNINITIALISED}
         assert found == set(uninitialised(mutant, table)) != set()
