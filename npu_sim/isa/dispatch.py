@@ -151,7 +151,7 @@ def run_rows(rows, first, last, gm, l1, l0a, l0b, l0c, ub, config, scratch, stag
     scratch : float64[:]
         Workspace of `cube.mmad`.
     staging : float32[:]
-        Scratch, at least 256 and as long as L0C.
+        Scratch, at least 3072 and as long as L0C.
     sink, log_runs, log_bytes : arrays
         Where atomic additions go (`atomic`).
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.lanes import transpose_blocks
+from npu_sim.dtypes.convert_jit import fp16_to_fp32, fp32_to_fp16
+from npu_sim.dtypes.formats import RoundMode
+from npu_sim.isa.lanes import decode_rows, transpose_blocks
 from npu_sim.isa.mte import BLOCK, item_bytes
 from npu_sim.isa.op import Data
-from npu_sim.isa.vector import narrow, widen
 from npu_sim.units import REPEAT_BYTES
 
 
@@ -56,9 +57,9 @@ def trans_data_to_5hd(ub, row, staging):
 
 @jit
 def reduce_repeat(ub, row, staging, saturate):
-    """ReduceRepeat<SUM>: ((a0 + a1) + (a2 + a3)) + .. over each repeat, every sum rounded to the element type.
+    """ReduceRepeat<SUM> of half or float: ((a0 + a1) + (a2 + a3)) + .., every sum rounded to the element type.
 
-    ``staging``: float32 scratch, at least 128.
+    ``staging``: float32 scratch, at least 128. Lanes of the last block behind the mask are decoded but not used.
     """
     dtype = row["dtype"]
     item = item_bytes(dtype)
@@ -67,24 +68,24 @@ def reduce_repeat(ub, row, staging, saturate):
     if mask <= 0:
         return
     per_block = BLOCK // item
+    blocks = (mask + per_block - 1) // per_block
     values = staging[:128]
+    words = values.view(np.uint32)
+    singles, halves = ub.view(np.float32), ub.view(np.uint16)
     for r in range(np.int64(row["repeat"])):
         src = np.int64(row["src0"]) + r * np.int64(row["src_rep_stride"]) * BLOCK
-        values[:lanes] = 0.0
-        for i in range(mask):
-            at = src + i // per_block * np.int64(row["src_blk_stride"]) * BLOCK + i % per_block * item
-            if dtype == Data.FP32:
-                values[i] = ub[at : at + 4].view(np.float32)[0]
-            else:
-                values[i] = widen(ub[at : at + 2].view(np.uint16)[0], dtype)
+        decode_rows(dtype, ub, src, np.int64(row["src_blk_stride"]) * BLOCK, values, 0, per_block, blocks)
+        values[mask:lanes] = 0.0
         width = lanes
         while width > 1:
             width //= 2
             for i in range(width):
-                total = values[2 * i] + values[2 * i + 1]
-                values[i] = total if dtype == Data.FP32 else widen(narrow(total, dtype, saturate), dtype)
-        dst = np.int64(row["dst"]) + r * np.int64(row["dst_rep_stride"]) * item
+                values[i] = values[2 * i] + values[2 * i + 1]
+            if dtype != Data.FP32:
+                for i in range(width):
+                    words[i] = fp16_to_fp32(fp32_to_fp16(words[i], RoundMode.RINT, saturate))
+        dst = np.int64(row["dst"]) // item + r * np.int64(row["dst_rep_stride"])
         if dtype == Data.FP32:
-            ub[dst : dst + 4].view(np.float32)[0] = values[0]
+            singles[dst] = values[0]
         else:
-            ub[dst : dst + 2].view(np.uint16)[0] = narrow(values[0], dtype, saturate)
+            halves[dst] = fp32_to_fp16(words[0], RoundMode.RINT, saturate)
