@@ -8,9 +8,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-_EXPORTS = {"CubeMathType": "npu_sim.dtypes.cube_math"}
+_EXPORTS = {
+    "CubeMathType": "npu_sim.dtypes.cube_math",
+    "convolution_backward": "ops.conv_backward.api",
+}
 
-__all__ = ["CubeMathType"]
+__all__ = ["CubeMathType", "convolution_backward"]
 
 
 def __getattr__(name: str) -> Any:

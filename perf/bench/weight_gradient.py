@@ -55,7 +55,7 @@ class Result:
     default: float
 
 
-def _best(functions: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+def best_of(functions: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
     """Run every function once per round, in turn; return each one's best time."""
     best = dict.fromkeys(functions, math.inf)
     for function in functions.values():
@@ -92,7 +92,7 @@ def measure(layer: Layer, threads: int, rounds: int) -> Result:
             x, dy, shape, stride=layer.stride, padding=pad, product=PRODUCT, accumulation=accumulation, threads=threads
         )
 
-    best = _best({"torch": peer, "serial": lambda: ours("serial"), "default": lambda: ours(None)}, rounds)
+    best = best_of({"torch": peer, "serial": lambda: ours("serial"), "default": lambda: ours(None)}, rounds)
     return Result(layer=layer.name, threads=threads, **best)
 
 

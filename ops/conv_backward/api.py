@@ -1,0 +1,222 @@
+"""The gradients of a convolution as one NumPy call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.accumulation import Accumulation, default_accumulation
+from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
+from npu_sim.engines.execute import ExecuteOptions, Overflow
+from npu_sim.errors import ShapeError
+from npu_sim.products import DEFAULT_PRODUCT, Product, get_product
+from ops.common.arrays import as_array, available_threads
+from ops.common.geometry import whole
+from ops.conv_backward.call import ConvBackwardCall, Profile, TensorDesc
+from ops.conv_backward.plan import ConvBackwardPlan, plan_call
+from ops.conv_backward.rules import check
+from ops.conv_backward.run import NUMPY, run_call
+
+_FORMATS = {3: "NCL", 4: "NCHW", 5: "NCDHW"}
+_NAMES = {dtype: name for name, dtype in NUMPY.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class ConvolutionBackward:
+    """Result of `convolution_backward`; two results are equal only if they are the same object.
+
+    Attributes
+    ----------
+    grad_input, grad_weight, grad_bias : array or None
+        Shape and dtype of input and of weight; [Cout] in the dtype of grad_output. None where masked off.
+    compute_dtype : {"fp16", "bf16", "hf32", "fp32"}
+        What the Cube multiplied.
+    accumulation : Accumulation
+        Model of the Cube's additions.
+    plan : ConvBackwardPlan
+        Route, steps, layouts, tilings and workspace.
+    """
+
+    grad_input: np.ndarray | None
+    grad_weight: np.ndarray | None
+    grad_bias: np.ndarray | None
+    compute_dtype: str
+    accumulation: Accumulation
+    plan: ConvBackwardPlan
+
+    def __repr__(self) -> str:
+        outputs = ", ".join(
+            f"{name}={'None' if value is None else f'{value.dtype}{list(value.shape)}'}"
+            for name, value in (
+                ("grad_input", self.grad_input),
+                ("grad_weight", self.grad_weight),
+                ("grad_bias", self.grad_bias),
+            )
+        )
+        return (
+            f"ConvolutionBackward({outputs}, compute_dtype={self.compute_dtype!r}, "
+            f"accumulation={self.accumulation.name!r}, product={self.product.name!r})"
+        )
+
+    @property
+    def product(self) -> Product:
+        """The product it ran on."""
+        return self.plan.resolved.product
+
+    @property
+    def workspace_bytes(self) -> int:
+        """What phase 1 of the two-phase call asks for."""
+        return self.plan.workspace_bytes
+
+
+def _desc(array: np.ndarray, storage_format: str) -> TensorDesc:
+    """Return the descriptor of a contiguous tensor; a type the interface lacks keeps NumPy's name and is refused."""
+    return TensorDesc(
+        shape=array.shape, dtype=_NAMES.get(array.dtype, str(array.dtype)), format=storage_format, offset=0
+    )
+
+
+def _entries(name: str, value: Any, rank: int) -> tuple[int, ...]:
+    """Return an array argument: one int stands for all spatial axes."""
+    if hasattr(value, "__len__") and getattr(value, "ndim", 1) > 0:
+        return tuple(whole(f"{name} entry", entry) for entry in value)
+    return (whole(name, value),) * max(rank - 2, 1)
+
+
+def _mask(value: Sequence[bool]) -> tuple[bool, ...]:
+    try:
+        return tuple(bool(entry) for entry in value)
+    except TypeError:
+        raise ShapeError(f"output_mask must be three bools, not {value!r}") from None
+
+
+def convolution_backward(
+    grad_output: npt.ArrayLike,
+    input: npt.ArrayLike,
+    weight: npt.ArrayLike,
+    *,
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    dilation: int | Sequence[int],
+    transposed: bool = False,
+    output_padding: int | Sequence[int] = 0,
+    groups: int = 1,
+    output_mask: Sequence[bool] = (True, True, True),
+    cube_math_type: int | str | CubeMathType = 0,
+    product: str | Product = DEFAULT_PRODUCT,
+    accumulation: Accumulation | str | None = None,
+    overflow: Overflow | None = None,
+    threads: int | None = None,
+    bias_sizes: Sequence[int] | None = None,
+    profile: Profile = "page",
+    quirks: Sequence[str] = (),
+) -> ConvolutionBackward:
+    """Compute the gradients of a 1D, 2D or 3D convolution on the emulated machine, as aclnnConvolutionBackward does.
+
+    Parameters
+    ----------
+    grad_output : array, (N, Cout, [[Do,] Ho,] Wo)
+        float32, float16 or bfloat16, any strides and byte order; not modified.
+    input : array, (N, Cin, [[D,] H,] W)
+        Likewise.
+    weight : array, (Cout, Cin / groups, [[KD,] KH,] KW), with ``transposed`` (Cin, Cout / groups, ...)
+        Likewise.
+    stride, padding, dilation, output_padding : int or sequence of int
+        Per spatial axis; 2D padding also of length 4 (up, down, left, right).
+    transposed : bool
+        Gradients of the transposed convolution.
+    groups : int
+        Channel groups.
+    output_mask : sequence of three bools
+        Whether the gradients of input, weight and bias are wanted.
+    cube_math_type : int, str or CubeMathType
+        0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32.
+    product : str or Product
+        SoC name or series alias.
+    accumulation : Accumulation, str or None
+        Model of the Cube's additions, or its name (``"serial"``, ``"exact16-rne"``); None: the product's default for
+        the compute dtype.
+    overflow : {"inf_nan", "saturate"} or None
+        None: the product's default mode.
+    threads : int or None
+        Host threads; None: all. The result does not depend on it.
+    bias_sizes : sequence of int or None
+        Looked at only if a tensor is empty; None: Cout.
+    profile : {"page", "library"}
+        What wins where the operator's page and newer library source differ.
+    quirks : sequence of str
+        Faults of the library to reproduce, see `ops.conv_backward.call.QUIRKS`.
+
+    Returns
+    -------
+    ConvolutionBackward
+        Gradients, compute dtype and plan.
+
+    Raises
+    ------
+    OperatorError
+        The operator refuses the call; ``.status`` is its code (161001, 161002, 561103).
+    ShapeError, DTypeError, ProductError
+        An argument is no tensor, number or name at all; ``.status`` is 161002.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> g = w = np.ones((1, 1, 2, 2), np.float16)
+    >>> x = np.ones((1, 1, 3, 3), np.float16)
+    >>> convolution_backward(g, x, w, stride=1, padding=0, dilation=1).grad_input[0, 0]
+    array([[1., 2., 1.],
+           [2., 4., 2.],
+           [1., 2., 1.]], dtype=float16)
+    """
+    chip = get_product(product)
+    tensors = {
+        "grad_output": as_array(grad_output, "grad_output"),
+        "input": as_array(input, "input"),
+        "weight": as_array(weight, "weight"),
+    }
+    g, x, w = (np.ascontiguousarray(tensor) if tensor.ndim else tensor for tensor in tensors.values())
+    rank = x.ndim
+    storage_format = _FORMATS.get(rank, "ND")
+    mask = _mask(output_mask)
+    bias_length = g.shape[1] if g.ndim > 1 else 0
+    call = ConvBackwardCall(
+        product=chip,
+        grad_output=_desc(g, storage_format),
+        input=_desc(x, storage_format),
+        weight=_desc(w, storage_format),
+        bias_sizes=(bias_length,) if bias_sizes is None else _entries("bias_sizes", bias_sizes, 3),
+        stride=_entries("stride", stride, rank),
+        padding=_entries("padding", padding, rank),
+        dilation=_entries("dilation", dilation, rank),
+        transposed=bool(transposed),
+        output_padding=_entries("output_padding", output_padding, rank),
+        groups=whole("groups", groups),
+        output_mask=mask,
+        cube_math_type=int(parse_cube_math_type(cube_math_type)),
+        grad_input=_desc(x, storage_format),
+        grad_weight=_desc(w, storage_format),
+        grad_bias=TensorDesc(shape=(bias_length,), dtype=_NAMES.get(g.dtype, str(g.dtype)), format="ND"),
+        profile=profile,
+        quirks=frozenset(quirks),
+    )
+    resolved = check(call)
+    plan = plan_call(resolved)
+    model = Accumulation.parse(accumulation, default_accumulation(chip, resolved.compute_dtype))
+    workers = available_threads() if threads is None else whole("threads", threads)
+    options = ExecuteOptions(accumulation=model, overflow=overflow, threads=workers)
+    outputs = {name: np.empty(desc.shape, NUMPY[desc.dtype]) for name, desc in resolved.wanted_outputs.items()}
+    storages = {"grad_output": g, "input": x, "weight": w} | outputs
+    run_call(plan, {name: storage.reshape(-1) for name, storage in storages.items()}, options)
+    return ConvolutionBackward(
+        grad_input=outputs.get("grad_input"),
+        grad_weight=outputs.get("grad_weight"),
+        grad_bias=outputs.get("grad_bias"),
+        compute_dtype=resolved.compute_dtype,
+        accumulation=model,
+        plan=plan,
+    )

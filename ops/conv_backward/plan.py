@@ -1,0 +1,280 @@
+"""From a checked call to its launches: bias gradient, input gradient, weight gradient, copies into strided outputs.
+
+Source of the order and of the routes: ops-nn ``conv/convolution_backward/op_api/aclnn_convolution_backward.cpp``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+from npu_sim.errors import OperatorError, ShapeError
+from npu_sim.memory.gm import GlobalMemory, GmTensor
+from ops.common.geometry import ConvGeometry
+from ops.common.pipeline import Buffer, CallPlan, Kernel, Step, plan_steps
+from ops.conv3d_backprop_filter.plan import WeightGradientLayouts, weight_gradient_kernel
+from ops.conv3d_backprop_input.limits import library_only_limits
+from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
+from ops.conv3d_backprop_input.records import (
+    ForwardPlan,
+    InputGradientPlan,
+    input_layout,
+    output_layout,
+    weight_layout,
+)
+from ops.conv_backward.call import ConvBackwardCall, TensorDesc
+from ops.conv_backward.resolve import Resolved
+from ops.conv_backward.route import Route, choose_route
+from ops.matmul.plan import MatmulShape, matmul_launches
+from ops.vector.copy import View
+from ops.vector.steps import Argument, StepList
+
+STORED_AS = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32", "hf32": "fp32"}
+"""Element type in memory of each compute dtype: the Cube rounds to HF32 on load."""
+
+INNER_NULLPTR = 561103
+"""What every inner failure becomes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvBackwardPlan:
+    """What one call runs.
+
+    Attributes
+    ----------
+    resolved : Resolved
+        The checked call.
+    route : Route
+        Which of the library's ways it takes, and why.
+    calls : CallPlan
+        Steps, launches and workspace.
+    arguments : dict of str to Argument
+        The caller's tensors that the call reads or writes, by the names of the API.
+    """
+
+    resolved: Resolved
+    route: Route
+    calls: CallPlan
+    arguments: Mapping[str, Argument]
+
+    @property
+    def workspace_bytes(self) -> int:
+        """What phase 1 asks for."""
+        return self.calls.workspace_bytes
+
+
+def argument_of(name: str, desc: TensorDesc, *, is_output: bool) -> Argument:
+    """Return the tensor as the steps see it: its elements in order, or the span of storage that its view touches."""
+    role: Literal["input", "output"] = "output" if is_output else "input"
+    if desc.is_contiguous:
+        return Argument(
+            buffer=Buffer(name=name, shape=desc.shape, dtype=desc.dtype, format=desc.format, role=role),
+            shape=desc.shape,
+        )
+    strides = desc.strides or ()
+    span = 1 + sum((extent - 1) * stride for extent, stride in zip(desc.shape, strides, strict=True))
+    buffer = Buffer(name=name, shape=(span,), dtype=desc.dtype, format=desc.format, role=role, preserved=is_output)
+    return Argument(buffer=buffer, shape=desc.shape, view=View(shape=desc.shape, strides=strides, offset=0))
+
+
+def geometry_of(call: ConvBackwardCall) -> ConvGeometry:
+    """Return the convolution whose gradients are asked for; of a transposed one, that which goes the other way.
+
+    Raises
+    ------
+    OperatorError
+        561103 if the extents do not fit each other.
+    """
+    assert call.input is not None
+    assert call.grad_output is not None
+    assert call.weight is not None
+    x, y, w = call.input.shape, call.grad_output.shape, call.weight.shape
+    stride, padding, dilation = (tuple(value or ()) for value in (call.stride, call.padding, call.dilation))
+    if call.transposed:
+        x, y = y, x
+        if len(x) == 3:
+            # the library puts the axis of a transposed 1D convolution into W whatever its groups
+            x, y, w = ((*shape[:2], 1, shape[2]) for shape in (x, y, w))
+            stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
+    try:
+        return ConvGeometry.from_shapes(x, y, w, stride, padding, dilation, call.groups)
+    except ShapeError as error:
+        product = call.product
+        raise OperatorError(f"{error} ({product.name}, {product.series_name})", INNER_NULLPTR) from error
+
+
+class _Planner:
+    """The steps of one call in the making."""
+
+    def __init__(self, resolved: Resolved, route: Route) -> None:
+        self._resolved, self._route = resolved, route
+        self._call = resolved.call
+        self._compute = resolved.compute_dtype
+        self._product = resolved.product
+        self._steps = StepList(resolved.product)
+        self.arguments: dict[str, Argument] = {}
+
+    def plan(self) -> CallPlan:
+        """Return the whole call."""
+        if self._resolved.is_empty:
+            for name in ("grad_weight", "grad_bias"):
+                desc = self._resolved.wanted_outputs.get(name)
+                if desc is not None and desc.elems:
+                    self._steps.clear(self._argument(name))
+        else:
+            self._add_gradients()
+        return plan_steps(self._product, self._steps.steps)
+
+    def _add_gradients(self) -> None:
+        call, route = self._call, self._route
+        if call.wants(2):
+            self._bias_gradient()
+        if not call.wants_convolution:
+            return
+        geometry = geometry_of(call)
+        if call.wants(0):
+            if route.input_gradient_matmul == "whole map":
+                self._whole_map_input_gradient()
+            elif route.input_gradient_matmul == "blocks":
+                self._blocks_input_gradient(geometry)
+            else:
+                self._input_gradient(geometry)
+        if call.wants(1):
+            if route.weight_gradient_matmul:
+                self._whole_map_weight_gradient()
+            else:
+                self._weight_gradient(geometry)
+
+    def _argument(self, name: str) -> Argument:
+        if name not in self.arguments:
+            desc = getattr(self._call, name)
+            self.arguments[name] = argument_of(name, desc, is_output=name in ("grad_input", "grad_weight", "grad_bias"))
+        return self.arguments[name]
+
+    def _operand(self, name: str, compute: str) -> Buffer:
+        """Return a contiguous input in the type the Cube loads."""
+        return self._steps.cast(self._steps.contiguous(self._argument(name)), STORED_AS[compute])
+
+    def _bias_gradient(self) -> None:
+        argument = self._argument("grad_output")
+        source = self._steps.contiguous(argument)
+        n, c, *spatial = argument.shape
+        self._steps.deliver_channel_sums(source, n, c, prod(spatial), self._argument("grad_bias"))
+
+    def _input_gradient(self, geometry: ConvGeometry) -> None:
+        compute, product = self._compute, self._product
+        if self._call.profile == "library" and not self._call.transposed:
+            library_only_limits(geometry, product, compute)
+        small, large = output_layout(geometry, compute), input_layout(geometry, compute)
+        source, target = (large, small) if self._call.transposed else (small, large)
+        fractal_layout = weight_layout(geometry, compute)
+        gradient = self._operand("grad_output", compute)
+        weight = self._operand("weight", compute)
+        blocked = self._steps.to_blocked(gradient, source)
+        fractal = self._steps.to_fractal(weight, fractal_layout)
+        result = self._kernel_result("grad_input", target.storage_shape, STORED_AS[compute], blocked.format)
+
+        def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
+            operands = (geometry, product, compute, gm, at(blocked), at(fractal), at(result))
+            plan: ForwardPlan | InputGradientPlan
+            plan = forward_launches(*operands) if self._call.transposed else input_gradient_launches(*operands)
+            return Kernel(launches=plan.launches, private_bytes=plan.private_bytes, tiling=plan.tiling)
+
+        name = f"Conv{self._dimension}" if self._call.transposed else f"Conv{self._dimension}BackpropInput"
+        self._steps.add(Step(name=name, reads=(blocked, fractal), writes=(result,), build=build))
+        self._steps.deliver_blocked(result, target, self._argument("grad_input"))
+
+    def _weight_gradient(self, geometry: ConvGeometry) -> None:
+        compute, product = self._compute, self._product
+        layouts = WeightGradientLayouts.of(geometry, compute)
+        x_name, dy_name = ("grad_output", "input") if self._call.transposed else ("input", "grad_output")
+        x = self._steps.to_blocked(self._operand(x_name, compute), layouts.x)
+        dy = self._steps.to_blocked(self._operand(dy_name, compute), layouts.dy)
+        result = self._kernel_result("grad_weight", layouts.dw.storage_shape, "fp32", self._fractal_format)
+
+        def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
+            kernel = weight_gradient_kernel(geometry, product, compute, gm, at(x), at(dy), at(result))
+            return Kernel(launches=kernel.launches, private_bytes=kernel.private_bytes, tiling=kernel.tiling)
+
+        name = f"Conv{self._dimension}BackpropFilter"
+        self._steps.add(Step(name=name, reads=(x, dy), writes=(result,), build=build))
+        # quirk Q1: the library casts a grouped 16-bit result before its layout conversion
+        if "Q1" in self._call.quirks and geometry.groups > 1 and compute in ("fp16", "bf16"):
+            result = self._steps.cast(result, compute)
+        self._steps.deliver_fractal(result, layouts.dw, self._argument("grad_weight"))
+
+    def _whole_map_input_gradient(self) -> None:
+        """dx[N, Cin k] = g[N, Cout] w[Cout, Cin k]."""
+        n, cout = self._resolved.grad_output.shape[:2]
+        columns = prod(self._resolved.weight.shape[1:])
+        self._matmul("grad_input", ("grad_output", "weight"), MatmulShape(m=n, n=columns, k=cout))
+
+    def _whole_map_weight_gradient(self) -> None:
+        """dw[Cout, Cin k] = g[N, Cout]^T x[N, Cin k]."""
+        n, cout = self._resolved.grad_output.shape[:2]
+        columns = prod(self._resolved.weight.shape[1:])
+        shape = MatmulShape(m=cout, n=columns, k=n, a_transposed=True)
+        self._matmul("grad_weight", ("grad_output", "input"), shape)
+
+    def _blocks_input_gradient(self, geometry: ConvGeometry) -> None:
+        """Dx = g^T w for each batch item, windows side by side; then the windows' elements move to their places."""
+        g = geometry
+        columns = prod(self._resolved.weight.shape[1:])
+        shape = MatmulShape(m=g.do * g.ho * g.wo, n=columns, k=g.cout, a_transposed=True, batch=g.n)
+        # product [N][Do][Ho][Wo][Cin][KD][KH][KW], result [N][Cin][Do][KD][Ho][KH][Wo][KW]
+        block = (g.n, g.cin, g.do, g.kd, g.ho, g.kh, g.wo, g.kw)
+        steps = View.contiguous((g.n, g.do, g.ho, g.wo, g.cin, g.kd, g.kh, g.kw)).strides
+        order = (0, 4, 1, 5, 2, 6, 3, 7)
+        view = View(shape=block, strides=tuple(steps[axis] for axis in order), offset=0)
+        self._matmul("grad_input", ("grad_output", "weight"), shape, view)
+
+    def _matmul(self, output: str, operands: tuple[str, str], shape: MatmulShape, permuted: View | None = None) -> None:
+        """Add a matrix product into ``output``, in its own dtype; ``permuted`` reads the result in its order."""
+        compute, product = "bf16" if self._route.keeps_bf16 else self._compute, self._product
+        a, b = (self._operand(name, compute) for name in operands)
+        target = self._argument(output)
+        dtype = target.buffer.dtype
+        direct = None if permuted is not None else self._steps.direct_target(target, dtype)
+        result = direct or self._kernel_result(output, (shape.batch, shape.m, shape.n), dtype, "ND")
+
+        def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
+            plan = matmul_launches(shape, product, compute, dtype, gm, at(a), at(b), at(result))
+            return Kernel(launches=plan.launches, private_bytes=plan.private_bytes, tiling=plan.tiling)
+
+        self._steps.add(Step(name="MatMulV2", reads=(a, b), writes=(result,), build=build))
+        if permuted is not None:
+            self._steps.deliver_permuted(result, permuted, target)
+        elif direct is None:
+            self._steps.deliver_plain(result, target)
+
+    def _kernel_result(self, name: str, shape: tuple[int, ...], dtype: str, storage_format: str) -> Buffer:
+        return Buffer(name=f"{name}.{storage_format}", shape=shape, dtype=dtype, format=storage_format)
+
+    @property
+    def _dimension(self) -> str:
+        return "3D" if self._resolved.rank == 5 else "2D"
+
+    @property
+    def _fractal_format(self) -> str:
+        return "FRACTAL_Z_3D" if self._resolved.rank == 5 else "FRACTAL_Z"
+
+
+def plan_call(resolved: Resolved) -> ConvBackwardPlan:
+    """Plan a checked call; touches no tensor data.
+
+    Raises
+    ------
+    OperatorError
+        561103 if a kernel cannot do the shape.
+    """
+    route = choose_route(resolved)
+    planner = _Planner(resolved, route)
+    try:
+        calls = planner.plan()
+    except OperatorError as error:
+        if error.status == INNER_NULLPTR:
+            raise
+        raise OperatorError(str(error), INNER_NULLPTR) from error
+    return ConvBackwardPlan(resolved=resolved, route=route, calls=calls, arguments=planner.arguments)

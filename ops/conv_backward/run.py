@@ -1,0 +1,79 @@
+"""Running a planned call: tensors into the arena, launches, results out. Nothing is written unless all is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from npu_sim.engines.execute import ExecuteOptions
+from ops.common.pipeline import Buffer, CallPlan, run_steps
+from ops.conv_backward.call import TensorDesc
+from ops.conv_backward.plan import ConvBackwardPlan
+
+WORDS: dict[str, np.dtype[Any]] = {
+    "fp32": np.dtype(np.uint32),
+    "fp16": np.dtype(np.uint16),
+    "bf16": np.dtype(np.uint16),
+}
+NUMPY: dict[str, np.dtype[Any]] = {
+    "fp32": np.dtype(np.float32),
+    "fp16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+}
+
+OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
+
+
+def _words(calls: CallPlan, buffer: Buffer) -> np.ndarray:
+    """Return the words of ``buffer`` in the arena."""
+    return calls.gm.view(calls.places[buffer], WORDS[buffer.dtype], (buffer.elems,))
+
+
+def _touched(desc: TensorDesc, storage: np.ndarray) -> np.ndarray:
+    """Return the words of a caller's storage from the view's first element to its last."""
+    return storage[desc.offset : desc.end].view(WORDS[desc.dtype])
+
+
+def run_call(plan: ConvBackwardPlan, tensors: Mapping[str, np.ndarray], options: ExecuteOptions) -> None:
+    """Execute ``plan`` on the caller's storages.
+
+    Parameters
+    ----------
+    plan : ConvBackwardPlan
+        What to run.
+    tensors : mapping of str to array
+        Flat storage of every tensor the plan has an argument for, in the element type of its descriptor. Outputs are
+        changed at the end, through their views; inputs never.
+    options : ExecuteOptions
+        How.
+
+    Raises
+    ------
+    ProductError
+        If the overflow mode does not exist on the product; nothing is written then.
+    """
+    calls, call = plan.calls, plan.resolved.call
+    for name, argument in plan.arguments.items():
+        if name not in OUTPUTS or argument.buffer.preserved:
+            _words(calls, argument.buffer)[...] = _touched(getattr(call, name), tensors[name])
+    run_steps(calls, options)
+    for name in OUTPUTS:
+        if name in plan.arguments:
+            _write_back(plan, name, tensors[name])
+
+
+def _write_back(plan: ConvBackwardPlan, name: str, storage: np.ndarray) -> None:
+    """Copy the elements of an output, and nothing between them, to the caller."""
+    argument, desc = plan.arguments[name], getattr(plan.resolved.call, name)
+    words = _words(plan.calls, argument.buffer)
+    if argument.view is None:
+        _touched(desc, storage)[...] = words
+        return
+    step = words.itemsize
+    strides = tuple(stride * step for stride in argument.view.strides)
+    source = np.lib.stride_tricks.as_strided(words, argument.shape, strides, writeable=False)
+    target = _touched(desc, storage)
+    np.lib.stride_tricks.as_strided(target, argument.shape, strides)[...] = source

@@ -1,0 +1,256 @@
+"""The conversions around a kernel, as steps of a call: contiguous copies, casts and storage formats.
+
+Rules for leaving steps out: no copy of a contiguous tensor, no cast to the same type, no step twice; the last writes
+the caller's tensor. Copies into strided outputs come after everything else, as the operator library records them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Literal
+
+from npu_sim.layouts.formats import ActivationLayout, WeightLayout
+from npu_sim.memory.gm import GlobalMemory, GmTensor
+from npu_sim.products import Product
+from npu_sim.program.launch import Launch
+from ops.common.pipeline import ITEM_BYTES, Buffer, Kernel, Step
+from ops.vector.cast import cast_launch
+from ops.vector.copy import View, copy_launch
+from ops.vector.memset import memset_launch
+from ops.vector.reduce_sum import reduce_sum_launch
+from ops.vector.trans_data import trans_data_activation_launch, trans_data_weight_launch
+
+PLAIN = "ND"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Argument:
+    """A tensor of the caller.
+
+    Attributes
+    ----------
+    buffer : Buffer
+        What of its storage the call touches; the elements in order if ``view`` is None.
+    shape : tuple of int
+        Shape of the tensor.
+    view : View or None
+        Where its elements lie in ``buffer`` if not in order.
+    """
+
+    buffer: Buffer
+    shape: tuple[int, ...]
+    view: View | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stage:
+    """One conversion of a chain: what it writes, and its launch."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    format: str
+    launch: Callable[[GlobalMemory, GmTensor, GmTensor], Launch]
+
+
+def one_launch_step(
+    name: str, source: Buffer, target: Buffer, launch: Callable[[GlobalMemory, GmTensor, GmTensor], Launch]
+) -> Step:
+    """Return a step of one launch from ``source`` to ``target``."""
+    return Step(
+        name=name,
+        reads=(source,),
+        writes=(target,),
+        build=lambda gm, at: Kernel(launches=(launch(gm, at(source), at(target)),)),
+    )
+
+
+class StepList:
+    """Steps of one call in the making.
+
+    Parameters
+    ----------
+    product : Product
+        Where the call runs.
+    """
+
+    def __init__(self, product: Product) -> None:
+        self._product = product
+        self._steps: list[Step] = []
+        self._last: list[Step] = []
+        self._made: dict[Hashable, Buffer] = {}
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All steps in stream order."""
+        return (*self._steps, *self._last)
+
+    def add(self, step: Step) -> None:
+        """Append a kernel."""
+        self._steps.append(step)
+
+    def _convert(self, source: Buffer, stage: _Stage) -> Buffer:
+        """Append a conversion into a new workspace tensor, once for each source and result."""
+        key = (source, stage.name, stage.shape, stage.dtype, stage.format)
+        if key not in self._made:
+            target = Buffer(
+                name=f"{source.name}.{stage.format if stage.name == 'TransData' else stage.dtype}",
+                shape=stage.shape,
+                dtype=stage.dtype,
+                format=stage.format,
+            )
+            self._steps.append(one_launch_step(stage.name, source, target, stage.launch))
+            self._made[key] = target
+        return self._made[key]
+
+    def contiguous(self, argument: Argument) -> Buffer:
+        """Return the elements of ``argument`` in order."""
+        source, view = argument.buffer, argument.view
+        if view is None:
+            return source
+        item = ITEM_BYTES[source.dtype]
+        plain = View.contiguous(argument.shape)
+        product = self._product
+        stage = _Stage(
+            name="Contiguous",
+            shape=argument.shape,
+            dtype=source.dtype,
+            format=source.format,
+            launch=lambda gm, src, dst: copy_launch(gm, src, view, dst, plain, item, product),
+        )
+        return self._convert(source, stage)
+
+    def cast(self, source: Buffer, dtype: str) -> Buffer:
+        """Return ``source`` in ``dtype``."""
+        return source if source.dtype == dtype else self._convert(source, self._cast_stage(source, dtype))
+
+    def to_blocked(self, source: Buffer, layout: ActivationLayout) -> Buffer:
+        """Return NCHW or NCDHW data as NC1HWC0 or NDC1HWC0."""
+        return self._convert(source, self._activation_stage(source.dtype, layout, "to_blocked"))
+
+    def to_fractal(self, source: Buffer, layout: WeightLayout) -> Buffer:
+        """Return plain weights as FRACTAL_Z or FRACTAL_Z_3D."""
+        return self._convert(source, self._weight_stage(source.dtype, layout, "to_fractal"))
+
+    def deliver_blocked(self, source: Buffer, layout: ActivationLayout, target: Argument) -> None:
+        """Convert a blocked result to the caller's tensor."""
+        self._deliver(source, [self._activation_stage(source.dtype, layout, "from_blocked")], target)
+
+    def deliver_fractal(self, source: Buffer, layout: WeightLayout, target: Argument) -> None:
+        """Convert a fractal weight gradient to the caller's tensor."""
+        self._deliver(source, [self._weight_stage(source.dtype, layout, "from_fractal")], target)
+
+    def deliver_plain(self, source: Buffer, target: Argument) -> None:
+        """Convert a plain result to the caller's tensor."""
+        self._deliver(source, [], target)
+
+    def deliver_permuted(self, source: Buffer, view: View, target: Argument) -> None:
+        """Convert a plain result, whose elements in the target's order are those of ``view``."""
+        item, product, plain = ITEM_BYTES[source.dtype], self._product, View.contiguous(view.shape)
+        stage = _Stage(
+            name="Transpose",
+            shape=target.shape,
+            dtype=source.dtype,
+            format=PLAIN,
+            launch=lambda gm, src, dst: copy_launch(gm, src, view, dst, plain, item, product),
+        )
+        self._deliver(source, [stage], target)
+
+    def deliver_channel_sums(self, source: Buffer, n: int, c: int, r: int, target: Argument) -> None:
+        """Sum ``source``, [n][c][r], over its first and last axis into the caller's tensor [c]."""
+        product = self._product
+        stage = _Stage(
+            name="ReduceSum",
+            shape=(c,),
+            dtype=source.dtype,
+            format=PLAIN,
+            launch=lambda gm, src, dst: reduce_sum_launch(gm, src, dst, n, c, r, source.dtype, product),
+        )
+        self._deliver(source, [stage], target)
+
+    def clear(self, target: Argument) -> None:
+        """Write zeros to the caller's tensor."""
+        product, buffer = self._product, target.buffer
+        if target.view is not None:
+            buffer = Buffer(name=f"{buffer.name}.zeros", shape=target.shape, dtype=buffer.dtype, format=buffer.format)
+        self._steps.append(
+            Step(
+                name="MemSet",
+                reads=(),
+                writes=(buffer,),
+                build=lambda gm, at: Kernel(launches=(memset_launch(gm, at(buffer), product),)),
+            )
+        )
+        if target.view is not None:
+            self._deliver(buffer, [], target)
+
+    def direct_target(self, target: Argument, dtype: str) -> Buffer | None:
+        """Return the caller's buffer if a kernel can write its plain result of ``dtype`` there itself."""
+        return target.buffer if target.view is None and target.buffer.dtype == dtype else None
+
+    def _deliver(self, source: Buffer, stages: list[_Stage], target: Argument) -> None:
+        dtype = stages[-1].dtype if stages else source.dtype
+        if dtype != target.buffer.dtype:
+            stages.append(self._cast_stage_of(target.shape, dtype, target.buffer.dtype))
+        view, item, product = target.view, ITEM_BYTES[target.buffer.dtype], self._product
+        if view is not None:
+            plain = View.contiguous(target.shape)
+            for stage in stages:
+                source = self._convert(source, stage)
+            final = source
+            self._last.append(
+                one_launch_step(
+                    "ViewCopy",
+                    final,
+                    target.buffer,
+                    lambda gm, src, dst: copy_launch(gm, src, plain, dst, view, item, product),
+                )
+            )
+            return
+        for stage in stages[:-1]:
+            source = self._convert(source, stage)
+        if stages:
+            self._steps.append(one_launch_step(stages[-1].name, source, target.buffer, stages[-1].launch))
+
+    def _cast_stage(self, source: Buffer, dtype: str) -> _Stage:
+        stage = self._cast_stage_of(source.shape, source.dtype, dtype)
+        return _Stage(name="Cast", shape=stage.shape, dtype=dtype, format=source.format, launch=stage.launch)
+
+    def _cast_stage_of(self, shape: tuple[int, ...], origin: str, dtype: str) -> _Stage:
+        count, product = 1, self._product
+        for extent in shape:
+            count *= extent
+        return _Stage(
+            name="Cast",
+            shape=shape,
+            dtype=dtype,
+            format=PLAIN,
+            launch=lambda gm, src, dst: cast_launch(gm, src, dst, count, origin, dtype, product),
+        )
+
+    def _activation_stage(
+        self, dtype: str, layout: ActivationLayout, direction: Literal["to_blocked", "from_blocked"]
+    ) -> _Stage:
+        product, item = self._product, ITEM_BYTES[dtype]
+        blocked = direction == "to_blocked"
+        return _Stage(
+            name="TransData",
+            shape=layout.storage_shape if blocked else layout.logical_shape,
+            dtype=dtype,
+            format=("NDC1HWC0" if layout.d > 1 else "NC1HWC0") if blocked else PLAIN,
+            launch=lambda gm, src, dst: trans_data_activation_launch(gm, src, dst, layout, item, direction, product),
+        )
+
+    def _weight_stage(
+        self, dtype: str, layout: WeightLayout, direction: Literal["to_fractal", "from_fractal"]
+    ) -> _Stage:
+        product, item = self._product, ITEM_BYTES[dtype]
+        fractal = direction == "to_fractal"
+        return _Stage(
+            name="TransData",
+            shape=layout.storage_shape if fractal else layout.logical_shape,
+            dtype=dtype,
+            format=("FRACTAL_Z_3D" if layout.kd > 1 else "FRACTAL_Z") if fractal else PLAIN,
+            launch=lambda gm, src, dst: trans_data_weight_launch(gm, src, dst, layout, item, direction, product),
+        )
