@@ -2,8 +2,8 @@
 
 M = pixels of the result, N = its channels in one merged group, K = (channel block, window row, window column, channel)
 of the source. Each core has a part of each of the loops group, N block, batch item and M block, in this order; a block
-is accumulated over all of its K in L0C and leaves through UB, rounded once to fp16. Weights that L1 holds whole stay
-there while group and N block do not change.
+is accumulated over all of its K in L0C and leaves through UB, rounded once to fp16, behind the loads of the next
+block's first windows. Weights that L1 holds whole stay there while group and N block do not change.
 
 Sources: CANN 8.1 ``tbe/dsl/static_schedule/conv2d_backprop_input_general_schedule.py`` for the data flow and the loops
 bound to cores; the tiling is our own (`tiling_unified`).
@@ -47,6 +47,15 @@ from ops.conv3d_backprop_input.kernel_windows_unified import (
     BATCH_FIRST,
     C_PART,
     DILATED,
+    DONE_BATCH,
+    DONE_GROUP,
+    DONE_ITEM,
+    DONE_M0,
+    DONE_M_LEN,
+    DONE_N_BLOCKS,
+    DONE_N_INDEX,
+    DONE_PART,
+    DONE_PENDING,
     DRAIN,
     EPILOGUE,
     GATHERED,
@@ -69,7 +78,6 @@ from ops.conv3d_backprop_input.kernel_windows_unified import (
     N_COUNT,
     N_FIRST,
     N_INDEX,
-    OUT_PIXEL,
     PASS,
     PROLOGUE,
     SITES,
@@ -133,7 +141,6 @@ def _set_item(p, s):
     else:
         s[M0] = m_block * p["base_m"]
         s[M_LEN] = min(p["base_m"], p["m_total"] - s[M0])
-    s[OUT_PIXEL] = s[M0] // 2 if p["two_column"] else s[M0]
     if p["source"] <= DILATED:
         set_map(p, s)
     return s[N_BLOCKS] > 0
@@ -222,15 +229,24 @@ def _leave_weights(rows, n, p, s):
 
 
 @jit
-def _begin_fill(rows, n, p, s):
-    """Start an L1 step of windows: which planes, and the buffer must be free."""
-    per_plane = p["window"] * 16
-    s[A_FIRST] = s[K] * p["base_k"] // per_plane
-    s[A_PLANES] = min(p["step_ka"] * p["base_k"] // per_plane, s[K_PLANES] - s[A_FIRST])
-    s[PASS] = 0
-    if is_void(p, s):
-        return n
-    return begin_windows(rows, n, p, s, p["a1"] + s[A_HALF] * p["a1_bytes"])
+def _fill(rows, n, p, s):
+    """Emit the start or one pass of an L1 step of windows; behind the last, an item that is done may leave L0C."""
+    dst = p["a1"] + s[A_HALF] * p["a1_bytes"]
+    if s[PASS] < 0:
+        per_plane = p["window"] * 16
+        s[A_FIRST] = s[K] * p["base_k"] // per_plane
+        s[A_PLANES] = min(p["step_ka"] * p["base_k"] // per_plane, s[K_PLANES] - s[A_FIRST])
+        s[PASS] = 0
+        if is_void(p, s):
+            s[STAGE] = LEAVE
+            return n
+        return begin_windows(rows, n, p, s, dst)
+    n = fill_pass(rows, n, p, s, dst)
+    s[PASS] += 1
+    if s[PASS] == passes(p, s):
+        n = end_windows(rows, n, p, s)
+        s[STAGE] = LEAVE
+    return n
 
 
 @jit
@@ -272,8 +288,9 @@ def _k_step(rows, n, p, s):
     s[L0_HALF] = 1 - l0
     s[K] += 1
     if last:
-        s[STAGE] = LEAVE
-        s[SLICE] = 0
+        _note_done(s)
+        s[C_PART] = (s[C_PART] + 1) % p["cl0"]
+        s[STAGE] = NEXT_ITEM
     elif s[K] % p["step_ka"] == 0:
         s[STAGE] = FILL
         s[PASS] = -1
@@ -281,17 +298,32 @@ def _k_step(rows, n, p, s):
 
 
 @jit
+def _note_done(s):
+    """Keep what `_leave` needs of an item: the windows of the next one are loaded before this one leaves."""
+    s[DONE_PENDING] = 1
+    s[DONE_ITEM] = s[ITEM]
+    s[DONE_BATCH] = s[BATCH]
+    s[DONE_GROUP] = s[GROUP]
+    s[DONE_N_INDEX] = s[N_INDEX]
+    s[DONE_N_BLOCKS] = s[N_BLOCKS]
+    s[DONE_M0] = s[M0]
+    s[DONE_M_LEN] = s[M_LEN]
+    s[DONE_PART] = s[C_PART]
+    s[SLICE] = 0
+
+
+@jit
 def _leave(rows, n, p, s):
-    """Emit one slice of the block's way L0C to UB to GM."""
-    tile, part = s[ITEM], s[C_PART]
+    """Emit one slice of a finished block's way L0C to UB to GM."""
+    tile, part = s[DONE_ITEM], s[DONE_PART]
     if s[SLICE] == 0:
         n = emit_set_flag(rows, n, Pipe.M, Pipe.V, part, DRAIN, tile)
         n = emit_wait_flag(rows, n, Pipe.M, Pipe.V, part, DRAIN, tile)
-    strips = ceil_div(s[M_LEN], p["slice_m"])
+    strips = ceil_div(s[DONE_M_LEN], p["slice_m"])
     first = s[SLICE] % strips * p["slice_m"]
     block = s[SLICE] // strips * p["slice_n"]
-    count, planes = min(p["slice_m"], s[M_LEN] - first), min(p["slice_n"], s[N_BLOCKS] - block)
-    padded, m1 = ceil_div(count, 16) * 16, ceil_div(s[M_LEN], 16)
+    count, planes = min(p["slice_m"], s[DONE_M_LEN] - first), min(p["slice_n"], s[DONE_N_BLOCKS] - block)
+    padded, m1 = ceil_div(count, 16) * 16, ceil_div(s[DONE_M_LEN], 16)
     half = s[UB_OUT]
     ub = p["ub_out"] + half * p["ub_out_half"]
     n = emit_wait_flag(rows, n, Pipe.MTE3, Pipe.V, half, DRAIN, tile)
@@ -300,35 +332,33 @@ def _leave(rows, n, p, s):
     result = ub
     if p["spread"]:
         result = ub + planes * padded * BLOCK
-        n = dx.spread(rows, n, p, result, ub, s[M0] + first, count, planes, tile)
+        n = dx.spread(rows, n, p, result, ub, s[DONE_M0] + first, count, planes, tile)
     n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE3, half, DRAIN, tile)
     n = emit_wait_flag(rows, n, Pipe.V, Pipe.MTE3, half, STORE, tile)
-    n = _store(rows, n, p, s, result, first, count, block, planes)
+    n = _store(rows, n, p, s, result, s[DONE_M0] + first, count, block, planes)
     n = emit_set_flag(rows, n, Pipe.MTE3, Pipe.V, half, STORE, tile)
     s[UB_OUT] = 1 - half
     s[SLICE] += 1
-    if s[SLICE] == strips * ceil_div(s[N_BLOCKS], p["slice_n"]):
+    if s[SLICE] == strips * ceil_div(s[DONE_N_BLOCKS], p["slice_n"]):
         n = emit_set_flag(rows, n, Pipe.V, Pipe.M, part, DRAIN, tile)
-        s[C_PART] = (part + 1) % p["cl0"]
-        s[STAGE] = NEXT_ITEM
+        s[DONE_PENDING] = 0
     return n
 
 
 @jit
-def _store(rows, n, p, s, src, first, count, block, planes):
-    """Store ``planes`` channel blocks of ``count`` computed pixels, which start ``first`` pixels into the block."""
-    tile = s[ITEM]
-    channel = s[GROUP] * p["n_c1"] + s[N_INDEX] * (p["base_n"] // 16) + block
-    plane = p["dst"] + (s[BATCH] * p["dst_c1"] + channel) * p["out_hw"] * BLOCK
+def _store(rows, n, p, s, src, pixel, count, block, planes):
+    """Store ``planes`` channel blocks of ``count`` computed pixels from ``pixel`` on."""
+    tile = s[DONE_ITEM]
+    channel = s[DONE_GROUP] * p["n_c1"] + s[DONE_N_INDEX] * (p["base_n"] // 16) + block
+    plane = p["dst"] + (s[DONE_BATCH] * p["dst_c1"] + channel) * p["out_hw"] * BLOCK
     padded = ceil_div(count, 16) * 16
     if p["two_column"]:
-        at = s[OUT_PIXEL] + first // 2
         for i in range(planes):
             n = emit_data_copy(
                 rows,
                 n,
                 Space.GM,
-                plane + (i * p["out_hw"] + at) * BLOCK,
+                plane + (i * p["out_hw"] + pixel // 2) * BLOCK,
                 Space.UB,
                 src + i * padded * BLOCK,
                 count // 2,
@@ -341,9 +371,9 @@ def _store(rows, n, p, s, src, first, count, block, planes):
                 tile,
             )
         return n
-    at, length, held = s[OUT_PIXEL] + first, count, padded
+    at, length, held = pixel, count, padded
     if p["spread"]:
-        at, length = dx.spread_extent(p, s[M0] + first, count)
+        at, length = dx.spread_extent(p, pixel, count)
         held = length
     gap = p["out_hw"] - length
     most = planes if gap <= MAX_FIELD else np.int64(1)
@@ -397,26 +427,19 @@ def emit(rows, params, state):
         if s[STAGE] == NEXT_ITEM:
             s[ITEM] += 1
             if s[ITEM] == s[ITEM_END]:
-                s[STAGE] = FINISH
+                s[STAGE] = LEAVE
             elif _set_item(p, s):
                 s[K] = 0
                 s[PASS] = -1
                 s[STAGE] = FILL
         elif s[STAGE] == FILL:
-            if s[PASS] < 0:
-                n = _begin_fill(rows, n, p, s)
-            elif is_void(p, s):
-                s[STAGE] = STEP
-            else:
-                n = fill_pass(rows, n, p, s, p["a1"] + s[A_HALF] * p["a1_bytes"])
-                s[PASS] += 1
-                if s[PASS] == passes(p, s):
-                    n = end_windows(rows, n, p, s)
-                    s[STAGE] = STEP
+            n = _fill(rows, n, p, s)
         elif s[STAGE] == STEP:
             n = _k_step(rows, n, p, s)
-        else:
+        elif s[DONE_PENDING] != 0:
             n = _leave(rows, n, p, s)
+        else:
+            s[STAGE] = STEP if s[ITEM] < s[ITEM_END] else FINISH
     if s[STAGE] == FINISH and n <= room:
         if s[B_KEY] != 0:
             n = _leave_weights(rows, n, p, s)
