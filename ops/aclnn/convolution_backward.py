@@ -14,7 +14,7 @@ import numpy as np
 
 from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.engines.execute import ExecuteOptions
-from npu_sim.errors import OperatorError
+from npu_sim.errors import NpuSimError, OperatorError
 from npu_sim.products import current_product
 from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
 from ops.aclnn.handles import INVALID, NULLPTR, alive, refusal, truth, whole
@@ -22,6 +22,7 @@ from ops.aclnn.objects import aclBoolArray, aclIntArray, aclTensor
 from ops.common.arrays import available_threads
 from ops.common.status import AclnnStatus
 from ops.conv_backward.call import QUIRKS, ConvBackwardCall, Profile
+from ops.conv_backward.resolve import Resolved
 from ops.conv_backward.rule import TENSORS
 from ops.conv_backward.rules import call_context, check
 
@@ -113,8 +114,8 @@ def aclnnConvolutionBackwardGetWorkspaceSize(
             storage = storages.get(TENSORS[name])
             if call.wants(index) and storage is not None and not storage.flags.writeable:
                 raise OperatorError(f"{name} memory must be writeable, not read-only ({call_context(call)})", INVALID)
-        plan = _kernels("plan").plan_call(resolved)
         context = call_context(call)
+        plan = _plan(resolved, context)
         return Work(
             workspace_bytes=plan.workspace_bytes,
             prepare=lambda: _prepare(plan, storages, options, context),
@@ -197,6 +198,22 @@ def _quirks(value: Any) -> frozenset[str]:
 def _kernels(module: str) -> Any:
     """Return ``ops.conv_backward.plan`` or ``run``: a call that is refused does not wait for the kernels' import."""
     return import_module(f"ops.conv_backward.{module}")
+
+
+def _plan(resolved: Resolved, context: str) -> Any:
+    """Return the plan of a checked call; a refusal names the product.
+
+    Raises
+    ------
+    NpuSimError
+        561103 or another status: no kernel takes the call.
+    """
+    try:
+        return _kernels("plan").plan_call(resolved)
+    except NpuSimError as error:
+        if resolved.product.name in str(error):
+            raise
+        raise OperatorError(f"{error} ({context})", error.status) from error
 
 
 def _prepare(

@@ -48,24 +48,23 @@ class Work:
 class aclOpExecutor(Handle):
     """A planned call; made by phase 1, run once by phase 2."""
 
-    __slots__ = ("_lock", "call", "is_repeatable", "is_spent", "work")
+    __slots__ = ("call", "is_repeatable", "is_spent", "running", "work")
 
     def __init__(self, call: str, work: Work) -> None:
         super().__init__()
         self.call, self.work = call, work
         self.is_repeatable = self.is_spent = False
-        self._lock = threading.Lock()
+        self.running = threading.Lock()
 
     def __repr__(self) -> str:
         return f"aclOpExecutor({self.call}, {self.work.workspace_bytes} bytes of workspace)"
 
     def claim(self) -> bool:
-        """Take the one run this executor has; False if it is taken."""
-        with self._lock:
-            if self.is_spent:
-                return False
-            self.is_spent = not self.is_repeatable
-            return True
+        """Take the one run this executor has; False if it is taken. Needs `running`."""
+        if self.is_spent:
+            return False
+        self.is_spent = not self.is_repeatable
+        return True
 
 
 def first_phase(call: str, build: Callable[[], Work]) -> PhaseOne:
@@ -107,8 +106,14 @@ def second_phase(call: str, workspace: Any, workspaceSize: Any, executor: Any, s
         return record(_known(error.status), f"{call}: {error}")
     except Exception as error:
         return record(AclnnStatus.ACLNN_ERR_INNER, _internal(call, error))
-    if not executor.claim():
-        return record(INVALID, f"{call}: executor must be one that has not run, not a spent one")
+    # One run at a time: those of a repeatable executor share the memory of its intermediate tensors.
+    with executor.running:
+        if not executor.claim():
+            return record(INVALID, f"{call}: executor must be one that has not run, not a spent one")
+        return _run(call, executor, run)
+
+
+def _run(call: str, executor: aclOpExecutor, run: Callable[[], None]) -> AclnnStatus:
     try:
         run()
     except (NpuSimError, MemoryError) as error:
