@@ -1,0 +1,110 @@
+"""The Transpose launch: a matrix turned over, as the pooling gradient on vector cores needs it (NCDHW <-> NDHWC).
+
+Source: asc-devkit ``docs/zh/api/SIMD-API``, TransDataTo5HD (16-bit and 32-bit figures). ASSUMED, because the library's
+schedule is closed: tiles as wide as UB allows, then as high; one tile a task.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.errors import ProductError, ShapeError
+from npu_sim.isa.op import Data
+from npu_sim.memory.gm import GlobalMemory, GmTensor
+from npu_sim.products import Product
+from npu_sim.program.launch import Launch
+from npu_sim.units import align_up, ceil_div
+from ops.common.records import int_fields, record
+from ops.vector import kernel_transpose
+from ops.vector.frame import cores_for, has_byte_copies, usable_ub_bytes, vector_launch
+from ops.vector.kernel_transpose import SIDE
+
+_DATA = {2: Data.FP16, 4: Data.FP32}
+
+TRANSPOSE_PARAMS = int_fields(
+    "src", "dst", "src_tensor", "dst_tensor", "data", "item", "rows", "columns", "tile_rows", "tile_columns",
+    "column_tiles", "tasks", "cores", "half", "target", "step_rows",
+)  # fmt: skip
+"""What `kernel_transpose.emit` reads: extents in elements, places and ``half`` in bytes."""
+
+
+def tile_shape(rows: int, columns: int, item_bytes: int, product: Product) -> tuple[int, int]:
+    """Return rows and columns of a tile, multiples of 16; two of them and their transposes fit UB, columns first."""
+    elems = usable_ub_bytes(product) // (4 * item_bytes)
+    tile_columns = min(align_up(max(columns, 1), SIDE), elems // SIDE // SIDE * SIDE)
+    tile_rows = min(align_up(max(rows, 1), SIDE), elems // tile_columns // SIDE * SIDE)
+    return tile_rows, tile_columns
+
+
+def transpose_launch(
+    gm: GlobalMemory, src: GmTensor, dst: GmTensor, rows: int, columns: int, item_bytes: int, product: Product
+) -> Launch:
+    """Return the launch that writes ``src`` [rows][columns] into ``dst`` as [columns][rows].
+
+    Parameters
+    ----------
+    gm : GlobalMemory
+        Holds both tensors, which are disjoint.
+    src, dst : GmTensor
+        rows * columns elements.
+    rows, columns : int
+        Extents of the source.
+    item_bytes : {2, 4}
+        Bytes of an element.
+    product : Product
+        One with DataCopyPad (A2, A3): only those have a kernel that needs the transpose.
+
+    Raises
+    ------
+    ProductError
+        The product has no DataCopyPad.
+    ShapeError
+        Extents or ``item_bytes`` do not match the tensors.
+    """
+    if not has_byte_copies(product):
+        raise ProductError(f"Transpose must run on a product with DataCopyPad, not on {product.name}")
+    if item_bytes not in _DATA:
+        raise ShapeError(f"item_bytes must be one of 2, 4, not {item_bytes} (Transpose, {product.name})")
+    for tensor in (src, dst):
+        if min(rows, columns) < 0 or tensor.byte_count != rows * columns * item_bytes:
+            rule = f"{rows} x {columns} elements of {item_bytes} bytes"
+            raise ShapeError(f"{tensor.name} must be {rule}, not {tensor.byte_count} bytes (Transpose, {product.name})")
+    tile_rows, tile_columns = tile_shape(rows, columns, item_bytes, product)
+    column_tiles = ceil_div(columns, tile_columns)
+    tasks = ceil_div(rows, tile_rows) * column_tiles
+    half = tile_rows * tile_columns * item_bytes
+    values = {
+        "src": src.address, "dst": dst.address, "src_tensor": src.index, "dst_tensor": dst.index,
+        "data": int(_DATA[item_bytes]), "item": item_bytes, "rows": rows, "columns": columns, "tile_rows": tile_rows,
+        "tile_columns": tile_columns, "column_tiles": column_tiles, "tasks": tasks, "cores": cores_for(product, tasks),
+        "half": half, "target": 2 * half, "step_rows": 16 + tile_rows + tile_rows // SIDE + tile_columns,
+    }  # fmt: skip
+    return vector_launch(
+        "Transpose",
+        kernel_transpose.emit,
+        record(TRANSPOSE_PARAMS, values),
+        gm,
+        core_count=values["cores"],
+        sites=kernel_transpose.SITES,
+        step_rows=values["step_rows"],
+        shortcut=partial(_transpose_all, src, dst, rows, columns, item_bytes),
+    )
+
+
+def _transpose_all(
+    src: GmTensor,
+    dst: GmTensor,
+    rows: int,
+    columns: int,
+    item_bytes: int,
+    arena: npt.NDArray[np.uint8],
+    saturate: bool,
+    threads: int,
+) -> None:
+    """Transpose with NumPy; only bytes move."""
+    code = np.dtype(f"u{item_bytes}")
+    source = arena[src.address : src.address + src.byte_count].view(code).reshape(rows, columns)
+    arena[dst.address : dst.address + dst.byte_count].view(code).reshape(columns, rows)[...] = source.T
