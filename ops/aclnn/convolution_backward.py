@@ -21,7 +21,7 @@ from ops.aclnn.handles import INVALID, NULLPTR, alive, refusal, truth, whole
 from ops.aclnn.objects import aclBoolArray, aclIntArray, aclTensor
 from ops.common.arrays import available_threads
 from ops.common.status import AclnnStatus
-from ops.conv_backward.call import QUIRKS, ConvBackwardCall, Profile
+from ops.conv_backward.call import QUIRKS, ConvBackwardCall, Profile, TensorDesc
 from ops.conv_backward.resolve import Resolved
 from ops.conv_backward.rule import TENSORS
 from ops.conv_backward.rules import call_context, check
@@ -110,11 +110,9 @@ def aclnnConvolutionBackwardGetWorkspaceSize(
         workers = available_threads() if threads is None else whole("threads", threads)
         options = ExecuteOptions(accumulation=model, threads=workers)
         storages = {field: given[name].storage for name, field in TENSORS.items() if given[name] is not None}
-        for index, name in enumerate(_OUTPUTS):
-            storage = storages.get(TENSORS[name])
-            if call.wants(index) and storage is not None and not storage.flags.writeable:
-                raise OperatorError(f"{name} memory must be writeable, not read-only ({call_context(call)})", INVALID)
         context = call_context(call)
+        for field, desc in resolved.wanted_outputs.items():
+            _check_writeable(field, desc, storages[field], context)
         plan = _plan(resolved, context)
         return Work(
             workspace_bytes=plan.workspace_bytes,
@@ -198,6 +196,23 @@ def _quirks(value: Any) -> frozenset[str]:
 def _kernels(module: str) -> Any:
     """Return ``ops.conv_backward.plan`` or ``run``: a call that is refused does not wait for the kernels' import."""
     return import_module(f"ops.conv_backward.{module}")
+
+
+def _check_writeable(field: str, desc: TensorDesc, storage: np.ndarray | None, context: str) -> None:
+    """Refuse an output that cannot be written, which C would find out by crashing or by nonsense.
+
+    Raises
+    ------
+    OperatorError
+        161002: the memory is read-only, or two elements of the view share a place.
+    """
+    name = next(name for name, own in TENSORS.items() if own == field)
+    if storage is not None and not storage.flags.writeable:
+        raise OperatorError(f"{name} memory must be writeable, not read-only ({context})", INVALID)
+    if desc.overlaps_itself:
+        strides = list(desc.element_strides)
+        rule = "hold each element in a place of its own"
+        raise OperatorError(f"{name} must {rule}, not have the strides {strides} ({context})", INVALID)
 
 
 def _plan(resolved: Resolved, context: str) -> Any:

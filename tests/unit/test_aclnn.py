@@ -305,6 +305,36 @@ def test_read_only_output_is_refused_by_the_first_phase(kernels):
     assert first_phase(make_call(output_mask=(True, False, True)), storages)[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("shape", "strides", "is_shared"),
+    [
+        ((6,), (0,), True),
+        ((1, 6), (0, 1), False),
+        ((2, 3), (1, 1), True),
+        ((2, 2), (2, 3), False),
+        ((3, 2), (2, 4), True),
+        ((3, 2), (4, 2), False),
+        ((2, 3), (4, 2), True),
+        ((2, 3, 4), (1, 2, 6), False),
+        ((0, 3), (0, 0), False),
+        ((), (), False),
+    ],
+)
+def test_view_that_shares_places_is_found(shape, strides, is_shared):
+    tensor = TensorDesc(shape=shape, dtype="fp16", format="ND", strides=strides)
+    places = tensor.view(np.arange(tensor.storage_elems))
+    assert (np.unique(places).size < places.size) == is_shared
+    assert tensor.overlaps_itself == is_shared
+
+
+def test_output_whose_elements_share_a_place_is_refused_by_the_first_phase(kernels):
+    twice = TensorDesc(shape=(6,), dtype="fp16", format="ND", strides=(0,), offset=2)
+    assert first_phase(make_call(grad_bias=twice)) == (161002, 0, None)
+    message = aclnn.aclGetRecentErrMsg()
+    assert "gradBias must hold each element in a place of its own, not have the strides [0] (2D, " in message
+    assert first_phase(make_call(grad_bias=twice, output_mask=(True, True, False)))[0] == 0
+
+
 # ---- phase 2 ---------------------------------------------------------------------------------------------------------
 
 
