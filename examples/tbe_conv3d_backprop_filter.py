@@ -1,7 +1,7 @@
 """The example of the published page of ``conv3d_backprop_filter``, in full size: only its imports are replaced.
 
 After the page's program it is run on random tensors, compared with a direct sum for one element, checked for races and
-timed. Run it from the top of the repository: ``python examples/tbe_conv3d_backprop_filter.py``.
+timed.
 """
 
 import numpy as np

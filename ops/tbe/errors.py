@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from npu_sim.errors import NpuSimError
 
@@ -51,6 +52,10 @@ class TbeError(NpuSimError, RuntimeError):
 
     def __str__(self) -> str:
         return str(self.args[1])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = {key: value for key, value in self.args[0].items() if key not in ("errCode", "op_name")}
+        return type(self), (self.code, self.args[1], fields, self.status)
 
 
 class TbeTypeError(TbeError, TypeError):

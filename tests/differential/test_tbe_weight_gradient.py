@@ -243,6 +243,20 @@ def test_dsl_does_not_depend_on_strides_byte_order_or_threads_and_leaves_inputs_
 
 
 @pytest.mark.parametrize("series", SERIES)
+def test_dsl_depth_taps_that_read_only_padding_leave_zeros(series):
+    # depth 1: only the middle tap of three ever meets a plane
+    case = Case(2, 16, 16, 1, (1, 3, 4), (3, 2, 2), (1, 1, 1), (1, 1, 0, 0, 0, 0), (1, 1, 1))
+    x, dy = (oracle.to_blocks(tensor) for tensor in case.tensors(np.random.default_rng(8)))
+    with npu_sim.use_product(series):
+        tensor = case.call(*placeholders(x, dy))
+    tensor.run({"x": x + np.float16(1), "dy": dy + np.float16(1)})  # leaves its result in the same global memory
+    got = tensor.run({"x": x, "dy": dy}).reshape(3, 4, 16, 16)
+    np.testing.assert_array_equal(got.reshape(1, 12, 16, 16), case.expected(x, dy))
+    assert not got[[0, 2]].any()
+    assert got[1].any()
+
+
+@pytest.mark.parametrize("series", SERIES)
 def test_dsl_window_too_large_for_the_columns_of_load3d_v2_equals_the_definition(series):
     # 65,535 is the last column that v2 can start at, 65 * 65 * 16 the first that it cannot
     case = Case(1, 17, 16, 1, (1, 66, 67), (1, 65, 65), (1, 1, 2), (0, 0, 1, 0, 0, 1), (1, 1, 1))

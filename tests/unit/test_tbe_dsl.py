@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 
 import ml_dtypes
@@ -169,6 +170,9 @@ def test_dsl_error_carries_the_vendor_fields():
         "value": "64",
     }  # fmt: skip
     assert caught.value.code == "E60011"
+    # as it comes back from another process
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (type(again), again.args, again.status) == (tbe.TbeError, caught.value.args, caught.value.status)
 
 
 @pytest.mark.parametrize(
