@@ -61,7 +61,19 @@ def link(rows, following, heads):
 
 
 @jit
-def _blocker(rows, heads, flags, pipe):
+def _scalar_waits(rows):
+    """Return int64[n + 1]: the first wait of the scalar unit at or behind each row (``len(rows)``: none)."""
+    n = len(rows)
+    waits = np.empty(n + 1, np.int64)
+    waits[n] = n
+    for i in range(n - 1, -1, -1):
+        is_wait = rows[i]["op"] == Op.WAIT_FLAG and rows[i]["pipe"] == Pipe.S
+        waits[i] = i if is_wait else waits[i + 1]
+    return waits
+
+
+@jit
+def _blocker(rows, heads, flags, waits, pipe):
     """Return why the next row of ``pipe`` cannot run: -1 it can, -2 no row left, else the pipe it waits for."""
     head = heads[pipe]
     n = len(rows)
@@ -75,7 +87,8 @@ def _blocker(rows, heads, flags, pipe):
         return np.int64(-1)
     if heads[_ALL] < head:
         return _ALL
-    if pipe != _S and heads[_S] < head:
+    # Rows are issued while the scalar unit's own stores are still under way, but not before its waits are over.
+    if pipe != _S and waits[heads[_S]] < head:
         return _S
     row = rows[head]
     if row["op"] == Op.WAIT_FLAG and flags[_flag(row)] == 0:
@@ -84,7 +97,7 @@ def _blocker(rows, heads, flags, pipe):
 
 
 @jit
-def _demanded(rows, heads, flags):
+def _demanded(rows, heads, flags, waits):
     """Return the pipe to run in the late order, or -1 if nothing can run.
 
     Target is the earliest row that computes; from it the waits lead to the row of another pipe that must run first.
@@ -102,7 +115,7 @@ def _demanded(rows, heads, flags):
     for _ in range(2 * PIPES):
         if target < 0:
             return target
-        blocker = _blocker(rows, heads, flags, target)
+        blocker = _blocker(rows, heads, flags, waits, target)
         if blocker == -1:
             return target
         if blocker == -2:
@@ -112,11 +125,11 @@ def _demanded(rows, heads, flags):
 
 
 @jit
-def _any_ready(rows, heads, flags, start):
+def _any_ready(rows, heads, flags, waits, start):
     """Return the first pipe from ``start`` on (cyclically) that can run, or -1."""
     for step in range(PIPES):
         pipe = np.int64((start + step) % PIPES)
-        if _blocker(rows, heads, flags, pipe) == -1:
+        if _blocker(rows, heads, flags, waits, pipe) == -1:
             return pipe
     return np.int64(-1)
 
@@ -148,18 +161,19 @@ def schedule(rows, following, heads, flags, rule, random_state, order):
     """
     n = len(rows)
     burst, favourite = np.int64(0), np.int64(0)
+    waits = _scalar_waits(rows)
     for position in range(n):
         if rule == LATE:
-            pipe = _demanded(rows, heads, flags)
+            pipe = _demanded(rows, heads, flags, waits)
             if pipe < 0:
-                pipe = _any_ready(rows, heads, flags, np.int64(0))
+                pipe = _any_ready(rows, heads, flags, waits, np.int64(0))
         else:
             # Bursts of one pipe: single steps alone would keep the pipes close together.
             if burst == 0:
                 favourite = _next_random(random_state) % PIPES
                 burst = 1 + _next_random(random_state) % 24
             burst -= 1
-            pipe = _any_ready(rows, heads, flags, favourite)
+            pipe = _any_ready(rows, heads, flags, waits, favourite)
             if pipe != favourite:
                 burst = np.int64(0)
         if pipe < 0:

@@ -28,9 +28,15 @@ def _work(rows, n, pipe, rng):
         mode = Mode.INIT if size % 2 else 0
         return emit.emit_mmad(rows, n, 0, 0, 0, Data.FP16, size, size, 16 * size, mode, 1, 0)
     if pipe == Pipe.V:
+        if size % 5 == 0:  # the scalar unit fills address registers first
+            emit.set_src_addresses(rows, n, 0, 16, 32, 0)
+            emit.set_dst_addresses(rows, n, 4096, 16, 32, 0)
+            return emit.emit_trans_data_to_5hd(rows, n, Data.FP16, size, 16, 16, 1, 0)
         return emit.emit_muls(rows, n, 0, 0, Data.FP16, size * 64, 0, 1, 0)
     if pipe == Pipe.FIX:
         return emit.emit_fixpipe(rows, n, Space.GM, 0, 0, Data.FP32, size, 16, 16, 16, 1, 0, 0, 0, 0, 1, 0)
+    if size % 3 == 0:
+        return emit.emit_scalar_copy(rows, n, Space.UB, 0, Space.UB, 4, Data.FP32, -1, 1, 0)
     return emit.emit_set_hf32(rows, n, size & 1, 1, 0)
 
 

@@ -49,6 +49,8 @@ def _issue_cycles(cost):
     def cycles(op):
         if op in (Op.LOAD_3D, Op.LOAD_3D_V1):
             return int(cost["load3d_issue_cycles"][0])
+        if op == Op.TRANS_DATA_TO_5HD:
+            return int(cost["address_list_issue_cycles"][0])
         return int(cost["load2d_issue_cycles" if op == Op.LOAD_2D else "issue_cycles"][0])
 
     return cycles
