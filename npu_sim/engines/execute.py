@@ -377,7 +377,7 @@ class _Run:
             memory=memory,
             rows=empty_rows(max(self._options.chunk_rows, self._launch.step_rows)),
             scratch=np.empty(scratch_floats(self._product.core), np.float64),
-            staging=np.empty(max(self._product.core.l0c_bytes // 4, 4096), np.float32),
+            staging=np.empty(max(self._product.core.l0c_bytes // 4, 8192), np.float32),
             config=self._config,
         )
 

@@ -21,6 +21,7 @@ from npu_sim.accumulation import AccumulatorRound, Inner
 from npu_sim.dtypes.convert_jit import fp32_to_hf32, saturate_fp32
 from npu_sim.dtypes.formats import TieRule
 from npu_sim.isa import microkernel as mk
+from npu_sim.isa.lanes import infinite_lanes, negative_zero_lanes, nonzero_lanes
 
 if TYPE_CHECKING:
     from npu_sim.products import CoreSpec
@@ -245,25 +246,100 @@ def _tile_out(c, c_at, c_column, rows, first, last, tile, tile_at):
             c[at] = tile[tile_at + 256 * (i >> 4) + 16 * r + (i & 15)]
 
 
+_WIDE_ENOUGH = 64
+"""Columns from which on looking for rows of zeros costs a small part of the products."""
+
+
+@jit
+def _find_zero_rows(a, a_at, a_row, a_step, m, n, k, k0):
+    """Return for every 16 rows of A the bits of those that are zero in all k, and whether there are any.
+
+    Inserted zeros and padding come in whole rows. A NaN is not zero. Short products are not worth the look: no rows.
+    """
+    m1 = (m + 15) // 16
+    zeros = np.zeros(m1, np.int64)
+    found = np.int64(0)
+    if n < _WIDE_ENOUGH:
+        return zeros, found
+    for f in range(m1):
+        nonzero = np.int64(0)
+        for start in range(0, k, k0):
+            at = a_at + f * a_row + start // k0 * a_step
+            for kk in range(min(k0, k - start)):
+                nonzero |= nonzero_lanes(a, at + 16 * kk)
+            # dense rows leave after the first fractal
+            if nonzero == 0xFFFF:
+                break
+        zeros[f] = nonzero ^ 0xFFFF
+        found |= zeros[f]
+    return zeros, found
+
+
+@jit
+def _are_zero(zeros, first, rows):
+    """Return whether the bits of rows ``first`` to ``first + rows``, all in one fractal, are set."""
+    wanted = (1 << rows) - 1
+    return (zeros[first >> 4] >> (first & 15)) & wanted == wanted
+
+
+@jit
+def _is_finite_panel(b, b_at, k, k0, b_step, vectors):
+    """Return whether all of B[k, 16 * vectors] is finite."""
+    bad = np.int64(0)
+    for kk in range(k):
+        at = b_at + kk // k0 * b_step + 16 * (kk % k0)
+        for j in range(vectors):
+            bad |= infinite_lanes(b, at + 256 * j)
+    return bad == 0
+
+
+@jit
+def _keeps_zero_products(c, c_at, c_column, rows, first, last, init):
+    """Return whether adding zeros leaves columns of C as they are, which all but -0 do; ``init``: they become zero.
+
+    ``c_at`` is the first of the rows in column 0; -0 is looked for in the whole columns of 16.
+    """
+    if init:
+        for r in range(rows):
+            for i in range(first, last):
+                c[c_at + (i >> 4) * c_column + 16 * r + (i & 15)] = np.float32(0)
+        return True
+    bad = np.int64(0)
+    for v in range(first >> 4, (last + 15) >> 4):
+        for r in range(rows):
+            bad |= negative_zero_lanes(c, c_at + v * c_column + 16 * r)
+    return bad == 0
+
+
 @jit
 def _serial(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, tile, tile_at):
-    """Run the float32 chain straight from the carriers: for a fixed k 16 m and 16 n are adjacent."""
+    """Run the float32 chain straight from the carriers: for a fixed k 16 m and 16 n are adjacent.
+
+    Tiles whose rows of A are zero (inserted zeros, padding) are left out where that changes no bit.
+    """
     n1 = (n + 15) // 16
     c_column = 256 * ((m + 15) // 16)
     b_step = 256 * n1
     fractal = np.int64(256)
     none = np.int64(0)
+    zeros, any_zero = _find_zero_rows(a, a_at, a_row, a_step, m, n, k, k0)
     j = 0
     while j < n1:
         vectors = 1 if n1 == 1 else mk.vectors_of_panel(n1 - j)
         height = mk.SINGLE_ROWS if vectors == 1 else mk.TILE_ROWS
         columns = min(16 * vectors, n - 16 * j)
         bj = b_at + 256 * j
+        finite = np.int64(-1)
         for r in range(0, m, height):
             ar = a_at + (r >> 4) * a_row + (r & 15)
             c_tile = c_at + j * c_column + 16 * r
             rows = min(height, m - r)
             whole = rows == height and columns == 16 * vectors
+            if any_zero and whole and _are_zero(zeros, r, rows):
+                if finite < 0:
+                    finite = np.int64(_is_finite_panel(b, bj, k, k0, b_step, vectors))
+                if finite and _keeps_zero_products(l0c, c_tile, c_column, rows, none, columns, init):
+                    continue
             c, at, column, start = l0c, c_tile, c_column, init
             if not whole:
                 _tile_in(l0c, c_tile, c_column, rows, none, columns, init, tile, tile_at)
@@ -327,6 +403,7 @@ def _exact_block(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, 
     ranges = wide.view(np.int32)[small : small + 24]
     tile = wide.view(np.float32)
     tile_at = small + 24
+    zeros, any_zero = _find_zero_rows(a, a_at, a_row, a_step, m, n, k, k0)
 
     _reset_ranges(ranges)
     for r in range(0, m, mk.TILE_ROWS):
@@ -361,6 +438,14 @@ def _exact_block(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, 
             c_tile = c_at + (j >> 1) * c_column + 16 * r
             rows = min(mk.TILE_ROWS, m - r)
             whole = rows == mk.TILE_ROWS and last == 8 * (half + vectors)
+            if (
+                any_zero
+                and whole
+                and b_top < 255
+                and _are_zero(zeros, r, rows)
+                and _keeps_zero_products(l0c, c_tile, c_column, rows, 8 * half, last, init)
+            ):
+                continue
             c, at, column, start = l0c, c_tile, c_column, init
             if not whole:
                 _tile_in(l0c, c_tile, c_column, rows, 8 * half, last, init, tile, tile_at)

@@ -151,7 +151,7 @@ def run_rows(rows, first, last, gm, l1, l0a, l0b, l0c, ub, config, scratch, stag
     scratch : float64[:]
         Workspace of `cube.mmad`.
     staging : float32[:]
-        Scratch, at least 3072 and as long as L0C.
+        Scratch, at least 8192 (32 KiB) and as long as L0C.
     sink, log_runs, log_bytes : arrays
         Where atomic additions go (`atomic`).
 
@@ -185,7 +185,7 @@ def run_rows(rows, first, last, gm, l1, l0a, l0b, l0c, ub, config, scratch, stag
         elif op == Op.L0C_TO_UB:
             l0c_to_ub(ub, l0c, row, config[3])
         elif op == Op.LOAD_3D_V1:
-            load_3d_v1(l0b if row["dst_space"] == Space.L0B else l0a, l1, row)
+            load_3d_v1(l0b if row["dst_space"] == Space.L0B else l0a, l1, row, staging)
         elif op == Op.ND2NZ:
             nd2nz(l1, np.int64(row["dst"]), gm, np.int64(row["src0"]), row)
         elif op == Op.LOAD_TRANSPOSE:

@@ -14,13 +14,15 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.lanes import decode_rows, splat_rows
+from npu_sim.isa.lanes import copy_bytes, decode_fractal_transposed, decode_rows, splat_rows
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import Mode, Space
 
 BLOCK = 32
 FRACTAL = 512
 UNSPECIFIED = np.float32(np.nan)
+_GATHER_POINTS = 1024
+"""Points gathered at a time: 32 KiB, which stay in the host's fastest cache until they are decoded."""
 
 
 @jit
@@ -97,7 +99,7 @@ def load_3d(dst, src, row, scratch):
     """LoadData3DV2 into L0A or L0B carriers.
 
     L0B and transposing L0A: points are K, channels are N (M), and the carriers are written directly. Plain L0A: points
-    are M and channels K, so each fractal is built over its points in ``scratch`` (float32[256]) and transposed.
+    are M and channels K, so the points' blocks are gathered in ``scratch`` (32 KiB or more) and transposed from there.
     """
     dtype = row["dtype"]
     wide = item_bytes(dtype) == 4
@@ -129,6 +131,7 @@ def load_3d(dst, src, row, scratch):
     valid = min(m_ext, max(ho * wo - m_start, 0))
     first = np.int64(row["dst"]) // FRACTAL
     plain_l0a = row["dst_space"] == Space.L0A and not row["mode"] & Mode.TRANSPOSE
+    raw = scratch.view(np.uint8)
     taps = (k_ext + c0 - 1) // c0
     for t in range(taps):
         tap = np.int64(row["k_start"]) // c0 + t
@@ -152,7 +155,7 @@ def load_3d(dst, src, row, scratch):
                 (m_ext + 15) // 16,
                 c0,
                 min(c0, k_ext - t * c0),
-                scratch,
+                raw,
             )
         else:
             lane = t * c0
@@ -180,6 +183,46 @@ def _orientation(row, wide, m_ext, k_ext):
 
 
 @jit
+def _gather_points(row, src, plane, kh, kw, m_start, count, wo, raw):
+    """Copy the blocks of V[m_start : m_start + count, tap] to ``raw``, 32 bytes a point, zeros outside the map."""
+    l1_h = np.int64(row["l1_h"])
+    l1_w = np.int64(row["l1_w"])
+    stride_w = np.int64(row["stride_w"])
+    stride_h = np.int64(row["stride_h"])
+    w_off = kw * np.int64(row["dilation_w"]) - np.int64(row["pad_left"])
+    h = (m_start // wo) * stride_h + kh * np.int64(row["dilation_h"]) - np.int64(row["pad_top"])
+    ow = m_start % wo
+    # windows ow in [lo, hi) of an output row lie inside the map
+    lo = 0 if w_off >= 0 else (-w_off + stride_w - 1) // stride_w
+    hi = (l1_w - w_off + stride_w - 1) // stride_w if l1_w > w_off else 0
+    p = np.int64(0)
+    while p < count:
+        run = min(count - p, wo - ow)
+        before = run
+        inside = np.int64(0)
+        if h >= 0 and h < l1_h:
+            before = min(max(lo - ow, 0), run)
+            inside = min(max(hi - ow, before), run) - before
+        at = p * BLOCK
+        raw[at : at + before * BLOCK] = 0
+        at += before * BLOCK
+        source = plane + (h * l1_w + (ow + before) * stride_w + w_off) * BLOCK
+        if stride_w == 1:
+            if inside > 0:
+                copy_bytes(raw, at, src, source, inside * BLOCK)
+        else:
+            for i in range(inside):
+                copy_bytes(raw, at + i * BLOCK, src, source + i * stride_w * BLOCK, BLOCK)
+        at += inside * BLOCK
+        raw[at : (p + run) * BLOCK] = 0
+        p += run
+        ow += run
+        if ow == wo:
+            ow = 0
+            h += stride_h
+
+
+@jit
 def _points_as_rows(
     row,
     dtype,
@@ -196,21 +239,28 @@ def _points_as_rows(
     point_fractals,
     c0,
     channels,
-    scratch,
+    raw,
 ):
     """Write one tap (one k fractal) of plain L0A: 16 points are the rows m, the C0 channels the k of each fractal."""
-    for f in range(point_fractals):
-        points = min(16, valid - f * 16)
-        if points > 0:
-            _tap_points(row, dtype, src, plane, kh, kw, m_start + f * 16, points, wo, scratch, 0, 256, 16, c0)
+    for first in range(0, valid, _GATHER_POINTS):
+        count = min(_GATHER_POINTS, valid - first)
+        _gather_points(row, src, plane, kh, kw, m_start + first, count, wo, raw)
+        for f in range((count + 15) // 16):
+            at = (fractal + (first // 16 + f) * fractal_step) * 256
+            decode_fractal_transposed(dtype, raw, f * FRACTAL, dst, at)
+    if channels < c0:
+        for f in range(point_fractals):
+            at = (fractal + f * fractal_step) * 256
+            dst[at + channels * 16 : at + c0 * 16] = UNSPECIFIED
+    for f in range(valid // 16, point_fractals):
         at = (fractal + f * fractal_step) * 256
         for k in range(c0):
-            for m in range(16):
-                dst[at + k * 16 + m] = scratch[m * 16 + k] if m < points and k < channels else UNSPECIFIED
+            for m in range(max(valid - f * 16, 0), 16):
+                dst[at + k * 16 + m] = UNSPECIFIED
 
 
 @jit
-def load_3d_v1(dst, src, row):
+def load_3d_v1(dst, src, row, scratch):
     """LoadData3DV1 into L0A or L0B carriers: one fractal of 16 windows x C0 channels per repeat.
 
     Repeat mode 0 walks the taps (kw, kh, c1), mode 1 walks the windows by 16. In L0A windows are the rows (m), in L0B
@@ -239,6 +289,7 @@ def load_3d_v1(dst, src, row):
     tap0 = (np.int64(row["c1_index"]) * filter_h + np.int64(row["fetch_filter_h"])) * filter_w
     tap0 += np.int64(row["fetch_filter_w"])
     plane_bytes = np.int64(row["l1_h"]) * np.int64(row["l1_w"]) * BLOCK
+    raw = scratch.view(np.uint8)
     for r in range(np.int64(row["repeat"])):
         tap = tap0 + r if row["repeat_mode"] == 0 else tap0
         window = oh * wo + ow + (16 * r if row["repeat_mode"] == 1 else 0)
@@ -246,19 +297,12 @@ def load_3d_v1(dst, src, row):
         valid = min(np.int64(16), max(ho * wo - window, 0))
         at = (np.int64(row["dst"]) // FRACTAL + r * np.int64(row["jump_stride"])) * 256
         kh, kw = (tap // filter_w) % filter_h, tap % filter_w
+        if row["dst_space"] == Space.L0A:
+            _points_as_rows(
+                row, dtype, src, plane, kh, kw, window, valid, wo, dst, at // 256, 1, 1, 16, np.int64(16), raw
+            )
+            continue
         if valid > 0:
             _tap_points(row, dtype, src, plane, kh, kw, window, valid, wo, dst, at, 256, 16, 16)
         for i in range(valid * 16, 256):
             dst[at + i] = UNSPECIFIED
-        if row["dst_space"] == Space.L0A:
-            _transpose_in_place(dst, at)
-
-
-@jit
-def _transpose_in_place(dst, at):
-    """Transpose 16x16 carriers."""
-    for i in range(16):
-        for j in range(i):
-            held = dst[at + i * 16 + j]
-            dst[at + i * 16 + j] = dst[at + j * 16 + i]
-            dst[at + j * 16 + i] = held

@@ -93,6 +93,30 @@ def _splat_ir(typingctx, dst, index, value):
     return signature, codegen
 
 
+def _mask_intrinsic(mask, predicate, wanted):
+    """Build ``f(values: float32[:], index) -> int64``: bit i tells whether ``(bits & mask) predicate wanted``.
+
+    The bits are those of lane i of the 16 at ``index``; ``predicate`` is "==" or "!=".
+    """
+
+    @intrinsic
+    def test(typingctx, values, index):
+        signature = types.int64(values, types.intp)
+
+        def codegen(context, builder, sig, args):
+            byte = builder.mul(args[1], ir.Constant(args[1].type, 4))
+            source = _byte_pointer(context, builder, sig.args[0], args[0], byte)
+            vector = ir.VectorType(ir.IntType(32), 16)
+            bits = builder.load(_vector_pointer(builder, source, vector), align=4)
+            kept = builder.and_(bits, ir.Constant(vector, [mask] * 16))
+            lanes = builder.icmp_unsigned(predicate, kept, ir.Constant(vector, [wanted] * 16))
+            return builder.zext(builder.bitcast(lanes, ir.IntType(16)), ir.IntType(64))
+
+        return signature, codegen
+
+    return test
+
+
 def _transpose_intrinsic(kind):
     """Build ``f(src: uint8[:], byte, dst: float32[:], index)``: decode a 512-byte fractal and transpose it.
 
@@ -226,6 +250,9 @@ if JIT_ENABLED:
     _transpose_fp16 = _transpose_intrinsic("fp16")
     _transpose_bf16 = _transpose_intrinsic("bf16")
     _transpose_fp32 = _transpose_intrinsic("fp32")
+    _nonzero = _mask_intrinsic(0x7FFFFFFF, "!=", 0)
+    _negative_zero = _mask_intrinsic(0xFFFFFFFF, "==", 0x80000000)
+    _not_finite = _mask_intrinsic(0x7F800000, "==", 0x7F800000)
 else:
 
     def _typed_decode(dtype):
@@ -234,6 +261,18 @@ else:
             dst[index : index + block.size] = block
 
         return decode
+
+    def _as_mask(lanes):
+        return sum(1 << i for i in range(16) if lanes[i])
+
+    def _nonzero(values, index):
+        return _as_mask(values[index : index + 16].view(np.uint32) << np.uint32(1))
+
+    def _negative_zero(values, index):
+        return _as_mask(values[index : index + 16].view(np.uint32) == 0x80000000)
+
+    def _not_finite(values, index):
+        return _as_mask(~np.isfinite(values[index : index + 16]))
 
     def _typed_transpose(dtype):
         def transpose(src, byte, dst, index):
@@ -335,3 +374,21 @@ def transpose_blocks(wide, data, addresses, source_shift, target_shift):
         _transpose_blocks_32(data, addresses, source_shift, target_shift)
     else:
         _transpose_blocks_16(data, addresses, source_shift, target_shift)
+
+
+@jit
+def nonzero_lanes(values, index):
+    """Return the bits of the 16 float32 at ``index`` that are not +0 or -0."""
+    return _nonzero(values, index)
+
+
+@jit
+def negative_zero_lanes(values, index):
+    """Return the bits of the 16 float32 at ``index`` that are -0."""
+    return _negative_zero(values, index)
+
+
+@jit
+def infinite_lanes(values, index):
+    """Return the bits of the 16 float32 at ``index`` that are infinite or NaN."""
+    return _not_finite(values, index)

@@ -6,7 +6,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from npu_sim.isa.lanes import copy_bytes, decode_fractal_transposed, decode_rows, splat_rows
+from npu_sim.isa.lanes import (
+    copy_bytes,
+    decode_fractal_transposed,
+    decode_rows,
+    infinite_lanes,
+    negative_zero_lanes,
+    nonzero_lanes,
+    splat_rows,
+)
 from npu_sim.isa.op import Data
 
 STORAGE = {Data.FP16: np.float16, Data.BF16: ml_dtypes.bfloat16, Data.FP32: np.float32}
@@ -104,3 +112,17 @@ def test_splat_rows_fills_its_lanes_only(lanes):
             want[5 + 20 * i : 5 + 20 * i + lanes] = value
         splat_rows(out, 5, 20, 4, lanes, value)
         assert np.array_equal(out.view(np.uint32), want.view(np.uint32))
+
+
+def test_lane_masks_name_zeros_negative_zeros_and_infinities():
+    special = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 3e38], np.float32)
+    rng = np.random.default_rng(8)
+    values = rng.choice(special, 200)
+    for at in (0, 1, 7, 100, 184):
+        part = values[at : at + 16]
+        for mask, wanted in (
+            (nonzero_lanes(values, at), part != 0),
+            (negative_zero_lanes(values, at), part.view(np.uint32) == 0x80000000),
+            (infinite_lanes(values, at), ~np.isfinite(part)),
+        ):
+            assert mask == sum(1 << i for i in range(16) if wanted[i])
