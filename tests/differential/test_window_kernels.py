@@ -73,7 +73,7 @@ def test_window_kernel_random_convolutions_and_tilings_equal_the_definition(seri
 
 
 def real(rng, plan, style):
-    """Source and weight of one kind of trouble: exponents far apart, underflow, overflow, cancellation."""
+    """Source and weight of one kind of trouble: exponents far apart, underflow, overflow, Inf and NaN, cancellation."""
     tensors = []
     for number, shape in enumerate((plan.shapes[0], plan.weight_shape)):
         values = rng.standard_normal(shape)
@@ -83,6 +83,10 @@ def real(rng, plan, style):
             values *= 1e-4
         elif style == "huge":
             values *= 2e3
+        elif style == "special":
+            kind = rng.random(shape)
+            for low, value in ((0.01, np.inf), (0.02, -np.inf), (0.03, np.nan), (0.06, -0.0), (0.09, 6e4)):
+                values = np.where((kind >= low - 0.01) & (kind < low), value, values)
         elif style == "cancelling" and number == 1:
             values = np.sign(values) * (1 + 2.0**-9 * rng.integers(0, 2, shape)) * 2.0 ** rng.integers(0, 11, shape)
         tensors.append(values.astype(np.float16))
@@ -95,16 +99,18 @@ def test_window_kernel_of_real_numbers_has_the_bits_of_the_published_order(serie
     rng = np.random.default_rng([SERIES.index(series), forward, 2])
     judge = forward_bits if forward else gradient_bits
     differs = saturates = 0
-    for style in ("normal", "wide", "tiny", "huge", "cancelling") * 4:
+    for style in ("normal", "wide", "tiny", "huge", "special", "cancelling") * 4:
         plan = planned(random_geometry(rng), series, forward=forward)
         source, weight = real(rng, plan, style)
-        want = judge(source, weight, plan.shapes[1], *plan.attributes)
         for variant in (plan, random_tiling(rng, plan)):
+            # where an Mmad ends shows only in what is not finite: it is clamped there
+            per_mmad = variant.tiling.base_k // 16 if style == "special" else 1
+            want = judge(source, weight, plan.shapes[1], *plan.attributes, per_mmad)
             got, _ = run(variant, source, weight, options_of(rng, variant))
             same = got.view(np.uint16) == np.ascontiguousarray(want).view(np.uint16)
             assert same.all(), (style, variant.geometry, variant.tiling)
-        ideal = exact(plan, source, weight)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
+            ideal = exact(plan, source, weight)
             differs += not np.array_equal(want, ideal.astype(np.float16))
         saturates += bool((np.abs(want) == 65504).any())
     # Were the order of the sums of no consequence, or nothing too large, this would prove less than it says.

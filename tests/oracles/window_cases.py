@@ -107,6 +107,8 @@ def random_geometry(rng):
             continue
         groups = int(rng.choice((1, 1, 1, 2, 3, 5)))
         cin, cout = int(rng.choice((1, 3, 8, 16, 17, 33))), int(rng.choice((1, 4, 16, 18, 40)))
+        if kind == 7:
+            groups, cin, cout = int(rng.choice((17, 33, 40))), int(rng.integers(1, 3)), int(rng.integers(1, 3))
         return made(
             size, kernel, n=int(rng.integers(1, 4)), cin=cin * groups, cout=cout * groups, groups=groups,
             stride=stride, pad=pad, dilation=dilation,

@@ -2,7 +2,8 @@
 
 Nothing of the layouts, kernels or tilings is used. `gradient_bits` and `forward_bits` follow the K order of the
 published schedule (channel block, window row, window column, channel; the gradient's windows walk the kernel backwards)
-over explicit maps with every inserted zero and all padding written out, one float32 rounding per 16 products.
+over explicit maps with every inserted zero and all padding written out, one float32 rounding per 16 products; what is
+not finite is clamped behind every Mmad, which takes ``per_mmad`` such groups.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def pack_weight(weight, groups):
     return np.ascontiguousarray(dense.reshape(real, rows, channels // C0, C0, kh, kw).transpose(0, 2, 4, 5, 1, 3))
 
 
-def _windows(source, expand, lead, stride, dilation, kernel, out, reverse, dense_rows, source_of, result_of, groups):
+def _windows(
+    source, expand, lead, stride, dilation, kernel, out, reverse, dense_rows, source_of, result_of, groups, per_mmad
+):
     """Sum windows over maps; see the callers."""
     n = source.shape[0]
     k_channels, n_channels = source_of, result_of
@@ -72,7 +75,7 @@ def _windows(source, expand, lead, stride, dilation, kernel, out, reverse, dense
             block = source[item, group * k_channels : (group + 1) * k_channels].astype(np.float64)
             wide = np.zeros((k_channels, map_h + 2 * room[0], map_w + 2 * room[1]))
             wide[: len(block), room[0] : room[0] + map_h : expand[0], room[1] : room[1] + map_w : expand[1]] = block
-            acc = np.zeros((n_channels, *out), np.float32)
+            acc, done = np.zeros((n_channels, *out), np.float32), 0
             for c1 in range(-(-len(block) // C0)):
                 for th in range(kernel[0]):
                     for tw in range(kernel[1]):
@@ -84,15 +87,20 @@ def _windows(source, expand, lead, stride, dilation, kernel, out, reverse, dense
                         ]
                         tap = (kernel[0] - 1 - th, kernel[1] - 1 - tw) if reverse else (th, tw)
                         total = acc.astype(np.float64)
-                        for c in range(C0):
-                            factors = dense_rows(group, c1 * C0 + c)[:, tap[0], tap[1]].astype(np.float64)
-                            total = total + factors[:, None, None] * seen[c]
+                        with np.errstate(invalid="ignore"):
+                            for c in range(C0):
+                                factors = dense_rows(group, c1 * C0 + c)[:, tap[0], tap[1]].astype(np.float64)
+                                total = total + factors[:, None, None] * seen[c]
                         acc = total.astype(np.float32)
+                        done += 1
+                        if done % per_mmad == 0:
+                            acc = clamped(acc)
+            acc = clamped(acc)
             result[item, group * n_channels : (group + 1) * n_channels] = acc
     return result
 
 
-def gradient_bits(dy, weight, input_shape, stride, padding, dilation, groups):
+def gradient_bits(dy, weight, input_shape, stride, padding, dilation, groups, per_mmad=1):
     """dx in float16, rounded once from the float32 sums and saturated; padding is (up, down, left, right)."""
     cin, size, out = input_shape[1], input_shape[2:], dy.shape[2:]
     kernel = weight.shape[2:]
@@ -103,12 +111,12 @@ def gradient_bits(dy, weight, input_shape, stride, padding, dilation, groups):
     lead = [(kernel[a] - 1) * dilation[a] - padding[2 * a] for a in range(2)]
     sums = _windows(
         source, stride, lead, (1, 1), dilation, kernel, size, True,
-        lambda group, channel: dense[group, channel], rows, c1 * C0, real,
+        lambda group, channel: dense[group, channel], rows, c1 * C0, real, per_mmad,
     )  # fmt: skip
     return saturated(sums[:, :cin])
 
 
-def forward_bits(x, weight, output_shape, stride, padding, dilation, groups):
+def forward_bits(x, weight, output_shape, stride, padding, dilation, groups, per_mmad=1):
     """y in float16; see `gradient_bits`."""
     dense = block_diagonal(weight, groups)
     _, real, c1, rows = merged(weight.shape[1], weight.shape[0] // groups, groups)
@@ -116,9 +124,15 @@ def forward_bits(x, weight, output_shape, stride, padding, dilation, groups):
     source[:, : x.shape[1]] = x
     sums = _windows(
         source, (1, 1), (padding[0], padding[2]), stride, dilation, weight.shape[2:], output_shape[2:], False,
-        lambda group, channel: dense[group, :, channel], c1 * C0, rows, real,
+        lambda group, channel: dense[group, :, channel], c1 * C0, rows, real, per_mmad,
     )  # fmt: skip
     return saturated(sums[:, : output_shape[1]])
+
+
+def clamped(values):
+    """float32 as saturation mode leaves it in L0C."""
+    largest = np.float32(float.fromhex("0x1.fffffep127"))
+    return np.where(np.isnan(values), np.float32(0), np.clip(values, -largest, largest)).astype(np.float32)
 
 
 def saturated(values):
