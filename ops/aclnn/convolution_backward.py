@@ -21,7 +21,7 @@ from ops.aclnn.handles import INVALID, NULLPTR, alive, refusal, truth, whole
 from ops.aclnn.objects import aclBoolArray, aclIntArray, aclTensor
 from ops.common.arrays import available_threads
 from ops.common.status import AclnnStatus
-from ops.conv_backward.call import QUIRKS, ConvBackwardCall, Profile, TensorDesc
+from ops.conv_backward.call import PROFILES, QUIRKS, ConvBackwardCall, Profile, TensorDesc
 from ops.conv_backward.resolve import Resolved
 from ops.conv_backward.rule import TENSORS
 from ops.conv_backward.rules import call_context, check
@@ -159,8 +159,8 @@ def _call_of(given: dict[str, Any]) -> ConvBackwardCall:
     mask = alive("outputMask", aclBoolArray, given["outputMask"])
     descs = {name: None if value is None else value.desc for name, value in tensors.items()}
     values = {name: None if array is None else array.values for name, array in arrays.items()}
-    if not isinstance(given["profile"], str) or given["profile"] not in ("page", "library"):
-        raise refusal("profile", '"page" or "library"', given["profile"])
+    if not isinstance(given["profile"], str):
+        raise refusal("profile", f"one of {', '.join(PROFILES)}", given["profile"])
     return ConvBackwardCall(
         product=current_product(),
         grad_output=descs["gradOutput"],

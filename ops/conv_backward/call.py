@@ -9,10 +9,13 @@ from typing import Literal
 
 import numpy as np
 
-from npu_sim.errors import ShapeError
+from npu_sim.errors import OperatorError, ShapeError
 from npu_sim.products import Product
+from ops.common.status import AclnnStatus
 
 Profile = Literal["page", "library"]
+PROFILES: tuple[Profile, ...] = ("page", "library")
+PARAM_INVALID = int(AclnnStatus.ACLNN_ERR_PARAM_INVALID)
 Axis = Literal["L", "D", "H", "W"]
 
 QUIRKS = ("Q1", "Q2", "Q3")
@@ -215,6 +218,11 @@ class ConvBackwardCall:
         The context's deterministic mode.
     strict_output_dtype : bool
         Require the output dtypes the page names instead of casting to any listed one.
+
+    Raises
+    ------
+    OperatorError
+        161002: no such profile or quirk. Everything else is the business of the rules.
     """
 
     product: Product
@@ -237,6 +245,12 @@ class ConvBackwardCall:
     quirks: frozenset[str] = frozenset()
     deterministic: bool = False
     strict_output_dtype: bool = False
+
+    def __post_init__(self) -> None:
+        if self.profile not in PROFILES:
+            raise OperatorError(f"profile must be one of {', '.join(PROFILES)}, not {self.profile!r}", PARAM_INVALID)
+        for quirk in sorted(self.quirks - set(QUIRKS)):
+            raise OperatorError(f"quirk must be one of {', '.join(QUIRKS)}, not {quirk!r}", PARAM_INVALID)
 
     @property
     def rank(self) -> int:

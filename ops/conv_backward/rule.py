@@ -8,7 +8,7 @@ from typing import Literal
 
 from npu_sim.products import SERIES
 from ops.common.status import AclnnStatus
-from ops.conv_backward.call import AXES_OF_RANK, ConvBackwardCall, Profile, TensorDesc
+from ops.conv_backward.call import AXES_OF_RANK, PROFILES, ConvBackwardCall, Profile, TensorDesc
 
 Path = Literal["any", "shapes", "empty", "compute", "range", "kernel"]
 """Which calls a rule looks at.
@@ -28,7 +28,6 @@ STATUS_KERNEL = AclnnStatus.ACLNN_ERR_INNER_NULLPTR
 
 SPLIT_SERIES = ("910b", "910_93")
 UNIFIED_SERIES = ("310p", "910")
-BOTH_PROFILES: tuple[Profile, ...] = ("page", "library")
 
 TENSORS = {
     "gradOutput": "grad_output",
@@ -85,7 +84,7 @@ class Rule:
     violation: Violation
     source: str
     series: tuple[str, ...] = SERIES
-    profiles: tuple[Profile, ...] = BOTH_PROFILES
+    profiles: tuple[Profile, ...] = PROFILES
     path: Path = "any"
     ranks: tuple[int, ...] = ()
     transposed: bool | None = None

@@ -82,7 +82,8 @@ def _dtype(parameter: str) -> Rule:
         step="2",
         name=f"{_kebab(parameter)}-dtype",
         parameter=parameter,
-        requirement="FP32 or FP16, or BF16 where the Cube multiplies it (A2, A3); also where the mask is off",
+        requirement="FP32 or FP16, or BF16 where the Cube multiplies it (A2, A3)"
+        + ("; also where the mask is off" if parameter in OUTPUTS else ""),
         status=STATUS_INVALID,
         violation=violation,
         source=f"{PAGE}; {CHECKER}",

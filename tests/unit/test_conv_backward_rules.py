@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,8 @@ from npu_sim import get_product
 from npu_sim.dtypes.cube_math import resolve_compute_dtype
 from npu_sim.errors import OperatorError
 from ops.conv_backward.call import ConvBackwardCall
-from ops.conv_backward.rules import RULES, check, find_violation, rules_page
+from ops.conv_backward.rules import RULES, check, find_violation
+from ops.conv_backward.rules_page import PATH, rules_page
 from tests.oracles.conv_backward_cases import BREAKS, EMPTY, LEGAL, LINE, TENSOR_FIELDS, VOLUME, desc, make_call
 from tests.oracles.conv_backward_status import status
 
@@ -268,6 +268,19 @@ def test_status_equals_a_straight_implementation_on_random_calls():
     assert min(seen.values()) > 500
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"profile": "manual"}, "profile must be one of page, library, not 'manual'"),
+        ({"quirks": frozenset({"Q1", "D1"})}, "quirk must be one of Q1, Q2, Q3, not 'D1'"),
+    ],
+)
+def test_call_with_an_unknown_switch_cannot_be_made(changes, message):
+    with pytest.raises(OperatorError, match=f"^{re.escape(message)}$") as raised:
+        make_call(**changes)
+    assert raised.value.status == 161002
+
+
 # ---- details the cases leave open ------------------------------------------------------------------------------------
 
 
@@ -347,14 +360,23 @@ def test_compute_dtype_is_that_of_the_table(series, dtypes, promoted):
 
 
 def test_rules_page_is_up_to_date():
-    path = Path(__file__).parents[2] / "ops" / "conv_backward" / "RULES.md"
-    assert path.read_text(encoding="utf-8") == rules_page()
+    assert PATH.read_text(encoding="utf-8") == rules_page()
 
 
 def test_rules_page_has_a_row_for_every_rule():
-    rows = [line for line in rules_page().splitlines() if line.startswith("| ") and "`" in line]
+    rows = [line for line in rules_page().splitlines() if line.count(" | ") == 10 and "`" in line]
     assert len(rows) == len(RULES)
     for rule, row in zip(RULES, rows, strict=True):
-        assert row.count(" | ") == 10
         assert row.startswith(f"| {rule.step} | `{rule.name}` | {rule.parameter} |")
         assert f" | {int(rule.status)} | " in row
+
+
+def test_rules_page_shows_the_cube_math_table_of_the_documents():
+    lines = rules_page().splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    table = {(row[0], row[1]): row[2:] for row in rows if len(row) == 6 and row[0] in SERIES}
+    for series in SERIES:
+        split = series in ("910b", "910_93")
+        assert table[series, "FP16"] == ["FP16"] * 4
+        assert table[series, "BF16"] == (["BF16", "BF16", "FP16", "BF16"] if split else ["-"] * 4)
+        assert table[series, "FP32"] == (["FP32", "HF32", "FP16", "HF32"] if split else ["-", "FP16", "FP16", "-"])
