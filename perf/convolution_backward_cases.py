@@ -165,6 +165,19 @@ def exact_gradients(
 def bounds(
     call: Call, arrays: tuple[np.ndarray, np.ndarray, np.ndarray], exact: tuple[np.ndarray, ...], compute_dtype: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return `bounds_of` the outputs of ``call``."""
+    types = (call.dtypes[1], call.dtypes[2], call.dtypes[0])
+    return bounds_of(arrays, call.attributes, exact, compute_dtype, call.dtypes[0], types)
+
+
+def bounds_of(
+    arrays: tuple[np.ndarray, ...],
+    attributes: Attributes,
+    exact: tuple[np.ndarray, ...],
+    compute_dtype: str,
+    bias_dtype: str,
+    output_dtypes: tuple[str, ...],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return how far each element of each gradient may be from the exact one.
 
     With u the roundoff of the operands in the Cube, K the number of products and S the sum of their absolute values:
@@ -172,22 +185,21 @@ def bounds(
     included), then one rounding to the kernel's type and one to the output's, each with its smallest subnormal.
     """
     g, x, w = (np.abs(array.astype(np.float64)) for array in arrays)
-    sizes = gradients(g, x, w, call.attributes)
+    sizes = gradients(g, x, w, attributes)
     unit = _UNIT[compute_dtype]
     stored = "fp32" if compute_dtype == "hf32" else compute_dtype
-    taps = int(np.prod(call.weight_shape[2:]))
+    taps = int(np.prod(w.shape[2:]))
     additions = (
-        taps * (call.weight_shape[1] if call.transposed else call.weight_shape[0] // call.groups),
-        call.output_shape[0] * max(int(np.prod(call.output_shape[2:])), int(np.prod(call.input_shape[2:]))),
-        call.output_shape[0] * int(np.prod(call.output_shape[2:])),
+        taps * (w.shape[1] if attributes.transposed else w.shape[0] // attributes.groups),
+        g.shape[0] * max(int(np.prod(g.shape[2:])), int(np.prod(x.shape[2:]))),
+        g.shape[0] * int(np.prod(g.shape[2:])),
     )
-    kernel_types = (stored, "fp32", call.dtypes[0])
-    output_types = (call.dtypes[1], call.dtypes[2], call.dtypes[0])
+    kernel_types = (stored, "fp32", bias_dtype)
     result = []
     for i in range(3):
         operand_error = 0.0 if i == 2 else 2 * unit + unit * unit + 2 * _TINY[compute_dtype]
         total = sizes[i] * (operand_error + (additions[i] + 2) * 2.0**-23)
-        for kind in (kernel_types[i], output_types[i]):
+        for kind in (kernel_types[i], output_dtypes[i]):
             total = total + (np.abs(exact[i]) + total) * _UNIT[kind] + _TINY[kind]
         result.append(total)
     return result[0], result[1], result[2]
