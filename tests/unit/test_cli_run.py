@@ -1,0 +1,222 @@
+"""``npu-sim run``, and ``perf`` and ``check`` of a Python file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from ops.cli.main import main
+
+DRIVER = """
+import sys, warnings
+import numpy as np
+from npu_sim import current_product
+from ops.ascendc import *
+
+PAD = {pad}
+tiling = TConv3DBpFilterTiling(
+    batch=1, cin=16, cout=16, cin1G=1, cout1G=1, dout=1, ho=4, wo=4, di=1, hi=4, wi=4, dk=1, hk=1, wk=1, group=1,
+    strideD=1, strideH=1, strideW=1, dilationD=1, dilationH=1, dilationW=1, channelSize=16, al0Pbuffer=2, bl0Pbuffer=2,
+    cl0Pbuffer=1, al1Pbuffer=1, bl1Pbuffer=1, baseM=16, baseK=16, baseN=16, m0=16, k0=16, n0=16, stepM=1, stepN=1,
+    stepKa=1, stepKb=1, bl1Bound=256, singleCoreDk=1, singleCoreGroup=1, singleCoreCout=16, singleCoreHo=4,
+    singleCoreBatch=1, singleCoreCin=16,
+)
+half = ConvType(TPosition.GM, ConvFormat.NDC1HWC0, np.float16)
+size = ConvType(TPosition.GM, ConvFormat.ND, np.int32)
+result = ConvType(TPosition.GM, ConvFormat.FRACTAL_Z_3D, np.float32)
+x = dy = np.ones(256, np.float16)
+dw = np.zeros(256, np.float32)
+
+def kernel():
+    obj = Conv3DBackpropFilter(half, size, half, result)
+    obj.Init(tiling)
+    obj.SetGradOutput(dy); obj.SetInput(x); obj.SetSingleShape(16, 16, 16); obj.SetStartPosition(0)
+    while obj.Iterate():
+        obj.GetTensorC(dw, {atomic})
+    obj.End()
+
+launch(kernel, {cores})
+print(sys.argv[1:], current_product().name, float(dw[0]), __name__)
+{end}
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(cores=2, atomic=1, end="", pad=0):
+        path = tmp_path / "driver.py"
+        path.write_text(DRIVER.format(cores=cores, atomic=atomic, end=end, pad=pad))
+        return str(path)
+
+    return write
+
+
+def run(capsys, *arguments):
+    code = main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_run_file_runs_as_a_program_with_its_arguments_and_the_product(capsys, script):
+    before = list(sys.argv), list(sys.path)
+    code, out, _ = run(capsys, "run", script(), "--product", "910_93", "--", "a", "--b")
+    assert (code, out) == (0, "['a', '--b'] Ascend910_9392 32.0 __main__\n")
+    assert (sys.argv, sys.path) == before
+
+
+def test_run_explain_prints_tiling_walk_and_launch(capsys, script):
+    code, out, _ = run(capsys, "run", script(), "--explain")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[:3] == ["[] Ascend910B2 32.0 __main__", "kernel (Ascend910B2)", "  types: SrcT half, DstT float"]
+    text = " ".join(out.split())
+    assert "tiling: batch 1, cin 16, cout 16, cin1G 1," in text
+    assert "counts: single shapes 2, base blocks 2, loads of gradOutput (A1) 2, loads of input (B1) 2," in text
+    table = [line.split() for line in lines[lines.index("  walk (2 base blocks)") :]]
+    assert table[1] == [
+        "core",
+        "shape",
+        "M",
+        "N",
+        "K",
+        "ho",
+        "m",
+        "n",
+        "L1",
+        "loads",
+        "K",
+        "steps",
+        "L0C",
+        "stored",
+        "at",
+        "how",
+    ]
+    assert table[2] == ["0", "0", "16", "16", "16", "0", "0", "0", "AB", "1", "0", "0", "atomic"]
+    assert table[3] == ["1", "0", "16", "16", "16", "0", "0", "0", "AB", "1", "0", "0", "atomic"]
+    assert "  launch: kernel: 2 cores, 1 phase" in lines
+
+
+def test_run_json_on_standard_output_is_alone_there(capsys, script):
+    code, out, err = run(capsys, "run", script(), "--json", "-")
+    document = json.loads(out)
+    assert (code, document["schema_version"], document["exit_code"]) == (0, 1, 0)
+    (made,) = document["explanations"]
+    assert made["facts"]["tiling"]["baseM"] == 16
+    assert made["launches"] == [{"name": "kernel", "core_count": 2, "phase_count": 1}]
+    assert "32.0 __main__" in err
+
+
+def test_run_json_file_is_written(capsys, script, tmp_path):
+    target = tmp_path / "report.json"
+    code, out, _ = run(capsys, "run", script(), "--json", target)
+    assert code == 0
+    assert out.endswith(f"written: {target}\n")
+    assert json.loads(target.read_text())["explanations"][0]["title"] == "kernel"
+
+
+def test_run_file_without_operators_says_so(capsys, tmp_path):
+    path = tmp_path / "plain.py"
+    path.write_text("print('hello')\n")
+    assert run(capsys, "run", path, "--explain")[:2] == (0, "hello\nno operator that explains itself was called\n")
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "last"),
+    [
+        ("raise SystemExit", 0, None),
+        ("raise SystemExit(3)", 1, None),
+        ("sys.exit('so not')", 1, "so not"),
+        ("1 / 0", 1, "ZeroDivisionError: division by zero"),
+        ("dw.no_such", 1, "AttributeError: 'numpy.ndarray' object has no attribute 'no_such'"),
+    ],
+)
+def test_run_file_that_ends_early_gives_its_exit_code_and_its_own_traceback(capsys, script, end, code, last):
+    path = script(end=end)
+    found, _, err = run(capsys, "run", path)
+    assert found == code
+    if last:
+        assert err.splitlines()[-1] == last
+    if "Error" in (last or ""):
+        frames = [line for line in err.splitlines() if line.startswith('  File "')]
+        assert frames[0].startswith(f'  File "{path}", line ')
+
+
+def test_run_file_that_is_refused_still_explains_what_ran_before(capsys, script):
+    code, out, err = run(capsys, "run", script(end="tiling.baseM = 0\nkernel()"), "--explain")
+    assert code == 1
+    assert "kernel (Ascend910B2)" in out
+    assert "Capacity core 0 tile -1 row -1 baseM must be at least 1, not 0 (Conv3DBackpropFilter.Init)" in err
+    assert "npu-sim: the script ended with an error; what follows is about what ran before it" in err
+
+
+@pytest.mark.parametrize("command", ["run", "perf", "check"])
+def test_missing_script_is_bad_input(capsys, command):
+    code, _, err = run(capsys, command, "no/such.py")
+    assert (code, err) == (2, "npu-sim: error: Script must be an existing file, not no/such.py\n")
+
+
+@pytest.mark.parametrize("command", ["perf", "check"])
+@pytest.mark.parametrize(
+    "option", [("--model", "resnet50"), ("--layer", "a"), ("--cube-math-type", "1"), ("--x", "1,1,1,1")]
+)
+def test_script_with_an_option_of_shapes_is_bad_input(capsys, script, command, option):
+    code, _, err = run(capsys, command, script(), *option)
+    assert (code, err) == (2, f"npu-sim: error: {option[0]} must not be given together with a script\n")
+
+
+def test_perf_of_a_script_times_its_launches(capsys, script):
+    code, out, _ = run(capsys, "perf", script())
+    assert code == 0
+    line = next(line.split() for line in out.splitlines() if line.startswith("kernel "))
+    assert line[:3] == ["kernel", "Ascend910B2", "2"]
+    assert int(line[3]) > 2000
+    code, out, _ = run(capsys, "perf", script(), "--json", "-")
+    (launch,) = json.loads(out)["launches"]
+    assert (code, launch["total_cycles"], launch["core_count"]) == (0, int(line[3]), 2)
+    assert sum(launch["critical_parts"].values()) == launch["total_cycles"]
+
+
+def test_perf_of_a_script_writes_a_trace(capsys, script, tmp_path):
+    target = tmp_path / "trace.json"
+    assert run(capsys, "perf", script(), "--trace", target, "--trace-core", 1)[0] == 0
+    events = json.loads(target.read_text())["traceEvents"]
+    assert {event["pid"] for event in events} == {"core1"}
+    assert "MMAD" in {event["name"] for event in events}
+
+
+def test_perf_of_a_script_that_launches_nothing_is_a_failure(capsys, tmp_path):
+    path = tmp_path / "plain.py"
+    path.write_text("")
+    code, out, _ = run(capsys, "perf", path)
+    assert (code, out) == (1, "nothing was launched by an operator that explains itself\n")
+
+
+def test_check_of_a_script_without_hazards_passes(capsys, script):
+    code, out, _ = run(capsys, "check", script())
+    assert (code, out.splitlines()[-1]) == (0, "kernel (Ascend910B2): 0 findings")
+
+
+def test_check_of_a_script_whose_cores_overwrite_each_other_finds_it(capsys, script):
+    code, out, _ = run(capsys, "check", script(atomic=0))
+    assert code == 1
+    assert "kernel (Ascend910B2): 1 finding" in out
+    assert "ErrorSync1 core 1 tile 0 row" in out
+    code, out, _ = run(capsys, "check", script(atomic=0), "--json", "-")
+    (launch,) = json.loads(out)["launches"]
+    assert (code, [finding["kind"] for finding in launch["findings"]]) == (1, ["ErrorSync1"])
+
+
+def test_two_products_for_a_script_are_bad_input(capsys, script):
+    code, _, err = run(capsys, "perf", script(), "--product", "910b", "--product", "910_93")
+    assert (code, err) == (2, "npu-sim: error: --product must be given once for a script, not 2 times\n")
+
+
+def test_example_driver_runs_times_and_checks(capsys):
+    example = Path(__file__).parents[2] / "examples" / "conv3d_backprop_filter.py"
+    code, out, _ = run(capsys, "run", example, "--", "--cores", "7")
+    assert (code, out.split(":")[0]) == (0, "dW (96, 16, 3, 3, 3) on 7 cores of Ascend910B2")
+    code, out, _ = run(capsys, "check", example)
+    assert (code, out.splitlines()[-1]) == (0, "conv3d_backprop_filter (Ascend910B2): 0 findings")
