@@ -10,12 +10,18 @@ import numpy as np
 import pytest
 
 from npu_sim.accumulation import default_accumulation
-from npu_sim.engines.execute import ExecuteOptions
+from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.engines.hazards import emit_rows, run_hazards
 from npu_sim.engines.timeline import run_timeline
+from npu_sim.isa.op import Data
+from npu_sim.layouts.transform import activation_from_blocked, blocked_from_activation, fractal_from_weight
+from npu_sim.memory.gm import GlobalMemory
+from npu_sim.products import get_product
 from npu_sim.program.verify import verify
 from ops.conv3d_backprop_input import oracle
 from ops.conv3d_backprop_input import tiling_unified as unified
+from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
+from ops.conv3d_backprop_input.records import input_layout, output_layout, weight_layout
 from ops.conv3d_backprop_input.tiling_unified import Source
 from tests.oracles.window_cases import SERIES, integers, made, planned, random_geometry, random_tiling, run
 from tests.oracles.window_kernels import forward_bits, gradient_bits
@@ -196,3 +202,46 @@ def test_window_kernel_gathering_by_copies_costs_more_than_image_to_column(serie
     times = [run_timeline(each.launches[0], each.product).total_cycles for each in (plan, gathered)]
     assert times[1] > 2 * times[0]
     assert_exact(gathered, np.random.default_rng(0))
+
+
+def through_plan(series, geometry, source, weight, *, forward):
+    """Run what the package's own plan says, with the library's layouts; return the result (n, c, d, h, w)."""
+    product, gm = get_product(series), GlobalMemory()
+    layouts = [layout(geometry, "fp16") for layout in (output_layout, weight_layout, input_layout)]
+    if forward:
+        layouts.reverse()
+    src_layout, w_layout, dst_layout = layouts
+    src = gm.add("source", src_layout.storage_bytes(2), initialised=True, data=Data.FP16)
+    w = gm.add("weight", w_layout.storage_bytes(2), initialised=True, data=Data.FP16)
+    dst = gm.add("result", dst_layout.storage_bytes(2), initialised=False, data=Data.FP16)
+    plan = (forward_launches if forward else input_gradient_launches)(geometry, product, "fp16", gm, src, w, dst)
+    assert plan.private_bytes == 0
+    assert plan.tiling.origin == "not CANN's tiling (our 910/310P schedule)"
+    blocked_from_activation(source, src_layout, gm.view(src, np.uint16, (src_layout.storage_elems,)))
+    fractal_from_weight(weight, w_layout, gm.view(w, np.uint16, (w_layout.storage_elems,)))
+    storage = gm.view(dst, np.uint16, (dst_layout.storage_elems,))
+    storage.fill(0x7F77)
+    for launch in plan.launches:
+        execute(launch, product, ExecuteOptions(accumulation=default_accumulation(product, "fp16"), threads=2))
+    return activation_from_blocked(storage, dst_layout).view(np.float16)
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_window_kernel_planned_by_the_package_is_the_adjoint_of_its_forward(series):
+    rng = np.random.default_rng([SERIES.index(series), 6])
+    for _ in range(12):
+        g = random_geometry(rng)
+        x, dy, weight = (
+            rng.integers(-2, 3, shape).astype(np.float16)
+            for shape in ((g.n, g.cin, 1, g.hi, g.wi), (g.n, g.cout, 1, g.ho, g.wo), g.weight_shape)
+        )
+        weight = np.sign(weight)
+        y = through_plan(series, g, x, weight, forward=True)
+        dx = through_plan(series, g, dy, weight, forward=False)
+        assert int((y.astype(np.int64) * dy.astype(np.int64)).sum()) == int(
+            (dx.astype(np.int64) * x.astype(np.int64)).sum()
+        )
+        attributes = g.stride[1:], g.pad[2:], g.dilation[1:], g.groups
+        np.testing.assert_array_equal(
+            dx[:, :, 0], oracle.input_gradient(dy[:, :, 0], weight[:, :, 0], x[:, :, 0].shape, *attributes)
+        )
