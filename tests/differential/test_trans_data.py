@@ -55,30 +55,33 @@ def assert_equals_the_index_map(case, seed, order):
     case.check(seed, threads=3)
 
 
-@pytest.mark.parametrize("series", SERIES)
-def test_activations_random_shapes_equal_the_index_map(series):
-    rng = np.random.default_rng([SERIES.index(series), 71])
-    for item, c0 in elements_of(series, weights=False):
-        for direction in ACTIVATION_DIRECTIONS:
-            for number in range(RANDOM_CASES):
-                small = number % 3 == 0
-                product = machine(series, cores=int(rng.integers(1, 6)), ub_bytes=8192) if small else machine(series)
-                case = conversion(random_activation(rng, c0), direction, item, product)
+def assert_random_cases_are_right(series, *, weights, seed, count):
+    """Convert random tensors of every width in both directions, a third of them with few cores and little UB."""
+    rng = np.random.default_rng([SERIES.index(series), seed])
+    draw = random_weight if weights else random_activation
+    for item, c0 in elements_of(series, weights=weights):
+        for direction in WEIGHT_DIRECTIONS if weights else ACTIVATION_DIRECTIONS:
+            for number in range(count):
+                product = machine(series)
+                if number % 3 == 0:
+                    ub_bytes = 65536 if weights else 8192
+                    product = machine(series, cores=int(rng.integers(1, 6)), ub_bytes=ub_bytes)
+                case = conversion(draw(rng, c0), direction, item, product)
                 assert_equals_the_index_map(case, number, order=int(rng.integers(1000)))
                 assert_rows_are_clean(case)
 
 
 @pytest.mark.parametrize("series", SERIES)
-def test_weights_random_shapes_equal_the_index_map(series):
-    rng = np.random.default_rng([SERIES.index(series), 72])
-    for item, c0 in elements_of(series, weights=True):
-        for direction in WEIGHT_DIRECTIONS:
-            for number in range(RANDOM_CASES):
-                small = number % 3 == 0
-                product = machine(series, cores=int(rng.integers(1, 6)), ub_bytes=65536) if small else machine(series)
-                case = conversion(random_weight(rng, c0), direction, item, product)
-                assert_equals_the_index_map(case, number, order=int(rng.integers(1000)))
-                assert_rows_are_clean(case)
+@pytest.mark.parametrize("weights", [False, True], ids=["activations", "weights"])
+def test_random_shapes_equal_the_index_map(series, weights):
+    assert_random_cases_are_right(series, weights=weights, seed=71, count=RANDOM_CASES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("series", SERIES)
+@pytest.mark.parametrize("weights", [False, True], ids=["activations", "weights"])
+def test_many_random_shapes_equal_the_index_map(series, weights):
+    assert_random_cases_are_right(series, weights=weights, seed=72, count=100)
 
 
 ACTIVATIONS = {
