@@ -5,10 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from npu_sim.accumulation import SERIAL
+from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.engines.hazards import emit_rows, run_hazards
 from npu_sim.engines.timeline import run_timeline
 from npu_sim.layouts.formats import ActivationLayout, Format, WeightLayout
+from npu_sim.memory.gm import GlobalMemory
 from npu_sim.program.verify import verify
+from npu_sim.program.violation import Kind
+from ops.vector.trans_data import trans_data_activation_launch, trans_data_weight_launch
 from tests.oracles.trans_data import FORWARD, SERIES, conversion, machine, places
 
 ELEMENTS = ((2, 16), (4, 16), (4, 8))
@@ -190,6 +195,32 @@ def test_two_dimensional_formats_leave_the_bytes_of_three_dimensional_ones(serie
         layout = WeightLayout(cout=6, cin_per_group=3, groups=2, kh=2, kw=3, c0=16, format=Format.FRACTAL_Z)
         conversion(layout, direction, 2, product).check(1, shortcuts=False)
         conversion(layout, direction, 2, product).check(1)
+
+
+@pytest.mark.parametrize("series", SERIES)
+@pytest.mark.parametrize("shortcuts", [False, True])
+def test_launch_there_and_launch_back_restore_the_tensor_without_hazards_between_them(series, shortcuts):
+    activation = ActivationLayout(n=3, c=17, h=1, w=3, c0=16)
+    weight = WeightLayout(cout=34, cin_per_group=3, groups=2, kh=1, kw=3, c0=16)
+    product = machine(series)
+    for layout, plan, directions in (
+        (activation, trans_data_activation_launch, ACTIVATION_DIRECTIONS),
+        (weight, trans_data_weight_launch, WEIGHT_DIRECTIONS),
+    ):
+        gm = GlobalMemory()
+        plain_bytes = int(np.prod(layout.logical_shape)) * 2
+        first = gm.add("first", plain_bytes, initialised=True)
+        blocked = gm.add("blocked", layout.storage_bytes(2), initialised=False)
+        second = gm.add("second", plain_bytes, initialised=False)
+        there = plan(gm, first, blocked, layout, 2, directions[0], product)
+        back = plan(gm, blocked, second, layout, 2, directions[1], product)
+        assert run_hazards([there, back], product) == []
+        assert {v.kind for v in run_hazards([back], product)} == {Kind.READ_UNINITIALISED}
+        gm.arena[:] = np.random.default_rng(3).integers(0, 256, gm.arena.size, np.uint8)
+        for launch in (there, back):
+            execute(launch, product, ExecuteOptions(accumulation=SERIAL, shortcuts=shortcuts))
+        shape = (plain_bytes // 2,)
+        np.testing.assert_array_equal(gm.view(second, np.uint16, shape), gm.view(first, np.uint16, shape))
 
 
 def test_directions_of_the_oracle_are_those_of_the_launches():
