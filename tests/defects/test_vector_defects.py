@@ -1,4 +1,4 @@
-"""Orderings of Cast, ReduceSum and the copies: every one that is lost is found, and so are spills between cores.
+"""Orderings of the vector kernels: every one that is lost is found, and so are spills between cores.
 
 The judge is `tests.oracles.sync_removal`: all pairs of rows with common bytes and the full order of the rows.
 """
@@ -16,6 +16,7 @@ from npu_sim.memory.gm import GlobalMemory
 from npu_sim.program.violation import Kind
 from ops.vector.cast import cast_launch
 from ops.vector.copy import View, copy_launch
+from ops.vector.elementwise import div_launch, mul_launch
 from ops.vector.reduce_sum import reduce_sum_launch
 from ops.vector.transpose import transpose_launch
 from tests.oracles.hazards import happens_before
@@ -60,6 +61,23 @@ def transpose(item, rows, columns):
     return transpose_launch(gm, src, dst, rows, columns, item, product), product
 
 
+def mul(series, planes, elems, ub_bytes, cores=1):
+    product = machine(series, cores=cores, ub_bytes=ub_bytes)
+    gm = GlobalMemory()
+    src = gm.add("src", planes * elems * 2, initialised=True)
+    matrix = gm.add("matrix", elems * 2, initialised=True)
+    dst = gm.add("dst", planes * elems * 2, initialised=False)
+    return mul_launch(gm, src, matrix, dst, planes, elems, "fp16", product), product
+
+
+def div(series, planes, elems, cores=1):
+    product = machine(series, cores=cores, ub_bytes=4096)
+    gm = GlobalMemory()
+    src = gm.add("src", planes * 4, initialised=True)
+    dst = gm.add("dst", planes * elems * 4, initialised=False)
+    return div_launch(gm, src, dst, planes, elems, 9, "fp32", product), product
+
+
 def staged(launch, product):
     """Store after every 32 elements."""
     params = launch.params.copy()
@@ -76,6 +94,11 @@ PROGRAMS = {
     "cast, blocks": lambda: cast("310p", "fp16", "fp32", 1030),
     "sum of units": lambda: reduce_sum("910b", "fp32", 3, 11, 70, 32768),
     "sum of single channels": lambda: reduce_sum("910", "fp16", 2, 18, 200, 8192),
+    "product, last block": lambda: mul("310p", 40, 30, 2048, cores=2),
+    "product with a matrix in pieces": lambda: mul("910b", 3, 1000, 4096),
+    "quotients": lambda: div("910b", 18, 41),
+    "quotients, last block": lambda: div("910", 16, 41, cores=2),
+    "quotients of short planes": lambda: div("310p", 18, 5),
     "transpose of halves": lambda: transpose(2, 90, 37),
     "transpose of floats": lambda: transpose(4, 50, 33),
     "copy of rows, exact": lambda: copy("910b", *ROWS, 2),
@@ -115,13 +138,18 @@ def test_vector_every_sync_row_removed_one_at_a_time_is_judged_as_the_oracle_jud
 
 
 # (rows, waits whose removal breaks an ordering). The others are the first and the last wait for each half of a buffer,
-# and where rows end in a block of their own, those that a chain over the scalar unit repeats.
+# and those that a longer chain repeats: over the scalar unit where rows end in a block of their own, over the matrix.
 COUNTS = {
     "cast, exact": (63, 16),
     "cast, through fp32": (73, 16),
     "cast, blocks": (63, 16),
     "sum of units": (108, 12),
     "sum of single channels": (458, 72),
+    "product, last block": (149, 26),
+    "product with a matrix in pieces": (174, 45),
+    "quotients": (414, 58),
+    "quotients, last block": (185, 24),
+    "quotients of short planes": (177, 12),
     "transpose of halves": (74, 20),
     "transpose of floats": (140, 44),
     "copy of rows, exact": (58, 16),

@@ -82,3 +82,29 @@ def strided_copy(src, src_view, dst, dst_view):
         b = dst_offset + sum(i * s for i, s in zip(index, dst_strides, strict=True))
         out[b] = src[a]
     return out
+
+
+def _stored(values, dtype, saturate):
+    """Patterns of exact (or correctly rounded float64) results of one operation."""
+    if dtype == "fp32":
+        with np.errstate(all="ignore"):
+            return values.astype(np.float32).view(np.uint32)
+    return narrowed(values, dtype, saturate)
+
+
+def mul_planes(x, matrix, dtype, saturate):
+    """Patterns of [planes][elems] times [elems]; a product of two floats of either type is exact in float64."""
+    elems = len(matrix)
+    with np.errstate(all="ignore"):
+        product = widened(x, dtype).reshape(-1, elems) * widened(matrix, dtype)
+    return _stored(product.reshape(-1), dtype, saturate)
+
+
+def div_planes(x, plane_elems, divisor, dtype, saturate):
+    """Patterns of every element of the planes divided by itself.
+
+    A float64 quotient rounded again is the correctly rounded one: 53 >= 2 * 24 + 2 (Figueroa 1995).
+    """
+    with np.errstate(all="ignore"):
+        quotient = np.repeat(widened(x, dtype), plane_elems) / divisor
+    return _stored(quotient, dtype, saturate)
