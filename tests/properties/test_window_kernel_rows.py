@@ -8,9 +8,10 @@ import re
 import numpy as np
 import pytest
 
+from npu_sim.engines.hazards import emit_rows
 from npu_sim.errors import OperatorError
 from npu_sim.isa.footprint import empty_runs, reach
-from npu_sim.isa.op import Space
+from npu_sim.isa.op import Op, Space
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import get_product
 from npu_sim.program.verify import verify
@@ -212,3 +213,23 @@ def test_split_over_cores_leaves_the_busiest_core_no_more_than_any_other_split()
         assert all(1 <= dim <= count for dim, count in zip(chosen, counts, strict=True))
         every = itertools.product(*(range(1, min(count, cores) + 1) for count in counts))
         assert load(chosen) == min(load(dims) for dims in every if np.prod(dims) <= cores)
+
+
+@pytest.mark.parametrize("forward", [False, True], ids=["gradient", "forward"])
+@pytest.mark.parametrize(("size", "channels"), [((56, 56), 64), ((4, 4), 64), ((7, 7), 200)])
+def test_window_kernel_loads_windows_with_as_few_calls_as_the_product_has(size, channels, forward):
+    geometry = made(size, (3, 3), n=2, cin=channels, cout=channels, pad=(1, 1, 1, 1))
+    for series, op in (("310p", Op.LOAD_3D), ("910", Op.LOAD_3D_V1)):
+        plan = planned(geometry, series, forward=forward)
+        rows = emit_rows(plan.launches[0], 0)
+        calls = np.add.reduceat(rows["op"] == op, np.concatenate([[0], np.flatnonzero(rows["op"] == Op.MMAD)[:-1]]))
+        # v2 takes all at once; v1 a row of fractals along M or along K, whichever there are fewer of
+        mmads = rows[rows["op"] == Op.MMAD]
+        fewest = np.minimum(mmads["m"] // 16, mmads["k"] // 16) if op == Op.LOAD_3D_V1 else np.ones(len(mmads))
+        np.testing.assert_array_equal(calls, fewest)
+        # all items of the core share the weights that L1 holds whole
+        loads = rows[(rows["op"] == Op.DATA_COPY) & (rows["tensor"] == plan.tensors[1].index)]
+        t = plan.tiling
+        steps = plan.problem.k_planes * 9 * 16 / (t.step_kb * t.base_k)
+        assert len(mmads) > 1
+        assert len(loads) == 1 if steps <= 1 else len(loads) > 1
