@@ -331,12 +331,12 @@ def _fit_steps(q: WindowProblem, blocks: _Blocks, core: CoreSpec) -> int:
             blocks.ka = max(blocks.ka // 2 // unit * unit, unit)
         elif blocks.kb > unit:
             blocks.kb = max(blocks.kb // 2 // unit * unit, unit)
-        elif blocks.ka > unit:
-            blocks.ka = max(blocks.ka // 2 // unit * unit, unit)
         elif blocks.bl1 > 1:
             blocks.bl1 = 1
         elif blocks.al1 > 1:
             blocks.al1 = 1
+        elif blocks.ka > unit:
+            blocks.ka = max(blocks.ka // 2 // unit * unit, unit)
         else:
             break
     if blocks.ka > blocks.kb:

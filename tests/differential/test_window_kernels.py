@@ -26,7 +26,7 @@ from ops.conv3d_backprop_input.tiling_unified import Source
 from tests.oracles.window_cases import SERIES, integers, made, planned, random_geometry, random_tiling, run
 from tests.oracles.window_kernels import forward_bits, gradient_bits
 
-CASES = 60
+CASES = 40
 
 
 def exact(plan, source, weight):
