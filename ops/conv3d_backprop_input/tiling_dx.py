@@ -65,7 +65,7 @@ def fallback_tiling(problem: DxProblem, core: CoreSpec, cores: int) -> DxTiling 
 def overflows(tiling: DxTiling, core: CoreSpec) -> list[tuple[str, int, int]]:
     """Return (buffer, bytes needed, bytes there) of every buffer of ``core`` that ``tiling`` overflows."""
     t, p = tiling, tiling.problem
-    depth = align_up(t.base_k, 16)
+    depth = t.base_k  # a whole number of 32-byte rows
     spare = p.c0 if p.item == 4 and p.khw > 1 else 0
     blocks_a, blocks_b = t.step_ka * t.base_k // p.window, t.step_kb * t.base_k // p.window
     rows_b = align_up(blocks_b * p.c0, 16)

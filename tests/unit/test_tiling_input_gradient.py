@@ -1,0 +1,222 @@
+"""The tilings of the input gradient against published vectors; what fits, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npu_sim.errors import OperatorError
+from npu_sim.products import get_product
+from ops.common.geometry import ConvGeometry
+from ops.conv3d_backprop_input.limits import check_forward, check_input_gradient, library_only_limits
+from ops.conv3d_backprop_input.records import ITEM_BYTES, STATUS_TILING
+from ops.conv3d_backprop_input.tiling_dx import dx_tiling, fallback_tiling, overflows
+from ops.conv3d_backprop_input.tiling_dx_base import base_applies, base_tiling, core_split
+from ops.conv3d_backprop_input.tiling_dx_basic_block import basic_block_applies
+from ops.conv3d_backprop_input.tiling_dx_data import (
+    DX_MEMBERS,
+    ORIGIN_BASE,
+    ORIGIN_BASIC_BLOCK,
+    ORIGIN_OURS,
+    PARAM_MEMBERS,
+    DxProblem,
+)
+from ops.conv3d_backprop_input.tiling_forward import forward_tiling
+from perf.input_gradient_cases import random_geometry
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "conv3d_dx_tiling" / "operator.json"
+CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text())
+NOT_REPRODUCED = {
+    "group_depth_g320_k2": "grouped: a closed library",
+    "group_depth_g320_k2_f32": "grouped: a closed library",
+    "conv3d_dx_050_fp32": "a table of network shapes",
+}
+CORE = get_product("Ascend910B2").core
+
+
+def geometry_of(case: dict[str, Any]) -> ConvGeometry:
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in case["geometry"].items()}
+    return ConvGeometry(**fields)
+
+
+def cases(reproduced: bool) -> list[Any]:
+    chosen = [case for case in CASES if (case["case"] not in NOT_REPRODUCED) == reproduced]
+    return [pytest.param(case, id=f"{case['case']}-{case['dtype']}") for case in chosen]
+
+
+def member_names() -> list[str]:
+    return [vendor for _, vendor, words in PARAM_MEMBERS + DX_MEMBERS for _ in range(words)]
+
+
+def test_golden_has_the_vectors_it_says() -> None:
+    assert len(CASES) == 17
+    assert {len(case["words"]) for case in CASES} == {78}
+    assert {case["case"] for case in CASES} >= set(NOT_REPRODUCED)
+    assert sum(case["key"] >= 512 for case in CASES) == 12
+
+
+@pytest.mark.parametrize("case", cases(reproduced=True))
+def test_dx_tiling_published_vector_every_word_equal(case: dict[str, Any]) -> None:
+    tiling = dx_tiling(geometry_of(case), case["dtype"], CORE, case["cores"])
+    assert tiling is not None
+    assert tiling.origin == (ORIGIN_BASIC_BLOCK if ITEM_BYTES[case["dtype"]] == 2 else ORIGIN_BASE)
+    assert (tiling.tiling_key, tiling.core_num) == (case["key"], case["block_dim"])
+    words = zip(member_names(), tiling.words(), case["words"], strict=True)
+    assert [(name, ours, theirs) for name, ours, theirs in words if ours != theirs] == []
+
+
+@pytest.mark.parametrize("case", cases(reproduced=False))
+def test_dx_tiling_closed_vector_has_its_shape_members(case: dict[str, Any]) -> None:
+    geometry = geometry_of(case)
+    problem = DxProblem.of(geometry, case["dtype"])
+    tiling = dx_tiling(geometry, case["dtype"], CORE, case["cores"])
+    assert tiling is not None
+    if problem.groups > 1:
+        assert not basic_block_applies(problem)
+        assert not base_applies(problem)
+        assert tiling.origin == ORIGIN_OURS
+    # what does not depend on the search: words 8 to 43, from the batch to the dilations
+    assert tiling.words()[8:44] == tuple(case["words"][8:44])
+    assert tiling.words() != tuple(case["words"])
+
+
+@pytest.mark.parametrize("compute", ["fp16", "fp32"])
+def test_dx_tiling_random_shapes_fit_the_buffers_and_cover_the_work(compute: str) -> None:
+    rng = np.random.default_rng(len(compute))
+    origins = set()
+    for _ in range(150):
+        geometry = random_geometry(rng, most_macs=10**9)
+        scale = int(rng.choice((1, 1, 4, 12)))
+        geometry = replace(geometry, cin=geometry.cin * scale, cout=geometry.cout * scale)
+        for tiling in (
+            dx_tiling(geometry, compute, CORE, 24),
+            fallback_tiling(DxProblem.of(geometry, compute), CORE, 24),
+        ):
+            assert tiling is not None
+            problem = tiling.problem
+            assert overflows(tiling, CORE) == []
+            assert tiling.base_m % 16 == 0
+            assert problem.window % tiling.base_k == 0 or tiling.base_k % problem.window == 0
+            for step in (tiling.step_ka, tiling.step_kb):
+                assert step * tiling.base_k % problem.window == 0
+            assert tiling.single_core_m % geometry.wi == 0
+            assert tiling.single_core_cin % tiling.base_n == 0 or tiling.n_count == 1 or not tiling.is_block_driver
+            assert tiling.core_num <= 24
+            if not tiling.is_block_driver:
+                assert tiling.m_dim * tiling.single_core_m >= problem.m
+                assert tiling.n_dim * tiling.single_core_cin >= problem.n
+                assert tiling.d_dim * tiling.single_core_din >= geometry.di
+                assert tiling.batch_dim * tiling.single_core_batch >= geometry.n
+            origins.add(tiling.origin)
+    assert origins == ({ORIGIN_BASIC_BLOCK, ORIGIN_OURS} if compute == "fp16" else {ORIGIN_BASE, ORIGIN_OURS})
+
+
+def test_fallback_tiling_of_a_tight_core_shrinks_until_it_fits_or_gives_up() -> None:
+    rng = np.random.default_rng(3)
+    given_up = 0
+    for _ in range(60):
+        problem = DxProblem.of(random_geometry(rng, most_macs=10**8), "fp32")
+        core = replace(CORE, l1_bytes=16384, l0a_bytes=8192, l0b_bytes=8192, l0c_bytes=16384)
+        tiling = fallback_tiling(problem, core, 24)
+        if tiling is None:
+            given_up += 1
+            # fp32 weights come in pairs of channel blocks
+            least = problem.a1_block_bytes(16) + 16 * problem.window * 2 * 4
+            assert least > core.l1_bytes
+        else:
+            assert overflows(tiling, core) == []
+    assert 0 < given_up < 60
+
+
+def test_forward_tiling_cuts_rows_and_says_it_is_ours() -> None:
+    geometry = plain(hi=56, wi=56, cin=64, cout=64)
+    tiling = forward_tiling(geometry, "fp16", CORE, 24)
+    assert tiling is not None
+    assert tiling.origin == ORIGIN_OURS
+    assert tiling.single_m % geometry.wo == 0
+    assert forward_tiling(geometry, "fp16", replace(CORE, l1_bytes=4096), 24) is None
+
+
+def test_core_split_without_enough_factors_asks_the_closed_library() -> None:
+    # a prime number of pixels and one channel block: no number of cores from 24 down to 14 divides anything
+    problem = DxProblem.of(plain(hi=1, wi=13, cin=8, cout=8, kernel=1), "fp32")
+    assert core_split(problem, 24) is None
+    assert base_tiling(problem, 24) is None
+
+
+def plain(*, hi=32, wi=32, cin=16, cout=16, kernel=3, stride=1, pad=None, dilation=1, groups=1):  # type: ignore[no-untyped-def]
+    pads = (0, 0, *(pad if pad is not None else (kernel // 2,) * 4))
+    out = [
+        (size + pads[2 + 2 * i] + pads[3 + 2 * i] - dilation * (kernel - 1) - 1) // stride + 1
+        for i, size in enumerate((hi, wi))
+    ]
+    return ConvGeometry(
+        n=1, cin=cin, cout=cout, groups=groups, hi=hi, wi=wi, ho=out[0], wo=out[1], kh=kernel, kw=kernel,
+        stride=(1, stride, stride), pad=pads, dilation=(1, dilation, dilation),
+    )  # fmt: skip
+
+
+REFUSED = [
+    (plain(hi=600, wi=600, kernel=512), "kernel height must be at most 511, not 512"),
+    (plain(hi=600, wi=600, kernel=2, dilation=256), "dilationH must be at most 255, not 256"),
+    (plain(hi=300, wi=300, pad=(256, 0, 0, 0)), "padUp must be at most 255, not 256"),
+    (plain(hi=300, wi=300, stride=64), "strideH must be at most 63, not 64"),
+    (plain(hi=600, wi=600, kernel=129, dilation=2, pad=(0, 0, 0, 0)), "backpropPadUp must be at most 255, not 256"),
+]
+
+
+@pytest.mark.parametrize(("geometry", "rule"), REFUSED, ids=[rule for _, rule in REFUSED])
+def test_input_gradient_beyond_an_operand_is_refused(geometry: ConvGeometry, rule: str) -> None:
+    message = f"{rule} (input gradient, fp16, Ascend910B2)"
+    with pytest.raises(OperatorError, match=f"^{re.escape(message)}$") as caught:
+        check_input_gradient(geometry, get_product("Ascend910B2"), "fp16")
+    assert caught.value.status == STATUS_TILING
+
+
+def test_forward_beyond_an_operand_is_refused() -> None:
+    product = get_product("Ascend910B2")
+    message = "strideH must be at most 63, not 64 (convolution, fp16, Ascend910B2)"
+    with pytest.raises(OperatorError, match=f"^{re.escape(message)}$"):
+        check_forward(plain(hi=300, wi=300, stride=64), product, "fp16")
+    # what only a gradient walks backwards over does not matter here
+    check_forward(plain(hi=600, wi=600, kernel=129, dilation=2, pad=(0, 0, 0, 0)), product, "fp16")
+
+
+def deep(*, stride: int = 1, kernel: int = 1, pad: int = 0) -> ConvGeometry:
+    return ConvGeometry(
+        n=1, cin=16, cout=16, di=600, hi=4, wi=4, do=(600 + 2 * pad - kernel) // stride + 1, ho=4, wo=4, kd=kernel,
+        kh=1, kw=1, stride=(stride, 1, 1), pad=(pad, pad, 0, 0, 0, 0),
+    )  # fmt: skip
+
+
+LIBRARY_ONLY = [
+    (deep(stride=2), "strideD must be at most 1, not 2"),
+    (deep(stride=256, kernel=300), "strideD must be at most 255, not 256"),
+    (deep(kernel=300, pad=256), "padFront must be at most 255, not 256"),
+    (plain(hi=1, wi=4097, kernel=1), "input width must be at most 4096, not 4097"),
+    (
+        plain(hi=600, wi=200, kernel=100, pad=(0, 0, 0, 0)),
+        f"L1 bytes of the smallest block must be at most 524288, not {101 * 101 * 32 + 10000 * 512 + 512}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("geometry", "rule"), LIBRARY_ONLY, ids=[rule for _, rule in LIBRARY_ONLY])
+def test_library_only_limits_refuse_what_the_kernel_computes(geometry: ConvGeometry, rule: str) -> None:
+    product = get_product("Ascend910B2")
+    check_input_gradient(geometry, product, "fp16")
+    message = f"{rule} (input gradient, fp16, library profile, Ascend910B2)"
+    with pytest.raises(OperatorError, match=f"^{re.escape(message)}$") as caught:
+        library_only_limits(geometry, product)
+    assert caught.value.status == STATUS_TILING
+    library_only_limits(geometry, get_product("310p"))
+
+
+def test_library_only_limits_accept_a_network_layer() -> None:
+    library_only_limits(plain(hi=56, wi=56, cin=64, cout=64), get_product("Ascend910B2"))
