@@ -16,6 +16,7 @@ from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.errors import NpuSimError, OperatorError
 from npu_sim.products import current_product
+from npu_sim.report.explain import current_recorder
 from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
 from ops.aclnn.handles import INVALID, NULLPTR, alive, refusal, truth, whole
 from ops.aclnn.objects import aclBoolArray, aclIntArray, aclTensor
@@ -224,11 +225,15 @@ def _plan(resolved: Resolved, context: str) -> Any:
         561103 or another status: no kernel takes the call.
     """
     try:
-        return _kernels("plan").plan_call(resolved)
+        plan = _kernels("plan").plan_call(resolved)
     except NpuSimError as error:
         if resolved.product.name in str(error):
             raise
         raise OperatorError(f"{error} ({context})", error.status) from error
+    recorder = current_recorder()
+    if recorder is not None:
+        recorder.add(lambda: _kernels("explain").explain_call(plan))
+    return plan
 
 
 def _prepare(

@@ -14,9 +14,11 @@ from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
 from npu_sim.engines.execute import ExecuteOptions, Overflow
 from npu_sim.errors import ShapeError
 from npu_sim.products import DEFAULT_PRODUCT, Product, get_product
+from npu_sim.report.explain import current_recorder
 from ops.common.arrays import as_array, available_threads
 from ops.common.geometry import whole
 from ops.conv_backward.call import ConvBackwardCall, Profile, TensorDesc
+from ops.conv_backward.explain import explain_call
 from ops.conv_backward.plan import ConvBackwardPlan, plan_call
 from ops.conv_backward.rules import check
 from ops.conv_backward.run import NUMPY, run_call
@@ -85,6 +87,11 @@ def _entries(name: str, value: Any, rank: int) -> tuple[int, ...]:
     if hasattr(value, "__len__") and getattr(value, "ndim", 1) > 0:
         return tuple(whole(f"{name} entry", entry) for entry in value)
     return (whole(name, value),) * max(rank - 2, 1)
+
+
+def _math_type(value: int | str | CubeMathType) -> int:
+    """Return the number; one that does not exist is left to the rules."""
+    return int(parse_cube_math_type(value)) if isinstance(value, str) else whole("cube_math_type", value)
 
 
 def _mask(value: Sequence[bool]) -> tuple[bool, ...]:
@@ -197,7 +204,7 @@ def convolution_backward(
         output_padding=_entries("output_padding", output_padding, rank),
         groups=whole("groups", groups),
         output_mask=mask,
-        cube_math_type=int(parse_cube_math_type(cube_math_type)),
+        cube_math_type=_math_type(cube_math_type),
         grad_input=_desc(x, storage_format),
         grad_weight=_desc(w, storage_format),
         grad_bias=TensorDesc(shape=(bias_length,), dtype=_NAMES.get(g.dtype, str(g.dtype)), format="ND"),
@@ -206,6 +213,9 @@ def convolution_backward(
     )
     resolved = check(call)
     plan = plan_call(resolved)
+    recorder = current_recorder()
+    if recorder is not None:
+        recorder.add(lambda: explain_call(plan))
     model = Accumulation.parse(accumulation, default_accumulation(chip, resolved.compute_dtype))
     workers = available_threads() if threads is None else whole("threads", threads)
     options = ExecuteOptions(accumulation=model, overflow=overflow, threads=workers)

@@ -29,7 +29,7 @@ from ops.conv_backward.resolve import Resolved
 from ops.conv_backward.route import Route, choose_route
 from ops.matmul.plan import MatmulShape, matmul_launches
 from ops.vector.copy import View
-from ops.vector.steps import Argument, StepList
+from ops.vector.steps import Argument, StepList, blocked_shape
 
 STORED_AS = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32", "hf32": "fp32"}
 """Element type in memory of each compute dtype: the Cube rounds to HF32 on load."""
@@ -174,7 +174,7 @@ class _Planner:
         weight = self._operand("weight", compute)
         blocked = self._steps.to_blocked(gradient, source)
         fractal = self._steps.to_fractal(weight, fractal_layout)
-        result = self._kernel_result("grad_input", target.storage_shape, STORED_AS[compute], blocked.format)
+        result = self._kernel_result("grad_input", blocked_shape(target), STORED_AS[compute], blocked.format)
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
             operands = (geometry, product, compute, gm, at(blocked), at(fractal), at(result))
@@ -201,9 +201,9 @@ class _Planner:
         name = f"Conv{self._dimension}BackpropFilter"
         self._steps.add(Step(name=name, reads=(x, dy), writes=(result,), build=build))
         # quirk Q1: the library casts a grouped 16-bit result before its layout conversion
-        if "Q1" in self._call.quirks and geometry.groups > 1 and compute in ("fp16", "bf16"):
-            result = self._steps.cast(result, compute)
-        self._steps.deliver_fractal(result, layouts.dw, self._argument("grad_weight"))
+        rounded_first = "Q1" in self._call.quirks and geometry.groups > 1 and compute in ("fp16", "bf16")
+        final = self._steps.cast(result, compute) if rounded_first else result
+        self._steps.deliver_fractal(final, layouts.dw, self._argument("grad_weight"))
 
     def _whole_map_input_gradient(self) -> None:
         """dx[N, Cin k] = g[N, Cout] w[Cout, Cin k]."""

@@ -54,6 +54,12 @@ class _Stage:
     launch: Callable[[GlobalMemory, GmTensor, GmTensor], Launch]
 
 
+def blocked_shape(layout: ActivationLayout) -> tuple[int, ...]:
+    """Return the storage shape of NC1HWC0, of NDC1HWC0 if there is depth."""
+    shape = layout.storage_shape
+    return (shape[0], *shape[2:]) if len(shape) == 6 and shape[1] == 1 else shape
+
+
 def one_launch_step(
     name: str, source: Buffer, target: Buffer, launch: Callable[[GlobalMemory, GmTensor, GmTensor], Launch]
 ) -> Step:
@@ -236,7 +242,7 @@ class StepList:
         blocked = direction == "to_blocked"
         return _Stage(
             name="TransData",
-            shape=layout.storage_shape if blocked else layout.logical_shape,
+            shape=blocked_shape(layout) if blocked else layout.logical_shape,
             dtype=dtype,
             format=("NDC1HWC0" if layout.d > 1 else "NC1HWC0") if blocked else PLAIN,
             launch=lambda gm, src, dst: trans_data_activation_launch(gm, src, dst, layout, item, direction, product),
