@@ -94,18 +94,18 @@ def measure(layer: Layer, rounds: int) -> Result:
     g = ConvGeometry.from_shapes(x.shape, dy.shape, shape, layer.stride, pad)
     product = get_product(PRODUCT)
     plan = plan_weight_gradient(g, product, "fp16")
-    flat = [
+    x_flat, dy_flat = (
         blocked_from_activation(tensor.reshape(layout.logical_shape), layout).reshape(-1).view(np.float16)
         for tensor, layout in ((x, plan.x_layout), (dy, plan.dy_layout))
-    ]
-    for tensor, values in zip((plan.x, plan.dy), flat, strict=True):
+    )
+    for tensor, values in ((plan.x, x_flat), (plan.dy, dy_flat)):
         plan.gm.view(tensor, np.float16, values.shape)[:] = values
     dw = np.zeros(plan.dw_layout.storage_elems, np.float32)
     options = ExecuteOptions(accumulation=default_accumulation(product, "fp16"))
 
     def by_hand() -> None:
         dw[:] = 0
-        drive(g, *flat, dw)
+        drive(g, x_flat, dy_flat, dw)
 
     def kernel() -> None:
         for launch in plan.launches:
