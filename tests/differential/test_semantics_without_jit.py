@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = (
     "tests/differential/test_semantics.py",
-    "tests/conformance",
+    "tests/conformance/test_ops.py",
     "tests/unit/test_atomic.py",
     "tests/unit/test_builder.py",
     "tests/unit/test_issue.py",
