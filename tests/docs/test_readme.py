@@ -25,7 +25,7 @@ def test_readme_python_blocks_print_the_text_behind_them() -> None:
             exec(compile(code, str(README), "exec"), scope)
         assert output.getvalue().strip() == text.strip()
         checked += 1
-    assert checked == 2
+    assert checked == 3
 
 
 def test_readme_names_files_that_exist() -> None:
