@@ -13,6 +13,7 @@ import pytest
 import ops
 from npu_sim import use_product
 from npu_sim.products import get_product
+from npu_sim.report.explain import recording
 from ops import aclnn
 from ops.conv_backward.call import ConvBackwardCall, TensorDesc
 from ops.conv_backward.oracle import Attributes, gradients
@@ -119,6 +120,25 @@ def test_bits_and_workspace_are_those_of_the_python_call(series):
     for name in OUTPUTS:
         assert storages[name].tobytes() == getattr(result, name).tobytes()
     assert size == result.workspace_bytes > 0
+
+
+def test_call_explains_its_steps_to_a_recorder_once():
+    call = make_call(x=(1, 3, 5, 5), w=(2, 3, 2, 2), y=(1, 2, 4, 4), product="310p")
+    names = ("grad_output", "input", "weight", *OUTPUTS)
+    storages = {name: np.zeros(getattr(call, name).elems, np.float16) for name in names}
+    positional, keywords = arguments_of(call, storages)
+    with recording() as recorder, use_product("310p"):
+        status, size, executor = aclnn.aclnnConvolutionBackwardGetWorkspaceSize(*positional, **keywords)
+        assert status == 0
+        assert len(recorder.explanations()) == 1
+        assert aclnn.aclnnConvolutionBackward(np.empty(size, np.uint8), size, executor, None) == 0
+        ops.convolution_backward(
+            *(getattr(call, name).view(storages[name]) for name in names[:3]),
+            stride=1, padding=0, dilation=1, cube_math_type=1, product="310p",
+        )  # fmt: skip
+        vendor, plain = recorder.explanations()
+    assert vendor.to_plain() == plain.to_plain()
+    assert vendor.launches
 
 
 def test_executor_made_repeatable_gives_the_gradients_of_new_data():
