@@ -29,8 +29,6 @@ from ops.vector import kernel_copy
 from ops.vector.frame import cores_for, has_byte_copies, usable_ub_bytes, vector_launch
 
 MAX_RANK = 8
-_WIDEST_GAP = 2**31 - 1
-"""Bytes between rows in GM that a row of instructions can hold; DataCopyPad has 32 bits for it."""
 _LEAST_PIECE_BYTES = 512
 """Rows are not cut finer to occupy more cores."""
 _ROWS_WITH_TAILS = 64
@@ -41,7 +39,7 @@ _STAGED_ELEMS = 1024
 _FIELDS = (
     "src", "dst", "src_tensor", "dst_tensor", "data", "item", "scalar", "scalar_data", "pads", "dense", "may_spill",
     "run", "rows", "row_src", "row_dst", "group", "groups", "piece", "pieces", "tasks", "unit", "cores", "half",
-    "slots", "slots_per_half", "step_rows", "widest_gap", "rank",
+    "slots", "slots_per_half", "step_rows", "rank",
 )  # fmt: skip
 _AXES = ("extents", "src_strides", "dst_strides")
 COPY_PARAMS = np.dtype([*((name, "i8") for name in _FIELDS), *((name, "i8", (MAX_RANK,)) for name in _AXES)])
@@ -232,7 +230,7 @@ def copy_launch(
         "src_tensor": src.index, "dst_tensor": dst.index, "data": int(_DATA[item_bytes]), "item": item_bytes,
         "scalar": min(item_bytes, 4), "scalar_data": int(_DATA[item_bytes]), "pads": int(has_byte_copies(product)),
         "dense": int(dst_view.end - dst_view.offset == elems),
-        "may_spill": int(dst_view.end * item_bytes == dst.byte_count), "widest_gap": _WIDEST_GAP,
+        "may_spill": int(dst_view.end * item_bytes == dst.byte_count),
     }  # fmt: skip
     run = 1
     outer = list(axes)

@@ -10,7 +10,8 @@ import numpy as np
 from npu_sim._jit import jit
 from npu_sim.isa.emit import emit_cast, emit_pipe_barrier, emit_set_flag, emit_wait_flag
 from npu_sim.isa.op import Data, Pipe
-from ops.common.kernel_parts import BLOCK, core_share, free_flag
+from ops.common.kernel_parts import BLOCK, core_share
+from ops.vector.kernel_frame import prime_halves
 from ops.vector.kernel_moves import load_bytes, store_bytes
 
 LOAD, CONVERT, STORE, SYNC = range(4)
@@ -18,15 +19,6 @@ SITES = {LOAD: "LOAD", CONVERT: "CONVERT", STORE: "STORE", SYNC: "SYNC"}
 STAGE, AT, END, TILE = 2, 3, 4, 5
 START, WORK, DONE = range(3)
 STEP_ROWS = 20
-
-
-@jit
-def _free_buffers(rows, n, drain):
-    """Prime or drain the flags of the free halves."""
-    for half in range(2):
-        n = free_flag(rows, n, Pipe.V, Pipe.MTE2, half, drain, SYNC)
-        n = free_flag(rows, n, Pipe.MTE3, Pipe.V, half, drain, SYNC)
-    return n
 
 
 @jit
@@ -109,10 +101,10 @@ def emit(rows, params, state):
         s[END] = min(end * p["unit"], p["count"])
         s[STAGE] = WORK if s[AT] < s[END] else DONE
         if s[STAGE] == WORK:
-            n = _free_buffers(rows, n, 0)
+            n = prime_halves(rows, n, 0, SYNC)
     while s[STAGE] == WORK and n + STEP_ROWS <= len(rows):
         if s[AT] >= s[END]:
-            n = _free_buffers(rows, n, 1)
+            n = prime_halves(rows, n, 1, SYNC)
             s[STAGE] = DONE
         else:
             count = min(p["tile"], s[END] - s[AT])

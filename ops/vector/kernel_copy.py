@@ -9,16 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.emit import (
-    emit_data_copy,
-    emit_data_copy_pad,
-    emit_scalar_copy,
-    emit_set_flag,
-    emit_wait_flag,
-)
+from npu_sim.isa.emit import emit_scalar_copy, emit_set_flag, emit_wait_flag
 from npu_sim.isa.op import Pipe, Space
-from ops.common.kernel_parts import BLOCK, MAX_FIELD, core_share, free_flag
-from ops.vector.kernel_moves import load_bytes, store_bytes
+from ops.common.kernel_parts import BLOCK, core_share, free_flag
+from ops.vector.kernel_frame import NO_END, load_rows, store_rows
+from ops.vector.kernel_moves import store_bytes
 
 LOAD, STORE, TAIL, SYNC, ELEMENT = range(5)
 SITES = {LOAD: "LOAD", STORE: "STORE", TAIL: "TAIL", SYNC: "SYNC", ELEMENT: "ELEMENT"}
@@ -39,121 +34,17 @@ def _gm_address(p, base, strides, index):
 
 
 @jit
-def _fits_one_copy(p, stride, length):
-    """Return whether one copy takes several rows of ``length`` bytes that start ``stride`` bytes apart in GM."""
-    gap = stride - length
-    if gap < 0:
-        return False
-    if p["pads"]:
-        return gap <= p["widest_gap"]
-    return gap % BLOCK == 0 and length % BLOCK == 0 and gap <= MAX_FIELD * BLOCK
-
-
-@jit
-def _load(rows, n, p, ub, gm, count, length, tile):
-    """Load ``count`` rows of ``length`` bytes."""
-    blocks = np.int64((length + BLOCK - 1) // BLOCK)
-    if count > 1 and _fits_one_copy(p, p["row_src"], length):
-        gap = np.int64(p["row_src"] - length)
-        if p["pads"]:
-            return emit_data_copy_pad(
-                rows,
-                n,
-                Space.UB,
-                ub,
-                Space.GM,
-                gm,
-                count,
-                length,
-                gap,
-                0,
-                0,
-                0,
-                0,
-                0,
-                p["data"],
-                p["src_tensor"],
-                LOAD,
-                tile,
-            )
-        return emit_data_copy(
-            rows,
-            n,
-            Space.UB,
-            ub,
-            Space.GM,
-            gm,
-            count,
-            blocks,
-            gap // BLOCK,
-            0,
-            p["data"],
-            p["src_tensor"],
-            LOAD,
-            tile,
-        )
-    for i in range(count):
-        n = load_bytes(
-            rows,
-            n,
-            p["pads"],
-            ub + i * blocks * BLOCK,
-            gm + i * p["row_src"],
-            length,
-            p["data"],
-            p["src_tensor"],
-            LOAD,
-            tile,
-        )
-    return n
-
-
-@jit
 def _store(rows, n, p, gm, ub, count, length, first_cut, slots, tile):
     """Store ``count`` rows of ``length`` bytes; rows from ``first_cut`` on end in a block assembled in ``slots``."""
-    blocks = np.int64((length + BLOCK - 1) // BLOCK)
-    if count > 1 and first_cut >= count and _fits_one_copy(p, p["row_dst"], length):
-        gap = np.int64(p["row_dst"] - length)
-        if p["pads"]:
-            return emit_data_copy_pad(
-                rows,
-                n,
-                Space.GM,
-                gm,
-                Space.UB,
-                ub,
-                count,
-                length,
-                0,
-                gap,
-                0,
-                0,
-                0,
-                0,
-                p["data"],
-                p["dst_tensor"],
-                STORE,
-                tile,
-            )
-        return emit_data_copy(
-            rows,
-            n,
-            Space.GM,
-            gm,
-            Space.UB,
-            ub,
-            count,
-            blocks,
-            0,
-            gap // BLOCK,
-            p["data"],
-            p["dst_tensor"],
-            STORE,
+    pitch = np.int64((length + BLOCK - 1) // BLOCK * BLOCK)
+    if first_cut >= count:
+        return store_rows(
+            rows, n, gm, ub, count, length, p["row_dst"], pitch, NO_END, p["pads"], p["data"], p["dst_tensor"], STORE,
             tile,
-        )
+        )  # fmt: skip
     for i in range(count):
         whole = length if i < first_cut else np.int64(length // BLOCK * BLOCK)
-        here, there = ub + i * blocks * BLOCK, gm + i * p["row_dst"]
+        here, there = ub + i * pitch, gm + i * p["row_dst"]
         n = store_bytes(rows, n, p["pads"], there, here, whole, p["data"], p["dst_tensor"], STORE, tile)
         if i >= first_cut:
             n = store_bytes(
@@ -216,7 +107,10 @@ def _task(rows, n, p, task, is_last_of_core, tile):
             first_cut = count - 1
     cuts = first_cut < count
     n = emit_wait_flag(rows, n, Pipe.MTE3, Pipe.MTE2, half, LOAD, tile)
-    n = _load(rows, n, p, ub, source, count, length, tile)
+    pitch = np.int64((length + BLOCK - 1) // BLOCK * BLOCK)
+    n = load_rows(
+        rows, n, ub, source, count, length, pitch, p["row_src"], p["pads"], p["data"], p["src_tensor"], LOAD, tile
+    )
     n = emit_set_flag(rows, n, Pipe.MTE2, Pipe.MTE3, half, LOAD, tile)
     if cuts:
         n = emit_set_flag(rows, n, Pipe.MTE2, Pipe.S, half, LOAD, tile)

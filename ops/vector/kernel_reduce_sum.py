@@ -23,7 +23,8 @@ from npu_sim.isa.emit import (
     emit_wait_flag,
 )
 from npu_sim.isa.op import Data, Pipe, Space
-from ops.common.kernel_parts import BLOCK, core_share, free_flag
+from ops.common.kernel_parts import BLOCK, core_share
+from ops.vector.kernel_frame import prime_halves
 from ops.vector.kernel_moves import store_bytes
 
 LOAD, SUM, FOLD, STORE, SYNC = range(5)
@@ -33,15 +34,6 @@ START, BEGIN_GROUP, TILES, END_GROUP, END_UNIT, DONE = range(6)
 STEP_ROWS = 160
 LANES = 64
 """Lanes that one repeat of ReduceRepeat adds up."""
-
-
-@jit
-def _free_buffers(rows, n, drain):
-    """Prime or drain the flags of the free halves."""
-    for half in range(2):
-        n = free_flag(rows, n, Pipe.V, Pipe.MTE2, half, drain, SYNC)
-        n = free_flag(rows, n, Pipe.MTE3, Pipe.V, half, drain, SYNC)
-    return n
 
 
 @jit
@@ -210,13 +202,13 @@ def emit(rows, params, state):
         s[UNIT], s[END] = core_share(units, p["cores"], s[0])
         s[STAGE] = BEGIN_GROUP if s[UNIT] < s[END] else DONE
         if s[STAGE] != DONE:
-            n = _free_buffers(rows, n, 0)
+            n = prime_halves(rows, n, 0, SYNC)
     while s[STAGE] != DONE and n + STEP_ROWS <= len(rows):
         unit_channels = np.int64(min(p["unit"], p["c"] - s[UNIT] * p["unit"]))
         channel = np.int64(s[UNIT] * p["unit"] + s[CHANNEL])
         channels = np.int64(min(p["group"], unit_channels - s[CHANNEL]))
         if s[UNIT] == s[END]:
-            n = _free_buffers(rows, n, 1)
+            n = prime_halves(rows, n, 1, SYNC)
             s[STAGE] = DONE
         elif s[STAGE] == BEGIN_GROUP:
             n = emit_duplicate(rows, n, 0, Data.FP32, channels * p["width"], 0, SUM, channel)
