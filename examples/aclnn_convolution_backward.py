@@ -4,6 +4,7 @@ The C++ sample (ops-nn ``conv/convolution_backward/examples/test_aclnn_conv_back
 steps under the same names; out-parameters are return values here, and the shapes are smaller. Run it with::
 
     python examples/aclnn_convolution_backward.py [product]
+    npu-sim run examples/aclnn_convolution_backward.py --explain
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 
 import numpy as np
 
-from npu_sim import use_product
+from npu_sim import current_product, use_product
 from ops import aclnn
 from ops.aclnn import ACL_SUCCESS
 
@@ -129,6 +130,6 @@ def main() -> dict[str, np.ndarray]:
 
 
 if __name__ == "__main__":
-    with use_product(sys.argv[1] if len(sys.argv) > 1 else "Ascend910B2"):
+    with use_product(sys.argv[1] if len(sys.argv) > 1 else current_product()):
         for name, values in main().items():
             print(f"{name} {list(values.shape)}: first {values.flat[0]:g}, largest {values.max():g}")
