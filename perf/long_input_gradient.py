@@ -1,0 +1,97 @@
+"""Thousands of random input gradients and forward convolutions of A2 and A3, bit for bit against the float64 oracle.
+
+``python -m perf.long_input_gradient [--seconds 480] [--seed 0] [--json perf/results/long_input_gradient.json]``
+
+Every case runs as planned and with random legal tilings, with random threads, chunk sizes, orders of the rows and
+poisoning. Operands are integers whose sums are exact, so there is one right answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from npu_sim.engines.hazards import run_hazards
+from npu_sim.errors import OperatorError
+from perf.input_gradient_cases import (
+    expected,
+    operands,
+    padding_of,
+    random_case,
+    random_options,
+    random_split_tiling,
+    run,
+    setup_of,
+)
+
+TILINGS_PER_CASE = 3
+HAZARDS_EVERY = 10
+
+
+def check(seed: int, seconds: float, most_cases: int) -> tuple[Counter[str], list[str]]:
+    """Check cases until the time is over; return what was run and the cases that differed."""
+    rng = np.random.default_rng(seed)
+    seen: Counter[str] = Counter()
+    wrong: list[str] = []
+    start = time.perf_counter()
+    while time.perf_counter() - start < seconds and seen["cases"] < most_cases:
+        large = bool(rng.integers(20) == 0)
+        series = ("910b", "910_93")[int(rng.integers(2))]
+        case = random_case(rng, series=series, most_macs=100_000_000 if large else 3_000_000)
+        seen["cases"] += 1
+        try:
+            setup = setup_of(case)
+        except OperatorError as error:
+            seen[f"refused {error.status}"] += 1
+            continue
+        seen[f"{series} {case.kind} {case.compute_dtype}"] += 1
+        seen[setup.plan.tiling.origin] += 1
+        a, weight = operands(case)
+        want = expected(case, a, weight)
+        for number in range(1 + TILINGS_PER_CASE):
+            tried = random_split_tiling(rng, setup) if number else setup
+            got = run(tried, a, weight, random_options(rng, tried))
+            seen["runs"] += 1
+            if not np.array_equal(got.astype(np.float64), want) or padding_of(tried).astype(np.float64).any():
+                wrong.append(f"{case} {tried.plan.tiling}")
+            if seen["cases"] % HAZARDS_EVERY == 0 and run_hazards(tried.plan.launches, case.product):
+                wrong.append(f"hazard: {case} {tried.plan.tiling}")
+    return seen, wrong
+
+
+def main() -> int:
+    """Run, print and record; exit code 1 if anything differed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=480.0)
+    parser.add_argument("--cases", type=int, default=10**9)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, default=None)
+    arguments = parser.parse_args()
+    start = time.process_time()
+    seen, wrong = check(arguments.seed, arguments.seconds, arguments.cases)
+    record = {
+        "command": f"python -m perf.long_input_gradient --seed {arguments.seed} --cases {seen['cases']}",
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "cpu_seconds": round(time.process_time() - start, 1),
+        "counts": dict(sorted(seen.items())),
+        "mismatches": wrong,
+        "mismatch_count": len(wrong),
+    }
+    text = json.dumps(record, indent=2)
+    print(text)
+    if arguments.json is not None:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(text + "\n", encoding="utf-8")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
