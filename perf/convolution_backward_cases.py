@@ -100,6 +100,15 @@ def _axis(rng: np.random.Generator, transposed: bool, symmetric: bool) -> dict[s
         }  # fmt: skip
 
 
+def _tiled_axis(rng: np.random.Generator, out: int) -> dict[str, Any]:
+    """Return an axis whose windows lie side by side."""
+    kernel = int(rng.integers(1, 5))
+    return {
+        "extent": out * kernel, "out": out, "kernel": kernel, "stride": kernel, "dilation": 1, "before": 0, "after": 0,
+        "extra": 0,
+    }  # fmt: skip
+
+
 def random_call(rng: np.random.Generator, series: str | None = None) -> Call:
     """Return a small call that the library accepts."""
     product = series or str(rng.choice(SERIES))
@@ -109,6 +118,10 @@ def random_call(rng: np.random.Generator, series: str | None = None) -> Call:
     four_pads = spatial == 2 and rng.random() < 0.4
     axes = [_axis(rng, transposed, not four_pads) for _ in range(spatial)]
     groups = int(rng.choice((1, 1, 1, 2, 3, 4, 17)))
+    if not transposed and rng.random() < 0.1:
+        # windows side by side, or one that covers the map: the library multiplies matrices
+        groups, four_pads = 1, False
+        axes = [_tiled_axis(rng, int(rng.choice((1, 1, 2, 3)))) for _ in range(spatial)]
     depthwise = groups > 1 and rng.random() < 0.4
     per_group_in = 1 if depthwise else int(rng.integers(1, 20 if groups == 1 else 7))
     per_group_out = int(rng.integers(1, 20 if groups == 1 else 5))

@@ -1,0 +1,146 @@
+"""Thousands of random backward calls on all series against the definition: exact on integers, bounded on reals.
+
+``python -m perf.convolution_backward_differential [--seconds 480] [--seed 0] [--json FILE]``
+
+Every call runs twice through the public function, once on integers whose sums every type holds and once on normal
+deviates, and a tenth of the calls once more by their instructions instead of the bulk shortcuts, poisoned, in a random
+legal order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import ops
+from npu_sim.accumulation import SERIAL
+from npu_sim.engines.execute import ExecuteOptions
+from npu_sim.errors import OperatorError
+from npu_sim.products import get_product
+from ops.conv_backward.api import ConvolutionBackward
+from ops.conv_backward.run import run_call
+from perf.convolution_backward_cases import NUMPY, SERIES, Call, bounds, exact_gradients, operands, random_call
+
+OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
+ROWS_SHARE = 0.1
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was run."""
+
+    calls: int = 0
+    runs: int = 0
+    mismatches: list[dict[str, Any]] = field(default_factory=list)
+    calls_by_series_and_compute_dtype: dict[str, int] = field(default_factory=dict)
+    calls_by_route: dict[str, int] = field(default_factory=dict)
+    refusals: dict[str, int] = field(default_factory=dict)
+    largest_share_of_a_bound: float = 0.0
+
+    def record(self, call: Call, what: str, right: bool) -> None:
+        """Count one run."""
+        self.runs += 1
+        if not right:
+            self.mismatches.append({"what": what, **call.record()})
+
+
+def _count(counts: dict[str, int], key: str) -> None:
+    counts[key] = counts.get(key, 0) + 1
+
+
+def _is_exact(call: Call, result: ConvolutionBackward, exact: tuple[np.ndarray, ...]) -> bool:
+    """Return whether all gradients are the exact ones, rounded once."""
+    dtypes = (call.dtypes[1], call.dtypes[2], call.dtypes[0])
+    for name, want, dtype in zip(OUTPUTS, exact, dtypes, strict=True):
+        got = getattr(result, name)
+        if got is not None and not np.array_equal(got, want.astype(np.float32).astype(NUMPY[dtype])):
+            return False
+    return True
+
+
+def _share_of_bound(call: Call, result: ConvolutionBackward, arrays: Any, exact: tuple[np.ndarray, ...]) -> float:
+    """Return the largest error of any element as a share of what it may be."""
+    shares = [0.0]
+    for name, want, allowed in zip(OUTPUTS, exact, bounds(call, arrays, exact, result.compute_dtype), strict=True):
+        got = getattr(result, name)
+        if got is not None and got.size:
+            shares.append(float((np.abs(got.astype(np.float64) - want) / allowed).max()))
+    return max(shares)
+
+
+def _rows_agree(call: Call, result: ConvolutionBackward, arrays: Any, order: int) -> bool:
+    """Return whether the instructions, poisoned and in another legal order, leave the bits of the call."""
+    tensors = dict(zip(("grad_output", "input", "weight"), (array.reshape(-1) for array in arrays), strict=True))
+    wanted = {name: getattr(result, name) for name in OUTPUTS if getattr(result, name) is not None}
+    again = {name: np.zeros(value.size, value.dtype) for name, value in wanted.items()}
+    options = ExecuteOptions(accumulation=SERIAL, poison=True, order=order, threads=1 + order % 3)
+    run_call(result.plan, tensors | again, options)
+    return all(again[name].tobytes() == value.tobytes() for name, value in wanted.items())
+
+
+def run(seed: int, seconds: float, most_calls: int) -> Tally:
+    """Check calls until the time is over."""
+    rng = np.random.default_rng(seed)
+    tally = Tally()
+    start = time.perf_counter()
+    while time.perf_counter() - start < seconds and tally.calls < most_calls:
+        call = random_call(rng)
+        with_rows, order = rng.random() < ROWS_SHARE, int(rng.integers(1, 1000))
+        tally.calls += 1
+        arrays = operands(call, integers=True)
+        try:
+            result = ops.convolution_backward(*arrays, accumulation="serial", **call.keywords)
+        except OperatorError as error:
+            _count(tally.refusals, f"{error.status}: {str(error).split(' must ')[0]}")
+            continue
+        _count(tally.calls_by_series_and_compute_dtype, f"{call.series} {result.compute_dtype}")
+        route = result.plan.route
+        _count(tally.calls_by_route, f"{route.name}{', matrix product' if route.is_matmul else ''}")
+        tally.record(call, "integers", _is_exact(call, result, exact_gradients(call, arrays)))
+        if with_rows:
+            tally.record(call, "rows", _rows_agree(call, result, arrays, order))
+        arrays = operands(call, integers=False)
+        result = ops.convolution_backward(*arrays, **call.keywords)
+        share = _share_of_bound(call, result, arrays, exact_gradients(call, arrays))
+        tally.largest_share_of_a_bound = max(tally.largest_share_of_a_bound, share)
+        tally.record(call, "reals", share <= 1.0)
+    return tally
+
+
+def main() -> int:
+    """Run, print and record; exit code 1 if anything differed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=480.0)
+    parser.add_argument("--calls", type=int, default=10**9)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, default=None)
+    arguments = parser.parse_args()
+    start = time.process_time()
+    tally = run(arguments.seed, arguments.seconds, arguments.calls)
+    record = {
+        "command": f"python -m perf.convolution_backward_differential --seed {arguments.seed} --calls {tally.calls}",
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "series": {series: get_product(series).name for series in SERIES},
+        "cpu_seconds": round(time.process_time() - start, 1),
+        **asdict(tally),
+        "mismatch_count": len(tally.mismatches),
+    }
+    text = json.dumps(record, indent=2)
+    print(text)
+    if arguments.json is not None:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(text + "\n", encoding="utf-8")
+    return 1 if tally.mismatches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
