@@ -268,14 +268,12 @@ def check_script(file: str, products: Sequence[str] | None, json_path: str | Non
         for launch in made.launches
     ]
     if json_path != "-":
-        _print_findings(checked, outcome.explanations)
+        _print_findings(checked)
     rows = [
         {"title": made.title, "launch": name, "findings": [_finding(found) for found in findings]}
         for made, name, findings in checked
     ]
-    notes = [text for made in outcome.explanations for text in made.notes]
-    document = {"schema_version": SCHEMA_VERSION, "source": file, "launches": rows, "notes": notes}
-    write_report(document, json_path, file, {})
+    write_report({"schema_version": SCHEMA_VERSION, "source": file, "launches": rows}, json_path, file, {})
     return 1 if outcome.code or not checked or any(findings for _, _, findings in checked) else 0
 
 
@@ -289,9 +287,7 @@ def _finding(violation: Violation) -> dict[str, Any]:
     }
 
 
-def _print_findings(
-    checked: Sequence[tuple[Explanation, str, list[Violation]]], explanations: Sequence[Explanation]
-) -> None:
+def _print_findings(checked: Sequence[tuple[Explanation, str, list[Violation]]]) -> None:
     screen = console()
     if not checked:
         screen.print("nothing was launched by an operator that explains itself")
@@ -301,9 +297,6 @@ def _print_findings(
             screen.print(Text(f"  {violation}", style="red"), soft_wrap=True)
         if len(findings) > _FINDINGS_SHOWN:
             screen.print(Text(f"  ... {len(findings) - _FINDINGS_SHOWN} more; --json has all of them"))
-    for made in explanations:
-        for text in made.notes:
-            screen.print(Text(f"  note: {text}", style="yellow"), soft_wrap=True)
 
 
 def explanations_document(file: str, outcome: Outcome) -> dict[str, Any]:
