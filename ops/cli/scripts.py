@@ -202,7 +202,11 @@ def time_script(
 ) -> int:
     """Run a script and time what its operators launched; return the exit code."""
     product = one_product(products)
+    if trace == "-":
+        raise UsageError("--trace must be a file, not standard output")
     target = output_path("--trace", trace, file, (output_path("--json", json_path, file),))
+    if trace_cores and target is None:
+        raise UsageError("--trace-core must be given together with --trace")
     outcome = run_script(file, (), product, explain=True, quiet=json_path == "-")
     launches = [(made, launch) for made in outcome.explanations for launch in made.launches]
     timed = [(made, launch, run_timeline(launch, made.product)) for made, launch in launches]

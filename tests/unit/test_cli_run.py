@@ -188,6 +188,24 @@ def test_perf_of_a_script_writes_a_trace(capsys, script, tmp_path):
     assert "MMAD" in {event["name"] for event in events}
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--trace", "-"), "--trace must be a file, not standard output"),
+        (("--trace-core", "0"), "--trace-core must be given together with --trace"),
+    ],
+)
+def test_perf_of_a_script_with_a_trace_to_nowhere_is_bad_input(capsys, script, options, message):
+    assert run(capsys, "perf", script(), *options) == (2, "", f"npu-sim: error: {message}\n")
+
+
+def test_perf_of_a_script_with_a_trace_of_a_core_it_does_not_have_is_bad_input(capsys, script, tmp_path):
+    target = tmp_path / "trace.json"
+    code, _, err = run(capsys, "perf", script(), "--trace", target, "--trace-core", 2)
+    assert (code, err.splitlines()[-1]) == (2, "npu-sim: error: Core must be in [0, 1], not 2")
+    assert not target.exists()
+
+
 def test_perf_of_a_script_that_launches_nothing_is_a_failure(capsys, tmp_path):
     path = tmp_path / "plain.py"
     path.write_text("")
