@@ -116,7 +116,7 @@ def _open_values(g: ConvGeometry, cores: int) -> _Values | None:
         return None
     values = _with_blocks(g, values)
     values = _with_steps(g, values)
-    values = replace(values, bl1_bound=_x_elements(g, values.base_k * values.step_kb, values.base_n))
+    values = replace(values, bl1_bound=x_elements(g, values.base_k * values.step_kb, values.base_n))
     fits_l0 = max(values.base_m, values.base_n) * values.base_k * _ITEM * 2 <= _L0_BYTES
     a1 = values.base_m * values.base_k * values.step_ka
     fits_l1 = (values.bl1_bound + a1) * 2 * _ITEM < _L1_USABLE_BYTES
@@ -206,23 +206,35 @@ def _with_steps(g: ConvGeometry, values: _Values) -> _Values:
     return replace(values, step_ka=step_a, step_kb=step_b)
 
 
-def _channels(g: ConvGeometry, base_n: int) -> int:
-    """Return the channels of x that a stretch of ``base_n`` columns is taken to touch."""
-    window, blocks = g.kh * g.kw, ceil_div(base_n, _C0)
+def _channels(g: ConvGeometry, columns: int, c0: int = _C0) -> int:
+    """Return the channels of x that a stretch of ``columns`` is taken to touch."""
+    window, blocks = g.kh * g.kw, ceil_div(columns, c0)
     if window > blocks:
         more = int(window % blocks != 0)
     elif blocks % window == 0:
         more = 0
     else:
         more = 1 if 2 * blocks % window == 0 else 2
-    return (ceil_div(blocks, window) + more) * _C0
+    return (ceil_div(blocks, window) + more) * c0
 
 
-def _x_elements(g: ConvGeometry, pixels: int, base_n: int) -> int:
-    """Return the elements of x of one B1 buffer."""
+def x_elements(g: ConvGeometry, pixels: int, columns: int, c0: int = _C0) -> int:
+    """Return the elements of x that the base template gives one B1 buffer (``bl1Bound``), whoever chose the blocks.
+
+    Parameters
+    ----------
+    g : ConvGeometry
+        The convolution.
+    pixels : int
+        Pixels of one buffer, ``baseK * stepKb``.
+    columns : int
+        Columns of one buffer, ``baseN * stepN``.
+    c0 : int
+        Channels of a block.
+    """
     rows = ceil_div(pixels, g.wo) + int(pixels % g.wo != 0 and g.wo % pixels != 0)
     read = min((rows - 1) * g.stride[1] + (g.kh - 1) * g.dilation[1] + 1, g.hi)
-    return read * g.wi * _channels(g, base_n)
+    return read * g.wi * _channels(g, columns, c0)
 
 
 def _structure(g: ConvGeometry, v: _Values) -> DwTiling:

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,7 +32,9 @@ from perf.weight_gradient_cases import (
     run_plan,
     with_tiling,
 )
+from tests.oracles.dw_tiling import tiling_of_words
 
+VECTORS = Path(__file__).parent.parent / "golden" / "conv3d_dw_tiling" / "operator.json"
 CASES_PER_SERIES = 40
 SPLIT_TYPES = [("fp16", 0), ("bf16", 0), ("bf16", 2), ("fp32", 0), ("fp32", 1), ("fp32", 2), ("fp32", 3)]
 
@@ -276,3 +280,15 @@ def test_weight_gradient_base_tiling_on_twenty_cores_equals_the_oracle_without_h
         x, dy = operands(case)
         assert check_call(case, x, dy, expected(case, x, dy))
     assert splits == {"batch", "K", "N"}
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32"])
+def test_weight_gradient_tiling_of_the_closed_library_equals_the_oracle_without_hazards(dtype):
+    # a published vector of tiling key 0 as data: 12 blocks of M, 2 of K on 24 cores
+    vectors = json.loads(VECTORS.read_text())
+    (vector,) = [one for one in vectors if (one["case"], one["dtype"]) == (f"stdit_01_{dtype}", dtype)]
+    case = make_case("910b", (1, 4, 32, 32), (1152, 4, 2, 2), dtype=dtype, stride=(2, 2))
+    plan = with_tiling(plan_of(case), tiling_of_words(vector))
+    assert (plan.tiling.tiling_key, plan.launches[0].core_count) == (0, 24)
+    assert_exact(case, plan)
+    assert run_hazards(plan.launches, plan.product) == []

@@ -23,11 +23,11 @@ from ops.conv3d_backprop_filter.tiling import (
     choose_tiling,
     overflows,
 )
-from ops.conv3d_backprop_filter.tiling_base import base_tiling
+from ops.conv3d_backprop_filter.tiling_base import base_tiling, x_elements
 from ops.conv3d_backprop_filter.tiling_basic_block import basic_block_applies, basic_block_tiling
 from ops.conv3d_backprop_filter.tiling_data import ORIGIN_BASE
 from ops.conv3d_backprop_filter.tiling_public import ConvArguments, DefaultBuffers, public_tiling, refusal
-from tests.oracles.dw_tiling import product_with_cores
+from tests.oracles.dw_tiling import product_with_cores, tiling_of_words
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "conv3d_dw_tiling"
 OPERATOR_CASES: list[dict[str, Any]] = json.loads((GOLDEN / "operator.json").read_text())
@@ -92,6 +92,22 @@ def test_choose_tiling_open_base_vector_every_member_equal() -> None:
     assert tiling.origin == ORIGIN_BASE
     assert (tiling.tiling_key, tiling.block_dim, tiling.cores) == (case["key"], case["block_dim"], case["block_dim"])
     assert list(tiling.words()) == case["words"]
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in OPERATOR_CASES if case.get("key") == 0], ids=lambda case: case["case"]
+)
+def test_base_tiling_vector_of_the_closed_library_obeys_the_published_relations(case: dict[str, Any]) -> None:
+    t, geometry = tiling_of_words(case), geometry_of(case)
+    assert list(t.words()) == case["words"]
+    assert (t.m_count, t.n_count, t.k_count) == (t.m_dim, t.n_dim, t.k_dim)
+    assert t.batch_dim == -(-t.batch * t.dout // t.single_core_batch)
+    assert t.cores == t.batch_dim * t.m_dim * t.n_dim * t.k_dim * t.group_dim * t.dk_dim
+    if case["case"] == "conv3d_dilation_kernel2_test":
+        # the bound of this exact shape is computed with the closed library's stepN, which is then overwritten
+        assert (t.step_n, t.bl1_bound) == (390, 64)
+        return
+    assert x_elements(geometry, t.base_k * t.step_kb, t.base_n * t.step_n, t.channel_size) == t.bl1_bound
 
 
 def table_geometry(n: int, cout: int, cin: int, size: int, *, do: int = 20) -> ConvGeometry:
