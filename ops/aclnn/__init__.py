@@ -3,6 +3,7 @@
 ``from ops import aclnn``. Everything runs on the current product (`npu_sim.use_product`).
 """
 
+from ops.aclnn.avg_pool2d_backward import aclnnAvgPool2dBackward, aclnnAvgPool2dBackwardGetWorkspaceSize
 from ops.aclnn.convolution_backward import aclnnConvolutionBackward, aclnnConvolutionBackwardGetWorkspaceSize
 from ops.aclnn.enums import aclDataType, aclFormat
 from ops.aclnn.executor import aclDestroyAclOpExecutor, aclOpExecutor, aclSetAclOpExecutorRepeatable
@@ -206,6 +207,8 @@ __all__ = [
     "aclOpExecutor",
     "aclSetAclOpExecutorRepeatable",
     "aclTensor",
+    "aclnnAvgPool2dBackward",
+    "aclnnAvgPool2dBackwardGetWorkspaceSize",
     "aclnnConvolutionBackward",
     "aclnnConvolutionBackwardGetWorkspaceSize",
     "aclnnStatus",

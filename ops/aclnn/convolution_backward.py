@@ -18,11 +18,12 @@ from npu_sim.errors import NpuSimError, OperatorError
 from npu_sim.products import current_product
 from npu_sim.report.explain import current_recorder
 from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
-from ops.aclnn.handles import INVALID, NULLPTR, alive, refusal, truth, whole
+from ops.aclnn.handles import alive, refusal, truth, whole
+from ops.aclnn.memory import check_writeable, tensors_of_run
 from ops.aclnn.objects import aclBoolArray, aclIntArray, aclTensor
 from ops.common.arrays import available_threads
 from ops.common.status import AclnnStatus
-from ops.conv_backward.call import PROFILES, QUIRKS, ConvBackwardCall, Profile, TensorDesc
+from ops.conv_backward.call import PROFILES, QUIRKS, ConvBackwardCall, Profile
 from ops.conv_backward.resolve import Resolved
 from ops.conv_backward.rule import TENSORS
 from ops.conv_backward.rules import call_context, check
@@ -31,6 +32,7 @@ NAME = "aclnnConvolutionBackward"
 INT32 = 2**31
 
 _OUTPUTS = ("gradInput", "gradWeight", "gradBias")
+_NAME_OF = {field: name for name, field in TENSORS.items()}
 _ARRAYS = ("biasSizes", "stride", "padding", "dilation", "outputPadding")
 
 
@@ -113,7 +115,7 @@ def aclnnConvolutionBackwardGetWorkspaceSize(
         storages = {field: given[name].storage for name, field in TENSORS.items() if given[name] is not None}
         context = call_context(call)
         for field, desc in resolved.wanted_outputs.items():
-            _check_writeable(field, desc, storages[field], context)
+            check_writeable(_NAME_OF[field], desc, storages[field], context)
         plan = _plan(resolved, context)
         return Work(
             workspace_bytes=plan.workspace_bytes,
@@ -199,23 +201,6 @@ def _kernels(module: str) -> Any:
     return import_module(f"ops.conv_backward.{module}")
 
 
-def _check_writeable(field: str, desc: TensorDesc, storage: np.ndarray | None, context: str) -> None:
-    """Refuse an output that cannot be written, which C would find out by crashing or by nonsense.
-
-    Raises
-    ------
-    OperatorError
-        161002: the memory is read-only, or two elements of the view share a place.
-    """
-    name = next(name for name, own in TENSORS.items() if own == field)
-    if storage is not None and not storage.flags.writeable:
-        raise OperatorError(f"{name} memory must be writeable, not read-only ({context})", INVALID)
-    if desc.overlaps_itself:
-        strides = list(desc.element_strides)
-        rule = "hold each element in a place of its own"
-        raise OperatorError(f"{name} must {rule}, not have the strides {strides} ({context})", INVALID)
-
-
 def _plan(resolved: Resolved, context: str) -> Any:
     """Return the plan of a checked call; a refusal names the product.
 
@@ -241,18 +226,8 @@ def _prepare(
 ) -> Callable[[], None]:
     """Check that every tensor the plan touches has memory; return the run.
 
-    Inputs are handed on read-only, so that nothing below can modify them. An output may lie in the memory of an input
-    or of another output: inputs are read before anything is written, and outputs are written in the order gradInput,
-    gradWeight, gradBias.
+    Outputs are written in the order gradInput, gradWeight, gradBias.
     """
-    tensors: dict[str, np.ndarray] = {}
-    for name, field in TENSORS.items():
-        if field not in plan.arguments:
-            continue
-        storage = storages[field]
-        if storage is None:
-            raise OperatorError(f"{name} data must be device memory, not a null pointer ({context})", NULLPTR)
-        tensors[field] = storage.view()
-        tensors[field].flags.writeable = name in _OUTPUTS
+    tensors = tensors_of_run(plan.arguments, TENSORS, storages, _OUTPUTS, context)
     run_call: Callable[..., None] = _kernels("run").run_call
     return lambda: run_call(plan, tensors, options)

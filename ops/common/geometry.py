@@ -77,6 +77,8 @@ class ConvGeometry:
         (d, h, w).
     spatial_rank : int
         1, 2 or 3: what the caller called it, for messages and for rules that depend on it.
+    may_crop : bool
+        The pads behind an axis (back, down, right) may be negative: the end of the input is under no window.
 
     Raises
     ------
@@ -102,6 +104,7 @@ class ConvGeometry:
     pad: Pads = (0, 0, 0, 0, 0, 0)
     dilation: Triple = (1, 1, 1)
     spatial_rank: int = 3
+    may_crop: bool = False
 
     def __post_init__(self) -> None:
         for name in ("n", "cin", "cout", "groups", "di", "hi", "wi", "do", "ho", "wo", "kd", "kh", "kw"):
@@ -112,8 +115,11 @@ class ConvGeometry:
             values = getattr(self, name)
             if not isinstance(values, tuple) or len(values) != count:
                 raise ShapeError(f"{name} must be a tuple of {count} ints, not {values!r}{self._context}")
-            for value in values:
-                self._check_range("padding entry" if name == "pad" else f"{name} entry", value, low)
+            for index, value in enumerate(values):
+                crops = name == "pad" and self.may_crop and index % 2 == 1
+                self._check_range(
+                    "padding entry" if name == "pad" else f"{name} entry", value, -MAX_EXTENT if crops else low
+                )
         for name in ("cin", "cout"):
             if getattr(self, name) % self.groups:
                 rule = f"a multiple of groups = {self.groups}"

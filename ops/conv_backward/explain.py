@@ -5,16 +5,15 @@ from __future__ import annotations
 import dataclasses
 
 from npu_sim.report.explain import Explanation, ExplanationTable, Value
-from ops.common.pipeline import Buffer, PlannedStep
+from ops.common.pipeline import Buffer, CallPlan, PlannedStep
 from ops.conv_backward.plan import ConvBackwardPlan
 
-_COLUMNS = ("step", "kernel", "reads", "writes", "cores", "own workspace", "tiling")
+_COLUMNS = ("step", "kernel", "reads", "writes", "launches x cores", "own workspace (bytes)", "tiling")
 
 
 def _buffers(buffers: tuple[Buffer, ...]) -> str:
     return "; ".join(
-        f"{buffer.name.split('.')[0]} {buffer.dtype} {buffer.format} {'x'.join(map(str, buffer.shape))}"
-        for buffer in buffers
+        f"{buffer.name} {buffer.dtype} {buffer.format} {'x'.join(map(str, buffer.shape))}" for buffer in buffers
     )
 
 
@@ -25,7 +24,7 @@ def _row(number: int, planned: PlannedStep) -> tuple[Value, ...]:
         step.name,
         _buffers(step.reads),
         _buffers(step.writes),
-        ", ".join(str(launch.core_count) for launch in kernel.launches),
+        ", ".join(f"{launch.name} x {launch.core_count}" for launch in kernel.launches),
         kernel.private_bytes,
         getattr(kernel.tiling, "origin", ""),
     )
@@ -38,6 +37,18 @@ def _tiling(planned: PlannedStep) -> dict[str, Value]:
         return {}
     values = {field.name: getattr(tiling, field.name) for field in dataclasses.fields(tiling)}
     return {name: value for name, value in values.items() if isinstance(value, str | int | float | bool)}
+
+
+def tiling_facts(calls: CallPlan) -> dict[str, dict[str, Value]]:
+    """Return the tilings of all steps that have one."""
+    facts = {f"tiling of step {number}, {step.step.name}": _tiling(step) for number, step in enumerate(calls.steps)}
+    return {name: fields for name, fields in facts.items() if fields}
+
+
+def steps_table(calls: CallPlan) -> ExplanationTable:
+    """Return the steps of a call as a table."""
+    rows = tuple(_row(number, planned) for number, planned in enumerate(calls.steps))
+    return ExplanationTable(title="steps", columns=_COLUMNS, rows=rows)
 
 
 def explain_call(plan: ConvBackwardPlan, title: str = "aclnnConvolutionBackward") -> Explanation:
@@ -61,16 +72,12 @@ def explain_call(plan: ConvBackwardPlan, title: str = "aclnnConvolutionBackward"
         facts["call"]["gradInput"] = f"matrix product ({plan.route.input_gradient_matmul})"
     if plan.route.weight_gradient_matmul:
         facts["call"]["gradWeight"] = "matrix product"
-    for number, planned in enumerate(plan.calls.steps):
-        fields = _tiling(planned)
-        if fields:
-            facts[f"tiling of step {number}, {planned.step.name}"] = fields
-    rows = tuple(_row(number, planned) for number, planned in enumerate(plan.calls.steps))
+    facts.update(tiling_facts(plan.calls))
     return Explanation(
         title=title,
         product=resolved.product,
         facts=facts,
-        tables=(ExplanationTable(title="steps", columns=_COLUMNS, rows=rows),),
+        tables=(steps_table(plan.calls),),
         notes=plan.route.notes,
         launches=plan.calls.launches,
     )

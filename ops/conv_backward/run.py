@@ -12,6 +12,7 @@ from npu_sim.engines.execute import ExecuteOptions
 from ops.common.pipeline import Buffer, CallPlan, run_steps
 from ops.conv_backward.call import TensorDesc
 from ops.conv_backward.plan import ConvBackwardPlan
+from ops.vector.steps import Argument
 
 WORDS: dict[str, np.dtype[Any]] = {
     "fp32": np.dtype(np.uint32),
@@ -23,8 +24,6 @@ NUMPY: dict[str, np.dtype[Any]] = {
     "fp16": np.dtype(np.float16),
     "bf16": np.dtype(ml_dtypes.bfloat16),
 }
-
-OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
 
 
 def _words(calls: CallPlan, buffer: Buffer) -> np.ndarray:
@@ -55,20 +54,46 @@ def run_call(plan: ConvBackwardPlan, tensors: Mapping[str, np.ndarray], options:
     ProductError
         If the overflow mode does not exist on the product; nothing is written then.
     """
-    calls, call = plan.calls, plan.resolved.call
-    for name, argument in plan.arguments.items():
-        if name not in OUTPUTS or argument.buffer.preserved:
-            _words(calls, argument.buffer)[...] = _touched(getattr(call, name), tensors[name])
+    call = plan.resolved.call
+    descs = {name: getattr(call, name) for name in plan.arguments}
+    run_planned(plan.calls, plan.arguments, descs, tensors, options)
+
+
+def run_planned(
+    calls: CallPlan,
+    arguments: Mapping[str, Argument],
+    descs: Mapping[str, TensorDesc],
+    tensors: Mapping[str, np.ndarray],
+    options: ExecuteOptions,
+    constants: Mapping[Buffer, np.ndarray] | None = None,
+) -> None:
+    """Execute the steps of any operator on the caller's storages.
+
+    Parameters
+    ----------
+    calls : CallPlan
+        Steps.
+    arguments, descs, tensors : mapping of str
+        The caller's tensors the steps touch: as the steps see them, as the caller describes them, and their storages.
+    options : ExecuteOptions
+        How.
+    constants : mapping of Buffer to array, or None
+        What the host puts into global memory besides.
+    """
+    for name, argument in arguments.items():
+        if argument.buffer.role != "output" or argument.buffer.preserved:
+            _words(calls, argument.buffer)[...] = _touched(descs[name], tensors[name])
+    for buffer, values in (constants or {}).items():
+        calls.gm.view(calls.places[buffer], values.dtype, values.shape)[...] = values
     run_steps(calls, options)
-    for name in OUTPUTS:
-        if name in plan.arguments:
-            _write_back(plan, name, tensors[name])
+    for name, argument in arguments.items():
+        if argument.buffer.role == "output":
+            _write_back(calls, argument, descs[name], tensors[name])
 
 
-def _write_back(plan: ConvBackwardPlan, name: str, storage: np.ndarray) -> None:
+def _write_back(calls: CallPlan, argument: Argument, desc: TensorDesc, storage: np.ndarray) -> None:
     """Copy the elements of an output, and nothing between them, to the caller."""
-    argument, desc = plan.arguments[name], getattr(plan.resolved.call, name)
-    words = _words(plan.calls, argument.buffer)
+    words = _words(calls, argument.buffer)
     if argument.view is None:
         _touched(desc, storage)[...] = words
         return

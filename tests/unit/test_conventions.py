@@ -33,6 +33,7 @@ LAYERS = (
     ("ops.conv3d_backprop_filter", "ops.conv3d_backprop_input"),
     ("ops.tbe",),
     ("ops.conv_backward",),
+    ("ops.avg_pool",),
     ("ops.aclnn",),
     ("ops.ascendc",),
     ("ops.studies",),

@@ -1,0 +1,189 @@
+"""aclnnAvgPool2dBackward in its two phases, with the names and the argument order of the C interface.
+
+Source: the published aclnnAvgPool2dBackward page (prototypes, parameters) and ops-nn
+``pooling/avg_pool3_d_grad/op_api``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from npu_sim.accumulation import Accumulation, default_accumulation
+from npu_sim.engines.execute import ExecuteOptions
+from npu_sim.products import current_product
+from npu_sim.report.explain import current_recorder
+from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
+from ops.aclnn.handles import alive, refusal, truth, whole
+from ops.aclnn.memory import check_writeable, tensors_of_run
+from ops.aclnn.objects import aclIntArray, aclTensor
+from ops.avg_pool.call import DEVIATIONS, PROFILES, AvgPoolCall, Profile
+from ops.avg_pool.rule import TENSORS
+from ops.avg_pool.rules import Resolved, call_context, check
+from ops.common.arrays import available_threads
+from ops.common.status import AclnnStatus
+
+NAME = "aclnnAvgPool2dBackward"
+_ARRAYS = {"kernelSize": "kernel_size", "stride": "stride", "padding": "padding"}
+
+
+def aclnnAvgPool2dBackwardGetWorkspaceSize(
+    gradOutput: aclTensor | None,
+    self: aclTensor | None,
+    kernelSize: aclIntArray | None,
+    stride: aclIntArray | None,
+    padding: aclIntArray | None,
+    ceilMode: bool,
+    countIncludePad: bool,
+    divisorOverride: int,
+    cubeMathType: int,
+    gradInput: aclTensor | None,
+    *,
+    profile: Literal["page", "library"] | None = None,
+    library_quirks: bool | Iterable[str] = False,
+    strict_shape: bool = False,
+    deterministic: bool = False,
+    accumulation: Accumulation | str | None = None,
+    threads: int | None = None,
+) -> PhaseOne:
+    """Check a call and plan it for the current product; no tensor's data is read or written.
+
+    Parameters
+    ----------
+    gradOutput, self, gradInput : aclTensor or None
+        As in the C interface; None is a null pointer. Of self only the shape matters.
+    kernelSize, stride, padding : aclIntArray or None
+        Likewise; a null stride is an empty one.
+    ceilMode, countIncludePad : bool
+        Of the pooling.
+    divisorOverride : int
+        0: none. 64 bits.
+    cubeMathType : int
+        0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32.
+    profile : {"page", "library"} or None
+        What wins where the operator's page and newer library source differ (``ops/avg_pool/RULES.md``).
+    library_quirks : bool or iterable of str
+        Deviations of the library to reproduce, of `ops.avg_pool.call.DEVIATIONS`: all, none, or these.
+    strict_shape : bool
+        gradOutput must have the shape of the forward output, which the library does not check.
+    deterministic : bool
+        The context's deterministic mode.
+    accumulation : Accumulation, str or None
+        Model of the Cube's additions; None: the product's default for the compute dtype.
+    threads : int or None
+        Host threads of phase 2; None: all. The result does not depend on it.
+
+    Returns
+    -------
+    status, workspaceSize, executor
+        161001, 161002 or 561103 with 0 and None if the call is refused; `aclGetRecentErrMsg` says why.
+    """
+    given: dict[str, Any] = {
+        "gradOutput": gradOutput, "self": self, "kernelSize": kernelSize, "stride": stride, "padding": padding,
+        "ceilMode": ceilMode, "countIncludePad": countIncludePad, "divisorOverride": divisorOverride,
+        "cubeMathType": cubeMathType, "gradInput": gradInput, "profile": profile, "library_quirks": library_quirks,
+        "strict_shape": strict_shape, "deterministic": deterministic,
+    }  # fmt: skip
+
+    def build() -> Work:
+        resolved = check(_call_of(given))
+        storages = {field: given[name].storage for name, field in TENSORS.items()}
+        context = call_context(resolved.call)
+        check_writeable("gradInput", resolved.desc("grad_input"), storages["grad_input"], context)
+        options = _options(resolved, accumulation, threads)
+        plan = _plan(resolved)
+        run_call = import_module("ops.avg_pool.run").run_call
+
+        def prepare() -> Any:
+            tensors = tensors_of_run(plan.arguments, TENSORS, storages, ("gradInput",), context)
+            return lambda: run_call(plan, tensors, options)
+
+        return Work(workspace_bytes=plan.workspace_bytes, prepare=prepare, context=context)
+
+    return first_phase(NAME, build)
+
+
+def aclnnAvgPool2dBackward(workspace: Any, workspaceSize: Any, executor: Any, stream: Any) -> AclnnStatus:
+    """Run a planned call; gradInput is written as a whole or not at all.
+
+    Parameters
+    ----------
+    workspace : array of uint8 or None
+        At least ``workspaceSize`` bytes; None where that is 0. The emulator keeps intermediate tensors in memory of its
+        own: the bytes are not used.
+    workspaceSize : int
+        What phase 1 returned, or more.
+    executor : aclOpExecutor
+        What phase 1 returned; it runs once.
+    stream : aclrtStream or None
+        None: the default stream. The call has run when it returns.
+
+    Returns
+    -------
+    AclnnStatus
+        0; 161001 for a null pointer, 161002 for a wrong argument, 361001 if the run fails.
+    """
+    return second_phase(NAME, workspace, workspaceSize, executor, stream)
+
+
+def _call_of(given: dict[str, Any]) -> AvgPoolCall:
+    """Return the arguments as a call; whatever C's types would not let through is refused here.
+
+    Raises
+    ------
+    OperatorError
+        161002: an argument is not of its type.
+    """
+    tensors = {field: alive(name, aclTensor, given[name]) for name, field in TENSORS.items()}
+    arrays = {field: alive(name, aclIntArray, given[name]) for name, field in _ARRAYS.items()}
+    descs = {field: None if value is None else value.desc for field, value in tensors.items()}
+    values = {field: None if array is None else array.values for field, array in arrays.items()}
+    if given["profile"] is not None and not isinstance(given["profile"], str):
+        raise refusal("profile", f"None or one of {', '.join(PROFILES)}", given["profile"])
+    return AvgPoolCall(
+        product=current_product(),
+        grad_output=descs["grad_output"],
+        input=descs["input"],
+        kernel_size=values["kernel_size"],
+        stride=values["stride"],
+        padding=values["padding"],
+        ceil_mode=truth("ceilMode", given["ceilMode"]),
+        count_include_pad=truth("countIncludePad", given["countIncludePad"]),
+        divisor_override=whole("divisorOverride", given["divisorOverride"]),
+        cube_math_type=whole("cubeMathType", given["cubeMathType"]),
+        grad_input=descs["grad_input"],
+        profile=cast("Profile | None", given["profile"]),
+        library_quirks=_quirks(given["library_quirks"]),
+        strict_shape=truth("strict_shape", given["strict_shape"]),
+        deterministic=truth("deterministic", given["deterministic"]),
+    )
+
+
+def _quirks(value: Any) -> frozenset[str]:
+    if isinstance(value, (bool, np.bool_)):
+        return frozenset(DEVIATIONS) if value else frozenset()
+    names = value if isinstance(value, (list, tuple, set, frozenset)) else [value]
+    for name in names:
+        if not isinstance(name, str) or name not in DEVIATIONS:
+            raise refusal("library_quirks", f"a bool or a set of {', '.join(DEVIATIONS)}", value)
+    return frozenset(names)
+
+
+def _options(resolved: Resolved, accumulation: Any, threads: Any) -> ExecuteOptions:
+    if accumulation is not None and not isinstance(accumulation, (Accumulation, str)):
+        raise refusal("accumulation", "an Accumulation, its name or None", accumulation)
+    default = default_accumulation(resolved.product, resolved.cube_dtype)
+    workers = available_threads() if threads is None else whole("threads", threads)
+    return ExecuteOptions(accumulation=Accumulation.parse(accumulation, default), threads=workers)
+
+
+def _plan(resolved: Resolved) -> Any:
+    """Return the plan of a checked call. A call that is refused does not wait for the kernels' import."""
+    plan = import_module("ops.avg_pool.plan").plan_call(resolved)
+    recorder = current_recorder()
+    if recorder is not None:
+        recorder.add(lambda: import_module("ops.avg_pool.explain").explain_call(plan))
+    return plan

@@ -1,0 +1,255 @@
+"""The launch AvgPool3DGrad: the pooling gradient on vector cores of dav-c220.
+
+Source of tasks, split, buffers and phases: ops-nn ``pooling/avg_pool3_d_grad/op_kernel`` and
+``op_host/avg_pool_3d_grad_tiling.cpp``. ASSUMED: the tasks that share UB also share the flags between load, product and
+store; the order of atomic additions of different cores is that of the cores (free on a device unless deterministic).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.crew import run_parts
+from npu_sim.dtypes import bulk_jit
+from npu_sim.dtypes.formats import RoundMode, get_dtype
+from npu_sim.errors import ProductError, ShapeError
+from npu_sim.isa.op import Data
+from npu_sim.memory.gm import GlobalMemory, GmTensor
+from npu_sim.products import Product
+from npu_sim.program.launch import Launch
+from npu_sim.units import BLOCK_BYTES, MIB, align_up, ceil_div
+from ops.avg_pool import bulk_avg_pool3d_grad
+from ops.avg_pool import kernel_avg_pool3d_grad as kernel
+from ops.avg_pool.call import PoolAxis
+from ops.common.records import int_fields, record
+from ops.vector.frame import has_byte_copies
+
+UB_RESERVED_BYTES = 20480
+"""UB this kernel leaves alone."""
+SYSTEM_WORKSPACE_BYTES = 16 * MIB
+_BULK_LANES = 2048
+"""Lanes one thread adds at a time."""
+_THREAD_LANES = 16
+"""Lanes worth a thread of their own: one cache line of float32."""
+
+AVG_POOL_PARAMS = int_fields(
+    "src", "dst", "sum", "src_tensor", "dst_tensor", "sum_tensor", "data", "item", "sum_data", "sum_item", "overlap",
+    "deterministic", "lanes", "pieces", "count", "tail", "pitch", "group", "tasks", "cores", "calc", "out",
+    "clear_bytes", "cast_elems", "cast_out", "h", "w", "oh", "ow", "kh", "kw", "sh", "sw", "ph", "pw", "include_pad",
+    "divisor",
+)  # fmt: skip
+"""What `kernel_avg_pool3d_grad.emit` reads: extents and ``pitch`` in elements, places in bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvgPoolTiling:
+    """Split of one pooling gradient over cores and UB.
+
+    Attributes
+    ----------
+    origin : str
+        For reports.
+    overlap : bool
+        Windows overlap: products are added atomically.
+    lanes : int
+        N * C, the innermost axis.
+    pieces, count, tail : int
+        Pieces of the lanes, lanes of a piece and of the last one.
+    pitch : int
+        Elements of a UB line.
+    group : int
+        Tasks that share UB, each with a line of its own.
+    tasks, cores : int
+        Gradient pixels times pieces, and how many cores run them.
+    """
+
+    origin: str
+    overlap: bool
+    lanes: int
+    pieces: int
+    count: int
+    tail: int
+    pitch: int
+    group: int
+    tasks: int
+    cores: int
+
+
+def avg_pool_tiling(
+    axes: tuple[PoolAxis, ...], lanes: int, item_bytes: int, product: Product, deterministic: bool = False
+) -> AvgPoolTiling:
+    """Return the split of a pooling gradient with ``lanes`` = N * C."""
+    h, w = axes
+    overlap = h.stride < h.kernel or w.stride < w.kernel
+    parts = 2 if item_bytes == 4 else (3 if overlap else 4)
+    block = BLOCK_BYTES // item_bytes
+    most = (product.core.ub_bytes - UB_RESERVED_BYTES) // parts // BLOCK_BYTES * BLOCK_BYTES // item_bytes
+    if lanes > most:
+        pieces, count, pitch, group = ceil_div(lanes, most), most, most, 1
+    else:
+        pieces, count, pitch = 1, lanes, align_up(lanes, block)
+        group = most // pitch
+    pixels = h.y * w.y
+    return AvgPoolTiling(
+        origin="AvgPool3DGrad",
+        overlap=overlap,
+        lanes=lanes,
+        pieces=pieces,
+        count=count,
+        tail=lanes - (pieces - 1) * count,
+        pitch=pitch,
+        group=group,
+        tasks=pixels * pieces,
+        cores=1 if deterministic and overlap else min(product.vector_core_count, pixels),
+    )
+
+
+def sums_bytes(axes: tuple[PoolAxis, ...], lanes: int, item_bytes: int) -> int:
+    """Return the bytes of the float32 sums that 16-bit tensors with overlapping windows need besides the output."""
+    h, w = axes
+    overlap = h.stride < h.kernel or w.stride < w.kernel
+    return 4 * h.x * w.x * lanes if item_bytes == 2 and overlap else 0
+
+
+def private_bytes(axes: tuple[PoolAxis, ...], lanes: int, item_bytes: int) -> int:
+    """Return the kernel's own workspace."""
+    h, w = axes
+    return SYSTEM_WORKSPACE_BYTES + (4 * h.x * w.x * lanes if item_bytes == 2 else 0)
+
+
+def avg_pool3d_grad_launch(
+    gm: GlobalMemory,
+    src: GmTensor,
+    dst: GmTensor,
+    sums: GmTensor | None,
+    axes: tuple[PoolAxis, ...],
+    lanes: int,
+    dtype: str,
+    divisor_override: int,
+    count_include_pad: bool,
+    product: Product,
+    deterministic: bool = False,
+) -> Launch:
+    """Return the launch that writes the gradient of the input.
+
+    Parameters
+    ----------
+    gm : GlobalMemory
+        Holds the tensors, which are disjoint.
+    src : GmTensor
+        gradOutput, [Ho * Wo][lanes].
+    dst : GmTensor
+        Gradient of the input, [H * W][lanes].
+    sums : GmTensor or None
+        `sums_bytes` bytes, None where that is 0.
+    axes : tuple of PoolAxis
+        Height and width.
+    lanes : int
+        N * C.
+    dtype : {"fp32", "fp16", "bf16"}
+        Of both tensors.
+    divisor_override : int
+        0: none.
+    count_include_pad : bool
+        Positions in the padding count.
+    product : Product
+        With DataCopyPad (A2, A3).
+    deterministic : bool
+        One core where windows overlap, and a barrier after each task.
+
+    Raises
+    ------
+    ProductError
+        The product has no such kernel.
+    ShapeError
+        A tensor has another size.
+    """
+    if not has_byte_copies(product):
+        raise ProductError(f"AvgPool3DGrad must run on a product with DataCopyPad, not on {product.name}")
+    h, w = axes
+    item = get_dtype(dtype).item_bytes
+    wanted = ((src, h.y * w.y * lanes * item), (dst, h.x * w.x * lanes * item))
+    for tensor, byte_count in wanted:
+        if tensor.byte_count != byte_count:
+            rule = f"{byte_count} bytes"
+            raise ShapeError(f"{tensor.name} must be {rule}, not {tensor.byte_count} (AvgPool3DGrad, {product.name})")
+    own = sums_bytes(axes, lanes, item)
+    if own != (0 if sums is None else sums.byte_count):
+        raise ShapeError(f"sums must be {own} bytes, not {sums} (AvgPool3DGrad, {product.name})")
+    t = avg_pool_tiling(axes, lanes, item, product, deterministic)
+    target = dst if sums is None else sums
+    usable = product.core.ub_bytes - UB_RESERVED_BYTES
+    cast_elems = usable // 2 // 3
+    calc = t.group * t.pitch * item
+    values = {
+        "src": src.address, "dst": dst.address, "sum": target.address, "src_tensor": src.index,
+        "dst_tensor": dst.index, "sum_tensor": target.index, "data": int(Data[dtype.upper()]), "item": item,
+        "sum_data": int(Data.FP32 if sums is not None else Data[dtype.upper()]),
+        "sum_item": 4 if sums is not None else item, "overlap": int(t.overlap), "deterministic": int(deterministic),
+        "lanes": lanes, "pieces": t.pieces, "count": t.count, "tail": t.tail, "pitch": t.pitch, "group": t.group,
+        "tasks": t.tasks, "cores": t.cores, "calc": calc, "out": calc + t.group * t.pitch * 4,
+        "clear_bytes": usable // BLOCK_BYTES * BLOCK_BYTES, "cast_elems": cast_elems,
+        "cast_out": align_up(cast_elems * 4, BLOCK_BYTES), "h": h.x, "w": w.x, "oh": h.y, "ow": w.y,
+        "kh": h.kernel, "kw": w.kernel, "sh": h.stride, "sw": w.stride, "ph": h.pad, "pw": w.pad,
+        "include_pad": int(count_include_pad), "divisor": divisor_override,
+    }  # fmt: skip
+    params = record(AVG_POOL_PARAMS, values)
+    return Launch(
+        name="AvgPool3DGrad",
+        emit=kernel.emit,
+        params=params,
+        core_count=t.cores,
+        phase_count=3 if sums is not None else 2,
+        gm=gm,
+        step_rows=2 * kernel.STEP_ROWS,
+        sites=dict(kernel.SITES),
+        trusted=True,
+        core_kind="vector",
+        shortcut=partial(_run_all, src, dst, sums, params, dtype),
+    )
+
+
+def _floats(arena: npt.NDArray[np.uint8], tensor: GmTensor, lanes: int) -> np.ndarray:
+    return arena[tensor.address : tensor.address + tensor.byte_count].view(np.float32).reshape(-1, lanes)
+
+
+def _codes(arena: npt.NDArray[np.uint8], tensor: GmTensor) -> np.ndarray:
+    return arena[tensor.address : tensor.address + tensor.byte_count].view(np.uint16)
+
+
+def _run_all(
+    src: GmTensor,
+    dst: GmTensor,
+    sums: GmTensor | None,
+    params: np.ndarray,
+    dtype: str,
+    arena: npt.NDArray[np.uint8],
+    saturate: bool,
+    threads: int,
+) -> None:
+    """Add in the order of the rows; every thread takes lanes of its own."""
+    lanes = int(params["lanes"][0])
+    if dtype == "fp32":
+        grads, totals = _floats(arena, src, lanes), _floats(arena, dst, lanes)
+    else:
+        grads = np.empty((src.byte_count // 2 // lanes, lanes), np.float32)
+        decode = bulk_jit.decode_fp16 if dtype == "fp16" else bulk_jit.decode_bf16
+        decode(_codes(arena, src), grads.reshape(-1).view(np.uint32))
+        shape = (dst.byte_count // 2 // lanes, lanes)
+        totals = _floats(arena, sums, lanes) if sums is not None else np.empty(shape, np.float32)
+    parts = max(1, min(threads, ceil_div(lanes, _THREAD_LANES)))
+    bounds = [lanes * part // parts for part in range(parts + 1)]
+
+    def add(part: int) -> None:
+        for first in range(bounds[part], bounds[part + 1], _BULK_LANES):
+            end = min(first + _BULK_LANES, bounds[part + 1])
+            bulk_avg_pool3d_grad.scatter(grads, totals, params, first, end)
+
+    run_parts(add, parts)
+    if dtype != "fp32":
+        encode = bulk_jit.encode_fp16 if dtype == "fp16" else bulk_jit.encode_bf16
+        encode(totals.reshape(-1).view(np.uint32), _codes(arena, dst), int(RoundMode.RINT), int(saturate))

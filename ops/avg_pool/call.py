@@ -1,0 +1,204 @@
+"""A call of aclnnAvgPool2dBackward as data: tensors as descriptors, no tensor data, nothing checked yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from npu_sim.errors import OperatorError
+from npu_sim.products import Product
+from ops.common.status import AclnnStatus
+from ops.conv_backward.call import TensorDesc
+
+Profile = Literal["page", "library"]
+PROFILES: tuple[Profile, ...] = ("page", "library")
+PARAM_INVALID = int(AclnnStatus.ACLNN_ERR_PARAM_INVALID)
+
+DEFAULT_PROFILE: dict[str, Profile] = {"310p": "page", "910": "page", "910b": "page", "910_93": "library"}
+"""What wins by default where the published page and newer library source differ; the page does not name 910_93."""
+
+DEVIATIONS = {
+    "A1": "310P, 910: a last window that ceilMode lets reach over the padded input is divided by kH * kW",
+    "A2": "310P, 910: without countIncludePad a divisorOverride of 255 or -255 is ignored",
+    "A3": "310P, 910, FP16, without countIncludePad: windows of more than 2048 elements are divided by 2048",
+    "A4": "910B, 910_93: cubeMathType 1 on the Cube computes FP32 and BF16 tensors in FP16 (off: HF32 resp. FP32)",
+    "A5": "a global pooling with padding fills the whole plane with gradOutput / (kH * kW)",
+}
+"""Where the library differs from the gradient's definition or its page; all off by default. Source: ops-nn
+``pooling/avg_pool3_d_grad/op_api``."""
+
+AXIS_NAMES = ("H", "W")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolAxis:
+    """One spatial axis.
+
+    Attributes
+    ----------
+    name : str
+        "H" or "W".
+    x, y : int
+        Extents of the input and of gradOutput.
+    kernel, stride, pad : int
+        Of the pooling; ``pad`` on both sides.
+    """
+
+    name: str
+    x: int
+    y: int
+    kernel: int
+    stride: int
+    pad: int
+
+    def expected_y(self, ceil_mode: bool) -> int:
+        """Return the forward output's extent (PyTorch's rule; the page's formula is garbled)."""
+        room = self.x + 2 * self.pad - self.kernel + (self.stride - 1 if ceil_mode else 0)
+        windows = room // self.stride + 1
+        if ceil_mode and (windows - 1) * self.stride >= self.x + self.pad:
+            windows -= 1
+        return windows
+
+    @property
+    def covered(self) -> np.ndarray:
+        """Elements of the input under each window, int64[y]."""
+        start = np.arange(self.y) * self.stride - self.pad
+        return np.maximum(np.minimum(start + self.kernel, self.x) - np.maximum(start, 0), 0)
+
+    @property
+    def padded(self) -> np.ndarray:
+        """Positions of the padded input under each window, int64[y]."""
+        start = np.arange(self.y) * self.stride - self.pad
+        return np.maximum(np.minimum(start + self.kernel, self.x + self.pad) - start, 0)
+
+    @property
+    def is_clipped(self) -> bool:
+        """Whether a window reaches over the padded input."""
+        return self.y > 0 and (self.y - 1) * self.stride + self.kernel > self.x + 2 * self.pad
+
+    @property
+    def end_pad(self) -> int:
+        """Padding behind the axis in the convolution that does the same; negative: the end is under no window."""
+        return max(0, (self.y - 1) * self.stride + self.kernel - self.x) - self.pad
+
+
+def expanded(values: tuple[int, ...] | None, default: tuple[int, ...] = ()) -> tuple[int, ...]:
+    """Return one entry per axis: one stands for both, none (or a null pointer) for ``default``."""
+    if not values:
+        return default
+    return values * 2 if len(values) == 1 else values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvgPoolCall:
+    """The arguments of aclnnAvgPool2dBackward; None stands for a null pointer.
+
+    Attributes
+    ----------
+    product : Product
+        Where it runs.
+    grad_output, input, grad_input : TensorDesc or None
+        (N, C, H, W) or (C, H, W); of input only the shape matters.
+    kernel_size, stride, padding : tuple of int or None
+        As given.
+    ceil_mode, count_include_pad : bool
+        Of the pooling.
+    divisor_override : int
+        0: none.
+    cube_math_type : int
+        What the Cube may do with the precision.
+    profile : {"page", "library"} or None
+        What wins where the operator's page and newer library source differ. None: `DEFAULT_PROFILE`; then more than
+        65535 channels are computed where a route can.
+    library_quirks : frozenset of str
+        Members of `DEVIATIONS` that are on.
+    strict_shape : bool
+        gradOutput must have the forward output's shape; otherwise what the library computes is computed.
+    deterministic : bool
+        The context's deterministic mode.
+
+    Raises
+    ------
+    OperatorError
+        161002: no such profile or quirk. Everything else is the business of the rules.
+    """
+
+    product: Product
+    grad_output: TensorDesc | None
+    input: TensorDesc | None
+    kernel_size: tuple[int, ...] | None
+    stride: tuple[int, ...] | None
+    padding: tuple[int, ...] | None
+    ceil_mode: bool
+    count_include_pad: bool
+    divisor_override: int
+    cube_math_type: int
+    grad_input: TensorDesc | None
+    profile: Profile | None = None
+    library_quirks: frozenset[str] = frozenset()
+    strict_shape: bool = False
+    deterministic: bool = False
+
+    def __post_init__(self) -> None:
+        if self.profile is not None and self.profile not in PROFILES:
+            rule = f"None or one of {', '.join(PROFILES)}"
+            raise OperatorError(f"profile must be {rule}, not {self.profile!r}", PARAM_INVALID)
+        for quirk in sorted(self.library_quirks - set(DEVIATIONS)):
+            rule = f"one of {', '.join(DEVIATIONS)}"
+            raise OperatorError(f"library quirk must be {rule}, not {quirk!r}", PARAM_INVALID)
+
+    @property
+    def column(self) -> Profile:
+        """The profile in force."""
+        return self.profile or DEFAULT_PROFILE[self.product.series]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a tensor has no element, so that nothing is computed."""
+        return any(desc is not None and desc.elems == 0 for desc in (self.grad_output, self.input, self.grad_input))
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        """Kernel per axis."""
+        return expanded(self.kernel_size)
+
+    @property
+    def axes(self) -> tuple[PoolAxis, ...]:
+        """Height and width, or () if ranks, lengths or values make none (another rule says so)."""
+        g, x = self.grad_output, self.input
+        if g is None or x is None or g.rank != x.rank or g.rank not in (3, 4):
+            return ()
+        kernel, pad = self.kernel, expanded(self.padding)
+        stride = expanded(self.stride, kernel)
+        if not len(kernel) == len(stride) == len(pad) == 2 or min(*kernel, *stride) < 1:
+            return ()
+        return tuple(
+            PoolAxis(name=name, x=x.shape[i - 2], y=g.shape[i - 2], kernel=kernel[i], stride=stride[i], pad=pad[i])
+            for i, name in enumerate(AXIS_NAMES)
+        )
+
+    @property
+    def planes(self) -> int:
+        """Planes of gradOutput, N * C."""
+        count = 1
+        for extent in () if self.grad_output is None else self.grad_output.shape[:-2]:
+            count *= extent
+        return count
+
+    @property
+    def channels(self) -> int:
+        """C of the input; 0 if there is none."""
+        return 0 if self.input is None or self.input.rank < 3 else self.input.shape[-3]
+
+
+def divisors(call: AvgPoolCall, axes: tuple[PoolAxis, ...]) -> np.ndarray:
+    """Return what each window's sum is divided by, int64[Ho, Wo]; 0 for a window without any element under it."""
+    h, w = axes
+    covered = np.multiply.outer(h.covered, w.covered)
+    if call.divisor_override:
+        return np.where(covered > 0, call.divisor_override, 0)
+    if call.count_include_pad:
+        return np.where(covered > 0, np.multiply.outer(h.padded, w.padded), 0)
+    return covered

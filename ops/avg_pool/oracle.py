@@ -1,0 +1,86 @@
+"""The gradient of 2D average pooling by its definition: windows walked one position at a time, float64.
+
+Written from the meaning of average pooling alone: a window's mean is the sum of the elements of the input under it,
+divided by a number of positions, and the gradient gives every element under a window its share. All numbers of
+positions are counted, none is computed by a formula.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pooling:
+    """What an average pooling is besides its tensors.
+
+    Attributes
+    ----------
+    kernel, stride, pad : tuple of int
+        (h, w).
+    ceil_mode : bool
+        A last window may reach over the end of the padded input if it starts inside the input or before it.
+    count_include_pad : bool
+        Positions in the padding count for the mean.
+    divisor_override : int
+        What sums are divided by instead of a number of positions; 0: no override.
+    """
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    pad: tuple[int, int] = (0, 0)
+    ceil_mode: bool = False
+    count_include_pad: bool = True
+    divisor_override: int = 0
+
+
+def output_extent(extent: int, kernel: int, stride: int, pad: int, ceil_mode: bool) -> int:
+    """Return how many windows there are along one axis, placed one after the other."""
+    windows, start, end = 0, -pad, extent + pad
+    while start + kernel <= end or (ceil_mode and windows > 0 and start - stride + kernel < end and start < extent):
+        windows += 1
+        start += stride
+    return windows
+
+
+def _positions(window: int, extent: int, axis: int, pooling: Pooling) -> tuple[list[int], int]:
+    """Return the positions of the input under a window, and how many lie in the padded input."""
+    start, pad = window * pooling.stride[axis] - pooling.pad[axis], pooling.pad[axis]
+    under = [start + tap for tap in range(pooling.kernel[axis])]
+    inside = [place for place in under if 0 <= place < extent]
+    return inside, sum(-pad <= place < extent + pad for place in under)
+
+
+def input_gradient(grad_output: np.ndarray, extents: tuple[int, int], pooling: Pooling) -> np.ndarray:
+    """Return the gradient of the input.
+
+    Parameters
+    ----------
+    grad_output : array, (..., Ho, Wo)
+        Anything that converts to float64.
+    extents : tuple of int
+        Height and width of the input.
+    pooling : Pooling
+        The pooling.
+
+    Returns
+    -------
+    array, (..., H, W)
+        float64. A window without any element of the input under it adds nothing.
+    """
+    out = np.zeros((*grad_output.shape[:-2], *extents), np.float64)
+    for oh in range(grad_output.shape[-2]):
+        rows, padded_rows = _positions(oh, extents[0], 0, pooling)
+        for ow in range(grad_output.shape[-1]):
+            columns, padded_columns = _positions(ow, extents[1], 1, pooling)
+            divisor = pooling.divisor_override
+            if divisor == 0 and pooling.count_include_pad:
+                divisor = padded_rows * padded_columns
+            elif divisor == 0:
+                divisor = len(rows) * len(columns)
+            for row in rows:
+                for column in columns:
+                    out[..., row, column] += np.float64(grad_output[..., oh, ow]) / divisor
+    return out

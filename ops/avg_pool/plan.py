@@ -1,0 +1,254 @@
+"""From a checked call to its launches, one list of steps for each route.
+
+Source of the order: ops-nn ``pooling/avg_pool3_d_grad/op_api``. The constant weight and the matrix of reciprocal
+divisors are computed on the host and lie in global memory as inputs. Neutral rewrites are left out: the kernel itself
+inserts the zeros of strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+
+import ml_dtypes
+import numpy as np
+
+from npu_sim.errors import OperatorError
+from npu_sim.memory.gm import GlobalMemory, GmTensor
+from ops.avg_pool.avg_pool3d_grad import avg_pool3d_grad_launch, avg_pool_tiling, private_bytes, sums_bytes
+from ops.avg_pool.call import AvgPoolCall, PoolAxis, divisors
+from ops.avg_pool.route import MAX_HALF_COUNT, Route
+from ops.avg_pool.rules import Resolved, call_context
+from ops.common.geometry import ConvGeometry
+from ops.common.pipeline import ITEM_BYTES, Buffer, CallPlan, Kernel, Step, plan_steps
+from ops.common.status import AclnnStatus
+from ops.conv3d_backprop_input.plan import input_gradient_launches
+from ops.conv3d_backprop_input.records import input_layout, output_layout, weight_layout
+from ops.conv_backward.plan import STORED_AS, argument_of
+from ops.vector.elementwise import div_launch, mul_launch
+from ops.vector.steps import Argument, StepList, blocked_shape
+from ops.vector.transpose import transpose_launch
+
+NUMPY = {"fp32": np.dtype(np.float32), "fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
+ARGUMENTS = ("grad_output", "grad_input")
+"""Tensors a call touches; of input only the shape matters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvgPoolPlan:
+    """What one call runs.
+
+    Attributes
+    ----------
+    resolved : Resolved
+        The checked call and its route.
+    calls : CallPlan
+        Steps, launches and workspace.
+    arguments : dict of str to Argument
+        The caller's tensors the call touches.
+    constants : dict of Buffer to array
+        What the host computes and puts into global memory.
+    """
+
+    resolved: Resolved
+    calls: CallPlan
+    arguments: Mapping[str, Argument]
+    constants: Mapping[Buffer, np.ndarray]
+
+    @property
+    def route(self) -> Route:
+        """The way of the call."""
+        return self.resolved.route
+
+    @property
+    def workspace_bytes(self) -> int:
+        """What phase 1 asks for."""
+        return self.calls.workspace_bytes
+
+
+def geometry_of(call: AvgPoolCall) -> ConvGeometry:
+    """Return the convolution with one channel a group whose input gradient is the pooling's."""
+    assert call.input is not None
+    h, w = call.axes
+    n = 1 if call.input.rank == 3 else call.input.shape[0]
+    c = call.channels
+    return ConvGeometry(
+        n=n, cin=c, cout=c, groups=c, hi=h.x, wi=w.x, ho=h.y, wo=w.y, kh=h.kernel, kw=w.kernel,
+        stride=(1, h.stride, w.stride), pad=(0, 0, h.pad, h.end_pad, w.pad, w.end_pad), spatial_rank=2, may_crop=True,
+    )  # fmt: skip
+
+
+def kernel_value(call: AvgPoolCall, route: Route) -> float:
+    """Return what every element of the constant weight is, before it is rounded to float32 or float16."""
+    if route.name == "cube+mul":
+        return 1.0
+    h, w = call.axes
+    return 1.0 / (call.divisor_override or h.kernel * w.kernel)
+
+
+def mean_matrix(call: AvgPoolCall, route: Route, dtype: str) -> np.ndarray:
+    """Return the matrix gradOutput is multiplied by, [Ho, Wo] of ``dtype``: reciprocals of the divisors.
+
+    With A2 on, an ignored divisorOverride is none; with A3 on, counts stop at 2048.
+    """
+    axes: tuple[PoolAxis, ...] = call.axes
+    if route.ignores_override:
+        count = np.multiply.outer(axes[0].covered, axes[1].covered)
+    else:
+        count = divisors(call, axes)
+    if route.counts_in_half:
+        count = np.minimum(count, MAX_HALF_COUNT)
+    reciprocal = np.zeros(count.shape, np.float32)
+    np.divide(np.float32(1.0), count.astype(np.float32), out=reciprocal, where=count != 0)
+    return reciprocal.astype(NUMPY[dtype])
+
+
+class _Planner:
+    """The steps of one call in the making."""
+
+    def __init__(self, resolved: Resolved) -> None:
+        self._resolved, self._route, self._call = resolved, resolved.route, resolved.call
+        self._product = resolved.product
+        self._steps = StepList(resolved.product)
+        self.arguments: dict[str, Argument] = {}
+        self.constants: dict[Buffer, np.ndarray] = {}
+
+    def plan(self) -> CallPlan:
+        """Return the whole call."""
+        if self._route.name != "empty":
+            for name in ARGUMENTS:
+                desc = self._resolved.desc(name)
+                self.arguments[name] = argument_of(name, desc, is_output=name == "grad_input")
+            source = self._steps.contiguous(self.arguments["grad_output"])
+            if self._route.name == "global":
+                self._global(source)
+            elif self._route.name == "AvgPool3DGrad":
+                self._vector(source)
+            else:
+                self._cube(source)
+        return plan_steps(self._product, self._steps.steps)
+
+    def _constant(self, name: str, shape: tuple[int, ...], dtype: str, values: np.ndarray) -> Buffer:
+        buffer = Buffer(name=name, shape=shape, dtype=dtype, format="ND", role="input")
+        self.constants[buffer] = np.broadcast_to(values.astype(NUMPY[dtype]), shape)
+        return buffer
+
+    def _global(self, gradient: Buffer) -> None:
+        """Divide one value a plane by the area and spread it."""
+        dtype, product, target = self._route.compute_dtype, self._product, self.arguments["grad_input"]
+        source = self._steps.cast(gradient, dtype)
+        h, w = self._call.axes
+        planes, elems, area = self._call.planes, h.x * w.x, float(h.kernel * w.kernel)
+        direct = self._steps.direct_target(target, dtype)
+        result = direct or Buffer(name="grad_input.Div", shape=target.shape, dtype=dtype, format="ND")
+
+        def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
+            launch = div_launch(gm, at(source), at(result), planes, elems, area, dtype, product)
+            return Kernel(launches=(launch,))
+
+        self._steps.add(Step(name="Div", reads=(source,), writes=(result,), build=build))
+        if direct is None:
+            self._steps.deliver_plain(result, target)
+
+    def _cube(self, gradient: Buffer) -> None:
+        """Run the input gradient of a convolution with one channel a group and a constant weight."""
+        compute, product, call = self._route.compute_dtype, self._product, self._call
+        stored = STORED_AS[compute]
+        geometry = geometry_of(call)
+        wide = "fp16" if gradient.dtype == "fp16" else "fp32"
+        gradient = self._steps.cast(gradient, wide)
+        if self._route.name == "cube+mul":
+            gradient = self._times_mean(gradient)
+        gradient = self._steps.cast(gradient, stored)
+        h, w = call.axes
+        value = np.array(kernel_value(call, self._route), np.float32)
+        constant = self._constant("weight", (geometry.cin, 1, h.kernel, w.kernel), wide, value)
+        weight = self._steps.cast(constant, stored)
+        blocked = self._steps.to_blocked(gradient, output_layout(geometry, compute))
+        fractal = self._steps.to_fractal(weight, weight_layout(geometry, compute))
+        layout = input_layout(geometry, compute)
+        result = Buffer(name="grad_input.NC1HWC0", shape=blocked_shape(layout), dtype=stored, format="NC1HWC0")
+
+        def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
+            plan = input_gradient_launches(geometry, product, compute, gm, at(blocked), at(fractal), at(result))
+            return Kernel(launches=plan.launches, private_bytes=plan.private_bytes, tiling=plan.tiling)
+
+        self._steps.add(Step(name="Conv2DBackpropInput", reads=(blocked, fractal), writes=(result,), build=build))
+        self._steps.deliver_blocked(result, layout, self.arguments["grad_input"])
+
+    def _times_mean(self, gradient: Buffer) -> Buffer:
+        """Multiply every plane of gradOutput by the matrix of reciprocal divisors."""
+        product, dtype, planes = self._product, gradient.dtype, self._call.planes
+        h, w = self._call.axes
+        matrix = self._constant("mean", (h.y, w.y), dtype, mean_matrix(self._call, self._route, dtype))
+        product_of = Buffer(name="grad_output.Mul", shape=gradient.shape, dtype=dtype, format="ND")
+
+        def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
+            places = (at(gradient), at(matrix), at(product_of))
+            return Kernel(launches=(mul_launch(gm, *places, planes, h.y * w.y, dtype, product),))
+
+        self._steps.add(Step(name="Mul", reads=(gradient, matrix), writes=(product_of,), build=build))
+        return product_of
+
+    def _transpose(self, source: Buffer, target: Buffer, rows: int, columns: int) -> None:
+        item, product = ITEM_BYTES[source.dtype], self._product
+
+        def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
+            return Kernel(launches=(transpose_launch(gm, at(source), at(target), rows, columns, item, product),))
+
+        self._steps.add(Step(name="Transpose", reads=(source,), writes=(target,), build=build))
+
+    def _vector(self, gradient: Buffer) -> None:
+        """Scatter from pixels of lanes N * C to pixels of lanes."""
+        product, call, dtype = self._product, self._call, gradient.dtype
+        axes, lanes, item = call.axes, call.planes, ITEM_BYTES[gradient.dtype]
+        small, large = (prod(getattr(axis, extent) for axis in axes) for extent in ("y", "x"))
+        source = Buffer(name="grad_output.NDHWC", shape=(small, lanes), dtype=dtype, format="NDHWC")
+        turned = Buffer(name="grad_input.NDHWC", shape=(large, lanes), dtype=dtype, format="NDHWC")
+        self._transpose(gradient, source, lanes, small)
+        divisor = call.divisor_override
+        if call.library_quirks:
+            divisor = (divisor + 2**31) % 2**32 - 2**31
+
+        def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
+            own = sums_bytes(axes, lanes, item)
+            sums = gm.add("AvgPool3DGrad.sums", own, initialised=False) if own else None
+            launch = avg_pool3d_grad_launch(
+                gm, at(source), at(turned), sums, axes, lanes, dtype, divisor, call.count_include_pad, product,
+                call.deterministic,
+            )  # fmt: skip
+            return Kernel(
+                launches=(launch,),
+                private_bytes=private_bytes(axes, lanes, item),
+                tiling=avg_pool_tiling(axes, lanes, item, product, call.deterministic),
+            )
+
+        self._steps.add(Step(name="AvgPool3DGrad", reads=(source,), writes=(turned,), build=build))
+        target = self.arguments["grad_input"]
+        direct = self._steps.direct_target(target, dtype)
+        result = direct or Buffer(name="grad_input.Transpose", shape=target.shape, dtype=dtype, format="ND")
+        self._transpose(turned, result, large, lanes)
+        if direct is None:
+            self._steps.deliver_plain(result, target)
+
+
+def plan_call(resolved: Resolved) -> AvgPoolPlan:
+    """Plan a checked call; touches no tensor data.
+
+    Raises
+    ------
+    OperatorError
+        161002 if a kernel of the Cube or vector route cannot do the shape (the library wraps the failure), 561103 on
+        the global route.
+    """
+    planner = _Planner(resolved)
+    wrapped = (
+        AclnnStatus.ACLNN_ERR_INNER_NULLPTR if resolved.route.name == "global" else AclnnStatus.ACLNN_ERR_PARAM_INVALID
+    )
+    try:
+        calls = planner.plan()
+    except OperatorError as error:
+        text = str(error) if resolved.product.name in str(error) else f"{error} ({call_context(resolved.call)})"
+        raise OperatorError(text, int(wrapped)) from error
+    return AvgPoolPlan(resolved=resolved, calls=calls, arguments=planner.arguments, constants=planner.constants)

@@ -1,0 +1,384 @@
+"""The check of a call: one table of rules in the library's order; the first breach decides.
+
+Order and codes follow ops-nn ``pooling/avg_pool3_d_grad/op_api``; where the published page and newer source differ, the
+rule says which profile it belongs to. ``RULES.md`` beside this file is the table in words, made by
+`ops.avg_pool.rules_page`. Negative extents cannot occur here: no tensor can be made with them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from npu_sim.dtypes.cube_math import CubeMathType
+from npu_sim.errors import OperatorError
+from npu_sim.products import Product
+from ops.avg_pool.call import AXIS_NAMES, AvgPoolCall, PoolAxis, expanded
+from ops.avg_pool.route import MAX_CHANNELS, MAX_DIVISOR, Route, choose_route
+from ops.avg_pool.rule import TENSORS, Rule, tensor
+from ops.common.status import AclnnStatus
+from ops.conv_backward.call import TensorDesc
+from ops.conv_backward.rule import SPLIT_SERIES, UNIFIED_SERIES, first, sentence, shape_text
+
+API = "ops-nn pooling/avg_pool3_d_grad/op_api/aclnn_avgpool2d_backward.cpp"
+PAGE = "aclnnAvgPool2dBackward page"
+STATUS_NULL = AclnnStatus.ACLNN_ERR_PARAM_NULLPTR
+
+_ARRAYS = {"kernelSize": "kernel_size", "stride": "stride", "padding": "padding"}
+_FORMATS = ("NCHW", "NCL")
+
+
+def _null(parameter: str, field: str, kind: str) -> Rule:
+    def violation(call: AvgPoolCall) -> str | None:
+        return sentence(parameter, kind, "a null pointer") if getattr(call, field) is None else None
+
+    return Rule(
+        step="1",
+        name=f"{parameter}-null",
+        parameter=parameter,
+        requirement=f"{kind}, not a null pointer",
+        status=STATUS_NULL,
+        violation=violation,
+        source=f"{PAGE}; {API}",
+    )
+
+
+def _dtype(parameter: str) -> Rule:
+    def violation(call: AvgPoolCall) -> str | None:
+        desc = tensor(call, parameter)
+        has_bf16 = "bf16" in call.product.cube_dtypes
+        allowed = ("fp32", "fp16", "bf16") if has_bf16 else ("fp32", "fp16")
+        if desc is None or desc.dtype in allowed:
+            return None
+        return sentence(f"{parameter} dtype", "FP32, FP16 or BF16" if has_bf16 else "FP32 or FP16", desc.dtype.upper())
+
+    return Rule(
+        step="2",
+        name=f"{parameter}-dtype",
+        parameter=parameter,
+        requirement="FP32 or FP16, or BF16 where the Cube multiplies it (A2, A3)",
+        violation=violation,
+        source=f"{PAGE}; {API}",
+    )
+
+
+def _same(parameter: str, attribute: str, step: str, only_page: bool) -> Rule:
+    def violation(call: AvgPoolCall) -> str | None:
+        one, other = tensor(call, parameter), call.grad_input
+        if one is None or other is None or getattr(one, attribute) == getattr(other, attribute):
+            return None
+        values = (str(getattr(desc, attribute)).upper() for desc in (other, one))
+        return sentence(f"{parameter} {attribute}", f"{next(values)}, as of gradInput", next(values))
+
+    return Rule(
+        step=step,
+        name=f"{parameter}-{attribute}-as-gradInput",
+        parameter=parameter,
+        requirement=f"of the {attribute} of gradInput",
+        violation=violation,
+        source=PAGE if only_page else API,
+        profiles=("page",) if only_page else ("page", "library"),
+    )
+
+
+def _format(parameter: str) -> Rule:
+    def violation(call: AvgPoolCall) -> str | None:
+        desc = tensor(call, parameter)
+        if desc is None or desc.format in _FORMATS:
+            return None
+        return sentence(f"{parameter} format", " or ".join(_FORMATS), desc.format)
+
+    return Rule(
+        step="3",
+        name=f"{parameter}-format",
+        parameter=parameter,
+        requirement="in the format NCHW or NCL",
+        violation=violation,
+        source=f"{PAGE}; {API}",
+    )
+
+
+def _format_4d(call: AvgPoolCall) -> str | None:
+    if call.grad_output is None or call.grad_output.rank != 4:
+        return None
+    for parameter in ("gradOutput", "gradInput"):
+        desc = tensor(call, parameter)
+        if desc is not None and desc.format != "NCHW":
+            return sentence(f"{parameter} format", "NCHW where gradOutput has 4 axes", desc.format)
+    return None
+
+
+def _rank(parameter: str) -> Rule:
+    def violation(call: AvgPoolCall) -> str | None:
+        desc = tensor(call, parameter)
+        if desc is None or desc.rank in (3, 4):
+            return None
+        return sentence(f"{parameter} rank", "3 or 4", f"{desc.rank} (shape {shape_text(desc.shape)})")
+
+    return Rule(
+        step="4",
+        name=f"{parameter}-rank",
+        parameter=parameter,
+        requirement="of rank 3 or 4",
+        violation=violation,
+        source=f"{PAGE}; {API}",
+    )
+
+
+def _equal_ranks(call: AvgPoolCall) -> str | None:
+    g, dx = call.grad_output, call.grad_input
+    if g is None or dx is None or g.rank == dx.rank:
+        return None
+    return sentence("gradInput rank", f"{g.rank}, as of gradOutput", dx.rank)
+
+
+def _array(parameter: str, lengths: tuple[int, ...], least: int) -> Rule:
+    field = _ARRAYS[parameter]
+
+    def violation(call: AvgPoolCall) -> str | None:
+        values: tuple[int, ...] = getattr(call, field) or ()
+        if len(values) not in lengths:
+            rule = f"of length {' or '.join(map(str, lengths))}"
+            return sentence(parameter, rule, f"{len(values)} ({shape_text(values)})")
+        names = AXIS_NAMES if len(values) == 2 else ("",)
+        return first(
+            sentence(f"{parameter}{name}", f"at least {least}", value)
+            for name, value in zip(names, values, strict=False)
+            if value < least
+        )
+
+    return Rule(
+        step="4" if parameter != "padding" else "5",
+        name=f"{parameter}-values",
+        parameter=parameter,
+        requirement=f"{' or '.join(map(str, lengths))} entries of at least {least}",
+        violation=violation,
+        source=f"{PAGE}; {API}",
+    )
+
+
+def _half_kernel(call: AvgPoolCall) -> str | None:
+    kernel, pad = call.kernel, expanded(call.padding)
+    return first(
+        sentence(f"padding{name}", f"at most half of kernelSize{name} = {k}", p)
+        for name, k, p in zip(AXIS_NAMES, kernel, pad, strict=False)
+        if 2 * p > k
+    )
+
+
+def _cube_math_type(call: AvgPoolCall) -> str | None:
+    if call.cube_math_type in CubeMathType.__members__.values():
+        return None
+    known = ", ".join(f"{member.value} ({member.name})" for member in CubeMathType)
+    return sentence("cubeMathType", f"one of {known}", call.cube_math_type)
+
+
+def _self_shape(call: AvgPoolCall) -> str | None:
+    x, dx = call.input, call.grad_input
+    if x is None or dx is None or x.shape == dx.shape:
+        return None
+    return sentence("self shape", f"{shape_text(dx.shape)}, as of gradInput", shape_text(x.shape))
+
+
+def _axis_text(axis: PoolAxis) -> str:
+    return f"input {axis.x}, kernel {axis.kernel}, stride {axis.stride}, padding {axis.pad}"
+
+
+def _strict_shape(call: AvgPoolCall) -> str | None:
+    g, x = call.grad_output, call.input
+    if not call.strict_shape or g is None or x is None:
+        return None
+    for axis in call.axes:
+        expected = axis.expected_y(call.ceil_mode)
+        if expected < 1:
+            return sentence(f"kernelSize{axis.name}", f"one with a window on {_axis_text(axis)}", axis.kernel)
+        if axis.y != expected:
+            return sentence(f"gradOutput {axis.name}", f"{expected} ({_axis_text(axis)})", axis.y)
+    return _planes(call)
+
+
+def _planes(call: AvgPoolCall) -> str | None:
+    g, x = call.grad_output, call.input
+    if g is None or x is None or g.shape[:-2] == x.shape[:-2]:
+        return None
+    return sentence("gradOutput leading extents", f"{shape_text(x.shape[:-2])}, as of self", shape_text(g.shape[:-2]))
+
+
+def _plane_count(call: AvgPoolCall) -> str | None:
+    planes = 1
+    for extent in call.input.shape[:-2] if call.input is not None else ():
+        planes *= extent
+    return sentence("gradOutput planes", f"{planes}, as of self", call.planes) if planes != call.planes else None
+
+
+def _convolution_shape(call: AvgPoolCall) -> str | None:
+    for axis in call.axes:
+        room = axis.x + axis.pad + axis.end_pad - axis.kernel
+        if room // axis.stride + 1 != axis.y:
+            rule = f"{max(room // axis.stride + 1, 0)} or more ({_axis_text(axis)})"
+            return sentence(f"gradOutput {axis.name}", rule, axis.y)
+    return _planes(call)
+
+
+def _channels(call: AvgPoolCall) -> str | None:
+    if call.channels <= MAX_CHANNELS:
+        return None
+    return sentence("self channels", f"at most {MAX_CHANNELS}", call.channels)
+
+
+def _page_channels(call: AvgPoolCall) -> str | None:
+    return _channels(call) if call.profile == "page" else None
+
+
+def _divisor(call: AvgPoolCall) -> str | None:
+    if abs(call.divisor_override) <= MAX_DIVISOR:
+        return None
+    return sentence("divisorOverride", f"in [-{MAX_DIVISOR}, {MAX_DIVISOR}]", call.divisor_override)
+
+
+def _fp32_on_unified(call: AvgPoolCall) -> str | None:
+    wish = CubeMathType(call.cube_math_type)
+    if call.grad_output is None or call.grad_output.dtype != "fp32":
+        return None
+    if wish not in (CubeMathType.KEEP_DTYPE, CubeMathType.USE_HF32):
+        return None
+    allowed = f"{CubeMathType.ALLOW_FP32_DOWN_PRECISION.value} (ALLOW_FP32_DOWN_PRECISION) or 2 (USE_FP16)"
+    return sentence("cubeMathType", f"{allowed} for FP32 tensors", f"{wish.value} ({wish.name})")
+
+
+RULES: tuple[Rule, ...] = (
+    _null("gradOutput", "grad_output", "a tensor"),
+    _null("self", "input", "a tensor"),
+    _null("kernelSize", "kernel_size", "an array"),
+    _null("padding", "padding", "an array"),
+    _null("gradInput", "grad_input", "a tensor"),
+    *map(_dtype, TENSORS),
+    _same("gradOutput", "dtype", "2", only_page=False),
+    _same("self", "dtype", "2", only_page=True),
+    *map(_format, TENSORS),
+    Rule(
+        step="3", name="4d-format", parameter="gradOutput", source=API, violation=_format_4d,
+        requirement="in the format NCHW, and so gradInput, if gradOutput has 4 axes",
+    ),
+    _same("self", "format", "3", only_page=True),
+    _rank("gradOutput"),
+    _rank("gradInput"),
+    Rule(
+        step="4", name="gradInput-rank-as-gradOutput", parameter="gradInput", source=API, violation=_equal_ranks,
+        requirement="of the rank of gradOutput",
+    ),
+    _array("kernelSize", (1, 2), 1),
+    _array("stride", (0, 1, 2), 1),
+    _array("padding", (1, 2), 0),
+    Rule(
+        step="5", name="padding-half-kernel", parameter="padding", source=f"{PAGE}; {API}", violation=_half_kernel,
+        requirement="at most half of kernelSize, axis by axis",
+    ),
+    Rule(
+        step="6", name="cubeMathType", parameter="cubeMathType", source=f"{PAGE}; {API}", violation=_cube_math_type,
+        requirement="one of 0, 1, 2, 3",
+    ),
+    Rule(
+        step="7", name="self-shape", parameter="self", source=API, violation=_self_shape,
+        requirement="of the shape of gradInput",
+    ),
+    Rule(
+        step="7", name="gradOutput-shape-strict", parameter="gradOutput", source="meaning of the pooling",
+        violation=_strict_shape, requirement="of the shape of the forward output", switch="strict_shape",
+    ),
+    Rule(
+        step="10", name="channels", parameter="self", source=f"{PAGE}; {API}", violation=_channels, path="compute",
+        series=UNIFIED_SERIES, requirement=f"of at most {MAX_CHANNELS} channels",
+    ),
+    Rule(
+        step="10", name="channels-page", parameter="self", source=PAGE, violation=_page_channels, path="compute",
+        series=SPLIT_SERIES, switch='profile="page" given', requirement=f"of at most {MAX_CHANNELS} channels",
+    ),
+    Rule(
+        step="10", name="divisorOverride", parameter="divisorOverride", source=f"{PAGE}; {API}", violation=_divisor,
+        path="compute", series=UNIFIED_SERIES, requirement=f"in [-{MAX_DIVISOR}, {MAX_DIVISOR}]",
+    ),
+    Rule(
+        step="10", name="divisorOverride-page", parameter="divisorOverride", source=PAGE, violation=_divisor,
+        path="compute", series=SPLIT_SERIES, profiles=("page",), requirement=f"in [-{MAX_DIVISOR}, {MAX_DIVISOR}]",
+    ),
+    Rule(
+        step="10", name="cubeMathType-fp32-page", parameter="cubeMathType", source=PAGE, violation=_fp32_on_unified,
+        path="compute", series=UNIFIED_SERIES, profiles=("page",), requirement="1 or 2 for FP32 tensors",
+    ),
+    Rule(
+        step="12", name="cubeMathType-fp32-cube", parameter="cubeMathType", source=API, violation=_fp32_on_unified,
+        path="cube", series=UNIFIED_SERIES, profiles=("library",), requirement="1 or 2 for FP32 tensors",
+    ),
+    Rule(
+        step="12", name="gradOutput-shape-cube", parameter="gradOutput", source=API, violation=_convolution_shape,
+        path="cube", requirement="of an output shape of the convolution, its batch and channels those of self",
+    ),
+    Rule(
+        step="12", name="gradOutput-planes-vector", parameter="gradOutput", violation=_plane_count, path="vector",
+        source="ASSUMED (the library does not compare them and reads beyond the tensor)",
+        requirement="of as many planes as self",
+    ),
+)  # fmt: skip
+"""Every rule, in the order of the checks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """A call that passed every rule.
+
+    Attributes
+    ----------
+    call : AvgPoolCall
+        The arguments; no tensor and no array but ``stride`` is None.
+    route : Route
+        The way it takes.
+    """
+
+    call: AvgPoolCall
+    route: Route
+
+    @property
+    def product(self) -> Product:
+        """Where the call runs."""
+        return self.call.product
+
+    @property
+    def cube_dtype(self) -> str:
+        """What the Cube would multiply, to choose the model of its additions: fp16 where a route does without it."""
+        dtype = self.route.compute_dtype
+        return dtype if dtype in self.product.cube_dtypes else "fp16"
+
+    def desc(self, name: str) -> TensorDesc:
+        """Return a tensor by its field: grad_output, input or grad_input."""
+        desc: TensorDesc | None = getattr(self.call, name)
+        assert desc is not None, "a checked call holds no null pointer"
+        return desc
+
+
+def find_violation(call: AvgPoolCall) -> tuple[Rule, str] | None:
+    """Return the first rule that ``call`` breaks and its sentence, None if it breaks none."""
+    for rule in RULES:
+        found = rule.find(call)
+        if found is not None:
+            return rule, found
+    return None
+
+
+def check(call: AvgPoolCall) -> Resolved:
+    """Return what ``call`` amounts to; no tensor data is involved.
+
+    Raises
+    ------
+    OperatorError
+        With the status of the first rule that is broken; the message names the rule, the value and the product.
+    """
+    found = find_violation(call)
+    if found is not None:
+        rule, text = found
+        raise OperatorError(f"{text} ({call_context(call)}; rule {rule.step} {rule.name})", int(rule.status))
+    return Resolved(call=call, route=choose_route(call))
+
+
+def call_context(call: AvgPoolCall) -> str:
+    """Return "Ascend910A, Atlas training series" for messages."""
+    return f"{call.product.name}, {call.product.series_name}"

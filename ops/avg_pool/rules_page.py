@@ -1,0 +1,113 @@
+"""The page of rules, ``RULES.md``, from the records the check runs on.
+
+``python -m ops.avg_pool.rules_page`` writes it again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from npu_sim.products import SERIES
+from ops.avg_pool.call import DEFAULT_PROFILE, DEVIATIONS, PROFILES
+from ops.avg_pool.rule import Rule
+from ops.avg_pool.rules import API, PAGE, RULES
+
+PATH = Path(__file__).with_name("RULES.md")
+
+_PATHS = {
+    "any": "",
+    "compute": "if no tensor is empty",
+    "cube": "on the Cube route",
+    "vector": "on the route AvgPool3DGrad",
+}
+
+_HEAD = """# Rules of aclnnAvgPool2dBackward
+
+Made by `python -m ops.avg_pool.rules_page` from the table the check runs on; do not edit.
+
+Rules are checked from top to bottom and the first breach decides: 161001 a null pointer, 161002 an invalid argument.
+The columns from `series` to `if` say which calls a rule looks at; empty means all. Behind these rules each kernel's own
+tiling may still refuse a shape: 161002, and 561103 on the global route. Negative extents cannot occur: no tensor can be
+made with them. An output that is read-only or whose elements share memory is refused with 161002. With an empty tensor
+the call succeeds and does nothing.
+
+| step | rule | argument | must be | status | series | profile | if | source |
+|---|---|---|---|---|---|---|---|---|
+"""
+
+_ROUTES = """
+## Routes
+
+The first that applies; `strip`: one extent of the input is at least twice the other, by integer division.
+
+- `empty`: a tensor has no element.
+- `global`: no divisorOverride; the kernel is the input's plane and both its extents are at least 10; gradOutput is
+  1 x 1; no padding (but with A5).
+- `cube` or `cube+mul`, 310p and 910: all others.
+- `cube`, 910b and 910_93: divisorOverride in [-255, 255]; the kernel at most 255 on each side and of area at most 255,
+  or at most 20 x 20; countIncludePad; not ceilMode; no strip; at most 65535 channels.
+- `AvgPool3DGrad`, 910b and 910_93: all others.
+
+`cube+mul`: windows have divisors of their own, so gradOutput is first multiplied by a matrix of their reciprocals.
+
+## Types
+
+| route | tensors | 0 KEEP_DTYPE | 1 ALLOW_FP32_DOWN_PRECISION | 2 USE_FP16 | 3 USE_HF32 |
+|---|---|---|---|---|---|
+| global | FP32, BF16 | FP32 | FP16 | FP16 | FP32 |
+| cube, 310p and 910 | FP32 | 161002 | FP16 | FP16 | 161002 |
+| cube, 910b and 910_93 | FP32 | FP32 | HF32 (A4: FP16) | FP16 | HF32 |
+| cube, 910b and 910_93 | BF16, widened to FP32 | FP32 | FP32 (A4: FP16) | FP16 | HF32 |
+| AvgPool3DGrad | FP32, FP16, BF16 | FP32 | FP32 | FP32 | FP32 |
+
+FP16 tensors compute in FP16 on the global and Cube routes. Of these FP32 with type 0 or 3 is refused on 310p and 910
+under the profile "page" whatever the route.
+
+## Switches
+
+"""
+
+
+def rules_page() -> str:
+    """Return the page as Markdown."""
+    defaults = "; ".join(f"{series}: {profile}" for series, profile in DEFAULT_PROFILE.items())
+    switches = (
+        "| switch | meaning |\n|---|---|\n"
+        '| `profile="page"` | the published page wins; more than 65535 channels are refused everywhere |\n'
+        '| `profile="library"` | newer library source wins |\n'
+        f"| `profile=None` (default) | {defaults}; on 910b more than 65535 channels are computed |\n"
+        "| `strict_shape` | gradOutput must have the forward output's shape; default: true for "
+        "`ops.avg_pool2d_backward`, false for the two-phase call, which then computes what the library computes |\n"
+        "| `deterministic` | AvgPool3DGrad adds overlapping windows on one core; off by default |\n"
+        "| `library_quirks` | deviations of the library, by name or all; off by default. With any on, AvgPool3DGrad "
+        "reads divisorOverride as 32 bits |\n"
+    )
+    deviations = "".join(f"| {name} | {text} |\n" for name, text in DEVIATIONS.items())
+    return (
+        _HEAD
+        + "".join(_rule_row(rule) for rule in RULES)
+        + f"\nSources:\n\n- api: {API}\n- page: the published page of the operator\n"
+        + _ROUTES
+        + switches
+        + "\n| deviation | what the library does |\n|---|---|\n"
+        + deviations
+    )
+
+
+def _rule_row(rule: Rule) -> str:
+    cells = (
+        rule.step,
+        f"`{rule.name}`",
+        rule.parameter,
+        rule.requirement,
+        str(int(rule.status)),
+        "" if rule.series == SERIES else ", ".join(rule.series),
+        "" if rule.profiles == PROFILES else ", ".join(rule.profiles),
+        "; ".join(filter(None, (rule.switch, _PATHS[rule.path]))),
+        rule.source.replace(API, "api").replace(PAGE, "page"),
+    )
+    return f"| {' | '.join(cells)} |\n"
+
+
+if __name__ == "__main__":
+    PATH.write_text(rules_page(), encoding="utf-8")
