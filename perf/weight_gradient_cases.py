@@ -216,7 +216,7 @@ def legal_split_tiling(rng: np.random.Generator, tiling: DwTiling, product: Prod
     c0, core = tiling.channel_size, product.core
     window = tiling.khw * c0
     while True:
-        key = _pick(rng, (Split.MK, Split.NK, Split.MN)) if not tiling.dk_merged else tiling.tiling_key
+        key = _pick(rng, (Split.MK, Split.NK, Split.MN)) if not tiling.dk_merged else tiling.tiling_key or Split.MK
         planes = tiling.n_extent // window
         single_m, single_n, single_k = tiling.m_extent, tiling.n_extent, align_up(tiling.ho * tiling.wo, c0)
         if key in (Split.MK, Split.MN):
@@ -359,7 +359,7 @@ def with_tiling(plan: WeightGradientPlan, tiling: DwTiling | UnifiedTiling) -> W
                 last,
                 emit=kernel_split.emit,
                 params=params,
-                core_count=tiling.used_core_num,
+                core_count=tiling.cores,
                 step_rows=int(params[0]["step_rows"]),
             ),
         )

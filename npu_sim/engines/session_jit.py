@@ -8,17 +8,22 @@ from npu_sim._jit import jit
 from npu_sim.isa.footprint import footprint
 from npu_sim.isa.op import Op, Space
 
+_SRC, _DST = 1, 2
+
 
 @jit
-def _gm_operand(row):
-    """Return which operand of ``row`` is an address in GM: 1 = src0, 2 = dst, 0 = none."""
+def gm_operands(row):
+    """Return which operands of ``row`` are addresses in GM: 1 = src0, 2 = dst, 3 = both, 0 = none."""
     op = row["op"]
-    if op == Op.DATA_COPY or op == Op.FIXPIPE or op == Op.LOAD_2D or op == Op.ND2NZ:
+    operands = np.int64(0)
+    if op == Op.FIXPIPE:
+        return np.int64(_DST) if row["dst_space"] == Space.GM else operands
+    if op == Op.DATA_COPY or op == Op.DATA_COPY_PAD or op == Op.LOAD_2D or op == Op.ND2NZ or op == Op.SCALAR_COPY:
+        if row["src0_space"] == Space.GM:
+            operands |= _SRC
         if row["dst_space"] == Space.GM:
-            return np.int64(2)
-        if op != Op.FIXPIPE and row["src0_space"] == Space.GM:
-            return np.int64(1)
-    return np.int64(0)
+            operands |= _DST
+    return operands
 
 
 @jit
@@ -38,7 +43,7 @@ def first_outside(rows, n, table, runs, found):
         Receives the addresses that row touches: first, behind the last.
     """
     for i in range(n):
-        if _gm_operand(rows[i]) == 0:
+        if gm_operands(rows[i]) == 0:
             continue
         count = footprint(rows[i], runs)
         low = high = np.int64(-1)
@@ -80,8 +85,8 @@ def localise(rows, n, table, segments):
     count = np.int64(0)
     tensor = np.int64(-1)
     for i in range(n):
-        operand = _gm_operand(rows[i])
-        if operand == 0:
+        operands = gm_operands(rows[i])
+        if operands == 0:
             continue
         own = np.int64(rows[i]["tensor"])
         if own < 0:
@@ -92,9 +97,9 @@ def localise(rows, n, table, segments):
                 segments[count, 1] = tensor
                 count += 1
             tensor = own
-        if operand == 1:
+        if operands & _SRC:
             rows[i]["src0"] -= table[own, 0]
-        else:
+        if operands & _DST:
             rows[i]["dst"] -= table[own, 0]
     segments[count, 0] = n
     segments[count, 1] = tensor

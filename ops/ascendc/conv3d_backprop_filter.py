@@ -7,7 +7,6 @@ operator's kernel and runs them at once on a core whose buffers and flags persis
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.engines.session import Session
-from npu_sim.errors import DTypeError, ProgramError, ShapeError, StateError, UndefinedOnHardware
+from npu_sim.errors import DTypeError, ProgramError, ShapeError, StateError
 from npu_sim.isa.op import Data
 from npu_sim.isa.row import empty_rows
 from npu_sim.memory.host import HostSpan
@@ -34,6 +33,7 @@ from ops.ascendc.checks import (
     tiling_params,
 )
 from ops.ascendc.context import Context
+from ops.ascendc.journal import Journal
 from ops.ascendc.launch import KernelRun, current_block
 from ops.ascendc.types import ConvType, dtype_name
 from ops.common.geometry import whole
@@ -41,8 +41,6 @@ from ops.common.kernel_parts import BLOCK
 from ops.conv3d_backprop_filter import walk_split as walk
 
 _BUFFER_ROWS = 1024
-_WALK_LINES = 4096
-"""Base blocks an object remembers for explanations."""
 _HELD_L1 = 15
 
 
@@ -125,9 +123,7 @@ class Conv3DBackpropFilter:
         self._new_shape = False
         self._start: int | None = None
         self._ended = self._exhausted = self._pending = False
-        self._findings: list[Violation] = []
-        self._lines: list[tuple[Value, ...]] = []
-        self._blocks = self._shapes = 0
+        self._journal = Journal(self._state, keep_walk=self.run.record)
 
     # The vendor's methods ---------------------------------------------------------------------------------------------
 
@@ -285,17 +281,16 @@ class Conv3DBackpropFilter:
                 raise ProgramError([self._overflow()])
             self._execute(count, "Iterate")
         self._pending = True
-        self._blocks += 1
         a_loads, b_loads, padded = (state[[walk.A_LOADS, walk.B_LOADS, walk.PADDED_STEPS]] - before).tolist()
         if padded:
-            self._undefined(
-                first_row,
-                walk.LOAD_L0B,
+            self._journal.undefined(
+                NAME,
                 f"Iterate must find a row of input under every K step, not {padded} K steps with all rows in the "
                 "padding; the published kernel multiplies what an earlier load left in L0B, here they count as zeros",
+                row=first_row,
+                site=walk.LOAD_L0B,
             )
-        if self.run.record and len(self._lines) < _WALK_LINES:
-            self._note_block("A" * bool(a_loads) + "B" * bool(b_loads) or "-")
+        self._journal.block(self._params[0], loads="A" * bool(a_loads) + "B" * bool(b_loads) or "-")
         return True
 
     def GetTensorC(
@@ -338,21 +333,20 @@ class Conv3DBackpropFilter:
         state[walk.DW_BASE] = span.start
         rows_used = min(int(params[0]["base_m"]), int(state[walk.M_LEN] - state[walk.CUR_M] * params[0]["base_m"]))
         if enSequentialWrite and rows_used < params[0]["base_m"] and self._session:
-            self._undefined(
-                self._session.row_count,
-                walk.STORE,
+            self._journal.undefined(
+                NAME,
                 f"GetTensorC with enSequentialWrite must have a block of baseM = {params[0]['base_m']} rows, not "
                 f"{rows_used}; the published class writes rows of L0C without a result behind it, here they are left",
+                row=self._session.row_count,
+                site=walk.STORE,
             )
         atomic = int(enAtomic == 1)
         half = int(state[walk.C_HALF])
         count = kernel.tensor_rows(self._rows, params, state, atomic, int(bool(enSequentialWrite)))
         self._execute(count, "GetTensorC", span)
         self._pending = False
-        if self.run.record and self._lines and self._lines[-1][-1] is None:
-            at = 0 if enSequentialWrite else self._element()
-            how = ("atomic" if atomic else "plain") + (" sequential" if enSequentialWrite else "")
-            self._lines[-1] = (*self._lines[-1][:-3], half, at, how)
+        how = ("atomic" if atomic else "plain") + (" sequential" if enSequentialWrite else "")
+        self._journal.stored(half=half, element=0 if enSequentialWrite else self._element(), how=how)
 
     def IterateAll(self, output: np.ndarray, enAtomic: int = 1) -> None:
         """Call Iterate and GetTensorC until the single shape is done, and set ``ctx.isFirstIter_``."""
@@ -384,26 +378,19 @@ class Conv3DBackpropFilter:
     @property
     def findings(self) -> tuple[Violation, ...]:
         """Where the published code leaves the result undefined; row numbers count from Init."""
-        return tuple(self._findings)
+        return tuple(self._journal.findings)
 
     def facts(self) -> dict[str, dict[str, Value]]:
         """Return types, tiling and counts."""
-        counts = self._state
         return {
             "types": {"SrcT": self._source, "DstT": "float"},
             "tiling": dict(self._members),
-            "counts": {
-                "single shapes": self._shapes,
-                "base blocks": self._blocks,
-                "loads of gradOutput (A1)": int(counts[walk.A_LOADS]),
-                "loads of input (B1)": int(counts[walk.B_LOADS]),
-                "instructions": self._session.row_count if self._session else 0,
-            },
+            "counts": self._journal.counts(self._session.row_count if self._session else 0),
         }
 
     def walk(self) -> list[tuple[Value, ...]]:
         """Return a line per base block, in the columns of `launch.WALK_COLUMNS`."""
-        return list(self._lines)
+        return list(self._journal.lines)
 
     # Private ---------------------------------------------------------------------------------------------------------
 
@@ -460,7 +447,7 @@ class Conv3DBackpropFilter:
         state[walk.ITEM] += 1
         kernel.start_walk(self._params, state)
         self.ctx.isFirstIter_ = self._exhausted = self._new_shape = False
-        self._shapes += 1
+        self._journal.single_shapes += 1
 
     def _point(self) -> None:
         """Turn the views and the start row into the addresses the walk counts from."""
@@ -502,25 +489,6 @@ class Conv3DBackpropFilter:
         p, s = self._params[0], self._state
         return int(s[walk.CUR_N] * p["base_n"] * p["cout_g"] + s[walk.CUR_M] * p["base_m"] * p["c0"])
 
-    def _note_block(self, loads: str) -> None:
-        p, s = self._params[0], self._state
-        self._lines.append(
-            (
-                int(s[walk.ITEM]),
-                min(int(p["base_m"]), int(s[walk.M_LEN] - s[walk.CUR_M] * p["base_m"])),
-                min(int(p["base_n"]), int(s[walk.N_LEN] - s[walk.CUR_N] * p["base_n"])),
-                int(s[walk.K_LEN]),
-                int(s[walk.HO_START]),
-                int(s[walk.CUR_M]),
-                int(s[walk.CUR_N]),
-                loads,
-                int(s[walk.K_ITER]),
-                None,
-                None,
-                None,
-            )
-        )
-
     def _overflow(self) -> Violation:
         limit, needed = int(self._params[0]["b1_bytes"]), int(self._state[walk.B_BYTES])
         return Violation(
@@ -532,11 +500,3 @@ class Conv3DBackpropFilter:
             detail=f"Load of input must be at most bl1Bound = {self._tiling['bl1Bound']} elements ({limit} bytes), not "
             f"{needed} bytes ({NAME}.Iterate)",
         )
-
-    def _undefined(self, row: int, site: int, text: str) -> None:
-        self._findings.append(
-            Violation(
-                kind=Kind.UNDEFINED, row=row, core=self._core, tile=int(self._state[walk.ITEM]), site=site, detail=text
-            )
-        )
-        warnings.warn(f"{text} ({NAME})", UndefinedOnHardware, stacklevel=3)

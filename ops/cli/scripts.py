@@ -202,7 +202,11 @@ def time_script(
 ) -> int:
     """Run a script and time what its operators launched; return the exit code."""
     product = one_product(products)
+    if trace == "-":
+        raise UsageError("--trace must be a file, not standard output")
     target = output_path("--trace", trace, file, (output_path("--json", json_path, file),))
+    if trace_cores and target is None:
+        raise UsageError("--trace-core must be given together with --trace")
     outcome = run_script(file, (), product, explain=True, quiet=json_path == "-")
     launches = [(made, launch) for made in outcome.explanations for launch in made.launches]
     timed = [(made, launch, run_timeline(launch, made.product)) for made, launch in launches]
@@ -268,14 +272,12 @@ def check_script(file: str, products: Sequence[str] | None, json_path: str | Non
         for launch in made.launches
     ]
     if json_path != "-":
-        _print_findings(checked, outcome.explanations)
+        _print_findings(checked)
     rows = [
         {"title": made.title, "launch": name, "findings": [_finding(found) for found in findings]}
         for made, name, findings in checked
     ]
-    notes = [text for made in outcome.explanations for text in made.notes]
-    document = {"schema_version": SCHEMA_VERSION, "source": file, "launches": rows, "notes": notes}
-    write_report(document, json_path, file, {})
+    write_report({"schema_version": SCHEMA_VERSION, "source": file, "launches": rows}, json_path, file, {})
     return 1 if outcome.code or not checked or any(findings for _, _, findings in checked) else 0
 
 
@@ -289,9 +291,7 @@ def _finding(violation: Violation) -> dict[str, Any]:
     }
 
 
-def _print_findings(
-    checked: Sequence[tuple[Explanation, str, list[Violation]]], explanations: Sequence[Explanation]
-) -> None:
+def _print_findings(checked: Sequence[tuple[Explanation, str, list[Violation]]]) -> None:
     screen = console()
     if not checked:
         screen.print("nothing was launched by an operator that explains itself")
@@ -301,9 +301,6 @@ def _print_findings(
             screen.print(Text(f"  {violation}", style="red"), soft_wrap=True)
         if len(findings) > _FINDINGS_SHOWN:
             screen.print(Text(f"  ... {len(findings) - _FINDINGS_SHOWN} more; --json has all of them"))
-    for made in explanations:
-        for text in made.notes:
-            screen.print(Text(f"  note: {text}", style="yellow"), soft_wrap=True)
 
 
 def explanations_document(file: str, outcome: Outcome) -> dict[str, Any]:

@@ -9,6 +9,8 @@ Source: ops-nn ``conv/conv3d_backprop_filter_v2/op_kernel/arch22`` (drivers of t
 
 from __future__ import annotations
 
+import numpy as np
+
 from npu_sim._jit import jit
 from npu_sim.isa.emit import emit_data_copy, emit_fill, emit_set_flag, emit_set_hf32, emit_wait_flag
 from npu_sim.isa.op import Data, Pipe, Space
@@ -57,8 +59,18 @@ def _locate_item(p, s):
     """Fill in the single shape of work item s[ITEM]; return False if no tap of it meets the feature map."""
     item = s[ITEM]
     bd_count = p["n"] * p["dout"]
-    # digits of the item, fastest first: (m, n, bd, k), (n, m, bd, k) or (n, k, bd, m), then group and tap
-    if p["key"] == 3:
+    # digits of the item, fastest first: (m, n, bd, k), (n, m, bd, k) or (n, k, bd, m), then group and tap; with the
+    # base tiling (bd within a share, k, n, m, share), so that every core has one block and one share
+    if p["key"] == 0:
+        bd, rest = item % p["per_core"], item // p["per_core"]
+        k_idx, rest = rest % p["k_count"], rest // p["k_count"]
+        n_idx, rest = rest % p["n_count"], rest // p["n_count"]
+        m_idx, rest = rest % p["m_count"], rest // p["m_count"]
+        bd += rest * p["per_core"]
+        rest = np.int64(0)
+        if bd >= bd_count:
+            return False
+    elif p["key"] == 3:
         n_idx, rest = item % p["n_count"], item // p["n_count"]
         k_idx, rest = rest % p["k_count"], rest // p["k_count"]
         bd, rest = rest % bd_count, rest // bd_count

@@ -22,7 +22,7 @@ CLEAR_BUFFER_BYTES = 64 * KIB
 _CLEAR_UNIT_ELEMS = 256
 """Cores clear shares of dW in multiples of this (ops-nn, conv3d_backprop_filter_v2 op_kernel/arch22)."""
 
-_SPLIT_KEYS = (Split.MK, Split.NK, Split.MN)
+_SPLIT_KEYS = (Split.BASE, Split.MK, Split.NK, Split.MN)
 """The splits whose work items `kernel_split` knows."""
 
 _SHAPE = (
@@ -33,9 +33,9 @@ _SHAPE = (
 _ADDRESSES = ("x", "dy", "dw", "x_tensor", "dy_tensor", "dw_tensor", "data")
 _SPLIT = (
     "single_m", "single_n", "single_k", "m_count", "n_count", "k_count", "key", "group", "merge_dk", "items", "cores",
-    "base_m", "base_n", "base_k", "step_m", "step_n", "step_ka", "step_kb", "al1", "bl1", "cl0", "order_n", "a1",
-    "a1_bytes", "b1", "b1_bytes", "l0_buffers", "l0a_half", "l0b_half", "l0c_half", "hf32", "dw_bytes", "clear_share",
-    "clear_buffer", "step_rows",
+    "per_core", "base_m", "base_n", "base_k", "step_m", "step_n", "step_ka", "step_kb", "al1", "bl1", "cl0", "order_n",
+    "a1", "a1_bytes", "b1", "b1_bytes", "l0_buffers", "l0a_half", "l0b_half", "l0c_half", "hf32", "dw_bytes",
+    "clear_share", "clear_buffer", "step_rows",
 )  # fmt: skip
 
 _UNIFIED = (
@@ -80,6 +80,9 @@ def split_params(
     c1_x = ceil_div(t.cin, t.channel_size)
     c1_dy = ceil_div(t.cout, t.channel_size)
     outer = t.group * (1 if t.dk_merged else t.dk)
+    items = outer * t.m_count * t.n_count * t.k_count * t.batch * t.dout
+    if t.tiling_key == Split.BASE:
+        items = t.cores * t.single_core_batch
     a1_bytes = t.step_m * t.base_m * t.step_ka * t.base_k * item
     b1_bytes = t.bl1_bound * item
     a_blocks = t.step_m * t.base_m // t.channel_size
@@ -89,17 +92,17 @@ def split_params(
         **{name: getattr(t, name) for name in _SHAPE if name not in ("n", "c0", "cout_g", "c1_x", "c1_dy")},
         "x": x.address, "dy": dy.address, "dw": dw.address, "x_tensor": x.index, "dy_tensor": dy.index,
         "dw_tensor": dw.index, "data": int(DATA_OF_COMPUTE[compute_dtype]),
-        "single_m": t.single_core_m, "single_n": t.single_core_n, "single_k": t.single_core_k,
+        "single_m": t.block_m, "single_n": t.block_n, "single_k": t.block_k, "per_core": t.single_core_batch,
         "m_count": t.m_count, "n_count": t.n_count, "k_count": t.k_count, "key": t.tiling_key, "group": t.group,
         "merge_dk": t.dk_merged,
-        "items": outer * t.m_count * t.n_count * t.k_count * t.batch * t.dout, "cores": t.used_core_num,
+        "items": items, "cores": t.cores,
         "base_m": t.base_m, "base_n": t.base_n, "base_k": t.base_k, "step_m": t.step_m, "step_n": t.step_n,
         "step_ka": t.step_ka, "step_kb": t.step_kb, "al1": t.al1_pbuffer, "bl1": t.bl1_pbuffer, "cl0": t.cl0_pbuffer,
         "order_n": t.iterate_order, "a1": 0, "a1_bytes": a1_bytes, "b1": t.al1_pbuffer * a1_bytes,
         "b1_bytes": b1_bytes, "l0_buffers": 2,
         "l0a_half": product.core.l0a_bytes // 2, "l0b_half": product.core.l0b_bytes // 2,
         "l0c_half": t.base_m * t.base_n * 4, "hf32": int(compute_dtype == "hf32"), "dw_bytes": dw.byte_count,
-        "clear_share": align_up(ceil_div(dw.byte_count // 4, t.used_core_num), _CLEAR_UNIT_ELEMS) * 4,
+        "clear_share": align_up(ceil_div(dw.byte_count // 4, t.cores), _CLEAR_UNIT_ELEMS) * 4,
         "clear_buffer": CLEAR_BUFFER_BYTES, "step_rows": 64 + a_blocks + b_planes,
     }  # fmt: skip
     return record(SPLIT_PARAMS, values)

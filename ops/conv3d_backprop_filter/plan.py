@@ -167,7 +167,7 @@ def weight_gradient_kernel(
                 name="Conv3DBackpropFilterV2",
                 emit=kernel_split.emit,
                 params=params,
-                core_count=tiling.used_core_num,
+                core_count=tiling.cores,
                 phase_count=2,
                 gm=gm,
                 step_rows=int(params[0]["step_rows"]),

@@ -9,6 +9,7 @@ from npu_sim.isa.op import Op
 from npu_sim.units import align_up, ceil_div
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter.encoding import Excess, excess, largest_start, most
+from ops.conv3d_backprop_filter.tiling_base import base_tiling
 from ops.conv3d_backprop_filter.tiling_basic_block import (
     basic_block_applies,
     basic_block_tiling,
@@ -71,9 +72,9 @@ def choose_tiling(
 ) -> DwTiling:
     """Return the tiling the weight-gradient kernel runs with on a split product.
 
-    CANN's basic-block tiling where the operator uses it and it fits; else our own (`DwTiling.origin` says which),
-    because CANN's then comes from a closed library, or overflows a buffer (its search does not look at L0) or an
-    operand of the image-to-column load.
+    CANN's basic-block tiling where the operator uses it, its base tiling where that is published, if they fit; else our
+    own (`DwTiling.origin` says which), because CANN's then comes from a closed library, or overflows a buffer (its
+    search does not look at L0) or an operand of the image-to-column load.
 
     Parameters
     ----------
@@ -103,9 +104,11 @@ def choose_tiling(
     check_load3d(geometry, product, LOAD3D_LIMITS)
     cores = product.cube_core_count
     if basic_block_applies(geometry, compute_dtype, deterministic):
-        tiling = basic_block_tiling(geometry, compute_dtype, cores, product.core, deterministic)
-        if not overflows(tiling, product.core) and not unencodable(tiling):
-            return tiling
+        published: DwTiling | None = basic_block_tiling(geometry, compute_dtype, cores, product.core, deterministic)
+    else:
+        published = base_tiling(geometry, compute_dtype, cores)
+    if published is not None and not overflows(published, product.core) and not unencodable(published):
+        return published
     own = deterministic_fallback_tiling if deterministic else fallback_tiling
     return _fitting(own(geometry, compute_dtype, cores, product.core), product, compute_dtype)
 
@@ -134,8 +137,8 @@ def unencodable(tiling: DwTiling) -> tuple[Excess, ...]:
     """
     t = tiling
     window = t.khw * t.channel_size
-    n = min(t.single_core_n // window, t.n_extent // window) * window
-    k = min(t.single_core_k, t.ho * t.wo)
+    n = min(t.block_n // window, t.n_extent // window) * window
+    k = min(t.block_k, t.ho * t.wo)
     columns = largest_start(t.base_n, ceil_div(n, t.base_n), t.step_n, window)
     return excess(
         (

@@ -21,13 +21,18 @@ SYSTEM_WORKSPACE_BYTES = 16 * 2**20
 """Workspace the library reserves in every launch (ops-nn, conv3d_backprop_filter_v2_basic_block_tiling.cpp)."""
 
 ORIGIN_BASIC_BLOCK = "basic block"
+ORIGIN_BASE = "base"
 ORIGIN_PUBLIC = "public class"
 ORIGIN_OURS = "not CANN's tiling (our fallback)"
 
 
 class Split(IntEnum):
-    """Which two axes the cores share; the values are the operator's tiling keys."""
+    """Which two axes the cores share; the values are the operator's tiling keys.
 
+    `BASE` shares batch and depth, M, N and K by the dims of ``params``, and has no ``basicBlockTiling``.
+    """
+
+    BASE = 0
     MK = 1
     NK = 2
     MN = 3
@@ -254,19 +259,39 @@ class DwTiling:
         return taps * self.cin1_g * self.channel_size * self.khw
 
     @property
+    def block_m(self) -> int:
+        """M of the block of one core, whatever the key."""
+        return self.single_core_m or self.single_core_cout
+
+    @property
+    def block_n(self) -> int:
+        """N of the block of one core."""
+        return self.single_core_n or self.single_core_cin * self.khw
+
+    @property
+    def block_k(self) -> int:
+        """K of the block of one core."""
+        return self.single_core_k or self.single_core_ho * self.wo
+
+    @property
+    def cores(self) -> int:
+        """Cores launched."""
+        return self.used_core_num or self.block_dim
+
+    @property
     def m_count(self) -> int:
         """Core blocks along M."""
-        return ceil_div(self.m_extent, self.single_core_m)
+        return ceil_div(self.m_extent, self.block_m)
 
     @property
     def n_count(self) -> int:
         """Core blocks along N."""
-        return ceil_div(self.n_extent, self.single_core_n)
+        return ceil_div(self.n_extent, self.block_n)
 
     @property
     def k_count(self) -> int:
         """Core blocks along K."""
-        return ceil_div(self.ho * self.wo, self.single_core_k)
+        return ceil_div(self.ho * self.wo, self.block_k)
 
     @property
     def dk_count(self) -> int:

@@ -8,9 +8,11 @@ drive these pieces.
 
 Sources: asc-devkit ``impl/adv_api/detail/conv_backprop/conv3d_backprop_filter`` (walk, loads).
 
-Two places differ from the published code, with equal results: an L0A load addresses the pixels of a K step through
-mStartPt instead of a shifted base, so that it never touches bytes behind the loaded pixels; and a B step whose rows all
-lie in the padding fills L0B with zeros, where the published code leaves stale data.
+Three places differ from the published code. An L0A load addresses the pixels of a K step through mStartPt instead of a
+shifted base, with equal results, so that it never touches bytes behind the loaded pixels. A B step whose rows all lie
+in the padding fills L0B with zeros, where the published code leaves stale data. And an L0A load takes the number of
+pixels of the A1 buffer it reads, where the published code takes that of the last load: with K resident in two buffers,
+the second one shorter, and stepM above 1, its second M block then reads the wrong rows of the first buffer.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from npu_sim.products import Product
 from npu_sim.units import ceil_div
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_input.records import STATUS_TILING
+from ops.conv3d_backprop_input.tiling_dx_basic_block import basic_block_applies, basic_block_tiling
 from ops.conv3d_backprop_input.tiling_dx_data import DxProblem
 
 Limit = tuple[str, int, int]
@@ -79,7 +80,8 @@ def check_forward(geometry: ConvGeometry, product: Product, compute_dtype: str) 
 def library_only_limits(geometry: ConvGeometry, product: Product, compute_dtype: str = "fp16") -> None:
     """Refuse an input gradient that the published operator refuses although the kernel here computes it.
 
-    The published page allows these ranges. On products of unified cores there is nothing of the kind.
+    The published page allows these ranges. They are the checks of Conv3DBackpropInputV2, for all ranks; on products of
+    unified cores there is nothing of the kind.
 
     Raises
     ------
@@ -108,7 +110,13 @@ def library_only_limits(geometry: ConvGeometry, product: Product, compute_dtype:
         ("wo * strideW", g.wo * g.stride[2], _ROW_MAX),
         ("L1 bytes of the smallest block", least, _L1_BYTES),
     ]
-    _refuse(limits, f"input gradient, {compute_dtype}, library profile, {product.name}")
+    context = f"input gradient, {compute_dtype}, library profile, {product.name}"
+    _refuse(limits, context)
+    if basic_block_applies(p) and basic_block_tiling(p, product.cube_core_count) is None:
+        message = (
+            f"Smallest block of the operator's tiling must be one that fits L1 of {_L1_BYTES} bytes, not a larger one"
+        )
+        raise OperatorError(f"{message} ({context})", STATUS_TILING)
 
 
 def _window_limits(g: ConvGeometry) -> list[Limit]:

@@ -8,12 +8,13 @@ from npu_sim.report.explain import Explanation, ExplanationTable, Value
 from ops.common.pipeline import Buffer, CallPlan, PlannedStep
 from ops.conv_backward.plan import ConvBackwardPlan
 
-_COLUMNS = ("step", "kernel", "reads", "writes", "launches x cores", "own workspace (bytes)", "tiling")
+_COLUMNS = ("step", "kernel", "reads", "writes", "cores", "own workspace", "tiling")
 
 
 def _buffers(buffers: tuple[Buffer, ...]) -> str:
     return "; ".join(
-        f"{buffer.name} {buffer.dtype} {buffer.format} {'x'.join(map(str, buffer.shape))}" for buffer in buffers
+        f"{buffer.name.split('.')[0]} {buffer.dtype} {buffer.format} {'x'.join(map(str, buffer.shape))}"
+        for buffer in buffers
     )
 
 
@@ -24,7 +25,7 @@ def _row(number: int, planned: PlannedStep) -> tuple[Value, ...]:
         step.name,
         _buffers(step.reads),
         _buffers(step.writes),
-        ", ".join(f"{launch.name} x {launch.core_count}" for launch in kernel.launches),
+        ", ".join(str(launch.core_count) for launch in kernel.launches),
         kernel.private_bytes,
         getattr(kernel.tiling, "origin", ""),
     )

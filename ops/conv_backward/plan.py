@@ -6,7 +6,7 @@ Source of the order and of the routes: ops-nn ``conv/convolution_backward/op_api
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
@@ -99,10 +99,14 @@ def geometry_of(call: ConvBackwardCall) -> ConvGeometry:
             x, y, w = ((*shape[:2], 1, shape[2]) for shape in (x, y, w))
             stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
     try:
-        return ConvGeometry.from_shapes(x, y, w, stride, padding, dilation, call.groups)
+        geometry = ConvGeometry.from_shapes(x, y, w, stride, padding, dilation, call.groups)
     except ShapeError as error:
         product = call.product
         raise OperatorError(f"{error} ({product.name}, {product.series_name})", INNER_NULLPTR) from error
+    # where the kernel has one tap the library counts a dilation as 1, so no limit of an instruction applies to it
+    taps = (geometry.kd, geometry.kh, geometry.kw)
+    plain = tuple(1 if tap == 1 else step for tap, step in zip(taps, geometry.dilation, strict=True))
+    return replace(geometry, dilation=(plain[0], plain[1], plain[2]))
 
 
 class _Planner:

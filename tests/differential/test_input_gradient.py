@@ -160,6 +160,26 @@ def test_input_gradient_and_forward_corner_shapes_equal_the_oracle(x_shape, weig
         assert_clean(setup)
 
 
+# layers of ResNet-50 (He et al. 2015, table 1) and of published tiling tests: blocks of full size, all cores
+LAYERS = [
+    pytest.param("fp16", (1, 64, 56, 56), (64, 64, 3, 3), {"pad": 1}, id="56x56x64"),
+    pytest.param("fp32", (1, 64, 56, 56), (64, 64, 3, 3), {"pad": 1}, id="56x56x64 fp32"),
+    pytest.param("bf16", (1, 128, 56, 56), (128, 128, 3, 3), {"pad": 1, "stride": 2}, id="28x28x128 strided"),
+    pytest.param("fp16", (1, 256, 14, 14), (256, 256, 3, 3), {"pad": 1}, id="14x14x256"),
+    pytest.param("fp16", (1, 256, 56, 56), (64, 256, 1, 1), {}, id="1x1"),
+    pytest.param("fp32", (1, 512, 5, 32, 32), (512, 512, 1, 1, 1), {}, id="1x1x1 fp32"),
+    pytest.param("bf16", (1, 17, 20, 60, 60), (15, 17, 2, 2, 2), {"stride": 2}, id="strided volume"),
+    pytest.param("fp32", (1, 320, 5, 32, 32), (320, 1, 1, 2, 2), {"groups": 320}, id="depthwise volume"),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("compute", "x_shape", "weight_shape", "attributes"), LAYERS)
+def test_input_gradient_network_layers_equal_the_oracle(compute, x_shape, weight_shape, attributes, kind):
+    setup = setup_of(case_of(kind, compute, x_shape, weight_shape, **attributes))
+    assert_exact(setup)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_input_gradient_planes_too_far_apart_for_a_copy_gap_equal_the_oracle(kind):
     # 65,535 blocks of 32 bytes are the largest gap of a DataCopy; planes and rows of the weight are farther apart

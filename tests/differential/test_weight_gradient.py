@@ -5,17 +5,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from npu_sim.accumulation import default_accumulation
 from npu_sim.engines.execute import ExecuteOptions
-from npu_sim.engines.hazards import emit_rows
+from npu_sim.engines.hazards import emit_rows, run_hazards
 from npu_sim.errors import OperatorError
 from npu_sim.isa.op import Op, Space
-from ops.conv3d_backprop_filter.tiling_data import ORIGIN_BASIC_BLOCK, Split
+from ops.conv3d_backprop_filter.tiling_data import ORIGIN_BASE, ORIGIN_BASIC_BLOCK, Split
 from perf.long_differential import check_call
 from perf.weight_gradient_cases import (
     CASE_KINDS,
@@ -30,7 +32,9 @@ from perf.weight_gradient_cases import (
     run_plan,
     with_tiling,
 )
+from tests.oracles.dw_tiling import tiling_of_words
 
+VECTORS = Path(__file__).parent.parent / "golden" / "conv3d_dw_tiling" / "operator.json"
 CASES_PER_SERIES = 40
 SPLIT_TYPES = [("fp16", 0), ("bf16", 0), ("bf16", 2), ("fp32", 0), ("fp32", 1), ("fp32", 2), ("fp32", 3)]
 
@@ -240,3 +244,51 @@ def test_weight_gradient_blocks_behind_the_last_channel_of_a_partial_group_are_l
             used_core_num=4,
         )
         assert_exact(case, with_tiling(plan, tiling))
+
+
+def test_weight_gradient_base_tiling_on_twenty_cores_equals_the_oracle_without_hazards():
+    # bfloat16 on 20 cores is the case whose base tiling (key 0) is published; every core has one block and its share of
+    # batch and depth, K or N split over what is left
+    rng = np.random.default_rng(20)
+    splits = set()
+    for _ in range(400):
+        if len(splits) == 3:
+            break
+        n, do = (int(rng.choice(choice)) for choice in ((1, 2, 4, 5, 10), (1, 2, 4, 5)))
+        kd, window = int(rng.choice((1, 2, 3))), int(rng.choice((2, 3)))
+        cin, cout = int(rng.choice((16, 40, 64, 80))), int(rng.choice((8, 16, 40)))
+        size = int(rng.choice((8, 9, 17, 20)))
+        stride_d, pad = int(rng.choice((1, 2))), int(rng.integers(0, 2))
+        depth = (do - 1) * stride_d + kd - 2 * pad
+        if depth < 1:
+            continue
+        case = make_case(
+            "Ascend910B3", (n, cin, depth, size, size), (cout, cin, kd, window, window), dtype="bf16",
+            stride=(stride_d, 1, 1), padding=(pad, pad, 1),
+        )  # fmt: skip
+        plan = plan_of(case)
+        if plan.tiling.origin != ORIGIN_BASE:
+            continue
+        t = plan.tiling
+        split = "batch" if t.batch_dim == 20 else "K" if t.k_dim > 1 else "N"
+        if split in splits or case.geometry.macs > 20_000_000:
+            continue
+        splits.add(split)
+        assert t.block_dim == t.cores >= 16
+        assert_exact(case, plan)
+        assert run_hazards(plan.launches, plan.product) == []
+        x, dy = operands(case)
+        assert check_call(case, x, dy, expected(case, x, dy))
+    assert splits == {"batch", "K", "N"}
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32"])
+def test_weight_gradient_tiling_of_the_closed_library_equals_the_oracle_without_hazards(dtype):
+    # a published vector of tiling key 0 as data: 12 blocks of M, 2 of K on 24 cores
+    vectors = json.loads(VECTORS.read_text())
+    (vector,) = [one for one in vectors if (one["case"], one["dtype"]) == (f"stdit_01_{dtype}", dtype)]
+    case = make_case("910b", (1, 4, 32, 32), (1152, 4, 2, 2), dtype=dtype, stride=(2, 2))
+    plan = with_tiling(plan_of(case), tiling_of_words(vector))
+    assert (plan.tiling.tiling_key, plan.launches[0].core_count) == (0, 24)
+    assert_exact(case, plan)
+    assert run_hazards(plan.launches, plan.product) == []

@@ -14,6 +14,10 @@ there is one pair, and N runs over the taps.
 Core c of ``used_core_num`` gets a contiguous range: ``total // used`` blocks, and the first ``total % used`` cores one
 more. Every block adds to dw atomically.
 
+Key 0 (base, ``conv3d_backprop_filter_v2.h`` with merged taps) gives each of ``batch_dim * m_dim * n_dim * k_dim``
+cores one block of M, N and K, ``single_core_cout x single_core_cin * kh * kw x single_core_ho * wo``, for a contiguous
+share of ``single_core_batch`` batch items. k is the fastest digit of the core's number, then n, m and the share.
+
 Key 4 (deterministic, ``conv3d_dw_v2_basic_block_split_mn_streamk.h``) numbers blocks (kd, g, m, n), and a core that
 owns a block walks all its batch items, so each part of dw has one writer. If ``stream_k_type`` is not 0, the cores get
 only ``total // used`` blocks each (core c starts at ``c * (total // used)``), and the blocks of the incomplete round
@@ -119,6 +123,9 @@ def work_items(tiling: DwTiling | UnifiedTiling, geometry: ConvGeometry) -> Iter
     """
     if isinstance(tiling, UnifiedTiling):
         yield from _unified_items(tiling, geometry)
+    elif tiling.tiling_key == Split.BASE:
+        for core in range(tiling.block_dim):
+            yield from _one_block_per_core(tiling, geometry, core)
     elif tiling.tiling_key == Split.MN_STREAM_K:
         for core in range(tiling.used_core_num):
             yield from _full_rounds(tiling, geometry, core)
@@ -173,11 +180,24 @@ def _block_range(tiling: DwTiling, geometry: ConvGeometry, core: int) -> Iterato
         for name in reversed(order):
             rest, digits[name] = divmod(rest, counts[name])
         group, kd = divmod(rest, tiling.dk_count)
-        k0 = digits["k"] * tiling.single_core_k
-        k_len = min(tiling.single_core_k, pixels - k0)
+        k0 = digits["k"] * tiling.block_k
+        k_len = min(tiling.block_k, pixels - k0)
         yield from _item(
             tiling, geometry, core, block, (group, kd, digits["m"], digits["n"]), digits["bd"], (k0, k_len), NO_SLOT
         )
+
+
+def _one_block_per_core(tiling: DwTiling, geometry: ConvGeometry, core: int) -> Iterator[WorkItem]:
+    """Key 0: digits of the core, slowest first, (share of the batch items, m, n, k)."""
+    rest, k = divmod(core, tiling.k_dim)
+    rest, n = divmod(rest, tiling.n_dim)
+    share, m = divmod(rest, tiling.m_dim)
+    rows = tiling.single_core_ho
+    k0, k_len = k * rows * tiling.wo, min(rows, tiling.ho - k * rows) * tiling.wo
+    first = share * tiling.single_core_batch
+    for bd in range(first, min(first + tiling.single_core_batch, tiling.batch * tiling.dout)):
+        block = core * tiling.single_core_batch + bd - first
+        yield from _item(tiling, geometry, core, block, (0, 0, m, n), bd, (k0, k_len), NO_SLOT)
 
 
 def _full_rounds(tiling: DwTiling, geometry: ConvGeometry, core: int) -> Iterator[WorkItem]:
@@ -238,8 +258,8 @@ def _deterministic_digits(tiling: DwTiling, block: int) -> tuple[int, int, int, 
 
 def _m_range(tiling: DwTiling, group: int, index: int) -> tuple[int, int]:
     extent = min(tiling.m_extent, tiling.tail_cout) if group == tiling.group - 1 else tiling.m_extent
-    start = index * tiling.single_core_m
-    return start, max(min(tiling.single_core_m, extent - start), 0)
+    start = index * tiling.block_m
+    return start, max(min(tiling.block_m, extent - start), 0)
 
 
 def _n_range(
@@ -250,8 +270,8 @@ def _n_range(
     extent = channels * tiling.channel_size * tiling.khw
     if tiling.dk_merged and do is not None:
         extent *= sum(geometry.input_depth(do, tap) is not None for tap in range(kd, tiling.dk))
-    start = index * tiling.single_core_n
-    return start, max(min(tiling.single_core_n, extent - start), 0)
+    start = index * tiling.block_n
+    return start, max(min(tiling.block_n, extent - start), 0)
 
 
 def _item(

@@ -141,10 +141,10 @@ def test_tiling_fits_every_buffer_and_is_legal(mode: str) -> None:
             elems = tiling.al1_pbuffer * a_elems + tiling.bl1_pbuffer * tiling.bl1_bound
             assert elems * item <= core.l1_bytes
             assert overflows(tiling, core) == ()
-            assert tiling.single_core_m % 16 == 0
-            assert tiling.single_core_n % (geometry.kh * geometry.kw * c0) == 0
-            assert tiling.single_core_k % geometry.wo == 0 or tiling.k_count == 1
-            assert tiling.used_core_num == tiling.block_dim
+            assert tiling.block_m % 16 == 0
+            assert tiling.block_n % (geometry.kh * geometry.kw * c0) == 0
+            assert tiling.block_k % geometry.wo == 0 or tiling.k_count == 1
+            assert tiling.cores == tiling.block_dim
 
 
 @pytest.mark.parametrize("mode", ["split", "deterministic"])

@@ -16,10 +16,11 @@ import numpy as np
 from npu_sim import current_product
 from ops.ascendc import *
 
-PAD = {pad}
+warnings.simplefilter("ignore")
 tiling = TConv3DBpFilterTiling(
     batch=1, cin=16, cout=16, cin1G=1, cout1G=1, dout=1, ho=4, wo=4, di=1, hi=4, wi=4, dk=1, hk=1, wk=1, group=1,
-    strideD=1, strideH=1, strideW=1, dilationD=1, dilationH=1, dilationW=1, channelSize=16, al0Pbuffer=2, bl0Pbuffer=2,
+    padUp={pad}, strideD=1, strideH=1, strideW=1, dilationD=1, dilationH=1, dilationW=1,
+    channelSize=16, al0Pbuffer=2, bl0Pbuffer=2,
     cl0Pbuffer=1, al1Pbuffer=1, bl1Pbuffer=1, baseM=16, baseK=16, baseN=16, m0=16, k0=16, n0=16, stepM=1, stepN=1,
     stepKa=1, stepKb=1, bl1Bound=256, singleCoreDk=1, singleCoreGroup=1, singleCoreCout=16, singleCoreHo=4,
     singleCoreBatch=1, singleCoreCin=16,
@@ -187,6 +188,24 @@ def test_perf_of_a_script_writes_a_trace(capsys, script, tmp_path):
     assert "MMAD" in {event["name"] for event in events}
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--trace", "-"), "--trace must be a file, not standard output"),
+        (("--trace-core", "0"), "--trace-core must be given together with --trace"),
+    ],
+)
+def test_perf_of_a_script_with_a_trace_to_nowhere_is_bad_input(capsys, script, options, message):
+    assert run(capsys, "perf", script(), *options) == (2, "", f"npu-sim: error: {message}\n")
+
+
+def test_perf_of_a_script_with_a_trace_of_a_core_it_does_not_have_is_bad_input(capsys, script, tmp_path):
+    target = tmp_path / "trace.json"
+    code, _, err = run(capsys, "perf", script(), "--trace", target, "--trace-core", 2)
+    assert (code, err.splitlines()[-1]) == (2, "npu-sim: error: Core must be in [0, 1], not 2")
+    assert not target.exists()
+
+
 def test_perf_of_a_script_that_launches_nothing_is_a_failure(capsys, tmp_path):
     path = tmp_path / "plain.py"
     path.write_text("")
@@ -207,6 +226,20 @@ def test_check_of_a_script_whose_cores_overwrite_each_other_finds_it(capsys, scr
     code, out, _ = run(capsys, "check", script(atomic=0), "--json", "-")
     (launch,) = json.loads(out)["launches"]
     assert (code, [finding["kind"] for finding in launch["findings"]]) == (1, ["ErrorSync1"])
+
+
+def test_load_all_in_the_padding_is_a_note_and_a_finding(capsys, script):
+    text = (
+        "Iterate must find a row of input under every K step, not 1 K steps with all rows in the padding; the "
+        "published kernel multiplies what an earlier load left in L0B, here they count as zeros"
+    )
+    code, out, _ = run(capsys, "run", script(cores=1, pad=4), "--explain")
+    assert code == 0
+    assert f"  note: {text}" in out.splitlines()
+    code, out, _ = run(capsys, "check", script(cores=1, pad=4))
+    assert code == 1
+    assert "kernel (Ascend910B2): 1 finding" in out
+    assert f"  UndefinedOnHardware core 0 tile 0 row 6 {text}" in out.splitlines()
 
 
 def test_two_products_for_a_script_are_bad_input(capsys, script):

@@ -89,6 +89,20 @@ def test_emitted_rows_do_the_enumerated_work_in_order(series):
         checked += 1
 
 
+def test_emitted_rows_of_the_base_tiling_do_the_enumerated_work_in_order():
+    # bfloat16 on 20 cores: 5 shares of batch and depth, 4 blocks of N (its taps merged) resp. 4 of K
+    splits = set()
+    for cin, cout, size in ((64, 16, 9), (16, 16, 20)):
+        geometry = ConvGeometry(
+            n=1, cin=cin, cout=cout, di=6, hi=size, wi=size, do=5, ho=size, wo=size, kd=2, kh=3, kw=3,
+            pad=(0, 0, 1, 1, 1, 1),
+        )  # fmt: skip
+        plan = plan_weight_gradient(geometry, get_product("Ascend910B3"), "bf16")
+        splits.add((plan.tiling.tiling_key, plan.tiling.n_dim, plan.tiling.k_dim))
+        _assert_emits_its_work(plan)
+    assert splits == {(0, 4, 1), (0, 1, 4)}
+
+
 def _assert_emits_its_work(plan):
     tiling, g = plan.tiling, plan.geometry
     split = isinstance(tiling, DwTiling)
@@ -223,7 +237,7 @@ def test_plan_of_a_deterministic_tiling_is_refused_because_the_kernel_has_none()
     plan = plan_weight_gradient(GEOMETRY, product, "fp16")
     tiling = choose_tiling(GEOMETRY, product, "fp16", deterministic=True)
     assert tiling.tiling_key == 4
-    message = "tiling key must be one of 1, 2, 3, not 4 (weight gradient, fp16, Ascend910B2)"
+    message = "tiling key must be one of 0, 1, 2, 3, not 4 (weight gradient, fp16, Ascend910B2)"
     with pytest.raises(OperatorError, match=f"^{re.escape(message)}$") as caught:
         split_params(tiling, product, plan.x, plan.dy, plan.dw, "fp16")
     assert caught.value.status == 561103

@@ -7,16 +7,20 @@ import re
 import numpy as np
 import pytest
 
+from npu_sim._jit import jit
 from npu_sim.accumulation import default_accumulation
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.engines.session import Session, recorded_launch
+from npu_sim.engines.session_jit import first_outside, gm_operands, localise
 from npu_sim.errors import InternalError, ProgramError, ShapeError
+from npu_sim.isa.footprint import empty_runs, reach
 from npu_sim.isa.op import Data, Op, Pipe, Space
 from npu_sim.isa.row import join_rows
 from npu_sim.memory.host import HostMemory
 from npu_sim.products import get_product
 from npu_sim.program.builder import ProgramBuilder
 from npu_sim.program.violation import Kind, Violation
+from tests.oracles.instances import GENERATORS, candidates
 
 PRODUCT = get_product("910b")
 OPTIONS = ExecuteOptions(accumulation=default_accumulation(PRODUCT, "fp16"))
@@ -225,3 +229,40 @@ def test_recorded_launch_replays_each_core_in_chunks_and_carries_what_is_known()
             assert buffer[:count].tobytes() == program[seen : seen + count].tobytes()
             seen += count
         assert seen == len(program)
+
+
+@jit
+def operands_of(rows):
+    return gm_operands(rows[0])
+
+
+@pytest.mark.parametrize("op", [op for op in Op if op in GENERATORS])
+def test_gm_operands_of_every_opcode_are_those_its_footprint_shows(op):
+    # an opcode that reached GM unseen would run on addresses nobody has checked
+    shift, reached = 4096, 0
+    for instance in candidates(op, 9, 30):
+        row = instance.rows[-1:].copy()
+        before, after = np.zeros((1, 7, 2), np.int64), np.zeros((1, 7, 2), np.int64)
+        reach(row, empty_runs(), before)
+        low, high = before[0, Space.GM]
+        operands = int(operands_of(row))
+        assert (operands != 0) >= (high > low)
+        if operands == 0 or high == low:
+            continue
+        reached += 1
+        row["tensor"] = 0
+        table, found = np.array([[0, 0, low]]), np.zeros(2, np.int64)
+        assert first_outside(row, 1, table, empty_runs(), found) == 0
+        assert found.tolist() == [low, high]
+        table[0, 2] = high
+        assert first_outside(row, 1, table, empty_runs(), found) == -1
+        row["src0"] += shift * (operands & 1)
+        row["dst"] += shift * (operands >> 1)
+        table[0] = shift, shift, shift + high
+        segments = np.zeros((2, 2), np.int64)
+        assert localise(row, 1, table, segments) == 1
+        assert segments[0].tolist() == [1, 0]
+        reach(row, empty_runs(), after)
+        np.testing.assert_array_equal(after, before)
+    moved = {Op.DATA_COPY, Op.DATA_COPY_PAD, Op.LOAD_2D, Op.ND2NZ, Op.FIXPIPE, Op.SCALAR_COPY}
+    assert (reached > 0) == (op in moved)

@@ -23,9 +23,11 @@ from ops.conv3d_backprop_filter.tiling import (
     choose_tiling,
     overflows,
 )
+from ops.conv3d_backprop_filter.tiling_base import base_tiling, x_elements
 from ops.conv3d_backprop_filter.tiling_basic_block import basic_block_applies, basic_block_tiling
+from ops.conv3d_backprop_filter.tiling_data import ORIGIN_BASE
 from ops.conv3d_backprop_filter.tiling_public import ConvArguments, DefaultBuffers, public_tiling, refusal
-from tests.oracles.dw_tiling import product_with_cores
+from tests.oracles.dw_tiling import product_with_cores, tiling_of_words
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "conv3d_dw_tiling"
 OPERATOR_CASES: list[dict[str, Any]] = json.loads((GOLDEN / "operator.json").read_text())
@@ -38,7 +40,6 @@ NOT_REPRODUCED = {
     "stdit_01_fp16": "M = 1152 but N = 64: below the basic-block template's 128",
     "stdit_01_bf16": "M = 1152 but N = 64: below the basic-block template's 128",
     "stdit_01_fp32": "32-bit operands",
-    "26_b16": "M = 16: below the basic-block template's 128",
     "conv3d_backprop_filter_v2_bf16_ncdhw_0136": "45 taps",
     "float32_NCDHW_net_ID_1": "32-bit operands",
     "float32_NCDHW_net_ID_5": "32-bit operands",
@@ -46,6 +47,9 @@ NOT_REPRODUCED = {
     "conv3d_dilation_kernel2_test": "3510 taps",
 }
 """Cases of tiling key 0, whose numbers a closed library computes, and why the basic-block template does not apply."""
+
+OPEN_BASE = "26_b16"
+"""The case of tiling key 0 that the published part of the base template decides: bfloat16 on 20 cores."""
 
 BUFFERS = DefaultBuffers()
 
@@ -57,6 +61,7 @@ def geometry_of(case: dict[str, Any]) -> ConvGeometry:
 
 def operator_cases(key_zero: bool) -> list[Any]:
     cases = [case for case in OPERATOR_CASES if "words" in case and (case["key"] == 0) == key_zero]
+    cases = [case for case in cases if case["case"] != OPEN_BASE]
     return [pytest.param(case, id=f"{case['case']}-{case['dtype']}-{index}") for index, case in enumerate(cases)]
 
 
@@ -68,7 +73,7 @@ def test_golden_has_the_vectors_it_says() -> None:
     keys = [case.get("key") for case in OPERATOR_CASES]
     assert [keys.count(key) for key in (None, 0, 1, 2, 3, 4)] == [4, 9, 7, 1, 5, 3]
     assert len(PUBLIC_CASES) == 12
-    assert {case["case"] for case in OPERATOR_CASES if case.get("key") == 0} == set(NOT_REPRODUCED)
+    assert {case["case"] for case in OPERATOR_CASES if case.get("key") == 0} == {*NOT_REPRODUCED, OPEN_BASE}
 
 
 @pytest.mark.parametrize("case", operator_cases(key_zero=False))
@@ -79,6 +84,79 @@ def test_choose_tiling_basic_block_vector_every_member_equal(case: dict[str, Any
     assert (tiling.tiling_key, tiling.block_dim) == (case["key"], case["block_dim"])
     words = zip(member_names(), tiling.words(), case["words"], strict=True)
     assert [(name, ours, theirs) for name, ours, theirs in words if ours != theirs and name not in NOT_READ] == []
+
+
+def test_choose_tiling_open_base_vector_every_member_equal() -> None:
+    (case,) = [case for case in OPERATOR_CASES if case["case"] == OPEN_BASE]
+    tiling = choose_tiling(geometry_of(case), product_with_cores("Ascend910B2", case["cores"]), case["dtype"])
+    assert tiling.origin == ORIGIN_BASE
+    assert (tiling.tiling_key, tiling.block_dim, tiling.cores) == (case["key"], case["block_dim"], case["block_dim"])
+    assert list(tiling.words()) == case["words"]
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in OPERATOR_CASES if case.get("key") == 0], ids=lambda case: case["case"]
+)
+def test_base_tiling_vector_of_the_closed_library_obeys_the_published_relations(case: dict[str, Any]) -> None:
+    t, geometry = tiling_of_words(case), geometry_of(case)
+    assert list(t.words()) == case["words"]
+    assert (t.m_count, t.n_count, t.k_count) == (t.m_dim, t.n_dim, t.k_dim)
+    assert t.batch_dim == -(-t.batch * t.dout // t.single_core_batch)
+    assert t.cores == t.batch_dim * t.m_dim * t.n_dim * t.k_dim * t.group_dim * t.dk_dim
+    if case["case"] == "conv3d_dilation_kernel2_test":
+        # the bound of this exact shape is computed with the closed library's stepN, which is then overwritten
+        assert (t.step_n, t.bl1_bound) == (390, 64)
+        return
+    assert x_elements(geometry, t.base_k * t.step_kb, t.base_n * t.step_n, t.channel_size) == t.bl1_bound
+
+
+def table_geometry(n: int, cout: int, cin: int, size: int, *, do: int = 20) -> ConvGeometry:
+    return ConvGeometry(
+        n=n, cin=cin, cout=cout, di=do + 2, hi=size + 2, wi=size + 2, do=do, ho=size, wo=size, kd=3, kh=3, kw=3
+    )
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize(
+    ("cores", "geometry", "members"),
+    [
+        # (batchDim, mDim, kDim, nDim), (batch, cout, cin, ho) of a core, (al0, bl0, cl0, al1, bl1), base, steps, bound
+        (
+            20,
+            table_geometry(16, 64, 64, 128),
+            (20, 1, 1, 1, 16, 64, 192, 128, 2, 2, 1, 2, 2, 64, 64, 256, 1, 1, 8, 8, 98304),
+        ),
+        (
+            24,
+            table_geometry(8, 16, 64, 128),
+            (2, 1, 6, 2, 80, 16, 96, 22, 2, 2, 2, 2, 1, 16, 16, 864, 1, 1, 176, 44, 112320),
+        ),
+    ],
+)
+def test_choose_tiling_exact_shape_has_the_values_of_the_published_table(cores, geometry, members, dtype) -> None:
+    t = choose_tiling(geometry, product_with_cores("Ascend910B2", cores), dtype)
+    assert t.origin == ORIGIN_BASE
+    found = (
+        t.batch_dim, t.m_dim, t.k_dim, t.n_dim, t.single_core_batch, t.single_core_cout, t.single_core_cin,
+        t.single_core_ho, t.al0_pbuffer, t.bl0_pbuffer, t.cl0_pbuffer, t.al1_pbuffer, t.bl1_pbuffer, t.base_m,
+        t.base_k, t.base_n, t.step_m, t.step_n, t.step_ka, t.step_kb, t.bl1_bound,
+    )  # fmt: skip
+    assert found == members
+    assert (t.iterate_order, t.block_dim, t.cores) == (1, *(t.batch_dim * t.m_dim * t.k_dim * t.n_dim,) * 2)
+
+
+def test_base_tiling_exact_shape_of_128_channels_is_behind_the_basic_block_template() -> None:
+    geometry = table_geometry(16, 128, 128, 64)
+    assert base_tiling(geometry, "bf16", 20) is not None
+    assert choose_tiling(geometry, product_with_cores("Ascend910B2", 20), "bf16").origin == ORIGIN_BASIC_BLOCK
+
+
+@pytest.mark.parametrize(
+    ("change", "cores", "dtype"),
+    [({"n": 17}, 20, "fp16"), ({}, 24, "fp16"), ({}, 20, "fp32"), ({}, 24, "bf16"), ({"n": 7, "do": 3}, 20, "bf16")],
+)
+def test_base_tiling_of_anything_else_is_not_published(change, cores, dtype) -> None:
+    assert base_tiling(table_geometry(**({"n": 16, "cout": 64, "cin": 64, "size": 128} | change)), dtype, cores) is None
 
 
 @pytest.mark.parametrize("case", operator_cases(key_zero=True))
