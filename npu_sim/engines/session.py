@@ -113,11 +113,17 @@ class Session:
         self._runs = empty_runs()
         self._sink = np.zeros(SINK_LENGTH, np.int64)
         self._sink[3] = self._config[3]
-        self._no_log = np.zeros((0, 4), np.int64), np.zeros(0, np.uint8)
         self._no_gm = np.zeros(0, np.uint8)
         self._segments = np.zeros((64, 2), np.int64)
+        self._reached = np.zeros(2, np.int64)
+        self._spans: Sequence[HostSpan] = ()
+        self._table = np.zeros((0, 3), np.int64)
         self._kit: _Kit | None = _KITS.take(product.core)
-        self._kit.memory.poison()
+        core_memory = self._kit.memory
+        core_memory.poison()
+        self._buffers = core_memory.l1, core_memory.l0a, core_memory.l0b, core_memory.l0c, core_memory.ub
+        no_log = np.zeros((0, 4), np.int64), np.zeros(0, np.uint8)
+        self._work = self._config, self._kit.scratch, self._kit.staging, self._sink, *no_log
 
     @property
     def row_count(self) -> int:
@@ -137,7 +143,7 @@ class Session:
         rows : INSTR[n]
             In program order; changed in place.
         spans : sequence of HostSpan
-            What they may touch of the tensors.
+            What they may touch of the tensors. Not to be changed: the next call may give the same object.
         context : str
             What emitted them, for messages.
 
@@ -153,24 +159,26 @@ class Session:
             found = [replace(v, core=self._core, row=self._count + v.row) for v in verify(rows, self._product)]
             if found:
                 raise ProgramError(found)
-        table = self._table(spans)
-        reached = np.zeros(2, np.int64)
-        outside = int(first_outside(rows, len(rows), table, self._runs, reached))
+        count = len(rows)
+        if spans is not self._spans:
+            self._spans, self._table = spans, self._table_of(spans)
+        table = self._table
+        outside = int(first_outside(rows, count, table, self._runs, self._reached))
         if outside >= 0:
-            raise ProgramError([self._outside(rows[outside], outside, reached, spans, context)])
+            raise ProgramError([self._outside(rows[outside], outside, self._reached, spans, context)])
         if self._parts is not None:
             self._parts.append(rows.copy())
-        issue(rows, len(rows), self._core_state)
-        if len(self._segments) <= len(rows):
-            self._segments = np.zeros((2 * len(rows), 2), np.int64)
+        issue(rows, count, self._core_state)
+        if len(self._segments) <= count:
+            self._segments = np.zeros((2 * count, 2), np.int64)
         first = 0
-        for segment in range(localise(rows, len(rows), table, self._segments)):
-            last, tensor = self._segments[segment].tolist()
-            bad = self._run(rows, first, last, self._memory.storage(tensor) if tensor >= 0 else self._no_gm)
+        for last, tensor in self._segments[: localise(rows, count, table, self._segments)].tolist():
+            gm = self._memory.storage(tensor) if tensor >= 0 else self._no_gm
+            bad = int(run_rows(rows, first, last, gm, *self._buffers, *self._work))
             if bad >= 0:
                 raise ProgramError([self._unsupported(rows[bad], bad, context)])
             first = last
-        self._count += len(rows)
+        self._count += count
 
     def close(self) -> None:
         """Give the buffers back; the rows stay."""
@@ -178,14 +186,7 @@ class Session:
             _KITS.give_back(self._product.core, self._kit)
             self._kit = None
 
-    def _run(self, rows: np.ndarray, first: int, last: int, gm: npt.NDArray[np.uint8]) -> int:
-        assert self._kit is not None
-        memory = self._kit.memory
-        buffers = (memory.l1, memory.l0a, memory.l0b, memory.l0c, memory.ub)
-        work = (self._config, self._kit.scratch, self._kit.staging, self._sink, *self._no_log)
-        return int(run_rows(rows, first, last, gm, *buffers, *work))
-
-    def _table(self, spans: Sequence[HostSpan]) -> npt.NDArray[np.int64]:
+    def _table_of(self, spans: Sequence[HostSpan]) -> npt.NDArray[np.int64]:
         """Return what rows may touch of each tensor; of one that two spans show, everything between them too."""
         table = np.zeros((len(self._memory.gm.tensors), 3), np.int64)
         for span in spans:

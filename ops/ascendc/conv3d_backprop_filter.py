@@ -119,6 +119,9 @@ class Conv3DBackpropFilter:
         self._rows = np.zeros(0)
         self._input: HostSpan | None = None
         self._grad_output: HostSpan | None = None
+        self._loads: tuple[HostSpan, ...] = ()
+        self._output: tuple[np.ndarray | None, tuple[HostSpan, ...]] = (None, ())
+        self._b1_bytes = 0
         self._shape: tuple[int, int, int] | None = None
         self._new_shape = False
         self._start: int | None = None
@@ -147,6 +150,7 @@ class Conv3DBackpropFilter:
             raise StateError(f"Init must be called once, not again ({NAME})")
         self._params, self._tiling = tiling_params(tiling, self._product, self._source)
         self._members = tiling_members(tiling)
+        self._b1_bytes = int(self._params[0]["b1_bytes"])
         compute = COMPUTE_OF_DTYPE[self._source]
         if self._tiling["hf32Flag"] and compute == "fp32":
             compute = "hf32"
@@ -162,7 +166,7 @@ class Conv3DBackpropFilter:
         self._rows = empty_rows(max(_BUFFER_ROWS, 4 * int(self._params[0]["step_rows"])))
         self.run.add(self._core, self)
         self.ctx.isFirstIter_ = True
-        self._execute(kernel.init_rows(self._rows, self._params, self._state), "Init")
+        self._execute(kernel.init_rows(self._rows, self._params, self._state), (), "Init")
 
     def SetInput(self, input: np.ndarray) -> None:
         """Set X: the view begins at (n, di, first C1 block, first row this core needs).
@@ -177,6 +181,7 @@ class Conv3DBackpropFilter:
         self._open("SetInput")
         self._input = self._place("SetInput", "input", input)
         self._params["x_tensor"] = self._input.tensor.index
+        self._loads = tuple(span for span in (self._input, self._grad_output) if span is not None)
 
     def SetGradOutput(self, gradOutput: np.ndarray) -> None:
         """Set dL/dY: the view begins at (n, do, first channel block, first row of this core).
@@ -191,6 +196,7 @@ class Conv3DBackpropFilter:
         self._open("SetGradOutput")
         self._grad_output = self._place("SetGradOutput", "gradOutput", gradOutput)
         self._params["dy_tensor"] = self._grad_output.tensor.index
+        self._loads = tuple(span for span in (self._input, self._grad_output) if span is not None)
 
     def SetSingleShape(self, singleShapeM: int, singleShapeN: int, singleShapeK: int) -> None:
         """Set what is computed: output channels, (hk, wk, cin) elements and output pixels.
@@ -273,15 +279,16 @@ class Conv3DBackpropFilter:
             self._exhausted = True
             return False
         self._point()
-        before = state[[walk.A_LOADS, walk.B_LOADS, walk.PADDED_STEPS]].tolist()
+        before = state[walk.HELD : walk.PADDED_STEPS + 1].tolist()
         first_row = self._session.row_count if self._session else 0
         while state[walk.K] < state[walk.K_ITER]:
             count = kernel.iterate_rows(self._rows, self._params, state)
-            if state[walk.B_BYTES] > self._params[0]["b1_bytes"]:
+            if state[walk.B_BYTES] > self._b1_bytes:
                 raise ProgramError([self._overflow()])
-            self._execute(count, "Iterate")
+            self._execute(count, self._loads, "Iterate")
         self._pending = True
-        a_loads, b_loads, padded = (state[[walk.A_LOADS, walk.B_LOADS, walk.PADDED_STEPS]] - before).tolist()
+        after = state[walk.HELD : walk.PADDED_STEPS + 1].tolist()
+        _, a_loads, b_loads, _, padded = (now - then for now, then in zip(after, before, strict=True))
         if padded:
             self._journal.undefined(
                 NAME,
@@ -327,26 +334,21 @@ class Conv3DBackpropFilter:
         self._open("GetTensorC")
         if not self._pending:
             raise StateError(f"GetTensorC must follow an Iterate that returned True, not come without one ({NAME})")
-        span = self._place_output(output)
-        state, params = self._state, self._params
-        params["dw_tensor"] = span.tensor.index
-        state[walk.DW_BASE] = span.start
-        rows_used = min(int(params[0]["base_m"]), int(state[walk.M_LEN] - state[walk.CUR_M] * params[0]["base_m"]))
-        if enSequentialWrite and rows_used < params[0]["base_m"] and self._session:
-            self._journal.undefined(
-                NAME,
-                f"GetTensorC with enSequentialWrite must have a block of baseM = {params[0]['base_m']} rows, not "
-                f"{rows_used}; the published class writes rows of L0C without a result behind it, here they are left",
-                row=self._session.row_count,
-                site=walk.STORE,
-            )
+        if output is not self._output[0]:
+            self._output = output, (self._place_output(output),)
+        state, params, spans = self._state, self._params, self._output[1]
+        params["dw_tensor"] = spans[0].tensor.index
+        state[walk.DW_BASE] = spans[0].start
+        if enSequentialWrite:
+            self._warn_of_tail()
         atomic = int(enAtomic == 1)
         half = int(state[walk.C_HALF])
         count = kernel.tensor_rows(self._rows, params, state, atomic, int(bool(enSequentialWrite)))
-        self._execute(count, "GetTensorC", span)
+        self._execute(count, spans, "GetTensorC")
         self._pending = False
-        how = ("atomic" if atomic else "plain") + (" sequential" if enSequentialWrite else "")
-        self._journal.stored(half=half, element=0 if enSequentialWrite else self._element(), how=how)
+        if self.run.record:
+            how = ("atomic" if atomic else "plain") + (" sequential" if enSequentialWrite else "")
+            self._journal.stored(half=half, element=0 if enSequentialWrite else self._element(), how=how)
 
     def IterateAll(self, output: np.ndarray, enAtomic: int = 1) -> None:
         """Call Iterate and GetTensorC until the single shape is done, and set ``ctx.isFirstIter_``."""
@@ -363,7 +365,7 @@ class Conv3DBackpropFilter:
             Before Init or after End.
         """
         self._open("End")
-        self._execute(kernel.end_rows(self._rows, self._params, self._state), "End")
+        self._execute(kernel.end_rows(self._rows, self._params, self._state), (), "End")
         if self._session is not None:
             self._session.close()
         self._ended = True
@@ -461,10 +463,23 @@ class Conv3DBackpropFilter:
         state[walk.X_BASE] = self._input.start - first_row * t["wi"] * BLOCK
         state[walk.DY_BASE] = self._grad_output.start
 
-    def _execute(self, count: int, call: str, output: HostSpan | None = None) -> None:
+    def _execute(self, count: int, spans: tuple[HostSpan, ...], call: str) -> None:
         assert self._session is not None
-        spans = [span for span in (self._input, self._grad_output, output) if span is not None]
-        self._session.run(self._rows[: int(count)], spans, f"{NAME}.{call}")
+        self._session.run(self._rows[:count], spans, f"{NAME}.{call}")
+
+    def _warn_of_tail(self) -> None:
+        """Say that the block has fewer rows than a sequential write of the published class takes."""
+        state, base_m = self._state, int(self._params[0]["base_m"])
+        rows_used = min(base_m, int(state[walk.M_LEN] - state[walk.CUR_M] * base_m))
+        if rows_used < base_m and self._session is not None:
+            self._journal.undefined(
+                NAME,
+                f"GetTensorC with enSequentialWrite must have a block of baseM = {base_m} rows, not {rows_used}; the "
+                "published class writes rows of L0C without a result behind it, here they are left",
+                row=self._session.row_count,
+                site=walk.STORE,
+                depth=2,
+            )
 
     def _place(self, call: str, name: str, view: np.ndarray) -> HostSpan:
         allowed = {self._dtype}

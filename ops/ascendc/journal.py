@@ -48,8 +48,8 @@ class Journal:
         if self.lines and self.lines[-1][-1] is None:
             self.lines[-1] = (*self.lines[-1][:-3], half, element, how)
 
-    def undefined(self, name: str, text: str, *, row: int, site: int) -> None:
-        """Warn the caller of the object's method, and keep the finding; ``row`` counts from Init."""
+    def undefined(self, name: str, text: str, *, row: int, site: int, depth: int = 1) -> None:
+        """Warn the caller ``depth`` calls above, and keep the finding; ``row`` counts from Init."""
         self.findings.append(
             Violation(
                 kind=Kind.UNDEFINED,
@@ -60,7 +60,7 @@ class Journal:
                 detail=text,
             )
         )
-        warnings.warn(f"{text} ({name})", UndefinedOnHardware, stacklevel=3)
+        warnings.warn(f"{text} ({name})", UndefinedOnHardware, stacklevel=2 + depth)
 
     def counts(self, row_count: int) -> dict[str, Value]:
         """Return how much was done."""

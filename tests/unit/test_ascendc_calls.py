@@ -687,6 +687,7 @@ def test_get_tensor_c_sequential_of_an_m_tail_warns_reports_and_leaves_the_rows_
             warnings.simplefilter("always")
             obj.GetTensorC(out, 0, True)
         assert len(caught) == (m == 1)
+        assert all(warning.filename == __file__ for warning in caught)
         notes += [str(warning.message) for warning in caught]
         rows = 16 if m else 32
         got = out.reshape(9, 32, 16)
@@ -723,6 +724,7 @@ def test_iterate_with_a_load_all_in_the_padding_warns_reports_and_counts_zeros(p
         "published kernel multiplies what an earlier load left in L0B, here they count as zeros (Conv3DBackpropFilter)"
     )
     assert {(warning.category, str(warning.message)) for warning in caught} == {(UndefinedOnHardware, message)}
+    assert {Path(warning.filename).name for warning in caught} == {"ascendc.py"}  # the driver that called Iterate
     found = obj.run.check()
     assert [violation.kind for violation in found] == [Kind.UNDEFINED] * 9
     assert len(caught) == 9
