@@ -34,8 +34,8 @@ from npu_sim.program.violation import Kind, Violation
 
 Overflow = Literal["inf_nan", "saturate"]
 CHUNK_ROWS = 4096
-_LOG_LIMIT_BYTES = 64 << 20
-"""A core that runs ahead waits for its turn rather than log more than this."""
+_LOG_LIMIT_BYTES = 32 << 20
+"""A core that runs ahead waits for its turn rather than have this and the logs that wait for theirs grow further."""
 _SMALL_PHASE_ROWS = 1024
 """Rows of a phase, all cores together, that one thread runs alone: memory-bound if long, and mostly short."""
 _TURN_ROWS = 512
@@ -116,7 +116,7 @@ class _Log:
             grown[: len(self.runs)] = self.runs
             self.runs = grown
         if want_bytes > len(self.data):
-            data = np.empty(max(want_bytes, 2 * len(self.data), 1 << 16), np.uint8)
+            data = np.empty(max(want_bytes, len(self.data) * 3 // 2, 1 << 16), np.uint8)
             data[: len(self.data)] = self.data
             self.data = data
 
@@ -129,8 +129,10 @@ class _Turns:
         self._condition = threading.Condition()
         self._turn = 0
         self._left: dict[int, _Log] = {}
-        self._spare: list[_Log] = []
+        self._spare: _Log | None = None
         self._failed = False
+        self.held_bytes = 0
+        """Bytes in the logs of finished cores whose turn has not come."""
 
     def is_turn(self, core: int) -> bool:
         """Return whether all cores below ``core`` are finished and applied."""
@@ -152,13 +154,16 @@ class _Turns:
         with self._condition:
             if self._turn != core:
                 self._left[core] = log
-                return self._spare.pop() if self._spare else None
+                self.held_bytes += len(log.data)
+                spare, self._spare = self._spare, None
+                return spare
             self._apply(log)
             self._turn += 1
             while self._turn in self._left:
                 left = self._left.pop(self._turn)
+                self.held_bytes -= len(left.data)
                 self._apply(left)
-                self._spare.append(left)
+                self._spare = left
                 self._turn += 1
             self._condition.notify_all()
             return log
@@ -261,7 +266,7 @@ def _take_turn(core: int, rows: np.ndarray, log: _Log, turns: _Turns, gm: np.nda
     """Let the next ``rows`` of ``core`` add to GM if it is the core's turn, else to its log, which gets room."""
     demand = np.zeros(2, np.int64)
     atomic_demand(rows, len(rows), demand)
-    if not turns.is_turn(core) and log.sink[2] + demand[1] > _LOG_LIMIT_BYTES:
+    if not turns.is_turn(core) and turns.held_bytes + log.sink[2] + demand[1] > _LOG_LIMIT_BYTES:
         turns.wait(core)
     if turns.is_turn(core):
         apply_log(gm, log.runs, log.data, log.sink)
