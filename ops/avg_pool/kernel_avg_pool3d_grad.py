@@ -120,7 +120,7 @@ def _scale(rows, n, p, s):
     task = s[AT] + s[LINE]
     pixel = task // p["pieces"]
     _, _, _, _, divisor = window(p, pixel // p["ow"], pixel % p["ow"])
-    bits = np.int64(factor_of(divisor).view(np.int32))
+    bits = np.int64(np.float32(factor_of(divisor)).view(np.int32))
     lanes = _lanes(p, task)
     line = s[LINE] * p["pitch"]
     source, calc, out = line * p["item"], p["calc"] + line * 4, p["out"] + line * p["item"]

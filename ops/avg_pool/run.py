@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from npu_sim.engines.execute import ExecuteOptions
+from ops.avg_pool.depthwise import with_shortcut
 from ops.avg_pool.plan import AvgPoolPlan
 from ops.conv_backward.run import run_planned
 
@@ -29,4 +30,4 @@ def run_call(plan: AvgPoolPlan, tensors: Mapping[str, np.ndarray], options: Exec
         If the overflow mode does not exist on the product; nothing is written then.
     """
     descs = {name: plan.resolved.desc(name) for name in plan.arguments}
-    run_planned(plan.calls, plan.arguments, descs, tensors, options, plan.constants)
+    run_planned(with_shortcut(plan, options), plan.arguments, descs, tensors, options, plan.constants)
