@@ -116,8 +116,8 @@ class Session:
         self._no_gm = np.zeros(0, np.uint8)
         self._segments = np.zeros((64, 2), np.int64)
         self._reached = np.zeros(2, np.int64)
-        self._spans: Sequence[HostSpan] = ()
-        self._table = np.zeros((0, 3), np.int64)
+        # tables of the last two lots of spans: loads and stores take turns
+        self._tables: list[tuple[Sequence[HostSpan], npt.NDArray[np.int64]]] = []
         self._kit: _Kit | None = _KITS.take(product.core)
         core_memory = self._kit.memory
         core_memory.poison()
@@ -160,9 +160,10 @@ class Session:
             if found:
                 raise ProgramError(found)
         count = len(rows)
-        if spans is not self._spans:
-            self._spans, self._table = spans, self._table_of(spans)
-        table = self._table
+        table = next((table for known, table in self._tables if known is spans), None)
+        if table is None:
+            table = self._table_of(spans)
+            self._tables = [*self._tables[-1:], (spans, table)]
         outside = int(first_outside(rows, count, table, self._runs, self._reached))
         if outside >= 0:
             raise ProgramError([self._outside(rows[outside], outside, self._reached, spans, context)])

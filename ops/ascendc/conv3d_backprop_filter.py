@@ -124,6 +124,7 @@ class Conv3DBackpropFilter:
         self._b1_bytes = 0
         self._shape: tuple[int, int, int] | None = None
         self._new_shape = False
+        self._checked: set[tuple[int, int, int]] = set()
         self._start: int | None = None
         self._ended = self._exhausted = self._pending = False
         self._journal = Journal(self._state, keep_walk=self.run.record)
@@ -216,7 +217,9 @@ class Conv3DBackpropFilter:
             for axis, value in (("M", singleShapeM), ("N", singleShapeN), ("K", singleShapeK))
         )
         c0 = int(self._params[0]["c0"])
-        check_single_shape(self._tiling, c0, m, n, k, lenient=self._lenient)
+        if (m, n, k) not in self._checked:
+            check_single_shape(self._tiling, c0, m, n, k, lenient=self._lenient)
+            self._checked.add((m, n, k))
         self._shape = (
             m,
             n // (self._tiling["hk"] * self._tiling["wk"] * c0),
