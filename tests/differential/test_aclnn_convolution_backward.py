@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ import pytest
 
 import ops
 from npu_sim import use_product
+from npu_sim.engines.hazards import run_hazards
 from npu_sim.products import get_product
 from npu_sim.report.explain import recording
 from ops import aclnn
 from ops.conv_backward.call import ConvBackwardCall, TensorDesc
 from ops.conv_backward.oracle import Attributes, gradients
+from ops.conv_backward.plan import plan_call
+from ops.conv_backward.rules import check
 from perf.convolution_backward_cases import NUMPY, SERIES, SPLIT, Call, exact_gradients, random_call
 from tests.oracles.aclnn_cases import arguments_of, call_of, load_cases
 from tests.oracles.conv_backward_cases import EMPTY, make_call
@@ -218,6 +222,54 @@ def test_empty_call_fills_the_wanted_gradients_with_zeros(changes):
         assert (storages[name] == (0 if wanted else 3)).all()
     assert storages["grad_bias"].size > 0
     assert storages["grad_weight"].size > 0
+
+
+def test_outputs_may_lie_between_each_others_elements():
+    def woven(shape, strides, offset):
+        return TensorDesc(
+            shape=shape, dtype="fp16", format="NCHW", strides=strides, offset=offset, storage_elems=150
+        )  # fmt: skip
+
+    call = make_call(
+        x=(1, 3, 5, 5), w=(2, 3, 2, 2), y=(1, 2, 4, 4),
+        grad_input=woven((1, 3, 5, 5), (150, 50, 10, 2), 0), grad_weight=woven((2, 3, 2, 2), (24, 8, 4, 2), 1),
+    )  # fmt: skip
+    rng = np.random.default_rng(48)
+    names = ("grad_output", "input", "weight", "grad_bias")
+    storages = {name: rng.integers(-3, 4, getattr(call, name).elems).astype(np.float16) for name in names}
+    storages["grad_input"] = storages["grad_weight"] = np.full(150, 99, np.float16)
+    run(call, storages)
+    arrays = [getattr(call, name).view(storages[name]).astype(int) for name in names[:3]]
+    exact = gradients(*arrays, Attributes(stride=(1, 1), pads=((0, 0), (0, 0)), dilation=(1, 1)))
+    for name, gradient in zip(OUTPUTS, exact, strict=True):
+        np.testing.assert_array_equal(getattr(call, name).view(storages[name]), gradient)
+    assert (storages["grad_input"][49::2] == 99).all()
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_launches_of_a_call_with_views_have_no_hazards(series):
+    rng = np.random.default_rng([49, SERIES.index(series)])
+    case = replace(random_call(rng, series), output_mask=(True, True, True))
+    plan = plan_call(check(call_with_views(rng, case, case.dtypes)))
+    assert [planned.step.name for planned in plan.calls.steps].count("ViewCopy") >= 2
+    assert run_hazards(plan.calls.launches, plan.resolved.product) == []
+
+
+def test_empty_call_clears_the_views_of_its_gradients_and_nothing_between():
+    weight = TensorDesc(shape=(6, 4, 3, 3), dtype="fp16", format="NCHW", strides=(120, 27, 9, 2), offset=5)
+    bias = TensorDesc(shape=(6,), dtype="fp32", format="ND", strides=(3,), offset=1)
+    call = make_call(**EMPTY, grad_weight=weight, grad_bias=bias)
+    names = ("grad_output", "input", "weight", *OUTPUTS)
+    storages = {name: np.full(getattr(call, name).storage_elems, 3, NUMPY[getattr(call, name).dtype]) for name in names}
+    with recording() as recorder:
+        run(call, storages)
+    (explanation,) = recorder.explanations()
+    assert [row[1] for row in explanation.tables[0].rows] == ["MemSet", "MemSet", "ViewCopy", "ViewCopy"]
+    for name in ("grad_weight", "grad_bias"):
+        desc = getattr(call, name)
+        assert not desc.view(storages[name]).any()
+        desc.view(storages[name])[...] = 3
+        assert (storages[name] == 3).all()
 
 
 # ---- the public calls, planned ---------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -301,3 +302,31 @@ def test_refused_call_raises_with_the_status_of_the_interface(change, status):
         ops.convolution_backward(x, x, w, **keywords)
     assert caught.value.status == status
     assert "Ascend910B2" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["stride of depth above its kernel", "depth padding above the operator's limit"])
+def test_library_profile_refuses_what_only_the_page_takes_and_only_for_the_input_gradient(name):
+    rng = np.random.default_rng(7)
+    if name.startswith("stride"):
+        x, w, g = (integers(rng, shape) for shape in ((1, 2, 5, 2, 2), (3, 2, 1, 1, 1), (1, 3, 3, 2, 2)))
+        stride, padding, rule = (2, 1, 1), 0, "strideD must be at most 1, not 2"
+    else:
+        x, w, g = (integers(rng, shape) for shape in ((1, 2, 1, 2, 2), (3, 2, 2, 1, 1), (1, 3, 256, 2, 2)))
+        stride, padding, rule = (2, 1, 1), (256, 0, 0), "padFront must be at most 255, not 256"
+    keywords = {"stride": stride, "padding": padding, "dilation": 1, "product": "910b"}
+    pads = tuple((pad, pad) for pad in (padding or (0, 0, 0)))
+    attributes = Attributes(stride=stride, pads=pads, dilation=(1, 1, 1))
+    exact = gradients(*(array.astype(np.float64) for array in (g, x, w)), attributes)
+    page = ops.convolution_backward(g, x, w, **keywords)
+    np.testing.assert_array_equal(page.grad_input.astype(np.float64), exact[0])
+    with pytest.raises(OperatorError, match=f"^{rule} ") as caught:
+        ops.convolution_backward(g, x, w, **keywords, profile="library")
+    assert caught.value.status == 561103
+    weight_only = ops.convolution_backward(g, x, w, **keywords, profile="library", output_mask=(False, True, True))
+    np.testing.assert_array_equal(weight_only.grad_weight.astype(np.float64), exact[1])
+    # the other way round the input gradient is a forward convolution, which has none of these limits
+    forward = ops.convolution_backward(
+        x, g, w, **keywords, profile="library", transposed=True, output_padding=0, output_mask=(True, False, False)
+    )
+    exact = gradients(*(array.astype(np.float64) for array in (x, g, w)), replace(attributes, transposed=True))
+    np.testing.assert_array_equal(forward.grad_input.astype(np.float64), exact[0])

@@ -178,5 +178,20 @@ LEGAL: tuple[dict[str, Any], ...] = (
     {"product": "910", "grad_bias_format": "NCHW"},
     {"output_mask": (False, False, True), "grad_output": (3, 6, 9, 9)},
     {"x": (1, 4, 6, 600), "w": (6, 4, 3, 1), "dilation": (1, 256), "y": (1, 6, 4, 600), "profile": "library"},
+    # with no batch item a transposed call's columns may be any, and only biasSizes is held to them
+    {**EMPTY, "transposed": True, "weight": (6, 5, 3, 3), "grad_weight": (6, 5, 3, 3), "bias_sizes": (5,)},
+    # what a grouped 3D weight gradient may not be does not matter where none is wanted
+    {**VOLUME, "w": (6, 2, 3, 3, 3), "groups": 2, "grad_weight_dtype": "fp32", "output_mask": (True, False, True)},
+    # the largest values of the documented ranges
+    {"padding": (0, 0, 255, 0), "y": (2, 6, 4, 259)},
+    {"padding": (0, 0, 0, 255), "y": (2, 6, 4, 259)},
+    {**VOLUME, "padding": (0, 255, 0), "y": (1, 6, 3, 514, 4)},
+    {**VOLUME, "stride": (1, 1, 63), "y": (1, 6, 3, 4, 1)},
+    {**LINE, "stride": (BIG - 1,), "y": (2, 6, 1)},
+    {**LINE, "x": (1, 4, 255), "w": (6, 4, 255), "y": (1, 6, 1)},
+    {**LINE, "x": (1, 4, 600), "dilation": (255,), "y": (1, 6, 90)},
+    {"w": (6, 4, 1, 3), "y": (2, 6, 6, 4), "dilation": (255, 1)},
+    {"x": (1, 65535, 3), "w": (65535, 1, 3), "y": (1, 65535, 1), "groups": 65535},
+    {**VOLUME, "transposed": True, "stride": (1, 2, 1), "output_padding": (0, 1, 0), "y": (1, 6, 3, 2, 4)},
 )
 """Changes that keep the call legal."""

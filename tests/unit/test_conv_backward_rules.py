@@ -380,3 +380,29 @@ def test_rules_page_shows_the_cube_math_table_of_the_documents():
         assert table[series, "FP16"] == ["FP16"] * 4
         assert table[series, "BF16"] == (["BF16", "BF16", "FP16", "BF16"] if split else ["-"] * 4)
         assert table[series, "FP32"] == (["FP32", "HF32", "FP16", "HF32"] if split else ["-", "FP16", "FP16", "-"])
+
+
+GROUPED = {**VOLUME, "w": (6, 2, 3, 3, 3), "groups": 2, "grad_weight_dtype": "fp32"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "refused"),
+    [
+        ({"dtype": "fp16", "cube_math_type": 0}, True),
+        ({"dtype": "bf16", "cube_math_type": 0}, True),
+        ({"dtype": "bf16", "cube_math_type": 3}, True),
+        ({"dtype": "fp32", "cube_math_type": 2}, True),
+        ({"dtype": "fp32", "cube_math_type": 0}, False),
+        ({"dtype": "fp32", "cube_math_type": 1}, False),
+        ({"dtype": "fp32", "cube_math_type": 3}, False),
+        ({"dtype": "fp16", "cube_math_type": 0, "weight_dtype": "bf16"}, False),  # a mix is computed in FP32
+        ({"dtype": "fp16", "cube_math_type": 2, "weight_dtype": "bf16"}, True),
+        ({"dtype": "fp16", "cube_math_type": 0, "grad_weight_dtype": "bf16"}, False),
+        ({"dtype": "fp16", "cube_math_type": 0, "output_mask": (True, False, True)}, False),
+        ({"dtype": "fp16", "cube_math_type": 0, "groups": 1, "w": VOLUME["w"]}, False),
+    ],
+)
+def test_float32_weight_gradient_of_groups_in_3d_is_refused_where_the_cube_multiplies_16_bits(changes, refused):
+    found = find_violation(make_call(**(GROUPED | changes)))
+    assert (found is not None and found[0].name == "grouped-fp32-weight-3d") == refused
+    assert refused or found is None

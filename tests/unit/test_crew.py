@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from npu_sim import crew
 from npu_sim.crew import run_parts
 
 
@@ -76,3 +77,21 @@ def test_forked_child_has_threads_of_its_own():
     assert ours.recv() == [0, 1, 2]
     child.join(timeout=20)
     assert child.exitcode == 0
+
+
+def test_pool_grows_for_a_call_of_one_more_part(monkeypatch):
+    monkeypatch.setattr(crew, "_CREW", crew._Crew())
+    for count in (2, 3, 4):
+        seen: list[int] = []
+        meet(count, seen)
+        assert sorted(seen) == list(range(count))
+
+
+def test_lowest_of_several_failing_parts_decides_the_error():
+    def part(number: int) -> None:
+        if number:
+            raise ValueError(f"part {number}")
+
+    for _ in range(5):
+        with pytest.raises(ValueError, match=r"^part 1$"):
+            run_parts(part, 4)

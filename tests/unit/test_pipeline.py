@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -55,6 +56,27 @@ def test_private_workspace_counts_while_its_kernel_runs():
     private = plan_steps(CHIP, input_gradient_steps(4096, 4608, 6400, private=1 << 20))
     assert private.workspace_bytes == plain.workspace_bytes + (1 << 20) + 512
     assert private.gm.total_bytes == plain.gm.total_bytes
+
+
+def test_private_workspace_of_kernels_one_after_the_other_is_shared():
+    out = tensor("out", 512, "output")
+    steps = [step("1", [], [out], 4096), step("2", [], [out], 8192), step("3", [], [out], 512)]
+    assert plan_steps(CHIP, steps).workspace_bytes == 8192 + 512
+
+
+def test_private_workspace_is_made_after_the_outputs_of_its_kernel():
+    a, b, out = tensor("a", 4096), tensor("b", 512), tensor("out", 512, "output")
+    steps = [step("1", [], [a]), step("2", [a], [out]), step("3", [], [b], 8192), step("4", [b], [out])]
+    # b takes the bucket that a left, so the private bytes open one of their own
+    assert plan_steps(CHIP, steps).workspace_bytes == (4096 + 512) + (8192 + 512)
+
+
+def test_only_what_holds_data_before_the_call_counts_as_written():
+    given, made, out = tensor("in", 512, "input"), tensor("made", 512), tensor("out", 512, "output")
+    view = replace(tensor("view", 512, "output"), preserved=True)
+    plan = plan_steps(CHIP, [step("1", [given], [made]), step("2", [made], [out, view])])
+    written = {buffer.name: place.initialised for buffer, place in plan.places.items()}
+    assert written == {"in": True, "made": False, "out": False, "view": True}
 
 
 def test_later_tensor_takes_the_last_bucket_that_is_free():
