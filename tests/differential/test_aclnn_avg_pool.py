@@ -1,0 +1,167 @@
+"""aclnnAvgPool2dBackward in two phases: views, memory, messages, and the same bits as the Python call."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ops
+from npu_sim import use_product
+from npu_sim.report.explain import recording
+from ops import aclnn
+from ops.avg_pool.oracle import Pooling
+from tests.oracles.avg_pool_cases import DTYPES, Case, random_case
+
+SERIES = ("310p", "910", "910b", "910_93")
+DATA_TYPE = {"fp32": aclnn.ACL_FLOAT, "fp16": aclnn.ACL_FLOAT16, "bf16": aclnn.ACL_BF16}
+
+
+def tensor(shape, dtype, data=None, strides=None, offset=0, storage=None):
+    formats = {3: aclnn.ACL_FORMAT_NCL, 4: aclnn.ACL_FORMAT_NCHW}
+    made = aclnn.aclCreateTensor(shape, DATA_TYPE[dtype], strides, offset, formats[len(shape)], storage, data)
+    assert made is not None, aclnn.aclGetRecentErrMsg()
+    return made
+
+
+def phase_one(g, x, dx, case, **keywords):
+    p = case.pooling
+    array = aclnn.aclCreateIntArray
+    return aclnn.aclnnAvgPool2dBackwardGetWorkspaceSize(
+        g, x, array(p.kernel), array(p.stride), array(p.pad), p.ceil_mode, p.count_include_pad, p.divisor_override,
+        case.cube_math_type, dx, **keywords,
+    )  # fmt: skip
+
+
+def spread(shape, rng):
+    """Strides, offset and storage length of a view whose axes lie in any order with gaps between elements."""
+    order = rng.permutation(len(shape))
+    strides, reach = [0] * len(shape), 1
+    for axis in order.tolist():
+        strides[axis] = reach * int(rng.integers(1, 3))
+        reach = strides[axis] * shape[axis]
+    offset = int(rng.integers(0, 5))
+    return tuple(strides), offset, offset + reach + 3
+
+
+def view_of(storage, shape, strides, offset):
+    step = storage.itemsize
+    return np.lib.stride_tricks.as_strided(storage[offset:], shape, tuple(s * step for s in strides))
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_aclnn_avg_pool_strided_tensors_get_the_bits_of_the_python_call_and_nothing_else_changes(series):
+    rng = np.random.default_rng([SERIES.index(series), 21])
+    for _ in range(12):
+        case = random_case(rng, series)
+        dtype = DTYPES[case.dtype]
+        shape, out = (*case.leading, *case.extents), (*case.leading, *case.out)
+        g_at, dx_at = spread(out, rng), spread(shape, rng)
+        g_storage = rng.standard_normal(g_at[2]).astype(dtype)
+        dx_storage = rng.standard_normal(dx_at[2]).astype(dtype)
+        grad = view_of(g_storage, out, *g_at[:2])
+        before_g, before_dx = g_storage.copy(), dx_storage.copy()
+        expected = ops.avg_pool2d_backward(grad, np.zeros(shape, dtype), **case.arguments, threads=1)
+        with use_product(series):
+            g = tensor(out, case.dtype, g_storage, *g_at[:2], (g_at[2],))
+            x = tensor(shape, case.dtype, None)
+            dx = tensor(shape, case.dtype, dx_storage, *dx_at[:2], (dx_at[2],))
+            status, size, executor = phase_one(g, x, dx, case, threads=1)
+            assert status == 0, aclnn.aclGetRecentErrMsg()
+            workspace = np.empty(size, np.uint8) if size else None
+            assert aclnn.aclnnAvgPool2dBackward(workspace, size, executor, None) == 0
+        got = view_of(dx_storage, shape, *dx_at[:2])
+        assert got.tobytes() == expected.grad_input.tobytes(), case
+        got[...] = view_of(before_dx, shape, *dx_at[:2])
+        assert dx_storage.tobytes() == before_dx.tobytes()
+        assert g_storage.tobytes() == before_g.tobytes()
+
+
+OVER = Pooling(kernel=(3, 3), stride=(2, 2), pad=(1, 1))
+CASE = Case(series="910b", dtype="fp16", leading=(2, 3), extents=(7, 7), pooling=OVER)
+
+
+def ready(dx_data, **keywords):
+    g = tensor((2, 3, 4, 4), "fp16", np.ones(96, np.float16))
+    shape = (2, 3, 7, 7)
+    return phase_one(g, tensor(shape, "fp16"), tensor(shape, "fp16", dx_data), CASE, **keywords)
+
+
+def test_aclnn_avg_pool_says_what_is_wrong_with_memory():
+    locked = np.zeros(294, np.float16)
+    locked.flags.writeable = False
+    with use_product("910b"):
+        assert ready(locked)[0] == aclnn.ACLNN_ERR_PARAM_INVALID
+        text = aclnn.aclGetRecentErrMsg()
+        assert "gradInput memory must be writeable, not read-only (Ascend910B2" in text
+        status, size, executor = ready(None)
+        assert (status, size > 0) == (0, True)
+        workspace = np.empty(size, np.uint8)
+        assert aclnn.aclnnAvgPool2dBackward(workspace, size, executor, None) == aclnn.ACLNN_ERR_PARAM_NULLPTR
+        assert "gradInput data must be device memory, not a null pointer" in aclnn.aclGetRecentErrMsg()
+        shape = (2, 3, 7, 7)
+        twice = tensor(shape, "fp16", np.zeros(294, np.float16), (0, 49, 7, 1))
+        g = tensor((2, 3, 4, 4), "fp16", np.ones(96, np.float16))
+        assert phase_one(g, tensor(shape, "fp16"), twice, CASE)[0] == aclnn.ACLNN_ERR_PARAM_INVALID
+        assert "gradInput must hold each element in a place of its own" in aclnn.aclGetRecentErrMsg()
+
+
+def test_aclnn_avg_pool_executor_runs_once_and_needs_its_workspace():
+    data = np.zeros(294, np.float16)
+    with use_product("910b"):
+        status, size, executor = ready(data)
+        assert aclnn.aclnnAvgPool2dBackward(None, size, executor, None) == aclnn.ACLNN_ERR_PARAM_NULLPTR
+        workspace = np.empty(size, np.uint8)
+        assert aclnn.aclnnConvolutionBackward(workspace, size, executor, None) == aclnn.ACLNN_ERR_PARAM_INVALID
+        assert not data.any()
+        assert aclnn.aclnnAvgPool2dBackward(workspace, size, executor, None) == 0
+        assert data.any()
+        assert aclnn.aclnnAvgPool2dBackward(workspace, size, executor, None) == aclnn.ACLNN_ERR_PARAM_INVALID
+        assert aclnn.aclnnAvgPool2dBackward(workspace, size, None, None) == aclnn.ACLNN_ERR_PARAM_NULLPTR
+    assert status == 0
+    aclnn.aclGetRecentErrMsg()
+
+
+@pytest.mark.parametrize(
+    ("keywords", "text"),
+    [
+        ({"profile": 3}, "profile must be None or one of page, library, not 3"),
+        ({"profile": "book"}, "profile must be None or one of page, library, not 'book'"),
+        ({"library_quirks": ["A9"]}, "library_quirks must be a bool or a set of A1, A2, A3, A4, A5, not ['A9']"),
+        ({"accumulation": 7}, "accumulation must be an Accumulation, its name or None, not 7"),
+        ({"strict_shape": "yes"}, "strict_shape must be a bool, not 'yes'"),
+    ],
+)
+def test_aclnn_avg_pool_refuses_other_options_with_a_status(keywords, text):
+    with use_product("910b"):
+        status, size, executor = ready(None, **keywords)
+    assert (int(status), size, executor) == (161002, 0, None)
+    assert aclnn.aclGetRecentErrMsg() == (
+        f"161002 ACLNN_ERR_PARAM_INVALID: aclnnAvgPool2dBackwardGetWorkspaceSize: {text}"
+    )
+
+
+def test_aclnn_avg_pool_explains_itself_once_and_knows_the_quirks():
+    with use_product("910"), recording() as recorder:
+        pooling = Pooling(kernel=(3, 3), stride=(2, 2), ceil_mode=True)
+        case = Case(series="910", dtype="fp16", leading=(1, 2), extents=(6, 6), pooling=pooling)
+        g = tensor((1, 2, 3, 3), "fp16", np.ones(18, np.float16))
+        for quirks, path in ((True, "cube"), (False, "cube+mul"), ({"A1"}, "cube"), ("A2", "cube+mul")):
+            x, out = tensor((1, 2, 6, 6), "fp16"), np.zeros(72, np.float16)
+            dx = tensor((1, 2, 6, 6), "fp16", out)
+            status, size, executor = phase_one(g, x, dx, case, library_quirks=quirks)
+            assert status == 0
+            assert aclnn.aclnnAvgPool2dBackward(np.empty(size, np.uint8), size, executor, None) == 0
+            explanation = recorder.explanations()[-1]
+            assert explanation.facts["call"]["route"] == path
+    assert len(recorder.explanations()) == 4
+
+
+def test_aclnn_avg_pool_of_nothing_does_nothing():
+    untouched = np.full(294, 7, np.float16)
+    with use_product("910b"):
+        g = tensor((2, 3, 0, 4), "fp16", np.zeros(0, np.float16))
+        shape = (2, 3, 7, 7)
+        status, size, executor = phase_one(g, tensor(shape, "fp16"), tensor(shape, "fp16", untouched), CASE)
+        assert (int(status), size) == (0, 0)
+        assert aclnn.aclnnAvgPool2dBackward(None, 0, executor, None) == 0
+    assert (untouched == 7).all()

@@ -1,0 +1,225 @@
+"""Where the library deviates from the definition, each switch alone; and calls whose gradOutput has another shape."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import ops
+from npu_sim import get_product
+from npu_sim.errors import OperatorError
+from npu_sim.report.explain import recording
+from ops.avg_pool.call import DEVIATIONS, AvgPoolCall
+from ops.avg_pool.oracle import Pooling, input_gradient
+from ops.avg_pool.plan import mean_matrix, plan_call
+from ops.avg_pool.route import choose_route
+from ops.avg_pool.rules import check
+from ops.conv_backward.call import TensorDesc
+from tests.oracles.avg_pool_cases import DTYPES, Case, bound, expected
+
+UNIFIED = ("310p", "910")
+SPLIT = ("910b", "910_93")
+
+
+def run(case, grad=None, seed=1, **more):
+    grad = case.gradient(seed) if grad is None else grad
+    x = np.zeros((*case.leading, *case.extents), DTYPES[case.dtype])
+    return grad, ops.avg_pool2d_backward(grad, x, **case.arguments, threads=1, **more)
+
+
+def assert_follows(case, grad, r, pooling):
+    """The result is the gradient of ``pooling``, within the bound."""
+    judged = replace(case, pooling=pooling)
+    error = np.abs(r.grad_input.astype(np.float64) - expected(judged, grad))
+    assert (error <= bound(judged, grad, r.path, r.compute_dtype)).all()
+
+
+def assert_leaves(case, grad, r):
+    """The result is not the gradient of the call, by far."""
+    error = np.abs(r.grad_input.astype(np.float64) - expected(case, grad))
+    assert (error > 4 * bound(case, grad, r.path, r.compute_dtype)).any()
+
+
+def table_of(explanation):
+    (table,) = (table for table in explanation.tables if "deviations" in table.title)
+    return {row[0]: row[2:] for row in table.rows}
+
+
+@pytest.mark.parametrize("series", UNIFIED)
+@pytest.mark.parametrize("quirks", [("A1",), True])
+def test_a1_divides_a_clipped_last_window_by_the_whole_kernel(series, quirks):
+    pooling = Pooling(kernel=(3, 3), stride=(2, 2), ceil_mode=True)
+    case = Case(series=series, dtype="fp16", leading=(2, 3), extents=(6, 6), pooling=pooling)
+    grad, off = run(case)
+    assert off.path == "cube+mul"
+    assert_follows(case, grad, off, pooling)
+    with recording() as recorder:
+        _, on = run(case, library_quirks=quirks)
+    assert on.path == "cube"
+    assert_leaves(case, grad, on)
+    assert_follows(case, grad, on, replace(pooling, divisor_override=9))
+    assert table_of(recorder.explanations()[0])["A1"] == ("on", "yes")
+
+
+@pytest.mark.parametrize("series", UNIFIED)
+@pytest.mark.parametrize("divisor", [255, -255])
+def test_a2_ignores_the_largest_divisor(series, divisor):
+    pooling = Pooling(kernel=(3, 2), stride=(2, 2), pad=(1, 1), count_include_pad=False, divisor_override=divisor)
+    case = Case(series=series, dtype="fp16", leading=(4,), extents=(7, 6), pooling=pooling)
+    grad, off = run(case)
+    assert off.path == "cube"
+    assert_follows(case, grad, off, pooling)
+    _, on = run(case, library_quirks={"A2"})
+    assert on.path == "cube+mul"
+    assert_leaves(case, grad, on)
+    assert_follows(case, grad, on, replace(pooling, divisor_override=0))
+    _, smaller = run(replace(case, pooling=replace(pooling, divisor_override=254)), library_quirks=True)
+    assert smaller.path == "cube"
+
+
+@pytest.mark.parametrize("series", UNIFIED)
+def test_a3_stops_counting_at_2048(series):
+    """Windows that large have more weights than L1 holds, so only the matrix shows the difference."""
+    x = TensorDesc(shape=(1, 50, 60), dtype="fp16", format="NCL")
+    call = AvgPoolCall(
+        product=get_product(series), grad_output=replace(x, shape=(1, 1, 11), storage_elems=-1), input=x,
+        kernel_size=(50, 50), stride=(1,), padding=(0,), ceil_mode=False, count_include_pad=False, divisor_override=0,
+        cube_math_type=0, grad_input=x,
+    )  # fmt: skip
+    for quirks, count in ((frozenset(), 2500), (frozenset({"A3"}), 2048), (frozenset({"A1"}), 2500)):
+        mine = replace(call, library_quirks=quirks)
+        route = choose_route(mine)
+        assert (route.name, route.deviations) == ("cube+mul", ("A3",))
+        assert (mean_matrix(mine, route, "fp16") == np.float16(1 / count)).all()
+    with pytest.raises(OperatorError, match=r"^L1 use of the smallest block must be at most 1048576 bytes") as caught:
+        plan_call(check(call))
+    assert caught.value.status == 161002
+    at_limit = replace(call, kernel_size=(32, 64), grad_output=replace(x, shape=(1, 19, 1), storage_elems=-1))
+    at_limit = replace(
+        at_limit, **dict.fromkeys(("input", "grad_input"), replace(x, shape=(1, 50, 64), storage_elems=-1))
+    )
+    assert choose_route(at_limit).deviations == ()
+    floats = {name: replace(getattr(call, name), dtype="fp32") for name in ("grad_output", "input", "grad_input")}
+    assert choose_route(replace(call, **floats, cube_math_type=1)).deviations == ()
+
+
+@pytest.mark.parametrize("series", SPLIT)
+@pytest.mark.parametrize(("dtype", "off", "on"), [("fp32", "hf32", "fp16"), ("bf16", "fp32", "fp16")])
+def test_a4_computes_in_fp16_on_the_cube(series, dtype, off, on):
+    pooling = Pooling(kernel=(3, 3), stride=(2, 2), pad=(1, 1))
+    case = Case(series=series, dtype=dtype, leading=(2, 3), extents=(6, 6), pooling=pooling, cube_math_type=1)
+    grad = (case.gradient(3).astype(np.float32) * 1e6).astype(DTYPES[dtype])
+    _, default = run(case, grad)
+    assert default.compute_dtype == off
+    assert_follows(case, grad, default, pooling)
+    _, quirk = run(case, grad, library_quirks="A4")
+    assert quirk.compute_dtype == on
+    assert not np.isfinite(quirk.grad_input.astype(np.float32)).all()  # far beyond FP16
+
+
+@pytest.mark.parametrize("series", [*UNIFIED, *SPLIT])
+def test_a5_fills_the_plane_in_spite_of_padding(series):
+    pooling = Pooling(kernel=(10, 12), stride=(20, 20), pad=(2, 3), count_include_pad=False)
+    case = Case(series=series, dtype="fp16", leading=(2, 3), extents=(10, 12), pooling=pooling)
+    grad, off = run(case)
+    assert off.path == ("cube+mul" if series in UNIFIED else "AvgPool3DGrad")
+    assert_follows(case, grad, off, pooling)
+    assert (off.grad_input[..., -2:, :] == 0).all()
+    _, on = run(case, library_quirks={"A5"})
+    assert on.path == "global"
+    assert (on.grad_input == (grad / np.float16(120)).astype(np.float16)).all()
+    plain = replace(case, pooling=replace(pooling, pad=(0, 0)))
+    assert run(plain)[1].path == "global"
+
+
+def test_deviations_are_all_off_by_default_and_shown_in_the_explanation():
+    pooling = Pooling(kernel=(3, 3), stride=(2, 2), pad=(1, 1))
+    case = Case(series="910b", dtype="fp16", leading=(2, 3), extents=(6, 6), pooling=pooling)
+    with recording() as recorder:
+        _, r = run(case)
+    (explanation,) = recorder.explanations()
+    assert table_of(explanation) == dict.fromkeys(DEVIATIONS, ("off", "no"))
+    assert explanation.facts["call"]["route"] == "cube"
+    assert explanation.facts["call"]["library quirks"] == "none"
+    assert explanation.launches == r.plan.calls.launches
+    assert [row[1] for row in explanation.tables[0].rows] == [
+        "TransData", "TransData", "Conv2DBackpropInput", "TransData",
+    ]  # fmt: skip
+    assert "tiling of step 2, Conv2DBackpropInput" in explanation.facts
+    assert explanation.to_plain()
+
+
+@pytest.mark.parametrize("series", ["310p", "910b"])
+@pytest.mark.parametrize("include", [True, False])
+def test_avg_pool_gradients_of_another_shape_follow_the_windows_if_asked_to(series, include):
+    """Windows stand at o * stride - pad for any o; what lies beyond the input adds nothing."""
+    pooling = Pooling(kernel=(4, 3), stride=(2, 1), pad=(2, 1), count_include_pad=include, divisor_override=16)
+    x = np.zeros((2, 3, 12, 11), np.float16)
+    rng = np.random.default_rng(8)
+    for out in ((6, 11), (8, 14), (7, 10), (5, 9)):
+        grad = rng.integers(-8, 9, (2, 3, *out)).astype(np.float16)
+        case = Case(series=series, dtype="fp16", leading=(2, 3), extents=(12, 11), pooling=pooling)
+        r = ops.avg_pool2d_backward(grad, x, **case.arguments, strict_shape=False)
+        np.testing.assert_array_equal(
+            r.grad_input.astype(np.float64), input_gradient(grad, (12, 11), pooling), str(out)
+        )
+        if out != (7, 11):
+            with pytest.raises(OperatorError, match=r"^gradOutput [HW] must be \d+ \(input"):
+                ops.avg_pool2d_backward(grad, x, **case.arguments)
+
+
+def test_avg_pool_cube_refuses_what_no_convolution_has():
+    grad = np.zeros((1, 1, 2, 2), np.float16)
+    with pytest.raises(OperatorError, match=r"^gradOutput H must be 5 or more \(input 10, kernel 2"):
+        ops.avg_pool2d_backward(grad, np.zeros((1, 1, 10, 10), np.float16), kernel_size=2, strict_shape=False)
+
+
+def test_avg_pool_wide_divisors_are_cut_to_32_bits_by_the_library_only():
+    grad, x = np.ones((1, 2, 2), np.float32), np.zeros((1, 4, 4), np.float32)
+    common = {"kernel_size": 2, "divisor_override": 2**32 + 2, "product": "910_93"}
+    assert ops.avg_pool2d_backward(grad, x, **common).grad_input.max() == np.float32(1) / np.float32(2**32)
+    assert ops.avg_pool2d_backward(grad, x, **common, library_quirks=True).grad_input.max() == 0.5
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 8, 8), (2, 0, 8, 8), (0, 8, 8)])
+@pytest.mark.parametrize("series", ["910", "910b"])
+def test_avg_pool_of_nothing_is_empty(shape, series):
+    grad = np.zeros((*shape[:-2], 4, 4), np.float32)
+    r = ops.avg_pool2d_backward(grad, np.zeros(shape, np.float32), kernel_size=2, product=series)
+    assert (r.path, r.grad_input.shape, r.workspace_bytes, r.plan.calls.launches) == ("empty", shape, 0, ())
+
+
+def test_avg_pool_arguments_in_every_form_mean_the_same():
+    rng = np.random.default_rng(3)
+    x = np.zeros((2, 3, 8, 8), np.float32)
+    grad = rng.standard_normal((2, 3, 4, 4)).astype(np.float32)
+    first = ops.avg_pool2d_backward(grad, x, kernel_size=2)
+    forms = [
+        {"kernel_size": (2,), "stride": ()},
+        {"kernel_size": [2, 2], "stride": 2, "padding": (0,)},
+        {"kernel_size": np.array([2, 2]), "stride": (2, 2), "padding": (0, 0), "divisor_override": None},
+        {"kernel_size": 2, "cube_math_type": "KEEP_DTYPE", "product": "Ascend910B2", "threads": 1},
+    ]
+    swapped = np.asfortranarray(grad.astype(">f4"))
+    for form in forms:
+        np.testing.assert_array_equal(ops.avg_pool2d_backward(grad, x, **form).grad_input, first.grad_input)
+    np.testing.assert_array_equal(ops.avg_pool2d_backward(swapped, x, kernel_size=2).grad_input, first.grad_input)
+    repr_text = (
+        "AvgPool2dBackward(grad_input=float32[2, 3, 8, 8], path='cube', compute_dtype='fp32', product='Ascend910B2')"
+    )
+    assert repr(first) == repr_text
+    assert first != ops.avg_pool2d_backward(grad, x, kernel_size=2)
+
+
+def test_avg_pool_same_bits_on_every_thread_count():
+    rng = np.random.default_rng(4)
+    x = np.zeros((2, 40, 13, 12), np.float16)
+    grad = rng.standard_normal((2, 40, 7, 6)).astype(np.float16)
+    for more in ({}, {"count_include_pad": False}):
+        results = [
+            ops.avg_pool2d_backward(grad, x, kernel_size=3, stride=2, padding=1, threads=t, **more) for t in (1, 2, 5)
+        ]
+        for other in results[1:]:
+            assert other.grad_input.tobytes() == results[0].grad_input.tobytes()

@@ -1,0 +1,279 @@
+"""The table of rules of the pooling gradient: every rule broken once, its whole message, order, profiles, routes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from npu_sim import get_product
+from npu_sim.errors import OperatorError
+from ops.avg_pool.call import DEVIATIONS, AvgPoolCall
+from ops.avg_pool.route import choose_route
+from ops.avg_pool.rules import RULES, check, find_violation
+from ops.avg_pool.rules_page import PATH, rules_page
+from ops.conv_backward.call import TensorDesc
+
+A2 = "Ascend910B2, Atlas A2 training and inference series"
+
+
+def desc(*shape, dtype="fp16", storage_format=None):
+    return TensorDesc(shape=shape, dtype=dtype, format=storage_format or ("NCL" if len(shape) == 3 else "NCHW"))
+
+
+def call(series="910b", **changes):
+    x = desc(2, 3, 8, 9)
+    base = AvgPoolCall(
+        product=get_product(series), grad_output=desc(2, 3, 4, 4), input=x, kernel_size=(2, 3), stride=(2, 2),
+        padding=(0, 0), ceil_mode=False, count_include_pad=True, divisor_override=0, cube_math_type=0, grad_input=x,
+        strict_shape=True,
+    )  # fmt: skip
+    return replace(base, **changes)
+
+
+def both(shape_or_desc, **more):
+    """The input and its gradient."""
+    return {"input": shape_or_desc, "grad_input": shape_or_desc, **more}
+
+
+def fp32(*names):
+    shapes = {"grad_output": (2, 3, 4, 4), "input": (2, 3, 8, 9), "grad_input": (2, 3, 8, 9)}
+    return {name: desc(*shapes[name], dtype="fp32") for name in names}
+
+
+ALL = ("grad_output", "input", "grad_input")
+MANY = {"grad_output": desc(65536, 1, 1), **both(desc(65536, 1, 1)), "kernel_size": (1,), "stride": ()}
+BROKEN = {
+    "gradOutput-null": (161001, {"grad_output": None}, "gradOutput must be a tensor, not a null pointer"),
+    "self-null": (161001, {"input": None}, "self must be a tensor, not a null pointer"),
+    "kernelSize-null": (161001, {"kernel_size": None}, "kernelSize must be an array, not a null pointer"),
+    "padding-null": (161001, {"padding": None}, "padding must be an array, not a null pointer"),
+    "gradInput-null": (161001, {"grad_input": None}, "gradInput must be a tensor, not a null pointer"),
+    "gradOutput-dtype": (
+        161002, {"grad_output": desc(2, 3, 4, 4, dtype="double")},
+        "gradOutput dtype must be FP32, FP16 or BF16, not DOUBLE",
+    ),
+    "self-dtype": (
+        161002, {"series": "910", "input": desc(2, 3, 8, 9, dtype="bf16")},
+        "self dtype must be FP32 or FP16, not BF16",
+    ),
+    "gradInput-dtype": (
+        161002, {"grad_input": desc(2, 3, 8, 9, dtype="int8")},
+        "gradInput dtype must be FP32, FP16 or BF16, not INT8",
+    ),
+    "gradOutput-dtype-as-gradInput": (
+        161002, fp32("grad_output"), "gradOutput dtype must be FP16, as of gradInput, not FP32",
+    ),
+    "self-dtype-as-gradInput": (161002, fp32("input"), "self dtype must be FP16, as of gradInput, not FP32"),
+    "gradOutput-format": (
+        161002, {"grad_output": desc(2, 3, 4, 4, storage_format="ND")},
+        "gradOutput format must be NCHW or NCL, not ND",
+    ),
+    "self-format": (
+        161002, {"input": desc(2, 3, 8, 9, storage_format="NHWC")}, "self format must be NCHW or NCL, not NHWC",
+    ),
+    "gradInput-format": (
+        161002, {"grad_input": desc(2, 3, 8, 9, storage_format="ND")}, "gradInput format must be NCHW or NCL, not ND",
+    ),
+    "4d-format": (
+        161002, {"grad_output": desc(2, 3, 4, 4, storage_format="NCL")},
+        "gradOutput format must be NCHW where gradOutput has 4 axes, not NCL",
+    ),
+    "self-format-as-gradInput": (
+        161002, {"input": desc(2, 3, 8, 9, storage_format="NCL")},
+        "self format must be NCHW, as of gradInput, not NCL",
+    ),
+    "gradOutput-rank": (
+        161002, {"grad_output": desc(4, 4, storage_format="NCHW")},
+        "gradOutput rank must be 3 or 4, not 2 (shape [4, 4])",
+    ),
+    "gradInput-rank": (
+        161002, both(desc(1, 2, 3, 8, 9, storage_format="NCHW")),
+        "gradInput rank must be 3 or 4, not 5 (shape [1, 2, 3, 8, 9])",
+    ),
+    "gradInput-rank-as-gradOutput": (
+        161002, {"grad_output": desc(3, 4, 4, storage_format="NCHW")},
+        "gradInput rank must be 3, as of gradOutput, not 4",
+    ),
+    "kernelSize-values": (161002, {"kernel_size": (2, 0)}, "kernelSizeW must be at least 1, not 0"),
+    "stride-values": (161002, {"stride": (1, 2, 3)}, "stride must be of length 0 or 1 or 2, not 3 ([1, 2, 3])"),
+    "padding-values": (161002, {"padding": ()}, "padding must be of length 1 or 2, not 0 ([])"),
+    "padding-half-kernel": (
+        161002, {"padding": (1, 2)}, "paddingW must be at most half of kernelSizeW = 3, not 2",
+    ),
+    "cubeMathType": (
+        161002, {"cube_math_type": 4},
+        "cubeMathType must be one of 0 (KEEP_DTYPE), 1 (ALLOW_FP32_DOWN_PRECISION), 2 (USE_FP16), 3 (USE_HF32), not 4",
+    ),
+    "self-shape": (
+        161002, {"input": desc(2, 3, 8, 8)}, "self shape must be [2, 3, 8, 9], as of gradInput, not [2, 3, 8, 8]",
+    ),
+    "gradOutput-shape-strict": (
+        161002, {"grad_output": desc(2, 3, 4, 5)},
+        "gradOutput W must be 4 (input 9, kernel 3, stride 2, padding 0), not 5",
+    ),
+    "channels": (161002, {"series": "310p", **MANY}, "self channels must be at most 65535, not 65536"),
+    "channels-page": (161002, {"profile": "page", **MANY}, "self channels must be at most 65535, not 65536"),
+    "divisorOverride": (
+        161002, {"series": "910", "profile": "library", "divisor_override": 256},
+        "divisorOverride must be in [-255, 255], not 256",
+    ),
+    "divisorOverride-page": (161002, {"divisor_override": -256}, "divisorOverride must be in [-255, 255], not -256"),
+    "cubeMathType-fp32-page": (
+        161002, {"series": "910", **fp32(*ALL)},
+        "cubeMathType must be 1 (ALLOW_FP32_DOWN_PRECISION) or 2 (USE_FP16) for FP32 tensors, not 0 (KEEP_DTYPE)",
+    ),
+    "cubeMathType-fp32-cube": (
+        161002, {"series": "310p", "profile": "library", "cube_math_type": 3, **fp32(*ALL)},
+        "cubeMathType must be 1 (ALLOW_FP32_DOWN_PRECISION) or 2 (USE_FP16) for FP32 tensors, not 3 (USE_HF32)",
+    ),
+    "gradOutput-shape-cube": (
+        161002, {"strict_shape": False, "grad_output": desc(2, 3, 2, 4)},
+        "gradOutput H must be 4 or more (input 8, kernel 2, stride 2, padding 0), not 2",
+    ),
+    "gradOutput-planes-vector": (
+        161002, {"strict_shape": False, "ceil_mode": True, "grad_output": desc(2, 4, 4, 4)},
+        "gradOutput planes must be 6, as of self, not 8",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_avg_pool_rule_broken_alone_is_named_with_its_whole_message(name):
+    status, changes, text = BROKEN[name]
+    broken = call(**changes)
+    rule, _ = find_violation(broken)
+    with pytest.raises(OperatorError) as caught:
+        check(broken)
+    assert rule.name == name
+    assert caught.value.status == status == int(rule.status)
+    context = f"{broken.product.name}, {broken.product.series_name}"
+    assert str(caught.value) == f"{text} ({context}; rule {rule.step} {name})"
+
+
+def test_avg_pool_every_rule_has_a_call_that_breaks_it():
+    assert [rule.name for rule in RULES] == list(dict.fromkeys(rule.name for rule in RULES))
+    assert {rule.name for rule in RULES} == set(BROKEN)
+
+
+def test_avg_pool_right_call_breaks_no_rule():
+    for series in ("310p", "910", "910b", "910_93"):
+        for profile in (None, "page", "library"):
+            assert find_violation(call(series, profile=profile)) is None
+
+
+def test_avg_pool_of_two_breaches_the_earlier_rule_decides():
+    order = [rule.name for rule in RULES]
+    changes = {name: BROKEN[name][1] for name in BROKEN}
+    tried = 0
+    for one in order:
+        for other in order:
+            merged = {**changes[other], **changes[one]}
+            if set(changes[one]) & set(changes[other]) or one == other:
+                continue
+            found = find_violation(call(**merged))
+            # a change may mend what the other breaks, or break more; it never lets a later rule speak first
+            assert found is not None
+            assert order.index(found[0].name) <= max(order.index(one), order.index(other))
+            tried += 1
+    assert tried > 600
+    null = call(grad_input=None, kernel_size=(), padding=None)
+    assert find_violation(null)[0].name == "padding-null"
+    assert find_violation(call(cube_math_type=9, padding=(1, 2)))[0].name == "padding-half-kernel"
+
+
+def test_avg_pool_null_stride_is_the_kernel():
+    for stride in (None, ()):
+        right = call(stride=stride, grad_output=desc(2, 3, 4, 3))
+        assert find_violation(right) is None
+        assert [axis.stride for axis in right.axes] == [2, 3]
+
+
+def test_avg_pool_empty_tensors_succeed_whatever_comes_after_the_arguments():
+    nothing = both(desc(0, 3, 8, 9, dtype="fp32"), grad_output=desc(0, 3, 4, 4, dtype="fp32"), divisor_override=300)
+    for series in ("310p", "910", "910b", "910_93"):
+        assert check(call(series, **nothing)).route.name == "empty"
+    with pytest.raises(OperatorError):
+        check(call(**nothing, padding=(2, 0)))
+    lax = call(strict_shape=False, grad_output=desc(2, 3, 0, 4))
+    assert check(lax).route.name == "empty"
+
+
+def test_avg_pool_profiles_differ_where_page_and_source_do():
+    assert choose_route(call("910_93", divisor_override=300)).name == "AvgPool3DGrad"
+    assert find_violation(call("910_93", divisor_override=300)) is None
+    assert find_violation(call("910b", divisor_override=300, profile="library")) is None
+    assert find_violation(call("910_93", divisor_override=300, profile="page"))[0].name == "divisorOverride-page"
+    assert find_violation(call("910b", **MANY)) is None
+    assert check(call("910b", **MANY)).route.why == "channels are more than 65535"
+    plane = {**both(desc(1, 1, 10, 12, dtype="fp32")), "grad_output": desc(1, 1, 1, 1, dtype="fp32")}
+    plane |= {"kernel_size": (10, 12), "stride": ()}
+    assert check(call("910", profile="library", **plane)).route.name == "global"
+    assert find_violation(call("910", **plane))[0].name == "cubeMathType-fp32-page"
+    mixed = {"profile": "library", **fp32("input")}
+    assert find_violation(call(**mixed)) is None
+
+
+def test_avg_pool_names_no_unknown_profile_or_quirk():
+    with pytest.raises(OperatorError, match=r"^profile must be None or one of page, library, not 'book'$"):
+        call(profile="book")
+    with pytest.raises(OperatorError, match=r"^library quirk must be one of A1, A2, A3, A4, A5, not 'A6'$"):
+        call(library_quirks=frozenset({"A1", "A6"}))
+
+
+def square(extent, **changes):
+    kernel = changes.pop("kernel", (3, 3))
+    height, width = extent if isinstance(extent, tuple) else (extent, extent)
+    channels = changes.pop("channels", 2)
+    x = desc(channels, height, width)
+    probe = call(**both(x, grad_output=desc(channels, 1, 1)), kernel_size=kernel, stride=(), **changes)
+    out = [axis.expected_y(probe.ceil_mode) for axis in probe.axes]
+    return replace(probe, grad_output=desc(channels, *out))
+
+
+VECTOR_REASONS = {
+    "the kernel is longer than 255": ({"kernel": (256, 1)}, {"kernel": (255, 1)}),
+    "the kernel's area is above 255": ({"kernel": (21, 13)}, {"kernel": (20, 20)}),
+    "countIncludePad is false": ({"count_include_pad": False}, {}),
+    "ceilMode is true": ({"ceil_mode": True}, {}),
+    "divisorOverride is outside [-255, 255]": (
+        {"divisor_override": 256, "profile": "library"}, {"divisor_override": 255},
+    ),
+    "channels are more than 65535": ({"channels": 65536}, {"channels": 65535}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", VECTOR_REASONS)
+def test_avg_pool_on_split_cores_leaves_the_cube_at_each_threshold(reason):
+    beyond, within = VECTOR_REASONS[reason]
+    extent = 300 if "kernel" in beyond else 12
+    for series in ("910b", "910_93"):
+        route = check(square(extent, series=series, **beyond)).route
+        assert (route.name, route.why) == ("AvgPool3DGrad", reason)
+        assert check(square(extent, series=series, **within)).route.name == "cube"
+
+
+@pytest.mark.parametrize(
+    ("extent", "name"), [((8, 15), "cube"), ((8, 16), "AvgPool3DGrad"), ((17, 8), "AvgPool3DGrad"), ((15, 8), "cube")]
+)
+def test_avg_pool_strip_goes_to_the_vector_cores(extent, name):
+    assert check(square(extent)).route.name == name
+
+
+@pytest.mark.parametrize("series", ["310p", "910", "910b", "910_93"])
+def test_avg_pool_global_route_begins_at_ten(series):
+    def route(h, w, **more):
+        return check(square((h, w), series=series, kernel=(h, w), **more)).route.name
+
+    other = "AvgPool3DGrad" if series in ("910b", "910_93") else "cube"
+    assert route(10, 10) == route(10, 11, ceil_mode=True) == "global"
+    assert route(9, 10) == route(10, 9) == "cube"
+    assert route(10, 10, divisor_override=1) == "cube"
+    assert route(9, 9, ceil_mode=True) == other
+    assert check(square((11, 10), series=series, kernel=(10, 10))).route.name == "cube"
+
+
+def test_avg_pool_page_of_rules_is_made_from_the_table():
+    assert PATH.read_text(encoding="utf-8") == rules_page()
+    assert all(f"`{rule.name}`" in rules_page() for rule in RULES)
+    assert all(f"| {name} |" in rules_page() for name in DEVIATIONS)
