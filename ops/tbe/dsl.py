@@ -126,15 +126,26 @@ class ResultTensor:
         return self.plan.execute(x, dy, ExecuteOptions(accumulation=model, overflow=overflow, threads=workers))
 
 
-def auto_schedule(outs: ResultTensor) -> TbePlan:
+def auto_schedule(outs: ResultTensor | Sequence[ResultTensor]) -> TbePlan:
     """Return the plan of a result tensor: the stage at which the vendor's schedule reports its own limits.
+
+    Parameters
+    ----------
+    outs : ResultTensor, or a list or tuple of one
+        Of `conv3d_backprop_filter`.
 
     Raises
     ------
     TbeError
         As `ResultTensor.plan`.
+    TbeTypeError
+        If ``outs`` is something else.
     """
-    return outs.plan
+    tensor = outs[0] if isinstance(outs, list | tuple) and len(outs) == 1 else outs
+    if not isinstance(tensor, ResultTensor):
+        message = f"outs must be a result tensor or a list of one, not {type(outs).__name__} (auto_schedule)"
+        raise TbeTypeError("E60038", message, {"param_name": "outs", "desc": "must be a result tensor"})
+    return tensor.plan
 
 
 @overload

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ from npu_sim.layouts.transform import (
     weight_from_fractal,
 )
 from npu_sim.units import align_up, ceil_div
+from ops.common.geometry import whole
 from ops.tbe.errors import TbeError
 
 C0 = 16
@@ -58,12 +60,19 @@ def calculate_group(fmap_c: int, cout: int, groups: int, cout0: int = C0, cin0: 
     ------
     TbeError
         E60038 if ``groups`` is not positive, exceeds a channel count or does not divide both.
+    ShapeError
+        If an argument is not an int, or a count of channels not positive.
 
     Examples
     --------
     >>> calculate_group(48, 24, 6)
     {'real_g': 2, 'mag_factor': 4, 'cin1_g': 2, 'cout_g': 16, 'cin_ori': 48, 'cout_ori': 24}
     """
+    given = {"fmap_c": fmap_c, "cout": cout, "groups": groups, "cout0": cout0, "cin0": cin0}
+    fmap_c, cout, groups, cout0, cin0 = (whole(name, value) for name, value in given.items())
+    for name in ("fmap_c", "cout", "cout0", "cin0"):
+        if given[name] < 1:
+            raise ShapeError(f"{name} must be at least 1, not {given[name]}")
     if not 0 < groups <= min(fmap_c, cout):
         rule = f"in [1, {min(fmap_c, cout)}], the channels of x and of out_backprop"
         raise TbeError("E60038", f"groups must be {rule}, not {groups}", {"desc": "groups out of range"})
@@ -86,15 +95,24 @@ def calculate_group(fmap_c: int, cout: int, groups: int, cout0: int = C0, cin0: 
 
 def _layout(group_dict: Mapping[str, int], groups: int, kernel: Sequence[int]) -> WeightLayout:
     """Return the layout of a result; refuse a ``group_dict`` that ``groups`` does not give."""
+    if not isinstance(group_dict, Mapping) or any(key not in group_dict for key in GROUP_KEYS):
+        raise ShapeError(f"group_dict must hold {', '.join(GROUP_KEYS)}, not be {group_dict!r}")
     wanted = calculate_group(group_dict["cin_ori"], group_dict["cout_ori"], groups)
     if any(group_dict[key] != value for key, value in wanted.items()):
         raise ShapeError(f"group_dict must be {wanted} for groups = {groups}, not {dict(group_dict)}")
     if len(kernel) != 3:
         raise ShapeError(f"kernel must be (KD, KH, KW), not {tuple(kernel)}")
+    kd, kh, kw = (whole(name, value) for name, value in zip(("KD", "KH", "KW"), kernel, strict=True))
     return WeightLayout(
-        cout=wanted["cout_ori"], cin_per_group=wanted["cin_ori"] // groups, groups=groups,
-        kd=kernel[0], kh=kernel[1], kw=kernel[2], c0=C0,
+        cout=wanted["cout_ori"], cin_per_group=wanted["cin_ori"] // groups, groups=groups, kd=kd, kh=kh, kw=kw, c0=C0,
     )  # fmt: skip
+
+
+def _check_float32(name: str, array: Any) -> None:
+    if not isinstance(array, np.ndarray):
+        raise DTypeError(f"{name} must be an array of float32, not {type(array).__name__}")
+    if array.dtype != np.float32:
+        raise DTypeError(f"dtype of {name} must be float32, not {array.dtype}")
 
 
 def group_mask(group_dict: Mapping[str, int], groups: int, kernel: Sequence[int]) -> npt.NDArray[np.float32]:
@@ -147,6 +165,7 @@ def mask_groups(
     A multiplication, like the graph's: an infinity or NaN between two groups becomes NaN, not 0.
     """
     mask = group_mask(group_dict, groups, kernel)
+    _check_float32("result", result)
     if result.shape != mask.shape:
         raise ShapeError(f"shape of result must be {mask.shape}, not {result.shape}")
     with np.errstate(invalid="ignore"):
@@ -171,6 +190,7 @@ def gradient_from_result(
         The products inside of each group.
     """
     layout = _layout(group_dict, groups, kernel)
+    _check_float32("result", result)
     if result.shape != layout.result_shape:
         raise ShapeError(f"shape of result must be {layout.result_shape}, not {result.shape}")
     return weight_from_fractal(np.ascontiguousarray(result).reshape(-1), layout)
@@ -194,13 +214,14 @@ def result_from_gradient(
         Zero wherever no pair of channels of one group stands.
     """
     layout = _layout(group_dict, groups, kernel)
-    if gradient.dtype != np.float32:
-        raise DTypeError(f"dtype of gradient must be float32, not {gradient.dtype}")
+    _check_float32("gradient", gradient)
     return fractal_from_weight(gradient, layout).view(np.float32).reshape(layout.result_shape)
 
 
 def to_6hd(array: npt.NDArray[np.float16]) -> npt.NDArray[np.float16]:
     """Return a float16 tensor (N, C, D, H, W) as (N, D, C1, H, W, 16), with zeros in the lanes behind channel C."""
+    if not isinstance(array, np.ndarray):
+        raise ShapeError(f"array must be float16 of rank 5, not {type(array).__name__}")
     if array.ndim != 5 or array.dtype != np.float16:
         raise ShapeError(f"array must be float16 of rank 5, not {array.dtype} of shape {array.shape}")
     layout = _activation(*array.shape)
@@ -209,10 +230,12 @@ def to_6hd(array: npt.NDArray[np.float16]) -> npt.NDArray[np.float16]:
 
 def from_6hd(array: npt.NDArray[np.float16], channels: int) -> npt.NDArray[np.float16]:
     """Return a float16 tensor (N, D, C1, H, W, 16) as (N, channels, D, H, W): the inverse of `to_6hd`."""
+    if not isinstance(array, np.ndarray):
+        raise ShapeError(f"array must be float16 of shape (N, D, C1, H, W, 16), not {type(array).__name__}")
     if array.ndim != 6 or array.dtype != np.float16 or array.shape[5] != C0:
         raise ShapeError(f"array must be float16 of shape (N, D, C1, H, W, 16), not {array.dtype} of {array.shape}")
     n, depth, blocks, height, width, _ = array.shape
-    if ceil_div(channels, C0) != blocks:
+    if ceil_div(whole("channels", channels), C0) != blocks:
         raise ShapeError(f"channels must be in [{blocks * C0 - C0 + 1}, {blocks * C0}], not {channels}")
     return activation_from_blocked(
         np.ascontiguousarray(array).reshape(-1), _activation(n, channels, depth, height, width)

@@ -89,6 +89,7 @@ REFUSALS = [
     ("E60011", {"strides": [2, 2, 1.5]}, "stride must be an int in [1, 63], not 1.5"),
     ("E62510", {"dilations": [1, 1, 2, 1, 1]}, "dilation of N and C must be 1, not 1 and 2"),
     ("E62510", {"dilations": [3, 1, 1, 1, 1]}, "dilation of N and C must be 1, not 3 and 1"),
+    ("E60011", {"strides": [2, 2, True]}, "stride must be an int in [1, 63], not True"),
     ("E60011", {"dilations": [1, 1, 1, 1, 256]}, "dilation must be an int in [1, 255], not 256"),
     ("E62511", {"x": (*X[:5], 8)}, "C0 of x must be 16, not 8"),
     ("E62511", {"dy": (*DY[:5], 32)}, "C0 of out_backprop must be 16, not 32"),
@@ -117,6 +118,16 @@ REFUSALS = [
         "E60000",
         {"dy": (2, 2, 3, 4, 6, 16)},
         "width of out_backprop must be 7, not 6 (input 9, dilated kernel 3, stride 1, pads 0 and 0)",
+    ),
+    (
+        "E60011",
+        {"dy": (2, 2, 2**60, 4, 7, 16), "size": [2**64, 2, 20, 3, 3]},
+        "bytes of out_backprop must be at most 9223372036864776807, not 4132070672510939561984",
+    ),
+    (
+        "E60011",
+        {"x": (2, 4, 2**36, *X[3:]), "dy": (2, 2, 2**36, 4, 7, 16), "size": [2**40, 2, 20, 3, 3]},
+        "bytes of result must be at most 9223372036864776807, not 87042659012253300578844672",
     ),
     (
         "E60011",
@@ -252,6 +263,12 @@ def test_dsl_defaults_of_the_page_apply_to_missing_and_empty_parameters():
     assert call(x, dy, size, strides=[], pads=(), dilations=[]).shape == result.shape == (1, 16, 48, 16)
 
 
+def test_dsl_width_of_the_special_case_is_checked_before_the_channels():
+    narrow = {"x": (2, 4, 2, 8, 63, 16), "dy": (2, 2, 3, 4, 1, 16), "pads": [0, 1, 1, 0, 0, 1]}
+    message = "width of the padded input must be at most 63 when the output has one column and several rows, not 64"
+    refused("E62006", f"{message} {CONTEXT}", size=[49, 2, 20, 3, 3], **narrow)
+
+
 def test_dsl_filter_layout_decides_order_of_filter_and_dilations_and_the_kernel_limit():
     result = call(size=[33, 20, 2, 3, 3], layout="NCDHW")
     assert result.parameters.kernel == (2, 3, 3)
@@ -309,6 +326,33 @@ def test_schedule_limit_is_refused_by_the_plan_and_not_by_the_call(code, given, 
         with pytest.raises(tbe.TbeError, match=f"^{re.escape(f'{message} {SCHEDULE}')}$") as caught:
             attempt()
         assert (caught.value.args[0]["errCode"], caught.value.status) == (code, 561103)
+
+
+def test_schedule_error_comes_back_from_another_process_with_its_status():
+    with pytest.raises(tbe.TbeError) as caught:
+        tbe.auto_schedule(call(group_dict={**GROUP, "cout_g": 40}))
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (again.args, again.status) == (caught.value.args, 561103)
+
+
+def test_schedule_takes_pads_of_the_depth_that_no_load_encodes():
+    # 256 planes of padding are skipped, not loaded
+    given = {"x": (1, 1, 2, 8, 9, 16), "dy": (1, 1, 3, 4, 7, 16), "size": [33, 2, 20, 3, 3]}
+    group = {"strides": [64 - 1, 2, 1], "pads": [256, 0, 1, 0, 0, 0], "dilations": [1, 255, 1, 1, 1]}
+    message = "pad along the depth must be less than the dilated kernel 256, not 256"
+    refused("E60108", f"{message} {CONTEXT}", **given, **group)
+    deep = {"size": [33, 3, 20, 3, 3], "pads": [256, 254, 1, 0, 0, 0], "dilations": [1, 255, 1, 1, 1]}
+    assert call(given["x"], given["dy"], strides=[63, 2, 1], **deep).plan.case == "load3d"
+
+
+def test_auto_schedule_takes_a_tensor_or_a_list_of_one():
+    result = call()
+    assert tbe.auto_schedule([result]) is tbe.auto_schedule((result,)) is tbe.auto_schedule(result) is result.plan
+    for wrong, kind in ((np.zeros(2), "ndarray"), ([result, result], "list"), (None, "NoneType")):
+        message = rf"^outs must be a result tensor or a list of one, not {kind} \(auto_schedule\)$"
+        with pytest.raises(TbeTypeError, match=message) as caught:
+            tbe.auto_schedule(wrong)
+        assert caught.value.code == "E60038"
 
 
 def test_schedule_extent_beyond_its_integers_is_refused_with_a_code():
@@ -387,6 +431,11 @@ def test_result_tensor_runs_on_arrays_of_its_placeholders_only():
     assert repr(result) == ("ResultTensor(dw_ddr, shape=(1, 36, 48, 16), dtype=float32, of fmap, dedy, Ascend910A)")
 
 
+def test_result_tensor_run_refuses_a_mode_the_product_does_not_have():
+    with pytest.raises(ProductError, match=r"^overflow must be one of saturate, not inf_nan \(Ascend910A, "):
+        call().run({"fmap": np.zeros(X, np.float16), "dedy": np.zeros(DY, np.float16)}, overflow="inf_nan")
+
+
 def test_result_tensor_of_one_placeholder_for_both_inputs_takes_one_array():
     shape = (1, 1, 1, 3, 4, 16)
     both = tbe.placeholder(shape, "float16", "both")
@@ -429,3 +478,35 @@ def test_plan_of_the_page_example_shows_the_published_stages():
         "  GM 23348 KiB",
     ]
     assert "  bytes L1 346624 of 1048576, L0A 4096 of 65536, L0B 36864 of 65536, L0C 18432 of 262144" in text
+
+
+def test_plan_of_merged_groups_shows_them_in_every_stage():
+    # 3 groups of 48 and 24 channels are 2 merged ones of 6 and 3 blocks; dy has 5 blocks of its own
+    group = tbe.calculate_group(144, 72, 3)
+    assert (group["real_g"], group["cin1_g"], group["cout_g"]) == (2, 6, 48)
+    plan = call(
+        (2, 3, 9, 6, 7, 16), (2, 2, 5, 5, 6, 16), [72, 2, 48, 2, 2], strides=[1, 1, 1], pads=[0] * 6, group_dict=group
+    ).plan
+    assert [stage.shape for stage in plan.stages] == [
+        (4, 5, 30, 16), (2, 4, 3, 2, 16, 16), (4, 2 * 2 * 6, 6, 7, 16), (2, 4, 30, 2 * 6, 2, 2, 16),
+        (2, 4, 2, 48, 16, 16), (2, 48, 48, 16), (2, 48, 48, 16), (2, 48, 48, 16),
+    ]  # fmt: skip
+
+
+def test_plan_of_one_pixel_loads_fractals_only_if_the_strides_are_one():
+    group = tbe.calculate_group(20, 33, 1)
+    x, dy, size = (2, 3, 2, 1, 1, 16), (2, 2, 3, 1, 1, 16), [33, 2, 20, 1, 1]
+    given = {"pads": [0] * 6, "group_dict": group}
+    plan = call(x, dy, size, strides=[1, 1, 1], **given).plan
+    assert plan.case == "load2d"
+    assert (plan.stages[2].name, plan.stages[2].shape) == ("fmap_2_matrix", (4, 2 * 2, 1, 16))
+    assert [stage.buffer for stage in plan.stages] == ["L1", "L0A", "L1", "L0B", "L0C", "UB", "GM"]
+    for strides in ([1, 2, 1], [1, 1, 2]):
+        assert call(x, dy, size, strides=strides, **given).plan.case == "load3d"
+    # the stride along the depth does not matter
+    assert call(x, (2, 1, *dy[2:]), size, strides=[2, 1, 1], **given).plan.case == "load2d"
+
+
+def test_plan_leaves_the_result_to_the_kernel():
+    # no core may rely on what is there before
+    assert [(t.name, t.initialised) for t in call().plan.gm.tensors] == [("x", True), ("dy", True), ("dw", False)]

@@ -35,6 +35,26 @@ def test_calculate_group_equals_the_definition_by_search():
             assert got == oracle.groups_of(cin * groups, cout * groups, groups)
 
 
+def test_calculate_group_takes_the_channel_blocks_of_each_side():
+    # 6 groups of 8 and 4 channels: 2 fill a block of 16 inputs, 2 one of 8 outputs
+    assert tuple(tbe.calculate_group(48, 24, 6, 8, 16).values()) == (3, 2, 1, 8, 48, 24)
+    assert tuple(tbe.calculate_group(48, 24, 6, cout0=16, cin0=32).values()) == (2, 4, 1, 16, 48, 24)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((48, 24, 6.0), "groups must be an int, not 6.0"),
+        (("48", 24, 6), "fmap_c must be an int, not '48'"),
+        ((-48, 24, 6), "fmap_c must be at least 1, not -48"),
+        ((48, 24, 6, 0), "cout0 must be at least 1, not 0"),
+    ],
+)
+def test_calculate_group_refuses_what_is_no_count(arguments, message):
+    with pytest.raises(ShapeError, match=f"^{re.escape(message)}$"):
+        tbe.calculate_group(*arguments)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -98,6 +118,16 @@ def test_group_helpers_refuse_what_does_not_fit_together():
         tbe.group_mask(group, 3, (1, 1, 1))
     with pytest.raises(ShapeError, match=r"^kernel must be \(KD, KH, KW\), not \(1, 1\)$"):
         tbe.group_mask(group, 6, (1, 1))
+    with pytest.raises(ShapeError, match=r"^KW must be an int, not 1\.0$"):
+        tbe.group_mask(group, 6, (1, 1, 1.0))
+    rule = ", ".join(group)
+    with pytest.raises(ShapeError, match=rf"^group_dict must hold {rule}, not be \{{'real_g': 2\}}$"):
+        tbe.group_mask({"real_g": 2}, 6, (1, 1, 1))
+    for function in (tbe.gradient_from_result, tbe.mask_groups):
+        with pytest.raises(DTypeError, match=r"^dtype of result must be float32, not float64$"):
+            function(good.astype(np.float64), group, 6, (1, 1, 1))
+        with pytest.raises(DTypeError, match=r"^result must be an array of float32, not list$"):
+            function(good.tolist(), group, 6, (1, 1, 1))
     with pytest.raises(DTypeError, match=r"^dtype of gradient must be float32, not float64$"):
         tbe.result_from_gradient(np.zeros((24, 8, 1, 1, 1)), group, 6, (1, 1, 1))
 
@@ -113,6 +143,12 @@ def test_6hd_maps_there_and_back(channels):
 def test_6hd_refuses_other_ranks_types_and_channels():
     with pytest.raises(ShapeError, match=r"^array must be float16 of rank 5, not float32 of shape \(1, 1, 1, 1, 1\)$"):
         tbe.to_6hd(np.zeros((1, 1, 1, 1, 1), np.float32))
+    with pytest.raises(ShapeError, match=r"^array must be float16 of rank 5, not list$"):
+        tbe.to_6hd([1.0])
+    with pytest.raises(ShapeError, match=r"^array must be float16 of shape \(N, D, C1, H, W, 16\), not list$"):
+        tbe.from_6hd([1.0], 16)
+    with pytest.raises(ShapeError, match=r"^channels must be an int, not 16\.0$"):
+        tbe.from_6hd(np.zeros((1, 1, 1, 1, 1, 16), np.float16), 16.0)
     rule = r"array must be float16 of shape \(N, D, C1, H, W, 16\)"
     with pytest.raises(ShapeError, match=rf"^{rule}, not float16 of \(1, 1, 2, 1, 1, 8\)$"):
         tbe.from_6hd(np.zeros((1, 1, 2, 1, 1, 8), np.float16), 16)
