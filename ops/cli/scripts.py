@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from npu_sim.engines.hazards import run_hazards
 from npu_sim.engines.timeline import TimelineOptions, TimelineResult, run_timeline
 from npu_sim.errors import OperatorError
 from npu_sim.products import Product, current_product, get_product, product_hint, use_product
+from npu_sim.program.launch import Launch
 from npu_sim.program.violation import Violation
 from npu_sim.report.explain import Explanation, Recorder, Value, recording
 from npu_sim.report.record import to_json_text, to_plain
@@ -267,9 +269,9 @@ def check_script(file: str, products: Sequence[str] | None, json_path: str | Non
     output_path("--json", json_path, file)
     outcome = run_script(file, (), product, explain=True, quiet=json_path == "-")
     checked = [
-        (made, launch.name, run_hazards(launch, made.product))
+        (made, ", ".join(launch.name for launch in launches), run_hazards(launches, made.product))
         for made in outcome.explanations
-        for launch in made.launches
+        for launches in _calls(made.launches)
     ]
     if json_path != "-":
         _print_findings(checked)
@@ -279,6 +281,11 @@ def check_script(file: str, products: Sequence[str] | None, json_path: str | Non
     ]
     write_report({"schema_version": SCHEMA_VERSION, "source": file, "launches": rows}, json_path, file, {})
     return 1 if outcome.code or not checked or any(findings for _, _, findings in checked) else 0
+
+
+def _calls(launches: Sequence[Launch]) -> list[list[Launch]]:
+    """Return the launches in runs over one global memory: what one of a call writes, the next ones read."""
+    return [list(group) for _, group in groupby(launches, key=lambda launch: id(launch.gm))]
 
 
 def _finding(violation: Violation) -> dict[str, Any]:

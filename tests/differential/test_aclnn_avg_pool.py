@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -10,7 +13,8 @@ from npu_sim import use_product
 from npu_sim.report.explain import recording
 from ops import aclnn
 from ops.avg_pool.oracle import Pooling
-from tests.oracles.avg_pool_cases import DTYPES, Case, random_case
+from ops.cli.main import main
+from perf.avg_pool_cases import DTYPES, Case, random_case
 
 SERIES = ("310p", "910", "910b", "910_93")
 DATA_TYPE = {"fp32": aclnn.ACL_FLOAT, "fp16": aclnn.ACL_FLOAT16, "bf16": aclnn.ACL_BF16}
@@ -165,3 +169,26 @@ def test_aclnn_avg_pool_of_nothing_does_nothing():
         assert (int(status), size) == (0, 0)
         assert aclnn.aclnnAvgPool2dBackward(None, 0, executor, None) == 0
     assert (untouched == 7).all()
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "aclnn_avg_pool2d_backward.py"
+
+
+@pytest.mark.parametrize("series", ["910b", "910", "310p"])
+def test_published_sample_program_gives_a_sixteenth_everywhere(series):
+    with use_product(series), recording() as recorder:
+        result = runpy.run_path(str(EXAMPLE))["main"]()
+    assert result.shape == (1, 16, 4, 4)
+    assert (result == 0.0625).all()
+    (explanation,) = recorder.explanations()
+    assert explanation.facts["call"]["route"] == "cube"
+
+
+@pytest.mark.parametrize("command", ["check", "perf"])
+def test_published_sample_program_is_checked_and_timed_from_the_command_line(command, capsys):
+    assert main([command, str(EXAMPLE)]) == 0
+    shown = capsys.readouterr().out
+    assert "Conv3DBackpropInputV2" in shown
+    if command == "check":
+        launches = "TransData, TransData, Conv3DBackpropInputV2, TransData"
+        assert f"{launches} (Ascend910B2): 0 findings" in shown

@@ -9,7 +9,7 @@ import pytest
 
 import ops
 from ops.avg_pool.oracle import Pooling
-from tests.oracles.avg_pool_cases import DTYPES, Case, as_integers, bound, expected, random_case
+from perf.avg_pool_cases import DTYPES, Case, as_integers, bound, expected, random_case
 
 SERIES = ("310p", "910", "910b", "910_93")
 ROUTES = {

@@ -17,7 +17,7 @@ from ops.avg_pool.plan import mean_matrix, plan_call
 from ops.avg_pool.route import choose_route
 from ops.avg_pool.rules import check
 from ops.conv_backward.call import TensorDesc
-from tests.oracles.avg_pool_cases import DTYPES, Case, bound, expected
+from perf.avg_pool_cases import DTYPES, Case, bound, expected
 
 UNIFIED = ("310p", "910")
 SPLIT = ("910b", "910_93")

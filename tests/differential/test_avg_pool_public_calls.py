@@ -16,8 +16,8 @@ from ops.avg_pool.call import expanded
 from ops.avg_pool.oracle import Pooling
 from ops.avg_pool.plan import plan_call
 from ops.avg_pool.rules import check
+from perf.avg_pool_cases import DTYPES, Case, bound, expected
 from tests.oracles.avg_pool_calls import arguments_of, call_of, load
-from tests.oracles.avg_pool_cases import DTYPES, Case, bound, expected
 
 CASES = load("cases.jsonl")
 MEANS = load("means.jsonl")

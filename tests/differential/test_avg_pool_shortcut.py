@@ -15,7 +15,7 @@ from npu_sim.program.verify import verify
 from ops.avg_pool.depthwise import KERNEL, adds_tap_by_tap, with_shortcut
 from ops.avg_pool.oracle import Pooling
 from ops.conv_backward.run import run_planned
-from tests.oracles.avg_pool_cases import DTYPES, Case, random_case
+from perf.avg_pool_cases import DTYPES, Case, random_case
 
 SERIES = ("310p", "910", "910b", "910_93")
 OVER = Pooling(kernel=(3, 3), stride=(2, 2), pad=(1, 1))

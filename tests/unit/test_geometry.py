@@ -190,6 +190,17 @@ def test_geometry_bad_fields_are_refused(changes: dict, message: str) -> None:
         geometry(**changes)
 
 
+def test_geometry_ends_in_negative_pads_only_if_it_may_crop() -> None:
+    """A 2x2 pooling of stride 3 with padding 1 on 8 rows: the last row is under no window."""
+    changes = {"hi": 8, "ho": 3, "kh": 2, "stride": (1, 3, 1), "pad": (0, 0, 1, -1, 1, 1)}
+    assert geometry(**changes, may_crop=True).ho == 3
+    with pytest.raises(ShapeError, match=re.escape("padding entry must be an int in [0, ")):
+        geometry(**changes)
+    for pad in ((0, 0, -1, 1, 1, 1), (0, 0, 1, 1, -1, 1), (-1, 0, 1, 1, 1, 1)):
+        with pytest.raises(ShapeError, match=re.escape("padding entry must be an int in [0, ")):
+            geometry(pad=pad, may_crop=True)
+
+
 def test_geometry_is_frozen_hashable_and_replaceable() -> None:
     made = geometry()
     with pytest.raises(dataclasses.FrozenInstanceError):
