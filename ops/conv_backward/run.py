@@ -26,6 +26,9 @@ NUMPY: dict[str, np.dtype[Any]] = {
 }
 
 
+_IN_ORDER = ("grad_output", "input", "weight", "grad_input", "grad_weight", "grad_bias")
+
+
 def _words(calls: CallPlan, buffer: Buffer) -> np.ndarray:
     """Return the words of ``buffer`` in the arena."""
     return calls.gm.view(calls.places[buffer], WORDS[buffer.dtype], (buffer.elems,))
@@ -55,8 +58,10 @@ def run_call(plan: ConvBackwardPlan, tensors: Mapping[str, np.ndarray], options:
         If the overflow mode does not exist on the product; nothing is written then.
     """
     call = plan.resolved.call
-    descs = {name: getattr(call, name) for name in plan.arguments}
-    run_planned(plan.calls, plan.arguments, descs, tensors, options)
+    # the steps meet the bias gradient first, but outputs that share memory are written in the order of the interface
+    arguments = {name: plan.arguments[name] for name in _IN_ORDER if name in plan.arguments}
+    descs = {name: getattr(call, name) for name in arguments}
+    run_planned(plan.calls, arguments, descs, tensors, options)
 
 
 def run_planned(
@@ -75,6 +80,7 @@ def run_planned(
         Steps.
     arguments, descs, tensors : mapping of str
         The caller's tensors the steps touch: as the steps see them, as the caller describes them, and their storages.
+        Outputs are written in the order of ``arguments``.
     options : ExecuteOptions
         How.
     constants : mapping of Buffer to array, or None

@@ -224,6 +224,21 @@ def test_empty_call_fills_the_wanted_gradients_with_zeros(changes):
     assert storages["grad_weight"].size > 0
 
 
+def test_outputs_in_the_same_memory_are_written_in_the_order_of_the_interface():
+    call = make_call(x=(1, 3, 5, 5), w=(2, 3, 2, 2), y=(1, 2, 4, 4))
+    rng = np.random.default_rng(47)
+    names = ("grad_output", "input", "weight")
+    storages = {name: rng.integers(-3, 4, getattr(call, name).elems).astype(np.float16) for name in names}
+    storages |= dict.fromkeys(OUTPUTS, shared := np.zeros(75, np.float16))
+    run(call, storages)
+    arrays = [getattr(call, name).view(storages[name]).astype(int) for name in names]
+    exact = gradients(*arrays, Attributes(stride=(1, 1), pads=((0, 0), (0, 0)), dilation=(1, 1)))
+    expected = exact[0].reshape(-1).copy()
+    expected[:24] = exact[1].reshape(-1)
+    expected[:2] = exact[2]
+    np.testing.assert_array_equal(shared, expected)
+
+
 def test_outputs_may_lie_between_each_others_elements():
     def woven(shape, strides, offset):
         return TensorDesc(
