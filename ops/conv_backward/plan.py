@@ -34,6 +34,9 @@ from ops.vector.steps import Argument, StepList, blocked_shape
 STORED_AS = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32", "hf32": "fp32"}
 """Element type in memory of each compute dtype: the Cube rounds to HF32 on load."""
 
+_OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
+"""In the order in which the library copies into strided ones."""
+
 INNER_NULLPTR = 561103
 """What every inner failure becomes."""
 
@@ -117,7 +120,7 @@ class _Planner:
         self._call = resolved.call
         self._compute = resolved.compute_dtype
         self._product = resolved.product
-        self._steps = StepList(resolved.product)
+        self._steps = StepList(resolved.product, _OUTPUTS)
         self.arguments: dict[str, Argument] = {}
 
     def plan(self) -> CallPlan:
@@ -154,7 +157,7 @@ class _Planner:
     def _argument(self, name: str) -> Argument:
         if name not in self.arguments:
             desc = getattr(self._call, name)
-            self.arguments[name] = argument_of(name, desc, is_output=name in ("grad_input", "grad_weight", "grad_bias"))
+            self.arguments[name] = argument_of(name, desc, is_output=name in _OUTPUTS)
         return self.arguments[name]
 
     def _operand(self, name: str, compute: str) -> Buffer:

@@ -6,7 +6,7 @@ the caller's tensor. Copies into strided outputs come after everything else, as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -79,10 +79,12 @@ class StepList:
     ----------
     product : Product
         Where the call runs.
+    outputs : sequence of str
+        Names of the caller's outputs in the order of the copies into strided ones; without, the order of delivery.
     """
 
-    def __init__(self, product: Product) -> None:
-        self._product = product
+    def __init__(self, product: Product, outputs: Sequence[str] = ()) -> None:
+        self._product, self._outputs = product, tuple(outputs)
         self._steps: list[Step] = []
         self._last: list[Step] = []
         self._made: dict[Hashable, Buffer] = {}
@@ -90,7 +92,8 @@ class StepList:
     @property
     def steps(self) -> tuple[Step, ...]:
         """All steps in stream order."""
-        return (*self._steps, *self._last)
+        place = {name: number for number, name in enumerate(self._outputs)}
+        return (*self._steps, *sorted(self._last, key=lambda step: place.get(step.writes[0].name, len(place))))
 
     def add(self, step: Step) -> None:
         """Append a kernel."""

@@ -222,7 +222,7 @@ def test_copies_into_strided_outputs_are_the_last_steps_in_the_order_of_the_api(
         assert aclnn.aclnnConvolutionBackward(np.zeros(size, np.uint8), size, executor, None) == 0
     (explanation,) = recorder.explanations()
     names = [(row[1], row[3].split(" ")[0]) for row in explanation.tables[0].rows]
-    assert names[-3:] == [("ViewCopy", "grad_bias"), ("ViewCopy", "grad_input"), ("ViewCopy", "grad_weight")]
+    assert names[-3:] == [("ViewCopy", "grad_input"), ("ViewCopy", "grad_weight"), ("ViewCopy", "grad_bias")]
 
 
 def test_call_uses_less_than_three_times_its_tensors_and_64_mib():
