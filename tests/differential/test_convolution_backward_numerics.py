@@ -143,6 +143,18 @@ def test_quirk_q1_concerns_grouped_calls_of_both_16_bit_types_only(dtype, groups
     np.testing.assert_array_equal(outputs["grad_weight"], np.full((2, 2 // groups, 1, 1), expected, np.float32))
 
 
+@pytest.mark.parametrize("product", ["910", "910b"])
+def test_model_of_the_additions_is_the_one_asked_for(product):
+    # dw sums 1 and 15 times 2^-24: together 1 + 7.5 * 2^-23, which goes to 8 * 2^-23; one by one each is a tie, to 1
+    g, x, w = filled((1, 1, 1, 16), 2.0**-12, "fp32"), filled((1, 1, 1, 16), 2.0**-12, "fp32"), np.ones((1, 1, 1, 1))
+    g[..., 0] = x[..., 0] = 1
+    keywords = PLAIN | {"cube_math_type": 2, "product": product}
+    for accumulation, expected in ((None, 1 + 2.0**-20), ("exact16-rne", 1 + 2.0**-20), ("serial", 1.0)):
+        result = ops.convolution_backward(g, x, w.astype(np.float32), accumulation=accumulation, **keywords)
+        assert result.grad_weight.item() == expected
+        assert result.accumulation.name == (accumulation or "exact16-rne")
+
+
 # ---- overflow --------------------------------------------------------------------------------------------------------
 
 MODES = [("310p", None, True), ("910", None, True), ("910b", None, False), ("910_93", None, False),

@@ -151,6 +151,7 @@ def test_input_gradient_random_cases_reach_every_corner():
         pytest.param((1, 8, 3, 3), (8, 8, 7, 7), {"pad": 3}, id="kernel above the input"),
         pytest.param((1, 4, 1, 70), (4, 4, 1, 9), {"stride": (1, 3), "pad": (0, 0, 4, 2)}, id="line"),
         pytest.param((1, 16, 130, 1), (16, 16, 3, 1), {"pad": (1, 1, 0, 0)}, id="one column"),
+        pytest.param((25, 16, 5, 5), (16, 16, 1, 1), {"stride": 3}, id="shares of clearing that leave a rest"),
     ],
 )
 def test_input_gradient_and_forward_corner_shapes_equal_the_oracle(x_shape, weight_shape, attributes, compute):

@@ -50,9 +50,12 @@ def stored(launch, options):
 
 @pytest.mark.parametrize("order", ["program", 3])
 def test_poison_covers_what_every_other_core_and_phase_left(order):
-    # core 0 writes its UB in phase 0 and stores it in both phases; core 1 writes nothing and only stores
+    # both cores write their UB in phase 0, core 1 behind its store; what is stored in phase 1 nobody wrote there
     def program(core, phase):
-        return storing(2 * phase + core, first=77 if core == phase == 0 else None)
+        rows = storing(2 * phase + core, first=77 if core == phase == 0 else None)
+        if core == 1 and phase == 0:
+            rows += [set_flag(Pipe.MTE3, Pipe.V), wait_flag(Pipe.MTE3, Pipe.V), fill(55)]
+        return rows
 
     launch = launch_of(program, cores=2, phases=2, gm_bytes=128)
     assert POISON_BYTE == 0xFF
