@@ -49,6 +49,31 @@ def _add_windows(grads, sums, value, axes):
 
 
 @jit
+def _copy_windows(grads, dx, value, axes, saturate):
+    """Write every window, rounded once, to the pixels under it; windows do not overlap, so each sum has one term."""
+    h, w, oh, ow, kh, kw, sh, sw, ph, pw = axes
+    term = np.empty(LANES, np.float32)
+    codes = np.empty(LANES, np.uint16)
+    for i in range(len(dx)):
+        dx[i] = 0
+    for row in range(oh):
+        top = max(row * sh - ph, 0)
+        bottom = min(row * sh - ph + kh, h)
+        for column in range(ow):
+            left = max(column * sw - pw, 0)
+            right = min(column * sw - pw + kw, w)
+            at = (row * ow + column) * LANES
+            for lane in range(LANES):
+                term[lane] = np.float32(0.0) + grads[at + lane] * value
+            encode_fp16(term.view(np.uint32), codes, RoundMode.RINT, saturate)
+            for y in range(top, bottom):
+                for x in range(left, right):
+                    pixel = dx[(y * w + x) * LANES : (y * w + x + 1) * LANES]
+                    for lane in range(LANES):
+                        pixel[lane] = codes[lane]
+
+
+@jit
 def spread_planes(dy, dx, value, axes, first, end, saturate):
     """Compute planes ``first`` to ``end``.
 
@@ -68,8 +93,12 @@ def spread_planes(dy, dx, value, axes, first, end, saturate):
     """
     words = np.empty(dy.shape[1], np.uint32)
     sums = np.empty(dx.shape[1], np.float32)
+    apart = axes[6] >= axes[4] and axes[7] >= axes[5]
     for plane in range(first, end):
         decode_fp16(dy[plane], words)
+        if apart:
+            _copy_windows(words.view(np.float32), dx[plane], value, axes, saturate)
+            continue
         sums[:] = np.float32(0.0)
         _add_windows(words.view(np.float32), sums, value, axes)
         encode_fp16(sums.view(np.uint32), dx[plane], RoundMode.RINT, saturate)
