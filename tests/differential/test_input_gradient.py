@@ -151,7 +151,10 @@ def test_input_gradient_random_cases_reach_every_corner():
         pytest.param((1, 8, 3, 3), (8, 8, 7, 7), {"pad": 3}, id="kernel above the input"),
         pytest.param((1, 4, 1, 70), (4, 4, 1, 9), {"stride": (1, 3), "pad": (0, 0, 4, 2)}, id="line"),
         pytest.param((1, 16, 130, 1), (16, 16, 3, 1), {"pad": (1, 1, 0, 0)}, id="one column"),
-        pytest.param((25, 16, 5, 5), (16, 16, 1, 1), {"stride": 3}, id="shares of clearing that leave a rest"),
+        # 385 blocks over 24 cores: a share rounded down is whole (256 elements) and leaves the last block to nobody
+        pytest.param(
+            (7, 16, 5, 11, 1), (16, 16, 1, 1, 1), {"stride": (3, 1, 1)}, id="shares of clearing that leave a rest"
+        ),
     ],
 )
 def test_input_gradient_and_forward_corner_shapes_equal_the_oracle(x_shape, weight_shape, attributes, compute):
@@ -226,6 +229,18 @@ def test_input_gradient_of_real_numbers_has_the_bits_of_the_order_of_work(comput
         want = judge(g, *seen, 32 // stored.itemsize, model.group, model.inner)
         got = run(setup, a, weight, replace(random_options(rng, setup), accumulation=model))
         assert same_bits(np.ascontiguousarray(got), want.astype(stored)), (case, setup.plan.tiling, model)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("compute", ["fp32", "hf32"])
+def test_input_gradient_core_leaves_the_hf32_mode_as_it_found_it(compute, kind):
+    # the mode is state of the core: a float32 kernel that runs next would round its operands
+    setup = setup_of(case_of(kind, compute, (2, 8, 6, 6), (8, 8, 3, 3), pad=1))
+    for launch in setup.plan.launches:
+        for core in range(launch.core_count):
+            rows = emit_rows(launch, core, launch.phase_count - 1)
+            switched = [bool(row["value"]) for row in rows if row["op"] == Op.SET_HF32]
+            assert switched == ([True, False] if compute == "hf32" else [])
 
 
 @pytest.mark.parametrize("kind", KINDS)

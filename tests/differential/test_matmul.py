@@ -120,6 +120,16 @@ def test_rows_are_legal_ordered_and_timed(compute, transposed):
         assert run_timeline(plan.launches[0], CHIP).total_cycles > 0
 
 
+@pytest.mark.parametrize("compute", ["fp32", "hf32"])
+def test_core_leaves_the_hf32_mode_as_it_found_it(compute):
+    # the mode is state of the core: a float32 kernel that runs next would round its operands
+    plan, *_ = planned(MatmulShape(m=130, n=20, k=9), compute)
+    for core in range(plan.tiling.cores):
+        rows = emit_rows(plan.launches[0], core, 0)
+        switched = [bool(row["value"]) for row in rows if row["op"] == Op.SET_HF32]
+        assert switched == ([True, False] if compute == "hf32" else [])
+
+
 @pytest.mark.parametrize("transposed", [False, True], ids=["a", "at"])
 def test_every_ordering_lost_by_removing_a_row_is_reported(transposed):
     shape = MatmulShape(m=140, n=20, k=300, a_transposed=transposed)

@@ -220,3 +220,66 @@ def test_library_only_limits_refuse_what_the_kernel_computes(geometry: ConvGeome
 
 def test_library_only_limits_accept_a_network_layer() -> None:
     library_only_limits(plain(hi=56, wi=56, cin=64, cout=64), get_product("Ascend910B2"))
+
+
+def tall(wi: int, *, cout: int = 16, kd: int = 1, stride_d: int = 1, pad: int = 150) -> ConvGeometry:
+    """A kernel of 300 x 4, whose weights alone (1,200 taps of 512 bytes) are beyond L1."""
+    return ConvGeometry(
+        n=1, cin=16, cout=cout, di=4, hi=320, wi=wi, do=(4 - kd) // stride_d + 1, ho=21 + 2 * pad, wo=wi - 3, kd=kd,
+        kh=300, kw=4, stride=(stride_d, 1, 1), pad=(0, 0, pad, pad, 0, 0),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("geometry", "compute", "rows", "planes", "fill"),
+    [
+        (tall(40), "fp16", 301, 1, 512),
+        (tall(17), "fp16", 301, 1, 512),
+        (tall(16), "fp16", 300, 1, 512),
+        (tall(8), "fp16", 301, 1, 512),
+        (tall(5), "fp16", 304, 1, 512),  # 16 pixels begin in one row, fill three and end in another
+        (tall(40), "fp32", 301, 1, 0),
+        (tall(40), "hf32", 301, 1, 0),
+        (tall(40, pad=0), "fp16", 21, 1, 512),  # there are no more rows than those of the gradient
+        (tall(40, kd=3), "fp16", 301, 2, 512),  # three taps, but two planes of the gradient
+        (tall(40, kd=2), "fp16", 301, 2, 512),
+        (tall(40, kd=2, stride_d=2), "fp16", 301, 1, 512),
+        (tall(40, kd=3, stride_d=2), "fp16", 301, 1, 512),
+        (tall(40, kd=2, cout=32), "fp16", 301, 1, 512),
+    ],
+)
+def test_smallest_block_in_l1_has_the_rows_and_planes_of_the_operators_check(
+    geometry: ConvGeometry, compute: str, rows: int, planes: int, fill: int
+) -> None:
+    least = rows * geometry.wo * planes * 32 + 1200 * 512 + fill
+    rule = f"L1 bytes of the smallest block must be at most 524288, not {least}"
+    message = f"{rule} (input gradient, {compute}, library profile, Ascend910B2)"
+    with pytest.raises(OperatorError, match=f"^{re.escape(message)}$"):
+        library_only_limits(geometry, get_product("Ascend910B2"), compute)
+
+
+def test_limits_end_where_the_operands_do() -> None:
+    product = get_product("Ascend910B2")
+    for check in (check_input_gradient, check_forward):
+        check(plain(kernel=1, dilation=1000), product, "fp16")  # a dilation of one tap moves nothing
+        check(plain(hi=700, wi=700, kernel=2, dilation=255), product, "fp16")
+        check(plain(hi=300, wi=300, stride=63), product, "fp16")
+        check(plain(hi=300, wi=300, kernel=9, pad=(255, 255, 255, 255)), product, "fp16")
+        check(plain(cin=65535, cout=65535, groups=65535), product, "fp16")
+        with pytest.raises(OperatorError, match=r"^groups must be at most 65535, not 65536 "):
+            check(plain(cin=65536, cout=65536, groups=65536), product, "fp16")
+    # 511 taps with a pad of 255 walk back over 255 rows
+    check_input_gradient(plain(hi=600, wi=600, kernel=511, pad=(255, 255, 255, 255)), product, "fp16")
+    library_only_limits(plain(hi=1, wi=4096, kernel=1), product)
+
+
+@pytest.mark.parametrize(
+    ("pad", "rule"),
+    [((0, 0, 0, 0), "Up"), ((1, 0, 1, 1), "Down"), ((1, 1, 0, 1), "Left"), ((1, 1, 1, 0), "Right")],
+)
+def test_every_padding_of_the_backward_walk_has_the_limit(pad: tuple[int, int, int, int], rule: str) -> None:
+    # 257 rows of kernel: the walk back needs 256 less the pad before; behind, what the windows leave adds
+    geometry = plain(hi=600, wi=600, kernel=257, pad=pad)
+    message = f"backpropPad{rule} must be at most 255, not 256 (input gradient, fp16, Ascend910B2)"
+    with pytest.raises(OperatorError, match=f"^{re.escape(message)}$"):
+        check_input_gradient(geometry, get_product("Ascend910B2"), "fp16")
