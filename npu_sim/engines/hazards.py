@@ -189,6 +189,7 @@ class _Checker:
             core=place.part.core,
             tile=int(place.row["tile"]),
             site=int(place.row["site"]),
+            launch=place.part.launch,
             space=Space(space),
             start=start,
             length=length,
@@ -342,7 +343,8 @@ def run_hazards(
     found = checker.violations(
         lambda launch, phase, core: emit_rows(sequence[launch], core, phase, chunk_rows=chunk_rows)
     )
-    return [*found, *(violation for launch in sequence for violation in launch.known)]
+    known = (replace(said, launch=number) for number, launch in enumerate(sequence) for said in launch.known)
+    return [*found, *known]
 
 
 def run_hazards_programs(

@@ -42,6 +42,8 @@ class Violation:
         Row numbers in the core's program; ``other_row`` is -1 when only one instruction is involved.
     core, tile, site : int
         Where: emulated core, work item, place in the kernel.
+    launch : int
+        Which of the launches checked together.
     space : Space
         Address space of the access.
     start, length : int
@@ -56,6 +58,7 @@ class Violation:
     core: int = 0
     tile: int = -1
     site: int = 0
+    launch: int = 0
     space: Space = Space.NONE
     start: int = 0
     length: int = 0

@@ -13,6 +13,7 @@ from npu_sim.dtypes.cube_math import CubeMathType
 from npu_sim.report.precision import ErrorMetrics
 from npu_sim.report.standards import Verdict
 from ops.cli.output import merged_messages
+from ops.cli.shapes import counted
 from ops.studies.precision import (
     GOLDENS,
     CaseResult,
@@ -242,7 +243,7 @@ def _refusals(report: PrecisionReport) -> dict[int, list[str]]:
 
 def _summary(report: PrecisionReport) -> Text:
     computed, refused = len(report.computed), len(report.rows) - len(report.computed)
-    text = Text(f"{len(report.rows)} combinations: {refused} refused, {computed} computed", style="bold")
+    text = Text(f"{counted(len(report.rows), 'combination')}: {refused} refused, {computed} computed", style="bold")
     for golden in GOLDENS:
         passes = sum(row.result.against(golden).verdict.passed for row in report.computed if row.result is not None)
         decides = " (decides)" if golden == report.options.golden else ""

@@ -7,7 +7,7 @@ import json
 import runpy
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -21,7 +21,6 @@ from npu_sim.engines.hazards import run_hazards
 from npu_sim.engines.timeline import TimelineOptions, TimelineResult, run_timeline
 from npu_sim.errors import OperatorError
 from npu_sim.products import Product, current_product, get_product, product_hint, use_product
-from npu_sim.program.launch import Launch
 from npu_sim.program.violation import Violation
 from npu_sim.report.explain import Explanation, Recorder, Value, recording
 from npu_sim.report.record import to_json_text, to_plain
@@ -268,11 +267,7 @@ def check_script(file: str, products: Sequence[str] | None, json_path: str | Non
     product = one_product(products)
     output_path("--json", json_path, file)
     outcome = run_script(file, (), product, explain=True, quiet=json_path == "-")
-    checked = [
-        (made, ", ".join(launch.name for launch in launches), run_hazards(launches, made.product))
-        for made in outcome.explanations
-        for launches in _calls(made.launches)
-    ]
+    checked = [entry for made in outcome.explanations for entry in _checked(made)]
     if json_path != "-":
         _print_findings(checked)
     rows = [
@@ -283,9 +278,13 @@ def check_script(file: str, products: Sequence[str] | None, json_path: str | Non
     return 1 if outcome.code or not checked or any(findings for _, _, findings in checked) else 0
 
 
-def _calls(launches: Sequence[Launch]) -> list[list[Launch]]:
-    """Return the launches in runs over one global memory: what one of a call writes, the next ones read."""
-    return [list(group) for _, group in groupby(launches, key=lambda launch: id(launch.gm))]
+def _checked(made: Explanation) -> Iterator[tuple[Explanation, str, list[Violation]]]:
+    """Yield the findings of each launch; launches on one memory are checked together, for a later one may read."""
+    for _, group in groupby(made.launches, key=lambda launch: id(launch.gm)):
+        launches = list(group)
+        found = run_hazards(launches, made.product)
+        for number, launch in enumerate(launches):
+            yield made, launch.name, [violation for violation in found if violation.launch == number]
 
 
 def _finding(violation: Violation) -> dict[str, Any]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from npu_sim.products import get_product
 from ops.cli.main import main
 
 DRIVER = """
@@ -240,6 +242,52 @@ def test_load_all_in_the_padding_is_a_note_and_a_finding(capsys, script):
     assert code == 1
     assert "kernel (Ascend910B2): 1 finding" in out
     assert f"  UndefinedOnHardware core 0 tile 0 row 6 {text}" in out.splitlines()
+
+
+CALLS = """
+import numpy as np
+import ops
+
+x = np.ones((1, 4, 6, 5), np.float16)
+w = np.ones((4, 2, 3, 2), np.float16)
+g = np.ones((1, 4, 3, 5), np.float16)
+r = ops.convolution_backward(g, x, w, stride=[2, 1], padding=[1, 1, 1, 0], dilation=1, groups=2)
+print(r.product.name)
+"""
+
+
+@pytest.mark.parametrize("product", ["310p", "910", "910b", "910_93"])
+def test_check_of_a_whole_backward_call_lets_later_launches_read_what_earlier_ones_wrote(capsys, tmp_path, product):
+    path = tmp_path / "calls.py"
+    path.write_text(CALLS)
+    code, out, _ = run(capsys, "check", path, "--product", product)
+    name, *lines = out.splitlines()
+    assert name == get_product(product).name
+    assert code == 0
+    assert len(lines) > 5
+    assert all(line.endswith(f" ({name}): 0 findings") for line in lines)
+
+
+def test_check_of_a_call_without_its_first_launches_finds_the_reader_of_what_they_write(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "calls.py"
+    path.write_text(CALLS)
+    code, out, _ = run(capsys, "check", path, "--json", "-")
+    whole = json.loads(out)["launches"]
+    from ops.conv_backward import api
+
+    explain = api.explain_call
+
+    def without_the_layout_of_the_gradient(plan):
+        made = explain(plan)
+        first = next(i for i, launch in enumerate(made.launches) if launch.name == "TransData")
+        return replace(made, launches=made.launches[:first] + made.launches[first + 1 :])
+
+    monkeypatch.setattr(api, "explain_call", without_the_layout_of_the_gradient)
+    code, out, _ = run(capsys, "check", path, "--json", "-")
+    found = {row["launch"] for row in json.loads(out)["launches"] if row["findings"]}
+    assert code == 1
+    assert found == {"Conv3DBackpropInputV2", "Conv3DBackpropFilterV2"} & {row["launch"] for row in whole}
+    assert found
 
 
 def test_two_products_for_a_script_are_bad_input(capsys, script):
