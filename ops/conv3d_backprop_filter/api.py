@@ -19,7 +19,7 @@ from npu_sim.errors import DTypeError, OperatorError
 from npu_sim.layouts.formats import ActivationLayout
 from npu_sim.layouts.transform import blocked_from_activation, weight_from_fractal
 from npu_sim.memory.gm import GmTensor
-from npu_sim.products import DEFAULT_PRODUCT, Product, get_product
+from npu_sim.products import Product, current_product, get_product
 from ops.common.arrays import as_array, available_threads
 from ops.common.geometry import ConvGeometry, whole
 from ops.conv3d_backprop_filter.plan import WeightGradientPlan, plan_weight_gradient
@@ -179,7 +179,7 @@ def weight_gradient(
     padding: int | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
-    product: str | Product = DEFAULT_PRODUCT,
+    product: str | Product | None = None,
     cube_math_type: int | str | CubeMathType = 0,
     accumulation: Accumulation | str | None = None,
     overflow: Overflow | None = None,
@@ -200,8 +200,8 @@ def weight_gradient(
         Per spatial axis; 2D padding also of length 4 (up, down, left, right).
     groups : int
         Channel groups.
-    product : str or Product
-        SoC name or series alias.
+    product : str, Product or None
+        SoC name or series alias; None: the product of `npu_sim.use_product`, else Ascend910B2.
     cube_math_type : int, str or CubeMathType
         0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32.
     accumulation : Accumulation, str or None
@@ -227,7 +227,7 @@ def weight_gradient(
     array([[4., 4.],
            [4., 4.]], dtype=float16)
     """
-    chip = get_product(product)
+    chip = current_product() if product is None else get_product(product)
     fmap, grad = as_array(x, "x"), as_array(dy, "dy")
     promoted = promote(dtype_name(grad, "dy"), dtype_name(fmap, "x"))
     geometry = ConvGeometry.from_shapes(fmap.shape, grad.shape, weight_shape, stride, padding, dilation, groups)

@@ -13,7 +13,7 @@ from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
 from npu_sim.engines.execute import ExecuteOptions, Overflow
 from npu_sim.errors import ShapeError
-from npu_sim.products import DEFAULT_PRODUCT, Product, get_product
+from npu_sim.products import Product, current_product, get_product
 from npu_sim.report.explain import current_recorder
 from ops.common.arrays import as_array, available_threads
 from ops.common.geometry import whole
@@ -96,9 +96,16 @@ def _math_type(value: int | str | CubeMathType) -> int:
 
 def _mask(value: Sequence[bool]) -> tuple[bool, ...]:
     try:
-        return tuple(bool(entry) for entry in value)
+        return tuple(_flag("output_mask entry", entry) for entry in value)
     except TypeError:
         raise ShapeError(f"output_mask must be three bools, not {value!r}") from None
+
+
+def _flag(name: str, value: Any) -> bool:
+    """Return a bool; a 0 or 1 of any integer type is one, a word or None (which Python would take for one) is not."""
+    if isinstance(value, bool | int | np.bool_ | np.integer) and value in (0, 1):
+        return bool(value)
+    raise ShapeError(f"{name} must be a bool, not {value!r}")
 
 
 def convolution_backward(
@@ -114,7 +121,7 @@ def convolution_backward(
     groups: int = 1,
     output_mask: Sequence[bool] = (True, True, True),
     cube_math_type: int | str | CubeMathType = 0,
-    product: str | Product = DEFAULT_PRODUCT,
+    product: str | Product | None = None,
     accumulation: Accumulation | str | None = None,
     overflow: Overflow | None = None,
     threads: int | None = None,
@@ -142,8 +149,8 @@ def convolution_backward(
         Whether the gradients of input, weight and bias are wanted.
     cube_math_type : int, str or CubeMathType
         0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32.
-    product : str or Product
-        SoC name or series alias.
+    product : str, Product or None
+        SoC name or series alias; None: the product of `npu_sim.use_product`, else Ascend910B2.
     accumulation : Accumulation, str or None
         Model of the Cube's additions, or its name (``"serial"``, ``"exact16-rne"``); None: the product's default for
         the compute dtype.
@@ -180,7 +187,7 @@ def convolution_backward(
            [2., 4., 2.],
            [1., 2., 1.]], dtype=float16)
     """
-    chip = get_product(product)
+    chip = current_product() if product is None else get_product(product)
     tensors = {
         "grad_output": as_array(grad_output, "grad_output"),
         "input": as_array(input, "input"),
@@ -200,7 +207,7 @@ def convolution_backward(
         stride=_entries("stride", stride, rank),
         padding=_entries("padding", padding, rank),
         dilation=_entries("dilation", dilation, rank),
-        transposed=bool(transposed),
+        transposed=_flag("transposed", transposed),
         output_padding=_entries("output_padding", output_padding, rank),
         groups=whole("groups", groups),
         output_mask=mask,
