@@ -16,8 +16,10 @@ def as_array(value: npt.ArrayLike, what: str) -> np.ndarray:
     Raises
     ------
     ShapeError
-        If it is a ragged sequence.
+        If it is None or a ragged sequence.
     """
+    if value is None:
+        raise ShapeError(f"{what} must be an array, not None")
     try:
         array = np.asarray(value)
     except ValueError as error:
