@@ -330,3 +330,25 @@ def test_library_profile_refuses_what_only_the_page_takes_and_only_for_the_input
     )
     exact = gradients(*(array.astype(np.float64) for array in (x, g, w)), replace(attributes, transposed=True))
     np.testing.assert_array_equal(forward.grad_input.astype(np.float64), exact[0])
+
+
+SYSTEM = (16 << 20) + 512
+"""Workspace of every Cube kernel of A2 and A3, with the spare bytes of a bucket."""
+
+
+@pytest.mark.parametrize("product", ["910b", "910_93"])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_workspace_of_split_products_holds_the_kernels_own_once(product, transposed):
+    small, large = np.zeros((2, 16, 8, 8), np.float16), np.zeros((2, 16, 10, 10), np.float16)
+    g, x = (large, small) if transposed else (small, large)
+    keywords = {"stride": 1, "padding": 0, "dilation": 1, "product": product, "transposed": transposed}
+    weight = np.zeros((16, 16, 3, 3), np.float16)
+    image = ops.convolution_backward(g, x, weight, output_mask=(True, False, False), **keywords)
+    # the images of both maps and of the weight, padded, live together with what the kernel asks for
+    assert image.workspace_bytes == 4608 + 5120 + 6656 + SYSTEM
+    whole = {"stride": 1, "padding": 0, "dilation": 1, "product": product}
+    g, x = np.zeros((2, 16, 1, 1), np.float16), np.zeros((2, 16, 3, 3), np.float16)
+    both = ops.convolution_backward(g, x, weight, **whole)
+    assert both.plan.route.weight_gradient_matmul
+    # two matrix products one after the other share it; their operands and results are the caller's
+    assert both.workspace_bytes == SYSTEM
