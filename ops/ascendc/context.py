@@ -16,6 +16,8 @@ class Context:
         The next `Iterate` starts a walk; to be set before the next single shape.
     """
 
+    __slots__ = ("_state", "isFirstIter_")  # a misspelt name is an error, as it is in C++
+
     def __init__(self, state: np.ndarray) -> None:
         self._state = state
         self.isFirstIter_ = True

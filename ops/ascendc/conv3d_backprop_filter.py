@@ -14,7 +14,7 @@ import numpy as np
 from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.engines.session import Session
-from npu_sim.errors import DTypeError, ProgramError, ShapeError, StateError
+from npu_sim.errors import DTypeError, ProductError, ProgramError, ShapeError, StateError
 from npu_sim.isa.op import Data
 from npu_sim.isa.row import empty_rows
 from npu_sim.memory.host import HostSpan
@@ -73,7 +73,7 @@ class Conv3DBackpropFilter:
     Raises
     ------
     ProductError, DTypeError, LayoutError
-        If the product, a dtype, a position or a format is not one the class has.
+        If the product, a dtype, a position or a format is not one the class has, or the product not that of `launch`.
 
     Notes
     -----
@@ -104,6 +104,10 @@ class Conv3DBackpropFilter:
         else:
             chip = block[0].product if block else current_product()
         check_product(chip)
+        if block and chip != block[0].product:
+            raise ProductError(
+                f"product of an object must be that of its launch, {block[0].product.name}, not {chip.name} ({NAME})"
+            )
         self._source = check_types(input_type, weight_type, grad_output_type, grad_weight_type, extended)
         self._product, self._lenient, self._accumulation = chip, lenient, accumulation
         self._dtype = input_type.Type
@@ -337,7 +341,7 @@ class Conv3DBackpropFilter:
         self._open("GetTensorC")
         if not self._pending:
             raise StateError(f"GetTensorC must follow an Iterate that returned True, not come without one ({NAME})")
-        if output is not self._output[0]:
+        if output is None or output is not self._output[0] or not output.flags.writeable:
             self._output = output, (self._place_output(output),)
         state, params, spans = self._state, self._params, self._output[1]
         params["dw_tensor"] = spans[0].tensor.index

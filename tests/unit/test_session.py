@@ -10,7 +10,7 @@ import pytest
 from npu_sim._jit import jit
 from npu_sim.accumulation import default_accumulation
 from npu_sim.engines.execute import ExecuteOptions
-from npu_sim.engines.session import Session, recorded_launch
+from npu_sim.engines.session import _KITS, Session, recorded_launch
 from npu_sim.engines.session_jit import first_outside, gm_operands, localise
 from npu_sim.errors import InternalError, ProgramError, ShapeError
 from npu_sim.isa.footprint import empty_runs, reach
@@ -266,3 +266,58 @@ def test_gm_operands_of_every_opcode_are_those_its_footprint_shows(op):
         np.testing.assert_array_equal(after, before)
     moved = {Op.DATA_COPY, Op.DATA_COPY_PAD, Op.LOAD_2D, Op.ND2NZ, Op.FIXPIPE, Op.SCALAR_COPY}
     assert (reached > 0) == (op in moved)
+
+
+# Buffers and messages of one session after another --------------------------------------------------------------------
+
+
+def test_session_that_follows_another_finds_poison_and_not_its_data():
+    memory = HostMemory()
+    zeros, out = memory.place("x", np.zeros(16, np.float16)), np.zeros(16, np.float16)
+    first = session(memory)
+    first.run(copy_in(zeros, 1), [zeros])
+    first.close()
+    second, span = session(memory), memory.place("out", out)
+    second.run(copy_out(span, 1), [span])
+    second.close()
+    assert np.isnan(out).all()
+
+
+def test_session_on_another_product_has_its_buffers():
+    for name in ("910b", "910", "310p", "910b"):
+        product = get_product(name)
+        opened = Session(product, ExecuteOptions(accumulation=default_accumulation(product, "fp16")), HostMemory())
+        assert opened._kit.memory.l1.nbytes >= product.core.l1_bytes
+        assert opened._kit.memory.l0c.nbytes >= product.core.l0c_bytes
+        opened.close()
+
+
+def test_sessions_closed_leave_few_buffers_behind():
+    opened = [session(HostMemory()) for _ in range(_KITS.LIMIT + 2)]
+    for each in opened:
+        each.close()
+    assert len(_KITS._spare) == _KITS.LIMIT
+
+
+def test_run_outside_of_a_view_counts_rows_from_the_first_of_the_session():
+    memory = HostMemory()
+    span = memory.place("x", np.zeros(32, np.float16))
+    opened = session(memory)
+    opened.run(copy_in(span, 1), [span])
+    with pytest.raises(ProgramError) as caught:
+        opened.run(join_rows([copy_in(span, 1), copy_in(span, 3)]), [span])
+    opened.close()
+    assert [violation.row for violation in caught.value.violations] == [2]
+
+
+@pytest.mark.parametrize(("overflow", "total"), [("inf_nan", np.inf), ("saturate", 65504)])
+def test_run_atomic_addition_follows_the_mode_of_overflow(overflow, total):
+    memory = HostMemory()
+    values, sums = np.full(16, 60000, np.float16), np.full(16, 60000, np.float16)
+    x, out = memory.place("x", values), memory.place("out", sums)
+    options = ExecuteOptions(accumulation=default_accumulation(PRODUCT, "fp16"), overflow=overflow)
+    opened = Session(PRODUCT, options, memory)
+    opened.run(copy_in(x, 1), [x])
+    opened.run(copy_out(out, 1, atomic=True), [out])
+    opened.close()
+    assert (sums == total).all()
