@@ -152,3 +152,18 @@ def test_product_without_split_cores_is_refused():
     with pytest.raises(OperatorError, match=message) as caught:
         planned(MatmulShape(m=1, n=1, k=1), product=get_product("910"))
     assert caught.value.status == 561103
+
+
+@pytest.mark.parametrize(
+    ("shape", "cores"),
+    [
+        (MatmulShape(m=128, n=128, k=9), 1),
+        (MatmulShape(m=129, n=128, k=9), 2),
+        (MatmulShape(m=3, n=200, k=9, batch=2), 4),
+        (MatmulShape(m=129, n=129, k=9, batch=7), 24),
+    ],
+)
+def test_every_block_of_every_batch_item_gets_a_core_while_there_are_any(shape, cores):
+    plan, *_ = planned(shape)
+    assert CHIP.cube_core_count == 24
+    assert plan.tiling.cores == plan.launches[0].core_count == cores
