@@ -33,6 +33,12 @@ TRACE_ROW_LIMIT = 300_000
 """Rows of a trace; viewers stop working beyond a few hundred thousand events."""
 _FINDINGS_SHOWN = 20
 _PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
+_SHORT = {"kernel_fixed": "fixed", "phase_barrier": "barrier"}
+_TIMES_LEGEND = (
+    "us: core time of the launch; task us: with launch overhead. Pipes: occupied share of the core time on the slowest "
+    "core. Critical path: fixed is the kernel's prologue and epilogue, barrier the one between phases. "
+    "Cycle-approximate, not measured."
+)
 
 
 def is_script(file: str | None) -> bool:
@@ -258,8 +264,13 @@ def _print_times(timed: Sequence[tuple[Explanation, Any, TimelineResult]]) -> No
     screen.print(table)
     for _, launch, result in timed:
         parts = sorted(result.critical_parts.items(), key=lambda part: -part[1])
-        words = ", ".join(f"{name} {100 * cycles / result.total_cycles:.0f}%" for name, cycles in parts[:4] if cycles)
+        words = ", ".join(
+            f"{_SHORT.get(name, name)} {100 * cycles / result.total_cycles:.0f}%"
+            for name, cycles in parts[:4]
+            if cycles
+        )
         screen.print(Text(f"  {launch.name}: critical path {words} ({result.parameter_set})"), soft_wrap=True)
+    screen.print(Text(_TIMES_LEGEND, style="dim"), soft_wrap=True)
 
 
 def check_script(file: str, products: Sequence[str] | None, json_path: str | None) -> int:

@@ -210,7 +210,7 @@ def test_precision_gradient_of_nothing_but_nan_has_no_figures_and_says_so(capsys
     text = flat(out)
     assert f"{count} inputs are NaN/Inf in the file" in text
     assert re.search(r"fp16, original: (\d+) of \1 golden elements are NaN/Inf", text)
-    assert text.index("NaN/Inf in inputs or goldens of conv:") > text.index("1 combinations:")
+    assert text.index("NaN/Inf in inputs or goldens of conv:") > text.index("1 combination:")
     line = next(line for line in out.splitlines() if " original " in line and "pass" in line)
     assert line.split()[-8:] == ["-"] * 6 + ["pass", "(NaN)"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -172,6 +173,9 @@ def test_script_with_an_option_of_shapes_is_bad_input(capsys, script, command, o
 
 def test_perf_of_a_script_times_its_launches(capsys, script):
     code, out, _ = run(capsys, "perf", script())
+    assert "kernel_fixed" not in out
+    assert re.search(r"critical path .*\bfixed \d+%", out)
+    assert out.splitlines()[-1].startswith("us: core time of the launch; task us: with launch overhead. Pipes:")
     assert code == 0
     line = next(line.split() for line in out.splitlines() if line.startswith("kernel "))
     assert line[:3] == ["kernel", "Ascend910B2", "2"]
