@@ -3,7 +3,7 @@
 The file written here is what ``npu-sim precision`` reads when it is called without a file. Running this script again
 replaces it; it needs the extra ``capture`` (torch and scikit-learn), which nothing else in the project needs::
 
-    pip install "npu-sim[capture]"
+    pip install '.[capture]'
     python examples/capture_digits_cnn.py
 
 Data: scikit-learn's ``load_digits``, 1,797 grey-scale images of 8 x 8 pixels with values 0..16 (a copy of the test set
