@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import Any, Literal, cast
 
-import numpy as np
-
 from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.products import current_product
@@ -20,7 +18,7 @@ from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
 from ops.aclnn.handles import alive, refusal, truth, whole
 from ops.aclnn.memory import check_writeable, tensors_of_run
 from ops.aclnn.objects import aclIntArray, aclTensor
-from ops.avg_pool.call import DEVIATIONS, PROFILES, AvgPoolCall, Profile
+from ops.avg_pool.call import PROFILES, AvgPoolCall, Profile, parse_quirks
 from ops.avg_pool.rule import TENSORS
 from ops.avg_pool.rules import Resolved, call_context, check
 from ops.common.arrays import available_threads
@@ -156,20 +154,10 @@ def _call_of(given: dict[str, Any]) -> AvgPoolCall:
         cube_math_type=whole("cubeMathType", given["cubeMathType"]),
         grad_input=descs["grad_input"],
         profile=cast("Profile | None", given["profile"]),
-        library_quirks=_quirks(given["library_quirks"]),
+        library_quirks=parse_quirks(given["library_quirks"]),
         strict_shape=truth("strict_shape", given["strict_shape"]),
         deterministic=truth("deterministic", given["deterministic"]),
     )
-
-
-def _quirks(value: Any) -> frozenset[str]:
-    if isinstance(value, (bool, np.bool_)):
-        return frozenset(DEVIATIONS) if value else frozenset()
-    names = value if isinstance(value, (list, tuple, set, frozenset)) else [value]
-    for name in names:
-        if not isinstance(name, str) or name not in DEVIATIONS:
-            raise refusal("library_quirks", f"a bool or a set of {', '.join(DEVIATIONS)}", value)
-    return frozenset(names)
 
 
 def _options(resolved: Resolved, accumulation: Any, threads: Any) -> ExecuteOptions:

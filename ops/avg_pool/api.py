@@ -14,7 +14,7 @@ from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
 from npu_sim.engines.execute import ExecuteOptions, Overflow
 from npu_sim.products import DEFAULT_PRODUCT, Product, get_product
 from npu_sim.report.explain import current_recorder
-from ops.avg_pool.call import DEVIATIONS, AvgPoolCall, Profile
+from ops.avg_pool.call import AvgPoolCall, Profile, parse_quirks
 from ops.avg_pool.explain import explain_call
 from ops.avg_pool.plan import NUMPY, AvgPoolPlan, plan_call
 from ops.avg_pool.rules import check
@@ -61,13 +61,6 @@ class AvgPool2dBackward:
     def workspace_bytes(self) -> int:
         """What phase 1 of the two-phase call asks for."""
         return self.plan.workspace_bytes
-
-
-def quirk_names(value: bool | Iterable[str]) -> frozenset[str]:
-    """Return the deviations that are on: all, none, or the named ones (`AvgPoolCall` refuses unknown names)."""
-    if isinstance(value, (bool, np.bool_)):
-        return frozenset(DEVIATIONS) if value else frozenset()
-    return frozenset({value} if isinstance(value, str) else value)
 
 
 def _entries(name: str, value: Any) -> tuple[int, ...]:
@@ -184,7 +177,7 @@ def avg_pool2d_backward(
         cube_math_type=_math_type(cube_math_type),
         grad_input=own,
         profile=profile,
-        library_quirks=quirk_names(library_quirks),
+        library_quirks=parse_quirks(library_quirks),
         strict_shape=bool(strict_shape),
         deterministic=bool(deterministic),
     )

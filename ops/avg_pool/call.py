@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -89,6 +89,23 @@ def expanded(values: tuple[int, ...] | None, default: tuple[int, ...] = ()) -> t
     if not values:
         return default
     return values * 2 if len(values) == 1 else values
+
+
+def parse_quirks(value: object) -> frozenset[str]:
+    """Return the deviations that are on: all for True, none for False, or those that are named.
+
+    Raises
+    ------
+    OperatorError
+        161002: anything else.
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return frozenset(DEVIATIONS) if value else frozenset()
+    names: list[Any] = list(value) if isinstance(value, (list, tuple, set, frozenset)) else [value]
+    if all(isinstance(name, str) and name in DEVIATIONS for name in names):
+        return frozenset(names)
+    rule = f"a bool or a set of {', '.join(DEVIATIONS)}"
+    raise OperatorError(f"library_quirks must be {rule}, not {value!r}", PARAM_INVALID)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

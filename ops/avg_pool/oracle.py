@@ -37,9 +37,12 @@ class Pooling:
 
 
 def output_extent(extent: int, kernel: int, stride: int, pad: int, ceil_mode: bool) -> int:
-    """Return how many windows there are along one axis, placed one after the other."""
+    """Return how many windows there are along one axis, placed one after the other.
+
+    With ``ceil_mode`` one more, also a first one, where less than a stride is missing and it starts before the end.
+    """
     windows, start, end = 0, -pad, extent + pad
-    while start + kernel <= end or (ceil_mode and windows > 0 and start - stride + kernel < end and start < extent):
+    while start + kernel <= end or (ceil_mode and start - stride + kernel < end and start < extent):
         windows += 1
         start += stride
     return windows

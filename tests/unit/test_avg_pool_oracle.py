@@ -79,3 +79,4 @@ def test_avg_pool_oracle_extent_by_placing_windows():
     assert output_extent(6, 3, 2, 0, True) == 3
     assert output_extent(9, 2, 2, 1, True) == 5  # a sixth would start in the padding behind
     assert output_extent(2, 3, 1, 0, True) == 0
+    assert output_extent(3, 5, 3, 0, True) == 1  # less than a stride is missing for the first

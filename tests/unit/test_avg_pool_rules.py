@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from npu_sim import get_product
 from npu_sim.errors import OperatorError
-from ops.avg_pool.call import DEVIATIONS, AvgPoolCall
+from ops.avg_pool.call import DEVIATIONS, AvgPoolCall, parse_quirks
+from ops.avg_pool.oracle import output_extent
 from ops.avg_pool.route import choose_route
 from ops.avg_pool.rules import RULES, check, find_violation
 from ops.avg_pool.rules_page import PATH, rules_page
 from ops.conv_backward.call import TensorDesc
+from tests.oracles.avg_pool_status import status
 
 A2 = "Ascend910B2, Atlas A2 training and inference series"
 
@@ -221,6 +225,16 @@ def test_avg_pool_names_no_unknown_profile_or_quirk():
         call(library_quirks=frozenset({"A1", "A6"}))
 
 
+@pytest.mark.parametrize("value", [3, None, "A9", ["A1", 2], {"A1": 1}])
+def test_avg_pool_quirks_are_a_bool_or_names(value):
+    with pytest.raises(OperatorError) as caught:
+        parse_quirks(value)
+    assert str(caught.value) == f"library_quirks must be a bool or a set of A1, A2, A3, A4, A5, not {value!r}"
+    assert parse_quirks(True) == set(DEVIATIONS)
+    assert parse_quirks("A2") == parse_quirks(["A2"]) == {"A2"}
+    assert parse_quirks(False) == parse_quirks(()) == frozenset()
+
+
 def square(extent, **changes):
     kernel = changes.pop("kernel", (3, 3))
     height, width = extent if isinstance(extent, tuple) else (extent, extent)
@@ -277,3 +291,63 @@ def test_avg_pool_page_of_rules_is_made_from_the_table():
     assert PATH.read_text(encoding="utf-8") == rules_page()
     assert all(f"`{rule.name}`" in rules_page() for rule in RULES)
     assert all(f"| {name} |" in rules_page() for name in DEVIATIONS)
+
+
+def any_call(rng):
+    """A call that is right in most respects: each argument is now and then another one."""
+
+    def pick(usual, *others, chance=0.06):
+        return others[rng.integers(len(others))] if rng.random() < chance else usual
+
+    series = ("310p", "910", "910b", "910_93")[rng.integers(4)]
+    height, width = (int(extent) for extent in rng.integers(1, 24, 2))
+    kernel = (int(rng.integers(1, 7)), int(rng.integers(1, 7)))
+    whole = rng.random() < 0.3
+    if whole:
+        height, width = max(height, 9), max(width, 9)
+        kernel = (height, width)
+    stride = (int(rng.integers(1, 5)), int(rng.integers(1, 5)))
+    pad = (int(rng.integers(0, kernel[0] // 2 + 1)), int(rng.integers(0, kernel[1] // 2 + 1)))
+    if whole and rng.random() < 0.7:
+        pad = (0, 0)
+    ceil_mode = bool(rng.integers(2))
+    every = zip((height, width), kernel, stride, pad, strict=True)
+    out = [max(output_extent(*axis, ceil_mode), 1) for axis in every]
+    out = pick(out, [out[0] + 1, out[1]], [out[0], max(out[1] - 1, 0)], [1, 1])
+    leading = pick((2, 3), (3,), (0, 3), (1, 1, 3), chance=0.2)
+    dtype = pick("fp16", "fp32", "bf16", "int8", chance=0.5)
+    types = [pick(dtype, "fp32", "fp16", chance=0.03) for _ in range(3)]
+    formats = [pick("NCL" if len(leading) == 1 else "NCHW", "NCL", "NCHW", "ND") for _ in range(3)]
+    shapes = (pick((*leading, *out), (2, *leading[1:], *out)), (*leading, height, width))
+    shapes = (*shapes, pick(shapes[1], (*leading, height, width + 1), shapes[1][1:], (1, *shapes[1]), chance=0.04))
+    g, x, dx = (
+        pick(desc(*shape, dtype=dtype_, storage_format=name), None, chance=0.02)
+        for shape, dtype_, name in zip(shapes, types, formats, strict=True)
+    )
+    return AvgPoolCall(
+        product=get_product(series), grad_output=g, input=x, grad_input=dx,
+        kernel_size=pick(kernel, None, (), (3,), (0, 2), (1, 2, 3)),
+        stride=pick(stride, None, (), (2,), (0,), (1, 1, 1)),
+        padding=pick(pad, None, (), (0,), (9, 9), (-1, 0), (0, 0, 0)), ceil_mode=ceil_mode,
+        count_include_pad=bool(rng.integers(2)), divisor_override=pick(0, 1, 255, -255, 256, 300, chance=0.5),
+        cube_math_type=int(pick(rng.integers(0, 4), -1, 4)), profile=(None, "page", "library")[rng.integers(3)],
+        library_quirks=parse_quirks([False, True, "A1", "A2", "A5"][rng.integers(5)]),
+        strict_shape=bool(rng.integers(2)),
+    )  # fmt: skip
+
+
+def test_avg_pool_random_calls_have_the_status_and_route_of_plain_conditions():
+    rng = np.random.default_rng(77)
+    seen = Counter()
+    for _ in range(8000):
+        made = any_call(rng)
+        found = find_violation(made)
+        got = (int(found[0].status), None) if found else (0, choose_route(made).name)
+        assert got == status(made), (made, found)
+        seen[got] += 1
+        seen[found[0].name if found else "right"] += 1
+    assert {path for code, path in (key for key in seen if isinstance(key, tuple))} == {
+        None, "empty", "global", "cube", "cube+mul", "AvgPool3DGrad",
+    }  # fmt: skip
+    never = {rule.name for rule in RULES} - set(seen)
+    assert never == {"channels", "channels-page"}
