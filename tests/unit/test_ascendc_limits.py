@@ -315,7 +315,8 @@ def test_get_tiling_does_not_look_at_the_type_of_grad_output():
 
 
 @pytest.mark.parametrize(
-    ("member", "buffer", "needed"), [("l0CSize", "L0C", 48 * 128 * 4 * 2), ("l0ASize", "L0A", 2 * 48 * 16 * 2)]
+    ("member", "buffer", "needed"),
+    [("l0CSize", "L0C", 48 * 128 * 4 * 2), ("l0ASize", "L0A", 2 * 48 * 16 * 2), ("l0BSize", "L0B", 2 * 48 * 16 * 2)],
 )
 def test_get_tiling_works_with_the_buffers_of_its_platform(member, buffer, needed):
     with pytest.raises(ProgramError) as caught:
