@@ -75,11 +75,10 @@ class ConvolutionBackward:
         return self.plan.workspace_bytes
 
 
-def _desc(array: np.ndarray, storage_format: str) -> TensorDesc:
+def _desc(array: np.ndarray) -> TensorDesc:
     """Return the descriptor of a contiguous tensor; a type the interface lacks keeps NumPy's name and is refused."""
-    return TensorDesc(
-        shape=array.shape, dtype=_NAMES.get(array.dtype, str(array.dtype)), format=storage_format, offset=0
-    )
+    dtype = _NAMES.get(array.dtype, str(array.dtype))
+    return TensorDesc(shape=array.shape, dtype=dtype, format=_FORMATS.get(array.ndim, "ND"))
 
 
 def _entries(name: str, value: Any, rank: int) -> tuple[int, ...]:
@@ -195,14 +194,13 @@ def convolution_backward(
     }
     g, x, w = (np.ascontiguousarray(tensor) if tensor.ndim else tensor for tensor in tensors.values())
     rank = x.ndim
-    storage_format = _FORMATS.get(rank, "ND")
     mask = _mask(output_mask)
     bias_length = g.shape[1] if g.ndim > 1 else 0
     call = ConvBackwardCall(
         product=chip,
-        grad_output=_desc(g, storage_format),
-        input=_desc(x, storage_format),
-        weight=_desc(w, storage_format),
+        grad_output=_desc(g),
+        input=_desc(x),
+        weight=_desc(w),
         bias_sizes=(bias_length,) if bias_sizes is None else _entries("bias_sizes", bias_sizes, 3),
         stride=_entries("stride", stride, rank),
         padding=_entries("padding", padding, rank),
@@ -212,8 +210,8 @@ def convolution_backward(
         groups=whole("groups", groups),
         output_mask=mask,
         cube_math_type=_math_type(cube_math_type),
-        grad_input=_desc(x, storage_format),
-        grad_weight=_desc(w, storage_format),
+        grad_input=_desc(x),
+        grad_weight=_desc(w),
         grad_bias=TensorDesc(shape=(bias_length,), dtype=_NAMES.get(g.dtype, str(g.dtype)), format="ND"),
         profile=profile,
         quirks=frozenset(quirks),

@@ -62,6 +62,11 @@ class ConvBackwardPlan:
     calls: CallPlan
     arguments: Mapping[str, Argument]
 
+    def __str__(self) -> str:
+        steps = ", ".join(planned.step.name for planned in self.calls.steps) or "nothing"
+        product = self.resolved.product.name
+        return f"ConvBackwardPlan({self.route.name} on {product}: {steps}; workspace {self.workspace_bytes} bytes)"
+
     @property
     def workspace_bytes(self) -> int:
         """What phase 1 asks for."""

@@ -352,3 +352,16 @@ def test_workspace_of_split_products_holds_the_kernels_own_once(product, transpo
     assert both.plan.route.weight_gradient_matmul
     # two matrix products one after the other share it; their operands and results are the caller's
     assert both.workspace_bytes == SYSTEM
+
+
+def test_tensors_of_different_ranks_are_told_apart_by_rank():
+    x, w = np.zeros((1, 4, 8), np.float16), np.zeros((4, 4, 3, 3), np.float16)
+    with pytest.raises(OperatorError, match=r"rank") as caught:
+        ops.convolution_backward(np.zeros((1, 4, 8, 8), np.float16), x, w, stride=1, padding=1, dilation=1)
+    assert caught.value.status == 161002
+
+
+def test_plan_prints_its_steps_and_no_more():
+    x, w = np.zeros((1, 4, 8, 8), np.float16), np.zeros((4, 4, 3, 3), np.float16)
+    result = ops.convolution_backward(x, x, w, stride=1, padding=1, dilation=1, output_mask=(False, False, True))
+    assert str(result.plan) == "ConvBackwardPlan(2D on Ascend910B2: ReduceSum; workspace 0 bytes)"
