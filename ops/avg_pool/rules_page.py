@@ -60,8 +60,9 @@ The first that applies; `strip`: one extent of the input is at least twice the o
 | cube, 910b and 910_93 | BF16, widened to FP32 | FP32 | FP32 (A4: FP16) | FP16 | HF32 |
 | AvgPool3DGrad | FP32, FP16, BF16 | FP32 | FP32 | FP32 | FP32 |
 
-FP16 tensors compute in FP16 on the global and Cube routes. Of these FP32 with type 0 or 3 is refused on 310p and 910
-under the profile "page" whatever the route.
+FP16 tensors compute in FP16 on the global and Cube routes; the global route's divisor is rounded to FP16, too, so areas
+above 2048 are not exact, and areas above 65504 divide by infinity, or by 65504 where FP16 saturates. Under the profile
+"page" FP32 with type 0 or 3 is refused on 310p and 910 whatever the route.
 
 ## Switches
 

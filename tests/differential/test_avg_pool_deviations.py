@@ -223,3 +223,45 @@ def test_avg_pool_same_bits_on_every_thread_count():
         ]
         for other in results[1:]:
             assert other.grad_input.tobytes() == results[0].grad_input.tobytes()
+
+
+def test_avg_pool_of_more_channels_than_the_cube_takes_runs_on_vector_cores():
+    rng = np.random.default_rng(6)
+    for channels, path in ((65535, "cube"), (65536, "AvgPool3DGrad")):
+        grad = rng.integers(-8, 9, (channels, 1, 1)).astype(np.float16)
+        r = ops.avg_pool2d_backward(grad, np.zeros((channels, 2, 2), np.float16), kernel_size=2)
+        assert r.path == path
+        np.testing.assert_array_equal(r.grad_input, np.broadcast_to(grad / np.float16(4), (channels, 2, 2)))
+
+
+def test_avg_pool_overflow_follows_the_mode():
+    grad = np.full((1, 2, 3, 3), 6e4, np.float16)
+    for path, more in (("cube", {}), ("AvgPool3DGrad", {"count_include_pad": False})):
+        common = {"kernel_size": 2, "stride": 1, "divisor_override": 1, **more}
+        lost = ops.avg_pool2d_backward(grad, np.zeros((1, 2, 4, 4), np.float16), **common)
+        kept = ops.avg_pool2d_backward(grad, np.zeros((1, 2, 4, 4), np.float16), **common, overflow="saturate")
+        assert lost.path == kept.path == path
+        assert np.isinf(lost.grad_input[0, 0, 1, 1])
+        assert kept.grad_input[0, 0, 1, 1] == np.float16(65504)
+        assert lost.grad_input[0, 0, 0, 0] == kept.grad_input[0, 0, 0, 0] == grad[0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("series", ["910", "310p"])
+def test_avg_pool_global_divides_floats_where_the_cube_could_not(series):
+    x, grad = np.zeros((2, 3, 10, 11), np.float32), np.full((2, 3, 1, 1), 1.1, np.float32)
+    with pytest.raises(OperatorError, match=r"^cubeMathType must be 1 "):
+        ops.avg_pool2d_backward(grad, x, kernel_size=(10, 11), product=series)
+    r = ops.avg_pool2d_backward(grad, x, kernel_size=(10, 11), product=series, profile="library")
+    assert (r.path, r.compute_dtype) == ("global", "fp32")
+    assert (r.grad_input == np.float32(1.1) / np.float32(110)).all()
+
+
+def test_avg_pool_global_rounds_a_large_area_to_half():
+    x, grad = np.zeros((1, 1, 50, 51), np.float16), np.full((1, 1, 1, 1), 2.0, np.float16)
+    r = ops.avg_pool2d_backward(grad, x, kernel_size=(50, 51))
+    assert r.path == "global"
+    assert (r.grad_input == np.float16(2) / np.float16(2550)).all()
+    assert (
+        ops.avg_pool2d_backward(grad, np.zeros((1, 1, 256, 257), np.float16), kernel_size=(256, 257)).grad_input.max()
+        == 0
+    )
