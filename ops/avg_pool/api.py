@@ -12,7 +12,7 @@ import numpy.typing as npt
 from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
 from npu_sim.engines.execute import ExecuteOptions, Overflow
-from npu_sim.products import DEFAULT_PRODUCT, Product, get_product
+from npu_sim.products import Product, current_product, get_product
 from npu_sim.report.explain import current_recorder
 from ops.avg_pool.call import AvgPoolCall, Profile, parse_quirks
 from ops.avg_pool.explain import explain_call
@@ -95,7 +95,7 @@ def avg_pool2d_backward(
     count_include_pad: bool = True,
     divisor_override: int | None = 0,
     cube_math_type: int | str | CubeMathType = 0,
-    product: str | Product = DEFAULT_PRODUCT,
+    product: str | Product | None = None,
     accumulation: Accumulation | str | None = None,
     overflow: Overflow | None = None,
     threads: int | None = None,
@@ -122,8 +122,8 @@ def avg_pool2d_backward(
         What sums are divided by instead; 0 or None: no override.
     cube_math_type : int, str or CubeMathType
         0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32; only the global and Cube routes look at it.
-    product : str or Product
-        SoC name or series alias.
+    product : str, Product or None
+        SoC name or series alias; None: the current product (`npu_sim.use_product`), else Ascend910B2.
     accumulation : Accumulation, str or None
         Model of the Cube's additions, or its name; None: the product's default for the compute dtype.
     overflow : {"inf_nan", "saturate"} or None
@@ -160,7 +160,7 @@ def avg_pool2d_backward(
     >>> r.grad_input[0, 0, 0], r.path
     (array([0.25, 0.25, 0.25, 0.25], dtype=float32), 'cube')
     """
-    chip = get_product(product)
+    chip = current_product() if product is None else get_product(product)
     g, x = as_array(grad_output, "grad_output"), as_array(input, "input")
     g = np.ascontiguousarray(g) if g.ndim else g
     own = _desc(x)

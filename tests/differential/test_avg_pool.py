@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+import npu_sim
 import ops
 from ops.avg_pool.oracle import Pooling
 from perf.avg_pool_cases import DTYPES, Case, as_integers, bound, expected, random_case
@@ -74,3 +75,10 @@ def test_avg_pool_windows_clipped_in_every_way_are_right(series, extents, poolin
     for leading in ((3,), (2, 17)):
         case = Case(series=series, dtype="fp16", leading=leading, extents=extents, pooling=pooling)
         assert_right(case, 1)
+
+
+def test_call_without_a_product_runs_on_the_current_one():
+    x, g = np.ones((1, 16, 4, 4), np.float16), np.ones((1, 16, 2, 2), np.float16)
+    with npu_sim.use_product("310p"):
+        assert ops.avg_pool2d_backward(g, x, kernel_size=2).product.name == "Ascend310P3"
+    assert ops.avg_pool2d_backward(g, x, kernel_size=2).product.name == "Ascend910B2"

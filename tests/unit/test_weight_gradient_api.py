@@ -84,12 +84,15 @@ def test_weight_gradient_with_bad_attributes_is_refused(arguments, message):
     [
         (X.astype(np.float64), DY, "dtype of x must be float32, float16 or bfloat16, not float64"),
         (X, DY.astype(np.int32), "dtype of dy must be float32, float16 or bfloat16, not int32"),
-        (None, DY, "dtype of x must be float32, float16 or bfloat16, not object"),
         ("x", DY, "dtype of x must be float32, float16 or bfloat16, not <U1"),
     ],
 )
 def test_weight_gradient_of_other_types_is_refused(x, dy, message):
     refused(DTypeError, 161002, message, x, dy)
+
+
+def test_weight_gradient_of_no_tensor_is_refused():
+    refused(ShapeError, 161002, "x must be an array, not None", None, DY)
 
 
 def test_weight_gradient_into_another_type_is_refused():
