@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from npu_sim.errors import ShapeError
 from npu_sim.isa.op import Data
-from npu_sim.units import align_up
+from npu_sim.units import MIB, align_up
 
 GM_ALIGN_BYTES = 512
 
@@ -47,6 +48,36 @@ class GmTensor:
     byte_count: int
     initialised: bool
     data: Data = Data.NONE
+
+
+class _Spare:
+    """The arena of a finished call, for the next one: touching fresh pages takes longer than a small kernel."""
+
+    LIMIT_BYTES = 48 * MIB
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._arena: npt.NDArray[np.uint8] | None = None
+
+    def take(self, byte_count: int) -> npt.NDArray[np.uint8]:
+        """Return that many bytes, new or from a finished call."""
+        with self._lock:
+            arena, self._arena = self._arena, None
+        if arena is None or arena.size < byte_count:
+            return np.empty(byte_count, np.uint8)
+        return arena[:byte_count]
+
+    def give_back(self, arena: npt.NDArray[np.uint8]) -> None:
+        """Keep ``arena`` unless it is large or a larger one is kept."""
+        whole = arena if arena.base is None else arena.base
+        if not isinstance(whole, np.ndarray) or whole.size > self.LIMIT_BYTES:
+            return
+        with self._lock:
+            if self._arena is None or self._arena.size < whole.size:
+                self._arena = whole
+
+
+_SPARE = _Spare()
 
 
 class GlobalMemory:
@@ -88,8 +119,14 @@ class GlobalMemory:
     def arena(self) -> npt.NDArray[np.uint8]:
         """The bytes, uint8[total_bytes]; contents undefined until written."""
         if self._arena is None:
-            self._arena = np.empty(self.total_bytes, np.uint8)
+            self._arena = _SPARE.take(self.total_bytes)
         return self._arena
+
+    def release(self) -> None:
+        """Give the arena up: nobody may hold a view into it. Using it again starts with undefined contents."""
+        if self._arena is not None:
+            _SPARE.give_back(self._arena)
+            self._arena = None
 
     def view(self, tensor: GmTensor, dtype: npt.DTypeLike, shape: Sequence[int]) -> np.ndarray:
         """Return the storage of ``tensor`` as an array of ``dtype`` and ``shape`` (no copy)."""

@@ -8,7 +8,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from npu_sim.crew import run_parts
 from npu_sim.engines.execute import ExecuteOptions
+from npu_sim.layouts.transform import BYTES_PER_THREAD
 from ops.common.pipeline import Buffer, CallPlan, run_steps
 from ops.conv_backward.call import TensorDesc
 from ops.conv_backward.plan import ConvBackwardPlan
@@ -88,20 +90,34 @@ def run_planned(
     """
     for name, argument in arguments.items():
         if argument.buffer.role != "output" or argument.buffer.preserved:
-            _words(calls, argument.buffer)[...] = _touched(descs[name], tensors[name])
+            copy_words(_words(calls, argument.buffer), _touched(descs[name], tensors[name]), options.threads)
     for buffer, values in (constants or {}).items():
         calls.gm.view(calls.places[buffer], values.dtype, values.shape)[...] = values
     run_steps(calls, options)
     for name, argument in arguments.items():
         if argument.buffer.role == "output":
-            _write_back(calls, argument, descs[name], tensors[name])
+            _write_back(calls, argument, descs[name], tensors[name], options.threads)
+    # a plan that is kept does not keep the tensors
+    calls.gm.release()
 
 
-def _write_back(calls: CallPlan, argument: Argument, desc: TensorDesc, storage: np.ndarray) -> None:
+def copy_words(target: np.ndarray, source: np.ndarray, threads: int) -> None:
+    """Copy flat arrays of one length, in parts that are worth a thread."""
+    parts = max(1, min(threads, target.nbytes // BYTES_PER_THREAD))
+    size = target.size
+
+    def copy(part: int) -> None:
+        here = slice(size * part // parts, size * (part + 1) // parts)
+        target[here] = source[here]
+
+    run_parts(copy, parts)
+
+
+def _write_back(calls: CallPlan, argument: Argument, desc: TensorDesc, storage: np.ndarray, threads: int) -> None:
     """Copy the elements of an output, and nothing between them, to the caller."""
     words = _words(calls, argument.buffer)
     if argument.view is None:
-        _touched(desc, storage)[...] = words
+        copy_words(_touched(desc, storage), words, threads)
         return
     step = words.itemsize
     strides = tuple(stride * step for stride in argument.view.strides)

@@ -78,3 +78,32 @@ def test_tensor_with_an_address_shares_memory_and_the_arena_holds_the_furthest()
 def test_address_that_is_not_aligned_is_refused():
     with pytest.raises(ShapeError, match=r"^Address of a must be a multiple of 512, not 100$"):
         GlobalMemory().add("a", 8, initialised=True, address=100)
+
+
+def test_released_arena_serves_the_next_memory_that_fits_and_only_one():
+    first, small, large = GlobalMemory(), GlobalMemory(), GlobalMemory()
+    place = first.add("a", 100_000, initialised=True)
+    first.view(place, np.uint8, (100_000,))[:] = 3
+    kept = first.arena
+    first.release()
+    small.add("b", 50_000, initialised=True)
+    large.add("c", 100_001, initialised=True)
+    other = GlobalMemory()
+    other.add("d", 50_000, initialised=True)
+    assert np.shares_memory(small.arena, kept)
+    assert not np.shares_memory(other.arena, kept)
+    assert small.arena.size == small.total_bytes
+    small.release()
+    assert not np.shares_memory(large.arena, kept) or large.total_bytes <= kept.size
+    # the memory that gave its arena up gets another
+    first.view(place, np.uint8, (100_000,))[:] = 5
+    assert (first.view(place, np.uint8, (100_000,)) == 5).all()
+
+
+def test_large_arena_is_not_kept():
+    gm, following = GlobalMemory(), GlobalMemory()
+    gm.add("a", 60 << 20, initialised=True)
+    arena = gm.arena
+    gm.release()
+    following.add("b", 1 << 20, initialised=True)
+    assert not np.shares_memory(following.arena, arena)
