@@ -7,8 +7,10 @@ import warnings
 import numpy as np
 import pytest
 
+from npu_sim.accumulation import default_accumulation
 from npu_sim.errors import DTypeError, ProductError, ProgramError, ShapeError, UndefinedOnHardware
 from npu_sim.isa.op import Data, Op
+from npu_sim.products import get_product
 from npu_sim.program.violation import Kind
 from ops.ascendc import (
     Conv3DBackpropFilter,
@@ -239,6 +241,27 @@ def test_hf32_flag_changes_the_products_of_float_and_nothing_else():
     difference = np.abs(results[0] - results[1]).max()
     # 12 bits of each factor, 30 products of about 1
     assert 1e-5 < difference < 30 * 16 * 2.0**-11
+
+
+def test_hf32_flag_selects_the_accumulation_model_of_hf32():
+    g = geometry(cin=8, cout=16)
+    _, _, zeros = operands(g, dtype=FLOAT)
+    members = {
+        "channelSize": 8, "k0": 8, "cin1G": 1, "cout1G": 2, "baseN": 72, "bl1Bound": 30 * 8 * 3, "stepM": 1, "stepN": 1
+    }  # fmt: skip
+    rng = np.random.default_rng(4)
+    x, dy = (rng.standard_normal(size).astype(FLOAT) for size in (30 * 8, 30 * 16))
+    product = get_product("910b")
+    results = {}
+    for name in ("default", "hf32", "fp32"):
+        model = None if name == "default" else default_accumulation(product, name)
+        obj = Conv3DBackpropFilter(*conv_types(FLOAT), extended=True, product=product.name, accumulation=model)
+        obj.Init(tiling(g, hf32Flag=1, **members))
+        results[name] = np.zeros_like(zeros)
+        drive(obj, single_shapes(g, 8, 16, 72, 30), x, dy, results[name])
+        obj.End()
+    assert results["default"].tobytes() == results["hf32"].tobytes()
+    assert results["default"].tobytes() != results["fp32"].tobytes()
 
 
 # The context and the launch -------------------------------------------------------------------------------------------
