@@ -8,7 +8,7 @@ import numpy as np
 
 from npu_sim.errors import OperatorError
 from ops.aclnn.handles import INVALID, NULLPTR
-from ops.conv_backward.call import TensorDesc
+from ops.common.tensor_desc import TensorDesc
 
 
 def check_writeable(name: str, desc: TensorDesc, storage: np.ndarray | None, context: str) -> None:

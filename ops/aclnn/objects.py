@@ -11,7 +11,7 @@ from ops.aclnn.enums import STORAGE, aclDataType, aclFormat, dtype_name, format_
 from ops.aclnn.handles import INVALID, Handle, destroy, items, refusal, truth, whole
 from ops.aclnn.messages import record
 from ops.common.status import AclnnStatus
-from ops.conv_backward.call import TensorDesc
+from ops.common.tensor_desc import TensorDesc
 
 
 class aclTensor(Handle):

@@ -10,7 +10,7 @@ import numpy as np
 from npu_sim.errors import OperatorError
 from npu_sim.products import Product
 from ops.common.status import AclnnStatus
-from ops.conv_backward.call import TensorDesc
+from ops.common.tensor_desc import TensorDesc
 
 Profile = Literal["page", "library"]
 PROFILES: tuple[Profile, ...] = ("page", "library")

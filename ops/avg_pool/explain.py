@@ -5,7 +5,7 @@ from __future__ import annotations
 from npu_sim.report.explain import Explanation, ExplanationTable, Value
 from ops.avg_pool.call import DEVIATIONS
 from ops.avg_pool.plan import AvgPoolPlan
-from ops.conv_backward.explain import steps_table, tiling_facts
+from ops.common.explain import steps_table, tiling_facts
 
 
 def explain_call(plan: AvgPoolPlan, title: str = "aclnnAvgPool2dBackward") -> Explanation:

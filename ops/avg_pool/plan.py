@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 
-import ml_dtypes
 import numpy as np
 
 from npu_sim.errors import OperatorError
@@ -20,17 +19,16 @@ from ops.avg_pool.avg_pool3d_grad import avg_pool3d_grad_launch, avg_pool_tiling
 from ops.avg_pool.call import AvgPoolCall, PoolAxis, divisors
 from ops.avg_pool.route import MAX_HALF_COUNT, Route
 from ops.avg_pool.rules import Resolved, call_context
+from ops.common.arguments import NUMPY, STORED_AS, Argument, argument_of
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import ITEM_BYTES, Buffer, CallPlan, Kernel, Step, plan_steps
 from ops.common.status import AclnnStatus
 from ops.conv3d_backprop_input.plan import input_gradient_launches
 from ops.conv3d_backprop_input.records import input_layout, output_layout, weight_layout
-from ops.conv_backward.plan import STORED_AS, argument_of
 from ops.vector.elementwise import div_launch, mul_launch
-from ops.vector.steps import Argument, StepList, blocked_shape
+from ops.vector.steps import StepList, blocked_shape
 from ops.vector.transpose import transpose_launch
 
-NUMPY = {"fp32": np.dtype(np.float32), "fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 ARGUMENTS = ("grad_output", "grad_input")
 """Tensors a call touches; of input only the shape matters."""
 

@@ -10,7 +10,7 @@ from npu_sim.products import SERIES
 from ops.avg_pool.call import PROFILES, AvgPoolCall, Profile
 from ops.avg_pool.route import choose_route
 from ops.common.status import AclnnStatus
-from ops.conv_backward.call import TensorDesc
+from ops.common.tensor_desc import TensorDesc
 
 Path = Literal["any", "compute", "cube", "vector"]
 """Which calls a rule looks at: all; those without an empty tensor; those whose route is the Cube or AvgPool3DGrad."""

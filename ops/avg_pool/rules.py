@@ -16,7 +16,7 @@ from ops.avg_pool.call import AXIS_NAMES, AvgPoolCall, PoolAxis, expanded
 from ops.avg_pool.route import MAX_CHANNELS, MAX_DIVISOR, Route, choose_route
 from ops.avg_pool.rule import TENSORS, Rule, tensor
 from ops.common.status import AclnnStatus
-from ops.conv_backward.call import TensorDesc
+from ops.common.tensor_desc import TensorDesc
 from ops.conv_backward.rule import SPLIT_SERIES, UNIFIED_SERIES, first, sentence, shape_text
 
 API = "ops-nn pooling/avg_pool3_d_grad/op_api/aclnn_avgpool2d_backward.cpp"

@@ -9,7 +9,7 @@ import numpy as np
 from npu_sim.engines.execute import ExecuteOptions
 from ops.avg_pool.depthwise import with_shortcut
 from ops.avg_pool.plan import AvgPoolPlan
-from ops.conv_backward.run import run_planned
+from ops.common.run import run_planned
 
 
 def run_call(plan: AvgPoolPlan, tensors: Mapping[str, np.ndarray], options: ExecuteOptions) -> None:

@@ -15,13 +15,15 @@ from npu_sim.engines.execute import ExecuteOptions, Overflow
 from npu_sim.errors import ShapeError
 from npu_sim.products import Product, current_product, get_product
 from npu_sim.report.explain import current_recorder
+from ops.common.arguments import NUMPY
 from ops.common.arrays import as_array, available_threads
 from ops.common.geometry import whole
-from ops.conv_backward.call import ConvBackwardCall, Profile, TensorDesc
+from ops.common.tensor_desc import TensorDesc
+from ops.conv_backward.call import ConvBackwardCall, Profile
 from ops.conv_backward.explain import explain_call
 from ops.conv_backward.plan import ConvBackwardPlan, plan_call
 from ops.conv_backward.rules import check
-from ops.conv_backward.run import NUMPY, run_call
+from ops.conv_backward.run import run_call
 
 _FORMATS = {3: "NCL", 4: "NCHW", 5: "NCDHW"}
 _NAMES = {dtype: name for name, dtype in NUMPY.items()}

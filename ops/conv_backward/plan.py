@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Literal
 
 from npu_sim.errors import OperatorError, ShapeError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
+from ops.common.arguments import STORED_AS, Argument, argument_of
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Buffer, CallPlan, Kernel, Step, plan_steps
+from ops.common.view import View
 from ops.conv3d_backprop_filter.plan import WeightGradientLayouts, weight_gradient_kernel
 from ops.conv3d_backprop_input.limits import library_only_limits
 from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
@@ -24,15 +25,11 @@ from ops.conv3d_backprop_input.records import (
     output_layout,
     weight_layout,
 )
-from ops.conv_backward.call import ConvBackwardCall, TensorDesc
+from ops.conv_backward.call import ConvBackwardCall
 from ops.conv_backward.resolve import Resolved
 from ops.conv_backward.route import Route, choose_route
 from ops.matmul.plan import MatmulShape, matmul_launches
-from ops.vector.copy import View
-from ops.vector.steps import Argument, StepList, blocked_shape
-
-STORED_AS = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32", "hf32": "fp32"}
-"""Element type in memory of each compute dtype: the Cube rounds to HF32 on load."""
+from ops.vector.steps import StepList, blocked_shape
 
 _OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
 """In the order in which the library copies into strided ones."""
@@ -71,20 +68,6 @@ class ConvBackwardPlan:
     def workspace_bytes(self) -> int:
         """What phase 1 asks for."""
         return self.calls.workspace_bytes
-
-
-def argument_of(name: str, desc: TensorDesc, *, is_output: bool) -> Argument:
-    """Return the tensor as the steps see it: its elements in order, or the span of storage that its view touches."""
-    role: Literal["input", "output"] = "output" if is_output else "input"
-    if desc.is_contiguous:
-        return Argument(
-            buffer=Buffer(name=name, shape=desc.shape, dtype=desc.dtype, format=desc.format, role=role),
-            shape=desc.shape,
-        )
-    strides = desc.strides or ()
-    span = 1 + sum((extent - 1) * stride for extent, stride in zip(desc.shape, strides, strict=True))
-    buffer = Buffer(name=name, shape=(span,), dtype=desc.dtype, format=desc.format, role=role, preserved=is_output)
-    return Argument(buffer=buffer, shape=desc.shape, view=View(shape=desc.shape, strides=strides, offset=0))
 
 
 def geometry_of(call: ConvBackwardCall) -> ConvGeometry:

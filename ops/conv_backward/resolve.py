@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from npu_sim.dtypes.cube_math import promote, resolve_compute_dtype
 from npu_sim.products import Product
-from ops.conv_backward.call import ConvBackwardCall, TensorDesc
+from ops.common.tensor_desc import TensorDesc
+from ops.conv_backward.call import ConvBackwardCall
 
 SUPPORTED_DTYPES = ("fp32", "fp16", "bf16")
 """Types of tensors this operator takes on some product."""

@@ -8,7 +8,8 @@ from typing import Literal
 
 from npu_sim.products import SERIES
 from ops.common.status import AclnnStatus
-from ops.conv_backward.call import AXES_OF_RANK, PROFILES, ConvBackwardCall, Profile, TensorDesc
+from ops.common.tensor_desc import TensorDesc
+from ops.conv_backward.call import AXES_OF_RANK, PROFILES, ConvBackwardCall, Profile
 
 Path = Literal["any", "shapes", "empty", "compute", "range", "kernel"]
 """Which calls a rule looks at.

@@ -11,7 +11,6 @@ ASSUMED, because the library's own schedules are closed: how rows are grouped an
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,6 +24,7 @@ from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from npu_sim.units import BLOCK_BYTES, align_up, ceil_div
 from ops.common.kernel_parts import MAX_BLOCK_COUNT
+from ops.common.view import View
 from ops.vector import kernel_copy
 from ops.vector.frame import cores_for, has_byte_copies, usable_ub_bytes, vector_launch
 
@@ -47,57 +47,6 @@ COPY_PARAMS = np.dtype([*((name, "i8") for name in _FIELDS), *((name, "i8", (MAX
 
 _DATA = {1: Data.INT8, 2: Data.INT16, 4: Data.INT32, 8: Data.INT32}
 """Element types that stand for raw bytes; eight bytes are two words."""
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """Where the elements of an array lie in a tensor.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Extents.
-    strides : tuple of int
-        Elements between neighbours of each axis, not negative.
-    offset : int
-        Elements before the first one.
-    """
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int = 0
-
-    def __post_init__(self) -> None:
-        if len(self.shape) != len(self.strides):
-            raise ShapeError(f"strides must be given for each of {len(self.shape)} axes, not for {len(self.strides)}")
-        if min((*self.shape, *self.strides, self.offset), default=0) < 0:
-            raise ShapeError(f"view must have no negative shape, stride or offset, not {self}")
-
-    @classmethod
-    def contiguous(cls, shape: Sequence[int], offset: int = 0) -> View:
-        """Return the view of a C-ordered array."""
-        strides = [1] * len(shape)
-        for axis in range(len(shape) - 1, 0, -1):
-            strides[axis - 1] = strides[axis] * shape[axis]
-        return cls(tuple(shape), tuple(strides), offset)
-
-    @property
-    def elems(self) -> int:
-        """Elements of the array."""
-        return math.prod(self.shape)
-
-    @property
-    def end(self) -> int:
-        """Elements of the tensor up to the last one of the view."""
-        if self.elems == 0:
-            return 0
-        return self.offset + 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
-
-    def of(self, flat: np.ndarray) -> np.ndarray:
-        """Return the view of a 1-D array that holds the tensor (no copy)."""
-        item = flat.itemsize
-        strides = tuple(stride * item for stride in self.strides)
-        return np.lib.stride_tricks.as_strided(flat[self.offset :], self.shape, strides)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,33 +14,16 @@ from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
+from ops.common.arguments import Argument
 from ops.common.pipeline import ITEM_BYTES, Buffer, Kernel, Step
+from ops.common.view import View
 from ops.vector.cast import cast_launch
-from ops.vector.copy import View, copy_launch
+from ops.vector.copy import copy_launch
 from ops.vector.memset import memset_launch
 from ops.vector.reduce_sum import reduce_sum_launch
 from ops.vector.trans_data import trans_data_activation_launch, trans_data_weight_launch
 
 PLAIN = "ND"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Argument:
-    """A tensor of the caller.
-
-    Attributes
-    ----------
-    buffer : Buffer
-        What of its storage the call touches; the elements in order if ``view`` is None.
-    shape : tuple of int
-        Shape of the tensor.
-    view : View or None
-        Where its elements lie in ``buffer`` if not in order.
-    """
-
-    buffer: Buffer
-    shape: tuple[int, ...]
-    view: View | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

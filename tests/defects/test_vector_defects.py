@@ -14,8 +14,9 @@ from npu_sim.engines.hazards import emit_rows, run_hazards, run_hazards_rows
 from npu_sim.isa.op import Op, Pipe
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.program.violation import Kind
+from ops.common.view import View
 from ops.vector.cast import cast_launch
-from ops.vector.copy import View, copy_launch
+from ops.vector.copy import copy_launch
 from ops.vector.elementwise import div_launch, mul_launch
 from ops.vector.reduce_sum import reduce_sum_launch
 from ops.vector.transpose import transpose_launch

@@ -17,7 +17,8 @@ from npu_sim.engines.hazards import run_hazards
 from npu_sim.products import get_product
 from npu_sim.report.explain import recording
 from ops import aclnn
-from ops.conv_backward.call import ConvBackwardCall, TensorDesc
+from ops.common.tensor_desc import TensorDesc
+from ops.conv_backward.call import ConvBackwardCall
 from ops.conv_backward.oracle import Attributes, gradients
 from ops.conv_backward.plan import plan_call
 from ops.conv_backward.rules import check

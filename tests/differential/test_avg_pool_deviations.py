@@ -16,7 +16,7 @@ from ops.avg_pool.oracle import Pooling, input_gradient
 from ops.avg_pool.plan import mean_matrix, plan_call
 from ops.avg_pool.route import choose_route
 from ops.avg_pool.rules import check
-from ops.conv_backward.call import TensorDesc
+from ops.common.tensor_desc import TensorDesc
 from perf.avg_pool_cases import DTYPES, Case, bound, expected
 
 UNIFIED = ("310p", "910")

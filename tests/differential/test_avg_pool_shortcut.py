@@ -14,7 +14,7 @@ from npu_sim.products import get_product
 from npu_sim.program.verify import verify
 from ops.avg_pool.depthwise import KERNEL, adds_tap_by_tap, with_shortcut
 from ops.avg_pool.oracle import Pooling
-from ops.conv_backward.run import run_planned
+from ops.common.run import run_planned
 from perf.avg_pool_cases import DTYPES, Case, random_case
 
 SERIES = ("310p", "910", "910b", "910_93")

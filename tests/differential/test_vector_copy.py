@@ -11,7 +11,8 @@ from npu_sim.engines.hazards import emit_rows
 from npu_sim.errors import ShapeError
 from npu_sim.isa.op import Op, Space
 from npu_sim.memory.gm import GlobalMemory
-from ops.vector.copy import View, copy_launch, merged_axes, plan_rows
+from ops.common.view import View
+from ops.vector.copy import copy_launch, merged_axes, plan_rows
 from ops.vector.memset import memset_launch
 from tests.differential.vector_runs import (
     PRODUCTS,

@@ -9,7 +9,8 @@ from typing import Any
 from npu_sim import get_product
 from ops import aclnn
 from ops.aclnn.enums import dtype_name, format_name
-from ops.conv_backward.call import ConvBackwardCall, TensorDesc
+from ops.common.tensor_desc import TensorDesc
+from ops.conv_backward.call import ConvBackwardCall
 
 PATH = Path(__file__).parents[1] / "data" / "aclnn_convolution_backward" / "cases.jsonl"
 

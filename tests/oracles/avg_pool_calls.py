@@ -9,7 +9,7 @@ from typing import Any
 from npu_sim import get_product
 from ops import aclnn
 from ops.avg_pool.call import AvgPoolCall
-from ops.conv_backward.call import TensorDesc
+from ops.common.tensor_desc import TensorDesc
 from tests.oracles.aclnn_cases import tensor_of
 
 FOLDER = Path(__file__).parents[1] / "data" / "aclnn_avgpool2d_backward"

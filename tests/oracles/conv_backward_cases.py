@@ -6,7 +6,8 @@ import dataclasses
 from typing import Any
 
 from npu_sim import get_product
-from ops.conv_backward.call import ConvBackwardCall, TensorDesc
+from ops.common.tensor_desc import TensorDesc
+from ops.conv_backward.call import ConvBackwardCall
 
 FORMATS = {1: "ND", 3: "NCL", 4: "NCHW", 5: "NCDHW"}
 TENSOR_FIELDS = ("grad_output", "input", "weight", "grad_input", "grad_weight", "grad_bias")

@@ -16,7 +16,7 @@ import pytest
 from npu_sim import use_product
 from npu_sim.errors import OperatorError, ProgramError
 from ops import aclnn
-from ops.conv_backward.call import TensorDesc
+from ops.common.tensor_desc import TensorDesc
 from tests.oracles.aclnn_cases import arguments_of, tensor_of
 from tests.oracles.conv_backward_cases import BREAKS, LEGAL, make_call
 from tests.oracles.conv_backward_status import status as expected_status

@@ -12,7 +12,7 @@ from npu_sim.errors import OperatorError
 from ops.avg_pool.call import AvgPoolCall
 from ops.avg_pool.plan import geometry_of, plan_call
 from ops.avg_pool.rules import check
-from ops.conv_backward.call import TensorDesc
+from ops.common.tensor_desc import TensorDesc
 
 MIB = 2**20
 

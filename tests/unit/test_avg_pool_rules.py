@@ -15,7 +15,7 @@ from ops.avg_pool.oracle import output_extent
 from ops.avg_pool.route import choose_route
 from ops.avg_pool.rules import RULES, check, find_violation
 from ops.avg_pool.rules_page import PATH, rules_page
-from ops.conv_backward.call import TensorDesc
+from ops.common.tensor_desc import TensorDesc
 from tests.oracles.avg_pool_status import status
 
 A2 = "Ascend910B2, Atlas A2 training and inference series"

@@ -1,0 +1,51 @@
+"""The steps and tilings of a planned call in words and numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from npu_sim.report.explain import ExplanationTable, Value
+from ops.common.pipeline import Buffer, CallPlan, PlannedStep
+
+_COLUMNS = ("step", "kernel", "reads", "writes", "cores", "own workspace", "tiling")
+
+
+def _buffers(buffers: tuple[Buffer, ...]) -> str:
+    return "; ".join(
+        f"{buffer.name.split('.')[0]} {buffer.dtype} {buffer.format} {'x'.join(map(str, buffer.shape))}"
+        for buffer in buffers
+    )
+
+
+def _row(number: int, planned: PlannedStep) -> tuple[Value, ...]:
+    step, kernel = planned.step, planned.kernel
+    return (
+        number,
+        step.name,
+        _buffers(step.reads),
+        _buffers(step.writes),
+        ", ".join(str(launch.core_count) for launch in kernel.launches),
+        kernel.private_bytes,
+        getattr(kernel.tiling, "origin", ""),
+    )
+
+
+def _tiling(planned: PlannedStep) -> dict[str, Value]:
+    """Return the plain fields of a tiling record."""
+    tiling = planned.kernel.tiling
+    if not dataclasses.is_dataclass(tiling) or isinstance(tiling, type):
+        return {}
+    values = {field.name: getattr(tiling, field.name) for field in dataclasses.fields(tiling)}
+    return {name: value for name, value in values.items() if isinstance(value, str | int | float | bool)}
+
+
+def tiling_facts(calls: CallPlan) -> dict[str, dict[str, Value]]:
+    """Return the tilings of all steps that have one."""
+    facts = {f"tiling of step {number}, {step.step.name}": _tiling(step) for number, step in enumerate(calls.steps)}
+    return {name: fields for name, fields in facts.items() if fields}
+
+
+def steps_table(calls: CallPlan) -> ExplanationTable:
+    """Return the steps of a call as a table."""
+    rows = tuple(_row(number, planned) for number, planned in enumerate(calls.steps))
+    return ExplanationTable(title="steps", columns=_COLUMNS, rows=rows)

@@ -1,0 +1,92 @@
+"""Running the steps of a call: the caller's tensors into the arena, launches, results out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from npu_sim.crew import run_parts
+from npu_sim.engines.execute import ExecuteOptions
+from npu_sim.layouts.transform import BYTES_PER_THREAD
+from ops.common.arguments import Argument
+from ops.common.pipeline import Buffer, CallPlan, run_steps
+from ops.common.tensor_desc import TensorDesc
+
+WORDS: dict[str, np.dtype[Any]] = {
+    "fp32": np.dtype(np.uint32),
+    "fp16": np.dtype(np.uint16),
+    "bf16": np.dtype(np.uint16),
+}
+"""Element types of bits, by the names of the element types."""
+
+
+def _words(calls: CallPlan, buffer: Buffer) -> np.ndarray:
+    """Return the words of ``buffer`` in the arena."""
+    return calls.gm.view(calls.places[buffer], WORDS[buffer.dtype], (buffer.elems,))
+
+
+def _touched(desc: TensorDesc, storage: np.ndarray) -> np.ndarray:
+    """Return the words of a caller's storage from the view's first element to its last."""
+    return storage[desc.offset : desc.end].view(WORDS[desc.dtype])
+
+
+def run_planned(
+    calls: CallPlan,
+    arguments: Mapping[str, Argument],
+    descs: Mapping[str, TensorDesc],
+    tensors: Mapping[str, np.ndarray],
+    options: ExecuteOptions,
+    constants: Mapping[Buffer, np.ndarray] | None = None,
+) -> None:
+    """Execute the steps of any operator on the caller's storages.
+
+    Parameters
+    ----------
+    calls : CallPlan
+        Steps.
+    arguments, descs, tensors : mapping of str
+        The caller's tensors the steps touch: as the steps see them, as the caller describes them, and their storages.
+        Outputs are written in the order of ``arguments``.
+    options : ExecuteOptions
+        How.
+    constants : mapping of Buffer to array, or None
+        What the host puts into global memory besides.
+    """
+    for name, argument in arguments.items():
+        if argument.buffer.role != "output" or argument.buffer.preserved:
+            copy_words(_words(calls, argument.buffer), _touched(descs[name], tensors[name]), options.threads)
+    for buffer, values in (constants or {}).items():
+        calls.gm.view(calls.places[buffer], values.dtype, values.shape)[...] = values
+    run_steps(calls, options)
+    for name, argument in arguments.items():
+        if argument.buffer.role == "output":
+            _write_back(calls, argument, descs[name], tensors[name], options.threads)
+    # a plan that is kept does not keep the tensors
+    calls.gm.release()
+
+
+def copy_words(target: np.ndarray, source: np.ndarray, threads: int) -> None:
+    """Copy flat arrays of one length, in parts that are worth a thread."""
+    parts = max(1, min(threads, target.nbytes // BYTES_PER_THREAD))
+    size = target.size
+
+    def copy(part: int) -> None:
+        here = slice(size * part // parts, size * (part + 1) // parts)
+        target[here] = source[here]
+
+    run_parts(copy, parts)
+
+
+def _write_back(calls: CallPlan, argument: Argument, desc: TensorDesc, storage: np.ndarray, threads: int) -> None:
+    """Copy the elements of an output, and nothing between them, to the caller."""
+    words = _words(calls, argument.buffer)
+    if argument.view is None:
+        copy_words(_touched(desc, storage), words, threads)
+        return
+    step = words.itemsize
+    strides = tuple(stride * step for stride in argument.view.strides)
+    source = np.lib.stride_tricks.as_strided(words, argument.shape, strides, writeable=False)
+    target = _touched(desc, storage)
+    np.lib.stride_tricks.as_strided(target, argument.shape, strides)[...] = source

@@ -1,0 +1,139 @@
+"""The tensor argument of an operator as a descriptor, without its data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from npu_sim.errors import ShapeError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorDesc:
+    """A tensor as a view into a flat storage.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Extents in elements; zeros are allowed.
+    dtype : str
+        "fp32", "fp16", "bf16", or the lower-case name of another type of the interface ("int8", "double").
+    format : str
+        Name of the storage format ("NCHW", "ND").
+    strides : tuple of int or None
+        Elements between neighbours along each axis, not negative; None: contiguous.
+    offset : int
+        Element of the storage at which the view begins.
+    storage_elems : int
+        Elements of the storage; negative (the default): as many as the view reaches.
+
+    Raises
+    ------
+    ShapeError
+        An extent, stride or offset is negative, there is not one stride per axis, or the view leaves its storage.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    format: str
+    strides: tuple[int, ...] | None = None
+    offset: int = 0
+    storage_elems: int = -1
+
+    def __post_init__(self) -> None:
+        for axis, extent in enumerate(self.shape):
+            if extent < 0:
+                raise ShapeError(f"viewDims[{axis}] must be at least 0, not {extent}")
+        if self.strides is not None:
+            if len(self.strides) != len(self.shape):
+                rule = f"one per axis of {list(self.shape)}"
+                raise ShapeError(f"strides must be {rule}, not {list(self.strides)}")
+            for axis, stride in enumerate(self.strides):
+                if stride < 0:
+                    raise ShapeError(f"strides[{axis}] must be at least 0, not {stride}")
+        if self.offset < 0:
+            raise ShapeError(f"offset must be at least 0, not {self.offset}")
+        if self.storage_elems < 0:
+            object.__setattr__(self, "storage_elems", self.end)
+        if self.end > self.storage_elems:
+            view = f"shape {list(self.shape)}, strides {list(self.element_strides)}, offset {self.offset}"
+            raise ShapeError(f"storage must be at least {self.end} elements, not {self.storage_elems} ({view})")
+
+    @property
+    def rank(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def elems(self) -> int:
+        """Elements of the view."""
+        return prod(self.shape)
+
+    @property
+    def element_strides(self) -> tuple[int, ...]:
+        """Strides in elements, also of a contiguous tensor."""
+        if self.strides is not None:
+            return self.strides
+        return tuple(prod(self.shape[axis + 1 :]) for axis in range(self.rank))
+
+    @property
+    def end(self) -> int:
+        """One past the last element of the storage that the view reaches; the offset itself for an empty view."""
+        if self.elems == 0:
+            return self.offset
+        reach = sum((extent - 1) * stride for extent, stride in zip(self.shape, self.element_strides, strict=True))
+        return self.offset + reach + 1
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the view's elements lie one after the other in C order (axes of extent 1 do not matter)."""
+        expected = 1
+        for extent, stride in zip(reversed(self.shape), reversed(self.element_strides), strict=True):
+            if extent > 1 and stride != expected:
+                return False
+            expected *= extent
+        return True
+
+    @property
+    def overlaps_itself(self) -> bool:
+        """Whether two elements of the view share a place, so that it cannot be written."""
+        axes = sorted((s, n) for s, n in zip(self.element_strides, self.shape, strict=True) if n > 1)
+        reach = 0
+        for stride, extent in axes:
+            if stride <= reach:
+                break
+            reach += (extent - 1) * stride
+        else:
+            return False
+        if self.elems == 0:
+            return False
+        places = np.zeros(1, np.int64)
+        for stride, extent in axes:
+            places = (places[:, None] + np.arange(extent) * stride).reshape(-1)
+        return np.unique(places).size < places.size
+
+    def view(self, storage: np.ndarray) -> np.ndarray:
+        """Return the array of shape `shape` over a flat storage; writing to it writes to the storage.
+
+        Parameters
+        ----------
+        storage : array
+            One axis, at least `storage_elems` elements of the tensor's type.
+
+        Raises
+        ------
+        ShapeError
+            The storage is too short or not flat.
+        """
+        if storage.ndim != 1 or storage.size < self.storage_elems:
+            rule = f"flat with at least {self.storage_elems} elements"
+            raise ShapeError(f"storage must be {rule}, not of shape {list(storage.shape)}")
+        if self.elems == 0:
+            return storage[:0].reshape(self.shape)
+        step = storage.strides[0]
+        strides = tuple(stride * step for stride in self.element_strides)
+        return np.lib.stride_tricks.as_strided(
+            storage[self.offset :], self.shape, strides, writeable=storage.flags.writeable
+        )
