@@ -18,10 +18,11 @@ from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
 from ops.aclnn.handles import alive, refusal, truth, whole
 from ops.aclnn.memory import check_writeable, tensors_of_run
 from ops.aclnn.objects import aclIntArray, aclTensor
-from ops.avg_pool.call import PROFILES, AvgPoolCall, Profile, parse_quirks
+from ops.avg_pool.call import AvgPoolCall, parse_quirks
 from ops.avg_pool.rule import TENSORS
 from ops.avg_pool.rules import Resolved, call_context, check
 from ops.common.arrays import available_threads
+from ops.common.rule import PROFILES, Profile
 from ops.common.status import AclnnStatus
 
 NAME = "aclnnAvgPool2dBackward"

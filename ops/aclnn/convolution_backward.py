@@ -22,8 +22,9 @@ from ops.aclnn.handles import alive, refusal, truth, whole
 from ops.aclnn.memory import check_writeable, tensors_of_run
 from ops.aclnn.objects import aclBoolArray, aclIntArray, aclTensor
 from ops.common.arrays import available_threads
+from ops.common.rule import PROFILES, Profile
 from ops.common.status import AclnnStatus
-from ops.conv_backward.call import PROFILES, QUIRKS, ConvBackwardCall, Profile
+from ops.conv_backward.call import QUIRKS, ConvBackwardCall
 from ops.conv_backward.resolve import Resolved
 from ops.conv_backward.rule import TENSORS
 from ops.conv_backward.rules import call_context, check

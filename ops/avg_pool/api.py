@@ -14,7 +14,7 @@ from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
 from npu_sim.engines.execute import ExecuteOptions, Overflow
 from npu_sim.products import Product, current_product, get_product
 from npu_sim.report.explain import current_recorder
-from ops.avg_pool.call import AvgPoolCall, Profile, parse_quirks
+from ops.avg_pool.call import AvgPoolCall, parse_quirks
 from ops.avg_pool.explain import explain_call
 from ops.avg_pool.plan import AvgPoolPlan, plan_call
 from ops.avg_pool.rules import check
@@ -22,6 +22,7 @@ from ops.avg_pool.run import run_call
 from ops.common.arguments import NUMPY
 from ops.common.arrays import as_array, available_threads
 from ops.common.geometry import whole
+from ops.common.rule import Profile
 from ops.common.tensor_desc import TensorDesc
 
 _FORMATS = {3: "NCL", 4: "NCHW"}

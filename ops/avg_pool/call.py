@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from npu_sim.errors import OperatorError
 from npu_sim.products import Product
+from ops.common.rule import PROFILES, Profile
 from ops.common.status import AclnnStatus
 from ops.common.tensor_desc import TensorDesc
 
-Profile = Literal["page", "library"]
-PROFILES: tuple[Profile, ...] = ("page", "library")
 PARAM_INVALID = int(AclnnStatus.ACLNN_ERR_PARAM_INVALID)
 
 DEFAULT_PROFILE: dict[str, Profile] = {"310p": "page", "910": "page", "910b": "page", "910_93": "library"}

@@ -10,53 +10,50 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from npu_sim.dtypes.cube_math import CubeMathType
-from npu_sim.errors import OperatorError
 from npu_sim.products import Product
 from ops.avg_pool.call import AXIS_NAMES, AvgPoolCall, PoolAxis, expanded
 from ops.avg_pool.route import MAX_CHANNELS, MAX_DIVISOR, Route, choose_route
 from ops.avg_pool.rule import TENSORS, Rule, tensor
-from ops.common.status import AclnnStatus
+from ops.common.rule import (
+    SPLIT_SERIES,
+    STATUS_NULL,
+    UNIFIED_SERIES,
+    dtype_violation,
+    first,
+    first_breach,
+    null_violation,
+    refuse_breach,
+    sentence,
+    shape_text,
+)
 from ops.common.tensor_desc import TensorDesc
-from ops.conv_backward.rule import SPLIT_SERIES, UNIFIED_SERIES, first, sentence, shape_text
 
 API = "ops-nn pooling/avg_pool3_d_grad/op_api/aclnn_avgpool2d_backward.cpp"
 PAGE = "aclnnAvgPool2dBackward page"
-STATUS_NULL = AclnnStatus.ACLNN_ERR_PARAM_NULLPTR
 
 _ARRAYS = {"kernelSize": "kernel_size", "stride": "stride", "padding": "padding"}
 _FORMATS = ("NCHW", "NCL")
 
 
 def _null(parameter: str, field: str, kind: str) -> Rule:
-    def violation(call: AvgPoolCall) -> str | None:
-        return sentence(parameter, kind, "a null pointer") if getattr(call, field) is None else None
-
     return Rule(
         step="1",
         name=f"{parameter}-null",
         parameter=parameter,
         requirement=f"{kind}, not a null pointer",
         status=STATUS_NULL,
-        violation=violation,
+        violation=lambda call: null_violation(call, field, parameter, kind),
         source=f"{PAGE}; {API}",
     )
 
 
 def _dtype(parameter: str) -> Rule:
-    def violation(call: AvgPoolCall) -> str | None:
-        desc = tensor(call, parameter)
-        has_bf16 = "bf16" in call.product.cube_dtypes
-        allowed = ("fp32", "fp16", "bf16") if has_bf16 else ("fp32", "fp16")
-        if desc is None or desc.dtype in allowed:
-            return None
-        return sentence(f"{parameter} dtype", "FP32, FP16 or BF16" if has_bf16 else "FP32 or FP16", desc.dtype.upper())
-
     return Rule(
         step="2",
         name=f"{parameter}-dtype",
         parameter=parameter,
         requirement="FP32 or FP16, or BF16 where the Cube multiplies it (A2, A3)",
-        violation=violation,
+        violation=lambda call: dtype_violation(call, TENSORS[parameter], parameter),
         source=f"{PAGE}; {API}",
     )
 
@@ -357,11 +354,7 @@ class Resolved:
 
 def find_violation(call: AvgPoolCall) -> tuple[Rule, str] | None:
     """Return the first rule that ``call`` breaks and its sentence, None if it breaks none."""
-    for rule in RULES:
-        found = rule.find(call)
-        if found is not None:
-            return rule, found
-    return None
+    return first_breach(call, RULES)
 
 
 def check(call: AvgPoolCall) -> Resolved:
@@ -372,10 +365,7 @@ def check(call: AvgPoolCall) -> Resolved:
     OperatorError
         With the status of the first rule that is broken; the message names the rule, the value and the product.
     """
-    found = find_violation(call)
-    if found is not None:
-        rule, text = found
-        raise OperatorError(f"{text} ({call_context(call)}; rule {rule.step} {rule.name})", int(rule.status))
+    refuse_breach(call, RULES, call_context)
     return Resolved(call=call, route=choose_route(call))
 
 

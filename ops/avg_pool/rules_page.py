@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from npu_sim.products import SERIES
-from ops.avg_pool.call import DEFAULT_PROFILE, DEVIATIONS, PROFILES
+from ops.avg_pool.call import DEFAULT_PROFILE, DEVIATIONS
 from ops.avg_pool.rule import Rule
 from ops.avg_pool.rules import API, PAGE, RULES
+from ops.common.rules_page import rules_table
 
 PATH = Path(__file__).with_name("RULES.md")
 
@@ -31,8 +31,6 @@ tiling may still refuse a shape: 161002, and 561103 on the global route. Negativ
 made with them. An output that is read-only or whose elements share memory is refused with 161002. With an empty tensor
 the call succeeds and does nothing.
 
-| step | rule | argument | must be | status | series | profile | if | source |
-|---|---|---|---|---|---|---|---|---|
 """
 
 _ROUTES = """
@@ -86,7 +84,7 @@ def rules_page() -> str:
     deviations = "".join(f"| {name} | {text} |\n" for name, text in DEVIATIONS.items())
     return (
         _HEAD
-        + "".join(_rule_row(rule) for rule in RULES)
+        + rules_table(RULES, _condition, {API: "api", PAGE: "page"})
         + f"\nSources:\n\n- api: {API}\n- page: the published page of the operator\n"
         + _ROUTES
         + switches
@@ -95,19 +93,8 @@ def rules_page() -> str:
     )
 
 
-def _rule_row(rule: Rule) -> str:
-    cells = (
-        rule.step,
-        f"`{rule.name}`",
-        rule.parameter,
-        rule.requirement,
-        str(int(rule.status)),
-        "" if rule.series == SERIES else ", ".join(rule.series),
-        "" if rule.profiles == PROFILES else ", ".join(rule.profiles),
-        "; ".join(filter(None, (rule.switch, _PATHS[rule.path]))),
-        rule.source.replace(API, "api").replace(PAGE, "page"),
-    )
-    return f"| {' | '.join(cells)} |\n"
+def _condition(rule: Rule) -> str:
+    return "; ".join(filter(None, (rule.switch, _PATHS[rule.path])))
 
 
 if __name__ == "__main__":

@@ -18,8 +18,9 @@ from npu_sim.report.explain import current_recorder
 from ops.common.arguments import NUMPY
 from ops.common.arrays import as_array, available_threads
 from ops.common.geometry import whole
+from ops.common.rule import Profile
 from ops.common.tensor_desc import TensorDesc
-from ops.conv_backward.call import ConvBackwardCall, Profile
+from ops.conv_backward.call import ConvBackwardCall
 from ops.conv_backward.explain import explain_call
 from ops.conv_backward.plan import ConvBackwardPlan, plan_call
 from ops.conv_backward.rules import check

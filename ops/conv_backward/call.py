@@ -8,11 +8,10 @@ from typing import Literal
 
 from npu_sim.errors import OperatorError
 from npu_sim.products import Product
+from ops.common.rule import PROFILES, Profile
 from ops.common.status import AclnnStatus
 from ops.common.tensor_desc import TensorDesc
 
-Profile = Literal["page", "library"]
-PROFILES: tuple[Profile, ...] = ("page", "library")
 PARAM_INVALID = int(AclnnStatus.ACLNN_ERR_PARAM_INVALID)
 Axis = Literal["L", "D", "H", "W"]
 
@@ -120,6 +119,11 @@ class ConvBackwardCall:
             raise OperatorError(f"profile must be one of {', '.join(PROFILES)}, not {self.profile!r}", PARAM_INVALID)
         for quirk in sorted(self.quirks - set(QUIRKS)):
             raise OperatorError(f"quirk must be one of {', '.join(QUIRKS)}, not {quirk!r}", PARAM_INVALID)
+
+    @property
+    def column(self) -> Profile:
+        """The profile in force."""
+        return self.profile
 
     @property
     def rank(self) -> int:

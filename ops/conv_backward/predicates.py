@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from npu_sim.dtypes.cube_math import parse_cube_math_type, resolve_compute_dtype
 from npu_sim.errors import OperatorError
+from ops.common.rule import first, sentence, shape_text
 from ops.conv_backward.call import ConvAxis, ConvBackwardCall
 from ops.conv_backward.resolve import promoted_dtype
-from ops.conv_backward.rule import ARRAYS, Violation, array, entry_name, first, sentence, shape_text, tensor
+from ops.conv_backward.rule import ARRAYS, Violation, array, entry_name, tensor
 
 
 def mask_length(call: ConvBackwardCall) -> str | None:

@@ -1,15 +1,16 @@
-"""A rule of the check as a record, and the sentence parts that many rules share."""
+"""What a rule of this operator knows besides: path, ranks and direction of the calls it looks at."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from npu_sim.products import SERIES
+from ops.common import rule
+from ops.common.rule import SPLIT_SERIES
 from ops.common.status import AclnnStatus
 from ops.common.tensor_desc import TensorDesc
-from ops.conv_backward.call import AXES_OF_RANK, PROFILES, ConvBackwardCall, Profile
+from ops.conv_backward.call import AXES_OF_RANK, ConvBackwardCall
 
 Path = Literal["any", "shapes", "empty", "compute", "range", "kernel"]
 """Which calls a rule looks at.
@@ -20,15 +21,10 @@ kernel: compute, if a convolution kernel runs.
 """
 
 Violation = Callable[[ConvBackwardCall], str | None]
-"""Return "<Thing> must be <rule>, not <value>", or None where the rule holds or does not concern the call."""
+"""A check, see `ops.common.rule.Rule`."""
 
-STATUS_NULL = AclnnStatus.ACLNN_ERR_PARAM_NULLPTR
-STATUS_INVALID = AclnnStatus.ACLNN_ERR_PARAM_INVALID
 STATUS_KERNEL = AclnnStatus.ACLNN_ERR_INNER_NULLPTR
 """No kernel takes the call: 561103, whatever the reason (page, section on limits; ops-nn op_api)."""
-
-SPLIT_SERIES = ("910b", "910_93")
-UNIFIED_SERIES = ("310p", "910")
 
 TENSORS = {
     "gradOutput": "grad_output",
@@ -44,67 +40,32 @@ ARRAYS = {"stride": "stride", "padding": "padding", "dilation": "dilation", "out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One rule: the check, the message, the tests and the page of rules are made from it.
+class Rule(rule.Rule[ConvBackwardCall]):
+    """One rule; ``switch`` names a quirk or an option.
 
     Attributes
     ----------
-    step : str
-        Where the check stands in the library's order.
-    name : str
-        Unique name.
-    parameter : str
-        Argument it is about, as the interface calls it.
-    requirement : str
-        What must hold, in words, for the page of rules.
-    status : AclnnStatus
-        What the call returns if it does not hold.
-    violation : callable
-        The check.
-    source : str
-        Public source.
-    series : tuple of str
-        Products it applies to.
-    profiles : tuple of str
-        Profiles it applies under.
     path : str
         Which calls it looks at, see `Path`.
     ranks : tuple of int
         Ranks of input it looks at; () for all.
     transposed : bool or None
         Only calls with this value; None: both.
-    switch : str
-        Name of the quirk or option that turns it on; empty: always on.
     """
 
-    step: str
-    name: str
-    parameter: str
-    requirement: str
-    status: AclnnStatus
-    violation: Violation
-    source: str
-    series: tuple[str, ...] = SERIES
-    profiles: tuple[Profile, ...] = PROFILES
     path: Path = "any"
     ranks: tuple[int, ...] = ()
     transposed: bool | None = None
-    switch: str = ""
 
     def concerns(self, call: ConvBackwardCall) -> bool:
         """Return whether the rule looks at ``call`` at all."""
         return (
-            call.product.series in self.series
-            and call.profile in self.profiles
+            rule.Rule.concerns(self, call)
             and (not self.ranks or call.rank in self.ranks)
             and self.transposed in (None, call.transposed)
             and _is_on(self.switch, call)
             and _is_on_path(self.path, call)
         )
-
-    def find(self, call: ConvBackwardCall) -> str | None:
-        """Return the sentence for the first breach, None where the rule holds or does not concern the call."""
-        return self.violation(call) if self.concerns(call) else None
 
 
 def _is_on(switch: str, call: ConvBackwardCall) -> bool:
@@ -144,18 +105,3 @@ def entry_name(call: ConvBackwardCall, parameter: str, index: int) -> str:
     """Return "strideH" for an array with one entry per axis, "stride[1]" for another length."""
     axes = AXES_OF_RANK.get(call.rank, ())
     return f"{parameter}{axes[index]}" if len(array(call, parameter)) == len(axes) else f"{parameter}[{index}]"
-
-
-def sentence(thing: str, rule: str, value: object) -> str:
-    """Return "<Thing> must be <rule>, not <value>"."""
-    return f"{thing} must be {rule}, not {value}"
-
-
-def first(sentences: Iterable[str | None]) -> str | None:
-    """Return the first sentence."""
-    return next((text for text in sentences if text is not None), None)
-
-
-def shape_text(shape: Iterable[int]) -> str:
-    """Return a shape as the messages show it."""
-    return f"[{', '.join(str(extent) for extent in shape)}]"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npu_sim.errors import OperatorError
+from ops.common.rule import first_breach, refuse_breach
 from ops.conv_backward.call import ConvBackwardCall
 from ops.conv_backward.resolve import Resolved, resolve
 from ops.conv_backward.rule import Rule
@@ -43,11 +43,7 @@ def find_violation(call: ConvBackwardCall, rules: Sequence[Rule] = RULES) -> tup
     rules : sequence of Rule
         The table, or a part of it.
     """
-    for rule in rules:
-        found = rule.find(call)
-        if found is not None:
-            return rule, found
-    return None
+    return first_breach(call, rules)
 
 
 def check(call: ConvBackwardCall) -> Resolved:
@@ -58,10 +54,7 @@ def check(call: ConvBackwardCall) -> Resolved:
     OperatorError
         With the status of the first rule that is broken; the message names the rule, the value and the product.
     """
-    found = find_violation(call)
-    if found is not None:
-        rule, text = found
-        raise OperatorError(f"{text} ({call_context(call)}; rule {rule.step} {rule.name})", int(rule.status))
+    refuse_breach(call, RULES, call_context)
     return resolve(call)
 
 

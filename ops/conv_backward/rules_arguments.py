@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from npu_sim.dtypes.cube_math import promote
 from npu_sim.products import SERIES
+from ops.common.rule import (
+    SPLIT_SERIES,
+    STATUS_NULL,
+    dtype_violation,
+    null_violation,
+    sentence,
+    shape_text,
+)
 from ops.conv_backward import predicates
 from ops.conv_backward.call import ConvBackwardCall
 from ops.conv_backward.resolve import SUPPORTED_DTYPES
 from ops.conv_backward.rule import (
-    SPLIT_SERIES,
-    STATUS_INVALID,
-    STATUS_NULL,
+    TENSORS,
     Path,
     Rule,
-    sentence,
-    shape_text,
     tensor,
 )
 
@@ -34,18 +36,14 @@ def _kebab(parameter: str) -> str:
 
 
 def _null(parameter: str, kind: str) -> Rule:
-    attribute = _kebab(parameter).replace("-", "_")
-
-    def violation(call: ConvBackwardCall) -> str | None:
-        return sentence(parameter, kind, "a null pointer") if getattr(call, attribute) is None else None
-
+    field = _kebab(parameter).replace("-", "_")
     return Rule(
         step="1",
         name=f"{_kebab(parameter)}-null",
         parameter=parameter,
         requirement=f"{kind}, not a null pointer",
         status=STATUS_NULL,
-        violation=violation,
+        violation=lambda call: null_violation(call, field, parameter, kind),
         source=CHECKER,
     )
 
@@ -70,22 +68,13 @@ def _wanted_null(index: int) -> Rule:
 
 
 def _dtype(parameter: str) -> Rule:
-    def violation(call: ConvBackwardCall) -> str | None:
-        desc = tensor(call, parameter)
-        allowed = [name for name in SUPPORTED_DTYPES if name != "bf16" or name in call.product.cube_dtypes]
-        if desc is None or desc.dtype in allowed:
-            return None
-        labels = ", ".join(name.upper() for name in allowed[:-1]) + f" or {allowed[-1].upper()}"
-        return sentence(f"{parameter} dtype", labels, desc.dtype.upper())
-
     return Rule(
         step="2",
         name=f"{_kebab(parameter)}-dtype",
         parameter=parameter,
         requirement="FP32 or FP16, or BF16 where the Cube multiplies it (A2, A3)"
         + ("; also where the mask is off" if parameter in OUTPUTS else ""),
-        status=STATUS_INVALID,
-        violation=violation,
+        violation=lambda call: dtype_violation(call, TENSORS[parameter], parameter),
         source=f"{PAGE}; {CHECKER}",
     )
 
@@ -112,7 +101,6 @@ def _strict_dtype(parameter: str) -> Rule:
         requirement="the dtype of gradOutput"
         if parameter == "gradBias"
         else f"the higher dtype of {partner} and gradOutput (FP32 for a mix of FP16 and BF16)",
-        status=STATUS_INVALID,
         violation=violation,
         source=f"{PAGE} (the library casts instead)",
         switch="strict_output_dtype",
@@ -136,7 +124,6 @@ def _format(parameter: str) -> Rule:
         name=f"{_kebab(parameter)}-format",
         parameter=parameter,
         requirement="of rank 3 in NCL or ND, of rank 4 in NCHW, or of rank 5 in NCDHW",
-        status=STATUS_INVALID,
         violation=violation,
         source=f"{PAGE}; {CHECKER}",
     )
@@ -145,7 +132,7 @@ def _format(parameter: str) -> Rule:
 def length_rule(parameter: str, *, step: str, name: str, path: Path, series: tuple[str, ...] = SERIES) -> Rule:
     """Return the rule of an array's length; calls with and without empty tensors have it at different places."""
     has_four = parameter in ("padding", "outputPadding")
-    return _invalid(
+    return Rule(
         step=step,
         name=name,
         parameter=parameter,
@@ -156,8 +143,6 @@ def length_rule(parameter: str, *, step: str, name: str, path: Path, series: tup
         series=series,
     )
 
-
-_invalid = partial(Rule, status=STATUS_INVALID)
 
 ARGUMENT_RULES: tuple[Rule, ...] = (
     *(_null(parameter, "a tensor") for parameter in ("gradOutput", "input", "weight")),
@@ -176,7 +161,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
     *(_dtype(parameter) for parameter in ("gradOutput", "input", "weight")),
     *(rule for parameter in OUTPUTS for rule in (_dtype(parameter), _strict_dtype(parameter))),
     *(_format(parameter) for parameter in ("gradOutput", "input", "weight", "gradInput", "gradWeight")),
-    _invalid(
+    Rule(
         step="3",
         name="grad-bias-format",
         parameter="gradBias",
@@ -187,7 +172,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         transposed=False,
     ),
     *(
-        _invalid(
+        Rule(
             step="4",
             name=f"{parameter}-low",
             parameter=parameter,
@@ -197,7 +182,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         )
         for parameter, low in (("stride", 1), ("padding", 0), ("dilation", 1))
     ),
-    _invalid(
+    Rule(
         step="4",
         name="output-padding-not-zero",
         parameter="outputPadding",
@@ -206,7 +191,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         source=CHECKER,
         transposed=False,
     ),
-    _invalid(
+    Rule(
         step="4",
         name="output-padding-low",
         parameter="outputPadding",
@@ -215,7 +200,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         source=f"{PAGE}; {CHECKER}",
         transposed=True,
     ),
-    _invalid(
+    Rule(
         step="4",
         name="output-padding-high",
         parameter="outputPadding",
@@ -225,7 +210,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         ranks=(5,),
         transposed=True,
     ),
-    _invalid(
+    Rule(
         step="4",
         name="groups-low",
         parameter="groups",
@@ -233,7 +218,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         violation=predicates.groups_positive,
         source=f"{PAGE}; {CHECKER}",
     ),
-    _invalid(
+    Rule(
         step="5",
         name="cube-math-type-unknown",
         parameter="cubeMathType",
@@ -241,7 +226,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         violation=predicates.cube_math_known,
         source=f"{PAGE}; {CHECKER}",
     ),
-    _invalid(
+    Rule(
         step="5",
         name="cube-math-type-product",
         parameter="cubeMathType",
@@ -249,7 +234,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         violation=predicates.cube_math_available,
         source=f"{PAGE} (names 910 only); {CHECKER}",
     ),
-    _invalid(
+    Rule(
         step="7",
         name="grad-output-rank",
         parameter="gradOutput",
@@ -258,7 +243,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         path="shapes",
         source=CHECKER,
     ),
-    _invalid(
+    Rule(
         step="7",
         name="weight-rank",
         parameter="weight",
@@ -268,7 +253,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         source=CHECKER,
     ),
     *(
-        _invalid(
+        Rule(
             step="7",
             name=f"{_kebab(parameter)}-empty",
             parameter=parameter,
@@ -280,7 +265,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         for parameter in ("gradOutput", "weight")
     ),
     *(
-        _invalid(
+        Rule(
             step="7",
             name=f"{_kebab(parameter)}-shape",
             parameter=parameter,
@@ -291,7 +276,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         )
         for parameter, partner in (("gradInput", "input"), ("gradWeight", "weight"))
     ),
-    _invalid(
+    Rule(
         step="7",
         name="grad-bias-rank",
         parameter="gradBias",
@@ -300,7 +285,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         path="shapes",
         source=CHECKER,
     ),
-    _invalid(
+    Rule(
         step="7",
         name="grad-bias-length",
         parameter="gradBias",
@@ -313,7 +298,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         length_rule(parameter, step="7", name=f"{_kebab(parameter)}-length", path="shapes")
         for parameter in ("stride", "dilation", "padding", "outputPadding")
     ),
-    _invalid(
+    Rule(
         step="8",
         name="weight-rows",
         parameter="weight",
@@ -322,7 +307,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         path="shapes",
         source=CHECKER,
     ),
-    _invalid(
+    Rule(
         step="8",
         name="weight-columns",
         parameter="weight",
@@ -331,7 +316,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         path="shapes",
         source=CHECKER,
     ),
-    _invalid(
+    Rule(
         step="8",
         name="groups-channels",
         parameter="groups",
@@ -340,7 +325,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         path="shapes",
         source=f"{PAGE}; {CHECKER}",
     ),
-    _invalid(
+    Rule(
         step="8",
         name="depthwise-channels",
         parameter="groups",
@@ -350,7 +335,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         path="shapes",
         source=CHECKER,
     ),
-    _invalid(
+    Rule(
         step="9",
         name="window-3d",
         parameter="weight",
@@ -360,7 +345,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         ranks=(5,),
         source=CHECKER,
     ),
-    _invalid(
+    Rule(
         step="9",
         name="extents-3d",
         parameter="gradOutput",

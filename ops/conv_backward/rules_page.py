@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from npu_sim.dtypes.cube_math import CubeMathType, resolve_compute_dtype
 from npu_sim.errors import OperatorError
 from npu_sim.products import SERIES, get_product
-from ops.conv_backward.call import PROFILES
+from ops.common.rules_page import rules_table
 from ops.conv_backward.rule import Rule
 from ops.conv_backward.rules import RULES
 from ops.conv_backward.rules_arguments import API, CHECKER, PAGE
@@ -29,6 +30,11 @@ _PATHS = {
     "kernel": "if no tensor is empty and gradInput or gradWeight is wanted",
 }
 
+_COLUMNS: dict[str, Callable[[Rule], str]] = {
+    "rank": lambda rule: ", ".join(map(str, rule.ranks)),
+    "transposed": lambda rule: "" if rule.transposed is None else str(rule.transposed).lower(),
+}
+
 _HEAD = """# Rules of aclnnConvolutionBackward
 
 Made by `python -m ops.conv_backward.rules_page` from the table the check runs on; do not edit.
@@ -38,8 +44,6 @@ Rules are checked from top to bottom and the first breach decides: 161001 a null
 Behind these rules each kernel's own tiling may still refuse a shape (561103). Step 0, null out-parameters, and step 10,
 a failing copy, cannot occur here. An output that is read-only or whose elements share memory is refused with 161002.
 
-| step | rule | argument | must be | status | series | profile | rank | transposed | if | source |
-|---|---|---|---|---|---|---|---|---|---|---|
 """
 
 _SWITCHES = """
@@ -67,32 +71,16 @@ def rules_page() -> str:
     sources = "".join(f"- {name}: {source}\n" for source, name in _SOURCES.items() if source != PAGE)
     return (
         _HEAD
-        + "".join(_rule_row(rule) for rule in RULES)
+        + rules_table(RULES, _condition, _SOURCES, _COLUMNS)
         + f"\nSources:\n\n{sources}- page: the published page of the operator\n"
         + _SWITCHES
         + _cube_math_table()
     )
 
 
-def _rule_row(rule: Rule) -> str:
+def _condition(rule: Rule) -> str:
     switch = f"{rule.switch} is on" if rule.switch else ""
-    source = rule.source
-    for long, short in _SOURCES.items():
-        source = source.replace(long, short)
-    cells = (
-        rule.step,
-        f"`{rule.name}`",
-        rule.parameter,
-        rule.requirement,
-        str(int(rule.status)),
-        "" if rule.series == SERIES else ", ".join(rule.series),
-        "" if rule.profiles == PROFILES else ", ".join(rule.profiles),
-        ", ".join(map(str, rule.ranks)),
-        "" if rule.transposed is None else str(rule.transposed).lower(),
-        "; ".join(filter(None, (switch, _PATHS[rule.path]))),
-        source,
-    )
-    return f"| {' | '.join(cells)} |\n"
+    return "; ".join(filter(None, (switch, _PATHS[rule.path])))
 
 
 def _cube_math_table() -> str:

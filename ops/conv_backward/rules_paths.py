@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ops.common.geometry import MAX_EXTENT
+from ops.common.rule import SPLIT_SERIES, first, sentence, shape_text
 from ops.conv_backward.call import AXES_OF_RANK, ConvBackwardCall, split_padding
 from ops.conv_backward.predicates import (
     channels_of,
@@ -16,17 +17,12 @@ from ops.conv_backward.predicates import (
 )
 from ops.conv_backward.resolve import promoted_dtype
 from ops.conv_backward.rule import (
-    SPLIT_SERIES,
-    STATUS_INVALID,
     STATUS_KERNEL,
     TENSORS,
     Rule,
     Violation,
     array,
     entry_name,
-    first,
-    sentence,
-    shape_text,
     tensor,
 )
 from ops.conv_backward.rules_arguments import API, CHECKER, PAGE, length_rule
@@ -40,9 +36,8 @@ MAX_SMALL = 255
 """Largest padding, dilation and kernel extent in H and W."""
 MAX_STRIDE_3D = 63
 
-_invalid = partial(Rule, status=STATUS_INVALID)
 _kernel = partial(Rule, status=STATUS_KERNEL)
-_empty = partial(_invalid, path="empty", source=API)
+_empty = partial(Rule, path="empty", source=API)
 _range = partial(_kernel, path="range", series=SPLIT_SERIES, transposed=False)
 
 
@@ -289,7 +284,7 @@ EMPTY_RULES: tuple[Rule, ...] = (
 """Step 12 for calls with an empty tensor."""
 
 COMPUTE_RULES: tuple[Rule, ...] = (
-    _invalid(
+    Rule(
         step="12",
         name="no-conv3d",
         parameter="input",
@@ -298,7 +293,7 @@ COMPUTE_RULES: tuple[Rule, ...] = (
         path="compute",
         source=f"{PAGE}; {CHECKER}",
     ),
-    _invalid(
+    Rule(
         step="12",
         name="grouped-fp32-weight-3d",
         parameter="gradWeight",
@@ -313,7 +308,7 @@ COMPUTE_RULES: tuple[Rule, ...] = (
 """Step 12 for calls without an empty tensor."""
 
 DETERMINISTIC_RULES: tuple[Rule, ...] = (
-    _invalid(
+    Rule(
         step="11",
         name="deterministic-groups",
         parameter="groups",

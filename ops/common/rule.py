@@ -1,0 +1,149 @@
+"""The check of a call as a table of rules in the library's order; the first breach decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, Literal, Protocol, TypeVar
+
+from npu_sim.errors import OperatorError
+from npu_sim.products import SERIES, Product
+from ops.common.status import AclnnStatus
+
+Profile = Literal["page", "library"]
+"""What wins where the operator's published page and newer library source differ."""
+PROFILES: tuple[Profile, ...] = ("page", "library")
+
+SPLIT_SERIES = ("910b", "910_93")
+UNIFIED_SERIES = ("310p", "910")
+
+STATUS_NULL = AclnnStatus.ACLNN_ERR_PARAM_NULLPTR
+STATUS_INVALID = AclnnStatus.ACLNN_ERR_PARAM_INVALID
+
+
+class RuledCall(Protocol):
+    """What every rule needs to know of a call."""
+
+    @property
+    def product(self) -> Product:
+        """Where it runs."""
+
+    @property
+    def column(self) -> Profile:
+        """The profile in force."""
+
+
+CallT = TypeVar("CallT", bound=RuledCall)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule(Generic[CallT]):
+    """One rule: the check, the message, the tests and the page of rules are made from it.
+
+    Attributes
+    ----------
+    step : str
+        Where the check stands in the library's order.
+    name : str
+        Unique name.
+    parameter : str
+        Argument it is about, as the interface calls it.
+    requirement : str
+        What must hold, in words, for the page of rules.
+    violation : callable
+        The check: "<Thing> must be <rule>, not <value>", or None where the rule holds or does not concern the call.
+    source : str
+        Public source.
+    status : AclnnStatus
+        What the call returns if it does not hold.
+    series : tuple of str
+        Products it applies to.
+    profiles : tuple of str
+        Profiles it applies under.
+    switch : str
+        Option that turns it on; empty: always on.
+    """
+
+    step: str
+    name: str
+    parameter: str
+    requirement: str
+    violation: Callable[[CallT], str | None]
+    source: str
+    status: AclnnStatus = STATUS_INVALID
+    series: tuple[str, ...] = SERIES
+    profiles: tuple[Profile, ...] = PROFILES
+    switch: str = ""
+
+    def concerns(self, call: CallT) -> bool:
+        """Return whether the rule looks at ``call`` at all."""
+        return call.product.series in self.series and call.column in self.profiles
+
+    def find(self, call: CallT) -> str | None:
+        """Return the sentence for the first breach, None where the rule holds or does not concern the call."""
+        return self.violation(call) if self.concerns(call) else None
+
+
+RuleT = TypeVar("RuleT", bound=Rule)
+
+
+def first_breach(call: RuledCall, rules: Iterable[RuleT]) -> tuple[RuleT, str] | None:
+    """Return the first of ``rules`` that ``call`` breaks and its sentence, None if it breaks none."""
+    for rule in rules:
+        found = rule.find(call)
+        if found is not None:
+            return rule, found
+    return None
+
+
+def refuse_breach(call: CallT, rules: Iterable[Rule[CallT]], context: Callable[[CallT], str]) -> None:
+    """Refuse a call that breaks a rule.
+
+    Parameters
+    ----------
+    call : RuledCall
+        The arguments; anything may be missing or wrong in them.
+    rules : iterable of Rule
+        In the order of the checks.
+    context : callable
+        Returns what the message says about the call, the product at least.
+
+    Raises
+    ------
+    OperatorError
+        With the status of the first rule that is broken; the message names the rule, the value and the product.
+    """
+    found = first_breach(call, rules)
+    if found is not None:
+        rule, text = found
+        raise OperatorError(f"{text} ({context(call)}; rule {rule.step} {rule.name})", int(rule.status))
+
+
+def sentence(thing: str, rule: str, value: object) -> str:
+    """Return "<Thing> must be <rule>, not <value>"."""
+    return f"{thing} must be {rule}, not {value}"
+
+
+def first(sentences: Iterable[str | None]) -> str | None:
+    """Return the first sentence."""
+    return next((text for text in sentences if text is not None), None)
+
+
+def shape_text(shape: Iterable[int]) -> str:
+    """Return a shape as the messages show it."""
+    return f"[{', '.join(str(extent) for extent in shape)}]"
+
+
+def null_violation(call: RuledCall, field: str, parameter: str, kind: str) -> str | None:
+    """Return the sentence for a null pointer where ``kind`` must be given."""
+    return sentence(parameter, kind, "a null pointer") if getattr(call, field) is None else None
+
+
+def dtype_violation(call: RuledCall, field: str, parameter: str) -> str | None:
+    """Return the sentence for a tensor that is not of a floating-point type of the Cube; a null pointer is none."""
+    desc = getattr(call, field)
+    has_bf16 = "bf16" in call.product.cube_dtypes
+    allowed = ("fp32", "fp16", "bf16") if has_bf16 else ("fp32", "fp16")
+    if desc is None or desc.dtype in allowed:
+        return None
+    return sentence(f"{parameter} dtype", "FP32, FP16 or BF16" if has_bf16 else "FP32 or FP16", desc.dtype.upper())
