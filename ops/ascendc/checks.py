@@ -20,7 +20,7 @@ from ops.conv3d_backprop_filter.tiling_public import MAX_DILATION, MAX_KERNEL, M
 NAME = "Conv3DBackpropFilter"
 
 COMPUTE_OF_DTYPE = {"half": "fp16", "bfloat16_t": "bf16", "float": "fp32"}
-_DATA = {"half": Data.FP16, "bfloat16_t": Data.BF16, "float": Data.FP32}
+DATA = {"half": Data.FP16, "bfloat16_t": Data.BF16, "float": Data.FP32}
 _FORMATS = {
     "INPUT": ConvFormat.NDC1HWC0,
     "WEIGHT": ConvFormat.ND,
@@ -200,7 +200,7 @@ def _record(t: dict[str, int], product: Product, source: str, c0: int) -> np.nda
         "stride_h": t["strideH"], "stride_w": t["strideW"], "pad_up": t["padUp"], "pad_down": t["padDown"],
         "pad_left": t["padLeft"], "pad_right": t["padRight"], "dilation_h": t["dilationH"],
         "dilation_w": t["dilationW"], "c0": c0, "cin1_g": t["cin1G"], "cout_g": t["cout1G"] * c0,
-        "data": int(_DATA[source]), "base_m": t["baseM"], "base_n": t["baseN"], "base_k": t["baseK"],
+        "data": int(DATA[source]), "base_m": t["baseM"], "base_n": t["baseN"], "base_k": t["baseK"],
         "step_m": t["stepM"], "step_n": t["stepN"], "step_ka": t["stepKa"], "step_kb": t["stepKb"],
         "al1": t["al1Pbuffer"], "bl1": t["bl1Pbuffer"], "cl0": t["cl0Pbuffer"], "order_n": t["iterateOrder"],
         "a1_bytes": a1_bytes, "b1": t["al1Pbuffer"] * a1_bytes, "b1_bytes": b1_bytes, "l0_buffers": halves,

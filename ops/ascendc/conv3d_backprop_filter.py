@@ -14,8 +14,7 @@ import numpy as np
 from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.engines.session import Session
-from npu_sim.errors import DTypeError, ProductError, ProgramError, ShapeError, StateError
-from npu_sim.isa.op import Data
+from npu_sim.errors import ProductError, ProgramError, ShapeError, StateError
 from npu_sim.isa.row import empty_rows
 from npu_sim.memory.host import HostSpan
 from npu_sim.products import Product, current_product, get_product
@@ -35,7 +34,9 @@ from ops.ascendc.checks import (
 from ops.ascendc.context import Context
 from ops.ascendc.journal import Journal
 from ops.ascendc.launch import KernelRun, current_block
-from ops.ascendc.types import ConvType, dtype_name
+from ops.ascendc.order import check_iterate
+from ops.ascendc.types import ConvType
+from ops.ascendc.views import place_operand, place_output
 from ops.common.geometry import whole
 from ops.common.kernel_parts import BLOCK
 from ops.conv3d_backprop_filter import walk_split as walk
@@ -110,7 +111,7 @@ class Conv3DBackpropFilter:
             )
         self._source = check_types(input_type, weight_type, grad_output_type, grad_weight_type, extended)
         self._product, self._lenient, self._accumulation = chip, lenient, accumulation
-        self._dtype = input_type.Type
+        self._operand = (self._source, input_type.Type)
         self.run, self._core = block if block else (KernelRun(NAME, chip, record=record), 0)
         self._state = np.zeros(STATE_LENGTH, np.int64)
         self._state[0] = self._core
@@ -184,7 +185,7 @@ class Conv3DBackpropFilter:
             If it is not a 1-D C-contiguous array of the input type.
         """
         self._open("SetInput")
-        self._input = self._place("SetInput", "input", input)
+        self._input = place_operand(self.run.memory, input, self._operand, "input", f"{NAME}.SetInput")
         self._params["x_tensor"] = self._input.tensor.index
         self._loads = tuple(span for span in (self._input, self._grad_output) if span is not None)
 
@@ -199,7 +200,9 @@ class Conv3DBackpropFilter:
             If it is not a 1-D C-contiguous array of the input type.
         """
         self._open("SetGradOutput")
-        self._grad_output = self._place("SetGradOutput", "gradOutput", gradOutput)
+        self._grad_output = place_operand(
+            self.run.memory, gradOutput, self._operand, "gradOutput", f"{NAME}.SetGradOutput"
+        )
         self._params["dy_tensor"] = self._grad_output.tensor.index
         self._loads = tuple(span for span in (self._input, self._grad_output) if span is not None)
 
@@ -278,7 +281,20 @@ class Conv3DBackpropFilter:
             here they are zeros.
         """
         self._open("Iterate")
-        self._check_ready()
+        behind = "SetSingleShape" if self._new_shape else "the end of a single shape" if self._exhausted else ""
+        check_iterate(
+            {
+                "SetGradOutput": self._grad_output,
+                "SetInput": self._input,
+                "SetSingleShape": self._shape,
+                "SetStartPosition": self._start,
+            },
+            self._tiling,
+            block_waits=self._pending,
+            is_first=self.ctx.isFirstIter_,
+            held_l1=int(self._state[walk.HELD]) & _HELD_L1,
+            behind=behind,
+        )
         state = self._state
         if self.ctx.isFirstIter_:
             self._start_walk()
@@ -342,7 +358,7 @@ class Conv3DBackpropFilter:
         if not self._pending:
             raise StateError(f"GetTensorC must follow an Iterate that returned True, not come without one ({NAME})")
         if output is None or output is not self._output[0] or not output.flags.writeable:
-            self._output = output, (self._place_output(output),)
+            self._output = output, (place_output(self.run.memory, output, f"{NAME}.GetTensorC"),)
         state, params, spans = self._state, self._params, self._output[1]
         params["dw_tensor"] = spans[0].tensor.index
         state[walk.DW_BASE] = spans[0].start
@@ -409,38 +425,6 @@ class Conv3DBackpropFilter:
         if self._session is None:
             raise StateError(f"{call} must come after Init, not before it ({NAME})")
 
-    def _check_ready(self) -> None:
-        needed = (
-            ("SetGradOutput", self._grad_output),
-            ("SetInput", self._input),
-            ("SetSingleShape", self._shape),
-            ("SetStartPosition", self._start),
-        )
-        for call, value in needed:
-            if value is None:
-                raise StateError(f"Iterate must come after {call}, not before it ({NAME})")
-        if self._pending:
-            limit = "one block may wait in L0C, whatever cl0Pbuffer"
-            raise StateError(
-                f"Iterate must follow GetTensorC of the last block, not a second Iterate ({limit}; {NAME})"
-            )
-        if self.ctx.isFirstIter_:
-            held = int(self._state[walk.HELD]) & _HELD_L1
-            if held:
-                raise StateError(
-                    "ctx.isFirstIter_ must be set when all blocks of the single shape are done, not with "
-                    f"{held.bit_count()} L1 buffers in use (al1Pbuffer {self._tiling['al1Pbuffer']}, bl1Pbuffer "
-                    f"{self._tiling['bl1Pbuffer']}): their next load would wait for ever ({NAME}.Iterate)"
-                )
-            return
-        what = ""
-        if self._new_shape:
-            what = "SetSingleShape"
-        elif self._exhausted:
-            what = "the end of a single shape"
-        if what:
-            raise StateError(f"ctx.isFirstIter_ must be True behind {what}, not False ({NAME}.Iterate)")
-
     def _start_walk(self) -> None:
         assert self._shape is not None
         assert self._start is not None
@@ -487,24 +471,6 @@ class Conv3DBackpropFilter:
                 site=walk.STORE,
                 depth=2,
             )
-
-    def _place(self, call: str, name: str, view: np.ndarray) -> HostSpan:
-        allowed = {self._dtype}
-        if self._source == "bfloat16_t":
-            allowed.add(np.dtype(np.uint16))
-        if not isinstance(view, np.ndarray) or view.dtype not in allowed:
-            given = dtype_name(view.dtype) if isinstance(view, np.ndarray) else type(view).__name__
-            raise DTypeError(f"{name} must be an array of {dtype_name(self._dtype)}, not {given} ({NAME}.{call})")
-        data = {"half": Data.FP16, "bfloat16_t": Data.BF16, "float": Data.FP32}[self._source]
-        return self.run.memory.place(name, view, data)
-
-    def _place_output(self, output: np.ndarray) -> HostSpan:
-        if not isinstance(output, np.ndarray) or output.dtype != np.float32:
-            given = dtype_name(output.dtype) if isinstance(output, np.ndarray) else type(output).__name__
-            raise DTypeError(f"output must be an array of float, not {given} ({NAME}.GetTensorC)")
-        if not output.flags.writeable:
-            raise ShapeError(f"output must be an array that can be written, not a read-only one ({NAME}.GetTensorC)")
-        return self.run.memory.place("output", output, Data.FP32)
 
     def _element(self) -> int:
         """Return where the current block begins in the output, in elements."""

@@ -1,0 +1,58 @@
+"""The caller's arrays as the tensors that a call of the class is given."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim.errors import DTypeError, ShapeError
+from npu_sim.isa.op import Data
+from npu_sim.memory.host import HostMemory, HostSpan
+from ops.ascendc.checks import DATA
+from ops.ascendc.types import dtype_name
+
+
+def place_operand(
+    memory: HostMemory, view: np.ndarray, operand: tuple[str, np.dtype], name: str, call: str
+) -> HostSpan:
+    """Return the place of an array that is read.
+
+    Parameters
+    ----------
+    memory : HostMemory
+        Where it gets its place.
+    view : array
+        1-D, C-contiguous; bfloat16_t also as the uint16 of its bits.
+    operand : (str, dtype)
+        Its type, by its name in C++ and as an array's dtype.
+    name, call : str
+        Argument and method, for messages.
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        If it is not such an array.
+    """
+    source, dtype = operand
+    allowed = {dtype, np.dtype(np.uint16)} if source == "bfloat16_t" else {dtype}
+    if not isinstance(view, np.ndarray) or view.dtype not in allowed:
+        raise DTypeError(f"{name} must be an array of {dtype_name(dtype)}, not {_given(view)} ({call})")
+    return memory.place(name, view, DATA[source])
+
+
+def place_output(memory: HostMemory, output: np.ndarray, call: str) -> HostSpan:
+    """Return the place of the array that is written.
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        If it is not a 1-D C-contiguous float32 array that can be written.
+    """
+    if not isinstance(output, np.ndarray) or output.dtype != np.float32:
+        raise DTypeError(f"output must be an array of float, not {_given(output)} ({call})")
+    if not output.flags.writeable:
+        raise ShapeError(f"output must be an array that can be written, not a read-only one ({call})")
+    return memory.place("output", output, Data.FP32)
+
+
+def _given(value: object) -> str:
+    return dtype_name(value.dtype) if isinstance(value, np.ndarray) else type(value).__name__
