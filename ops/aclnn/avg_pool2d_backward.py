@@ -10,18 +10,18 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import Any, Literal, cast
 
-from npu_sim.accumulation import Accumulation, default_accumulation
-from npu_sim.engines.execute import ExecuteOptions
+from npu_sim.accumulation import Accumulation
+from npu_sim.engines.execute import Overflow
 from npu_sim.products import current_product
 from npu_sim.report.explain import current_recorder
 from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
 from ops.aclnn.handles import alive, refusal, truth, whole
 from ops.aclnn.memory import check_writeable, tensors_of_run
 from ops.aclnn.objects import aclIntArray, aclTensor
+from ops.aclnn.options import run_options
 from ops.avg_pool.call import AvgPoolCall, parse_quirks
 from ops.avg_pool.rule import TENSORS
 from ops.avg_pool.rules import Resolved, call_context, check
-from ops.common.arrays import available_threads
 from ops.common.rule import PROFILES, Profile
 from ops.common.status import AclnnStatus
 
@@ -46,6 +46,7 @@ def aclnnAvgPool2dBackwardGetWorkspaceSize(
     strict_shape: bool = False,
     deterministic: bool = False,
     accumulation: Accumulation | str | None = None,
+    overflow: Overflow | None = None,
     threads: int | None = None,
 ) -> PhaseOne:
     """Check a call and plan it for the current product; no tensor's data is read or written.
@@ -72,6 +73,8 @@ def aclnnAvgPool2dBackwardGetWorkspaceSize(
         The context's deterministic mode.
     accumulation : Accumulation, str or None
         Model of the Cube's additions; None: the product's default for the compute dtype.
+    overflow : {"inf_nan", "saturate"} or None
+        What becomes of a result beyond its type's range; None: the product's default mode.
     threads : int or None
         Host threads of phase 2; None: all. The result does not depend on it.
 
@@ -92,7 +95,7 @@ def aclnnAvgPool2dBackwardGetWorkspaceSize(
         storages = {field: given[name].storage for name, field in TENSORS.items()}
         context = call_context(resolved.call)
         check_writeable("gradInput", resolved.desc("grad_input"), storages["grad_input"], context)
-        options = _options(resolved, accumulation, threads)
+        options = run_options(resolved.product, resolved.cube_dtype, accumulation, overflow, threads)
         plan = _plan(resolved)
         run_call = import_module("ops.avg_pool.run").run_call
 
@@ -159,14 +162,6 @@ def _call_of(given: dict[str, Any]) -> AvgPoolCall:
         strict_shape=truth("strict_shape", given["strict_shape"]),
         deterministic=truth("deterministic", given["deterministic"]),
     )
-
-
-def _options(resolved: Resolved, accumulation: Any, threads: Any) -> ExecuteOptions:
-    if accumulation is not None and not isinstance(accumulation, (Accumulation, str)):
-        raise refusal("accumulation", "an Accumulation, its name or None", accumulation)
-    default = default_accumulation(resolved.product, resolved.cube_dtype)
-    workers = available_threads() if threads is None else whole("threads", threads)
-    return ExecuteOptions(accumulation=Accumulation.parse(accumulation, default), threads=workers)
 
 
 def _plan(resolved: Resolved) -> Any:

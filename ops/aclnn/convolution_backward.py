@@ -12,8 +12,8 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from npu_sim.accumulation import Accumulation, default_accumulation
-from npu_sim.engines.execute import ExecuteOptions
+from npu_sim.accumulation import Accumulation
+from npu_sim.engines.execute import ExecuteOptions, Overflow
 from npu_sim.errors import NpuSimError, OperatorError
 from npu_sim.products import current_product
 from npu_sim.report.explain import current_recorder
@@ -21,7 +21,7 @@ from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
 from ops.aclnn.handles import alive, refusal, truth, whole
 from ops.aclnn.memory import check_writeable, tensors_of_run
 from ops.aclnn.objects import aclBoolArray, aclIntArray, aclTensor
-from ops.common.arrays import available_threads
+from ops.aclnn.options import run_options
 from ops.common.rule import PROFILES, Profile
 from ops.common.status import AclnnStatus
 from ops.conv_backward.call import QUIRKS, ConvBackwardCall
@@ -59,6 +59,7 @@ def aclnnConvolutionBackwardGetWorkspaceSize(
     deterministic: bool = False,
     strict_output_dtype: bool = False,
     accumulation: Accumulation | str | None = None,
+    overflow: Overflow | None = None,
     threads: int | None = None,
 ) -> PhaseOne:
     """Check a call and plan it for the current product; no tensor's data is read or written.
@@ -89,6 +90,8 @@ def aclnnConvolutionBackwardGetWorkspaceSize(
         Require the output dtypes that the page names.
     accumulation : Accumulation, str or None
         Model of the Cube's additions; None: the product's default for the compute dtype.
+    overflow : {"inf_nan", "saturate"} or None
+        What becomes of a result beyond its type's range; None: the product's default mode.
     threads : int or None
         Host threads of phase 2; None: all. The result does not depend on it.
 
@@ -108,11 +111,7 @@ def aclnnConvolutionBackwardGetWorkspaceSize(
     def build() -> Work:
         call = _call_of(given)
         resolved = check(call)
-        if accumulation is not None and not isinstance(accumulation, (Accumulation, str)):
-            raise refusal("accumulation", "an Accumulation, its name or None", accumulation)
-        model = Accumulation.parse(accumulation, default_accumulation(call.product, resolved.compute_dtype))
-        workers = available_threads() if threads is None else whole("threads", threads)
-        options = ExecuteOptions(accumulation=model, threads=workers)
+        options = run_options(call.product, resolved.compute_dtype, accumulation, overflow, threads)
         storages = {field: given[name].storage for name, field in TENSORS.items() if given[name] is not None}
         context = call_context(call)
         for field, desc in resolved.wanted_outputs.items():

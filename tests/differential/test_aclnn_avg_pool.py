@@ -132,6 +132,11 @@ def test_aclnn_avg_pool_executor_runs_once_and_needs_its_workspace():
         ({"profile": "book"}, "profile must be None or one of page, library, not 'book'"),
         ({"library_quirks": ["A9"]}, "library_quirks must be a bool or a set of A1, A2, A3, A4, A5, not ['A9']"),
         ({"accumulation": 7}, "accumulation must be an Accumulation, its name or None, not 7"),
+        (
+            {"overflow": True},
+            "overflow must be None or one of inf_nan, saturate, not True (Ascend910B2, Atlas A2 training / 800I A2 "
+            "inference)",
+        ),
         ({"strict_shape": "yes"}, "strict_shape must be a bool, not 'yes'"),
     ],
 )
@@ -141,6 +146,33 @@ def test_aclnn_avg_pool_refuses_other_options_with_a_status(keywords, text):
     assert (int(status), size, executor) == (161002, 0, None)
     assert aclnn.aclGetRecentErrMsg() == (
         f"161002 ACLNN_ERR_PARAM_INVALID: aclnnAvgPool2dBackwardGetWorkspaceSize: {text}"
+    )
+
+
+@pytest.mark.parametrize(("overflow", "limit"), [(None, np.inf), ("inf_nan", np.inf), ("saturate", 65504)])
+def test_aclnn_avg_pool_overflow_mode_is_that_of_the_call(overflow, limit):
+    # every element lies under two windows: 40000 + 40000 leaves the range of float16
+    shape = (1, 16, 1, 2)
+    gradient = np.full(32, 40000, np.float16)
+    data = np.zeros(32, np.float16)
+    array = aclnn.aclCreateIntArray
+    with use_product("910b"):
+        status, size, executor = aclnn.aclnnAvgPool2dBackwardGetWorkspaceSize(
+            tensor(shape, "fp16", gradient), tensor(shape, "fp16"), array([1, 3]), array([1, 1]), array([0, 1]), False,
+            True, 1, 0, tensor(shape, "fp16", data), overflow=overflow,
+        )  # fmt: skip
+        assert status == 0, aclnn.aclGetRecentErrMsg()
+        assert aclnn.aclnnAvgPool2dBackward(np.empty(size, np.uint8), size, executor, None) == 0
+    np.testing.assert_array_equal(data, np.full(32, limit, np.float16))
+
+
+def test_aclnn_avg_pool_overflow_mode_the_product_does_not_have_is_refused_by_the_first_phase():
+    with use_product("910"):
+        status, size, executor = ready(None, overflow="inf_nan")
+    assert (int(status), size, executor) == (161002, 0, None)
+    assert aclnn.aclGetRecentErrMsg() == (
+        "161002 ACLNN_ERR_PARAM_INVALID: aclnnAvgPool2dBackwardGetWorkspaceSize: overflow must be None or one of "
+        "saturate, not 'inf_nan' (Ascend910A, Atlas training series)"
     )
 
 

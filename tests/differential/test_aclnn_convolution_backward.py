@@ -127,6 +127,27 @@ def test_bits_and_workspace_are_those_of_the_python_call(series):
     assert size == result.workspace_bytes > 0
 
 
+@pytest.mark.parametrize(("overflow", "limit"), [(None, np.inf), ("inf_nan", np.inf), ("saturate", 65504)])
+def test_overflow_mode_is_that_of_the_call_and_of_the_python_call(overflow, limit):
+    call = make_call(x=(1, 2, 3, 3), w=(2, 2, 1, 1), y=(1, 2, 3, 3), product="910b", dtype="fp16")
+    names = ("grad_output", "input", "weight")
+    storages = {name: np.full(getattr(call, name).elems, 300, np.float16) for name in (*names, *OUTPUTS)}
+    positional, keywords = arguments_of(call, storages)
+    with use_product("910b"):
+        status, size, executor = aclnn.aclnnConvolutionBackwardGetWorkspaceSize(
+            *positional, **keywords, overflow=overflow
+        )
+        assert status == 0, aclnn.aclGetRecentErrMsg()
+        assert aclnn.aclnnConvolutionBackward(np.empty(size, np.uint8), size, executor, None) == 0
+    # 2 x 300 x 300 and 9 x 300 x 300 leave the range of float16, 9 x 300 does not
+    for name, value in zip(OUTPUTS, (limit, limit, 2700), strict=True):
+        np.testing.assert_array_equal(storages[name], np.full(storages[name].size, value, np.float16), err_msg=name)
+    arrays = [getattr(call, name).view(storages[name]) for name in names]
+    result = ops.convolution_backward(*arrays, stride=1, padding=0, dilation=1, product="910b", overflow=overflow)
+    for name in OUTPUTS:
+        assert storages[name].tobytes() == getattr(result, name).tobytes()
+
+
 def test_call_explains_its_steps_to_a_recorder_once():
     call = make_call(x=(1, 3, 5, 5), w=(2, 3, 2, 2), y=(1, 2, 4, 4), product="310p")
     names = ("grad_output", "input", "weight", *OUTPUTS)

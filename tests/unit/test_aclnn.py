@@ -24,6 +24,7 @@ from tests.oracles.conv_backward_status import status as expected_status
 OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
 NUMPY = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}
 WORKSPACE_BYTES = 96
+A2 = "Ascend910B2, Atlas A2 training / 800I A2 inference"
 
 
 class Kernels:
@@ -280,6 +281,9 @@ def test_first_phase_turns_a_failing_plan_into_a_status(kernels, failure, status
         ({"profile": None}, "profile must be one of page, library, not None"),
         ({"quirks": ["Q1", "Q4"]}, "quirks must be a set of Q1, Q2, Q3, not ['Q1', 'Q4']"),
         ({"accumulation": "best"}, None),
+        ({"overflow": 1}, f"overflow must be None or one of inf_nan, saturate, not 1 ({A2})"),
+        ({"overflow": ""}, f"overflow must be None or one of inf_nan, saturate, not '' ({A2})"),
+        ({"overflow": "wrap"}, f"overflow must be None or one of inf_nan, saturate, not 'wrap' ({A2})"),
         ({"threads": "all"}, "threads must be an integer of 64 bits, not 'all'"),
     ],
 )
@@ -693,7 +697,9 @@ def test_garbage_never_raises(kernels):
         ]
         made = [*made[-6:], *(value for value in made_now if value is not None)]
         arguments = [pick() if rng.random() < 0.15 else value for value in good]
-        keywords = {name: pick() for name in ("profile", "quirks", "threads", "accumulation") if rng.random() < 0.05}
+        keywords = {
+            name: pick() for name in ("profile", "quirks", "threads", "accumulation", "overflow") if rng.random() < 0.05
+        }
         status, size, found = aclnn.aclnnConvolutionBackwardGetWorkspaceSize(*arguments, **keywords)
         statuses.add(int(status))
         assert (found is None) == (status != 0)

@@ -1,0 +1,47 @@
+"""How phase 2 computes: the keyword arguments that the C interface does not have."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from npu_sim.accumulation import Accumulation, default_accumulation
+from npu_sim.engines.execute import ExecuteOptions, Overflow
+from npu_sim.errors import OperatorError
+from npu_sim.products import Product
+from ops.aclnn.handles import INVALID, refusal, whole
+from ops.aclnn.messages import shown
+from ops.common.arrays import available_threads
+
+
+def run_options(product: Product, cube_dtype: str, accumulation: Any, overflow: Any, threads: Any) -> ExecuteOptions:
+    """Return the options of a run.
+
+    Parameters
+    ----------
+    product : Product
+        Where the call runs.
+    cube_dtype : str
+        What the Cube multiplies.
+    accumulation : Accumulation, str or None
+        Model of its additions; None: the product's default for ``cube_dtype``.
+    overflow : {"inf_nan", "saturate"} or None
+        None: the product's default mode.
+    threads : int or None
+        Host threads; None: all.
+
+    Raises
+    ------
+    NpuSimError
+        161002: a value is of another type, or the product has no such mode.
+    """
+    if accumulation is not None and not isinstance(accumulation, (Accumulation, str)):
+        raise refusal("accumulation", "an Accumulation, its name or None", accumulation)
+    if overflow is not None and not (isinstance(overflow, str) and overflow in product.overflow_modes):
+        rule = f"None or one of {', '.join(product.overflow_modes)}"
+        context = f"{product.name}, {product.series_name}"
+        raise OperatorError(f"overflow must be {rule}, not {shown(overflow)} ({context})", INVALID)
+    return ExecuteOptions(
+        accumulation=Accumulation.parse(accumulation, default_accumulation(product, cube_dtype)),
+        overflow=cast("Overflow | None", overflow),
+        threads=available_threads() if threads is None else whole("threads", threads),
+    )
