@@ -8,21 +8,14 @@ store; the order of atomic additions of different cores is that of the cores (fr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
-import numpy as np
-import numpy.typing as npt
-
-from npu_sim.crew import run_parts
-from npu_sim.dtypes import bulk_jit
-from npu_sim.dtypes.formats import RoundMode, get_dtype
+from npu_sim.dtypes.formats import get_dtype
 from npu_sim.errors import ProductError, ShapeError
 from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from npu_sim.units import BLOCK_BYTES, MIB, align_up, ceil_div
-from ops.avg_pool import bulk_avg_pool3d_grad
 from ops.avg_pool import kernel_avg_pool3d_grad as kernel
 from ops.avg_pool.call import PoolAxis
 from ops.common.records import int_fields, record
@@ -31,10 +24,6 @@ from ops.vector.frame import has_byte_copies
 UB_RESERVED_BYTES = 20480
 """UB this kernel leaves alone."""
 SYSTEM_WORKSPACE_BYTES = 16 * MIB
-_BULK_LANES = 2048
-"""Lanes one thread adds at a time."""
-_THREAD_LANES = 16
-"""Lanes worth a thread of their own: one cache line of float32."""
 
 AVG_POOL_PARAMS = int_fields(
     "src", "dst", "sum", "src_tensor", "dst_tensor", "sum_tensor", "data", "item", "sum_data", "sum_item", "overlap",
@@ -209,47 +198,4 @@ def avg_pool3d_grad_launch(
         sites=dict(kernel.SITES),
         trusted=True,
         core_kind="vector",
-        shortcut=partial(_run_all, src, dst, sums, params, dtype),
     )
-
-
-def _floats(arena: npt.NDArray[np.uint8], tensor: GmTensor, lanes: int) -> np.ndarray:
-    return arena[tensor.address : tensor.address + tensor.byte_count].view(np.float32).reshape(-1, lanes)
-
-
-def _codes(arena: npt.NDArray[np.uint8], tensor: GmTensor) -> np.ndarray:
-    return arena[tensor.address : tensor.address + tensor.byte_count].view(np.uint16)
-
-
-def _run_all(
-    src: GmTensor,
-    dst: GmTensor,
-    sums: GmTensor | None,
-    params: np.ndarray,
-    dtype: str,
-    arena: npt.NDArray[np.uint8],
-    saturate: bool,
-    threads: int,
-) -> None:
-    """Add in the order of the rows; every thread takes lanes of its own."""
-    lanes = int(params["lanes"][0])
-    if dtype == "fp32":
-        grads, totals = _floats(arena, src, lanes), _floats(arena, dst, lanes)
-    else:
-        grads = np.empty((src.byte_count // 2 // lanes, lanes), np.float32)
-        decode = bulk_jit.decode_fp16 if dtype == "fp16" else bulk_jit.decode_bf16
-        decode(_codes(arena, src), grads.reshape(-1).view(np.uint32))
-        shape = (dst.byte_count // 2 // lanes, lanes)
-        totals = _floats(arena, sums, lanes) if sums is not None else np.empty(shape, np.float32)
-    parts = max(1, min(threads, ceil_div(lanes, _THREAD_LANES)))
-    bounds = [lanes * part // parts for part in range(parts + 1)]
-
-    def add(part: int) -> None:
-        for first in range(bounds[part], bounds[part + 1], _BULK_LANES):
-            end = min(first + _BULK_LANES, bounds[part + 1])
-            bulk_avg_pool3d_grad.scatter(grads, totals, params, first, end)
-
-    run_parts(add, parts)
-    if dtype != "fp32":
-        encode = bulk_jit.encode_fp16 if dtype == "fp16" else bulk_jit.encode_bf16
-        encode(totals.reshape(-1).view(np.uint32), _codes(arena, dst), int(RoundMode.RINT), int(saturate))

@@ -85,6 +85,11 @@ def kernel_value(call: AvgPoolCall, route: Route) -> float:
     return 1.0 / (call.divisor_override or h.kernel * w.kernel)
 
 
+def kernel_divisor(call: AvgPoolCall) -> int:
+    """Return the divisorOverride that reaches the vector kernel: the library passes 32 bits."""
+    return (call.divisor_override + 2**31) % 2**32 - 2**31 if call.library_quirks else call.divisor_override
+
+
 def mean_matrix(call: AvgPoolCall, route: Route, dtype: str) -> np.ndarray:
     """Return the matrix gradOutput is multiplied by, [Ho, Wo] of ``dtype``: reciprocals of the divisors.
 
@@ -205,9 +210,7 @@ class _Planner:
         source = Buffer(name="grad_output.NDHWC", shape=(small, lanes), dtype=dtype, format="NDHWC")
         turned = Buffer(name="grad_input.NDHWC", shape=(large, lanes), dtype=dtype, format="NDHWC")
         self._transpose(gradient, source, lanes, small)
-        divisor = call.divisor_override
-        if call.library_quirks:
-            divisor = (divisor + 2**31) % 2**32 - 2**31
+        divisor = kernel_divisor(call)
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
             own = sums_bytes(axes, lanes, item)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from npu_sim.engines.execute import ExecuteOptions
-from ops.avg_pool.depthwise import with_shortcut
+from ops.avg_pool.bulk import run_in_bulk
 from ops.avg_pool.plan import AvgPoolPlan
 from ops.common.run import run_planned
 
@@ -29,5 +29,7 @@ def run_call(plan: AvgPoolPlan, tensors: Mapping[str, np.ndarray], options: Exec
     ProductError
         If the overflow mode does not exist on the product; nothing is written then.
     """
+    if run_in_bulk(plan, tensors, options):
+        return
     descs = {name: plan.resolved.desc(name) for name in plan.arguments}
-    run_planned(with_shortcut(plan, options), plan.arguments, descs, tensors, options, plan.constants)
+    run_planned(plan.calls, plan.arguments, descs, tensors, options, plan.constants)

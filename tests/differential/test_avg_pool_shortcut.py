@@ -1,6 +1,8 @@
-"""The way around the rows of the Cube route against the rows themselves, and every route row by row."""
+"""The way around the rows of a call against the rows themselves, and every route row by row."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,11 +12,17 @@ from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.engines.hazards import emit_rows, run_hazards
 from npu_sim.engines.timeline import run_timeline
+from npu_sim.errors import ProductError
 from npu_sim.products import get_product
 from npu_sim.program.verify import verify
-from ops.avg_pool.depthwise import KERNEL, adds_tap_by_tap, with_shortcut
+from ops.avg_pool import bulk
+from ops.avg_pool.bulk import adds_tap_by_tap, can_run
 from ops.avg_pool.oracle import Pooling
+from ops.avg_pool.plan import plan_call
+from ops.avg_pool.rules import check
+from ops.avg_pool.run import run_call
 from ops.common.run import run_planned
+from ops.common.tensor_desc import TensorDesc
 from perf.avg_pool_cases import DTYPES, Case, random_case
 
 SERIES = ("310p", "910", "910b", "910_93")
@@ -45,30 +53,133 @@ def by_rows(r, grad, model, **options):
     return type(r)(grad_input=out, path=r.path, compute_dtype=r.compute_dtype, plan=r.plan)
 
 
-def compare(case, model=None, seed=3, special=False, **options):
-    grad = case.gradient(seed)
+def compare(case, model=None, seed=3, special=False, grad=None, overflow=None, **options):
+    """Run a call and its rows; return the former."""
+    grad = case.gradient(seed) if grad is None else grad
     if special:
-        grad.reshape(-1)[::7] = np.array([np.inf, -0.0, np.nan, 6.5e4], grad.dtype)[np.arange(grad[..., 0].size) % 4][
-            : len(grad.reshape(-1)[::7])
-        ]
+        chosen = grad.reshape(-1)[::7]
+        chosen[...] = np.resize(np.array([np.inf, -0.0, np.nan, 6.5e4], grad.dtype), chosen.size)
     x = np.zeros((*case.leading, *case.extents), DTYPES[case.dtype])
-    own = model or default_accumulation(get_product(case.series), "fp16")
-    r = ops.avg_pool2d_backward(grad, x, **case.arguments, threads=2, accumulation=own)
-    np.testing.assert_array_equal(patterns(r), patterns(by_rows(r, grad, own, **options)), str(case))
+    r = ops.avg_pool2d_backward(grad, x, **case.arguments, threads=2, accumulation=model, overflow=overflow)
+    own = model or default_accumulation(r.product, r.plan.resolved.cube_dtype)
+    rows = by_rows(r, grad, own, overflow=overflow, **options)
+    np.testing.assert_array_equal(patterns(r), patterns(rows), str(case))
     return r
 
 
+def in_bulk(r, model):
+    """Whether a call goes around its rows, as far as its arguments tell."""
+    return can_run(r.plan, ExecuteOptions(accumulation=model))
+
+
 @pytest.mark.parametrize("series", SERIES)
-def test_avg_pool_cube_around_the_rows_has_the_bits_of_the_rows(series):
+def test_avg_pool_in_bulk_has_the_bits_of_the_rows(series):
     for leading, extents, pooling in CASES:
         case = Case(series=series, dtype="fp16", leading=leading, extents=extents, pooling=pooling)
         for model in (None, Accumulation(8, "exact", "rne"), Accumulation(16, "tree", "rne")):
             r = compare(case, model)
-            short = with_shortcut(r.plan, ExecuteOptions(accumulation=model or Accumulation(16, "exact", "rne")))
-            cube = [step for step in short.steps if step.step.name == KERNEL]
-            assert len(cube) == (r.path == "cube")
-            assert all(step.kernel.launches[0].shortcut is not None for step in cube)
+            assert in_bulk(r, model or default_accumulation(r.product, "fp16")) is (r.path != "global")
         compare(case, seed=4, order=1, poison=True)
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_avg_pool_in_bulk_has_the_bits_of_the_rows_on_random_calls(series):
+    """Every type, mode and route; infinities, NaN and numbers beyond FP16; both overflow modes."""
+    rng = np.random.default_rng([SERIES.index(series), 21])
+    product = get_product(series)
+    seen = set()
+    for number in range(40):
+        case = random_case(rng, series)
+        grad = case.gradient(number)
+        if number % 3 == 1 and case.dtype != "fp16":
+            grad *= np.array(4e4, grad.dtype)
+        overflow = product.overflow_modes[number % len(product.overflow_modes)]
+        r = compare(case, seed=number, special=number % 3 == 0, grad=grad, overflow=overflow)
+        seen.add((r.path, case.dtype))
+    assert {path for path, _ in seen} >= {"cube", "AvgPool3DGrad" if product.core.is_split else "cube+mul"}
+    assert {dtype for _, dtype in seen} == ({"fp32", "fp16", "bf16"} if product.core.is_split else {"fp32", "fp16"})
+
+
+@pytest.mark.parametrize(("extents", "pooling"), [
+    ((40, 30), Pooling(kernel=(5, 4), stride=(3, 2), pad=(2, 1), ceil_mode=True)),  # several stretches of rows
+    ((3, 300), Pooling(kernel=(2, 3), stride=(1, 2), pad=(1, 1))),  # a row longer than a stretch
+    ((1, 1), Pooling(kernel=(1, 1), stride=(1, 1))),
+    ((20, 21), Pooling(kernel=(3, 3), stride=(5, 2), pad=(1, 0))),  # rows under no window, columns under two
+    ((13, 9), Pooling(kernel=(2, 9), stride=(3, 9))),  # windows as wide as the plane, gaps between them
+    ((70, 80), Pooling(kernel=(1, 1), stride=(1, 1))),  # more windows than are scaled at a time
+])  # fmt: skip
+def test_avg_pool_in_bulk_cuts_planes_without_a_trace(extents, pooling):
+    for series, dtype, include in (("910b", "fp16", True), ("910b", "bf16", False), ("910_93", "fp32", False)):
+        pool = replace(pooling, count_include_pad=include)
+        case = Case(series=series, dtype=dtype, leading=(1, 35), extents=extents, pooling=pool)
+        alone = compare(case, seed=5)
+        grad = case.gradient(5)
+        x = np.zeros((*case.leading, *case.extents), DTYPES[case.dtype])
+        for threads in (1, 3):
+            r = ops.avg_pool2d_backward(grad, x, **case.arguments, threads=threads)
+            assert r.grad_input.tobytes() == alone.grad_input.tobytes()
+
+
+def test_avg_pool_in_bulk_shares_large_calls_among_threads(monkeypatch):
+    """Every part writes its planes, whatever the number of threads."""
+    monkeypatch.setattr(bulk, "_WORK_PER_THREAD", 1)
+    for pooling in (OVER, CASES[1][2]):
+        case = Case(series="910b", dtype="fp16", leading=(2, 20), extents=(7, 7), pooling=pooling)
+        grad, x = case.gradient(8), np.zeros((2, 20, 7, 7), np.float16)
+        results = {
+            ops.avg_pool2d_backward(grad, x, **case.arguments, threads=threads).grad_input.tobytes()
+            for threads in (1, 2, 3, 64)
+        }
+        assert len(results) == 1
+
+
+def strided(array, wide):
+    """The descriptor of every second element of rows of ``wide``, and such a storage that holds ``array``."""
+    shape = (*array.shape[:-1], wide)
+    storage = np.full(shape, 77, array.dtype)
+    storage[..., 1 : 1 + 2 * array.shape[-1] : 2] = array
+    strides = tuple(stride // array.itemsize for stride in storage.strides)
+    desc = TensorDesc(
+        shape=array.shape, dtype="fp16", format="NCHW", strides=(*strides[:-1], 2), offset=1, storage_elems=storage.size
+    )
+    return desc, storage.reshape(-1)
+
+
+@pytest.mark.parametrize("include", [True, False])
+def test_avg_pool_in_bulk_reads_and_writes_through_views(include):
+    case = Case(
+        series="910b", dtype="fp16", leading=(2, 5), extents=(9, 10), pooling=replace(OVER, count_include_pad=include)
+    )
+    grad = case.gradient(6)
+    x = np.zeros((2, 5, 9, 10), np.float16)
+    r = ops.avg_pool2d_backward(grad, x, **case.arguments)
+    source, source_storage = strided(grad, 13)
+    target, target_storage = strided(x, 23)
+    call = replace(r.plan.resolved.call, grad_output=source, grad_input=target)
+    plan = plan_call(check(call))
+    options = ExecuteOptions(accumulation=default_accumulation(r.product, "fp16"))
+    assert can_run(plan, options)
+    before, expected = source_storage.copy(), target_storage.copy()
+    run_call(plan, {"grad_output": source_storage, "grad_input": target_storage}, options)
+    np.testing.assert_array_equal(source_storage, before)
+    target.view(expected)[...] = r.grad_input
+    assert target_storage.tobytes() == expected.tobytes()
+
+
+def test_avg_pool_in_bulk_may_write_over_grad_output():
+    """The gradient of a 1x1 pooling of stride 2 is larger than gradOutput and shares its memory."""
+    case = Case(
+        series="910b", dtype="fp16", leading=(1, 3), extents=(6, 6), pooling=Pooling(kernel=(1, 1), stride=(2, 2))
+    )
+    grad = case.gradient(1)
+    r = ops.avg_pool2d_backward(grad, np.zeros((1, 3, 6, 6), np.float16), **case.arguments)
+    storage = np.zeros(108, np.float16)
+    storage[5:32] = grad.reshape(-1)
+    source = replace(r.plan.resolved.call.grad_output, offset=5, storage_elems=108)
+    plan = plan_call(check(replace(r.plan.resolved.call, grad_output=source)))
+    options = ExecuteOptions(accumulation=default_accumulation(r.product, "fp16"))
+    run_call(plan, {"grad_output": storage, "grad_input": storage}, options)
+    assert storage.tobytes() == r.grad_input.tobytes()
 
 
 @pytest.mark.parametrize("series", SERIES)
@@ -85,11 +196,29 @@ def test_avg_pool_cube_models_that_join_taps_have_no_way_around_the_rows():
     for group, inner, rounding in ((32, "exact", "rne"), (24, "exact", "rne"), (16, "exact", "rz")):
         model = Accumulation(group, inner, rounding)
         assert not adds_tap_by_tap(model)
-        r = compare(case, model)
-        assert with_shortcut(r.plan, ExecuteOptions(accumulation=model)) is r.plan.calls
+        assert not in_bulk(compare(case, model), model)
     floats = Case(series="910b", dtype="fp32", leading=(1, 16), extents=(6, 6), pooling=OVER)
     r = compare(floats, default_accumulation(get_product("910b"), "fp32"))
-    assert with_shortcut(r.plan, ExecuteOptions(accumulation=Accumulation(8, "exact", "rne"))) is r.plan.calls
+    assert not in_bulk(r, Accumulation(8, "exact", "rne"))
+
+
+def test_avg_pool_that_asks_for_rows_gets_them():
+    case = Case(series="910b", dtype="fp16", leading=(1, 16), extents=(6, 6), pooling=OVER)
+    r = compare(case)
+    model = default_accumulation(r.product, "fp16")
+    assert in_bulk(r, model)
+    for wish in ({"shortcuts": False}, {"order": "late"}, {"order": 3}, {"poison": True}):
+        assert not can_run(r.plan, ExecuteOptions(accumulation=model, **wish))
+
+
+def test_avg_pool_in_bulk_refuses_an_overflow_mode_the_product_lacks_and_writes_nothing():
+    case = Case(series="910", dtype="fp16", leading=(1, 16), extents=(6, 6), pooling=OVER)
+    r = compare(case)
+    out = np.full(r.grad_input.size, 5, np.float16)
+    options = ExecuteOptions(accumulation=default_accumulation(r.product, "fp16"), overflow="inf_nan")
+    with pytest.raises(ProductError, match=r"^overflow must be one of saturate, not inf_nan \(Ascend910A, "):
+        run_call(r.plan, {"grad_output": case.gradient(1).reshape(-1), "grad_input": out}, options)
+    assert set(out.tolist()) == {5.0}
 
 
 @pytest.mark.parametrize("series", SERIES)

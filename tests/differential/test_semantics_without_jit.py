@@ -12,6 +12,7 @@ TESTS = (
     "tests/differential/test_semantics.py",
     "tests/conformance/test_ops.py",
     "tests/unit/test_atomic.py",
+    "tests/unit/test_avg_pool_lanes.py",
     "tests/unit/test_builder.py",
     "tests/unit/test_issue.py",
     "tests/unit/test_lanes.py",
