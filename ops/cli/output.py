@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console
+from rich.text import Text
 
 from npu_sim.errors import NpuSimError
 from npu_sim.products import product_hint
@@ -22,7 +23,9 @@ from npu_sim.products import product_hint
 EXIT_INTERRUPTED = 130
 """What shells report for a process that Ctrl-C ended."""
 PIPE_WIDTH = 100
-"""Columns of text that does not go to a terminal, and the least a table gets."""
+"""Columns of text that does not go to a terminal, unless the environment says COLUMNS."""
+LEAST_WIDTH = 80
+"""Columns that every table gets; a narrower terminal wraps their lines."""
 
 
 class OutputFileError(NpuSimError, OSError):
@@ -78,10 +81,16 @@ class GuardedOutput:
 
 
 def console() -> Console:
-    """Return the console of standard output; narrow terminals wrap lines instead of squeezing tables."""
+    """Return the console of standard output, as wide as the terminal but not narrower than `LEAST_WIDTH`."""
     plain = Console(highlight=False, markup=False)
-    width = max(plain.width, PIPE_WIDTH) if plain.is_terminal else PIPE_WIDTH
+    known = plain.is_terminal or os.environ.get("COLUMNS", "").isdigit()
+    width = max(plain.width, LEAST_WIDTH) if known else PIPE_WIDTH
     return Console(highlight=False, markup=False, width=width, soft_wrap=False)
+
+
+def print_prose(screen: Console, text: str, style: str = "dim") -> None:
+    """Print a paragraph: wrapped between words on a terminal, one line for whatever reads a pipe."""
+    screen.print(Text(text, style=style), soft_wrap=not screen.is_terminal)
 
 
 def note(text: str) -> None:

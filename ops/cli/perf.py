@@ -15,7 +15,8 @@ from rich.text import Text
 
 from npu_sim.products import Product
 from ops.cli import scripts, shapes
-from ops.cli.output import console, note_compilation, write_files
+from ops.cli.output import console, note_compilation, print_prose, write_files
+from ops.cli.tables import fitted_tables
 from ops.studies import timing
 from ops.studies.timing import TimingReport, TimingResult, TimingRow
 
@@ -108,13 +109,13 @@ def _print(report: TimingReport) -> None:
         screen.print(Text(f"{name}, cubeMathType {mode}: {_parameters(chip)}", style="bold"))
         results = [(row, row.result) for row in rows if row.result is not None]
         if results:
-            screen.print(_times(results))
-            screen.print(_reasons(results))
+            for table in (*_times(results, screen.width), *_reasons(results, screen.width)):
+                screen.print(table)
         for line in shapes.refusal_lines(rows):
             screen.print(Text(line, style="dim"), soft_wrap=True)
         screen.print()
     for line in _legend(report):
-        screen.print(Text(line, style="dim"), soft_wrap=True)
+        print_prose(screen, line)
 
 
 def _parameters(chip: Product) -> str:
@@ -122,23 +123,12 @@ def _parameters(chip: Product) -> str:
     return f"{chip.timing_clock_hz / 1e6:.0f} MHz, {chip.cube_core_count} Cubes, parameter set {known['parameter_set']}"
 
 
-def _table(headings: Sequence[str], left: Sequence[str]) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    for heading in headings:
-        is_left = heading in left
-        wide = heading in ("layer", "Cube waits for", "critical path", "tiling")
-        table.add_column(heading, justify="left" if is_left else "right", no_wrap=not wide, overflow="fold")
-    return table
-
-
-def _times(results: Sequence[tuple[TimingRow, TimingResult]]) -> Table:
-    table = _table(
-        ("layer", "Cube", "cores", "cycles", "us", "task us", "of peak", *_PIPES, "busiest"),
-        ("layer", "Cube", "busiest"),
-    )
+def _times(results: Sequence[tuple[TimingRow, TimingResult]], width: int) -> list[Table]:
+    headings = ("layer", "Cube", "cores", "cycles", "us", "task us", "of peak", *_PIPES, "busiest")
+    rows = []
     for row, result in results:
         pipes = result.pipe_shares
-        table.add_row(
+        cells = (
             row.case.name,
             result.plan.compute_dtype,
             str(result.core_count),
@@ -149,6 +139,7 @@ def _times(results: Sequence[tuple[TimingRow, TimingResult]]) -> Table:
             *(_percent(pipes[pipe]) for pipe in _PIPES),
             f"{result.busiest_pipe} {_percent(pipes[result.busiest_pipe])}",
         )
+        rows.append(cells)
     if len(results) > 1:
         timed = [result for _, result in results]
         total = sum(result.total_cycles for result in timed)
@@ -157,7 +148,7 @@ def _times(results: Sequence[tuple[TimingRow, TimingResult]]) -> Table:
             pipe: sum(result.pipe_shares[pipe] * result.total_cycles for result in timed) / total for pipe in _PIPES
         }
         busiest = max(_PIPES, key=lambda pipe: pipes[pipe])
-        table.add_row(
+        cells = (
             f"{len(timed)} layers",
             "",
             "",
@@ -167,24 +158,27 @@ def _times(results: Sequence[tuple[TimingRow, TimingResult]]) -> Table:
             _percent(peak, 1),
             *(_percent(pipes[pipe]) for pipe in _PIPES),
             f"{busiest} {_percent(pipes[busiest])}",
-            style="bold",
         )
-    return table
+        rows.append(cells)
+    styles = {len(results): "bold"}
+    left = ("layer", "Cube", "busiest")
+    return fitted_tables(headings, rows, width=width, left=left, breaks=_PIPES[:1], styles=styles)
 
 
-def _reasons(results: Sequence[tuple[TimingRow, TimingResult]]) -> Table:
+def _reasons(results: Sequence[tuple[TimingRow, TimingResult]], width: int) -> list[Table]:
     headings = ("layer", "Cube waits for", "critical path", "tiling")
-    table = _table(headings, headings)
+    rows = []
     for row, result in results:
         cause = result.largest_cube_wait
         words = _WAITS.get(cause) or cause.removeprefix("flag_")
-        table.add_row(
+        cells = (
             row.case.name,
             f"{words} {_percent(result.cube_wait_shares[cause])}",
             ", ".join(_parts(result.critical_shares)),
             result.plan.tiling.origin.partition(" (")[0],
         )
-    return table
+        rows.append(cells)
+    return fitted_tables(headings, rows, width=width, left=headings)
 
 
 def _parts(shares: Mapping[str, float]) -> Iterator[str]:

@@ -37,6 +37,10 @@ _COLUMNS = (
     ("verdict", 11, "left"),
 )
 
+_MERGED = (("product, mode", 14, "left"), ("golden", 9, "left"), *_COLUMNS[4:-1], ("verdict", 7, "left"))
+"""The columns of a screen that is too narrow for `_COLUMNS`: product, mode and Cube share one."""
+_WIDE = 98
+
 _WEAK_SHARE = 0.9
 """A tolerance that more than this share of zeros would meet says little."""
 _NAMES_SHOWN = 6
@@ -49,7 +53,7 @@ def print_report(report: PrecisionReport, console: Console) -> None:
         scales = [row.result.original.error.golden_max_abs for row in rows if row.result is not None]
         scale = max((value for value in scales if value is not None), default=None)
         console.print(_headline(layer, scale))
-        console.print(_layer_table(layer, rows, report.options.golden))
+        console.print(_layer_table(layer, rows, report.options.golden, console.width))
         refused = [row for row in rows if row.refusal is not None]
         if refused:
             console.print(Text(f"refused        {_refused_line(refused)}", style="dim"))
@@ -83,20 +87,30 @@ def _headline(layer: LayerSummary, scale: float | None) -> Text:
     return text if scale is None else text.append(f", |gradient| <= {_short(scale)}", style="not bold")
 
 
-def _layer_table(layer: LayerSummary, rows: Sequence[PrecisionRow], deciding: Golden) -> Table:
+def _layer_table(layer: LayerSummary, rows: Sequence[PrecisionRow], deciding: Golden, width: int) -> Table:
+    is_wide = width >= _WIDE
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    for heading, width, justify in _COLUMNS:
-        table.add_column(heading, min_width=width, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for heading, least, justify in _COLUMNS if is_wide else _MERGED:
+        # where columns are merged, words wrap and figures do not
+        wraps = not is_wide and heading in ("product, mode", "verdict")
+        table.add_column(
+            heading,
+            min_width=least if is_wide else None,
+            justify=justify,  # type: ignore[arg-type]
+            no_wrap=not wraps,
+            overflow="fold",
+        )
     if layer.reference is not None:
-        table.add_row("in the file", "", "", "original", *_figures(layer.reference), "")
+        table.add_row("in the file", *([""] * 2 if is_wide else []), "original", *_figures(layer.reference), "")
     for products, modes, result in _merged(rows):
+        mode = " ".join(str(mode) for mode in modes)
         for golden in GOLDENS:
             comparison = result.against(golden)
             first = golden == GOLDENS[0]
+            cells = (" ".join(products), mode, result.compute_dtype) if first else ("", "", "")
+            merged = " ".join(products) if first else f"mode {mode} {result.compute_dtype}"
             table.add_row(
-                Text(" ".join(products) if first else ""),
-                " ".join(str(mode) for mode in modes) if first else "",
-                result.compute_dtype if first else "",
+                *(cells if is_wide else (merged,)),
                 golden + ("*" if golden == deciding else ""),
                 *_figures(comparison.error),
                 _verdict(comparison.verdict, comparison.error),

@@ -23,7 +23,8 @@ from npu_sim.products import (
     unit_of,
 )
 from npu_sim.units import KIB, MIB
-from ops.cli.output import check_writable, console, note_hints, write_files
+from ops.cli.output import PIPE_WIDTH, check_writable, console, note_hints, write_files
+from ops.cli.tables import fitted_tables
 
 SCHEMA_VERSION = 1
 
@@ -86,17 +87,17 @@ def products_command(
         if json_path == "-":
             return
     parts: list[Table | str]
+    screen = console()
     if assumptions:
         found = [entry for one in chosen for entry in entries_of(one) if entry.evidence == "assumed"]
-        parts = [sources_table(found, title="Assumptions"), *_SOURCES_LEGEND]
+        parts = [sources_table(found, title="Assumptions", width=screen.width), *_SOURCES_LEGEND]
     elif sources:
         found = [entry for one in chosen for entry in entries_of(one)]
-        parts = [sources_table(found, title="Facts and their sources"), *_SOURCES_LEGEND]
+        parts = [sources_table(found, title="Facts and their sources", width=screen.width), *_SOURCES_LEGEND]
     elif product is not None:
         parts = product_view(chosen[0])
     else:
-        parts = [products_table(chosen), *_legend(chosen)]
-    screen = console()
+        parts = [*products_table(chosen, screen.width), *_legend(chosen)]
     for part in parts:
         screen.print(part)
 
@@ -142,21 +143,18 @@ def assumptions_document(products: Sequence[Product]) -> dict[str, Any]:
     }
 
 
-def products_table(products: Sequence[Product]) -> Table:
-    """Return the overview, one line per product."""
-    table = Table(title="Products", box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    for heading in ("product", "series", "arch", "cores", "MHz", "L1", "L0A", "L0B", "L0C", "UB", "L2"):
-        is_text = heading in ("product", "series", "arch")
-        table.add_column(heading, justify="left" if is_text else "right", no_wrap=True)
-    table.add_column("Cube types", overflow="fold")
-    table.add_column("fp16\nTFLOPS", justify="right", no_wrap=True)
+def products_table(products: Sequence[Product], width: int) -> list[Table]:
+    """Return the overview, one line per product, as tables that fit ``width``."""
+    memories = ("L1", "L0A", "L0B", "L0C", "UB", "L2")
+    headings = ("product", "series", "arch", "cores", "MHz", *memories, "Cube types", "fp16\nTFLOPS")
+    rows: list[tuple[str, ...]] = []
     series = products[0].series
     for product in products:
         if product.series != series:
-            table.add_row()
+            rows.append(())
             series = product.series
         core = product.core
-        table.add_row(
+        cells = (
             product.name,
             product.series,
             product.arch.removeprefix("dav-"),
@@ -168,7 +166,10 @@ def products_table(products: Sequence[Product]) -> Table:
             " ".join(_cube_types(product)).replace("int8 int4", "int8/4"),
             f"{product.peak_flops('fp16') / 1e12:.1f}",
         )
-    return table
+        rows.append(cells)
+    return fitted_tables(
+        headings, rows, width=width, left=("product", "series", "arch", "Cube types"), title="Products"
+    )
 
 
 def _legend(products: Sequence[Product]) -> list[str]:
@@ -201,11 +202,18 @@ def product_view(product: Product) -> list[Table | str]:
     ]
 
 
-def sources_table(entries: Iterable[Entry], *, title: str) -> Table:
-    """Return ``entries`` with their sources; products that agree in everything share a line."""
+def sources_table(entries: Iterable[Entry], *, title: str, width: int) -> Table:
+    """Return ``entries`` with their sources; products that agree in everything share a line.
+
+    Where ``width`` is less than `PIPE_WIDTH`, evidence and products stand below the value.
+    """
     table = Table(title=title, box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("fact, value", no_wrap=True)
-    table.add_column("evidence, products", overflow="fold", min_width=18, max_width=24)
+    is_wide = width >= PIPE_WIDTH
+    if is_wide:
+        table.add_column("fact, value", no_wrap=True)
+        table.add_column("evidence, products", overflow="fold", min_width=18, max_width=24)
+    else:
+        table.add_column("fact, value, evidence, products", overflow="fold", max_width=44)
     table.add_column("source", overflow="fold")
     for group in _groups(entries):
         first = group[0]
@@ -216,7 +224,11 @@ def sources_table(entries: Iterable[Entry], *, title: str) -> Table:
             source += f" ({first.note})"
         unit = "" if first.unit == "1" or first.value in (None, []) else f" {first.unit}"
         users = _product_names([entry.product for entry in group])
-        table.add_row(f"{first.field}\n  {_text(first.value)}{unit}", f"{first.evidence}\n{users}", source)
+        fact = f"{first.field}\n  {_text(first.value)}{unit}"
+        if is_wide:
+            table.add_row(fact, f"{first.evidence}\n{users}", source)
+        else:
+            table.add_row(f"{fact}\n  {first.evidence}, {users}", source)
     return table
 
 

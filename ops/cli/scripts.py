@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from npu_sim.engines.hazards import run_hazards
@@ -25,8 +24,9 @@ from npu_sim.program.violation import Violation
 from npu_sim.report.explain import Explanation, Recorder, Value, recording
 from npu_sim.report.record import to_json_text, to_plain
 from npu_sim.report.trace import chrome_trace
-from ops.cli.output import console, note, note_compilation, write_files
+from ops.cli.output import console, note, note_compilation, print_prose, write_files
 from ops.cli.shapes import UsageError, counted, output_path
+from ops.cli.tables import fitted_tables
 
 SCHEMA_VERSION = 1
 TRACE_ROW_LIMIT = 300_000
@@ -181,15 +181,14 @@ def print_explanation(explanation: Explanation, screen: Console) -> None:
         screen.print(Text(f"  {group}: ") + Text(", ".join(f"{name} {_text(value)}" for name, value in values.items())))
     for table in explanation.tables:
         screen.print(Text(f"  {table.title}"))
-        shown = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-        for i, heading in enumerate(table.columns):
-            left = any(isinstance(row[i], str) for row in table.rows)
-            shown.add_column(heading, justify="left" if left else "right")
-        for row in table.rows:
-            shown.add_row(*(_text(value) for value in row))
-        screen.print(shown)
+        left = [
+            heading for i, heading in enumerate(table.columns) if any(isinstance(row[i], str) for row in table.rows)
+        ]
+        cells = [[_text(value) for value in row] for row in table.rows]
+        for shown in fitted_tables(table.columns, cells, width=screen.width, left=left):
+            screen.print(shown)
     for text in explanation.notes:
-        screen.print(Text(f"  note: {text}", style="yellow"), soft_wrap=True)
+        print_prose(screen, f"  note: {text}", "yellow")
     for launch in explanation.launches:
         size = f"{counted(launch.core_count, 'core')}, {counted(launch.phase_count, 'phase')}"
         screen.print(Text(f"  launch: {launch.name}: {size}"))
@@ -246,22 +245,15 @@ def _print_times(timed: Sequence[tuple[Explanation, Any, TimelineResult]]) -> No
     if not timed:
         screen.print("nothing was launched by an operator that explains itself")
         return
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    left = ("launch", "product")
-    for heading in ("launch", "product", "cores", "cycles", "us", "task us", *_PIPES):
-        table.add_column(heading, justify="left" if heading in left else "right")
+    headings = ("launch", "product", "cores", "cycles", "us", "task us", *_PIPES)
+    rows = []
     for made, launch, result in timed:
         shares = (f"{100 * result.busy_cycles[pipe] / result.total_cycles:.0f}%" for pipe in _PIPES)
-        table.add_row(
-            launch.name,
-            made.product.name,
-            str(result.core_count),
-            str(result.total_cycles),
-            f"{result.seconds() * 1e6:.1f}",
-            f"{result.task_seconds() * 1e6:.1f}",
-            *shares,
-        )
-    screen.print(table)
+        times = (f"{seconds * 1e6:.1f}" for seconds in (result.seconds(), result.task_seconds()))
+        counts = (str(result.core_count), str(result.total_cycles))
+        rows.append((launch.name, made.product.name, *counts, *times, *shares))
+    for table in fitted_tables(headings, rows, width=screen.width, left=("launch", "product"), breaks=_PIPES[:1]):
+        screen.print(table)
     for _, launch, result in timed:
         parts = sorted(result.critical_parts.items(), key=lambda part: -part[1])
         words = ", ".join(
@@ -270,7 +262,7 @@ def _print_times(timed: Sequence[tuple[Explanation, Any, TimelineResult]]) -> No
             if cycles
         )
         screen.print(Text(f"  {launch.name}: critical path {words} ({result.parameter_set})"), soft_wrap=True)
-    screen.print(Text(_TIMES_LEGEND, style="dim"), soft_wrap=True)
+    print_prose(screen, _TIMES_LEGEND)
 
 
 def check_script(file: str, products: Sequence[str] | None, json_path: str | None) -> int:

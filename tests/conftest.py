@@ -1,0 +1,8 @@
+"""What every test starts from."""
+
+from __future__ import annotations
+
+import os
+
+# The command line's tables are as wide as COLUMNS says; the tests expect those of a pipe.
+os.environ.pop("COLUMNS", None)
