@@ -15,6 +15,8 @@ from npu_sim.isa.op import Data, Mode, Space
 from ops.common.kernel_parts import BLOCK, ceil_div
 from ops.conv3d_backprop_input.kernel_windows_unified import (
     B_PLANES,
+    B_TAP,
+    B_TAPS,
     DRAIN,
     GROUP,
     ITEM,
@@ -27,32 +29,36 @@ from ops.conv3d_backprop_input.kernel_windows_unified import (
 
 @jit
 def weight_address(p, s, plane):
-    """Return address, blocks and length of a block (in rows of the weight) of the weights of K plane ``plane``."""
+    """Return where the weights of an L1 step that begins in K plane ``plane`` are.
+
+    That is the address, pieces ``window`` blocks apart, blocks in one, and a block's length in rows of the weight: one
+    piece if the step has all taps, else one for each N block.
+    """
     block = s[GROUP] * p["n_c1"] + s[N_INDEX] * (p["base_n"] // 16)
-    return (
-        p["weight"] + (block * p["window"] * p["weight_rows"] + plane * 16) * BLOCK,
-        s[N_BLOCKS] * p["window"],
-        s[B_PLANES] * 16,
-    )
+    first = block * p["window"] + p["window"] - s[B_TAP] - s[B_TAPS]
+    pieces, blocks = s[N_BLOCKS], s[B_TAPS]
+    if blocks == p["window"]:
+        pieces, blocks = np.int64(1), s[N_BLOCKS] * p["window"]
+    return p["weight"] + (first * p["weight_rows"] + plane * 16) * BLOCK, pieces, blocks, s[B_PLANES] * 16
 
 
 @jit
 def load_l0b(rows, n, p, s, dst, src, fractal, k_use):
-    """L1 [c1][kh * kw][K rows][16] to L0B: per K fractal all N blocks, each transposed."""
-    length = s[B_PLANES]
+    """L1 [c1][taps][K rows][16] to L0B: per K fractal all N blocks, each transposed."""
+    length, taps = s[B_PLANES], s[B_TAPS]
     for j in range(k_use // 16):
-        plane, tap = (fractal + j) // p["window"], (fractal + j) % p["window"]
+        plane, tap = (fractal + j) // taps, (fractal + j) % taps
         n = emit_load_2d(
             rows,
             n,
             Space.L0B,
             dst + j * s[N_BLOCKS] * 512,
             Space.L1,
-            src + ((p["window"] - 1 - tap) * length + plane) * 512,
+            src + ((taps - 1 - tap) * length + plane) * 512,
             Data.FP16,
             0,
             s[N_BLOCKS],
-            p["window"] * length,
+            taps * length,
             0,
             Mode.TRANSPOSE,
             -1,

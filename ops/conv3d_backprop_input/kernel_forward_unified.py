@@ -6,12 +6,16 @@ the order of L0B itself (asc-devkit ``docs/zh/api/SIMD-API``, matrix fractal for
 
 from __future__ import annotations
 
+import numpy as np
+
 from npu_sim._jit import jit
 from npu_sim.isa.emit import emit_load_2d
 from npu_sim.isa.op import Data, Space
 from ops.common.kernel_parts import BLOCK
 from ops.conv3d_backprop_input.kernel_windows_unified import (
     B_PLANES,
+    B_TAP,
+    B_TAPS,
     GROUP,
     ITEM,
     LOAD_L0B,
@@ -22,10 +26,11 @@ from ops.conv3d_backprop_input.kernel_windows_unified import (
 
 @jit
 def weight_address(p, s, plane):
-    """Return address, blocks and length of a block (in rows of the weight) of the weights of K plane ``plane``."""
-    first = (s[GROUP] * p["k_c1"] + plane) * p["window"]
+    """Return where the weights of an L1 step are, as one piece; see `kernel_dx_unified.weight_address`."""
+    first = (s[GROUP] * p["k_c1"] + plane) * p["window"] + s[B_TAP]
     row = s[N_INDEX] * p["base_n"]
-    return p["weight"] + (first * p["weight_rows"] + row) * BLOCK, s[B_PLANES] * p["window"], s[N_BLOCKS] * 16
+    address = p["weight"] + (first * p["weight_rows"] + row) * BLOCK
+    return address, np.int64(1), s[B_PLANES] * s[B_TAPS], s[N_BLOCKS] * 16
 
 
 @jit

@@ -4,6 +4,7 @@ M = pixels of the result, N = its channels in one merged group, K = (channel blo
 of the source. Each core has a part of each of the loops group, N block, batch item and M block, in this order; a block
 is accumulated over all of its K in L0C and leaves through UB, rounded once to fp16, behind the loads of the next
 block's first windows. Weights that L1 holds whole stay there while group and N block do not change.
+L1 holds some channel blocks of each operand at a time, or a part of one where its taps are too many.
 
 Sources: CANN 8.1 ``tbe/dsl/static_schedule/conv2d_backprop_input_general_schedule.py`` for the data flow and the loops
 bound to cores; the tiling is our own (`tiling_unified`).
@@ -36,12 +37,12 @@ from ops.common.kernel_parts import (
 from ops.conv3d_backprop_input import kernel_dx_unified as dx
 from ops.conv3d_backprop_input import kernel_forward_unified as forward
 from ops.conv3d_backprop_input.kernel_windows_unified import (
-    A_FIRST,
     A_HALF,
-    A_PLANES,
     B_HALF,
     B_KEY,
     B_PLANES,
+    B_TAP,
+    B_TAPS,
     BATCH,
     BATCH_COUNT,
     BATCH_FIRST,
@@ -86,14 +87,16 @@ from ops.conv3d_backprop_input.kernel_windows_unified import (
     STORE,
     UB_OUT,
     K,
+    begin_step,
     begin_windows,
     end_windows,
     fill_pass,
     filler,
+    in_step,
     is_void,
     load_l0a,
     passes,
-    set_map,
+    taps_of,
 )
 
 __all__ = ["SITES", "emit"]
@@ -141,8 +144,6 @@ def _set_item(p, s):
     else:
         s[M0] = m_block * p["base_m"]
         s[M_LEN] = min(p["base_m"], p["m_total"] - s[M0])
-    if p["source"] <= DILATED:
-        set_map(p, s)
     return s[N_BLOCKS] > 0
 
 
@@ -187,35 +188,37 @@ def _load_weights(rows, n, p, s):
             n = _leave_weights(rows, n, p, s)
         s[B_KEY] = key
     plane = s[K] * p["base_k"] // (p["window"] * 16)
-    s[B_PLANES] = min(p["step_kb"] * p["base_k"] // (p["window"] * 16), s[K_PLANES] - plane)
+    s[B_PLANES] = min(max(p["step_kb"] * p["base_k"] // (p["window"] * 16), 1), s[K_PLANES] - plane)
+    s[B_TAP], s[B_TAPS] = taps_of(p, s[K], p["step_kb"])
     n = emit_wait_flag(rows, n, Pipe.MTE1, Pipe.MTE2, 2 + s[B_HALF], LOAD_B, tile)
     if p["transposed"]:
-        src, blocks, length = dx.weight_address(p, s, plane)
+        src, pieces, blocks, length = dx.weight_address(p, s, plane)
     else:
-        src, blocks, length = forward.weight_address(p, s, plane)
+        src, pieces, blocks, length = forward.weight_address(p, s, plane)
     gap = p["weight_rows"] - length
     most = np.int64(MAX_BLOCK_COUNT if gap <= MAX_FIELD else 1)
     dst = p["b1"] + s[B_HALF] * p["b1_bytes"]
-    done = np.int64(0)
-    while done < blocks:
-        count = min(most, blocks - done)
-        n = emit_data_copy(
-            rows,
-            n,
-            Space.L1,
-            dst + done * length * BLOCK,
-            Space.GM,
-            src + done * p["weight_rows"] * BLOCK,
-            count,
-            length,
-            gap if count > 1 else 0,
-            0,
-            Data.FP16,
-            p["weight_tensor"],
-            LOAD_B,
-            tile,
-        )
-        done += count
+    for piece in range(pieces):
+        done = np.int64(0)
+        while done < blocks:
+            count = min(most, blocks - done)
+            n = emit_data_copy(
+                rows,
+                n,
+                Space.L1,
+                dst + (piece * blocks + done) * length * BLOCK,
+                Space.GM,
+                src + (piece * p["window"] + done) * p["weight_rows"] * BLOCK,
+                count,
+                length,
+                gap if count > 1 else 0,
+                0,
+                Data.FP16,
+                p["weight_tensor"],
+                LOAD_B,
+                tile,
+            )
+            done += count
     n = emit_set_flag(rows, n, Pipe.MTE2, Pipe.MTE1, 2 + s[B_HALF], LOAD_B, tile)
     return emit_wait_flag(rows, n, Pipe.MTE2, Pipe.MTE1, 2 + s[B_HALF], LOAD_L0B, tile)
 
@@ -233,9 +236,7 @@ def _fill(rows, n, p, s):
     """Emit the start or one pass of an L1 step of windows; behind the last, an item that is done may leave L0C."""
     dst = p["a1"] + s[A_HALF] * p["a1_bytes"]
     if s[PASS] < 0:
-        per_plane = p["window"] * 16
-        s[A_FIRST] = s[K] * p["base_k"] // per_plane
-        s[A_PLANES] = min(p["step_ka"] * p["base_k"] // per_plane, s[K_PLANES] - s[A_FIRST])
+        begin_step(p, s)
         s[PASS] = 0
         if is_void(p, s):
             s[STAGE] = LEAVE
@@ -253,7 +254,7 @@ def _fill(rows, n, p, s):
 def _k_step(rows, n, p, s):
     """Emit one L0 step; return the rows. The item is over when s[K] reaches its number of steps."""
     tile = s[ITEM]
-    if s[K] % p["step_kb"] == 0:
+    if in_step(p, s[K], p["step_kb"]) == 0:
         n = _load_weights(rows, n, p, s)
     k_total = s[K_PLANES] * p["window"] * 16
     k_use = min(p["base_k"], k_total - s[K] * p["base_k"])
@@ -262,18 +263,18 @@ def _k_step(rows, n, p, s):
     a_dst, b_dst = l0 * p["l0a_half"], l0 * p["l0b_half"]
     a_src = p["a1"] + s[A_HALF] * p["a1_bytes"]
     b_src = p["b1"] + s[B_HALF] * p["b1_bytes"]
-    a_fractal = s[K] % p["step_ka"] * (p["base_k"] // 16)
-    b_fractal = s[K] % p["step_kb"] * (p["base_k"] // 16)
+    a_fractal = in_step(p, s[K], p["step_ka"]) * (p["base_k"] // 16)
+    b_fractal = in_step(p, s[K], p["step_kb"]) * (p["base_k"] // 16)
     n = emit_wait_flag(rows, n, Pipe.M, Pipe.MTE1, l0, LOAD_L0A, tile)
     n = load_l0a(rows, n, p, s, a_dst, a_src, a_fractal, k_use)
     if p["transposed"]:
         n = dx.load_l0b(rows, n, p, s, b_dst, b_src, b_fractal, k_use)
     else:
         n = forward.load_l0b(rows, n, p, s, b_dst, b_src, b_fractal, k_use)
-    if (last or s[K] % p["step_ka"] == p["step_ka"] - 1) and not is_void(p, s):
+    if (last or in_step(p, s[K] + 1, p["step_ka"]) == 0) and not is_void(p, s):
         n = emit_set_flag(rows, n, Pipe.MTE1, filler(p), s[A_HALF], LOAD_L0A, tile)
         s[A_HALF] = (s[A_HALF] + 1) % p["al1"]
-    if (last or s[K] % p["step_kb"] == p["step_kb"] - 1) and not p["b_resident"]:
+    if (last or in_step(p, s[K] + 1, p["step_kb"]) == 0) and not p["b_resident"]:
         n = _leave_weights(rows, n, p, s)
     n = emit_set_flag(rows, n, Pipe.MTE1, Pipe.M, l0, LOAD_L0B, tile)
     n = emit_wait_flag(rows, n, Pipe.MTE1, Pipe.M, l0, MMAD, tile)
@@ -291,7 +292,7 @@ def _k_step(rows, n, p, s):
         _note_done(s)
         s[C_PART] = (s[C_PART] + 1) % p["cl0"]
         s[STAGE] = NEXT_ITEM
-    elif s[K] % p["step_ka"] == 0:
+    elif in_step(p, s[K], p["step_ka"]) == 0:
         s[STAGE] = FILL
         s[PASS] = -1
     return n

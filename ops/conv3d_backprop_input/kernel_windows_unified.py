@@ -43,11 +43,42 @@ A_HALF, B_HALF, L0_HALF, C_PART, UB_IN, UB_OUT = range(37, 43)
 DONE_PENDING, DONE_ITEM, DONE_BATCH, DONE_GROUP, DONE_N_INDEX, DONE_N_BLOCKS, DONE_M0, DONE_M_LEN, DONE_PART = range(
     43, 52
 )
+A_TAP, A_TAPS, A_LINE, A_LINES, B_TAP, B_TAPS = range(52, 58)
+
+
+@jit
+def in_step(p, k, step):
+    """Return how far L0 step ``k`` is into its L1 step: of whole channel blocks, or a part of one, anew in each."""
+    if step < p["plane_steps"]:
+        k %= p["plane_steps"]
+    return k % step
+
+
+@jit
+def taps_of(p, k, step):
+    """Return first and number of the taps in the L1 step that begins with L0 step ``k``."""
+    if step >= p["plane_steps"]:
+        return np.int64(0), p["window"]
+    first = k % p["plane_steps"] * p["base_k"] // 16
+    return first, min(step * p["base_k"] // 16, p["window"] - first)
+
+
+@jit
+def begin_step(p, s):
+    """Fill the state of the L1 step of windows that begins with L0 step s[K]: its part of K and of the map."""
+    per_plane = p["window"] * 16
+    s[A_FIRST] = s[K] * p["base_k"] // per_plane
+    s[A_PLANES] = min(max(p["step_ka"] * p["base_k"] // per_plane, 1), s[K_PLANES] - s[A_FIRST])
+    s[A_TAP], s[A_TAPS] = taps_of(p, s[K], p["step_ka"])
+    s[A_LINE] = s[A_TAP] // p["kw"]
+    s[A_LINES] = (s[A_TAP] + s[A_TAPS] - 1) // p["kw"] - s[A_LINE] + 1
+    if p["source"] <= DILATED:
+        set_map(p, s)
 
 
 @jit
 def set_map(p, s):
-    """Fill the part of the map that the windows of the block read, and the padding around it."""
+    """Fill the part of the map that lines s[A_LINE] on of the windows of the block read, and the padding around it."""
     row, rows, column, columns = np.int64(0), np.int64(1), np.int64(0), s[M_LEN]
     if p["by_row"]:
         row = s[M0] // p["out_w"]
@@ -69,8 +100,8 @@ def set_map(p, s):
         s[RIGHT] = p["pad_right"]
         s[COL0] = p["col0"]
         s[COLS] = p["cols"]
-    first = row * p["stride_h"] - p["lead_h"]
-    need = (rows - 1) * p["stride_h"] + p["ke_h"]
+    first = row * p["stride_h"] + s[A_LINE] * p["dil_h"] - p["lead_h"]
+    need = (rows - 1) * p["stride_h"] + (s[A_LINES] - 1) * p["dil_h"] + 1
     s[TOP] = max(-first, 0)
     s[ROW0] = max(first, 0)
     s[ROWS] = max(min(first + need, p["map_h"]) - s[ROW0], 0)
@@ -79,7 +110,7 @@ def set_map(p, s):
 
 @jit
 def is_void(p, s):
-    """Return whether all windows of the block lie in the padding."""
+    """Return whether all that the L1 step has of the windows lies in the padding."""
     return p["source"] <= DILATED and (s[ROWS] == 0 or s[COLS] == 0)
 
 
@@ -91,7 +122,7 @@ def passes(p, s):
     if p["source"] == DILATED:
         return s[A_PLANES] * ceil_div(s[ROWS], p["ub_rows"]) * ceil_div(s[COLS], p["ub_cols"])
     if p["source"] == GATHERED:
-        return s[A_PLANES] * p["window"]
+        return s[A_PLANES] * s[A_TAPS]
     return np.int64(1)
 
 
@@ -114,7 +145,7 @@ def begin_windows(rows, n, p, s, dst):
     n = emit_wait_flag(rows, n, Pipe.MTE1, filler(p), s[A_HALF], LOAD_A, s[ITEM])
     if p["source"] != GATHERED:
         return n
-    blocks = s[A_PLANES] * p["window"] * ceil_div(s[M_LEN], 16) * 16
+    blocks = s[A_PLANES] * s[A_TAPS] * ceil_div(s[M_LEN], 16) * 16
     most = p["ub_part"] // BLOCK
     done = np.int64(0)
     while done < blocks:
@@ -271,7 +302,7 @@ def strew(rows, n, dst, src, count, step, site, tile):
 @jit
 def _gather(rows, n, p, s, dst):
     """Copy what one tap of one plane sees in the windows of the block: column (plane, tap) of the window matrix."""
-    plane, tap = s[PASS] // p["window"], s[PASS] % p["window"]
+    plane, tap = s[PASS] // s[A_TAPS], s[A_TAP] + s[PASS] % s[A_TAPS]
     padded = ceil_div(s[M_LEN], 16) * 16
     target = dst + s[PASS] * padded * BLOCK
     first = plane_address(p, s, plane)
@@ -333,7 +364,7 @@ def _copy_pixels(rows, n, p, s, dst):
 
 @jit
 def load_l0a(rows, n, p, s, dst, src, fractal, k_use):
-    """L1 to L0A: the windows of the block, columns from K fractal ``fractal`` of the buffer on."""
+    """L1 to L0A: the windows of the block, columns from K fractal ``fractal`` of the L1 step on."""
     tile = s[ITEM]
     k1, m1 = k_use // 16, ceil_div(s[M_LEN], 16)
     if is_void(p, s):
@@ -358,6 +389,8 @@ def load_l0a(rows, n, p, s, dst, src, fractal, k_use):
                 tile,
             )
         return n
+    # the load sees a kernel of the lines that the step touches
+    fractal += s[A_TAP] - s[A_LINE] * p["kw"]
     if p["has_v2"]:
         _window_row(rows, n, p, s)
         return emit_load_3d(
@@ -388,7 +421,7 @@ def load_l0a(rows, n, p, s, dst, src, fractal, k_use):
 @jit
 def _window_row(rows, n, p, s):
     set_feature_map(rows, n, s[ROWS], s[COLS], s[LEFT], s[RIGHT], s[TOP], s[BOTTOM])
-    set_window(rows, n, p["stride_w"], p["stride_h"], p["kw"], p["kh"], p["dil_w"], p["dil_h"])
+    set_window(rows, n, p["stride_w"], p["stride_h"], p["kw"], s[A_LINES], p["dil_w"], p["dil_h"])
 
 
 @jit
@@ -402,9 +435,9 @@ def _walk_windows(rows, n, p, s, dst, src, tap, window, jump, mode, repeat):
         dst,
         src,
         Data.FP16,
-        tap // p["window"],
+        tap // (s[A_LINES] * p["kw"]),
         tap % p["kw"],
-        tap // p["kw"] % p["kh"],
+        tap // p["kw"] % s[A_LINES],
         window % s[WINDOWS] * p["stride_w"] - s[LEFT],
         window // s[WINDOWS] * p["stride_h"] - s[TOP],
         jump,

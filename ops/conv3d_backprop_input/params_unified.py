@@ -14,15 +14,16 @@ from ops.conv3d_backprop_input.tiling_unified import Source, UnifiedTiling
 
 _ADDRESSES = ("src", "dst", "weight", "src_tensor", "dst_tensor", "weight_tensor")
 _SHAPE = (
-    "batch", "groups", "src_c1", "dst_c1", "k_c1", "n_c1", "src_w", "src_hw", "out_w", "out_hw", "weight_rows", "kh",
-    "kw", "window", "expand_h", "expand_w", "stride_h", "stride_w", "dil_h", "dil_w", "ke_h", "ke_w", "lead_h",
-    "lead_w", "map_h", "map_w", "transposed",
+    "batch", "groups", "src_c1", "dst_c1", "k_c1", "n_c1", "src_w", "src_hw", "out_w", "out_hw", "weight_rows", "kw",
+    "window", "expand_h", "expand_w", "stride_h", "stride_w", "dil_h", "dil_w", "ke_w", "lead_h", "lead_w", "map_h",
+    "map_w", "transposed",
 )  # fmt: skip
 _TILING = (
     "source", "spread", "by_row", "two_column", "load_w", "col0", "cols", "pad_left", "pad_right", "m_total",
-    "m_per_row", "m_count", "n_count", "base_m", "base_n", "base_k", "step_ka", "step_kb", "b_resident", "al1", "bl1",
-    "cl0", "a1", "a1_bytes", "b1", "b1_bytes", "l0a_half", "l0b_half", "l0c_part", "ub_part", "ub_rows", "ub_cols",
-    "ub_out", "ub_out_half", "slice_m", "slice_n", "has_v2", "batch_dim", "m_dim", "group_dim", "n_dim", "step_rows",
+    "m_per_row", "m_count", "n_count", "base_m", "base_n", "base_k", "plane_steps", "step_ka", "step_kb", "b_resident",
+    "al1", "bl1", "cl0", "a1", "a1_bytes", "b1", "b1_bytes", "l0a_half", "l0b_half", "l0c_part", "ub_part", "ub_rows",
+    "ub_cols", "ub_out", "ub_out_half", "slice_m", "slice_n", "has_v2", "batch_dim", "m_dim", "group_dim", "n_dim",
+    "step_rows",
 )  # fmt: skip
 
 UNIFIED_PARAMS = np.dtype([(name, "i8") for name in _ADDRESSES + _SHAPE + _TILING])
@@ -61,16 +62,16 @@ def unified_params(
         "dst_tensor": dst.index, "weight_tensor": weight.index,
         "batch": q.batch, "groups": q.groups, "src_c1": q.source_planes, "dst_c1": q.result_planes,
         "k_c1": q.k_planes, "n_c1": q.n_planes, "src_w": q.source[1], "src_hw": q.source[0] * q.source[1],
-        "out_w": q.result[1], "out_hw": q.result[0] * q.result[1], "weight_rows": q.weight_rows, "kh": q.kernel[0],
-        "kw": q.kernel[1], "window": q.taps, "expand_h": q.expand[0], "expand_w": q.expand[1],
+        "out_w": q.result[1], "out_hw": q.result[0] * q.result[1], "weight_rows": q.weight_rows, "kw": q.kernel[1],
+        "window": q.taps, "expand_h": q.expand[0], "expand_w": q.expand[1],
         "stride_h": q.stride[0], "stride_w": q.stride[1], "dil_h": q.dilation[0], "dil_w": q.dilation[1],
-        "ke_h": q.reach[0], "ke_w": q.reach[1], "lead_h": q.lead[0], "lead_w": q.lead[1], "map_h": q.map_extent[0],
-        "map_w": q.map_extent[1], "transposed": int(q.transposed),
+        "ke_w": q.reach[1], "lead_h": q.lead[0], "lead_w": q.lead[1],
+        "map_h": q.map_extent[0], "map_w": q.map_extent[1], "transposed": int(q.transposed),
         "source": int(t.source), "spread": int(spread), "by_row": t.by_row, "two_column": t.two_column,
         "load_w": t.load_columns, "col0": t.first_column, "cols": a1_columns, "pad_left": t.pad_left,
         "pad_right": t.pad_right, "m_total": t.m_total, "m_per_row": ceil_div(q.result[1], t.base_m),
         "m_count": t.m_count, "n_count": t.n_count, "base_m": t.base_m, "base_n": t.base_n, "base_k": t.base_k,
-        "step_ka": t.step_ka, "step_kb": t.step_kb,
+        "plane_steps": max(q.taps * C0 // t.base_k, 1), "step_ka": t.step_ka, "step_kb": t.step_kb,
         "b_resident": int(t.step_kb * t.base_k >= q.k_planes * q.taps * C0), "al1": t.al1_pbuffer,
         "bl1": t.bl1_pbuffer, "cl0": t.cl0_pbuffer, "a1": 0, "a1_bytes": t.a1_bytes,
         "b1": t.al1_pbuffer * t.a1_bytes, "b1_bytes": t.b1_bytes, "l0a_half": core.l0a_bytes // 2,
@@ -88,10 +89,11 @@ def unified_params(
 
 def _step_rows(q: WindowProblem, t: UnifiedTiling, zero_bytes: int) -> int:
     """Return an upper bound of the rows of one indivisible step: of a pass of loading, a step of K, a slice."""
-    planes = max(t.step_ka, 1) * t.base_k // (q.taps * C0)
-    weights = max(t.base_n // C0, t.step_kb * t.base_k // (q.taps * C0)) * q.taps
+    planes = max(t.step_ka * t.base_k // (q.taps * C0), 1)
+    taps = min(t.step_kb * t.base_k // C0, q.taps)
+    weights = max(t.base_n // C0, t.step_kb * t.base_k // (q.taps * C0)) * taps
     if q.weight_rows <= _MOST_GAP:
-        weights = ceil_div(weights, _MOST_BLOCKS)
+        weights = ceil_div(weights, _MOST_BLOCKS) + (t.base_n // C0 if taps < q.taps else 0)
     lines = t.base_m // q.result[1] + 2
     load = {
         Source.MAP: planes + t.a1_rows,

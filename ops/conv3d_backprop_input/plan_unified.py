@@ -34,7 +34,7 @@ def unified_input_gradient(
     Raises
     ------
     OperatorError
-        561103 if the convolution has a depth or no block fits.
+        561103 if the convolution has a depth.
     """
     problem = input_gradient_problem(geometry, product)
     return launches_of(problem, unified_tiling(problem, product), product, gm, dy, weight, dx)

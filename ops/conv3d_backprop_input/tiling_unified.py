@@ -10,13 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from npu_sim.errors import OperatorError
 from npu_sim.isa.op import Op
 from npu_sim.products import CoreSpec, Product
 from npu_sim.program.limits import RANGES
 from npu_sim.units import align_up, ceil_div
 from ops.conv3d_backprop_input.problem_unified import C0, WindowProblem
-from ops.conv3d_backprop_input.records import STATUS_TILING
 
 _PIXEL_BYTES = 2 * C0
 _MOST_BASE, _LEAST_BASE = 256, 128
@@ -68,7 +66,8 @@ class UnifiedTiling:
     base_m, base_n, base_k : int
         One L0 block, elements, multiples of 16.
     step_ka, step_kb : int
-        L0 steps of K in one L1 buffer of windows and of weights.
+        L0 steps of K in one L1 buffer of windows and of weights: whole channel blocks or, where L1 does not hold one,
+        any part of one (the last part of a channel block may be shorter).
     al1_pbuffer, bl1_pbuffer, cl0_pbuffer : int
         Buffers in L1 and L0C; L0A and L0B are used as two halves.
     a1_bytes, b1_bytes : int
@@ -131,28 +130,24 @@ class UnifiedTiling:
 
 
 def unified_tiling(problem: WindowProblem, product: Product) -> UnifiedTiling:
-    """Return a tiling of ``problem`` that fits every buffer of ``product``.
+    """Return a tiling of ``problem`` that fits every buffer of ``product``; there always is one.
 
-    Raises
-    ------
-    OperatorError
-        561103 if not even the smallest block fits L1.
+    Whole channel blocks stream through L1 if it holds one, else parts of them. Windows that image-to-column cannot make
+    even so are gathered: of those, one fractal is enough.
     """
-    q, core = problem, product.core
-    source, by_row, two_column = _way(q, core)
+    q = problem
+    source, by_row, two_column = _way(q, product.core)
+    ways = [(source, by_row, two_column)]
     if not by_row and source in (Source.MAP, Source.DILATED):
-        blocks = _fit(q, product, source, by_row=False, two_column=two_column)
-        if isinstance(blocks, int):
-            by_row, two_column = True, False
-    if by_row or source in (Source.GATHERED, Source.PIXELS):
-        blocks = _fit(q, product, source, by_row=by_row, two_column=False)
-    if isinstance(blocks, int):
-        message = (
-            f"L1 use of the smallest block must be at most {core.l1_bytes} bytes, not {blocks} "
-            f"({q.what}, {product.name})"
-        )
-        raise OperatorError(message, STATUS_TILING)
-    return _finished(q, product, blocks)
+        ways.append((source, True, False))
+    for cut in (False, True):
+        for way in ways:
+            blocks = _fit(q, product, *way, cut=cut)
+            if blocks is not None:
+                return _finished(q, product, blocks)
+    gathered = _fit(q, product, Source.GATHERED, by_row=False, two_column=False, cut=True)
+    assert gathered is not None
+    return _finished(q, product, gathered)
 
 
 def _way(q: WindowProblem, core: CoreSpec) -> tuple[Source, bool, bool]:
@@ -213,9 +208,18 @@ def _spread_bytes(q: WindowProblem, pixels: int) -> int:
     return (pixels + rows * q.expand[0] * q.result[1] + pixels * q.expand[1]) * _PIXEL_BYTES
 
 
+def _touched(count: int, width: int) -> int:
+    """Return the lines of ``width`` elements that any of the blocks of ``count`` consecutive elements may touch."""
+    if count % width == 0:
+        return count // width
+    if width % count == 0:
+        return 1
+    return count // width + 2 if count > width else 2
+
+
 @dataclass(slots=True)
 class _Blocks:
-    """Blocks under construction."""
+    """Blocks under construction; ``ka`` and ``kb`` are the steps in L1, counted in L0 steps of K."""
 
     q: WindowProblem
     source: Source
@@ -242,41 +246,56 @@ class _Blocks:
 
     @property
     def a1_extent(self) -> tuple[int, int]:
-        """Rows and columns of the map under one block."""
+        """Rows and columns of the map under one block and one L1 step of K."""
         q = self.q
+        taps = min(self.ka * self.base_k // C0, q.taps)
         if self.source is Source.PIXELS:
             return 1, self.base_m
         if self.source is Source.GATHERED:
-            return 1, self.base_m * q.taps
+            return 1, self.base_m * taps
+        reach = (min(_touched(taps, q.kernel[1]), q.kernel[0]) - 1) * q.dilation[0] + 1
         if self.by_row:
-            return min(q.reach[0], q.map_extent[0]), min((self.base_m - 1) * q.stride[1] + q.reach[1], q.map_extent[1])
-        m, width = self.base_m, self.windows
-        if m % width == 0:
-            lines = m // width
-        elif width % m == 0:
-            lines = 1
-        else:
-            lines = m // width + 2 if m > width else 2
-        rows = (min(lines, q.result[0]) - 1) * q.stride[0] + q.reach[0]
+            return min(reach, q.map_extent[0]), min((self.base_m - 1) * q.stride[1] + q.reach[1], q.map_extent[1])
+        lines = _touched(self.base_m, self.windows)
+        rows = (min(lines, q.result[0]) - 1) * q.stride[0] + reach
         return min(rows, q.map_extent[0]), _kept(q, self.two_column)[1]
 
     @property
     def a1_bytes(self) -> int:
         rows, columns = self.a1_extent
-        return self.ka * rows * columns * _PIXEL_BYTES
+        return max(self.ka * self.base_k // (self.q.taps * C0), 1) * rows * columns * _PIXEL_BYTES
 
     @property
     def b1_bytes(self) -> int:
-        return self.kb * self.q.taps * self.base_n * _PIXEL_BYTES
+        return self.kb * self.base_k * self.base_n * 2
 
     @property
     def l1_bytes(self) -> int:
         return self.al1 * self.a1_bytes + self.bl1 * self.b1_bytes
 
     @property
+    def steps_per_plane(self) -> int:
+        """L0 steps that one channel block takes; 1 where one takes several."""
+        return max(self.q.taps * C0 // self.base_k, 1)
+
+    @property
     def planes_per_step(self) -> int:
         """Channel blocks that one L0 step takes, at least 1."""
         return max(self.base_k // (self.q.taps * C0), 1)
+
+    @property
+    def most_ka(self) -> int:
+        """Most L0 steps whose first column an image-to-column load can name; a channel block where those are fewer."""
+        columns, unit = self.q.taps * C0, self.planes_per_step
+        planes = min(_most(Op.LOAD_3D, "k_start") // columns, _most(Op.LOAD_3D_V1, "c1_index")) // unit
+        return max(planes, 1) * self.steps_per_plane
+
+    @property
+    def most_cut_ka(self) -> int:
+        """The same with parts of channel blocks, which begin anywhere in a row of the kernel."""
+        if self.source is Source.GATHERED or self.q.taps * C0 <= _most(Op.LOAD_3D, "k_start"):
+            return self.most_ka
+        return (_most(Op.LOAD_3D, "k_start") - self.q.kernel[1] * C0) // self.base_k
 
 
 def _base_ks(q: WindowProblem, blocks: _Blocks, core: CoreSpec) -> list[int]:
@@ -288,8 +307,13 @@ def _base_ks(q: WindowProblem, blocks: _Blocks, core: CoreSpec) -> list[int]:
     return [k for k in range(C0, most + 1, C0) if columns % k == 0 or k % columns == 0]
 
 
-def _fit(q: WindowProblem, product: Product, source: Source, *, by_row: bool, two_column: bool) -> _Blocks | int:
-    """Return the largest blocks of the ladder that L1 holds, or the bytes the smallest would need."""
+def _fit(
+    q: WindowProblem, product: Product, source: Source, by_row: bool, two_column: bool, *, cut: bool = False
+) -> _Blocks | None:
+    """Return the largest blocks of the ladder that L1 holds, None if it does not hold the smallest.
+
+    ``cut``: an L1 step may be a part of a channel block.
+    """
     core = product.core
     blocks = _Blocks(q=q, source=source, by_row=by_row, two_column=two_column, base_m=C0, base_n=C0)
     m = align_up(q.result[1] if by_row else blocks.m_total, C0)
@@ -301,8 +325,7 @@ def _fit(q: WindowProblem, product: Product, source: Source, *, by_row: bool, tw
     while True:
         candidates = _base_ks(q, blocks, core)
         blocks.base_k = candidates[max(len(candidates) - 1 - skipped, 0)]
-        needed = _fit_steps(q, blocks, core)
-        if needed <= core.l1_bytes:
+        if _fit_steps(q, blocks, core, cut):
             return blocks
         if blocks.base_m > C0 and blocks.base_m >= blocks.base_n:
             blocks.base_m -= C0
@@ -313,37 +336,41 @@ def _fit(q: WindowProblem, product: Product, source: Source, *, by_row: bool, tw
         elif skipped < len(candidates) - 1:
             skipped += 1
         else:
-            return needed
+            return None
 
 
-def _fit_steps(q: WindowProblem, blocks: _Blocks, core: CoreSpec) -> int:
-    """Choose the L1 steps and buffers for the bases of ``blocks``; return the bytes they need."""
-    unit = blocks.planes_per_step
-    whole = align_up(q.k_planes, unit)
-    # the first column of an image-to-column load must be encodable
-    most_start = _most(Op.LOAD_3D, "k_start") // (q.taps * C0) // unit * unit
-    blocks.ka = min(whole, max(min(most_start, _most(Op.LOAD_3D_V1, "c1_index") // unit * unit), unit))
-    blocks.kb = whole
+def _fit_steps(q: WindowProblem, blocks: _Blocks, core: CoreSpec, cut: bool) -> bool:
+    """Choose the L1 steps and buffers for the bases of ``blocks``; return whether L1 holds them."""
+    plane = blocks.steps_per_plane
+    least = 1 if cut else plane
+    blocks.kb = ceil_div(q.k_planes, blocks.planes_per_step) * plane
+    blocks.ka = min(blocks.kb, blocks.most_cut_ka if cut else blocks.most_ka)
     blocks.al1 = blocks.bl1 = 2
+
+    def halved(steps: int) -> int:
+        return max(steps // 2 // plane * plane, plane) if steps > plane else max(steps // 2, least)
+
     while blocks.l1_bytes > core.l1_bytes:
         a, b = blocks.al1 * blocks.a1_bytes, blocks.bl1 * blocks.b1_bytes
-        if a >= b and blocks.ka > unit:
-            blocks.ka = max(blocks.ka // 2 // unit * unit, unit)
-        elif blocks.kb > unit:
-            blocks.kb = max(blocks.kb // 2 // unit * unit, unit)
+        if a >= b and blocks.ka > least:
+            blocks.ka = halved(blocks.ka)
+        elif blocks.kb > least:
+            blocks.kb = halved(blocks.kb)
         elif blocks.bl1 > 1:
             blocks.bl1 = 1
         elif blocks.al1 > 1:
             blocks.al1 = 1
-        elif blocks.ka > unit:
-            blocks.ka = max(blocks.ka // 2 // unit * unit, unit)
+        elif blocks.ka > least:
+            blocks.ka = halved(blocks.ka)
         else:
-            break
+            return False
+    if min(blocks.ka, blocks.kb) < plane:
+        return True
     if blocks.ka > blocks.kb:
         blocks.ka = blocks.ka // blocks.kb * blocks.kb
     else:
         blocks.kb = blocks.kb // blocks.ka * blocks.ka
-    return blocks.l1_bytes
+    return True
 
 
 def _finished(q: WindowProblem, product: Product, blocks: _Blocks) -> UnifiedTiling:
@@ -364,17 +391,15 @@ def _finished(q: WindowProblem, product: Product, blocks: _Blocks) -> UnifiedTil
         while _spread_bytes(q, slice_m) > capacity:
             slice_m -= C0
         each = _spread_bytes(q, slice_m)
-    columns_per_block = q.taps * C0
     return UnifiedTiling(
         source=blocks.source, by_row=int(blocks.by_row), two_column=int(blocks.two_column), base_m=blocks.base_m,
-        base_n=blocks.base_n, base_k=blocks.base_k, step_ka=blocks.ka * columns_per_block // blocks.base_k,
-        step_kb=blocks.kb * columns_per_block // blocks.base_k, al1_pbuffer=blocks.al1, bl1_pbuffer=blocks.bl1,
-        cl0_pbuffer=2 if 2 * blocks.base_m * blocks.base_n * 4 <= core.l0c_bytes else 1, a1_bytes=blocks.a1_bytes,
-        b1_bytes=blocks.b1_bytes, a1_rows=rows, a1_columns=a1_columns, load_columns=blocks.windows,
-        first_column=first, pad_left=max(q.lead[1], 0), pad_right=pad_right, m_total=blocks.m_total, m_count=m_count,
-        n_count=n_count, group=q.groups, batch_dim=dims[0], m_dim=dims[1], group_dim=dims[2], n_dim=dims[3],
-        block_dim=dims[0] * dims[1] * dims[2] * dims[3], ub_rows=ub_rows, ub_columns=ub_columns, slice_m=slice_m,
-        slice_n=min(capacity // each, blocks.base_n // C0),
+        base_n=blocks.base_n, base_k=blocks.base_k, step_ka=blocks.ka, step_kb=blocks.kb, al1_pbuffer=blocks.al1,
+        bl1_pbuffer=blocks.bl1, cl0_pbuffer=2 if 2 * blocks.base_m * blocks.base_n * 4 <= core.l0c_bytes else 1,
+        a1_bytes=blocks.a1_bytes, b1_bytes=blocks.b1_bytes, a1_rows=rows, a1_columns=a1_columns,
+        load_columns=blocks.windows, first_column=first, pad_left=max(q.lead[1], 0), pad_right=pad_right,
+        m_total=blocks.m_total, m_count=m_count, n_count=n_count, group=q.groups, batch_dim=dims[0], m_dim=dims[1],
+        group_dim=dims[2], n_dim=dims[3], block_dim=dims[0] * dims[1] * dims[2] * dims[3], ub_rows=ub_rows,
+        ub_columns=ub_columns, slice_m=slice_m, slice_n=min(capacity // each, blocks.base_n // C0),
     )  # fmt: skip
 
 

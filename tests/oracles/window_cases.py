@@ -141,6 +141,13 @@ def planned(geometry, series, *, forward, product=None):
     )  # fmt: skip
 
 
+def _random_step(rng, plane, units):
+    """Draw the L0 steps of an L1 step: whole channel blocks, or a part of one, even or not."""
+    if plane > 1 and rng.integers(2):
+        return int(rng.integers(1, plane))
+    return plane * int(rng.integers(1, units + 1))
+
+
 def random_tiling(rng, plan):
     """Return ``plan`` with a random tiling that its buffers hold: other blocks, steps, ways, buffers, cores, slices."""
     q, core = plan.problem, plan.product.core
@@ -151,18 +158,17 @@ def random_tiling(rng, plan):
     elif source is unified.Source.PIXELS:
         kinds.append((unified.Source.GATHERED, False, False))
     source, by_row, two_column = kinds[int(rng.integers(len(kinds)))]
-    columns = q.taps * 16
     while True:
         blocks = unified._Blocks(q=q, source=source, by_row=by_row, two_column=two_column, base_m=16, base_n=16)
         most_m = -(-(q.result[1] if by_row else blocks.m_total) // 16)
         blocks.base_m = 16 * int(rng.integers(1, min(most_m, 16) + 1))
         blocks.base_n = 16 * int(rng.integers(1, min(q.n_planes, 16) + 1))
         blocks.base_k = int(rng.choice(unified._base_ks(q, blocks, core)))
-        unit = blocks.planes_per_step
-        units = -(-q.k_planes // unit)
-        blocks.ka, blocks.kb = (unit * int(rng.integers(1, units + 1)) for _ in range(2))
+        units = -(-q.k_planes // blocks.planes_per_step)
+        blocks.ka, blocks.kb = (_random_step(rng, blocks.steps_per_plane, units) for _ in range(2))
         blocks.al1, blocks.bl1 = (int(rng.integers(1, 3)) for _ in range(2))
-        if blocks.l1_bytes <= core.l1_bytes and (source >= 2 or blocks.ka * columns <= 65535):
+        most_ka = blocks.most_ka if blocks.ka >= blocks.steps_per_plane else blocks.most_cut_ka
+        if blocks.l1_bytes <= core.l1_bytes and (source >= 2 or blocks.ka <= most_ka):
             break
     tiling = unified._finished(q, plan.product, blocks)
     loops = (q.batch, tiling.m_count, q.groups, tiling.n_count)
