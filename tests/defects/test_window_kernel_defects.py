@@ -104,11 +104,44 @@ def forward_void(series):
     return program(series, geometry, forward=True, parts={"ub_out": 0, "ub_out_half": 512})
 
 
+def parts(series):
+    """Six taps of which L1 holds four of the windows and five of the weights; weights of two N blocks, two planes."""
+    geometry = made((5, 5), (3, 2), cin=32, cout=32)
+    small = {"ub_out": 0, "ub_out_half": 512}
+    return program(series, geometry, base_n=32, step_ka=4, step_kb=5, bl1_pbuffer=1, parts=small)
+
+
+def dilated_parts(series):
+    """Parts of dilated windows, in the middle of a row of the kernel, over both buffers."""
+    geometry = made((5, 5), (2, 3), cin=16, cout=16, stride=(2, 2))
+    small = {"ub_part": 1024, "ub_out": 2048, "ub_out_half": 512}
+    return program(series, geometry, parts=small, ub_rows=1, ub_columns=4, step_ka=2, step_kb=4)
+
+
+def gathered_parts(series):
+    """Parts of gathered windows."""
+    geometry = made((4, 5), (3, 1), cin=16, cout=32, stride=(1, 2), pad=(1, 1, 0, 0))
+    small = {"ub_part": 512, "ub_out": 2048, "ub_out_half": 512}
+    return program(
+        series, geometry, source=Source.GATHERED, a1_columns=32, parts=small, step_ka=2, step_kb=2, a1_bytes=1024
+    )
+
+
+def forward_parts(series):
+    """Rows of the kernel one at a time; some of a block's see nothing but padding."""
+    geometry = made((2, 8), (3, 2), cin=32, cout=32, pad=(2, 2, 0, 0))
+    small = {"ub_out": 0, "ub_out_half": 512}
+    return program(series, geometry, forward=True, step_ka=2, step_kb=4, base_n=32, slice_n=1, parts=small)
+
+
 PROGRAMS = {
     f"{make.__name__} {series}": (make, series)
-    for make in (dilated, direct, two_column, line, gathered, pixels, forward, forward_void)
+    for make in (
+        dilated, direct, two_column, line, gathered, pixels, forward, forward_void, parts, dilated_parts,
+        gathered_parts, forward_parts,
+    )
     for series in ("310p", "910")
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name.endswith(" 910")])
@@ -160,5 +193,5 @@ def test_window_kernel_every_sync_row_removed_one_at_a_time_is_judged_as_the_ora
 # Removals of a SetFlag, and of a WaitFlag, that break an ordering; the others repeat what a longer chain of flags says.
 BROKEN = {
     "dilated": 113, "direct": 73, "two_column": 57, "line": 64, "gathered": 28, "pixels": 41, "forward": 40,
-    "forward_void": 20,
+    "forward_void": 20, "parts": 71, "dilated_parts": 85, "gathered_parts": 48, "forward_parts": 75,
 }  # fmt: skip
