@@ -30,7 +30,10 @@ _FILL_BYTES = 512
 
 
 def check_input_gradient(geometry: ConvGeometry, product: Product, compute_dtype: str) -> None:
-    """Refuse an input gradient that the kernel or its instructions cannot do.
+    """Refuse an input gradient that the kernel or its instructions cannot do, or every profile refuses.
+
+    The windows walk over the dilated gradient with stride 1, so no instruction limits the stride. In 3D the operator
+    and its page do.
 
     Raises
     ------
@@ -45,8 +48,7 @@ def check_input_gradient(geometry: ConvGeometry, product: Product, compute_dtype
         ("backpropPadDown", pads.down, PAD_MAX),
         ("backpropPadLeft", pads.left, PAD_MAX),
         ("backpropPadRight", pads.right, PAD_MAX),
-        ("strideH", g.stride[1], STRIDE_MAX),
-        ("strideW", g.stride[2], STRIDE_MAX),
+        *(_stride_limits(g) if g.spatial_rank == 3 else ()),
         ("pixels of an input plane", g.hi * g.wi, PLANE_MAX),
         ("ho * strideH", g.ho * g.stride[1], PLANE_MAX),
         ("wo * strideW", g.wo * g.stride[2], PLANE_MAX),
@@ -68,8 +70,7 @@ def check_forward(geometry: ConvGeometry, product: Product, compute_dtype: str) 
     g = geometry
     limits = [
         *_window_limits(g),
-        ("strideH", g.stride[1], STRIDE_MAX),
-        ("strideW", g.stride[2], STRIDE_MAX),
+        *_stride_limits(g),
         ("pixels of an output plane", g.ho * g.wo, PLANE_MAX),
         ("input width", g.wi, IMAGE_MAX),
         ("output width", g.wo, IMAGE_MAX),
@@ -81,7 +82,8 @@ def library_only_limits(geometry: ConvGeometry, product: Product, compute_dtype:
     """Refuse an input gradient that the published operator refuses although the kernel here computes it.
 
     The published page allows these ranges. They are the checks of Conv3DBackpropInputV2, for all ranks; on products of
-    unified cores there is nothing of the kind.
+    unified cores there is nothing of the kind. 1D and 2D strides pass them on 910b but in BF16: the library dilates the
+    gradient or the result with a kernel of its own and runs this one with stride 1.
 
     Raises
     ------
@@ -101,7 +103,9 @@ def library_only_limits(geometry: ConvGeometry, product: Product, compute_dtype:
     rows = min(rows, g.ho * g.stride[1])
     planes = min(ceil_div(g.kd - 1, g.stride[0]) + 1, g.do) if p.cout1 == 1 and reach_d != g.stride[0] else 1
     least = rows * g.wo * g.stride[2] * planes * 32 + p.khw * 16 * 32 + (_FILL_BYTES if p.item == 2 else 0)
+    is_rewritten = g.spatial_rank < 3 and product.series == "910b" and compute_dtype != "bf16"
     limits = [
+        *(() if is_rewritten else _stride_limits(g)),
         ("strideD", g.stride[0], g.kd),
         ("strideD", g.stride[0], PAD_MAX),
         ("padFront", g.pad[0], PAD_MAX),
@@ -129,6 +133,10 @@ def _window_limits(g: ConvGeometry) -> list[Limit]:
         *((f"pad{side}", pad, PAD_MAX) for side, pad in zip(("Up", "Down", "Left", "Right"), g.pad[2:], strict=True)),
         ("groups", g.groups, GROUPS_MAX),
     ]
+
+
+def _stride_limits(g: ConvGeometry) -> list[Limit]:
+    return [("strideH", g.stride[1], STRIDE_MAX), ("strideW", g.stride[2], STRIDE_MAX)]
 
 
 def _refuse(limits: list[Limit], context: str) -> None:

@@ -77,7 +77,7 @@ def case_of(kind, compute, x_shape, weight_shape, *, series="910b", groups=1, st
     geometry = ConvGeometry(
         n=x_shape[0], cin=x_shape[1], cout=weight_shape[0], groups=groups, di=size[0], hi=size[1], wi=size[2],
         do=out[0], ho=out[1], wo=out[2], kd=kernel[0], kh=kernel[1], kw=kernel[2], stride=strides, pad=pads,
-        dilation=dilations,
+        dilation=dilations, spatial_rank=rank,
     )  # fmt: skip
     return Case(kind=kind, product=get_product(series), compute_dtype=compute, geometry=geometry, seed=11)
 
@@ -196,6 +196,29 @@ def test_input_gradient_planes_too_far_apart_for_a_copy_gap_equal_the_oracle(kin
     ]
     assert copies
     assert all(row["src_gap"] == 0 for row in copies)
+
+
+@pytest.mark.parametrize("compute", TYPES)
+@pytest.mark.parametrize(
+    ("x_shape", "weight_shape", "attributes"),
+    [
+        ((2, 16, 200, 150), (18, 16, 3, 3), {"stride": (64, 70), "pad": 1}),
+        ((1, 17, 300), (18, 17, 2), {"stride": 100, "series": "910_93"}),
+        ((1, 8, 130, 131), (24, 8, 1, 1), {"stride": 65}),
+        ((2, 8, 70, 5), (18, 8, 2, 2), {"stride": (300, 1), "pad": (3, 3, 0, 0)}),
+        ((1, 32, 9, 400), (32, 16, 2, 3), {"stride": (1, 127), "dilation": (1, 5), "groups": 2}),
+    ],
+)
+def test_input_gradient_strides_no_instruction_holds_equal_the_oracle_and_are_clean(
+    x_shape, weight_shape, attributes, compute
+):
+    rng = np.random.default_rng([5, *x_shape, *weight_shape])
+    setup = setup_of(case_of("input_gradient", compute, x_shape, weight_shape, **attributes))
+    assert_exact(setup)
+    assert_clean(setup)
+    changed = random_split_tiling(rng, setup)
+    assert_exact(changed, random_options(rng, changed))
+    assert_clean(changed)
 
 
 def test_input_gradient_many_columns_are_copied_in_parts():

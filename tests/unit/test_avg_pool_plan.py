@@ -130,7 +130,12 @@ def test_avg_pool_deterministic_vector_runs_on_one_core_where_windows_overlap():
 
 
 def test_avg_pool_kernel_that_refuses_a_shape_is_a_wrong_argument():
-    """The Cube's image-to-column takes strides up to 63; the library wraps what a kernel says."""
-    with pytest.raises(OperatorError, match=r"^strideH must be .*, not 64 \(input gradient, fp16,") as caught:
-        plan("910b", "fp16", x=(2, 3, 130, 130), g=(2, 3, 3, 3), stride=(64, 64))
+    """The Cube's image-to-column takes pads up to 255; the library wraps what a kernel says."""
+    with pytest.raises(OperatorError, match=r"^backpropPadDown must be .*, not 280 \(input gradient, fp16,") as caught:
+        plan("910b", "fp16", x=(2, 3, 581, 581), g=(2, 3, 2, 2), stride=(300, 300))
     assert caught.value.status == 161002
+
+
+def test_avg_pool_stride_that_no_image_to_column_holds_is_planned():
+    """The kernel walks over the dilated gradient with stride 1; the library dilates it before the kernel."""
+    assert steps(plan("910b", "fp16", x=(2, 3, 130, 130), g=(2, 3, 3, 3), stride=(64, 64))) == CUBE

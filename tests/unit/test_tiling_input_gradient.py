@@ -179,6 +179,32 @@ def test_input_gradient_beyond_an_operand_is_refused(geometry: ConvGeometry, rul
     assert caught.value.status == STATUS_TILING
 
 
+@pytest.mark.parametrize(
+    ("series", "compute", "rank", "accepted"),
+    [
+        ("910b", "fp16", 2, True),
+        ("910b", "hf32", 2, True),
+        ("910b", "fp16", 1, True),
+        ("910b", "bf16", 2, False),
+        ("910_93", "fp16", 2, False),
+        ("910b", "fp16", 3, False),
+    ],
+)
+def test_large_strides_of_an_input_gradient_are_refused_where_the_library_does_not_rewrite(
+    series: str, compute: str, rank: int, accepted: bool
+) -> None:
+    product = get_product(series)
+    geometry = replace(plain(hi=300, wi=300, stride=64), spatial_rank=rank)
+    if rank < 3:
+        check_input_gradient(geometry, product, compute)
+    if accepted:
+        library_only_limits(geometry, product, compute)
+        return
+    message = f"strideH must be at most 63, not 64 (input gradient, {compute}, library profile, {product.name})"
+    with pytest.raises(OperatorError, match=f"^{re.escape(message)}$"):
+        library_only_limits(geometry, product, compute)
+
+
 def test_forward_beyond_an_operand_is_refused() -> None:
     product = get_product("Ascend910B2")
     message = "strideH must be at most 63, not 64 (convolution, fp16, Ascend910B2)"
