@@ -1,15 +1,19 @@
-"""Gradients of a convolution by their definition: a loop over kernel taps, whole-array products, float64 or integers.
+"""All gradients of a convolution by their definition, float64 or integers; of the transposed one too.
 
-Written from the mathematics alone: y[n, co, o] = sum over c, k of x[n, c, o s - p + k d] w[co, c, k], and the
-transposed convolution as the map that scatters what the convolution gathers.
+y[n, co, o] = sum over c, k of x[n, c, o s - p + k d] w[co, c, k]; the transposed convolution is the map that scatters
+what the convolution gathers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product as every
+from typing import Any
 
 import numpy as np
+
+from ops.conv3d_backprop_filter.oracle import weight_gradient
+from ops.conv3d_backprop_input.oracle import forward as convolution
+from ops.conv3d_backprop_input.oracle import input_gradient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,72 +44,32 @@ def output_extent(extent: int, kernel: int, stride: int, pads: tuple[int, int], 
     return (extent + sum(pads) - dilation * (kernel - 1) - 1) // stride + 1
 
 
-def _padded(x: np.ndarray, attributes: Attributes) -> np.ndarray:
-    return np.pad(x, [(0, 0), (0, 0), *attributes.pads])
-
-
-def _windows(padded: np.ndarray, tap: tuple[int, ...], out: tuple[int, ...], attributes: Attributes) -> np.ndarray:
-    """Return the view of the padded map under one kernel tap: [n, c, *out]."""
-    index = tuple(
-        slice(k * d, k * d + (o - 1) * s + 1, s)
-        for k, d, o, s in zip(tap, attributes.dilation, out, attributes.stride, strict=True)
-    )
-    return padded[(slice(None), slice(None), *index)]
-
-
-def _grouped(array: np.ndarray, groups: int, axis: int) -> np.ndarray:
-    """Split ``axis`` into (groups, channels of a group)."""
-    shape = list(array.shape)
-    return array.reshape([*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :]])
+def _keywords(attributes: Attributes, dtype: np.dtype) -> dict[str, Any]:
+    flat = tuple(pad for pair in attributes.pads for pad in pair)
+    return {
+        "stride": attributes.stride,
+        "padding": flat,
+        "dilation": attributes.dilation,
+        "groups": attributes.groups,
+        "dtype": dtype,
+    }
 
 
 def data_gradient(y: np.ndarray, w: np.ndarray, x_shape: tuple[int, ...], attributes: Attributes) -> np.ndarray:
     """Return the gradient with respect to x of sum(y * conv(x, w)): scatters y through the windows."""
-    spatial = len(attributes.stride)
-    extents = [e + sum(p) for e, p in zip(x_shape[2:], attributes.pads, strict=True)]
-    padded = np.zeros((x_shape[0], x_shape[1], *extents), y.dtype)
-    gy = _grouped(y, attributes.groups, 1).reshape(y.shape[0], attributes.groups, -1, int(np.prod(y.shape[2:])))
-    gw = _grouped(w, attributes.groups, 0)
-    for tap in every(*(range(k) for k in w.shape[2:])):
-        part = np.einsum("ngop,goc->ngcp", gy, gw[(slice(None),) * 3 + tap])
-        window = _windows(padded, tap, y.shape[2:], attributes)
-        window += part.reshape(window.shape)
-    inner = tuple(slice(p[0], p[0] + e) for p, e in zip(attributes.pads, x_shape[2:], strict=True))
-    assert len(inner) == spatial
-    return padded[(slice(None), slice(None), *inner)]
+    return input_gradient(y, w, x_shape, **_keywords(attributes, y.dtype))
 
 
 def forward(x: np.ndarray, w: np.ndarray, attributes: Attributes) -> np.ndarray:
     """Y = conv(x, w)."""
-    padded = _padded(x, attributes)
-    out = tuple(
-        output_extent(e, k, s, p, d)
-        for e, k, s, p, d in zip(
-            x.shape[2:], w.shape[2:], attributes.stride, attributes.pads, attributes.dilation, strict=True
-        )
-    )
-    gw = _grouped(w, attributes.groups, 0)
-    total = np.zeros((x.shape[0], attributes.groups, gw.shape[1], int(np.prod(out))), x.dtype)
-    for tap in every(*(range(k) for k in w.shape[2:])):
-        window = _windows(padded, tap, out, attributes)
-        gx = _grouped(window, attributes.groups, 1).reshape(x.shape[0], attributes.groups, -1, int(np.prod(out)))
-        total += np.einsum("ngcp,goc->ngop", gx, gw[(slice(None),) * 3 + tap])
-    return total.reshape(x.shape[0], w.shape[0], *out)
+    axes = zip(x.shape[2:], w.shape[2:], attributes.stride, attributes.pads, attributes.dilation, strict=True)
+    out = tuple(output_extent(*axis) for axis in axes)
+    return convolution(x, w, (x.shape[0], w.shape[0], *out), **_keywords(attributes, x.dtype))
 
 
 def kernel_gradient(x: np.ndarray, y: np.ndarray, w_shape: tuple[int, ...], attributes: Attributes) -> np.ndarray:
     """Return the gradient with respect to w of sum(y * conv(x, w))."""
-    padded = _padded(x, attributes)
-    out = y.shape[2:]
-    count = int(np.prod(out))
-    gy = _grouped(y, attributes.groups, 1).reshape(y.shape[0], attributes.groups, -1, count)
-    result = np.zeros(w_shape, x.dtype)
-    gw = _grouped(result, attributes.groups, 0)
-    for tap in every(*(range(k) for k in w_shape[2:])):
-        window = _windows(padded, tap, out, attributes)
-        gx = _grouped(window, attributes.groups, 1).reshape(x.shape[0], attributes.groups, -1, count)
-        gw[(slice(None),) * 3 + tap] = np.einsum("ngop,ngcp->goc", gy, gx)
-    return result
+    return weight_gradient(x, y, w_shape, **_keywords(attributes, x.dtype))
 
 
 def gradients(
