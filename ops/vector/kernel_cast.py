@@ -11,7 +11,7 @@ from npu_sim._jit import jit
 from npu_sim.isa.emit import emit_cast, emit_pipe_barrier, emit_set_flag, emit_wait_flag
 from npu_sim.isa.op import Data, Pipe
 from ops.common.kernel_parts import BLOCK, core_share
-from ops.vector.kernel_frame import prime_halves
+from ops.vector.kernel_frame import hand_to_store, hand_to_vector, prime_halves
 from ops.vector.kernel_moves import load_bytes, store_bytes
 
 LOAD, CONVERT, STORE, SYNC = range(4)
@@ -46,18 +46,14 @@ def _tile(rows, n, p, at, count, tile):
         LOAD,
         tile,
     )
-    n = emit_set_flag(rows, n, Pipe.MTE2, Pipe.V, half, LOAD, tile)
-    n = emit_wait_flag(rows, n, Pipe.MTE2, Pipe.V, half, CONVERT, tile)
-    n = emit_wait_flag(rows, n, Pipe.MTE3, Pipe.V, half, CONVERT, tile)
+    n = hand_to_vector(rows, n, half, LOAD, CONVERT, tile)
     if p["through_fp32"]:
         n = emit_cast(rows, n, middle, source, p["src_data"], Data.FP32, p["widen_mode"], lanes, CONVERT, tile)
         n = emit_pipe_barrier(rows, n, Pipe.V, CONVERT, tile)
         n = emit_cast(rows, n, target, middle, Data.FP32, p["dst_data"], p["round_mode"], lanes, CONVERT, tile)
     else:
         n = emit_cast(rows, n, target, source, p["src_data"], p["dst_data"], p["round_mode"], lanes, CONVERT, tile)
-    n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE2, half, CONVERT, tile)
-    n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE3, half, CONVERT, tile)
-    n = emit_wait_flag(rows, n, Pipe.V, Pipe.MTE3, half, STORE, tile)
+    n = hand_to_store(rows, n, half, CONVERT, STORE, tile)
     n = store_bytes(
         rows,
         n,

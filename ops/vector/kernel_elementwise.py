@@ -17,7 +17,7 @@ from npu_sim.isa.emit import (
 )
 from npu_sim.isa.op import Pipe, Space
 from ops.common.kernel_parts import BLOCK, core_share, free_flag
-from ops.vector.kernel_frame import NO_END, load_rows, prime_halves, store_rows
+from ops.vector.kernel_frame import NO_END, hand_to_store, hand_to_vector, load_rows, prime_halves, store_rows
 from ops.vector.kernel_moves import load_bytes, store_bytes
 
 LOAD, COMPUTE, SPREAD, STORE, TAIL, SYNC = range(6)
@@ -83,14 +83,10 @@ def _mul_task(rows, n, p, task, is_last_of_core, loaded, tile):
         rows, n, source, p["src"] + at, planes, length, pitch, np.int64(p["plane"]), p["exact"], p["data"],
         p["src_tensor"], LOAD, tile,
     )  # fmt: skip
-    n = emit_set_flag(rows, n, Pipe.MTE2, Pipe.V, half, LOAD, tile)
-    n = emit_wait_flag(rows, n, Pipe.MTE2, Pipe.V, half, COMPUTE, tile)
-    n = emit_wait_flag(rows, n, Pipe.MTE3, Pipe.V, half, COMPUTE, tile)
+    n = hand_to_vector(rows, n, half, LOAD, COMPUTE, tile)
     for i in range(planes):
         n = emit_mul(rows, n, target + i * pitch, source + i * pitch, factor, p["data"], count, COMPUTE, tile)
-    n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE2, half, COMPUTE, tile)
-    n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE3, half, COMPUTE, tile)
-    n = emit_wait_flag(rows, n, Pipe.V, Pipe.MTE3, half, STORE, tile)
+    n = hand_to_store(rows, n, half, COMPUTE, STORE, tile)
     gm_end = p["dst"] + at + (planes - 1) * p["plane"] + length
     ends_range = is_last_of_core and task != p["tasks"] - 1 and not p["exact"] and length % BLOCK != 0
     n = store_rows(

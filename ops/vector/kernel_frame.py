@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.emit import emit_data_copy, emit_data_copy_pad
+from npu_sim.isa.emit import emit_data_copy, emit_data_copy_pad, emit_scalar_copy, emit_set_flag, emit_wait_flag
 from npu_sim.isa.op import Pipe, Space
 from ops.common.kernel_parts import BLOCK, MAX_BLOCK_COUNT, MAX_FIELD, free_flag
 
 NO_END = np.int64(1) << np.int64(62)
 """End of a range that no store can pass."""
+
+SLOTS_BYTES = 512
+"""UB bytes of the pieces that a block is gathered from: 16 of 32 or 8 of 64 bytes at most."""
 
 _COPY, _PAD, _EACH = range(3)
 _MAX_PAD_GAP = 2**31 - 1
@@ -23,6 +26,22 @@ def prime_halves(rows, n, drain, site):
         n = free_flag(rows, n, Pipe.V, Pipe.MTE2, half, drain, site)
         n = free_flag(rows, n, Pipe.MTE3, Pipe.V, half, drain, site)
     return n
+
+
+@jit
+def hand_to_vector(rows, n, half, load, compute, tile):
+    """Let the vector pipe compute on a half that was loaded, into one whose last results have left."""
+    n = emit_set_flag(rows, n, Pipe.MTE2, Pipe.V, half, load, tile)
+    n = emit_wait_flag(rows, n, Pipe.MTE2, Pipe.V, half, compute, tile)
+    return emit_wait_flag(rows, n, Pipe.MTE3, Pipe.V, half, compute, tile)
+
+
+@jit
+def hand_to_store(rows, n, half, compute, store, tile):
+    """Let the next load into a half begin that the vector pipe is done with, and the store of its results."""
+    n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE2, half, compute, tile)
+    n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE3, half, compute, tile)
+    return emit_wait_flag(rows, n, Pipe.V, Pipe.MTE3, half, store, tile)
 
 
 @jit
@@ -109,3 +128,25 @@ def store_rows(rows, n, gm, ub, count, length, gm_step, ub_step, end, exact, dty
                 np.int64(0), dtype, tensor, site, tile,
             )  # fmt: skip
     return n
+
+
+@jit
+def store_gathered_block(rows, n, target, pieces, lanes, step, slots, dtype, src_tensor, dst_tensor, site):
+    """Fetch the elements of one block again, one by one, and store them behind all other stores.
+
+    ``pieces`` are the GM addresses of the ``step`` bytes around each element, ``lanes`` the elements' places in them
+    (int64 arrays, an entry an element); ``slots`` is a UB address, the block is put together `SLOTS_BYTES` behind.
+    """
+    count = len(pieces)
+    item = BLOCK // count
+    for i in range(count):
+        n = load_rows(rows, n, slots + i * step, pieces[i], 1, step, 0, 0, 0, dtype, src_tensor, site, -1)
+    n = emit_set_flag(rows, n, Pipe.MTE2, Pipe.S, 0, site, -1)
+    n = emit_wait_flag(rows, n, Pipe.MTE2, Pipe.S, 0, site, -1)
+    block = slots + SLOTS_BYTES
+    for i in range(count):
+        source = slots + i * step + lanes[i]
+        n = emit_scalar_copy(rows, n, Space.UB, block + i * item, Space.UB, source, dtype, -1, site, -1)
+    n = emit_set_flag(rows, n, Pipe.S, Pipe.MTE3, 0, site, -1)
+    n = emit_wait_flag(rows, n, Pipe.S, Pipe.MTE3, 0, site, -1)
+    return store_rows(rows, n, target, block, 1, BLOCK, 0, 0, NO_END, 0, dtype, dst_tensor, site, -1)

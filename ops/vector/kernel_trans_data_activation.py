@@ -15,16 +15,23 @@ from npu_sim._jit import jit
 from npu_sim.isa.emit import (
     emit_duplicate,
     emit_pipe_barrier,
-    emit_scalar_copy,
     emit_set_flag,
     emit_trans_data_to_5hd,
     emit_wait_flag,
     set_dst_addresses,
     set_src_addresses,
 )
-from npu_sim.isa.op import Data, Pipe, Space
-from ops.common.kernel_parts import core_share
-from ops.vector.kernel_frame import NO_END, load_rows, prime_halves, store_rows
+from npu_sim.isa.op import Data, Pipe
+from ops.common.kernel_parts import BLOCK, core_share
+from ops.vector.kernel_frame import (
+    NO_END,
+    hand_to_store,
+    hand_to_vector,
+    load_rows,
+    prime_halves,
+    store_gathered_block,
+    store_rows,
+)
 
 PROLOGUE, CLEAR, LOAD, TRANSPOSE, STORE, TAIL, EPILOGUE = range(7)
 SITES = {
@@ -36,8 +43,6 @@ STEP_ROWS = 96
 
 STAGE, TASK, TASK_END, SUB, COUNT, RANGE_END = 2, 3, 4, 5, 6, 7
 START, WALK, FINISH, DONE = range(4)
-_SLOTS_BYTES = 512
-"""UB bytes of the pieces that the last block of a range is gathered from: 16 of 32 or 8 of 64 bytes at most."""
 
 
 @jit
@@ -162,15 +167,11 @@ def _forward_tile(rows, n, p, s, batch, depth, c1, r0, length, half):
         rows, n, load_at, source, valid, length * item, pitch * item, plane_step, p["exact"], p["data"],
         p["src_tensor"], LOAD, tile,
     )  # fmt: skip
-    n = emit_set_flag(rows, n, Pipe.MTE2, Pipe.V, half, LOAD, tile)
-    n = emit_wait_flag(rows, n, Pipe.MTE2, Pipe.V, half, TRANSPOSE, tile)
-    n = emit_wait_flag(rows, n, Pipe.MTE3, Pipe.V, half, TRANSPOSE, tile)
+    n = hand_to_vector(rows, n, half, LOAD, TRANSPOSE, tile)
     if clears:
         n = emit_pipe_barrier(rows, n, Pipe.V, TRANSPOSE, tile)
     n = _to_pixels(rows, n, p, store_at, load_at, pitch, tile)
-    n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE2, half, TRANSPOSE, tile)
-    n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE3, half, TRANSPOSE, tile)
-    n = emit_wait_flag(rows, n, Pipe.V, Pipe.MTE3, half, STORE, tile)
+    n = hand_to_store(rows, n, half, TRANSPOSE, STORE, tile)
     target = p["dst"] + (((batch * p["d"] + depth) * p["c1"] + c1) * p["pixels"] + r0) * c0 * item
     n = store_rows(
         rows, n, target, store_at, 1, length * c0 * item, 0, 0, NO_END, 0, p["data"], p["dst_tensor"], STORE, tile
@@ -208,16 +209,12 @@ def _backward_tile(rows, n, p, s, batch, depth, c1, r0, length, half):
     load_at, store_at = p["load_at"] + half * p["half_bytes"], p["store_at"] + half * p["half_bytes"]
     n = emit_wait_flag(rows, n, Pipe.V, Pipe.MTE2, half, LOAD, tile)
     n = _load_pixels(rows, n, p, load_at, batch, depth, c1, r0, length, tile)
-    n = emit_set_flag(rows, n, Pipe.MTE2, Pipe.V, half, LOAD, tile)
-    n = emit_wait_flag(rows, n, Pipe.MTE2, Pipe.V, half, TRANSPOSE, tile)
-    n = emit_wait_flag(rows, n, Pipe.MTE3, Pipe.V, half, TRANSPOSE, tile)
+    n = hand_to_vector(rows, n, half, LOAD, TRANSPOSE, tile)
     if length < pitch:
         n = _clear(rows, n, load_at + length * c0 * item, (pitch - length) * c0 * item, tile)
         n = emit_pipe_barrier(rows, n, Pipe.V, TRANSPOSE, tile)
     n = _to_rows(rows, n, p, store_at, load_at, pitch, tile)
-    n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE2, half, TRANSPOSE, tile)
-    n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE3, half, TRANSPOSE, tile)
-    n = emit_wait_flag(rows, n, Pipe.V, Pipe.MTE3, half, STORE, tile)
+    n = hand_to_store(rows, n, half, TRANSPOSE, STORE, tile)
     target = _plain_address(p, p["dst"], batch, c1 * c0, depth, r0)
     plane_step = p["planes_d"] * p["pixels"] * item
     n = store_rows(
@@ -240,26 +237,17 @@ def _place_of(p, element):
 
 @jit
 def _last_block(rows, n, p, s):
-    """Fetch the last 32 bytes of the core's range again, pixel by pixel, and store them behind all other stores."""
-    item = p["item"]
-    count = 32 // item
-    first = (s[RANGE_END] - p["dst"]) // item - count
-    step = p["c0"] * item
+    """Fetch the last 32 bytes of the core's range again and store them behind all other stores."""
+    count = BLOCK // p["item"]
+    first = (s[RANGE_END] - p["dst"]) // p["item"] - count
+    pieces, lanes = np.empty(count, np.int64), np.empty(count, np.int64)
     for i in range(count):
-        pixel, _ = _place_of(p, first + i)
-        n = load_rows(
-            rows, n, p["load_at"] + i * step, p["src"] + pixel, 1, step, 0, 0, 0, p["data"], p["src_tensor"], TAIL, -1
-        )
-    n = emit_set_flag(rows, n, Pipe.MTE2, Pipe.S, 0, TAIL, -1)
-    n = emit_wait_flag(rows, n, Pipe.MTE2, Pipe.S, 0, TAIL, -1)
-    block = p["load_at"] + _SLOTS_BYTES
-    for i in range(count):
-        _, lane = _place_of(p, first + i)
-        source = p["load_at"] + i * step + lane
-        n = emit_scalar_copy(rows, n, Space.UB, block + i * item, Space.UB, source, p["data"], -1, TAIL, -1)
-    n = emit_set_flag(rows, n, Pipe.S, Pipe.MTE3, 0, TAIL, -1)
-    n = emit_wait_flag(rows, n, Pipe.S, Pipe.MTE3, 0, TAIL, -1)
-    return store_rows(rows, n, s[RANGE_END] - 32, block, 1, 32, 0, 0, NO_END, 0, p["data"], p["dst_tensor"], TAIL, -1)
+        place, lanes[i] = _place_of(p, first + i)
+        pieces[i] = p["src"] + place
+    return store_gathered_block(
+        rows, n, s[RANGE_END] - BLOCK, pieces, lanes, p["c0"] * p["item"], p["load_at"], p["data"], p["src_tensor"],
+        p["dst_tensor"], TAIL,
+    )  # fmt: skip
 
 
 @jit

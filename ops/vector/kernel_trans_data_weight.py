@@ -14,17 +14,18 @@ golden.py`` (merged groups). ASSUMED: chunks and task order; the library's kerne
 
 from __future__ import annotations
 
+import numpy as np
+
 from npu_sim._jit import jit
 from npu_sim.isa.emit import (
     emit_duplicate,
     emit_pipe_barrier,
-    emit_scalar_copy,
     emit_set_flag,
     emit_wait_flag,
 )
-from npu_sim.isa.op import Data, Pipe, Space
-from ops.common.kernel_parts import core_share, free_flag
-from ops.vector.kernel_frame import NO_END, load_rows, store_rows
+from npu_sim.isa.op import Data, Pipe
+from ops.common.kernel_parts import BLOCK, core_share, free_flag
+from ops.vector.kernel_frame import NO_END, load_rows, store_gathered_block, store_rows
 from ops.vector.kernel_trans_data_lines import (
     C1,
     CHANNEL0,
@@ -317,26 +318,17 @@ def _place_of(p, element):
 
 @jit
 def _last_block(rows, n, p, s):
-    """Fetch the last 32 bytes of the core's range again, row by row, and store them behind all other stores."""
-    item = p["item"]
-    count = 32 // item
-    first = (s[RANGE_END] - p["dst"]) // item - count
-    step = p["c0"] * item
+    """Fetch the last 32 bytes of the core's range again and store them behind all other stores."""
+    count = BLOCK // p["item"]
+    first = (s[RANGE_END] - p["dst"]) // p["item"] - count
+    pieces, lanes = np.empty(count, np.int64), np.empty(count, np.int64)
     for i in range(count):
-        place, _ = _place_of(p, first + i)
-        n = load_rows(
-            rows, n, p["ring_at"] + i * step, p["src"] + place, 1, step, 0, 0, 0, p["data"], p["src_tensor"], TAIL, -1
-        )
-    n = emit_set_flag(rows, n, Pipe.MTE2, Pipe.S, 0, TAIL, -1)
-    n = emit_wait_flag(rows, n, Pipe.MTE2, Pipe.S, 0, TAIL, -1)
-    block = p["ring_at"] + 512
-    for i in range(count):
-        _, lane = _place_of(p, first + i)
-        source = p["ring_at"] + i * step + lane
-        n = emit_scalar_copy(rows, n, Space.UB, block + i * item, Space.UB, source, p["data"], -1, TAIL, -1)
-    n = emit_set_flag(rows, n, Pipe.S, Pipe.MTE3, 0, TAIL, -1)
-    n = emit_wait_flag(rows, n, Pipe.S, Pipe.MTE3, 0, TAIL, -1)
-    return store_rows(rows, n, s[RANGE_END] - 32, block, 1, 32, 0, 0, NO_END, 0, p["data"], p["dst_tensor"], TAIL, -1)
+        place, lanes[i] = _place_of(p, first + i)
+        pieces[i] = p["src"] + place
+    return store_gathered_block(
+        rows, n, s[RANGE_END] - BLOCK, pieces, lanes, p["c0"] * p["item"], p["ring_at"], p["data"], p["src_tensor"],
+        p["dst_tensor"], TAIL,
+    )  # fmt: skip
 
 
 @jit

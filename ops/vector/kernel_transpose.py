@@ -14,7 +14,7 @@ from npu_sim.isa.emit import (
 )
 from npu_sim.isa.op import Pipe
 from ops.common.kernel_parts import BLOCK, core_share
-from ops.vector.kernel_frame import load_rows, prime_halves, store_rows
+from ops.vector.kernel_frame import hand_to_store, hand_to_vector, load_rows, prime_halves, store_rows
 
 LOAD, TURN, STORE, SYNC = range(4)
 SITES = {LOAD: "LOAD", TURN: "TURN", STORE: "STORE", SYNC: "SYNC"}
@@ -69,13 +69,9 @@ def _task(rows, n, p, task, tile):
         LOAD,
         tile,
     )
-    n = emit_set_flag(rows, n, Pipe.MTE2, Pipe.V, half, LOAD, tile)
-    n = emit_wait_flag(rows, n, Pipe.MTE2, Pipe.V, half, TURN, tile)
-    n = emit_wait_flag(rows, n, Pipe.MTE3, Pipe.V, half, TURN, tile)
+    n = hand_to_vector(rows, n, half, LOAD, TURN, tile)
     n = _turn(rows, n, p, source, target, height, blocks, tile)
-    n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE2, half, TURN, tile)
-    n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE3, half, TURN, tile)
-    n = emit_wait_flag(rows, n, Pipe.V, Pipe.MTE3, half, STORE, tile)
+    n = hand_to_store(rows, n, half, TURN, STORE, tile)
     n = store_rows(
         rows,
         n,
