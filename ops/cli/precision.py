@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from npu_sim.dtypes.cube_math import parse_cube_math_type
 from npu_sim.errors import NpuSimError
 from ops.cli.output import check_writable, console, note, note_compilation, note_hints, write_files
 from ops.cli.precision_picture import SUFFIXES, draw, require_matplotlib
 from ops.cli.precision_table import print_report
+from ops.cli.shapes import UsageError, progress_bar
 from ops.studies import precision as precision_study
 from ops.studies.capture import load_capture, load_example
 
 DEFAULT_PICTURE = Path("npu-sim-precision.png")
-
-
-class UsageError(NpuSimError, ValueError):
-    """Options that contradict each other or have no meaning."""
 
 
 def precision_command(
@@ -97,7 +90,7 @@ def precision_command(
     capture = load_capture(file) if file is not None else load_example()
     note_hints(options.products)
     note_compilation()
-    with _progress_bar(shown=not no_progress) as progress:
+    with progress_bar(shown=not no_progress) as progress:
         report = precision_study.study(capture, options, progress=progress)
     contents: dict[Path, bytes] = {}
     json_text = report.to_json() + "\n"
@@ -152,19 +145,3 @@ def _check_outputs(file: str | None, json_file: Path | None, picture_file: Path 
             raise UsageError(f"Output file must not be the input {file}")
     if len({path.resolve() for path in outputs}) < len(outputs):
         raise UsageError(f"--json and --picture must be different files, not both {json_file}")
-
-
-@contextmanager
-def _progress_bar(*, shown: bool) -> Iterator[precision_study.Progress | None]:
-    """Show a bar on standard error while a terminal is there to see it."""
-    if not shown or not sys.stderr.isatty():
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading", total=None)
-
-        def show(done: int, total: int, text: str) -> None:
-            bar.update(task, completed=done, total=total, description=text.replace("[", r"\["))
-
-        yield show

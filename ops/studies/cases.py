@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from npu_sim.dtypes.cube_math import resolve_compute_dtype
 from npu_sim.errors import InputFileError, OperatorError, ShapeError
-from npu_sim.products import Product
+from npu_sim.products import Product, get_product
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter.api import check_supported
 from ops.conv3d_backprop_filter.plan import WeightGradientPlan, plan_weight_gradient
 from ops.studies.capture import Capture
 from ops.studies.models import resnet50
 from ops.studies.models.layers import ConvLayer
+from ops.studies.precision import Progress
 from ops.studies.rounding import STORAGE, dtype_name
 
 MODELS: Mapping[str, Callable[[], tuple[ConvLayer, ...]]] = {"resnet50": resnet50.layers}
@@ -249,3 +250,25 @@ def program_name() -> str:
         return f"npu-sim {version('npu-sim')}"
     except PackageNotFoundError:
         return "npu-sim (not installed)"
+
+
+def combinations(
+    cases: CaseSet, products: Sequence[str], cube_math_types: Sequence[int], progress: Progress | None
+) -> Iterator[tuple[str, Product, int, ConvCase]]:
+    """Yield (product as named, product, mode, case): every case in every mode on every product.
+
+    Raises
+    ------
+    ProductError
+        If a product is unknown; nothing has been yielded then.
+    """
+    chips = {name: get_product(name) for name in products}
+    every = [
+        (name, chip, mode, case) for name, chip in chips.items() for mode in cube_math_types for case in cases.cases
+    ]
+    for done, (name, chip, mode, case) in enumerate(every):
+        if progress:
+            progress(done, len(every), f"{name} cubeMathType {mode} {case.name}")
+        yield name, chip, mode, case
+    if progress:
+        progress(len(every), len(every), "done")

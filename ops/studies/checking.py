@@ -12,16 +12,16 @@ import numpy as np
 from npu_sim.engines.hazards import CHUNK_ROWS, emit_rows, run_hazards
 from npu_sim.errors import InternalError, NpuSimError, ShapeError
 from npu_sim.isa.row import empty_rows, join_rows
-from npu_sim.products import Product, get_product
+from npu_sim.products import Product
 from npu_sim.program.disassemble import listing
 from npu_sim.program.launch import Launch
 from npu_sim.program.verify import verify
 from npu_sim.program.violation import Violation
 from npu_sim.report.record import to_json_text
 from npu_sim.units import MIB
-from ops.studies.cases import CaseSet, ConvCase, plan_case, program_name
-from ops.studies.precision import Refusal
-from ops.studies.timing import Progress, case_document
+from ops.studies.cases import CaseSet, ConvCase, combinations, plan_case, program_name
+from ops.studies.precision import Progress, Refusal
+from ops.studies.timing import case_document
 
 SCHEMA_VERSION = 1
 WINDOW_ROWS = 2
@@ -185,18 +185,9 @@ def run_check(
     -----
     A refused combination is a row of the report, not an error.
     """
-    chips = {name: get_product(name) for name in products}
-    total = len(cases.cases) * len(chips) * len(cube_math_types)
-    rows: list[CheckRow] = []
-    for name, chip in chips.items():
-        for mode in cube_math_types:
-            for case in cases.cases:
-                if progress:
-                    progress(len(rows), total, f"{name} cubeMathType {mode} {case.name}")
-                rows.append(_check(case, name, chip, mode))
-    if progress:
-        progress(total, total, "done")
-    return CheckReport(source=cases.source, rows=tuple(rows))
+    every = combinations(cases, products, cube_math_types, progress)
+    rows = tuple(_check(case, name, chip, mode) for name, chip, mode, case in every)
+    return CheckReport(source=cases.source, rows=rows)
 
 
 def _check(case: ConvCase, product: str, chip: Product, mode: int) -> CheckRow:
@@ -205,8 +196,7 @@ def _check(case: ConvCase, product: str, chip: Product, mode: int) -> CheckRow:
     except InternalError:
         raise
     except NpuSimError as error:
-        refusal = Refusal(status=error.status, error=type(error).__name__, message=str(error))
-        return CheckRow(case=case, product=product, chip=chip, cube_math_type=mode, refusal=refusal)
+        return CheckRow(case=case, product=product, chip=chip, cube_math_type=mode, refusal=Refusal.of(error))
     if plan.gm.total_bytes > GM_LIMIT_BYTES:
         raise ShapeError(
             f"Tensors of {case.name} must take at most {GM_LIMIT_BYTES // MIB} MiB for the checker, "

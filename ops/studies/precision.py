@@ -113,6 +113,11 @@ class Refusal:
     error: str
     message: str
 
+    @classmethod
+    def of(cls, error: NpuSimError) -> Refusal:
+        """Return what ``error`` says."""
+        return cls(status=error.status, error=type(error).__name__, message=str(error))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
@@ -425,7 +430,7 @@ def _case(
     except InternalError:
         raise
     except NpuSimError as error:
-        return PrecisionRow(**row, refusal=Refusal(status=error.status, error=type(error).__name__, message=str(error)))
+        return PrecisionRow(**row, refusal=Refusal.of(error))
     if gradient.k_depth != layer.k_depth:
         raise InternalError(f"K depth of {layer.name} must be {layer.k_depth}, not {gradient.k_depth}")
     compute_dtype = gradient.compute_dtype

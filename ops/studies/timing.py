@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from npu_sim.engines.timeline import TimelineOptions, TimelineResult, run_timeline
 from npu_sim.errors import InternalError, NpuSimError, OperatorError, ProgramError
-from npu_sim.products import Product, get_product
+from npu_sim.products import Product
 from npu_sim.report.record import to_json_text, to_plain
 from npu_sim.report.trace import chrome_trace
 from ops.conv3d_backprop_filter.plan import WeightGradientPlan
-from ops.studies.cases import CaseSet, ConvCase, plan_case, program_name
-from ops.studies.precision import Refusal
+from ops.studies.cases import CaseSet, ConvCase, combinations, plan_case, program_name
+from ops.studies.precision import Progress, Refusal
 
 SCHEMA_VERSION = 1
 TRACE_ROW_LIMIT = 200_000
@@ -235,9 +235,6 @@ def _row_document(row: TimingRow) -> dict[str, Any]:
     }
 
 
-Progress = Callable[[int, int, str], None]
-
-
 def time_case(case: ConvCase, chip: Product, cube_math_type: int) -> TimingResult:
     """Time one weight gradient.
 
@@ -280,26 +277,16 @@ def run_timing(
     -----
     A refused combination is a row of the report, not an error.
     """
-    chips = {name: get_product(name) for name in products}
-    total = len(cases.cases) * len(chips) * len(cube_math_types)
     rows: list[TimingRow] = []
-    for name, chip in chips.items():
-        for mode in cube_math_types:
-            for case in cases.cases:
-                if progress:
-                    progress(len(rows), total, f"{name} cubeMathType {mode} {case.name}")
-                result, refusal = None, None
-                try:
-                    result = time_case(case, chip, mode)
-                except InternalError:
-                    raise
-                except NpuSimError as error:
-                    refusal = Refusal(status=error.status, error=type(error).__name__, message=str(error))
-                rows.append(
-                    TimingRow(case=case, product=name, chip=chip, cube_math_type=mode, refusal=refusal, result=result)
-                )
-    if progress:
-        progress(total, total, "done")
+    for name, chip, mode, case in combinations(cases, products, cube_math_types, progress):
+        result, refusal = None, None
+        try:
+            result = time_case(case, chip, mode)
+        except InternalError:
+            raise
+        except NpuSimError as error:
+            refusal = Refusal.of(error)
+        rows.append(TimingRow(case=case, product=name, chip=chip, cube_math_type=mode, refusal=refusal, result=result))
     return TimingReport(source=cases.source, rows=tuple(rows))
 
 
