@@ -10,6 +10,7 @@ from npu_sim.memory.gm import GmTensor
 from npu_sim.products import Product
 from npu_sim.units import KIB, align_up, ceil_div
 from ops.common.geometry import ConvGeometry
+from ops.common.records import tensor_fields
 from ops.conv3d_backprop_filter.tiling import STATUS_TILING
 from ops.conv3d_backprop_filter.tiling_data import DwTiling, Split
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
@@ -90,8 +91,7 @@ def split_params(
     values = {
         "n": t.batch, "c0": t.channel_size, "cout_g": t.m_extent, "c1_x": c1_x, "c1_dy": c1_dy,
         **{name: getattr(t, name) for name in _SHAPE if name not in ("n", "c0", "cout_g", "c1_x", "c1_dy")},
-        "x": x.address, "dy": dy.address, "dw": dw.address, "x_tensor": x.index, "dy_tensor": dy.index,
-        "dw_tensor": dw.index, "data": int(DATA_OF_COMPUTE[compute_dtype]),
+        **tensor_fields(x=x, dy=dy, dw=dw), "data": int(DATA_OF_COMPUTE[compute_dtype]),
         "single_m": t.block_m, "single_n": t.block_n, "single_k": t.block_k, "per_core": t.single_core_batch,
         "m_count": t.m_count, "n_count": t.n_count, "k_count": t.k_count, "key": t.tiling_key, "group": t.group,
         "merge_dk": t.dk_merged,
@@ -123,8 +123,7 @@ def unified_params(
         "pad_right": t.pad_right, "dilation_d": g.dilation[0], "dilation_h": g.dilation[1],
         "dilation_w": g.dilation[2], "c0": 16, "cin1_g": t.cin1_g, "cout_g": t.m_extent, "c1_x": ceil_div(g.cin, 16),
         "c1_dy": ceil_div(g.cout, 16),
-        "x": x.address, "dy": dy.address, "dw": dw.address, "x_tensor": x.index, "dy_tensor": dy.index,
-        "dw_tensor": dw.index, "data": int(Data.FP16),
+        **tensor_fields(x=x, dy=dy, dw=dw), "data": int(Data.FP16),
         "base_m": t.base_m, "base_n": t.base_n, "base_k": t.base_k, "k_l1": t.step_k * t.base_k,
         "al1": t.al1_pbuffer, "bl1": t.bl1_pbuffer, "m_count": t.m_count, "n_count": t.n_count, "groups": t.group,
         "parts": t.batch_parts, "items": t.task_count, "cores": t.block_dim, "hw": t.pixels, "dy_hw": g.ho * g.wo,

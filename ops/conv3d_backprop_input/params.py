@@ -10,6 +10,7 @@ from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GmTensor
 from npu_sim.products import CoreSpec
 from npu_sim.units import align_up, ceil_div
+from ops.common.records import tensor_fields
 from ops.conv3d_backprop_input.records import DATA_OF_COMPUTE
 from ops.conv3d_backprop_input.tiling_dx_data import DxTiling, block_rows
 from ops.conv3d_backprop_input.tiling_forward import ForwardTiling
@@ -164,8 +165,7 @@ def _record(
     loads = v["base_k"] // v["c0"] * (1 + v["base_n"] // 16)
     data = DATA_OF_COMPUTE[compute_dtype]
     v |= {
-        "a": a.address, "weight": weight.address, "out": out.address, "a_tensor": a.index,
-        "weight_tensor": weight.index, "out_tensor": out.index, "data": int(data), "out_data": int(data),
+        **tensor_fields(a=a, weight=weight, out=out), "data": int(data), "out_data": int(data),
         "hf32": int(compute_dtype == "hf32"), "out_blocks": blocks,
         "clear_share": align_up(ceil_div(blocks * v["c0"], v["cores"]), 32) // v["c0"],
         "b_full": int(v["kd"] == 1 and v["bl1"] == 1 and whole_k and v["base_n"] >= v["single_n"]),

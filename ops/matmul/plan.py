@@ -12,6 +12,7 @@ from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from npu_sim.units import KIB, MIB, ceil_div
+from ops.common.records import tensor_fields
 from ops.matmul import kernel_matmul
 
 STATUS_KERNEL = 561103
@@ -135,8 +136,8 @@ def matmul_launches(
     values = {
         "m": shape.m, "n": shape.n, "k": shape.k, "batch": shape.batch, "a_transposed": int(shape.a_transposed),
         "item": item, "data": int(_DATA[compute_dtype]), "c_item": 4 if out_dtype == "fp32" else 2,
-        "c_data": int(_DATA[out_dtype]), "a": a.address, "b": b.address, "c": c.address, "a_tensor": a.index,
-        "b_tensor": b.index, "c_tensor": c.index, "base_m": tiling.base_m, "base_n": tiling.base_n,
+        "c_data": int(_DATA[out_dtype]), **tensor_fields(a=a, b=b, c=c),
+        "base_m": tiling.base_m, "base_n": tiling.base_n,
         "base_k": tiling.base_k, "chunk_k": tiling.chunk_k, "a1": 0, "a1_bytes": _L1_PART_BYTES,
         "b1": 2 * _L1_PART_BYTES, "b1_bytes": _L1_PART_BYTES, "l1_bytes": 4 * _L1_PART_BYTES,
         "l0a_half": product.core.l0a_bytes // 2, "l0b_half": product.core.l0b_bytes // 2,

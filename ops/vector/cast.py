@@ -21,7 +21,7 @@ from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from npu_sim.units import BLOCK_BYTES, ceil_div
-from ops.common.records import int_fields, record
+from ops.common.records import int_fields, record, tensor_fields
 from ops.vector import kernel_cast
 from ops.vector.frame import cores_for, has_byte_copies, usable_ub_bytes, vector_launch
 
@@ -112,7 +112,7 @@ def cast_launch(
     tile = usable_ub_bytes(product) // (2 * (src_item + middle_item + dst_item)) // _TILE_ELEMS * _TILE_ELEMS
     cores = cores_for(product, ceil_div(count, UNIT_ELEMS))
     values = {
-        "src": src.address, "dst": dst.address, "src_tensor": src.index, "dst_tensor": dst.index,
+        **tensor_fields(src=src, dst=dst),
         "src_data": int(Data[src_dtype.upper()]), "dst_data": int(Data[dst_dtype.upper()]), "src_item": src_item,
         "dst_item": dst_item, "count": count, "tile": tile, "unit": UNIT_ELEMS, "cores": cores, "pads": int(pads),
         "middle": 2 * tile * src_item, "target": 2 * tile * (src_item + middle_item),

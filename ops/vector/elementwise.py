@@ -23,7 +23,7 @@ from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from npu_sim.units import BLOCK_BYTES, align_up, ceil_div
-from ops.common.records import int_fields, record
+from ops.common.records import int_fields, record, tensor_fields
 from ops.vector import kernel_elementwise
 from ops.vector.frame import (
     block_elems,
@@ -124,8 +124,7 @@ def mul_launch(
     tasks = ceil_div(planes, group) * pieces if plane else 0
     exact = has_byte_copies(product)
     values = {
-        "src": src.address, "matrix": matrix.address, "dst": dst.address, "src_tensor": src.index,
-        "matrix_tensor": matrix.index, "dst_tensor": dst.index, "data": int(Data[dtype.upper()]), "item": item,
+        **tensor_fields(src=src, matrix=matrix, dst=dst), "data": int(Data[dtype.upper()]), "item": item,
         "planes": planes, "plane": plane, "group": group, "piece": piece, "pieces": pieces, "tasks": tasks,
         "cores": cores_for(product, tasks), "exact": int(exact), "resident": int(resident), "input": room,
         "output": room + 2 * half, "half": half, "slot": room + 4 * half, "step_rows": 64 + 3 * group,
@@ -189,7 +188,7 @@ def div_launch(
     pattern = divisor_pattern(divisor, dtype, product.overflow_mode)
     cores = cores_for(product, ceil_div(planes, unit))
     values = {
-        "src": src.address, "dst": dst.address, "src_tensor": src.index, "dst_tensor": dst.index,
+        **tensor_fields(src=src, dst=dst),
         "data": int(Data[dtype.upper()]), "item": item, "planes": planes if plane else 0, "plane": plane, "unit": unit,
         "cores": cores if plane else 1, "exact": int(has_byte_copies(product)),
         "divisor": pattern - (1 << 32) if pattern >= 1 << 31 else pattern, "input": 0, "divisors": BLOCK_BYTES,

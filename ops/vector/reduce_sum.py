@@ -27,7 +27,7 @@ from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from npu_sim.units import BLOCK_BYTES, ceil_div
-from ops.common.records import int_fields, record
+from ops.common.records import int_fields, record, tensor_fields
 from ops.vector import kernel_reduce_sum
 from ops.vector.bulk_reduce_sum import sum_channels
 from ops.vector.frame import block_elems, cores_for, has_byte_copies, usable_ub_bytes, vector_launch
@@ -123,7 +123,7 @@ def reduce_sum_launch(
     places = _places(group, unit, width, item)
     cores = cores_for(product, ceil_div(c, unit))
     values = {
-        "src": src.address, "dst": dst.address, "src_tensor": src.index, "dst_tensor": dst.index,
+        **tensor_fields(src=src, dst=dst),
         "data": int(Data[dtype.upper()]), "item": item, "n": n, "c": c, "r": r, "width": width,
         "tiles": ceil_div(r, width), "unit": unit, "group": group, "cores": cores,
         "pads": int(has_byte_copies(product)), "input_half": group * width * item, "round_mode": int(round_mode),

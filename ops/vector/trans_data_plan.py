@@ -13,6 +13,7 @@ from npu_sim.layouts.formats import FRACTAL_ROWS, ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GmTensor
 from npu_sim.products import Product
 from npu_sim.units import align_up, ceil_div
+from ops.common.records import tensor_fields
 from ops.vector import kernel_trans_data_activation as activation_kernel
 from ops.vector.frame import block_elems, cores_for, has_byte_copies, smallest_unit, usable_ub_bytes
 
@@ -83,10 +84,7 @@ def _record(dtype: np.dtype, values: dict[str, int]) -> np.ndarray:
 
 def _tensor_values(src: GmTensor, dst: GmTensor, item_bytes: int, product: Product) -> dict[str, int]:
     return {
-        "src": src.address,
-        "dst": dst.address,
-        "src_tensor": src.index,
-        "dst_tensor": dst.index,
+        **tensor_fields(src=src, dst=dst),
         "data": int(Data.FP16 if item_bytes == 2 else Data.FP32),
         "item": item_bytes,
         "exact": int(has_byte_copies(product)),

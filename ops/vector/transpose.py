@@ -18,7 +18,7 @@ from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from npu_sim.units import align_up, ceil_div
-from ops.common.records import int_fields, record
+from ops.common.records import int_fields, record, tensor_fields
 from ops.vector import kernel_transpose
 from ops.vector.frame import cores_for, has_byte_copies, usable_ub_bytes, vector_launch
 from ops.vector.kernel_transpose import SIDE
@@ -80,7 +80,7 @@ def transpose_launch(
     tasks = ceil_div(rows, tile_rows) * column_tiles
     half = tile_rows * tile_columns * item_bytes
     values = {
-        "src": src.address, "dst": dst.address, "src_tensor": src.index, "dst_tensor": dst.index,
+        **tensor_fields(src=src, dst=dst),
         "data": int(_DATA[item_bytes]), "item": item_bytes, "rows": rows, "columns": columns, "tile_rows": tile_rows,
         "tile_columns": tile_columns, "column_tiles": column_tiles, "tasks": tasks, "cores": cores_for(product, tasks),
         "half": half, "target": 2 * half, "step_rows": 16 + tile_rows + tile_rows // SIDE + tile_columns,
