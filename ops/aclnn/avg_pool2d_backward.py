@@ -65,7 +65,7 @@ def aclnnAvgPool2dBackwardGetWorkspaceSize(
         0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32.
     profile : {"page", "library"} or None
         What wins where the operator's page and newer library source differ (``ops/avg_pool/RULES.md``).
-    library_quirks : bool or iterable of str
+    library_quirks : bool, str, or list, tuple or set of str
         Deviations of the library to reproduce, of `ops.avg_pool.call.DEVIATIONS`: all, none, or these.
     strict_shape : bool
         gradOutput must have the shape of the forward output, which the library does not check.

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
-from npu_sim.engines.execute import ExecuteOptions, Overflow
+from npu_sim.engines.execute import ExecuteOptions, Overflow, configuration
+from npu_sim.errors import ShapeError
 from npu_sim.products import Product, current_product, get_product
 from npu_sim.report.explain import current_recorder
 from ops.avg_pool.call import AvgPoolCall, parse_quirks
@@ -65,11 +66,19 @@ class AvgPool2dBackward:
         return self.plan.workspace_bytes
 
 
+def _int64(name: str, value: Any) -> int:
+    """Return ``value`` as an int that the interface can take."""
+    number = whole(name, value)
+    if not -(2**63) <= number < 2**63:
+        raise ShapeError(f"{name} must be an int of 64 bits, not {number}")
+    return number
+
+
 def _entries(name: str, value: Any) -> tuple[int, ...]:
     """Return an array argument as the interface takes it; one int is an array of one."""
     if hasattr(value, "__len__") and getattr(value, "ndim", 1) > 0:
-        return tuple(whole(f"{name} entry", entry) for entry in value)
-    return (whole(name, value),)
+        return tuple(_int64(f"{name} entry", entry) for entry in value)
+    return (_int64(name, value),)
 
 
 def _desc(array: np.ndarray) -> TensorDesc:
@@ -91,7 +100,7 @@ def avg_pool2d_backward(
     input: npt.ArrayLike,
     *,
     kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] = (),
+    stride: int | Sequence[int] | None = (),
     padding: int | Sequence[int] = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
@@ -115,7 +124,7 @@ def avg_pool2d_backward(
     input : array, (N, C, H, W) or (C, H, W)
         Of the type of grad_output; only its shape matters.
     kernel_size, stride, padding : int or sequence of int
-        One for both axes or one for each; an empty stride is the kernel size.
+        One for both axes or one for each; an empty stride, or None, is the kernel size.
     ceil_mode : bool
         A last window may reach over the end of the padded input.
     count_include_pad : bool
@@ -135,7 +144,7 @@ def avg_pool2d_backward(
     profile : {"page", "library"} or None
         What wins where the operator's page and newer library source differ. None: the page on 310P, 910 and 910B (but
         910B computes more than 65535 channels), the library on 910_93.
-    library_quirks : bool or iterable of str
+    library_quirks : bool, str, or list, tuple or set of str
         Deviations of the library to reproduce, see `ops.avg_pool.call.DEVIATIONS`: all, none, or these.
     strict_shape : bool
         grad_output must have the shape of the forward output. False: what the library computes is computed.
@@ -152,7 +161,8 @@ def avg_pool2d_backward(
     OperatorError
         The operator refuses the call; ``.status`` is its code (161002, 561103).
     ShapeError, DTypeError, ProductError
-        An argument is no tensor, number or name at all; ``.status`` is 161002.
+        An argument is no tensor, number of 64 bits or name at all, or the product has no such overflow mode;
+        ``.status`` is 161002.
 
     Examples
     --------
@@ -171,11 +181,11 @@ def avg_pool2d_backward(
         grad_output=_desc(g),
         input=own,
         kernel_size=_entries("kernel_size", kernel_size),
-        stride=_entries("stride", stride),
+        stride=None if stride is None else _entries("stride", stride),
         padding=_entries("padding", padding),
         ceil_mode=bool(ceil_mode),
         count_include_pad=bool(count_include_pad),
-        divisor_override=0 if divisor_override is None else whole("divisor_override", divisor_override),
+        divisor_override=0 if divisor_override is None else _int64("divisor_override", divisor_override),
         cube_math_type=_math_type(cube_math_type),
         grad_input=own,
         profile=profile,
@@ -191,6 +201,7 @@ def avg_pool2d_backward(
     model = Accumulation.parse(accumulation, default_accumulation(chip, resolved.cube_dtype))
     workers = available_threads() if threads is None else whole("threads", threads)
     options = ExecuteOptions(accumulation=model, overflow=overflow, threads=workers)
+    configuration(chip, options)  # refuses an overflow mode the product lacks, even if nothing is computed
     if plan.route.name == "empty":
         result = np.zeros(own.shape, NUMPY[own.dtype])
     else:

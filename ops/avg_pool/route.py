@@ -82,6 +82,8 @@ def is_strip(axes: tuple[PoolAxis, ...]) -> bool:
 def _vector_reason(call: AvgPoolCall, axes: tuple[PoolAxis, ...]) -> str | None:
     """Return why a call on split cores does not go to the Cube, None if it does."""
     h, w = axes
+    assert call.grad_output is not None
+    channels = call.grad_output.shape[-3]  # the library looks at gradOutput here
     small = h.kernel <= SMALL_KERNEL and w.kernel <= SMALL_KERNEL
     reasons = (
         (abs(call.divisor_override) > MAX_DIVISOR, f"divisorOverride is outside [-{MAX_DIVISOR}, {MAX_DIVISOR}]"),
@@ -90,15 +92,22 @@ def _vector_reason(call: AvgPoolCall, axes: tuple[PoolAxis, ...]) -> str | None:
         (not call.count_include_pad, "countIncludePad is false"),
         (call.ceil_mode, "ceilMode is true"),
         (is_strip(axes), "the input is a strip"),
-        (call.channels > MAX_CHANNELS, f"channels are more than {MAX_CHANNELS}"),
+        (channels > MAX_CHANNELS, f"channels are more than {MAX_CHANNELS}"),
     )
     return next((text for holds, text in reasons if holds), None)
 
 
 def _met(call: AvgPoolCall, axes: tuple[PoolAxis, ...], dtype: str) -> tuple[str, ...]:
-    """Return the deviations whose condition the call meets, by the route the library takes."""
-    if is_global(call, axes):
-        return ("A5",) if any(axis.pad for axis in axes) else ()
+    """Return the deviations whose condition the call meets; with A5 off, also those of the route taken instead."""
+    if not is_global(call, axes):
+        return _met_by_windows(call, axes, dtype)
+    if not any(axis.pad for axis in axes):
+        return ()
+    return ("A5",) if "A5" in call.library_quirks else (*_met_by_windows(call, axes, dtype), "A5")
+
+
+def _met_by_windows(call: AvgPoolCall, axes: tuple[PoolAxis, ...], dtype: str) -> tuple[str, ...]:
+    """Return the deviations of the Cube and vector routes whose condition the call meets."""
     h, w = axes
     if call.product.core.is_split:
         on_cube = _vector_reason(call, axes) is None
@@ -106,7 +115,7 @@ def _met(call: AvgPoolCall, axes: tuple[PoolAxis, ...], dtype: str) -> tuple[str
         return ("A4",) if on_cube and down else ()
     found = []
     if call.count_include_pad:
-        if call.divisor_override == 0 and (h.is_clipped or w.is_clipped):
+        if call.ceil_mode and call.divisor_override == 0 and (h.is_clipped or w.is_clipped):
             found.append("A1")
         return tuple(found)
     if abs(call.divisor_override) == MAX_DIVISOR:

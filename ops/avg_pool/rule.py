@@ -10,8 +10,10 @@ from ops.avg_pool.route import choose_route
 from ops.common import rule
 from ops.common.tensor_desc import TensorDesc
 
-Path = Literal["any", "compute", "cube", "vector"]
-"""Which calls a rule looks at: all; those without an empty tensor; those whose route is the Cube or AvgPool3DGrad."""
+Path = Literal["any", "compute", "global", "cube", "vector"]
+"""Which calls a rule looks at: all; those without an empty tensor; those of one route (`route.RouteName`)."""
+
+_ROUTES = {"global": ("global",), "cube": ("cube", "cube+mul"), "vector": ("AvgPool3DGrad",)}
 
 TENSORS = {"gradOutput": "grad_output", "self": "input", "gradInput": "grad_input"}
 """Names of the interface and of the fields of `AvgPoolCall`."""
@@ -33,9 +35,7 @@ class Rule(rule.Rule[AvgPoolCall]):
         """Return whether the rule looks at ``call`` at all."""
         if not rule.Rule.concerns(self, call) or (self.path != "any" and call.is_empty):
             return False
-        if self.path == "cube":
-            return choose_route(call).name in ("cube", "cube+mul")
-        return self.path != "vector" or choose_route(call).name == "AvgPool3DGrad"
+        return self.path not in _ROUTES or choose_route(call).name in _ROUTES[self.path]
 
 
 def tensor(call: AvgPoolCall, parameter: str) -> TensorDesc | None:

@@ -26,6 +26,7 @@ from ops.common.rule import (
     sentence,
     shape_text,
 )
+from ops.common.status import AclnnStatus
 from ops.common.tensor_desc import TensorDesc
 
 API = "ops-nn pooling/avg_pool3_d_grad/op_api/aclnn_avgpool2d_backward.cpp"
@@ -314,6 +315,10 @@ RULES: tuple[Rule, ...] = (
         step="12", name="gradOutput-planes-vector", parameter="gradOutput", violation=_plane_count, path="vector",
         source="ASSUMED (the library does not compare them and reads beyond the tensor)",
         requirement="of as many planes as self",
+    ),
+    Rule(
+        step="12", name="gradOutput-planes-global", parameter="gradOutput", source=API, violation=_planes,
+        path="global", status=AclnnStatus.ACLNN_ERR_INNER_NULLPTR, requirement="of the batch and channels of self",
     ),
 )  # fmt: skip
 """Every rule, in the order of the checks."""

@@ -17,6 +17,7 @@ PATH = Path(__file__).with_name("RULES.md")
 _PATHS = {
     "any": "",
     "compute": "if no tensor is empty",
+    "global": "on the global route",
     "cube": "on the Cube route",
     "vector": "on the route AvgPool3DGrad",
 }
@@ -25,7 +26,8 @@ _HEAD = """# Rules of aclnnAvgPool2dBackward
 
 Made by `python -m ops.avg_pool.rules_page` from the table the check runs on; do not edit.
 
-Rules are checked from top to bottom and the first breach decides: 161001 a null pointer, 161002 an invalid argument.
+Rules are checked from top to bottom and the first breach decides: 161001 a null pointer, 161002 an invalid argument,
+561103 a failure inside the library that it does not wrap.
 The columns from `series` to `if` say which calls a rule looks at; empty means all. Behind these rules each kernel's own
 tiling may still refuse a shape: 161002, and 561103 on the global route. Negative extents cannot occur: no tensor can be
 made with them. An output that is read-only or whose elements share memory is refused with 161002. With an empty tensor

@@ -10,7 +10,7 @@ import pytest
 import ops
 from npu_sim import get_product
 from npu_sim.accumulation import default_accumulation
-from npu_sim.errors import OperatorError
+from npu_sim.errors import NpuSimError, OperatorError, ProductError
 from npu_sim.report.explain import recording
 from ops.avg_pool.call import DEVIATIONS, AvgPoolCall
 from ops.avg_pool.oracle import Pooling, input_gradient
@@ -155,6 +155,55 @@ def test_a5_fills_the_plane_in_spite_of_padding(series):
     assert run(plain)[1].path == "global"
 
 
+@pytest.mark.parametrize("series", SPLIT)
+def test_a4_is_met_by_wide_tensors_with_type_1_on_the_cube_only(series):
+    over = Pooling(kernel=(3, 3), stride=(2, 2), pad=(1, 1))
+    case = Case(series=series, dtype="fp32", leading=(1, 3), extents=(6, 6), pooling=over, cube_math_type=1)
+    other = [
+        replace(case, dtype="fp16"), replace(case, cube_math_type=0), replace(case, cube_math_type=2),
+        replace(case, cube_math_type=3), replace(case, pooling=replace(over, count_include_pad=False)),
+    ]  # fmt: skip
+    met = [run(each)[1].plan.route.deviations for each in (case, replace(case, dtype="bf16"), *other)]
+    assert met == [("A4",), ("A4",), *[()] * 5]
+
+
+@pytest.mark.parametrize("series", SPLIT)
+def test_a4_holds_on_the_cube_where_a5_is_off(series):
+    """The library would divide; the Cube route taken instead has the precision it always has."""
+    pooling = Pooling(kernel=(10, 10), stride=(20, 20), pad=(2, 2))
+    case = Case(series=series, dtype="fp32", leading=(1, 3), extents=(10, 10), pooling=pooling, cube_math_type=1)
+    for quirks, compute in (((), "hf32"), (("A4",), "fp16"), (("A2", "A3"), "hf32")):
+        grad, r = run(case, library_quirks=quirks)
+        assert (r.path, r.compute_dtype, r.plan.route.deviations) == ("cube", compute, ("A4", "A5"))
+        assert_follows(case, grad, r, pooling)
+    _, r = run(case, library_quirks=("A4", "A5"))
+    assert (r.path, r.compute_dtype, r.plan.route.deviations) == ("global", "fp16", ("A5",))
+
+
+@pytest.mark.parametrize("series", UNIFIED)
+def test_a3_holds_for_the_matrix_where_a5_is_off(series):
+    pooling = Pooling(kernel=(50, 50), stride=(100, 100), pad=(1, 2), count_include_pad=False)
+    case = Case(series=series, dtype="fp16", leading=(1, 2), extents=(50, 50), pooling=pooling)
+    large = np.full((1, 2, 1, 1), 1000, np.float16)
+    for quirks, count in (((), 49 * 48), ("A3", 2048)):
+        _, r = run(case, large, library_quirks=quirks)
+        assert (r.path, r.plan.route.deviations) == ("cube+mul", ("A3", "A5"))
+        assert r.grad_input.max() == np.float16(1000) * np.float16(1 / count)
+
+
+@pytest.mark.parametrize("series", [*UNIFIED, *SPLIT])
+def test_a1_is_about_ceil_mode_only(series):
+    """Without it a window beyond the padding is a gradOutput of another shape: what the library computes."""
+    pooling = Pooling(kernel=(3, 3), stride=(2, 2))
+    case = Case(series=series, dtype="fp16", leading=(1, 2), extents=(8, 8), pooling=pooling)
+    grad = np.full((1, 2, 4, 5), 2, np.float16)
+    for quirks in ((), ("A1",)):
+        _, r = run(case, grad, library_quirks=quirks, strict_shape=False)
+        assert (r.path, r.plan.route.deviations) == ("cube", ())
+        expected_sums = input_gradient(grad, (8, 8), replace(pooling, divisor_override=1)) * np.float16(1 / 9)
+        np.testing.assert_array_equal(r.grad_input, expected_sums.astype(np.float16))
+
+
 def test_deviations_are_all_off_by_default_and_shown_in_the_explanation():
     pooling = Pooling(kernel=(3, 3), stride=(2, 2), pad=(1, 1))
     case = Case(series="910b", dtype="fp16", leading=(2, 3), extents=(6, 6), pooling=pooling)
@@ -221,6 +270,7 @@ def test_avg_pool_arguments_in_every_form_mean_the_same():
         {"kernel_size": (2,), "stride": ()},
         {"kernel_size": [2, 2], "stride": 2, "padding": (0,)},
         {"kernel_size": np.array([2, 2]), "stride": (2, 2), "padding": (0, 0), "divisor_override": None},
+        {"kernel_size": 2, "stride": None, "padding": np.int64(0)},
         {"kernel_size": 2, "cube_math_type": "KEEP_DTYPE", "product": "Ascend910B2", "threads": 1},
     ]
     swapped = np.asfortranarray(grad.astype(">f4"))
@@ -232,6 +282,39 @@ def test_avg_pool_arguments_in_every_form_mean_the_same():
     )
     assert repr(first) == repr_text
     assert first != ops.avg_pool2d_backward(grad, x, kernel_size=2)
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"divisor_override": 2**63}, f"divisor_override must be an int of 64 bits, not {2**63}"),
+        ({"divisor_override": -(2**63) - 1}, f"divisor_override must be an int of 64 bits, not {-(2**63) - 1}"),
+        ({"stride": (1, 2**64)}, f"stride entry must be an int of 64 bits, not {2**64}"),
+        ({"kernel_size": 2**63}, f"kernel_size must be an int of 64 bits, not {2**63}"),
+        ({"padding": (-(2**70),)}, f"padding entry must be an int of 64 bits, not {-(2**70)}"),
+        ({"divisor_override": 1.0}, "divisor_override must be an int, not 1.0"),
+        ({"threads": 0}, "threads must be at least 1, not 0"),
+    ],
+)
+def test_avg_pool_numbers_the_interface_does_not_hold_are_refused(more, text):
+    grad, x = np.zeros((1, 1, 2, 2), np.float32), np.zeros((1, 1, 4, 4), np.float32)
+    with pytest.raises(NpuSimError) as caught:
+        ops.avg_pool2d_backward(grad, x, **{"kernel_size": 2, "product": "910_93", **more})
+    assert (str(caught.value), caught.value.status) == (text, 161002)
+
+
+@pytest.mark.parametrize("divisor", [2**63 - 1, -(2**63)])
+def test_avg_pool_widest_divisors_are_taken(divisor):
+    grad, x = np.ones((1, 2, 2), np.float32), np.zeros((1, 4, 4), np.float32)
+    r = ops.avg_pool2d_backward(grad, x, kernel_size=2, divisor_override=divisor, product="910_93")
+    assert (r.grad_input == np.float32(1) / np.float32(divisor)).all()
+
+
+@pytest.mark.parametrize("planes", [0, 1])
+def test_avg_pool_overflow_mode_the_product_lacks_is_refused_even_of_nothing(planes):
+    grad, x = np.zeros((planes, 2, 2), np.float16), np.zeros((planes, 4, 4), np.float16)
+    with pytest.raises(ProductError, match=r"^overflow must be one of saturate, not inf_nan \(Ascend910A, "):
+        ops.avg_pool2d_backward(grad, x, kernel_size=2, product="910", overflow="inf_nan")
 
 
 def test_avg_pool_same_bits_on_every_thread_count():

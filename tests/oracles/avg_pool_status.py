@@ -46,20 +46,20 @@ def status(call: Any) -> tuple[int, str | None]:
     if no_fp32 and page:
         return 161002, None
     if d == 0 and (kh, kw, oh, ow) == (h, w, 1, 1) and h >= 10 <= w and (ph == pw == 0 or "A5" in call.library_quirks):
-        return 0, "global"
+        return (0, "global") if g.shape[:-2] == x.shape[:-2] else (561103, None)
     planes_of_g, planes_of_x = 1, 1
     for a, b in zip(g.shape[:-2], x.shape[:-2], strict=True):
         planes_of_g, planes_of_x = planes_of_g * a, planes_of_x * b
     if new_cores:
         small = kh * kw <= 255 or (kh <= 20 and kw <= 20)
         square = w // h < 2 and h // w < 2
-        cube = -255 <= d <= 255 and kh <= 255 and kw <= 255 and small and square and c < 65536
+        cube = -255 <= d <= 255 and kh <= 255 and kw <= 255 and small and square and g.shape[-3] < 65536
         if not (cube and call.count_include_pad and not call.ceil_mode):
             return (0, "AvgPool3DGrad") if planes_of_g == planes_of_x else (161002, None)
     reaches = (oh - 1) * sh + kh >= h or (h - kh) // sh + 1 == oh, (ow - 1) * sw + kw >= w or (w - kw) // sw + 1 == ow
     if no_fp32 or not all(reaches) or g.shape[:-2] != x.shape[:-2]:
         return 161002, None
-    clipped = (oh - 1) * sh + kh > h + 2 * ph or (ow - 1) * sw + kw > w + 2 * pw
+    clipped = call.ceil_mode and ((oh - 1) * sh + kh > h + 2 * ph or (ow - 1) * sw + kw > w + 2 * pw)
     if call.count_include_pad:
         one_divisor = new_cores or d != 0 or not clipped or "A1" in call.library_quirks
     else:

@@ -131,6 +131,13 @@ BROKEN = {
         161002, {"series": "310p", "profile": "library", "cube_math_type": 3, **fp32(*ALL)},
         "cubeMathType must be 1 (ALLOW_FP32_DOWN_PRECISION) or 2 (USE_FP16) for FP32 tensors, not 3 (USE_HF32)",
     ),
+    "gradOutput-planes-global": (
+        561103, {
+            "strict_shape": False, "kernel_size": (10,), "stride": (), "grad_output": desc(3, 2, 1, 1),
+            **both(desc(2, 3, 10, 10)),
+        },
+        "gradOutput leading extents must be [2, 3], as of self, not [3, 2]",
+    ),
     "gradOutput-shape-cube": (
         161002, {"strict_shape": False, "grad_output": desc(2, 3, 2, 4)},
         "gradOutput H must be 4 or more (input 8, kernel 2, stride 2, padding 0), not 2",
@@ -218,6 +225,16 @@ def test_avg_pool_profiles_differ_where_page_and_source_do():
     assert find_violation(call(**mixed)) is None
 
 
+def test_avg_pool_channels_that_choose_the_route_are_those_of_grad_output():
+    """Of tensors that disagree, the library counts gradOutput's channels here."""
+    few = {"grad_output": desc(65536, 2, 1, 1), **both(desc(2, 65536, 2, 2)), "kernel_size": (2,), "stride": ()}
+    assert find_violation(call(strict_shape=False, **few))[0].name == "gradOutput-shape-cube"
+    many = {"grad_output": desc(2, 65536, 1, 1), **both(desc(65536, 2, 2, 2)), "kernel_size": (2,), "stride": ()}
+    assert check(call(strict_shape=False, **many)).route.why == "channels are more than 65535"
+    pairs = {"grad_output": desc(2, 40000, 1, 1), **both(desc(2, 40000, 2, 2)), "kernel_size": (2,), "stride": ()}
+    assert check(call(**pairs)).route.name == "cube"  # channels, not planes
+
+
 def test_avg_pool_names_no_unknown_profile_or_quirk():
     with pytest.raises(OperatorError, match=r"^profile must be None or one of page, library, not 'book'$"):
         call(profile="book")
@@ -245,21 +262,27 @@ def square(extent, **changes):
     return replace(probe, grad_output=desc(channels, *out))
 
 
-VECTOR_REASONS = {
-    "the kernel is longer than 255": ({"kernel": (256, 1)}, {"kernel": (255, 1)}),
-    "the kernel's area is above 255": ({"kernel": (21, 13)}, {"kernel": (20, 20)}),
-    "countIncludePad is false": ({"count_include_pad": False}, {}),
-    "ceilMode is true": ({"ceil_mode": True}, {}),
-    "divisorOverride is outside [-255, 255]": (
-        {"divisor_override": 256, "profile": "library"}, {"divisor_override": 255},
+VECTOR_REASONS = [
+    ("the kernel is longer than 255", {"kernel": (256, 1)}, {"kernel": (255, 1)}),
+    ("the kernel is longer than 255", {"kernel": (1, 256)}, {"kernel": (1, 255)}),
+    ("the kernel's area is above 255", {"kernel": (21, 13)}, {"kernel": (20, 20)}),
+    ("the kernel's area is above 255", {"kernel": (16, 21)}, {"kernel": (12, 21)}),
+    ("countIncludePad is false", {"count_include_pad": False}, {}),
+    ("ceilMode is true", {"ceil_mode": True}, {}),
+    (
+        "divisorOverride is outside [-255, 255]", {"divisor_override": 256, "profile": "library"},
+        {"divisor_override": 255},
     ),
-    "channels are more than 65535": ({"channels": 65536}, {"channels": 65535}),
-}  # fmt: skip
+    (
+        "divisorOverride is outside [-255, 255]", {"divisor_override": -256, "profile": "library"},
+        {"divisor_override": -255},
+    ),
+    ("channels are more than 65535", {"channels": 65536}, {"channels": 65535}),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("reason", VECTOR_REASONS)
-def test_avg_pool_on_split_cores_leaves_the_cube_at_each_threshold(reason):
-    beyond, within = VECTOR_REASONS[reason]
+@pytest.mark.parametrize(("reason", "beyond", "within"), VECTOR_REASONS)
+def test_avg_pool_on_split_cores_leaves_the_cube_at_each_threshold(reason, beyond, within):
     extent = 300 if "kernel" in beyond else 12
     for series in ("910b", "910_93"):
         route = check(square(extent, series=series, **beyond)).route
@@ -305,7 +328,7 @@ def any_call(rng):
     whole = rng.random() < 0.3
     if whole:
         height, width = max(height, 9), max(width, 9)
-        kernel = (height, width)
+        kernel = pick((height, width), (height + 1, width), (height, width + 1), (height, width - 1), chance=0.2)
     stride = (int(rng.integers(1, 5)), int(rng.integers(1, 5)))
     pad = (int(rng.integers(0, kernel[0] // 2 + 1)), int(rng.integers(0, kernel[1] // 2 + 1)))
     if whole and rng.random() < 0.7:
@@ -318,7 +341,7 @@ def any_call(rng):
     dtype = pick("fp16", "fp32", "bf16", "int8", chance=0.5)
     types = [pick(dtype, "fp32", "fp16", chance=0.03) for _ in range(3)]
     formats = [pick("NCL" if len(leading) == 1 else "NCHW", "NCL", "NCHW", "ND") for _ in range(3)]
-    shapes = (pick((*leading, *out), (2, *leading[1:], *out)), (*leading, height, width))
+    shapes = (pick((*leading, *out), (leading[0] + 1, *leading[1:], *out)), (*leading, height, width))
     shapes = (*shapes, pick(shapes[1], (*leading, height, width + 1), shapes[1][1:], (1, *shapes[1]), chance=0.04))
     g, x, dx = (
         pick(desc(*shape, dtype=dtype_, storage_format=name), None, chance=0.02)
@@ -329,7 +352,7 @@ def any_call(rng):
         kernel_size=pick(kernel, None, (), (3,), (0, 2), (1, 2, 3)),
         stride=pick(stride, None, (), (2,), (0,), (1, 1, 1)),
         padding=pick(pad, None, (), (0,), (9, 9), (-1, 0), (0, 0, 0)), ceil_mode=ceil_mode,
-        count_include_pad=bool(rng.integers(2)), divisor_override=pick(0, 1, 255, -255, 256, 300, chance=0.5),
+        count_include_pad=bool(rng.integers(2)), divisor_override=pick(0, 1, 255, -255, 256, -256, 300, chance=0.5),
         cube_math_type=int(pick(rng.integers(0, 4), -1, 4)), profile=(None, "page", "library")[rng.integers(3)],
         library_quirks=parse_quirks([False, True, "A1", "A2", "A5"][rng.integers(5)]),
         strict_shape=bool(rng.integers(2)),
