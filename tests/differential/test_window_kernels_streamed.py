@@ -6,26 +6,18 @@ end are those that the products themselves must cut.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from npu_sim.engines.hazards import emit_rows
-from npu_sim.products import get_product
 from npu_sim.program.verify import verify
 from tests.differential.test_window_kernels import assert_clean, assert_exact, options_of, real
-from tests.oracles.window_cases import SERIES, made, planned, random_geometry, run
+from tests.oracles.window_cases import SERIES, assert_inside, made, planned, random_geometry, run, with_l1
 from tests.oracles.window_kernels import forward_bits, gradient_bits
 
 CASES = 28
 SEED = 2
 L1_BYTES = (1 << 14, 1 << 13, 1 << 12, 3 << 10, 1 << 11, 1 << 10)
-
-
-def with_l1(series, l1_bytes):
-    product = get_product(series)
-    return replace(product, core=replace(product.core, l1_bytes=l1_bytes))
 
 
 def cuts(plan):
@@ -69,6 +61,8 @@ def test_window_kernel_with_little_l1_equals_the_definition_and_the_published_or
         way = t.source.name, "row" if t.by_row else "two" if t.two_column else "whole"
         seen |= {(*way, name) for name, _ in cuts(plan)}
         assert_clean(plan)
+        for core in range(plan.launches[0].core_count):
+            assert_inside(emit_rows(plan.launches[0], core), plan)
         if number % 2:
             assert_exact(plan, rng, options_of(rng, plan))
             continue
@@ -131,4 +125,6 @@ def test_window_kernel_of_many_taps_equals_the_definition(name, series, forward)
     assert_exact(plan, np.random.default_rng(7))
     for launch in plan.launches:
         for core in {0, launch.core_count - 1}:
-            assert verify(emit_rows(launch, core), plan.product) == []
+            rows = emit_rows(launch, core)
+            assert verify(rows, plan.product) == []
+            assert_inside(rows, plan)

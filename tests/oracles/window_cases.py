@@ -8,7 +8,8 @@ import numpy as np
 
 from npu_sim.accumulation import default_accumulation
 from npu_sim.engines.execute import ExecuteOptions, execute
-from npu_sim.isa.op import Data
+from npu_sim.isa.footprint import empty_runs, reach
+from npu_sim.isa.op import Data, Space
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
 from ops.common.geometry import ConvGeometry
@@ -63,6 +64,24 @@ class Planned:
         """Stride, padding (up, down, left, right), dilation and groups, in the order of the oracles."""
         g = self.geometry
         return g.stride[1:], g.pad[2:], g.dilation[1:], g.groups
+
+
+def with_l1(series, l1_bytes):
+    """A product with another L1: what fits must not depend on anything else of it."""
+    product = get_product(series)
+    return replace(product, core=replace(product.core, l1_bytes=l1_bytes))
+
+
+def assert_inside(rows, plan):
+    """Hold every access to global memory to the tensor it names."""
+    ends = np.zeros((len(rows), len(Space), 2), np.int64)
+    reach(rows, empty_runs(), ends)
+    first, end = ends[:, Space.GM].T
+    table = plan.gm.table()
+    at = np.clip(rows["tensor"].astype(np.int64), 0, len(table) - 1)
+    low, size = table[at, 0], table[at, 1]
+    inside = (end == 0) | ((rows["tensor"] == at) & (first >= low) & (end <= low + size))
+    assert inside.all(), (plan.geometry, plan.tiling, rows[~inside][:1])
 
 
 def made(size, kernel, *, n=1, cin=1, cout=1, groups=1, stride=(1, 1), pad=(0, 0, 0, 0), dilation=(1, 1)):
