@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from npu_sim.engines.hazards import emit_rows
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.isa.op import Op
 from npu_sim.program.verify import verify
 from tests.differential.test_window_kernels import assert_clean, assert_exact, options_of, real
 from tests.oracles.window_cases import SERIES, assert_inside, made, planned, random_geometry, run, with_l1
@@ -48,6 +50,16 @@ def streamed(rng, geometry, series, *, forward):
     return plan
 
 
+def assert_weights_come_once(rows, plan):
+    """Parts of channel blocks bring what the Mmads multiply, each element once for each block of the result."""
+    if not any(name == "weights" for name, _ in cuts(plan)):
+        return
+    copies = rows[(rows["op"] == Op.DATA_COPY) & (rows["tensor"] == plan.tensors[1].index)]
+    mmads = rows[rows["op"] == Op.MMAD]
+    loaded = int((copies["block_count"].astype(np.int64) * copies["block_len"]).sum()) * 32
+    assert loaded == int((mmads["k"].astype(np.int64) * mmads["n"]).sum()) * 2
+
+
 @pytest.mark.parametrize("forward", [False, True], ids=["gradient", "forward"])
 @pytest.mark.parametrize("series", SERIES)
 def test_window_kernel_with_little_l1_equals_the_definition_and_the_published_order(series, forward):
@@ -62,7 +74,9 @@ def test_window_kernel_with_little_l1_equals_the_definition_and_the_published_or
         seen |= {(*way, name) for name, _ in cuts(plan)}
         assert_clean(plan)
         for core in range(plan.launches[0].core_count):
-            assert_inside(emit_rows(plan.launches[0], core), plan)
+            rows = emit_rows(plan.launches[0], core)
+            assert_inside(rows, plan)
+            assert_weights_come_once(rows, plan)
         if number % 2:
             assert_exact(plan, rng, options_of(rng, plan))
             continue
@@ -128,3 +142,5 @@ def test_window_kernel_of_many_taps_equals_the_definition(name, series, forward)
             rows = emit_rows(launch, core)
             assert verify(rows, plan.product) == []
             assert_inside(rows, plan)
+        result = run_timeline(launch, plan.product)
+        assert sum(result.critical_parts.values()) == result.total_cycles
