@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -190,6 +191,71 @@ def test_aclnn_avg_pool_explains_itself_once_and_knows_the_quirks():
             explanation = recorder.explanations()[-1]
             assert explanation.facts["call"]["route"] == path
     assert len(recorder.explanations()) == 4
+
+
+def test_aclnn_avg_pool_number_of_threads_must_be_positive():
+    with use_product("910b"):
+        status, *_ = ready(None, threads=0)
+    assert int(status) == 161002
+    assert aclnn.aclGetRecentErrMsg().endswith("GetWorkspaceSize: threads must be at least 1, not 0")
+
+
+def explained(keywords, **changes):
+    """Status and explanation of a vector call of 910B with other arguments."""
+    pooling = Pooling(kernel=(3, 3), stride=(2, 2), pad=(1, 1), count_include_pad=False)
+    case = Case(series="910b", dtype="fp16", leading=(2, 3), extents=(7, 7), pooling=replace(pooling, **changes))
+    shape = (2, 3, 7, 7)
+    with use_product("910b"), recording() as recorder:
+        g, x, dx = tensor((2, 3, 4, 4), "fp16"), tensor(shape, "fp16"), tensor(shape, "fp16")
+        status, *_ = phase_one(g, x, dx, case, **keywords)
+    return int(status), recorder.explanations()[0] if not status else aclnn.aclGetRecentErrMsg()
+
+
+def test_aclnn_avg_pool_options_reach_the_check_and_the_plan():
+    for deterministic, cores in ((False, 16), (True, 1)):
+        _, found = explained({"deterministic": deterministic})
+        assert [launch.core_count for launch in found.launches if launch.name == "AvgPool3DGrad"] == [cores]
+    for profile, code in (("library", 0), ("page", 161002), (None, 161002)):
+        status, found = explained({"profile": profile}, divisor_override=300)
+        assert status == code
+        if status:
+            assert "rule 10 divisorOverride-page)" in found
+        else:
+            assert found.facts["call"]["profile"] == "library"
+    assert explained({"strict_shape": True})[0] == 0
+    status, text = explained({"strict_shape": True}, stride=(1, 2))
+    assert status == 161002
+    assert "gradOutput H must be 7 (input 7, kernel 3, stride 1, padding 1), not 4" in text
+    assert explained({"strict_shape": False}, stride=(1, 2))[0] == 0
+
+
+@pytest.mark.parametrize("front", ["two phases", "python"])
+def test_avg_pool_accumulation_is_that_of_the_call(front):
+    """Rounding towards zero after each tap loses what rounding to nearest keeps."""
+    shape = (1, 1, 2, 2)
+    grad, x = np.full(shape, 1 + 3 * 2**-23, np.float32), np.zeros(shape, np.float32)
+    grad[..., 1] = 3.0
+    got = []
+    for model in (None, "exact8-rz"):
+        out = np.zeros(4, np.float32)
+        if front == "python":
+            r = ops.avg_pool2d_backward(
+                grad, x, kernel_size=(1, 3), stride=1, padding=(0, 1), divisor_override=1, accumulation=model,
+                product="910b",
+            )  # fmt: skip
+            assert r.path == "cube"
+            out = r.grad_input.reshape(-1)
+        else:
+            array = aclnn.aclCreateIntArray
+            with use_product("910b"):
+                status, size, executor = aclnn.aclnnAvgPool2dBackwardGetWorkspaceSize(
+                    tensor(shape, "fp32", grad.reshape(-1)), tensor(shape, "fp32"), array([1, 3]), array([1, 1]),
+                    array([0, 1]), False, True, 1, 0, tensor(shape, "fp32", out), accumulation=model,
+                )  # fmt: skip
+                assert status == 0, aclnn.aclGetRecentErrMsg()
+                assert aclnn.aclnnAvgPool2dBackward(np.empty(size, np.uint8), size, executor, None) == 0
+        got.append(out.tolist())
+    assert got == [[4 + 2**-21] * 4, [4.0] * 4]
 
 
 def test_aclnn_avg_pool_of_nothing_does_nothing():

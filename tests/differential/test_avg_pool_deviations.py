@@ -122,6 +122,14 @@ def test_a3_is_met_by_windows_of_more_than_2048_halves_without_padding_only(seri
         at_limit, **dict.fromkeys(("input", "grad_input"), replace(x, shape=(1, 50, 64), storage_elems=-1))
     )
     assert choose_route(at_limit).deviations == ()
+    # a kernel of 2500 of which at most 44 x 46 lie on the input
+    small = replace(x, shape=(1, 44, 46), storage_elems=-1)
+    padded = replace(call, input=small, grad_input=small, padding=(3, 2), grad_output=replace(x, shape=(1, 1, 1)))
+    assert choose_route(replace(padded, kernel_size=(50, 50))).deviations == ()
+    # with A2 off the divisor stands and nothing is counted
+    overridden = replace(call, divisor_override=255)
+    for quirks, met in (((), ("A2",)), (("A3",), ("A2",)), (("A2",), ("A2", "A3"))):
+        assert choose_route(replace(overridden, library_quirks=frozenset(quirks))).deviations == met
     floats = {name: replace(getattr(call, name), dtype="fp32") for name in ("grad_output", "input", "grad_input")}
     assert choose_route(replace(call, **floats, cube_math_type=1)).deviations == ()
 
@@ -315,6 +323,17 @@ def test_avg_pool_overflow_mode_the_product_lacks_is_refused_even_of_nothing(pla
     grad, x = np.zeros((planes, 2, 2), np.float16), np.zeros((planes, 4, 4), np.float16)
     with pytest.raises(ProductError, match=r"^overflow must be one of saturate, not inf_nan \(Ascend910A, "):
         ops.avg_pool2d_backward(grad, x, kernel_size=2, product="910", overflow="inf_nan")
+
+
+def test_avg_pool_deterministic_call_adds_on_one_core_and_gives_the_same_bits():
+    grad = np.random.default_rng(9).standard_normal((2, 3, 4, 4)).astype(np.float16)
+    common = {"kernel_size": 3, "stride": 2, "padding": 1, "count_include_pad": False}
+    results = [
+        ops.avg_pool2d_backward(grad, np.zeros((2, 3, 7, 7), np.float16), **common, deterministic=wish)
+        for wish in (False, True)
+    ]
+    assert [r.plan.calls.launches[1].core_count for r in results] == [16, 1]
+    assert results[0].grad_input.tobytes() == results[1].grad_input.tobytes()
 
 
 def test_avg_pool_same_bits_on_every_thread_count():

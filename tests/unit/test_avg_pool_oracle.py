@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,24 @@ def test_avg_pool_extents_and_divisors_are_the_counted_ones():
                 area = padded_rows * padded_columns if pooling.count_include_pad else len(rows) * len(columns)
                 wanted = (pooling.divisor_override or area) if rows and columns else 0
                 assert divisors(call, axes)[oh, ow] == wanted
+
+
+def test_avg_pool_windows_behind_the_input_cover_nothing_and_divide_nothing():
+    """Only a gradOutput of another shape has such windows."""
+    rows = PoolAxis(name="H", x=4, y=4, kernel=2, stride=2, pad=0)
+    columns = PoolAxis(name="W", x=3, y=4, kernel=2, stride=2, pad=1)
+    assert rows.covered.tolist() == [2, 2, 0, 0]
+    assert columns.covered.tolist() == [1, 2, 0, 0]
+    assert columns.padded.tolist() == [2, 2, 1, 0]
+    call = AvgPoolCall(
+        product=get_product("910b"), grad_output=None, input=None, kernel_size=None, stride=None, padding=None,
+        ceil_mode=False, count_include_pad=True, divisor_override=0, cube_math_type=0, grad_input=None,
+    )  # fmt: skip
+    for changes, first in (({}, 4), ({"count_include_pad": False}, 2), ({"divisor_override": -7}, -7)):
+        found = divisors(replace(call, **changes), (rows, columns))
+        assert found[0, 0] == first
+        assert (found[2:] == 0).all()
+        assert (found[:, 2:] == 0).all()
 
 
 def test_avg_pool_oracle_extent_by_placing_windows():

@@ -204,6 +204,9 @@ def test_avg_pool_empty_tensors_succeed_whatever_comes_after_the_arguments():
     nothing = both(desc(0, 3, 8, 9, dtype="fp32"), grad_output=desc(0, 3, 4, 4, dtype="fp32"), divisor_override=300)
     for series in ("310p", "910", "910b", "910_93"):
         assert check(call(series, **nothing)).route.name == "empty"
+        assert check(call(series, **nothing)).route.compute_dtype == "fp32"
+        halves = call(series, **both(desc(0, 3, 8, 9)), grad_output=desc(0, 3, 4, 4), cube_math_type=3)
+        assert check(halves).route.compute_dtype == "fp16"
     with pytest.raises(OperatorError):
         check(call(**nothing, padding=(2, 0)))
     lax = call(strict_shape=False, grad_output=desc(2, 3, 0, 4))
@@ -247,7 +250,8 @@ def test_avg_pool_quirks_are_a_bool_or_names(value):
     with pytest.raises(OperatorError) as caught:
         parse_quirks(value)
     assert str(caught.value) == f"library_quirks must be a bool or a set of A1, A2, A3, A4, A5, not {value!r}"
-    assert parse_quirks(True) == set(DEVIATIONS)
+    assert parse_quirks(True) == parse_quirks(np.True_) == set(DEVIATIONS)
+    assert parse_quirks(np.False_) == frozenset()
     assert parse_quirks("A2") == parse_quirks(["A2"]) == {"A2"}
     assert parse_quirks(False) == parse_quirks(()) == frozenset()
 
@@ -305,9 +309,59 @@ def test_avg_pool_global_route_begins_at_ten(series):
     other = "AvgPool3DGrad" if series in ("910b", "910_93") else "cube"
     assert route(10, 10) == route(10, 11, ceil_mode=True) == "global"
     assert route(9, 10) == route(10, 9) == "cube"
-    assert route(10, 10, divisor_override=1) == "cube"
+    assert route(10, 10, divisor_override=1) == route(10, 10, divisor_override=100) == "cube"
     assert route(9, 9, ceil_mode=True) == other
     assert check(square((11, 10), series=series, kernel=(10, 10))).route.name == "cube"
+    # a kernel beyond the plane, one axis at a time, hangs over the end of the only window
+    for kernel in ((13, 12), (12, 13)):
+        beyond = square(12, series=series, kernel=kernel, ceil_mode=True)
+        assert [axis.y for axis in beyond.axes] == [1, 1]
+        assert check(beyond).route.name == ("cube+mul" if other == "cube" else other)
+    # padding along either axis, which the library ignores here
+    for pad in ((0, 3), (3, 0)):
+        padded = square(12, series=series, kernel=(12, 12), padding=pad)
+        far = replace(padded, stride=(30, 30), grad_output=desc(2, 1, 1))
+        assert check(far).route.name == "cube"
+        assert choose_route(far).deviations == ("A5",)
+        assert check(replace(far, library_quirks=frozenset({"A5"}))).route.name == "global"
+
+
+COMPUTE = {
+    # tensors: compute type of cubeMathType 0, 1, 2 and 3; None: refused
+    "fp16": ("fp16", "fp16", "fp16", "fp16"),
+    "global": ("fp32", "fp16", "fp16", "fp32"),
+    "vector": ("fp32", "fp32", "fp32", "fp32"),
+    "cube without FP32": (None, "fp16", "fp16", None),
+    "cube fp32": ("fp32", "hf32", "fp16", "hf32"),
+    "cube bf16": ("fp32", "fp32", "fp16", "hf32"),
+    "cube with A4": ("fp32", "fp16", "fp16", "hf32"),
+}
+
+
+@pytest.mark.parametrize("series", ["310p", "910", "910b", "910_93"])
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+def test_avg_pool_compute_type_follows_route_tensors_and_cube_math_type(series, dtype):
+    split = series in ("910b", "910_93")
+    if dtype == "bf16" and not split:
+        return
+    own = "without FP32" if not split else dtype
+    expected = {"cube": f"cube {own}", "global": "global", "vector": "vector"}
+    if dtype == "fp16":
+        expected |= {"cube": "fp16", "global": "fp16"}
+    poolings = {"cube": square(12), "global": square(12, kernel=(12, 12))}
+    if split:
+        poolings["vector"] = square(12, count_include_pad=False)
+    for name, pooling in poolings.items():
+        tensors = {field: replace(getattr(pooling, field), dtype=dtype) for field in ALL}
+        for number, wanted in enumerate(COMPUTE[expected[name]]):
+            made = replace(pooling, product=get_product(series), profile="library", cube_math_type=number, **tensors)
+            found = find_violation(made)
+            assert (None if found else choose_route(made).compute_dtype) == wanted, (name, number)
+            if wanted is not None:  # the Cube of 310P and 910 multiplies halves only
+                assert check(made).cube_dtype == (wanted if split else "fp16")
+            if name == "cube" and split and dtype != "fp16":
+                quirk = choose_route(replace(made, library_quirks=frozenset({"A4"})))
+                assert quirk.compute_dtype == COMPUTE["cube with A4"][number]
 
 
 def test_avg_pool_page_of_rules_is_made_from_the_table():
