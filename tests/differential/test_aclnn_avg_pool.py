@@ -215,6 +215,7 @@ def test_aclnn_avg_pool_options_reach_the_check_and_the_plan():
     for deterministic, cores in ((False, 16), (True, 1)):
         _, found = explained({"deterministic": deterministic})
         assert [launch.core_count for launch in found.launches if launch.name == "AvgPool3DGrad"] == [cores]
+        assert found.facts["tiling of step 1, AvgPool3DGrad"]["cores"] == cores
     for profile, code in (("library", 0), ("page", 161002), (None, 161002)):
         status, found = explained({"profile": profile}, divisor_override=300)
         assert status == code

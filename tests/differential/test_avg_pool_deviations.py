@@ -53,9 +53,11 @@ def table_of(explanation):
 def test_a1_divides_a_clipped_last_window_by_the_whole_kernel(series, quirks):
     pooling = Pooling(kernel=(3, 3), stride=(2, 2), ceil_mode=True)
     case = Case(series=series, dtype="fp16", leading=(2, 3), extents=(6, 6), pooling=pooling)
-    grad, off = run(case)
+    with recording() as recorder:
+        grad, off = run(case)
     assert off.path == "cube+mul"
     assert_follows(case, grad, off, pooling)
+    assert table_of(recorder.explanations()[0])["A1"] == ("off", "yes")
     with recording() as recorder:
         _, on = run(case, library_quirks=quirks)
     assert on.path == "cube"
@@ -131,7 +133,9 @@ def test_a3_is_met_by_windows_of_more_than_2048_halves_without_padding_only(seri
     for quirks, met in (((), ("A2",)), (("A3",), ("A2",)), (("A2",), ("A2", "A3"))):
         assert choose_route(replace(overridden, library_quirks=frozenset(quirks))).deviations == met
     floats = {name: replace(getattr(call, name), dtype="fp32") for name in ("grad_output", "input", "grad_input")}
-    assert choose_route(replace(call, **floats, cube_math_type=1)).deviations == ()
+    wide = replace(call, **floats, cube_math_type=1, library_quirks=frozenset(DEVIATIONS))
+    assert choose_route(wide).deviations == ()
+    assert (mean_matrix(wide, choose_route(wide), "fp32") == np.float32(1) / np.float32(2500)).all()
 
 
 @pytest.mark.parametrize("series", SPLIT)
@@ -199,6 +203,16 @@ def test_a3_holds_for_the_matrix_where_a5_is_off(series):
         assert r.grad_input.max() == np.float16(1000) * np.float16(1 / count)
 
 
+@pytest.mark.parametrize("series", UNIFIED)
+def test_clipped_windows_count_the_padding_whatever_other_deviation_is_on(series):
+    """The last of 4 windows on 6 + 2 positions has 2 positions of a row, one of them padding."""
+    pooling = Pooling(kernel=(3, 3), stride=(2, 2), pad=(1, 1), ceil_mode=True)
+    case = Case(series=series, dtype="fp16", leading=(2, 3), extents=(6, 6), pooling=pooling)
+    grad, r = run(case, library_quirks=set(DEVIATIONS) - {"A1"})
+    assert (r.path, r.plan.route.deviations) == ("cube+mul", ("A1",))
+    assert_follows(case, grad, r, pooling)
+
+
 @pytest.mark.parametrize("series", [*UNIFIED, *SPLIT])
 def test_a1_is_about_ceil_mode_only(series):
     """Without it a window beyond the padding is a gradOutput of another shape: what the library computes."""
@@ -219,8 +233,20 @@ def test_deviations_are_all_off_by_default_and_shown_in_the_explanation():
         _, r = run(case)
     (explanation,) = recorder.explanations()
     assert table_of(explanation) == dict.fromkeys(DEVIATIONS, ("off", "no"))
-    assert explanation.facts["call"]["route"] == "cube"
-    assert explanation.facts["call"]["library quirks"] == "none"
+    assert explanation.facts["call"] == {
+        "route": "cube", "why": "one divisor for all windows", "gradOutput": "fp16 2x3x3x3", "cubeMathType": 0,
+        "computes in": "fp16", "workspace (bytes)": r.workspace_bytes, "profile": "page", "library quirks": "none",
+    }  # fmt: skip
+    assert r.workspace_bytes > 0
+    with recording() as recorder:
+        wide = replace(case, series="910_93", dtype="bf16", cube_math_type=2)
+        run(replace(wide, pooling=replace(pooling, ceil_mode=True)), library_quirks=("A5", "A1"))
+        run(wide)
+    vector, widened = (found.facts["call"] for found in recorder.explanations())
+    expected_facts = ("AvgPool3DGrad", "ceilMode is true", "bf16 2x3x4x4", 2, "fp32", "library", "A1, A5")
+    facts = ("route", "why", "gradOutput", "cubeMathType", "computes in", "profile", "library quirks")
+    assert tuple(vector[fact] for fact in facts) == expected_facts
+    assert (widened["computes in"], widened["route"]) == ("fp16", "cube")
     assert explanation.launches == r.plan.calls.launches
     assert [row[1] for row in explanation.tables[0].rows] == [
         "TransData", "TransData", "Conv2DBackpropInput", "TransData",
@@ -259,6 +285,10 @@ def test_avg_pool_wide_divisors_are_cut_to_32_bits_by_the_library_only():
     common = {"kernel_size": 2, "divisor_override": 2**32 + 2, "product": "910_93"}
     assert ops.avg_pool2d_backward(grad, x, **common).grad_input.max() == np.float32(1) / np.float32(2**32)
     assert ops.avg_pool2d_backward(grad, x, **common, library_quirks=True).grad_input.max() == 0.5
+    # the sign is bit 31; 0 is no override at all
+    for wide, seen in ((2**31, -(2**31)), (-(2**31) - 1, 2**31 - 1), (2**31 - 1, 2**31 - 1), (2**32, 4)):
+        r = ops.avg_pool2d_backward(grad, x, **{**common, "divisor_override": wide}, library_quirks="A1")
+        assert (r.grad_input == np.float32(1) / np.float32(seen)).all(), wide
 
 
 @pytest.mark.parametrize("shape", [(0, 3, 8, 8), (2, 0, 8, 8), (0, 8, 8)])

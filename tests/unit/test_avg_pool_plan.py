@@ -136,6 +136,26 @@ def test_avg_pool_kernel_that_refuses_a_shape_is_a_wrong_argument():
     assert caught.value.status == 161002
 
 
+@pytest.mark.parametrize(("name", "changes", "status"), [
+    ("div_launch", {**FULL}, 561103),
+    ("input_gradient_launches", {}, 161002),
+    ("avg_pool3d_grad_launch", {"ceil_mode": True}, 161002),
+])  # fmt: skip
+@pytest.mark.parametrize("context", ["", " (Ascend910B2)"])
+def test_avg_pool_failure_inside_a_route_has_its_status_and_names_the_product_once(
+    monkeypatch, name, changes, status, context
+):
+    def refuse(*arguments, **keywords):
+        raise OperatorError(f"extent must be small, not large{context}", 561002)
+
+    monkeypatch.setattr(f"ops.avg_pool.plan.{name}", refuse)
+    with pytest.raises(OperatorError) as caught:
+        plan("910b", "fp16", **changes)
+    assert caught.value.status == status
+    own = context or " (Ascend910B2, Atlas A2 training / 800I A2 inference)"
+    assert str(caught.value) == f"extent must be small, not large{own}"
+
+
 def test_avg_pool_stride_that_no_image_to_column_holds_is_planned():
     """The kernel walks over the dilated gradient with stride 1; the library dilates it before the kernel."""
     assert steps(plan("910b", "fp16", x=(2, 3, 130, 130), g=(2, 3, 3, 3), stride=(64, 64))) == CUBE
