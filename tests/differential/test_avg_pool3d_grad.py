@@ -28,6 +28,7 @@ SHAPES = [
     ((6, 7), 21, CLIPPED),
     ((7, 9), 16, APART),
     ((4, 5), 40, NEGATIVE),
+    ((5, 7), 18, Pooling(kernel=(2, 3), stride=(2, 2), pad=(0, 1))),  # overlap along the width only
     ((1, 1), 1, Pooling(kernel=(1, 1), stride=(1, 1))),
 ]
 
@@ -123,6 +124,7 @@ def test_avg_pool3d_grad_split_is_that_of_the_published_tiling():
     assert (t.pieces, t.count, t.tail, t.group, t.pitch) == (1, 22016, 22016, 1, 22016)
     t = avg_pool_tiling(axes, 22017, 4, product)
     assert (t.pieces, t.count, t.tail, t.group, t.pitch) == (2, 22016, 1, 1, 22016)
+    assert (t.tasks, t.cores) == (60, 30)  # as many cores as pixels, though there are more tasks
     t = avg_pool_tiling(axes, 29344 + 3, 2, product)
     assert (t.pieces, t.count, t.tail) == (2, 29344, 3)
     t = avg_pool_tiling(apart, 22016, 2, product)
@@ -154,6 +156,18 @@ def test_avg_pool3d_grad_workspace_holds_sums_of_16_bit_tensors():
     assert sums_bytes(axes_of((9, 12), APART), 100, 2) == sums_bytes(axes, 100, 4) == 0
 
 
+@pytest.mark.parametrize(
+    ("extents", "lanes", "starts"), [((5, 6), 60, [0, 600, 1200]), ((1, 11), 124, [0, 682]), ((1, 11), 62, [0])]
+)
+def test_avg_pool3d_grad_sums_are_cast_in_equal_pieces(extents, lanes, starts):
+    """Of 4096 usable bytes a sixth of an element's sum and result each: 682 elements at most."""
+    launch, *_ = build(extents, lanes, OVERLAPPED, "fp16", machine("910b", cores=1, ub_bytes=24576))
+    rows = emit_rows(launch, 0, 2)
+    assert rows["tile"][rows["op"] == Op.CAST].tolist() == starts
+    whole, *_ = build(extents, lanes, OVERLAPPED, "fp16", PRODUCTS["910b"])
+    assert (int(whole.params["cast_elems"][0]), int(whole.params["clear_bytes"][0])) == (29354, 176128)
+
+
 def stores(launch, phase):
     rows = emit_rows(launch, 0, phase)
     return rows, rows[(rows["op"] == Op.DATA_COPY_PAD) & (rows["pipe"] == Pipe.MTE3)]
@@ -177,6 +191,8 @@ def test_avg_pool3d_grad_deterministic_waits_after_every_task():
     barriers = stores(careful, 1)[0]
     barriers = barriers[barriers["op"] == Op.PIPE_BARRIER]
     assert len(barriers) == 12
+    apart, _, _, out = build((7, 9), 3, APART, "fp32", product, deterministic=True)
+    assert (stores(apart, 1)[0]["op"] == Op.PIPE_BARRIER).sum() == out[0] * out[1]
     assert set(barriers["pipe"].tolist()) == {int(Pipe.MTE3)}
 
 

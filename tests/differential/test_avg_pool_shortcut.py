@@ -166,16 +166,19 @@ def test_avg_pool_in_bulk_reads_and_writes_through_views(include):
     assert target_storage.tobytes() == expected.tobytes()
 
 
-def test_avg_pool_in_bulk_may_write_over_grad_output():
-    """The gradient of a 1x1 pooling of stride 2 is larger than gradOutput and shares its memory."""
-    case = Case(
-        series="910b", dtype="fp16", leading=(1, 3), extents=(6, 6), pooling=Pooling(kernel=(1, 1), stride=(2, 2))
-    )
+@pytest.mark.parametrize(("channels", "pooling"), [
+    (3, Pooling(kernel=(1, 1), stride=(2, 2))),  # much larger than gradOutput
+    (40, Pooling(kernel=(2, 2), stride=(1, 1))),  # written before the last planes are read
+    (600, Pooling(kernel=(2, 2), stride=(2, 2))),
+])  # fmt: skip
+def test_avg_pool_in_bulk_may_write_over_grad_output(channels, pooling):
+    """The gradient shares its memory with gradOutput."""
+    case = Case(series="910b", dtype="fp16", leading=(1, channels), extents=(6, 6), pooling=pooling)
     grad = case.gradient(1)
-    r = ops.avg_pool2d_backward(grad, np.zeros((1, 3, 6, 6), np.float16), **case.arguments)
-    storage = np.zeros(108, np.float16)
-    storage[5:32] = grad.reshape(-1)
-    source = replace(r.plan.resolved.call.grad_output, offset=5, storage_elems=108)
+    r = ops.avg_pool2d_backward(grad, np.zeros((1, channels, 6, 6), np.float16), **case.arguments)
+    storage = np.zeros(36 * channels, np.float16)
+    storage[5 : 5 + grad.size] = grad.reshape(-1)
+    source = replace(r.plan.resolved.call.grad_output, offset=5, storage_elems=storage.size)
     plan = plan_call(check(replace(r.plan.resolved.call, grad_output=source)))
     options = ExecuteOptions(accumulation=default_accumulation(r.product, "fp16"))
     run_call(plan, {"grad_output": storage, "grad_input": storage}, options)
@@ -193,7 +196,8 @@ def test_avg_pool_cube_with_infinities_runs_the_rows(series):
 
 def test_avg_pool_cube_models_that_join_taps_have_no_way_around_the_rows():
     case = Case(series="910b", dtype="fp16", leading=(1, 16), extents=(6, 6), pooling=OVER)
-    for group, inner, rounding in ((32, "exact", "rne"), (24, "exact", "rne"), (16, "exact", "rz")):
+    others = ((32, "exact", "rne"), (24, "exact", "rne"), (12, "exact", "rne"), (3, "tree", "rne"), (16, "exact", "rz"))
+    for group, inner, rounding in others:
         model = Accumulation(group, inner, rounding)
         assert not adds_tap_by_tap(model)
         assert not in_bulk(compare(case, model), model)
