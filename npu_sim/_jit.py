@@ -21,8 +21,12 @@ import numba
 from numba import njit, types
 from numba.core import config as _numba_config
 
+from npu_sim._linking import Callees, EntryCompiler
+
 # Numba fills this module's attributes at run time, which no type checker sees.
 config: Any = _numba_config
+# Not all options of Numba are in the types it declares.
+_njit: Any = njit
 
 JIT_ENABLED = not bool(config.DISABLE_JIT)
 """False under ``NUMBA_DISABLE_JIT=1``: jitted functions then run as plain Python."""
@@ -114,27 +118,30 @@ def jit(function: Callable[..., Any]) -> Any:
     previous = config.CACHE_DIR
     config.CACHE_DIR = cache_directory(function.__module__)
     try:
-        compiled = njit(cache=_CACHED, nogil=True, error_model="numpy")(function)
+        compiled = _njit(
+            cache=_CACHED, nogil=True, error_model="numpy", no_cfunc_wrapper=True, pipeline_class=EntryCompiler
+        )(function)
     finally:
         config.CACHE_DIR = previous
     if JIT_ENABLED:
-        _widen_arguments(compiled)
+        _share_callees(compiled)
     return compiled
 
 
-def _widen_arguments(compiled: Any) -> None:
-    """Make calls from other jitted functions share one specialisation of ``compiled``.
+def _share_callees(compiled: Any) -> None:
+    """Make calls from other jitted functions share one specialisation of ``compiled``, see `npu_sim._linking`.
 
     Numba compiles a callee anew for every literal, every enumeration and every width of integer at a call site: a dozen
     copies of each emitter, which LLVM then inlines anyway. Literals, `IntEnum` members and the byte-sized fields of a
     row become int64 here, so one copy serves them all.
     """
-    template_for = compiled.get_call_template
+    callees = Callees(compiled)
 
     def get_call_template(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        return template_for(tuple(map(_widened, arguments)), {k: _widened(v) for k, v in keywords.items()})
+        return callees.call_template(tuple(map(_widened, arguments)), {k: _widened(v) for k, v in keywords.items()})
 
     compiled.get_call_template = get_call_template
+    compiled.get_overload = callees.key
 
 
 def _widened(argument: Any) -> Any:

@@ -1,0 +1,132 @@
+"""What calls between jitted functions compile: one simplified copy of a callee, machine code only for entries."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npu_sim import _jit, _linking
+
+pytestmark = pytest.mark.skipif(not _jit.JIT_ENABLED, reason="compiles")
+
+if _jit.JIT_ENABLED:
+
+    @_jit.jit
+    def _scaled(values, factor):
+        total = np.int64(0)
+        for value in values:
+            total += value * factor
+        return total
+
+    @_jit.jit
+    def _twice(values, width):
+        return _scaled(values, 2) + _scaled(values, width)
+
+    @_jit.jit
+    def _refuse(value):
+        if value > 3:
+            raise ValueError("too much", value)
+        return value
+
+    @_jit.jit
+    def _guarded(value):
+        return _refuse(value) + 1
+
+
+VALUES = np.arange(5, dtype=np.int64)
+
+
+def callees_of(dispatcher) -> _linking.Callees:
+    return dispatcher.get_overload.__self__
+
+
+def test_call_of_a_jitted_function_gives_what_python_gives():
+    assert _twice(VALUES, 7) == 10 * 9 == _twice.py_func(VALUES, 7)
+
+
+def test_function_that_was_a_callee_runs_when_python_calls_it():
+    _twice(VALUES, 1)
+    assert _scaled(VALUES, 3) == 30
+
+
+def test_literal_and_variable_argument_share_one_callee():
+    _twice(VALUES, 1)
+    assert len(callees_of(_scaled).signatures) == 1
+
+
+def test_callee_alone_makes_no_machine_code_and_no_entry():
+    @_jit.jit
+    def inner(value):
+        return value + 1
+
+    @_jit.jit
+    def outer(value):
+        return inner(value) * 2
+
+    assert outer(4) == 10
+    (compiled,) = callees_of(inner)._compiled.values()
+    engine = compiled.library.codegen._engine
+    name = compiled.fndesc.llvm_func_name
+    assert not inner.signatures
+    assert name in [function.name for function in compiled.library._final_module.functions]
+    assert compiled.library._get_module_for_linking().get_function(name).linkage.name == "linkonce_odr"
+    assert not engine.is_symbol_defined(compiled.fndesc.llvm_cpython_wrapper_name)
+
+
+def test_error_of_a_callee_reaches_python_with_its_values():
+    assert _guarded(3) == 4
+    with pytest.raises(ValueError, match=r"^\('too much', 4\)$"):
+        _guarded(4)
+
+
+@pytest.mark.parametrize(("limit", "inlined"), [(0, False), (400, True)])
+def test_callee_is_marked_for_inlining_up_to_the_limit(monkeypatch, limit, inlined):
+    monkeypatch.setattr(_linking, "INLINED_LINES", limit)
+
+    @_jit.jit
+    def inner(value):
+        return value + 1
+
+    @_jit.jit
+    def outer(value):
+        return inner(value) * 2
+
+    assert outer(4) == 10
+    (compiled,) = callees_of(inner)._compiled.values()
+    assert ("alwaysinline" in str(compiled.library._final_module)) == inlined
+
+
+def test_size_of_a_callee_counts_what_is_inlined_into_it():
+    _twice(VALUES, 1)
+
+    @_jit.jit
+    def outer(values):
+        return _twice(values, 5)
+
+    assert outer(VALUES) == 70
+    (inner,), (middle,) = (callees_of(function)._compiled.values() for function in (_scaled, _twice))
+    sizes = [c.library.inlined_lines[c.fndesc.llvm_func_name] for c in (inner, middle)]
+    assert sizes[1] > 2 * sizes[0]
+
+
+def test_second_process_finds_the_entry_in_the_cache(tmp_path):
+    (tmp_path / "kernels.py").write_text(
+        "from npu_sim._jit import jit\n\n\n"
+        "@jit\ndef inner(x):\n    return x + 1\n\n\n"
+        "@jit\ndef outer(x):\n    return inner(x) * 2\n\n\n"
+        "print(outer(4), sum(outer.stats.cache_hits.values()), len(inner.signatures))\n"
+    )
+    root = Path(_jit.__file__).resolve().parent.parent
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(root)}
+    runs = [
+        subprocess.run(
+            [sys.executable, str(tmp_path / "kernels.py")], capture_output=True, text=True, check=True, env=environment
+        ).stdout
+        for _ in range(2)
+    ]
+    assert runs == ["10 0 0\n", "10 1 0\n"]
