@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -41,8 +43,8 @@ def axes_of(extents, pooling):
     )
 
 
-def build(extents, lanes, pooling, dtype, product, deterministic=False):
-    axes = axes_of(extents, pooling)
+def build(extents, lanes, pooling, dtype, product, deterministic=False, more=(0, 0)):
+    axes = tuple(replace(axis, y=axis.y + extra) for axis, extra in zip(axes_of(extents, pooling), more, strict=True))
     out = (axes[0].y, axes[1].y)
     gm = GlobalMemory()
     item = ITEM[dtype]
@@ -90,6 +92,20 @@ def test_avg_pool3d_grad_every_way_gives_the_additions_in_window_order(series, d
             for _, arena in ways(launch, product, {src: grads}, seeds=(number,)):
                 same(arena, dst, expected)
             assert_legal(launch, product)
+
+
+@pytest.mark.parametrize("dtype", ITEM)
+@pytest.mark.parametrize("more", [(0, 2), (2, 0), (3, 2)])
+def test_avg_pool3d_grad_windows_behind_the_input_store_nothing(dtype, more):
+    """Of a gradOutput of another shape; the first of them may still reach the input."""
+    product = machine("910b", cores=3)
+    for number, (extents, lanes, pooling) in enumerate((SHAPES[0], SHAPES[2])):
+        launch, src, dst, out = build(extents, lanes, pooling, dtype, product, more=more)
+        grads = values(np.random.default_rng([number, *more]), (out[0] * out[1], lanes), dtype)
+        expected = oracle.scatter(grads, extents, out, pooling, dtype)
+        for _, arena in ways(launch, product, {src: grads}, seeds=()):
+            same(arena, dst, expected)
+        assert_legal(launch, product)
 
 
 def assert_legal(launch, product):

@@ -166,6 +166,32 @@ def test_avg_pool_in_bulk_reads_and_writes_through_views(include):
     assert target_storage.tobytes() == expected.tobytes()
 
 
+@pytest.mark.parametrize("pooling", [
+    Pooling(kernel=(2, 2), stride=(2, 2)),
+    Pooling(kernel=(2, 2), stride=(2, 3), pad=(1, 0), count_include_pad=False),
+    Pooling(kernel=(3, 3), stride=(2, 2), pad=(1, 1)),
+    Pooling(kernel=(3, 2), stride=(1, 1), count_include_pad=False),
+])  # fmt: skip
+@pytest.mark.parametrize("series", ["910", "910b"])
+def test_avg_pool_in_bulk_windows_behind_the_input_write_nothing(series, pooling):
+    """A gradOutput with more windows than the forward output, and what lies behind the result in memory."""
+    case = Case(series=series, dtype="fp16", leading=(2, 17), extents=(6, 7), pooling=pooling)
+    for more in ((2, 0), (0, 2), (3, 1)):
+        out = tuple(extent + extra for extent, extra in zip(case.out, more, strict=True))
+        grad = np.random.default_rng(more).standard_normal((2, 17, *out)).astype(np.float16)
+        r = ops.avg_pool2d_backward(grad, np.zeros((2, 17, 6, 7), np.float16), **case.arguments, strict_shape=False)
+        model = default_accumulation(r.product, "fp16")
+        assert in_bulk(r, model)
+        np.testing.assert_array_equal(patterns(r), patterns(by_rows(r, grad, model)))
+        call = r.plan.resolved.call
+        target = replace(call.grad_input, storage_elems=r.grad_input.size + 64)
+        plan = plan_call(check(replace(call, grad_input=target)))
+        storage = np.full(r.grad_input.size + 64, 77, np.float16)
+        run_call(plan, {"grad_output": grad.reshape(-1), "grad_input": storage}, ExecuteOptions(accumulation=model))
+        assert storage[:-64].tobytes() == r.grad_input.tobytes()
+        assert (storage[-64:] == 77).all()
+
+
 @pytest.mark.parametrize(("channels", "pooling"), [
     (3, Pooling(kernel=(1, 1), stride=(2, 2))),  # much larger than gradOutput
     (40, Pooling(kernel=(2, 2), stride=(1, 1))),  # written before the last planes are read
@@ -192,6 +218,20 @@ def test_avg_pool_cube_with_infinities_runs_the_rows(series):
     if series in ("910b", "910_93"):  # the others clamp and have no infinities
         lost = np.isnan(r.grad_input.astype(np.float32)).mean()
         assert lost > 0.5  # an infinity times the zero weights of its fifteen neighbours
+
+
+@pytest.mark.parametrize("series", ["910b", "910_93"])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_avg_pool_cube_with_numbers_beyond_half_runs_the_rows(series, dtype):
+    """They become infinities on the way to the Cube; where FP16 saturates they do not."""
+    case = Case(series=series, dtype=dtype, leading=(2, 20), extents=(9, 10), pooling=OVER, cube_math_type=2)
+    grad = case.gradient(5)
+    grad[0, 3, 2, 2] = 1e6
+    lost = np.isnan(compare(case, grad=grad).grad_input.astype(np.float32))
+    assert lost[0, :16, 3, 3].sum() == 15
+    assert not lost[0, 16:].any()
+    kept = compare(case, grad=grad, overflow="saturate").grad_input.astype(np.float32)
+    assert np.isfinite(kept).all()
 
 
 def test_avg_pool_cube_models_that_join_taps_have_no_way_around_the_rows():
