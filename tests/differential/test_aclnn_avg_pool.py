@@ -82,6 +82,36 @@ def test_aclnn_avg_pool_strided_tensors_get_the_bits_of_the_python_call_and_noth
 
 
 OVER = Pooling(kernel=(3, 3), stride=(2, 2), pad=(1, 1))
+ROUTES = [
+    ("910b", "fp16", True, "cube"), ("910b", "fp32", True, "cube"), ("910b", "fp32", False, "AvgPool3DGrad"),
+    ("910", "fp16", False, "cube+mul"), ("910", "fp32", True, "cube"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("series", "dtype", "include", "path"), ROUTES)
+@pytest.mark.parametrize("view", ["one number a plane", "inside gradInput"])
+def test_aclnn_avg_pool_grad_output_may_be_expanded_or_lie_where_the_result_goes(series, dtype, include, path, view):
+    pooling = replace(OVER, count_include_pad=include)
+    case = Case(
+        series=series, dtype=dtype, leading=(2, 3), extents=(7, 7), pooling=pooling,
+        cube_math_type=int(series == "910" and dtype == "fp32"),
+    )  # fmt: skip
+    shape, out = (2, 3, 7, 7), (2, 3, 4, 4)
+    memory = np.random.default_rng(5).standard_normal(294).astype(DTYPES[dtype])
+    strides, offset, storage = ((0, 1, 0, 0), 0, memory[:3].copy())
+    if view == "inside gradInput":
+        strides, offset, storage = (48, 16, 4, 1), 7, memory
+    grad = view_of(storage, out, strides, offset).copy()
+    expected = ops.avg_pool2d_backward(grad, np.zeros(shape, DTYPES[dtype]), **case.arguments)
+    assert expected.path == path
+    with use_product(series):
+        g = tensor(out, dtype, storage, strides, offset, (storage.size,))
+        status, size, executor = phase_one(g, tensor(shape, dtype), tensor(shape, dtype, memory), case)
+        assert status == 0, aclnn.aclGetRecentErrMsg()
+        assert aclnn.aclnnAvgPool2dBackward(np.empty(size, np.uint8), size, executor, None) == 0
+    assert memory.tobytes() == expected.grad_input.tobytes()
+
+
 CASE = Case(series="910b", dtype="fp16", leading=(2, 3), extents=(7, 7), pooling=OVER)
 
 

@@ -418,3 +418,6 @@ def test_avg_pool_global_rounds_a_large_area_to_half():
         ops.avg_pool2d_backward(grad, np.zeros((1, 1, 256, 257), np.float16), kernel_size=(256, 257)).grad_input.max()
         == 0
     )
+    big, kernel = np.full((1, 1, 1, 1), 6e4, np.float16), (256, 257)
+    r = ops.avg_pool2d_backward(big, np.zeros((1, 1, *kernel), np.float16), kernel_size=kernel, product="910")
+    assert (r.grad_input == np.float16(6e4) / np.float16(65504)).all()
