@@ -81,13 +81,9 @@ def _entries(name: str, value: Any) -> tuple[int, ...]:
     return (_int64(name, value),)
 
 
-def _desc(array: np.ndarray) -> TensorDesc:
-    return TensorDesc(
-        shape=array.shape,
-        dtype=_NAMES.get(array.dtype, str(array.dtype)),
-        format=_FORMATS.get(array.ndim, "ND"),
-        offset=0,
-    )
+def _desc(array: np.ndarray, storage_format: str) -> TensorDesc:
+    dtype = _NAMES.get(array.dtype, str(array.dtype))
+    return TensorDesc(shape=array.shape, dtype=dtype, format=storage_format, offset=0)
 
 
 def _math_type(value: int | str | CubeMathType) -> int:
@@ -175,10 +171,12 @@ def avg_pool2d_backward(
     chip = current_product() if product is None else get_product(product)
     g, x = as_array(grad_output, "grad_output"), as_array(input, "input")
     g = np.ascontiguousarray(g) if g.ndim else g
-    own = _desc(x)
+    # one format for all, so that a wrong rank is refused as a rank: NumPy arrays have no format of their own
+    storage_format = _FORMATS.get(g.ndim, "NCHW")
+    own = _desc(x, storage_format)
     call = AvgPoolCall(
         product=chip,
-        grad_output=_desc(g),
+        grad_output=_desc(g, storage_format),
         input=own,
         kernel_size=_entries("kernel_size", kernel_size),
         stride=None if stride is None else _entries("stride", stride),

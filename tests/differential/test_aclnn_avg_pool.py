@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import runpy
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import ops
 from npu_sim import use_product
 from npu_sim.report.explain import recording
 from ops import aclnn
+from ops.aclnn.options import run_options
 from ops.avg_pool.oracle import Pooling
 from ops.cli.main import main
 from perf.avg_pool_cases import DTYPES, Case, random_case
@@ -180,8 +182,16 @@ def test_aclnn_avg_pool_refuses_other_options_with_a_status(keywords, text):
     )
 
 
-@pytest.mark.parametrize(("overflow", "limit"), [(None, np.inf), ("inf_nan", np.inf), ("saturate", 65504)])
-def test_aclnn_avg_pool_overflow_mode_is_that_of_the_call(overflow, limit):
+@pytest.mark.parametrize(
+    ("more", "limit"),
+    [
+        ({}, np.inf),
+        ({"overflow": None}, np.inf),
+        ({"overflow": "inf_nan"}, np.inf),
+        ({"overflow": "saturate"}, 65504),
+    ],
+)
+def test_aclnn_avg_pool_overflow_mode_is_that_of_the_call(more, limit):
     # every element lies under two windows: 40000 + 40000 leaves the range of float16
     shape = (1, 16, 1, 2)
     gradient = np.full(32, 40000, np.float16)
@@ -190,7 +200,7 @@ def test_aclnn_avg_pool_overflow_mode_is_that_of_the_call(overflow, limit):
     with use_product("910b"):
         status, size, executor = aclnn.aclnnAvgPool2dBackwardGetWorkspaceSize(
             tensor(shape, "fp16", gradient), tensor(shape, "fp16"), array([1, 3]), array([1, 1]), array([0, 1]), False,
-            True, 1, 0, tensor(shape, "fp16", data), overflow=overflow,
+            True, 1, 0, tensor(shape, "fp16", data), **more,
         )  # fmt: skip
         assert status == 0, aclnn.aclGetRecentErrMsg()
         assert aclnn.aclnnAvgPool2dBackward(np.empty(size, np.uint8), size, executor, None) == 0
@@ -228,6 +238,43 @@ def test_aclnn_avg_pool_number_of_threads_must_be_positive():
         status, *_ = ready(None, threads=0)
     assert int(status) == 161002
     assert aclnn.aclGetRecentErrMsg().endswith("GetWorkspaceSize: threads must be at least 1, not 0")
+
+
+@pytest.mark.parametrize(
+    ("divisor", "is_taken"), [(2**62, True), (-(2**63), True), (2**63, False), (-(2**63) - 1, False)]
+)
+def test_aclnn_avg_pool_divisor_has_64_bits(divisor, is_taken):
+    array, data = aclnn.aclCreateIntArray, np.zeros(16, np.float32)
+    with use_product("910_93"):
+        g = tensor((1, 2, 2), "fp32", np.ones(4, np.float32))
+        x, dx = tensor((1, 4, 4), "fp32"), tensor((1, 4, 4), "fp32", data)
+        status, size, executor = aclnn.aclnnAvgPool2dBackwardGetWorkspaceSize(
+            g, x, array([2, 2]), None, array([0]), False, True, divisor, 0, dx
+        )
+        assert int(status) == (0 if is_taken else 161002)
+        if is_taken:
+            assert aclnn.aclnnAvgPool2dBackward(np.empty(size, np.uint8), size, executor, None) == 0
+            assert (data == np.float32(1) / np.float32(divisor)).all()
+        else:
+            assert aclnn.aclGetRecentErrMsg().endswith(f"divisorOverride must be an integer of 64 bits, not {divisor}")
+
+
+@pytest.mark.parametrize(("dtype", "math_type", "operand"), [
+    ("fp32", 0, "fp32"), ("fp32", 1, "hf32"), ("fp32", 2, "fp16"), ("fp16", 0, "fp16"), ("bf16", 3, "hf32"),
+])  # fmt: skip
+def test_aclnn_avg_pool_default_model_is_that_of_what_the_cube_multiplies(monkeypatch, dtype, math_type, operand):
+    asked, module = [], importlib.import_module("ops.aclnn.avg_pool2d_backward")
+
+    def options(product, cube_dtype, *others):
+        asked.append((product.series, cube_dtype))
+        return run_options(product, cube_dtype, *others)
+
+    monkeypatch.setattr(module, "run_options", options)
+    case = Case(series="910b", dtype=dtype, leading=(1, 3), extents=(7, 7), pooling=OVER, cube_math_type=math_type)
+    with use_product("910b"):
+        g, x = tensor((1, 3, 4, 4), dtype), tensor((1, 3, 7, 7), dtype)
+        assert phase_one(g, x, x, case)[0] == 0
+    assert asked == [("910b", operand)]
 
 
 def explained(keywords, **changes):

@@ -299,6 +299,15 @@ def test_avg_pool_of_nothing_is_empty(shape, series):
     assert (r.path, r.grad_input.shape, r.workspace_bytes, r.plan.calls.launches) == ("empty", shape, 0, ())
 
 
+def test_avg_pool_of_an_empty_grad_output_is_zero():
+    np.full((2, 3, 2, 2), 7, np.float32)  # leaves memory that is not zero
+    r = ops.avg_pool2d_backward(
+        np.zeros((2, 3, 0, 1), np.float32), np.ones((2, 3, 2, 2), np.float32), kernel_size=2, strict_shape=False
+    )
+    assert r.path == "empty"
+    assert (r.grad_input == 0).all()
+
+
 def test_avg_pool_arguments_in_every_form_mean_the_same():
     rng = np.random.default_rng(3)
     x = np.zeros((2, 3, 8, 8), np.float32)
@@ -339,6 +348,24 @@ def test_avg_pool_numbers_the_interface_does_not_hold_are_refused(more, text):
     with pytest.raises(NpuSimError) as caught:
         ops.avg_pool2d_backward(grad, x, **{"kernel_size": 2, "product": "910_93", **more})
     assert (str(caught.value), caught.value.status) == (text, 161002)
+
+
+@pytest.mark.parametrize(
+    ("out", "shape", "text"),
+    [
+        ((2, 2), (4, 4), "gradOutput rank must be 3 or 4, not 2 (shape [2, 2])"),
+        ((), (1, 4, 4), "gradOutput rank must be 3 or 4, not 0 (shape [])"),
+        ((1, 1, 1, 2, 2), (1, 1, 4, 4), "gradOutput rank must be 3 or 4, not 5 (shape [1, 1, 1, 2, 2])"),
+        ((1, 2, 2), (4, 4), "gradInput rank must be 3 or 4, not 2 (shape [4, 4])"),
+        ((1, 1, 2, 2), (1, 4, 4), "gradInput rank must be 4, as of gradOutput, not 3"),
+        ((1, 2, 2), (1, 1, 4, 4), "gradInput rank must be 3, as of gradOutput, not 4"),
+    ],
+)
+def test_avg_pool_arrays_of_other_ranks_are_refused_by_their_rank(out, shape, text):
+    with pytest.raises(OperatorError) as caught:
+        ops.avg_pool2d_backward(np.zeros(out, np.float32), np.zeros(shape, np.float32), kernel_size=2)
+    assert caught.value.status == 161002
+    assert str(caught.value).startswith(f"{text} (Ascend910B2, ")
 
 
 @pytest.mark.parametrize("divisor", [2**63 - 1, -(2**63)])

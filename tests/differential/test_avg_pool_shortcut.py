@@ -246,6 +246,26 @@ def test_avg_pool_cube_models_that_join_taps_have_no_way_around_the_rows():
     assert not in_bulk(r, Accumulation(8, "exact", "rne"))
 
 
+@pytest.mark.parametrize(
+    ("series", "pooling", "path"),
+    [("910b", OVER, "cube"), ("910", OVER, "cube"), ("910", MEANS, "cube+mul"), ("910_93", MEANS, "AvgPool3DGrad")],
+)
+def test_avg_pool_in_bulk_never_touches_the_rows(monkeypatch, series, pooling, path):
+    def rows(*arguments):
+        raise AssertionError("rows ran")
+
+    monkeypatch.setattr("ops.avg_pool.run.run_planned", rows)
+    case = Case(series=series, dtype="fp16", leading=(1, 16), extents=(6, 6), pooling=pooling)
+    grad, x = case.gradient(2), np.zeros((1, 16, 6, 6), np.float16)
+    assert ops.avg_pool2d_backward(grad, x, **case.arguments).path == path
+    grad[0, 0, 0, 0] = np.inf
+    if path == "AvgPool3DGrad":
+        ops.avg_pool2d_backward(grad, x, **case.arguments)
+    else:
+        with pytest.raises(AssertionError, match=r"^rows ran$"):
+            ops.avg_pool2d_backward(grad, x, **case.arguments)
+
+
 def test_avg_pool_that_asks_for_rows_gets_them():
     case = Case(series="910b", dtype="fp16", leading=(1, 16), extents=(6, 6), pooling=OVER)
     r = compare(case)
