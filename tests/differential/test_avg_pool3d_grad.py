@@ -108,6 +108,17 @@ def test_avg_pool3d_grad_windows_behind_the_input_store_nothing(dtype, more):
         assert_legal(launch, product)
 
 
+@pytest.mark.parametrize("divisor", [2**24 + 1, -(2**30) - 65, 3])
+def test_avg_pool3d_grad_divisor_is_rounded_to_float_before_the_division(divisor):
+    pooling = Pooling(kernel=(2, 2), stride=(1, 2), divisor_override=divisor)
+    product = machine("910b", cores=2)
+    launch, src, dst, out = build((3, 4), 5, pooling, "fp32", product)
+    grads = np.random.default_rng(3).standard_normal((out[0] * out[1], 5)).astype(np.float32)
+    expected = oracle.scatter(grads, (3, 4), out, pooling, "fp32")
+    for _, arena in ways(launch, product, {src: grads}, seeds=()):
+        same(arena, dst, expected)
+
+
 def assert_legal(launch, product):
     assert launch.trusted
     assert run_hazards(launch, product) == []
