@@ -151,7 +151,7 @@ def main() -> None:
             *(f"{seconds * 1e3:.1f}" for seconds in (r.by_hand, r.kernel, r.call)),
             *(f"{r.by_hand / other:.2f}" for other in others),
         )
-    Console().print(table)
+    Console(width=120).print(table)
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump([asdict(result) for result in results], file, indent=1)

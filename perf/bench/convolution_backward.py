@@ -136,7 +136,7 @@ def main() -> None:
             f"{r.torch_call / r.call:.2f}",
             f"{r.peak_bytes / r.tensor_bytes:.2f}",
         )
-    console = Console()
+    console = Console(width=120)
     console.print(table)
     for threads in arguments.threads:
         rows = [r for r in results if r.threads == threads]

@@ -85,7 +85,7 @@ def main() -> None:
             milliseconds = [f"{seconds * 1e3:.1f}" for seconds in (r.torch, r.serial, r.default)]
             ratios = [f"{r.torch / r.serial:.2f}", f"{r.torch / r.default:.2f}"]
             table.add_row(r.layer, str(r.threads), *milliseconds, *ratios)
-    Console().print(table)
+    Console(width=120).print(table)
 
 
 if __name__ == "__main__":

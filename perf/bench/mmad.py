@@ -188,7 +188,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.json == "-":
         sys.stdout.write(text + "\n")
     else:
-        Console().print(table_of(figures))
+        Console(width=120).print(table_of(figures))
         if options.json:
             with open(options.json, "w", encoding="utf-8") as file:
                 file.write(text + "\n")

@@ -117,7 +117,7 @@ def main() -> None:
             f"{r.torch / r.serial:.2f}",
             f"{r.torch / r.default:.2f}",
         )
-    console = Console()
+    console = Console(width=120)
     console.print(table)
     for threads in arguments.threads:
         rows = [r for r in results if r.threads == threads]
