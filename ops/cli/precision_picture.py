@@ -22,6 +22,8 @@ _STYLES = {
     "bf16": ("#009E73", "D"),
 }
 _GREY = "#777777"
+_TITLE = 32
+"""Characters of a layer name that fit above a panel."""
 
 # Inches: left of a panel, its height, below it (numbers and products), above all panels, below all of them (legend).
 _LEFT, _PANEL, _BELOW, _TOP, _FOOT = 0.72, 1.9, 0.8, 0.95, 0.6
@@ -89,11 +91,12 @@ def draw(report: PrecisionReport, suffix: str) -> bytes:
         hspace=_BELOW / _PANEL,
     )
     limits = _limits(report, layers)
+    titles = _titles([layer.name for layer in layers])
     for number, panel in enumerate(grid.flat):
         if number >= len(layers):
             panel.set_axis_off()
             continue
-        _draw_panel(panel, report, layers[number], limits)
+        _draw_panel(panel, report, layers[number], titles[number], limits)
         if number % columns == 0:
             panel.set_ylabel("mean relative error (MERE)", fontsize=9)
         if number + columns >= len(layers):
@@ -143,7 +146,9 @@ def _limits(report: PrecisionReport, layers: Sequence[LayerSummary]) -> tuple[fl
     return 10.0 ** (low - 1), 10.0 ** max(high, low + 1)
 
 
-def _draw_panel(panel: Any, report: PrecisionReport, layer: LayerSummary, limits: tuple[float, float]) -> None:
+def _draw_panel(
+    panel: Any, report: PrecisionReport, layer: LayerSummary, title: str, limits: tuple[float, float]
+) -> None:
     """Draw one layer."""
     from matplotlib.ticker import LogLocator, NullLocator
 
@@ -157,7 +162,7 @@ def _draw_panel(panel: Any, report: PrecisionReport, layer: LayerSummary, limits
     panel.set_axisbelow(True)
     for side in ("top", "right"):
         panel.spines[side].set_visible(False)
-    panel.set_title(f"{_shortened(layer.name)}  (K depth {layer.k_depth})", fontsize=10, loc="left")
+    panel.set_title(f"{title}  (K depth {layer.k_depth})", fontsize=10, loc="left")
     if layer.reference is not None:
         panel.axhline(_clamped(layer.reference.mean_rel, limits), color=_GREY, linewidth=1.0, linestyle="--", zorder=1)
     positions: dict[tuple[str, int], int] = {}
@@ -201,14 +206,23 @@ def _draw_results(panel: Any, rows: Sequence[tuple[int, PrecisionRow]], limits: 
             )
             continue
         colour, marker = _STYLES[row.result.compute_dtype]
-        ends = []
+        ends: list[float] = []
         for comparison, area in ((row.result.original, 42), (row.result.rounded, 20)):
             value = _clamped(comparison.error.mean_rel, limits)
+            # two labels at one edge: the original's to the right, the rounded one's to the left
+            side = -1 if value in ends else 1
             ends.append(value)
             points.setdefault((colour, marker, area, comparison.verdict.passed), []).append((position, value))
-            if comparison.error.mean_rel == 0.0:
+            label = _edge_label(comparison.error.mean_rel)
+            if label:
                 panel.annotate(
-                    "0", (position, value), xytext=(5, 2), textcoords="offset points", fontsize=7, color=colour
+                    label,
+                    (position, value),
+                    xytext=(5 * side, 2),
+                    textcoords="offset points",
+                    ha="left" if side > 0 else "right",
+                    fontsize=7,
+                    color=colour,
                 )
         panel.plot([position, position], ends, color=colour, linewidth=1.2, zorder=2)
     for (colour, marker, area, passed), where in points.items():
@@ -221,9 +235,34 @@ def _draw_results(panel: Any, rows: Sequence[tuple[int, PrecisionRow]], limits: 
             panel.scatter(x, y, s=area * 0.8, marker="x", color="black", linewidth=0.9, zorder=4, clip_on=False)
 
 
+def _edge_label(value: float | None) -> str:
+    """Return what an error is whose mark stands at an edge because no logarithmic axis has a place for it."""
+    if value is None:
+        return "none"
+    return "0" if value == 0.0 else "inf" if math.isinf(value) else ""
+
+
+def _titles(names: Sequence[str]) -> list[str]:
+    """Return layer names that fit above their panels and differ.
+
+    Of names too long, the dotted parts that all have in common at the beginning and at the end go first; then the end
+    says more than the beginning.
+    """
+    if all(len(name) <= _TITLE for name in names) or len(names) < 2:
+        return [_shortened(name) for name in names]
+    parts = [name.split(".") for name in names]
+    shortest = min(map(len, parts)) - 1
+    head = next((i for i in range(shortest) if len({p[i] for p in parts}) > 1), shortest)
+    tail = next((i for i in range(shortest - head) if len({p[-1 - i] for p in parts}) > 1), shortest - head)
+    own = [".".join(p[head : len(p) - tail]) for p in parts]
+    return [
+        name if len(name) <= _TITLE else _shortened(f"{'...' * bool(head)}{part}{'...' * bool(tail)}")
+        for name, part in zip(names, own, strict=True)
+    ]
+
+
 def _shortened(name: str) -> str:
-    """Return a layer name that fits above its panel; the end says more than the beginning."""
-    return name if len(name) <= 32 else f"...{name[-29:]}"
+    return name if len(name) <= _TITLE else f"...{name[3 - _TITLE :]}"
 
 
 def _clamped(value: float | None, limits: tuple[float, float]) -> float:

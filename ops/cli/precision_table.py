@@ -52,7 +52,7 @@ def print_report(report: PrecisionReport, console: Console) -> None:
         rows = [row for row in report.rows if row.layer == layer.name]
         scales = [row.result.original.error.golden_max_abs for row in rows if row.result is not None]
         scale = max((value for value in scales if value is not None), default=None)
-        console.print(_headline(layer, scale))
+        console.print(_headline(layer, scale, any(_golden_specials(row) for row in rows)))
         console.print(_layer_table(layer, rows, report.options.golden, console.width))
         refused = [row for row in rows if row.refusal is not None]
         if refused:
@@ -67,7 +67,13 @@ def print_report(report: PrecisionReport, console: Console) -> None:
         console.print(Text(line, style="yellow"), soft_wrap=True)
 
 
-def _headline(layer: LayerSummary, scale: float | None) -> Text:
+def _golden_specials(row: PrecisionRow) -> int:
+    return 0 if row.result is None else row.result.original.error.golden_specials
+
+
+def _headline(layer: LayerSummary, scale: float | None, has_specials: bool) -> Text:
+    """Return shapes, format and the size of the gradient, which leaves out what is NaN or Inf."""
+
     def times(extents: Sequence[int]) -> str:
         return "x".join(str(extent) for extent in extents)
 
@@ -84,7 +90,10 @@ def _headline(layer: LayerSummary, scale: float | None) -> Text:
         details += f", groups {layer.groups}"
     text.append(f"  {details}\n", style="not bold")
     text.append(f"{layer.tensors}, K depth {layer.k_depth}", style="not bold")
-    return text if scale is None else text.append(f", |gradient| <= {_short(scale)}", style="not bold")
+    if scale is not None:
+        size = "finite |gradient|" if has_specials else "|gradient|"
+        text.append(f", {size} <= {_short(scale)}", style="not bold")
+    return text
 
 
 def _layer_table(layer: LayerSummary, rows: Sequence[PrecisionRow], deciding: Golden, width: int) -> Table:
@@ -277,17 +286,18 @@ def notes(layer: LayerSummary, rows: Sequence[PrecisionRow]) -> Iterator[str]:
         for golden in GOLDENS:
             error = row.result.against(golden).error
             if error.golden_specials:
-                counts = f"{error.golden_specials} of {error.count} golden elements are NaN/Inf"
-                seen[f"NaN/Inf        {dtype}, {golden}: {counts}"] = None
-        if row.result.input_underflow or row.result.input_overflow:
-            seen[f"inputs lost    {_lost(row.result.input_underflow, row.result.input_overflow)} in {dtype}"] = None
+                share = f"{error.golden_specials} of {error.count} golden elements are NaN/Inf"
+                seen[f"NaN/Inf        {dtype}, {golden}: {share}"] = None
+        counts = _losses(row.result)
+        if any(counts):
+            seen[f"inputs lost    {_lost(counts)} in {dtype}"] = None
     yield from seen
 
 
 def warnings(report: PrecisionReport) -> Iterator[str]:
     """Yield what makes the verdicts of the report weaker than they read, one line per reason."""
     specials: dict[str, None] = {layer.name: None for layer in report.layers if layer.input_specials}
-    lost: dict[str, dict[str, tuple[int, int]]] = {}
+    lost: dict[str, dict[str, tuple[int, ...]]] = {}
     weak: dict[str, float] = {}
     for row in report.computed:
         result = row.result
@@ -295,26 +305,35 @@ def warnings(report: PrecisionReport) -> Iterator[str]:
             continue
         if any(result.against(golden).error.golden_specials for golden in GOLDENS):
             specials[row.layer] = None
-        if result.input_underflow or result.input_overflow:
-            counts = (result.input_underflow, result.input_overflow)
-            lost.setdefault(result.compute_dtype, {})[row.layer] = counts
+        counts = _losses(result)
+        if any(counts):
+            # products differ where one saturates; the larger number is the one to know
+            known = lost.setdefault(result.compute_dtype, {})
+            known[row.layer] = tuple(map(max, counts, known.get(row.layer, counts)))
         share = result.against(report.options.golden).verdict.zero_match_ratio
         if share > _WEAK_SHARE:
             weak[row.layer] = max(share, weak.get(row.layer, 0.0))
     if specials:
         yield f"NaN/Inf in inputs or goldens of {_listed(list(specials))}: where both have them the standard says pass."
     for dtype, layers in lost.items():
-        under, over = (sum(counts[index] for counts in layers.values()) for index in (0, 1))
-        yield f"inputs: {_lost(under, over)} in {dtype} ({_listed(list(layers))})."
+        sums = tuple(map(sum, zip(*layers.values(), strict=True)))
+        yield f"inputs: {_lost(sums)} in {dtype} ({_listed(list(layers))})."
     if weak:
         # Rounded down: what is not all must not read 100 %.
         shares = [f"{math.floor(share * 1000) / 10:.1f} % of {name}" for name, share in weak.items()]
         yield f"weak verdicts: a gradient of zeros would match {_listed(shares)} (within atol + rtol |golden|)."
 
 
-def _lost(underflow: int, overflow: int) -> str:
-    counts = {"became 0": underflow, "became Inf or the largest number": overflow}
-    return ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+_OUTCOMES = ("became 0", "became Inf or the largest number", "were NaN/Inf and became 0 or the largest number")
+"""What a cast can do to inputs, in the order of `_losses`."""
+
+
+def _losses(result: CaseResult) -> tuple[int, ...]:
+    return result.input_underflow, result.input_overflow, result.input_specials_lost
+
+
+def _lost(counts: Sequence[int]) -> str:
+    return ", ".join(f"{count} {outcome}" for outcome, count in zip(_OUTCOMES, counts, strict=True) if count)
 
 
 def _listed(names: Sequence[str]) -> str:

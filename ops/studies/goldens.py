@@ -27,11 +27,15 @@ class Rounded:
     input_overflow : int
         Elements of x and dy that are finite in the file and beyond the format on the Cube: Inf, or the largest number
         on a product that saturates.
+    input_specials_lost : int
+        Elements of x and dy that are NaN or Inf in the file and a number on the Cube: a cast that saturates makes 0 and
+        the largest number of them.
     """
 
     golden: npt.NDArray[np.float64]
     input_underflow: int
     input_overflow: int
+    input_specials_lost: int
 
 
 class Goldens:
@@ -73,6 +77,7 @@ class Goldens:
                 golden=self._gradient(*operands),
                 input_underflow=sum(_underflow(original, operand) for original, operand in pairs),
                 input_overflow=sum(_overflow(original, operand, compute_dtype) for original, operand in pairs),
+                input_specials_lost=sum(_specials_lost(original, operand) for original, operand in pairs),
             )
         return self._rounded[key]
 
@@ -101,3 +106,7 @@ def _overflow(original: np.ndarray, operand: np.ndarray, compute_dtype: str) -> 
     if compute_dtype != "hf32":
         lost = lost | (np.abs(wide) >= OUTPUT_FORMATS[compute_dtype].overflow_threshold)
     return int(np.count_nonzero(np.isfinite(wide) & lost))
+
+
+def _specials_lost(original: np.ndarray, operand: np.ndarray) -> int:
+    return int(np.count_nonzero(~np.isfinite(original) & np.isfinite(operand)))

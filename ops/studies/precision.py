@@ -147,6 +147,8 @@ class CaseResult:
     input_underflow, input_overflow : int
         Elements of x and dy that became 0, or Inf (the largest number on a product that saturates), on their way from
         the file to the Cube.
+    input_specials_lost : int
+        Elements of x and dy that are NaN or Inf in the file and a number on a Cube that saturates.
     original, rounded : Comparison
         Against the two goldens.
     """
@@ -158,6 +160,7 @@ class CaseResult:
     tiling: str
     input_underflow: int
     input_overflow: int
+    input_specials_lost: int
     original: Comparison
     rounded: Comparison
 
@@ -445,6 +448,7 @@ def _case(
             tiling=str(gradient.tiling_label),
             input_underflow=rounded.input_underflow,
             input_overflow=rounded.input_overflow,
+            input_specials_lost=rounded.input_specials_lost,
             original=_compare(gradient, goldens.original, "original", product),
             rounded=_compare(gradient, rounded.golden, "rounded", product),
         ),

@@ -14,7 +14,7 @@ from test_precision_capture import WRONG, damaged, layer_arrays
 from npu_sim.errors import InternalError
 from npu_sim.report.standards import COMMIT
 from ops.cli.main import main
-from ops.cli.precision_picture import MAX_PANELS
+from ops.cli.precision_picture import MAX_PANELS, _titles
 from ops.studies import precision as precision_study
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -365,3 +365,44 @@ def test_precision_more_layers_than_panels_still_draw(capsys, tmp_path):
     assert f"layer{MAX_PANELS}  x" in out
     # the picture says that it leaves one out
     assert f"the {MAX_PANELS} of {MAX_PANELS + 1} layers with the largest error" in (tmp_path / "p.svg").read_text()
+
+
+def test_precision_picture_names_errors_that_have_no_place_on_its_axis(capsys, tmp_path):
+    """Beyond fp16 the gradient is infinite on A2: the mark at the edge says so."""
+    arrays = layer_arrays()
+    np.savez(tmp_path / "big.npz", **arrays | {"conv.x": (arrays["conv.x"] * 1e6).astype(np.float32)})
+    call(capsys, "big.npz", "--product", "910b", "--cube-math-type", "2", "--picture", "p.svg")
+    assert "<!-- inf -->" in (tmp_path / "p.svg").read_text()
+    call(capsys, "big.npz", "--product", "910b", "--cube-math-type", "0", "--picture", "q.svg")
+    assert "<!-- inf -->" not in (tmp_path / "q.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("names", "titles"),
+    [
+        (["conv1", "a.b.conv2"], ["conv1", "a.b.conv2"]),
+        (["x" * 40], ["..." + "x" * 29]),
+        (
+            [f"backbone.layer{i}.residual_branch.convolution" for i in (1, 2)],
+            ["...layer1...", "...layer2..."],
+        ),
+        (["head", "backbone.layer1.residual_branch.convolution"], ["head", "...1.residual_branch.convolution"]),
+        ([f"stage.block.{'c' * 30}.{i}" for i in (1, 2)], ["...1", "...2"]),
+        ([f"{i}.{'c' * 40}" for i in (1, 2)], ["1...", "2..."]),
+    ],
+)
+def test_precision_picture_titles_keep_what_tells_layers_apart(names, titles):
+    assert _titles(names) == titles
+
+
+def test_precision_saturated_nan_and_inf_inputs_are_named(capsys, tmp_path):
+    arrays = layer_arrays()
+    x = arrays["conv.x"].copy()
+    x.ravel()[:2] = np.inf, np.nan
+    np.savez(tmp_path / "special.npz", **arrays | {"conv.x": x})
+    arguments = ("special.npz", "--cube-math-type", "2", "--no-picture")
+    _, out, _ = call(capsys, *arguments, "--product", "910")
+    assert flat(out).count("2 were NaN/Inf and became 0 or the largest number in fp16") == 2
+    assert ", finite |gradient| <= " in out
+    _, out, _ = call(capsys, *arguments, "--product", "910b")
+    assert "became" not in out
