@@ -21,7 +21,7 @@ from ops.avg_pool.plan import AvgPoolPlan, plan_call
 from ops.avg_pool.rules import check
 from ops.avg_pool.run import run_call
 from ops.common.arguments import NUMPY
-from ops.common.arrays import as_array, available_threads
+from ops.common.arrays import as_array, available_threads, flag
 from ops.common.geometry import whole
 from ops.common.rule import Profile
 from ops.common.tensor_desc import TensorDesc
@@ -53,7 +53,9 @@ class AvgPool2dBackward:
 
     def __repr__(self) -> str:
         result = f"grad_input={self.grad_input.dtype}{list(self.grad_input.shape)}, path={self.path!r}"
-        return f"AvgPool2dBackward({result}, compute_dtype={self.compute_dtype!r}, product={self.product.name!r})"
+        active = f", library_quirks={list(self.plan.route.active)}" if self.plan.route.active else ""
+        product = f"product={self.product.name!r}{active}"
+        return f"AvgPool2dBackward({result}, compute_dtype={self.compute_dtype!r}, {product})"
 
     @property
     def product(self) -> Product:
@@ -116,7 +118,8 @@ def avg_pool2d_backward(
     Parameters
     ----------
     grad_output : array, (N, C, Ho, Wo) or (C, Ho, Wo)
-        float32, float16 or bfloat16, any strides and byte order; not modified.
+        float32, float16 or bfloat16, any strides and byte order; not modified. What an infinity or NaN does to other
+        channels on the Cube route is in ``ops/avg_pool/RULES.md``, Types.
     input : array, (N, C, H, W) or (C, H, W)
         Of the type of grad_output; only its shape matters.
     kernel_size, stride, padding : int or sequence of int
@@ -157,7 +160,7 @@ def avg_pool2d_backward(
     OperatorError
         The operator refuses the call; ``.status`` is its code (161002, 561103).
     ShapeError, DTypeError, ProductError
-        An argument is no tensor, number of 64 bits or name at all, or the product has no such overflow mode;
+        An argument is no tensor, number of 64 bits, bool or name at all, or the product has no such overflow mode;
         ``.status`` is 161002.
 
     Examples
@@ -181,15 +184,15 @@ def avg_pool2d_backward(
         kernel_size=_entries("kernel_size", kernel_size),
         stride=None if stride is None else _entries("stride", stride),
         padding=_entries("padding", padding),
-        ceil_mode=bool(ceil_mode),
-        count_include_pad=bool(count_include_pad),
+        ceil_mode=flag("ceil_mode", ceil_mode),
+        count_include_pad=flag("count_include_pad", count_include_pad),
         divisor_override=0 if divisor_override is None else _int64("divisor_override", divisor_override),
         cube_math_type=_math_type(cube_math_type),
         grad_input=own,
         profile=profile,
         library_quirks=parse_quirks(library_quirks),
-        strict_shape=bool(strict_shape),
-        deterministic=bool(deterministic),
+        strict_shape=flag("strict_shape", strict_shape),
+        deterministic=flag("deterministic", deterministic),
     )
     resolved = check(call)
     plan = plan_call(resolved)

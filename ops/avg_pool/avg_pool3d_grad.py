@@ -54,6 +54,8 @@ class AvgPoolTiling:
         Tasks that share UB, each with a line of its own.
     tasks, cores : int
         Gradient pixels times pieces, and how many cores run them.
+    core_tasks, last_core_tasks : int
+        Tasks of each core but the last, and of the last, which takes all that an equal share leaves over.
     """
 
     origin: str
@@ -66,6 +68,8 @@ class AvgPoolTiling:
     group: int
     tasks: int
     cores: int
+    core_tasks: int
+    last_core_tasks: int
 
 
 def avg_pool_tiling(
@@ -83,8 +87,10 @@ def avg_pool_tiling(
         pieces, count, pitch = 1, lanes, align_up(lanes, block)
         group = most // pitch
     pixels = h.y * w.y
+    cores = 1 if deterministic and overlap else min(product.vector_core_count, pixels)
+    share = pixels * pieces // cores
     return AvgPoolTiling(
-        origin="AvgPool3DGrad",
+        origin="CANN's tiling",
         overlap=overlap,
         lanes=lanes,
         pieces=pieces,
@@ -93,7 +99,9 @@ def avg_pool_tiling(
         pitch=pitch,
         group=group,
         tasks=pixels * pieces,
-        cores=1 if deterministic and overlap else min(product.vector_core_count, pixels),
+        cores=cores,
+        core_tasks=share,
+        last_core_tasks=pixels * pieces - (cores - 1) * share,
     )
 
 

@@ -19,9 +19,11 @@ DEFAULT_PROFILE: dict[str, Profile] = {"310p": "page", "910": "page", "910b": "p
 """What wins by default where the published page and newer library source differ; the page does not name 910_93."""
 
 DEVIATIONS = {
-    "A1": "310P, 910: a last window that ceilMode lets reach over the padded input is divided by kH * kW",
+    "A1": "310P, 910, with countIncludePad and no divisorOverride: a last window that ceilMode lets reach over the "
+    "padded input is divided by kH * kW",
     "A2": "310P, 910: without countIncludePad a divisorOverride of 255 or -255 is ignored",
-    "A3": "310P, 910, FP16, without countIncludePad: windows of more than 2048 elements are divided by 2048",
+    "A3": "310P, 910, FP16, without countIncludePad and divisorOverride: windows of more than 2048 elements are "
+    "divided by 2048",
     "A4": "910B, 910_93: cubeMathType 1 on the Cube computes FP32 and BF16 tensors in FP16 (off: HF32 resp. FP32)",
     "A5": "a global pooling with padding fills the whole plane with gradOutput / (kH * kW)",
 }

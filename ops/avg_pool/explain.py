@@ -5,7 +5,7 @@ from __future__ import annotations
 from npu_sim.report.explain import Explanation, ExplanationTable, Value
 from ops.avg_pool.call import DEVIATIONS
 from ops.avg_pool.plan import AvgPoolPlan
-from ops.common.explain import steps_table, tiling_facts
+from ops.common.explain import steps_tables, tiling_facts
 
 
 def explain_call(plan: AvgPoolPlan, title: str = "aclnnAvgPool2dBackward") -> Explanation:
@@ -22,21 +22,17 @@ def explain_call(plan: AvgPoolPlan, title: str = "aclnnAvgPool2dBackward") -> Ex
             "workspace (bytes)": plan.workspace_bytes,
             "profile": call.column,
             "library quirks": ", ".join(sorted(call.library_quirks)) or "none",
+            "deviations met": ", ".join(route.deviations) or "none",
         }
     }
     facts.update(tiling_facts(plan.calls))
-    rows = tuple(
-        (name, text, "on" if name in call.library_quirks else "off", "yes" if name in route.deviations else "no")
-        for name, text in DEVIATIONS.items()
-    )
-    columns = ("name", "what the library does", "library_quirks", "this call meets it")
+    rows = tuple((name, DEVIATIONS[name], "on" if name in call.library_quirks else "off") for name in route.deviations)
+    columns = ("name", "what the library does", "library_quirks")
+    deviations = ExplanationTable(title="deviations of the library that this call meets", columns=columns, rows=rows)
     return Explanation(
         title=title,
         product=plan.resolved.product,
         facts=facts,
-        tables=(
-            steps_table(plan.calls),
-            ExplanationTable(title="deviations of the library (off by default)", columns=columns, rows=rows),
-        ),
+        tables=(*steps_tables(plan.calls), *((deviations,) if rows else ())),
         launches=plan.calls.launches,
     )

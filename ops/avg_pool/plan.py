@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
@@ -33,7 +32,7 @@ ARGUMENTS = ("grad_output", "grad_input")
 """Tensors a call touches; of input only the shape matters."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AvgPoolPlan:
     """What one call runs.
 
@@ -53,6 +52,9 @@ class AvgPoolPlan:
     calls: CallPlan
     arguments: Mapping[str, Argument]
     constants: Mapping[Buffer, np.ndarray]
+
+    def __repr__(self) -> str:
+        return f"AvgPoolPlan({self.route.name} on {self.calls.summary})"
 
     @property
     def route(self) -> Route:
@@ -206,9 +208,10 @@ class _Planner:
         """Scatter from pixels of lanes N * C to pixels of lanes."""
         product, call, dtype = self._product, self._call, gradient.dtype
         axes, lanes, item = call.axes, call.planes, ITEM_BYTES[gradient.dtype]
-        small, large = (prod(getattr(axis, extent) for axis in axes) for extent in ("y", "x"))
-        source = Buffer(name="grad_output.NDHWC", shape=(small, lanes), dtype=dtype, format="NDHWC")
-        turned = Buffer(name="grad_input.NDHWC", shape=(large, lanes), dtype=dtype, format="NDHWC")
+        h, w = axes
+        small, large = h.y * w.y, h.x * w.x
+        source = Buffer(name="grad_output.NDHWC", shape=(1, 1, h.y, w.y, lanes), dtype=dtype, format="NDHWC")
+        turned = Buffer(name="grad_input.NDHWC", shape=(1, 1, h.x, w.x, lanes), dtype=dtype, format="NDHWC")
         self._transpose(gradient, source, lanes, small)
         divisor = kernel_divisor(call)
 

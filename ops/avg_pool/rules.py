@@ -309,7 +309,9 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         step="12", name="gradOutput-shape-cube", parameter="gradOutput", source=API, violation=_convolution_shape,
-        path="cube", requirement="of an output shape of the convolution, its batch and channels those of self",
+        path="cube",
+        requirement="of at least (self - kernelSize) / stride + 1 windows on each axis, rounded down (what lies beyond "
+        "self adds nothing), its batch and channels those of self",
     ),
     Rule(
         step="12", name="gradOutput-planes-vector", parameter="gradOutput", violation=_plane_count, path="vector",

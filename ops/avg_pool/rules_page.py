@@ -64,6 +64,11 @@ FP16 tensors compute in FP16 on the global and Cube routes; the global route's d
 above 2048 are not exact, and areas above 65504 divide by infinity, or by 65504 where FP16 saturates. Under the profile
 "page" FP32 with type 0 or 3 is refused on 310p and 910 whatever the route.
 
+On the Cube routes the constant weight holds one channel's windows beside zeros for the other 15 channels that are
+multiplied with it. ASSUMED, because zero times infinity is NaN: an infinity or NaN that reaches the Cube makes the same
+window of those channels NaN, too. Where results saturate (310p, 910) NaN is stored as 0 and infinity as the largest
+number, also by the Cast or Mul before the Cube, behind which they harm no other channel.
+
 ## Switches
 
 """

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from enum import Enum
 
 from npu_sim.report.explain import ExplanationTable, Value
 from ops.common.pipeline import Buffer, CallPlan, PlannedStep
 
-_COLUMNS = ("step", "kernel", "reads", "writes", "cores", "own workspace", "tiling")
+_COLUMNS = ("step", "kernel", "reads", "writes", "cores", "own workspace (bytes)", "tiling")
 
 
 def _buffers(buffers: tuple[Buffer, ...]) -> str:
@@ -21,7 +22,7 @@ def _row(number: int, planned: PlannedStep) -> tuple[Value, ...]:
     step, kernel = planned.step, planned.kernel
     return (
         number,
-        step.name,
+        planned.label,
         _buffers(step.reads),
         _buffers(step.writes),
         ", ".join(str(launch.core_count) for launch in kernel.launches),
@@ -31,12 +32,14 @@ def _row(number: int, planned: PlannedStep) -> tuple[Value, ...]:
 
 
 def _tiling(planned: PlannedStep) -> dict[str, Value]:
-    """Return the plain fields of a tiling record."""
+    """Return where a tiling record is documented, and its plain fields."""
     tiling = planned.kernel.tiling
     if not dataclasses.is_dataclass(tiling) or isinstance(tiling, type):
         return {}
     values = {field.name: getattr(tiling, field.name) for field in dataclasses.fields(tiling)}
-    return {name: value for name, value in values.items() if isinstance(value, str | int | float | bool)}
+    values = {name: value.name if isinstance(value, Enum) else value for name, value in values.items()}
+    plain = {name: value for name, value in values.items() if isinstance(value, str | int | float | bool)}
+    return {"described by": f"{type(tiling).__module__}.{type(tiling).__name__}", **plain}
 
 
 def tiling_facts(calls: CallPlan) -> dict[str, dict[str, Value]]:
@@ -45,7 +48,7 @@ def tiling_facts(calls: CallPlan) -> dict[str, dict[str, Value]]:
     return {name: fields for name, fields in facts.items() if fields}
 
 
-def steps_table(calls: CallPlan) -> ExplanationTable:
-    """Return the steps of a call as a table."""
+def steps_tables(calls: CallPlan) -> tuple[ExplanationTable, ...]:
+    """Return the steps of a call as a table, and no table for a call without any."""
     rows = tuple(_row(number, planned) for number, planned in enumerate(calls.steps))
-    return ExplanationTable(title="steps", columns=_COLUMNS, rows=rows)
+    return (ExplanationTable(title="steps", columns=_COLUMNS, rows=rows),) if rows else ()

@@ -7,7 +7,7 @@ we: a `Step` names what a kernel reads and writes, `plan_steps` finds lifetimes,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from npu_sim.engines.execute import ExecuteOptions, execute
@@ -114,8 +114,18 @@ class PlannedStep:
     step: Step
     kernel: Kernel
 
+    @property
+    def label(self) -> str:
+        """The step as the operator library calls it, and in brackets its launches if their names are others.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+        For instance on A2 and A3 the step Conv2DBackpropInput is computed by the published kernel, and so the reports
+        of the engines say Conv3DBackpropInputV2.
+        """
+        launches = ", ".join(dict.fromkeys(launch.name for launch in self.kernel.launches))
+        return self.step.name if launches in ("", self.step.name) else f"{self.step.name} ({launches})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CallPlan:
     """Everything the engines need for one call. Nothing is computed yet.
 
@@ -136,8 +146,17 @@ class CallPlan:
     product: Product
     gm: GlobalMemory
     steps: tuple[PlannedStep, ...]
-    places: dict[Buffer, GmTensor] = field(repr=False)
+    places: dict[Buffer, GmTensor]
     workspace_bytes: int
+
+    @property
+    def summary(self) -> str:
+        """Product, steps and workspace in one line."""
+        steps = ", ".join(planned.label for planned in self.steps) or "nothing"
+        return f"{self.product.name}: {steps}; workspace {self.workspace_bytes} bytes"
+
+    def __repr__(self) -> str:
+        return f"CallPlan({self.summary})"
 
     @property
     def launches(self) -> tuple[Launch, ...]:

@@ -16,7 +16,7 @@ from npu_sim.errors import ShapeError
 from npu_sim.products import Product, current_product, get_product
 from npu_sim.report.explain import current_recorder
 from ops.common.arguments import NUMPY
-from ops.common.arrays import as_array, available_threads
+from ops.common.arrays import as_array, available_threads, flag
 from ops.common.geometry import whole
 from ops.common.rule import Profile
 from ops.common.tensor_desc import TensorDesc
@@ -98,16 +98,9 @@ def _math_type(value: int | str | CubeMathType) -> int:
 
 def _mask(value: Sequence[bool]) -> tuple[bool, ...]:
     try:
-        return tuple(_flag("output_mask entry", entry) for entry in value)
+        return tuple(flag("output_mask entry", entry) for entry in value)
     except TypeError:
         raise ShapeError(f"output_mask must be three bools, not {value!r}") from None
-
-
-def _flag(name: str, value: Any) -> bool:
-    """Return a bool; a 0 or 1 of any integer type is one, a word or None (which Python would take for one) is not."""
-    if isinstance(value, bool | int | np.bool_ | np.integer) and value in (0, 1):
-        return bool(value)
-    raise ShapeError(f"{name} must be a bool, not {value!r}")
 
 
 def convolution_backward(
@@ -208,7 +201,7 @@ def convolution_backward(
         stride=_entries("stride", stride, rank),
         padding=_entries("padding", padding, rank),
         dilation=_entries("dilation", dilation, rank),
-        transposed=_flag("transposed", transposed),
+        transposed=flag("transposed", transposed),
         output_padding=_entries("output_padding", output_padding, rank),
         groups=whole("groups", groups),
         output_mask=mask,

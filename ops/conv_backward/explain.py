@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npu_sim.report.explain import Explanation, Value
-from ops.common.explain import steps_table, tiling_facts
+from ops.common.explain import steps_tables, tiling_facts
 from ops.conv_backward.plan import ConvBackwardPlan
 
 
@@ -33,7 +33,7 @@ def explain_call(plan: ConvBackwardPlan, title: str = "aclnnConvolutionBackward"
         title=title,
         product=resolved.product,
         facts=facts,
-        tables=(steps_table(plan.calls),),
+        tables=steps_tables(plan.calls),
         notes=plan.route.notes,
         launches=plan.calls.launches,
     )

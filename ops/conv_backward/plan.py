@@ -38,7 +38,7 @@ INNER_NULLPTR = 561103
 """What every inner failure becomes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ConvBackwardPlan:
     """What one call runs.
 
@@ -59,10 +59,8 @@ class ConvBackwardPlan:
     calls: CallPlan
     arguments: Mapping[str, Argument]
 
-    def __str__(self) -> str:
-        steps = ", ".join(planned.step.name for planned in self.calls.steps) or "nothing"
-        product = self.resolved.product.name
-        return f"ConvBackwardPlan({self.route.name} on {product}: {steps}; workspace {self.workspace_bytes} bytes)"
+    def __repr__(self) -> str:
+        return f"ConvBackwardPlan({self.route.name} on {self.calls.summary})"
 
     @property
     def workspace_bytes(self) -> int:

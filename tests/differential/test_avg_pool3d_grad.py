@@ -163,6 +163,20 @@ def test_avg_pool3d_grad_split_is_that_of_the_published_tiling():
     assert avg_pool_tiling(axes_of((40, 40), OVERLAPPED), 100, 4, product).cores == product.vector_core_count
 
 
+@pytest.mark.parametrize(("cores", "shares"), [(4, (3, 3)), (5, (2, 4)), (7, (1, 6)), (12, (1, 1)), (40, (1, 1))])
+def test_avg_pool_tiling_says_how_many_tasks_the_cores_take(cores, shares):
+    product = machine("910b", cores=cores)
+    launch, *_ = build((5, 6), 3, OVERLAPPED, "fp32", product)
+    tiling = avg_pool_tiling(axes_of((5, 6), OVERLAPPED), 3, 4, product)
+    loads = []
+    for core in range(launch.core_count):
+        rows = emit_rows(launch, core, 1)
+        loads.append(sum(Pipe(row["pipe"]) == Pipe.MTE2 and Op(row["op"]) == Op.DATA_COPY_PAD for row in rows))
+    assert loads == [tiling.core_tasks] * (launch.core_count - 1) + [tiling.last_core_tasks]
+    assert (tiling.core_tasks, tiling.last_core_tasks) == shares
+    assert tiling.origin == "CANN's tiling"
+
+
 def test_avg_pool3d_grad_last_core_takes_the_rest():
     product = machine("910b", cores=4)
     launch, _, _, out = build((5, 6), 3, OVERLAPPED, "fp32", product)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import ops
 from npu_sim import get_product
 from npu_sim.accumulation import default_accumulation
-from npu_sim.errors import NpuSimError, OperatorError, ProductError
+from npu_sim.errors import NpuSimError, OperatorError, ProductError, ShapeError
 from npu_sim.report.explain import recording
 from ops.avg_pool.call import DEVIATIONS, AvgPoolCall
 from ops.avg_pool.oracle import Pooling, input_gradient
@@ -43,9 +44,13 @@ def assert_leaves(case, grad, r):
     assert (error > 4 * bound(case, grad, r.path, r.compute_dtype)).any()
 
 
-def table_of(explanation):
-    (table,) = (table for table in explanation.tables if "deviations" in table.title)
-    return {row[0]: row[2:] for row in table.rows}
+def deviations_of(explanation):
+    """The deviations that the explanation says the call meets, and whether they are on."""
+    tables = [table for table in explanation.tables if "deviations" in table.title]
+    found = {row[0]: row[2] for table in tables for row in table.rows}
+    assert explanation.facts["call"]["deviations met"] == (", ".join(found) or "none")
+    assert [row[1] for table in tables for row in table.rows] == [DEVIATIONS[name] for name in found]
+    return found
 
 
 @pytest.mark.parametrize("series", UNIFIED)
@@ -57,13 +62,13 @@ def test_a1_divides_a_clipped_last_window_by_the_whole_kernel(series, quirks):
         grad, off = run(case)
     assert off.path == "cube+mul"
     assert_follows(case, grad, off, pooling)
-    assert table_of(recorder.explanations()[0])["A1"] == ("off", "yes")
+    assert deviations_of(recorder.explanations()[0]) == {"A1": "off"}
     with recording() as recorder:
         _, on = run(case, library_quirks=quirks)
     assert on.path == "cube"
     assert_leaves(case, grad, on)
     assert_follows(case, grad, on, replace(pooling, divisor_override=9))
-    assert table_of(recorder.explanations()[0])["A1"] == ("on", "yes")
+    assert deviations_of(recorder.explanations()[0]) == {"A1": "on"}
 
 
 @pytest.mark.parametrize("series", UNIFIED)
@@ -232,10 +237,11 @@ def test_deviations_are_all_off_by_default_and_shown_in_the_explanation():
     with recording() as recorder:
         _, r = run(case)
     (explanation,) = recorder.explanations()
-    assert table_of(explanation) == dict.fromkeys(DEVIATIONS, ("off", "no"))
+    assert deviations_of(explanation) == {}
     assert explanation.facts["call"] == {
         "route": "cube", "why": "one divisor for all windows", "gradOutput": "fp16 2x3x3x3", "cubeMathType": 0,
         "computes in": "fp16", "workspace (bytes)": r.workspace_bytes, "profile": "page", "library quirks": "none",
+        "deviations met": "none",
     }  # fmt: skip
     assert r.workspace_bytes > 0
     with recording() as recorder:
@@ -249,7 +255,7 @@ def test_deviations_are_all_off_by_default_and_shown_in_the_explanation():
     assert (widened["computes in"], widened["route"]) == ("fp16", "cube")
     assert explanation.launches == r.plan.calls.launches
     assert [row[1] for row in explanation.tables[0].rows] == [
-        "TransData", "TransData", "Conv2DBackpropInput", "TransData",
+        "TransData", "TransData", "Conv2DBackpropInput (Conv3DBackpropInputV2)", "TransData",
     ]  # fmt: skip
     assert "tiling of step 2, Conv2DBackpropInput" in explanation.facts
     assert explanation.to_plain()
@@ -328,6 +334,10 @@ def test_avg_pool_arguments_in_every_form_mean_the_same():
         "AvgPool2dBackward(grad_input=float32[2, 3, 8, 8], path='cube', compute_dtype='fp32', product='Ascend910B2')"
     )
     assert repr(first) == repr_text
+    places = "TransData, TransData, Conv2DBackpropInput (Conv3DBackpropInputV2), TransData"
+    summary = f"Ascend910B2: {places}; workspace {first.workspace_bytes} bytes"
+    assert str(first.plan) == repr(first.plan) == f"AvgPoolPlan(cube on {summary})"
+    assert repr(first.plan.calls) == f"CallPlan({summary})"
     assert first != ops.avg_pool2d_backward(grad, x, kernel_size=2)
 
 
@@ -348,6 +358,103 @@ def test_avg_pool_numbers_the_interface_does_not_hold_are_refused(more, text):
     with pytest.raises(NpuSimError) as caught:
         ops.avg_pool2d_backward(grad, x, **{"kernel_size": 2, "product": "910_93", **more})
     assert (str(caught.value), caught.value.status) == (text, 161002)
+
+
+@pytest.mark.parametrize("name", ["ceil_mode", "count_include_pad", "strict_shape", "deterministic"])
+def test_avg_pool_flags_are_bools_and_nothing_python_takes_for_one(name):
+    grad, x = np.zeros((1, 1, 2, 2), np.float32), np.zeros((1, 1, 4, 4), np.float32)
+    for value in ("no", "", None, 2, -1, 1.0, [True], np.ones(2, bool)):
+        with pytest.raises(ShapeError) as caught:
+            ops.avg_pool2d_backward(grad, x, kernel_size=2, **{name: value})
+        assert (str(caught.value), caught.value.status) == (f"{name} must be a bool, not {value!r}", 161002)
+    for value in (True, np.True_, 1, np.int8(1), False, np.False_, 0):
+        call = ops.avg_pool2d_backward(grad, x, kernel_size=2, **{name: value}).plan.resolved.call
+        assert getattr(call, name) is bool(value)
+
+
+@pytest.mark.parametrize("series", ["910b", "310p"])
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+def test_avg_pool_infinity_on_the_cube_reaches_its_window_of_the_channels_beside_it(series, bad):
+    """Zero times infinity: RULES.md says which windows are lost, and what they hold where results saturate."""
+    grad = np.ones((1, 40, 2, 2), np.float16)
+    grad[0, 19, 0, 1] = bad
+    r = ops.avg_pool2d_backward(grad, np.zeros((1, 40, 4, 4), np.float16), kernel_size=2, product=series)
+    assert r.path == "cube"
+    want = np.full((1, 40, 4, 4), 0.25, np.float16)
+    want[0, 16:32, :2, 2:] = np.nan if series == "910b" else 0
+    if bad == np.inf:
+        want[0, 19, :2, 2:] = np.inf if series == "910b" else 65504
+    np.testing.assert_array_equal(r.grad_input, want)
+
+
+def test_avg_pool_infinity_that_saturates_before_the_cube_stays_in_its_channel():
+    one = np.ones((1, 16, 2, 2), np.float32)
+    one[0, 3, 0, 0] = np.inf
+    x = np.zeros((1, 16, 4, 4), np.float32)
+    common = {"kernel_size": 2, "product": "310p", "cube_math_type": 1}
+    for more in ({}, {"count_include_pad": False}):
+        r = ops.avg_pool2d_backward(one, x, **common, **more)
+        assert r.path == ("cube+mul" if more else "cube")
+        want = np.full(x.shape, 0.25, np.float32)
+        # FP32: the Cast makes 1/4 of infinity the largest number behind a Mul, and infinity itself without one
+        want[0, 3, :2, :2] = 65504 if more else 65504 / 4
+        np.testing.assert_array_equal(r.grad_input, want)
+    half = ops.avg_pool2d_backward(
+        one.astype(np.float16), x.astype(np.float16), kernel_size=2, product="310p", count_include_pad=False
+    )
+    np.testing.assert_array_equal(np.delete(half.grad_input, 3, 1), np.float16(0.25))
+    assert (half.grad_input[0, 3, :2, :2] == 65504).all()
+
+
+def test_avg_pool_repr_names_the_deviations_that_are_active():
+    grad, x = np.zeros((1, 1, 3, 3), np.float16), np.zeros((1, 1, 6, 6), np.float16)
+    common = {"kernel_size": 3, "stride": 2, "product": "310p"}
+    r = ops.avg_pool2d_backward(grad, x, **common, ceil_mode=True, library_quirks=True)
+    assert repr(r) == (
+        "AvgPool2dBackward(grad_input=float16[1, 1, 6, 6], path='cube', compute_dtype='fp16', product='Ascend310P3', "
+        "library_quirks=['A1'])"
+    )
+    assert "Conv2DBackpropInput, TransData" in str(r.plan)
+
+
+def test_avg_pool_of_nothing_is_explained_without_a_table():
+    with recording() as recorder:
+        r = ops.avg_pool2d_backward(
+            np.zeros((0, 1, 2, 2)).astype(np.float16), np.zeros((0, 1, 4, 4), np.float16), kernel_size=2
+        )
+    (explanation,) = recorder.explanations()
+    assert (explanation.tables, explanation.launches) == ((), ())
+    assert (explanation.facts["call"]["route"], explanation.facts["call"]["deviations met"]) == ("empty", "none")
+    assert str(r.plan) == "AvgPoolPlan(empty on Ascend910B2: nothing; workspace 0 bytes)"
+
+
+def test_avg_pool_explanation_gives_shapes_units_and_the_tilings_description():
+    with recording() as recorder:
+        ops.avg_pool2d_backward(
+            np.zeros((2, 3, 4, 5), np.float32),
+            np.zeros((2, 3, 8, 10), np.float32),
+            kernel_size=2,
+            count_include_pad=False,
+        )
+        ops.avg_pool2d_backward(
+            np.zeros((3, 4, 4), np.float16), np.zeros((3, 8, 8), np.float16), kernel_size=2, product="310p"
+        )
+    vector, windows = recorder.explanations()
+    steps = vector.tables[0]
+    assert steps.columns == ("step", "kernel", "reads", "writes", "cores", "own workspace (bytes)", "tiling")
+    assert [row[2:4] for row in steps.rows] == [
+        ("grad_output fp32 NCHW 2x3x4x5", "grad_output fp32 NDHWC 1x1x4x5x6"),
+        ("grad_output fp32 NDHWC 1x1x4x5x6", "grad_input fp32 NDHWC 1x1x8x10x6"),
+        ("grad_input fp32 NDHWC 1x1x8x10x6", "grad_input fp32 NCHW 2x3x8x10"),
+    ]
+    described = [
+        (name, module) for made in (vector, windows) for key, facts in made.facts.items() if "tiling" in key
+        for module, _, name in [str(facts["described by"]).rpartition(".")]
+    ]  # fmt: skip
+    assert len(described) == 2
+    for name, module in described:
+        assert "Attributes" in getattr(import_module(module), name).__doc__
+    assert windows.facts["tiling of step 2, Conv2DBackpropInput"]["source"] == "DILATED"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -236,6 +237,26 @@ def test_avg_pool_channels_that_choose_the_route_are_those_of_grad_output():
     assert check(call(strict_shape=False, **many)).route.why == "channels are more than 65535"
     pairs = {"grad_output": desc(2, 40000, 1, 1), **both(desc(2, 40000, 2, 2)), "kernel_size": (2,), "stride": ()}
     assert check(call(**pairs)).route.name == "cube"  # channels, not planes
+
+
+@pytest.mark.parametrize("series", ["310p", "910b"])
+def test_cube_route_takes_at_least_the_windows_that_fit_and_any_number_more(series):
+    found_names = set()
+    for extent, kernel, stride, pad in product((3, 7, 8), (2, 3, 4), (1, 2, 3), (0, 1)):
+        least = max((extent - kernel) // stride + 1, 0)
+        for windows in range(1, extent + 4):
+            x = desc(2, 3, extent, 7)
+            made = call(
+                series, kernel_size=(kernel, 1), stride=(stride, 1), padding=(pad, 0), strict_shape=False,
+                grad_output=desc(2, 3, windows, 7), **both(x),
+            )  # fmt: skip
+            if choose_route(made).name != "cube":
+                continue
+            found = find_violation(made)
+            name = None if found is None else found[0].name
+            assert name == (None if windows >= least else "gradOutput-shape-cube")
+            found_names.add(name)
+    assert found_names == {None, "gradOutput-shape-cube"}
 
 
 def test_avg_pool_names_no_unknown_profile_or_quirk():
