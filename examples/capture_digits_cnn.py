@@ -1,7 +1,7 @@
 """Train a small CNN on handwritten digits and keep what every convolution saw in one training step.
 
 The file written here is what ``npu-sim precision`` reads when it is called without a file. Running this script again
-replaces it; it needs the extra ``capture`` (torch and scikit-learn), which nothing else in the project needs::
+replaces it; it needs the extra ``capture`` (torch and scikit-learn)::
 
     pip install '.[capture]'
     python examples/capture_digits_cnn.py

@@ -36,3 +36,19 @@ def test_readme_names_files_that_exist() -> None:
     text = README.read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#:]+)\)", text):
         assert (README.parent / target).exists(), target
+
+
+def test_examples_page_has_one_title_and_names_every_example_and_no_other() -> None:
+    examples = README.parent / "examples"
+    page = (examples / "README.md").read_text(encoding="utf-8")
+    prose = re.sub(r"```.*?```", "", page, flags=re.DOTALL)
+    assert re.findall(r"^# .*", prose, re.MULTILINE) == ["# Examples"]
+    table = re.findall(r"^\| `(\w+\.py)` \|", page, re.MULTILINE)
+    assert sorted(table) == sorted(path.name for path in examples.glob("*.py"))
+
+
+def test_readme_writes_its_trace_where_git_does_not_look() -> None:
+    trace = re.findall(r"--trace (\S+)", README.read_text(encoding="utf-8"))
+    ignored = (README.parent / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert trace
+    assert {f"/{name}" for name in trace} <= set(ignored)
