@@ -182,6 +182,25 @@ def test_aclnn_avg_pool_refuses_other_options_with_a_status(keywords, text):
     )
 
 
+@pytest.mark.parametrize("name", ["ceilMode", "countIncludePad", "strict_shape", "deterministic"])
+def test_aclnn_avg_pool_flags_are_what_c_takes_for_a_bool(name):
+    array = aclnn.aclCreateIntArray
+    arguments = {
+        "gradOutput": tensor((1, 2, 2, 2), "fp16"), "self": tensor((1, 2, 4, 4), "fp16"), "kernelSize": array([2]),
+        "stride": None, "padding": array([0]), "ceilMode": False, "countIncludePad": True, "divisorOverride": 0,
+        "cubeMathType": 0, "gradInput": tensor((1, 2, 4, 4), "fp16"),
+    }  # fmt: skip
+    with use_product("910b"):
+        for value in ("no", "", None, 1.0, [True]):
+            got = aclnn.aclnnAvgPool2dBackwardGetWorkspaceSize(**arguments | {name: value})
+            assert got == (161002, 0, None)
+            assert aclnn.aclGetRecentErrMsg().endswith(f"GetWorkspaceSize: {name} must be a bool, not {value!r}")
+        for value in (True, np.False_, 0, 1):
+            status, _, executor = aclnn.aclnnAvgPool2dBackwardGetWorkspaceSize(**arguments | {name: value})
+            assert status == 0
+            aclnn.aclDestroyAclOpExecutor(executor)
+
+
 @pytest.mark.parametrize(
     ("more", "limit"),
     [
