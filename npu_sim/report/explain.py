@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+from npu_sim.errors import ShapeError
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from npu_sim.report.record import to_plain
@@ -46,7 +47,9 @@ class Explanation:
     Attributes
     ----------
     title : str
-        Name of the operator or kernel, and the call if that says more.
+        Name of the operator or kernel.
+    call : str
+        Which call it was: shapes and types of its tensors; "" if the title says all.
     product : Product
         Where it ran.
     facts : mapping of str to mapping of str to value
@@ -57,26 +60,55 @@ class Explanation:
         Remarks, one sentence each.
     launches : tuple of Launch
         What ran, in stream order. The timeline and hazards engines can run them; their tensors need not exist.
+    launch_works : tuple of str
+        What each launch works on, for example "input NCHW -> NC1HWC0"; empty, or one text a launch.
+
+    Raises
+    ------
+    ShapeError
+        If there are texts, but not one a launch.
     """
 
     title: str
+    call: str = ""
     product: Product
     facts: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     tables: tuple[ExplanationTable, ...] = ()
     notes: tuple[str, ...] = ()
     launches: tuple[Launch, ...] = ()
+    launch_works: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.launch_works and len(self.launch_works) != len(self.launches):
+            rule = f"one a launch ({len(self.launches)}) or none"
+            raise ShapeError(f"launch_works must be {rule}, not {len(self.launch_works)} ({self.title})")
+
+    @property
+    def heading(self) -> str:
+        """What stands above a report of this call: operator, product, tensors."""
+        return f"{self.title} ({self.product.name})" + (f": {self.call}" if self.call else "")
+
+    def works_of_launches(self) -> tuple[str, ...]:
+        """Return one text a launch, "" where nothing is known."""
+        return self.launch_works or ("",) * len(self.launches)
 
     def to_plain(self) -> dict[str, object]:
         """Return everything as plain data; launches by name, cores and phases."""
         return {
             "title": self.title,
+            "call": self.call,
             "product": self.product.name,
             "facts": to_plain(self.facts),
             "tables": to_plain(self.tables),
             "notes": list(self.notes),
             "launches": [
-                {"name": launch.name, "core_count": launch.core_count, "phase_count": launch.phase_count}
-                for launch in self.launches
+                {
+                    "name": launch.name,
+                    "works_on": works_on,
+                    "core_count": launch.core_count,
+                    "phase_count": launch.phase_count,
+                }
+                for launch, works_on in zip(self.launches, self.works_of_launches(), strict=True)
             ],
         }
 

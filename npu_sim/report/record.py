@@ -1,4 +1,4 @@
-"""Records as plain data and as JSON text."""
+"""Records as plain data and as JSON text, and counts in words."""
 
 from __future__ import annotations
 
@@ -46,3 +46,8 @@ def to_plain(value: Any) -> Any:
 def to_json_text(value: Any) -> str:
     """Return ``value`` as indented JSON text that any strict parser reads."""
     return json.dumps(to_plain(value), indent=2, allow_nan=False, ensure_ascii=False)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return "1 finding", "2 findings", "3 launches"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith(('s', 'ch', 'x')) else 's'}"

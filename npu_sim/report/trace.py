@@ -135,5 +135,10 @@ def _arguments(row: np.void, number: int, op: Op, phase: int, sites: Mapping[int
         "site": sites.get(site, str(site)),
     }
     if op in SPEC_OF_OP:
-        arguments["detail"] = " ".join(f"{name}={int(row[name])}" for name in SPEC_OF_OP[op].fields)
+        arguments["detail"] = " ".join(f"{name}={_plain(row[name])}" for name in SPEC_OF_OP[op].fields)
     return arguments
+
+
+def _plain(value: Any) -> str:
+    """Return a field of a row; the operands of a vector instruction are several."""
+    return ",".join(str(int(part)) for part in np.atleast_1d(value))

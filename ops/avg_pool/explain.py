@@ -5,7 +5,7 @@ from __future__ import annotations
 from npu_sim.report.explain import Explanation, ExplanationTable, Value
 from ops.avg_pool.call import DEVIATIONS
 from ops.avg_pool.plan import AvgPoolPlan
-from ops.common.explain import steps_tables, tiling_facts
+from ops.common.explain import call_words, launch_works, steps_tables, tiling_facts
 
 
 def explain_call(plan: AvgPoolPlan, title: str = "aclnnAvgPool2dBackward") -> Explanation:
@@ -31,8 +31,17 @@ def explain_call(plan: AvgPoolPlan, title: str = "aclnnAvgPool2dBackward") -> Ex
     deviations = ExplanationTable(title="deviations of the library that this call meets", columns=columns, rows=rows)
     return Explanation(
         title=title,
+        call=call_words(
+            {"gradOutput": call.grad_output, "input": call.input},
+            {
+                "kernel": (call.kernel_size or (), 0),
+                "stride": (call.stride or (), 0),
+                "padding": (call.padding or (), 0),
+            },
+        ),
         product=plan.resolved.product,
         facts=facts,
         tables=(*steps_tables(plan.calls), *((deviations,) if rows else ())),
         launches=plan.calls.launches,
+        launch_works=launch_works(plan.calls),
     )

@@ -1,4 +1,4 @@
-"""``npu-sim check``: the hazard engine and the static rules over the kernels of weight gradients."""
+"""``npu-sim check``: the hazard engine and the static rules over kernels."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from npu_sim.report.record import counted
 from ops.cli import scripts, shapes
 from ops.cli.output import console, note_compilation, write_files
 from ops.studies import checking
@@ -21,6 +22,7 @@ _FINDINGS_SHOWN = 20
 
 def check_command(
     file: shapes.FileArgument = None,
+    arguments: shapes.ScriptArguments = None,
     model: shapes.ModelOption = None,
     batch: shapes.BatchOption = None,
     x: shapes.XOption = None,
@@ -36,10 +38,16 @@ def check_command(
     json_path: shapes.JsonOption = None,
     no_progress: shapes.NoProgressOption = False,
 ) -> None:
-    """Check the kernels of weight gradients: bounds, uninitialised reads, missing waits, illegal instructions.
+    """Check the kernels of weight gradients, or those that a Python file launches.
 
-    Exit code 0: kernels were checked and nothing was found; 1: findings, or every combination is refused; 2: bad input;
-    3: internal error.
+    Looks for accesses out of bounds, uninitialised reads, missing waits and
+    illegal instructions. A Python file is run; it is the way to check every
+    other operator: average pooling, input gradients, whole backward calls,
+    Ascend C kernels.
+
+    Exit code 0: kernels were checked and nothing was found; 1: findings, every
+    combination is refused, or the Python file ended with an error or launched
+    nothing; 2: bad input; 3: internal error.
     """
     if file is not None and scripts.is_script(file):
         scripts.refuse_options(
@@ -49,7 +57,8 @@ def check_command(
                 "--cube-math-type": cube_math_type,
             }
         )  # fmt: skip
-        raise typer.Exit(scripts.check_script(file, product, json_path))
+        raise typer.Exit(scripts.check_script(file, arguments or (), product, json_path))
+    shapes.refuse_arguments(arguments)
     given = shapes.ShapeOptions(x=x, weight=weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
     cases = shapes.read_cases(file, model, batch, given, dtype=dtype, layers=layer)
     products, modes = shapes.read_products(product), shapes.read_modes(cube_math_type)
@@ -84,8 +93,8 @@ def _print(report: CheckReport, screen: Console) -> None:
     count = sum(launch.row_count for row in report.rows for launch in row.launches)
     screen.print(
         Text(
-            f"{shapes.counted(len(report.rows), 'combination')}: {refused} refused; {count} instructions checked, "
-            f"{shapes.counted(report.finding_count, 'finding')}",
+            f"{counted(len(report.rows), 'combination')}: {refused} refused; {count} instructions checked, "
+            f"{counted(report.finding_count, 'finding')}",
             style="bold",
         )
     )
@@ -94,8 +103,8 @@ def _print(report: CheckReport, screen: Console) -> None:
 def _print_row(row: CheckRow, screen: Console) -> None:
     for launch in row.launches:
         found = [finding for finding in row.findings if finding.launch == launch.name]
-        size = f"{shapes.counted(launch.core_count, 'core')}, {shapes.counted(launch.phase_count, 'phase')}"
-        outcome = f"{launch.row_count} instructions: {shapes.counted(len(found), 'finding')}"
+        size = f"{counted(launch.core_count, 'core')}, {counted(launch.phase_count, 'phase')}"
+        outcome = f"{launch.row_count} instructions: {counted(len(found), 'finding')}"
         screen.print(Text(f"  {row.case.name}: {launch.name}: {size}, {outcome}"), soft_wrap=True)
         for finding in found[:_FINDINGS_SHOWN]:
             screen.print(Text(f"    {finding.violation}", style="red"), soft_wrap=True)

@@ -89,8 +89,8 @@ def console() -> Console:
 
 
 def print_prose(screen: Console, text: str, style: str = "dim") -> None:
-    """Print a paragraph: wrapped between words on a terminal, one line for whatever reads a pipe."""
-    screen.print(Text(text, style=style), soft_wrap=not screen.is_terminal)
+    """Print a paragraph, wrapped between words."""
+    screen.print(Text(text, style=style))
 
 
 def note(text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated
@@ -13,22 +13,21 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from npu_sim.products import Product
+from npu_sim.report.record import counted
 from ops.cli import scripts, shapes
 from ops.cli.output import console, note_compilation, print_prose, write_files
+from ops.cli.script_times import time_script
 from ops.cli.tables import fitted_tables
+from ops.cli.timing_text import PIPES, calibration, critical_path, parameters, percent
 from ops.studies import timing
 from ops.studies.timing import TimingReport, TimingResult, TimingRow
 
-_PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
 _WAITS = {"barrier": "a barrier", "issue": "its instructions", "queue_full": "a full queue", "end": "end of the phase"}
-_SHORT_PARTS = {"kernel_fixed": "fixed", "phase_barrier": "barrier"}
-_LEAST_PART = 0.04
-"""Parts of the critical path below this share are left out of the text."""
 
 
 def perf_command(
     file: shapes.FileArgument = None,
+    arguments: shapes.ScriptArguments = None,
     model: shapes.ModelOption = None,
     batch: shapes.BatchOption = None,
     x: shapes.XOption = None,
@@ -44,18 +43,26 @@ def perf_command(
     json_path: shapes.JsonOption = None,
     trace: Annotated[
         str | None,
-        typer.Option("--trace", metavar="FILE", help="Chrome trace (Perfetto) of one layer, product and mode."),
+        typer.Option(
+            "--trace",
+            metavar="FILE",
+            help="Chrome trace (Perfetto) of one layer, product and mode, or of all launches of a Python file.",
+        ),
     ] = None,
     trace_core: Annotated[
         list[int] | None, typer.Option("--trace-core", help="Core in the trace; repeatable. Default: all.")
     ] = None,
     no_progress: shapes.NoProgressOption = False,
 ) -> None:
-    """Time weight gradients of captured layers, of a network or of one shape, or the operators of a Python file.
+    """Time weight gradients (of a file, a network, one shape) or a Python file.
 
-    No tensor data is touched, except by a Python file, which is run.
+    No tensor data is touched, except by a Python file, which is run. Such a
+    file is the way to time every other operator: average pooling, input
+    gradients, whole backward calls, Ascend C kernels.
 
-    Exit code 0: something was timed; 1: every combination is refused; 2: bad input; 3: internal error.
+    Exit code 0: something was timed; 1: every combination is refused, or the
+    Python file ended with an error or launched nothing; 2: bad input; 3:
+    internal error.
     """
     if file is not None and scripts.is_script(file):
         scripts.refuse_options(
@@ -65,7 +72,8 @@ def perf_command(
                 "--cube-math-type": cube_math_type,
             }
         )  # fmt: skip
-        raise typer.Exit(scripts.time_script(file, product, json_path, trace, trace_core))
+        raise typer.Exit(time_script(file, arguments or (), product, json_path, trace, trace_core))
+    shapes.refuse_arguments(arguments)
     given = shapes.ShapeOptions(x=x, weight=weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
     cases = shapes.read_cases(file, model, batch, given, dtype=dtype, layers=layer)
     products, modes = shapes.read_products(product), shapes.read_modes(cube_math_type)
@@ -106,7 +114,7 @@ def _print(report: TimingReport) -> None:
         rows = list(group)
         chip = rows[0].chip
         name = chip.name if product == chip.name else f"{product} = {chip.name}"
-        screen.print(Text(f"{name}, cubeMathType {mode}: {_parameters(chip)}", style="bold"))
+        screen.print(Text(f"{name}, cubeMathType {mode}: {parameters(chip)}", style="bold"))
         results = [(row, row.result) for row in rows if row.result is not None]
         if results:
             for table in (*_times(results, screen.width), *_reasons(results, screen.width)):
@@ -118,13 +126,8 @@ def _print(report: TimingReport) -> None:
         print_prose(screen, line)
 
 
-def _parameters(chip: Product) -> str:
-    known = timing.describe_parameters(chip)
-    return f"{chip.timing_clock_hz / 1e6:.0f} MHz, {chip.cube_core_count} Cubes, parameter set {known['parameter_set']}"
-
-
 def _times(results: Sequence[tuple[TimingRow, TimingResult]], width: int) -> list[Table]:
-    headings = ("layer", "Cube", "cores", "cycles", "us", "task us", "of peak", *_PIPES, "busiest")
+    headings = ("layer", "Cube", "cores", "cycles", "us", "task us", "of peak", *PIPES, "busiest")
     rows = []
     for row, result in results:
         pipes = result.pipe_shares
@@ -135,9 +138,9 @@ def _times(results: Sequence[tuple[TimingRow, TimingResult]], width: int) -> lis
             str(result.total_cycles),
             f"{result.seconds * 1e6:.1f}",
             f"{result.task_seconds * 1e6:.1f}",
-            _percent(result.cube_utilisation, 1),
-            *(_percent(pipes[pipe]) for pipe in _PIPES),
-            f"{result.busiest_pipe} {_percent(pipes[result.busiest_pipe])}",
+            percent(result.cube_utilisation, 1),
+            *(percent(pipes[pipe]) for pipe in PIPES),
+            f"{result.busiest_pipe} {percent(pipes[result.busiest_pipe])}",
         )
         rows.append(cells)
     if len(results) > 1:
@@ -145,9 +148,9 @@ def _times(results: Sequence[tuple[TimingRow, TimingResult]], width: int) -> lis
         total = sum(result.total_cycles for result in timed)
         peak = sum(result.cube_utilisation * result.total_cycles for result in timed) / total
         pipes = {
-            pipe: sum(result.pipe_shares[pipe] * result.total_cycles for result in timed) / total for pipe in _PIPES
+            pipe: sum(result.pipe_shares[pipe] * result.total_cycles for result in timed) / total for pipe in PIPES
         }
-        busiest = max(_PIPES, key=lambda pipe: pipes[pipe])
+        busiest = max(PIPES, key=lambda pipe: pipes[pipe])
         cells = (
             f"{len(timed)} layers",
             "",
@@ -155,14 +158,14 @@ def _times(results: Sequence[tuple[TimingRow, TimingResult]], width: int) -> lis
             str(total),
             f"{sum(result.seconds for result in timed) * 1e6:.1f}",
             f"{sum(result.task_seconds for result in timed) * 1e6:.1f}",
-            _percent(peak, 1),
-            *(_percent(pipes[pipe]) for pipe in _PIPES),
-            f"{busiest} {_percent(pipes[busiest])}",
+            percent(peak, 1),
+            *(percent(pipes[pipe]) for pipe in PIPES),
+            f"{busiest} {percent(pipes[busiest])}",
         )
         rows.append(cells)
     styles = {len(results): "bold"}
     left = ("layer", "Cube", "busiest")
-    return fitted_tables(headings, rows, width=width, left=left, breaks=_PIPES[:1], styles=styles)
+    return fitted_tables(headings, rows, width=width, left=left, breaks=PIPES[:1], styles=styles)
 
 
 def _reasons(results: Sequence[tuple[TimingRow, TimingResult]], width: int) -> list[Table]:
@@ -173,28 +176,18 @@ def _reasons(results: Sequence[tuple[TimingRow, TimingResult]], width: int) -> l
         words = _WAITS.get(cause) or cause.removeprefix("flag_")
         cells = (
             row.case.name,
-            f"{words} {_percent(result.cube_wait_shares[cause])}",
-            ", ".join(_parts(result.critical_shares)),
+            f"{words} {percent(result.cube_wait_shares[cause])}",
+            critical_path(result.critical_shares),
             result.plan.tiling.origin.partition(" (")[0],
         )
         rows.append(cells)
     return fitted_tables(headings, rows, width=width, left=headings)
 
 
-def _parts(shares: Mapping[str, float]) -> Iterator[str]:
-    for name, share in sorted(shares.items(), key=lambda item: -item[1]):
-        if share >= _LEAST_PART:
-            yield f"{_SHORT_PARTS.get(name, name)} {_percent(share)}"
-
-
-def _percent(share: float, digits: int = 0) -> str:
-    return f"{100 * share:.{digits}f}%"
-
-
 def _legend(report: TimingReport) -> Iterator[str]:
     rows = sum(row.result.row_count for row in report.computed if row.result is not None)
     refused = len(report.rows) - len(report.computed)
-    combinations = shapes.counted(len(report.rows), "combination")
+    combinations = counted(len(report.rows), "combination")
     yield f"layers: {report.source}. {combinations}: {refused} refused; {rows} instructions timed."
     yield (
         "us: core time of the kernels; task us: with launch overhead. of peak: multiply-adds of the layer over what "
@@ -202,10 +195,4 @@ def _legend(report: TimingReport) -> Iterator[str]:
         "path: fixed is the kernel's prologue and epilogue, barrier the one between phases."
     )
     yield timing.NOTE
-    yield from dict.fromkeys(_calibration(row.chip) for row in report.rows)
-
-
-def _calibration(chip: Product) -> str:
-    known = timing.describe_parameters(chip)
-    evidence = ", ".join(f"{count} {kind}" for kind, count in known["evidence"].items())
-    return f"{known['parameter_set']} ({evidence} numbers): {known['calibration']}."
+    yield from dict.fromkeys(calibration(row.chip) for row in report.rows)

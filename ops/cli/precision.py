@@ -70,10 +70,14 @@ def precision_command(
     threads: Annotated[int | None, typer.Option("--threads", help="Threads; no influence on any figure.")] = None,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")] = False,
 ) -> None:
-    """Compare the weight gradients of captured layers with float64, for each product and cubeMathType.
+    """Compare weight gradients with float64, for each product and cubeMathType.
 
-    Exit code 0: every computed gradient passes CANN's mixed tolerance; 1: one fails, or none could be computed;
-    2: bad input; 3: internal error.
+    Other operators (average pooling, input gradients, whole backward calls) are
+    compared in Python: call them from ops with your arrays. npu-sim perf and
+    check take a Python file that does.
+
+    Exit code 0: every computed gradient passes CANN's mixed tolerance; 1: one
+    fails, or none could be computed; 2: bad input; 3: internal error.
     """
     options = precision_study.StudyOptions(
         products=tuple(product or precision_study.DEFAULT_PRODUCTS),

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from npu_sim.dtypes.cube_math import CubeMathType
 from npu_sim.report.precision import ErrorMetrics
+from npu_sim.report.record import counted
 from npu_sim.report.standards import Verdict
 from ops.cli.output import merged_messages
-from ops.cli.shapes import counted
 from ops.studies.precision import (
     GOLDENS,
     CaseResult,

@@ -26,7 +26,8 @@ def run_command(
 ) -> None:
     """Run a Python file with the emulator.
 
-    Exit code 0: the file ended well; 1: it ended with an error; 2: bad input; 3: internal error.
+    Exit code 0: the file ended well; 1: it ended with an error; 2: bad input;
+    3: internal error.
     """
     chip = scripts.one_product(None if product is None else [product])
     shapes.output_path("--json", json_path, file)
@@ -37,7 +38,7 @@ def run_command(
         for made in outcome.explanations:
             scripts.print_explanation(made, screen)
         if not outcome.explanations:
-            screen.print("no operator that explains itself was called")
+            screen.print("no operator was called")
     if json_path is not None:
         scripts.write_report(scripts.explanations_document(file, outcome), json_path, file, {})
     raise typer.Exit(outcome.code)

@@ -1,13 +1,12 @@
-"""Python files of the user, run with the emulator: what they did, how long it takes, what is wrong in it."""
+"""Python files of the user, run with the emulator: what they did, and what is wrong in it."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import runpy
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -17,28 +16,16 @@ from rich.console import Console
 from rich.text import Text
 
 from npu_sim.engines.hazards import run_hazards
-from npu_sim.engines.timeline import TimelineOptions, TimelineResult, run_timeline
-from npu_sim.errors import OperatorError
 from npu_sim.products import Product, current_product, get_product, product_hint, use_product
 from npu_sim.program.violation import Violation
 from npu_sim.report.explain import Explanation, Recorder, Value, recording
-from npu_sim.report.record import to_json_text, to_plain
-from npu_sim.report.trace import chrome_trace
+from npu_sim.report.record import counted, to_json_text, to_plain
 from ops.cli.output import console, note, note_compilation, print_prose, write_files
-from ops.cli.shapes import UsageError, counted, output_path
+from ops.cli.shapes import UsageError, output_path
 from ops.cli.tables import fitted_tables
 
 SCHEMA_VERSION = 1
-TRACE_ROW_LIMIT = 300_000
-"""Rows of a trace; viewers stop working beyond a few hundred thousand events."""
 _FINDINGS_SHOWN = 20
-_PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
-_SHORT = {"kernel_fixed": "fixed", "phase_barrier": "barrier"}
-_TIMES_LEGEND = (
-    "us: core time of the launch; task us: with launch overhead. Pipes: occupied share of the core time on the slowest "
-    "core. Critical path: fixed is the kernel's prologue and epilogue, barrier the one between phases. "
-    "Cycle-approximate, not measured."
-)
 
 
 def is_script(file: str | None) -> bool:
@@ -157,7 +144,8 @@ def _run(path: Path) -> int:
         frames = [i for i, frame in enumerate(found.stack) if frame.filename == str(path)]
         if frames:
             found.stack = traceback.StackSummary.from_list(list(found.stack)[frames[0] :])
-        sys.stderr.write("".join(found.format()))
+        # without a frame of its own nothing of it ran: Python could not read it
+        sys.stderr.write("".join(found.format() if frames else found.format_exception_only()))
         return 1
     return 0
 
@@ -176,7 +164,7 @@ def write_report(document: dict[str, Any], json_path: str | None, file: str, mor
 
 def print_explanation(explanation: Explanation, screen: Console) -> None:
     """Print title, groups of values, tables, notes and launches."""
-    screen.print(Text(f"{explanation.title} ({explanation.product.name})", style="bold"))
+    print_prose(screen, explanation.heading, "bold")
     for group, values in explanation.facts.items():
         screen.print(Text(f"  {group}: ") + Text(", ".join(f"{name} {_text(value)}" for name, value in values.items())))
     for table in explanation.tables:
@@ -189,9 +177,10 @@ def print_explanation(explanation: Explanation, screen: Console) -> None:
             screen.print(shown)
     for text in explanation.notes:
         print_prose(screen, f"  note: {text}", "yellow")
-    for launch in explanation.launches:
+    for launch, works_on in zip(explanation.launches, explanation.works_of_launches(), strict=True):
         size = f"{counted(launch.core_count, 'core')}, {counted(launch.phase_count, 'phase')}"
-        screen.print(Text(f"  launch: {launch.name}: {size}"))
+        words = f"{launch.name} ({works_on})" if works_on else launch.name
+        screen.print(Text(f"  launch: {words}: {size}"))
     screen.print()
 
 
@@ -199,95 +188,40 @@ def _text(value: Value) -> str:
     return "" if value is None else str(value)
 
 
-def time_script(
-    file: str,
-    products: Sequence[str] | None,
-    json_path: str | None,
-    trace: str | None,
-    trace_cores: Sequence[int] | None,
-) -> int:
-    """Run a script and time what its operators launched; return the exit code."""
-    product = one_product(products)
-    if trace == "-":
-        raise UsageError("--trace must be a file, not standard output")
-    target = output_path("--trace", trace, file, (output_path("--json", json_path, file),))
-    if trace_cores and target is None:
-        raise UsageError("--trace-core must be given together with --trace")
-    outcome = run_script(file, (), product, explain=True, quiet=json_path == "-")
-    launches = [(made, launch) for made in outcome.explanations for launch in made.launches]
-    timed = [(made, launch, run_timeline(launch, made.product)) for made, launch in launches]
-    more: dict[Path, bytes] = {}
-    if target is not None:
-        if len(launches) != 1:
-            raise UsageError(f"--trace must come with a script of one launch, not {len(launches)}")
-        made, launch, result = timed[0]
-        more[target] = json.dumps(_trace(made, launch, result, trace_cores), allow_nan=False).encode()
-    if json_path != "-":
-        _print_times(timed)
-    rows = [{"title": made.title, **json.loads(result.to_json())} for made, _, result in timed]
-    write_report({"schema_version": SCHEMA_VERSION, "source": file, "launches": rows}, json_path, file, more)
-    return 1 if outcome.code or not timed else 0
-
-
-def _trace(made: Explanation, launch: Any, result: TimelineResult, cores: Sequence[int] | None) -> dict[str, Any]:
-    for core in cores or ():
-        if not 0 <= core < launch.core_count:
-            raise OperatorError(f"Core must be in [0, {launch.core_count - 1}], not {core}", 161002)
-    rows = result.row_count * (len(cores) if cores else launch.core_count) // launch.core_count
-    if rows > TRACE_ROW_LIMIT:
-        raise OperatorError(f"Trace must hold at most {TRACE_ROW_LIMIT} rows, not about {rows}", 161002)
-    options = TimelineOptions(span_cores=tuple(cores) if cores else None)
-    return chrome_trace(run_timeline(launch, made.product, spans=True, options=options), launch.sites)
-
-
-def _print_times(timed: Sequence[tuple[Explanation, Any, TimelineResult]]) -> None:
-    screen = console()
-    if not timed:
-        screen.print("nothing was launched by an operator that explains itself")
-        return
-    headings = ("launch", "product", "cores", "cycles", "us", "task us", *_PIPES)
-    rows = []
-    for made, launch, result in timed:
-        shares = (f"{100 * result.busy_cycles[pipe] / result.total_cycles:.0f}%" for pipe in _PIPES)
-        times = (f"{seconds * 1e6:.1f}" for seconds in (result.seconds(), result.task_seconds()))
-        counts = (str(result.core_count), str(result.total_cycles))
-        rows.append((launch.name, made.product.name, *counts, *times, *shares))
-    for table in fitted_tables(headings, rows, width=screen.width, left=("launch", "product"), breaks=_PIPES[:1]):
-        screen.print(table)
-    for _, launch, result in timed:
-        parts = sorted(result.critical_parts.items(), key=lambda part: -part[1])
-        words = ", ".join(
-            f"{_SHORT.get(name, name)} {100 * cycles / result.total_cycles:.0f}%"
-            for name, cycles in parts[:4]
-            if cycles
-        )
-        screen.print(Text(f"  {launch.name}: critical path {words} ({result.parameter_set})"), soft_wrap=True)
-    print_prose(screen, _TIMES_LEGEND)
-
-
-def check_script(file: str, products: Sequence[str] | None, json_path: str | None) -> int:
+def check_script(file: str, arguments: Sequence[str], products: Sequence[str] | None, json_path: str | None) -> int:
     """Run a script and check what its operators launched; return the exit code."""
     product = one_product(products)
     output_path("--json", json_path, file)
-    outcome = run_script(file, (), product, explain=True, quiet=json_path == "-")
-    checked = [entry for made in outcome.explanations for entry in _checked(made)]
+    outcome = run_script(file, arguments, product, explain=True, quiet=json_path == "-")
+    checked = [(made, _checked(made)) for made in outcome.explanations]
     if json_path != "-":
-        _print_findings(checked)
+        _print_findings(checked, console())
     rows = [
-        {"title": made.title, "launch": name, "findings": [_finding(found) for found in findings]}
-        for made, name, findings in checked
+        {
+            "title": made.title,
+            "call_number": number,
+            "call": made.call,
+            "launch": launch.name,
+            "works_on": works_on,
+            "findings": [_finding(found) for found in findings],
+        }
+        for number, (made, found_by_launch) in enumerate(checked)
+        for launch, works_on, findings in zip(made.launches, made.works_of_launches(), found_by_launch, strict=True)
     ]
     write_report({"schema_version": SCHEMA_VERSION, "source": file, "launches": rows}, json_path, file, {})
-    return 1 if outcome.code or not checked or any(findings for _, _, findings in checked) else 0
+    return 1 if outcome.code or not rows or any(row["findings"] for row in rows) else 0
 
 
-def _checked(made: Explanation) -> Iterator[tuple[Explanation, str, list[Violation]]]:
-    """Yield the findings of each launch; launches on one memory are checked together, for a later one may read."""
+def _checked(made: Explanation) -> list[list[Violation]]:
+    """Return the findings of each launch; launches on one memory are checked together, for a later one may read."""
+    findings: list[list[Violation]] = []
     for _, group in groupby(made.launches, key=lambda launch: id(launch.gm)):
         launches = list(group)
         found = run_hazards(launches, made.product)
-        for number, launch in enumerate(launches):
-            yield made, launch.name, [violation for violation in found if violation.launch == number]
+        findings += [
+            [violation for violation in found if violation.launch == number] for number in range(len(launches))
+        ]
+    return findings
 
 
 def _finding(violation: Violation) -> dict[str, Any]:
@@ -300,16 +234,27 @@ def _finding(violation: Violation) -> dict[str, Any]:
     }
 
 
-def _print_findings(checked: Sequence[tuple[Explanation, str, list[Violation]]]) -> None:
-    screen = console()
-    if not checked:
-        screen.print("nothing was launched by an operator that explains itself")
-    for made, name, findings in checked:
-        screen.print(Text(f"{name} ({made.product.name}): {counted(len(findings), 'finding')}"), soft_wrap=True)
-        for violation in findings[:_FINDINGS_SHOWN]:
-            screen.print(Text(f"  {violation}", style="red"), soft_wrap=True)
-        if len(findings) > _FINDINGS_SHOWN:
-            screen.print(Text(f"  ... {len(findings) - _FINDINGS_SHOWN} more; --json has all of them"))
+def _print_findings(checked: Sequence[tuple[Explanation, list[list[Violation]]]], screen: Console) -> None:
+    for made, found_by_launch in checked:
+        print_prose(screen, made.heading, "bold")
+        numbered = len(made.launches) > 1
+        for number, (launch, works_on, findings) in enumerate(
+            zip(made.launches, made.works_of_launches(), found_by_launch, strict=True)
+        ):
+            words = f"{number} {launch.name}" if numbered else launch.name
+            words += f" ({works_on})" if works_on else ""
+            screen.print(Text(f"  {words}: {counted(len(findings), 'finding')}"), soft_wrap=True)
+            for violation in findings[:_FINDINGS_SHOWN]:
+                screen.print(Text(f"    {violation}", style="red"), soft_wrap=True)
+            if len(findings) > _FINDINGS_SHOWN:
+                screen.print(Text(f"    ... {len(findings) - _FINDINGS_SHOWN} more; --json has all of them"))
+    calls = [found_by_launch for _, found_by_launch in checked if found_by_launch]
+    if not calls:
+        screen.print("nothing to check: no operator of the file launched a kernel")
+        return
+    launches = counted(sum(map(len, calls)), "launch")
+    total = counted(sum(len(found) for found_by_launch in calls for found in found_by_launch), "finding")
+    screen.print(Text(f"{counted(len(calls), 'call')}, {launches}: {total}", style="bold"))
 
 
 def explanations_document(file: str, outcome: Outcome) -> dict[str, Any]:

@@ -33,6 +33,10 @@ FileArgument = Annotated[
         "step that ships with the package.",
     ),
 ]
+ScriptArguments = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ARGUMENTS", help="Arguments of a Python file; behind -- if they begin with -."),
+]
 ModelOption = Annotated[str | None, typer.Option("--model", help=f"Layers of a network: {', '.join(MODELS)}.")]
 BatchOption = Annotated[
     int | None, typer.Option("--batch", help=f"Images per step of --model. Default: {DEFAULT_BATCH}.")
@@ -78,6 +82,18 @@ class UsageError(NpuSimError, ValueError):
     """Options that contradict each other or have no meaning."""
 
 
+def refuse_arguments(arguments: Sequence[str] | None) -> None:
+    """Refuse arguments behind a file that is no Python file.
+
+    Raises
+    ------
+    UsageError
+        If there are any.
+    """
+    if arguments:
+        raise UsageError(f"ARGUMENTS must be given together with a Python file, not {' '.join(arguments)}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeOptions:
     """The options of one layer, as given.
@@ -120,6 +136,8 @@ def read_cases(
         raise UsageError(f"Layers must come from one of FILE, --model and --x, not from {' and '.join(given)}")
     if batch is not None and model is None:
         raise UsageError("--batch must be given together with --model")
+    if batch is not None and batch < 1:
+        raise UsageError(f"--batch must be at least 1, not {batch}")
     if shape.x is None:
         for name in ("weight", "stride", "padding", "dilation", "groups"):
             if getattr(shape, name) is not None:
@@ -195,11 +213,6 @@ def output_path(option: str, text: str | None, source: str | None, others: Seque
         if other is not None and other.resolve() == path.resolve():
             raise UsageError(f"{option} must be another file than {other}")
     return path
-
-
-def counted(count: int, noun: str) -> str:
-    """Return "1 finding", "2 findings"."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 class _Row(Protocol):

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from npu_sim.report.explain import ExplanationTable, Value
 from ops.common.pipeline import Buffer, CallPlan, PlannedStep
+from ops.common.tensor_desc import TensorDesc
 
 _COLUMNS = ("step", "kernel", "reads", "writes", "cores", "own workspace (bytes)", "tiling")
 
 
 def _buffers(buffers: tuple[Buffer, ...]) -> str:
     return "; ".join(
-        f"{buffer.name.split('.')[0]} {buffer.dtype} {buffer.format} {'x'.join(map(str, buffer.shape))}"
-        for buffer in buffers
+        f"{buffer.name.split('.')[0]} {buffer.dtype} {buffer.format} {_times(buffer.shape)}" for buffer in buffers
     )
 
 
@@ -40,6 +41,45 @@ def _tiling(planned: PlannedStep) -> dict[str, Value]:
     values = {name: value.name if isinstance(value, Enum) else value for name, value in values.items()}
     plain = {name: value for name, value in values.items() if isinstance(value, str | int | float | bool)}
     return {"described by": f"{type(tiling).__module__}.{type(tiling).__name__}", **plain}
+
+
+def _works_on(planned: PlannedStep) -> str:
+    """Return the tensors of a step without their shapes; a conversion names its tensor once."""
+    reads, writes = planned.step.reads, planned.step.writes
+    before, after = (sorted({buffer.name.split(".")[0] for buffer in buffers}) for buffers in (reads, writes))
+    if before != after or len(before) != 1:
+        return f"{', '.join(before)} -> {', '.join(after)}" if before else ", ".join(after)
+    if reads[0].dtype != writes[0].dtype:
+        return f"{before[0]} {reads[0].dtype} -> {writes[0].dtype}"
+    return f"{before[0]} {reads[0].format} -> {writes[0].format}"
+
+
+def launch_works(calls: CallPlan) -> tuple[str, ...]:
+    """Return what each launch of a call works on."""
+    return tuple(_works_on(planned) for planned in calls.steps for _ in planned.kernel.launches)
+
+
+def call_words(tensors: Mapping[str, TensorDesc | None], attributes: Mapping[str, tuple[Sequence[int], int]]) -> str:
+    """Return which call it was.
+
+    Parameters
+    ----------
+    tensors : mapping of str to TensorDesc or None
+        Null pointers are left out.
+    attributes : mapping of str to (sequence of int, int)
+        Values along the axes and the one that goes without saying.
+    """
+    words = [f"{name} {desc.dtype} {_times(desc.shape)}" for name, desc in tensors.items() if desc is not None]
+    words += [
+        f"{name} {_times(values)}"
+        for name, (values, neutral) in attributes.items()
+        if any(value != neutral for value in values)
+    ]
+    return ", ".join(words)
+
+
+def _times(extents: Sequence[int]) -> str:
+    return "x".join(map(str, extents))
 
 
 def tiling_facts(calls: CallPlan) -> dict[str, dict[str, Value]]:

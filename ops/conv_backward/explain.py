@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npu_sim.report.explain import Explanation, Value
-from ops.common.explain import steps_tables, tiling_facts
+from ops.common.explain import call_words, launch_works, steps_tables, tiling_facts
 from ops.conv_backward.plan import ConvBackwardPlan
 
 
@@ -31,9 +31,19 @@ def explain_call(plan: ConvBackwardPlan, title: str = "aclnnConvolutionBackward"
     facts.update(tiling_facts(plan.calls))
     return Explanation(
         title=title,
+        call=call_words(
+            {"gradOutput": call.grad_output, "input": call.input, "weight": call.weight},
+            {
+                "stride": (call.stride or (), 1),
+                "padding": (call.padding or (), 0),
+                "dilation": (call.dilation or (), 1),
+                "groups": ((call.groups,), 1),
+            },
+        ),
         product=resolved.product,
         facts=facts,
         tables=steps_tables(plan.calls),
         notes=plan.route.notes,
         launches=plan.calls.launches,
+        launch_works=launch_works(plan.calls),
     )

@@ -96,7 +96,8 @@ def _accumulation_name(text: str) -> str:
     try:
         return Accumulation.parse(name, SERIAL).name
     except OperatorError as error:
-        raise StudyOptionError(f"accumulation must be serial, exact<group> or tree<group>, not {text}") from error
+        rule = "serial, exact<group>[-rne|-rz] or tree<group>[-rne|-rz]"
+        raise StudyOptionError(f"accumulation must be {rule}, not {text}") from error
 
 
 class StudyOptionError(NpuSimError, ValueError):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from npu_sim.engines.timeline import TimelineOptions, TimelineResult, run_timeline
 from npu_sim.errors import InternalError, NpuSimError, OperatorError, ProgramError
 from npu_sim.products import Product
+from npu_sim.program.launch import Launch
 from npu_sim.report.record import to_json_text, to_plain
 from npu_sim.report.trace import chrome_trace
 from ops.conv3d_backprop_filter.plan import WeightGradientPlan
@@ -21,10 +22,11 @@ SCHEMA_VERSION = 1
 TRACE_ROW_LIMIT = 200_000
 """Rows a trace may hold; a viewer gets slow long before."""
 
-NOTE = (
+APPROXIMATE = (
     "Cycle-approximate: in-order pipes joined by flags are timed exactly, the cost of each instruction is that of the "
-    "parameter set. Layout conversions and casts around the kernels are not included."
+    "parameter set."
 )
+NOTE = f"{APPROXIMATE} Layout conversions and casts around the kernels are not included."
 CALIBRATION: Mapping[str, str] = {
     "dav-c220": "costs of single instructions are fitted to and compared with published measurements of A2/A3",
     "dav-c100": "rates are documented or derived and few are measured; not compared with measured instructions",
@@ -291,25 +293,55 @@ def run_timing(
 
 
 def trace_result(result: TimingResult, cores: tuple[int, ...] | None = None) -> dict[str, Any]:
+    """Return the Chrome trace of the launches of ``result``, see `trace_launches`."""
+    chip = result.plan.product
+    timed = zip(result.plan.launches, result.launches, strict=True)
+    return trace_launches([TracedLaunch(chip, launch, known) for launch, known in timed], cores)
+
+
+@dataclass(frozen=True, slots=True)
+class TracedLaunch:
+    """A launch that has been timed and shall be traced.
+
+    Attributes
+    ----------
+    product : Product
+        Where it runs.
+    launch : Launch
+        The launch; it is timed again, with the spans kept.
+    timed : TimelineResult
+        How long it takes.
+    label : str
+        Its name in the lane of launches; that lane is left out if no launch has a label.
+    """
+
+    product: Product
+    launch: Launch
+    timed: TimelineResult
+    label: str = ""
+
+
+def trace_launches(launches: Sequence[TracedLaunch], cores: tuple[int, ...] | None = None) -> dict[str, Any]:
     """Return the Chrome trace of all launches, one after the other on the same time axis.
 
     Parameters
     ----------
-    result : TimingResult
-        What to trace; it is timed again, with the spans kept.
+    launches : sequence of TracedLaunch
+        What to trace, at least one.
     cores : tuple of int or None
-        Cores to show; None: all.
+        Cores to show; None: all. A launch need not have all of them.
 
     Raises
     ------
     OperatorError
         If a core does not exist, or the trace would have more than `TRACE_ROW_LIMIT` rows.
     """
-    wanted = len(cores) if cores else result.core_count
+    core_count = max(one.launch.core_count for one in launches)
+    wanted = len(cores) if cores else core_count
     for core in cores or ():
-        if not 0 <= core < result.core_count:
-            raise OperatorError(f"Core must be in [0, {result.core_count - 1}], not {core}", 161002)
-    rows = result.row_count * wanted // result.core_count
+        if not 0 <= core < core_count:
+            raise OperatorError(f"Core must be in [0, {core_count - 1}], not {core}", 161002)
+    rows = sum(one.timed.row_count * min(wanted, one.launch.core_count) // one.launch.core_count for one in launches)
     if rows > TRACE_ROW_LIMIT:
         raise OperatorError(
             f"Trace must hold at most {TRACE_ROW_LIMIT} rows, not about {rows} ({wanted} cores; choose fewer)", 161002
@@ -318,11 +350,14 @@ def trace_result(result: TimingResult, cores: tuple[int, ...] | None = None) -> 
     metadata: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []
     start_us = 0.0
-    for number, launch in enumerate(result.plan.launches):
+    for number, one in enumerate(launches):
         options = TimelineOptions(span_cores=cores)
-        timed = run_timeline(launch, result.plan.product, spans=True, options=options)
+        timed = run_timeline(one.launch, one.product, spans=True, options=options)
+        if one.label:
+            lane = {"pid": "launches", "tid": "launches"}
+            events.append({"ph": "X", "name": one.label, **lane, "ts": start_us, "dur": timed.seconds() * 1e6})
         if timed.spans:
-            document = chrome_trace(timed, launch.sites)
+            document = chrome_trace(timed, one.launch.sites)
             for event in document["traceEvents"]:
                 if "ts" in event:
                     event["ts"] += start_us

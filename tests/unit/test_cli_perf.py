@@ -111,15 +111,16 @@ def test_perf_without_arguments_prints_every_series_and_what_is_known(capsys):
         assert len(re.findall(rf"^{layer} ", out, re.MULTILINE)) == 8
     assert "24 combinations: 0 refused" in out
     assert "Cycle-approximate" in out
-    assert "uncalibrated: no published measurement to compare with, expect a factor of 2." in out
+    words = " ".join(out.split())
+    assert "uncalibrated: no published measurement to compare with, expect a factor of 2." in words
     assert out.count("numbers): ") == 3
-    assert max(map(len, out[: out.index("layers: ")].splitlines())) <= 100
+    assert max(map(len, out.splitlines())) <= 100
 
 
 def test_perf_of_a_calibrated_series_does_not_say_uncalibrated(capsys):
     _, out, _ = call(capsys, *SHAPE, "--product", "910b")
     assert "uncalibrated" not in out
-    assert "compared with published measurements of A2/A3" in out
+    assert "compared with published measurements of A2/A3" in " ".join(out.split())
 
 
 def test_perf_text_shows_the_figures_of_the_json_and_their_totals(capsys):
@@ -195,6 +196,7 @@ def test_perf_refused_3d_beside_timed_ones_is_exit_0(capsys):
 
 WRONG = [
     ((*SHAPE, "--model", "resnet50"), "Layers must come from one of FILE, --model and --x, not from --model and --x"),
+    (("own.npz", "more.npz"), "ARGUMENTS must be given together with a Python file, not more.npz"),
     (("own.npz", *SHAPE), "Layers must come from one of FILE, --model and --x, not from FILE and --x"),
     (("--batch", "4"), "--batch must be given together with --model"),
     (("--stride", "2"), "--stride must be given together with --x"),
@@ -227,7 +229,7 @@ WRONG = [
         "weight_shape input channels must be x channels / groups = 16 / 1, not 8 (2D convolution)",
     ),
     (("--x", "0,16,8,8", "--weight", "16,16,3,3"), "n must be an int in [1, 2147483646], not 0 (2D convolution)"),
-    (("--model", "resnet50", "--batch", "0"), "n must be an int in [1, 2147483646], not 0 (2D convolution)"),
+    (("--model", "resnet50", "--batch", "0"), "--batch must be at least 1, not 0"),
     (("--model", "resnet5"), "Model must be one of resnet50, not resnet5"),
     ((*SHAPE, "--layer", "conv1"), "Layer must be one of 2x20x9x7, not conv1 (command line)"),
     ((*SHAPE, "--dtype", "int8"), "dtype must be one of fp16, bf16, fp32, not int8"),

@@ -252,7 +252,10 @@ BAD_OPTIONS = {
     ("--layer", "nope"): "Layer must be one of features.0, head, not nope",
     ("--dtype", "int8"): "dtype must be fp16, bf16 or fp32, not int8",
     ("--golden", "exact"): "golden must be original or rounded, not exact",
-    ("--accumulation", "exact"): "accumulation must be serial, exact<group> or tree<group>, not exact",
+    (
+        "--accumulation",
+        "exact",
+    ): "accumulation must be serial, exact<group>[-rne|-rz] or tree<group>[-rne|-rz], not exact",
     ("--threads", "0"): "threads must be at least 1, not 0",
     ("--threads", "many"): "Invalid value for '--threads'",
     ("--picture", "p.bmp"): "Picture must be a .png, .svg, .pdf file, not p.bmp",

@@ -93,9 +93,9 @@ def test_console_is_as_wide_as_its_terminal_says(monkeypatch, columns, is_termin
     assert console().width == expected
 
 
-def test_prose_wraps_between_words_on_a_terminal_and_stays_one_line_in_a_pipe():
+def test_prose_wraps_between_words_on_a_terminal_and_in_a_pipe():
     text = "some words of a legend " * 8
-    for is_terminal, count in ((True, 3), (False, 1)):
+    for is_terminal, count in ((True, 3), (False, 3)):
         screen = Console(file=io.StringIO(), width=80, force_terminal=is_terminal, color_system=None)
         output.print_prose(screen, text)
         lines = screen.file.getvalue().splitlines()

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from npu_sim.errors import ShapeError
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
 from npu_sim.program.launch import Launch
@@ -56,12 +57,27 @@ def test_recorder_keeps_the_order_and_asks_only_when_the_report_is_made():
 def test_explanation_to_plain_is_json_with_every_part():
     launch = Launch(name="k", emit=lambda *_: 0, params=np.zeros(1), core_count=3, phase_count=2, gm=GlobalMemory())
     table = ExplanationTable(title="walk", columns=("m", "n"), rows=((0, 1), (None, "x")))
-    made = explanation(facts={"tiling": {"baseM": 16}}, tables=(table,), notes=("so",), launches=(launch,))
+    made = explanation(
+        call="x fp16 3x4",
+        launch_works=("x -> y",),
+        facts={"tiling": {"baseM": 16}},
+        tables=(table,),
+        notes=("so",),
+        launches=(launch,),
+    )
     assert json.loads(json.dumps(made.to_plain())) == {
         "title": "op",
+        "call": "x fp16 3x4",
         "product": "Ascend910B2",
         "facts": {"tiling": {"baseM": 16}},
         "tables": [{"title": "walk", "columns": ["m", "n"], "rows": [[0, 1], [None, "x"]]}],
         "notes": ["so"],
-        "launches": [{"name": "k", "core_count": 3, "phase_count": 2}],
+        "launches": [{"name": "k", "works_on": "x -> y", "core_count": 3, "phase_count": 2}],
     }
+    assert made.heading == "op (Ascend910B2): x fp16 3x4"
+    assert explanation().heading == "op (Ascend910B2)"
+
+
+def test_explanation_with_other_texts_than_launches_is_refused():
+    with pytest.raises(ShapeError, match=r"^launch_works must be one a launch \(0\) or none, not 1 \(op\)$"):
+        explanation(launch_works=("x -> y",))

@@ -260,7 +260,7 @@ def test_study_wrong_k_depth_is_an_internal_error():
         (
             {"accumulation": "exact0"},
             StudyOptionError,
-            "accumulation must be serial, exact<group> or tree<group>, not exact0$",
+            r"^accumulation must be serial, exact<group>\[-rne\|-rz\] or tree<group>\[-rne\|-rz\], not exact0$",
         ),
         ({"layers": ("c",)}, InputFileError, re.escape("Layer must be one of a, b, not c (test.npz)") + "$"),
         ({"products": ("910c",)}, ProductError, "Product must be a known SoC version or series alias, not '910c'"),

@@ -1,0 +1,201 @@
+"""How long the operator calls of a Python file take: a table of launches and a total for every call."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from npu_sim.engines.timeline import TimelineResult, run_timeline
+from npu_sim.report.explain import Explanation
+from npu_sim.report.record import counted
+from ops.cli import scripts
+from ops.cli.output import console, print_prose
+from ops.cli.shapes import UsageError, output_path
+from ops.cli.tables import fitted_tables
+from ops.cli.timing_text import PIPES, calibration, critical_path, percent
+from ops.studies import timing
+from ops.studies.timing import TracedLaunch
+
+NOTE = (
+    f"{timing.APPROXIMATE} A call takes its launches one after the other; gaps between launches and the time of the "
+    "host are not modelled."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedCall:
+    """One call of an operator, or one kernel, with the time of its launches.
+
+    Attributes
+    ----------
+    made : Explanation
+        What it did.
+    results : tuple of TimelineResult
+        One per launch, in stream order.
+    """
+
+    made: Explanation
+    results: tuple[TimelineResult, ...]
+
+    @property
+    def total_cycles(self) -> int:
+        """Core time of all launches."""
+        return sum(result.total_cycles for result in self.results)
+
+    @property
+    def seconds(self) -> float:
+        """Core time of all launches."""
+        return sum(result.seconds() for result in self.results)
+
+    @property
+    def task_seconds(self) -> float:
+        """Core time and launch overhead of all launches."""
+        return sum(result.task_seconds() for result in self.results)
+
+
+def time_script(
+    file: str,
+    arguments: Sequence[str],
+    products: Sequence[str] | None,
+    json_path: str | None,
+    trace: str | None,
+    trace_cores: Sequence[int] | None,
+) -> int:
+    """Run a script and time what its operators launched; return the exit code."""
+    product = scripts.one_product(products)
+    if trace == "-":
+        raise UsageError("--trace must be a file, not standard output")
+    target = output_path("--trace", trace, file, (output_path("--json", json_path, file),))
+    if trace_cores and target is None:
+        raise UsageError("--trace-core must be given together with --trace")
+    outcome = scripts.run_script(file, arguments, product, explain=True, quiet=json_path == "-")
+    calls = [
+        TimedCall(made=made, results=tuple(run_timeline(launch, made.product) for launch in made.launches))
+        for made in outcome.explanations
+    ]
+    has_launches = any(call.results for call in calls)
+    more: dict[Path, bytes] = {}
+    if target is not None and has_launches:
+        document = timing.trace_launches(list(_traced(calls)), tuple(trace_cores) if trace_cores else None)
+        more[target] = json.dumps(document, allow_nan=False).encode()
+    if json_path != "-":
+        _print_calls(calls, console())
+    scripts.write_report(_document(file, calls), json_path, file, more)
+    return 1 if outcome.code or not has_launches else 0
+
+
+def _traced(calls: Sequence[TimedCall]) -> Iterator[TracedLaunch]:
+    for number, call in enumerate(calls):
+        made = call.made
+        for launch, result, works_on in zip(made.launches, call.results, made.works_of_launches(), strict=True):
+            words = f"{launch.name} ({works_on})" if works_on else launch.name
+            yield TracedLaunch(made.product, launch, result, f"call {number}, {made.title}: {words}")
+
+
+def _document(file: str, calls: Sequence[TimedCall]) -> dict[str, Any]:
+    chips = {call.made.product.name: call.made.product for call in calls}
+    return {
+        "schema_version": scripts.SCHEMA_VERSION,
+        "source": file,
+        "note": NOTE,
+        "products": {name: timing.describe_parameters(chip) for name, chip in chips.items()},
+        "calls": [
+            {
+                "title": call.made.title,
+                "call": call.made.call,
+                "product": call.made.product.name,
+                "launch_count": len(call.results),
+                "total_cycles": call.total_cycles,
+                "seconds": call.seconds,
+                "task_seconds": call.task_seconds,
+            }
+            for call in calls
+        ],
+        "launches": [
+            {"title": call.made.title, "call_number": number, "works_on": works_on, **json.loads(result.to_json())}
+            for number, call in enumerate(calls)
+            for result, works_on in zip(call.results, call.made.works_of_launches(), strict=True)
+        ],
+    }
+
+
+def _print_calls(calls: Sequence[TimedCall], screen: Console) -> None:
+    for call in calls:
+        print_prose(screen, call.made.heading, "bold")
+        if not call.results:
+            screen.print("  nothing was launched")
+        for table in _launch_tables(call, screen.width):
+            screen.print(table)
+        screen.print()
+    timed = [call for call in calls if call.results]
+    if not timed:
+        screen.print("nothing to time: no operator of the file launched a kernel")
+        return
+    if len(timed) > 1:
+        seconds, task_seconds = sum(call.seconds for call in timed), sum(call.task_seconds for call in timed)
+        launches = counted(sum(len(call.results) for call in timed), "launch")
+        words = f"{counted(len(timed), 'call')}, {launches}: {_microseconds(seconds)} us, with launch overhead "
+        screen.print(Text(f"{words}{_microseconds(task_seconds)} us", style="bold"))
+    print_prose(
+        screen,
+        "us: core time; task us: with launch overhead. Pipes: occupied share of the core time on the slowest core. "
+        "Critical path: fixed is the kernel's prologue and epilogue, barrier the one between phases.",
+    )
+    print_prose(screen, NOTE)
+    for chip in {call.made.product.name: call.made.product for call in timed}.values():
+        print_prose(screen, f"{chip.name} at {chip.timing_clock_hz / 1e6:.0f} MHz, parameter set {calibration(chip)}")
+
+
+def _launch_tables(call: TimedCall, width: int) -> list[Table]:
+    if not call.results:
+        return []
+    works_of_launches = call.made.works_of_launches()
+    rows = [
+        (
+            f"{number} {result.launch}" if len(call.results) > 1 else result.launch,
+            works_on,
+            str(result.core_count),
+            *_figures([result]),
+        )
+        for number, (result, works_on) in enumerate(zip(call.results, works_of_launches, strict=True))
+    ]
+    if len(rows) > 1:
+        rows.append((f"{len(rows)} launches", "", "", *_figures(call.results)))
+    headings: list[str] = ["launch", "works on", "cores", "cycles", "us", "task us", *PIPES, "critical path"]
+    shown = [i for i, heading in enumerate(headings) if heading != "works on" or any(works_of_launches)]
+    return fitted_tables(
+        [headings[i] for i in shown],
+        [[row[i] for i in shown] for row in rows],
+        width=width,
+        left=("launch", "works on", "critical path"),
+        breaks=(PIPES[0], "critical path"),
+        styles={len(call.results): "bold"},
+    )
+
+
+def _figures(results: Sequence[TimelineResult]) -> tuple[str, ...]:
+    """Return the cells from "cycles" on, of launches one after the other."""
+    cycles = sum(result.total_cycles for result in results)
+    busy, parts = Counter[str](), Counter[str]()
+    for result in results:
+        busy.update(result.busy_cycles)
+        parts.update(result.critical_parts)
+    return (
+        str(cycles),
+        _microseconds(sum(result.seconds() for result in results)),
+        _microseconds(sum(result.task_seconds() for result in results)),
+        *(percent(busy[pipe] / cycles) for pipe in PIPES),
+        critical_path({name: part / cycles for name, part in parts.items()}),
+    )
+
+
+def _microseconds(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f}"

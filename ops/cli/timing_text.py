@@ -1,0 +1,42 @@
+"""Words that the reports of ``perf`` share: pipes, shares, critical paths, what is known about the costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from npu_sim.products import Product
+from ops.studies import timing
+
+PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
+_SHORT_PARTS = {"kernel_fixed": "fixed", "phase_barrier": "barrier"}
+_LEAST_PART = 0.04
+"""Parts of the critical path below this share are left out of the text."""
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """Return "12%"."""
+    return f"{100 * share:.{digits}f}%"
+
+
+def critical_path(shares: Mapping[str, float]) -> str:
+    """Return "MTE1 61%, MTE2 23%", the largest part first, small ones left out."""
+    return ", ".join(_parts(shares))
+
+
+def _parts(shares: Mapping[str, float]) -> Iterator[str]:
+    for name, share in sorted(shares.items(), key=lambda item: -item[1]):
+        if share >= _LEAST_PART:
+            yield f"{_SHORT_PARTS.get(name, name)} {percent(share)}"
+
+
+def parameters(chip: Product) -> str:
+    """Return clock, Cubes and parameter set of a product."""
+    known = timing.describe_parameters(chip)
+    return f"{chip.timing_clock_hz / 1e6:.0f} MHz, {chip.cube_core_count} Cubes, parameter set {known['parameter_set']}"
+
+
+def calibration(chip: Product) -> str:
+    """Return what the costs of a product were compared with."""
+    known = timing.describe_parameters(chip)
+    evidence = ", ".join(f"{count} {kind}" for kind, count in known["evidence"].items())
+    return f"{known['parameter_set']} ({evidence} numbers): {known['calibration']}."
