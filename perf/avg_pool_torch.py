@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ops.avg_pool.oracle import Pooling, input_gradient, output_extent
+from perf.peer import require_torch
 
 GOLDEN_CASES = 60
 KERNEL_MOST, STRIDE_MOST, EXTENT_MOST = 6, 6, 15
@@ -69,12 +70,17 @@ def allowed(extents: tuple[int, int], grad: np.ndarray, pooling: Pooling) -> np.
 
 def main() -> int:
     """Compare, print and record; exit code 1 if anything differed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m perf.avg_pool_torch",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--cases", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, default=None)
     parser.add_argument("--golden", type=Path, default=None)
     arguments = parser.parse_args()
+    require_torch(parser.prog)
     import torch
 
     rng = np.random.default_rng(arguments.seed)

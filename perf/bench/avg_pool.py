@@ -19,6 +19,7 @@ from rich.table import Table
 import ops
 from npu_sim.engines.timeline import run_timeline
 from perf.bench.weight_gradient import best_of
+from perf.peer import require_torch
 
 PRODUCT = "Ascend910B2"
 
@@ -103,11 +104,12 @@ def main() -> None:
     """Print ratios: above 1 is faster than PyTorch."""
     # a peer whose threads spin for work that does not come would take the processors from whoever runs next
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m perf.bench.avg_pool", description=__doc__)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", default=None)
     arguments = parser.parse_args()
+    require_torch(parser.prog)
     results = [measure(pool, threads, arguments.rounds) for threads in arguments.threads for pool in POOLS]
     table = Table(title="aclnnAvgPool2dBackward, fp16; PyTorch fp32 = 1.00")
     for title in ("call", "route", "threads", "torch ms", "call ms", "x", "device us", "longest launch"):

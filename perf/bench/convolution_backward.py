@@ -25,6 +25,7 @@ from npu_sim.accumulation import SERIAL
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.memory.gm import free_spare
 from perf.bench.weight_gradient import BATCH, LAYERS, PRODUCT, Layer, best_of
+from perf.peer import require_torch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,11 +112,12 @@ def main() -> None:
     """Print ratios: dx above 1 is faster than PyTorch; a call of 1 takes no longer than its kernels."""
     # a peer whose threads spin for work that does not come would take the processors from whoever runs next
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m perf.bench.convolution_backward", description=__doc__)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", default=None)
     arguments = parser.parse_args()
+    require_torch(parser.prog)
     results = [measure(layer, threads, arguments.rounds) for threads in arguments.threads for layer in LAYERS]
     table = Table(title=f"aclnnConvolutionBackward, N = {BATCH}, fp16 on {PRODUCT}; PyTorch fp32 = 1.00")
     titles = (

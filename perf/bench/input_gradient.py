@@ -21,6 +21,7 @@ from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_input.plan import input_gradient_launches
 from ops.conv3d_backprop_input.records import DATA_OF_COMPUTE, input_layout, output_layout, weight_layout
 from perf.bench.weight_gradient import BATCH, LAYERS, PRODUCT, Layer, Result, best_of
+from perf.peer import require_torch
 
 
 def input_gradient(
@@ -72,10 +73,11 @@ def measure(layer: Layer, threads: int, rounds: int) -> Result:
 
 def main() -> None:
     """Print ratios against the peer: above 1 is faster than PyTorch."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m perf.bench.input_gradient", description=__doc__)
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--rounds", type=int, default=9)
     arguments = parser.parse_args()
+    require_torch(parser.prog)
     table = Table(title=f"Input gradient, N = {BATCH}, fp16 on {PRODUCT}, NCHW in to NCHW out; PyTorch fp32 = 1.00")
     for title in ("layer", "threads", "torch ms", "serial ms", "default ms", "serial x", "default x"):
         table.add_column(title, justify="left" if title == "layer" else "right")

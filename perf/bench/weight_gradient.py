@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ops.conv3d_backprop_filter.api import weight_gradient
+from perf.peer import require_torch
 
 PRODUCT = "Ascend910B2"
 
@@ -98,11 +99,12 @@ def measure(layer: Layer, threads: int, rounds: int) -> Result:
 
 def main() -> None:
     """Print ratios against the peer: above 1 is faster than PyTorch."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m perf.bench.weight_gradient", description=__doc__)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", default=None)
     arguments = parser.parse_args()
+    require_torch(parser.prog)
     results = [measure(layer, threads, arguments.rounds) for threads in arguments.threads for layer in LAYERS]
     table = Table(title=f"Weight gradient, N = {BATCH}, fp16 on {PRODUCT}, NCHW in to NCHW out; PyTorch fp32 = 1.00")
     for title in ("layer", "threads", "torch ms", "serial ms", "default ms", "serial x", "default x"):
