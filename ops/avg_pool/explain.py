@@ -5,7 +5,7 @@ from __future__ import annotations
 from npu_sim.report.explain import Explanation, ExplanationTable, Value
 from ops.avg_pool.call import DEVIATIONS
 from ops.avg_pool.plan import AvgPoolPlan
-from ops.common.explain import call_words, launch_works, steps_tables, tiling_facts
+from ops.common.explain import call_words, kernel_facts, launch_works, steps_tables
 
 
 def explain_call(plan: AvgPoolPlan, title: str = "aclnnAvgPool2dBackward") -> Explanation:
@@ -25,7 +25,7 @@ def explain_call(plan: AvgPoolPlan, title: str = "aclnnAvgPool2dBackward") -> Ex
             "deviations met": ", ".join(route.deviations) or "none",
         }
     }
-    facts.update(tiling_facts(plan.calls))
+    facts.update(kernel_facts(plan.calls))
     rows = tuple((name, DEVIATIONS[name], "on" if name in call.library_quirks else "off") for name in route.deviations)
     columns = ("name", "what the library does", "library_quirks")
     deviations = ExplanationTable(title="deviations of the library that this call meets", columns=columns, rows=rows)

@@ -10,7 +10,7 @@ from npu_sim.report.explain import ExplanationTable, Value
 from ops.common.pipeline import Buffer, CallPlan, PlannedStep
 from ops.common.tensor_desc import TensorDesc
 
-_COLUMNS = ("step", "kernel", "reads", "writes", "cores", "own workspace (bytes)", "tiling")
+_COLUMNS = ("step", "kernel", "reads", "writes", "cores", "workspace bytes", "tiling")
 
 
 def _buffers(buffers: tuple[Buffer, ...]) -> str:
@@ -23,7 +23,7 @@ def _row(number: int, planned: PlannedStep) -> tuple[Value, ...]:
     step, kernel = planned.step, planned.kernel
     return (
         number,
-        planned.label,
+        step.name,
         _buffers(step.reads),
         _buffers(step.writes),
         ", ".join(str(launch.core_count) for launch in kernel.launches),
@@ -82,9 +82,16 @@ def _times(extents: Sequence[int]) -> str:
     return "x".join(map(str, extents))
 
 
-def tiling_facts(calls: CallPlan) -> dict[str, dict[str, Value]]:
-    """Return the tilings of all steps that have one."""
-    facts = {f"tiling of step {number}, {step.step.name}": _tiling(step) for number, step in enumerate(calls.steps)}
+def kernel_facts(calls: CallPlan) -> dict[str, dict[str, Value]]:
+    """Return the launches of the steps that are launched under other names, and the tilings of those that have one."""
+    facts: dict[str, dict[str, Value]] = {
+        "launched as": {
+            f"step {number}": ", ".join(planned.other_names)
+            for number, planned in enumerate(calls.steps)
+            if planned.other_names
+        }
+    }
+    facts |= {f"tiling of step {number}, {step.step.name}": _tiling(step) for number, step in enumerate(calls.steps)}
     return {name: fields for name, fields in facts.items() if fields}
 
 

@@ -115,14 +115,19 @@ class PlannedStep:
     kernel: Kernel
 
     @property
-    def label(self) -> str:
-        """The step as the operator library calls it, and in brackets its launches if their names are others.
+    def other_names(self) -> tuple[str, ...]:
+        """The names of the launches where they are not just the step's, which is the operator library's.
 
         For instance on A2 and A3 the step Conv2DBackpropInput is computed by the published kernel, and so the reports
         of the engines say Conv3DBackpropInputV2.
         """
-        launches = ", ".join(dict.fromkeys(launch.name for launch in self.kernel.launches))
-        return self.step.name if launches in ("", self.step.name) else f"{self.step.name} ({launches})"
+        names = tuple(dict.fromkeys(launch.name for launch in self.kernel.launches))
+        return () if names == (self.step.name,) else names
+
+    @property
+    def label(self) -> str:
+        """The step, and in brackets the names of its launches if they are others."""
+        return f"{self.step.name} ({', '.join(self.other_names)})" if self.other_names else self.step.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npu_sim.report.explain import Explanation, Value
-from ops.common.explain import call_words, launch_works, steps_tables, tiling_facts
+from ops.common.explain import call_words, kernel_facts, launch_works, steps_tables
 from ops.conv_backward.plan import ConvBackwardPlan
 
 
@@ -28,7 +28,7 @@ def explain_call(plan: ConvBackwardPlan, title: str = "aclnnConvolutionBackward"
         facts["call"]["gradInput"] = f"matrix product ({plan.route.input_gradient_matmul})"
     if plan.route.weight_gradient_matmul:
         facts["call"]["gradWeight"] = "matrix product"
-    facts.update(tiling_facts(plan.calls))
+    facts.update(kernel_facts(plan.calls))
     return Explanation(
         title=title,
         call=call_words(

@@ -255,8 +255,9 @@ def test_deviations_are_all_off_by_default_and_shown_in_the_explanation():
     assert (widened["computes in"], widened["route"]) == ("fp16", "cube")
     assert explanation.launches == r.plan.calls.launches
     assert [row[1] for row in explanation.tables[0].rows] == [
-        "TransData", "TransData", "Conv2DBackpropInput (Conv3DBackpropInputV2)", "TransData",
+        "TransData", "TransData", "Conv2DBackpropInput", "TransData",
     ]  # fmt: skip
+    assert explanation.facts["launched as"] == {"step 2": "Conv3DBackpropInputV2"}
     assert "tiling of step 2, Conv2DBackpropInput" in explanation.facts
     assert explanation.to_plain()
 
@@ -441,7 +442,7 @@ def test_avg_pool_explanation_gives_shapes_units_and_the_tilings_description():
         )
     vector, windows = recorder.explanations()
     steps = vector.tables[0]
-    assert steps.columns == ("step", "kernel", "reads", "writes", "cores", "own workspace (bytes)", "tiling")
+    assert steps.columns == ("step", "kernel", "reads", "writes", "cores", "workspace bytes", "tiling")
     assert [row[2:4] for row in steps.rows] == [
         ("grad_output fp32 NCHW 2x3x4x5", "grad_output fp32 NDHWC 1x1x4x5x6"),
         ("grad_output fp32 NDHWC 1x1x4x5x6", "grad_input fp32 NDHWC 1x1x8x10x6"),
@@ -452,6 +453,7 @@ def test_avg_pool_explanation_gives_shapes_units_and_the_tilings_description():
         for module, _, name in [str(facts["described by"]).rpartition(".")]
     ]  # fmt: skip
     assert len(described) == 2
+    assert "launched as" not in vector.facts | windows.facts
     for name, module in described:
         assert "Attributes" in getattr(import_module(module), name).__doc__
     assert windows.facts["tiling of step 2, Conv2DBackpropInput"]["source"] == "DILATED"
