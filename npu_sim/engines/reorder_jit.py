@@ -105,9 +105,10 @@ def _demanded(rows, heads, flags, waits):
     """
     n = len(rows)
     target, first = np.int64(-1), n
-    for pipe in (Pipe.S, Pipe.V, Pipe.M, Pipe.ALL):
+    for computing in (Pipe.S, Pipe.V, Pipe.M, Pipe.ALL):
+        pipe = np.int64(computing)
         if heads[pipe] < first:
-            target, first = np.int64(pipe), heads[pipe]
+            target, first = pipe, heads[pipe]
     if target < 0:
         for pipe in range(PIPES):
             if heads[pipe] < first:
