@@ -9,9 +9,11 @@ import stat
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -106,24 +108,51 @@ def note_hints(products: Sequence[str]) -> None:
 
 
 def note_compilation() -> None:
-    """Say on standard error that the first run compiles, or that it will compile every time."""
+    """Say on standard error, once and only when it happens, that code is compiled, and let Ctrl-C end that at once."""
     # Imported here: it loads the compiler, which not every command needs.
     from npu_sim import _jit
 
-    if not _jit.JIT_ENABLED:
+    if _jit.JIT_ENABLED:
+        _listen()
+
+
+@cache
+def _listen() -> None:
+    """Have the compiler tell when it compiles something of ours that was not kept."""
+    from numba.core import event
+
+    class Listener(event.Listener):
+        def on_start(self, event: Any) -> None:
+            note_started(event.data["dispatcher"].py_func.__module__)
+
+        def on_end(self, event: Any) -> None:
+            _compiling.pop()
+
+    event.register("numba:compile", Listener())  # type: ignore[no-untyped-call]  # Numba declares no types
+    _interrupt_at_once(lambda: bool(_compiling))
+
+
+_compiling: list[str] = []
+"""Modules whose code is being compiled, the innermost last."""
+_noted: set[str] = set()
+
+
+def note_started(module: str) -> None:
+    """Take note that code of ``module`` is compiled from now on; the first of ours in a process is told to the user."""
+    from npu_sim import _jit
+
+    _compiling.append(module)
+    if _noted or module.partition(".")[0] not in ("npu_sim", "ops"):
         return
-    # the module that takes longest to compile stands for all
-    directory = Path(_jit.cache_directory("npu_sim.isa.dispatch"))
-    if next(directory.rglob("*.nbi"), None) is not None:
-        return
+    _noted.add(module)
+    directory = Path(_jit.cache_directory(module))
     if _can_hold_files(directory):
-        note("compiling, first run only (about half a minute)")
+        note("compiling what has not run before (up to half a minute)")
     else:
         note(
-            f"compiling (about half a minute): {directory} is not writable, so compiled code may not be kept; "
+            f"compiling (up to half a minute): {directory} is not writable, so compiled code may not be kept; "
             "NUMBA_CACHE_DIR names another directory"
         )
-    _interrupt_at_once()
 
 
 def _can_hold_files(directory: Path) -> bool:
@@ -135,8 +164,8 @@ def _can_hold_files(directory: Path) -> bool:
     return os.access(directory, os.W_OK | os.X_OK)
 
 
-def _interrupt_at_once() -> None:
-    """Let Ctrl-C end the process from another thread, from now on.
+def _interrupt_at_once(is_wanted: Callable[[], bool]) -> None:
+    """Let Ctrl-C end the process from another thread while ``is_wanted()``, from now on.
 
     The compiler spends tens of seconds in one call into LLVM, and Python's own handler has to wait for its return. What
     is compiled is kept by renaming complete files, so nothing is left half done.
@@ -147,13 +176,19 @@ def _interrupt_at_once() -> None:
     os.set_blocking(write, False)
 
     def watch() -> None:
-        while signal.SIGINT not in os.read(read, 1):
+        while not (signal.SIGINT in os.read(read, 1) and is_wanted()):
             pass
         # A progress bar hides the cursor; nobody else is left to show it again.
         sys.stderr.write(("\r\x1b[K\x1b[?25h" if sys.stderr.isatty() else "") + "npu-sim: error: interrupted\n")
         sys.stderr.flush()
         os._exit(EXIT_INTERRUPTED)
 
+    def handle(number: int, frame: FrameType | None) -> None:
+        # the other thread ends the process; an exception here would only print half a traceback before it does
+        if not is_wanted():
+            signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, handle)
     threading.Thread(target=watch, name="interrupt", daemon=True).start()
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
 

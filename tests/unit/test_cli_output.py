@@ -13,7 +13,8 @@ import pytest
 from npu_sim import _jit
 from npu_sim.errors import ProgramError
 from ops.cli import main as program
-from ops.cli.output import OutputFileError, check_writable, merged_messages, note_compilation, note_hints, write_files
+from ops.cli import output
+from ops.cli.output import OutputFileError, check_writable, merged_messages, note_hints, write_files
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCTS = (sys.executable, "-m", "npu_sim", "products", "--product", "910b")
@@ -144,7 +145,7 @@ def test_main_interrupted_command_says_so(capsys, monkeypatch):
 def test_interrupt_at_once_does_not_wait_for_a_call_into_c():
     # sqlite3 counts in C for much longer than the test may take, without the GIL, as the compiler does
     code = (
-        "import sqlite3, sys\nfrom ops.cli.output import _interrupt_at_once\n_interrupt_at_once()\n"
+        "import sqlite3, sys\nfrom ops.cli.output import _interrupt_at_once\n_interrupt_at_once(lambda: True)\n"
         "print('ready', flush=True)\n"
         "sqlite3.connect(':memory:').execute('with recursive c(x) as (select 1 union all select x + 1 from c "
         "limit 1000000000) select max(x) from c').fetchall()\n"
@@ -212,27 +213,57 @@ def test_merged_messages_joins_values_then_products_and_nothing_else():
     ]
 
 
-def test_note_compilation_only_while_nothing_is_compiled(capsys, monkeypatch, tmp_path):
-    directory = tmp_path / "cache" / "digest"
-    monkeypatch.setattr("ops.cli.output._interrupt_at_once", lambda: None)
-    monkeypatch.setattr(_jit, "cache_directory", lambda module: str(directory))
-    monkeypatch.setattr(_jit, "JIT_ENABLED", True)
-    note_compilation()
-    assert capsys.readouterr().err == "npu-sim: compiling, first run only (about half a minute)\n"
-    (directory / "module").mkdir(parents=True)
-    (directory / "module" / "f.nbi").touch()
-    note_compilation()
+@pytest.fixture
+def _nothing_compiled(monkeypatch):
+    monkeypatch.setattr(output, "_compiling", [])
+    monkeypatch.setattr(output, "_noted", set())
+
+
+@pytest.mark.usefixtures("_nothing_compiled")
+def test_note_of_compilation_is_for_code_of_ours_and_once(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(_jit, "cache_directory", lambda module: str(tmp_path / "digest"))
+    output.note_started("of_the_user")
+    assert capsys.readouterr().err == ""
+    output.note_started("npu_sim.isa.dispatch")
+    assert capsys.readouterr().err == "npu-sim: compiling what has not run before (up to half a minute)\n"
+    output.note_started("ops.vector.trans_data")
     assert capsys.readouterr().err == ""
 
 
+PROGRAM = """
+import sys
+from npu_sim.dtypes.convert_jit import fp16_to_fp32
+from ops.cli.output import note_compilation
+
+note_compilation()
+print("before", file=sys.stderr)
+fp16_to_fp32(0)
+fp16_to_fp32(1)
+print("between", file=sys.stderr)
+fp16_to_fp32(True)
+"""
+
+
+def test_note_of_compilation_comes_when_the_compiler_starts_and_not_for_kept_code(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    environment.pop("NUMBA_DISABLE_JIT", None)
+    errors = [
+        subprocess.run([sys.executable, path], capture_output=True, text=True, env=environment, timeout=60).stderr
+        for _ in range(2)
+    ]
+    message = "npu-sim: compiling what has not run before (up to half a minute)"
+    assert [error.splitlines() for error in errors] == [["before", message, "between"], ["before", "between"]]
+
+
+@pytest.mark.usefixtures("_nothing_compiled")
 def test_note_compilation_directory_that_cannot_be_is_named(capsys, monkeypatch, tmp_path):
     (tmp_path / "cache").write_text("a file")
     directory = tmp_path / "cache" / "digest"
-    monkeypatch.setattr("ops.cli.output._interrupt_at_once", lambda: None)
     monkeypatch.setattr(_jit, "cache_directory", lambda module: str(directory))
-    monkeypatch.setattr(_jit, "JIT_ENABLED", True)
-    note_compilation()
+    output.note_started("npu_sim.isa.dispatch")
     assert capsys.readouterr().err == (
-        f"npu-sim: compiling (about half a minute): {directory} is not writable, so compiled code may not be kept; "
+        f"npu-sim: compiling (up to half a minute): {directory} is not writable, so compiled code may not be kept; "
         "NUMBA_CACHE_DIR names another directory\n"
     )

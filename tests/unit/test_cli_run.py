@@ -48,6 +48,11 @@ print(sys.argv[1:], current_product().name, float(dw[0]), __name__)
 """
 
 
+@pytest.fixture(autouse=True)
+def _no_note_of_compilation(monkeypatch):
+    monkeypatch.setattr("ops.cli.scripts.note_compilation", lambda: None)
+
+
 @pytest.fixture
 def script(tmp_path):
     def write(cores=2, atomic=1, end="", pad=0):

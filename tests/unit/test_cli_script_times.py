@@ -39,6 +39,11 @@ LEGEND = (
 )
 
 
+@pytest.fixture(autouse=True)
+def _no_note_of_compilation(monkeypatch):
+    monkeypatch.setattr("ops.cli.scripts.note_compilation", lambda: None)
+
+
 @pytest.fixture
 def script(tmp_path):
     path = tmp_path / "calls.py"
