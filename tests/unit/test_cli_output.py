@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -146,8 +147,9 @@ def test_interrupt_at_once_does_not_wait_for_a_call_into_c():
     # sqlite3 counts in C for much longer than the test may take, without the GIL, as the compiler does
     code = (
         "import sqlite3, sys\nfrom ops.cli.output import _interrupt_at_once\n_interrupt_at_once(lambda: True)\n"
-        "print('ready', flush=True)\n"
-        "sqlite3.connect(':memory:').execute('with recursive c(x) as (select 1 union all select x + 1 from c "
+        "database = sqlite3.connect(':memory:')\n"
+        "database.create_function('ready', 0, lambda: print('ready', flush=True) or 1)\n"
+        "database.execute('with recursive c(x) as (select ready() union all select x + 1 from c "
         "limit 1000000000) select max(x) from c').fetchall()\n"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -155,6 +157,7 @@ def test_interrupt_at_once_does_not_wait_for_a_call_into_c():
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
         assert process.stdout.readline() == "ready\n"
+        time.sleep(0.2)  # from the callback back into C
         process.send_signal(signal.SIGINT)
         try:
             _, err = process.communicate(timeout=20)
