@@ -93,7 +93,7 @@ def _print(report: CheckReport, screen: Console) -> None:
     count = sum(launch.row_count for row in report.rows for launch in row.launches)
     screen.print(
         Text(
-            f"{counted(len(report.rows), 'combination')}: {refused} refused; {count} instructions checked, "
+            f"{counted(len(report.rows), 'combination')}: {refused} refused; {counted(count, 'instruction')} checked, "
             f"{counted(report.finding_count, 'finding')}",
             style="bold",
         )
@@ -104,7 +104,7 @@ def _print_row(row: CheckRow, screen: Console) -> None:
     for launch in row.launches:
         found = [finding for finding in row.findings if finding.launch == launch.name]
         size = f"{counted(launch.core_count, 'core')}, {counted(launch.phase_count, 'phase')}"
-        outcome = f"{launch.row_count} instructions: {counted(len(found), 'finding')}"
+        outcome = f"{counted(launch.row_count, 'instruction')}: {counted(len(found), 'finding')}"
         screen.print(Text(f"  {row.case.name}: {launch.name}: {size}, {outcome}"), soft_wrap=True)
         for finding in found[:_FINDINGS_SHOWN]:
             screen.print(Text(f"    {finding.violation}", style="red"), soft_wrap=True)

@@ -18,7 +18,7 @@ try:
 
     from npu_sim.errors import InternalError, NpuSimError, ProgramError
     from ops.cli.check import check_command
-    from ops.cli.output import EXIT_INTERRUPTED, GuardedOutput, OutputFileError, ReaderGoneError
+    from ops.cli.output import EXIT_INTERRUPTED, GuardedOutput, OutputFileError, ReaderGoneError, stop_noting
     from ops.cli.perf import perf_command
     from ops.cli.precision import precision_command
     from ops.cli.products import products_command
@@ -95,6 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(list(sys.argv[1:] if arguments is None else arguments), guarded)
     finally:
+        stop_noting()
         sys.stdout = real
 
 

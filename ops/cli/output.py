@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.text import Text
@@ -108,17 +108,15 @@ def note_hints(products: Sequence[str]) -> None:
 
 
 def note_compilation() -> None:
-    """Say on standard error, once and only when it happens, that code is compiled, and let Ctrl-C end that at once."""
+    """Say on standard error, once and only when it happens, that code is compiled, and let Ctrl-C end that at once.
+
+    Until `stop_noting`.
+    """
     # Imported here: it loads the compiler, which not every command needs.
     from npu_sim import _jit
 
-    if _jit.JIT_ENABLED:
-        _listen()
-
-
-@cache
-def _listen() -> None:
-    """Have the compiler tell when it compiles something of ours that was not kept."""
+    if not _jit.JIT_ENABLED or _stops:
+        return
     from numba.core import event
 
     class Listener(event.Listener):
@@ -128,13 +126,30 @@ def _listen() -> None:
         def on_end(self, event: Any) -> None:
             _compiling.pop()
 
-    event.register("numba:compile", Listener())  # type: ignore[no-untyped-call]  # Numba declares no types
+    listener, functions = Listener(), cast(Any, event)  # Numba declares no types
+    functions.register("numba:compile", listener)
+    _stops.append(lambda: functions.unregister("numba:compile", listener))
+    _watch_compilation()
+
+
+@cache
+def _watch_compilation() -> None:
     _interrupt_at_once(lambda: bool(_compiling))
 
 
+def stop_noting() -> None:
+    """End what `note_compilation` has begun; the command is over."""
+    for stop in _stops:
+        stop()
+    for known in (_stops, _compiling, _noted):
+        known.clear()
+
+
+_stops: list[Callable[[], None]] = []
 _compiling: list[str] = []
 """Modules whose code is being compiled, the innermost last."""
-_noted: set[str] = set()
+_noted: list[str] = []
+"""The module whose compilation the user was told."""
 
 
 def note_started(module: str) -> None:
@@ -144,7 +159,7 @@ def note_started(module: str) -> None:
     _compiling.append(module)
     if _noted or module.partition(".")[0] not in ("npu_sim", "ops"):
         return
-    _noted.add(module)
+    _noted.append(module)
     directory = Path(_jit.cache_directory(module))
     if _can_hold_files(directory):
         note("compiling what has not run before (up to half a minute)")

@@ -188,7 +188,7 @@ def _legend(report: TimingReport) -> Iterator[str]:
     rows = sum(row.result.row_count for row in report.computed if row.result is not None)
     refused = len(report.rows) - len(report.computed)
     combinations = counted(len(report.rows), "combination")
-    yield f"layers: {report.source}. {combinations}: {refused} refused; {rows} instructions timed."
+    yield f"layers: {report.source}. {combinations}: {refused} refused; {counted(rows, 'instruction')} timed."
     yield (
         "us: core time of the kernels; task us: with launch overhead. of peak: multiply-adds of the layer over what "
         "all Cubes could do in the core time. Pipes: occupied share of the core time on the slowest core. Critical "

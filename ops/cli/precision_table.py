@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -37,10 +38,8 @@ _COLUMNS = (
     ("verdict", 11, "left"),
 )
 
-_MERGED = (("product, mode", 14, "left"), ("golden", 9, "left"), *_COLUMNS[4:-1], ("verdict", 7, "left"))
-"""The columns of a screen that is too narrow for `_COLUMNS`: product, mode and Cube share one."""
-_WIDE = 98
-
+_NAMES = 3
+"""The first columns, which name the combination."""
 _WEAK_SHARE = 0.9
 """A tolerance that more than this share of zeros would meet says little."""
 _NAMES_SHOWN = 6
@@ -53,7 +52,8 @@ def print_report(report: PrecisionReport, console: Console) -> None:
         scales = [row.result.original.error.golden_max_abs for row in rows if row.result is not None]
         scale = max((value for value in scales if value is not None), default=None)
         console.print(_headline(layer, scale, any(_golden_specials(row) for row in rows)))
-        console.print(_layer_table(layer, rows, report.options.golden, console.width))
+        for part in _layer_parts(layer, rows, report.options.golden, console.width):
+            console.print(part)
         refused = [row for row in rows if row.refusal is not None]
         if refused:
             console.print(Text(f"refused        {_refused_line(refused)}", style="dim"))
@@ -96,34 +96,45 @@ def _headline(layer: LayerSummary, scale: float | None, has_specials: bool) -> T
     return text
 
 
-def _layer_table(layer: LayerSummary, rows: Sequence[PrecisionRow], deciding: Golden, width: int) -> Table:
-    is_wide = width >= _WIDE
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    for heading, least, justify in _COLUMNS if is_wide else _MERGED:
-        # where columns are merged, words wrap and figures do not
-        wraps = not is_wide and heading in ("product, mode", "verdict")
-        table.add_column(
-            heading,
-            min_width=least if is_wide else None,
-            justify=justify,  # type: ignore[arg-type]
-            no_wrap=not wraps,
-            overflow="fold",
-        )
+def _layer_parts(
+    layer: LayerSummary, rows: Sequence[PrecisionRow], deciding: Golden, width: int
+) -> Iterator[Table | Text]:
+    """Yield the table of a layer; where it does not fit, products, mode and Cube stand above their figures instead."""
+    named: list[tuple[tuple[str, str, str], list[tuple[str | Text, ...]]]] = []
     if layer.reference is not None:
-        table.add_row("in the file", *([""] * 2 if is_wide else []), "original", *_figures(layer.reference), "")
+        named.append((("in the file", "", ""), [("original", *_figures(layer.reference), "")]))
     for products, modes, result in _merged(rows):
-        mode = " ".join(str(mode) for mode in modes)
+        lines: list[tuple[str | Text, ...]] = []
         for golden in GOLDENS:
             comparison = result.against(golden)
-            first = golden == GOLDENS[0]
-            cells = (" ".join(products), mode, result.compute_dtype) if first else ("", "", "")
-            merged = " ".join(products) if first else f"mode {mode} {result.compute_dtype}"
-            table.add_row(
-                *(cells if is_wide else (merged,)),
-                golden + ("*" if golden == deciding else ""),
-                *_figures(comparison.error),
-                _verdict(comparison.verdict, comparison.error),
-            )
+            marked = golden + ("*" if golden == deciding else "")
+            verdict = _verdict(comparison.verdict, comparison.error)
+            lines.append((marked, *_figures(comparison.error), verdict))
+        named.append(((" ".join(products), " ".join(map(str, modes)), result.compute_dtype), lines))
+    blank = ("", "", "")
+    cells = [(*(names if not number else blank), *line) for names, lines in named for number, line in enumerate(lines)]
+    widths = [
+        max(least, *(cell_len(str(row[i])) for row in cells)) if cells else least
+        for i, (_, least, _) in enumerate(_COLUMNS)
+    ]
+    if sum(widths) + len(widths) - 1 <= width:
+        yield _table(cells, widths, 0, is_first=True)
+        return
+    yield _table([], widths, _NAMES, is_first=True)
+    for (users, mode, compute_dtype), lines in named:
+        yield Text(f"{users}, mode {mode}, {compute_dtype}" if mode else users)
+        yield _table([(*blank, *line) for line in lines], widths, _NAMES, is_first=False)
+
+
+def _table(rows: Sequence[Sequence[str | Text]], widths: Sequence[int], first: int, *, is_first: bool) -> Table:
+    """Return the columns from ``first`` on, indented if some are left out."""
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold", show_header=is_first)
+    if first:
+        table.add_column("", width=1)
+    for (heading, _, justify), width in list(zip(_COLUMNS, widths, strict=True))[first:]:
+        table.add_column(heading, width=width, no_wrap=True, justify=justify)  # type: ignore[arg-type]
+    for row in rows:
+        table.add_row(*([""] if first else []), *row[first:])
     return table
 
 
@@ -277,7 +288,8 @@ def _summary(report: PrecisionReport) -> Text:
 def notes(layer: LayerSummary, rows: Sequence[PrecisionRow]) -> Iterator[str]:
     """Yield what the figures of one layer do not show: NaN and Inf in its tensors and goldens, inputs lost in casts."""
     if layer.input_specials:
-        yield f"NaN/Inf        {layer.input_specials} inputs are NaN/Inf in the file"
+        verb = "is" if layer.input_specials == 1 else "are"
+        yield f"NaN/Inf        {counted(layer.input_specials, 'input')} {verb} NaN/Inf in the file"
     seen: dict[str, None] = {}
     for row in rows:
         if row.result is None:

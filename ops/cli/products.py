@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.cells import cell_len
 from rich.table import Table
 
 from npu_sim.products import (
@@ -24,9 +25,10 @@ from npu_sim.products import (
 )
 from npu_sim.units import KIB, MIB
 from ops.cli.output import PIPE_WIDTH, check_writable, console, note_hints, write_files
-from ops.cli.tables import fitted_tables
+from ops.cli.tables import break_paths, fitted_tables
 
 SCHEMA_VERSION = 1
+_NARROW = "fact, value, evidence, products"
 
 _SOURCES_LEGEND = (
     f"ini: stands for {PLATFORM_CONFIG}",
@@ -207,29 +209,40 @@ def sources_table(entries: Iterable[Entry], *, title: str, width: int) -> Table:
 
     Where ``width`` is less than `PIPE_WIDTH`, evidence and products stand below the value.
     """
-    table = Table(title=title, box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     is_wide = width >= PIPE_WIDTH
-    if is_wide:
-        table.add_column("fact, value", no_wrap=True)
-        table.add_column("evidence, products", overflow="fold", min_width=18, max_width=24)
-    else:
-        table.add_column("fact, value, evidence, products", overflow="fold", max_width=44)
-    table.add_column("source", overflow="fold")
-    for group in _groups(entries):
-        first = group[0]
-        source = _general(first)
-        for long, short in _SHORTER:
-            source = source.replace(long, short)
-        if first.note:
-            source += f" ({first.note})"
-        unit = "" if first.unit == "1" or first.value in (None, []) else f" {first.unit}"
-        users = _product_names([entry.product for entry in group])
-        fact = f"{first.field}\n  {_text(first.value)}{unit}"
-        if is_wide:
-            table.add_row(fact, f"{first.evidence}\n{users}", source)
-        else:
-            table.add_row(f"{fact}\n  {first.evidence}, {users}", source)
+    headings = ("fact, value", "evidence, products", "source") if is_wide else (_NARROW, "source")
+    rows = [_source_row(group, is_wide) for group in _groups(entries)]
+    # no name of a fact is cut; the source gets what is left
+    longest = max((cell_len(word) for row in rows for word in row[0].split()), default=0)
+    lines = max((cell_len(line) for row in rows for line in row[0].splitlines()), default=0)
+    users = max((cell_len(line) for row in rows for line in row[1].splitlines()), default=0)
+    users = max(18, min(users, 24))
+    widths = [max(longest, min(lines, width // 2)), users] if is_wide else [max(longest, len(_NARROW), min(lines, 44))]
+    widths.append(width - sum(widths) - 2 * len(widths))
+    table = Table(title=title, box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for heading, columns in zip(headings, widths, strict=True):
+        table.add_column(heading, overflow="fold", width=columns)
+    for row in rows:
+        table.add_row(*row[:-1], break_paths(row[-1], widths[-1]))
     return table
+
+
+def _source_row(group: Sequence[Entry], is_wide: bool) -> tuple[str, ...]:
+    """Return the cells of facts that differ in nothing but the product."""
+    first = group[0]
+    source = _general(first)
+    for long, short in _SHORTER:
+        source = source.replace(long, short)
+    if first.note:
+        source += f" ({first.note})"
+    unit = "" if first.unit == "1" or first.value in (None, []) else f" {first.unit}"
+    if first.value == 1 and "/" not in unit:
+        unit = unit.removesuffix("s")
+    users = _product_names([entry.product for entry in group])
+    fact = f"{first.field}\n  {_text(first.value)}{unit}"
+    if is_wide:
+        return fact, f"{first.evidence}\n{users}", source
+    return f"{fact}\n  {first.evidence}, {users}", source
 
 
 def _entry(product: Product, field: str, value: Any, source: Any, *, remark: str = "", confidence: str = "") -> Entry:

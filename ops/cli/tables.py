@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from rich.cells import cell_len
@@ -116,3 +117,17 @@ def _table(
     for number, row in enumerate(rows):
         table.add_row(*(row[column] for column in columns if row), style=(styles or {}).get(number))
     return table
+
+
+def break_paths(text: str, width: int) -> str:
+    """Return ``text`` with line breaks behind slashes, in words that are wider than ``width`` columns."""
+    return "\n".join(" ".join(_broken(word, width) for word in line.split(" ")) for line in text.split("\n"))
+
+
+def _broken(word: str, width: int) -> str:
+    lines = [""]
+    for part in re.findall(r"[^/]*/|[^/]+", word) if cell_len(word) > width else [word]:
+        if lines[-1] and cell_len(lines[-1] + part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)

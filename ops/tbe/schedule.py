@@ -20,6 +20,7 @@ from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
+from npu_sim.report.record import counted
 from npu_sim.units import KIB, ceil_div
 from ops.common.geometry import ConvGeometry, MergedGroups
 from ops.conv3d_backprop_filter.params import unified_params
@@ -274,13 +275,16 @@ def _lines(plan: TbePlan) -> list[str]:
         f"  x {p.x_shape}, out_backprop {p.dy_shape}, kernel {p.kernel}, strides {p.strides}, pads {p.pads}, "
         f"dilations {p.dilations}",
         *(f"  {stage.name:<18} {stage.buffer:<4} {stage.shape}" for stage in plan.stages),
-        f"  block m {t.base_m}, n {t.base_n}, k {t.base_k}; {t.step_k} k blocks per L1 buffer, "
-        f"{t.al1_pbuffer} buffers of dy, {t.bl1_pbuffer} of x ({t.b1_rows} rows, {t.b1_channels} channel blocks)",
+        f"  block m {t.base_m}, n {t.base_n}, k {t.base_k}; {counted(t.step_k, 'k block')} per L1 buffer, "
+        f"{counted(t.al1_pbuffer, 'buffer')} of dy, {t.bl1_pbuffer} of x ({counted(t.b1_rows, 'row')}, "
+        f"{counted(t.b1_channels, 'channel block')})",
         "  bytes " + ", ".join(f"{name} {need} of {there}" for name, need, there in (("L1", l1, core.l1_bytes), *used)),
-        f"  {t.task_count} tasks: {t.group} groups x {t.kd} depth taps x {t.m_count} m x {t.n_count} n blocks, {parts};"
-        f" {t.batch_dout} batch items of {steps} L1 steps ({t.pixels} pixels)",
+        f"  {counted(t.task_count, 'task')}: {counted(t.group, 'group')} x {counted(t.kd, 'depth tap')} x "
+        f"{t.m_count} m x {counted(t.n_count, 'n block')}, {parts}; {counted(t.batch_dout, 'batch item')} of "
+        f"{counted(steps, 'L1 step')} ({counted(t.pixels, 'pixel')})",
         *(
-            f"  launch {launch.name}: {launch.core_count} cores, at most {launch.step_rows} rows a step"
+            f"  launch {launch.name}: {counted(launch.core_count, 'core')}, at most "
+            f"{counted(launch.step_rows, 'row')} a step"
             for launch in plan.launches
         ),
         f"  GM {ceil_div(plan.gm.total_bytes, KIB)} KiB",

@@ -219,7 +219,7 @@ def test_merged_messages_joins_values_then_products_and_nothing_else():
 @pytest.fixture
 def _nothing_compiled(monkeypatch):
     monkeypatch.setattr(output, "_compiling", [])
-    monkeypatch.setattr(output, "_noted", set())
+    monkeypatch.setattr(output, "_noted", [])
 
 
 @pytest.mark.usefixtures("_nothing_compiled")
@@ -235,8 +235,9 @@ def test_note_of_compilation_is_for_code_of_ours_and_once(capsys, monkeypatch, t
 
 PROGRAM = """
 import sys
+import numpy as np
 from npu_sim.dtypes.convert_jit import fp16_to_fp32
-from ops.cli.output import note_compilation
+from ops.cli.output import note_compilation, stop_noting
 
 note_compilation()
 print("before", file=sys.stderr)
@@ -244,6 +245,8 @@ fp16_to_fp32(0)
 fp16_to_fp32(1)
 print("between", file=sys.stderr)
 fp16_to_fp32(True)
+stop_noting()
+fp16_to_fp32(np.uint16(3))
 """
 
 

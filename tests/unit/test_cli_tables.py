@@ -9,7 +9,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from ops.cli import output, precision_table
+from npu_sim.products import list_products
+from npu_sim.report.record import counted
+from ops.cli import output, products, tables
 from ops.cli.main import main
 from ops.cli.output import LEAST_WIDTH, PIPE_WIDTH, console
 from ops.cli.tables import fitted_tables
@@ -103,6 +105,36 @@ def test_prose_wraps_between_words_on_a_terminal_and_in_a_pipe():
         assert " ".join(line.strip() for line in lines) == text.strip()
 
 
+def test_break_paths_breaks_behind_slashes_and_only_where_a_word_does_not_fit():
+    text = "see docs/zh/guide/SIMD.md (short/one)\nnext one/two"
+    assert tables.break_paths(text, 12) == "see docs/zh/\nguide/\nSIMD.md (short/one)\nnext one/two"
+    assert tables.break_paths(text, 21) == text
+    assert tables.break_paths("no_slash_in_it/or_here", 6) == "no_slash_in_it/\nor_here"
+
+
+@pytest.mark.parametrize("columns", [80, 99, 100])
+@pytest.mark.parametrize("arguments", [("--sources",), ("--assumptions",)])
+def test_products_with_sources_cuts_no_name_of_a_fact(capsys, monkeypatch, columns, arguments):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main(["products", *arguments]) == 0
+    text = capsys.readouterr().out
+    assert max(map(cell_len, text.splitlines())) <= columns
+    starts = [line.split()[0] for line in text.splitlines() if line and not line.startswith(" ")]
+    names = {entry.field for product in list_products() for entry in products.entries_of(product)}
+    assert {start for start in starts if start.startswith("cost.")} <= names
+    assert "cost.transpose_to_l0a_millibytes_per_cycle" in starts
+
+
+def test_counts_of_one_are_singular(capsys):
+    assert [counted(1, "launch"), counted(0, "finding"), counted(2, "n block"), counted(3, "launch")] == [
+        "1 launch", "0 findings", "2 n blocks", "3 launches",
+    ]  # fmt: skip
+    assert main(["products", "--sources"]) == 0
+    lines = [" ".join(line.split()[:2]) for line in capsys.readouterr().out.splitlines()]
+    assert "1 cycle" in lines
+    assert "1 cycles" not in lines
+
+
 @pytest.mark.parametrize("arguments", [(), ("--sources",), ("--assumptions",), ("--product", "910b")])
 def test_products_on_80_columns_lose_nothing(capsys, monkeypatch, arguments):
     texts = {}
@@ -141,7 +173,15 @@ def test_precision_on_80_columns_has_the_figures_of_the_wide_table(capsys, monke
         goldens = [next(i for i, word in enumerate(words) if word in GOLDENS) for words in figures]
         found[width] = [words[at:] for words, at in zip(figures, goldens, strict=True) if len(words) > at + 6]
         assert max(len(line.rstrip()) for line in tables) <= width
-        assert "mode 1 3 hf32 rounded* " in text or width == 100
+        assert ("\n910b, mode 1 3, hf32\n  original " in text) == (width == 80)
     assert found[80] == found[100]
     assert len(found[80]) > 40
-    assert precision_table._WIDE == 98
+
+
+def test_precision_of_products_with_long_names_cuts_none(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    names = ("Ascend910PremiumA", "Ascend910ProB")
+    options = [option for name in names for option in ("--product", name)]
+    assert main(["precision", *options, "--layer", "stem", "--no-picture"]) == 0
+    assert f"\n{' '.join(names)}, mode 1 2, fp16\n  original " in capsys.readouterr().out
