@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
 from npu_sim.errors import NpuSimError
 from ops.cli.output import check_writable, note_hints
+from ops.common.geometry import MAX_EXTENT
 from ops.studies.capture import load_capture, load_example
 from ops.studies.cases import MODELS, CaseSet, ConvCase, case_of_shape, cases_of_capture, cases_of_model
 from ops.studies.precision import DEFAULT_PRODUCTS, Refusal
@@ -136,8 +137,8 @@ def read_cases(
         raise UsageError(f"Layers must come from one of FILE, --model and --x, not from {' and '.join(given)}")
     if batch is not None and model is None:
         raise UsageError("--batch must be given together with --model")
-    if batch is not None and batch < 1:
-        raise UsageError(f"--batch must be at least 1, not {batch}")
+    if batch is not None and not 1 <= batch <= MAX_EXTENT:
+        raise UsageError(f"--batch must be in [1, {MAX_EXTENT}], not {batch}")
     if shape.x is None:
         for name in ("weight", "stride", "padding", "dilation", "groups"):
             if getattr(shape, name) is not None:
