@@ -43,10 +43,12 @@ def _tiling(planned: PlannedStep) -> dict[str, Value]:
     return {"described by": f"{type(tiling).__module__}.{type(tiling).__name__}", **plain}
 
 
-def _works_on(planned: PlannedStep) -> str:
-    """Return the tensors of a step without their shapes; a conversion names its tensor once."""
+def _works_on(planned: PlannedStep, launch: str) -> str:
+    """Return the tensors of a step without their shapes; a conversion names its tensor once, a fill what it fills."""
     reads, writes = planned.step.reads, planned.step.writes
     before, after = (sorted({buffer.name.split(".")[0] for buffer in buffers}) for buffers in (reads, writes))
+    if launch == "MemSet":
+        return ", ".join(after)
     if before != after or len(before) != 1:
         return f"{', '.join(before)} -> {', '.join(after)}" if before else ", ".join(after)
     if reads[0].dtype != writes[0].dtype:
@@ -56,7 +58,7 @@ def _works_on(planned: PlannedStep) -> str:
 
 def launch_works(calls: CallPlan) -> tuple[str, ...]:
     """Return what each launch of a call works on."""
-    return tuple(_works_on(planned) for planned in calls.steps for _ in planned.kernel.launches)
+    return tuple(_works_on(planned, launch.name) for planned in calls.steps for launch in planned.kernel.launches)
 
 
 def call_words(tensors: Mapping[str, TensorDesc | None], attributes: Mapping[str, tuple[Sequence[int], int]]) -> str:

@@ -111,6 +111,10 @@ def test_perf_of_a_script_names_the_tensor_that_each_conversion_converts(script)
         "TransData: grad_weight FRACTAL_Z -> ND",
         "Cast: grad_weight fp32 -> fp16",
     ]
+    made = made_by_the_script("910")[1]
+    names = [f"{launch.name}: {works}" for launch, works in zip(made.launches, made.launch_works, strict=True)]
+    at = names.index("MemSet: grad_weight")
+    assert names[at + 1] == "Conv3DBackpropFilter: grad_output, input -> grad_weight"
 
 
 @pytest.mark.parametrize("width", [80, 100])
