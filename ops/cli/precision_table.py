@@ -336,7 +336,7 @@ def warnings(report: PrecisionReport) -> Iterator[str]:
         yield f"weak verdicts: a gradient of zeros would match {_listed(shares)} (within atol + rtol |golden|)."
 
 
-_OUTCOMES = ("became 0", "became Inf or the largest number", "were NaN/Inf and became 0 or the largest number")
+_OUTCOMES = ("became 0", "became Inf or the largest number", "NaN/Inf became 0 or the largest number")
 """What a cast can do to inputs, in the order of `_losses`."""
 
 

@@ -405,7 +405,7 @@ def test_precision_saturated_nan_and_inf_inputs_are_named(capsys, tmp_path):
     np.savez(tmp_path / "special.npz", **arrays | {"conv.x": x})
     arguments = ("special.npz", "--cube-math-type", "2", "--no-picture")
     _, out, _ = call(capsys, *arguments, "--product", "910")
-    assert flat(out).count("2 were NaN/Inf and became 0 or the largest number in fp16") == 2
+    assert flat(out).count("2 NaN/Inf became 0 or the largest number in fp16") == 2
     assert ", finite |gradient| <= " in out
     _, out, _ = call(capsys, *arguments, "--product", "910b")
     assert "became" not in out
