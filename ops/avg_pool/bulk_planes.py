@@ -13,11 +13,11 @@ from npu_sim._jit import jit
 from npu_sim.dtypes.bulk_jit import decode_bf16, decode_fp16, encode_bf16, encode_fp16
 from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.op import Data
-from npu_sim.layouts.transform_jit import blocked_from_planes, chunks_of_plane, planes_from_blocked
+from npu_sim.layouts.transform_jit import SCRATCH_STEP, blocked_from_planes, chunks_of_plane, planes_from_blocked
 from ops.avg_pool.lanes import LANES, sum_lanes
 
-SCRATCH_WORDS = (LANES + 1) * 528
-"""Words of scratch of the transforms (`npu_sim.layouts.transform_jit`)."""
+SCRATCH_WORDS = (LANES + 1) * SCRATCH_STEP
+"""Words of scratch of the transforms."""
 PIECE = 4096
 """Windows that do not overlap are scaled about as many at a time."""
 CHUNK_PIXELS = 256

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from npu_sim.engines.timeline import TimelineResult, run_timeline
+from npu_sim.engines.timeline import run_timeline
 from npu_sim.report.explain import Explanation
 from npu_sim.report.record import counted
 from ops.cli import scripts
@@ -22,7 +21,7 @@ from ops.cli.shapes import UsageError, output_path
 from ops.cli.tables import fitted_tables
 from ops.cli.timing_text import PIPES, calibration, critical_path, percent
 from ops.studies import timing
-from ops.studies.timing import TracedLaunch
+from ops.studies.timing import LaunchTimes, TracedLaunch
 
 NOTE = (
     f"{timing.APPROXIMATE} A call takes its launches one after the other; gaps between launches and the time of the "
@@ -31,34 +30,16 @@ NOTE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimedCall:
-    """One call of an operator, or one kernel, with the time of its launches.
+class TimedCall(LaunchTimes):
+    """One call of an operator, or one kernel, with the times of its launches; there may be none.
 
     Attributes
     ----------
     made : Explanation
         What it did.
-    results : tuple of TimelineResult
-        One per launch, in stream order.
     """
 
     made: Explanation
-    results: tuple[TimelineResult, ...]
-
-    @property
-    def total_cycles(self) -> int:
-        """Core time of all launches."""
-        return sum(result.total_cycles for result in self.results)
-
-    @property
-    def seconds(self) -> float:
-        """Core time of all launches."""
-        return sum(result.seconds() for result in self.results)
-
-    @property
-    def task_seconds(self) -> float:
-        """Core time and launch overhead of all launches."""
-        return sum(result.task_seconds() for result in self.results)
 
 
 def time_script(
@@ -78,10 +59,10 @@ def time_script(
         raise UsageError("--trace-core must be given together with --trace")
     outcome = scripts.run_script(file, arguments, product, explain=True, quiet=json_path == "-")
     calls = [
-        TimedCall(made=made, results=tuple(run_timeline(launch, made.product) for launch in made.launches))
+        TimedCall(made=made, launches=tuple(run_timeline(launch, made.product) for launch in made.launches))
         for made in outcome.explanations
     ]
-    has_launches = any(call.results for call in calls)
+    has_launches = any(call.launches for call in calls)
     more: dict[Path, bytes] = {}
     if target is not None and has_launches:
         document = timing.trace_launches(list(_traced(calls)), tuple(trace_cores) if trace_cores else None)
@@ -95,7 +76,7 @@ def time_script(
 def _traced(calls: Sequence[TimedCall]) -> Iterator[TracedLaunch]:
     for number, call in enumerate(calls):
         made = call.made
-        for launch, result, works_on in zip(made.launches, call.results, made.works_of_launches(), strict=True):
+        for launch, result, works_on in zip(made.launches, call.launches, made.works_of_launches(), strict=True):
             words = f"{launch.name} ({works_on})" if works_on else launch.name
             yield TracedLaunch(made.product, launch, result, f"call {number}, {made.title}: {words}")
 
@@ -112,7 +93,7 @@ def _document(file: str, calls: Sequence[TimedCall]) -> dict[str, Any]:
                 "title": call.made.title,
                 "call": call.made.call,
                 "product": call.made.product.name,
-                "launch_count": len(call.results),
+                "launch_count": len(call.launches),
                 "total_cycles": call.total_cycles,
                 "seconds": call.seconds,
                 "task_seconds": call.task_seconds,
@@ -122,7 +103,7 @@ def _document(file: str, calls: Sequence[TimedCall]) -> dict[str, Any]:
         "launches": [
             {"title": call.made.title, "call_number": number, "works_on": works_on, **json.loads(result.to_json())}
             for number, call in enumerate(calls)
-            for result, works_on in zip(call.results, call.made.works_of_launches(), strict=True)
+            for result, works_on in zip(call.launches, call.made.works_of_launches(), strict=True)
         ],
     }
 
@@ -130,18 +111,18 @@ def _document(file: str, calls: Sequence[TimedCall]) -> dict[str, Any]:
 def _print_calls(calls: Sequence[TimedCall], screen: Console) -> None:
     for call in calls:
         print_prose(screen, call.made.heading, "bold")
-        if not call.results:
+        if not call.launches:
             screen.print("  nothing was launched")
         for table in _launch_tables(call, screen.width):
             screen.print(table)
         screen.print()
-    timed = [call for call in calls if call.results]
+    timed = [call for call in calls if call.launches]
     if not timed:
         screen.print("nothing to time: no operator of the file launched a kernel")
         return
     if len(timed) > 1:
         seconds, task_seconds = sum(call.seconds for call in timed), sum(call.task_seconds for call in timed)
-        launches = counted(sum(len(call.results) for call in timed), "launch")
+        launches = counted(sum(len(call.launches) for call in timed), "launch")
         words = f"{counted(len(timed), 'call')}, {launches}: {_microseconds(seconds)} us, with launch overhead "
         screen.print(Text(f"{words}{_microseconds(task_seconds)} us", style="bold"))
     print_prose(
@@ -155,20 +136,20 @@ def _print_calls(calls: Sequence[TimedCall], screen: Console) -> None:
 
 
 def _launch_tables(call: TimedCall, width: int) -> list[Table]:
-    if not call.results:
+    if not call.launches:
         return []
     works_of_launches = call.made.works_of_launches()
     rows = [
         (
-            f"{number} {result.launch}" if len(call.results) > 1 else result.launch,
+            f"{number} {result.launch}" if len(call.launches) > 1 else result.launch,
             works_on,
             str(result.core_count),
-            *_figures([result]),
+            *_figures(LaunchTimes(launches=(result,))),
         )
-        for number, (result, works_on) in enumerate(zip(call.results, works_of_launches, strict=True))
+        for number, (result, works_on) in enumerate(zip(call.launches, works_of_launches, strict=True))
     ]
     if len(rows) > 1:
-        rows.append((f"{len(rows)} launches", "", "", *_figures(call.results)))
+        rows.append((f"{len(rows)} launches", "", "", *_figures(call)))
     headings: list[str] = ["launch", "works on", "cores", "cycles", "us", "task us", *PIPES, "critical path"]
     shown = [i for i, heading in enumerate(headings) if heading != "works on" or any(works_of_launches)]
     return fitted_tables(
@@ -177,23 +158,19 @@ def _launch_tables(call: TimedCall, width: int) -> list[Table]:
         width=width,
         left=("launch", "works on", "critical path"),
         breaks=(PIPES[0], "critical path"),
-        styles={len(call.results): "bold"},
+        styles={len(call.launches): "bold"},
     )
 
 
-def _figures(results: Sequence[TimelineResult]) -> tuple[str, ...]:
-    """Return the cells from "cycles" on, of launches one after the other."""
-    cycles = sum(result.total_cycles for result in results)
-    busy, parts = Counter[str](), Counter[str]()
-    for result in results:
-        busy.update(result.busy_cycles)
-        parts.update(result.critical_parts)
+def _figures(times: LaunchTimes) -> tuple[str, ...]:
+    """Return the cells from "cycles" on."""
+    shares = times.pipe_shares
     return (
-        str(cycles),
-        _microseconds(sum(result.seconds() for result in results)),
-        _microseconds(sum(result.task_seconds() for result in results)),
-        *(percent(busy[pipe] / cycles) for pipe in PIPES),
-        critical_path({name: part / cycles for name, part in parts.items()}),
+        str(times.total_cycles),
+        _microseconds(times.seconds),
+        _microseconds(times.task_seconds),
+        *(percent(shares.get(pipe, 0.0)) for pipe in PIPES),
+        critical_path(times.critical_shares),
     )
 
 

@@ -36,18 +36,15 @@ CALIBRATION: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimingResult:
-    """The launches of one weight gradient, one after the other.
+class LaunchTimes:
+    """Launches that run one after the other, at least one.
 
     Attributes
     ----------
-    plan : WeightGradientPlan
-        Tiling and launches.
     launches : tuple of TimelineResult
         In stream order.
     """
 
-    plan: WeightGradientPlan
     launches: tuple[TimelineResult, ...]
 
     @property
@@ -76,13 +73,6 @@ class TimingResult:
         return sum(launch.task_seconds() for launch in self.launches)
 
     @property
-    def cube_utilisation(self) -> float:
-        """Multiply-adds of the convolution over what all Cubes of the product can do in the core time."""
-        plan = self.plan
-        per_cycle = plan.product.macs_per_cycle(plan.compute_dtype) * plan.product.cube_core_count
-        return plan.geometry.macs / (per_cycle * self.total_cycles)
-
-    @property
     def pipe_shares(self) -> dict[str, float]:
         """Occupancy of each pipe over the core time, in the slowest core of each phase."""
         return _shares((launch.busy_cycles for launch in self.launches), self.total_cycles)
@@ -108,6 +98,26 @@ class TimingResult:
     def critical_shares(self) -> dict[str, float]:
         """What the critical path consists of (`timeline.PART_NAMES`); adds up to 1."""
         return _shares((launch.critical_parts for launch in self.launches), self.total_cycles)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingResult(LaunchTimes):
+    """The launches of one weight gradient.
+
+    Attributes
+    ----------
+    plan : WeightGradientPlan
+        Tiling and launches.
+    """
+
+    plan: WeightGradientPlan
+
+    @property
+    def cube_utilisation(self) -> float:
+        """Multiply-adds of the convolution over what all Cubes of the product can do in the core time."""
+        plan = self.plan
+        per_cycle = plan.product.macs_per_cycle(plan.compute_dtype) * plan.product.cube_core_count
+        return plan.geometry.macs / (per_cycle * self.total_cycles)
 
 
 def _shares(parts: Any, total: int) -> dict[str, float]:
