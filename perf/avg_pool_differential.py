@@ -8,14 +8,10 @@ once more by its instructions instead of the bulk shortcuts, poisoned, in a rand
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
 import sys
 import time
 from collections import Counter
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +23,7 @@ from npu_sim.products import get_product
 from ops.avg_pool.api import AvgPool2dBackward
 from ops.avg_pool.run import run_call
 from perf.avg_pool_cases import DTYPES, SERIES, Case, as_integers, bound, expected, random_case
+from perf.recording import parser_of, publish
 
 ROWS_SHARE = 0.2
 
@@ -82,25 +79,12 @@ def run(seed: int, seconds: float) -> dict[str, Any]:
 
 def main() -> int:
     """Run, print and record; exit code 1 if anything differed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("perf.avg_pool_differential", __doc__)
     parser.add_argument("--seconds", type=float, default=120.0)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, default=None)
     arguments = parser.parse_args()
-    start = time.process_time()
     found = run(arguments.seed, arguments.seconds)
-    record = {
-        "command": f"python -m perf.avg_pool_differential --seed {arguments.seed}",
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "series": {series: get_product(series).name for series in SERIES},
-        "cpu_seconds": round(time.process_time() - start, 1),
-        **found,
-    }
-    text = json.dumps(record, indent=2)
-    print(text)
-    if arguments.json is not None:
-        arguments.json.write_text(text + "\n", encoding="utf-8")
+    found["series"] = {series: get_product(series).name for series in SERIES}
+    publish(f"python -m perf.avg_pool_differential --seed {arguments.seed}", found, arguments.json)
     return 1 if found["different"] else 0
 
 

@@ -6,11 +6,8 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import platform
 import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +16,7 @@ import numpy as np
 
 from ops.avg_pool.oracle import Pooling, input_gradient, output_extent
 from perf.peer import require_torch
+from perf.recording import parser_of, publish
 
 GOLDEN_CASES = 60
 KERNEL_MOST, STRIDE_MOST, EXTENT_MOST = 6, 6, 15
@@ -70,21 +68,14 @@ def allowed(extents: tuple[int, int], grad: np.ndarray, pooling: Pooling) -> np.
 
 def main() -> int:
     """Compare, print and record; exit code 1 if anything differed."""
-    parser = argparse.ArgumentParser(
-        prog="python -m perf.avg_pool_torch",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("perf.avg_pool_torch", __doc__)
     parser.add_argument("--cases", type=int, default=5000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, default=None)
     parser.add_argument("--golden", type=Path, default=None)
     arguments = parser.parse_args()
     require_torch(parser.prog)
     import torch
 
     rng = np.random.default_rng(arguments.seed)
-    start = time.process_time()
     failures: list[dict[str, Any]] = []
     golden: list[str] = []
     counts = {"ceil_mode": 0, "padding": 0, "not count_include_pad": 0, "divisor_override": 0, "clipped last window": 0}
@@ -107,20 +98,14 @@ def main() -> int:
         elif len(golden) < GOLDEN_CASES and max(extents) <= 7:
             line = {"seed": seed, "extents": extents, **asdict(pooling), "out": out}
             golden.append(json.dumps({**line, "gradient": wanted[0].reshape(-1).tolist()}, separators=(",", ":")))
-    record = {
-        "command": f"python -m perf.avg_pool_torch --seed {arguments.seed} --cases {arguments.cases}",
-        "python": platform.python_version(),
-        "numpy": np.__version__,
+    found = {
         "torch": torch.__version__,
-        "cpu_seconds": round(time.process_time() - start, 1),
         "cases": arguments.cases,
         "cases_with": counts,
         "different": failures,
     }
-    text = json.dumps(record, indent=2)
-    print(text)
-    if arguments.json is not None:
-        arguments.json.write_text(text + "\n", encoding="utf-8")
+    command = f"python -m perf.avg_pool_torch --seed {arguments.seed} --cases {arguments.cases}"
+    publish(command, found, arguments.json)
     if arguments.golden is not None:
         arguments.golden.write_text("\n".join(golden) + "\n", encoding="utf-8")
     return 1 if failures else 0

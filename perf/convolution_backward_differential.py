@@ -9,13 +9,9 @@ legal order.
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
 import sys
 import time
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +24,7 @@ from npu_sim.products import get_product
 from ops.conv_backward.api import ConvolutionBackward
 from ops.conv_backward.run import run_call
 from perf.convolution_backward_cases import NUMPY, SERIES, Call, bounds, exact_gradients, operands, random_call
+from perf.recording import parser_of, publish
 
 OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
 ROWS_SHARE = 0.1
@@ -117,28 +114,21 @@ def run(seed: int, seconds: float, most_calls: int) -> Tally:
 
 def main() -> int:
     """Run, print and record; exit code 1 if anything differed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("perf.convolution_backward_differential", __doc__)
     parser.add_argument("--seconds", type=float, default=480.0)
     parser.add_argument("--calls", type=int, default=10**9)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, default=None)
     arguments = parser.parse_args()
-    start = time.process_time()
     tally = run(arguments.seed, arguments.seconds, arguments.calls)
-    record = {
-        "command": f"python -m perf.convolution_backward_differential --seed {arguments.seed} --calls {tally.calls}",
-        "python": platform.python_version(),
-        "numpy": np.__version__,
+    found = {
         "series": {series: get_product(series).name for series in SERIES},
-        "cpu_seconds": round(time.process_time() - start, 1),
         **asdict(tally),
         "mismatch_count": len(tally.mismatches),
     }
-    text = json.dumps(record, indent=2)
-    print(text)
-    if arguments.json is not None:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(text + "\n", encoding="utf-8")
+    publish(
+        f"python -m perf.convolution_backward_differential --seed {arguments.seed} --calls {tally.calls}",
+        found,
+        arguments.json,
+    )
     return 1 if tally.mismatches else 0
 
 

@@ -8,13 +8,9 @@ of the rows and poisoning. Operands are integers whose sums are exact, so there 
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
 import sys
 import time
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +18,7 @@ import numpy as np
 from npu_sim.errors import OperatorError
 from npu_sim.products import get_product
 from ops.conv3d_backprop_filter.api import weight_gradient
+from perf.recording import parser_of, publish
 from perf.weight_gradient_cases import (
     DTYPES,
     Case,
@@ -101,28 +98,17 @@ def run(seed: int, seconds: float, most_cases: int) -> Tally:
 
 def main() -> int:
     """Run, print and record; exit code 1 if anything differed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("perf.long_differential", __doc__)
     parser.add_argument("--seconds", type=float, default=480.0)
     parser.add_argument("--cases", type=int, default=10**9)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, default=None)
     arguments = parser.parse_args()
-    start = time.process_time()
     tally = run(arguments.seed, arguments.seconds, arguments.cases)
-    record = {
-        "command": f"python -m perf.long_differential --seed {arguments.seed} --cases {tally.cases}",
-        "python": platform.python_version(),
-        "numpy": np.__version__,
+    found = {
         "series": {series: get_product(series).name for series in ("310p", "910", "910b", "910_93")},
-        "cpu_seconds": round(time.process_time() - start, 1),
         **asdict(tally),
         "mismatch_count": len(tally.mismatches),
     }
-    text = json.dumps(record, indent=2)
-    print(text)
-    if arguments.json is not None:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(text + "\n", encoding="utf-8")
+    publish(f"python -m perf.long_differential --seed {arguments.seed} --cases {tally.cases}", found, arguments.json)
     return 1 if tally.mismatches else 0
 
 

@@ -8,13 +8,9 @@ poisoning. Operands are integers whose sums are exact, so there is one right ans
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 
@@ -30,6 +26,7 @@ from perf.input_gradient_cases import (
     run,
     setup_of,
 )
+from perf.recording import parser_of, publish
 
 TILINGS_PER_CASE = 3
 HAZARDS_EVERY = 10
@@ -68,28 +65,14 @@ def check(seed: int, seconds: float, most_cases: int) -> tuple[Counter[str], lis
 
 def main() -> int:
     """Run, print and record; exit code 1 if anything differed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of("perf.long_input_gradient", __doc__)
     parser.add_argument("--seconds", type=float, default=480.0)
     parser.add_argument("--cases", type=int, default=10**9)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, default=None)
     arguments = parser.parse_args()
-    start = time.process_time()
     seen, wrong = check(arguments.seed, arguments.seconds, arguments.cases)
-    record = {
-        "command": f"python -m perf.long_input_gradient --seed {arguments.seed} --cases {seen['cases']}",
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "cpu_seconds": round(time.process_time() - start, 1),
-        "counts": dict(sorted(seen.items())),
-        "mismatches": wrong,
-        "mismatch_count": len(wrong),
-    }
-    text = json.dumps(record, indent=2)
-    print(text)
-    if arguments.json is not None:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(text + "\n", encoding="utf-8")
+    found = {"counts": dict(sorted(seen.items())), "mismatches": wrong, "mismatch_count": len(wrong)}
+    command = f"python -m perf.long_input_gradient --seed {arguments.seed} --cases {seen['cases']}"
+    publish(command, found, arguments.json)
     return 1 if wrong else 0
 
 
