@@ -16,6 +16,7 @@ from ops.cli.precision_table import print_report
 from ops.cli.shapes import UsageError, progress_bar
 from ops.studies import precision as precision_study
 from ops.studies.capture import load_capture, load_example
+from ops.studies.precision_report import DEFAULT_PRODUCTS, StudyOptions
 
 DEFAULT_PICTURE = Path("npu-sim-precision.png")
 
@@ -79,8 +80,8 @@ def precision_command(
     Exit code 0: every computed gradient passes CANN's mixed tolerance; 1: one
     fails, or none could be computed; 2: bad input; 3: internal error.
     """
-    options = precision_study.StudyOptions(
-        products=tuple(product or precision_study.DEFAULT_PRODUCTS),
+    options = StudyOptions(
+        products=tuple(product or DEFAULT_PRODUCTS),
         cube_math_types=tuple(_cube_math_type(text) for text in cube_math_type or ("0", "1", "2", "3")),
         layers=tuple(layer) if layer else None,
         dtype=dtype,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from npu_sim.errors import NpuSimError
-from ops.studies.precision import LayerSummary, PrecisionReport, PrecisionRow
+from ops.studies.precision_report import LayerSummary, PrecisionReport, PrecisionRow
 
 SUFFIXES = (".png", ".svg", ".pdf")
 MAX_PANELS = 30

@@ -15,7 +15,7 @@ from npu_sim.report.precision import ErrorMetrics
 from npu_sim.report.record import counted
 from npu_sim.report.standards import Verdict
 from ops.cli.output import merged_messages
-from ops.studies.precision import (
+from ops.studies.precision_report import (
     GOLDENS,
     CaseResult,
     Golden,

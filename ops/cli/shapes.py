@@ -20,7 +20,7 @@ from ops.cli.output import check_writable, note_hints
 from ops.common.geometry import MAX_EXTENT
 from ops.studies.capture import load_capture, load_example
 from ops.studies.cases import MODELS, CaseSet, ConvCase, case_of_shape, cases_of_capture, cases_of_model
-from ops.studies.precision import DEFAULT_PRODUCTS, Refusal
+from ops.studies.precision_report import DEFAULT_PRODUCTS, Refusal
 
 DEFAULT_BATCH = 8
 DEFAULT_MODE = int(CubeMathType.ALLOW_FP32_DOWN_PRECISION)

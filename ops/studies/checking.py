@@ -20,7 +20,8 @@ from npu_sim.program.violation import Violation
 from npu_sim.report.record import to_json_text
 from npu_sim.units import MIB
 from ops.studies.cases import CaseSet, ConvCase, combinations, plan_case, program_name
-from ops.studies.precision import Progress, Refusal
+from ops.studies.precision import Progress
+from ops.studies.precision_report import Refusal
 from ops.studies.timing import case_document
 
 SCHEMA_VERSION = 1

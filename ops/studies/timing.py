@@ -16,7 +16,8 @@ from npu_sim.report.record import to_json_text, to_plain
 from npu_sim.report.trace import chrome_trace
 from ops.conv3d_backprop_filter.plan import WeightGradientPlan
 from ops.studies.cases import CaseSet, ConvCase, combinations, plan_case, program_name
-from ops.studies.precision import Progress, Refusal
+from ops.studies.precision import Progress
+from ops.studies.precision_report import Refusal
 
 SCHEMA_VERSION = 1
 TRACE_ROW_LIMIT = 200_000

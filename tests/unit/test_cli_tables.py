@@ -15,7 +15,7 @@ from ops.cli import output, products, tables
 from ops.cli.main import main
 from ops.cli.output import LEAST_WIDTH, PIPE_WIDTH, console
 from ops.cli.tables import fitted_tables
-from ops.studies.precision import GOLDENS
+from ops.studies.precision_report import GOLDENS
 
 SCRIPT = """
 import numpy as np, ops

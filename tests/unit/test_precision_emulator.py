@@ -7,7 +7,8 @@ import pytest
 from precision_backend import gradient, operand
 
 from ops.studies.capture import Capture, Layer, load_example
-from ops.studies.precision import StudyOptions, study
+from ops.studies.precision import study
+from ops.studies.precision_report import StudyOptions
 
 
 def magnitude(layer):

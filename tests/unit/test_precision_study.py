@@ -12,7 +12,8 @@ from precision_backend import backend, weight_gradient
 from npu_sim.errors import InputFileError, InternalError, OperatorError, ProductError
 from npu_sim.report.standards import COMMIT, SOURCE
 from ops.studies.capture import Capture, Layer
-from ops.studies.precision import StudyOptionError, StudyOptions, study
+from ops.studies.precision import study
+from ops.studies.precision_report import StudyOptionError, StudyOptions
 
 
 def capture(dtype=np.float32, scale=1.0, grad_weight=None):

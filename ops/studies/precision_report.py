@@ -1,0 +1,263 @@
+"""What a precision study is asked for and what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from npu_sim.accumulation import SERIAL, Accumulation
+from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
+from npu_sim.errors import NpuSimError, OperatorError
+from npu_sim.report.precision import ErrorMetrics
+from npu_sim.report.record import to_json_text
+from npu_sim.report.standards import COMMIT, SOURCE, STANDARD, VERSION, Verdict
+from ops.studies.rounding import STORAGE
+
+Golden = Literal["original", "rounded"]
+
+DEFAULT_PRODUCTS = ("310p", "910", "910b", "910_93")
+CUBE_MATH_TYPES = tuple(int(member) for member in CubeMathType)
+GOLDENS: tuple[Golden, ...] = ("original", "rounded")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyOptions:
+    """What to run.
+
+    Attributes
+    ----------
+    products : tuple of str
+        SoC versions or series aliases.
+    cube_math_types : tuple of int
+        `npu_sim.dtypes.cube_math.CubeMathType`: 0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32.
+    layers : tuple of str or None
+        Names; None runs all.
+    dtype : {"fp16", "bf16", "fp32"} or None
+        Cast the tensors to this before the call; None leaves them as they are in the file.
+    golden : {"rounded", "original"}
+        Golden whose verdict decides.
+    accumulation : str or None
+        Model of the Cube's additions: ``"serial"``, or a name like ``"exact16-rne"`` (``"exact16"`` for short); None
+        takes each product's default.
+    threads : int or None
+        Threads of the emulator; no influence on any figure.
+    """
+
+    products: tuple[str, ...] = DEFAULT_PRODUCTS
+    cube_math_types: tuple[int, ...] = CUBE_MATH_TYPES
+    layers: tuple[str, ...] | None = None
+    dtype: str | None = None
+    golden: Golden = "rounded"
+    accumulation: str | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        _require(bool(self.products), "products", "at least one name", "none")
+        _require(bool(self.cube_math_types), "cube_math_types", "at least one of 0, 1, 2, 3", "none")
+        _require(self.dtype is None or self.dtype in STORAGE, "dtype", "fp16, bf16 or fp32", self.dtype)
+        _require(self.golden in GOLDENS, "golden", "original or rounded", self.golden)
+        _require(self.threads is None or self.threads >= 1, "threads", "at least 1", self.threads)
+        if self.accumulation is not None:
+            object.__setattr__(self, "accumulation", _accumulation_name(self.accumulation))
+        object.__setattr__(self, "products", tuple(dict.fromkeys(self.products)))
+        numbers = (int(parse_cube_math_type(value)) for value in self.cube_math_types)
+        object.__setattr__(self, "cube_math_types", tuple(dict.fromkeys(numbers)))
+
+
+def _require(holds: bool, name: str, rule: str, value: object) -> None:
+    if not holds:
+        raise StudyOptionError(f"{name} must be {rule}, not {value}")
+
+
+def _accumulation_name(text: str) -> str:
+    """Return the full name of a model; an unknown one is refused before anything runs."""
+    name = text if text == "serial" or "-" in text else f"{text}-rne"
+    try:
+        return Accumulation.parse(name, SERIAL).name
+    except OperatorError as error:
+        rule = "serial, exact<group>[-rne|-rz] or tree<group>[-rne|-rz]"
+        raise StudyOptionError(f"accumulation must be {rule}, not {text}") from error
+
+
+class StudyOptionError(NpuSimError, ValueError):
+    """An option of the study has a value that does not exist."""
+
+    status = 161002
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a combination was not computed: the library's status code and the rule."""
+
+    status: int
+    error: str
+    message: str
+
+    @classmethod
+    def of(cls, error: NpuSimError) -> Refusal:
+        """Return what ``error`` says."""
+        return cls(status=error.status, error=type(error).__name__, message=str(error))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A gradient against one golden."""
+
+    golden: Golden
+    error: ErrorMetrics
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult:
+    """What was computed, and how far it is from both goldens.
+
+    Attributes
+    ----------
+    compute_dtype : {"fp16", "bf16", "hf32", "fp32"}
+        What the Cube multiplied.
+    output_dtype : str
+        Format of the gradient.
+    accumulation : str
+        Model of the Cube's additions.
+    k_depth : int
+        Products summed into one element.
+    tiling : str
+        How the kernel cut the work.
+    input_underflow, input_overflow : int
+        Elements of x and dy that became 0, or Inf (the largest number on a product that saturates), on their way from
+        the file to the Cube.
+    input_specials_lost : int
+        Elements of x and dy that are NaN or Inf in the file and a number on a Cube that saturates.
+    original, rounded : Comparison
+        Against the two goldens.
+    """
+
+    compute_dtype: str
+    output_dtype: str
+    accumulation: str
+    k_depth: int
+    tiling: str
+    input_underflow: int
+    input_overflow: int
+    input_specials_lost: int
+    original: Comparison
+    rounded: Comparison
+
+    def against(self, golden: Golden) -> Comparison:
+        """Return the comparison with the golden of that name."""
+        return self.original if golden == "original" else self.rounded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrecisionRow:
+    """One layer on one product in one mode; exactly one of ``refusal`` and ``result`` is set.
+
+    Attributes
+    ----------
+    layer, product, soc : str
+        Layer name, product as it was asked for, and the SoC version that name stands for.
+    cube_math_type : int
+        0..3.
+    input_dtype : str
+        Format of the tensors given to the operator.
+    refusal : Refusal or None
+        Why it does not run.
+    result : CaseResult or None
+        What it gives.
+    """
+
+    layer: str
+    product: str
+    soc: str
+    cube_math_type: int
+    input_dtype: str
+    refusal: Refusal | None = None
+    result: CaseResult | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerSummary:
+    """A layer as the report names it.
+
+    ``tensors`` is its format in words, with the cast that ``dtype`` of the options asked for; ``input_specials`` counts
+    the elements of x and dy that are NaN or Inf in the file.
+    ``reference`` is the error of the gradient the file brought along (the framework's own), against the original
+    golden; None without one.
+    """
+
+    name: str
+    x_shape: tuple[int, ...]
+    dy_shape: tuple[int, ...]
+    weight_shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    dtype: str
+    tensors: str
+    input_specials: int
+    k_depth: int
+    reference: ErrorMetrics | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrecisionReport:
+    """The outcome of a study.
+
+    Attributes
+    ----------
+    schema_version : int
+        Version of the JSON form.
+    program : str
+        Name and version of this package.
+    source : str
+        File the layers came from.
+    metadata : mapping of str to object
+        What that file says about itself (data set, step, seed, ...).
+    options : StudyOptions
+        What was asked for.
+    standard : mapping of str to str
+        Name, version, source and commit of the standard behind the verdicts.
+    note : str
+        What the figures are not.
+    layers : tuple of LayerSummary
+        The layers that ran.
+    rows : tuple of PrecisionRow
+        Layer by layer, product by product, mode by mode.
+    """
+
+    schema_version: int = 1
+    program: str
+    source: str
+    metadata: Mapping[str, Any]
+    options: StudyOptions
+    standard: Mapping[str, str] = field(
+        default_factory=lambda: {"name": STANDARD, "version": VERSION, "source": SOURCE, "commit": COMMIT}
+    )
+    note: str = "Emulated, not certified against silicon: order and width of the Cube's additions are inferred."
+    layers: tuple[LayerSummary, ...]
+    rows: tuple[PrecisionRow, ...]
+
+    @property
+    def computed(self) -> tuple[PrecisionRow, ...]:
+        """Rows that have a result."""
+        return tuple(row for row in self.rows if row.result is not None)
+
+    @property
+    def failed(self) -> tuple[PrecisionRow, ...]:
+        """Rows that fail the standard with the golden that decides."""
+        golden = self.options.golden
+        return tuple(
+            row for row in self.rows if row.result is not None and not row.result.against(golden).verdict.passed
+        )
+
+    @property
+    def passed(self) -> bool:
+        """Whether something ran and none of it failed; refusals alone prove nothing."""
+        return bool(self.computed) and not self.failed
+
+    def to_json(self) -> str:
+        """Return the whole report as JSON text; infinities and NaN are strings."""
+        return to_json_text(self)
