@@ -14,7 +14,7 @@ golden", and a verdict that needed it says so (``ulp_clause_used``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -54,8 +54,8 @@ class Verdict:
 
     Attributes
     ----------
-    passed : bool
-        The verdict.
+    meets_standard : bool
+        The verdict. A NaN that meets a NaN, and a tolerance that zeros meet too, count as the document says.
     standard, version, source, commit : str
         The standard, and where it is written.
     row : str
@@ -67,8 +67,10 @@ class Verdict:
     rtol, atol : float
         The row's relative and absolute tolerance.
     zero_match_ratio : float
-        Share of elements that a gradient of nothing but zeros would match; near 1 the tolerance cannot tell right from
+        Share of elements that a gradient of nothing but zeros would match; near 1 the tolerance hardly tells right from
         wrong.
+    zeros_meet_standard : bool
+        The verdict on a gradient of nothing but zeros; where it is True the standard says nothing about this one.
     max_abs, limit : float
         Largest error, and the constant it may not exceed.
     beyond_limit : int
@@ -79,7 +81,7 @@ class Verdict:
         Elements whose NaN/Inf state differs from the golden's.
     """
 
-    passed: bool
+    meets_standard: bool
     standard: str
     version: str
     source: str
@@ -91,6 +93,7 @@ class Verdict:
     rtol: float
     atol: float
     zero_match_ratio: float
+    zeros_meet_standard: bool
     max_abs: float
     limit: float
     beyond_limit: int
@@ -117,9 +120,43 @@ def mixed_tolerance(errors: ElementErrors, *, row: str, golden: str) -> Verdict:
     Returns
     -------
     Verdict
-        An empty result passes.
+        An empty result meets it.
     """
     tolerance = MIXED_TOLERANCE[row]
+    judged, zeros = _judge(errors, tolerance, row), _judge(_zeros(errors), tolerance, row)
+    return Verdict(
+        meets_standard=judged.meets_standard,
+        standard=STANDARD,
+        version=VERSION,
+        source=SOURCE,
+        commit=COMMIT,
+        row=tolerance.dtype,
+        golden=golden,
+        matched_ratio=judged.matched_ratio,
+        required_ratio=REQUIRED_RATIO,
+        rtol=tolerance.rtol,
+        atol=tolerance.atol,
+        zero_match_ratio=zeros.matched_ratio,
+        zeros_meet_standard=zeros.meets_standard,
+        max_abs=float(errors.error.max()) if errors.error.size else 0.0,
+        limit=tolerance.limit,
+        beyond_limit=judged.beyond_limit,
+        ulp_clause_used=judged.ulp_clause_used,
+        special_mismatches=errors.special_mismatches,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What the standard says, without its name."""
+
+    meets_standard: bool
+    matched_ratio: float
+    beyond_limit: int
+    ulp_clause_used: bool
+
+
+def _judge(errors: ElementErrors, tolerance: ToleranceRow, row: str) -> _Judged:
     bound = tolerance.atol + tolerance.rtol * np.abs(errors.golden)
     # An infinite error is never within an infinite bound; a shared NaN has error 0 and a NaN bound.
     matches = np.isfinite(errors.error) & ((errors.error == 0.0) | (errors.error <= bound))
@@ -128,22 +165,20 @@ def mixed_tolerance(errors: ElementErrors, *, row: str, golden: str) -> Verdict:
     above_constant = errors.error > tolerance.limit
     beyond = above_constant & ~(errors.in_ulps(OUTPUT_FORMATS[row]) <= LIMIT_ULPS)
     beyond_count = int(np.count_nonzero(beyond))
-    return Verdict(
-        passed=ratio >= REQUIRED_RATIO and beyond_count == 0 and errors.special_mismatches == 0,
-        standard=STANDARD,
-        version=VERSION,
-        source=SOURCE,
-        commit=COMMIT,
-        row=tolerance.dtype,
-        golden=golden,
+    return _Judged(
+        meets_standard=ratio >= REQUIRED_RATIO and beyond_count == 0 and errors.special_mismatches == 0,
         matched_ratio=ratio,
-        required_ratio=REQUIRED_RATIO,
-        rtol=tolerance.rtol,
-        atol=tolerance.atol,
-        zero_match_ratio=int(np.count_nonzero(np.isfinite(bound) & (np.abs(errors.golden) <= bound))) / max(count, 1),
-        max_abs=float(errors.error.max()) if count else 0.0,
-        limit=tolerance.limit,
         beyond_limit=beyond_count,
         ulp_clause_used=bool(np.any(above_constant & ~beyond)),
-        special_mismatches=errors.special_mismatches,
+    )
+
+
+def _zeros(errors: ElementErrors) -> ElementErrors:
+    """Return the errors of a result of nothing but zeros beside the same golden."""
+    is_finite = np.isfinite(errors.golden)
+    return replace(
+        errors,
+        actual=np.zeros_like(errors.golden),
+        error=np.where(is_finite, np.abs(errors.golden), np.inf),
+        special_mismatches=int(np.count_nonzero(~is_finite)),
     )

@@ -77,8 +77,11 @@ def precision_command(
     compared in Python: call them from ops with your arrays. npu-sim perf and
     check take a Python file that does.
 
-    Exit code 0: every computed gradient passes CANN's mixed tolerance; 1: one
-    fails, or none could be computed; 2: bad input; 3: internal error.
+    Exit code 0: a gradient passes CANN's mixed tolerance and none fails; 1: one
+    fails, or none passes (all refused or void); 2: bad input; 3: internal error;
+    130: interrupted. Void, and never a pass, is a verdict that says nothing: the
+    golden has no finite element, x or dy became all 0 in the type the Cube
+    multiplies, or a gradient of nothing but zeros would pass too.
     """
     options = StudyOptions(
         products=tuple(product or DEFAULT_PRODUCTS),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 from npu_sim.errors import NpuSimError
-from ops.studies.precision_report import LayerSummary, PrecisionReport, PrecisionRow
+from ops.cli.precision_conclusion import cause_words, error_words, verdict_words
+from ops.studies.precision_report import GOLDENS, LayerSummary, Outcome, PrecisionReport, PrecisionRow
 
 SUFFIXES = (".png", ".svg", ".pdf")
 MAX_PANELS = 30
@@ -25,8 +27,10 @@ _GREY = "#777777"
 _TITLE = 32
 """Characters of a layer name that fit above a panel."""
 
-# Inches: left of a panel, its height, below it (numbers and products), above all panels, below all of them (legend).
-_LEFT, _PANEL, _BELOW, _TOP, _FOOT = 0.72, 1.9, 0.8, 0.95, 0.6
+# Inches: left of a panel, its height, below it (numbers and products), below all of them (legend); above all panels,
+# besides the lines of the title; a line of the title, and a character of it.
+_LEFT, _PANEL, _BELOW, _FOOT = 0.72, 1.9, 0.8, 0.6
+_TOP, _LINE, _CHARACTER = 0.65, 0.24, 0.1
 
 
 class MissingExtraError(NpuSimError, ImportError):
@@ -78,14 +82,16 @@ def draw(report: PrecisionReport, suffix: str) -> bytes:
     columns = min(len(layers), max(1, int(18.0 // (panel_width + _LEFT))))
     lines = -(-len(layers) // columns)
     width = max(9.0, columns * (panel_width + _LEFT) + 0.15)
-    height = _TOP + lines * (_PANEL + _BELOW) + _FOOT
+    title = _title(report, layers, int(width / _CHARACTER))
+    top = _TOP + _LINE * len(title)
+    height = top + lines * (_PANEL + _BELOW) + _FOOT
     figure = Figure(figsize=(width, height), dpi=120)
     grid = figure.subplots(lines, columns, squeeze=False)
     # Measured by hand in inches: matplotlib's own fitting takes longer than everything else together.
     figure.subplots_adjust(
         left=_LEFT / width,
         right=1 - 0.15 / width,
-        top=1 - _TOP / height,
+        top=1 - top / height,
         bottom=(_FOOT + _BELOW) / height,
         wspace=_LEFT / ((width - 0.15) / columns - _LEFT),
         hspace=_BELOW / _PANEL,
@@ -101,8 +107,10 @@ def draw(report: PrecisionReport, suffix: str) -> bytes:
             panel.set_ylabel("mean relative error (MERE)", fontsize=9)
         if number + columns >= len(layers):
             panel.set_xlabel("cubeMathType, product", fontsize=9, labelpad=19)
-    figure.suptitle("Error of the weight gradient against float64, by product and cubeMathType", y=1 - 0.15 / height)
-    figure.text(0.5, 1 - 0.55 / height, _subtitle(report, len(layers)), ha="center", fontsize=8, color=_GREY)
+    for number, (line, weight) in enumerate(title):
+        at = (0.15 + _LINE * (number + 0.5)) / height
+        figure.text(0.5, 1 - at, line, ha="center", va="center", fontsize=11.5, fontweight=weight)
+    figure.text(0.5, 1 - (top - 0.35) / height, _subtitle(report, len(layers)), ha="center", fontsize=8, color=_GREY)
     figure.legend(
         handles=_legend_handles(report, layers),
         loc="lower center",
@@ -126,10 +134,22 @@ def _chosen(report: PrecisionReport) -> list[LayerSummary]:
     return [layer for layer in report.layers if layer.name in shown]
 
 
+def _title(report: PrecisionReport, layers: Sequence[LayerSummary], characters: int) -> list[tuple[str, str]]:
+    """Return what the drawn layers come to, as lines of at most so many characters and their weights."""
+    names = {layer.name for layer in layers}
+    drawn = [row.result for row in report.computed if row.layer in names and row.result is not None]
+    verdict = verdict_words(drawn, report.options.golden, report.standard["name"])
+    conclusion = "; ".join(filter(None, (verdict, cause_words(drawn))))
+    return [
+        (line, weight)
+        for text, weight in ((conclusion, "bold"), (error_words(drawn), "normal"))
+        for line in textwrap.wrap(text, characters)
+    ]
+
+
 def _subtitle(report: PrecisionReport, panels: int) -> str:
-    standard = report.standard
-    source = report.source.rpartition("/")[2]
-    text = f"{source}; filled: passes {standard['name']} ({standard['commit']}), crossed out: fails"
+    source, standard = report.source.rpartition("/")[2], report.standard
+    text = f"Weight gradients of {source} against float64; verdicts at {standard['commit']} of the standard"
     if panels < len(report.layers):
         text += f"; the {panels} of {len(report.layers)} layers with the largest error"
     return text + "; emulated, not certified against silicon"
@@ -190,7 +210,7 @@ def _draw_panel(
 
 def _draw_results(panel: Any, rows: Sequence[tuple[int, PrecisionRow]], limits: tuple[float, float]) -> None:
     """Draw every combination at its position: two marks joined by a line, or a word for a refusal."""
-    points: dict[tuple[str, str, int, bool], list[tuple[int, float]]] = {}
+    points: dict[tuple[str, str, int, Outcome], list[tuple[int, float]]] = {}
     for position, row in rows:
         if row.result is None:
             panel.annotate(
@@ -212,7 +232,7 @@ def _draw_results(panel: Any, rows: Sequence[tuple[int, PrecisionRow]], limits: 
             # two labels at one edge: the original's to the right, the rounded one's to the left
             side = -1 if value in ends else 1
             ends.append(value)
-            points.setdefault((colour, marker, area, comparison.verdict.passed), []).append((position, value))
+            points.setdefault((colour, marker, area, comparison.outcome), []).append((position, value))
             label = _edge_label(comparison.error.mean_rel)
             if label:
                 panel.annotate(
@@ -225,13 +245,13 @@ def _draw_results(panel: Any, rows: Sequence[tuple[int, PrecisionRow]], limits: 
                     color=colour,
                 )
         panel.plot([position, position], ends, color=colour, linewidth=1.2, zorder=2)
-    for (colour, marker, area, passed), where in points.items():
+    for (colour, marker, area, outcome), where in points.items():
         x, y = zip(*where, strict=True)
-        face = colour if passed else "white"
+        face = colour if outcome == "pass" else "white"
         panel.scatter(
             x, y, s=area, marker=marker, facecolor=face, edgecolor=colour, linewidth=1.1, zorder=3, clip_on=False
         )
-        if not passed:
+        if outcome == "fail":
             panel.scatter(x, y, s=area * 0.8, marker="x", color="black", linewidth=0.9, zorder=4, clip_on=False)
 
 
@@ -284,10 +304,14 @@ def _legend_handles(report: PrecisionReport, layers: Sequence[LayerSummary]) -> 
         return Line2D([], [], color=_GREY, marker="o", linestyle="none", markersize=size, label=label)
 
     handles += [mark(6.5, "large: golden of the original inputs"), mark(4.0, "small: golden of the rounded inputs")]
-    crossed = Line2D(
-        [], [], color="black", marker="x", linestyle="none", markersize=5, label="crossed out: fails the standard"
-    )
-    handles.append(crossed)
+    outcomes = {getattr(row.result, golden).outcome for row in report.computed for golden in GOLDENS}
+    if "fail" in outcomes:
+        label = "crossed out: fails the standard"
+        handles.append(Line2D([], [], color="black", marker="x", linestyle="none", markersize=5, label=label))
+    if "void" in outcomes:
+        label = "hollow, void: the verdict says nothing"
+        handles.append(mark(6.5, label))
+        handles[-1].set_markerfacecolor("white")
     if any(layer.reference is not None for layer in layers):
         handles.append(Line2D([], [], color=_GREY, linestyle="--", label="gradient in the file (original inputs)"))
     return handles

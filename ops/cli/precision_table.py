@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -13,15 +13,17 @@ from rich.text import Text
 from npu_sim.dtypes.cube_math import CubeMathType
 from npu_sim.report.precision import ErrorMetrics
 from npu_sim.report.record import counted
-from npu_sim.report.standards import Verdict
 from ops.cli.output import merged_messages
+from ops.cli.precision_conclusion import cause_words, error_words
 from ops.studies.precision_report import (
     GOLDENS,
     CaseResult,
+    Comparison,
     Golden,
     LayerSummary,
     PrecisionReport,
     PrecisionRow,
+    VoidCause,
 )
 
 _COLUMNS = (
@@ -43,6 +45,12 @@ _NAMES = 3
 _WEAK_SHARE = 0.9
 """A tolerance that more than this share of zeros would meet says little."""
 _NAMES_SHOWN = 6
+_VOID: Mapping[VoidCause, str] = {
+    "golden": "no element of the golden is finite",
+    "inputs": "x or dy became all 0 in the type the Cube multiplied",
+    "zeros": "a gradient of nothing but zeros would pass too",
+}
+"""What makes a verdict void, in words."""
 
 
 def print_report(report: PrecisionReport, console: Console) -> None:
@@ -63,6 +71,9 @@ def print_report(report: PrecisionReport, console: Console) -> None:
     for line in _legend(report):
         console.print(line, style="dim")
     console.print(_summary(report))
+    results = [row.result for row in report.computed if row.result is not None]
+    for words in filter(None, (error_words(results), cause_words(results))):
+        console.print(Text(words, style="bold"))
     for line in warnings(report):
         console.print(Text(line, style="yellow"), soft_wrap=True)
 
@@ -108,8 +119,7 @@ def _layer_parts(
         for golden in GOLDENS:
             comparison = result.against(golden)
             marked = golden + ("*" if golden == deciding else "")
-            verdict = _verdict(comparison.verdict, comparison.error)
-            lines.append((marked, *_figures(comparison.error), verdict))
+            lines.append((marked, *_figures(comparison.error), _verdict(comparison)))
         named.append(((" ".join(products), " ".join(map(str, modes)), result.compute_dtype), lines))
     blank = ("", "", "")
     cells = [(*(names if not number else blank), *line) for names, lines in named for number, line in enumerate(lines)]
@@ -191,11 +201,14 @@ def _ulps(value: float | None) -> str:
     return f"{value:.2f}" if value < 100 else f"{value:.0f}" if value < 1e6 else _short(value)
 
 
-def _verdict(verdict: Verdict, error: ErrorMetrics) -> Text:
-    if verdict.passed and error.golden_specials:
+def _verdict(comparison: Comparison) -> Text:
+    verdict = comparison.verdict
+    if comparison.outcome == "void":
+        return Text(f"void {comparison.void_cause}", style="bold yellow")
+    if comparison.outcome == "pass" and comparison.error.golden_specials:
         # The standard lets NaN equal NaN; a reader must not take that for a good gradient.
         return Text("pass (NaN)", style="yellow")
-    if verdict.passed:
+    if comparison.outcome == "pass":
         return Text("pass (ULP)" if verdict.ulp_clause_used else "pass", style="green")
     if verdict.special_mismatches:
         return Text("FAIL NaN/Inf", style="bold red")
@@ -279,9 +292,10 @@ def _summary(report: PrecisionReport) -> Text:
     computed, refused = len(report.computed), len(report.rows) - len(report.computed)
     text = Text(f"{counted(len(report.rows), 'combination')}: {refused} refused, {computed} computed", style="bold")
     for golden in GOLDENS:
-        passes = sum(row.result.against(golden).verdict.passed for row in report.computed if row.result is not None)
+        void = report.count(golden, "void")
+        words = f"{report.count(golden, 'pass')} pass" + (f" and {void} void" if void else "")
         decides = " (decides)" if golden == report.options.golden else ""
-        text.append(f", {passes} pass against the {golden} golden{decides}")
+        text.append(f", {words} against the {golden} golden{decides}")
     return text
 
 
@@ -311,6 +325,7 @@ def warnings(report: PrecisionReport) -> Iterator[str]:
     specials: dict[str, None] = {layer.name: None for layer in report.layers if layer.input_specials}
     lost: dict[str, dict[str, tuple[int, ...]]] = {}
     weak: dict[str, float] = {}
+    void: dict[VoidCause, dict[str, None]] = {}
     for row in report.computed:
         result = row.result
         if result is None:
@@ -322,14 +337,19 @@ def warnings(report: PrecisionReport) -> Iterator[str]:
             # products differ where one saturates; the larger number is the one to know
             known = lost.setdefault(result.compute_dtype, {})
             known[row.layer] = tuple(map(max, counts, known.get(row.layer, counts)))
-        share = result.against(report.options.golden).verdict.zero_match_ratio
-        if share > _WEAK_SHARE:
+        decides = result.against(report.options.golden)
+        share = decides.verdict.zero_match_ratio
+        if decides.void_cause is not None:
+            void.setdefault(decides.void_cause, {})[row.layer] = None
+        elif share > _WEAK_SHARE:
             weak[row.layer] = max(share, weak.get(row.layer, 0.0))
     if specials:
         yield f"NaN/Inf in inputs or goldens of {_listed(list(specials))}: where both have them the standard says pass."
     for dtype, layers in lost.items():
         sums = tuple(map(sum, zip(*layers.values(), strict=True)))
         yield f"inputs: {_lost(sums)} in {dtype} ({_listed(list(layers))})."
+    for cause, names in void.items():
+        yield f"void, which is no pass, at {_listed(list(names))}: {_VOID[cause]}."
     if weak:
         # Rounded down: what is not all must not read 100 %.
         shares = [f"{math.floor(share * 1000) / 10:.1f} % of {name}" for name, share in weak.items()]

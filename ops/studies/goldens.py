@@ -30,12 +30,15 @@ class Rounded:
     input_specials_lost : int
         Elements of x and dy that are NaN or Inf in the file and a number on the Cube: a cast that saturates makes 0 and
         the largest number of them.
+    lost_tensors : tuple of str
+        Those of "x" and "dy" that are not all 0 in the file and all 0 on the Cube.
     """
 
     golden: npt.NDArray[np.float64]
     input_underflow: int
     input_overflow: int
     input_specials_lost: int
+    lost_tensors: tuple[str, ...]
 
 
 class Goldens:
@@ -78,6 +81,11 @@ class Goldens:
                 input_underflow=sum(_underflow(original, operand) for original, operand in pairs),
                 input_overflow=sum(_overflow(original, operand, compute_dtype) for original, operand in pairs),
                 input_specials_lost=sum(_specials_lost(original, operand) for original, operand in pairs),
+                lost_tensors=tuple(
+                    name
+                    for name, (original, operand) in zip(("x", "dy"), pairs, strict=True)
+                    if original.any() and not operand.any()
+                ),
             )
         return self._rounded[key]
 

@@ -198,6 +198,7 @@ def _case(
         raise InternalError(f"K depth of {layer.name} must be {layer.k_depth}, not {gradient.k_depth}")
     compute_dtype = gradient.compute_dtype
     rounded = goldens.rounded(compute_dtype, product)
+    inputs_lost = bool(rounded.lost_tensors)
     return PrecisionRow(
         **row,
         result=CaseResult(
@@ -209,17 +210,21 @@ def _case(
             input_underflow=rounded.input_underflow,
             input_overflow=rounded.input_overflow,
             input_specials_lost=rounded.input_specials_lost,
-            original=_compare(gradient, goldens.original, "original", product),
-            rounded=_compare(gradient, rounded.golden, "rounded", product),
+            lost_tensors=rounded.lost_tensors,
+            original=_compare(gradient, goldens.original, "original", product, inputs_lost=inputs_lost),
+            rounded=_compare(gradient, rounded.golden, "rounded", product, inputs_lost=inputs_lost),
         ),
     )
 
 
-def _compare(gradient: _Gradient, golden: npt.NDArray[np.float64], kind: Golden, product: Any) -> Comparison:
+def _compare(
+    gradient: _Gradient, golden: npt.NDArray[np.float64], kind: Golden, product: Any, *, inputs_lost: bool
+) -> Comparison:
     """Compare with one golden. A result multiplied in HF32 is judged by the standard's HF32 row."""
     errors = element_errors(gradient.grad_weight, golden, overflow=product.overflow_mode)
     row = "hf32" if gradient.compute_dtype == "hf32" else errors.format.name
-    return Comparison(golden=kind, error=measure(errors), verdict=mixed_tolerance(errors, row=row, golden=kind))
+    verdict = mixed_tolerance(errors, row=row, golden=kind)
+    return Comparison.judge(kind, measure(errors), verdict, inputs_lost=inputs_lost)
 
 
 def _summarise(layer: Layer, goldens: Goldens) -> LayerSummary:

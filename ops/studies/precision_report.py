@@ -15,6 +15,8 @@ from npu_sim.report.standards import COMMIT, SOURCE, STANDARD, VERSION, Verdict
 from ops.studies.rounding import STORAGE
 
 Golden = Literal["original", "rounded"]
+Outcome = Literal["pass", "fail", "void"]
+VoidCause = Literal["golden", "inputs", "zeros"]
 
 DEFAULT_PRODUCTS = ("310p", "910", "910b", "910_93")
 CUBE_MATH_TYPES = tuple(int(member) for member in CubeMathType)
@@ -102,11 +104,40 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A gradient against one golden."""
+    """A gradient against one golden.
+
+    Attributes
+    ----------
+    golden : {"original", "rounded"}
+        Which one.
+    error : ErrorMetrics
+        How far it is.
+    verdict : Verdict
+        What the standard says.
+    outcome : {"pass", "fail", "void"}
+        "void": the standard is met, and that says nothing about the gradient.
+    void_cause : {"golden", "inputs", "zeros"} or None
+        Why: no element of the golden is finite; x or dy became all 0 in the compute type; a gradient of nothing but
+        zeros would pass too. The first that holds; None if the outcome is another.
+    """
 
     golden: Golden
     error: ErrorMetrics
     verdict: Verdict
+    outcome: Outcome
+    void_cause: VoidCause | None
+
+    @classmethod
+    def judge(cls, golden: Golden, error: ErrorMetrics, verdict: Verdict, *, inputs_lost: bool) -> Comparison:
+        """Return the comparison with its outcome; ``inputs_lost``: x or dy became all 0 on the way to the Cube."""
+        causes: dict[VoidCause, bool] = {
+            "golden": 0 < error.count == error.golden_specials,
+            "inputs": inputs_lost,
+            "zeros": verdict.zeros_meet_standard,
+        }
+        cause = next((name for name, holds in causes.items() if holds), None) if verdict.meets_standard else None
+        outcome: Outcome = "void" if cause else "pass" if verdict.meets_standard else "fail"
+        return cls(golden=golden, error=error, verdict=verdict, outcome=outcome, void_cause=cause)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +161,8 @@ class CaseResult:
         the file to the Cube.
     input_specials_lost : int
         Elements of x and dy that are NaN or Inf in the file and a number on a Cube that saturates.
+    lost_tensors : tuple of str
+        Those of "x" and "dy" that are not all 0 in the file and all 0 on the Cube.
     original, rounded : Comparison
         Against the two goldens.
     """
@@ -142,6 +175,7 @@ class CaseResult:
     input_underflow: int
     input_overflow: int
     input_specials_lost: int
+    lost_tensors: tuple[str, ...]
     original: Comparison
     rounded: Comparison
 
@@ -228,7 +262,7 @@ class PrecisionReport:
         Layer by layer, product by product, mode by mode.
     """
 
-    schema_version: int = 1
+    schema_version: int = 2
     program: str
     source: str
     metadata: Mapping[str, Any]
@@ -245,18 +279,18 @@ class PrecisionReport:
         """Rows that have a result."""
         return tuple(row for row in self.rows if row.result is not None)
 
-    @property
-    def failed(self) -> tuple[PrecisionRow, ...]:
-        """Rows that fail the standard with the golden that decides."""
-        golden = self.options.golden
-        return tuple(
-            row for row in self.rows if row.result is not None and not row.result.against(golden).verdict.passed
-        )
+    def count(self, golden: Golden, outcome: Outcome) -> int:
+        """Return how many rows have that outcome against that golden."""
+        return sum(row.result is not None and row.result.against(golden).outcome == outcome for row in self.rows)
 
     @property
     def passed(self) -> bool:
-        """Whether something ran and none of it failed; refusals alone prove nothing."""
-        return bool(self.computed) and not self.failed
+        """Whether something passed and nothing failed with the golden that decides.
+
+        Refusals and void verdicts alone prove nothing.
+        """
+        golden = self.options.golden
+        return self.count(golden, "pass") > 0 and self.count(golden, "fail") == 0
 
     def to_json(self) -> str:
         """Return the whole report as JSON text; infinities and NaN are strings."""

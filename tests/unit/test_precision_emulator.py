@@ -32,7 +32,7 @@ def check_bounds(report, layers):
         tiny = 2.0**-25 * layer.k_depth * float(abs(layer.x).max()) if result.compute_dtype == "fp16" else 0.0
         casting = 2.01 * operand_error[result.compute_dtype] * scale + tiny
         assert result.original.error.max_abs <= summing + casting
-        assert result.rounded.verdict.passed
+        assert result.rounded.outcome == "pass"
         assert result.k_depth == layer.k_depth
         assert result.tiling
 

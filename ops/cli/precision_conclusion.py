@@ -1,0 +1,55 @@
+"""What a precision report comes to, in words: the picture's title and the last lines of the text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ops.studies.precision_report import CaseResult, Golden, Outcome
+
+_SMALL_PART = 0.1
+"""Where the additions make no more than this part of the error, the rounding of the inputs is said to make it."""
+_OTHERS: tuple[Outcome, ...] = ("fail", "void")
+
+
+def verdict_words(results: Sequence[CaseResult], golden: Golden, standard: str) -> str:
+    """Return how many gradients pass ``standard`` against ``golden``, fail it, or are void."""
+    outcomes = [result.against(golden).outcome for result in results]
+    others = "".join(f", {outcomes.count(other)} {other}" for other in _OTHERS if other in outcomes)
+    return f"{outcomes.count('pass')} of {len(outcomes)} gradients pass {standard}{others}"
+
+
+def error_words(results: Sequence[CaseResult]) -> str:
+    """Return the largest mean relative errors by what the Cube multiplied, void gradients left out; "" if all are."""
+    judged = _judged(results)
+    dtypes = dict.fromkeys(result.compute_dtype for result in judged)
+    worst = {
+        dtype: max(_error(result, "original") for result in judged if result.compute_dtype == dtype) for dtype in dtypes
+    }
+    if not worst:
+        return ""
+    listed = ", ".join(f"{error:.1e} in {dtype}" for dtype, error in sorted(worst.items(), key=lambda item: item[1]))
+    rounded = [_error(result, "rounded") for result in _rounding(judged)]
+    more = f"; against the rounded inputs at most {max(rounded):.1e}" if rounded else ""
+    return f"mean relative error at most {listed}{more}"
+
+
+def cause_words(results: Sequence[CaseResult]) -> str:
+    """Return what makes the error, "" if that cannot be said of every gradient whose inputs were rounded."""
+    rounded = _rounding(_judged(results))
+    if not rounded or any(_error(one, "rounded") > _SMALL_PART * _error(one, "original") for one in rounded):
+        return ""
+    dtypes = " and ".join(dict.fromkeys(result.compute_dtype for result in rounded))
+    return f"the error in {dtypes} comes from rounding the inputs, not from the Cube's additions"
+
+
+def _judged(results: Sequence[CaseResult]) -> list[CaseResult]:
+    return [result for result in results if "void" not in (result.original.outcome, result.rounded.outcome)]
+
+
+def _rounding(results: Sequence[CaseResult]) -> list[CaseResult]:
+    """Return the gradients whose inputs were rounded on their way to the Cube."""
+    return [result for result in results if result.original.error != result.rounded.error]
+
+
+def _error(result: CaseResult, golden: Golden) -> float:
+    return result.against(golden).error.mean_rel or 0.0
