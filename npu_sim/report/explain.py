@@ -62,6 +62,10 @@ class Explanation:
         What ran, in stream order. The timeline and hazards engines can run them; their tensors need not exist.
     launch_works : tuple of str
         What each launch works on, for example "input NCHW -> NC1HWC0"; empty, or one text a launch.
+    is_finished : bool
+        False: the kernel has begun and not ended, so its launches hold the first rows only.
+    stopped_by : str
+        The error that left the kernel before its end; "" without one.
 
     Raises
     ------
@@ -77,6 +81,8 @@ class Explanation:
     notes: tuple[str, ...] = ()
     launches: tuple[Launch, ...] = ()
     launch_works: tuple[str, ...] = ()
+    is_finished: bool = True
+    stopped_by: str = ""
 
     def __post_init__(self) -> None:
         if self.launch_works and len(self.launch_works) != len(self.launches):

@@ -401,6 +401,11 @@ class Conv3DBackpropFilter:
         return self._session.rows if self._session else empty_rows(0)
 
     @property
+    def is_finished(self) -> bool:
+        """Whether End has been called."""
+        return self._ended
+
+    @property
     def findings(self) -> tuple[Violation, ...]:
         """Where the published code leaves the result undefined; row numbers count from Init."""
         return tuple(self._journal.findings)

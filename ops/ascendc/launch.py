@@ -34,6 +34,10 @@ class KernelObject(Protocol):
         """Recorded rows."""
 
     @property
+    def is_finished(self) -> bool:
+        """Whether its last row has been emitted."""
+
+    @property
     def findings(self) -> tuple[Violation, ...]:
         """What the published code does otherwise; row numbers count from the object's first row."""
 
@@ -59,11 +63,14 @@ class KernelRun:
         The tensors of all its objects.
     record : bool
         Whether rows are kept. `launch`, `check` and the timeline need them.
+    stopped_by : str
+        The error that left the kernel before its end; "" without one.
     """
 
     def __init__(self, name: str, product: Product, block_dim: int = 1, *, record: bool | None = None) -> None:
         self.name, self.product, self.block_dim = name, product, block_dim
         self.memory = HostMemory()
+        self.stopped_by = ""
         recorder = current_recorder()
         self.record = recorder is not None if record is None else record
         self._objects: list[tuple[int, KernelObject]] = []
@@ -129,6 +136,8 @@ class KernelRun:
             tables=tuple(tables),
             notes=notes,
             launches=(self.launch(),) if self.record else (),
+            is_finished=not self.stopped_by and all(made.is_finished for _, made in self._objects),
+            stopped_by=self.stopped_by,
         )
 
 
@@ -214,5 +223,8 @@ def _on_core(run: KernelRun, core: int) -> Iterator[None]:
     token = _BLOCK.set((run, core))
     try:
         yield
+    except Exception as error:
+        run.stopped_by = f"{type(error).__name__}: {error}"
+        raise
     finally:
         _BLOCK.reset(token)

@@ -12,9 +12,12 @@ from rich.text import Text
 
 from npu_sim.report.record import counted
 from ops.cli import scripts, shapes
-from ops.cli.output import console, note_compilation, write_files
+from ops.cli.effort import YesOption, announce
+from ops.cli.output import console, note_compilation, print_prose, write_files
+from ops.cli.script_checks import check_script
 from ops.studies import checking
 from ops.studies.checking import CheckReport, CheckRow
+from ops.studies.effort import checking_effort
 
 _FINDINGS_SHOWN = 20
 """Findings printed per layer; all of them are in the JSON."""
@@ -36,18 +39,20 @@ def check_command(
     layer: shapes.LayerOption = None,
     dtype: shapes.DtypeOption = None,
     json_path: shapes.JsonOption = None,
+    yes: YesOption = False,
     no_progress: shapes.NoProgressOption = False,
 ) -> None:
     """Check the kernels of weight gradients, or those that a Python file launches.
 
     Looks for accesses out of bounds, uninitialised reads, missing waits and
-    illegal instructions. A Python file is run; it is the way to check every
-    other operator: average pooling, input gradients, whole backward calls,
-    Ascend C kernels.
+    illegal instructions. A Python file is run, on its own product unless
+    --product names one; it is the way to check every other operator: average
+    pooling, input gradients, whole backward calls, Ascend C kernels.
 
     Exit code 0: kernels were checked and nothing was found; 1: findings, every
-    combination is refused, or the Python file ended with an error or launched
-    nothing; 2: bad input; 3: internal error.
+    combination is refused, or the Python file ended with an error, launched
+    nothing or left a kernel before its end; 2: bad input, or too much work
+    without --yes; 3: internal error; 130: interrupted.
     """
     if file is not None and scripts.is_script(file):
         scripts.refuse_options(
@@ -57,13 +62,16 @@ def check_command(
                 "--cube-math-type": cube_math_type,
             }
         )  # fmt: skip
-        raise typer.Exit(scripts.check_script(file, arguments or (), product, json_path))
+        raise typer.Exit(
+            check_script(file, arguments or (), product, json_path, yes=yes, show_progress=not no_progress)
+        )
     shapes.refuse_arguments(arguments)
     given = shapes.ShapeOptions(x=x, weight=weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
     cases = shapes.read_cases(file, model, batch, given, dtype=dtype, layers=layer)
     products, modes = shapes.read_products(product), shapes.read_modes(cube_math_type)
     json_file = shapes.output_path("--json", json_path, file)
     note_compilation()
+    announce(checking_effort(cases, products, modes), yes=yes)
     with shapes.progress_bar(shown=not no_progress) as progress:
         report = checking.run_check(cases, products, modes, progress=progress)
     json_text = report.to_json() + "\n"
@@ -86,7 +94,7 @@ def _print(report: CheckReport, screen: Console) -> None:
         for row in rows:
             _print_row(row, screen)
         for line in shapes.refusal_lines(rows):
-            screen.print(Text(line, style="dim"), soft_wrap=True)
+            print_prose(screen, line)
         screen.print()
     screen.print(Text(f"layers: {report.source}.", style="dim"), soft_wrap=True)
     refused = len(report.rows) - len(report.checked)

@@ -15,11 +15,13 @@ from rich.text import Text
 
 from npu_sim.report.record import counted
 from ops.cli import scripts, shapes
+from ops.cli.effort import YesOption, announce
 from ops.cli.output import console, note_compilation, print_prose, write_files
 from ops.cli.script_times import time_script
 from ops.cli.tables import fitted_tables
 from ops.cli.timing_text import PIPES, calibration, critical_path, parameters, percent
 from ops.studies import timing
+from ops.studies.effort import timing_effort
 from ops.studies.timing import TimingReport, TimingResult, TimingRow
 
 _WAITS = {"barrier": "a barrier", "issue": "its instructions", "queue_full": "a full queue", "end": "end of the phase"}
@@ -52,17 +54,20 @@ def perf_command(
     trace_core: Annotated[
         list[int] | None, typer.Option("--trace-core", help="Core in the trace; repeatable. Default: all.")
     ] = None,
+    yes: YesOption = False,
     no_progress: shapes.NoProgressOption = False,
 ) -> None:
-    """Time weight gradients (of a file, a network, one shape) or a Python file.
+    """Time kernels of weight gradients (a file, a network, one shape) or a Python file.
 
-    No tensor data is touched, except by a Python file, which is run. Such a
-    file is the way to time every other operator: average pooling, input
-    gradients, whole backward calls, Ascend C kernels.
+    Of a weight gradient the kernel alone is timed: the layout conversions, casts
+    and input gradient of a whole backward call can take several times as much.
+    No tensor data is touched, except by a Python file, which is run, on its own
+    product unless --product names one. Such a file is the way to time whole
+    backward calls and every other operator: average pooling, Ascend C kernels.
 
     Exit code 0: something was timed; 1: every combination is refused, or the
-    Python file ended with an error or launched nothing; 2: bad input; 3:
-    internal error.
+    Python file ended with an error or launched nothing; 2: bad input, or too
+    much work without --yes; 3: internal error; 130: interrupted.
     """
     if file is not None and scripts.is_script(file):
         scripts.refuse_options(
@@ -72,7 +77,11 @@ def perf_command(
                 "--cube-math-type": cube_math_type,
             }
         )  # fmt: skip
-        raise typer.Exit(time_script(file, arguments or (), product, json_path, trace, trace_core))
+        raise typer.Exit(
+            time_script(
+                file, arguments or (), product, json_path, trace, trace_core, yes=yes, show_progress=not no_progress
+            )
+        )
     shapes.refuse_arguments(arguments)
     given = shapes.ShapeOptions(x=x, weight=weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
     cases = shapes.read_cases(file, model, batch, given, dtype=dtype, layers=layer)
@@ -89,6 +98,7 @@ def perf_command(
             f"--trace must come with one --layer, --product and --cube-math-type, not {combinations} combinations"
         )
     note_compilation()
+    announce(timing_effort(cases, products, modes), yes=yes)
     with shapes.progress_bar(shown=not no_progress) as progress:
         report = timing.run_timing(cases, products, modes, progress=progress)
     contents: dict[Path, bytes] = {}
@@ -110,6 +120,7 @@ def perf_command(
 
 def _print(report: TimingReport) -> None:
     screen = console()
+    print_prose(screen, f"Each layer: {timing.TIMED}.", "bold")
     for (product, mode), group in groupby(report.rows, key=lambda row: (row.product, row.cube_math_type)):
         rows = list(group)
         chip = rows[0].chip
@@ -119,15 +130,19 @@ def _print(report: TimingReport) -> None:
         if results:
             for table in (*_times(results, screen.width), *_reasons(results, screen.width)):
                 screen.print(table)
+        if len(results) > 1:
+            print_prose(
+                screen, f"not in this sum: the {timing.WITHOUT} of whole calls, which can take several times as much"
+            )
         for line in shapes.refusal_lines(rows):
-            screen.print(Text(line, style="dim"), soft_wrap=True)
+            print_prose(screen, line)
         screen.print()
     for line in _legend(report):
         print_prose(screen, line)
 
 
 def _times(results: Sequence[tuple[TimingRow, TimingResult]], width: int) -> list[Table]:
-    headings = ("layer", "Cube", "cores", "cycles", "us", "task us", "of peak", *PIPES, "busiest")
+    headings = ("layer", "Cube", "cores", "cycles", "us", "task us", "of peak", *PIPES, "kernel busiest")
     rows = []
     for row, result in results:
         pipes = result.pipe_shares
@@ -152,7 +167,7 @@ def _times(results: Sequence[tuple[TimingRow, TimingResult]], width: int) -> lis
         }
         busiest = max(PIPES, key=lambda pipe: pipes[pipe])
         cells = (
-            f"{len(timed)} layers",
+            f"{len(timed)} kernels",
             "",
             "",
             str(total),
@@ -164,12 +179,12 @@ def _times(results: Sequence[tuple[TimingRow, TimingResult]], width: int) -> lis
         )
         rows.append(cells)
     styles = {len(results): "bold"}
-    left = ("layer", "Cube", "busiest")
+    left = ("layer", "Cube", "kernel busiest")
     return fitted_tables(headings, rows, width=width, left=left, breaks=PIPES[:1], styles=styles)
 
 
 def _reasons(results: Sequence[tuple[TimingRow, TimingResult]], width: int) -> list[Table]:
-    headings = ("layer", "Cube waits for", "critical path", "tiling")
+    headings = ("layer", "Cube waits for", "critical path of the kernel", "tiling")
     rows = []
     for row, result in results:
         cause = result.largest_cube_wait
@@ -194,5 +209,5 @@ def _legend(report: TimingReport) -> Iterator[str]:
         "all Cubes could do in the core time. Pipes: occupied share of the core time on the slowest core. Critical "
         "path: fixed is the kernel's prologue and epilogue, barrier the one between phases."
     )
-    yield timing.NOTE
+    yield timing.APPROXIMATE
     yield from dict.fromkeys(calibration(row.chip) for row in report.rows)

@@ -8,15 +8,17 @@ from typing import Annotated
 
 import typer
 
-from npu_sim.dtypes.cube_math import parse_cube_math_type
 from npu_sim.errors import NpuSimError
+from ops.cli.effort import YesOption, announce
 from ops.cli.output import check_writable, console, note, note_compilation, note_hints, write_files
 from ops.cli.precision_picture import SUFFIXES, draw, require_matplotlib
 from ops.cli.precision_table import print_report
-from ops.cli.shapes import UsageError, progress_bar
+from ops.cli.shapes import NoProgressOption, UsageError, progress_bar, read_modes
 from ops.studies import precision as precision_study
 from ops.studies.capture import load_capture, load_example
-from ops.studies.precision_report import DEFAULT_PRODUCTS, StudyOptions
+from ops.studies.cases import cases_of_capture
+from ops.studies.effort import precision_effort
+from ops.studies.precision_report import CUBE_MATH_TYPES, DEFAULT_PRODUCTS, StudyOptions
 
 DEFAULT_PICTURE = Path("npu-sim-precision.png")
 
@@ -69,7 +71,8 @@ def precision_command(
     ] = None,
     no_picture: Annotated[bool, typer.Option("--no-picture", help="Draw nothing.")] = False,
     threads: Annotated[int | None, typer.Option("--threads", help="Threads; no influence on any figure.")] = None,
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")] = False,
+    yes: YesOption = False,
+    no_progress: NoProgressOption = False,
 ) -> None:
     """Compare weight gradients with float64, for each product and cubeMathType.
 
@@ -78,14 +81,14 @@ def precision_command(
     check take a Python file that does.
 
     Exit code 0: a gradient passes CANN's mixed tolerance and none fails; 1: one
-    fails, or none passes (all refused or void); 2: bad input; 3: internal error;
-    130: interrupted. Void, and never a pass, is a verdict that says nothing: the
+    fails, or none passes (all refused or void); 2: bad input, or too much work
+    without --yes; 3: internal error; 130: interrupted. Void, and never a pass, is a verdict that says nothing: the
     golden has no finite element, x or dy became all 0 in the type the Cube
     multiplies, or a gradient of nothing but zeros would pass too.
     """
     options = StudyOptions(
         products=tuple(product or DEFAULT_PRODUCTS),
-        cube_math_types=tuple(_cube_math_type(text) for text in cube_math_type or ("0", "1", "2", "3")),
+        cube_math_types=read_modes(cube_math_type, CUBE_MATH_TYPES),
         layers=tuple(layer) if layer else None,
         dtype=dtype,
         golden=golden,  # type: ignore[arg-type]  # checked by the record
@@ -98,6 +101,8 @@ def precision_command(
     capture = load_capture(file) if file is not None else load_example()
     note_hints(options.products)
     note_compilation()
+    cases = cases_of_capture(capture, options.dtype).select(options.layers)
+    announce(precision_effort(cases, options.products, options.cube_math_types), yes=yes)
     with progress_bar(shown=not no_progress) as progress:
         report = precision_study.study(capture, options, progress=progress)
     contents: dict[Path, bytes] = {}
@@ -116,11 +121,6 @@ def precision_command(
         for path in contents:
             console().print(f"written: {path}", soft_wrap=True)
     raise typer.Exit(0 if report.passed else 1)
-
-
-def _cube_math_type(text: str) -> int:
-    """Return 0..3 from a digit or a name in any case."""
-    return int(parse_cube_math_type(int(text) if text.isdecimal() and text.isascii() else text.upper()))
 
 
 def _picture_file(picture: str | None, *, no_picture: bool, by_default: bool) -> Path | None:

@@ -24,10 +24,11 @@ def run_command(
     ] = None,
     json_path: shapes.JsonOption = None,
 ) -> None:
-    """Run a Python file with the emulator.
+    """Run a Python file with the emulator, on its own product unless one is named.
 
-    Exit code 0: the file ended well; 1: it ended with an error; 2: bad input;
-    3: internal error.
+    How much a file computes cannot be known before it runs, so nothing is
+    announced. Exit code 0: the file ended well; 1: it ended with an error; 2: bad
+    input; 3: internal error; 130: interrupted.
     """
     chip = scripts.one_product(None if product is None else [product])
     shapes.output_path("--json", json_path, file)

@@ -16,11 +16,13 @@ from npu_sim.engines.timeline import run_timeline
 from npu_sim.report.explain import Explanation
 from npu_sim.report.record import counted
 from ops.cli import scripts
+from ops.cli.effort import announce
 from ops.cli.output import console, print_prose
-from ops.cli.shapes import UsageError, output_path
+from ops.cli.shapes import UsageError, output_path, progress_bar
 from ops.cli.tables import fitted_tables
 from ops.cli.timing_text import PIPES, calibration, critical_path, percent
 from ops.studies import timing
+from ops.studies.effort import TIMING_ROWS_PER_SECOND, launches_effort
 from ops.studies.timing import LaunchTimes, TracedLaunch
 
 NOTE = (
@@ -49,6 +51,9 @@ def time_script(
     json_path: str | None,
     trace: str | None,
     trace_cores: Sequence[int] | None,
+    *,
+    yes: bool,
+    show_progress: bool,
 ) -> int:
     """Run a script and time what its operators launched; return the exit code."""
     product = scripts.one_product(products)
@@ -58,10 +63,15 @@ def time_script(
     if trace_cores and target is None:
         raise UsageError("--trace-core must be given together with --trace")
     outcome = scripts.run_script(file, arguments, product, explain=True, quiet=json_path == "-")
-    calls = [
-        TimedCall(made=made, launches=tuple(run_timeline(launch, made.product) for launch in made.launches))
-        for made in outcome.explanations
-    ]
+    every = [launch for made in outcome.explanations for launch in made.launches]
+    announce(launches_effort(every, TIMING_ROWS_PER_SECOND), yes=yes)
+    calls = []
+    with progress_bar(shown=show_progress) as progress:
+        for number, made in enumerate(outcome.explanations):
+            if progress:
+                progress(number, len(outcome.explanations), made.title)
+            timed = tuple(run_timeline(launch, made.product) for launch in made.launches)
+            calls.append(TimedCall(made=made, launches=timed))
     has_launches = any(call.launches for call in calls)
     more: dict[Path, bytes] = {}
     if target is not None and has_launches:

@@ -8,16 +8,13 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from npu_sim.engines.hazards import run_hazards
-from npu_sim.products import Product, current_product, get_product, product_hint, use_product
-from npu_sim.program.violation import Violation
+from npu_sim.products import Product, get_product, product_hint, use_product
 from npu_sim.report.explain import Explanation, Recorder, Value, recording
 from npu_sim.report.record import counted, to_json_text, to_plain
 from ops.cli.output import console, note, note_compilation, print_prose, write_files
@@ -25,7 +22,6 @@ from ops.cli.shapes import UsageError, output_path
 from ops.cli.tables import fitted_tables
 
 SCHEMA_VERSION = 1
-_FINDINGS_SHOWN = 20
 
 
 def is_script(file: str | None) -> bool:
@@ -33,8 +29,8 @@ def is_script(file: str | None) -> bool:
     return file is not None and file.endswith(".py")
 
 
-def one_product(products: Sequence[str] | None) -> Product:
-    """Return the product a script runs on: the one given, or the current one.
+def one_product(products: Sequence[str] | None) -> Product | None:
+    """Return the product given for a script; None leaves every call its own default, as when Python runs the file.
 
     Raises
     ------
@@ -47,7 +43,7 @@ def one_product(products: Sequence[str] | None) -> Product:
     if len(names) > 1:
         raise UsageError(f"--product must be given once for a script, not {len(names)} times")
     if not names:
-        return current_product()
+        return None
     hint = product_hint(names[0])
     if hint is not None:
         note(hint)
@@ -75,15 +71,20 @@ class Outcome:
     ----------
     code : int
         0, or 1 if it ended with an error.
+    error : str
+        The exception it ended with; "" without one.
     explanations : tuple of Explanation
         Empty unless they were asked for.
     """
 
     code: int
+    error: str
     explanations: tuple[Explanation, ...]
 
 
-def run_script(file: str, arguments: Sequence[str], product: Product, *, explain: bool, quiet: bool = False) -> Outcome:
+def run_script(
+    file: str, arguments: Sequence[str], product: Product | None, *, explain: bool, quiet: bool = False
+) -> Outcome:
     """Run a Python file as ``python file arguments...`` would, with ``product`` as the current one.
 
     Parameters
@@ -92,8 +93,8 @@ def run_script(file: str, arguments: Sequence[str], product: Product, *, explain
         Path.
     arguments : sequence of str
         Its command line.
-    product : Product
-        Current product; the script may choose another.
+    product : Product or None
+        Current product; the script may choose another. None: none is set.
     explain : bool
         Record what its operators do.
     quiet : bool
@@ -113,22 +114,26 @@ def run_script(file: str, arguments: Sequence[str], product: Product, *, explain
     sys.argv = [file, *arguments]
     sys.path.insert(0, str(path.resolve().parent))
     with contextlib.ExitStack() as stack:
-        stack.enter_context(use_product(product))
+        if product is not None:
+            stack.enter_context(use_product(product))
         if explain:
             stack.enter_context(recording(recorder))
         if quiet:
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         try:
-            code = _run(path)
+            code, error = _run(path)
         finally:
             sys.argv, sys.path[:] = before
     if code and explain:
         note("the script ended with an error; what follows is about what ran before it")
-    return Outcome(code=code, explanations=recorder.explanations())
+    return Outcome(code=code, error=error, explanations=recorder.explanations())
 
 
-def _run(path: Path) -> int:
-    """Run the file; an error of its own ends in its traceback on standard error, from its first line on."""
+def _run(path: Path) -> tuple[int, str]:
+    """Run the file and return its exit code and the exception that ended it.
+
+    An error of its own ends in its traceback on standard error, from its first line on.
+    """
     from ops.cli.output import OutputFileError, ReaderGoneError
 
     try:
@@ -136,7 +141,7 @@ def _run(path: Path) -> int:
     except SystemExit as end:
         if isinstance(end.code, str):
             sys.stderr.write(f"{end.code}\n")
-        return 0 if end.code in (None, 0) else 1
+        return (0 if end.code in (None, 0) else 1), ""
     except (ReaderGoneError, OutputFileError):
         raise
     except Exception as error:
@@ -146,8 +151,8 @@ def _run(path: Path) -> int:
             found.stack = traceback.StackSummary.from_list(list(found.stack)[frames[0] :])
         # without a frame of its own nothing of it ran: Python could not read it
         sys.stderr.write("".join(found.format() if frames else found.format_exception_only()))
-        return 1
-    return 0
+        return 1, f"{type(error).__name__}: {error}"
+    return 0, ""
 
 
 def write_report(document: dict[str, Any], json_path: str | None, file: str, more: Mapping[Path, bytes]) -> None:
@@ -186,75 +191,6 @@ def print_explanation(explanation: Explanation, screen: Console) -> None:
 
 def _text(value: Value) -> str:
     return "" if value is None else str(value)
-
-
-def check_script(file: str, arguments: Sequence[str], products: Sequence[str] | None, json_path: str | None) -> int:
-    """Run a script and check what its operators launched; return the exit code."""
-    product = one_product(products)
-    output_path("--json", json_path, file)
-    outcome = run_script(file, arguments, product, explain=True, quiet=json_path == "-")
-    checked = [(made, _checked(made)) for made in outcome.explanations]
-    if json_path != "-":
-        _print_findings(checked, console())
-    rows = [
-        {
-            "title": made.title,
-            "call_number": number,
-            "call": made.call,
-            "launch": launch.name,
-            "works_on": works_on,
-            "findings": [_finding(found) for found in findings],
-        }
-        for number, (made, found_by_launch) in enumerate(checked)
-        for launch, works_on, findings in zip(made.launches, made.works_of_launches(), found_by_launch, strict=True)
-    ]
-    write_report({"schema_version": SCHEMA_VERSION, "source": file, "launches": rows}, json_path, file, {})
-    return 1 if outcome.code or not rows or any(row["findings"] for row in rows) else 0
-
-
-def _checked(made: Explanation) -> list[list[Violation]]:
-    """Return the findings of each launch; launches on one memory are checked together, for a later one may read."""
-    findings: list[list[Violation]] = []
-    for _, group in groupby(made.launches, key=lambda launch: id(launch.gm)):
-        launches = list(group)
-        found = run_hazards(launches, made.product)
-        findings += [
-            [violation for violation in found if violation.launch == number] for number in range(len(launches))
-        ]
-    return findings
-
-
-def _finding(violation: Violation) -> dict[str, Any]:
-    return {
-        "kind": violation.kind.value,
-        "core": violation.core,
-        "row": violation.row,
-        "other_row": violation.other_row,
-        "text": str(violation),
-    }
-
-
-def _print_findings(checked: Sequence[tuple[Explanation, list[list[Violation]]]], screen: Console) -> None:
-    for made, found_by_launch in checked:
-        print_prose(screen, made.heading, "bold")
-        numbered = len(made.launches) > 1
-        for number, (launch, works_on, findings) in enumerate(
-            zip(made.launches, made.works_of_launches(), found_by_launch, strict=True)
-        ):
-            words = f"{number} {launch.name}" if numbered else launch.name
-            words += f" ({works_on})" if works_on else ""
-            screen.print(Text(f"  {words}: {counted(len(findings), 'finding')}"), soft_wrap=True)
-            for violation in findings[:_FINDINGS_SHOWN]:
-                screen.print(Text(f"    {violation}", style="red"), soft_wrap=True)
-            if len(findings) > _FINDINGS_SHOWN:
-                screen.print(Text(f"    ... {len(findings) - _FINDINGS_SHOWN} more; --json has all of them"))
-    calls = [found_by_launch for _, found_by_launch in checked if found_by_launch]
-    if not calls:
-        screen.print("nothing to check: no operator of the file launched a kernel")
-        return
-    launches = counted(sum(map(len, calls)), "launch")
-    total = counted(sum(len(found) for found_by_launch in calls for found in found_by_launch), "finding")
-    screen.print(Text(f"{counted(len(calls), 'call')}, {launches}: {total}", style="bold"))
 
 
 def explanations_document(file: str, outcome: Outcome) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from ops.studies.cases import MODELS, CaseSet, ConvCase, case_of_shape, cases_of
 from ops.studies.precision_report import DEFAULT_PRODUCTS, Refusal
 
 DEFAULT_BATCH = 8
-DEFAULT_MODE = int(CubeMathType.ALLOW_FP32_DOWN_PRECISION)
+DEFAULT_MODE = int(CubeMathType.KEEP_DTYPE)
 DEFAULT_DTYPE = "fp16"
 
 FileArgument = Annotated[
@@ -61,8 +61,8 @@ ProductOption = Annotated[
 ModeOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--cube-math-type", help=f"0..3 or a name such as USE_HF32; repeatable. Default: {DEFAULT_MODE}, fp32 may be "
-        "rounded."
+        "--cube-math-type", help=f"0..3 or a name such as USE_HF32; repeatable. Default: {DEFAULT_MODE} "
+        f"({CubeMathType(DEFAULT_MODE).name}), as in the API; 310P and 910 refuse it for fp32."
     ),
 ]  # fmt: skip
 LayerOption = Annotated[list[str] | None, typer.Option("--layer", help="Name of a layer; repeatable. Default: all.")]
@@ -180,9 +180,9 @@ def read_products(products: Sequence[str] | None) -> tuple[str, ...]:
     return names
 
 
-def read_modes(texts: Sequence[str] | None) -> tuple[int, ...]:
-    """Return the cubeMathTypes to run with, each once."""
-    return tuple(dict.fromkeys(_mode(text) for text in texts or (str(DEFAULT_MODE),)))
+def read_modes(texts: Sequence[str] | None, default: tuple[int, ...] = (DEFAULT_MODE,)) -> tuple[int, ...]:
+    """Return the cubeMathTypes to run with, each once; ``default`` if there are none."""
+    return tuple(dict.fromkeys(map(_mode, texts))) if texts else default
 
 
 def _mode(text: str) -> int:

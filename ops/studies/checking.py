@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,12 +11,14 @@ import numpy as np
 
 from npu_sim.engines.hazards import CHUNK_ROWS, emit_rows, run_hazards
 from npu_sim.errors import InternalError, NpuSimError, ShapeError
+from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
+from npu_sim.isa.op import Op
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import Product
 from npu_sim.program.disassemble import listing
 from npu_sim.program.launch import Launch
 from npu_sim.program.verify import verify
-from npu_sim.program.violation import Violation
+from npu_sim.program.violation import Kind, Violation
 from npu_sim.report.record import to_json_text
 from npu_sim.units import MIB
 from ops.studies.cases import CaseSet, ConvCase, combinations, plan_case, program_name
@@ -28,7 +30,8 @@ SCHEMA_VERSION = 1
 WINDOW_ROWS = 2
 """Rows shown before and behind each row of a finding."""
 GM_LIMIT_BYTES = 4096 * MIB
-"""The order checker remembers about two bytes per byte of global memory."""
+MEMORY_PER_GM_BYTE = 2
+"""What the order checker remembers about, in bytes."""
 
 _OTHER_CORE = re.compile(r" data (?:of|read by) core (\d+) row (\d+) ")
 
@@ -198,23 +201,32 @@ def _check(case: ConvCase, product: str, chip: Product, mode: int) -> CheckRow:
         raise
     except NpuSimError as error:
         return CheckRow(case=case, product=product, chip=chip, cube_math_type=mode, refusal=Refusal.of(error))
-    if plan.gm.total_bytes > GM_LIMIT_BYTES:
-        raise ShapeError(
-            f"Tensors of {case.name} must take at most {GM_LIMIT_BYTES // MIB} MiB for the checker, "
-            f"not {plan.gm.total_bytes // MIB} MiB"
-        )
+    require_size(case, plan.gm.total_bytes)
     launches, findings = check_launches(plan.launches, chip)
     return CheckRow(case=case, product=product, chip=chip, cube_math_type=mode, launches=launches, findings=findings)
 
 
-def check_launches(
-    launches: tuple[Launch, ...], chip: Product
-) -> tuple[tuple[CheckedLaunch, ...], tuple[Finding, ...]]:
+def require_size(case: ConvCase, gm_bytes: int) -> None:
+    """Refuse tensors that are too large for the checker.
+
+    Raises
+    ------
+    ShapeError
+        If they are.
+    """
+    if gm_bytes > GM_LIMIT_BYTES:
+        raise ShapeError(
+            f"Tensors of {case.name} must take at most {GM_LIMIT_BYTES // MIB} MiB for the checker, "
+            f"not {gm_bytes // MIB} MiB"
+        )
+
+
+def check_launches(launches: Sequence[Launch], chip: Product) -> tuple[tuple[CheckedLaunch, ...], tuple[Finding, ...]]:
     """Check launches that share their global memory, in stream order.
 
     Parameters
     ----------
-    launches : tuple of Launch
+    launches : sequence of Launch
         The kernels.
     chip : Product
         Instruction set and capacities.
@@ -222,17 +234,18 @@ def check_launches(
     Returns
     -------
     (checked launches, findings)
-        The findings of `program.verify` (each instruction by itself) first, then those of `engines.hazards`.
+        The findings of `program.verify` (each instruction by itself) first, then those of `engines.hazards` that are
+        not the same kind at the same instruction. `Violation.launch` is the number of the launch.
     """
     windows = _Windows()
     checked: list[CheckedLaunch] = []
     findings: list[Finding] = []
-    for launch in launches:
+    for number, launch in enumerate(launches):
         row_count = 0
         for core, rows, first in _chunks(launch):
             row_count += len(rows)
             for violation in verify(rows, chip):
-                placed = replace(violation, core=core, row=first + violation.row)
+                placed = replace(violation, core=core, row=first + violation.row, launch=number)
                 findings.append(Finding(launch=launch.name, violation=placed, windows=windows.around(launch, placed)))
         checked.append(
             CheckedLaunch(
@@ -242,35 +255,52 @@ def check_launches(
                 row_count=row_count,
             )
         )
+    known = {_place(finding.violation) for finding in findings}
     for violation in run_hazards(launches, chip):
-        launch = _launch_of(violation, launches)
+        if violation.kind is not Kind.UNSUPPORTED and _place(violation) in known:
+            continue  # unsupported for two reasons is two findings
+        launch = launches[violation.launch]
         findings.append(Finding(launch=launch.name, violation=violation, windows=windows.around(launch, violation)))
     return tuple(checked), tuple(findings)
 
 
 def _chunks(launch: Launch) -> Iterator[tuple[int, np.ndarray, int]]:
-    """Yield (core, rows, number of the first row), numbered through the phases of the core."""
+    """Yield (core, issued rows, number of the first row), numbered through the phases of the core."""
     buffer = empty_rows(max(CHUNK_ROWS, launch.step_rows))
     for core in range(launch.core_count):
         first = 0
         for phase in range(launch.phase_count):
-            state = launch.new_state(core, phase)
+            state, core_state = launch.new_state(core, phase), np.zeros(CORE_STATE_LENGTH, np.int64)
             while count := int(launch.emit(buffer, launch.params, state)):
+                issue(buffer, count, core_state)
                 yield core, buffer[:count], first
                 first += count
 
 
-def _launch_of(violation: Violation, launches: tuple[Launch, ...]) -> Launch:
-    """Return the launch of a finding: of several, the engine names it at the end of the text."""
-    named = [launch for launch in launches if violation.detail.endswith(f"({launch.name})")]
-    return named[0] if named and len(launches) > 1 else launches[0]
+def _place(violation: Violation) -> tuple[int, int, int, Kind]:
+    return violation.launch, violation.core, violation.row, violation.kind
+
+
+def known_of_beginnings(launches: Sequence[Launch], findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return the findings that hold whatever follows, for programs of which only the first rows are known.
+
+    A flag that is left set may still be waited for; everything else looks back.
+    """
+    programs = _Windows()
+
+    def is_left_set(violation: Violation) -> bool:
+        if violation.kind is not Kind.SYNC_UNPAIRED:
+            return False
+        return bool(programs.rows(launches[violation.launch], violation.core)[violation.row]["op"] == Op.SET_FLAG)
+
+    return tuple(finding for finding in findings if not is_left_set(finding.violation))
 
 
 @dataclass(slots=True)
 class _Windows:
     """Listings around rows; the rows of a core are emitted again when they are first needed."""
 
-    known: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
+    known: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
     def around(self, launch: Launch, violation: Violation) -> tuple[str, ...]:
         """Return the listings around both rows of ``violation``."""
@@ -282,15 +312,16 @@ class _Windows:
         return tuple(self._window(launch, core, row) for core, row in places)
 
     def _window(self, launch: Launch, core: int, row: int) -> str:
-        rows = self._rows(launch, core)
+        rows = self.rows(launch, core)
         first = max(row - WINDOW_ROWS, 0)
         lines = listing(rows[first : row + WINDOW_ROWS + 1], first=first, sites=launch.sites).splitlines()
         return "\n".join(
             f"{'>' if number == row else ' '} core {core} {line}" for number, line in enumerate(lines, first)
         )
 
-    def _rows(self, launch: Launch, core: int) -> np.ndarray:
-        key = (launch.name, core)
+    def rows(self, launch: Launch, core: int) -> np.ndarray:
+        """Return the rows of a core, through all phases."""
+        key = (id(launch), core)
         if key not in self.known:
             self.known.clear()  # findings come core by core: one program at a time is enough
             self.known[key] = join_rows([emit_rows(launch, core, phase) for phase in range(launch.phase_count)])

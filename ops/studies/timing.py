@@ -27,7 +27,10 @@ APPROXIMATE = (
     "Cycle-approximate: in-order pipes joined by flags are timed exactly, the cost of each instruction is that of the "
     "parameter set."
 )
-NOTE = f"{APPROXIMATE} Layout conversions and casts around the kernels are not included."
+WITHOUT = "layout conversions, casts and input gradient"
+"""What a whole backward call takes besides the kernel; on some layers and products it is several times as much."""
+TIMED = f"kernel of the weight gradient alone, without the {WITHOUT} of a whole call"
+NOTE = f"{APPROXIMATE} Timed is the {TIMED}."
 CALIBRATION: Mapping[str, str] = {
     "dav-c220": "costs of single instructions are fitted to and compared with published measurements of A2/A3",
     "dav-c100": "rates are documented or derived and few are measured; not compared with measured instructions",
@@ -184,6 +187,7 @@ class TimingReport:
                 "schema_version": SCHEMA_VERSION,
                 "program": program_name(),
                 "source": self.source,
+                "timed": TIMED,
                 "note": NOTE,
                 "products": {name: describe_parameters(chip) for name, chip in chips.items()},
                 "rows": [_row_document(row) for row in self.rows],

@@ -1,5 +1,6 @@
 """``npu-sim perf`` in process: figures against the engine itself, shapes, refusals, traces, bad input."""
 
+import inspect
 import json
 import re
 
@@ -7,10 +8,12 @@ import numpy as np
 import pytest
 from test_precision_capture import layer_arrays
 
+import ops
 from npu_sim.engines.timeline import PART_NAMES, STALL_NAMES, run_timeline
 from npu_sim.products import get_product
 from npu_sim.report.trace import LANES
 from ops.cli.main import main
+from ops.cli.shapes import DEFAULT_MODE
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter.plan import plan_weight_gradient
 from ops.studies import timing
@@ -91,8 +94,8 @@ def test_perf_shape_of_the_output_follows(capsys, x, weight, options, expected):
     ("options", "compute"),
     [
         ((), "fp16"),
-        (("--dtype", "fp32"), "hf32"),
-        (("--dtype", "fp32", "--cube-math-type", "KEEP_DTYPE"), "fp32"),
+        (("--dtype", "fp32"), "fp32"),
+        (("--dtype", "fp32", "--cube-math-type", "ALLOW_FP32_DOWN_PRECISION"), "hf32"),
         (("--dtype", "bf16", "--cube-math-type", "2"), "fp16"),
         (("--dtype", "bf16"), "bf16"),
     ],
@@ -106,10 +109,12 @@ def test_perf_without_arguments_prints_every_series_and_what_is_known(capsys):
     code, out, err = call(capsys)
     assert (code, err) == (0, "")
     for product in ("310p = Ascend310P3", "910 = Ascend910A", "910b = Ascend910B2", "910_93 = Ascend910_9392"):
-        assert f"{product}, cubeMathType 1: " in out
+        assert f"{product}, cubeMathType 0: " in out
     for layer in ("stem", "down", "depthwise", "pointwise", "dilated", "grouped"):
-        assert len(re.findall(rf"^{layer} ", out, re.MULTILINE)) == 8
-    assert "24 combinations: 0 refused" in out
+        assert len(re.findall(rf"^{layer} ", out, re.MULTILINE)) == 4
+    refused = "cubeMathType must be 1 (ALLOW_FP32_DOWN_PRECISION) or 2 (USE_FP16) for FP32 tensors, not 0 (KEEP_DTYPE)"
+    assert " ".join(out.split()).count(f"refused, status 161002, 6 layers: {refused}") == 2
+    assert "24 combinations: 12 refused" in out
     assert "Cycle-approximate" in out
     words = " ".join(out.split())
     assert "uncalibrated: no published measurement to compare with, expect a factor of 2." in words
@@ -127,7 +132,7 @@ def test_perf_text_shows_the_figures_of_the_json_and_their_totals(capsys):
     options = ("--model", "resnet50", "--batch", "1", "--layer", "conv2_1b", "--layer", "conv5_3c", "--product", "910b")
     results = {row["layer"]: row["result"] for row in rows_of(capsys, *options)}
     _, out, _ = call(capsys, *options)
-    table = {line.split()[0]: line.split() for line in out.splitlines() if line.startswith(("conv", "2 layers"))}
+    table = {line.split()[0]: line.split() for line in out.splitlines() if line.startswith(("conv", "2 kernels"))}
     first = {line.split()[0]: line.split() for line in reversed(out.splitlines()) if line.startswith("conv")}
     for name, result in results.items():
         figures = first[name]
@@ -141,8 +146,33 @@ def test_perf_text_shows_the_figures_of_the_json_and_their_totals(capsys):
     cycles = sum(result["total_cycles"] for result in results.values())
     macs = sum(result["macs"] for result in results.values())
     total = table["2"]
-    assert total[:3] == ["2", "layers", str(cycles)]
+    assert total[:3] == ["2", "kernels", str(cycles)]
     assert float(total[5].rstrip("%")) == pytest.approx(100 * macs / (4096 * 24 * cycles), abs=0.051)
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_perf_says_that_it_times_the_kernel_alone_and_what_the_sum_lacks(capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    missing = "layout conversions, casts and input gradient"
+    alone = f"kernel of the weight gradient alone, without the {missing} of a whole call"
+    options = ("--model", "resnet50", "--batch", "1", "--product", "910b")
+    _, out, _ = call(capsys, *options, "--layer", "conv1", "--layer", "conv2_1b")
+    text = " ".join(out.split())
+    assert text.startswith(f"Each layer: {alone}. 910b = Ascend910B2")
+    sum_line = f"not in this sum: the {missing} of whole calls, which can take several times as much"
+    assert text.index("2 kernels ") < text.index(sum_line) < text.index("layers: resnet50")
+    assert "kernel busiest" in text
+    assert "critical path of the kernel" in text
+    assert max(len(line.rstrip()) for line in out.splitlines()) <= width
+    _, out, _ = call(capsys, *options, "--layer", "conv1")
+    assert sum_line not in " ".join(out.split())
+    report = json.loads(call(capsys, *options, "--layer", "conv1", "--json", "-")[1])
+    assert (report["timed"], alone in report["note"]) == (alone, True)
+
+
+def test_perf_and_check_default_mode_is_that_of_the_calls():
+    parameters = [inspect.signature(call).parameters for call in (ops.convolution_backward, ops.avg_pool2d_backward)]
+    assert {names["cube_math_type"].default for names in parameters} == {DEFAULT_MODE} == {0}
 
 
 def test_cases_of_resnet50_do_the_published_work():
@@ -177,12 +207,11 @@ def test_perf_captured_layers_keep_their_names_types_and_attributes(capsys, tmp_
 def test_perf_refused_combination_is_one_line_and_exit_1_when_nothing_else_ran(capsys):
     code, out, err = call(capsys, "--dtype", "bf16", "--product", "910", "--product", "310p")
     assert (code, err) == (1, "")
-    lines = [line for line in out.splitlines() if line.startswith("refused, ")]
-    assert lines == [
-        "refused, status 161002, 6 layers: Tensor dtype must be FP32 or FP16, not BF16 "
-        f"({name}, {get_product(name).series_name})"
-        for name in ("Ascend910A", "Ascend310P3")
-    ]
+    text = " ".join(out.split())
+    assert text.count("refused, ") == 2
+    for name in ("Ascend910A", "Ascend310P3"):
+        rule = "Tensor dtype must be FP32 or FP16, not BF16"
+        assert f"refused, status 161002, 6 layers: {rule} ({name}, {get_product(name).series_name})" in text
 
 
 def test_perf_refused_3d_beside_timed_ones_is_exit_0(capsys):

@@ -1,0 +1,176 @@
+"""How much work a study is, found out before it begins: instructions, memory, time.
+
+Small programs are emitted and counted. Of a large one a smaller batch is counted and scaled, so that the answer takes a
+fraction of a second whatever is asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from npu_sim.engines.hazards import CHUNK_ROWS
+from npu_sim.errors import InternalError, NpuSimError
+from npu_sim.isa.row import empty_rows
+from npu_sim.products import Product
+from npu_sim.program.launch import Launch
+from ops.studies.cases import CaseSet, ConvCase, combinations, plan_case
+from ops.studies.checking import MEMORY_PER_GM_BYTE, require_size
+
+TIMING_ROWS_PER_SECOND = 10e6
+CHECKING_ROWS_PER_SECOND = 0.25e6
+MACS_PER_SECOND = 0.5e9
+"""Multiply-adds a second of a computed gradient, its goldens included."""
+GOLDEN_BYTES_PER_ELEMENT = 4 * 8
+"""Copies in float64 that a golden needs of each element of x and dy."""
+
+_BUDGET_ROWS = 200_000
+_LAST_BUDGET_ROWS = 20_000_000
+"""Where no smaller batch is left to count."""
+_STEP = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """What a study takes on a machine with two cores, roughly.
+
+    Attributes
+    ----------
+    instructions : int
+        Rows of all launches.
+    is_bound : bool
+        True: there are at least so many; they were not all counted.
+    seconds : float
+        Time.
+    bytes : int
+        Memory of the largest part, beside that of the program itself.
+    """
+
+    instructions: int = 0
+    is_bound: bool = False
+    seconds: float = 0.0
+    bytes: int = 0
+
+    def __add__(self, other: Effort) -> Effort:
+        return Effort(
+            instructions=self.instructions + other.instructions,
+            is_bound=self.is_bound or other.is_bound,
+            seconds=self.seconds + other.seconds,
+            bytes=max(self.bytes, other.bytes),
+        )
+
+
+def count_rows(launches: Iterable[Launch], budget: int) -> tuple[int, bool]:
+    """Return the rows of ``launches``, and whether these are all: counting ends when there are more than ``budget``."""
+    count = 0
+    for launch in launches:
+        buffer = empty_rows(max(CHUNK_ROWS, launch.step_rows))
+        for core in range(launch.core_count):
+            for phase in range(launch.phase_count):
+                state = launch.new_state(core, phase)
+                while rows := int(launch.emit(buffer, launch.params, state)):
+                    count += rows
+                    if count > budget:
+                        return count, False
+    return count, True
+
+
+def launches_effort(launches: Sequence[Launch], rows_per_second: float, bytes_per_gm_byte: int = 0) -> Effort:
+    """Return the effort of looking at the rows of launches that exist."""
+    rows, is_all = count_rows(launches, _LAST_BUDGET_ROWS)
+    largest = max((launch.gm.total_bytes for launch in launches), default=0)
+    seconds = rows / rows_per_second
+    return Effort(instructions=rows, is_bound=not is_all, seconds=seconds, bytes=bytes_per_gm_byte * largest)
+
+
+def timing_effort(cases: CaseSet, products: Sequence[str], modes: Sequence[int]) -> Effort:
+    """Return the effort of timing every case on every product in every mode; what is refused takes none.
+
+    Raises
+    ------
+    ProductError
+        If a product is unknown.
+    """
+    return _sum(
+        _rows_effort(case, chip, mode, TIMING_ROWS_PER_SECOND)
+        for _, chip, mode, case in combinations(cases, products, modes, None)
+    )
+
+
+def checking_effort(cases: CaseSet, products: Sequence[str], modes: Sequence[int]) -> Effort:
+    """Return the effort of checking, as `timing_effort`.
+
+    Raises
+    ------
+    ProductError
+        If a product is unknown.
+    ShapeError
+        If the tensors of a case are too large for the checker.
+    """
+    effort = Effort()
+    for _, chip, mode, case in combinations(cases, products, modes, None):
+        part = _rows_effort(case, chip, mode, CHECKING_ROWS_PER_SECOND, MEMORY_PER_GM_BYTE)
+        require_size(case, part.bytes // MEMORY_PER_GM_BYTE)
+        effort += part
+    return effort
+
+
+def precision_effort(cases: CaseSet, products: Sequence[str], modes: Sequence[int]) -> Effort:
+    """Return the effort of computing every case, as `timing_effort`; work of about a second or less is not counted."""
+    every = list(combinations(cases, products, modes, None))
+    if sum(case.geometry.macs for _, _, _, case in every) < MACS_PER_SECOND:
+        return Effort()
+    return _sum(_computed_effort(case, chip, mode) for _, chip, mode, case in every)
+
+
+def _sum(parts: Iterable[Effort]) -> Effort:
+    return sum(parts, Effort())
+
+
+def _computed_effort(case: ConvCase, chip: Product, mode: int) -> Effort:
+    counted = _rows_effort(case, chip, mode, TIMING_ROWS_PER_SECOND, bytes_per_gm_byte=1)
+    if not counted.instructions:
+        return counted
+    elements = math.prod(case.x_shape) + math.prod(case.dy_shape)
+    return replace(
+        counted,
+        seconds=counted.seconds + case.geometry.macs / MACS_PER_SECOND,
+        bytes=counted.bytes + GOLDEN_BYTES_PER_ELEMENT * elements,
+    )
+
+
+def _rows_effort(
+    case: ConvCase, chip: Product, mode: int, rows_per_second: float, bytes_per_gm_byte: int = 0
+) -> Effort:
+    """Return the effort of the rows of one combination, of a smaller batch if there are many."""
+    try:
+        total_bytes = plan_case(case, chip, mode).gm.total_bytes
+        batch = part = case.x_shape[0]
+        while True:
+            budget = _BUDGET_ROWS if part > 1 else _LAST_BUDGET_ROWS
+            rows, is_all = count_rows(plan_case(_with_batch(case, part), chip, mode).launches, budget)
+            if is_all or part == 1:
+                break
+            part = max(part // _STEP, 1)
+    except InternalError:
+        raise
+    except NpuSimError:
+        return Effort()
+    rows = rows * batch // part
+    return Effort(
+        instructions=rows,
+        is_bound=not is_all,
+        seconds=rows / rows_per_second,
+        bytes=bytes_per_gm_byte * total_bytes,
+    )
+
+
+def _with_batch(case: ConvCase, batch: int) -> ConvCase:
+    return ConvCase.build(
+        case.name,
+        ((batch, *case.x_shape[1:]), (batch, *case.dy_shape[1:]), case.weight_shape),
+        (case.stride, case.padding, case.dilation),
+        groups=case.groups,
+        dtype=case.dtype,
+    )

@@ -1,0 +1,192 @@
+"""How much a study takes: counted where it is little, scaled where it is much, announced and asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.errors import ShapeError
+from npu_sim.products import get_product
+from npu_sim.units import MIB
+from ops.cli import effort as shown
+from ops.cli.main import main
+from ops.studies import effort
+from ops.studies.capture import load_example
+from ops.studies.cases import CaseSet, case_of_shape, cases_of_capture, cases_of_model, plan_case
+from ops.studies.effort import Effort, checking_effort, count_rows, precision_effort, timing_effort
+
+SHAPE = ("--x", "2,20,9,7", "--weight", "20,20,3,3", "--stride", "2", "--padding", "1", "--product", "910b")
+
+
+def cases(batch=2):
+    return CaseSet(source="test", cases=(case_of_shape((batch, 20, 9, 7), (20, 20, 3, 3), padding=(1,)),))
+
+
+@pytest.fixture(autouse=True)
+def _own_directory(monkeypatch, tmp_path):
+    for command in ("perf", "check", "precision", "scripts"):
+        monkeypatch.setattr(f"ops.cli.{command}.note_compilation", lambda: None)
+    monkeypatch.chdir(tmp_path)
+
+
+def call(capsys, *arguments):
+    code = main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.mark.parametrize("product", ["310p", "910", "910b", "910_93"])
+def test_effort_of_small_programs_is_counted_to_the_last_row(product):
+    chip = get_product(product)
+    rows = sum(run_timeline(launch, chip).row_count for launch in plan_case(cases().cases[0], chip, 0).launches)
+    found = timing_effort(cases(), (product,), (0,))
+    assert (found.instructions, found.is_bound, found.bytes) == (rows, False, 0)
+    assert timing_effort(cases(), (product, product), (0, 2)).instructions == 2 * rows
+
+
+@pytest.mark.parametrize("product", ["310p", "910b"])
+@pytest.mark.parametrize("layer", ["conv1", "conv2_1b", "conv4_2a"])
+def test_effort_of_a_large_batch_is_scaled_from_a_small_one(monkeypatch, product, layer):
+    several = cases_of_model("resnet50", 96).select([layer])
+    exact = timing_effort(several, (product,), (0,)).instructions
+    counted = []
+
+    def count(launches, budget):
+        counted.append(count_rows(launches, budget))
+        return counted[-1]
+
+    monkeypatch.setattr(effort, "count_rows", count)
+    monkeypatch.setattr(effort, "_BUDGET_ROWS", exact // 4)
+    scaled = timing_effort(several, (product,), (0,))
+    assert not scaled.is_bound
+    assert len(counted) > 1
+    assert exact / 1.5 < scaled.instructions < exact * 1.5
+    # no more than the budget and a chunk was ever emitted
+    assert max(rows for rows, _ in counted) <= exact // 4 + 4096
+
+
+def test_effort_of_one_image_too_large_to_count_is_a_lower_bound(monkeypatch):
+    exact = timing_effort(cases(1), ("910b",), (0,)).instructions
+    monkeypatch.setattr(effort, "_LAST_BUDGET_ROWS", exact // 2)
+    found = timing_effort(cases(1), ("910b",), (0,))
+    assert found.is_bound
+    assert exact // 2 < found.instructions <= exact
+
+
+def test_effort_of_what_is_refused_is_none():
+    assert timing_effort(cases_of_capture(load_example(), "bf16"), ("310p", "910"), (0, 1)) == Effort()
+
+
+def test_effort_of_precision_counts_from_a_second_on(monkeypatch):
+    assert precision_effort(cases(), ("910b",), (0,)) == Effort()
+    monkeypatch.setattr(effort, "MACS_PER_SECOND", cases().cases[0].geometry.macs / 50)
+    found = precision_effort(cases(), ("910b",), (0,))
+    assert found.seconds == pytest.approx(50, rel=0.01)
+    assert found.instructions == timing_effort(cases(), ("910b",), (0,)).instructions
+    assert found.bytes > 8 * 4 * 2 * 20 * (9 * 7 + 9 * 7)
+
+
+def test_effort_of_checking_needs_memory_and_refuses_what_does_not_fit():
+    plan = plan_case(cases().cases[0], get_product("910b"), 0)
+    assert checking_effort(cases(), ("910b",), (0,)).bytes == 2 * plan.gm.total_bytes
+    large = CaseSet(source="test", cases=(case_of_shape((512, 256, 224, 224), (256, 256, 1, 1)),))
+    with pytest.raises(
+        ShapeError, match=r"^Tensors of 512x256x224x224 must take at most 4096 MiB for the checker, not 25088 MiB$"
+    ):
+        checking_effort(large, ("910b",), (0,))
+
+
+SCRIPT = """
+import numpy as np, ops
+ops.avg_pool2d_backward(np.ones((1, 16, 3, 2), np.float16), np.ones((1, 16, 6, 5), np.float16), kernel_size=2, stride=2)
+"""
+
+
+@pytest.mark.parametrize("command", ["perf", "check", "precision", "perf file", "check file"])
+def test_large_work_in_a_pipe_is_refused_with_its_figures_and_done_with_yes(capsys, monkeypatch, tmp_path, command):
+    (tmp_path / "calls.py").write_text(SCRIPT)
+    arguments = {"perf": SHAPE, "check": SHAPE, "precision": ("--layer", "stem", "--product", "910b", "--no-picture")}
+    words = [*command.replace("file", "calls.py").split(), *arguments.get(command, ())]
+    monkeypatch.setattr(shown, "LIMIT_SECONDS", 0)
+    for rate in ("TIMING_ROWS_PER_SECOND", "CHECKING_ROWS_PER_SECOND", "MACS_PER_SECOND"):
+        monkeypatch.setattr(effort, rate, 1e3)
+    monkeypatch.setattr("ops.cli.script_times.TIMING_ROWS_PER_SECOND", 1e3)
+    monkeypatch.setattr("ops.cli.script_checks.CHECKING_ROWS_PER_SECOND", 1e3)
+    code, out, err = call(capsys, *words)
+    assert (code, out) == (2, "")
+    rule = "Work must take at most about 0 minutes and 8.0 GiB of memory without --yes, not "
+    assert err.startswith(f"npu-sim: error: {rule}about ")
+    assert err.count("\n") == 1
+    figures = err.removeprefix(f"npu-sim: error: {rule}")
+    code, out, err = call(capsys, *words, "--yes", "--json", "-")
+    assert (code, json.loads(out)["schema_version"] > 0) == (0, True)
+    assert err == f"npu-sim: {figures}"
+
+
+def test_small_work_is_not_announced(capsys):
+    assert call(capsys, "perf", *SHAPE)[::2] == (0, "")
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 2), ("", 130)])
+def test_large_work_on_a_terminal_asks(capsys, monkeypatch, answer, code):
+    terminal = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(shown, "LIMIT_SECONDS", 0)
+    monkeypatch.setattr(shown, "sys", SimpleNamespace(stdin=terminal, stderr=terminal))
+
+    def confirm(text, err):
+        assert (text, err) == ("go on?", True)
+        if not answer:
+            raise KeyboardInterrupt
+        return answer == "y\n"
+
+    monkeypatch.setattr(shown.typer, "confirm", confirm)
+    found, _, err = call(capsys, "perf", *SHAPE)
+    assert found == code
+    assert err.startswith("npu-sim: about ")
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (Effort(seconds=0.4), "about 0 instructions, little memory, 0 seconds"),
+        (
+            Effort(instructions=123_456, seconds=119, bytes=150 * MIB),
+            "about 120,000 instructions, 0.1 GiB of memory, 119 seconds",
+        ),
+        (
+            Effort(instructions=26_789_000_000, seconds=2679),
+            "about 27,000,000,000 instructions, little memory, 45 minutes",
+        ),
+        (
+            Effort(instructions=7, is_bound=True, seconds=9000, bytes=9000 * MIB),
+            "at least 7 instructions, 8.8 GiB of memory, 2 hours",
+        ),
+        (Effort(instructions=99, seconds=1e6), "about 99 instructions, little memory, 12 days"),
+    ],
+)
+def test_effort_in_words(found, words):
+    assert shown.effort_words(found) == words
+
+
+def test_interrupted_large_work_ends_with_130_and_one_line():
+    program = [sys.executable, "-m", "npu_sim", "perf", "--model", "resnet50", "--batch", "100000", "--yes"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(program, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True)
+    line = process.stderr.readline()
+    while line and "instructions" not in line:
+        line = process.stderr.readline()
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert line.startswith("npu-sim: about ")
+    assert (process.returncode, out) == (130, "")
+    assert err.splitlines()[-1] == "npu-sim: error: interrupted"
+    assert "Traceback" not in err
