@@ -35,7 +35,8 @@ EXIT_INTERNAL = 3
 
 app = typer.Typer(
     name="npu-sim",
-    help="CPU emulator of the Ascend AI Core: precision, debugging and performance of NPU operators without a device.",
+    help="Emulator of the Ascend AI Core for the CPU. Without a device it answers: which error has an operator "
+    "(precision), how long does it take (perf), is its kernel correctly synchronised (check)?",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -64,8 +65,7 @@ def _root(
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
-        names = ", ".join(command.name or "" for command in app.registered_commands)
-        raise typer.BadParameter(f"give a command: {names}; npu-sim --help explains them", param_hint="COMMAND")
+        typer.echo(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

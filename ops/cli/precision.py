@@ -74,17 +74,21 @@ def precision_command(
     yes: YesOption = False,
     no_progress: NoProgressOption = False,
 ) -> None:
-    """Compare weight gradients with float64, for each product and cubeMathType.
+    """Show the error of weight gradients against float64, for each product and cubeMathType.
 
+    Reads tensors captured from a training step, computes each layer's gradient
+    as the product would, and says whether it passes CANN's mixed tolerance.
     Other operators (average pooling, input gradients, whole backward calls) are
     compared in Python: call them from ops with your arrays. npu-sim perf and
     check take a Python file that does.
 
-    Exit code 0: a gradient passes CANN's mixed tolerance and none fails; 1: one
-    fails, or none passes (all refused or void); 2: bad input, or too much work
-    without --yes; 3: internal error; 130: interrupted. Void, and never a pass, is a verdict that says nothing: the
-    golden has no finite element, x or dy became all 0 in the type the Cube
-    multiplies, or a gradient of nothing but zeros would pass too.
+    A verdict is void, and never a pass, where it says nothing: the golden has no
+    finite element, x or dy became all 0 in the type the Cube multiplies, or a
+    gradient of nothing but zeros would pass too.
+
+    Exit code 0: a gradient passes and none fails; 1: one fails, or none passes
+    (all refused or void); 2: bad input, or too much work without --yes; 3:
+    internal error; 130: interrupted.
     """
     options = StudyOptions(
         products=tuple(product or DEFAULT_PRODUCTS),

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from ops.aclnn import aclGetRecentErrMsg
+from ops.cli.main import main
 
 README = Path(__file__).parents[2] / "README.md"
+SHAPE = ("--x", "8,64,56,56", "--weight", "64,64,3,3", "--padding", "1", "--product", "910b")
 _BLOCK = re.compile(r"```(python|text)\n(.*?)```", re.DOTALL)
 
 
@@ -30,6 +35,60 @@ def test_readme_python_blocks_print_the_text_behind_them() -> None:
         assert output.getvalue().strip() == text.strip()
         checked += 1
     assert checked == 3
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """Return a function that runs a command in a directory of its own and returns what it prints; once each."""
+    known: dict[tuple[str, ...], str] = {}
+
+    def output(*arguments: str) -> str:
+        if arguments not in known:
+            with contextlib.chdir(tmp_path_factory.mktemp("readme")), contextlib.redirect_stdout(io.StringIO()) as out:
+                assert main(arguments) == 0
+            known[arguments] = out.getvalue()
+        return known[arguments]
+
+    return output
+
+
+@pytest.mark.parametrize(
+    ("first_line", "arguments"),
+    [
+        ("mean relative error at most", ("precision",)),
+        ("down  x 32x16x8x8", ("precision",)),
+        ("Each layer: kernel", ("perf", *SHAPE)),
+    ],
+)
+def test_readme_excerpts_are_what_the_commands_print(printed, first_line, arguments) -> None:
+    blocks = [text for _, text in _BLOCK.findall(README.read_text(encoding="utf-8")) if text.startswith(first_line)]
+    assert len(blocks) == 1
+    lines = iter([line.rstrip() for line in printed(*arguments).splitlines()])
+    for line in blocks[0].rstrip("\n").splitlines():
+        # lines may be left out, but the order is that of the output
+        assert line in lines, line
+
+
+def test_readme_answers_its_three_questions_with_what_the_commands_find(printed) -> None:
+    text = README.read_text(encoding="utf-8")
+    results = [row["result"] for row in json.loads(printed("precision", "--json", "-"))["rows"] if row["result"]]
+    passed = sum(result["rounded"]["outcome"] == "pass" for result in results)
+    worst = max(results, key=lambda result: result["original"]["error"]["mean_rel"])
+    error = worst["original"]["error"]["mean_rel"]
+    assert (
+        f"{passed} of {len(results)} weight gradients pass CANN's tolerance; mean relative error up to {error:.1e}, in"
+        in text
+    )
+    timed = [row["result"] for row in json.loads(printed("perf", "--product", "910b", "--json", "-"))["rows"]]
+    cycles = sum(result["total_cycles"] for result in timed)
+    fixed = sum(result["critical_shares"]["kernel_fixed"] * result["total_cycles"] for result in timed) / cycles
+    seconds = sum(result["seconds"] for result in timed)
+    assert (
+        f"{seconds * 1e6:.1f} us for the six kernels alone on an Ascend910B2, {100 * fixed:.0f} % of it fixed cost"
+        in text
+    )
+    checked = printed("check").splitlines()[-1].partition("; ")[2]
+    assert checked.replace("checked", "on A2 and A3") in text
 
 
 def test_readme_names_files_that_exist() -> None:

@@ -61,7 +61,6 @@ def test_python_m_npu_sim_bad_file_is_one_line_exit_2_and_nothing_written(tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "Invalid value for COMMAND: give a command: "),
         (["frobnicate"], "No such command 'frobnicate'."),
         (["--frobnicate"], "No such option: --frobnicate"),
     ],
@@ -72,6 +71,14 @@ def test_main_usage_error_is_one_line_and_exit_2(capsys, arguments, message):
     assert out == ""
     assert err.startswith(f"npu-sim: error: {message}")
     assert err.count("\n") == 1
+
+
+def test_main_without_arguments_prints_the_help():
+    alone, asked = start("-m", "npu_sim"), start("-m", "npu_sim", "--help")
+    assert (alone.returncode, alone.stderr) == (0, "")
+    assert alone.stdout == asked.stdout
+    text = " ".join(asked.stdout.split())
+    assert "which error has an operator (precision), how long does it take (perf), is its kernel correctly" in text
 
 
 def test_main_version_and_help_exit_0(capsys):
