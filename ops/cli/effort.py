@@ -39,7 +39,7 @@ def announce(effort: Effort, *, yes: bool) -> None:
     Raises
     ------
     UsageError
-        It is above the limits, and nobody wants it.
+        It is above the limits, and nobody confirms it.
     """
     is_large = effort.seconds > LIMIT_SECONDS or effort.bytes > LIMIT_BYTES
     if effort.seconds < ANNOUNCED_SECONDS and not is_large:
@@ -51,7 +51,7 @@ def announce(effort: Effort, *, yes: bool) -> None:
             raise UsageError(f"Work must take at most {limits} without --yes, not {words}")
         note(words)
         if not typer.confirm("go on?", err=True):
-            raise UsageError("Work must be wanted, not declined")
+            raise UsageError("Large work must be confirmed, not declined")
         return
     note(words)
 

@@ -20,6 +20,7 @@ from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
+from npu_sim.report.explain import Explanation, ExplanationTable, current_recorder
 from npu_sim.report.record import counted
 from npu_sim.units import KIB, ceil_div
 from ops.common.geometry import ConvGeometry, MergedGroups
@@ -121,7 +122,30 @@ class TbePlan:
             np.copyto(self.gm.view(tensor, np.float16, shape), source)
         for launch in self.launches:
             execute(launch, self.product, options)
+        recorder = current_recorder()
+        if recorder is not None:
+            recorder.add(self.explain)
         return self.gm.view(self.dw, np.float32, p.result_shape).copy()
+
+    def explain(self) -> Explanation:
+        """Return what runs: the tensors of the compute graph, and the launches."""
+        p = self.parameters
+        shapes = {"x": p.x_shape, "out_backprop": p.dy_shape, "result": p.result_shape}
+        return Explanation(
+            title="conv3d_backprop_filter",
+            call=", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in shapes.items()),
+            product=self.product,
+            facts={"schedule": {"L0B filled by": self.case}},
+            tables=(
+                ExplanationTable(
+                    title="compute graph",
+                    columns=("tensor", "buffer", "shape"),
+                    rows=tuple((stage.name, stage.buffer, str(stage.shape)) for stage in self.stages),
+                ),
+            ),
+            launches=self.launches,
+            launch_works=("dw", "x, out_backprop -> dw"),
+        )
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))

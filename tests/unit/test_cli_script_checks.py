@@ -180,8 +180,27 @@ def test_script_without_product_runs_on_what_it_would_run_on_alone(capsys, tmp_p
     path = tmp_path / "tbe.py"
     path.write_text(TBE)
     code, out, err = run(capsys, command, path)
-    assert (out.splitlines()[0], err) == ("4.0", "")
-    assert code == (0 if command == "run" else 1)  # the DSL does not tell what it launched
+    assert (code, out.splitlines()[0], err) == (0, "4.0", "")
+    call = "conv3d_backprop_filter (Ascend910A): x 1x2x1x3x3x16, out_backprop 1x1x1x2x2x16, result 1x8x16x16"
+    assert (call in " ".join(out.split())) == (command != "run")
+    code, _, err = run(capsys, command, path, "--product", "310p")
+    assert (code, err) == (0, "")
     code, _, err = run(capsys, command, path, "--product", "910b")
     assert code == 1
     assert "product of conv3d_backprop_filter must be of the series 310p or 910, not Ascend910B2" in err
+
+
+def test_check_and_explain_of_the_dsl_show_its_launches_and_its_compute_graph(capsys, tmp_path):
+    path = tmp_path / "tbe.py"
+    path.write_text(TBE)
+    _, out, _ = run(capsys, "check", path)
+    assert out.splitlines()[-3:] == [
+        "  0 MemSet (dw): 0 findings",
+        "  1 Conv3DBackpropFilter (x, out_backprop -> dw): 0 findings",
+        "1 call, 2 launches: 0 findings",
+    ]
+    _, out, _ = run(capsys, "run", path, "--explain")
+    assert "schedule: L0B filled by load3d" in out
+    assert [line.split() for line in out.splitlines() if line.strip().startswith("tensor ")] == [
+        ["tensor", "buffer", "shape"]
+    ]
