@@ -31,6 +31,13 @@ LONG = """
 builder.data_copy(dst_space=Space.UB, dst=0, src_space=Space.GM, src=x.address, block_count=5000, block_len=1,
                   dtype=Data.FP16, tensor=x.index)
 """
+ATOMIC = """
+builder.duplicate(dst=0, dtype=Data.FP32, count=64, value_bits=0)
+builder.pipe_barrier()
+builder.set_atomic(Data.FP32)
+builder.data_copy_pad(dst_space=Space.GM, dst=x.address, src_space=Space.UB, src=0, block_len=154, dtype=Data.FP32,
+                      tensor=x.index)
+"""
 BF16 = """
 builder.duplicate(dst=0, dtype=Data.FP16, count=128, value_bits=0)
 builder.pipe_barrier()
@@ -61,6 +68,7 @@ def driver(tmp_path):
     ("calls", "kind", "words"),
     [
         (LONG, "FieldRange", "block_count must be in [0, 4095], not 5000"),
+        (ATOMIC, "FieldRange", "block_len must be whole elements to add them, not 154"),
         (BF16, "Unsupported", "dtype must be one of half, float, int32_t, int16_t, not bfloat16_t"),
     ],
 )
