@@ -91,8 +91,9 @@ class Explanation:
 
     @property
     def heading(self) -> str:
-        """What stands above a report of this call: operator, product, tensors."""
-        return f"{self.title} ({self.product.name})" + (f": {self.call}" if self.call else "")
+        """What stands above a report of this call: operator, product, tensors; and that it has not ended, if so."""
+        words = f"{self.title} ({self.product.name})" + (f": {self.call}" if self.call else "")
+        return words if self.is_finished else f"{words}, not ended"
 
     def works_of_launches(self) -> tuple[str, ...]:
         """Return one text a launch, "" where nothing is known."""

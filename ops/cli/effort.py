@@ -46,7 +46,7 @@ def announce(effort: Effort, *, yes: bool) -> None:
         return
     words = effort_words(effort)
     if is_large and not yes:
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
             limits = f"about {LIMIT_SECONDS // 60} minutes and {_gibibytes(LIMIT_BYTES)}"
             raise UsageError(f"Work must take at most {limits} without --yes, not {words}")
         note(words)

@@ -118,7 +118,7 @@ def _print_calls(calls: Sequence[CheckedCall], screen: Console) -> None:
         made = call.made
         print_prose(screen, made.heading, "bold")
         if call.stopped_by:
-            screen.print(Text(f"  stopped by {call.stopped_by}", style="red"), soft_wrap=True)
+            screen.print(Text(f"  stopped by {' '.join(call.stopped_by.split())}", style="red"), soft_wrap=True)
         numbered = len(made.launches) > 1
         checked = zip(made.launches, made.works_of_launches(), call.findings, strict=True)
         for number, (launch, works_on, findings) in enumerate(checked):

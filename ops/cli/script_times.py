@@ -103,6 +103,7 @@ def _document(file: str, calls: Sequence[TimedCall]) -> dict[str, Any]:
                 "title": call.made.title,
                 "call": call.made.call,
                 "product": call.made.product.name,
+                "is_finished": call.made.is_finished,
                 "launch_count": len(call.launches),
                 "total_cycles": call.total_cycles,
                 "seconds": call.seconds,

@@ -141,7 +141,7 @@ def _run(path: Path) -> tuple[int, str]:
     except SystemExit as end:
         if isinstance(end.code, str):
             sys.stderr.write(f"{end.code}\n")
-        return (0 if end.code in (None, 0) else 1), ""
+        return (0, "") if end.code in (None, 0) else (1, f"SystemExit: {end.code}")
     except (ReaderGoneError, OutputFileError):
         raise
     except Exception as error:

@@ -115,6 +115,7 @@ def test_check_of_a_script_keeps_two_reasons_why_one_row_is_not_supported(capsys
     ("before_end", "error"),
     [
         ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("sys.exit(3)", "SystemExit: 3"),
         (
             "obj.SetStartPosition(99)",
             "ShapeError: hoStartIdx must be in [0, ho - 1 = 3], not 99 (Conv3DBackpropFilter.",
@@ -128,15 +129,25 @@ def test_check_of_a_kernel_that_an_error_stopped_reports_the_error_and_no_wrecka
     path = driver(before_end=before_end, launched=launched)
     code, out, err = run(capsys, "check", path)
     assert code == 1
-    assert error in err.splitlines()[-2]
+    assert "the script ended with an error" in err
     assert f"  stopped by {error}" in out
     assert "no wait clears it" not in out
     assert ", only what ran before: 0 findings" in out
     assert out.splitlines()[-1].endswith(": 0 findings, 1 stopped")
+    assert "(Ascend910B2), not ended\n" in out
     code, out, _ = run(capsys, "check", path, "--json", "-")
     (launch,) = json.loads(out)["launches"]
     assert launch["stopped_by"].startswith(error)
     assert launch["findings"] == []
+
+
+def test_perf_of_a_kernel_that_an_error_stopped_says_that_it_did_not_end(capsys, driver):
+    caught = "\ntry:\n    launch(kernel, 2)\nexcept ZeroDivisionError:\n    pass"
+    path = driver(before_end="1 / 0", launched=caught)
+    _, out, _ = run(capsys, "perf", path)
+    assert "kernel (Ascend910B2), not ended\n" in out
+    assert not json.loads(run(capsys, "perf", path, "--json", "-")[1])["calls"][0]["is_finished"]
+    assert json.loads(run(capsys, "perf", driver(), "--json", "-")[1])["calls"][0]["is_finished"]
 
 
 def test_check_of_a_stopped_launch_whose_error_the_script_caught_still_fails(capsys, driver):
