@@ -149,7 +149,8 @@ def _title(report: PrecisionReport, layers: Sequence[LayerSummary], characters: 
 
 def _subtitle(report: PrecisionReport, panels: int) -> str:
     source, standard = report.source.rpartition("/")[2], report.standard
-    text = f"Weight gradients of {source} against float64; verdicts at {standard['commit']} of the standard"
+    counted = f"counted: verdicts against the {report.options.golden} golden (standard at {standard['commit']})"
+    text = f"Weight gradients of {source} against float64; {counted}"
     if panels < len(report.layers):
         text += f"; the {panels} of {len(report.layers)} layers with the largest error"
     return text + "; emulated, not certified against silicon"

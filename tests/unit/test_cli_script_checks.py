@@ -52,11 +52,12 @@ def _no_note_of_compilation(monkeypatch):
 
 @pytest.fixture
 def driver(tmp_path):
-    """Return a function that writes the Ascend C driver with a line before its End and one behind everything."""
+    """Return a function that writes the Ascend C driver with a line before its End, or without End."""
 
-    def write(before_end="", end="", launched="launch(kernel, 2)"):
-        text = DRIVER.format(cores=2, atomic=1, end=end, pad=0)
-        text = text.replace("    obj.End()", f"    {before_end}\n    obj.End()").replace("launch(kernel, 2)", launched)
+    def write(before_end="", launched="launch(kernel, 2)", atomic=1, ends=True):
+        text = DRIVER.format(cores=2, atomic=atomic, end="", pad=0)
+        text = text.replace("    obj.End()", f"    {before_end}\n" + "    obj.End()" * ends)
+        text = text.replace("launch(kernel, 2)", launched)
         path = tmp_path / "driver.py"
         path.write_text(text)
         return str(path)
@@ -160,11 +161,7 @@ def test_check_of_a_stopped_launch_whose_error_the_script_caught_still_fails(cap
 
 def test_check_of_a_stopped_kernel_keeps_what_was_wrong_before(capsys, driver):
     """The second core overwrites what the first one wrote, and is stopped behind it."""
-    path = driver(before_end="if GetBlockIdx() == 1: 1 / 0")
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text.replace("GetTensorC(dw, 1)", "GetTensorC(dw, 0)"))
+    path = driver(before_end="if GetBlockIdx() == 1: 1 / 0", atomic=0)
     code, out, _ = run(capsys, "check", path)
     assert code == 1
     assert "    ErrorSync1 core 1 tile 0 row" in out
@@ -172,12 +169,7 @@ def test_check_of_a_stopped_kernel_keeps_what_was_wrong_before(capsys, driver):
 
 
 def test_check_of_a_kernel_without_its_end_and_without_an_error_finds_the_flags_left_set(capsys, driver):
-    path = driver()
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text.replace("    obj.End()", ""))
-    code, out, _ = run(capsys, "check", path)
+    code, out, _ = run(capsys, "check", driver(ends=False))
     assert code == 1
     assert "no wait clears it" in out
     assert "stopped" not in out
