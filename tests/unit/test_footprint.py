@@ -6,6 +6,7 @@ import pytest
 from npu_sim.isa import emit, footprint
 from npu_sim.isa.op import OPS, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import empty_rows
+from tests.oracles.extent import extents
 from tests.oracles.footprint import touched_bytes
 
 RUNS = footprint.empty_runs()
@@ -304,6 +305,24 @@ def test_footprint_random_operands_equals_the_elementwise_definition(op):
         empty += not wanted
         assert footprint.expand(RUNS, count) == wanted, (trial, rows[0])
     assert empty < 110
+
+
+@pytest.mark.parametrize("op", GENERATORS, ids=lambda op: op.name)
+def test_extent_is_the_hull_of_the_bytes_touched(op):
+    rng = np.random.default_rng(1000 + int(op))
+    for _ in range(150):
+        rows = empty_rows(1)
+        GENERATORS[op](rng, rows)
+        hulls = [*((space, min(found), max(found) + 1) for (space, _), found in touched_bytes(rows[0]).items())]
+        assert _by_space(extents(rows[0]).values()) == _by_space(hulls)
+
+
+def _by_space(ranges):
+    joined = {}
+    for space, low, high in ranges:
+        before = joined.get(space, (low, high))
+        joined[space] = min(low, before[0]), max(high, before[1])
+    return joined
 
 
 @pytest.mark.parametrize("op", GENERATORS, ids=lambda op: op.name)
