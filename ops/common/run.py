@@ -54,6 +54,9 @@ def run_planned(
     constants : mapping of Buffer to array, or None
         What the host puts into global memory besides.
     """
+    if not options.poison:
+        outputs = [argument.buffer for argument in arguments.values() if argument.buffer.role == "output"]
+        calls.gm.allocate(calls.places[buffer] for buffer in outputs if not buffer.preserved)
     for name, argument in arguments.items():
         if argument.buffer.role != "output" or argument.buffer.preserved:
             copy_words(_words(calls, argument.buffer), _touched(descs[name], tensors[name]), options.threads)
