@@ -18,17 +18,17 @@ from npu_sim.accumulation import Accumulation
 from npu_sim.crew import run_parts
 from npu_sim.dtypes.formats import TieRule
 from npu_sim.engines.reorder import legal_order
-from npu_sim.errors import InternalError, ProductError, ProgramError, ShapeError
+from npu_sim.errors import ProductError, ProgramError, ShapeError
 from npu_sim.isa.atomic import SINK_LENGTH, apply_log, atomic_demand
 from npu_sim.isa.cube import scratch_floats
 from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
-from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.memory.core import CoreMemory
 from npu_sim.products import CoreSpec, Product
 from npu_sim.program.bounds import gm_violations
 from npu_sim.program.disassemble import disassemble
 from npu_sim.program.launch import Launch
+from npu_sim.program.legality import issued_chunks
 from npu_sim.program.verify import verify
 from npu_sim.program.violation import Kind, Violation
 
@@ -222,22 +222,24 @@ class _Buffers:
 _BUFFERS = _Buffers()
 
 
-def _chunks(launch: Launch, core: int, phase: int, options: ExecuteOptions, buffer: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the issued rows of one core and phase, as views that are valid until the next one."""
-    state = launch.new_state(core, phase)
-    core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
+def _chunks(launch: Launch, core: int, phase: int, options: ExecuteOptions, worker: _Worker) -> Iterator[np.ndarray]:
+    """Yield the issued rows of one core and phase, checked unless the launch is trusted, in the order of ``options``.
+
+    They are views that are valid until the next one.
+    """
     collected = []
-    while count := launch.emit(buffer, launch.params, state):
-        if not 0 <= count <= len(buffer):
-            raise InternalError(f"Emitter of {launch.name} must write 0 to {len(buffer)} rows, not {count}")
-        issue(buffer, count, core_state)
+    done = 0
+    for rows in issued_chunks(launch, core, phase, worker.rows):
+        if not launch.trusted:
+            _check(rows, launch, worker.product, core, done)
+        done += len(rows)
         if options.order == "program":
-            yield buffer[:count]
+            yield rows
         else:
-            collected.append(buffer[:count].copy())
+            collected.append(rows.copy())
     if collected:
-        rows = join_rows(collected)
-        yield rows[legal_order(rows, options.order)]
+        everything = join_rows(collected)
+        yield everything[legal_order(everything, options.order)]
 
 
 def _run_core(
@@ -247,9 +249,7 @@ def _run_core(
     if options.poison:
         memory.poison()
     done = 0
-    for rows in _chunks(launch, core, phase, options, worker.rows):
-        if not launch.trusted:
-            _check(rows, launch, worker.product, core, done)
+    for rows in _chunks(launch, core, phase, options, worker):
         # alone, a core has its turn from the start; among others it looks again every few rows
         step = len(rows) if options.threads == 1 else _TURN_ROWS
         for first in range(0, len(rows), step):
@@ -315,7 +315,9 @@ def _unsupported(row: np.void, launch: Launch, core: int, number: int) -> Violat
 def _check(rows: np.ndarray, launch: Launch, product: Product, core: int, first: int) -> None:
     """Refuse rows that are illegal on the product or leave their tensors, before they touch memory."""
     found = [replace(v, core=core, row=first + v.row) for v in verify(rows, product, core_kind=launch.core_kind)]
-    found += gm_violations(rows, launch.gm.table(), core=core, first=first)
+    known = {violation.row for violation in found}
+    bounds = gm_violations(rows, launch.gm.table(), core=core, first=first)
+    found += [violation for violation in bounds if violation.row not in known]
     if found:
         raise ProgramError(found)
 

@@ -115,7 +115,7 @@ class Session:
         self._sink[3] = self._config[3]
         self._no_gm = np.zeros(0, np.uint8)
         self._segments = np.zeros((64, 2), np.int64)
-        self._reached = np.zeros(2, np.int64)
+        self._reached = np.zeros((1, len(Space), 2), np.int64)
         # tables of the last two lots of spans: loads and stores take turns
         self._tables: list[tuple[Sequence[HostSpan], npt.NDArray[np.int64]]] = []
         self._kit: _Kit | None = _KITS.take(product.core)
@@ -155,21 +155,24 @@ class Session:
         """
         if self._kit is None:
             raise InternalError("Session must be open, not closed")
+        count = len(rows)
+        emitted = rows.copy() if self._parts is not None else None
+        core_state = self._core_state.copy()
+        issue(rows, count, core_state)
         if not self._trusted:
             found = [replace(v, core=self._core, row=self._count + v.row) for v in verify(rows, self._product)]
             if found:
                 raise ProgramError(found)
-        count = len(rows)
         table = next((table for known, table in self._tables if known is spans), None)
         if table is None:
             table = self._table_of(spans)
             self._tables = [*self._tables[-1:], (spans, table)]
         outside = int(first_outside(rows, count, table, self._runs, self._reached))
         if outside >= 0:
-            raise ProgramError([self._outside(rows[outside], outside, self._reached, spans, context)])
-        if self._parts is not None:
-            self._parts.append(rows.copy())
-        issue(rows, count, self._core_state)
+            raise ProgramError([self._outside(rows[outside], outside, spans, context)])
+        if self._parts is not None and emitted is not None:
+            self._parts.append(emitted)
+        self._core_state = core_state
         if len(self._segments) <= count:
             self._segments = np.zeros((2 * count, 2), np.int64)
         first = 0
@@ -202,11 +205,10 @@ class Session:
         self,
         row: np.void,
         at: int,
-        reached: npt.NDArray[np.int64],
         spans: Sequence[HostSpan],
         context: str,
     ) -> Violation:
-        low, high = reached.tolist()
+        low, high = self._reached[0, Space.GM].tolist()
         tensor = int(row["tensor"])
         named = [span for span in spans if span.tensor.index == tensor]
         where = "a tensor of the call"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.footprint import footprint
+from npu_sim.isa.footprint import reach
 from npu_sim.isa.op import Op, Space
 
 _SRC, _DST = 1, 2
@@ -27,7 +27,7 @@ def gm_operands(row):
 
 
 @jit
-def first_outside(rows, n, table, runs, found):
+def first_outside(rows, n, table, runs, ends):
     """Return the first of ``rows[:n]`` that leaves the part of its tensor it may touch, or -1.
 
     Parameters
@@ -39,26 +39,19 @@ def first_outside(rows, n, table, runs, found):
         Address of the tensor, first address a row may touch, address behind the last one.
     runs : int64[capacity, 6]
         Buffer of `isa.footprint`.
-    found : int64[2]
-        Receives the addresses that row touches: first, behind the last.
+    ends : int64[1, 7, 2]
+        Receives how far that row reaches in each space (`isa.footprint.reach`).
     """
     for i in range(n):
         if gm_operands(rows[i]) == 0:
             continue
-        count = footprint(rows[i], runs)
-        low = high = np.int64(-1)
-        for r in range(count):
-            if runs[r, 0] != Space.GM:
-                continue
-            start = runs[r, 2]
-            end = start + (runs[r, 4] - 1) * runs[r, 5] + runs[r, 3]
-            low = start if low < 0 else min(low, start)
-            high = max(high, end)
+        reach(rows[i : i + 1], runs, ends)
+        low, high = ends[0, Space.GM, 0], ends[0, Space.GM, 1]
+        if low == high and ends[0, 0, 0] == 0:
+            continue
         tensor = np.int64(rows[i]["tensor"])
         known = tensor >= 0 and tensor < len(table)
-        if count < 0 or (low >= 0 and (not known or low < table[tensor, 1] or high > table[tensor, 2])):
-            found[0] = low
-            found[1] = high
+        if low == high or not known or low < table[tensor, 1] or high > table[tensor, 2]:
             return np.int64(i)
     return np.int64(-1)
 
@@ -89,7 +82,8 @@ def localise(rows, n, table, segments):
         if operands == 0:
             continue
         own = np.int64(rows[i]["tensor"])
-        if own < 0:
+        # an empty row may name any tensor
+        if own < 0 or own >= len(table):
             continue
         if own != tensor:
             if tensor >= 0:

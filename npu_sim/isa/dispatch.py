@@ -43,7 +43,7 @@ def _data_copy(row, gm, l1, ub, sink, log_runs, log_bytes):
     src = gm if src_space == Space.GM else (l1 if src_space == Space.L1 else ub)
     dst_space = row["dst_space"]
     dst = gm if dst_space == Space.GM else (l1 if dst_space == Space.L1 else ub)
-    if row["mode"] & Mode.ATOMIC:
+    if row["mode"] & Mode.ATOMIC and dst_space == Space.GM:
         elements = length // item_bytes(row["dtype"])
         for i in range(count):
             add_to_gm(

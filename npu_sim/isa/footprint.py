@@ -20,8 +20,11 @@ from npu_sim.isa.footprint_boxes import (
     L0A,
     L0B,
     L0C,
+    NO_FOOTPRINT,
     NONE,
     ONCE,
+    OPERAND_BITS,
+    REACH_BYTES,
     READ,
     TOO_MANY_RUNS,
     UB,
@@ -37,6 +40,8 @@ from npu_sim.isa.vector_kind import is_count_style
 
 __all__ = [
     "ATOMIC_ADD",
+    "NO_FOOTPRINT",
+    "REACH_BYTES",
     "READ",
     "RUN_CAPACITY",
     "RUN_FIELDS",
@@ -199,6 +204,8 @@ def _mmad(row, out):
     m, n, k = np.int64(row["m"]), np.int64(row["n"]), np.int64(row["k"])
     if m <= 0 or n <= 0 or k <= 0:
         return 0
+    if (m | n | k) >> OPERAND_BITS != 0:
+        return NO_FOOTPRINT
     item = item_bytes(row["dtype"])
     a, b, c = np.int64(row["src0"]), np.int64(row["src1"]), np.int64(row["dst"])
     if m == 1:
@@ -222,6 +229,8 @@ def _fixpipe(row, out):
     matrices = np.int64(row["nd_num"]) if is_nd else np.int64(1)
     if m <= 0 or n <= 0 or matrices <= 0:
         return 0
+    if n >> OPERAND_BITS != 0:
+        return NO_FOOTPRINT
     item = item_bytes(row["dst_dtype"])
     space, dst, access = np.int64(row["dst_space"]), np.int64(row["dst"]), store_access(row)
     count = _accumulator(
@@ -257,7 +266,7 @@ def _l0c_to_ub(row, out):
 
 @jit
 def _boxes(row, out):
-    """Note the boxes of an instruction; return their number or `TOO_MANY_RUNS`."""
+    """Note the boxes of an instruction; return their number, `TOO_MANY_RUNS` or `NO_FOOTPRINT`."""
     op = row["op"]
     if op == Op.MMAD:
         return _mmad(row, out)
@@ -307,8 +316,11 @@ def footprint(row, out):
     Returns
     -------
     int
-        Number of runs (0 for instructions that touch no memory or are empty), or `TOO_MANY_RUNS` when ``out`` is too
-        short (it also holds working data); then its contents are undefined, but nothing was written behind it.
+        Number of runs (0 for instructions that touch no memory or are empty), or a negative number: `TOO_MANY_RUNS`
+        when ``out`` is too short (it also holds working data), `NO_FOOTPRINT` for a row that no hardware has, whose
+        operands are wider than `OPERAND_BITS`, or whose bytes lie in no space or more than `REACH_BYTES` from the start
+        of theirs. Then the contents of ``out`` are undefined, but nothing was written behind it. Any 128 bytes are a
+        row here: no sum wraps around, every run ends within `REACH_BYTES`, and the work is bounded (`_window_taps`).
     """
     boxes = _boxes(row, out)
     if boxes < 0:
@@ -329,22 +341,22 @@ def reach(rows, runs, ends):
     Parameters
     ----------
     rows : INSTR[n]
+        Any bytes.
     runs : int64[capacity, 6]
         Buffer of `footprint`.
     ends : int64[n, 7, 2]
-        Set to (0, 0) for spaces a row does not touch, to (-1, -1) in space 0 for rows with too many runs.
+        Set to equal numbers for spaces a row does not touch; space 0 to what `footprint` returned if that is negative,
+        and all others to 0 then.
     """
     for i in range(len(rows)):
         ends[i] = 0
         count = footprint(rows[i], runs)
         if count < 0:
-            ends[i, 0] = -1
+            ends[i, 0] = count
         for r in range(count):
             space, start = runs[r, 0], runs[r, 2]
-            if space < 0 or space >= 7:
-                continue
             end = start + (runs[r, 4] - 1) * runs[r, 5] + runs[r, 3]
-            if ends[i, space, 1] == 0:
+            if ends[i, space, 0] == ends[i, space, 1]:
                 ends[i, space, 0] = start
                 ends[i, space, 1] = end
             else:

@@ -13,6 +13,12 @@ WRITE = np.int64(1)
 ATOMIC_ADD = np.int64(2)
 
 TOO_MANY_RUNS = -1
+NO_FOOTPRINT = -2
+
+REACH_BYTES = np.int64(1 << 48)
+"""How far from the start of its space a box may lie; no GM is larger (device addresses have 48 bits)."""
+OPERAND_BITS = 16
+"""Width of the widest operand that is multiplied by other operands before it meets a box (`limits.RANGES`)."""
 
 BLOCK = np.int64(32)
 FRACTAL = np.int64(512)
@@ -54,13 +60,32 @@ def box(out, count, space, access, start, length, n0, s0, n1, s1, n2, s2):
 
 @jit
 def melt(out, boxes):
-    """Turn the noted boxes into runs from row 0 on, as few as possible; return their number or `TOO_MANY_RUNS`."""
+    """Turn the noted boxes into runs from row 0 on, as few as possible; return their number.
+
+    A box must lie in a space that exists and reach at most `REACH_BYTES` from its start, so that no sum or product
+    behind this check wraps around; else all of it is `NO_FOOTPRINT`. What led to the box is an address plus numbers
+    below 2^60 (a row field times a size, or products of at most three fields of `OPERAND_BITS` bits). Such a sum may
+    wrap, but then ``start`` lies more than 2^62 from zero. The reach is taken in floating point, unless all sizes are
+    below 2^22: three products of those and half the reach add up to less than the reach.
+
+    Returns
+    -------
+    int
+        Runs, `NO_FOOTPRINT`, or `TOO_MANY_RUNS`.
+    """
     count = np.int64(0)
     for number in range(boxes):
         at = len(out) - 2 * (number + 1)
         space, access, start, length = out[at, 0], out[at, 1], out[at, 2], out[at, 3]
         n0, s0 = out[at, 4], out[at, 5]
         n1, s1, n2, s2 = out[at + 1, 0], out[at + 1, 1], out[at + 1, 2], out[at + 1, 3]
+        if space <= Space.NONE or space > Space.UB:
+            return NO_FOOTPRINT
+        if (length | n0 | s0 | n1 | s1 | n2 | s2) >> 22 != 0 or (start + (REACH_BYTES >> 1)) >> 48 != 0:
+            far = abs(float(start)) + float(length) + float(n0 - 1) * abs(float(s0))
+            far += float(n1 - 1) * abs(float(s1)) + float(n2 - 1) * abs(float(s2))
+            if far > REACH_BYTES:
+                return NO_FOOTPRINT
         if s0 < 0:
             start, s0 = start + (n0 - 1) * s0, -s0
         if s1 < 0:

@@ -5,10 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.footprint_boxes import BLOCK, FRACTAL, NONE, ONCE, READ, WRITE, box, line
+from npu_sim.isa.footprint_boxes import (
+    BLOCK,
+    FRACTAL,
+    NO_FOOTPRINT,
+    NONE,
+    ONCE,
+    OPERAND_BITS,
+    READ,
+    TOO_MANY_RUNS,
+    WRITE,
+    box,
+    line,
+)
 from npu_sim.isa.img2col import output_extent
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import Mode, Space
+
+_MOST_STEPS = 1 << 25
+"""Steps that a footprint may take, 0.1 s: the tallest map (32767 rows) under the largest window (511 x 511) fits."""
 
 
 @jit
@@ -43,7 +58,8 @@ def _window_taps(row, out, count, c1, planes, tap_first, tap_last, m_first, m_la
     """Append the points of map planes ``c1 .. c1 + planes`` under taps and windows (all bounds inclusive).
 
     Goes row by row of the map. In a row, the windows of a tap row cover either one interval of points or, with gaps
-    between them, single points; equal intervals of consecutive rows become one run.
+    between them, single points; equal intervals of consecutive rows become one run. More than `_MOST_STEPS` are
+    `TOO_MANY_RUNS`.
     """
     l1_h, l1_w = np.int64(row["l1_h"]), np.int64(row["l1_w"])
     filter_w = np.int64(row["filter_w"])
@@ -59,7 +75,11 @@ def _window_taps(row, out, count, c1, planes, tap_first, tap_last, m_first, m_la
     held_lo, held_hi, held_h, held_rows = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     h_first = max(np.int64(0), oh_first * stride_h + kh_first * dilation_h - pad_top)
     h_last = min(l1_h - 1, oh_last * stride_h + kh_last * dilation_h - pad_top)
+    if (h_last - h_first + 1) * (kh_last - kh_first + 1 + filter_w) > _MOST_STEPS:
+        return TOO_MANY_RUNS
     for h in range(h_first, h_last + 1):
+        if count < 0:
+            return count
         lo, hi = np.int64(0), np.int64(0)
         seen_kw_first, seen_kw_last = np.int64(-1), np.int64(-1)
         seen_ow_first, seen_ow_last = np.int64(-1), np.int64(-1)
@@ -185,6 +205,16 @@ def _is_window_void(row):
 
 
 @jit
+def _window_bits(row):
+    """Return the bits of all operands of map and window; a negative one makes the result negative."""
+    bits = np.int64(row["l1_h"]) | np.int64(row["l1_w"]) | np.int64(row["filter_h"]) | np.int64(row["filter_w"])
+    bits |= np.int64(row["stride_h"]) | np.int64(row["stride_w"])
+    bits |= np.int64(row["dilation_h"]) | np.int64(row["dilation_w"])
+    bits |= np.int64(row["pad_left"]) | np.int64(row["pad_right"])
+    return bits | np.int64(row["pad_top"]) | np.int64(row["pad_bottom"])
+
+
+@jit
 def load_3d(row, out):
     """LoadData 3D v2: points under the slice's windows and taps; whole lines of the fractals it fills."""
     k_ext, m_ext = np.int64(row["k_ext"]), np.int64(row["m_ext"])
@@ -192,6 +222,8 @@ def load_3d(row, out):
         return 0
     c0 = BLOCK // item_bytes(row["dtype"])
     k_start, m_start = np.int64(row["k_start"]), np.int64(row["m_start"])
+    if (_window_bits(row) | k_ext | m_ext | k_start | m_start) >> OPERAND_BITS != 0:
+        return NO_FOOTPRINT
     tap = k_start // c0
     count = _windows(row, out, NONE, tap, tap + (k_ext + c0 - 1) // c0, m_start, m_start + m_ext)
     points = (m_ext + 15) // 16
@@ -217,6 +249,11 @@ def load_3d_v1(row, out):
     repeat = np.int64(row["repeat"])
     if _is_window_void(row) or repeat <= 0:
         return 0
+    top = np.int64(row["left_top_h"]) + np.int64(row["pad_top"])
+    left = np.int64(row["left_top_w"]) + np.int64(row["pad_left"])
+    c1, tap_h, tap_w = np.int64(row["c1_index"]), np.int64(row["fetch_filter_h"]), np.int64(row["fetch_filter_w"])
+    if (_window_bits(row) | repeat | top | left | c1 | tap_h | tap_w) >> OPERAND_BITS != 0:
+        return NO_FOOTPRINT
     wo = output_extent(
         np.int64(row["l1_w"]),
         np.int64(row["pad_left"]),
@@ -225,12 +262,8 @@ def load_3d_v1(row, out):
         np.int64(row["dilation_w"]),
         np.int64(row["stride_w"]),
     )
-    oh = (np.int64(row["left_top_h"]) + np.int64(row["pad_top"])) // np.int64(row["stride_h"])
-    ow = (np.int64(row["left_top_w"]) + np.int64(row["pad_left"])) // np.int64(row["stride_w"])
-    tap = (np.int64(row["c1_index"]) * np.int64(row["filter_h"]) + np.int64(row["fetch_filter_h"])) * np.int64(
-        row["filter_w"]
-    ) + np.int64(row["fetch_filter_w"])
-    window = oh * wo + ow
+    tap = (c1 * np.int64(row["filter_h"]) + tap_h) * np.int64(row["filter_w"]) + tap_w
+    window = top // np.int64(row["stride_h"]) * wo + left // np.int64(row["stride_w"])
     if row["repeat_mode"] == 0:
         count = _windows(row, out, NONE, tap, tap + repeat, window, window + 16)
     else:

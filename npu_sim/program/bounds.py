@@ -16,7 +16,7 @@ from npu_sim.program.violation import Kind, Violation
 
 
 def gm_violations(rows: np.ndarray, table: npt.NDArray[np.int64], *, core: int = 0, first: int = 0) -> list[Violation]:
-    """Return a violation for each row that leaves the allocation of its GM tensor.
+    """Return a violation for each row that leaves the allocation of its GM tensor, or may: one without a footprint.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def gm_violations(rows: np.ndarray, table: npt.NDArray[np.int64], *, core: int =
     core, first : int
         Emulated core, and the number of ``rows[0]`` in its program, for the report.
     """
-    ends = np.zeros((len(rows), 7, 2), np.int64)
+    ends = np.zeros((len(rows), len(Space), 2), np.int64)
     reach(rows, empty_runs(), ends)
     low, high = ends[:, Space.GM, 0], ends[:, Space.GM, 1]
     touches = high != low
@@ -36,7 +36,7 @@ def gm_violations(rows: np.ndarray, table: npt.NDArray[np.int64], *, core: int =
     safe = np.where(known, tensor, 0)
     start = table[safe, 0] if len(table) else np.zeros(len(rows), np.int64)
     end = start + (table[safe, 2] if len(table) else 0)
-    outside = touches & (~known | (low < start) | (high > end))
+    outside = touches & (~known | (low < start) | (high > end)) | (ends[:, 0, 0] < 0)
     violations = []
     for i in np.flatnonzero(outside):
         writes = rows["dst_space"][i] == Space.GM

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.dtypes.formats import RoundMode
-from npu_sim.isa.footprint import empty_runs, reach
+from npu_sim.isa.footprint import NO_FOOTPRINT, REACH_BYTES, TOO_MANY_RUNS, empty_runs, reach
 from npu_sim.isa.op import C100, C220, M200, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.products import Product
 from npu_sim.program.core_kind import foreign_rows
@@ -102,7 +102,8 @@ def verify(rows: np.ndarray, product: Product, *, core_kind: CoreKind | None = N
     Parameters
     ----------
     rows : INSTR[n]
-        Rows of one core, before or after `issue`.
+        Rows of one core, any bytes. Rules that depend on the state of the core (atomic additions, HF32) hold for what
+        `issue` has written into the rows: `program.legality` judges programs that it has not seen.
     product : Product
         Architecture, capacities, event ids.
     core_kind : "cube", "vector" or None
@@ -206,9 +207,14 @@ def _check_paths(chunk: _Findings, index: npt.NDArray[np.intp], op: Op) -> None:
     if op == Op.DATA_COPY:
         mode = chunk.column(index, "mode")
         sources = [Space.UB] if chunk.product.arch in (C100, M200) else [Space.UB, Space.L1]
-        bad = (mode & Mode.ATOMIC != 0) & ~np.isin(chunk.column(index, "src0_space"), sources)
+        stores = chunk.column(index, "dst_space") == Space.GM
+        bad = (mode & Mode.ATOMIC != 0) & ~(stores & np.isin(chunk.column(index, "src0_space"), sources))
+        names = " or ".join(space.name for space in sources)
         chunk.flag(
-            index, bad, Kind.UNSUPPORTED, lambda at: f"with atomic add must come from UB, not {_path(chunk, at)}"
+            index,
+            bad,
+            Kind.UNSUPPORTED,
+            lambda at: f"with atomic add must go from {names} to GM, not {_path(chunk, at)}",
         )
 
 
@@ -437,8 +443,15 @@ def _check_addresses(chunk: _Findings) -> None:
     for space, capacity in space_capacities(chunk.product).items():
         bad = (ends[:, space, 1] > capacity) | (ends[:, space, 0] < 0)
         _flag_capacity(chunk, np.flatnonzero(bad), ends[:, space], space, capacity)
-    everything = np.arange(len(chunk.rows))
-    chunk.flag(everything, ends[:, 0, 0] < 0, Kind.CAPACITY, lambda at: "must touch fewer separate runs of bytes")
+    everything, failure = np.arange(len(chunk.rows)), ends[:, 0, 0]
+    chunk.flag(
+        everything, failure == TOO_MANY_RUNS, Kind.CAPACITY, lambda at: "must touch fewer separate runs of bytes"
+    )
+    lost = np.flatnonzero(failure == NO_FOOTPRINT)
+    # an operand that is out of its range says it better
+    lost = lost[~np.isin(lost + chunk.first, [violation.row for violation in chunk.found])]
+    text = f"must stay within {REACH_BYTES} bytes of address 0"
+    chunk.flag(lost, np.ones(len(lost), np.bool_), Kind.CAPACITY, lambda at: text)
 
 
 def _check_alignment(chunk: _Findings, index: npt.NDArray[np.intp], op: Op, name: str, alignments: Values) -> None:

@@ -16,6 +16,7 @@ from npu_sim.engines.hazards import emit_rows
 from npu_sim.errors import ProductError, ProgramError, ShapeError
 from npu_sim.isa.op import Op, Pipe
 from npu_sim.products import get_product
+from npu_sim.program import legality
 from perf.weight_gradient_cases import SERIES, plan_of, random_case, random_tiling, run_plan
 
 SETTINGS = [
@@ -94,14 +95,14 @@ def test_core_that_runs_ahead_waits_instead_of_logging_too_much(monkeypatch):
     monkeypatch.setattr(engine, "_LOG_LIMIT_BYTES", 256)
     monkeypatch.setattr(engine._Turns, "wait", counted)
     # the cores of the calling thread are held until a later one had to wait for them
-    issue = engine.issue
+    issue = legality.issue
 
     def slow(rows, count, state):
         if threading.current_thread() is threading.main_thread() and not waited.is_set():
             waited.wait(0.05)
         issue(rows, count, state)
 
-    monkeypatch.setattr(engine, "issue", slow)
+    monkeypatch.setattr(legality, "issue", slow)
     got = run_plan(plan, x, dy, replace(options, threads=3))
     assert waited.is_set()
     np.testing.assert_array_equal(got.view(np.uint32), reference.view(np.uint32))

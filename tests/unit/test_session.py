@@ -251,9 +251,9 @@ def test_gm_operands_of_every_opcode_are_those_its_footprint_shows(op):
             continue
         reached += 1
         row["tensor"] = 0
-        table, found = np.array([[0, 0, low]]), np.zeros(2, np.int64)
+        table, found = np.array([[0, 0, low]]), np.zeros((1, 7, 2), np.int64)
         assert first_outside(row, 1, table, empty_runs(), found) == 0
-        assert found.tolist() == [low, high]
+        assert found[0, Space.GM].tolist() == [low, high]
         table[0, 2] = high
         assert first_outside(row, 1, table, empty_runs(), found) == -1
         row["src0"] += shift * (operands & 1)

@@ -1,0 +1,78 @@
+"""Legality of programs: every row as its core sees it, behind the SetAtomicAdd and SetHF32Mode that came before.
+
+`verify` judges rows that went through `issue`; what is emitted has not. These are the ways to judge what was emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from npu_sim.errors import InternalError
+from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
+from npu_sim.isa.row import empty_rows
+from npu_sim.products import Product
+from npu_sim.program.launch import CoreKind, Launch
+from npu_sim.program.verify import verify
+from npu_sim.program.violation import Violation
+
+_CHUNK_ROWS = 1 << 14
+
+
+def issued_chunks(launch: Launch, core: int, phase: int, buffer: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the issued rows of one core and phase, as views into ``buffer`` that are valid until the next one.
+
+    Parameters
+    ----------
+    launch : Launch
+    core, phase : int
+    buffer : INSTR[n]
+        Room for at least the launch's ``step_rows``.
+
+    Raises
+    ------
+    InternalError
+        If the emitter returns more rows than fit.
+    """
+    state = launch.new_state(core, phase)
+    core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
+    while count := launch.emit(buffer, launch.params, state):
+        if not 0 <= count <= len(buffer):
+            raise InternalError(f"Emitter of {launch.name} must write 0 to {len(buffer)} rows, not {count}")
+        issue(buffer, count, core_state)
+        yield buffer[:count]
+
+
+def verify_program(rows: np.ndarray, product: Product, *, core_kind: CoreKind | None = None) -> list[Violation]:
+    """Check the whole program of one core and phase, INSTR[n] as emitted; ``rows`` are left alone. See `verify`."""
+    issued = rows.copy()
+    issue(issued, len(issued), np.zeros(CORE_STATE_LENGTH, np.int64))
+    return verify(issued, product, core_kind=core_kind)
+
+
+def verify_launch(launch: Launch, product: Product) -> list[Violation]:
+    """Check every row of a launch, core by core, phase by phase, chunk by chunk.
+
+    Parameters
+    ----------
+    launch : Launch
+        Its GM arena is not used; bounds of GM tensors are for `program.bounds` and `engines.hazards`.
+    product : Product
+
+    Returns
+    -------
+    list of Violation
+        As `verify`, on cores of the launch's kind; rows are numbered through the phases of a core.
+    """
+    buffer = empty_rows(max(_CHUNK_ROWS, launch.step_rows))
+    found: list[Violation] = []
+    for core in range(launch.core_count):
+        first = 0
+        for phase in range(launch.phase_count):
+            for rows in issued_chunks(launch, core, phase, buffer):
+                chunk = verify(rows, product, core_kind=launch.core_kind)
+                found += [replace(violation, core=core, row=first + violation.row) for violation in chunk]
+                first += len(rows)
+    return found
