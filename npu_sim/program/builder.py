@@ -7,21 +7,23 @@ what a kernel would have written, and every engine takes them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from npu_sim.errors import ProgramError
 from npu_sim.isa import emit
-from npu_sim.isa.op import Data, Mode, Pipe, Space
+from npu_sim.isa.op import SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import ROW_BYTES, empty_rows
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import Product
-from npu_sim.program.builder_vector import Preparation, VectorInstructions, signed_word
+from npu_sim.program.builder_vector import Preparation, VectorInstructions
 from npu_sim.program.core_kind import kind_of
 from npu_sim.program.launch import CoreKind, Launch
-from npu_sim.program.verify import verify
-from npu_sim.program.violation import Violation
+from npu_sim.program.legality import verify_program
+from npu_sim.program.operands import checked_operands
+from npu_sim.program.violation import Kind, Violation
 
 _FIRST_CAPACITY = 64
 _STATE_POSITION = 2  # words 0 and 1 of an emitter's state are core and phase
@@ -53,7 +55,8 @@ class ProgramBuilder(VectorInstructions):
     """A growing list of instruction rows for one core.
 
     Every method appends one instruction and returns its row number. Operands have the names and units of
-    `npu_sim.isa.emit`; ``site`` and ``tile`` only label messages.
+    `npu_sim.isa.emit`; ``site`` and ``tile`` only label messages. One that is no whole number, or does not fit its
+    field of the row, is a `ProgramError`.
 
     Parameters
     ----------
@@ -81,8 +84,8 @@ class ProgramBuilder(VectorInstructions):
         return self._rows[: self._count]
 
     def verify(self) -> list[Violation]:
-        """Return what is illegal about single rows on the product (`program.verify`)."""
-        return verify(self.rows, self.product)
+        """Return what is illegal about single rows on the product (`program.legality`)."""
+        return verify_program(self.rows, self.product)
 
     def launch(
         self, gm: GlobalMemory, *, name: str = "program", check: bool = True, core_kind: CoreKind | None = None
@@ -107,7 +110,7 @@ class ProgramBuilder(VectorInstructions):
         """
         kind = core_kind or kind_of(self.rows, self.product)
         if check:
-            violations = verify(self.rows, self.product, core_kind=kind)
+            violations = verify_program(self.rows, self.product, core_kind=kind)
             if violations:
                 raise ProgramError(violations)
         # Bytes, because NumPy would copy the overlapping fields of a row one after the other.
@@ -147,11 +150,19 @@ class ProgramBuilder(VectorInstructions):
             grown = empty_rows(2 * len(self._rows))
             grown.view(np.uint8)[: self._rows.nbytes] = self._rows.view(np.uint8)
             self._rows = grown
-        for function, values in prepare:
-            function(self._rows, self._count, *(int(value) for value in values))
-        # Plain integers: Numba would compile an emitter once more for every enum it is called with.
-        self._count = int(emitter(self._rows, self._count, *(int(operand) for operand in operands), site, tile))
+        for function, values in (*prepare, (emitter, (*operands, site, tile))):
+            # Plain integers: Numba would compile an emitter once more for every enum it is called with.
+            numbers, refusal = checked_operands(function, values)
+            if refusal is not None:
+                self._refuse(emitter, refusal, site, tile)
+            function(self._rows, self._count, *numbers)
+        self._count += 1
         return self._count - 1
+
+    def _refuse(self, emitter: Callable[..., int], what: str, site: int, tile: int) -> NoReturn:
+        op = Op[emitter.__name__.removeprefix("emit_").upper()]
+        detail = f"{SPEC_OF_OP[op].api} {what} ({self.product.name})"
+        raise ProgramError([Violation(kind=Kind.FIELD_RANGE, row=self._count, site=site, tile=tile, detail=detail)])
 
     # Synchronisation and core state ----------------------------------------------------------------------------------
 
@@ -178,7 +189,8 @@ class ProgramBuilder(VectorInstructions):
 
     def set_hf32(self, enable: bool, *, site: int = 0, tile: int = 0) -> int:
         """SetHF32Mode."""
-        return self._append(emit.emit_set_hf32, enable, site=site, tile=tile)
+        value = int(enable) if isinstance(enable, bool | np.bool_) else enable
+        return self._append(emit.emit_set_hf32, value, site=site, tile=tile)
 
     # Data movement ---------------------------------------------------------------------------------------------------
 
@@ -326,7 +338,7 @@ class ProgramBuilder(VectorInstructions):
         tile: int = 0,
     ) -> int:
         """InitConstValue: blocks of 32 bytes in L1, of 512 bytes in L0A and L0B."""
-        operands = (dst_space, dst, dtype, repeat, block_num, dst_gap, signed_word(value_bits))
+        operands = (dst_space, dst, dtype, repeat, block_num, dst_gap, value_bits)
         return self._append(emit.emit_fill, *operands, site=site, tile=tile)
 
     def data_copy_pad(
@@ -351,7 +363,7 @@ class ProgramBuilder(VectorInstructions):
     ) -> int:
         """DataCopyPad between GM and UB: lengths in bytes, gaps in bytes in GM and in 32 bytes in UB."""
         operands = (dst_space, dst, src_space, src, block_count, block_len, src_gap, dst_gap, left_padding)
-        more = (right_padding, mode, signed_word(value_bits), dtype, tensor)
+        more = (right_padding, mode, value_bits, dtype, tensor)
         return self._append(emit.emit_data_copy_pad, *operands, *more, site=site, tile=tile)
 
     def scalar_copy(

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+import numpy as np
 
 from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa import emit
 from npu_sim.isa.op import Data
+from npu_sim.isa.row import LIST_LENGTH
 
 Preparation = tuple[tuple[Callable[..., None], tuple[int, ...]], ...]
 """Functions that fill operands of a row before its emitter completes it, with what follows rows and row number."""
-
-
-def signed_word(bits: int) -> int:
-    """Return an unsigned 32-bit pattern as the int32 that has it: the row field is signed."""
-    return (int(bits) + 2**31) % 2**32 - 2**31
 
 
 class VectorInstructions(ABC):
@@ -27,9 +26,13 @@ class VectorInstructions(ABC):
     ) -> int:
         """Append one instruction and return its row number."""
 
+    @abstractmethod
+    def _refuse(self, emitter: Callable[..., int], what: str, site: int, tile: int) -> NoReturn:
+        """Raise the error of an instruction whose operands cannot be written into a row."""
+
     def duplicate(self, *, dst: int, dtype: Data, count: int, value_bits: int = 0, site: int = 0, tile: int = 0) -> int:
         """Duplicate: ``count`` elements of UB get the bit pattern ``value_bits``."""
-        return self._append(emit.emit_duplicate, dst, dtype, count, signed_word(value_bits), site=site, tile=tile)
+        return self._append(emit.emit_duplicate, dst, dtype, count, value_bits, site=site, tile=tile)
 
     def add(self, *, dst: int, src0: int, src1: int, dtype: Data, count: int, site: int = 0, tile: int = 0) -> int:
         """Add: dst[i] = src0[i] + src1[i] in UB."""
@@ -59,13 +62,13 @@ class VectorInstructions(ABC):
         self, *, dst: int, src: int, dtype: Data, count: int, value_bits: int, site: int = 0, tile: int = 0
     ) -> int:
         """Add a scalar (Adds): dst[i] = src[i] + value in UB."""
-        return self._append(emit.emit_adds, dst, src, dtype, count, signed_word(value_bits), site=site, tile=tile)
+        return self._append(emit.emit_adds, dst, src, dtype, count, value_bits, site=site, tile=tile)
 
     def muls(
         self, *, dst: int, src: int, dtype: Data, count: int, value_bits: int, site: int = 0, tile: int = 0
     ) -> int:
         """Muls: dst[i] = src[i] * value in UB."""
-        return self._append(emit.emit_muls, dst, src, dtype, count, signed_word(value_bits), site=site, tile=tile)
+        return self._append(emit.emit_muls, dst, src, dtype, count, value_bits, site=site, tile=tile)
 
     def cast(
         self,
@@ -113,9 +116,12 @@ class VectorInstructions(ABC):
         tile: int = 0,
     ) -> int:
         """TransDataTo5HD: ``dst_list`` and ``src_list`` are 16 byte addresses in UB each, strides in 32 bytes."""
-        prepare: list[tuple[Callable[..., None], tuple[int, ...]]] = [
-            (emit.set_dst_address, (i, address)) for i, address in enumerate(dst_list)
-        ]
-        prepare += [(emit.set_src_address, (i, address)) for i, address in enumerate(src_list)]
+        prepare: list[tuple[Callable[..., None], tuple[int, ...]]] = []
+        lists = ("dst_list", dst_list, emit.set_dst_address), ("src_list", src_list, emit.set_src_address)
+        for name, addresses, setter in lists:
+            if not isinstance(addresses, Sequence | np.ndarray) or len(addresses) != LIST_LENGTH:
+                what = f"{name} must be {LIST_LENGTH} addresses, not {addresses!r}"
+                self._refuse(emit.emit_trans_data_to_5hd, what, site, tile)
+            prepare += [(setter, (i, address)) for i, address in enumerate(addresses)]
         operands = (dtype, repeat, dst_rep_stride, src_rep_stride)
         return self._append(emit.emit_trans_data_to_5hd, *operands, site=site, tile=tile, prepare=tuple(prepare))

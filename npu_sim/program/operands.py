@@ -1,0 +1,85 @@
+"""Operands from plain Python on their way into a row: whole numbers that the row's field can hold, or a refusal.
+
+An emitter stores its arguments with the width of the field, and Numba turns anything into an integer first, so a number
+that does not fit would become another one in silence. The width of every field is that of `isa.row.INSTR`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from npu_sim.isa.row import INSTR
+
+_FIELDS = {
+    "src": "src0",
+    "src_a": "src0",
+    "src_b": "src1",
+    "src_space": "src0_space",
+    "src_pipe": "pipe",
+    "dst_pipe": "peer",
+    "src_dtype": "dtype",
+    "enable": "value",
+    "n_elems": "n",
+    "address": "dst",
+}
+"""Fields of the emitters' parameters that have another name; an address in a list is checked as one of 64 bits."""
+_PATTERN = "value_bits"
+"""The parameter that is a pattern of bits: signed or unsigned, stored in the signed field ``value``."""
+
+
+@cache
+def _parameters(emitter: Callable[..., Any]) -> tuple[tuple[str, int, int], ...]:
+    """Return the name, lowest and highest value of each operand of an emitter, those behind rows and row number."""
+    names = list(inspect.signature(getattr(emitter, "py_func", emitter)).parameters)[2:]
+    found = []
+    for name in names:
+        if name == "i":  # place in an address list
+            found.append((name, 0, np.iinfo(np.int64).max))
+            continue
+        limits = np.iinfo(INSTR["value" if name == _PATTERN else _FIELDS.get(name, name)])
+        high = limits.max - limits.min if name == _PATTERN else limits.max
+        found.append((name.removesuffix("_elems"), int(limits.min), int(high)))
+    return tuple(found)
+
+
+def _whole(value: object) -> int | None:
+    """Return ``value`` as an integer, None if it is none: a bool, a fraction, no number."""
+    if isinstance(value, bool | np.bool_):
+        return None
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating) and value.is_integer():
+        return int(value)
+    return None
+
+
+def checked_operands(emitter: Callable[..., Any], values: Sequence[object]) -> tuple[list[int], str | None]:
+    """Return what an emitter is given for ``values``, its arguments behind rows and row number.
+
+    Parameters
+    ----------
+    emitter : callable
+        One of `isa.emit`.
+    values : sequence
+        Integers of Python and NumPy, floats without a fraction; a bit pattern may be signed or unsigned.
+
+    Returns
+    -------
+    (operands, refusal)
+        Plain integers that fit their fields and None, or what is wrong with the first that does not, as
+        "<operand> must be a whole number in [<low>, <high>], not <value>".
+    """
+    operands = []
+    for (name, low, high), value in zip(_parameters(emitter), values, strict=True):
+        number = value if type(value) is int else _whole(value)
+        if number is None or not low <= number <= high:
+            return [], f"{name} must be a whole number in [{low}, {high}], not {value!r}"
+        if name == _PATTERN and number > -low - 1:
+            number += 2 * low
+        operands.append(number)
+    return operands, None
