@@ -15,12 +15,14 @@ from npu_sim.engines.session_jit import first_outside, localise
 from npu_sim.errors import ProgramError
 from npu_sim.isa import emit
 from npu_sim.isa.footprint import NO_FOOTPRINT, REACH_BYTES, TOO_MANY_RUNS, empty_runs, footprint_at, reach
+from npu_sim.isa.footprint_boxes import OPERAND_BITS
 from npu_sim.isa.op import Data, Mode, Op, Space
 from npu_sim.isa.row import empty_rows
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
 from npu_sim.program.bounds import gm_violations
 from npu_sim.program.builder import ProgramBuilder, window
+from npu_sim.program.limits import RANGES
 from npu_sim.program.verify import space_capacities, verify
 from npu_sim.program.violation import Kind
 from perf.wild_rows import survive
@@ -204,8 +206,17 @@ def test_guard_pages_end_a_process_that_leaves_a_buffer_by_one_byte(dst, dst_at,
     assert ended.returncode == -signal.SIGSEGV, ended.stdout + ended.stderr
 
 
-def test_builder_window_at_the_limits_has_a_footprint():
-    # the widest operands the tables of legality allow are narrower than what the footprint gives up on
+@pytest.mark.parametrize("op", [Op.MMAD, Op.FIXPIPE, Op.LOAD_3D, Op.LOAD_3D_V1])
+def test_legal_operands_that_are_multiplied_are_no_wider_than_a_footprint_takes(op):
+    # strides and sizes that meet a single size only may be wider
+    alone = {"m_size", "src_stride", "dst_stride", "jump_stride"}
+    for name, low, high in RANGES[op]:
+        # the corner of a window counts from the padding
+        assert name in alone or (low >= (-255 if name.startswith("left_top") else 0))
+        assert name in alone or high < 1 << OPERAND_BITS
+
+
+def test_window_at_the_limits_has_a_footprint():
     builder = ProgramBuilder(get_product("910"))
     limits = window(l1_h=32767, l1_w=1, filter_h=255, filter_w=255, pad_left=255, pad_right=255, stride_h=63)
     builder.load_3d_v1(
