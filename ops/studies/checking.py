@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,13 +11,12 @@ import numpy as np
 
 from npu_sim.engines.hazards import CHUNK_ROWS, emit_rows, run_hazards
 from npu_sim.errors import InternalError, NpuSimError, ShapeError
-from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.op import Op
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import Product
 from npu_sim.program.disassemble import listing
 from npu_sim.program.launch import Launch
-from npu_sim.program.verify import verify
+from npu_sim.program.legality import issued_chunks, verify_launch
 from npu_sim.program.violation import Kind, Violation
 from npu_sim.report.record import to_json_text
 from npu_sim.units import MIB
@@ -241,40 +240,31 @@ def check_launches(launches: Sequence[Launch], chip: Product) -> tuple[tuple[Che
     checked: list[CheckedLaunch] = []
     findings: list[Finding] = []
     for number, launch in enumerate(launches):
-        row_count = 0
-        for core, rows, first in _chunks(launch):
-            row_count += len(rows)
-            for violation in verify(rows, chip):
-                placed = replace(violation, core=core, row=first + violation.row, launch=number)
-                findings.append(Finding(launch=launch.name, violation=placed, windows=windows.around(launch, placed)))
+        for violation in verify_launch(launch, chip):
+            placed = replace(violation, launch=number)
+            findings.append(Finding(launch=launch.name, violation=placed, windows=windows.around(launch, placed)))
         checked.append(
             CheckedLaunch(
                 name=launch.name,
                 core_count=launch.core_count,
                 phase_count=launch.phase_count,
-                row_count=row_count,
+                row_count=_row_count(launch),
             )
         )
     known = {_place(finding.violation) for finding in findings}
     for violation in run_hazards(launches, chip):
-        if violation.kind is not Kind.UNSUPPORTED and _place(violation) in known:
-            continue  # unsupported for two reasons is two findings
+        if _place(violation) in known:
+            continue
         launch = launches[violation.launch]
         findings.append(Finding(launch=launch.name, violation=violation, windows=windows.around(launch, violation)))
     return tuple(checked), tuple(findings)
 
 
-def _chunks(launch: Launch) -> Iterator[tuple[int, np.ndarray, int]]:
-    """Yield (core, issued rows, number of the first row), numbered through the phases of the core."""
+def _row_count(launch: Launch) -> int:
+    """Return the rows of all cores and phases."""
     buffer = empty_rows(max(CHUNK_ROWS, launch.step_rows))
-    for core in range(launch.core_count):
-        first = 0
-        for phase in range(launch.phase_count):
-            state, core_state = launch.new_state(core, phase), np.zeros(CORE_STATE_LENGTH, np.int64)
-            while count := int(launch.emit(buffer, launch.params, state)):
-                issue(buffer, count, core_state)
-                yield core, buffer[:count], first
-                first += count
+    places = ((core, phase) for core in range(launch.core_count) for phase in range(launch.phase_count))
+    return sum(len(rows) for place in places for rows in issued_chunks(launch, *place, buffer))
 
 
 def _place(violation: Violation) -> tuple[int, int, int, Kind]:

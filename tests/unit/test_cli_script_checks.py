@@ -109,7 +109,7 @@ def test_check_of_a_script_keeps_two_reasons_why_one_row_is_not_supported(capsys
     path.write_text(ROWS.format(calls=BF16, kind="cube"))
     _, out, _ = run(capsys, "check", path)
     lines = [line for line in out.splitlines() if "row 2 " in line]
-    assert ["not bfloat16_t" in lines[0], "must run on the other kind of core" in lines[1]] == [True, True]
+    assert ["not bfloat16_t" in lines[0], "must run on a vector core, not on a cube core" in lines[1]] == [True, True]
 
 
 @pytest.mark.parametrize(
