@@ -21,7 +21,7 @@ from npu_sim.isa.op import Pipe, Space
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import Product
 from npu_sim.program.core_kind import foreign_rows
-from npu_sim.program.disassemble import name_of, pipe_name
+from npu_sim.program.disassemble import disassemble, name_of, pipe_name
 from npu_sim.program.launch import CoreKind, Launch
 from npu_sim.program.limits import ADDRESS_ALIGNMENT_BYTES, MMAD_DESTINATION_ALIGNMENT_BYTES
 from npu_sim.program.verify import space_capacities
@@ -55,6 +55,8 @@ _KINDS = {
     jitted.BAD_PIPE: Kind.UNSUPPORTED,
     jitted.FRAGMENTED: Kind.CAPACITY,
     jitted.OTHER_CORE: Kind.UNSUPPORTED,
+    jitted.OUTSIDE: Kind.CAPACITY,
+    jitted.TOO_LARGE: Kind.CAPACITY,
 }
 _CONFLICTS = {
     jitted.RAW: "reads data of",
@@ -233,6 +235,11 @@ def _flag_detail(code: np.int64, place: _Place, extra: int, product: Product) ->
         return f"{place.words} event must be below {product.core.event_count}, not {extra} ({product.name})"
     if code == jitted.OTHER_CORE:
         return f"{place.words} must run on the other kind of core ({product.name})"
+    if code == jitted.OUTSIDE:
+        return f"Operands must stay inside a memory, not reach as far as {disassemble(place.row).strip()}"
+    if code == jitted.TOO_LARGE:
+        rule = f"at most {extra} blocks of {BLOCK_BYTES} bytes, a separate run counting {jitted.RUN_BLOCKS} more"
+        return f"{place.words} must touch {rule}"
     if code == jitted.FRAGMENTED:
         return f"{place.words} must touch at most {extra} separate runs"
     return f"{place.words} must be an instruction and data path of its pipe"
@@ -393,6 +400,7 @@ def run_hazards_rows(
 
 def missing_order(rows: np.ndarray, violation: Violation) -> tuple[Pipe, Pipe] | None:
     """Return the (source, destination) pipes whose set/wait would order the two rows of ``violation``, if any."""
-    if violation.other_row < 0:
+    pipes = [int(rows[at]["pipe"]) for at in (violation.other_row, violation.row) if at >= 0]
+    if len(pipes) < 2 or max(pipes) > Pipe.ALL:
         return None
-    return Pipe(int(rows[violation.other_row]["pipe"])), Pipe(int(rows[violation.row]["pipe"]))
+    return Pipe(pipes[0]), Pipe(pipes[1])

@@ -25,7 +25,7 @@ import numpy as np
 
 from npu_sim._jit import jit
 from npu_sim.isa.emit import pipe_of_copy
-from npu_sim.isa.footprint import ATOMIC_ADD, READ, WRITE, footprint
+from npu_sim.isa.footprint import ATOMIC_ADD, NO_FOOTPRINT, READ, WRITE, footprint
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import OP_COUNT, Op, Pipe, Space
 from npu_sim.isa.vector_kind import has_two_inputs
@@ -53,8 +53,14 @@ BOOK_LENGTH = CLOCKS + PIPES * PIPES
 (
     RAW, WAR, WAW, CORE_RAW, CORE_WAR, CORE_WAW, UNINITIALISED, READ_BEYOND, WRITE_BEYOND, READ_NOWHERE, WRITE_NOWHERE,
     CAPACITY, READ_MISALIGNED, WRITE_MISALIGNED, WAIT_UNSET, SET_TWICE, LEFT_SET, BAD_EVENT, BAD_PIPE, FRAGMENTED,
-    OTHER_CORE,
-) = (np.int64(code) for code in range(1, 22))  # fmt: skip
+    OTHER_CORE, OUTSIDE, TOO_LARGE,
+) = (np.int64(code) for code in range(1, 24))  # fmt: skip
+
+RUN_BLOCKS = 8
+"""What a repetition of a run costs beside its blocks, in blocks."""
+BLOCK_LIMIT = np.int64(1) << 18
+"""Blocks of 32 bytes one row may touch, each as often as it does, and `RUN_BLOCKS` for every repetition of a run: 8 MiB
+in one piece, several times what any buffer holds. It bounds the time a row takes, whatever its operands are."""
 
 ALWAYS = np.int64(1) << 62
 _FULL = np.int64(0xFFFFFFFF)
@@ -433,6 +439,19 @@ def _touch_run(slots, nodes, book, findings, tensors, runs, r, entry, tensor):
 
 
 @jit
+def _blocks_touched(book, runs, count):
+    """Return an upper bound of what counts against `BLOCK_LIMIT` in ``count`` runs; it stops above that."""
+    blocks = np.int64(0)
+    for i in range(count):
+        capacity = book[SPACE + 4 * runs[i, 0] + 1]
+        repeats = min(runs[i, 4], capacity // runs[i, 5] + 2)
+        blocks += repeats * ((min(runs[i, 3], capacity) >> 5) + RUN_BLOCKS)
+        if blocks > BLOCK_LIMIT:
+            break
+    return blocks
+
+
+@jit
 def _nodes_needed(book, runs, count):
     """Return an upper bound of the nodes that recording the ``count`` runs in ``runs`` may take.
 
@@ -512,6 +531,8 @@ def _check_alignment(book, findings, row):
         dst, src0, src1 = np.int64(Space.L0C), np.int64(Space.L0A), np.int64(Space.L0B)
     elif op == Op.FIXPIPE:
         src0 = np.int64(Space.L0C)
+    elif op == Op.FILL:
+        src0 = np.int64(Space.NONE)
     elif op == Op.L0C_TO_UB:
         dst, src0 = np.int64(Space.UB), np.int64(Space.L0C)
     elif op >= Op.DUPLICATE and op != Op.DATA_COPY_PAD and op != Op.SCALAR_COPY:
@@ -536,7 +557,9 @@ def _synchronise(book, findings, flags, flag_clocks, row):
     op, pipe = row["op"], np.int64(row["pipe"])
     now = book[SERIAL] * 8 + 7
     if op == Op.PIPE_BARRIER:
-        if pipe == Pipe.ALL:
+        if pipe > Pipe.ALL:
+            _report(book, findings, BAD_PIPE, _ZERO, _ZERO, _ZERO, _ZERO, pipe)
+        elif pipe == Pipe.ALL:
             for p in range(PIPES):
                 for q in range(PIPES):
                     book[CLOCKS + PIPES * p + q] = max(book[CLOCKS + PIPES * p + q], now)
@@ -628,11 +651,16 @@ def check_rows(shadow, rows, first, end):
             _report(book, findings, BAD_PIPE, _ZERO, _ZERO, _ZERO, _ZERO, pipe)
         else:
             count = footprint(row, runs)
-        if count < 0:
+        if count == NO_FOOTPRINT:
+            _report(book, findings, OUTSIDE, _ZERO, _ZERO, _ZERO, _ZERO, _ZERO)
+        elif count < 0:
             _report(book, findings, FRAGMENTED, _ZERO, _ZERO, _ZERO, _ZERO, np.int64(len(runs)))
-        if _nodes_needed(book, runs, count) > book[FREE_COUNT]:
-            return i
+        elif _blocks_touched(book, runs, count) > BLOCK_LIMIT:
+            _report(book, findings, TOO_LARGE, _ZERO, _ZERO, _ZERO, _ZERO, BLOCK_LIMIT)
+            count = np.int64(0)
         if count > 0:
+            if _nodes_needed(book, runs, count) > book[FREE_COUNT]:
+                return i
             _check_alignment(book, findings, row)
         for r in range(count):
             _touch_run(slots, nodes, book, findings, tensors, runs, r, book[SERIAL] * 8 + pipe, np.int64(row["tensor"]))

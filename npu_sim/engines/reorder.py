@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from npu_sim.engines import reorder_jit as jitted
 from npu_sim.errors import ProgramError, ShapeError
-from npu_sim.isa.op import Pipe
-from npu_sim.program.disassemble import disassemble
+from npu_sim.isa.op import Op, Pipe
+from npu_sim.program.disassemble import disassemble, pipe_name
 from npu_sim.program.violation import Kind, Violation
 
 Order = Literal["program", "late"] | int
@@ -40,7 +40,8 @@ def legal_order(rows: np.ndarray, order: Order = "program") -> npt.NDArray[np.in
     ShapeError
         If ``order`` is none of these.
     ProgramError
-        If the program deadlocks: the violations name the waits that are never satisfied.
+        If the program deadlocks: the violations name the waits that are never satisfied. If rows are in no pipe, or
+        have flags of none: the violations name them.
 
     Notes
     -----
@@ -57,6 +58,8 @@ def legal_order(rows: np.ndarray, order: Order = "program") -> npt.NDArray[np.in
     result = np.arange(n, dtype=np.int64)
     if order == "program":
         return result
+    if stray := _stray(rows):
+        raise ProgramError(stray)
     following, heads = np.empty(n, np.int64), np.empty(jitted.PIPES, np.int64)
     jitted.link(rows, following, heads)
     flags = np.zeros(jitted.FLAGS, np.int64)
@@ -69,14 +72,27 @@ def legal_order(rows: np.ndarray, order: Order = "program") -> npt.NDArray[np.in
     return result
 
 
+def _stray(rows: np.ndarray) -> list[Violation]:
+    """Return a violation for every row whose pipes do not exist."""
+    is_flag = np.isin(rows["op"], (Op.SET_FLAG, Op.WAIT_FLAG))
+    bad = (rows["pipe"] > Pipe.ALL) | (is_flag & (np.maximum(rows["pipe"], rows["peer"]) >= Pipe.ALL))
+    return [
+        _violation(rows[at], at, Kind.UNSUPPORTED, f"{disassemble(rows[at]).strip()} must be in a pipe that exists")
+        for at in np.flatnonzero(bad).tolist()
+    ]
+
+
 def _blocked(rows: np.ndarray, heads: npt.NDArray[np.int64]) -> list[Violation]:
     """Return a violation for the next row of every pipe that still has one, waits first."""
     stuck = sorted(int(head) for head in heads if head < len(rows))
     violations = []
     for at in stuck:
-        row = rows[at]
-        text = f"{disassemble(row).strip()} never runs: pipe {Pipe(int(row['pipe']) & 7).name} is blocked for ever"
-        violations.append(
-            Violation(kind=Kind.SYNC_UNPAIRED, row=at, tile=int(row["tile"]), site=int(row["site"]), detail=text)
+        text = (
+            f"{disassemble(rows[at]).strip()} never runs: pipe {pipe_name(int(rows[at]['pipe']))} is blocked for ever"
         )
+        violations.append(_violation(rows[at], at, Kind.SYNC_UNPAIRED, text))
     return violations
+
+
+def _violation(row: np.void, at: int, kind: Kind, text: str) -> Violation:
+    return Violation(kind=kind, row=at, tile=int(row["tile"]), site=int(row["site"]), detail=text)

@@ -19,15 +19,20 @@ from npu_sim.engines.timeline_jit import (
     AT_BYTES,
     AT_COUNT,
     AT_STALL,
+    BAD_FLAG,
     BAD_PIPE,
     CAUSES,
     CLOCK_WORDS,
+    CORE_CYCLES,
+    EVENTS,
     NO_COST_RULE,
     OK,
     OPCODES,
+    OUT_OF_RANGE,
     PARTS,
     PIPES,
     SET_TWICE,
+    TOO_LONG,
     UNSUPPORTED_BY_PRODUCT,
     WAIT_WITHOUT_SET,
     advance,
@@ -36,9 +41,10 @@ from npu_sim.engines.timeline_jit import (
 )
 from npu_sim.errors import ProgramError, ShapeError
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
-from npu_sim.isa.op import SPEC_OF_OP, Data, Op, Pipe, Space
+from npu_sim.isa.op import Op, Pipe, Space
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products.cost import CostParams, cost_record
+from npu_sim.program.disassemble import disassemble, name_of, pipe_name, space_name, type_name
 from npu_sim.program.launch import Launch
 from npu_sim.program.violation import Kind, Violation
 
@@ -221,8 +227,8 @@ def run_timeline(
     Raises
     ------
     ProgramError
-        If a wait precedes its set in program order, a flag is set twice without a wait, or an instruction has no cost
-        on this product.
+        If a wait precedes its set in program order, a flag is set twice without a wait, an instruction has no cost
+        on this product, or a row holds what no instruction can.
 
     Examples
     --------
@@ -313,7 +319,10 @@ class _Run:
             done += count
         if kept_rows:
             self._keep(core, phase, join_rows(kept_rows), np.concatenate(kept_spans))
-        return int(finish(clocks, self.parts))
+        cycles = int(finish(clocks, self.parts))
+        if cycles > CORE_CYCLES:
+            raise ProgramError([self._violation(TOO_LONG, rows[0], done, core)])
+        return cycles
 
     def _keep(self, core: int, phase: int, rows: np.ndarray, spans: npt.NDArray[np.int64]) -> None:
         # A contended phase runs its first core twice; the second run counts.
@@ -331,23 +340,28 @@ class _Run:
         )
 
     def _violation(self, code: int, row: np.void, number: int, core: int) -> Violation:
-        op = int(row["op"])
-        known = op in SPEC_OF_OP
-        name = SPEC_OF_OP[Op(op)].api if known else f"opcode {op}"
-        event = f"{int(row['event'])}"
-        pipe, peer = (Pipe(int(row[key]) & 7).name for key in ("pipe", "peer"))
+        name, event = name_of(row), int(row["event"])
+        pipe, peer = (pipe_name(int(row[key])) for key in ("pipe", "peer"))
         if code == WAIT_WITHOUT_SET:
             kind, detail = Kind.SYNC_UNPAIRED, f"{name} {peer}->{pipe} event {event} must follow its SetFlag, not none"
         elif code == SET_TWICE:
             kind = Kind.SYNC_DUPLICATE
             detail = f"{name} {pipe}->{peer} event {event} must follow the WaitFlag of its last set, not the set itself"
         elif code == NO_COST_RULE:
-            kind, detail = Kind.UNSUPPORTED, f"Opcode must be one with a cost rule, not {op}"
+            kind, detail = Kind.UNSUPPORTED, f"Opcode must be one with a cost rule, not {int(row['op'])}"
         elif code == UNSUPPORTED_BY_PRODUCT:
-            source, target = (Space(int(row[key])).name for key in ("src0_space", "dst_space"))
-            data = Data(int(row["dtype"])).name
+            path = "->".join(space_name(int(row[key])) for key in ("src0_space", "dst_space"))
             kind = Kind.UNSUPPORTED
-            detail = f"{name} must be a path and type with a known cost, not {source}->{target} {data}"
+            detail = f"{name} must be a path and type with a known cost, not {path} {type_name(int(row['dtype']))}"
+        elif code == BAD_FLAG:
+            kind = Kind.FIELD_RANGE
+            detail = f"{name} must have a peer in [0, {PIPES - 1}] and an event in [0, {EVENTS - 1}], "
+            detail += f"not {peer} and {event}"
+        elif code == OUT_OF_RANGE:
+            kind = Kind.FIELD_RANGE
+            detail = f"Operands must be ones that an instruction can hold, not {disassemble(row)}"
+        elif code == TOO_LONG:
+            kind, detail = Kind.CAPACITY, f"Rows of a core must take at most {int(CORE_CYCLES)} cycles, not more"
         else:
             assert code == BAD_PIPE
             kind, detail = Kind.UNSUPPORTED, f"Pipe of {name} must be in [0, {PIPES - 1}], not {int(row['pipe'])}"

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.cost import issue_cost, row_cost_bytes, row_path
+from npu_sim.isa.cost import UNKNOWN_OPCODE, UNSUPPORTED, issue_cost, row_cost_bytes, row_path
 from npu_sim.isa.op import Op, Pipe
 
 PIPES = 7
@@ -28,6 +28,7 @@ FREE = 0
 """Slots 0-6: when the pipe can take its next instruction. Slot of `Pipe.S`: the scalar unit, which also issues."""
 DONE = 8
 """Slots 8-14: when every result of the pipe so far can be used (latency included)."""
+EVENTS = 8
 FLAG = 16
 """Slots 16-527: set time of flag (source, destination, event), source * 64 + destination * 8 + event; -1: not set."""
 RING_SIZE = 32
@@ -62,6 +63,14 @@ SET_TWICE = 2
 NO_COST_RULE = 3
 UNSUPPORTED_BY_PRODUCT = 4
 BAD_PIPE = 5
+BAD_FLAG = 6
+OUT_OF_RANGE = 7
+TOO_LONG = 8
+
+ROW_CYCLES = np.uint64(1 << 39)
+"""Most cycles of one row: more than any operands give that the hardware can encode."""
+CORE_CYCLES = np.int64(1) << 46
+"""Most cycles of one core and phase, so that the sums over rows, cores and phases stay in int64."""
 
 
 @jit
@@ -184,6 +193,12 @@ def _run(clocks, pipe, occupancy, latency):
 
 
 @jit
+def _exceeds(seventh, eighth):
+    """Return whether one of seven things (pipes, spaces) or one of eight is none: two byte-sized fields, one look."""
+    return (seventh + 1 | eighth) >= EVENTS
+
+
+@jit
 def advance(rows: np.ndarray, n: int, cost: np.ndarray, clocks: np.ndarray, spans: np.ndarray) -> tuple[int, int]:
     """Advance the clocks of one core over rows ``[0, n)``.
 
@@ -204,7 +219,8 @@ def advance(rows: np.ndarray, n: int, cost: np.ndarray, clocks: np.ndarray, span
     -------
     (code, row)
         ``OK`` and ``n``, or what is wrong and the row it is wrong in: `WAIT_WITHOUT_SET` (in program order),
-        `SET_TWICE` (without a wait between), `NO_COST_RULE`, `UNSUPPORTED_BY_PRODUCT`, `BAD_PIPE`.
+        `SET_TWICE` (without a wait between), `NO_COST_RULE`, `UNSUPPORTED_BY_PRODUCT`, `BAD_PIPE`, `BAD_FLAG`,
+        `OUT_OF_RANGE` (operands beyond what can be encoded), `TOO_LONG` (all rows so far).
 
     Notes
     -----
@@ -219,6 +235,9 @@ def advance(rows: np.ndarray, n: int, cost: np.ndarray, clocks: np.ndarray, span
     barrier_cycles = record["barrier_cycles"]
     mte1_start = record["mte1_start_cycles"]
     with_spans = spans.shape[0] >= n
+    for pipe in range(PIPES):
+        if clocks[AT_TIME + FREE + pipe] > CORE_CYCLES:
+            return TOO_LONG, 0
     for i in range(n):
         row = rows[i]
         op = np.int64(row["op"])
@@ -241,11 +260,17 @@ def advance(rows: np.ndarray, n: int, cost: np.ndarray, clocks: np.ndarray, span
         else:
             start = clocks[AT_TIME + FREE]
         if op == Op.WAIT_FLAG:
-            code = _wait_flag(clocks, np.int64(row["peer"]) & 7, pipe, np.int64(row["event"]) & 7, flag_cycles)
+            peer, event = np.int64(row["peer"]), np.int64(row["event"])
+            if _exceeds(peer, event):
+                return BAD_FLAG, i
+            code = _wait_flag(clocks, peer, pipe, event, flag_cycles)
             if code != OK:
                 return code, i
         elif op == Op.SET_FLAG:
-            code = _set_flag(clocks, pipe, np.int64(row["peer"]) & 7, np.int64(row["event"]) & 7, flag_cycles)
+            peer, event = np.int64(row["peer"]), np.int64(row["event"])
+            if _exceeds(peer, event):
+                return BAD_FLAG, i
+            code = _set_flag(clocks, pipe, peer, event, flag_cycles)
             if code != OK:
                 return code, i
         elif op == Op.PIPE_BARRIER:
@@ -255,10 +280,15 @@ def advance(rows: np.ndarray, n: int, cost: np.ndarray, clocks: np.ndarray, span
             clocks[AT_FRESH + pipe] = 1
         else:
             occupancy, latency, byte_count = row_cost_bytes(row, record)
-            if occupancy < 0:
-                return (NO_COST_RULE if occupancy == -1 else UNSUPPORTED_BY_PRODUCT), i
+            if np.uint64(occupancy + latency) > ROW_CYCLES:
+                # Below 0: there is no rule.
+                if occupancy == UNKNOWN_OPCODE:
+                    return NO_COST_RULE, i
+                return (UNSUPPORTED_BY_PRODUCT if occupancy == UNSUPPORTED else OUT_OF_RANGE), i
             if byte_count > 0:
                 source, target = row_path(row)
+                if _exceeds(source, target + 1):
+                    return UNSUPPORTED_BY_PRODUCT, i
                 clocks[AT_BYTES + source * 8 + target] += byte_count
             if pipe == Pipe.MTE1 and clocks[AT_FRESH + pipe] != 0:
                 occupancy += mte1_start

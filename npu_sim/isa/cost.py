@@ -9,12 +9,22 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.cost_rates import UNKNOWN_OPCODE, UNSUPPORTED, divide_up, item_bytes, transfer_cycles
+from npu_sim.isa.cost_rates import (
+    OUT_OF_RANGE,
+    UNKNOWN_OPCODE,
+    UNSUPPORTED,
+    amount,
+    divide_up,
+    fits,
+    item_bytes,
+    transfer_cycles,
+)
 from npu_sim.isa.cost_vector import add_step_millicycles, vector_cost
 from npu_sim.isa.op import Data, Mode, Op, Space
 from npu_sim.isa.vector_kind import is_count_style
 
 __all__ = [
+    "OUT_OF_RANGE",
     "UNKNOWN_OPCODE",
     "UNSUPPORTED",
     "add_step_millicycles",
@@ -69,7 +79,7 @@ def _plain(byte_count, rate, least):
 @jit
 def _data_copy(row, cost):
     rows = np.int64(row["block_count"])
-    byte_count = rows * np.int64(row["block_len"]) * 32
+    byte_count = amount(rows, np.int64(row["block_len"]), np.int64(32))
     if byte_count == 0:
         return cost["issue_cycles"], np.int64(0), byte_count
     source, target = row["src0_space"], row["dst_space"]
@@ -115,7 +125,7 @@ def _data_copy(row, cost):
 def _data_copy_pad(row, cost):
     rows = np.int64(row["block_count"])
     length = np.int64(row["block_len"])
-    byte_count = rows * length
+    byte_count = amount(rows, length, np.int64(1))
     if byte_count == 0:
         return cost["issue_cycles"], np.int64(0), byte_count
     if row["src0_space"] != Space.GM:
@@ -140,8 +150,8 @@ def _data_copy_pad(row, cost):
 @jit
 def _nd2nz(row, cost):
     size = item_bytes(row["dtype"])
-    rows = np.int64(row["nd_num"]) * np.int64(row["n_value"])
-    byte_count = rows * np.int64(row["d_value"]) * size
+    rows = amount(np.int64(row["nd_num"]), np.int64(row["n_value"]), np.int64(1))
+    byte_count = amount(np.int64(row["nd_num"]), np.int64(row["n_value"]), np.int64(row["d_value"]) * size)
     rate = cost["gm_to_l1_millibytes_per_cycle"]
     isolated_rate = cost["nd2nz_isolated_millibytes_per_cycle"]
     if isolated_rate == 0 or size == 0:
@@ -173,7 +183,7 @@ def _load_l0(cycles, overhead, isolated, byte_count, cost):
 
 @jit
 def _load_2d(row, cost):
-    byte_count = np.int64(row["repeat"]) * 512
+    byte_count = amount(np.int64(row["repeat"]), np.int64(512), np.int64(1))
     if byte_count == 0:
         return cost["issue_cycles"], np.int64(0), byte_count
     target = row["dst_space"]
@@ -223,10 +233,9 @@ def _transpose_rate(target, cost):
 
 @jit
 def _load_transpose(row, cost):
-    fractals = np.int64(row["repeat"])
-    if item_bytes(row["dtype"]) != 2:
-        fractals *= 2  # squares of 8-bit and of 32-bit data are two fractals
-    byte_count = fractals * 512
+    # Squares of 8-bit and of 32-bit data are two fractals.
+    square = np.int64(512 if item_bytes(row["dtype"]) == 2 else 1024)
+    byte_count = amount(np.int64(row["repeat"]), square, np.int64(1))
     if byte_count == 0:
         return cost["issue_cycles"], np.int64(0), byte_count
     cycles = transfer_cycles(byte_count, _transpose_rate(row["dst_space"], cost))
@@ -343,14 +352,16 @@ def _load_3d(row, cost):
     size = item_bytes(row["dtype"])
     if size == 0:
         return np.int64(UNSUPPORTED), np.int64(0), np.int64(0)
-    fractals = (np.int64(row["m_ext"]) + 15) >> 4
+    points, channels, start = np.int64(row["m_ext"]), np.int64(row["k_ext"]), np.int64(row["m_start"])
+    if not fits(points | channels | start | np.int64(row["stride_w"])):
+        return np.int64(OUT_OF_RANGE), np.int64(0), np.int64(0)
+    fractals = (points + 15) >> 4
     block = np.int64(32) // size
-    depth = (np.int64(row["k_ext"]) + block - 1) // block
+    depth = (channels + block - 1) // block
     byte_count = fractals * depth * 512
-    if byte_count <= 0:
+    if byte_count == 0:
         return cost["issue_cycles"], np.int64(0), np.int64(0)
     width = output_width(row)
-    start = np.int64(row["m_start"])
     if start >= width:
         start = np.int64(np.uint64(start) % np.uint64(width))
     cycles = _img2col_cycles(row, start, width, fractals, depth, cost)
@@ -360,8 +371,10 @@ def _load_3d(row, cost):
 @jit
 def _load_3d_v1(row, cost):
     fractals = np.int64(row["repeat"])
+    if not fits(fractals | np.int64(row["stride_w"])):
+        return np.int64(OUT_OF_RANGE), np.int64(0), np.int64(0)
     byte_count = fractals * 512
-    if byte_count <= 0:
+    if byte_count == 0:
         return cost["issue_cycles"], np.int64(0), np.int64(0)
     width = output_width(row)
     start = np.int64(row["left_top_w"]) + np.int64(row["pad_left"])
@@ -379,7 +392,7 @@ def _load_3d_v1(row, cost):
 @jit
 def _fill(row, cost):
     block = np.int64(32) if row["dst_space"] == Space.L1 else np.int64(512)
-    byte_count = np.int64(row["repeat"]) * np.int64(row["block_num"]) * block
+    byte_count = amount(np.int64(row["repeat"]), np.int64(row["block_num"]), block)
     return _plain(byte_count, cost["fill_millibytes_per_cycle"], np.int64(1))
 
 
@@ -405,13 +418,14 @@ def _mmad(row, cost):
     m_fractals = (np.int64(row["m"]) + 15) >> 4
     n_fractals = (np.int64(row["n"]) + 15) >> 4
     k_fractals = (np.int64(row["k"]) + (1 << block_shift) - 1) >> block_shift
-    if m_fractals * n_fractals * k_fractals <= 0:
+    steps = amount(m_fractals, n_fractals, k_fractals)
+    if steps == 0:
         return cost["issue_cycles"], np.int64(0), np.int64(0)
     if (row["mode"] & Mode.INIT) != 0:
         overhead = cost["mmad_overhead_cycles"]
     else:
         overhead = cost["mmad_accumulate_overhead_cycles"]
-    occupancy = m_fractals * n_fractals * k_fractals * step + overhead
+    occupancy = steps * step + overhead
     conflict = cost["mmad_odd_conflict_fractals"]
     if conflict != 0 and k_fractals > conflict and ((m_fractals | n_fractals) & 1) != 0:
         occupancy += k_fractals - conflict
@@ -421,12 +435,11 @@ def _mmad(row, cost):
 @jit
 def _fixpipe(row, cost):
     size = item_bytes(row["dst_dtype"])
-    rows = np.int64(row["m_size"])
     columns = np.int64(row["n_size"])
     row_major = (row["mode"] & Mode.NZ2ND) != 0
-    if row_major:
-        rows *= np.int64(row["nd_num"])
-    elements = rows * columns
+    matrices = np.int64(row["nd_num"]) if row_major else np.int64(1)
+    rows = amount(np.int64(row["m_size"]), matrices, np.int64(1))
+    elements = amount(np.int64(row["m_size"]), matrices, columns)
     byte_count = elements * size
     latency = cost["fix_latency_cycles"]
     if cost["fix_to_l1_elements_per_cycle"] == 0 or size == 0:
@@ -452,7 +465,7 @@ def _fixpipe(row, cost):
 
 @jit
 def _l0c_to_ub(row, cost):
-    elements = np.int64(row["block_count"]) * np.int64(row["block_len"]) * 256
+    elements = amount(np.int64(row["block_count"]), np.int64(row["block_len"]), np.int64(256))
     rate = cost["l0c_to_ub_millibytes_per_cycle"]
     byte_count = elements * item_bytes(row["dst_dtype"])
     if rate == 0:
@@ -477,7 +490,7 @@ def row_cost_bytes(row, cost):
     Returns
     -------
     occupancy : int64
-        Cycles the pipe is kept; `UNKNOWN_OPCODE` or `UNSUPPORTED` if there is no rule.
+        Cycles the pipe is kept; `UNKNOWN_OPCODE`, `UNSUPPORTED` or `OUT_OF_RANGE` if there is no rule.
     latency : int64
         Cycles from the end of the occupancy until the result can be used.
     bytes : int64

@@ -11,6 +11,10 @@ UNKNOWN_OPCODE = -1
 """Occupancy answered for an opcode without a rule."""
 UNSUPPORTED = -2
 """Occupancy answered for a data type or path that the parameter set does not have."""
+OUT_OF_RANGE = -3
+"""Occupancy answered for operands that no instruction can hold."""
+AMOUNT_LIMIT = np.int64(1) << 49
+"""Where `amount` stops: more than any legal instruction moves, and small enough for what the rules multiply it by."""
 
 
 @jit
@@ -25,6 +29,27 @@ def item_bytes(dtype):
     if dtype == Data.INT64:
         return 8
     return 0
+
+
+@jit
+def fits(operands):
+    """Return whether operands, joined by ``|``, are 16-bit numbers: one look instead of two for each."""
+    return np.uint64(operands) <= np.uint64(0xFFFF)
+
+
+@jit
+def amount(first, second, third):
+    """Return the product of three counts of a row (each below 2^40), 0 if one is not positive, at most `AMOUNT_LIMIT`.
+
+    The fields of a row are 32-bit numbers that nobody may have checked: their product can leave int64.
+    """
+    if fits(first | second | third):
+        return first * second * third
+    if first <= 0 or second <= 0 or third <= 0:
+        return np.int64(0)
+    if np.float64(first) * np.float64(second) * np.float64(third) > np.float64(AMOUNT_LIMIT):
+        return AMOUNT_LIMIT
+    return first * second * third
 
 
 @jit

@@ -22,8 +22,8 @@ from npu_sim.isa.img2col import output_extent
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import Mode, Space
 
-_MOST_STEPS = 1 << 25
-"""Steps that a footprint may take, 0.1 s: the tallest map (32767 rows) under the largest window (511 x 511) fits."""
+_MOST_FRACTALS = 4096
+"""Fractals that one load may fill: 2 MiB, more than any L0 buffer has. It bounds the points a footprint walks over."""
 
 
 @jit
@@ -32,6 +32,8 @@ def _points_of_row(out, count, row, base, planes, kw_first, kw_last, ow_first, o
     l1_w, stride = np.int64(row["l1_w"]), np.int64(row["stride_w"])
     plane = np.int64(row["l1_h"]) * l1_w * BLOCK
     for kw in range(kw_first, kw_last + 1):
+        if count < 0:
+            return count
         shift = kw * np.int64(row["dilation_w"]) - np.int64(row["pad_left"])
         first = max(ow_first, -(shift // stride))
         last = min(ow_last, (l1_w - 1 - shift) // stride)
@@ -58,8 +60,7 @@ def _window_taps(row, out, count, c1, planes, tap_first, tap_last, m_first, m_la
     """Append the points of map planes ``c1 .. c1 + planes`` under taps and windows (all bounds inclusive).
 
     Goes row by row of the map. In a row, the windows of a tap row cover either one interval of points or, with gaps
-    between them, single points; equal intervals of consecutive rows become one run. More than `_MOST_STEPS` are
-    `TOO_MANY_RUNS`.
+    between them, single points; equal intervals of consecutive rows become one run.
     """
     l1_h, l1_w = np.int64(row["l1_h"]), np.int64(row["l1_w"])
     filter_w = np.int64(row["filter_w"])
@@ -75,18 +76,19 @@ def _window_taps(row, out, count, c1, planes, tap_first, tap_last, m_first, m_la
     held_lo, held_hi, held_h, held_rows = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     h_first = max(np.int64(0), oh_first * stride_h + kh_first * dilation_h - pad_top)
     h_last = min(l1_h - 1, oh_last * stride_h + kh_last * dilation_h - pad_top)
-    if (h_last - h_first + 1) * (kh_last - kh_first + 1 + filter_w) > _MOST_STEPS:
-        return TOO_MANY_RUNS
     for h in range(h_first, h_last + 1):
         if count < 0:
             return count
         lo, hi = np.int64(0), np.int64(0)
         seen_kw_first, seen_kw_last = np.int64(-1), np.int64(-1)
         seen_ow_first, seen_ow_last = np.int64(-1), np.int64(-1)
-        for kh in range(kh_first, kh_last + 1):
+        # Only the tap rows that a window of the slice puts on this row of the map: walking over all takes seconds.
+        kh_low = max(kh_first, -((oh_last * stride_h - h - pad_top) // dilation_h))
+        kh_high = min(kh_last, (h + pad_top - oh_first * stride_h) // dilation_h)
+        for kh in range(kh_low, kh_high + 1):
             at = h + pad_top - kh * dilation_h
             oh = at // stride_h
-            if oh * stride_h != at or oh < oh_first or oh > oh_last:
+            if oh * stride_h != at:
                 continue
             kw_first = tap_first % filter_w if kh == kh_first else np.int64(0)
             kw_last = tap_last % filter_w if kh == kh_last else filter_w - 1
@@ -205,6 +207,12 @@ def _is_window_void(row):
 
 
 @jit
+def _is_spread(row):
+    """Return whether the taps of a window lie side by side, as on any hardware."""
+    return row["dilation_h"] > 0 and row["dilation_w"] > 0
+
+
+@jit
 def _window_bits(row):
     """Return the bits of all operands of map and window; a negative one makes the result negative."""
     bits = np.int64(row["l1_h"]) | np.int64(row["l1_w"]) | np.int64(row["filter_h"]) | np.int64(row["filter_w"])
@@ -222,8 +230,10 @@ def load_3d(row, out):
         return 0
     c0 = BLOCK // item_bytes(row["dtype"])
     k_start, m_start = np.int64(row["k_start"]), np.int64(row["m_start"])
-    if (_window_bits(row) | k_ext | m_ext | k_start | m_start) >> OPERAND_BITS != 0:
+    if (_window_bits(row) | k_ext | m_ext | k_start | m_start) >> OPERAND_BITS != 0 or not _is_spread(row):
         return NO_FOOTPRINT
+    if (m_ext + 15) // 16 * ((k_ext + c0 - 1) // c0) > _MOST_FRACTALS:
+        return TOO_MANY_RUNS
     tap = k_start // c0
     count = _windows(row, out, NONE, tap, tap + (k_ext + c0 - 1) // c0, m_start, m_start + m_ext)
     points = (m_ext + 15) // 16
@@ -252,8 +262,10 @@ def load_3d_v1(row, out):
     top = np.int64(row["left_top_h"]) + np.int64(row["pad_top"])
     left = np.int64(row["left_top_w"]) + np.int64(row["pad_left"])
     c1, tap_h, tap_w = np.int64(row["c1_index"]), np.int64(row["fetch_filter_h"]), np.int64(row["fetch_filter_w"])
-    if (_window_bits(row) | repeat | top | left | c1 | tap_h | tap_w) >> OPERAND_BITS != 0:
+    if (_window_bits(row) | repeat | top | left | c1 | tap_h | tap_w) >> OPERAND_BITS != 0 or not _is_spread(row):
         return NO_FOOTPRINT
+    if repeat > _MOST_FRACTALS:
+        return TOO_MANY_RUNS
     wo = output_extent(
         np.int64(row["l1_w"]),
         np.int64(row["pad_left"]),

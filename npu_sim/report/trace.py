@@ -17,6 +17,7 @@ import numpy as np
 from npu_sim.engines.timeline import CoreSpans, TimelineResult
 from npu_sim.errors import ShapeError
 from npu_sim.isa.op import SPEC_OF_OP, Op, Pipe
+from npu_sim.program.disassemble import name_of, pipe_name
 
 LANES = ("SCALAR", "FLOWCTRL", "MTE1", "CUBE", "FIXP", "MTE2", "VECTOR", "MTE3")
 """Lanes of a core, top to bottom."""
@@ -41,7 +42,7 @@ COLOUR_OF_LANE = {
     "VECTOR": "cq_build_failed",
     "MTE3": "rail_response",
 }
-COLOUR_OF_OP = {Op.SET_FLAG: "black", Op.WAIT_FLAG: "yellow"}
+COLOUR_OF_OP: dict[int, str] = {Op.SET_FLAG: "black", Op.WAIT_FLAG: "yellow"}
 
 
 def chrome_trace(result: TimelineResult, sites: Mapping[int, str] | None = None) -> dict[str, Any]:
@@ -84,7 +85,12 @@ def write_chrome_trace(path: str | Path, result: TimelineResult, sites: Mapping[
 
 
 def _lanes(spans: CoreSpans) -> set[str]:
-    return {LANE_OF_PIPE[Pipe(int(pipe))] for pipe in np.unique(spans.rows["pipe"])}
+    return {_lane(int(pipe)) for pipe in np.unique(spans.rows["pipe"])}
+
+
+def _lane(pipe: int) -> str:
+    """Return the lane of a pipe; what is in no pipe is shown as control flow."""
+    return LANE_OF_PIPE[Pipe(pipe)] if pipe in Pipe._value2member_map_ else LANE_OF_PIPE[Pipe.ALL]
 
 
 def _metadata(core: int, used: set[str]) -> Iterator[dict[str, Any]]:
@@ -101,13 +107,13 @@ def _core_events(spans: CoreSpans, clock_hz: int, sites: Mapping[int, str]) -> I
     to_microseconds = 1e6 / clock_hz
     pending: dict[tuple[int, int, int], deque[tuple[str, str, float]]] = defaultdict(deque)
     for number, (row, start, end) in enumerate(zip(spans.rows, spans.start_cycles, spans.end_cycles, strict=True)):
-        op, pipe = Op(int(row["op"])), Pipe(int(row["pipe"]))
-        lane = LANE_OF_PIPE[pipe]
+        op, pipe = int(row["op"]), int(row["pipe"])
+        lane = _lane(pipe)
         begin = (spans.phase_start_cycles + int(start)) * to_microseconds
         finish = (spans.phase_start_cycles + int(end)) * to_microseconds
         yield {
             "ph": "X",
-            "name": op.name,
+            "name": Op(op).name if op in Op._value2member_map_ else name_of(row),
             "cname": COLOUR_OF_OP.get(op, COLOUR_OF_LANE[lane]),
             "pid": pid,
             "tid": lane,
@@ -115,18 +121,19 @@ def _core_events(spans: CoreSpans, clock_hz: int, sites: Mapping[int, str]) -> I
             "dur": int(end - start) * to_microseconds,
             "args": _arguments(row, number, op, spans.phase, sites),
         }
-        if op is Op.SET_FLAG:
+        peer, event = int(row["peer"]), int(row["event"])
+        if op == Op.SET_FLAG:
             flow = f"{spans.core}.{spans.phase}.{number}"
-            pending[int(pipe), int(row["peer"]), int(row["event"])].append((flow, lane, finish))
-        elif op is Op.WAIT_FLAG:
-            flow, set_lane, set_time = pending[int(row["peer"]), int(pipe), int(row["event"])].popleft()
-            name = f"{Pipe(int(row['peer'])).name}->{pipe.name} {int(row['event'])}"
+            pending[pipe, peer, event].append((flow, lane, finish))
+        elif op == Op.WAIT_FLAG and pending[peer, pipe, event]:
+            flow, set_lane, set_time = pending[peer, pipe, event].popleft()
+            name = f"{pipe_name(peer)}->{pipe_name(pipe)} {event}"
             common = {"cat": "flag", "name": name, "id": flow, "pid": pid}
             yield {"ph": "s", **common, "tid": set_lane, "ts": set_time}
             yield {"ph": "f", "bp": "e", **common, "tid": lane, "ts": finish}
 
 
-def _arguments(row: np.void, number: int, op: Op, phase: int, sites: Mapping[int, str]) -> dict[str, Any]:
+def _arguments(row: np.void, number: int, op: int, phase: int, sites: Mapping[int, str]) -> dict[str, Any]:
     site = int(row["site"])
     arguments: dict[str, Any] = {
         "phase": phase,
@@ -135,7 +142,7 @@ def _arguments(row: np.void, number: int, op: Op, phase: int, sites: Mapping[int
         "site": sites.get(site, str(site)),
     }
     if op in SPEC_OF_OP:
-        arguments["detail"] = " ".join(f"{name}={_plain(row[name])}" for name in SPEC_OF_OP[op].fields)
+        arguments["detail"] = " ".join(f"{name}={_plain(row[name])}" for name in SPEC_OF_OP[Op(op)].fields)
     return arguments
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import itertools
 import math
 import pickle
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from npu_sim.errors import ProductError
 from npu_sim.isa import cost as rules
 from npu_sim.isa import emit
+from npu_sim.isa.cost_rates import amount
 from npu_sim.isa.op import OP_COUNT, OPS, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import empty_rows
 from npu_sim.products.cost import NUMBERS, cost_of_arch, cost_record, img2col_bytes_per_cycle
@@ -749,3 +751,11 @@ def test_data_copy_pad_stores_as_data_copy_does():
     assert cost_of(pad(Space.GM, Space.UB, 1, 7800)) == (20 + 100, 100, 7800)
     assert cost_of(pad(Space.GM, Space.UB, 1, 7800, atomic=True))[0] == 20 + 200
     assert cost_of(pad(Space.GM, Space.UB, 100, 10))[0] == 20 + 400
+
+
+@pytest.mark.skipif(not hasattr(rules.transfer_cycles, "signatures"), reason="JIT is off: Python integers do not wrap")
+def test_amount_is_the_product_or_where_it_stops():
+    numbers = [-(2**31), -1, 0, 1, 2, 255, 65535, 65536, 2**20, 2**31 - 1, 2**36]
+    for triple in itertools.product(numbers, repeat=3):
+        expected = math.prod(triple) if min(triple) > 0 else 0
+        assert int(amount(*map(np.int64, triple))) == min(expected, 2**49), triple

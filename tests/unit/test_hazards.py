@@ -6,7 +6,7 @@ import pytest
 from npu_sim.engines import hazards, hazards_jit
 from npu_sim.engines.hazards import run_hazards_programs
 from npu_sim.isa import emit
-from npu_sim.isa.op import Data, Space
+from npu_sim.isa.op import Data, Op, Pipe, Space
 from npu_sim.isa.row import empty_rows
 from npu_sim.products import get_product
 from npu_sim.program.violation import Kind
@@ -130,3 +130,50 @@ def test_hazards_spaces_enum_is_dense(space):
     """The engine indexes tables by space."""
     assert sorted(Space) == list(range(7))
     assert space in Space
+
+
+def _findings_of(**fields):
+    rows = empty_rows(1)
+    for name, value in fields.items():
+        rows[name] = value
+    return [(v.kind, v.detail) for v in hazards.run_hazards_rows(rows, PRODUCT, np.array([[0, 1 << 26, 1 << 26, 1]]))]
+
+
+@pytest.mark.parametrize("address", [2**63 - 32, 2**63 - 1, -(2**63), 2**62, -(2**62)])
+def test_hazards_address_far_outside_is_reported(address):
+    (found,) = _findings_of(op=Op.DUPLICATE, pipe=Pipe.V, dtype=Data.FP16, count=64, dst=address)
+    row = f"V    Duplicate UB[{hex(address)}], dtype half, count 64, value 0x0"
+    assert found == (Kind.CAPACITY, f"Operands must stay inside a memory, not reach as far as {row}")
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        # (rows and columns far apart, none of which wraps around into the buffer)
+        ({"op": Op.DATA_COPY_PAD, "block_count": 2**31 - 1, "block_len": 1, "src_gap": 1}, "at most 262144 blocks"),
+        ({"op": Op.DATA_COPY, "block_count": 4, "block_len": 1 << 20, "dst_gap": -(1 << 20)}, "at most 262144 blocks"),
+        ({"op": Op.DATA_COPY, "block_count": 2**31 - 1, "block_len": 2**31 - 1}, "Operands must stay inside a memory"),
+    ],
+)
+def test_hazards_work_on_one_row_is_bounded(fields, text):
+    copy = {"pipe": Pipe.MTE2, "dst_space": Space.UB, "src0_space": Space.GM, "dtype": Data.INT8}
+    (found,) = _findings_of(**copy, **fields)
+    assert found[0] is Kind.CAPACITY
+    assert text in found[1]
+
+
+def test_hazards_walk_over_a_window_is_bounded():
+    window = dict.fromkeys(("stride_h", "stride_w", "dilation_h", "dilation_w", "filter_w", "l1_w"), 1)
+    row = {"op": Op.LOAD_3D, "pipe": Pipe.MTE1, "dst_space": Space.L0A, "src0_space": Space.L1, "dtype": Data.FP16}
+    for sizes in ({"m_ext": 65535, "k_ext": 65535, "filter_h": 511}, {"m_ext": 16, "k_ext": 16, "filter_h": 1 << 20}):
+        found = _findings_of(**row, **window, l1_h=32767, channel_size=16, **sizes)
+        assert [kind for kind, _ in found] == [Kind.CAPACITY]
+
+
+def test_hazards_barrier_of_no_pipe_is_reported():
+    assert [kind for kind, _ in _findings_of(op=Op.PIPE_BARRIER, pipe=8)] == [Kind.UNSUPPORTED]
+
+
+def test_hazards_undefined_fields_of_a_fill_are_not_read():
+    fill = {"op": Op.FILL, "pipe": Pipe.MTE1, "dst_space": Space.L0B, "dtype": Data.FP16, "repeat": 1, "block_num": 1}
+    assert _findings_of(**fill, src0_space=255, src0=1) == []

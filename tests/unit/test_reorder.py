@@ -133,3 +133,20 @@ def test_reorder_deadlock_is_an_error_that_names_the_wait():
 def test_reorder_unknown_order_is_refused(order):
     with pytest.raises(ShapeError, match=re.escape(f"not {order!r}") + "$"):
         legal_order(empty_rows(1), order)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"op": Op.MMAD, "pipe": 8}, "8    Mmad L0C[0x0], L0A[0x0], L0B[0x0], dtype none, m 0, n 0, k 0"),
+        ({"op": Op.SET_FLAG, "pipe": 1, "peer": 12}, "V    SetFlag<V_12>(0)"),
+        ({"op": Op.WAIT_FLAG, "pipe": 7, "peer": 1}, "ALL  WaitFlag<V_ALL>(0)"),
+    ],
+)
+def test_legal_order_row_in_no_pipe_is_refused(fields, text):
+    rows = empty_rows(3)
+    for name, value in fields.items():
+        rows[name][1] = value
+    with pytest.raises(ProgramError, match=re.escape(f"row 1 {text} must be in a pipe that exists") + r"\Z"):
+        legal_order(rows, "late")
+    assert legal_order(rows).tolist() == [0, 1, 2]

@@ -259,7 +259,7 @@ def test_to_json_holds_everything_but_the_spans():
         (
             lambda r, n: emit.emit_data_copy(r, n, Space.L1, 0, Space.UB, 0, 1, 8, 0, 0, Data.FP16, -1, 7, 5),
             Kind.UNSUPPORTED,
-            "DataCopy must be a path and type with a known cost, not UB->L1 FP16",
+            "DataCopy must be a path and type with a known cost, not UB->L1 half",
         ),
     ],
 )
@@ -284,6 +284,7 @@ def test_illegal_program_is_refused_with_the_row(writer, kind, detail):
         ("op", 200, "Opcode must be one with a cost rule, not 200"),
         ("pipe", 9, "Pipe of Mmad must be in [0, 6], not 9"),
         ("pipe", 7, "Pipe of Mmad must be in [0, 6], not 7"),
+        ("dtype", 200, "Mmad must be a path and type with a known cost, not L0A->L0C type200"),
     ],
 )
 def test_broken_row_is_refused(field, value, detail):
@@ -294,6 +295,80 @@ def test_broken_row_is_refused(field, value, detail):
 
     with pytest.raises(ProgramError, match=re.escape(f"{detail} (TestChip)") + r"\Z"):
         run_timeline(launch_of(lambda core, phase: (broken,)), Product())
+
+
+def _refusal(*writers):
+    with pytest.raises(ProgramError) as caught:
+        run_timeline(launch_of(lambda core, phase: writers), Product())
+    (violation,) = caught.value.violations
+    return violation.kind, violation.detail.removesuffix(" (TestChip)")
+
+
+def _with(writer, **fields):
+    def broken(rows, n):
+        end = writer(rows, n)
+        for name, value in fields.items():
+            rows[name][n] = value
+        return end
+
+    return broken
+
+
+@pytest.mark.parametrize(("field", "value"), [("peer", 7), ("peer", 12), ("event", 8), ("event", 255)])
+@pytest.mark.parametrize("writer", [set_flag(Pipe.M, Pipe.FIX), wait_flag(Pipe.MTE1, Pipe.M)])
+def test_flag_of_no_pipe_or_event_is_refused(writer, field, value):
+    # Event 8 and pipe 12 are not those of their low three bits.
+    kind, detail = _refusal(set_flag(Pipe.MTE1, Pipe.M), _with(writer, **{field: value}))
+    assert kind is Kind.FIELD_RANGE
+    assert " must have a peer in [0, 6] and an event in [0, 7], not " in detail
+
+
+@pytest.mark.parametrize("field", ["src0_space", "dst_space"])
+@pytest.mark.parametrize("space", [7, 8, 200, 255])
+def test_bytes_of_a_space_that_does_not_exist_are_refused(field, space):
+    kind, detail = _refusal(_with(load(4), **{field: space}))
+    assert kind is Kind.UNSUPPORTED
+    assert f"space{space}" in detail
+
+
+MOST = 2**31 - 1
+LEAST = -(2**31)
+
+
+@pytest.mark.parametrize(
+    ("writer", "fields"),
+    [
+        (copy_in(), ("block_count", "block_len")),
+        (mmad(1), ("m", "n", "k")),
+        (
+            lambda r, n: emit.emit_nd2nz(r, n, 0, 0, Data.FP32, 1, 1, 32, 0, 32, 1, 1, 0, 0, 0, 0),
+            ("nd_num", "n_value", "d_value"),
+        ),
+        (
+            lambda r, n: emit.emit_fixpipe(r, n, Space.GM, 0, 0, 3, 16, 16, 16, 16, 1, 0, 0, Mode.NZ2ND, 0, 0, 0),
+            ("m_size", "n_size", "nd_num"),
+        ),
+        (lambda r, n: emit.emit_fill(r, n, Space.L0A, 0, Data.FP16, 1, 1, 0, 0, 0, 0), ("repeat", "block_num")),
+    ],
+)
+def test_operands_whose_product_leaves_int64_are_refused(writer, fields):
+    kind, detail = _refusal(_with(writer, **dict.fromkeys(fields, MOST)))
+    assert kind is Kind.FIELD_RANGE
+    assert detail.startswith("Operands must be ones that an instruction can hold, not ")
+    assert f"{fields[0]} {MOST}" in detail
+    # An instruction of less than nothing does nothing.
+    for name in fields:
+        result = run_timeline(launch_of(lambda core, phase: (_with(writer, **{name: LEAST}),)), Product())  # noqa: B023
+        assert 0 < result.phase_cycles[0] < 100
+
+
+def test_rows_that_would_run_for_ever_are_refused():
+    # 2^38 cycles each: one can be held, many together cannot.
+    long = _with(mmad(1), m=1 << 20, n=1 << 20, k=1 << 10)
+    assert run_timeline(launch_of(lambda core, phase: (long,)), Product()).phase_cycles[0] == 1 + 2**38 + 2 + 21
+    kind, detail = _refusal(*[long] * 300)
+    assert kind is Kind.CAPACITY
+    assert detail == f"Rows of a core must take at most {2**46} cycles, not more"
 
 
 def test_flag_may_be_set_again_after_its_wait():
