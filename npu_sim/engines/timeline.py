@@ -7,7 +7,7 @@ of the product's parameter set (`products.cost`), each with a source and a confi
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -49,6 +49,7 @@ from npu_sim.program.launch import Launch
 from npu_sim.program.violation import Kind, Violation
 
 CHUNK_ROWS = 4096
+_FAR = 1 << 62
 PART_NAMES = (*(Pipe(pipe).name for pipe in range(PIPES)), "latency", "phase_barrier", "kernel_fixed")
 """Parts of the critical path: occupancy of each pipe (S: issue), latency, barriers between phases, fixed cost."""
 STALL_NAMES = (*(f"flag_{Pipe(pipe).name}" for pipe in range(PIPES)), "barrier", "issue", "queue_full", "end")
@@ -83,8 +84,8 @@ class TimelineOptions:
     Attributes
     ----------
     l2_hit_permille : int or None
-        Part of the GM traffic that hits L2, in thousandths. None: all of it if the launch's tensors fit in L2,
-        otherwise L2 capacity over tensor bytes.
+        Part of the GM traffic that hits L2, in thousandths. None: all of it if what the launch touches fits in L2,
+        otherwise L2 capacity over the bytes it touches: those from the first to the last byte in each tensor.
     mte1_contended : bool or None
         MTE2 keeps writing L1, so that MTE1 is slower by ``mte1_contention_permille``. None: decided for each phase by
         its first busy core: when MTE2 would be busy for more than half of its time.
@@ -236,23 +237,46 @@ def run_timeline(
     >>> sum(result.critical_parts.values()) == result.total_cycles  # doctest: +SKIP
     True
     """
-    return _Run(launch, product, options or TimelineOptions(), spans).result()
+    options = options or TimelineOptions()
+    hit = options.l2_hit_permille
+    # Which bytes the rows touch is known when they are timed. Most launches touch all there is, so that is tried first.
+    run = _Run(launch, product, options, spans, _l2_hits(launch.gm.total_bytes, product) if hit is None else hit)
+    is_guess = True
+    while (seen := run.time_rows(is_guess)) != run.l2_hit_permille:
+        run, is_guess = _Run(launch, product, options, spans, seen), False
+    return run.result()
+
+
+def _l2_hits(byte_count: int, product: TimedProduct) -> int:
+    """Return the part of the accesses to that many bytes that hit L2, in thousandths."""
+    return 1000 if byte_count <= product.l2_bytes else 1000 * product.l2_bytes // byte_count
+
+
+def _bytes_in(extents: Iterable[tuple[int, int]]) -> int:
+    """Return the bytes in (first, behind the last) pairs, those in several counted once."""
+    count, behind = 0, 0
+    for low, high in sorted(extents):
+        count += max(high - max(low, behind), 0)
+        behind = max(behind, high)
+    return count
 
 
 class _Run:
-    """One call of `run_timeline`: buffers and running sums."""
+    """One call of `run_timeline` with one rate of L2 hits: buffers and running sums."""
 
-    def __init__(self, launch: Launch, product: TimedProduct, options: TimelineOptions, spans: bool) -> None:
+    def __init__(
+        self, launch: Launch, product: TimedProduct, options: TimelineOptions, spans: bool, l2_hit_permille: int
+    ) -> None:
         self.launch, self.product, self.options, self.with_spans = launch, product, options, spans
+        self.l2_hit_permille = l2_hit_permille
         self.rows = empty_rows(max(options.chunk_rows, launch.step_rows))
         self.clocks = np.zeros(CLOCK_WORDS, np.int64)
         self.parts = np.zeros(PARTS, np.int64)
         self.no_spans = np.zeros((0, 2), np.int64)
-        hit = options.l2_hit_permille
-        if hit is None:
-            hit = 1000 * min(product.l2_bytes, launch.gm.total_bytes) // max(launch.gm.total_bytes, 1)
-            hit = hit if launch.gm.total_bytes else 1000
-        self.l2_hit_permille = hit
+        # Where all there is fits in L2, it does not matter what is touched of it.
+        is_told = options.l2_hit_permille is not None or launch.gm.total_bytes <= product.l2_bytes
+        lines = 0 if is_told else len(launch.gm.tensors) + 1
+        self.gm_extents = np.full((lines, 2), (_FAR, -_FAR), np.int64)
         self.costs: dict[bool, np.ndarray] = {}
         self.core_cycles = np.zeros(launch.core_count, np.int64)
         self.totals = np.zeros(CLOCK_WORDS, np.int64)
@@ -274,16 +298,34 @@ class _Run:
             )
         return self.costs[contended]
 
-    def result(self) -> TimelineResult:
-        for phase in range(self.launch.phase_count):
-            self._phase(phase)
-        return self._summary()
+    def time_rows(self, is_guess: bool) -> int:
+        """Time all cores and phases with the run's rate of L2 hits; return the rate that what they touch has.
 
-    def _phase(self, phase: int) -> None:
+        A guess that the tensors of the first core already contradict is given up there.
+        """
+        is_guess = is_guess and len(self.gm_extents) > 0 and self.launch.phase_count == 1
+        for phase in range(self.launch.phase_count):
+            if not self._phase(phase, is_guess):
+                return self._hits_of_named_tensors()
+        if len(self.gm_extents) == 0:
+            return self.l2_hit_permille
+        inside = np.clip(self.gm_extents, 0, self.launch.gm.total_bytes)
+        return _l2_hits(_bytes_in((int(low), int(high)) for low, high in inside), self.product)
+
+    def _hits_of_named_tensors(self) -> int:
+        """Return the rate of L2 hits if the tensors touched so far, and no others, are touched as a whole."""
+        named = self.gm_extents[:-1, 0] < self.gm_extents[:-1, 1]
+        places = [(t.address, t.address + t.byte_count) for t in self.launch.gm.tensors if named[t.index]]
+        return _l2_hits(_bytes_in(places), self.product) if places else self.l2_hit_permille
+
+    def _phase(self, phase: int, is_guess: bool) -> bool:
+        """Time the cores of a phase; False if the first one shows that the rate of L2 hits is another."""
         contended = self.options.mte1_contended
         slowest, slowest_clocks, slowest_parts = -1, self.clocks, self.parts
         for core in range(self.launch.core_count):
             cycles = self._core(core, phase, self._cost(bool(contended)))
+            if is_guess and core == 0 and self._hits_of_named_tensors() != self.l2_hit_permille:
+                return False
             if contended is None and cycles > 0:
                 contended = bool(2 * self.clocks[AT_BUSY + Pipe.MTE2] > cycles)
                 if contended:
@@ -296,6 +338,7 @@ class _Run:
         self.phase_cycles.append(slowest)
         self.critical += slowest_clocks
         self.critical_parts += slowest_parts
+        return True
 
     def _core(self, core: int, phase: int, cost: np.ndarray) -> int:
         """Run one core and phase; leaves its clocks and parts in the buffers and returns its cycles."""
@@ -310,7 +353,7 @@ class _Run:
         while count := launch.emit(rows, launch.params, state):
             issue(rows, count, core_state)
             spans = np.zeros((count, 2), np.int64) if keep else self.no_spans
-            code, bad = advance(rows, count, cost, clocks, spans)
+            code, bad = advance(rows, count, cost, clocks, spans, self.gm_extents)
             if code != OK:
                 raise ProgramError([self._violation(code, rows[bad], done + bad, core)])
             if keep:
@@ -374,7 +417,8 @@ class _Run:
             detail=f"{detail} ({self.product.name})",
         )
 
-    def _summary(self) -> TimelineResult:
+    def result(self) -> TimelineResult:
+        """Return what `time_rows` found."""
         cost, launch = self.product.cost, self.launch
         parts = [int(value) for value in self.critical_parts]
         barriers = cost.phase_barrier_cycles * max(launch.phase_count - 1, 0)

@@ -18,9 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from npu_sim.errors import ProductError
 from npu_sim.products.source import Evidence, FrozenMapping
@@ -401,13 +403,20 @@ def cost_record(
     record["store_share_millibytes_per_cycle"] = share
     record["gm_miss_latency_cycles"] = params.l2_miss_cycles * (1000 - l2_hit_permille) // 1000
     record["img2col_pieces"] = int(params.img2col_rule == "pieces")
-    slowdown = params.mte1_contention_permille if mte1_contended else 1000
+    record["img2col_millicycles"] = _img2col_millicycles(params.mte1_contention_permille if mte1_contended else 1000)
+    return record
+
+
+@cache
+def _img2col_millicycles(slowdown_permille: int) -> npt.NDArray[np.int64]:
+    """Return the table of the record: ``img2col_bytes_per_cycle`` turned round; every launch needs it anew."""
+    table = np.zeros((2, 5, IMG2COL_ROWS), np.int64)
     for to_l0b in (0, 1):
         for index, stride_w in enumerate((1, 2, 4, 8, 3)):
             for image_rows in range(1, IMG2COL_ROWS):
                 rate = img2col_bytes_per_cycle(to_l0b=bool(to_l0b), stride_w=stride_w, image_rows=image_rows)
-                record["img2col_millicycles"][0, to_l0b, index, image_rows] = -(-512 * slowdown // rate)
-    return record
+                table[to_l0b, index, image_rows] = -(-512 * slowdown_permille // rate)
+    return table
 
 
 def cost_of_arch(arch: str, memory: Literal["standard", "narrow"] = "standard") -> CostParams:

@@ -15,6 +15,7 @@ from npu_sim.errors import ProgramError, ShapeError
 from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import empty_rows
+from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products.cost import COST, cost_of_arch, cost_record
 from npu_sim.program.violation import Kind
 from tests.unit.small_launches import (
@@ -169,11 +170,58 @@ def test_core_state_reaches_the_cost_rules():
     assert run_timeline(launch_of(program), Product()).busy_cycles["M"] == 200 + 2 + 100 + 2
 
 
+L2_BYTES = Product().l2_bytes
+
+
+def _reading(places, tensor_bytes, *, cores=1, phases=1):
+    """Return a launch that reads 32 bytes at each (core, phase, tensor, byte of the tensor)."""
+    gm = GlobalMemory()
+    tensors = [gm.add(f"t{i}", size, initialised=True) for i, size in enumerate(tensor_bytes)]
+
+    def reader(tensor, at):
+        place = tensors[tensor].address + at
+        return lambda r, n: emit.emit_data_copy(r, n, Space.L1, 0, Space.GM, place, 1, 1, 0, 0, Data.FP16, tensor, 0, 0)
+
+    def program(core, phase):
+        return [reader(tensor, at) for c, p, tensor, at in places if (c, p) == (core, phase)]
+
+    return dataclasses.replace(launch_of(program, cores=cores, phases=phases), gm=gm)
+
+
 @pytest.mark.parametrize(
-    ("gm_bytes", "expected"), [(1 << 20, 1000), (1 << 28, 499), (1 << 29, 249)], ids=["fits", "twice", "four times"]
+    ("places", "tensor_bytes", "expected"),
+    [
+        ([(0, 0, 0, 0), (0, 0, 0, (1 << 20) - 32)], [1 << 20], 1000),
+        ([(0, 0, 0, 0), (0, 0, 0, 2 * L2_BYTES - 32)], [2 * L2_BYTES], 500),
+        # of a larger tensor what is touched, wherever it is
+        ([(0, 0, 0, L2_BYTES), (0, 0, 0, 3 * L2_BYTES - 32)], [8 * L2_BYTES], 500),
+        # several tensors, without and with one between them that nobody touches
+        ([(0, 0, t, at) for t in (0, 1) for at in (0, L2_BYTES - 32)], [L2_BYTES] * 2, 500),
+        ([(0, 0, t, at) for t in (0, 2) for at in (0, L2_BYTES - 32)], [L2_BYTES] * 3, 500),
+        # other cores and phases, also where the first core touches nothing, or so little that it would fit
+        ([(1, 0, 0, 0), (1, 0, 0, 2 * L2_BYTES - 32)], [2 * L2_BYTES], 500),
+        ([(0, 0, 0, 0), (1, 0, 1, 0), (1, 0, 1, 4 * L2_BYTES - 64)], [32, 4 * L2_BYTES], 250),
+        ([(0, 0, 0, 0), (0, 1, 1, 0), (1, 1, 1, 4 * L2_BYTES - 64)], [32, 4 * L2_BYTES], 250),
+        ([(0, 0, 0, 0)], [1 << 33], 1000),
+    ],
 )
-def test_l2_hits_default_to_the_part_of_the_tensors_that_fits(gm_bytes, expected):
-    assert run_timeline(launch_of(chain, gm_bytes=gm_bytes), Product()).l2_hit_permille == expected
+def test_l2_hits_default_to_the_part_of_the_touched_bytes_that_fits(places, tensor_bytes, expected):
+    launch = _reading(places, tensor_bytes, cores=2, phases=1 + max(phase for _, phase, _, _ in places))
+    result = run_timeline(launch, Product())
+    assert result.l2_hit_permille == expected
+    assert result == run_timeline(launch, Product(), options=TimelineOptions(l2_hit_permille=expected))
+
+
+def test_time_does_not_depend_on_a_tensor_that_nobody_touches():
+    places = [(0, 0, 0, at) for at in range(0, 1 << 12, 32)]
+    alone = run_timeline(_reading(places, [1 << 12]), Product())
+    assert run_timeline(_reading(places, [1 << 12, 1 << 30]), Product()) == alone
+
+
+def test_bytes_that_two_tensors_share_are_touched_once():
+    launch = _reading([(0, 0, 0, 0), (0, 0, 0, 2 * L2_BYTES - 32), (0, 0, 1, 0)], [2 * L2_BYTES, 32])
+    launch.gm.add("again", 2 * L2_BYTES, initialised=True, address=0)
+    assert run_timeline(launch, Product()).l2_hit_permille == 499
 
 
 def test_contention_is_decided_by_the_busy_time_of_mte2():
@@ -399,5 +447,5 @@ def test_advance_has_one_specialisation():
     assert cost.dtype == COST
     clocks = np.zeros(jitted.CLOCK_WORDS, np.int64)
     jitted.reset_clocks(clocks)
-    jitted.advance(empty_rows(1), 1, cost, clocks, np.zeros((0, 2), np.int64))
+    jitted.advance(empty_rows(1), 1, cost, clocks, *[np.zeros((0, 2), np.int64)] * 2)
     assert len(jitted.advance.signatures) == 1
