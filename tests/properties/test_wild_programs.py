@@ -1,4 +1,7 @@
-"""Programs that nobody verified, through everything that reads rows: findings and refusals, nothing else."""
+"""Programs that nobody verified, through everything that reads rows: findings and refusals, nothing else.
+
+`perf.wild_programs` does the same 200,000 times with bounds checks on.
+"""
 
 from __future__ import annotations
 
