@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -69,6 +70,12 @@ class InputFileError(NpuSimError, ValueError):
     status = 161002
 
 
+class BudgetError(NpuSimError, MemoryError):
+    """A request needs more memory than the budget allows (`npu_sim.budget`); nothing was allocated."""
+
+    status = 561101
+
+
 class ProgramError(NpuSimError, RuntimeError):
     """A checker or an engine found violations in a program.
 
@@ -95,3 +102,20 @@ class UndefinedOnHardware(UserWarning):
 
 class InternalError(NpuSimError, RuntimeError):
     """A broken invariant of this project; please report it."""
+
+
+_SHOWN_LENGTH = 80
+_BOUNDED = reprlib.Repr()
+_BOUNDED.maxlist = _BOUNDED.maxtuple = _BOUNDED.maxset = _BOUNDED.maxfrozenset = _BOUNDED.maxdict = 40
+_BOUNDED.maxdeque = _BOUNDED.maxarray = 40
+_BOUNDED.maxstring = _BOUNDED.maxother = _BOUNDED.maxlong = _SHOWN_LENGTH
+
+
+def shown(value: object) -> str:
+    """Return ``value`` for a message: short, on one line, and whatever its size and its ``__repr__`` are."""
+    try:
+        text = _BOUNDED.repr(value)
+    except Exception:
+        text = f"<{type(value).__name__}>"
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[: _SHOWN_LENGTH - 3]}..."

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.budget import reserve
 from npu_sim.errors import ShapeError
 from npu_sim.isa.op import Data
 from npu_sim.memory.core import POISON_BYTE
@@ -131,7 +132,7 @@ class GlobalMemory:
     def arena(self) -> npt.NDArray[np.uint8]:
         """The bytes, uint8[total_bytes]: poison, undefined in initialised tensors until their owner writes them."""
         if self._arena is None:
-            self._arena = _SPARE.take(self.total_bytes)
+            self._arena = self._taken()
             end = 0
             for tensor in sorted((t for t in self.tensors if t.initialised), key=lambda t: t.address):
                 self._arena[end : tensor.address].fill(POISON_BYTE)
@@ -145,9 +146,12 @@ class GlobalMemory:
         For launches that are trusted to write all they read: poisoning workspace takes 3 % of a call that only moves.
         """
         if self._arena is None:
-            self._arena = _SPARE.take(self.total_bytes)
+            self._arena = self._taken()
             for tensor in poisoned:
                 self._arena[tensor.address : tensor.address + tensor.byte_count].fill(POISON_BYTE)
+
+    def _taken(self) -> npt.NDArray[np.uint8]:
+        return _SPARE.take(reserve("Global memory of a launch", self.total_bytes))
 
     def release(self) -> None:
         """Give the arena up: nobody may hold a view into it. Using it again starts anew."""

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from npu_sim.errors import NpuSimError, OperatorError
+from npu_sim.errors import NpuSimError, OperatorError, shown
 from ops.aclnn.handles import INVALID, NULLPTR, Handle, alive, destroy, refusal, whole
-from ops.aclnn.messages import record, shown
+from ops.aclnn.messages import record
 from ops.aclnn.runtime import aclrtStream
 from ops.common.status import AclnnStatus
 

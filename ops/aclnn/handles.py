@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from npu_sim.errors import OperatorError
-from ops.aclnn.messages import record, shown
+from npu_sim.errors import OperatorError, shown
+from ops.aclnn.messages import record
 from ops.common.status import AclnnStatus
 
 NULLPTR = int(AclnnStatus.ACLNN_ERR_PARAM_NULLPTR)

@@ -39,13 +39,3 @@ def aclGetRecentErrMsg() -> str | None:
     unread = _unread.get()
     _unread.set(())
     return "\n".join(unread) if unread else None
-
-
-def shown(value: object) -> str:
-    """Return ``value`` for a message: short, on one line, and whatever its ``__repr__`` does."""
-    try:
-        text = repr(value)
-    except Exception:
-        text = f"<{type(value).__name__}>"
-    text = " ".join(text.split())
-    return text if len(text) <= 80 else f"{text[:77]}..."

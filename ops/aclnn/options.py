@@ -6,10 +6,9 @@ from typing import Any, cast
 
 from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.engines.execute import ExecuteOptions, Overflow
-from npu_sim.errors import OperatorError
+from npu_sim.errors import OperatorError, shown
 from npu_sim.products import Product
 from ops.aclnn.handles import INVALID, refusal, whole
-from ops.aclnn.messages import shown
 from ops.common.arrays import available_threads
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from npu_sim.errors import shown
 from ops.aclnn.handles import Handle
-from ops.aclnn.messages import keep, shown
+from ops.aclnn.messages import keep
 
 ACL_SUCCESS = 0
 ACL_ERROR_INVALID_PARAM = 100000

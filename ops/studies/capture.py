@@ -22,22 +22,17 @@ NumPy writes a bfloat16 array as raw 2-byte elements; they are read back as bflo
 
 from __future__ import annotations
 
-import io
 import json
-import math
-import warnings
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 import ml_dtypes
 import numpy as np
-import numpy.lib.format as npy
 
-from npu_sim.errors import InputFileError
+from ops.studies.npz import open_file, read_arrays, refuse
 
 EXAMPLE = "digits_cnn_step.npz"
 _REQUIRED = ("x", "dy", "weight_shape", "stride", "padding", "dilation", "groups")
@@ -104,8 +99,8 @@ class Capture:
 
 def load_example() -> Capture:
     """Return the step that ships with the package (a CNN on handwritten digits, see ``examples/``)."""
-    resource = resources.files("ops.studies").joinpath("data").joinpath(EXAMPLE)
-    return _parse(resource.read_bytes(), EXAMPLE)
+    with resources.files("ops.studies").joinpath("data").joinpath(EXAMPLE).open("rb") as file:
+        return _parse(file, EXAMPLE)
 
 
 def load_capture(path: str | Path) -> Capture:
@@ -125,88 +120,28 @@ def load_capture(path: str | Path) -> Capture:
     InputFileError
         The file cannot be read, is damaged, holds pickled objects, lacks a key or has one too many, or a layer's arrays
         do not fit together. Its text is one line.
+    BudgetError
+        Its arrays are larger than the memory budget (`npu_sim.budget`).
     """
-    path = Path(path)
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError as error:
-        raise InputFileError(_one_line(f"Input file must exist, but {path} does not")) from error
-    except (OSError, ValueError) as error:
-        raise InputFileError(_one_line(f"Input file {path} must be readable ({error})")) from error
-    return _parse(data, str(path))
+    with open_file(path) as file:
+        return _parse(file, str(path))
 
 
-def _parse(data: bytes, source: str) -> Capture:
+def _parse(file: IO[bytes], source: str) -> Capture:
     """Read all arrays of an .npz file and build the layers."""
-    arrays = _read_arrays(data, source)
+    arrays = read_arrays(file, source)
     metadata = _metadata(arrays.pop("metadata", None), source)
     by_layer: dict[str, dict[str, np.ndarray]] = {}
     for key, array in arrays.items():
         name, dot, role = key.rpartition(".")
         if not dot or not name or role not in _REQUIRED + _OPTIONAL:
             roles = ", ".join(_REQUIRED + _OPTIONAL)
-            _refuse(source, f"Key {key!r} must be 'metadata' or a layer's name, a dot and one of {roles}")
+            refuse(source, f"Key {key!r} must be 'metadata' or a layer's name, a dot and one of {roles}")
         by_layer.setdefault(name, {})[role] = array
     if not by_layer:
-        _refuse(source, "The file must hold at least one layer, not none")
+        refuse(source, "The file must hold at least one layer, not none")
     layers = tuple(_layer(name, roles, source) for name, roles in by_layer.items())
     return Capture(source=source, layers=layers, metadata=metadata)
-
-
-def _refuse(source: str, message: str, cause: BaseException | None = None) -> NoReturn:
-    """Raise InputFileError with the file's name, on one line."""
-    raise InputFileError(_one_line(f"{source}: {message}")) from cause
-
-
-def _one_line(text: str) -> str:
-    """Return ``text`` without line breaks and control characters; parts of it may come from a damaged file."""
-    line = "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
-    return line if len(line) <= 500 else line[:497] + "..."
-
-
-def _read_arrays(data: bytes, source: str) -> dict[str, np.ndarray]:
-    """Return the arrays of an .npz file by key, with no allocation larger than what the file really holds."""
-    arrays: dict[str, np.ndarray] = {}
-    try:
-        archive = zipfile.ZipFile(io.BytesIO(data))
-    except Exception as error:
-        # zipfile raises whatever its parsing of damaged bytes runs into, not BadZipFile alone.
-        _refuse(source, "The file must be a complete .npz archive, not a damaged or different one", error)
-    with archive:
-        for entry in archive.infolist():
-            key = entry.filename.removesuffix(".npy")
-            if key == entry.filename or key in arrays:
-                _refuse(source, f"Member {entry.filename!r} must be an .npy array with a name of its own")
-            try:
-                member = archive.read(entry)
-            except Exception as error:
-                _refuse(source, f"Array {key!r} must be undamaged, not unreadable ({error})", error)
-            arrays[key] = _read_array(member, key, source)
-    return arrays
-
-
-def _read_array(member: bytes, key: str, source: str) -> np.ndarray:
-    """Return the array of one .npy member, as a copy in C order."""
-    stream = io.BytesIO(member)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            version = npy.read_magic(stream)
-            read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-            shape, fortran_order, dtype = read_header(stream)
-    except Exception as error:
-        _refuse(source, f"Array {key!r} must have a valid .npy header ({error})", error)
-    if dtype.hasobject:
-        _refuse(source, f"Array {key!r} must hold numbers, not pickled objects")
-    body = member[stream.tell() :]
-    expected_bytes = math.prod(shape) * dtype.itemsize
-    if len(body) != expected_bytes or any(extent < 0 for extent in shape):
-        _refuse(source, f"Array {key!r} must hold the {expected_bytes} bytes of its shape {shape}, not {len(body)}")
-    if dtype.itemsize == 0:
-        return np.empty(shape, dtype)
-    flat = np.frombuffer(body, dtype)
-    array = flat.reshape(shape[::-1]).T if fortran_order else flat.reshape(shape)
-    return np.array(array, order="C").reshape(shape)
 
 
 def _metadata(array: np.ndarray | None, source: str) -> dict[str, Any]:
@@ -214,13 +149,13 @@ def _metadata(array: np.ndarray | None, source: str) -> dict[str, Any]:
     if array is None:
         return {}
     if array.dtype.kind != "U" or array.shape != ():
-        _refuse(source, f"'metadata' must be a text scalar, not {array.dtype} {array.shape}")
+        refuse(source, f"'metadata' must be a text scalar, not {array.dtype} {array.shape}")
     try:
         value = json.loads(str(array[()]), parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
-        _refuse(source, f"'metadata' must be JSON ({error})", error)
+        refuse(source, f"'metadata' must be JSON ({error})", error)
     if not isinstance(value, dict):
-        _refuse(source, f"'metadata' must be a JSON object, not {type(value).__name__}")
+        refuse(source, f"'metadata' must be a JSON object, not {type(value).__name__}")
     return value
 
 
@@ -231,16 +166,16 @@ def _reject_constant(text: str) -> NoReturn:
 def _layer(name: str, roles: Mapping[str, np.ndarray], source: str) -> Layer:
     """Check one layer's arrays and build it."""
     if not name.isprintable() or len(name) > 100:
-        _refuse(source, "A layer's name must be printable and have at most 100 characters")
+        refuse(source, "A layer's name must be printable and have at most 100 characters")
     for role in _REQUIRED:
         if role not in roles:
-            _refuse(source, f"Layer {name} must have the key {name + '.' + role!r}")
+            refuse(source, f"Layer {name} must have the key {name + '.' + role!r}")
     x = _tensor(f"{name}.x", roles["x"], source)
     dy = _tensor(f"{name}.dy", roles["dy"], source)
     if dy.dtype != x.dtype:
-        _refuse(source, f"{name}.dy must have the dtype of x ({x.dtype}), not {dy.dtype}")
+        refuse(source, f"{name}.dy must have the dtype of x ({x.dtype}), not {dy.dtype}")
     if dy.ndim != x.ndim:
-        _refuse(source, f"{name}.dy must have the rank of x ({x.ndim}), not {dy.ndim}")
+        refuse(source, f"{name}.dy must have the rank of x ({x.ndim}), not {dy.ndim}")
     axes = x.ndim - 2
     weight_shape = _integers(f"{name}.weight_shape", roles["weight_shape"], (x.ndim,), 1, source, scalar=False)
     stride = _integers(f"{name}.stride", roles["stride"], (axes,), 1, source)
@@ -267,11 +202,11 @@ def _tensor(label: str, array: np.ndarray, source: str) -> np.ndarray:
     if array.dtype == np.dtype("V2"):
         array = array.view(ml_dtypes.bfloat16)
     if array.dtype.newbyteorder("=") not in _TENSOR_DTYPES:
-        _refuse(source, f"{label} must be float32, float16 or bfloat16, not {array.dtype}")
+        refuse(source, f"{label} must be float32, float16 or bfloat16, not {array.dtype}")
     if not 3 <= array.ndim <= 5:
-        _refuse(source, f"{label} must have rank 3 (NCL), 4 (NCHW) or 5 (NCDHW), not {array.ndim}")
+        refuse(source, f"{label} must have rank 3 (NCL), 4 (NCHW) or 5 (NCDHW), not {array.ndim}")
     if array.size == 0:
-        _refuse(source, f"{label} must not be empty, but its shape is {array.shape}")
+        refuse(source, f"{label} must not be empty, but its shape is {array.shape}")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
@@ -281,15 +216,15 @@ def _integers(
     """Return integer parameters; a scalar stands for one value per axis if ``scalar``."""
     if array.dtype.kind not in "iu":
         shown = str(array.tolist()) if array.size <= 8 else f"{array.size} values"
-        _refuse(source, f"{label} must hold integers, not {array.dtype} {shown}")
+        refuse(source, f"{label} must hold integers, not {array.dtype} {shown}")
     if array.ndim == 0 and scalar:
         array = np.repeat(array, lengths[0])
     if array.ndim != 1 or array.size not in lengths:
         rule = " or ".join(str(length) for length in lengths)
-        _refuse(source, f"{label} must have {rule} entries, not shape {array.shape}")
+        refuse(source, f"{label} must have {rule} entries, not shape {array.shape}")
     values = tuple(int(value) for value in array)
     if min(values) < least or max(values) >= 2**31:
-        _refuse(source, f"{label} must be in [{least}, 2147483647], not {list(values)}")
+        refuse(source, f"{label} must be in [{least}, 2147483647], not {list(values)}")
     return values
 
 
@@ -300,9 +235,9 @@ def _reference(label: str, array: np.ndarray | None, weight_shape: tuple[int, ..
     if array.dtype == np.dtype("V2"):
         array = array.view(ml_dtypes.bfloat16)
     if array.dtype.newbyteorder("=") not in _TENSOR_DTYPES:
-        _refuse(source, f"{label} must be float32, float16 or bfloat16, not {array.dtype}")
+        refuse(source, f"{label} must be float32, float16 or bfloat16, not {array.dtype}")
     if array.shape != weight_shape:
-        _refuse(source, f"{label} must have the shape {weight_shape}, not {array.shape}")
+        refuse(source, f"{label} must have the shape {weight_shape}, not {array.shape}")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
@@ -311,17 +246,17 @@ def _check_fit(layer: Layer, source: str) -> None:
     cout, cin_per_group, *kernel = layer.weight_shape
     name = layer.name
     if layer.dy.shape[0] != layer.x.shape[0]:
-        _refuse(source, f"{name}.dy must have the batch of x ({layer.x.shape[0]}), not {layer.dy.shape[0]}")
+        refuse(source, f"{name}.dy must have the batch of x ({layer.x.shape[0]}), not {layer.dy.shape[0]}")
     if layer.dy.shape[1] != cout:
-        _refuse(source, f"{name}.dy must have weight_shape[0] = {cout} channels, not {layer.dy.shape[1]}")
+        refuse(source, f"{name}.dy must have weight_shape[0] = {cout} channels, not {layer.dy.shape[1]}")
     if cin_per_group * layer.groups != layer.x.shape[1]:
-        _refuse(
+        refuse(
             source,
             f"{name}.x must have weight_shape[1] * groups = {cin_per_group * layer.groups} channels, "
             f"not {layer.x.shape[1]}",
         )
     if cout % layer.groups:
-        _refuse(source, f"{name}.groups must divide weight_shape[0] = {cout}, not be {layer.groups}")
+        refuse(source, f"{name}.groups must divide weight_shape[0] = {cout}, not be {layer.groups}")
     pads = layer.padding
     before_after = list(zip(pads[::2], pads[1::2], strict=True)) if len(pads) == 4 else [(pad, pad) for pad in pads]
     expected = []
@@ -329,7 +264,7 @@ def _check_fit(layer: Layer, source: str) -> None:
         room = layer.x.shape[2 + axis] + before + after - layer.dilation[axis] * (kernel[axis] - 1) - 1
         expected.append(room // layer.stride[axis] + 1 if room >= 0 else 0)
     if tuple(expected) != layer.dy.shape[2:]:
-        _refuse(
+        refuse(
             source,
             f"{name}.dy must have the output size {tuple(expected)} that x, kernel, stride, padding and dilation give, "
             f"not {layer.dy.shape[2:]}",

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import pickle
 import re
 import zipfile
@@ -251,11 +252,24 @@ def test_load_capture_other_member_or_two_of_a_name_is_refused(tmp_path):
         load_capture(path)
 
 
-@pytest.mark.parametrize("kind", ["missing", "directory", "null byte"])
+@pytest.mark.parametrize("kind", ["missing", "directory", "null byte", "pipe", "device", "loop", "number"])
 def test_load_capture_path_without_a_file_is_refused(tmp_path, kind):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
     path, message = {
         "missing": (tmp_path / "no.npz", f"Input file must exist, but {tmp_path / 'no.npz'} does not"),
-        "directory": (tmp_path, f"Input file {tmp_path} must be readable ([Errno 21] Is a directory: '{tmp_path}')"),
+        "directory": (tmp_path, f"Input file {tmp_path} must be a regular file, not a directory, device or pipe"),
+        "pipe": (
+            tmp_path / "pipe",
+            f"Input file {tmp_path / 'pipe'} must be a regular file, not a directory, device or pipe",
+        ),
+        "device": ("/dev/zero", "Input file /dev/zero must be a regular file, not a directory, device or pipe"),
+        "loop": (
+            tmp_path / "loop",
+            f"Input file {tmp_path / 'loop'} must be readable ([Errno 40] Too many levels of symbolic links: "
+            f"'{tmp_path / 'loop'}')",
+        ),
+        "number": (7, "Input file 7 must be readable (open: path should be string, bytes or os.PathLike, not int)"),
         "null byte": ("a\0b", "Input file a?b must be readable (embedded null byte)"),
     }[kind]
     with pytest.raises(InputFileError, match=f"^{re.escape(message)}$"):
