@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from npu_sim.errors import OperatorError, ProductError
+from npu_sim.errors import OperatorError, ProductError, shown
 
 if TYPE_CHECKING:
     from npu_sim.products import Product
@@ -88,11 +88,11 @@ class Accumulation:
     def __post_init__(self) -> None:
         whole = isinstance(self.group, int) and not isinstance(self.group, bool)
         if not (whole and 1 <= self.group <= MAX_GROUP):
-            raise _refused(f"Accumulation.group must be an integer in [1, {MAX_GROUP}], not {self.group!r}")
-        if self.inner not in ("exact", "tree", "serial"):
-            raise _refused(f"Accumulation.inner must be 'exact', 'tree' or 'serial', not {self.inner!r}")
-        if self.round not in ("rne", "rz"):
-            raise _refused(f"Accumulation.round must be 'rne' or 'rz', not {self.round!r}")
+            raise _refused(f"Accumulation.group must be an integer in [1, {MAX_GROUP}], not {shown(self.group)}")
+        if not isinstance(self.inner, str) or self.inner not in ("exact", "tree", "serial"):
+            raise _refused(f"Accumulation.inner must be 'exact', 'tree' or 'serial', not {shown(self.inner)}")
+        if not isinstance(self.round, str) or self.round not in ("rne", "rz"):
+            raise _refused(f"Accumulation.round must be 'rne' or 'rz', not {shown(self.round)}")
         if self.inner == "serial" and self.group != 1:
             raise _refused(f"Accumulation.group must be 1, not {self.group} (inner='serial')")
         if self.group == 1:
@@ -126,7 +126,7 @@ class Accumulation:
         if match is None:
             raise _refused(
                 "accumulation must be None, an npu_sim.Accumulation, 'serial' or a name like 'exact16-rne' or "
-                f"'tree4-rz', not {value!r}"
+                f"'tree4-rz', not {shown(value)}"
             )
         return cls(int(match["group"]), match["inner"], match["round"])
 
@@ -177,9 +177,9 @@ def default_accumulation(product: Product, compute_dtype: str) -> Accumulation:
     ProductError
         If the Cube of the product does not multiply this type.
     """
-    model = product.accumulation.get(compute_dtype)
+    model = product.accumulation.get(compute_dtype) if isinstance(compute_dtype, str) else None
     if model is None:
         known = ", ".join(sorted(product.accumulation))
-        raise ProductError(f"compute_dtype must be one of {known}, not {compute_dtype!r} ({product.name})")
+        raise ProductError(f"compute_dtype must be one of {known}, not {shown(compute_dtype)} ({product.name})")
     group, inner, rounding = model
     return Accumulation(group, inner, rounding)

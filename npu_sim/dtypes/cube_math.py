@@ -11,8 +11,9 @@ from typing import Protocol
 
 import numpy as np
 
+from npu_sim.arguments import whole
 from npu_sim.dtypes.formats import DType, get_dtype
-from npu_sim.errors import DTypeError, OperatorError
+from npu_sim.errors import DTypeError, OperatorError, shown
 
 PARAM_INVALID = 161002
 """ACLNN_ERR_PARAM_INVALID (ops-nn ``docs/zh/context/aclnn_return_code.md``)."""
@@ -47,21 +48,52 @@ class CubeProduct(Protocol):
         """Operand types of the Cube, among fp16, bf16, fp32, hf32 (and integers)."""
 
 
+_OF_DTYPE = {"fp16": CubeMathType.USE_FP16, "hf32": CubeMathType.USE_HF32}
+
+
 def parse_cube_math_type(value: object) -> CubeMathType:
-    """Return a cubeMathType given as member, number (0 to 3) or name.
+    """Return a cubeMathType given as member, number (0 to 3) or name, in any case.
+
+    HF32 and FP16 (also float16, half) stand for USE_HF32 and USE_FP16, and "0" to "3" for the numbers.
 
     Raises
     ------
     OperatorError
         161002: anything else.
     """
-    if isinstance(value, str) and value in CubeMathType.__members__:
-        return CubeMathType[value]
+    if isinstance(value, str):
+        found = _of_name(value.strip())
+        if found is not None:
+            return found
     is_number = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if is_number and int(value) in CubeMathType.__members__.values():  # type: ignore[call-overload]
         return CubeMathType(int(value))  # type: ignore[call-overload]
     known = ", ".join(f"{member.value} ({member.name})" for member in CubeMathType)
-    raise OperatorError(f"cubeMathType must be one of {known}, not {value!r}", PARAM_INVALID)
+    raise OperatorError(f"cubeMathType must be one of {known}, not {shown(value)}", PARAM_INVALID)
+
+
+def _of_name(name: str) -> CubeMathType | None:
+    if name.upper() in CubeMathType.__members__:
+        return CubeMathType[name.upper()]
+    if name in ("0", "1", "2", "3"):
+        return CubeMathType(int(name))
+    try:
+        return _OF_DTYPE.get(get_dtype(name).name)
+    except DTypeError:
+        return None
+
+
+def cube_math_number(name: str, value: object) -> int:
+    """Return the number of a cubeMathType for a call's rules: a number that does not exist is left to them.
+
+    Raises
+    ------
+    OperatorError
+        161002: an unknown name.
+    ShapeError
+        No number of 64 bits at all; ``name`` is the argument's, for the message.
+    """
+    return int(parse_cube_math_type(value)) if isinstance(value, str) else whole(name, value)
 
 
 def promote(*dtypes: DType | str | np.dtype | type) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from npu_sim.errors import DTypeError
+from npu_sim.errors import DTypeError, shown
 
 
 class RoundMode(IntEnum):
@@ -184,13 +185,17 @@ _OF_STORAGE: Mapping[np.dtype, DType] = MappingProxyType(
 )
 
 
+_OTHER_NAMES: Mapping[str, DType] = MappingProxyType({"half": FP16, "bfloat16": BF16, "bfloat16_t": BF16})
+"""Names that neither this module nor NumPy has."""
+
+
 def get_dtype(key: object) -> DType:
-    """Return the format of a name (``"fp16"``), a `DType` or anything `numpy.dtype` accepts.
+    """Return the format of a name (``"fp16"``, ``"float16"``, ``"half"``), a `DType` or a dtype of NumPy or torch.
 
     Parameters
     ----------
-    key : str, DType or numpy dtype-like
-        float32 means fp32: HF32 is chosen by name only, its arrays look the same.
+    key : str, DType, torch.dtype or numpy dtype-like
+        Names in any case. float32 means fp32: HF32 is chosen by name only, its arrays look the same.
 
     Raises
     ------
@@ -199,13 +204,17 @@ def get_dtype(key: object) -> DType:
     """
     if isinstance(key, DType):
         return key
-    if isinstance(key, str) and key in DTYPES:
-        return DTYPES[key]
+    wanted: Any = key
+    if isinstance(key, str) or type(key).__module__ == "torch":
+        wanted = str(key).strip().lower().removeprefix("torch.")
+        for names in (DTYPES, _OTHER_NAMES):
+            if wanted in names:
+                return names[wanted]
     try:
-        storage = np.dtype(key).newbyteorder("=")  # type: ignore[call-overload]
-    except TypeError:
+        storage = None if key is None else np.dtype(wanted).newbyteorder("=")
+    except Exception:  # NumPy raises whatever its parser of dtypes runs into
         storage = None
     if storage is None or storage not in _OF_STORAGE:
-        shown = repr(key) if isinstance(key, str) else str(key)
-        raise DTypeError(f"dtype must be one of {', '.join(DTYPES)}, not {shown}")
+        given = str(key) if isinstance(key, np.dtype) else shown(key)
+        raise DTypeError(f"dtype must be one of {', '.join(DTYPES)}, not {given}")
     return _OF_STORAGE[storage]

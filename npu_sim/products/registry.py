@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterator
 from contextvars import ContextVar
 
-from npu_sim.errors import ProductError
+from npu_sim.errors import ProductError, shown
 from npu_sim.products import ascend310p, ascend910, ascend910_93, ascend910b
 from npu_sim.products.product import Product
 from npu_sim.products.source import FrozenMapping
@@ -19,8 +19,7 @@ _PRODUCTS: FrozenMapping[Product] = FrozenMapping(
 SERIES_ALIASES: FrozenMapping[str] = FrozenMapping(
     {"310p": "Ascend310P3", "910": "Ascend910A", "910b": "Ascend910B2", "910_93": "Ascend910_9392"}
 )
-"""Series alias to the SoC version it stands for. Aliases are lower case, so that ``910b`` (A2) and the SoC version
-``Ascend910B`` (the 2019 chip) never collide."""
+"""Series alias to the SoC version it stands for."""
 
 DEFAULT_PRODUCT = "Ascend910B2"
 
@@ -46,9 +45,26 @@ _OTHER_SPELLINGS: FrozenMapping[str] = FrozenMapping(
         "atlas a3": "910_93",
     }
 )
-"""Family and trade names, lower case, for near matches only."""
+"""Family and trade names, lower case."""
+
+
+def _spellings() -> FrozenMapping[str]:
+    """Return every way to write a product, in lower case, and its SoC version.
+
+    In another case than its own, Ascend910B could be the SoC version (of 2019) or the family (A2): it is left out.
+    """
+    found = {spelling: SERIES_ALIASES[alias] for spelling, alias in _OTHER_SPELLINGS.items()}
+    socs = {soc.lower(): soc for soc in _PRODUCTS}
+    bare = {soc.removeprefix("ascend"): name for soc, name in socs.items()}
+    unclear = {soc for soc in socs if soc in found}
+    found = {**bare, **found, **socs, **SERIES_ALIASES}
+    return FrozenMapping({spelling: soc for spelling, soc in found.items() if spelling not in unclear})
+
+
+_SPELLINGS = _spellings()
 
 NEAR_MATCH_COUNT = 4
+_LONGEST_NAME = 40
 
 _current: ContextVar[Product | None] = ContextVar("npu_sim_product", default=None)
 
@@ -64,8 +80,9 @@ def get_product(name: str | Product) -> Product:
     Parameters
     ----------
     name : str or Product
-        SoC version (``"Ascend910B2"``) or series alias (``"910b"``), both matched exactly, case included. A `Product`
-        is returned as it is, so that variants made with ``dataclasses.replace`` can be used wherever a name can.
+        SoC version (``"Ascend910B2"``, also ``"910B2"``), series alias (``"910b"``) or generation (``"A2"``), in any
+        case; only ``"Ascend910B"`` must be written so, and is the chip of 2019, not the A2. A `Product` is returned as
+        it is, so that variants made with ``dataclasses.replace`` can be used wherever a name can.
 
     Returns
     -------
@@ -87,18 +104,20 @@ def get_product(name: str | Product) -> Product:
     if isinstance(name, Product):
         return name
     if not isinstance(name, str):
-        raise ProductError(f"Product must be a name or a Product, not {name!r}")
-    soc = SERIES_ALIASES.get(name, name)
-    if soc in _PRODUCTS:
-        return _PRODUCTS[soc]
-    if name in _OUT_OF_SCOPE:
-        raise ProductError(
-            f"Product must be of the series {', '.join(SERIES_ALIASES)}, not {name!r} ({_OUT_OF_SCOPE[name]} is out "
-            "of scope)"
-        )
+        raise ProductError(f"Product must be a name or a Product, not {shown(name)}")
+    if name in _PRODUCTS:
+        return _PRODUCTS[name]
+    wanted = " ".join(name[: 2 * _LONGEST_NAME].lower().split())
+    if wanted in _SPELLINGS:
+        return _PRODUCTS[_SPELLINGS[wanted]]
+    for chip, series in _OUT_OF_SCOPE.items():
+        if chip.lower() == wanted:
+            raise ProductError(
+                f"Product must be of the series {', '.join(SERIES_ALIASES)}, not {name!r} ({series} is out of scope)"
+            )
     near = near_matches(name)
     hint = f"near matches: {', '.join(near)}" if near else f"aliases: {', '.join(SERIES_ALIASES)}"
-    raise ProductError(f"Product must be a known SoC version or series alias, not {name!r} ({hint})")
+    raise ProductError(f"Product must be a known SoC version or series alias, not {shown(name)} ({hint})")
 
 
 def near_matches(name: str) -> tuple[str, ...]:
@@ -108,7 +127,7 @@ def near_matches(name: str) -> tuple[str, ...]:
         names.setdefault(candidate.lower(), []).append(candidate)
     for spelling, candidate in _OTHER_SPELLINGS.items():
         names.setdefault(spelling, []).append(candidate)
-    wanted = name.strip().lower()
+    wanted = name[:_LONGEST_NAME].strip().lower()
     containing = sorted((spelling for spelling in names if len(wanted) > 1 and wanted in spelling), key=len)
     close = difflib.get_close_matches(wanted, names, n=NEAR_MATCH_COUNT, cutoff=0.6)
     found = dict.fromkeys(candidate for spelling in (*containing, *close) for candidate in names[spelling])

@@ -11,18 +11,19 @@ from importlib import import_module
 from typing import Any, Literal, cast
 
 from npu_sim.accumulation import Accumulation
+from npu_sim.dtypes.cube_math import cube_math_number
 from npu_sim.engines.execute import Overflow
 from npu_sim.products import current_product
 from npu_sim.report.explain import current_recorder
 from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
-from ops.aclnn.handles import alive, refusal, truth, whole
+from ops.aclnn.handles import alive, truth, whole
 from ops.aclnn.memory import check_writeable, tensors_of_run
 from ops.aclnn.objects import aclIntArray, aclTensor
-from ops.aclnn.options import run_options
 from ops.avg_pool.call import AvgPoolCall, parse_quirks
 from ops.avg_pool.rule import TENSORS
 from ops.avg_pool.rules import Resolved, call_context, check
-from ops.common.rule import PROFILES, Profile
+from ops.common.options import run_options
+from ops.common.rule import Profile
 from ops.common.status import AclnnStatus
 
 NAME = "aclnnAvgPool2dBackward"
@@ -143,8 +144,6 @@ def _call_of(given: dict[str, Any]) -> AvgPoolCall:
     arrays = {field: alive(name, aclIntArray, given[name]) for name, field in _ARRAYS.items()}
     descs = {field: None if value is None else value.desc for field, value in tensors.items()}
     values = {field: None if array is None else array.values for field, array in arrays.items()}
-    if given["profile"] is not None and not isinstance(given["profile"], str):
-        raise refusal("profile", f"None or one of {', '.join(PROFILES)}", given["profile"])
     return AvgPoolCall(
         product=current_product(),
         grad_output=descs["grad_output"],
@@ -155,7 +154,7 @@ def _call_of(given: dict[str, Any]) -> AvgPoolCall:
         ceil_mode=truth("ceilMode", given["ceilMode"]),
         count_include_pad=truth("countIncludePad", given["countIncludePad"]),
         divisor_override=whole("divisorOverride", given["divisorOverride"]),
-        cube_math_type=whole("cubeMathType", given["cubeMathType"]),
+        cube_math_type=cube_math_number("cubeMathType", given["cubeMathType"]),
         grad_input=descs["grad_input"],
         profile=cast("Profile | None", given["profile"]),
         library_quirks=parse_quirks(given["library_quirks"]),

@@ -13,18 +13,19 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from npu_sim.accumulation import Accumulation
+from npu_sim.dtypes.cube_math import cube_math_number
 from npu_sim.engines.execute import ExecuteOptions, Overflow
 from npu_sim.errors import NpuSimError, OperatorError
 from npu_sim.products import current_product
 from npu_sim.report.explain import current_recorder
 from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
-from ops.aclnn.handles import alive, refusal, truth, whole
+from ops.aclnn.handles import alive, truth, whole
 from ops.aclnn.memory import check_writeable, tensors_of_run
 from ops.aclnn.objects import aclBoolArray, aclIntArray, aclTensor
-from ops.aclnn.options import run_options
-from ops.common.rule import PROFILES, Profile
+from ops.common.options import run_options
+from ops.common.rule import Profile
 from ops.common.status import AclnnStatus
-from ops.conv_backward.call import QUIRKS, ConvBackwardCall
+from ops.conv_backward.call import ConvBackwardCall, parse_quirks
 from ops.conv_backward.resolve import Resolved
 from ops.conv_backward.rule import TENSORS
 from ops.conv_backward.rules import call_context, check
@@ -162,8 +163,6 @@ def _call_of(given: dict[str, Any]) -> ConvBackwardCall:
     mask = alive("outputMask", aclBoolArray, given["outputMask"])
     descs = {name: None if value is None else value.desc for name, value in tensors.items()}
     values = {name: None if array is None else array.values for name, array in arrays.items()}
-    if not isinstance(given["profile"], str):
-        raise refusal("profile", f"one of {', '.join(PROFILES)}", given["profile"])
     return ConvBackwardCall(
         product=current_product(),
         grad_output=descs["gradOutput"],
@@ -177,23 +176,15 @@ def _call_of(given: dict[str, Any]) -> ConvBackwardCall:
         output_padding=values["outputPadding"],
         groups=whole("groups", given["groups"], INT32),
         output_mask=None if mask is None else mask.values,
-        cube_math_type=whole("cubeMathType", given["cubeMathType"]),
+        cube_math_type=cube_math_number("cubeMathType", given["cubeMathType"]),
         grad_input=descs["gradInput"],
         grad_weight=descs["gradWeight"],
         grad_bias=descs["gradBias"],
         profile=cast("Profile", given["profile"]),
-        quirks=_quirks(given["quirks"]),
+        quirks=parse_quirks(given["quirks"]),
         deterministic=truth("deterministic", given["deterministic"]),
         strict_output_dtype=truth("strict_output_dtype", given["strict_output_dtype"]),
     )
-
-
-def _quirks(value: Any) -> frozenset[str]:
-    names = value if isinstance(value, (list, tuple, set, frozenset)) else [value]
-    for name in names:
-        if not isinstance(name, str) or name not in QUIRKS:
-            raise refusal("quirks", f"a set of {', '.join(QUIRKS)}", value)
-    return frozenset(names)
 
 
 def _kernels(module: str) -> Any:

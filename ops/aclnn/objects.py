@@ -10,6 +10,7 @@ from npu_sim.errors import NpuSimError
 from ops.aclnn.enums import STORAGE, aclDataType, aclFormat, dtype_name, format_name
 from ops.aclnn.handles import INVALID, Handle, destroy, items, refusal, truth, whole
 from ops.aclnn.messages import record
+from ops.common.arrays import shared_array
 from ops.common.status import AclnnStatus
 from ops.common.tensor_desc import TensorDesc
 
@@ -75,6 +76,7 @@ def _member(kind: type[aclDataType] | type[aclFormat], thing: str, value: Any) -
 def _flat(data: Any, data_type: aclDataType) -> np.ndarray:
     """Return the caller's memory as a flat array of the tensor's type that shares it."""
     storage = STORAGE.get(data_type)
+    data = shared_array(data, "data")
     if not isinstance(data, np.ndarray):
         raise refusal("data", "a NumPy array or None", data)
     if not data.flags.c_contiguous:
@@ -134,9 +136,9 @@ def aclCreateTensor(
         Storage format.
     storageDims : sequence of int or None
         Shape of the storage; None: as much as the view reaches.
-    data : array or None
-        The storage: contiguous, of the element type or uint8. Outputs are written into it in place. None: no memory,
-        enough for the first phase of a call.
+    data : array, torch tensor or None
+        The storage, in host memory: contiguous, of the element type or uint8. Outputs are written into it in place.
+        None: no memory, enough for the first phase of a call.
 
     Returns
     -------

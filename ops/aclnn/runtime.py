@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from npu_sim.errors import shown
+from npu_sim.budget import reserve
+from npu_sim.errors import BudgetError, shown
 from ops.aclnn.handles import Handle
 from ops.aclnn.messages import keep
 
 ACL_SUCCESS = 0
 ACL_ERROR_INVALID_PARAM = 100000
+ACL_ERROR_BAD_ALLOC = 200000
 ACL_MEM_MALLOC_HUGE_FIRST = 0
 """Allocation policy of `aclrtMalloc`; there is only one kind of memory here."""
 
@@ -85,7 +87,11 @@ def aclrtMalloc(size: int, policy: int = ACL_MEM_MALLOC_HUGE_FIRST) -> tuple[int
     """Return a status and ``size`` bytes of device memory with undefined contents, a flat uint8 array."""
     if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
         return _refuse("aclrtMalloc", "size", "a positive number of bytes", size), None
-    return ACL_SUCCESS, np.empty(int(size), np.uint8)
+    try:
+        return ACL_SUCCESS, np.empty(reserve("Device memory", int(size)), np.uint8)
+    except (BudgetError, MemoryError) as error:
+        keep(f"{ACL_ERROR_BAD_ALLOC} ACL_ERROR_BAD_ALLOC: aclrtMalloc: {error}")
+        return ACL_ERROR_BAD_ALLOC, None
 
 
 def aclrtFree(devPtr: np.ndarray | None) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from npu_sim.errors import DTypeError, LayoutError, ProductError, ProgramError, ShapeError
+from npu_sim.errors import DTypeError, LayoutError, ProductError, ProgramError, ShapeError, shown
 from npu_sim.isa.op import C220, Data, Op
 from npu_sim.products import Product
 from npu_sim.program.violation import Kind, Violation
@@ -33,6 +33,8 @@ _CHECKED = (
     "baseM", "baseK", "baseN", "stepM", "stepN", "stepKa", "stepKb", "bl1Bound",
 )  # fmt: skip
 """Members that must be at least 1 (asc-devkit ``conv3d_bp_filter_func.h``, CheckTiling; bl1Bound is a buffer size)."""
+_LARGEST_MEMBER = 2**32 - 1
+"""The members of the structure are of 32 bits."""
 _AT_LEAST_0 = ("padUp", "padDown", "padLeft", "padRight")
 _LOAD3D = (
     ("strideH", 1, MAX_STRIDE), ("strideW", 1, MAX_STRIDE),
@@ -71,7 +73,7 @@ def check_types(
     given = (input_type, weight_type, grad_output_type, grad_weight_type)
     for (name, conv_format), conv_type in zip(_FORMATS.items(), given, strict=True):
         if not isinstance(conv_type, ConvType):
-            raise DTypeError(f"{name} must be a ConvType, not {conv_type!r} ({NAME})")
+            raise DTypeError(f"{name} must be a ConvType, not {shown(conv_type)} ({NAME})")
         if conv_type.pos is not TPosition.GM:
             raise LayoutError(f"{name} position must be GM, not {conv_type.pos.name} ({NAME})")
         if conv_type.format is not conv_format:
@@ -101,7 +103,9 @@ def _members(tiling: Any) -> dict[str, int]:
     for name in sorted(names):
         value = getattr(source, name, None)
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise _tiling_error(Kind.CAPACITY, f"{name} must be an integer, not {value!r}")
+            raise _tiling_error(Kind.CAPACITY, f"{name} must be an integer, not {shown(value)}")
+        if value > _LARGEST_MEMBER:
+            raise _tiling_error(Kind.FIELD_RANGE, f"{name} must be at most {_LARGEST_MEMBER}, not {shown(value)}")
         values[name] = int(value)
     return values
 
@@ -109,7 +113,8 @@ def _members(tiling: Any) -> dict[str, int]:
 def tiling_members(tiling: Any) -> dict[str, int]:
     """Return those members of the structure that ``tiling`` has, in the vendor's order."""
     source = getattr(tiling, "dwTiling", tiling)
-    return {name: int(getattr(source, name)) for _, name, _ in DW_MEMBERS if hasattr(source, name)}
+    given = {name: getattr(source, name, None) for _, name, _ in DW_MEMBERS}
+    return {name: int(value) for name, value in given.items() if isinstance(value, int | np.integer)}
 
 
 def tiling_params(tiling: Any, product: Product, source: str) -> tuple[np.ndarray, dict[str, int]]:

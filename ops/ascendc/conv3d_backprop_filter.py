@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from npu_sim.accumulation import Accumulation, default_accumulation
+from npu_sim.arguments import whole
+from npu_sim.budget import reserve
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.engines.session import Session
 from npu_sim.errors import ProductError, ProgramError, ShapeError, StateError
-from npu_sim.isa.row import empty_rows
+from npu_sim.isa.row import ROW_BYTES, empty_rows
 from npu_sim.memory.host import HostSpan
 from npu_sim.products import Product, current_product, get_product
 from npu_sim.program.launch import STATE_LENGTH
@@ -37,7 +39,7 @@ from ops.ascendc.launch import KernelRun, current_block
 from ops.ascendc.order import check_iterate
 from ops.ascendc.types import ConvType
 from ops.ascendc.views import place_operand, place_output
-from ops.common.geometry import whole
+from ops.common.arrays import shared_array
 from ops.common.kernel_parts import BLOCK
 from ops.conv3d_backprop_filter import walk_split as walk
 
@@ -169,7 +171,9 @@ class Conv3DBackpropFilter:
             trusted=True,
             record=self.run.record,
         )
-        self._rows = empty_rows(max(_BUFFER_ROWS, 4 * int(self._params[0]["step_rows"])))
+        row_count = max(_BUFFER_ROWS, 4 * int(self._params[0]["step_rows"]))
+        reserve(f"Instruction rows of a step ({NAME}.Init)", row_count * ROW_BYTES)
+        self._rows = empty_rows(row_count)
         self.run.add(self._core, self)
         self.ctx.isFirstIter_ = True
         self._execute(kernel.init_rows(self._rows, self._params, self._state), (), "Init")
@@ -357,6 +361,7 @@ class Conv3DBackpropFilter:
         self._open("GetTensorC")
         if not self._pending:
             raise StateError(f"GetTensorC must follow an Iterate that returned True, not come without one ({NAME})")
+        output = shared_array(output, "output")
         if output is None or output is not self._output[0] or not output.flags.writeable:
             self._output = output, (place_output(self.run.memory, output, f"{NAME}.GetTensorC"),)
         state, params, spans = self._state, self._params, self._output[1]
@@ -461,6 +466,7 @@ class Conv3DBackpropFilter:
 
     def _execute(self, count: int, spans: tuple[HostSpan, ...], call: str) -> None:
         assert self._session is not None
+        self.run.keep(count)
         self._session.run(self._rows[:count], spans, f"{NAME}.{call}")
 
     def _warn_of_tail(self) -> None:

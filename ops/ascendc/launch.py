@@ -10,16 +10,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from npu_sim.arguments import whole
+from npu_sim.budget import reserve
 from npu_sim.engines.hazards import run_hazards
 from npu_sim.engines.session import recorded_launch
 from npu_sim.errors import ShapeError, StateError
-from npu_sim.isa.row import join_rows
+from npu_sim.isa.row import ROW_BYTES, join_rows
 from npu_sim.memory.host import HostMemory
 from npu_sim.products import Product, current_product, get_product
 from npu_sim.program.launch import Launch
 from npu_sim.program.violation import Violation
 from npu_sim.report.explain import Explanation, ExplanationTable, Value, current_recorder
-from ops.common.geometry import whole
 from ops.conv3d_backprop_filter.walk_split import SITES
 
 _LINES_SHOWN = 64
@@ -74,12 +75,25 @@ class KernelRun:
         recorder = current_recorder()
         self.record = recorder is not None if record is None else record
         self._objects: list[tuple[int, KernelObject]] = []
+        self._recorded_rows = 0
         if recorder is not None:
             recorder.add(self.explain)
 
     def add(self, core: int, kernel_object: KernelObject) -> None:
         """Add an object that runs on ``core``."""
         self._objects.append((core, kernel_object))
+
+    def keep(self, count: int) -> None:
+        """Count rows that are about to be recorded.
+
+        Raises
+        ------
+        BudgetError
+            If the rows of all objects are more than the memory budget.
+        """
+        if self.record:
+            self._recorded_rows += count
+            reserve(f"Recorded instruction rows of {self.name}", self._recorded_rows * ROW_BYTES)
 
     def launch(self) -> Launch:
         """Return the recorded rows as a launch, for the timeline and hazards engines.

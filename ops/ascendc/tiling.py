@@ -10,15 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
-from npu_sim.errors import DTypeError, LayoutError, ProductError, ProgramError
+from npu_sim.arguments import whole
+from npu_sim.errors import DTypeError, LayoutError, ProductError, ProgramError, shown
 from npu_sim.isa.op import C220
 from npu_sim.products import Product, get_product
 from npu_sim.program.violation import Kind, Violation
-from ops.ascendc.types import CONV_DTYPES, ConvDtype, ConvFormat, TPosition, member
-from ops.common.geometry import whole
+from ops.ascendc.types import CONV_DTYPES, ConvDtype, ConvFormat, TPosition, member, numpy_dtype
 from ops.conv3d_backprop_filter.tiling import overflows
 from ops.conv3d_backprop_filter.tiling_data import DW_MEMBERS, DwTiling
 from ops.conv3d_backprop_filter.tiling_public import ConvArguments, DefaultBuffers, public_tiling, refusal
@@ -311,7 +310,8 @@ def _type(
     known_format = member(ConvFormat, conv_format, f"{call} format", LayoutError)
     if isinstance(dtype, ConvDtype):
         return known_format, dtype
-    try:
-        return known_format, CONV_DTYPES[np.dtype(dtype)]
-    except (TypeError, KeyError):
-        raise DTypeError(f"{call} dtype must be a ConvDtype or a dtype that has one, not {dtype!r}") from None
+    rule = f"{call} dtype must be a ConvDtype or a dtype that has one"
+    known = CONV_DTYPES.get(numpy_dtype(dtype, rule))
+    if known is None:
+        raise DTypeError(f"{rule}, not {shown(dtype)}")
+    return known_format, known

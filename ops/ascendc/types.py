@@ -14,7 +14,8 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from npu_sim.errors import DTypeError, LayoutError, NpuSimError
+from npu_sim.dtypes.formats import get_dtype
+from npu_sim.errors import DTypeError, LayoutError, NpuSimError, shown
 
 
 class TPosition(IntEnum):
@@ -109,7 +110,7 @@ class ConvType:
     conv_format : ConvFormat
         Format.
     dtype : dtype-like
-        Anything `numpy.dtype` accepts; ``ml_dtypes.bfloat16`` for ``bfloat16_t``.
+        A name ("half", "bfloat16_t", "fp16"), a dtype of torch, or anything `numpy.dtype` accepts.
 
     Raises
     ------
@@ -131,11 +132,24 @@ class ConvType:
     def __init__(self, position: TPosition, conv_format: ConvFormat, dtype: npt.DTypeLike) -> None:
         object.__setattr__(self, "pos", member(TPosition, position, "ConvType position", LayoutError))
         object.__setattr__(self, "format", member(ConvFormat, conv_format, "ConvType format", LayoutError))
+        object.__setattr__(self, "Type", numpy_dtype(dtype, "ConvType dtype must be a NumPy dtype"))
+
+
+def numpy_dtype(dtype: object, rule: str) -> np.dtype:
+    """Return the NumPy dtype of a format's name or of anything `numpy.dtype` accepts.
+
+    Raises
+    ------
+    DTypeError
+        There is none; ``rule`` begins the message.
+    """
+    try:
+        return get_dtype(dtype).storage
+    except DTypeError:
         try:
-            known = np.dtype(dtype)
-        except TypeError:
-            raise DTypeError(f"ConvType dtype must be a NumPy dtype, not {dtype!r}") from None
-        object.__setattr__(self, "Type", known)
+            return np.dtype(dtype)  # type: ignore[call-overload]  # whatever it is
+        except Exception:  # NumPy raises whatever its parser of dtypes runs into
+            raise DTypeError(f"{rule}, not {shown(dtype)}") from None
 
 
 def member(kind: type[E], value: object, what: str, error: type[NpuSimError]) -> E:
@@ -148,4 +162,4 @@ def member(kind: type[E], value: object, what: str, error: type[NpuSimError]) ->
     """
     if isinstance(value, kind):
         return value
-    raise error(f"{what} must be a {kind.__name__}, not {value!r}")
+    raise error(f"{what} must be a {kind.__name__}, not {shown(value)}")

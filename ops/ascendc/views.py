@@ -9,6 +9,7 @@ from npu_sim.isa.op import Data
 from npu_sim.memory.host import HostMemory, HostSpan
 from ops.ascendc.checks import DATA
 from ops.ascendc.types import dtype_name
+from ops.common.arrays import shared_array
 
 
 def place_operand(
@@ -33,6 +34,7 @@ def place_operand(
         If it is not such an array.
     """
     source, dtype = operand
+    view = shared_array(view, name)
     allowed = {dtype, np.dtype(np.uint16)} if source == "bfloat16_t" else {dtype}
     if not isinstance(view, np.ndarray) or view.dtype not in allowed:
         raise DTypeError(f"{name} must be an array of {dtype_name(dtype)}, not {_given(view)} ({call})")

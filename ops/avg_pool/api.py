@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from npu_sim.accumulation import Accumulation, default_accumulation
-from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
-from npu_sim.engines.execute import ExecuteOptions, Overflow, configuration
-from npu_sim.errors import ShapeError
+from npu_sim.accumulation import Accumulation
+from npu_sim.arguments import flag, per_axis, whole
+from npu_sim.dtypes.cube_math import CubeMathType, cube_math_number
+from npu_sim.engines.execute import Overflow
 from npu_sim.products import Product, current_product, get_product
 from npu_sim.report.explain import current_recorder
 from ops.avg_pool.call import AvgPoolCall, parse_quirks
@@ -21,9 +20,10 @@ from ops.avg_pool.plan import AvgPoolPlan, plan_call
 from ops.avg_pool.rules import check
 from ops.avg_pool.run import run_call
 from ops.common.arguments import NUMPY
-from ops.common.arrays import as_array, available_threads, flag
-from ops.common.geometry import whole
+from ops.common.arrays import as_array, contiguous
+from ops.common.options import run_options
 from ops.common.rule import Profile
+from ops.common.run import empty_results
 from ops.common.tensor_desc import TensorDesc
 
 _FORMATS = {3: "NCL", 4: "NCHW"}
@@ -68,29 +68,9 @@ class AvgPool2dBackward:
         return self.plan.workspace_bytes
 
 
-def _int64(name: str, value: Any) -> int:
-    """Return ``value`` as an int that the interface can take."""
-    number = whole(name, value)
-    if not -(2**63) <= number < 2**63:
-        raise ShapeError(f"{name} must be an int of 64 bits, not {number}")
-    return number
-
-
-def _entries(name: str, value: Any) -> tuple[int, ...]:
-    """Return an array argument as the interface takes it; one int is an array of one."""
-    if hasattr(value, "__len__") and getattr(value, "ndim", 1) > 0:
-        return tuple(_int64(f"{name} entry", entry) for entry in value)
-    return (_int64(name, value),)
-
-
 def _desc(array: np.ndarray, storage_format: str) -> TensorDesc:
     dtype = _NAMES.get(array.dtype, str(array.dtype))
     return TensorDesc(shape=array.shape, dtype=dtype, format=storage_format, offset=0)
-
-
-def _math_type(value: int | str | CubeMathType) -> int:
-    """Return the number; one that does not exist is left to the rules."""
-    return int(parse_cube_math_type(value)) if isinstance(value, str) else whole("cube_math_type", value)
 
 
 def avg_pool2d_backward(
@@ -118,8 +98,8 @@ def avg_pool2d_backward(
     Parameters
     ----------
     grad_output : array, (N, C, Ho, Wo) or (C, Ho, Wo)
-        float32, float16 or bfloat16, any strides and byte order; not modified. What an infinity or NaN does to other
-        channels on the Cube route is in ``ops/avg_pool/RULES.md``, Types.
+        float32, float16 or bfloat16, any strides and byte order, or a torch tensor in host memory; not modified. What
+        an infinity or NaN does to other channels on the Cube route is in ``ops/avg_pool/RULES.md``, Types.
     input : array, (N, C, H, W) or (C, H, W)
         Of the type of grad_output; only its shape matters.
     kernel_size, stride, padding : int or sequence of int
@@ -131,9 +111,11 @@ def avg_pool2d_backward(
     divisor_override : int or None
         What sums are divided by instead; 0 or None: no override.
     cube_math_type : int, str or CubeMathType
-        0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32; only the global and Cube routes look at it.
+        0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32 (or a name, also "fp16", "hf32"); only
+        the global and Cube routes look at it.
     product : str, Product or None
-        SoC name or series alias; None: the current product (`npu_sim.use_product`), else Ascend910B2.
+        SoC name, series alias or generation ("A2"); None: the current product (`npu_sim.use_product`), else
+        Ascend910B2.
     accumulation : Accumulation, str or None
         Model of the Cube's additions, or its name; None: the product's default for the compute dtype.
     overflow : {"inf_nan", "saturate"} or None
@@ -162,6 +144,8 @@ def avg_pool2d_backward(
     ShapeError, DTypeError, ProductError
         An argument is no tensor, number of 64 bits, bool or name at all, or the product has no such overflow mode;
         ``.status`` is 161002.
+    BudgetError
+        The call needs more memory than the budget (`npu_sim.budget`) has.
 
     Examples
     --------
@@ -173,7 +157,7 @@ def avg_pool2d_backward(
     """
     chip = current_product() if product is None else get_product(product)
     g, x = as_array(grad_output, "grad_output"), as_array(input, "input")
-    g = np.ascontiguousarray(g) if g.ndim else g
+    g = contiguous(g, "grad_output")
     # one format for all, so that a wrong rank is refused as a rank: NumPy arrays have no format of their own
     storage_format = _FORMATS.get(g.ndim, "NCHW")
     own = _desc(x, storage_format)
@@ -181,13 +165,13 @@ def avg_pool2d_backward(
         product=chip,
         grad_output=_desc(g, storage_format),
         input=own,
-        kernel_size=_entries("kernel_size", kernel_size),
-        stride=None if stride is None else _entries("stride", stride),
-        padding=_entries("padding", padding),
+        kernel_size=per_axis("kernel_size", kernel_size, 1),
+        stride=None if stride is None else per_axis("stride", stride, 1),
+        padding=per_axis("padding", padding, 1),
         ceil_mode=flag("ceil_mode", ceil_mode),
         count_include_pad=flag("count_include_pad", count_include_pad),
-        divisor_override=0 if divisor_override is None else _int64("divisor_override", divisor_override),
-        cube_math_type=_math_type(cube_math_type),
+        divisor_override=0 if divisor_override is None else whole("divisor_override", divisor_override),
+        cube_math_type=cube_math_number("cube_math_type", cube_math_type),
         grad_input=own,
         profile=profile,
         library_quirks=parse_quirks(library_quirks),
@@ -199,13 +183,10 @@ def avg_pool2d_backward(
     recorder = current_recorder()
     if recorder is not None:
         recorder.add(lambda: explain_call(plan))
-    model = Accumulation.parse(accumulation, default_accumulation(chip, resolved.cube_dtype))
-    workers = available_threads() if threads is None else whole("threads", threads)
-    options = ExecuteOptions(accumulation=model, overflow=overflow, threads=workers)
-    configuration(chip, options)  # refuses an overflow mode the product lacks, even if nothing is computed
+    options = run_options(chip, resolved.cube_dtype, accumulation, overflow, threads)
+    result = empty_results(plan.calls, {"grad_input": own})["grad_input"]
     if plan.route.name == "empty":
-        result = np.zeros(own.shape, NUMPY[own.dtype])
+        result[...] = 0
     else:
-        result = np.empty(own.shape, NUMPY[own.dtype])
         run_call(plan, {"grad_output": g.reshape(-1), "grad_input": result.reshape(-1)}, options)
     return AvgPool2dBackward(grad_input=result, path=plan.route.name, compute_dtype=plan.route.compute_dtype, plan=plan)

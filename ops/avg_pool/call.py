@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from npu_sim.errors import OperatorError
+from npu_sim.budget import reserve
+from npu_sim.errors import OperatorError, shown
 from npu_sim.products import Product
-from ops.common.rule import PROFILES, Profile
+from ops.common.rule import Profile, check_profile
 from ops.common.status import AclnnStatus
 from ops.common.tensor_desc import TensorDesc
 
@@ -31,6 +32,8 @@ DEVIATIONS = {
 ``pooling/avg_pool3_d_grad/op_api``."""
 
 AXIS_NAMES = ("H", "W")
+_COPIES = 5
+"""Arrays of int64 that the counting of windows makes at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +68,18 @@ class PoolAxis:
     @property
     def covered(self) -> np.ndarray:
         """Elements of the input under each window, int64[y]."""
-        start = np.arange(self.y) * self.stride - self.pad
+        start = self._starts()
         return np.maximum(np.minimum(start + self.kernel, self.x) - np.maximum(start, 0), 0)
 
     @property
     def padded(self) -> np.ndarray:
         """Positions of the padded input under each window, int64[y]."""
-        start = np.arange(self.y) * self.stride - self.pad
+        start = self._starts()
         return np.maximum(np.minimum(start + self.kernel, self.x + self.pad) - start, 0)
+
+    def _starts(self) -> np.ndarray:
+        reserve(f"Windows along {self.name}", self.y * 8 * _COPIES)
+        return np.arange(self.y) * self.stride - self.pad
 
     @property
     def is_clipped(self) -> bool:
@@ -106,7 +113,7 @@ def parse_quirks(value: object) -> frozenset[str]:
     if all(isinstance(name, str) and name in DEVIATIONS for name in names):
         return frozenset(names)
     rule = f"a bool or a set of {', '.join(DEVIATIONS)}"
-    raise OperatorError(f"library_quirks must be {rule}, not {value!r}", PARAM_INVALID)
+    raise OperatorError(f"library_quirks must be {rule}, not {shown(value)}", PARAM_INVALID)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,9 +167,8 @@ class AvgPoolCall:
     deterministic: bool = False
 
     def __post_init__(self) -> None:
-        if self.profile is not None and self.profile not in PROFILES:
-            rule = f"None or one of {', '.join(PROFILES)}"
-            raise OperatorError(f"profile must be {rule}, not {self.profile!r}", PARAM_INVALID)
+        if self.profile is not None:
+            check_profile(self.profile, "None or one of")
         for quirk in sorted(self.library_quirks - set(DEVIATIONS)):
             rule = f"one of {', '.join(DEVIATIONS)}"
             raise OperatorError(f"library quirk must be {rule}, not {quirk!r}", PARAM_INVALID)
@@ -211,10 +217,17 @@ class AvgPoolCall:
         return 0 if self.input is None or self.input.rank < 3 else self.input.shape[-3]
 
 
+def covered_counts(axes: tuple[PoolAxis, ...]) -> np.ndarray:
+    """Return the elements of the input under each window, int64[Ho, Wo]."""
+    h, w = axes
+    reserve("Divisors of the windows", h.y * w.y * 8 * _COPIES)
+    return np.multiply.outer(h.covered, w.covered)
+
+
 def divisors(call: AvgPoolCall, axes: tuple[PoolAxis, ...]) -> np.ndarray:
     """Return what each window's sum is divided by, int64[Ho, Wo]; 0 for a window without any element under it."""
+    covered = covered_counts(axes)
     h, w = axes
-    covered = np.multiply.outer(h.covered, w.covered)
     if call.divisor_override:
         return np.where(covered > 0, call.divisor_override, 0)
     if call.count_include_pad:

@@ -15,7 +15,7 @@ import numpy as np
 from npu_sim.errors import OperatorError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from ops.avg_pool.avg_pool3d_grad import avg_pool3d_grad_launch, avg_pool_tiling, private_bytes, sums_bytes
-from ops.avg_pool.call import AvgPoolCall, PoolAxis, divisors
+from ops.avg_pool.call import AvgPoolCall, PoolAxis, covered_counts, divisors
 from ops.avg_pool.route import MAX_HALF_COUNT, Route
 from ops.avg_pool.rules import Resolved, call_context
 from ops.common.arguments import NUMPY, STORED_AS, Argument, argument_of
@@ -99,7 +99,7 @@ def mean_matrix(call: AvgPoolCall, route: Route, dtype: str) -> np.ndarray:
     """
     axes: tuple[PoolAxis, ...] = call.axes
     if route.ignores_override:
-        count = np.multiply.outer(axes[0].covered, axes[1].covered)
+        count = covered_counts(axes)
     else:
         count = divisors(call, axes)
     if route.counts_in_half:

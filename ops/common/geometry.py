@@ -7,13 +7,14 @@ Every convolution is held as a 3D one. 2D is 3D with depth 1; 1D is 2D with one 
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from npu_sim.errors import ShapeError
+from npu_sim.arguments import ints, is_sequence, whole
+from npu_sim.errors import ShapeError, shown
 from npu_sim.units import align_up, ceil_div
+from ops.common.padding import named_padding
 
 MAX_EXTENT = 2**31 - 2
 """Largest extent, stride, dilation or padding of the tiling structures (ops-nn conv/conv3d_backprop_filter_v2, the
@@ -109,12 +110,12 @@ class ConvGeometry:
     def __post_init__(self) -> None:
         for name in ("n", "cin", "cout", "groups", "di", "hi", "wi", "do", "ho", "wo", "kd", "kh", "kw"):
             self._check_range(name, getattr(self, name), 1)
-        if self.spatial_rank not in (1, 2, 3):
-            raise ShapeError(f"spatial_rank must be 1, 2 or 3, not {self.spatial_rank!r}")
+        if not isinstance(self.spatial_rank, int) or self.spatial_rank not in (1, 2, 3):
+            raise ShapeError(f"spatial_rank must be 1, 2 or 3, not {shown(self.spatial_rank)}")
         for name, count, low in (("stride", 3, 1), ("dilation", 3, 1), ("pad", 6, 0)):
             values = getattr(self, name)
             if not isinstance(values, tuple) or len(values) != count:
-                raise ShapeError(f"{name} must be a tuple of {count} ints, not {values!r}{self._context}")
+                raise ShapeError(f"{name} must be a tuple of {count} ints, not {shown(values)}{self._context}")
             for index, value in enumerate(values):
                 crops = name == "pad" and self.may_crop and index % 2 == 1
                 self._check_range(
@@ -133,7 +134,7 @@ class ConvGeometry:
         grad_output_shape: Sequence[int],
         weight_shape: Sequence[int],
         stride: int | Sequence[int] = 1,
-        padding: int | Sequence[int] = 0,
+        padding: int | str | Sequence[int] = 0,
         dilation: int | Sequence[int] = 1,
         groups: int = 1,
     ) -> ConvGeometry:
@@ -147,8 +148,9 @@ class ConvGeometry:
             (cout, cin / groups, then the kernel's extents), of the same length.
         stride, dilation : int or sequence of int
             One for all axes, or one for each.
-        padding : int or sequence of int
-            One for all axes, one for each axis (both sides), or for 2D also (up, down, left, right).
+        padding : int, str or sequence of int
+            One for all axes, one for each axis (both sides), or for 2D also (up, down, left, right); or "valid" or
+            "same" (`ops.common.padding`).
         groups : int
             Groups.
 
@@ -168,20 +170,20 @@ class ConvGeometry:
         Padding of length 4 and the placing of the 1D axis: ops-nn
         ``conv/convolution_backward/op_api/aclnn_convolution_backward.cpp``.
         """
-        x_shape = _ints("x shape", input_shape, "")
+        x_shape = ints("x shape", input_shape, "")
         rank = len(x_shape)
         if rank not in (3, 4, 5):
             raise ShapeError(f"x rank must be 3, 4 or 5, not {rank} (shape {x_shape})")
         spatial = rank - 2
         context = f" ({spatial}D convolution)"
-        y_shape = _ints("dy shape", grad_output_shape, context)
-        w_shape = _ints("weight_shape", weight_shape, context)
+        y_shape = ints("dy shape", grad_output_shape, context)
+        w_shape = ints("weight_shape", weight_shape, context)
         for name, shape in (("dy", y_shape), ("weight_shape", w_shape)):
             if len(shape) != rank:
                 raise ShapeError(f"{name} rank must be {rank}, as of x, not {len(shape)}{context}")
         strides = _per_axis("stride", stride, spatial, context)
         dilations = _per_axis("dilation", dilation, spatial, context)
-        pads = _pads(padding, spatial, context)
+        pads = _pads(named_padding(padding, w_shape[2:], strides, dilations), spatial, context)
         group_count = whole("groups", groups, context)
         _check_channels(x_shape, y_shape, w_shape, group_count, context)
         axes: tuple[tuple[int, ...], ...] = (x_shape[2:], y_shape[2:], w_shape[2:], strides, dilations)
@@ -277,7 +279,7 @@ class ConvGeometry:
 
     def _check_range(self, name: str, value: Any, low: int) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= MAX_EXTENT:
-            raise ShapeError(f"{name} must be an int in [{low}, {MAX_EXTENT}], not {value!r}{self._context}")
+            raise ShapeError(f"{name} must be an int in [{low}, {MAX_EXTENT}], not {shown(value)}{self._context}")
 
     def _check_output_extents(self) -> None:
         extents = (
@@ -305,54 +307,27 @@ class ConvGeometry:
                 )
 
 
-def whole(name: str, value: Any, context: str = "") -> int:
-    """Return ``value`` as an int; anything with ``__index__`` is one, except a bool.
-
-    Raises
-    ------
-    ShapeError
-        If it is not an integer; ``name`` and ``context`` are for the message.
-    """
-    if isinstance(value, bool):
-        raise ShapeError(f"{name} must be an int, not {value!r}{context}")
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise ShapeError(f"{name} must be an int, not {value!r}{context}") from None
-
-
-def _ints(name: str, values: Any, context: str) -> tuple[int, ...]:
-    try:
-        items = tuple(values)
-    except TypeError:
-        raise ShapeError(f"{name} must be a sequence of ints, not {values!r}{context}") from None
-    return tuple(whole(f"{name} entry", item, context) for item in items)
-
-
-def _is_sequence(value: Any) -> bool:
-    """Whether ``value`` has a length; an array of no dimensions says so and has none."""
-    return hasattr(value, "__len__") and getattr(value, "ndim", 1) > 0
-
-
 def _per_axis(name: str, value: Any, spatial: int, context: str) -> tuple[int, ...]:
-    if _is_sequence(value):
-        values = _ints(name, value, context)
-        if len(values) != spatial:
-            rule = f"an int or {spatial} ints"
-            raise ShapeError(f"{name} must be {rule}, not {values}{context}")
-        return values
-    return (whole(name, value, context),) * spatial
+    if not is_sequence(value):
+        return (whole(name, value, context),) * spatial
+    values = ints(name, value, context)
+    if len(values) != spatial:
+        rule = f"an int or {spatial} ints"
+        raise ShapeError(f"{name} must be {rule}, not {values}{context}")
+    return values
 
 
 def _pads(padding: Any, spatial: int, context: str) -> tuple[tuple[int, int], ...]:
     """Return (before, after) of each axis."""
-    if spatial == 2 and _is_sequence(padding) and len(padding) == 4:
-        up, down, left, right = _ints("padding", padding, context)
-        return ((up, down), (left, right))
-    if _is_sequence(padding) and len(padding) != spatial:
+    if not is_sequence(padding):
+        return ((whole("padding", padding, context),) * 2,) * spatial
+    values = ints("padding", padding, context)
+    if spatial == 2 and len(values) == 4:
+        return (values[:2], values[2:])
+    if len(values) != spatial:
         rule = "an int, 2 ints or 4 ints" if spatial == 2 else f"an int or {spatial} ints"
-        raise ShapeError(f"padding must be {rule}, not {tuple(padding)}{context}")
-    return tuple((value, value) for value in _per_axis("padding", padding, spatial, context))
+        raise ShapeError(f"padding must be {rule}, not {values}{context}")
+    return tuple((value, value) for value in values)
 
 
 def _check_channels(

@@ -6,13 +6,27 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
-from npu_sim.errors import OperatorError
+from npu_sim.errors import OperatorError, shown
 from npu_sim.products import SERIES, Product
 from ops.common.status import AclnnStatus
 
 Profile = Literal["page", "library"]
 """What wins where the operator's published page and newer library source differ."""
 PROFILES: tuple[Profile, ...] = ("page", "library")
+
+
+def check_profile(profile: object, rule: str = "one of") -> None:
+    """Refuse what is none of `PROFILES`; ``rule`` begins the rule in the message.
+
+    Raises
+    ------
+    OperatorError
+        161002.
+    """
+    if not isinstance(profile, str) or profile not in PROFILES:
+        text = f"profile must be {rule} {', '.join(PROFILES)}, not {shown(profile)}"
+        raise OperatorError(text, int(AclnnStatus.ACLNN_ERR_PARAM_INVALID))
+
 
 SPLIT_SERIES = ("910b", "910_93")
 UNIFIED_SERIES = ("310p", "910")

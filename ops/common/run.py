@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from npu_sim.budget import reserve
 from npu_sim.crew import run_parts
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.layouts.transform import BYTES_PER_THREAD
-from ops.common.arguments import Argument
-from ops.common.pipeline import Buffer, CallPlan, run_steps
+from ops.common.arguments import NUMPY, Argument
+from ops.common.pipeline import ITEM_BYTES, Buffer, CallPlan, run_steps
 from ops.common.tensor_desc import TensorDesc
 
 WORDS: dict[str, np.dtype[Any]] = {
@@ -68,6 +69,19 @@ def run_planned(
             _write_back(calls, argument, descs[name], tensors[name], options.threads)
     # a plan that is kept does not keep the tensors
     calls.gm.release()
+
+
+def empty_results(calls: CallPlan, descs: Mapping[str, TensorDesc]) -> dict[str, np.ndarray]:
+    """Return new arrays for the results of a call, before its global memory is made.
+
+    Raises
+    ------
+    BudgetError
+        If they and the global memory are more than the memory budget.
+    """
+    own_bytes = sum(desc.elems * ITEM_BYTES[desc.dtype] for desc in descs.values())
+    reserve("Global memory and results of a call", calls.gm.total_bytes + own_bytes)
+    return {name: np.empty(desc.shape, NUMPY[desc.dtype]) for name, desc in descs.items()}
 
 
 def copy_words(target: np.ndarray, source: np.ndarray, threads: int) -> None:

@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 
 from npu_sim.errors import ShapeError
+from ops.common.view import shares_places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,20 +100,7 @@ class TensorDesc:
     @property
     def overlaps_itself(self) -> bool:
         """Whether two elements of the view share a place, so that it cannot be written."""
-        axes = sorted((s, n) for s, n in zip(self.element_strides, self.shape, strict=True) if n > 1)
-        reach = 0
-        for stride, extent in axes:
-            if stride <= reach:
-                break
-            reach += (extent - 1) * stride
-        else:
-            return False
-        if self.elems == 0:
-            return False
-        places = np.zeros(1, np.int64)
-        for stride, extent in axes:
-            places = (places[:, None] + np.arange(extent) * stride).reshape(-1)
-        return np.unique(places).size < places.size
+        return shares_places(self.shape, self.element_strides)
 
     def view(self, storage: np.ndarray) -> np.ndarray:
         """Return the array of shape `shape` over a flat storage; writing to it writes to the storage.

@@ -8,7 +8,35 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from npu_sim.budget import reserve
 from npu_sim.errors import ShapeError
+
+_PLACE_BYTES = 24
+"""An int64 for each element, and what sorting them takes."""
+
+
+def shares_places(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether two elements of a strided array lie in one place, so that it cannot be written.
+
+    Raises
+    ------
+    BudgetError
+        If finding out takes more memory than the budget has; axes that nest take none.
+    """
+    if math.prod(shape) == 0:
+        return False
+    reach = 0
+    nested = True
+    for stride, extent in sorted((stride, extent) for stride, extent in zip(strides, shape, strict=True) if extent > 1):
+        nested &= stride > reach
+        reach += (extent - 1) * stride
+    if nested or math.prod(shape) > reach + 1:
+        return not nested
+    reserve("Places of the elements of a strided array", math.prod(shape) * _PLACE_BYTES)
+    places = np.zeros(1, np.int64)
+    for extent, stride in zip(shape, strides, strict=True):
+        places = (places[:, None] + np.arange(extent) * stride).reshape(-1)
+    return np.unique(places).size < places.size
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from math import prod
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from npu_sim.accumulation import Accumulation, default_accumulation
+from npu_sim.accumulation import Accumulation
+from npu_sim.arguments import ints
+from npu_sim.budget import reserve
 from npu_sim.dtypes import formats
 from npu_sim.dtypes.convert import cast
 from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type, promote, resolve_compute_dtype
+from npu_sim.dtypes.formats import get_dtype
 from npu_sim.engines.execute import ExecuteOptions, Overflow, execute
-from npu_sim.errors import DTypeError, OperatorError
+from npu_sim.errors import DTypeError, OperatorError, shown
 from npu_sim.layouts.formats import ActivationLayout
 from npu_sim.layouts.transform import blocked_from_activation, weight_from_fractal
 from npu_sim.memory.gm import GmTensor
 from npu_sim.products import Product, current_product, get_product
-from ops.common.arrays import as_array, available_threads
-from ops.common.geometry import ConvGeometry, whole
+from ops.common.arrays import as_array
+from ops.common.geometry import ConvGeometry
+from ops.common.options import run_options
 from ops.conv3d_backprop_filter.plan import WeightGradientPlan, plan_weight_gradient
 from ops.conv3d_backprop_filter.tiling_data import ELEMENT_BYTES
 
@@ -170,20 +174,30 @@ def check_supported(geometry: ConvGeometry, product: Product, compute_dtype: str
         )
 
 
+def _result_dtype(weight_dtype: object) -> str:
+    try:
+        name = get_dtype(weight_dtype).name
+    except DTypeError:
+        name = ""
+    if name not in _DTYPES:
+        raise DTypeError(f"weight_dtype must be one of {', '.join(_DTYPES)} or None, not {shown(weight_dtype)}")
+    return name
+
+
 def weight_gradient(
     x: npt.ArrayLike,
     dy: npt.ArrayLike,
     weight_shape: Sequence[int],
     *,
     stride: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0,
+    padding: int | str | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
     product: str | Product | None = None,
     cube_math_type: int | str | CubeMathType = 0,
     accumulation: Accumulation | str | None = None,
     overflow: Overflow | None = None,
-    weight_dtype: Literal["fp32", "fp16", "bf16"] | None = None,
+    weight_dtype: npt.DTypeLike | None = None,
     threads: int | None = None,
 ) -> WeightGradient:
     """Compute the gradient of a convolution's weight on the emulated machine.
@@ -191,26 +205,28 @@ def weight_gradient(
     Parameters
     ----------
     x : array, (N, Cin, [[D,] H,] W)
-        Feature map: float32, float16 or bfloat16, any strides and byte order; not modified.
+        Feature map: float32, float16 or bfloat16, any strides and byte order, or a torch tensor in host memory; not
+        modified.
     dy : array, (N, Cout, [[Do,] Ho,] Wo)
         Gradient of the output; same ranks and dtypes.
     weight_shape : sequence of int
         (Cout, Cin / groups, [[KD,] KH,] KW).
     stride, padding, dilation : int or sequence
-        Per spatial axis; 2D padding also of length 4 (up, down, left, right).
+        Per spatial axis; 2D padding also of length 4 (up, down, left, right), or as of PyTorch "valid" or "same".
     groups : int
         Channel groups.
     product : str, Product or None
-        SoC name or series alias; None: the product of `npu_sim.use_product`, else Ascend910B2.
+        SoC name, series alias or generation ("A2"); None: the product of `npu_sim.use_product`, else Ascend910B2.
     cube_math_type : int, str or CubeMathType
-        0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32.
+        0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16 (also "fp16"), 3 USE_HF32 (also "hf32").
     accumulation : Accumulation, str or None
         Model of the Cube's additions, or its name (``"serial"``, ``"exact16-rne"``, ``"tree4-rz"``); None: the
         product's default for the compute dtype.
     overflow : {"inf_nan", "saturate"} or None
         None: the product's default mode.
-    weight_dtype : {"fp32", "fp16", "bf16"} or None
-        Type of the result; the float32 sum is rounded to it at the end. None: the promoted type of the inputs.
+    weight_dtype : str, dtype or None
+        Type of the result, fp32, fp16 or bf16 (or another name of theirs, or a dtype of NumPy or torch); the float32
+        sum is rounded to it at the end. None: the promoted type of the inputs.
     threads : int or None
         Host threads; None: all. The result does not depend on it.
 
@@ -218,6 +234,8 @@ def weight_gradient(
     ------
     ShapeError, DTypeError, ProductError, OperatorError
         If an argument breaks a rule; ``.status`` is the aclnn code.
+    BudgetError
+        If it needs more memory than the budget (`npu_sim.budget`) has.
 
     Examples
     --------
@@ -232,16 +250,13 @@ def weight_gradient(
     promoted = promote(dtype_name(grad, "dy"), dtype_name(fmap, "x"))
     geometry = ConvGeometry.from_shapes(fmap.shape, grad.shape, weight_shape, stride, padding, dilation, groups)
     compute = resolve_compute_dtype(promoted, parse_cube_math_type(cube_math_type), chip)
-    result_dtype = promoted if weight_dtype is None else weight_dtype
-    if result_dtype not in _DTYPES:
-        raise DTypeError(f"weight_dtype must be one of {', '.join(_DTYPES)} or None, not {weight_dtype!r}")
+    result_dtype = promoted if weight_dtype is None else _result_dtype(weight_dtype)
     check_supported(geometry, chip, compute, result_dtype)
     plan = plan_weight_gradient(geometry, chip, compute)
-    model = Accumulation.parse(accumulation, default_accumulation(chip, compute))
-    workers = available_threads() if threads is None else whole("threads", threads)
-    options = ExecuteOptions(accumulation=model, overflow=overflow, threads=workers)
-    gradient = run_plan(plan, fmap, grad, options).reshape(tuple(weight_shape))
+    options = run_options(chip, compute, accumulation, overflow, threads)
+    reserve("Global memory and results of a call", plan.gm.total_bytes + 2 * 4 * prod(geometry.weight_shape))
+    gradient = run_plan(plan, fmap, grad, options).reshape(ints("weight_shape", weight_shape))
     if result_dtype != "fp32":
         saturate = (overflow or chip.overflow_mode) == "saturate"
         gradient = cast(gradient, result_dtype, overflow="saturate" if saturate else "inf_nan")
-    return WeightGradient(grad_weight=gradient, compute_dtype=compute, accumulation=model, plan=plan)
+    return WeightGradient(grad_weight=gradient, compute_dtype=compute, accumulation=options.accumulation, plan=plan)

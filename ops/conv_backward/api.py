@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from npu_sim.accumulation import Accumulation, default_accumulation
-from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
-from npu_sim.engines.execute import ExecuteOptions, Overflow
-from npu_sim.errors import ShapeError
+from npu_sim.accumulation import Accumulation
+from npu_sim.arguments import flag, items, per_axis, whole
+from npu_sim.dtypes.cube_math import CubeMathType, cube_math_number
+from npu_sim.engines.execute import Overflow
 from npu_sim.products import Product, current_product, get_product
 from npu_sim.report.explain import current_recorder
 from ops.common.arguments import NUMPY
-from ops.common.arrays import as_array, available_threads, flag
-from ops.common.geometry import whole
+from ops.common.arrays import as_array, contiguous
+from ops.common.options import run_options
+from ops.common.padding import named_padding
 from ops.common.rule import Profile
+from ops.common.run import empty_results
 from ops.common.tensor_desc import TensorDesc
-from ops.conv_backward.call import ConvBackwardCall
+from ops.conv_backward.call import ConvBackwardCall, parse_quirks
 from ops.conv_backward.explain import explain_call
 from ops.conv_backward.plan import ConvBackwardPlan, plan_call
 from ops.conv_backward.rules import check
@@ -84,23 +85,8 @@ def _desc(array: np.ndarray) -> TensorDesc:
     return TensorDesc(shape=array.shape, dtype=dtype, format=_FORMATS.get(array.ndim, "ND"))
 
 
-def _entries(name: str, value: Any, rank: int) -> tuple[int, ...]:
-    """Return an array argument: one int stands for all spatial axes."""
-    if hasattr(value, "__len__") and getattr(value, "ndim", 1) > 0:
-        return tuple(whole(f"{name} entry", entry) for entry in value)
-    return (whole(name, value),) * max(rank - 2, 1)
-
-
-def _math_type(value: int | str | CubeMathType) -> int:
-    """Return the number; one that does not exist is left to the rules."""
-    return int(parse_cube_math_type(value)) if isinstance(value, str) else whole("cube_math_type", value)
-
-
 def _mask(value: Sequence[bool]) -> tuple[bool, ...]:
-    try:
-        return tuple(flag("output_mask entry", entry) for entry in value)
-    except TypeError:
-        raise ShapeError(f"output_mask must be three bools, not {value!r}") from None
+    return tuple(flag("output_mask entry", entry) for entry in items("output_mask", value, "three bools"))
 
 
 def convolution_backward(
@@ -109,7 +95,7 @@ def convolution_backward(
     weight: npt.ArrayLike,
     *,
     stride: int | Sequence[int],
-    padding: int | Sequence[int],
+    padding: int | str | Sequence[int],
     dilation: int | Sequence[int],
     transposed: bool = False,
     output_padding: int | Sequence[int] = 0,
@@ -129,13 +115,13 @@ def convolution_backward(
     Parameters
     ----------
     grad_output : array, (N, Cout, [[Do,] Ho,] Wo)
-        float32, float16 or bfloat16, any strides and byte order; not modified.
+        float32, float16 or bfloat16, any strides and byte order, or a torch tensor in host memory; not modified.
     input : array, (N, Cin, [[D,] H,] W)
         Likewise.
     weight : array, (Cout, Cin / groups, [[KD,] KH,] KW), with ``transposed`` (Cin, Cout / groups, ...)
         Likewise.
     stride, padding, dilation, output_padding : int or sequence of int
-        Per spatial axis; 2D padding also of length 4 (up, down, left, right).
+        Per spatial axis; 2D padding also of length 4 (up, down, left, right), or as of PyTorch "valid" or "same".
     transposed : bool
         Gradients of the transposed convolution.
     groups : int
@@ -143,9 +129,9 @@ def convolution_backward(
     output_mask : sequence of three bools
         Whether the gradients of input, weight and bias are wanted.
     cube_math_type : int, str or CubeMathType
-        0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32.
+        0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16 (also "fp16"), 3 USE_HF32 (also "hf32").
     product : str, Product or None
-        SoC name or series alias; None: the product of `npu_sim.use_product`, else Ascend910B2.
+        SoC name, series alias or generation ("A2"); None: the product of `npu_sim.use_product`, else Ascend910B2.
     accumulation : Accumulation, str or None
         Model of the Cube's additions, or its name (``"serial"``, ``"exact16-rne"``); None: the product's default for
         the compute dtype.
@@ -171,6 +157,8 @@ def convolution_backward(
         The operator refuses the call; ``.status`` is its code (161001, 161002, 561103).
     ShapeError, DTypeError, ProductError
         An argument is no tensor, number or name at all; ``.status`` is 161002.
+    BudgetError
+        It needs more memory than the budget (`npu_sim.budget`) has.
 
     Examples
     --------
@@ -188,39 +176,40 @@ def convolution_backward(
         "input": as_array(input, "input"),
         "weight": as_array(weight, "weight"),
     }
-    g, x, w = (np.ascontiguousarray(tensor) if tensor.ndim else tensor for tensor in tensors.values())
-    rank = x.ndim
+    g, x, w = (contiguous(tensor, name) for name, tensor in tensors.items())
     mask = _mask(output_mask)
+    is_transposed = flag("transposed", transposed)
+    axes = max(x.ndim - 2, 1)
+    strides, dilations = per_axis("stride", stride, axes), per_axis("dilation", dilation, axes)
+    pads = named_padding(padding, w.shape[2:], strides, dilations, transposed=is_transposed)
     bias_length = g.shape[1] if g.ndim > 1 else 0
     call = ConvBackwardCall(
         product=chip,
         grad_output=_desc(g),
         input=_desc(x),
         weight=_desc(w),
-        bias_sizes=(bias_length,) if bias_sizes is None else _entries("bias_sizes", bias_sizes, 3),
-        stride=_entries("stride", stride, rank),
-        padding=_entries("padding", padding, rank),
-        dilation=_entries("dilation", dilation, rank),
-        transposed=flag("transposed", transposed),
-        output_padding=_entries("output_padding", output_padding, rank),
+        bias_sizes=(bias_length,) if bias_sizes is None else per_axis("bias_sizes", bias_sizes, 1),
+        stride=strides,
+        padding=per_axis("padding", pads, axes),
+        dilation=dilations,
+        transposed=is_transposed,
+        output_padding=per_axis("output_padding", output_padding, axes),
         groups=whole("groups", groups),
         output_mask=mask,
-        cube_math_type=_math_type(cube_math_type),
+        cube_math_type=cube_math_number("cube_math_type", cube_math_type),
         grad_input=_desc(x),
         grad_weight=_desc(w),
         grad_bias=TensorDesc(shape=(bias_length,), dtype=_NAMES.get(g.dtype, str(g.dtype)), format="ND"),
         profile=profile,
-        quirks=frozenset(quirks),
+        quirks=parse_quirks(quirks),
     )
     resolved = check(call)
     plan = plan_call(resolved)
     recorder = current_recorder()
     if recorder is not None:
         recorder.add(lambda: explain_call(plan))
-    model = Accumulation.parse(accumulation, default_accumulation(chip, resolved.compute_dtype))
-    workers = available_threads() if threads is None else whole("threads", threads)
-    options = ExecuteOptions(accumulation=model, overflow=overflow, threads=workers)
-    outputs = {name: np.empty(desc.shape, NUMPY[desc.dtype]) for name, desc in resolved.wanted_outputs.items()}
+    options = run_options(chip, resolved.compute_dtype, accumulation, overflow, threads)
+    outputs = empty_results(plan.calls, resolved.wanted_outputs)
     storages = {"grad_output": g, "input": x, "weight": w} | outputs
     run_call(plan, {name: storage.reshape(-1) for name, storage in storages.items()}, options)
     return ConvolutionBackward(
@@ -228,6 +217,6 @@ def convolution_backward(
         grad_weight=outputs.get("grad_weight"),
         grad_bias=outputs.get("grad_bias"),
         compute_dtype=resolved.compute_dtype,
-        accumulation=model,
+        accumulation=options.accumulation,
         plan=plan,
     )

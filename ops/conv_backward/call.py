@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from npu_sim.errors import OperatorError
+from npu_sim.errors import OperatorError, shown
 from npu_sim.products import Product
-from ops.common.rule import PROFILES, Profile
+from ops.common.rule import Profile, check_profile
 from ops.common.status import AclnnStatus
 from ops.common.tensor_desc import TensorDesc
 
@@ -24,6 +24,21 @@ Q3: a deterministic 3D weight gradient with groups is refused, as in the operato
 """
 
 AXES_OF_RANK: dict[int, tuple[Axis, ...]] = {3: ("L",), 4: ("H", "W"), 5: ("D", "H", "W")}
+
+
+def parse_quirks(value: object) -> frozenset[str]:
+    """Return the quirks that are on.
+
+    Raises
+    ------
+    OperatorError
+        161002: ``value`` is no list, tuple, set or name of `QUIRKS`.
+    """
+    names: list[Any] = list(value) if isinstance(value, (list, tuple, set, frozenset)) else [value]
+    for name in names:
+        if not isinstance(name, str) or name not in QUIRKS:
+            raise OperatorError(f"quirks must be a set of {', '.join(QUIRKS)}, not {shown(value)}", PARAM_INVALID)
+    return frozenset(names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +130,7 @@ class ConvBackwardCall:
     strict_output_dtype: bool = False
 
     def __post_init__(self) -> None:
-        if self.profile not in PROFILES:
-            raise OperatorError(f"profile must be one of {', '.join(PROFILES)}, not {self.profile!r}", PARAM_INVALID)
+        check_profile(self.profile)
         for quirk in sorted(self.quirks - set(QUIRKS)):
             raise OperatorError(f"quirk must be one of {', '.join(QUIRKS)}, not {quirk!r}", PARAM_INVALID)
 

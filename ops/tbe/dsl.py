@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, overload
+from math import prod
+from typing import Any, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from npu_sim.accumulation import Accumulation, default_accumulation
-from npu_sim.engines.execute import ExecuteOptions, Overflow
-from npu_sim.errors import DTypeError, ProductError, ShapeError
+from npu_sim.accumulation import Accumulation
+from npu_sim.budget import reserve
+from npu_sim.engines.execute import Overflow
+from npu_sim.errors import DTypeError, ProductError, ShapeError, shown
 from npu_sim.products import Product, current_product
 from npu_sim.program.launch import Launch
-from ops.common.arrays import available_threads
+from ops.common.arrays import as_array, shared_array
+from ops.common.options import run_options
 from ops.conv3d_backprop_filter.tiling_unified import UNIFIED_ARCHS
 from ops.tbe.errors import TbeTypeError
 from ops.tbe.rules import FilterLayout, Parameters, check_call
@@ -108,11 +111,15 @@ class ResultTensor:
 
         Raises
         ------
+        BudgetError
+            If the call needs more memory than the budget (`npu_sim.budget`) has.
         ShapeError, DTypeError
             If an array is missing or does not fit its placeholder, or two placeholders have one name.
         TbeError
             If the schedule refuses the shape.
         """
+        if not isinstance(feed, Mapping):
+            raise ShapeError(f"feed must be a dict of arrays, not {shown(feed)}")
         unknown = set(feed) - {placeholder.name for placeholder in self.inputs}
         if unknown:
             names = ", ".join(placeholder.name for placeholder in self.inputs)
@@ -121,9 +128,10 @@ class ResultTensor:
         if first.name == second.name and first != second:
             raise ShapeError(f"names of x and out_backprop must differ, not both be {first.name}")
         x, dy = _fed(first, feed), _fed(second, feed)
-        model = Accumulation.parse(accumulation, default_accumulation(self.product, "fp16"))
-        workers = available_threads() if threads is None else threads
-        return self.plan.execute(x, dy, ExecuteOptions(accumulation=model, overflow=overflow, threads=workers))
+        options = run_options(self.product, "fp16", accumulation, overflow, threads)
+        result_bytes = 4 * prod(self.shape)
+        reserve("Global memory and results of a call", self.plan.gm.total_bytes + result_bytes)
+        return self.plan.execute(x, dy, options)
 
 
 def auto_schedule(outs: ResultTensor | Sequence[ResultTensor]) -> TbePlan:
@@ -232,11 +240,12 @@ def conv3d_backprop_filter(
             f"product of conv3d_backprop_filter must be of the series 310p or 910, not {product.name} "
             f"({product.series_name})"
         )
+    x, out_backprop = shared_array(x, "x"), shared_array(out_backprop, "out_backprop")
     _check_types(x, out_backprop, filter_size, para_dict, product)
     if isinstance(x, Placeholder) and isinstance(out_backprop, Placeholder):
         parameters = check_call(x, out_backprop, filter_size, para_dict, product, filter_layout)
         return ResultTensor(parameters, product, (x, out_backprop))
-    feed = {"x": _native(x), "out_backprop": _native(out_backprop)}
+    feed = {name: as_array(cast(Any, value), name) for name, value in (("x", x), ("out_backprop", out_backprop))}
     parameters = check_call(feed["x"], feed["out_backprop"], filter_size, para_dict, product, filter_layout)
     inputs = (
         Placeholder("x", parameters.x_shape, "float16"),
@@ -264,12 +273,6 @@ def _check_types(x: Any, out_backprop: Any, filter_size: Any, para_dict: Any, pr
             raise _wrong_type(f"{key} in para_dict", rule, para_dict[key], product, "E60037")
 
 
-def _native(array: Any) -> np.ndarray:
-    """Return an array in the byte order of the host."""
-    values = np.asarray(array)
-    return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
-
-
 def _wrong_type(name: str, rule: str, value: Any, product: Product, code: str) -> TbeTypeError:
     message = f"{name} must be {rule}, not {type(value).__name__} (conv3d_backprop_filter, {product.name})"
     return TbeTypeError(code, message, {"param_name": name, "desc": f"must be {rule}"})
@@ -279,7 +282,7 @@ def _fed(placeholder: Placeholder, feed: Mapping[str, npt.NDArray[np.float16]]) 
     """Return the array for ``placeholder``."""
     if placeholder.name not in feed:
         raise ShapeError(f"feed must have an array for {placeholder.name}, not only for {', '.join(feed) or 'nothing'}")
-    array = _native(feed[placeholder.name])
+    array = as_array(feed[placeholder.name], placeholder.name)
     if array.shape != placeholder.shape:
         raise ShapeError(f"shape of {placeholder.name} must be {placeholder.shape}, not {array.shape}")
     if array.dtype != np.float16:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.arguments import whole
 from npu_sim.errors import DTypeError, ShapeError
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.layouts.transform import (
@@ -28,7 +29,6 @@ from npu_sim.layouts.transform import (
     weight_from_fractal,
 )
 from npu_sim.units import align_up, ceil_div
-from ops.common.geometry import whole
 from ops.tbe.errors import TbeError
 
 C0 = 16

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from npu_sim.errors import ShapeError
+import numpy.typing as npt
+
+from npu_sim.arguments import ints
+from npu_sim.dtypes.formats import get_dtype
+from npu_sim.errors import ShapeError, shown
 
 __all__ = ["Placeholder", "placeholder"]
 
@@ -30,21 +33,24 @@ class Placeholder:
     dtype: str
 
 
-def placeholder(shape: Sequence[int], dtype: str = "float32", name: str = "placeholder") -> Placeholder:
+def placeholder(shape: Sequence[int], dtype: str | npt.DTypeLike = "float32", name: str = "placeholder") -> Placeholder:
     """Return a placeholder; the parameters, their order and defaults are TVM's.
 
     Raises
     ------
     ShapeError
-        If ``shape`` is not a sequence of ints.
+        If ``shape`` is not a sequence of ints, or ``name`` not a str.
+    DTypeError
+        If ``dtype`` is neither a name nor a dtype of a number format.
 
     Examples
     --------
     >>> placeholder((16, 8, 1, 72, 72, 16), name="fmap", dtype="float16")
     Placeholder(name='fmap', shape=(16, 8, 1, 72, 72, 16), dtype='float16')
     """
-    try:
-        extents = tuple(operator.index(extent) for extent in shape)
-    except TypeError:
-        raise ShapeError(f"shape of placeholder {name} must be a sequence of ints, not {shape!r}") from None
-    return Placeholder(name, extents, str(dtype))
+    if not isinstance(name, str):
+        raise ShapeError(f"name of a placeholder must be a str, not {shown(name)}")
+    extents = ints(f"shape of placeholder {name}", shape)
+    if not isinstance(dtype, str):
+        dtype = get_dtype(dtype).storage.name
+    return Placeholder(name, extents, dtype)

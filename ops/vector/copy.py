@@ -24,7 +24,7 @@ from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from npu_sim.units import BLOCK_BYTES, align_up, ceil_div
 from ops.common.kernel_parts import MAX_BLOCK_COUNT
-from ops.common.view import View
+from ops.common.view import View, shares_places
 from ops.vector import kernel_copy
 from ops.vector.frame import cores_for, has_byte_copies, usable_ub_bytes, vector_launch
 
@@ -72,21 +72,6 @@ def merged_axes(src: View, dst: View) -> list[Axis]:
     return out
 
 
-def _overlaps(axes: list[Axis], view: View) -> bool:
-    """Return whether two elements of the destination share a place."""
-    reach = 0
-    for axis in reversed(axes):
-        if axis.dst <= reach:
-            break
-        reach += (axis.extent - 1) * axis.dst
-    else:
-        return False
-    places = np.zeros(1, np.int64)
-    for extent, stride in zip(view.shape, view.strides, strict=True):
-        places = (places[:, None] + np.arange(extent) * stride).reshape(-1)
-    return len(np.unique(places)) != len(places)
-
-
 def _check(src: GmTensor, src_view: View, dst: GmTensor, dst_view: View, item_bytes: int, axes: list[Axis]) -> None:
     if src_view.shape != dst_view.shape:
         raise ShapeError(f"dst_view must have the shape {src_view.shape} of src_view, not {dst_view.shape} (Copy)")
@@ -96,7 +81,7 @@ def _check(src: GmTensor, src_view: View, dst: GmTensor, dst_view: View, item_by
         if view.end * item_bytes > tensor.byte_count:
             rule = f"within the {tensor.byte_count} bytes of {tensor.name}"
             raise ShapeError(f"view must lie {rule}, not reach to byte {view.end * item_bytes} (Copy)")
-    if dst_view.elems and _overlaps(axes, dst_view):
+    if shares_places(dst_view.shape, dst_view.strides):
         raise ShapeError(f"dst_view must hold each element in a place of its own, not {dst_view} (Copy)")
     if len(axes) > MAX_RANK:
         raise ShapeError(f"views must have at most {MAX_RANK} axes after merging, not {len(axes)} (Copy)")

@@ -162,15 +162,23 @@ def test_later_setters_win_over_earlier_ones():
         (("GM", ConvFormat.ND, np.int32), LayoutError, "SetInputType position must be a TPosition, not 'GM'"),
         ((TPosition.GM, 9, np.int32), LayoutError, "SetInputType format must be a ConvFormat, not 9"),
         (
-            (TPosition.GM, ConvFormat.ND, "fp16"),
+            (TPosition.GM, ConvFormat.ND, "fp8"),
             DTypeError,
-            "SetInputType dtype must be a ConvDtype or a dtype that has one, not 'fp16'",
+            "SetInputType dtype must be a ConvDtype or a dtype that has one, not 'fp8'",
         ),
     ],
 )
 def test_set_type_other_than_the_enumerations_raises(arguments, error, message):
     with pytest.raises(error, match=f"^{re.escape(message)}$"):
         Conv3dBpFilterTiling().SetInputType(*arguments)
+
+
+@pytest.mark.parametrize("name", ["bf16", "BFLOAT16", "bfloat16_t"])
+def test_dtypes_are_understood_by_name(name):
+    assert ConvType(TPosition.GM, ConvFormat.ND, name).Type == ml_dtypes.bfloat16
+    tiling = Conv3dBpFilterTiling()
+    tiling.SetInputType(TPosition.GM, ConvFormat.NDC1HWC0, name)
+    assert tiling._input_dtype.name == "BF16"
 
 
 def test_set_shape_other_than_integers_raises():
@@ -183,7 +191,7 @@ def test_set_shape_other_than_integers_raises():
     [
         ((0, ConvFormat.ND, np.int32), LayoutError, "ConvType position must be a TPosition, not 0"),
         ((TPosition.GM, "ND", np.int32), LayoutError, "ConvType format must be a ConvFormat, not 'ND'"),
-        ((TPosition.GM, ConvFormat.ND, "fp16"), DTypeError, "ConvType dtype must be a NumPy dtype, not 'fp16'"),
+        ((TPosition.GM, ConvFormat.ND, "fp8"), DTypeError, "ConvType dtype must be a NumPy dtype, not 'fp8'"),
     ],
 )
 def test_conv_type_of_other_values_raises(arguments, error, message):

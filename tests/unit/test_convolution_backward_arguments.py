@@ -24,7 +24,7 @@ def call(**changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"output_mask": "abc"}, "output_mask entry must be a bool, not 'a'"),
+        ({"output_mask": "abc"}, "output_mask must be three bools, not 'abc'"),
         ({"output_mask": (1, 0, 2)}, "output_mask entry must be a bool, not 2"),
         ({"output_mask": (True, None, True)}, "output_mask entry must be a bool, not None"),
         ({"output_mask": (True, 0.0, True)}, "output_mask entry must be a bool, not 0.0"),

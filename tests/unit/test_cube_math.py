@@ -58,7 +58,19 @@ def test_resolve_refusals_name_rule_value_and_product():
         resolve_compute_dtype("bf16", "USE_FP16", HALF_ONLY)
 
 
-@pytest.mark.parametrize("value", [4, -1, True, 1.0, None, "keep_dtype", "", np.float32(1), [1]])
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("keep_dtype", CubeMathType.KEEP_DTYPE), ("HF32", CubeMathType.USE_HF32), ("hf32", CubeMathType.USE_HF32),
+        ("Use_Fp16", CubeMathType.USE_FP16), ("float16", CubeMathType.USE_FP16), ("half", CubeMathType.USE_FP16),
+        ("1", CubeMathType.ALLOW_FP32_DOWN_PRECISION),
+    ],
+)  # fmt: skip
+def test_parse_cube_math_type_reads_names_in_any_case_and_short(name, wanted):
+    assert parse_cube_math_type(name) is wanted
+
+
+@pytest.mark.parametrize("value", [4, -1, True, 1.0, None, "fp32", "4", "tf32", 1 << 70, "", np.float32(1), [1]])
 def test_parse_cube_math_type_rejects_other_values(value):
     known = r"0 \(KEEP_DTYPE\), 1 \(ALLOW_FP32_DOWN_PRECISION\), 2 \(USE_FP16\), 3 \(USE_HF32\)"
     with pytest.raises(OperatorError, match=rf"^cubeMathType must be one of {known}, not .+$") as caught:

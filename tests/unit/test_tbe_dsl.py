@@ -432,7 +432,7 @@ def test_result_tensor_runs_on_arrays_of_its_placeholders_only():
 
 
 def test_result_tensor_run_refuses_a_mode_the_product_does_not_have():
-    with pytest.raises(ProductError, match=r"^overflow must be one of saturate, not inf_nan \(Ascend910A, "):
+    with pytest.raises(ProductError, match=r"^overflow must be None or one of saturate, not 'inf_nan' \(Ascend910A, "):
         call().run({"fmap": np.zeros(X, np.float16), "dedy": np.zeros(DY, np.float16)}, overflow="inf_nan")
 
 
@@ -449,7 +449,7 @@ def test_result_tensor_of_one_placeholder_for_both_inputs_takes_one_array():
 def test_placeholder_has_the_parameters_of_tvm():
     made = tbe.tvm.placeholder((2, np.int64(3)))
     assert (made.name, made.shape, made.dtype) == ("placeholder", (2, 3), "float32")
-    with pytest.raises(ShapeError, match=r"^shape of placeholder p must be a sequence of ints, not \(2, 'n'\)$"):
+    with pytest.raises(ShapeError, match=r"^shape of placeholder p entry must be an int, not 'n'$"):
         tbe.placeholder((2, "n"), name="p")
 
 

@@ -1,14 +1,14 @@
-"""How phase 2 computes: the keyword arguments that the C interface does not have."""
+"""How a call computes, from the arguments that all fronts share."""
 
 from __future__ import annotations
 
 from typing import Any, cast
 
 from npu_sim.accumulation import Accumulation, default_accumulation
+from npu_sim.arguments import whole
 from npu_sim.engines.execute import ExecuteOptions, Overflow
-from npu_sim.errors import OperatorError, shown
+from npu_sim.errors import ProductError, ShapeError, shown
 from npu_sim.products import Product
-from ops.aclnn.handles import INVALID, refusal, whole
 from ops.common.arrays import available_threads
 
 
@@ -33,14 +33,14 @@ def run_options(product: Product, cube_dtype: str, accumulation: Any, overflow: 
     NpuSimError
         161002: a value is of another type, or the product has no such mode.
     """
-    if accumulation is not None and not isinstance(accumulation, (Accumulation, str)):
-        raise refusal("accumulation", "an Accumulation, its name or None", accumulation)
     if overflow is not None and not (isinstance(overflow, str) and overflow in product.overflow_modes):
         rule = f"None or one of {', '.join(product.overflow_modes)}"
-        context = f"{product.name}, {product.series_name}"
-        raise OperatorError(f"overflow must be {rule}, not {shown(overflow)} ({context})", INVALID)
+        raise ProductError(f"overflow must be {rule}, not {shown(overflow)} ({product.name}, {product.series_name})")
+    workers = available_threads() if threads is None else whole("threads", threads)
+    if workers < 1:
+        raise ShapeError(f"threads must be at least 1, not {workers}")
     return ExecuteOptions(
         accumulation=Accumulation.parse(accumulation, default_accumulation(product, cube_dtype)),
         overflow=cast("Overflow | None", overflow),
-        threads=available_threads() if threads is None else whole("threads", threads),
+        threads=workers,
     )
