@@ -102,7 +102,7 @@ def aclrtFree(devPtr: np.ndarray | None) -> int:
 def _octets(array: Any) -> np.ndarray | None:
     if not isinstance(array, np.ndarray) or not array.flags.c_contiguous or array.dtype.hasobject:
         return None
-    return array.reshape(-1).view(np.uint8)
+    return np.asarray(array).reshape(-1).view(np.uint8)
 
 
 def aclrtMemcpy(dst: Any, destMax: int, src: Any, count: int, kind: int) -> int:

@@ -33,7 +33,7 @@ _CHECKED = (
     "baseM", "baseK", "baseN", "stepM", "stepN", "stepKa", "stepKb", "bl1Bound",
 )  # fmt: skip
 """Members that must be at least 1 (asc-devkit ``conv3d_bp_filter_func.h``, CheckTiling; bl1Bound is a buffer size)."""
-_LARGEST_MEMBER = 2**32 - 1
+_MEMBER_RANGE = 1 << 32
 """The members of the structure are of 32 bits."""
 _AT_LEAST_0 = ("padUp", "padDown", "padLeft", "padRight")
 _LOAD3D = (
@@ -92,28 +92,41 @@ def _tiling_error(kind: Kind, text: str) -> ProgramError:
     return ProgramError([Violation(kind=kind, row=-1, detail=f"{text} ({NAME}.Init)")])
 
 
+def _attribute(source: Any, name: str) -> Any:
+    """Return an attribute, None where reading it fails."""
+    try:
+        return getattr(source, name, None)
+    except Exception:  # whatever an object's own code runs into
+        return None
+
+
+def _structure(tiling: Any) -> Any:
+    inner = _attribute(tiling, "dwTiling")
+    return tiling if inner is None else inner
+
+
 def _members(tiling: Any) -> dict[str, int]:
     """Read the members of the structure, or of the ``dwTiling`` in it, as plain integers."""
-    source = getattr(tiling, "dwTiling", tiling)
+    source = _structure(tiling)
     names = {*_CHECKED, *_AT_LEAST_0, *(name for name, _, _ in _LOAD3D)} | {
         "channelSize", "al0Pbuffer", "bl0Pbuffer", "cl0Pbuffer", "al1Pbuffer", "bl1Pbuffer", "m0", "k0", "n0",
         "iterateOrder", "hf32Flag",
     }  # fmt: skip
     values = {}
     for name in sorted(names):
-        value = getattr(source, name, None)
+        value = _attribute(source, name)
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
             raise _tiling_error(Kind.CAPACITY, f"{name} must be an integer, not {shown(value)}")
-        if value > _LARGEST_MEMBER:
-            raise _tiling_error(Kind.FIELD_RANGE, f"{name} must be at most {_LARGEST_MEMBER}, not {shown(value)}")
+        if not -_MEMBER_RANGE <= value < _MEMBER_RANGE:
+            raise _tiling_error(Kind.FIELD_RANGE, f"{name} must be a number of 32 bits, not {shown(value)}")
         values[name] = int(value)
     return values
 
 
 def tiling_members(tiling: Any) -> dict[str, int]:
     """Return those members of the structure that ``tiling`` has, in the vendor's order."""
-    source = getattr(tiling, "dwTiling", tiling)
-    given = {name: getattr(source, name, None) for _, name, _ in DW_MEMBERS}
+    source = _structure(tiling)
+    given = {name: _attribute(source, name) for _, name, _ in DW_MEMBERS}
     return {name: int(value) for name, value in given.items() if isinstance(value, int | np.integer)}
 
 

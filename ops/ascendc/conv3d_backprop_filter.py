@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from npu_sim.accumulation import Accumulation, default_accumulation
-from npu_sim.arguments import whole
+from npu_sim.arguments import flag, whole
 from npu_sim.budget import reserve
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.engines.session import Session
@@ -111,8 +111,9 @@ class Conv3DBackpropFilter:
             raise ProductError(
                 f"product of an object must be that of its launch, {block[0].product.name}, not {chip.name} ({NAME})"
             )
-        self._source = check_types(input_type, weight_type, grad_output_type, grad_weight_type, extended)
-        self._product, self._lenient, self._accumulation = chip, lenient, accumulation
+        has_float = flag("extended", extended)
+        self._source = check_types(input_type, weight_type, grad_output_type, grad_weight_type, has_float)
+        self._product, self._lenient, self._accumulation = chip, flag("lenient", lenient), accumulation
         self._operand = (self._source, input_type.Type)
         self.run, self._core = block if block else (KernelRun(NAME, chip, record=record), 0)
         self._state = np.zeros(STATE_LENGTH, np.int64)
@@ -367,16 +368,17 @@ class Conv3DBackpropFilter:
         state, params, spans = self._state, self._params, self._output[1]
         params["dw_tensor"] = spans[0].tensor.index
         state[walk.DW_BASE] = spans[0].start
-        if enSequentialWrite:
+        sequential = flag("enSequentialWrite", enSequentialWrite)
+        if sequential:
             self._warn_of_tail()
-        atomic = int(enAtomic == 1)
+        atomic = int(bool(enAtomic) if isinstance(enAtomic, bool) else whole("enAtomic", enAtomic) == 1)
         half = int(state[walk.C_HALF])
-        count = kernel.tensor_rows(self._rows, params, state, atomic, int(bool(enSequentialWrite)))
+        count = kernel.tensor_rows(self._rows, params, state, atomic, int(sequential))
         self._execute(count, spans, "GetTensorC")
         self._pending = False
         if self.run.record:
-            how = ("atomic" if atomic else "plain") + (" sequential" if enSequentialWrite else "")
-            self._journal.stored(half=half, element=0 if enSequentialWrite else self._element(), how=how)
+            how = ("atomic" if atomic else "plain") + (" sequential" if sequential else "")
+            self._journal.stored(half=half, element=0 if sequential else self._element(), how=how)
 
     def IterateAll(self, output: np.ndarray, enAtomic: int = 1) -> None:
         """Call Iterate and GetTensorC until the single shape is done, and set ``ctx.isFirstIter_``."""

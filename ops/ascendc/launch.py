@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from npu_sim.arguments import whole
+from npu_sim.arguments import flag, whole
 from npu_sim.budget import reserve
 from npu_sim.engines.hazards import run_hazards
 from npu_sim.engines.session import recorded_launch
@@ -73,7 +73,7 @@ class KernelRun:
         self.memory = HostMemory()
         self.stopped_by = ""
         recorder = current_recorder()
-        self.record = recorder is not None if record is None else record
+        self.record = recorder is not None if record is None else flag("record", record)
         self._objects: list[tuple[int, KernelObject]] = []
         self._recorded_rows = 0
         if recorder is not None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy.typing as npt
 
 from npu_sim.arguments import whole
-from npu_sim.errors import DTypeError, LayoutError, ProductError, ProgramError, shown
+from npu_sim.errors import DTypeError, LayoutError, ProductError, ProgramError, ShapeError, shown
 from npu_sim.isa.op import C220
 from npu_sim.products import Product, get_product
 from npu_sim.program.violation import Kind, Violation
@@ -289,7 +289,11 @@ def _platform(platform: str | Product | PlatformInfo | None) -> PlatformInfo:
     if platform is None:
         return PlatformInfo()
     if isinstance(platform, PlatformInfo):
-        return replace(platform, btSize=_DEFAULT.bt_bytes, fbSize=_DEFAULT.fb_bytes)
+        sizes = {name: whole(f"PlatformInfo {name}", getattr(platform, name)) for name in PlatformInfo.__slots__}
+        for name, size in sizes.items():
+            if size < 0:
+                raise ShapeError(f"PlatformInfo {name} must be at least 0, not {size}")
+        return PlatformInfo(**sizes | {"btSize": _DEFAULT.bt_bytes, "fbSize": _DEFAULT.fb_bytes})
     product = get_product(platform)
     if product.arch != C220:
         raise ProductError(

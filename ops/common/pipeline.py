@@ -16,6 +16,7 @@ from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor, allocated_bytes
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
+from ops.common.records import check_addressable
 
 ITEM_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 _DATA = {"fp32": Data.FP32, "fp16": Data.FP16, "bf16": Data.BF16}
@@ -259,6 +260,7 @@ def plan_steps(product: Product, steps: Sequence[Step]) -> CallPlan:
         places[buffer] = gm.add(
             buffer.name, buffer.byte_count, initialised=False, data=_DATA[buffer.dtype], address=base + offset
         )
+    check_addressable(gm)
     planned = tuple(PlannedStep(step=step, kernel=step.build(gm, places.__getitem__)) for step in steps)
     return CallPlan(
         product=product, gm=gm, steps=planned, places=places, workspace_bytes=_workspace_bytes(planned, lives)

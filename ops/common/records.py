@@ -6,7 +6,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from npu_sim.memory.gm import GmTensor
+from npu_sim.errors import OperatorError, shown
+from npu_sim.memory.gm import GlobalMemory, GmTensor
+
+MOST_GM_BYTES = 1 << 48
+"""Virtual addresses of hosts and devices have 48 bits; products with an extent then stay within int64."""
+
+NO_KERNEL = 561103
+"""ACLNN_ERR_INNER_NULLPTR: no kernel takes the shape."""
 
 
 def int_fields(*names: str) -> np.dtype:
@@ -21,6 +28,19 @@ def tensor_fields(**tensors: GmTensor) -> dict[str, int]:
         for name, tensor in tensors.items()
         for field, value in ((name, tensor.address), (f"{name}_tensor", tensor.index))
     }
+
+
+def check_addressable(gm: GlobalMemory) -> None:
+    """Refuse tensors that no global memory can hold, before a kernel is planned on them.
+
+    Raises
+    ------
+    OperatorError
+        561103.
+    """
+    if gm.total_bytes > MOST_GM_BYTES:
+        count = shown(gm.total_bytes)
+        raise OperatorError(f"Tensors of a call must be at most {MOST_GM_BYTES} bytes, not {count}", NO_KERNEL)
 
 
 def record(dtype: np.dtype, values: Mapping[str, int]) -> np.ndarray:

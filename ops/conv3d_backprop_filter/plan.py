@@ -12,6 +12,7 @@ from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from ops.common.geometry import ConvGeometry
+from ops.common.records import check_addressable
 from ops.conv3d_backprop_filter import kernel_split, kernel_unified
 from ops.conv3d_backprop_filter.params import DATA_OF_COMPUTE, split_params, unified_params
 from ops.conv3d_backprop_filter.tiling import choose_tiling
@@ -208,6 +209,7 @@ def plan_weight_gradient(geometry: ConvGeometry, product: Product, compute_dtype
     x = gm.add("x", layouts.x.storage_bytes(item), initialised=True, data=data)
     dy = gm.add("dy", layouts.dy.storage_bytes(item), initialised=True, data=data)
     dw = gm.add("dw", layouts.dw.storage_elems * 4, initialised=False, data=DATA_OF_COMPUTE["fp32"])
+    check_addressable(gm)
     kernel = weight_gradient_kernel(geometry, product, compute_dtype, gm, x, dy, dw)
     return WeightGradientPlan(
         geometry=geometry, product=product, compute_dtype=compute_dtype, tiling=kernel.tiling, x_layout=layouts.x,

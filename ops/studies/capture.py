@@ -32,7 +32,7 @@ from typing import IO, Any, NoReturn
 import ml_dtypes
 import numpy as np
 
-from ops.studies.npz import open_file, read_arrays, refuse
+from ops.studies.npz import open_file, path_text, read_arrays, refuse
 
 EXAMPLE = "digits_cnn_step.npz"
 _REQUIRED = ("x", "dy", "weight_shape", "stride", "padding", "dilation", "groups")
@@ -123,8 +123,9 @@ def load_capture(path: str | Path) -> Capture:
     BudgetError
         Its arrays are larger than the memory budget (`npu_sim.budget`).
     """
-    with open_file(path) as file:
-        return _parse(file, str(path))
+    name = path_text(path)
+    with open_file(name) as file:
+        return _parse(file, name)
 
 
 def _parse(file: IO[bytes], source: str) -> Capture:
@@ -215,7 +216,8 @@ def _integers(
 ) -> tuple[int, ...]:
     """Return integer parameters; a scalar stands for one value per axis if ``scalar``."""
     if array.dtype.kind not in "iu":
-        shown = str(array.tolist()) if array.size <= 8 else f"{array.size} values"
+        # an array of no elements may have any number of rows
+        shown = str(array.tolist()) if array.ndim < 2 and array.size <= 8 else f"of shape {array.shape}"
         refuse(source, f"{label} must hold integers, not {array.dtype} {shown}")
     if array.ndim == 0 and scalar:
         array = np.repeat(array, lengths[0])

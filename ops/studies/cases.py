@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
+from npu_sim.arguments import ints, items, whole
 from npu_sim.dtypes.cube_math import resolve_compute_dtype
-from npu_sim.errors import InputFileError, OperatorError, ShapeError
+from npu_sim.dtypes.formats import get_dtype
+from npu_sim.errors import DTypeError, InputFileError, OperatorError, ShapeError, shown
 from npu_sim.products import Product, get_product
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter.api import check_supported
@@ -22,6 +26,33 @@ MODELS: Mapping[str, Callable[[], tuple[ConvLayer, ...]]] = {"resnet50": resnet5
 """Layer tables by name."""
 
 PARAM_INVALID = 161002
+
+
+_ATTRIBUTES = ("stride", "padding", "dilation")
+
+
+def storage_name(dtype: object) -> str:
+    """Return "fp16", "bf16" or "fp32" for any name of theirs.
+
+    Raises
+    ------
+    OperatorError
+        161002: another one.
+    """
+    with contextlib.suppress(DTypeError):
+        name = get_dtype(dtype).name
+        if name in STORAGE:
+            return name
+    given = dtype if isinstance(dtype, str) and len(dtype) < 40 else shown(dtype)
+    raise OperatorError(f"dtype must be one of {', '.join(STORAGE)}, not {given}", PARAM_INVALID)
+
+
+def _named(names: tuple[str, ...], values: object) -> Iterator[tuple[str, Any]]:
+    """Yield each of three values with its name."""
+    found = items(" and ".join(names), values, f"{len(names)} sequences of ints")
+    if len(found) != len(names):
+        raise ShapeError(f"{', '.join(names)} must be {len(names)} sequences of ints, not {len(found)}")
+    yield from zip(names, found, strict=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +105,8 @@ class ConvCase:
         OperatorError
             161002 if ``dtype`` is not a tensor format.
         """
-        if dtype not in STORAGE:
-            raise OperatorError(f"dtype must be one of {', '.join(STORAGE)}, not {dtype}", PARAM_INVALID)
-        x, dy, weight = (tuple(shape) for shape in shapes)
-        stride, padding, dilation = (tuple(values) for values in attributes)
+        x, dy, weight = (ints(what, shape) for what, shape in _named(("x", "dy", "weight"), shapes))
+        stride, padding, dilation = (ints(what, given) for what, given in _named(_ATTRIBUTES, attributes))
         return cls(
             name=name,
             x_shape=x,
@@ -87,7 +116,7 @@ class ConvCase:
             padding=padding,
             dilation=dilation,
             groups=groups,
-            dtype=dtype,
+            dtype=storage_name(dtype),
             geometry=ConvGeometry.from_shapes(x, dy, weight, stride, padding, dilation, groups),
         )
 
@@ -149,19 +178,21 @@ def cases_of_model(name: str, batch: int, dtype: str = "fp16") -> CaseSet:
     ShapeError
         If ``batch`` is out of range.
     """
-    if name not in MODELS:
-        raise InputFileError(f"Model must be one of {', '.join(MODELS)}, not {name}")
+    if not isinstance(name, str) or name not in MODELS:
+        given = name if isinstance(name, str) and len(name) < 40 else shown(name)
+        raise InputFileError(f"Model must be one of {', '.join(MODELS)}, not {given}")
+    images = whole("batch", batch)
     cases = tuple(
         ConvCase.build(
             layer.name,
-            (layer.x_shape(batch), layer.dy_shape(batch), layer.weight_shape),
+            (layer.x_shape(images), layer.dy_shape(images), layer.weight_shape),
             ((layer.stride, layer.stride), (layer.pad, layer.pad), (1, 1)),
             groups=layer.groups,
             dtype=dtype,
         )
         for layer in MODELS[name]()
     )
-    return CaseSet(source=f"{name}, batch {batch}", cases=cases)
+    return CaseSet(source=f"{name}, batch {images}", cases=cases)
 
 
 def case_of_shape(
@@ -194,6 +225,8 @@ def case_of_shape(
     ShapeError, OperatorError
         If they are no convolution.
     """
+    x_shape, weight_shape = ints("x", x_shape), ints("weight", weight_shape)
+    stride, padding, dilation = ints("stride", stride), ints("padding", padding), ints("dilation", dilation)
     if len(x_shape) not in (3, 4, 5):
         raise ShapeError(f"x must have rank 3 (NCL), 4 (NCHW) or 5 (NCDHW), not {len(x_shape)}")
     if len(weight_shape) != len(x_shape):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.budget import reserve
 from npu_sim.report.precision import OUTPUT_FORMATS, Overflow
 from ops.studies.capture import Layer
 from ops.studies.rounding import cast, dtype_name, round_to_hf32
@@ -91,6 +93,9 @@ class Goldens:
 
     def _gradient(self, x: np.ndarray, dy: np.ndarray) -> npt.NDArray[np.float64]:
         layer = self._layer
+        # three float64 copies of the operands while it is computed, and a product of one tap beside the result
+        elems = 3 * (x.size + dy.size) + 2 * prod(layer.weight_shape)
+        reserve(f"Golden of {layer.name} in float64", elems * 8)
         with np.errstate(all="ignore"):
             return self._oracle(
                 x.astype(np.float64),

@@ -12,14 +12,13 @@ import os
 import stat
 import warnings
 import zipfile
-from pathlib import Path
 from typing import IO, NoReturn
 
 import numpy as np
 import numpy.lib.format as npy
 
 from npu_sim.budget import reserve
-from npu_sim.errors import BudgetError, InputFileError
+from npu_sim.errors import BudgetError, InputFileError, shown
 
 MOST_DIRECTORY_BYTES = 4 << 20
 """Bytes of a zip directory: tens of thousands of layers. What Python keeps of it is some ten times larger."""
@@ -31,7 +30,21 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _KINDS = "biufcSUV"
 
 
-def open_file(path: str | Path) -> IO[bytes]:
+def path_text(path: object) -> str:
+    """Return a path as text.
+
+    Raises
+    ------
+    InputFileError
+        It is none.
+    """
+    try:
+        return os.fsdecode(path)  # type: ignore[arg-type]  # whatever it is
+    except Exception as error:  # of an object's own __fspath__
+        raise InputFileError(f"Input file must be a path, not {shown(path)}") from error
+
+
+def open_file(path: str) -> IO[bytes]:
     """Open a regular file for reading.
 
     Raises
@@ -44,7 +57,7 @@ def open_file(path: str | Path) -> IO[bytes]:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except FileNotFoundError as error:
         raise InputFileError(one_line(f"Input file must exist, but {path} does not")) from error
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise InputFileError(one_line(f"Input file {path} must be readable ({error})")) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npu_sim.arguments import whole
-from npu_sim.errors import DTypeError, ShapeError
+from npu_sim.arguments import items, whole
+from npu_sim.budget import reserve
+from npu_sim.errors import DTypeError, ShapeError, shown
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.layouts.transform import (
     activation_from_blocked,
@@ -29,9 +30,12 @@ from npu_sim.layouts.transform import (
     weight_from_fractal,
 )
 from npu_sim.units import align_up, ceil_div
+from ops.common.arrays import contiguous
 from ops.tbe.errors import TbeError
 
 C0 = 16
+_ELEMENT_BYTES = 16
+"""Of a result element: itself in float32, its mask, and what they are made of."""
 
 
 GROUP_KEYS = ("real_g", "mag_factor", "cin1_g", "cout_g", "cin_ori", "cout_ori")
@@ -68,8 +72,9 @@ def calculate_group(fmap_c: int, cout: int, groups: int, cout0: int = C0, cin0: 
     >>> calculate_group(48, 24, 6)
     {'real_g': 2, 'mag_factor': 4, 'cin1_g': 2, 'cout_g': 16, 'cin_ori': 48, 'cout_ori': 24}
     """
-    given = {"fmap_c": fmap_c, "cout": cout, "groups": groups, "cout0": cout0, "cin0": cin0}
-    fmap_c, cout, groups, cout0, cin0 = (whole(name, value) for name, value in given.items())
+    named = {"fmap_c": fmap_c, "cout": cout, "groups": groups, "cout0": cout0, "cin0": cin0}
+    given = {name: whole(name, value) for name, value in named.items()}
+    fmap_c, cout, groups, cout0, cin0 = given.values()
     for name in ("fmap_c", "cout", "cout0", "cin0"):
         if given[name] < 1:
             raise ShapeError(f"{name} must be at least 1, not {given[name]}")
@@ -96,16 +101,21 @@ def calculate_group(fmap_c: int, cout: int, groups: int, cout0: int = C0, cin0: 
 def _layout(group_dict: Mapping[str, int], groups: int, kernel: Sequence[int]) -> WeightLayout:
     """Return the layout of a result; refuse a ``group_dict`` that ``groups`` does not give."""
     if not isinstance(group_dict, Mapping) or any(key not in group_dict for key in GROUP_KEYS):
-        raise ShapeError(f"group_dict must hold {', '.join(GROUP_KEYS)}, not be {group_dict!r}")
-    wanted = calculate_group(group_dict["cin_ori"], group_dict["cout_ori"], groups)
-    if any(group_dict[key] != value for key, value in wanted.items()):
-        raise ShapeError(f"group_dict must be {wanted} for groups = {groups}, not {dict(group_dict)}")
-    if len(kernel) != 3:
-        raise ShapeError(f"kernel must be (KD, KH, KW), not {tuple(kernel)}")
-    kd, kh, kw = (whole(name, value) for name, value in zip(("KD", "KH", "KW"), kernel, strict=True))
-    return WeightLayout(
-        cout=wanted["cout_ori"], cin_per_group=wanted["cin_ori"] // groups, groups=groups, kd=kd, kh=kh, kw=kw, c0=C0,
+        raise ShapeError(f"group_dict must hold {', '.join(GROUP_KEYS)}, not be {shown(group_dict)}")
+    given = {key: whole(f"{key} of group_dict", group_dict[key]) for key in GROUP_KEYS}
+    count = whole("groups", groups)
+    wanted = calculate_group(given["cin_ori"], given["cout_ori"], count)
+    if given != wanted:
+        raise ShapeError(f"group_dict must be {wanted} for groups = {count}, not {given}")
+    extents = items("kernel", kernel, "(KD, KH, KW)")
+    if len(extents) != 3:
+        raise ShapeError(f"kernel must be (KD, KH, KW), not {extents}")
+    kd, kh, kw = (whole(name, value) for name, value in zip(("KD", "KH", "KW"), extents, strict=True))
+    layout = WeightLayout(
+        cout=wanted["cout_ori"], cin_per_group=wanted["cin_ori"] // count, groups=count, kd=kd, kh=kh, kw=kw, c0=C0,
     )  # fmt: skip
+    reserve("Tensors around the DSL", layout.storage_elems * _ELEMENT_BYTES)
+    return layout
 
 
 def _check_float32(name: str, array: Any) -> None:
@@ -143,8 +153,7 @@ def group_mask(group_dict: Mapping[str, int], groups: int, kernel: Sequence[int]
     co = np.arange(real_g * cout_g).reshape(real_g, 1, cout_g, 1)
     cin, cout = layout.cin_per_group * groups, layout.cout
     inside = (ci < cin) & (co < cout) & (ci // layout.cin_per_group == co // layout.cout_per_group)
-    depth, height, width = kernel
-    window = (real_g, depth, cin1_g, height * width, cout_g, C0)
+    window = (real_g, layout.kd, cin1_g, layout.kh * layout.kw, cout_g, C0)
     return np.broadcast_to(inside[:, None, :, None], window).astype(np.float32).reshape(layout.result_shape)
 
 
@@ -193,7 +202,7 @@ def gradient_from_result(
     _check_float32("result", result)
     if result.shape != layout.result_shape:
         raise ShapeError(f"shape of result must be {layout.result_shape}, not {result.shape}")
-    return weight_from_fractal(np.ascontiguousarray(result).reshape(-1), layout)
+    return weight_from_fractal(contiguous(result, "result").reshape(-1), layout)
 
 
 def result_from_gradient(
@@ -225,6 +234,7 @@ def to_6hd(array: npt.NDArray[np.float16]) -> npt.NDArray[np.float16]:
     if array.ndim != 5 or array.dtype != np.float16:
         raise ShapeError(f"array must be float16 of rank 5, not {array.dtype} of shape {array.shape}")
     layout = _activation(*array.shape)
+    reserve("6HD tensor", layout.storage_elems * array.itemsize)
     return blocked_from_activation(array, layout).view(np.float16).reshape(layout.storage_shape)
 
 
@@ -235,10 +245,11 @@ def from_6hd(array: npt.NDArray[np.float16], channels: int) -> npt.NDArray[np.fl
     if array.ndim != 6 or array.dtype != np.float16 or array.shape[5] != C0:
         raise ShapeError(f"array must be float16 of shape (N, D, C1, H, W, 16), not {array.dtype} of {array.shape}")
     n, depth, blocks, height, width, _ = array.shape
-    if ceil_div(whole("channels", channels), C0) != blocks:
+    channels = whole("channels", channels)
+    if ceil_div(channels, C0) != blocks:
         raise ShapeError(f"channels must be in [{blocks * C0 - C0 + 1}, {blocks * C0}], not {channels}")
     return activation_from_blocked(
-        np.ascontiguousarray(array).reshape(-1), _activation(n, channels, depth, height, width)
+        contiguous(array, "array").reshape(-1), _activation(n, channels, depth, height, width)
     )
 
 

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
-from npu_sim.errors import ShapeError
+from npu_sim.arguments import choice, whole
+from npu_sim.errors import ShapeError, shown
 from npu_sim.products import Product
 from npu_sim.units import ceil_div
 from ops.tbe.errors import TbeError, TbeKeyError, TbeTypeError, TbeUnpackError
@@ -121,13 +122,24 @@ def check_call(
     ShapeError
         If ``filter_layout`` is neither of the two, or a pad is not an int.
     """
-    if filter_layout not in get_args(FilterLayout):
-        raise ShapeError(f"filter_layout must be one of {', '.join(get_args(FilterLayout))}, not {filter_layout!r}")
+    choice("filter_layout", filter_layout, get_args(FilterLayout))
     return _Checks(x, out_backprop, filter_size, para_dict, product, filter_layout).run()
 
 
 def _is_int(value: Any) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, bool)
+    try:
+        whole("entry", value)
+    except ShapeError:
+        return False
+    return True
+
+
+def _is_empty(value: Any) -> bool:
+    """Whether Python takes a value that is there for false."""
+    try:
+        return value is not None and not value
+    except Exception:  # an array, or whatever an object's own test runs into
+        return False
 
 
 def _extents(axis: int, given: _Checks) -> tuple[int, int, int, int, int, int, int]:
@@ -190,7 +202,7 @@ class _Checks:
     def _parameter(self, para_dict: Mapping[str, Any], name: str) -> Any:
         value = para_dict.get(name)
         kind: type | tuple[type, ...] = str if name in ("res_dtype", "kernel_name") else (list, tuple)
-        if self.layout == "NDCHW" and (name not in para_dict or (kind is not str and not value and value is not None)):
+        if self.layout == "NDCHW" and (name not in para_dict or (kind is not str and _is_empty(value))):
             return _DEFAULTS[name]
         if not isinstance(value, kind):
             rule = "a str" if kind is str else "a list or tuple"
@@ -198,7 +210,7 @@ class _Checks:
         return value
 
     def _wrong_type(self, name: str, rule: str, value: Any) -> TbeTypeError:
-        message = f"{name} must be {rule}, not {value!r} (conv3d_backprop_filter, {self.product.name})"
+        message = f"{name} must be {rule}, not {shown(value)} (conv3d_backprop_filter, {self.product.name})"
         return TbeTypeError("E60038", message, {"param_name": name, "desc": f"must be {rule}"})
 
     def _group(self, group_dict: Any) -> Mapping[str, Any]:
@@ -207,10 +219,8 @@ class _Checks:
         for key in GROUP_KEYS:
             if key != "mag_factor" and key not in group_dict:
                 rule = ", ".join(GROUP_KEYS)
-                message = (
-                    f"group_dict must hold {rule}, not only {', '.join(map(str, group_dict)) or 'nothing'} "
-                    f"(conv3d_backprop_filter, {self.product.name})"
-                )
+                held = ", ".join(name if isinstance(name, str) else shown(name) for name in group_dict) or "nothing"
+                message = f"group_dict must hold {rule}, not only {held} (conv3d_backprop_filter, {self.product.name})"
                 raise TbeKeyError("E60029", message, {"param_name": "group_dict", "key": key})
         return group_dict
 
@@ -234,7 +244,7 @@ class _Checks:
             self._length(name, shape, rank)
             for extent in shape:
                 if not _is_int(extent) or extent <= 0:
-                    message = f"axis of {name} must be a positive int, not {extent!r} in {tuple(shape)}"
+                    message = f"axis of {name} must be a positive int, not {shown(extent)} in {shown(tuple(shape))}"
                     raise self._refuse("E62509", message, para1=name)
         cout, *others = map(operator.index, self.filter_size)
         depth, _, height, width = others if self.layout == "NDCHW" else (others[1], others[0], *others[2:])
@@ -242,14 +252,14 @@ class _Checks:
 
     def _length(self, name: str, values: Sequence[Any], wanted: int) -> None:
         if len(values) != wanted:
-            message = f"{name} must have {wanted} entries, not {len(values)}: {tuple(values)}"
+            message = f"{name} must have {wanted} entries, not {len(values)}: {shown(tuple(values))}"
             fields = {"param_name": name, "expected_length": str(wanted), "length": str(len(values))}
             raise self._refuse("E60006", message, **fields)
 
     def _range(self, name: str, value: Any, low: int, high: int) -> None:
         if not _is_int(value) or not low <= value <= high:
-            message = f"{name} must be an int in [{low}, {high}], not {value!r}"
-            raise self._refuse("E60011", message, attr_name=name, range=f"[{low},{high}]", value=str(value))
+            message = f"{name} must be an int in [{low}, {high}], not {shown(value)}"
+            raise self._refuse("E60011", message, attr_name=name, range=f"[{low},{high}]", value=shown(value))
 
     def _special_width(self) -> None:
         _, _, _, ho, wo, _ = self.dy_shape
@@ -284,15 +294,15 @@ class _Checks:
         for name, wanted in (("pads", 6), ("dilations", 5)):
             values = self.given[name]
             if len(values) != wanted:
-                message = f"{name} must have {wanted} entries, not {len(values)}: {tuple(values)}"
+                message = f"{name} must have {wanted} entries, not {len(values)}: {shown(tuple(values))}"
                 raise TbeUnpackError(f"{message} (conv3d_backprop_filter, {self.product.name})")
         self.pads = _pads(self.given["pads"])
 
     def _dilations(self) -> None:
         batch, *others = self.given["dilations"]
         depth, channel, height, width = others if self.layout == "NDCHW" else (others[1], others[0], *others[2:])
-        if batch != 1 or channel != 1:
-            message = f"dilation of N and C must be 1, not {batch} and {channel}"
+        if not all(_is_int(value) and value == 1 for value in (batch, channel)):
+            message = f"dilation of N and C must be 1, not {shown(batch)} and {shown(channel)}"
             raise self._refuse("E62510", message)
         for value in (depth, height, width):
             self._range("dilation", value, 1, MOST_DILATION)
@@ -337,5 +347,5 @@ def _pads(values: Iterable[Any]) -> tuple[int, ...]:
     pads = tuple(values)
     for pad in pads:
         if not _is_int(pad):
-            raise ShapeError(f"pads must be ints, not {pad!r} in {pads}")
+            raise ShapeError(f"pads must be ints, not {shown(pad)} in {shown(pads)}")
     return tuple(map(operator.index, pads))

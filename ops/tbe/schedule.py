@@ -24,6 +24,7 @@ from npu_sim.report.explain import Explanation, ExplanationTable, current_record
 from npu_sim.report.record import counted
 from npu_sim.units import KIB, ceil_div
 from ops.common.geometry import ConvGeometry, MergedGroups
+from ops.common.records import check_addressable
 from ops.conv3d_backprop_filter.params import unified_params
 from ops.conv3d_backprop_filter.plan import unified_launches
 from ops.conv3d_backprop_filter.tiling_unified import (
@@ -217,6 +218,7 @@ def _plan(p: Parameters, product: Product) -> TbePlan:
     x = gm.add("x", math.prod(p.x_shape) * 2, initialised=True, data=Data.FP16)
     dy = gm.add("dy", math.prod(p.dy_shape) * 2, initialised=True, data=Data.FP16)
     dw = gm.add("dw", math.prod(p.result_shape) * 4, initialised=False, data=Data.FP32)
+    check_addressable(gm)
     params = unified_params(tiling, geometry, product, x, dy, dw)
     case: Case = "load2d" if p.load_2d else "two-column" if tiling.two_column else "load3d"
     return TbePlan(

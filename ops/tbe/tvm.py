@@ -26,11 +26,21 @@ class Placeholder:
         Any; the DSL function checks it.
     dtype : str
         Any; the DSL function checks it.
+
+    Raises
+    ------
+    ShapeError
+        If one is of another Python type.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
+
+    def __post_init__(self) -> None:
+        for what, value, kind in (("name", self.name, str), ("shape", self.shape, tuple), ("dtype", self.dtype, str)):
+            if not isinstance(value, kind):
+                raise ShapeError(f"{what} of a placeholder must be a {kind.__name__}, not {shown(value)}")
 
 
 def placeholder(shape: Sequence[int], dtype: str | npt.DTypeLike = "float32", name: str = "placeholder") -> Placeholder:
@@ -48,9 +58,7 @@ def placeholder(shape: Sequence[int], dtype: str | npt.DTypeLike = "float32", na
     >>> placeholder((16, 8, 1, 72, 72, 16), name="fmap", dtype="float16")
     Placeholder(name='fmap', shape=(16, 8, 1, 72, 72, 16), dtype='float16')
     """
-    if not isinstance(name, str):
-        raise ShapeError(f"name of a placeholder must be a str, not {shown(name)}")
-    extents = ints(f"shape of placeholder {name}", shape)
+    extents = ints(f"shape of placeholder {name if isinstance(name, str) else shown(name)}", shape)
     if not isinstance(dtype, str):
         dtype = get_dtype(dtype).storage.name
     return Placeholder(name, extents, dtype)
