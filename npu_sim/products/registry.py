@@ -107,7 +107,7 @@ def get_product(name: str | Product) -> Product:
         raise ProductError(f"Product must be a name or a Product, not {shown(name)}")
     if name in _PRODUCTS:
         return _PRODUCTS[name]
-    wanted = " ".join(name[: 2 * _LONGEST_NAME].lower().split())
+    wanted = " ".join(name.lower().split()) if len(name) <= _LONGEST_NAME else ""
     if wanted in _SPELLINGS:
         return _PRODUCTS[_SPELLINGS[wanted]]
     for chip, series in _OUT_OF_SCOPE.items():

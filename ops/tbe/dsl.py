@@ -17,13 +17,13 @@ import numpy.typing as npt
 from npu_sim.accumulation import Accumulation
 from npu_sim.budget import reserve
 from npu_sim.engines.execute import Overflow
-from npu_sim.errors import DTypeError, ProductError, ShapeError, shown
+from npu_sim.errors import BudgetError, DTypeError, ProductError, ShapeError, shown
 from npu_sim.products import Product, current_product
 from npu_sim.program.launch import Launch
 from ops.common.arrays import as_array, shared_array
 from ops.common.options import run_options
 from ops.conv3d_backprop_filter.tiling_unified import UNIFIED_ARCHS
-from ops.tbe.errors import TbeTypeError
+from ops.tbe.errors import TbeMemoryError, TbeTypeError
 from ops.tbe.rules import FilterLayout, Parameters, check_call
 from ops.tbe.schedule import TbePlan, schedule
 from ops.tbe.tvm import Placeholder
@@ -111,7 +111,7 @@ class ResultTensor:
 
         Raises
         ------
-        BudgetError
+        TbeMemoryError
             If the call needs more memory than the budget (`npu_sim.budget`) has.
         ShapeError, DTypeError
             If an array is missing or does not fit its placeholder, or two placeholders have one name.
@@ -129,8 +129,10 @@ class ResultTensor:
             raise ShapeError(f"names of x and out_backprop must differ, not both be {first.name}")
         x, dy = _fed(first, feed), _fed(second, feed)
         options = run_options(self.product, "fp16", accumulation, overflow, threads)
-        result_bytes = 4 * prod(self.shape)
-        reserve("Global memory and results of a call", self.plan.gm.total_bytes + result_bytes)
+        try:
+            reserve("Global memory and results of a call", self.plan.gm.total_bytes + 4 * prod(self.shape))
+        except BudgetError as error:
+            raise TbeMemoryError("E60011", str(error), {"attr_name": "memory"}, BudgetError.status) from error
         return self.plan.execute(x, dy, options)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from npu_sim.errors import NpuSimError
+from npu_sim.errors import BudgetError, NpuSimError
 
 OPERATOR = "conv3d_backprop_filter"
 
@@ -56,6 +56,10 @@ class TbeError(NpuSimError, RuntimeError):
     def __reduce__(self) -> tuple[Any, ...]:
         fields = {key: value for key, value in self.args[0].items() if key not in ("errCode", "op_name")}
         return type(self), (self.code, self.args[1], fields, self.status)
+
+
+class TbeMemoryError(TbeError, BudgetError):
+    """The call needs more memory than the budget has (`npu_sim.budget`), for which the vendor has no code."""
 
 
 class TbeTypeError(TbeError, TypeError):

@@ -15,9 +15,9 @@ import ops
 from npu_sim import use_product
 from npu_sim.report.explain import recording
 from ops import aclnn
-from ops.aclnn.options import run_options
 from ops.avg_pool.oracle import Pooling
 from ops.cli.main import main
+from ops.common.options import run_options
 from perf.avg_pool_cases import DTYPES, Case, random_case
 
 SERIES = ("310p", "910", "910b", "910_93")
@@ -165,7 +165,11 @@ def test_aclnn_avg_pool_executor_runs_once_and_needs_its_workspace():
         ({"profile": 3}, "profile must be None or one of page, library, not 3"),
         ({"profile": "book"}, "profile must be None or one of page, library, not 'book'"),
         ({"library_quirks": ["A9"]}, "library_quirks must be a bool or a set of A1, A2, A3, A4, A5, not ['A9']"),
-        ({"accumulation": 7}, "accumulation must be an Accumulation, its name or None, not 7"),
+        (
+            {"accumulation": 7},
+            "accumulation must be None, an npu_sim.Accumulation, 'serial' or a name like 'exact16-rne' or 'tree4-rz', "
+            "not 7",
+        ),
         (
             {"overflow": True},
             "overflow must be None or one of inf_nan, saturate, not True (Ascend910B2, Atlas A2 training / 800I A2 "

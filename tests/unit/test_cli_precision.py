@@ -319,7 +319,7 @@ BAD_OPTIONS = {
     ("--product", "910c"): "Product must be a known SoC version or series alias, not '910c'",
     ("--product", "950"): "Product must be of the series 310p, 910, 910b, 910_93, not '950'",
     ("--cube-math-type", "4"): "cubeMathType must be",
-    ("--cube-math-type", "hf32"): "cubeMathType must be",
+    ("--cube-math-type", "tf32"): "cubeMathType must be",
     ("--layer", "nope"): "Layer must be one of features.0, head, not nope",
     ("--dtype", "int8"): "dtype must be fp16, bf16 or fp32, not int8",
     ("--golden", "exact"): "golden must be original or rounded, not exact",

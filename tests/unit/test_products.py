@@ -509,6 +509,10 @@ def test_other_spellings_of_a_product_are_understood(name: str, soc: str) -> Non
         assert product.name == soc
 
 
+def test_long_name_that_begins_like_a_product_is_none() -> None:
+    assert refused(get_product, "910b" + " " * 90 + "x").startswith("Product must be a known SoC version")
+
+
 @pytest.mark.parametrize("name", ["", "x", "H100", "-"])
 def test_name_like_nothing_lists_the_aliases(name: str) -> None:
     assert refused(get_product, name) == (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import npu_sim
-from npu_sim.errors import DTypeError, NpuSimError, ProductError, ShapeError
+from npu_sim.errors import BudgetError, DTypeError, NpuSimError, ProductError, ShapeError
 from ops import tbe
 from ops.tbe.errors import TbeKeyError, TbeTypeError, TbeUnpackError
 
@@ -121,8 +121,8 @@ REFUSALS = [
     ),
     (
         "E60011",
-        {"dy": (2, 2, 2**60, 4, 7, 16), "size": [2**64, 2, 20, 3, 3]},
-        "bytes of out_backprop must be at most 9223372036864776807, not 4132070672510939561984",
+        {"dy": (2, 2, 2**58, 4, 7, 16), "size": [2**62, 2, 20, 3, 3]},
+        "bytes of out_backprop must be at most 9223372036864776807, not 1033017668127734890496",
     ),
     (
         "E60011",
@@ -434,6 +434,18 @@ def test_result_tensor_runs_on_arrays_of_its_placeholders_only():
 def test_result_tensor_run_refuses_a_mode_the_product_does_not_have():
     with pytest.raises(ProductError, match=r"^overflow must be None or one of saturate, not 'inf_nan' \(Ascend910A, "):
         call().run({"fmap": np.zeros(X, np.float16), "dedy": np.zeros(DY, np.float16)}, overflow="inf_nan")
+
+
+def test_attribute_that_asks_for_terabytes_is_refused_before_they_are_allocated():
+    # real_g is not held against the channels of x, as in the vendor's checks
+    group = PARA["group_dict"] | {"real_g": 2**31 - 1, "cin1_g": 1, "cout_g": 16}
+    result = call(group_dict=group)
+    feed = {"fmap": np.zeros(X, np.float16), "dedy": np.zeros(DY, np.float16)}
+    message = r"^Global memory and results of a call must be at most \d+ bytes, the memory budget .*, not \d{14,}$"
+    with pytest.raises(RuntimeError, match=message) as caught:
+        result.run(feed)
+    assert isinstance(caught.value, BudgetError)
+    assert (caught.value.args[0]["errCode"], caught.value.status) == ("E60011", 561101)
 
 
 def test_result_tensor_of_one_placeholder_for_both_inputs_takes_one_array():
