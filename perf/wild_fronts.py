@@ -89,8 +89,18 @@ def _tensor(rng: np.random.Generator, shape: tuple[int, ...], wildness: float) -
     return aclnn.aclCreateTensor(*changed(rng, good).values())
 
 
-def _phases(rng: np.random.Generator, first: Any, second: Any, given: Mapping[str, Any], keywords: Any) -> object:
-    """Run both phases; whatever happens must come back as a documented status."""
+def _phases(
+    rng: np.random.Generator, first: Any, second: Any, given: Mapping[str, Any], names: tuple[str, ...]
+) -> object:
+    """Run both phases with wild arguments; whatever happens must come back as a documented status."""
+    keywords = {name: wild(rng) for name in (*names, "accumulation", "overflow", "threads") if rng.random() < 0.05}
+    if rng.random() < 0.4:
+        given = changed(rng, given)
+    with npu_sim.use_product(str(rng.choice(("310p", "910", "910b", "910_93")))):
+        return _run_phases(rng, first, second, given, keywords)
+
+
+def _run_phases(rng: np.random.Generator, first: Any, second: Any, given: Mapping[str, Any], keywords: Any) -> object:
     aclnn.aclGetRecentErrMsg()
     status, size, executor = first(*given.values(), **keywords)
     if status == 0:
@@ -120,13 +130,9 @@ def aclnn_convolution_backward(rng: np.random.Generator) -> object:
         "dilation": arrays[3], "transposed": False, "outputPadding": arrays[4], "groups": 2, "outputMask": mask,
         "cubeMathType": 1, "gradInput": dx, "gradWeight": dw, "gradBias": db,
     }  # fmt: skip
-    names = ("profile", "quirks", "deterministic", "strict_output_dtype", "accumulation", "overflow", "threads")
-    keywords = {name: wild(rng) for name in names if rng.random() < 0.05}
-    if rng.random() < 0.4:
-        given = changed(rng, given)
-    with npu_sim.use_product(str(rng.choice(("310p", "910", "910b", "910_93")))):
-        first = aclnn.aclnnConvolutionBackwardGetWorkspaceSize
-        return _phases(rng, first, aclnn.aclnnConvolutionBackward, given, keywords)
+    names = ("profile", "quirks", "deterministic", "strict_output_dtype")
+    first = aclnn.aclnnConvolutionBackwardGetWorkspaceSize
+    return _phases(rng, first, aclnn.aclnnConvolutionBackward, given, names)
 
 
 def aclnn_avg_pool2d_backward(rng: np.random.Generator) -> object:
@@ -140,13 +146,9 @@ def aclnn_avg_pool2d_backward(rng: np.random.Generator) -> object:
         "gradOutput": g, "self": x, "kernelSize": arrays[0], "stride": arrays[1], "padding": arrays[2],
         "ceilMode": False, "countIncludePad": True, "divisorOverride": 0, "cubeMathType": 1, "gradInput": dx,
     }  # fmt: skip
-    names = ("profile", "library_quirks", "strict_shape", "deterministic", "accumulation", "overflow", "threads")
-    keywords = {name: wild(rng) for name in names if rng.random() < 0.05}
-    if rng.random() < 0.4:
-        given = changed(rng, given)
-    with npu_sim.use_product(str(rng.choice(("310p", "910", "910b", "910_93")))):
-        first = aclnn.aclnnAvgPool2dBackwardGetWorkspaceSize
-        return _phases(rng, first, aclnn.aclnnAvgPool2dBackward, given, keywords)
+    names = ("profile", "library_quirks", "strict_shape", "deterministic")
+    first = aclnn.aclnnAvgPool2dBackwardGetWorkspaceSize
+    return _phases(rng, first, aclnn.aclnnAvgPool2dBackward, given, names)
 
 
 def aclnn_runtime(rng: np.random.Generator) -> object:

@@ -9,9 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import npu_sim
 from npu_sim import budget
-from npu_sim.errors import BudgetError, NpuSimError, ShapeError
+from npu_sim.errors import BudgetError, NpuSimError, OperatorError, ShapeError
 from npu_sim.memory.gm import GlobalMemory
+from ops import aclnn
+from ops.avg_pool.call import PoolAxis
+from ops.common.records import MOST_GM_BYTES, check_addressable
+from ops.common.tensor_desc import TensorDesc
+from ops.conv3d_backprop_filter.oracle import weight_gradient
+from ops.studies.capture import Layer
+from ops.studies.goldens import Goldens
+from tests.unit import test_ascendc_calls as ascendc_calls
 
 
 def test_default_is_half_of_what_the_process_may_have(monkeypatch):
@@ -99,3 +108,79 @@ def test_arena_of_a_launch_is_refused_before_it_is_made():
         small = GlobalMemory()
         small.add("x", 64, initialised=True)
         assert small.view(small.tensors[0], np.uint8, (64,)).size == 64
+
+
+# Everything else that a number can make large -------------------------------------------------------------------------
+
+
+def test_tiling_member_that_asks_for_terabytes_of_rows_is_refused_before_they_are_made():
+    obj = ascendc_calls.Conv3DBackpropFilter(*ascendc_calls.conv_types())
+    given = ascendc_calls.tiling(ascendc_calls.geometry(), stepN=2**31 - 1)
+    message = r"^Instruction rows of a step \(Conv3DBackpropFilter\.Init\) must be at most \d+ bytes, .*, not \d{13}$"
+    with pytest.raises(BudgetError, match=message):
+        obj.Init(given)
+
+
+def test_recorded_rows_of_all_objects_count():
+    obj, out, _ = ascendc_calls.ready()
+    message = r"^Recorded instruction rows of Conv3DBackpropFilter must be at most 20000 bytes, "
+    with budget.use_budget(20000), pytest.raises(BudgetError, match=message):
+        obj.IterateAll(out)
+    unrecorded, out, want = ascendc_calls.ready(record=False)
+    with budget.use_budget(20000):
+        unrecorded.IterateAll(out)
+    np.testing.assert_array_equal(out, want)
+
+
+def test_windows_and_places_of_absurd_descriptors_are_refused():
+    axis = PoolAxis(name="H", x=1 << 40, y=1 << 40, kernel=1, stride=1, pad=0)
+    with pytest.raises(BudgetError, match=r"^Windows along H must be at most \d+ bytes, "):
+        _ = axis.covered
+    # strides that do not nest: no short way to know
+    tangled = TensorDesc(shape=(1 << 21, 1 << 21), dtype="fp16", format="ND", strides=(3 << 20, 2))
+    with pytest.raises(BudgetError, match=r"^Places of the elements of a strided array must be at most \d+ bytes, "):
+        _ = tangled.overlaps_itself
+    # more elements than places
+    assert TensorDesc(shape=(1 << 30, 1 << 30), dtype="fp16", format="ND", strides=(1, 1)).overlaps_itself
+    assert not TensorDesc(shape=(1 << 30, 1 << 30), dtype="fp16", format="ND", strides=(1 << 30, 1)).overlaps_itself
+
+
+def test_golden_of_a_layer_is_refused_before_it_is_computed():
+    tensor = np.ones((1, 4, 8, 8), np.float32)
+    layer = Layer(
+        name="conv", x=tensor, dy=tensor, weight_shape=(4, 4, 1, 1), stride=(1, 1), padding=(0, 0), dilation=(1, 1),
+        groups=1,
+    )  # fmt: skip
+    message = r"^Golden of conv in float64 must be at most 4096 bytes, the memory budget \(NPU_SIM_MEMORY\), not 12544$"
+    with budget.use_budget(4096), pytest.raises(BudgetError, match=message):
+        Goldens(layer, None, weight_gradient)
+
+
+def test_tensors_that_no_memory_holds_are_refused_by_the_plan():
+    huge = 1 << 30
+    gm = GlobalMemory()
+    gm.add("x", MOST_GM_BYTES, initialised=True)
+    with pytest.raises(OperatorError, match=rf"^Tensors of a call must be at most {1 << 48} bytes, not \d+$") as caught:
+        check_addressable(gm)
+    assert caught.value.status == 561103
+    tensors = [
+        aclnn.aclCreateTensor(shape, aclnn.ACL_FLOAT16, None, 0, aclnn.ACL_FORMAT_NCHW, None, None)
+        for shape in ((huge, 16, huge, 1), (huge, 16, 2 * huge, 2), (huge, 16, 2 * huge, 2))
+    ]
+    two, zero = aclnn.aclCreateIntArray([2, 2]), aclnn.aclCreateIntArray([0, 0])
+    with npu_sim.use_product("910_93"):
+        status, size, executor = aclnn.aclnnAvgPool2dBackwardGetWorkspaceSize(
+            *tensors[:2], two, two, zero, False, True, 0, 1, tensors[2]
+        )
+    assert (executor, size) == (None, 0)
+    assert status in (161002, 561101, 561103)
+    assert "internal error" not in aclnn.aclGetRecentErrMsg()
+
+
+def test_device_memory_beyond_the_budget_is_a_status():
+    with budget.use_budget(4096):
+        assert aclnn.aclrtMalloc(8192) == (200000, None)
+        status, memory = aclnn.aclrtMalloc(4096)
+    assert (status, memory.size) == (0, 4096)
+    message = "200000 ACL_ERROR_BAD_ALLOC: aclrtMalloc: Device memory must be at most 4096 bytes, the memory budget"
+    assert aclnn.aclGetRecentErrMsg().startswith(message)
