@@ -1,6 +1,6 @@
 """Wild calls of every public front: what is refused is an NpuSimError, and nothing is allocated beyond the budget.
 
-``python -m perf.wild_calls [--calls 100000] [--seconds 300] [--fronts NAME ...] [--seed 0] [--json FILE]``
+``python -m perf.wild_calls [--calls 100000] [--seconds 300] [--jobs 1] [--fronts NAME ...] [--seed 0] [--json FILE]``
 
 Every front runs in a process of its own with a memory budget of 64 MiB and, once it is warm, an address space that
 holds `ROOM_BYTES` more than it has: an allocation that the budget does not know ends in a MemoryError, which is counted
@@ -128,14 +128,17 @@ def main() -> int:
     parser = parser_of("perf.wild_calls", __doc__)
     parser.add_argument("--calls", type=int, default=100_000, help="of each front, at most")
     parser.add_argument("--seconds", type=float, default=300.0, help="of each front, at most")
+    parser.add_argument("--jobs", type=int, default=1, help="fronts at a time")
     parser.add_argument("--fronts", nargs="*", default=list(FRONTS))
     arguments = parser.parse_args()
     found: dict[str, Any] = {"budget_mib": BUDGET_BYTES >> 20, "fronts": {}}
-    for front in arguments.fronts:
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            given = (front, arguments.seed, arguments.calls, arguments.seconds)
-            found["fronts"][front] = pool.submit(run_front, *given).result()
-        print(front, found["fronts"][front], file=sys.stderr, flush=True)
+    limits = arguments.seed, arguments.calls, arguments.seconds
+    # a process is spoilt for other fronts by its limits
+    with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+        runs = {front: pool.submit(run_front, front, *limits) for front in arguments.fronts}
+        for front, run in runs.items():
+            found["fronts"][front] = run.result()
+            print(front, found["fronts"][front], file=sys.stderr, flush=True)
     publish(f"python -m perf.wild_calls --calls {arguments.calls} --seed {arguments.seed}", found, arguments.json)
     return int(any(result.get("foreign") or result.get("slow") for result in found["fronts"].values()))
 
