@@ -10,7 +10,14 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from npu_sim.fenv import default_fenv
+
 _LOCK = threading.Lock()
+
+
+@default_fenv
+def _run_part(function: Callable[[int], None], part: int) -> None:
+    function(part)
 
 
 class _Crew:
@@ -28,7 +35,7 @@ class _Crew:
                     self._pool.shutdown(wait=False)
                 self._size = len(parts)
                 self._pool = ThreadPoolExecutor(self._size, thread_name_prefix="npu-sim")
-            return [self._pool.submit(function, part) for part in parts]
+            return [self._pool.submit(_run_part, function, part) for part in parts]
 
     def forget(self) -> None:
         """Drop the pool: a forked child has none of its threads."""
@@ -48,6 +55,7 @@ def run_parts(function: Callable[[int], None], count: int) -> None:
     ----------
     function : callable
         Parts may wait for each other: threads take parts in the order of the calls, and there are enough for one call.
+        All run in the default floating-point environment, whichever the kept threads started with.
     count : int
         Parts; 1 starts no thread.
 
@@ -58,7 +66,7 @@ def run_parts(function: Callable[[int], None], count: int) -> None:
     """
     others = _CREW.submit_all(function, range(1, count)) if count > 1 else []
     try:
-        function(0)
+        _run_part(function, 0)
     finally:
         errors = [future.exception() for future in others]
     for error in errors:

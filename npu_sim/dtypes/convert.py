@@ -14,6 +14,7 @@ import numpy as np
 from npu_sim.dtypes import bulk_jit
 from npu_sim.dtypes.formats import DType, RoundMode, TieRule, get_dtype
 from npu_sim.errors import DTypeError, ProductError
+from npu_sim.fenv import default_fenv
 
 Overflow = Literal["inf_nan", "saturate"]
 Ties = Literal["even", "away", "toward_zero"]
@@ -47,6 +48,7 @@ def parse_round_mode(mode: RoundMode | int | str) -> RoundMode:
     raise DTypeError(f"Round mode must be one of {', '.join(RoundMode.__members__)}, not {mode!r}")
 
 
+@default_fenv
 def cast(
     array: np.ndarray,
     dtype: DType | str | np.dtype | type,
@@ -108,6 +110,7 @@ def cast(
     return flat.view(target.storage).reshape(source.shape)
 
 
+@default_fenv
 def round_hf32(array: np.ndarray, mantissa_bits: int = 11, ties: Ties = "even") -> np.ndarray:
     """Round float32 values to HF32 precision, as the Cube does with its fp32 operands in HF32 mode.
 
@@ -143,6 +146,7 @@ def round_hf32(array: np.ndarray, mantissa_bits: int = 11, ties: Ties = "even") 
     return out.view(np.float32).reshape(source.shape)
 
 
+@default_fenv
 def round_to_integral(array: np.ndarray, mode: RoundMode | int | str = RoundMode.RINT) -> np.ndarray:
     """Round float32 values to integral float32 values: the Cast instruction from float to float. Zero is +0.
 

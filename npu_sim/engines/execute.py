@@ -19,6 +19,7 @@ from npu_sim.crew import run_parts
 from npu_sim.dtypes.formats import TieRule
 from npu_sim.engines.reorder import legal_order
 from npu_sim.errors import ProductError, ProgramError, ShapeError
+from npu_sim.fenv import default_fenv
 from npu_sim.isa.atomic import SINK_LENGTH, apply_log, atomic_demand
 from npu_sim.isa.cube import scratch_floats
 from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
@@ -398,6 +399,7 @@ class _Run:
             raise
 
 
+@default_fenv
 def execute(launch: Launch, product: Product, options: ExecuteOptions) -> None:
     """Run ``launch``: afterwards `launch.gm` holds the result.
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from npu_sim.engines.execute import ExecuteOptions, configuration
 from npu_sim.engines.session_jit import first_outside, localise
 from npu_sim.errors import InternalError, ProgramError, ShapeError
+from npu_sim.fenv import default_fenv
 from npu_sim.isa.atomic import SINK_LENGTH
 from npu_sim.isa.cube import scratch_floats
 from npu_sim.isa.dispatch import run_rows
@@ -135,6 +136,7 @@ class Session:
         """The rows so far, before `issue`, INSTR[n]; empty unless they are kept."""
         return join_rows(self._parts or [])
 
+    @default_fenv
     def run(self, rows: np.ndarray, spans: Sequence[HostSpan], context: str = "") -> None:
         """Run the next rows of the core.
 

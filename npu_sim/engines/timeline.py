@@ -40,6 +40,7 @@ from npu_sim.engines.timeline_jit import (
     reset_clocks,
 )
 from npu_sim.errors import ProgramError, ShapeError
+from npu_sim.fenv import default_fenv
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.op import Op, Pipe, Space
 from npu_sim.isa.row import empty_rows, join_rows
@@ -209,6 +210,7 @@ class TimelineResult:
         return json.dumps(plain, indent=2, allow_nan=False)
 
 
+@default_fenv
 def run_timeline(
     launch: Launch, product: TimedProduct, *, spans: bool = False, options: TimelineOptions | None = None
 ) -> TimelineResult:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.errors import DTypeError, ShapeError
+from npu_sim.fenv import default_fenv
 from npu_sim.report.record import to_json_text
 
 Overflow = Literal["inf_nan", "saturate"]
@@ -195,6 +196,7 @@ def format_of(array: np.ndarray) -> OutputFormat:
     return OUTPUT_FORMATS[names[array.dtype]]
 
 
+@default_fenv
 def element_errors(actual: np.ndarray, golden: np.ndarray, *, overflow: Overflow = "inf_nan") -> ElementErrors:
     """Put a result beside its golden.
 
@@ -247,6 +249,7 @@ def element_errors(actual: np.ndarray, golden: np.ndarray, *, overflow: Overflow
     )
 
 
+@default_fenv
 def measure(errors: ElementErrors) -> ErrorMetrics:
     """Compute all metrics.
 

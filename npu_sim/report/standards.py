@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from npu_sim.fenv import default_fenv
 from npu_sim.report.precision import OUTPUT_FORMATS, ElementErrors
 from npu_sim.report.record import to_json_text
 
@@ -105,6 +106,7 @@ class Verdict:
         return to_json_text(self)
 
 
+@default_fenv
 def mixed_tolerance(errors: ElementErrors, *, row: str, golden: str) -> Verdict:
     """Apply the mixed tolerance.
 

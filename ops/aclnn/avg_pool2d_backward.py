@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 from npu_sim.accumulation import Accumulation
 from npu_sim.dtypes.cube_math import cube_math_number
 from npu_sim.engines.execute import Overflow
+from npu_sim.fenv import default_fenv
 from npu_sim.products import current_product
 from npu_sim.report.explain import current_recorder
 from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
@@ -30,6 +31,7 @@ NAME = "aclnnAvgPool2dBackward"
 _ARRAYS = {"kernelSize": "kernel_size", "stride": "stride", "padding": "padding"}
 
 
+@default_fenv
 def aclnnAvgPool2dBackwardGetWorkspaceSize(
     gradOutput: aclTensor | None,
     self: aclTensor | None,
@@ -109,6 +111,7 @@ def aclnnAvgPool2dBackwardGetWorkspaceSize(
     return first_phase(NAME, build)
 
 
+@default_fenv
 def aclnnAvgPool2dBackward(workspace: Any, workspaceSize: Any, executor: Any, stream: Any) -> AclnnStatus:
     """Run a planned call; gradInput is written as a whole or not at all.
 

@@ -16,6 +16,7 @@ from npu_sim.accumulation import Accumulation
 from npu_sim.dtypes.cube_math import cube_math_number
 from npu_sim.engines.execute import ExecuteOptions, Overflow
 from npu_sim.errors import NpuSimError, OperatorError
+from npu_sim.fenv import default_fenv
 from npu_sim.products import current_product
 from npu_sim.report.explain import current_recorder
 from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
@@ -38,6 +39,7 @@ _NAME_OF = {field: name for name, field in TENSORS.items()}
 _ARRAYS = ("biasSizes", "stride", "padding", "dilation", "outputPadding")
 
 
+@default_fenv
 def aclnnConvolutionBackwardGetWorkspaceSize(
     gradOutput: aclTensor | None,
     input: aclTensor | None,
@@ -127,6 +129,7 @@ def aclnnConvolutionBackwardGetWorkspaceSize(
     return first_phase(NAME, build)
 
 
+@default_fenv
 def aclnnConvolutionBackward(workspace: Any, workspaceSize: Any, executor: Any, stream: Any) -> AclnnStatus:
     """Run a planned call; the wanted outputs are written all or not at all, the others are never touched.
 

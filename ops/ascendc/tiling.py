@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from npu_sim.arguments import whole
 from npu_sim.errors import DTypeError, LayoutError, ProductError, ProgramError, ShapeError, shown
+from npu_sim.fenv import default_fenv
 from npu_sim.isa.op import C220
 from npu_sim.products import Product, get_product
 from npu_sim.program.violation import Kind, Violation
@@ -230,6 +231,7 @@ class Conv3dBpFilterTiling:
         dilation = (whole("dilationD", d), whole("dilationH", h), whole("dilationW", w))
         self._given = replace(self._given, dilation=dilation)
 
+    @default_fenv
     def GetTiling(self) -> tuple[int, Conv3DBackpropFilterTilingData | None]:
         """Compute the tiling.
 

@@ -12,6 +12,7 @@ from npu_sim.accumulation import Accumulation
 from npu_sim.arguments import flag, per_axis, whole
 from npu_sim.dtypes.cube_math import CubeMathType, cube_math_number
 from npu_sim.engines.execute import Overflow
+from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product, get_product
 from npu_sim.report.explain import current_recorder
 from ops.avg_pool.call import AvgPoolCall, parse_quirks
@@ -73,6 +74,7 @@ def _desc(array: np.ndarray, storage_format: str) -> TensorDesc:
     return TensorDesc(shape=array.shape, dtype=dtype, format=storage_format, offset=0)
 
 
+@default_fenv
 def avg_pool2d_backward(
     grad_output: npt.ArrayLike,
     input: npt.ArrayLike,

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from npu_sim.fenv import default_fenv
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pooling:
@@ -56,6 +58,7 @@ def _positions(window: int, extent: int, axis: int, pooling: Pooling) -> tuple[l
     return inside, sum(-pad <= place < extent + pad for place in under)
 
 
+@default_fenv
 def input_gradient(grad_output: np.ndarray, extents: tuple[int, int], pooling: Pooling) -> np.ndarray:
     """Return the gradient of the input.
 

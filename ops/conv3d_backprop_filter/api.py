@@ -19,6 +19,7 @@ from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type, promote
 from npu_sim.dtypes.formats import get_dtype
 from npu_sim.engines.execute import ExecuteOptions, Overflow, execute
 from npu_sim.errors import DTypeError, OperatorError, shown
+from npu_sim.fenv import default_fenv
 from npu_sim.layouts.formats import ActivationLayout
 from npu_sim.layouts.transform import blocked_from_activation, weight_from_fractal
 from npu_sim.memory.gm import GmTensor
@@ -118,6 +119,7 @@ def store_activation(
         blocked_from_activation(wide, layout, out, cast=rounded, saturate=saturate, threads=threads)
 
 
+@default_fenv
 def run_plan(
     plan: WeightGradientPlan, x: np.ndarray, dy: np.ndarray, options: ExecuteOptions
 ) -> npt.NDArray[np.float32]:
@@ -184,6 +186,7 @@ def _result_dtype(weight_dtype: object) -> str:
     return name
 
 
+@default_fenv
 def weight_gradient(
     x: npt.ArrayLike,
     dy: npt.ArrayLike,

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.fenv import default_fenv
 from ops.common.taps import check_channels, taps
 
 
+@default_fenv
 def weight_gradient(
     x: npt.ArrayLike,
     dy: npt.ArrayLike,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npu_sim.errors import OperatorError
+from npu_sim.fenv import default_fenv
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
@@ -184,6 +185,7 @@ def weight_gradient_kernel(
     return WeightGradientKernel(tiling=tiling, launches=launches, private_bytes=private_bytes)
 
 
+@default_fenv
 def plan_weight_gradient(geometry: ConvGeometry, product: Product, compute_dtype: str) -> WeightGradientPlan:
     """Choose tiling and launches for ``geometry`` on ``product``; touches no tensor data.
 

@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.fenv import default_fenv
 from ops.common.taps import check_channels, taps
 
 
+@default_fenv
 def input_gradient(
     dy: npt.ArrayLike,
     weight: npt.ArrayLike,
@@ -72,6 +74,7 @@ def input_gradient(
     return result
 
 
+@default_fenv
 def forward(
     x: npt.ArrayLike,
     weight: npt.ArrayLike,

@@ -12,6 +12,7 @@ from npu_sim.accumulation import Accumulation
 from npu_sim.arguments import flag, items, per_axis, whole
 from npu_sim.dtypes.cube_math import CubeMathType, cube_math_number
 from npu_sim.engines.execute import Overflow
+from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product, get_product
 from npu_sim.report.explain import current_recorder
 from ops.common.arguments import NUMPY
@@ -89,6 +90,7 @@ def _mask(value: Sequence[bool]) -> tuple[bool, ...]:
     return tuple(flag("output_mask entry", entry) for entry in items("output_mask", value, "three bools"))
 
 
+@default_fenv
 def convolution_backward(
     grad_output: npt.ArrayLike,
     input: npt.ArrayLike,

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.errors import InputFileError, InternalError, NpuSimError
+from npu_sim.fenv import default_fenv
 from npu_sim.report.precision import element_errors, measure
 from npu_sim.report.standards import mixed_tolerance
 from ops.studies.capture import Capture, Layer
@@ -88,6 +89,7 @@ def emulator() -> Backend:
 Progress = Callable[[int, int, str], None]
 
 
+@default_fenv
 def study(
     capture: Capture,
     options: StudyOptions | None = None,

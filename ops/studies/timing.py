@@ -10,6 +10,7 @@ from typing import Any
 
 from npu_sim.engines.timeline import TimelineOptions, TimelineResult, run_timeline
 from npu_sim.errors import InternalError, NpuSimError, OperatorError, ProgramError
+from npu_sim.fenv import default_fenv
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from npu_sim.report.record import to_json_text, to_plain
@@ -252,6 +253,7 @@ def _row_document(row: TimingRow) -> dict[str, Any]:
     }
 
 
+@default_fenv
 def time_case(case: ConvCase, chip: Product, cube_math_type: int) -> TimingResult:
     """Time one weight gradient.
 

@@ -18,6 +18,7 @@ from npu_sim.accumulation import Accumulation
 from npu_sim.budget import reserve
 from npu_sim.engines.execute import Overflow
 from npu_sim.errors import BudgetError, DTypeError, ProductError, ShapeError, shown
+from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product
 from npu_sim.program.launch import Launch
 from ops.common.arrays import as_array, shared_array
@@ -83,6 +84,7 @@ class ResultTensor:
         """The launches, for the engines timeline and hazards."""
         return self.plan.launches
 
+    @default_fenv
     def run(
         self,
         feed: Mapping[str, npt.NDArray[np.float16]],
@@ -136,6 +138,7 @@ class ResultTensor:
         return self.plan.execute(x, dy, options)
 
 
+@default_fenv
 def auto_schedule(outs: ResultTensor | Sequence[ResultTensor]) -> TbePlan:
     """Return the plan of a result tensor: the stage at which the vendor's schedule reports its own limits.
 
@@ -180,6 +183,7 @@ def conv3d_backprop_filter(
 ) -> npt.NDArray[np.float32]: ...
 
 
+@default_fenv
 def conv3d_backprop_filter(
     x: Placeholder | npt.NDArray[np.float16],
     out_backprop: Placeholder | npt.NDArray[np.float16],

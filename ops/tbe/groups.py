@@ -22,6 +22,7 @@ import numpy.typing as npt
 from npu_sim.arguments import items, whole
 from npu_sim.budget import reserve
 from npu_sim.errors import DTypeError, ShapeError, shown
+from npu_sim.fenv import default_fenv
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.layouts.transform import (
     activation_from_blocked,
@@ -157,6 +158,7 @@ def group_mask(group_dict: Mapping[str, int], groups: int, kernel: Sequence[int]
     return np.broadcast_to(inside[:, None, :, None], window).astype(np.float32).reshape(layout.result_shape)
 
 
+@default_fenv
 def mask_groups(
     result: npt.NDArray[np.float32], group_dict: Mapping[str, int], groups: int, kernel: Sequence[int]
 ) -> npt.NDArray[np.float32]:
