@@ -1,0 +1,238 @@
+"""LLVM IR of `lanes`: vector loads and stores between raw bytes and float32 carriers.
+
+Each factory returns a `numba.extending.intrinsic`; twins in Python: `lanes_twin`.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+_I8P = ir.IntType(8).as_pointer()
+
+
+def _byte_pointer(context, builder, array_type, array_value, byte_index):
+    """Return an i8* to byte ``byte_index`` of a contiguous array."""
+    array = context.make_array(array_type)(context, builder, array_value)
+    return builder.gep(builder.bitcast(array.data, _I8P), [byte_index])
+
+
+def _vector_pointer(builder, pointer, vector_type):
+    return builder.bitcast(pointer, vector_type.as_pointer())
+
+
+def decode(kind):
+    """Build ``f(src: uint8[:], byte, dst: float32[:], index)`` for one 32-byte block of ``kind``."""
+
+    @intrinsic
+    def block(typingctx, src, src_byte, dst, dst_index):
+        signature = types.void(src, types.intp, dst, types.intp)
+
+        def codegen(context, builder, sig, args):
+            lanes = 8 if kind == "fp32" else 16
+            source = _byte_pointer(context, builder, sig.args[0], args[0], args[1])
+            target_byte = builder.mul(args[3], ir.Constant(args[3].type, 4))
+            target = _byte_pointer(context, builder, sig.args[2], args[2], target_byte)
+            out_type = ir.VectorType(ir.FloatType(), lanes)
+            if kind == "fp16":
+                halves = builder.load(_vector_pointer(builder, source, ir.VectorType(ir.HalfType(), 16)), align=2)
+                values = builder.fpext(halves, out_type)
+            elif kind == "bf16":
+                words = builder.load(_vector_pointer(builder, source, ir.VectorType(ir.IntType(16), 16)), align=2)
+                wide = ir.VectorType(ir.IntType(32), 16)
+                shifted = builder.shl(builder.zext(words, wide), ir.Constant(wide, [16] * 16))
+                values = builder.bitcast(shifted, out_type)
+            else:
+                values = builder.load(_vector_pointer(builder, source, out_type), align=4)
+            builder.store(values, _vector_pointer(builder, target, out_type), align=4)
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return block
+
+
+@intrinsic
+def copy(typingctx, dst, dst_byte, src, src_byte, length):
+    """Copy ``length`` bytes between two arrays; the ranges are disjoint."""
+    signature = types.void(dst, types.intp, src, types.intp, types.intp)
+
+    def codegen(context, builder, sig, args):
+        target = _byte_pointer(context, builder, sig.args[0], args[0], args[1])
+        source = _byte_pointer(context, builder, sig.args[2], args[2], args[3])
+        cgutils.raw_memcpy(builder, target, source, args[4], 1)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def splat(typingctx, dst, index, value):
+    """Store 16 copies of ``value`` at ``dst[index]``."""
+    signature = types.void(dst, types.intp, types.float32)
+
+    def codegen(context, builder, sig, args):
+        byte = builder.mul(args[1], ir.Constant(args[1].type, 4))
+        target = _byte_pointer(context, builder, sig.args[0], args[0], byte)
+        vector = ir.VectorType(ir.FloatType(), 16)
+        splat = ir.Constant(vector, ir.Undefined)
+        splat = builder.insert_element(splat, args[2], ir.Constant(ir.IntType(32), 0))
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), 16), [0] * 16)
+        splat = builder.shuffle_vector(splat, ir.Constant(vector, ir.Undefined), mask)
+        builder.store(splat, _vector_pointer(builder, target, vector), align=4)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _mask(mask, predicate, wanted):
+    """Build ``f(values: float32[:], index) -> int64``: bit i tells whether ``(bits & mask) predicate wanted``.
+
+    The bits are those of lane i of the 16 at ``index``; ``predicate`` is "==" or "!=".
+    """
+
+    @intrinsic
+    def test(typingctx, values, index):
+        signature = types.int64(values, types.intp)
+
+        def codegen(context, builder, sig, args):
+            byte = builder.mul(args[1], ir.Constant(args[1].type, 4))
+            source = _byte_pointer(context, builder, sig.args[0], args[0], byte)
+            vector = ir.VectorType(ir.IntType(32), 16)
+            bits = builder.load(_vector_pointer(builder, source, vector), align=4)
+            kept = builder.and_(bits, ir.Constant(vector, [mask] * 16))
+            lanes = builder.icmp_unsigned(predicate, kept, ir.Constant(vector, [wanted] * 16))
+            return builder.zext(builder.bitcast(lanes, ir.IntType(16)), ir.IntType(64))
+
+        return signature, codegen
+
+    return test
+
+
+def transpose(kind):
+    """Build ``f(src: uint8[:], byte, dst: float32[:], index)``: decode a 512-byte fractal and transpose it.
+
+    16-bit: 16 rows of 16 elements, dst[16 c + r] = src[r][c].  fp32: 16 rows of 8, dst[16 c + r] = src[r][c].
+    The network merges pairs of vectors by interleaving, log2(16) rounds, which keeps every step in registers.
+    """
+
+    @intrinsic
+    def fractal(typingctx, src, src_byte, dst, dst_index):
+        signature = types.void(src, types.intp, dst, types.intp)
+
+        def codegen(context, builder, sig, args):
+            lanes = 8 if kind == "fp32" else 16
+            row_type = ir.VectorType(ir.FloatType(), lanes)
+            rows = []
+            for r in range(16):
+                at = builder.add(args[1], ir.Constant(args[1].type, 32 * r))
+                source = _byte_pointer(context, builder, sig.args[0], args[0], at)
+                if kind == "fp16":
+                    half = builder.load(_vector_pointer(builder, source, ir.VectorType(ir.HalfType(), 16)), align=2)
+                    rows.append(builder.fpext(half, row_type))
+                elif kind == "bf16":
+                    word = builder.load(_vector_pointer(builder, source, ir.VectorType(ir.IntType(16), 16)), align=2)
+                    wide = ir.VectorType(ir.IntType(32), 16)
+                    shifted = builder.shl(builder.zext(word, wide), ir.Constant(wide, [16] * 16))
+                    rows.append(builder.bitcast(shifted, row_type))
+                else:
+                    rows.append(builder.load(_vector_pointer(builder, source, row_type), align=4))
+            if lanes == 8:
+                # two rows of 8 side by side make 16 lanes: lanes 0-7 = row r, 8-15 = row r + 8
+                join = ir.Constant(ir.VectorType(ir.IntType(32), 16), list(range(16)))
+                rows = [builder.shuffle_vector(rows[r], rows[r + 8], join) for r in range(8)]
+            columns = _interleave_transpose(builder, rows)
+            vector = ir.VectorType(ir.FloatType(), 16)
+            for c, column in enumerate(columns):
+                element = builder.add(args[3], ir.Constant(args[3].type, 16 * c))
+                byte = builder.mul(element, ir.Constant(args[3].type, 4))
+                target = _byte_pointer(context, builder, sig.args[2], args[2], byte)
+                builder.store(column, _vector_pointer(builder, target, vector), align=4)
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return fractal
+
+
+def _interleave_transpose(builder, rows):
+    """Transpose 16 vectors of 16 lanes, or 8 vectors (r | r + 8), into vectors over r = 0..15.
+
+    Lane labels are tracked symbolically, so the network is right by construction for both row counts.
+    """
+    count = len(rows)
+    # position[v][lane] = (r, c) held by vector v at that lane
+    if count == 16:
+        position = [[(r, c) for c in range(16)] for r in range(16)]
+    else:
+        position = [[(r, c) for c in range(8)] + [(r + 8, c) for c in range(8)] for r in range(8)]
+    vectors = list(rows)
+    span = count // 2
+    while span >= 1:
+        merged, merged_position = [None] * count, [None] * count
+        for base in range(0, count, 2 * span):
+            for i in range(span):
+                a, b = base + i, base + i + span
+                for half in range(2):
+                    # the columns of a pair split by one bit of their number; each output keeps one value of that bit
+                    keep_a = [lane for lane in range(16) if (position[a][lane][1] // span) & 1 == half]
+                    keep_b = [lane for lane in range(16) if (position[b][lane][1] // span) & 1 == half]
+                    labels = [(position[a][lane], lane) for lane in keep_a]
+                    labels += [(position[b][lane], 16 + lane) for lane in keep_b]
+                    labels.sort(key=lambda item: (item[0][1], item[0][0]))
+                    mask = ir.Constant(ir.VectorType(ir.IntType(32), 16), [lane for _, lane in labels])
+                    slot = base + i + half * span
+                    merged[slot] = builder.shuffle_vector(vectors[a], vectors[b], mask)
+                    merged_position[slot] = [label for label, _ in labels]
+        vectors, position = merged, merged_position
+        span //= 2
+    ordered = [None] * count
+    for vector, labels in zip(vectors, position, strict=True):
+        ordered[labels[0][1]] = vector
+    return ordered
+
+
+def transpose_blocks(bits):
+    """Build ``f(data: uint8[:], addresses: int64[32], source shift, target shift)``: 16 blocks of 32 bytes transposed.
+
+    The blocks start at the first 16 addresses, the results at the other 16. Words of ``bits`` 16: result i holds word i
+    of all blocks; 32: results 2 i and 2 i + 1 do. All is read before anything is written.
+    """
+
+    @intrinsic
+    def blocks(typingctx, data, addresses, source_shift, target_shift):
+        signature = types.void(data, addresses, types.intp, types.intp)
+
+        def codegen(context, builder, sig, args):
+            lanes = 256 // bits
+            word = ir.IntType(bits)
+            block_type = ir.VectorType(word, lanes)
+
+            def block(i, shift):
+                place = _byte_pointer(context, builder, sig.args[1], args[1], ir.Constant(shift.type, 8 * i))
+                address = builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=4)
+                where = _byte_pointer(context, builder, sig.args[0], args[0], builder.add(address, shift))
+                return _vector_pointer(builder, where, block_type)
+
+            rows = [builder.load(block(i, args[2]), align=bits // 8) for i in range(16)]
+            if lanes == 8:
+                join = ir.Constant(ir.VectorType(ir.IntType(32), 16), list(range(16)))
+                rows = [builder.shuffle_vector(rows[r], rows[r + 8], join) for r in range(8)]
+            columns = _interleave_transpose(builder, rows)
+            if lanes == 8:
+                halves = [ir.Constant(ir.VectorType(ir.IntType(32), 8), list(range(h, h + 8))) for h in (0, 8)]
+                columns = [builder.shuffle_vector(column, column, half) for column in columns for half in halves]
+            for i, column in enumerate(columns):
+                builder.store(column, block(16 + i, args[3]), align=bits // 8)
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return blocks
+
+
+nonzero = _mask(0x7FFFFFFF, "!=", 0)
+negative_zero = _mask(0xFFFFFFFF, "==", 0x80000000)
+not_finite = _mask(0x7F800000, "==", 0x7F800000)

@@ -1,0 +1,75 @@
+"""What `lanes_ir` does, in NumPy: for runs without the JIT, and as the twin in tests."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+_DTYPES = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16, "fp32": np.float32}
+_WORDS = {16: np.uint16, 32: np.uint32}
+
+
+def decode(kind):
+    """Build ``f(src: uint8[:], byte, dst: float32[:], index)`` for one 32-byte block of ``kind``."""
+    dtype = _DTYPES[kind]
+
+    def block_of(src, byte, dst, index):
+        block = src[byte : byte + 32].view(dtype).astype(np.float32)
+        dst[index : index + block.size] = block
+
+    return block_of
+
+
+def _as_mask(lanes):
+    return sum(1 << i for i in range(16) if lanes[i])
+
+
+def nonzero(values, index):
+    """Return the bits of the 16 lanes at ``index`` that are not zero."""
+    return _as_mask(values[index : index + 16].view(np.uint32) << np.uint32(1))
+
+
+def negative_zero(values, index):
+    """Return the bits of the lanes that are -0."""
+    return _as_mask(values[index : index + 16].view(np.uint32) == 0x80000000)
+
+
+def not_finite(values, index):
+    """Return the bits of the lanes that are infinite or NaN."""
+    return _as_mask(~np.isfinite(values[index : index + 16]))
+
+
+def transpose(kind):
+    """Build ``f(src: uint8[:], byte, dst: float32[:], index)`` for a fractal of 512 bytes."""
+    dtype = _DTYPES[kind]
+
+    def fractal_of(src, byte, dst, index):
+        fractal = src[byte : byte + 512].view(dtype).astype(np.float32).reshape(16, -1)
+        dst[index : index + fractal.size] = fractal.T.ravel()
+
+    return fractal_of
+
+
+def copy(dst, dst_byte, src, src_byte, length):
+    """Copy ``length`` bytes."""
+    target, source = dst.view(np.uint8), src.view(np.uint8)
+    target[dst_byte : dst_byte + length] = source[src_byte : src_byte + length]
+
+
+def splat(dst, index, value):
+    """Store 16 copies of ``value`` at ``dst[index]``."""
+    dst[index : index + 16] = value
+
+
+def transpose_blocks(bits):
+    """Build ``f(data: uint8[:], addresses: int64[32], source shift, target shift)`` for words of ``bits``."""
+    dtype = _WORDS[bits]
+
+    def blocks_of(data, addresses, source_shift, target_shift):
+        starts = addresses.tolist()
+        blocks = [data[at + source_shift : at + source_shift + 32].view(dtype) for at in starts[:16]]
+        results = np.stack(blocks, axis=1).reshape(16, -1)
+        for at, result in zip(starts[16:32], results, strict=True):
+            data[at + target_shift : at + target_shift + 32] = result.view(np.uint8)
+
+    return blocks_of
