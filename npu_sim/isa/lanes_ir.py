@@ -5,6 +5,10 @@ Each factory returns a `numba.extending.intrinsic`; twins in Python: `lanes_twin
 
 from __future__ import annotations
 
+import functools
+import re
+
+import llvmlite.binding
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -23,6 +27,50 @@ def _vector_pointer(builder, pointer, vector_type):
     return builder.bitcast(pointer, vector_type.as_pointer())
 
 
+@functools.cache
+def _converts_halves(machine):
+    """Return whether the target has an instruction for fp16 to fp32 (x86: F16C).
+
+    Without one LLVM calls a routine of a C runtime that need not be there. A feature list would not tell: the target's
+    name alone can imply it.
+    """
+    source = (
+        "define <16 x float> @widen(<16 x half> %v) {\n"
+        "  %r = fpext <16 x half> %v to <16 x float>\n  ret <16 x float> %r\n}\n"
+    )
+    module = llvmlite.binding.parse_assembly(source)
+    module.triple = machine.triple
+    return not re.search("hfsf2|h2f_ieee", machine.emit_assembly(module))
+
+
+def _load_halves(context, builder, pointer):
+    """Load 16 fp16 and widen them: exact, a signalling NaN becomes quiet."""
+    floats = ir.VectorType(ir.FloatType(), 16)
+    if _converts_halves(context.codegen()._tm):
+        halves = builder.load(_vector_pointer(builder, pointer, ir.VectorType(ir.HalfType(), 16)), align=2)
+        return builder.fpext(halves, floats)
+    wide = ir.VectorType(ir.IntType(32), 16)
+
+    def constant(value):
+        return ir.Constant(wide, [value] * 16)
+
+    words = builder.load(_vector_pointer(builder, pointer, ir.VectorType(ir.IntType(16), 16)), align=2)
+    words = builder.zext(words, wide)
+    magnitude = builder.and_(words, constant(0x7FFF))
+    sign = builder.shl(builder.and_(words, constant(0x8000)), constant(16))
+    # normal numbers: the exponent's bias grows by 112; Inf and NaN: by 112 once more
+    bits = builder.add(builder.shl(magnitude, constant(13)), constant(112 << 23))
+    special = builder.icmp_unsigned(">=", magnitude, constant(0x7C00))
+    bits = builder.select(special, builder.add(bits, constant(112 << 23)), bits)
+    is_nan = builder.icmp_unsigned(">", magnitude, constant(0x7C00))
+    bits = builder.select(is_nan, builder.or_(bits, constant(1 << 22)), bits)
+    # subnormal numbers: an integer of 10 bits times 2^-24, exact and normal in float32
+    small = builder.fmul(builder.sitofp(magnitude, floats), ir.Constant(floats, [2.0**-24] * 16))
+    subnormal = builder.icmp_unsigned("<", magnitude, constant(0x0400))
+    bits = builder.select(subnormal, builder.bitcast(small, wide), bits)
+    return builder.bitcast(builder.or_(bits, sign), floats)
+
+
 def decode(kind):
     """Build ``f(src: uint8[:], byte, dst: float32[:], index)`` for one 32-byte block of ``kind``."""
 
@@ -37,8 +85,7 @@ def decode(kind):
             target = _byte_pointer(context, builder, sig.args[2], args[2], target_byte)
             out_type = ir.VectorType(ir.FloatType(), lanes)
             if kind == "fp16":
-                halves = builder.load(_vector_pointer(builder, source, ir.VectorType(ir.HalfType(), 16)), align=2)
-                values = builder.fpext(halves, out_type)
+                values = _load_halves(context, builder, source)
             elif kind == "bf16":
                 words = builder.load(_vector_pointer(builder, source, ir.VectorType(ir.IntType(16), 16)), align=2)
                 wide = ir.VectorType(ir.IntType(32), 16)
@@ -130,8 +177,7 @@ def transpose(kind):
                 at = builder.add(args[1], ir.Constant(args[1].type, 32 * r))
                 source = _byte_pointer(context, builder, sig.args[0], args[0], at)
                 if kind == "fp16":
-                    half = builder.load(_vector_pointer(builder, source, ir.VectorType(ir.HalfType(), 16)), align=2)
-                    rows.append(builder.fpext(half, row_type))
+                    rows.append(_load_halves(context, builder, source))
                 elif kind == "bf16":
                     word = builder.load(_vector_pointer(builder, source, ir.VectorType(ir.IntType(16), 16)), align=2)
                     wide = ir.VectorType(ir.IntType(32), 16)
