@@ -12,15 +12,18 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import llvmlite
 import numba
+import numpy as np
 from numba import njit, types
 from numba.core import config as _numba_config
 
+from npu_sim import _code_cache
+from npu_sim._code_cache import CodeCache
 from npu_sim._linking import Callees, EntryCompiler
 
 # Numba fills this module's attributes at run time, which no type checker sees.
@@ -80,7 +83,7 @@ def _source_digest(module: str) -> str:
     for name in _closure(module):
         digest.update(name.encode())
         digest.update(_source(name) or b"")
-    digest.update(f"{numba.__version__} {llvmlite.__version__} {sys.version}".encode())
+    digest.update(f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version}".encode())
     return digest.hexdigest()[:20]
 
 
@@ -92,38 +95,23 @@ def cache_directory(module: str) -> str:
     return os.path.join(_CACHE_PARENT, _source_digest(module))
 
 
-def _is_writable(directory: str) -> bool:
-    """Return whether compiled code can be kept in ``directory``, which is made if need be."""
-    try:
-        os.makedirs(directory, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(directory, os.W_OK | os.X_OK)
-
-
-_CACHE_PARENT = config.CACHE_DIR or os.path.join(
-    os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "npu-sim"
+_CACHE_PARENT = os.path.abspath(
+    config.CACHE_DIR
+    or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "npu-sim")
 )
-# Without a place of ours Numba would fall back on the source tree, where nothing names the state of the sources.
-_CACHED = _is_writable(_CACHE_PARENT)
+
+
+def why_not_kept() -> str | None:
+    """Return why compiled code is not kept, None if it is."""
+    return _code_cache.why_not_kept(_CACHE_PARENT)
 
 
 def jit(function: Callable[..., Any]) -> Any:
-    """Compile ``function`` in nopython mode with our cache directory; no fastmath, no object mode, no ``parallel``.
-
-    Nothing is kept if the directory cannot be written.
-
-    The directory is set only while this decorator runs, so the jitted functions of other packages keep their own.
-    """
-    previous = config.CACHE_DIR
-    config.CACHE_DIR = cache_directory(function.__module__)
-    try:
-        compiled = _njit(
-            cache=_CACHED, nogil=True, error_model="numpy", no_cfunc_wrapper=True, pipeline_class=EntryCompiler
-        )(function)
-    finally:
-        config.CACHE_DIR = previous
+    """Compile ``function`` in nopython mode with our cache; no fastmath, no object mode, no ``parallel``."""
+    compiled = _njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, pipeline_class=EntryCompiler)(function)
     if JIT_ENABLED:
+        if os.path.isfile(function.__code__.co_filename):
+            compiled._cache = CodeCache(function, partial(cache_directory, function.__module__))
         _share_callees(compiled)
     return compiled
 

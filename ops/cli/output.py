@@ -154,29 +154,11 @@ _noted: list[str] = []
 
 def note_started(module: str) -> None:
     """Take note that code of ``module`` is compiled from now on; the first of ours in a process is told to the user."""
-    from npu_sim import _jit
-
     _compiling.append(module)
     if _noted or module.partition(".")[0] not in ("npu_sim", "ops"):
         return
     _noted.append(module)
-    directory = Path(_jit.cache_directory(module))
-    if _can_hold_files(directory):
-        note("compiling what has not run before (up to half a minute)")
-    else:
-        note(
-            f"compiling (up to half a minute): {directory} is not writable, so compiled code may not be kept; "
-            "NUMBA_CACHE_DIR names another directory"
-        )
-
-
-def _can_hold_files(directory: Path) -> bool:
-    """Whether a directory exists or can be created, and takes files."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(directory, os.W_OK | os.X_OK)
+    note("compiling what has not run before (up to half a minute)")
 
 
 def _interrupt_at_once(is_wanted: Callable[[], bool]) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from npu_sim import _jit
 from npu_sim.errors import ProgramError
 from ops.cli import main as program
 from ops.cli import output
@@ -223,8 +222,7 @@ def _nothing_compiled(monkeypatch):
 
 
 @pytest.mark.usefixtures("_nothing_compiled")
-def test_note_of_compilation_is_for_code_of_ours_and_once(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(_jit, "cache_directory", lambda module: str(tmp_path / "digest"))
+def test_note_of_compilation_is_for_code_of_ours_and_once(capsys):
     output.note_started("of_the_user")
     assert capsys.readouterr().err == ""
     output.note_started("npu_sim.isa.dispatch")
@@ -261,15 +259,3 @@ def test_note_of_compilation_comes_when_the_compiler_starts_and_not_for_kept_cod
     ]
     message = "npu-sim: compiling what has not run before (up to half a minute)"
     assert [error.splitlines() for error in errors] == [["before", message, "between"], ["before", "between"]]
-
-
-@pytest.mark.usefixtures("_nothing_compiled")
-def test_note_compilation_directory_that_cannot_be_is_named(capsys, monkeypatch, tmp_path):
-    (tmp_path / "cache").write_text("a file")
-    directory = tmp_path / "cache" / "digest"
-    monkeypatch.setattr(_jit, "cache_directory", lambda module: str(directory))
-    output.note_started("npu_sim.isa.dispatch")
-    assert capsys.readouterr().err == (
-        f"npu-sim: compiling (up to half a minute): {directory} is not writable, so compiled code may not be kept; "
-        "NUMBA_CACHE_DIR names another directory\n"
-    )

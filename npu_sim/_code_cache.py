@@ -1,0 +1,248 @@
+"""Compiled code on disk: one file per entry and signature, whole or not at all, and nobody's but the user's.
+
+Numba's own cache keeps an index beside the code, which two processes can leave pointing at each other's files, and
+loads whatever it finds: both are pickles, so a damaged file is an arbitrary exception and a foreign one arbitrary code.
+Here a file is read only from a directory that nobody else can change, and only if the hash in front of it fits its name
+and content. Whatever is wrong is one line on standard error (a log record), and the code is compiled.
+"""
+
+from __future__ import annotations
+
+import grp
+import hashlib
+import logging
+import os
+import pickle
+import pwd
+import re
+import stat
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from numba.core import compiler as _compiler
+from numba.core import serialize as _serialize
+
+# Numba's inner parts are not typed.
+compiler: Any = _compiler
+serialize: Any = _serialize
+
+_LOG = logging.getLogger("npu_sim")
+_MAGIC = b"npu-sim compiled code 1\n"
+_SUFFIX, _PART_SUFFIX = ".code", ".part"
+_OURS = re.compile(r"[0-9a-f]{20}")
+"""Names of the directories of one state of the sources."""
+_UNUSED_SECONDS = 30 * 86400
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+@cache
+def _note(text: str) -> None:
+    """Tell the user once; never an exception, whatever filters warnings have."""
+    _LOG.warning("npu-sim: %s", text)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Directories.
+
+
+@cache
+def _is_private(group: int) -> bool:
+    """Return whether a group is the user's own, as some systems give every user one."""
+    try:
+        user, entry = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+    except KeyError:
+        return False
+    return user.pw_gid == group and entry.gr_name == user.pw_name and not set(entry.gr_mem) - {user.pw_name}
+
+
+def _others_write(status: os.stat_result) -> bool:
+    writable = status.st_mode & _OTHERS_WRITE
+    return bool(writable & stat.S_IWOTH) or (bool(writable) and not _is_private(status.st_gid))
+
+
+def why_not_trusted(directory: str) -> str | None:
+    """Return why another user could change what ``directory`` (which exists) holds; None if nobody else can.
+
+    The directory must be the user's and closed to others. All above it, symbolic links too, must be the user's or
+    root's; where others may write there, the sticky bit must keep them from what is not theirs.
+    """
+    user = os.geteuid()
+    own = os.stat(directory)
+    if own.st_uid != user:
+        return f"{directory} belongs to another user"
+    if _others_write(own):
+        return f"others can write to {directory}"
+    above = {*Path(os.path.abspath(directory)).parents, *Path(os.path.realpath(directory)).parents, Path(directory)}
+    for path in sorted(above):
+        status = os.lstat(path)
+        if status.st_uid not in (user, 0):
+            return f"{path} belongs to another user"
+        if stat.S_ISDIR(status.st_mode) and _others_write(status) and not status.st_mode & stat.S_ISVTX:
+            return f"others can write to {path}"
+    return None
+
+
+@cache
+def why_not_kept(parent: str) -> str | None:
+    """Return why compiled code cannot be kept below ``parent``, which is made if need be; None if it can."""
+    try:
+        os.makedirs(parent, mode=0o700, exist_ok=True)
+        reason = why_not_trusted(parent)
+    except OSError as error:
+        return f"{parent} is not usable ({error.strerror})"
+    if reason is None and not os.access(parent, os.R_OK | os.W_OK | os.X_OK):
+        reason = f"{parent} is not writable"
+    return reason
+
+
+@cache
+def _is_usable(directory: str) -> bool:
+    """Return whether the directory of one state of the sources can be used; it is made, and marked as used today."""
+    parent = os.path.dirname(directory)
+    reason = why_not_kept(parent)
+    if reason is None:
+        try:
+            os.makedirs(directory, mode=0o700, exist_ok=True)
+            os.utime(directory)
+            reason = why_not_trusted(directory)
+        except OSError as error:
+            reason = f"{directory} is not usable ({error.strerror})"
+    if reason is not None:
+        _note(f"compiled code is not kept: {reason}; NUMBA_CACHE_DIR names another directory")
+    return reason is None
+
+
+@cache
+def _prune(parent: str) -> None:
+    """Remove the files of states of the sources that nobody has used for long, and what killed processes left."""
+    now = time.time()
+    for directory in Path(parent).iterdir():
+        if not _OURS.fullmatch(directory.name) or directory.is_symlink():
+            continue
+        with suppress(OSError):
+            unused = now - directory.stat().st_mtime > _UNUSED_SECONDS
+            for path in directory.iterdir():
+                left = path.suffix == _PART_SUFFIX and now - path.stat().st_mtime > 3600
+                if left or (unused and path.suffix == _SUFFIX):
+                    path.unlink()
+            if unused:
+                directory.rmdir()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Files.
+
+
+@cache
+def _file_digest(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _digest(name: str, body: bytes) -> bytes:
+    return hashlib.sha256(name.encode() + b"\0" + body).digest()
+
+
+def read_whole(path: str) -> bytes | None:
+    """Return what `write_whole` wrote to ``path``; None, with a note if there is a file, if it is not that.
+
+    Raises
+    ------
+    OSError
+        The file exists and cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            data = file.read()
+    except FileNotFoundError:
+        return None
+    body = data[len(_MAGIC) + 32 :]
+    if status.st_uid != os.geteuid() or _others_write(status):
+        _note(f"compiling again: others can write to {path}")
+    elif data[: len(_MAGIC) + 32] != _MAGIC + _digest(os.path.basename(path), body):
+        _note(f"compiling again: {path} is damaged")
+    else:
+        return body
+    return None
+
+
+def write_whole(path: str, body: bytes) -> None:
+    """Write a file that appears under its name when it is complete, whatever interrupts this.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written; nothing is left of it then.
+    """
+    directory, name = os.path.split(path)
+    descriptor, part = tempfile.mkstemp(dir=directory, suffix=_PART_SUFFIX)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(_MAGIC + _digest(name, body) + body)
+        os.replace(part, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(part)
+        raise
+
+
+class CodeCache:
+    """What a Numba dispatcher asks for compiled code, and gives what it has compiled.
+
+    Parameters
+    ----------
+    function : callable
+        The Python function.
+    directory : callable
+        Where its code is kept; asked when the first signature is.
+    """
+
+    def __init__(self, function: Callable[..., Any], directory: Callable[[], str]) -> None:
+        self._function, self._directory = function, directory
+        # a script's name can be relative, and the working directory can change
+        self._source = os.path.abspath(function.__code__.co_filename)
+
+    @property
+    def cache_path(self) -> str:
+        """The directory (Numba's name)."""
+        return self._directory()
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """Return the compiled code for a signature, None if there is none."""
+        target.refresh()
+        if not _is_usable(self._directory()):
+            return None
+        try:
+            body = read_whole(self._path(signature, target.codegen()))
+        except OSError as error:
+            _note(f"compiling again: {error.filename} is not readable ({error.strerror})")
+            return None
+        return None if body is None else compiler.CompileResult._rebuild(target, *pickle.loads(body))
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        """Keep compiled code, unless it holds addresses of this process."""
+        directory = self._directory()
+        if not _is_usable(directory) or compiled.library.has_dynamic_globals:
+            return
+        try:
+            write_whole(self._path(signature, compiled.codegen), serialize.dumps(compiled._reduce()))
+            _prune(os.path.dirname(directory))
+        except OSError as error:
+            _note(f"compiled code is not kept: {directory} is not usable ({error.strerror})")
+
+    def _path(self, signature: Any, codegen: Any) -> str:
+        """Return the file for a signature on this host."""
+        function = self._function
+        code = function.__code__
+        cells = tuple(cell.cell_contents for cell in function.__closure__ or ())
+        place = (_file_digest(self._source), code.co_firstlineno)
+        key = hashlib.sha256(repr((str(signature), codegen.magic_tuple(), place)).encode())
+        key.update(serialize.dumps(cells) if cells else b"")
+        name = re.sub(r"[^\w.]", "", function.__qualname__)
+        return os.path.join(self._directory(), f"{name}-{key.hexdigest()[:16]}{_SUFFIX}")
