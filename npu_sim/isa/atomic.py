@@ -15,6 +15,7 @@ from npu_sim.isa.lanes import copy_bytes
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import Data, Mode, Op
 from npu_sim.isa.vector import fit_integer, narrow, widen
+from npu_sim.reinterpret import reinterpret
 
 SINK_LENGTH = 4
 """int64 words of a sink: 0 = logging (1) or direct (0), 1 = runs logged, 2 = bytes logged, 3 = saturate."""
@@ -24,28 +25,28 @@ SINK_LENGTH = 4
 def add_in_place(gm, address, src, src_at, count, dtype, saturate):
     """Add ``count`` elements of ``dtype`` from uint8 ``src`` to GM at ``address`` (both byte offsets)."""
     if dtype == Data.FP32:
-        target = gm[address : address + 4 * count].view(np.float32)
-        source = src[src_at : src_at + 4 * count].view(np.float32)
+        target = reinterpret(gm[address : address + 4 * count], np.float32)
+        source = reinterpret(src[src_at : src_at + 4 * count], np.float32)
         for i in range(count):
             target[i] += source[i]
     elif dtype == Data.INT32:
-        itarget = gm[address : address + 4 * count].view(np.int32)
-        isource = src[src_at : src_at + 4 * count].view(np.int32)
+        itarget = reinterpret(gm[address : address + 4 * count], np.int32)
+        isource = reinterpret(src[src_at : src_at + 4 * count], np.int32)
         for i in range(count):
             itarget[i] = fit_integer(np.int64(itarget[i]) + np.int64(isource[i]), 32, saturate)
     elif dtype == Data.INT16:
-        starget = gm[address : address + 2 * count].view(np.int16)
-        ssource = src[src_at : src_at + 2 * count].view(np.int16)
+        starget = reinterpret(gm[address : address + 2 * count], np.int16)
+        ssource = reinterpret(src[src_at : src_at + 2 * count], np.int16)
         for i in range(count):
             starget[i] = fit_integer(np.int64(starget[i]) + np.int64(ssource[i]), 16, saturate)
     elif dtype == Data.INT8:
-        btarget = gm[address : address + count].view(np.int8)
-        bsource = src[src_at : src_at + count].view(np.int8)
+        btarget = reinterpret(gm[address : address + count], np.int8)
+        bsource = reinterpret(src[src_at : src_at + count], np.int8)
         for i in range(count):
             btarget[i] = fit_integer(np.int64(btarget[i]) + np.int64(bsource[i]), 8, saturate)
     elif dtype == Data.FP16 or dtype == Data.BF16:
-        htarget = gm[address : address + 2 * count].view(np.uint16)
-        hsource = src[src_at : src_at + 2 * count].view(np.uint16)
+        htarget = reinterpret(gm[address : address + 2 * count], np.uint16)
+        hsource = reinterpret(src[src_at : src_at + 2 * count], np.uint16)
         for i in range(count):
             htarget[i] = narrow(widen(htarget[i], dtype) + widen(hsource[i], dtype), dtype, saturate)
 

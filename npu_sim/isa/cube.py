@@ -22,6 +22,7 @@ from npu_sim.dtypes.convert_jit import fp32_to_hf32, saturate_fp32
 from npu_sim.dtypes.formats import TieRule
 from npu_sim.isa import microkernel as mk
 from npu_sim.isa.lanes import infinite_lanes, negative_zero_lanes, nonzero_lanes
+from npu_sim.reinterpret import reinterpret
 
 if TYPE_CHECKING:
     from npu_sim.products import CoreSpec
@@ -132,7 +133,7 @@ def mmad(
         return BAD_RANGE
 
     a_words = max(l0a.size, 8 * (_MAX_K + 1))
-    singles = scratch.view(np.float32)
+    singles = reinterpret(scratch, np.float32)
     staged_a = 2 * (a_words + l0b.size)
     staged_b = staged_a + 2 * a_words
     small = staged_b + l0b.size
@@ -184,7 +185,7 @@ def clamp_l0c(l0c: np.ndarray, c_addr: int, m: int, n: int) -> None:
     -----
     asc-devkit, SetCtrlSpr, CTRL[48] = 0. ASSUMED: once, at the end of the Mmad, not within it.
     """
-    words = l0c.view(np.uint32)
+    words = reinterpret(l0c, np.uint32)
     column = 256 * ((m + 15) // 16)
     for j in range((n + 15) // 16):
         lanes = min(16, n - 16 * j)
@@ -200,8 +201,8 @@ def _stage_hf32(src, src_at, fractals, carriers, drop, ties, dst, dst_at):
 
     The default rounding has a loop of its own: with constants it becomes vector code, four times as fast.
     """
-    before = src.view(np.uint32)
-    after = dst.view(np.uint32)
+    before = reinterpret(src, np.uint32)
+    after = reinterpret(dst, np.uint32)
     for f in range(fractals):
         shift = 256 * f
         x = before[src_at + shift : src_at + shift + carriers]
@@ -400,8 +401,8 @@ def _exact(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, group,
 def _exact_block(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, group, round, wide, b_wide, small):
     n1 = (n + 15) // 16
     c_column = 256 * ((m + 15) // 16)
-    ranges = wide.view(np.int32)[small : small + 24]
-    tile = wide.view(np.float32)
+    ranges = reinterpret(wide, np.int32)[small : small + 24]
+    tile = reinterpret(wide, np.float32)
     tile_at = small + 24
     zeros, any_zero = _find_zero_rows(a, a_at, a_row, a_step, m, n, k, k0)
 

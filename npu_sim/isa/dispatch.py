@@ -25,6 +25,7 @@ from npu_sim.isa.op import OP_COUNT, Data, Mode, Op, Space
 from npu_sim.isa.vector import cast, combine, combine_scalar, duplicate
 from npu_sim.isa.vector_kind import has_scalar, has_two_inputs
 from npu_sim.isa.vector_move import reduce_repeat, trans_data_to_5hd
+from npu_sim.reinterpret import reinterpret
 
 CONFIG_LENGTH = 8
 """int64 words of the numeric configuration: 0 group, 1 inner, 2 round (`accumulation` codes), 3 saturate, 4 HF32 drop
@@ -132,9 +133,127 @@ def has_semantics(row):
     return op < OP_COUNT
 
 
+_CUBE_OPS = frozenset(
+    {Op.MMAD, Op.LOAD_3D, Op.LOAD_3D_V1, Op.LOAD_2D, Op.LOAD_TRANSPOSE, Op.FILL, Op.ND2NZ, Op.FIXPIPE, Op.L0C_TO_UB}
+)
+"""What `_run_cube_rows` alone carries out."""
+_VECTOR_OPS = frozenset(
+    {Op.DUPLICATE, Op.CAST, Op.DATA_COPY_PAD, Op.SCALAR_COPY, Op.REDUCE_REPEAT, Op.TRANS_DATA_TO_5HD}
+    | {Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN, Op.ADDS, Op.MULS}
+)
+"""What `_run_vector_rows` alone carries out; flags, barriers, state and DataCopy belong to both."""
+_AHEAD = 16
+
+
 @jit
-def run_rows(rows, first, last, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes):
+def _run_cube_rows(rows, first, last, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes):
+    """Carry out rows of the Cube and its data movers as far as they go; return the row it ends at."""
+    for i in range(first, last):
+        row = rows[i]
+        op = row["op"]
+        if not has_semantics(row):
+            return i
+        if op == Op.MMAD:
+            if _mmad(row, l0a, l0b, l0c, config, scratch) != OK:
+                return i
+        elif op == Op.LOAD_3D:
+            load_3d(l0b if row["dst_space"] == Space.L0B else l0a, l1, row, staging)
+        elif op == Op.DATA_COPY:
+            _data_copy(row, gm, l1, ub, sink, log_runs, log_bytes)
+        elif op == Op.LOAD_2D:
+            src = gm if row["src0_space"] == Space.GM else l1
+            if row["dst_space"] == Space.L1:
+                load_2d_to_l1(l1, src, row)
+            else:
+                load_2d_to_l0(l0b if row["dst_space"] == Space.L0B else l0a, src, row)
+        elif op == Op.FIXPIPE:
+            target = gm if row["dst_space"] == Space.GM else l1
+            fixpipe(target, l0c, row, reinterpret(staging, np.uint8), sink, log_runs, log_bytes)
+        elif op == Op.L0C_TO_UB:
+            l0c_to_ub(ub, l0c, row, config[3])
+        elif op == Op.LOAD_3D_V1:
+            load_3d_v1(l0b if row["dst_space"] == Space.L0B else l0a, l1, row, staging)
+        elif op == Op.ND2NZ:
+            nd2nz(l1, np.int64(row["dst"]), gm, np.int64(row["src0"]), row)
+        elif op == Op.LOAD_TRANSPOSE:
+            load_transpose(l0b if row["dst_space"] == Space.L0B else l0a, l1, row)
+        elif op == Op.FILL:
+            if row["dst_space"] == Space.L1:
+                fill_bytes(l1, row)
+            else:
+                fill_l0(l0b if row["dst_space"] == Space.L0B else l0a, row, staging)
+        elif op >= Op.DUPLICATE:
+            return i
+    return last
+
+
+@jit
+def _run_vector_rows(rows, first, last, gm, l1, ub, config, staging, sink, log_runs, log_bytes):
+    """Carry out rows of the vector and scalar units and their copies as far as they go; return the row it ends at."""
+    for i in range(first, last):
+        row = rows[i]
+        op = row["op"]
+        if not has_semantics(row):
+            return i
+        if op == Op.DATA_COPY:
+            _data_copy(row, gm, l1, ub, sink, log_runs, log_bytes)
+        elif op == Op.DUPLICATE:
+            duplicate(ub, row)
+        elif op == Op.CAST:
+            cast(ub, row, config[3])
+        elif has_two_inputs(op):
+            combine(ub, row, staging, config[3])
+        elif has_scalar(op):
+            combine_scalar(ub, row, staging, config[3])
+        elif op == Op.TRANS_DATA_TO_5HD:
+            if not trans_data_to_5hd(ub, row, staging):
+                return i
+        elif op == Op.DATA_COPY_PAD:
+            if row["src0_space"] == Space.GM:
+                copy_to_ub(ub, gm, row)
+            else:
+                copy_to_gm(gm, ub, row, sink, log_runs, log_bytes)
+        elif op == Op.REDUCE_REPEAT:
+            reduce_repeat(ub, row, staging, config[3])
+        elif op == Op.SCALAR_COPY:
+            scalar_copy(gm if row["dst_space"] == Space.GM else ub, gm if row["src0_space"] == Space.GM else ub, row)
+        elif op > Op.DATA_COPY:
+            return i
+    return last
+
+
+def _is_for_cube(rows: np.ndarray, first: int, last: int) -> bool:
+    """Return whether the first row that only one of the two functions carries out is the Cube's."""
+    for at in range(first, last, _AHEAD):
+        for op in rows["op"][at : min(at + _AHEAD, last)].tolist():
+            if op in _CUBE_OPS:
+                return True
+            if op in _VECTOR_OPS:
+                return False
+    return False
+
+
+def run_rows(
+    rows: np.ndarray,
+    first: int,
+    last: int,
+    gm: np.ndarray,
+    l1: np.ndarray,
+    l0a: np.ndarray,
+    l0b: np.ndarray,
+    l0c: np.ndarray,
+    ub: np.ndarray,
+    config: np.ndarray,
+    scratch: np.ndarray,
+    staging: np.ndarray,
+    sink: np.ndarray,
+    log_runs: np.ndarray,
+    log_bytes: np.ndarray,
+) -> int:
     """Carry out ``rows[first:last]`` in program order.
+
+    Cube and vector units have a compiled function each, so that a program of one compiles nothing for the other; where
+    a unified core mixes them they take turns.
 
     Parameters
     ----------
@@ -161,58 +280,15 @@ def run_rows(rows, first, last, gm, l1, l0a, l0b, l0c, ub, config, scratch, stag
         -1, or the first row that cannot be carried out: an unknown opcode, element types that do not exist here, or
         a Mmad or TransDataTo5HD outside the buffers.
     """
-    for i in range(first, last):
-        row = rows[i]
-        op = row["op"]
-        if not has_semantics(row):
-            return i
-        if op == Op.MMAD:
-            if _mmad(row, l0a, l0b, l0c, config, scratch) != OK:
-                return i
-        elif op == Op.LOAD_3D:
-            load_3d(l0b if row["dst_space"] == Space.L0B else l0a, l1, row, staging)
-        elif op == Op.DATA_COPY:
-            _data_copy(row, gm, l1, ub, sink, log_runs, log_bytes)
-        elif op == Op.LOAD_2D:
-            src = gm if row["src0_space"] == Space.GM else l1
-            if row["dst_space"] == Space.L1:
-                load_2d_to_l1(l1, src, row)
-            else:
-                load_2d_to_l0(l0b if row["dst_space"] == Space.L0B else l0a, src, row)
-        elif op == Op.FIXPIPE:
-            target = gm if row["dst_space"] == Space.GM else l1
-            fixpipe(target, l0c, row, staging.view(np.uint8), sink, log_runs, log_bytes)
-        elif op == Op.L0C_TO_UB:
-            l0c_to_ub(ub, l0c, row, config[3])
-        elif op == Op.LOAD_3D_V1:
-            load_3d_v1(l0b if row["dst_space"] == Space.L0B else l0a, l1, row, staging)
-        elif op == Op.ND2NZ:
-            nd2nz(l1, np.int64(row["dst"]), gm, np.int64(row["src0"]), row)
-        elif op == Op.LOAD_TRANSPOSE:
-            load_transpose(l0b if row["dst_space"] == Space.L0B else l0a, l1, row)
-        elif op == Op.FILL:
-            if row["dst_space"] == Space.L1:
-                fill_bytes(l1, row)
-            else:
-                fill_l0(l0b if row["dst_space"] == Space.L0B else l0a, row, staging)
-        elif op == Op.DUPLICATE:
-            duplicate(ub, row)
-        elif op == Op.CAST:
-            cast(ub, row, config[3])
-        elif has_two_inputs(op):
-            combine(ub, row, staging, config[3])
-        elif has_scalar(op):
-            combine_scalar(ub, row, staging, config[3])
-        elif op == Op.TRANS_DATA_TO_5HD:
-            if not trans_data_to_5hd(ub, row, staging):
-                return i
-        elif op == Op.DATA_COPY_PAD:
-            if row["src0_space"] == Space.GM:
-                copy_to_ub(ub, gm, row)
-            else:
-                copy_to_gm(gm, ub, row, sink, log_runs, log_bytes)
-        elif op == Op.REDUCE_REPEAT:
-            reduce_repeat(ub, row, staging, config[3])
-        elif op == Op.SCALAR_COPY:
-            scalar_copy(gm if row["dst_space"] == Space.GM else ub, gm if row["src0_space"] == Space.GM else ub, row)
+    at = first
+    while at < last:
+        before = at
+        if _is_for_cube(rows, at, last):
+            at = _run_cube_rows(
+                rows, at, last, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes
+            )
+        else:
+            at = _run_vector_rows(rows, at, last, gm, l1, ub, config, staging, sink, log_runs, log_bytes)
+        if at == before:
+            return at
     return -1

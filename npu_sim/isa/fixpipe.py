@@ -14,6 +14,7 @@ from npu_sim.isa.atomic import add_to_gm
 from npu_sim.isa.lanes import copy_bytes
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import Data, Mode, Space
+from npu_sim.reinterpret import reinterpret
 
 
 @jit
@@ -22,8 +23,8 @@ def convert_run(src, src_at, dst, dst_at, count, dtype, saturate):
     if dtype == Data.FP32 or dtype == Data.INT32:
         copy_bytes(dst, dst_at, src, src_at * 4, 4 * count)
     else:
-        bits = src[src_at : src_at + count].view(np.uint32)
-        half = dst[dst_at : dst_at + 2 * count].view(np.uint16)
+        bits = reinterpret(src[src_at : src_at + count], np.uint32)
+        half = reinterpret(dst[dst_at : dst_at + 2 * count], np.uint16)
         if dtype == Data.FP16:
             for i in range(count):
                 half[i] = fp32_to_fp16(bits[i], 0, saturate)
@@ -39,7 +40,7 @@ def _store_run(gm_or_l1, address, atomic, l0c, at, count, dtype, staging, sink, 
         convert_run(l0c, at, gm_or_l1, address, count, dtype, sink[3])
     elif dtype == Data.FP32:
         # no conversion: straight from the accumulators
-        add_to_gm(gm_or_l1, address, l0c.view(np.uint8), at * 4, count, dtype, sink, log_runs, log_bytes)
+        add_to_gm(gm_or_l1, address, reinterpret(l0c, np.uint8), at * 4, count, dtype, sink, log_runs, log_bytes)
     else:
         convert_run(l0c, at, staging, 0, count, dtype, sink[3])
         add_to_gm(gm_or_l1, address, staging, 0, count, dtype, sink, log_runs, log_bytes)
@@ -105,14 +106,14 @@ def fixpipe(target, l0c, row, staging, sink, log_runs, log_bytes):
 @jit
 def _store_half_columns(target, at, atomic, l0c, first, m, staging, sink, log_runs, log_bytes):
     """Store m rows of 8 float32 (half a fractal's columns) as one contiguous run."""
-    packed = staging[: m * 32].view(np.float32)
+    packed = reinterpret(staging[: m * 32], np.float32)
     for r in range(m):
         for j in range(8):
             packed[r * 8 + j] = l0c[first + r * 16 + j]
     if atomic:
         add_to_gm(target, at, staging, 0, m * 8, Data.FP32, sink, log_runs, log_bytes)
     else:
-        target[at : at + m * 32] = staging[: m * 32]
+        copy_bytes(target, at, staging, 0, m * 32)
 
 
 @jit

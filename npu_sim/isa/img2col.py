@@ -17,6 +17,7 @@ from npu_sim._jit import jit
 from npu_sim.isa.lanes import copy_bytes, decode_fractal_transposed, decode_rows, splat_rows
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import Mode, Space
+from npu_sim.reinterpret import reinterpret
 
 BLOCK = 32
 FRACTAL = 512
@@ -131,7 +132,7 @@ def load_3d(dst, src, row, scratch):
     valid = min(m_ext, max(ho * wo - m_start, 0))
     first = np.int64(row["dst"]) // FRACTAL
     plain_l0a = row["dst_space"] == Space.L0A and not row["mode"] & Mode.TRANSPOSE
-    raw = scratch.view(np.uint8)
+    raw = reinterpret(scratch, np.uint8)
     taps = (k_ext + c0 - 1) // c0
     for t in range(taps):
         tap = np.int64(row["k_start"]) // c0 + t
@@ -289,7 +290,7 @@ def load_3d_v1(dst, src, row, scratch):
     tap0 = (np.int64(row["c1_index"]) * filter_h + np.int64(row["fetch_filter_h"])) * filter_w
     tap0 += np.int64(row["fetch_filter_w"])
     plane_bytes = np.int64(row["l1_h"]) * np.int64(row["l1_w"]) * BLOCK
-    raw = scratch.view(np.uint8)
+    raw = reinterpret(scratch, np.uint8)
     for r in range(np.int64(row["repeat"])):
         tap = tap0 + r if row["repeat_mode"] == 0 else tap0
         window = oh * wo + ow + (16 * r if row["repeat_mode"] == 1 else 0)

@@ -54,7 +54,7 @@ def nd2nz(dst, dst_at, src, src_at, row):
                 d = d0 + c * column + r * step
                 s = s0 + r * src_row + c * BLOCK
                 valid = min(c0, d_value - c * c0) * item
-                dst[d : d + valid] = src[s : s + valid]
+                copy_bytes(dst, d, src, s, valid)
                 for i in range(valid, BLOCK):
                     dst[d + i] = 0
 

@@ -15,6 +15,7 @@ from npu_sim.dtypes.convert_jit import bf16_to_fp32, cast_scalar, fp16_to_fp32, 
 from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import Data, Op
+from npu_sim.reinterpret import reinterpret
 
 _PIECE = 1024
 """Elements that are decoded at a time; three pieces of float32 stay in the first cache."""
@@ -28,10 +29,10 @@ def duplicate(ub, row):
     count = np.int64(row["count"])
     value = np.int64(row["value"])
     if item == 4:
-        words = ub[at : at + 4 * count].view(np.uint32)
+        words = reinterpret(ub[at : at + 4 * count], np.uint32)
         words[:] = np.uint32(value & 0xFFFFFFFF)
     else:
-        halves = ub[at : at + 2 * count].view(np.uint16)
+        halves = reinterpret(ub[at : at + 2 * count], np.uint16)
         halves[:] = np.uint16(value & 0xFFFF)
 
 
@@ -109,7 +110,7 @@ def _combine_integer(op, x, y, bits, saturate):
 @jit
 def _widen_all(dst, src, dtype):
     """Decode 16-bit patterns into float32."""
-    words = dst.view(np.uint32)
+    words = reinterpret(dst, np.uint32)
     if dtype == Data.FP16:
         decode_fp16(src, words)
     else:
@@ -119,7 +120,7 @@ def _widen_all(dst, src, dtype):
 @jit
 def _narrow_all(dst, src, dtype, saturate):
     """Round float32 to 16-bit patterns, ties to even."""
-    words = src.view(np.uint32)
+    words = reinterpret(src, np.uint32)
     if dtype == Data.FP16:
         encode_fp16(words, dst, RoundMode.RINT, saturate)
     else:
@@ -139,17 +140,17 @@ def combine(ub, row, staging, saturate):
     d, a, b = np.int64(row["dst"]), np.int64(row["src0"]), np.int64(row["src1"])
     dst, x, y = ub[d : d + length], ub[a : a + length], ub[b : b + length]
     if dtype == Data.FP32:
-        _combine_floats(op, dst.view(np.float32), x.view(np.float32), y.view(np.float32))
+        _combine_floats(op, reinterpret(dst, np.float32), reinterpret(x, np.float32), reinterpret(y, np.float32))
     elif dtype == Data.INT32:
-        idst, ix, iy = dst.view(np.int32), x.view(np.int32), y.view(np.int32)
+        idst, ix, iy = reinterpret(dst, np.int32), reinterpret(x, np.int32), reinterpret(y, np.int32)
         for i in range(count):
             idst[i] = _combine_integer(op, np.int64(ix[i]), np.int64(iy[i]), 32, saturate)
     elif dtype == Data.INT16:
-        sdst, sx, sy = dst.view(np.int16), x.view(np.int16), y.view(np.int16)
+        sdst, sx, sy = reinterpret(dst, np.int16), reinterpret(x, np.int16), reinterpret(y, np.int16)
         for i in range(count):
             sdst[i] = _combine_integer(op, np.int64(sx[i]), np.int64(sy[i]), 16, saturate)
     else:
-        hdst, hx, hy = dst.view(np.uint16), x.view(np.uint16), y.view(np.uint16)
+        hdst, hx, hy = reinterpret(dst, np.uint16), reinterpret(x, np.uint16), reinterpret(y, np.uint16)
         for first in range(0, count, _PIECE):
             last = min(first + _PIECE, count)
             left, right = staging[: last - first], staging[_PIECE : _PIECE + last - first]
@@ -187,19 +188,19 @@ def combine_scalar(ub, row, staging, saturate):
     integer = np.int64(row["value"])
     if dtype == Data.FP32:
         scalar = np.uint32(integer & 0xFFFFFFFF).view(np.float32)
-        _float_scalar(op, dst.view(np.float32), x.view(np.float32), scalar)
+        _float_scalar(op, reinterpret(dst, np.float32), reinterpret(x, np.float32), scalar)
     elif dtype == Data.INT32:
-        idst, ix = dst.view(np.int32), x.view(np.int32)
+        idst, ix = reinterpret(dst, np.int32), reinterpret(x, np.int32)
         for i in range(count):
             idst[i] = _combine_integer(plain, np.int64(ix[i]), integer, 32, saturate)
     elif dtype == Data.INT16:
         integer = fit_integer(integer, 16, 0)
-        sdst, sx = dst.view(np.int16), x.view(np.int16)
+        sdst, sx = reinterpret(dst, np.int16), reinterpret(x, np.int16)
         for i in range(count):
             sdst[i] = _combine_integer(plain, np.int64(sx[i]), integer, 16, saturate)
     else:
         factor = widen(np.uint16(integer & 0xFFFF), dtype)
-        hdst, hx = dst.view(np.uint16), x.view(np.uint16)
+        hdst, hx = reinterpret(dst, np.uint16), reinterpret(x, np.uint16)
         for first in range(0, count, _PIECE):
             last = min(first + _PIECE, count)
             values, result = staging[: last - first], staging[_PIECE : _PIECE + last - first]
@@ -212,18 +213,18 @@ def combine_scalar(ub, row, staging, saturate):
 def _read(ub, at, dtype):
     """Return one element: the pattern of a float (unsigned), the value of an integer."""
     if dtype == Data.FP32:
-        return np.int64(ub[at : at + 4].view(np.uint32)[0])
+        return np.int64(reinterpret(ub[at : at + 4], np.uint32)[0])
     if dtype == Data.INT32:
-        return np.int64(ub[at : at + 4].view(np.int32)[0])
+        return np.int64(reinterpret(ub[at : at + 4], np.int32)[0])
     if dtype == Data.INT64:
-        return ub[at : at + 8].view(np.int64)[0]
+        return reinterpret(ub[at : at + 8], np.int64)[0]
     if dtype == Data.INT16:
-        return np.int64(ub[at : at + 2].view(np.int16)[0])
+        return np.int64(reinterpret(ub[at : at + 2], np.int16)[0])
     if dtype == Data.INT8:
-        return np.int64(ub[at : at + 1].view(np.int8)[0])
+        return np.int64(reinterpret(ub[at : at + 1], np.int8)[0])
     if dtype == Data.UINT8:
         return np.int64(ub[at])
-    return np.int64(ub[at : at + 2].view(np.uint16)[0])
+    return np.int64(reinterpret(ub[at : at + 2], np.uint16)[0])
 
 
 @jit
@@ -243,13 +244,13 @@ def cast(ub, row, saturate):
     d, a = np.int64(row["dst"]), np.int64(row["src0"])
     source, target = ub[a : a + count * src_item], ub[d : d + count * dst_item]
     if src == Data.FP32 and dst == Data.FP16:
-        encode_fp16(source.view(np.uint32), target.view(np.uint16), mode, saturate)
+        encode_fp16(reinterpret(source, np.uint32), reinterpret(target, np.uint16), mode, saturate)
     elif src == Data.FP32 and dst == Data.BF16:
-        encode_bf16(source.view(np.uint32), target.view(np.uint16), mode, saturate)
+        encode_bf16(reinterpret(source, np.uint32), reinterpret(target, np.uint16), mode, saturate)
     elif src == Data.FP16 and dst == Data.FP32:
-        decode_fp16(source.view(np.uint16), target.view(np.uint32))
+        decode_fp16(reinterpret(source, np.uint16), reinterpret(target, np.uint32))
     elif src == Data.BF16 and dst == Data.FP32:
-        decode_bf16(source.view(np.uint16), target.view(np.uint32))
+        decode_bf16(reinterpret(source, np.uint16), reinterpret(target, np.uint32))
     else:
         for i in range(count):
             bits = _read(ub, a + i * src_item, src)

@@ -14,6 +14,7 @@ from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.lanes import decode_rows, transpose_blocks
 from npu_sim.isa.mte import BLOCK, item_bytes
 from npu_sim.isa.op import Data
+from npu_sim.reinterpret import reinterpret
 from npu_sim.units import REPEAT_BYTES
 
 
@@ -41,7 +42,7 @@ def trans_data_to_5hd(ub, row, staging):
     src_step, dst_step = np.int64(row["src_rep_stride"]) * BLOCK, np.int64(row["dst_rep_stride"]) * BLOCK
     # A single repeat starts one stride behind the addresses (TransDataTo5HD page).
     src_shift, dst_shift = (src_step, dst_step) if repeats == 1 else (np.int64(0), np.int64(0))
-    addresses = staging[:64].view(np.int64)
+    addresses = reinterpret(staging[:64], np.int64)
     last = np.int64(0)
     for i in range(16):
         addresses[i] = np.int64(sources[i]) * BLOCK + src_shift
@@ -70,8 +71,8 @@ def reduce_repeat(ub, row, staging, saturate):
     per_block = BLOCK // item
     blocks = (mask + per_block - 1) // per_block
     values = staging[:128]
-    words = values.view(np.uint32)
-    singles, halves = ub.view(np.float32), ub.view(np.uint16)
+    words = reinterpret(values, np.uint32)
+    singles, halves = reinterpret(ub, np.float32), reinterpret(ub, np.uint16)
     for r in range(np.int64(row["repeat"])):
         src = np.int64(row["src0"]) + r * np.int64(row["src_rep_stride"]) * BLOCK
         decode_rows(dtype, ub, src, np.int64(row["src_blk_stride"]) * BLOCK, values, 0, per_block, blocks)

@@ -14,6 +14,7 @@ from npu_sim.dtypes.bulk_jit import decode_bf16, decode_fp16, encode_bf16, encod
 from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.op import Data
 from npu_sim.layouts.transform_jit import SCRATCH_STEP, blocked_from_planes, chunks_of_plane, planes_from_blocked
+from npu_sim.reinterpret import reinterpret
 from ops.avg_pool.lanes import LANES, sum_lanes
 
 SCRATCH_WORDS = (LANES + 1) * SCRATCH_STEP
@@ -32,13 +33,13 @@ def _decode(halves, words, data, first, floats):
     """Read ``len(floats)`` elements from the ``first`` on."""
     count = len(floats)
     if data == Data.FP32:
-        source = words[first : first + count].view(np.float32)
+        source = reinterpret(words[first : first + count], np.float32)
         for i in range(count):
             floats[i] = source[i]
     elif data == Data.FP16:
-        decode_fp16(halves[first : first + count], floats.view(np.uint32))
+        decode_fp16(halves[first : first + count], reinterpret(floats, np.uint32))
     else:
-        decode_bf16(halves[first : first + count], floats.view(np.uint32))
+        decode_bf16(halves[first : first + count], reinterpret(floats, np.uint32))
 
 
 @jit
@@ -46,20 +47,20 @@ def _encode(floats, halves, words, data, first, saturate):
     """Write all of ``floats`` from element ``first`` on, rounded to nearest even."""
     count = len(floats)
     if data == Data.FP32:
-        target = words[first : first + count].view(np.float32)
+        target = reinterpret(words[first : first + count], np.float32)
         for i in range(count):
             target[i] = floats[i]
     elif data == Data.FP16:
-        encode_fp16(floats.view(np.uint32), halves[first : first + count], RoundMode.RINT, saturate)
+        encode_fp16(reinterpret(floats, np.uint32), halves[first : first + count], RoundMode.RINT, saturate)
     else:
-        encode_bf16(floats.view(np.uint32), halves[first : first + count], RoundMode.RINT, saturate)
+        encode_bf16(reinterpret(floats, np.uint32), halves[first : first + count], RoundMode.RINT, saturate)
 
 
 @jit
 def _round_to_half(floats, codes, saturate):
     """Round to FP16 in place; ``codes`` is scratch of the same length."""
-    encode_fp16(floats.view(np.uint32), codes, RoundMode.RINT, saturate)
-    decode_fp16(codes, floats.view(np.uint32))
+    encode_fp16(reinterpret(floats, np.uint32), codes, RoundMode.RINT, saturate)
+    decode_fp16(codes, reinterpret(floats, np.uint32))
 
 
 @jit
@@ -85,7 +86,7 @@ def all_halves_finite(halves, words, data, saturate):
     for first in range(0, total, PIECE):
         count = min(PIECE, total - first)
         _decode(halves, words, data, first, floats[:count])
-        encode_fp16(floats[:count].view(np.uint32), codes[:count], RoundMode.RINT, saturate)
+        encode_fp16(reinterpret(floats[:count], np.uint32), codes[:count], RoundMode.RINT, saturate)
         for i in range(count):
             found |= np.int64((codes[i] & _HALF_INFINITY) == _HALF_INFINITY)
     return found == 0
@@ -184,7 +185,7 @@ def spread_planes(
         if mode != PLAIN and out_data != Data.FP16:
             _round_to_half(terms, codes[: len(terms)], saturate)
         if out_data == Data.FP32:
-            _spread(terms.view(np.uint32), plane, out32, plane_elems, width, planes, bounds)
+            _spread(reinterpret(terms, np.uint32), plane, out32, plane_elems, width, planes, bounds)
         else:
             _encode(terms, codes, out32, out_data, 0, saturate)
             _spread(codes, plane, out16, plane_elems, width, planes, bounds)
@@ -240,11 +241,11 @@ def add_planes(
         line = floats[: lanes * windows]
         _terms(grads16, grads32, data, plane * windows, line, factors, weight, mode, codes16, saturate)
         chunks = chunks_of_plane(windows)
-        blocked_from_planes(line.view(np.uint32), terms, 0, chunks, scratch, lanes, 1, windows, LANES)
+        blocked_from_planes(reinterpret(line, np.uint32), terms, 0, chunks, scratch, lanes, 1, windows, LANES)
         for begin in range(0, height, rows):
             count = min(rows, height - begin)
             part = sums[: count * width * LANES]
-            _sum_rows(terms.view(np.float32), part, width, begin, begin + count, bounds, low, high)
+            _sum_rows(reinterpret(terms, np.float32), part, width, begin, begin + count, bounds, low, high)
             if mode != PLAIN and out_data != Data.FP16:
                 _round_to_half(part, codes16[: len(part)], saturate)
             _encode(part, codes16, codes32, out_data, begin * width * LANES, saturate)
@@ -253,5 +254,5 @@ def add_planes(
         if out_data == Data.FP32:
             planes_from_blocked(codes32, out32[at:], 0, chunks, scratch, lanes, 1, plane_elems, LANES)
         else:
-            small = scratch.view(np.uint16)
+            small = reinterpret(scratch, np.uint16)
             planes_from_blocked(codes16, out16[at:], 0, chunks, small, lanes, 1, plane_elems, LANES)

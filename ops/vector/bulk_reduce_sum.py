@@ -8,6 +8,7 @@ from npu_sim._jit import jit
 from npu_sim.dtypes.bulk_jit import decode_bf16, decode_fp16, encode_bf16, encode_fp16
 from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.op import Data
+from npu_sim.reinterpret import reinterpret
 from ops.vector.kernel_reduce_sum import LANES
 
 
@@ -40,13 +41,13 @@ def sum_channels(src, dst, params, first, last, saturate):
                 lanes = words[:length]
                 part = src[row + at : row + at + length]
                 if data == Data.FP16:
-                    decode_fp16(part.view(np.uint16), lanes)
-                    values = lanes.view(np.float32)
+                    decode_fp16(reinterpret(part, np.uint16), lanes)
+                    values = reinterpret(lanes, np.float32)
                 elif data == Data.BF16:
-                    decode_bf16(part.view(np.uint16), lanes)
-                    values = lanes.view(np.float32)
+                    decode_bf16(reinterpret(part, np.uint16), lanes)
+                    values = reinterpret(lanes, np.float32)
                 else:
-                    values = part.view(np.float32)
+                    values = reinterpret(part, np.float32)
                 for i in range(length):
                     acc[i] = acc[i] + values[i]
         half = width
@@ -59,11 +60,11 @@ def sum_channels(src, dst, params, first, last, saturate):
             half //= 2
             for i in range(half):
                 acc[i] = acc[2 * i] + acc[2 * i + 1]
-        total[0] = acc[:1].view(np.uint32)[0]
+        total[0] = reinterpret(acc[:1], np.uint32)[0]
         out = dst[channel : channel + 1]
         if data == Data.FP16:
-            encode_fp16(total, out.view(np.uint16), RoundMode.RINT, saturate)
+            encode_fp16(total, reinterpret(out, np.uint16), RoundMode.RINT, saturate)
         elif data == Data.BF16:
-            encode_bf16(total, out.view(np.uint16), RoundMode.RINT, saturate)
+            encode_bf16(total, reinterpret(out, np.uint16), RoundMode.RINT, saturate)
         else:
-            out.view(np.uint32)[0] = total[0]
+            reinterpret(out, np.uint32)[0] = total[0]
