@@ -133,21 +133,13 @@ def has_semantics(row):
     return op < OP_COUNT
 
 
-_CUBE_OPS = frozenset(
-    {Op.MMAD, Op.LOAD_3D, Op.LOAD_3D_V1, Op.LOAD_2D, Op.LOAD_TRANSPOSE, Op.FILL, Op.ND2NZ, Op.FIXPIPE, Op.L0C_TO_UB}
-)
-"""What `_run_cube_rows` alone carries out."""
-_VECTOR_OPS = frozenset(
-    {Op.DUPLICATE, Op.CAST, Op.DATA_COPY_PAD, Op.SCALAR_COPY, Op.REDUCE_REPEAT, Op.TRANS_DATA_TO_5HD}
-    | {Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN, Op.ADDS, Op.MULS}
-)
-"""What `_run_vector_rows` alone carries out; flags, barriers, state and DataCopy belong to both."""
-_AHEAD = 16
-
-
 @jit
 def _run_cube_rows(rows, first, last, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes):
-    """Carry out rows of the Cube and its data movers as far as they go; return the row it ends at."""
+    """Carry out rows of the Cube and its data movers as far as they go; return the row it ends at.
+
+    These are the opcodes up to L0C_TO_UB. `_run_vector_rows` carries out those from DUPLICATE on; flags, barriers,
+    state and DataCopy, up to DATA_COPY, belong to both.
+    """
     for i in range(first, last):
         row = rows[i]
         op = row["op"]
@@ -222,14 +214,13 @@ def _run_vector_rows(rows, first, last, gm, l1, ub, config, staging, sink, log_r
     return last
 
 
-def _is_for_cube(rows: np.ndarray, first: int, last: int) -> bool:
+@jit
+def _is_for_cube(rows, first, last):
     """Return whether the first row that only one of the two functions carries out is the Cube's."""
-    for at in range(first, last, _AHEAD):
-        for op in rows["op"][at : min(at + _AHEAD, last)].tolist():
-            if op in _CUBE_OPS:
-                return True
-            if op in _VECTOR_OPS:
-                return False
+    for i in range(first, last):
+        op = rows[i]["op"]
+        if op > Op.DATA_COPY:
+            return op < Op.DUPLICATE
     return False
 
 

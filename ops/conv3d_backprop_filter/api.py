@@ -119,7 +119,6 @@ def store_activation(
         blocked_from_activation(wide, layout, out, cast=rounded, saturate=saturate, threads=threads)
 
 
-@default_fenv
 def run_plan(
     plan: WeightGradientPlan, x: np.ndarray, dy: np.ndarray, options: ExecuteOptions
 ) -> npt.NDArray[np.float32]:
