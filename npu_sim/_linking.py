@@ -20,6 +20,7 @@ from typing import Any
 from numba.core import codegen as _codegen
 from numba.core import compiler as _compiler
 from numba.core import compiler_machinery as _machinery
+from numba.core import event as _event
 from numba.core import sigutils as _sigutils
 from numba.core import typed_passes as _typed_passes
 from numba.core import types as _types
@@ -30,6 +31,7 @@ from numba.core.compiler_lock import global_compiler_lock
 # Numba's inner parts are not typed, or not as they are used.
 codegen: Any = _codegen
 compiler: Any = _compiler
+event: Any = _event
 sigutils: Any = _sigutils
 typing: Any = _typing
 types: Any = _types
@@ -229,17 +231,19 @@ class Callees:
         flags.no_cfunc_wrapper = True
         function = self._dispatcher.py_func
         library: Any = _CalleeLibrary(context.codegen(), function.__qualname__)
-        compiled = compiler.compile_extra(
-            target.typing_context,
-            context,
-            function,
-            args=arguments,
-            return_type=None,
-            flags=flags,
-            locals={},
-            library=library,
-            pipeline_class=_Compiler,
-        )
+        told = {"dispatcher": self._dispatcher, "args": arguments, "return_type": None}
+        with event.trigger_event("numba:compile", data=told):
+            compiled = compiler.compile_extra(
+                target.typing_context,
+                context,
+                function,
+                args=arguments,
+                return_type=None,
+                flags=flags,
+                locals={},
+                library=library,
+                pipeline_class=_Compiler,
+            )
         library.finalize()
         key = object()
         context.insert_user_function(key, compiled.fndesc, library.parts())

@@ -6,25 +6,23 @@ ends in one line on standard error.
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated, TextIO, cast
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, TextIO, cast
 
 try:
     import typer
+    from typer.core import TyperGroup
 
     from npu_sim.errors import InternalError, NpuSimError, ProgramError
-    from ops.cli.check import check_command
     from ops.cli.output import EXIT_INTERRUPTED, GuardedOutput, OutputFileError, ReaderGoneError, stop_noting
-    from ops.cli.perf import perf_command
-    from ops.cli.precision import precision_command
-    from ops.cli.products import products_command
-    from ops.cli.run import run_command
 except KeyboardInterrupt:
-    # These imports take most of a second, in which a user may well change their mind.
+    # A user may well change their mind while these are imported.
     sys.stderr.write("npu-sim: error: interrupted\n")
     raise SystemExit(130) from None
 
@@ -33,23 +31,59 @@ EXIT_FINDINGS = 1
 EXIT_USAGE = 2
 EXIT_INTERNAL = 3
 
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
+_COMMANDS = ("products", "precision", "perf", "check", "run")
+"""Each is the function ``<name>_command`` of the module of its name."""
+
+
+class _Commands(TyperGroup):
+    """Commands whose modules are imported when they run: they load the compiler, which no list of them needs."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return name, command and its arguments."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and _load(name or ""), rest
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help, with a line for each command."""
+        for name, command in self.commands.items():
+            command.help = _summary(name)
+        super().format_help(ctx, formatter)
+
+
+def _load(name: str) -> Any:
+    """Return a command with its options."""
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, context_settings=_SETTINGS)
+    single.command(name)(getattr(import_module(f"ops.cli.{name}"), f"{name}_command"))
+    return typer.main.get_command(single)
+
+
+def _summary(name: str) -> str:
+    """Return the first paragraph of a command's help without importing its module."""
+    tree = ast.parse(Path(__file__).with_name(f"{name}.py").read_bytes())
+    (function,) = (node for node in tree.body if getattr(node, "name", None) == f"{name}_command")
+    return (ast.get_docstring(cast(ast.FunctionDef, function)) or "").partition("\n\n")[0]
+
+
 app = typer.Typer(
     name="npu-sim",
     help="Emulator of the Ascend AI Core for the CPU. Without a device it answers: which error has an operator "
     "(precision), how long does it take (perf), is its kernel correctly synchronised (check)?",
+    cls=_Commands,
     add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=_SETTINGS,
 )
-app.command("products")(products_command)
-app.command("precision")(precision_command)
-app.command("perf")(perf_command)
-app.command("check")(check_command)
-app.command("run")(run_command)
+for _name in _COMMANDS:
+    # for the list only: `_Commands` puts the command itself in its place
+    app.command(_name)(lambda: None)
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        # imported here: it takes longer than the rest of the program's start
+        from importlib.metadata import PackageNotFoundError, version
+
         try:
             typer.echo(f"npu-sim {version('npu-sim')}")
         except PackageNotFoundError:

@@ -20,7 +20,6 @@ from rich.console import Console
 from rich.text import Text
 
 from npu_sim.errors import NpuSimError
-from npu_sim.products import product_hint
 
 EXIT_INTERRUPTED = 130
 """What shells report for a process that Ctrl-C ended."""
@@ -102,6 +101,9 @@ def note(text: str) -> None:
 
 def note_hints(products: Sequence[str]) -> None:
     """Write a line for every product whose name the vendor also uses for another series."""
+    # Imported here: the list of commands does not need the products.
+    from npu_sim.products import product_hint
+
     for hint in dict.fromkeys(map(product_hint, products)):
         if hint is not None:
             note(hint)
@@ -124,7 +126,8 @@ def note_compilation() -> None:
             note_started(event.data["dispatcher"].py_func.__module__)
 
         def on_end(self, event: Any) -> None:
-            _compiling.pop()
+            if _is_ours(_compiling.pop()):
+                _compiled.append(event.data["dispatcher"].py_func.__name__)
 
     listener, functions = Listener(), cast(Any, event)  # Numba declares no types
     functions.register("numba:compile", listener)
@@ -141,21 +144,32 @@ def stop_noting() -> None:
     """End what `note_compilation` has begun; the command is over."""
     for stop in _stops:
         stop()
-    for known in (_stops, _compiling, _noted):
+    for known in (_stops, _compiling, _compiled, _noted):
         known.clear()
 
 
 _stops: list[Callable[[], None]] = []
 _compiling: list[str] = []
 """Modules whose code is being compiled, the innermost last."""
+_compiled: list[str] = []
+"""Functions of ours that have been compiled."""
 _noted: list[str] = []
 """The module whose compilation the user was told."""
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] in ("npu_sim", "ops")
+
+
+def compiled_so_far() -> int:
+    """Return how many functions of ours have been compiled since `note_compilation`."""
+    return len(_compiled)
 
 
 def note_started(module: str) -> None:
     """Take note that code of ``module`` is compiled from now on; the first of ours in a process is told to the user."""
     _compiling.append(module)
-    if _noted or module.partition(".")[0] not in ("npu_sim", "ops"):
+    if _noted or not _is_ours(module):
         return
     _noted.append(module)
     note("compiling what has not run before (up to half a minute)")

@@ -12,11 +12,20 @@ from typing import Annotated, Protocol
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.text import Text
 
 from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
 from npu_sim.errors import NpuSimError
-from ops.cli.output import check_writable, note_hints
+from ops.cli.output import check_writable, compiled_so_far, note_hints
 from ops.common.geometry import MAX_EXTENT
 from ops.studies.capture import load_capture, load_example
 from ops.studies.cases import MODELS, CaseSet, ConvCase, case_of_shape, cases_of_capture, cases_of_model
@@ -237,13 +246,28 @@ def refusal_lines(rows: Sequence[_Row]) -> Iterator[str]:
         yield f"refused, status {status}, {where}: {message}"
 
 
+class _CompiledColumn(ProgressColumn):
+    """How many functions have been compiled, while nothing else moves."""
+
+    def render(self, task: Task) -> Text:
+        """Return the text of the column."""
+        count = compiled_so_far()
+        return Text(f"{count} functions compiled" if count else "")
+
+
 @contextmanager
 def progress_bar(*, shown: bool) -> Iterator[Callable[[int, int, str], None] | None]:
     """Show a bar on standard error while a terminal is there to see it; yields what a study calls."""
     if not shown or not sys.stderr.isatty():
         yield None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        _CompiledColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reading", total=None)
 

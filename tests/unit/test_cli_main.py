@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,7 @@ def test_main_usage_error_is_one_line_and_exit_2(capsys, arguments, message):
 def test_main_without_arguments_prints_the_help():
     alone, asked = start("-m", "npu_sim"), start("-m", "npu_sim", "--help")
     assert (alone.returncode, alone.stderr) == (0, "")
-    assert alone.stdout == asked.stdout
+    assert alone.stdout.strip() == asked.stdout.strip()
     text = " ".join(asked.stdout.split())
     assert "which error has an operator (precision), how long does it take (perf), is its kernel correctly" in text
 
@@ -87,6 +88,24 @@ def test_main_version_and_help_exit_0(capsys):
     for command in app.registered_commands:
         assert main([command.name, "--help"]) == 0
         assert "--json" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", ["['--help']", "[]"])
+def test_help_loads_neither_numpy_nor_the_compiler(arguments):
+    code = (
+        f"import sys, ops.cli.main\nassert ops.cli.main.main({arguments}) == 0\n"
+        "assert not {'numpy', 'numba', 'llvmlite'} & sys.modules.keys()\n"
+    )
+    done = start("-c", code)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_list_of_commands_has_the_first_paragraph_of_their_help(capsys):
+    assert main(["--help"]) == 0
+    listed = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for command in app.registered_commands:
+        function = getattr(import_module(f"ops.cli.{command.name}"), f"{command.name}_command")
+        assert " ".join(function.__doc__.partition("\n\n")[0].split()) in listed
 
 
 def test_main_reader_that_left_is_no_error():

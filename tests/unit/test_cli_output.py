@@ -218,6 +218,7 @@ def test_merged_messages_joins_values_then_products_and_nothing_else():
 @pytest.fixture
 def _nothing_compiled(monkeypatch):
     monkeypatch.setattr(output, "_compiling", [])
+    monkeypatch.setattr(output, "_compiled", [])
     monkeypatch.setattr(output, "_noted", [])
 
 
@@ -235,13 +236,13 @@ PROGRAM = """
 import sys
 import numpy as np
 from npu_sim.dtypes.convert_jit import fp16_to_fp32
-from ops.cli.output import note_compilation, stop_noting
+from ops.cli.output import compiled_so_far, note_compilation, stop_noting
 
 note_compilation()
 print("before", file=sys.stderr)
 fp16_to_fp32(0)
 fp16_to_fp32(1)
-print("between", file=sys.stderr)
+print("between", compiled_so_far() > 0, file=sys.stderr)
 fp16_to_fp32(True)
 stop_noting()
 fp16_to_fp32(np.uint16(3))
@@ -258,4 +259,7 @@ def test_note_of_compilation_comes_when_the_compiler_starts_and_not_for_kept_cod
         for _ in range(2)
     ]
     message = "npu-sim: compiling what has not run before (up to half a minute)"
-    assert [error.splitlines() for error in errors] == [["before", message, "between"], ["before", "between"]]
+    assert [error.splitlines() for error in errors] == [
+        ["before", message, "between True"],
+        ["before", "between False"],
+    ]
