@@ -101,6 +101,11 @@ _CACHE_PARENT = os.path.abspath(
 )
 
 
+def cache_parent() -> str:
+    """Return the directory that holds all of ours."""
+    return _CACHE_PARENT
+
+
 def why_not_kept() -> str | None:
     """Return why compiled code is not kept, None if it is."""
     return _code_cache.why_not_kept(_CACHE_PARENT)

@@ -22,18 +22,14 @@ from npu_sim.dtypes.convert import cast, round_hf32, round_to_integral
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.engines.timeline import run_timeline
 from npu_sim.fenv import default_fenv
-from npu_sim.layouts.formats import ActivationLayout
-from npu_sim.layouts.transform import blocked_from_activation
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
 from npu_sim.report.precision import element_errors, measure
-from ops import aclnn, ascendc, tbe
-from ops.ascendc.tiling import tiling_data
-from ops.common.geometry import ConvGeometry
+from ops import aclnn, tbe
 from ops.conv3d_backprop_filter.api import weight_gradient
 from ops.conv3d_backprop_filter.oracle import weight_gradient as oracle
-from ops.conv3d_backprop_filter.tiling_public import ConvArguments, DefaultBuffers, public_tiling
 from ops.matmul.plan import MatmulShape, matmul_launches
+from ops.studies.warming import ascendc_gradient
 
 Call = Callable[[int], list[np.ndarray]]
 
@@ -98,53 +94,10 @@ def _dsl(product: str) -> Call:
     return call
 
 
-def _blocked(tensor: np.ndarray, c0: int) -> np.ndarray:
-    """Return NCDHW elements in the order of NDC1HWC0, flat."""
-    n, c, d, h, w = tensor.shape
-    layout = ActivationLayout(n=n, c=c, d=d, h=h, w=w, c0=c0)
-    return blocked_from_activation(tensor, layout).reshape(-1).view(tensor.dtype)
-
-
 def _ascendc(dtype: str) -> Call:
     def call(threads: int) -> list[np.ndarray]:
-        g = ConvGeometry(
-            n=1, cin=17, cout=20, di=2, hi=7, wi=6, do=2, ho=6, wo=5, kd=1, kh=2, kw=2,
-            stride=(1, 1, 1), pad=(0,) * 6, dilation=(1, 1, 1),
-        )  # fmt: skip
-        tiling = public_tiling(
-            ConvArguments(
-                n=g.n, cin=g.cin, cout=g.cout, di=g.di, hi=g.hi, wi=g.wi, do=g.do, ho=g.ho, wo=g.wo, kd=g.kd, kh=g.kh,
-                kw=g.kw, stride=g.stride, pad=g.pad, dilation=g.dilation, compute_dtype=dtype,
-            ),
-            DefaultBuffers(),
-        )  # fmt: skip
-        source, c0 = DTYPES[dtype], tiling.channel_size
-        types = [
-            ascendc.ConvType(ascendc.TPosition.GM, form, element)
-            for form, element in (
-                (ascendc.ConvFormat.NDC1HWC0, source),
-                (ascendc.ConvFormat.ND, np.dtype(np.int32)),
-                (ascendc.ConvFormat.NDC1HWC0, source),
-                (ascendc.ConvFormat.FRACTAL_Z_3D, np.dtype(np.float32)),
-            )
-        ]
-        x = _blocked(_tensor(0, (1, g.cin, g.di, g.hi, g.wi), dtype), c0)
-        dy = _blocked(_tensor(1, (1, g.cout, g.do, g.ho, g.wo), dtype), c0)
-        m, n = -(-g.cout // c0) * c0, -(-g.cin // c0) * c0 * g.kh * g.kw
-        dw = np.zeros(n * -(-g.cout // 16) * 16, np.float32)
         with use_product("910b"):
-            gradient = ascendc.Conv3DBackpropFilter(*types, extended=dtype == "fp32")
-            gradient.Init(tiling_data(tiling).dwTiling)
-            for plane in range(g.do):
-                gradient.SetGradOutput(dy[plane * dy.size // g.do :])
-                gradient.SetInput(x[plane * x.size // g.di :])
-                gradient.SetSingleShape(m, n, g.ho * g.wo)
-                gradient.SetStartPosition(0)
-                while gradient.Iterate():
-                    gradient.GetTensorC(dw)
-                gradient.ctx.isFirstIter_ = True
-            gradient.End()
-        return [dw]
+            return [ascendc_gradient(dtype, _tensor(0, (1, 17, 2, 7, 6), dtype), _tensor(1, (1, 20, 2, 6, 5), dtype))]
 
     return call
 

@@ -32,7 +32,7 @@ EXIT_USAGE = 2
 EXIT_INTERNAL = 3
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
-_COMMANDS = ("products", "precision", "perf", "check", "run")
+_COMMANDS = ("products", "precision", "perf", "check", "run", "warm")
 """Each is the function ``<name>_command`` of the module of its name."""
 
 
