@@ -32,7 +32,8 @@ from ops.conv3d_backprop_filter.tiling_public import ConvArguments, DefaultBuffe
 from ops.studies.capture import load_example
 from ops.studies.cases import case_of_shape, plan_case
 from ops.studies.checking import check_launches
-from ops.studies.precision import StudyOptions, study
+from ops.studies.precision import study
+from ops.studies.precision_report import StudyOptions
 from ops.studies.timing import TracedLaunch, trace_launches
 from ops.tbe import calculate_group, conv3d_backprop_filter, gradient_from_result, result_from_gradient, to_6hd
 
