@@ -5,19 +5,19 @@ from __future__ import annotations
 import sys
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from npu_sim.report.record import counted
-from ops.cli import scripts, shapes
+from ops.cli import shapes
 from ops.cli.effort import YesOption, announce
 from ops.cli.output import console, note_compilation, print_prose, write_files
-from ops.cli.script_checks import check_script
-from ops.studies import checking
-from ops.studies.checking import CheckReport, CheckRow
-from ops.studies.effort import checking_effort
+
+if TYPE_CHECKING:
+    from ops.studies.checking import CheckReport, CheckRow
 
 _FINDINGS_SHOWN = 20
 """Findings printed per layer; all of them are in the JSON."""
@@ -54,6 +54,12 @@ def check_command(
     nothing or left a kernel before its end; 2: bad input, or too much work
     without --yes; 3: internal error; 130: interrupted.
     """
+    # Imported here: they load the compiler, which the help does not need.
+    from ops.cli import scripts
+    from ops.cli.script_checks import check_script
+    from ops.studies import checking
+    from ops.studies.effort import checking_effort
+
     if file is not None and scripts.is_script(file):
         scripts.refuse_options(
             {

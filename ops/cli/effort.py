@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from npu_sim.units import MIB
 from ops.cli.output import note
 from ops.cli.shapes import UsageError
-from ops.studies.effort import Effort
+
+if TYPE_CHECKING:
+    from ops.studies.effort import Effort
 
 ANNOUNCED_SECONDS = 10
 LIMIT_SECONDS = 120

@@ -14,10 +14,7 @@ from ops.cli.output import check_writable, console, note, note_compilation, note
 from ops.cli.precision_picture import SUFFIXES, draw, require_matplotlib
 from ops.cli.precision_table import print_report
 from ops.cli.shapes import NoProgressOption, UsageError, progress_bar, read_modes
-from ops.studies import precision as precision_study
 from ops.studies.capture import load_capture, load_example
-from ops.studies.cases import cases_of_capture
-from ops.studies.effort import precision_effort
 from ops.studies.precision_report import CUBE_MATH_TYPES, DEFAULT_PRODUCTS, StudyOptions
 
 DEFAULT_PICTURE = Path("npu-sim-precision.png")
@@ -105,10 +102,15 @@ def precision_command(
     capture = load_capture(file) if file is not None else load_example()
     note_hints(options.products)
     note_compilation()
+    # Imported here: they load the compiler, which the help does not need.
+    from ops.studies.cases import cases_of_capture
+    from ops.studies.effort import precision_effort
+    from ops.studies.precision import study
+
     cases = cases_of_capture(capture, options.dtype).select(options.layers)
     announce(precision_effort(cases, options.products, options.cube_math_types), yes=yes)
     with progress_bar(shown=not no_progress) as progress:
-        report = precision_study.study(capture, options, progress=progress)
+        report = study(capture, options, progress=progress)
     contents: dict[Path, bytes] = {}
     json_text = report.to_json() + "\n"
     if json_file is not None:

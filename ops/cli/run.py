@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ops.cli import scripts, shapes
+from ops.cli import shapes
 from ops.cli.output import console
 
 
@@ -30,6 +30,9 @@ def run_command(
     announced. Exit code 0: the file ended well; 1: it ended with an error; 2: bad
     input; 3: internal error; 130: interrupted.
     """
+    # Imported here: it loads the compiler, which the help does not need.
+    from ops.cli import scripts
+
     chip = scripts.one_product(None if product is None else [product])
     shapes.output_path("--json", json_path, file)
     wanted = explain or json_path is not None

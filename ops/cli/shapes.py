@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 from rich.console import Console
@@ -28,8 +28,11 @@ from npu_sim.errors import NpuSimError
 from ops.cli.output import check_writable, compiled_so_far, note_hints
 from ops.common.geometry import MAX_EXTENT
 from ops.studies.capture import load_capture, load_example
-from ops.studies.cases import MODELS, CaseSet, ConvCase, case_of_shape, cases_of_capture, cases_of_model
+from ops.studies.models import MODELS
 from ops.studies.precision_report import DEFAULT_PRODUCTS, Refusal
+
+if TYPE_CHECKING:
+    from ops.studies.cases import CaseSet, ConvCase
 
 DEFAULT_BATCH = 8
 DEFAULT_MODE = int(CubeMathType.KEEP_DTYPE)
@@ -140,6 +143,9 @@ def read_cases(
     NpuSimError
         If the options contradict each other, or what they name does not exist or fit.
     """
+    # Imported here: they load the compiler, which the help does not need.
+    from ops.studies.cases import cases_of_capture, cases_of_model
+
     sources = {"FILE": file, "--model": model, "--x": shape.x}
     given = [name for name, value in sources.items() if value is not None]
     if len(given) > 1:
@@ -162,6 +168,8 @@ def read_cases(
 
 
 def _one_shape(shape: ShapeOptions, dtype: str) -> CaseSet:
+    from ops.studies.cases import CaseSet, case_of_shape
+
     if shape.weight is None:
         raise UsageError("--x must be given together with --weight")
     case = case_of_shape(

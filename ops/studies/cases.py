@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -17,13 +17,9 @@ from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter.api import check_supported
 from ops.conv3d_backprop_filter.plan import WeightGradientPlan, plan_weight_gradient
 from ops.studies.capture import Capture
-from ops.studies.models import resnet50
-from ops.studies.models.layers import ConvLayer
+from ops.studies.models import MODELS
 from ops.studies.precision import Progress
 from ops.studies.rounding import STORAGE, dtype_name
-
-MODELS: Mapping[str, Callable[[], tuple[ConvLayer, ...]]] = {"resnet50": resnet50.layers}
-"""Layer tables by name."""
 
 PARAM_INVALID = 161002
 
