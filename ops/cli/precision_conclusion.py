@@ -39,7 +39,7 @@ def cause_words(results: Sequence[CaseResult]) -> str:
     if not rounded or any(_error(one, "rounded") > _SMALL_PART * _error(one, "original") for one in rounded):
         return ""
     dtypes = " and ".join(dict.fromkeys(result.compute_dtype for result in rounded))
-    return f"the error in {dtypes} comes from rounding the inputs, not from the Cube's additions"
+    return f"the error in {dtypes} comes from rounding the inputs, not from the Cube's additions as modelled"
 
 
 def _judged(results: Sequence[CaseResult]) -> list[CaseResult]:

@@ -25,7 +25,7 @@ TRACE_ROW_LIMIT = 200_000
 """Rows a trace may hold; a viewer gets slow long before."""
 
 APPROXIMATE = (
-    "Cycle-approximate: in-order pipes joined by flags are timed exactly, the cost of each instruction is that of the "
+    "Cycle-approximate: in-order pipes joined by flags are modelled, the cost of each instruction is that of the "
     "parameter set."
 )
 WITHOUT = "layout conversions, casts and input gradient"

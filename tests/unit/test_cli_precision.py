@@ -291,7 +291,7 @@ def test_precision_title_of_the_picture_is_what_the_figures_come_to(capsys, tmp_
         f"mean relative error at most {worst['fp32']:.1e} in fp32, {worst['hf32']:.1e} in hf32, "
         f"{worst['fp16']:.1e} in fp16; against the rounded inputs at most {left:.1e}"
     )
-    cause = "the error in fp16 and hf32 comes from rounding the inputs, not from the Cube's additions"
+    cause = "the error in fp16 and hf32 comes from rounding the inputs, not from the Cube's additions as modelled"
     title = f"{len(results)} of {len(results)} gradients pass CANN mixed tolerance; {cause} {figures}"
     picture = words_of((tmp_path / "p.svg").read_text())
     assert title in picture
