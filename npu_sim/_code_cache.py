@@ -218,12 +218,16 @@ class CodeCache:
         target.refresh()
         if not _is_usable(self._directory()):
             return None
+        path = self._path(signature, target.codegen())
         try:
-            body = read_whole(self._path(signature, target.codegen()))
+            body = read_whole(path)
+            return None if body is None else compiler.CompileResult._rebuild(target, *pickle.loads(body))
         except OSError as error:
             _note(f"compiling again: {error.filename} is not readable ({error.strerror})")
-            return None
-        return None if body is None else compiler.CompileResult._rebuild(target, *pickle.loads(body))
+        except Exception as error:
+            # whole and ours, and yet of another program: it names modules that are not there, for instance
+            _note(f"compiling again: {path} does not load ({type(error).__name__})")
+        return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
         """Keep compiled code, unless it holds addresses of this process."""
@@ -241,7 +245,7 @@ class CodeCache:
         function = self._function
         code = function.__code__
         cells = tuple(cell.cell_contents for cell in function.__closure__ or ())
-        place = (_file_digest(self._source), code.co_firstlineno)
+        place = (function.__module__, _file_digest(self._source), code.co_firstlineno)
         key = hashlib.sha256(repr((str(signature), codegen.magic_tuple(), place)).encode())
         key.update(serialize.dumps(cells) if cells else b"")
         name = re.sub(r"[^\w.]", "", function.__qualname__)

@@ -6,6 +6,7 @@ import errno
 import os
 import pickle
 import random
+import re
 import subprocess
 import sys
 import time
@@ -88,6 +89,22 @@ def test_damaged_or_foreign_file_is_a_note_and_compiled_again(kept_file, caplog,
         assert [r.getMessage() for r in caplog.records] == [f"npu-sim: compiling again: {kept_file} is damaged"], name
         assert fresh(), "the file has been replaced by a whole one"
     assert not (tmp_path / "boom").exists()
+
+
+@pytest.mark.parametrize("body", [b"", pickle.dumps(("a", "tuple")), b"cno.such.module\nname\n."])
+def test_whole_file_that_does_not_load_is_a_note_and_compiled_again(kept_file, caplog, body):
+    _code_cache.write_whole(str(kept_file), body)
+    assert not fresh()
+    (record,) = caplog.records
+    assert re.fullmatch(rf"npu-sim: compiling again: {kept_file} does not load \(\w+\)", record.getMessage())
+    assert fresh()
+
+
+def test_same_source_under_another_module_name_is_compiled_for_itself(kept_file, monkeypatch):
+    """What is kept names the module whose globals it needs."""
+    monkeypatch.setattr(plus_one, "__module__", "elsewhere")
+    monkeypatch.setattr(_jit, "cache_directory", lambda module: str(kept_file.parent))
+    assert not fresh()
 
 
 def test_file_under_another_name_is_not_taken(kept_file, caplog):
