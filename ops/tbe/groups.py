@@ -110,7 +110,7 @@ def _layout(group_dict: Mapping[str, int], groups: int, kernel: Sequence[int]) -
         raise ShapeError(f"group_dict must be {wanted} for groups = {count}, not {given}")
     extents = items("kernel", kernel, "(KD, KH, KW)")
     if len(extents) != 3:
-        raise ShapeError(f"kernel must be (KD, KH, KW), not {extents}")
+        raise ShapeError(f"kernel must be (KD, KH, KW), not {shown(extents)}")
     kd, kh, kw = (whole(name, value) for name, value in zip(("KD", "KH", "KW"), extents, strict=True))
     layout = WeightLayout(
         cout=wanted["cout_ori"], cin_per_group=wanted["cin_ori"] // count, groups=count, kd=kd, kh=kh, kw=kw, c0=C0,

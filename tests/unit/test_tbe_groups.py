@@ -154,3 +154,13 @@ def test_6hd_refuses_other_ranks_types_and_channels():
         tbe.from_6hd(np.zeros((1, 1, 2, 1, 1, 8), np.float16), 16)
     with pytest.raises(ShapeError, match=r"^channels must be in \[17, 32\], not 16$"):
         tbe.from_6hd(np.zeros((1, 1, 2, 1, 1, 16), np.float16), 16)
+
+
+def test_kernel_whose_entries_have_no_text_is_refused():
+    class Mute:
+        def __repr__(self):
+            raise RuntimeError("no text")
+
+    group = tbe.calculate_group(48, 24, 6)
+    with pytest.raises(ShapeError, match=r"^kernel must be \(KD, KH, KW\), not \(<Mute instance at 0x[0-9a-f]+>,\)$"):
+        tbe.group_mask(group, 6, (Mute(),))
