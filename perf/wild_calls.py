@@ -139,7 +139,8 @@ def main() -> int:
         for front, run in runs.items():
             found["fronts"][front] = run.result()
             print(front, found["fronts"][front], file=sys.stderr, flush=True)
-    publish(f"python -m perf.wild_calls --calls {arguments.calls} --seed {arguments.seed}", found, arguments.json)
+    limits_text = f"--calls {arguments.calls} --seconds {arguments.seconds:g} --seed {arguments.seed}"
+    publish(f"python -m perf.wild_calls {limits_text}", found, arguments.json)
     return int(any(result.get("foreign") or result.get("slow") for result in found["fronts"].values()))
 
 
