@@ -370,11 +370,8 @@ class _Run:
     def _is_small(self, number: int) -> bool:
         """Return whether the phase, going by its first core, is over before another thread has started."""
         rows = self._workers[0].rows
-        state = self._launch.new_state(0, number)
-        count = self._launch.emit(rows, self._launch.params, state)
-        if count * self._launch.core_count > _SMALL_PHASE_ROWS:
-            return False
-        return count == 0 or self._launch.emit(rows, self._launch.params, state) == 0
+        parts = self._launch.rows(0, number, rows)
+        return next(parts, 0) * self._launch.core_count <= _SMALL_PHASE_ROWS and next(parts, 0) == 0
 
     def _new_worker(self) -> _Worker:
         memory = _BUFFERS.take(self._product.core)

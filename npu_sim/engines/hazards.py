@@ -286,11 +286,7 @@ def _new_shadow(product: Product, table: npt.NDArray[np.int64]) -> jitted.Shadow
 def emit_rows(launch: Launch, core: int, phase: int = 0, *, chunk_rows: int = CHUNK_ROWS) -> np.ndarray:
     """Return all rows of one core and phase of ``launch``, before `issue`, as INSTR[rows]."""
     buffer = empty_rows(max(chunk_rows, launch.step_rows))
-    state = launch.new_state(core, phase)
-    parts = []
-    while count := int(launch.emit(buffer, launch.params, state)):
-        parts.append(buffer[:count].copy())
-    return join_rows(parts)
+    return join_rows([buffer[:count].copy() for count in launch.rows(core, phase, buffer)])
 
 
 def run_hazards(
@@ -340,9 +336,8 @@ def run_hazards(
         for phase in range(launch.phase_count):
             for core in range(launch.core_count):
                 checker.begin(number, phase, core)
-                state = launch.new_state(core, phase)
                 core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
-                while count := int(launch.emit(buffer, launch.params, state)):
+                for count in launch.rows(core, phase, buffer):
                     issue(buffer, count, core_state)
                     checker.check(buffer, count)
                 checker.end()

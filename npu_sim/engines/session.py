@@ -7,7 +7,7 @@ arrays, and can keep the rows, so that the engines that look at rows only can ju
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,8 +32,6 @@ from npu_sim.program.disassemble import disassemble
 from npu_sim.program.launch import Launch
 from npu_sim.program.verify import verify
 from npu_sim.program.violation import Kind, Violation
-
-_STATE_POSITION = 2  # words 0 and 1 of an emitter's state are core and phase
 
 
 @dataclass(slots=True)
@@ -268,19 +266,17 @@ def recorded_launch(
     # Bytes, because NumPy would copy the overlapping fields of a row one after the other.
     kept = [np.ascontiguousarray(rows).view(np.uint8).reshape(-1, ROW_BYTES) for rows in programs]
 
-    def replay(rows: np.ndarray, params: np.ndarray, state: npt.NDArray[np.int64]) -> int:
-        program = kept[int(state[0])]
-        first = int(state[_STATE_POSITION])
-        count = min(len(rows), len(program) - first)
-        rows.view(np.uint8).reshape(-1, ROW_BYTES)[:count] = program[first : first + count]
-        state[_STATE_POSITION] = first + count
-        return count
+    def replay(rows: np.ndarray, params: np.ndarray, core: int, phase: int) -> Iterator[int]:
+        for first in range(0, len(kept[core]), len(rows)):
+            part = kept[core][first : first + len(rows)]
+            rows.view(np.uint8).reshape(-1, ROW_BYTES)[: len(part)] = part
+            yield len(part)
 
     params = np.zeros(1, np.dtype([("row_count", np.int64)]))
     params["row_count"] = sum(len(program) for program in kept)
     return Launch(
         name=name,
-        emit=replay,
+        kernel=replay,
         params=params,
         core_count=len(kept),
         gm=gm,

@@ -345,14 +345,13 @@ class _Run:
     def _core(self, core: int, phase: int, cost: np.ndarray) -> int:
         """Run one core and phase; leaves its clocks and parts in the buffers and returns its cycles."""
         launch, rows, clocks = self.launch, self.rows, self.clocks
-        state = launch.new_state(core, phase)
         core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
         reset_clocks(clocks)
         keep = self.with_spans and (self.options.span_cores is None or core in self.options.span_cores)
         kept_rows: list[np.ndarray] = []
         kept_spans: list[np.ndarray] = []
         done = 0
-        while count := launch.emit(rows, launch.params, state):
+        for count in launch.rows(core, phase, rows):
             issue(rows, count, core_state)
             spans = np.zeros((count, 2), np.int64) if keep else self.no_spans
             code, bad = advance(rows, count, cost, clocks, spans, self.gm_extents)

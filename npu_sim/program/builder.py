@@ -6,11 +6,10 @@ what a kernel would have written, and every engine takes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from npu_sim.errors import ProgramError
 from npu_sim.isa import emit
@@ -26,7 +25,6 @@ from npu_sim.program.operands import checked_operands
 from npu_sim.program.violation import Kind, Violation
 
 _FIRST_CAPACITY = 64
-_STATE_POSITION = 2  # words 0 and 1 of an emitter's state are core and phase
 
 Window = dict[str, int]
 """Operands that both LoadData 3D instructions share, see `window`."""
@@ -116,19 +114,18 @@ class ProgramBuilder(VectorInstructions):
         # Bytes, because NumPy would copy the overlapping fields of a row one after the other.
         program = self.rows.copy().view(np.uint8).reshape(-1, ROW_BYTES)
 
-        def replay(rows: np.ndarray, params: np.ndarray, state: npt.NDArray[np.int64]) -> int:
-            first = int(state[_STATE_POSITION])
-            count = min(len(rows), len(program) - first)
-            rows.view(np.uint8).reshape(-1, ROW_BYTES)[:count] = program[first : first + count]
-            state[_STATE_POSITION] = first + count
-            return count
+        def replay(rows: np.ndarray, params: np.ndarray, core: int, phase: int) -> Iterator[int]:
+            for first in range(0, len(program), len(rows)):
+                part = program[first : first + len(rows)]
+                rows.view(np.uint8).reshape(-1, ROW_BYTES)[: len(part)] = part
+                yield len(part)
 
         params = np.zeros(1, np.dtype([("row_count", np.int64)]))
         params["row_count"] = len(program)
         sites = {int(site): str(site) for site in np.unique(self.rows["site"])}
         return Launch(
             name=name,
-            emit=replay,
+            kernel=replay,
             params=params,
             core_count=1,
             gm=gm,

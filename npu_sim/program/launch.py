@@ -1,21 +1,20 @@
-"""A launch: one kernel on some cores, as a resumable emitter of rows."""
+"""A launch: one kernel on some cores, as a generator of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.errors import InternalError
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.program.violation import Violation
 
-STATE_LENGTH = 64
-"""int64 words of an emitter's state. Word 0: core, word 1: phase, both set by the engine; the rest is the kernel's."""
-
-Emitter = Callable[[np.ndarray, np.ndarray, np.ndarray], int]
+Kernel = Callable[[np.ndarray, np.ndarray, int, int], Iterator[int]]
+"""``kernel(rows, params, core, phase)``, see `Launch.kernel`."""
 
 CoreKind = Literal["cube", "vector"]
 
@@ -30,10 +29,10 @@ class Launch:
     ----------
     name : str
         Kernel name for reports.
-    emit : callable
-        Jitted ``emit(rows: INSTR[:], params: record[1], state: int64[STATE_LENGTH]) -> int``: writes the next rows of
-        the core and phase in ``state`` from index 0 and returns how many; 0 means the phase is over. It stops before
-        the buffer is full and continues at the next call, so a program never has to exist as a whole.
+    kernel : callable
+        Jitted generator ``kernel(rows: INSTR[:], params: record[1], core: int, phase: int)``: writes the rows of the
+        core and phase to ``rows``. Whenever there is no room for the next step, and at the end, it yields how many it
+        has written from index 0 and begins there again, so a program never has to exist as a whole.
     params : structured array of length 1
         Tiling and addresses.
     core_count : int
@@ -43,11 +42,11 @@ class Launch:
     gm : GlobalMemory
         Tensors the kernel reads and writes.
     step_rows : int
-        Room an emitter needs for one indivisible step; engines give at least this much.
+        Room the kernel needs for one indivisible step; engines give at least this much.
     sites : mapping of int to str
         Names of the ``site`` numbers, for messages.
     trusted : bool
-        True: the execute engine runs the rows unchecked, as it does those of this project's emitters, which tests hold
+        True: the execute engine runs the rows unchecked, as it does those of this project's kernels, which tests hold
         to every limit. False: it first checks legality and GM bounds, because jitted code has no bounds checks.
     core_kind : "cube" or "vector"
         Which cores of a product with separate ones run it; the cores of the others are both.
@@ -60,7 +59,7 @@ class Launch:
     """
 
     name: str
-    emit: Emitter
+    kernel: Kernel
     params: np.ndarray
     core_count: int
     gm: GlobalMemory
@@ -72,9 +71,36 @@ class Launch:
     shortcut: Shortcut | None = None
     known: tuple[Violation, ...] = ()
 
-    def new_state(self, core: int, phase: int) -> npt.NDArray[np.int64]:
-        """Return the start state of one core and phase."""
-        state = np.zeros(STATE_LENGTH, np.int64)
+    def rows(self, core: int, phase: int, buffer: np.ndarray) -> Iterator[int]:
+        """Write the rows of one core and phase to ``buffer``, as many at a time as it holds; yield each time how many.
+
+        Parameters
+        ----------
+        core, phase : int
+            Whose rows.
+        buffer : INSTR[step_rows or more]
+            Overwritten when the next number is asked for.
+
+        Raises
+        ------
+        InternalError
+            If the kernel says that it wrote more than the buffer holds.
+        """
+        for count in self.kernel(buffer, self.params, core, phase):
+            if not 0 <= count <= len(buffer):
+                raise InternalError(f"Kernel of {self.name} must write 0 to {len(buffer)} rows, not {count}")
+            if count:
+                yield count
+
+
+def resumable(emit: Callable[[np.ndarray, np.ndarray, np.ndarray], int]) -> Kernel:
+    """Return a kernel that is written as a resumable emitter ``emit(rows, params, state: int64[64]) -> int``."""
+
+    def kernel(rows: np.ndarray, params: np.ndarray, core: int, phase: int) -> Iterator[int]:
+        state = np.zeros(64, np.int64)
         state[0] = core
         state[1] = phase
-        return state
+        while count := emit(rows, params, state):
+            yield int(count)
+
+    return kernel

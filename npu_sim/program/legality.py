@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from npu_sim.errors import InternalError
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.row import empty_rows
 from npu_sim.products import Product
@@ -30,17 +29,9 @@ def issued_chunks(launch: Launch, core: int, phase: int, buffer: np.ndarray) -> 
     core, phase : int
     buffer : INSTR[n]
         Room for at least the launch's ``step_rows``.
-
-    Raises
-    ------
-    InternalError
-        If the emitter returns more rows than fit.
     """
-    state = launch.new_state(core, phase)
     core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
-    while count := launch.emit(buffer, launch.params, state):
-        if not 0 <= count <= len(buffer):
-            raise InternalError(f"Emitter of {launch.name} must write 0 to {len(buffer)} rows, not {count}")
+    for count in launch.rows(core, phase, buffer):
         issue(buffer, count, core_state)
         yield buffer[:count]
 

@@ -14,7 +14,7 @@ from npu_sim.errors import ProductError, ShapeError
 from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch
+from npu_sim.program.launch import Launch, resumable
 from npu_sim.units import BLOCK_BYTES, MIB, align_up, ceil_div
 from ops.avg_pool import kernel_avg_pool3d_grad as kernel
 from ops.avg_pool.call import PoolAxis
@@ -197,7 +197,7 @@ def avg_pool3d_grad_launch(
     params = record(AVG_POOL_PARAMS, values)
     return Launch(
         name="AvgPool3DGrad",
-        emit=kernel.emit,
+        kernel=resumable(kernel.emit),
         params=params,
         core_count=t.cores,
         phase_count=3 if sums is not None else 2,

@@ -11,7 +11,7 @@ from npu_sim.fenv import default_fenv
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch
+from npu_sim.program.launch import Launch, resumable
 from ops.common.geometry import ConvGeometry
 from ops.common.records import check_addressable
 from ops.conv3d_backprop_filter import kernel_split, kernel_unified
@@ -131,7 +131,7 @@ def unified_launches(params: np.ndarray, gm: GlobalMemory, dw: GmTensor, product
     """
     kernel = Launch(
         name="Conv3DBackpropFilter",
-        emit=kernel_unified.emit,
+        kernel=resumable(kernel_unified.emit),
         params=params,
         core_count=int(params[0]["cores"]),
         gm=gm,
@@ -167,7 +167,7 @@ def weight_gradient_kernel(
         launches: tuple[Launch, ...] = (
             Launch(
                 name="Conv3DBackpropFilterV2",
-                emit=kernel_split.emit,
+                kernel=resumable(kernel_split.emit),
                 params=params,
                 core_count=tiling.cores,
                 phase_count=2,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch
+from npu_sim.program.launch import Launch, resumable
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_input import kernel_unified
 from ops.conv3d_backprop_input.params_unified import unified_params
@@ -61,7 +61,7 @@ def launches_of(
     params = unified_params(problem, tiling, product, src, weight, dst)
     launch = Launch(
         name="Conv2DBackpropInput" if problem.transposed else "Conv2D",
-        emit=kernel_unified.emit,
+        kernel=resumable(kernel_unified.emit),
         params=params,
         core_count=tiling.block_dim,
         gm=gm,

@@ -10,7 +10,7 @@ from npu_sim.errors import OperatorError
 from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch
+from npu_sim.program.launch import Launch, resumable
 from npu_sim.units import KIB, MIB, ceil_div
 from ops.common.records import tensor_fields
 from ops.matmul import kernel_matmul
@@ -150,7 +150,7 @@ def matmul_launches(
         params[name] = value
     launch = Launch(
         name="MatMulV2",
-        emit=kernel_matmul.emit,
+        kernel=resumable(kernel_matmul.emit),
         params=params,
         core_count=tiling.cores,
         gm=gm,

@@ -16,7 +16,7 @@ from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import Product
 from npu_sim.program.disassemble import listing
 from npu_sim.program.launch import Launch
-from npu_sim.program.legality import issued_chunks, verify_launch
+from npu_sim.program.legality import verify_launch
 from npu_sim.program.violation import Kind, Violation
 from npu_sim.report.record import to_json_text
 from npu_sim.units import MIB
@@ -264,7 +264,7 @@ def _row_count(launch: Launch) -> int:
     """Return the rows of all cores and phases."""
     buffer = empty_rows(max(CHUNK_ROWS, launch.step_rows))
     places = ((core, phase) for core in range(launch.core_count) for phase in range(launch.phase_count))
-    return sum(len(rows) for place in places for rows in issued_chunks(launch, *place, buffer))
+    return sum(sum(launch.rows(*place, buffer)) for place in places)
 
 
 def _place(violation: Violation) -> tuple[int, int, int, Kind]:

@@ -68,8 +68,7 @@ def count_rows(launches: Iterable[Launch], budget: int) -> tuple[int, bool]:
         buffer = empty_rows(max(CHUNK_ROWS, launch.step_rows))
         for core in range(launch.core_count):
             for phase in range(launch.phase_count):
-                state = launch.new_state(core, phase)
-                while rows := int(launch.emit(buffer, launch.params, state)):
+                for rows in launch.rows(core, phase, buffer):
                     count += rows
                     if count > budget:
                         return count, False

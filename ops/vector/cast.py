@@ -36,7 +36,7 @@ CAST_PARAMS = int_fields(
     "src", "dst", "src_tensor", "dst_tensor", "src_data", "dst_data", "src_item", "dst_item", "count", "tile", "unit",
     "cores", "pads", "middle", "target", "through_fp32", "widen_mode", "round_mode",
 )  # fmt: skip
-"""What `kernel_cast.emit` reads: addresses in bytes, ``count``, ``tile`` and ``unit`` in elements."""
+"""What `kernel_cast.cast` reads: addresses in bytes, ``count``, ``tile`` and ``unit`` in elements."""
 
 
 def conversions(src: str, dst: str, product: Product) -> tuple[tuple[str, str, RoundMode], ...]:
@@ -120,7 +120,7 @@ def cast_launch(
     }  # fmt: skip
     return vector_launch(
         "Cast",
-        kernel_cast.emit,
+        kernel_cast.cast,
         record(CAST_PARAMS, values),
         gm,
         core_count=cores,

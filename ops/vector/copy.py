@@ -21,7 +21,7 @@ from npu_sim.errors import ShapeError
 from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch
+from npu_sim.program.launch import Launch, resumable
 from npu_sim.units import BLOCK_BYTES, align_up, ceil_div
 from ops.common.kernel_parts import MAX_BLOCK_COUNT
 from ops.common.view import View, shares_places
@@ -185,7 +185,7 @@ def copy_launch(
         params["dst_strides"][0, i] = axis.dst * item_bytes
     return vector_launch(
         "Copy (scalar moves)" if by_scalars else "Copy",
-        kernel_copy.emit_scalars if by_scalars else kernel_copy.emit_rows,
+        resumable(kernel_copy.emit_scalars if by_scalars else kernel_copy.emit_rows),
         params,
         gm,
         core_count=values["cores"],

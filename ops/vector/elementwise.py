@@ -21,7 +21,7 @@ from npu_sim.errors import DTypeError, ShapeError
 from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch
+from npu_sim.program.launch import Launch, resumable
 from npu_sim.units import BLOCK_BYTES, align_up, ceil_div
 from ops.common.records import int_fields, record, tensor_fields
 from ops.vector import kernel_elementwise
@@ -131,7 +131,7 @@ def mul_launch(
     }  # fmt: skip
     return vector_launch(
         "Mul",
-        kernel_elementwise.emit_mul_planes,
+        resumable(kernel_elementwise.emit_mul_planes),
         record(MUL_PARAMS, values),
         gm,
         core_count=values["cores"],
@@ -197,7 +197,7 @@ def div_launch(
     }  # fmt: skip
     return vector_launch(
         "Div",
-        kernel_elementwise.emit_div_planes,
+        resumable(kernel_elementwise.emit_div_planes),
         record(DIV_PARAMS, values),
         gm,
         core_count=values["cores"],

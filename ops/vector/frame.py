@@ -30,7 +30,7 @@ import numpy as np
 
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import Product
-from npu_sim.program.launch import Emitter, Launch, Shortcut
+from npu_sim.program.launch import Kernel, Launch, Shortcut
 from npu_sim.units import BLOCK_BYTES, KIB, ceil_div
 
 UB_RESERVED_BYTES = KIB
@@ -64,7 +64,7 @@ def smallest_unit(piece_elems: int, item_bytes: int) -> int:
 
 def vector_launch(
     name: str,
-    emit: Emitter,
+    kernel: Kernel,
     params: np.ndarray,
     gm: GlobalMemory,
     *,
@@ -79,7 +79,7 @@ def vector_launch(
     ----------
     name : str
         Kernel name for reports.
-    emit, params, step_rows, sites, shortcut
+    kernel, params, step_rows, sites, shortcut
         See `Launch`.
     gm : GlobalMemory
         Tensors of the launch.
@@ -88,7 +88,7 @@ def vector_launch(
     """
     return Launch(
         name=name,
-        emit=emit,
+        kernel=kernel,
         params=params,
         core_count=core_count,
         gm=gm,

@@ -8,6 +8,7 @@ from npu_sim._jit import jit
 from npu_sim.isa.emit import emit_data_copy, emit_data_copy_pad, emit_scalar_copy, emit_set_flag, emit_wait_flag
 from npu_sim.isa.op import Pipe, Space
 from ops.common.kernel_parts import BLOCK, MAX_BLOCK_COUNT, MAX_FIELD, free_flag
+from ops.common.queues import Queue, alloc, free
 
 NO_END = np.int64(1) << np.int64(62)
 """End of a range that no store can pass."""
@@ -15,8 +16,31 @@ NO_END = np.int64(1) << np.int64(62)
 SLOTS_BYTES = 512
 """UB bytes of the pieces that a block is gathered from: 16 of 32 or 8 of 64 bytes at most."""
 
+IN = Queue(producer=Pipe.MTE2.value, consumer=Pipe.V.value)
+"""The halves of the input buffer: loaded, then computed on."""
+OUT = Queue(producer=Pipe.V.value, consumer=Pipe.MTE3.value)
+"""The halves of the output buffer: computed, then stored."""
+
 _COPY, _PAD, _EACH = range(3)
 _MAX_PAD_GAP = 2**31 - 1
+
+
+@jit
+def open_halves(rows, n, site):
+    """Say once for each half of both buffers that it is free."""
+    for half in range(2):
+        n = free(rows, n, IN, half, site, -1)
+        n = free(rows, n, OUT, half, site, -1)
+    return n
+
+
+@jit
+def close_halves(rows, n, site):
+    """Wait until each half of both buffers is free."""
+    for half in range(2):
+        n = alloc(rows, n, IN, half, site, -1)
+        n = alloc(rows, n, OUT, half, site, -1)
+    return n
 
 
 @jit

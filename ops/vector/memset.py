@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch
+from npu_sim.program.launch import Launch, resumable
 from npu_sim.units import BLOCK_BYTES, ceil_div
 from ops.common.kernel_parts import MAX_FIELD
 from ops.common.records import int_fields, record
@@ -31,7 +31,7 @@ def memset_launch(gm: GlobalMemory, tensor: GmTensor, product: Product) -> Launc
     }  # fmt: skip
     return vector_launch(
         "MemSet",
-        kernel_memset.emit,
+        resumable(kernel_memset.emit),
         record(MEMSET_PARAMS, values),
         gm,
         core_count=cores,

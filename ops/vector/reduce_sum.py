@@ -25,7 +25,7 @@ from npu_sim.errors import DTypeError, ShapeError
 from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch
+from npu_sim.program.launch import Launch, resumable
 from npu_sim.units import BLOCK_BYTES, ceil_div
 from ops.common.records import int_fields, record, tensor_fields
 from ops.vector import kernel_reduce_sum
@@ -132,7 +132,7 @@ def reduce_sum_launch(
     params = record(REDUCE_SUM_PARAMS, values)
     return vector_launch(
         "ReduceSum",
-        kernel_reduce_sum.emit,
+        resumable(kernel_reduce_sum.emit),
         params,
         gm,
         core_count=cores,

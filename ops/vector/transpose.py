@@ -16,7 +16,7 @@ from npu_sim.errors import ProductError, ShapeError
 from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch
+from npu_sim.program.launch import Launch, resumable
 from npu_sim.units import align_up, ceil_div
 from ops.common.records import int_fields, record, tensor_fields
 from ops.vector import kernel_transpose
@@ -87,7 +87,7 @@ def transpose_launch(
     }  # fmt: skip
     return vector_launch(
         "Transpose",
-        kernel_transpose.emit,
+        resumable(kernel_transpose.emit),
         record(TRANSPOSE_PARAMS, values),
         gm,
         core_count=values["cores"],

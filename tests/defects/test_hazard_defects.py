@@ -34,16 +34,16 @@ SYNC = (Kind.SYNC_READ_HAZARD, Kind.SYNC_WRITE_HAZARD)
 def replay(programs, gm):
     """Return a launch that emits ``programs[phase][core]``."""
 
-    def emitter(buffer, params, state):
-        rows = programs[int(state[1])][int(state[0])]
-        count = min(len(buffer), len(rows) - int(state[2]))
-        buffer[:count] = rows[int(state[2]) : int(state[2]) + count]
-        state[2] += count
-        return count
+    def kernel(buffer, params, core, phase):
+        rows = programs[phase][core]
+        for first in range(0, len(rows), len(buffer)):
+            part = rows[first : first + len(buffer)]
+            buffer[: len(part)] = part
+            yield len(part)
 
     return Launch(
         name="replay",
-        emit=emitter,
+        kernel=kernel,
         params=np.zeros(1),
         core_count=len(programs[0]),
         gm=gm,

@@ -176,19 +176,19 @@ def test_copy_ranges_that_spill_into_the_next_core_are_found(series):
     cut = [int((part["op"] == Op.SCALAR_COPY).sum()) for part in rows]
     assert cut == [16, 16, 0]
     # a range that takes its end for the end of the tensor rounds its last store up
-    found = run_hazards(replace(launch, emit=_without_cut(launch.emit)), product)
+    found = run_hazards(replace(launch, kernel=_without_cut(launch)), product)
     assert {v.kind for v in found} == {Kind.SYNC_WRITE_HAZARD}
     assert {v.core for v in found} == {1, 2}
 
 
-def _without_cut(emit):
-    """Emitter whose stores of a cut row are rounded up instead, as a kernel without the rule would do."""
+def _without_cut(launch):
+    """Kernel whose stores of a cut row are rounded up instead, as a kernel without the rule would do."""
 
-    def emitter(rows, params, state):
-        count = emit(rows, params, state)
-        stores = rows[:count]
-        cut = (stores["op"] == Op.DATA_COPY) & (stores["pipe"] == Pipe.MTE3) & (stores["block_len"] == 2)
-        stores["block_len"][cut] = 3
-        return count
+    def kernel(rows, params, core, phase):
+        for count in launch.rows(core, phase, rows):
+            stores = rows[:count]
+            cut = (stores["op"] == Op.DATA_COPY) & (stores["pipe"] == Pipe.MTE3) & (stores["block_len"] == 2)
+            stores["block_len"][cut] = 3
+            yield count
 
-    return emitter
+    return kernel

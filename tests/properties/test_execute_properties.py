@@ -69,14 +69,10 @@ def test_order_of_the_cores_would_show_in_the_bits(series):
     forward = run_plan(plan, x, dy, options)
     kernel = plan.launches[-1]
 
-    def backwards(rows, params, state):
-        mirrored = state.copy()
-        mirrored[0] = kernel.core_count - 1 - state[0]
-        count = kernel.emit(rows, params, mirrored)
-        state[1:] = mirrored[1:]
-        return count
+    def backwards(rows, params, core, phase):
+        return kernel.rows(kernel.core_count - 1 - core, phase, rows)
 
-    other = replace(plan, launches=(*plan.launches[:-1], replace(kernel, emit=backwards)))
+    other = replace(plan, launches=(*plan.launches[:-1], replace(kernel, kernel=backwards)))
     assert not np.array_equal(run_plan(other, x, dy, options), forward)
 
 
@@ -114,11 +110,11 @@ def test_row_without_semantics_ends_the_launch_with_one_error(threads, bad_core)
     _, _, plan = many_core_plan("910b", [2, 0])
     kernel = plan.launches[-1]
 
-    def emitter(rows, params, state):
-        count = kernel.emit(rows, params, state)
-        if count and state[0] == bad_core and state[1] == 1:
-            rows["op"][0] = 77
-        return count
+    def spoiled(rows, params, core, phase):
+        for count in kernel.rows(core, phase, rows):
+            if core == bad_core and phase == 1:
+                rows["op"][0] = 77
+            yield count
 
     message = (
         rf"^Unsupported core {bad_core} tile -1 row 0 S +Op<77> must have modelled element types and lie inside the "
@@ -126,7 +122,7 @@ def test_row_without_semantics_ends_the_launch_with_one_error(threads, bad_core)
     )
     plan.gm.arena[:] = 0
     with pytest.raises(ProgramError, match=message):
-        execute(replace(kernel, emit=emitter), plan.product, ExecuteOptions(accumulation=SERIAL, threads=threads))
+        execute(replace(kernel, kernel=spoiled), plan.product, ExecuteOptions(accumulation=SERIAL, threads=threads))
 
 
 def test_phase_begins_when_every_core_has_finished_the_one_before():
@@ -134,12 +130,13 @@ def test_phase_begins_when_every_core_has_finished_the_one_before():
     kernel = plan.launches[-1]
     seen = []
 
-    def emitter(rows, params, state):
-        seen.append((int(state[1]), int(state[0])))
-        return kernel.emit(rows, params, state)
+    def watched(rows, params, core, phase):
+        for count in kernel.rows(core, phase, rows):
+            seen.append((phase, core))
+            yield count
 
     plan.gm.arena[:] = 0
-    execute(replace(kernel, emit=emitter), plan.product, ExecuteOptions(accumulation=SERIAL, threads=3))
+    execute(replace(kernel, kernel=watched), plan.product, ExecuteOptions(accumulation=SERIAL, threads=3))
     phases = [phase for phase, _ in seen]
     assert phases == sorted(phases)
     assert set(seen) == {(phase, core) for phase in range(2) for core in range(kernel.core_count)}
@@ -158,14 +155,14 @@ def test_missing_wait_changes_the_result_in_some_order():
         for cores in programs
     ]
 
-    def emitter(buffer, params, state):
-        rows = kept[int(state[1])][int(state[0])]
-        count = min(len(buffer), len(rows) - int(state[2]))
-        buffer[:count] = rows[int(state[2]) : int(state[2]) + count]
-        state[2] += count
-        return count
+    def replay(buffer, params, core, phase):
+        rows = kept[phase][core]
+        for first in range(0, len(rows), len(buffer)):
+            part = rows[first : first + len(buffer)]
+            buffer[: len(part)] = part
+            yield len(part)
 
-    racy = replace(plan, launches=(replace(kernel, emit=emitter),))
+    racy = replace(plan, launches=(replace(kernel, kernel=replay),))
     rng = np.random.default_rng(0)
     x, dy = (rng.integers(-4, 5, shape).astype(np.float32) for shape in (case.x_shape, case.dy_shape))
     options = ExecuteOptions(accumulation=default_accumulation(plan.product, plan.compute_dtype), poison=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -100,12 +101,8 @@ def assert_rows_are_legal(geometry: ConvGeometry, series: str, dtype: str) -> in
         rows = empty_rows(max(CHUNK, launch.step_rows))
         for core in {0, launch.core_count // 2, launch.core_count - 1}:
             for phase in range(launch.phase_count):
-                state, core_state = launch.new_state(core, phase), np.zeros(CORE_STATE_LENGTH, np.int64)
-                for _ in range(MOST_CHUNKS):
-                    count = launch.emit(rows, launch.params, state)
-                    assert count <= len(rows)
-                    if count == 0:
-                        break
+                core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
+                for count in islice(launch.rows(core, phase, rows), MOST_CHUNKS):
                     issue(rows, count, core_state)
                     assert not verify(rows[:count], product), (geometry, series, dtype)
                     assert not len(outside_tensor(rows[:count], plan)), (geometry, series, dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -65,9 +66,8 @@ def assert_first_rows_are_legal(plan):
     for launch in plan.launches:
         rows = empty_rows(max(1024, launch.step_rows))
         for core in {0, launch.core_count - 1}:
-            state, core_state = launch.new_state(core, 0), np.zeros(CORE_STATE_LENGTH, np.int64)
-            for _ in range(3):
-                count = launch.emit(rows, launch.params, state)
+            core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
+            for count in islice(launch.rows(core, 0, rows), 3):
                 issue(rows, count, core_state)
                 assert verify(rows[:count], plan.product) == []
                 assert not len(outside_tensor(rows[:count], plan))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -27,12 +28,7 @@ def assert_rows_are_legal(layout, direction, item, series):
     rows = empty_rows(max(CHUNK_ROWS, launch.step_rows))
     checked = 0
     for core in {0, launch.core_count // 2, launch.core_count - 1}:
-        state = launch.new_state(core, 0)
-        for _ in range(MOST_CHUNKS):
-            count = launch.emit(rows, launch.params, state)
-            assert count <= len(rows)
-            if count == 0:
-                break
+        for count in islice(launch.rows(core, 0, rows), MOST_CHUNKS):
             assert verify(rows[:count], product) == [], (layout, direction, item, series)
             assert gm_violations(rows[:count], table) == [], (layout, direction, item, series)
             checked += count
@@ -98,6 +94,6 @@ def test_rows_of_split_cores_move_exact_bytes_and_those_of_unified_cores_whole_b
     for series in SERIES:
         case = conversion(layout, "from_blocked", 2, machine(series))
         rows = empty_rows(4096)
-        count = case.launch.emit(rows, case.launch.params, case.launch.new_state(0, 0))
+        count = next(case.launch.rows(0, 0, rows))
         pads = np.count_nonzero(rows["op"][:count] == Op.DATA_COPY_PAD)
         assert bool(pads) == (series in ("910b", "910_93"))

@@ -26,19 +26,15 @@ class Product:
 
 
 def launch_of(program, *, cores=1, phases=1, gm_bytes=4096, name="kernel"):
-    """Return a launch of ``program(core, phase) -> list of row writers``, one writer per call of the emitter."""
+    """Return a launch of ``program(core, phase) -> list of row writers``, one writer for each part of the rows."""
 
-    def emitter(rows, params, state):
-        core, phase, done = (int(state[i]) for i in range(3))
-        writers = program(core, phase)
-        if done == len(writers):
-            return 0
-        state[2] += 1
-        return writers[done](rows, 0)
+    def kernel(rows, params, core, phase):
+        for writer in program(core, phase):
+            yield writer(rows, 0)
 
     gm = GlobalMemory()
     gm.add("x", gm_bytes, initialised=True)
-    return Launch(name=name, emit=emitter, params=np.zeros(1), core_count=cores, phase_count=phases, gm=gm)
+    return Launch(name=name, kernel=kernel, params=np.zeros(1), core_count=cores, phase_count=phases, gm=gm)
 
 
 def set_flag(source, destination, event=0):

@@ -66,11 +66,11 @@ def test_gm_load_outside_its_tensor_names_the_range():
     )
 
 
-def test_emitter_that_overruns_its_buffer_is_an_internal_error():
+def test_kernel_that_overruns_its_buffer_is_an_internal_error():
     gm = GlobalMemory()
     gm.add("x", 512, initialised=True)
     launch = Launch(
-        name="wrong", emit=lambda rows, params, state: len(rows) + 1, params=np.zeros(1), core_count=1, gm=gm
+        name="wrong", kernel=lambda rows, *_: iter([len(rows) + 1]), params=np.zeros(1), core_count=1, gm=gm
     )
-    with pytest.raises(InternalError, match=r"^Emitter of wrong must write 0 to 4096 rows, not 4097$"):
+    with pytest.raises(InternalError, match=r"^Kernel of wrong must write 0 to 4096 rows, not 4097$"):
         execute(launch, PRODUCT, OPTIONS)

@@ -35,14 +35,13 @@ def call(capsys, *arguments):
 def spoiled(launch, spoil):
     """Return ``launch`` with ``spoil(rows, core, phase) -> rows`` applied to what it emits."""
 
-    def emit(buffer, params, state):
-        core, phase = int(state[0]), int(state[1])
-        count = launch.emit(buffer, params, state)
-        rows = spoil(buffer[:count].copy(), core, phase)
-        buffer[: len(rows)] = rows
-        return len(rows) if count else 0
+    def kernel(buffer, params, core, phase):
+        for count in launch.rows(core, phase, buffer):
+            rows = spoil(buffer[:count].copy(), core, phase)
+            buffer[: len(rows)] = rows
+            yield len(rows)
 
-    return dataclasses.replace(launch, emit=emit)
+    return dataclasses.replace(launch, kernel=kernel)
 
 
 @pytest.fixture

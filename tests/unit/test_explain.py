@@ -55,7 +55,9 @@ def test_recorder_keeps_the_order_and_asks_only_when_the_report_is_made():
 
 
 def test_explanation_to_plain_is_json_with_every_part():
-    launch = Launch(name="k", emit=lambda *_: 0, params=np.zeros(1), core_count=3, phase_count=2, gm=GlobalMemory())
+    launch = Launch(
+        name="k", kernel=lambda *_: iter(()), params=np.zeros(1), core_count=3, phase_count=2, gm=GlobalMemory()
+    )
     table = ExplanationTable(title="walk", columns=("m", "n"), rows=((0, 1), (None, "x")))
     made = explanation(
         call="x fp16 3x4",

@@ -148,17 +148,13 @@ def test_rows_do_not_depend_on_the_length_of_the_buffer(series):
 
 def _emitted(launch, core, phase, length):
     """All rows of a core, through a buffer of ``length`` rows that holds rubbish between the calls."""
-    buffer, state = empty_rows(length), launch.new_state(core, phase)
+    buffer = empty_rows(length)
     parts = [buffer[:0].view(np.uint8)]
-    while True:
-        buffer.view(np.uint8)[:] = 0xA5
-        count = launch.emit(buffer, launch.params, state)
-        assert 0 <= count <= length
-        if not count:
-            # and it stays over
-            assert launch.emit(buffer, launch.params, state) == 0
-            return np.concatenate(parts).view(INSTR)
+    buffer.view(np.uint8)[:] = 0xA5
+    for count in launch.rows(core, phase, buffer):
         parts.append(buffer[:count].copy().view(np.uint8))
+        buffer.view(np.uint8)[:] = 0xA5
+    return np.concatenate(parts).view(INSTR)
 
 
 @pytest.mark.parametrize("series", SERIES)

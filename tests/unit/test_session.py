@@ -223,9 +223,9 @@ def test_recorded_launch_replays_each_core_in_chunks_and_carries_what_is_known()
     launch = recorded_launch("k", programs, memory.gm, sites={0: "A"}, known=known)
     assert (launch.core_count, launch.known, launch.sites) == (3, known, {0: "A"})
     for core, program in enumerate(programs):
-        state, seen = launch.new_state(core, 0), 0
+        seen = 0
         buffer = programs[0][:2].copy()
-        while count := launch.emit(buffer, launch.params, state):
+        for count in launch.rows(core, 0, buffer):
             assert buffer[:count].tobytes() == program[seen : seen + count].tobytes()
             seen += count
         assert seen == len(program)

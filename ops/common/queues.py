@@ -1,0 +1,48 @@
+"""Buffers that one pipe fills and another empties, as jitted pieces of kernels: Ascend C's TQue by hand.
+
+A queue stands for the halves of a buffer in UB, L1, L0 or L0C. Its two flags a half are "full" (producer to consumer)
+and "free" (consumer to producer). The producer brackets its work with `alloc` and `enque`, the consumer with `deque`
+and `free`. A core says once for each half that it is free before the first `alloc`, and waits for that behind the last
+`free`, so that it leaves no flag set.
+
+Source: asc-devkit ``docs/zh/api/SIMD-API``, TQue (AllocTensor, EnQue, DeQue, FreeTensor).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from npu_sim._jit import jit
+from npu_sim.isa.emit import emit_set_flag, emit_wait_flag
+
+
+class Queue(NamedTuple):
+    """A buffer between two pipes; half ``h`` uses event ``first_event + h`` of both directions."""
+
+    producer: int
+    consumer: int
+    first_event: int = 0
+
+
+@jit
+def alloc(rows, n, queue, half, site, tile):
+    """Let the producer wait until the half is free."""
+    return emit_wait_flag(rows, n, queue.consumer, queue.producer, queue.first_event + half, site, tile)
+
+
+@jit
+def enque(rows, n, queue, half, site, tile):
+    """Say behind the producer's work that the half is full."""
+    return emit_set_flag(rows, n, queue.producer, queue.consumer, queue.first_event + half, site, tile)
+
+
+@jit
+def deque(rows, n, queue, half, site, tile):
+    """Let the consumer wait until the half is full."""
+    return emit_wait_flag(rows, n, queue.producer, queue.consumer, queue.first_event + half, site, tile)
+
+
+@jit
+def free(rows, n, queue, half, site, tile):
+    """Say behind the consumer's work that the half is free."""
+    return emit_set_flag(rows, n, queue.consumer, queue.producer, queue.first_event + half, site, tile)
