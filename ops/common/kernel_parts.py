@@ -83,3 +83,21 @@ def copy_planes(rows, n, dst, src, planes, length, dst_plane, src_plane, data, t
         site,
         tile,
     )
+
+
+@jit
+def copy_runs(rows, n, dst_space, dst, src_space, src, count, length, src_step, dst_step, data, tensor, site, tile):
+    """DataCopy of any number of runs of ``length`` blocks that begin ``src_step`` and ``dst_step`` blocks apart.
+
+    One row for every `MAX_BLOCK_COUNT` runs, or one for each where a field would not hold the gap between two.
+    """
+    fits = src_step - length <= MAX_FIELD and dst_step - length <= MAX_FIELD
+    for first in range(0, count, MAX_BLOCK_COUNT if fits else 1):
+        runs = min(count - first, MAX_BLOCK_COUNT) if fits else 1
+        n = emit_data_copy(
+            rows, n, dst_space=dst_space, dst=dst + first * dst_step * BLOCK,
+            src_space=src_space, src=src + first * src_step * BLOCK, block_count=runs, block_len=length,
+            src_gap=src_step - length if runs > 1 else 0, dst_gap=dst_step - length if runs > 1 else 0,
+            dtype=data, tensor=tensor, site=site, tile=tile,
+        )  # fmt: skip
+    return n

@@ -2,8 +2,8 @@
 
 A queue stands for the halves of a buffer in UB, L1, L0 or L0C. Its two flags a half are "full" (producer to consumer)
 and "free" (consumer to producer). The producer brackets its work with `alloc` and `enque`, the consumer with `deque`
-and `free`. A core says once for each half that it is free before the first `alloc`, and waits for that behind the last
-`free`, so that it leaves no flag set.
+and `free`. A core says once for each half that it is free before the first `alloc` (`open_queue`), and waits for that
+behind the last `free` (`close_queue`), so that it leaves no flag set.
 
 Source: asc-devkit ``docs/zh/api/SIMD-API``, TQue (AllocTensor, EnQue, DeQue, FreeTensor).
 """
@@ -46,3 +46,19 @@ def deque(rows, n, queue, half, site, tile):
 def free(rows, n, queue, half, site, tile):
     """Say behind the consumer's work that the half is free."""
     return emit_set_flag(rows, n, queue.consumer, queue.producer, queue.first_event + half, site, tile)
+
+
+@jit
+def open_queue(rows, n, queue, halves, site):
+    """Say of each of the ``halves`` that it is free, before the first `alloc`."""
+    for half in range(halves):
+        n = free(rows, n, queue, half, site, -1)
+    return n
+
+
+@jit
+def close_queue(rows, n, queue, halves, site):
+    """Wait until each of the ``halves`` is free, behind the last `free`."""
+    for half in range(halves):
+        n = alloc(rows, n, queue, half, site, -1)
+    return n

@@ -1,9 +1,10 @@
-"""Emitter of the input gradient, and of the forward convolution, on dav-c220 (A2, A3).
+"""Kernel of the input gradient, and of the forward convolution, on dav-c220 (A2, A3).
 
-A core walks its items (merged group, M rows, batch, planes, N block); in an item planes, then N, then M in base blocks;
-in a block the depth taps, ascending, and K. All taps of a block add up in L0C, which one Fixpipe rounds and stores:
-NDC1HWC0, 16 columns (fp32: 8) at a time, which is the order L0C has. Nothing is added in memory. Phase 0, where some
-results are under no window, clears everything first.
+M = pixels of the result, N = its channels in one merged group, K = (c1, window, c0) of the source. A core walks its
+items (merged group, M rows, batch, planes, N block); in an item planes, then N, then M in base blocks; in a block the
+depth taps, ascending, and K. All taps of a block add up in L0C, which one Fixpipe rounds and stores: NDC1HWC0, 16
+columns (fp32: 8) at a time, which is the order L0C has. Nothing is added in memory. Phase 0, where some results are
+under no window, clears everything first.
 
 Source: ops-nn ``conv/conv3d_backprop_input_v2/op_kernel/arch22`` (drivers, clearing, Iterate and Compute).
 Left out: results in NCDHW by the vector cores, and the two network shapes whose kernel is split by its stride.
@@ -11,354 +12,89 @@ Left out: results in NCDHW by the vector cores, and the two network shapes whose
 
 from __future__ import annotations
 
-import numpy as np
-
 from npu_sim._jit import jit
 from npu_sim.isa.emit import (
     emit_fill,
     emit_fixpipe,
     emit_mmad,
     emit_pipe_barrier,
-    emit_set_flag,
     emit_set_hf32,
-    emit_wait_flag,
 )
 from npu_sim.isa.op import Mode, Pipe, Space
-from ops.common.kernel_parts import BLOCK, MMAD_BARRIER_ELEMS, ceil_div, core_share, free_flag
-from ops.conv3d_backprop_input import kernel_dx_split, kernel_forward_split
-from ops.conv3d_backprop_input.kernel_dx_split import load_a1, load_l0a, set_image
-from ops.conv3d_backprop_input.kernel_split_state import (
-    B_HELD,
-    BATCH,
-    BLOCK_START,
-    C_HALF,
+from ops.common.kernel_parts import BLOCK, MMAD_BARRIER_ELEMS, ceil_div
+from ops.common.queues import Queue, alloc, close_queue, deque, enque, free, open_queue
+from ops.conv3d_backprop_input.kernel_split_weights import load_b1, load_l0b, weights_of
+from ops.conv3d_backprop_input.kernel_split_windows import image_of, load_a1, load_l0a
+from ops.conv3d_backprop_input.kernel_split_work import (
     CLEAR,
-    CLEARED,
-    D_END,
-    DONE,
     EPILOGUE,
-    FINISH,
-    GROUP,
-    IS_FIRST,
-    ITEM,
-    ITEM_DONE,
-    ITEM_END,
-    K_ITER,
-    K_LEN,
-    L0_HALF,
     LOAD_A1,
     LOAD_B1,
     LOAD_L0A,
     LOAD_L0B,
-    M1,
-    M_ITER,
-    M_LEN,
-    M_START,
     MMAD,
-    N1,
-    N_ITER,
-    N_LEN,
-    N_START,
-    NEXT_ITEM,
     PROLOGUE,
-    STAGE,
-    START,
     STORE,
-    TAP,
-    WALK,
-    D,
-    K,
+    block_of,
+    item_of,
+    items_of,
+    k_part,
+    source_plane,
 )
 
-dx_load_b1 = kernel_dx_split.load_b1
-dx_load_l0b = kernel_dx_split.load_l0b
-dx_depth_plane = kernel_dx_split.depth_plane
-forward_load_b1 = kernel_forward_split.load_b1
-forward_load_l0b = kernel_forward_split.load_l0b
-forward_depth_plane = kernel_forward_split.depth_plane
+A1 = Queue(producer=Pipe.MTE2.value, consumer=Pipe.MTE1.value)
+"""Activations in L1."""
+B1 = Queue(producer=Pipe.MTE2.value, consumer=Pipe.MTE1.value, first_event=2)
+"""Weights in L1."""
+L0 = Queue(producer=Pipe.MTE1.value, consumer=Pipe.M.value)
+"""A half of both L0A and L0B."""
+L0C = Queue(producer=Pipe.M.value, consumer=Pipe.FIX.value)
+"""A block of the result."""
 
 
 @jit
-def _plane(p, d, tap):
-    if p["forward"]:
-        return forward_depth_plane(p, d, tap)
-    return dx_depth_plane(p, d, tap)
+def _zero_l0c(rows, n, p):
+    """Fill L0C with zeros, as one product of them."""
+    for space, fractals in ((Space.L0A, p.l0c_rows // 16), (Space.L0B, 1)):
+        n = emit_fill(
+            rows, n, dst_space=space, dst=0, dtype=p.data, repeat=1, block_num=fractals, dst_gap=0, value_bits=0,
+            site=CLEAR, tile=-1,
+        )  # fmt: skip
+    n = enque(rows, n, L0, 0, CLEAR, -1)
+    n = deque(rows, n, L0, 0, CLEAR, -1)
+    n = emit_mmad(
+        rows, n, dst=0, src_a=0, src_b=0, dtype=p.data, m=p.l0c_rows, n_elems=16, k=1, mode=Mode.INIT, site=CLEAR,
+        tile=-1,
+    )  # fmt: skip
+    n = enque(rows, n, L0C, 0, CLEAR, -1)
+    return deque(rows, n, L0C, 0, CLEAR, -1)
 
 
 @jit
-def _next_tap(p, s, tap):
-    """Return the first depth tap from ``tap`` on that plane s[D] uses; kd if there is none."""
-    while tap < p["kd"] and _plane(p, s[D], tap) < 0:
-        tap += 1
-    return tap
+def _leave(rows, n, p, dst, src, pixels, channels, src_stride, dst_stride, site, tile):
+    """Let a block leave L0C, rounded once, as columns of C0; strides in rows and in pixels."""
+    mode = Mode.CHANNEL_SPLIT if p.c0 == 8 else 0
+    return emit_fixpipe(
+        rows, n, dst_space=Space.GM, dst=dst, src=src, dst_dtype=p.out_data, m_size=pixels, n_size=channels,
+        src_stride=src_stride, dst_stride=dst_stride, nd_num=1, src_nd_stride=0, dst_nd_stride=0,
+        mode=mode, tensor=p.out_tensor, site=site, tile=tile,
+    )  # fmt: skip
 
 
 @jit
-def _item_range(p, s):
-    """Return the items [first, end) of core s[0]: a share of all, or the batch items of the core's part of the grid."""
-    if not p["grid"]:
-        return core_share(p["items"], p["cores"], s[0])
-    batch0 = s[0] // (p["n_dim"] * p["m_dim"]) % p["batch_dim"] * p["single_batch"]
-    return batch0, max(min(batch0 + p["single_batch"], p["batch"]), batch0)
+def _store(rows, n, p, item, block, src, tile):
+    """Store the finished block that lies at ``src`` in L0C."""
+    hw = p.out_h * p.out_w
+    plane = (item.batch * p.out_d + block.d) * p.out_c1 + item.group * p.n1_g + block.n_block
+    return _leave(
+        rows, n, p, dst=p.out + (plane * hw + block.m) * BLOCK, src=src, pixels=block.m_len, channels=block.n_len,
+        src_stride=ceil_div(block.m_len, 16) * 16, dst_stride=hw, site=STORE, tile=tile,
+    )  # fmt: skip
 
 
 @jit
-def _set_item(p, s):
-    """Fill the state of item s[ITEM]; return False if it has no pixel or channel."""
-    item = s[ITEM]
-    if p["grid"]:
-        rest = s[0]
-        n_idx, rest = rest % p["n_dim"], rest // p["n_dim"]
-        m_idx, rest = rest % p["m_dim"], rest // p["m_dim"]
-        rest //= p["batch_dim"]
-        s[GROUP] = 0
-        s[BATCH] = item
-        s[D] = rest % p["d_dim"] * p["single_d"]
-        s[D_END] = min(s[D] + p["single_d"], p["out_d"])
-    else:
-        n_idx, rest = item % p["n_count"], item // p["n_count"]
-        plane, rest = rest % (p["batch"] * p["out_d"]), rest // (p["batch"] * p["out_d"])
-        m_idx = rest % p["m_count"]
-        s[GROUP] = rest // p["m_count"]
-        s[BATCH] = plane // p["out_d"]
-        s[D] = plane % p["out_d"]
-        s[D_END] = s[D] + 1
-    s[M_START] = m_idx * p["single_m"]
-    s[M_LEN] = min(p["single_m"], p["out_h"] * p["out_w"] - s[M_START])
-    s[N_START] = n_idx * p["single_n"] // p["c0"]
-    n1 = min(p["n1_g"], p["out_c1"] - s[GROUP] * p["n1_g"])
-    s[N_LEN] = min(p["single_n"], (n1 - s[N_START]) * p["c0"])
-    k1 = min(p["k1_g"], p["a_c1"] - s[GROUP] * p["k1_g"])
-    s[K_LEN] = k1 * p["kh"] * p["kw"] * p["c0"]
-    if s[M_LEN] <= 0 or s[N_LEN] <= 0 or s[D] >= s[D_END]:
-        return False
-    s[M_ITER] = ceil_div(s[M_LEN], p["base_m"])
-    s[N_ITER] = ceil_div(s[N_LEN], p["base_n"])
-    s[K_ITER] = ceil_div(s[K_LEN], p["base_k"])
-    s[M1] = 0
-    s[N1] = 0
-    return True
-
-
-@jit
-def _next_block(p, s):
-    """Step to the next base block of the item; after the last one the item is done."""
-    s[STAGE] = BLOCK_START
-    s[M1] += 1
-    if s[M1] < s[M_ITER]:
-        return
-    s[M1] = 0
-    s[N1] += 1
-    if s[N1] < s[N_ITER]:
-        return
-    s[N1] = 0
-    s[D] += 1
-    if s[D] == s[D_END]:
-        s[STAGE] = ITEM_DONE
-
-
-@jit
-def _start_block(p, s):
-    """Prepare the current block; step on if it reads nothing (then its result is zero, and cleared)."""
-    first = (s[M_START] + s[M1] * p["base_m"]) // p["out_w"] * p["window_step_h"] - p["image_up"]
-    s[TAP] = _next_tap(p, s, np.int64(0))
-    if s[TAP] == p["kd"] or not set_image(p, s, first):
-        _next_block(p, s)
-        return
-    s[K] = 0
-    s[IS_FIRST] = 1
-    s[STAGE] = WALK
-
-
-@jit
-def _flags(rows, n, p, wait, site):
-    """Prime (``wait`` 0) or drain (1) the flags that say "this buffer is free"."""
-    for half in range(p["al1"]):
-        n = free_flag(rows, n, Pipe.MTE1, Pipe.MTE2, half, wait, site)
-    for half in range(p["bl1"]):
-        n = free_flag(rows, n, Pipe.MTE1, Pipe.MTE2, 2 + half, wait, site)
-    for half in range(2):
-        n = free_flag(rows, n, Pipe.M, Pipe.MTE1, half, wait, site)
-    for half in range(p["cl0"]):
-        n = free_flag(rows, n, Pipe.FIX, Pipe.M, half, wait, site)
-    return n
-
-
-@jit
-def _fill_a1(rows, n, p, s, half):
-    """LoadToA1: the channel blocks of the K steps from s[K] on."""
-    window = p["kh"] * p["kw"] * p["c0"]
-    start = s[K] * p["base_k"]
-    blocks = min(p["step_ka"] * p["base_k"], s[K_LEN] - start) // window
-    plane = (s[BATCH] * p["a_d"] + _plane(p, s[D], s[TAP])) * p["a_c1"] + s[GROUP] * p["k1_g"]
-    address = p["a"] + plane * p["a_h"] * p["a_w"] * BLOCK
-    n = emit_wait_flag(rows, n, Pipe.MTE1, Pipe.MTE2, half, LOAD_A1, s[ITEM])
-    n = load_a1(rows, n, p, s, address, start // window, blocks, p["a1"] + half * p["a1_bytes"])
-    n = emit_set_flag(rows, n, Pipe.MTE2, Pipe.MTE1, half, LOAD_A1, s[ITEM])
-    return emit_wait_flag(rows, n, Pipe.MTE2, Pipe.MTE1, half, LOAD_A1, s[ITEM])
-
-
-@jit
-def _fill_b1(rows, n, p, s, half, n_use):
-    """LoadToB1: the channel blocks of the K steps from s[K] on, all columns of the block."""
-    window = p["kh"] * p["kw"] * p["c0"]
-    start = s[K] * p["base_k"]
-    blocks = min(p["step_kb"] * p["base_k"], s[K_LEN] - start) // window
-    dst = p["b1"] + half * p["b1_bytes"]
-    n = emit_wait_flag(rows, n, Pipe.MTE1, Pipe.MTE2, 2 + half, LOAD_B1, s[ITEM])
-    if p["forward"]:
-        n = forward_load_b1(rows, n, p, s, s[TAP], start // window, blocks, n_use, dst)
-    else:
-        n = dx_load_b1(rows, n, p, s, s[TAP], start // window, blocks, n_use, dst)
-    n = emit_set_flag(rows, n, Pipe.MTE2, Pipe.MTE1, 2 + half, LOAD_B1, s[ITEM])
-    return emit_wait_flag(rows, n, Pipe.MTE2, Pipe.MTE1, 2 + half, LOAD_B1, s[ITEM])
-
-
-@jit
-def _k_step(rows, n, p, s):
-    """Emit K step s[K] of depth tap s[TAP] of the current block."""
-    tile = s[ITEM]
-    k = s[K]
-    ka, kb = k % p["step_ka"], k % p["step_kb"]
-    a_half = (s[M1] * ceil_div(s[K_ITER], p["step_ka"]) + k // p["step_ka"]) % p["al1"]
-    b_half = (s[N1] * ceil_div(s[K_ITER], p["step_kb"]) + k // p["step_kb"]) % p["bl1"]
-    last = k == s[K_ITER] - 1
-    k_use = min(p["base_k"], s[K_LEN] - k * p["base_k"])
-    m_use = min(p["base_m"], s[M_LEN] - s[M1] * p["base_m"])
-    n_use = min(p["base_n"], s[N_LEN] - s[N1] * p["base_n"])
-    if ka == 0:
-        n = _fill_a1(rows, n, p, s, a_half)
-    if kb == 0 and not s[B_HELD]:
-        n = _fill_b1(rows, n, p, s, b_half, n_use)
-        s[B_HELD] = p["b_full"]
-    half = s[L0_HALF]
-    l0a, l0b = half * p["l0a_half"], half * p["l0b_half"]
-    n = emit_wait_flag(rows, n, Pipe.M, Pipe.MTE1, half, LOAD_L0A, tile)
-    n = load_l0a(rows, n, p, s, p["a1"] + a_half * p["a1_bytes"], l0a, k_use, m_use)
-    if p["forward"]:
-        n = forward_load_l0b(rows, n, p, s, p["b1"] + b_half * p["b1_bytes"], l0b, k_use)
-    else:
-        n = dx_load_l0b(rows, n, p, s, p["b1"] + b_half * p["b1_bytes"], l0b, k_use, n_use)
-    if last or ka == p["step_ka"] - 1:
-        n = emit_set_flag(rows, n, Pipe.MTE1, Pipe.MTE2, a_half, LOAD_L0A, tile)
-    if (last or kb == p["step_kb"] - 1) and not p["b_full"]:
-        n = emit_set_flag(rows, n, Pipe.MTE1, Pipe.MTE2, 2 + b_half, LOAD_L0B, tile)
-    n = emit_set_flag(rows, n, Pipe.MTE1, Pipe.M, half, LOAD_L0B, tile)
-    n = emit_wait_flag(rows, n, Pipe.MTE1, Pipe.M, half, MMAD, tile)
-    if s[IS_FIRST]:
-        n = emit_wait_flag(rows, n, Pipe.FIX, Pipe.M, s[C_HALF], MMAD, tile)
-    mode = Mode.INIT if s[IS_FIRST] else 0
-    m_full = ceil_div(m_use, 16) * 16
-    n = emit_mmad(rows, n, s[C_HALF] * p["l0c_half"], l0a, l0b, p["data"], m_full, n_use, k_use, mode, MMAD, tile)
-    if m_full * n_use <= MMAD_BARRIER_ELEMS:
-        n = emit_pipe_barrier(rows, n, Pipe.M, MMAD, tile)
-    n = emit_set_flag(rows, n, Pipe.M, Pipe.MTE1, half, MMAD, tile)
-    s[L0_HALF] = 1 - half
-    s[IS_FIRST] = 0
-    return n
-
-
-@jit
-def _store(rows, n, p, s):
-    """GetTensorC: the finished block leaves L0C, rounded once, as columns of C0."""
-    tile, half = s[ITEM], s[C_HALF]
-    hw = p["out_h"] * p["out_w"]
-    m_use = min(p["base_m"], s[M_LEN] - s[M1] * p["base_m"])
-    n_use = min(p["base_n"], s[N_LEN] - s[N1] * p["base_n"])
-    block = (s[BATCH] * p["out_d"] + s[D]) * p["out_c1"] + s[GROUP] * p["n1_g"] + s[N_START]
-    block += s[N1] * (p["base_n"] // p["c0"])
-    dst = p["out"] + (block * hw + s[M_START] + s[M1] * p["base_m"]) * BLOCK
-    mode = Mode.CHANNEL_SPLIT if p["c0"] == 8 else 0
-    n = emit_set_flag(rows, n, Pipe.M, Pipe.FIX, half, STORE, tile)
-    n = emit_wait_flag(rows, n, Pipe.M, Pipe.FIX, half, STORE, tile)
-    n = emit_fixpipe(
-        rows,
-        n,
-        Space.GM,
-        dst,
-        half * p["l0c_half"],
-        p["out_data"],
-        m_use,
-        n_use,
-        ceil_div(m_use, 16) * 16,
-        hw,
-        1,
-        0,
-        0,
-        mode,
-        p["out_tensor"],
-        STORE,
-        tile,
-    )
-    n = emit_set_flag(rows, n, Pipe.FIX, Pipe.M, half, STORE, tile)
-    if p["cl0"] == 2:
-        s[C_HALF] = 1 - half
-    return n
-
-
-@jit
-def _clear(rows, p, s):
-    """Zero this core's share of the result: one product of zeros fills L0C, which leaves as often as needed."""
-    n = 0
-    start = s[0] * p["clear_share"]
-    end = min(start + p["clear_share"], p["out_blocks"])
-    lines = p["l0c_rows"]
-    if s[CLEARED] == 0 and start < end:
-        n = emit_fill(rows, n, Space.L0A, 0, p["data"], 1, lines // 16, 0, 0, CLEAR, -1)
-        n = emit_fill(rows, n, Space.L0B, 0, p["data"], 1, 1, 0, 0, CLEAR, -1)
-        n = emit_set_flag(rows, n, Pipe.MTE1, Pipe.M, 0, CLEAR, -1)
-        n = emit_wait_flag(rows, n, Pipe.MTE1, Pipe.M, 0, CLEAR, -1)
-        n = emit_mmad(rows, n, 0, 0, 0, p["data"], lines, 16, 1, Mode.INIT, CLEAR, -1)
-        n = emit_set_flag(rows, n, Pipe.M, Pipe.FIX, 0, CLEAR, -1)
-        n = emit_wait_flag(rows, n, Pipe.M, Pipe.FIX, 0, CLEAR, -1)
-    mode = Mode.CHANNEL_SPLIT if p["c0"] == 8 else 0
-    while start + s[CLEARED] < end and n < len(rows):
-        at = start + s[CLEARED]
-        length = min(lines, end - at)
-        n = emit_fixpipe(
-            rows,
-            n,
-            Space.GM,
-            p["out"] + at * BLOCK,
-            0,
-            p["out_data"],
-            length,
-            p["c0"],
-            lines,
-            length,
-            1,
-            0,
-            0,
-            mode,
-            p["out_tensor"],
-            CLEAR,
-            -1,
-        )
-        s[CLEARED] += length
-    return n
-
-
-@jit
-def _walk(rows, n, p, s):
-    """Emit K steps of the current block, and its store behind the last one, while the buffer has room for a step."""
-    room = len(rows) - p["step_rows"]
-    while n <= room:
-        n = _k_step(rows, n, p, s)
-        s[K] += 1
-        if s[K] < s[K_ITER]:
-            continue
-        s[K] = 0
-        s[TAP] = _next_tap(p, s, s[TAP] + 1)
-        if s[TAP] == p["kd"]:
-            n = _store(rows, n, p, s)
-            _next_block(p, s)
-            break
-    return n
-
-
-@jit
-def emit(rows, params, state):
-    """Write the next rows of core ``state[0]`` in phase ``state[1]``; see `npu_sim.program.launch.Launch`.
+def convolve(rows, params, core, phase):
+    """Write the rows of ``core`` in ``phase``; see `npu_sim.program.launch.Launch`.
 
     Parameters
     ----------
@@ -366,49 +102,120 @@ def emit(rows, params, state):
         Buffer of at least ``params["step_rows"]`` rows.
     params : `params.SPLIT_PARAMS`[1]
         Tiling and addresses.
-    state : int64[STATE_LENGTH]
-        See `kernel_split_state`.
+    core, phase : int
+        Whose rows.
 
-    Returns
-    -------
+    Yields
+    ------
     int
-        Rows written; 0 when the phase is over.
+        Rows written.
     """
     p = params[0]
-    s = state
-    if s[1] < p["clear"]:
-        return _clear(rows, p, s)
     n = 0
-    if s[STAGE] == START:
-        s[ITEM], s[ITEM_END] = _item_range(p, s)
-        s[ITEM] -= 1
-        if s[ITEM] + 1 >= s[ITEM_END]:
-            s[STAGE] = DONE
-            return n
-        if p["hf32"]:
-            n = emit_set_hf32(rows, n, 1, PROLOGUE, -1)
-        n = _flags(rows, n, p, 0, PROLOGUE)
-        s[STAGE] = NEXT_ITEM
-    room = len(rows) - p["step_rows"]
-    while n <= room and s[STAGE] < FINISH:
-        if s[STAGE] == NEXT_ITEM:
-            s[ITEM] += 1
-            if s[ITEM] >= s[ITEM_END]:
-                s[STAGE] = FINISH
-            elif _set_item(p, s):
-                s[STAGE] = BLOCK_START
-        elif s[STAGE] == BLOCK_START:
-            _start_block(p, s)
-        elif s[STAGE] == WALK:
-            n = _walk(rows, n, p, s)
-        else:
-            if s[B_HELD]:
-                n = emit_set_flag(rows, n, Pipe.MTE1, Pipe.MTE2, 2, LOAD_L0B, s[ITEM])
-                s[B_HELD] = 0
-            s[STAGE] = NEXT_ITEM
-    if s[STAGE] == FINISH and n <= room:
-        n = _flags(rows, n, p, 1, EPILOGUE)
-        if p["hf32"]:
-            n = emit_set_hf32(rows, n, 0, EPILOGUE, -1)
-        s[STAGE] = DONE
-    return n
+    if phase < p.clear:
+        start = core * p.clear_share
+        end = min(start + p.clear_share, p.out_blocks)
+        if start < end:
+            n = _zero_l0c(rows, n, p)
+        for at in range(start, end, p.l0c_rows):
+            if n == len(rows):
+                yield n
+                n = 0
+            count = min(p.l0c_rows, end - at)
+            n = _leave(
+                rows, n, p, dst=p.out + at * BLOCK, src=0, pixels=count, channels=p.c0, src_stride=p.l0c_rows,
+                dst_stride=count, site=CLEAR, tile=-1,
+            )  # fmt: skip
+        yield n
+        return
+
+    first, end = items_of(p, core)
+    if first == end:
+        return
+    if p.hf32:
+        n = emit_set_hf32(rows, n, 1, PROLOGUE, -1)
+    n = open_queue(rows, n, A1, p.al1, PROLOGUE)
+    n = open_queue(rows, n, B1, p.bl1, PROLOGUE)
+    n = open_queue(rows, n, L0, 2, PROLOGUE)
+    n = open_queue(rows, n, L0C, p.cl0, PROLOGUE)
+    l0_half = l0c_half = 0
+    for tile in range(first, end):
+        item = item_of(p, core, tile)
+        b_held = False
+        for number in range(item.blocks):
+            block = block_of(p, item, number)
+            image = image_of(p, block)
+            if image.a_rows == 0:
+                continue  # the result is zero, and cleared
+            is_first = True
+            for tap in range(p.kd):
+                plane = source_plane(p, block.d, tap)
+                if plane < 0:
+                    continue
+                for k in range(item.k_steps):
+                    if n + p.step_rows > len(rows):
+                        yield n
+                        n = 0
+                    ka, kb, is_last = k % p.step_ka, k % p.step_kb, k == item.k_steps - 1
+                    k_len = min(p.base_k, item.k_len - k * p.base_k)
+
+                    if ka == 0:
+                        a_half = (block.m_step * ceil_div(item.k_steps, p.step_ka) + k // p.step_ka) % p.al1
+                        a1 = p.a1 + a_half * p.a1_bytes
+                        a_first, a_blocks = k_part(p, item, k, p.step_ka)
+                        n = alloc(rows, n, A1, a_half, LOAD_A1, tile)
+                        n = load_a1(rows, n, p, item, image, plane, a_first, a_blocks, a1, tile)
+                        n = enque(rows, n, A1, a_half, LOAD_A1, tile)
+                        n = deque(rows, n, A1, a_half, LOAD_A1, tile)
+                    if kb == 0 and not b_held:
+                        b_half = (block.n_step * ceil_div(item.k_steps, p.step_kb) + k // p.step_kb) % p.bl1
+                        b1 = p.b1 + b_half * p.b1_bytes
+                        weights = weights_of(p, item, block, k)
+                        n = alloc(rows, n, B1, b_half, LOAD_B1, tile)
+                        n = load_b1(rows, n, p, item, block, weights, tap, b1, tile)
+                        n = enque(rows, n, B1, b_half, LOAD_B1, tile)
+                        n = deque(rows, n, B1, b_half, LOAD_B1, tile)
+                        # whole weights of an item are loaded once
+                        b_held = p.b_full == 1
+
+                    l0a, l0b = l0_half * p.l0a_half, l0_half * p.l0b_half
+                    n = alloc(rows, n, L0, l0_half, LOAD_L0A, tile)
+                    n = load_l0a(rows, n, p, block, image, a1, a_blocks, ka * p.base_k, k_len, l0a, tile)
+                    n = load_l0b(rows, n, p, block, weights, b1, kb * p.base_k, k_len, l0b, tile)
+                    if is_last or ka == p.step_ka - 1:
+                        n = free(rows, n, A1, a_half, LOAD_L0A, tile)
+                    if (is_last or kb == p.step_kb - 1) and not b_held:
+                        n = free(rows, n, B1, b_half, LOAD_L0B, tile)
+                    n = enque(rows, n, L0, l0_half, LOAD_L0B, tile)
+
+                    n = deque(rows, n, L0, l0_half, MMAD, tile)
+                    if is_first:
+                        n = alloc(rows, n, L0C, l0c_half, MMAD, tile)
+                    m_len = ceil_div(block.m_len, 16) * 16
+                    n = emit_mmad(
+                        rows, n, dst=l0c_half * p.l0c_half, src_a=l0a, src_b=l0b, dtype=p.data, m=m_len,
+                        n_elems=block.n_len, k=k_len, mode=Mode.INIT if is_first else 0, site=MMAD, tile=tile,
+                    )  # fmt: skip
+                    if m_len * block.n_len <= MMAD_BARRIER_ELEMS:
+                        # a short product does not hide the next one's read of the same accumulators
+                        n = emit_pipe_barrier(rows, n, Pipe.M, MMAD, tile)
+                    n = free(rows, n, L0, l0_half, MMAD, tile)
+                    l0_half, is_first = 1 - l0_half, False
+            if not is_first:
+                n = enque(rows, n, L0C, l0c_half, STORE, tile)
+                n = deque(rows, n, L0C, l0c_half, STORE, tile)
+                n = _store(rows, n, p, item, block, l0c_half * p.l0c_half, tile)
+                n = free(rows, n, L0C, l0c_half, STORE, tile)
+                l0c_half = (l0c_half + 1) % p.cl0
+        if b_held:
+            n = free(rows, n, B1, b_half, LOAD_L0B, tile)
+    if n + p.step_rows > len(rows):
+        yield n
+        n = 0
+    n = close_queue(rows, n, A1, p.al1, EPILOGUE)
+    n = close_queue(rows, n, B1, p.bl1, EPILOGUE)
+    n = close_queue(rows, n, L0, 2, EPILOGUE)
+    n = close_queue(rows, n, L0C, p.cl0, EPILOGUE)
+    if p.hf32:
+        n = emit_set_hf32(rows, n, 0, EPILOGUE, -1)
+    yield n

@@ -1,4 +1,4 @@
-"""From a tiling to what the jitted emitter of dav-c220 reads: one record of plain integers."""
+"""From a tiling to what the jitted kernel of dav-c220 reads: one record of plain integers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NAMES = (
 )  # fmt: skip
 
 SPLIT_PARAMS = np.dtype([(name, "i8") for name in _NAMES])
-"""What `kernel_split.emit` reads: extents in elements, addresses, ``*_bytes`` and halves in bytes."""
+"""What `kernel_split.convolve` reads: extents in elements, addresses, ``*_bytes`` and halves in bytes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ import numpy as np
 from npu_sim.errors import OperatorError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch, resumable
+from npu_sim.program.launch import Launch
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_input import kernel_split
-from ops.conv3d_backprop_input.kernel_split_state import SITES
+from ops.conv3d_backprop_input.kernel_split_work import SITES
 from ops.conv3d_backprop_input.limits import check_forward, check_input_gradient
 from ops.conv3d_backprop_input.params import dx_params, forward_params
 from ops.conv3d_backprop_input.records import STATUS_TILING, Tiling
@@ -86,7 +86,7 @@ def forward_launch(
 def _launch(name: str, params: np.ndarray, cores: int, gm: GlobalMemory) -> Launch:
     return Launch(
         name=name,
-        kernel=resumable(kernel_split.emit),
+        kernel=kernel_split.convolve,
         params=params,
         core_count=cores,
         phase_count=1 + int(params[0]["clear"]),
