@@ -175,7 +175,7 @@ def convolve(rows, params, core, phase):
                         n = load_b1(rows, n, p, item, block, weights, tap, b1, tile)
                         n = enque(rows, n, B1, b_half, LOAD_B1, tile)
                         n = deque(rows, n, B1, b_half, LOAD_B1, tile)
-                        # whole weights of an item are loaded once
+                        # weights that L1 holds whole stay for all blocks of the item
                         b_held = p.b_full == 1
 
                     l0a, l0b = l0_half * p.l0a_half, l0_half * p.l0b_half
@@ -197,11 +197,12 @@ def convolve(rows, params, core, phase):
                         n_elems=block.n_len, k=k_len, mode=Mode.INIT if is_first else 0, site=MMAD, tile=tile,
                     )  # fmt: skip
                     if m_len * block.n_len <= MMAD_BARRIER_ELEMS:
-                        # a short product does not hide the next one's read of the same accumulators
+                        # nothing else keeps the next product from reading these accumulators before this one wrote
                         n = emit_pipe_barrier(rows, n, Pipe.M, MMAD, tile)
                     n = free(rows, n, L0, l0_half, MMAD, tile)
                     l0_half, is_first = 1 - l0_half, False
             if not is_first:
+                # all taps have added up
                 n = enque(rows, n, L0C, l0c_half, STORE, tile)
                 n = deque(rows, n, L0C, l0c_half, STORE, tile)
                 n = _store(rows, n, p, item, block, l0c_half * p.l0c_half, tile)
@@ -209,9 +210,6 @@ def convolve(rows, params, core, phase):
                 l0c_half = (l0c_half + 1) % p.cl0
         if b_held:
             n = free(rows, n, B1, b_half, LOAD_L0B, tile)
-    if n + p.step_rows > len(rows):
-        yield n
-        n = 0
     n = close_queue(rows, n, A1, p.al1, EPILOGUE)
     n = close_queue(rows, n, B1, p.bl1, EPILOGUE)
     n = close_queue(rows, n, L0, 2, EPILOGUE)

@@ -1,4 +1,4 @@
-"""From a 910/310P tiling to what the jitted emitters read: one record of plain integers."""
+"""From a 910/310P tiling to what the jitted kernel reads: one record of plain integers."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _TILING = (
 )  # fmt: skip
 
 UNIFIED_PARAMS = np.dtype([(name, "i8") for name in _ADDRESSES + _SHAPE + _TILING])
-"""What `kernel_unified.emit` reads: extents in pixels, planes of 16 channels and
-elements; addresses, ``*_bytes``, halves and parts in bytes."""
+"""What `kernel_unified.convolve` reads: extents in pixels, planes of 16 channels and elements; addresses, ``*_bytes``,
+halves and parts in bytes."""
 
 _MOST_GAP = next(high for name, _, high in RANGES[Op.DATA_COPY] if name == "dst_gap")
 _MOST_BLOCKS = next(high for name, _, high in RANGES[Op.DATA_COPY] if name == "block_count")
@@ -37,7 +37,7 @@ _MOST_BLOCKS = next(high for name, _, high in RANGES[Op.DATA_COPY] if name == "b
 def unified_params(
     problem: WindowProblem, tiling: UnifiedTiling, product: Product, src: GmTensor, weight: GmTensor, dst: GmTensor
 ) -> np.ndarray:
-    """Return the parameters of the emitters for tensors in NC1HWC0 and FRACTAL_Z, C0 = 16.
+    """Return the parameters of the kernel for tensors in NC1HWC0 and FRACTAL_Z, C0 = 16.
 
     Parameters
     ----------

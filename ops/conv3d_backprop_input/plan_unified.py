@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch, resumable
+from npu_sim.program.launch import Launch
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_input import kernel_unified
+from ops.conv3d_backprop_input.kernel_unified_work import SITES
 from ops.conv3d_backprop_input.params_unified import unified_params
 from ops.conv3d_backprop_input.problem_unified import WindowProblem, forward_problem, input_gradient_problem
 from ops.conv3d_backprop_input.tiling_unified import UnifiedTiling, unified_tiling
@@ -61,12 +62,12 @@ def launches_of(
     params = unified_params(problem, tiling, product, src, weight, dst)
     launch = Launch(
         name="Conv2DBackpropInput" if problem.transposed else "Conv2D",
-        kernel=resumable(kernel_unified.emit),
+        kernel=kernel_unified.convolve,
         params=params,
         core_count=tiling.block_dim,
         gm=gm,
         step_rows=int(params[0]["step_rows"]),
-        sites=kernel_unified.SITES,
+        sites=SITES,
         trusted=True,
     )
     return tiling, (launch,), 0
