@@ -62,3 +62,21 @@ def close_queue(rows, n, queue, halves, site):
     for half in range(halves):
         n = alloc(rows, n, queue, half, site, -1)
     return n
+
+
+@jit
+def open_queues(rows, n, queues, halves, site):
+    """Say once for each half of each of the tuple ``queues`` that it is free."""
+    for half in range(halves):
+        for queue in queues:
+            n = free(rows, n, queue, half, site, -1)
+    return n
+
+
+@jit
+def close_queues(rows, n, queues, halves, site):
+    """Wait until each half of each of the tuple ``queues`` is free."""
+    for half in range(halves):
+        for queue in queues:
+            n = alloc(rows, n, queue, half, site, -1)
+    return n

@@ -1,4 +1,4 @@
-"""Emitter of C = A B for row-major matrices (A optionally stored transposed) on dav-c220: ND2NZ in, NZ2ND out.
+"""The kernel of C = A B for row-major matrices (A optionally stored transposed) on dav-c220: ND2NZ in, NZ2ND out.
 
 Blocks of C go row-major over the cores. K runs through L1 in chunks with two buffers for each operand, and through L0A
 and L0B in halves; L0C has two halves as well. 32-bit operands whose rows become columns lie in L1 in bands of 16 rows,
@@ -16,36 +16,24 @@ from npu_sim.isa.emit import (
     emit_mmad,
     emit_nd2nz,
     emit_pipe_barrier,
-    emit_set_flag,
     emit_set_hf32,
-    emit_wait_flag,
 )
 from npu_sim.isa.op import Data, Mode, Pipe, Space
-from ops.common.kernel_parts import BLOCK, MAX_FIELD, MMAD_BARRIER_ELEMS, ceil_div, core_share, free_flag
+from ops.common.kernel_parts import BLOCK, MAX_FIELD, MMAD_BARRIER_ELEMS, ceil_div, core_share
+from ops.common.queues import Queue, alloc, close_queues, deque, enque, free, open_queues
 
 SETUP, LOAD_A, LOAD_B, LOAD_L0, MMAD, STORE, END = range(7)
 SITES = {
-    SETUP: "SETUP",
-    LOAD_A: "LOAD_A",
-    LOAD_B: "LOAD_B",
-    LOAD_L0: "LOAD_L0",
-    MMAD: "MMAD",
-    STORE: "STORE",
-    END: "END",
-}
-STAGE, BLOCK_AT, BLOCK_END, K_AT, L1_TURN, L0_TURN, L0C_TURN = range(2, 9)
-START, WORK, FINISH, DONE = range(4)
+    SETUP: "SETUP", LOAD_A: "LOAD_A", LOAD_B: "LOAD_B", LOAD_L0: "LOAD_L0", MMAD: "MMAD", STORE: "STORE", END: "END",
+}  # fmt: skip
 FRACTAL = 512
 
-
-@jit
-def _flags(rows, n, drain, site):
-    """Prime (``drain`` 0) or drain (1) the flags that say a buffer is free."""
-    for event in range(2):
-        n = free_flag(rows, n, Pipe.MTE1, Pipe.MTE2, event, drain, site)
-        n = free_flag(rows, n, Pipe.M, Pipe.MTE1, event, drain, site)
-        n = free_flag(rows, n, Pipe.FIX, Pipe.M, event, drain, site)
-    return n
+L1 = Queue(producer=Pipe.MTE2.value, consumer=Pipe.MTE1.value)
+"""A chunk of K of both operands."""
+L0 = Queue(producer=Pipe.MTE1.value, consumer=Pipe.M.value)
+"""A base block of K of both operands, in L0A and L0B."""
+L0C = Queue(producer=Pipe.M.value, consumer=Pipe.FIX.value)
+"""A block of C."""
 
 
 @jit
@@ -54,23 +42,29 @@ def _fetch(rows, n, p, l1, address, row_elems, height, width, pitch, tensor, sit
 
     Rows too far apart for the instruction's field come one by one.
     """
-    if row_elems <= MAX_FIELD:
-        return emit_nd2nz(
-            rows, n, l1, address, p["data"], 1, height, width, 0, row_elems, pitch, 1, 0, tensor, site, tile
-        )
-    for row in range(height):
-        at = address + row * row_elems * p["item"]
-        n = emit_nd2nz(rows, n, l1 + row * BLOCK, at, p["data"], 1, 1, width, 0, 1, pitch, 1, 0, tensor, site, tile)
+    lines, apart = (height, row_elems) if row_elems <= MAX_FIELD else (1, 1)
+    for row in range(0, height, lines):
+        n = emit_nd2nz(
+            rows, n, dst=l1 + row * BLOCK, src=address + row * row_elems * p.item, dtype=p.data, nd_num=1,
+            n_value=lines, d_value=width, src_nd_stride=0, src_d_value=apart, dst_c0_stride=pitch, dst_n_stride=1,
+            dst_nd_stride=0, tensor=tensor, site=site, tile=tile,
+        )  # fmt: skip
     return n
 
 
 @jit
-def _fetch_bands(rows, n, p, l1, address, row_elems, height, width, tensor, site, tile):
-    """Copy rows to L1 as [band of 16 rows][NZ column][row], so that columns side by side are fractals side by side."""
+def _fetch_to_transpose(rows, n, p, l1, address, row_elems, height, width, tensor, site, tile):
+    """Copy rows that become columns: 16-bit ones as NZ, 32-bit ones as [band of 16 rows][NZ column][row].
+
+    In bands, columns side by side are fractals side by side.
+    """
+    if p.item == 2:
+        pitch = ceil_div(height, 16) * 16
+        return _fetch(rows, n, p, l1, address, row_elems, height, width, pitch, tensor, site, tile)
     band_bytes = 2 * ceil_div(width, 16) * FRACTAL
     for band in range(ceil_div(height, 16)):
         lines = min(16, height - band * 16)
-        at = address + band * 16 * row_elems * p["item"]
+        at = address + band * 16 * row_elems * p.item
         n = _fetch(rows, n, p, l1 + band * band_bytes, at, row_elems, lines, width, 16, tensor, site, tile)
     return n
 
@@ -78,56 +72,45 @@ def _fetch_bands(rows, n, p, l1, address, row_elems, height, width, tensor, site
 @jit
 def _fetch_a(rows, n, p, l1, batch, m_at, m, k_at, k, tile):
     """Bring m x k of A to L1."""
-    base = p["a"] + batch * p["m"] * p["k"] * p["item"]
-    if p["a_transposed"] == 0:
-        address = base + (m_at * p["k"] + k_at) * p["item"]
-        return _fetch(rows, n, p, l1, address, p["k"], m, k, ceil_div(m, 16) * 16, p["a_tensor"], LOAD_A, tile)
-    address = base + (k_at * p["m"] + m_at) * p["item"]
-    if p["item"] == 4:
-        return _fetch_bands(rows, n, p, l1, address, p["m"], k, m, p["a_tensor"], LOAD_A, tile)
-    return _fetch(rows, n, p, l1, address, p["m"], k, m, ceil_div(k, 16) * 16, p["a_tensor"], LOAD_A, tile)
+    base = p.a + batch * p.m * p.k * p.item
+    if p.a_transposed:
+        address = base + (k_at * p.m + m_at) * p.item
+        return _fetch_to_transpose(rows, n, p, l1, address, p.m, k, m, p.a_tensor, LOAD_A, tile)
+    address = base + (m_at * p.k + k_at) * p.item
+    return _fetch(rows, n, p, l1, address, p.k, m, k, ceil_div(m, 16) * 16, p.a_tensor, LOAD_A, tile)
 
 
 @jit
 def _fetch_b(rows, n, p, l1, n_at, width, k_at, k, tile):
     """Bring k x n of B to L1."""
-    address = p["b"] + (k_at * p["n"] + n_at) * p["item"]
-    if p["item"] == 4:
-        return _fetch_bands(rows, n, p, l1, address, p["n"], k, width, p["b_tensor"], LOAD_B, tile)
-    return _fetch(rows, n, p, l1, address, p["n"], k, width, ceil_div(k, 16) * 16, p["b_tensor"], LOAD_B, tile)
+    address = p.b + (k_at * p.n + n_at) * p.item
+    return _fetch_to_transpose(rows, n, p, l1, address, p.n, k, width, p.b_tensor, LOAD_B, tile)
 
 
 @jit
 def _load_a(rows, n, p, dst, l1, chunk, k_at, m, k, tile):
     """Load m x k of A, from ``k_at`` of a chunk of ``chunk``, to L0A in zZ order."""
-    m1 = ceil_div(m, 16)
-    data = p["data"]
-    if p["item"] == 4:
-        pitch = 2 * ceil_div(k, 16) * FRACTAL
-        for i in range(m1):
-            to = dst + i * pitch
-            if p["a_transposed"] == 0:
-                first = k_at // 8 * m1 + i
-                n = emit_load_2d(
-                    rows, n, Space.L0A, to, Space.L1, l1, data, first, ceil_div(k, 8), m1, 0, 0, 0, LOAD_L0, tile
-                )
-            else:
-                first = k_at // 16 * m1 + i
-                n = emit_load_transpose(
-                    rows, n, Space.L0A, to, l1, data, first, ceil_div(k, 16), m1, 1, 0, LOAD_L0, tile
-                )
-        return n
-    k1 = ceil_div(k, 16)
+    c0 = BLOCK // p.item
+    m1, k1 = ceil_div(m, 16), ceil_div(k, 16)
     for i in range(m1):
-        to = dst + i * k1 * FRACTAL
-        if p["a_transposed"] == 0:
-            first = k_at // 16 * m1 + i
-            n = emit_load_2d(rows, n, Space.L0A, to, Space.L1, l1, data, first, k1, m1, 0, 0, 0, LOAD_L0, tile)
-        else:
-            first = i * ceil_div(chunk, 16) + k_at // 16
+        to = dst + i * k1 * 16 // c0 * FRACTAL
+        if not p.a_transposed:
             n = emit_load_2d(
-                rows, n, Space.L0A, to, Space.L1, l1, data, first, k1, 1, 0, Mode.TRANSPOSE, 0, LOAD_L0, tile
-            )
+                rows, n, dst_space=Space.L0A, dst=to, src_space=Space.L1, src=l1, dtype=p.data,
+                start_index=k_at // c0 * m1 + i, repeat=ceil_div(k, c0), src_stride=m1, dst_gap=0, mode=0, tensor=0,
+                site=LOAD_L0, tile=tile,
+            )  # fmt: skip
+        elif p.item == 4:
+            n = emit_load_transpose(
+                rows, n, dst_space=Space.L0A, dst=to, src=l1, dtype=p.data, start_index=k_at // 16 * m1 + i, repeat=k1,
+                src_stride=m1, dst_gap=1, dst_frac_gap=0, site=LOAD_L0, tile=tile,
+            )  # fmt: skip
+        else:
+            n = emit_load_2d(
+                rows, n, dst_space=Space.L0A, dst=to, src_space=Space.L1, src=l1, dtype=p.data,
+                start_index=i * ceil_div(chunk, 16) + k_at // 16, repeat=k1, src_stride=1, dst_gap=0,
+                mode=Mode.TRANSPOSE, tensor=0, site=LOAD_L0, tile=tile,
+            )  # fmt: skip
     return n
 
 
@@ -135,147 +118,112 @@ def _load_a(rows, n, p, dst, l1, chunk, k_at, m, k, tile):
 def _load_b(rows, n, p, dst, l1, chunk, k_at, width, k, tile):
     """Load k x n of B, from ``k_at`` of a chunk of ``chunk``, to L0B in nZ order."""
     n1 = ceil_div(width, 16)
-    data = p["data"]
     for j in range(ceil_div(k, 16)):
-        if p["item"] == 4:
-            first = (k_at // 16 + j) * n1
-            to = dst + 2 * j * n1 * FRACTAL
-            n = emit_load_transpose(rows, n, Space.L0B, to, l1, data, first, n1, 1, 0, n1 - 1, LOAD_L0, tile)
+        if p.item == 4:
+            n = emit_load_transpose(
+                rows, n, dst_space=Space.L0B, dst=dst + 2 * j * n1 * FRACTAL, src=l1, dtype=p.data,
+                start_index=(k_at // 16 + j) * n1, repeat=n1, src_stride=1, dst_gap=0, dst_frac_gap=n1 - 1,
+                site=LOAD_L0, tile=tile,
+            )  # fmt: skip
         else:
-            first = k_at // 16 + j
-            to = dst + j * n1 * FRACTAL
             n = emit_load_2d(
-                rows, n, Space.L0B, to, Space.L1, l1, data, first, n1, ceil_div(chunk, 16), 0, Mode.TRANSPOSE, 0,
-                LOAD_L0, tile,
+                rows, n, dst_space=Space.L0B, dst=dst + j * n1 * FRACTAL, src_space=Space.L1, src=l1, dtype=p.data,
+                start_index=k_at // 16 + j, repeat=n1, src_stride=ceil_div(chunk, 16), dst_gap=0, mode=Mode.TRANSPOSE,
+                tensor=0, site=LOAD_L0, tile=tile,
             )  # fmt: skip
     return n
 
 
 @jit
-def _setup(rows, n, p):
-    """Clear the L1 buffers, so that the rest of a last fractal is defined, and prime the flags."""
-    blocks = p["l1_bytes"] // BLOCK
-    n = emit_fill(rows, n, Space.L1, 0, Data.FP16, blocks // 1024, 1024, 0, 0, SETUP, -1)
-    n = emit_pipe_barrier(rows, n, Pipe.MTE2, SETUP, -1)
-    if p["hf32"] != 0:
-        n = emit_set_hf32(rows, n, 1, SETUP, -1)
-    return _flags(rows, n, 0, SETUP)
-
-
-@jit
-def _multiply(rows, n, p, s, m, width, chunk, tile):
-    """Multiply the chunk that L1 holds: all its base blocks of K."""
-    half = s[L1_TURN]
-    a, b = p["a1"] + half * p["a1_bytes"], p["b1"] + half * p["b1_bytes"]
-    n = emit_set_flag(rows, n, Pipe.MTE2, Pipe.MTE1, half, LOAD_B, tile)
-    n = emit_wait_flag(rows, n, Pipe.MTE2, Pipe.MTE1, half, LOAD_L0, tile)
-    for k_at in range(0, chunk, p["base_k"]):
-        k = min(p["base_k"], chunk - k_at)
-        turn = s[L0_TURN]
-        n = emit_wait_flag(rows, n, Pipe.M, Pipe.MTE1, turn, LOAD_L0, tile)
-        n = _load_a(rows, n, p, turn * p["l0a_half"], a, chunk, k_at, m, k, tile)
-        n = _load_b(rows, n, p, turn * p["l0b_half"], b, chunk, k_at, width, k, tile)
-        if k_at + k == chunk:
-            n = emit_set_flag(rows, n, Pipe.MTE1, Pipe.MTE2, half, LOAD_L0, tile)
-        n = emit_set_flag(rows, n, Pipe.MTE1, Pipe.M, turn, LOAD_L0, tile)
-        n = emit_wait_flag(rows, n, Pipe.MTE1, Pipe.M, turn, MMAD, tile)
-        first = s[K_AT] == 0 and k_at == 0
-        if first:
-            n = emit_wait_flag(rows, n, Pipe.FIX, Pipe.M, s[L0C_TURN], MMAD, tile)
-        # whole fractals of rows: one row alone would switch the Cube to its vector mode
-        mode = (Mode.INIT if first else 0) | (Mode.K_ALIGN if p["item"] == 4 else 0)
-        n = emit_mmad(
-            rows, n, s[L0C_TURN] * p["l0c_half"], turn * p["l0a_half"], turn * p["l0b_half"], p["data"],
-            ceil_div(m, 16) * 16, width, k,
-            mode, MMAD, tile,
-        )  # fmt: skip
-        if ceil_div(m, 16) * 16 * width < MMAD_BARRIER_ELEMS:
-            n = emit_pipe_barrier(rows, n, Pipe.M, MMAD, tile)
-        n = emit_set_flag(rows, n, Pipe.M, Pipe.MTE1, turn, MMAD, tile)
-        s[L0_TURN] = 1 - turn
-    return n
-
-
-@jit
-def _store(rows, n, p, s, batch, m_at, m, n_at, width, tile):
-    """Write the finished block of C."""
-    turn = s[L0C_TURN]
-    n = emit_set_flag(rows, n, Pipe.M, Pipe.FIX, turn, MMAD, tile)
-    n = emit_wait_flag(rows, n, Pipe.M, Pipe.FIX, turn, STORE, tile)
-    address = p["c"] + ((batch * p["m"] + m_at) * p["n"] + n_at) * p["c_item"]
-    n = emit_fixpipe(
-        rows, n, Space.GM, address, turn * p["l0c_half"], p["c_data"], m, width, ceil_div(m, 16) * 16, p["n"], 1, 0, 0,
-        Mode.NZ2ND, p["c_tensor"], STORE, tile,
-    )  # fmt: skip
-    n = emit_set_flag(rows, n, Pipe.FIX, Pipe.M, turn, STORE, tile)
-    s[L0C_TURN] = 1 - turn
-    return n
-
-
-@jit
-def _step(rows, n, p, s):
-    """One chunk of K of one block of C."""
-    tile = s[BLOCK_AT]
-    n_count = ceil_div(p["n"], p["base_n"])
-    m_count = ceil_div(p["m"], p["base_m"])
-    n_at = tile % n_count * p["base_n"]
-    m_at = tile // n_count % m_count * p["base_m"]
-    batch = tile // n_count // m_count
-    m, width = min(p["base_m"], p["m"] - m_at), min(p["base_n"], p["n"] - n_at)
-    chunk = min(p["chunk_k"], p["k"] - s[K_AT])
-    half = s[L1_TURN]
-    n = emit_wait_flag(rows, n, Pipe.MTE1, Pipe.MTE2, half, LOAD_A, tile)
-    n = _fetch_a(rows, n, p, p["a1"] + half * p["a1_bytes"], batch, m_at, m, s[K_AT], chunk, tile)
-    n = _fetch_b(rows, n, p, p["b1"] + half * p["b1_bytes"], n_at, width, s[K_AT], chunk, tile)
-    n = _multiply(rows, n, p, s, m, width, chunk, tile)
-    s[L1_TURN] = 1 - half
-    s[K_AT] += chunk
-    if s[K_AT] == p["k"]:
-        n = _store(rows, n, p, s, batch, m_at, m, n_at, width, tile)
-        s[K_AT] = 0
-        s[BLOCK_AT] += 1
-    return n
-
-
-@jit
-def emit(rows, params, state):
-    """Write the next rows of core ``state[0]``.
+def matmul(rows, params, core, phase):
+    """Compute the blocks of C of ``core``; see `npu_sim.program.launch.Launch`.
 
     Parameters
     ----------
     rows : INSTR[:]
-        Buffer, at least ``step_rows`` long.
+        Buffer of at least ``params["step_rows"]`` rows: room for a chunk of K.
     params : `plan.MATMUL_PARAMS`[1]
         Extents, places and base blocks.
-    state : int64[STATE_LENGTH]
-        2 stage, 3 next block of C, 4 end, 5 next k, 6-8 buffers in turn.
+    core, phase : int
+        Whose rows.
 
-    Returns
-    -------
+    Yields
+    ------
     int
-        Rows written; 0 when the phase is over.
+        Rows written.
     """
     p = params[0]
-    s = state
-    n = 0
-    if s[STAGE] == DONE:
-        return n
-    if s[STAGE] == START:
-        blocks = ceil_div(p["m"], p["base_m"]) * ceil_div(p["n"], p["base_n"]) * p["batch"]
-        s[BLOCK_AT], s[BLOCK_END] = core_share(blocks, p["cores"], s[0])
-        n = _setup(rows, n, p)
-        s[STAGE] = WORK
-    while s[STAGE] == WORK:
-        if s[BLOCK_AT] == s[BLOCK_END]:
-            s[STAGE] = FINISH
-        elif len(rows) - n < p["step_rows"]:
-            return n
-        else:
-            n = _step(rows, n, p, s)
-    if len(rows) - n < 16:
-        return n
-    n = _flags(rows, n, 1, END)
-    if p["hf32"] != 0:
+    # the rest of a last fractal must be defined: the Cube multiplies it
+    n = emit_fill(
+        rows, 0, dst_space=Space.L1, dst=0, dtype=Data.FP16, repeat=p.l1_bytes // BLOCK // 1024, block_num=1024,
+        dst_gap=0, value_bits=0, site=SETUP, tile=-1,
+    )  # fmt: skip
+    # the first loads go to where it writes
+    n = emit_pipe_barrier(rows, n, Pipe.MTE2, SETUP, -1)
+    if p.hf32:
+        n = emit_set_hf32(rows, n, 1, SETUP, -1)
+    n = open_queues(rows, n, (L1, L0, L0C), 2, SETUP)
+
+    l1_half, l0_half, c_half = 0, 0, 0
+    n_count, m_count = ceil_div(p.n, p.base_n), ceil_div(p.m, p.base_m)
+    first, last = core_share(m_count * n_count * p.batch, p.cores, core)
+    for tile in range(first, last):
+        row, column = divmod(tile, n_count)
+        batch, row = divmod(row, m_count)
+        m_at, n_at = row * p.base_m, column * p.base_n
+        width = min(p.base_n, p.n - n_at)
+        m = min(p.base_m, p.m - m_at)
+        # whole fractals of rows: one row alone would switch the Cube to its vector mode
+        m_cube = ceil_div(m, 16) * 16
+
+        for k_at in range(0, p.k, p.chunk_k):
+            if n + p.step_rows > len(rows):
+                yield n
+                n = 0
+            chunk = min(p.chunk_k, p.k - k_at)
+            a1, b1 = p.a1 + l1_half * p.a1_bytes, p.b1 + l1_half * p.b1_bytes
+            n = alloc(rows, n, L1, l1_half, LOAD_A, tile)
+            n = _fetch_a(rows, n, p, a1, batch, m_at, m, k_at, chunk, tile)
+            n = _fetch_b(rows, n, p, b1, n_at, width, k_at, chunk, tile)
+            n = enque(rows, n, L1, l1_half, LOAD_B, tile)
+
+            n = deque(rows, n, L1, l1_half, LOAD_L0, tile)
+            for k0 in range(0, chunk, p.base_k):
+                k = min(p.base_k, chunk - k0)
+                l0a, l0b = l0_half * p.l0a_half, l0_half * p.l0b_half
+                n = alloc(rows, n, L0, l0_half, LOAD_L0, tile)
+                n = _load_a(rows, n, p, l0a, a1, chunk, k0, m, k, tile)
+                n = _load_b(rows, n, p, l0b, b1, chunk, k0, width, k, tile)
+                if k0 + k == chunk:
+                    n = free(rows, n, L1, l1_half, LOAD_L0, tile)
+                n = enque(rows, n, L0, l0_half, LOAD_L0, tile)
+
+                n = deque(rows, n, L0, l0_half, MMAD, tile)
+                starts = k_at + k0 == 0
+                if starts:
+                    n = alloc(rows, n, L0C, c_half, MMAD, tile)
+                n = emit_mmad(
+                    rows, n, dst=c_half * p.l0c_half, src_a=l0a, src_b=l0b, dtype=p.data, m=m_cube, n_elems=width, k=k,
+                    mode=(Mode.INIT if starts else 0) | (Mode.K_ALIGN if p.item == 4 else 0), site=MMAD, tile=tile,
+                )  # fmt: skip
+                if m_cube * width < MMAD_BARRIER_ELEMS:
+                    n = emit_pipe_barrier(rows, n, Pipe.M, MMAD, tile)
+                n = free(rows, n, L0, l0_half, MMAD, tile)
+                l0_half = 1 - l0_half
+            l1_half = 1 - l1_half
+
+        # the step of the last chunk has room for it
+        n = enque(rows, n, L0C, c_half, MMAD, tile)
+        n = deque(rows, n, L0C, c_half, STORE, tile)
+        n = emit_fixpipe(
+            rows, n, dst_space=Space.GM, dst=p.c + ((batch * p.m + m_at) * p.n + n_at) * p.c_item,
+            src=c_half * p.l0c_half, dst_dtype=p.c_data, m_size=m, n_size=width, src_stride=m_cube, dst_stride=p.n,
+            nd_num=1, src_nd_stride=0, dst_nd_stride=0, mode=Mode.NZ2ND, tensor=p.c_tensor, site=STORE, tile=tile,
+        )  # fmt: skip
+        n = free(rows, n, L0C, c_half, STORE, tile)
+        c_half = 1 - c_half
+
+    n = close_queues(rows, n, (L1, L0, L0C), 2, END)
+    if p.hf32:
         n = emit_set_hf32(rows, n, 0, END, -1)
-    s[STAGE] = DONE
-    return n
+    yield n

@@ -10,9 +10,9 @@ from npu_sim.errors import OperatorError
 from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch, resumable
+from npu_sim.program.launch import Launch
 from npu_sim.units import KIB, MIB, ceil_div
-from ops.common.records import tensor_fields
+from ops.common.records import record, tensor_fields
 from ops.matmul import kernel_matmul
 
 STATUS_KERNEL = 561103
@@ -31,7 +31,7 @@ _FIELDS = (
     "l0b_half", "l0c_half", "hf32", "cores", "step_rows",
 )  # fmt: skip
 MATMUL_PARAMS = np.dtype([(name, "i8") for name in _FIELDS])
-"""What `kernel_matmul.emit` reads: extents in elements, addresses and sizes in bytes."""
+"""What `kernel_matmul.matmul` reads: extents in elements, addresses and sizes in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,13 +145,10 @@ def matmul_launches(
         # every row of both operands may need an instruction of its own
         "step_rows": 2 * tiling.chunk_k + tiling.base_m + 256,
     }  # fmt: skip
-    params = np.zeros(1, MATMUL_PARAMS)
-    for name, value in values.items():
-        params[name] = value
     launch = Launch(
         name="MatMulV2",
-        kernel=resumable(kernel_matmul.emit),
-        params=params,
+        kernel=kernel_matmul.matmul,
+        params=record(MATMUL_PARAMS, values),
         core_count=tiling.cores,
         gm=gm,
         step_rows=values["step_rows"],
