@@ -369,7 +369,7 @@ def with_tiling(plan: WeightGradientPlan, tiling: DwTiling | UnifiedTiling) -> W
             memset_launch(plan.gm, plan.dw, plan.product),
             replace(
                 plan.launches[-1],
-                kernel=resumable(kernel_unified.emit),
+                kernel=kernel_unified.weight_gradient,
                 params=params,
                 core_count=tiling.block_dim,
                 step_rows=int(params[0]["step_rows"]),

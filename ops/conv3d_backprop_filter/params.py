@@ -46,7 +46,7 @@ _UNIFIED = (
 )  # fmt: skip
 
 UNIFIED_PARAMS = np.dtype([(name, "i8") for name in _SHAPE + _ADDRESSES + _UNIFIED])
-"""What `kernel_unified.emit` reads; ``hw`` and ``wo`` are those of the widened output where width 1 is widened."""
+"""What `kernel_unified` reads; ``hw`` and ``wo`` are those of the widened output where width 1 is widened."""
 
 SPLIT_PARAMS = np.dtype([(name, "i8") for name in _SHAPE + _ADDRESSES + _SPLIT])
 """What `kernel_split`, `walk_split` read: extents in elements, ``*_bytes``, ``a1 b1 x dy dw`` and halves in bytes."""
@@ -111,7 +111,7 @@ def split_params(
 def unified_params(
     tiling: UnifiedTiling, geometry: ConvGeometry, product: Product, x: GmTensor, dy: GmTensor, dw: GmTensor
 ) -> np.ndarray:
-    """Return the parameters of `kernel_unified.emit` for tensors in NDC1HWC0 and FRACTAL_Z_3D, C0 = 16."""
+    """Return the parameters of `kernel_unified.weight_gradient` for tensors in NDC1HWC0 and FRACTAL_Z_3D, C0 = 16."""
     t, g = tiling, geometry
     core = product.core
     m_blocks = t.base_m // 16

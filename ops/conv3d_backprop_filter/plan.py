@@ -131,7 +131,7 @@ def unified_launches(params: np.ndarray, gm: GlobalMemory, dw: GmTensor, product
     """
     kernel = Launch(
         name="Conv3DBackpropFilter",
-        kernel=resumable(kernel_unified.emit),
+        kernel=kernel_unified.weight_gradient,
         params=params,
         core_count=int(params[0]["cores"]),
         gm=gm,

@@ -42,8 +42,9 @@ def _fetch(rows, n, p, l1, address, row_elems, height, width, pitch, tensor, sit
 
     Rows too far apart for the instruction's field come one by one.
     """
-    lines, apart = (height, row_elems) if row_elems <= MAX_FIELD else (1, 1)
-    for row in range(0, height, lines):
+    fits = row_elems <= MAX_FIELD
+    lines, apart = (height, row_elems) if fits else (1, 1)
+    for row in range(1 if fits else height):
         n = emit_nd2nz(
             rows, n, dst=l1 + row * BLOCK, src=address + row * row_elems * p.item, dtype=p.data, nd_num=1,
             n_value=lines, d_value=width, src_nd_stride=0, src_d_value=apart, dst_c0_stride=pitch, dst_n_stride=1,
@@ -92,13 +93,15 @@ def _load_a(rows, n, p, dst, l1, chunk, k_at, m, k, tile):
     """Load m x k of A, from ``k_at`` of a chunk of ``chunk``, to L0A in zZ order."""
     c0 = BLOCK // p.item
     m1, k1 = ceil_div(m, 16), ceil_div(k, 16)
+    band_bytes = k1 * FRACTAL * (16 // c0)
+    first_row, columns = k_at // c0 * m1, ceil_div(k, c0)
     for i in range(m1):
-        to = dst + i * k1 * 16 // c0 * FRACTAL
+        to = dst + i * band_bytes
         if not p.a_transposed:
             n = emit_load_2d(
                 rows, n, dst_space=Space.L0A, dst=to, src_space=Space.L1, src=l1, dtype=p.data,
-                start_index=k_at // c0 * m1 + i, repeat=ceil_div(k, c0), src_stride=m1, dst_gap=0, mode=0, tensor=0,
-                site=LOAD_L0, tile=tile,
+                start_index=first_row + i, repeat=columns, src_stride=m1, dst_gap=0, mode=0, tensor=0, site=LOAD_L0,
+                tile=tile,
             )  # fmt: skip
         elif p.item == 4:
             n = emit_load_transpose(
