@@ -17,7 +17,7 @@ from npu_sim.accumulation import default_accumulation
 from npu_sim.dtypes.cube_math import resolve_compute_dtype
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.products import Product, get_product
-from npu_sim.program.launch import Launch, resumable
+from npu_sim.program.launch import Launch
 from npu_sim.units import align_up, ceil_div
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter import api, kernel_split, kernel_unified
@@ -357,7 +357,7 @@ def with_tiling(plan: WeightGradientPlan, tiling: DwTiling | UnifiedTiling) -> W
         launches = (
             replace(
                 last,
-                kernel=resumable(kernel_split.emit),
+                kernel=kernel_split.weight_gradient,
                 params=params,
                 core_count=tiling.cores,
                 step_rows=int(params[0]["step_rows"]),

@@ -12,8 +12,9 @@ from npu_sim.products import Product
 from npu_sim.program.violation import Kind, Violation
 from npu_sim.units import align_up, ceil_div
 from ops.ascendc.types import ConvFormat, ConvType, TPosition, dtype_name
+from ops.common.records import record
 from ops.conv3d_backprop_filter.encoding import excess, largest_start
-from ops.conv3d_backprop_filter.params import SPLIT_PARAMS, record
+from ops.conv3d_backprop_filter.params import SPLIT_PARAMS
 from ops.conv3d_backprop_filter.tiling_data import DW_MEMBERS
 from ops.conv3d_backprop_filter.tiling_public import MAX_DILATION, MAX_KERNEL, MAX_PAD, MAX_STRIDE
 

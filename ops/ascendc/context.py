@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ops.conv3d_backprop_filter import walk_split as walk
-
 
 class Context:
     """The part of the C++ object's ``ctx`` that callers use.
@@ -16,33 +14,33 @@ class Context:
         The next `Iterate` starts a walk; to be set before the next single shape.
     """
 
-    __slots__ = ("_state", "isFirstIter_")  # a misspelt name is an error, as it is in C++
+    __slots__ = ("_walk", "isFirstIter_")  # a misspelt name is an error, as it is in C++
 
-    def __init__(self, state: np.ndarray) -> None:
-        self._state = state
+    def __init__(self, walk: np.void) -> None:
+        self._walk = walk
         self.isFirstIter_ = True
 
     @property
     def curML0Idx_(self) -> int:
         """Current base block along M."""
-        return int(self._state[walk.CUR_M])
+        return int(self._walk["m"])
 
     @property
     def curNL0Idx_(self) -> int:
         """Current base block along N."""
-        return int(self._state[walk.CUR_N])
+        return int(self._walk["n"])
 
     @property
     def mIter_(self) -> int:
         """Base blocks along M."""
-        return int(self._state[walk.M_ITER])
+        return int(self._walk["m_blocks"])
 
     @property
     def nIter_(self) -> int:
         """Base blocks along N."""
-        return int(self._state[walk.N_ITER])
+        return int(self._walk["n_blocks"])
 
     @property
     def kIter_(self) -> int:
         """K steps of a base block."""
-        return int(self._state[walk.K_ITER])
+        return int(self._walk["k_steps"])

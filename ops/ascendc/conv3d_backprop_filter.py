@@ -20,7 +20,6 @@ from npu_sim.errors import ProductError, ProgramError, ShapeError, StateError
 from npu_sim.isa.row import ROW_BYTES, empty_rows
 from npu_sim.memory.host import HostSpan
 from npu_sim.products import Product, current_product, get_product
-from npu_sim.program.launch import STATE_LENGTH
 from npu_sim.program.violation import Kind, Violation
 from npu_sim.report.explain import Value
 from ops.ascendc import kernel
@@ -41,10 +40,9 @@ from ops.ascendc.types import ConvType
 from ops.ascendc.views import place_operand, place_output
 from ops.common.arrays import shared_array
 from ops.common.kernel_parts import BLOCK
-from ops.conv3d_backprop_filter import walk_split as walk
+from ops.conv3d_backprop_filter.walk_split import LOAD_L0B, LOAD_X, STORE, WALK
 
 _BUFFER_ROWS = 1024
-_HELD_L1 = 15
 
 
 class Conv3DBackpropFilter:
@@ -116,10 +114,10 @@ class Conv3DBackpropFilter:
         self._product, self._lenient, self._accumulation = chip, flag("lenient", lenient), accumulation
         self._operand = (self._source, input_type.Type)
         self.run, self._core = block if block else (KernelRun(NAME, chip, record=record), 0)
-        self._state = np.zeros(STATE_LENGTH, np.int64)
-        self._state[0] = self._core
-        self._state[walk.ITEM] = -1
-        self.ctx = Context(self._state)
+        self._state = np.zeros(1, WALK)
+        self._walk = self._state[0]
+        self._walk["tile"] = -1
+        self.ctx = Context(self._walk)
         self._params: Any = np.zeros(0)
         self._tiling: dict[str, int] = {}
         self._members: dict[str, int] = {}
@@ -134,8 +132,9 @@ class Conv3DBackpropFilter:
         self._new_shape = False
         self._checked: set[tuple[int, int, int]] = set()
         self._start: int | None = None
+        self._block = 0
         self._ended = self._exhausted = self._pending = False
-        self._journal = Journal(self._state, keep_walk=self.run.record)
+        self._journal = Journal(self._walk, self._core, keep_walk=self.run.record)
 
     # The vendor's methods ---------------------------------------------------------------------------------------------
 
@@ -177,7 +176,7 @@ class Conv3DBackpropFilter:
         self._rows = empty_rows(row_count)
         self.run.add(self._core, self)
         self.ctx.isFirstIter_ = True
-        self._execute(kernel.init_rows(self._rows, self._params, self._state), (), "Init")
+        self._execute(kernel.init_rows(self._rows, self._params), (), "Init")
 
     def SetInput(self, input: np.ndarray) -> None:
         """Set X: the view begins at (n, di, first C1 block, first row this core needs).
@@ -286,6 +285,7 @@ class Conv3DBackpropFilter:
             here they are zeros.
         """
         self._open("Iterate")
+        w = self._walk
         behind = "SetSingleShape" if self._new_shape else "the end of a single shape" if self._exhausted else ""
         check_iterate(
             {
@@ -297,35 +297,35 @@ class Conv3DBackpropFilter:
             self._tiling,
             block_waits=self._pending,
             is_first=self.ctx.isFirstIter_,
-            held_l1=int(self._state[walk.HELD]) & _HELD_L1,
+            held_l1=int(w["held_a1"]).bit_count() + int(w["held_b1"]).bit_count(),
             behind=behind,
         )
-        state = self._state
         if self.ctx.isFirstIter_:
             self._start_walk()
-        elif not kernel.advance_walk(self._params, state):
+        elif self._block + 1 < w["blocks"]:
+            self._block += 1
+        else:
             self._exhausted = True
             return False
         self._point()
-        before = state[walk.HELD : walk.PADDED_STEPS + 1].tolist()
+        a_loads, b_loads, padded_steps = w["a_loads"], w["b_loads"], w["padded_steps"]
         first_row = self._session.row_count if self._session else 0
-        while state[walk.K] < state[walk.K_ITER]:
-            count = kernel.iterate_rows(self._rows, self._params, state)
-            if state[walk.B_BYTES] > self._b1_bytes:
+        for count in kernel.iterate_rows(self._rows, self._params, self._state, self._block):
+            if w["b_bytes"] > self._b1_bytes:
                 raise ProgramError([self._overflow()])
             self._execute(count, self._loads, "Iterate")
         self._pending = True
-        after = state[walk.HELD : walk.PADDED_STEPS + 1].tolist()
-        _, a_loads, b_loads, _, padded = (now - then for now, then in zip(after, before, strict=True))
+        padded = w["padded_steps"] - padded_steps
         if padded:
             self._journal.undefined(
                 NAME,
                 f"Iterate must find a row of input under every K step, not {padded} K steps with all rows in the "
                 "padding; the published kernel multiplies what an earlier load left in L0B, here they count as zeros",
                 row=first_row,
-                site=walk.LOAD_L0B,
+                site=LOAD_L0B,
             )
-        self._journal.block(self._params[0], loads="A" * bool(a_loads) + "B" * bool(b_loads) or "-")
+        loads = "A" * bool(w["a_loads"] > a_loads) + "B" * bool(w["b_loads"] > b_loads)
+        self._journal.block(loads=loads or "-")
         return True
 
     def GetTensorC(
@@ -365,15 +365,15 @@ class Conv3DBackpropFilter:
         output = shared_array(output, "output")
         if output is None or output is not self._output[0] or not output.flags.writeable:
             self._output = output, (place_output(self.run.memory, output, f"{NAME}.GetTensorC"),)
-        state, params, spans = self._state, self._params, self._output[1]
-        params["dw_tensor"] = spans[0].tensor.index
-        state[walk.DW_BASE] = spans[0].start
+        spans = self._output[1]
+        self._params["dw_tensor"] = spans[0].tensor.index
+        self._walk["dw"] = spans[0].start
         sequential = flag("enSequentialWrite", enSequentialWrite)
         if sequential:
             self._warn_of_tail()
         atomic = int(bool(enAtomic) if isinstance(enAtomic, bool) else whole("enAtomic", enAtomic) == 1)
-        half = int(state[walk.C_HALF])
-        count = kernel.tensor_rows(self._rows, params, state, atomic, int(sequential))
+        half = int(self._walk["l0c_half"])
+        count = kernel.tensor_rows(self._rows, self._params, self._state, atomic, int(sequential))
         self._execute(count, spans, "GetTensorC")
         self._pending = False
         if self.run.record:
@@ -447,10 +447,11 @@ class Conv3DBackpropFilter:
                 f"hoStartIdx + singleShapeK / wo must be at most ho = {ho}, not {self._start + k // wo} "
                 f"({NAME}.Iterate)"
             )
-        state = self._state
-        state[walk.M_LEN], state[walk.Q_LEN], state[walk.K_LEN] = m, planes, k
-        state[walk.ITEM] += 1
-        kernel.start_walk(self._params, state)
+        w = self._walk
+        w["m_len"], w["planes"], w["k_len"] = m, planes, k
+        w["tile"] += 1
+        kernel.start_walk(self._params, self._state)
+        self._block = 0
         self.ctx.isFirstIter_ = self._exhausted = self._new_shape = False
         self._journal.single_shapes += 1
 
@@ -459,12 +460,12 @@ class Conv3DBackpropFilter:
         assert self._input is not None
         assert self._grad_output is not None
         assert self._start is not None
-        t, state = self._tiling, self._state
+        t, w = self._tiling, self._walk
         first_row = max(self._start * t["strideH"] - t["padUp"], 0)
-        state[walk.HO_START] = self._start
+        w["first_row"] = self._start
         # the walk addresses rows of the whole map, the view begins at the first one needed
-        state[walk.X_BASE] = self._input.start - first_row * t["wi"] * BLOCK
-        state[walk.DY_BASE] = self._grad_output.start
+        w["x"] = self._input.start - first_row * t["wi"] * BLOCK
+        w["dy"] = self._grad_output.start
 
     def _execute(self, count: int, spans: tuple[HostSpan, ...], call: str) -> None:
         assert self._session is not None
@@ -473,31 +474,30 @@ class Conv3DBackpropFilter:
 
     def _warn_of_tail(self) -> None:
         """Say that the block has fewer rows than a sequential write of the published class takes."""
-        state, base_m = self._state, int(self._params[0]["base_m"])
-        rows_used = min(base_m, int(state[walk.M_LEN] - state[walk.CUR_M] * base_m))
+        base_m, rows_used = int(self._params[0]["base_m"]), int(self._walk["m_use"])
         if rows_used < base_m and self._session is not None:
             self._journal.undefined(
                 NAME,
                 f"GetTensorC with enSequentialWrite must have a block of baseM = {base_m} rows, not {rows_used}; the "
                 "published class writes rows of L0C without a result behind it, here they are left",
                 row=self._session.row_count,
-                site=walk.STORE,
+                site=STORE,
                 depth=2,
             )
 
     def _element(self) -> int:
         """Return where the current block begins in the output, in elements."""
-        p, s = self._params[0], self._state
-        return int(s[walk.CUR_N] * p["base_n"] * p["cout_g"] + s[walk.CUR_M] * p["base_m"] * p["c0"])
+        p, w = self._params[0], self._walk
+        return int(w["n"] * p["base_n"] * p["cout_g"] + w["m"] * p["base_m"] * p["c0"])
 
     def _overflow(self) -> Violation:
-        limit, needed = int(self._params[0]["b1_bytes"]), int(self._state[walk.B_BYTES])
+        limit, needed = int(self._params[0]["b1_bytes"]), int(self._walk["b_bytes"])
         return Violation(
             kind=Kind.CAPACITY,
             row=self._session.row_count if self._session else -1,
             core=self._core,
-            tile=int(self._state[walk.ITEM]),
-            site=walk.LOAD_X,
+            tile=int(self._walk["tile"]),
+            site=LOAD_X,
             detail=f"Load of input must be at most bl1Bound = {self._tiling['bl1Bound']} elements ({limit} bytes), not "
             f"{needed} bytes ({NAME}.Iterate)",
         )

@@ -9,7 +9,6 @@ import numpy as np
 from npu_sim.errors import UndefinedOnHardware
 from npu_sim.program.violation import Kind, Violation
 from npu_sim.report.explain import Value
-from ops.conv3d_backprop_filter import walk_split as walk
 
 _LINES_KEPT = 4096
 """Base blocks an object remembers."""
@@ -20,28 +19,28 @@ class Journal:
 
     Parameters
     ----------
-    state : int64[STATE_LENGTH]
-        State of the emitters; read whenever something is noted.
+    walk : `walk_split.WALK`
+        Where the object is; read whenever something is noted.
+    core : int
+        Whose object it is.
     keep_walk : bool
         Remember the blocks.
     """
 
-    def __init__(self, state: np.ndarray, *, keep_walk: bool) -> None:
-        self._state, self._keep_walk = state, keep_walk
+    def __init__(self, walk: np.void, core: int, *, keep_walk: bool) -> None:
+        self._walk, self._core, self._keep_walk = walk, core, keep_walk
         self.single_shapes = self.blocks = 0
         self.lines: list[tuple[Value, ...]] = []
         self.findings: list[Violation] = []
 
-    def block(self, params: np.void, *, loads: str) -> None:
+    def block(self, *, loads: str) -> None:
         """Note the base block that Iterate has computed."""
         self.blocks += 1
         if not self._keep_walk or len(self.lines) >= _LINES_KEPT:
             return
-        s = self._state
-        m = min(int(params["base_m"]), int(s[walk.M_LEN] - s[walk.CUR_M] * params["base_m"]))
-        n = min(int(params["base_n"]), int(s[walk.N_LEN] - s[walk.CUR_N] * params["base_n"]))
-        place = tuple(int(s[word]) for word in (walk.K_LEN, walk.HO_START, walk.CUR_M, walk.CUR_N))
-        self.lines.append((int(s[walk.ITEM]), m, n, *place, loads, int(s[walk.K_ITER]), None, None, None))
+        w = self._walk
+        place = tuple(int(w[name]) for name in ("tile", "m_use", "n_use", "k_len", "first_row", "m", "n"))
+        self.lines.append((*place, loads, int(w["k_steps"]), None, None, None))
 
     def stored(self, *, half: int, element: int, how: str) -> None:
         """Note where and how GetTensorC wrote the last block."""
@@ -54,8 +53,8 @@ class Journal:
             Violation(
                 kind=Kind.UNDEFINED,
                 row=row,
-                core=int(self._state[0]),
-                tile=int(self._state[walk.ITEM]),
+                core=self._core,
+                tile=int(self._walk["tile"]),
                 site=site,
                 detail=text,
             )
@@ -67,7 +66,7 @@ class Journal:
         return {
             "single shapes": self.single_shapes,
             "base blocks": self.blocks,
-            "loads of gradOutput (A1)": int(self._state[walk.A_LOADS]),
-            "loads of input (B1)": int(self._state[walk.B_LOADS]),
+            "loads of gradOutput (A1)": int(self._walk["a_loads"]),
+            "loads of input (B1)": int(self._walk["b_loads"]),
             "instructions": row_count,
         }

@@ -1,4 +1,7 @@
-"""What each call of the Conv3DBackpropFilter object emits, made of the pieces of the operator's kernel."""
+"""What each call of the Conv3DBackpropFilter object emits, made of the pieces of the operator's kernel.
+
+``walk`` is `walk_split.WALK`[1], ``params`` `params.SPLIT_PARAMS`[1].
+"""
 
 from __future__ import annotations
 
@@ -7,49 +10,52 @@ from npu_sim.isa.emit import emit_set_hf32
 from ops.conv3d_backprop_filter.walk_split import (
     EPILOGUE,
     PROLOGUE,
-    block_rows,
-    buffer_flags,
-    next_block,
-    set_single_shape,
-    store_rows,
+    close_buffers,
+    k_step,
+    open_buffers,
+    start_block,
+    start_single_shape,
+    store_block,
 )
 
 
 @jit
-def init_rows(rows, params, s):
+def init_rows(rows, params):
     """Init: HF32 mode, and the flags that say that every buffer is free."""
-    n = emit_set_hf32(rows, 0, params[0]["hf32"], PROLOGUE, -1)
-    return buffer_flags(rows, n, params[0], s, 0, PROLOGUE)
+    n = emit_set_hf32(rows, 0, params[0].hf32, PROLOGUE, -1)
+    return open_buffers(rows, n, params[0])
 
 
 @jit
-def start_walk(params, s):
-    """Start the walk of the single shape in the state at its first base block."""
-    set_single_shape(params[0], s)
+def start_walk(params, walk):
+    """Begin the single shape that ``walk`` has been given."""
+    start_single_shape(params[0], walk)
 
 
 @jit
-def advance_walk(params, s):
-    """Go on to the next base block; return whether there is one."""
-    return next_block(params[0], s)
+def iterate_rows(rows, params, walk, block):
+    """Iterate: go to base block ``block`` and emit all its K steps; yield how many rows, as a launch's kernel does."""
+    p = params[0]
+    start_block(p, walk, block)
+    n = 0
+    for k in range(walk[0].k_steps):
+        if n + p.step_rows > len(rows):
+            yield n
+            n = 0
+        n = k_step(rows, n, p, walk, k)
+    yield n
 
 
 @jit
-def iterate_rows(rows, params, s):
-    """Iterate: K steps of the current base block, as many as there is room for; s[K] tells how far it is."""
-    return block_rows(rows, 0, params[0], s)
-
-
-@jit
-def tensor_rows(rows, params, s, atomic, sequential):
+def tensor_rows(rows, params, walk, atomic, sequential):
     """GetTensorC: the finished block leaves L0C."""
-    return store_rows(rows, 0, params[0], s, atomic, sequential)
+    return store_block(rows, 0, params[0], walk, atomic, sequential)
 
 
 @jit
-def end_rows(rows, params, s):
+def end_rows(rows, params, walk):
     """End: wait until every buffer is free, and switch HF32 off."""
-    n = buffer_flags(rows, 0, params[0], s, 1, EPILOGUE)
-    if params[0]["hf32"]:
+    n = close_buffers(rows, 0, params[0], walk)
+    if params[0].hf32:
         n = emit_set_hf32(rows, n, 0, EPILOGUE, -1)
     return n

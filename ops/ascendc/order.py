@@ -30,7 +30,7 @@ def check_iterate(
     is_first : bool
         ``ctx.isFirstIter_``: a new single shape begins.
     held_l1 : int
-        A bit for each L1 buffer that still holds something.
+        L1 buffers that still hold something.
     behind : str
         What came since the last Iterate that makes a new single shape necessary; empty: nothing.
 
@@ -48,7 +48,7 @@ def check_iterate(
     if is_first and held_l1:
         raise StateError(
             "ctx.isFirstIter_ must be set when all blocks of the single shape are done, not with "
-            f"{held_l1.bit_count()} L1 buffers in use (al1Pbuffer {tiling['al1Pbuffer']}, bl1Pbuffer "
+            f"{held_l1} L1 buffers in use (al1Pbuffer {tiling['al1Pbuffer']}, bl1Pbuffer "
             f"{tiling['bl1Pbuffer']}): their next load would wait for ever ({NAME}.Iterate)"
         )
     if not is_first and behind:

@@ -1,4 +1,4 @@
-"""From a tiling to what the jitted emitters read: one record of plain integers."""
+"""From a tiling to what the jitted kernels read: one record of plain integers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from npu_sim.memory.gm import GmTensor
 from npu_sim.products import Product
 from npu_sim.units import KIB, align_up, ceil_div
 from ops.common.geometry import ConvGeometry
-from ops.common.records import tensor_fields
+from ops.common.records import record, tensor_fields
 from ops.conv3d_backprop_filter.tiling import STATUS_TILING
 from ops.conv3d_backprop_filter.tiling_data import DwTiling, Split
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
@@ -52,18 +52,10 @@ SPLIT_PARAMS = np.dtype([(name, "i8") for name in _SHAPE + _ADDRESSES + _SPLIT])
 """What `kernel_split`, `walk_split` read: extents in elements, ``*_bytes``, ``a1 b1 x dy dw`` and halves in bytes."""
 
 
-def record(dtype: np.dtype, values: dict[str, int]) -> np.ndarray:
-    """Return a one-element record array; every field must be given."""
-    out = np.zeros(1, dtype)
-    for name in dtype.names or ():
-        out[name] = values[name]
-    return out
-
-
 def split_params(
     tiling: DwTiling, product: Product, x: GmTensor, dy: GmTensor, dw: GmTensor, compute_dtype: str
 ) -> np.ndarray:
-    """Return the parameters of `kernel_split.emit` for tensors in NDC1HWC0 and FRACTAL_Z_3D.
+    """Return the parameters of `kernel_split.weight_gradient` for tensors in NDC1HWC0 and FRACTAL_Z_3D.
 
     Raises
     ------

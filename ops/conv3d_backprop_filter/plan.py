@@ -11,10 +11,10 @@ from npu_sim.fenv import default_fenv
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch, resumable
+from npu_sim.program.launch import Launch
 from ops.common.geometry import ConvGeometry
 from ops.common.records import check_addressable
-from ops.conv3d_backprop_filter import kernel_split, kernel_unified
+from ops.conv3d_backprop_filter import kernel_split, kernel_unified, walk_split
 from ops.conv3d_backprop_filter.params import DATA_OF_COMPUTE, split_params, unified_params
 from ops.conv3d_backprop_filter.tiling import choose_tiling
 from ops.conv3d_backprop_filter.tiling_data import ELEMENT_BYTES, DwTiling
@@ -167,13 +167,13 @@ def weight_gradient_kernel(
         launches: tuple[Launch, ...] = (
             Launch(
                 name="Conv3DBackpropFilterV2",
-                kernel=resumable(kernel_split.emit),
+                kernel=kernel_split.weight_gradient,
                 params=params,
                 core_count=tiling.cores,
                 phase_count=2,
                 gm=gm,
                 step_rows=int(params[0]["step_rows"]),
-                sites=kernel_split.SITES,
+                sites=walk_split.SITES,
                 trusted=True,
             ),
         )

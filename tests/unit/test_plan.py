@@ -17,7 +17,7 @@ from npu_sim.memory.gm import allocated_bytes
 from npu_sim.products import get_product
 from npu_sim.program.disassemble import listing
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter import kernel_split, kernel_unified
+from ops.conv3d_backprop_filter import kernel_unified, walk_split
 from ops.conv3d_backprop_filter.params import split_params
 from ops.conv3d_backprop_filter.plan import plan_weight_gradient
 from ops.conv3d_backprop_filter.tiling import choose_tiling
@@ -46,7 +46,7 @@ def observed(plan, launch, core, phase):
     g, tiling = plan.geometry, plan.tiling
     split = isinstance(tiling, DwTiling)
     c0 = tiling.channel_size if split else 16
-    site = kernel_split if split else kernel_unified
+    site = walk_split if split else kernel_unified
     c1_dy, c1_x = -(-g.cout // c0), -(-g.cin // c0)
     found, stores, pending = [], {}, set()
     for row in emit_rows(launch, core, phase):
