@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npu_sim._jit import jit
-from npu_sim.isa.emit import emit_data_copy, emit_set_flag, emit_wait_flag
+from npu_sim.isa.emit import emit_data_copy, emit_set_flag, emit_wait_flag, set_feature_map, set_window
 from npu_sim.isa.op import Space
 
 BLOCK = 32
@@ -39,6 +39,19 @@ def free_flag(rows, n, src, dst, event, drain, site):
     if drain:
         return emit_wait_flag(rows, n, src, dst, event, site, -1)
     return emit_set_flag(rows, n, src, dst, event, site, -1)
+
+
+@jit
+def set_img2col(rows, n, p, l1_h, pad_top):
+    """Fill row ``n`` for a load3d from ``l1_h`` rows of the feature map below ``pad_top`` rows of padding."""
+    set_feature_map(
+        rows, n, l1_h=l1_h, l1_w=p.wi, pad_left=p.pad_left, pad_right=p.pad_right, pad_top=pad_top,
+        pad_bottom=p.pad_down,
+    )  # fmt: skip
+    set_window(
+        rows, n, stride_w=p.stride_w, stride_h=p.stride_h, filter_w=p.wk, filter_h=p.hk, dilation_w=p.dilation_w,
+        dilation_h=p.dilation_h,
+    )  # fmt: skip
 
 
 @jit

@@ -25,11 +25,17 @@ from npu_sim.isa.emit import (
     emit_mmad,
     emit_pipe_barrier,
     emit_set_atomic,
-    set_feature_map,
-    set_window,
 )
 from npu_sim.isa.op import Data, Mode, Pipe, Space
-from ops.common.kernel_parts import BLOCK, MAX_FIELD, MMAD_BARRIER_ELEMS, ceil_div, copy_planes, core_share
+from ops.common.kernel_parts import (
+    BLOCK,
+    MAX_FIELD,
+    MMAD_BARRIER_ELEMS,
+    ceil_div,
+    copy_planes,
+    core_share,
+    set_img2col,
+)
 from ops.common.queues import Queue, alloc, close_queue, close_queues, deque, enque, free, open_queue, open_queues
 
 PROLOGUE, LOAD_DY, LOAD_X, LOAD_L0A, LOAD_L0B, MMAD, DRAIN, STORE, EPILOGUE = range(9)
@@ -179,18 +185,6 @@ def _load_l0a(rows, n, p, item, s, dst, k, k_use, tile):
 
 
 @jit
-def _window_row(rows, n, p, s):
-    set_feature_map(
-        rows, n, l1_h=s.x_rows, l1_w=p.wi, pad_left=p.pad_left, pad_right=p.pad_right, pad_top=s.pad_top,
-        pad_bottom=p.pad_down,
-    )  # fmt: skip
-    set_window(
-        rows, n, stride_w=p.stride_w, stride_h=p.stride_h, filter_w=p.wk, filter_h=p.hk, dilation_w=p.dilation_w,
-        dilation_h=p.dilation_h,
-    )  # fmt: skip
-
-
-@jit
 def _load_l0b(rows, n, p, item, s, dst, k, k_use, tile):
     """L1 to L0B by img2col: one load3d v2, or on cores that have only v1 one call per N fractal.
 
@@ -214,7 +208,7 @@ def _load_l0b(rows, n, p, item, s, dst, k, k_use, tile):
         )  # fmt: skip
     m_start = s.pixel0 % p.wo + k
     if p.has_v2:
-        _window_row(rows, n, p, s)
+        set_img2col(rows, n, p, s.x_rows, s.pad_top)
         return emit_load_3d(
             rows, n, dst_space=Space.L0B, dst=dst, src=src, dtype=p.data,
             channel_size=ceil_div(block + item.blocks, window) * 16, k_ext=item.blocks * 16, m_ext=fractals * 16,
@@ -224,7 +218,7 @@ def _load_l0b(rows, n, p, item, s, dst, k, k_use, tile):
     left = (m_start % p.wo) * p.stride_w - p.pad_left
     for i in range(item.blocks):
         tap = block + i
-        _window_row(rows, n, p, s)
+        set_img2col(rows, n, p, s.x_rows, s.pad_top)
         n = emit_load_3d_v1(
             rows, n, dst_space=Space.L0B, dst=dst + i * 512, src=src, dtype=p.data, c1_index=tap // window,
             fetch_filter_w=tap % p.wk, fetch_filter_h=tap // p.wk % p.hk, left_top_w=left, left_top_h=top,

@@ -36,7 +36,7 @@ from npu_sim.isa.emit import (
     set_window,
 )
 from npu_sim.isa.op import Data, Mode, Pipe, Space
-from ops.common.kernel_parts import BLOCK, MMAD_BARRIER_ELEMS, ceil_div, copy_planes
+from ops.common.kernel_parts import BLOCK, MMAD_BARRIER_ELEMS, ceil_div, copy_planes, set_img2col
 from ops.common.queues import Queue, alloc, deque, enque, free, open_queue
 
 # sites
@@ -250,14 +250,7 @@ def _load_l0b(rows, n, p, w, k, half, src, k_use):
     per_plane = p.hk * p.wk
     k_start = w.n * (p.base_n // p.c0) - w.x_plane * per_plane
     kb = k % p.step_kb
-    set_feature_map(
-        rows, n, l1_h=w.x_rows, l1_w=p.wi, pad_left=p.pad_left, pad_right=p.pad_right, pad_top=w.x_pad_top,
-        pad_bottom=p.pad_down,
-    )  # fmt: skip
-    set_window(
-        rows, n, stride_w=p.stride_w, stride_h=p.stride_h, filter_w=p.wk, filter_h=p.hk, dilation_w=p.dilation_w,
-        dilation_h=p.dilation_h,
-    )  # fmt: skip
+    set_img2col(rows, n, p, w.x_rows, w.x_pad_top)
     return emit_load_3d(
         rows, n, dst_space=Space.L0B, dst=dst, src=src, dtype=p.data,
         channel_size=ceil_div(k_start + w.n_use // p.c0, per_plane) * p.c0, k_ext=w.n_use, m_ext=k_blocks * p.c0,
