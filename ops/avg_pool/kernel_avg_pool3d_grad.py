@@ -23,7 +23,7 @@ from npu_sim.isa.emit import (
 )
 from npu_sim.isa.op import Data, Pipe, Space
 from ops.common.kernel_parts import core_share, free_flag
-from ops.vector.kernel_moves import load_bytes, store_bytes
+from ops.vector.kernel_frame import load_bytes, store_bytes
 
 CLEAR, LOAD, SCALE, STORE, SYNC, CAST = range(6)
 SITES = {CLEAR: "CLEAR", LOAD: "LOAD", SCALE: "SCALE", STORE: "STORE", SYNC: "SYNC", CAST: "CAST"}

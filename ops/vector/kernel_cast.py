@@ -9,9 +9,8 @@ from npu_sim._jit import jit
 from npu_sim.isa.emit import emit_cast, emit_pipe_barrier
 from npu_sim.isa.op import Data, Pipe
 from ops.common.kernel_parts import BLOCK, ceil_div, core_share
-from ops.common.queues import alloc, deque, enque, free
-from ops.vector.kernel_frame import IN, OUT, close_halves, open_halves
-from ops.vector.kernel_moves import load_bytes, store_bytes
+from ops.common.queues import alloc, close_queues, deque, enque, free, open_queues
+from ops.vector.kernel_frame import IN, OUT, load_bytes, store_bytes
 
 LOAD, CONVERT, STORE, SYNC = range(4)
 SITES = {LOAD: "LOAD", CONVERT: "CONVERT", STORE: "STORE", SYNC: "SYNC"}
@@ -84,10 +83,10 @@ def cast(rows, params, core, phase):
     start, end = first * p.unit, min(last * p.unit, p.count)
     if start >= end:
         return
-    n = open_halves(rows, 0, SYNC)
+    n = open_queues(rows, 0, (IN, OUT), 2, SYNC)
     for tile, at in enumerate(range(start, end, p.tile)):
         if n + STEP_ROWS > len(rows):
             yield n
             n = 0
         n = _tile(rows, n, p, at, min(p.tile, end - at), tile)
-    yield close_halves(rows, n, SYNC)
+    yield close_queues(rows, n, (IN, OUT), 2, SYNC)

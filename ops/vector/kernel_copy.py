@@ -12,8 +12,7 @@ from npu_sim._jit import jit
 from npu_sim.isa.emit import emit_scalar_copy, emit_set_flag, emit_wait_flag
 from npu_sim.isa.op import Pipe, Space
 from ops.common.kernel_parts import BLOCK, core_share, free_flag
-from ops.vector.kernel_frame import NO_END, load_rows, store_rows
-from ops.vector.kernel_moves import store_bytes
+from ops.vector.kernel_frame import NO_END, load_rows, store_bytes, store_rows
 
 LOAD, STORE, TAIL, SYNC, ELEMENT = range(5)
 SITES = {LOAD: "LOAD", STORE: "STORE", TAIL: "TAIL", SYNC: "SYNC", ELEMENT: "ELEMENT"}

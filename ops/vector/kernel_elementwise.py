@@ -17,8 +17,16 @@ from npu_sim.isa.emit import (
 )
 from npu_sim.isa.op import Pipe, Space
 from ops.common.kernel_parts import BLOCK, core_share, free_flag
-from ops.vector.kernel_frame import NO_END, hand_to_store, hand_to_vector, load_rows, prime_halves, store_rows
-from ops.vector.kernel_moves import load_bytes, store_bytes
+from ops.vector.kernel_frame import (
+    NO_END,
+    hand_to_store,
+    hand_to_vector,
+    load_bytes,
+    load_rows,
+    prime_halves,
+    store_bytes,
+    store_rows,
+)
 
 LOAD, COMPUTE, SPREAD, STORE, TAIL, SYNC = range(6)
 SITES = {LOAD: "LOAD", COMPUTE: "COMPUTE", SPREAD: "SPREAD", STORE: "STORE", TAIL: "TAIL", SYNC: "SYNC"}

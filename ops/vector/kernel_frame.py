@@ -1,14 +1,24 @@
-"""Jitted pieces of the frame of vector kernels (`frame`): rows of bytes between GM and UB, with and without tails."""
+"""Jitted pieces of the frame of vector kernels (`frame`): the queues of its buffers, and moves between GM and UB.
+
+On cores without DataCopyPad every copy is a multiple of 32 bytes: a load reads up to 31 bytes more, and whoever stores
+takes care of the surplus.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.emit import emit_data_copy, emit_data_copy_pad, emit_scalar_copy, emit_set_flag, emit_wait_flag
+from npu_sim.isa.emit import (
+    emit_data_copy,
+    emit_data_copy_pad,
+    emit_scalar_copy,
+    emit_set_flag,
+    emit_wait_flag,
+)
 from npu_sim.isa.op import Pipe, Space
-from ops.common.kernel_parts import BLOCK, MAX_BLOCK_COUNT, MAX_FIELD, free_flag
-from ops.common.queues import Queue, alloc, free
+from ops.common.kernel_parts import BLOCK, MAX_BLOCK_COUNT, MAX_FIELD, ceil_div, free_flag
+from ops.common.queues import Queue
 
 NO_END = np.int64(1) << np.int64(62)
 """End of a range that no store can pass."""
@@ -23,24 +33,6 @@ OUT = Queue(producer=Pipe.V.value, consumer=Pipe.MTE3.value)
 
 _COPY, _PAD, _EACH = range(3)
 _MAX_PAD_GAP = 2**31 - 1
-
-
-@jit
-def open_halves(rows, n, site):
-    """Say once for each half of both buffers that it is free."""
-    for half in range(2):
-        n = free(rows, n, IN, half, site, -1)
-        n = free(rows, n, OUT, half, site, -1)
-    return n
-
-
-@jit
-def close_halves(rows, n, site):
-    """Wait until each half of both buffers is free."""
-    for half in range(2):
-        n = alloc(rows, n, IN, half, site, -1)
-        n = alloc(rows, n, OUT, half, site, -1)
-    return n
 
 
 @jit
@@ -69,38 +61,45 @@ def hand_to_store(rows, n, half, compute, store, tile):
 
 
 @jit
-def _way(count, length, gm_step, exact):
-    """Return how rows are copied: whole blocks in one instruction, exact bytes in one, or each by itself."""
-    gap = gm_step - length
-    fits = count <= 1 or (gap >= 0 and gap % BLOCK == 0 and gap // BLOCK <= MAX_FIELD and count <= MAX_BLOCK_COUNT)
-    if length % BLOCK == 0 and fits:
-        return _COPY
-    if exact and (count <= 1 or (0 <= gap <= _MAX_PAD_GAP and count <= MAX_BLOCK_COUNT)):
-        return _PAD
-    return _EACH
+def _move(rows, n, dst_space, dst, src_space, src, count, length, src_gap, dst_gap, pad, dtype, tensor, site, tile):
+    """Copy ``count`` pieces of ``length`` bytes: to the byte with ``pad``, else rounded up to blocks; gaps in bytes."""
+    if pad:
+        # DataCopyPad counts gaps in UB in blocks
+        src_gap, dst_gap = (src_gap, dst_gap // BLOCK) if dst_space == Space.UB else (src_gap // BLOCK, dst_gap)
+        return emit_data_copy_pad(
+            rows, n, dst_space, dst, src_space, src, block_count=count, block_len=length, src_gap=src_gap,
+            dst_gap=dst_gap, left_padding=0, right_padding=0, mode=0, value_bits=0, dtype=dtype, tensor=tensor,
+            site=site, tile=tile,
+        )  # fmt: skip
+    return emit_data_copy(
+        rows, n, dst_space, dst, src_space, src, block_count=count, block_len=ceil_div(length, BLOCK),
+        src_gap=src_gap // BLOCK, dst_gap=dst_gap // BLOCK, dtype=dtype, tensor=tensor, site=site, tile=tile,
+    )  # fmt: skip
 
 
 @jit
-def _move(
-    rows, n, dst_space, dst, src_space, src, pad, count, length, src_gap, dst_gap, dtype, tensor, site, tile
-):  # fmt: skip
-    """One DataCopy (all lengths become blocks) or, with ``pad``, one DataCopyPad (UB gaps become blocks)."""
-    if count <= 1:
-        src_gap = np.int64(0)
-        dst_gap = np.int64(0)
-    if pad:
-        if dst_space == Space.UB:
-            dst_gap //= BLOCK
-        else:
-            src_gap //= BLOCK
-        return emit_data_copy_pad(
-            rows, n, dst_space, dst, src_space, src, count, length, src_gap, dst_gap, 0, 0, 0, 0, dtype, tensor,
-            site, tile,
-        )  # fmt: skip
-    return emit_data_copy(
-        rows, n, dst_space, dst, src_space, src, count, length // BLOCK, src_gap // BLOCK, dst_gap // BLOCK, dtype,
-        tensor, site, tile,
-    )  # fmt: skip
+def load_bytes(rows, n, exact, ub, gm, length, dtype, tensor, site, tile):
+    """Load ``length`` bytes from GM: exactly these with ``exact`` (DataCopyPad exists), else rounded up to blocks."""
+    pad = exact != 0 and length % BLOCK != 0
+    return _move(rows, n, Space.UB, ub, Space.GM, gm, 1, length, 0, 0, pad, dtype, tensor, site, tile)
+
+
+@jit
+def store_bytes(rows, n, exact, gm, ub, length, dtype, tensor, site, tile):
+    """Store ``length`` bytes to GM: exactly these with ``exact`` (DataCopyPad exists), else rounded up to blocks."""
+    pad = exact != 0 and length % BLOCK != 0
+    return _move(rows, n, Space.GM, gm, Space.UB, ub, 1, length, 0, 0, pad, dtype, tensor, site, tile)
+
+
+@jit
+def _way(count, length, gm_gap, exact):
+    """Return how rows are copied: whole blocks in one instruction, exact bytes in one, or each by itself."""
+    fits = gm_gap >= 0 and gm_gap % BLOCK == 0 and gm_gap // BLOCK <= MAX_FIELD and count <= MAX_BLOCK_COUNT
+    if length % BLOCK == 0 and (count <= 1 or fits):
+        return _COPY
+    if exact and (count <= 1 or (0 <= gm_gap <= _MAX_PAD_GAP and count <= MAX_BLOCK_COUNT)):
+        return _PAD
+    return _EACH
 
 
 @jit
@@ -110,19 +109,17 @@ def load_rows(rows, n, ub, gm, count, length, ub_step, gm_step, exact, dtype, te
     ``exact``: DataCopyPad exists. Without it a row that is not whole blocks is read up to 31 bytes further. At most
     ``count`` rows are emitted.
     """
-    way = _way(count, length, gm_step, exact)
-    padded = (length + BLOCK - 1) // BLOCK * BLOCK
+    gm_gap, ub_gap = gm_step - length, ub_step - ceil_div(length, BLOCK) * BLOCK
+    if count <= 1:
+        gm_gap, ub_gap = 0, 0
+    way = _way(count, length, gm_gap, exact)
     if way != _EACH:
         return _move(
-            rows, n, Space.UB, ub, Space.GM, gm, np.int64(way == _PAD), count, length, gm_step - length,
-            ub_step - padded, dtype, tensor, site, tile,
+            rows, n, Space.UB, ub, Space.GM, gm, count, length, src_gap=gm_gap, dst_gap=ub_gap, pad=way == _PAD,
+            dtype=dtype, tensor=tensor, site=site, tile=tile,
         )  # fmt: skip
-    pad = np.int64(exact != 0 and length != padded)
     for i in range(count):
-        n = _move(
-            rows, n, Space.UB, ub + i * ub_step, Space.GM, gm + i * gm_step, pad, np.int64(1),
-            length if pad else padded, np.int64(0), np.int64(0), dtype, tensor, site, tile,
-        )  # fmt: skip
+        n = load_bytes(rows, n, exact, ub + i * ub_step, gm + i * gm_step, length, dtype, tensor, site, tile)
     return n
 
 
@@ -134,23 +131,21 @@ def store_rows(rows, n, gm, ub, count, length, gm_step, ub_step, end, exact, dty
     pass the GM address ``end``, the row is cut to whole blocks instead, and the caller stores the rest. At most
     ``count`` rows are emitted.
     """
-    way = _way(count, length, gm_step, exact)
-    padded = (length + BLOCK - 1) // BLOCK * BLOCK
+    padded = ceil_div(length, BLOCK) * BLOCK
+    gm_gap, ub_gap = gm_step - length, ub_step - padded
+    if count <= 1:
+        gm_gap, ub_gap = 0, 0
+    way = _way(count, length, gm_gap, exact)
     if way != _EACH:
         return _move(
-            rows, n, Space.GM, gm, Space.UB, ub, np.int64(way == _PAD), count, length, ub_step - padded,
-            gm_step - length, dtype, tensor, site, tile,
+            rows, n, Space.GM, gm, Space.UB, ub, count, length, src_gap=ub_gap, dst_gap=gm_gap, pad=way == _PAD,
+            dtype=dtype, tensor=tensor, site=site, tile=tile,
         )  # fmt: skip
-    pad = np.int64(exact != 0 and length != padded)
     for i in range(count):
-        piece = length if pad else padded
-        if not pad and gm + i * gm_step + padded > end:
-            piece = length // BLOCK * BLOCK
+        target = gm + i * gm_step
+        piece = length if exact or target + padded <= end else length // BLOCK * BLOCK
         if piece > 0:
-            n = _move(
-                rows, n, Space.GM, gm + i * gm_step, Space.UB, ub + i * ub_step, pad, np.int64(1), piece, np.int64(0),
-                np.int64(0), dtype, tensor, site, tile,
-            )  # fmt: skip
+            n = store_bytes(rows, n, exact, target, ub + i * ub_step, piece, dtype, tensor, site, tile)
     return n
 
 

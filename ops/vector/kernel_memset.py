@@ -12,7 +12,7 @@ from npu_sim._jit import jit
 from npu_sim.isa.emit import emit_duplicate, emit_set_flag, emit_wait_flag
 from npu_sim.isa.op import Data, Pipe
 from ops.common.kernel_parts import core_share
-from ops.vector.kernel_moves import store_bytes
+from ops.vector.kernel_frame import store_bytes
 
 FILL, STORE = range(2)
 SITES = {FILL: "FILL", STORE: "STORE"}

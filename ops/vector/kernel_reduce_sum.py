@@ -24,8 +24,7 @@ from npu_sim.isa.emit import (
 )
 from npu_sim.isa.op import Data, Pipe, Space
 from ops.common.kernel_parts import BLOCK, core_share
-from ops.vector.kernel_frame import prime_halves
-from ops.vector.kernel_moves import store_bytes
+from ops.vector.kernel_frame import prime_halves, store_bytes
 
 LOAD, SUM, FOLD, STORE, SYNC = range(5)
 SITES = {LOAD: "LOAD", SUM: "SUM", FOLD: "FOLD", STORE: "STORE", SYNC: "SYNC"}
