@@ -14,6 +14,7 @@ from npu_sim.isa.emit import (
     emit_data_copy_pad,
     emit_scalar_copy,
     emit_set_flag,
+    emit_trans_data_to_5hd,
     emit_wait_flag,
 )
 from npu_sim.isa.op import Pipe, Space
@@ -147,6 +148,14 @@ def store_rows(rows, n, gm, ub, count, length, gm_step, ub_step, end, exact, dty
         if piece > 0:
             n = store_bytes(rows, n, exact, target, ub + i * ub_step, piece, dtype, tensor, site, tile)
     return n
+
+
+@jit
+def turn(rows, n, dtype, repeat, dst_step, src_step, site, tile):
+    """TransDataTo5HD with the address lists already set; a single repeat has no strides."""
+    if repeat == 1:
+        dst_step, src_step = 0, 0
+    return emit_trans_data_to_5hd(rows, n, dtype, repeat, dst_step, src_step, site, tile)
 
 
 @jit

@@ -9,29 +9,28 @@ import numpy.typing as npt
 
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch, resumable
+from npu_sim.program.launch import Launch
 from npu_sim.units import BLOCK_BYTES, ceil_div
 from ops.common.kernel_parts import MAX_FIELD
 from ops.common.records import int_fields, record
 from ops.vector import kernel_memset
 from ops.vector.frame import cores_for, has_byte_copies, usable_ub_bytes, vector_launch
-
-_UNIT_BYTES = 512
+from ops.vector.kernel_memset import UNIT_BYTES
 
 MEMSET_PARAMS = int_fields("address", "byte_count", "buffer_bytes", "tensor", "cores", "pads")
 
 
 def memset_launch(gm: GlobalMemory, tensor: GmTensor, product: Product) -> Launch:
     """Return the launch that zeroes ``tensor``, split over the vector cores in units of 512 bytes."""
-    cores = cores_for(product, ceil_div(tensor.byte_count, _UNIT_BYTES))
-    buffer_bytes = min(usable_ub_bytes(product), MAX_FIELD * BLOCK_BYTES) // _UNIT_BYTES * _UNIT_BYTES
+    cores = cores_for(product, ceil_div(tensor.byte_count, UNIT_BYTES))
+    buffer_bytes = min(usable_ub_bytes(product), MAX_FIELD * BLOCK_BYTES) // UNIT_BYTES * UNIT_BYTES
     values = {
         "address": tensor.address, "byte_count": tensor.byte_count, "buffer_bytes": buffer_bytes,
         "tensor": tensor.index, "cores": cores, "pads": int(has_byte_copies(product)),
     }  # fmt: skip
     return vector_launch(
         "MemSet",
-        resumable(kernel_memset.emit),
+        kernel_memset.memset,
         record(MEMSET_PARAMS, values),
         gm,
         core_count=cores,

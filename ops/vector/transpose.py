@@ -16,7 +16,7 @@ from npu_sim.errors import ProductError, ShapeError
 from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch, resumable
+from npu_sim.program.launch import Launch
 from npu_sim.units import align_up, ceil_div
 from ops.common.records import int_fields, record, tensor_fields
 from ops.vector import kernel_transpose
@@ -31,7 +31,7 @@ TRANSPOSE_PARAMS = int_fields(
     "src", "dst", "src_tensor", "dst_tensor", "data", "item", "rows", "columns", "tile_rows", "tile_columns",
     "column_tiles", "tasks", "cores", "half", "target", "step_rows",
 )  # fmt: skip
-"""What `kernel_transpose.emit` reads: extents in elements, places and ``half`` in bytes."""
+"""What `kernel_transpose` reads: extents in elements, places and ``half`` in bytes."""
 
 
 def tile_shape(rows: int, columns: int, item_bytes: int, product: Product) -> tuple[int, int]:
@@ -87,7 +87,7 @@ def transpose_launch(
     }  # fmt: skip
     return vector_launch(
         "Transpose",
-        resumable(kernel_transpose.emit),
+        kernel_transpose.transpose,
         record(TRANSPOSE_PARAMS, values),
         gm,
         core_count=values["cores"],
