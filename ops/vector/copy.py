@@ -21,7 +21,7 @@ from npu_sim.errors import ShapeError
 from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch, resumable
+from npu_sim.program.launch import Launch
 from npu_sim.units import BLOCK_BYTES, align_up, ceil_div
 from ops.common.kernel_parts import MAX_BLOCK_COUNT
 from ops.common.view import View, shares_places
@@ -37,7 +37,7 @@ _STAGED_ELEMS = 1024
 """Elements the scalar unit gathers before they are stored."""
 
 _FIELDS = (
-    "src", "dst", "src_tensor", "dst_tensor", "data", "item", "scalar", "scalar_data", "pads", "dense", "may_spill",
+    "src", "dst", "src_tensor", "dst_tensor", "data", "item", "scalar", "pads", "dense", "may_spill",
     "run", "rows", "row_src", "row_dst", "group", "groups", "piece", "pieces", "tasks", "unit", "cores", "half",
     "slots", "slots_per_half", "step_rows", "rank",
 )  # fmt: skip
@@ -162,7 +162,7 @@ def copy_launch(
     values |= {
         "src": src.address + src_view.offset * item_bytes, "dst": dst.address + dst_view.offset * item_bytes,
         "src_tensor": src.index, "dst_tensor": dst.index, "data": int(_DATA[item_bytes]), "item": item_bytes,
-        "scalar": min(item_bytes, 4), "scalar_data": int(_DATA[item_bytes]), "pads": int(has_byte_copies(product)),
+        "scalar": min(item_bytes, 4), "pads": int(has_byte_copies(product)),
         "dense": int(dst_view.end - dst_view.offset == elems),
         "may_spill": int(dst_view.end * item_bytes == dst.byte_count),
     }  # fmt: skip
@@ -183,9 +183,10 @@ def copy_launch(
         params["extents"][0, i] = axis.extent
         params["src_strides"][0, i] = axis.src * item_bytes
         params["dst_strides"][0, i] = axis.dst * item_bytes
+    by_elements = kernel_copy.copy_staged if values["dense"] else kernel_copy.copy_elements
     return vector_launch(
         "Copy (scalar moves)" if by_scalars else "Copy",
-        resumable(kernel_copy.emit_scalars if by_scalars else kernel_copy.emit_rows),
+        by_elements if by_scalars else kernel_copy.copy_rows,
         params,
         gm,
         core_count=values["cores"],
@@ -196,7 +197,7 @@ def copy_launch(
 
 
 def _plan_scalars(values: dict[str, int], elems: int, item_bytes: int, product: Product) -> None:
-    """Fill in the tasks of `kernel_copy.emit_scalars`."""
+    """Fill in the tasks of `kernel_copy.copy_elements` and `copy_staged`."""
     if elems * item_bytes < BLOCK_BYTES and not values["may_spill"]:
         values["dense"] = 0
     unit = _LEAST_PIECE_BYTES // item_bytes if values["dense"] else 1
@@ -204,14 +205,14 @@ def _plan_scalars(values: dict[str, int], elems: int, item_bytes: int, product: 
     values |= {
         "tasks": elems, "unit": unit, "cores": cores_for(product, elems // unit), "group": _STAGED_ELEMS,
         "half": _STAGED_ELEMS * item_bytes, "slots": 2 * _STAGED_ELEMS * item_bytes,
-        "step_rows": 32 + kernel_copy.ELEMENTS_PER_STEP * moves + BLOCK_BYTES // values["scalar"],
+        "step_rows": 32 + 2 * moves + BLOCK_BYTES // values["scalar"],
     }  # fmt: skip
 
 
 def _plan_rows(
     values: dict[str, int], outer: list[Axis], run: int, elems: int, item_bytes: int, product: Product
 ) -> list[Axis]:
-    """Fill in the tasks of `kernel_copy.emit_rows`; return the axes outside a task."""
+    """Fill in the tasks of `kernel_copy.copy_rows`; return the axes outside a task."""
     row = Axis(1, 0, 0)
     if outer and values["pads"]:
         # any axis can be the rows of a task, best the longest one that a single copy takes
