@@ -21,7 +21,7 @@ from npu_sim.errors import DTypeError, ShapeError
 from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch, resumable
+from npu_sim.program.launch import Launch
 from npu_sim.units import BLOCK_BYTES, align_up, ceil_div
 from ops.common.records import int_fields, record, tensor_fields
 from ops.vector import kernel_elementwise
@@ -44,13 +44,13 @@ MUL_PARAMS = int_fields(
     "src", "matrix", "dst", "src_tensor", "matrix_tensor", "dst_tensor", "data", "item", "planes", "plane", "group",
     "piece", "pieces", "tasks", "cores", "exact", "resident", "input", "output", "half", "slot", "step_rows",
 )  # fmt: skip
-"""What `kernel_elementwise.emit_mul_planes` reads: ``plane``, ``piece`` and places in bytes, the matrix at 0."""
+"""What `kernel_elementwise.mul` reads: ``plane``, ``piece`` and places in bytes, the matrix at 0."""
 
 DIV_PARAMS = int_fields(
     "src", "dst", "src_tensor", "dst_tensor", "data", "item", "planes", "plane", "unit", "cores", "exact", "divisor",
     "input", "divisors", "quotients", "output", "half", "step_rows",
 )  # fmt: skip
-"""What `kernel_elementwise.emit_div_planes` reads: ``plane`` and places in bytes, ``divisor`` a pattern."""
+"""What `kernel_elementwise.div` reads: ``plane`` and places in bytes, ``divisor`` a pattern."""
 
 
 def _check(name: str, dtype: str, sizes: tuple[tuple[GmTensor, int], ...], product: Product) -> int:
@@ -131,7 +131,7 @@ def mul_launch(
     }  # fmt: skip
     return vector_launch(
         "Mul",
-        resumable(kernel_elementwise.emit_mul_planes),
+        kernel_elementwise.mul,
         record(MUL_PARAMS, values),
         gm,
         core_count=values["cores"],
@@ -197,7 +197,7 @@ def div_launch(
     }  # fmt: skip
     return vector_launch(
         "Div",
-        resumable(kernel_elementwise.emit_div_planes),
+        kernel_elementwise.div,
         record(DIV_PARAMS, values),
         gm,
         core_count=values["cores"],
