@@ -1,4 +1,4 @@
-"""Emitter of ReduceSum over axes 0 and 2 of [n][c][r].
+"""Kernel of ReduceSum over axes 0 and 2 of [n][c][r].
 
 A core owns units of 32 bytes of output channels. Per group of channels (a whole unit, or one channel where UB is too
 short): accumulators of ``width`` float32 lanes, to which the tiles of all n are added in order, then halved to 64; per
@@ -7,30 +7,25 @@ unit one ReduceRepeat over the 64 lanes of every channel, one rounding, one stor
 
 from __future__ import annotations
 
-import numpy as np
-
 from npu_sim._jit import jit
 from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.emit import (
     emit_add,
     emit_cast,
-    emit_data_copy,
     emit_data_copy_pad,
     emit_duplicate,
     emit_pipe_barrier,
     emit_reduce_repeat,
-    emit_set_flag,
-    emit_wait_flag,
 )
 from npu_sim.isa.op import Data, Pipe, Space
-from ops.common.kernel_parts import BLOCK, core_share
-from ops.vector.kernel_frame import prime_halves, store_bytes
+from ops.common.kernel_parts import BLOCK, ceil_div, core_share
+from ops.common.queues import alloc, close_queues, deque, enque, free, open_queues
+from ops.vector.kernel_frame import IN, OUT, load_bytes, store_bytes
 
 LOAD, SUM, FOLD, STORE, SYNC = range(5)
 SITES = {LOAD: "LOAD", SUM: "SUM", FOLD: "FOLD", STORE: "STORE", SYNC: "SYNC"}
-STAGE, UNIT, END, CHANNEL, TILE, FLIP, UNITS_DONE = range(2, 9)
-START, BEGIN_GROUP, TILES, END_GROUP, END_UNIT, DONE = range(6)
 STEP_ROWS = 160
+"""Rows of a tile and of clearing the accumulators before it, or of the end of a group, of its unit and of the core."""
 LANES = 64
 """Lanes that one repeat of ReduceRepeat adds up."""
 
@@ -38,104 +33,72 @@ LANES = 64
 @jit
 def _load(rows, n, p, channel, channels, tile, target):
     """Load tile ``tile`` (batch item and piece of the row) of some channels, one row of ``width`` elements each."""
-    batch, piece = tile // p["tiles"], tile % p["tiles"]
-    item = p["item"]
-    length = min(p["width"], p["r"] - piece * p["width"]) * item
-    pitch, stride = p["width"] * item, p["r"] * item
-    source = p["src"] + ((batch * p["c"] + channel) * p["r"] + piece * p["width"]) * item
-    blocks = np.int64((length + BLOCK - 1) // BLOCK)
-    if p["pads"]:
-        gap = np.int64(pitch // BLOCK - blocks)
+    batch, piece = tile // p.tiles, tile % p.tiles
+    length = min(p.width, p.r - piece * p.width) * p.item
+    pitch, stride = p.width * p.item, p.r * p.item
+    source = p.src + ((batch * p.c + channel) * p.r + piece * p.width) * p.item
+    if p.pads:
+        several = channels > 1
         return emit_data_copy_pad(
-            rows,
-            n,
-            Space.UB,
-            target,
-            Space.GM,
-            source,
-            channels,
-            length,
-            stride - length if channels > 1 else 0,
-            gap if channels > 1 else 0,
-            0,
-            0,
-            0,
-            0,
-            p["data"],
-            p["src_tensor"],
-            LOAD,
-            channel,
-        )
+            rows, n, Space.UB, target, Space.GM, source, block_count=channels, block_len=length,
+            src_gap=stride - length if several else 0, dst_gap=(pitch - length) // BLOCK if several else 0,
+            left_padding=0, right_padding=0, mode=0, value_bits=0, dtype=p.data, tensor=p.src_tensor, site=LOAD,
+            tile=channel,
+        )  # fmt: skip
     for i in range(channels):
-        n = emit_data_copy(
-            rows,
-            n,
-            Space.UB,
-            target + i * pitch,
-            Space.GM,
-            source + i * stride,
-            1,
-            blocks,
-            0,
-            0,
-            p["data"],
-            p["src_tensor"],
-            LOAD,
-            channel,
-        )
+        at = target + i * pitch
+        n = load_bytes(rows, n, 0, at, source + i * stride, length, p.data, p.src_tensor, LOAD, channel)
     return n
 
 
 @jit
 def _tile(rows, n, p, channel, channels, tile, half):
     """Load one tile of a group and add it to the accumulators."""
-    piece = tile % p["tiles"]
-    length = np.int64(min(p["width"], p["r"] - piece * p["width"]))
-    source = p["input"] + half * p["input_half"]
-    n = emit_wait_flag(rows, n, Pipe.V, Pipe.MTE2, half, LOAD, channel)
-    n = _load(rows, n, p, channel, channels, tile, source)
-    n = emit_set_flag(rows, n, Pipe.MTE2, Pipe.V, half, LOAD, channel)
-    n = emit_wait_flag(rows, n, Pipe.MTE2, Pipe.V, half, SUM, channel)
+    length = min(p.width, p.r - tile % p.tiles * p.width)
+    source = p.input + half * p.input_half
     # full rows lie side by side, so one instruction takes them all
-    runs, count = channels, length
-    if length == p["width"]:
-        runs, count = np.int64(1), np.int64(channels * length)
+    runs, count = (1, channels * length) if length == p.width else (channels, length)
+
+    n = alloc(rows, n, IN, half, LOAD, channel)
+    n = _load(rows, n, p, channel, channels, tile, source)
+    n = enque(rows, n, IN, half, LOAD, channel)
+
+    n = deque(rows, n, IN, half, SUM, channel)
     addend = source
-    if p["item"] != 4:
-        addend = p["wide"]
+    if p.item != 4:
+        addend = p.wide
         for i in range(runs):
             n = emit_cast(
-                rows,
-                n,
-                addend + i * p["width"] * 4,
-                source + i * p["width"] * p["item"],
-                p["data"],
-                Data.FP32,
-                RoundMode.NONE,
-                count,
-                SUM,
-                channel,
-            )
-        n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE2, half, SUM, channel)
+                rows, n, dst=p.wide + i * p.width * 4, src=source + i * p.width * p.item, src_dtype=p.data,
+                dst_dtype=Data.FP32, round_mode=RoundMode.NONE, count=count, site=SUM, tile=channel,
+            )  # fmt: skip
+        n = free(rows, n, IN, half, SUM, channel)
+        # the additions read what the conversion writes
         n = emit_pipe_barrier(rows, n, Pipe.V, SUM, channel)
     for i in range(runs):
-        acc = i * p["width"] * 4
-        n = emit_add(rows, n, acc, acc, addend + i * p["width"] * 4, Data.FP32, count, SUM, channel)
-    if p["item"] == 4:
-        n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE2, half, SUM, channel)
+        acc = i * p.width * 4
+        n = emit_add(
+            rows, n, dst=acc, src0=acc, src1=addend + acc, dtype=Data.FP32, count=count, site=SUM, tile=channel
+        )
+    if p.item == 4:
+        n = free(rows, n, IN, half, SUM, channel)
+    # the next tile is added to these sums, and converted into the same lanes
     return emit_pipe_barrier(rows, n, Pipe.V, SUM, channel)
 
 
 @jit
 def _fold(rows, n, p, channel, channels, place):
     """Halve the accumulators of a group to 64 lanes; the last step moves them to their ``place`` in the unit."""
-    width = p["width"]
+    width = p.width
     while width > LANES:
         width //= 2
         for i in range(channels):
-            acc = i * p["width"] * 4
-            target = acc if width > LANES else p["fold"] + (place + i) * LANES * 4
-            n = emit_add(rows, n, target, acc, acc + width * 4, Data.FP32, width, FOLD, channel)
+            acc = i * p.width * 4
+            target = acc if width > LANES else p.fold + (place + i) * LANES * 4
+            n = emit_add(
+                rows, n, dst=target, src0=acc, src1=acc + width * 4, dtype=Data.FP32, count=width, site=FOLD,
+                tile=channel,
+            )  # fmt: skip
         n = emit_pipe_barrier(rows, n, Pipe.V, FOLD, channel)
     return n
 
@@ -143,89 +106,62 @@ def _fold(rows, n, p, channel, channels, place):
 @jit
 def _finish_unit(rows, n, p, channel, channels, half):
     """Add up the 64 lanes of each channel of a unit, round and store."""
-    sums, out = p["sums"] + half * p["unit"] * 4, p["out"] + half * BLOCK
-    lanes = np.int64(channels)
-    n = emit_wait_flag(rows, n, Pipe.MTE3, Pipe.V, half, FOLD, channel)
-    if not p["pads"] and channels < p["unit"]:
+    sums, out, lanes = p.sums + half * p.unit * 4, p.out + half * BLOCK, channels
+
+    n = alloc(rows, n, OUT, half, FOLD, channel)
+    if not p.pads and channels < p.unit:
         # the store takes a whole block
-        lanes = np.int64(p["unit"])
-        n = emit_duplicate(rows, n, sums, Data.FP32, lanes, 0, FOLD, channel)
+        lanes = p.unit
+        n = emit_duplicate(rows, n, sums, Data.FP32, lanes, value_bits=0, site=FOLD, tile=channel)
         n = emit_pipe_barrier(rows, n, Pipe.V, FOLD, channel)
-    n = emit_reduce_repeat(rows, n, sums, p["fold"], Data.FP32, LANES, channels, 1, 1, 8, FOLD, channel)
+    n = emit_reduce_repeat(
+        rows, n, dst=sums, src=p.fold, dtype=Data.FP32, mask=LANES, repeat=channels, dst_rep_stride=1,
+        src_blk_stride=1, src_rep_stride=8, site=FOLD, tile=channel,
+    )  # fmt: skip
     n = emit_pipe_barrier(rows, n, Pipe.V, FOLD, channel)
-    if p["item"] != 4:
-        n = emit_cast(rows, n, out, sums, Data.FP32, p["data"], p["round_mode"], lanes, FOLD, channel)
+    if p.item != 4:
+        n = emit_cast(
+            rows, n, dst=out, src=sums, src_dtype=Data.FP32, dst_dtype=p.data, round_mode=p.round_mode, count=lanes,
+            site=FOLD, tile=channel,
+        )  # fmt: skip
     else:
         out = sums
-    n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE3, half, FOLD, channel)
-    n = emit_wait_flag(rows, n, Pipe.V, Pipe.MTE3, half, STORE, channel)
-    n = store_bytes(
-        rows,
-        n,
-        p["pads"],
-        p["dst"] + channel * p["item"],
-        out,
-        channels * p["item"],
-        p["data"],
-        p["dst_tensor"],
-        STORE,
-        channel,
-    )
-    return emit_set_flag(rows, n, Pipe.MTE3, Pipe.V, half, STORE, channel)
+    n = enque(rows, n, OUT, half, FOLD, channel)
+
+    n = deque(rows, n, OUT, half, STORE, channel)
+    gm, length = p.dst + channel * p.item, channels * p.item
+    n = store_bytes(rows, n, p.pads, gm, out, length, p.data, p.dst_tensor, STORE, channel)
+    return free(rows, n, OUT, half, STORE, channel)
 
 
 @jit
-def emit(rows, params, state):
-    """Write the next rows of core ``state[0]``.
+def reduce_sum(rows, params, core, phase):
+    """Sum the channels of ``core``; see `npu_sim.program.launch.Launch`.
 
-    Parameters
-    ----------
-    rows : INSTR[:]
-        Buffer.
-    params : `reduce_sum.REDUCE_SUM_PARAMS`[1]
-        Extents and places.
-    state : int64[STATE_LENGTH]
-        2 stage, 3 unit, 4 last unit + 1, 5 first channel of the group in its unit, 6 tile of the group, 7 tiles loaded,
-        8 units stored.
-
-    Returns
-    -------
-    int
-        Rows written; 0 when the phase is over.
+    ``params``: `reduce_sum.REDUCE_SUM_PARAMS`[1], extents in elements, places in bytes.
     """
     p = params[0]
-    s = state
-    n = 0
-    if s[STAGE] == START:
-        units = (p["c"] + p["unit"] - 1) // p["unit"]
-        s[UNIT], s[END] = core_share(units, p["cores"], s[0])
-        s[STAGE] = BEGIN_GROUP if s[UNIT] < s[END] else DONE
-        if s[STAGE] != DONE:
-            n = prime_halves(rows, n, 0, SYNC)
-    while s[STAGE] != DONE and n + STEP_ROWS <= len(rows):
-        unit_channels = np.int64(min(p["unit"], p["c"] - s[UNIT] * p["unit"]))
-        channel = np.int64(s[UNIT] * p["unit"] + s[CHANNEL])
-        channels = np.int64(min(p["group"], unit_channels - s[CHANNEL]))
-        if s[UNIT] == s[END]:
-            n = prime_halves(rows, n, 1, SYNC)
-            s[STAGE] = DONE
-        elif s[STAGE] == BEGIN_GROUP:
-            n = emit_duplicate(rows, n, 0, Data.FP32, channels * p["width"], 0, SUM, channel)
+    start, end = core_share(ceil_div(p.c, p.unit), p.cores, core)
+    if start == end:
+        return
+    n = open_queues(rows, 0, (IN, OUT), 2, SYNC)
+    half = 0
+    for unit in range(start, end):
+        first = unit * p.unit
+        unit_channels = min(p.unit, p.c - first)
+        for place in range(0, unit_channels, p.group):
+            channel, channels = first + place, min(p.group, unit_channels - place)
+            n = emit_duplicate(rows, n, 0, Data.FP32, channels * p.width, value_bits=0, site=SUM, tile=channel)
             n = emit_pipe_barrier(rows, n, Pipe.V, SUM, channel)
-            s[TILE] = 0
-            s[STAGE] = TILES
-        elif s[STAGE] == TILES and s[TILE] < p["n"] * p["tiles"]:
-            n = _tile(rows, n, p, channel, channels, s[TILE], s[FLIP] & 1)
-            s[TILE] += 1
-            s[FLIP] += 1
-        elif s[STAGE] == TILES:
-            n = _fold(rows, n, p, channel, channels, s[CHANNEL])
-            s[CHANNEL] += channels
-            s[STAGE] = BEGIN_GROUP if s[CHANNEL] < unit_channels else END_UNIT
-        else:
-            n = _finish_unit(rows, n, p, s[UNIT] * p["unit"], unit_channels, s[UNITS_DONE] & 1)
-            s[UNIT] += 1
-            s[UNITS_DONE] += 1
-            s[CHANNEL] = 0
-            s[STAGE] = BEGIN_GROUP
-    return n
+            for tile in range(p.n * p.tiles):
+                if n + STEP_ROWS > len(rows):
+                    yield n
+                    n = 0
+                n = _tile(rows, n, p, channel, channels, tile, half)
+                half = 1 - half
+            if n + STEP_ROWS > len(rows):
+                yield n
+                n = 0
+            n = _fold(rows, n, p, channel, channels, place)
+        n = _finish_unit(rows, n, p, first, unit_channels, (unit - start) & 1)
+    yield close_queues(rows, n, (IN, OUT), 2, SYNC)

@@ -25,7 +25,7 @@ from npu_sim.errors import DTypeError, ShapeError
 from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch, resumable
+from npu_sim.program.launch import Launch
 from npu_sim.units import BLOCK_BYTES, ceil_div
 from ops.common.records import int_fields, record, tensor_fields
 from ops.vector import kernel_reduce_sum
@@ -41,7 +41,7 @@ REDUCE_SUM_PARAMS = int_fields(
     "src", "dst", "src_tensor", "dst_tensor", "data", "item", "n", "c", "r", "width", "tiles", "unit", "group", "cores",
     "pads", "input", "input_half", "wide", "fold", "sums", "out", "round_mode",
 )  # fmt: skip
-"""What `kernel_reduce_sum.emit` reads: extents in elements, places and ``input_half`` in bytes."""
+"""What `kernel_reduce_sum` reads: extents in elements, places and ``input_half`` in bytes."""
 
 
 def accumulator_lanes(r: int) -> int:
@@ -132,7 +132,7 @@ def reduce_sum_launch(
     params = record(REDUCE_SUM_PARAMS, values)
     return vector_launch(
         "ReduceSum",
-        resumable(kernel_reduce_sum.emit),
+        kernel_reduce_sum.reduce_sum,
         params,
         gm,
         core_count=cores,
