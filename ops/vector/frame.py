@@ -6,7 +6,7 @@
     wait MTE2_V[h], MTE3_V[h]      V:    in[h] -> out[h]     set V_MTE2[h], V_MTE3[h]
     wait V_MTE3[h]                 MTE3: out[h] -> GM        set MTE3_V[h]
 
-V_MTE2 and MTE3_V are set once per half at the start of a core and waited for at its end (`kernel_parts.free_flag`).
+V_MTE2 and MTE3_V are set once per half at the start of a core and waited for at its end (`queues`).
 
 **Tails.** Every allocation has 31 spare bytes behind its tensor (`npu_sim.memory.gm`). Split cores move exact bytes
 (DataCopyPad). Unified cores move whole blocks of 32 bytes:

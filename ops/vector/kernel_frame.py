@@ -6,6 +6,8 @@ takes care of the surplus.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from npu_sim._jit import jit
@@ -16,9 +18,11 @@ from npu_sim.isa.emit import (
     emit_set_flag,
     emit_trans_data_to_5hd,
     emit_wait_flag,
+    set_dst_addresses,
+    set_src_addresses,
 )
 from npu_sim.isa.op import Pipe, Space
-from ops.common.kernel_parts import BLOCK, MAX_BLOCK_COUNT, MAX_FIELD, ceil_div, free_flag
+from ops.common.kernel_parts import BLOCK, MAX_BLOCK_COUNT, MAX_FIELD, ceil_div, core_share
 from ops.common.queues import Queue
 
 NO_END = np.int64(1) << np.int64(62)
@@ -37,28 +41,10 @@ _MAX_PAD_GAP = 2**31 - 1
 
 
 @jit
-def prime_halves(rows, n, drain, site):
-    """Set (``drain`` 0) or wait for (1) the flags that say "this half is free" of the two halves of both buffers."""
-    for half in range(2):
-        n = free_flag(rows, n, Pipe.V, Pipe.MTE2, half, drain, site)
-        n = free_flag(rows, n, Pipe.MTE3, Pipe.V, half, drain, site)
-    return n
-
-
-@jit
-def hand_to_vector(rows, n, half, load, compute, tile):
-    """Let the vector pipe compute on a half that was loaded, into one whose last results have left."""
-    n = emit_set_flag(rows, n, Pipe.MTE2, Pipe.V, half, load, tile)
-    n = emit_wait_flag(rows, n, Pipe.MTE2, Pipe.V, half, compute, tile)
-    return emit_wait_flag(rows, n, Pipe.MTE3, Pipe.V, half, compute, tile)
-
-
-@jit
-def hand_to_store(rows, n, half, compute, store, tile):
-    """Let the next load into a half begin that the vector pipe is done with, and the store of its results."""
-    n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE2, half, compute, tile)
-    n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE3, half, compute, tile)
-    return emit_wait_flag(rows, n, Pipe.V, Pipe.MTE3, half, store, tile)
+def unit_share(p, core):
+    """Return the tasks [start, end) of a core: whole units of ``p.unit`` tasks, the last unit has what is left over."""
+    first, last = core_share(p.units, p.cores, core)
+    return first * p.unit, p.tasks if last == p.units else last * p.unit
 
 
 @jit
@@ -150,6 +136,19 @@ def store_rows(rows, n, gm, ub, count, length, gm_step, ub_step, end, exact, dty
     return n
 
 
+class Places(NamedTuple):
+    """UB addresses of the 16 sources or destinations of a TransDataTo5HD, and the blocks from one repeat to the next.
+
+    Address i is ``base + i % inner * step + i // inner * outer``, in bytes.
+    """
+
+    base: int
+    inner: int
+    step: int
+    outer: int
+    repeat_step: int
+
+
 @jit
 def turn(rows, n, dtype, repeat, dst_step, src_step, site, tile):
     """TransDataTo5HD with the address lists already set; a single repeat has no strides."""
@@ -159,22 +158,33 @@ def turn(rows, n, dtype, repeat, dst_step, src_step, site, tile):
 
 
 @jit
-def store_gathered_block(rows, n, target, pieces, lanes, step, slots, dtype, src_tensor, dst_tensor, site):
-    """Fetch the elements of one block again, one by one, and store them behind all other stores.
+def turn_places(rows, n, dtype, repeat, dst, src, site, tile):
+    """TransDataTo5HD from some `Places` to others."""
+    set_dst_addresses(rows, n, dst.base, dst.inner, dst.step, dst.outer)
+    set_src_addresses(rows, n, src.base, src.inner, src.step, src.outer)
+    return turn(rows, n, dtype, repeat, dst.repeat_step, src.repeat_step, site, tile)
 
-    ``pieces`` are the GM addresses of the ``step`` bytes around each element, ``lanes`` the elements' places in them
-    (int64 arrays, an entry an element); ``slots`` is a UB address, the block is put together `SLOTS_BYTES` behind.
+
+@jit
+def store_gathered_block(rows, n, p, end, places, slots, site):
+    """Fetch the elements of the last block before GM address ``end`` again and store them behind all other stores.
+
+    ``places``, int64[elements][2]: where the C0 elements around each begin in the source, and its place among them, in
+    bytes. ``slots`` is a UB address, the block is put together `SLOTS_BYTES` behind.
     """
-    count = len(pieces)
-    item = BLOCK // count
-    for i in range(count):
-        n = load_rows(rows, n, slots + i * step, pieces[i], 1, step, 0, 0, 0, dtype, src_tensor, site, -1)
+    piece = p.c0 * p.item
+    for i in range(len(places)):
+        n = load_bytes(rows, n, 0, slots + i * piece, p.src + places[i, 0], piece, p.data, p.src_tensor, site, -1)
     n = emit_set_flag(rows, n, Pipe.MTE2, Pipe.S, 0, site, -1)
+
     n = emit_wait_flag(rows, n, Pipe.MTE2, Pipe.S, 0, site, -1)
     block = slots + SLOTS_BYTES
-    for i in range(count):
-        source = slots + i * step + lanes[i]
-        n = emit_scalar_copy(rows, n, Space.UB, block + i * item, Space.UB, source, dtype, -1, site, -1)
+    for i in range(len(places)):
+        element = slots + i * piece + places[i, 1]
+        n = emit_scalar_copy(
+            rows, n, Space.UB, block + i * p.item, Space.UB, element, p.data, tensor=-1, site=site, tile=-1
+        )
     n = emit_set_flag(rows, n, Pipe.S, Pipe.MTE3, 0, site, -1)
+
     n = emit_wait_flag(rows, n, Pipe.S, Pipe.MTE3, 0, site, -1)
-    return store_rows(rows, n, target, block, 1, BLOCK, 0, 0, NO_END, 0, dtype, dst_tensor, site, -1)
+    return store_bytes(rows, n, 0, end - BLOCK, block, BLOCK, p.data, p.dst_tensor, site, -1)

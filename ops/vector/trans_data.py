@@ -15,7 +15,7 @@ from npu_sim.layouts import transform
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch, Shortcut, resumable
+from npu_sim.program.launch import Launch, Shortcut
 from ops.vector import kernel_trans_data_activation, kernel_trans_data_lines, kernel_trans_data_weight
 from ops.vector.frame import vector_launch
 from ops.vector.trans_data_plan import (
@@ -96,7 +96,7 @@ def trans_data_activation_launch(
     kernel = kernel_trans_data_activation
     return vector_launch(
         NAME,
-        resumable(kernel.emit_to_blocked if forward else kernel.emit_from_blocked),
+        kernel.to_blocked if forward else kernel.from_blocked,
         params,
         gm,
         core_count=int(params[0]["cores"]),
@@ -155,7 +155,7 @@ def trans_data_weight_launch(
     kernel = kernel_trans_data_weight
     return vector_launch(
         NAME,
-        resumable(kernel.emit_to_fractal if forward else kernel.emit_from_fractal),
+        kernel.to_fractal if forward else kernel.from_fractal,
         params,
         gm,
         core_count=int(params[0]["cores"]),
