@@ -7,14 +7,17 @@ store; the order of atomic additions of different cores is that of the cores (fr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+import numpy as np
 
 from npu_sim.dtypes.formats import get_dtype
 from npu_sim.errors import ProductError, ShapeError
 from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch, resumable
+from npu_sim.program.launch import Launch
 from npu_sim.units import BLOCK_BYTES, MIB, align_up, ceil_div
 from ops.avg_pool import kernel_avg_pool3d_grad as kernel
 from ops.avg_pool.call import PoolAxis
@@ -31,7 +34,7 @@ AVG_POOL_PARAMS = int_fields(
     "clear_bytes", "cast_elems", "cast_out", "h", "w", "oh", "ow", "kh", "kw", "sh", "sw", "ph", "pw", "include_pad",
     "divisor",
 )  # fmt: skip
-"""What `kernel_avg_pool3d_grad.emit` reads: extents and ``pitch`` in elements, places in bytes."""
+"""What `kernel_avg_pool3d_grad` reads: extents and ``pitch`` in elements, places in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +121,11 @@ def private_bytes(axes: tuple[PoolAxis, ...], lanes: int, item_bytes: int) -> in
     return SYSTEM_WORKSPACE_BYTES + (4 * h.x * w.x * lanes if item_bytes == 2 else 0)
 
 
+def avg_pool3d_grad(rows: np.ndarray, params: np.ndarray, core: int, phase: int) -> Iterator[int]:
+    """Write the rows of one core and phase, see `Launch.kernel`; each phase is a jitted generator of its own."""
+    return (kernel.clear, kernel.scatter, kernel.round_sums)[phase](rows, params, core, phase)
+
+
 def avg_pool3d_grad_launch(
     gm: GlobalMemory,
     src: GmTensor,
@@ -197,12 +205,12 @@ def avg_pool3d_grad_launch(
     params = record(AVG_POOL_PARAMS, values)
     return Launch(
         name="AvgPool3DGrad",
-        kernel=resumable(kernel.emit),
+        kernel=avg_pool3d_grad,
         params=params,
         core_count=t.cores,
         phase_count=3 if sums is not None else 2,
         gm=gm,
-        step_rows=2 * kernel.STEP_ROWS,
+        step_rows=kernel.STEP_ROWS,
         sites=dict(kernel.SITES),
         trusted=True,
         core_kind="vector",
