@@ -31,45 +31,44 @@ LANES = 64
 
 
 @jit
-def _load(rows, n, p, channel, channels, tile, target):
+def _load(rows, n, p, channel, channels, tile, half):
     """Load tile ``tile`` (batch item and piece of the row) of some channels, one row of ``width`` elements each."""
     batch, piece = tile // p.tiles, tile % p.tiles
     length = min(p.width, p.r - piece * p.width) * p.item
     pitch, stride = p.width * p.item, p.r * p.item
     source = p.src + ((batch * p.c + channel) * p.r + piece * p.width) * p.item
+    target = p.input + half * p.input_half
+
+    n = alloc(rows, n, IN, half, LOAD, channel)
     if p.pads:
         several = channels > 1
-        return emit_data_copy_pad(
+        n = emit_data_copy_pad(
             rows, n, Space.UB, target, Space.GM, source, block_count=channels, block_len=length,
             src_gap=stride - length if several else 0, dst_gap=(pitch - length) // BLOCK if several else 0,
             left_padding=0, right_padding=0, mode=0, value_bits=0, dtype=p.data, tensor=p.src_tensor, site=LOAD,
             tile=channel,
         )  # fmt: skip
-    for i in range(channels):
-        at = target + i * pitch
-        n = load_bytes(rows, n, 0, at, source + i * stride, length, p.data, p.src_tensor, LOAD, channel)
-    return n
+    else:
+        for i in range(channels):
+            at = target + i * pitch
+            n = load_bytes(rows, n, 0, at, source + i * stride, length, p.data, p.src_tensor, LOAD, channel)
+    return enque(rows, n, IN, half, LOAD, channel)
 
 
 @jit
-def _tile(rows, n, p, channel, channels, tile, half):
-    """Load one tile of a group and add it to the accumulators."""
+def _add(rows, n, p, channel, channels, tile, half):
+    """Add a tile that was loaded to the accumulators of its group."""
     length = min(p.width, p.r - tile % p.tiles * p.width)
-    source = p.input + half * p.input_half
     # full rows lie side by side, so one instruction takes them all
     runs, count = (1, channels * length) if length == p.width else (channels, length)
-
-    n = alloc(rows, n, IN, half, LOAD, channel)
-    n = _load(rows, n, p, channel, channels, tile, source)
-    n = enque(rows, n, IN, half, LOAD, channel)
+    source = p.input + half * p.input_half
+    addend = source if p.item == 4 else p.wide
 
     n = deque(rows, n, IN, half, SUM, channel)
-    addend = source
     if p.item != 4:
-        addend = p.wide
         for i in range(runs):
             n = emit_cast(
-                rows, n, dst=p.wide + i * p.width * 4, src=source + i * p.width * p.item, src_dtype=p.data,
+                rows, n, dst=addend + i * p.width * 4, src=source + i * p.width * p.item, src_dtype=p.data,
                 dst_dtype=Data.FP32, round_mode=RoundMode.NONE, count=count, site=SUM, tile=channel,
             )  # fmt: skip
         n = free(rows, n, IN, half, SUM, channel)
@@ -157,7 +156,8 @@ def reduce_sum(rows, params, core, phase):
                 if n + STEP_ROWS > len(rows):
                     yield n
                     n = 0
-                n = _tile(rows, n, p, channel, channels, tile, half)
+                n = _load(rows, n, p, channel, channels, tile, half)
+                n = _add(rows, n, p, channel, channels, tile, half)
                 half = 1 - half
             if n + STEP_ROWS > len(rows):
                 yield n
