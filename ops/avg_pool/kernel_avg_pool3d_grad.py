@@ -7,6 +7,8 @@ all loads, all products, all stores; every task of a few has a UB line of its ow
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from npu_sim._jit import jit
@@ -89,56 +91,63 @@ def clear(rows, params, core, phase):
     yield n
 
 
-@jit
-def _lanes(p, task):
-    """Return the lanes of a task."""
-    return p.tail if task % p.pieces == p.pieces - 1 else p.count
+class _Task(NamedTuple):
+    """Some lanes of a gradient pixel: ``lanes`` from ``lane`` on, in the UB line that begins with element ``place``."""
+
+    number: int
+    pixel: int
+    lane: int
+    lanes: int
+    place: int
 
 
 @jit
-def _load(rows, n, p, task, line):
-    """Load one task's lanes to its UB line."""
-    source = p.src + (task // p.pieces * p.lanes + task % p.pieces * p.count) * p.item
-    at, length = line * p.pitch * p.item, _lanes(p, task) * p.item
-    return load_bytes(rows, n, 1, at, source, length, p.data, p.src_tensor, LOAD, task)
+def _task_of(p, number, line):
+    """Return task ``number``, which goes through UB line ``line``."""
+    pixel, piece = number // p.pieces, number % p.pieces
+    return _Task(number, pixel, piece * p.count, p.tail if piece == p.pieces - 1 else p.count, line * p.pitch)
 
 
 @jit
-def _scale(rows, n, p, task, line):
-    """Multiply one task's lanes by the reciprocal divisor in float32."""
-    pixel, lanes = task // p.pieces, _lanes(p, task)
-    _, _, _, _, divisor = window(p, pixel // p.ow, pixel % p.ow)
+def _load(rows, n, p, t):
+    """Load the lanes of a task."""
+    source, length = p.src + (t.pixel * p.lanes + t.lane) * p.item, t.lanes * p.item
+    return load_bytes(rows, n, 1, t.place * p.item, source, length, p.data, p.src_tensor, LOAD, t.number)
+
+
+@jit
+def _scale(rows, n, p, t):
+    """Multiply the lanes of a task by the reciprocal divisor in float32."""
+    _, _, _, _, divisor = window(p, t.pixel // p.ow, t.pixel % p.ow)
     bits = np.int64(np.float32(factor_of(divisor)).view(np.int32))
-    element = line * p.pitch
-    source, calc, out = element * p.item, p.calc + element * 4, p.out + element * p.item
+    source, calc, out = t.place * p.item, p.calc + t.place * 4, p.out + t.place * p.item
     if p.item == 4:
-        return emit_muls(rows, n, calc, source, Data.FP32, lanes, value_bits=bits, site=SCALE, tile=task)
+        return emit_muls(rows, n, calc, source, Data.FP32, t.lanes, value_bits=bits, site=SCALE, tile=t.number)
     n = emit_cast(
-        rows, n, dst=calc, src=source, src_dtype=p.data, dst_dtype=Data.FP32, round_mode=RoundMode.NONE, count=lanes,
-        site=SCALE, tile=task,
+        rows, n, dst=calc, src=source, src_dtype=p.data, dst_dtype=Data.FP32, round_mode=RoundMode.NONE, count=t.lanes,
+        site=SCALE, tile=t.number,
     )  # fmt: skip
     # each instruction reads what the one before writes
-    n = emit_pipe_barrier(rows, n, Pipe.V, SCALE, task)
-    n = emit_muls(rows, n, calc, calc, Data.FP32, lanes, value_bits=bits, site=SCALE, tile=task)
+    n = emit_pipe_barrier(rows, n, Pipe.V, SCALE, t.number)
+    n = emit_muls(rows, n, calc, calc, Data.FP32, t.lanes, value_bits=bits, site=SCALE, tile=t.number)
     if not p.overlap:
-        n = emit_pipe_barrier(rows, n, Pipe.V, SCALE, task)
+        n = emit_pipe_barrier(rows, n, Pipe.V, SCALE, t.number)
         n = emit_cast(
-            rows, n, dst=out, src=calc, src_dtype=Data.FP32, dst_dtype=p.data, round_mode=RoundMode.RINT, count=lanes,
-            site=SCALE, tile=task,
+            rows, n, dst=out, src=calc, src_dtype=Data.FP32, dst_dtype=p.data, round_mode=RoundMode.RINT,
+            count=t.lanes, site=SCALE, tile=t.number,
         )  # fmt: skip
     return n
 
 
 @jit
-def _store(rows, n, p, task, line, h, w):
-    """Store one task's lanes to one pixel under its window; where windows overlap the sums are float32."""
-    element = line * p.pitch
-    source = p.out + element * p.item if p.item == 2 and not p.overlap else p.calc + element * 4
-    target = p.sum + ((h * p.w + w) * p.lanes + task % p.pieces * p.count) * p.sum_item
+def _store(rows, n, p, t, h, w):
+    """Store the lanes of a task to one pixel under its window; where windows overlap the sums are float32."""
+    source = p.out + t.place * p.item if p.item == 2 and not p.overlap else p.calc + t.place * 4
+    target = p.sum + ((h * p.w + w) * p.lanes + t.lane) * p.sum_item
     return emit_data_copy_pad(
-        rows, n, Space.GM, target, Space.UB, source, block_count=1, block_len=_lanes(p, task) * p.sum_item, src_gap=0,
+        rows, n, Space.GM, target, Space.UB, source, block_count=1, block_len=t.lanes * p.sum_item, src_gap=0,
         dst_gap=0, left_padding=0, right_padding=0, mode=0, value_bits=0, dtype=p.sum_data, tensor=p.sum_tensor,
-        site=STORE, tile=task,
+        site=STORE, tile=t.number,
     )  # fmt: skip
 
 
@@ -163,7 +172,7 @@ def scatter(rows, params, core, phase):
             if n + STEP_ROWS > len(rows):
                 yield n
                 n = 0
-            n = _load(rows, n, p, at + line, line)
+            n = _load(rows, n, p, _task_of(p, at + line, line))
         n = enque(rows, n, IN, 0, LOAD, at)
 
         n = deque(rows, n, IN, 0, SCALE, at)
@@ -172,27 +181,26 @@ def scatter(rows, params, core, phase):
             if n + STEP_ROWS > len(rows):
                 yield n
                 n = 0
-            n = _scale(rows, n, p, at + line, line)
+            n = _scale(rows, n, p, _task_of(p, at + line, line))
         n = free(rows, n, IN, 0, SCALE, at)
         n = enque(rows, n, OUT, 0, SCALE, at)
 
         n = deque(rows, n, OUT, 0, STORE, at)
         for line in range(few):
-            task = at + line
-            pixel = task // p.pieces
-            h0, h1, w0, w1, _ = window(p, pixel // p.ow, pixel % p.ow)
+            t = _task_of(p, at + line, line)
+            h0, h1, w0, w1, _ = window(p, t.pixel // p.ow, t.pixel % p.ow)
             for h in range(h0, h1):
                 for w in range(w0, w1):
                     if n + STEP_ROWS > len(rows):
                         yield n
                         n = 0
-                    n = _store(rows, n, p, task, line, h, w)
+                    n = _store(rows, n, p, t, h, w)
             if p.deterministic:
                 if n + STEP_ROWS > len(rows):
                     yield n
                     n = 0
                 # sums that two tasks share are added in the order of the tasks
-                n = emit_pipe_barrier(rows, n, Pipe.MTE3, STORE, task)
+                n = emit_pipe_barrier(rows, n, Pipe.MTE3, STORE, t.number)
         n = free(rows, n, OUT, 0, STORE, at)
     if p.overlap:
         n = emit_set_atomic(rows, n, Data.NONE, STORE, -1)
