@@ -1,4 +1,4 @@
-"""Tiles, chunks and tasks of TransData as parameter records for its emitters. Nothing is computed here."""
+"""Tiles, chunks and tasks of TransData as parameter records for its kernels. Nothing is computed here."""
 
 from __future__ import annotations
 
