@@ -91,16 +91,3 @@ class Launch:
                 raise InternalError(f"Kernel of {self.name} must write 0 to {len(buffer)} rows, not {count}")
             if count:
                 yield count
-
-
-def resumable(emit: Callable[[np.ndarray, np.ndarray, np.ndarray], int]) -> Kernel:
-    """Return a kernel that is written as a resumable emitter ``emit(rows, params, state: int64[64]) -> int``."""
-
-    def kernel(rows: np.ndarray, params: np.ndarray, core: int, phase: int) -> Iterator[int]:
-        state = np.zeros(64, np.int64)
-        state[0] = core
-        state[1] = phase
-        while count := emit(rows, params, state):
-            yield int(count)
-
-    return kernel

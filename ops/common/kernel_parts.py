@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npu_sim._jit import jit
-from npu_sim.isa.emit import emit_data_copy, emit_set_flag, emit_wait_flag, set_feature_map, set_window
+from npu_sim.isa.emit import emit_data_copy, set_feature_map, set_window
 from npu_sim.isa.op import Space
 
 BLOCK = 32
@@ -31,14 +31,6 @@ def core_share(items, cores, core):
     share, extra = items // cores, items % cores
     first = core * share + min(core, extra)
     return first, first + share + (1 if core < extra else 0)
-
-
-@jit
-def free_flag(rows, n, src, dst, event, drain, site):
-    """Prime the flag that says "this buffer is free" (``drain`` 0), or wait for it at the end (1)."""
-    if drain:
-        return emit_wait_flag(rows, n, src, dst, event, site, -1)
-    return emit_set_flag(rows, n, src, dst, event, site, -1)
 
 
 @jit

@@ -131,6 +131,7 @@ def test_phase_begins_when_every_core_has_finished_the_one_before():
     seen = []
 
     def watched(rows, params, core, phase):
+        seen.append((phase, core))
         for count in kernel.rows(core, phase, rows):
             seen.append((phase, core))
             yield count
