@@ -37,6 +37,12 @@ if _jit.JIT_ENABLED:
     def _guarded(value):
         return _refuse(value) + 1
 
+    @_jit.jit
+    def _multiples(params, count):
+        p = params[0]
+        for i in range(count):
+            yield i * p["f99"] + p["f0"]
+
 
 VALUES = np.arange(5, dtype=np.int64)
 
@@ -47,6 +53,15 @@ def callees_of(dispatcher) -> _linking.Callees:
 
 def test_call_of_a_jitted_function_gives_what_python_gives():
     assert _twice(VALUES, 7) == 10 * 9 == _twice.py_func(VALUES, 7)
+
+
+def test_generator_keeps_a_record_across_its_yields_without_storing_byte_after_byte():
+    params = np.zeros(1, np.dtype([(f"f{i}", np.int64) for i in range(100)]))
+    params["f99"], params["f0"] = 3, 1
+    assert list(_multiples(params, 4)) == [1, 4, 7, 10]
+    (code,) = _multiples.inspect_llvm().values()
+    # the generator's wrapper returns the record by value, once; a yield does not
+    assert code.count("store i8") < 2 * params.nbytes
 
 
 def test_function_that_was_a_callee_runs_when_python_calls_it():
