@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.accumulation import Accumulation
+from npu_sim.arguments import choice, whole
 from npu_sim.crew import run_parts
 from npu_sim.dtypes.formats import TieRule
 from npu_sim.engines.reorder import legal_order
-from npu_sim.errors import ProductError, ProgramError, ShapeError
+from npu_sim.errors import ProductError, ProgramError, ShapeError, shown
 from npu_sim.fenv import default_fenv
 from npu_sim.isa.atomic import SINK_LENGTH, apply_log, atomic_demand
 from npu_sim.isa.cube import scratch_floats
@@ -80,10 +81,17 @@ class ExecuteOptions:
     shortcuts: bool = True
 
     def __post_init__(self) -> None:
-        if self.threads < 1:
-            raise ShapeError(f"threads must be at least 1, not {self.threads}")
-        if self.chunk_rows < 1:
-            raise ShapeError(f"chunk_rows must be at least 1, not {self.chunk_rows}")
+        if not isinstance(self.accumulation, Accumulation):
+            raise ShapeError(f"accumulation must be an Accumulation, not {shown(self.accumulation)}")
+        for name in ("threads", "chunk_rows"):
+            if whole(name, getattr(self, name)) < 1:
+                raise ShapeError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if isinstance(self.order, str):
+            choice("order", self.order, ("program", "late"))
+        else:
+            whole("order", self.order)
+        if self.hf32_ties is not None:
+            choice("hf32_ties", self.hf32_ties, [rule.name.lower() for rule in TieRule])
 
 
 def configuration(product: Product, options: ExecuteOptions) -> npt.NDArray[np.int64]:

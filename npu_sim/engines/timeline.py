@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.arguments import whole
 from npu_sim.engines.timeline_jit import (
     AT_BUSY,
     AT_BYTES,
@@ -102,7 +103,7 @@ class TimelineOptions:
     span_cores: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.chunk_rows < 1:
+        if whole("chunk_rows", self.chunk_rows) < 1:
             raise ShapeError(f"chunk_rows must be at least 1, not {self.chunk_rows}")
 
 

@@ -181,6 +181,16 @@ def test_options_out_of_range_are_refused():
         ExecuteOptions(accumulation=SERIAL, threads=0)
     with pytest.raises(ShapeError, match=r"^chunk_rows must be at least 1, not -1$"):
         ExecuteOptions(accumulation=SERIAL, chunk_rows=-1)
+    for name, value, rule in (
+        ("accumulation", "serial", "an Accumulation"),
+        ("threads", "a", "an int"),
+        ("chunk_rows", 2.5, "an int"),
+        ("order", "later", "one of program, late"),
+        ("order", None, "an int"),
+        ("hf32_ties", "up", "one of even, away, toward_zero"),
+    ):
+        with pytest.raises(ShapeError, match=rf"^{name} must be {rule}, not {value!r}$"):
+            ExecuteOptions(**{"accumulation": SERIAL, name: value})
     _, _, plan = many_core_plan("910", [1, 0])
     message = r"^overflow must be one of saturate, not inf_nan \(Ascend910A, Atlas training series\)$"
     with pytest.raises(ProductError, match=message):

@@ -113,8 +113,8 @@ def test_verify_launch_counts_rows_through_phases_and_starts_each_with_no_state(
     ]  # fmt: skip
 
 
-def test_verify_launch_refuses_an_emitter_that_overruns():
-    launch = replace(launch_of(lambda core, phase: []), emit=lambda rows, params, state: len(rows) + 1)
-    with pytest.raises(InternalError, match=r"^Emitter of kernel must write 0 to 16384 rows, not 16385$"):
+def test_verify_launch_refuses_a_kernel_that_overruns():
+    launch = replace(launch_of(lambda core, phase: []), kernel=lambda rows, *_: iter([len(rows) + 1]))
+    with pytest.raises(InternalError, match=r"^Kernel of kernel must write 0 to 16384 rows, not 16385$"):
         verify_launch(launch, A2)
     assert verify_program(empty_rows(0), A2) == []

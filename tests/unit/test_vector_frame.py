@@ -50,8 +50,8 @@ def test_smallest_unit_is_the_least_number_of_pieces_with_32_bytes():
 def test_vector_launch_runs_trusted_on_vector_cores():
     gm = GlobalMemory()
 
-    def nothing(rows, params, state):
-        return 0
+    def nothing(rows, params, core, phase):
+        return iter(())
 
     launch = vector_launch("Nothing", nothing, np.zeros(1), gm, core_count=3, sites={1: "ONE"}, step_rows=99)
     assert (launch.core_kind, launch.trusted, launch.phase_count) == ("vector", True, 1)

@@ -160,12 +160,12 @@ def test_execute_checks_rows_before_it_reorders_them(order):
     builder.duplicate(dst=0, dtype=Data.FP32, count=8)
     launch = builder.launch(gm)
 
-    def emitter(rows, params, state):
-        count = launch.emit(rows, params, state)
-        rows["pipe"][:count] = 200
-        return count
+    def kernel(rows, params, core, phase):
+        for count in launch.rows(core, phase, rows):
+            rows["pipe"][:count] = 200
+            yield count
 
-    wild = type(launch)(name="wild", emit=emitter, params=launch.params, core_count=1, gm=gm, core_kind="vector")
+    wild = type(launch)(name="wild", kernel=kernel, params=launch.params, core_count=1, gm=gm, core_kind="vector")
     with pytest.raises(
         ProgramError, match=r"^Unsupported core 0 tile 0 row 0 Duplicate pipe must be one of V, not 200"
     ):
