@@ -62,7 +62,8 @@ WeightOption = Annotated[
 ]
 StrideOption = Annotated[str | None, typer.Option("--stride", metavar="INTS", help="With --x. Default: 1.")]
 PaddingOption = Annotated[
-    str | None, typer.Option("--padding", metavar="INTS", help="With --x; 2D also up,down,left,right. Default: 0.")
+    str | None,
+    typer.Option("--padding", metavar="INTS", help="With --x; 2D also up,down,left,right; or same, valid. Default: 0."),
 ]
 DilationOption = Annotated[str | None, typer.Option("--dilation", metavar="INTS", help="With --x. Default: 1.")]
 GroupsOption = Annotated[int | None, typer.Option("--groups", help="With --x. Default: 1.")]
@@ -168,6 +169,7 @@ def read_cases(
 
 
 def _one_shape(shape: ShapeOptions, dtype: str) -> CaseSet:
+    from ops.common.padding import NAMES
     from ops.studies.cases import CaseSet, case_of_shape
 
     if shape.weight is None:
@@ -176,7 +178,7 @@ def _one_shape(shape: ShapeOptions, dtype: str) -> CaseSet:
         _integers("--x", shape.x or ""),
         _integers("--weight", shape.weight),
         stride=_integers("--stride", shape.stride or "1"),
-        padding=_integers("--padding", shape.padding or "0"),
+        padding=shape.padding if shape.padding in NAMES else _integers("--padding", shape.padding or "0"),
         dilation=_integers("--dilation", shape.dilation or "1"),
         groups=1 if shape.groups is None else shape.groups,
         dtype=dtype,

@@ -14,6 +14,7 @@ from npu_sim.dtypes.formats import get_dtype
 from npu_sim.errors import DTypeError, InputFileError, OperatorError, ShapeError, shown
 from npu_sim.products import Product, get_product
 from ops.common.geometry import ConvGeometry
+from ops.common.padding import named_padding
 from ops.conv3d_backprop_filter.api import check_supported
 from ops.conv3d_backprop_filter.plan import WeightGradientPlan, plan_weight_gradient
 from ops.studies.capture import Capture
@@ -196,7 +197,7 @@ def case_of_shape(
     weight_shape: Sequence[int],
     *,
     stride: Sequence[int] = (1,),
-    padding: Sequence[int] = (0,),
+    padding: Sequence[int] | str = (0,),
     dilation: Sequence[int] = (1,),
     groups: int = 1,
     dtype: str = "fp16",
@@ -210,7 +211,8 @@ def case_of_shape(
     weight_shape : sequence of int
         (Cout, Cin / groups, kernel), same rank.
     stride, padding, dilation : sequence of int
-        One value for all axes or one for each; 2D padding also of length 4 (up, down, left, right).
+        One value for all axes or one for each; 2D padding also of length 4 (up, down, left, right), any also "same" or
+        "valid" (`ops.common.padding`).
     groups : int
         Channel groups.
     dtype : {"fp16", "bf16", "fp32"}
@@ -222,13 +224,14 @@ def case_of_shape(
         If they are no convolution.
     """
     x_shape, weight_shape = ints("x", x_shape), ints("weight", weight_shape)
-    stride, padding, dilation = ints("stride", stride), ints("padding", padding), ints("dilation", dilation)
+    stride, dilation = ints("stride", stride), ints("dilation", dilation)
     if len(x_shape) not in (3, 4, 5):
         raise ShapeError(f"x must have rank 3 (NCL), 4 (NCHW) or 5 (NCDHW), not {len(x_shape)}")
     if len(weight_shape) != len(x_shape):
         raise ShapeError(f"weight must have the rank of x ({len(x_shape)}), not {len(weight_shape)}")
     axes = len(x_shape) - 2
     strides, dilations = _per_axis("stride", stride, axes, 1), _per_axis("dilation", dilation, axes, 1)
+    padding = ints("padding", named_padding(padding, weight_shape[2:], strides, dilations))
     if axes == 2 and len(padding) == 4:
         pads: tuple[int, ...] = (padding[0] + padding[1], padding[2] + padding[3])
     else:

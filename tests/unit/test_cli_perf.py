@@ -347,3 +347,12 @@ def test_perf_trace_of_a_refused_layer_writes_no_trace(capsys, tmp_path):
     assert code == 1
     assert "refused, status 161002" in out
     assert list(tmp_path.iterdir()) == []
+
+
+def test_perf_takes_paddings_by_name(capsys):
+    def document(padding):
+        assert main(["perf", "--x", "1,16,9,9", "--weight", "16,16,3,2", "--padding", padding, "--json", "-"]) == 0
+        return json.loads(capsys.readouterr().out)["rows"]
+
+    assert document("same") == document("1,1,0,1")
+    assert document("valid") == document("0")
