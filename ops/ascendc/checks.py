@@ -1,4 +1,4 @@
-"""What the Conv3DBackpropFilter object refuses, and the record of parameters its emitters read."""
+"""What the Conv3DBackpropFilter object refuses, and the record of parameters its kernel reads."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def tiling_members(tiling: Any) -> dict[str, int]:
 
 
 def tiling_params(tiling: Any, product: Product, source: str) -> tuple[np.ndarray, dict[str, int]]:
-    """Return the record the emitters read, and the members it was made of.
+    """Return the record the kernel reads, and the members it was made of.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Small jitted pieces that every emitter needs."""
+"""Small jitted pieces that every kernel needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From named values to the record a jitted emitter reads."""
+"""From named values to the record a jitted kernel reads."""
 
 from __future__ import annotations
 
