@@ -35,7 +35,7 @@ _LOG = logging.getLogger("npu_sim")
 _MAGIC = b"npu-sim compiled code 1\n"
 _SUFFIX, _PART_SUFFIX = ".code", ".part"
 _OURS = re.compile(r"[0-9a-f]{20}")
-"""Names of the directories of one state of the sources."""
+"""Names of the directories of one state of a function and all it depends on."""
 _UNUSED_SECONDS = 30 * 86400
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
@@ -138,12 +138,6 @@ def _prune(parent: str) -> None:
 # Files.
 
 
-@cache
-def _file_digest(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _digest(name: str, body: bytes) -> bytes:
     return hashlib.sha256(name.encode() + b"\0" + body).digest()
 
@@ -204,9 +198,7 @@ class CodeCache:
     """
 
     def __init__(self, function: Callable[..., Any], directory: Callable[[], str]) -> None:
-        self._function, self._directory = function, directory
-        # a script's name can be relative, and the working directory can change
-        self._source = os.path.abspath(function.__code__.co_filename)
+        self._function, self._directory = function, cache(directory)
 
     @property
     def cache_path(self) -> str:
@@ -243,10 +235,7 @@ class CodeCache:
     def _path(self, signature: Any, codegen: Any) -> str:
         """Return the file for a signature on this host."""
         function = self._function
-        code = function.__code__
-        cells = tuple(cell.cell_contents for cell in function.__closure__ or ())
-        place = (function.__module__, _file_digest(self._source), code.co_firstlineno)
-        key = hashlib.sha256(repr((str(signature), codegen.magic_tuple(), place)).encode())
-        key.update(serialize.dumps(cells) if cells else b"")
+        # what is kept names the module whose globals it needs
+        key = hashlib.sha256(repr((str(signature), codegen.magic_tuple(), function.__module__)).encode())
         name = re.sub(r"[^\w.]", "", function.__qualname__)
         return os.path.join(self._directory(), f"{name}-{key.hexdigest()[:16]}{_SUFFIX}")

@@ -103,7 +103,7 @@ def test_whole_file_that_does_not_load_is_a_note_and_compiled_again(kept_file, c
 def test_same_source_under_another_module_name_is_compiled_for_itself(kept_file, monkeypatch):
     """What is kept names the module whose globals it needs."""
     monkeypatch.setattr(plus_one, "__module__", "elsewhere")
-    monkeypatch.setattr(_jit, "cache_directory", lambda module: str(kept_file.parent))
+    monkeypatch.setattr(_jit, "cache_directory", lambda function: str(kept_file.parent))
     assert not fresh()
 
 
@@ -143,7 +143,7 @@ def test_directory_that_others_can_write_is_not_used(parent, caplog, mode):
 
 
 def test_directory_of_a_state_that_others_can_write_is_not_used(parent, caplog):
-    directory = Path(_jit.cache_directory(__name__))
+    directory = Path(_jit.cache_directory(plus_one))
     directory.mkdir(parents=True)
     directory.chmod(0o777)
     assert_unused(parent, caplog, f"others can write to {directory}")
@@ -202,7 +202,7 @@ def test_full_disk_and_interruption_leave_nothing(parent, caplog, monkeypatch, e
     monkeypatch.setattr(os, "replace", fail)
     if isinstance(error, OSError):
         assert not fresh()
-        directory = _jit.cache_directory(__name__)
+        directory = _jit.cache_directory(plus_one)
         reason = f"{directory} is not usable (No space left on device)"
         assert [r.getMessage() for r in caplog.records] == [f"npu-sim: compiled code is not kept: {reason}"]
     else:
