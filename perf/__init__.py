@@ -1,1 +1,1 @@
-"""Performance: speed of the emulator itself, and estimates for whole networks."""
+"""Speed of the emulator itself: benchmarks, and the peers they are compared with; run from a checkout."""

@@ -15,7 +15,7 @@ from npu_sim.isa.row import join_rows
 from npu_sim.program.disassemble import disassemble
 from npu_sim.program.violation import Kind
 from ops.conv3d_backprop_input.plan_split import dx_launch, forward_launch
-from perf.input_gradient_cases import setup_of
+from tests.cases.input_gradient import setup_of
 from tests.defects.test_weight_gradient_defects import Program, removal_statistics
 from tests.differential.test_input_gradient import case_of
 from tests.oracles.programs import issued

@@ -22,7 +22,7 @@ from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter import params as kernel_params
 from ops.conv3d_backprop_filter.plan import plan_weight_gradient
 from ops.vector.memset import memset_launch
-from perf.weight_gradient_cases import SERIES, plan_of, random_case, random_tiling, with_tiling
+from tests.cases.weight_gradient import SERIES, plan_of, random_case, random_tiling, with_tiling
 from tests.oracles.hazards import happens_before
 from tests.oracles.programs import issued
 from tests.oracles.sync_removal import closure, conflicts, lost_by_removal, uninitialised, unordered

@@ -18,7 +18,7 @@ from ops import aclnn
 from ops.avg_pool.oracle import Pooling
 from ops.cli.main import main
 from ops.common.options import run_options
-from perf.avg_pool_cases import DTYPES, Case, random_case
+from tests.cases.avg_pool import DTYPES, Case, random_case
 
 SERIES = ("310p", "910", "910b", "910_93")
 DATA_TYPE = {"fp32": aclnn.ACL_FLOAT, "fp16": aclnn.ACL_FLOAT16, "bf16": aclnn.ACL_BF16}

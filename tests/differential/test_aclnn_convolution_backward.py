@@ -22,7 +22,7 @@ from ops.conv_backward.call import ConvBackwardCall
 from ops.conv_backward.oracle import Attributes, gradients
 from ops.conv_backward.plan import plan_call
 from ops.conv_backward.rules import check
-from perf.convolution_backward_cases import NUMPY, SERIES, SPLIT, Call, exact_gradients, random_call
+from tests.cases.convolution_backward import NUMPY, SERIES, SPLIT, Call, exact_gradients, random_call
 from tests.oracles.aclnn_cases import arguments_of, call_of, load_cases
 from tests.oracles.conv_backward_cases import EMPTY, make_call
 

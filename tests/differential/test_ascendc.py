@@ -20,7 +20,7 @@ from ops.ascendc.tiling import tiling_data
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter.oracle import weight_gradient
 from ops.conv3d_backprop_filter.tiling_public import ConvArguments, DefaultBuffers, public_tiling
-from perf.weight_gradient_cases import legal_split_tiling
+from tests.cases.weight_gradient import legal_split_tiling
 from tests.oracles.ascendc import blocked, drive, fractal_z_3d, single_shapes
 
 DTYPES = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "fp32": np.dtype(np.float32)}

@@ -10,7 +10,7 @@ import pytest
 import npu_sim
 import ops
 from ops.avg_pool.oracle import Pooling
-from perf.avg_pool_cases import DTYPES, Case, as_integers, bound, expected, random_case
+from tests.cases.avg_pool import DTYPES, Case, as_integers, bound, expected, random_case
 
 SERIES = ("310p", "910", "910b", "910_93")
 ROUTES = {

@@ -18,7 +18,7 @@ from ops.avg_pool.oracle import Pooling, input_gradient
 from ops.avg_pool.plan import mean_matrix
 from ops.avg_pool.route import choose_route
 from ops.common.tensor_desc import TensorDesc
-from perf.avg_pool_cases import DTYPES, Case, bound, expected
+from tests.cases.avg_pool import DTYPES, Case, bound, expected
 from tests.differential.test_avg_pool_shortcut import by_rows
 
 UNIFIED = ("310p", "910")

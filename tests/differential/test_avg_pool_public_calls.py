@@ -16,7 +16,7 @@ from ops.avg_pool.call import expanded
 from ops.avg_pool.oracle import Pooling
 from ops.avg_pool.plan import plan_call
 from ops.avg_pool.rules import check
-from perf.avg_pool_cases import DTYPES, Case, bound, expected
+from tests.cases.avg_pool import DTYPES, Case, bound, expected
 from tests.oracles.avg_pool_calls import arguments_of, call_of, load
 
 CASES = load("cases.jsonl")

@@ -23,7 +23,7 @@ from ops.avg_pool.rules import check
 from ops.avg_pool.run import run_call
 from ops.common.run import run_planned
 from ops.common.tensor_desc import TensorDesc
-from perf.avg_pool_cases import DTYPES, Case, random_case
+from tests.cases.avg_pool import DTYPES, Case, random_case
 
 SERIES = ("310p", "910", "910b", "910_93")
 OVER = Pooling(kernel=(3, 3), stride=(2, 2), pad=(1, 1))

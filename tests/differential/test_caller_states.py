@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ops
-from perf.host_calls import CALLER_STATES, CALLS, HAS_MXCSR, caller_state, digest, mxcsr
+from tests.cases.host_calls import CALLER_STATES, CALLS, HAS_MXCSR, caller_state, digest, mxcsr
 
 expected = cache(lambda name: digest(name, 1))
 

@@ -9,7 +9,7 @@ import pytest
 
 from npu_sim.dtypes.convert import cast, round_hf32, round_to_integral
 from npu_sim.dtypes.formats import DTYPES, RoundMode
-from perf import exhaustive_rounding
+from tests.long import exhaustive_rounding
 from tests.oracles import rounding
 
 ORACLE = {fmt.name: fmt for fmt in (rounding.FP16, rounding.BF16, rounding.HF32, rounding.HF32_10, rounding.FP32)}
@@ -182,7 +182,7 @@ def test_table_oracle_agrees_with_the_rational_one():
 
 def test_exhaustive_record_is_complete_current_and_without_mismatch():
     record = json.loads(exhaustive_rounding.RECORD.read_text("utf-8"))
-    assert record["source_hash"] == exhaustive_rounding.source_hash(), "run python -m perf.exhaustive_rounding"
+    assert record["source_hash"] == exhaustive_rounding.source_hash(), "run python -m tests.long.exhaustive_rounding"
     assert record["mismatches"] == 0
     required = {case.fmt: set() for case in exhaustive_rounding.CASES}
     for case in exhaustive_rounding.CASES:

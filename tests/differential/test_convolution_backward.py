@@ -8,7 +8,7 @@ import pytest
 import ops
 from npu_sim.engines.hazards import run_hazards
 from ops.conv_backward.oracle import Attributes, data_gradient, forward, gradients, kernel_gradient
-from perf.convolution_backward_cases import NUMPY, SERIES, bounds, exact_gradients, operands, random_call
+from tests.cases.convolution_backward import NUMPY, SERIES, bounds, exact_gradients, operands, random_call
 
 NAMES = ("grad_input", "grad_weight", "grad_bias")
 

@@ -1,6 +1,6 @@
 """Input gradients and forward convolutions of dav-c220: exact on integers, bit for bit on real numbers.
 
-`perf.long_input_gradient` runs thousands more of the same cases.
+`tests.long.input_gradient` runs thousands more of the same cases.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from npu_sim.products import get_product
 from npu_sim.program.verify import verify
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_input.tiling_dx_data import ORIGIN_BASE, ORIGIN_BASIC_BLOCK, ORIGIN_OURS, DxProblem
-from perf.input_gradient_cases import (
+from tests.cases.input_gradient import (
     KINDS,
     STORED,
     Case,

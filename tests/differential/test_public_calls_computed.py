@@ -15,7 +15,7 @@ from ops.conv_backward.oracle import Attributes, gradients
 from ops.conv_backward.plan import plan_call
 from ops.conv_backward.rules import check
 from ops.conv_backward.run import run_call
-from perf.convolution_backward_cases import bounds_of
+from tests.cases.convolution_backward import bounds_of
 from tests.oracles.aclnn_cases import call_of, load_cases
 
 SERIES = {"310p": 0, "910": 0, "910b": 1, "910_93": 1}

@@ -1,6 +1,6 @@
 """The weight-gradient kernels against the float64 oracle on operands whose sums are exact: ``==``, nothing less.
 
-`perf.long_differential` runs thousands more of the same cases.
+`tests.long.weight_gradient` runs thousands more of the same cases.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from npu_sim.engines.hazards import emit_rows, run_hazards
 from npu_sim.errors import OperatorError
 from npu_sim.isa.op import Op, Space
 from ops.conv3d_backprop_filter.tiling_data import ORIGIN_BASE, ORIGIN_BASIC_BLOCK, Split
-from perf.long_differential import check_call
-from perf.weight_gradient_cases import (
+from tests.cases.weight_gradient import (
     CASE_KINDS,
     SERIES,
     Case,
@@ -32,6 +31,7 @@ from perf.weight_gradient_cases import (
     run_plan,
     with_tiling,
 )
+from tests.long.weight_gradient import check_call
 from tests.oracles.dw_tiling import tiling_of_words
 
 VECTORS = Path(__file__).parent.parent / "golden" / "conv3d_dw_tiling" / "operator.json"

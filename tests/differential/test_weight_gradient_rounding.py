@@ -11,7 +11,7 @@ from npu_sim.accumulation import SERIAL, Accumulation, default_accumulation
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.errors import OperatorError
 from ops.conv3d_backprop_filter.api import weight_gradient
-from perf.weight_gradient_cases import (
+from tests.cases.weight_gradient import (
     DTYPES,
     SERIES,
     Case,

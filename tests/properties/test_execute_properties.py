@@ -17,7 +17,7 @@ from npu_sim.errors import ProductError, ProgramError, ShapeError
 from npu_sim.isa.op import Op, Pipe
 from npu_sim.products import get_product
 from npu_sim.program import legality
-from perf.weight_gradient_cases import SERIES, plan_of, random_case, random_tiling, run_plan
+from tests.cases.weight_gradient import SERIES, plan_of, random_case, random_tiling, run_plan
 
 SETTINGS = [
     *itertools.product((1, 2, 3), (1, 64, 4096), ("program",), (False, True)),

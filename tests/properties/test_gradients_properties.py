@@ -13,7 +13,7 @@ from npu_sim.products import list_products
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter.api import weight_gradient
 from ops.conv3d_backprop_filter.plan import plan_weight_gradient
-from perf.weight_gradient_cases import SERIES, random_case
+from tests.cases.weight_gradient import SERIES, random_case
 
 PRODUCTS = {product.name: product for product in list_products()}
 

@@ -1,6 +1,6 @@
 """Programs that nobody verified, through everything that reads rows: findings and refusals, nothing else.
 
-`perf.wild_programs` does the same 200,000 times with bounds checks on.
+`tests.long.wild_programs` does the same 200,000 times with bounds checks on.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import pytest
 
 from npu_sim import crew
 from npu_sim.fenv import default_fenv
-from perf.host_calls import CALLER_STATES, HAS_MXCSR, caller_state, mxcsr
+from tests.cases.host_calls import CALLER_STATES, HAS_MXCSR, caller_state, mxcsr
 
 pytestmark = pytest.mark.skipif(not HAS_MXCSR, reason="reads MXCSR")
 

@@ -14,8 +14,8 @@ import pytest
 from npu_sim._jit import JIT_ENABLED
 from npu_sim.isa.lanes import decode_fractal_transposed, decode_rows
 from npu_sim.isa.op import Data
-from perf.host_calls import CALLER_STATES, CALLS, HAS_MXCSR
-from perf.host_digest import CPUS, digests, on_cpu
+from tests.cases.host_calls import CALLER_STATES, CALLS, HAS_MXCSR
+from tests.long.host_digest import CPUS, digests, on_cpu
 
 pytestmark = pytest.mark.skipif(not (JIT_ENABLED and HAS_MXCSR), reason="compiles for x86-64")
 
@@ -49,7 +49,7 @@ def test_products_on_the_cube_are_the_same_bits_without_fma(tmp_path):
 
 
 def test_record_has_one_digest_for_all_cpus_calls_and_states():
-    record = json.loads((ROOT / "perf" / "results" / "host_digest.json").read_text(encoding="utf-8"))
+    record = json.loads((ROOT / "tests" / "long" / "results" / "host_digest.json").read_text(encoding="utf-8"))
     assert (record["calls"], record["caller_states"]) == (len(CALLS), list(CALLER_STATES))
     assert list(record["digest_by_cpu"]) == list(CPUS)
     assert len(set(record["digest_by_cpu"].values())) == 1

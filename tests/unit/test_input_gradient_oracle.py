@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ops.conv3d_backprop_input.oracle import forward, input_gradient
-from perf.input_gradient_cases import random_geometry
+from tests.cases.input_gradient import random_geometry
 
 
 def by_elements(g, x, weight):

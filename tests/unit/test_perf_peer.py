@@ -8,7 +8,6 @@ import pytest
 @pytest.mark.parametrize(
     "module",
     [
-        "perf.avg_pool_torch",
         "perf.bench.avg_pool",
         "perf.bench.convolution_backward",
         "perf.bench.input_gradient",

@@ -22,7 +22,7 @@ from ops.conv3d_backprop_filter.params import split_params
 from ops.conv3d_backprop_filter.plan import plan_weight_gradient
 from ops.conv3d_backprop_filter.tiling import choose_tiling
 from ops.conv3d_backprop_filter.tiling_data import DwTiling
-from perf.weight_gradient_cases import SERIES, plan_of, random_case, random_tiling
+from tests.cases.weight_gradient import SERIES, plan_of, random_case, random_tiling
 from tests.oracles.footprint import touched_bytes
 from tests.oracles.work_items import work_items
 

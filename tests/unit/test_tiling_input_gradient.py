@@ -28,7 +28,7 @@ from ops.conv3d_backprop_input.tiling_dx_data import (
     DxProblem,
 )
 from ops.conv3d_backprop_input.tiling_forward import forward_tiling
-from perf.input_gradient_cases import random_geometry
+from tests.cases.input_gradient import random_geometry
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "conv3d_dx_tiling" / "operator.json"
 CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text())

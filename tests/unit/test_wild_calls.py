@@ -1,4 +1,4 @@
-"""A seeded share of the long runs `perf.wild_calls` and `perf.damaged_files`, and the bombs that started them."""
+"""A seeded share of the long runs `wild_calls` and `damaged_files`, and the bombs that started them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ import pytest
 from npu_sim.budget import use_budget
 from npu_sim.errors import BudgetError, InputFileError, UndefinedOnHardware
 from ops.studies.capture import load_capture
-from perf import damaged_captures
-from perf.damaged_files import read_one
-from perf.wild_calls import one_call
-from perf.wild_fronts import FRONTS
+from tests.cases import damaged_captures
+from tests.cases.wild_fronts import FRONTS
+from tests.long.damaged_files import read_one
+from tests.long.wild_calls import one_call
 from tests.unit.test_precision_capture import layer_arrays
 
 

@@ -25,7 +25,7 @@ from npu_sim.program.builder import ProgramBuilder, window
 from npu_sim.program.limits import RANGES
 from npu_sim.program.verify import space_capacities, verify
 from npu_sim.program.violation import Kind
-from perf.wild_rows import survive
+from tests.long.wild_rows import survive
 from tests.oracles.extent import has_address_outside
 from tests.oracles.wild_rows import SERIES, WildRows, capacities_of, tensor_ranges, wild_memory
 
@@ -188,7 +188,7 @@ from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Space
 from npu_sim.isa.row import empty_rows
 from npu_sim.products import get_product
-from perf.wild_rows import _Machine
+from tests.long.wild_rows import _Machine
 rows = empty_rows(1)
 emit.emit_data_copy(rows, 0, Space.{dst}, {dst_at}, Space.{src}, {src_at}, 1, 1, 0, 0, Data.NONE, 0, 0, 0)
 _Machine(get_product("910b"), 8192).run(rows, 0, logging=False)

@@ -1,6 +1,6 @@
 """One digest of public calls on several host CPUs, with one and many threads, in every state of the caller.
 
-``python -m perf.host_digest [--cpu NAME ...] [--json FILE]``
+``python -m tests.long.host_digest [--cpu NAME ...] [--json FILE]``
 
 Every CPU (LLVM's name, or "host": this machine as it is) compiles all code anew in a process and a cache of its own,
 a minute of CPU time each. A CPU whose instructions this machine lacks ends its process and is recorded as such.
@@ -18,12 +18,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from perf.host_calls import CALLER_STATES, CALLS, HAS_MXCSR, caller_state, digest
-from perf.recording import parser_of, publish
+from tests.cases.host_calls import CALLER_STATES, CALLS, HAS_MXCSR, caller_state, digest
+from tests.long.recording import parser_of, publish
 
 CPUS = ("host", "x86-64", "nehalem", "sandybridge", "haswell", "skylake-avx512", "znver4")
 THREADS = (1, 2, 5)
-_ROOT = Path(__file__).resolve().parent.parent
+_ROOT = Path(__file__).parents[2]
 
 
 def digests(names: Sequence[str], states: Sequence[str], threads: Sequence[int]) -> dict[str, list[str]]:
@@ -47,7 +47,7 @@ def on_cpu(
         environment |= {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": ""}
     arguments = json.dumps([list(names), list(states), list(threads)])
     child = subprocess.run(
-        [sys.executable, "-m", "perf.host_digest", "--child", arguments],
+        [sys.executable, "-m", "tests.long.host_digest", "--child", arguments],
         cwd=_ROOT, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if child.returncode != 0:
@@ -76,7 +76,7 @@ def run(cpus: Sequence[str]) -> dict[str, Any]:
 
 def main() -> int:
     """Run, print and record; exit code 1 if anything differed or nothing ran."""
-    parser = parser_of("perf.host_digest", __doc__)
+    parser = parser_of("tests.long.host_digest", __doc__)
     parser.add_argument("--cpu", nargs="+", default=list(CPUS), metavar="NAME")
     parser.add_argument("--child", default=None, help="JSON of what a process of one CPU computes")
     options = parser.parse_args()
@@ -84,7 +84,7 @@ def main() -> int:
         json.dump(digests(*json.loads(options.child)), sys.stdout)
         return 0
     found = run(options.cpu)
-    publish("python -m perf.host_digest", found, options.json)
+    publish(parser.prog, found, options.json)
     return int(bool(found["different"]) or not found["digest_by_cpu"])
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from perf.wild_arguments import EDGES
+from tests.cases.wild_arguments import EDGES
 
 
 def sound(compressed: bool) -> bytes:

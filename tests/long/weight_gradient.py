@@ -1,6 +1,6 @@
 """Thousands of random weight gradients on all series, bit for bit against the float64 oracle.
 
-``python -m perf.long_differential [--seconds 480] [--seed 0] [--json perf/results/long_differential.json]``
+``python -m tests.long.weight_gradient [--seconds 480] [--seed 0] [--json tests/long/results/weight_gradient.json]``
 
 Every case runs through the public call and through a few random legal tilings, with random threads, chunk sizes, orders
 of the rows and poisoning. Operands are integers whose sums are exact, so there is one right answer.
@@ -18,8 +18,7 @@ import numpy as np
 from npu_sim.errors import OperatorError
 from npu_sim.products import get_product
 from ops.conv3d_backprop_filter.api import weight_gradient
-from perf.recording import parser_of, publish
-from perf.weight_gradient_cases import (
+from tests.cases.weight_gradient import (
     DTYPES,
     Case,
     expected,
@@ -30,6 +29,7 @@ from perf.weight_gradient_cases import (
     random_tiling,
     run_plan,
 )
+from tests.long.recording import parser_of, publish
 
 TILINGS_PER_CASE = 4
 
@@ -98,7 +98,7 @@ def run(seed: int, seconds: float, most_cases: int) -> Tally:
 
 def main() -> int:
     """Run, print and record; exit code 1 if anything differed."""
-    parser = parser_of("perf.long_differential", __doc__)
+    parser = parser_of("tests.long.weight_gradient", __doc__)
     parser.add_argument("--seconds", type=float, default=480.0)
     parser.add_argument("--cases", type=int, default=10**9)
     arguments = parser.parse_args()
@@ -108,7 +108,7 @@ def main() -> int:
         **asdict(tally),
         "mismatch_count": len(tally.mismatches),
     }
-    publish(f"python -m perf.long_differential --seed {arguments.seed} --cases {tally.cases}", found, arguments.json)
+    publish(f"{parser.prog} --seed {arguments.seed} --cases {tally.cases}", found, arguments.json)
     return 1 if tally.mismatches else 0
 
 

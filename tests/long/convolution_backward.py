@@ -1,6 +1,6 @@
 """Thousands of random backward calls on all series against the definition: exact on integers, bounded on reals.
 
-``python -m perf.convolution_backward_differential [--seconds 480] [--seed 0] [--json FILE]``
+``python -m tests.long.convolution_backward [--seconds 480] [--seed 0] [--json FILE]``
 
 Every call runs twice through the public function, once on integers whose sums every type holds and once on normal
 deviates, and a tenth of the calls once more by their instructions instead of the bulk shortcuts, poisoned, in a random
@@ -23,8 +23,8 @@ from npu_sim.errors import OperatorError
 from npu_sim.products import get_product
 from ops.conv_backward.api import ConvolutionBackward
 from ops.conv_backward.run import run_call
-from perf.convolution_backward_cases import NUMPY, SERIES, Call, bounds, exact_gradients, operands, random_call
-from perf.recording import parser_of, publish
+from tests.cases.convolution_backward import NUMPY, SERIES, Call, bounds, exact_gradients, operands, random_call
+from tests.long.recording import parser_of, publish
 
 OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
 ROWS_SHARE = 0.1
@@ -114,7 +114,7 @@ def run(seed: int, seconds: float, most_calls: int) -> Tally:
 
 def main() -> int:
     """Run, print and record; exit code 1 if anything differed."""
-    parser = parser_of("perf.convolution_backward_differential", __doc__)
+    parser = parser_of("tests.long.convolution_backward", __doc__)
     parser.add_argument("--seconds", type=float, default=480.0)
     parser.add_argument("--calls", type=int, default=10**9)
     arguments = parser.parse_args()
@@ -125,7 +125,7 @@ def main() -> int:
         "mismatch_count": len(tally.mismatches),
     }
     publish(
-        f"python -m perf.convolution_backward_differential --seed {arguments.seed} --calls {tally.calls}",
+        f"{parser.prog} --seed {arguments.seed} --calls {tally.calls}",
         found,
         arguments.json,
     )

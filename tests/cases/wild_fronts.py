@@ -23,7 +23,7 @@ from ops.common.status import AclnnStatus
 from ops.conv3d_backprop_filter.api import weight_gradient
 from ops.studies.capture import load_capture
 from ops.studies.cases import ConvCase, case_of_shape, cases_of_model
-from perf.wild_arguments import EDGES, WORDS, changed, near, number, one_changed, wild
+from tests.cases.wild_arguments import EDGES, WORDS, changed, near, number, one_changed, wild
 
 Front = Callable[[np.random.Generator], object]
 

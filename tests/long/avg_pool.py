@@ -1,6 +1,6 @@
 """Thousands of random pooling gradients on all series against the definition: exact on integers, bounded on reals.
 
-``python -m perf.avg_pool_differential [--seconds 120] [--seed 0] [--json FILE]``
+``python -m tests.long.avg_pool [--seconds 120] [--seed 0] [--json FILE]``
 
 Every call runs twice, once on integers whose sums every type holds and once on normal deviates, and a fifth of them
 once more by its instructions instead of the bulk shortcuts, poisoned, in a random legal order.
@@ -22,8 +22,8 @@ from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.products import get_product
 from ops.avg_pool.api import AvgPool2dBackward
 from ops.avg_pool.run import run_call
-from perf.avg_pool_cases import DTYPES, SERIES, Case, as_integers, bound, expected, random_case
-from perf.recording import parser_of, publish
+from tests.cases.avg_pool import DTYPES, SERIES, Case, as_integers, bound, expected, random_case
+from tests.long.recording import parser_of, publish
 
 ROWS_SHARE = 0.2
 
@@ -79,12 +79,12 @@ def run(seed: int, seconds: float) -> dict[str, Any]:
 
 def main() -> int:
     """Run, print and record; exit code 1 if anything differed."""
-    parser = parser_of("perf.avg_pool_differential", __doc__)
+    parser = parser_of("tests.long.avg_pool", __doc__)
     parser.add_argument("--seconds", type=float, default=120.0)
     arguments = parser.parse_args()
     found = run(arguments.seed, arguments.seconds)
     found["series"] = {series: get_product(series).name for series in SERIES}
-    publish(f"python -m perf.avg_pool_differential --seed {arguments.seed}", found, arguments.json)
+    publish(f"{parser.prog} --seed {arguments.seed}", found, arguments.json)
     return 1 if found["different"] else 0
 
 

@@ -1,6 +1,6 @@
 """Programs that nobody verified, through everything that reads rows, with bounds checks compiled in.
 
-``python -m perf.wild_programs [--programs 200000] [--seed 0] [--json FILE]``
+``python -m tests.long.wild_programs [--programs 200000] [--seed 0] [--json FILE]``
 
 Wild rows, and legal programs with rows changed, dropped, doubled and exchanged, of fewer than 40 rows and for every
 series: timeline with its trace, hazards, two orders, listing. Each may refuse a program with a `ProgramError` that
@@ -20,7 +20,7 @@ from typing import Any
 
 from npu_sim.isa.footprint import empty_runs, footprint_at
 from npu_sim.isa.row import empty_rows
-from perf.recording import parser_of, publish
+from tests.long.recording import parser_of, publish
 from tests.oracles.wild_programs import SERIES, WildPrograms, read_by_all
 
 SECONDS = 1.0
@@ -78,19 +78,19 @@ def run(seed: int, programs: int) -> dict[str, Any]:
 
 def main() -> int:
     """Run, print and record; exit code 1 if a program failed or was slow, or bounds checks were off."""
-    parser = parser_of("perf.wild_programs", __doc__)
+    parser = parser_of("tests.long.wild_programs", __doc__)
     parser.add_argument("--programs", type=int, default=200_000)
     parser.add_argument("--child", action="store_true", help="work in this process")
     arguments = parser.parse_args()
     if not arguments.child:
         with tempfile.TemporaryDirectory() as directory:
             environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": directory}
-            command = [sys.executable, "-m", "perf.wild_programs", *sys.argv[1:], "--child"]
+            command = [sys.executable, "-m", "tests.long.wild_programs", *sys.argv[1:], "--child"]
             return subprocess.run(command, env=environment, check=False).returncode
     start = time.perf_counter()
     found = run(arguments.seed, arguments.programs)
     found["seconds"] = round(time.perf_counter() - start, 1)
-    publish(f"python -m perf.wild_programs --seed {arguments.seed}", found, arguments.json)
+    publish(f"{parser.prog} --seed {arguments.seed}", found, arguments.json)
     return 1 if found["failed"] or found["slow"] or not found["bounds_checks"] else 0
 
 

@@ -1,6 +1,6 @@
 """Random and adversarial rows between guard pages: what is accepted runs without a fault, what leaves is refused.
 
-``python -m perf.wild_rows [--rows 1000000] [--seed 0] [--json FILE]``
+``python -m tests.long.wild_rows [--rows 1000000] [--seed 0] [--json FILE]``
 
 Rows come from `tests.oracles.wild_rows`, for one product of each series. Every row that `verify` and the bounds of GM
 accept runs, alone, in a process of its own on buffers between pages that cannot be touched (GM, L1, L0A, L0B, L0C, UB,
@@ -40,8 +40,8 @@ from npu_sim.products import Product, get_product
 from npu_sim.program.bounds import gm_violations
 from npu_sim.program.disassemble import disassemble
 from npu_sim.program.verify import verify
-from perf.guarded_memory import guarded
-from perf.recording import parser_of, publish
+from tests.long.guarded_memory import guarded
+from tests.long.recording import parser_of, publish
 from tests.oracles.extent import extents, has_address_outside
 from tests.oracles.wild_rows import SERIES, WildRows, wild_memory
 
@@ -232,7 +232,7 @@ def survive(series: str, seed: int, batch_count: int) -> dict[str, Any]:
         while first < batch_count:
             path.write_bytes(bytes(8 + ROW_BYTES))
             arguments = [series, str(seed), str(first), str(batch_count), str(path)]
-            code = "import sys; from perf.wild_rows import child; child(*sys.argv[1:])"
+            code = "import sys; from tests.long.wild_rows import child; child(*sys.argv[1:])"
             ended = subprocess.run([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, check=False)
             if ended.returncode == 0:
                 found = json.loads(ended.stdout)
@@ -258,7 +258,7 @@ def child(series: str, seed: str, first: str, last: str, path: str) -> None:
 
 def main() -> int:
     """Run, print and record; exit code 1 if anything was wrong."""
-    parser = parser_of("perf.wild_rows", __doc__)
+    parser = parser_of("tests.long.wild_rows", __doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     arguments = parser.parse_args()
     batches = -(-arguments.rows // (BATCH_ROWS * len(SERIES)))
@@ -270,7 +270,7 @@ def main() -> int:
         "products": {series: get_product(series).name for series in SERIES},
         "found": found,
     }
-    publish(f"python -m perf.wild_rows --rows {arguments.rows} --seed {arguments.seed}", record, arguments.json)
+    publish(f"{parser.prog} --rows {arguments.rows} --seed {arguments.seed}", record, arguments.json)
     return 1 if any(result["wrong"] for result in found.values()) else 0
 
 

@@ -1,6 +1,6 @@
 """The definition of the pooling gradient (`ops.avg_pool.oracle`) against PyTorch's, float64, thousands of poolings.
 
-``python -m perf.avg_pool_torch [--cases 5000] [--seed 0] [--json FILE] [--golden FILE]``; needs torch (extra
+``python -m tests.long.avg_pool_torch [--cases 5000] [--seed 0] [--json FILE] [--golden FILE]``; needs torch (extra
 ``capture``). ``--golden`` keeps some of PyTorch's gradients for `tests/unit/test_avg_pool_oracle.py`.
 """
 
@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from ops.avg_pool.oracle import Pooling, input_gradient, output_extent
-from perf.peer import require_torch
-from perf.recording import parser_of, publish
+from tests.long.recording import parser_of, publish
 
 GOLDEN_CASES = 60
 KERNEL_MOST, STRIDE_MOST, EXTENT_MOST = 6, 6, 15
@@ -68,11 +67,10 @@ def allowed(extents: tuple[int, int], grad: np.ndarray, pooling: Pooling) -> np.
 
 def main() -> int:
     """Compare, print and record; exit code 1 if anything differed."""
-    parser = parser_of("perf.avg_pool_torch", __doc__)
+    parser = parser_of("tests.long.avg_pool_torch", __doc__)
     parser.add_argument("--cases", type=int, default=5000)
     parser.add_argument("--golden", type=Path, default=None)
     arguments = parser.parse_args()
-    require_torch(parser.prog)
     import torch
 
     rng = np.random.default_rng(arguments.seed)
@@ -104,7 +102,7 @@ def main() -> int:
         "cases_with": counts,
         "different": failures,
     }
-    command = f"python -m perf.avg_pool_torch --seed {arguments.seed} --cases {arguments.cases}"
+    command = f"{parser.prog} --seed {arguments.seed} --cases {arguments.cases}"
     publish(command, found, arguments.json)
     if arguments.golden is not None:
         arguments.golden.write_text("\n".join(golden) + "\n", encoding="utf-8")

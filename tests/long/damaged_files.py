@@ -1,6 +1,6 @@
 """Damaged files of captured layers: each is read or refused on one line, and nothing is allocated beyond the budget.
 
-``python -m perf.damaged_files [--files 100000] [--seed 0] [--json FILE]``
+``python -m tests.long.damaged_files [--files 100000] [--seed 0] [--json FILE]``
 
 Runs with a memory budget of 16 MiB in an address space that holds `ROOM_BYTES` more than the process has; the peak of
 what Python and NumPy allocated is measured on every `TRACED_EVERY`-th file and on every bomb.
@@ -24,8 +24,8 @@ from npu_sim import budget
 from npu_sim.errors import BudgetError, InputFileError
 from ops.studies.capture import load_capture
 from ops.studies.cases import cases_of_capture
-from perf.damaged_captures import damaged
-from perf.recording import parser_of, publish
+from tests.cases.damaged_captures import damaged
+from tests.long.recording import parser_of, publish
 
 BUDGET_BYTES = 16 << 20
 ROOM_BYTES = 96 << 20
@@ -89,13 +89,13 @@ def limit_address_space() -> None:
 
 def main() -> int:
     """Run, print and record; exit code 1 if anything else than a refusal came."""
-    parser = parser_of("perf.damaged_files", __doc__)
+    parser = parser_of("tests.long.damaged_files", __doc__)
     parser.add_argument("--files", type=int, default=100_000)
     arguments = parser.parse_args()
     run(arguments.seed, 200)
     limit_address_space()
     found = run(arguments.seed, arguments.files)
-    publish(f"python -m perf.damaged_files --files {arguments.files} --seed {arguments.seed}", found, arguments.json)
+    publish(f"{parser.prog} --files {arguments.files} --seed {arguments.seed}", found, arguments.json)
     return 1 if found["foreign_at"] else 0
 
 

@@ -1,6 +1,6 @@
 """Thousands of random input gradients and forward convolutions of A2 and A3, bit for bit against the float64 oracle.
 
-``python -m perf.long_input_gradient [--seconds 480] [--seed 0] [--json perf/results/long_input_gradient.json]``
+``python -m tests.long.input_gradient [--seconds 480] [--seed 0] [--json tests/long/results/input_gradient.json]``
 
 Every case runs as planned and with random legal tilings, with random threads, chunk sizes, orders of the rows and
 poisoning. Operands are integers whose sums are exact, so there is one right answer.
@@ -16,7 +16,7 @@ import numpy as np
 
 from npu_sim.engines.hazards import run_hazards
 from npu_sim.errors import OperatorError
-from perf.input_gradient_cases import (
+from tests.cases.input_gradient import (
     expected,
     operands,
     padding_of,
@@ -26,7 +26,7 @@ from perf.input_gradient_cases import (
     run,
     setup_of,
 )
-from perf.recording import parser_of, publish
+from tests.long.recording import parser_of, publish
 
 TILINGS_PER_CASE = 3
 HAZARDS_EVERY = 10
@@ -65,13 +65,13 @@ def check(seed: int, seconds: float, most_cases: int) -> tuple[Counter[str], lis
 
 def main() -> int:
     """Run, print and record; exit code 1 if anything differed."""
-    parser = parser_of("perf.long_input_gradient", __doc__)
+    parser = parser_of("tests.long.input_gradient", __doc__)
     parser.add_argument("--seconds", type=float, default=480.0)
     parser.add_argument("--cases", type=int, default=10**9)
     arguments = parser.parse_args()
     seen, wrong = check(arguments.seed, arguments.seconds, arguments.cases)
     found = {"counts": dict(sorted(seen.items())), "mismatches": wrong, "mismatch_count": len(wrong)}
-    command = f"python -m perf.long_input_gradient --seed {arguments.seed} --cases {seen['cases']}"
+    command = f"{parser.prog} --seed {arguments.seed} --cases {seen['cases']}"
     publish(command, found, arguments.json)
     return 1 if wrong else 0
 

@@ -1,7 +1,7 @@
 """Proof by exhaustion: all 2^32 fp32 words to fp16, bf16 and HF32 in every mode against an independent oracle.
 
-    python -m perf.exhaustive_rounding            # from the top of the repository; some minutes
-    python -m perf.exhaustive_rounding --quick    # every 64th block of words; writes nothing
+    python -m tests.long.exhaustive_rounding            # from the top of the repository; some minutes
+    python -m tests.long.exhaustive_rounding --quick    # every 64th block of words; writes nothing
 
 The oracle (`tests.oracles.rounding.word_runs`) knows the formats by their definition: it lists all values and
 midpoints and the result between them, and shares no code and no bit arithmetic with the conversions. Nearest-even
@@ -34,8 +34,8 @@ from npu_sim.dtypes import bulk_jit
 from npu_sim.dtypes.formats import RoundMode, TieRule
 from tests.oracles import rounding
 
-ROOT = Path(__file__).resolve().parent.parent
-RECORD = ROOT / "perf" / "results" / "exhaustive_rounding.json"
+ROOT = Path(__file__).parents[2]
+RECORD = ROOT / "tests" / "long" / "results" / "exhaustive_rounding.json"
 SOURCES = ("npu_sim/dtypes/convert_jit.py", "npu_sim/dtypes/bulk_jit.py", "tests/oracles/rounding.py")
 
 BLOCK_WORDS = 1 << 19

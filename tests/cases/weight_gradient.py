@@ -2,7 +2,7 @@
 
 Operands are small integers: their products and sums are exact in fp16, bf16, HF32, fp32 and in any order, so the
 float64 oracle's result is the only right one. `tests/differential` runs a few hundred of these,
-`perf.long_differential` thousands.
+`tests.long.weight_gradient` thousands.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Wild calls of every public front: what is refused is an NpuSimError, and nothing is allocated beyond the budget.
 
-``python -m perf.wild_calls [--calls 100000] [--seconds 300] [--jobs 1] [--fronts NAME ...] [--seed 0] [--json FILE]``
+``python -m tests.long.wild_calls [--calls 100000] [--seconds 300] [--jobs 1] [--fronts NAME ...] [--json FILE]``
 
 Every front runs in a process of its own with a memory budget of 64 MiB and, once it is warm, an address space that
 holds `ROOM_BYTES` more than it has: an allocation that the budget does not know ends in a MemoryError, which is counted
@@ -28,8 +28,8 @@ import numpy as np
 
 from npu_sim import budget
 from npu_sim.errors import BudgetError, InternalError, NpuSimError, UndefinedOnHardware
-from perf.recording import parser_of, publish
-from perf.wild_fronts import FRONTS
+from tests.cases.wild_fronts import FRONTS
+from tests.long.recording import parser_of, publish
 
 BUDGET_BYTES = 64 << 20
 ROOM_BYTES = 320 << 20
@@ -51,7 +51,7 @@ def _too_slow(*_: object) -> None:
 
 def _place(error: BaseException) -> str:
     """Return where an error comes from: the last frame of this project's packages."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/perf/" not in frame.filename]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/tests/" not in frame.filename]
     own = [frame for frame in frames if "/npu_sim/" in frame.filename or "/ops/" in frame.filename] or frames
     where = f"{os.path.relpath(own[-1].filename)}:{own[-1].lineno}" if own else "?"
     return f"{type(error).__name__} at {where}: {str(error)[:120]}"
@@ -125,7 +125,7 @@ def run_front(front: str, seed: int, calls: int, seconds: float) -> dict[str, An
 
 def main() -> int:
     """Run, print and record; exit code 1 if a front raised anything else or was slow."""
-    parser = parser_of("perf.wild_calls", __doc__)
+    parser = parser_of("tests.long.wild_calls", __doc__)
     parser.add_argument("--calls", type=int, default=100_000, help="of each front, at most")
     parser.add_argument("--seconds", type=float, default=300.0, help="of each front, at most")
     parser.add_argument("--jobs", type=int, default=1, help="fronts at a time")
@@ -140,7 +140,7 @@ def main() -> int:
             found["fronts"][front] = run.result()
             print(front, found["fronts"][front], file=sys.stderr, flush=True)
     limits_text = f"--calls {arguments.calls} --seconds {arguments.seconds:g} --seed {arguments.seed}"
-    publish(f"python -m perf.wild_calls {limits_text}", found, arguments.json)
+    publish(f"{parser.prog} {limits_text}", found, arguments.json)
     return int(any(result.get("foreign") or result.get("slow") for result in found["fronts"].values()))
 
 
