@@ -1,4 +1,4 @@
-"""``npu-sim``: the program. ``python -m npu_sim`` is the same one.
+"""``npu-sim``: the program. ``python -m ops.cli.main`` is the same one.
 
 Exit codes: 0 ok, 1 findings or a failed standard, 2 usage or bad input, 3 internal error, 130 interrupted. Bad input
 ends in one line on standard error.

@@ -17,7 +17,7 @@ from ops.cli import output
 from ops.cli.output import OutputFileError, check_writable, merged_messages, note_hints, write_files
 
 ROOT = Path(__file__).resolve().parents[2]
-PRODUCTS = (sys.executable, "-m", "npu_sim", "products", "--product", "910b")
+PRODUCTS = (sys.executable, "-m", "ops.cli.main", "products", "--product", "910b")
 HINT = "npu-sim: Ascend910B is a bin of the "
 
 

@@ -70,7 +70,7 @@ sys.stderr.write("RESULT" + json.dumps(found))
 @pytest.mark.slow
 def test_after_warm_no_command_compiles_anything(tmp_path):
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-m", "npu_sim", "warm"], check=True, env=environment, cwd=tmp_path)
+    subprocess.run([sys.executable, "-m", "ops.cli.main", "warm"], check=True, env=environment, cwd=tmp_path)
     examples = [
         str(ROOT / "examples" / f"{name}.py") for name in ("aclnn_convolution_backward", "conv3d_backprop_filter")
     ]

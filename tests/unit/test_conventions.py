@@ -41,8 +41,17 @@ LAYERS = (
     ("ops.cli",),
     ("perf",),
 )
-# Facades and entry points stand outside the order.
-_OUTSIDE = ("npu_sim", "npu_sim.__main__", "ops")
+# Facades stand outside the order.
+_OUTSIDE = ("npu_sim", "ops")
+
+# What each folder may import of the others, even for types only; the first two are what is installed.
+ROOMS = {
+    "npu_sim": {"npu_sim"},
+    "ops": {"npu_sim", "ops"},
+    "examples": {"npu_sim", "ops"},
+    "perf": {"npu_sim", "ops", "perf"},
+    "tests": {"npu_sim", "ops", "tests"},
+}
 
 
 def module_name(path: Path) -> str:
@@ -86,6 +95,20 @@ def test_module_imports_only_lower_layers(path: Path) -> None:
         other = layer_of(name)
         if other is not None:
             assert other[0] < own[0] or other == own, f"{module} imports {name}, which does not stand below it"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_room_imports_only_the_rooms_it_stands_on(room: str) -> None:
+    paths = list((ROOT / room).rglob("*.py"))
+    assert paths
+    for path in paths:
+        tops = {name.partition(".")[0] for name in imported_modules(ast.parse(path.read_text(encoding="utf-8")))}
+        assert tops & set(ROOMS) <= ROOMS[room], path
+
+
+def test_npu_sim_and_ops_are_all_that_is_installed() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert config["tool"]["setuptools"]["packages"]["find"]["include"] == ["npu_sim*", "ops*"]
 
 
 def test_engines_do_not_import_each_other() -> None:

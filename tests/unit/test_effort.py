@@ -177,7 +177,7 @@ def test_effort_in_words(found, words):
 
 
 def test_interrupted_large_work_ends_with_130_and_one_line():
-    program = [sys.executable, "-m", "npu_sim", "perf", "--model", "resnet50", "--batch", "100000", "--yes"]
+    program = [sys.executable, "-m", "ops.cli.main", "perf", "--model", "resnet50", "--batch", "100000", "--yes"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(program, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True)
     line = process.stderr.readline()
