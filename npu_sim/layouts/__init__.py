@@ -1,1 +1,1 @@
-"""Memory layouts: formats, index maps and bulk transforms."""
+"""Memory layouts: formats and bulk transforms."""

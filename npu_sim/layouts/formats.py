@@ -127,7 +127,7 @@ class L0Order:
 L0_ORDERS: dict[str, L0Order] = {
     arch: L0Order(l0a="zZ", l0b="nZ", l0c="zN") for arch in ("dav-c100", "dav-m200", "dav-c220")
 }
-"""Orders by architecture; `index_jit.index_l0a`, ``index_l0b`` and ``index_l0c`` are these three."""
+"""Orders by architecture."""
 
 
 def l0_k1(k_elems: int, k0: int, *, k_align: bool = False) -> int:

@@ -2,7 +2,7 @@
 
 Tasks write disjoint parts of ``dst`` and together all of it, padding included, so ranges of tasks may run in any order
 and on any thread. ``src`` and ``dst`` are contiguous and flat, of 16- or 32-bit words; ``scratch`` belongs to the call.
-The offsets follow `index_jit`; the tests compare every function with it over all small shapes.
+The offsets follow the index maps of the tests, which compare every function with them over all small shapes.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ import pytest
 from npu_sim.dtypes.formats import BF16, FP16
 from npu_sim.layouts import transform, transform_jit
 from npu_sim.layouts.formats import ActivationLayout, Format, MatrixLayout, WeightLayout
-from npu_sim.layouts.index_jit import index_fractal_z_3d, index_ndc1hwc0, index_nz
 from npu_sim.layouts.transform import (
     activation_from_blocked,
     blocked_from_activation,
@@ -24,14 +23,11 @@ from npu_sim.layouts.transform import (
     trans_data,
     weight_from_fractal,
 )
+from tests.oracles.index_maps import index_fractal_z_3d, index_ndc1hwc0, index_nz
 
 WIDTHS = [(np.uint16, 16), (np.uint32, 16), (np.uint32, 8)]
 MARGIN = 40
 CANARY = 0xA5C3
-
-
-def plain(function):
-    return getattr(function, "py_func", function)
 
 
 def random_words(shape, words, seed=0):
@@ -52,7 +48,7 @@ def check_guard(whole):
 
 def expected_activation(x, layout):
     axes = np.indices((layout.n, layout.c, layout.d, layout.h, layout.w))
-    offsets = plain(index_ndc1hwc0)(*axes, layout.c1, layout.d, layout.h, layout.w, layout.c0)
+    offsets = index_ndc1hwc0(*axes, layout.c1, layout.d, layout.h, layout.w, layout.c0)
     storage = np.zeros(layout.storage_elems, x.dtype)
     storage[offsets.reshape(-1)] = x.reshape(-1)
     return storage
@@ -61,7 +57,7 @@ def expected_activation(x, layout):
 def weight_offsets(layout):
     axes = np.indices((layout.cout, layout.cin_per_group, layout.kd, layout.kh, layout.kw))
     merged = (layout.cout_per_group, layout.cin_per_group, layout.mag, layout.cin1_g, layout.cout_g)
-    return plain(index_fractal_z_3d)(*axes, *merged, layout.kd, layout.kh, layout.kw, layout.c0).reshape(-1)
+    return index_fractal_z_3d(*axes, *merged, layout.kd, layout.kh, layout.kw, layout.c0).reshape(-1)
 
 
 def expected_weight(x, layout):
@@ -103,7 +99,7 @@ def check_matrix(words, n0, leading, m, n):
     x = random_words(layout.logical_shape, words)
     count, rows, columns = np.indices((prod(leading), m, n))
     padded_rows = -(-m // 16) * 16
-    offsets = count * layout.n1 * padded_rows * n0 + plain(index_nz)(rows, columns, padded_rows, n0)
+    offsets = count * layout.n1 * padded_rows * n0 + index_nz(rows, columns, padded_rows, n0)
     expected = np.zeros(layout.storage_elems, words)
     expected[offsets.reshape(-1)] = x.reshape(-1)
     check_both_ways(x, layout, expected, nz_from_matrix, matrix_from_nz)

@@ -6,32 +6,27 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from npu_sim._jit import JIT_ENABLED
 from npu_sim.accumulation import SERIAL
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
-from npu_sim.layouts.index_jit import index_fractal_z_3d, index_ndc1hwc0
 from npu_sim.memory.gm import GlobalMemory, GmTensor, allocated_bytes
 from npu_sim.products import Product, get_product
 from npu_sim.program.launch import Launch
 from ops.vector.trans_data import trans_data_activation_launch, trans_data_weight_launch
+from tests.oracles.index_maps import index_fractal_z_3d, index_ndc1hwc0
 
 SERIES = ("310p", "910", "910b", "910_93")
 FORWARD = ("to_blocked", "to_fractal")
-
-
-def _plain(function):
-    return function.py_func if JIT_ENABLED else function
 
 
 def places(layout) -> np.ndarray:
     """Return for each element of the plain tensor, row-major, its offset in the blocked storage."""
     if isinstance(layout, ActivationLayout):
         n, c, d, h, w = np.indices((layout.n, layout.c, layout.d, layout.h, layout.w)).reshape(5, -1)
-        return _plain(index_ndc1hwc0)(n, c, d, h, w, layout.c1, layout.d, layout.h, layout.w, layout.c0)
+        return index_ndc1hwc0(n, c, d, h, w, layout.c1, layout.d, layout.h, layout.w, layout.c0)
     shape = (layout.cout, layout.cin_per_group, layout.kd, layout.kh, layout.kw)
     co, ci, kd, kh, kw = np.indices(shape).reshape(5, -1)
-    return _plain(index_fractal_z_3d)(
+    return index_fractal_z_3d(
         co, ci, kd, kh, kw, layout.cout_per_group, layout.cin_per_group, layout.mag, layout.cin1_g, layout.cout_g,
         layout.kd, layout.kh, layout.kw, layout.c0,
     )  # fmt: skip

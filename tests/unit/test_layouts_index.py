@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npu_sim.layouts.formats import WeightLayout, l0_k1
-from npu_sim.layouts.index_jit import (
+from tests.oracles.index_maps import (
     index_fractal_z,
     index_fractal_z_3d,
     index_l0a,
@@ -21,11 +21,6 @@ from npu_sim.layouts.index_jit import (
     l0b_carrier,
     result_index,
 )
-
-
-def plain(function):
-    """The formula itself, which also takes arrays; jitted functions are compared with it below."""
-    return getattr(function, "py_func", function)
 
 
 def padded(x: np.ndarray, axis: int, multiple: int) -> np.ndarray:
@@ -112,9 +107,9 @@ def test_index_ndc1hwc0_all_small_shapes_match_reshape(c0):
         c1 = -(-c // c0)
         storage = naive_ndc1hwc0(x, c0)
         assert storage.shape == (n, d, c1, h, w, c0)
-        check_map(x, storage, plain(index_ndc1hwc0)(*axes, c1, d, h, w, c0))
+        check_map(x, storage, index_ndc1hwc0(*axes, c1, d, h, w, c0))
         if d == 1:
-            plane = plain(index_nc1hwc0)(axes[0], axes[1], axes[3], axes[4], c1, h, w, c0)
+            plane = index_nc1hwc0(axes[0], axes[1], axes[3], axes[4], c1, h, w, c0)
             check_map(x, storage, plane)
 
 
@@ -129,14 +124,14 @@ def test_index_fractal_z_3d_all_small_shapes_match_block_diagonal(c0):
         storage = naive_fractal_z_3d(x, groups, c0, layout.mag)
         assert storage.size == layout.storage_elems
         merged = (cout_g, cin_g, layout.mag, layout.cin1_g, layout.cout_g)
-        check_map(x, storage, plain(index_fractal_z_3d)(*axes, *merged, kd, kh, kw, c0))
+        check_map(x, storage, index_fractal_z_3d(*axes, *merged, kd, kh, kw, c0))
 
 
 @pytest.mark.parametrize("n0", [8, 16])
 def test_index_nz_all_small_shapes_match_reshape(n0):
     for m, n in product(range(1, 35), range(1, 35)):
         x = labels(m, n)
-        check_map(x, naive_nz(x, n0), plain(index_nz)(*np.indices(x.shape), -(-m // 16) * 16, n0))
+        check_map(x, naive_nz(x, n0), index_nz(*np.indices(x.shape), -(-m // 16) * 16, n0))
 
 
 @pytest.mark.parametrize("k0", [8, 16, 32])
@@ -148,15 +143,15 @@ def test_index_l0_all_small_shapes_match_fractal_orders(k0):
         assert k1 == l0_k1(k, k0)
         fractals = blocks.reshape(m1, 16, k1, k0)
         i, j = np.indices(x.shape)
-        check_map(x, fractals.transpose(0, 2, 1, 3), plain(index_l0a)(i, j, k1, k0))
+        check_map(x, fractals.transpose(0, 2, 1, 3), index_l0a(i, j, k1, k0))
         # B[k, n] with n = i: rows of a fractal are n, so that its transpose is k-major
-        check_map(x, fractals.transpose(2, 0, 1, 3), plain(index_l0b)(j, i, m1, k0))
+        check_map(x, fractals.transpose(2, 0, 1, 3), index_l0b(j, i, m1, k0))
     for m, n in product((1, 16, 17, 40), (1, 16, 20, 33)):
         x = labels(m, n)
         blocks = padded(padded(x, 0, 16), 1, 16)
         m1, n1 = blocks.shape[0] // 16, blocks.shape[1] // 16
         order = blocks.reshape(m1, 16, n1, 16).transpose(2, 0, 1, 3)
-        check_map(x, order, plain(index_l0c)(*np.indices(x.shape), m1))
+        check_map(x, order, index_l0c(*np.indices(x.shape), m1))
 
 
 @pytest.mark.parametrize("k0", [8, 16])
@@ -165,13 +160,13 @@ def test_carriers_keep_fractals_and_turn_them_k_major(k0):
     k1 = l0_k1(k, k0)
     i, j = np.indices((m, k))
     bytes_of_element = 32 // k0
-    architectural = plain(index_l0a)(i, j, k1, k0) * bytes_of_element
-    carrier = plain(l0a_carrier)(i, j, k1, k0)
+    architectural = index_l0a(i, j, k1, k0) * bytes_of_element
+    carrier = l0a_carrier(i, j, k1, k0)
     assert np.array_equal(carrier // 256, architectural // 512)
     assert np.array_equal(carrier % 256, (j % k0) * 16 + i % 16)
     p, q = np.indices((k, n))
-    architectural = plain(index_l0b)(p, q, 2, k0) * bytes_of_element
-    carrier = plain(l0b_carrier)(p, q, 2, k0)
+    architectural = index_l0b(p, q, 2, k0) * bytes_of_element
+    carrier = l0b_carrier(p, q, 2, k0)
     assert np.array_equal(carrier // 256, architectural // 512)
     assert np.array_equal(carrier % 256, (p % k0) * 16 + q % 16)
 
@@ -201,28 +196,6 @@ def test_group_formula_of_weight_gradient_operator_matches_index():
             expected = result[g, ((d * layout.cin1_g + n // 16) * kh + y) * kw + z, m, n % 16]
             args = (og, cg, layout.mag, layout.cin1_g, layout.cout_g, kd, kh, kw, 16)
             assert index_fractal_z_3d(co, ci, d, y, z, *args) == expected
-
-
-def test_jitted_index_maps_equal_their_formulas():
-    rng = np.random.default_rng(0)
-    cases = {
-        index_nchw: 7,
-        index_ncdhw: 9,
-        index_nc1hwc0: 8,
-        index_ndc1hwc0: 10,
-        index_fractal_z_3d: 14,
-        index_nz: 4,
-        index_l0a: 4,
-        index_l0b: 4,
-        index_l0c: 3,
-        l0a_carrier: 4,
-        l0b_carrier: 4,
-        result_index: 7,
-    }
-    for function, count in cases.items():
-        for _ in range(20):
-            args = [int(value) for value in rng.integers(1, 40, count)]
-            assert function(*args) == plain(function)(*args)
 
 
 def test_index_fractal_z_is_the_depth_one_case():
