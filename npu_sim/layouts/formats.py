@@ -1,8 +1,7 @@
 """Formats and layout records. The channel block C0 is always a stated property, never derived from a data type.
 
-Sources: asc-devkit ``docs/zh/guide``, appendix on data layout formats, and ``docs/zh/api/SIMD-API``, matrix fractal
-formats; ops-nn ``conv/conv3d_backprop_filter_v2`` (tiling and ``tests/assets/golden.py``); CANN 8.1 built-in TBE
-operator ``trans_data`` (pairs of formats, C0 of each type).
+Sources: asc-devkit ``docs/zh/guide``, appendix on data layout formats; ops-nn ``conv/conv3d_backprop_filter_v2``
+(tiling and ``tests/assets/golden.py``); CANN 8.1 built-in TBE operator ``trans_data`` (pairs of formats, C0 of types).
 """
 
 from __future__ import annotations
@@ -102,51 +101,6 @@ def usual_c0(role: Role, item_bytes: int, arch: str) -> int:
     if arch not in FP32_CUBE_ARCHS:
         raise LayoutError(f"Cube operand must have at most 2 bytes an element, not {item_bytes} ({arch})")
     return 8
-
-
-def fractal_k0(item_bytes: int) -> int:
-    """Return K0, the elements of one 32-byte row of an L0A or L0B fractal (and the N0 of FRACTAL_NZ)."""
-    return BLOCK_BYTES // item_bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class L0Order:
-    """Order of the operands in the Cube's buffers: by rows (z) or by columns (n); capital: fractals, small: inside one.
-
-    Attributes
-    ----------
-    l0a, l0b, l0c : str
-        ``zZ``: (M1, K1, 16, K0); ``nZ``: (K1, N1, 16, K0); ``zN``: (N1, M1, 16, 16).
-    """
-
-    l0a: str
-    l0b: str
-    l0c: str
-
-
-L0_ORDERS: dict[str, L0Order] = {
-    arch: L0Order(l0a="zZ", l0b="nZ", l0c="zN") for arch in ("dav-c100", "dav-m200", "dav-c220")
-}
-"""Orders by architecture."""
-
-
-def l0_k1(k_elems: int, k0: int, *, k_align: bool = False) -> int:
-    """Return the fractals that K occupies in L0A and L0B.
-
-    Parameters
-    ----------
-    k_elems : int
-        K of the Mmad.
-    k0 : int
-        `fractal_k0` of the operands.
-    k_align : bool
-        float32 with kDirectionAlign: L0A rows hold K rounded up to 16, which makes two fractals of 8 per step.
-    """
-    if not k_align:
-        return ceil_div(k_elems, k0)
-    if k0 != 8:
-        raise LayoutError(f"K0 with kDirectionAlign must be 8, not {k0}")
-    return 2 * ceil_div(k_elems, 16)
 
 
 def ncl_as_nchw(shape: tuple[int, int, int], groups: int) -> tuple[int, int, int, int]:

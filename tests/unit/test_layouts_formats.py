@@ -7,15 +7,12 @@ import pytest
 from npu_sim.errors import LayoutError, ShapeError
 from npu_sim.layouts.formats import (
     CONVERSIONS,
-    L0_ORDERS,
     ActivationLayout,
     Format,
     MatrixLayout,
     Role,
     WeightLayout,
     check_conversion,
-    fractal_k0,
-    l0_k1,
     ncl_as_nchw,
     usual_c0,
 )
@@ -140,21 +137,6 @@ def test_usual_c0_fp32_cube_operand_on_fp16_cube_is_refused():
         usual_c0(Role.CUBE_OPERAND, 4, "dav-m200")
     with pytest.raises(LayoutError, match=r"^Element width must be 1, 2 or 4 bytes, not 8$"):
         usual_c0(Role.OTHER, 8, "dav-m200")
-
-
-def test_l0_orders_are_the_same_on_all_architectures():
-    assert set(L0_ORDERS) == {"dav-c100", "dav-m200", "dav-c220"}
-    assert {(order.l0a, order.l0b, order.l0c) for order in L0_ORDERS.values()} == {("zZ", "nZ", "zN")}
-
-
-def test_l0_k1_counts_fractals():
-    assert [fractal_k0(item_bytes) for item_bytes in (1, 2, 4)] == [32, 16, 8]
-    assert l0_k1(70, 16) == 5
-    assert l0_k1(70, 8) == 9
-    assert l0_k1(70, 8, k_align=True) == 10
-    assert l0_k1(70, 32) == 3
-    with pytest.raises(LayoutError, match=r"^K0 with kDirectionAlign must be 8, not 16$"):
-        l0_k1(70, 16, k_align=True)
 
 
 def test_check_conversion_every_pair_is_accepted_or_refused():

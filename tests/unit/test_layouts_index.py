@@ -5,22 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from npu_sim.layouts.formats import WeightLayout, l0_k1
-from tests.oracles.index_maps import (
-    index_fractal_z,
-    index_fractal_z_3d,
-    index_l0a,
-    index_l0b,
-    index_l0c,
-    index_nc1hwc0,
-    index_ncdhw,
-    index_nchw,
-    index_ndc1hwc0,
-    index_nz,
-    l0a_carrier,
-    l0b_carrier,
-    result_index,
-)
+from npu_sim.layouts.formats import WeightLayout
+from tests.oracles.index_maps import index_fractal_z_3d, index_ndc1hwc0, index_nz
 
 
 def padded(x: np.ndarray, axis: int, multiple: int) -> np.ndarray:
@@ -71,32 +57,12 @@ def check_map(x: np.ndarray, storage: np.ndarray, offsets: np.ndarray) -> None:
 
 
 def test_index_documented_examples():
-    assert index_nc1hwc0(1, 17, 2, 3, 2, 4, 5, 16) == 1169
     assert index_ndc1hwc0(1, 17, 2, 3, 4, 2, 3, 4, 5, 16) == 3825
     assert index_ndc1hwc0(1, 17, 2, 3, 4, 3, 3, 4, 5, 8) == 2873
-    assert index_fractal_z(17, 18, 1, 2, 20, 20, 1, 2, 32, 2, 3, 16) == 5906
-    assert index_fractal_z(9, 2, 0, 0, 6, 4, 2, 1, 16, 1, 1, 16) == 150
+    assert index_fractal_z_3d(17, 18, 0, 1, 2, 20, 20, 1, 2, 32, 1, 2, 3, 16) == 5906
+    assert index_fractal_z_3d(9, 2, 0, 0, 0, 6, 4, 2, 1, 16, 1, 1, 1, 16) == 150
     assert index_fractal_z_3d(17, 18, 1, 1, 2, 20, 20, 1, 2, 32, 2, 2, 3, 16) == 12050
     assert index_nz(17, 18, 32, 16) == 786
-    assert index_nchw(1, 2, 3, 4, 5, 6, 7) == ((1 * 5 + 2) * 6 + 3) * 7 + 4
-    assert index_ncdhw(1, 2, 3, 4, 5, 6, 7, 8, 9) == (((1 * 6 + 2) * 7 + 3) * 8 + 4) * 9 + 5
-
-
-# A 40x70, B 70x20, C 40x20: offsets of A(33,50), B(50,17), C(33,17); None: not documented.
-L0_EXAMPLES = [
-    ("16-bit", 16, False, 3346, 1810),
-    ("fp32", 8, False, 3082, 1674),
-    ("fp32, kDirectionAlign", 8, True, 3338, 1674),
-    ("int8", 32, False, 3634, None),
-]
-
-
-@pytest.mark.parametrize(("name", "k0", "k_align", "a", "b"), L0_EXAMPLES)
-def test_index_l0_documented_examples(name, k0, k_align, a, b):
-    assert index_l0a(33, 50, l0_k1(70, k0, k_align=k_align), k0) == a
-    if b is not None:
-        assert index_l0b(50, 17, 2, k0) == b
-    assert index_l0c(33, 17, 3) == 1297
 
 
 @pytest.mark.parametrize("c0", [4, 8, 16])
@@ -108,9 +74,6 @@ def test_index_ndc1hwc0_all_small_shapes_match_reshape(c0):
         storage = naive_ndc1hwc0(x, c0)
         assert storage.shape == (n, d, c1, h, w, c0)
         check_map(x, storage, index_ndc1hwc0(*axes, c1, d, h, w, c0))
-        if d == 1:
-            plane = index_nc1hwc0(axes[0], axes[1], axes[3], axes[4], c1, h, w, c0)
-            check_map(x, storage, plane)
 
 
 @pytest.mark.parametrize("c0", [8, 16])
@@ -134,53 +97,6 @@ def test_index_nz_all_small_shapes_match_reshape(n0):
         check_map(x, naive_nz(x, n0), index_nz(*np.indices(x.shape), -(-m // 16) * 16, n0))
 
 
-@pytest.mark.parametrize("k0", [8, 16, 32])
-def test_index_l0_all_small_shapes_match_fractal_orders(k0):
-    for rows, k in product((1, 15, 16, 17, 33), (1, 7, 8, 9, 16, 17, 40)):
-        x = labels(rows, k)
-        blocks = padded(padded(x, 0, 16), 1, k0)
-        m1, k1 = blocks.shape[0] // 16, blocks.shape[1] // k0
-        assert k1 == l0_k1(k, k0)
-        fractals = blocks.reshape(m1, 16, k1, k0)
-        i, j = np.indices(x.shape)
-        check_map(x, fractals.transpose(0, 2, 1, 3), index_l0a(i, j, k1, k0))
-        # B[k, n] with n = i: rows of a fractal are n, so that its transpose is k-major
-        check_map(x, fractals.transpose(2, 0, 1, 3), index_l0b(j, i, m1, k0))
-    for m, n in product((1, 16, 17, 40), (1, 16, 20, 33)):
-        x = labels(m, n)
-        blocks = padded(padded(x, 0, 16), 1, 16)
-        m1, n1 = blocks.shape[0] // 16, blocks.shape[1] // 16
-        order = blocks.reshape(m1, 16, n1, 16).transpose(2, 0, 1, 3)
-        check_map(x, order, index_l0c(*np.indices(x.shape), m1))
-
-
-@pytest.mark.parametrize("k0", [8, 16])
-def test_carriers_keep_fractals_and_turn_them_k_major(k0):
-    m, k, n = 40, 70, 20
-    k1 = l0_k1(k, k0)
-    i, j = np.indices((m, k))
-    bytes_of_element = 32 // k0
-    architectural = index_l0a(i, j, k1, k0) * bytes_of_element
-    carrier = l0a_carrier(i, j, k1, k0)
-    assert np.array_equal(carrier // 256, architectural // 512)
-    assert np.array_equal(carrier % 256, (j % k0) * 16 + i % 16)
-    p, q = np.indices((k, n))
-    architectural = index_l0b(p, q, 2, k0) * bytes_of_element
-    carrier = l0b_carrier(p, q, 2, k0)
-    assert np.array_equal(carrier // 256, architectural // 512)
-    assert np.array_equal(carrier % 256, (p % k0) * 16 + q % 16)
-
-
-@pytest.mark.parametrize("c0", [8, 16])
-def test_result_index_is_fractal_z_3d_with_n_split_into_c1_kh_kw_c0(c0):
-    cout, cin, kd, kh, kw = 20, 19, 2, 2, 3
-    layout = WeightLayout(cout=cout, cin_per_group=cin, kd=kd, kh=kh, kw=kw, c0=c0)
-    for co, ci, d, y, z in np.ndindex(cout, cin, kd, kh, kw):
-        n = ((ci // c0 * kh + y) * kw + z) * c0 + ci % c0
-        offset = index_fractal_z_3d(co, ci, d, y, z, cout, cin, 1, layout.cin1_g, layout.cout_g, kd, kh, kw, c0)
-        assert result_index(co, n, d, layout.cin1_g, kh * kw, layout.cout_g, c0) == offset
-
-
 def test_group_formula_of_weight_gradient_operator_matches_index():
     # The operator names the result [g, column, m, n0]; C0 = 16.
     for groups, cin, cout in ((4, 20, 56), (6, 48, 24), (17, 17, 34), (3, 48, 48)):
@@ -196,11 +112,3 @@ def test_group_formula_of_weight_gradient_operator_matches_index():
             expected = result[g, ((d * layout.cin1_g + n // 16) * kh + y) * kw + z, m, n % 16]
             args = (og, cg, layout.mag, layout.cin1_g, layout.cout_g, kd, kh, kw, 16)
             assert index_fractal_z_3d(co, ci, d, y, z, *args) == expected
-
-
-def test_index_fractal_z_is_the_depth_one_case():
-    rng = np.random.default_rng(1)
-    for _ in range(200):
-        co, ci, kh, kw, *rest, kh_count, kw_count, c0 = (int(value) for value in rng.integers(1, 40, 12))
-        deep = index_fractal_z_3d(co, ci, 0, kh, kw, *rest, 1, kh_count, kw_count, c0)
-        assert index_fractal_z(co, ci, kh, kw, *rest, kh_count, kw_count, c0) == deep
