@@ -32,7 +32,7 @@ from ops.ascendc import (
     TPosition,
     launch,
 )
-from ops.conv3d_backprop_filter.oracle import weight_gradient
+from ops.common.definition import weight_gradient
 
 C0 = 16
 GROUPS = 2

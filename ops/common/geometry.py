@@ -1,4 +1,4 @@
-"""The geometry of one convolution: validated once, shared by oracles' callers, tilings and kernels.
+"""The geometry of one convolution: validated once, shared by tilings and kernels.
 
 Every convolution is held as a 3D one. 2D is 3D with depth 1; 1D is 2D with one of the two axes of extent 1 (see
 `ConvGeometry.from_shapes`).

@@ -1,4 +1,4 @@
-"""The kernel taps of a convolution as slices, for the definitions in the oracles.
+"""The kernel taps of a convolution as slices, for the definitions of its gradients.
 
     y[n, co, o...] = sum over ci, k...  of  x[n, ci, o * stride - pad + k * dilation] * w[co, ci, k...]
 

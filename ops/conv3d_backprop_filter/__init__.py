@@ -1,1 +1,1 @@
-"""Weight gradient of a convolution: oracle, host tilings, kernels."""
+"""Weight gradient of a convolution: host tilings, kernels."""

@@ -53,7 +53,7 @@ class Goldens:
     dtype : str or None
         Format the tensors are cast to before the call.
     oracle : callable
-        ``ops.conv3d_backprop_filter.oracle.weight_gradient``.
+        ``ops.common.definition.weight_gradient``.
     """
 
     def __init__(self, layer: Layer, dtype: str | None, oracle: Callable[..., npt.NDArray[np.float64]]) -> None:

@@ -67,7 +67,7 @@ class Backend:
     weight_gradient : callable
         ``ops.conv3d_backprop_filter.api.weight_gradient``.
     golden : callable
-        ``ops.conv3d_backprop_filter.oracle.weight_gradient``.
+        ``ops.common.definition.weight_gradient``.
     get_product : callable
         ``npu_sim.products.registry.get_product``.
     """
@@ -80,8 +80,8 @@ class Backend:
 def emulator() -> Backend:
     """Return the real backend; its modules are imported here, not with this one."""
     from npu_sim.products.registry import get_product
+    from ops.common.definition import weight_gradient as golden
     from ops.conv3d_backprop_filter.api import weight_gradient
-    from ops.conv3d_backprop_filter.oracle import weight_gradient as golden
 
     return Backend(weight_gradient=weight_gradient, golden=golden, get_product=get_product)
 

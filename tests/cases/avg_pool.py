@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ops.avg_pool.oracle import Pooling, input_gradient, output_extent
+from tests.oracles.pooling import Pooling, input_gradient, output_extent
 
 SERIES = ("310p", "910", "910b", "910_93")
 DTYPES: dict[str, np.dtype[Any]] = {

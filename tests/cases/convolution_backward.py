@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ops.conv_backward.oracle import Attributes, gradients, output_extent
+from tests.oracles.convolution import Attributes, gradients, output_extent
 
 SERIES = ("310p", "910", "910b", "910_93")
 NUMPY: dict[str, Any] = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}

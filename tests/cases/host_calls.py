@@ -26,8 +26,8 @@ from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
 from npu_sim.report.precision import element_errors, measure
 from ops import aclnn, tbe
+from ops.common.definition import weight_gradient as oracle
 from ops.conv3d_backprop_filter.api import weight_gradient
-from ops.conv3d_backprop_filter.oracle import weight_gradient as oracle
 from ops.matmul.plan import MatmulShape, matmul_launches
 from ops.studies.warming import ascendc_gradient
 

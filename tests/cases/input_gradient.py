@@ -19,7 +19,6 @@ from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product, get_product
 from npu_sim.units import align_up, ceil_div
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_input import oracle
 from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
 from ops.conv3d_backprop_input.plan_split import dx_launch, forward_launch
 from ops.conv3d_backprop_input.records import (
@@ -34,6 +33,7 @@ from ops.conv3d_backprop_input.records import (
 from ops.conv3d_backprop_input.tiling_dx import overflows
 from ops.conv3d_backprop_input.tiling_dx_data import DxTiling
 from ops.conv3d_backprop_input.tiling_forward import ForwardTiling
+from tests.oracles import convolution
 
 STORED: dict[str, np.dtype] = {
     "fp16": np.dtype(np.float16),
@@ -177,8 +177,8 @@ def expected(case: Case, a: np.ndarray, weight: np.ndarray) -> np.ndarray:
     attributes = (g.stride, g.pad, g.dilation, g.groups)
     wide_a, wide_w = a.astype(np.float64), weight.astype(np.float64)
     if case.kind == "input_gradient":
-        return oracle.input_gradient(wide_a, wide_w, (g.n, g.cin, g.di, g.hi, g.wi), *attributes)
-    return oracle.forward(wide_a, wide_w, (g.n, g.cout, g.do, g.ho, g.wo), *attributes)
+        return convolution.input_gradient(wide_a, wide_w, (g.n, g.cin, g.di, g.hi, g.wi), *attributes)
+    return convolution.forward(wide_a, wide_w, (g.n, g.cout, g.do, g.ho, g.wo), *attributes)
 
 
 def setup_of(case: Case) -> Setup:

@@ -19,10 +19,10 @@ from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.products import Product, get_product
 from npu_sim.program.launch import Launch
 from npu_sim.units import align_up, ceil_div
+from ops.common.definition import weight_gradient as oracle_weight_gradient
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter import api, kernel_split, kernel_unified
 from ops.conv3d_backprop_filter.api import check_supported
-from ops.conv3d_backprop_filter.oracle import weight_gradient as oracle_weight_gradient
 from ops.conv3d_backprop_filter.params import split_params, unified_params
 from ops.conv3d_backprop_filter.plan import WeightGradientPlan, plan_weight_gradient
 from ops.conv3d_backprop_filter.tiling_data import DwTiling, Split

@@ -12,8 +12,8 @@ from npu_sim.engines.hazards import emit_rows, run_hazards_programs, run_hazards
 from npu_sim.isa.op import Op
 from npu_sim.isa.row import join_rows
 from npu_sim.program.violation import Kind
-from ops.avg_pool.oracle import Pooling
 from tests.differential.test_avg_pool3d_grad import build
+from tests.oracles.pooling import Pooling
 from tests.oracles.programs import issued
 from tests.oracles.sync_removal import conflicts, lost_by_removal, uninitialised, unordered
 from tests.oracles.trans_data import machine

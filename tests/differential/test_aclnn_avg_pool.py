@@ -15,10 +15,10 @@ import ops
 from npu_sim import use_product
 from npu_sim.report.explain import recording
 from ops import aclnn
-from ops.avg_pool.oracle import Pooling
 from ops.cli.main import main
 from ops.common.options import run_options
 from tests.cases.avg_pool import DTYPES, Case, random_case
+from tests.oracles.pooling import Pooling
 
 SERIES = ("310p", "910", "910b", "910_93")
 DATA_TYPE = {"fp32": aclnn.ACL_FLOAT, "fp16": aclnn.ACL_FLOAT16, "bf16": aclnn.ACL_BF16}

@@ -17,8 +17,8 @@ from npu_sim.program.verify import verify
 from npu_sim.program.violation import Kind
 from ops.ascendc import Conv3DBackpropFilter, ConvFormat, ConvType, TPosition
 from ops.ascendc.tiling import tiling_data
+from ops.common.definition import weight_gradient
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter.oracle import weight_gradient
 from ops.conv3d_backprop_filter.tiling_public import ConvArguments, DefaultBuffers, public_tiling
 from tests.cases.weight_gradient import legal_split_tiling
 from tests.oracles.ascendc import blocked, drive, fractal_z_3d, single_shapes

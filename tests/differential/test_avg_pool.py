@@ -9,8 +9,8 @@ import pytest
 
 import npu_sim
 import ops
-from ops.avg_pool.oracle import Pooling
 from tests.cases.avg_pool import DTYPES, Case, as_integers, bound, expected, random_case
+from tests.oracles.pooling import Pooling
 
 SERIES = ("310p", "910", "910b", "910_93")
 ROUTES = {

@@ -15,9 +15,9 @@ from npu_sim.memory.gm import GlobalMemory
 from npu_sim.program.verify import verify
 from ops.avg_pool.avg_pool3d_grad import avg_pool3d_grad_launch, avg_pool_tiling, private_bytes, sums_bytes
 from ops.avg_pool.call import PoolAxis
-from ops.avg_pool.oracle import Pooling, output_extent
 from tests.differential.vector_runs import PRODUCTS, patterns_of, ways, with_one_nan
 from tests.oracles import avg_pool3d_grad as oracle
+from tests.oracles.pooling import Pooling, output_extent
 from tests.oracles.trans_data import machine
 
 ITEM = {"fp32": 4, "fp16": 2, "bf16": 2}

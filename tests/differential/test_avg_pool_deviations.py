@@ -14,12 +14,12 @@ from npu_sim.accumulation import default_accumulation
 from npu_sim.errors import NpuSimError, OperatorError, ProductError, ShapeError, shown
 from npu_sim.report.explain import recording
 from ops.avg_pool.call import DEVIATIONS, AvgPoolCall
-from ops.avg_pool.oracle import Pooling, input_gradient
 from ops.avg_pool.plan import mean_matrix
 from ops.avg_pool.route import choose_route
 from ops.common.tensor_desc import TensorDesc
 from tests.cases.avg_pool import DTYPES, Case, bound, expected
 from tests.differential.test_avg_pool_shortcut import by_rows
+from tests.oracles.pooling import Pooling, input_gradient
 
 UNIFIED = ("310p", "910")
 SPLIT = ("910b", "910_93")

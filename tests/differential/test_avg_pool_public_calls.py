@@ -13,11 +13,11 @@ from npu_sim import use_product
 from npu_sim.errors import OperatorError
 from ops import aclnn
 from ops.avg_pool.call import expanded
-from ops.avg_pool.oracle import Pooling
 from ops.avg_pool.plan import plan_call
 from ops.avg_pool.rules import check
 from tests.cases.avg_pool import DTYPES, Case, bound, expected
 from tests.oracles.avg_pool_calls import arguments_of, call_of, load
+from tests.oracles.pooling import Pooling
 
 CASES = load("cases.jsonl")
 MEANS = load("means.jsonl")

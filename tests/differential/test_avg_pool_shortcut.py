@@ -17,13 +17,13 @@ from npu_sim.products import get_product
 from npu_sim.program.verify import verify
 from ops.avg_pool import bulk
 from ops.avg_pool.bulk import adds_tap_by_tap, can_run
-from ops.avg_pool.oracle import Pooling
 from ops.avg_pool.plan import plan_call
 from ops.avg_pool.rules import check
 from ops.avg_pool.run import run_call
 from ops.common.run import run_planned
 from ops.common.tensor_desc import TensorDesc
 from tests.cases.avg_pool import DTYPES, Case, random_case
+from tests.oracles.pooling import Pooling
 
 SERIES = ("310p", "910", "910b", "910_93")
 OVER = Pooling(kernel=(3, 3), stride=(2, 2), pad=(1, 1))

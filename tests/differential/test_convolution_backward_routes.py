@@ -17,7 +17,7 @@ from npu_sim.memory.gm import free_spare
 from npu_sim.report.explain import recording
 from ops import aclnn
 from ops.conv_backward.explain import explain_call
-from ops.conv_backward.oracle import Attributes, gradients
+from tests.oracles.convolution import Attributes, gradients
 
 NUMPY = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}
 ACL = {

@@ -11,12 +11,12 @@ import pytest
 from npu_sim.accumulation import default_accumulation
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.errors import OperatorError
-from ops.conv_backward.oracle import Attributes, gradients
 from ops.conv_backward.plan import plan_call
 from ops.conv_backward.rules import check
 from ops.conv_backward.run import run_call
 from tests.cases.convolution_backward import bounds_of
 from tests.oracles.aclnn_cases import call_of, load_cases
+from tests.oracles.convolution import Attributes, gradients
 
 SERIES = {"310p": 0, "910": 0, "910b": 1, "910_93": 1}
 CASES = load_cases()

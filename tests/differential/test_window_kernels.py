@@ -1,6 +1,6 @@
 """Input gradients and forward convolutions of unified cores: exact on integers, bit for bit on real numbers.
 
-The judges are the definition of the convolution (`ops.conv3d_backprop_input.oracle`) where every sum is exact, and
+The judges are the definition of the convolution (`tests.oracles.convolution`) where every sum is exact, and
 `tests.oracles.window_kernels`, which rounds in the published order of K, where it is not.
 """
 
@@ -18,11 +18,11 @@ from npu_sim.layouts.transform import activation_from_blocked, blocked_from_acti
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
 from npu_sim.program.verify import verify
-from ops.conv3d_backprop_input import oracle
 from ops.conv3d_backprop_input import tiling_unified as unified
 from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
 from ops.conv3d_backprop_input.records import input_layout, output_layout, weight_layout
 from ops.conv3d_backprop_input.tiling_unified import Source
+from tests.oracles import convolution
 from tests.oracles.window_cases import SERIES, integers, made, planned, random_geometry, random_tiling, run
 from tests.oracles.window_kernels import forward_bits, gradient_bits
 
@@ -30,7 +30,7 @@ CASES = 40
 
 
 def exact(plan, source, weight):
-    judge = oracle.forward if plan.forward else oracle.input_gradient
+    judge = convolution.forward if plan.forward else convolution.input_gradient
     return judge(source, weight, plan.shapes[1], *plan.attributes)
 
 
@@ -243,5 +243,5 @@ def test_window_kernel_planned_by_the_package_is_the_adjoint_of_its_forward(seri
         )
         attributes = g.stride[1:], g.pad[2:], g.dilation[1:], g.groups
         np.testing.assert_array_equal(
-            dx[:, :, 0], oracle.input_gradient(dy[:, :, 0], weight[:, :, 0], x[:, :, 0].shape, *attributes)
+            dx[:, :, 0], convolution.input_gradient(dy[:, :, 0], weight[:, :, 0], x[:, :, 0].shape, *attributes)
         )

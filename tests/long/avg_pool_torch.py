@@ -1,4 +1,4 @@
-"""The definition of the pooling gradient (`ops.avg_pool.oracle`) against PyTorch's, float64, thousands of poolings.
+"""The definition of the pooling gradient (`tests.oracles.pooling`) against PyTorch's, float64, thousands of poolings.
 
 ``python -m tests.long.avg_pool_torch [--cases 5000] [--seed 0] [--json FILE] [--golden FILE]``; needs torch (extra
 ``capture``). ``--golden`` keeps some of PyTorch's gradients for `tests/unit/test_avg_pool_oracle.py`.
@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ops.avg_pool.oracle import Pooling, input_gradient, output_extent
 from tests.long.recording import parser_of, publish
+from tests.oracles.pooling import Pooling, input_gradient, output_extent
 
 GOLDEN_CASES = 60
 KERNEL_MOST, STRIDE_MOST, EXTENT_MOST = 6, 6, 15

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from ops.avg_pool.oracle import Pooling, _positions
+from tests.oracles.pooling import Pooling, _positions
 
 STORAGE = {"fp32": np.dtype(np.float32), "fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 SLACK_BYTES = 20480

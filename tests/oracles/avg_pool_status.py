@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ops.avg_pool.oracle import output_extent
+from tests.oracles.pooling import output_extent
 
 
 def status(call: Any) -> tuple[int, str | None]:

@@ -12,8 +12,8 @@ import pytest
 
 from npu_sim.errors import OperatorError
 from npu_sim.products import Product
+from ops.common.definition import weight_gradient
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter.oracle import weight_gradient_exact
 from ops.conv3d_backprop_filter.tiling import (
     ORIGIN_BASIC_BLOCK,
     ORIGIN_OURS,
@@ -89,7 +89,7 @@ def test_work_items_add_up_to_the_gradient(mode: str) -> None:
             continue
         x = rng.integers(-4, 5, (geometry.n, geometry.cin, geometry.di, geometry.hi, geometry.wi))
         dy = rng.integers(-4, 5, (geometry.n, geometry.cout, geometry.do, geometry.ho, geometry.wo))
-        wanted = weight_gradient_exact(
+        wanted = weight_gradient(
             x, dy, geometry.weight_shape, geometry.stride, geometry.pad, geometry.dilation, geometry.groups
         )
         made = model.gradient_from_items(tiling, geometry, items, x, dy)
@@ -113,7 +113,7 @@ def test_work_items_merged_taps_with_depth_padding_add_up_to_the_gradient() -> N
         assert (tiling.origin, tiling.dk_merged) == (ORIGIN_BASIC_BLOCK, 1)
         x = rng.integers(-4, 5, (2, 40, di, 4, 5))
         dy = rng.integers(-4, 5, (2, 130, do, geometry.ho, geometry.wo))
-        wanted = weight_gradient_exact(x, dy, geometry.weight_shape, geometry.stride, geometry.pad, 1)
+        wanted = weight_gradient(x, dy, geometry.weight_shape, geometry.stride, geometry.pad, 1)
         items = list(work_items(tiling, geometry))
         assert np.array_equal(model.gradient_from_items(tiling, geometry, items, x, dy), wanted)
 

@@ -43,8 +43,8 @@ from ops.ascendc import (
     launch,
 )
 from ops.ascendc.launch import WALK_COLUMNS
+from ops.common.definition import weight_gradient
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter.oracle import weight_gradient
 from tests.oracles.ascendc import blocked, drive, fractal_z_3d, single_shapes
 from tests.oracles.programs import issued
 from tests.oracles.sync_removal import conflicts, lost_by_removal, unordered

@@ -10,8 +10,8 @@ import numpy as np
 
 from npu_sim import get_product
 from ops.avg_pool.call import AvgPoolCall, PoolAxis, divisors
-from ops.avg_pool.oracle import Pooling, _positions, input_gradient, output_extent
 from tests.long.avg_pool_torch import allowed, out_of, random_config
+from tests.oracles.pooling import Pooling, _positions, input_gradient, output_extent
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "torch_avg_pool2d" / "cases.jsonl"
 

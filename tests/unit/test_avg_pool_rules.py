@@ -12,12 +12,12 @@ import pytest
 from npu_sim import get_product
 from npu_sim.errors import OperatorError
 from ops.avg_pool.call import DEVIATIONS, AvgPoolCall, parse_quirks
-from ops.avg_pool.oracle import output_extent
 from ops.avg_pool.route import choose_route
 from ops.avg_pool.rules import RULES, check, find_violation
 from ops.avg_pool.rules_page import PATH, rules_page
 from ops.common.tensor_desc import TensorDesc
 from tests.oracles.avg_pool_status import status
+from tests.oracles.pooling import output_extent
 
 A2 = "Ascend910B2, Atlas A2 training and inference series"
 

@@ -15,9 +15,9 @@ from npu_sim.errors import BudgetError, NpuSimError, OperatorError, ShapeError
 from npu_sim.memory.gm import GlobalMemory
 from ops import aclnn
 from ops.avg_pool.call import PoolAxis
+from ops.common.definition import weight_gradient
 from ops.common.records import MOST_GM_BYTES, check_addressable
 from ops.common.tensor_desc import TensorDesc
-from ops.conv3d_backprop_filter.oracle import weight_gradient
 from ops.studies.capture import Layer
 from ops.studies.goldens import Goldens
 from tests.unit import test_ascendc_calls as ascendc_calls

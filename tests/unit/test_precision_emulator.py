@@ -86,7 +86,7 @@ def test_study_other_ranks_run_or_are_refused(axes):
 
 def test_study_golden_of_the_oracle_is_that_of_the_plain_loop():
     """The project's oracle and the stand-in's loop agree on the rounded golden, layer by layer."""
-    from ops.conv3d_backprop_filter.oracle import weight_gradient
+    from ops.common.definition import weight_gradient
 
     for layer in load_example().layers:
         x, dy = operand(layer.x, "hf32", "inf_nan"), operand(layer.dy, "hf32", "inf_nan")

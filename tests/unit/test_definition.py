@@ -1,4 +1,4 @@
-"""The weight-gradient oracle against seven nested loops and against the adjoint identity."""
+"""The weight gradient by its definition against seven nested loops and against the adjoint identity."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ops.conv3d_backprop_filter.oracle import weight_gradient, weight_gradient_exact
+from ops.common.definition import weight_gradient
 
 
 def by_definition(x, dy, shape, stride, before, dilation, groups):
@@ -73,7 +73,7 @@ def test_weight_gradient_random_integers_equal_the_definition(spatial: int) -> N
         x, dy, shape, stride, before, pads, dilation, groups = random_case(rng, spatial)
         wanted = by_definition(x, dy, shape, stride, before, dilation, groups)
         made = weight_gradient(x, dy, shape, stride, pads, dilation, groups)
-        exact = weight_gradient_exact(x, dy, shape, stride, pads, dilation, groups)
+        exact = weight_gradient(x, dy, shape, stride, pads, dilation, groups, np.int64)
         assert made.dtype == np.float64
         assert exact.dtype == np.int64
         np.testing.assert_array_equal(made, wanted.astype(np.float64))
@@ -87,7 +87,7 @@ def test_weight_gradient_is_the_adjoint_of_the_convolution(spatial: int) -> None
         x, dy, shape, stride, before, pads, dilation, groups = random_case(rng, spatial)
         w = rng.integers(-9, 10, shape)
         y = forward(x, w, dy.shape[2:], stride, before, dilation, groups)
-        assert np.sum(y * dy) == np.sum(w * weight_gradient_exact(x, dy, shape, stride, pads, dilation, groups))
+        assert np.sum(y * dy) == np.sum(w * weight_gradient(x, dy, shape, stride, pads, dilation, groups, np.int64))
 
 
 def test_weight_gradient_scalar_and_symmetric_attributes_mean_the_same() -> None:
@@ -113,16 +113,10 @@ def test_weight_gradient_padding_adds_nothing_to_an_infinite_gradient() -> None:
     np.testing.assert_array_equal(made.reshape(-1), [0.0, np.inf, 0.0])
 
 
-def test_weight_gradient_exact_keeps_what_float64_cannot() -> None:
+def test_weight_gradient_in_integers_keeps_what_float64_cannot() -> None:
     x, dy = np.full((1, 1, 2), 2**31 - 1), np.array([[[2**31 - 1, 1]]])
     wanted = (2**31 - 1) ** 2 + 2**31 - 1
-    assert weight_gradient_exact(x, dy, (1, 1, 1))[0, 0, 0] == wanted
-
-
-@pytest.mark.parametrize("bad", [0.5, np.nan])
-def test_weight_gradient_exact_refuses_fractions(bad: float) -> None:
-    with pytest.raises(ValueError, match=r"^dy must hold integers, not fractions$"):
-        weight_gradient_exact(np.ones((1, 1, 1)), np.full((1, 1, 1), bad), (1, 1, 1))
+    assert weight_gradient(x, dy, (1, 1, 1), dtype=np.int64)[0, 0, 0] == wanted
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from ops.conv3d_backprop_input.oracle import forward, input_gradient
 from tests.cases.input_gradient import random_geometry
+from tests.oracles.convolution import forward, input_gradient
 
 
 def by_elements(g, x, weight):

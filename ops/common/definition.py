@@ -1,7 +1,7 @@
 """The weight gradient by its definition, in float64 or int64.
 
-This module is the reference everything else is measured against, so it shares no code with it: plain NumPy over the
-slices of `ops.common.taps` (a tap that falls into the padding adds nothing).
+This is the golden of precision studies and what everything else is tested against, so it shares no code with it: plain
+NumPy over the slices of `ops.common.taps` (a tap that falls into the padding adds nothing).
 
     dw[co, ci, k...] = sum over n, o...  of  dy[n, co, o...] * x[n, ci, o * stride - pad + k * dilation]
 """
@@ -46,7 +46,7 @@ def weight_gradient(
     groups : int
         Groups.
     dtype : dtype
-        float64, or an integer type for integer-valued tensors.
+        float64, or int64 for integer-valued tensors of any size.
 
     Returns
     -------
@@ -76,29 +76,3 @@ def weight_gradient(
             place: tuple[Any, ...] = (rows, slice(None), *tap)
             result[place] = left @ right.T
     return result
-
-
-def weight_gradient_exact(
-    x: npt.ArrayLike,
-    dy: npt.ArrayLike,
-    weight_shape: Sequence[int],
-    stride: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1,
-    groups: int = 1,
-) -> npt.NDArray[np.int64]:
-    """Return the gradient of the weight of integer-valued tensors, computed in int64. Slow: for small shapes.
-
-    Parameters are those of `weight_gradient`; ``x`` and ``dy`` may be of a floating dtype if their values are integers.
-
-    Raises
-    ------
-    ValueError
-        If a value is not an integer, or the extents do not fit together.
-    """
-    for name, values in (("x", x), ("dy", dy)):
-        with np.errstate(invalid="ignore"):
-            exact = np.asarray(values).astype(np.int64)
-        if not np.array_equal(exact, np.asarray(values)):
-            raise ValueError(f"{name} must hold integers, not fractions")
-    return weight_gradient(x, dy, weight_shape, stride, padding, dilation, groups, np.int64)

@@ -1,7 +1,7 @@
-"""The input gradient and the forward convolution by their definitions, in float64 or int64.
+"""The convolution and its gradients by their definitions, in float64 or int64.
 
-This module is the reference everything else is measured against, so it shares no code with it: plain NumPy over the
-slices of `ops.common.taps`, no padding and no inserted zero written anywhere (a tap outside the input adds nothing).
+Plain NumPy over the slices of `ops.common.taps`, no padding and no inserted zero written anywhere (a tap outside the
+input adds nothing). The weight gradient is that of `ops.common.definition`, which is the product's own golden.
 
     y[n, co, o...]  = sum over ci, k...      of  x[n, ci, o * stride - pad + k * dilation] * w[co, ci, k...]
     dx[n, ci, i...] = sum over co, k..., o.. of  dy[n, co, o...] * w[co, ci, k...]  where i = o * stride - pad + k * dil
@@ -10,12 +10,14 @@ slices of `ops.common.taps`, no padding and no inserted zero written anywhere (a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from npu_sim.fenv import default_fenv
+from ops.common.definition import weight_gradient
 from ops.common.taps import check_channels, taps
 
 
@@ -107,3 +109,62 @@ def forward(
             part = np.tensordot(fmap[(slice(None), columns, *read)], kernel[place], axes=(1, 1))
             result[(slice(None), rows, *served)] += np.moveaxis(part, -1, 1)
     return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attributes:
+    """What a convolution is besides its tensors.
+
+    Attributes
+    ----------
+    stride, dilation : tuple of int
+        Per spatial axis.
+    pads : tuple of (int, int)
+        Before and after, per spatial axis.
+    groups : int
+        Channel groups.
+    transposed : bool
+        The gradients are those of the transposed convolution.
+    """
+
+    stride: tuple[int, ...]
+    pads: tuple[tuple[int, int], ...]
+    dilation: tuple[int, ...]
+    groups: int = 1
+    transposed: bool = False
+
+    def keywords(self, dtype: npt.DTypeLike) -> dict[str, Any]:
+        """Return the attributes in the words of the definitions, to be computed in ``dtype``."""
+        flat = tuple(pad for pair in self.pads for pad in pair)
+        return {
+            "stride": self.stride, "padding": flat, "dilation": self.dilation, "groups": self.groups, "dtype": dtype
+        }  # fmt: skip
+
+
+def output_extent(extent: int, kernel: int, stride: int, pads: tuple[int, int], dilation: int) -> int:
+    """Return the extent of y along one axis."""
+    return (extent + sum(pads) - dilation * (kernel - 1) - 1) // stride + 1
+
+
+def gradients(
+    grad_output: np.ndarray, tensor: np.ndarray, weight: np.ndarray, attributes: Attributes
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the gradients of the input, of the weight and of the bias.
+
+    Parameters
+    ----------
+    grad_output, tensor, weight : array
+        float64 or integers, in the shapes of `ops.convolution_backward`; ``tensor`` is its input.
+    attributes : Attributes
+        Of the call.
+    """
+    keywords = attributes.keywords(grad_output.dtype)
+    bias = grad_output.sum(axis=(0, *range(2, grad_output.ndim)))
+    # the transposed convolution scatters: its input is the y and its output the x of the convolution
+    x, y = (grad_output, tensor) if attributes.transposed else (tensor, grad_output)
+    of_input = forward if attributes.transposed else input_gradient
+    return (
+        of_input(grad_output, weight, tensor.shape, **keywords),
+        weight_gradient(x, y, weight.shape, **keywords),
+        bias,
+    )
