@@ -1,1 +1,1 @@
-"""Naive twins: slow, obvious implementations that the fast code is compared with. They import nothing of `npu_sim`."""
+"""Naive twins and definitions: slow, obvious code that the fast code is compared with, and what it is fed with."""

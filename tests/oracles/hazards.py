@@ -12,8 +12,6 @@ from npu_sim.isa.op import Op, Pipe, Space
 from tests.oracles.footprint import touched_bytes
 
 READ, WRITE, ADD = 0, 1, 2
-Key = tuple[int, int, int]
-"""Phase, core, row."""
 
 
 def happens_before(rows):

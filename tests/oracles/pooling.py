@@ -50,7 +50,7 @@ def output_extent(extent: int, kernel: int, stride: int, pad: int, ceil_mode: bo
     return windows
 
 
-def _positions(window: int, extent: int, axis: int, pooling: Pooling) -> tuple[list[int], int]:
+def positions(window: int, extent: int, axis: int, pooling: Pooling) -> tuple[list[int], int]:
     """Return the positions of the input under a window, and how many lie in the padded input."""
     start, pad = window * pooling.stride[axis] - pooling.pad[axis], pooling.pad[axis]
     under = [start + tap for tap in range(pooling.kernel[axis])]
@@ -78,9 +78,9 @@ def input_gradient(grad_output: np.ndarray, extents: tuple[int, int], pooling: P
     """
     out = np.zeros((*grad_output.shape[:-2], *extents), np.float64)
     for oh in range(grad_output.shape[-2]):
-        rows, padded_rows = _positions(oh, extents[0], 0, pooling)
+        rows, padded_rows = positions(oh, extents[0], 0, pooling)
         for ow in range(grad_output.shape[-1]):
-            columns, padded_columns = _positions(ow, extents[1], 1, pooling)
+            columns, padded_columns = positions(ow, extents[1], 1, pooling)
             divisor = pooling.divisor_override
             if divisor == 0 and pooling.count_include_pad:
                 divisor = padded_rows * padded_columns

@@ -31,7 +31,6 @@ INTEGERS = {
 FORMATS = {Data.FP16: FP16, Data.BF16: BF16, Data.FP32: FP32}
 FRACTAL = 512
 UNUSED_CARRIER = 0x7FCABCAB
-ON_CHIP = (Space.L1, Space.L0A, Space.L0B, Space.L0C, Space.UB)
 
 
 class OutsideMemoryError(Exception):

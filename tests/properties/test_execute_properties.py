@@ -172,10 +172,6 @@ def test_missing_wait_changes_the_result_in_some_order():
     assert not np.array_equal(run_plan(racy, x, dy, replace(options, order="late")), right)
 
 
-def _waits_of_the_cube_for_its_operands(rows):
-    return (rows["op"] == Op.WAIT_FLAG) & (rows["pipe"] == Pipe.M) & (rows["peer"] == Pipe.MTE1)
-
-
 def test_options_out_of_range_are_refused():
     with pytest.raises(ShapeError, match=r"^threads must be at least 1, not 0$"):
         ExecuteOptions(accumulation=SERIAL, threads=0)

@@ -11,7 +11,7 @@ import numpy as np
 from npu_sim import get_product
 from ops.avg_pool.call import AvgPoolCall, PoolAxis, divisors
 from tests.long.avg_pool_torch import allowed, out_of, random_config
-from tests.oracles.pooling import Pooling, _positions, input_gradient, output_extent
+from tests.oracles.pooling import Pooling, input_gradient, output_extent, positions
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "torch_avg_pool2d" / "cases.jsonl"
 
@@ -59,7 +59,7 @@ def test_avg_pool_extents_and_divisors_are_the_counted_ones():
         counted = []
         for number, axis in enumerate(axes):
             assert axis.expected_y(pooling.ceil_mode) == axis.y
-            counted.append([_positions(window, axis.x, number, pooling) for window in range(axis.y)])
+            counted.append([positions(window, axis.x, number, pooling) for window in range(axis.y)])
             assert axis.covered.tolist() == [len(inside) for inside, _ in counted[-1]]
             assert axis.padded.tolist() == [padded for _, padded in counted[-1]]
             assert axis.is_clipped == any(padded < axis.kernel for _, padded in counted[-1])
