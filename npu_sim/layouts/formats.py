@@ -1,7 +1,7 @@
 """Formats and layout records. The channel block C0 is always a stated property, never derived from a data type.
 
 Sources: asc-devkit ``docs/zh/guide``, appendix on data layout formats; ops-nn ``conv/conv3d_backprop_filter_v2``
-(tiling and ``tests/assets/golden.py``); CANN 8.1 built-in TBE operator ``trans_data`` (pairs of formats, C0 of types).
+(tiling and ``tests/assets/golden.py``); CANN 8.1 built-in TBE operator ``trans_data`` (pairs of formats).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import Enum
 from math import gcd, prod
 
 from npu_sim.errors import LayoutError, ShapeError
-from npu_sim.units import BLOCK_BYTES, align_up, ceil_div
+from npu_sim.units import align_up, ceil_div
 
 FRACTAL_ROWS = 16
 """Rows of a fractal, and the block of output channels."""
@@ -55,61 +55,6 @@ def check_conversion(src: Format, dst: Format) -> None:
     if (src, dst) not in CONVERSIONS:
         from_src = [pair[1].value for pair in CONVERSIONS if pair[0] is src]
         raise LayoutError(f"Conversion from {src.value} must be to {' or '.join(from_src)}, not to {dst.value}")
-
-
-class Role(Enum):
-    """What a tensor is for; together with the width of its type and the architecture it gives the usual C0."""
-
-    CUBE_OPERAND = "operand or input gradient of a convolution"
-    WEIGHT_GRADIENT = "float32 weight gradient"
-    OTHER = "any other tensor"
-
-
-FP32_CUBE_ARCHS = frozenset({"dav-c220"})
-"""Architectures whose Cube multiplies float32; the others cast to float16 first."""
-
-
-def usual_c0(role: Role, item_bytes: int, arch: str) -> int:
-    """Return the C0 a tensor usually has in global memory.
-
-    Parameters
-    ----------
-    role : Role
-        What the tensor is for.
-    item_bytes : int
-        Bytes of its type; for `Role.WEIGHT_GRADIENT` of the type the Cube multiplied (the gradient is float32).
-    arch : str
-        Compiler architecture, e.g. ``dav-c220``.
-
-    Raises
-    ------
-    LayoutError
-        The Cube of ``arch`` does not take the type.
-
-    Notes
-    -----
-    A Cube operand has one 32-byte block per C0. The float32 gradient of 16-bit operands leaves L0C in columns of 16,
-    that of 32-bit operands is split into columns of 8 (ops-nn ``conv3d_backprop_filter_v2``). TransData gives any
-    other float32 tensor C0 = 16.
-    """
-    if item_bytes not in (1, 2, 4):
-        raise LayoutError(f"Element width must be 1, 2 or 4 bytes, not {item_bytes}")
-    if item_bytes < 4:
-        return BLOCK_BYTES // item_bytes
-    if role is Role.OTHER:
-        return 16
-    if arch not in FP32_CUBE_ARCHS:
-        raise LayoutError(f"Cube operand must have at most 2 bytes an element, not {item_bytes} ({arch})")
-    return 8
-
-
-def ncl_as_nchw(shape: tuple[int, int, int], groups: int) -> tuple[int, int, int, int]:
-    """Return the 4D view of an (N, C, L) tensor: (N, C, 1, L), or (N, C, L, 1) with more than one group.
-
-    Source: ops-nn ``conv/convolution_backward/op_api/aclnn_convolution_backward.cpp``.
-    """
-    n, c, length = shape
-    return (n, c, 1, length) if groups == 1 else (n, c, length, 1)
 
 
 def _check_extents(thing: str, extents: dict[str, int], lowest: int) -> None:

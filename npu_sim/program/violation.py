@@ -17,7 +17,6 @@ class Kind(Enum):
     READ_MISALIGNED = "ErrorRead4"
     WRITE_UNALLOCATED = "ErrorWrite1"
     WRITE_OUT_OF_BOUNDS = "ErrorWrite2"
-    WRITE_OVERWRITES_UNREAD = "ErrorWrite3"
     WRITE_MISALIGNED = "ErrorWrite4"
     SYNC_WRITE_HAZARD = "ErrorSync1"
     SYNC_READ_HAZARD = "ErrorSync2"
@@ -26,7 +25,6 @@ class Kind(Enum):
     CAPACITY = "Capacity"
     FIELD_RANGE = "FieldRange"
     UNSUPPORTED = "Unsupported"
-    NUMERIC_MISMATCH = "NumericMismatch"
     UNDEFINED = "UndefinedOnHardware"
 
 

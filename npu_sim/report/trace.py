@@ -6,10 +6,8 @@ Source of lanes, their order and colours: Ascend/msopprof
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -77,11 +75,6 @@ def chrome_trace(result: TimelineResult, sites: Mapping[int, str] | None = None)
     for spans in result.spans:
         events.extend(_core_events(spans, result.clock_hz, sites or {}))
     return {"schemaVersion": 2, "displayTimeUnit": "ns", "profilingType": "op", "traceEvents": events}
-
-
-def write_chrome_trace(path: str | Path, result: TimelineResult, sites: Mapping[int, str] | None = None) -> None:
-    """Write `chrome_trace` of ``result`` to the file ``path`` as JSON."""
-    Path(path).write_text(json.dumps(chrome_trace(result, sites), allow_nan=False), encoding="utf-8")
 
 
 def _lanes(spans: CoreSpans) -> set[str]:

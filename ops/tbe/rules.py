@@ -95,13 +95,6 @@ class Parameters:
         pixels = (*self.x_shape[3:5], *self.dy_shape[3:5], *self.kernel[1:], *self.strides[1:])
         return pixels == (1,) * 8
 
-    @property
-    def dilated(self) -> tuple[int, int, int]:
-        """Extent of the dilated kernel along d, h and w."""
-        taps = zip(self.kernel, self.dilations, strict=True)
-        depth, height, width = ((extent - 1) * dilation + 1 for extent, dilation in taps)
-        return depth, height, width
-
 
 def check_call(
     x: Tensor6HD,

@@ -10,11 +10,8 @@ from npu_sim.layouts.formats import (
     ActivationLayout,
     Format,
     MatrixLayout,
-    Role,
     WeightLayout,
     check_conversion,
-    ncl_as_nchw,
-    usual_c0,
 )
 
 
@@ -107,36 +104,6 @@ def test_matrix_layout_shapes_and_bytes():
     assert layout.storage_shape == (3, 2, 2, 16, 16)
     assert layout.storage_bytes(2) == 3 * 4 * 256 * 2
     assert MatrixLayout(m=20, n=28, n0=8).storage_shape == (4, 2, 16, 8)
-
-
-def test_ncl_view_depends_on_groups():
-    assert ncl_as_nchw((2, 6, 9), 1) == (2, 6, 1, 9)
-    assert ncl_as_nchw((2, 6, 9), 3) == (2, 6, 9, 1)
-
-
-@pytest.mark.parametrize(
-    ("role", "item_bytes", "arch", "expected"),
-    [
-        (Role.CUBE_OPERAND, 1, "dav-c220", 32),
-        (Role.CUBE_OPERAND, 2, "dav-c100", 16),
-        (Role.CUBE_OPERAND, 2, "dav-c220", 16),
-        (Role.CUBE_OPERAND, 4, "dav-c220", 8),
-        (Role.WEIGHT_GRADIENT, 2, "dav-m200", 16),
-        (Role.WEIGHT_GRADIENT, 2, "dav-c220", 16),
-        (Role.WEIGHT_GRADIENT, 4, "dav-c220", 8),
-        (Role.OTHER, 4, "dav-c220", 16),
-        (Role.OTHER, 4, "dav-m200", 16),
-    ],
-)
-def test_usual_c0_matches_table(role, item_bytes, arch, expected):
-    assert usual_c0(role, item_bytes, arch) == expected
-
-
-def test_usual_c0_fp32_cube_operand_on_fp16_cube_is_refused():
-    with pytest.raises(LayoutError, match=r"^Cube operand must have at most 2 bytes an element, not 4 \(dav-m200\)$"):
-        usual_c0(Role.CUBE_OPERAND, 4, "dav-m200")
-    with pytest.raises(LayoutError, match=r"^Element width must be 1, 2 or 4 bytes, not 8$"):
-        usual_c0(Role.OTHER, 8, "dav-m200")
 
 
 def test_check_conversion_every_pair_is_accepted_or_refused():

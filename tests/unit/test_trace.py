@@ -9,7 +9,7 @@ import pytest
 from npu_sim.engines.timeline import run_timeline
 from npu_sim.errors import ShapeError
 from npu_sim.isa.op import Pipe
-from npu_sim.report.trace import LANES, chrome_trace, write_chrome_trace
+from npu_sim.report.trace import LANES, chrome_trace
 from tests.unit.small_launches import Product, barrier, chain, launch_of
 
 
@@ -90,9 +90,3 @@ def test_trace_barrier_of_all_pipes_is_flow_control():
 def test_trace_without_spans_is_refused():
     with pytest.raises(ShapeError, match=r"\ATimeline result must be one with spans, not one without \(kernel\)\Z"):
         chrome_trace(run_timeline(launch_of(chain), Product()))
-
-
-def test_write_chrome_trace_writes_the_trace(tmp_path, result):
-    path = tmp_path / "trace.json"
-    write_chrome_trace(path, result)
-    assert json.loads(path.read_text(encoding="utf-8")) == json.loads(json.dumps(chrome_trace(result)))
