@@ -22,7 +22,6 @@ from npu_sim.dtypes.convert_jit import (
     int_to_bf16,
     int_to_fp16,
     int_to_fp32,
-    saturate_fp32,
 )
 from npu_sim.dtypes.formats import RoundMode, TieRule
 
@@ -112,13 +111,6 @@ def encode_integral(src, dst, mode):
     """fp32 words (uint32) to fp32 words of integral values: the Cast from float to float."""
     for i in range(dst.size):
         dst[i] = fp32_to_integral(src[i], mode)
-
-
-@jit
-def encode_saturated(src, dst):
-    """fp32 words (uint32) to fp32 words without Inf and NaN."""
-    for i in range(dst.size):
-        dst[i] = saturate_fp32(src[i])
 
 
 @jit

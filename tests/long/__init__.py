@@ -9,7 +9,7 @@ input_gradient       8 min: input gradients and forward convolutions, the same w
 convolution_backward 8 min: public backward calls of every rank, product, mode and mask
 avg_pool             2 min: public calls of the pooling gradient
 avg_pool_torch       1 min: the definition of the pooling gradient against PyTorch's
-exhaustive_rounding  some minutes: all 2^32 float32 words in every conversion and mode
+exhaustive_rounding  12 min: all 2^32 float32 words in every conversion and mode
 host_digest          7 min: one digest of public calls on seven host CPUs, one after the other
 wild_calls           28 min, ``--jobs``: arguments nobody expects, at every public front
 damaged_files        3 min: damaged files of captured layers

@@ -1,6 +1,6 @@
 """Proof by exhaustion: all 2^32 fp32 words to fp16, bf16 and HF32 in every mode against an independent oracle.
 
-    python -m tests.long.exhaustive_rounding            # from the top of the repository; some minutes
+    python -m tests.long.exhaustive_rounding            # from the top of the repository; 12 minutes of CPU
     python -m tests.long.exhaustive_rounding --quick    # every 64th block of words; writes nothing
 
 The oracle (`tests.oracles.rounding.word_runs`) knows the formats by their definition: it lists all values and
