@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from numba.core import bytecode as _bytecode
 from numba.core import cgutils as _cgutils
 from numba.core import codegen as _codegen
 from numba.core import compiler as _compiler
@@ -29,7 +30,10 @@ from numba.core import typing as _typing
 from numba.core import untyped_passes as _untyped_passes
 from numba.core.compiler_lock import global_compiler_lock
 
+from npu_sim._dependencies import digest
+
 # Numba's inner parts are not typed, or not as they are used.
+bytecode: Any = _bytecode
 cgutils: Any = _cgutils
 codegen: Any = _codegen
 compiler: Any = _compiler
@@ -196,6 +200,22 @@ class _Compiler(compiler.CompilerBase):  # type: ignore[misc]
             pipeline.add_pass(pass_class, description)
         pipeline.finalize()
         return [pipeline]
+
+    def compile_extra(self, function: Callable[..., Any]) -> Any:
+        """Compile ``function``, as Numba does, under a name that no other code of ours can have.
+
+        Numba numbers functions in the order of their compilation. Code from the cache was numbered by other processes,
+        and of two symbols with one name the machine code that is loaded first serves both. That does not matter where
+        qualified names differ, but functions that a function makes share theirs: they are numbered by what they do.
+        """
+        state = self.state
+        state.func_id = bytecode.FunctionIdentity.from_function(function)
+        if function.__closure__ or "<locals>" in function.__qualname__:
+            state.func_id.unique_id = digest(function)
+            state.func_id.unique_name = f"{function.__qualname__}${state.func_id.unique_id}"
+        untyped_passes.ExtractByteCode().run_pass(state)
+        state.lifted, state.lifted_from = (), None
+        return self._compile_bytecode()
 
 
 class EntryCompiler(_Compiler):

@@ -12,6 +12,7 @@ import pytest
 
 from npu_sim import _jit, _linking
 
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(not _jit.JIT_ENABLED, reason="compiles")
 
 
@@ -152,3 +153,24 @@ def test_second_process_finds_the_entry_in_the_cache(tmp_path):
         for _ in range(2)
     ]
     assert runs == ["10 0 0\n", "10 1 0\n"]
+
+
+def test_functions_of_one_name_from_different_processes_keep_their_code(tmp_path):
+    """Symbols of one name would be one function in the process that loads both from the cache."""
+    steps = "\n".join(f"        x = x * 1.{i:04d} + k if x > {i} else x + k * {i}" for i in range(90))
+    (tmp_path / "kernel.py").write_text(
+        "import sys\nfrom npu_sim._jit import jit\n\n\ndef make(k):\n    @jit\n    def inner(x):\n"
+        f"{steps}\n        return x\n\n    @jit\n    def entry(x):\n        return inner(x) + inner(x + 1.0)\n\n"
+        "    return entry\n\n\nfirst, second = make(1), make(2)\n"
+        "print([round({'1': first, '2': second}[name](3.0)) for name in sys.argv[1]])\n"
+    )
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+
+    def run(names):
+        command = [sys.executable, str(tmp_path / "kernel.py"), names]
+        child = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return [int(number) for number in child.stdout.strip("[]\n").split(",")]
+
+    alone = run("1") + run("2")
+    assert alone[0] != alone[1]
+    assert run("12") == alone
