@@ -56,8 +56,7 @@ def jit(function: Callable[..., Any]) -> Any:
     """Compile ``function`` in nopython mode with our cache; no fastmath, no object mode, no ``parallel``."""
     compiled = _njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, pipeline_class=EntryCompiler)(function)
     if JIT_ENABLED:
-        if os.path.isfile(function.__code__.co_filename):
-            compiled._cache = CodeCache(function, partial(cache_directory, function))
+        compiled._cache = CodeCache(function, partial(cache_directory, function))
         _share_callees(compiled)
     return compiled
 

@@ -21,9 +21,10 @@ from npu_sim.dtypes.formats import TieRule
 from npu_sim.engines.reorder import legal_order
 from npu_sim.errors import ProductError, ProgramError, ShapeError, shown
 from npu_sim.fenv import default_fenv
-from npu_sim.isa.atomic import SINK_LENGTH, apply_log, atomic_demand
+from npu_sim.isa.atomic import SINK_LENGTH, apply_log
 from npu_sim.isa.cube import scratch_floats
 from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
+from npu_sim.isa.gm_extent import atomic_demand
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.memory.core import CoreMemory
 from npu_sim.products import CoreSpec, Product

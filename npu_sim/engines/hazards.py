@@ -15,15 +15,16 @@ import numpy.typing as npt
 
 from npu_sim.engines import hazards_jit as jitted
 from npu_sim.errors import ShapeError
+from npu_sim.isa.codes import Pipe, Space
 from npu_sim.isa.footprint import empty_runs
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
-from npu_sim.isa.op import Pipe, Space
+from npu_sim.isa.names import pipe_name
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import Product
 from npu_sim.program.core_kind import foreign_rows
-from npu_sim.program.disassemble import disassemble, name_of, pipe_name
+from npu_sim.program.disassemble import disassemble, name_of
 from npu_sim.program.launch import CoreKind, Launch
-from npu_sim.program.limits import ADDRESS_ALIGNMENT_BYTES, MMAD_DESTINATION_ALIGNMENT_BYTES
+from npu_sim.program.limits import ADDRESS_ALIGNMENT_BYTES
 from npu_sim.program.verify import space_capacities
 from npu_sim.program.violation import Kind, Violation
 from npu_sim.units import BLOCK_BYTES, ceil_div
@@ -259,8 +260,7 @@ def _new_shadow(product: Product, table: npt.NDArray[np.int64]) -> jitted.Shadow
         spaces[space, :2] = cells, capacity
         cells += ceil_div(capacity, BLOCK_BYTES)
     for space, alignment in ADDRESS_ALIGNMENT_BYTES.items():
-        spaces[space, 2:] = alignment
-    spaces[Space.L0C, 3] = MMAD_DESTINATION_ALIGNMENT_BYTES
+        spaces[space, 2] = alignment
     gm_bytes = int((table[:, 0] + table[:, 2]).max()) if len(table) else 0
     spaces[Space.GM, :2] = cells, gm_bytes
     cells += ceil_div(gm_bytes, BLOCK_BYTES)

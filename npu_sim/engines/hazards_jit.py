@@ -24,11 +24,12 @@ from typing import NamedTuple
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.emit import pipe_of_copy
+from npu_sim.isa.codes import Pipe, Space
 from npu_sim.isa.footprint import ATOMIC_ADD, NO_FOOTPRINT, READ, WRITE, footprint
+from npu_sim.isa.gm_extent import space_of
+from npu_sim.isa.instruction import ITEM, Instruction
 from npu_sim.isa.mte import item_bytes
-from npu_sim.isa.op import OP_COUNT, Op, Pipe, Space
-from npu_sim.isa.vector_kind import has_two_inputs
+from npu_sim.isa.op import Op, by_opcode
 
 SLOTS = 7
 SPACES = 7
@@ -42,7 +43,7 @@ SERIAL, CORE_BASE, PHASE_BASE, FINDINGS, DROPPED, FREE, FREE_COUNT, NODE_COUNT, 
 LAST_DROPPED = 10
 """[3]: code, serial and other row of the last finding that found no room."""
 SPACE = 16
-"""[7 spaces, 4]: first cell, capacity in bytes, alignment of addresses in general and of a destination of Mmad."""
+"""[7 spaces, 4]: first cell, capacity in bytes, alignment of addresses, spare."""
 USED = SPACE + 4 * SPACES
 """[7 spaces, 7 slots]: whether a slot of a space was ever written."""
 CLOCKS = USED + SPACES * SLOTS
@@ -468,87 +469,55 @@ def _nodes_needed(book, runs, count):
     return needed
 
 
+_OPERANDS = ("dst", "src0", "src1")
+
+
+def _pipes(instruction: Instruction) -> np.ndarray:
+    """Return int8[8, 8]: the pipe of each data path (destination, source), -1 where there is none."""
+    table = np.full((8, 8), -1, np.int8)
+    for (destination, source), pipe in instruction.routes.items():
+        table[destination, source] = pipe
+    return table
+
+
+_PIPE_OF_PATH = by_opcode(_pipes, default=np.full((8, 8), -1), dtype=np.int8)
+_IS_SYNCHRONISATION = by_opcode(lambda instruction: not instruction.routes, dtype=np.bool_)
+"""Flags, barriers and core state: what touches no memory."""
+_IS_SYNCHRONISATION[Op.NOP] = True
+_ALIGNMENT = by_opcode(
+    lambda instruction: [instruction.alignment.get(name, 0) for name in _OPERANDS], default=[0, 0, 0], dtype=np.int64
+)
+_IS_ADDRESS = by_opcode(
+    lambda instruction: [name in instruction.fields for name in _OPERANDS], default=[False] * 3, dtype=np.bool_
+)
+
+
 @jit
 def _expected_pipe(row):
     """Return the pipe that must run a memory instruction, -1 for an unknown one or a data path that exists nowhere."""
-    op = row["op"]
-    dst, src = row["dst_space"], row["src0_space"]
-    to_l0 = dst == Space.L0A or dst == Space.L0B
-    pipe = np.int64(-1)
-    if op == Op.DATA_COPY:
-        copy = pipe_of_copy(dst, src)
-        if copy != Pipe.ALL:
-            pipe = np.int64(copy)
-    elif op == Op.LOAD_2D:
-        if src == Space.GM and (to_l0 or dst == Space.L1):
-            pipe = np.int64(Pipe.MTE2)
-        elif src == Space.L1 and to_l0:
-            pipe = np.int64(Pipe.MTE1)
-    elif op == Op.ND2NZ:
-        if src == Space.GM and dst == Space.L1:
-            pipe = np.int64(Pipe.MTE2)
-    elif op == Op.FILL:
-        if dst == Space.L1:
-            pipe = np.int64(Pipe.MTE2)
-        elif to_l0:
-            pipe = np.int64(Pipe.MTE1)
-    elif op == Op.LOAD_TRANSPOSE or op == Op.LOAD_3D or op == Op.LOAD_3D_V1:
-        if src == Space.L1 and to_l0:
-            pipe = np.int64(Pipe.MTE1)
-    elif op == Op.MMAD:
-        pipe = np.int64(Pipe.M)
-    elif op == Op.FIXPIPE:
-        if dst == Space.GM or dst == Space.L1:
-            pipe = np.int64(Pipe.FIX)
-    elif op == Op.DATA_COPY_PAD:
-        if dst == Space.UB and src == Space.GM:
-            pipe = np.int64(Pipe.MTE2)
-        elif dst == Space.GM and src == Space.UB:
-            pipe = np.int64(Pipe.MTE3)
-    elif op == Op.SCALAR_COPY:
-        if (dst == Space.UB and (src == Space.UB or src == Space.GM)) or (dst == Space.GM and src == Space.UB):
-            pipe = np.int64(Pipe.S)
-    elif op < OP_COUNT:
-        pipe = np.int64(Pipe.V)
-    return pipe
-
-
-@jit
-def _check_address(book, findings, access, space, address, alignment):
-    if address % alignment != 0:
-        code = READ_MISALIGNED if access == READ else WRITE_MISALIGNED
-        _report(book, findings, code, _ZERO, space, address, _ONE, alignment)
+    dst, src = space_of(row, 0), space_of(row, 1)
+    if dst > 7 or src > 7:
+        return np.int64(-1)
+    return np.int64(_PIPE_OF_PATH[row["op"], dst, src])
 
 
 @jit
 def _check_alignment(book, findings, row):
-    """Check the start addresses of an instruction that does something."""
+    """Check the start addresses of an instruction that does something, sources first."""
     op = row["op"]
-    if op == Op.TRANS_DATA_TO_5HD:
-        return  # its lists hold numbers of blocks
-    dst, src0, src1 = np.int64(row["dst_space"]), np.int64(row["src0_space"]), _ZERO
-    if op == Op.MMAD:
-        dst, src0, src1 = np.int64(Space.L0C), np.int64(Space.L0A), np.int64(Space.L0B)
-    elif op == Op.FIXPIPE:
-        src0 = np.int64(Space.L0C)
-    elif op == Op.FILL:
-        src0 = np.int64(Space.NONE)
-    elif op == Op.L0C_TO_UB:
-        dst, src0 = np.int64(Space.UB), np.int64(Space.L0C)
-    elif op >= Op.DUPLICATE and op != Op.DATA_COPY_PAD and op != Op.SCALAR_COPY:
-        dst, src0 = np.int64(Space.UB), np.int64(Space.UB)
-        if has_two_inputs(op):
-            src1 = dst
-    to_dst, to_src = book[SPACE + 4 * dst + (3 if op == Op.MMAD else 2)], book[SPACE + 4 * src0 + 2]
-    if op == Op.SCALAR_COPY or op == Op.REDUCE_REPEAT:
-        to_dst = np.int64(item_bytes(row["dtype"]))
-        if op == Op.SCALAR_COPY:
-            to_src = to_dst
-    if op != Op.FILL and op != Op.DUPLICATE:
-        _check_address(book, findings, READ, src0, np.int64(row["src0"]), to_src)
-    if src1 != 0:
-        _check_address(book, findings, READ, src1, np.int64(row["src1"]), book[SPACE + 4 * src1 + 2])
-    _check_address(book, findings, WRITE, dst, np.int64(row["dst"]), to_dst)
+    for operand in (1, 2, 0):
+        if not _IS_ADDRESS[op, operand]:
+            continue
+        space = space_of(row, operand)
+        alignment = _ALIGNMENT[op, operand]
+        if alignment == ITEM:
+            alignment = np.int64(item_bytes(row["dtype"]))
+        elif alignment == 0:
+            alignment = book[SPACE + 4 * space + 2]
+        address = np.int64(row["dst"]) if operand == 0 else np.int64(row["src0"]) if operand == 1 else row["src1"]
+        if address % alignment != 0:
+            code = WRITE_MISALIGNED if operand == 0 else READ_MISALIGNED
+            _report(book, findings, code, _ZERO, space, address, _ONE, alignment)
 
 
 @jit
@@ -640,7 +609,7 @@ def check_rows(shadow, rows, first, end):
         row = rows[i]
         op = row["op"]
         book[ROW_FINDINGS] = book[FINDINGS]
-        if op < Op.DATA_COPY:
+        if _IS_SYNCHRONISATION[op]:
             if op == Op.SET_FLAG or op == Op.WAIT_FLAG or op == Op.PIPE_BARRIER:
                 _synchronise(book, findings, flags, flag_clocks, row)
             book[SERIAL] += 1

@@ -12,8 +12,10 @@ import numpy.typing as npt
 
 from npu_sim.engines import reorder_jit as jitted
 from npu_sim.errors import ProgramError, ShapeError
-from npu_sim.isa.op import Op, Pipe
-from npu_sim.program.disassemble import disassemble, pipe_name
+from npu_sim.isa.codes import Pipe
+from npu_sim.isa.names import pipe_name
+from npu_sim.isa.op import Op
+from npu_sim.program.disassemble import disassemble
 from npu_sim.program.violation import Kind, Violation
 
 Order = Literal["program", "late"] | int

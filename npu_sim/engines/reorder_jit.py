@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.op import Op, Pipe
+from npu_sim.isa.codes import Pipe
+from npu_sim.isa.op import Op
 
 PIPES = 8
 FLAGS = 8 * 8 * 256

@@ -18,11 +18,11 @@ from npu_sim.engines.session_jit import first_outside, localise
 from npu_sim.errors import InternalError, ProgramError, ShapeError
 from npu_sim.fenv import default_fenv
 from npu_sim.isa.atomic import SINK_LENGTH
+from npu_sim.isa.codes import Space
 from npu_sim.isa.cube import scratch_floats
 from npu_sim.isa.dispatch import run_rows
 from npu_sim.isa.footprint import empty_runs
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
-from npu_sim.isa.op import Space
 from npu_sim.isa.row import ROW_BYTES, join_rows
 from npu_sim.memory.core import CoreMemory
 from npu_sim.memory.gm import GlobalMemory

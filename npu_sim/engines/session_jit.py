@@ -5,25 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
+from npu_sim.isa.codes import Space
 from npu_sim.isa.footprint import reach
-from npu_sim.isa.op import Op, Space
-
-_SRC, _DST = 1, 2
-
-
-@jit
-def gm_operands(row):
-    """Return which operands of ``row`` are addresses in GM: 1 = src0, 2 = dst, 3 = both, 0 = none."""
-    op = row["op"]
-    operands = np.int64(0)
-    if op == Op.FIXPIPE:
-        return np.int64(_DST) if row["dst_space"] == Space.GM else operands
-    if op == Op.DATA_COPY or op == Op.DATA_COPY_PAD or op == Op.LOAD_2D or op == Op.ND2NZ or op == Op.SCALAR_COPY:
-        if row["src0_space"] == Space.GM:
-            operands |= _SRC
-        if row["dst_space"] == Space.GM:
-            operands |= _DST
-    return operands
+from npu_sim.isa.gm_extent import DST, SRC, gm_operands
 
 
 @jit
@@ -91,9 +75,9 @@ def localise(rows, n, table, segments):
                 segments[count, 1] = tensor
                 count += 1
             tensor = own
-        if operands & _SRC:
+        if operands & SRC:
             rows[i]["src0"] -= table[own, 0]
-        if operands & _DST:
+        if operands & DST:
             rows[i]["dst"] -= table[own, 0]
     segments[count, 0] = n
     segments[count, 1] = tensor

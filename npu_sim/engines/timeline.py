@@ -42,11 +42,13 @@ from npu_sim.engines.timeline_jit import (
 )
 from npu_sim.errors import ProgramError, ShapeError
 from npu_sim.fenv import default_fenv
+from npu_sim.isa.codes import Pipe, Space
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
-from npu_sim.isa.op import Op, Pipe, Space
+from npu_sim.isa.names import pipe_name, space_name, type_name
+from npu_sim.isa.op import Op
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products.cost import CostParams, cost_record
-from npu_sim.program.disassemble import disassemble, name_of, pipe_name, space_name, type_name
+from npu_sim.program.disassemble import disassemble, name_of
 from npu_sim.program.launch import Launch
 from npu_sim.program.violation import Kind, Violation
 

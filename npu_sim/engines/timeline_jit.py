@@ -16,9 +16,11 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.cost import UNKNOWN_OPCODE, UNSUPPORTED, issue_cost, row_cost_bytes, row_path
-from npu_sim.isa.footprint_extent import gm_extent
-from npu_sim.isa.op import Op, Pipe, Space
+from npu_sim.isa.codes import Pipe, Space
+from npu_sim.isa.cost import issue_cost, row_cost_bytes, row_path
+from npu_sim.isa.cost_rates import UNKNOWN_OPCODE, UNSUPPORTED
+from npu_sim.isa.gm_extent import gm_extent
+from npu_sim.isa.op import Op
 
 PIPES = 7
 PARTS = 8

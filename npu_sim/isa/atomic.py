@@ -11,14 +11,20 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
+from npu_sim.isa.codes import Data
 from npu_sim.isa.lanes import copy_bytes
 from npu_sim.isa.mte import item_bytes
-from npu_sim.isa.op import Data, Mode, Op
-from npu_sim.isa.vector import fit_integer, narrow, widen
+from npu_sim.isa.vector_values import fit_integer, is_arithmetic, narrow, widen
 from npu_sim.reinterpret import reinterpret
 
 SINK_LENGTH = 4
 """int64 words of a sink: 0 = logging (1) or direct (0), 1 = runs logged, 2 = bytes logged, 3 = saturate."""
+
+
+@jit
+def can_add(dtype):
+    """Return whether elements of ``dtype`` can be added in GM."""
+    return dtype == Data.INT8 or is_arithmetic(dtype)
 
 
 @jit
@@ -76,31 +82,3 @@ def apply_log(gm, log_runs, log_bytes, sink):
         add_in_place(gm, log_runs[i, 0], log_bytes, log_runs[i, 1], log_runs[i, 2], log_runs[i, 3], sink[3])
     sink[1] = 0
     sink[2] = 0
-
-
-@jit
-def atomic_demand(rows, n, out):
-    """Add an upper bound of the log space that ``rows[:n]`` need: out[0] runs, out[1] bytes."""
-    runs = np.int64(0)
-    total = np.int64(0)
-    for i in range(n):
-        row = rows[i]
-        if row["mode"] & Mode.ATOMIC == 0:
-            continue
-        if row["op"] == Op.DATA_COPY:
-            blocks = np.int64(row["block_count"])
-            runs += blocks
-            total += blocks * np.int64(row["block_len"]) * 32
-        elif row["op"] == Op.DATA_COPY_PAD:
-            blocks = np.int64(row["block_count"])
-            runs += blocks
-            total += blocks * (np.int64(row["block_len"]) + 15)
-        elif row["op"] == Op.FIXPIPE:
-            m, n_size = np.int64(row["m_size"]), np.int64(row["n_size"])
-            matrices = max(np.int64(row["nd_num"]), 1) if row["mode"] & Mode.NZ2ND else np.int64(1)
-            # one run per column of 8 or 16 (NZ) or per row and 16 columns (ND); 16 spare bytes a run for alignment
-            count = matrices * (m * ((n_size + 15) // 16) if row["mode"] & Mode.NZ2ND else (n_size + 7) // 8)
-            runs += count
-            total += matrices * m * (n_size + 15) * 4 + 16 * count
-    out[0] += runs
-    out[1] += total

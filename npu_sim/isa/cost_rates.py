@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.op import Data
 
 UNKNOWN_OPCODE = -1
 """Occupancy answered for an opcode without a rule."""
@@ -15,20 +14,6 @@ OUT_OF_RANGE = -3
 """Occupancy answered for operands that no instruction can hold."""
 AMOUNT_LIMIT = np.int64(1) << 49
 """Where `amount` stops: more than any legal instruction moves, and small enough for what the rules multiply it by."""
-
-
-@jit
-def item_bytes(dtype):
-    """Return the bytes of one element of a `Data` type (0 for `Data.NONE`)."""
-    if dtype == Data.FP16 or dtype == Data.BF16 or dtype == Data.INT16:
-        return 2
-    if dtype == Data.FP32 or dtype == Data.INT32:
-        return 4
-    if dtype == Data.INT8 or dtype == Data.UINT8:
-        return 1
-    if dtype == Data.INT64:
-        return 8
-    return 0
 
 
 @jit

@@ -59,116 +59,6 @@ def scratch_floats(core: CoreSpec) -> int:
 
 
 @jit
-def mmad(
-    l0a: np.ndarray,
-    l0b: np.ndarray,
-    l0c: np.ndarray,
-    a_addr: int,
-    b_addr: int,
-    c_addr: int,
-    m: int,
-    n: int,
-    k: int,
-    k0: int,
-    k_align: int,
-    init: int,
-    hf32_drop: int,
-    hf32_ties: int,
-    group: int,
-    inner: int,
-    round: int,
-    scratch: np.ndarray,
-) -> int:
-    """L0C[m, n] = (0 or L0C[m, n]) + L0A[m, k] L0B[k, n] under one accumulation model.
-
-    Parameters
-    ----------
-    l0a, l0b : float32[:]
-        Carriers of the whole buffers, fractals (M1, K1) and (K1, N1).
-    l0c : float32[:]
-        Accumulators of the whole buffer, (N1, M1, 16, 16).
-    a_addr, b_addr, c_addr : int
-        Architectural bytes; multiples of 512 in L0A and L0B, of 4 in L0C.
-    m, n, k : int
-        True extents in elements, 0 to 4095; a zero makes the call a no-op. Elements of L0C outside m x n keep their
-        value, carriers outside m x k and k x n have no influence (they may be poison).
-    k0 : int
-        k per fractal: 16 for 16-bit, 8 for 32-bit operands.
-    k_align : int
-        1: rows of L0A are 2 ceil(k / 16) fractals apart (kDirectionAlign), 0: ceil(k / k0).
-    init : int
-        1: start from zero without reading L0C, 0: accumulate.
-    hf32_drop, hf32_ties : int
-        Mantissa bits that operands lose first (12 or 13; 0: none), and the `TieRule` of that rounding.
-    group, inner, round : int
-        `Accumulation.codes`.
-    scratch : float64[:]
-        Workspace of `scratch_floats` words; contents undefined before and after.
-
-    Returns
-    -------
-    int
-        `OK`, or `BAD_RANGE` and nothing is written.
-
-    Notes
-    -----
-    With m = 1 L0A is one vector of k elements in memory order (asc-devkit, Mmad, GEMV mode).
-    Saturation mode: call `clamp_l0c` afterwards.
-    """
-    if m == 0 or n == 0 or k == 0:
-        return OK
-    m1 = (m + 15) // 16
-    n1 = (n + 15) // 16
-    k1 = (k + k0 - 1) // k0
-    k1_row = 2 * ((k + 15) // 16) if k_align else k1
-    a_fractals = (k1 + 15) // 16 if m == 1 else (m1 - 1) * k1_row + k1
-    if a_addr % 512 != 0 or b_addr % 512 != 0 or c_addr % 4 != 0 or k > _MAX_K:
-        return BAD_RANGE
-    if min(a_addr, b_addr, c_addr, m, n, k) < 0 or scratch.size < scratch_words(l0a.size, l0b.size):
-        return BAD_RANGE
-    a_at = a_addr // 2
-    b_at = b_addr // 2
-    c_at = c_addr // 4
-    if a_at + 256 * a_fractals > l0a.size or b_at + 256 * k1 * n1 > l0b.size or c_at + 256 * m1 * n1 > l0c.size:
-        return BAD_RANGE
-
-    a_words = max(l0a.size, 8 * (_MAX_K + 1))
-    singles = reinterpret(scratch, np.float32)
-    staged_a = 2 * (a_words + l0b.size)
-    staged_b = staged_a + 2 * a_words
-    small = staged_b + l0b.size
-    a = l0a
-    b = l0b
-    a_row = 256 * k1_row
-    a_step = np.int64(256)
-    if m == 1:
-        a_step = np.int64(16 * k0)
-        a_row = k1 * a_step
-        _stage_vector(l0a, a_at, k, k0, singles, staged_a)
-        if hf32_drop != 0:
-            _stage_hf32(singles, staged_a, np.int64(1), 16 * k, hf32_drop, hf32_ties, singles, staged_a)
-        a = singles
-        a_at = staged_a
-    elif hf32_drop != 0:
-        for i in range(m1):
-            _stage_hf32(l0a, a_at + i * a_row, k1, 16 * k0, hf32_drop, hf32_ties, singles, staged_a + 256 * k1 * i)
-        a_row = 256 * k1
-        a = singles
-        a_at = staged_a
-    if hf32_drop != 0:
-        _stage_hf32(l0b, b_at, k1 * n1, 16 * k0, hf32_drop, hf32_ties, singles, staged_b)
-        b = singles
-        b_at = staged_b
-    if inner == Inner.TREE:
-        _tree(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, group, round, singles, small)
-    elif inner == Inner.SERIAL or group == 1:
-        _serial(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, singles, small)
-    else:
-        _exact(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, group, round, scratch, a_words, small)
-    return OK
-
-
-@jit
 def clamp_l0c(l0c: np.ndarray, c_addr: int, m: int, n: int) -> None:
     """Clamp L0C[m, n] as saturation mode does when a Mmad ends: Inf to the largest finite value, NaN to +0.
 
@@ -531,3 +421,136 @@ def _tree_sum(a, a_at, a_step, b, b_at, b_step, first, count, k0, lanes, stack, 
                 older = stack[at + 16 * level + lane]
                 stack[at + lane] = np.float32(older + stack[at + lane]) if merged else older
             merged = True
+
+
+@jit
+def _exact_model(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, scratch, a_words, small):
+    group, _, round = add
+    _exact(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, group, round, scratch, a_words, small)
+
+
+@jit
+def _chained_models(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, scratch, a_words, small):
+    group, inner, round = add
+    singles = reinterpret(scratch, np.float32)
+    if inner == Inner.TREE:
+        _tree(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, group, round, singles, small)
+    else:
+        _serial(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, singles, small)
+
+
+def _mmad_with(model):
+    """Return Mmad with one way of adding: jitted code has no other, which makes it as short as it can be."""
+
+    @jit
+    def mmad(
+        l0a: np.ndarray,
+        l0b: np.ndarray,
+        l0c: np.ndarray,
+        a_addr: int,
+        b_addr: int,
+        c_addr: int,
+        m: int,
+        n: int,
+        k: int,
+        k0: int,
+        k_align: int,
+        init: int,
+        hf32_drop: int,
+        hf32_ties: int,
+        group: int,
+        inner: int,
+        round: int,
+        scratch: np.ndarray,
+    ) -> int:
+        """L0C[m, n] = (0 or L0C[m, n]) + L0A[m, k] L0B[k, n] under one accumulation model.
+
+        Parameters
+        ----------
+        l0a, l0b : float32[:]
+            Carriers of the whole buffers, fractals (M1, K1) and (K1, N1).
+        l0c : float32[:]
+            Accumulators of the whole buffer, (N1, M1, 16, 16).
+        a_addr, b_addr, c_addr : int
+            Architectural bytes; multiples of 512 in L0A and L0B, of 4 in L0C.
+        m, n, k : int
+            True extents in elements, 0 to 4095; a zero makes the call a no-op. Elements of L0C outside m x n keep their
+            value, carriers outside m x k and k x n have no influence (they may be poison).
+        k0 : int
+            k per fractal: 16 for 16-bit, 8 for 32-bit operands.
+        k_align : int
+            1: rows of L0A are 2 ceil(k / 16) fractals apart (kDirectionAlign), 0: ceil(k / k0).
+        init : int
+            1: start from zero without reading L0C, 0: accumulate.
+        hf32_drop, hf32_ties : int
+            Mantissa bits that operands lose first (12 or 13; 0: none), and the `TieRule` of that rounding.
+        group, inner, round : int
+            `Accumulation.codes`.
+        scratch : float64[:]
+            Workspace of `scratch_floats` words; contents undefined before and after.
+
+        Returns
+        -------
+        int
+            `OK`, or `BAD_RANGE` and nothing is written.
+
+        Notes
+        -----
+        With m = 1 L0A is one vector of k elements in memory order (asc-devkit, Mmad, GEMV mode).
+        Saturation mode: call `clamp_l0c` afterwards.
+        """
+        if m == 0 or n == 0 or k == 0:
+            return OK
+        m1 = (m + 15) // 16
+        n1 = (n + 15) // 16
+        k1 = (k + k0 - 1) // k0
+        k1_row = 2 * ((k + 15) // 16) if k_align else k1
+        a_fractals = (k1 + 15) // 16 if m == 1 else (m1 - 1) * k1_row + k1
+        if a_addr % 512 != 0 or b_addr % 512 != 0 or c_addr % 4 != 0 or k > _MAX_K:
+            return BAD_RANGE
+        if min(a_addr, b_addr, c_addr, m, n, k) < 0 or scratch.size < scratch_words(l0a.size, l0b.size):
+            return BAD_RANGE
+        a_at = a_addr // 2
+        b_at = b_addr // 2
+        c_at = c_addr // 4
+        if a_at + 256 * a_fractals > l0a.size or b_at + 256 * k1 * n1 > l0b.size or c_at + 256 * m1 * n1 > l0c.size:
+            return BAD_RANGE
+
+        a_words = max(l0a.size, 8 * (_MAX_K + 1))
+        singles = reinterpret(scratch, np.float32)
+        staged_a = 2 * (a_words + l0b.size)
+        staged_b = staged_a + 2 * a_words
+        small = staged_b + l0b.size
+        a = l0a
+        b = l0b
+        a_row = 256 * k1_row
+        a_step = np.int64(256)
+        if m == 1:
+            a_step = np.int64(16 * k0)
+            a_row = k1 * a_step
+            _stage_vector(l0a, a_at, k, k0, singles, staged_a)
+            if hf32_drop != 0:
+                _stage_hf32(singles, staged_a, np.int64(1), 16 * k, hf32_drop, hf32_ties, singles, staged_a)
+            a = singles
+            a_at = staged_a
+        elif hf32_drop != 0:
+            for i in range(m1):
+                _stage_hf32(l0a, a_at + i * a_row, k1, 16 * k0, hf32_drop, hf32_ties, singles, staged_a + 256 * k1 * i)
+            a_row = 256 * k1
+            a = singles
+            a_at = staged_a
+        if hf32_drop != 0:
+            _stage_hf32(l0b, b_at, k1 * n1, 16 * k0, hf32_drop, hf32_ties, singles, staged_b)
+            b = singles
+            b_at = staged_b
+        add = group, inner, round
+        model(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, scratch, a_words, small)
+        return OK
+
+    return mmad
+
+
+mmad = _mmad_with(_exact_model)
+"""Groups of exact products: the models of the products."""
+mmad_chained = _mmad_with(_chained_models)
+"""The serial chain and the tree, which only who asks for them needs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.op import Mode, Space
+from npu_sim.isa.codes import Mode, Space
 
 # NumPy integers, not Python ones: Numba compiles a function once more for every literal argument it sees.
 READ = np.int64(0)
@@ -144,3 +144,29 @@ def store_access(row):
     if row["dst_space"] == Space.GM and row["mode"] & Mode.ATOMIC != 0:
         return ATOMIC_ADD
     return WRITE
+
+
+@jit
+def fractal_rows(out, count, space, start, lines, outer_step, k, k_step, item):
+    """Append the valid bytes of an L0 operand: ``lines`` rows (m or n) by ``k`` elements, in 16-row fractals.
+
+    Fractals that are neighbours along the rows are ``outer_step`` bytes apart, along k ``k_step``.
+    """
+    full_k, tail_k = k * item // BLOCK, k * item % BLOCK
+    full, tail = lines // 16, lines % 16
+    count = box(out, count, space, READ, start, FRACTAL, full_k, k_step, full, outer_step, ONCE, NONE)
+    count = box(
+        out, count, space, READ, start + full * outer_step, tail * BLOCK, full_k, k_step, ONCE, NONE, ONCE, NONE
+    )
+    at = start + full_k * k_step
+    count = box(out, count, space, READ, at, tail_k, np.int64(16), BLOCK, full, outer_step, ONCE, NONE)
+    return box(out, count, space, READ, at + full * outer_step, tail_k, tail, BLOCK, ONCE, NONE, ONCE, NONE)
+
+
+@jit
+def accumulator(out, count, access, start, m, n, column_step, matrices, matrix_step):
+    """Append m x n elements of L0C: columns of 16, 64 bytes a row, ``column_step`` bytes from column to column."""
+    full, tail = n // 16, n % 16
+    count = box(out, count, L0C, access, start, m * 64, full, column_step, matrices, matrix_step, ONCE, NONE)
+    at = start + full * column_step
+    return box(out, count, L0C, access, at, tail * 4, m, np.int64(64), matrices, matrix_step, ONCE, NONE)

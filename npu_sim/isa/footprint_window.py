@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
+from npu_sim.isa.codes import Mode, Space
 from npu_sim.isa.footprint_boxes import (
     BLOCK,
     FRACTAL,
@@ -20,7 +21,6 @@ from npu_sim.isa.footprint_boxes import (
 )
 from npu_sim.isa.img2col import output_extent
 from npu_sim.isa.mte import item_bytes
-from npu_sim.isa.op import Mode, Space
 
 _MOST_FRACTALS = 4096
 """Fractals that one load may fill: 2 MiB, more than any L0 buffer has. It bounds the points a footprint walks over."""

@@ -14,9 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
+from npu_sim.isa.codes import Mode, Space
 from npu_sim.isa.lanes import copy_bytes, decode_fractal_transposed, decode_rows, splat_rows
 from npu_sim.isa.mte import item_bytes
-from npu_sim.isa.op import Mode, Space
 from npu_sim.reinterpret import reinterpret
 
 BLOCK = 32

@@ -8,17 +8,20 @@ on the hardware.
 
 from __future__ import annotations
 
+import numpy as np
+
 from npu_sim._jit import jit
-from npu_sim.isa.op import Data, Mode, Op, Space
+from npu_sim.isa.codes import Data, Mode, Space
+from npu_sim.isa.op import Op, by_opcode
 
 CORE_STATE_LENGTH = 8
 """int64 words: 0 = atomic data type (`Data`, NONE is off), 1 = HF32 mode."""
 
 
-@jit
-def _adds(op):
-    """Return whether stores of ``op`` to GM obey SetAtomicAdd; those of the scalar unit do not."""
-    return op == Op.FIXPIPE or op == Op.DATA_COPY or op == Op.DATA_COPY_PAD
+_ADDS = by_opcode(lambda instruction: instruction.adds, dtype=np.bool_)
+"""Whether stores to GM obey SetAtomicAdd; those of the scalar unit do not."""
+_TAKES_TYPE = by_opcode(lambda instruction: instruction.adds and "dtype" in instruction.fields, dtype=np.bool_)
+"""Whether ``dtype`` is the type of the addition."""
 
 
 @jit
@@ -36,9 +39,9 @@ def issue(rows, n, core_state):
         elif op == Op.MMAD:
             if hf32 != 0 and row["dtype"] == Data.FP32:
                 row["mode"] |= Mode.HF32
-        elif atomic != Data.NONE and row["dst_space"] == Space.GM and _adds(op):
+        elif atomic != Data.NONE and row["dst_space"] == Space.GM and _ADDS[op]:
             row["mode"] |= Mode.ATOMIC
-            if op != Op.FIXPIPE:
+            if _TAKES_TYPE[op]:
                 row["dtype"] = atomic
     core_state[0] = atomic
     core_state[1] = hf32

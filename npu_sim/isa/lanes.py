@@ -7,7 +7,7 @@ a vector, so each step is LLVM IR (`lanes_ir`); without the JIT it is its twin i
 from __future__ import annotations
 
 from npu_sim._jit import JIT_ENABLED, jit
-from npu_sim.isa.op import Data
+from npu_sim.isa.codes import Data
 
 if JIT_ENABLED:
     from npu_sim.isa import lanes_ir as _kernels

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from npu_sim.budget import reserve
 from npu_sim.errors import ShapeError
-from npu_sim.isa.op import Data
+from npu_sim.isa.codes import Data
 from npu_sim.memory.core import POISON_BYTE
 from npu_sim.units import MIB, align_up
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.errors import ShapeError
-from npu_sim.isa.op import Data
+from npu_sim.isa.codes import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 
 

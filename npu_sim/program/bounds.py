@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.isa.codes import Space
 from npu_sim.isa.footprint import empty_runs, reach
-from npu_sim.isa.op import Space
 from npu_sim.program.disassemble import disassemble
 from npu_sim.program.violation import Kind, Violation
 

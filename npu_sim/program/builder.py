@@ -6,18 +6,19 @@ what a kernel would have written, and every engine takes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NoReturn
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from npu_sim.errors import ProgramError
-from npu_sim.isa import emit
-from npu_sim.isa.op import SPEC_OF_OP, Data, Mode, Op, Pipe, Space
+from npu_sim.isa.codes import Pipe
+from npu_sim.isa.instruction import Instruction, Preparation
+from npu_sim.isa.op import OPS
 from npu_sim.isa.row import ROW_BYTES, empty_rows
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import Product
-from npu_sim.program.builder_vector import Preparation, VectorInstructions
 from npu_sim.program.core_kind import kind_of
 from npu_sim.program.launch import CoreKind, Launch
 from npu_sim.program.legality import verify_program
@@ -49,7 +50,7 @@ def window(
     return dict(locals())
 
 
-class ProgramBuilder(VectorInstructions):
+class ProgramBuilder:
     """A growing list of instruction rows for one core.
 
     Every method appends one instruction and returns its row number. Operands have the names and units of
@@ -135,317 +136,70 @@ class ProgramBuilder(VectorInstructions):
             core_kind=kind,
         )
 
-    def _append(
-        self,
-        emitter: Callable[..., int],
-        *operands: int,
-        site: int,
-        tile: int,
-        prepare: Preparation = (),
-    ) -> int:
+    def join(self, src_pipe: Pipe, dst_pipe: Pipe, event: int = 0, *, site: int = 0, tile: int = 0) -> int:
+        """SetFlag and the WaitFlag that follows it; returns the row of the wait."""
+        self.set_flag(src_pipe, dst_pipe, event, site=site, tile=tile)
+        return int(self.wait_flag(src_pipe, dst_pipe, event, site=site, tile=tile))
+
+    if TYPE_CHECKING:  # the methods of the instructions
+
+        def __getattr__(self, name: str) -> Callable[..., int]: ...
+
+    def _append(self, instruction: Instruction, operands: Mapping[str, Any]) -> int:
+        """Append one instruction and return its row number."""
         if self._count == len(self._rows):
             grown = empty_rows(2 * len(self._rows))
             grown.view(np.uint8)[: self._rows.nbytes] = self._rows.view(np.uint8)
             self._rows = grown
-        for function, values in (*prepare, (emitter, (*operands, site, tile))):
+        given = dict(operands)
+        steps: Preparation = []
+        for name, prepare in instruction.prepare.items():
+            prepared = prepare(given.pop(name))
+            if isinstance(prepared, str):
+                self._refuse(instruction, prepared, given)
+            steps += prepared
+        for function, values in (*steps, (instruction.emit, tuple(given.values()))):
             # Plain integers: Numba would compile an emitter once more for every enum it is called with.
             numbers, refusal = checked_operands(function, values)
             if refusal is not None:
-                self._refuse(emitter, refusal, site, tile)
+                self._refuse(instruction, refusal, given)
             function(self._rows, self._count, *numbers)
         self._count += 1
         return self._count - 1
 
-    def _refuse(self, emitter: Callable[..., int], what: str, site: int, tile: int) -> NoReturn:
-        op = Op[emitter.__name__.removeprefix("emit_").upper()]
-        detail = f"{SPEC_OF_OP[op].api} {what} ({self.product.name})"
+    def _refuse(self, instruction: Instruction, what: str, operands: Mapping[str, Any]) -> NoReturn:
+        detail = f"{instruction.api} {what} ({self.product.name})"
+        site, tile = int(operands["site"]), int(operands["tile"])
         raise ProgramError([Violation(kind=Kind.FIELD_RANGE, row=self._count, site=site, tile=tile, detail=detail)])
 
-    # Synchronisation and core state ----------------------------------------------------------------------------------
 
-    def set_flag(self, src_pipe: Pipe, dst_pipe: Pipe, event: int, *, site: int = 0, tile: int = 0) -> int:
-        """SetFlag<src_dst>(event)."""
-        return self._append(emit.emit_set_flag, src_pipe, dst_pipe, event, site=site, tile=tile)
+def _method(instruction: Instruction) -> Callable[..., int]:
+    """Return the method of an instruction: its emitter's operands, by keyword, with the defaults of its record."""
+    emitter = getattr(instruction.emit, "py_func", instruction.emit)
+    names = [name.removesuffix("_elems") for name in list(inspect.signature(emitter).parameters)[2:]]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if instruction.by_position else inspect.Parameter.KEYWORD_ONLY
+    defaults = {"site": 0, "tile": 0, **instruction.defaults}
+    parameters = [inspect.Parameter(name, kind) for name in instruction.prepare]
+    for name in names:
+        own = inspect.Parameter.KEYWORD_ONLY if name in ("site", "tile") else kind
+        parameters.append(inspect.Parameter(name, own, default=defaults.get(name, inspect.Parameter.empty)))
+    signature = inspect.Signature(parameters, return_annotation=int)
 
-    def wait_flag(self, src_pipe: Pipe, dst_pipe: Pipe, event: int, *, site: int = 0, tile: int = 0) -> int:
-        """WaitFlag<src_dst>(event)."""
-        return self._append(emit.emit_wait_flag, src_pipe, dst_pipe, event, site=site, tile=tile)
+    def method(self: ProgramBuilder, *args: Any, **keywords: Any) -> int:
+        try:
+            bound = signature.bind(*args, **keywords)
+        except TypeError as error:
+            raise TypeError(f"{instruction.name.lower()}(): {error}") from None
+        bound.apply_defaults()
+        return self._append(instruction, bound.arguments)
 
-    def join(self, src_pipe: Pipe, dst_pipe: Pipe, event: int = 0, *, site: int = 0, tile: int = 0) -> int:
-        """SetFlag and the WaitFlag that follows it; returns the row of the wait."""
-        self.set_flag(src_pipe, dst_pipe, event, site=site, tile=tile)
-        return self.wait_flag(src_pipe, dst_pipe, event, site=site, tile=tile)
-
-    def pipe_barrier(self, pipe: Pipe = Pipe.ALL, *, site: int = 0, tile: int = 0) -> int:
-        """PipeBarrier<pipe>."""
-        return self._append(emit.emit_pipe_barrier, pipe, site=site, tile=tile)
-
-    def set_atomic(self, dtype: Data, *, site: int = 0, tile: int = 0) -> int:
-        """SetAtomicAdd<dtype>; `Data.NONE` is SetAtomicNone."""
-        return self._append(emit.emit_set_atomic, dtype, site=site, tile=tile)
-
-    def set_hf32(self, enable: bool, *, site: int = 0, tile: int = 0) -> int:
-        """SetHF32Mode."""
-        value = int(enable) if isinstance(enable, bool | np.bool_) else enable
-        return self._append(emit.emit_set_hf32, value, site=site, tile=tile)
-
-    # Data movement ---------------------------------------------------------------------------------------------------
-
-    def data_copy(
-        self,
-        *,
-        dst_space: Space,
-        dst: int,
-        src_space: Space,
-        src: int,
-        block_count: int = 1,
-        block_len: int,
-        src_gap: int = 0,
-        dst_gap: int = 0,
-        dtype: Data = Data.NONE,
-        tensor: int = -1,
-        site: int = 0,
-        tile: int = 0,
-    ) -> int:
-        """DataCopy: ``block_count`` blocks of ``block_len`` x 32 bytes, gaps in 32 bytes."""
-        operands = (dst_space, dst, src_space, src, block_count, block_len, src_gap, dst_gap, dtype, tensor)
-        return self._append(emit.emit_data_copy, *operands, site=site, tile=tile)
-
-    def nd2nz(
-        self,
-        *,
-        dst: int,
-        src: int,
-        dtype: Data,
-        n_value: int,
-        d_value: int,
-        src_d_value: int,
-        dst_c0_stride: int,
-        dst_n_stride: int = 1,
-        nd_num: int = 1,
-        src_nd_stride: int = 0,
-        dst_nd_stride: int = 0,
-        tensor: int = -1,
-        site: int = 0,
-        tile: int = 0,
-    ) -> int:
-        """DataCopy ND2NZ, GM to L1; source strides and ``dst_nd_stride`` in elements, the other two in 32 bytes."""
-        strides = (src_nd_stride, src_d_value, dst_c0_stride, dst_n_stride, dst_nd_stride)
-        operands = (dst, src, dtype, nd_num, n_value, d_value, *strides, tensor)
-        return self._append(emit.emit_nd2nz, *operands, site=site, tile=tile)
-
-    def load_2d(
-        self,
-        *,
-        dst_space: Space,
-        dst: int,
-        src_space: Space = Space.L1,
-        src: int,
-        dtype: Data,
-        start_index: int = 0,
-        repeat: int = 1,
-        src_stride: int = 1,
-        dst_gap: int = 0,
-        mode: int = 0,
-        tensor: int = -1,
-        site: int = 0,
-        tile: int = 0,
-    ) -> int:
-        """LoadData 2D: ``repeat`` fractals; strides and gaps in fractals; ``mode`` is 0 or `Mode.TRANSPOSE`."""
-        operands = (dst_space, dst, src_space, src, dtype, start_index, repeat, src_stride, dst_gap, mode, tensor)
-        return self._append(emit.emit_load_2d, *operands, site=site, tile=tile)
-
-    def load_transpose(
-        self,
-        *,
-        dst_space: Space,
-        dst: int,
-        src: int,
-        dtype: Data,
-        start_index: int = 0,
-        repeat: int = 1,
-        src_stride: int = 1,
-        dst_gap: int = 0,
-        dst_frac_gap: int = 0,
-        site: int = 0,
-        tile: int = 0,
-    ) -> int:
-        """LoadDataWithTranspose, L1 to L0A or L0B: ``src_stride`` in squares, gaps in fractals."""
-        operands = (dst_space, dst, src, dtype, start_index, repeat, src_stride, dst_gap, dst_frac_gap)
-        return self._append(emit.emit_load_transpose, *operands, site=site, tile=tile)
-
-    def load_3d(
-        self,
-        *,
-        dst_space: Space,
-        dst: int,
-        src: int,
-        dtype: Data,
-        window: Window,
-        channel_size: int,
-        k_ext: int,
-        m_ext: int,
-        k_start: int = 0,
-        m_start: int = 0,
-        mode: int = 0,
-        site: int = 0,
-        tile: int = 0,
-    ) -> int:
-        """LoadData 3D v2, L1 to L0A or L0B; ``window`` from the function of that name."""
-        operands = (dst_space, dst, src, dtype, channel_size, k_ext, m_ext, k_start, m_start, mode)
-        prepare = _window_operands(window)
-        return self._append(emit.emit_load_3d, *operands, site=site, tile=tile, prepare=prepare)
-
-    def load_3d_v1(
-        self,
-        *,
-        dst_space: Space,
-        dst: int,
-        src: int,
-        dtype: Data,
-        window: Window,
-        c1_index: int = 0,
-        fetch_filter_w: int = 0,
-        fetch_filter_h: int = 0,
-        left_top_w: int,
-        left_top_h: int,
-        jump_stride: int = 1,
-        repeat_mode: int = 0,
-        repeat: int = 1,
-        site: int = 0,
-        tile: int = 0,
-    ) -> int:
-        """LoadData 3D v1, L1 to L0A or L0B, one fractal per repeat; ``window`` from the function of that name."""
-        start = (c1_index, fetch_filter_w, fetch_filter_h, left_top_w, left_top_h)
-        operands = (dst_space, dst, src, dtype, *start, jump_stride, repeat_mode, repeat)
-        prepare = _window_operands(window)
-        return self._append(emit.emit_load_3d_v1, *operands, site=site, tile=tile, prepare=prepare)
-
-    def fill(
-        self,
-        *,
-        dst_space: Space,
-        dst: int,
-        dtype: Data,
-        repeat: int = 1,
-        block_num: int = 1,
-        dst_gap: int = 0,
-        value_bits: int = 0,
-        site: int = 0,
-        tile: int = 0,
-    ) -> int:
-        """InitConstValue: blocks of 32 bytes in L1, of 512 bytes in L0A and L0B."""
-        operands = (dst_space, dst, dtype, repeat, block_num, dst_gap, value_bits)
-        return self._append(emit.emit_fill, *operands, site=site, tile=tile)
-
-    def data_copy_pad(
-        self,
-        *,
-        dst_space: Space,
-        dst: int,
-        src_space: Space,
-        src: int,
-        block_count: int = 1,
-        block_len: int,
-        src_gap: int = 0,
-        dst_gap: int = 0,
-        left_padding: int = 0,
-        right_padding: int = 0,
-        mode: int = 0,
-        value_bits: int = 0,
-        dtype: Data,
-        tensor: int = -1,
-        site: int = 0,
-        tile: int = 0,
-    ) -> int:
-        """DataCopyPad between GM and UB: lengths in bytes, gaps in bytes in GM and in 32 bytes in UB."""
-        operands = (dst_space, dst, src_space, src, block_count, block_len, src_gap, dst_gap, left_padding)
-        more = (right_padding, mode, value_bits, dtype, tensor)
-        return self._append(emit.emit_data_copy_pad, *operands, *more, site=site, tile=tile)
-
-    def scalar_copy(
-        self,
-        *,
-        dst_space: Space,
-        dst: int,
-        src_space: Space,
-        src: int,
-        dtype: Data,
-        tensor: int = -1,
-        site: int = 0,
-        tile: int = 0,
-    ) -> int:
-        """Move one element on the scalar unit (GetValue and SetValue)."""
-        operands = (dst_space, dst, src_space, src, dtype, tensor)
-        return self._append(emit.emit_scalar_copy, *operands, site=site, tile=tile)
-
-    # Cube and its way out --------------------------------------------------------------------------------------------
-
-    def mmad(
-        self,
-        *,
-        dst: int,
-        src_a: int,
-        src_b: int,
-        dtype: Data,
-        m: int,
-        n: int,
-        k: int,
-        mode: int = Mode.INIT,
-        site: int = 0,
-        tile: int = 0,
-    ) -> int:
-        """Mmad: L0C[m, n] (+)= L0A[m, k] L0B[k, n]; ``mode``: `Mode.INIT`, `Mode.K_ALIGN`."""
-        return self._append(emit.emit_mmad, dst, src_a, src_b, dtype, m, n, k, mode, site=site, tile=tile)
-
-    def fixpipe(
-        self,
-        *,
-        dst_space: Space = Space.GM,
-        dst: int,
-        src: int,
-        dst_dtype: Data,
-        m_size: int,
-        n_size: int,
-        src_stride: int,
-        dst_stride: int,
-        nd_num: int = 1,
-        src_nd_stride: int = 0,
-        dst_nd_stride: int = 0,
-        mode: int = 0,
-        tensor: int = -1,
-        site: int = 0,
-        tile: int = 0,
-    ) -> int:
-        """Fixpipe, L0C to GM or L1; ``mode``: `Mode.CHANNEL_SPLIT` or `Mode.NZ2ND`."""
-        matrices = (nd_num, src_nd_stride, dst_nd_stride)
-        operands = (dst_space, dst, src, dst_dtype, m_size, n_size, src_stride, dst_stride, *matrices, mode, tensor)
-        return self._append(emit.emit_fixpipe, *operands, site=site, tile=tile)
-
-    def l0c_to_ub(
-        self,
-        *,
-        dst: int,
-        src: int,
-        dst_dtype: Data,
-        block_count: int = 1,
-        block_len: int,
-        src_gap: int = 0,
-        dst_gap: int = 0,
-        site: int = 0,
-        tile: int = 0,
-    ) -> int:
-        """DataCopy L0C to UB: ``block_len`` and ``src_gap`` in 16x16 fractals, ``dst_gap`` in 32 bytes."""
-        operands = (dst, src, dst_dtype, block_count, block_len, src_gap, dst_gap)
-        return self._append(emit.emit_l0c_to_ub, *operands, site=site, tile=tile)
+    method.__name__ = instruction.name.lower()
+    method.__qualname__ = f"{ProgramBuilder.__name__}.{method.__name__}"
+    method.__doc__ = emitter.__doc__
+    own_self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    method.__signature__ = signature.replace(parameters=[own_self, *parameters])  # type: ignore[attr-defined]
+    return method
 
 
-_MAP = ("l1_h", "l1_w", "pad_left", "pad_right", "pad_top", "pad_bottom")
-_KERNEL = ("stride_w", "stride_h", "filter_w", "filter_h", "dilation_w", "dilation_h")
-
-
-def _window_operands(window: Window) -> Preparation:
-    return (
-        (emit.set_feature_map, tuple(window[name] for name in _MAP)),
-        (emit.set_window, tuple(window[name] for name in _KERNEL)),
-    )
+for _instruction in OPS:
+    setattr(ProgramBuilder, _instruction.name.lower(), _method(_instruction))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from npu_sim.isa.op import Op, Pipe, Space
+from npu_sim.isa.codes import Pipe, Space
+from npu_sim.isa.op import Op, by_opcode
 from npu_sim.products import Product
 from npu_sim.program.launch import CoreKind
 
@@ -18,6 +19,9 @@ MISSING_PIPES: dict[CoreKind, tuple[Pipe, ...]] = {
     "vector": (Pipe.M, Pipe.MTE1, Pipe.FIX),
 }
 """Pipes a kind of core does not have."""
+
+_MOVES = by_opcode(lambda instruction: bool(instruction.routes), dtype=np.bool_)
+"""Whether an instruction touches memory."""
 
 
 def foreign_rows(rows: np.ndarray, product: Product, kind: CoreKind) -> npt.NDArray[np.bool_]:
@@ -40,7 +44,7 @@ def foreign_rows(rows: np.ndarray, product: Product, kind: CoreKind) -> npt.NDAr
     missing = [int(pipe) for pipe in MISSING_PIPES[kind]]
     foreign = np.isin(pipe, missing) & (op != Op.NOP)
     foreign |= np.isin(op, (Op.SET_FLAG, Op.WAIT_FLAG)) & np.isin(rows["peer"], missing)
-    moves = op >= Op.DATA_COPY
+    moves = _MOVES[op]
     # MTE2 fills buffers, MTE3 empties them; the scalar unit moves elements of UB.
     in_ub = np.where(pipe == Pipe.MTE2, rows["dst_space"] == Space.UB, rows["src0_space"] == Space.UB)
     in_ub |= op == Op.SCALAR_COPY

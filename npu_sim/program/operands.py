@@ -28,6 +28,8 @@ _FIELDS = {
     "address": "dst",
 }
 """Fields of the emitters' parameters that have another name; an address in a list is checked as one of 64 bits."""
+_SWITCH = "enable"
+"""The parameter that may be a bool."""
 _PATTERN = "value_bits"
 """The parameter that is a pattern of bits: signed or unsigned, stored in the signed field ``value``."""
 
@@ -77,6 +79,8 @@ def checked_operands(emitter: Callable[..., Any], values: Sequence[object]) -> t
     operands = []
     for (name, low, high), value in zip(_parameters(emitter), values, strict=True):
         number = value if type(value) is int else _whole(value)
+        if name == _SWITCH and isinstance(value, bool | np.bool_):
+            number = int(value)
         if number is None or not low <= number <= high:
             return [], f"{name} must be a whole number in [{low}, {high}], not {value!r}"
         if name == _PATTERN and number > -low - 1:

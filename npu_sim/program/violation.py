@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from npu_sim.isa.op import Space
+from npu_sim.isa.codes import Space
 
 
 class Kind(Enum):

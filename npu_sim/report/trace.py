@@ -14,8 +14,10 @@ import numpy as np
 
 from npu_sim.engines.timeline import CoreSpans, TimelineResult
 from npu_sim.errors import ShapeError
-from npu_sim.isa.op import SPEC_OF_OP, Op, Pipe
-from npu_sim.program.disassemble import name_of, pipe_name
+from npu_sim.isa.codes import Pipe
+from npu_sim.isa.names import pipe_name
+from npu_sim.isa.op import SPEC_OF_OP, Op
+from npu_sim.program.disassemble import name_of
 
 LANES = ("SCALAR", "FLOWCTRL", "MTE1", "CUBE", "FIXP", "MTE2", "VECTOR", "MTE3")
 """Lanes of a core, top to bottom."""

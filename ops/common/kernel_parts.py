@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from npu_sim._jit import jit
 from npu_sim.isa.emit import emit_data_copy, set_feature_map, set_window
-from npu_sim.isa.op import Space
+from npu_sim.isa.op import Op, Space, highest
 
 BLOCK = 32
 """Bytes of one block: the unit of copies, and one pixel of one channel block."""
 
-MAX_BLOCK_COUNT = 4095
-MAX_FIELD = 65535
-"""Largest number of blocks, and largest length or gap (in blocks), of a DataCopy (asc-devkit ``docs/zh/api/SIMD-API``,
-DataCopyParams; the same numbers as `npu_sim.program.limits`, which a test compares)."""
+MAX_BLOCK_COUNT = highest(Op.DATA_COPY, "block_count")
+MAX_FIELD = highest(Op.DATA_COPY, "block_len")
+"""Largest number of blocks, and largest length or gap (in blocks), of a DataCopy."""
 
 MMAD_BARRIER_ELEMS = 2560
 """Mmads that add to one accumulator need a barrier between them while (m / 16) * (n / 16) < 10, that is m * n < 2560

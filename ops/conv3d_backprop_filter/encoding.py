@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from npu_sim.isa.op import Op
-from npu_sim.program.limits import RANGES
+from npu_sim.isa.op import highest
 
 Excess = tuple[str, int, int]
 """Operand, the largest value the walk needs, the largest value the instruction has."""
-
-
-def most(op: Op, field: str) -> int:
-    """Return the largest value of ``field`` that every architecture can encode."""
-    return next(high for name, _, high in RANGES[op] if name == field)
 
 
 def largest_start(block: int, count: int, step: int, period: int) -> int:
@@ -36,7 +30,7 @@ def largest_start(block: int, count: int, step: int, period: int) -> int:
     return int((first * block % period + (np.minimum(step, count - first) - 1) * block).max())
 
 
-def excess(needs: tuple[tuple[Op, str, int], ...]) -> tuple[Excess, ...]:
+def excess(needs: tuple[tuple[int, str, int], ...]) -> tuple[Excess, ...]:
     """Return which of (opcode, operand, largest value of the walk) cannot be encoded; empty when all can."""
-    bounds = ((name, value, most(op, name)) for op, name, value in needs)
+    bounds = ((name, value, highest(op, name)) for op, name, value in needs)
     return tuple(bound for bound in bounds if bound[1] > bound[2])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npu_sim.errors import OperatorError, ProductError
-from npu_sim.isa.op import Op
+from npu_sim.isa.op import Op, highest
 from npu_sim.units import align_up, ceil_div
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter.encoding import Excess, excess, largest_start, most
+from ops.conv3d_backprop_filter.encoding import Excess, excess, largest_start
 from ops.conv3d_backprop_filter.tiling_base import base_tiling
 from ops.conv3d_backprop_filter.tiling_basic_block import (
     basic_block_applies,
@@ -59,10 +59,10 @@ STATUS_TILING = 561103
 ARCH_SPLIT = "dav-c220"
 
 LOAD3D_LIMITS = {
-    "stride": most(Op.LOAD_3D, "stride_h"),
-    "dilation": most(Op.LOAD_3D, "dilation_h"),
-    "pad": most(Op.LOAD_3D, "pad_top"),
-    "kernel": most(Op.LOAD_3D, "filter_h"),
+    "stride": highest(Op.LOAD_3D, "stride_h"),
+    "dilation": highest(Op.LOAD_3D, "dilation_h"),
+    "pad": highest(Op.LOAD_3D, "pad_top"),
+    "kernel": highest(Op.LOAD_3D, "filter_h"),
 }
 """Largest values the image-to-column load can encode on dav-c220 (conv3d_bp_filter_tiling_base checks the same)."""
 

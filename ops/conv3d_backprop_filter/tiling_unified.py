@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from npu_sim.errors import DTypeError, OperatorError, ProductError, ShapeError
-from npu_sim.isa.op import Op
+from npu_sim.isa.op import Op, highest
 from npu_sim.units import align_up, ceil_div
 from ops.common.geometry import ConvGeometry, MergedGroups
-from ops.conv3d_backprop_filter.encoding import Excess, excess, largest_start, most
+from ops.conv3d_backprop_filter.encoding import Excess, excess, largest_start
 from ops.conv3d_backprop_filter.tiling import STATUS_TILING, check_load3d, refuse_unencodable
 from ops.conv3d_backprop_filter.tiling_data import ELEMENT_BYTES
 
@@ -27,10 +27,10 @@ C0 = 16
 UNIFIED_ARCHS = ("dav-c100", "dav-m200")
 
 LOAD3D_LIMITS = {
-    "stride": most(Op.LOAD_3D_V1, "stride_h"),
-    "dilation": most(Op.LOAD_3D_V1, "dilation_h"),
-    "pad": most(Op.LOAD_3D_V1, "pad_top"),
-    "kernel": most(Op.LOAD_3D_V1, "filter_h"),
+    "stride": highest(Op.LOAD_3D_V1, "stride_h"),
+    "dilation": highest(Op.LOAD_3D_V1, "dilation_h"),
+    "pad": highest(Op.LOAD_3D_V1, "pad_top"),
+    "kernel": highest(Op.LOAD_3D_V1, "filter_h"),
 }
 """Ranges of the operator on these products, those of load3d v1 on both (CANN 8.1.RC1, Conv3DBackpropFilterD checks)."""
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from npu_sim.isa.op import Op
+from npu_sim.isa.op import Op, highest
 from npu_sim.memory.gm import GmTensor
 from npu_sim.products import Product
-from npu_sim.program.limits import RANGES
 from npu_sim.units import ceil_div
 from ops.conv3d_backprop_input.problem_unified import C0, WindowProblem
 from ops.conv3d_backprop_input.tiling_unified import Source, UnifiedTiling
@@ -30,8 +29,8 @@ UNIFIED_PARAMS = np.dtype([(name, "i8") for name in _ADDRESSES + _SHAPE + _TILIN
 """What `kernel_unified.convolve` reads: extents in pixels, planes of 16 channels and elements; addresses, ``*_bytes``,
 halves and parts in bytes."""
 
-_MOST_GAP = next(high for name, _, high in RANGES[Op.DATA_COPY] if name == "dst_gap")
-_MOST_BLOCKS = next(high for name, _, high in RANGES[Op.DATA_COPY] if name == "block_count")
+_MOST_GAP = highest(Op.DATA_COPY, "dst_gap")
+_MOST_BLOCKS = highest(Op.DATA_COPY, "block_count")
 
 
 def unified_params(

@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from npu_sim.isa.op import Op
+from npu_sim.isa.op import Op, highest
 from npu_sim.products import CoreSpec, Product
-from npu_sim.program.limits import RANGES
 from npu_sim.units import align_up, ceil_div
 from ops.conv3d_backprop_input.problem_unified import C0, WindowProblem
 
@@ -22,15 +21,11 @@ _MOST_K = 128
 _MOST_COLUMNS = 32767
 
 
-def _most(op: Op, field: str) -> int:
-    return next(high for name, _, high in RANGES[op] if name == field)
-
-
 WINDOW_LIMITS = {
-    "stride": _most(Op.LOAD_3D_V1, "stride_h"),
-    "dilation": _most(Op.LOAD_3D_V1, "dilation_h"),
-    "pad": _most(Op.LOAD_3D_V1, "pad_top"),
-    "kernel": _most(Op.LOAD_3D_V1, "filter_h"),
+    "stride": highest(Op.LOAD_3D_V1, "stride_h"),
+    "dilation": highest(Op.LOAD_3D_V1, "dilation_h"),
+    "pad": highest(Op.LOAD_3D_V1, "pad_top"),
+    "kernel": highest(Op.LOAD_3D_V1, "filter_h"),
 }
 """Largest window of the image-to-column load of either version; beyond, the windows are gathered by copies (the
 ``load2d``/DMA way out of CANN 8.1.RC1 ``tbe/dsl/compute/conv2d_backprop_input_compute.py``)."""
@@ -287,15 +282,15 @@ class _Blocks:
     def most_ka(self) -> int:
         """Most L0 steps whose first column an image-to-column load can name; a channel block where those are fewer."""
         columns, unit = self.q.taps * C0, self.planes_per_step
-        planes = min(_most(Op.LOAD_3D, "k_start") // columns, _most(Op.LOAD_3D_V1, "c1_index")) // unit
+        planes = min(highest(Op.LOAD_3D, "k_start") // columns, highest(Op.LOAD_3D_V1, "c1_index")) // unit
         return max(planes, 1) * self.steps_per_plane
 
     @property
     def most_cut_ka(self) -> int:
         """The same with parts of channel blocks, which begin anywhere in a row of the kernel."""
-        if self.source is Source.GATHERED or self.q.taps * C0 <= _most(Op.LOAD_3D, "k_start"):
+        if self.source is Source.GATHERED or self.q.taps * C0 <= highest(Op.LOAD_3D, "k_start"):
             return self.most_ka
-        return (_most(Op.LOAD_3D, "k_start") - self.q.kernel[1] * C0) // self.base_k
+        return (highest(Op.LOAD_3D, "k_start") - self.q.kernel[1] * C0) // self.base_k
 
 
 def _base_ks(q: WindowProblem, blocks: _Blocks, core: CoreSpec) -> list[int]:

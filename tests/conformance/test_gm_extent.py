@@ -7,7 +7,7 @@ import pytest
 
 from npu_sim._jit import jit
 from npu_sim.isa.footprint import empty_runs, footprint_at
-from npu_sim.isa.footprint_extent import gm_extent
+from npu_sim.isa.gm_extent import gm_extent
 from npu_sim.isa.op import Op, Space
 from npu_sim.products import get_product
 from tests.oracles.wild_rows import SERIES, WildRows, wild_memory

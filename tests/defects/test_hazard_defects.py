@@ -10,7 +10,7 @@ import pytest
 from npu_sim.engines.hazards import FINDING_LIMIT, emit_rows, missing_order, run_hazards, run_hazards_rows
 from npu_sim.errors import ShapeError
 from npu_sim.isa import emit
-from npu_sim.isa.op import OP_COUNT, Data, Mode, Op, Pipe, Space
+from npu_sim.isa.op import Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
@@ -460,7 +460,7 @@ def test_hazard_garbage_rows_never_fail():
     rng = np.random.default_rng(9)
     raw = rng.integers(0, 256, (3000, 128), dtype=np.uint8)
     rows = raw.reshape(-1).view(empty_rows(1).dtype).copy()
-    rows["op"] = rng.integers(0, OP_COUNT + 4, len(rows))
+    rows["op"] = rng.integers(0, len(Op) + 4, len(rows))
     small = rng.random((len(rows),)) < 0.7
     for name in rows.dtype.names[17:]:
         rows[name][small] = rng.integers(-3, 40, rows[name][small].shape)

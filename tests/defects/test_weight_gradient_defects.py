@@ -15,7 +15,7 @@ from npu_sim.errors import OperatorError
 from npu_sim.isa.op import SPEC_OF_OP, Op, Pipe, Space
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
-from npu_sim.program.disassemble import OPERAND_SPACES, disassemble
+from npu_sim.program.disassemble import disassemble
 from npu_sim.program.verify import verify
 from npu_sim.program.violation import Kind
 from ops.common.geometry import ConvGeometry
@@ -267,9 +267,9 @@ def test_kernel_access_moved_past_its_tensor_or_buffer_is_reported_at_its_row(na
         if row["op"] in SYNC_OPS or row["op"] in (Op.SET_ATOMIC, Op.SET_HF32):
             continue
         for field, space_field in (("dst", "dst_space"), ("src0", "src0_space")):
-            if field not in SPEC_OF_OP[Op(row["op"])].fields:
+            if field not in SPEC_OF_OP[int(row["op"])].fields:
                 continue
-            space = OPERAND_SPACES.get(Op(row["op"]), {}).get(field)
+            space = SPEC_OF_OP[int(row["op"])].spaces.get(field)
             space = Space(row[space_field]) if space is None else space
             if space == Space.GM:
                 address, _, allocated, _ = program.table[row["tensor"]].tolist()

@@ -99,7 +99,8 @@ class Core:
         """Run the Mmad, check that nothing but the result changed, return C[m, n]."""
         before = [x.view(np.uint32).copy() for x in (self.l0a, self.l0b, self.l0c)]
         SCRATCH.fill(np.nan)
-        status = cube.mmad(
+        multiply = cube.mmad if model.inner == "exact" else cube.mmad_chained
+        status = multiply(
             self.l0a, self.l0b, self.l0c, self.a_addr, self.b_addr, self.c_addr, self.m, self.n, self.k, self.k0,
             int(self.k_align), int(init), drop, int(ties), *model.codes, SCRATCH,
         )  # fmt: skip

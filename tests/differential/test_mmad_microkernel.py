@@ -162,7 +162,8 @@ for group, inner, rounding in [(1, 2, 0), (16, 0, 0), (4, 0, 1), (5, 1, 1)]:
         for m, n, k, k0 in [(19, 20, 18, 16), (1, 9, 40, 8)]:
             l0c = rng.standard_normal(2048).astype(np.float32)
             a = (l0a * np.float32(scale)).astype(np.float32)
-            assert cube.mmad(a, l0b, l0c, 0, 0, 0, m, n, k, k0, 0, 0, 12, 0, group, inner, rounding, scratch) == 0
+            multiply = cube.mmad if inner == 0 else cube.mmad_chained
+            assert multiply(a, l0b, l0c, 0, 0, 0, m, n, k, k0, 0, 0, 12, 0, group, inner, rounding, scratch) == 0
             digest.update(l0c.tobytes())
 print(digest.hexdigest())
 """

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npu_sim._jit import JIT_ENABLED
-from npu_sim.isa.op import Data, Op, Space
+from npu_sim.isa.op import SPEC_OF_OP, Data, Op, Space
 from npu_sim.program.builder import ProgramBuilder, window
 from tests.oracles import semantics
 from tests.oracles.instances import A2, GENERATORS, TRAINING, Emulated, candidates, differences, random_memories
@@ -39,7 +39,7 @@ def _run_both(instance, rng, *, saturate=False, model=MODELS[0], hf32=HF32[0]):
     return emulated, machine
 
 
-@pytest.mark.parametrize("op", list(GENERATORS), ids=lambda op: op.name)
+@pytest.mark.parametrize("op", list(GENERATORS), ids=lambda op: SPEC_OF_OP[op].name)
 def test_instruction_on_random_operands_equals_twin(op):
     rng = np.random.default_rng([7, op])
     count = COUNTS.get(op, DEFAULT_COUNT)

@@ -29,10 +29,11 @@ import numpy.typing as npt
 
 from npu_sim.accumulation import default_accumulation
 from npu_sim.engines.execute import ExecuteOptions, configuration
-from npu_sim.isa.atomic import SINK_LENGTH, apply_log, atomic_demand
+from npu_sim.isa.atomic import SINK_LENGTH, apply_log
 from npu_sim.isa.cube import scratch_floats
 from npu_sim.isa.dispatch import run_rows
 from npu_sim.isa.footprint import READ, empty_runs, footprint_at, reach
+from npu_sim.isa.gm_extent import atomic_demand
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.op import Op, Space
 from npu_sim.isa.row import INSTR, ROW_BYTES

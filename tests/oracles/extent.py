@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from itertools import product as pairs
 
-from npu_sim.isa.op import Mode, Op, Space
+from npu_sim.isa.op import SPEC_OF_OP, Mode, Op, Space
 from tests.oracles.footprint import ITEM
+from tests.oracles.tables import ELEMENTWISE
 
 _KNOWN_TYPES = {int(data): size for data, size in ITEM.items()}
-_TWO_INPUTS = (Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN)
-_ONE_INPUT = (Op.MULS, Op.ADDS, Op.CAST)
 
 
 class UndefinedRowError(Exception):
@@ -284,7 +283,7 @@ def _vector(r):
     found = {"dst": (Space.UB, _boxes(r.dst, r.count * (r.item("dst_dtype") if r.op == Op.CAST else item)))}
     if r.op != Op.DUPLICATE:
         found["src0"] = Space.UB, _boxes(r.src0, r.count * item)
-    if r.op in _TWO_INPUTS:
+    if "src1" in SPEC_OF_OP[r.op].fields:
         found["src1"] = Space.UB, _boxes(r.src1, r.count * item)
     return found
 
@@ -347,7 +346,7 @@ _HANDLERS = {
     Op.MMAD: _mmad,
     Op.FIXPIPE: _fixpipe,
     Op.L0C_TO_UB: _l0c_to_ub,
-    **dict.fromkeys((Op.DUPLICATE, *_TWO_INPUTS, *_ONE_INPUT), _vector),
+    **dict.fromkeys((Op.DUPLICATE, Op.CAST, *ELEMENTWISE), _vector),
     Op.DATA_COPY_PAD: _data_copy_pad,
     Op.SCALAR_COPY: _scalar_copy,
     Op.REDUCE_REPEAT: _reduce_repeat,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from npu_sim.isa.op import Data, Mode, Op, Space
+from npu_sim.isa.op import SPEC_OF_OP, Data, Mode, Op, Space
+from tests.oracles.tables import ELEMENTWISE
 
 ITEM = {
     Data.FP16: 2, Data.BF16: 2, Data.FP32: 4, Data.INT32: 4, Data.INT16: 2, Data.INT8: 1, Data.UINT8: 1, Data.INT64: 8,
@@ -221,9 +222,6 @@ def _l0c_to_ub(row, touched):
             touched.write(Space.UB, get("dst") + at, 256 * item)
 
 
-_TWO_INPUTS = (Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN)
-
-
 def _vector(row, touched):
     get = lambda name: _field(row, name)  # noqa: E731
     item = ITEM[Data(row["dtype"])]
@@ -231,7 +229,7 @@ def _vector(row, touched):
     for i in range(get("count")):
         if row["op"] != Op.DUPLICATE:
             touched.read(Space.UB, get("src0") + i * item, item)
-        if row["op"] in _TWO_INPUTS:
+        if "src1" in SPEC_OF_OP[int(row["op"])].fields:
             touched.read(Space.UB, get("src1") + i * item, item)
         touched.write(Space.UB, get("dst") + i * out, out)
 
@@ -295,10 +293,8 @@ _HANDLERS = {
     Op.FIXPIPE: _fixpipe,
     Op.L0C_TO_UB: _l0c_to_ub,
     Op.DUPLICATE: _vector,
-    Op.MULS: _vector,
-    Op.ADDS: _vector,
+    **dict.fromkeys(ELEMENTWISE, _vector),
     Op.CAST: _vector,
-    **dict.fromkeys(_TWO_INPUTS, _vector),
     Op.DATA_COPY_PAD: _data_copy_pad,
     Op.SCALAR_COPY: _scalar_copy,
     Op.REDUCE_REPEAT: _reduce_repeat,

@@ -6,6 +6,7 @@ An `Instance` is one row together with what its memories hold. Memories come as 
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -16,12 +17,13 @@ from npu_sim.isa.atomic import SINK_LENGTH
 from npu_sim.isa.cube import scratch_words
 from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
-from npu_sim.isa.op import Data, Mode, Op, Pipe, Space
+from npu_sim.isa.op import OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.products import get_product
 from npu_sim.program.builder import ProgramBuilder, window
-from npu_sim.program.verify import CASTS, verify
+from npu_sim.program.verify import verify
 from tests.oracles import semantics
 from tests.oracles.semantics import FRACTAL, ITEM
+from tests.oracles.tables import CASTS, ELEMENTWISE
 
 SIZES = {
     Space.GM: 1 << 16,
@@ -357,7 +359,7 @@ def fill(rng):
 
 
 def mmad(rng):
-    product = _pick(rng, (A2, A2, UNIFIED))
+    product = _pick(rng, (A2, A2, UNIFIED, TRAINING))
     builder = ProgramBuilder(product)
     dtype = _pick(rng, (*CARRIED, Data.FP32)) if product is A2 else Data.FP16
     mode = _pick(rng, (0, Mode.INIT))
@@ -418,37 +420,19 @@ def l0c_to_ub(rng):
     return Instance(builder)
 
 
-_ALL_ARITHMETIC = {
-    "910b": (Data.FP16, Data.INT16, Data.FP32, Data.INT32),
-    "310p": (Data.FP16, Data.INT16, Data.FP32, Data.INT32),
-    "910": (Data.FP16, Data.FP32, Data.INT32),
-}
-_WITH_SCALAR = _ALL_ARITHMETIC | {"910": (Data.FP16, Data.FP32)}
-_FLOATS = dict.fromkeys(("910b", "310p", "910"), (Data.FP16, Data.FP32))
-TWO_INPUTS = (Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN)
-VECTOR_TYPES = {
-    Op.DUPLICATE: {
-        "910b": (Data.FP16, Data.BF16, Data.INT16, Data.FP32, Data.INT32),
-        "310p": (Data.FP16, Data.INT16, Data.FP32, Data.INT32),
-        "910": (Data.FP16, Data.INT16, Data.FP32, Data.INT32),
-    },
-    **dict.fromkeys(TWO_INPUTS, _ALL_ARITHMETIC),
-    Op.DIV: _FLOATS,
-    Op.MULS: _WITH_SCALAR,
-    Op.ADDS: _WITH_SCALAR,
-    Op.REDUCE_REPEAT: _FLOATS,
-    Op.TRANS_DATA_TO_5HD: {
-        "910b": (Data.FP16, Data.INT16, Data.FP32, Data.INT32),
-        "310p": (Data.FP16, Data.INT16, Data.FP32, Data.INT32),
-        "910": (Data.FP16, Data.INT16),
-    },
-}
+TWO_INPUTS = tuple(op for op, spec in ELEMENTWISE.items() if spec.inputs == 2)
+ONE_INPUT = tuple(op for op in ELEMENTWISE if op not in TWO_INPUTS)
+
+
+def _types(op, product):
+    """Element types of an instruction in a fixed order."""
+    return sorted(SPEC_OF_OP[op].dtypes[product.arch])
 
 
 def _vector(rng, op):
     product = _pick(rng, (A2, UNIFIED, TRAINING))
     builder = ProgramBuilder(product)
-    dtype = _pick(rng, VECTOR_TYPES[op][product.series])
+    dtype = _pick(rng, _types(op, product))
     first, second, third = (area * 16384 + int(rng.integers(99)) * 32 for area in rng.permutation(3).tolist())
     if rng.random() < 0.3:
         first = second  # in place
@@ -456,19 +440,17 @@ def _vector(rng, op):
         third = second
     count = _pick(rng, (0, 1, int(rng.integers(300))))
     bits = int(random_elements(rng, 1, dtype).view(f"u{ITEM[dtype]}")[0])
-    if op == Op.DUPLICATE:
-        builder.duplicate(dst=first, dtype=dtype, count=count, value_bits=bits)
-    elif op in TWO_INPUTS:
-        getattr(builder, op.name.lower())(dst=first, src0=second, src1=third, dtype=dtype, count=count)
-    else:
-        getattr(builder, op.name.lower())(dst=first, src=second, dtype=dtype, count=count, value_bits=bits)
+    operands = {"src0": second, "src1": third} if op in TWO_INPUTS else {} if op == Op.DUPLICATE else {"src": second}
+    if "value" in SPEC_OF_OP[op].fields:
+        operands["value_bits"] = bits
+    getattr(builder, SPEC_OF_OP[op].name.lower())(dst=first, dtype=dtype, count=count, **operands)
     return Instance(builder, memory=dtype)
 
 
 def reduce_repeat(rng):
     product = _pick(rng, (A2, UNIFIED, TRAINING))
     builder = ProgramBuilder(product)
-    dtype = _pick(rng, VECTOR_TYPES[Op.REDUCE_REPEAT][product.series])
+    dtype = _pick(rng, _types(Op.REDUCE_REPEAT, product))
     lanes = 256 // ITEM[dtype]
     builder.reduce_repeat(
         dst=40000 + int(rng.integers(99)) * ITEM[dtype], src=int(rng.integers(99)) * 32, dtype=dtype,
@@ -482,7 +464,7 @@ def reduce_repeat(rng):
 def trans_data_to_5hd(rng):
     product = _pick(rng, (A2, UNIFIED, TRAINING))
     builder = ProgramBuilder(product)
-    dtype = _pick(rng, VECTOR_TYPES[Op.TRANS_DATA_TO_5HD][product.series])
+    dtype = _pick(rng, _types(Op.TRANS_DATA_TO_5HD, product))
     repeat = _pick(rng, (0, 1, 1, 2, 3, 5))
     # 16 rows apart, blocks side by side, or anywhere
     kind = int(rng.integers(3))
@@ -572,8 +554,7 @@ GENERATORS = {
     Op.MMAD: mmad,
     Op.FIXPIPE: fixpipe,
     Op.L0C_TO_UB: l0c_to_ub,
-    Op.DUPLICATE: lambda rng: _vector(rng, Op.DUPLICATE),
-    **{op: partial(_vector, op=op) for op in (*TWO_INPUTS, Op.MULS, Op.ADDS)},
+    **{op: partial(_vector, op=op) for op in (Op.DUPLICATE, *ELEMENTWISE)},
     Op.CAST: cast,
     Op.DATA_COPY_PAD: data_copy_pad,
     Op.SCALAR_COPY: scalar_copy,
@@ -586,7 +567,7 @@ RESULT_TYPE_FIELD = {
     Op.DATA_COPY: "dtype",
     Op.FIXPIPE: "dst_dtype",
     Op.L0C_TO_UB: "dst_dtype",
-    **dict.fromkeys((*TWO_INPUTS, Op.MULS, Op.ADDS, Op.REDUCE_REPEAT, Op.DATA_COPY_PAD), "dtype"),
+    **dict.fromkeys((*ELEMENTWISE, Op.REDUCE_REPEAT, Op.DATA_COPY_PAD), "dtype"),
     Op.CAST: "dst_dtype",
 }
 """Where the row names the type of the elements it computes; other instructions only move bits, Mmad makes floats."""
@@ -644,66 +625,37 @@ def candidates(op, seed, count):
 
 
 def one_of_each(builder):
-    """Append every opcode once, in the order of `OPS`, each operand with a value of its own (not a legal program)."""
-    builder.set_flag(Pipe.MTE2, Pipe.MTE1, 3)
-    builder.wait_flag(Pipe.MTE2, Pipe.MTE1, 3)
-    builder.pipe_barrier(Pipe.M)
-    builder.set_atomic(Data.FP16)
-    builder.set_hf32(True)
-    builder.data_copy(
-        dst_space=Space.L1, dst=32, src_space=Space.GM, src=7, block_count=2, block_len=3, src_gap=4, dst_gap=5,
-        dtype=Data.BF16, tensor=6,
-    )  # fmt: skip
-    builder.nd2nz(
-        dst=32, src=7, dtype=Data.FP32, nd_num=2, n_value=3, d_value=4, src_nd_stride=5, src_d_value=6,
-        dst_c0_stride=8, dst_n_stride=9, dst_nd_stride=10, tensor=11,
-    )  # fmt: skip
-    builder.load_2d(
-        dst_space=Space.L0A, dst=512, src_space=Space.GM, src=7, dtype=Data.FP16, start_index=2, repeat=3,
-        src_stride=4, dst_gap=5, mode=Mode.TRANSPOSE, tensor=6,
-    )  # fmt: skip
-    builder.load_transpose(
-        dst_space=Space.L0B, dst=512, src=7, dtype=Data.FP16, start_index=2, repeat=3, src_stride=4, dst_gap=5,
-        dst_frac_gap=6,
-    )  # fmt: skip
-    operands = window(
-        l1_h=1, l1_w=2, filter_h=3, filter_w=4, stride_h=5, stride_w=6, dilation_h=7, dilation_w=8, pad_left=9,
-        pad_right=10, pad_top=11, pad_bottom=12,
-    )  # fmt: skip
-    builder.load_3d(
-        dst_space=Space.L0A, dst=512, src=32, dtype=Data.FP32, window=operands, channel_size=13, k_ext=14, m_ext=15,
-        k_start=16, m_start=17, mode=Mode.TRANSPOSE,
-    )  # fmt: skip
-    builder.load_3d_v1(
-        dst_space=Space.L0B, dst=512, src=32, dtype=Data.FP16, window=operands, c1_index=13, fetch_filter_w=14,
-        fetch_filter_h=15, left_top_w=-16, left_top_h=-17, jump_stride=18, repeat_mode=1, repeat=19,
-    )  # fmt: skip
-    builder.fill(dst_space=Space.L0B, dst=512, dtype=Data.FP32, repeat=2, block_num=3, dst_gap=4, value_bits=0xBF800000)
-    builder.mmad(dst=1024, src_a=512, src_b=1536, dtype=Data.FP32, m=2, n=3, k=4, mode=Mode.K_ALIGN)
-    builder.fixpipe(
-        dst_space=Space.L1, dst=32, src=64, dst_dtype=Data.FP16, m_size=2, n_size=3, src_stride=4, dst_stride=5,
-        nd_num=6, src_nd_stride=7, dst_nd_stride=8, mode=Mode.NZ2ND, tensor=9,
-    )  # fmt: skip
-    builder.l0c_to_ub(dst=32, src=64, dst_dtype=Data.FP16, block_count=2, block_len=3, src_gap=4, dst_gap=5)
-    builder.duplicate(dst=32, dtype=Data.FP16, count=2, value_bits=0xBC00)
-    builder.add(dst=32, src0=64, src1=96, dtype=Data.FP32, count=2)
-    builder.muls(dst=32, src=64, dtype=Data.FP32, count=2, value_bits=0xC0000000)
-    builder.cast(dst=32, src=64, src_dtype=Data.FP32, dst_dtype=Data.FP16, count=2)
-    builder.data_copy_pad(
-        dst_space=Space.UB, dst=32, src_space=Space.GM, src=7, block_count=2, block_len=3, src_gap=4, dst_gap=5,
-        left_padding=8, right_padding=9, mode=Mode.PAD, value_bits=0xC0000000, dtype=Data.BF16, tensor=6,
-    )  # fmt: skip
-    builder.scalar_copy(dst_space=Space.GM, dst=32, src_space=Space.UB, src=64, dtype=Data.FP16, tensor=6)
-    builder.sub(dst=32, src0=64, src1=96, dtype=Data.FP32, count=2)
-    builder.mul(dst=32, src0=64, src1=96, dtype=Data.FP16, count=3)
-    builder.div(dst=32, src0=64, src1=96, dtype=Data.FP32, count=4)
-    builder.max(dst=32, src0=64, src1=96, dtype=Data.FP16, count=5)
-    builder.min(dst=32, src0=64, src1=96, dtype=Data.INT32, count=6)
-    builder.adds(dst=32, src=64, dtype=Data.FP32, count=2, value_bits=0xC0000000)
-    builder.reduce_repeat(
-        dst=36, src=64, dtype=Data.FP32, mask=2, repeat=3, dst_rep_stride=4, src_blk_stride=5, src_rep_stride=6
-    )
-    builder.trans_data_to_5hd(
-        dst_list=range(0, 512, 32), src_list=range(1024, 2048, 64), dtype=Data.FP16, repeat=2, dst_rep_stride=3,
-        src_rep_stride=4,
-    )  # fmt: skip
+    """Append every instruction once, in the order of `OPS`, each number a value of its own (not a legal program)."""
+    for spec, values in zip(OPS, values_of_each(), strict=True):
+        getattr(builder, spec.name.lower())(**values)
+
+
+def values_of_each():
+    """Return the operands of `one_of_each`, {name: value}, instruction by instruction."""
+    builder = ProgramBuilder(A2)
+    signatures = [inspect.signature(getattr(builder, spec.name.lower())) for spec in OPS]
+    return [
+        {name: _value_of(spec, name, at) for at, name in enumerate(own.parameters) if name not in ("site", "tile")}
+        for spec, own in zip(OPS, signatures, strict=True)
+    ]
+
+
+def _value_of(spec, name, at):
+    """A value for operand number ``at`` of an instruction."""
+    arch = A2.arch if A2.arch in spec.archs else UNIFIED.arch
+    dst, src = min(spec.paths.get(arch, {(Space.NONE, Space.NONE)}))
+    fixed = {
+        "dst_space": dst, "src_space": src, "src_pipe": Pipe.MTE2, "dst_pipe": Pipe.MTE1, "pipe": Pipe.M,
+        "enable": True, "dtype": Data.FP16, "src_dtype": Data.FP32, "dst_dtype": Data.FP16, "round_mode": 3,
+        "mode": 0, "value_bits": 0xBC00, "dst_list": range(0, 512, 32), "src_list": range(1024, 2048, 64),
+    }  # fmt: skip
+    if name == "mode":
+        return min(mode for mode in Mode if mode & spec.modes[arch])
+    if name == "window":
+        return window(
+            l1_h=101, l1_w=102, filter_h=103, filter_w=104, stride_h=105, stride_w=106, dilation_h=107, dilation_w=108,
+            pad_left=109, pad_right=110, pad_top=111, pad_bottom=112,
+        )  # fmt: skip
+    if name in fixed:
+        return fixed[name]
+    return 1024 * (at + 1) if name.startswith(("dst", "src")) and "_" not in name else at + 1

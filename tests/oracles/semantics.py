@@ -18,9 +18,10 @@ from fractions import Fraction
 import numpy as np
 
 from npu_sim.dtypes.formats import RoundMode
-from npu_sim.isa.op import Data, Mode, Op, Space
+from npu_sim.isa.op import SPEC_OF_OP, Data, Mode, Op, Space
 from tests.oracles import mmad as cube
 from tests.oracles.rounding import BF16, FP16, FP32, round_fraction, round_integer, round_values
+from tests.oracles.tables import ELEMENTWISE
 
 ITEM = {
     Data.FP16: 2, Data.BF16: 2, Data.FP32: 4, Data.INT32: 4, Data.INT16: 2, Data.INT8: 1, Data.UINT8: 1, Data.INT64: 8,
@@ -540,6 +541,23 @@ def combine(row, machine, saturate):
     machine.store(Space.UB, int(row["dst"]), combine_elements(Op(row["op"]), a, b, dtype, saturate))
 
 
+def elementwise(row, machine, saturate):
+    """An instruction as its record defines it, each result rounded once to nearest even."""
+    spec, dtype = SPEC_OF_OP[int(row["op"])], Data(row["dtype"])
+    count, item = int(row["count"]), ITEM[dtype]
+    operands = [machine.load(Space.UB, int(row[name]), count * item) for name in ("src0", "src1")[: spec.inputs]]
+    if "value" in spec.fields:
+        operands.append(np.tile(_scalar(row, item), count))
+    values = [decode(operand, dtype) for operand in operands]
+    with np.errstate(all="ignore"):
+        if dtype in INTEGERS:
+            exact = spec.elementwise.reference(*(value.astype(np.int64) for value in values))
+            result = encode_integer(exact.tolist(), dtype, saturate)
+        else:
+            result = _pack_floats(spec.elementwise.reference(*values), dtype, saturate)
+    machine.store(Space.UB, int(row["dst"]), result)
+
+
 def muls(row, machine, saturate):
     dtype = Data(row["dtype"])
     a = machine.load(Space.UB, int(row["src0"]), int(row["count"]) * ITEM[dtype])
@@ -635,6 +653,8 @@ def run(row, machine, *, saturate=False, model=(16, "exact", "rne"), hf32=(12, "
         clamping[op](row, machine, saturate)
     elif op == Op.MMAD:
         mmad(row, machine, saturate, model, hf32)
+    elif op in ELEMENTWISE:
+        elementwise(row, machine, saturate)
 
 
 # What the emulator keeps in L0A and L0B -------------------------------------------------------------------------------

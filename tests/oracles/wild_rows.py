@@ -12,8 +12,8 @@ from npu_sim.isa import emit
 from npu_sim.isa.op import C220, OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import INSTR, LIST_FIELDS, LIST_LENGTH, ROW_BYTES, empty_rows
 from npu_sim.memory.gm import GlobalMemory, allocated_bytes
-from npu_sim.program.limits import CASTS, DST_DTYPES, DTYPES, FILL_SPACES, PATHS, RANGES
 from tests.oracles.extent import UndefinedRowError, extents
+from tests.oracles.tables import CASTS, DST_DTYPES, DTYPES, ELEMENTWISE, PATHS, RANGES
 
 KINDS = ("legal", "edge", "mutated", "bytes")
 SERIES = ("310p", "910", "910b", "910_93")
@@ -254,7 +254,7 @@ def _load_3d_v1(w, row):
 
 
 def _fill(w, row):
-    space = w._pick(FILL_SPACES[w.arch])
+    space = w._pick({to for to, _ in SPEC_OF_OP[Op.FILL].paths[w.arch]})
     blocks = w._size(64) if w.arch == C220 else 1
     gap = w._size(4) if w.arch == C220 else 0
     emit.emit_fill(row, 0, space, 0, w._dtype(Op.FILL), w._size(20), blocks, gap, w._value(), 0, 0)
@@ -268,7 +268,7 @@ def _mmad(w, row):
 
 def _fixpipe(w, row):
     mode = w._pick((0, Mode.NZ2ND, Mode.CHANNEL_SPLIT))
-    dtype = Data.FP32 if mode == Mode.CHANNEL_SPLIT else w._pick(DST_DTYPES[Op.FIXPIPE])
+    dtype = Data.FP32 if mode == Mode.CHANNEL_SPLIT else w._pick(DST_DTYPES[Op.FIXPIPE][w.arch])
     space = w._pick((Space.GM, Space.L1))
     rows = w._size(100)
     columns = w._size(100) if mode == Mode.NZ2ND else 16 * w._size(6)
@@ -278,15 +278,17 @@ def _fixpipe(w, row):
 
 
 def _l0c_to_ub(w, row):
-    emit.emit_l0c_to_ub(row, 0, 0, 0, w._pick(DST_DTYPES[Op.L0C_TO_UB]), *w._sizes(8, 16, 4, 16), 0, 0)
+    emit.emit_l0c_to_ub(row, 0, 0, 0, w._pick(DST_DTYPES[Op.L0C_TO_UB][w.arch]), *w._sizes(8, 16, 4, 16), 0, 0)
 
 
-def _two_inputs(emitter, op):
-    return lambda w, row: emitter(row, 0, 0, 0, 0, w._dtype(op), w._size(9000), 0, 0)
+def _elementwise(spec):
+    sources = [0] * spec.inputs
 
+    def write(w, row):
+        value = [w._value()] if "value" in spec.fields else []
+        spec.emit(row, 0, 0, *sources, w._dtype(spec.op), w._size(9000), *value, 0, 0)
 
-def _one_scalar(emitter, op):
-    return lambda w, row: emitter(row, 0, 0, 0, w._dtype(op), w._size(9000), w._value(), 0, 0)
+    return write
 
 
 def _duplicate(w, row):
@@ -347,12 +349,7 @@ _EMITTERS = {
     Op.L0C_TO_UB: _l0c_to_ub,
     Op.DUPLICATE: _duplicate,
     Op.CAST: _cast,
-    Op.MULS: _one_scalar(emit.emit_muls, Op.MULS),
-    Op.ADDS: _one_scalar(emit.emit_adds, Op.ADDS),
-    **{
-        op: _two_inputs(getattr(emit, f"emit_{op.name.lower()}"), op)
-        for op in (Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN)
-    },
+    **{op: _elementwise(spec) for op, spec in ELEMENTWISE.items()},
     Op.DATA_COPY_PAD: _data_copy_pad,
     Op.SCALAR_COPY: _scalar_copy,
     Op.REDUCE_REPEAT: _reduce_repeat,

@@ -15,12 +15,12 @@ from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.op import Op, Space
 from npu_sim.isa.row import empty_rows
 from npu_sim.products import get_product
-from npu_sim.program.limits import RANGES
 from npu_sim.program.verify import verify
 from ops.common import kernel_parts
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter import encoding, tiling, tiling_unified
 from ops.conv3d_backprop_filter.plan import WeightGradientPlan, plan_weight_gradient
+from tests.oracles.tables import RANGES
 
 MACHINES = (
     ("910b", "fp16"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npu_sim.isa.atomic import SINK_LENGTH, add_to_gm, apply_log, atomic_demand
+from npu_sim.isa.atomic import SINK_LENGTH, add_to_gm, apply_log
+from npu_sim.isa.gm_extent import atomic_demand
 from npu_sim.isa.op import Data, Mode, Op, Space
 from tests.oracles import semantics
 from tests.oracles.instances import Emulated, candidates, random_elements, random_memories

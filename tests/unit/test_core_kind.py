@@ -45,7 +45,7 @@ def _buffers_of(row):
 
 
 @pytest.mark.parametrize("kind", ["cube", "vector"])
-@pytest.mark.parametrize("op", list(GENERATORS), ids=lambda op: op.name)
+@pytest.mark.parametrize("op", list(GENERATORS), ids=lambda op: Op(op).name)
 def test_rows_of_every_opcode_belong_to_the_cores_with_their_buffers_and_pipe(op, kind):
     legal = [row for row in (instance.rows[-1:] for instance in candidates(op, 17, 30)) if verify(row, SPLIT) == []]
     for row in legal:

@@ -14,9 +14,9 @@ import pytest
 
 from npu_sim.errors import ProductError
 from npu_sim.isa import cost as rules
-from npu_sim.isa import emit
+from npu_sim.isa import cost_rates, emit
 from npu_sim.isa.cost_rates import amount
-from npu_sim.isa.op import OP_COUNT, OPS, Data, Mode, Op, Pipe, Space
+from npu_sim.isa.op import Data, Mode, Op, Space
 from npu_sim.isa.row import empty_rows
 from npu_sim.products.cost import NUMBERS, cost_of_arch, cost_record, img2col_bytes_per_cycle
 from npu_sim.products.source import EVIDENCE
@@ -178,56 +178,12 @@ def test_cost_record_contention_slows_every_l1_read():
     assert all(calm[name][0] == busy[name][0] for name in others)
 
 
-# --- completeness ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("spec", OPS, ids=lambda spec: spec.op.name)
-def test_row_cost_every_opcode_has_a_rule_on_every_architecture_that_has_it(spec):
-    samples = {
-        Op.SET_FLAG: lambda r, n: emit.emit_set_flag(r, n, Pipe.M, Pipe.FIX, 0, 0, 0),
-        Op.WAIT_FLAG: lambda r, n: emit.emit_wait_flag(r, n, Pipe.M, Pipe.FIX, 0, 0, 0),
-        Op.PIPE_BARRIER: lambda r, n: emit.emit_pipe_barrier(r, n, Pipe.V, 0, 0),
-        Op.SET_ATOMIC: lambda r, n: emit.emit_set_atomic(r, n, Data.FP32, 0, 0),
-        Op.SET_HF32: lambda r, n: emit.emit_set_hf32(r, n, 1, 0, 0),
-        Op.DATA_COPY: copy(Space.L1, Space.GM, 1, 8),
-        Op.ND2NZ: nd2nz(16, 16, 16),
-        Op.LOAD_2D: load_2d(Space.L0A, 4),
-        Op.LOAD_TRANSPOSE: lambda r, n: emit.emit_load_transpose(r, n, Space.L0B, 0, 0, Data.FP16, 0, 2, 1, 0, 0, 0, 0),
-        Op.LOAD_3D: load_3d(Space.L0B, width=32),
-        Op.LOAD_3D_V1: load_3d_v1(Space.L0A, width=32, repeat=2, repeat_mode=1),
-        Op.FILL: lambda r, n: emit.emit_fill(r, n, Space.L0A, 0, Data.FP16, 1, 1, 0, 0, 0, 0),
-        Op.MMAD: mmad(16, 16, 16),
-        Op.FIXPIPE: fixpipe(16, 16),
-        Op.L0C_TO_UB: lambda r, n: emit.emit_l0c_to_ub(r, n, 0, 0, Data.FP16, 1, 1, 0, 0, 0, 0),
-        Op.DUPLICATE: lambda r, n: emit.emit_duplicate(r, n, 0, Data.FP16, 128, 0, 0, 0),
-        Op.ADD: lambda r, n: emit.emit_add(r, n, 0, 0, 256, Data.FP16, 128, 0, 0),
-        Op.MULS: lambda r, n: emit.emit_muls(r, n, 0, 0, Data.FP16, 128, 0, 0, 0),
-        Op.CAST: lambda r, n: emit.emit_cast(r, n, 0, 0, Data.FP16, Data.FP32, 0, 64, 0, 0),
-        Op.SUB: lambda r, n: emit.emit_sub(r, n, 0, 0, 256, Data.FP16, 128, 0, 0),
-        Op.MUL: lambda r, n: emit.emit_mul(r, n, 0, 0, 256, Data.FP16, 128, 0, 0),
-        Op.DIV: lambda r, n: emit.emit_div(r, n, 0, 0, 256, Data.FP16, 128, 0, 0),
-        Op.MAX: lambda r, n: emit.emit_max(r, n, 0, 0, 256, Data.FP16, 128, 0, 0),
-        Op.MIN: lambda r, n: emit.emit_min(r, n, 0, 0, 256, Data.FP16, 128, 0, 0),
-        Op.ADDS: lambda r, n: emit.emit_adds(r, n, 0, 0, Data.FP16, 128, 0, 0, 0),
-        Op.DATA_COPY_PAD: pad(Space.UB, Space.GM, 1, 8),
-        Op.SCALAR_COPY: lambda r, n: emit.emit_scalar_copy(r, n, Space.UB, 0, Space.UB, 64, Data.FP16, -1, 0, 0),
-        Op.REDUCE_REPEAT: lambda r, n: emit.emit_reduce_repeat(r, n, 0, 0, Data.FP16, 128, 2, 1, 1, 8, 0, 0),
-        Op.TRANS_DATA_TO_5HD: lambda r, n: emit.emit_trans_data_to_5hd(r, n, Data.FP16, 2, 1, 1, 0, 0),
-    }
-    for params in (C220, C100, M200):
-        occupancy, latency, byte_count = cost_of(samples[spec.op], params)
-        if params.arch in spec.archs:
-            assert occupancy >= 1, params.arch
-            assert latency >= 0
-            assert byte_count >= 0
-
-
 def test_row_cost_unknown_opcode_answers_minus_one():
     def unknown(rows, at):
-        rows["op"][at] = OP_COUNT
+        rows["op"][at] = 255
         return at + 1
 
-    assert cost_of(unknown)[0] == rules.UNKNOWN_OPCODE == -1
+    assert cost_of(unknown)[0] == cost_rates.UNKNOWN_OPCODE == -1
 
 
 @pytest.mark.parametrize(
@@ -245,7 +201,7 @@ def test_row_cost_unknown_opcode_answers_minus_one():
     ],
 )
 def test_row_cost_path_or_type_the_architecture_lacks_is_unsupported(row, params):
-    assert cost_of(row, params)[0] == rules.UNSUPPORTED
+    assert cost_of(row, params)[0] == cost_rates.UNSUPPORTED
 
 
 @pytest.mark.parametrize(
@@ -725,7 +681,7 @@ def test_trans_data_to_5hd_streams_256_bytes_a_cycle():
     assert cost_of(row(1, Data.FP16)) == (21, 0, 512)
     assert cost_of(row(100, Data.FP32)) == (219, 0, 51200)
     assert cost_of(row(0, Data.FP16)) == (1, 0, 0)
-    assert cost_of(row(1, Data.INT8))[0] == rules.UNSUPPORTED
+    assert cost_of(row(1, Data.INT8))[0] == cost_rates.UNSUPPORTED
 
 
 def test_scalar_copy_costs_its_accesses_and_occupies_the_scalar_unit():
@@ -753,7 +709,9 @@ def test_data_copy_pad_stores_as_data_copy_does():
     assert cost_of(pad(Space.GM, Space.UB, 100, 10))[0] == 20 + 400
 
 
-@pytest.mark.skipif(not hasattr(rules.transfer_cycles, "signatures"), reason="JIT is off: Python integers do not wrap")
+@pytest.mark.skipif(
+    not hasattr(cost_rates.transfer_cycles, "signatures"), reason="JIT is off: Python integers do not wrap"
+)
 def test_amount_is_the_product_or_where_it_stops():
     numbers = [-(2**31), -1, 0, 1, 2, 255, 65535, 65536, 2**20, 2**31 - 1, 2**36]
     for triple in itertools.product(numbers, repeat=3):

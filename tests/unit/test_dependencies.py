@@ -154,7 +154,7 @@ def test_digest_is_the_same_in_another_process():
     """An address in it would make it another one."""
     program = (
         "from npu_sim import _dependencies; from npu_sim.isa import dispatch; "
-        "print(_dependencies.digest(dispatch._run_cube_rows.py_func))"
+        "print(_dependencies.digest(dispatch._run_exact_cube_rows.py_func))"
     )
     children = {
         subprocess.run(
@@ -162,23 +162,23 @@ def test_digest_is_the_same_in_another_process():
         ).stdout.strip()
         for seed in ("1", "2")
     }
-    assert children == {_dependencies.digest(dispatch._run_cube_rows.py_func)}
+    assert children == {_dependencies.digest(dispatch._run_exact_cube_rows.py_func)}
 
 
 def test_digest_changes_with_the_compiler(monkeypatch):
-    before = _dependencies.digest(dispatch._run_cube_rows.py_func)
+    before = _dependencies.digest(dispatch._run_exact_cube_rows.py_func)
     monkeypatch.setattr(_dependencies, "_of_compiler", lambda: "another")
-    assert _dependencies.digest(dispatch._run_cube_rows.py_func) != before
+    assert _dependencies.digest(dispatch._run_exact_cube_rows.py_func) != before
 
 
 def test_reach_of_the_dispatcher_holds_the_semantics_and_the_writers_of_machine_code():
     walk = _dependencies._Walk()
-    walk.add(dispatch._run_cube_rows.py_func)
+    walk.add(dispatch._run_exact_cube_rows.py_func)
     places = {text for text in walk.texts if text.startswith("npu_sim.")}
     assert {
-        "npu_sim.isa.cube.mmad",
+        "npu_sim.isa.cube._exact_block",
         "npu_sim.isa.microkernel_ir._vector",
         "npu_sim.dtypes.convert_jit.fp32_to_fp16",
         "npu_sim.reinterpret.reinterpret",
     } <= places
-    assert not [place for place in places if place.startswith("npu_sim.isa.vector.cast")]
+    assert not [place for place in places if place.startswith(("npu_sim.isa.vector.", "npu_sim.isa.cube._tree"))]

@@ -52,7 +52,7 @@ def test_disassemble_known_row_is_the_line(emitter, args, text):
     assert disassemble(_row(emitter, *args)) == text
 
 
-@pytest.mark.parametrize("spec", OPS, ids=lambda spec: spec.op.name)
+@pytest.mark.parametrize("spec", OPS, ids=lambda spec: spec.name)
 def test_disassemble_every_operand_of_the_table_changes_the_line(spec):
     """A field left out of the line would let two different instructions look the same."""
     rows = empty_rows(1)

@@ -8,6 +8,7 @@ from npu_sim.isa.op import OPS, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import empty_rows
 from tests.oracles.extent import extents
 from tests.oracles.footprint import touched_bytes
+from tests.oracles.tables import ELEMENTWISE
 
 RUNS = footprint.empty_runs()
 HALF_SINGLE = (Data.FP16, Data.BF16, Data.FP32)
@@ -197,20 +198,13 @@ def _duplicate(rng, rows):
     emit.emit_duplicate(rows, 0, 64, _pick(rng, HALF_SINGLE), int(rng.integers(0, 70)), 0, 1, 2)
 
 
-def _add(rng, rows):
-    emit.emit_add(rows, 0, 64, 640, 1280, _pick(rng, HALF_SINGLE), int(rng.integers(0, 70)), 1, 2)
+def _elementwise(spec):
+    sources, value = (640, 1280)[: spec.inputs], [0] if "value" in spec.fields else []
 
+    def write(rng, rows):
+        spec.emit(rows, 0, 64, *sources, _pick(rng, HALF_SINGLE), int(rng.integers(0, 70)), *value, 1, 2)
 
-def _muls(rng, rows):
-    emit.emit_muls(rows, 0, 64, 640, _pick(rng, HALF_SINGLE), int(rng.integers(0, 70)), 0, 1, 2)
-
-
-def _two_inputs(emitter):
-    return lambda rng, rows: emitter(rows, 0, 64, 640, 1280, _pick(rng, HALF_SINGLE), int(rng.integers(0, 70)), 1, 2)
-
-
-def _adds(rng, rows):
-    emit.emit_adds(rows, 0, 64, 640, _pick(rng, HALF_SINGLE), int(rng.integers(0, 70)), 0, 1, 2)
+    return write
 
 
 def _data_copy_pad(rng, rows):
@@ -270,15 +264,8 @@ GENERATORS = {
     Op.FIXPIPE: _fixpipe,
     Op.L0C_TO_UB: _l0c_to_ub,
     Op.DUPLICATE: _duplicate,
-    Op.ADD: _add,
-    Op.MULS: _muls,
     Op.CAST: _cast,
-    Op.SUB: _two_inputs(emit.emit_sub),
-    Op.MUL: _two_inputs(emit.emit_mul),
-    Op.DIV: _two_inputs(emit.emit_div),
-    Op.MAX: _two_inputs(emit.emit_max),
-    Op.MIN: _two_inputs(emit.emit_min),
-    Op.ADDS: _adds,
+    **{op: _elementwise(spec) for op, spec in ELEMENTWISE.items()},
     Op.DATA_COPY_PAD: _data_copy_pad,
     Op.SCALAR_COPY: _scalar_copy,
     Op.REDUCE_REPEAT: _reduce_repeat,
@@ -291,7 +278,7 @@ def test_footprint_generators_cover_every_opcode():
     assert set(GENERATORS) | NO_MEMORY == {spec.op for spec in OPS}
 
 
-@pytest.mark.parametrize("op", GENERATORS, ids=lambda op: op.name)
+@pytest.mark.parametrize("op", GENERATORS, ids=lambda op: Op(op).name)
 def test_footprint_random_operands_equals_the_elementwise_definition(op):
     rng = np.random.default_rng(int(op))
     empty = 0
@@ -307,7 +294,7 @@ def test_footprint_random_operands_equals_the_elementwise_definition(op):
     assert empty < 110
 
 
-@pytest.mark.parametrize("op", GENERATORS, ids=lambda op: op.name)
+@pytest.mark.parametrize("op", GENERATORS, ids=lambda op: Op(op).name)
 def test_extent_is_the_hull_of_the_bytes_touched(op):
     rng = np.random.default_rng(1000 + int(op))
     for _ in range(150):
@@ -325,7 +312,7 @@ def _by_space(ranges):
     return joined
 
 
-@pytest.mark.parametrize("op", GENERATORS, ids=lambda op: op.name)
+@pytest.mark.parametrize("op", GENERATORS, ids=lambda op: Op(op).name)
 def test_footprint_lists_reads_before_writes(op):
     rng = np.random.default_rng(100 + int(op))
     for _ in range(30):
@@ -336,7 +323,7 @@ def test_footprint_lists_reads_before_writes(op):
         assert accesses == sorted(accesses)
 
 
-@pytest.mark.parametrize("op", sorted(NO_MEMORY), ids=lambda op: op.name)
+@pytest.mark.parametrize("op", sorted(NO_MEMORY), ids=lambda op: Op(op).name)
 def test_footprint_instruction_without_memory_is_empty(op):
     rows = empty_rows(1)
     rows[0]["op"] = op

@@ -8,10 +8,10 @@ from npu_sim.isa import emit
 from npu_sim.isa.op import C100, C220, M200, OPS, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import get_product
-from npu_sim.program.limits import CASTS, DTYPES, PATHS, RANGES
 from npu_sim.program.verify import space_capacities, verify
 from npu_sim.program.violation import Kind
 from tests.oracles.programs import double_buffered_product
+from tests.oracles.tables import CASTS, DTYPES, ELEMENTWISE, PATHS, RANGES
 
 PRODUCTS = {C100: get_product("910"), M200: get_product("310p"), C220: get_product("910b")}
 INT_LOW, INT_HIGH = -(2**31), 2**31 - 1
@@ -43,15 +43,7 @@ def _legal(op, arch):
         Op.FIXPIPE: lambda: emit.emit_fixpipe(rows, 0, Space.GM, 0, 0, Data.FP32, 16, 16, 16, 32, 1, 0, 0, 0, 0, 0, 0),
         Op.L0C_TO_UB: lambda: emit.emit_l0c_to_ub(rows, 0, 0, 0, half, 1, 1, 0, 0, 0, 0),
         Op.DUPLICATE: lambda: emit.emit_duplicate(rows, 0, 0, half, 16, 0, 0, 0),
-        Op.ADD: lambda: emit.emit_add(rows, 0, 0, 32, 64, half, 16, 0, 0),
-        Op.MULS: lambda: emit.emit_muls(rows, 0, 0, 32, half, 16, 0, 0, 0),
         Op.CAST: lambda: emit.emit_cast(rows, 0, 0, 64, half, Data.FP32, RoundMode.NONE, 16, 0, 0),
-        Op.SUB: lambda: emit.emit_sub(rows, 0, 0, 32, 64, half, 16, 0, 0),
-        Op.MUL: lambda: emit.emit_mul(rows, 0, 0, 32, 64, half, 16, 0, 0),
-        Op.DIV: lambda: emit.emit_div(rows, 0, 0, 32, 64, half, 16, 0, 0),
-        Op.MAX: lambda: emit.emit_max(rows, 0, 0, 32, 64, half, 16, 0, 0),
-        Op.MIN: lambda: emit.emit_min(rows, 0, 0, 32, 64, half, 16, 0, 0),
-        Op.ADDS: lambda: emit.emit_adds(rows, 0, 0, 32, half, 16, 0, 0, 0),
         Op.DATA_COPY_PAD: lambda: emit.emit_data_copy_pad(
             rows, 0, Space.UB, 0, Space.GM, 3, 2, 10, 0, 0, 0, 0, 0, 0, half, 0, 0, 0
         ),
@@ -59,7 +51,12 @@ def _legal(op, arch):
         Op.REDUCE_REPEAT: lambda: emit.emit_reduce_repeat(rows, 0, 2, 64, half, 128, 2, 1, 1, 8, 0, 0),
         Op.TRANS_DATA_TO_5HD: lambda: emit.emit_trans_data_to_5hd(rows, 0, half, 2, 1, 1, 0, 0),
     }
-    builders[op]()
+    if op in ELEMENTWISE:
+        spec = ELEMENTWISE[op]
+        value = [0] if "value" in spec.fields else []
+        spec.emit(rows, 0, 0, *(32, 64)[: spec.inputs], half, 16, *value, 0, 0)
+    else:
+        builders[op]()
     if unified and op == Op.FILL:
         rows["block_num"] = 1
     return rows
@@ -85,7 +82,7 @@ def _bounds():
     for op, ranges in RANGES.items():
         arch = C100 if op == Op.LOAD_3D_V1 else C220 if op != Op.L0C_TO_UB else M200
         for name, low, high in ranges:
-            yield pytest.param(op, arch, name, low, high, id=f"{op.name}-{name}")
+            yield pytest.param(op, arch, name, low, high, id=f"{Op(op).name}-{name}")
 
 
 @pytest.mark.parametrize(("op", "arch", "name", "low", "high"), list(_bounds()))

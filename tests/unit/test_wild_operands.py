@@ -22,11 +22,11 @@ from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
 from npu_sim.program.bounds import gm_violations
 from npu_sim.program.builder import ProgramBuilder, window
-from npu_sim.program.limits import RANGES
 from npu_sim.program.verify import space_capacities, verify
 from npu_sim.program.violation import Kind
 from tests.long.wild_rows import survive
 from tests.oracles.extent import has_address_outside
+from tests.oracles.tables import RANGES
 from tests.oracles.wild_rows import SERIES, WildRows, capacities_of, tensor_ranges, wild_memory
 
 A2 = get_product("910b")

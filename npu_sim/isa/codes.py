@@ -1,0 +1,85 @@
+"""Codes that rows hold besides opcodes: pipes, address spaces, element types and modes; names of architectures.
+
+Sources: asc-devkit, ``docs/zh/api/SIMD-API`` (matrix computation, data movement, synchronisation, atomics).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Pipe(IntEnum):
+    """In-order instruction queues of a core. ``ALL`` is only an operand of PipeBarrier."""
+
+    S = 0
+    V = 1
+    M = 2
+    MTE1 = 3
+    MTE2 = 4
+    MTE3 = 5
+    FIX = 6
+    ALL = 7
+
+
+class Space(IntEnum):
+    """Address spaces. Addresses are bytes; in L0A and L0B they are architectural bytes, 512 per fractal."""
+
+    NONE = 0
+    GM = 1
+    L1 = 2
+    L0A = 3
+    L0B = 4
+    L0C = 5
+    UB = 6
+
+
+class Data(IntEnum):
+    """Element types an instruction names."""
+
+    NONE = 0
+    FP16 = 1
+    BF16 = 2
+    FP32 = 3
+    INT32 = 4
+    INT16 = 5
+    INT8 = 6
+    UINT8 = 7
+    INT64 = 8
+
+
+class Mode(IntEnum):
+    """Bits of ``INSTR.mode``. ATOMIC and HF32 are core state that `isa.issue` copies into the row."""
+
+    INIT = 1
+    """Mmad: start from zero (cmatrixInitVal)."""
+    TRANSPOSE = 2
+    """LoadData: transpose each fractal (load2d) resp. write K-major (load3d to L0A)."""
+    CHANNEL_SPLIT = 4
+    """Fixpipe: float fractals 16x16 leave as two 16x8."""
+    NZ2ND = 8
+    """Fixpipe: row-major destination."""
+    K_ALIGN = 16
+    """Mmad fp32: L0A rows hold K rounded up to 16 (kDirectionAlign)."""
+    HF32 = 32
+    """Mmad fp32: operands are rounded to HF32 first (CTRL[46])."""
+    ATOMIC = 64
+    """Stores to GM add (SetAtomicAdd)."""
+    PAD = 128
+    """DataCopyPad, GM to UB: what is not data gets the padding value (isPad)."""
+
+
+C100, M200, C220 = "dav-c100", "dav-m200", "dav-c220"
+ARCHS = (C100, M200, C220)
+"""Compiler architectures."""
+
+ITEM_BYTES: dict[Data, int] = {
+    Data.NONE: 0,
+    Data.FP16: 2,
+    Data.BF16: 2,
+    Data.FP32: 4,
+    Data.INT32: 4,
+    Data.INT16: 2,
+    Data.INT8: 1,
+    Data.UINT8: 1,
+    Data.INT64: 8,
+}

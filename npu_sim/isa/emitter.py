@@ -1,0 +1,71 @@
+"""Emitters from a list of operands: jitted functions that write one row each.
+
+What an emitter does is the same for every instruction, down to the order of the stores; what differs is its operands.
+As `dataclasses` and `collections.namedtuple` do, the function is put together as source text and compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from npu_sim._jit import jit
+from npu_sim.isa.codes import Pipe, Space
+
+_NAMES: dict[str, Any] = {"GM": Space.GM, "L1": Space.L1, "UB": Space.UB, **Pipe.__members__}
+"""What the expression for a pipe can name."""
+
+
+def emitter(
+    name: str,
+    op: int,
+    pipe: Pipe | str | None,
+    operands: str,
+    documentation: str,
+    /,
+    *,
+    names: Any = None,
+    **fixed: int,
+) -> Any:
+    """Return ``emit_<name>(rows, n, operands.., site, tile)``, which writes row ``n`` and returns ``n + 1``.
+
+    Parameters
+    ----------
+    name : str
+        Of the instruction, in lower case.
+    op : int
+        Opcode.
+    pipe : Pipe, str or None
+        The pipe it runs on, or an expression of its operands; None where one of them is the pipe.
+    operands : str
+        Parameters in their order; ``parameter=field`` where the field of the row has another name.
+    documentation : str
+        Docstring.
+    names : mapping, optional
+        Further names in ``pipe``.
+    **fixed : int
+        Fields that always hold the same.
+    """
+    pairs = [(parameter, field or parameter) for parameter, _, field in (o.partition("=") for o in operands.split())]
+    head = {"op": op, "pipe": int(pipe) if isinstance(pipe, Pipe) else pipe, "site": "site", "tile": "tile", "mode": 0}
+    given = {field: parameter for parameter, field in pairs}
+    stores = head | {field: int(value) for field, value in fixed.items()} | given
+    function = _compiled(f"emit_{name}", [*given.values(), "site", "tile"], stores, ["    return n + 1"], names or {})
+    function.__doc__ = documentation
+    function.fields = tuple(field for _, field in pairs if field not in ("tensor", "pipe"))
+    return jit(function)
+
+
+def setter(name: str, fields: tuple[str, ...], documentation: str) -> Any:
+    """Return ``name(rows, n, fields..)``, which fills operands of row ``n`` before an emitter completes it."""
+    function = _compiled(name, list(fields), dict(zip(fields, fields, strict=True)), [], {})
+    function.__doc__ = documentation
+    return jit(function)
+
+
+def _compiled(name: str, parameters: list[str], stores: dict[str, Any], end: list[str], names: Any) -> Any:
+    """Return the function ``name(rows, n, parameters..)`` that writes ``stores`` to row ``n``."""
+    lines = [f"def {name}(rows, n, {', '.join(parameters)}):", "    row = rows[n]"]
+    lines += [f"    row[{field!r}] = {value}" for field, value in stores.items()]
+    space: dict[str, Any] = {"__name__": __name__, **_NAMES, **names}
+    exec("\n".join(lines + end), space)
+    return space[name]

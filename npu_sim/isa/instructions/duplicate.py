@@ -1,0 +1,79 @@
+"""Duplicate: one value into consecutive elements of UB."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim._jit import jit
+from npu_sim.isa.codes import C100, C220, M200, Pipe, Space
+from npu_sim.isa.cost_vector import whole_vector
+from npu_sim.isa.emitter import emitter
+from npu_sim.isa.footprint_boxes import NONE, ONCE, UB, WRITE, line
+from npu_sim.isa.instruction import B16, B32, COUNT, DEVKIT, UNIFIED_B16, Instruction
+from npu_sim.isa.mte import item_bytes
+from npu_sim.isa.vector_values import is_arithmetic
+from npu_sim.reinterpret import reinterpret
+
+OP = 16
+
+
+emit_duplicate = emitter(
+    "duplicate",
+    OP,
+    Pipe.V,
+    "dst dtype count value_bits=value",
+    "Duplicate: ``count`` elements of UB get the bit pattern ``value_bits``.",
+    dst_space=Space.UB,
+)
+
+
+@jit
+def footprint(row, out):
+    """Consecutive elements, written."""
+    length = np.int64(row["count"]) * item_bytes(row["dtype"])
+    return line(out, NONE, UB, WRITE, np.int64(row["dst"]), length, ONCE, NONE)
+
+
+@jit
+def run(row, ub):
+    """Write the pattern again and again."""
+    if not is_arithmetic(row["dtype"]):
+        return False
+    item = item_bytes(row["dtype"])
+    at = np.int64(row["dst"])
+    count = np.int64(row["count"])
+    value = np.int64(row["value"])
+    if item == 4:
+        words = reinterpret(ub[at : at + 4 * count], np.uint32)
+        words[:] = np.uint32(value & 0xFFFFFFFF)
+    else:
+        halves = reinterpret(ub[at : at + 2 * count], np.uint16)
+        halves[:] = np.uint16(value & 0xFFFF)
+    return True
+
+
+@jit
+def cost(row, cost):
+    """Repeats at the step of the unit."""
+    size = np.int64(item_bytes(row["dtype"]))
+    count = np.int64(row["count"])
+    return whole_vector(
+        count, size, cost["vector_step_millicycles"], cost["vector_duplicate_cycles"], count * size, cost
+    )
+
+
+INSTRUCTION = Instruction(
+    op=OP,
+    api="Duplicate",
+    emit=emit_duplicate,
+    source=DEVKIT + "Duplicate, count style",
+    routes={(Space.UB, Space.NONE): Pipe.V},
+    spaces={"dst": Space.UB, "src0": Space.NONE},
+    ranges=COUNT,
+    dtypes={C100: UNIFIED_B16 | B32, M200: UNIFIED_B16 | B32, C220: B16 | B32},
+    unit="vector",
+    footprint=footprint,
+    run=run,
+    cost=cost,
+    defaults={"value_bits": 0},
+)

@@ -1,0 +1,142 @@
+"""ReduceRepeat<SUM>: every repeat of 256 bytes becomes the sum of its elements under a mask."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim._jit import jit
+from npu_sim.dtypes.convert_jit import fp16_to_fp32, fp32_to_fp16
+from npu_sim.dtypes.formats import RoundMode
+from npu_sim.isa.codes import ARCHS, C100, Data, Pipe, Space
+from npu_sim.isa.cost_vector import repeated
+from npu_sim.isa.emitter import emitter
+from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, box, line
+from npu_sim.isa.instruction import BYTE, DEVKIT, FLOATS, ITEM, WORD, Index, Instruction, Rows
+from npu_sim.isa.lanes import decode_rows
+from npu_sim.isa.mte import BLOCK, item_bytes
+from npu_sim.reinterpret import reinterpret
+from npu_sim.units import REPEAT_BYTES
+
+OP = 28
+
+
+emit_reduce_repeat = emitter(
+    "reduce_repeat",
+    OP,
+    Pipe.V,
+    "dst src=src0 dtype mask repeat dst_rep_stride src_blk_stride src_rep_stride",
+    """ReduceRepeat<SUM>: each repeat of 256 bytes becomes one element, the sum of its first ``mask`` elements.
+
+``dst_rep_stride`` in elements, ``src_blk_stride`` (between the 8 blocks of a repeat) and ``src_rep_stride`` in
+32-byte blocks.""",
+    dst_space=Space.UB,
+    src0_space=Space.UB,
+)
+
+
+@jit
+def footprint(row, out):
+    """Note the blocks under the mask of every repeat, the last one in part; one element per repeat."""
+    item = np.int64(item_bytes(row["dtype"]))
+    repeats = np.int64(row["repeat"])
+    taken = min(np.int64(row["mask"]) * item, REPEAT_BYTES)
+    if taken <= 0:
+        return 0
+    src = np.int64(row["src0"])
+    between, step = np.int64(row["src_blk_stride"]) * BLOCK, np.int64(row["src_rep_stride"]) * BLOCK
+    full = taken // BLOCK
+    count = box(out, NONE, UB, READ, src, BLOCK, full, between, repeats, step, ONCE, NONE)
+    count = line(out, count, UB, READ, src + full * between, taken % BLOCK, repeats, step)
+    return line(out, count, UB, WRITE, np.int64(row["dst"]), item, repeats, np.int64(row["dst_rep_stride"]) * item)
+
+
+@jit
+def _sums(ub, row, staging, saturate):
+    """ReduceRepeat<SUM> of half or float: ((a0 + a1) + (a2 + a3)) + .., every sum rounded to the element type.
+
+    ``staging``: float32 scratch, at least 128. Lanes of the last block behind the mask are decoded but not used.
+    """
+    dtype = row["dtype"]
+    item = item_bytes(dtype)
+    lanes = REPEAT_BYTES // item
+    mask = min(np.int64(row["mask"]), lanes)
+    if mask <= 0:
+        return
+    per_block = BLOCK // item
+    blocks = (mask + per_block - 1) // per_block
+    values = staging[:128]
+    words = reinterpret(values, np.uint32)
+    singles, halves = reinterpret(ub, np.float32), reinterpret(ub, np.uint16)
+    for r in range(np.int64(row["repeat"])):
+        src = np.int64(row["src0"]) + r * np.int64(row["src_rep_stride"]) * BLOCK
+        decode_rows(dtype, ub, src, np.int64(row["src_blk_stride"]) * BLOCK, values, 0, per_block, blocks)
+        values[mask:lanes] = 0.0
+        width = lanes
+        while width > 1:
+            width //= 2
+            for i in range(width):
+                values[i] = values[2 * i] + values[2 * i + 1]
+            if dtype != Data.FP32:
+                for i in range(width):
+                    words[i] = fp16_to_fp32(fp32_to_fp16(words[i], RoundMode.RINT, saturate))
+        dst = np.int64(row["dst"]) // item + r * np.int64(row["dst_rep_stride"])
+        if dtype == Data.FP32:
+            singles[dst] = values[0]
+        else:
+            halves[dst] = fp32_to_fp16(words[0], RoundMode.RINT, saturate)
+
+
+@jit
+def run(row, ub, staging, config):
+    """Add floats."""
+    if row["dtype"] != Data.FP16 and row["dtype"] != Data.FP32:
+        return False
+    _sums(ub, row, staging, config[3])
+    return True
+
+
+@jit
+def cost(row, cost):
+    """One step a repeat, more for the call if the mask is not full."""
+    size = np.int64(item_bytes(row["dtype"]))
+    repeats = np.int64(row["repeat"])
+    mask = np.int64(row["mask"])
+    if mask <= 0:
+        repeats = np.int64(0)
+    call = cost["vector_reduce_cycles"]
+    if size > 0 and mask < cost["vector_repeat_bytes"] // size:
+        call += cost["vector_partial_cycles"]
+    return repeated(repeats, cost["vector_reduce_step_millicycles"], call, repeats * size, cost)
+
+
+def check(chunk: Rows, index: Index) -> None:
+    lanes = REPEAT_BYTES // chunk.item_bytes(index)
+    chunk.rule(index, chunk.column(index, "mask") > lanes, "mask", f"within the {REPEAT_BYTES} bytes of a repeat")
+    if chunk.product.arch == C100:
+        chunk.rule(index, chunk.column(index, "dst_rep_stride") == 0, "dst_rep_stride", f"at least 1 on {C100}")
+
+
+INSTRUCTION = Instruction(
+    op=OP,
+    api="ReduceRepeat",
+    emit=emit_reduce_repeat,
+    source=DEVKIT + "ReduceRepeat<SUM> (WholeReduceSum), mask of leading elements; order of ReduceDataBlock",
+    routes={(Space.UB, Space.UB): Pipe.V},
+    spaces={"dst": Space.UB, "src0": Space.UB},
+    ranges=(
+        ("mask", 0, 128),
+        ("repeat", 0, BYTE),
+        ("dst_rep_stride", 0, WORD),
+        ("src_blk_stride", 0, WORD),
+        ("src_rep_stride", 0, WORD),
+    ),
+    # dav-c100: the ReduceRepeat page lists half only, the platform file of the chip float as well.
+    dtypes=dict.fromkeys(ARCHS, FLOATS),
+    alignment={"dst": ITEM},
+    unit="vector",
+    footprint=footprint,
+    run=run,
+    cost=cost,
+    check=check,
+    defaults={"repeat": 1, "dst_rep_stride": 1, "src_blk_stride": 1, "src_rep_stride": 8},
+)

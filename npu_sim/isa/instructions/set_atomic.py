@@ -1,0 +1,41 @@
+"""SetAtomicAdd and SetAtomicNone: whether stores to GM add, and in which type."""
+
+from __future__ import annotations
+
+from npu_sim.isa.codes import C100, C220, M200, Data, Pipe
+from npu_sim.isa.emitter import emitter
+from npu_sim.isa.instruction import DEVKIT, Instruction
+from npu_sim.isa.names import type_name
+
+OP = 4
+
+
+emit_set_atomic = emitter(
+    "set_atomic",
+    OP,
+    Pipe.S,
+    "dtype",
+    "SetAtomicAdd<dtype>; `Data.NONE` is SetAtomicNone.",
+)
+
+
+def text(row):
+    """``SetAtomicAdd<type>`` or ``SetAtomicNone``."""
+    dtype = int(row["dtype"])
+    return "SetAtomicNone" if dtype == Data.NONE else f"SetAtomicAdd<{type_name(dtype)}>"
+
+
+INSTRUCTION = Instruction(
+    op=OP,
+    api="SetAtomicAdd/SetAtomicNone",
+    emit=emit_set_atomic,
+    source=DEVKIT + "atomics: core state; dtype NONE ends it",
+    pipes=(Pipe.S,),
+    dtypes={
+        C100: frozenset({Data.NONE, Data.FP32}),
+        M200: frozenset({Data.NONE, Data.INT16, Data.FP16, Data.FP32}),
+        C220: frozenset({Data.NONE, Data.INT8, Data.INT16, Data.FP16, Data.BF16, Data.INT32, Data.FP32}),
+    },
+    text=text,
+    by_position=True,
+)

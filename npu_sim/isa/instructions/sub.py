@@ -1,0 +1,27 @@
+"""Sub: differences of two vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim._jit import jit
+from npu_sim.isa.elementwise import elementwise
+from npu_sim.isa.instruction import ARITHMETIC
+
+
+@jit
+def _function(x, y):
+    return x - y
+
+
+INSTRUCTION = elementwise(
+    "Sub",
+    22,
+    "src0 src1",
+    "dst[i] = src0[i] - src1[i] in UB, ``count`` elements.",
+    floats=_function,
+    integers=_function,
+    reference=np.subtract,
+    dtypes=ARITHMETIC,
+    call="vector_add_cycles",
+)

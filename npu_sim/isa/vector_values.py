@@ -1,0 +1,68 @@
+"""Elements of the vector unit: types, rounding to them, integers that fit them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim._jit import jit
+from npu_sim.dtypes.convert_jit import bf16_to_fp32, fp16_to_fp32, fp32_to_bf16, fp32_to_fp16
+from npu_sim.isa.codes import Data
+from npu_sim.isa.mte import item_bytes
+from npu_sim.reinterpret import reinterpret
+
+
+@jit
+def is_arithmetic(dtype):
+    """Return whether the vector unit and atomic adds compute with ``dtype`` here."""
+    return dtype >= Data.FP16 and dtype <= Data.INT16
+
+
+@jit
+def widen(bits, dtype):
+    """Return a 16-bit float pattern as float32."""
+    if dtype == Data.FP16:
+        return np.uint32(fp16_to_fp32(bits)).view(np.float32)
+    return np.uint32(bf16_to_fp32(bits)).view(np.float32)
+
+
+@jit
+def narrow(value, dtype, saturate):
+    """Round a float32 to a 16-bit float pattern, ties to even."""
+    word = np.float32(value).view(np.uint32)
+    if dtype == Data.FP16:
+        return fp32_to_fp16(word, 0, saturate)
+    return fp32_to_bf16(word, 0, saturate)
+
+
+@jit
+def fit_integer(value, bits, saturate):
+    """Return an int64 as a signed integer of ``bits`` bits: clamped in saturation mode, else its low bits."""
+    half = np.int64(1) << np.int64(bits - 1)
+    if saturate:
+        return min(max(value, -half), half - 1)
+    return ((value + half) & (2 * half - 1)) - half
+
+
+@jit
+def read_element(ub, at, dtype):
+    """Return one element: the pattern of a float (unsigned), the value of an integer."""
+    if dtype == Data.FP32:
+        return np.int64(reinterpret(ub[at : at + 4], np.uint32)[0])
+    if dtype == Data.INT32:
+        return np.int64(reinterpret(ub[at : at + 4], np.int32)[0])
+    if dtype == Data.INT64:
+        return reinterpret(ub[at : at + 8], np.int64)[0]
+    if dtype == Data.INT16:
+        return np.int64(reinterpret(ub[at : at + 2], np.int16)[0])
+    if dtype == Data.INT8:
+        return np.int64(reinterpret(ub[at : at + 1], np.int8)[0])
+    if dtype == Data.UINT8:
+        return np.int64(ub[at])
+    return np.int64(reinterpret(ub[at : at + 2], np.uint16)[0])
+
+
+@jit
+def write_element(ub, at, dtype, value):
+    """Store one element as little-endian bytes."""
+    for i in range(item_bytes(dtype)):
+        ub[at + i] = (value >> (8 * i)) & 0xFF
