@@ -43,5 +43,5 @@ def explain_call(plan: AvgPoolPlan, title: str = "aclnnAvgPool2dBackward") -> Ex
         facts=facts,
         tables=(*steps_tables(plan.calls), *((deviations,) if rows else ())),
         launches=plan.calls.launches,
-        launch_works=launch_works(plan.calls),
+        launch_works=launch_works(plan.calls.steps),
     )

@@ -15,6 +15,7 @@ from npu_sim.report.record import counted
 from ops.cli import shapes
 from ops.cli.effort import YesOption, announce
 from ops.cli.output import console, note_compilation, print_prose, write_files
+from ops.studies.precision_report import CALL
 
 if TYPE_CHECKING:
     from ops.studies.checking import CheckReport, CheckRow
@@ -42,12 +43,14 @@ def check_command(
     yes: YesOption = False,
     no_progress: shapes.NoProgressOption = False,
 ) -> None:
-    """Check the kernels of weight gradients, or those that a Python file launches.
+    """Check the calls of weight gradients, or whatever a Python file launches.
 
     Looks for accesses out of bounds, uninitialised reads, missing waits and
-    illegal instructions. A Python file is run, on its own product unless
-    --product names one; it is the way to check every other operator: average
-    pooling, input gradients, whole backward calls, Ascend C kernels.
+    illegal instructions. Of a weight gradient every launch of its call is
+    checked: the kernel, and the casts and layout conversions around it. A Python
+    file is run, on its own product unless --product names one; it is the way to
+    check every other operator: average pooling, the other gradients of a
+    convolution, Ascend C kernels.
 
     Exit code 0: kernels were checked and nothing was found; 1: findings, every
     combination is refused, or the Python file ended with an error, launched
@@ -93,6 +96,7 @@ def check_command(
 
 
 def _print(report: CheckReport, screen: Console) -> None:
+    print_prose(screen, f"Each layer: every launch of the {CALL}.", "bold")
     for (product, mode), group in groupby(report.rows, key=lambda row: (row.product, row.cube_math_type)):
         rows = list(group)
         name = rows[0].chip.name
@@ -115,11 +119,11 @@ def _print(report: CheckReport, screen: Console) -> None:
 
 
 def _print_row(row: CheckRow, screen: Console) -> None:
-    for launch in row.launches:
-        found = [finding for finding in row.findings if finding.launch == launch.name]
+    for number, launch in enumerate(row.launches):
+        found = [finding for finding in row.findings if finding.violation.launch == number]
         size = f"{counted(launch.core_count, 'core')}, {counted(launch.phase_count, 'phase')}"
         outcome = f"{counted(launch.row_count, 'instruction')}: {counted(len(found), 'finding')}"
-        screen.print(Text(f"  {row.case.name}: {launch.name}: {size}, {outcome}"), soft_wrap=True)
+        screen.print(Text(f"  {row.case.name}: {launch.name} ({launch.works_on}): {size}, {outcome}"), soft_wrap=True)
         for finding in found[:_FINDINGS_SHOWN]:
             screen.print(Text(f"    {finding.violation}", style="red"), soft_wrap=True)
             for window in finding.windows:

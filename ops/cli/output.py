@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO, cast
@@ -207,22 +208,32 @@ def _interrupt_at_once(is_wanted: Callable[[], bool]) -> None:
 def merged_messages(messages: Sequence[str]) -> list[str]:
     """Merge refusals that differ only in the value refused and in the product.
 
-    "Mode must be 1, not 0 (A)" and "Mode must be 1, not 3 (A)" become "Mode must be 1, not 0 or 3 (A)".
+    "Mode must be 1, not 0 (2D, A; rule 5)" and "Mode must be 1, not 3 (2D, B; rule 5)" become "Mode must be 1, not 0 or
+    3 (2D: A; B; rule 5)" if A and B refuse both values.
     """
-    values_of: dict[tuple[str, str], list[str]] = {}
+    values_of: dict[tuple[str, str, str], list[str]] = {}
     for message in messages:
-        found = re.fullmatch(r"(.*), not (\w+(?: \(\w+\))?) \(([^()]*)\)", message)
-        rule, value, product = found.groups() if found else (message, "", "")
-        known = values_of.setdefault((rule, product), [])
+        found = re.fullmatch(r"(.*), not (\w+(?: \(\w+\))?) \(([^();]*)((?:; rule [^()]*)?)\)", message)
+        requirement, value, where, rule = found.groups() if found else (message, "", "", "")
+        known = values_of.setdefault((requirement, where, rule), [])
         if value not in known:
             known.append(value)
-    products_of: dict[tuple[str, str], list[str]] = {}
-    for (rule, product), values in values_of.items():
-        products_of.setdefault((rule, " or ".join(values)), []).append(product)
+    places_of: dict[tuple[str, str, str], list[str]] = {}
+    for (requirement, where, rule), values in values_of.items():
+        places_of.setdefault((requirement, " or ".join(values), rule), []).append(where)
     return [
-        f"{rule}, not {values} ({'; '.join(products)})" if values else rule
-        for (rule, values), products in products_of.items()
+        f"{requirement}, not {values} ({_listed_places(places)}{rule})" if values else requirement
+        for (requirement, values, rule), places in places_of.items()
     ]
+
+
+def _listed_places(places: Sequence[str]) -> str:
+    """Return "2D: A, training; B, inference" for "2D, A, training" and "2D, B, inference"."""
+    parts = [place.split(", ") for place in places]
+    shared = [words[0] for words in takewhile(lambda words: len(set(words)) == 1, zip(*parts, strict=False))]
+    if len(places) == 1 or not shared:
+        return "; ".join(places)
+    return f"{', '.join(shared)}: {'; '.join(', '.join(part[len(shared) :]) for part in parts)}"
 
 
 def check_writable(path: Path) -> None:

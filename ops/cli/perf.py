@@ -29,6 +29,15 @@ def perf_command(
     cube_math_type: shapes.ModeOption = None,
     layer: shapes.LayerOption = None,
     dtype: shapes.DtypeOption = None,
+    scope: Annotated[
+        str | None,
+        typer.Option(
+            "--scope",
+            help="call: a weight gradient's whole call, with its casts and layout conversions; kernel: of the same "
+            "call only the kernel that multiplies, which a tiling decides. Default: call, what a training step waits "
+            "for.",
+        ),
+    ] = None,
     json_path: shapes.JsonOption = None,
     trace: Annotated[
         str | None,
@@ -44,13 +53,14 @@ def perf_command(
     yes: YesOption = False,
     no_progress: shapes.NoProgressOption = False,
 ) -> None:
-    """Time kernels of weight gradients (a file, a network, one shape) or a Python file.
+    """Time weight gradients (a file, a network, one shape) or a Python file.
 
-    Of a weight gradient the kernel alone is timed: the layout conversions, casts
-    and input gradient of a whole backward call can take several times as much.
-    No tensor data is touched, except by a Python file, which is run, on its own
-    product unless --product names one. Such a file is the way to time whole
-    backward calls and every other operator: average pooling, Ascend C kernels.
+    A weight gradient is a call of aclnnConvolutionBackward that wants no other
+    gradient, and refused where the operator refuses it. The whole call is timed,
+    or with --scope kernel the kernel in it that multiplies. No tensor data is
+    touched, except by a Python file, which is run, on its own product unless
+    --product names one. Such a file is the way to time every other operator: the
+    other gradients of a convolution, average pooling, Ascend C kernels.
 
     Exit code 0: something was timed; 1: every combination is refused, or the
     Python file ended with an error or launched nothing; 2: bad input, or too
@@ -68,7 +78,7 @@ def perf_command(
             {
                 "--model": model, "--batch": batch, "--x": x, "--weight": weight, "--stride": stride,
                 "--padding": padding, "--dilation": dilation, "--groups": groups, "--layer": layer, "--dtype": dtype,
-                "--cube-math-type": cube_math_type,
+                "--cube-math-type": cube_math_type, "--scope": scope,
             }
         )  # fmt: skip
         raise typer.Exit(
@@ -80,6 +90,7 @@ def perf_command(
     given = shapes.ShapeOptions(x=x, weight=weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
     cases = shapes.read_cases(file, model, batch, given, dtype=dtype, layers=layer)
     products, modes = shapes.read_products(product), shapes.read_modes(cube_math_type)
+    wanted = shapes.read_scope(scope)
     json_file = shapes.output_path("--json", json_path, file)
     if trace == "-":
         raise shapes.UsageError("--trace must be a file, not standard output")
@@ -92,15 +103,16 @@ def perf_command(
             f"--trace must come with one --layer, --product and --cube-math-type, not {combinations} combinations"
         )
     note_compilation()
-    announce(timing_effort(cases, products, modes), yes=yes)
+    announce(timing_effort(cases, products, modes, wanted), yes=yes)
     with shapes.progress_bar(shown=not no_progress) as progress:
-        report = timing.run_timing(cases, products, modes, progress=progress)
+        report = timing.run_timing(cases, products, modes, wanted, progress=progress)
     contents: dict[Path, bytes] = {}
     json_text = report.to_json() + "\n"
     if json_file is not None:
         contents[json_file] = json_text.encode()
-    if trace_file is not None and report.rows[0].result is not None:
-        document = timing.trace_result(report.rows[0].result, tuple(trace_core) if trace_core else None)
+    result = report.rows[0].result
+    if trace_file is not None and result is not None and result.launches:
+        document = timing.trace_result(result, tuple(trace_core) if trace_core else None)
         contents[trace_file] = json.dumps(document, allow_nan=False).encode()
     write_files(contents)
     if json_path == "-":

@@ -14,7 +14,8 @@ from ops.cli.output import console, print_prose
 from ops.cli.tables import fitted_tables
 from ops.cli.timing_text import PIPES, calibration, critical_path, parameters, percent
 from ops.studies import timing
-from ops.studies.timing import TimingReport, TimingResult, TimingRow
+from ops.studies.precision_report import Scope
+from ops.studies.timing import LaunchTimes, TimingReport, TimingResult
 
 _WAITS = {"barrier": "a barrier", "issue": "its instructions", "queue_full": "a full queue", "end": "end of the phase"}
 
@@ -22,20 +23,17 @@ _WAITS = {"barrier": "a barrier", "issue": "its instructions", "queue_full": "a 
 def print_timing(report: TimingReport) -> None:
     """Print the report of a command."""
     screen = console()
-    print_prose(screen, f"Each layer: {timing.TIMED}.", "bold")
+    print_prose(screen, f"Each layer: {timing.TIMED[report.scope]}.", "bold")
+    reasons = _parts if report.scope == "call" else _reasons
     for (product, mode), group in groupby(report.rows, key=lambda row: (row.product, row.cube_math_type)):
         rows = list(group)
         chip = rows[0].chip
         name = chip.name if product == chip.name else f"{product} = {chip.name}"
         screen.print(Text(f"{name}, cubeMathType {mode}: {parameters(chip)}", style="bold"))
-        results = [(row, row.result) for row in rows if row.result is not None]
+        results = [row.result for row in rows if row.result is not None]
         if results:
-            for table in (*_times(results, screen.width), *_reasons(results, screen.width)):
+            for table in (*_times(results, report.scope, screen.width), *reasons(results, screen.width)):
                 screen.print(table)
-        if len(results) > 1:
-            print_prose(
-                screen, f"not in this sum: the {timing.WITHOUT} of whole calls, which can take several times as much"
-            )
         for line in shapes.refusal_lines(rows):
             print_prose(screen, line)
         screen.print()
@@ -43,62 +41,79 @@ def print_timing(report: TimingReport) -> None:
         print_prose(screen, line)
 
 
-def _times(results: Sequence[tuple[TimingRow, TimingResult]], width: int) -> list[Table]:
-    headings = ("layer", "Cube", "cores", "cycles", "us", "task us", "of peak", *PIPES, "kernel busiest")
-    rows = []
-    for row, result in results:
-        pipes = result.pipe_shares
-        cells = (
-            row.case.name,
-            result.plan.compute_dtype,
-            str(result.core_count),
-            str(result.total_cycles),
-            f"{result.seconds * 1e6:.1f}",
-            f"{result.task_seconds * 1e6:.1f}",
-            percent(result.cube_utilisation, 1),
-            *(percent(pipes[pipe]) for pipe in PIPES),
-            f"{result.busiest_pipe} {percent(pipes[result.busiest_pipe])}",
+def _times(results: Sequence[TimingResult], scope: Scope, width: int) -> list[Table]:
+    is_call = scope == "call"
+    cores, kernel = ("launches", ["kernel us"]) if is_call else ("cores", [])
+    headings = ("layer", "Cube", cores, "cycles", "us", "task us", *kernel, "of peak", *PIPES, "busiest")
+    rows = [
+        (
+            result.case.name,
+            result.plan.resolved.compute_dtype,
+            str(len(result.launches) if is_call else result.core_count),
+            *_figures(result, result.cube_utilisation, [result.kernel] if is_call else []),
         )
-        rows.append(cells)
+        for result in results
+    ]
     if len(results) > 1:
-        timed = [result for _, result in results]
-        total = sum(result.total_cycles for result in timed)
-        peak = sum(result.cube_utilisation * result.total_cycles for result in timed) / total
-        pipes = {
-            pipe: sum(result.pipe_shares[pipe] * result.total_cycles for result in timed) / total for pipe in PIPES
-        }
-        busiest = max(PIPES, key=lambda pipe: pipes[pipe])
-        cells = (
-            f"{len(timed)} kernels",
-            "",
-            "",
-            str(total),
-            f"{sum(result.seconds for result in timed) * 1e6:.1f}",
-            f"{sum(result.task_seconds for result in timed) * 1e6:.1f}",
-            percent(peak, 1),
-            *(percent(pipes[pipe]) for pipe in PIPES),
-            f"{busiest} {percent(pipes[busiest])}",
-        )
-        rows.append(cells)
-    styles = {len(results): "bold"}
-    left = ("layer", "Cube", "kernel busiest")
-    return fitted_tables(headings, rows, width=width, left=left, breaks=PIPES[:1], styles=styles)
+        every = LaunchTimes(launches=tuple(launch for result in results for launch in result.launches))
+        peak = sum(result.cube_utilisation * result.total_cycles for result in results) / max(every.total_cycles, 1)
+        kernels = [LaunchTimes(launches=tuple(one for result in results for one in result.kernel.launches))]
+        total = str(len(every.launches)) if is_call else ""
+        rows.append((f"{len(results)} {scope}s", "", total, *_figures(every, peak, kernels if is_call else [])))
+    return fitted_tables(
+        headings, rows, width=width, left=("layer", "Cube", "busiest"), breaks=PIPES[:1], styles={len(results): "bold"}
+    )
 
 
-def _reasons(results: Sequence[tuple[TimingRow, TimingResult]], width: int) -> list[Table]:
-    headings = ("layer", "Cube waits for", "critical path of the kernel", "tiling")
+def _figures(times: LaunchTimes, peak: float, kernels: Sequence[LaunchTimes]) -> tuple[str, ...]:
+    """Return the cells from "cycles" on."""
+    pipes, busiest = times.pipe_shares, times.busiest_pipe
+    return (
+        str(times.total_cycles),
+        _microseconds(times.seconds),
+        _microseconds(times.task_seconds),
+        *(_microseconds(kernel.task_seconds) for kernel in kernels),
+        percent(peak, 1),
+        *(percent(pipes.get(pipe, 0.0)) for pipe in PIPES),
+        f"{busiest} {percent(pipes[busiest])}" if busiest else "-",
+    )
+
+
+def _microseconds(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f}"
+
+
+def _parts(results: Sequence[TimingResult], width: int) -> list[Table]:
+    """Return which steps of each call its time goes to."""
+    headings = ("layer", "task us of the launches, by step", "tiling of the kernel")
     rows = []
-    for row, result in results:
+    for result in results:
+        parts: dict[str, float] = {}
+        for step, times in result.by_step:
+            parts[step.step.name] = parts.get(step.step.name, 0.0) + times.task_seconds
+        words = ", ".join(f"{name} {_microseconds(seconds)}" for name, seconds in parts.items()) or "nothing launched"
+        rows.append((result.case.name, words, _tiling(result)))
+    return fitted_tables(headings, rows, width=width, left=headings)
+
+
+def _reasons(results: Sequence[TimingResult], width: int) -> list[Table]:
+    headings = ("layer", "Cube waits for", "critical path of the kernel", "tiling of the kernel")
+    rows = []
+    for result in results:
         cause = result.largest_cube_wait
         words = _WAITS.get(cause) or cause.removeprefix("flag_")
         cells = (
-            row.case.name,
-            f"{words} {percent(result.cube_wait_shares[cause])}",
+            result.case.name,
+            f"{words} {percent(result.cube_wait_shares[cause])}" if cause else "no kernel multiplies",
             critical_path(result.critical_shares),
-            result.plan.tiling.origin.partition(" (")[0],
+            _tiling(result),
         )
         rows.append(cells)
     return fitted_tables(headings, rows, width=width, left=headings)
+
+
+def _tiling(result: TimingResult) -> str:
+    return result.plan.tiling_origin.partition(" (")[0] or "-"
 
 
 def _legend(report: TimingReport) -> Iterator[str]:
@@ -106,10 +121,16 @@ def _legend(report: TimingReport) -> Iterator[str]:
     refused = len(report.rows) - len(report.computed)
     combinations = counted(len(report.rows), "combination")
     yield f"layers: {report.source}. {combinations}: {refused} refused; {counted(rows, 'instruction')} timed."
+    if report.scope == "call":
+        kernel = "kernel us: the part of task us that is the kernel's, more of which --scope kernel shows. "
+    else:
+        kernel = (
+            "Critical path: fixed is the kernel's prologue and epilogue, barrier the one between phases. "
+            "--scope call times the calls around these kernels. "
+        )
     yield (
-        "us: core time of the kernels; task us: with launch overhead. of peak: multiply-adds of the layer over what "
-        "all Cubes could do in the core time. Pipes: occupied share of the core time on the slowest core. Critical "
-        "path: fixed is the kernel's prologue and epilogue, barrier the one between phases."
+        "us: core time; task us: with launch overhead. of peak: multiply-adds of the layer over what all Cubes could "
+        f"do in the core time. Pipes: occupied share of the core time on the slowest core. {kernel}".rstrip()
     )
-    yield timing.APPROXIMATE
+    yield f"{timing.APPROXIMATE} {timing.ONE_AFTER_THE_OTHER}"
     yield from dict.fromkeys(calibration(row.chip) for row in report.rows)

@@ -74,10 +74,11 @@ def precision_command(
     """Show the error of weight gradients against float64, for each product and cubeMathType.
 
     Reads tensors captured from a training step, computes each layer's gradient
-    as the product would, and says whether it passes CANN's mixed tolerance.
-    Other operators (average pooling, input gradients, whole backward calls) are
-    compared in Python: call them from ops with your arrays. npu-sim perf and
-    check take a Python file that does.
+    by a call of aclnnConvolutionBackward as the product would, casts and layout
+    conversions included, and says whether it passes CANN's mixed tolerance. The
+    other gradients of a convolution and average pooling are compared in Python:
+    call them from ops with your arrays. npu-sim perf and check take a Python file
+    that does.
 
     A verdict is void, and never a pass, where it says nothing: the golden has no
     finite element, x or dy became all 0 in the type the Cube multiplies, or a

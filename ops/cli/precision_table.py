@@ -238,8 +238,9 @@ def _legend(report: PrecisionReport) -> Iterator[str]:
     options, standard = report.options, report.standard
     modes = ", ".join(f"{number} {CubeMathType(number).name}" for number in options.cube_math_types)
     yield (
-        f"mode: cubeMathType {modes}. Cube: what the Cube multiplied. A line stands for all products and modes with "
-        "the same figures; in the file: the framework's own gradient that the .npz brings along."
+        f"gradient: {report.gradient}, casts and layout conversions included. mode: cubeMathType {modes}. Cube: what "
+        "the Cube multiplied. A line stands for all products and modes with the same figures; in the file: the "
+        "framework's own gradient that the .npz brings along."
     )
     cast = f" (after --dtype {options.dtype})" if options.dtype else ""
     yield (

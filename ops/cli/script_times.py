@@ -25,15 +25,12 @@ from ops.studies import timing
 from ops.studies.effort import TIMING_ROWS_PER_SECOND, launches_effort
 from ops.studies.timing import LaunchTimes, TracedLaunch
 
-NOTE = (
-    f"{timing.APPROXIMATE} A call takes its launches one after the other; gaps between launches and the time of the "
-    "host are not modelled."
-)
+NOTE = f"{timing.APPROXIMATE} {timing.ONE_AFTER_THE_OTHER}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedCall(LaunchTimes):
-    """One call of an operator, or one kernel, with the times of its launches; there may be none.
+    """One call of an operator, or one kernel, with the times of its launches.
 
     Attributes
     ----------

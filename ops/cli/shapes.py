@@ -29,7 +29,7 @@ from ops.cli.output import check_writable, compiled_so_far, note_hints
 from ops.common.geometry import MAX_EXTENT
 from ops.studies.capture import load_capture, load_example
 from ops.studies.models import MODELS
-from ops.studies.precision_report import DEFAULT_PRODUCTS, Refusal
+from ops.studies.precision_report import DEFAULT_PRODUCTS, SCOPES, Refusal, Scope
 
 if TYPE_CHECKING:
     from ops.studies.cases import CaseSet, ConvCase
@@ -197,6 +197,20 @@ def read_products(products: Sequence[str] | None) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(products or DEFAULT_PRODUCTS))
     note_hints(names)
     return names
+
+
+def read_scope(text: str | None) -> Scope:
+    """Return what is timed of each call; None is the whole of it.
+
+    Raises
+    ------
+    UsageError
+        If there is no such scope.
+    """
+    for scope in SCOPES:
+        if text in (scope, None):
+            return scope
+    raise UsageError(f"--scope must be one of {', '.join(SCOPES)}, not {text}")
 
 
 def read_modes(texts: Sequence[str] | None, default: tuple[int, ...] = (DEFAULT_MODE,)) -> tuple[int, ...]:

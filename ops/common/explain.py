@@ -56,9 +56,9 @@ def _works_on(planned: PlannedStep, launch: str) -> str:
     return f"{before[0]} {reads[0].format} -> {writes[0].format}"
 
 
-def launch_works(calls: CallPlan) -> tuple[str, ...]:
-    """Return what each launch of a call works on."""
-    return tuple(_works_on(planned, launch.name) for planned in calls.steps for launch in planned.kernel.launches)
+def launch_works(steps: Sequence[PlannedStep]) -> tuple[str, ...]:
+    """Return what each launch of some steps works on."""
+    return tuple(_works_on(planned, launch.name) for planned in steps for launch in planned.kernel.launches)
 
 
 def call_words(tensors: Mapping[str, TensorDesc | None], attributes: Mapping[str, tuple[Sequence[int], int]]) -> str:

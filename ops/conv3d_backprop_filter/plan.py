@@ -1,4 +1,4 @@
-"""What a weight gradient runs: tensors in global memory, tiling and launches. Nothing is computed here."""
+"""The kernel of a weight gradient on tensors that exist: layouts, tiling and launches. Nothing is computed here."""
 
 from __future__ import annotations
 
@@ -7,64 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from npu_sim.errors import OperatorError
-from npu_sim.fenv import default_fenv
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from ops.common.geometry import ConvGeometry
-from ops.common.records import check_addressable
 from ops.conv3d_backprop_filter import kernel_split, kernel_unified, walk_split
 from ops.conv3d_backprop_filter.params import DATA_OF_COMPUTE, split_params, unified_params
 from ops.conv3d_backprop_filter.tiling import choose_tiling
 from ops.conv3d_backprop_filter.tiling_data import ELEMENT_BYTES, DwTiling
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling, unified_tiling
 from ops.vector.memset import memset_launch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightGradientPlan:
-    """Everything the engines need for one weight gradient.
-
-    Attributes
-    ----------
-    geometry : ConvGeometry
-        The convolution.
-    product : Product
-        Where it runs.
-    compute_dtype : str
-        What the Cube multiplies: "fp16", "bf16", "hf32" or "fp32".
-    tiling : DwTiling or UnifiedTiling
-        Split cores resp. unified cores.
-    x_layout, dy_layout : ActivationLayout
-        NDC1HWC0 images of the feature map and of grad_output.
-    dw_layout : WeightLayout
-        FRACTAL_Z_3D image of the result, float32.
-    gm : GlobalMemory
-        The launches' tensors.
-    x, dy, dw : GmTensor
-        Where they lie.
-    launches : tuple of Launch
-        In stream order.
-    """
-
-    geometry: ConvGeometry
-    product: Product
-    compute_dtype: str
-    tiling: DwTiling | UnifiedTiling
-    x_layout: ActivationLayout
-    dy_layout: ActivationLayout
-    dw_layout: WeightLayout
-    gm: GlobalMemory
-    x: GmTensor
-    dy: GmTensor
-    dw: GmTensor
-    launches: tuple[Launch, ...]
-
-    @property
-    def k_depth(self) -> int:
-        """Products summed into one element of the gradient (padding included)."""
-        return self.geometry.n * self.geometry.do * self.geometry.ho * self.geometry.wo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,37 +136,3 @@ def weight_gradient_kernel(
         params = unified_params(tiling, geometry, product, x, dy, dw)
         launches = unified_launches(params, gm, dw, product)
     return WeightGradientKernel(tiling=tiling, launches=launches, private_bytes=private_bytes)
-
-
-@default_fenv
-def plan_weight_gradient(geometry: ConvGeometry, product: Product, compute_dtype: str) -> WeightGradientPlan:
-    """Choose tiling and launches for ``geometry`` on ``product``; touches no tensor data.
-
-    Parameters
-    ----------
-    geometry : ConvGeometry
-        The convolution.
-    product : Product
-        Split cores use the published host tiling where it is published, unified cores our TBE-style schedule.
-    compute_dtype : {"fp16", "bf16", "hf32", "fp32"}
-        What the Cube multiplies.
-
-    Raises
-    ------
-    OperatorError
-        561103 if no tiling fits the buffers; 161002 if the product's Cube does not multiply ``compute_dtype``.
-    """
-    _check_compute_dtype(product, compute_dtype)
-    layouts = WeightGradientLayouts.of(geometry, compute_dtype)
-    item = ELEMENT_BYTES[compute_dtype]
-    gm = GlobalMemory()
-    data = DATA_OF_COMPUTE[compute_dtype]
-    x = gm.add("x", layouts.x.storage_bytes(item), initialised=True, data=data)
-    dy = gm.add("dy", layouts.dy.storage_bytes(item), initialised=True, data=data)
-    dw = gm.add("dw", layouts.dw.storage_elems * 4, initialised=False, data=DATA_OF_COMPUTE["fp32"])
-    check_addressable(gm)
-    kernel = weight_gradient_kernel(geometry, product, compute_dtype, gm, x, dy, dw)
-    return WeightGradientPlan(
-        geometry=geometry, product=product, compute_dtype=compute_dtype, tiling=kernel.tiling, x_layout=layouts.x,
-        dy_layout=layouts.dy, dw_layout=layouts.dw, gm=gm, x=x, dy=dy, dw=dw, launches=kernel.launches,
-    )  # fmt: skip

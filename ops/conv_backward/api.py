@@ -80,14 +80,75 @@ class ConvolutionBackward:
         return self.plan.workspace_bytes
 
 
+def described(shape: tuple[int, ...], dtype: str) -> TensorDesc:
+    """Return the descriptor of a contiguous tensor in the format of its rank."""
+    return TensorDesc(shape=shape, dtype=dtype, format=_FORMATS.get(len(shape), "ND"))
+
+
 def _desc(array: np.ndarray) -> TensorDesc:
-    """Return the descriptor of a contiguous tensor; a type the interface lacks keeps NumPy's name and is refused."""
-    dtype = _NAMES.get(array.dtype, str(array.dtype))
-    return TensorDesc(shape=array.shape, dtype=dtype, format=_FORMATS.get(array.ndim, "ND"))
+    """Return the descriptor of an array; a type the interface lacks keeps NumPy's name and is refused."""
+    return described(array.shape, _NAMES.get(array.dtype, str(array.dtype)))
 
 
-def _mask(value: Sequence[bool]) -> tuple[bool, ...]:
-    return tuple(flag("output_mask entry", entry) for entry in items("output_mask", value, "three bools"))
+@default_fenv
+def plan_convolution_backward(
+    grad_output: TensorDesc,
+    input: TensorDesc,
+    weight: TensorDesc,
+    *,
+    stride: int | Sequence[int],
+    padding: int | str | Sequence[int],
+    dilation: int | Sequence[int],
+    transposed: bool = False,
+    output_padding: int | Sequence[int] = 0,
+    groups: int = 1,
+    output_mask: Sequence[bool] = (True, True, True),
+    cube_math_type: int | str | CubeMathType = 0,
+    product: str | Product | None = None,
+    bias_sizes: Sequence[int] | None = None,
+    profile: Profile = "page",
+    quirks: Sequence[str] = (),
+) -> ConvBackwardPlan:
+    """Check and plan the call that `convolution_backward` makes of such tensors; no tensor data exists.
+
+    Parameters
+    ----------
+    grad_output, input, weight : TensorDesc
+        The tensors, see `described`. The others are those of `convolution_backward`.
+
+    Raises
+    ------
+    OperatorError, ShapeError, DTypeError, ProductError
+        As `convolution_backward`.
+    """
+    axes = max(input.rank - 2, 1)
+    strides, dilations = per_axis("stride", stride, axes), per_axis("dilation", dilation, axes)
+    is_transposed = flag("transposed", transposed)
+    pads = named_padding(padding, weight.shape[2:], strides, dilations, transposed=is_transposed)
+    bias_length = grad_output.shape[1] if grad_output.rank > 1 else 0
+    call = ConvBackwardCall(
+        product=current_product() if product is None else get_product(product),
+        grad_output=grad_output,
+        input=input,
+        weight=weight,
+        bias_sizes=(bias_length,) if bias_sizes is None else per_axis("bias_sizes", bias_sizes, 1),
+        stride=strides,
+        padding=per_axis("padding", pads, axes),
+        dilation=dilations,
+        transposed=is_transposed,
+        output_padding=per_axis("output_padding", output_padding, axes),
+        groups=whole("groups", groups),
+        output_mask=tuple(
+            flag("output_mask entry", entry) for entry in items("output_mask", output_mask, "three bools")
+        ),
+        cube_math_type=cube_math_number("cube_math_type", cube_math_type),
+        grad_input=input,
+        grad_weight=weight,
+        grad_bias=TensorDesc(shape=(bias_length,), dtype=grad_output.dtype, format="ND"),
+        profile=profile,
+        quirks=parse_quirks(quirks),
+    )
+    return plan_call(check(call))
 
 
 @default_fenv
@@ -172,45 +233,22 @@ def convolution_backward(
            [2., 4., 2.],
            [1., 2., 1.]], dtype=float16)
     """
-    chip = current_product() if product is None else get_product(product)
     tensors = {
         "grad_output": as_array(grad_output, "grad_output"),
         "input": as_array(input, "input"),
         "weight": as_array(weight, "weight"),
     }
     g, x, w = (contiguous(tensor, name) for name, tensor in tensors.items())
-    mask = _mask(output_mask)
-    is_transposed = flag("transposed", transposed)
-    axes = max(x.ndim - 2, 1)
-    strides, dilations = per_axis("stride", stride, axes), per_axis("dilation", dilation, axes)
-    pads = named_padding(padding, w.shape[2:], strides, dilations, transposed=is_transposed)
-    bias_length = g.shape[1] if g.ndim > 1 else 0
-    call = ConvBackwardCall(
-        product=chip,
-        grad_output=_desc(g),
-        input=_desc(x),
-        weight=_desc(w),
-        bias_sizes=(bias_length,) if bias_sizes is None else per_axis("bias_sizes", bias_sizes, 1),
-        stride=strides,
-        padding=per_axis("padding", pads, axes),
-        dilation=dilations,
-        transposed=is_transposed,
-        output_padding=per_axis("output_padding", output_padding, axes),
-        groups=whole("groups", groups),
-        output_mask=mask,
-        cube_math_type=cube_math_number("cube_math_type", cube_math_type),
-        grad_input=_desc(x),
-        grad_weight=_desc(w),
-        grad_bias=TensorDesc(shape=(bias_length,), dtype=_NAMES.get(g.dtype, str(g.dtype)), format="ND"),
-        profile=profile,
-        quirks=parse_quirks(quirks),
-    )
-    resolved = check(call)
-    plan = plan_call(resolved)
+    plan = plan_convolution_backward(
+        _desc(g), _desc(x), _desc(w), stride=stride, padding=padding, dilation=dilation, transposed=transposed,
+        output_padding=output_padding, groups=groups, output_mask=output_mask, cube_math_type=cube_math_type,
+        product=product, bias_sizes=bias_sizes, profile=profile, quirks=quirks,
+    )  # fmt: skip
+    resolved = plan.resolved
     recorder = current_recorder()
     if recorder is not None:
         recorder.add(lambda: explain_call(plan))
-    options = run_options(chip, resolved.compute_dtype, accumulation, overflow, threads)
+    options = run_options(resolved.product, resolved.compute_dtype, accumulation, overflow, threads)
     outputs = empty_results(plan.calls, resolved.wanted_outputs)
     storages = {"grad_output": g, "input": x, "weight": w} | outputs
     run_call(plan, {name: storage.reshape(-1) for name, storage in storages.items()}, options)

@@ -45,5 +45,5 @@ def explain_call(plan: ConvBackwardPlan, title: str = "aclnnConvolutionBackward"
         tables=steps_tables(plan.calls),
         notes=plan.route.notes,
         launches=plan.calls.launches,
-        launch_works=launch_works(plan.calls),
+        launch_works=launch_works(plan.calls.steps),
     )

@@ -13,7 +13,7 @@ from npu_sim.errors import OperatorError, ShapeError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from ops.common.arguments import STORED_AS, Argument, argument_of
 from ops.common.geometry import ConvGeometry
-from ops.common.pipeline import Buffer, CallPlan, Kernel, Step, plan_steps
+from ops.common.pipeline import Buffer, CallPlan, Kernel, PlannedStep, Step, plan_steps
 from ops.common.view import View
 from ops.conv3d_backprop_filter.plan import WeightGradientLayouts, weight_gradient_kernel
 from ops.conv3d_backprop_input.limits import library_only_limits
@@ -66,6 +66,17 @@ class ConvBackwardPlan:
     def workspace_bytes(self) -> int:
         """What phase 1 asks for."""
         return self.calls.workspace_bytes
+
+    @property
+    def multiplying_steps(self) -> tuple[PlannedStep, ...]:
+        """The steps that multiply: one for each gradient of input and weight; the others convert, sum or clear."""
+        return tuple(planned for planned in self.calls.steps if planned.kernel.tiling is not None)
+
+    @property
+    def tiling_origin(self) -> str:
+        """Where the tilings of `multiplying_steps` come from."""
+        origins = (getattr(planned.kernel.tiling, "origin", "") for planned in self.multiplying_steps)
+        return ", ".join(dict.fromkeys(origins))
 
 
 def geometry_of(call: ConvBackwardCall) -> ConvGeometry:

@@ -26,6 +26,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
+from math import prod
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -75,7 +76,7 @@ class Layer:
     @property
     def k_depth(self) -> int:
         """Products summed into one element of the gradient: batch times output positions."""
-        return self.dy.size // self.dy.shape[1]
+        return prod((self.dy.shape[0], *self.dy.shape[2:]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

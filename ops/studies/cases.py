@@ -1,4 +1,8 @@
-"""Weight gradients by shape: what the studies without tensor data run, and where the shapes come from."""
+"""Weight gradients by shape: the calls of the studies, and where the shapes come from.
+
+A case is what the user named; what is refused, cast and launched is the operator's business: `plan_case` plans the call
+of `ops.convolution_backward` that wants the gradient of the weight alone.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +10,23 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from math import prod
 
-from npu_sim.arguments import ints, items, whole
-from npu_sim.dtypes.cube_math import resolve_compute_dtype
+from npu_sim.arguments import ints, whole
 from npu_sim.dtypes.formats import get_dtype
 from npu_sim.errors import DTypeError, InputFileError, OperatorError, ShapeError, shown
 from npu_sim.products import Product, get_product
-from ops.common.geometry import ConvGeometry
 from ops.common.padding import named_padding
-from ops.conv3d_backprop_filter.api import check_supported
-from ops.conv3d_backprop_filter.plan import WeightGradientPlan, plan_weight_gradient
+from ops.common.pipeline import PlannedStep
+from ops.conv_backward.api import described, plan_convolution_backward
+from ops.conv_backward.plan import ConvBackwardPlan
 from ops.studies.capture import Capture
 from ops.studies.models import MODELS
 from ops.studies.precision import Progress
+from ops.studies.precision_report import OUTPUT_MASK, Scope
 from ops.studies.rounding import STORAGE, dtype_name
 
 PARAM_INVALID = 161002
-
-
-_ATTRIBUTES = ("stride", "padding", "dilation")
 
 
 def storage_name(dtype: object) -> str:
@@ -44,17 +45,9 @@ def storage_name(dtype: object) -> str:
     raise OperatorError(f"dtype must be one of {', '.join(STORAGE)}, not {given}", PARAM_INVALID)
 
 
-def _named(names: tuple[str, ...], values: object) -> Iterator[tuple[str, Any]]:
-    """Yield each of three values with its name."""
-    found = items(" and ".join(names), values, f"{len(names)} sequences of ints")
-    if len(found) != len(names):
-        raise ShapeError(f"{', '.join(names)} must be {len(names)} sequences of ints, not {len(found)}")
-    yield from zip(names, found, strict=True)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvCase:
-    """A convolution whose weight gradient is wanted.
+    """A convolution whose weight gradient is wanted; whether there is such a call, the operator decides.
 
     Attributes
     ----------
@@ -63,13 +56,16 @@ class ConvCase:
     x_shape, dy_shape, weight_shape : tuple of int
         NC and the spatial axes of the input and of the gradient at the output; (Cout, Cin / groups, kernel...).
     stride, padding, dilation : tuple of int
-        One entry per spatial axis, or one for all; a padding of 4 entries is up, down, left, right.
+        One entry per spatial axis; a padding of 4 entries is up, down, left, right.
     groups : int
         Channel groups.
     dtype : {"fp16", "bf16", "fp32"}
         Format of the tensors.
-    geometry : ConvGeometry
-        The same, validated.
+
+    Raises
+    ------
+    OperatorError
+        161002: ``dtype`` is not a tensor format.
     """
 
     name: str
@@ -81,41 +77,14 @@ class ConvCase:
     dilation: tuple[int, ...]
     groups: int
     dtype: str
-    geometry: ConvGeometry
 
-    @classmethod
-    def build(
-        cls,
-        name: str,
-        shapes: tuple[Sequence[int], Sequence[int], Sequence[int]],
-        attributes: tuple[Sequence[int], Sequence[int], Sequence[int]],
-        *,
-        groups: int,
-        dtype: str,
-    ) -> ConvCase:
-        """Return the case of ``shapes`` (x, dy, weight) and ``attributes`` (stride, padding, dilation).
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", storage_name(self.dtype))
 
-        Raises
-        ------
-        ShapeError
-            If no convolution connects them.
-        OperatorError
-            161002 if ``dtype`` is not a tensor format.
-        """
-        x, dy, weight = (ints(what, shape) for what, shape in _named(("x", "dy", "weight"), shapes))
-        stride, padding, dilation = (ints(what, given) for what, given in _named(_ATTRIBUTES, attributes))
-        return cls(
-            name=name,
-            x_shape=x,
-            dy_shape=dy,
-            weight_shape=weight,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
-            groups=groups,
-            dtype=storage_name(dtype),
-            geometry=ConvGeometry.from_shapes(x, dy, weight, stride, padding, dilation, groups),
-        )
+    @property
+    def macs(self) -> int:
+        """Multiply-adds of the gradient, padding included."""
+        return prod(self.dy_shape) * prod(self.weight_shape[1:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,10 +122,14 @@ class CaseSet:
 def cases_of_capture(capture: Capture, dtype: str | None = None) -> CaseSet:
     """Return the shapes of captured layers; ``dtype`` replaces the format of their tensors."""
     cases = tuple(
-        ConvCase.build(
-            layer.name,
-            (layer.x.shape, layer.dy.shape, layer.weight_shape),
-            (layer.stride, layer.padding, layer.dilation),
+        ConvCase(
+            name=layer.name,
+            x_shape=layer.x.shape,
+            dy_shape=layer.dy.shape,
+            weight_shape=layer.weight_shape,
+            stride=layer.stride,
+            padding=layer.padding,
+            dilation=layer.dilation,
             groups=layer.groups,
             dtype=dtype or dtype_name(layer.x.dtype),
         )
@@ -180,10 +153,14 @@ def cases_of_model(name: str, batch: int, dtype: str = "fp16") -> CaseSet:
         raise InputFileError(f"Model must be one of {', '.join(MODELS)}, not {given}")
     images = whole("batch", batch)
     cases = tuple(
-        ConvCase.build(
-            layer.name,
-            (layer.x_shape(images), layer.dy_shape(images), layer.weight_shape),
-            ((layer.stride, layer.stride), (layer.pad, layer.pad), (1, 1)),
+        ConvCase(
+            name=layer.name,
+            x_shape=layer.x_shape(images),
+            dy_shape=layer.dy_shape(images),
+            weight_shape=layer.weight_shape,
+            stride=(layer.stride, layer.stride),
+            padding=(layer.pad, layer.pad),
+            dilation=(1, 1),
             groups=layer.groups,
             dtype=dtype,
         )
@@ -230,50 +207,59 @@ def case_of_shape(
     if len(weight_shape) != len(x_shape):
         raise ShapeError(f"weight must have the rank of x ({len(x_shape)}), not {len(weight_shape)}")
     axes = len(x_shape) - 2
-    strides, dilations = _per_axis("stride", stride, axes, 1), _per_axis("dilation", dilation, axes, 1)
-    padding = ints("padding", named_padding(padding, weight_shape[2:], strides, dilations))
-    if axes == 2 and len(padding) == 4:
-        pads: tuple[int, ...] = (padding[0] + padding[1], padding[2] + padding[3])
-    else:
-        pads = tuple(2 * value for value in _per_axis("padding", padding, axes, 0))
+    strides, dilations = _per_axis("stride", stride, axes), _per_axis("dilation", dilation, axes)
+    if min(strides) < 1:
+        raise ShapeError(f"stride must be at least 1, not {min(strides)}")
+    pads = ints("padding", named_padding(padding, weight_shape[2:], strides, dilations))
+    if axes != 2 or len(pads) != 4:
+        pads = _per_axis("padding", pads, axes)
+    around = (pads[0] + pads[1], pads[2] + pads[3]) if len(pads) > axes else tuple(2 * pad for pad in pads)
     output = []
     for axis in range(axes):
-        extent, kernel = x_shape[2 + axis] + pads[axis], (weight_shape[2 + axis] - 1) * dilations[axis] + 1
+        extent, kernel = x_shape[2 + axis] + around[axis], (weight_shape[2 + axis] - 1) * dilations[axis] + 1
         if kernel > extent:
             raise ShapeError(
                 f"Kernel must fit into the padded input, but axis {axis} has {extent} elements and the dilated kernel "
                 f"{kernel}"
             )
         output.append((extent - kernel) // strides[axis] + 1)
-    per_axis = padding if len(padding) > 1 else tuple(padding) * axes
-    return ConvCase.build(
-        "x".join(str(extent) for extent in x_shape),
-        (x_shape, (x_shape[0], weight_shape[0], *output), weight_shape),
-        (strides, per_axis, dilations),
+    return ConvCase(
+        name="x".join(str(extent) for extent in x_shape),
+        x_shape=x_shape,
+        dy_shape=(x_shape[0], weight_shape[0], *output),
+        weight_shape=weight_shape,
+        stride=strides,
+        padding=pads,
+        dilation=dilations,
         groups=groups,
         dtype=dtype,
     )
 
 
-def _per_axis(name: str, values: Sequence[int], axes: int, least: int) -> tuple[int, ...]:
+def _per_axis(name: str, values: Sequence[int], axes: int) -> tuple[int, ...]:
     if len(values) not in (1, axes):
         raise ShapeError(f"{name} must have 1 or {axes} entries, not {len(values)}")
-    if min(values) < least:
-        raise ShapeError(f"{name} must be at least {least}, not {min(values)}")
     return tuple(values) if len(values) == axes else (values[0],) * axes
 
 
-def plan_case(case: ConvCase, product: Product, cube_math_type: int) -> WeightGradientPlan:
-    """Return tiling and launches of ``case``, refusing what the operator refuses; no tensor data exists.
+def plan_case(case: ConvCase, product: Product, cube_math_type: int) -> ConvBackwardPlan:
+    """Return the plan of the call that computes ``case``; no tensor data exists.
 
     Raises
     ------
     NpuSimError
-        With the status the library would return.
+        The operator refuses the call; with the status the library would return.
     """
-    compute_dtype = resolve_compute_dtype(case.dtype, cube_math_type, product)
-    check_supported(case.geometry, product, compute_dtype, case.dtype)
-    return plan_weight_gradient(case.geometry, product, compute_dtype)
+    dy, x, weight = (described(shape, case.dtype) for shape in (case.dy_shape, case.x_shape, case.weight_shape))
+    return plan_convolution_backward(
+        dy, x, weight, stride=case.stride, padding=case.padding, dilation=case.dilation, groups=case.groups,
+        output_mask=OUTPUT_MASK, cube_math_type=cube_math_type, product=product,
+    )  # fmt: skip
+
+
+def steps_of(plan: ConvBackwardPlan, scope: Scope) -> tuple[PlannedStep, ...]:
+    """Return the steps of a call, in stream order: all of them, or the kernel that multiplies."""
+    return plan.calls.steps if scope == "call" else plan.multiplying_steps
 
 
 def program_name() -> str:

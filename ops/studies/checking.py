@@ -1,4 +1,7 @@
-"""The checkers over the kernels of weight gradients: every instruction by itself, then their order and bounds."""
+"""The checkers over calls of weight gradients: every instruction by itself, then their order and bounds.
+
+All launches of a call are checked, in stream order on their one memory: the kernel reads what the conversions wrote.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,13 @@ from npu_sim.program.legality import verify_launch
 from npu_sim.program.violation import Kind, Violation
 from npu_sim.report.record import to_json_text
 from npu_sim.units import MIB
+from ops.common.explain import launch_works
 from ops.studies.cases import CaseSet, ConvCase, combinations, plan_case, program_name
 from ops.studies.precision import Progress
-from ops.studies.precision_report import Refusal
+from ops.studies.precision_report import CALL, Refusal
 from ops.studies.timing import case_document
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 WINDOW_ROWS = 2
 """Rows shown before and behind each row of a finding."""
 GM_LIMIT_BYTES = 4096 * MIB
@@ -56,9 +60,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedLaunch:
-    """What was checked: a kernel, its cores, phases and instructions."""
+    """What was checked: a kernel, the tensors it works on in a call, its cores, phases and instructions."""
 
     name: str
+    works_on: str = ""
     core_count: int
     phase_count: int
     row_count: int
@@ -132,6 +137,7 @@ class CheckReport:
                 "schema_version": SCHEMA_VERSION,
                 "program": program_name(),
                 "source": self.source,
+                "checked": f"every launch of the {CALL}",
                 "finding_count": self.finding_count,
                 "rows": [
                     case_document(row)
@@ -146,6 +152,7 @@ def _finding_document(finding: Finding) -> dict[str, Any]:
     violation = finding.violation
     return {
         "launch": finding.launch,
+        "launch_number": violation.launch,
         "kind": violation.kind.value,
         "name": violation.kind.name,
         "core": violation.core,
@@ -164,7 +171,7 @@ def _finding_document(finding: Finding) -> dict[str, Any]:
 def run_check(
     cases: CaseSet, products: tuple[str, ...], cube_math_types: tuple[int, ...], *, progress: Progress | None = None
 ) -> CheckReport:
-    """Check the kernels of every case on every product in every mode.
+    """Check every launch of every case on every product in every mode.
 
     Parameters
     ----------
@@ -200,8 +207,10 @@ def _check(case: ConvCase, product: str, chip: Product, mode: int) -> CheckRow:
         raise
     except NpuSimError as error:
         return CheckRow(case=case, product=product, chip=chip, cube_math_type=mode, refusal=Refusal.of(error))
-    require_size(case, plan.gm.total_bytes)
-    launches, findings = check_launches(plan.launches, chip)
+    require_size(case, plan.calls.gm.total_bytes)
+    checked, findings = check_launches(plan.calls.launches, chip)
+    works = launch_works(plan.calls.steps)
+    launches = tuple(replace(launch, works_on=words) for launch, words in zip(checked, works, strict=True))
     return CheckRow(case=case, product=product, chip=chip, cube_math_type=mode, launches=launches, findings=findings)
 
 

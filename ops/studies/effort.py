@@ -15,8 +15,9 @@ from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.isa.row import empty_rows
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
-from ops.studies.cases import CaseSet, ConvCase, combinations, plan_case
+from ops.studies.cases import CaseSet, ConvCase, combinations, plan_case, steps_of
 from ops.studies.checking import MEMORY_PER_GM_BYTE, require_size
+from ops.studies.precision_report import Scope
 
 TIMING_ROWS_PER_SECOND = 10e6
 CHECKING_ROWS_PER_SECOND = 0.25e6
@@ -83,7 +84,7 @@ def launches_effort(launches: Sequence[Launch], rows_per_second: float, bytes_pe
     return Effort(instructions=rows, is_bound=not is_all, seconds=seconds, bytes=bytes_per_gm_byte * largest)
 
 
-def timing_effort(cases: CaseSet, products: Sequence[str], modes: Sequence[int]) -> Effort:
+def timing_effort(cases: CaseSet, products: Sequence[str], modes: Sequence[int], scope: Scope) -> Effort:
     """Return the effort of timing every case on every product in every mode; what is refused takes none.
 
     Raises
@@ -92,7 +93,7 @@ def timing_effort(cases: CaseSet, products: Sequence[str], modes: Sequence[int])
         If a product is unknown.
     """
     return _sum(
-        _rows_effort(case, chip, mode, TIMING_ROWS_PER_SECOND)
+        _rows_effort(case, chip, mode, scope, TIMING_ROWS_PER_SECOND)
         for _, chip, mode, case in combinations(cases, products, modes, None)
     )
 
@@ -109,7 +110,7 @@ def checking_effort(cases: CaseSet, products: Sequence[str], modes: Sequence[int
     """
     effort = Effort()
     for _, chip, mode, case in combinations(cases, products, modes, None):
-        part = _rows_effort(case, chip, mode, CHECKING_ROWS_PER_SECOND, MEMORY_PER_GM_BYTE)
+        part = _rows_effort(case, chip, mode, "call", CHECKING_ROWS_PER_SECOND, MEMORY_PER_GM_BYTE)
         require_size(case, part.bytes // MEMORY_PER_GM_BYTE)
         effort += part
     return effort
@@ -118,7 +119,7 @@ def checking_effort(cases: CaseSet, products: Sequence[str], modes: Sequence[int
 def precision_effort(cases: CaseSet, products: Sequence[str], modes: Sequence[int]) -> Effort:
     """Return the effort of computing every case, as `timing_effort`; work of about a second or less is not counted."""
     every = list(combinations(cases, products, modes, None))
-    if sum(case.geometry.macs for _, _, _, case in every) < MACS_PER_SECOND:
+    if sum(case.macs for _, _, _, case in every) < MACS_PER_SECOND:
         return Effort()
     return _sum(_computed_effort(case, chip, mode) for _, chip, mode, case in every)
 
@@ -128,27 +129,29 @@ def _sum(parts: Iterable[Effort]) -> Effort:
 
 
 def _computed_effort(case: ConvCase, chip: Product, mode: int) -> Effort:
-    counted = _rows_effort(case, chip, mode, TIMING_ROWS_PER_SECOND, bytes_per_gm_byte=1)
+    # the conversions around the kernel are computed without their rows
+    counted = _rows_effort(case, chip, mode, "kernel", TIMING_ROWS_PER_SECOND, bytes_per_gm_byte=1)
     if not counted.instructions:
         return counted
     elements = math.prod(case.x_shape) + math.prod(case.dy_shape)
     return replace(
         counted,
-        seconds=counted.seconds + case.geometry.macs / MACS_PER_SECOND,
+        seconds=counted.seconds + case.macs / MACS_PER_SECOND,
         bytes=counted.bytes + GOLDEN_BYTES_PER_ELEMENT * elements,
     )
 
 
 def _rows_effort(
-    case: ConvCase, chip: Product, mode: int, rows_per_second: float, bytes_per_gm_byte: int = 0
+    case: ConvCase, chip: Product, mode: int, scope: Scope, rows_per_second: float, bytes_per_gm_byte: int = 0
 ) -> Effort:
     """Return the effort of the rows of one combination, of a smaller batch if there are many."""
     try:
-        total_bytes = plan_case(case, chip, mode).gm.total_bytes
+        total_bytes = plan_case(case, chip, mode).calls.gm.total_bytes
         batch = part = case.x_shape[0]
         while True:
             budget = _BUDGET_ROWS if part > 1 else _LAST_BUDGET_ROWS
-            rows, is_all = count_rows(plan_case(_with_batch(case, part), chip, mode).launches, budget)
+            steps = steps_of(plan_case(_with_batch(case, part), chip, mode), scope)
+            rows, is_all = count_rows((launch for step in steps for launch in step.kernel.launches), budget)
             if is_all or part == 1:
                 break
             part = max(part // _STEP, 1)
@@ -156,7 +159,7 @@ def _rows_effort(
         raise
     except NpuSimError:
         return Effort()
-    rows = rows * batch // part
+    rows = rows * batch // max(part, 1)  # an empty batch is filled, not computed
     return Effort(
         instructions=rows,
         is_bound=not is_all,
@@ -166,10 +169,4 @@ def _rows_effort(
 
 
 def _with_batch(case: ConvCase, batch: int) -> ConvCase:
-    return ConvCase.build(
-        case.name,
-        ((batch, *case.x_shape[1:]), (batch, *case.dy_shape[1:]), case.weight_shape),
-        (case.stride, case.padding, case.dilation),
-        groups=case.groups,
-        dtype=case.dtype,
-    )
+    return replace(case, x_shape=(batch, *case.x_shape[1:]), dy_shape=(batch, *case.dy_shape[1:]))

@@ -1,7 +1,7 @@
 """The precision study: the error of each layer's weight gradient, on each product, in each mode.
 
-For every layer x product x cubeMathType the emulator either refuses the call, as the library would, or computes the
-gradient, which is then compared with two float64 goldens:
+For every layer x product x cubeMathType `ops.convolution_backward` is called, which either refuses, as the library
+would, or computes the gradient with all its casts and layout conversions. It is compared with two float64 goldens:
 
 ``original``
     from the tensors of the file, untouched: the whole price of the mode, casts included;
@@ -31,6 +31,7 @@ from npu_sim.report.standards import mixed_tolerance
 from ops.studies.capture import Capture, Layer
 from ops.studies.goldens import Goldens
 from ops.studies.precision_report import (
+    OUTPUT_MASK,
     CaseResult,
     Comparison,
     Golden,
@@ -44,18 +45,16 @@ from ops.studies.rounding import dtype_name
 
 
 class _Gradient(Protocol):
-    """What the study reads of a computed weight gradient."""
+    """What the study reads of the result of a call."""
 
     @property
-    def grad_weight(self) -> np.ndarray: ...
+    def grad_weight(self) -> Any: ...
     @property
     def compute_dtype(self) -> str: ...
     @property
     def accumulation(self) -> Any: ...
     @property
-    def k_depth(self) -> int: ...
-    @property
-    def tiling_label(self) -> str: ...
+    def plan(self) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +63,15 @@ class Backend:
 
     Attributes
     ----------
-    weight_gradient : callable
-        ``ops.conv3d_backprop_filter.api.weight_gradient``.
+    convolution_backward : callable
+        ``ops.convolution_backward``.
     golden : callable
         ``ops.common.definition.weight_gradient``.
     get_product : callable
         ``npu_sim.products.registry.get_product``.
     """
 
-    weight_gradient: Callable[..., _Gradient]
+    convolution_backward: Callable[..., _Gradient]
     golden: Callable[..., npt.NDArray[np.float64]]
     get_product: Callable[[str], Any]
 
@@ -81,9 +80,9 @@ def emulator() -> Backend:
     """Return the real backend; its modules are imported here, not with this one."""
     from npu_sim.products.registry import get_product
     from ops.common.definition import weight_gradient as golden
-    from ops.conv3d_backprop_filter.api import weight_gradient
+    from ops.conv_backward.api import convolution_backward
 
-    return Backend(weight_gradient=weight_gradient, golden=golden, get_product=get_product)
+    return Backend(convolution_backward=convolution_backward, golden=golden, get_product=get_product)
 
 
 Progress = Callable[[int, int, str], None]
@@ -179,14 +178,15 @@ def _case(
         "input_dtype": dtype_name(goldens.x.dtype),
     }
     try:
-        gradient = backend.weight_gradient(
-            goldens.x,
+        gradient = backend.convolution_backward(
             goldens.dy,
-            layer.weight_shape,
+            goldens.x,
+            np.zeros(layer.weight_shape, goldens.x.dtype),
             stride=layer.stride,
             padding=layer.padding,
             dilation=layer.dilation,
             groups=layer.groups,
+            output_mask=OUTPUT_MASK,
             product=name,
             cube_math_type=cube_math_type,
             accumulation=options.accumulation,
@@ -196,8 +196,6 @@ def _case(
         raise
     except NpuSimError as error:
         return PrecisionRow(**row, refusal=Refusal.of(error))
-    if gradient.k_depth != layer.k_depth:
-        raise InternalError(f"K depth of {layer.name} must be {layer.k_depth}, not {gradient.k_depth}")
     compute_dtype = gradient.compute_dtype
     rounded = goldens.rounded(compute_dtype, product)
     inputs_lost = bool(rounded.lost_tensors)
@@ -207,8 +205,8 @@ def _case(
             compute_dtype=compute_dtype,
             output_dtype=dtype_name(gradient.grad_weight.dtype),
             accumulation=str(gradient.accumulation.name),
-            k_depth=int(gradient.k_depth),
-            tiling=str(gradient.tiling_label),
+            k_depth=layer.k_depth,
+            tiling=str(gradient.plan.tiling_origin),
             input_underflow=rounded.input_underflow,
             input_overflow=rounded.input_overflow,
             input_specials_lost=rounded.input_specials_lost,

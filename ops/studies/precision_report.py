@@ -18,6 +18,13 @@ Golden = Literal["original", "rounded"]
 Outcome = Literal["pass", "fail", "void"]
 VoidCause = Literal["golden", "inputs", "zeros"]
 
+Scope = Literal["call", "kernel"]
+"""What a figure is of: a whole call of the operator, or its kernel that multiplies."""
+SCOPES: tuple[Scope, ...] = ("call", "kernel")
+OUTPUT_MASK = (False, True, False)
+CALL = "call of aclnnConvolutionBackward with outputMask (false, true, false)"
+"""What the studies compute, time and check: the gradient of the weight alone, and whatever its call launches."""
+
 DEFAULT_PRODUCTS = ("310p", "910", "910b", "910_93")
 CUBE_MATH_TYPES = tuple(int(member) for member in CubeMathType)
 GOLDENS: tuple[Golden, ...] = ("original", "rounded")
@@ -254,6 +261,8 @@ class PrecisionReport:
         What was asked for.
     standard : mapping of str to str
         Name, version, source and commit of the standard behind the verdicts.
+    gradient : str
+        What was computed of each layer.
     note : str
         What the figures are not.
     layers : tuple of LayerSummary
@@ -262,7 +271,7 @@ class PrecisionReport:
         Layer by layer, product by product, mode by mode.
     """
 
-    schema_version: int = 2
+    schema_version: int = 3
     program: str
     source: str
     metadata: Mapping[str, Any]
@@ -270,6 +279,7 @@ class PrecisionReport:
     standard: Mapping[str, str] = field(
         default_factory=lambda: {"name": STANDARD, "version": VERSION, "source": SOURCE, "commit": COMMIT}
     )
+    gradient: str = f"result of a {CALL}"
     note: str = "Emulated, not certified against silicon: order and width of the Cube's additions are inferred."
     layers: tuple[LayerSummary, ...]
     rows: tuple[PrecisionRow, ...]

@@ -1,4 +1,9 @@
-"""The timing study: cycles of each layer's weight gradient, by product and mode. No tensor data is touched."""
+"""The timing study: cycles of each layer's weight gradient, by product and mode. No tensor data is touched.
+
+A call has two times, both read from its one plan: that of the kernel that multiplies, which a tiling decides, and that
+of the whole call with its casts and layout conversions, which is what a training step waits for and often several times
+as much. Whoever asks for a gradient by shape waits for the call, so that is the default scope.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from npu_sim.engines.timeline import TimelineOptions, TimelineResult, run_timeline
@@ -15,12 +21,14 @@ from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from npu_sim.report.record import to_json_text, to_plain
 from npu_sim.report.trace import chrome_trace
-from ops.conv3d_backprop_filter.plan import WeightGradientPlan
-from ops.studies.cases import CaseSet, ConvCase, combinations, plan_case, program_name
+from ops.common.explain import launch_works
+from ops.common.pipeline import PlannedStep
+from ops.conv_backward.plan import ConvBackwardPlan
+from ops.studies.cases import CaseSet, ConvCase, combinations, plan_case, program_name, steps_of
 from ops.studies.precision import Progress
-from ops.studies.precision_report import Refusal
+from ops.studies.precision_report import CALL, Refusal, Scope
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 TRACE_ROW_LIMIT = 200_000
 """Rows a trace may hold; a viewer gets slow long before."""
 
@@ -28,10 +36,15 @@ APPROXIMATE = (
     "Cycle-approximate: in-order pipes joined by flags are modelled, the cost of each instruction is that of the "
     "parameter set."
 )
-WITHOUT = "layout conversions, casts and input gradient"
-"""What a whole backward call takes besides the kernel; on some layers and products it is several times as much."""
-TIMED = f"kernel of the weight gradient alone, without the {WITHOUT} of a whole call"
-NOTE = f"{APPROXIMATE} Timed is the {TIMED}."
+ONE_AFTER_THE_OTHER = (
+    "A call takes its launches one after the other; gaps between launches and the time of the host are not modelled."
+)
+TIMED: Mapping[Scope, str] = {
+    "call": f"the whole {CALL}: the kernel of the weight gradient and the casts and layout conversions around it",
+    "kernel": f"the kernel of the weight gradient alone, out of the {CALL}: without the casts and layout conversions "
+    "around it, which can take several times as much",
+}
+"""What a figure is of."""
 CALIBRATION: Mapping[str, str] = {
     "dav-c220": "costs of single instructions are fitted to and compared with published measurements of A2/A3",
     "dav-c100": "rates are documented or derived and few are measured; not compared with measured instructions",
@@ -42,7 +55,7 @@ CALIBRATION: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchTimes:
-    """Launches that run one after the other, at least one.
+    """Launches that run one after the other; there may be none.
 
     Attributes
     ----------
@@ -55,7 +68,7 @@ class LaunchTimes:
     @property
     def core_count(self) -> int:
         """Cores of the launch that uses most."""
-        return max(launch.core_count for launch in self.launches)
+        return max((launch.core_count for launch in self.launches), default=0)
 
     @property
     def row_count(self) -> int:
@@ -84,20 +97,20 @@ class LaunchTimes:
 
     @property
     def busiest_pipe(self) -> str:
-        """The pipe that is occupied longest."""
+        """The pipe that is occupied longest; "" without launches."""
         shares = self.pipe_shares
-        return max(shares, key=lambda pipe: shares[pipe])
+        return max(shares, key=lambda pipe: shares[pipe], default="")
 
     @property
     def cube_wait_shares(self) -> dict[str, float]:
         """Why the Cube stands still: share of the core time by cause (`timeline.STALL_NAMES`)."""
-        return _shares((launch.stall_cycles["M"] for launch in self.launches), self.total_cycles)
+        return _shares((launch.stall_cycles.get("M", {}) for launch in self.launches), self.total_cycles)
 
     @property
     def largest_cube_wait(self) -> str:
-        """The cause that keeps the Cube waiting longest."""
+        """The cause that keeps the Cube waiting longest; "" without launches."""
         waits = self.cube_wait_shares
-        return max(waits, key=lambda cause: waits[cause])
+        return max(waits, key=lambda cause: waits[cause], default="")
 
     @property
     def critical_shares(self) -> dict[str, float]:
@@ -107,22 +120,47 @@ class LaunchTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingResult(LaunchTimes):
-    """The launches of one weight gradient.
+    """The launches of one weight gradient: of its call, or of its kernel.
 
     Attributes
     ----------
-    plan : WeightGradientPlan
-        Tiling and launches.
+    case : ConvCase
+        The layer.
+    plan : ConvBackwardPlan
+        The call.
+    scope : {"call", "kernel"}
+        Which launches of `plan` are timed.
     """
 
-    plan: WeightGradientPlan
+    case: ConvCase
+    plan: ConvBackwardPlan
+    scope: Scope
+
+    @property
+    def steps(self) -> tuple[PlannedStep, ...]:
+        """The steps that are timed."""
+        return steps_of(self.plan, self.scope)
+
+    @property
+    def by_step(self) -> tuple[tuple[PlannedStep, LaunchTimes], ...]:
+        """The times of each step, in stream order."""
+        timed = iter(self.launches)
+        return tuple(
+            (step, LaunchTimes(launches=tuple(islice(timed, len(step.kernel.launches))))) for step in self.steps
+        )
+
+    @property
+    def kernel(self) -> LaunchTimes:
+        """The times of the kernel that multiplies."""
+        own = self.plan.multiplying_steps
+        return LaunchTimes(launches=tuple(one for step, times in self.by_step if step in own for one in times.launches))
 
     @property
     def cube_utilisation(self) -> float:
         """Multiply-adds of the convolution over what all Cubes of the product can do in the core time."""
-        plan = self.plan
-        per_cycle = plan.product.macs_per_cycle(plan.compute_dtype) * plan.product.cube_core_count
-        return plan.geometry.macs / (per_cycle * self.total_cycles)
+        resolved = self.plan.resolved
+        per_cycle = resolved.product.macs_per_cycle(resolved.compute_dtype) * resolved.product.cube_core_count
+        return self.case.macs / (per_cycle * self.total_cycles) if self.total_cycles else 0.0
 
 
 def _shares(parts: Any, total: int) -> dict[str, float]:
@@ -168,11 +206,14 @@ class TimingReport:
     ----------
     source : str
         Where the shapes come from.
+    scope : {"call", "kernel"}
+        What is timed of each.
     rows : tuple of TimingRow
         Product by product, mode by mode, layer by layer.
     """
 
     source: str
+    scope: Scope
     rows: tuple[TimingRow, ...]
 
     @property
@@ -188,8 +229,9 @@ class TimingReport:
                 "schema_version": SCHEMA_VERSION,
                 "program": program_name(),
                 "source": self.source,
-                "timed": TIMED,
-                "note": NOTE,
+                "scope": self.scope,
+                "timed": TIMED[self.scope],
+                "note": f"{APPROXIMATE} {ONE_AFTER_THE_OTHER}",
                 "products": {name: describe_parameters(chip) for name, chip in chips.items()},
                 "rows": [_row_document(row) for row in self.rows],
             }
@@ -234,27 +276,34 @@ def _row_document(row: TimingRow) -> dict[str, Any]:
         return document | {"result": None}
     return document | {
         "result": {
-            "compute_dtype": result.plan.compute_dtype,
-            "tiling": result.plan.tiling.origin,
-            "macs": result.plan.geometry.macs,
+            "compute_dtype": result.plan.resolved.compute_dtype,
+            "route": result.plan.route.name,
+            "tiling": result.plan.tiling_origin,
+            "macs": result.case.macs,
             "core_count": result.core_count,
             "row_count": result.row_count,
             "total_cycles": result.total_cycles,
             "seconds": result.seconds,
             "task_seconds": result.task_seconds,
+            "kernel_cycles": result.kernel.total_cycles,
+            "kernel_seconds": result.kernel.seconds,
+            "kernel_task_seconds": result.kernel.task_seconds,
             "cube_utilisation": result.cube_utilisation,
             "busiest_pipe": result.busiest_pipe,
             "pipe_shares": result.pipe_shares,
             "largest_cube_wait": result.largest_cube_wait,
             "cube_wait_shares": result.cube_wait_shares,
             "critical_shares": result.critical_shares,
-            "launches": [json.loads(launch.to_json()) for launch in result.launches],
+            "launches": [
+                {"works_on": works_on, **json.loads(timed.to_json())}
+                for works_on, timed in zip(launch_works(result.steps), result.launches, strict=True)
+            ],
         }
     }
 
 
 @default_fenv
-def time_case(case: ConvCase, chip: Product, cube_math_type: int) -> TimingResult:
+def time_case(case: ConvCase, chip: Product, cube_math_type: int, scope: Scope) -> TimingResult:
     """Time one weight gradient.
 
     Raises
@@ -265,14 +314,21 @@ def time_case(case: ConvCase, chip: Product, cube_math_type: int) -> TimingResul
         If a shipped kernel is not legal.
     """
     plan = plan_case(case, chip, cube_math_type)
+    launches = (launch for step in steps_of(plan, scope) for launch in step.kernel.launches)
     try:
-        return TimingResult(plan=plan, launches=tuple(run_timeline(launch, chip) for launch in plan.launches))
+        timed = tuple(run_timeline(launch, chip) for launch in launches)
     except ProgramError as error:
         raise InternalError(f"Kernel of {case.name} must be legal: {error}") from error
+    return TimingResult(case=case, plan=plan, scope=scope, launches=timed)
 
 
 def run_timing(
-    cases: CaseSet, products: tuple[str, ...], cube_math_types: tuple[int, ...], *, progress: Progress | None = None
+    cases: CaseSet,
+    products: tuple[str, ...],
+    cube_math_types: tuple[int, ...],
+    scope: Scope = "call",
+    *,
+    progress: Progress | None = None,
 ) -> TimingReport:
     """Time every case on every product in every mode.
 
@@ -284,6 +340,8 @@ def run_timing(
         SoC versions or series aliases.
     cube_math_types : tuple of int
         0..3.
+    scope : {"call", "kernel"}
+        Whole calls, or the kernels in them that multiply.
     progress : callable or None
         Called with (combinations done, combinations in all, what comes next).
 
@@ -300,20 +358,23 @@ def run_timing(
     for name, chip, mode, case in combinations(cases, products, cube_math_types, progress):
         result, refusal = None, None
         try:
-            result = time_case(case, chip, mode)
+            result = time_case(case, chip, mode, scope)
         except InternalError:
             raise
         except NpuSimError as error:
             refusal = Refusal.of(error)
         rows.append(TimingRow(case=case, product=name, chip=chip, cube_math_type=mode, refusal=refusal, result=result))
-    return TimingReport(source=cases.source, rows=tuple(rows))
+    return TimingReport(source=cases.source, scope=scope, rows=tuple(rows))
 
 
 def trace_result(result: TimingResult, cores: tuple[int, ...] | None = None) -> dict[str, Any]:
     """Return the Chrome trace of the launches of ``result``, see `trace_launches`."""
-    chip = result.plan.product
-    timed = zip(result.plan.launches, result.launches, strict=True)
-    return trace_launches([TracedLaunch(chip, launch, known) for launch, known in timed], cores)
+    launches = (launch for step in result.steps for launch in step.kernel.launches)
+    traced = [
+        TracedLaunch(result.plan.resolved.product, launch, timed, f"{launch.name} ({works_on})")
+        for launch, timed, works_on in zip(launches, result.launches, launch_works(result.steps), strict=True)
+    ]
+    return trace_launches(traced, cores)
 
 
 @dataclass(frozen=True, slots=True)

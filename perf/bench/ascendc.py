@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -24,8 +25,8 @@ from npu_sim.layouts.transform import blocked_from_activation, weight_from_fract
 from npu_sim.products import get_product
 from ops.ascendc import Conv3DBackpropFilter, Conv3dBpFilterTiling, ConvDtype, ConvFormat, ConvType, TPosition
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter.api import weight_gradient
-from ops.conv3d_backprop_filter.plan import plan_weight_gradient
+from ops.conv3d_backprop_filter.plan import WeightGradientLayouts
+from ops.conv_backward.api import convolution_backward, described, plan_convolution_backward
 from perf.bench.weight_gradient import BATCH, LAYERS, PRODUCT, Layer
 
 HALF = ConvType(TPosition.GM, ConvFormat.NDC1HWC0, np.float16)
@@ -93,14 +94,21 @@ def measure(layer: Layer, rounds: int) -> Result:
     dy = rng.standard_normal((BATCH, layer.cout, out, out)).astype(np.float16)
     g = ConvGeometry.from_shapes(x.shape, dy.shape, shape, layer.stride, pad)
     product = get_product(PRODUCT)
-    plan = plan_weight_gradient(g, product, "fp16")
+    layouts = WeightGradientLayouts.of(g, "fp16")
+    given: dict[str, Any] = {
+        "stride": layer.stride, "padding": pad, "dilation": 1, "output_mask": (False, True, False), "product": PRODUCT,
+    }  # fmt: skip
+    calls = plan_convolution_backward(*(described(size, "fp16") for size in (dy.shape, x.shape, shape)), **given)
+    (planned,) = calls.multiplying_steps
+    x_gm, dy_gm, dw_gm = (calls.calls.places[buffer] for buffer in (*planned.step.reads, *planned.step.writes))
+    gm, weight = calls.calls.gm, np.zeros(shape, np.float16)
     x_flat, dy_flat = (
         blocked_from_activation(tensor.reshape(layout.logical_shape), layout).reshape(-1).view(np.float16)
-        for tensor, layout in ((x, plan.x_layout), (dy, plan.dy_layout))
+        for tensor, layout in ((x, layouts.x), (dy, layouts.dy))
     )
-    for tensor, values in ((plan.x, x_flat), (plan.dy, dy_flat)):
-        plan.gm.view(tensor, np.float16, values.shape)[:] = values
-    dw = np.zeros(plan.dw_layout.storage_elems, np.float32)
+    for tensor, values in ((x_gm, x_flat), (dy_gm, dy_flat)):
+        gm.view(tensor, np.float16, values.shape)[:] = values
+    dw = np.zeros(layouts.dw.storage_elems, np.float32)
     options = ExecuteOptions(accumulation=default_accumulation(product, "fp16"))
 
     def by_hand() -> None:
@@ -108,13 +116,11 @@ def measure(layer: Layer, rounds: int) -> Result:
         drive(g, x_flat, dy_flat, dw)
 
     def kernel() -> None:
-        for launch in plan.launches:
+        for launch in planned.kernel.launches:
             execute(launch, product, options)
 
-    def call(threads: int | None) -> np.ndarray:
-        return weight_gradient(
-            x, dy, shape, stride=layer.stride, padding=pad, product=PRODUCT, threads=threads
-        ).grad_weight
+    def call(threads: int | None) -> object:
+        return convolution_backward(dy, x, weight, threads=threads, **given)
 
     functions: dict[str, Callable[[], object]] = {
         "by_hand": by_hand,
@@ -128,8 +134,8 @@ def measure(layer: Layer, rounds: int) -> Result:
             start = time.perf_counter()
             function()
             best[name] = min(best[name], time.perf_counter() - start)
-    got = weight_from_fractal(dw, plan.dw_layout).reshape(shape)
-    want = weight_from_fractal(plan.gm.view(plan.dw, np.float32, dw.shape), plan.dw_layout).reshape(shape)
+    got = weight_from_fractal(dw, layouts.dw).reshape(shape)
+    want = weight_from_fractal(gm.view(dw_gm, np.float32, dw.shape), layouts.dw).reshape(shape)
     np.testing.assert_allclose(got, want, rtol=0, atol=float(np.abs(want).max()) * 1e-5)
     return Result(layer=layer.name, **best)
 

@@ -18,7 +18,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from ops.conv3d_backprop_filter.api import weight_gradient
+from ops.conv_backward.api import convolution_backward
 from perf.peer import require_torch
 
 PRODUCT = "Ascend910B2"
@@ -81,7 +81,7 @@ def measure(layer: Layer, threads: int, rounds: int) -> Result:
     x = rng.standard_normal((BATCH, layer.cin, layer.hw, layer.hw)).astype(np.float16)
     dy = rng.standard_normal((BATCH, layer.cout, out, out)).astype(np.float16)
     tx, tdy = torch.from_numpy(x.astype(np.float32)), torch.from_numpy(dy.astype(np.float32))
-    weight = torch.zeros(shape)
+    weight, zeros = torch.zeros(shape), np.zeros(shape, np.float16)
 
     def peer() -> object:
         return torch.ops.aten.convolution_backward(
@@ -89,9 +89,10 @@ def measure(layer: Layer, threads: int, rounds: int) -> Result:
         )
 
     def ours(accumulation: Literal["serial"] | None) -> object:
-        return weight_gradient(
-            x, dy, shape, stride=layer.stride, padding=pad, product=PRODUCT, accumulation=accumulation, threads=threads
-        )
+        return convolution_backward(
+            dy, x, zeros, stride=layer.stride, padding=pad, dilation=1, output_mask=(False, True, False),
+            product=PRODUCT, accumulation=accumulation, threads=threads,
+        )  # fmt: skip
 
     best = best_of({"torch": peer, "serial": lambda: ours("serial"), "default": lambda: ours(None)}, rounds)
     return Result(layer=layer.name, threads=threads, **best)

@@ -27,9 +27,9 @@ from npu_sim.products import get_product
 from npu_sim.report.precision import element_errors, measure
 from ops import aclnn, tbe
 from ops.common.definition import weight_gradient as oracle
-from ops.conv3d_backprop_filter.api import weight_gradient
 from ops.matmul.plan import MatmulShape, matmul_launches
 from ops.studies.warming import ascendc_gradient
+from tests.cases.weight_gradient import gradient_of
 
 Call = Callable[[int], list[np.ndarray]]
 
@@ -71,11 +71,12 @@ def _pool(product: str, dtype: str, shape: tuple[int, ...], out: tuple[int, ...]
 def _weight(product: str, dtype: str, mode: int, accumulation: str | None = None) -> Call:
     def call(threads: int) -> list[np.ndarray]:
         x, dy = _tensor(0, (2, 24, 9, 8), dtype), _tensor(1, (2, 20, 9, 8), dtype)
-        r = weight_gradient(
+        r = gradient_of(
             x, dy, (20, 24, 3, 3), padding=1, product=product, cube_math_type=mode, accumulation=accumulation,
             threads=threads,
         )  # fmt: skip
-        cycles = [run_timeline(launch, r.product).total_cycles for launch in r.plan.launches]
+        cycles = [run_timeline(launch, r.product).total_cycles for launch in r.plan.calls.launches]
+        assert r.grad_weight is not None
         return [r.grad_weight, np.array(cycles)]
 
     return call

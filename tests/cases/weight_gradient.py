@@ -1,5 +1,8 @@
 """Random weight gradients whose result every correct machine must reproduce exactly, and random legal tilings.
 
+A case runs as a call of `ops.convolution_backward` (`gradient_of`), or its kernel alone on tensors of its own
+(`plan_of`, `run_plan`), whose tiling may then be another.
+
 Operands are small integers: their products and sums are exact in fp16, bf16, HF32, fp32 and in any order, so the
 float64 oracle's result is the only right one. `tests/differential` runs a few hundred of these,
 `tests.long.weight_gradient` thousands.
@@ -7,6 +10,7 @@ float64 oracle's result is the only right one. `tests/differential` runs a few h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -14,19 +18,24 @@ import ml_dtypes
 import numpy as np
 
 from npu_sim.accumulation import default_accumulation
-from npu_sim.dtypes.cube_math import resolve_compute_dtype
-from npu_sim.engines.execute import ExecuteOptions
+from npu_sim.dtypes.convert import cast
+from npu_sim.engines.execute import ExecuteOptions, Overflow, execute
+from npu_sim.fenv import default_fenv
+from npu_sim.layouts.formats import ActivationLayout, WeightLayout
+from npu_sim.layouts.transform import blocked_from_activation, weight_from_fractal
+from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product, get_product
 from npu_sim.program.launch import Launch
 from npu_sim.units import align_up, ceil_div
+from ops.common.arguments import STORED_AS
 from ops.common.definition import weight_gradient as oracle_weight_gradient
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter import api, kernel_split, kernel_unified
-from ops.conv3d_backprop_filter.api import check_supported
-from ops.conv3d_backprop_filter.params import split_params, unified_params
-from ops.conv3d_backprop_filter.plan import WeightGradientPlan, plan_weight_gradient
-from ops.conv3d_backprop_filter.tiling_data import DwTiling, Split
+from ops.conv3d_backprop_filter import kernel_split, kernel_unified
+from ops.conv3d_backprop_filter.params import DATA_OF_COMPUTE, split_params, unified_params
+from ops.conv3d_backprop_filter.plan import WeightGradientLayouts, weight_gradient_kernel
+from ops.conv3d_backprop_filter.tiling_data import ELEMENT_BYTES, DwTiling, Split
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
+from ops.conv_backward.api import ConvolutionBackward, convolution_backward, described, plan_convolution_backward
 from ops.vector.memset import memset_launch
 
 SERIES = ("310p", "910", "910b", "910_93")
@@ -88,6 +97,44 @@ class Case:
     def geometry(self) -> ConvGeometry:
         """The convolution."""
         return ConvGeometry.from_shapes(self.x_shape, self.dy_shape, self.weight_shape, **self.attributes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightGradientPlan:
+    """The kernel of one weight gradient on tensors of its own.
+
+    Attributes
+    ----------
+    geometry : ConvGeometry
+        The convolution.
+    product : Product
+        Where it runs.
+    compute_dtype : str
+        What the Cube multiplies.
+    tiling : DwTiling or UnifiedTiling
+        Split cores resp. unified cores.
+    x_layout, dy_layout, dw_layout : ActivationLayout, ActivationLayout, WeightLayout
+        Images of the operands, and of the result in float32.
+    gm : GlobalMemory
+        The launches' tensors.
+    x, dy, dw : GmTensor
+        Where they lie.
+    launches : tuple of Launch
+        In stream order.
+    """
+
+    geometry: ConvGeometry
+    product: Product
+    compute_dtype: str
+    tiling: DwTiling | UnifiedTiling
+    x_layout: ActivationLayout
+    dy_layout: ActivationLayout
+    dw_layout: WeightLayout
+    gm: GlobalMemory
+    x: GmTensor
+    dy: GmTensor
+    dw: GmTensor
+    launches: tuple[Launch, ...]
 
 
 def _pick(rng: np.random.Generator, values: Any) -> int:
@@ -403,21 +450,70 @@ def run_plan(plan: WeightGradientPlan, x: np.ndarray, dy: np.ndarray, options: E
     The memory of dw is filled with NaN first: what the launches do not clear shows.
     """
     plan.gm.view(plan.dw, np.uint32, (plan.dw_layout.storage_elems,)).fill(_NAN_WORD)
-    return api.run_plan(plan, x, dy, options)
+    is_saturating = (options.overflow or plan.product.overflow_mode) == "saturate"
+    overflow: Overflow = "saturate" if is_saturating else "inf_nan"
+    stored_as = STORED_AS[plan.compute_dtype]
+    for values, layout, tensor in ((x, plan.x_layout, plan.x), (dy, plan.dy_layout, plan.dy)):
+        stored = np.ascontiguousarray(values, values.dtype.newbyteorder("=")).reshape(layout.logical_shape)
+        if stored.dtype != DTYPES[stored_as]:
+            stored = cast(cast(stored, "fp32"), stored_as, overflow=overflow)
+        words = np.uint32 if stored_as == "fp32" else np.uint16
+        blocked_from_activation(stored, layout, plan.gm.view(tensor, words, (layout.storage_elems,)))
+    for launch in plan.launches:
+        execute(launch, plan.product, options)
+    storage = plan.gm.view(plan.dw, np.float32, (plan.dw_layout.storage_elems,))
+    return weight_from_fractal(storage, plan.dw_layout)
 
 
-def plan_of(case: Case) -> WeightGradientPlan:
-    """Return the plan that the operator would run for ``case``.
+@default_fenv
+def plan_weight_gradient(geometry: ConvGeometry, product: Product, compute_dtype: str) -> WeightGradientPlan:
+    """Return the kernel of a weight gradient that multiplies ``compute_dtype``, on tensors of its own.
 
     Raises
     ------
     OperatorError
-        If the operator refuses it.
+        561103 if no tiling fits the buffers; 161002 if the product's Cube does not multiply ``compute_dtype``.
     """
-    product = get_product(case.series)
-    compute = resolve_compute_dtype(case.dtype, case.cube_math_type, product)
-    check_supported(case.geometry, product, compute, case.dtype)
-    return plan_weight_gradient(case.geometry, product, compute)
+    layouts = WeightGradientLayouts.of(geometry, compute_dtype)
+    gm, item, data = GlobalMemory(), ELEMENT_BYTES[compute_dtype], DATA_OF_COMPUTE[compute_dtype]
+    x = gm.add("x", layouts.x.storage_bytes(item), initialised=True, data=data)
+    dy = gm.add("dy", layouts.dy.storage_bytes(item), initialised=True, data=data)
+    dw = gm.add("dw", layouts.dw.storage_elems * 4, initialised=False, data=DATA_OF_COMPUTE["fp32"])
+    kernel = weight_gradient_kernel(geometry, product, compute_dtype, gm, x, dy, dw)
+    return WeightGradientPlan(
+        geometry=geometry, product=product, compute_dtype=compute_dtype, tiling=kernel.tiling, x_layout=layouts.x,
+        dy_layout=layouts.dy, dw_layout=layouts.dw, gm=gm, x=x, dy=dy, dw=dw, launches=kernel.launches,
+    )  # fmt: skip
+
+
+def plan_of(case: Case) -> WeightGradientPlan:
+    """Return the kernel of ``case`` on tensors of its own, in the type that the operator multiplies.
+
+    Raises
+    ------
+    OperatorError
+        If the operator refuses the call.
+    """
+    dy, x, weight = (described(shape, case.dtype) for shape in (case.dy_shape, case.x_shape, case.weight_shape))
+    resolved = plan_convolution_backward(
+        dy, x, weight, output_mask=(False, True, False), cube_math_type=case.cube_math_type, product=case.series,
+        **case.attributes,
+    ).resolved  # fmt: skip
+    return plan_weight_gradient(case.geometry, resolved.product, resolved.compute_dtype)
+
+
+def gradient_of(x: np.ndarray, dy: np.ndarray, weight_shape: Sequence[int], **more: Any) -> ConvolutionBackward:
+    """Return the result of `ops.convolution_backward` with the gradient of the weight alone.
+
+    Parameters
+    ----------
+    x, dy, weight_shape
+        Input, gradient of the output, shape of the weight, which has the dtype of ``x``.
+    **more
+        Of the call; stride and dilation are 1 and padding is 0 where not given.
+    """
+    given = {"stride": 1, "padding": 0, "dilation": 1, "output_mask": (False, True, False), **more}
+    return convolution_backward(dy, x, np.zeros(weight_shape, x.dtype), **given)
 
 
 def random_options(rng: np.random.Generator, plan: WeightGradientPlan) -> ExecuteOptions:

@@ -20,9 +20,8 @@ from npu_sim.products import near_matches, product_hint
 from ops import aclnn, ascendc, tbe
 from ops.common.geometry import ConvGeometry
 from ops.common.status import AclnnStatus
-from ops.conv3d_backprop_filter.api import weight_gradient
 from ops.studies.capture import load_capture
-from ops.studies.cases import ConvCase, case_of_shape, cases_of_model
+from ops.studies.cases import case_of_shape, cases_of_model
 from tests.cases.wild_arguments import EDGES, WORDS, changed, near, number, one_changed, wild
 
 Front = Callable[[np.random.Generator], object]
@@ -45,15 +44,6 @@ def convolution_backward(rng: np.random.Generator) -> object:
         "transposed", "output_padding", "output_mask", "cube_math_type", "bias_sizes", "profile", "quirks", *_OPTIONS
     )  # fmt: skip
     return ops.convolution_backward(**changed(rng, good, more))
-
-
-def weight_gradient_alone(rng: np.random.Generator) -> object:
-    """Call `weight_gradient`."""
-    good = {
-        "x": np.ones((1, 4, 4, 4), np.float16), "dy": np.ones((1, 4, 3, 3), np.float16), "weight_shape": (4, 2, 2, 2),
-        "stride": 1, "padding": (0, 0), "dilation": [1, 1], "groups": 2,
-    }  # fmt: skip
-    return weight_gradient(**changed(rng, good, ("cube_math_type", "weight_dtype", *_OPTIONS)))
 
 
 def avg_pool2d_backward(rng: np.random.Generator) -> object:
@@ -341,17 +331,12 @@ def study_inputs(rng: np.random.Generator) -> object:
         "x_shape": (1, 4, 4, 4), "weight_shape": (4, 2, 2, 2), "stride": (1,), "padding": (0, 0), "dilation": (1,),
         "groups": 2, "dtype": "fp16",
     }  # fmt: skip
-    built = {
-        "name": "n", "shapes": ((1, 4, 4, 4), (1, 4, 3, 3), (4, 2, 2, 2)), "attributes": ((1, 1), (0, 0), (1, 1)),
-        "groups": 2, "dtype": "fp16",
-    }  # fmt: skip
     calls: tuple[Callable[[], object], ...] = (
         lambda: case_of_shape(**changed(rng, shape)),
-        lambda: ConvCase.build(**changed(rng, built)),
         lambda: cases_of_model(**changed(rng, {"name": "resnet50", "batch": 8, "dtype": "fp16"})),
         lambda: load_capture(wild(rng)),
     )
-    return calls[int(rng.choice((0, 0, 0, 1, 1, 2, 3)))]()
+    return calls[int(rng.choice((0, 0, 0, 1, 2)))]()
 
 
 _ARGUMENTS = {
@@ -393,7 +378,6 @@ def command_line(rng: np.random.Generator) -> object:
 FRONTS: dict[str, Front] = {
     "ops.convolution_backward": convolution_backward,
     "ops.avg_pool2d_backward": avg_pool2d_backward,
-    "weight_gradient": weight_gradient_alone,
     "aclnnConvolutionBackward": aclnn_convolution_backward,
     "aclnnAvgPool2dBackward": aclnn_avg_pool2d_backward,
     "aclnn runtime": aclnn_runtime,

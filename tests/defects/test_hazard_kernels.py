@@ -15,7 +15,7 @@ from npu_sim.products import get_product
 from npu_sim.program.verify import verify
 from npu_sim.program.violation import Kind
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter.plan import plan_weight_gradient
+from tests.cases.weight_gradient import plan_weight_gradient
 from tests.oracles.footprint import touched_bytes
 from tests.oracles.hazards import happens_before
 from tests.oracles.programs import SYNC_OPS, issued

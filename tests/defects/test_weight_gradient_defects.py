@@ -20,9 +20,8 @@ from npu_sim.program.verify import verify
 from npu_sim.program.violation import Kind
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter import params as kernel_params
-from ops.conv3d_backprop_filter.plan import plan_weight_gradient
 from ops.vector.memset import memset_launch
-from tests.cases.weight_gradient import SERIES, plan_of, random_case, random_tiling, with_tiling
+from tests.cases.weight_gradient import SERIES, plan_of, plan_weight_gradient, random_case, random_tiling, with_tiling
 from tests.oracles.hazards import happens_before
 from tests.oracles.programs import issued
 from tests.oracles.sync_removal import closure, conflicts, lost_by_removal, uninitialised, unordered

@@ -11,9 +11,7 @@ import pytest
 from npu_sim.engines.timeline import TimelineOptions, run_timeline
 from npu_sim.products import list_products
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter.api import weight_gradient
-from ops.conv3d_backprop_filter.plan import plan_weight_gradient
-from tests.cases.weight_gradient import SERIES, random_case
+from tests.cases.weight_gradient import SERIES, gradient_of, plan_weight_gradient, random_case
 
 PRODUCTS = {product.name: product for product in list_products()}
 
@@ -37,7 +35,7 @@ def integers(rng, shape):
 
 def gradient(case, x, dy, **changes):
     attributes = {**case.attributes, **changes}
-    return weight_gradient(
+    return gradient_of(
         x, dy, attributes.pop("weight_shape", case.weight_shape), product=case.series, cube_math_type=1, **attributes
     ).grad_weight
 

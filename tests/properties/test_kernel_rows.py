@@ -19,7 +19,7 @@ from npu_sim.program.verify import verify
 from ops.common import kernel_parts
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter import encoding, tiling, tiling_unified
-from ops.conv3d_backprop_filter.plan import WeightGradientPlan, plan_weight_gradient
+from tests.cases.weight_gradient import WeightGradientPlan, plan_weight_gradient
 from tests.oracles.tables import RANGES
 
 MACHINES = (

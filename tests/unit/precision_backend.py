@@ -70,19 +70,25 @@ class Model:
 
 
 @dataclass
+class Plan:
+    tiling_origin: str
+
+
+@dataclass
 class Result:
     grad_weight: np.ndarray
     compute_dtype: str
     accumulation: Model
-    k_depth: int
-    tiling_label: str
+    plan: Plan
 
 
-def weight_gradient(
-    x, dy, weight_shape, *, stride, padding, dilation, groups, product, cube_math_type, accumulation=None,
+def convolution_backward(
+    dy, x, weight, *, stride, padding, dilation, groups, output_mask, product, cube_math_type, accumulation=None,
     overflow=None, threads=None,
 ):  # fmt: skip
     """The gradient, or the library's refusal."""
+    assert output_mask == (False, True, False)
+    assert weight.dtype == x.dtype
     record = get_product(product)
     generation = "old" if record.series in ("310p", "910") else "new"
     compute = COMPUTE[generation][NAMES[x.dtype.name]][cube_math_type]
@@ -91,15 +97,14 @@ def weight_gradient(
             f"cubeMathType must be 1 or 2 for fp32 tensors, not {cube_math_type} ({record.name})", 161002
         )
     exact = gradient(
-        operand(x, compute, record.overflow_mode), operand(dy, compute, record.overflow_mode), weight_shape,
+        operand(x, compute, record.overflow_mode), operand(dy, compute, record.overflow_mode), weight.shape,
         stride=stride, padding=padding, dilation=dilation, groups=groups,
     )  # fmt: skip
     result = exact.astype(x.dtype)
     if accumulation == "serial":
         result = np.nextafter(result, np.float32(np.inf))
-    depth = dy.shape[0] * int(np.prod(dy.shape[2:]))
-    return Result(result, compute, Model(accumulation or f"exact-{compute}"), depth, f"fake {record.name}")
+    return Result(result, compute, Model(accumulation or f"exact-{compute}"), Plan(f"fake {record.name}"))
 
 
 def backend():
-    return Backend(weight_gradient=weight_gradient, golden=gradient, get_product=get_product)
+    return Backend(convolution_backward=convolution_backward, golden=gradient, get_product=get_product)

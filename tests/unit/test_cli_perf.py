@@ -14,13 +14,11 @@ from npu_sim.products import get_product
 from npu_sim.report.trace import LANES
 from ops.cli.main import main
 from ops.cli.shapes import DEFAULT_MODE
-from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter.plan import plan_weight_gradient
 from ops.studies import timing
-from ops.studies.cases import case_of_shape, cases_of_model
+from ops.studies.cases import case_of_shape, cases_of_model, plan_case
 
 SHAPE = ("--x", "2,20,9,7", "--weight", "20,20,3,3", "--stride", "2", "--padding", "1")
-GEOMETRY = ConvGeometry.from_shapes((2, 20, 9, 7), (2, 20, 5, 4), (20, 20, 3, 3), 2, 1)
+CASE = case_of_shape((2, 20, 9, 7), (20, 20, 3, 3), stride=(2,), padding=(1,))
 
 
 @pytest.fixture(autouse=True)
@@ -42,12 +40,20 @@ def rows_of(capsys, *arguments):
     return json.loads(out)["rows"]
 
 
+@pytest.mark.parametrize("scope", [None, "call", "kernel"])
 @pytest.mark.parametrize("alias", ["310p", "910", "910b", "910_93"])
-def test_perf_figures_are_those_of_the_launches(capsys, alias):
+def test_perf_figures_are_those_of_the_launches_of_the_call_or_of_its_kernel(capsys, alias, scope):
     chip = get_product(alias)
-    timed = [run_timeline(launch, chip) for launch in plan_weight_gradient(GEOMETRY, chip, "fp16").launches]
-    (row,) = rows_of(capsys, *SHAPE, "--product", alias)
+    plan = plan_case(CASE, chip, 0)
+    (kernel,) = (step.kernel for step in plan.calls.steps if step.step.name == "Conv2DBackpropFilter")
+    launches = kernel.launches if scope == "kernel" else plan.calls.launches
+    timed = [run_timeline(launch, chip) for launch in launches]
+    (row,) = rows_of(capsys, *SHAPE, "--product", alias, *(("--scope", scope) if scope else ()))
     result = row["result"]
+    # the kernel has the same time in both
+    own = [one.total_cycles for launch, one in zip(launches, timed, strict=True) if launch in kernel.launches]
+    assert result["kernel_cycles"] == sum(own)
+    assert len(own) == len(kernel.launches)
     cycles = sum(launch.total_cycles for launch in timed)
     assert [launch["launch"] for launch in result["launches"]] == [launch.launch for launch in timed]
     assert result["total_cycles"] == cycles
@@ -132,42 +138,78 @@ def test_perf_text_shows_the_figures_of_the_json_and_their_totals(capsys):
     options = ("--model", "resnet50", "--batch", "1", "--layer", "conv2_1b", "--layer", "conv5_3c", "--product", "910b")
     results = {row["layer"]: row["result"] for row in rows_of(capsys, *options)}
     _, out, _ = call(capsys, *options)
-    table = {line.split()[0]: line.split() for line in out.splitlines() if line.startswith(("conv", "2 kernels"))}
+    table = {line.split()[0]: line.split() for line in out.splitlines() if line.startswith(("conv", "2 calls"))}
     first = {line.split()[0]: line.split() for line in reversed(out.splitlines()) if line.startswith("conv")}
     for name, result in results.items():
         figures = first[name]
-        assert figures[:4] == [name, "fp16", str(result["core_count"]), str(result["total_cycles"])]
+        assert figures[:4] == [name, "fp16", str(len(result["launches"])), str(result["total_cycles"])]
         assert float(figures[4]) == pytest.approx(result["seconds"] * 1e6, abs=0.051)
         assert float(figures[5]) == pytest.approx(result["task_seconds"] * 1e6, abs=0.051)
-        assert float(figures[6].rstrip("%")) == pytest.approx(100 * result["cube_utilisation"], abs=0.051)
+        assert float(figures[6]) == pytest.approx(result["kernel_task_seconds"] * 1e6, abs=0.051)
+        assert float(figures[7].rstrip("%")) == pytest.approx(100 * result["cube_utilisation"], abs=0.051)
         pipes = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
-        shown = [float(figure.rstrip("%")) for figure in figures[7:14]]
+        shown = [float(figure.rstrip("%")) for figure in figures[8:15]]
         assert shown == pytest.approx([100 * result["pipe_shares"][pipe] for pipe in pipes], abs=0.51)
     cycles = sum(result["total_cycles"] for result in results.values())
     macs = sum(result["macs"] for result in results.values())
     total = table["2"]
-    assert total[:3] == ["2", "kernels", str(cycles)]
-    assert float(total[5].rstrip("%")) == pytest.approx(100 * macs / (4096 * 24 * cycles), abs=0.051)
+    launches = sum(len(result["launches"]) for result in results.values())
+    assert total[:4] == ["2", "calls", str(launches), str(cycles)]
+    assert float(total[7].rstrip("%")) == pytest.approx(100 * macs / (4096 * 24 * cycles), abs=0.051)
 
 
 @pytest.mark.parametrize("width", [80, 100])
-def test_perf_says_that_it_times_the_kernel_alone_and_what_the_sum_lacks(capsys, monkeypatch, width):
+@pytest.mark.parametrize(
+    ("scope", "timed", "rest"),
+    [
+        (
+            "call",
+            "the whole call of aclnnConvolutionBackward with outputMask (false, true, false): the kernel of the weight "
+            "gradient and the casts and layout conversions around it",
+            ("2 calls ", "task us of the launches, by step", "kernel us", "--scope kernel shows"),
+        ),
+        (
+            "kernel",
+            "the kernel of the weight gradient alone, out of the call of aclnnConvolutionBackward with outputMask "
+            "(false, true, false): without the casts and layout conversions around it, which can take several times as "
+            "much",
+            ("2 kernels ", "Cube waits for", "critical path of the kernel", "--scope call times"),
+        ),
+    ],
+)
+def test_perf_says_what_it_times_in_text_and_json(capsys, monkeypatch, width, scope, timed, rest):
     monkeypatch.setenv("COLUMNS", str(width))
-    missing = "layout conversions, casts and input gradient"
-    alone = f"kernel of the weight gradient alone, without the {missing} of a whole call"
-    options = ("--model", "resnet50", "--batch", "1", "--product", "910b")
-    _, out, _ = call(capsys, *options, "--layer", "conv1", "--layer", "conv2_1b")
+    options = ("--model", "resnet50", "--batch", "1", "--product", "910b", "--layer", "conv1", "--layer", "conv2_1b")
+    options = (*options, "--scope", scope)
+    _, out, _ = call(capsys, *options)
     text = " ".join(out.split())
-    assert text.startswith(f"Each layer: {alone}. 910b = Ascend910B2")
-    sum_line = f"not in this sum: the {missing} of whole calls, which can take several times as much"
-    assert text.index("2 kernels ") < text.index(sum_line) < text.index("layers: resnet50")
-    assert "kernel busiest" in text
-    assert "critical path of the kernel" in text
+    assert text.startswith(f"Each layer: {timed}. 910b = Ascend910B2")
+    for words in rest:
+        assert words in text
     assert max(len(line.rstrip()) for line in out.splitlines()) <= width
-    _, out, _ = call(capsys, *options, "--layer", "conv1")
-    assert sum_line not in " ".join(out.split())
-    report = json.loads(call(capsys, *options, "--layer", "conv1", "--json", "-")[1])
-    assert (report["timed"], alone in report["note"]) == (alone, True)
+    report = json.loads(call(capsys, *options, "--json", "-")[1])
+    assert (report["scope"], report["timed"]) == (scope, timed)
+
+
+def test_perf_text_says_where_the_time_of_a_call_goes(capsys):
+    (row,) = rows_of(capsys, *SHAPE, "--product", "310p", "--dtype", "fp32", "--cube-math-type", "1")
+    _, out, _ = call(capsys, *SHAPE, "--product", "310p", "--dtype", "fp32", "--cube-math-type", "1")
+    names = {"MemSet": "Conv2DBackpropFilter", "Conv3DBackpropFilter": "Conv2DBackpropFilter"}
+    parts = {}
+    for launch in row["result"]["launches"]:
+        name = names.get(launch["launch"], launch["launch"])
+        parts[name] = parts.get(name, 0.0) + launch["task_seconds"] * 1e6
+    assert list(parts) == ["Cast", "TransData", "Conv2DBackpropFilter"]
+    assert ", ".join(f"{name} {us:.1f}" for name, us in parts.items()) in " ".join(out.split())
+
+
+def test_perf_of_a_call_that_computes_nothing_times_its_fill(capsys):
+    empty = ("--x", "0,16,8,8", "--weight", "16,16,3,3", "--product", "910b")
+    (row,) = rows_of(capsys, *empty)
+    assert [launch["launch"] for launch in row["result"]["launches"]] == ["MemSet"]
+    assert (row["result"]["kernel_cycles"], row["result"]["cube_utilisation"]) == (0, 0.0)
+    code, out, _ = call(capsys, *empty, "--scope", "kernel")
+    assert (code, "no kernel multiplies" in out) == (0, True)
 
 
 def test_perf_and_check_default_mode_is_that_of_the_calls():
@@ -179,7 +221,7 @@ def test_cases_of_resnet50_do_the_published_work():
     cases = cases_of_model("resnet50", 1).cases
     assert len(cases) == 53
     # 4 089 184 256 multiply-adds of torchvision's resnet50 at 224 x 224, less the 2048 x 1000 of its linear layer.
-    assert sum(case.geometry.macs for case in cases) == 4_089_184_256 - 2048 * 1000
+    assert sum(case.macs for case in cases) == 4_089_184_256 - 2048 * 1000
     # 25 557 032 parameters, less the linear layer and the scales and shifts of 53 normalisations of 26 560 channels.
     assert sum(int(np.prod(case.weight_shape)) for case in cases) == 25_557_032 - 2049 * 1000 - 2 * 26_560
 
@@ -210,8 +252,9 @@ def test_perf_refused_combination_is_one_line_and_exit_1_when_nothing_else_ran(c
     text = " ".join(out.split())
     assert text.count("refused, ") == 2
     for name in ("Ascend910A", "Ascend310P3"):
-        rule = "Tensor dtype must be FP32 or FP16, not BF16"
-        assert f"refused, status 161002, 6 layers: {rule} ({name}, {get_product(name).series_name})" in text
+        words = "gradOutput dtype must be FP32 or FP16, not BF16 (2D, transposed=False, "
+        where = f"{name}, {get_product(name).series_name}; rule 2 grad-output-dtype)"
+        assert f"refused, status 161002, 6 layers: {words}{where}" in text
 
 
 def test_perf_refused_3d_beside_timed_ones_is_exit_0(capsys):
@@ -220,7 +263,8 @@ def test_perf_refused_3d_beside_timed_ones_is_exit_0(capsys):
     )
     assert code == 0
     assert "2 combinations: 1 refused" in out
-    assert out.count("refused, status 161002, 1x16x4x6x7: Rank of the tensors must be 3 or 4") == 1
+    assert out.count("refused, status 161002, 1x16x4x6x7: input rank must be 3 or 4") == 1
+    assert "rule 12 no-conv3d" in " ".join(out.split())
 
 
 WRONG = [
@@ -241,6 +285,7 @@ WRONG = [
     ),
     (("--x", "1,16,8,8", "--weight", "16,16,3"), "weight must have the rank of x (4), not 3"),
     (("--x", "16,8", "--weight", "16,8"), "x must have rank 3 (NCL), 4 (NCHW) or 5 (NCDHW), not 2"),
+    ((*SHAPE, "--scope", "launch"), "--scope must be one of call, kernel, not launch"),
     (
         ("--x", "1,16,8,8", "--weight", "16,16,3,3", "--stride", "0"),
         "stride must be at least 1, not 0",
@@ -253,11 +298,6 @@ WRONG = [
         ("--x", "1,16,8,8", "--weight", "16,16,3,9"),
         "Kernel must fit into the padded input, but axis 1 has 8 elements and the dilated kernel 9",
     ),
-    (
-        ("--x", "1,16,8,8", "--weight", "16,8,3,3"),
-        "weight_shape input channels must be x channels / groups = 16 / 1, not 8 (2D convolution)",
-    ),
-    (("--x", "0,16,8,8", "--weight", "16,16,3,3"), "n must be an int in [1, 2147483646], not 0 (2D convolution)"),
     (("--model", "resnet50", "--batch", "0"), "--batch must be in [1, 2147483646], not 0"),
     (("--model", "resnet50", "--batch", "2147483647"), "--batch must be in [1, 2147483646], not 2147483647"),
     (("--model", "resnet5"), "Model must be one of resnet50, not resnet5"),
@@ -305,17 +345,21 @@ def test_perf_trace_holds_every_row_of_all_launches_one_after_the_other(capsys, 
     assert code == 0
     assert out.endswith("written: r.json\nwritten: t.json\n")
     (row,) = json.loads((tmp_path / "r.json").read_text())["rows"]
-    memset, kernel = row["result"]["launches"]
+    launches = row["result"]["launches"]
     trace = json.loads((tmp_path / "t.json").read_text())
     assert trace["schemaVersion"] == 2
     spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    named = [span["name"] for span in spans if span["pid"] == "launches"]
+    assert named == [f"{launch['launch']} ({launch['works_on']})" for launch in launches]
+    spans = [span for span in spans if span["pid"] != "launches"]
     assert len(spans) == row["result"]["row_count"]
     assert {event["tid"] for event in spans} <= set(LANES)
     assert len({event["pid"] for event in spans}) == row["result"]["core_count"]
-    boundary = memset["task_seconds"] * 1e6
+    boundary = launches[0]["task_seconds"] * 1e6
     first = [event for event in spans if event["ts"] < boundary]
-    assert len(first) == memset["row_count"]
-    assert max(event["ts"] + event["dur"] for event in spans) <= boundary + kernel["seconds"] * 1e6
+    assert len(first) == launches[0]["row_count"]
+    last = sum(launch["task_seconds"] for launch in launches[:-1]) + launches[-1]["seconds"]
+    assert max(event["ts"] + event["dur"] for event in spans) <= last * 1e6 + 1e-9
     starts = {event["id"]: event for event in trace["traceEvents"] if event["ph"] == "s"}
     ends = {event["id"]: event for event in trace["traceEvents"] if event["ph"] == "f"}
     waits = sum(launch["instruction_counts"].get("WAIT_FLAG", 0) for launch in row["result"]["launches"])
@@ -329,7 +373,7 @@ def test_perf_trace_holds_every_row_of_all_launches_one_after_the_other(capsys, 
 def test_perf_trace_of_chosen_cores_only(capsys, tmp_path):
     call(capsys, *SHAPE, "--product", "910b", "--trace", "t.json", "--trace-core", "3", "--trace-core", "1")
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
-    assert {event["pid"] for event in events} == {"core1", "core3"}
+    assert {event["pid"] for event in events} == {"launches", "core1", "core3"}
 
 
 def test_perf_trace_that_no_viewer_can_show_is_refused(capsys, tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from precision_backend import backend, gradient, weight_gradient
+from precision_backend import backend, convolution_backward, gradient
 from test_precision_capture import WRONG, damaged, layer_arrays
 
 from npu_sim.errors import InternalError
@@ -55,12 +55,12 @@ def with_runner(monkeypatch, change):
     """Let ``change`` spoil the stand-in's result."""
 
     def runner(*arguments, **options):
-        result = weight_gradient(*arguments, **options)
+        result = convolution_backward(*arguments, **options)
         change(result)
         return result
 
     stand_in = precision_study.Backend(
-        weight_gradient=runner, golden=backend().golden, get_product=backend().get_product
+        convolution_backward=runner, golden=backend().golden, get_product=backend().get_product
     )
     monkeypatch.setattr(precision_study, "emulator", lambda: stand_in)
 

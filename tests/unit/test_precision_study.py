@@ -7,7 +7,7 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
-from precision_backend import backend, weight_gradient
+from precision_backend import backend, convolution_backward
 
 from npu_sim.errors import InputFileError, InternalError, OperatorError, ProductError
 from npu_sim.report.standards import COMMIT, SOURCE
@@ -38,7 +38,7 @@ def capture(dtype=np.float32, scale=1.0, grad_weight=None):
 
 
 def run(tensors=None, runner=None, oracle=None, **options):
-    changes = {"weight_gradient": runner} if runner else {}
+    changes = {"convolution_backward": runner} if runner else {}
     changes |= {"golden": oracle} if oracle else {}
     return study(tensors or capture(), StudyOptions(**options), backend=dataclasses.replace(backend(), **changes))
 
@@ -165,7 +165,7 @@ def test_study_options_reach_the_operator():
 
     def runner(*arguments, **options):
         seen.append(options)
-        return weight_gradient(*arguments, **options)
+        return convolution_backward(*arguments, **options)
 
     report = run(
         runner=runner, products=("Ascend910A",), cube_math_types=(1,), layers=("b",), accumulation="tree4-rz", threads=3
@@ -248,15 +248,16 @@ def test_study_gradient_of_which_some_is_finite_is_not_void(nan_count):
 
 def test_study_report_is_strict_json_and_complete():
     def runner(*arguments, **options):
-        result = weight_gradient(*arguments, **options)
+        result = convolution_backward(*arguments, **options)
         result.grad_weight[0, 0, 0, 0] = np.nan
         return result
 
     report = run(runner=runner)
     found = json.loads(report.to_json(), parse_constant=lambda text: pytest.fail(f"not strict JSON: {text}"))
-    assert (found["schema_version"], found["source"], found["metadata"]) == (2, "test.npz", {"seed": 6})
+    assert (found["schema_version"], found["source"], found["metadata"]) == (3, "test.npz", {"seed": 6})
     assert found["options"]["products"] == ["310p", "910", "910b", "910_93"]
     assert found["standard"]["commit"] == COMMIT
+    assert found["gradient"] == "result of a call of aclnnConvolutionBackward with outputMask (false, true, false)"
     assert found["layers"][1]["weight_shape"] == [6, 2, 3, 3]
     assert len(found["rows"]) == 32
     case = found["rows"][1]
@@ -285,16 +286,6 @@ def test_study_own_defects_are_not_refusals(error, message):
 
     with pytest.raises(type(error), match=f"^{message}$"):
         run(runner=runner)
-
-
-def test_study_wrong_k_depth_is_an_internal_error():
-    def runner(*arguments, **options):
-        result = weight_gradient(*arguments, **options)
-        result.k_depth += 1
-        return result
-
-    with pytest.raises(InternalError, match=r"^K depth of a must be 72, not 73$"):
-        run(runner=runner, cube_math_types=(1,))
 
 
 @pytest.mark.parametrize(
