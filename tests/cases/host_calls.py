@@ -75,7 +75,8 @@ def _weight(product: str, dtype: str, mode: int, accumulation: str | None = None
             x, dy, (20, 24, 3, 3), padding=1, product=product, cube_math_type=mode, accumulation=accumulation,
             threads=threads,
         )  # fmt: skip
-        cycles = [run_timeline(launch, r.product).total_cycles for launch in r.plan.calls.launches]
+        launches = (launch for step in r.plan.multiplying_steps for launch in step.kernel.launches)
+        cycles = [run_timeline(launch, r.product).total_cycles for launch in launches]
         assert r.grad_weight is not None
         return [r.grad_weight, np.array(cycles)]
 
