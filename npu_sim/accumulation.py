@@ -13,12 +13,10 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from npu_sim.errors import OperatorError, ProductError, shown
+from npu_sim.products.product import MAX_GROUP
 
 if TYPE_CHECKING:
     from npu_sim.products import Product
-
-MAX_GROUP = 4095
-"""Largest k of one Mmad (asc-devkit, Mmad: m, n and k lie in 0..4095), hence the longest group that can matter."""
 
 _INVALID_PARAMETER: Final = 161002
 _NAME = re.compile(r"(?P<inner>exact|tree)(?P<group>[1-9][0-9]{0,3})-(?P<round>rne|rz)")

@@ -1,11 +1,11 @@
 """Products as data: frozen records with a source beside each number, and their lookup by name."""
 
-from npu_sim.products.cost import CostParams, cost_of_arch
+from npu_sim.products.cost import CostParams
 from npu_sim.products.product import (
+    ARCHS,
     CUBE_DTYPES,
     HF32_TIES,
     OVERFLOW_MODES,
-    SERIES,
     AccumulationModel,
     CoreSpec,
     Product,
@@ -14,10 +14,12 @@ from npu_sim.products.product import (
 )
 from npu_sim.products.registry import (
     DEFAULT_PRODUCT,
-    SERIES_ALIASES,
+    ENVIRONMENT,
     current_product,
     get_product,
     list_products,
+    list_series,
+    load,
     near_matches,
     product_hint,
     use_product,
@@ -25,14 +27,14 @@ from npu_sim.products.registry import (
 from npu_sim.products.source import EVIDENCE, PLATFORM_CONFIG, Evidence, FrozenMapping, Source
 
 __all__ = [
+    "ARCHS",
     "CUBE_DTYPES",
     "DEFAULT_PRODUCT",
+    "ENVIRONMENT",
     "EVIDENCE",
     "HF32_TIES",
     "OVERFLOW_MODES",
     "PLATFORM_CONFIG",
-    "SERIES",
-    "SERIES_ALIASES",
     "AccumulationModel",
     "CoreSpec",
     "CostParams",
@@ -40,11 +42,12 @@ __all__ = [
     "FrozenMapping",
     "Product",
     "Source",
-    "cost_of_arch",
     "current_product",
     "facts",
     "get_product",
     "list_products",
+    "list_series",
+    "load",
     "near_matches",
     "product_hint",
     "unit_of",

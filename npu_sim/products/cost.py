@@ -1,7 +1,7 @@
 """Parameters of the timing model of one core architecture, and their form for jitted code.
 
-Every number is an integer with its unit in its name, and every number has a `CostSource`. Rates are stored in
-thousandths (``_millibytes_per_cycle``), so that the model stays in integers and is the same on every host.
+Every number is an integer with its unit in its name, and every number has a `Source` with a confidence. Rates are
+stored in thousandths (``_millibytes_per_cycle``), so that the model stays in integers and is the same on every host.
 
 Occupancy and latency are kept apart: occupancy is how long an instruction keeps its pipe, latency is how much later
 than the end of the occupancy its result can be used. Where a source gives the time of an isolated instruction, the
@@ -25,28 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.errors import ProductError
-from npu_sim.products.source import Evidence, FrozenMapping
-
-Confidence = Literal["H", "M", "L"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostSource:
-    """Where a number comes from.
-
-    Attributes
-    ----------
-    text : str
-        Source (see the abbreviations of the module) and what it says.
-    confidence : {"H", "M", "L"}
-        H: documented and confirmed by measurement; M: one solid source or a fit; L: indirect or a guess.
-    evidence : {"documented", "ini", "measured", "derived", "assumed"}
-        See `npu_sim.products.source.Evidence`; fits are ``"derived"``, and so are the vendor's own cost constants.
-    """
-
-    text: str
-    confidence: Confidence
-    evidence: Evidence
+from npu_sim.products.source import Source, Sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +36,7 @@ class CostParams:
     ----------
     name, revision, arch : str
         Name and revision of the parameter set (printed by every report), compiler architecture.
-    sources : mapping of str to CostSource
+    sources : mapping of str to Source
         One entry for every number below.
     issue_cycles, load2d_issue_cycles, load3d_issue_cycles, address_list_issue_cycles : int
         Scalar unit, per instruction handed to a pipe (LoadData programs registers first, TransDataTo5HD writes 32
@@ -148,7 +127,7 @@ class CostParams:
     name: str
     revision: str
     arch: str
-    sources: Mapping[str, CostSource]
+    sources: Mapping[str, Source]
     img2col_rule: Literal["table", "pieces"]
     issue_cycles: int
     load2d_issue_cycles: int
@@ -246,15 +225,18 @@ class CostParams:
     launch_few_cores: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sources", FrozenMapping(self.sources))
-        for field in fields(self):
-            if field.name in ("name", "revision", "arch", "sources"):
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _UNSOURCED}
+        object.__setattr__(self, "sources", Sources(self.sources, values))
+        for name, value in values.items():
+            if name not in self.sources:
+                raise ProductError(f"Cost parameter {name} must have a source, not none ({self.name})")
+            if name == "img2col_rule":
                 continue
-            if field.name not in self.sources:
-                raise ProductError(f"Cost parameter {field.name} must have a source, not none ({self.name})")
-            value = getattr(self, field.name)
-            if field.name != "img2col_rule" and (not isinstance(value, int) or value < 0):
-                raise ProductError(f"Cost parameter {field.name} must be an integer >= 0, not {value!r} ({self.name})")
+            if not isinstance(value, int) or value < 0:
+                raise ProductError(f"Cost parameter {name} must be an integer >= 0, not {value!r} ({self.name})")
+            least = int(name.endswith(_DIVISORS))
+            if not least <= value <= MAX_COST:
+                raise ProductError(f"Cost parameter {name} must be in [{least}, {MAX_COST}], not {value} ({self.name})")
         if self.img2col_rule not in ("table", "pieces"):
             raise ProductError(f"img2col_rule must be 'table' or 'pieces', not {self.img2col_rule!r} ({self.name})")
         if not 1 <= self.queue_depth_rows <= MAX_QUEUE_DEPTH:
@@ -271,9 +253,13 @@ class CostParams:
 
 MAX_QUEUE_DEPTH = 32
 """Ring size of the timeline engine; deeper queues need a bigger ring there."""
+MAX_COST = 10**9
 
-_NOT_NUMBERS = frozenset({"name", "revision", "arch", "sources", "img2col_rule"})
-NUMBERS: tuple[str, ...] = tuple(field.name for field in fields(CostParams) if field.name not in _NOT_NUMBERS)
+_DIVISORS = ("_permille", "_bytes_per_microsecond", "_groups", "_bank_bytes", "_repeat_bytes")
+_UNSOURCED = frozenset({"name", "revision", "arch", "sources"})
+NUMBERS: tuple[str, ...] = tuple(
+    field.name for field in fields(CostParams) if field.name not in _UNSOURCED | {"img2col_rule"}
+)
 """Names of the numeric parameters, in the order of the record."""
 
 IMG2COL_ROWS = 17
@@ -417,26 +403,3 @@ def _img2col_millicycles(slowdown_permille: int) -> npt.NDArray[np.int64]:
                 rate = img2col_bytes_per_cycle(to_l0b=bool(to_l0b), stride_w=stride_w, image_rows=image_rows)
                 table[to_l0b, index, image_rows] = -(-512 * slowdown_permille // rate)
     return table
-
-
-def cost_of_arch(arch: str, memory: Literal["standard", "narrow"] = "standard") -> CostParams:
-    """Return the timing parameters of a compiler architecture.
-
-    Parameters
-    ----------
-    arch : str
-        ``"dav-c220"``, ``"dav-c100"`` or ``"dav-m200"``.
-    memory : {"standard", "narrow"}
-        ``"narrow"``: the dav-c220 bin with half the memory bandwidth (910B4).
-
-    Raises
-    ------
-    ProductError
-        If there is no table for them.
-    """
-    from npu_sim.products.cost_tables import TABLES  # the tables are made of the classes above
-
-    if (arch, memory) not in TABLES:
-        known = ", ".join(f"{a} ({m})" for a, m in TABLES)
-        raise ProductError(f"Cost table must be one of {known}, not {arch} ({memory})")
-    return TABLES[arch, memory]

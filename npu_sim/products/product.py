@@ -9,19 +9,71 @@ from typing import Any
 
 from npu_sim.errors import ProductError
 from npu_sim.products.cost import CostParams
-from npu_sim.products.source import FrozenMapping, Source
+from npu_sim.products.source import FrozenMapping, Source, Sources
 
 CUBE_DTYPES = ("fp16", "bf16", "fp32", "hf32", "int8", "int4")
 """Operand types a Cube can have. ``hf32`` is fp32 data rounded when it is multiplied."""
 
-SERIES = ("310p", "910", "910b", "910_93")
-"""The four series, by the names of their aliases: Atlas inference, training, A2 and A3."""
-
 OVERFLOW_MODES = ("inf_nan", "saturate")
 HF32_TIES = ("even", "away", "toward_zero")
+MAX_GROUP = 4095
+"""Largest k of one Mmad (asc-devkit, Mmad: m, n and k lie in 0..4095), hence the longest group that can matter."""
+ACCUMULATION_INNER = ("exact", "tree", "serial")
+ACCUMULATION_ROUNDS = ("rne", "rz")
 
 AccumulationModel = tuple[int, str, str]
 """(group, inner, round): k terms summed per rounding, how the group is summed, how the sum is rounded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionSet:
+    """What the emulator's instructions of one compiler architecture decide of a product's facts.
+
+    Attributes
+    ----------
+    is_split, has_fixpipe, has_load3d_v1, has_load3d_v2 : bool
+        As in `CoreSpec`.
+    cube_dtypes : frozenset of str
+        Operand types an Mmad can have; a product may have fewer.
+    """
+
+    is_split: bool
+    has_fixpipe: bool
+    has_load3d_v1: bool
+    has_load3d_v2: bool
+    cube_dtypes: frozenset[str]
+
+
+ARCHS: Mapping[str, InstructionSet] = FrozenMapping(
+    {
+        "dav-c100": InstructionSet(
+            is_split=False, has_fixpipe=False, has_load3d_v1=True, has_load3d_v2=False,
+            cube_dtypes=frozenset({"fp16", "int8"}),
+        ),
+        "dav-m200": InstructionSet(
+            is_split=False, has_fixpipe=False, has_load3d_v1=True, has_load3d_v2=True,
+            cube_dtypes=frozenset({"fp16", "int8", "int4"}),
+        ),
+        "dav-c220": InstructionSet(
+            is_split=True, has_fixpipe=True, has_load3d_v1=False, has_load3d_v2=True,
+            cube_dtypes=frozenset(CUBE_DTYPES),
+        ),
+    }
+)  # fmt: skip
+"""The instruction sets that are modelled. A product of another one needs instructions, not only a product file."""
+
+FRACTAL_EDGE = 16
+UB_BLOCK_BYTES = 32
+REPEAT_BYTES = 256
+
+_MOST: tuple[tuple[str, int], ...] = (
+    ("core.", 2**26),
+    ("_core_count", 2**16),
+    ("_hz", 10**12),
+    ("_bytes", 2**50),
+    ("hf32_mantissa_bits", 23),
+)
+"""Largest values, by a part of the name: what the engines' integers hold with room to spare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +135,18 @@ class CoreSpec:
     def __post_init__(self) -> None:
         object.__setattr__(self, "cube_k", FrozenMapping(self.cube_k))
         object.__setattr__(self, "fb_bytes", tuple(self.fb_bytes))
-        for name in ("l1_bytes", "l0a_bytes", "l0b_bytes", "l0c_bytes", "ub_bytes", "cube_m", "cube_n", "event_count"):
+        for name in (
+            "l1_bytes", "l0a_bytes", "l0b_bytes", "l0c_bytes", "ub_bytes", "event_count", "ub_bank_count",
+            "ub_bank_bytes", "ub_bank_group_count",
+        ):  # fmt: skip
             _require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        for name, only in (
+            ("cube_m", FRACTAL_EDGE), ("cube_n", FRACTAL_EDGE), ("ub_block_bytes", UB_BLOCK_BYTES),
+            ("vector_bytes_per_repeat", REPEAT_BYTES),
+        ):  # fmt: skip
+            _require(
+                getattr(self, name) == only, name, f"{only}, which every instruction counts in", getattr(self, name)
+            )
         for dtype, products in self.cube_k.items():
             _require(dtype in CUBE_DTYPES, "cube_k", f"keyed by {', '.join(CUBE_DTYPES)}", dtype)
             _require(products >= 1, f"cube_k[{dtype!r}]", "at least 1", products)
@@ -92,27 +154,30 @@ class CoreSpec:
         _require(banked == self.ub_bytes, "ub_bank_bytes * ub_bank_count", f"ub_bytes = {self.ub_bytes}", banked)
         groups = self.ub_bank_group_count
         _require(self.ub_bank_count % groups == 0, "ub_bank_count", f"a multiple of {groups}", self.ub_bank_count)
+        for name in ("l1_bytes", "l0a_bytes", "l0b_bytes", "l0c_bytes", "ub_bytes"):
+            size = getattr(self, name)
+            _require(size % UB_BLOCK_BYTES == 0, name, f"a multiple of {UB_BLOCK_BYTES}", size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
     """One SoC (one die of it, where a package holds two).
 
-    ``dataclasses.replace`` makes variants, for instance one with ``hf32_mantissa_bits=10``.
+    ``dataclasses.replace`` makes variants, for instance one with ``hf32_mantissa_bits=10``; the sources of what it
+    changes then say so. Product files make them without code, see `npu_sim.products.load`.
 
     Attributes
     ----------
     name : str
         SoC version, for example ``"Ascend910B2"``.
-    series : {"310p", "910", "910b", "910_93"}
-        Series, named by its alias.
+    series : str
+        Series, named by its alias. Nothing may be decided by it: what a series can do is in the fields below.
     series_name : str
         Name of the series in the CANN documents.
     short_soc_version : str
-        Family name in the platform configuration. Both the 2019 SoC and the A2 family are called "Ascend910B" there:
-        decide by `series` or `arch`.
+        Family name in the platform configuration. Both the 2019 SoC and the A2 family are called "Ascend910B" there.
     arch : str
-        Compiler architecture: ``"dav-m200"``, ``"dav-c100"`` or ``"dav-c220"``.
+        Compiler architecture, one of `ARCHS`: the instruction set.
     npu_arch : int
         Value of ``__NPU_ARCH__``.
     core : CoreSpec
@@ -135,6 +200,11 @@ class Product:
         Operand types of the Cube.
     supports_conv3d : bool
         Convolution gradients of rank 5 exist.
+    dilates_strided_gradients : bool
+        The library runs 1D and 2D input gradients with strides as a dilation by a kernel of its own and a gradient of
+        stride 1 (not in bf16), so that no limit of its kernel meets their strides.
+    on_operator_pages : bool
+        The published pages of the aclnn operators name the series; for others the library's source is all there is.
     hf32_mantissa_bits : int or None
         Stored mantissa bits that HF32 keeps; None without HF32.
     hf32_ties : str or None
@@ -169,6 +239,8 @@ class Product:
     memory_bytes: int | None
     cube_dtypes: frozenset[str]
     supports_conv3d: bool
+    dilates_strided_gradients: bool
+    on_operator_pages: bool
     hf32_mantissa_bits: int | None
     hf32_ties: str | None
     overflow_mode: str
@@ -179,10 +251,28 @@ class Product:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "accumulation", FrozenMapping(self.accumulation))
-        object.__setattr__(self, "sources", FrozenMapping(self.sources))
-        self._require(self.series in SERIES, "series", f"one of {', '.join(SERIES)}", self.series)
         for name in ("cube_core_count", "vector_core_count", "clock_hz", "l2_bytes"):
             self._require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        values = dict(facts(self))
+        for name, value in values.items():
+            if isinstance(value, int):
+                most = next((most for part, most in _MOST if part in name), 2**31)
+                self._require(0 <= value <= most, name, f"in [0, {most}]", value)
+        self._check_instructions()
+        self._check_numerics()
+        object.__setattr__(self, "sources", Sources(self.sources, values))
+
+    def _check_instructions(self) -> None:
+        self._require(self.arch in ARCHS, "arch", f"one of {', '.join(ARCHS)}", self.arch)
+        modelled = ARCHS[self.arch]
+        for name in ("is_split", "has_fixpipe", "has_load3d_v1", "has_load3d_v2"):
+            value = getattr(self.core, name)
+            self._require(value == getattr(modelled, name), f"core.{name}", f"{not value} on {self.arch}", value)
+        known, given = [sorted(types, key=CUBE_DTYPES.index) for types in (modelled.cube_dtypes, self.core.cube_k)]
+        self._require(modelled.cube_dtypes >= set(given), "cube_dtypes", f"among {known} on {self.arch}", given)
+        self._require(self.cost.arch == self.arch, "cost", f"for {self.arch}", self.cost.arch)
+
+    def _check_numerics(self) -> None:
         types = frozenset(self.core.cube_k)
         given = sorted(self.cube_dtypes)
         self._require(self.cube_dtypes == types, "cube_dtypes", f"{sorted(types)}, as in core", given)
@@ -192,6 +282,12 @@ class Product:
         floats = sorted(dtype for dtype in types if not dtype.startswith("int"))
         given = sorted(self.accumulation)
         self._require(given == floats, "accumulation", f"given for {floats}", given)
+        for dtype, (group, inner, rounding) in self.accumulation.items():
+            right = 1 <= group <= MAX_GROUP and inner in ACCUMULATION_INNER and rounding in ACCUMULATION_ROUNDS
+            rule = (
+                f"[1 to {MAX_GROUP}, one of {', '.join(ACCUMULATION_INNER)}, one of {', '.join(ACCUMULATION_ROUNDS)}]"
+            )
+            self._require(right, f"accumulation.{dtype}", rule, [group, inner, rounding])
         bits, ties = self.hf32_mantissa_bits, self.hf32_ties
         if "hf32" in types:
             self._require(bits is not None and bits >= 1, "hf32_mantissa_bits", "at least 1 with HF32", bits)

@@ -1,22 +1,28 @@
-"""Where a number comes from, and the immutable mapping that product records are made of."""
+"""Where a number comes from, and the immutable mappings that product records are made of."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar, get_args
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from npu_sim.errors import ProductError
 
-Evidence = Literal["documented", "ini", "measured", "derived", "assumed"]
+Evidence = Literal["documented", "ini", "measured", "derived", "assumed", "user"]
 """How far a number can be trusted.
 
 ``documented``: a vendor's page states it. ``ini``: the toolkit's platform configuration states it. ``measured``: read
 off published profiler data. ``derived``: follows from others by arithmetic or from a published experiment.
-``assumed``: our choice, because the sources are silent or contradict each other.
+``assumed``: our choice, because the sources are silent or contradict each other. ``user``: given by the user of this
+package, in a product file or with ``dataclasses.replace``.
 """
 
 EVIDENCE: tuple[str, ...] = get_args(Evidence)
+
+Confidence = Literal["H", "M", "L", ""]
+"""H: documented and confirmed by measurement; M: one solid source or a fit; L: indirect or a guess; "" where none is
+stated. Cost parameters have one."""
+CONFIDENCE: tuple[str, ...] = get_args(Confidence)
 
 PLATFORM_CONFIG = "leideng/CANN-8.1.RC1:Ascend/ascend-toolkit/8.1.RC1/aarch64-linux/data/platform_config/"
 """Repository and directory of the platform configuration files, one ``.ini`` per SoC."""
@@ -32,36 +38,30 @@ class Source:
     ----------
     text : str
         Repository and path, or title of the document, with the section or key.
-    evidence : {"documented", "ini", "measured", "derived", "assumed"}
-        See `Evidence`.
+    evidence : {"documented", "ini", "measured", "derived", "assumed", "user"}
+        See `Evidence`; fits are ``"derived"``, and so are the vendor's own cost constants.
     note : str
         What a reader must know before relying on it.
+    confidence : {"H", "M", "L", ""}
+        See `Confidence`.
     """
 
     text: str
     evidence: Evidence
     note: str = ""
+    confidence: Confidence = ""
 
     def __post_init__(self) -> None:
         if not self.text:
             raise ProductError("Source text must be non-empty")
         if self.evidence not in EVIDENCE:
             raise ProductError(f"Evidence must be one of {', '.join(EVIDENCE)}, not {self.evidence!r}")
+        if self.confidence not in CONFIDENCE:
+            raise ProductError(f"Confidence must be one of H, M, L or empty, not {self.confidence!r}")
 
 
-def from_ini(soc: str, key: str, note: str = "") -> Source:
-    """Return the source of a value copied from the platform configuration of ``soc``.
-
-    Parameters
-    ----------
-    soc : str
-        SoC version, which is the name of the file.
-    key : str
-        ``"[section] key"``.
-    note : str
-        See `Source`.
-    """
-    return Source(f"{PLATFORM_CONFIG}{soc}.ini {key}", "ini", note)
+REPLACED = Source("changed in Python with dataclasses.replace", "user")
+"""The source of a number that a variant changed without saying where it comes from."""
 
 
 class FrozenMapping(Mapping[str, _Value], Generic[_Value]):
@@ -96,3 +96,26 @@ class FrozenMapping(Mapping[str, _Value], Generic[_Value]):
 
     def __repr__(self) -> str:
         return f"FrozenMapping({self._items!r})"
+
+
+class Sources(FrozenMapping[Source]):
+    """The sources of a record, with the values they vouch for.
+
+    A variant made with ``dataclasses.replace`` inherits the sources of its base; those whose number it changed are
+    replaced by `REPLACED`, so that no report shows a user's number under a vendor's name.
+    """
+
+    __slots__ = ("_vouched",)
+    _vouched: dict[str, Any]
+
+    def __init__(self, items: Mapping[str, Source], values: Mapping[str, Any]) -> None:
+        if isinstance(items, Sources):
+            known = items._vouched
+            changed = [name for name, value in values.items() if name not in known or known[name] != value]
+            kept = {name: source for name, source in items.items() if name in values}
+            items = kept | dict.fromkeys(changed, REPLACED)
+        super().__init__(items)
+        self._vouched = dict(values)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self._items), self._vouched)

@@ -16,16 +16,13 @@ from ops.common.tensor_desc import TensorDesc
 
 PARAM_INVALID = int(AclnnStatus.ACLNN_ERR_PARAM_INVALID)
 
-DEFAULT_PROFILE: dict[str, Profile] = {"310p": "page", "910": "page", "910b": "page", "910_93": "library"}
-"""What wins by default where the published page and newer library source differ; the page does not name 910_93."""
-
 DEVIATIONS = {
-    "A1": "310P, 910, with countIncludePad and no divisorOverride: a last window that ceilMode lets reach over the "
+    "A1": "unified cores, with countIncludePad and no divisorOverride: a last window that ceilMode lets reach over the "
     "padded input is divided by kH * kW",
-    "A2": "310P, 910: without countIncludePad a divisorOverride of 255 or -255 is ignored",
-    "A3": "310P, 910, FP16, without countIncludePad and divisorOverride: windows of more than 2048 elements are "
+    "A2": "unified cores: without countIncludePad a divisorOverride of 255 or -255 is ignored",
+    "A3": "unified cores, FP16, without countIncludePad and divisorOverride: windows of more than 2048 elements are "
     "divided by 2048",
-    "A4": "910B, 910_93: cubeMathType 1 on the Cube computes FP32 and BF16 tensors in FP16 (off: HF32 resp. FP32)",
+    "A4": "split cores: cubeMathType 1 on the Cube computes FP32 and BF16 tensors in FP16 (off: HF32 resp. FP32)",
     "A5": "a global pooling with padding fills the whole plane with gradOutput / (kH * kW)",
 }
 """Where the library differs from the gradient's definition or its page; all off by default. Source: ops-nn
@@ -176,7 +173,7 @@ class AvgPoolCall:
     @property
     def column(self) -> Profile:
         """The profile in force."""
-        return self.profile or DEFAULT_PROFILE[self.product.series]
+        return self.profile or ("page" if self.product.on_operator_pages else "library")
 
     @property
     def is_empty(self) -> bool:

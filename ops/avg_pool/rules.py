@@ -14,10 +14,9 @@ from npu_sim.products import Product
 from ops.avg_pool.call import AXIS_NAMES, AvgPoolCall, PoolAxis, expanded
 from ops.avg_pool.route import MAX_CHANNELS, MAX_DIVISOR, Route, choose_route
 from ops.avg_pool.rule import TENSORS, Rule, tensor
+from ops.common.capability import NO_FP32, SPLIT, UNIFIED
 from ops.common.rule import (
-    SPLIT_SERIES,
     STATUS_NULL,
-    UNIFIED_SERIES,
     dtype_violation,
     first,
     first_breach,
@@ -53,7 +52,7 @@ def _dtype(parameter: str) -> Rule:
         step="2",
         name=f"{parameter}-dtype",
         parameter=parameter,
-        requirement="FP32 or FP16, or BF16 where the Cube multiplies it (A2, A3)",
+        requirement="FP32 or FP16, or BF16 where the Cube multiplies it ({bf16})",
         violation=lambda call: dtype_violation(call, TENSORS[parameter], parameter),
         source=f"{PAGE}; {API}",
     )
@@ -233,7 +232,7 @@ def _divisor(call: AvgPoolCall) -> str | None:
     return sentence("divisorOverride", f"in [-{MAX_DIVISOR}, {MAX_DIVISOR}]", call.divisor_override)
 
 
-def _fp32_on_unified(call: AvgPoolCall) -> str | None:
+def _no_fp32(call: AvgPoolCall) -> str | None:
     wish = CubeMathType(call.cube_math_type)
     if call.grad_output is None or call.grad_output.dtype != "fp32":
         return None
@@ -285,27 +284,27 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         step="10", name="channels", parameter="self", source=f"{PAGE}; {API}", violation=_channels, path="compute",
-        series=UNIFIED_SERIES, requirement=f"of at most {MAX_CHANNELS} channels",
+        needs=UNIFIED, requirement=f"of at most {MAX_CHANNELS} channels",
     ),
     Rule(
         step="10", name="channels-page", parameter="self", source=PAGE, violation=_page_channels, path="compute",
-        series=SPLIT_SERIES, switch='profile="page" given', requirement=f"of at most {MAX_CHANNELS} channels",
+        needs=SPLIT, switch='profile="page" given', requirement=f"of at most {MAX_CHANNELS} channels",
     ),
     Rule(
         step="10", name="divisorOverride", parameter="divisorOverride", source=f"{PAGE}; {API}", violation=_divisor,
-        path="compute", series=UNIFIED_SERIES, requirement=f"in [-{MAX_DIVISOR}, {MAX_DIVISOR}]",
+        path="compute", needs=UNIFIED, requirement=f"in [-{MAX_DIVISOR}, {MAX_DIVISOR}]",
     ),
     Rule(
         step="10", name="divisorOverride-page", parameter="divisorOverride", source=PAGE, violation=_divisor,
-        path="compute", series=SPLIT_SERIES, profiles=("page",), requirement=f"in [-{MAX_DIVISOR}, {MAX_DIVISOR}]",
+        path="compute", needs=SPLIT, profiles=("page",), requirement=f"in [-{MAX_DIVISOR}, {MAX_DIVISOR}]",
     ),
     Rule(
-        step="10", name="cubeMathType-fp32-page", parameter="cubeMathType", source=PAGE, violation=_fp32_on_unified,
-        path="compute", series=UNIFIED_SERIES, profiles=("page",), requirement="1 or 2 for FP32 tensors",
+        step="10", name="cubeMathType-fp32-page", parameter="cubeMathType", source=PAGE, violation=_no_fp32,
+        path="compute", needs=NO_FP32, profiles=("page",), requirement="1 or 2 for FP32 tensors",
     ),
     Rule(
-        step="12", name="cubeMathType-fp32-cube", parameter="cubeMathType", source=API, violation=_fp32_on_unified,
-        path="cube", series=UNIFIED_SERIES, profiles=("library",), requirement="1 or 2 for FP32 tensors",
+        step="12", name="cubeMathType-fp32-cube", parameter="cubeMathType", source=API, violation=_no_fp32,
+        path="cube", needs=NO_FP32, profiles=("library",), requirement="1 or 2 for FP32 tensors",
     ),
     Rule(
         step="12", name="gradOutput-shape-cube", parameter="gradOutput", source=API, violation=_convolution_shape,

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ops.avg_pool.call import DEFAULT_PROFILE, DEVIATIONS
+from ops.avg_pool.call import DEVIATIONS
 from ops.avg_pool.rule import Rule
 from ops.avg_pool.rules import API, PAGE, RULES
+from ops.common.capability import with_series
 from ops.common.rules_page import rules_table
 
 PATH = Path(__file__).with_name("RULES.md")
@@ -43,10 +44,10 @@ The first that applies; `strip`: one extent of the input is at least twice the o
 - `empty`: a tensor has no element.
 - `global`: no divisorOverride; the kernel is the input's plane and both its extents are at least 10; gradOutput is
   1 x 1; no padding (but with A5).
-- `cube` or `cube+mul`, 310p and 910: all others.
-- `cube`, 910b and 910_93: divisorOverride in [-255, 255]; the kernel at most 255 on each side and of area at most 255,
-  or at most 20 x 20; countIncludePad; not ceilMode; no strip; at most 65535 channels.
-- `AvgPool3DGrad`, 910b and 910_93: all others.
+- `cube` or `cube+mul`, unified cores ({unified}): all others.
+- `cube`, split cores ({split}): divisorOverride in [-255, 255]; the kernel at most 255 on each side and of
+  area at most 255, or at most 20 x 20; countIncludePad; not ceilMode; no strip; at most 65535 channels.
+- `AvgPool3DGrad`, split cores: all others.
 
 `cube+mul`: windows have divisors of their own, so gradOutput is first multiplied by a matrix of their reciprocals.
 
@@ -55,18 +56,18 @@ The first that applies; `strip`: one extent of the input is at least twice the o
 | route | tensors | 0 KEEP_DTYPE | 1 ALLOW_FP32_DOWN_PRECISION | 2 USE_FP16 | 3 USE_HF32 |
 |---|---|---|---|---|---|
 | global | FP32, BF16 | FP32 | FP16 | FP16 | FP32 |
-| cube, 310p and 910 | FP32 | 161002 | FP16 | FP16 | 161002 |
-| cube, 910b and 910_93 | FP32 | FP32 | HF32 (A4: FP16) | FP16 | HF32 |
-| cube, 910b and 910_93 | BF16, widened to FP32 | FP32 | FP32 (A4: FP16) | FP16 | HF32 |
+| cube, unified cores | FP32 | 161002 | FP16 | FP16 | 161002 |
+| cube, split cores | FP32 | FP32 | HF32 (A4: FP16) | FP16 | HF32 |
+| cube, split cores | BF16, widened to FP32 | FP32 | FP32 (A4: FP16) | FP16 | HF32 |
 | AvgPool3DGrad | FP32, FP16, BF16 | FP32 | FP32 | FP32 | FP32 |
 
 FP16 tensors compute in FP16 on the global and Cube routes; the global route's divisor is rounded to FP16, too, so areas
 above 2048 are not exact, and areas above 65504 divide by infinity, or by 65504 where FP16 saturates. Under the profile
-"page" FP32 with type 0 or 3 is refused on 310p and 910 whatever the route.
+"page" FP32 with type 0 or 3 is refused on unified cores whatever the route.
 
 On the Cube routes the constant weight holds one channel's windows beside zeros for the other 15 channels that are
 multiplied with it. ASSUMED, because zero times infinity is NaN: an infinity or NaN that reaches the Cube makes the same
-window of those channels NaN, too. Where results saturate (310p, 910) NaN is stored as 0 and infinity as the largest
+window of those channels NaN, too. Where results saturate ({unified}) NaN is stored as 0 and infinity as the largest
 number, also by the Cast or Mul before the Cube, behind which they harm no other channel.
 
 ## Switches
@@ -76,12 +77,12 @@ number, also by the Cast or Mul before the Cube, behind which they harm no other
 
 def rules_page() -> str:
     """Return the page as Markdown."""
-    defaults = "; ".join(f"{series}: {profile}" for series, profile in DEFAULT_PROFILE.items())
     switches = (
         "| switch | meaning |\n|---|---|\n"
         '| `profile="page"` | the published page wins; more than 65535 channels are refused everywhere |\n'
         '| `profile="library"` | newer library source wins |\n'
-        f"| `profile=None` (default) | {defaults}; on 910b more than 65535 channels are computed |\n"
+        "| `profile=None` (default) | page: {on pages}, which it names (but split cores compute more than 65535 "
+        "channels); library: {not on pages} |\n"
         "| `strict_shape` | gradOutput must have the forward output's shape; default: true for "
         "`ops.avg_pool2d_backward`, false for the two-phase call, which then computes what the library computes |\n"
         "| `deterministic` | AvgPool3DGrad adds overlapping windows on one core; off by default |\n"
@@ -93,8 +94,7 @@ def rules_page() -> str:
         _HEAD
         + rules_table(RULES, _condition, {API: "api", PAGE: "page"})
         + f"\nSources:\n\n- api: {API}\n- page: the published page of the operator\n"
-        + _ROUTES
-        + switches
+        + with_series(_ROUTES + switches)
         + "\n| deviation | what the library does |\n|---|---|\n"
         + deviations
     )

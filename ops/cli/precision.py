@@ -15,7 +15,7 @@ from ops.cli.precision_picture import SUFFIXES, draw, require_matplotlib
 from ops.cli.precision_table import print_report
 from ops.cli.shapes import NoProgressOption, UsageError, progress_bar, read_modes
 from ops.studies.capture import load_capture, load_example
-from ops.studies.precision_report import CUBE_MATH_TYPES, DEFAULT_PRODUCTS, StudyOptions
+from ops.studies.precision_report import CUBE_MATH_TYPES, StudyOptions, default_products
 
 DEFAULT_PICTURE = Path("npu-sim-precision.png")
 
@@ -30,7 +30,9 @@ def precision_command(
     product: Annotated[
         list[str] | None,
         typer.Option(
-            "--product", "--soc-version", help="SoC version or series alias; repeatable. Default: all series."
+            "--product",
+            "--soc-version",
+            help="SoC version, series alias or product file; repeatable. Default: all series.",
         ),
     ] = None,
     cube_math_type: Annotated[
@@ -89,7 +91,7 @@ def precision_command(
     internal error; 130: interrupted.
     """
     options = StudyOptions(
-        products=tuple(product or DEFAULT_PRODUCTS),
+        products=tuple(product or default_products()),
         cube_math_types=read_modes(cube_math_type, CUBE_MATH_TYPES),
         layers=tuple(layer) if layer else None,
         dtype=dtype,

@@ -12,15 +12,16 @@ import typer
 from rich.cells import cell_len
 from rich.table import Table
 
+from npu_sim.errors import ProductError, shown
 from npu_sim.products import (
     CUBE_DTYPES,
     DEFAULT_PRODUCT,
     PLATFORM_CONFIG,
-    SERIES_ALIASES,
     Product,
     facts,
     get_product,
     list_products,
+    list_series,
     unit_of,
 )
 from npu_sim.units import KIB, MIB
@@ -68,9 +69,10 @@ class Entry:
 
 
 def products_command(
-    product: Annotated[
-        str | None, typer.Option("--product", help="SoC version or series alias; shows this product in full.")
+    name: Annotated[
+        str | None, typer.Argument(metavar="PRODUCT", help="SoC version, series alias or product file, shown in full.")
     ] = None,
+    product: Annotated[str | None, typer.Option("--product", help="The same, as other commands take it.")] = None,
     sources: Annotated[
         bool, typer.Option("--sources", help="Show each fact with its value, unit, evidence and source.")
     ] = False,
@@ -82,6 +84,9 @@ def products_command(
     ] = None,
 ) -> None:
     """List the products: cores, clock, buffers, Cube types and peak rates, each with its source."""
+    if name is not None and product is not None:
+        raise ProductError(f"Product must be named once, not as {shown(name)} and as {shown(product)}")
+    product = product if name is None else name
     chosen = list_products() if product is None else (get_product(product),)
     note_hints(() if product is None else (product,))
     if json_path is not None:
@@ -127,7 +132,7 @@ def products_document(products: Sequence[Product]) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "default_product": DEFAULT_PRODUCT,
-        "aliases": dict(SERIES_ALIASES),
+        "aliases": dict(list_series()),
         "products": [_product_object(product) for product in products],
     }
 
@@ -175,7 +180,7 @@ def products_table(products: Sequence[Product], width: int) -> list[Table]:
 
 
 def _legend(products: Sequence[Product]) -> list[str]:
-    aliases = ", ".join(f"{alias} = {soc}" for alias, soc in SERIES_ALIASES.items())
+    aliases = ", ".join(f"{alias} = {soc}" for alias, soc in list_series().items())
     measured = sorted({one.timing_clock_hz for one in products if one.measured_clock_hz is not None})
     clocks = ", ".join(str(clock // 1_000_000) for clock in measured)
     return [
@@ -280,13 +285,13 @@ def _product_names(names: Sequence[str]) -> str:
     if len(names) == len(everything):
         return "all"
     parts: list[str] = []
-    for alias in SERIES_ALIASES:
+    for alias in list_series():
         members = [product.name for product in list_products() if product.series == alias]
         if all(name in names for name in members):
             parts.append(alias)
         else:
             parts.extend(name for name in members if name in names)
-    return ", ".join(parts)
+    return ", ".join((*parts, *(name for name in names if name not in everything)))
 
 
 def _product_object(product: Product) -> dict[str, Any]:

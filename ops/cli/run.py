@@ -20,7 +20,11 @@ def run_command(
     ] = False,
     product: Annotated[
         str | None,
-        typer.Option("--product", "--soc-version", help="SoC version or series alias that calls without one use."),
+        typer.Option(
+            "--product",
+            "--soc-version",
+            help="SoC version, series alias or product file (.toml) that calls without one use.",
+        ),
     ] = None,
     json_path: shapes.JsonOption = None,
 ) -> None:

@@ -29,7 +29,7 @@ from ops.cli.output import check_writable, compiled_so_far, note_hints
 from ops.common.geometry import MAX_EXTENT
 from ops.studies.capture import load_capture, load_example
 from ops.studies.models import MODELS
-from ops.studies.precision_report import DEFAULT_PRODUCTS, SCOPES, Refusal, Scope
+from ops.studies.precision_report import SCOPES, Refusal, Scope, default_products
 
 if TYPE_CHECKING:
     from ops.studies.cases import CaseSet, ConvCase
@@ -69,13 +69,15 @@ DilationOption = Annotated[str | None, typer.Option("--dilation", metavar="INTS"
 GroupsOption = Annotated[int | None, typer.Option("--groups", help="With --x. Default: 1.")]
 ProductOption = Annotated[
     list[str] | None,
-    typer.Option("--product", "--soc-version", help="SoC version or series alias; repeatable. Default: all series."),
+    typer.Option(
+        "--product", "--soc-version", help="SoC version, series alias or product file; repeatable. Default: all series."
+    ),
 ]
 ModeOption = Annotated[
     list[str] | None,
     typer.Option(
         "--cube-math-type", help=f"0..3 or a name such as USE_HF32; repeatable. Default: {DEFAULT_MODE} "
-        f"({CubeMathType(DEFAULT_MODE).name}), as in the API; 310P and 910 refuse it for fp32."
+        f"({CubeMathType(DEFAULT_MODE).name}), as in the API; refused for fp32 where the Cube has none."
     ),
 ]  # fmt: skip
 LayerOption = Annotated[list[str] | None, typer.Option("--layer", help="Name of a layer; repeatable. Default: all.")]
@@ -194,7 +196,7 @@ def _integers(option: str, text: str) -> tuple[int, ...]:
 
 def read_products(products: Sequence[str] | None) -> tuple[str, ...]:
     """Return the products to run on, each once; a name that is easily mistaken for another gets a note."""
-    names = tuple(dict.fromkeys(products or DEFAULT_PRODUCTS))
+    names = tuple(dict.fromkeys(products or default_products()))
     note_hints(names)
     return names
 

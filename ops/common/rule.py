@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
 from npu_sim.errors import OperatorError, shown
-from npu_sim.products import SERIES, Product
+from npu_sim.products import Product
+from ops.common.capability import BF16, Capability
 from ops.common.status import AclnnStatus
 
 Profile = Literal["page", "library"]
@@ -27,9 +28,6 @@ def check_profile(profile: object, rule: str = "one of") -> None:
         text = f"profile must be {rule} {', '.join(PROFILES)}, not {shown(profile)}"
         raise OperatorError(text, int(AclnnStatus.ACLNN_ERR_PARAM_INVALID))
 
-
-SPLIT_SERIES = ("910b", "910_93")
-UNIFIED_SERIES = ("310p", "910")
 
 STATUS_NULL = AclnnStatus.ACLNN_ERR_PARAM_NULLPTR
 STATUS_INVALID = AclnnStatus.ACLNN_ERR_PARAM_INVALID
@@ -63,15 +61,15 @@ class Rule(Generic[CallT]):
     parameter : str
         Argument it is about, as the interface calls it.
     requirement : str
-        What must hold, in words, for the page of rules.
+        What must hold, in words, for the page of rules; `ops.common.capability.with_series` fills in series.
     violation : callable
         The check: "<Thing> must be <rule>, not <value>", or None where the rule holds or does not concern the call.
     source : str
         Public source.
     status : AclnnStatus
         What the call returns if it does not hold.
-    series : tuple of str
-        Products it applies to.
+    needs : Capability or None
+        What a product must have for the rule to apply to it; None: it applies to all.
     profiles : tuple of str
         Profiles it applies under.
     switch : str
@@ -85,13 +83,13 @@ class Rule(Generic[CallT]):
     violation: Callable[[CallT], str | None]
     source: str
     status: AclnnStatus = STATUS_INVALID
-    series: tuple[str, ...] = SERIES
+    needs: Capability | None = None
     profiles: tuple[Profile, ...] = PROFILES
     switch: str = ""
 
     def concerns(self, call: CallT) -> bool:
         """Return whether the rule looks at ``call`` at all."""
-        return call.product.series in self.series and call.column in self.profiles
+        return (self.needs is None or self.needs.holds(call.product)) and call.column in self.profiles
 
     def find(self, call: CallT) -> str | None:
         """Return the sentence for the first breach, None where the rule holds or does not concern the call."""
@@ -156,7 +154,7 @@ def null_violation(call: RuledCall, field: str, parameter: str, kind: str) -> st
 def dtype_violation(call: RuledCall, field: str, parameter: str) -> str | None:
     """Return the sentence for a tensor that is not of a floating-point type of the Cube; a null pointer is none."""
     desc = getattr(call, field)
-    has_bf16 = "bf16" in call.product.cube_dtypes
+    has_bf16 = BF16.holds(call.product)
     allowed = ("fp32", "fp16", "bf16") if has_bf16 else ("fp32", "fp16")
     if desc is None or desc.dtype in allowed:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from npu_sim.products import SERIES
+from ops.common.capability import with_series
 from ops.common.rule import PROFILES, RuleT
 
 
@@ -38,9 +38,9 @@ def rules_table(
             rule.step,
             f"`{rule.name}`",
             rule.parameter,
-            rule.requirement,
+            with_series(rule.requirement),
             str(int(rule.status)),
-            "" if rule.series == SERIES else ", ".join(rule.series),
+            "" if rule.needs is None else ", ".join(rule.needs.series()),
             "" if rule.profiles == PROFILES else ", ".join(rule.profiles),
             *(text(rule) for text in own.values()),
             condition(rule),

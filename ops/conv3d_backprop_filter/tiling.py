@@ -56,7 +56,6 @@ __all__ = [
 STATUS_TILING = 561103
 """aclnn status of a call whose kernel tiling refuses (ops-nn, aclnn_convolution_backward: ACLNN_ERR_INNER_NULLPTR)."""
 
-ARCH_SPLIT = "dav-c220"
 
 LOAD3D_LIMITS = {
     "stride": highest(Op.LOAD_3D, "stride_h"),
@@ -95,12 +94,12 @@ def choose_tiling(
     Raises
     ------
     ProductError
-        If the product is not an A2 or A3 one.
+        If the product's cores are unified.
     OperatorError
         With status 561103 if the hardware cannot encode the convolution or no block fits.
     """
-    if product.arch != ARCH_SPLIT:
-        raise ProductError(f"product architecture must be {ARCH_SPLIT}, not {product.arch} ({product.name})")
+    if not product.core.is_split:
+        raise ProductError(f"product cores must be split, not unified ({product.name}, {product.series_name})")
     check_load3d(geometry, product, LOAD3D_LIMITS)
     cores = product.cube_core_count
     if basic_block_applies(geometry, compute_dtype, deterministic):

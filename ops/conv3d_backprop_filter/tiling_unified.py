@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 C0 = 16
 """Channel block and fractal edge; only 16-bit operands exist."""
 
-UNIFIED_ARCHS = ("dav-c100", "dav-m200")
 
 LOAD3D_LIMITS = {
     "stride": highest(Op.LOAD_3D_V1, "stride_h"),
@@ -168,9 +167,8 @@ def unified_tiling(
     ShapeError
         If ``load_2d`` is asked for and an extent is not 1.
     """
-    if product.arch not in UNIFIED_ARCHS:
-        rule = " or ".join(UNIFIED_ARCHS)
-        raise ProductError(f"product architecture must be {rule}, not {product.arch} ({product.name})")
+    if product.core.is_split:
+        raise ProductError(f"product cores must be unified, not split ({product.name}, {product.series_name})")
     if load_2d and (geometry.hi, geometry.wi, geometry.ho, geometry.wo, geometry.kh, geometry.kw) != (1,) * 6:
         raise ShapeError(f"height and width of x, y and kernel must be 1 for load_2d, not those of {geometry}")
     if compute_dtype != "fp16":

@@ -25,7 +25,6 @@ IMAGE_MAX = 32767
 """Rows and columns of an image in L1, and the largest first window of a load within a row."""
 PLANE_MAX = 2**31 - 1
 _ROW_MAX = 4096
-_L1_BYTES = 524288
 _FILL_BYTES = 512
 
 
@@ -82,7 +81,7 @@ def library_only_limits(geometry: ConvGeometry, product: Product, compute_dtype:
     """Refuse an input gradient that the published operator refuses although the kernel here computes it.
 
     The published page allows these ranges. They are the checks of Conv3DBackpropInputV2, for all ranks; on products of
-    unified cores there is nothing of the kind. 1D and 2D strides pass them on 910b but in BF16: the library dilates the
+    unified cores there is nothing of the kind. 1D and 2D strides pass them, but in BF16, where the library dilates the
     gradient or the result with a kernel of its own and runs this one with stride 1.
 
     Raises
@@ -103,7 +102,7 @@ def library_only_limits(geometry: ConvGeometry, product: Product, compute_dtype:
     rows = min(rows, g.ho * g.stride[1])
     planes = min(ceil_div(g.kd - 1, g.stride[0]) + 1, g.do) if p.cout1 == 1 and reach_d != g.stride[0] else 1
     least = rows * g.wo * g.stride[2] * planes * 32 + p.khw * 16 * 32 + (_FILL_BYTES if p.item == 2 else 0)
-    is_rewritten = g.spatial_rank < 3 and product.series == "910b" and compute_dtype != "bf16"
+    is_rewritten = g.spatial_rank < 3 and product.dilates_strided_gradients and compute_dtype != "bf16"
     limits = [
         *(() if is_rewritten else _stride_limits(g)),
         ("strideD", g.stride[0], g.kd),
@@ -112,15 +111,14 @@ def library_only_limits(geometry: ConvGeometry, product: Product, compute_dtype:
         ("padBack", g.pad[1], PAD_MAX),
         ("input width", g.wi, _ROW_MAX),
         ("wo * strideW", g.wo * g.stride[2], _ROW_MAX),
-        ("L1 bytes of the smallest block", least, _L1_BYTES),
+        ("L1 bytes of the smallest block", least, product.core.l1_bytes),
     ]
     context = f"input gradient, {compute_dtype}, library profile, {product.name}"
     _refuse(limits, context)
     if basic_block_applies(p) and basic_block_tiling(p, product.cube_core_count) is None:
-        message = (
-            f"Smallest block of the operator's tiling must be one that fits L1 of {_L1_BYTES} bytes, not a larger one"
-        )
-        raise OperatorError(f"{message} ({context})", STATUS_TILING)
+        fits = f"one that fits L1 of {product.core.l1_bytes} bytes"
+        message = f"Smallest block of the operator's tiling must be {fits}, not a larger one ({context})"
+        raise OperatorError(message, STATUS_TILING)
 
 
 def _window_limits(g: ConvGeometry) -> list[Limit]:

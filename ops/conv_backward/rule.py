@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ops.common import rule
-from ops.common.rule import SPLIT_SERIES
 from ops.common.status import AclnnStatus
 from ops.common.tensor_desc import TensorDesc
 from ops.conv_backward.call import AXES_OF_RANK, ConvBackwardCall
@@ -15,8 +14,8 @@ from ops.conv_backward.call import AXES_OF_RANK, ConvBackwardCall
 Path = Literal["any", "shapes", "empty", "compute", "range", "kernel"]
 """Which calls a rule looks at.
 
-any: all. shapes: all, but on split-core products not those whose input or weight is empty. empty, compute: those with
-resp. without an empty tensor. range: compute, and under the profile "library" only if a convolution kernel runs.
+any: all. shapes: all, but on products of split cores not those whose input or weight is empty. empty, compute: those
+with resp. without an empty tensor. range: compute, and under the profile "library" only if a convolution kernel runs.
 kernel: compute, if a convolution kernel runs.
 """
 
@@ -77,7 +76,7 @@ def _is_on(switch: str, call: ConvBackwardCall) -> bool:
 def _is_on_path(path: Path, call: ConvBackwardCall) -> bool:
     if path == "shapes":
         skips = any(desc is not None and desc.elems == 0 for desc in (call.input, call.weight))
-        return not (skips and call.product.series in SPLIT_SERIES)
+        return not (skips and call.product.core.is_split)
     if path == "empty":
         return call.is_empty
     if path == "compute":

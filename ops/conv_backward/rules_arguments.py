@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from npu_sim.dtypes.cube_math import promote
-from npu_sim.products import SERIES
+from ops.common.capability import SPLIT, Capability
 from ops.common.rule import (
-    SPLIT_SERIES,
     STATUS_NULL,
     dtype_violation,
     null_violation,
@@ -72,7 +71,7 @@ def _dtype(parameter: str) -> Rule:
         step="2",
         name=f"{_kebab(parameter)}-dtype",
         parameter=parameter,
-        requirement="FP32 or FP16, or BF16 where the Cube multiplies it (A2, A3)"
+        requirement="FP32 or FP16, or BF16 where the Cube multiplies it ({bf16})"
         + ("; also where the mask is off" if parameter in OUTPUTS else ""),
         violation=lambda call: dtype_violation(call, TENSORS[parameter], parameter),
         source=f"{PAGE}; {CHECKER}",
@@ -129,7 +128,7 @@ def _format(parameter: str) -> Rule:
     )
 
 
-def length_rule(parameter: str, *, step: str, name: str, path: Path, series: tuple[str, ...] = SERIES) -> Rule:
+def length_rule(parameter: str, *, step: str, name: str, path: Path, needs: Capability | None = None) -> Rule:
     """Return the rule of an array's length; calls with and without empty tensors have it at different places."""
     has_four = parameter in ("padding", "outputPadding")
     return Rule(
@@ -140,7 +139,7 @@ def length_rule(parameter: str, *, step: str, name: str, path: Path, series: tup
         violation=lambda call: predicates.length_violation(call, parameter),
         source=f"{PAGE}; {CHECKER}",
         path=path,
-        series=series,
+        needs=needs,
     )
 
 
@@ -168,7 +167,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         requirement="in ND; not checked elsewhere",
         violation=predicates.bias_format,
         source=f"{PAGE}; {CHECKER}",
-        series=SPLIT_SERIES,
+        needs=SPLIT,
         transposed=False,
     ),
     *(
@@ -230,7 +229,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         step="5",
         name="cube-math-type-product",
         parameter="cubeMathType",
-        requirement="1 or 2 where the common type of the inputs is FP32 and the Cube has no FP32 (310P, 910)",
+        requirement="1 or 2 where the common type of the inputs is FP32 and the Cube has no FP32 ({no fp32})",
         violation=predicates.cube_math_available,
         source=f"{PAGE} (names 910 only); {CHECKER}",
     ),

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from npu_sim.dtypes.cube_math import CubeMathType, resolve_compute_dtype
 from npu_sim.errors import OperatorError
-from npu_sim.products import SERIES, get_product
+from npu_sim.products import get_product, list_series
+from ops.common.capability import with_series
 from ops.common.rules_page import rules_table
 from ops.conv_backward.rule import Rule
 from ops.conv_backward.rules import RULES
@@ -23,7 +24,7 @@ _SOURCES = {CHECKER: "checker", API: "api", PAGE: "page", DX_TILING: "dx tiling"
 
 _PATHS = {
     "any": "",
-    "shapes": "not on 910b, 910_93 if input or weight is empty",
+    "shapes": "not on {split} if input or weight is empty",
     "empty": "if a tensor is empty",
     "compute": "if no tensor is empty",
     "range": 'if no tensor is empty; "library": only if gradInput or gradWeight is wanted',
@@ -80,13 +81,13 @@ def rules_page() -> str:
 
 def _condition(rule: Rule) -> str:
     switch = f"{rule.switch} is on" if rule.switch else ""
-    return "; ".join(filter(None, (switch, _PATHS[rule.path])))
+    return "; ".join(filter(None, (switch, with_series(_PATHS[rule.path]))))
 
 
 def _cube_math_table() -> str:
     heads = " | ".join(f"{member.value} {member.name}" for member in CubeMathType)
     rows = [f"| series | dtype | {heads} |\n", "|---|---|" + "---|" * len(CubeMathType) + "\n"]
-    for series in SERIES:
+    for series in list_series():
         for promoted in ("fp16", "bf16", "fp32"):
             cells = (_compute_dtype(series, promoted, member) for member in CubeMathType)
             rows.append(f"| {series} | {promoted.upper()} | {' | '.join(cells)} |\n")

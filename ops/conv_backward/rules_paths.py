@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from ops.common.capability import SPLIT
 from ops.common.geometry import MAX_EXTENT
-from ops.common.rule import SPLIT_SERIES, first, sentence, shape_text
+from ops.common.rule import first, sentence, shape_text
 from ops.conv_backward.call import AXES_OF_RANK, ConvBackwardCall, split_padding
 from ops.conv_backward.predicates import (
     channels_of,
@@ -38,7 +39,7 @@ MAX_STRIDE_3D = 63
 
 _kernel = partial(Rule, status=STATUS_KERNEL)
 _empty = partial(Rule, path="empty", source=API)
-_range = partial(_kernel, path="range", series=SPLIT_SERIES, transposed=False)
+_range = partial(_kernel, path="range", needs=SPLIT, transposed=False)
 
 
 def _bias_sizes_null(call: ConvBackwardCall) -> str | None:
@@ -236,7 +237,7 @@ EMPTY_RULES: tuple[Rule, ...] = (
         source=f"{PAGE}; {API}",
     ),
     *(
-        length_rule(parameter, step="12.3", name=f"empty-{name}-length", path="empty", series=SPLIT_SERIES)
+        length_rule(parameter, step="12.3", name=f"empty-{name}-length", path="empty", needs=SPLIT)
         for parameter, name in (
             ("stride", "stride"),
             ("dilation", "dilation"),
@@ -250,7 +251,7 @@ EMPTY_RULES: tuple[Rule, ...] = (
         parameter="groups",
         requirement="a divisor of weight.shape[0]",
         violation=group_rows_violation,
-        series=SPLIT_SERIES,
+        needs=SPLIT,
     ),
     _empty(
         step="12.3",
@@ -259,7 +260,7 @@ EMPTY_RULES: tuple[Rule, ...] = (
         requirement="with weight.shape[1] * groups = the channels of input (transposed: of gradOutput, not looked at "
         "where N is 0), and not 0 unless both are",
         violation=_empty_channels,
-        series=SPLIT_SERIES,
+        needs=SPLIT,
     ),
     _empty(
         step="12.3",
@@ -267,7 +268,7 @@ EMPTY_RULES: tuple[Rule, ...] = (
         parameter="weight",
         requirement="with weight.shape[0] = the channels of input, and not 0",
         violation=_empty_weight_rows,
-        series=SPLIT_SERIES,
+        needs=SPLIT,
         transposed=True,
     ),
     _empty(
@@ -277,7 +278,7 @@ EMPTY_RULES: tuple[Rule, ...] = (
         requirement="a kernel that, dilated, fits the padded input on every axis (quirk Q2: a padding of length 4 is "
         "read as that of H and W)",
         violation=_empty_window,
-        series=SPLIT_SERIES,
+        needs=SPLIT,
         transposed=False,
     ),
 )
@@ -288,7 +289,7 @@ COMPUTE_RULES: tuple[Rule, ...] = (
         step="12",
         name="no-conv3d",
         parameter="input",
-        requirement="of rank 3 or 4 on products without 3D convolutions (310P, 910)",
+        requirement="of rank 3 or 4 on products without 3D convolutions ({no conv3d})",
         violation=_no_conv3d,
         path="compute",
         source=f"{PAGE}; {CHECKER}",
@@ -300,7 +301,7 @@ COMPUTE_RULES: tuple[Rule, ...] = (
         requirement="not FP32 where it is wanted, groups > 1, and cubeMathType is 2 or the inputs are of 16 bits",
         violation=_grouped_fp32_weight,
         path="compute",
-        series=SPLIT_SERIES,
+        needs=SPLIT,
         ranks=(5,),
         source=API,
     ),
@@ -314,7 +315,7 @@ DETERMINISTIC_RULES: tuple[Rule, ...] = (
         parameter="groups",
         requirement="1 where gradWeight is wanted in the deterministic mode",
         violation=_deterministic_groups,
-        series=SPLIT_SERIES,
+        needs=SPLIT,
         ranks=(5,),
         switch="Q3",
         source=f"{CHECKER} (first published version; newer ones keep it for other architectures only)",

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from npu_sim.accumulation import SERIAL, Accumulation
 from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
 from npu_sim.errors import NpuSimError, OperatorError
+from npu_sim.products import list_series
 from npu_sim.report.precision import ErrorMetrics
 from npu_sim.report.record import to_json_text
 from npu_sim.report.standards import COMMIT, SOURCE, STANDARD, VERSION, Verdict
@@ -25,9 +26,13 @@ OUTPUT_MASK = (False, True, False)
 CALL = "call of aclnnConvolutionBackward with outputMask (false, true, false)"
 """What the studies compute, time and check: the gradient of the weight alone, and whatever its call launches."""
 
-DEFAULT_PRODUCTS = ("310p", "910", "910b", "910_93")
 CUBE_MATH_TYPES = tuple(int(member) for member in CubeMathType)
 GOLDENS: tuple[Golden, ...] = ("original", "rounded")
+
+
+def default_products() -> tuple[str, ...]:
+    """Return every series, by its alias."""
+    return tuple(list_series())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +58,7 @@ class StudyOptions:
         Threads of the emulator; no influence on any figure.
     """
 
-    products: tuple[str, ...] = DEFAULT_PRODUCTS
+    products: tuple[str, ...] = field(default_factory=default_products)
     cube_math_types: tuple[int, ...] = CUBE_MATH_TYPES
     layers: tuple[str, ...] | None = None
     dtype: str | None = None

@@ -26,6 +26,7 @@ from npu_sim.products import get_product
 from npu_sim.program.launch import Launch
 from ops import ascendc
 from ops.ascendc.tiling import tiling_data
+from ops.common.capability import SPLIT, UNIFIED
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter.tiling_public import ConvArguments, DefaultBuffers, public_tiling
 from ops.studies.capture import load_example
@@ -35,7 +36,8 @@ from ops.studies.precision_report import StudyOptions
 from ops.studies.timing import TracedLaunch, trace_launches
 from ops.tbe import calculate_group, conv3d_backprop_filter, gradient_from_result, result_from_gradient, to_6hd
 
-_SERIES = ("910b", "310p", "910", "910_93")
+_SPLIT, *_OTHER_SPLIT = SPLIT.series()
+_UNIFIED, *_OTHER_UNIFIED = UNIFIED.series()
 _NUMPY: Mapping[str, Any] = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16, "fp32": np.float32}
 _THREADS = 2
 
@@ -205,15 +207,15 @@ _KINDS: Mapping[str, Callable[[str], None]] = MappingProxyType(
     }
 )
 TASKS: tuple[tuple[str, str], ...] = (
-    ("weight gradients", "910b"),
-    ("pooling", "910b"),
-    ("convolutions", "310p"),
-    ("convolutions", "910b"),
-    ("weight gradients", "310p"),
-    *((kind, series) for kind in ("weight gradients", "pooling", "convolutions") for series in _SERIES[2:]),
-    ("pooling", "310p"),
-    ("Ascend C", "910b"),
-    ("DSL", "310p"),
+    ("weight gradients", _SPLIT),
+    ("pooling", _SPLIT),
+    ("convolutions", _UNIFIED),
+    ("convolutions", _SPLIT),
+    ("weight gradients", _UNIFIED),
+    *product(("weight gradients", "pooling", "convolutions"), (*_OTHER_UNIFIED, *_OTHER_SPLIT)),
+    ("pooling", _UNIFIED),
+    ("Ascend C", _SPLIT),
+    ("DSL", _UNIFIED),
     ("conversions", ""),
     ("example", ""),
 )

@@ -22,8 +22,8 @@ from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product
 from npu_sim.program.launch import Launch
 from ops.common.arrays import as_array, shared_array
+from ops.common.capability import UNIFIED
 from ops.common.options import run_options
-from ops.conv3d_backprop_filter.tiling_unified import UNIFIED_ARCHS
 from ops.tbe.errors import TbeMemoryError, TbeTypeError
 from ops.tbe.rules import FilterLayout, Parameters, check_call
 from ops.tbe.schedule import TbePlan, schedule
@@ -220,7 +220,7 @@ def conv3d_backprop_filter(
     Raises
     ------
     ProductError
-        If the current product is not a 310P or 910.
+        If the cores of the current product are not unified.
     TbeError
         A `RuntimeError` with ``args[0]["errCode"]``: a rule of the call, and for arrays also of the schedule.
     TbeUnpackError
@@ -241,10 +241,10 @@ def conv3d_backprop_filter(
     ((1, 8, 16, 16), 4.0)
     """
     product = current_product(DEFAULT_SERIES)
-    if product.arch not in UNIFIED_ARCHS:
+    if not UNIFIED.holds(product):
         raise ProductError(
-            f"product of conv3d_backprop_filter must be of the series 310p or 910, not {product.name} "
-            f"({product.series_name})"
+            f"product of conv3d_backprop_filter must be of the series {' or '.join(UNIFIED.series())}, not "
+            f"{product.name} ({product.series_name})"
         )
     x, out_backprop = shared_array(x, "x"), shared_array(out_backprop, "out_backprop")
     _check_types(x, out_backprop, filter_size, para_dict, product)

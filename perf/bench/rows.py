@@ -20,7 +20,8 @@ import numpy as np
 from npu_sim.engines.timeline_jit import CLOCK_WORDS, OK, advance, finish, reset_clocks
 from npu_sim.errors import InternalError
 from npu_sim.isa.row import empty_rows
-from npu_sim.products.cost import cost_of_arch, cost_record
+from npu_sim.products import get_product
+from npu_sim.products.cost import cost_record
 from perf.bench.kernel_rows import emit_tiled, prime_flags
 
 CHUNK_SIZES = (1024, 2048, 4096, 8192)
@@ -39,7 +40,7 @@ def measure(row_target: int, chunk: int, repeats: int) -> dict[str, float]:
         Measurements; the fastest counts.
     """
     rows = empty_rows(chunk)
-    cost = cost_record(cost_of_arch("dav-c220"), 24, 1_800_000_000)
+    cost = cost_record(get_product("910b").cost, 24, 1_800_000_000)
     clocks = np.zeros(CLOCK_WORDS, np.int64)
     spans = np.zeros((0, 2), np.int64)
     state = np.zeros(8, np.int64)

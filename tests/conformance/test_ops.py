@@ -16,7 +16,7 @@ from npu_sim.isa import emit, footprint
 from npu_sim.isa.cost import rows_cost
 from npu_sim.isa.op import OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import INSTR, LIST_FIELDS, ROW_BYTES, empty_rows
-from npu_sim.products.cost import cost_of_arch, cost_record
+from npu_sim.products.cost import cost_record
 from npu_sim.program.builder import ProgramBuilder
 from npu_sim.program.disassemble import disassemble
 from tests.oracles import semantics
@@ -118,7 +118,7 @@ def test_disassembly_shows_every_operand(spec):
 
 def _cost_of(instance):
     out = np.zeros((1, 3), np.int64)
-    record = cost_record(cost_of_arch(instance.builder.product.arch), 1, 1_000_000_000)
+    record = cost_record(instance.builder.product.cost, 1, 1_000_000_000)
     rows_cost(instance.rows[-1:].copy(), 1, record, out)
     return out[0].tolist()
 

@@ -10,11 +10,12 @@ import pytest
 from npu_sim.engines import timeline_jit as jitted
 from npu_sim.isa.cost import rows_cost
 from npu_sim.isa.op import Op
-from npu_sim.products.cost import COST, cost_of_arch, cost_record
+from npu_sim.products import get_product
+from npu_sim.products.cost import COST, cost_record
 from tests.oracles.timeline import simulate
 from tests.properties.random_rows import random_rows, steps_of
 
-C220 = cost_of_arch("dav-c220")
+C220 = get_product("910b").cost
 SEEDS = range(24)
 NO_SPANS = np.zeros((0, 2), np.int64)
 

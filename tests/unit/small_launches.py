@@ -9,7 +9,7 @@ import numpy as np
 from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Mode, Pipe, Space
 from npu_sim.memory.gm import GlobalMemory
-from npu_sim.products.cost import cost_of_arch
+from npu_sim.products import get_product
 from npu_sim.program.launch import Launch
 
 GHZ = 1_000_000_000
@@ -22,7 +22,7 @@ class Product:
     name: str = "TestChip"
     timing_clock_hz: int = GHZ
     l2_bytes: int = 1 << 27
-    cost: object = dataclasses.field(default_factory=lambda: cost_of_arch("dav-c220"))
+    cost: object = dataclasses.field(default_factory=lambda: get_product("910b").cost)
 
 
 def launch_of(program, *, cores=1, phases=1, gm_bytes=4096, name="kernel"):

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from typer.testing import CliRunner, Result
 
 from npu_sim.errors import ProductError
-from npu_sim.products import PLATFORM_CONFIG, SERIES_ALIASES, get_product, list_products, unit_of
+from npu_sim.products import PLATFORM_CONFIG, get_product, list_products, list_series, unit_of
 from ops.cli.output import PIPE_WIDTH, OutputFileError
 from ops.cli.products import entries_of, products_command
 
@@ -115,7 +115,7 @@ def test_json_on_standard_output_is_all_there_is() -> None:
     assert list(document) == ["schema_version", "default_product", "aliases", "products"]
     assert document["schema_version"] == 1
     assert document["default_product"] == "Ascend910B2"
-    assert document["aliases"] == dict(SERIES_ALIASES)
+    assert document["aliases"] == dict(list_series())
     assert [item["name"] for item in document["products"]] == [product.name for product in list_products()]
 
 

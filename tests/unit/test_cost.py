@@ -18,10 +18,11 @@ from npu_sim.isa import cost_rates, emit
 from npu_sim.isa.cost_rates import amount
 from npu_sim.isa.op import Data, Mode, Op, Space
 from npu_sim.isa.row import empty_rows
-from npu_sim.products.cost import NUMBERS, cost_of_arch, cost_record, img2col_bytes_per_cycle
+from npu_sim.products import get_product, list_products
+from npu_sim.products.cost import NUMBERS, cost_record, img2col_bytes_per_cycle
 from npu_sim.products.source import EVIDENCE
 
-C220, C100, M200 = (cost_of_arch(arch) for arch in ("dav-c220", "dav-c100", "dav-m200"))
+C220, C100, M200 = (get_product(name).cost for name in ("910b", "910", "310p"))
 GHZ = 1_000_000_000
 
 
@@ -98,7 +99,7 @@ def fixpipe(m, n, dtype=Data.FP32, target=Space.GM, mode=0, matrices=1):
 # --- the tables -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("params", [C220, cost_of_arch("dav-c220", "narrow"), C100, M200], ids=lambda p: p.name)
+@pytest.mark.parametrize("params", {product.cost for product in list_products()}, ids=lambda p: p.name)
 def test_cost_table_every_number_has_a_source(params):
     assert set(params.sources) == {*NUMBERS, "img2col_rule"}
     for source in params.sources.values():
@@ -127,12 +128,6 @@ def test_cost_table_number_that_is_no_natural_is_refused(value):
 def test_cost_table_queue_depth_out_of_range_is_refused(depth):
     with pytest.raises(ProductError, match=rf"\Aqueue_depth_rows must be in \[1, 32\], not {depth} \(dav-c220\)\Z"):
         dataclasses.replace(C220, queue_depth_rows=depth)
-
-
-def test_cost_of_arch_unknown_is_refused_with_the_known_ones():
-    known = r"dav-c220 \(standard\), dav-c220 \(narrow\), dav-c100 \(standard\), dav-m200 \(standard\)"
-    with pytest.raises(ProductError, match=rf"\ACost table must be one of {known}, not dav-c100 \(narrow\)\Z"):
-        cost_of_arch("dav-c100", "narrow")
 
 
 @pytest.mark.parametrize(

@@ -328,7 +328,7 @@ def test_choose_tiling_published_overflow_falls_back_to_ours() -> None:
 
 
 def test_choose_tiling_other_architecture_is_refused() -> None:
-    message = "product architecture must be dav-c220, not dav-m200 (Ascend310P3)"
+    message = "product cores must be split, not unified (Ascend310P3, Atlas inference series)"
     with pytest.raises(ProductError, match=f"^{re.escape(message)}$"):
         choose_tiling(plane(), get_product("310p"), "fp16")
 

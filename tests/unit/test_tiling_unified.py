@@ -108,7 +108,7 @@ def test_unified_tiling_rows_too_wide_for_l1_are_refused() -> None:
 
 
 def test_unified_tiling_other_architecture_and_dtype_are_refused() -> None:
-    message = "product architecture must be dav-c100 or dav-m200, not dav-c220 (Ascend910B2)"
+    message = "product cores must be unified, not split (Ascend910B2, Atlas A2 training / 800I A2 inference)"
     with pytest.raises(ProductError, match=f"^{re.escape(message)}$"):
         unified_tiling(plane(), get_product("910b"))
     with pytest.raises(DTypeError, match=r"^compute_dtype must be fp16, not 'bf16' \(Ascend310P3\)$"):

@@ -16,7 +16,8 @@ from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import empty_rows
 from npu_sim.memory.gm import GlobalMemory
-from npu_sim.products.cost import COST, cost_of_arch, cost_record
+from npu_sim.products import get_product
+from npu_sim.products.cost import COST, cost_record
 from npu_sim.program.violation import Kind
 from tests.unit.small_launches import (
     CHAIN,
@@ -110,7 +111,7 @@ def test_barrier_all_holds_the_scalar_unit():
 
 
 def test_full_queue_holds_the_scalar_unit():
-    product = Product(cost=dataclasses.replace(cost_of_arch("dav-c220"), queue_depth_rows=2))
+    product = Product(cost=dataclasses.replace(get_product("910b").cost, queue_depth_rows=2))
 
     def program(core, phase):
         return (*(mmad(98) for _ in range(5)), muls(1))
@@ -443,7 +444,7 @@ def test_advance_has_one_specialisation():
         pytest.skip("JIT is off")
     run_timeline(launch_of(chain), Product(), spans=True)
     run_timeline(launch_of(chain), Product())
-    cost = cost_record(cost_of_arch("dav-m200"), 8, GHZ)
+    cost = cost_record(get_product("310p").cost, 8, GHZ)
     assert cost.dtype == COST
     clocks = np.zeros(jitted.CLOCK_WORDS, np.int64)
     jitted.reset_clocks(clocks)
