@@ -125,8 +125,8 @@ def avg_pool2d_backward(
     threads : int or None
         Host threads; None: all. The result does not depend on it.
     profile : {"page", "library"} or None
-        What wins where the operator's page and newer library source differ. None: the page on 310P, 910 and 910B (but
-        910B computes more than 65535 channels), the library on 910_93.
+        What wins where the operator's page and newer library source differ. None: the page where it names the
+        series (but split cores compute more than 65535 channels), the library on 910_93, which it does not name.
     library_quirks : bool, str, or list, tuple or set of str
         Deviations of the library to reproduce, see `ops.avg_pool.call.DEVIATIONS`: all, none, or these.
     strict_shape : bool

@@ -1,4 +1,4 @@
-"""Tiling of the weight gradient on the products with one kind of core (910 and 310P).
+"""Tiling of the weight gradient on the products with unified cores.
 
 The vendor's tiling for these products comes from a repository of tuned shapes and a closed cost model; this one is ours
 and obeys the capacity formulas of its static schedule (CANN 8.1.RC1 and its predecessors,
@@ -39,7 +39,7 @@ _MOST_M, _MOST_N, _MOST_K, _MOST_STEPS = 128, 256, 64, 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnifiedTiling:
-    """How the 910/310P kernel cuts one weight gradient.
+    """How the kernel of unified cores cuts one weight gradient.
 
     M is the output channel of a merged group, N is (c1, kh, kw, c0) of one depth tap, K the output pixel.
 
@@ -125,7 +125,7 @@ class UnifiedTiling:
     @property
     def origin(self) -> str:
         """Where the tiling comes from, for reports."""
-        return "not CANN's tiling (our 910/310P schedule)"
+        return "not CANN's tiling (our schedule for unified cores)"
 
 
 def unified_tiling(
@@ -136,7 +136,7 @@ def unified_tiling(
     merged: MergedGroups | None = None,
     load_2d: bool = False,
 ) -> UnifiedTiling:
-    """Return the tiling of a weight gradient on a 910 or 310P product.
+    """Return the tiling of a weight gradient on a product with unified cores.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""From a 910/310P tiling to what the jitted kernel reads: one record of plain integers."""
+"""From a tiling for unified cores to what the jitted kernel reads: one record of plain integers."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def unified_input_gradient(
     geometry : ConvGeometry
         The convolution, without depth.
     product : Product
-        910 or 310P.
+        One with unified cores.
     gm : GlobalMemory
         Where the tensors lie.
     dy, weight, dx : GmTensor

@@ -1,4 +1,4 @@
-"""Tiling of input gradients and forward convolutions on the products with one kind of core (910 and 310P).
+"""Tiling of input gradients and forward convolutions on the products with unified cores.
 
 The vendor's numbers for these products come from a repository of tuned shapes and a closed cost model; these are ours
 and obey the capacities of its static schedule (CANN 8.1.RC1 ``tbe/dsl/static_schedule/
@@ -46,7 +46,7 @@ class Source(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnifiedTiling:
-    """How the 910/310P kernels cut one problem.
+    """How the kernels of unified cores cut one problem.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class UnifiedTiling:
     @property
     def origin(self) -> str:
         """Where the tiling comes from, for reports."""
-        return "not CANN's tiling (our 910/310P schedule)"
+        return "not CANN's tiling (our schedule for unified cores)"
 
 
 def unified_tiling(problem: WindowProblem, product: Product) -> UnifiedTiling:

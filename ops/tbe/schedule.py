@@ -177,7 +177,7 @@ def schedule(p: Parameters, product: Product) -> TbePlan:
     p : Parameters
         Of `rules.check_call`.
     product : Product
-        310P or 910.
+        One with unified cores.
 
     Returns
     -------

@@ -8,11 +8,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from npu_sim.products import get_product, list_series
 from tests.oracles.convolution import Attributes, gradients, output_extent
 
-SERIES = ("310p", "910", "910b", "910_93")
+SERIES = tuple(list_series())
 NUMPY: dict[str, Any] = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}
-SPLIT = ("910b", "910_93")
+SPLIT = tuple(series for series in SERIES if get_product(series).core.is_split)
 _UNIT = {"fp32": 2.0**-24, "hf32": 2.0**-12, "fp16": 2.0**-11, "bf16": 2.0**-8}
 """Unit roundoff of each type."""
 _TINY = {"fp32": 2.0**-149, "hf32": 2.0**-137, "fp16": 2.0**-24, "bf16": 2.0**-133}

@@ -37,8 +37,8 @@ from ops.conv3d_backprop_filter.tiling_data import ELEMENT_BYTES, DwTiling, Spli
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
 from ops.conv_backward.api import ConvolutionBackward, convolution_backward, described, plan_convolution_backward
 from ops.vector.memset import memset_launch
+from tests.oracles.series import SERIES
 
-SERIES = ("310p", "910", "910b", "910_93")
 DTYPES: dict[str, np.dtype] = {
     "fp16": np.dtype(np.float16),
     "bf16": np.dtype(ml_dtypes.bfloat16),

@@ -16,13 +16,14 @@ from npu_sim import budget
 from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.dtypes.cube_math import parse_cube_math_type, promote, resolve_compute_dtype
 from npu_sim.dtypes.formats import get_dtype
-from npu_sim.products import near_matches, product_hint
+from npu_sim.products import list_series, near_matches, product_hint
 from ops import aclnn, ascendc, tbe
 from ops.common.geometry import ConvGeometry
 from ops.common.status import AclnnStatus
 from ops.studies.capture import load_capture
 from ops.studies.cases import case_of_shape, cases_of_model
 from tests.cases.wild_arguments import EDGES, WORDS, changed, near, number, one_changed, wild
+from tests.oracles.series import UNIFIED
 
 Front = Callable[[np.random.Generator], object]
 
@@ -86,7 +87,7 @@ def _phases(
     keywords = {name: wild(rng) for name in (*names, "accumulation", "overflow", "threads") if rng.random() < 0.05}
     if rng.random() < 0.4:
         given = changed(rng, given)
-    with npu_sim.use_product(str(rng.choice(("310p", "910", "910b", "910_93")))):
+    with npu_sim.use_product(str(rng.choice(tuple(list_series())))):
         return _run_phases(rng, first, second, given, keywords)
 
 
@@ -174,7 +175,7 @@ def tbe_dsl(rng: np.random.Generator) -> object:
     given: dict[str, Any] = {"filter_size": [16, 2, 16, 2, 2], "para_dict": para, "filter_layout": "NDCHW"}
     if rng.random() < 0.5:
         given = changed(rng, given)
-    product = str(rng.choice(("310p", "910")))
+    product = str(rng.choice(UNIFIED))
     with npu_sim.use_product(product):
         if not lazy:
             tensors = {"x": x, "out_backprop": dy}

@@ -10,7 +10,8 @@ from npu_sim.isa.footprint import empty_runs, footprint_at
 from npu_sim.isa.gm_extent import gm_extent
 from npu_sim.isa.op import Op, Space
 from npu_sim.products import get_product
-from tests.oracles.wild_rows import SERIES, WildRows, wild_memory
+from tests.oracles.series import SERIES
+from tests.oracles.wild_rows import WildRows, wild_memory
 
 MOVERS = (Op.DATA_COPY, Op.ND2NZ, Op.LOAD_2D, Op.FIXPIPE, Op.DATA_COPY_PAD, Op.SCALAR_COPY)
 

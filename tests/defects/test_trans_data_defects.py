@@ -16,6 +16,7 @@ from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.program.violation import Kind
 from tests.oracles.hazards import happens_before
 from tests.oracles.programs import issued
+from tests.oracles.series import UNIFIED
 from tests.oracles.sync_removal import closure, conflicts, lost_by_removal, uninitialised, unordered
 from tests.oracles.trans_data import conversion, machine
 
@@ -108,7 +109,7 @@ COUNTS = {
 }
 
 
-@pytest.mark.parametrize("series", ["310p", "910"])
+@pytest.mark.parametrize("series", UNIFIED)
 @pytest.mark.parametrize("item", [2, 4])
 def test_trans_data_rows_that_spill_over_the_end_of_a_core_are_found(series, item):
     # Without the last block, a core's rounded-up pieces reach into the range of the next core.

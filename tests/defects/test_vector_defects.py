@@ -22,6 +22,7 @@ from ops.vector.reduce_sum import reduce_sum_launch
 from ops.vector.transpose import transpose_launch
 from tests.oracles.hazards import happens_before
 from tests.oracles.programs import issued
+from tests.oracles.series import UNIFIED
 from tests.oracles.sync_removal import closure, conflicts, lost_by_removal, uninitialised, unordered
 from tests.oracles.trans_data import machine
 
@@ -167,7 +168,7 @@ def test_vector_order_of_the_judge_is_the_full_relation():
         assert closure(rows[:60]) == happens_before(rows[:60])
 
 
-@pytest.mark.parametrize("series", ["310p", "910"])
+@pytest.mark.parametrize("series", UNIFIED)
 def test_copy_ranges_that_spill_into_the_next_core_are_found(series):
     launch, product = copy(series, *ROWS, 2, cores=3)
     assert launch.core_count == 3

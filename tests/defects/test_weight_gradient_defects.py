@@ -24,6 +24,7 @@ from ops.vector.memset import memset_launch
 from tests.cases.weight_gradient import SERIES, plan_of, plan_weight_gradient, random_case, random_tiling, with_tiling
 from tests.oracles.hazards import happens_before
 from tests.oracles.programs import issued
+from tests.oracles.series import SPLIT, UNIFIED
 from tests.oracles.sync_removal import closure, conflicts, lost_by_removal, uninitialised, unordered
 
 CASES_PER_SERIES = 30
@@ -299,7 +300,7 @@ def test_kernel_destination_moved_by_one_fractal_breaks_what_the_oracle_says(nam
     assert shifted
 
 
-@pytest.mark.parametrize("series", ["310p", "910"])
+@pytest.mark.parametrize("series", UNIFIED)
 def test_kernel_without_its_memset_adds_to_memory_nobody_wrote(series):
     plan = _plan(series, "fp16", 3, 20, 16, (4, 2), (2, 2))
     assert plan.tiling.batch_parts > 1
@@ -317,7 +318,7 @@ def test_split_kernel_without_its_clearing_phase_adds_to_memory_nobody_wrote():
     assert {v.core for v in found} == set(range(plan.tiling.used_core_num))
 
 
-@pytest.mark.parametrize("series", ["910b", "910_93"])
+@pytest.mark.parametrize("series", SPLIT)
 def test_split_kernel_without_atomic_adds_lets_cores_overwrite_each_other(series):
     plan = _plan(series, "fp16", 8, 16, 16, (6, 6), (1, 1))
     phases = [

@@ -16,6 +16,7 @@ from npu_sim.program.disassemble import disassemble
 from npu_sim.program.violation import Kind
 from ops.conv3d_backprop_input.tiling_unified import Source
 from tests.oracles.programs import issued
+from tests.oracles.series import UNIFIED
 from tests.oracles.sync_removal import conflicts, lost_by_removal, uninitialised, unordered
 from tests.oracles.window_cases import made, planned
 
@@ -140,7 +141,7 @@ PROGRAMS = {
         dilated, direct, two_column, line, gathered, pixels, forward, forward_void, parts, dilated_parts,
         gathered_parts, forward_parts,
     )
-    for series in ("310p", "910")
+    for series in UNIFIED
 }  # fmt: skip
 
 

@@ -19,8 +19,8 @@ from ops.cli.main import main
 from ops.common.options import run_options
 from tests.cases.avg_pool import DTYPES, Case, random_case
 from tests.oracles.pooling import Pooling
+from tests.oracles.series import SERIES
 
-SERIES = ("310p", "910", "910b", "910_93")
 DATA_TYPE = {"fp32": aclnn.ACL_FLOAT, "fp16": aclnn.ACL_FLOAT16, "bf16": aclnn.ACL_BF16}
 
 

@@ -18,6 +18,7 @@ from ops.avg_pool.call import PoolAxis
 from tests.differential.vector_runs import PRODUCTS, patterns_of, ways, with_one_nan
 from tests.oracles import avg_pool3d_grad as oracle
 from tests.oracles.pooling import Pooling, output_extent
+from tests.oracles.series import SPLIT
 from tests.oracles.trans_data import machine
 
 ITEM = {"fp32": 4, "fp16": 2, "bf16": 2}
@@ -79,7 +80,7 @@ def same(arena, dst, expected):
     np.testing.assert_array_equal(patterns(got), patterns(expected))
 
 
-@pytest.mark.parametrize("series", ["910b", "910_93"])
+@pytest.mark.parametrize("series", SPLIT)
 @pytest.mark.parametrize("dtype", ITEM)
 def test_avg_pool3d_grad_every_way_gives_the_additions_in_window_order(series, dtype):
     for number, (extents, lanes, pooling) in enumerate(SHAPES):

@@ -20,9 +20,7 @@ from ops.common.tensor_desc import TensorDesc
 from tests.cases.avg_pool import DTYPES, Case, bound, expected
 from tests.differential.test_avg_pool_shortcut import by_rows
 from tests.oracles.pooling import Pooling, input_gradient
-
-UNIFIED = ("310p", "910")
-SPLIT = ("910b", "910_93")
+from tests.oracles.series import SPLIT, UNIFIED
 
 
 def run(case, grad=None, seed=1, **more):

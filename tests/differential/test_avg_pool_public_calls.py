@@ -18,10 +18,11 @@ from ops.avg_pool.rules import check
 from tests.cases.avg_pool import DTYPES, Case, bound, expected
 from tests.oracles.avg_pool_calls import arguments_of, call_of, load
 from tests.oracles.pooling import Pooling
+from tests.oracles.series import SERIES, SPLIT, UNIFIED
 
 CASES = load("cases.jsonl")
 MEANS = load("means.jsonl")
-SERIES = {"310p": 0, "910": 0, "910b": 1, "910_93": 1}
+COLUMNS = {series: int(series in SPLIT) for series in SERIES}
 
 NOT_AS_OBSERVED = {
     "ut-000": "commented-out test of a negative extent: aclCreateTensor makes no such tensor",
@@ -38,9 +39,9 @@ def outcome(case, series, **more):
     return 0, resolved.route.name
 
 
-@pytest.mark.parametrize("series", SERIES)
+@pytest.mark.parametrize("series", COLUMNS)
 def test_avg_pool_status_and_route_of_public_calls_are_those_of_the_documents(series):
-    column = SERIES[series]
+    column = COLUMNS[series]
     for case in CASES:
         if case["id"] in NOT_AS_OBSERVED:
             continue
@@ -66,7 +67,7 @@ def test_avg_pool_call_with_a_negative_extent_has_no_tensor():
 
 def test_avg_pool_public_calls_are_all_there():
     assert len({case["id"] for case in CASES}) == len(CASES) == 135
-    paths = {(series, case["path"][column]) for series, column in SERIES.items() for case in CASES}
+    paths = {(series, case["path"][column]) for series, column in COLUMNS.items() for case in CASES}
     assert {name for _, name in paths} == {None, "cube", "cube+mul", "AvgPool3DGrad", "global"}
     assert sum("any_shape" in case for case in CASES) == 12
 
@@ -95,7 +96,7 @@ def cost(case):
 
 
 def computed(series, largest):
-    column = SERIES[series]
+    column = COLUMNS[series]
     for case in CASES:
         if case["status"][column] or "any_shape" in case:
             continue
@@ -124,13 +125,13 @@ def test_avg_pool_values_of_small_public_calls_are_right(series, count):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("series", SERIES)
+@pytest.mark.parametrize("series", COLUMNS)
 def test_avg_pool_values_of_all_public_calls_are_right(series):
     for case in computed(series, 10**9):
         assert_values(case, series)
 
 
-@pytest.mark.parametrize("series", ["310p", "910"])
+@pytest.mark.parametrize("series", UNIFIED)
 @pytest.mark.parametrize("case", MEANS, ids=lambda case: case["id"])
 def test_avg_pool_with_means_has_the_bits_of_the_published_steps(case, series):
     count = prod(case["g"])
@@ -147,9 +148,9 @@ def test_avg_pool_with_means_has_the_bits_of_the_published_steps(case, series):
     assert float(r.grad_input.astype(np.float32).sum()) == pytest.approx(case["sum"], abs=1e-6)
 
 
-@pytest.mark.parametrize("series", SERIES)
+@pytest.mark.parametrize("series", COLUMNS)
 def test_avg_pool_public_calls_through_the_front_have_the_status_of_the_rules(series):
-    column = SERIES[series]
+    column = COLUMNS[series]
     with use_product(series):
         for case in CASES[:24]:
             if case["id"] in NOT_AS_OBSERVED:

@@ -15,10 +15,9 @@ from npu_sim.errors import ProductError
 from ops import aclnn
 from tests.oracles.aclnn_cases import arguments_of
 from tests.oracles.conv_backward_cases import make_call
+from tests.oracles.series import SPLIT, UNIFIED
 
 NUMPY = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}
-SPLIT = ("910b", "910_93")
-UNIFIED = ("310p", "910")
 OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
 PLAIN = {"stride": 1, "padding": 0, "dilation": 1}
 

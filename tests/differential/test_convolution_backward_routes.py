@@ -18,6 +18,7 @@ from npu_sim.report.explain import recording
 from ops import aclnn
 from ops.conv_backward.explain import explain_call
 from tests.oracles.convolution import Attributes, gradients
+from tests.oracles.series import SERIES, SPLIT
 
 NUMPY = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}
 ACL = {
@@ -117,7 +118,7 @@ def test_quirk_q1_rounds_a_grouped_weight_gradient_on_the_way(product, limit):
     np.testing.assert_array_equal(plain.grad_input, faulty.grad_input)
 
 
-@pytest.mark.parametrize("product", ["910b", "910_93"])
+@pytest.mark.parametrize("product", SPLIT)
 def test_empty_batch_gives_zeros_and_asks_for_no_workspace(product):
     g, x, w = np.zeros((0, 4, 5, 5), np.float16), np.zeros((0, 3, 5, 5), np.float16), np.ones((4, 3, 3, 3), np.float16)
     result = ops.convolution_backward(g, x, w, stride=1, padding=1, dilation=1, product=product)
@@ -158,7 +159,7 @@ def tensor(array, storage_format="NCHW", view=None):
     return made
 
 
-@pytest.mark.parametrize("product", ["310p", "910", "910b", "910_93"])
+@pytest.mark.parametrize("product", SERIES)
 def test_strided_and_offset_tensors_in_and_out_hold_the_same_gradients(product):
     rng = np.random.default_rng(8)
     shapes = {"g": (2, 6, 5, 7), "x": (2, 4, 5, 7), "w": (6, 4, 3, 3)}
@@ -339,7 +340,7 @@ SYSTEM = (16 << 20) + 512
 """Workspace of every Cube kernel of A2 and A3, with the spare bytes of a bucket."""
 
 
-@pytest.mark.parametrize("product", ["910b", "910_93"])
+@pytest.mark.parametrize("product", SPLIT)
 @pytest.mark.parametrize("transposed", [False, True])
 def test_workspace_of_split_products_holds_the_kernels_own_once(product, transposed):
     small, large = np.zeros((2, 16, 8, 8), np.float16), np.zeros((2, 16, 10, 10), np.float16)

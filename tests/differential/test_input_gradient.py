@@ -34,9 +34,10 @@ from tests.cases.input_gradient import (
 )
 from tests.oracles.convolution_bits import forward_sums, gradient_sums
 from tests.oracles.mmad import hf32_matrix
+from tests.oracles.series import SPLIT
 from tests.oracles.weight_gradient import same_bits
 
-SERIES = ("910b", "910_93")
+SERIES = SPLIT
 CASES = 50
 MOST_MACS = 1_200_000
 TYPES = ("fp16", "bf16", "fp32", "hf32")

@@ -17,8 +17,9 @@ from ops.conv_backward.run import run_call
 from tests.cases.convolution_backward import bounds_of
 from tests.oracles.aclnn_cases import call_of, load_cases
 from tests.oracles.convolution import Attributes, gradients
+from tests.oracles.series import SERIES, SPLIT
 
-SERIES = {"310p": 0, "910": 0, "910b": 1, "910_93": 1}
+COLUMNS = {series: int(series in SPLIT) for series in SERIES}
 CASES = load_cases()
 NUMPY = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}
 OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
@@ -40,7 +41,7 @@ def macs(call):
     return small.shape[0] * prod(small.shape[2:]) * prod(call.weight.shape)
 
 
-@pytest.mark.parametrize("series", SERIES)
+@pytest.mark.parametrize("series", COLUMNS)
 def test_status_with_the_kernels_asked_is_the_documented_one_but_for_listed_shapes(series):
     refused = set()
     for case in CASES:
@@ -49,10 +50,10 @@ def test_status_with_the_kernels_asked_is_the_documented_one_but_for_listed_shap
             got = 0
         except OperatorError as error:
             got = error.status
-        if got != case["status"][SERIES[series]]:
+        if got != case["status"][COLUMNS[series]]:
             assert got == 561103, case["id"]
             refused.add(case["id"])
-    assert refused == (set(DO_NOT_FIT) if SERIES[series] else set())
+    assert refused == (set(DO_NOT_FIT) if COLUMNS[series] else set())
 
 
 def selected(most, least=0):
@@ -61,7 +62,7 @@ def selected(most, least=0):
         pytest.param(case, series, id=f"{case['id']}-{series}")
         for case in CASES
         for series in ("910", "910b")
-        if case["status"][SERIES[series]] == 0 and case["id"] not in DO_NOT_FIT
+        if case["status"][COLUMNS[series]] == 0 and case["id"] not in DO_NOT_FIT
         if least < macs(call_of(case, series)) <= most
     ]
 

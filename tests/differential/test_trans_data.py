@@ -14,7 +14,8 @@ from npu_sim.memory.gm import GlobalMemory
 from npu_sim.program.verify import verify
 from npu_sim.program.violation import Kind
 from ops.vector.trans_data import trans_data_activation_launch, trans_data_weight_launch
-from tests.oracles.trans_data import FORWARD, SERIES, conversion, machine, places
+from tests.oracles.series import SERIES
+from tests.oracles.trans_data import FORWARD, conversion, machine, places
 
 ELEMENTS = ((2, 16), (4, 16), (4, 8))
 ACTIVATION_DIRECTIONS = ("to_blocked", "from_blocked")

@@ -9,17 +9,9 @@ from npu_sim.errors import DTypeError, ProductError, ShapeError
 from npu_sim.memory.gm import GlobalMemory
 from ops.vector import kernel_cast
 from ops.vector.cast import cast_launch, conversions
-from tests.differential.vector_runs import (
-    PRODUCTS,
-    SERIES,
-    UNIFIED,
-    assert_sound,
-    assert_untouched_elsewhere,
-    patterns_of,
-    run,
-    ways,
-)
+from tests.differential.vector_runs import PRODUCTS, assert_sound, assert_untouched_elsewhere, patterns_of, run, ways
 from tests.oracles import vector_kernels as oracle
+from tests.oracles.series import SERIES, UNIFIED
 
 PAIRS = {
     "310p": [("fp32", "fp16"), ("fp16", "fp32")],

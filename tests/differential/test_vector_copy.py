@@ -16,8 +16,6 @@ from ops.vector.copy import copy_launch, merged_axes, plan_rows
 from ops.vector.memset import memset_launch
 from tests.differential.vector_runs import (
     PRODUCTS,
-    SERIES,
-    UNIFIED,
     ascending,
     assert_sound,
     assert_untouched_elsewhere,
@@ -27,8 +25,7 @@ from tests.differential.vector_runs import (
     ways,
 )
 from tests.oracles import vector_kernels as oracle
-
-SPLIT = ("910b", "910_93")
+from tests.oracles.series import SERIES, SPLIT, UNIFIED
 
 
 def transposed(view, order):

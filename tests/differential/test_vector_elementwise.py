@@ -11,8 +11,6 @@ from npu_sim.memory.gm import GlobalMemory
 from ops.vector.elementwise import div_launch, divisor_pattern, mul_launch
 from tests.differential.vector_runs import (
     PRODUCTS,
-    SERIES,
-    UNIFIED,
     assert_sound,
     assert_untouched_elsewhere,
     patterns_of,
@@ -21,6 +19,7 @@ from tests.differential.vector_runs import (
     with_one_nan,
 )
 from tests.oracles import vector_kernels as oracle
+from tests.oracles.series import SERIES, UNIFIED
 from tests.oracles.trans_data import machine
 
 ITEM = {"fp32": 4, "fp16": 2}

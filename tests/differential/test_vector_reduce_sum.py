@@ -12,8 +12,6 @@ from npu_sim.memory.gm import GlobalMemory
 from ops.vector.reduce_sum import accumulator_lanes, reduce_sum_launch
 from tests.differential.vector_runs import (
     PRODUCTS,
-    SERIES,
-    UNIFIED,
     assert_sound,
     assert_untouched_elsewhere,
     patterns_of,
@@ -22,6 +20,7 @@ from tests.differential.vector_runs import (
     with_one_nan,
 )
 from tests.oracles import vector_kernels as oracle
+from tests.oracles.series import SERIES, UNIFIED
 
 ITEM = {"fp32": 4, "fp16": 2, "bf16": 2}
 DTYPES = {"310p": ("fp32", "fp16"), "910": ("fp32", "fp16"), "910b": ("fp32", "fp16", "bf16")}

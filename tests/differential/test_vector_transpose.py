@@ -8,15 +8,8 @@ import pytest
 from npu_sim.errors import ProductError, ShapeError
 from npu_sim.memory.gm import GlobalMemory
 from ops.vector.transpose import tile_shape, transpose_launch
-from tests.differential.vector_runs import (
-    PRODUCTS,
-    UNIFIED,
-    assert_sound,
-    assert_untouched_elsewhere,
-    bytes_of,
-    run,
-    ways,
-)
+from tests.differential.vector_runs import PRODUCTS, assert_sound, assert_untouched_elsewhere, bytes_of, run, ways
+from tests.oracles.series import SPLIT, UNIFIED
 from tests.oracles.trans_data import machine
 
 
@@ -29,7 +22,7 @@ def launch_of(rows, columns, item, product):
 
 
 @pytest.mark.parametrize("item", [2, 4])
-@pytest.mark.parametrize("series", ["910b", "910_93"])
+@pytest.mark.parametrize("series", SPLIT)
 def test_transpose_every_way_turns_the_matrix_and_touches_nothing_else(series, item):
     rng = np.random.default_rng(item)
     product = PRODUCTS[series]

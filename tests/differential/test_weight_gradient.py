@@ -33,6 +33,7 @@ from tests.cases.weight_gradient import (
 )
 from tests.long.weight_gradient import check_call
 from tests.oracles.dw_tiling import tiling_of_words
+from tests.oracles.series import SPLIT, UNIFIED
 
 VECTORS = Path(__file__).parent.parent / "golden" / "conv3d_dw_tiling" / "operator.json"
 CASES_PER_SERIES = 40
@@ -123,7 +124,7 @@ def test_weight_gradient_random_cases_reach_every_corner():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("series", ["910b", "910_93"])
+@pytest.mark.parametrize("series", SPLIT)
 @pytest.mark.parametrize(("dtype", "wish"), SPLIT_TYPES)
 def test_weight_gradient_split_every_operand_type_equals_the_oracle(series, dtype, wish):
     case = make_case(
@@ -132,7 +133,7 @@ def test_weight_gradient_split_every_operand_type_equals_the_oracle(series, dtyp
     assert_exact(case)
 
 
-@pytest.mark.parametrize("series", ["310p", "910"])
+@pytest.mark.parametrize("series", UNIFIED)
 @pytest.mark.parametrize(("dtype", "wish"), [("fp16", 0), ("fp32", 1), ("fp32", 2)])
 def test_weight_gradient_unified_every_operand_type_equals_the_oracle(series, dtype, wish):
     case = make_case(
@@ -172,7 +173,7 @@ def test_weight_gradient_planes_too_far_apart_for_a_copy_gap_equal_the_oracle(se
     np.testing.assert_array_equal(got, expected(case, x, dy))
 
 
-@pytest.mark.parametrize("series", ["310p", "910"])
+@pytest.mark.parametrize("series", UNIFIED)
 def test_weight_gradient_columns_too_far_apart_for_a_store_gap_equal_the_oracle(series):
     assert_exact(make_case(series, (2, 3, 2, 3), (33_000, 3, 1, 2)))
 

@@ -21,11 +21,12 @@ from tests.cases.weight_gradient import (
     random_tiling,
     run_plan,
 )
+from tests.oracles.series import SPLIT, UNIFIED
 from tests.oracles.weight_gradient import gradient, rounded_operand, same_bits
 
 TYPES = [("fp16", 0), ("bf16", 0), ("fp32", 0), ("fp32", 3), ("fp32", 2)]
-SPLIT = [(series, *kind) for series in ("910b", "910_93") for kind in TYPES]
-UNIFIED = [(series, *kind) for series in ("310p", "910") for kind in (("fp16", 0), ("fp32", 1))]
+SPLIT_CASES = [(series, *kind) for series in SPLIT for kind in TYPES]
+UNIFIED_CASES = [(series, *kind) for series in UNIFIED for kind in (("fp16", 0), ("fp32", 1))]
 MODELS = ["default", "serial", "exact4-rne", "tree4-rz", "exact16-rz"]
 STYLES = ["normal", "wide", "special", "tiny", "huge", "cancelling"]
 
@@ -77,7 +78,7 @@ def expected_bits(plan, x, dy, options):
 def draw(rng, series, dtype, wish, most_macs):
     while True:
         case = random_case(rng, series=series, most_macs=most_macs)
-        if DTYPES[dtype].itemsize == 2 and series in ("310p", "910") and dtype == "bf16":
+        if DTYPES[dtype].itemsize == 2 and series in UNIFIED and dtype == "bf16":
             continue
         case = replace(case, dtype=dtype, cube_math_type=wish)
         try:
@@ -87,7 +88,7 @@ def draw(rng, series, dtype, wish, most_macs):
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize(("series", "dtype", "wish"), SPLIT + UNIFIED)
+@pytest.mark.parametrize(("series", "dtype", "wish"), SPLIT_CASES + UNIFIED_CASES)
 def test_weight_gradient_of_real_numbers_has_the_bits_of_the_order_of_work(series, dtype, wish, model):
     rng = np.random.default_rng([SERIES.index(series), TYPES.index((dtype, wish)) if (dtype, wish) in TYPES else 9, 5])
     for style in STYLES:
@@ -99,7 +100,7 @@ def test_weight_gradient_of_real_numbers_has_the_bits_of_the_order_of_work(serie
         accumulation = Accumulation.parse(
             None if model == "default" else model, default_accumulation(plan.product, plan.compute_dtype)
         )
-        overflow = None if series in ("310p", "910") else ("inf_nan", "saturate")[int(rng.integers(2))]
+        overflow = None if series in UNIFIED else ("inf_nan", "saturate")[int(rng.integers(2))]
         options = replace(options, accumulation=accumulation, overflow=overflow)
         got = run_plan(plan, x, dy, options)
         want = expected_bits(plan, x, dy, options)

@@ -216,7 +216,7 @@ def through_plan(series, geometry, source, weight, *, forward):
     dst = gm.add("result", dst_layout.storage_bytes(2), initialised=False, data=Data.FP16)
     plan = (forward_launches if forward else input_gradient_launches)(geometry, product, "fp16", gm, src, w, dst)
     assert plan.private_bytes == 0
-    assert plan.tiling.origin == "not CANN's tiling (our 910/310P schedule)"
+    assert plan.tiling.origin == "not CANN's tiling (our schedule for unified cores)"
     blocked_from_activation(source, src_layout, gm.view(src, np.uint16, (src_layout.storage_elems,)))
     fractal_from_weight(weight, w_layout, gm.view(w, np.uint16, (w_layout.storage_elems,)))
     storage = gm.view(dst, np.uint16, (dst_layout.storage_elems,))

@@ -13,10 +13,9 @@ from npu_sim.engines.timeline import run_timeline
 from npu_sim.isa.op import Op, Pipe
 from npu_sim.products import get_product
 from npu_sim.program.verify import verify
+from tests.oracles.series import SERIES
 
-SERIES = ("310p", "910", "910b", "910_93")
 PRODUCTS = {alias: get_product(alias) for alias in SERIES}
-UNIFIED = ("310p", "910")
 BACKGROUND = 0xA5
 """Byte that fills the arena, so that a store beyond its tensor shows."""
 SPARE_BYTES = 31

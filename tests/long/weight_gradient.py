@@ -30,6 +30,7 @@ from tests.cases.weight_gradient import (
     run_plan,
 )
 from tests.long.recording import parser_of, publish
+from tests.oracles.series import SERIES
 
 TILINGS_PER_CASE = 4
 
@@ -105,7 +106,7 @@ def main() -> int:
     arguments = parser.parse_args()
     tally = run(arguments.seed, arguments.seconds, arguments.cases)
     found = {
-        "series": {series: get_product(series).name for series in ("310p", "910", "910b", "910_93")},
+        "series": {series: get_product(series).name for series in SERIES},
         **asdict(tally),
         "mismatch_count": len(tally.mismatches),
     }

@@ -21,7 +21,8 @@ from typing import Any
 from npu_sim.isa.footprint import empty_runs, footprint_at
 from npu_sim.isa.row import empty_rows
 from tests.long.recording import parser_of, publish
-from tests.oracles.wild_programs import SERIES, WildPrograms, read_by_all
+from tests.oracles.series import SERIES
+from tests.oracles.wild_programs import WildPrograms, read_by_all
 
 SECONDS = 1.0
 """What no reader may take for one program."""

@@ -44,7 +44,8 @@ from npu_sim.program.verify import verify
 from tests.long.guarded_memory import guarded
 from tests.long.recording import parser_of, publish
 from tests.oracles.extent import extents, has_address_outside
-from tests.oracles.wild_rows import SERIES, WildRows, wild_memory
+from tests.oracles.series import SERIES
+from tests.oracles.wild_rows import WildRows, wild_memory
 
 BATCH_ROWS = 2000
 _MOST_ELEMENTS = 1 << 24

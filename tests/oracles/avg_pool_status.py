@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tests.oracles.pooling import output_extent
+from tests.oracles.series import SPLIT
 
 
 def status(call: Any) -> tuple[int, str | None]:
     """Return (status, route) up to the kernels' own limits."""
     g, x, dx = call.grad_output, call.input, call.grad_input
     series = call.product.series
-    new_cores = series in ("910b", "910_93")
+    new_cores = series in SPLIT
     page = call.profile == "page" or (call.profile is None and series != "910_93")
     if None in (g, x, call.kernel_size, call.padding, dx):
         return 161001, None

@@ -6,9 +6,10 @@ record of the call, and neither names nor explains what it refuses.
 
 from __future__ import annotations
 
+from tests.oracles.series import SERIES, SPLIT
+
 NULL, INVALID, KERNEL = 161001, 161002, 561103
-MIX = {"310p": ("fp16", "fp32"), "910": ("fp16", "fp32"), "910b": ("fp16", "fp32", "bf16")}
-MIX["910_93"] = MIX["910b"]
+MIX = {series: ("fp16", "fp32", "bf16") if series in SPLIT else ("fp16", "fp32") for series in SERIES}
 BIG = 2**31 - 2
 
 
@@ -21,7 +22,7 @@ def count(shape):
 
 def status(call):
     series = call.product.series
-    split = series in ("910b", "910_93")
+    split = series in SPLIT
     g, x, w = call.grad_output, call.input, call.weight
     arrays = (call.stride, call.padding, call.dilation, call.output_padding)
     if any(item is None for item in (g, x, w, *arrays, call.output_mask)):

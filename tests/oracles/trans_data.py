@@ -15,7 +15,6 @@ from npu_sim.program.launch import Launch
 from ops.vector.trans_data import trans_data_activation_launch, trans_data_weight_launch
 from tests.oracles.index_maps import index_fractal_z_3d, index_ndc1hwc0
 
-SERIES = ("310p", "910", "910b", "910_93")
 FORWARD = ("to_blocked", "to_fractal")
 
 

@@ -19,7 +19,8 @@ from npu_sim.products import get_product
 from npu_sim.program.disassemble import listing
 from npu_sim.report.trace import chrome_trace
 from tests.oracles.programs import double_buffered_product, random_program
-from tests.oracles.wild_rows import SERIES, WildRows, wild_memory
+from tests.oracles.series import SERIES
+from tests.oracles.wild_rows import WildRows, wild_memory
 from tests.properties.random_rows import random_rows
 
 __all__ = ["KINDS", "MOST_ROWS", "SERIES", "WildPrograms", "read_by_all"]

@@ -16,7 +16,6 @@ from tests.oracles.extent import UndefinedRowError, extents
 from tests.oracles.tables import CASTS, DST_DTYPES, DTYPES, ELEMENTWISE, PATHS, RANGES
 
 KINDS = ("legal", "edge", "mutated", "bytes")
-SERIES = ("310p", "910", "910b", "910_93")
 _GM_BYTES = (4096 - 512, 0, 64 * 1024, 300_001)
 """Tensors of the launch. The first one fills a page; one is empty."""
 _NUMBERS = (

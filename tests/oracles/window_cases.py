@@ -17,8 +17,9 @@ from ops.conv3d_backprop_input import tiling_unified as unified
 from ops.conv3d_backprop_input.plan_unified import launches_of, unified_forward, unified_input_gradient
 from ops.conv3d_backprop_input.problem_unified import WindowProblem, forward_problem, input_gradient_problem
 from tests.oracles import window_kernels
+from tests.oracles.series import UNIFIED
 
-SERIES = ("310p", "910")
+SERIES = UNIFIED
 _GARBAGE = 0x7F77  # a NaN that no kernel makes
 
 

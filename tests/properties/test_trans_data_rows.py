@@ -13,7 +13,8 @@ from npu_sim.isa.row import empty_rows
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.program.bounds import gm_violations
 from npu_sim.program.verify import verify
-from tests.oracles.trans_data import SERIES, conversion, machine
+from tests.oracles.series import SERIES, SPLIT
+from tests.oracles.trans_data import conversion, machine
 
 ELEMENTS = ((2, 16), (4, 16), (4, 8))
 CHUNK_ROWS, MOST_CHUNKS = 1024, 3
@@ -96,4 +97,4 @@ def test_rows_of_split_cores_move_exact_bytes_and_those_of_unified_cores_whole_b
         rows = empty_rows(4096)
         count = next(case.launch.rows(0, 0, rows))
         pads = np.count_nonzero(rows["op"][:count] == Op.DATA_COPY_PAD)
-        assert bool(pads) == (series in ("910b", "910_93"))
+        assert bool(pads) == (series in SPLIT)

@@ -21,7 +21,8 @@ from npu_sim.products import get_product
 from npu_sim.program.disassemble import disassemble
 from npu_sim.report.trace import _core_events, _lanes
 from tests.oracles.extent import has_address_outside
-from tests.oracles.wild_programs import KINDS, MOST_ROWS, SERIES, WildPrograms, read_by_all
+from tests.oracles.series import SERIES
+from tests.oracles.wild_programs import KINDS, MOST_ROWS, WildPrograms, read_by_all
 from tests.oracles.wild_rows import WildRows, capacities_of, tensor_ranges, wild_memory
 
 PROGRAMS = 250

@@ -109,7 +109,7 @@ def test_unified_tiling_of_a_plain_layer_is_the_one_worked_out_by_hand(series):
     assert (t.base_m, t.base_n, t.base_k, t.m_count, t.n_count) == (256, 64, 48, 13, 1)
     assert (t.step_ka, t.step_kb, t.al1_pbuffer, t.bl1_pbuffer, t.cl0_pbuffer) == (12, 12, 2, 2, 2)
     assert (t.a1_bytes, t.b1_bytes) == (4 * 8 * 56 * 32, 4 * 9 * 64 * 32)
-    assert t.origin == "not CANN's tiling (our 910/310P schedule)"
+    assert t.origin == "not CANN's tiling (our schedule for unified cores)"
 
 
 @pytest.mark.parametrize("series", SERIES)

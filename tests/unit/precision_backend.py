@@ -12,6 +12,7 @@ import numpy as np
 from npu_sim.errors import OperatorError
 from npu_sim.products.registry import get_product
 from ops.studies.precision import Backend
+from tests.oracles.series import UNIFIED
 
 COMPUTE = {
     "old": {"fp16": ("fp16",) * 4, "fp32": (None, "fp16", "fp16", None), "bf16": (None,) * 4},
@@ -90,7 +91,7 @@ def convolution_backward(
     assert output_mask == (False, True, False)
     assert weight.dtype == x.dtype
     record = get_product(product)
-    generation = "old" if record.series in ("310p", "910") else "new"
+    generation = "old" if record.series in UNIFIED else "new"
     compute = COMPUTE[generation][NAMES[x.dtype.name]][cube_math_type]
     if compute is None:
         raise OperatorError(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from npu_sim.errors import DTypeError, LayoutError, ProductError, ProgramError, ShapeError
+from npu_sim.products import get_product
 from npu_sim.program.violation import Kind
 from ops.ascendc import (
     Conv3dBpFilterTiling,
@@ -23,6 +24,7 @@ from ops.ascendc import (
     TPosition,
 )
 from ops.conv3d_backprop_filter.tiling_data import DW_MEMBERS
+from tests.oracles.series import UNIFIED
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "conv3d_dw_tiling" / "class.json"
 CASES = json.loads(GOLDEN.read_text())
@@ -95,9 +97,9 @@ def test_platform_small_l1_gives_smaller_blocks_that_fit():
     assert used * 2 <= 131072
 
 
-@pytest.mark.parametrize("product", ["310p", "910"])
+@pytest.mark.parametrize("product", UNIFIED)
 def test_platform_without_the_class_is_refused_by_name(product):
-    name = {"310p": "Ascend310P3", "910": "Ascend910A"}[product]
+    name = get_product(product).name
     with pytest.raises(
         ProductError, match=rf"^Conv3dBpFilterTiling product architecture must be dav-c220, not .* \({name}, "
     ):

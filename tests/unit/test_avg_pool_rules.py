@@ -18,6 +18,7 @@ from ops.avg_pool.rules_page import PATH, rules_page
 from ops.common.tensor_desc import TensorDesc
 from tests.oracles.avg_pool_status import status
 from tests.oracles.pooling import output_extent
+from tests.oracles.series import SERIES, SPLIT
 
 A2 = "Ascend910B2, Atlas A2 training and inference series"
 
@@ -169,7 +170,7 @@ def test_avg_pool_every_rule_has_a_call_that_breaks_it():
 
 
 def test_avg_pool_right_call_breaks_no_rule():
-    for series in ("310p", "910", "910b", "910_93"):
+    for series in SERIES:
         for profile in (None, "page", "library"):
             assert find_violation(call(series, profile=profile)) is None
 
@@ -203,7 +204,7 @@ def test_avg_pool_null_stride_is_the_kernel():
 
 def test_avg_pool_empty_tensors_succeed_whatever_comes_after_the_arguments():
     nothing = both(desc(0, 3, 8, 9, dtype="fp32"), grad_output=desc(0, 3, 4, 4, dtype="fp32"), divisor_override=300)
-    for series in ("310p", "910", "910b", "910_93"):
+    for series in SERIES:
         assert check(call(series, **nothing)).route.name == "empty"
         assert check(call(series, **nothing)).route.compute_dtype == "fp32"
         halves = call(series, **both(desc(0, 3, 8, 9)), grad_output=desc(0, 3, 4, 4), cube_math_type=3)
@@ -309,7 +310,7 @@ VECTOR_REASONS = [
 @pytest.mark.parametrize(("reason", "beyond", "within"), VECTOR_REASONS)
 def test_avg_pool_on_split_cores_leaves_the_cube_at_each_threshold(reason, beyond, within):
     extent = 300 if "kernel" in beyond else 12
-    for series in ("910b", "910_93"):
+    for series in SPLIT:
         route = check(square(extent, series=series, **beyond)).route
         assert (route.name, route.why) == ("AvgPool3DGrad", reason)
         assert check(square(extent, series=series, **within)).route.name == "cube"
@@ -322,12 +323,12 @@ def test_avg_pool_strip_goes_to_the_vector_cores(extent, name):
     assert check(square(extent)).route.name == name
 
 
-@pytest.mark.parametrize("series", ["310p", "910", "910b", "910_93"])
+@pytest.mark.parametrize("series", SERIES)
 def test_avg_pool_global_route_begins_at_ten(series):
     def route(h, w, **more):
         return check(square((h, w), series=series, kernel=(h, w), **more)).route.name
 
-    other = "AvgPool3DGrad" if series in ("910b", "910_93") else "cube"
+    other = "AvgPool3DGrad" if series in SPLIT else "cube"
     assert route(10, 10) == route(10, 11, ceil_mode=True) == "global"
     assert route(9, 10) == route(10, 9) == "cube"
     assert route(10, 10, divisor_override=1) == route(10, 10, divisor_override=100) == "cube"
@@ -359,10 +360,10 @@ COMPUTE = {
 }
 
 
-@pytest.mark.parametrize("series", ["310p", "910", "910b", "910_93"])
+@pytest.mark.parametrize("series", SERIES)
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 def test_avg_pool_compute_type_follows_route_tensors_and_cube_math_type(series, dtype):
-    split = series in ("910b", "910_93")
+    split = series in SPLIT
     if dtype == "bf16" and not split:
         return
     own = "without FP32" if not split else dtype
@@ -397,7 +398,7 @@ def any_call(rng):
     def pick(usual, *others, chance=0.06):
         return others[rng.integers(len(others))] if rng.random() < chance else usual
 
-    series = ("310p", "910", "910b", "910_93")[rng.integers(4)]
+    series = SERIES[rng.integers(len(SERIES))]
     height, width = (int(extent) for extent in rng.integers(1, 24, 2))
     kernel = (int(rng.integers(1, 7)), int(rng.integers(1, 7)))
     whole = rng.random() < 0.3

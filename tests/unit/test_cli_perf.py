@@ -16,6 +16,7 @@ from ops.cli.main import main
 from ops.cli.shapes import DEFAULT_MODE
 from ops.studies import timing
 from ops.studies.cases import case_of_shape, cases_of_model, plan_case
+from tests.oracles.series import SERIES
 
 SHAPE = ("--x", "2,20,9,7", "--weight", "20,20,3,3", "--stride", "2", "--padding", "1")
 CASE = case_of_shape((2, 20, 9, 7), (20, 20, 3, 3), stride=(2,), padding=(1,))
@@ -41,7 +42,7 @@ def rows_of(capsys, *arguments):
 
 
 @pytest.mark.parametrize("scope", [None, "call", "kernel"])
-@pytest.mark.parametrize("alias", ["310p", "910", "910b", "910_93"])
+@pytest.mark.parametrize("alias", SERIES)
 def test_perf_figures_are_those_of_the_launches_of_the_call_or_of_its_kernel(capsys, alias, scope):
     chip = get_product(alias)
     plan = plan_case(CASE, chip, 0)

@@ -12,6 +12,7 @@ import pytest
 
 from npu_sim.products import get_product
 from ops.cli.main import main
+from tests.oracles.series import SERIES
 
 DRIVER = """
 import sys, warnings
@@ -269,7 +270,7 @@ print(r.product.name)
 """
 
 
-@pytest.mark.parametrize("product", ["310p", "910", "910b", "910_93"])
+@pytest.mark.parametrize("product", SERIES)
 def test_check_of_a_whole_backward_call_lets_later_launches_read_what_earlier_ones_wrote(capsys, tmp_path, product):
     path = tmp_path / "calls.py"
     path.write_text(CALLS)

@@ -7,6 +7,7 @@ import pytest
 from ops.conv_backward.route import choose_route
 from ops.conv_backward.rules import check
 from tests.oracles.conv_backward_cases import EMPTY, LINE, VOLUME, make_call
+from tests.oracles.series import SPLIT
 
 DX, DW, BOTH = (True, False, False), (False, True, False), (True, True, False)
 WHOLE = {"x": (4, 6, 5, 3), "w": (8, 6, 5, 3), "y": (4, 8, 1, 1)}
@@ -19,7 +20,7 @@ def route_of(**changes):
     return choose_route(check(make_call(**changes)))
 
 
-@pytest.mark.parametrize("product", ["910b", "910_93"])
+@pytest.mark.parametrize("product", SPLIT)
 @pytest.mark.parametrize(
     ("case", "mask", "dx", "dw", "name"),
     [

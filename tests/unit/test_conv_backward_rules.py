@@ -18,9 +18,9 @@ from ops.conv_backward.rules import RULES, check, find_violation
 from ops.conv_backward.rules_page import PATH, rules_page
 from tests.oracles.conv_backward_cases import BREAKS, EMPTY, LEGAL, LINE, TENSOR_FIELDS, VOLUME, desc, make_call
 from tests.oracles.conv_backward_status import status
+from tests.oracles.series import SERIES, SPLIT
 
 RULE = {rule.name: rule for rule in RULES}
-SERIES = ("310p", "910", "910b", "910_93")
 
 # The order of the library's checks, written down once more: a rule that moves is a change of behaviour.
 ORDER = """
@@ -335,7 +335,7 @@ def test_ranges_concern_neither_transposed_calls_nor_unified_products(name):
     ],
 )
 def test_compute_dtype_is_that_of_the_table(series, dtypes, promoted):
-    split = series in ("910b", "910_93")
+    split = series in SPLIT
     table = {
         ("fp16", True): ["fp16", "fp16", "fp16", "fp16"],
         ("fp16", False): ["fp16", "fp16", "fp16", "fp16"],
@@ -376,7 +376,7 @@ def test_rules_page_shows_the_cube_math_table_of_the_documents():
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     table = {(row[0], row[1]): row[2:] for row in rows if len(row) == 6 and row[0] in SERIES}
     for series in SERIES:
-        split = series in ("910b", "910_93")
+        split = series in SPLIT
         assert table[series, "FP16"] == ["FP16"] * 4
         assert table[series, "BF16"] == (["BF16", "BF16", "FP16", "BF16"] if split else ["-"] * 4)
         assert table[series, "FP32"] == (["FP32", "HF32", "FP16", "HF32"] if split else ["-", "FP16", "FP16", "-"])

@@ -23,6 +23,7 @@ from ops.studies.capture import load_example
 from ops.studies.cases import CaseSet, case_of_shape, cases_of_capture, cases_of_model, plan_case, steps_of
 from ops.studies.effort import Effort, checking_effort, count_rows, precision_effort, timing_effort
 from ops.studies.precision_report import SCOPES
+from tests.oracles.series import SERIES, UNIFIED
 
 SHAPE = ("--x", "2,20,9,7", "--weight", "20,20,3,3", "--stride", "2", "--padding", "1", "--product", "910b")
 
@@ -45,7 +46,7 @@ def call(capsys, *arguments):
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-@pytest.mark.parametrize("product", ["310p", "910", "910b", "910_93"])
+@pytest.mark.parametrize("product", SERIES)
 def test_effort_of_small_programs_is_counted_to_the_last_row(product, scope):
     chip = get_product(product)
     steps = steps_of(plan_case(cases().cases[0], chip, 0), scope)
@@ -86,7 +87,7 @@ def test_effort_of_one_image_too_large_to_count_is_a_lower_bound(monkeypatch):
 
 
 def test_effort_of_what_is_refused_is_none():
-    assert timing_effort(cases_of_capture(load_example(), "bf16"), ("310p", "910"), (0, 1), "call") == Effort()
+    assert timing_effort(cases_of_capture(load_example(), "bf16"), UNIFIED, (0, 1), "call") == Effort()
 
 
 def test_effort_of_precision_counts_from_a_second_on(monkeypatch):

@@ -14,6 +14,7 @@ from npu_sim.report.standards import COMMIT, SOURCE
 from ops.studies.capture import Capture, Layer
 from ops.studies.precision import study
 from ops.studies.precision_report import StudyOptionError, StudyOptions
+from tests.oracles.series import SERIES, SPLIT, UNIFIED
 
 
 def capture(dtype=np.float32, scale=1.0, grad_weight=None):
@@ -46,7 +47,7 @@ def run(tensors=None, runner=None, oracle=None, **options):
 def test_study_default_covers_every_layer_product_and_mode_in_order():
     report = run()
     keys = [(row.layer, row.product, row.cube_math_type) for row in report.rows]
-    products = ["310p", "910", "910b", "910_93"]
+    products = list(SERIES)
     assert keys == [(layer, product, mode) for layer in "ab" for product in products for mode in range(4)]
     assert [row.soc for row in report.rows[::4]] == ["Ascend310P3", "Ascend910A", "Ascend910B2", "Ascend910_9392"] * 2
     refused = {(row.product, row.cube_math_type) for row in report.rows if row.refusal is not None}
@@ -88,7 +89,7 @@ def test_study_dtype_casts_first_and_original_golden_stays_that_of_the_file(dtyp
     if dtype == "fp16":
         assert len(computed) == 16
     else:
-        assert {product for product, _ in computed} == {"910b", "910_93"}
+        assert {product for product, _ in computed} == set(SPLIT)
         assert [computed["910b", mode].compute_dtype for mode in range(4)] == ["bf16", "bf16", "fp16", "bf16"]
     storage = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16}[dtype]
     from_cast = study(
@@ -118,7 +119,7 @@ def test_study_overflow_golden_follows_the_product():
         # None: every element overflows on both sides
         assert (row.result.rounded.error.max_ulp or 0.0) <= 0.5
         mismatches = row.result.original.error.special_mismatches
-        assert (mismatches > 0) == (row.product in ("910b", "910_93"))
+        assert (mismatches > 0) == (row.product in SPLIT)
 
 
 def test_study_inputs_lost_in_casts_are_counted_per_format():
@@ -132,7 +133,7 @@ def test_study_inputs_lost_in_casts_are_counted_per_format():
         lost = (row.result.input_underflow, row.result.input_overflow)
         assert lost == ((2, 1) if row.result.compute_dtype == "fp16" else (0, 0))
         # where the cast saturates, the infinity and the NaN are numbers on the Cube
-        saturates = row.result.compute_dtype == "fp16" and row.product in ("310p", "910")
+        saturates = row.result.compute_dtype == "fp16" and row.product in UNIFIED
         assert row.result.input_specials_lost == (2 if saturates else 0)
     assert {row.result.compute_dtype for row in report.computed} == {"fp16", "fp32", "hf32"}
     assert report.layers[0].input_specials == 2
@@ -255,7 +256,7 @@ def test_study_report_is_strict_json_and_complete():
     report = run(runner=runner)
     found = json.loads(report.to_json(), parse_constant=lambda text: pytest.fail(f"not strict JSON: {text}"))
     assert (found["schema_version"], found["source"], found["metadata"]) == (3, "test.npz", {"seed": 6})
-    assert found["options"]["products"] == ["310p", "910", "910b", "910_93"]
+    assert found["options"]["products"] == list(SERIES)
     assert found["standard"]["commit"] == COMMIT
     assert found["gradient"] == "result of a call of aclnnConvolutionBackward with outputMask (false, true, false)"
     assert found["layers"][1]["weight_shape"] == [6, 2, 3, 3]

@@ -13,6 +13,7 @@ import npu_sim
 from npu_sim.errors import BudgetError, DTypeError, NpuSimError, ProductError, ShapeError
 from ops import tbe
 from ops.tbe.errors import TbeKeyError, TbeTypeError, TbeUnpackError
+from tests.oracles.series import SPLIT
 
 X, DY = (2, 4, 2, 8, 9, 16), (2, 2, 3, 4, 7, 16)
 GROUP = {"real_g": 1, "mag_factor": 1, "cin1_g": 2, "cout_g": 48, "cin_ori": 20, "cout_ori": 33}
@@ -399,7 +400,7 @@ def test_dsl_product_is_the_current_one_or_a_910():
     with npu_sim.use_product("310p"):
         result = call()
     assert (result.product.name, result.plan.product.name) == ("Ascend310P3", "Ascend310P3")
-    for name in ("910b", "910_93"):
+    for name in SPLIT:
         with npu_sim.use_product(name) as product, pytest.raises(ProductError) as caught:
             call()
         rule = "product of conv3d_backprop_filter must be of the series 310p or 910"
@@ -482,7 +483,7 @@ def test_plan_of_the_page_example_shows_the_published_stages():
         ("dw_ddr", "GM", (1, 18, 16, 16)),
     ]
     text = str(plan).splitlines()
-    assert text[0] == "case on Ascend910A: load3d, not CANN's tiling (our 910/310P schedule)"
+    assert text[0] == "case on Ascend910A: load3d, not CANN's tiling (our schedule for unified cores)"
     assert text[2] == "  grads_2_matrix     L1   (64, 1, 1296, 16)"
     assert text[-3:] == [
         "  launch MemSet: 32 cores, at most 64 rows a step",

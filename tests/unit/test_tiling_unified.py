@@ -1,4 +1,4 @@
-"""The 910/310P tiling: worked examples, the shrink ladder and refusals."""
+"""The tiling for unified cores: worked examples, the shrink ladder and refusals."""
 
 from __future__ import annotations
 

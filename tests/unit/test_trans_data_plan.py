@@ -12,7 +12,8 @@ from npu_sim.memory.gm import GlobalMemory
 from ops.vector import trans_data_plan
 from ops.vector.trans_data import trans_data_activation_launch, trans_data_weight_launch
 from ops.vector.trans_data_plan import activation_tiles, weight_chunks
-from tests.oracles.trans_data import SERIES, conversion, machine
+from tests.oracles.series import SERIES
+from tests.oracles.trans_data import conversion, machine
 
 MAP = ActivationLayout(n=2, c=20, h=4, w=5, c0=16)
 

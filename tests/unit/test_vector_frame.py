@@ -15,8 +15,7 @@ from ops.vector.frame import (
     usable_ub_bytes,
     vector_launch,
 )
-
-SERIES = ("310p", "910", "910b", "910_93")
+from tests.oracles.series import SERIES
 
 
 @pytest.mark.parametrize(

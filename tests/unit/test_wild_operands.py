@@ -26,8 +26,9 @@ from npu_sim.program.verify import space_capacities, verify
 from npu_sim.program.violation import Kind
 from tests.long.wild_rows import survive
 from tests.oracles.extent import has_address_outside
+from tests.oracles.series import SERIES
 from tests.oracles.tables import RANGES
-from tests.oracles.wild_rows import SERIES, WildRows, capacities_of, tensor_ranges, wild_memory
+from tests.oracles.wild_rows import WildRows, capacities_of, tensor_ranges, wild_memory
 
 A2 = get_product("910b")
 RUNS = empty_runs()
