@@ -27,7 +27,7 @@ from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
 from npu_sim.isa.gm_extent import atomic_demand
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.memory.core import CoreMemory
-from npu_sim.products import CoreSpec, Product
+from npu_sim.products import CoreSpec, Product, is_known_core
 from npu_sim.program.bounds import gm_violations
 from npu_sim.program.disassemble import disassemble
 from npu_sim.program.launch import Launch
@@ -423,9 +423,13 @@ def execute(launch: Launch, product: Product, options: ExecuteOptions) -> None:
     ProductError
         If the overflow mode does not exist on the product.
     ProgramError
-        If a row of a launch that is not ``trusted`` is illegal on the product or leaves its tensors; if an instruction
-        names element types the emulator does not model, or a Mmad lies outside its buffers.
+        If a row of a launch that is not ``trusted``, or of any launch on a core that no product of the package has, is
+        illegal on the product or leaves its tensors; if an instruction names element types the emulator does not model,
+        or a Mmad lies outside its buffers.
     """
+    if launch.trusted and not is_known_core(product.core):
+        # kernels are proven on the buffers of the products of the package; on others every row is looked at
+        launch = replace(launch, trusted=False)
     run = _Run(launch, product, options)
     plain = launch.trusted and options.shortcuts and options.order == "program" and not options.poison
     if plain and launch.shortcut is not None:

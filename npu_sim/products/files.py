@@ -40,6 +40,7 @@ from npu_sim.errors import InputFileError, ProductError, shown
 from npu_sim.products.cost import NUMBERS, CostParams
 from npu_sim.products.product import CUBE_DTYPES, AccumulationModel, CoreSpec, Product, facts
 from npu_sim.products.source import CONFIDENCE, EVIDENCE, PLATFORM_CONFIG, Source
+from npu_sim.units import KIB
 
 Fact = tuple[Any, Source]
 """A value and where it comes from."""
@@ -47,6 +48,8 @@ Facts = dict[str, Fact]
 
 SUFFIX = ".toml"
 MAX_FILE_BYTES = 1 << 20
+LEAST_UB_BYTES = 64 * KIB
+"""What all vector kernels have room in; some do with less, so that `CoreSpec` allows it."""
 _SOC = "<SoC>"
 _UNKNOWN = "unknown"
 _LONGEST_TEXT = 2000
@@ -159,14 +162,17 @@ class _Reader:
             raise ProductError(f"{thing} must be {rule}, not {shown(value)} ({self.path})")
 
     def parse(self) -> dict[str, Any]:
+        content = b""
         try:
-            if not stat.S_ISREG(self.path.stat().st_mode):
-                raise InputFileError(f"Product file must be a regular file, not {self.path}")
-            with self.path.open("rb") as stream:
-                content = stream.read(MAX_FILE_BYTES + 1)
+            is_regular = stat.S_ISREG(self.path.stat().st_mode)
+            if is_regular:
+                with self.path.open("rb") as stream:
+                    content = stream.read(MAX_FILE_BYTES + 1)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise InputFileError(f"Product file must be readable, but {self.path} is not ({reason})") from error
+        if not is_regular:
+            raise InputFileError(f"Product file must be a regular file, not {self.path}")
         if len(content) > MAX_FILE_BYTES:
             raise InputFileError(f"Product file must have at most {MAX_FILE_BYTES} bytes, not more ({self.path})")
         try:
@@ -240,7 +246,9 @@ class _Reader:
     def source_text(self, name: str, text: str) -> str:
         def document(found: re.Match[str]) -> str:
             known = self.documents.get(found[1])
-            self.require(known is not None, f"Document of {name}", f"one of {', '.join(self.documents)}", found[1])
+            self.require(
+                known is not None, f"Document of {name}", f"one of {', '.join(self.documents) or 'none'}", found[1]
+            )
             return str(known)
 
         return re.sub(r"\{(\w+)\}", document, text)
@@ -336,6 +344,9 @@ def build_product(file: ProductFile, soc: str, inherited: Facts) -> Product:
     sources = {name: _named(source, soc) for name, (_, source) in known.items() if name not in _COST_NAMES}
     of_cost = {name[5:]: source for name, source in sources.items() if name.startswith("cost.")}
     of_facts = {name: source for name, source in sources.items() if not name.startswith("cost.")}
+    ub_bytes = values["core"]["ub_bytes"]
+    if ub_bytes < LEAST_UB_BYTES:
+        raise ProductError(f"core.ub_bytes must be at least {LEAST_UB_BYTES}, not {ub_bytes} ({soc}, {file.path})")
     try:
         core = CoreSpec(**values.pop("core"))
         cost = CostParams(arch=values["arch"], sources=of_cost, **values.pop("cost"))

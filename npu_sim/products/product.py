@@ -35,6 +35,8 @@ class InstructionSet:
         As in `CoreSpec`.
     cube_dtypes : frozenset of str
         Operand types an Mmad can have; a product may have fewer.
+    least_l0_bytes : tuple of int
+        What the kernels for it count on of L0A, L0B and L0C; a product may have more.
     """
 
     is_split: bool
@@ -42,20 +44,24 @@ class InstructionSet:
     has_load3d_v1: bool
     has_load3d_v2: bool
     cube_dtypes: frozenset[str]
+    least_l0_bytes: tuple[int, int, int]
 
 
 ARCHS: Mapping[str, InstructionSet] = FrozenMapping(
     {
         "dav-c100": InstructionSet(
             is_split=False, has_fixpipe=False, has_load3d_v1=True, has_load3d_v2=False,
+            least_l0_bytes=(65536, 65536, 262144),
             cube_dtypes=frozenset({"fp16", "int8"}),
         ),
         "dav-m200": InstructionSet(
             is_split=False, has_fixpipe=False, has_load3d_v1=True, has_load3d_v2=True,
+            least_l0_bytes=(65536, 65536, 262144),
             cube_dtypes=frozenset({"fp16", "int8", "int4"}),
         ),
         "dav-c220": InstructionSet(
             is_split=True, has_fixpipe=True, has_load3d_v1=False, has_load3d_v2=True,
+            least_l0_bytes=(65536, 65536, 131072),
             cube_dtypes=frozenset(CUBE_DTYPES),
         ),
     }
@@ -65,6 +71,8 @@ ARCHS: Mapping[str, InstructionSet] = FrozenMapping(
 FRACTAL_EDGE = 16
 UB_BLOCK_BYTES = 32
 REPEAT_BYTES = 256
+LEAST_L1_BYTES = 1024
+"""Two fractals; no tiling has blocks for less."""
 
 _MOST: tuple[tuple[str, int], ...] = (
     ("core.", 2**26),
@@ -140,6 +148,7 @@ class CoreSpec:
             "ub_bank_bytes", "ub_bank_group_count",
         ):  # fmt: skip
             _require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        _require(self.l1_bytes >= LEAST_L1_BYTES, "l1_bytes", f"at least {LEAST_L1_BYTES}", self.l1_bytes)
         for name, only in (
             ("cube_m", FRACTAL_EDGE), ("cube_n", FRACTAL_EDGE), ("ub_block_bytes", UB_BLOCK_BYTES),
             ("vector_bytes_per_repeat", REPEAT_BYTES),
@@ -268,6 +277,9 @@ class Product:
         for name in ("is_split", "has_fixpipe", "has_load3d_v1", "has_load3d_v2"):
             value = getattr(self.core, name)
             self._require(value == getattr(modelled, name), f"core.{name}", f"{not value} on {self.arch}", value)
+        for name, least in zip(("l0a_bytes", "l0b_bytes", "l0c_bytes"), modelled.least_l0_bytes, strict=True):
+            value = getattr(self.core, name)
+            self._require(value >= least, f"core.{name}", f"at least {least}, as kernels count on", value)
         known, given = [sorted(types, key=CUBE_DTYPES.index) for types in (modelled.cube_dtypes, self.core.cube_k)]
         self._require(modelled.cube_dtypes >= set(given), "cube_dtypes", f"among {known} on {self.arch}", given)
         self._require(self.cost.arch == self.arch, "cost", f"for {self.arch}", self.cost.arch)

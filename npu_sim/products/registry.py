@@ -17,7 +17,7 @@ from typing import Any
 
 from npu_sim.errors import InputFileError, ProductError, shown
 from npu_sim.products.files import SUFFIX, Facts, ProductFile, build_product, facts_of, read_file
-from npu_sim.products.product import Product
+from npu_sim.products.product import CoreSpec, Product
 from npu_sim.products.source import FrozenMapping
 
 ENVIRONMENT = "NPU_SIM_PRODUCTS"
@@ -165,6 +165,16 @@ def _claim(known: dict[str, Any], name: str, value: Any, file: ProductFile) -> N
 
 def _registry() -> _Registry:
     return _read_directories(os.environ.get(ENVIRONMENT, ""))
+
+
+def is_known_core(core: CoreSpec) -> bool:
+    """Return whether a product that comes with the package has exactly this core."""
+    return core in _known_cores()
+
+
+@cache
+def _known_cores() -> frozenset[CoreSpec]:
+    return frozenset(product.core for product in _read_directories("").products.values())
 
 
 @cache

@@ -198,6 +198,7 @@ def product_view(product: Product) -> list[Table | str]:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for heading in ("fact", "value", "unit", "evidence"):
         table.add_column(heading, overflow="fold", no_wrap=heading != "value")
+    given = [entry.field for entry in entries_of(product) if entry.evidence == "user"]
     for entry in entries_of(product):
         if not entry.field.startswith("cost."):
             table.add_row(entry.field, _text(entry.value), "" if entry.unit == "1" else entry.unit, entry.evidence)
@@ -206,6 +207,7 @@ def product_view(product: Product) -> list[Table | str]:
         f"Peak, TFLOPS (integers TOPS): {peaks}",
         table,
         f"Timing: parameter set {product.cost.name}, revision {product.cost.revision}. Sources: add --sources.",
+        *([f"Given by the user: {', '.join(given)}"] if given else []),
     ]
 
 

@@ -13,7 +13,7 @@ def status(call: Any) -> tuple[int, str | None]:
     g, x, dx = call.grad_output, call.input, call.grad_input
     series = call.product.series
     new_cores = series in SPLIT
-    page = call.profile == "page" or (call.profile is None and series != "910_93")
+    page = call.profile == "page" or (call.profile is None and call.product.on_operator_pages)
     if None in (g, x, call.kernel_size, call.padding, dx):
         return 161001, None
     kinds = {"fp32", "fp16"} | ({"bf16"} if new_cores else set())

@@ -614,20 +614,25 @@ def test_package_imports_only_units_and_errors() -> None:
                 assert allowed.fullmatch(node.module), f"{path.name} imports {node.module}"
 
 
-def test_no_module_compares_a_soc_version() -> None:
-    def names(node: ast.AST) -> list[str]:
-        return [item.value for item in ast.walk(node) if isinstance(item, ast.Constant) and item.value in SOC_FACTS]
+def test_no_module_names_a_product_but_as_a_default() -> None:
+    """What is decided by a name passes over the next series."""
+    names = {name.lower() for name in (*list_series(), *SOC_FACTS)}
 
-    def comparisons(path: Path) -> list[int]:
+    def named(path: Path) -> list[int]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Compare | ast.MatchValue)]
-        return [node.lineno for node in nodes if names(node)]
+        defaults = [node.value for node in tree.body if isinstance(node, ast.Assign) and _is_default(node.targets[0])]
+        constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node not in defaults]
+        return [node.lineno for node in constants if isinstance(node.value, str) and node.value.lower() in names]
 
     # The registry's own package is the place where names are resolved.
     inside = ROOT / "npu_sim" / "products"
     paths = [path for path in (*modules("npu_sim"), *modules("ops")) if inside not in path.parents]
     assert len(paths) > 10
-    assert {str(path.relative_to(ROOT)): found for path in paths if (found := comparisons(path))} == {}
+    assert {str(path.relative_to(ROOT)): found for path in paths if (found := named(path))} == {}
+
+
+def _is_default(target: ast.expr) -> bool:
+    return isinstance(target, ast.Name) and target.id.startswith("DEFAULT_")
 
 
 def test_public_names_exist() -> None:
