@@ -132,8 +132,8 @@ class AvgPoolCall:
     cube_math_type : int
         What the Cube may do with the precision.
     profile : {"page", "library"} or None
-        What wins where the operator's page and newer library source differ. None: "page" on the products that it names; then more than
-        65535 channels are computed where a route can.
+        What wins where the operator's page and newer library source differ. None: the page where it names the
+        series; then more than 65535 channels are computed where a route can.
     library_quirks : frozenset of str
         Members of `DEVIATIONS` that are on.
     strict_shape : bool

@@ -174,7 +174,7 @@ def _spatial(rng: np.random.Generator, rank: int, kind: str) -> tuple[list[int],
 def random_case(rng: np.random.Generator, *, series: str | None = None, most_macs: int = 4_000_000) -> Case:
     """Draw a case that is cheap enough to run (``most_macs`` multiply-adds)."""
     while True:
-        case = _draw(rng, series or SERIES[int(rng.integers(4))])
+        case = _draw(rng, series or SERIES[int(rng.integers(len(SERIES)))])
         if case is not None and case.geometry.macs <= most_macs:
             return case
 

@@ -41,7 +41,7 @@ def check(seed: int, seconds: float, most_cases: int) -> tuple[Counter[str], lis
     start = time.perf_counter()
     while time.perf_counter() - start < seconds and seen["cases"] < most_cases:
         large = bool(rng.integers(20) == 0)
-        series = SPLIT[int(rng.integers(2))]
+        series = SPLIT[int(rng.integers(len(SPLIT)))]
         case = random_case(rng, series=series, most_macs=100_000_000 if large else 3_000_000)
         seen["cases"] += 1
         try:
