@@ -126,7 +126,7 @@ def _cost_of(instance):
 @pytest.mark.parametrize("op", MOVING, ids=lambda op: SPEC_OF_OP[op].name)
 def test_every_legal_instruction_has_a_cost(op):
     archs, longest = set(), 0
-    for instance in candidates(op, 5, 60 if JIT_ENABLED else 12):
+    for instance in candidates(op, 5, 60):
         cost = _cost_of(instance)
         assert min(cost) >= 0
         archs.add(instance.builder.product.arch)
