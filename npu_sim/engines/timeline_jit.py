@@ -53,7 +53,8 @@ AT_RING_COUNT = AT_FRESH + 8
 AT_BUSY = AT_RING_COUNT + 8
 AT_STALL = AT_BUSY + 8
 """int64[8, CAUSES]"""
-OPCODES = 64
+OPCODES = 255
+"""Opcodes are below it (`isa.op`)."""
 AT_COUNT = AT_STALL + 8 * CAUSES
 """int64[OPCODES]: instructions by opcode."""
 AT_BYTES = AT_COUNT + OPCODES
