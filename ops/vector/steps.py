@@ -150,7 +150,7 @@ class StepList:
         self._deliver(source, [stage], target)
 
     def deliver_channel_sums(self, source: Buffer, n: int, c: int, r: int, target: Argument) -> None:
-        """Sum ``source``, [n][c][r], over its first and last axis into the caller's tensor [c]."""
+        """Sum ``source``, ``[n][c][r]``, over its first and last axis into the caller's tensor [c]."""
         product = self._product
         stage = _Stage(
             name="ReduceSum",

@@ -1,0 +1,190 @@
+"""The JSON documents of the command line, made anew, and their schemas, found from them.
+
+``python -m tests.cases.json_documents`` writes the schemas, one file each in ``docs/schemas``, from which the pages of
+the documentation are made. A test holds the files to what the commands write. A field is required if every object has
+it, and has the types that were seen; the documents therefore hold refusals, findings and numbers that no source gives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from npu_sim.program.violation import Kind, Violation
+from ops.cli.main import main
+from ops.studies.cases import CaseSet, case_of_shape
+from ops.studies.checking import Finding, run_check
+
+FOLDER = Path(__file__).parents[2] / "docs/schemas"
+
+SCRIPT = """
+import numpy as np
+
+import ops
+from npu_sim.isa.emit import emit_data_copy
+from npu_sim.isa.op import Data, Space
+from npu_sim.memory.gm import GlobalMemory
+from npu_sim.products import get_product
+from npu_sim.program.launch import Launch
+from npu_sim.report.explain import Explanation, current_recorder
+
+
+def stores_what_nobody_wrote(rows, params, core, phase):
+    yield emit_data_copy(rows, 0, Space.GM, 0, Space.UB, 0, 1, 1, 0, 0, Data.FP32, 0, 0, 0)
+
+
+ops.avg_pool2d_backward(np.ones((1, 16, 2, 2), np.float16), np.ones((1, 16, 4, 4), np.float16), kernel_size=2)
+gm = GlobalMemory()
+gm.add("y", 32, initialised=False)
+launch = Launch(name="wrong", kernel=stores_what_nobody_wrote, params=np.zeros(1, "i8"), core_count=1, gm=gm,
+                core_kind="vector")
+recorder = current_recorder()
+if recorder is not None:
+    made = Explanation(title="wrong", product=get_product("910b"), launches=(launch,),
+                       notes=("",))
+    recorder.add(lambda: made)
+"""
+SHAPE = ("--x", "2,20,9,7", "--weight", "20,20,3,3", "--dtype", "fp32", "--product", "910b", "--product", "310p")
+
+TITLES = {
+    "precision": (
+        "npu-sim precision --json",
+        "How far each weight gradient is from both goldens, or why it is refused.",
+    ),
+    "perf": ("npu-sim perf --json", "How long each weight gradient takes, or why it is refused."),
+    "check": ("npu-sim check --json", "What is wrong in the kernel of each weight gradient, or why it is refused."),
+    "perf_script": ("npu-sim perf FILE.py --json", "How long each operator call of a Python file takes."),
+    "check_script": ("npu-sim check FILE.py --json", "What is wrong in the launches of a Python file."),
+    "run": ("npu-sim run FILE.py --json", "What the operator calls of a Python file ran, and why that way."),
+    "products": ("npu-sim products --json", "Every fact of the products, with its source."),
+    "assumptions": ("npu-sim products --assumptions --json", "What is assumed about the products."),
+}
+"""Command and purpose of each document."""
+
+NAMES_AS_KEYS = frozenset({
+    "aliases", "bytes_by_path", "busy_cycles", "busy_cycles_all_cores", "critical_parts", "critical_shares",
+    "cube_wait_shares", "evidence", "facts", "instruction_counts", "metadata", "peak_flops", "pipe_shares", "products",
+    "stall_cycles",
+})  # fmt: skip
+"""Fields whose value is an object with keys that are names: of products, pipes, facts, .."""
+
+MEANINGS = {
+    "aliases": "series alias to SoC version",
+    "call_number": "which of the calls of the file",
+    "clock_hz": "clock that the times are for",
+    "confidence": "H, M or L; how far the number can be trusted",
+    "core_count": "emulated cores (block_dim)",
+    "critical_parts": "cycles of the critical path by what they are spent on; they add up to total_cycles",
+    "critical_shares": "shares of the critical path by what they are spent on; they add up to 1",
+    "cube_math_type": "0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32",
+    "cube_utilisation": "multiply-adds over what all Cubes can do in the core time",
+    "cube_wait_shares": "shares of the core time that the Cube stands still, by cause",
+    "evidence": "how the number is known; of a parameter set, how many are known so",
+    "finding_count": "findings in all rows",
+    "k_depth": "products summed into one element",
+    "kind": "name of the finding in npuchk, or ours",
+    "macs": "multiply-adds of the convolution",
+    "other_row": "row of the other instruction involved, -1: none",
+    "outcome": "pass, fail, or void: the standard is met, which says nothing about the gradient",
+    "pipe_shares": "shares of the core time that a pipe is occupied, in the slowest core",
+    "refusal": "null if the operator takes the call",
+    "row_count": "instructions of all cores",
+    "schema_version": "changes when a field changes its meaning or goes",
+    "seconds": "core time",
+    "soc": "SoC version that the product stands for",
+    "stall_cycles": "cycles that a pipe stands still, by cause",
+    "status": "status of the vendor's API",
+    "stopped_by": "error that ended the kernel early",
+    "task_seconds": "core time and launch overhead",
+    "total_cycles": "core time",
+    "windows": "listings around the rows of the finding",
+    "works_on": "tensors of the launch",
+}
+"""What a field says, where its name does not."""
+
+_KINDS = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
+
+
+def schema_of(values: Sequence[Any], name: str = "") -> dict[str, Any]:
+    """Return the JSON Schema that fits all ``values`` of a field."""
+    kinds = {_KINDS.get(type(value), "object" if isinstance(value, Mapping) else "array") for value in values}
+    kinds -= {"integer"} if "number" in kinds else set()
+    schema: dict[str, Any] = {"type": min(kinds) if len(kinds) == 1 else sorted(kinds)}
+    if name in MEANINGS:
+        schema["description"] = MEANINGS[name]
+    items = [item for value in values if isinstance(value, list) for item in value]
+    if items:
+        schema["items"] = schema_of(items)
+    objects = [value for value in values if isinstance(value, Mapping)]
+    inner = [item for value in objects for item in value.values()]
+    if inner and name in NAMES_AS_KEYS:
+        schema["additionalProperties"] = schema_of(inner)
+    elif inner:
+        fields = list(dict.fromkeys(field for value in objects for field in value))
+        schema["properties"] = {
+            field: schema_of([value[field] for value in objects if field in value], field) for field in fields
+        }
+        schema["required"] = [field for field in fields if all(field in value for value in objects)]
+    return schema
+
+
+def _printed(*arguments: str) -> Any:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
+        main([*arguments, "--json", "-"])
+    return json.loads(out.getvalue())
+
+
+def documents() -> dict[str, list[Any]]:
+    """Return documents of each kind."""
+    stem = ("precision", "--layer", "stem", "--product", "310p")
+    given = ("--dtype", "fp16", "--accumulation", "serial", "--threads", "1")
+    found = {
+        "precision": [
+            _printed(*stem),
+            _printed(*stem, *given),
+        ],
+        "perf": [_printed("perf", *SHAPE)],
+        "products": [_printed("products")],
+        "assumptions": [_printed("products", "--assumptions")],
+    }
+    cases = CaseSet(source="", cases=(case_of_shape((2, 20, 9, 7), (20, 20, 3, 3), dtype="fp32"),))
+    report = run_check(cases, ("910b", "310p"), (0,))
+    wrong = Finding(launch="", violation=Violation(kind=Kind.UNDEFINED, row=0), windows=("",))
+    rows = (*report.rows, replace(report.rows[0], findings=(wrong,)))
+    found["check"] = [json.loads(replace(report, rows=rows).to_json())]
+    with tempfile.TemporaryDirectory() as folder:
+        tensors = Path(folder) / "tensors.npz"
+        tiny = np.full((1, 1, 2, 2), 1e-30, np.float32)  # nothing is left of it in half
+        layer: dict[str, Any] = {"x": tiny, "dy": tiny, "weight_shape": (1, 1, 1, 1), "groups": 1}
+        layer |= {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1)}
+        np.savez(tensors, **{f"a.{name}": value for name, value in layer.items()})
+        found["precision"].append(_printed("precision", str(tensors), "--product", "310p", "--cube-math-type", "2"))
+        script = Path(folder) / "script.py"
+        script.write_text(SCRIPT, encoding="utf-8")
+        for command in ("perf", "check"):
+            found[f"{command}_script"] = [_printed(command, str(script))]
+        found["run"] = [_printed("run", str(script))]
+    return found
+
+
+def schemas() -> dict[str, str]:
+    """Return the text of each schema by its name."""
+    made = {}
+    for name, written in documents().items():
+        title, description = TITLES[name]
+        head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, "description": description}
+        made[name] = json.dumps(head | schema_of(written), indent=1) + "\n"
+    return made
+
+
+if __name__ == "__main__":
+    for name, text in schemas().items():
+        (FOLDER / f"{name}.json").write_text(text, encoding="utf-8")
