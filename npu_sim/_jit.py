@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias, TypeVar, cast
 
+import numpy as np
 from numba import njit, types
 from numba.core import config as _numba_config
 
@@ -23,6 +24,12 @@ from npu_sim._linking import Callees, EntryCompiler
 config: Any = _numba_config
 # Not all options of Numba are in the types it declares.
 _njit: Any = njit
+
+Flag: TypeAlias = bool | np.bool
+"""What comparisons in jitted code give."""
+Int: TypeAlias = int | np.integer[Any]
+"""An integer parameter of jitted code: a Python int, or what a row or an array holds."""
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 JIT_ENABLED = not bool(config.DISABLE_JIT)
 """False under ``NUMBA_DISABLE_JIT=1``: jitted functions then run as plain Python."""
@@ -52,13 +59,15 @@ def why_not_kept() -> str | None:
     return _code_cache.why_not_kept(_CACHE_PARENT)
 
 
-def jit(function: Callable[..., Any]) -> Any:
+def jit(function: Function) -> Function:
     """Compile ``function`` in nopython mode with our cache; no fastmath, no object mode, no ``parallel``."""
-    compiled = _njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, pipeline_class=EntryCompiler)(function)
+    compiled: Any = _njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, pipeline_class=EntryCompiler)(
+        function
+    )
     if JIT_ENABLED:
         compiled._cache = CodeCache(function, partial(cache_directory, function))
         _share_callees(compiled)
-    return compiled
+    return cast(Function, compiled)
 
 
 def _share_callees(compiled: Any) -> None:

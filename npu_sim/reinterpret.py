@@ -7,11 +7,16 @@ Numba compiles a function of its own, with the text of its errors, for every pai
 
 from __future__ import annotations
 
+from typing import Any
+
 from numba.core import cgutils, types
-from numba.extending import intrinsic
+from numba.extending import intrinsic as _intrinsic
 from numba.np.numpy_support import as_dtype
 
 from npu_sim._jit import JIT_ENABLED
+
+# The call of what it makes has other parameters, which no type checker sees.
+intrinsic: Any = _intrinsic
 
 if JIT_ENABLED:
 

@@ -6,7 +6,9 @@ instead of 0.2), with the mode a variable it does not.
 
 from __future__ import annotations
 
-from npu_sim._jit import jit
+import numpy as np
+
+from npu_sim._jit import Int, jit
 from npu_sim.dtypes.convert_jit import (
     bf16_to_fp32,
     fp16_to_fp32,
@@ -27,21 +29,21 @@ from npu_sim.dtypes.formats import RoundMode, TieRule
 
 
 @jit
-def decode_fp16(src, dst):
+def decode_fp16(src: np.ndarray, dst: np.ndarray) -> None:
     """fp16 patterns (uint16) to fp32 words (uint32); exact."""
     for i in range(dst.size):
         dst[i] = fp16_to_fp32(src[i])
 
 
 @jit
-def decode_bf16(src, dst):
+def decode_bf16(src: np.ndarray, dst: np.ndarray) -> None:
     """bf16 patterns (uint16) to fp32 words (uint32); exact."""
     for i in range(dst.size):
         dst[i] = bf16_to_fp32(src[i])
 
 
 @jit
-def encode_fp16(src, dst, mode, saturate):
+def encode_fp16(src: np.ndarray, dst: np.ndarray, mode: Int, saturate: Int) -> None:
     """fp32 words (uint32) to fp16 patterns (uint16) in a `RoundMode`; ``saturate`` is 0 or 1."""
     if mode == RoundMode.FLOOR:
         for i in range(dst.size):
@@ -67,7 +69,7 @@ def encode_fp16(src, dst, mode, saturate):
 
 
 @jit
-def encode_bf16(src, dst, mode, saturate):
+def encode_bf16(src: np.ndarray, dst: np.ndarray, mode: Int, saturate: Int) -> None:
     """fp32 words (uint32) to bf16 patterns (uint16) in a `RoundMode`; ``saturate`` is 0 or 1."""
     if mode == RoundMode.FLOOR:
         for i in range(dst.size):
@@ -93,7 +95,7 @@ def encode_bf16(src, dst, mode, saturate):
 
 
 @jit
-def encode_hf32(src, dst, drop, ties):
+def encode_hf32(src: np.ndarray, dst: np.ndarray, drop: Int, ties: Int) -> None:
     """fp32 words (uint32) to HF32 words (uint32): ``drop`` low bits cleared, a `TieRule`."""
     if ties == TieRule.EVEN:
         for i in range(dst.size):
@@ -107,63 +109,63 @@ def encode_hf32(src, dst, drop, ties):
 
 
 @jit
-def encode_integral(src, dst, mode):
+def encode_integral(src: np.ndarray, dst: np.ndarray, mode: Int) -> None:
     """fp32 words (uint32) to fp32 words of integral values: the Cast from float to float."""
     for i in range(dst.size):
         dst[i] = fp32_to_integral(src[i], mode)
 
 
 @jit
-def encode_int_of_fp32(src, dst, low, high, mode):
+def encode_int_of_fp32(src: np.ndarray, dst: np.ndarray, low: Int, high: Int, mode: Int) -> None:
     """fp32 words (uint32) to integers (int64) in [low, high]."""
     for i in range(dst.size):
         dst[i] = fp32_to_int(src[i], low, high, mode)
 
 
 @jit
-def encode_int_of_fp64(src, dst, low, high, mode):
+def encode_int_of_fp64(src: np.ndarray, dst: np.ndarray, low: Int, high: Int, mode: Int) -> None:
     """float64 patterns (uint64) to integers (int64) in [low, high]."""
     for i in range(dst.size):
         dst[i] = fp64_to_int(src[i], low, high, mode)
 
 
 @jit
-def encode_fp16_of_fp64(src, dst, mode, saturate):
+def encode_fp16_of_fp64(src: np.ndarray, dst: np.ndarray, mode: Int, saturate: Int) -> None:
     """float64 patterns (uint64) to fp16 patterns (uint16)."""
     for i in range(dst.size):
         dst[i] = fp64_to_fp16(src[i], mode, saturate)
 
 
 @jit
-def encode_bf16_of_fp64(src, dst, mode, saturate):
+def encode_bf16_of_fp64(src: np.ndarray, dst: np.ndarray, mode: Int, saturate: Int) -> None:
     """float64 patterns (uint64) to bf16 patterns (uint16)."""
     for i in range(dst.size):
         dst[i] = fp64_to_bf16(src[i], mode, saturate)
 
 
 @jit
-def encode_fp32_of_fp64(src, dst, mode):
+def encode_fp32_of_fp64(src: np.ndarray, dst: np.ndarray, mode: Int) -> None:
     """float64 patterns (uint64) to fp32 words (uint32)."""
     for i in range(dst.size):
         dst[i] = fp64_to_fp32(src[i], mode)
 
 
 @jit
-def encode_fp16_of_int(src, dst, mode, saturate):
+def encode_fp16_of_int(src: np.ndarray, dst: np.ndarray, mode: Int, saturate: Int) -> None:
     """Integers (int64) to fp16 patterns (uint16)."""
     for i in range(dst.size):
         dst[i] = int_to_fp16(src[i], mode, saturate)
 
 
 @jit
-def encode_bf16_of_int(src, dst, mode, saturate):
+def encode_bf16_of_int(src: np.ndarray, dst: np.ndarray, mode: Int, saturate: Int) -> None:
     """Integers (int64) to bf16 patterns (uint16)."""
     for i in range(dst.size):
         dst[i] = int_to_bf16(src[i], mode, saturate)
 
 
 @jit
-def encode_fp32_of_int(src, dst, mode):
+def encode_fp32_of_int(src: np.ndarray, dst: np.ndarray, mode: Int) -> None:
     """Integers (int64) to fp32 words (uint32)."""
     for i in range(dst.size):
         dst[i] = int_to_fp32(src[i], mode)

@@ -19,11 +19,11 @@ too, or the pair of the two was reported before.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from npu_sim._jit import jit
+from npu_sim._jit import Int, jit
 from npu_sim.isa.codes import Pipe, Space
 from npu_sim.isa.footprint import ATOMIC_ADD, NO_FOOTPRINT, READ, WRITE, footprint
 from npu_sim.isa.gm_extent import space_of
@@ -110,7 +110,9 @@ class Shadow(NamedTuple):
 
 
 @jit
-def _report(book, findings, code, other, space, start, length, extra):
+def _report(
+    book: np.ndarray, findings: np.ndarray, code: Int, other: Int, space: Int, start: Int, length: Int, extra: Int
+) -> None:
     """Note a finding of the current row, or widen the one with the same code and other row."""
     for i in range(book[ROW_FINDINGS], book[FINDINGS]):
         if findings[i, 0] == code and findings[i, 2] == other and findings[i, 3] == space:
@@ -137,7 +139,19 @@ def _report(book, findings, code, other, space, start, length, extra):
 
 
 @jit
-def _judge(book, findings, entry, limits, own_code, core_code, floor, init_floor, space, start, length):
+def _judge(
+    book: np.ndarray,
+    findings: np.ndarray,
+    entry: Int,
+    limits: Int,
+    own_code: Int,
+    core_code: Int,
+    floor: Int,
+    init_floor: Int,
+    space: Int,
+    start: Int,
+    length: Int,
+) -> None:
     """Report what an earlier access ``entry`` (0: none) of these bytes means for the current one.
 
     ``floor`` is the lowest entry of this phase, ``init_floor`` the lowest one that counts as written (0: do not ask).
@@ -152,7 +166,7 @@ def _judge(book, findings, entry, limits, own_code, core_code, floor, init_floor
 
 
 @jit
-def _mask_start(mask):
+def _mask_start(mask: Int) -> Int:
     """Return the lowest byte of a non-empty mask."""
     first = np.int64(0)
     while mask >> first & 1 == 0:
@@ -161,7 +175,7 @@ def _mask_start(mask):
 
 
 @jit
-def _mask_length(mask):
+def _mask_length(mask: Int) -> Int:
     """Return the distance from the lowest to behind the highest byte of a non-empty mask."""
     end = np.int64(32)
     while mask >> (end - 1) & 1 == 0:
@@ -170,7 +184,20 @@ def _mask_length(mask):
 
 
 @jit
-def _judge_nodes(nodes, book, findings, head, mask, limits, own_code, core_code, floor, init_floor, space, cell_start):
+def _judge_nodes(
+    nodes: np.ndarray,
+    book: np.ndarray,
+    findings: np.ndarray,
+    head: Int,
+    mask: Int,
+    limits: Int,
+    own_code: Int,
+    core_code: Int,
+    floor: Int,
+    init_floor: Int,
+    space: Int,
+    cell_start: Int,
+) -> None:
     """`_judge` for a cell with a list of nodes."""
     missing = mask
     while head != 0:
@@ -190,7 +217,7 @@ def _judge_nodes(nodes, book, findings, head, mask, limits, own_code, core_code,
 
 
 @jit
-def _behind_equal(cells, c, c1, entry):
+def _behind_equal(cells: np.ndarray, c: Int, c1: Int, entry: Int) -> Int:
     """Return the first of the cells ``[c, c1)`` that does not hold ``entry``, or ``c1``."""
     # Whole blocks first: an OR of differences is a vector loop, a search is not.
     while c + _BLOCK_CELLS <= c1:
@@ -207,7 +234,22 @@ def _behind_equal(cells, c, c1, entry):
 
 
 @jit
-def _scan(slots, nodes, book, findings, slot, c0, c1, mask, limits, own_code, core_code, floor, init_floor, space):
+def _scan(
+    slots: np.ndarray,
+    nodes: np.ndarray,
+    book: np.ndarray,
+    findings: np.ndarray,
+    slot: Int,
+    c0: Int,
+    c1: Int,
+    mask: Int,
+    limits: Int,
+    own_code: Int,
+    core_code: Int,
+    floor: Int,
+    init_floor: Int,
+    space: Int,
+) -> None:
     """Judge the bytes ``mask`` of cells ``[c0, c1)`` against one slot; equal neighbours are judged once."""
     cells = slots[slot]
     base = book[SPACE + 4 * space + 0]
@@ -241,7 +283,7 @@ def _scan(slots, nodes, book, findings, slot, c0, c1, mask, limits, own_code, co
 
 
 @jit
-def _new_node(nodes, book, mask, entry, following):
+def _new_node(nodes: np.ndarray, book: np.ndarray, mask: Int, entry: Int, following: Int) -> Int:
     """Take a node from the free list (the caller made sure that there is one)."""
     node = book[FREE]
     book[FREE] = nodes[node, 2]
@@ -253,7 +295,7 @@ def _new_node(nodes, book, mask, entry, following):
 
 
 @jit
-def _free_node(nodes, book, node):
+def _free_node(nodes: np.ndarray, book: np.ndarray, node: Int) -> Int:
     """Put a node back; return the one behind it."""
     following = nodes[node, 2]
     nodes[node, 2] = book[FREE]
@@ -263,7 +305,7 @@ def _free_node(nodes, book, node):
 
 
 @jit
-def _set_part(slots, nodes, book, slot, c, mask, entry):
+def _set_part(slots: np.ndarray, nodes: np.ndarray, book: np.ndarray, slot: Int, c: Int, mask: Int, entry: Int) -> None:
     """Make ``entry`` the last access of the bytes ``mask`` of one cell."""
     old = slots[slot, c]
     if old >= 0:
@@ -292,7 +334,17 @@ def _set_part(slots, nodes, book, slot, c, mask, entry):
 
 
 @jit
-def _set(slots, nodes, book, slot, c0, c1, mask, entry, space):
+def _set(
+    slots: np.ndarray,
+    nodes: np.ndarray,
+    book: np.ndarray,
+    slot: Int,
+    c0: Int,
+    c1: Int,
+    mask: Int,
+    entry: Int,
+    space: Int,
+) -> None:
     """Make ``entry`` the last access of the bytes ``mask`` of cells ``[c0, c1)``."""
     book[USED + SLOTS * space + slot] = 1
     if mask != _FULL:
@@ -311,7 +363,9 @@ def _set(slots, nodes, book, slot, c0, c1, mask, entry, space):
 
 
 @jit
-def _keep_foreign(slots, nodes, book, source, target, c0, c1, mask):
+def _keep_foreign(
+    slots: np.ndarray, nodes: np.ndarray, book: np.ndarray, source: Int, target: Int, c0: Int, c1: Int, mask: Int
+) -> None:
     """Copy entries of earlier cores of this phase from slot ``source`` to ``target`` before they are overwritten."""
     floor, limit = book[PHASE_BASE] * 8, book[CORE_BASE] * 8
     c = c0
@@ -332,7 +386,20 @@ def _keep_foreign(slots, nodes, book, source, target, c0, c1, mask):
 
 
 @jit
-def _touch_cells(slots, nodes, book, findings, space, access, entry, limits, c0, c1, mask, init_floor):
+def _touch_cells(
+    slots: np.ndarray,
+    nodes: np.ndarray,
+    book: np.ndarray,
+    findings: np.ndarray,
+    space: Int,
+    access: Int,
+    entry: Int,
+    limits: Int,
+    c0: Int,
+    c1: Int,
+    mask: Int,
+    init_floor: Int,
+) -> None:
     """Check an access to the bytes ``mask`` of cells ``[c0, c1)`` against every slot that matters, then record it."""
     pipe = entry & 7
     on_chip = space != _GM
@@ -374,7 +441,19 @@ def _touch_cells(slots, nodes, book, findings, space, access, entry, limits, c0,
 
 
 @jit
-def _touch_bytes(slots, nodes, book, findings, space, access, entry, limits, start, end, init_floor):
+def _touch_bytes(
+    slots: np.ndarray,
+    nodes: np.ndarray,
+    book: np.ndarray,
+    findings: np.ndarray,
+    space: Int,
+    access: Int,
+    entry: Int,
+    limits: Int,
+    start: Int,
+    end: Int,
+    init_floor: Int,
+) -> None:
     """Check and record an access to the bytes ``[start, end)``: a part of a cell, whole cells, a part of a cell."""
     base = book[SPACE + 4 * space + 0]
     while start < end:
@@ -393,7 +472,9 @@ def _touch_bytes(slots, nodes, book, findings, space, access, entry, limits, sta
 
 
 @jit
-def _beyond(book, findings, access, space, low, high, start, end):
+def _beyond(
+    book: np.ndarray, findings: np.ndarray, access: Int, space: Int, low: Int, high: Int, start: Int, end: Int
+) -> None:
     """Report the part of ``[start, end)`` outside ``[low, high)``."""
     code = CAPACITY
     if space == _GM:
@@ -402,7 +483,17 @@ def _beyond(book, findings, access, space, low, high, start, end):
 
 
 @jit
-def _touch_run(slots, nodes, book, findings, tensors, runs, r, entry, tensor):
+def _touch_run(
+    slots: np.ndarray,
+    nodes: np.ndarray,
+    book: np.ndarray,
+    findings: np.ndarray,
+    tensors: np.ndarray,
+    runs: np.ndarray,
+    r: Int,
+    entry: Int,
+    tensor: Int,
+) -> None:
     """Check and record run ``r`` of a footprint."""
     space, access, start = runs[r, 0], runs[r, 1], runs[r, 2]
     length, repeats, stride = runs[r, 3], runs[r, 4], runs[r, 5]
@@ -440,7 +531,7 @@ def _touch_run(slots, nodes, book, findings, tensors, runs, r, entry, tensor):
 
 
 @jit
-def _blocks_touched(book, runs, count):
+def _blocks_touched(book: np.ndarray, runs: np.ndarray, count: Int) -> Int:
     """Return an upper bound of what counts against `BLOCK_LIMIT` in ``count`` runs; it stops above that."""
     blocks = np.int64(0)
     for i in range(count):
@@ -453,7 +544,7 @@ def _blocks_touched(book, runs, count):
 
 
 @jit
-def _nodes_needed(book, runs, count):
+def _nodes_needed(book: np.ndarray, runs: np.ndarray, count: Int) -> Int:
     """Return an upper bound of the nodes that recording the ``count`` runs in ``runs`` may take.
 
     A partly touched cell takes two nodes, in GM two more for what an earlier core did there. Keeping lists of earlier
@@ -493,7 +584,7 @@ _IS_ADDRESS = by_opcode(
 
 
 @jit
-def _expected_pipe(row):
+def _expected_pipe(row: Any) -> Int:
     """Return the pipe that must run a memory instruction, -1 for an unknown one or a data path that exists nowhere."""
     dst, src = space_of(row, 0), space_of(row, 1)
     if dst > 7 or src > 7:
@@ -502,7 +593,7 @@ def _expected_pipe(row):
 
 
 @jit
-def _check_alignment(book, findings, row):
+def _check_alignment(book: np.ndarray, findings: np.ndarray, row: Any) -> None:
     """Check the start addresses of an instruction that does something, sources first."""
     op = row["op"]
     for operand in (1, 2, 0):
@@ -521,7 +612,7 @@ def _check_alignment(book, findings, row):
 
 
 @jit
-def _synchronise(book, findings, flags, flag_clocks, row):
+def _synchronise(book: np.ndarray, findings: np.ndarray, flags: np.ndarray, flag_clocks: np.ndarray, row: Any) -> None:
     """SET_FLAG, WAIT_FLAG and PIPE_BARRIER."""
     op, pipe = row["op"], np.int64(row["pipe"])
     now = book[SERIAL] * 8 + 7
@@ -561,7 +652,7 @@ def _synchronise(book, findings, flags, flag_clocks, row):
 
 
 @jit
-def begin_core(shadow, new_phase):
+def begin_core(shadow: Any, new_phase: Int) -> None:
     """Start the rows of the next core (and phase): everything earlier is complete, all flags are clear."""
     book, flags = shadow.book, shadow.flags
     book[CORE_BASE] = book[SERIAL]
@@ -575,7 +666,7 @@ def begin_core(shadow, new_phase):
 
 
 @jit
-def end_core(shadow):
+def end_core(shadow: Any) -> None:
     """Report the flags that the core's rows of this phase leave set."""
     book, flags = shadow.book, shadow.flags
     serial = book[SERIAL]
@@ -588,7 +679,7 @@ def end_core(shadow):
 
 
 @jit
-def check_rows(shadow, rows, first, end):
+def check_rows(shadow: Any, rows: np.ndarray, first: Int, end: Int) -> Int:
     """Check ``rows[first:end]``, which went through `issue`.
 
     Parameters
@@ -638,6 +729,6 @@ def check_rows(shadow, rows, first, end):
 
 
 @jit
-def nodes_needed_by(shadow, rows, index):
+def nodes_needed_by(shadow: Any, rows: np.ndarray, index: Int) -> Int:
     """Return the nodes that ``rows[index]`` may need."""
     return _nodes_needed(shadow.book, shadow.runs, footprint(rows[index], shadow.runs))

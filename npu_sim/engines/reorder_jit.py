@@ -7,9 +7,11 @@ k-th wait belongs to the k-th set.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from npu_sim._jit import jit
+from npu_sim._jit import Int, jit
 from npu_sim.isa.codes import Pipe
 from npu_sim.isa.op import Op
 
@@ -23,7 +25,7 @@ _ALL = np.int64(Pipe.ALL)
 
 
 @jit
-def _flag(row):
+def _flag(row: Any) -> Int:
     """Return the number of the flag that a SET_FLAG or WAIT_FLAG names."""
     source, target = np.int64(row["pipe"]), np.int64(row["peer"])
     if row["op"] == Op.WAIT_FLAG:
@@ -32,7 +34,7 @@ def _flag(row):
 
 
 @jit
-def _next_random(state):
+def _next_random(state: np.ndarray) -> np.int64:
     """Advance the Lehmer generator (factor 48271, modulus 2^31 - 1) in ``state[0]`` and return its value.
 
     Its products stay below 2^63, so it also runs without the JIT.
@@ -42,7 +44,7 @@ def _next_random(state):
 
 
 @jit
-def link(rows, following, heads):
+def link(rows: np.ndarray, following: np.ndarray, heads: np.ndarray) -> None:
     """Chain the rows of each pipe: ``following[i]`` is the next row of the same pipe (``len(rows)``: none).
 
     Parameters
@@ -62,7 +64,7 @@ def link(rows, following, heads):
 
 
 @jit
-def _scalar_waits(rows):
+def _scalar_waits(rows: np.ndarray) -> np.ndarray:
     """Return int64[n + 1]: the first wait of the scalar unit at or behind each row (``len(rows)``: none)."""
     n = len(rows)
     waits = np.empty(n + 1, np.int64)
@@ -74,7 +76,7 @@ def _scalar_waits(rows):
 
 
 @jit
-def _blocker(rows, heads, flags, waits, pipe):
+def _blocker(rows: np.ndarray, heads: np.ndarray, flags: np.ndarray, waits: np.ndarray, pipe: Int) -> np.int64:
     """Return why the next row of ``pipe`` cannot run: -1 it can, -2 no row left, else the pipe it waits for."""
     head = heads[pipe]
     n = len(rows)
@@ -98,7 +100,7 @@ def _blocker(rows, heads, flags, waits, pipe):
 
 
 @jit
-def _demanded(rows, heads, flags, waits):
+def _demanded(rows: np.ndarray, heads: np.ndarray, flags: np.ndarray, waits: np.ndarray) -> np.int64:
     """Return the pipe to run in the late order, or -1 if nothing can run.
 
     Target is the earliest row that computes; from it the waits lead to the row of another pipe that must run first.
@@ -127,7 +129,7 @@ def _demanded(rows, heads, flags, waits):
 
 
 @jit
-def _any_ready(rows, heads, flags, waits, start):
+def _any_ready(rows: np.ndarray, heads: np.ndarray, flags: np.ndarray, waits: np.ndarray, start: Int) -> np.int64:
     """Return the first pipe from ``start`` on (cyclically) that can run, or -1."""
     for step in range(PIPES):
         pipe = np.int64((start + step) % PIPES)
@@ -137,7 +139,15 @@ def _any_ready(rows, heads, flags, waits, start):
 
 
 @jit
-def schedule(rows, following, heads, flags, rule, random_state, order):
+def schedule(
+    rows: np.ndarray,
+    following: np.ndarray,
+    heads: np.ndarray,
+    flags: np.ndarray,
+    rule: Int,
+    random_state: np.ndarray,
+    order: np.ndarray,
+) -> Int:
     """Fill ``order`` with a legal permutation.
 
     Parameters

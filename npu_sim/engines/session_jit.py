@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from npu_sim._jit import jit
+from npu_sim._jit import Int, jit
 from npu_sim.isa.codes import Space
 from npu_sim.isa.footprint import reach
 from npu_sim.isa.gm_extent import DST, SRC, gm_operands
 
 
 @jit
-def first_outside(rows, n, table, runs, ends):
+def first_outside(rows: np.ndarray, n: Int, table: np.ndarray, runs: np.ndarray, ends: np.ndarray) -> Int:
     """Return the first of ``rows[:n]`` that leaves the part of its tensor it may touch, or -1.
 
     Parameters
@@ -41,7 +41,7 @@ def first_outside(rows, n, table, runs, ends):
 
 
 @jit
-def localise(rows, n, table, segments):
+def localise(rows: np.ndarray, n: Int, table: np.ndarray, segments: np.ndarray) -> Int:
     """Count the GM addresses of ``rows[:n]`` from the start of their own tensor; cut where the tensor changes.
 
     Parameters

@@ -13,9 +13,11 @@ more than the row.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from npu_sim._jit import jit
+from npu_sim._jit import Flag, Int, jit
 from npu_sim.isa.codes import Pipe, Space
 from npu_sim.isa.cost import issue_cost, row_cost_bytes, row_path
 from npu_sim.isa.cost_rates import UNKNOWN_OPCODE, UNSUPPORTED
@@ -86,7 +88,7 @@ def reset_clocks(clocks: np.ndarray) -> None:
 
 
 @jit
-def _copy(clocks, target, source):
+def _copy(clocks: Any, target: Int, source: Int) -> None:
     """Copy time and parts of slot ``source`` to slot ``target``."""
     a = AT_PARTS + source * PARTS
     b = AT_PARTS + target * PARTS
@@ -98,14 +100,14 @@ def _copy(clocks, target, source):
 
 
 @jit
-def _add(clocks, slot, part, cycles):
+def _add(clocks: Any, slot: Int, part: Int, cycles: Int) -> None:
     """Move slot ``slot`` by ``cycles`` that count as ``part``."""
     clocks[AT_PARTS + slot * PARTS + part] += cycles
     clocks[AT_TIME + slot] += cycles
 
 
 @jit
-def _reach(clocks, slot, other):
+def _reach(clocks: Any, slot: Int, other: Int) -> Int:
     """Set slot ``slot`` to the later of itself and ``other``; return the cycles gained."""
     gap = clocks[AT_TIME + other] - clocks[AT_TIME + slot]
     if gap > 0:
@@ -115,13 +117,13 @@ def _reach(clocks, slot, other):
 
 
 @jit
-def flag_slot(source, destination, event):
+def flag_slot(source: Int, destination: Int, event: Int) -> Int:
     """Return the slot of a flag."""
     return FLAG + source * 64 + destination * 8 + event
 
 
 @jit
-def _issue(clocks, pipe, cycles, depth):
+def _issue(clocks: Any, pipe: Int, cycles: Int, depth: Int) -> None:
     """Let the scalar unit hand an instruction to ``pipe``: it waits while the queue is full."""
     _add(clocks, FREE, Pipe.S, cycles)
     issued = clocks[AT_RING_COUNT + pipe]
@@ -133,7 +135,7 @@ def _issue(clocks, pipe, cycles, depth):
 
 
 @jit
-def _start(clocks, pipe):
+def _start(clocks: Any, pipe: Int) -> Int:
     """Begin an instruction on ``pipe`` (not S): the later of the issue time and the free time; return it."""
     gap = _reach(clocks, FREE + pipe, FREE)
     clocks[AT_STALL + pipe * CAUSES + CAUSE_ISSUE] += gap
@@ -144,7 +146,7 @@ def _start(clocks, pipe):
 
 
 @jit
-def _set_flag(clocks, pipe, destination, event, cycles):
+def _set_flag(clocks: Any, pipe: Int, destination: Int, event: Int, cycles: Int) -> int:
     slot = flag_slot(pipe, destination, event)
     if clocks[AT_TIME + slot] >= 0:
         return SET_TWICE
@@ -158,7 +160,7 @@ def _set_flag(clocks, pipe, destination, event, cycles):
 
 
 @jit
-def _wait_flag(clocks, source, pipe, event, cycles):
+def _wait_flag(clocks: Any, source: Int, pipe: Int, event: Int, cycles: Int) -> int:
     slot = flag_slot(source, pipe, event)
     if clocks[AT_TIME + slot] < 0:
         return WAIT_WITHOUT_SET
@@ -172,7 +174,7 @@ def _wait_flag(clocks, source, pipe, event, cycles):
 
 
 @jit
-def _barrier_all(clocks, cycles):
+def _barrier_all(clocks: Any, cycles: Int) -> None:
     """Let the scalar unit wait for every pipe, so that whatever is issued later starts later."""
     gap = np.int64(0)
     for pipe in range(PIPES):
@@ -185,7 +187,7 @@ def _barrier_all(clocks, cycles):
 
 
 @jit
-def _run(clocks, pipe, occupancy, latency):
+def _run(clocks: Any, pipe: Int, occupancy: Int, latency: Int) -> None:
     """Occupy ``pipe`` and make the result usable ``latency`` cycles later."""
     slot = FREE + pipe
     _add(clocks, slot, pipe, occupancy)
@@ -197,13 +199,13 @@ def _run(clocks, pipe, occupancy, latency):
 
 
 @jit
-def _exceeds(seventh, eighth):
+def _exceeds(seventh: Int, eighth: Int) -> Flag:
     """Return whether one of seven things (pipes, spaces) or one of eight is none: two byte-sized fields, one look."""
     return (seventh + 1 | eighth) >= EVENTS
 
 
 @jit
-def _widen(gm_extents, row):
+def _widen(gm_extents: np.ndarray, row: Any) -> None:
     """Widen the extent of the tensor that ``row`` names by the bytes it touches in GM."""
     low, high = gm_extent(row)
     tensor, last = np.int64(row["tensor"]), gm_extents.shape[0] - 1

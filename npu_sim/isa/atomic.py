@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from npu_sim._jit import jit
+from npu_sim._jit import Flag, Int, jit
 from npu_sim.isa.codes import Data
 from npu_sim.isa.lanes import copy_bytes
 from npu_sim.isa.mte import item_bytes
@@ -22,13 +22,15 @@ SINK_LENGTH = 4
 
 
 @jit
-def can_add(dtype):
+def can_add(dtype: Int) -> Flag:
     """Return whether elements of ``dtype`` can be added in GM."""
     return dtype == Data.INT8 or is_arithmetic(dtype)
 
 
 @jit
-def add_in_place(gm, address, src, src_at, count, dtype, saturate):
+def add_in_place(
+    gm: np.ndarray, address: Int, src: np.ndarray, src_at: Int, count: Int, dtype: Int, saturate: Int
+) -> None:
     """Add ``count`` elements of ``dtype`` from uint8 ``src`` to GM at ``address`` (both byte offsets)."""
     if dtype == Data.FP32:
         target = reinterpret(gm[address : address + 4 * count], np.float32)
@@ -58,7 +60,17 @@ def add_in_place(gm, address, src, src_at, count, dtype, saturate):
 
 
 @jit
-def add_to_gm(gm, address, src, src_at, count, dtype, sink, log_runs, log_bytes):
+def add_to_gm(
+    gm: np.ndarray,
+    address: Int,
+    src: np.ndarray,
+    src_at: Int,
+    count: Int,
+    dtype: Int,
+    sink: np.ndarray,
+    log_runs: np.ndarray,
+    log_bytes: np.ndarray,
+) -> None:
     """Add directly or append to the log, as the sink says; the log has room (see `atomic_demand`)."""
     if sink[0] == 0:
         add_in_place(gm, address, src, src_at, count, dtype, sink[3])
@@ -76,7 +88,7 @@ def add_to_gm(gm, address, src, src_at, count, dtype, sink, log_runs, log_bytes)
 
 
 @jit
-def apply_log(gm, log_runs, log_bytes, sink):
+def apply_log(gm: np.ndarray, log_runs: np.ndarray, log_bytes: np.ndarray, sink: np.ndarray) -> None:
     """Apply and empty a log."""
     for i in range(sink[1]):
         add_in_place(gm, log_runs[i, 0], log_bytes, log_runs[i, 1], log_runs[i, 2], log_runs[i, 3], sink[3])

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from npu_sim._jit import jit
+from npu_sim._jit import Int, jit
 from npu_sim._switch import switch
 from npu_sim.isa.cost_rates import UNKNOWN_OPCODE
 from npu_sim.isa.gm_extent import space_of
@@ -20,7 +20,7 @@ from npu_sim.isa.op import OPS, Op, handlers
 
 
 @jit
-def _unknown():
+def _unknown() -> Any:
     return np.int64(UNKNOWN_OPCODE), np.int64(0), np.int64(0)
 
 
@@ -28,7 +28,7 @@ def _named(name: str) -> Any:
     """Return a jitted function that reads one parameter."""
 
     @jit
-    def parameter(cost):
+    def parameter(cost: Any) -> Int:
         return cost[name]
 
     return parameter
@@ -40,7 +40,7 @@ _issue = switch(("cost",), {i.op: _ISSUE[i.issue_cost] for i in OPS}, _ISSUE["is
 
 
 @jit
-def row_cost_bytes(row, cost):
+def row_cost_bytes(row: Any, cost: Any) -> Any:
     """Return (occupancy, latency, bytes) of one row.
 
     Parameters
@@ -77,12 +77,12 @@ def rows_cost(rows: np.ndarray, n: int, cost: np.ndarray, out: np.ndarray) -> No
 
 
 @jit
-def row_path(row):
+def row_path(row: Any) -> Any:
     """Return (source space, destination space) of the bytes of `row_cost_bytes`."""
     return space_of(row, 1), space_of(row, 0)
 
 
 @jit
-def issue_cost(op, cost):
+def issue_cost(op: Int, cost: Any) -> Int:
     """Return the scalar unit's cycles to hand over an instruction of opcode ``op``."""
     return _issue(op, cost)

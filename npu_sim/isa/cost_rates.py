@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from npu_sim._jit import jit
+from npu_sim._jit import Flag, Int, jit
 
 UNKNOWN_OPCODE = -1
 """Occupancy answered for an opcode without a rule."""
@@ -17,13 +19,13 @@ AMOUNT_LIMIT = np.int64(1) << 49
 
 
 @jit
-def fits(operands):
+def fits(operands: Any) -> Flag:
     """Return whether operands, joined by ``|``, are 16-bit numbers: one look instead of two for each."""
     return np.uint64(operands) <= np.uint64(0xFFFF)
 
 
 @jit
-def amount(first, second, third):
+def amount(first: Int, second: Int, third: Int) -> Int:
     """Return the product of three counts of a row (each below 2^40), 0 if one is not positive, at most `AMOUNT_LIMIT`.
 
     The fields of a row are 32-bit numbers that nobody may have checked: their product can leave int64.
@@ -38,12 +40,12 @@ def amount(first, second, third):
 
 
 @jit
-def divide_up(value, divisor):
+def divide_up(value: Int, divisor: Int) -> Int:
     """Return ``value / divisor`` rounded up, for value >= 0 and divisor >= 1 (int64)."""
     return np.int64((np.uint64(value) + np.uint64(divisor) - np.uint64(1)) // np.uint64(divisor))
 
 
 @jit
-def transfer_cycles(byte_count, millibytes_per_cycle):
+def transfer_cycles(byte_count: Int, millibytes_per_cycle: Int) -> Int:
     """Return the cycles of ``byte_count`` bytes at a rate in thousandths of bytes per cycle, rounded up."""
     return divide_up(byte_count * 1000, millibytes_per_cycle)

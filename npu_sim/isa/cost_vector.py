@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from npu_sim._jit import jit
+from npu_sim._jit import Int, jit
 from npu_sim.isa.cost_rates import divide_up
 
 
 @jit
-def add_step_millicycles(destination, source0, source1, cost):
+def add_step_millicycles(destination: Int, source0: Int, source1: Int, cost: Any) -> Int:
     """Return the time of one repeat of Add by the bank groups of its operands (byte addresses in UB).
 
     A repeat reads 8 consecutive blocks of each source, so the sources take different groups only when they start 8
@@ -30,7 +32,7 @@ def add_step_millicycles(destination, source0, source1, cost):
 
 
 @jit
-def whole_vector(count, size, step, call, written, cost):
+def whole_vector(count: Int, size: Int, step: Int, call: Int, written: Int, cost: Any) -> Any:
     """Count-style vector instruction: ``call + step * repeats``, more if the last repeat is not full."""
     byte_count = count * size
     if byte_count <= 0:
@@ -44,7 +46,7 @@ def whole_vector(count, size, step, call, written, cost):
 
 
 @jit
-def repeated(repeats, step, call, written, cost):
+def repeated(repeats: Int, step: Int, call: Int, written: Int, cost: Any) -> Any:
     """Repeat-style vector instruction: ``call + step * repeats``."""
     if repeats <= 0:
         return cost["issue_cycles"], np.int64(0), np.int64(0)

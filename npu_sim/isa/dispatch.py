@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from npu_sim._jit import jit
+from npu_sim._jit import Flag, Int, jit
 from npu_sim._switch import switch
 from npu_sim.accumulation import Inner
 from npu_sim.isa.instructions.mmad import run_chained
@@ -23,13 +25,13 @@ MACHINE = (
 
 
 @jit
-def _stop():
+def _stop() -> Flag:
     """Leave a row to the other kind of code, or to nobody."""
     return False
 
 
 @jit
-def _do_nothing():
+def _do_nothing() -> Flag:
     return True
 
 
@@ -43,11 +45,27 @@ _vector = switch(
 )
 
 
-def _runner(carry_out):
+def _runner(carry_out: Any) -> Any:
     """Return an entry that carries out rows as far as ``carry_out`` can, and returns the row it ends at."""
 
     @jit
-    def run(rows, first, last, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes):
+    def run(
+        rows: np.ndarray,
+        first: Int,
+        last: Int,
+        gm: np.ndarray,
+        l1: np.ndarray,
+        l0a: np.ndarray,
+        l0b: np.ndarray,
+        l0c: np.ndarray,
+        ub: np.ndarray,
+        config: np.ndarray,
+        scratch: np.ndarray,
+        staging: np.ndarray,
+        sink: np.ndarray,
+        log_runs: np.ndarray,
+        log_bytes: np.ndarray,
+    ) -> Int:
         for i in range(first, last):
             row = rows[i]
             if not carry_out(
@@ -64,7 +82,7 @@ _run_vector_rows = _runner(_vector)
 
 
 @jit
-def _is_for_cube(rows, first, last):
+def _is_for_cube(rows: np.ndarray, first: Int, last: Int) -> Flag:
     """Return whether the first row that only one of the two functions carries out is the Cube's."""
     for i in range(first, last):
         unit = _UNIT[rows[i]["op"]]

@@ -9,9 +9,11 @@ Fixpipe, vector instructions) and the fractal formats page (orders of L0A, L0B a
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from npu_sim._jit import jit
+from npu_sim._jit import Int, jit
 from npu_sim._switch import switch
 from npu_sim.isa.codes import Data
 from npu_sim.isa.footprint_boxes import ATOMIC_ADD, NO_FOOTPRINT, REACH_BYTES, READ, TOO_MANY_RUNS, WRITE, melt
@@ -67,7 +69,7 @@ _boxes = switch(("row", "out"), handlers("footprint"), touches_nothing)
 
 
 @jit
-def footprint(row, out):
+def footprint(row: Any, out: np.ndarray) -> Int:
     """Write the runs that an instruction touches, reads before writes.
 
     Parameters
@@ -98,13 +100,13 @@ def footprint(row, out):
 
 
 @jit
-def footprint_at(rows, index, out):
+def footprint_at(rows: np.ndarray, index: Int, out: np.ndarray) -> Int:
     """Call `footprint` for ``rows[index]``: Numba takes the row array from Python, but not one of its records."""
     return footprint(rows[index], out)
 
 
 @jit
-def reach(rows, runs, ends):
+def reach(rows: np.ndarray, runs: np.ndarray, ends: np.ndarray) -> None:
     """Write how far each row reaches in each space: ``ends[i, space]`` = (lowest byte, byte behind the highest).
 
     Parameters

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from npu_sim._jit import jit
+from npu_sim._jit import Int, jit
 from npu_sim.isa.codes import Mode, Space
 
 # NumPy integers, not Python ones: Numba compiles a function once more for every literal argument it sees.
@@ -29,7 +31,20 @@ L0A, L0B, L0C, UB = np.int64(Space.L0A), np.int64(Space.L0B), np.int64(Space.L0C
 
 
 @jit
-def box(out, count, space, access, start, length, n0, s0, n1, s1, n2, s2):
+def box(
+    out: np.ndarray,
+    count: Int,
+    space: Int,
+    access: Int,
+    start: Int,
+    length: Int,
+    n0: Int,
+    s0: Int,
+    n1: Int,
+    s1: Int,
+    n2: Int,
+    s2: Int,
+) -> Int:
     """Note ``n0 x n1 x n2`` repetitions of ``length`` bytes with the given strides as box number ``count``.
 
     Boxes take two rows each at the end of ``out``, last box first; `melt` turns them into runs. One expansion behind
@@ -59,7 +74,7 @@ def box(out, count, space, access, start, length, n0, s0, n1, s1, n2, s2):
 
 
 @jit
-def melt(out, boxes):
+def melt(out: np.ndarray, boxes: np.ndarray) -> Int:
     """Turn the noted boxes into runs from row 0 on, as few as possible; return their number.
 
     A box must lie in a space that exists and reach at most `REACH_BYTES` from its start, so that no sum or product
@@ -133,13 +148,15 @@ def melt(out, boxes):
 
 
 @jit
-def line(out, count, space, access, start, length, repeats, stride):
+def line(
+    out: np.ndarray, count: Int, space: Int, access: Int, start: Int, length: Int, repeats: Int, stride: Int
+) -> Int:
     """Note one dimension of repetitions."""
     return box(out, count, space, access, start, length, repeats, stride, ONCE, NONE, ONCE, NONE)
 
 
 @jit
-def store_access(row):
+def store_access(row: Any) -> Int:
     """Return how a store to ``dst_space`` touches it: GM adds when the core is in atomic mode."""
     if row["dst_space"] == Space.GM and row["mode"] & Mode.ATOMIC != 0:
         return ATOMIC_ADD
@@ -147,7 +164,9 @@ def store_access(row):
 
 
 @jit
-def fractal_rows(out, count, space, start, lines, outer_step, k, k_step, item):
+def fractal_rows(
+    out: np.ndarray, count: Int, space: Int, start: Int, lines: Int, outer_step: Int, k: Int, k_step: Int, item: Int
+) -> Int:
     """Append the valid bytes of an L0 operand: ``lines`` rows (m or n) by ``k`` elements, in 16-row fractals.
 
     Fractals that are neighbours along the rows are ``outer_step`` bytes apart, along k ``k_step``.
@@ -164,7 +183,17 @@ def fractal_rows(out, count, space, start, lines, outer_step, k, k_step, item):
 
 
 @jit
-def accumulator(out, count, access, start, m, n, column_step, matrices, matrix_step):
+def accumulator(
+    out: np.ndarray,
+    count: Int,
+    access: Int,
+    start: Int,
+    m: Int,
+    n: Int,
+    column_step: Int,
+    matrices: Int,
+    matrix_step: Int,
+) -> Int:
     """Append m x n elements of L0C: columns of 16, 64 bytes a row, ``column_step`` bytes from column to column."""
     full, tail = n // 16, n % 16
     count = box(out, count, L0C, access, start, m * 64, full, column_step, matrices, matrix_step, ONCE, NONE)

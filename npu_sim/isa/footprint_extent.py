@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from npu_sim._jit import jit
+from npu_sim._jit import Int, jit
 from npu_sim.isa.codes import Space
 
 
 @jit
-def block_extent(row, unit):
+def block_extent(row: Any, unit: Int) -> Any:
     """Return (first byte, byte behind the last) in GM of a copy of blocks; lengths and gaps count ``unit`` bytes."""
     reads = row["src0_space"] == Space.GM
     first = np.int64(row["src0"]) if reads else np.int64(row["dst"])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from npu_sim._jit import jit
+from npu_sim._jit import Int, jit
 from npu_sim._switch import switch
 from npu_sim.isa.codes import Mode, Space
 from npu_sim.isa.op import FROM_ROW, SPACE_OF_OPERAND, handlers
@@ -13,7 +15,7 @@ SRC, DST = 1, 2
 
 
 @jit
-def _nowhere():
+def _nowhere() -> Any:
     return np.int64(0), np.int64(0)
 
 
@@ -22,7 +24,7 @@ _log_demand = switch(("row",), handlers("log_demand"), _nowhere)
 
 
 @jit
-def space_of(row, operand):
+def space_of(row: Any, operand: Int) -> Int:
     """Return the `Space` of operand 0 (dst), 1 (src0) or 2 (src1) of a row, NONE if it has none; 255 at most."""
     space = np.int64(SPACE_OF_OPERAND[row["op"], operand])
     if space == FROM_ROW:
@@ -31,13 +33,13 @@ def space_of(row, operand):
 
 
 @jit
-def gm_operands(row):
+def gm_operands(row: Any) -> Int:
     """Return which operands of ``row`` are addresses in GM: `SRC`, `DST`, both or none (0)."""
     return (SRC if space_of(row, 1) == Space.GM else 0) | (DST if space_of(row, 0) == Space.GM else 0)
 
 
 @jit
-def gm_extent(row):
+def gm_extent(row: Any) -> Any:
     """Return (first byte, byte behind the last) of what a row reads or writes in GM.
 
     Parameters
@@ -54,7 +56,7 @@ def gm_extent(row):
 
 
 @jit
-def atomic_demand(rows, n, out):
+def atomic_demand(rows: np.ndarray, n: Int, out: np.ndarray) -> None:
     """Add an upper bound of the log space that ``rows[:n]`` need: out[0] runs, out[1] bytes."""
     for i in range(n):
         row = rows[i]

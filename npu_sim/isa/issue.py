@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from npu_sim._jit import jit
+from npu_sim._jit import Int, jit
 from npu_sim.isa.codes import Data, Mode, Space
 from npu_sim.isa.op import Op, by_opcode
 
@@ -25,7 +25,7 @@ _TAKES_TYPE = by_opcode(lambda instruction: instruction.adds and "dtype" in inst
 
 
 @jit
-def issue(rows, n, core_state):
+def issue(rows: np.ndarray, n: Int, core_state: np.ndarray) -> None:
     """Apply core state to ``rows[:n]`` in place and carry it on in ``core_state``."""
     atomic = core_state[0]
     hf32 = core_state[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from npu_sim._jit import jit
+from npu_sim._jit import Flag, Int, jit
 from npu_sim.isa.codes import ITEM_BYTES, Data
 from npu_sim.isa.lanes import copy_bytes
 
@@ -18,19 +18,28 @@ for _data, _bytes in ITEM_BYTES.items():
 
 
 @jit
-def item_bytes(dtype):
+def item_bytes(dtype: Int) -> Int:
     """Return the bytes of one element of a `Data` code; 0 for a code that names no type."""
     return ITEM_BYTES_OF_CODE[dtype]
 
 
 @jit
-def copy_blocks(dst, dst_at, src, src_at, block_count, block_bytes, src_step, dst_step):
+def copy_blocks(
+    dst: np.ndarray,
+    dst_at: Int,
+    src: np.ndarray,
+    src_at: Int,
+    block_count: Int,
+    block_bytes: Int,
+    src_step: Int,
+    dst_step: Int,
+) -> None:
     """Copy ``block_count`` blocks of ``block_bytes`` between two uint8 arenas (disjoint ranges)."""
     for i in range(block_count):
         copy_bytes(dst, dst_at + i * dst_step, src, src_at + i * src_step, block_bytes)
 
 
 @jit
-def is_carried(dtype):
+def is_carried(dtype: Int) -> Flag:
     """Return whether L0A and L0B can hold elements of ``dtype``: floats and raw 32-bit words."""
     return dtype == Data.FP16 or dtype == Data.BF16 or dtype == Data.FP32 or dtype == Data.INT32

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from npu_sim._jit import jit
+from npu_sim._jit import Flag, Int, jit
 from npu_sim.dtypes.convert_jit import bf16_to_fp32, fp16_to_fp32, fp32_to_bf16, fp32_to_fp16
 from npu_sim.isa.codes import Data
 from npu_sim.isa.mte import item_bytes
@@ -12,13 +14,13 @@ from npu_sim.reinterpret import reinterpret
 
 
 @jit
-def is_arithmetic(dtype):
+def is_arithmetic(dtype: Int) -> Flag:
     """Return whether the vector unit and atomic adds compute with ``dtype`` here."""
     return dtype >= Data.FP16 and dtype <= Data.INT16
 
 
 @jit
-def widen(bits, dtype):
+def widen(bits: Int, dtype: Int) -> np.float32:
     """Return a 16-bit float pattern as float32."""
     if dtype == Data.FP16:
         return np.uint32(fp16_to_fp32(bits)).view(np.float32)
@@ -26,7 +28,7 @@ def widen(bits, dtype):
 
 
 @jit
-def narrow(value, dtype, saturate):
+def narrow(value: Any, dtype: Int, saturate: Int) -> Int:
     """Round a float32 to a 16-bit float pattern, ties to even."""
     word = np.float32(value).view(np.uint32)
     if dtype == Data.FP16:
@@ -35,7 +37,7 @@ def narrow(value, dtype, saturate):
 
 
 @jit
-def fit_integer(value, bits, saturate):
+def fit_integer(value: Any, bits: Int, saturate: Int) -> Int:
     """Return an int64 as a signed integer of ``bits`` bits: clamped in saturation mode, else its low bits."""
     half = np.int64(1) << np.int64(bits - 1)
     if saturate:
@@ -44,7 +46,7 @@ def fit_integer(value, bits, saturate):
 
 
 @jit
-def read_element(ub, at, dtype):
+def read_element(ub: np.ndarray, at: Int, dtype: Int) -> Int:
     """Return one element: the pattern of a float (unsigned), the value of an integer."""
     if dtype == Data.FP32:
         return np.int64(reinterpret(ub[at : at + 4], np.uint32)[0])
@@ -62,7 +64,7 @@ def read_element(ub, at, dtype):
 
 
 @jit
-def write_element(ub, at, dtype, value):
+def write_element(ub: np.ndarray, at: Int, dtype: Int, value: Any) -> None:
     """Store one element as little-endian bytes."""
     for i in range(item_bytes(dtype)):
         ub[at + i] = (value >> (8 * i)) & 0xFF

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -146,6 +147,7 @@ def _fill(
         bounds = (np.zeros(1, np.int64), np.ones(1, np.int64), bounds[0] * width, bounds[1] * width)
         width = plane
     apart = h.stride >= h.kernel and w.stride >= w.kernel
+    function: Any
     function, unit = (bulk_planes.spread_planes, 1) if apart else (bulk_planes.add_planes, LANES)
     taps = 1 if apart else h.kernel * w.kernel
     planes = call.planes

@@ -7,7 +7,8 @@ all loads, all products, all stores; every task of a few has a UB line of its ow
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,7 +65,7 @@ def task_range(p, core):
 
 
 @jit
-def clear(rows, params, core, phase):
+def clear(rows: Any, params: Any, core: int, phase: int) -> Iterator[int]:
     """Store zeros from one UB buffer to the part of the sums of ``core``; see `npu_sim.program.launch.Launch`.
 
     ``params``: `avg_pool3d_grad.AVG_POOL_PARAMS`[1], extents in elements, places in bytes.
@@ -152,7 +153,7 @@ def _store(rows, n, p, t, h, w):
 
 
 @jit
-def scatter(rows, params, core, phase):
+def scatter(rows: Any, params: Any, core: int, phase: int) -> Iterator[int]:
     """Add the scaled lanes of the tasks of ``core`` to the sums; see `npu_sim.program.launch.Launch`.
 
     ``params``: `avg_pool3d_grad.AVG_POOL_PARAMS`[1], extents in elements, places in bytes.
@@ -230,7 +231,7 @@ def _round_piece(rows, n, p, at, count):
 
 
 @jit
-def round_sums(rows, params, core, phase):
+def round_sums(rows: Any, params: Any, core: int, phase: int) -> Iterator[int]:
     """Round the part of the sums of ``core`` in equal pieces; see `npu_sim.program.launch.Launch`.
 
     ``params``: `avg_pool3d_grad.AVG_POOL_PARAMS`[1], extents in elements, places in bytes.

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from npu_sim._jit import jit
+from typing import Any
+
+import numpy as np
+
+from npu_sim._jit import Int, jit
 from npu_sim.isa.emit import emit_data_copy, set_feature_map, set_window
 from npu_sim.isa.op import Op, Space, highest
 
@@ -19,13 +23,13 @@ MMAD_BARRIER_ELEMS = 2560
 
 
 @jit
-def ceil_div(a, b):
+def ceil_div(a: Int, b: Int) -> Int:
     """Return a / b rounded up, for non-negative integers."""
     return (a + b - 1) // b
 
 
 @jit
-def core_share(items, cores, core):
+def core_share(items: Int, cores: Int, core: Int) -> Any:
     """Return the contiguous range [first, end) of ``core``; the first ``items % cores`` cores get one item more."""
     share, extra = items // cores, items % cores
     first = core * share + min(core, extra)
@@ -33,7 +37,7 @@ def core_share(items, cores, core):
 
 
 @jit
-def set_img2col(rows, n, p, l1_h, pad_top):
+def set_img2col(rows: np.ndarray, n: Int, p: Any, l1_h: Int, pad_top: Int) -> None:
     """Fill row ``n`` for a load3d from ``l1_h`` rows of the feature map below ``pad_top`` rows of padding."""
     set_feature_map(
         rows, n, l1_h=l1_h, l1_w=p.wi, pad_left=p.pad_left, pad_right=p.pad_right, pad_top=pad_top,
@@ -46,7 +50,20 @@ def set_img2col(rows, n, p, l1_h, pad_top):
 
 
 @jit
-def copy_planes(rows, n, dst, src, planes, length, dst_plane, src_plane, data, tensor, site, tile):
+def copy_planes(
+    rows: np.ndarray,
+    n: Int,
+    dst: Int,
+    src: Int,
+    planes: Int,
+    length: Int,
+    dst_plane: Int,
+    src_plane: Int,
+    data: Int,
+    tensor: Int,
+    site: Int,
+    tile: Int,
+) -> Int:
     """Copy ``length`` pixels of each of ``planes`` channel planes from GM to L1.
 
     ``dst_plane`` and ``src_plane`` are the distances between planes in pixels. One row, or one row for each plane where
@@ -90,7 +107,22 @@ def copy_planes(rows, n, dst, src, planes, length, dst_plane, src_plane, data, t
 
 
 @jit
-def copy_runs(rows, n, dst_space, dst, src_space, src, count, length, src_step, dst_step, data, tensor, site, tile):
+def copy_runs(
+    rows: np.ndarray,
+    n: Int,
+    dst_space: Int,
+    dst: Int,
+    src_space: Int,
+    src: Int,
+    count: Int,
+    length: Int,
+    src_step: Int,
+    dst_step: Int,
+    data: Int,
+    tensor: Int,
+    site: Int,
+    tile: Int,
+) -> Int:
     """DataCopy of any number of runs of ``length`` blocks that begin ``src_step`` and ``dst_step`` blocks apart.
 
     One row for every `MAX_BLOCK_COUNT` runs, or one for each where a field would not hold the gap between two.

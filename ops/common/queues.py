@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from npu_sim._jit import jit
+import numpy as np
+
+from npu_sim._jit import Int, jit
 from npu_sim.isa.emit import emit_set_flag, emit_wait_flag
 
 
@@ -25,31 +27,31 @@ class Queue(NamedTuple):
 
 
 @jit
-def alloc(rows, n, queue, half, site, tile):
+def alloc(rows: np.ndarray, n: Int, queue: Queue, half: Int, site: Int, tile: Int) -> Int:
     """Let the producer wait until the half is free."""
     return emit_wait_flag(rows, n, queue.consumer, queue.producer, queue.first_event + half, site, tile)
 
 
 @jit
-def enque(rows, n, queue, half, site, tile):
+def enque(rows: np.ndarray, n: Int, queue: Queue, half: Int, site: Int, tile: Int) -> Int:
     """Say behind the producer's work that the half is full."""
     return emit_set_flag(rows, n, queue.producer, queue.consumer, queue.first_event + half, site, tile)
 
 
 @jit
-def deque(rows, n, queue, half, site, tile):
+def deque(rows: np.ndarray, n: Int, queue: Queue, half: Int, site: Int, tile: Int) -> Int:
     """Let the consumer wait until the half is full."""
     return emit_wait_flag(rows, n, queue.producer, queue.consumer, queue.first_event + half, site, tile)
 
 
 @jit
-def free(rows, n, queue, half, site, tile):
+def free(rows: np.ndarray, n: Int, queue: Queue, half: Int, site: Int, tile: Int) -> Int:
     """Say behind the consumer's work that the half is free."""
     return emit_set_flag(rows, n, queue.consumer, queue.producer, queue.first_event + half, site, tile)
 
 
 @jit
-def open_queue(rows, n, queue, halves, site):
+def open_queue(rows: np.ndarray, n: Int, queue: Queue, halves: Int, site: Int) -> Int:
     """Say of each of the ``halves`` that it is free, before the first `alloc`."""
     for half in range(halves):
         n = free(rows, n, queue, half, site, -1)
@@ -57,7 +59,7 @@ def open_queue(rows, n, queue, halves, site):
 
 
 @jit
-def close_queue(rows, n, queue, halves, site):
+def close_queue(rows: np.ndarray, n: Int, queue: Queue, halves: Int, site: Int) -> Int:
     """Wait until each of the ``halves`` is free, behind the last `free`."""
     for half in range(halves):
         n = alloc(rows, n, queue, half, site, -1)
@@ -65,7 +67,7 @@ def close_queue(rows, n, queue, halves, site):
 
 
 @jit
-def open_queues(rows, n, queues, halves, site):
+def open_queues(rows: np.ndarray, n: Int, queues: tuple[Queue, ...], halves: Int, site: Int) -> Int:
     """Say once for each half of each of the tuple ``queues`` that it is free."""
     for half in range(halves):
         for queue in queues:
@@ -74,7 +76,7 @@ def open_queues(rows, n, queues, halves, site):
 
 
 @jit
-def close_queues(rows, n, queues, halves, site):
+def close_queues(rows: np.ndarray, n: Int, queues: tuple[Queue, ...], halves: Int, site: Int) -> Int:
     """Wait until each half of each of the tuple ``queues`` is free."""
     for half in range(halves):
         for queue in queues:

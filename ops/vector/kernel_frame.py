@@ -169,8 +169,8 @@ def turn_places(rows, n, dtype, repeat, dst, src, site, tile):
 def store_gathered_block(rows, n, p, end, places, slots, site):
     """Fetch the elements of the last block before GM address ``end`` again and store them behind all other stores.
 
-    ``places``, ``int64[elements][2]``: where the C0 elements around each begin in the source, and its place among them, in
-    bytes. ``slots`` is a UB address, the block is put together `SLOTS_BYTES` behind.
+    ``places``, ``int64[elements][2]``: where the C0 elements around each begin in the source, and its place among them,
+    in bytes. ``slots`` is a UB address, the block is put together `SLOTS_BYTES` behind.
     """
     piece = p.c0 * p.item
     for i in range(len(places)):
