@@ -18,7 +18,7 @@ _SECTION = re.compile(r"^## (.+?)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"^`([\w./]+)`(?:, below `([^`]+)`)?:\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COMMANDS = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 MOST_LINES = 150
-RECIPES = ("Add an instruction", "Add an operator")
+RECIPES = ("Add an instruction", "Add an operator", "Add a product")
 
 USE_OPERATOR = """
 import numpy as np
@@ -171,3 +171,28 @@ def test_operator_of_the_recipe_refuses_by_rule_value_and_product(operator):
 
 def test_operator_of_the_recipe_stands_in_its_layer(operator):
     output(operator, "-m", "pytest", "-n", "0", "tests/unit/test_conventions.py", "-k", "relu")
+
+
+# A product -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def products(operator):
+    follow("Add a product", operator)
+    return operator
+
+
+@pytest.mark.parametrize(
+    ("product", "name"), [("Ascend910B9", "Ascend910B9"), ("atlas a9", "Ascend920A"), ("my.toml", "my")]
+)
+def test_product_of_the_recipe_runs_an_operator(products, product, name):
+    assert output(products, "-m", "ops.cli.main", "run", "use.py", "--product", product).splitlines() == [name]
+
+
+def test_series_of_the_recipe_is_listed_with_its_alias(products):
+    assert "920 = Ascend920A" in " ".join(output(products, "-m", "ops.cli.main", "products").split())
+
+
+def test_variant_of_the_recipe_says_what_is_the_users(products):
+    shown = output(products, "-m", "ops.cli.main", "products", "my.toml")
+    assert "Given by the user: hf32_mantissa_bits, cost.l2_miss_cycles" in shown
