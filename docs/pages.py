@@ -44,7 +44,8 @@ MODULES = {
         "npu_sim.isa.op", "npu_sim.isa.instruction", "npu_sim.isa.elementwise", "npu_sim.isa.codes", "npu_sim.isa.row",
     ),
     "Products": (
-        "npu_sim.products.registry", "npu_sim.products.product", "npu_sim.products.cost", "npu_sim.products.source",
+        "npu_sim.products.registry", "npu_sim.products.files", "npu_sim.products.product", "npu_sim.products.cost",
+        "npu_sim.products.source",
     ),
     "Numbers and layouts": (
         "npu_sim.accumulation", "npu_sim.dtypes.formats", "npu_sim.dtypes.convert", "npu_sim.dtypes.cube_math",
