@@ -122,6 +122,26 @@ def _copying_records(context: Any) -> Iterator[None]:
         del context.pack_value
 
 
+class _EntryLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
+    """Code of an entry with all its callees: optimised once, as these were simplified before."""
+
+    def _optimize_final_module(self) -> None:
+        # Numba runs a second pipeline before, to bring what counts references into one function
+        manager, builder = self._codegen._module_pass_manager()
+        manager.run(self._final_module, builder)
+
+
+@contextmanager
+def _optimising_once(context: Any) -> Iterator[None]:
+    """Let the code generator make entries; the compiler's lock is held."""
+    generator = context.codegen()
+    before, generator._library_class = generator._library_class, _EntryLibrary
+    try:
+        yield
+    finally:
+        generator._library_class = before
+
+
 _CALLED = re.compile(r"\bcall\b[^\n@]*@([^\s(]+)\(")
 
 
@@ -227,7 +247,13 @@ class EntryCompiler(_Compiler):
     def compile_extra(self, function: Callable[..., Any]) -> Any:
         """Compile ``function`` and give its callees their environments, as code loaded from the cache has them."""
         state = self.state
-        with _without_collection(), _remembering_operators(state.typingctx), _copying_records(state.targetctx):
+        context = state.targetctx
+        with (
+            _without_collection(),
+            _remembering_operators(state.typingctx),
+            _copying_records(context),
+            _optimising_once(context),
+        ):
             result = super().compile_extra(function)
         for environment in result._find_referenced_environments():
             result.codegen.set_env(environment.env_name, environment)

@@ -148,7 +148,9 @@ def _find_zero_rows(a, a_at, a_row, a_step, m, n, k, k0):
     Inserted zeros and padding come in whole rows. A NaN is not zero. Short products are not worth the look: no rows.
     """
     m1 = (m + 15) // 16
-    zeros = np.zeros(m1, np.int64)
+    zeros = np.empty(m1, np.int64)  # np.zeros takes three times as long to compile
+    for f in range(m1):
+        zeros[f] = 0
     found = np.int64(0)
     if n < _WIDE_ENOUGH:
         return zeros, found

@@ -14,6 +14,7 @@ import pytest
 from npu_sim._jit import JIT_ENABLED
 from npu_sim.isa import emit, footprint
 from npu_sim.isa.cost import rows_cost
+from npu_sim.isa.mte import ITEM_BYTES_OF_CODE, item_bytes
 from npu_sim.isa.op import OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import INSTR, LIST_FIELDS, ROW_BYTES, empty_rows
 from npu_sim.products.cost import cost_record
@@ -336,3 +337,7 @@ def test_footprint_is_exactly_what_the_semantics_touches(op):
         if checked == INSTANCES:
             return
     assert checked == INSTANCES
+
+
+def test_bytes_of_a_type_are_those_of_its_record():
+    assert [int(item_bytes(code)) for code in range(256)] == ITEM_BYTES_OF_CODE.tolist()

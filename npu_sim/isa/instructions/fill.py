@@ -60,7 +60,7 @@ def _fill_l0(dst, row, scratch):
     dtype = row["dtype"]
     item = item_bytes(dtype)
     value = np.int64(row["value"])
-    block = np.zeros(BLOCK, np.uint8)
+    block = np.empty(BLOCK, np.uint8)
     for j in range(BLOCK):
         block[j] = (value >> (8 * (j % item))) & 0xFF
     decode_rows(dtype, block, 0, BLOCK, scratch, 0, 16, 1)
