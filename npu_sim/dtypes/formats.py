@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from npu_sim.errors import DTypeError, shown
+from npu_sim.units import BLOCK_BYTES
 
 
 class RoundMode(IntEnum):
@@ -50,11 +51,10 @@ class TieRule(IntEnum):
 
 
 class ElementType(IntEnum):
-    """Element types as `convert_jit.cast_scalar` numbers them: names and values are those of ``isa.op.Data``.
+    """Element types by the codes that rows hold; ``isa.op.Data`` is the same enumeration."""
 
-    The isa package builds on this one, so the numbers stand here too; a test holds the two together.
-    """
-
+    NONE = 0
+    """Of an instruction without elements; no format has it."""
     FP16 = 1
     BF16 = 2
     FP32 = 3
@@ -75,8 +75,10 @@ class DType:
         ``fp16``, ``bf16``, ``hf32``, ``hf32_10``, ``fp32``, ``int8``, ``uint8``, ``int16``, ``int32``, ``int64``.
     label : str
         Name in messages, as the operator documents write it (FP16).
-    data : str
-        Name of the element type in `ElementType` and ``isa.op.Data``: ``Data[dtype.data]``.
+    data : ElementType
+        Code of the element type in memory.
+    cpp_name : str
+        Name of the element type in Ascend C (half).
     bits : int
         Stored bits of an element (HF32 is stored as an fp32 word).
     significand_bits : int
@@ -93,7 +95,8 @@ class DType:
 
     name: str
     label: str
-    data: str
+    data: ElementType
+    cpp_name: str
     bits: int
     significand_bits: int
     exponent_bits: int
@@ -109,6 +112,16 @@ class DType:
         return self.bits // 8
 
     @property
+    def block_elems(self) -> int:
+        """Elements of a data block of 32 bytes: C0, the channels of a fractal's row."""
+        return BLOCK_BYTES // self.item_bytes
+
+    @property
+    def stored_as(self) -> str:
+        """Name of the format in memory: the Cube rounds fp32 words to HF32 on load."""
+        return self.data.name.lower()
+
+    @property
     def mantissa_bits(self) -> int:
         """Stored mantissa bits of a float format."""
         return self.significand_bits - 1
@@ -119,7 +132,9 @@ class DType:
         return self.exponent_bits > 0
 
 
-def _float(name: str, data: str, significand_bits: int, exponent_bits: int, storage: np.dtype) -> DType:
+def _float(
+    name: str, data: ElementType, cpp_name: str, significand_bits: int, exponent_bits: int, storage: np.dtype
+) -> DType:
     bias = 2 ** (exponent_bits - 1) - 1
     # Not a table of decimals: the largest value is all ones in the significand at the largest exponent.
     max_finite = (2.0 - 2.0 ** (1 - significand_bits)) * 2.0**bias
@@ -127,6 +142,7 @@ def _float(name: str, data: str, significand_bits: int, exponent_bits: int, stor
         name=name,
         label="HF32" if name == "hf32_10" else name.upper(),
         data=data,
+        cpp_name=cpp_name,
         bits=8 * storage.itemsize,
         significand_bits=significand_bits,
         exponent_bits=exponent_bits,
@@ -144,7 +160,8 @@ def _integer(name: str) -> DType:
     return DType(
         name=name,
         label=name.upper(),
-        data=name.upper(),
+        data=ElementType[name.upper()],
+        cpp_name=f"{name}_t",
         bits=limits.bits,
         significand_bits=limits.bits - (limits.min < 0),
         exponent_bits=0,
@@ -156,13 +173,13 @@ def _integer(name: str) -> DType:
     )
 
 
-FP16 = _float("fp16", "FP16", 11, 5, np.dtype(np.float16))
-BF16 = _float("bf16", "BF16", 8, 8, np.dtype(ml_dtypes.bfloat16))
-FP32 = _float("fp32", "FP32", 24, 8, np.dtype(np.float32))
-HF32 = _float("hf32", "FP32", 12, 8, np.dtype(np.float32))
+FP16 = _float("fp16", ElementType.FP16, "half", 11, 5, np.dtype(np.float16))
+BF16 = _float("bf16", ElementType.BF16, "bfloat16_t", 8, 8, np.dtype(ml_dtypes.bfloat16))
+FP32 = _float("fp32", ElementType.FP32, "float", 24, 8, np.dtype(np.float32))
+HF32 = _float("hf32", ElementType.FP32, "float", 12, 8, np.dtype(np.float32))
 """910B and 910_93: 1 + 8 + 11 bits; the operator tests drop the low 12 bits of an fp32 word
 (ops-nn ``conv/conv3d_backprop_filter_v2/tests/assets/golden.py``)."""
-HF32_10 = _float("hf32_10", "FP32", 11, 8, np.dtype(np.float32))
+HF32_10 = _float("hf32_10", ElementType.FP32, "float", 11, 8, np.dtype(np.float32))
 """950 profile: 1 + 8 + 10 bits (asc-devkit, HF32 of Mmad)."""
 
 DTYPES: Mapping[str, DType] = MappingProxyType(
@@ -180,13 +197,23 @@ DTYPES: Mapping[str, DType] = MappingProxyType(
 )
 """Every format by name."""
 
-_OF_STORAGE: Mapping[np.dtype, DType] = MappingProxyType(
-    {dtype.storage: dtype for dtype in DTYPES.values() if dtype.name not in ("hf32", "hf32_10")}
+DTYPE_OF_DATA: Mapping[int, DType] = MappingProxyType(
+    {dtype.data: dtype for dtype in DTYPES.values() if dtype.name == dtype.stored_as}
 )
+"""The formats that elements have in memory, by their codes."""
 
+DTYPE_OF_STORAGE: Mapping[np.dtype, DType] = MappingProxyType(
+    {dtype.storage: dtype for dtype in DTYPE_OF_DATA.values()}
+)
+"""The same by the element types of arrays."""
 
 _OTHER_NAMES: Mapping[str, DType] = MappingProxyType({"half": FP16, "bfloat16": BF16, "bfloat16_t": BF16})
 """Names that neither this module nor NumPy has."""
+
+
+def dtype_name(storage: np.dtype) -> str:
+    """Return the name of the format of arrays of ``storage``, NumPy's name of other types."""
+    return DTYPE_OF_STORAGE[storage].name if storage in DTYPE_OF_STORAGE else str(storage)
 
 
 def get_dtype(key: object) -> DType:
@@ -214,7 +241,7 @@ def get_dtype(key: object) -> DType:
         storage = None if key is None else np.dtype(wanted).newbyteorder("=")
     except Exception:  # NumPy raises whatever its parser of dtypes runs into
         storage = None
-    if storage is None or storage not in _OF_STORAGE:
+    if storage is None or storage not in DTYPE_OF_STORAGE:
         given = str(key) if isinstance(key, np.dtype) else shown(key)
         raise DTypeError(f"dtype must be one of {', '.join(DTYPES)}, not {given}")
-    return _OF_STORAGE[storage]
+    return DTYPE_OF_STORAGE[storage]

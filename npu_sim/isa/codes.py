@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from npu_sim.dtypes.formats import ElementType
+
 
 class Pipe(IntEnum):
     """In-order instruction queues of a core. ``ALL`` is only an operand of PipeBarrier."""
@@ -33,18 +35,8 @@ class Space(IntEnum):
     UB = 6
 
 
-class Data(IntEnum):
-    """Element types an instruction names."""
-
-    NONE = 0
-    FP16 = 1
-    BF16 = 2
-    FP32 = 3
-    INT32 = 4
-    INT16 = 5
-    INT8 = 6
-    UINT8 = 7
-    INT64 = 8
+Data = ElementType
+"""Element types an instruction names."""
 
 
 class Mode(IntEnum):
@@ -71,15 +63,3 @@ class Mode(IntEnum):
 C100, M200, C220 = "dav-c100", "dav-m200", "dav-c220"
 ARCHS = (C100, M200, C220)
 """Compiler architectures."""
-
-ITEM_BYTES: dict[Data, int] = {
-    Data.NONE: 0,
-    Data.FP16: 2,
-    Data.BF16: 2,
-    Data.FP32: 4,
-    Data.INT32: 4,
-    Data.INT16: 2,
-    Data.INT8: 1,
-    Data.UINT8: 1,
-    Data.INT64: 8,
-}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import Flag, Int, jit
-from npu_sim.isa.codes import ITEM_BYTES, Data
+from npu_sim.dtypes.formats import DTYPE_OF_DATA
+from npu_sim.isa.codes import Data
 from npu_sim.isa.lanes import copy_bytes
 
 BLOCK = 32
@@ -13,8 +14,8 @@ FRACTAL = 512
 
 
 ITEM_BYTES_OF_CODE = np.zeros(256, np.int64)
-for _data, _bytes in ITEM_BYTES.items():
-    ITEM_BYTES_OF_CODE[_data] = _bytes
+for _data, _dtype in DTYPE_OF_DATA.items():
+    ITEM_BYTES_OF_CODE[_data] = _dtype.item_bytes
 
 
 @jit

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from npu_sim.dtypes.formats import DTYPE_OF_DATA
 from npu_sim.isa.codes import Data, Mode, Pipe, Space
-
-_TYPE_NAMES = {
-    Data.NONE: "none",
-    Data.FP16: "half",
-    Data.BF16: "bfloat16_t",
-    Data.FP32: "float",
-    Data.INT32: "int32_t",
-    Data.INT16: "int16_t",
-    Data.INT8: "int8_t",
-    Data.UINT8: "uint8_t",
-    Data.INT64: "int64_t",
-}
 
 
 def pipe_name(pipe: int) -> str:
@@ -31,7 +20,9 @@ def space_name(space: int) -> str:
 
 def type_name(data: int) -> str:
     """Return the Ascend C name of an element type, or its number if there is no such type."""
-    return _TYPE_NAMES[Data(data)] if data in Data._value2member_map_ else f"type{data}"
+    if data == Data.NONE:
+        return "none"
+    return DTYPE_OF_DATA[data].cpp_name if data in DTYPE_OF_DATA else f"type{data}"
 
 
 def path_name(row: np.void) -> str:

@@ -30,13 +30,11 @@ from npu_sim.units import MIB, ceil_div
 BYTES_PER_THREAD = MIB
 """Output bytes a thread must have to do: less takes no longer than starting the thread."""
 
-_WORDS: dict[int, np.dtype] = {2: np.dtype(np.uint16), 4: np.dtype(np.uint32)}
-
 
 def _word_type(dtype: np.dtype) -> np.dtype:
-    if dtype.kind not in "fiuV" or dtype.itemsize not in _WORDS:
+    if dtype.kind not in "fiuV" or dtype.itemsize not in (2, 4):
         raise DTypeError(f"Element type of a transform must have 2 or 4 bytes, not {dtype}")
-    return _WORDS[dtype.itemsize]
+    return np.dtype(f"u{dtype.itemsize}")
 
 
 def _flat_words(name: str, source: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

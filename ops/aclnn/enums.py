@@ -13,6 +13,8 @@ from types import MappingProxyType
 import ml_dtypes
 import numpy as np
 
+from npu_sim.dtypes.formats import DTYPE_OF_STORAGE
+
 
 class aclDataType(IntEnum):
     """Element types; this operator takes ACL_FLOAT, ACL_FLOAT16 and ACL_BF16."""
@@ -104,12 +106,13 @@ STORAGE: Mapping[aclDataType, np.dtype] = MappingProxyType(
 )
 """NumPy type of the storages; types that are missing here have no NumPy counterpart and take uint8 buffers."""
 
-_SHORT = {aclDataType.ACL_FLOAT: "fp32", aclDataType.ACL_FLOAT16: "fp16", aclDataType.ACL_BF16: "bf16"}
-
 
 def dtype_name(data_type: aclDataType) -> str:
     """Return the name descriptors use: "fp32", "fp16", "bf16", else "double", "int8", ..."""
-    return _SHORT.get(data_type, data_type.name.removeprefix("ACL_").lower())
+    storage = STORAGE.get(data_type)
+    if storage is not None and storage in DTYPE_OF_STORAGE:
+        return DTYPE_OF_STORAGE[storage].name
+    return data_type.name.removeprefix("ACL_").lower()
 
 
 def format_name(storage_format: aclFormat) -> str:

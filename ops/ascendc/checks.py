@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from npu_sim.dtypes.formats import DTYPE_OF_STORAGE, DType
 from npu_sim.errors import DTypeError, LayoutError, ProductError, ProgramError, ShapeError, shown
-from npu_sim.isa.op import C220, Data, Op
+from npu_sim.isa.op import C220, Op
 from npu_sim.products import Product
 from npu_sim.program.violation import Kind, Violation
 from npu_sim.units import align_up, ceil_div
@@ -20,8 +21,6 @@ from ops.conv3d_backprop_filter.tiling_public import MAX_DILATION, MAX_KERNEL, M
 
 NAME = "Conv3DBackpropFilter"
 
-COMPUTE_OF_DTYPE = {"half": "fp16", "bfloat16_t": "bf16", "float": "fp32"}
-DATA = {"half": Data.FP16, "bfloat16_t": Data.BF16, "float": Data.FP32}
 _FORMATS = {
     "INPUT": ConvFormat.NDC1HWC0,
     "WEIGHT": ConvFormat.ND,
@@ -61,8 +60,8 @@ def check_product(product: Product) -> None:
 
 def check_types(
     input_type: ConvType, weight_type: ConvType, grad_output_type: ConvType, grad_weight_type: ConvType, extended: bool
-) -> str:
-    """Return the name of SrcT if the four types are a combination the class has.
+) -> DType:
+    """Return SrcT if the four types are a combination the class has.
 
     Raises
     ------
@@ -86,7 +85,7 @@ def check_types(
         rule = " or ".join(f"({', '.join(combination)})" for combination in allowed)
         hint = "" if extended else "; extended=True adds float sources"
         raise DTypeError(f"dtypes must be {rule}, not ({', '.join(names)}) ({NAME}{hint})")
-    return names[0]
+    return DTYPE_OF_STORAGE[input_type.Type]
 
 
 def _tiling_error(kind: Kind, text: str) -> ProgramError:
@@ -131,7 +130,7 @@ def tiling_members(tiling: Any) -> dict[str, int]:
     return {name: int(value) for name, value in given.items() if isinstance(value, int | np.integer)}
 
 
-def tiling_params(tiling: Any, product: Product, source: str) -> tuple[np.ndarray, dict[str, int]]:
+def tiling_params(tiling: Any, product: Product, source: DType) -> tuple[np.ndarray, dict[str, int]]:
     """Return the record the kernel reads, and the members it was made of.
 
     Parameters
@@ -140,7 +139,7 @@ def tiling_params(tiling: Any, product: Product, source: str) -> tuple[np.ndarra
         With the attributes of `TConv3DBpFilterTiling`, or with such an object as ``dwTiling``.
     product : Product
         Capacities.
-    source : str
+    source : DType
         SrcT.
 
     Raises
@@ -150,7 +149,7 @@ def tiling_params(tiling: Any, product: Product, source: str) -> tuple[np.ndarra
         encode it.
     """
     t = _members(tiling)
-    c0 = 8 if source == "float" else 16
+    c0 = source.block_elems
     for name in _CHECKED:
         if t[name] < 1:
             raise _tiling_error(Kind.CAPACITY, f"{name} must be at least 1, not {t[name]}")
@@ -159,17 +158,19 @@ def tiling_params(tiling: Any, product: Product, source: str) -> tuple[np.ndarra
             raise _tiling_error(Kind.FIELD_RANGE, f"{name} must be in [{low}, {high}], not {t[name]}")
     for name, value in (("channelSize", c0), ("m0", 16), ("k0", c0), ("n0", 16)):
         if t[name] != value:
-            raise _tiling_error(Kind.CAPACITY, f"{name} must be {value}, not {t[name]} ({source})")
+            raise _tiling_error(Kind.CAPACITY, f"{name} must be {value}, not {t[name]} ({source.cpp_name})")
     for name, unit in (("baseM", 16), ("baseN", c0), ("baseK", c0)):
         if t[name] % unit:
-            raise _tiling_error(Kind.CAPACITY, f"{name} must be a multiple of {unit}, not {t[name]} ({source})")
+            raise _tiling_error(
+                Kind.CAPACITY, f"{name} must be a multiple of {unit}, not {t[name]} ({source.cpp_name})"
+            )
     for name in ("al0Pbuffer", "bl0Pbuffer", "cl0Pbuffer", "al1Pbuffer", "bl1Pbuffer"):
         if t[name] not in (1, 2):
             raise _tiling_error(Kind.CAPACITY, f"{name} must be 1 or 2, not {t[name]}")
     for name in ("iterateOrder", "hf32Flag"):
         if t[name] not in (0, 1):
             raise _tiling_error(Kind.CAPACITY, f"{name} must be 0 or 1, not {t[name]}")
-    _check_capacity(t, product, 32 // c0)
+    _check_capacity(t, product, source.item_bytes)
     return _record(t, product, source, c0), t
 
 
@@ -207,8 +208,8 @@ def _l0c_bytes(t: dict[str, int]) -> int:
     return t["baseM"] * align_up(t["baseN"], 16) * 4
 
 
-def _record(t: dict[str, int], product: Product, source: str, c0: int) -> np.ndarray:
-    item = 32 // c0
+def _record(t: dict[str, int], product: Product, source: DType, c0: int) -> np.ndarray:
+    item = source.item_bytes
     halves = 2 if t["al0Pbuffer"] == t["bl0Pbuffer"] == 2 else 1
     a1_bytes = t["stepM"] * t["baseM"] * t["stepKa"] * t["baseK"] * item
     b1_bytes = align_up(t["bl1Bound"] * item, 32)
@@ -219,7 +220,7 @@ def _record(t: dict[str, int], product: Product, source: str, c0: int) -> np.nda
         "stride_h": t["strideH"], "stride_w": t["strideW"], "pad_up": t["padUp"], "pad_down": t["padDown"],
         "pad_left": t["padLeft"], "pad_right": t["padRight"], "dilation_h": t["dilationH"],
         "dilation_w": t["dilationW"], "c0": c0, "cin1_g": t["cin1G"], "cout_g": t["cout1G"] * c0,
-        "data": int(DATA[source]), "base_m": t["baseM"], "base_n": t["baseN"], "base_k": t["baseK"],
+        "data": int(source.data), "base_m": t["baseM"], "base_n": t["baseN"], "base_k": t["baseK"],
         "step_m": t["stepM"], "step_n": t["stepN"], "step_ka": t["stepKa"], "step_kb": t["stepKb"],
         "al1": t["al1Pbuffer"], "bl1": t["bl1Pbuffer"], "cl0": t["cl0Pbuffer"], "order_n": t["iterateOrder"],
         "a1_bytes": a1_bytes, "b1": t["al1Pbuffer"] * a1_bytes, "b1_bytes": b1_bytes, "l0_buffers": halves,

@@ -24,7 +24,6 @@ from npu_sim.program.violation import Kind, Violation
 from npu_sim.report.explain import Value
 from ops.ascendc import kernel
 from ops.ascendc.checks import (
-    COMPUTE_OF_DTYPE,
     NAME,
     check_product,
     check_single_shape,
@@ -112,7 +111,6 @@ class Conv3DBackpropFilter:
         has_float = flag("extended", extended)
         self._source = check_types(input_type, weight_type, grad_output_type, grad_weight_type, has_float)
         self._product, self._lenient, self._accumulation = chip, flag("lenient", lenient), accumulation
-        self._operand = (self._source, input_type.Type)
         self.run, self._core = block if block else (KernelRun(NAME, chip, record=record), 0)
         self._state = np.zeros(1, WALK)
         self._walk = self._state[0]
@@ -159,7 +157,7 @@ class Conv3DBackpropFilter:
         self._params, self._tiling = tiling_params(tiling, self._product, self._source)
         self._members = tiling_members(tiling)
         self._b1_bytes = int(self._params[0]["b1_bytes"])
-        compute = COMPUTE_OF_DTYPE[self._source]
+        compute = self._source.name
         if self._tiling["hf32Flag"] and compute == "fp32":
             compute = "hf32"
         model = Accumulation.parse(self._accumulation, default_accumulation(self._product, compute))
@@ -189,7 +187,7 @@ class Conv3DBackpropFilter:
             If it is not a 1-D C-contiguous array of the input type.
         """
         self._open("SetInput")
-        self._input = place_operand(self.run.memory, input, self._operand, "input", f"{NAME}.SetInput")
+        self._input = place_operand(self.run.memory, input, self._source, "input", f"{NAME}.SetInput")
         self._params["x_tensor"] = self._input.tensor.index
         self._loads = tuple(span for span in (self._input, self._grad_output) if span is not None)
 
@@ -205,7 +203,7 @@ class Conv3DBackpropFilter:
         """
         self._open("SetGradOutput")
         self._grad_output = place_operand(
-            self.run.memory, gradOutput, self._operand, "gradOutput", f"{NAME}.SetGradOutput"
+            self.run.memory, gradOutput, self._source, "gradOutput", f"{NAME}.SetGradOutput"
         )
         self._params["dy_tensor"] = self._grad_output.tensor.index
         self._loads = tuple(span for span in (self._input, self._grad_output) if span is not None)
@@ -420,7 +418,7 @@ class Conv3DBackpropFilter:
     def facts(self) -> dict[str, dict[str, Value]]:
         """Return types, tiling and counts."""
         return {
-            "types": {"SrcT": self._source, "DstT": "float"},
+            "types": {"SrcT": self._source.cpp_name, "DstT": "float"},
             "tiling": dict(self._members),
             "counts": self._journal.counts(self._session.row_count if self._session else 0),
         }

@@ -13,6 +13,7 @@ from typing import Any
 import numpy.typing as npt
 
 from npu_sim.arguments import whole
+from npu_sim.dtypes.formats import BF16, FP16, FP32
 from npu_sim.errors import DTypeError, LayoutError, ProductError, ProgramError, ShapeError, shown
 from npu_sim.fenv import default_fenv
 from npu_sim.isa.op import C220
@@ -24,7 +25,7 @@ from ops.conv3d_backprop_filter.tiling_data import DW_MEMBERS, DwTiling
 from ops.conv3d_backprop_filter.tiling_public import ConvArguments, DefaultBuffers, public_tiling, refusal
 
 _DEFAULT = DefaultBuffers()
-_COMPUTE = {ConvDtype.FLOAT16: "fp16", ConvDtype.BF16: "bf16", ConvDtype.FLOAT32: "fp32"}
+_COMPUTE = {CONV_DTYPES[dtype.storage]: dtype.name for dtype in (FP16, BF16, FP32)}
 
 
 @dataclass(slots=True)

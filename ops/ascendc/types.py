@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeVar
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from npu_sim.dtypes.formats import get_dtype
+from npu_sim.dtypes.formats import BF16, DTYPE_OF_STORAGE, get_dtype
 from npu_sim.errors import DTypeError, LayoutError, NpuSimError, shown
 
 
@@ -73,18 +72,9 @@ class ConvDtype(IntEnum):
 
 E = TypeVar("E", bound=IntEnum)
 
-_BF16 = np.dtype(ml_dtypes.bfloat16)
-DTYPE_NAMES: dict[np.dtype, str] = {
-    np.dtype(np.float16): "half",
-    _BF16: "bfloat16_t",
-    np.dtype(np.float32): "float",
-    np.dtype(np.int32): "int32_t",
-}
-"""Names of Ascend C for what the classes know."""
-
 CONV_DTYPES: dict[np.dtype, ConvDtype] = {
     np.dtype(np.float16): ConvDtype.FLOAT16,
-    _BF16: ConvDtype.BF16,
+    BF16.storage: ConvDtype.BF16,
     np.dtype(np.float32): ConvDtype.FLOAT32,
     np.dtype(np.int8): ConvDtype.INT8,
     np.dtype(np.uint8): ConvDtype.UINT8,
@@ -96,7 +86,7 @@ CONV_DTYPES: dict[np.dtype, ConvDtype] = {
 
 def dtype_name(dtype: np.dtype) -> str:
     """Return the name of ``dtype`` in Ascend C, NumPy's where there is none."""
-    return DTYPE_NAMES.get(dtype, dtype.name)
+    return DTYPE_OF_STORAGE[dtype].cpp_name if dtype in DTYPE_OF_STORAGE else dtype.name
 
 
 @dataclass(frozen=True, init=False)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from npu_sim.dtypes.formats import BF16, DType
 from npu_sim.errors import DTypeError, ShapeError
 from npu_sim.isa.op import Data
 from npu_sim.memory.host import HostMemory, HostSpan
-from ops.ascendc.checks import DATA
 from ops.ascendc.types import dtype_name
 from ops.common.arrays import shared_array
 
 
-def place_operand(
-    memory: HostMemory, view: np.ndarray, operand: tuple[str, np.dtype], name: str, call: str
-) -> HostSpan:
+def place_operand(memory: HostMemory, view: np.ndarray, source: DType, name: str, call: str) -> HostSpan:
     """Return the place of an array that is read.
 
     Parameters
@@ -23,8 +21,8 @@ def place_operand(
         Where it gets its place.
     view : array
         1-D, C-contiguous; bfloat16_t also as the uint16 of its bits.
-    operand : (str, dtype)
-        Its type, by its name in C++ and as an array's dtype.
+    source : DType
+        Its type.
     name, call : str
         Argument and method, for messages.
 
@@ -33,12 +31,11 @@ def place_operand(
     DTypeError, ShapeError
         If it is not such an array.
     """
-    source, dtype = operand
     view = shared_array(view, name)
-    allowed = {dtype, np.dtype(np.uint16)} if source == "bfloat16_t" else {dtype}
+    allowed = {source.storage, np.dtype(np.uint16)} if source is BF16 else {source.storage}
     if not isinstance(view, np.ndarray) or view.dtype not in allowed:
-        raise DTypeError(f"{name} must be an array of {dtype_name(dtype)}, not {_given(view)} ({call})")
-    return memory.place(name, view, DATA[source])
+        raise DTypeError(f"{name} must be an array of {source.cpp_name}, not {_given(view)} ({call})")
+    return memory.place(name, view, source.data)
 
 
 def place_output(memory: HostMemory, output: np.ndarray, call: str) -> HostSpan:

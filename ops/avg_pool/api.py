@@ -11,6 +11,7 @@ import numpy.typing as npt
 from npu_sim.accumulation import Accumulation
 from npu_sim.arguments import flag, per_axis, whole
 from npu_sim.dtypes.cube_math import CubeMathType, cube_math_number
+from npu_sim.dtypes.formats import dtype_name
 from npu_sim.engines.execute import Overflow
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product, get_product
@@ -20,7 +21,6 @@ from ops.avg_pool.explain import explain_call
 from ops.avg_pool.plan import AvgPoolPlan, plan_call
 from ops.avg_pool.rules import check
 from ops.avg_pool.run import run_call
-from ops.common.arguments import NUMPY
 from ops.common.arrays import as_array, contiguous
 from ops.common.options import run_options
 from ops.common.rule import Profile
@@ -28,7 +28,6 @@ from ops.common.run import empty_results
 from ops.common.tensor_desc import TensorDesc
 
 _FORMATS = {3: "NCL", 4: "NCHW"}
-_NAMES = {dtype: name for name, dtype in NUMPY.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -70,7 +69,7 @@ class AvgPool2dBackward:
 
 
 def _desc(array: np.ndarray, storage_format: str) -> TensorDesc:
-    dtype = _NAMES.get(array.dtype, str(array.dtype))
+    dtype = dtype_name(array.dtype)
     return TensorDesc(shape=array.shape, dtype=dtype, format=storage_format, offset=0)
 
 

@@ -12,21 +12,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npu_sim.dtypes.formats import get_dtype
+from npu_sim.dtypes.formats import DTYPES
 from npu_sim.errors import ProductError, ShapeError
 from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
-from npu_sim.units import BLOCK_BYTES, MIB, align_up, ceil_div
+from npu_sim.units import BLOCK_BYTES, align_up, ceil_div
 from ops.avg_pool import kernel_avg_pool3d_grad as kernel
 from ops.avg_pool.call import PoolAxis
+from ops.common.cube_operands import SYSTEM_WORKSPACE_BYTES
 from ops.common.records import int_fields, record
 from ops.vector.frame import has_byte_copies
 
 UB_RESERVED_BYTES = 20480
 """UB this kernel leaves alone."""
-SYSTEM_WORKSPACE_BYTES = 16 * MIB
 
 AVG_POOL_PARAMS = int_fields(
     "src", "dst", "sum", "src_tensor", "dst_tensor", "sum_tensor", "data", "item", "sum_data", "sum_item", "overlap",
@@ -176,7 +176,7 @@ def avg_pool3d_grad_launch(
     if not has_byte_copies(product):
         raise ProductError(f"AvgPool3DGrad must run on a product with DataCopyPad, not on {product.name}")
     h, w = axes
-    item = get_dtype(dtype).item_bytes
+    item = DTYPES[dtype].item_bytes
     wanted = ((src, h.y * w.y * lanes * item), (dst, h.x * w.x * lanes * item))
     for tensor, byte_count in wanted:
         if tensor.byte_count != byte_count:
@@ -192,8 +192,8 @@ def avg_pool3d_grad_launch(
     calc = t.group * t.pitch * item
     values = {
         "src": src.address, "dst": dst.address, "sum": target.address, "src_tensor": src.index,
-        "dst_tensor": dst.index, "sum_tensor": target.index, "data": int(Data[dtype.upper()]), "item": item,
-        "sum_data": int(Data.FP32 if sums is not None else Data[dtype.upper()]),
+        "dst_tensor": dst.index, "sum_tensor": target.index, "data": int(DTYPES[dtype].data), "item": item,
+        "sum_data": int(Data.FP32 if sums is not None else DTYPES[dtype].data),
         "sum_item": 4 if sums is not None else item, "overlap": int(t.overlap), "deterministic": int(deterministic),
         "lanes": lanes, "pieces": t.pieces, "count": t.count, "tail": t.tail, "pitch": t.pitch, "group": t.group,
         "tasks": t.tasks, "cores": t.cores, "calc": calc, "out": calc + t.group * t.pitch * 4,

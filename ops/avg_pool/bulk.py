@@ -23,18 +23,16 @@ import numpy as np
 
 from npu_sim.accumulation import Accumulation
 from npu_sim.crew import run_parts
+from npu_sim.dtypes.formats import DTYPES
 from npu_sim.engines.execute import ExecuteOptions, configuration
-from npu_sim.isa.op import Data
 from npu_sim.units import ceil_div
 from ops.avg_pool import bulk_planes
 from ops.avg_pool.call import AvgPoolCall, PoolAxis, divisors
 from ops.avg_pool.lanes import LANES
 from ops.avg_pool.plan import AvgPoolPlan, kernel_divisor, kernel_value, mean_matrix
-from ops.common.tensor_desc import TensorDesc
 
 _WORK_PER_THREAD = 1 << 18
 """Elements and additions worth a thread of their own, some 100 us."""
-_DATA = {"fp32": Data.FP32, "fp16": Data.FP16, "bf16": Data.BF16}
 
 
 def adds_tap_by_tap(model: Accumulation) -> bool:
@@ -82,18 +80,15 @@ def run_in_bulk(plan: AvgPoolPlan, tensors: Mapping[str, np.ndarray], options: E
     grads = np.ascontiguousarray(source.view(tensors["grad_output"])).reshape(-1)
     place = target.view(tensors["grad_input"])
     mode, factors, weight = _scale(plan)
-    if mode != bulk_planes.PLAIN and not bulk_planes.all_halves_finite(*_words(grads), _data(source), saturate):
+    codes = int(DTYPES[source.dtype].data), int(DTYPES[target.dtype].data)
+    if mode != bulk_planes.PLAIN and not bulk_planes.all_halves_finite(*_words(grads), codes[0], saturate):
         return False
     direct = place.flags.c_contiguous and not np.may_share_memory(grads, place)
     result = place.reshape(-1) if direct else np.empty(place.size, place.dtype)
-    _fill(plan.resolved.call, grads, result, (_data(source), _data(target)), (mode, factors, weight), saturate, options)
+    _fill(plan.resolved.call, grads, result, codes, (mode, factors, weight), saturate, options)
     if not direct:
         place[...] = result.reshape(place.shape)
     return True
-
-
-def _data(desc: TensorDesc) -> int:
-    return int(_DATA[desc.dtype])
 
 
 def _words(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

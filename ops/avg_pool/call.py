@@ -11,10 +11,8 @@ from npu_sim.budget import reserve
 from npu_sim.errors import OperatorError, shown
 from npu_sim.products import Product
 from ops.common.rule import Profile, check_profile
-from ops.common.status import AclnnStatus
+from ops.common.status import PARAM_INVALID
 from ops.common.tensor_desc import TensorDesc
-
-PARAM_INVALID = int(AclnnStatus.ACLNN_ERR_PARAM_INVALID)
 
 DEVIATIONS = {
     "A1": "unified cores, with countIncludePad and no divisorOverride: a last window that ceilMode lets reach over the "

@@ -12,18 +12,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from npu_sim.dtypes.formats import DTYPES
 from npu_sim.errors import OperatorError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from ops.avg_pool.avg_pool3d_grad import avg_pool3d_grad_launch, avg_pool_tiling, private_bytes, sums_bytes
 from ops.avg_pool.call import AvgPoolCall, PoolAxis, covered_counts, divisors
 from ops.avg_pool.route import MAX_HALF_COUNT, Route
 from ops.avg_pool.rules import Resolved, call_context
-from ops.common.arguments import NUMPY, STORED_AS, Argument, argument_of
+from ops.common.arguments import Argument, argument_of
+from ops.common.cube_operands import input_layout, output_layout, weight_layout
 from ops.common.geometry import ConvGeometry
-from ops.common.pipeline import ITEM_BYTES, Buffer, CallPlan, Kernel, Step, plan_steps
+from ops.common.pipeline import Buffer, CallPlan, Kernel, Step, plan_steps
 from ops.common.status import AclnnStatus
 from ops.conv3d_backprop_input.plan import input_gradient_launches
-from ops.conv3d_backprop_input.records import input_layout, output_layout, weight_layout
 from ops.vector.elementwise import div_launch, mul_launch
 from ops.vector.steps import StepList, blocked_shape
 from ops.vector.transpose import transpose_launch
@@ -106,7 +107,7 @@ def mean_matrix(call: AvgPoolCall, route: Route, dtype: str) -> np.ndarray:
         count = np.minimum(count, MAX_HALF_COUNT)
     reciprocal = np.zeros(count.shape, np.float32)
     np.divide(np.float32(1.0), count.astype(np.float32), out=reciprocal, where=count != 0)
-    return reciprocal.astype(NUMPY[dtype])
+    return reciprocal.astype(DTYPES[dtype].storage)
 
 
 class _Planner:
@@ -136,7 +137,7 @@ class _Planner:
 
     def _constant(self, name: str, shape: tuple[int, ...], dtype: str, values: np.ndarray) -> Buffer:
         buffer = Buffer(name=name, shape=shape, dtype=dtype, format="ND", role="input")
-        self.constants[buffer] = np.broadcast_to(values.astype(NUMPY[dtype]), shape)
+        self.constants[buffer] = np.broadcast_to(values.astype(DTYPES[dtype].storage), shape)
         return buffer
 
     def _global(self, gradient: Buffer) -> None:
@@ -159,7 +160,7 @@ class _Planner:
     def _cube(self, gradient: Buffer) -> None:
         """Run the input gradient of a convolution with one channel a group and a constant weight."""
         compute, product, call = self._route.compute_dtype, self._product, self._call
-        stored = STORED_AS[compute]
+        stored = DTYPES[compute].stored_as
         geometry = geometry_of(call)
         wide = "fp16" if gradient.dtype == "fp16" else "fp32"
         gradient = self._steps.cast(gradient, wide)
@@ -176,8 +177,7 @@ class _Planner:
         result = Buffer(name="grad_input.NC1HWC0", shape=blocked_shape(layout), dtype=stored, format="NC1HWC0")
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
-            plan = input_gradient_launches(geometry, product, compute, gm, at(blocked), at(fractal), at(result))
-            return Kernel(launches=plan.launches, private_bytes=plan.private_bytes, tiling=plan.tiling)
+            return input_gradient_launches(geometry, product, compute, gm, at(blocked), at(fractal), at(result))
 
         self._steps.add(Step(name="Conv2DBackpropInput", reads=(blocked, fractal), writes=(result,), build=build))
         self._steps.deliver_blocked(result, layout, self.arguments["grad_input"])
@@ -197,7 +197,7 @@ class _Planner:
         return product_of
 
     def _transpose(self, source: Buffer, target: Buffer, rows: int, columns: int) -> None:
-        item, product = ITEM_BYTES[source.dtype], self._product
+        item, product = DTYPES[source.dtype].item_bytes, self._product
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
             return Kernel(launches=(transpose_launch(gm, at(source), at(target), rows, columns, item, product),))
@@ -207,7 +207,7 @@ class _Planner:
     def _vector(self, gradient: Buffer) -> None:
         """Scatter from pixels of lanes N * C to pixels of lanes."""
         product, call, dtype = self._product, self._call, gradient.dtype
-        axes, lanes, item = call.axes, call.planes, ITEM_BYTES[gradient.dtype]
+        axes, lanes, item = call.axes, call.planes, DTYPES[gradient.dtype].item_bytes
         h, w = axes
         small, large = h.y * w.y, h.x * w.x
         source = Buffer(name="grad_output.NDHWC", shape=(1, 1, h.y, w.y, lanes), dtype=dtype, format="NDHWC")

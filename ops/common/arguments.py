@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
-
-import ml_dtypes
-import numpy as np
+from typing import Literal
 
 from ops.common.pipeline import Buffer
 from ops.common.tensor_desc import TensorDesc
 from ops.common.view import View
-
-NUMPY: dict[str, np.dtype[Any]] = {
-    "fp32": np.dtype(np.float32),
-    "fp16": np.dtype(np.float16),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-}
-"""Element types of arrays, by their names here."""
-
-STORED_AS = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32", "hf32": "fp32"}
-"""Element type in memory of each compute dtype: the Cube rounds to HF32 on load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from npu_sim.dtypes.formats import DTYPES
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.errors import InternalError
-from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor, allocated_bytes
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from ops.common.records import check_addressable
-
-ITEM_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
-_DATA = {"fp32": Data.FP32, "fp16": Data.FP16, "bf16": Data.BF16}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -60,7 +57,7 @@ class Buffer:
     @property
     def byte_count(self) -> int:
         """Bytes of the storage."""
-        return self.elems * ITEM_BYTES[self.dtype]
+        return self.elems * DTYPES[self.dtype].item_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +76,7 @@ class Kernel:
 
     launches: tuple[Launch, ...]
     private_bytes: int = 0
-    tiling: object = None
+    tiling: Any = None
 
 
 Build = Callable[[GlobalMemory, Callable[[Buffer], GmTensor]], Kernel]
@@ -251,14 +248,14 @@ def plan_steps(product: Product, steps: Sequence[Step]) -> CallPlan:
     places: dict[Buffer, GmTensor] = {}
     for buffer in _user_buffers(steps):
         filled = buffer.role == "input" or buffer.preserved
-        places[buffer] = gm.add(buffer.name, buffer.byte_count, initialised=filled, data=_DATA[buffer.dtype])
+        places[buffer] = gm.add(buffer.name, buffer.byte_count, initialised=filled, data=DTYPES[buffer.dtype].data)
     lives = _lifetimes(steps)
     inputs = {buffer: steps[first].reads for buffer, (first, _) in lives.items()}
     base = gm.total_bytes
     offsets, _ = _share([(buffer, buffer.byte_count, life, inputs[buffer]) for buffer, life in lives.items()])
     for buffer, offset in zip(lives, offsets, strict=True):
         places[buffer] = gm.add(
-            buffer.name, buffer.byte_count, initialised=False, data=_DATA[buffer.dtype], address=base + offset
+            buffer.name, buffer.byte_count, initialised=False, data=DTYPES[buffer.dtype].data, address=base + offset
         )
     check_addressable(gm)
     planned = tuple(PlannedStep(step=step, kernel=step.build(gm, places.__getitem__)) for step in steps)

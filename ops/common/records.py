@@ -8,12 +8,10 @@ import numpy as np
 
 from npu_sim.errors import OperatorError, shown
 from npu_sim.memory.gm import GlobalMemory, GmTensor
+from ops.common.status import NO_KERNEL
 
 MOST_GM_BYTES = 1 << 48
 """Virtual addresses of hosts and devices have 48 bits; products with an extent then stay within int64."""
-
-NO_KERNEL = 561103
-"""ACLNN_ERR_INNER_NULLPTR: no kernel takes the shape."""
 
 
 def int_fields(*names: str) -> np.dtype:

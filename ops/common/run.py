@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from npu_sim.budget import reserve
 from npu_sim.crew import run_parts
+from npu_sim.dtypes.formats import DTYPES
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.layouts.transform import BYTES_PER_THREAD
-from ops.common.arguments import NUMPY, Argument
-from ops.common.pipeline import ITEM_BYTES, Buffer, CallPlan, run_steps
+from ops.common.arguments import Argument
+from ops.common.pipeline import Buffer, CallPlan, run_steps
 from ops.common.tensor_desc import TensorDesc
-
-WORDS: dict[str, np.dtype[Any]] = {
-    "fp32": np.dtype(np.uint32),
-    "fp16": np.dtype(np.uint16),
-    "bf16": np.dtype(np.uint16),
-}
-"""Element types of bits, by the names of the element types."""
 
 
 def _words(calls: CallPlan, buffer: Buffer) -> np.ndarray:
     """Return the words of ``buffer`` in the arena."""
-    return calls.gm.view(calls.places[buffer], WORDS[buffer.dtype], (buffer.elems,))
+    return calls.gm.view(calls.places[buffer], DTYPES[buffer.dtype].code, (buffer.elems,))
 
 
 def _touched(desc: TensorDesc, storage: np.ndarray) -> np.ndarray:
     """Return the words of a caller's storage from the view's first element to its last."""
-    return storage[desc.offset : desc.end].view(WORDS[desc.dtype])
+    return storage[desc.offset : desc.end].view(DTYPES[desc.dtype].code)
 
 
 def run_planned(
@@ -79,9 +72,9 @@ def empty_results(calls: CallPlan, descs: Mapping[str, TensorDesc]) -> dict[str,
     BudgetError
         If they and the global memory are more than the memory budget.
     """
-    own_bytes = sum(desc.elems * ITEM_BYTES[desc.dtype] for desc in descs.values())
+    own_bytes = sum(desc.elems * DTYPES[desc.dtype].item_bytes for desc in descs.values())
     reserve("Global memory and results of a call", calls.gm.total_bytes + own_bytes)
-    return {name: np.empty(desc.shape, NUMPY[desc.dtype]) for name, desc in descs.items()}
+    return {name: np.empty(desc.shape, DTYPES[desc.dtype].storage) for name, desc in descs.items()}
 
 
 def copy_words(target: np.ndarray, source: np.ndarray, threads: int) -> None:

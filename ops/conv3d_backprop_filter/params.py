@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from npu_sim.dtypes.formats import DTYPES
 from npu_sim.errors import OperatorError
 from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GmTensor
@@ -11,11 +12,9 @@ from npu_sim.products import Product
 from npu_sim.units import KIB, align_up, ceil_div
 from ops.common.geometry import ConvGeometry
 from ops.common.records import record, tensor_fields
-from ops.conv3d_backprop_filter.tiling import STATUS_TILING
+from ops.common.status import NO_KERNEL
 from ops.conv3d_backprop_filter.tiling_data import DwTiling, Split
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
-
-DATA_OF_COMPUTE = {"fp16": Data.FP16, "bf16": Data.BF16, "fp32": Data.FP32, "hf32": Data.FP32}
 
 CLEAR_BUFFER_BYTES = 64 * KIB
 """L1 bytes that are zeroed once and copied over dW. ASSUMED: the published kernel's own buffer size is not stated."""
@@ -68,7 +67,7 @@ def split_params(
         message = (
             f"tiling key must be {rule}, not {int(t.tiling_key)} (weight gradient, {compute_dtype}, {product.name})"
         )
-        raise OperatorError(message, STATUS_TILING)
+        raise OperatorError(message, NO_KERNEL)
     item = t.element_bytes
     c1_x = ceil_div(t.cin, t.channel_size)
     c1_dy = ceil_div(t.cout, t.channel_size)
@@ -83,7 +82,7 @@ def split_params(
     values = {
         "n": t.batch, "c0": t.channel_size, "cout_g": t.m_extent, "c1_x": c1_x, "c1_dy": c1_dy,
         **{name: getattr(t, name) for name in _SHAPE if name not in ("n", "c0", "cout_g", "c1_x", "c1_dy")},
-        **tensor_fields(x=x, dy=dy, dw=dw), "data": int(DATA_OF_COMPUTE[compute_dtype]),
+        **tensor_fields(x=x, dy=dy, dw=dw), "data": int(DTYPES[compute_dtype].data),
         "single_m": t.block_m, "single_n": t.block_n, "single_k": t.block_k, "per_core": t.single_core_batch,
         "m_count": t.m_count, "n_count": t.n_count, "k_count": t.k_count, "key": t.tiling_key, "group": t.group,
         "merge_dk": t.dk_merged,

@@ -6,16 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npu_sim.errors import OperatorError
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
+from ops.common.cube_operands import check_compute_dtype, input_layout, output_layout, weight_layout
 from ops.common.geometry import ConvGeometry
+from ops.common.pipeline import Kernel
 from ops.conv3d_backprop_filter import kernel_split, kernel_unified, walk_split
-from ops.conv3d_backprop_filter.params import DATA_OF_COMPUTE, split_params, unified_params
+from ops.conv3d_backprop_filter.params import split_params, unified_params
 from ops.conv3d_backprop_filter.tiling import choose_tiling
-from ops.conv3d_backprop_filter.tiling_data import ELEMENT_BYTES, DwTiling
+from ops.conv3d_backprop_filter.tiling_data import DwTiling
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling, unified_tiling
 from ops.vector.memset import memset_launch
 
@@ -31,42 +32,10 @@ class WeightGradientLayouts:
     @classmethod
     def of(cls, geometry: ConvGeometry, compute_dtype: str) -> WeightGradientLayouts:
         """Return the layouts for operands of ``compute_dtype``."""
-        g = geometry
-        c0 = 32 // ELEMENT_BYTES[compute_dtype]
         return cls(
-            x=ActivationLayout(n=g.n, c=g.cin, d=g.di, h=g.hi, w=g.wi, c0=c0),
-            dy=ActivationLayout(n=g.n, c=g.cout, d=g.do, h=g.ho, w=g.wo, c0=c0),
-            dw=WeightLayout(
-                cout=g.cout, cin_per_group=g.cin // g.groups, groups=g.groups, kd=g.kd, kh=g.kh, kw=g.kw, c0=c0
-            ),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightGradientKernel:
-    """Tiling and launches of one weight gradient on tensors that exist.
-
-    Attributes
-    ----------
-    tiling : DwTiling or UnifiedTiling
-        Split cores resp. unified cores.
-    launches : tuple of Launch
-        In stream order.
-    private_bytes : int
-        Workspace of the kernel itself.
-    """
-
-    tiling: DwTiling | UnifiedTiling
-    launches: tuple[Launch, ...]
-    private_bytes: int
-
-
-def _check_compute_dtype(product: Product, compute_dtype: str) -> None:
-    if compute_dtype not in product.cube_dtypes or compute_dtype not in DATA_OF_COMPUTE:
-        allowed = ", ".join(sorted(product.cube_dtypes & DATA_OF_COMPUTE.keys()))
-        raise OperatorError(
-            f"compute dtype must be one of {allowed}, not {compute_dtype} ({product.name}, {product.series_name})",
-            161002,
+            x=input_layout(geometry, compute_dtype),
+            dy=output_layout(geometry, compute_dtype),
+            dw=weight_layout(geometry, compute_dtype),
         )
 
 
@@ -103,7 +72,7 @@ def weight_gradient_kernel(
     x: GmTensor,
     dy: GmTensor,
     dw: GmTensor,
-) -> WeightGradientKernel:
+) -> Kernel:
     """Choose tiling and launches for operands in ``gm``, stored as `WeightGradientLayouts` says; computes nothing.
 
     Raises
@@ -111,7 +80,7 @@ def weight_gradient_kernel(
     OperatorError
         561103 if no tiling fits the buffers; 161002 if the product's Cube does not multiply ``compute_dtype``.
     """
-    _check_compute_dtype(product, compute_dtype)
+    check_compute_dtype(product, compute_dtype)
     tiling: DwTiling | UnifiedTiling
     if product.core.is_split:
         tiling = choose_tiling(geometry, product, compute_dtype)
@@ -135,4 +104,4 @@ def weight_gradient_kernel(
         private_bytes = 0
         params = unified_params(tiling, geometry, product, x, dy, dw)
         launches = unified_launches(params, gm, dw, product)
-    return WeightGradientKernel(tiling=tiling, launches=launches, private_bytes=private_bytes)
+    return Kernel(tiling=tiling, launches=launches, private_bytes=private_bytes)

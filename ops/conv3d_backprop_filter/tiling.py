@@ -8,6 +8,7 @@ from npu_sim.errors import OperatorError, ProductError
 from npu_sim.isa.op import Op, highest
 from npu_sim.units import align_up, ceil_div
 from ops.common.geometry import ConvGeometry
+from ops.common.status import NO_KERNEL
 from ops.conv3d_backprop_filter.encoding import Excess, excess, largest_start
 from ops.conv3d_backprop_filter.tiling_base import base_tiling
 from ops.conv3d_backprop_filter.tiling_basic_block import (
@@ -41,7 +42,6 @@ __all__ = [
     "ORIGIN_OURS",
     "ORIGIN_PUBLIC",
     "PARAM_MEMBERS",
-    "STATUS_TILING",
     "VENDOR_NAMES",
     "DwTiling",
     "Split",
@@ -52,9 +52,6 @@ __all__ = [
     "refuse_unencodable",
     "unencodable",
 ]
-
-STATUS_TILING = 561103
-"""aclnn status of a call whose kernel tiling refuses (ops-nn, aclnn_convolution_backward: ACLNN_ERR_INNER_NULLPTR)."""
 
 
 LOAD3D_LIMITS = {
@@ -158,7 +155,7 @@ def refuse_unencodable(found: tuple[Excess, ...], what: str) -> None:
     """
     for name, needed, there in found:
         message = f"{name} of the image-to-column load must be at most {there}, not {needed} ({what})"
-        raise OperatorError(message, STATUS_TILING)
+        raise OperatorError(message, NO_KERNEL)
 
 
 def check_load3d(geometry: ConvGeometry, product: Product, limits: dict[str, int]) -> None:
@@ -193,7 +190,7 @@ def check_load3d(geometry: ConvGeometry, product: Product, limits: dict[str, int
     for name, kind, value in named:
         if value > limits[kind]:
             message = f"{name} must be at most {limits[kind]}, not {value} (weight gradient, {product.name})"
-            raise OperatorError(message, STATUS_TILING)
+            raise OperatorError(message, NO_KERNEL)
 
 
 def _fitting(tiling: DwTiling, product: Product, compute_dtype: str) -> DwTiling:
@@ -202,6 +199,6 @@ def _fitting(tiling: DwTiling, product: Product, compute_dtype: str) -> DwTiling
             f"{buffer} use of the smallest block must be at most {there} bytes, not {needed} "
             f"(weight gradient, {compute_dtype}, {product.name})"
         )
-        raise OperatorError(message, STATUS_TILING)
+        raise OperatorError(message, NO_KERNEL)
     refuse_unencodable(unencodable(tiling), f"weight gradient, {compute_dtype}, {product.name}")
     return tiling

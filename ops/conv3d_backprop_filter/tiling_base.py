@@ -14,10 +14,10 @@ from math import gcd
 import numpy as np
 
 from npu_sim.units import KIB, align_up, ceil_div
+from ops.common.cube_operands import SYSTEM_WORKSPACE_BYTES
 from ops.common.geometry import CUBE_ROWS, ConvGeometry
 from ops.conv3d_backprop_filter.tiling_data import (
     ORIGIN_BASE,
-    SYSTEM_WORKSPACE_BYTES,
     DwTiling,
     Split,
     StreamK,

@@ -10,15 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from npu_sim.dtypes.formats import DTYPES
 from npu_sim.errors import DTypeError
 from npu_sim.units import BLOCK_BYTES, ceil_div
+from ops.common.cube_operands import COMPUTE_DTYPES
 from ops.common.geometry import ConvGeometry
-
-ELEMENT_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "hf32": 4}
-"""Bytes of one operand element by compute type; HF32 is fp32 data that the Cube rounds."""
-
-SYSTEM_WORKSPACE_BYTES = 16 * 2**20
-"""Workspace the library reserves in every launch (ops-nn, conv3d_backprop_filter_v2_basic_block_tiling.cpp)."""
 
 ORIGIN_BASIC_BLOCK = "basic block"
 ORIGIN_BASE = "base"
@@ -330,9 +326,9 @@ def element_bytes(compute_dtype: str) -> int:
     DTypeError
         If ``compute_dtype`` is not a compute type of the Cube.
     """
-    if compute_dtype not in ELEMENT_BYTES:
-        raise DTypeError(f"compute_dtype must be one of {', '.join(ELEMENT_BYTES)}, not {compute_dtype!r}")
-    return ELEMENT_BYTES[compute_dtype]
+    if compute_dtype not in COMPUTE_DTYPES:
+        raise DTypeError(f"compute_dtype must be one of {', '.join(COMPUTE_DTYPES)}, not {compute_dtype!r}")
+    return DTYPES[compute_dtype].item_bytes
 
 
 def single_tap_dilation(geometry: ConvGeometry) -> tuple[int, int, int]:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from npu_sim.units import BLOCK_BYTES, KIB, align_up, ceil_div
+from ops.common.cube_operands import SYSTEM_WORKSPACE_BYTES
 from ops.common.geometry import CUBE_ROWS, ConvGeometry, MergedGroups, Pads, Triple
 from ops.conv3d_backprop_filter.tiling_data import (
     ORIGIN_PUBLIC,
-    SYSTEM_WORKSPACE_BYTES,
     DwTiling,
     StreamK,
     element_bytes,

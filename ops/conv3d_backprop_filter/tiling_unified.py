@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from npu_sim.dtypes.formats import FP16
 from npu_sim.errors import DTypeError, OperatorError, ProductError, ShapeError
 from npu_sim.isa.op import Op, highest
 from npu_sim.units import align_up, ceil_div
 from ops.common.geometry import ConvGeometry, MergedGroups
+from ops.common.status import NO_KERNEL
 from ops.conv3d_backprop_filter.encoding import Excess, excess, largest_start
-from ops.conv3d_backprop_filter.tiling import STATUS_TILING, check_load3d, refuse_unencodable
-from ops.conv3d_backprop_filter.tiling_data import ELEMENT_BYTES
+from ops.conv3d_backprop_filter.tiling import check_load3d, refuse_unencodable
 
 if TYPE_CHECKING:
     from npu_sim.products import Product
@@ -33,7 +34,7 @@ LOAD3D_LIMITS = {
 }
 """Ranges of the operator on these products, those of load3d v1 on both (CANN 8.1.RC1, Conv3DBackpropFilterD checks)."""
 
-_ELEMENT_BYTES = ELEMENT_BYTES["fp16"]
+_ELEMENT_BYTES = FP16.item_bytes
 _MOST_M, _MOST_N, _MOST_K, _MOST_STEPS = 128, 256, 64, 16
 
 
@@ -188,7 +189,7 @@ def unified_tiling(
             if value > most:
                 rule = f"at most {most} when the output has one column and several rows"
                 message = f"{name} must be {rule}, not {value} (weight gradient, {product.name})"
-                raise OperatorError(message, STATUS_TILING)
+                raise OperatorError(message, NO_KERNEL)
     if merged is None:
         merged = geometry.merged_groups(C0)
     blocks = _fit(geometry, product, _start(geometry, wo, merged, load_2d))
@@ -369,5 +370,5 @@ def _fit(geometry: ConvGeometry, product: Product, blocks: _Blocks) -> _Blocks:
                 f"L1 use of the smallest block must be at most {product.core.l1_bytes} bytes, not {needed} "
                 f"(weight gradient, fp16, {product.name})"
             )
-            raise OperatorError(message, STATUS_TILING)
+            raise OperatorError(message, NO_KERNEL)
     return blocks

@@ -10,7 +10,7 @@ from npu_sim.errors import OperatorError
 from npu_sim.products import Product
 from npu_sim.units import ceil_div
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_input.records import STATUS_TILING
+from ops.common.status import NO_KERNEL
 from ops.conv3d_backprop_input.tiling_dx_basic_block import basic_block_applies, basic_block_tiling
 from ops.conv3d_backprop_input.tiling_dx_data import DxProblem
 
@@ -118,7 +118,7 @@ def library_only_limits(geometry: ConvGeometry, product: Product, compute_dtype:
     if basic_block_applies(p) and basic_block_tiling(p, product.cube_core_count) is None:
         fits = f"one that fits L1 of {product.core.l1_bytes} bytes"
         message = f"Smallest block of the operator's tiling must be {fits}, not a larger one ({context})"
-        raise OperatorError(message, STATUS_TILING)
+        raise OperatorError(message, NO_KERNEL)
 
 
 def _window_limits(g: ConvGeometry) -> list[Limit]:
@@ -140,4 +140,4 @@ def _stride_limits(g: ConvGeometry) -> list[Limit]:
 def _refuse(limits: list[Limit], context: str) -> None:
     for name, value, most in limits:
         if value > most:
-            raise OperatorError(f"{name} must be at most {most}, not {value} ({context})", STATUS_TILING)
+            raise OperatorError(f"{name} must be at most {most}, not {value} ({context})", NO_KERNEL)

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npu_sim.isa.op import Data
+from npu_sim.dtypes.formats import DTYPES
 from npu_sim.memory.gm import GmTensor
 from npu_sim.products import CoreSpec
 from npu_sim.units import align_up, ceil_div
 from ops.common.records import tensor_fields
-from ops.conv3d_backprop_input.records import DATA_OF_COMPUTE
 from ops.conv3d_backprop_input.tiling_dx_data import DxTiling, block_rows
 from ops.conv3d_backprop_input.tiling_forward import ForwardTiling
 
@@ -163,7 +162,7 @@ def _record(
     copies_a = k_a * (ceil_div(image_rows, v["insert_h"]) if v["insert_w"] > 1 else 1) * (v["columns"] // 4095 + 1)
     copies_b = (v["base_n"] // v["c0"] + k_b) * v["kh"] * v["kw"]
     loads = v["base_k"] // v["c0"] * (1 + v["base_n"] // 16)
-    data = DATA_OF_COMPUTE[compute_dtype]
+    data = DTYPES[compute_dtype].data
     v |= {
         **tensor_fields(a=a, weight=weight, out=out), "data": int(data), "out_data": int(data),
         "hf32": int(compute_dtype == "hf32"), "out_blocks": blocks,
@@ -177,5 +176,4 @@ def _record(
     out_record = np.zeros(1, SPLIT_PARAMS)
     for name in SPLIT_PARAMS.names or ():
         out_record[name] = v[name]
-    assert data in (Data.FP16, Data.BF16, Data.FP32)
     return out_record

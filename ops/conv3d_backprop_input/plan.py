@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from npu_sim.errors import OperatorError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
+from ops.common.cube_operands import check_compute_dtype
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_input.plan_split import Planned, split_forward, split_input_gradient
+from ops.common.pipeline import Kernel
+from ops.conv3d_backprop_input.plan_split import split_forward, split_input_gradient
 from ops.conv3d_backprop_input.plan_unified import unified_forward, unified_input_gradient
-from ops.conv3d_backprop_input.records import (
-    ITEM_BYTES,
-    ForwardPlan,
-    InputGradientPlan,
-    input_layout,
-    output_layout,
-    weight_layout,
-)
 
 
 def input_gradient_launches(
@@ -26,7 +19,7 @@ def input_gradient_launches(
     dy: GmTensor,
     weight: GmTensor,
     dx: GmTensor,
-) -> InputGradientPlan:
+) -> Kernel:
     """Choose tiling and launches of dx = the gradient of conv's input; touches no tensor data.
 
     Parameters
@@ -40,32 +33,18 @@ def input_gradient_launches(
     gm : GlobalMemory
         Where the tensors lie.
     dy, weight, dx : GmTensor
-        In the layouts of `records.output_layout`, `records.weight_layout` and `records.input_layout`, 2 bytes an
-        element for fp16 and bf16, 4 for fp32 and hf32. dx may be uninitialised; all of it is written.
+        In the layouts of `ops.common.cube_operands`, 2 bytes an element for fp16 and bf16, 4 for fp32 and hf32. dx may
+        be uninitialised; all of it is written.
 
     Raises
     ------
     OperatorError
         161002 if the product's Cube does not multiply ``compute_dtype``; 561103 if the kernel cannot do the shape.
     """
-    _check_dtype(product, compute_dtype)
-    planned: Planned
+    check_compute_dtype(product, compute_dtype)
     if product.core.is_split:
-        planned = split_input_gradient(geometry, product, compute_dtype, gm, dy, weight, dx)
-    else:
-        planned = unified_input_gradient(geometry, product, gm, dy, weight, dx)
-    tiling, launches, private_bytes = planned
-    return InputGradientPlan(
-        geometry=geometry,
-        product=product,
-        compute_dtype=compute_dtype,
-        tiling=tiling,
-        launches=launches,
-        private_bytes=private_bytes,
-        dy_layout=output_layout(geometry, compute_dtype),
-        weight_layout=weight_layout(geometry, compute_dtype),
-        dx_layout=input_layout(geometry, compute_dtype),
-    )
+        return split_input_gradient(geometry, product, compute_dtype, gm, dy, weight, dx)
+    return unified_input_gradient(geometry, product, gm, dy, weight, dx)
 
 
 def forward_launches(
@@ -76,7 +55,7 @@ def forward_launches(
     x: GmTensor,
     weight: GmTensor,
     y: GmTensor,
-) -> ForwardPlan:
+) -> Kernel:
     """Choose tiling and launches of y = conv(x, weight); parameters as of `input_gradient_launches`.
 
     The input gradient of a transposed convolution is this, with its grad_output as x and its weight as it is.
@@ -86,30 +65,7 @@ def forward_launches(
     OperatorError
         161002 if the product's Cube does not multiply ``compute_dtype``; 561103 if the kernel cannot do the shape.
     """
-    _check_dtype(product, compute_dtype)
-    planned: Planned
+    check_compute_dtype(product, compute_dtype)
     if product.core.is_split:
-        planned = split_forward(geometry, product, compute_dtype, gm, x, weight, y)
-    else:
-        planned = unified_forward(geometry, product, gm, x, weight, y)
-    tiling, launches, private_bytes = planned
-    return ForwardPlan(
-        geometry=geometry,
-        product=product,
-        compute_dtype=compute_dtype,
-        tiling=tiling,
-        launches=launches,
-        private_bytes=private_bytes,
-        x_layout=input_layout(geometry, compute_dtype),
-        weight_layout=weight_layout(geometry, compute_dtype),
-        y_layout=output_layout(geometry, compute_dtype),
-    )
-
-
-def _check_dtype(product: Product, compute_dtype: str) -> None:
-    if compute_dtype not in product.cube_dtypes or compute_dtype not in ITEM_BYTES:
-        allowed = ", ".join(sorted(product.cube_dtypes & ITEM_BYTES.keys()))
-        raise OperatorError(
-            f"compute dtype must be one of {allowed}, not {compute_dtype} ({product.name}, {product.series_name})",
-            161002,
-        )
+        return split_forward(geometry, product, compute_dtype, gm, x, weight, y)
+    return unified_forward(geometry, product, gm, x, weight, y)

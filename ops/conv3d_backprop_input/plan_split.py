@@ -8,18 +8,17 @@ from npu_sim.errors import OperatorError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
+from ops.common.cube_operands import SYSTEM_WORKSPACE_BYTES
 from ops.common.geometry import ConvGeometry
+from ops.common.pipeline import Kernel
+from ops.common.status import NO_KERNEL
 from ops.conv3d_backprop_input import kernel_split
 from ops.conv3d_backprop_input.kernel_split_work import SITES
 from ops.conv3d_backprop_input.limits import check_forward, check_input_gradient
 from ops.conv3d_backprop_input.params import dx_params, forward_params
-from ops.conv3d_backprop_input.records import STATUS_TILING, Tiling
 from ops.conv3d_backprop_input.tiling_dx import dx_tiling
-from ops.conv3d_backprop_input.tiling_dx_data import SYSTEM_WORKSPACE_BYTES, DxTiling
+from ops.conv3d_backprop_input.tiling_dx_data import DxTiling
 from ops.conv3d_backprop_input.tiling_forward import ForwardTiling, forward_tiling
-
-Planned = tuple[Tiling, tuple[Launch, ...], int]
-"""Tiling, launches in stream order, bytes of workspace that the launch asks for."""
 
 
 def split_input_gradient(
@@ -30,7 +29,7 @@ def split_input_gradient(
     dy: GmTensor,
     weight: GmTensor,
     dx: GmTensor,
-) -> Planned:
+) -> Kernel:
     """Plan an input gradient; see `plan.input_gradient_launches`.
 
     Raises
@@ -42,7 +41,7 @@ def split_input_gradient(
     tiling = dx_tiling(geometry, compute_dtype, product.core, product.cube_core_count)
     if tiling is None:
         raise _too_large(product, f"input gradient, {compute_dtype}")
-    return tiling, (dx_launch(tiling, product, gm, dy, weight, dx),), SYSTEM_WORKSPACE_BYTES
+    return _kernel(tiling, dx_launch(tiling, product, gm, dy, weight, dx))
 
 
 def split_forward(
@@ -53,7 +52,7 @@ def split_forward(
     x: GmTensor,
     weight: GmTensor,
     y: GmTensor,
-) -> Planned:
+) -> Kernel:
     """Plan a forward convolution; see `plan.forward_launches`.
 
     Raises
@@ -65,7 +64,7 @@ def split_forward(
     tiling = forward_tiling(geometry, compute_dtype, product.core, product.cube_core_count)
     if tiling is None:
         raise _too_large(product, f"convolution, {compute_dtype}")
-    return tiling, (forward_launch(tiling, product, gm, x, weight, y),), SYSTEM_WORKSPACE_BYTES
+    return _kernel(tiling, forward_launch(tiling, product, gm, x, weight, y))
 
 
 def dx_launch(
@@ -97,9 +96,13 @@ def _launch(name: str, params: np.ndarray, cores: int, gm: GlobalMemory) -> Laun
     )
 
 
+def _kernel(tiling: DxTiling | ForwardTiling, launch: Launch) -> Kernel:
+    return Kernel(launches=(launch,), private_bytes=SYSTEM_WORKSPACE_BYTES, tiling=tiling)
+
+
 def _too_large(product: Product, what: str) -> OperatorError:
     return OperatorError(
         f"Smallest block must be one that fits L1 of {product.core.l1_bytes} bytes, not a larger one "
         f"({what}, {product.name})",
-        STATUS_TILING,
+        NO_KERNEL,
     )

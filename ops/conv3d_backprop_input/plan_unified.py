@@ -6,19 +6,17 @@ from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from ops.common.geometry import ConvGeometry
+from ops.common.pipeline import Kernel
 from ops.conv3d_backprop_input import kernel_unified
 from ops.conv3d_backprop_input.kernel_unified_work import SITES
 from ops.conv3d_backprop_input.params_unified import unified_params
 from ops.conv3d_backprop_input.problem_unified import WindowProblem, forward_problem, input_gradient_problem
 from ops.conv3d_backprop_input.tiling_unified import UnifiedTiling, unified_tiling
 
-Planned = tuple[UnifiedTiling, tuple[Launch, ...], int]
-"""Tiling, launches in stream order, bytes of workspace of the kernels' own (none)."""
-
 
 def unified_input_gradient(
     geometry: ConvGeometry, product: Product, gm: GlobalMemory, dy: GmTensor, weight: GmTensor, dx: GmTensor
-) -> Planned:
+) -> Kernel:
     """Return tiling and launches of dx; every byte of dx is written.
 
     Parameters
@@ -38,18 +36,18 @@ def unified_input_gradient(
         561103 if the convolution has a depth.
     """
     problem = input_gradient_problem(geometry, product)
-    return launches_of(problem, unified_tiling(problem, product), product, gm, dy, weight, dx)
+    return kernel_of(problem, unified_tiling(problem, product), product, gm, dy, weight, dx)
 
 
 def unified_forward(
     geometry: ConvGeometry, product: Product, gm: GlobalMemory, x: GmTensor, weight: GmTensor, y: GmTensor
-) -> Planned:
+) -> Kernel:
     """Return tiling and launches of y = conv(x, weight); parameters as of `unified_input_gradient`."""
     problem = forward_problem(geometry, product)
-    return launches_of(problem, unified_tiling(problem, product), product, gm, x, weight, y)
+    return kernel_of(problem, unified_tiling(problem, product), product, gm, x, weight, y)
 
 
-def launches_of(
+def kernel_of(
     problem: WindowProblem,
     tiling: UnifiedTiling,
     product: Product,
@@ -57,7 +55,7 @@ def launches_of(
     src: GmTensor,
     weight: GmTensor,
     dst: GmTensor,
-) -> Planned:
+) -> Kernel:
     """Return the launches that run ``problem`` as ``tiling`` says."""
     params = unified_params(problem, tiling, product, src, weight, dst)
     launch = Launch(
@@ -70,4 +68,4 @@ def launches_of(
         sites=SITES,
         trusted=True,
     )
-    return tiling, (launch,), 0
+    return Kernel(launches=(launch,), tiling=tiling)

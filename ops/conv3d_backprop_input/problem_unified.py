@@ -13,7 +13,7 @@ from npu_sim.errors import OperatorError
 from npu_sim.products import Product
 from npu_sim.units import ceil_div
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_input.records import STATUS_TILING
+from ops.common.status import NO_KERNEL
 
 C0 = 16
 """Channel block and fractal edge; only 16-bit operands exist on 910 and 310P."""
@@ -148,4 +148,4 @@ def _check_flat(g: ConvGeometry, product: Product, what: str) -> None:
     ):
         if value != rule:
             message = f"{name} must be {rule}, not {value} ({what}, {product.name})"
-            raise OperatorError(message, STATUS_TILING)
+            raise OperatorError(message, NO_KERNEL)

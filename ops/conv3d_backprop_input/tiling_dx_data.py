@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from npu_sim.dtypes.formats import DTYPES
 from npu_sim.units import ceil_div
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_input.records import block_channels
 
 ORIGIN_BASIC_BLOCK = "basic block"
 ORIGIN_BASE = "base template"
 ORIGIN_OURS = "not CANN's tiling (our fallback)"
-
-SYSTEM_WORKSPACE_BYTES = 16 * 2**20
-"""Workspace the library reserves in every launch (ops-nn, conv3d_backprop_input_v2 op_host/op_tiling/arch22)."""
 
 BACK_PAD_MAX = 255
 """Largest pad of an image-to-column load."""
@@ -166,7 +163,7 @@ class DxProblem:
     def of(cls, geometry: ConvGeometry, compute_dtype: str) -> DxProblem:
         """Return the problem of ``geometry``."""
         g = geometry
-        c0 = block_channels(compute_dtype)
+        c0 = DTYPES[compute_dtype].block_elems
         merged = g.merged_groups(c0)
         taps = (g.kd, g.kh, g.kw)
         d, h, w = (1 if tap == 1 else step for tap, step in zip(taps, g.dilation, strict=True))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from npu_sim.dtypes.formats import DTYPES
 from npu_sim.products import CoreSpec
 from npu_sim.units import ceil_div
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_input.records import block_channels
 from ops.conv3d_backprop_input.tiling_dx_data import ORIGIN_OURS, block_rows
 from ops.conv3d_backprop_input.tiling_dx_fallback import BlockProblem, Blocks, fallback_blocks
 
@@ -88,7 +88,7 @@ def _rows(geometry: ConvGeometry, pixels: int) -> int:
 
 def forward_tiling(geometry: ConvGeometry, compute_dtype: str, core: CoreSpec, cores: int) -> ForwardTiling | None:
     """Return the tiling on ``cores`` Cube cores, None if no block fits."""
-    g, c0 = geometry, block_channels(compute_dtype)
+    g, c0 = geometry, DTYPES[compute_dtype].block_elems
     merged = g.merged_groups(c0)
     cin1, cout1 = ceil_div(g.cin, c0), ceil_div(g.cout, c0)
     single = merged.real_g == 1

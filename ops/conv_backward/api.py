@@ -11,11 +11,11 @@ import numpy.typing as npt
 from npu_sim.accumulation import Accumulation
 from npu_sim.arguments import flag, items, per_axis, whole
 from npu_sim.dtypes.cube_math import CubeMathType, cube_math_number
+from npu_sim.dtypes.formats import dtype_name
 from npu_sim.engines.execute import Overflow
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product, get_product
 from npu_sim.report.explain import current_recorder
-from ops.common.arguments import NUMPY
 from ops.common.arrays import as_array, contiguous
 from ops.common.options import run_options
 from ops.common.padding import named_padding
@@ -29,7 +29,6 @@ from ops.conv_backward.rules import check
 from ops.conv_backward.run import run_call
 
 _FORMATS = {3: "NCL", 4: "NCHW", 5: "NCDHW"}
-_NAMES = {dtype: name for name, dtype in NUMPY.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -87,7 +86,7 @@ def described(shape: tuple[int, ...], dtype: str) -> TensorDesc:
 
 def _desc(array: np.ndarray) -> TensorDesc:
     """Return the descriptor of an array; a type the interface lacks keeps NumPy's name and is refused."""
-    return described(array.shape, _NAMES.get(array.dtype, str(array.dtype)))
+    return described(array.shape, dtype_name(array.dtype))
 
 
 @default_fenv

@@ -9,10 +9,9 @@ from typing import Any, Literal
 from npu_sim.errors import OperatorError, shown
 from npu_sim.products import Product
 from ops.common.rule import Profile, check_profile
-from ops.common.status import AclnnStatus
+from ops.common.status import PARAM_INVALID
 from ops.common.tensor_desc import TensorDesc
 
-PARAM_INVALID = int(AclnnStatus.ACLNN_ERR_PARAM_INVALID)
 Axis = Literal["L", "D", "H", "W"]
 
 QUIRKS = ("Q1", "Q2", "Q3")

@@ -9,22 +9,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
+from npu_sim.dtypes.formats import DTYPES
 from npu_sim.errors import OperatorError, ShapeError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
-from ops.common.arguments import STORED_AS, Argument, argument_of
-from ops.common.geometry import ConvGeometry
-from ops.common.pipeline import Buffer, CallPlan, Kernel, PlannedStep, Step, plan_steps
-from ops.common.view import View
-from ops.conv3d_backprop_filter.plan import WeightGradientLayouts, weight_gradient_kernel
-from ops.conv3d_backprop_input.limits import library_only_limits
-from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
-from ops.conv3d_backprop_input.records import (
-    ForwardPlan,
-    InputGradientPlan,
+from ops.common.arguments import Argument, argument_of
+from ops.common.cube_operands import (
     input_layout,
     output_layout,
     weight_layout,
 )
+from ops.common.geometry import ConvGeometry
+from ops.common.pipeline import Buffer, CallPlan, Kernel, PlannedStep, Step, plan_steps
+from ops.common.status import NO_KERNEL
+from ops.common.view import View
+from ops.conv3d_backprop_filter.plan import WeightGradientLayouts, weight_gradient_kernel
+from ops.conv3d_backprop_input.limits import library_only_limits
+from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
 from ops.conv_backward.call import ConvBackwardCall
 from ops.conv_backward.resolve import Resolved
 from ops.conv_backward.route import Route, choose_route
@@ -33,9 +33,6 @@ from ops.vector.steps import StepList, blocked_shape
 
 _OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
 """In the order in which the library copies into strided ones."""
-
-INNER_NULLPTR = 561103
-"""What every inner failure becomes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -102,7 +99,7 @@ def geometry_of(call: ConvBackwardCall) -> ConvGeometry:
         geometry = ConvGeometry.from_shapes(x, y, w, stride, padding, dilation, call.groups)
     except ShapeError as error:
         product = call.product
-        raise OperatorError(f"{error} ({product.name}, {product.series_name})", INNER_NULLPTR) from error
+        raise OperatorError(f"{error} ({product.name}, {product.series_name})", NO_KERNEL) from error
     # where the kernel has one tap the library counts a dilation as 1, so no limit of an instruction applies to it
     taps = (geometry.kd, geometry.kh, geometry.kw)
     plain = tuple(1 if tap == 1 else step for tap, step in zip(taps, geometry.dilation, strict=True))
@@ -159,7 +156,7 @@ class _Planner:
 
     def _operand(self, name: str, compute: str) -> Buffer:
         """Return a contiguous input in the type the Cube loads."""
-        return self._steps.cast(self._steps.contiguous(self._argument(name)), STORED_AS[compute])
+        return self._steps.cast(self._steps.contiguous(self._argument(name)), DTYPES[compute].stored_as)
 
     def _bias_gradient(self) -> None:
         argument = self._argument("grad_output")
@@ -178,13 +175,11 @@ class _Planner:
         weight = self._operand("weight", compute)
         blocked = self._steps.to_blocked(gradient, source)
         fractal = self._steps.to_fractal(weight, fractal_layout)
-        result = self._kernel_result("grad_input", blocked_shape(target), STORED_AS[compute], blocked.format)
+        result = self._kernel_result("grad_input", blocked_shape(target), DTYPES[compute].stored_as, blocked.format)
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
             operands = (geometry, product, compute, gm, at(blocked), at(fractal), at(result))
-            plan: ForwardPlan | InputGradientPlan
-            plan = forward_launches(*operands) if self._call.transposed else input_gradient_launches(*operands)
-            return Kernel(launches=plan.launches, private_bytes=plan.private_bytes, tiling=plan.tiling)
+            return forward_launches(*operands) if self._call.transposed else input_gradient_launches(*operands)
 
         name = f"Conv{self._dimension}" if self._call.transposed else f"Conv{self._dimension}BackpropInput"
         self._steps.add(Step(name=name, reads=(blocked, fractal), writes=(result,), build=build))
@@ -199,8 +194,7 @@ class _Planner:
         result = self._kernel_result("grad_weight", layouts.dw.storage_shape, "fp32", self._fractal_format)
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
-            kernel = weight_gradient_kernel(geometry, product, compute, gm, at(x), at(dy), at(result))
-            return Kernel(launches=kernel.launches, private_bytes=kernel.private_bytes, tiling=kernel.tiling)
+            return weight_gradient_kernel(geometry, product, compute, gm, at(x), at(dy), at(result))
 
         name = f"Conv{self._dimension}BackpropFilter"
         self._steps.add(Step(name=name, reads=(x, dy), writes=(result,), build=build))
@@ -244,8 +238,7 @@ class _Planner:
         result = direct or self._kernel_result(output, (shape.batch, shape.m, shape.n), dtype, "ND")
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
-            plan = matmul_launches(shape, product, compute, dtype, gm, at(a), at(b), at(result))
-            return Kernel(launches=plan.launches, private_bytes=plan.private_bytes, tiling=plan.tiling)
+            return matmul_launches(shape, product, compute, dtype, gm, at(a), at(b), at(result))
 
         self._steps.add(Step(name="MatMulV2", reads=(a, b), writes=(result,), build=build))
         if permuted is not None:
@@ -278,7 +271,7 @@ def plan_call(resolved: Resolved) -> ConvBackwardPlan:
     try:
         calls = planner.plan()
     except OperatorError as error:
-        if error.status == INNER_NULLPTR:
+        if error.status == NO_KERNEL:
             raise
-        raise OperatorError(str(error), INNER_NULLPTR) from error
+        raise OperatorError(str(error), NO_KERNEL) from error
     return ConvBackwardPlan(resolved=resolved, route=route, calls=calls, arguments=planner.arguments)

@@ -6,20 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from npu_sim.dtypes.formats import DTYPES
 from npu_sim.errors import OperatorError
-from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
-from npu_sim.units import KIB, MIB, ceil_div
+from npu_sim.units import KIB, ceil_div
+from ops.common.cube_operands import SYSTEM_WORKSPACE_BYTES
+from ops.common.pipeline import Kernel
 from ops.common.records import record, tensor_fields
+from ops.common.status import NO_KERNEL
 from ops.matmul import kernel_matmul
 
-STATUS_KERNEL = 561103
-PRIVATE_BYTES = 16 * MIB
-"""Workspace of the kernel. ASSUMED: that of the Ascend C system area."""
-
-_DATA = {"fp16": Data.FP16, "bf16": Data.BF16, "fp32": Data.FP32, "hf32": Data.FP32}
 _BASE_MN = 128
 _BASE_K_BYTES = 128
 _CHUNK_BLOCKS = 4
@@ -77,15 +75,6 @@ class MatmulTiling:
     origin: str = "not CANN's tiling (ours)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatmulPlan:
-    """Tiling and launches of one product."""
-
-    tiling: MatmulTiling
-    launches: tuple[Launch, ...]
-    private_bytes: int
-
-
 def matmul_launches(
     shape: MatmulShape,
     product: Product,
@@ -95,7 +84,7 @@ def matmul_launches(
     a: GmTensor,
     b: GmTensor,
     c: GmTensor,
-) -> MatmulPlan:
+) -> Kernel:
     """Plan C = A B in one float32 accumulation, k ascending; touches no tensor data.
 
     Parameters
@@ -122,9 +111,10 @@ def matmul_launches(
         raise OperatorError(
             f"MatMul must run on split cores that multiply {compute_dtype}, not on {product.name} "
             f"({product.series_name})",
-            STATUS_KERNEL,
+            NO_KERNEL,
         )
-    item = 4 if compute_dtype in ("fp32", "hf32") else 2
+    operand, out = DTYPES[compute_dtype], DTYPES[out_dtype]
+    item = operand.item_bytes
     blocks = ceil_div(shape.m, _BASE_MN) * ceil_div(shape.n, _BASE_MN) * shape.batch
     tiling = MatmulTiling(
         base_m=_BASE_MN,
@@ -135,8 +125,8 @@ def matmul_launches(
     )
     values = {
         "m": shape.m, "n": shape.n, "k": shape.k, "batch": shape.batch, "a_transposed": int(shape.a_transposed),
-        "item": item, "data": int(_DATA[compute_dtype]), "c_item": 4 if out_dtype == "fp32" else 2,
-        "c_data": int(_DATA[out_dtype]), **tensor_fields(a=a, b=b, c=c),
+        "item": item, "data": int(operand.data), "c_item": out.item_bytes,
+        "c_data": int(out.data), **tensor_fields(a=a, b=b, c=c),
         "base_m": tiling.base_m, "base_n": tiling.base_n,
         "base_k": tiling.base_k, "chunk_k": tiling.chunk_k, "a1": 0, "a1_bytes": _L1_PART_BYTES,
         "b1": 2 * _L1_PART_BYTES, "b1_bytes": _L1_PART_BYTES, "l1_bytes": 4 * _L1_PART_BYTES,
@@ -155,4 +145,5 @@ def matmul_launches(
         sites=kernel_matmul.SITES,
         trusted=True,
     )
-    return MatmulPlan(tiling=tiling, launches=(launch,), private_bytes=PRIVATE_BYTES)
+    # ASSUMED: the library reserves for this kernel what it reserves for the others
+    return Kernel(launches=(launch,), private_bytes=SYSTEM_WORKSPACE_BYTES, tiling=tiling)

@@ -13,20 +13,19 @@ from importlib.metadata import PackageNotFoundError, version
 from math import prod
 
 from npu_sim.arguments import ints, whole
-from npu_sim.dtypes.formats import get_dtype
+from npu_sim.dtypes.formats import dtype_name, get_dtype
 from npu_sim.errors import DTypeError, InputFileError, OperatorError, ShapeError, shown
 from npu_sim.products import Product, get_product
 from ops.common.padding import named_padding
 from ops.common.pipeline import PlannedStep
+from ops.common.status import PARAM_INVALID
 from ops.conv_backward.api import described, plan_convolution_backward
 from ops.conv_backward.plan import ConvBackwardPlan
 from ops.studies.capture import Capture
 from ops.studies.models import MODELS
 from ops.studies.precision import Progress
 from ops.studies.precision_report import OUTPUT_MASK, Scope
-from ops.studies.rounding import STORAGE, dtype_name
-
-PARAM_INVALID = 161002
+from ops.studies.rounding import STORAGE
 
 
 def storage_name(dtype: object) -> str:

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.budget import reserve
+from npu_sim.dtypes.formats import dtype_name
 from npu_sim.report.precision import OUTPUT_FORMATS, Overflow
 from ops.studies.capture import Layer
-from ops.studies.rounding import cast, dtype_name, round_to_hf32
+from ops.studies.rounding import cast, round_to_hf32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

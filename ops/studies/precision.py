@@ -24,6 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.dtypes.formats import dtype_name
 from npu_sim.errors import InputFileError, InternalError, NpuSimError
 from npu_sim.fenv import default_fenv
 from npu_sim.report.precision import element_errors, measure
@@ -41,7 +42,6 @@ from ops.studies.precision_report import (
     Refusal,
     StudyOptions,
 )
-from ops.studies.rounding import dtype_name
 
 
 class _Gradient(Protocol):

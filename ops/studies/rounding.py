@@ -7,23 +7,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.dtypes.formats import DTYPES
 from npu_sim.report.precision import OUTPUT_FORMATS, Overflow
 
-STORAGE: dict[str, np.dtype] = {
-    "fp16": np.dtype(np.float16),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "fp32": np.dtype(np.float32),
-}
+STORAGE = {name: DTYPES[name].storage for name in ("fp16", "bf16", "fp32")}
 """NumPy dtype of a tensor by format name."""
-
-
-def dtype_name(dtype: np.dtype) -> str:
-    """Return the format name of a tensor dtype."""
-    return next(name for name, storage in STORAGE.items() if storage == dtype)
 
 
 def cast(values: np.ndarray, name: str, *, overflow: Overflow = "inf_nan") -> np.ndarray:

@@ -14,9 +14,8 @@ import numpy.typing as npt
 from npu_sim.crew import run_parts
 from npu_sim.dtypes import bulk_jit
 from npu_sim.dtypes.convert import CAST_MODES, check_cast
-from npu_sim.dtypes.formats import RoundMode, get_dtype
+from npu_sim.dtypes.formats import DTYPES, RoundMode
 from npu_sim.errors import DTypeError, ShapeError
-from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
@@ -102,7 +101,7 @@ def cast_launch(
         ``count`` does not fit the tensors.
     """
     steps = conversions(src_dtype, dst_dtype, product)
-    src_item, dst_item = get_dtype(src_dtype).item_bytes, get_dtype(dst_dtype).item_bytes
+    src_item, dst_item = DTYPES[src_dtype].item_bytes, DTYPES[dst_dtype].item_bytes
     pads = has_byte_copies(product)
     if count < 0:
         raise ShapeError(f"count must be at least 0, not {count} (Cast, {product.name})")
@@ -113,7 +112,7 @@ def cast_launch(
     cores = cores_for(product, ceil_div(count, UNIT_ELEMS))
     values = {
         **tensor_fields(src=src, dst=dst),
-        "src_data": int(Data[src_dtype.upper()]), "dst_data": int(Data[dst_dtype.upper()]), "src_item": src_item,
+        "src_data": int(DTYPES[src_dtype].data), "dst_data": int(DTYPES[dst_dtype].data), "src_item": src_item,
         "dst_item": dst_item, "count": count, "tile": tile, "unit": UNIT_ELEMS, "cores": cores, "pads": int(pads),
         "middle": 2 * tile * src_item, "target": 2 * tile * (src_item + middle_item),
         "through_fp32": int(len(steps) == 2), "widen_mode": int(steps[0][2]), "round_mode": int(steps[-1][2]),
@@ -131,7 +130,7 @@ def cast_launch(
 
 def _codes(arena: npt.NDArray[np.uint8], tensor: GmTensor, count: int, dtype: str) -> np.ndarray:
     """Return the first elements of a tensor as unsigned patterns (no copy)."""
-    code = get_dtype(dtype).code
+    code = DTYPES[dtype].code
     return arena[tensor.address : tensor.address + count * code.itemsize].view(code)
 
 

@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.dtypes.convert import cast
-from npu_sim.dtypes.formats import get_dtype
+from npu_sim.dtypes.formats import DTYPES
 from npu_sim.errors import DTypeError, ShapeError
-from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
@@ -57,7 +56,7 @@ def _check(name: str, dtype: str, sizes: tuple[tuple[GmTensor, int], ...], produ
     """Return the bytes of an element; refuse other types and tensors of another size."""
     if dtype not in FLOATS:
         raise DTypeError(f"dtype must be one of {', '.join(FLOATS)}, not {dtype!r} ({name}, {product.name})")
-    item = get_dtype(dtype).item_bytes
+    item = DTYPES[dtype].item_bytes
     for tensor, count in sizes:
         if count < 0 or tensor.byte_count != count * item:
             rule = f"{count} elements of {dtype}"
@@ -124,7 +123,7 @@ def mul_launch(
     tasks = ceil_div(planes, group) * pieces if plane else 0
     exact = has_byte_copies(product)
     values = {
-        **tensor_fields(src=src, matrix=matrix, dst=dst), "data": int(Data[dtype.upper()]), "item": item,
+        **tensor_fields(src=src, matrix=matrix, dst=dst), "data": int(DTYPES[dtype].data), "item": item,
         "planes": planes, "plane": plane, "group": group, "piece": piece, "pieces": pieces, "tasks": tasks,
         "cores": cores_for(product, tasks), "exact": int(exact), "resident": int(resident), "input": room,
         "output": room + 2 * half, "half": half, "slot": room + 4 * half, "step_rows": 64 + 3 * group,
@@ -144,7 +143,7 @@ def mul_launch(
 def divisor_pattern(divisor: float, dtype: str, overflow: str) -> int:
     """Return the bit pattern of ``divisor`` rounded to ``dtype``, as Duplicate gets it."""
     value = cast(np.array([divisor], np.float64), dtype, overflow="saturate" if overflow == "saturate" else "inf_nan")
-    return int(value.view(get_dtype(dtype).code)[0])
+    return int(value.view(DTYPES[dtype].code)[0])
 
 
 def div_launch(
@@ -189,7 +188,7 @@ def div_launch(
     cores = cores_for(product, ceil_div(planes, unit))
     values = {
         **tensor_fields(src=src, dst=dst),
-        "data": int(Data[dtype.upper()]), "item": item, "planes": planes if plane else 0, "plane": plane, "unit": unit,
+        "data": int(DTYPES[dtype].data), "item": item, "planes": planes if plane else 0, "plane": plane, "unit": unit,
         "cores": cores if plane else 1, "exact": int(has_byte_copies(product)),
         "divisor": pattern - (1 << 32) if pattern >= 1 << 31 else pattern, "input": 0, "divisors": BLOCK_BYTES,
         "quotients": 2 * BLOCK_BYTES, "output": 3 * BLOCK_BYTES, "half": half,
@@ -208,7 +207,7 @@ def div_launch(
 
 
 def _values(arena: npt.NDArray[np.uint8], tensor: GmTensor, dtype: str) -> np.ndarray:
-    return arena[tensor.address : tensor.address + tensor.byte_count].view(get_dtype(dtype).storage)
+    return arena[tensor.address : tensor.address + tensor.byte_count].view(DTYPES[dtype].storage)
 
 
 def _rounded(values: np.ndarray, dtype: str, saturate: bool) -> np.ndarray:
@@ -253,7 +252,7 @@ def _div_all(
     if not dst.byte_count:
         return
     x = cast(_values(arena, src, dtype), "fp32")
-    area = cast(np.array([divisor], get_dtype(dtype).code).view(get_dtype(dtype).storage), "fp32")
+    area = cast(np.array([divisor], DTYPES[dtype].code).view(DTYPES[dtype].storage), "fp32")
     with np.errstate(all="ignore"):
         quotients = _rounded(x / area, dtype, saturate)
     _values(arena, dst, dtype).reshape(planes, plane_elems)[...] = quotients[:, None]

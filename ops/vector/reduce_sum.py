@@ -20,9 +20,8 @@ import numpy.typing as npt
 
 from npu_sim.crew import run_parts
 from npu_sim.dtypes.convert import CAST_MODES, check_cast
-from npu_sim.dtypes.formats import RoundMode, get_dtype
+from npu_sim.dtypes.formats import DTYPES, RoundMode
 from npu_sim.errors import DTypeError, ShapeError
-from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
@@ -111,7 +110,7 @@ def reduce_sum_launch(
     if dtype not in FLOATS:
         raise DTypeError(f"dtype must be one of {', '.join(FLOATS)}, not {dtype!r} (ReduceSum, {product.name})")
     round_mode = _round_mode(dtype, product)
-    item = get_dtype(dtype).item_bytes
+    item = DTYPES[dtype].item_bytes
     for name, tensor, count in (("src", src, n * c * r), ("dst", dst, c)):
         if min(n, c, r) < 0 or count * item != tensor.byte_count:
             rule = f"[n, c, r] = {[n, c, r]} elements of {dtype}" if name == "src" else f"{c} elements of {dtype}"
@@ -124,7 +123,7 @@ def reduce_sum_launch(
     cores = cores_for(product, ceil_div(c, unit))
     values = {
         **tensor_fields(src=src, dst=dst),
-        "data": int(Data[dtype.upper()]), "item": item, "n": n, "c": c, "r": r, "width": width,
+        "data": int(DTYPES[dtype].data), "item": item, "n": n, "c": c, "r": r, "width": width,
         "tiles": ceil_div(r, width), "unit": unit, "group": group, "cores": cores,
         "pads": int(has_byte_copies(product)), "input_half": group * width * item, "round_mode": int(round_mode),
         **{name: places[name] for name in ("input", "wide", "fold", "sums", "out")},

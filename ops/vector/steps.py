@@ -10,12 +10,13 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from npu_sim.dtypes.formats import DTYPES
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from ops.common.arguments import Argument
-from ops.common.pipeline import ITEM_BYTES, Buffer, Kernel, Step
+from ops.common.pipeline import Buffer, Kernel, Step
 from ops.common.view import View
 from ops.vector.cast import cast_launch
 from ops.vector.copy import copy_launch
@@ -101,7 +102,7 @@ class StepList:
         source, view = argument.buffer, argument.view
         if view is None:
             return source
-        item = ITEM_BYTES[source.dtype]
+        item = DTYPES[source.dtype].item_bytes
         plain = View.contiguous(argument.shape)
         product = self._product
         stage = _Stage(
@@ -139,7 +140,7 @@ class StepList:
 
     def deliver_permuted(self, source: Buffer, view: View, target: Argument) -> None:
         """Convert a plain result, whose elements in the target's order are those of ``view``."""
-        item, product, plain = ITEM_BYTES[source.dtype], self._product, View.contiguous(view.shape)
+        item, product, plain = DTYPES[source.dtype].item_bytes, self._product, View.contiguous(view.shape)
         stage = _Stage(
             name="Transpose",
             shape=target.shape,
@@ -185,7 +186,7 @@ class StepList:
         dtype = stages[-1].dtype if stages else source.dtype
         if dtype != target.buffer.dtype:
             stages.append(self._cast_stage_of(target.shape, dtype, target.buffer.dtype))
-        view, item, product = target.view, ITEM_BYTES[target.buffer.dtype], self._product
+        view, item, product = target.view, DTYPES[target.buffer.dtype].item_bytes, self._product
         if view is not None:
             plain = View.contiguous(target.shape)
             for stage in stages:
@@ -224,7 +225,7 @@ class StepList:
     def _activation_stage(
         self, dtype: str, layout: ActivationLayout, direction: Literal["to_blocked", "from_blocked"]
     ) -> _Stage:
-        product, item = self._product, ITEM_BYTES[dtype]
+        product, item = self._product, DTYPES[dtype].item_bytes
         blocked = direction == "to_blocked"
         return _Stage(
             name="TransData",
@@ -237,7 +238,7 @@ class StepList:
     def _weight_stage(
         self, dtype: str, layout: WeightLayout, direction: Literal["to_fractal", "from_fractal"]
     ) -> _Stage:
-        product, item = self._product, ITEM_BYTES[dtype]
+        product, item = self._product, DTYPES[dtype].item_bytes
         fractal = direction == "to_fractal"
         return _Stage(
             name="TransData",

@@ -13,13 +13,14 @@ from rich.console import Console
 from rich.table import Table
 
 from npu_sim.accumulation import SERIAL, Accumulation, default_accumulation
+from npu_sim.dtypes.formats import FP16
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.layouts.transform import activation_from_blocked, blocked_from_activation, fractal_from_weight
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
+from ops.common.cube_operands import input_layout, output_layout, weight_layout
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_input.plan import input_gradient_launches
-from ops.conv3d_backprop_input.records import DATA_OF_COMPUTE, input_layout, output_layout, weight_layout
 from perf.bench.weight_gradient import BATCH, LAYERS, PRODUCT, Layer, Result, best_of
 from perf.peer import require_torch
 
@@ -28,7 +29,7 @@ def input_gradient(
     dy: np.ndarray, weight: np.ndarray, geometry: ConvGeometry, model: Accumulation, threads: int
 ) -> np.ndarray:
     """Run the kernel on fp16 arrays (n, c, d, h, w) and (cout, cin, kd, kh, kw)."""
-    product, data = get_product(PRODUCT), DATA_OF_COMPUTE["fp16"]
+    product, data = get_product(PRODUCT), FP16.data
     layouts = output_layout(geometry, "fp16"), weight_layout(geometry, "fp16"), input_layout(geometry, "fp16")
     gm = GlobalMemory()
     sizes = [layout.storage_elems * 2 for layout in layouts]

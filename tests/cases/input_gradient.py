@@ -13,23 +13,21 @@ import ml_dtypes
 import numpy as np
 
 from npu_sim.accumulation import default_accumulation
+from npu_sim.dtypes.formats import DTYPES
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.layouts.transform import activation_from_blocked, blocked_from_activation, fractal_from_weight
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product, get_product
 from npu_sim.units import align_up, ceil_div
-from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
-from ops.conv3d_backprop_input.plan_split import dx_launch, forward_launch
-from ops.conv3d_backprop_input.records import (
-    DATA_OF_COMPUTE,
-    ITEM_BYTES,
-    ForwardPlan,
-    InputGradientPlan,
+from ops.common.cube_operands import (
     input_layout,
     output_layout,
     weight_layout,
 )
+from ops.common.geometry import ConvGeometry
+from ops.common.pipeline import Kernel
+from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
+from ops.conv3d_backprop_input.plan_split import dx_launch, forward_launch
 from ops.conv3d_backprop_input.tiling_dx import overflows
 from ops.conv3d_backprop_input.tiling_dx_data import DxTiling
 from ops.conv3d_backprop_input.tiling_forward import ForwardTiling
@@ -71,7 +69,7 @@ class Setup:
     a: GmTensor
     weight: GmTensor
     out: GmTensor
-    plan: InputGradientPlan | ForwardPlan
+    plan: Kernel
 
 
 def _pick(rng: np.random.Generator, values: Any) -> int:
@@ -190,7 +188,7 @@ def setup_of(case: Case) -> Setup:
         If the kernel refuses it.
     """
     g, compute = case.geometry, case.compute_dtype
-    item, data = ITEM_BYTES[compute], DATA_OF_COMPUTE[compute]
+    item, data = DTYPES[compute].item_bytes, DTYPES[compute].data
     into, outof = output_layout(g, compute), input_layout(g, compute)
     if case.kind == "forward":
         into, outof = outof, into
@@ -198,7 +196,6 @@ def setup_of(case: Case) -> Setup:
     a = gm.add("a", into.storage_bytes(item), initialised=True, data=data)
     weight = gm.add("weight", weight_layout(g, compute).storage_bytes(item), initialised=True, data=data)
     out = gm.add("out", outof.storage_bytes(item), initialised=False, data=data)
-    plan: InputGradientPlan | ForwardPlan
     if case.kind == "input_gradient":
         plan = input_gradient_launches(g, case.product, compute, gm, a, weight, out)
     else:
@@ -215,7 +212,7 @@ def run(setup: Setup, a: np.ndarray, weight: np.ndarray, options: ExecuteOptions
     into, outof = output_layout(g, compute), input_layout(g, compute)
     if setup.case.kind == "forward":
         into, outof = outof, into
-    word = np.uint16 if ITEM_BYTES[compute] == 2 else np.uint32
+    word = DTYPES[compute].code
     w_layout = weight_layout(g, compute)
     blocked_from_activation(a, into, gm.view(setup.a, word, (into.storage_elems,)))
     fractal_from_weight(weight, w_layout, gm.view(setup.weight, word, (w_layout.storage_elems,)))

@@ -19,6 +19,7 @@ import numpy as np
 
 from npu_sim.accumulation import default_accumulation
 from npu_sim.dtypes.convert import cast
+from npu_sim.dtypes.formats import FP32, get_dtype
 from npu_sim.engines.execute import ExecuteOptions, Overflow, execute
 from npu_sim.fenv import default_fenv
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
@@ -27,13 +28,12 @@ from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product, get_product
 from npu_sim.program.launch import Launch
 from npu_sim.units import align_up, ceil_div
-from ops.common.arguments import STORED_AS
 from ops.common.definition import weight_gradient as oracle_weight_gradient
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter import kernel_split, kernel_unified
-from ops.conv3d_backprop_filter.params import DATA_OF_COMPUTE, split_params, unified_params
+from ops.conv3d_backprop_filter.params import split_params, unified_params
 from ops.conv3d_backprop_filter.plan import WeightGradientLayouts, weight_gradient_kernel
-from ops.conv3d_backprop_filter.tiling_data import ELEMENT_BYTES, DwTiling, Split
+from ops.conv3d_backprop_filter.tiling_data import DwTiling, Split
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
 from ops.conv_backward.api import ConvolutionBackward, convolution_backward, described, plan_convolution_backward
 from ops.vector.memset import memset_launch
@@ -452,7 +452,7 @@ def run_plan(plan: WeightGradientPlan, x: np.ndarray, dy: np.ndarray, options: E
     plan.gm.view(plan.dw, np.uint32, (plan.dw_layout.storage_elems,)).fill(_NAN_WORD)
     is_saturating = (options.overflow or plan.product.overflow_mode) == "saturate"
     overflow: Overflow = "saturate" if is_saturating else "inf_nan"
-    stored_as = STORED_AS[plan.compute_dtype]
+    stored_as = get_dtype(plan.compute_dtype).stored_as
     for values, layout, tensor in ((x, plan.x_layout, plan.x), (dy, plan.dy_layout, plan.dy)):
         stored = np.ascontiguousarray(values, values.dtype.newbyteorder("=")).reshape(layout.logical_shape)
         if stored.dtype != DTYPES[stored_as]:
@@ -475,10 +475,10 @@ def plan_weight_gradient(geometry: ConvGeometry, product: Product, compute_dtype
         561103 if no tiling fits the buffers; 161002 if the product's Cube does not multiply ``compute_dtype``.
     """
     layouts = WeightGradientLayouts.of(geometry, compute_dtype)
-    gm, item, data = GlobalMemory(), ELEMENT_BYTES[compute_dtype], DATA_OF_COMPUTE[compute_dtype]
+    gm, item, data = GlobalMemory(), get_dtype(compute_dtype).item_bytes, get_dtype(compute_dtype).data
     x = gm.add("x", layouts.x.storage_bytes(item), initialised=True, data=data)
     dy = gm.add("dy", layouts.dy.storage_bytes(item), initialised=True, data=data)
-    dw = gm.add("dw", layouts.dw.storage_elems * 4, initialised=False, data=DATA_OF_COMPUTE["fp32"])
+    dw = gm.add("dw", layouts.dw.storage_elems * 4, initialised=False, data=FP32.data)
     kernel = weight_gradient_kernel(geometry, product, compute_dtype, gm, x, dy, dw)
     return WeightGradientPlan(
         geometry=geometry, product=product, compute_dtype=compute_dtype, tiling=kernel.tiling, x_layout=layouts.x,

@@ -18,9 +18,9 @@ from npu_sim.layouts.transform import activation_from_blocked, blocked_from_acti
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
 from npu_sim.program.verify import verify
+from ops.common.cube_operands import input_layout, output_layout, weight_layout
 from ops.conv3d_backprop_input import tiling_unified as unified
 from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
-from ops.conv3d_backprop_input.records import input_layout, output_layout, weight_layout
 from ops.conv3d_backprop_input.tiling_unified import Source
 from tests.oracles import convolution
 from tests.oracles.window_cases import SERIES, integers, made, planned, random_geometry, random_tiling, run

@@ -14,7 +14,7 @@ from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_input import tiling_unified as unified
-from ops.conv3d_backprop_input.plan_unified import launches_of, unified_forward, unified_input_gradient
+from ops.conv3d_backprop_input.plan_unified import kernel_of, unified_forward, unified_input_gradient
 from ops.conv3d_backprop_input.problem_unified import WindowProblem, forward_problem, input_gradient_problem
 from tests.oracles import window_kernels
 from tests.oracles.series import UNIFIED
@@ -37,7 +37,7 @@ class Planned:
     tensors: tuple
 
     def with_tiling(self, tiling):
-        _, launches, _ = launches_of(self.problem, tiling, self.product, self.gm, *self.tensors)
+        launches = kernel_of(self.problem, tiling, self.product, self.gm, *self.tensors).launches
         return replace(self, tiling=tiling, launches=launches)
 
     @property
@@ -153,11 +153,11 @@ def planned(geometry, series, *, forward, product=None):
     ):
         tensors.append(gm.add(name, elems * 2, initialised=name != "result", data=Data.FP16))
     plan = unified_forward if forward else unified_input_gradient
-    tiling, launches, private_bytes = plan(g, product, gm, *tensors)
-    assert private_bytes == 0
+    kernel = plan(g, product, gm, *tensors)
+    assert kernel.private_bytes == 0
     return Planned(
-        geometry=g, forward=forward, product=product, problem=problem, tiling=tiling, launches=launches, gm=gm,
-        tensors=tuple(tensors),
+        geometry=g, forward=forward, product=product, problem=problem, tiling=kernel.tiling,
+        launches=kernel.launches, gm=gm, tensors=tuple(tensors),
     )  # fmt: skip
 
 

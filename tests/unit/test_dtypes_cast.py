@@ -12,7 +12,7 @@ import pytest
 
 from npu_sim.dtypes.convert import CAST_MODES, cast, check_cast, round_hf32, round_to_integral
 from npu_sim.dtypes.convert_jit import cast_scalar, saturate_fp32
-from npu_sim.dtypes.formats import DTYPES, ElementType, RoundMode
+from npu_sim.dtypes.formats import DTYPE_OF_DATA, DTYPES, ElementType, RoundMode
 from npu_sim.errors import DTypeError, ProductError
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -270,12 +270,12 @@ def test_bad_arguments_raise_with_the_rule(call, message):
 
 def test_cast_scalar_equals_cast_for_every_pair():
     rng = np.random.default_rng(3)
-    for src in ElementType:
-        source = DTYPES[src.name.lower()]
+    for source in DTYPE_OF_DATA.values():
+        src = source.data
         codes = rng.integers(0, 256, (400, source.item_bytes), dtype=np.uint8).view(source.code).reshape(-1)
         values = codes.view(source.storage)
-        for dst in ElementType:
-            target = DTYPES[dst.name.lower()]
+        for target in DTYPE_OF_DATA.values():
+            dst = target.data
             for mode, overflow in ((RoundMode.RINT, "inf_nan"), (RoundMode.CEIL, "saturate")):
                 if src == dst == ElementType.FP32:
                     expected = round_to_integral(values, mode)

@@ -4,22 +4,28 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from npu_sim.dtypes.formats import DTYPES, ElementType, RoundMode, TieRule, get_dtype
+from npu_sim.dtypes.formats import DTYPE_OF_DATA, DTYPES, RoundMode, TieRule, dtype_name, get_dtype
 from npu_sim.errors import DTypeError
+from npu_sim.isa.names import type_name
 from npu_sim.isa.op import Data
 
 
-def test_element_types_equal_the_isa_types():
-    assert {member.name: member.value for member in ElementType} == {
-        member.name: member.value for member in Data if member is not Data.NONE
-    }
-
-
-def test_every_format_names_an_isa_type_of_its_size():
+def test_every_format_has_a_code_of_its_size_and_only_none_has_no_format():
     sizes = {"FP16": 2, "BF16": 2, "FP32": 4, "INT32": 4, "INT16": 2, "INT8": 1, "UINT8": 1, "INT64": 8}
     for dtype in DTYPES.values():
-        assert Data[dtype.data].name == dtype.data
-        assert dtype.item_bytes == sizes[dtype.data] == dtype.storage.itemsize == dtype.code.itemsize
+        assert dtype.item_bytes == sizes[dtype.data.name] == dtype.storage.itemsize == dtype.code.itemsize
+        assert dtype.block_elems * dtype.item_bytes == 32
+        assert DTYPES[dtype.stored_as].storage == dtype.storage
+    assert {code: dtype.data for code, dtype in DTYPE_OF_DATA.items()} == {code: code for code in Data if code}
+
+
+def test_names_in_ascend_c_and_of_arrays():
+    names = ["half", "bfloat16_t", "float", "int32_t", "int16_t", "int8_t", "uint8_t", "int64_t"]
+    assert [DTYPE_OF_DATA[code].cpp_name for code in range(1, 9)] == names
+    assert [type_name(code) for code in (0, 2, 9)] == ["none", "bfloat16_t", "type9"]
+    for dtype in DTYPE_OF_DATA.values():
+        assert dtype_name(dtype.storage) == dtype.name
+    assert dtype_name(np.dtype(np.float64)) == "float64"
 
 
 def test_round_mode_codes_are_fixed():

@@ -6,19 +6,18 @@ import re
 
 import pytest
 
+from npu_sim.dtypes.formats import DTYPES
 from npu_sim.errors import OperatorError
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
-from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_input.limits import library_only_limits
-from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
-from ops.conv3d_backprop_input.records import (
-    DATA_OF_COMPUTE,
-    ITEM_BYTES,
+from ops.common.cube_operands import (
     input_layout,
     output_layout,
     weight_layout,
 )
+from ops.common.geometry import ConvGeometry
+from ops.conv3d_backprop_input.limits import library_only_limits
+from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
 
 GEOMETRY = ConvGeometry(
     n=2, cin=20, cout=12, groups=2, hi=7, wi=9, ho=4, wo=5, kh=3, kw=3, stride=(1, 2, 2), pad=(0, 0, 1, 1, 1, 1)
@@ -26,11 +25,11 @@ GEOMETRY = ConvGeometry(
 
 
 def planned(plan, series, compute, geometry=GEOMETRY):
-    gm = GlobalMemory()
+    gm, dtype = GlobalMemory(), DTYPES[compute]
     layouts = output_layout(geometry, compute), weight_layout(geometry, compute), input_layout(geometry, compute)
     first, weight, last = layouts if plan is input_gradient_launches else layouts[::-1]
     tensors = [
-        gm.add(name, layout.storage_elems * ITEM_BYTES[compute], initialised=name != "c", data=DATA_OF_COMPUTE[compute])
+        gm.add(name, layout.storage_bytes(dtype.item_bytes), initialised=name != "c", data=dtype.data)
         for name, layout in zip("abc", (first, weight, last), strict=True)
     ]
     return plan(geometry, get_product(series), compute, gm, *tensors)
@@ -40,19 +39,18 @@ def planned(plan, series, compute, geometry=GEOMETRY):
     ("series", "compute"),
     [("910b", "fp16"), ("910b", "fp32"), ("910b", "hf32"), ("910_93", "bf16"), ("310p", "fp16"), ("910", "fp16")],
 )
-def test_plans_say_layouts_and_launches(series, compute):
-    gradient = planned(input_gradient_launches, series, compute)
-    forward = planned(forward_launches, series, compute)
-    c0 = 32 // ITEM_BYTES[compute]
-    assert gradient.dy_layout.storage_shape == (2, 1, -(-12 // c0), 4, 5, c0)
-    assert gradient.dx_layout.storage_shape == (2, 1, -(-20 // c0), 7, 9, c0)
-    assert (forward.x_layout, forward.y_layout) == (gradient.dx_layout, gradient.dy_layout)
-    assert gradient.weight_layout == forward.weight_layout == weight_layout(GEOMETRY, compute)
-    for plan in (gradient, forward):
-        assert (plan.geometry, plan.product, plan.compute_dtype) == (GEOMETRY, get_product(series), compute)
+def test_plans_have_launches_and_say_their_tiling(series, compute):
+    for plan in (planned(input_gradient_launches, series, compute), planned(forward_launches, series, compute)):
         assert plan.launches
-        assert plan.private_bytes >= 0
+        assert plan.private_bytes == (16 << 20 if get_product(series).core.is_split else 0)
         assert plan.tiling.origin
+
+
+@pytest.mark.parametrize(("compute", "c0"), [("fp16", 16), ("bf16", 16), ("fp32", 8), ("hf32", 8)])
+def test_layouts_of_operands_have_the_channel_blocks_of_their_type(compute, c0):
+    assert output_layout(GEOMETRY, compute).storage_shape == (2, 1, -(-12 // c0), 4, 5, c0)
+    assert input_layout(GEOMETRY, compute).storage_shape == (2, 1, -(-20 // c0), 7, 9, c0)
+    assert weight_layout(GEOMETRY, compute).c0 == c0
 
 
 @pytest.mark.parametrize("plan", [input_gradient_launches, forward_launches])

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from npu_sim.dtypes.formats import DTYPES
 from npu_sim.errors import OperatorError
 from npu_sim.products import get_product
 from ops.common.geometry import ConvGeometry
+from ops.common.status import NO_KERNEL
 from ops.conv3d_backprop_input.limits import check_forward, check_input_gradient, library_only_limits
-from ops.conv3d_backprop_input.records import ITEM_BYTES, STATUS_TILING
 from ops.conv3d_backprop_input.tiling_dx import dx_tiling, fallback_tiling, overflows
 from ops.conv3d_backprop_input.tiling_dx_base import base_applies, base_tiling, core_split
 from ops.conv3d_backprop_input.tiling_dx_basic_block import basic_block_applies
@@ -65,7 +66,7 @@ def test_golden_has_the_vectors_it_says() -> None:
 def test_dx_tiling_published_vector_every_word_equal(case: dict[str, Any]) -> None:
     tiling = dx_tiling(geometry_of(case), case["dtype"], CORE, case["cores"])
     assert tiling is not None
-    assert tiling.origin == (ORIGIN_BASIC_BLOCK if ITEM_BYTES[case["dtype"]] == 2 else ORIGIN_BASE)
+    assert tiling.origin == (ORIGIN_BASIC_BLOCK if DTYPES[case["dtype"]].item_bytes == 2 else ORIGIN_BASE)
     assert (tiling.tiling_key, tiling.core_num) == (case["key"], case["block_dim"])
     words = zip(member_names(), tiling.words(), case["words"], strict=True)
     assert [(name, ours, theirs) for name, ours, theirs in words if ours != theirs] == []
@@ -176,7 +177,7 @@ def test_input_gradient_beyond_an_operand_is_refused(geometry: ConvGeometry, rul
     message = f"{rule} (input gradient, fp16, Ascend910B2)"
     with pytest.raises(OperatorError, match=f"^{re.escape(message)}$") as caught:
         check_input_gradient(geometry, get_product("Ascend910B2"), "fp16")
-    assert caught.value.status == STATUS_TILING
+    assert caught.value.status == NO_KERNEL
 
 
 @pytest.mark.parametrize(
@@ -240,7 +241,7 @@ def test_library_only_limits_refuse_what_the_kernel_computes(geometry: ConvGeome
     message = f"{rule} (input gradient, fp16, library profile, Ascend910B2)"
     with pytest.raises(OperatorError, match=f"^{re.escape(message)}$") as caught:
         library_only_limits(geometry, product)
-    assert caught.value.status == STATUS_TILING
+    assert caught.value.status == NO_KERNEL
     library_only_limits(geometry, get_product("310p"))
 
 
