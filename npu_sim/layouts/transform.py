@@ -27,6 +27,8 @@ from npu_sim.layouts.formats import (
 )
 from npu_sim.units import MIB, ceil_div
 
+Layout = ActivationLayout | WeightLayout | MatrixLayout
+
 BYTES_PER_THREAD = MIB
 """Output bytes a thread must have to do: less takes no longer than starting the thread."""
 
@@ -195,192 +197,116 @@ def activation_from_blocked(
     ShapeError, DTypeError, LayoutError
         An argument does not fit.
     """
-    src = _flat_storage("storage", storage, layout.storage_elems)
-    _check_block(layout.c0, src.dtype.itemsize)
-    result, dst = _logical_output(out, layout.logical_shape, storage)
     tasks, plane = _activation_tasks(layout)
     scratch_elems = (layout.c0 + 1) * transform_jit.SCRATCH_STEP
-    function = transform_jit.planes_from_blocked
-    _run(function, tasks, threads, src, dst, scratch_elems, layout.c, layout.d, plane, layout.c0)
-    return result
-
-
-def _logical_output(
-    out: np.ndarray | None, shape: tuple[int, ...], storage: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the array to hand back and its flat words."""
-    result = np.empty(shape, storage.dtype) if out is None else out
-    if result.shape != shape:
-        raise ShapeError(f"Shape of out must be {shape}, not {result.shape}")
-    return result, _output("out", result, _word_type(storage.dtype), prod(shape), storage)
-
-
-def _weight_arguments(layout: WeightLayout) -> tuple[int, ...]:
-    return (
-        layout.groups,
-        layout.cout_per_group,
-        layout.cin_per_group,
-        layout.kd,
-        layout.kh * layout.kw,
-        layout.c0,
-        layout.mag,
-        layout.cin1_g,
-        layout.cout_g,
+    shape = (layout.c, layout.d, plane, layout.c0)
+    return _from_storage(
+        storage, layout, layout.c0, out, threads, transform_jit.planes_from_blocked, tasks, scratch_elems, *shape
     )
 
 
-def _weight_scratch(layout: WeightLayout) -> int:
-    return layout.c0 * (layout.kh * layout.kw + 1)
+def _to_storage(
+    source: np.ndarray,
+    layout: Layout,
+    block: int,
+    out: np.ndarray | None,
+    threads: int,
+    function: Callable[..., None],
+    tasks: int,
+    scratch_elems: int,
+    *arguments: Any,
+) -> np.ndarray:
+    """Check a row-major array and convert it with the tasks of ``function``."""
+    src = _flat_words("source", source, layout.logical_shape)
+    _check_block(block, src.dtype.itemsize)
+    dst = _output("out", out, src.dtype, layout.storage_elems, src)
+    _run(function, tasks, threads, src, dst, scratch_elems, *arguments)
+    return dst
+
+
+def _from_storage(
+    storage: np.ndarray,
+    layout: Layout,
+    block: int,
+    out: np.ndarray | None,
+    threads: int,
+    function: Callable[..., None],
+    tasks: int,
+    scratch_elems: int,
+    *arguments: Any,
+) -> np.ndarray:
+    """Check a storage and convert it to a row-major array with the tasks of ``function``."""
+    src = _flat_storage("storage", storage, layout.storage_elems)
+    _check_block(block, src.dtype.itemsize)
+    result = np.empty(layout.logical_shape, storage.dtype) if out is None else out
+    if result.shape != layout.logical_shape:
+        raise ShapeError(f"Shape of out must be {layout.logical_shape}, not {result.shape}")
+    dst = _output("out", result, _word_type(storage.dtype), prod(layout.logical_shape), storage)
+    _run(function, tasks, threads, src, dst, scratch_elems, *arguments)
+    return result
+
+
+def _weight_arguments(layout: WeightLayout) -> tuple[int, ...]:
+    """Return the scratch of the transforms of weights and what they read."""
+    window = layout.kh * layout.kw
+    shape = (layout.groups, layout.cout_per_group, layout.cin_per_group, layout.kd, window, layout.c0)
+    return layout.c0 * (window + 1), *shape, layout.mag, layout.cin1_g, layout.cout_g
 
 
 def fractal_from_weight(
     source: np.ndarray, layout: WeightLayout, out: np.ndarray | None = None, *, threads: int = 1
 ) -> np.ndarray:
-    """Convert row-major weights to FRACTAL_Z or FRACTAL_Z_3D.
-
-    Parameters
-    ----------
-    source : array, ``layout.logical_shape``
-        16- or 32-bit elements, any strides.
-    layout : WeightLayout
-        Shape, groups and C0: 16 for 16-bit elements, 8 or 16 for 32-bit elements.
-    out : uint16[...] or uint32[...], optional
-        Storage to fill, ``layout.storage_elems`` elements; None makes a new one.
-    threads : int
-        Threads to use at most.
+    """Convert row-major weights to FRACTAL_Z or FRACTAL_Z_3D; parameters and errors as of `blocked_from_activation`.
 
     Returns
     -------
     uint16[layout.storage_elems] or uint32[...]
         Flat words; padding, and the blocks between different groups of a merged group, are 0.
-
-    Raises
-    ------
-    ShapeError, DTypeError, LayoutError
-        An argument does not fit.
     """
-    src = _flat_words("source", source, layout.logical_shape)
-    _check_block(layout.c0, src.dtype.itemsize)
-    dst = _output("out", out, src.dtype, layout.storage_elems, src)
     tasks = layout.real_g * layout.cout_g // transform_jit.WEIGHT_ROWS
-    arguments = _weight_arguments(layout)
-    _run(transform_jit.fractal_from_weights, tasks, threads, src, dst, _weight_scratch(layout), *arguments)
-    return dst
+    function = transform_jit.fractal_from_weights
+    return _to_storage(source, layout, layout.c0, out, threads, function, tasks, *_weight_arguments(layout))
 
 
 def weight_from_fractal(
-    storage: np.ndarray,
-    layout: WeightLayout,
-    out: np.ndarray | None = None,
-    *,
-    threads: int = 1,
+    storage: np.ndarray, layout: WeightLayout, out: np.ndarray | None = None, *, threads: int = 1
 ) -> np.ndarray:
-    """Convert FRACTAL_Z or FRACTAL_Z_3D to row-major weights; used for every weight gradient.
+    """Convert FRACTAL_Z or FRACTAL_Z_3D to row-major weights, with everything else as of `activation_from_blocked`.
 
     What lies outside the diagonal blocks of a merged group is ignored, because the weight-gradient kernel leaves the
     products of different groups there.
-
-    Parameters
-    ----------
-    storage : array of ``layout.storage_elems`` elements
-        16- or 32-bit elements, contiguous.
-    layout : WeightLayout
-        Shape, groups and C0.
-    out : array, optional
-        Contiguous, ``layout.logical_shape``, elements as wide as those of ``storage``.
-    threads : int
-        Threads to use at most.
-
-    Returns
-    -------
-    array, ``layout.logical_shape``
-        ``out``, or a new array of the type of ``storage``.
-
-    Raises
-    ------
-    ShapeError, DTypeError, LayoutError
-        An argument does not fit.
     """
-    src = _flat_storage("storage", storage, layout.storage_elems)
-    _check_block(layout.c0, src.dtype.itemsize)
-    result, dst = _logical_output(out, layout.logical_shape, storage)
     tasks = ceil_div(layout.cout, transform_jit.WEIGHT_ROWS)
-    arguments = _weight_arguments(layout)
-    _run(transform_jit.weights_from_fractal, tasks, threads, src, dst, _weight_scratch(layout), *arguments)
-    return result
+    function = transform_jit.weights_from_fractal
+    return _from_storage(storage, layout, layout.c0, out, threads, function, tasks, *_weight_arguments(layout))
 
 
 def nz_from_matrix(
     source: np.ndarray, layout: MatrixLayout, out: np.ndarray | None = None, *, threads: int = 1
 ) -> np.ndarray:
-    """Convert row-major matrices to FRACTAL_NZ; the padding becomes 0.
-
-    Parameters
-    ----------
-    source : array, ``layout.logical_shape``
-        16- or 32-bit elements, any strides.
-    layout : MatrixLayout
-        Shape and N0: 16 for 16-bit elements, 8 or 16 for 32-bit elements.
-    out : uint16[...] or uint32[...], optional
-        Storage to fill, ``layout.storage_elems`` elements; None makes a new one.
-    threads : int
-        Threads to use at most.
+    """Convert row-major matrices to FRACTAL_NZ; parameters and errors as of `blocked_from_activation`, N0 for C0.
 
     Returns
     -------
     uint16[layout.storage_elems] or uint32[...]
-        Flat words.
-
-    Raises
-    ------
-    ShapeError, DTypeError, LayoutError
-        An argument does not fit.
+        Flat words; the padding is 0.
     """
-    src = _flat_words("source", source, layout.logical_shape)
-    _check_block(layout.n0, src.dtype.itemsize)
-    dst = _output("out", out, src.dtype, layout.storage_elems, src)
-    _run(transform_jit.nz_from_rows, _nz_tasks(layout), threads, src, dst, 0, layout.m, layout.n, layout.n0)
-    return dst
+    function = transform_jit.nz_from_rows
+    return _to_storage(source, layout, layout.n0, out, threads, function, *_nz_arguments(layout))
 
 
 def matrix_from_nz(
     storage: np.ndarray, layout: MatrixLayout, out: np.ndarray | None = None, *, threads: int = 1
 ) -> np.ndarray:
-    """Convert FRACTAL_NZ to row-major matrices.
-
-    Parameters
-    ----------
-    storage : array of ``layout.storage_elems`` elements
-        16- or 32-bit elements, contiguous.
-    layout : MatrixLayout
-        Shape and N0.
-    out : array, optional
-        Contiguous, ``layout.logical_shape``, elements as wide as those of ``storage``.
-    threads : int
-        Threads to use at most.
-
-    Returns
-    -------
-    array, ``layout.logical_shape``
-        ``out``, or a new array of the type of ``storage``.
-
-    Raises
-    ------
-    ShapeError, DTypeError, LayoutError
-        An argument does not fit.
-    """
-    src = _flat_storage("storage", storage, layout.storage_elems)
-    _check_block(layout.n0, src.dtype.itemsize)
-    result, dst = _logical_output(out, layout.logical_shape, storage)
-    _run(transform_jit.rows_from_nz, _nz_tasks(layout), threads, src, dst, 0, layout.m, layout.n, layout.n0)
-    return result
+    """Convert FRACTAL_NZ to row-major matrices, with everything else as of `activation_from_blocked`."""
+    function = transform_jit.rows_from_nz
+    return _from_storage(storage, layout, layout.n0, out, threads, function, *_nz_arguments(layout))
 
 
-def _nz_tasks(layout: MatrixLayout) -> int:
-    return prod(layout.leading) * layout.m1 if layout.storage_elems else 0
-
-
-Layout = ActivationLayout | WeightLayout | MatrixLayout
+def _nz_arguments(layout: MatrixLayout) -> tuple[int, ...]:
+    """Return the tasks of the transforms of matrices, their scratch (none) and what they read."""
+    tasks = prod(layout.leading) * layout.m1 if layout.storage_elems else 0
+    return tasks, 0, layout.m, layout.n, layout.n0
 
 
 def trans_data(

@@ -17,41 +17,13 @@ from ops.conv3d_backprop_filter.tiling_basic_block import (
     deterministic_fallback_tiling,
 )
 from ops.conv3d_backprop_filter.tiling_data import (
-    BLOCK_MEMBERS,
-    DW_MEMBERS,
-    ORIGIN_BASIC_BLOCK,
-    ORIGIN_OURS,
-    ORIGIN_PUBLIC,
-    PARAM_MEMBERS,
-    VENDOR_NAMES,
     DwTiling,
-    Split,
-    StreamK,
 )
 from ops.conv3d_backprop_filter.tiling_fallback import fallback_tiling
 from ops.conv3d_backprop_filter.tiling_public import Buffers
 
 if TYPE_CHECKING:
     from npu_sim.products import Product
-
-__all__ = [
-    "BLOCK_MEMBERS",
-    "DW_MEMBERS",
-    "LOAD3D_LIMITS",
-    "ORIGIN_BASIC_BLOCK",
-    "ORIGIN_OURS",
-    "ORIGIN_PUBLIC",
-    "PARAM_MEMBERS",
-    "VENDOR_NAMES",
-    "DwTiling",
-    "Split",
-    "StreamK",
-    "check_load3d",
-    "choose_tiling",
-    "overflows",
-    "refuse_unencodable",
-    "unencodable",
-]
 
 
 LOAD3D_LIMITS = {

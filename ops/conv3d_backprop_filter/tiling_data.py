@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 
 from npu_sim.dtypes.formats import DTYPES
 from npu_sim.errors import DTypeError
 from npu_sim.units import BLOCK_BYTES, ceil_div
 from ops.common.cube_operands import COMPUTE_DTYPES
 from ops.common.geometry import ConvGeometry
+from ops.common.vendor_members import members_of, words_of
 
 ORIGIN_BASIC_BLOCK = "basic block"
 ORIGIN_BASE = "base"
@@ -43,85 +45,21 @@ class StreamK(IntEnum):
     ROWS = 2
 
 
-PARAM_MEMBERS: tuple[tuple[str, str, int], ...] = (
-    ("batch_dim", "batchDim", 2),
-    ("group_dim", "groupDim", 1),
-    ("m_dim", "mDim", 1),
-    ("k_dim", "kDim", 1),
-    ("n_dim", "nDim", 1),
-    ("dk_dim", "dkDim", 1),
-    ("total_l1_size", "totalL1Size", 1),
-)
-"""(our name, vendor's name, 32-bit words) of the operator's ``params``."""
+PARAM_MEMBERS = members_of("batchDim:2 groupDim mDim kDim nDim dkDim totalL1Size")
+"""The operator's ``params``."""
 
-DW_MEMBERS: tuple[tuple[str, str, int], ...] = (
-    ("batch", "batch", 1),
-    ("cin", "cin", 1),
-    ("cout", "cout", 1),
-    ("cin1_g", "cin1G", 1),
-    ("cout1_g", "cout1G", 1),
-    ("dout", "dout", 1),
-    ("ho", "ho", 1),
-    ("wo", "wo", 1),
-    ("di", "di", 1),
-    ("hi", "hi", 1),
-    ("wi", "wi", 1),
-    ("dk", "dk", 1),
-    ("hk", "hk", 1),
-    ("wk", "wk", 1),
-    ("group", "group", 1),
-    ("stride_d", "strideD", 1),
-    ("stride_h", "strideH", 1),
-    ("stride_w", "strideW", 1),
-    ("pad_front", "padFront", 1),
-    ("pad_back", "padBack", 1),
-    ("pad_up", "padUp", 1),
-    ("pad_down", "padDown", 1),
-    ("pad_left", "padLeft", 1),
-    ("pad_right", "padRight", 1),
-    ("dilation_d", "dilationD", 1),
-    ("dilation_h", "dilationH", 1),
-    ("dilation_w", "dilationW", 1),
-    ("channel_size", "channelSize", 1),
-    ("al0_pbuffer", "al0Pbuffer", 1),
-    ("bl0_pbuffer", "bl0Pbuffer", 1),
-    ("cl0_pbuffer", "cl0Pbuffer", 1),
-    ("al1_pbuffer", "al1Pbuffer", 1),
-    ("bl1_pbuffer", "bl1Pbuffer", 1),
-    ("base_m", "baseM", 1),
-    ("base_k", "baseK", 1),
-    ("base_n", "baseN", 1),
-    ("m0", "m0", 1),
-    ("k0", "k0", 1),
-    ("n0", "n0", 1),
-    ("step_m", "stepM", 1),
-    ("step_n", "stepN", 1),
-    ("step_ka", "stepKa", 1),
-    ("step_kb", "stepKb", 1),
-    ("iterate_order", "iterateOrder", 1),
-    ("bl1_bound", "bl1Bound", 1),
-    ("hf32_flag", "hf32Flag", 1),
-    ("single_core_dk", "singleCoreDk", 1),
-    ("single_core_group", "singleCoreGroup", 1),
-    ("single_core_cout", "singleCoreCout", 1),
-    ("single_core_ho", "singleCoreHo", 1),
-    ("single_core_batch", "singleCoreBatch", 2),
-    ("single_core_cin", "singleCoreCin", 2),
+DW_MEMBERS = members_of(
+    """
+    batch cin cout cin1G cout1G dout ho wo di hi wi dk hk wk group strideD strideH strideW padFront padBack padUp
+    padDown padLeft padRight dilationD dilationH dilationW channelSize al0Pbuffer bl0Pbuffer cl0Pbuffer al1Pbuffer
+    bl1Pbuffer baseM baseK baseN m0 k0 n0 stepM stepN stepKa stepKb iterateOrder bl1Bound hf32Flag singleCoreDk
+    singleCoreGroup singleCoreCout singleCoreHo singleCoreBatch:2 singleCoreCin:2
+    """
 )
 """The members of ``dwTiling`` in memory order."""
 
-BLOCK_MEMBERS: tuple[tuple[str, str, int], ...] = (
-    ("core_bind_order", "coreBindOrder", 1),
-    ("used_core_num", "usedCoreNum", 1),
-    ("single_core_m", "singleCoreM", 1),
-    ("single_core_n", "singleCoreN", 1),
-    ("single_core_k", "singleCoreK", 2),
-    ("stream_k_type", "streamKType", 1),
-    ("core_stream_k", "coreStreamK", 1),
-)
+BLOCK_MEMBERS = members_of("coreBindOrder usedCoreNum singleCoreM singleCoreN singleCoreK:2 streamKType coreStreamK")
 """The members of ``basicBlockTiling`` in memory order."""
-
-VENDOR_NAMES: dict[str, str] = {ours: vendor for ours, vendor, _ in PARAM_MEMBERS + DW_MEMBERS + BLOCK_MEMBERS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,11 +249,7 @@ class DwTiling:
 
     def words(self) -> tuple[int, ...]:
         """Return the structure as the 70 32-bit words the operator's kernel reads (64-bit members low word first)."""
-        words: list[int] = []
-        for ours, _, count in PARAM_MEMBERS + DW_MEMBERS + BLOCK_MEMBERS:
-            value = getattr(self, ours)
-            words.extend((value >> (32 * word)) & 0xFFFFFFFF for word in range(count))
-        return tuple(words)
+        return words_of(PARAM_MEMBERS + DW_MEMBERS + BLOCK_MEMBERS, partial(getattr, self))
 
 
 def element_bytes(compute_dtype: str) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from npu_sim.dtypes.formats import DTYPES
 from npu_sim.units import ceil_div
 from ops.common.geometry import ConvGeometry
+from ops.common.vendor_members import members_of, words_of
 
 ORIGIN_BASIC_BLOCK = "basic block"
 ORIGIN_BASE = "base template"
@@ -21,85 +22,18 @@ BACK_PAD_MAX = 255
 
 _BLOCK_KEY = 512
 
-PARAM_MEMBERS: tuple[tuple[str, str, int], ...] = (
-    ("batch_dim", "batchDim", 1),
-    ("group_dim", "groupDim", 1),
-    ("m_dim", "mDim", 1),
-    ("k_dim", "kDim", 1),
-    ("n_dim", "nDim", 1),
-    ("d_dim", "dDim", 1),
-    ("core_num", "coreNum", 2),
-)
-"""(our name, vendor's name, 32-bit words) of the operator's ``params``."""
+PARAM_MEMBERS = members_of("batchDim groupDim mDim kDim nDim dDim coreNum:2")
+"""The operator's ``params``."""
 
-DX_MEMBERS: tuple[tuple[str, str, int], ...] = (
-    ("batch", "batch", 1),
-    ("cin", "cin", 1),
-    ("cout", "cout", 1),
-    ("cout1", "cout1", 1),
-    ("cin1", "cin1", 1),
-    ("cout1_g", "cout1G", 1),
-    ("cin1_g", "cin1G", 1),
-    ("c0", "c0", 1),
-    ("c0_bits", "c0Bits", 1),
-    ("dout", "dout", 1),
-    ("ho", "ho", 1),
-    ("wo", "wo", 1),
-    ("di", "di", 1),
-    ("hi", "hi", 1),
-    ("wi", "wi", 1),
-    ("dk", "dk", 1),
-    ("hk", "hk", 1),
-    ("wk", "wk", 1),
-    ("group", "group", 1),
-    ("stride_d", "strideD", 1),
-    ("stride_h", "strideH", 1),
-    ("stride_w", "strideW", 1),
-    ("pad_front", "padFront", 1),
-    ("pad_back", "padBack", 1),
-    ("pad_up", "padUp", 1),
-    ("pad_down", "padDown", 1),
-    ("pad_left", "padLeft", 1),
-    ("pad_right", "padRight", 1),
-    ("back_pad_tail", "backpropPadTail", 1),
-    ("back_pad_up", "backpropPadUp", 1),
-    ("back_pad_down", "backpropPadDown", 1),
-    ("back_pad_left", "backpropPadLeft", 1),
-    ("back_pad_right", "backpropPadRight", 1),
-    ("dilation_d", "dilationD", 1),
-    ("dilation_h", "dilationH", 1),
-    ("dilation_w", "dilationW", 1),
-    ("al0_pbuffer", "al0Pbuffer", 1),
-    ("bl0_pbuffer", "bl0Pbuffer", 1),
-    ("cl0_pbuffer", "cl0Pbuffer", 1),
-    ("al1_pbuffer", "al1Pbuffer", 1),
-    ("bl1_pbuffer", "bl1Pbuffer", 1),
-    ("single_core_group", "singleCoreGroup", 1),
-    ("single_core_cout", "singleCoreCout", 1),
-    ("single_core_cout1", "singleCoreCout1", 1),
-    ("single_core_cin1", "singleCoreCin1", 1),
-    ("single_core_din", "singleCoreDin", 1),
-    ("single_core_ho", "singleCoreHo", 1),
-    ("base_m", "baseM", 1),
-    ("base_k", "baseK", 1),
-    ("base_n", "baseN", 1),
-    ("base_d", "baseD", 1),
-    ("base_batch", "baseBatch", 1),
-    ("base_group", "baseGroup", 1),
-    ("step_m", "stepM", 1),
-    ("step_n", "stepN", 1),
-    ("step_ka", "stepKa", 1),
-    ("step_kb", "stepKb", 1),
-    ("step_batch", "stepBatch", 1),
-    ("step_group", "stepGroup", 1),
-    ("iterate_order", "iterateOrder", 1),
-    ("hf32_flag", "hf32Flag", 1),
-    ("init_output_flag", "initOutputFlag", 1),
-    ("reserved", "reserved", 1),
-    ("alignment", "alignment", 1),
-    ("single_core_batch", "singleCoreBatch", 2),
-    ("single_core_m", "singleCoreM", 2),
-    ("single_core_cin", "singleCoreCin", 2),
+DX_MEMBERS = members_of(
+    """
+    batch cin cout cout1 cin1 cout1G cin1G c0 c0Bits dout ho wo di hi wi dk hk wk group strideD strideH strideW
+    padFront padBack padUp padDown padLeft padRight backpropPadTail backpropPadUp backpropPadDown backpropPadLeft
+    backpropPadRight dilationD dilationH dilationW al0Pbuffer bl0Pbuffer cl0Pbuffer al1Pbuffer bl1Pbuffer
+    singleCoreGroup singleCoreCout singleCoreCout1 singleCoreCin1 singleCoreDin singleCoreHo baseM baseK baseN
+    baseD baseBatch baseGroup stepM stepN stepKa stepKb stepBatch stepGroup iterateOrder hf32Flag initOutputFlag
+    reserved alignment singleCoreBatch:2 singleCoreM:2 singleCoreCin:2
+    """
 )
 """The members of ``conv3DDxTiling`` in memory order."""
 
@@ -348,8 +282,8 @@ class DxTiling:
             "di": g.di, "hi": g.hi, "wi": g.wi, "dk": g.kd, "hk": g.kh, "wk": g.kw, "group": p.groups,
             "stride_d": g.stride[0], "stride_h": g.stride[1], "stride_w": g.stride[2], "pad_front": g.pad[0],
             "pad_back": g.pad[1], "pad_up": g.pad[2], "pad_down": g.pad[3], "pad_left": g.pad[4],
-            "pad_right": g.pad[5], "back_pad_tail": tail, "back_pad_up": pads.up, "back_pad_down": down,
-            "back_pad_left": pads.left, "back_pad_right": right, "dilation_d": p.dilation[0],
+            "pad_right": g.pad[5], "backprop_pad_tail": tail, "backprop_pad_up": pads.up, "backprop_pad_down": down,
+            "backprop_pad_left": pads.left, "backprop_pad_right": right, "dilation_d": p.dilation[0],
             "dilation_h": p.dilation[1], "dilation_w": p.dilation[2],
         }  # fmt: skip
         fixed = {
@@ -365,8 +299,4 @@ class DxTiling:
 
     def words(self) -> tuple[int, ...]:
         """Return the structure as the 78 32-bit words the operator's kernel reads (64-bit members low word first)."""
-        members = self.members()
-        words: list[int] = []
-        for ours, _, count in PARAM_MEMBERS + DX_MEMBERS:
-            words.extend((members[ours] >> (32 * word)) & 0xFFFFFFFF for word in range(count))
-        return tuple(words)
+        return words_of(PARAM_MEMBERS + DX_MEMBERS, self.members().__getitem__)

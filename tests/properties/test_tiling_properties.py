@@ -14,15 +14,9 @@ from npu_sim.errors import OperatorError
 from npu_sim.products import Product
 from ops.common.definition import weight_gradient
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter.tiling import (
-    ORIGIN_BASIC_BLOCK,
-    ORIGIN_OURS,
-    DwTiling,
-    StreamK,
-    choose_tiling,
-    overflows,
-)
+from ops.conv3d_backprop_filter.tiling import choose_tiling, overflows
 from ops.conv3d_backprop_filter.tiling_basic_block import basic_block_tiling
+from ops.conv3d_backprop_filter.tiling_data import ORIGIN_BASIC_BLOCK, ORIGIN_OURS, DwTiling, StreamK
 from ops.conv3d_backprop_filter.tiling_public import ConvArguments, DefaultBuffers, public_tiling
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling, unified_tiling
 from tests.oracles import dw_tiling as model

@@ -13,19 +13,18 @@ import pytest
 from npu_sim.errors import DTypeError, OperatorError, ProductError, ShapeError
 from npu_sim.products import get_product
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter.tiling import (
+from ops.conv3d_backprop_filter.tiling import choose_tiling, overflows
+from ops.conv3d_backprop_filter.tiling_base import base_tiling, x_elements
+from ops.conv3d_backprop_filter.tiling_basic_block import basic_block_applies, basic_block_tiling
+from ops.conv3d_backprop_filter.tiling_data import (
     BLOCK_MEMBERS,
     DW_MEMBERS,
+    ORIGIN_BASE,
     ORIGIN_BASIC_BLOCK,
     ORIGIN_OURS,
     ORIGIN_PUBLIC,
     PARAM_MEMBERS,
-    choose_tiling,
-    overflows,
 )
-from ops.conv3d_backprop_filter.tiling_base import base_tiling, x_elements
-from ops.conv3d_backprop_filter.tiling_basic_block import basic_block_applies, basic_block_tiling
-from ops.conv3d_backprop_filter.tiling_data import ORIGIN_BASE
 from ops.conv3d_backprop_filter.tiling_public import ConvArguments, DefaultBuffers, public_tiling, refusal
 from tests.oracles.dw_tiling import product_with_cores, tiling_of_words
 
