@@ -7,7 +7,6 @@ Source: the published aclnnAvgPool2dBackward page (prototypes, parameters) and o
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib import import_module
 from typing import Any, Literal, cast
 
 from npu_sim.accumulation import Accumulation
@@ -15,14 +14,13 @@ from npu_sim.dtypes.cube_math import cube_math_number
 from npu_sim.engines.execute import Overflow
 from npu_sim.fenv import default_fenv
 from npu_sim.products import current_product
-from npu_sim.report.explain import current_recorder
 from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
+from ops.aclnn.front import planned_work
 from ops.aclnn.handles import alive, truth, whole
-from ops.aclnn.memory import check_writeable, tensors_of_run
 from ops.aclnn.objects import aclIntArray, aclTensor
 from ops.avg_pool.call import AvgPoolCall, parse_quirks
 from ops.avg_pool.rule import TENSORS
-from ops.avg_pool.rules import Resolved, call_context, check
+from ops.avg_pool.rules import call_context, check
 from ops.common.options import run_options
 from ops.common.rule import Profile
 from ops.common.status import AclnnStatus
@@ -95,37 +93,17 @@ def aclnnAvgPool2dBackwardGetWorkspaceSize(
 
     def build() -> Work:
         resolved = check(_call_of(given))
-        storages = {field: given[name].storage for name, field in TENSORS.items()}
-        context = call_context(resolved.call)
-        check_writeable("gradInput", resolved.desc("grad_input"), storages["grad_input"], context)
         options = run_options(resolved.product, resolved.cube_dtype, accumulation, overflow, threads)
-        plan = _plan(resolved)
-        run_call = import_module("ops.avg_pool.run").run_call
-
-        def prepare() -> Any:
-            tensors = tensors_of_run(plan.arguments, TENSORS, storages, ("gradInput",), context)
-            return lambda: run_call(plan, tensors, options)
-
-        return Work(workspace_bytes=plan.workspace_bytes, prepare=prepare, context=context)
+        storages = {field: given[name].storage for name, field in TENSORS.items()}
+        outputs = {"grad_input": resolved.desc("grad_input")}
+        return planned_work("ops.avg_pool", resolved, TENSORS, storages, outputs, options, call_context(resolved.call))
 
     return first_phase(NAME, build)
 
 
 @default_fenv
 def aclnnAvgPool2dBackward(workspace: Any, workspaceSize: Any, executor: Any, stream: Any) -> AclnnStatus:
-    """Run a planned call; gradInput is written as a whole or not at all.
-
-    Parameters
-    ----------
-    workspace : array of uint8 or None
-        At least ``workspaceSize`` bytes; None where that is 0. The emulator keeps intermediate tensors in memory of its
-        own: the bytes are not used.
-    workspaceSize : int
-        What phase 1 returned, or more.
-    executor : aclOpExecutor
-        What phase 1 returned; it runs once.
-    stream : aclrtStream or None
-        None: the default stream. The call has run when it returns.
+    """Run a planned call; gradInput is written as a whole or not at all. All else is as of `aclnnConvolutionBackward`.
 
     Returns
     -------
@@ -164,12 +142,3 @@ def _call_of(given: dict[str, Any]) -> AvgPoolCall:
         strict_shape=truth("strict_shape", given["strict_shape"]),
         deterministic=truth("deterministic", given["deterministic"]),
     )
-
-
-def _plan(resolved: Resolved) -> Any:
-    """Return the plan of a checked call. A call that is refused does not wait for the kernels' import."""
-    plan = import_module("ops.avg_pool.plan").plan_call(resolved)
-    recorder = current_recorder()
-    if recorder is not None:
-        recorder.add(lambda: import_module("ops.avg_pool.explain").explain_call(plan))
-    return plan

@@ -6,36 +6,28 @@ Source: the published aclnnConvolutionBackward page (prototypes, parameters) and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from importlib import import_module
+from collections.abc import Iterable
 from typing import Any, Literal, cast
-
-import numpy as np
 
 from npu_sim.accumulation import Accumulation
 from npu_sim.dtypes.cube_math import cube_math_number
-from npu_sim.engines.execute import ExecuteOptions, Overflow
-from npu_sim.errors import NpuSimError, OperatorError
+from npu_sim.engines.execute import Overflow
 from npu_sim.fenv import default_fenv
 from npu_sim.products import current_product
-from npu_sim.report.explain import current_recorder
 from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
+from ops.aclnn.front import planned_work
 from ops.aclnn.handles import alive, truth, whole
-from ops.aclnn.memory import check_writeable, tensors_of_run
 from ops.aclnn.objects import aclBoolArray, aclIntArray, aclTensor
 from ops.common.options import run_options
 from ops.common.rule import Profile
 from ops.common.status import AclnnStatus
 from ops.conv_backward.call import ConvBackwardCall, parse_quirks
-from ops.conv_backward.resolve import Resolved
 from ops.conv_backward.rule import TENSORS
 from ops.conv_backward.rules import call_context, check
 
 NAME = "aclnnConvolutionBackward"
 INT32 = 2**31
 
-_OUTPUTS = ("gradInput", "gradWeight", "gradBias")
-_NAME_OF = {field: name for name, field in TENSORS.items()}
 _ARRAYS = ("biasSizes", "stride", "padding", "dilation", "outputPadding")
 
 
@@ -116,14 +108,8 @@ def aclnnConvolutionBackwardGetWorkspaceSize(
         resolved = check(call)
         options = run_options(call.product, resolved.compute_dtype, accumulation, overflow, threads)
         storages = {field: given[name].storage for name, field in TENSORS.items() if given[name] is not None}
-        context = call_context(call)
-        for field, desc in resolved.wanted_outputs.items():
-            check_writeable(_NAME_OF[field], desc, storages[field], context)
-        plan = _plan(resolved, context)
-        return Work(
-            workspace_bytes=plan.workspace_bytes,
-            prepare=lambda: _prepare(plan, storages, options, context),
-            context=context,
+        return planned_work(
+            "ops.conv_backward", resolved, TENSORS, storages, resolved.wanted_outputs, options, call_context(call)
         )
 
     return first_phase(NAME, build)
@@ -188,40 +174,3 @@ def _call_of(given: dict[str, Any]) -> ConvBackwardCall:
         deterministic=truth("deterministic", given["deterministic"]),
         strict_output_dtype=truth("strict_output_dtype", given["strict_output_dtype"]),
     )
-
-
-def _kernels(module: str) -> Any:
-    """Return ``ops.conv_backward.plan`` or ``run``: a call that is refused does not wait for the kernels' import."""
-    return import_module(f"ops.conv_backward.{module}")
-
-
-def _plan(resolved: Resolved, context: str) -> Any:
-    """Return the plan of a checked call; a refusal names the product.
-
-    Raises
-    ------
-    NpuSimError
-        561103 or another status: no kernel takes the call.
-    """
-    try:
-        plan = _kernels("plan").plan_call(resolved)
-    except NpuSimError as error:
-        if resolved.product.name in str(error):
-            raise
-        raise OperatorError(f"{error} ({context})", error.status) from error
-    recorder = current_recorder()
-    if recorder is not None:
-        recorder.add(lambda: _kernels("explain").explain_call(plan))
-    return plan
-
-
-def _prepare(
-    plan: Any, storages: dict[str, np.ndarray | None], options: ExecuteOptions, context: str
-) -> Callable[[], None]:
-    """Check that every tensor the plan touches has memory; return the run.
-
-    Outputs are written in the order gradInput, gradWeight, gradBias.
-    """
-    tensors = tensors_of_run(plan.arguments, TENSORS, storages, _OUTPUTS, context)
-    run_call: Callable[..., None] = _kernels("run").run_call
-    return lambda: run_call(plan, tensors, options)

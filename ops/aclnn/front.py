@@ -1,0 +1,71 @@
+"""What the first phases of the operators share once a call is checked: writeable results, plan, run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from npu_sim.engines.execute import ExecuteOptions
+from npu_sim.errors import NpuSimError, OperatorError
+from npu_sim.report.explain import current_recorder
+from ops.aclnn.executor import Work
+from ops.aclnn.memory import check_writeable, tensors_of_run
+from ops.common.tensor_desc import TensorDesc
+
+
+def planned_work(
+    package: str,
+    resolved: Any,
+    names: Mapping[str, str],
+    storages: dict[str, np.ndarray | None],
+    outputs: Mapping[str, TensorDesc],
+    options: ExecuteOptions,
+    context: str,
+) -> Work:
+    """Plan a checked call of an operator and record its explanation.
+
+    Parameters
+    ----------
+    package : str
+        The operator's, ``ops.conv_backward``. Its kernels are imported here: a refused call does not wait for them.
+    resolved : object
+        The checked call.
+    names : mapping of str to str
+        Fields of the call by the argument names of the C interface, outputs in the order in which they are written.
+    storages : dict of str to array or None
+        The caller's storages by field.
+    outputs : mapping of str to TensorDesc
+        Results the call writes, by field.
+    options : ExecuteOptions
+        How.
+    context : str
+        Product, for messages.
+
+    Raises
+    ------
+    NpuSimError
+        561103 or another status: no kernel takes the call; 161002: a result cannot be written.
+    """
+    name_of = {field: name for name, field in names.items()}
+    for field, desc in outputs.items():
+        check_writeable(name_of[field], desc, storages[field], context)
+    try:
+        plan = import_module(f"{package}.plan").plan_call(resolved)
+    except NpuSimError as error:
+        if resolved.product.name in str(error):
+            raise
+        raise OperatorError(f"{error} ({context})", error.status) from error
+    recorder = current_recorder()
+    if recorder is not None:
+        recorder.add(lambda: import_module(f"{package}.explain").explain_call(plan))
+
+    def prepare() -> Callable[[], None]:
+        written = [name_of[field] for field in outputs]
+        tensors = tensors_of_run(plan.arguments, names, storages, written, context)
+        run_call: Callable[..., None] = import_module(f"{package}.run").run_call
+        return lambda: run_call(plan, tensors, options)
+
+    return Work(workspace_bytes=plan.workspace_bytes, prepare=prepare, context=context)
