@@ -23,7 +23,7 @@ from ops.avg_pool import kernel_avg_pool3d_grad as kernel
 from ops.avg_pool.call import PoolAxis
 from ops.common.cube_operands import SYSTEM_WORKSPACE_BYTES
 from ops.common.records import int_fields, record
-from ops.vector.frame import has_byte_copies
+from ops.vector.frame import has_byte_copies, vector_launch
 
 UB_RESERVED_BYTES = 20480
 """UB this kernel leaves alone."""
@@ -203,15 +203,7 @@ def avg_pool3d_grad_launch(
         "include_pad": int(count_include_pad), "divisor": divisor_override,
     }  # fmt: skip
     params = record(AVG_POOL_PARAMS, values)
-    return Launch(
-        name="AvgPool3DGrad",
-        kernel=avg_pool3d_grad,
-        params=params,
-        core_count=t.cores,
-        phase_count=3 if sums is not None else 2,
-        gm=gm,
-        step_rows=kernel.STEP_ROWS,
-        sites=dict(kernel.SITES),
-        trusted=True,
-        core_kind="vector",
+    phases = 3 if sums is not None else 2
+    return vector_launch(
+        "AvgPool3DGrad", avg_pool3d_grad, params, gm, kernel.SITES, phase_count=phases, step_rows=kernel.STEP_ROWS
     )

@@ -1,13 +1,15 @@
-"""From named values to the record a jitted kernel reads."""
+"""From named values to the record a jitted kernel reads, and to its launch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from npu_sim.errors import OperatorError, shown
 from npu_sim.memory.gm import GlobalMemory, GmTensor
+from npu_sim.program.launch import Kernel, Launch
 from ops.common.status import NO_KERNEL
 
 MOST_GM_BYTES = 1 << 48
@@ -56,3 +58,19 @@ def record(dtype: np.dtype, values: Mapping[str, int]) -> np.ndarray:
     for name in names:
         out[name] = values[name]
     return out
+
+
+def kernel_launch(
+    name: str, kernel: Kernel, params: np.ndarray, gm: GlobalMemory, sites: Mapping[int, str], **others: Any
+) -> Launch:
+    """Return the trusted launch of a kernel of this project.
+
+    Parameters
+    ----------
+    name, kernel, params, gm, sites, others
+        See `Launch`. Where the record has ``cores`` and ``step_rows``, they are the core count and the room for a step.
+    """
+    for field, attribute in (("cores", "core_count"), ("step_rows", "step_rows")):
+        if field in (params.dtype.names or ()):
+            others[attribute] = int(params[0][field])
+    return Launch(name=name, kernel=kernel, params=params, gm=gm, sites=dict(sites), trusted=True, **others)

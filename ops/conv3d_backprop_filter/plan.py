@@ -13,11 +13,11 @@ from npu_sim.program.launch import Launch
 from ops.common.cube_operands import check_compute_dtype, input_layout, output_layout, weight_layout
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Kernel
+from ops.common.records import kernel_launch
 from ops.conv3d_backprop_filter import kernel_split, kernel_unified, walk_split
 from ops.conv3d_backprop_filter.params import split_params, unified_params
 from ops.conv3d_backprop_filter.tiling import choose_tiling
-from ops.conv3d_backprop_filter.tiling_data import DwTiling
-from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling, unified_tiling
+from ops.conv3d_backprop_filter.tiling_unified import unified_tiling
 from ops.vector.memset import memset_launch
 
 
@@ -51,17 +51,9 @@ def unified_launches(params: np.ndarray, gm: GlobalMemory, dw: GmTensor, product
     product : Product
         Where it runs.
     """
-    kernel = Launch(
-        name="Conv3DBackpropFilter",
-        kernel=kernel_unified.weight_gradient,
-        params=params,
-        core_count=int(params[0]["cores"]),
-        gm=gm,
-        step_rows=int(params[0]["step_rows"]),
-        sites=kernel_unified.SITES,
-        trusted=True,
-    )
-    return memset_launch(gm, dw, product), kernel
+    kernel = kernel_unified.weight_gradient
+    launch = kernel_launch("Conv3DBackpropFilter", kernel, params, gm, kernel_unified.SITES)
+    return memset_launch(gm, dw, product), launch
 
 
 def weight_gradient_kernel(
@@ -81,27 +73,12 @@ def weight_gradient_kernel(
         561103 if no tiling fits the buffers; 161002 if the product's Cube does not multiply ``compute_dtype``.
     """
     check_compute_dtype(product, compute_dtype)
-    tiling: DwTiling | UnifiedTiling
     if product.core.is_split:
         tiling = choose_tiling(geometry, product, compute_dtype)
         params = split_params(tiling, product, x, dy, dw, compute_dtype)
-        private_bytes = tiling.workspace_bytes
-        launches: tuple[Launch, ...] = (
-            Launch(
-                name="Conv3DBackpropFilterV2",
-                kernel=kernel_split.weight_gradient,
-                params=params,
-                core_count=tiling.cores,
-                phase_count=2,
-                gm=gm,
-                step_rows=int(params[0]["step_rows"]),
-                sites=walk_split.SITES,
-                trusted=True,
-            ),
-        )
-    else:
-        tiling = unified_tiling(geometry, product)
-        private_bytes = 0
-        params = unified_params(tiling, geometry, product, x, dy, dw)
-        launches = unified_launches(params, gm, dw, product)
-    return Kernel(tiling=tiling, launches=launches, private_bytes=private_bytes)
+        kernel = kernel_split.weight_gradient
+        launch = kernel_launch("Conv3DBackpropFilterV2", kernel, params, gm, walk_split.SITES, phase_count=2)
+        return Kernel(launches=(launch,), private_bytes=tiling.workspace_bytes, tiling=tiling)
+    unified = unified_tiling(geometry, product)
+    params = unified_params(unified, geometry, product, x, dy, dw)
+    return Kernel(launches=unified_launches(params, gm, dw, product), tiling=unified)

@@ -11,6 +11,7 @@ from npu_sim.program.launch import Launch
 from ops.common.cube_operands import SYSTEM_WORKSPACE_BYTES
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Kernel
+from ops.common.records import kernel_launch
 from ops.common.status import NO_KERNEL
 from ops.conv3d_backprop_input import kernel_split
 from ops.conv3d_backprop_input.kernel_split_work import SITES
@@ -72,28 +73,19 @@ def dx_launch(
 ) -> Launch:
     """Return the launch of the kernel with ``tiling``."""
     params = dx_params(tiling, product.core, dy, weight, dx)
-    return _launch("Conv3DBackpropInputV2", params, tiling.core_num, gm)
+    return _launch("Conv3DBackpropInputV2", params, gm)
 
 
 def forward_launch(
     tiling: ForwardTiling, product: Product, gm: GlobalMemory, x: GmTensor, weight: GmTensor, y: GmTensor
 ) -> Launch:
     """Return the launch of the kernel with ``tiling``."""
-    return _launch("Conv3D", forward_params(tiling, product.core, x, weight, y), tiling.core_num, gm)
+    return _launch("Conv3D", forward_params(tiling, product.core, x, weight, y), gm)
 
 
-def _launch(name: str, params: np.ndarray, cores: int, gm: GlobalMemory) -> Launch:
-    return Launch(
-        name=name,
-        kernel=kernel_split.convolve,
-        params=params,
-        core_count=cores,
-        phase_count=1 + int(params[0]["clear"]),
-        gm=gm,
-        step_rows=int(params[0]["step_rows"]),
-        sites=SITES,
-        trusted=True,
-    )
+def _launch(name: str, params: np.ndarray, gm: GlobalMemory) -> Launch:
+    phases = 1 + int(params[0]["clear"])
+    return kernel_launch(name, kernel_split.convolve, params, gm, SITES, phase_count=phases)
 
 
 def _kernel(tiling: DxTiling | ForwardTiling, launch: Launch) -> Kernel:

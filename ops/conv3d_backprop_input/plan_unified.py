@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Kernel
+from ops.common.records import kernel_launch
 from ops.conv3d_backprop_input import kernel_unified
 from ops.conv3d_backprop_input.kernel_unified_work import SITES
 from ops.conv3d_backprop_input.params_unified import unified_params
@@ -58,14 +58,6 @@ def kernel_of(
 ) -> Kernel:
     """Return the launches that run ``problem`` as ``tiling`` says."""
     params = unified_params(problem, tiling, product, src, weight, dst)
-    launch = Launch(
-        name="Conv2DBackpropInput" if problem.transposed else "Conv2D",
-        kernel=kernel_unified.convolve,
-        params=params,
-        core_count=tiling.block_dim,
-        gm=gm,
-        step_rows=int(params[0]["step_rows"]),
-        sites=SITES,
-        trusted=True,
-    )
+    name = "Conv2DBackpropInput" if problem.transposed else "Conv2D"
+    launch = kernel_launch(name, kernel_unified.convolve, params, gm, SITES, core_count=tiling.block_dim)
     return Kernel(launches=(launch,), tiling=tiling)

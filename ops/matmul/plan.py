@@ -10,11 +10,10 @@ from npu_sim.dtypes.formats import DTYPES
 from npu_sim.errors import OperatorError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch
 from npu_sim.units import KIB, ceil_div
 from ops.common.cube_operands import SYSTEM_WORKSPACE_BYTES
 from ops.common.pipeline import Kernel
-from ops.common.records import record, tensor_fields
+from ops.common.records import kernel_launch, record, tensor_fields
 from ops.common.status import NO_KERNEL
 from ops.matmul import kernel_matmul
 
@@ -135,15 +134,7 @@ def matmul_launches(
         # every row of both operands may need an instruction of its own
         "step_rows": 2 * tiling.chunk_k + tiling.base_m + 256,
     }  # fmt: skip
-    launch = Launch(
-        name="MatMulV2",
-        kernel=kernel_matmul.matmul,
-        params=record(MATMUL_PARAMS, values),
-        core_count=tiling.cores,
-        gm=gm,
-        step_rows=values["step_rows"],
-        sites=kernel_matmul.SITES,
-        trusted=True,
-    )
+    params = record(MATMUL_PARAMS, values)
+    launch = kernel_launch("MatMulV2", kernel_matmul.matmul, params, gm, kernel_matmul.SITES)
     # ASSUMED: the library reserves for this kernel what it reserves for the others
     return Kernel(launches=(launch,), private_bytes=SYSTEM_WORKSPACE_BYTES, tiling=tiling)

@@ -184,16 +184,11 @@ def copy_launch(
         params["src_strides"][0, i] = axis.src * item_bytes
         params["dst_strides"][0, i] = axis.dst * item_bytes
     by_elements = kernel_copy.copy_staged if values["dense"] else kernel_copy.copy_elements
+    kernel = by_elements if by_scalars else kernel_copy.copy_rows
     return vector_launch(
-        "Copy (scalar moves)" if by_scalars else "Copy",
-        by_elements if by_scalars else kernel_copy.copy_rows,
-        params,
-        gm,
-        core_count=values["cores"],
-        sites=kernel_copy.SITES,
-        step_rows=values["step_rows"],
+        "Copy (scalar moves)" if by_scalars else "Copy", kernel, params, gm, kernel_copy.SITES,
         shortcut=partial(_copy_all, src, src_view, dst, dst_view, item_bytes),
-    )
+    )  # fmt: skip
 
 
 def _plan_scalars(values: dict[str, int], elems: int, item_bytes: int, product: Product) -> None:

@@ -129,15 +129,9 @@ def mul_launch(
         "output": room + 2 * half, "half": half, "slot": room + 4 * half, "step_rows": 64 + 3 * group,
     }  # fmt: skip
     return vector_launch(
-        "Mul",
-        kernel_elementwise.mul,
-        record(MUL_PARAMS, values),
-        gm,
-        core_count=values["cores"],
-        sites=kernel_elementwise.SITES,
-        step_rows=values["step_rows"],
+        "Mul", kernel_elementwise.mul, record(MUL_PARAMS, values), gm, kernel_elementwise.SITES,
         shortcut=partial(_mul_all, src, matrix, dst, plane_elems, dtype),
-    )
+    )  # fmt: skip
 
 
 def divisor_pattern(divisor: float, dtype: str, overflow: str) -> int:
@@ -160,25 +154,12 @@ def div_launch(
 
     Parameters
     ----------
-    gm : GlobalMemory
-        Holds the tensors, which are disjoint.
     src, dst : GmTensor
         ``planes`` resp. planes * plane_elems elements.
-    planes, plane_elems : int
-        Extents.
     divisor : float
         Rounded to ``dtype`` before the division.
-    dtype : {"fp32", "fp16"}
-        Type of both tensors.
-    product : Product
-        Where it runs.
-
-    Raises
-    ------
-    DTypeError
-        Another type.
-    ShapeError
-        The extents do not match the tensors.
+    gm, planes, plane_elems, dtype, product
+        As of `mul_launch`, which raises the same errors.
     """
     total = planes * plane_elems if min(planes, plane_elems) >= 0 else -1
     item = _check("Div", dtype, ((src, planes), (dst, total)), product)
@@ -195,15 +176,9 @@ def div_launch(
         "step_rows": 128 + unit * max(block_elems(item), 1) + ceil_div(plane, half),
     }  # fmt: skip
     return vector_launch(
-        "Div",
-        kernel_elementwise.div,
-        record(DIV_PARAMS, values),
-        gm,
-        core_count=values["cores"],
-        sites=kernel_elementwise.SITES,
-        step_rows=values["step_rows"],
+        "Div", kernel_elementwise.div, record(DIV_PARAMS, values), gm, kernel_elementwise.SITES,
         shortcut=partial(_div_all, src, dst, planes, plane_elems, pattern, dtype),
-    )
+    )  # fmt: skip
 
 
 def _values(arena: npt.NDArray[np.uint8], tensor: GmTensor, dtype: str) -> np.ndarray:

@@ -24,14 +24,11 @@ ASSUMED: the library's own schedules are not published in full; the rules above 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 
-import numpy as np
-
-from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import Product
-from npu_sim.program.launch import Kernel, Launch, Shortcut
 from npu_sim.units import BLOCK_BYTES, KIB, ceil_div
+from ops.common.records import kernel_launch
 
 UB_RESERVED_BYTES = KIB
 """UB that vector kernels leave alone (CANN 8.1 ``tbe/impl/trans_data.py``)."""
@@ -62,39 +59,5 @@ def smallest_unit(piece_elems: int, item_bytes: int) -> int:
     return max(1, ceil_div(block_elems(item_bytes), max(piece_elems, 1)))
 
 
-def vector_launch(
-    name: str,
-    kernel: Kernel,
-    params: np.ndarray,
-    gm: GlobalMemory,
-    *,
-    core_count: int,
-    sites: Mapping[int, str],
-    step_rows: int = 64,
-    shortcut: Shortcut | None = None,
-) -> Launch:
-    """Return a trusted launch of one phase on vector cores (AI cores where both are one).
-
-    Parameters
-    ----------
-    name : str
-        Kernel name for reports.
-    kernel, params, step_rows, sites, shortcut
-        See `Launch`.
-    gm : GlobalMemory
-        Tensors of the launch.
-    core_count : int
-        From `cores_for`.
-    """
-    return Launch(
-        name=name,
-        kernel=kernel,
-        params=params,
-        core_count=core_count,
-        gm=gm,
-        step_rows=step_rows,
-        sites=dict(sites),
-        trusted=True,
-        core_kind="vector",
-        shortcut=shortcut,
-    )
+vector_launch = partial(kernel_launch, core_kind="vector")
+"""`kernel_launch` on vector cores (AI cores where both are one)."""

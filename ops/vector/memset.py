@@ -29,14 +29,9 @@ def memset_launch(gm: GlobalMemory, tensor: GmTensor, product: Product) -> Launc
         "tensor": tensor.index, "cores": cores, "pads": int(has_byte_copies(product)),
     }  # fmt: skip
     return vector_launch(
-        "MemSet",
-        kernel_memset.memset,
-        record(MEMSET_PARAMS, values),
-        gm,
-        core_count=cores,
-        sites=kernel_memset.SITES,
+        "MemSet", kernel_memset.memset, record(MEMSET_PARAMS, values), gm, kernel_memset.SITES,
         shortcut=partial(_clear, tensor),
-    )
+    )  # fmt: skip
 
 
 def _clear(tensor: GmTensor, arena: npt.NDArray[np.uint8], saturate: bool, threads: int) -> None:

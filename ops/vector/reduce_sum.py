@@ -130,15 +130,9 @@ def reduce_sum_launch(
     }  # fmt: skip
     params = record(REDUCE_SUM_PARAMS, values)
     return vector_launch(
-        "ReduceSum",
-        kernel_reduce_sum.reduce_sum,
-        params,
-        gm,
-        core_count=cores,
-        sites=kernel_reduce_sum.SITES,
-        step_rows=kernel_reduce_sum.STEP_ROWS,
-        shortcut=partial(_sum_all, src, dst, params),
-    )
+        "ReduceSum", kernel_reduce_sum.reduce_sum, params, gm, kernel_reduce_sum.SITES,
+        step_rows=kernel_reduce_sum.STEP_ROWS, shortcut=partial(_sum_all, src, dst, params),
+    )  # fmt: skip
 
 
 def _sum_all(

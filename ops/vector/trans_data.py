@@ -27,25 +27,23 @@ from ops.vector.trans_data_plan import (
 
 NAME = "TransData"
 
-_Move = Callable[[np.ndarray, np.ndarray, int], None]
+_Move = Callable[..., np.ndarray]
+"""One of `npu_sim.layouts.transform`."""
 
 
 def _shortcut(
-    src: GmTensor,
-    dst: GmTensor,
-    src_shape: tuple[int, ...],
-    dst_shape: tuple[int, ...],
-    item_bytes: int,
-    move: _Move,
+    src: GmTensor, dst: GmTensor, layout: ActivationLayout | WeightLayout, item_bytes: int, forward: bool, move: _Move
 ) -> Shortcut:
-    """Return a shortcut that hands views of the arena to ``move(source, out, threads)``."""
+    """Return a shortcut that hands views of the arena to ``move``; ``forward``: ``dst`` is the blocked one."""
     words = np.dtype(f"u{item_bytes}")
+    shapes = layout.logical_shape, (layout.storage_elems,)
 
     def view(arena: npt.NDArray[np.uint8], tensor: GmTensor, shape: tuple[int, ...]) -> np.ndarray:
         return arena[tensor.address : tensor.address + tensor.byte_count].view(words).reshape(shape)
 
     def shortcut(arena: npt.NDArray[np.uint8], saturate: bool, threads: int) -> None:
-        move(view(arena, src, src_shape), view(arena, dst, dst_shape), threads)
+        source, out = view(arena, src, shapes[not forward]), view(arena, dst, shapes[forward])
+        move(source, layout, out, threads=threads)
 
     return shortcut
 
@@ -84,28 +82,12 @@ def trans_data_activation_launch(
         The tensor is empty, or the size of ``src`` or ``dst`` is not the layout's.
     """
     params = activation_params(src, dst, layout, item_bytes, direction, product)
-    plain, blocked = layout.logical_shape, (layout.storage_elems,)
-
-    def to_blocked(source: np.ndarray, out: np.ndarray, threads: int) -> None:
-        transform.blocked_from_activation(source, layout, out, threads=threads)
-
-    def from_blocked(source: np.ndarray, out: np.ndarray, threads: int) -> None:
-        transform.activation_from_blocked(source, layout, out, threads=threads)
-
-    forward = direction == "to_blocked"
-    kernel = kernel_trans_data_activation
+    forward, kernel = direction == "to_blocked", kernel_trans_data_activation
+    move: _Move = transform.blocked_from_activation if forward else transform.activation_from_blocked
     return vector_launch(
-        NAME,
-        kernel.to_blocked if forward else kernel.from_blocked,
-        params,
-        gm,
-        core_count=int(params[0]["cores"]),
-        sites=kernel.SITES,
-        step_rows=int(params[0]["step_rows"]),
-        shortcut=_shortcut(src, dst, plain, blocked, item_bytes, to_blocked)
-        if forward
-        else _shortcut(src, dst, blocked, plain, item_bytes, from_blocked),
-    )
+        NAME, kernel.to_blocked if forward else kernel.from_blocked, params, gm, kernel.SITES,
+        shortcut=_shortcut(src, dst, layout, item_bytes, forward, move),
+    )  # fmt: skip
 
 
 def trans_data_weight_launch(
@@ -121,19 +103,13 @@ def trans_data_weight_launch(
 
     Parameters
     ----------
-    gm : GlobalMemory
-        Holds both tensors.
     src, dst : GmTensor
         "to_fractal": NCHW or NCDHW to FRACTAL_Z or FRACTAL_Z_3D (padding, and what couples different groups, becomes
         0); "from_fractal": back (both are ignored).
     layout : WeightLayout
         Shape, groups and C0: 16, or 8 for 32-bit elements.
-    item_bytes : int
-        2 or 4; the bits are not interpreted.
-    direction : {"to_fractal", "from_fractal"}
-        Which tensor is blocked.
-    product : Product
-        Where it runs.
+    gm, item_bytes, direction, product
+        As of `trans_data_activation_launch`.
 
     Raises
     ------
@@ -143,25 +119,9 @@ def trans_data_weight_launch(
         The size of ``src`` or ``dst`` is not the layout's.
     """
     params = weight_params(src, dst, layout, item_bytes, direction, product)
-    plain, blocked = layout.logical_shape, (layout.storage_elems,)
-
-    def to_fractal(source: np.ndarray, out: np.ndarray, threads: int) -> None:
-        transform.fractal_from_weight(source, layout, out, threads=threads)
-
-    def from_fractal(source: np.ndarray, out: np.ndarray, threads: int) -> None:
-        transform.weight_from_fractal(source, layout, out, threads=threads)
-
-    forward = direction == "to_fractal"
-    kernel = kernel_trans_data_weight
+    forward, kernel = direction == "to_fractal", kernel_trans_data_weight
+    move: _Move = transform.fractal_from_weight if forward else transform.weight_from_fractal
     return vector_launch(
-        NAME,
-        kernel.to_fractal if forward else kernel.from_fractal,
-        params,
-        gm,
-        core_count=int(params[0]["cores"]),
-        sites=kernel_trans_data_lines.SITES,
-        step_rows=kernel.STEP_ROWS,
-        shortcut=_shortcut(src, dst, plain, blocked, item_bytes, to_fractal)
-        if forward
-        else _shortcut(src, dst, blocked, plain, item_bytes, from_fractal),
-    )
+        NAME, kernel.to_fractal if forward else kernel.from_fractal, params, gm, kernel_trans_data_lines.SITES,
+        step_rows=kernel.STEP_ROWS, shortcut=_shortcut(src, dst, layout, item_bytes, forward, move),
+    )  # fmt: skip

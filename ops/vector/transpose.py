@@ -86,15 +86,9 @@ def transpose_launch(
         "half": half, "target": 2 * half, "step_rows": 16 + tile_rows + tile_rows // SIDE + tile_columns,
     }  # fmt: skip
     return vector_launch(
-        "Transpose",
-        kernel_transpose.transpose,
-        record(TRANSPOSE_PARAMS, values),
-        gm,
-        core_count=values["cores"],
-        sites=kernel_transpose.SITES,
-        step_rows=values["step_rows"],
+        "Transpose", kernel_transpose.transpose, record(TRANSPOSE_PARAMS, values), gm, kernel_transpose.SITES,
         shortcut=partial(_transpose_all, src, dst, rows, columns, item_bytes),
-    )
+    )  # fmt: skip
 
 
 def _transpose_all(

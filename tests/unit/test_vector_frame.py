@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
+from ops.common.records import int_fields, record
 from ops.vector.frame import (
     block_elems,
     cores_for,
@@ -52,6 +52,8 @@ def test_vector_launch_runs_trusted_on_vector_cores():
     def nothing(rows, params, core, phase):
         return iter(())
 
-    launch = vector_launch("Nothing", nothing, np.zeros(1), gm, core_count=3, sites={1: "ONE"}, step_rows=99)
+    params = record(int_fields("cores", "step_rows"), {"cores": 3, "step_rows": 99})
+    launch = vector_launch("Nothing", nothing, params, gm, {1: "ONE"})
     assert (launch.core_kind, launch.trusted, launch.phase_count) == ("vector", True, 1)
     assert (launch.core_count, launch.step_rows, launch.sites, launch.shortcut) == (3, 99, {1: "ONE"}, None)
+    assert vector_launch("Nothing", nothing, params[["cores"]], gm, {}).step_rows == 64
