@@ -82,11 +82,11 @@ def _check_block(c0: int, item_bytes: int) -> None:
 
 
 def _run(
-    function: Callable[..., None],
-    tasks: int,
-    threads: int,
     src: np.ndarray,
     dst: np.ndarray,
+    threads: int,
+    function: Callable[..., None],
+    tasks: int,
     scratch_elems: int,
     *arguments: Any,
 ) -> None:
@@ -163,11 +163,11 @@ def blocked_from_activation(
     scratch_elems = (layout.c0 + 1) * transform_jit.SCRATCH_STEP
     shape = (layout.c, layout.d, plane, layout.c0)
     if cast is None:
-        _run(transform_jit.blocked_from_planes, tasks, threads, src, dst, scratch_elems, *shape)
+        _run(src, dst, threads, transform_jit.blocked_from_planes, tasks, scratch_elems, *shape)
     else:
         code = transform_jit.CAST_FP16 if cast is FP16 else transform_jit.CAST_BF16
         function = transform_jit.cast_blocked_from_planes
-        _run(function, tasks, threads, src, dst, scratch_elems, *shape, code, int(saturate))
+        _run(src, dst, threads, function, tasks, scratch_elems, *shape, code, int(saturate))
     return dst
 
 
@@ -206,43 +206,27 @@ def activation_from_blocked(
 
 
 def _to_storage(
-    source: np.ndarray,
-    layout: Layout,
-    block: int,
-    out: np.ndarray | None,
-    threads: int,
-    function: Callable[..., None],
-    tasks: int,
-    scratch_elems: int,
-    *arguments: Any,
+    source: np.ndarray, layout: Layout, block: int, out: np.ndarray | None, threads: int, *transform: Any
 ) -> np.ndarray:
-    """Check a row-major array and convert it with the tasks of ``function``."""
+    """Check a row-major array and convert it; ``transform`` is the rest of the arguments of `_run`."""
     src = _flat_words("source", source, layout.logical_shape)
     _check_block(block, src.dtype.itemsize)
     dst = _output("out", out, src.dtype, layout.storage_elems, src)
-    _run(function, tasks, threads, src, dst, scratch_elems, *arguments)
+    _run(src, dst, threads, *transform)
     return dst
 
 
 def _from_storage(
-    storage: np.ndarray,
-    layout: Layout,
-    block: int,
-    out: np.ndarray | None,
-    threads: int,
-    function: Callable[..., None],
-    tasks: int,
-    scratch_elems: int,
-    *arguments: Any,
+    storage: np.ndarray, layout: Layout, block: int, out: np.ndarray | None, threads: int, *transform: Any
 ) -> np.ndarray:
-    """Check a storage and convert it to a row-major array with the tasks of ``function``."""
+    """Check a storage and convert it to a row-major array; ``transform`` as of `_to_storage`."""
     src = _flat_storage("storage", storage, layout.storage_elems)
     _check_block(block, src.dtype.itemsize)
     result = np.empty(layout.logical_shape, storage.dtype) if out is None else out
     if result.shape != layout.logical_shape:
         raise ShapeError(f"Shape of out must be {layout.logical_shape}, not {result.shape}")
     dst = _output("out", result, _word_type(storage.dtype), prod(layout.logical_shape), storage)
-    _run(function, tasks, threads, src, dst, scratch_elems, *arguments)
+    _run(src, dst, threads, *transform)
     return result
 
 

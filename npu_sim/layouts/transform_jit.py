@@ -204,20 +204,7 @@ def planes_from_blocked(src, dst, begin, end, scratch, channels, depth, plane, c
 
 @jit
 def fractal_from_weights(
-    src,
-    dst,
-    begin,
-    end,
-    scratch,
-    groups,
-    cout_per_group,
-    cin_per_group,
-    depth,
-    taps,
-    c0,
-    mag,
-    cin1_g,
-    cout_g,
+    src, dst, begin, end, scratch, groups, cout_per_group, cin_per_group, depth, taps, c0, mag, cin1_g, cout_g
 ):
     """Row-major weights to FRACTAL_Z or FRACTAL_Z_3D; whatever is not a weight becomes 0.
 
@@ -276,20 +263,7 @@ def fractal_from_weights(
 
 @jit
 def weights_from_fractal(
-    src,
-    dst,
-    begin,
-    end,
-    scratch,
-    groups,
-    cout_per_group,
-    cin_per_group,
-    depth,
-    taps,
-    c0,
-    mag,
-    cin1_g,
-    cout_g,
+    src, dst, begin, end, scratch, groups, cout_per_group, cin_per_group, depth, taps, c0, mag, cin1_g, cout_g
 ):
     """FRACTAL_Z or FRACTAL_Z_3D to row-major weights; the padding and the products between groups are dropped.
 

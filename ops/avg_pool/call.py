@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from npu_sim.budget import reserve
-from npu_sim.errors import OperatorError, shown
 from npu_sim.products import Product
+from ops.common.quirks import check_names, parse_names
 from ops.common.rule import Profile, check_profile
-from ops.common.status import PARAM_INVALID
 from ops.common.tensor_desc import TensorDesc
 
 DEVIATIONS = {
@@ -104,11 +102,7 @@ def parse_quirks(value: object) -> frozenset[str]:
     """
     if isinstance(value, (bool, np.bool_)):
         return frozenset(DEVIATIONS) if value else frozenset()
-    names: list[Any] = list(value) if isinstance(value, (list, tuple, set, frozenset)) else [value]
-    if all(isinstance(name, str) and name in DEVIATIONS for name in names):
-        return frozenset(names)
-    rule = f"a bool or a set of {', '.join(DEVIATIONS)}"
-    raise OperatorError(f"library_quirks must be {rule}, not {shown(value)}", PARAM_INVALID)
+    return parse_names("library_quirks", value, DEVIATIONS, "a bool or a set of")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,9 +158,7 @@ class AvgPoolCall:
     def __post_init__(self) -> None:
         if self.profile is not None:
             check_profile(self.profile, "None or one of")
-        for quirk in sorted(self.library_quirks - set(DEVIATIONS)):
-            rule = f"one of {', '.join(DEVIATIONS)}"
-            raise OperatorError(f"library quirk must be {rule}, not {quirk!r}", PARAM_INVALID)
+        check_names("library quirk", self.library_quirks, DEVIATIONS)
 
     @property
     def column(self) -> Profile:

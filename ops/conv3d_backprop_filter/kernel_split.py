@@ -106,19 +106,7 @@ def _start_item(p, walk, item):
 def weight_gradient(rows, params, core, phase):
     """Clear the core's share of dW, or compute its work items; see `npu_sim.program.launch.Launch`.
 
-    Parameters
-    ----------
-    rows : INSTR[:]
-        Buffer of at least ``params["step_rows"]`` rows.
-    params : `params.SPLIT_PARAMS`[1]
-        Tiling and addresses.
-    core, phase : int
-        Whose rows.
-
-    Yields
-    ------
-    int
-        Rows written.
+    ``params``: `params.SPLIT_PARAMS`[1].
     """
     p = params[0]
     n = 0

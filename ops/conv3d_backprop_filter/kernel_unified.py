@@ -302,19 +302,7 @@ def _store_block(rows, n, p, item, c_half, ub_half, tile):
 def weight_gradient(rows, params, core, phase):
     """Compute the work items of ``core``; see `npu_sim.program.launch.Launch`.
 
-    Parameters
-    ----------
-    rows : INSTR[:]
-        Buffer of at least ``params["step_rows"]`` rows: a K step, the loads before it and the store behind it.
-    params : `params.UNIFIED_PARAMS`[1]
-        Tiling and addresses.
-    core, phase : int
-        Whose rows.
-
-    Yields
-    ------
-    int
-        Rows written.
+    ``params``: `params.UNIFIED_PARAMS`[1].
     """
     p = params[0]
     n = open_queue(rows, 0, A1, p.al1, PROLOGUE)

@@ -96,19 +96,7 @@ def _store(rows, n, p, item, block, src, tile):
 def convolve(rows, params, core, phase):
     """Write the rows of ``core`` in ``phase``; see `npu_sim.program.launch.Launch`.
 
-    Parameters
-    ----------
-    rows : INSTR[:]
-        Buffer of at least ``params["step_rows"]`` rows.
-    params : `params.SPLIT_PARAMS`[1]
-        Tiling and addresses.
-    core, phase : int
-        Whose rows.
-
-    Yields
-    ------
-    int
-        Rows written.
+    ``params``: `params.SPLIT_PARAMS`[1].
     """
     p = params[0]
     n = 0

@@ -92,19 +92,7 @@ def _make_zeros(rows, n, p):
 def convolve(rows, params, core, phase):
     """Write the rows of ``core``; see `npu_sim.program.launch.Launch`.
 
-    Parameters
-    ----------
-    rows : INSTR[:]
-        Buffer of at least ``params["step_rows"]`` rows.
-    params : `params_unified.UNIFIED_PARAMS`[1]
-        Tiling and addresses.
-    core, phase : int
-        Whose rows; there is one phase.
-
-    Yields
-    ------
-    int
-        Rows written.
+    ``params``: `params_unified.UNIFIED_PARAMS`[1].
     """
     p = params[0]
     a1_empty, a1_full = a1_queues(p)

@@ -23,13 +23,7 @@ from ops.conv3d_backprop_input.tiling_forward import ForwardTiling, forward_tili
 
 
 def split_input_gradient(
-    geometry: ConvGeometry,
-    product: Product,
-    compute_dtype: str,
-    gm: GlobalMemory,
-    dy: GmTensor,
-    weight: GmTensor,
-    dx: GmTensor,
+    geometry: ConvGeometry, product: Product, compute_dtype: str, gm: GlobalMemory, *tensors: GmTensor
 ) -> Kernel:
     """Plan an input gradient; see `plan.input_gradient_launches`.
 
@@ -42,17 +36,11 @@ def split_input_gradient(
     tiling = dx_tiling(geometry, compute_dtype, product.core, product.cube_core_count)
     if tiling is None:
         raise _too_large(product, f"input gradient, {compute_dtype}")
-    return _kernel(tiling, dx_launch(tiling, product, gm, dy, weight, dx))
+    return _kernel(tiling, dx_launch(tiling, product, gm, *tensors))
 
 
 def split_forward(
-    geometry: ConvGeometry,
-    product: Product,
-    compute_dtype: str,
-    gm: GlobalMemory,
-    x: GmTensor,
-    weight: GmTensor,
-    y: GmTensor,
+    geometry: ConvGeometry, product: Product, compute_dtype: str, gm: GlobalMemory, *tensors: GmTensor
 ) -> Kernel:
     """Plan a forward convolution; see `plan.forward_launches`.
 
@@ -65,7 +53,7 @@ def split_forward(
     tiling = forward_tiling(geometry, compute_dtype, product.core, product.cube_core_count)
     if tiling is None:
         raise _too_large(product, f"convolution, {compute_dtype}")
-    return _kernel(tiling, forward_launch(tiling, product, gm, x, weight, y))
+    return _kernel(tiling, forward_launch(tiling, product, gm, *tensors))
 
 
 def dx_launch(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from npu_sim.errors import OperatorError, shown
 from npu_sim.products import Product
+from ops.common.quirks import check_names, parse_names
 from ops.common.rule import Profile, check_profile
-from ops.common.status import PARAM_INVALID
 from ops.common.tensor_desc import TensorDesc
 
 Axis = Literal["L", "D", "H", "W"]
@@ -33,11 +32,7 @@ def parse_quirks(value: object) -> frozenset[str]:
     OperatorError
         161002: ``value`` is no list, tuple, set or name of `QUIRKS`.
     """
-    names: list[Any] = list(value) if isinstance(value, (list, tuple, set, frozenset)) else [value]
-    for name in names:
-        if not isinstance(name, str) or name not in QUIRKS:
-            raise OperatorError(f"quirks must be a set of {', '.join(QUIRKS)}, not {shown(value)}", PARAM_INVALID)
-    return frozenset(names)
+    return parse_names("quirks", value, QUIRKS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +125,7 @@ class ConvBackwardCall:
 
     def __post_init__(self) -> None:
         check_profile(self.profile)
-        for quirk in sorted(self.quirks - set(QUIRKS)):
-            raise OperatorError(f"quirk must be one of {', '.join(QUIRKS)}, not {quirk!r}", PARAM_INVALID)
+        check_names("quirk", self.quirks, QUIRKS)
 
     @property
     def column(self) -> Profile:

@@ -141,19 +141,7 @@ def _load_b(rows, n, p, dst, l1, chunk, k_at, width, k, tile):
 def matmul(rows, params, core, phase):
     """Compute the blocks of C of ``core``; see `npu_sim.program.launch.Launch`.
 
-    Parameters
-    ----------
-    rows : INSTR[:]
-        Buffer of at least ``params["step_rows"]`` rows: room for a chunk of K.
-    params : `plan.MATMUL_PARAMS`[1]
-        Extents, places and base blocks.
-    core, phase : int
-        Whose rows.
-
-    Yields
-    ------
-    int
-        Rows written.
+    ``params``: `plan.MATMUL_PARAMS`[1].
     """
     p = params[0]
     # the rest of a last fractal must be defined: the Cube multiplies it

@@ -24,7 +24,7 @@ from ops.conv_backward.plan import ConvBackwardPlan
 from ops.studies.capture import Capture
 from ops.studies.models import MODELS
 from ops.studies.precision import Progress
-from ops.studies.precision_report import OUTPUT_MASK, Scope
+from ops.studies.precision_report import OUTPUT_MASK, Refusal, Scope
 from ops.studies.rounding import STORAGE
 
 
@@ -84,6 +84,31 @@ class ConvCase:
     def macs(self) -> int:
         """Multiply-adds of the gradient, padding included."""
         return prod(self.dy_shape) * prod(self.weight_shape[1:])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyRow:
+    """One layer on one product in one mode.
+
+    Attributes
+    ----------
+    case : ConvCase
+        The layer.
+    product : str
+        As it was asked for.
+    chip : Product
+        What that name stands for.
+    cube_math_type : int
+        0..3.
+    refusal : Refusal or None
+        Why it does not run.
+    """
+
+    case: ConvCase
+    product: str
+    chip: Product
+    cube_math_type: int
+    refusal: Refusal | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from npu_sim.program.violation import Kind, Violation
 from npu_sim.report.record import to_json_text
 from npu_sim.units import MIB
 from ops.common.explain import launch_works
-from ops.studies.cases import CaseSet, ConvCase, combinations, plan_case, program_name
+from ops.studies.cases import CaseSet, ConvCase, StudyRow, combinations, plan_case, program_name
 from ops.studies.precision import Progress
 from ops.studies.precision_report import CALL, Refusal
 from ops.studies.timing import case_document
@@ -70,32 +70,17 @@ class CheckedLaunch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckRow:
-    """One layer on one product in one mode: refused, or checked.
+class CheckRow(StudyRow):
+    """What was checked of one layer on one product in one mode, if it is not refused.
 
     Attributes
     ----------
-    case : ConvCase
-        The layer.
-    product : str
-        As it was asked for.
-    chip : Product
-        What that name stands for.
-    cube_math_type : int
-        0..3.
-    refusal : Refusal or None
-        Why it does not run.
     launches : tuple of CheckedLaunch
         Empty if refused.
     findings : tuple of Finding
         In the order of the launches; of the static rules first.
     """
 
-    case: ConvCase
-    product: str
-    chip: Product
-    cube_math_type: int
-    refusal: Refusal | None = None
     launches: tuple[CheckedLaunch, ...] = ()
     findings: tuple[Finding, ...] = ()
 

@@ -24,7 +24,7 @@ from npu_sim.report.trace import chrome_trace
 from ops.common.explain import launch_works
 from ops.common.pipeline import PlannedStep
 from ops.conv_backward.plan import ConvBackwardPlan
-from ops.studies.cases import CaseSet, ConvCase, combinations, plan_case, program_name, steps_of
+from ops.studies.cases import CaseSet, ConvCase, StudyRow, combinations, plan_case, program_name, steps_of
 from ops.studies.precision import Progress
 from ops.studies.precision_report import CALL, Refusal, Scope
 
@@ -171,30 +171,9 @@ def _shares(parts: Any, total: int) -> dict[str, float]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimingRow:
-    """One layer on one product in one mode; exactly one of ``refusal`` and ``result`` is set.
+class TimingRow(StudyRow):
+    """The time of one layer on one product in one mode, None if it is refused."""
 
-    Attributes
-    ----------
-    case : ConvCase
-        The layer.
-    product : str
-        As it was asked for.
-    chip : Product
-        What that name stands for.
-    cube_math_type : int
-        0..3.
-    refusal : Refusal or None
-        Why it does not run.
-    result : TimingResult or None
-        Its time.
-    """
-
-    case: ConvCase
-    product: str
-    chip: Product
-    cube_math_type: int
-    refusal: Refusal | None = None
     result: TimingResult | None = None
 
 

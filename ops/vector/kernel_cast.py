@@ -64,19 +64,7 @@ def _tile(rows, n, p, at, count, tile):
 def cast(rows, params, core, phase):
     """Convert the range of ``core``, tile by tile; see `npu_sim.program.launch.Launch`.
 
-    Parameters
-    ----------
-    rows : INSTR[:]
-        Buffer.
-    params : `cast.CAST_PARAMS`[1]
-        Addresses in bytes, counts in elements.
-    core, phase : int
-        Whose rows.
-
-    Yields
-    ------
-    int
-        Rows written.
+    ``params``: `cast.CAST_PARAMS`[1].
     """
     p = params[0]
     first, last = core_share(ceil_div(p.count, p.unit), p.cores, core)
