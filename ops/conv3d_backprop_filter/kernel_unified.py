@@ -57,9 +57,9 @@ OUT = Queue(producer=Pipe.V.value, consumer=Pipe.MTE3.value)
 
 
 class Item(NamedTuple):
-    """A work item: first output channel and their number, first (c1, kh, kw) of N, their number and the plane it is in.
+    """A work item: ``m`` output channels from ``m0`` on, ``blocks`` columns (c1, kh, kw) of N from ``block0`` on.
 
-    ``first`` and ``last`` bound its (batch, output depth) items.
+    ``c1`` is the group's channel block that holds ``block0``; it sums the (batch, output depth) items [first, end).
     """
 
     group: int
@@ -68,9 +68,9 @@ class Item(NamedTuple):
     m: int
     block0: int
     blocks: int
-    plane: int
+    c1: int
     first: int
-    last: int
+    end: int
 
 
 class Stretch(NamedTuple):
@@ -103,8 +103,8 @@ def _item(p, number):
     block0 = n_block * (p.base_n // 16)
     planes = min(p.cin1_g, p.c1_x - group * p.cin1_g)
     blocks = min(p.base_n // 16, planes * window - block0)
-    first, last = core_share(p.n * p.dout, p.parts, part)
-    return Item(group, tap, m0, m, block0, blocks, block0 // window, first, last)
+    first, end = core_share(p.n * p.dout, p.parts, part)
+    return Item(group, tap, m0, m, block0, blocks, block0 // window, first, end)
 
 
 @jit
@@ -154,8 +154,8 @@ def _load_x(rows, n, p, item, s, tile):
     """Load the rows of X under the pixels, for the planes of this N block, as [c1][rows][W][16]."""
     hw = p.hi * p.wi
     length = s.x_rows * p.wi
-    plane = (s.bd // p.dout * p.di + s.depth) * p.c1_x + item.group * p.cin1_g + item.plane
-    planes = (item.block0 + item.blocks - 1) // (p.hk * p.wk) - item.plane + 1
+    plane = (s.bd // p.dout * p.di + s.depth) * p.c1_x + item.group * p.cin1_g + item.c1
+    planes = (item.block0 + item.blocks - 1) // (p.hk * p.wk) - item.c1 + 1
     # load_2d: the one pixel fills a fractal, whose other rows are loaded too but never multiplied
     copies, dst_plane = (16, 16) if p.load_2d else (1, length)
 
@@ -192,7 +192,7 @@ def _load_l0b(rows, n, p, item, s, dst, k, k_use, tile):
     """
     src = p.b1 + s.b1 * p.b1_bytes
     window = p.hk * p.wk
-    block = item.block0 - item.plane * window
+    block = item.block0 - item.c1 * window
     fractals = ceil_div(k_use, 16)
     if s.x_rows == 0:
         # every window lies in the padding
@@ -249,6 +249,7 @@ def _k_step(rows, n, p, item, s, k, half, c_half, starts, tile):
         k=k_use, mode=Mode.INIT if starts else 0, site=MMAD, tile=tile,
     )  # fmt: skip
     if item.m * item.blocks * 16 < MMAD_BARRIER_ELEMS:
+        # nothing else keeps the next product from reading these accumulators before so small a one wrote them
         n = emit_pipe_barrier(rows, n, Pipe.M, MMAD, tile)
     return free(rows, n, L0, half, MMAD, tile)
 
@@ -309,14 +310,14 @@ def weight_gradient(rows, params, core, phase):
     n = open_queue(rows, n, B1, p.bl1, PROLOGUE)
     n = open_queues(rows, n, (L0, L0C, OUT), 2, PROLOGUE)
     l1_turn, l0_half, c_half, ub_half = 0, 0, 0, 0
-    first, last = core_share(p.items, p.cores, core)
-    for tile in range(first, last):
+    first, end = core_share(p.items, p.cores, core)
+    for tile in range(first, end):
         item = _item(p, tile)
         if item.m <= 0 or item.blocks <= 0:
             continue
 
         starts = True
-        for bd in range(item.first, item.last):
+        for bd in range(item.first, item.end):
             depth = bd % p.dout * p.stride_d - p.pad_front + item.tap * p.dilation_d
             if not 0 <= depth < p.di:
                 # the tap lies in the padding

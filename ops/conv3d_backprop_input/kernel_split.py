@@ -163,7 +163,7 @@ def convolve(rows, params, core, phase):
                         n = load_b1(rows, n, p, item, block, weights, tap, b1, tile)
                         n = enque(rows, n, B1, b_half, LOAD_B1, tile)
                         n = deque(rows, n, B1, b_half, LOAD_B1, tile)
-                        # weights that L1 holds whole stay for all blocks of the item
+                        # b_full: one depth tap, one buffer, all of K and N; so they stay for all blocks of the item
                         b_held = p.b_full == 1
 
                     l0a, l0b = l0_half * p.l0a_half, l0_half * p.l0b_half
@@ -185,7 +185,8 @@ def convolve(rows, params, core, phase):
                         n_elems=block.n_len, k=k_len, mode=Mode.INIT if is_first else 0, site=MMAD, tile=tile,
                     )  # fmt: skip
                     if m_len * block.n_len <= MMAD_BARRIER_ELEMS:
-                        # nothing else keeps the next product from reading these accumulators before this one wrote
+                        # nothing else keeps the next product from reading these accumulators before so small a one
+                        # wrote them
                         n = emit_pipe_barrier(rows, n, Pipe.M, MMAD, tile)
                     n = free(rows, n, L0, l0_half, MMAD, tile)
                     l0_half, is_first = 1 - l0_half, False

@@ -25,8 +25,8 @@ BOTTOM_PAD = 255
 class Image(NamedTuple):
     """Rows of the activations that a base block reads, as they lie in L1.
 
-    ``top`` rows of padding stand over its ``rows``; of these number ``skip`` is row ``a_row`` of the activations, of
-    which there are ``a_rows``.
+    ``top`` rows of padding, then ``rows`` rows of the image, inserted zeros included. Row ``skip`` of these is row
+    ``a_row`` of the activations; ``a_rows`` of them follow, it included, ``insert_h`` rows apart.
     """
 
     top: int
@@ -59,12 +59,13 @@ def load_a1(rows, n, p, item, image, plane, first, blocks, dst, tile):
             rows, n, dst_space=Space.L1, dst=dst, dtype=p.data, repeat=1, block_num=blocks * height * width, dst_gap=0,
             value_bits=0, site=LOAD_A1, tile=tile,
         )  # fmt: skip
-        # the copies write where the zeros are
+        # the copies overwrite some of the zeros, on the same pipe: they wait until the fill has written
         n = emit_pipe_barrier(rows, n, Pipe.MTE2, LOAD_A1, tile)
     elif p.columns == p.a_w:
         length = height * width
         return copy_planes(rows, n, dst, src, blocks, length, length, hw, p.data, p.a_tensor, LOAD_A1, tile)
     if p.columns == 0:
+        # no column of the gradient is left, only zeros between them, which the fill wrote
         return n
     for c in range(blocks):
         at_dst = dst + ((c * height + image.skip) * width + p.column_at) * BLOCK

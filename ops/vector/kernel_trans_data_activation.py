@@ -1,7 +1,8 @@
 """Kernels of TransData for feature maps: NCHW and NCDHW to NC1HWC0 and NDC1HWC0, and back.
 
-Unit of work: a tile of pixels of one plane (n, d, c1). Both halves of UB hold [C0 channel rows][pitch pixels] on the
-plain side and [pitch pixels][C0] on the blocked side; TransDataTo5HD turns one into the other.
+Unit of work: a tile of pixels of one plane (n, d, c1). The input and the output buffer in UB (IN, OUT) have two
+halves each. A half holds [C0 channel rows][pitch pixels] on the plain side and [pitch pixels][C0] on the blocked side;
+TransDataTo5HD turns one into the other.
 
 Sources: asc-devkit ``docs/zh/api/SIMD-API``, TransDataTo5HD page (address lists of NCHW to NC1HWC0), DataCopy and
 DataCopyPad pages. ASSUMED: tile sizes and task order; the library's dynamic kernel is not published.
@@ -44,7 +45,7 @@ SITES = {
 STEP_ROWS = 96
 """Rows that one tile, or the end of a core, takes at most, where every plane lies in one piece."""
 CLEARED = 2
-"""First event of the halves of the input buffer that are cleared before they are loaded; 0 and 1 are `IN`'s."""
+"""First of the V to MTE2 events that say a half of IN is cleared and may be loaded; 0 and 1 say that it is free."""
 
 
 @jit
@@ -143,6 +144,7 @@ def _forward_tile(rows, n, p, t):
 
     n = alloc(rows, n, IN, half, LOAD, task)
     if clears:
+        # V clears behind its own last use of the half, without alloc; MTE2 then waits for the zeros too
         n = emit_duplicate(rows, n, load_at, Data.FP32, p.c0 * pitch * p.item // 4, value_bits=0, site=CLEAR, tile=task)
         n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE2, CLEARED + half, CLEAR, task)
         n = emit_wait_flag(rows, n, Pipe.V, Pipe.MTE2, CLEARED + half, LOAD, task)
@@ -156,7 +158,7 @@ def _forward_tile(rows, n, p, t):
     n = deque(rows, n, IN, half, TRANSPOSE, task)
     n = alloc(rows, n, OUT, half, TRANSPOSE, task)
     if clears:
-        # the flags order the loads, not what Duplicate wrote around them
+        # V also reads the zeros around the loads, which V wrote; CLEARED and IN order that too, by way of MTE2
         n = emit_pipe_barrier(rows, n, Pipe.V, TRANSPOSE, task)
     n = _to_pixels(rows, n, p, store_at, load_at, pitch, task)
     n = free(rows, n, IN, half, TRANSPOSE, task)
@@ -171,7 +173,7 @@ def _forward_tile(rows, n, p, t):
 
 @jit
 def _load_pixels(rows, n, p, t, ub):
-    """Load the pixels of a tile of the blocked tensor; a plane that merges depths lies in one piece each."""
+    """Load the pixels of a tile of the blocked tensor; where a plane merges depths, each is a piece of its own."""
     pixel = p.c0 * p.item
     done = 0
     while done < t.length:
@@ -269,6 +271,7 @@ def from_blocked(rows, params, core, phase):
         return
     range_end = NO_END
     if p.tails and end < p.tasks:
+        # a task is then a whole plane, of all depths: the next core's begins here, and no row may spill into it
         range_end = p.dst + (end // p.c1 * p.c + end % p.c1 * p.c0) * p.pixels * p.item
 
     n = open_queues(rows, 0, (IN, OUT), 2, PROLOGUE)
@@ -289,5 +292,6 @@ def from_blocked(rows, params, core, phase):
         n = 0
     n = close_queues(rows, n, (IN, OUT), 2, EPILOGUE)
     if range_end != NO_END:
+        # its slots are the halves of IN, which close_queues has waited for
         n = store_gathered_block(rows, n, p, range_end, _last_places(p, range_end), p.load_at, TAIL)
     yield n
