@@ -39,8 +39,8 @@ def check_input_gradient(geometry: ConvGeometry, product: Product, compute_dtype
     OperatorError
         With status 561103.
     """
-    g = geometry
-    pads = DxProblem.of(g, compute_dtype).back_pads
+    g, p = geometry, DxProblem.of(geometry, compute_dtype)
+    pads = p.back_pads
     limits = [
         *_window_limits(g),
         ("backpropPadUp", pads.up, PAD_MAX),
@@ -52,7 +52,7 @@ def check_input_gradient(geometry: ConvGeometry, product: Product, compute_dtype
         ("ho * strideH", g.ho * g.stride[1], PLANE_MAX),
         ("wo * strideW", g.wo * g.stride[2], PLANE_MAX),
         ("do * strideD", g.do * g.stride[0], PLANE_MAX),
-        ("width of the dilated gradient", (g.wo - 1) * g.stride[2] + 1, IMAGE_MAX),
+        ("width of the dilated gradient", p.dilated_extent[1], IMAGE_MAX),
         ("input width", g.wi, IMAGE_MAX),
     ]
     _refuse(limits, f"input gradient, {compute_dtype}, {product.name}")

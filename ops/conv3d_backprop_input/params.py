@@ -63,7 +63,7 @@ def _dilated_image(tiling: DxTiling) -> _Image:
     """Return the image of the dilated gradient; columns under negative pads are dropped."""
     p, g = tiling.problem, tiling.problem.geometry
     pads, step = p.back_pads, g.stride[2]
-    width = (g.wo - 1) * step + 1
+    height, width = p.dilated_extent
     cut_left, cut_right = max(-pads.left, 0), max(-pads.right, 0)
     first = ceil_div(cut_left, step)
     last = (width - 1 - cut_right) // step
@@ -71,7 +71,7 @@ def _dilated_image(tiling: DxTiling) -> _Image:
         up=pads.up,
         left=max(pads.left, 0),
         right=max(pads.right, 0),
-        rows=p.dilated_rows,
+        rows=height,
         width=max(width - cut_left - cut_right, 0),
         first_column=first,
         column_at=first * step - cut_left,

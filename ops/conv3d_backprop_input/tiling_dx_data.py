@@ -42,12 +42,10 @@ DX_MEMBERS = members_of(
 class BackPads:
     """Pads of the stride-1 image-to-column load over the dilated gradient; negative ones crop it.
 
-    The dilated gradient has ``(ho - 1) * stride + 1`` rows (columns): zeros between the rows of dy, none behind.
-
     Attributes
     ----------
     front, tail, up, down, left, right : int
-        As derived from the extents, neither clipped nor replaced.
+        As derived from the extents and `DxProblem.dilated_extent`, not clipped.
     """
 
     front: int
@@ -156,19 +154,31 @@ class DxProblem:
             front=front,
             tail=g.di - ((g.do - 1) * g.stride[0] + 1) + reach_d - 1 - front,
             up=up,
-            down=g.hi - ((g.ho - 1) * g.stride[1] + 1) + reach_h - 1 - up,
+            down=g.hi - self.dilated_extent[0] + g.pad[2],
             left=left,
-            right=g.wi - ((g.wo - 1) * g.stride[2] + 1) + reach_w - 1 - left,
+            right=g.wi - self.dilated_extent[1] + g.pad[4],
         )
 
     @property
-    def dilated_rows(self) -> int:
-        """Rows of the dilated gradient."""
-        return (self.geometry.ho - 1) * self.geometry.stride[1] + 1
+    def dilated_extent(self) -> tuple[int, int]:
+        """Rows and columns of the dilated gradient, ``(out - 1) * stride + 1``: zeros between the rows of dy.
+
+        ``out * stride`` where the pad behind them would be above `BACK_PAD_MAX`: the published formula of that case,
+        ``in - out * stride + pad``, counts zeros behind the last row, too.
+        """
+        g = self.geometry
+        rows, columns = (
+            (out - 1) * step + 1 if size - (out - 1) * step - 1 + pad <= BACK_PAD_MAX else out * step
+            for size, out, step, pad in (
+                (g.hi, g.ho, g.stride[1], g.pad[2]),
+                (g.wi, g.wo, g.stride[2], g.pad[4]),
+            )
+        )
+        return rows, columns
 
     def rows(self, pixels: int) -> int:
         """Return the rows of the dilated gradient that a block of ``pixels`` keeps in L1."""
-        return min(block_rows(pixels, self.geometry.wi) - 1 + self.reach[1], self.dilated_rows)
+        return min(block_rows(pixels, self.geometry.wi) - 1 + self.reach[1], self.dilated_extent[0])
 
     def a1_block_bytes(self, pixels: int) -> int:
         """Return the L1 bytes of one channel block of dy under a block of ``pixels``."""

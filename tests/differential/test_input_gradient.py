@@ -208,6 +208,10 @@ def test_input_gradient_planes_too_far_apart_for_a_copy_gap_equal_the_oracle(kin
         ((1, 8, 130, 131), (24, 8, 1, 1), {"stride": 65}),
         ((2, 8, 70, 5), (18, 8, 2, 2), {"stride": (300, 1), "pad": (3, 3, 0, 0)}),
         ((1, 32, 9, 400), (32, 16, 2, 3), {"stride": (1, 127), "dilation": (1, 5), "groups": 2}),
+        # what no window covers is more than a load pads: zeros behind the last pixel of the gradient
+        ((1, 3, 3, 257), (5, 3, 1, 255), {"stride": (1, 3)}),
+        ((1, 3, 600, 600), (5, 3, 3, 3), {"stride": 300}),
+        ((2, 17, 600, 1), (5, 17, 3, 1), {"stride": (300, 1)}),
     ],
 )
 def test_input_gradient_strides_no_instruction_holds_equal_the_oracle_and_are_clean(

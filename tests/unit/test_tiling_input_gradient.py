@@ -87,6 +87,29 @@ def test_dx_tiling_closed_vector_has_its_shape_members(case: dict[str, Any]) -> 
     assert tiling.words() != tuple(case["words"])
 
 
+@pytest.mark.parametrize(
+    ("wi", "stride", "pad", "want"),
+    [
+        (254 + 3, 3, 0, (257 - 3, 3)),  # 256 beyond the last element of dy: in - out * stride + pad
+        (600, 300, 0, (600 - 2 * 300, 600)),
+        (256, 3, 0, (255, 1)),
+    ],
+)
+def test_dx_tiling_back_pad_above_a_load_is_the_published_one(
+    wi: int, stride: int, pad: int, want: tuple[int, int]
+) -> None:
+    kernel = 255 if stride == 3 else 3
+    out = (wi + 2 * pad - kernel) // stride + 1
+    geometry = ConvGeometry(
+        n=1, cin=16, cout=16, hi=1, wi=wi, ho=1, wo=out, kh=1, kw=kernel, stride=(1, 1, stride),
+        pad=(0, 0, 0, 0, pad, pad),
+    )  # fmt: skip
+    tiling = dx_tiling(geometry, "fp16", CORE, 24)
+    assert tiling is not None
+    assert tiling.members()["backprop_pad_right"] == want[0]
+    assert (tiling.problem.back_pads.right, tiling.problem.dilated_extent[1]) == want
+
+
 @pytest.mark.parametrize("compute", ["fp16", "fp32"])
 def test_dx_tiling_random_shapes_fit_the_buffers_and_cover_the_work(compute: str) -> None:
     rng = np.random.default_rng(len(compute))
