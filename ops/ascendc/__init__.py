@@ -1,6 +1,7 @@
 """The Ascend C class Conv3DBackpropFilter and its host-side tiling, under the vendor's names."""
 
 from ops.ascendc.conv3d_backprop_filter import Conv3DBackpropFilter
+from ops.ascendc.conv3d_bp_filter_intf import Conv3DBpFilterIntf
 from ops.ascendc.launch import GetBlockIdx, GetBlockNum, KernelRun, launch
 from ops.ascendc.tiling import (
     Conv3DBackpropFilterTilingData,
@@ -10,11 +11,13 @@ from ops.ascendc.tiling import (
     TConv3DBpFilterParams,
     TConv3DBpFilterTiling,
 )
-from ops.ascendc.types import ConvDtype, ConvFormat, ConvType, TPosition
+from ops.ascendc.types import Conv3DBpFilterCfg, ConvDtype, ConvFormat, ConvType, TPosition
 
 __all__ = [
     "Conv3DBackpropFilter",
     "Conv3DBackpropFilterTilingData",
+    "Conv3DBpFilterCfg",
+    "Conv3DBpFilterIntf",
     "Conv3dBpFilterTiling",
     "ConvDtype",
     "ConvFormat",

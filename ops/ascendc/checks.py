@@ -12,7 +12,7 @@ from npu_sim.isa.op import C220, Op
 from npu_sim.products import Product
 from npu_sim.program.violation import Kind, Violation
 from npu_sim.units import align_up, ceil_div
-from ops.ascendc.types import ConvFormat, ConvType, TPosition, dtype_name
+from ops.ascendc.types import Conv3DBpFilterCfg, ConvFormat, ConvType, TPosition, dtype_name
 from ops.common.records import record
 from ops.conv3d_backprop_filter.encoding import excess, largest_start
 from ops.conv3d_backprop_filter.params import SPLIT_PARAMS
@@ -56,6 +56,19 @@ def check_product(product: Product) -> None:
         raise ProductError(
             f"{NAME} product architecture must be {C220}, not {product.arch} ({product.name}, {product.series_name})"
         )
+
+
+def check_config(config: object) -> Conv3DBpFilterCfg:
+    """Return ``config``.
+
+    Raises
+    ------
+    DTypeError
+        If it is no configuration.
+    """
+    if not isinstance(config, Conv3DBpFilterCfg):
+        raise DTypeError(f"config must be a Conv3DBpFilterCfg, not {shown(config)} ({NAME})")
+    return config
 
 
 def check_types(

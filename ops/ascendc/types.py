@@ -1,14 +1,15 @@
 """The enumerations and the type triple of the Ascend C convolution classes.
 
 Source: asc-devkit ``impl/utils/sys_constants.h`` (TPosition), ``include/adv_api/conv`` (ConvFormat, ConvDtype) and
-``include/adv_api/conv_backprop/common/conv3d_bp_config_base.h`` (ConvType).
+``include/adv_api/conv_backprop/common/conv3d_bp_config_base.h`` (ConvType); the published usage page of
+Conv3DBackpropFilter (Conv3DBpFilterCfg).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -123,6 +124,15 @@ class ConvType:
         object.__setattr__(self, "pos", member(TPosition, position, "ConvType position", LayoutError))
         object.__setattr__(self, "format", member(ConvFormat, conv_format, "ConvType format", LayoutError))
         object.__setattr__(self, "Type", numpy_dtype(dtype, "ConvType dtype must be a NumPy dtype"))
+
+
+class Conv3DBpFilterCfg(NamedTuple):
+    """The four types the weight gradient is made for, in the order of the C++ template's arguments."""
+
+    input_type: ConvType
+    weight_type: ConvType
+    grad_output_type: ConvType
+    grad_weight_type: ConvType
 
 
 def numpy_dtype(dtype: object, rule: str) -> np.dtype:

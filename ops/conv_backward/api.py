@@ -107,6 +107,7 @@ def plan_convolution_backward(
     bias_sizes: Sequence[int] | None = None,
     profile: Profile = "page",
     quirks: Sequence[str] = (),
+    strict_output_dtype: bool = False,
 ) -> ConvBackwardPlan:
     """Check and plan the call that `convolution_backward` makes of such tensors; no tensor data exists.
 
@@ -146,6 +147,7 @@ def plan_convolution_backward(
         grad_bias=TensorDesc(shape=(bias_length,), dtype=grad_output.dtype, format="ND"),
         profile=profile,
         quirks=parse_quirks(quirks),
+        strict_output_dtype=flag("strict_output_dtype", strict_output_dtype),
     )
     return plan_call(check(call))
 
@@ -171,6 +173,7 @@ def convolution_backward(
     bias_sizes: Sequence[int] | None = None,
     profile: Profile = "page",
     quirks: Sequence[str] = (),
+    strict_output_dtype: bool = False,
 ) -> ConvolutionBackward:
     """Compute the gradients of a 1D, 2D or 3D convolution on the emulated machine, as aclnnConvolutionBackward does.
 
@@ -207,6 +210,8 @@ def convolution_backward(
         What wins where the operator's page and newer library source differ.
     quirks : sequence of str
         Faults of the library to reproduce, see `ops.conv_backward.call.QUIRKS`.
+    strict_output_dtype : bool
+        Refuse a gradient whose type, that of its tensor, is not the one the page names; off: it is cast to.
 
     Returns
     -------
@@ -242,6 +247,7 @@ def convolution_backward(
         _desc(g), _desc(x), _desc(w), stride=stride, padding=padding, dilation=dilation, transposed=transposed,
         output_padding=output_padding, groups=groups, output_mask=output_mask, cube_math_type=cube_math_type,
         product=product, bias_sizes=bias_sizes, profile=profile, quirks=quirks,
+        strict_output_dtype=strict_output_dtype,
     )  # fmt: skip
     resolved = plan.resolved
     recorder = current_recorder()

@@ -42,7 +42,8 @@ def convolution_backward(rng: np.random.Generator) -> object:
         "weight": np.ones((4, 2, 2, 2), np.float16), "stride": (1, 1), "padding": [0, 0], "dilation": 1, "groups": 2,
     }  # fmt: skip
     more = (
-        "transposed", "output_padding", "output_mask", "cube_math_type", "bias_sizes", "profile", "quirks", *_OPTIONS
+        "transposed", "output_padding", "output_mask", "cube_math_type", "bias_sizes", "profile", "quirks",
+        "strict_output_dtype", *_OPTIONS,
     )  # fmt: skip
     return ops.convolution_backward(**changed(rng, good, more))
 

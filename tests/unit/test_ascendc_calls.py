@@ -32,6 +32,8 @@ from npu_sim.program.violation import Kind
 from npu_sim.report.explain import recording
 from ops.ascendc import (
     Conv3DBackpropFilter,
+    Conv3DBpFilterCfg,
+    Conv3DBpFilterIntf,
     Conv3dBpFilterTiling,
     ConvDtype,
     ConvFormat,
@@ -101,11 +103,11 @@ def operands(g, seed=0, dtype=HALF):
     return blocked(x, c0), blocked(dy, c0), fractal_z_3d(want, c0)
 
 
-def ready(g=None, given=None, *, record=True, **options):
+def ready(g=None, given=None, *, made=None, record=True, **options):
     """An initialised object with tensors and the whole plane as its single shape, and its output."""
     g = g or geometry()
     x, dy, want = operands(g)
-    obj = Conv3DBackpropFilter(*conv_types(), record=record, **options)
+    obj = made or Conv3DBackpropFilter(*conv_types(), record=record, **options)
     obj.Init(given or tiling(g))
     (work,) = single_shapes(g, 16, 48, 48 * 9, g.ho * g.wo)
     obj.SetGradOutput(dy)
@@ -113,6 +115,15 @@ def ready(g=None, given=None, *, record=True, **options):
     obj.SetSingleShape(work.m, work.n, work.k)
     obj.SetStartPosition(0)
     return obj, np.zeros_like(want), want
+
+
+def test_interface_on_a_configuration_is_the_class():
+    obj, out, want = ready(made=Conv3DBpFilterIntf(Conv3DBpFilterCfg(*conv_types()), record=True))
+    obj.IterateAll(out)
+    np.testing.assert_array_equal(out, want)
+    assert issubclass(Conv3DBackpropFilter, Conv3DBpFilterIntf)
+    with pytest.raises(DTypeError, match=r"^config must be a Conv3DBpFilterCfg, not .*\(Conv3DBackpropFilter\)$"):
+        Conv3DBpFilterIntf(conv_types()[0])
 
 
 # Order of calls -------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 import ops
 from npu_sim import use_product
-from npu_sim.errors import ShapeError
+from npu_sim.errors import OperatorError, ShapeError
 
 
 def call(**changes):
@@ -53,3 +53,11 @@ def test_product_that_is_not_given_is_the_current_one():
     with use_product("310p"):
         assert call().product.name == "Ascend310P3"
         assert call(product="910").product.name == "Ascend910A"
+
+
+def test_gradients_of_other_types_than_the_page_names_are_refused_where_that_is_asked_for():
+    mixed = {"input": np.ones((1, 4, 3, 3), np.float32)}
+    assert call(**mixed).grad_weight.dtype == np.float16
+    with pytest.raises(OperatorError, match=r"^gradWeight dtype must be FP32, .* not FP16 .*grad-weight-dtype-strict"):
+        call(**mixed, grad_output=np.ones((1, 4, 3, 3), np.float32), strict_output_dtype=True)
+    assert call(strict_output_dtype=True).grad_weight.dtype == np.float16
