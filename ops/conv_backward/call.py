@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from npu_sim.products import Product
+from ops.common.conv_axes import ConvAxis, spatial_axes, split_padding
 from ops.common.quirks import check_names, parse_names
 from ops.common.rule import Profile, check_profile
 from ops.common.tensor_desc import TensorDesc
-
-Axis = Literal["L", "D", "H", "W"]
 
 QUIRKS = ("Q1", "Q2", "Q3")
 """Faults of the library that can be switched on; all are off by default.
@@ -20,8 +17,6 @@ Q1: with groups, a float32 weight gradient of a 16-bit computation is cast to th
 Q2: the window check of empty calls reads a padding of length 4 as if its first two entries were those of H and W.
 Q3: a deterministic 3D weight gradient with groups is refused, as in the operator's first published version.
 """
-
-AXES_OF_RANK: dict[int, tuple[Axis, ...]] = {3: ("L",), 4: ("H", "W"), 5: ("D", "H", "W")}
 
 
 def parse_quirks(value: object) -> frozenset[str]:
@@ -33,35 +28,6 @@ def parse_quirks(value: object) -> frozenset[str]:
         161002: ``value`` is no list, tuple, set or name of `QUIRKS`.
     """
     return parse_names("quirks", value, QUIRKS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConvAxis:
-    """One spatial axis of the convolution whose gradient is meant, y = conv(x, w).
-
-    Attributes
-    ----------
-    name : {"L", "D", "H", "W"}
-        The axis.
-    x, kernel, y : int
-        Extents. With ``transposed`` x is gradOutput and y is input.
-    stride, dilation, before, after : int
-        Attributes on this axis; ``before`` and ``after`` are its two paddings.
-    """
-
-    name: Axis
-    x: int
-    kernel: int
-    y: int
-    stride: int
-    dilation: int
-    before: int
-    after: int
-
-    @property
-    def room(self) -> int:
-        """Steps of one element the dilated window can make inside the padded x; negative: it does not fit."""
-        return self.x + self.before + self.after - (self.kernel - 1) * self.dilation - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,49 +130,6 @@ class ConvBackwardCall:
     @property
     def spatial_axes(self) -> tuple[ConvAxis, ...]:
         """The spatial axes, or () if ranks, lengths or values do not make a convolution (another rule says so)."""
-        x, w, y = self.x, self.weight, self.y
-        if x is None or w is None or y is None or not x.rank == w.rank == y.rank or x.rank not in AXES_OF_RANK:
-            return ()
-        count = x.rank - 2
-        stride, dilation, pads = self.stride, self.dilation, split_padding(self.padding, x.rank)
-        if stride is None or dilation is None or not len(stride) == len(dilation) == len(pads) == count:
-            return ()
-        if min(stride) < 1 or min(dilation) < 1:
-            return ()
-        return tuple(
-            ConvAxis(
-                name=name,
-                x=x.shape[2 + axis],
-                kernel=w.shape[2 + axis],
-                y=y.shape[2 + axis],
-                stride=stride[axis],
-                dilation=dilation[axis],
-                before=pads[axis][0],
-                after=pads[axis][1],
-            )
-            for axis, name in enumerate(AXES_OF_RANK[x.rank])
-        )
-
-
-def split_padding(padding: Sequence[int] | None, rank: int) -> tuple[tuple[int, int], ...]:
-    """Return (before, after) of each spatial axis; () for a null pointer or a wrong length.
-
-    Parameters
-    ----------
-    padding : sequence of int or None
-        One entry per axis, or (up, down, left, right) for rank 4.
-    rank : int
-        Axes of the tensors, N and C included.
-
-    Notes
-    -----
-    Four entries are taken as (up, down, left, right): ops-nn
-    ``conv/convolution_backward/op_api/aclnn_convolution_backward.cpp``, where 2D is rewritten to 3D.
-    """
-    if padding is None:
-        return ()
-    if rank == 4 and len(padding) == 4:
-        return ((padding[0], padding[1]), (padding[2], padding[3]))
-    if len(padding) != rank - 2:
-        return ()
-    return tuple((pad, pad) for pad in padding)
+        x, y = self.x, self.y
+        pads = () if x is None else split_padding(self.padding, x.rank)
+        return spatial_axes(x, self.weight, y, self.stride, self.dilation, pads)

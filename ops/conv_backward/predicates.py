@@ -6,12 +6,13 @@ about any call.
 
 from __future__ import annotations
 
-from npu_sim.dtypes.cube_math import parse_cube_math_type, resolve_compute_dtype
-from npu_sim.errors import OperatorError
+from ops.common import conv_rules
+from ops.common.conv_axes import ConvAxis
+from ops.common.conv_rules import array, cube_math_violation, empty_violation, entry_name, rank_violation
 from ops.common.rule import first, sentence, shape_text
-from ops.conv_backward.call import ConvAxis, ConvBackwardCall
+from ops.conv_backward.call import ConvBackwardCall
 from ops.conv_backward.resolve import promoted_dtype
-from ops.conv_backward.rule import ARRAYS, Violation, array, entry_name, tensor
+from ops.conv_backward.rule import Violation, tensor
 
 
 def mask_length(call: ConvBackwardCall) -> str | None:
@@ -26,19 +27,6 @@ def bias_format(call: ConvBackwardCall) -> str | None:
     """gradBias: ND."""
     desc = call.grad_bias
     return None if desc is None or desc.format == "ND" else sentence("gradBias format", "ND", desc.format)
-
-
-def at_least(parameter: str, low: int) -> Violation:
-    """Return the check of an array for entries below ``low``."""
-
-    def violation(call: ConvBackwardCall) -> str | None:
-        return first(
-            sentence(entry_name(call, parameter, index), f"at least {low}", value)
-            for index, value in enumerate(array(call, parameter))
-            if value < low
-        )
-
-    return violation
 
 
 def output_padding_zero(call: ConvBackwardCall) -> str | None:
@@ -61,42 +49,16 @@ def output_padding_below_stride(call: ConvBackwardCall) -> str | None:
     )
 
 
-def groups_positive(call: ConvBackwardCall) -> str | None:
-    """Look for groups below 1."""
-    return None if call.groups >= 1 else sentence("groups", "at least 1", call.groups)
-
-
-def cube_math_known(call: ConvBackwardCall) -> str | None:
-    """cubeMathType: a member of the enumeration."""
-    try:
-        parse_cube_math_type(call.cube_math_type)
-    except OperatorError as refusal:
-        return str(refusal)
-    return None
-
-
 def cube_math_available(call: ConvBackwardCall) -> str | None:
     """cubeMathType: one the Cube can do with the common type of the inputs."""
-    promoted = promoted_dtype(call)
-    if promoted is None or cube_math_known(call) is not None:
-        return None
-    if promoted == "bf16" and "bf16" not in call.product.cube_dtypes:
-        return None  # the rules of step 2 say so
-    try:
-        resolve_compute_dtype(promoted, call.cube_math_type, call.product)
-    except OperatorError as refusal:
-        return str(refusal).removesuffix(f" ({call.product.name}, {call.product.series_name})")
-    return None
+    return cube_math_violation(call, promoted_dtype(call))
 
 
 def same_rank(parameter: str, other: str) -> Violation:
     """Return the check that two tensors have the same rank."""
 
     def violation(call: ConvBackwardCall) -> str | None:
-        one, two = tensor(call, parameter), tensor(call, other)
-        if one is None or two is None or one.rank == two.rank:
-            return None
-        return sentence(f"{parameter} rank", f"{two.rank}, as of {other}", one.rank)
+        return rank_violation(parameter, tensor(call, parameter), other, tensor(call, other))
 
     return violation
 
@@ -105,10 +67,7 @@ def not_empty(parameter: str) -> Violation:
     """Return the check that a tensor has elements."""
 
     def violation(call: ConvBackwardCall) -> str | None:
-        desc = tensor(call, parameter)
-        if desc is None or desc.elems:
-            return None
-        return sentence(parameter, "a tensor with elements", f"empty (shape {shape_text(desc.shape)})")
+        return empty_violation(parameter, tensor(call, parameter))
 
     return violation
 
@@ -141,15 +100,8 @@ def bias_extent(call: ConvBackwardCall) -> str | None:
 
 def length_violation(call: ConvBackwardCall, parameter: str) -> str | None:
     """Return the sentence for an array whose length is neither rank - 2 nor, for 2D paddings, 4."""
-    values = getattr(call, ARRAYS[parameter])
-    if values is None or call.rank < 3:
-        return None
-    allowed = [call.rank - 2]
-    if call.rank == 4 and parameter in ("padding", "outputPadding"):
-        allowed.append(4)
-    if len(values) in allowed:
-        return None
-    return sentence(f"{parameter} length", " or ".join(map(str, allowed)), len(values))
+    has_four = call.rank == 4 and parameter in ("padding", "outputPadding")
+    return conv_rules.length_violation(call, parameter, (call.rank - 2, 4) if has_four else (call.rank - 2,))
 
 
 def channels_of(call: ConvBackwardCall) -> tuple[int, int, int, int] | None:
@@ -204,16 +156,6 @@ def depthwise(call: ConvBackwardCall) -> str | None:
     return sentence(f"{y_name(call)} channels", f"a multiple of groups = {call.groups} (depthwise)", channels[1])
 
 
-def window_violation(axis: ConvAxis) -> str | None:
-    """Return the sentence for a dilated kernel that does not fit the padded extent."""
-    if axis.room >= 0:
-        return None
-    extent = (axis.kernel - 1) * axis.dilation + 1
-    padded = axis.x + axis.before + axis.after
-    rule = f"at most {padded}, the padded extent"
-    return sentence(f"Dilated kernel extent on axis {axis.name}", rule, extent)
-
-
 def extent_violation(axis: ConvAxis, y_name: str) -> str | None:
     """Return the sentence for an extent that does not follow from the others."""
     if axis.room < 0 or axis.room // axis.stride + 1 == axis.y:
@@ -222,19 +164,6 @@ def extent_violation(axis: ConvAxis, y_name: str) -> str | None:
     return sentence(f"{y_name} extent on axis {axis.name}", rule, axis.y)
 
 
-def windows_violation(call: ConvBackwardCall) -> str | None:
-    """Return the sentence for the first axis whose kernel does not fit."""
-    return first(window_violation(axis) for axis in call.spatial_axes)
-
-
 def extents_violation(call: ConvBackwardCall) -> str | None:
     """Return the sentence for the first axis whose extents do not fit each other."""
     return first(extent_violation(axis, y_name(call)) for axis in call.spatial_axes)
-
-
-def group_rows_violation(call: ConvBackwardCall) -> str | None:
-    """Return the sentence for weight rows that the groups do not divide."""
-    w = call.weight
-    if w is None or not w.shape or call.groups < 1 or w.shape[0] % call.groups == 0:
-        return None
-    return sentence("weight.shape[0]", f"a multiple of groups = {call.groups}", w.shape[0])

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from npu_sim.dtypes.cube_math import promote, resolve_compute_dtype
+from npu_sim.dtypes.cube_math import resolve_compute_dtype
 from npu_sim.products import Product
+from ops.common.conv_rules import common_dtype
 from ops.common.tensor_desc import TensorDesc
 from ops.conv_backward.call import ConvBackwardCall
-
-SUPPORTED_DTYPES = ("fp32", "fp16", "bf16")
-"""Types of tensors this operator takes on some product."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +70,7 @@ def _present(desc: TensorDesc | None) -> TensorDesc:
 
 def promoted_dtype(call: ConvBackwardCall) -> str | None:
     """Return the common type of the three inputs, None where one is missing or of another type."""
-    descs = (call.grad_output, call.input, call.weight)
-    dtypes = [desc.dtype for desc in descs if desc is not None]
-    if len(dtypes) < len(descs) or not set(dtypes) <= set(SUPPORTED_DTYPES):
-        return None
-    return promote(*dtypes)
+    return common_dtype((call.grad_output, call.input, call.weight))
 
 
 def resolve(call: ConvBackwardCall) -> Resolved:

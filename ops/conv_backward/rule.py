@@ -9,7 +9,7 @@ from typing import Literal
 from ops.common import rule
 from ops.common.status import AclnnStatus
 from ops.common.tensor_desc import TensorDesc
-from ops.conv_backward.call import AXES_OF_RANK, ConvBackwardCall
+from ops.conv_backward.call import ConvBackwardCall
 
 Path = Literal["any", "shapes", "empty", "compute", "range", "kernel"]
 """Which calls a rule looks at.
@@ -34,8 +34,6 @@ TENSORS = {
     "gradBias": "grad_bias",
 }
 """Names of the interface and of the fields of `ConvBackwardCall`."""
-
-ARRAYS = {"stride": "stride", "padding": "padding", "dilation": "dilation", "outputPadding": "output_padding"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,15 +90,3 @@ def tensor(call: ConvBackwardCall, parameter: str) -> TensorDesc | None:
     """Return a tensor by its name in the interface."""
     desc: TensorDesc | None = getattr(call, TENSORS[parameter])
     return desc
-
-
-def array(call: ConvBackwardCall, parameter: str) -> tuple[int, ...]:
-    """Return an array by its name in the interface; () for a null pointer."""
-    values: tuple[int, ...] | None = getattr(call, ARRAYS[parameter])
-    return () if values is None else values
-
-
-def entry_name(call: ConvBackwardCall, parameter: str, index: int) -> str:
-    """Return "strideH" for an array with one entry per axis, "stride[1]" for another length."""
-    axes = AXES_OF_RANK.get(call.rank, ())
-    return f"{parameter}{axes[index]}" if len(array(call, parameter)) == len(axes) else f"{parameter}[{index}]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from npu_sim.dtypes.cube_math import promote
 from ops.common.capability import SPLIT, Capability
+from ops.common.conv_rules import SUPPORTED_DTYPES, at_least, cube_math_known, groups_positive, windows_violation
 from ops.common.rule import (
     STATUS_NULL,
     dtype_violation,
@@ -13,7 +14,6 @@ from ops.common.rule import (
 )
 from ops.conv_backward import predicates
 from ops.conv_backward.call import ConvBackwardCall
-from ops.conv_backward.resolve import SUPPORTED_DTYPES
 from ops.conv_backward.rule import (
     TENSORS,
     Path,
@@ -176,7 +176,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
             name=f"{parameter}-low",
             parameter=parameter,
             requirement=f"at least {low} in every entry",
-            violation=predicates.at_least(parameter, low),
+            violation=at_least(parameter, low),
             source=f"{PAGE}; {CHECKER}",
         )
         for parameter, low in (("stride", 1), ("padding", 0), ("dilation", 1))
@@ -195,7 +195,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         name="output-padding-low",
         parameter="outputPadding",
         requirement="at least 0 in every entry",
-        violation=predicates.at_least("outputPadding", 0),
+        violation=at_least("outputPadding", 0),
         source=f"{PAGE}; {CHECKER}",
         transposed=True,
     ),
@@ -214,7 +214,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         name="groups-low",
         parameter="groups",
         requirement="at least 1",
-        violation=predicates.groups_positive,
+        violation=groups_positive,
         source=f"{PAGE}; {CHECKER}",
     ),
     Rule(
@@ -222,7 +222,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         name="cube-math-type-unknown",
         parameter="cubeMathType",
         requirement="0, 1, 2 or 3",
-        violation=predicates.cube_math_known,
+        violation=cube_math_known,
         source=f"{PAGE}; {CHECKER}",
     ),
     Rule(
@@ -339,7 +339,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         name="window-3d",
         parameter="weight",
         requirement="a kernel that, dilated, fits the padded input on every axis (transposed: gradOutput)",
-        violation=predicates.windows_violation,
+        violation=windows_violation,
         path="shapes",
         ranks=(5,),
         source=CHECKER,

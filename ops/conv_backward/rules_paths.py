@@ -5,15 +5,25 @@ from __future__ import annotations
 from functools import partial
 
 from ops.common.capability import SPLIT
+from ops.common.conv_axes import AXES_OF_RANK, split_padding
+from ops.common.conv_rules import (
+    MAX_GROUPS,
+    MAX_SMALL,
+    MAX_STRIDE_3D,
+    at_most,
+    extents_range,
+    group_rows_violation,
+    groups_range,
+    kernel_range,
+    windows_violation,
+)
 from ops.common.geometry import MAX_EXTENT
 from ops.common.rule import first, sentence, shape_text
-from ops.conv_backward.call import AXES_OF_RANK, ConvBackwardCall, split_padding
+from ops.conv_backward.call import ConvBackwardCall
 from ops.conv_backward.predicates import (
     channels_of,
     depthwise,
     extents_violation,
-    group_rows_violation,
-    windows_violation,
     x_name,
 )
 from ops.conv_backward.resolve import promoted_dtype
@@ -21,9 +31,6 @@ from ops.conv_backward.rule import (
     STATUS_KERNEL,
     TENSORS,
     Rule,
-    Violation,
-    array,
-    entry_name,
     tensor,
 )
 from ops.conv_backward.rules_arguments import API, CHECKER, PAGE, length_rule
@@ -31,11 +38,6 @@ from ops.conv_backward.rules_arguments import API, CHECKER, PAGE, length_rule
 DX_TILING = "ops-nn conv/conv3d_backprop_input_v2/op_host/op_tiling"
 DW_TILING = "ops-nn conv/conv3d_backprop_filter_v2/op_host/op_tiling"
 KERNELS = f"{DX_TILING}; {DW_TILING}"
-
-MAX_GROUPS = 65535
-MAX_SMALL = 255
-"""Largest padding, dilation and kernel extent in H and W."""
-MAX_STRIDE_3D = 63
 
 _kernel = partial(Rule, status=STATUS_KERNEL)
 _empty = partial(Rule, path="empty", source=API)
@@ -136,46 +138,14 @@ def _deterministic_groups(call: ConvBackwardCall) -> str | None:
 
 
 def _dims_range(parameter: str) -> Rule:
-    def violation(call: ConvBackwardCall) -> str | None:
-        desc = tensor(call, parameter)
-        extents = () if desc is None else desc.shape
-        return first(
-            sentence(f"{parameter}.shape[{axis}]", f"in [1, {MAX_EXTENT}]", extent)
-            for axis, extent in enumerate(extents)
-            if extent > MAX_EXTENT
-        )
-
     name = {"gradOutput": "grad-output"}.get(parameter, parameter)
     return _range(
         step="13",
         name=f"{name}-extent-range",
         parameter=parameter,
         requirement=f"in [1, {MAX_EXTENT}] in every extent",
-        violation=violation,
+        violation=lambda call: extents_range(parameter, tensor(call, parameter), MAX_EXTENT),
         source=PAGE,
-    )
-
-
-def _entries_range(parameter: str, low: int, high: dict[str, int]) -> Violation:
-    """Return the check of an array with one limit per axis name."""
-
-    def violation(call: ConvBackwardCall) -> str | None:
-        values, axes = array(call, parameter), AXES_OF_RANK.get(call.rank, ())
-        names = ("H", "H", "W", "W") if call.rank == 4 and len(values) == 4 else axes
-        return first(
-            sentence(entry_name(call, parameter, index), f"in [{low}, {high[name]}]", value)
-            for index, (name, value) in enumerate(zip(names, values, strict=False))
-            if value > high[name]
-        )
-
-    return violation
-
-
-def _kernel_range(call: ConvBackwardCall) -> str | None:
-    return first(
-        sentence(f"weight extent on axis {axis.name}", f"in [1, {MAX_SMALL}]", axis.kernel)
-        for axis in call.spatial_axes
-        if axis.name != "D" and axis.kernel > MAX_SMALL
     )
 
 
@@ -185,10 +155,6 @@ def _moving_dilation_range(call: ConvBackwardCall) -> str | None:
         for axis in call.spatial_axes
         if axis.kernel > 1 and axis.dilation > MAX_SMALL
     )
-
-
-def _groups_range(call: ConvBackwardCall) -> str | None:
-    return None if call.groups <= MAX_GROUPS else sentence("groups", f"in [1, {MAX_GROUPS}]", call.groups)
 
 
 def _batch(call: ConvBackwardCall) -> str | None:
@@ -330,7 +296,7 @@ RANGE_RULES: tuple[Rule, ...] = (
         name="kernel-range",
         parameter="weight",
         requirement=f"in [1, {MAX_SMALL}] in H and W (1D: L)",
-        violation=_kernel_range,
+        violation=kernel_range,
         profiles=("page",),
         source=PAGE,
     ),
@@ -339,7 +305,7 @@ RANGE_RULES: tuple[Rule, ...] = (
         name="stride-range",
         parameter="stride",
         requirement=f"in [1, {MAX_EXTENT}] in every entry",
-        violation=_entries_range("stride", 1, dict.fromkeys("LDHW", MAX_EXTENT)),
+        violation=at_most("stride", 1, dict.fromkeys("LDHW", MAX_EXTENT)),
         ranks=(3, 4),
         source=PAGE,
     ),
@@ -348,7 +314,7 @@ RANGE_RULES: tuple[Rule, ...] = (
         name="stride-range-3d",
         parameter="stride",
         requirement=f"in [1, {MAX_EXTENT}] in D, in [1, {MAX_STRIDE_3D}] in H and W",
-        violation=_entries_range("stride", 1, {"D": MAX_EXTENT, "H": MAX_STRIDE_3D, "W": MAX_STRIDE_3D}),
+        violation=at_most("stride", 1, {"D": MAX_EXTENT, "H": MAX_STRIDE_3D, "W": MAX_STRIDE_3D}),
         ranks=(5,),
         source=f"{PAGE}; {KERNELS}",
     ),
@@ -357,7 +323,7 @@ RANGE_RULES: tuple[Rule, ...] = (
         name="padding-range",
         parameter="padding",
         requirement=f"in [0, {MAX_SMALL}] in every entry",
-        violation=_entries_range("padding", 0, dict.fromkeys("LHW", MAX_SMALL)),
+        violation=at_most("padding", 0, dict.fromkeys("LHW", MAX_SMALL)),
         ranks=(3, 4),
         source=f"{PAGE}; {KERNELS}",
     ),
@@ -366,7 +332,7 @@ RANGE_RULES: tuple[Rule, ...] = (
         name="padding-range-3d",
         parameter="padding",
         requirement=f"in [0, {MAX_EXTENT}] in D, in [0, {MAX_SMALL}] in H and W",
-        violation=_entries_range("padding", 0, {"D": MAX_EXTENT, "H": MAX_SMALL, "W": MAX_SMALL}),
+        violation=at_most("padding", 0, {"D": MAX_EXTENT, "H": MAX_SMALL, "W": MAX_SMALL}),
         ranks=(5,),
         source=f"{PAGE}; {KERNELS}",
     ),
@@ -375,7 +341,7 @@ RANGE_RULES: tuple[Rule, ...] = (
         name="dilation-range",
         parameter="dilation",
         requirement=f"in [1, {MAX_SMALL}] in every entry",
-        violation=_entries_range("dilation", 1, dict.fromkeys("LDHW", MAX_SMALL)),
+        violation=at_most("dilation", 1, dict.fromkeys("LDHW", MAX_SMALL)),
         profiles=("page",),
         source=PAGE,
     ),
@@ -393,7 +359,7 @@ RANGE_RULES: tuple[Rule, ...] = (
         name="groups-range",
         parameter="groups",
         requirement=f"in [1, {MAX_GROUPS}]",
-        violation=_groups_range,
+        violation=groups_range,
         source=f"{PAGE}; {KERNELS}",
     ),
 )
