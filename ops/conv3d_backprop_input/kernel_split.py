@@ -23,6 +23,7 @@ from npu_sim.isa.emit import (
 from npu_sim.isa.op import Mode, Pipe, Space
 from ops.common.kernel_parts import BLOCK, MMAD_BARRIER_ELEMS, ceil_div
 from ops.common.queues import Queue, alloc, close_queue, deque, enque, free, open_queue
+from ops.conv3d_backprop_input.kernel_bias import begin_with_bias, bias_queue
 from ops.conv3d_backprop_input.kernel_split_weights import load_b1, load_l0b, weights_of
 from ops.conv3d_backprop_input.kernel_split_windows import image_of, load_a1, load_l0a
 from ops.conv3d_backprop_input.kernel_split_work import (
@@ -93,6 +94,18 @@ def _store(rows, n, p, item, block, src, tile):
 
 
 @jit
+def _begin_with_bias(rows, n, p, item, block, l0_half, l0c, tile):
+    """Let a block start from the bias, which is not rounded to HF32."""
+    if p.hf32:
+        n = emit_set_hf32(rows, n, 0, MMAD, tile)
+    channel, m_len = (item.group * p.n1_g + block.n_block) * p.c0, ceil_div(block.m_len, 16) * 16
+    n = begin_with_bias(rows, n, p, channel, m_len, block.n_len, l0_half, l0c, LOAD_L0B, MMAD, tile)
+    if p.hf32:
+        n = emit_set_hf32(rows, n, 1, MMAD, tile)
+    return n
+
+
+@jit
 def convolve(rows, params, core, phase):
     """Write the rows of ``core`` in ``phase``; see `npu_sim.program.launch.Launch`.
 
@@ -126,6 +139,8 @@ def convolve(rows, params, core, phase):
     n = open_queue(rows, n, B1, p.bl1, PROLOGUE)
     n = open_queue(rows, n, L0, 2, PROLOGUE)
     n = open_queue(rows, n, L0C, p.cl0, PROLOGUE)
+    if p.has_bias:
+        n = open_queue(rows, n, bias_queue(p), 1, PROLOGUE)
     l0_half = l0c_half = 0
     for tile in range(first, end):
         item = item_of(p, core, tile)
@@ -133,10 +148,17 @@ def convolve(rows, params, core, phase):
         for number in range(item.blocks):
             block = block_of(p, item, number)
             image = image_of(p, block)
-            if image.a_rows == 0:
+            if image.a_rows == 0 and not p.has_bias:
                 continue  # the result is zero, and cleared
             is_first = True
-            for tap in range(p.kd):
+            if p.has_bias:
+                if n + p.step_rows > len(rows):
+                    yield n
+                    n = 0
+                n = alloc(rows, n, L0C, l0c_half, MMAD, tile)
+                n = _begin_with_bias(rows, n, p, item, block, l0_half, l0c_half * p.l0c_half, tile)
+                l0_half, is_first = 1 - l0_half, False
+            for tap in range(p.kd if image.a_rows > 0 else 0):
                 plane = source_plane(p, block.d, tap)
                 if plane < 0:
                     continue
@@ -203,6 +225,8 @@ def convolve(rows, params, core, phase):
     n = close_queue(rows, n, B1, p.bl1, EPILOGUE)
     n = close_queue(rows, n, L0, 2, EPILOGUE)
     n = close_queue(rows, n, L0C, p.cl0, EPILOGUE)
+    if p.has_bias:
+        n = close_queue(rows, n, bias_queue(p), 1, EPILOGUE)
     if p.hf32:
         n = emit_set_hf32(rows, n, 0, EPILOGUE, -1)
     yield n

@@ -17,6 +17,7 @@ from npu_sim.isa.emit import emit_duplicate, emit_mmad, emit_pipe_barrier, emit_
 from npu_sim.isa.op import Data, Mode, Pipe
 from ops.common.kernel_parts import MMAD_BARRIER_ELEMS, ceil_div
 from ops.common.queues import Queue, alloc, close_queue, deque, enque, free, open_queue
+from ops.conv3d_backprop_input.kernel_bias import begin_with_bias, bias_queue
 from ops.conv3d_backprop_input.kernel_unified_result import L0C, OUT, leave, slices_of
 from ops.conv3d_backprop_input.kernel_unified_weights import load_b1, load_l0b
 from ops.conv3d_backprop_input.kernel_unified_windows import (
@@ -58,6 +59,8 @@ ZERO_EVENT = 2
 def _open_queues(rows, n, p, a1_empty):
     n = open_queue(rows, n, a1_empty, p.al1, PROLOGUE)
     n = open_queue(rows, n, B1, p.bl1, PROLOGUE)
+    if p.has_bias:
+        n = open_queue(rows, n, bias_queue(p), 1, PROLOGUE)
     for half in range(2):
         n = free(rows, n, L0, half, PROLOGUE, -1)
         n = free(rows, n, OUT, half, PROLOGUE, -1)
@@ -71,6 +74,8 @@ def _open_queues(rows, n, p, a1_empty):
 def _close_queues(rows, n, p, a1_empty):
     n = close_queue(rows, n, a1_empty, p.al1, EPILOGUE)
     n = close_queue(rows, n, B1, p.bl1, EPILOGUE)
+    if p.has_bias:
+        n = close_queue(rows, n, bias_queue(p), 1, EPILOGUE)
     for half in range(2):
         n = alloc(rows, n, L0, half, EPILOGUE, -1)
         n = alloc(rows, n, OUT, half, EPILOGUE, -1)
@@ -151,6 +156,14 @@ def convolve(rows, params, core, phase):
                     n = deque(rows, n, B1, b_half, LOAD_L0B, tile)
                     b_held = key if p.b_resident else 0
 
+            m_len, n_len = ceil_div(item.m_len, 16) * 16, item.n_blocks * 16
+            if k == 0 and p.has_bias:
+                n = alloc(rows, n, L0C, l0c_part, MMAD, tile)
+                channel = (item.group * p.n_c1 + item.n_index * (p.base_n // 16)) * 16
+                n = begin_with_bias(
+                    rows, n, p, channel, m_len, n_len, l0_half, l0c_part * p.l0c_part, LOAD_L0B, MMAD, tile
+                )
+                l0_half = 1 - l0_half
             k_len = min(p.base_k, k_total - k * p.base_k)
             is_last = k * p.base_k + k_len == k_total
             a_fractal, b_fractal = in_step(p, k, p.step_ka) * p.base_k // 16, in_step(p, k, p.step_kb) * p.base_k // 16
@@ -167,12 +180,12 @@ def convolve(rows, params, core, phase):
             n = enque(rows, n, L0, l0_half, LOAD_L0B, tile)
 
             n = deque(rows, n, L0, l0_half, MMAD, tile)
-            if k == 0:
+            begins = k == 0 and not p.has_bias
+            if begins:
                 n = alloc(rows, n, L0C, l0c_part, MMAD, tile)
-            m_len, n_len = ceil_div(item.m_len, 16) * 16, item.n_blocks * 16
             n = emit_mmad(
                 rows, n, dst=l0c_part * p.l0c_part, src_a=l0a, src_b=l0b, dtype=Data.FP16, m=m_len, n_elems=n_len,
-                k=k_len, mode=Mode.INIT if k == 0 else 0, site=MMAD, tile=tile,
+                k=k_len, mode=Mode.INIT if begins else 0, site=MMAD, tile=tile,
             )  # fmt: skip
             if m_len * n_len < MMAD_BARRIER_ELEMS:
                 # nothing else keeps the next product from reading these accumulators before so small a one wrote them

@@ -11,6 +11,7 @@ from npu_sim.memory.gm import GmTensor
 from npu_sim.products import CoreSpec
 from npu_sim.units import align_up, ceil_div
 from ops.common.records import tensor_fields
+from ops.conv3d_backprop_input.bias import BIAS_FIELDS, bias_fields
 from ops.conv3d_backprop_input.tiling_dx_data import DxTiling, block_rows
 from ops.conv3d_backprop_input.tiling_forward import ForwardTiling
 
@@ -25,6 +26,7 @@ _NAMES = (
     # tensors
     "a", "weight", "out", "a_tensor", "weight_tensor", "out_tensor", "data", "out_data", "hf32", "clear",
     "clear_share", "out_blocks",
+    *BIAS_FIELDS,
     # tiling
     "base_m", "base_n", "base_k", "step_ka", "step_kb", "al1", "bl1", "cl0", "b_full", "single_m", "single_n",
     "m_count", "n_count", "items", "cores", "grid", "n_dim", "m_dim", "batch_dim", "d_dim", "single_d", "single_batch",
@@ -107,6 +109,21 @@ def dx_params(tiling: DxTiling, core: CoreSpec, dy: GmTensor, weight: GmTensor, 
     return _record(values, core, p.compute_dtype, dy, weight, dx)
 
 
+def add_bias(params: np.ndarray, tiling: DxTiling | ForwardTiling, core: CoreSpec, bias: GmTensor) -> None:
+    """Let every block of the result start from ``bias``, so that nothing needs to be cleared.
+
+    ``core``: with as much of L1 as the tiling took, see `bias.core_beside_bias`.
+    """
+    values = bias_fields(bias, "fp32", core.l1_bytes) | {"clear": 0}
+    if isinstance(tiling, DxTiling) and params[0]["image_w"] == 0:
+        # no column of the gradient is left, but blocks to be stored
+        t, g = tiling, tiling.problem.geometry
+        items = g.n * g.di * t.m_count * t.n_count * t.problem.groups
+        values |= {"kd": 0, "items": items, "single_batch": t.single_core_batch}
+    for name, value in values.items():
+        params[name] = value
+
+
 def forward_params(tiling: ForwardTiling, core: CoreSpec, x: GmTensor, weight: GmTensor, y: GmTensor) -> np.ndarray:
     """Return the parameters for a forward convolution of tensors in NDC1HWC0 and FRACTAL_Z_3D."""
     t, g, blocks = tiling, tiling.geometry, tiling.blocks
@@ -165,7 +182,7 @@ def _record(
     data = DTYPES[compute_dtype].data
     v |= {
         **tensor_fields(a=a, weight=weight, out=out), "data": int(data), "out_data": int(data),
-        "hf32": int(compute_dtype == "hf32"), "out_blocks": blocks,
+        "hf32": int(compute_dtype == "hf32"), "out_blocks": blocks, **dict.fromkeys(BIAS_FIELDS, 0),
         "clear_share": align_up(ceil_div(blocks * v["c0"], v["cores"]), 32) // v["c0"],
         "b_full": int(v["kd"] == 1 and v["bl1"] == 1 and whole_k and v["base_n"] >= v["single_n"]),
         "a1": 0, "a1_bytes": a1_bytes, "b1": v["al1"] * a1_bytes, "b1_bytes": b1_bytes,

@@ -8,6 +8,7 @@ from npu_sim.isa.op import Op, highest
 from npu_sim.memory.gm import GmTensor
 from npu_sim.products import Product
 from npu_sim.units import ceil_div
+from ops.conv3d_backprop_input.bias import BIAS_FIELDS, bias_fields
 from ops.conv3d_backprop_input.problem_unified import C0, WindowProblem
 from ops.conv3d_backprop_input.tiling_unified import Source, UnifiedTiling
 
@@ -25,7 +26,7 @@ _TILING = (
     "step_rows",
 )  # fmt: skip
 
-UNIFIED_PARAMS = np.dtype([(name, "i8") for name in _ADDRESSES + _SHAPE + _TILING])
+UNIFIED_PARAMS = np.dtype([(name, "i8") for name in _ADDRESSES + _SHAPE + _TILING + BIAS_FIELDS])
 """What `kernel_unified.convolve` reads: extents in pixels, planes of 16 channels and elements; addresses, ``*_bytes``,
 halves and parts in bytes."""
 
@@ -34,7 +35,13 @@ _MOST_BLOCKS = highest(Op.DATA_COPY, "block_count")
 
 
 def unified_params(
-    problem: WindowProblem, tiling: UnifiedTiling, product: Product, src: GmTensor, weight: GmTensor, dst: GmTensor
+    problem: WindowProblem,
+    tiling: UnifiedTiling,
+    product: Product,
+    src: GmTensor,
+    weight: GmTensor,
+    dst: GmTensor,
+    bias: GmTensor | None = None,
 ) -> np.ndarray:
     """Return the parameters of the kernel for tensors in NC1HWC0 and FRACTAL_Z, C0 = 16.
 
@@ -48,6 +55,8 @@ def unified_params(
         Capacities, and which image-to-column load there is.
     src, weight, dst : GmTensor
         dy, weight and dx, or x, weight and y.
+    bias : GmTensor or None
+        See `plan.forward_launches`.
 
     Returns
     -------
@@ -79,7 +88,10 @@ def unified_params(
         "ub_out_half": core.ub_bytes // 2 if spread else core.ub_bytes // 4, "slice_m": t.slice_m,
         "slice_n": t.slice_n, "has_v2": int(core.has_load3d_v2), "batch_dim": t.batch_dim, "m_dim": t.m_dim,
         "group_dim": t.group_dim, "n_dim": t.n_dim, "step_rows": _step_rows(q, t, core.ub_bytes // 4),
+        **dict.fromkeys(BIAS_FIELDS, 0),
     }  # fmt: skip
+    if bias is not None:
+        values |= bias_fields(bias, "fp16", t.al1_pbuffer * t.a1_bytes + t.bl1_pbuffer * t.b1_bytes)
     out = np.zeros(1, UNIFIED_PARAMS)
     for name in UNIFIED_PARAMS.names or ():
         out[name] = values[name]

@@ -19,6 +19,7 @@ def input_gradient_launches(
     dy: GmTensor,
     weight: GmTensor,
     dx: GmTensor,
+    bias: GmTensor | None = None,
 ) -> Kernel:
     """Choose tiling and launches of dx = the gradient of conv's input; touches no tensor data.
 
@@ -35,6 +36,9 @@ def input_gradient_launches(
     dy, weight, dx : GmTensor
         In the layouts of `ops.common.cube_operands`, 2 bytes an element for fp16 and bf16, 4 for fp32 and hf32. dx may
         be uninitialised; all of it is written.
+    bias : GmTensor or None
+        What the sums of each channel of dx start from, in `bias.bias_layout`: with it this is the transposed
+        convolution of dy.
 
     Raises
     ------
@@ -43,8 +47,8 @@ def input_gradient_launches(
     """
     check_compute_dtype(product, compute_dtype)
     if product.core.is_split:
-        return split_input_gradient(geometry, product, compute_dtype, gm, dy, weight, dx)
-    return unified_input_gradient(geometry, product, gm, dy, weight, dx)
+        return split_input_gradient(geometry, product, compute_dtype, gm, dy, weight, dx, bias)
+    return unified_input_gradient(geometry, product, gm, dy, weight, dx, bias)
 
 
 def forward_launches(
@@ -55,6 +59,7 @@ def forward_launches(
     x: GmTensor,
     weight: GmTensor,
     y: GmTensor,
+    bias: GmTensor | None = None,
 ) -> Kernel:
     """Choose tiling and launches of y = conv(x, weight); parameters as of `input_gradient_launches`.
 
@@ -67,5 +72,5 @@ def forward_launches(
     """
     check_compute_dtype(product, compute_dtype)
     if product.core.is_split:
-        return split_forward(geometry, product, compute_dtype, gm, x, weight, y)
-    return unified_forward(geometry, product, gm, x, weight, y)
+        return split_forward(geometry, product, compute_dtype, gm, x, weight, y, bias)
+    return unified_forward(geometry, product, gm, x, weight, y, bias)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from ops.common.geometry import ConvGeometry
@@ -15,7 +17,13 @@ from ops.conv3d_backprop_input.tiling_unified import UnifiedTiling, unified_tili
 
 
 def unified_input_gradient(
-    geometry: ConvGeometry, product: Product, gm: GlobalMemory, dy: GmTensor, weight: GmTensor, dx: GmTensor
+    geometry: ConvGeometry,
+    product: Product,
+    gm: GlobalMemory,
+    dy: GmTensor,
+    weight: GmTensor,
+    dx: GmTensor,
+    bias: GmTensor | None = None,
 ) -> Kernel:
     """Return tiling and launches of dx; every byte of dx is written.
 
@@ -29,22 +37,30 @@ def unified_input_gradient(
         Where the tensors lie.
     dy, weight, dx : GmTensor
         fp16 in NC1HWC0, FRACTAL_Z (groups merged) and NC1HWC0, padding lanes of dy and weight zero.
+    bias : GmTensor or None
+        See `plan.forward_launches`.
 
     Raises
     ------
     OperatorError
         561103 if the convolution has a depth.
     """
-    problem = input_gradient_problem(geometry, product)
-    return kernel_of(problem, unified_tiling(problem, product), product, gm, dy, weight, dx)
+    problem = replace(input_gradient_problem(geometry, product), has_bias=bias is not None)
+    return kernel_of(problem, unified_tiling(problem, product), product, gm, dy, weight, dx, bias)
 
 
 def unified_forward(
-    geometry: ConvGeometry, product: Product, gm: GlobalMemory, x: GmTensor, weight: GmTensor, y: GmTensor
+    geometry: ConvGeometry,
+    product: Product,
+    gm: GlobalMemory,
+    x: GmTensor,
+    weight: GmTensor,
+    y: GmTensor,
+    bias: GmTensor | None = None,
 ) -> Kernel:
     """Return tiling and launches of y = conv(x, weight); parameters as of `unified_input_gradient`."""
-    problem = forward_problem(geometry, product)
-    return kernel_of(problem, unified_tiling(problem, product), product, gm, x, weight, y)
+    problem = replace(forward_problem(geometry, product), has_bias=bias is not None)
+    return kernel_of(problem, unified_tiling(problem, product), product, gm, x, weight, y, bias)
 
 
 def kernel_of(
@@ -55,9 +71,10 @@ def kernel_of(
     src: GmTensor,
     weight: GmTensor,
     dst: GmTensor,
+    bias: GmTensor | None = None,
 ) -> Kernel:
     """Return the launches that run ``problem`` as ``tiling`` says."""
-    params = unified_params(problem, tiling, product, src, weight, dst)
+    params = unified_params(problem, tiling, product, src, weight, dst, bias)
     name = "Conv2DBackpropInput" if problem.transposed else "Conv2D"
     launch = kernel_launch(name, kernel_unified.convolve, params, gm, SITES, core_count=tiling.block_dim)
     return Kernel(launches=(launch,), tiling=tiling)

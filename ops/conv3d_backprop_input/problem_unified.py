@@ -45,6 +45,8 @@ class WindowProblem:
         Of the windows over the map.
     lead, tail : (int, int)
         Padding around the map; negative: that many rows or columns of the map are never read.
+    has_bias : bool
+        The sums start from a bias.
     """
 
     what: str
@@ -64,6 +66,7 @@ class WindowProblem:
     dilation: tuple[int, int]
     lead: tuple[int, int]
     tail: tuple[int, int]
+    has_bias: bool = False
 
     @property
     def map_extent(self) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from enum import IntEnum
 from npu_sim.isa.op import Op, highest
 from npu_sim.products import CoreSpec, Product
 from npu_sim.units import align_up, ceil_div
+from ops.conv3d_backprop_input.bias import EVENTS_WITH_BIAS, ROW_BYTES
 from ops.conv3d_backprop_input.problem_unified import C0, WindowProblem
 
 _PIXEL_BYTES = 2 * C0
@@ -147,7 +148,8 @@ def unified_tiling(problem: WindowProblem, product: Product) -> UnifiedTiling:
 
 def _way(q: WindowProblem, core: CoreSpec) -> tuple[Source, bool, bool]:
     """Return the way of the windows, whether blocks lie in one row, and whether one column is made as two."""
-    if _is_plain(q) and (not q.is_expanded or _can_spread(q, core.ub_bytes)):
+    # zeros that UB inserts behind the Cube would lack a bias
+    if _is_plain(q) and (not q.is_expanded or (_can_spread(q, core.ub_bytes) and not q.has_bias)):
         return Source.PIXELS, False, False
     two_column = core.load3d_cannot_make_width_one and q.result[1] == 1 and q.result[0] > 1
     pads = [max(pad, 0) for pad in (*q.lead, *q.tail)]
@@ -266,7 +268,8 @@ class _Blocks:
 
     @property
     def l1_bytes(self) -> int:
-        return self.al1 * self.a1_bytes + self.bl1 * self.b1_bytes
+        bias_bytes = self.base_n * ROW_BYTES if self.q.has_bias else 0
+        return self.al1 * self.a1_bytes + self.bl1 * self.b1_bytes + bias_bytes
 
     @property
     def steps_per_plane(self) -> int:
@@ -341,6 +344,8 @@ def _fit_steps(q: WindowProblem, blocks: _Blocks, core: CoreSpec, cut: bool) -> 
     blocks.kb = ceil_div(q.k_planes, blocks.planes_per_step) * plane
     blocks.ka = min(blocks.kb, blocks.most_cut_ka if cut else blocks.most_ka)
     blocks.al1 = blocks.bl1 = 2
+    if q.has_bias and core.event_count < EVENTS_WITH_BIAS:
+        blocks.bl1 = 1
 
     def halved(steps: int) -> int:
         return max(steps // 2 // plane * plane, plane) if steps > plane else max(steps // 2, least)

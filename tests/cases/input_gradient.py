@@ -26,6 +26,7 @@ from ops.common.cube_operands import (
 )
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Kernel
+from ops.conv3d_backprop_input.bias import bias_dtype, bias_layout
 from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
 from ops.conv3d_backprop_input.plan_split import dx_launch, forward_launch
 from ops.conv3d_backprop_input.tiling_dx import overflows
@@ -47,6 +48,7 @@ FEATURES = (
 _LARGEST = {"fp16": 2048, "bf16": 256, "fp32": 2**24, "hf32": 2**24}
 """Integers up to here are exact in the type of the result."""
 _NAN_BYTE = 0xFF
+_MOST_BIAS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,7 @@ class Case:
     compute_dtype: str
     geometry: ConvGeometry
     seed: int
+    has_bias: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,7 @@ class Setup:
     weight: GmTensor
     out: GmTensor
     plan: Kernel
+    bias: GmTensor | None = None
 
 
 def _pick(rng: np.random.Generator, values: Any) -> int:
@@ -158,7 +162,7 @@ def operands(case: Case) -> tuple[np.ndarray, np.ndarray]:
     g = case.geometry
     a_shape = (g.n, g.cout, g.do, g.ho, g.wo) if case.kind == "input_gradient" else (g.n, g.cin, g.di, g.hi, g.wi)
     terms = (g.cout if case.kind == "input_gradient" else g.cin) // g.groups * g.kd * g.kh * g.kw
-    room = max(_LARGEST[case.compute_dtype] // terms, 1)
+    room = max((_LARGEST[case.compute_dtype] - _MOST_BIAS * case.has_bias) // terms, 1)
     bound = int(min(max(room**0.5, 1), 16))
     arrays = []
     for shape in (a_shape, g.weight_shape):
@@ -169,14 +173,22 @@ def operands(case: Case) -> tuple[np.ndarray, np.ndarray]:
     return arrays[0], arrays[1]
 
 
+def bias_of(case: Case) -> np.ndarray:
+    """Return an integer for each channel of the result, zeros without a bias."""
+    channels = case.geometry.cin if case.kind == "input_gradient" else case.geometry.cout
+    bias = np.random.default_rng(case.seed + 1).integers(-_MOST_BIAS, _MOST_BIAS + 1, channels)
+    return bias * case.has_bias
+
+
 def expected(case: Case, a: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Return the exact result, float64, (n, c, d, h, w)."""
     g = case.geometry
     attributes = (g.stride, g.pad, g.dilation, g.groups)
     wide_a, wide_w = a.astype(np.float64), weight.astype(np.float64)
+    bias = bias_of(case)[:, None, None, None]
     if case.kind == "input_gradient":
-        return convolution.input_gradient(wide_a, wide_w, (g.n, g.cin, g.di, g.hi, g.wi), *attributes)
-    return convolution.forward(wide_a, wide_w, (g.n, g.cout, g.do, g.ho, g.wo), *attributes)
+        return bias + convolution.input_gradient(wide_a, wide_w, (g.n, g.cin, g.di, g.hi, g.wi), *attributes)
+    return bias + convolution.forward(wide_a, wide_w, (g.n, g.cout, g.do, g.ho, g.wo), *attributes)
 
 
 def setup_of(case: Case) -> Setup:
@@ -196,11 +208,14 @@ def setup_of(case: Case) -> Setup:
     a = gm.add("a", into.storage_bytes(item), initialised=True, data=data)
     weight = gm.add("weight", weight_layout(g, compute).storage_bytes(item), initialised=True, data=data)
     out = gm.add("out", outof.storage_bytes(item), initialised=False, data=data)
-    if case.kind == "input_gradient":
-        plan = input_gradient_launches(g, case.product, compute, gm, a, weight, out)
-    else:
-        plan = forward_launches(g, case.product, compute, gm, a, weight, out)
-    return Setup(case=case, gm=gm, a=a, weight=weight, out=out, plan=plan)
+    bias = None
+    if case.has_bias:
+        own = DTYPES[bias_dtype(case.product)]
+        layout = bias_layout(len(bias_of(case)), case.product)
+        bias = gm.add("bias", layout.storage_bytes(own.item_bytes), initialised=True, data=own.data)
+    launches = input_gradient_launches if case.kind == "input_gradient" else forward_launches
+    plan = launches(g, case.product, compute, gm, a, weight, out, bias)
+    return Setup(case=case, gm=gm, a=a, weight=weight, out=out, plan=plan, bias=bias)
 
 
 def run(setup: Setup, a: np.ndarray, weight: np.ndarray, options: ExecuteOptions) -> np.ndarray:
@@ -216,6 +231,11 @@ def run(setup: Setup, a: np.ndarray, weight: np.ndarray, options: ExecuteOptions
     w_layout = weight_layout(g, compute)
     blocked_from_activation(a, into, gm.view(setup.a, word, (into.storage_elems,)))
     fractal_from_weight(weight, w_layout, gm.view(setup.weight, word, (w_layout.storage_elems,)))
+    if setup.bias is not None:
+        values = bias_of(setup.case).astype(DTYPES[bias_dtype(setup.case.product)].storage)
+        layout = bias_layout(len(values), setup.case.product)
+        storage = gm.view(setup.bias, values.dtype, (layout.storage_elems,))
+        fractal_from_weight(values.reshape(-1, 1, 1, 1, 1), layout, storage)
     gm.view(setup.out, np.uint8, (setup.out.byte_count,)).fill(_NAN_BYTE)
     for launch in setup.plan.launches:
         execute(launch, setup.case.product, options)
@@ -252,7 +272,7 @@ def random_options(rng: np.random.Generator, setup: Setup) -> ExecuteOptions:
 def random_split_tiling(rng: np.random.Generator, setup: Setup) -> Setup:
     """Return ``setup`` with a random tiling that fits the buffers: every branch of the emitter runs."""
     plan, product = setup.plan, setup.case.product
-    tensors = (setup.gm, setup.a, setup.weight, setup.out)
+    tensors = (setup.gm, setup.a, setup.weight, setup.out, setup.bias)
     if isinstance(plan.tiling, DxTiling):
         tiling = _random_dx_tiling(rng, plan.tiling, product)
         return replace(setup, plan=replace(plan, tiling=tiling, launches=(dx_launch(tiling, product, *tensors),)))

@@ -22,6 +22,7 @@ from tests.cases.input_gradient import (
     KINDS,
     STORED,
     Case,
+    bias_of,
     default_options,
     expected,
     operands,
@@ -240,6 +241,7 @@ def test_input_gradient_of_real_numbers_has_the_bits_of_the_order_of_work(comput
     rng = np.random.default_rng([TYPES.index(compute), KINDS.index(kind), 77])
     for number in range(12):
         case = replace(random_case(rng, series="910b", most_macs=150_000, kind=kind), compute_dtype=compute)
+        case = replace(case, has_bias=number % 4 > 1)
         setup = setup_of(case)
         if number % 2:
             setup = random_split_tiling(rng, setup)
@@ -254,7 +256,7 @@ def test_input_gradient_of_real_numbers_has_the_bits_of_the_order_of_work(comput
         if compute == "hf32":
             seen = [hf32_matrix(values.reshape(1, -1), 12).reshape(values.shape) for values in seen]
         judge = gradient_sums if kind == "input_gradient" else forward_sums
-        want = judge(g, *seen, 32 // stored.itemsize, model.group, model.inner)
+        want = judge(g, *seen, 32 // stored.itemsize, model.group, model.inner, bias_of(case))
         got = run(setup, a, weight, replace(random_options(rng, setup), accumulation=model))
         assert same_bits(np.ascontiguousarray(got), want.astype(stored)), (case, setup.plan.tiling, model)
 

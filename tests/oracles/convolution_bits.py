@@ -13,10 +13,10 @@ import math
 import numpy as np
 
 
-def gradient_sums(geometry, dy, weight, c0, group, inner):
+def gradient_sums(geometry, dy, weight, c0, group, inner, bias=None):
     """dx as float32 (n, cin, d, h, w) before the last rounding; ``inner`` is "exact" or "serial".
 
-    "serial" needs products that float32 holds exactly.
+    "serial" needs products that float32 holds exactly. ``bias``: what the sums of a channel start from, else 0.
     """
     g = geometry
     planes = {}
@@ -30,10 +30,10 @@ def gradient_sums(geometry, dy, weight, c0, group, inner):
     lead = [(k - 1) * step - pad for k, step, pad in zip((g.kh, g.kw), g.dilation[1:], g.pad[2::2], strict=True)]
     flipped = weight[:, :, :, ::-1, ::-1].transpose(1, 0, 2, 3, 4)  # (cin / groups, cout, kd, kh, kw)
     size = (g.di, g.hi, g.wi)
-    return _sums(g, dy, flipped, planes, size, lead, g.stride[1:], (1, 1), c0, group, inner, True)
+    return _sums(g, dy, flipped, planes, size, lead, g.stride[1:], (1, 1), c0, group, inner, True, bias)
 
 
-def forward_sums(geometry, x, weight, c0, group, inner):
+def forward_sums(geometry, x, weight, c0, group, inner, bias=None):
     """y as float32 (n, cout, d, h, w) before the last rounding; see `gradient_sums`."""
     g = geometry
     planes = {
@@ -45,10 +45,10 @@ def forward_sums(geometry, x, weight, c0, group, inner):
         for d in range(g.do)
     }
     size = (g.do, g.ho, g.wo)
-    return _sums(g, x, weight, planes, size, g.pad[2::2], (1, 1), g.stride[1:], c0, group, inner, False)
+    return _sums(g, x, weight, planes, size, g.pad[2::2], (1, 1), g.stride[1:], c0, group, inner, False, bias)
 
 
-def _sums(g, a, weight, planes, size, lead, expand, step, c0, group, inner, gradient):
+def _sums(g, a, weight, planes, size, lead, expand, step, c0, group, inner, gradient, bias):
     cin_group, cout_group = g.cin // g.groups, g.cout // g.groups
     k_group, n_group = (cout_group, cin_group) if gradient else (cin_group, cout_group)
     merge = min(
@@ -65,6 +65,8 @@ def _sums(g, a, weight, planes, size, lead, expand, step, c0, group, inner, grad
         places = [(q % merge) * k_group + i for i in range(k_group)]
         for d, taps in planes.items():
             acc = np.zeros((g.n, n_group, *size[1:]), np.float32)
+            if bias is not None:
+                acc += bias.astype(np.float32)[q * n_group : (q + 1) * n_group, None, None]
             for kd, plane in taps:
                 acc = _add_plane(g, acc, own[:, :, plane], w[:, :, kd], places, lead, expand, step, c0, group, inner)
             result[:, q * n_group : (q + 1) * n_group, d] = acc
