@@ -16,6 +16,7 @@ from ops.conv3d_backprop_filter.walk_split import (
     start_block,
     start_single_shape,
     store_block,
+    whole_images,
 )
 
 
@@ -29,6 +30,7 @@ def init_rows(rows, params):
 @jit
 def start_walk(params, walk):
     """Begin the single shape that ``walk`` has been given."""
+    whole_images(params[0], walk)
     start_single_shape(params[0], walk)
 
 

@@ -137,3 +137,59 @@ def copy_runs(
             dtype=data, tensor=tensor, site=site, tile=tile,
         )  # fmt: skip
     return n
+
+
+@jit
+def copy_pixels(
+    rows: np.ndarray,
+    n: Int,
+    dst: Int,
+    src: Int,
+    planes: Int,
+    first: Int,
+    count: Int,
+    columns: Int,
+    row_step: Int,
+    column_step: Int,
+    dst_plane: Int,
+    src_plane: Int,
+    data: Int,
+    tensor: Int,
+    site: Int,
+    tile: Int,
+) -> Int:
+    """Copy ``count`` pixels of a part of each of ``planes`` channel planes from GM to L1, where they are dense.
+
+    The part has ``columns`` columns and begins at ``src``; its pixels are counted row by row, from ``first`` on. Its
+    rows begin ``row_step`` and its columns ``column_step`` pixels apart, planes as in `copy_planes`. At most
+    `copy_pixels_rows` rows.
+    """
+    row, column = divmod(first, columns)
+    if column_step == 1 and (row_step == columns or column + count <= columns):
+        return copy_planes(
+            rows, n, dst=dst, src=src + (row * row_step + column) * BLOCK, planes=planes, length=count,
+            dst_plane=dst_plane, src_plane=src_plane, data=data, tensor=tensor, site=site, tile=tile,
+        )  # fmt: skip
+    for plane in range(planes):
+        done = 0
+        while done < count:
+            row, column = divmod(first + done, columns)
+            # as many whole rows as there are, or what there is of one
+            runs, length, step = (count - done) // columns, columns, row_step
+            if column > 0 or runs == 0 or (column_step > 1 and columns > 1):
+                runs, length = 1, min(columns - column, count - done)
+                if column_step > 1:
+                    runs, length, step = length, 1, column_step
+            at = plane * src_plane + row * row_step + column * column_step
+            n = copy_runs(
+                rows, n, dst_space=Space.L1, dst=dst + (plane * dst_plane + done) * BLOCK, src_space=Space.GM,
+                src=src + at * BLOCK, count=runs, length=length, src_step=step, dst_step=length, data=data,
+                tensor=tensor, site=site, tile=tile,
+            )  # fmt: skip
+            done += runs * length
+    return n
+
+
+def copy_pixels_rows(planes: int, runs: int, step: int) -> int:
+    """Return how many rows `copy_pixels` writes at most for ``runs`` rows of a part, ``step`` pixels apart."""
+    return planes * (2 + (runs if step > MAX_FIELD else -(-runs // MAX_BLOCK_COUNT)))

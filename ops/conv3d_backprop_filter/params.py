@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from npu_sim.dtypes.formats import DTYPES
@@ -11,6 +13,7 @@ from npu_sim.memory.gm import GmTensor
 from npu_sim.products import Product
 from npu_sim.units import KIB, align_up, ceil_div
 from ops.common.geometry import ConvGeometry
+from ops.common.kernel_parts import MAX_FIELD, copy_pixels_rows
 from ops.common.records import record, tensor_fields
 from ops.common.status import NO_KERNEL
 from ops.conv3d_backprop_filter.tiling_data import DwTiling, Split
@@ -32,11 +35,16 @@ _SHAPE = (
 )  # fmt: skip
 _ADDRESSES = ("x", "dy", "dw", "x_tensor", "dy_tensor", "dw_tensor", "data")
 _SPLIT = (
-    "single_m", "single_n", "single_k", "m_count", "n_count", "k_count", "key", "group", "merge_dk", "items", "cores",
+    "single_m", "single_n", "single_ho", "m_count", "n_count", "k_count", "key", "group", "merge_dk", "items", "cores",
     "per_core", "base_m", "base_n", "base_k", "step_m", "step_n", "step_ka", "step_kb", "al1", "bl1", "cl0", "order_n",
     "a1", "a1_bytes", "b1", "b1_bytes", "l0_buffers", "l0a_half", "l0b_half", "l0c_half", "hf32", "dw_bytes",
     "clear_share", "clear_buffer", "step_rows",
 )  # fmt: skip
+_APART = (
+    "parts", "tap_by_tap", "taps", "taps_w", "tap_stride_h", "tap_stride_w", "tap_dilation_h", "tap_dilation_w",
+    "tap_pad_h", "tap_pad_w",
+)  # fmt: skip
+"""Parts of the columns of y, and the window whose taps are work of their own; its load is that of one tap then."""
 
 _UNIFIED = (
     "base_m", "base_n", "base_k", "k_l1", "al1", "bl1", "m_count", "n_count", "groups", "parts", "items", "cores", "hw",
@@ -47,7 +55,7 @@ _UNIFIED = (
 UNIFIED_PARAMS = np.dtype([(name, "i8") for name in _SHAPE + _ADDRESSES + _UNIFIED])
 """What `kernel_unified` reads; ``hw`` and ``wo`` are those of the widened output where width 1 is widened."""
 
-SPLIT_PARAMS = np.dtype([(name, "i8") for name in _SHAPE + _ADDRESSES + _SPLIT])
+SPLIT_PARAMS = np.dtype([(name, "i8") for name in _SHAPE + _ADDRESSES + _SPLIT + _APART])
 """What `kernel_split`, `walk_split` read: extents in elements, ``*_bytes``, ``a1 b1 x dy dw`` and halves in bytes."""
 
 
@@ -72,18 +80,20 @@ def split_params(
     c1_x = ceil_div(t.cin, t.channel_size)
     c1_dy = ceil_div(t.cout, t.channel_size)
     outer = t.group * (1 if t.dk_merged else t.dk)
-    items = outer * t.m_count * t.n_count * t.k_count * t.batch * t.dout
+    items = outer * t.taps_apart * t.m_count * t.n_count * t.k_count * t.batch_items
     if t.tiling_key == Split.BASE:
         items = t.cores * t.single_core_batch
     a1_bytes = t.step_m * t.base_m * t.step_ka * t.base_k * item
     b1_bytes = t.bl1_bound * item
     a_blocks = t.step_m * t.base_m // t.channel_size
     b_planes = t.step_n * t.base_n // t.channel_size + 2
+    shape = {name: getattr(t, name) for name in _SHAPE if name not in ("n", "c0", "cout_g", "c1_x", "c1_dy")}
     values = {
         "n": t.batch, "c0": t.channel_size, "cout_g": t.m_extent, "c1_x": c1_x, "c1_dy": c1_dy,
-        **{name: getattr(t, name) for name in _SHAPE if name not in ("n", "c0", "cout_g", "c1_x", "c1_dy")},
+        **shape, **_taps_apart(shape, t.w_parts, t.tap_by_tap),
         **tensor_fields(x=x, dy=dy, dw=dw), "data": int(DTYPES[compute_dtype].data),
-        "single_m": t.block_m, "single_n": t.block_n, "single_k": t.block_k, "per_core": t.single_core_batch,
+        "single_m": t.block_m, "single_n": t.block_n, "single_ho": ceil_div(t.block_k, t.load_wo),
+        "per_core": t.single_core_batch,
         "m_count": t.m_count, "n_count": t.n_count, "k_count": t.k_count, "key": t.tiling_key, "group": t.group,
         "merge_dk": t.dk_merged,
         "items": items, "cores": t.cores,
@@ -94,9 +104,40 @@ def split_params(
         "l0a_half": product.core.l0a_bytes // 2, "l0b_half": product.core.l0b_bytes // 2,
         "l0c_half": t.base_m * t.base_n * 4, "hf32": int(compute_dtype == "hf32"), "dw_bytes": dw.byte_count,
         "clear_share": align_up(ceil_div(dw.byte_count // 4, t.cores), _CLEAR_UNIT_ELEMS) * 4,
-        "clear_buffer": CLEAR_BUFFER_BYTES, "step_rows": 64 + a_blocks + b_planes,
+        "clear_buffer": CLEAR_BUFFER_BYTES, "step_rows": 64 + _copies(t, a_blocks, b_planes),
     }  # fmt: skip
     return record(SPLIT_PARAMS, values)
+
+
+def _copies(tiling: DwTiling, a_blocks: int, b_planes: int) -> int:
+    """Return how many copies bring ``a_blocks`` channel blocks of dy and ``b_planes`` of x to L1 at most."""
+    t = tiling
+    a_pixels, b_pixels = t.step_ka * t.base_k, t.step_kb * t.base_k
+    if t.tap_by_tap:
+        # rows may be of one pixel, and only neighbours are copied together
+        x_step = t.stride_h * t.wi if t.stride_w == 1 else MAX_FIELD + 1
+        return copy_pixels_rows(a_blocks, a_pixels, t.wo) + copy_pixels_rows(b_planes, b_pixels, x_step)
+    if t.w_parts > 1:
+        columns = t.wo // t.w_parts
+        x_rows = (b_pixels // columns + 1) * t.stride_h + (t.hk - 1) * t.dilation_h + 1
+        x_copies = copy_pixels_rows(b_planes, min(x_rows, t.hi), t.wi)
+        return copy_pixels_rows(a_blocks, a_pixels // columns, t.wo) + x_copies
+    return a_blocks + b_planes
+
+
+def _taps_apart(shape: Mapping[str, int], parts: int, tap_by_tap: int) -> dict[str, int]:
+    """Return the fields of `_APART`, and the window that image-to-column sees instead of the one in ``shape``."""
+    window = {"tap_stride": "stride", "tap_dilation": "dilation"}
+    values = {
+        "parts": parts, "tap_by_tap": tap_by_tap, "taps": 1, "taps_w": 1,
+        **{f"{ours}_{axis}": shape[f"{given}_{axis}"] for ours, given in window.items() for axis in "hw"},
+        "tap_pad_h": shape["pad_up"], "tap_pad_w": shape["pad_left"],
+    }  # fmt: skip
+    if tap_by_tap:
+        values |= {"taps": shape["hk"] * shape["wk"], "taps_w": shape["wk"]}
+        values |= dict.fromkeys(("hk", "wk", "stride_h", "stride_w", "dilation_h", "dilation_w"), 1)
+        values |= dict.fromkeys(("pad_up", "pad_down", "pad_left", "pad_right"), 0)
+    return values
 
 
 def unified_params(

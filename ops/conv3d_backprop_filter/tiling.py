@@ -19,7 +19,7 @@ from ops.conv3d_backprop_filter.tiling_basic_block import (
 from ops.conv3d_backprop_filter.tiling_data import (
     DwTiling,
 )
-from ops.conv3d_backprop_filter.tiling_fallback import fallback_tiling
+from ops.conv3d_backprop_filter.tiling_fallback import cut_tilings, fallback_tiling
 from ops.conv3d_backprop_filter.tiling_public import Buffers
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def choose_tiling(
 
     CANN's basic-block tiling where the operator uses it, its base tiling where that is published, if they fit; else our
     own (`DwTiling.origin` says which), because CANN's then comes from a closed library, or overflows a buffer (its
-    search does not look at L0) or an operand of the image-to-column load.
+    search does not look at L0) or an operand of the image-to-column load. Ours takes whole rows of x where it can, else
+    parts of them, else the window tap by tap.
 
     Parameters
     ----------
@@ -65,20 +66,39 @@ def choose_tiling(
     ProductError
         If the product's cores are unified.
     OperatorError
-        With status 561103 if the hardware cannot encode the convolution or no block fits.
+        With status 561103 if ``deterministic``, and the load cannot encode the convolution or no block fits.
     """
     if not product.core.is_split:
         raise ProductError(f"product cores must be split, not unified ({product.name}, {product.series_name})")
-    check_load3d(geometry, product, LOAD3D_LIMITS)
+    cores = product.cube_core_count
+    if deterministic:
+        check_load3d(geometry, product, LOAD3D_LIMITS)
+    loadable = load3d_excess(geometry, LOAD3D_LIMITS) is None
+    if loadable and (whole := _whole_rows(geometry, product, compute_dtype, deterministic)) is not None:
+        return whole
+    cut = cut_tilings(geometry, compute_dtype, cores, product.core, loadable=loadable)
+    return next(tiling for tiling in cut if _fits(tiling, product))
+
+
+def _whole_rows(geometry: ConvGeometry, product: Product, compute_dtype: str, deterministic: bool) -> DwTiling | None:
+    """Return the tiling for whole rows of x; None if they do not fit L1 and the call is not deterministic."""
     cores = product.cube_core_count
     if basic_block_applies(geometry, compute_dtype, deterministic):
         published: DwTiling | None = basic_block_tiling(geometry, compute_dtype, cores, product.core, deterministic)
     else:
         published = base_tiling(geometry, compute_dtype, cores)
-    if published is not None and not overflows(published, product.core) and not unencodable(published):
+    if published is not None and _fits(published, product):
         return published
-    own = deterministic_fallback_tiling if deterministic else fallback_tiling
-    return _fitting(own(geometry, compute_dtype, cores, product.core), product, compute_dtype)
+    if deterministic:
+        return _fitting(
+            deterministic_fallback_tiling(geometry, compute_dtype, cores, product.core), product, compute_dtype
+        )
+    own = fallback_tiling(geometry, compute_dtype, cores, product.core)
+    return own if _fits(own, product) else None
+
+
+def _fits(tiling: DwTiling, product: Product) -> bool:
+    return not overflows(tiling, product.core) and not unencodable(tiling)
 
 
 def overflows(tiling: DwTiling, buffers: Buffers) -> tuple[tuple[str, int, int], ...]:
@@ -106,12 +126,12 @@ def unencodable(tiling: DwTiling) -> tuple[Excess, ...]:
     t = tiling
     window = t.khw * t.channel_size
     n = min(t.block_n // window, t.n_extent // window) * window
-    k = min(t.block_k, t.ho * t.wo)
+    k = min(t.block_k, t.load_pixels)
     columns = largest_start(t.base_n, ceil_div(n, t.base_n), t.step_n, window)
     return excess(
         (
             (Op.LOAD_3D, "k_start", columns),
-            (Op.LOAD_3D, "m_start", largest_start(t.base_k, ceil_div(k, t.base_k), t.step_kb, t.wo)),
+            (Op.LOAD_3D, "m_start", largest_start(t.base_k, ceil_div(k, t.base_k), t.step_kb, t.load_wo)),
             (Op.LOAD_3D, "channel_size", ceil_div(columns + t.base_n, window) * t.channel_size),
         )
     )
@@ -130,22 +150,15 @@ def refuse_unencodable(found: tuple[Excess, ...], what: str) -> None:
         raise OperatorError(message, NO_KERNEL)
 
 
-def check_load3d(geometry: ConvGeometry, product: Product, limits: dict[str, int]) -> None:
-    """Refuse what the image-to-column load cannot encode.
+def load3d_excess(geometry: ConvGeometry, limits: dict[str, int]) -> Excess | None:
+    """Return what the image-to-column load cannot encode of the window first: its name, its value and the largest.
 
     Parameters
     ----------
     geometry : ConvGeometry
         The convolution; only height and width matter.
-    product : Product
-        For the message.
     limits : dict of str to int
         Largest stride, dilation, pad and kernel extent.
-
-    Raises
-    ------
-    OperatorError
-        With status 561103.
     """
     named = (
         ("strideH", "stride", geometry.stride[1]),
@@ -159,10 +172,21 @@ def check_load3d(geometry: ConvGeometry, product: Product, limits: dict[str, int
         ("kernel height", "kernel", geometry.kh),
         ("kernel width", "kernel", geometry.kw),
     )
-    for name, kind, value in named:
-        if value > limits[kind]:
-            message = f"{name} must be at most {limits[kind]}, not {value} (weight gradient, {product.name})"
-            raise OperatorError(message, NO_KERNEL)
+    return next(((name, value, limits[kind]) for name, kind, value in named if value > limits[kind]), None)
+
+
+def check_load3d(geometry: ConvGeometry, product: Product, limits: dict[str, int]) -> None:
+    """Refuse what the image-to-column load cannot encode.
+
+    Raises
+    ------
+    OperatorError
+        With status 561103.
+    """
+    if (found := load3d_excess(geometry, limits)) is not None:
+        name, value, most = found
+        message = f"{name} must be at most {most}, not {value} (weight gradient, {product.name})"
+        raise OperatorError(message, NO_KERNEL)
 
 
 def _fitting(tiling: DwTiling, product: Product, compute_dtype: str) -> DwTiling:

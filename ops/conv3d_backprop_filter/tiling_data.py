@@ -7,6 +7,7 @@ Source of the members and their order: ops-nn ``conv/conv3d_backprop_filter_v2/o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
@@ -22,6 +23,8 @@ ORIGIN_BASIC_BLOCK = "basic block"
 ORIGIN_BASE = "base"
 ORIGIN_PUBLIC = "public class"
 ORIGIN_OURS = "not CANN's tiling (our fallback)"
+ORIGIN_PARTS = "not CANN's tiling (our fallback, W in parts)"
+ORIGIN_TAPS = "not CANN's tiling (our fallback, tap by tap)"
 
 
 class Split(IntEnum):
@@ -97,6 +100,12 @@ class DwTiling:
         Global memory the launch needs besides its tensors.
     origin : str
         One of the ``ORIGIN_*`` labels.
+    w_parts : int
+        Parts of the columns of y, equal but for one column, that are batch items of their own because whole rows of x
+        do not fit L1. Above 1 in tilings of ours only, and ``single_core_k`` is rows of a part.
+    tap_by_tap : int
+        1: each tap of the window is work of its own, a window of one tap on the pixels that it multiplies, which are
+        gathered; ``single_core_k`` is pixels. In tilings of ours only, where image-to-column cannot do it.
     """
 
     batch: int
@@ -170,6 +179,8 @@ class DwTiling:
     block_dim: int
     workspace_bytes: int
     origin: str
+    w_parts: int = 1
+    tap_by_tap: int = 0
 
     @property
     def element_bytes(self) -> int:
@@ -177,9 +188,29 @@ class DwTiling:
         return BLOCK_BYTES // self.channel_size
 
     @property
+    def load_window(self) -> tuple[int, int]:
+        """Height and width of the window as image-to-column sees it."""
+        return (1, 1) if self.tap_by_tap else (self.hk, self.wk)
+
+    @property
     def khw(self) -> int:
-        """Taps of one depth plane."""
-        return self.hk * self.wk
+        """Taps of one depth plane that N runs over."""
+        return math.prod(self.load_window)
+
+    @property
+    def taps_apart(self) -> int:
+        """Taps of one depth plane that are work of their own."""
+        return self.hk * self.wk // self.khw
+
+    @property
+    def load_wo(self) -> int:
+        """Columns of y that image-to-column makes at most."""
+        return 1 if self.tap_by_tap else ceil_div(self.wo, self.w_parts)
+
+    @property
+    def load_pixels(self) -> int:
+        """Largest K: output pixels of one part."""
+        return self.ho * self.wo if self.tap_by_tap else self.ho * self.load_wo
 
     @property
     def m_extent(self) -> int:
@@ -225,12 +256,17 @@ class DwTiling:
     @property
     def k_count(self) -> int:
         """Core blocks along K."""
-        return ceil_div(self.ho * self.wo, self.block_k)
+        return ceil_div(self.load_pixels, self.block_k)
 
     @property
     def dk_count(self) -> int:
         """Depth taps that are work of their own."""
         return 1 if self.dk_merged else self.dk
+
+    @property
+    def batch_items(self) -> int:
+        """Batch items, output depths and parts of the columns."""
+        return self.batch * self.dout * self.w_parts
 
     @property
     def tail_cin1(self) -> int:

@@ -3,6 +3,10 @@
 The public class's search gives the base block and the L1 steps; what is ours is the grid of core blocks. The search
 may leave most cores idle (it chooses the two axes of M, N and K to cut before it looks at the cores, and cuts them in
 units of its L1 block), so other grids over two axes are ranked by a rough cost and the best one is taken.
+
+Where whole rows of x do not fit L1, the columns of y are cut into parts; where image-to-column cannot encode the
+window, or not even a few columns fit, every tap of the window is work of its own (`cut_tilings`). How CANN's closed
+library cuts such shapes, and which it refuses, is not known.
 """
 
 from __future__ import annotations
@@ -10,9 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from npu_sim.units import align_up, ceil_div
+from npu_sim.units import BLOCK_BYTES, align_up, ceil_div
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter.tiling_data import ORIGIN_OURS, DwTiling, Split, single_tap_dilation
+from ops.conv3d_backprop_filter.tiling_data import (
+    ORIGIN_OURS,
+    ORIGIN_PARTS,
+    ORIGIN_TAPS,
+    DwTiling,
+    Split,
+    single_tap_dilation,
+)
 from ops.conv3d_backprop_filter.tiling_public import Buffers, assemble, matrix_problem
 from ops.conv3d_backprop_filter.tiling_search import CUBE, BlockSearch, Problem, SearchRules
 
@@ -23,10 +34,24 @@ _ROUNDS_ENOUGH = 4
 _GM_BYTES_PER_STEP = 64
 _BLOCK_OVERHEAD_STEPS = 500
 
+_L1_SHARES = (4, 2, 1)
+"""Which part of L1 (one over this) the rows of x under a few rows of a part of y may take: the first that fits."""
+
+_LEAST_COLUMNS = 16
+"""Narrower parts read more columns of x twice than a walk tap by tap reads pixels."""
+
 _Grid = tuple[int, int, int]
 
 
-def fallback_tiling(geometry: ConvGeometry, compute_dtype: str, cores: int, buffers: Buffers) -> DwTiling:
+def fallback_tiling(
+    geometry: ConvGeometry,
+    compute_dtype: str,
+    cores: int,
+    buffers: Buffers,
+    *,
+    w_parts: int = 1,
+    tap_by_tap: bool = False,
+) -> DwTiling:
     """Return our tiling: merged groups and depth taps are separate work, and blocks fit L0A, L0B and L0C.
 
     Parameters
@@ -39,6 +64,8 @@ def fallback_tiling(geometry: ConvGeometry, compute_dtype: str, cores: int, buff
         Cube cores.
     buffers : Buffers
         Capacities of the core.
+    w_parts, tap_by_tap : int, bool
+        As in `DwTiling`.
 
     Returns
     -------
@@ -48,13 +75,76 @@ def fallback_tiling(geometry: ConvGeometry, compute_dtype: str, cores: int, buff
     """
     geometry = replace(geometry, dilation=single_tap_dilation(geometry))
     problem = matrix_problem(geometry, compute_dtype, cores, buffers)
+    origin = ORIGIN_OURS
+    if tap_by_tap:
+        problem, origin = _one_tap(problem, geometry), ORIGIN_TAPS
+    elif w_parts > 1:
+        problem, origin = _part(problem, geometry, w_parts), ORIGIN_PARTS
     rules = SearchRules(k_step=problem.c0, bound_c0=problem.c0, checks_l0=True, exact_loads=True)
     search = BlockSearch(problem, rules)
     search.run()
     search.make_fit()
     _choose_grid(search)
+    if origin != ORIGIN_OURS:
+        _lengthen_k(search)
     search.used = min(search.used, search.total)
-    return assemble(search, geometry, compute_dtype, ORIGIN_OURS)
+    tiling = assemble(search, geometry, compute_dtype, origin)
+    return replace(tiling, w_parts=w_parts, tap_by_tap=int(tap_by_tap))
+
+
+def cut_tilings(
+    geometry: ConvGeometry, compute_dtype: str, cores: int, buffers: Buffers, *, loadable: bool
+) -> Iterator[DwTiling]:
+    """Yield our tilings in parts of the columns of y, which may overflow L1, then the one tap by tap, which does not.
+
+    Parameters
+    ----------
+    geometry, compute_dtype, cores, buffers
+        As of `fallback_tiling`.
+    loadable : bool
+        Whether image-to-column can encode the window.
+    """
+    rows = min(geometry.kernel_height + geometry.stride[1], geometry.hi)
+    for share in _L1_SHARES if loadable else ():
+        x_columns = buffers.l1_bytes // (share * rows * BLOCK_BYTES)
+        columns = (x_columns - geometry.kernel_width) // geometry.stride[2] + 1
+        if _LEAST_COLUMNS <= columns < geometry.wo:
+            yield fallback_tiling(geometry, compute_dtype, cores, buffers, w_parts=ceil_div(geometry.wo, columns))
+    yield fallback_tiling(geometry, compute_dtype, cores, buffers, tap_by_tap=True)
+
+
+def _part(problem: Problem, geometry: ConvGeometry, parts: int) -> Problem:
+    """Return the matrix products of the widest part of the columns."""
+    wo = ceil_div(geometry.wo, parts)
+    return replace(
+        problem,
+        k=align_up(geometry.ho * wo, problem.c0),
+        items=problem.items * parts,
+        wo=wo,
+        wi=min((wo - 1) * geometry.stride[2] + geometry.kernel_width, geometry.wi),
+        least_wo=geometry.wo // parts,
+    )
+
+
+def _one_tap(problem: Problem, geometry: ConvGeometry) -> Problem:
+    """Return the matrix products of single taps: as many pixels of x as of y, each a row of its own."""
+    return replace(
+        problem,
+        n=problem.n // problem.khw,
+        items=problem.items * problem.khw,
+        ho=geometry.pixels,
+        hi=geometry.pixels,
+        **dict.fromkeys(("wo", "wi", "least_wo", "kh", "kw", "stride_h", "stride_w", "dilation_h"), 1),
+    )
+
+
+def _lengthen_k(search: BlockSearch) -> None:
+    """Give the cores as much of K at once as leaves enough blocks: each block is added to dw by itself."""
+    problem = search.problem
+    blocks = _count(problem, (search.single_m, search.single_n, problem.k))
+    parts = min(ceil_div(_ROUNDS_ENOUGH * problem.cores, blocks), problem.ho)
+    search.single_k = max(search.single_k, ceil_div(problem.ho, parts) * problem.wo)
+    search.total = _count(problem, (search.single_m, search.single_n, search.single_k))
 
 
 def _choose_grid(search: BlockSearch) -> None:

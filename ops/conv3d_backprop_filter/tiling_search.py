@@ -53,7 +53,9 @@ class Problem:
     items : int
         Matrix products: batch items, and merged groups and depth taps where they are separate.
     ho, wo, hi, wi : int
-        Rows and columns of y and of x.
+        Rows and columns of y and of x, or of the widest part of them.
+    least_wo : int
+        Columns of the narrowest part of y.
     kh, kw, stride_h, stride_w, dilation_h : int
         As in the geometry.
     element_bytes, c0 : int
@@ -72,6 +74,7 @@ class Problem:
     wo: int
     hi: int
     wi: int
+    least_wo: int
     kh: int
     kw: int
     stride_h: int
@@ -300,8 +303,8 @@ class BlockSearch:
 
     def _input_rows(self) -> int:
         """Return the rows of x that the pixels of one B1 buffer read."""
-        pixels, wo = self.base_k * self.step_kb, self.problem.wo
-        if pixels % wo == 0 or wo % pixels == 0:
+        pixels, wo = self.base_k * self.step_kb, self.problem.least_wo
+        if (pixels % wo == 0 or wo % pixels == 0) and wo == self.problem.wo:
             rows = ceil_div(pixels, wo)
         else:
             rows = pixels // wo + 2

@@ -1,7 +1,8 @@
 """The walk of the weight-gradient kernel of dav-c220 over one single shape: base block by base block.
 
 M = output channels, N = (c1, kh, kw, c0) of the feature map, K = output pixels; A = dY, B = im2col(X), C in L0C. A
-*single shape* is what a core computes from one batch item, depth pair and block of M, N and K. The operator's kernel
+*single shape* is what a core computes from one batch item, depth pair and block of M, N and K. It may read a part of
+the two images instead of the whole: `whole_images`, `part_of_columns`, `part_of_tap` say which. The operator's kernel
 (`kernel_split`) and the Ascend C object (`ops.ascendc`) both walk it with these pieces:
 
     start_single_shape(p, walk)
@@ -36,7 +37,7 @@ from npu_sim.isa.emit import (
     set_window,
 )
 from npu_sim.isa.op import Data, Mode, Pipe, Space
-from ops.common.kernel_parts import BLOCK, MMAD_BARRIER_ELEMS, ceil_div, copy_planes, set_img2col
+from ops.common.kernel_parts import BLOCK, MMAD_BARRIER_ELEMS, ceil_div, copy_pixels, core_share
 from ops.common.queues import Queue, alloc, deque, enque, free, open_queue
 
 # sites
@@ -59,6 +60,9 @@ _FIELDS = (
     # the single shape, given by whoever starts it: its number, extents in elements (of N: channel blocks), first row of
     # dY in the whole image, addresses
     "tile", "m_len", "planes", "k_len", "first_row", "x", "dy", "dw",
+    # the part of the images: columns of y, extents and pads of x as image-to-column sees them; dY's first pixel of K;
+    # columns of both in GM, and how far apart their rows and X's columns are there
+    "wo", "hi", "wi", "pad_left", "pad_right", "k0", "dy_columns", "dy_row", "x_columns", "x_row", "x_column",
     # what follows from it
     "n_len", "m_blocks", "n_blocks", "blocks", "k_steps",
     # the base block: first one in L1, its own place and size, L1 buffers used before it, whether it loads, frees them
@@ -95,6 +99,58 @@ def plane_copies(n_blocks, window):
     elif (2 * n_blocks) % window != 0:
         copies += 1
     return copies
+
+
+@jit
+def whole_images(p, walk):
+    """Let the single shape read all of dY and X of its batch item."""
+    w = walk[0]
+    w.wo, w.hi, w.wi, w.pad_left, w.pad_right = p.wo, p.hi, p.wi, p.pad_left, p.pad_right
+    w.dy_columns, w.dy_row, w.x_columns, w.x_row, w.x_column = p.wo, p.wo, p.wi, p.wi, 1
+
+
+@jit
+def part_of_columns(p, walk, part):
+    """Let the single shape read part ``part`` of ``p.parts`` of dY's columns, and the columns of X under them.
+
+    Return the first column of each and the pixels of dY; none if all windows lie in the padding.
+    """
+    w = walk[0]
+    whole_images(p, walk)
+    first, end = core_share(p.wo, p.parts, part)
+    left = first * p.stride_w - p.pad_left
+    right = (end - 1) * p.stride_w - p.pad_left + (p.wk - 1) * p.dilation_w + 1
+    inside = max(left, 0)
+    w.wo = w.dy_columns = end - first
+    w.wi = w.x_columns = min(right, p.wi) - inside
+    w.pad_left, w.pad_right = inside - left, max(right - p.wi, 0)
+    return first, inside, w.wo * p.ho if w.wi > 0 else 0
+
+
+@jit
+def _served(extent, out, stride, lead):
+    """Return the outputs [first, end) whose input ``i * stride - lead`` is inside an axis of ``extent``."""
+    return ceil_div(max(lead, 0), stride), min(out, (extent - 1 + lead) // stride + 1)
+
+
+@jit
+def part_of_tap(p, walk, position):
+    """Let the single shape read the pixels of dY that tap ``position`` of the window multiplies, and those of X.
+
+    Both lie dense in L1, so that they are images of one column under a window of 1 x 1. Return the first pixel of each
+    and how many there are; a tap that reads nothing but padding has none.
+    """
+    w = walk[0]
+    i, j = divmod(position, p.taps_w)
+    lead_h, lead_w = p.tap_pad_h - i * p.tap_dilation_h, p.tap_pad_w - j * p.tap_dilation_w
+    top, bottom = _served(p.hi, p.ho, p.tap_stride_h, lead_h)
+    left, right = _served(p.wi, p.wo, p.tap_stride_w, lead_w)
+    pixels = max(bottom - top, 0) * max(right - left, 0)
+    w.wo, w.hi, w.wi, w.pad_left, w.pad_right = 1, pixels, 1, 0, 0
+    w.dy_columns = w.x_columns = right - left
+    w.dy_row, w.x_row, w.x_column = p.wo, p.tap_stride_h * p.wi, p.tap_stride_w
+    x = (top * p.tap_stride_h - lead_h) * p.wi + left * p.tap_stride_w - lead_w
+    return top * p.wo + left, x, pixels
 
 
 @jit
@@ -184,9 +240,10 @@ def _load_dy(rows, n, p, w, k, half):
     w.a_loads += 1
 
     n = alloc(rows, n, A1, half, LOAD_DY, w.tile)
-    n = copy_planes(
-        rows, n, dst=dst, src=w.dy + (m0 // p.c0 * hw + k * p.base_k) * BLOCK, planes=blocks, length=w.a_pixels,
-        dst_plane=w.a_pixels, src_plane=hw, data=p.data, tensor=p.dy_tensor, site=LOAD_DY, tile=w.tile,
+    n = copy_pixels(
+        rows, n, dst=dst, src=w.dy + m0 // p.c0 * hw * BLOCK, planes=blocks, first=w.k0 + k * p.base_k,
+        count=w.a_pixels, columns=w.dy_columns, row_step=w.dy_row, column_step=1, dst_plane=w.a_pixels, src_plane=hw,
+        data=p.data, tensor=p.dy_tensor, site=LOAD_DY, tile=w.tile,
     )  # fmt: skip
     if p.c0 == 8 and blocks % 2 == 1:
         # L0A takes channels by 16
@@ -202,14 +259,14 @@ def _load_dy(rows, n, p, w, k, half):
 def _x_window(p, w, k):
     """Note which rows and planes of X the B1 buffer from K step ``k`` on holds; return its first row in the map."""
     first_pixel = k * p.base_k
-    hi_abs = (first_pixel // p.wo + w.first_row) * p.stride_h - p.pad_up
+    hi_abs = (first_pixel // w.wo + w.first_row) * p.stride_h - p.pad_up
     span = (p.hk - 1) * p.dilation_h + 1 - p.stride_h
-    count = covered_rows(min(p.step_kb * p.base_k, w.k_len - first_pixel), p.wo) * p.stride_h + span
+    count = covered_rows(min(p.step_kb * p.base_k, w.k_len - first_pixel), w.wo) * p.stride_h + span
     # not past the map, nor past what this single shape needs
     row_in = max(hi_abs, 0) - max(w.first_row * p.stride_h - p.pad_up, 0)
-    needed = min(p.hi, (w.k_len // p.wo) * p.stride_h + span)
+    needed = min(w.hi, (w.k_len // w.wo) * p.stride_h + span)
     w.x_pad_top = max(-hi_abs, 0)
-    count = min(count - w.x_pad_top, p.hi - max(hi_abs, 0))
+    count = min(count - w.x_pad_top, w.hi - max(hi_abs, 0))
     w.x_rows = max(min(count, needed - row_in), 0)
     w.x_plane = w.n1 * p.base_n // p.c0 // (p.hk * p.wk)
     return max(hi_abs, 0)
@@ -217,20 +274,21 @@ def _x_window(p, w, k):
 
 @jit
 def _load_x(rows, n, p, w, first_row, half):
-    """LoadToB1: the rows of X from ``first_row`` on, all planes of the N block, as [C1][rows][wi][C0]."""
+    """LoadToB1: the rows of X from ``first_row`` on, all planes of the N block, as [C1][rows][w.wi][C0]."""
     n_blocks = min(p.step_n * p.base_n, w.n_len - w.n1 * p.base_n) // p.c0
     copies = min(plane_copies(n_blocks, p.hk * p.wk), w.planes - w.x_plane)
     hw = p.hi * p.wi
-    length = w.x_rows * p.wi
+    length = w.x_rows * w.wi
     w.held_b1 |= 1 << half
     w.b_loads += 1
     w.b_bytes = max(w.b_bytes, copies * length * BLOCK)
 
     n = alloc(rows, n, B1, half, LOAD_X, w.tile)
     if length > 0:
-        n = copy_planes(
-            rows, n, dst=p.b1 + half * p.b1_bytes, src=w.x + (w.x_plane * hw + first_row * p.wi) * BLOCK, planes=copies,
-            length=length, dst_plane=length, src_plane=hw, data=p.data, tensor=p.x_tensor, site=LOAD_X, tile=w.tile,
+        n = copy_pixels(
+            rows, n, dst=p.b1 + half * p.b1_bytes, src=w.x + w.x_plane * hw * BLOCK, planes=copies,
+            first=first_row * w.wi, count=length, columns=w.x_columns, row_step=w.x_row, column_step=w.x_column,
+            dst_plane=length, src_plane=hw, data=p.data, tensor=p.x_tensor, site=LOAD_X, tile=w.tile,
         )  # fmt: skip
     n = enque(rows, n, B1, half, LOAD_X, w.tile)
     return deque(rows, n, B1, half, LOAD_X, w.tile)
@@ -250,11 +308,20 @@ def _load_l0b(rows, n, p, w, k, half, src, k_use):
     per_plane = p.hk * p.wk
     k_start = w.n * (p.base_n // p.c0) - w.x_plane * per_plane
     kb = k % p.step_kb
-    set_img2col(rows, n, p, w.x_rows, w.x_pad_top)
+    # an image of one column is the same bytes as one of one row, which the load reads faster
+    l1_h, l1_w = (1, w.x_rows) if p.tap_by_tap else (w.x_rows, w.wi)
+    set_feature_map(
+        rows, n, l1_h=l1_h, l1_w=l1_w, pad_left=w.pad_left, pad_right=w.pad_right, pad_top=w.x_pad_top,
+        pad_bottom=p.pad_down,
+    )  # fmt: skip
+    set_window(
+        rows, n, stride_w=p.stride_w, stride_h=p.stride_h, filter_w=p.wk, filter_h=p.hk, dilation_w=p.dilation_w,
+        dilation_h=p.dilation_h,
+    )  # fmt: skip
     return emit_load_3d(
         rows, n, dst_space=Space.L0B, dst=dst, src=src, dtype=p.data,
         channel_size=ceil_div(k_start + w.n_use // p.c0, per_plane) * p.c0, k_ext=w.n_use, m_ext=k_blocks * p.c0,
-        k_start=k_start * p.c0, m_start=((k - kb) * p.base_k) % p.wo + kb * p.base_k, mode=0, site=LOAD_L0B,
+        k_start=k_start * p.c0, m_start=((k - kb) * p.base_k) % w.wo + kb * p.base_k, mode=0, site=LOAD_L0B,
         tile=w.tile,
     )  # fmt: skip
 
@@ -333,8 +400,8 @@ def store_block(rows, n, p, walk, atomic, sequential):
     half = w.l0c_half
     dst, plane = w.dw, p.base_m
     if not sequential:
-        dst += (w.n * p.base_n * p.cout_g + w.m * p.base_m * p.c0) * 4
-        plane = p.cout_g
+        dst += (w.n * p.base_n * p.taps * p.cout_g + w.m * p.base_m * p.c0) * 4
+        plane = p.taps * p.cout_g
     mode = Mode.CHANNEL_SPLIT if p.c0 == 8 else 0
 
     n = enque(rows, n, L0C, half, STORE, tile)

@@ -261,17 +261,17 @@ def legal_split_tiling(rng: np.random.Generator, tiling: DwTiling, product: Prod
     branch of the emitter runs: K streamed through L1 or held there, one buffer or two, ragged ends everywhere.
     """
     c0, core = tiling.channel_size, product.core
-    window = tiling.khw * c0
+    window, wo = tiling.khw * c0, tiling.load_wo
     while True:
         key = _pick(rng, (Split.MK, Split.NK, Split.MN)) if not tiling.dk_merged else tiling.tiling_key or Split.MK
         planes = tiling.n_extent // window
-        single_m, single_n, single_k = tiling.m_extent, tiling.n_extent, align_up(tiling.ho * tiling.wo, c0)
+        single_m, single_n, single_k = tiling.m_extent, tiling.n_extent, align_up(tiling.load_pixels, c0)
         if key in (Split.MK, Split.MN):
             single_m = 16 * int(rng.integers(1, tiling.m_extent // 16 + 1))
         if key in (Split.NK, Split.MN) and not tiling.dk_merged:
             single_n = window * int(rng.integers(1, planes + 1))
         if key in (Split.MK, Split.NK):
-            single_k = tiling.wo * int(rng.integers(1, tiling.ho + 1))
+            single_k = wo * int(rng.integers(1, tiling.load_pixels // wo + 1))
         base_m = 16 * int(rng.integers(1, ceil_div(single_m, 16) + 1))
         base_n = 16 * int(rng.integers(1, ceil_div(single_n, 16) + 1))
         base_k = c0 * int(rng.integers(1, min(ceil_div(single_k, c0), 12) + 1))
@@ -298,7 +298,8 @@ def legal_split_tiling(rng: np.random.Generator, tiling: DwTiling, product: Prod
             iterate_order=_pick(rng, (0, 1)),
         )
         made = replace(made, bl1_bound=_x_elements(made))
-        blocks = made.m_count * made.n_count * made.k_count * made.batch * made.dout * made.group * made.dk_count
+        blocks = made.m_count * made.n_count * made.k_count * made.batch_items * made.group * made.dk_count
+        blocks *= made.taps_apart
         made = replace(made, used_core_num=int(rng.integers(1, min(blocks, product.cube_core_count) + 1)))
         if _split_fits(made, core):
             return made
@@ -314,17 +315,21 @@ def _steps(rng: np.random.Generator, k_iterations: int) -> tuple[int, int]:
 def _x_elements(tiling: DwTiling) -> int:
     """Return the elements of x that the largest L1 block of ``tiling`` holds: every K step is looked at."""
     step_pixels = tiling.step_kb * tiling.base_k
-    pixels = min(tiling.single_core_k, tiling.ho * tiling.wo)
-    most = 0
-    for first in range(0, pixels, step_pixels):
-        last = min(first + step_pixels, pixels) - 1
-        rows = last // tiling.wo - first // tiling.wo + 1
-        most = max(most, rows)
-    most += 1  # the published rule counts one row more at times
-    rows = min((most - 1) * tiling.stride_h + (tiling.hk - 1) * tiling.dilation_h + 1, tiling.hi)
     blocks = tiling.step_n * tiling.base_n // tiling.channel_size
     planes = min(ceil_div(blocks, tiling.khw) + 1, tiling.n_extent // (tiling.khw * tiling.channel_size))
-    return planes * rows * tiling.wi * tiling.channel_size
+    if tiling.tap_by_tap:
+        return planes * min(step_pixels, tiling.load_pixels) * tiling.channel_size
+    most = 0
+    for wo in {tiling.load_wo, tiling.wo // tiling.w_parts}:
+        pixels = min(ceil_div(tiling.single_core_k, tiling.load_wo), tiling.ho) * wo
+        for first in range(0, pixels, step_pixels):
+            last = min(first + step_pixels, pixels) - 1
+            rows = last // wo - first // wo + 1
+            most = max(most, rows)
+    most += 1  # the published rule counts one row more at times
+    rows = min((most - 1) * tiling.stride_h + (tiling.hk - 1) * tiling.dilation_h + 1, tiling.hi)
+    columns = (tiling.load_wo - 1) * tiling.stride_w + (tiling.wk - 1) * tiling.dilation_w + 1
+    return planes * rows * (min(columns, tiling.wi) if tiling.w_parts > 1 else tiling.wi) * tiling.channel_size
 
 
 def _split_fits(tiling: DwTiling, core: Any) -> bool:
@@ -425,9 +430,13 @@ def with_tiling(plan: WeightGradientPlan, tiling: DwTiling | UnifiedTiling) -> W
     return replace(plan, tiling=tiling, launches=launches)
 
 
-def random_tiling(rng: np.random.Generator, plan: WeightGradientPlan) -> WeightGradientPlan:
-    """Return ``plan`` with a random legal tiling."""
+def random_tiling(rng: np.random.Generator, plan: WeightGradientPlan, *, cut: bool = False) -> WeightGradientPlan:
+    """Return ``plan`` with a random legal tiling; ``cut``: perhaps in parts of the columns, or tap by tap."""
     tiling = plan.tiling
+    kind = int(rng.integers(3)) if cut else 0
+    if kind and isinstance(tiling, DwTiling):
+        parts = int(rng.integers(1, tiling.wo + 1)) if kind == 1 else 1
+        tiling = replace(tiling, w_parts=parts, tap_by_tap=kind - 1, dk_merged=0, tiling_key=int(Split.MK))
     if isinstance(tiling, DwTiling):
         return with_tiling(plan, legal_split_tiling(rng, tiling, plan.product))
     return with_tiling(plan, legal_unified_tiling(rng, tiling, plan.geometry, plan.product))

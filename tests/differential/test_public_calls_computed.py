@@ -25,9 +25,7 @@ NUMPY = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}
 OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
 
 DO_NOT_FIT = {
-    "ktile-950-dw-032": "float32 windows of many taps: beyond the operand of a load (the derivation leaves L1 out)",
     "ktile-950-dx-051": "rows of one block are beyond L1 (the derivation leaves L1 out)",
-    "kst-950-dw-004": "rows of one block are beyond L1 (the derivation leaves L1 out)",
 }
 """Cases of a product with other buffers whose kernels A2 and A3 refuse (561103) where the derivation says 0."""
 

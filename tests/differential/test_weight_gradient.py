@@ -75,6 +75,11 @@ def assert_exact(case, plan=None, options=None):
     np.testing.assert_array_equal(got, want)
 
 
+def some_hazards(rng, plan):
+    """What the hazards engine finds, in one of four plans: it takes longer than the sums."""
+    return run_hazards(plan.launches, plan.product) if rng.integers(4) == 0 else []
+
+
 def default_options(plan):
     return ExecuteOptions(accumulation=default_accumulation(plan.product, plan.compute_dtype), poison=True)
 
@@ -92,8 +97,9 @@ def test_weight_gradient_random_calls_and_tilings_equal_the_oracle(series):
             continue
         assert_exact(case)
         for _ in range(2):
-            changed = random_tiling(rng, plan)
+            changed = random_tiling(rng, plan, cut=True)
             assert_exact(case, changed, random_options(rng, changed))
+            assert some_hazards(rng, changed) == []
     # 3D with groups, fp32 tensors and 16-bit operands is the only kind drawn that the operator refuses.
     assert refused <= CASES_PER_SERIES // 10
 
@@ -171,6 +177,33 @@ def test_weight_gradient_planes_too_far_apart_for_a_copy_gap_equal_the_oracle(se
     x[:, 32], dy[:, 32] = 1, 1
     got = run_plan(plan, x, dy, default_options(plan)).reshape(case.weight_shape)
     np.testing.assert_array_equal(got, expected(case, x, dy))
+
+
+LONG = [
+    # x, weight, attributes: parts of the columns of one row, of many rows, of rows too far apart for a copy gap
+    ((1, 1, 160_000), (8, 1, 10), {"stride": (5,)}),
+    ((2, 18, 33_000), (17, 18, 3), {"stride": (2,), "padding": (200,), "dilation": (90,)}),
+    ((1, 2, 7, 17_000), (5, 2, 3, 4), {"padding": (1, 1, 2, 0), "stride": (2, 3)}),
+    ((1, 1, 4, 70_000), (3, 1, 2, 2), {}),
+    # single taps: windows and steps that image-to-column does not have, and parts too wide for L1
+    ((1, 3, 100_000), (4, 3, 5), {"stride": (20_000,), "padding": (255,)}),
+    ((2, 1, 300, 9), (3, 1, 2, 2), {"stride": (100, 64), "dilation": (150, 7)}),
+    ((1, 1, 100, 95), (2, 1, 95, 90), {"padding": (3, 1)}),
+    ((1, 17, 40, 1300), (16, 17, 2, 9), {"dilation": (39, 150)}),
+]
+
+
+@pytest.mark.parametrize("series", SPLIT)
+@pytest.mark.parametrize(("x_shape", "weight_shape", "attributes"), LONG)
+def test_weight_gradient_of_maps_that_l1_or_the_load_do_not_hold_equals_the_oracle(
+    series, x_shape, weight_shape, attributes
+):
+    for dtype in ("fp16", "fp32"):
+        case = make_case(series, x_shape, weight_shape, dtype=dtype, cube_math_type=1, **attributes)
+        plan = plan_of(case)
+        assert plan.tiling.w_parts > 1 or plan.tiling.tap_by_tap
+        assert_exact(case)
+    assert run_hazards(plan.launches, plan.product) == []
 
 
 @pytest.mark.parametrize("series", UNIFIED)

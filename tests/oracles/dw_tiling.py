@@ -15,7 +15,7 @@ from npu_sim.products import Product, get_product
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter.tiling_data import BLOCK_MEMBERS, DW_MEMBERS, PARAM_MEMBERS, DwTiling
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
-from tests.oracles.work_items import WorkItem
+from tests.oracles.work_items import ALL_TAPS, WorkItem, core_range, pixels_of
 
 
 def product_with_cores(name: str, cores: int) -> Product:
@@ -66,7 +66,7 @@ def tap_extent(tiling: DwTiling | UnifiedTiling) -> int:
     """N of one depth tap of a full merged group."""
     if isinstance(tiling, UnifiedTiling):
         return tiling.n_extent
-    return tiling.cin1_g * tiling.channel_size * tiling.khw
+    return tiling.cin1_g * tiling.channel_size * tiling.hk * tiling.wk
 
 
 def coverage(tiling: DwTiling | UnifiedTiling, geometry: ConvGeometry, items: list[WorkItem], c0: int) -> np.ndarray:
@@ -132,9 +132,13 @@ def gradient_from_items(
     result = np.zeros((tiling.group, m_extent, geometry.kd * tap_n), np.int64)
     for item in items:
         rows = slice(item.group * m_extent + item.m0, item.group * m_extent + item.m0 + item.m_len)
-        left = dy_all[item.n, rows, item.do].reshape(item.m_len, -1)[:, item.k0 : item.k0 + item.k_len]
+        pixels = np.array(pixels_of(tiling, geometry, item.part, item.position))[item.k0 : item.k0 + item.k_len]
+        left = dy_all[item.n, rows, item.do].reshape(item.m_len, -1)[:, pixels]
         for offset in range(item.n_len):
-            tap, position = divmod(item.n0 + offset, tap_n)
+            n_place = item.n0 + offset
+            if item.position != ALL_TAPS:
+                n_place = (n_place // c0 * kh * kw + item.position) * c0 + n_place % c0
+            tap, position = divmod(n_place, tap_n)
             block, rest = divmod(position, kh * kw * c0)
             row, column = divmod(rest // c0, kw)
             channel = item.group * (tap_n // (kh * kw)) + block * c0 + rest % c0
@@ -144,8 +148,8 @@ def gradient_from_items(
                 top : top + (geometry.ho - 1) * geometry.stride[1] + 1 : geometry.stride[1],
                 first : first + (wo - 1) * stride_w + 1 : stride_w,
             ]
-            right = window.reshape(-1)[item.k0 : item.k0 + item.k_len]
-            place = item.kd * tap_n + item.n0 + offset
+            right = window.reshape(-1)[pixels]
+            place = item.kd * tap_n + n_place
             result[item.group, item.m0 : item.m0 + item.m_len, place] += left @ right
     merged = geometry.merged_groups(c0)
     cin_g, cout_g = geometry.cin // geometry.groups, geometry.cout // geometry.groups
@@ -161,7 +165,7 @@ def gradient_from_items(
 
 def split_loads(tiling: DwTiling, item: WorkItem) -> tuple[int, int]:
     """Return the most elements one A1 and one B1 load of the item brings into L1 (LoadToA1 and LoadToB1)."""
-    t = tiling
+    t = _seen_by_the_load(tiling, item)
     single_cin = item.n_len // t.khw
     single_ho = item.k_len // t.wo
     pixels = single_ho * t.wo
@@ -196,6 +200,19 @@ def split_loads(tiling: DwTiling, item: WorkItem) -> tuple[int, int]:
             length = min(length + min(top, 0), t.hi - max(top, 0), single_hi - row_in)
             most_b = max(most_b, length * t.wi * copies * t.channel_size)
     return most_a, most_b
+
+
+def _seen_by_the_load(tiling: DwTiling, item: WorkItem) -> DwTiling:
+    """Return ``tiling`` with the extents that image-to-column sees: of a part of the columns, or of single pixels."""
+    if tiling.tap_by_tap:
+        single = dict.fromkeys(("wo", "wi", "hk", "wk", "stride_h", "stride_w", "dilation_h", "dilation_w"), 1)
+        pixels = tiling.ho * tiling.wo
+        return replace(tiling, **single, ho=pixels, hi=pixels, pad_up=0, pad_left=0)
+    if tiling.w_parts > 1:
+        wo = len(core_range(tiling.wo, tiling.w_parts, item.part))
+        columns = (wo - 1) * tiling.stride_w + (tiling.wk - 1) * tiling.dilation_w + 1
+        return replace(tiling, wo=wo, wi=min(columns, tiling.wi))
+    return tiling
 
 
 def load_rows(part: int, wo: int) -> int:

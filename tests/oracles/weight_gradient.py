@@ -15,7 +15,7 @@ import numpy as np
 
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
 from tests.oracles.mmad import hf32_matrix, mmad, mmad_by_planes
-from tests.oracles.work_items import work_items
+from tests.oracles.work_items import ALL_TAPS, pixels_of, work_items
 
 TYPES = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 LARGEST = {"fp16": 65504.0, "bf16": float.fromhex("0x1.fep127")}
@@ -70,13 +70,12 @@ def gradient(tiling, geometry, x, dy, accumulation, *, saturate=False, exact_pro
                         acc = mmad(part_a, part_b, acc, group, inner, rounding)
                 if saturate:
                     acc = clamped(acc)
-        first = item.kd * stage.tap_n + item.n0
-        place = result[item.group, item.m0 : item.m0 + item.m_len, first : first + item.n_len]
+        rows = result[item.group, item.m0 : item.m0 + item.m_len]
         if unified and tiling.batch_parts == 1:
-            place[...] = acc  # one writer: stored, not added
+            rows[:, stage.columns(item)] = acc  # one writer: stored, not added
         else:
             with np.errstate(all="ignore"):
-                place += acc
+                rows[:, stage.columns(item)] += acc
     return _gather(result, geometry, stage.c0)
 
 
@@ -101,27 +100,34 @@ class _Stage:
         if unified and tiling.two_column:
             self.dy = np.repeat(self.dy, 2, axis=4)
 
+    def blocks(self, item):
+        """The blocks of C0 columns of N that an item computes, counted over taps, channel blocks and the window."""
+        window = self.geometry.kh * self.geometry.kw
+        first, count = item.n0 // self.c0, item.n_len // self.c0
+        if item.position == ALL_TAPS:
+            return [item.kd * (self.tap_n // self.c0) + first + i for i in range(count)]
+        return [(item.kd * self.tiling.cin1_g + first + i) * window + item.position for i in range(count)]
+
+    def columns(self, item):
+        """The columns of N that an item computes."""
+        return np.concatenate([block * self.c0 + np.arange(self.c0) for block in self.blocks(item)])
+
     def operands(self, item):
         """A (m_len, k_len) and B (k_len, n_len) of a work item."""
         g, t = self.geometry, self.tiling
+        pixels = np.array(pixels_of(t, g, item.part, item.position))[item.k0 : item.k0 + item.k_len]
         first = item.group * t.m_extent + item.m0
         a = self.dy[item.n, first : first + item.m_len, item.do].reshape(item.m_len, -1)
         columns = []
-        for block in range(item.n0 // self.c0, (item.n0 + item.n_len) // self.c0):
-            tap, rest = divmod(block, self.tap_n // self.c0)
+        for block in self.blocks(item):
+            tap, rest = divmod(block - item.kd * (self.tap_n // self.c0), self.tap_n // self.c0)
             c1, position = divmod(rest, g.kh * g.kw)
             row, column = position // g.kw * g.dilation[1], position % g.kw * g.dilation[2]
             channel = (item.group * t.cin1_g + c1) * self.c0
             plane = self.x[item.n, channel : channel + self.c0, item.di + tap]
-            windows = plane[
-                :,
-                row : row + (g.ho - 1) * g.stride[1] + 1 : g.stride[1],
-                column : column + (self.wo - 1) * self.stride_w + 1 : self.stride_w,
-            ]
-            columns.append(windows.reshape(self.c0, -1).T)
-        b = np.concatenate(columns, axis=1)
-        pixels = slice(item.k0, item.k0 + item.k_len)
-        return a[:, pixels], b[pixels]
+            rows, places = pixels // self.wo * g.stride[1] + row, pixels % self.wo * self.stride_w + column
+            columns.append(plane[:, rows, places].T)
+        return a[:, pixels], np.concatenate(columns, axis=1)
 
 
 def _gather(result, geometry, c0):

@@ -24,6 +24,13 @@ only ``total // used`` blocks each (core c starts at ``c * (total // used)``), a
 are shared: block ``t`` of the tail goes to cores ``t * core_stream_k + part``, which split its batch items or its rows
 of y and sum into a workspace slot each (slot = core); `reductions` lists which slots are then added, in index order.
 
+Cut maps
+--------
+Our own tilings for what image-to-column cannot do at once have more batch items or more taps. With ``w_parts`` above 1
+bd is ``(n * dout + do) * w_parts + part``, and K the pixels of that part of the columns, in whole rows of the part; a
+part whose windows all lie in the padding is left out. With ``tap_by_tap`` the pair is ``(g * dk_count + kd) * kh * kw +
+position``, N are the channels, and K the pixels whose tap ``position`` reads the map.
+
 Unified products (`UnifiedTiling`)
 ----------------------------------
 A *task* is one base block ``base_m x base_n`` of one pair and one part of the batch items, numbered
@@ -34,7 +41,7 @@ stores once, atomically if ``batch_parts > 1``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from npu_sim.units import ceil_div
 from ops.common.geometry import ConvGeometry
@@ -45,6 +52,7 @@ BLOCK_DIGITS = {Split.MK: ("k", "bd", "m"), Split.NK: ("k", "bd", "n"), Split.MN
 """Digits of a block number by tiling key, slowest first, below the pair of merged group and depth tap."""
 
 NO_SLOT = -1
+ALL_TAPS = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +79,13 @@ class WorkItem:
         N range, counted from tap `kd`. A rectangle that starts in the padding in front is moved to the first tap that
         exists, as the vendor's driver does; the result goes to dw at ``(kd, n0)``.
     k0, k_len : int
-        Output pixels; whole rows of y. (With the two-column rewrite, of the rewritten y.)
+        Output pixels; whole rows of y. (With the two-column rewrite, of the rewritten y; of a cut map, of `pixels_of`.)
     slot : int
         Workspace slot the product is summed into, or `NO_SLOT`: into dw.
+    part : int
+        Part of the columns of y.
+    position : int
+        The only tap of the window, or `ALL_TAPS`.
     """
 
     core: int
@@ -90,6 +102,8 @@ class WorkItem:
     k0: int
     k_len: int
     slot: int = NO_SLOT
+    part: int = 0
+    position: int = ALL_TAPS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,12 +149,38 @@ def work_items(tiling: DwTiling | UnifiedTiling, geometry: ConvGeometry) -> Iter
             yield from _block_range(tiling, geometry, core)
 
 
+def pixels_of(
+    tiling: DwTiling | UnifiedTiling, geometry: ConvGeometry, part: int = 0, position: int = ALL_TAPS
+) -> list[int]:
+    """Return the output pixels (row * columns + column) of a part, or those that a tap multiplies, in their order."""
+    columns, parts = tiling.wo, tiling.w_parts if isinstance(tiling, DwTiling) else 1
+    read = core_range(columns, parts, part)
+    if position != ALL_TAPS:
+        row, column = divmod(position, geometry.kw)
+        return [
+            pixel
+            for pixel in range(geometry.ho * columns)
+            if _reads(geometry, 1, pixel // columns, row) and _reads(geometry, 2, pixel % columns, column)
+        ]
+    first = read[0] * geometry.stride[2] - geometry.pad[4]
+    end = read[-1] * geometry.stride[2] - geometry.pad[4] + geometry.kernel_width
+    if parts > 1 and (end <= 0 or first >= geometry.wi):
+        return []
+    return [row * columns + column for row in range(geometry.ho) for column in read]
+
+
+def _reads(geometry: ConvGeometry, axis: int, out: int, tap: int) -> bool:
+    """Return whether a tap of an output reads the map and not its padding."""
+    extent = (geometry.di, geometry.hi, geometry.wi)[axis]
+    return 0 <= out * geometry.stride[axis] + tap * geometry.dilation[axis] - geometry.pad[2 * axis] < extent
+
+
 def block_count(tiling: DwTiling) -> int:
     """Return the number of blocks, over all batch items except in the deterministic kernel."""
-    blocks = tiling.group * tiling.dk_count * tiling.m_count * tiling.n_count
+    blocks = tiling.group * tiling.dk_count * tiling.taps_apart * tiling.m_count * tiling.n_count
     if tiling.tiling_key == Split.MN_STREAM_K:
         return blocks
-    return blocks * tiling.k_count * tiling.batch * tiling.dout
+    return blocks * tiling.k_count * tiling.batch * tiling.dout * tiling.w_parts
 
 
 def core_range(total: int, cores: int, core: int) -> range:
@@ -171,20 +211,27 @@ def _block_range(tiling: DwTiling, geometry: ConvGeometry, core: int) -> Iterato
         "m": tiling.m_count,
         "n": tiling.n_count,
         "k": tiling.k_count,
-        "bd": tiling.batch * tiling.dout,
+        "bd": tiling.batch * tiling.dout * tiling.w_parts,
     }
     order = BLOCK_DIGITS[Split(tiling.tiling_key)]
-    pixels = tiling.ho * tiling.wo
     for block in core_range(block_count(tiling), tiling.used_core_num, core):
         digits, rest = {"m": 0, "n": 0, "k": 0}, block
         for name in reversed(order):
             rest, digits[name] = divmod(rest, counts[name])
+        rest, position = divmod(rest, tiling.taps_apart)
         group, kd = divmod(rest, tiling.dk_count)
-        k0 = digits["k"] * tiling.block_k
-        k_len = min(tiling.block_k, pixels - k0)
-        yield from _item(
-            tiling, geometry, core, block, (group, kd, digits["m"], digits["n"]), digits["bd"], (k0, k_len), NO_SLOT
-        )
+        bd, part = divmod(digits["bd"], tiling.w_parts)
+        cut = {"part": part, "position": position if tiling.tap_by_tap else ALL_TAPS}
+        # whole rows of the part, which may be a column narrower than the widest
+        columns = 1 if tiling.tap_by_tap else len(core_range(tiling.wo, tiling.w_parts, part))
+        most = ceil_div(tiling.block_k, tiling.load_wo) * columns
+        k0 = digits["k"] * most
+        k_len = min(most, len(pixels_of(tiling, geometry, **cut)) - k0)
+        if k_len > 0:
+            for item in _item(
+                tiling, geometry, core, block, (group, kd, digits["m"], digits["n"]), bd, (k0, k_len), NO_SLOT
+            ):
+                yield replace(item, **cut)
 
 
 def _one_block_per_core(tiling: DwTiling, geometry: ConvGeometry, core: int) -> Iterator[WorkItem]:

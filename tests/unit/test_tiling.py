@@ -22,7 +22,9 @@ from ops.conv3d_backprop_filter.tiling_data import (
     ORIGIN_BASE,
     ORIGIN_BASIC_BLOCK,
     ORIGIN_OURS,
+    ORIGIN_PARTS,
     ORIGIN_PUBLIC,
+    ORIGIN_TAPS,
     PARAM_MEMBERS,
 )
 from ops.conv3d_backprop_filter.tiling_public import ConvArguments, DefaultBuffers, public_tiling, refusal
@@ -181,35 +183,26 @@ def test_choose_tiling_small_n_vector_finds_the_grid_of_the_closed_library() -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "error", "message"),
+    "name",
     [
-        (
-            "Conv3d_bp_filter_no_support_dma_flag",
-            OperatorError,
-            "strideH must be at most 63, not 64 (weight gradient, Ascend910B2)",
-        ),
-        (
-            "conv3d_dw_v2_exceed_l1_size",
-            OperatorError,
-            # All 257 rows of 257 pixels of 16 channels of x, and 16 x 16 of dy.
-            f"L1 use of the smallest block must be at most 524288 bytes, not {(257 * 257 * 16 + 256) * 2} "
-            "(weight gradient, bf16, Ascend910B2)",
-        ),
-        (
-            "conv3d_dw_v2_w0",
-            ShapeError,
-            "wo must be an int in [1, 2147483646], not 0 (3D convolution)",
-        ),
+        # a stride of 64; all 257 rows of 257 pixels of 16 channels of x under one pixel of y
+        "Conv3d_bp_filter_no_support_dma_flag",
+        "conv3d_dw_v2_exceed_l1_size",
     ],
 )
-def test_choose_tiling_refused_vector_is_refused(name: str, error: type[Exception], message: str) -> None:
+def test_choose_tiling_vector_that_the_closed_library_refuses_goes_tap_by_tap(name: str) -> None:
     (case,) = [case for case in OPERATOR_CASES if case["case"] == name]
     assert case["refused"]
     product = product_with_cores("Ascend910B2", case["cores"])
-    with pytest.raises(error, match=f"^{re.escape(message)}$") as caught:
-        choose_tiling(geometry_of(case), product, case["dtype"])
-    if error is OperatorError:
-        assert caught.value.status == 561103  # type: ignore[attr-defined]
+    assert choose_tiling(geometry_of(case), product, case["dtype"]).origin == ORIGIN_TAPS
+
+
+def test_from_shapes_vector_without_columns_is_refused() -> None:
+    (case,) = [case for case in OPERATOR_CASES if case["case"] == "conv3d_dw_v2_w0"]
+    assert case["refused"]
+    message = "wo must be an int in [1, 2147483646], not 0 (3D convolution)"
+    with pytest.raises(ShapeError, match=f"^{re.escape(message)}$"):
+        geometry_of(case)
 
 
 def test_from_shapes_refused_group_vector_is_refused() -> None:
@@ -352,11 +345,31 @@ def test_choose_tiling_unknown_dtype_is_refused() -> None:
         ({"kh": 512, "hi": 512, "ho": 1}, "kernel height must be at most 511, not 512"),
     ],
 )
-def test_choose_tiling_ranges_of_the_load_are_refused(changes: dict[str, Any], message: str) -> None:
+def test_choose_tiling_windows_beyond_the_load_go_tap_by_tap_or_are_refused_deterministically(
+    changes: dict[str, Any], message: str
+) -> None:
+    tiling = choose_tiling(plane(**changes), get_product("910b"), "fp16")
+    taps = tiling.hk * tiling.wk
+    assert (tiling.origin, tiling.w_parts, tiling.khw, tiling.taps_apart) == (ORIGIN_TAPS, 1, 1, taps)
     text = f"^{re.escape(message)} \\(weight gradient, Ascend910B2\\)$"
     with pytest.raises(OperatorError, match=text) as caught:
-        choose_tiling(plane(**changes), get_product("910b"), "fp16")
+        choose_tiling(plane(**changes), get_product("910b"), "fp16", deterministic=True)
     assert caught.value.status == 561103
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+def test_choose_tiling_rows_wider_than_l1_are_cut_where_they_have_to_be(dtype: str) -> None:
+    product = get_product("910b")
+    line: dict[str, Any] = {"n": 1, "cin": 1, "cout": 8, "hi": 1, "ho": 1, "kh": 1, "kw": 10, "pad": (0,) * 6}
+    for columns, parts in ((16_000 if dtype == "fp16" else 8_000, 1), (160_000, 40)):
+        geometry = ConvGeometry(**line, wi=columns, wo=(columns - 10) // 5 + 1, stride=(1, 1, 5))
+        tiling = choose_tiling(geometry, product, dtype)
+        assert (tiling.w_parts, tiling.tap_by_tap) == (parts, 0)
+        assert tiling.origin == (ORIGIN_OURS if parts == 1 else ORIGIN_PARTS)
+        assert tiling.batch_items == parts
+    # 2,000 rows between the taps: no part of 16 columns fits
+    tall = ConvGeometry(**{**line, "hi": 4001, "ho": 1, "kh": 3}, wi=300, wo=291, dilation=(1, 2000, 1))
+    assert choose_tiling(tall, product, dtype).origin == ORIGIN_TAPS
 
 
 def test_hf32_differs_from_fp32_by_its_flag_only() -> None:
