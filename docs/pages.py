@@ -26,12 +26,15 @@ TEXTS = {
     "npu_sim/DESIGN.md": "design.md",
     "examples/README.md": "examples.md",
     "ops/conv_backward/RULES.md": "rules/convolution_backward.md",
+    "ops/conv_forward/RULES.md": "rules/convolution.md",
     "ops/avg_pool/RULES.md": "rules/avg_pool2d_backward.md",
 }
 """Where each text of the repository stands on the site."""
 
 MODULES = {
-    "Operators": ("ops.conv_backward.api", "ops.avg_pool.api", "ops.aclnn", "ops.ascendc", "ops.tbe.dsl"),
+    "Operators": (
+        "ops.conv_backward.api", "ops.conv_forward.api", "ops.avg_pool.api", "ops.aclnn", "ops.ascendc", "ops.tbe.dsl",
+    ),
     "Engines": (
         "npu_sim.engines.execute", "npu_sim.engines.timeline", "npu_sim.engines.hazards", "npu_sim.engines.reorder",
         "npu_sim.engines.session",

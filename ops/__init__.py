@@ -11,10 +11,11 @@ from typing import Any
 _EXPORTS = {
     "CubeMathType": "npu_sim.dtypes.cube_math",
     "avg_pool2d_backward": "ops.avg_pool.api",
+    "convolution": "ops.conv_forward.api",
     "convolution_backward": "ops.conv_backward.api",
 }
 
-__all__ = ["CubeMathType", "avg_pool2d_backward", "convolution_backward"]
+__all__ = ["CubeMathType", "avg_pool2d_backward", "convolution", "convolution_backward"]
 
 
 def __getattr__(name: str) -> Any:

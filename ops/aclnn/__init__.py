@@ -4,6 +4,7 @@
 """
 
 from ops.aclnn.avg_pool2d_backward import aclnnAvgPool2dBackward, aclnnAvgPool2dBackwardGetWorkspaceSize
+from ops.aclnn.convolution import aclnnConvolution, aclnnConvolutionGetWorkspaceSize
 from ops.aclnn.convolution_backward import aclnnConvolutionBackward, aclnnConvolutionBackwardGetWorkspaceSize
 from ops.aclnn.enums import aclDataType, aclFormat
 from ops.aclnn.executor import aclDestroyAclOpExecutor, aclOpExecutor, aclSetAclOpExecutorRepeatable
@@ -209,8 +210,10 @@ __all__ = [
     "aclTensor",
     "aclnnAvgPool2dBackward",
     "aclnnAvgPool2dBackwardGetWorkspaceSize",
+    "aclnnConvolution",
     "aclnnConvolutionBackward",
     "aclnnConvolutionBackwardGetWorkspaceSize",
+    "aclnnConvolutionGetWorkspaceSize",
     "aclnnStatus",
     "aclrtCreateStream",
     "aclrtDestroyStream",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from npu_sim.dtypes.cube_math import parse_cube_math_type, promote, resolve_compute_dtype
 from npu_sim.errors import OperatorError
 from npu_sim.products import Product
+from ops.common import rule
 from ops.common.conv_axes import AXES_OF_RANK, ConvAxis
-from ops.common.rule import first, sentence, shape_text
+from ops.common.rule import Profile, first, sentence, shape_text
 from ops.common.tensor_desc import TensorDesc
 
 SUPPORTED_DTYPES = ("fp32", "fp16", "bf16")
@@ -32,8 +34,16 @@ class ConvArguments(Protocol):
         """Where it runs."""
 
     @property
+    def column(self) -> Profile:
+        """The profile in force."""
+
+    @property
     def rank(self) -> int:
         """Axes of input; 0 for a null pointer."""
+
+    @property
+    def transposed(self) -> bool:
+        """Whether the convolution is a transposed one."""
 
     @property
     def groups(self) -> int:
@@ -53,6 +63,27 @@ class ConvArguments(Protocol):
 
 
 CallT = TypeVar("CallT", bound=ConvArguments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvRule(rule.Rule[CallT]):
+    """A rule that may look at some ranks or one direction only.
+
+    Attributes
+    ----------
+    ranks : tuple of int
+        Ranks of input it looks at; () for all.
+    transposed : bool or None
+        Only calls with this value; None: both.
+    """
+
+    ranks: tuple[int, ...] = ()
+    transposed: bool | None = None
+
+    def concerns(self, call: CallT) -> bool:
+        """Return whether the rule looks at ``call`` at all."""
+        of_rank = not self.ranks or call.rank in self.ranks
+        return rule.Rule.concerns(self, call) and of_rank and self.transposed in (None, call.transposed)
 
 
 def array(call: ConvArguments, parameter: str) -> tuple[int, ...]:

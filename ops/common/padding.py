@@ -12,7 +12,13 @@ NAMES = ("valid", "same")
 
 
 def named_padding(
-    padding: Any, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], *, transposed: bool = False
+    padding: Any,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    *,
+    transposed: bool = False,
+    paired_axes: Sequence[int] = (2,),
 ) -> Any:
     """Return a padding given by name as numbers, and any other as it is.
 
@@ -24,17 +30,18 @@ def named_padding(
         Per spatial axis.
     transposed : bool
         Whether the convolution is a transposed one, for which PyTorch has no names either.
+    paired_axes : sequence of int
+        Numbers of axes with which the operator takes a padding for each side.
 
     Returns
     -------
     tuple of int
-        Per spatial axis; (up, down, left, right) for two axes that differ in front and behind.
+        Per spatial axis; before and after each, (up, down, left, right) for two, where they differ.
 
     Raises
     ------
     ShapeError
-        Another name; "same" with a stride; "same" with an odd padding of a 1D or 3D convolution, which the operator
-        takes symmetric only.
+        Another name; "same" with a stride; "same" with an odd padding where the operator takes a symmetric one only.
     """
     if not isinstance(padding, str):
         return padding
@@ -50,7 +57,7 @@ def named_padding(
     totals = [step * (extent - 1) for step, extent in zip(dilation, kernel, strict=True)]
     if all(total % 2 == 0 for total in totals):
         return tuple(total // 2 for total in totals)
-    if len(kernel) != 2:
+    if len(kernel) not in paired_axes:
         raise ShapeError(
             f"dilation x (kernel - 1) must be even on every axis for padding 'same', not {totals}: the operator takes "
             f"one padding for both sides of an axis ({len(kernel)}D convolution)"

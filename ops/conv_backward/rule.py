@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from ops.common import rule
+from ops.common.conv_rules import ConvRule
 from ops.common.status import AclnnStatus
 from ops.common.tensor_desc import TensorDesc
 from ops.conv_backward.call import ConvBackwardCall
@@ -37,32 +37,20 @@ TENSORS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule(rule.Rule[ConvBackwardCall]):
+class Rule(ConvRule[ConvBackwardCall]):
     """One rule; ``switch`` names a quirk or an option.
 
     Attributes
     ----------
     path : str
         Which calls it looks at, see `Path`.
-    ranks : tuple of int
-        Ranks of input it looks at; () for all.
-    transposed : bool or None
-        Only calls with this value; None: both.
     """
 
     path: Path = "any"
-    ranks: tuple[int, ...] = ()
-    transposed: bool | None = None
 
     def concerns(self, call: ConvBackwardCall) -> bool:
         """Return whether the rule looks at ``call`` at all."""
-        return (
-            rule.Rule.concerns(self, call)
-            and (not self.ranks or call.rank in self.ranks)
-            and self.transposed in (None, call.transposed)
-            and _is_on(self.switch, call)
-            and _is_on_path(self.path, call)
-        )
+        return ConvRule.concerns(self, call) and _is_on(self.switch, call) and _is_on_path(self.path, call)
 
 
 def _is_on(switch: str, call: ConvBackwardCall) -> bool:

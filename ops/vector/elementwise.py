@@ -1,6 +1,7 @@
-"""The launches Mul (planes times one matrix) and Div (one value a plane, divided and spread), for pooling gradients.
+"""The launches Mul and Add (planes and one matrix), Div and BroadcastTo (one value a plane, divided and spread).
 
-Half operands multiply and divide in half: one rounding an element, ties to even, overflow as the product's mode says.
+Half operands multiply, add and divide in half: one rounding an element, ties to even, overflow as the product's mode
+says.
 
 ASSUMED, because the library's schedules are closed: a matrix of up to a third of UB stays there, a longer one comes in
 pieces; groups of planes are as large as UB holds; a quotient reaches the lanes of one block by scalar moves and the
@@ -10,6 +11,7 @@ every element.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -39,11 +41,11 @@ _MOST_PLANES = 128
 _BULK_PLANES_BYTES = 1 << 18
 _SLOT_BYTES = BLOCK_BYTES
 
-MUL_PARAMS = int_fields(
-    "src", "matrix", "dst", "src_tensor", "matrix_tensor", "dst_tensor", "data", "item", "planes", "plane", "group",
-    "piece", "pieces", "tasks", "cores", "exact", "resident", "input", "output", "half", "slot", "step_rows",
+PLANES_PARAMS = int_fields(
+    "src", "matrix", "dst", "src_tensor", "matrix_tensor", "dst_tensor", "data", "item", "adds", "planes", "plane",
+    "group", "piece", "pieces", "tasks", "cores", "exact", "resident", "input", "output", "half", "slot", "step_rows",
 )  # fmt: skip
-"""What `kernel_elementwise.mul` reads: ``plane``, ``piece`` and places in bytes, the matrix at 0."""
+"""What `kernel_elementwise.combine` reads: ``plane``, ``piece`` and places in bytes, the matrix at 0."""
 
 DIV_PARAMS = int_fields(
     "src", "dst", "src_tensor", "dst_tensor", "data", "item", "planes", "plane", "unit", "cores", "exact", "divisor",
@@ -103,8 +105,37 @@ def mul_launch(
     ShapeError
         The extents do not match the tensors.
     """
+    return _planes_launch("Mul", gm, src, matrix, dst, planes, plane_elems, dtype, product)
+
+
+def add_launch(
+    gm: GlobalMemory,
+    src: GmTensor,
+    matrix: GmTensor,
+    dst: GmTensor,
+    planes: int,
+    plane_elems: int,
+    dtype: str,
+    product: Product,
+) -> Launch:
+    """Return the launch that adds ``matrix`` to each plane; parameters and errors as of `mul_launch`."""
+    return _planes_launch("Add", gm, src, matrix, dst, planes, plane_elems, dtype, product)
+
+
+def _planes_launch(
+    name: str,
+    gm: GlobalMemory,
+    src: GmTensor,
+    matrix: GmTensor,
+    dst: GmTensor,
+    planes: int,
+    plane_elems: int,
+    dtype: str,
+    product: Product,
+) -> Launch:
+    """Return the launch ``name``, Mul or Add, of planes and one matrix."""
     total = planes * plane_elems if min(planes, plane_elems) >= 0 else -1
-    item = _check("Mul", dtype, ((src, total), (matrix, plane_elems), (dst, total)), product)
+    item = _check(name, dtype, ((src, total), (matrix, plane_elems), (dst, total)), product)
     plane = plane_elems * item
     usable = usable_ub_bytes(product) - _SLOT_BYTES
     resident = plane <= usable // 3
@@ -124,13 +155,14 @@ def mul_launch(
     exact = has_byte_copies(product)
     values = {
         **tensor_fields(src=src, matrix=matrix, dst=dst), "data": int(DTYPES[dtype].data), "item": item,
-        "planes": planes, "plane": plane, "group": group, "piece": piece, "pieces": pieces, "tasks": tasks,
+        "adds": int(name == "Add"), "planes": planes, "plane": plane, "group": group, "piece": piece, "pieces": pieces,
+        "tasks": tasks,
         "cores": cores_for(product, tasks), "exact": int(exact), "resident": int(resident), "input": room,
         "output": room + 2 * half, "half": half, "slot": room + 4 * half, "step_rows": 64 + 3 * group,
     }  # fmt: skip
     return vector_launch(
-        "Mul", kernel_elementwise.mul, record(MUL_PARAMS, values), gm, kernel_elementwise.SITES,
-        shortcut=partial(_mul_all, src, matrix, dst, plane_elems, dtype),
+        name, kernel_elementwise.combine, record(PLANES_PARAMS, values), gm, kernel_elementwise.SITES,
+        shortcut=partial(_combine_all, name == "Add", src, matrix, dst, plane_elems, dtype),
     )  # fmt: skip
 
 
@@ -181,6 +213,16 @@ def div_launch(
     )  # fmt: skip
 
 
+def broadcast_launch(
+    gm: GlobalMemory, src: GmTensor, dst: GmTensor, planes: int, plane_elems: int, dtype: str, product: Product
+) -> Launch:
+    """Return the launch that fills plane i of ``dst`` with ``src[i]``; parameters and errors as of `div_launch`.
+
+    The kernel is that of Div: a quotient by 1 is the value itself.
+    """
+    return replace(div_launch(gm, src, dst, planes, plane_elems, 1.0, dtype, product), name="BroadcastTo")
+
+
 def _values(arena: npt.NDArray[np.uint8], tensor: GmTensor, dtype: str) -> np.ndarray:
     return arena[tensor.address : tensor.address + tensor.byte_count].view(DTYPES[dtype].storage)
 
@@ -190,7 +232,8 @@ def _rounded(values: np.ndarray, dtype: str, saturate: bool) -> np.ndarray:
     return cast(values, dtype, overflow="saturate" if saturate else "inf_nan") if dtype != "fp32" else values
 
 
-def _mul_all(
+def _combine_all(
+    adds: bool,
     src: GmTensor,
     matrix: GmTensor,
     dst: GmTensor,
@@ -200,7 +243,7 @@ def _mul_all(
     saturate: bool,
     threads: int,
 ) -> None:
-    """Multiply some planes at a time; products of halves are exact in float32."""
+    """Combine some planes at a time; products of halves are exact in float32, sums round as in half (Figueroa 1995)."""
     if not src.byte_count:
         return
     x = _values(arena, src, dtype).reshape(-1, plane_elems)
@@ -209,7 +252,8 @@ def _mul_all(
     step = max(_BULK_PLANES_BYTES // (4 * plane_elems), 1)
     with np.errstate(all="ignore"):
         for at in range(0, len(x), step):
-            y[at : at + step] = _rounded(cast(x[at : at + step], "fp32") * factor, dtype, saturate)
+            part = cast(x[at : at + step], "fp32")
+            y[at : at + step] = _rounded(part + factor if adds else part * factor, dtype, saturate)
 
 
 def _div_all(

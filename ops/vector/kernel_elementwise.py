@@ -1,9 +1,10 @@
-"""Kernels of Mul (planes times one matrix) and Div (one value a plane, divided and spread over it)."""
+"""Kernels of Mul and Add (planes and one matrix) and of Div (one value a plane, divided and spread over it)."""
 
 from __future__ import annotations
 
 from npu_sim._jit import jit
 from npu_sim.isa.emit import (
+    emit_add,
     emit_data_copy,
     emit_div,
     emit_duplicate,
@@ -38,7 +39,7 @@ SPREAD_OUT = Queue(producer=Pipe.S.value, consumer=Pipe.MTE3.value)
 def _load_matrix(rows, n, p, piece, length, is_first, tile):
     """Bring a piece of the matrix into UB."""
     if not is_first:
-        # the vector pipe may still multiply by the piece before
+        # the vector pipe may still read the piece before
         n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE2, ONE_BUFFER, LOAD, tile)
         n = emit_wait_flag(rows, n, Pipe.V, Pipe.MTE2, ONE_BUFFER, LOAD, tile)
     # the flag of the data that follow on the same pipe says that the matrix is there too
@@ -63,8 +64,8 @@ def _store_range_end(rows, n, p, target, gm_end, planes, length, pitch, half, ti
 
 
 @jit
-def _mul_task(rows, n, p, task, is_last_of_core, loaded, tile):
-    """Multiply a group of planes, or a piece of one plane; ``loaded`` is the piece of the matrix in UB, -1: none."""
+def _combine_task(rows, n, p, task, is_last_of_core, loaded, tile):
+    """Combine a group of planes, or a piece of one, with the matrix; ``loaded`` is the piece of it in UB, -1: none."""
     half, piece, first = tile & 1, task % p.pieces, task // p.pieces * p.group
     planes = min(p.group, p.planes - first)
     length = p.plane - piece * p.piece if piece == p.pieces - 1 else p.piece
@@ -89,10 +90,11 @@ def _mul_task(rows, n, p, task, is_last_of_core, loaded, tile):
     n = alloc(rows, n, OUT, half, COMPUTE, tile)
     count = (length if p.exact else pitch) // p.item
     for i in range(planes):
-        n = emit_mul(
-            rows, n, dst=target + i * pitch, src0=source + i * pitch, src1=factor, dtype=p.data, count=count,
-            site=COMPUTE, tile=tile,
-        )  # fmt: skip
+        to, of = target + i * pitch, source + i * pitch
+        if p.adds:
+            n = emit_add(rows, n, dst=to, src0=of, src1=factor, dtype=p.data, count=count, site=COMPUTE, tile=tile)
+        else:
+            n = emit_mul(rows, n, dst=to, src0=of, src1=factor, dtype=p.data, count=count, site=COMPUTE, tile=tile)
     n = free(rows, n, IN, half, COMPUTE, tile)
     n = enque(rows, n, OUT, half, COMPUTE, tile)
 
@@ -109,10 +111,10 @@ def _mul_task(rows, n, p, task, is_last_of_core, loaded, tile):
 
 
 @jit
-def mul(rows, params, core, phase):
-    """Multiply the groups of planes of ``core`` by the matrix; see `npu_sim.program.launch.Launch`.
+def combine(rows, params, core, phase):
+    """Combine the groups of planes of ``core`` with the matrix; see `npu_sim.program.launch.Launch`.
 
-    ``params``: `elementwise.MUL_PARAMS`[1], places and lengths in bytes.
+    ``params``: `elementwise.PLANES_PARAMS`[1], places and lengths in bytes.
     """
     p = params[0]
     first, end = core_share(p.tasks, p.cores, core)
@@ -125,7 +127,7 @@ def mul(rows, params, core, phase):
             yield n
             n = 0
         task = first + tile
-        n = _mul_task(rows, n, p, task, task + 1 == end, loaded, tile)
+        n = _combine_task(rows, n, p, task, task + 1 == end, loaded, tile)
         loaded = task % p.pieces
     yield close_queues(rows, n, (IN, OUT), 2, SYNC)
 

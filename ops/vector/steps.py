@@ -126,6 +126,10 @@ class StepList:
         """Return plain weights as FRACTAL_Z or FRACTAL_Z_3D."""
         return self._convert(source, self._weight_stage(source.dtype, layout, "to_fractal"))
 
+    def from_blocked(self, source: Buffer, layout: ActivationLayout) -> Buffer:
+        """Return NC1HWC0 or NDC1HWC0 data as NCHW or NCDHW."""
+        return self._convert(source, self._activation_stage(source.dtype, layout, "from_blocked"))
+
     def deliver_blocked(self, source: Buffer, layout: ActivationLayout, target: Argument) -> None:
         """Convert a blocked result to the caller's tensor."""
         self._deliver(source, [self._activation_stage(source.dtype, layout, "from_blocked")], target)

@@ -48,6 +48,18 @@ def convolution_backward(rng: np.random.Generator) -> object:
     return ops.convolution_backward(**changed(rng, good, more))
 
 
+def convolution(rng: np.random.Generator) -> object:
+    """Call `ops.convolution`."""
+    good = {
+        "input": np.ones((1, 4, 4, 4), np.float16), "weight": np.ones((4, 2, 2, 2), np.float16),
+        "bias": np.ones(4, np.float16), "stride": (1, 1), "padding": [0, 0], "dilation": 1, "groups": 2,
+    }  # fmt: skip
+    more = (
+        "transposed", "output_padding", "output_dtype", "cube_math_type", "profile", "strict_output_dtype", *_OPTIONS
+    )  # fmt: skip
+    return ops.convolution(**changed(rng, good, more))
+
+
 def avg_pool2d_backward(rng: np.random.Generator) -> object:
     """Call `ops.avg_pool2d_backward`."""
     good = {
@@ -125,6 +137,22 @@ def aclnn_convolution_backward(rng: np.random.Generator) -> object:
     names = ("profile", "quirks", "deterministic", "strict_output_dtype")
     first = aclnn.aclnnConvolutionBackwardGetWorkspaceSize
     return _phases(rng, first, aclnn.aclnnConvolutionBackward, given, names)
+
+
+def aclnn_convolution(rng: np.random.Generator) -> object:
+    """Create wild objects and run aclnnConvolution on them."""
+    few = 0.15
+    x, w, b, y = (_tensor(rng, shape, few) for shape in ((1, 4, 4, 4), (4, 2, 2, 2), (4,), (1, 4, 3, 3)))
+    arrays = [
+        aclnn.aclCreateIntArray(near(rng, value) if rng.random() < few else value)
+        for value in ([1, 1], [0, 0], [1, 1], [0, 0])
+    ]
+    given = {
+        "input": x, "weight": w, "bias": b, "stride": arrays[0], "padding": arrays[1], "dilation": arrays[2],
+        "transposed": False, "outputPadding": arrays[3], "groups": 2, "output": y, "cubeMathType": 1,
+    }  # fmt: skip
+    first = aclnn.aclnnConvolutionGetWorkspaceSize
+    return _phases(rng, first, aclnn.aclnnConvolution, given, ("profile", "strict_output_dtype"))
 
 
 def aclnn_avg_pool2d_backward(rng: np.random.Generator) -> object:
@@ -378,6 +406,8 @@ def command_line(rng: np.random.Generator) -> object:
 
 
 FRONTS: dict[str, Front] = {
+    "ops.convolution": convolution,
+    "aclnnConvolution": aclnn_convolution,
     "ops.convolution_backward": convolution_backward,
     "ops.avg_pool2d_backward": avg_pool2d_backward,
     "aclnnConvolutionBackward": aclnn_convolution_backward,

@@ -1,4 +1,4 @@
-"""Mul and Div launches against exact arithmetic rounded once: rows, shortcut and every legal order."""
+"""Mul, Add, Div and BroadcastTo launches against exact results rounded once: rows, shortcut and every legal order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from npu_sim.engines.hazards import run_hazards
 from npu_sim.errors import DTypeError, ShapeError
 from npu_sim.memory.gm import GlobalMemory
-from ops.vector.elementwise import div_launch, divisor_pattern, mul_launch
+from ops.vector.elementwise import add_launch, broadcast_launch, div_launch, divisor_pattern, mul_launch
 from tests.differential.vector_runs import (
     PRODUCTS,
     assert_sound,
@@ -35,13 +35,13 @@ def patterns(rng, count, dtype):
     return np.where(rng.random(count) < 0.3, raw, usual)
 
 
-def mul_of(planes, elems, dtype, product):
+def mul_of(planes, elems, dtype, product, launch=mul_launch):
     gm = GlobalMemory()
     src = gm.add("src", planes * elems * ITEM[dtype], initialised=True)
     matrix = gm.add("matrix", elems * ITEM[dtype], initialised=True)
     dst = gm.add("dst", planes * elems * ITEM[dtype], initialised=False)
     gm.add("guard", 64, initialised=True)
-    return mul_launch(gm, src, matrix, dst, planes, elems, dtype, product), src, matrix, dst
+    return launch(gm, src, matrix, dst, planes, elems, dtype, product), src, matrix, dst
 
 
 def div_of(planes, elems, divisor, dtype, product):
@@ -58,14 +58,16 @@ def same(got, expected, dtype, context=""):
     np.testing.assert_array_equal(got, expected, context)
 
 
+@pytest.mark.parametrize("make", [mul_launch, add_launch])
 @pytest.mark.parametrize(("series", "dtype"), CASES)
-def test_mul_every_way_gives_products_rounded_once(series, dtype):
+def test_mul_and_add_every_way_give_results_rounded_once(series, dtype, make):
     product = PRODUCTS[series]
+    judge = oracle.mul_planes if make is mul_launch else oracle.add_planes
     rng = np.random.default_rng([SERIES.index(series), ITEM[dtype]])
     for planes, elems in SHAPES:
-        launch, src, matrix, dst = mul_of(planes, elems, dtype, product)
+        launch, src, matrix, dst = mul_of(planes, elems, dtype, product, make)
         inputs = {src: patterns(rng, planes * elems, dtype), matrix: patterns(rng, elems, dtype)}
-        expected = oracle.mul_planes(inputs[src], inputs[matrix], dtype, series in UNIFIED)
+        expected = judge(inputs[src], inputs[matrix], dtype, series in UNIFIED)
         for way, arena in ways(launch, product, inputs, seeds=(planes,)):
             same(patterns_of(arena, dst, expected.dtype), expected, dtype, f"{planes} {elems} {way}")
             assert_untouched_elsewhere(arena, launch, inputs, dst, byte_exact=series not in UNIFIED)
@@ -111,6 +113,21 @@ def test_planes_longer_than_ub_are_cut(series, dtype):
         assert run_hazards(launch, product) == []
         assert run_hazards(spread, product) == []
     assert True in cut
+
+
+@pytest.mark.parametrize(("series", "dtype"), CASES)
+def test_broadcast_fills_planes_with_their_value(series, dtype):
+    product = PRODUCTS[series]
+    rng = np.random.default_rng([SERIES.index(series), ITEM[dtype], 7])
+    gm = GlobalMemory()
+    src = gm.add("src", 21 * ITEM[dtype], initialised=True)
+    dst = gm.add("dst", 21 * 50 * ITEM[dtype], initialised=False)
+    launch = broadcast_launch(gm, src, dst, 21, 50, dtype, product)
+    values = rng.standard_normal(21).astype(oracle.STORAGE[dtype])
+    expected = np.repeat(values, 50)
+    for way, arena in ways(launch, product, {src: values.view(f"u{ITEM[dtype]}")}, seeds=(1,)):
+        np.testing.assert_array_equal(patterns_of(arena, dst, expected.dtype), expected, way)
+    assert launch.name == "BroadcastTo"
 
 
 def test_div_rounds_the_divisor_to_the_operand_type_first():

@@ -100,6 +100,13 @@ def mul_planes(x, matrix, dtype, saturate):
     return _stored(product.reshape(-1), dtype, saturate)
 
 
+def add_planes(x, matrix, dtype, saturate):
+    """Patterns of [planes][elems] plus [elems]; a float64 sum rounded again is the right one (Figueroa 1995)."""
+    with np.errstate(all="ignore"):
+        total = widened(x, dtype).reshape(-1, len(matrix)) + widened(matrix, dtype)
+    return _stored(total.reshape(-1), dtype, saturate)
+
+
 def div_planes(x, plane_elems, divisor, dtype, saturate):
     """Patterns of every element of the planes divided by itself.
 

@@ -35,7 +35,7 @@ LAYERS = (
     ("ops.vector",),
     ("ops.conv3d_backprop_filter", "ops.conv3d_backprop_input"),
     ("ops.tbe",),
-    ("ops.conv_backward", "ops.avg_pool"),
+    ("ops.conv_backward", "ops.conv_forward", "ops.avg_pool"),
     ("ops.aclnn",),
     ("ops.ascendc",),
     ("ops.studies",),

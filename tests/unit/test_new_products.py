@@ -15,6 +15,7 @@ from ops.avg_pool.route import choose_route
 from ops.cli.main import main
 from ops.conv_backward import rules as conv_rules
 from ops.conv_backward import rules_page as conv_page
+from ops.conv_forward import rules_page as forward_page
 from ops.studies.precision_report import StudyOptions
 from tests.oracles.conv_backward_cases import BREAKS, make_call
 from tests.oracles.series import SERIES
@@ -140,7 +141,7 @@ def test_operators_compute_the_same_on_the_new_series(base):
     assert one.path == other.path
 
 
-@pytest.mark.parametrize("page", [conv_page.rules_page, pool_page.rules_page])
+@pytest.mark.parametrize("page", [conv_page.rules_page, forward_page.rules_page, pool_page.rules_page])
 def test_rules_page_names_the_new_series_wherever_it_names_its_base(base, page, monkeypatch):
     with_copy = page()
     monkeypatch.delenv(ENVIRONMENT)

@@ -1,0 +1,1 @@
+"""Forward convolution, transposed or not."""
