@@ -229,7 +229,7 @@ def _record(t: dict[str, int], product: Product, source: DType, c0: int) -> np.n
     values: dict[str, int] = dict.fromkeys(SPLIT_PARAMS.names or (), 0)
     values |= {
         "n": 1, "dout": 1, "di": 1, "dk": 1, "stride_d": 1, "dilation_d": 1, "group": 1, "cores": 1, "items": 1,
-        "parts": 1, "taps": 1,
+        "w_parts": 1, "taps": 1,
         "ho": t["ho"], "wo": t["wo"], "hi": t["hi"], "wi": t["wi"], "hk": t["hk"], "wk": t["wk"],
         "stride_h": t["strideH"], "stride_w": t["strideW"], "pad_up": t["padUp"], "pad_down": t["padDown"],
         "pad_left": t["padLeft"], "pad_right": t["padRight"], "dilation_h": t["dilationH"],

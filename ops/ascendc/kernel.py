@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from npu_sim._jit import jit
 from npu_sim.isa.emit import emit_set_hf32
+from ops.conv3d_backprop_filter.parts import whole_maps
 from ops.conv3d_backprop_filter.walk_split import (
     EPILOGUE,
     PROLOGUE,
@@ -16,7 +17,6 @@ from ops.conv3d_backprop_filter.walk_split import (
     start_block,
     start_single_shape,
     store_block,
-    whole_images,
 )
 
 
@@ -30,8 +30,7 @@ def init_rows(rows, params):
 @jit
 def start_walk(params, walk):
     """Begin the single shape that ``walk`` has been given."""
-    whole_images(params[0], walk)
-    start_single_shape(params[0], walk)
+    start_single_shape(params[0], walk, whole_maps(params[0]))
 
 
 @jit

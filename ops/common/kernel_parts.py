@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from npu_sim._jit import Int, jit
-from npu_sim.isa.emit import emit_data_copy, set_feature_map, set_window
+from npu_sim.isa.emit import emit_data_copy
 from npu_sim.isa.op import Op, Space, highest
 
 BLOCK = 32
@@ -34,19 +34,6 @@ def core_share(items: Int, cores: Int, core: Int) -> Any:
     share, extra = items // cores, items % cores
     first = core * share + min(core, extra)
     return first, first + share + (1 if core < extra else 0)
-
-
-@jit
-def set_img2col(rows: np.ndarray, n: Int, p: Any, l1_h: Int, pad_top: Int) -> None:
-    """Fill row ``n`` for a load3d from ``l1_h`` rows of the feature map below ``pad_top`` rows of padding."""
-    set_feature_map(
-        rows, n, l1_h=l1_h, l1_w=p.wi, pad_left=p.pad_left, pad_right=p.pad_right, pad_top=pad_top,
-        pad_bottom=p.pad_down,
-    )  # fmt: skip
-    set_window(
-        rows, n, stride_w=p.stride_w, stride_h=p.stride_h, filter_w=p.wk, filter_h=p.hk, dilation_w=p.dilation_w,
-        dilation_h=p.dilation_h,
-    )  # fmt: skip
 
 
 @jit

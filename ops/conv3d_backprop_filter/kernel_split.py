@@ -4,8 +4,8 @@ A core owns a contiguous range of work items (K block or M/N block, batch x dept
 tap when those are separate) and walks each in base blocks (`walk_split`), as the published kernel does. Phase 0 clears
 dW, phase 1 computes.
 
-What our own tilings add: parts of dY's columns are batch items (``parts``), and the taps of a window that the
-image-to-column load cannot encode are separate like those of the depth (``tap_by_tap``, ``taps`` of them).
+What our own tilings add: parts of dY's columns are batch items (``w_parts``), and the taps of a window that the
+image-to-column load cannot encode are separate like those of the depth (``tap_by_tap``, ``taps`` of them; `parts`).
 
 Source: ops-nn ``conv/conv3d_backprop_filter_v2/op_kernel/arch22`` (drivers of tiling keys 1-3, clearing of the output).
 """
@@ -19,6 +19,7 @@ from npu_sim.isa.emit import emit_data_copy, emit_fill, emit_set_hf32
 from npu_sim.isa.op import Data, Pipe, Space
 from ops.common.kernel_parts import BLOCK, core_share
 from ops.common.queues import Queue, deque, enque
+from ops.conv3d_backprop_filter.parts import part_of
 from ops.conv3d_backprop_filter.walk_split import (
     CLEAR,
     EPILOGUE,
@@ -27,12 +28,9 @@ from ops.conv3d_backprop_filter.walk_split import (
     close_buffers,
     k_step,
     open_buffers,
-    part_of_columns,
-    part_of_tap,
     start_block,
     start_single_shape,
     store_block,
-    whole_images,
 )
 
 ZEROS = Queue(producer=Pipe.MTE2.value, consumer=Pipe.MTE3.value)
@@ -42,7 +40,7 @@ ZEROS = Queue(producer=Pipe.MTE2.value, consumer=Pipe.MTE3.value)
 @jit
 def _digits(p, item):
     """Return a work item's block numbers along M, N and K, batch x depth x part number, group and tap."""
-    bd_count = p.n * p.dout * p.parts
+    bd_count = p.n * p.dout * p.w_parts
     # fastest first: (m, n, bd, k), (n, m, bd, k) or (n, k, bd, m), then group and tap; with the base tiling
     # (bd within a share, k, n, m, share), so that every core has one block and one share
     if p.key == 0:
@@ -75,7 +73,7 @@ def _start_item(p, walk, item):
     """Start the single shape of a work item; return False if it is empty or no tap of it meets the feature map."""
     w = walk[0]
     m, n, k, bd, group, tap = _digits(p, item)
-    bd, part = divmod(bd, p.parts)
+    bd, number = divmod(bd, p.w_parts)
     batch, do = divmod(bd, p.dout)
     if batch >= p.n:
         return False
@@ -92,28 +90,22 @@ def _start_item(p, walk, item):
         return False
     plane0 = n * p.single_n // window_c0
     m0 = m * p.single_m
-    if p.tap_by_tap:
-        dy0, x0, pixels = part_of_tap(p, walk, position)
-    elif p.parts > 1:
-        dy0, x0, pixels = part_of_columns(p, walk, part)
-    else:
-        whole_images(p, walk)
-        dy0, x0, pixels = 0, 0, p.ho * p.wo
+    part = part_of(p, number, position)
     w.tile = item
     w.first_row = k * p.single_ho
-    w.k0 = w.first_row * w.wo
+    w.k0 = w.first_row * part.wo
     w.m_len = min(p.single_m, min(p.cout_g, p.c1_dy * p.c0 - group * p.cout_g) - m0)
     w.planes = min(plane0 + p.single_n // window_c0, planes) - plane0
-    w.k_len = min(p.single_ho * w.wo, pixels - w.k0)
+    w.k_len = min(p.single_ho * part.wo, part.pixels - w.k0)
     if w.planes <= 0 or w.m_len <= 0 or w.k_len <= 0:
         return False
     x_plane = (batch * p.di + depth) * p.c1_x + group * p.cin1_g + plane0
-    w.x = p.x + (x_plane * p.hi * p.wi + x0) * BLOCK
+    w.x = p.x + (x_plane * p.hi * p.wi + part.x_first) * BLOCK
     dy_plane = bd * p.c1_dy + (group * p.cout_g + m0) // p.c0
-    w.dy = p.dy + (dy_plane * p.ho * p.wo + dy0) * BLOCK
+    w.dy = p.dy + (dy_plane * p.ho * p.wo + part.dy_first) * BLOCK
     dw_plane = (group * p.dk + tap) * p.cin1_g + plane0
     w.dw = p.dw + ((dw_plane * p.taps * window_c0 + position * p.c0) * p.cout_g + m0 * p.c0) * 4
-    start_single_shape(p, walk)
+    start_single_shape(p, walk, part)
     return True
 
 

@@ -1,8 +1,10 @@
 """The weight-gradient kernel of the unified cores (dav-c100, dav-m200): the TBE-style schedule.
 
 M = output channels of one merged group, N = (c1, kh, kw, c0), K = output pixels. A work item is one (group, depth tap,
-M block, N block) and a contiguous part of the (batch, output depth) items; all of its K, over all of its batch items,
-is accumulated in L0C, which then leaves through UB. dW is cleared by a MemSet launch before this one.
+M block, N block) and a contiguous share of the (batch, output depth) items; all of its K, over all of its batch items,
+is accumulated in L0C, which then leaves through UB. dW is cleared by a MemSet launch before this one. Where L1 does not
+hold whole rows of X, batch items are (batch, output depth, part of the columns); where img2col cannot do the window,
+its taps are separate like those of the depth (`parts`).
 
 Sources: CANN 8.1 ``tbe/dsl/static_schedule/conv3d_backprop_filter_schedule.py`` for the loop order and the skipped
 depth taps; the tiling is our own (``tiling_unified``). The hardware's img2col cannot make an output of width 1, so such
@@ -32,11 +34,12 @@ from ops.common.kernel_parts import (
     MAX_FIELD,
     MMAD_BARRIER_ELEMS,
     ceil_div,
+    copy_pixels,
     copy_planes,
     core_share,
-    set_img2col,
 )
 from ops.common.queues import Queue, alloc, close_queue, close_queues, deque, enque, free, open_queue, open_queues
+from ops.conv3d_backprop_filter.parts import part_of, set_img2col
 
 PROLOGUE, LOAD_DY, LOAD_X, LOAD_L0A, LOAD_L0B, MMAD, DRAIN, STORE, EPILOGUE = range(9)
 SITES = {
@@ -60,10 +63,12 @@ class Item(NamedTuple):
     """A work item: ``m`` output channels from ``m0`` on, ``blocks`` columns (c1, kh, kw) of N from ``block0`` on.
 
     ``c1`` is the group's channel block that holds ``block0``; it sums the (batch, output depth) items [first, end).
+    ``tap`` is that of the depth, ``position`` that of the window where its taps are separate.
     """
 
     group: int
     tap: int
+    position: int
     m0: int
     m: int
     block0: int
@@ -74,9 +79,9 @@ class Item(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """The output pixels of one (batch, output depth) item that L1 holds, and the rows of X under them.
+    """The output pixels of one part of a (batch, output depth) item that L1 holds, and the rows of X under them.
 
-    ``x_first`` is the first of the ``x_rows`` in the map, below ``pad_top`` rows of padding; ``a1 b1`` are the halves.
+    ``x_first`` is the first of the ``x_rows`` in the part, below ``pad_top`` rows of padding; ``a1 b1`` are the halves.
     """
 
     bd: int
@@ -95,31 +100,32 @@ def _item(p, number):
     """Return work item ``number``; its ``m`` or ``blocks`` is not positive if it lies behind the last channel."""
     rest, n_block = divmod(number, p.n_count)
     rest, m_block = divmod(rest, p.m_count)
-    rest, tap = divmod(rest, p.dk)
-    part, group = divmod(rest, p.groups)
+    rest, tap = divmod(rest, p.dk * p.taps)
+    share, group = divmod(rest, p.groups)
+    tap, position = divmod(tap, p.taps)
     window = p.hk * p.wk
     m0 = m_block * p.base_m
     m = min(p.base_m, min(p.cout_g, p.c1_dy * 16 - group * p.cout_g) - m0)
     block0 = n_block * (p.base_n // 16)
     planes = min(p.cin1_g, p.c1_x - group * p.cin1_g)
     blocks = min(p.base_n // 16, planes * window - block0)
-    first, end = core_share(p.n * p.dout, p.parts, part)
-    return Item(group, tap, m0, m, block0, blocks, block0 // window, first, end)
+    first, end = core_share(p.n * p.dout * p.w_parts, p.parts, share)
+    return Item(group, tap, position, m0, m, block0, blocks, block0 // window, first, end)
 
 
 @jit
-def _stretch(p, bd, depth, pixel0, turn):
-    """Return the stretch of pixels from ``pixel0`` on; ``turn`` counts them."""
-    pixels = min(p.k_l1, p.hw - pixel0)
-    first = (pixel0 // p.wo) * p.stride_h - p.pad_up
-    last = ((pixel0 + pixels - 1) // p.wo) * p.stride_h - p.pad_up + (p.hk - 1) * p.dilation_h
+def _stretch(p, part, bd, depth, pixel0, turn):
+    """Return the stretch of pixels from ``pixel0`` of the part on; ``turn`` counts them."""
+    pixels = min(p.k_l1, part.pixels - pixel0)
+    first = (pixel0 // part.wo) * p.stride_h - p.pad_up
+    last = ((pixel0 + pixels - 1) // part.wo) * p.stride_h - p.pad_up + (p.hk - 1) * p.dilation_h
     inside = max(first, 0)
-    x_rows = max(min(last, p.hi - 1) - inside + 1, 0)
+    x_rows = max(min(last, part.hi - 1) - inside + 1, 0)
     return Stretch(bd, depth, pixel0, pixels, inside, x_rows, max(-first, 0), turn % p.al1, turn % p.bl1)
 
 
 @jit
-def _load_dy(rows, n, p, item, s, tile):
+def _load_dy(rows, n, p, item, part, s, tile):
     """Load dY as [c1][pixels, padded to 16][16]; the padding lanes get any valid data (they are never multiplied)."""
     padded = ceil_div(s.pixels, 16) * 16
     blocks = item.m // 16
@@ -137,9 +143,10 @@ def _load_dy(rows, n, p, item, s, tile):
                     dst_gap=1, dtype=p.data, tensor=p.dy_tensor, site=LOAD_DY, tile=tile,
                 )  # fmt: skip
     else:
-        n = copy_planes(
-            rows, n, dst=dst, src=src + s.pixel0 * BLOCK, planes=blocks, length=s.pixels, dst_plane=padded,
-            src_plane=hw, data=p.data, tensor=p.dy_tensor, site=LOAD_DY, tile=tile,
+        n = copy_pixels(
+            rows, n, dst=dst, src=src + part.dy_first * BLOCK, planes=blocks, first=s.pixel0, count=s.pixels,
+            columns=part.dy_columns, row_step=part.dy_row, column_step=1, dst_plane=padded, src_plane=hw, data=p.data,
+            tensor=p.dy_tensor, site=LOAD_DY, tile=tile,
         )  # fmt: skip
     for filled in range(s.pixels, padded, hw):
         n = copy_planes(
@@ -150,10 +157,10 @@ def _load_dy(rows, n, p, item, s, tile):
 
 
 @jit
-def _load_x(rows, n, p, item, s, tile):
-    """Load the rows of X under the pixels, for the planes of this N block, as [c1][rows][W][16]."""
+def _load_x(rows, n, p, item, part, s, tile):
+    """Load the rows of X under the pixels, for the planes of this N block, as [c1][rows][columns of the part][16]."""
     hw = p.hi * p.wi
-    length = s.x_rows * p.wi
+    length = s.x_rows * part.wi
     plane = (s.bd // p.dout * p.di + s.depth) * p.c1_x + item.group * p.cin1_g + item.c1
     planes = (item.block0 + item.blocks - 1) // (p.hk * p.wk) - item.c1 + 1
     # load_2d: the one pixel fills a fractal, whose other rows are loaded too but never multiplied
@@ -161,10 +168,11 @@ def _load_x(rows, n, p, item, s, tile):
 
     n = alloc(rows, n, B1, s.b1, LOAD_X, tile)
     for i in range(copies if s.x_rows else 0):
-        n = copy_planes(
-            rows, n, dst=p.b1 + s.b1 * p.b1_bytes + i * BLOCK, src=p.x + (plane * hw + s.x_first * p.wi) * BLOCK,
-            planes=planes, length=length, dst_plane=dst_plane, src_plane=hw, data=p.data, tensor=p.x_tensor,
-            site=LOAD_X, tile=tile,
+        n = copy_pixels(
+            rows, n, dst=p.b1 + s.b1 * p.b1_bytes + i * BLOCK, src=p.x + (plane * hw + part.x_first) * BLOCK,
+            planes=planes, first=s.x_first * part.wi, count=length, columns=part.x_columns, row_step=part.x_row,
+            column_step=part.x_column, dst_plane=dst_plane, src_plane=hw, data=p.data, tensor=p.x_tensor, site=LOAD_X,
+            tile=tile,
         )  # fmt: skip
     return enque(rows, n, B1, s.b1, LOAD_X, tile)
 
@@ -185,7 +193,7 @@ def _load_l0a(rows, n, p, item, s, dst, k, k_use, tile):
 
 
 @jit
-def _load_l0b(rows, n, p, item, s, dst, k, k_use, tile):
+def _load_l0b(rows, n, p, item, part, s, dst, k, k_use, tile):
     """L1 to L0B by img2col: one load3d v2, or on cores that have only v1 one call per N fractal.
 
     Where all is one pixel, the planes are the N fractals, and one transposing fractal load brings them.
@@ -206,19 +214,20 @@ def _load_l0b(rows, n, p, item, s, dst, k, k_use, tile):
             start_index=0, repeat=item.blocks, src_stride=1, dst_gap=0, mode=Mode.TRANSPOSE, tensor=-1, site=LOAD_L0B,
             tile=tile,
         )  # fmt: skip
-    m_start = s.pixel0 % p.wo + k
+    wo = s.pixels if p.tap_by_tap else part.wo
+    m_start = s.pixel0 % part.wo + k
     if p.has_v2:
-        set_img2col(rows, n, p, s.x_rows, s.pad_top)
+        set_img2col(rows, n, p, part, s.x_rows, s.pad_top)
         return emit_load_3d(
             rows, n, dst_space=Space.L0B, dst=dst, src=src, dtype=p.data,
             channel_size=ceil_div(block + item.blocks, window) * 16, k_ext=item.blocks * 16, m_ext=fractals * 16,
             k_start=block * 16, m_start=m_start, mode=0, site=LOAD_L0B, tile=tile,
         )  # fmt: skip
-    top = (m_start // p.wo) * p.stride_h - s.pad_top
-    left = (m_start % p.wo) * p.stride_w - p.pad_left
+    top = (m_start // wo) * p.stride_h - s.pad_top
+    left = (m_start % wo) * p.stride_w - part.pad_left
     for i in range(item.blocks):
         tap = block + i
-        set_img2col(rows, n, p, s.x_rows, s.pad_top)
+        set_img2col(rows, n, p, part, s.x_rows, s.pad_top)
         n = emit_load_3d_v1(
             rows, n, dst_space=Space.L0B, dst=dst + i * 512, src=src, dtype=p.data, c1_index=tap // window,
             fetch_filter_w=tap % p.wk, fetch_filter_h=tap // p.wk % p.hk, left_top_w=left, left_top_h=top,
@@ -228,14 +237,14 @@ def _load_l0b(rows, n, p, item, s, dst, k, k_use, tile):
 
 
 @jit
-def _k_step(rows, n, p, item, s, k, half, c_half, starts, tile):
+def _k_step(rows, n, p, item, part, s, k, half, c_half, starts, tile):
     """Multiply the pixels from ``k`` of the stretch on; ``starts``: nothing of the item has been multiplied before."""
     k_use = min(p.base_k, s.pixels - k)
     l0a, l0b = half * p.l0a_half, half * p.l0b_half
 
     n = alloc(rows, n, L0, half, LOAD_L0A, tile)
     n = _load_l0a(rows, n, p, item, s, l0a, k, k_use, tile)
-    n = _load_l0b(rows, n, p, item, s, l0b, k, k_use, tile)
+    n = _load_l0b(rows, n, p, item, part, s, l0b, k, k_use, tile)
     if k + k_use == s.pixels:
         n = free(rows, n, A1, s.a1, LOAD_L0A, tile)
         n = free(rows, n, B1, s.b1, LOAD_L0B, tile)
@@ -258,13 +267,14 @@ def _k_step(rows, n, p, item, s, k, half, c_half, starts, tile):
 def _store_columns(rows, n, p, item, done, count, ub, tile):
     """UB to dW: ``count`` N columns of this block from column ``done`` on, one by one where the gap is too wide."""
     column = (item.group * p.dk + item.tap) * p.cin1_g * p.hk * p.wk + item.block0 + done
-    dst = p.dw + (column * p.cout_g + item.m0) * 64
-    gap = 2 * (p.cout_g - item.m)
+    dst = p.dw + ((column * p.taps + item.position) * p.cout_g + item.m0) * 64
+    step = p.taps * p.cout_g
+    gap = 2 * (step - item.m)
     calls = 1 if gap <= MAX_FIELD else count
     for i in range(calls):
         n = emit_data_copy(
-            rows, n, dst_space=Space.GM, dst=dst + i * p.cout_g * 64, src_space=Space.UB, src=ub + i * item.m * 64,
-            block_count=count // calls, block_len=2 * item.m, src_gap=0, dst_gap=gap if calls == 1 else 0,
+            rows, n, dst_space=Space.GM, dst=dst + i * step * 64, src_space=Space.UB, src=ub + i * item.m * 64,
+            block_count=count // calls, block_len=2 * item.m, src_gap=0, dst_gap=gap if gap <= MAX_FIELD else 0,
             dtype=Data.FP32, tensor=p.dw_tensor, site=STORE, tile=tile,
         )  # fmt: skip
     return n
@@ -317,24 +327,26 @@ def weight_gradient(rows, params, core, phase):
             continue
 
         starts = True
-        for bd in range(item.first, item.end):
+        for number in range(item.first, item.end):
+            bd, w_part = divmod(number, p.w_parts)
             depth = bd % p.dout * p.stride_d - p.pad_front + item.tap * p.dilation_d
             if not 0 <= depth < p.di:
                 # the tap lies in the padding
                 continue
-            for pixel0 in range(0, p.hw, p.k_l1):
-                stretch = _stretch(p, bd, depth, pixel0, l1_turn)
+            part = part_of(p, w_part, item.position)
+            for pixel0 in range(0, part.pixels, p.k_l1):
+                stretch = _stretch(p, part, bd, depth, pixel0, l1_turn)
                 l1_turn += 1
                 for k in range(0, stretch.pixels, p.base_k):
                     if n + p.step_rows > len(rows):
                         yield n
                         n = 0
                     if k == 0:
-                        n = _load_dy(rows, n, p, item, stretch, tile)
-                        n = _load_x(rows, n, p, item, stretch, tile)
+                        n = _load_dy(rows, n, p, item, part, stretch, tile)
+                        n = _load_x(rows, n, p, item, part, stretch, tile)
                         n = deque(rows, n, A1, stretch.a1, LOAD_L0A, tile)
                         n = deque(rows, n, B1, stretch.b1, LOAD_L0B, tile)
-                    n = _k_step(rows, n, p, item, stretch, k, l0_half, c_half, starts, tile)
+                    n = _k_step(rows, n, p, item, part, stretch, k, l0_half, c_half, starts, tile)
                     l0_half = 1 - l0_half
                     starts = False
 

@@ -41,19 +41,19 @@ _SPLIT = (
     "clear_share", "clear_buffer", "step_rows",
 )  # fmt: skip
 _APART = (
-    "parts", "tap_by_tap", "taps", "taps_w", "tap_stride_h", "tap_stride_w", "tap_dilation_h", "tap_dilation_w",
+    "w_parts", "tap_by_tap", "taps", "taps_w", "tap_stride_h", "tap_stride_w", "tap_dilation_h", "tap_dilation_w",
     "tap_pad_h", "tap_pad_w",
 )  # fmt: skip
 """Parts of the columns of y, and the window whose taps are work of their own; its load is that of one tap then."""
 
 _UNIFIED = (
-    "base_m", "base_n", "base_k", "k_l1", "al1", "bl1", "m_count", "n_count", "groups", "parts", "items", "cores", "hw",
+    "base_m", "base_n", "base_k", "k_l1", "al1", "bl1", "m_count", "n_count", "groups", "parts", "items", "cores",
     "dy_hw", "double_w", "a1", "a1_bytes", "b1", "b1_bytes", "l0a_half", "l0b_half", "l0c_half", "ub_half", "has_v2",
     "load_2d", "step_rows",
 )  # fmt: skip
 
-UNIFIED_PARAMS = np.dtype([(name, "i8") for name in _SHAPE + _ADDRESSES + _UNIFIED])
-"""What `kernel_unified` reads; ``hw`` and ``wo`` are those of the widened output where width 1 is widened."""
+UNIFIED_PARAMS = np.dtype([(name, "i8") for name in _SHAPE + _ADDRESSES + _UNIFIED + _APART])
+"""What `kernel_unified` reads; ``wo`` is that of the widened output where width 1 is widened."""
 
 SPLIT_PARAMS = np.dtype([(name, "i8") for name in _SHAPE + _ADDRESSES + _SPLIT + _APART])
 """What `kernel_split`, `walk_split` read: extents in elements, ``*_bytes``, ``a1 b1 x dy dw`` and halves in bytes."""
@@ -88,9 +88,10 @@ def split_params(
     a_blocks = t.step_m * t.base_m // t.channel_size
     b_planes = t.step_n * t.base_n // t.channel_size + 2
     shape = {name: getattr(t, name) for name in _SHAPE if name not in ("n", "c0", "cout_g", "c1_x", "c1_dy")}
+    copies = _copies(shape, t, (a_blocks, t.step_ka * t.base_k), (b_planes, t.step_kb * t.base_k))
     values = {
         "n": t.batch, "c0": t.channel_size, "cout_g": t.m_extent, "c1_x": c1_x, "c1_dy": c1_dy,
-        **shape, **_taps_apart(shape, t.w_parts, t.tap_by_tap),
+        **shape, **_taps_apart(shape, t),
         **tensor_fields(x=x, dy=dy, dw=dw), "data": int(DTYPES[compute_dtype].data),
         "single_m": t.block_m, "single_n": t.block_n, "single_ho": ceil_div(t.block_k, t.load_wo),
         "per_core": t.single_core_batch,
@@ -104,36 +105,35 @@ def split_params(
         "l0a_half": product.core.l0a_bytes // 2, "l0b_half": product.core.l0b_bytes // 2,
         "l0c_half": t.base_m * t.base_n * 4, "hf32": int(compute_dtype == "hf32"), "dw_bytes": dw.byte_count,
         "clear_share": align_up(ceil_div(dw.byte_count // 4, t.cores), _CLEAR_UNIT_ELEMS) * 4,
-        "clear_buffer": CLEAR_BUFFER_BYTES, "step_rows": 64 + _copies(t, a_blocks, b_planes),
+        "clear_buffer": CLEAR_BUFFER_BYTES, "step_rows": 64 + copies,
     }  # fmt: skip
     return record(SPLIT_PARAMS, values)
 
 
-def _copies(tiling: DwTiling, a_blocks: int, b_planes: int) -> int:
-    """Return how many copies bring ``a_blocks`` channel blocks of dy and ``b_planes`` of x to L1 at most."""
-    t = tiling
-    a_pixels, b_pixels = t.step_ka * t.base_k, t.step_kb * t.base_k
-    if t.tap_by_tap:
+def _copies(shape: Mapping[str, int], tiling: DwTiling | UnifiedTiling, dy: tuple[int, int], x: tuple[int, int]) -> int:
+    """Return how many copies bring dy and x to L1 at most, each given as its channel blocks and pixels of y."""
+    (a_blocks, a_pixels), (b_planes, b_pixels) = dy, x
+    if tiling.tap_by_tap:
         # rows may be of one pixel, and only neighbours are copied together
-        x_step = t.stride_h * t.wi if t.stride_w == 1 else MAX_FIELD + 1
-        return copy_pixels_rows(a_blocks, a_pixels, t.wo) + copy_pixels_rows(b_planes, b_pixels, x_step)
-    if t.w_parts > 1:
-        columns = t.wo // t.w_parts
-        x_rows = (b_pixels // columns + 1) * t.stride_h + (t.hk - 1) * t.dilation_h + 1
-        x_copies = copy_pixels_rows(b_planes, min(x_rows, t.hi), t.wi)
-        return copy_pixels_rows(a_blocks, a_pixels // columns, t.wo) + x_copies
+        x_step = shape["stride_h"] * shape["wi"] if shape["stride_w"] == 1 else MAX_FIELD + 1
+        return copy_pixels_rows(a_blocks, a_pixels, shape["wo"]) + copy_pixels_rows(b_planes, b_pixels, x_step)
+    if tiling.w_parts > 1:
+        columns = shape["wo"] // tiling.w_parts
+        x_rows = (b_pixels // columns + 1) * shape["stride_h"] + (shape["hk"] - 1) * shape["dilation_h"] + 1
+        x_copies = copy_pixels_rows(b_planes, min(x_rows, shape["hi"]), shape["wi"])
+        return copy_pixels_rows(a_blocks, a_pixels // columns, shape["wo"]) + x_copies
     return a_blocks + b_planes
 
 
-def _taps_apart(shape: Mapping[str, int], parts: int, tap_by_tap: int) -> dict[str, int]:
+def _taps_apart(shape: Mapping[str, int], tiling: DwTiling | UnifiedTiling) -> dict[str, int]:
     """Return the fields of `_APART`, and the window that image-to-column sees instead of the one in ``shape``."""
     window = {"tap_stride": "stride", "tap_dilation": "dilation"}
     values = {
-        "parts": parts, "tap_by_tap": tap_by_tap, "taps": 1, "taps_w": 1,
+        "w_parts": tiling.w_parts, "tap_by_tap": tiling.tap_by_tap, "taps": 1, "taps_w": 1,
         **{f"{ours}_{axis}": shape[f"{given}_{axis}"] for ours, given in window.items() for axis in "hw"},
         "tap_pad_h": shape["pad_up"], "tap_pad_w": shape["pad_left"],
     }  # fmt: skip
-    if tap_by_tap:
+    if tiling.tap_by_tap:
         values |= {"taps": shape["hk"] * shape["wk"], "taps_w": shape["wk"]}
         values |= dict.fromkeys(("hk", "wk", "stride_h", "stride_w", "dilation_h", "dilation_w"), 1)
         values |= dict.fromkeys(("pad_up", "pad_down", "pad_left", "pad_right"), 0)
@@ -147,22 +147,26 @@ def unified_params(
     t, g = tiling, geometry
     core = product.core
     m_blocks = t.base_m // 16
+    pixels = t.step_k * t.base_k
     dy_copies = 2 * m_blocks * (1 + ceil_div(16, g.ho * g.wo)) + 2
+    shape = {
+        "ho": g.ho, "wo": t.wo, "hi": g.hi, "wi": g.wi, "hk": g.kh, "wk": g.kw, "stride_h": g.stride[1],
+        "stride_w": t.stride_w, "pad_up": g.pad[2], "pad_down": g.pad[3], "pad_left": g.pad[4],
+        "pad_right": t.pad_right, "dilation_h": g.dilation[1], "dilation_w": g.dilation[2],
+    }  # fmt: skip
     values = {
-        "n": g.n, "dout": g.do, "ho": g.ho, "wo": t.wo, "di": g.di, "hi": g.hi, "wi": g.wi, "dk": g.kd, "hk": g.kh,
-        "wk": g.kw, "stride_d": g.stride[0], "stride_h": g.stride[1], "stride_w": t.stride_w,
-        "pad_front": g.pad[0], "pad_up": g.pad[2], "pad_down": g.pad[3], "pad_left": g.pad[4],
-        "pad_right": t.pad_right, "dilation_d": g.dilation[0], "dilation_h": g.dilation[1],
-        "dilation_w": g.dilation[2], "c0": 16, "cin1_g": t.cin1_g, "cout_g": t.m_extent, "c1_x": ceil_div(g.cin, 16),
+        "n": g.n, "dout": g.do, "di": g.di, "dk": g.kd, "stride_d": g.stride[0], "pad_front": g.pad[0],
+        "dilation_d": g.dilation[0], "c0": 16, "cin1_g": t.cin1_g, "cout_g": t.m_extent, "c1_x": ceil_div(g.cin, 16),
         "c1_dy": ceil_div(g.cout, 16),
-        **tensor_fields(x=x, dy=dy, dw=dw), "data": int(Data.FP16),
-        "base_m": t.base_m, "base_n": t.base_n, "base_k": t.base_k, "k_l1": t.step_k * t.base_k,
+        **shape, **_taps_apart(shape, t), **tensor_fields(x=x, dy=dy, dw=dw), "data": int(Data.FP16),
+        "base_m": t.base_m, "base_n": t.base_n, "base_k": t.base_k, "k_l1": pixels,
         "al1": t.al1_pbuffer, "bl1": t.bl1_pbuffer, "m_count": t.m_count, "n_count": t.n_count, "groups": t.group,
-        "parts": t.batch_parts, "items": t.task_count, "cores": t.block_dim, "hw": t.pixels, "dy_hw": g.ho * g.wo,
+        "parts": t.batch_parts, "items": t.task_count, "cores": t.block_dim, "dy_hw": g.ho * g.wo,
         "double_w": t.two_column, "a1": 0, "a1_bytes": t.a1_bytes, "b1": t.al1_pbuffer * t.a1_bytes,
         "b1_bytes": t.b1_bytes, "l0a_half": core.l0a_bytes // 2, "l0b_half": core.l0b_bytes // 2,
         "l0c_half": core.l0c_bytes // 2, "ub_half": core.ub_bytes // 2,
         "has_v2": int(core.has_load3d_v2 and not t.load3d_v1), "load_2d": t.load_2d,
-        "step_rows": 96 + dy_copies + t.b1_channels + m_blocks + t.base_n // 16 * 2 + 16 * t.load_2d,
+        "step_rows": 96 + dy_copies + t.base_n // 16 * 2 + 16 * t.load_2d
+        + _copies(shape, t, (m_blocks, pixels), (t.b1_channels, pixels)),
     }  # fmt: skip
     return record(UNIFIED_PARAMS, values)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from npu_sim.units import BLOCK_BYTES, align_up, ceil_div
+from npu_sim.units import align_up, ceil_div
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter.tiling_data import (
     ORIGIN_OURS,
@@ -24,6 +24,7 @@ from ops.conv3d_backprop_filter.tiling_data import (
     Split,
     single_tap_dilation,
 )
+from ops.conv3d_backprop_filter.tiling_parts import column_parts, part_columns
 from ops.conv3d_backprop_filter.tiling_public import Buffers, assemble, matrix_problem
 from ops.conv3d_backprop_filter.tiling_search import CUBE, BlockSearch, Problem, SearchRules
 
@@ -33,12 +34,6 @@ _ROUNDS_ENOUGH = 4
 # Weights that only rank our own grids against each other; no claim about hardware is made with them.
 _GM_BYTES_PER_STEP = 64
 _BLOCK_OVERHEAD_STEPS = 500
-
-_L1_SHARES = (4, 2, 1)
-"""Which part of L1 (one over this) the rows of x under a few rows of a part of y may take: the first that fits."""
-
-_LEAST_COLUMNS = 16
-"""Narrower parts read more columns of x twice than a walk tap by tap reads pixels."""
 
 _Grid = tuple[int, int, int]
 
@@ -104,26 +99,16 @@ def cut_tilings(
     loadable : bool
         Whether image-to-column can encode the window.
     """
-    rows = min(geometry.kernel_height + geometry.stride[1], geometry.hi)
-    for share in _L1_SHARES if loadable else ():
-        x_columns = buffers.l1_bytes // (share * rows * BLOCK_BYTES)
-        columns = (x_columns - geometry.kernel_width) // geometry.stride[2] + 1
-        if _LEAST_COLUMNS <= columns < geometry.wo:
-            yield fallback_tiling(geometry, compute_dtype, cores, buffers, w_parts=ceil_div(geometry.wo, columns))
+    for parts in column_parts(geometry, buffers.l1_bytes) if loadable else ():
+        yield fallback_tiling(geometry, compute_dtype, cores, buffers, w_parts=parts)
     yield fallback_tiling(geometry, compute_dtype, cores, buffers, tap_by_tap=True)
 
 
 def _part(problem: Problem, geometry: ConvGeometry, parts: int) -> Problem:
     """Return the matrix products of the widest part of the columns."""
-    wo = ceil_div(geometry.wo, parts)
-    return replace(
-        problem,
-        k=align_up(geometry.ho * wo, problem.c0),
-        items=problem.items * parts,
-        wo=wo,
-        wi=min((wo - 1) * geometry.stride[2] + geometry.kernel_width, geometry.wi),
-        least_wo=geometry.wo // parts,
-    )
+    wo, least_wo, wi = part_columns(geometry, parts)
+    k = align_up(geometry.ho * wo, problem.c0)
+    return replace(problem, k=k, items=problem.items * parts, wo=wo, least_wo=least_wo, wi=wi)
 
 
 def _one_tap(problem: Problem, geometry: ConvGeometry) -> Problem:

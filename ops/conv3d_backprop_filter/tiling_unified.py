@@ -7,6 +7,8 @@ and obeys the capacity formulas of its static schedule (CANN 8.1.RC1 and its pre
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +19,8 @@ from npu_sim.units import align_up, ceil_div
 from ops.common.geometry import ConvGeometry, MergedGroups
 from ops.common.status import NO_KERNEL
 from ops.conv3d_backprop_filter.encoding import Excess, excess, largest_start
-from ops.conv3d_backprop_filter.tiling import check_load3d, refuse_unencodable
+from ops.conv3d_backprop_filter.tiling import check_load3d, load3d_excess, refuse_unencodable
+from ops.conv3d_backprop_filter.tiling_parts import column_parts, part_columns
 
 if TYPE_CHECKING:
     from npu_sim.products import Product
@@ -59,7 +62,7 @@ class UnifiedTiling:
     b1_rows, b1_channels : int
         Rows of x and channel blocks of 16 that one buffer of x holds.
     wo, pixels : int
-        Columns of y as the kernel sees them, and K = ho * wo. With `two_column`, wo is 2.
+        Columns of y as the kernel sees them, and the largest K: of y, or of a part of it. With `two_column`, wo is 2.
     stride_w, pad_right : int
         As the kernel sees them.
     two_column : int
@@ -72,7 +75,7 @@ class UnifiedTiling:
     m_count, n_count : int
         Blocks of a full merged group.
     group, kd, batch_dout : int
-        Merged groups, depth taps, and batch items (n, do).
+        Merged groups, depth taps, and batch items (n, do, part of the columns).
     cin1_g, cout1_g : int
         Channel blocks of x and of dy of a merged group.
     batch_parts : int
@@ -86,6 +89,12 @@ class UnifiedTiling:
     load3d_v1 : int
         1: image-to-column by load3d v1 also where there is v2, whose first column counts to 65535 only (windows of more
         than 4096 pixels).
+    w_parts : int
+        Parts of the columns of y, equal but for one column, that are batch items of their own because whole rows of x
+        do not fit L1.
+    tap_by_tap : int
+        1: each tap of the window is work of its own, a window of one tap on the pixels that it multiplies, which are
+        gathered, because image-to-column cannot do it.
     """
 
     base_m: int
@@ -122,22 +131,81 @@ class UnifiedTiling:
     block_dim: int
     load_2d: int = 0
     load3d_v1: int = 0
+    w_parts: int = 1
+    tap_by_tap: int = 0
 
     @property
     def origin(self) -> str:
         """Where the tiling comes from, for reports."""
-        return "not CANN's tiling (our schedule for unified cores)"
+        cut = ", tap by tap" if self.tap_by_tap else ", W in parts" if self.w_parts > 1 else ""
+        return f"not CANN's tiling (our schedule for unified cores{cut})"
+
+    @property
+    def taps_apart(self) -> int:
+        """Taps of one depth plane that are work of their own."""
+        return self.task_count // (self.batch_parts * self.group * self.kd * self.m_count * self.n_count)
 
 
-def unified_tiling(
-    geometry: ConvGeometry,
-    product: Product,
-    compute_dtype: str = "fp16",
-    *,
-    merged: MergedGroups | None = None,
-    load_2d: bool = False,
-) -> UnifiedTiling:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Load:
+    """What image-to-column sees of a convolution: of all of it, of a part of the columns, or of single pixels.
+
+    ``wo`` are the columns of y in the widest part and ``least_wo`` in the narrowest, ``wi`` those of x under the
+    widest; ``reach`` is the dilated height of the window, ``w_parts`` and ``taps_apart`` say how often there is one.
+    """
+
+    wo: int
+    least_wo: int
+    pixels: int
+    hi: int
+    wi: int
+    kernel: tuple[int, int]
+    reach: int
+    stride_h: int
+    stride_w: int
+    pad_left: int
+    pad_right: int
+    two_column: bool = False
+    w_parts: int = 1
+    taps_apart: int = 1
+    tap_by_tap: bool = False
+
+    @property
+    def taps(self) -> int:
+        """Taps of the window."""
+        return self.kernel[0] * self.kernel[1]
+
+
+def _whole_load(geometry: ConvGeometry, two_column: bool) -> _Load:
+    g = geometry
+    stride_w, pad_right, wo = g.stride[2], g.pad[5], g.wo
+    if two_column:
+        # The next column starts where the padded row ends, so it reads nothing but the widened right padding.
+        stride_w, pad_right, wo = g.wi + g.pad[4] + g.pad[5], g.pad[5] + g.kernel_width, 2
+    return _Load(
+        wo=wo, least_wo=wo, pixels=g.ho * wo, hi=g.hi, wi=g.wi, kernel=(g.kh, g.kw), reach=g.kernel_height,
+        stride_h=g.stride[1], stride_w=stride_w, pad_left=g.pad[4], pad_right=pad_right, two_column=two_column,
+    )  # fmt: skip
+
+
+def _cut_loads(geometry: ConvGeometry, product: Product) -> Iterator[_Load]:
+    """Yield parts of the columns, where image-to-column can do the window, then single pixels."""
+    whole = _whole_load(geometry, two_column=False)
+    if load3d_excess(geometry, LOAD3D_LIMITS) is None:
+        for parts in column_parts(geometry, product.core.l1_bytes):
+            wo, least_wo, wi = part_columns(geometry, parts)
+            yield replace(whole, wo=wo, least_wo=least_wo, pixels=geometry.ho * wo, wi=wi, w_parts=parts)
+    yield replace(
+        whole, wo=1, least_wo=1, hi=whole.pixels, wi=1, kernel=(1, 1), reach=1, stride_h=1, taps_apart=whole.taps,
+        tap_by_tap=True,
+    )  # fmt: skip
+
+
+def unified_tiling(geometry: ConvGeometry, product: Product, compute_dtype: str = "fp16") -> UnifiedTiling:
     """Return the tiling of a weight gradient on a product with unified cores.
+
+    Whole rows of x where L1 holds them and image-to-column can do the window, else parts of the columns, else the
+    window tap by tap, which always fits.
 
     Parameters
     ----------
@@ -147,10 +215,6 @@ def unified_tiling(
         Capacities, cores and the img2col restriction are read.
     compute_dtype : str
         ``"fp16"``; nothing else exists there.
-    merged : MergedGroups or None
-        How the channels of ``geometry`` are cut into merged groups; None: as its groups merge.
-    load_2d : bool
-        Fill L0B by plain fractal loads, which the TBE schedule does where x, y and the kernel are one pixel each.
 
     Returns
     -------
@@ -163,40 +227,71 @@ def unified_tiling(
         If the product's cores are of the split kind.
     DTypeError
         If ``compute_dtype`` is not fp16.
-    OperatorError
-        With status 561103 if the hardware cannot encode the convolution or no block fits.
-    ShapeError
-        If ``load_2d`` is asked for and an extent is not 1.
     """
     if product.core.is_split:
         raise ProductError(f"product cores must be unified, not split ({product.name}, {product.series_name})")
-    if load_2d and (geometry.hi, geometry.wi, geometry.ho, geometry.wo, geometry.kh, geometry.kw) != (1,) * 6:
-        raise ShapeError(f"height and width of x, y and kernel must be 1 for load_2d, not those of {geometry}")
     if compute_dtype != "fp16":
         raise DTypeError(f"compute_dtype must be fp16, not {compute_dtype!r} ({product.name})")
+    merged = geometry.merged_groups(C0)
+    with suppress(OperatorError):
+        return whole_map_tiling(geometry, product, merged)
+    *parts, taps = _cut_loads(geometry, product)
+    for load in parts:
+        with suppress(OperatorError):
+            return _tiling(geometry, product, merged, load)
+    return _tiling(geometry, product, merged, taps)
+
+
+def whole_map_tiling(
+    geometry: ConvGeometry, product: Product, merged: MergedGroups, *, load_2d: bool = False
+) -> UnifiedTiling:
+    """Return the tiling for whole rows of x, the only one that the TBE schedule has.
+
+    Parameters
+    ----------
+    geometry, product
+        As of `unified_tiling`.
+    merged : MergedGroups
+        How the channels of ``geometry`` are cut into merged groups.
+    load_2d : bool
+        Fill L0B by plain fractal loads, which the TBE schedule does where x, y and the kernel are one pixel each.
+
+    Returns
+    -------
+    UnifiedTiling
+        Fits every buffer.
+
+    Raises
+    ------
+    OperatorError
+        With status 561103 if image-to-column cannot encode the convolution or no block fits.
+    ShapeError
+        If ``load_2d`` is asked for and an extent is not 1.
+    """
+    if load_2d and (geometry.hi, geometry.wi, geometry.ho, geometry.wo, geometry.kh, geometry.kw) != (1,) * 6:
+        raise ShapeError(f"height and width of x, y and kernel must be 1 for load_2d, not those of {geometry}")
     check_load3d(geometry, product, LOAD3D_LIMITS)
-    two_column = needs_two_columns(geometry, product)
-    stride_w, pad_right, wo = geometry.stride[2], geometry.pad[5], geometry.wo
-    if two_column:
-        # The next column starts where the padded row ends, so it reads nothing but the widened right padding.
-        stride_w = geometry.wi + geometry.pad[4] + geometry.pad[5]
-        pad_right += geometry.kernel_width
-        wo = 2
-        for name, value, most in (
-            ("width of the padded input", stride_w, LOAD3D_LIMITS["stride"]),
-            ("padRight plus kernel width", pad_right, LOAD3D_LIMITS["pad"]),
-        ):
-            if value > most:
-                rule = f"at most {most} when the output has one column and several rows"
-                message = f"{name} must be {rule}, not {value} (weight gradient, {product.name})"
-                raise OperatorError(message, NO_KERNEL)
-    if merged is None:
-        merged = geometry.merged_groups(C0)
-    blocks = _fit(geometry, product, _start(geometry, wo, merged, load_2d))
-    n_extent = merged.cin1_g * geometry.kh * geometry.kw * C0
+    load = _whole_load(geometry, needs_two_columns(geometry, product))
+    for name, value, most in (
+        ("width of the padded input", load.stride_w, LOAD3D_LIMITS["stride"]),
+        ("padRight plus kernel width", load.pad_right, LOAD3D_LIMITS["pad"]),
+    ):
+        if value > most:
+            rule = f"at most {most} when the output has one column and several rows"
+            message = f"{name} must be {rule}, not {value} (weight gradient, {product.name})"
+            raise OperatorError(message, NO_KERNEL)
+    return _tiling(geometry, product, merged, load, load_2d)
+
+
+def _tiling(
+    geometry: ConvGeometry, product: Product, merged: MergedGroups, load: _Load, load_2d: bool = False
+) -> UnifiedTiling:
+    """Return the tiling for what image-to-column sees; refuse what does not fit."""
+    blocks = _fit(product, _start(load, merged, load_2d))
+    n_extent = merged.cin1_g * load.taps * C0
     m_count, n_count = ceil_div(merged.cout_g, blocks.base_m), ceil_div(n_extent, blocks.base_n)
-    tasks = merged.real_g * geometry.kd * m_count * n_count
-    batch_dout = geometry.n * geometry.do
+    tasks = merged.real_g * geometry.kd * load.taps_apart * m_count * n_count
+    batch_dout = geometry.n * geometry.do * load.w_parts
     parts = max(min(batch_dout, product.cube_core_count // tasks), 1)
     last = merged.real_g - 1
     tiling = UnifiedTiling(
@@ -213,15 +308,15 @@ def unified_tiling(
         b1_bytes=blocks.b1_bytes,
         b1_rows=blocks.b1_rows,
         b1_channels=blocks.b1_channels,
-        wo=wo,
-        pixels=geometry.ho * wo,
-        stride_w=stride_w,
-        pad_right=pad_right,
-        two_column=int(two_column),
+        wo=2 if load.two_column else geometry.wo,
+        pixels=load.pixels,
+        stride_w=load.stride_w,
+        pad_right=load.pad_right,
+        two_column=int(load.two_column),
         m_extent=merged.cout_g,
         n_extent=n_extent,
         tail_m=max(align_up(geometry.cout, C0) - last * merged.cout_g, 0),
-        tail_n=max(ceil_div(geometry.cin, C0) - last * merged.cin1_g, 0) * geometry.kh * geometry.kw * C0,
+        tail_n=max(ceil_div(geometry.cin, C0) - last * merged.cin1_g, 0) * load.taps * C0,
         m_count=m_count,
         n_count=n_count,
         group=merged.real_g,
@@ -233,9 +328,11 @@ def unified_tiling(
         task_count=parts * tasks,
         block_dim=min(product.cube_core_count, parts * tasks),
         load_2d=int(load_2d),
+        w_parts=load.w_parts,
+        tap_by_tap=int(load.tap_by_tap),
     )
-    found = unencodable(tiling, geometry, product.core.has_load3d_v2)
-    if found and not unencodable(tiling, geometry, False):
+    found = unencodable(tiling, load, product.core.has_load3d_v2)
+    if found and not unencodable(tiling, load, False):
         return replace(tiling, load3d_v1=1)
     refuse_unencodable(found, f"weight gradient, fp16, {product.name}")
     return tiling
@@ -248,12 +345,11 @@ def needs_two_columns(geometry: ConvGeometry, product: Product) -> bool:
 
 def smallest_l1_bytes(geometry: ConvGeometry, product: Product) -> int:
     """Return the L1 that the smallest block of ``geometry`` needs: 16 by 16 by 16, one buffer of each operand."""
-    wo = 2 if needs_two_columns(geometry, product) else geometry.wo
-    blocks = _Blocks(geometry=geometry, wo=wo, cin1_g=1, base_m=C0, base_n=C0, base_k=C0, step_k=1, al1=1, bl1=1)
-    return blocks.l1_bytes
+    load = _whole_load(geometry, needs_two_columns(geometry, product))
+    return _Blocks(load=load, cin1_g=1, base_m=C0, base_n=C0, base_k=C0, step_k=1, al1=1, bl1=1).l1_bytes
 
 
-def unencodable(tiling: UnifiedTiling, geometry: ConvGeometry, has_load3d_v2: bool) -> tuple[Excess, ...]:
+def unencodable(tiling: UnifiedTiling, load: _Load, has_load3d_v2: bool) -> tuple[Excess, ...]:
     """Return the operands of the image-to-column load that the walk of ``tiling`` needs larger than they can be.
 
     Load3d v2 gets the first column and the first pixel of a block, v1 the corner of the first pixel's window.
@@ -266,16 +362,16 @@ def unencodable(tiling: UnifiedTiling, geometry: ConvGeometry, has_load3d_v2: bo
     t = tiling
     if t.load_2d:
         return ()
-    m_start = largest_start(t.base_k, ceil_div(t.pixels, t.base_k), t.step_k, t.wo)
+    m_start = largest_start(t.base_k, ceil_div(t.pixels, t.base_k), t.step_k, load.wo)
     if has_load3d_v2:
-        columns = largest_start(t.base_n, t.n_count, 1, geometry.kh * geometry.kw * C0)
+        columns = largest_start(t.base_n, t.n_count, 1, load.taps * C0)
         return excess(((Op.LOAD_3D, "k_start", columns), (Op.LOAD_3D, "m_start", m_start)))
     # Steps of K start at multiples of base_k, wherever the L1 buffer starts.
-    column = largest_start(t.base_k, ceil_div(t.pixels, t.base_k), 1, t.wo)
+    column = largest_start(t.base_k, ceil_div(t.pixels, t.base_k), 1, load.wo)
     return excess(
         (
-            (Op.LOAD_3D_V1, "left_top_w", column * t.stride_w - geometry.pad[4]),
-            (Op.LOAD_3D_V1, "left_top_h", m_start // t.wo * geometry.stride[1]),
+            (Op.LOAD_3D_V1, "left_top_w", column * load.stride_w - load.pad_left),
+            (Op.LOAD_3D_V1, "left_top_h", m_start // load.wo * load.stride_h),
         )
     )
 
@@ -284,8 +380,7 @@ def unencodable(tiling: UnifiedTiling, geometry: ConvGeometry, has_load3d_v2: bo
 class _Blocks:
     """Blocks under construction."""
 
-    geometry: ConvGeometry
-    wo: int
+    load: _Load
     cin1_g: int
     base_m: int
     base_n: int
@@ -297,18 +392,18 @@ class _Blocks:
 
     @property
     def b1_rows(self) -> int:
-        k, wo = self.step_k * self.base_k, self.wo
-        if wo % k == 0:
+        k, wo, load = self.step_k * self.base_k, self.load.least_wo, self.load
+        if wo % k == 0 and wo == load.wo:
             rows = 1
-        elif k % wo == 0:
+        elif k % wo == 0 and wo == load.wo:
             rows = k // wo
         else:
             rows = k // wo + 2
-        return min((rows - 1) * self.geometry.stride[1] + self.geometry.kernel_height, self.geometry.hi)
+        return min((rows - 1) * load.stride_h + load.reach, load.hi)
 
     @property
     def b1_channels(self) -> int:
-        blocks, taps = self.base_n // C0, self.geometry.kh * self.geometry.kw
+        blocks, taps = self.base_n // C0, self.load.taps
         aligned = blocks % taps == 0 or taps % blocks == 0
         return min(self.cin1_g, ceil_div(blocks, taps) + (0 if aligned else 1))
 
@@ -320,7 +415,7 @@ class _Blocks:
     def b1_bytes(self) -> int:
         if self.load_2d:  # the pixel of a channel block stands in a fractal of its own
             return C0 * self.b1_channels * C0 * _ELEMENT_BYTES
-        return self.b1_rows * self.geometry.wi * self.b1_channels * C0 * _ELEMENT_BYTES
+        return self.b1_rows * self.load.wi * self.b1_channels * C0 * _ELEMENT_BYTES
 
     @property
     def l1_bytes(self) -> int:
@@ -345,23 +440,22 @@ class _Blocks:
         return True
 
 
-def _start(geometry: ConvGeometry, wo: int, merged: MergedGroups, load_2d: bool) -> _Blocks:
+def _start(load: _Load, merged: MergedGroups, load_2d: bool) -> _Blocks:
     """Return the top of the ladder; L0 holds its blocks."""
-    padded_k = align_up(geometry.ho * wo, C0)
+    padded_k = align_up(load.pixels, C0)
     base_k = min(padded_k, _MOST_K)
     return _Blocks(
-        geometry=geometry,
-        wo=wo,
+        load=load,
         cin1_g=merged.cin1_g,
         base_m=min(merged.cout_g, _MOST_M),
-        base_n=min(merged.cin1_g * geometry.kh * geometry.kw * C0, _MOST_N),
+        base_n=min(merged.cin1_g * load.taps * C0, _MOST_N),
         base_k=base_k,
         step_k=min(ceil_div(padded_k, base_k), _MOST_STEPS),
         load_2d=load_2d,
     )
 
 
-def _fit(geometry: ConvGeometry, product: Product, blocks: _Blocks) -> _Blocks:
+def _fit(product: Product, blocks: _Blocks) -> _Blocks:
     """Return the largest blocks of the ladder that L1 holds."""
     while blocks.l1_bytes > product.core.l1_bytes:
         needed = blocks.l1_bytes

@@ -1,11 +1,11 @@
 """The walk of the weight-gradient kernel of dav-c220 over one single shape: base block by base block.
 
 M = output channels, N = (c1, kh, kw, c0) of the feature map, K = output pixels; A = dY, B = im2col(X), C in L0C. A
-*single shape* is what a core computes from one batch item, depth pair and block of M, N and K. It may read a part of
-the two images instead of the whole: `whole_images`, `part_of_columns`, `part_of_tap` say which. The operator's kernel
-(`kernel_split`) and the Ascend C object (`ops.ascendc`) both walk it with these pieces:
+*single shape* is what a core computes from one batch item, depth pair and block of M, N and K, and from all of the two
+images or a part of them (`parts`). The operator's kernel (`kernel_split`) and the Ascend C object (`ops.ascendc`) both
+walk it with these pieces:
 
-    start_single_shape(p, walk)
+    start_single_shape(p, walk, part)
     for block in range(walk[0].blocks):
         start_block(p, walk, block)
         for k in range(walk[0].k_steps):
@@ -37,8 +37,9 @@ from npu_sim.isa.emit import (
     set_window,
 )
 from npu_sim.isa.op import Data, Mode, Pipe, Space
-from ops.common.kernel_parts import BLOCK, MMAD_BARRIER_ELEMS, ceil_div, copy_pixels, core_share
+from ops.common.kernel_parts import BLOCK, MMAD_BARRIER_ELEMS, ceil_div, copy_pixels
 from ops.common.queues import Queue, alloc, deque, enque, free, open_queue
+from ops.conv3d_backprop_filter.parts import set_img2col
 
 # sites
 CLEAR, PROLOGUE, LOAD_DY, LOAD_X, LOAD_L0A, LOAD_L0B, MMAD, STORE, EPILOGUE = range(9)
@@ -60,9 +61,8 @@ _FIELDS = (
     # the single shape, given by whoever starts it: its number, extents in elements (of N: channel blocks), first row of
     # dY in the whole image, addresses
     "tile", "m_len", "planes", "k_len", "first_row", "x", "dy", "dw",
-    # the part of the images: columns of y, extents and pads of x as image-to-column sees them; dY's first pixel of K;
-    # columns of both in GM, and how far apart their rows and X's columns are there
-    "wo", "hi", "wi", "pad_left", "pad_right", "k0", "dy_columns", "dy_row", "x_columns", "x_row", "x_column",
+    # dY's first pixel of K; of the part of the images what `parts.Part` says
+    "k0", "wo", "hi", "wi", "pad_left", "pad_right", "dy_columns", "dy_row", "x_columns", "x_row", "x_column",
     # what follows from it
     "n_len", "m_blocks", "n_blocks", "blocks", "k_steps",
     # the base block: first one in L1, its own place and size, L1 buffers used before it, whether it loads, frees them
@@ -102,61 +102,12 @@ def plane_copies(n_blocks, window):
 
 
 @jit
-def whole_images(p, walk):
-    """Let the single shape read all of dY and X of its batch item."""
+def start_single_shape(p, walk, part):
+    """Count the base blocks and K steps of the single shape that ``walk`` has been given, and that reads ``part``."""
     w = walk[0]
-    w.wo, w.hi, w.wi, w.pad_left, w.pad_right = p.wo, p.hi, p.wi, p.pad_left, p.pad_right
-    w.dy_columns, w.dy_row, w.x_columns, w.x_row, w.x_column = p.wo, p.wo, p.wi, p.wi, 1
-
-
-@jit
-def part_of_columns(p, walk, part):
-    """Let the single shape read part ``part`` of ``p.parts`` of dY's columns, and the columns of X under them.
-
-    Return the first column of each and the pixels of dY; none if all windows lie in the padding.
-    """
-    w = walk[0]
-    whole_images(p, walk)
-    first, end = core_share(p.wo, p.parts, part)
-    left = first * p.stride_w - p.pad_left
-    right = (end - 1) * p.stride_w - p.pad_left + (p.wk - 1) * p.dilation_w + 1
-    inside = max(left, 0)
-    w.wo = w.dy_columns = end - first
-    w.wi = w.x_columns = min(right, p.wi) - inside
-    w.pad_left, w.pad_right = inside - left, max(right - p.wi, 0)
-    return first, inside, w.wo * p.ho if w.wi > 0 else 0
-
-
-@jit
-def _served(extent, out, stride, lead):
-    """Return the outputs [first, end) whose input ``i * stride - lead`` is inside an axis of ``extent``."""
-    return ceil_div(max(lead, 0), stride), min(out, (extent - 1 + lead) // stride + 1)
-
-
-@jit
-def part_of_tap(p, walk, position):
-    """Let the single shape read the pixels of dY that tap ``position`` of the window multiplies, and those of X.
-
-    Both lie dense in L1, so that they are images of one column under a window of 1 x 1. Return the first pixel of each
-    and how many there are; a tap that reads nothing but padding has none.
-    """
-    w = walk[0]
-    i, j = divmod(position, p.taps_w)
-    lead_h, lead_w = p.tap_pad_h - i * p.tap_dilation_h, p.tap_pad_w - j * p.tap_dilation_w
-    top, bottom = _served(p.hi, p.ho, p.tap_stride_h, lead_h)
-    left, right = _served(p.wi, p.wo, p.tap_stride_w, lead_w)
-    pixels = max(bottom - top, 0) * max(right - left, 0)
-    w.wo, w.hi, w.wi, w.pad_left, w.pad_right = 1, pixels, 1, 0, 0
-    w.dy_columns = w.x_columns = right - left
-    w.dy_row, w.x_row, w.x_column = p.wo, p.tap_stride_h * p.wi, p.tap_stride_w
-    x = (top * p.tap_stride_h - lead_h) * p.wi + left * p.tap_stride_w - lead_w
-    return top * p.wo + left, x, pixels
-
-
-@jit
-def start_single_shape(p, walk):
-    """Count the base blocks and K steps of the single shape that ``walk`` has been given."""
-    w = walk[0]
+    w.wo, w.hi, w.wi, w.pad_left, w.pad_right = part.wo, part.hi, part.wi, part.pad_left, part.pad_right
+    w.dy_columns, w.dy_row = part.dy_columns, part.dy_row
+    w.x_columns, w.x_row, w.x_column = part.x_columns, part.x_row, part.x_column
     w.n_len = w.planes * p.hk * p.wk * p.c0
     w.m_blocks = ceil_div(w.m_len, p.base_m)
     w.n_blocks = ceil_div(w.n_len, p.base_n)
@@ -308,16 +259,7 @@ def _load_l0b(rows, n, p, w, k, half, src, k_use):
     per_plane = p.hk * p.wk
     k_start = w.n * (p.base_n // p.c0) - w.x_plane * per_plane
     kb = k % p.step_kb
-    # an image of one column is the same bytes as one of one row, which the load reads faster
-    l1_h, l1_w = (1, w.x_rows) if p.tap_by_tap else (w.x_rows, w.wi)
-    set_feature_map(
-        rows, n, l1_h=l1_h, l1_w=l1_w, pad_left=w.pad_left, pad_right=w.pad_right, pad_top=w.x_pad_top,
-        pad_bottom=p.pad_down,
-    )  # fmt: skip
-    set_window(
-        rows, n, stride_w=p.stride_w, stride_h=p.stride_h, filter_w=p.wk, filter_h=p.hk, dilation_w=p.dilation_w,
-        dilation_h=p.dilation_h,
-    )  # fmt: skip
+    set_img2col(rows, n, p, w, w.x_rows, w.x_pad_top)
     return emit_load_3d(
         rows, n, dst_space=Space.L0B, dst=dst, src=src, dtype=p.data,
         channel_size=ceil_div(k_start + w.n_use // p.c0, per_plane) * p.c0, k_ext=w.n_use, m_ext=k_blocks * p.c0,

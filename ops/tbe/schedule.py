@@ -32,7 +32,7 @@ from ops.conv3d_backprop_filter.tiling_unified import (
     UnifiedTiling,
     needs_two_columns,
     smallest_l1_bytes,
-    unified_tiling,
+    whole_map_tiling,
 )
 from ops.tbe.errors import STATUS_SCHEDULE, TbeError
 from ops.tbe.rules import C0, Parameters
@@ -213,7 +213,7 @@ def _plan(p: Parameters, product: Product) -> TbePlan:
     if p.cout_g % C0:
         raise _refusal(p, product, "E60108", f"cout_g of group_dict must be a multiple of {C0}, not {p.cout_g}")
     merged = MergedGroups(mag=1, real_g=p.real_g, cin1_g=p.cin1_g, cout_g=p.cout_g)
-    tiling = unified_tiling(geometry, product, merged=merged, load_2d=p.load_2d)
+    tiling = whole_map_tiling(geometry, product, merged, load_2d=p.load_2d)
     gm = GlobalMemory()
     x = gm.add("x", math.prod(p.x_shape) * 2, initialised=True, data=Data.FP16)
     dy = gm.add("dy", math.prod(p.dy_shape) * 2, initialised=True, data=Data.FP16)

@@ -350,19 +350,23 @@ def legal_unified_tiling(
 ) -> UnifiedTiling:
     """Return a random tiling for the same convolution that fits the buffers of ``product`` (910, 310P)."""
     core = product.core
-    window = geometry.kh * geometry.kw
+    window = 1 if tiling.tap_by_tap else geometry.kh * geometry.kw
+    pixels = tiling.pixels
+    if tiling.w_parts > 1:
+        pixels = geometry.ho * ceil_div(geometry.wo, tiling.w_parts)
     while True:
         base_m = 16 * int(rng.integers(1, min(tiling.m_extent // 16, 12) + 1))
         base_n = 16 * int(rng.integers(1, min(tiling.n_extent // 16, 24) + 1))
-        base_k = 16 * int(rng.integers(1, min(ceil_div(tiling.pixels, 16), 8) + 1))
-        step_k = int(rng.integers(1, ceil_div(tiling.pixels, base_k) + 1))
+        base_k = 16 * int(rng.integers(1, min(ceil_div(pixels, 16), 8) + 1))
+        step_k = int(rng.integers(1, ceil_div(pixels, base_k) + 1))
         buffers_a, buffers_b = _pick(rng, (1, 2)), _pick(rng, (1, 2))
-        rows = _unified_rows(geometry, tiling.wo, tiling.pixels, step_k * base_k)
+        rows, columns = _unified_rows(geometry, tiling, step_k * base_k)
         planes = min(tiling.cin1_g, ceil_div(base_n // 16, window) + 1)
-        a_bytes, b_bytes = step_k * base_k * base_m * 2, rows * geometry.wi * planes * 32
+        a_bytes, b_bytes = step_k * base_k * base_m * 2, rows * columns * planes * 32
         m_count, n_count = ceil_div(tiling.m_extent, base_m), ceil_div(tiling.n_extent, base_n)
         parts = int(rng.integers(1, tiling.batch_dout + 1))
-        tasks = parts * tiling.group * tiling.kd * m_count * n_count
+        taps = geometry.kh * geometry.kw // window
+        tasks = parts * tiling.group * tiling.kd * taps * m_count * n_count
         fits = (
             2 * base_m * base_k * 2 <= core.l0a_bytes
             and 2 * base_n * base_k * 2 <= core.l0b_bytes
@@ -391,12 +395,18 @@ def legal_unified_tiling(
             )
 
 
-def _unified_rows(geometry: ConvGeometry, wo: int, pixels: int, step_pixels: int) -> int:
-    most = 1
-    for first in range(0, pixels, step_pixels):
-        last = min(first + step_pixels, pixels) - 1
-        most = max(most, (last // wo - first // wo) * geometry.stride[1] + geometry.kernel_height)
-    return min(most, geometry.hi)
+def _unified_rows(geometry: ConvGeometry, tiling: UnifiedTiling, step_pixels: int) -> tuple[int, int]:
+    """Return the most rows of x that pixels of one L1 buffer read, and the columns of x."""
+    if tiling.tap_by_tap:
+        return min(step_pixels, geometry.pixels), 1
+    most, columns = 1, geometry.wi
+    for wo in {ceil_div(tiling.wo, tiling.w_parts), tiling.wo // tiling.w_parts}:
+        for first in range(0, geometry.ho * wo, step_pixels):
+            last = min(first + step_pixels, geometry.ho * wo) - 1
+            most = max(most, (last // wo - first // wo) * geometry.stride[1] + geometry.kernel_height)
+    if tiling.w_parts > 1:
+        columns = min((ceil_div(tiling.wo, tiling.w_parts) - 1) * geometry.stride[2] + geometry.kernel_width, columns)
+    return min(most, geometry.hi), columns
 
 
 def with_tiling(plan: WeightGradientPlan, tiling: DwTiling | UnifiedTiling) -> WeightGradientPlan:
@@ -433,13 +443,31 @@ def with_tiling(plan: WeightGradientPlan, tiling: DwTiling | UnifiedTiling) -> W
 def random_tiling(rng: np.random.Generator, plan: WeightGradientPlan, *, cut: bool = False) -> WeightGradientPlan:
     """Return ``plan`` with a random legal tiling; ``cut``: perhaps in parts of the columns, or tap by tap."""
     tiling = plan.tiling
-    kind = int(rng.integers(3)) if cut else 0
-    if kind and isinstance(tiling, DwTiling):
-        parts = int(rng.integers(1, tiling.wo + 1)) if kind == 1 else 1
-        tiling = replace(tiling, w_parts=parts, tap_by_tap=kind - 1, dk_merged=0, tiling_key=int(Split.MK))
+    if cut:
+        tiling = _cut_at_random(rng, plan)
     if isinstance(tiling, DwTiling):
         return with_tiling(plan, legal_split_tiling(rng, tiling, plan.product))
     return with_tiling(plan, legal_unified_tiling(rng, tiling, plan.geometry, plan.product))
+
+
+def _cut_at_random(rng: np.random.Generator, plan: WeightGradientPlan) -> DwTiling | UnifiedTiling:
+    """Return the tiling as it is, in parts of the columns, or tap by tap; only what a legal tiling keeps is right."""
+    tiling, g = plan.tiling, plan.geometry
+    kind = int(rng.integers(3))
+    if kind == 0 or tiling.w_parts > 1 or tiling.tap_by_tap:
+        return tiling
+    # image-to-column of 310P and 910 makes no single column of several rows
+    least = 2 if plan.product.core.load3d_cannot_make_width_one and g.ho > 1 else 1
+    parts = int(rng.integers(1, max(g.wo // least, 1) + 1)) if kind == 1 else 1
+    if isinstance(tiling, DwTiling):
+        return replace(tiling, w_parts=parts, tap_by_tap=kind - 1, dk_merged=0, tiling_key=int(Split.MK))
+    if kind == 1:
+        return replace(tiling, w_parts=parts, batch_dout=g.n * g.do * parts)
+    window = g.kh * g.kw
+    return replace(
+        tiling, tap_by_tap=1, two_column=0, wo=g.wo, stride_w=g.stride[2], pad_right=g.pad[5], pixels=g.pixels,
+        n_extent=tiling.n_extent // window, tail_n=tiling.tail_n // window,
+    )  # fmt: skip
 
 
 def run_plan(plan: WeightGradientPlan, x: np.ndarray, dy: np.ndarray, options: ExecuteOptions) -> np.ndarray:

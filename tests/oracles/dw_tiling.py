@@ -65,7 +65,7 @@ def random_geometry(rng: np.random.Generator, large: bool = False) -> ConvGeomet
 def tap_extent(tiling: DwTiling | UnifiedTiling) -> int:
     """N of one depth tap of a full merged group."""
     if isinstance(tiling, UnifiedTiling):
-        return tiling.n_extent
+        return tiling.n_extent * tiling.taps_apart
     return tiling.cin1_g * tiling.channel_size * tiling.hk * tiling.wk
 
 

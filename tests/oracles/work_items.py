@@ -33,9 +33,9 @@ position``, N are the channels, and K the pixels whose tap ``position`` reads th
 
 Unified products (`UnifiedTiling`)
 ----------------------------------
-A *task* is one base block ``base_m x base_n`` of one pair and one part of the batch items, numbered
-(part, g, kd, m, n), n fastest; ranges per core as above. The batch items of a task accumulate in L0C, and the task
-stores once, atomically if ``batch_parts > 1``.
+A *task* is one base block ``base_m x base_n`` of one pair and one share of the batch items, numbered
+(share, g, kd, position, m, n), n fastest; ranges per core as above. The batch items of a task, each with its parts,
+accumulate in L0C, and the task stores once, atomically if ``batch_parts > 1``.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ def pixels_of(
     tiling: DwTiling | UnifiedTiling, geometry: ConvGeometry, part: int = 0, position: int = ALL_TAPS
 ) -> list[int]:
     """Return the output pixels (row * columns + column) of a part, or those that a tap multiplies, in their order."""
-    columns, parts = tiling.wo, tiling.w_parts if isinstance(tiling, DwTiling) else 1
-    read = core_range(columns, parts, part)
+    columns = tiling.wo
+    read = core_range(columns, tiling.w_parts, part)
     if position != ALL_TAPS:
         row, column = divmod(position, geometry.kw)
         return [
@@ -164,7 +164,7 @@ def pixels_of(
         ]
     first = read[0] * geometry.stride[2] - geometry.pad[4]
     end = read[-1] * geometry.stride[2] - geometry.pad[4] + geometry.kernel_width
-    if parts > 1 and (end <= 0 or first >= geometry.wi):
+    if tiling.w_parts > 1 and (end <= 0 or first >= geometry.wi):
         return []
     return [row * columns + column for row in range(geometry.ho) for column in read]
 
@@ -365,18 +365,22 @@ def _unified_items(tiling: UnifiedTiling, geometry: ConvGeometry) -> Iterator[Wo
         for task in core_range(tiling.task_count, tiling.block_dim, core):
             rest, n_index = divmod(task, tiling.n_count)
             rest, m_index = divmod(rest, tiling.m_count)
+            rest, position = divmod(rest, tiling.taps_apart)
             rest, kd = divmod(rest, tiling.kd)
-            part, group = divmod(rest, tiling.group)
+            share, group = divmod(rest, tiling.group)
             last = group == tiling.group - 1
             m0, n0 = m_index * tiling.base_m, n_index * tiling.base_n
             m_len = min(tiling.base_m, (tiling.tail_m if last else tiling.m_extent) - m0)
             n_len = min(tiling.base_n, (tiling.tail_n if last else tiling.n_extent) - n0)
             if m_len <= 0 or n_len <= 0:
                 continue
-            for batch_dout in core_range(tiling.batch_dout, tiling.batch_parts, part):
+            for number in core_range(tiling.batch_dout, tiling.batch_parts, share):
+                batch_dout, part = divmod(number, tiling.w_parts)
                 n, do = divmod(batch_dout, geometry.do)
                 di = geometry.input_depth(do, kd)
-                if di is not None:
+                cut = {"part": part, "position": position if tiling.tap_by_tap else ALL_TAPS}
+                pixels = len(pixels_of(tiling, geometry, **cut))
+                if di is not None and pixels:
                     yield WorkItem(
                         core=core,
                         block=task,
@@ -390,5 +394,6 @@ def _unified_items(tiling: UnifiedTiling, geometry: ConvGeometry) -> Iterator[Wo
                         n0=n0,
                         n_len=n_len,
                         k0=0,
-                        k_len=tiling.pixels,
+                        k_len=pixels,
+                        **cut,
                     )

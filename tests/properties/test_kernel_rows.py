@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-import re
 from itertools import islice
 
 import numpy as np
 import pytest
 
-from npu_sim.errors import OperatorError
 from npu_sim.isa.footprint import empty_runs, reach
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.op import Op, Space
@@ -113,18 +111,8 @@ def assert_rows_are_legal(geometry: ConvGeometry, series: str, dtype: str) -> in
 @pytest.mark.parametrize(("series", "dtype"), MACHINES)
 def test_kernel_rows_of_random_convolutions_can_be_encoded_and_stay_in_their_tensors(series, dtype):
     rng = random.Random(f"rows {series} {dtype}")
-    product = get_product(series)
-    refusals = []
     for _ in range(CASES_PER_MACHINE):
-        geometry = random_geometry(rng)
-        try:
-            assert assert_rows_are_legal(geometry, series, dtype) > 0
-        except OperatorError as refusal:
-            refusals.append(refusal)
-    assert {refusal.status for refusal in refusals} <= {561103}
-    message = re.compile(rf"^.+ must be .+, not .+ \(weight gradient, .*{product.name}\)$")
-    assert [str(refusal) for refusal in refusals if not message.match(str(refusal))] == []
-    assert len(refusals) <= CASES_PER_MACHINE * 7 // 8
+        assert assert_rows_are_legal(random_geometry(rng), series, dtype) > 0
 
 
 @pytest.mark.parametrize(
@@ -149,6 +137,15 @@ def test_kernel_rows_of_random_convolutions_can_be_encoded_and_stay_in_their_ten
         ("910b", "hf32", made(cin=8, cout=8, hi=300, wi=80000, kh=70, kw=3, stride=(1, 9, 1))),
         # larger, which only load3d v1 can start in
         ("310p", "fp16", made(hi=70, wi=70, kh=65, kw=65)),
+        # tap by tap, and in parts of the columns, as above
+        ("310p", "fp16", made(cin=40, hi=5, wi=300000, kh=2, kw=3, stride=(1, 2, 70000))),
+        ("910", "fp16", made(cin=40, hi=5, wi=300000, kh=2, kw=3, stride=(1, 2, 64))),
+        ("310p", "fp16", made(hi=70000, wi=3, kh=2, kw=2, stride=(1, 1, 64), cout=40)),
+        ("910", "fp16", made(hi=700, wi=3, kh=256, kw=2, dilation=(1, 2, 1), pad=(0, 0, 300, 300, 0, 0))),
+        ("310p", "fp16", made(cin=40, cout=8, wi=320000, kw=10, stride=(1, 1, 5), pad=(0, 0, 0, 0, 255, 255))),
+        ("910", "fp16", made(cin=40, cout=8, hi=9, wi=80000, kh=3, kw=3, pad=(0, 0, 1, 1, 1, 1))),
+        ("310p", "fp16", made(wi=32640, pad=(0, 0, 0, 0, 255, 255))),
+        ("910", "fp16", made(wi=32700, pad=(0, 0, 0, 0, 255, 255))),
         # one column of y, widened to two
         ("910", "fp16", made(hi=9, wi=5, kh=3, kw=5, cout=24)),
         # every group of windows in the padding
@@ -158,21 +155,6 @@ def test_kernel_rows_of_random_convolutions_can_be_encoded_and_stay_in_their_ten
 )
 def test_kernel_rows_of_extreme_convolutions_can_be_encoded(series, dtype, geometry):
     assert assert_rows_are_legal(geometry, series, dtype) > 0
-
-
-@pytest.mark.parametrize(
-    ("series", "dtype", "geometry", "rule"),
-    [
-        ("310p", "fp16", made(wi=32640, pad=(0, 0, 0, 0, 255, 255)), r"m_start .* at most 32767, not 33\d{3} "),
-        ("910", "fp16", made(wi=32700, pad=(0, 0, 0, 0, 255, 255)), r"left_top_w .* at most 32767, not 32\d{3} "),
-    ],
-)
-def test_convolution_whose_loads_cannot_be_encoded_is_refused(series, dtype, geometry, rule):
-    product = get_product(series)
-    rule = rule.replace(" .* ", " of the image-to-column load must be ", 1)
-    with pytest.raises(OperatorError, match=rf"^{rule}\(weight gradient, {dtype}, {product.name}\)$") as caught:
-        plan_weight_gradient(geometry, product, dtype)
-    assert caught.value.status == 561103
 
 
 def test_largest_start_equals_the_walk_block_by_block():

@@ -12,7 +12,7 @@ import pytest
 from npu_sim.errors import DTypeError, OperatorError, ProductError
 from npu_sim.products import get_product
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter.tiling_unified import unified_tiling
+from ops.conv3d_backprop_filter.tiling_unified import C0, unified_tiling, whole_map_tiling
 
 PRODUCT_310P = get_product("310p")
 
@@ -92,19 +92,29 @@ def test_unified_tiling_wide_rows_go_down_the_ladder() -> None:
         ({"stride": (1, 64, 1), "ho": 1}, "strideH must be at most 63, not 64"),
     ],
 )
-def test_unified_tiling_ranges_of_the_load_are_refused(changes: dict[str, Any], message: str) -> None:
+def test_unified_tiling_beyond_the_ranges_of_the_load_goes_tap_by_tap(changes: dict[str, Any], message: str) -> None:
+    geometry = plane(**changes)
+    tiling = unified_tiling(geometry, PRODUCT_310P)
+    assert (tiling.tap_by_tap, tiling.taps_apart, tiling.wo) == (1, geometry.kh * geometry.kw, geometry.wo)
+    assert tiling.origin == "not CANN's tiling (our schedule for unified cores, tap by tap)"
+    # the TBE schedule has whole rows only
     text = f"^{re.escape(message)} \\(weight gradient, Ascend310P3\\)$"
     with pytest.raises(OperatorError, match=text) as caught:
-        unified_tiling(plane(**changes), PRODUCT_310P)
+        whole_map_tiling(geometry, PRODUCT_310P, geometry.merged_groups(C0))
     assert caught.value.status == 561103
 
 
-def test_unified_tiling_rows_too_wide_for_l1_are_refused() -> None:
+def test_unified_tiling_rows_too_wide_for_l1_are_cut_into_parts() -> None:
+    geometry = plane(kh=9, hi=16, ho=10, wi=4096, wo=4096)
+    tiling = unified_tiling(geometry, PRODUCT_310P)
+    # a quarter of L1 holds 819 columns of 9 + 1 rows, which serve 817 of y
+    assert (tiling.w_parts, tiling.batch_dout, tiling.pixels) == (6, 8 * 6, 10 * 683)
+    assert tiling.origin == "not CANN's tiling (our schedule for unified cores, W in parts)"
     # Nine rows of 4096 columns of 16 channels, and 16 x 16 of dy.
     needed = (9 * 4096 * 16 + 256) * 2
     message = f"L1 use of the smallest block must be at most 1048576 bytes, not {needed}"
     with pytest.raises(OperatorError, match=f"^{re.escape(message)} \\(weight gradient, fp16, Ascend310P3\\)$"):
-        unified_tiling(plane(kh=9, hi=16, ho=10, wi=4096, wo=4096), PRODUCT_310P)
+        whole_map_tiling(geometry, PRODUCT_310P, geometry.merged_groups(C0))
 
 
 def test_unified_tiling_other_architecture_and_dtype_are_refused() -> None:

@@ -1,0 +1,39 @@
+"""Into how many parts the columns of y are cut where L1 does not hold whole rows of x."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from npu_sim.units import BLOCK_BYTES, ceil_div
+from ops.common.geometry import ConvGeometry
+
+_L1_SHARES = (4, 2, 1)
+"""Which part of L1 (one over this) the rows of x under a few rows of a part of y may take: the first that fits."""
+
+_LEAST_COLUMNS = 16
+"""Narrower parts read more columns of x twice than a walk tap by tap reads pixels."""
+
+
+def column_parts(geometry: ConvGeometry, l1_bytes: int) -> Iterator[int]:
+    """Yield numbers of parts to try, the best first; none where not even `_LEAST_COLUMNS` of y can be in a part.
+
+    Parameters
+    ----------
+    geometry : ConvGeometry
+        The convolution.
+    l1_bytes : int
+        Capacity of L1.
+    """
+    rows = min(geometry.kernel_height + geometry.stride[1], geometry.hi)
+    for share in _L1_SHARES:
+        x_columns = l1_bytes // (share * rows * BLOCK_BYTES)
+        columns = (x_columns - geometry.kernel_width) // geometry.stride[2] + 1
+        if _LEAST_COLUMNS <= columns < geometry.wo:
+            yield ceil_div(geometry.wo, columns)
+
+
+def part_columns(geometry: ConvGeometry, parts: int) -> tuple[int, int, int]:
+    """Return the columns of y of the widest and of the narrowest part, and the columns of x under the widest."""
+    widest = ceil_div(geometry.wo, parts)
+    x_columns = (widest - 1) * geometry.stride[2] + geometry.kernel_width
+    return widest, geometry.wo // parts, min(x_columns, geometry.wi)
