@@ -24,6 +24,7 @@ from npu_sim.isa.op import Mode, Pipe, Space
 from ops.common.kernel_parts import BLOCK, MMAD_BARRIER_ELEMS, ceil_div
 from ops.common.queues import Queue, alloc, close_queue, deque, enque, free, open_queue
 from ops.conv3d_backprop_input.kernel_bias import begin_with_bias, bias_queue
+from ops.conv3d_backprop_input.kernel_split_lines import clear_lines, corner_of, lines_of, load_l0a_lines, load_line
 from ops.conv3d_backprop_input.kernel_split_weights import load_b1, load_l0b, weights_of
 from ops.conv3d_backprop_input.kernel_split_windows import image_of, load_a1, load_l0a
 from ops.conv3d_backprop_input.kernel_split_work import (
@@ -37,9 +38,11 @@ from ops.conv3d_backprop_input.kernel_split_work import (
     PROLOGUE,
     STORE,
     block_of,
+    in_part,
     item_of,
     items_of,
     k_part,
+    part_number,
     source_plane,
 )
 
@@ -147,8 +150,9 @@ def convolve(rows, params, core, phase):
         b_held = False
         for number in range(item.blocks):
             block = block_of(p, item, number)
-            image = image_of(p, block)
-            if image.a_rows == 0 and not p.has_bias:
+            image, corner = image_of(p, block), corner_of(p, block)
+            has_data = corner.has_data if p.per_row else image.a_rows > 0
+            if not has_data and not p.has_bias:
                 continue  # the result is zero, and cleared
             is_first = True
             if p.has_bias:
@@ -158,7 +162,7 @@ def convolve(rows, params, core, phase):
                 n = alloc(rows, n, L0C, l0c_half, MMAD, tile)
                 n = _begin_with_bias(rows, n, p, item, block, l0_half, l0c_half * p.l0c_half, tile)
                 l0_half, is_first = 1 - l0_half, False
-            for tap in range(p.kd if image.a_rows > 0 else 0):
+            for tap in range(p.kd if has_data else 0):
                 plane = source_plane(p, block.d, tap)
                 if plane < 0:
                     continue
@@ -166,19 +170,30 @@ def convolve(rows, params, core, phase):
                     if n + p.step_rows > len(rows):
                         yield n
                         n = 0
-                    ka, kb, is_last = k % p.step_ka, k % p.step_kb, k == item.k_steps - 1
+                    ka, kb, is_last = in_part(p, k, p.step_ka), in_part(p, k, p.step_kb), k == item.k_steps - 1
                     k_len = min(p.base_k, item.k_len - k * p.base_k)
 
                     if ka == 0:
-                        a_half = (block.m_step * ceil_div(item.k_steps, p.step_ka) + k // p.step_ka) % p.al1
+                        parts = part_number(p, item.k_steps - 1, p.step_ka) + 1
+                        a_half = (block.m_step * parts + part_number(p, k, p.step_ka)) % p.al1
                         a1 = p.a1 + a_half * p.a1_bytes
-                        a_first, a_blocks = k_part(p, item, k, p.step_ka)
+                        a_part = k_part(p, item, k, p.step_ka)
                         n = alloc(rows, n, A1, a_half, LOAD_A1, tile)
-                        n = load_a1(rows, n, p, item, image, plane, a_first, a_blocks, a1, tile)
+                        if p.per_row:
+                            lines = lines_of(p, block, corner, a_part)
+                            n = clear_lines(rows, n, p, lines, a_part, a1, tile)
+                            for line in range(lines.lines):
+                                if n + p.step_rows > len(rows):
+                                    yield n
+                                    n = 0
+                                n = load_line(rows, n, p, item, corner, lines, a_part, plane, line, a1, tile)
+                        else:
+                            n = load_a1(rows, n, p, item, image, plane, a_part, a1, tile)
                         n = enque(rows, n, A1, a_half, LOAD_A1, tile)
                         n = deque(rows, n, A1, a_half, LOAD_A1, tile)
                     if kb == 0 and not b_held:
-                        b_half = (block.n_step * ceil_div(item.k_steps, p.step_kb) + k // p.step_kb) % p.bl1
+                        parts = part_number(p, item.k_steps - 1, p.step_kb) + 1
+                        b_half = (block.n_step * parts + part_number(p, k, p.step_kb)) % p.bl1
                         b1 = p.b1 + b_half * p.b1_bytes
                         weights = weights_of(p, item, block, k)
                         n = alloc(rows, n, B1, b_half, LOAD_B1, tile)
@@ -190,11 +205,14 @@ def convolve(rows, params, core, phase):
 
                     l0a, l0b = l0_half * p.l0a_half, l0_half * p.l0b_half
                     n = alloc(rows, n, L0, l0_half, LOAD_L0A, tile)
-                    n = load_l0a(rows, n, p, block, image, a1, a_blocks, ka * p.base_k, k_len, l0a, tile)
+                    if p.per_row:
+                        n = load_l0a_lines(rows, n, p, block, lines, a_part, a1, ka * p.base_k, k_len, l0a, tile)
+                    else:
+                        n = load_l0a(rows, n, p, block, image, a1, a_part, ka * p.base_k, k_len, l0a, tile)
                     n = load_l0b(rows, n, p, block, weights, b1, kb * p.base_k, k_len, l0b, tile)
-                    if is_last or ka == p.step_ka - 1:
+                    if is_last or in_part(p, k + 1, p.step_ka) == 0:
                         n = free(rows, n, A1, a_half, LOAD_L0A, tile)
-                    if (is_last or kb == p.step_kb - 1) and not b_held:
+                    if (is_last or in_part(p, k + 1, p.step_kb) == 0) and not b_held:
                         n = free(rows, n, B1, b_half, LOAD_L0B, tile)
                     n = enque(rows, n, L0, l0_half, LOAD_L0B, tile)
 

@@ -23,41 +23,55 @@ MAX_REPEAT = 255
 
 
 class Weights(NamedTuple):
-    """Channel blocks [first, first + blocks) of K in an L1 buffer: ``rows`` of 32 bytes in each of its planes."""
+    """What an L1 buffer has of K, see `KPart`: ``rows`` of 32 bytes in each of its planes."""
 
     first: int
     blocks: int
+    tap: int
+    taps: int
     rows: int
 
 
 @jit
 def weights_of(p, item, block, k):
     """Return what the L1 buffer holds that is filled for K step ``k``."""
-    first, blocks = k_part(p, item, k, p.step_kb)
+    part = k_part(p, item, k, p.step_kb)
     if p.forward:
-        return Weights(first, blocks, rows=ceil_div(block.n_len, 16) * 16)
-    # fp32: rows come in whole fractals of 16, so a run may begin with half a fractal that it does not need
-    rows = ceil_div((first + blocks) * p.c0, 16) * 16 - first * p.c0 // 16 * 16
-    return Weights(first, blocks, rows)
+        rows = ceil_div(block.n_len, 16) * 16
+    else:
+        # fp32: rows come in whole fractals of 16, so a run may begin with half a fractal that it does not need
+        rows = ceil_div((part.first + part.blocks) * p.c0, 16) * 16 - part.first * p.c0 // 16 * 16
+    return Weights(part.first, part.blocks, part.tap, part.taps, rows)
 
 
 @jit
 def load_b1(rows, n, p, item, block, weights, tap, dst, tile):
     """Copy the weights of depth tap ``tap`` to L1.
 
-    Input gradient: [input channel block][kh * kw][rows][C0]; forward: [input channel block * kh * kw][rows][C0].
+    Input gradient: [input channel block][taps][rows][C0]; forward: [input channel block * taps][rows][C0].
     """
     khw = p.kh * p.kw
+    plane, pieces = (item.group * p.kd + tap) * p.cin1_g * khw, 1
     if p.forward:
-        plane, row, planes = weights.first, block.n_block * p.c0, weights.blocks * khw
+        plane, row, planes = (
+            plane + weights.first * khw + weights.tap,
+            block.n_block * p.c0,
+            weights.blocks * weights.taps,
+        )
     else:
-        plane, row, planes = block.n_block, weights.first * p.c0 // 16 * 16, block.n_len // p.c0 * khw
-    plane += (item.group * p.kd + tap) * p.cin1_g
-    src = p.weight + (plane * khw * p.cout_g + row) * BLOCK
-    return copy_planes(
-        rows, n, dst, src, planes, length=weights.rows, dst_plane=weights.rows, src_plane=p.cout_g, data=p.data,
-        tensor=p.weight_tensor, site=LOAD_B1, tile=tile,
-    )  # fmt: skip
+        plane, row = plane + block.n_block * khw + khw - weights.tap - weights.taps, weights.first * p.c0 // 16 * 16
+        # some taps of each input channel block are a piece each, all taps of all of them are one
+        pieces, planes = block.n_len // p.c0, weights.taps
+        if weights.taps == khw:
+            pieces, planes = 1, pieces * khw
+    src = p.weight + (plane * p.cout_g + row) * BLOCK
+    for piece in range(pieces):
+        n = copy_planes(
+            rows, n, dst + piece * planes * weights.rows * BLOCK, src + piece * khw * p.cout_g * BLOCK, planes,
+            length=weights.rows, dst_plane=weights.rows, src_plane=p.cout_g, data=p.data, tensor=p.weight_tensor,
+            site=LOAD_B1, tile=tile,
+        )  # fmt: skip
+    return n
 
 
 @jit
@@ -87,10 +101,9 @@ def _load_as_is(rows, n, p, weights, src, first, k_blocks, dst, tile):
 @jit
 def _weight_row(p, weights, q):
     """Return the row of a plane block in L1 of K block ``q`` of the buffer, (c1, tap counted from the end)."""
-    khw = p.kh * p.kw
     # rows of the buffer's first fractal that lie before its first channel block
     before = weights.first * p.c0 % 16
-    return (khw - 1 - q % khw) * weights.rows + before + q // khw * p.c0
+    return (weights.taps - 1 - q % weights.taps) * weights.rows + before + q // weights.taps * p.c0
 
 
 @jit
@@ -101,7 +114,7 @@ def _load_transposed(rows, n, p, block, weights, src, first, k_blocks, dst, tile
         n = emit_load_2d(
             rows, n, dst_space=Space.L0B, dst=dst + j * n1 * 512, src_space=Space.L1,
             src=src + _weight_row(p, weights, first + j) * BLOCK, dtype=p.data, start_index=0, repeat=n1,
-            src_stride=p.kh * p.kw * weights.rows // 16, dst_gap=0, mode=Mode.TRANSPOSE, tensor=-1, site=LOAD_L0B,
+            src_stride=weights.taps * weights.rows // 16, dst_gap=0, mode=Mode.TRANSPOSE, tensor=-1, site=LOAD_L0B,
             tile=tile,
         )  # fmt: skip
     return n
@@ -111,7 +124,7 @@ def _load_transposed(rows, n, p, block, weights, src, first, k_blocks, dst, tile
 def _load_transposed_32bit(rows, n, p, block, weights, src, first, k_blocks, dst, tile):
     """Load 16 rows at a time, which image-to-column transposes; windows above 1 x 1 use only the first 8 of them."""
     n1 = ceil_div(block.n_len, 16)
-    height = p.kh * p.kw * weights.rows
+    height = weights.taps * weights.rows
     whole = p.kh * p.kw == 1
     for j in range(0, k_blocks, 2 if whole else 1):
         start = _weight_row(p, weights, first + j)

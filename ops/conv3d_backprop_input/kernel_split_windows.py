@@ -48,11 +48,11 @@ def image_of(p, block):
 
 
 @jit
-def load_a1(rows, n, p, item, image, plane, first, blocks, dst, tile):
-    """Copy ``blocks`` channel blocks from ``first`` on of plane ``plane`` to the image in L1, [C1][rows][width][C0]."""
-    height, width = image.rows, p.image_w
+def load_a1(rows, n, p, item, image, plane, part, dst, tile):
+    """Copy the channel blocks of ``part`` of plane ``plane`` to the image in L1, [C1][rows][width][C0]."""
+    height, width, blocks = image.rows, p.image_w, part.blocks
     hw = p.a_h * p.a_w
-    at = ((item.batch * p.a_d + plane) * p.a_c1 + item.group * p.k1_g + first) * hw
+    at = ((item.batch * p.a_d + plane) * p.a_c1 + item.group * p.k1_g + part.first) * hw
     src = p.a + (at + image.a_row * p.a_w + p.first_column) * BLOCK
     if p.insert_h > 1 or p.insert_w > 1:
         n = emit_fill(
@@ -86,12 +86,12 @@ def load_a1(rows, n, p, item, image, plane, first, blocks, dst, tile):
 
 
 @jit
-def load_l0a(rows, n, p, block, image, src, blocks, k_start, k_len, dst, tile):
-    """Image of ``blocks`` channel blocks to L0A: windows as rows, K in the order (c1, tap, c0), from ``k_start`` on."""
+def load_l0a(rows, n, p, block, image, src, part, k_start, k_len, dst, tile):
+    """Image of the channels of ``part`` to L0A: windows as rows, K in the order (c1, tap, c0), from ``k_start`` on."""
     set_feature_map(rows, n, image.rows, p.image_w, p.image_left, p.image_right, image.top, BOTTOM_PAD)
     set_window(rows, n, p.window_step_w, p.window_step_h, p.kw, p.kh, p.dilation_w, p.dilation_h)
     return emit_load_3d(
-        rows, n, dst_space=Space.L0A, dst=dst, src=src, dtype=p.data, channel_size=blocks * p.c0, k_ext=k_len,
+        rows, n, dst_space=Space.L0A, dst=dst, src=src, dtype=p.data, channel_size=part.blocks * p.c0, k_ext=k_len,
         m_ext=ceil_div(block.m_len, 16) * 16, k_start=k_start, m_start=block.m % p.out_w, mode=0, site=LOAD_L0A,
         tile=tile,
     )  # fmt: skip

@@ -17,7 +17,8 @@ SITES = {
 class Item(NamedTuple):
     """Planes from ``d`` on, rows of M and columns of N of one batch item and merged group; nothing if ``blocks`` is 0.
 
-    ``n_block`` counts channel blocks of the group, the other extents elements; ``*_steps`` base blocks.
+    ``n_block`` counts channel blocks of the group, the other extents elements; ``*_steps`` base blocks, and so does
+    ``m`` where base blocks lie within one row of the result.
     """
 
     group: int
@@ -71,11 +72,11 @@ def item_of(p, core, number):
         batch, d = plane // p.out_d, plane % p.out_d
         d_end = d + 1
     m = m_index * p.single_m
-    m_len = max(min(p.single_m, p.out_h * p.out_w - m), 0)
+    m_len = max(min(p.single_m, p.m_total - m), 0)
     n_block = n_index * p.single_n // p.c0
     n_len = max(min(p.single_n, (min(p.n1_g, p.out_c1 - group * p.n1_g) - n_block) * p.c0), 0)
     k_len = min(p.k1_g, p.a_c1 - group * p.k1_g) * p.kh * p.kw * p.c0
-    m_steps, n_steps = ceil_div(m_len, p.base_m), ceil_div(n_len, p.base_n)
+    m_steps, n_steps = ceil_div(m_len, p.m_unit), ceil_div(n_len, p.base_n)
     return Item(
         group=group, batch=batch, d=d, m=m, m_len=m_len, n_block=n_block, n_len=n_len, k_len=k_len, m_steps=m_steps,
         n_steps=n_steps, k_steps=ceil_div(k_len, p.base_k), blocks=max(d_end - d, 0) * n_steps * m_steps,
@@ -87,20 +88,49 @@ def block_of(p, item, number):
     """Return base block ``number`` of ``item``: planes, then N, then M, which is innermost."""
     m_step, rest = number % item.m_steps, number // item.m_steps
     n_step = rest % item.n_steps
-    m, column = m_step * p.base_m, n_step * p.base_n
+    if p.per_row:
+        row, part = (item.m + m_step) // p.per_row, (item.m + m_step) % p.per_row
+        m, m_len = row * p.out_w + part * p.base_m, min(p.base_m, p.out_w - part * p.base_m)
+    else:
+        m, m_len = item.m + m_step * p.base_m, min(p.base_m, item.m_len - m_step * p.base_m)
     return Block(
-        d=item.d + rest // item.n_steps, m_step=m_step, n_step=n_step, m=item.m + m,
-        m_len=min(p.base_m, item.m_len - m), n_block=item.n_block + n_step * (p.base_n // p.c0),
-        n_len=min(p.base_n, item.n_len - column),
+        d=item.d + rest // item.n_steps, m_step=m_step, n_step=n_step, m=m, m_len=m_len,
+        n_block=item.n_block + n_step * (p.base_n // p.c0), n_len=min(p.base_n, item.n_len - n_step * p.base_n),
     )  # fmt: skip
+
+
+class KPart(NamedTuple):
+    """What an L1 buffer has of K: ``taps`` from ``tap`` on of each of ``blocks`` channel blocks from ``first`` on."""
+
+    first: int
+    blocks: int
+    tap: int
+    taps: int
+
+
+@jit
+def in_part(p, k, steps):
+    """Return how far K step ``k`` is into its L1 buffer of ``steps``: of whole channel blocks, or in each one anew."""
+    return (k if steps >= p.plane_steps else k % p.plane_steps) % steps
+
+
+@jit
+def part_number(p, k, steps):
+    """Return the number of the L1 buffer of ``steps`` with K step ``k``."""
+    if steps >= p.plane_steps:
+        return k // steps
+    return k // p.plane_steps * ceil_div(p.plane_steps, steps) + k % p.plane_steps // steps
 
 
 @jit
 def k_part(p, item, k, steps):
-    """Return first and number of the channel blocks in the ``steps`` K steps of an L1 buffer from step ``k`` on."""
+    """Return what the L1 buffer of ``steps`` has of K that begins with K step ``k``."""
     window = p.kh * p.kw * p.c0
     start = k * p.base_k
-    return start // window, min(steps * p.base_k, item.k_len - start) // window
+    if steps >= p.plane_steps:
+        return KPart(start // window, min(steps * p.base_k, item.k_len - start) // window, 0, p.kh * p.kw)
+    tap = start % window // p.c0
+    return KPart(start // window, 1, tap, min(steps * p.base_k // p.c0, p.kh * p.kw - tap))
 
 
 @jit

@@ -1,4 +1,4 @@
-"""What the dav-c220 kernels refuse: by their instructions' operands, and by the published operator's own checks.
+"""What one load of dav-c220 can walk over, what no instruction can count, and what the published operator refuses.
 
 Sources: asc-devkit ``docs/zh/api/SIMD-API`` (LoadData3DParamsV2, DataCopyParams, Fixpipe) for the operands; ops-nn
 ``conv/conv3d_backprop_input_v2/op_host/op_tiling`` for the checks of the operator.
@@ -20,7 +20,6 @@ Limit = tuple[str, int, int]
 PAD_MAX = DILATION_MAX = 255
 STRIDE_MAX = 63
 KERNEL_MAX = 511
-GROUPS_MAX = 65535
 IMAGE_MAX = 32767
 """Rows and columns of an image in L1, and the largest first window of a load within a row."""
 PLANE_MAX = 2**31 - 1
@@ -28,38 +27,8 @@ _ROW_MAX = 4096
 _FILL_BYTES = 512
 
 
-def check_input_gradient(geometry: ConvGeometry, product: Product, compute_dtype: str) -> None:
-    """Refuse an input gradient that the kernel or its instructions cannot do, or every profile refuses.
-
-    The windows walk over the dilated gradient with stride 1, so no instruction limits the stride. In 3D the operator
-    and its page do.
-
-    Raises
-    ------
-    OperatorError
-        With status 561103.
-    """
-    g, p = geometry, DxProblem.of(geometry, compute_dtype)
-    pads = p.back_pads
-    limits = [
-        *_window_limits(g),
-        ("backpropPadUp", pads.up, PAD_MAX),
-        ("backpropPadDown", pads.down, PAD_MAX),
-        ("backpropPadLeft", pads.left, PAD_MAX),
-        ("backpropPadRight", pads.right, PAD_MAX),
-        *(_stride_limits(g) if g.spatial_rank == 3 else ()),
-        ("pixels of an input plane", g.hi * g.wi, PLANE_MAX),
-        ("ho * strideH", g.ho * g.stride[1], PLANE_MAX),
-        ("wo * strideW", g.wo * g.stride[2], PLANE_MAX),
-        ("do * strideD", g.do * g.stride[0], PLANE_MAX),
-        ("width of the dilated gradient", p.dilated_extent[1], IMAGE_MAX),
-        ("input width", g.wi, IMAGE_MAX),
-    ]
-    _refuse(limits, f"input gradient, {compute_dtype}, {product.name}")
-
-
-def check_forward(geometry: ConvGeometry, product: Product, compute_dtype: str) -> None:
-    """Refuse a forward convolution that the kernel or its instructions cannot do.
+def check_planes(geometry: ConvGeometry, product: Product, what: str) -> None:
+    """Refuse planes whose pixels no instruction can count.
 
     Raises
     ------
@@ -68,17 +37,33 @@ def check_forward(geometry: ConvGeometry, product: Product, compute_dtype: str) 
     """
     g = geometry
     limits = [
-        *_window_limits(g),
-        *_stride_limits(g),
+        ("pixels of an input plane", g.hi * g.wi, PLANE_MAX),
         ("pixels of an output plane", g.ho * g.wo, PLANE_MAX),
-        ("input width", g.wi, IMAGE_MAX),
-        ("output width", g.wo, IMAGE_MAX),
+        ("ho * strideH", g.ho * g.stride[1], PLANE_MAX),
+        ("wo * strideW", g.wo * g.stride[2], PLANE_MAX),
+        ("do * strideD", g.do * g.stride[0], PLANE_MAX),
     ]
-    _refuse(limits, f"convolution, {compute_dtype}, {product.name}")
+    _refuse(limits, f"{what}, {product.name}")
+
+
+def loads_whole_rows(geometry: ConvGeometry, compute_dtype: str, *, forward: bool) -> bool:
+    """Return whether one image-to-column load can walk over whole rows of the map, and pad it."""
+    g = geometry
+    if forward:
+        own = [*_stride_limits(g), ("input width", g.wi, IMAGE_MAX), ("output width", g.wo, IMAGE_MAX)]
+    else:
+        p = DxProblem.of(g, compute_dtype)
+        # the windows walk over the dilated gradient with stride 1, so no instruction limits the stride
+        own = [
+            *_back_pad_limits(p),
+            ("width of the dilated gradient", p.dilated_extent[1], IMAGE_MAX),
+            ("input width", g.wi, IMAGE_MAX),
+        ]
+    return all(value <= most for _, value, most in (*_window_limits(g), *own))
 
 
 def library_only_limits(geometry: ConvGeometry, product: Product, compute_dtype: str = "fp16") -> None:
-    """Refuse an input gradient that the published operator refuses although the kernel here computes it.
+    """Refuse an input gradient that the published operator refuses although the kernels here compute it.
 
     The published page allows these ranges. They are the checks of Conv3DBackpropInputV2, for all ranks; on products of
     unified cores there is nothing of the kind. 1D and 2D strides pass them, but in BF16, where the library dilates the
@@ -104,6 +89,8 @@ def library_only_limits(geometry: ConvGeometry, product: Product, compute_dtype:
     least = rows * g.wo * g.stride[2] * planes * 32 + p.khw * 16 * 32 + (_FILL_BYTES if p.item == 2 else 0)
     is_rewritten = g.spatial_rank < 3 and product.dilates_strided_gradients and compute_dtype != "bf16"
     limits = [
+        *_window_limits(g),
+        *_back_pad_limits(p),
         *(() if is_rewritten else _stride_limits(g)),
         ("strideD", g.stride[0], g.kd),
         ("strideD", g.stride[0], PAD_MAX),
@@ -129,8 +116,13 @@ def _window_limits(g: ConvGeometry) -> list[Limit]:
         ("kernel width", g.kw, KERNEL_MAX),
         *((f"dilation{axis}", step, DILATION_MAX) for axis, step in zip("DHW", dilation, strict=True)),
         *((f"pad{side}", pad, PAD_MAX) for side, pad in zip(("Up", "Down", "Left", "Right"), g.pad[2:], strict=True)),
-        ("groups", g.groups, GROUPS_MAX),
     ]
+
+
+def _back_pad_limits(p: DxProblem) -> list[Limit]:
+    pads = p.back_pads
+    sides = (("Up", pads.up), ("Down", pads.down), ("Left", pads.left), ("Right", pads.right))
+    return [(f"backpropPad{side}", pad, PAD_MAX) for side, pad in sides]
 
 
 def _stride_limits(g: ConvGeometry) -> list[Limit]:

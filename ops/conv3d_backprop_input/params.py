@@ -10,10 +10,12 @@ from npu_sim.dtypes.formats import DTYPES
 from npu_sim.memory.gm import GmTensor
 from npu_sim.products import CoreSpec
 from npu_sim.units import align_up, ceil_div
-from ops.common.records import tensor_fields
+from ops.common.kernel_parts import MAX_BLOCK_COUNT, MAX_FIELD
+from ops.common.records import int_fields, record, tensor_fields
 from ops.conv3d_backprop_input.bias import BIAS_FIELDS, bias_fields
-from ops.conv3d_backprop_input.tiling_dx_data import DxTiling, block_rows
+from ops.conv3d_backprop_input.tiling_dx_data import DxProblem, DxTiling, block_rows
 from ops.conv3d_backprop_input.tiling_forward import ForwardTiling
+from ops.conv3d_backprop_input.tiling_streamed import StreamedTiling
 
 _NAMES = (
     # extents: out is the result (M its pixels), a the activations that are multiplied, in blocks of C0 channels
@@ -23,18 +25,28 @@ _NAMES = (
     "stride_d", "dilation_d", "pad_front", "window_step_h", "window_step_w", "dilation_h", "dilation_w", "image_up",
     "image_left", "image_right", "image_rows", "image_w", "insert_h", "insert_w", "first_column", "column_at",
     "columns", "base_rows",
+    # streamed windows: lines of the map, blocks within one row of the result
+    "per_row", "line_taps", "row_lines", "line_step", "load_step_w", "load_dilation_w",
+    "pads_lines",
     # tensors
     "a", "weight", "out", "a_tensor", "weight_tensor", "out_tensor", "data", "out_data", "hf32", "clear",
     "clear_share", "out_blocks",
     *BIAS_FIELDS,
     # tiling
-    "base_m", "base_n", "base_k", "step_ka", "step_kb", "al1", "bl1", "cl0", "b_full", "single_m", "single_n",
-    "m_count", "n_count", "items", "cores", "grid", "n_dim", "m_dim", "batch_dim", "d_dim", "single_d", "single_batch",
+    "base_m", "base_n", "base_k", "plane_steps", "step_ka", "step_kb", "al1", "bl1", "cl0", "b_full", "m_total",
+    "m_unit", "single_m", "single_n", "m_count", "n_count", "items", "cores", "grid", "n_dim", "m_dim", "batch_dim",
+    "d_dim", "single_d", "single_batch",
     "a1", "a1_bytes", "b1", "b1_bytes", "l0a_half", "l0b_half", "l0c_half", "l0c_rows", "step_rows",
 )  # fmt: skip
 
-SPLIT_PARAMS = np.dtype([(name, "i8") for name in _NAMES])
+SPLIT_PARAMS = int_fields(*_NAMES)
 """What `kernel_split.convolve` reads: extents in elements, addresses, ``*_bytes`` and halves in bytes."""
+
+_WHOLE_ROWS = dict.fromkeys(
+    ("per_row", "line_taps", "row_lines", "line_step", "load_step_w", "load_dilation_w", "pads_lines"), 0
+)
+_NO_GRID = {"grid": 0, "n_dim": 1, "m_dim": 1, "batch_dim": 1, "d_dim": 1, "single_d": 1, "single_batch": 1}
+_BASE = ("base_m", "base_n", "base_k", "step_ka", "step_kb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,31 +97,25 @@ def dx_params(tiling: DxTiling, core: CoreSpec, dy: GmTensor, weight: GmTensor, 
     """Return the parameters for an input gradient of tensors in NDC1HWC0 and FRACTAL_Z_3D."""
     t, p, g = tiling, tiling.problem, tiling.problem.geometry
     image = _dilated_image(t)
-    tap_dilation = p.dilation
-    shape = {
-        "batch": g.n, "out_d": g.di, "out_h": g.hi, "out_w": g.wi, "out_c1": p.cin1, "n1_g": p.cin1_g, "a_d": g.do,
-        "a_h": g.ho, "a_w": g.wo, "a_c1": p.cout1, "k1_g": p.cout1_g, "forward": 0, "window_step_h": 1,
-        "window_step_w": 1, "insert_h": g.stride[1], "insert_w": g.stride[2],
-        "base_rows": block_rows(t.base_m, g.wi) - 1 + p.reach[1],
-    }  # fmt: skip
     # nothing is computed where no column of the gradient is left
     has_work = image.width > 0
     items = g.n * g.di * t.m_count * t.n_count * p.groups if has_work else 0
     clear = p.needs_clearing or g.stride[0] > g.kd or not has_work
     numbers = {
+        "base_rows": block_rows(t.base_m, g.wi) - 1 + p.reach[1], "m_total": p.m, "m_unit": t.base_m,
         "single_m": t.single_core_m, "single_n": t.single_core_cin, "m_count": t.m_count, "n_count": t.n_count,
         "items": items, "cores": t.core_num, "grid": int(not t.is_block_driver), "n_dim": t.n_dim, "m_dim": t.m_dim,
         "batch_dim": t.batch_dim, "d_dim": t.d_dim, "single_d": t.single_core_din,
         "single_batch": t.single_core_batch if has_work else 0, "clear": int(clear),
-        **{name: getattr(t, name) for name in ("base_m", "base_n", "base_k", "step_ka", "step_kb")},
-        "al1": t.al1_pbuffer, "bl1": t.bl1_pbuffer, "cl0": t.cl0_pbuffer,
+        **{name: getattr(t, name) for name in _BASE}, "al1": t.al1_pbuffer, "bl1": t.bl1_pbuffer, "cl0": t.cl0_pbuffer,
     }  # fmt: skip
-    pairs = p.c0 == 8
-    values = shape | numbers | _common(t, image, tap_dilation, pairs)
-    return _record(values, core, p.compute_dtype, dy, weight, dx)
+    values = _gradient_shape(p) | numbers | _common(t.problem, image, p.dilation) | _WHOLE_ROWS
+    return _record(values | _image_buffers(values, p.c0 == 8), core, p.compute_dtype, dy, weight, dx)
 
 
-def add_bias(params: np.ndarray, tiling: DxTiling | ForwardTiling, core: CoreSpec, bias: GmTensor) -> None:
+def add_bias(
+    params: np.ndarray, tiling: DxTiling | ForwardTiling | StreamedTiling, core: CoreSpec, bias: GmTensor
+) -> None:
     """Let every block of the result start from ``bias``, so that nothing needs to be cleared.
 
     ``core``: with as much of L1 as the tiling took, see `bias.core_beside_bias`.
@@ -130,26 +136,67 @@ def forward_params(tiling: ForwardTiling, core: CoreSpec, x: GmTensor, weight: G
     image = _Image(
         up=g.pad[2], left=g.pad[4], right=g.pad[5], rows=g.hi, width=g.wi, first_column=0, column_at=0, columns=g.wi
     )
-    shape = {
-        "batch": g.n, "out_d": g.do, "out_h": g.ho, "out_w": g.wo, "out_c1": t.cout1, "n1_g": t.cout1_g, "a_d": g.di,
-        "a_h": g.hi, "a_w": g.wi, "a_c1": t.cin1, "k1_g": t.cin1_g, "forward": 1, "window_step_h": g.stride[1],
-        "window_step_w": g.stride[2], "insert_h": 1, "insert_w": 1, "base_rows": t.rows(blocks.base_m),
-    }  # fmt: skip
     numbers = {
-        "single_m": t.single_m, "single_n": t.single_n, "m_count": t.m_count, "n_count": t.n_count,
-        "items": g.n * g.do * t.m_count * t.n_count * t.groups, "cores": t.core_num, "grid": 0, "n_dim": 1, "m_dim": 1,
-        "batch_dim": 1, "d_dim": 1, "single_d": 1, "single_batch": 1, "clear": int(t.needs_clearing),
-        **{name: getattr(blocks, name) for name in ("base_m", "base_n", "base_k", "step_ka", "step_kb")},
-        "al1": blocks.al1, "bl1": blocks.bl1, "cl0": blocks.cl0,
+        "base_rows": t.rows(blocks.base_m), "m_total": g.pixels, "m_unit": blocks.base_m, "single_m": t.single_m,
+        "single_n": t.single_n, "m_count": t.m_count, "n_count": t.n_count,
+        "items": g.n * g.do * t.m_count * t.n_count * t.groups, "cores": t.core_num, "clear": int(t.needs_clearing),
+        **{name: getattr(blocks, name) for name in _BASE}, "al1": blocks.al1, "bl1": blocks.bl1, "cl0": blocks.cl0,
     }  # fmt: skip
-    values = shape | numbers | _common(t, image, g.dilation, False)
-    return _record(values, core, t.compute_dtype, x, weight, y)
+    values = _forward_shape(t) | numbers | _NO_GRID | _common(t, image, g.dilation) | _WHOLE_ROWS
+    return _record(values | _image_buffers(values, False), core, t.compute_dtype, x, weight, y)
 
 
-def _common(
-    tiling: DxTiling | ForwardTiling, image: _Image, dilation: tuple[int, int, int], pairs: bool
-) -> dict[str, int]:
-    problem = tiling.problem if isinstance(tiling, DxTiling) else tiling
+def streamed_params(tiling: StreamedTiling, core: CoreSpec, a: GmTensor, weight: GmTensor, out: GmTensor) -> np.ndarray:
+    """Return the parameters for either operator with windows that stream through L1 in lines."""
+    t, p, g = tiling, tiling.problem, tiling.problem.geometry
+    by_row = t.line_taps > 1
+    if t.forward:
+        shape, up, left, rows, columns = _forward_shape(p), g.pad[2], g.pad[4], g.hi, g.wi
+    else:
+        shape, up, left, (rows, columns) = _gradient_shape(p), p.back_pads.up, p.back_pads.left, p.dilated_extent
+    # all of the map: lines take their columns of it themselves, and nothing is padded
+    image = _Image(up=up, left=left, right=0, rows=rows, width=columns, first_column=0, column_at=0, columns=0)
+    planes = max(t.step_ka * t.base_k // p.window, 1)
+    taps = min(t.step_kb * t.base_k // p.c0, p.khw)
+    step_w, n1 = shape["window_step_w"], t.base_n // p.c0
+    line = {
+        "per_row": t.per_row, "line_taps": t.line_taps, "row_lines": 1 if by_row else g.kw,
+        "line_step": 1 if by_row else step_w, "load_step_w": step_w if by_row else 1,
+        "load_dilation_w": p.dilation[2] if by_row else 1,
+    }  # fmt: skip
+    line["pads_lines"] = int(line["row_lines"] == line["line_step"] == shape["insert_h"] == shape["insert_w"] == 1)
+    columns = t.line_columns
+    copies_a = planes * (columns if line["line_step"] > MAX_FIELD else columns // MAX_BLOCK_COUNT + 1)
+    numbers = {
+        "base_rows": 0, "m_total": t.m_total, "m_unit": 1, "single_m": t.single_m, "single_n": t.base_n,
+        "m_count": t.m_count, "n_count": t.n_count, "cores": t.core_num, "clear": int(t.needs_clearing),
+        "items": g.n * shape["out_d"] * t.m_count * t.n_count * p.groups,
+        **{name: getattr(t, name) for name in (*_BASE, "al1", "bl1", "cl0", "a1_bytes", "b1_bytes")},
+        "copies": copies_a + (max(n1, max(t.step_kb * t.base_k // p.window, 1)) + 1) * taps,
+    }  # fmt: skip
+    values = shape | numbers | _NO_GRID | _common(p, image, p.dilation) | line
+    return _record(values, core, p.compute_dtype, a, weight, out)
+
+
+def _gradient_shape(p: DxProblem) -> dict[str, int]:
+    g = p.geometry
+    return {
+        "batch": g.n, "out_d": g.di, "out_h": g.hi, "out_w": g.wi, "out_c1": p.cin1, "n1_g": p.cin1_g, "a_d": g.do,
+        "a_h": g.ho, "a_w": g.wo, "a_c1": p.cout1, "k1_g": p.cout1_g, "forward": 0, "window_step_h": 1,
+        "window_step_w": 1, "insert_h": g.stride[1], "insert_w": g.stride[2],
+    }  # fmt: skip
+
+
+def _forward_shape(p: DxProblem | ForwardTiling) -> dict[str, int]:
+    g = p.geometry
+    return {
+        "batch": g.n, "out_d": g.do, "out_h": g.ho, "out_w": g.wo, "out_c1": p.cout1, "n1_g": p.cout1_g, "a_d": g.di,
+        "a_h": g.hi, "a_w": g.wi, "a_c1": p.cin1, "k1_g": p.cin1_g, "forward": 1, "window_step_h": g.stride[1],
+        "window_step_w": g.stride[2], "insert_h": 1, "insert_w": 1,
+    }  # fmt: skip
+
+
+def _common(problem: DxProblem | ForwardTiling, image: _Image, dilation: tuple[int, int, int]) -> dict[str, int]:
     g = problem.geometry
     merged = g.merged_groups(problem.c0)
     return {
@@ -158,8 +205,23 @@ def _common(
         "dilation_h": dilation[1], "dilation_w": dilation[2], "image_up": image.up, "image_left": image.left,
         "image_right": image.right, "image_rows": image.rows, "image_w": image.width,
         "first_column": image.first_column, "column_at": image.column_at, "columns": image.columns,
-        "pairs": int(pairs),
     }  # fmt: skip
+
+
+def _image_buffers(v: dict[str, int], pairs: bool) -> dict[str, int]:
+    """Return the bytes of an L1 buffer of whole rows and of weights, and a bound of the copies that fill both."""
+    window = v["kh"] * v["kw"] * v["c0"]
+    k_a, k_b = v["step_ka"] * v["base_k"] // window, v["step_kb"] * v["base_k"] // window
+    image_rows = min(v["base_rows"], v["image_rows"])
+    # weight rows of 32 bytes: per tap and channel block of the side that is not K, C0 (fp32 dx: 16 in pairs) rows
+    k_rows = align_up(k_b, 2) * v["c0"] if pairs else k_b * v["c0"]
+    copies_a = k_a * (ceil_div(image_rows, v["insert_h"]) if v["insert_w"] > 1 else 1) * (v["columns"] // 4095 + 1)
+    copies_b = (v["base_n"] // v["c0"] + k_b) * v["kh"] * v["kw"]
+    return {
+        "a1_bytes": k_a * image_rows * v["image_w"] * 32,
+        "b1_bytes": v["base_n"] // v["c0"] * v["kh"] * v["kw"] * k_rows * 32,
+        "copies": copies_a + image_rows // 4095 * k_a + copies_b,
+    }
 
 
 def _record(
@@ -168,29 +230,18 @@ def _record(
     """Add what follows from the rest: buffers, tensors and the room of a step."""
     v = values
     window = v["kh"] * v["kw"] * v["c0"]
-    k_a, k_b = v["step_ka"] * v["base_k"] // window, v["step_kb"] * v["base_k"] // window
-    image_rows = min(v["base_rows"], v["image_rows"])
-    # weight rows of 32 bytes: per tap and channel block of the side that is not K, C0 (fp32 dx: 16 in pairs) rows
-    k_rows = align_up(k_b, 2) * v["c0"] if v.pop("pairs") else k_b * v["c0"]
-    b1_bytes = v["base_n"] // v["c0"] * v["kh"] * v["kw"] * k_rows * 32
     whole_k = v["step_kb"] * v["base_k"] >= v["k1_g"] * window
-    a1_bytes = k_a * image_rows * v["image_w"] * 32
     blocks = out.byte_count // 32
-    copies_a = k_a * (ceil_div(image_rows, v["insert_h"]) if v["insert_w"] > 1 else 1) * (v["columns"] // 4095 + 1)
-    copies_b = (v["base_n"] // v["c0"] + k_b) * v["kh"] * v["kw"]
     loads = v["base_k"] // v["c0"] * (1 + v["base_n"] // 16)
     data = DTYPES[compute_dtype].data
     v |= {
         **tensor_fields(a=a, weight=weight, out=out), "data": int(data), "out_data": int(data),
         "hf32": int(compute_dtype == "hf32"), "out_blocks": blocks, **dict.fromkeys(BIAS_FIELDS, 0),
         "clear_share": align_up(ceil_div(blocks * v["c0"], v["cores"]), 32) // v["c0"],
+        "plane_steps": max(window // v["base_k"], 1),
         "b_full": int(v["kd"] == 1 and v["bl1"] == 1 and whole_k and v["base_n"] >= v["single_n"]),
-        "a1": 0, "a1_bytes": a1_bytes, "b1": v["al1"] * a1_bytes, "b1_bytes": b1_bytes,
-        "l0a_half": core.l0a_bytes // 2, "l0b_half": core.l0b_bytes // 2,
+        "a1": 0, "b1": v["al1"] * v["a1_bytes"], "l0a_half": core.l0a_bytes // 2, "l0b_half": core.l0b_bytes // 2,
         "l0c_half": v["base_m"] * align_up(v["base_n"], 16) * 4, "l0c_rows": core.l0c_bytes // 64,
-        "step_rows": 64 + copies_a + image_rows // 4095 * k_a + copies_b + loads,
+        "step_rows": 64 + v.pop("copies") + loads,
     }  # fmt: skip
-    out_record = np.zeros(1, SPLIT_PARAMS)
-    for name in SPLIT_PARAMS.names or ():
-        out_record[name] = v[name]
-    return out_record
+    return record(SPLIT_PARAMS, v)

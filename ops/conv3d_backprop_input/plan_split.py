@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from npu_sim.errors import OperatorError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import CoreSpec, Product
 from npu_sim.program.launch import Launch
@@ -12,15 +11,15 @@ from ops.common.cube_operands import SYSTEM_WORKSPACE_BYTES
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Kernel
 from ops.common.records import kernel_launch
-from ops.common.status import NO_KERNEL
 from ops.conv3d_backprop_input import kernel_split
 from ops.conv3d_backprop_input.bias import core_beside_bias
 from ops.conv3d_backprop_input.kernel_split_work import SITES
-from ops.conv3d_backprop_input.limits import check_forward, check_input_gradient
-from ops.conv3d_backprop_input.params import add_bias, dx_params, forward_params
+from ops.conv3d_backprop_input.limits import check_planes, loads_whole_rows
+from ops.conv3d_backprop_input.params import add_bias, dx_params, forward_params, streamed_params
 from ops.conv3d_backprop_input.tiling_dx import dx_tiling
-from ops.conv3d_backprop_input.tiling_dx_data import DxTiling
+from ops.conv3d_backprop_input.tiling_dx_data import DxProblem, DxTiling
 from ops.conv3d_backprop_input.tiling_forward import ForwardTiling, forward_tiling
+from ops.conv3d_backprop_input.tiling_streamed import StreamedTiling, streamed_tiling
 
 
 def split_input_gradient(
@@ -38,14 +37,16 @@ def split_input_gradient(
     Raises
     ------
     OperatorError
-        561103: an operand the instructions cannot encode, or no block fits L1.
+        561103: a plane has more pixels than an instruction can count.
     """
-    check_input_gradient(geometry, product, compute_dtype)
+    check_planes(geometry, product, f"input gradient, {compute_dtype}")
     core = _core(product, geometry.cin, bias)
-    tiling = dx_tiling(geometry, compute_dtype, core, product.cube_core_count)
-    if tiling is None:
-        raise _too_large(product, f"input gradient, {compute_dtype}")
-    return _kernel(tiling, dx_launch(tiling, product, gm, dy, weight, dx, bias))
+    if loads_whole_rows(geometry, compute_dtype, forward=False):
+        tiling = dx_tiling(geometry, compute_dtype, core, product.cube_core_count)
+        if tiling is not None:
+            return _kernel(tiling, dx_launch(tiling, product, gm, dy, weight, dx, bias))
+    streamed = streamed_tiling(DxProblem.of(geometry, compute_dtype), False, core, product.cube_core_count)
+    return _kernel(streamed, streamed_launch(streamed, product, gm, dy, weight, dx, bias))
 
 
 def split_forward(
@@ -63,14 +64,16 @@ def split_forward(
     Raises
     ------
     OperatorError
-        561103: an operand the instructions cannot encode, or no block fits L1.
+        561103: a plane has more pixels than an instruction can count.
     """
-    check_forward(geometry, product, compute_dtype)
+    check_planes(geometry, product, f"convolution, {compute_dtype}")
     core = _core(product, geometry.cout, bias)
-    tiling = forward_tiling(geometry, compute_dtype, core, product.cube_core_count)
-    if tiling is None:
-        raise _too_large(product, f"convolution, {compute_dtype}")
-    return _kernel(tiling, forward_launch(tiling, product, gm, x, weight, y, bias))
+    if loads_whole_rows(geometry, compute_dtype, forward=True):
+        tiling = forward_tiling(geometry, compute_dtype, core, product.cube_core_count)
+        if tiling is not None:
+            return _kernel(tiling, forward_launch(tiling, product, gm, x, weight, y, bias))
+    streamed = streamed_tiling(DxProblem.of(geometry, compute_dtype), True, core, product.cube_core_count)
+    return _kernel(streamed, streamed_launch(streamed, product, gm, x, weight, y, bias))
 
 
 def dx_launch(
@@ -110,18 +113,27 @@ def _core(product: Product, channels: int, bias: GmTensor | None) -> CoreSpec:
     return product.core if bias is None else core_beside_bias(product.core, channels)
 
 
+def streamed_launch(
+    tiling: StreamedTiling,
+    product: Product,
+    gm: GlobalMemory,
+    a: GmTensor,
+    weight: GmTensor,
+    out: GmTensor,
+    bias: GmTensor | None = None,
+) -> Launch:
+    """Return the launch of the kernel with ``tiling``."""
+    g = tiling.problem.geometry
+    params = streamed_params(tiling, product.core, a, weight, out)
+    if bias is not None:
+        add_bias(params, tiling, _core(product, g.cout if tiling.forward else g.cin, bias), bias)
+    return _launch("Conv3D" if tiling.forward else "Conv3DBackpropInputV2", params, gm)
+
+
 def _launch(name: str, params: np.ndarray, gm: GlobalMemory) -> Launch:
     phases = 1 + int(params[0]["clear"])
     return kernel_launch(name, kernel_split.convolve, params, gm, SITES, phase_count=phases)
 
 
-def _kernel(tiling: DxTiling | ForwardTiling, launch: Launch) -> Kernel:
+def _kernel(tiling: DxTiling | ForwardTiling | StreamedTiling, launch: Launch) -> Kernel:
     return Kernel(launches=(launch,), private_bytes=SYSTEM_WORKSPACE_BYTES, tiling=tiling)
-
-
-def _too_large(product: Product, what: str) -> OperatorError:
-    return OperatorError(
-        f"Smallest block must be one that fits L1 of {product.core.l1_bytes} bytes, not a larger one "
-        f"({what}, {product.name})",
-        NO_KERNEL,
-    )

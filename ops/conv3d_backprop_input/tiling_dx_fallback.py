@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from npu_sim.products import CoreSpec
 from npu_sim.units import align_up
 
-_K_BYTES = 256
+K_BYTES = 256
+"""Longest base K, bytes."""
 _ROWS = 16
 _LONGEST_K = 32767
 """K of one L1 load, so that no start within it leaves the fields of a load."""
@@ -110,7 +111,7 @@ def _shorter_k(p: BlockProblem, core: CoreSpec) -> Blocks | None:
 
 def _k_candidates(p: BlockProblem) -> list[int]:
     """Return the base K worth trying, longest first."""
-    longest = min(max(_K_BYTES * p.c0 // 32, p.c0), p.k1 * p.window)
+    longest = min(max(K_BYTES * p.c0 // 32, p.c0), p.k1 * p.window)
     return [k for k in range(longest // p.c0 * p.c0, 0, -p.c0) if k % p.window == 0 or p.window % k == 0]
 
 

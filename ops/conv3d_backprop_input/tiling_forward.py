@@ -75,11 +75,16 @@ class ForwardTiling:
     @property
     def needs_clearing(self) -> bool:
         """Whether some output reads nothing but padding along depth or height, and is not computed at all."""
-        g = self.geometry
-        planes = any(all(g.input_depth(d, tap) is None for tap in range(g.kd)) for d in range(g.do))
-        first = g.kernel_height - g.pad[2] <= 0
-        last = (g.ho - 1) * g.stride[1] - g.pad[2] >= g.hi
-        return planes or first or last
+        return reads_only_padding(self.geometry)
+
+
+def reads_only_padding(geometry: ConvGeometry) -> bool:
+    """Return whether some output plane or row lies wholly under windows over padding."""
+    g = geometry
+    planes = any(all(g.input_depth(d, tap) is None for tap in range(g.kd)) for d in range(g.do))
+    first = g.kernel_height - g.pad[2] <= 0
+    last = (g.ho - 1) * g.stride[1] - g.pad[2] >= g.hi
+    return planes or first or last
 
 
 def _rows(geometry: ConvGeometry, pixels: int) -> int:

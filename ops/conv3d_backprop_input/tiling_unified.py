@@ -14,10 +14,10 @@ from npu_sim.isa.op import Op, highest
 from npu_sim.products import CoreSpec, Product
 from npu_sim.units import align_up, ceil_div
 from ops.conv3d_backprop_input.bias import EVENTS_WITH_BIAS, ROW_BYTES
+from ops.conv3d_backprop_input.ladder import Ladder, first_base
 from ops.conv3d_backprop_input.problem_unified import C0, WindowProblem
 
 _PIXEL_BYTES = 2 * C0
-_MOST_BASE, _LEAST_BASE = 256, 128
 _MOST_K = 128
 _MOST_COLUMNS = 32767
 
@@ -214,21 +214,22 @@ def _touched(count: int, width: int) -> int:
     return count // width + 2 if count > width else 2
 
 
-@dataclass(slots=True)
-class _Blocks:
-    """Blocks under construction; ``ka`` and ``kb`` are the steps in L1, counted in L0 steps of K."""
+@dataclass(slots=True, kw_only=True)
+class _Blocks(Ladder):
+    """Blocks of one way of the windows."""
 
     q: WindowProblem
     source: Source
     by_row: bool
     two_column: bool
-    base_m: int
-    base_n: int
-    base_k: int = C0
-    ka: int = 1
-    kb: int = 1
-    al1: int = 2
-    bl1: int = 2
+
+    @property
+    def k_planes(self) -> int:
+        return self.q.k_planes
+
+    @property
+    def plane_k(self) -> int:
+        return self.q.taps * C0
 
     @property
     def windows(self) -> int:
@@ -271,106 +272,38 @@ class _Blocks:
         bias_bytes = self.base_n * ROW_BYTES if self.q.has_bias else 0
         return self.al1 * self.a1_bytes + self.bl1 * self.b1_bytes + bias_bytes
 
-    @property
-    def steps_per_plane(self) -> int:
-        """L0 steps that one channel block takes; 1 where one takes several."""
-        return max(self.q.taps * C0 // self.base_k, 1)
-
-    @property
-    def planes_per_step(self) -> int:
-        """Channel blocks that one L0 step takes, at least 1."""
-        return max(self.base_k // (self.q.taps * C0), 1)
+    def most_bl1(self, core: CoreSpec) -> int:
+        return 1 if self.q.has_bias and core.event_count < EVENTS_WITH_BIAS else 2
 
     @property
     def most_ka(self) -> int:
-        """Most L0 steps whose first column an image-to-column load can name; a channel block where those are fewer."""
         columns, unit = self.q.taps * C0, self.planes_per_step
         planes = min(highest(Op.LOAD_3D, "k_start") // columns, highest(Op.LOAD_3D_V1, "c1_index")) // unit
         return max(planes, 1) * self.steps_per_plane
 
     @property
     def most_cut_ka(self) -> int:
-        """The same with parts of channel blocks, which begin anywhere in a row of the kernel."""
+        # a part begins anywhere in a row of the kernel
         if self.source is Source.GATHERED or self.q.taps * C0 <= highest(Op.LOAD_3D, "k_start"):
             return self.most_ka
         return (highest(Op.LOAD_3D, "k_start") - self.q.kernel[1] * C0) // self.base_k
 
-
-def _base_ks(q: WindowProblem, blocks: _Blocks, core: CoreSpec) -> list[int]:
-    """Return the base_k that divide the columns of a channel block or are multiples of them, smallest first."""
-    columns = q.taps * C0
-    most = min(
-        _MOST_K, q.k_planes * columns, core.l0a_bytes // (4 * blocks.base_m), core.l0b_bytes // (4 * blocks.base_n)
-    )
-    return [k for k in range(C0, most + 1, C0) if columns % k == 0 or k % columns == 0]
+    def base_ks(self, core: CoreSpec) -> list[int]:
+        columns = self.plane_k
+        most = min(
+            _MOST_K, self.k_planes * columns, core.l0a_bytes // (4 * self.base_m), core.l0b_bytes // (4 * self.base_n)
+        )
+        return [k for k in range(C0, most + 1, C0) if columns % k == 0 or k % columns == 0]
 
 
 def _fit(
     q: WindowProblem, product: Product, source: Source, by_row: bool, two_column: bool, *, cut: bool = False
 ) -> _Blocks | None:
-    """Return the largest blocks of the ladder that L1 holds, None if it does not hold the smallest.
-
-    ``cut``: an L1 step may be a part of a channel block.
-    """
-    core = product.core
+    """Return the largest blocks that L1 holds, None if it does not hold the smallest; see `Ladder.fit`."""
     blocks = _Blocks(q=q, source=source, by_row=by_row, two_column=two_column, base_m=C0, base_n=C0)
     m = align_up(q.result[1] if by_row else blocks.m_total, C0)
-    n = q.n_planes * C0
-    blocks.base_m, blocks.base_n = (
-        (min(_MOST_BASE, m), min(_LEAST_BASE, n)) if m >= n else (min(_LEAST_BASE, m), min(_MOST_BASE, n))
-    )
-    skipped = 0
-    while True:
-        candidates = _base_ks(q, blocks, core)
-        blocks.base_k = candidates[max(len(candidates) - 1 - skipped, 0)]
-        if _fit_steps(q, blocks, core, cut):
-            return blocks
-        if blocks.base_m > C0 and blocks.base_m >= blocks.base_n:
-            blocks.base_m -= C0
-        elif blocks.base_n > C0:
-            blocks.base_n -= C0
-        elif blocks.base_m > C0:
-            blocks.base_m -= C0
-        elif skipped < len(candidates) - 1:
-            skipped += 1
-        else:
-            return None
-
-
-def _fit_steps(q: WindowProblem, blocks: _Blocks, core: CoreSpec, cut: bool) -> bool:
-    """Choose the L1 steps and buffers for the bases of ``blocks``; return whether L1 holds them."""
-    plane = blocks.steps_per_plane
-    least = 1 if cut else plane
-    blocks.kb = ceil_div(q.k_planes, blocks.planes_per_step) * plane
-    blocks.ka = min(blocks.kb, blocks.most_cut_ka if cut else blocks.most_ka)
-    blocks.al1 = blocks.bl1 = 2
-    if q.has_bias and core.event_count < EVENTS_WITH_BIAS:
-        blocks.bl1 = 1
-
-    def halved(steps: int) -> int:
-        return max(steps // 2 // plane * plane, plane) if steps > plane else max(steps // 2, least)
-
-    while blocks.l1_bytes > core.l1_bytes:
-        a, b = blocks.al1 * blocks.a1_bytes, blocks.bl1 * blocks.b1_bytes
-        if a >= b and blocks.ka > least:
-            blocks.ka = halved(blocks.ka)
-        elif blocks.kb > least:
-            blocks.kb = halved(blocks.kb)
-        elif blocks.bl1 > 1:
-            blocks.bl1 = 1
-        elif blocks.al1 > 1:
-            blocks.al1 = 1
-        elif blocks.ka > least:
-            blocks.ka = halved(blocks.ka)
-        else:
-            return False
-    if min(blocks.ka, blocks.kb) < plane:
-        return True
-    if blocks.ka > blocks.kb:
-        blocks.ka = blocks.ka // blocks.kb * blocks.kb
-    else:
-        blocks.kb = blocks.kb // blocks.ka * blocks.ka
-    return True
+    blocks.base_m, blocks.base_n = first_base(m, q.n_planes * C0)
+    return blocks if blocks.fit(product.core, cut=cut) else None
 
 
 def _finished(q: WindowProblem, product: Product, blocks: _Blocks) -> UnifiedTiling:

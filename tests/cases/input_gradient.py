@@ -17,7 +17,7 @@ from npu_sim.dtypes.formats import DTYPES
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.layouts.transform import activation_from_blocked, blocked_from_activation, fractal_from_weight
 from npu_sim.memory.gm import GlobalMemory, GmTensor
-from npu_sim.products import Product, get_product
+from npu_sim.products import CoreSpec, Product, get_product
 from npu_sim.units import align_up, ceil_div
 from ops.common.cube_operands import (
     input_layout,
@@ -26,12 +26,13 @@ from ops.common.cube_operands import (
 )
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Kernel
-from ops.conv3d_backprop_input.bias import bias_dtype, bias_layout
+from ops.conv3d_backprop_input.bias import bias_dtype, bias_layout, core_beside_bias
 from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
-from ops.conv3d_backprop_input.plan_split import dx_launch, forward_launch
+from ops.conv3d_backprop_input.plan_split import dx_launch, forward_launch, streamed_launch
 from ops.conv3d_backprop_input.tiling_dx import overflows
-from ops.conv3d_backprop_input.tiling_dx_data import DxTiling
+from ops.conv3d_backprop_input.tiling_dx_data import DxProblem, DxTiling
 from ops.conv3d_backprop_input.tiling_forward import ForwardTiling
+from ops.conv3d_backprop_input.tiling_streamed import StreamedTiling, _has_row_lines, _StreamedBlocks, streamed_tiling
 from tests.oracles import convolution
 
 STORED: dict[str, np.dtype] = {
@@ -276,9 +277,66 @@ def random_split_tiling(rng: np.random.Generator, setup: Setup) -> Setup:
     if isinstance(plan.tiling, DxTiling):
         tiling = _random_dx_tiling(rng, plan.tiling, product)
         return replace(setup, plan=replace(plan, tiling=tiling, launches=(dx_launch(tiling, product, *tensors),)))
+    if isinstance(plan.tiling, StreamedTiling):
+        return random_streamed_tiling(rng, setup)
     assert isinstance(plan.tiling, ForwardTiling)
     forward = _random_forward_tiling(rng, plan.tiling, product)
     return replace(setup, plan=replace(plan, tiling=forward, launches=(forward_launch(forward, product, *tensors),)))
+
+
+def _core(setup: Setup) -> CoreSpec:
+    """Return the core, with what a bias leaves of L1."""
+    channels, core = len(bias_of(setup.case)), setup.case.product.core
+    return core if setup.bias is None else core_beside_bias(core, channels)
+
+
+def streamed(setup: Setup, tiling: StreamedTiling | None = None) -> Setup:
+    """Return ``setup`` with its windows streamed in lines, although L1 may hold whole rows."""
+    case = setup.case
+    if tiling is None:
+        problem, cores = DxProblem.of(case.geometry, case.compute_dtype), case.product.cube_core_count
+        tiling = streamed_tiling(problem, case.kind == "forward", _core(setup), cores)
+    launch = streamed_launch(tiling, case.product, setup.gm, setup.a, setup.weight, setup.out, setup.bias)
+    return replace(setup, plan=replace(setup.plan, tiling=tiling, launches=(launch,)))
+
+
+def random_streamed_tiling(rng: np.random.Generator, setup: Setup) -> Setup:
+    """Return ``setup`` streamed in lines with a random tiling that fits the buffers."""
+    tiling = streamed(setup).plan.tiling
+    assert isinstance(tiling, StreamedTiling)
+    p, core = tiling.problem, _core(setup)
+    lines = (p.geometry.kw, 1) if _has_row_lines(p, tiling.forward) else (1,)
+    while True:
+        blocks = _StreamedBlocks(
+            problem=p,
+            forward=tiling.forward,
+            line_taps=_pick(rng, lines),
+            base_m=16 * int(rng.integers(1, min(ceil_div(tiling.width, 16), 16) + 1)),
+            base_n=16 * int(rng.integers(1, min(ceil_div(tiling.n_count * tiling.base_n, 16), 12) + 1)),
+            al1=_pick(rng, (1, 2)),
+            bl1=_pick(rng, (1, 2)),
+        )
+        blocks.base_k = _pick(rng, blocks.base_ks(core))
+        plane = blocks.steps_per_plane
+        whole = ceil_div(blocks.k_planes, blocks.planes_per_step)
+        blocks.ka, blocks.kb = (
+            int(rng.integers(1, plane)) if plane > 1 and rng.integers(2) else plane * int(rng.integers(1, whole + 1))
+            for _ in range(2)
+        )
+        most = blocks.most_ka if blocks.ka >= plane and blocks.loads_whole else min(blocks.most_cut_ka, plane - 1)
+        if blocks.ka <= most and blocks.l1_bytes <= core.l1_bytes:
+            break
+    most_cl0 = 1 + (2 * blocks.base_m * blocks.base_n * 4 <= core.l0c_bytes)
+    made = replace(
+        tiling, line_taps=blocks.line_taps, base_m=blocks.base_m, base_n=blocks.base_n, base_k=blocks.base_k,
+        step_ka=blocks.ka, step_kb=blocks.kb, al1=blocks.al1, bl1=blocks.bl1, a1_bytes=blocks.a1_bytes,
+        b1_bytes=blocks.b1_bytes, cl0=int(rng.integers(1, most_cl0 + 1)),
+    )  # fmt: skip
+    made = replace(made, single_m=int(rng.integers(1, made.m_total + 1)))
+    g = p.geometry
+    items = g.n * (g.do if made.forward else g.di) * p.groups * made.n_count * made.m_count
+    cores = int(rng.integers(1, min(items, setup.case.product.cube_core_count) + 1))
+    return streamed(setup, replace(made, core_num=cores))
 
 
 def _random_blocks(rng: np.random.Generator, m: int, n: int, k1: int, window: int, c0: int) -> dict[str, Any]:

@@ -183,7 +183,7 @@ def random_tiling(rng, plan):
         most_m = -(-(q.result[1] if by_row else blocks.m_total) // 16)
         blocks.base_m = 16 * int(rng.integers(1, min(most_m, 16) + 1))
         blocks.base_n = 16 * int(rng.integers(1, min(q.n_planes, 16) + 1))
-        blocks.base_k = int(rng.choice(unified._base_ks(q, blocks, core)))
+        blocks.base_k = int(rng.choice(blocks.base_ks(core)))
         units = -(-q.k_planes // blocks.planes_per_step)
         blocks.ka, blocks.kb = (_random_step(rng, blocks.steps_per_plane, units) for _ in range(2))
         blocks.al1, blocks.bl1 = (int(rng.integers(1, 3)) for _ in range(2))
