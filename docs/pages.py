@@ -28,12 +28,14 @@ TEXTS = {
     "ops/conv_backward/RULES.md": "rules/convolution_backward.md",
     "ops/conv_forward/RULES.md": "rules/convolution.md",
     "ops/avg_pool/RULES.md": "rules/avg_pool2d_backward.md",
+    "ops/avg_pool_forward/RULES.md": "rules/avg_pool2d.md",
 }
 """Where each text of the repository stands on the site."""
 
 MODULES = {
     "Operators": (
-        "ops.conv_backward.api", "ops.conv_forward.api", "ops.avg_pool.api", "ops.aclnn", "ops.ascendc", "ops.tbe.dsl",
+        "ops.conv_forward.api", "ops.conv_backward.api", "ops.avg_pool_forward.api", "ops.avg_pool.api", "ops.aclnn",
+        "ops.ascendc", "ops.tbe.dsl",
     ),
     "Engines": (
         "npu_sim.engines.execute", "npu_sim.engines.timeline", "npu_sim.engines.hazards", "npu_sim.engines.reorder",

@@ -10,12 +10,13 @@ from typing import Any
 
 _EXPORTS = {
     "CubeMathType": "npu_sim.dtypes.cube_math",
+    "avg_pool2d": "ops.avg_pool_forward.api",
     "avg_pool2d_backward": "ops.avg_pool.api",
     "convolution": "ops.conv_forward.api",
     "convolution_backward": "ops.conv_backward.api",
 }
 
-__all__ = ["CubeMathType", "avg_pool2d_backward", "convolution", "convolution_backward"]
+__all__ = ["CubeMathType", "avg_pool2d", "avg_pool2d_backward", "convolution", "convolution_backward"]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 ``from ops import aclnn``. Everything runs on the current product (`npu_sim.use_product`).
 """
 
+from ops.aclnn.avg_pool2d import aclnnAvgPool2d, aclnnAvgPool2dGetWorkspaceSize
 from ops.aclnn.avg_pool2d_backward import aclnnAvgPool2dBackward, aclnnAvgPool2dBackwardGetWorkspaceSize
 from ops.aclnn.convolution import aclnnConvolution, aclnnConvolutionGetWorkspaceSize
 from ops.aclnn.convolution_backward import aclnnConvolutionBackward, aclnnConvolutionBackwardGetWorkspaceSize
@@ -208,8 +209,10 @@ __all__ = [
     "aclOpExecutor",
     "aclSetAclOpExecutorRepeatable",
     "aclTensor",
+    "aclnnAvgPool2d",
     "aclnnAvgPool2dBackward",
     "aclnnAvgPool2dBackwardGetWorkspaceSize",
+    "aclnnAvgPool2dGetWorkspaceSize",
     "aclnnConvolution",
     "aclnnConvolutionBackward",
     "aclnnConvolutionBackwardGetWorkspaceSize",

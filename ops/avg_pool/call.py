@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -92,6 +93,26 @@ def expanded(values: tuple[int, ...] | None, default: tuple[int, ...] = ()) -> t
     return values * 2 if len(values) == 1 else values
 
 
+def pool_axes(
+    x: TensorDesc | None,
+    y: TensorDesc | None,
+    kernel_size: tuple[int, ...] | None,
+    stride: tuple[int, ...] | None,
+    padding: tuple[int, ...] | None,
+) -> tuple[PoolAxis, ...]:
+    """Return height and width of a pooling from ``x`` to ``y``, or () if ranks, lengths or values make none."""
+    if x is None or y is None or x.rank != y.rank or x.rank not in (3, 4):
+        return ()
+    kernel, pad = expanded(kernel_size), expanded(padding)
+    steps = expanded(stride, kernel)
+    if not len(kernel) == len(steps) == len(pad) == 2 or min(*kernel, *steps) < 1:
+        return ()
+    return tuple(
+        PoolAxis(name=name, x=x.shape[i - 2], y=y.shape[i - 2], kernel=kernel[i], stride=steps[i], pad=pad[i])
+        for i, name in enumerate(AXIS_NAMES)
+    )
+
+
 def parse_quirks(value: object) -> frozenset[str]:
     """Return the deviations that are on: all for True, none for False, or those that are named.
 
@@ -178,17 +199,7 @@ class AvgPoolCall:
     @property
     def axes(self) -> tuple[PoolAxis, ...]:
         """Height and width, or () if ranks, lengths or values make none (another rule says so)."""
-        g, x = self.grad_output, self.input
-        if g is None or x is None or g.rank != x.rank or g.rank not in (3, 4):
-            return ()
-        kernel, pad = self.kernel, expanded(self.padding)
-        stride = expanded(self.stride, kernel)
-        if not len(kernel) == len(stride) == len(pad) == 2 or min(*kernel, *stride) < 1:
-            return ()
-        return tuple(
-            PoolAxis(name=name, x=x.shape[i - 2], y=g.shape[i - 2], kernel=kernel[i], stride=stride[i], pad=pad[i])
-            for i, name in enumerate(AXIS_NAMES)
-        )
+        return pool_axes(self.input, self.grad_output, self.kernel_size, self.stride, self.padding)
 
     @property
     def planes(self) -> int:
@@ -211,7 +222,19 @@ def covered_counts(axes: tuple[PoolAxis, ...]) -> np.ndarray:
     return np.multiply.outer(h.covered, w.covered)
 
 
-def divisors(call: AvgPoolCall, axes: tuple[PoolAxis, ...]) -> np.ndarray:
+class Averaging(Protocol):
+    """What decides the divisors of windows."""
+
+    @property
+    def divisor_override(self) -> int:
+        """What sums are divided by instead; 0: no override."""
+
+    @property
+    def count_include_pad(self) -> bool:
+        """Whether positions in the padding count."""
+
+
+def divisors(call: Averaging, axes: tuple[PoolAxis, ...]) -> np.ndarray:
     """Return what each window's sum is divided by, int64[Ho, Wo]; 0 for a window without any element under it."""
     covered = covered_counts(axes)
     h, w = axes

@@ -73,6 +73,15 @@ def avg_pool2d_backward(rng: np.random.Generator) -> object:
     return ops.avg_pool2d_backward(**changed(rng, good, more))
 
 
+def avg_pool2d(rng: np.random.Generator) -> object:
+    """Call `ops.avg_pool2d`."""
+    good = {"input": np.ones((1, 3, 4, 4), np.float16), "kernel_size": [2, 2], "stride": (2, 2), "padding": 0}
+    more = (
+        "ceil_mode", "count_include_pad", "divisor_override", "cube_math_type", "profile", "library_quirks", *_OPTIONS
+    )  # fmt: skip
+    return ops.avg_pool2d(**changed(rng, good, more))
+
+
 def _tensor(rng: np.random.Generator, shape: tuple[int, ...], wildness: float) -> Any:
     """Return an aclTensor; a wild one may be huge, strided or None."""
     good: dict[str, Any] = {
@@ -169,6 +178,21 @@ def aclnn_avg_pool2d_backward(rng: np.random.Generator) -> object:
     names = ("profile", "library_quirks", "strict_shape", "deterministic")
     first = aclnn.aclnnAvgPool2dBackwardGetWorkspaceSize
     return _phases(rng, first, aclnn.aclnnAvgPool2dBackward, given, names)
+
+
+def aclnn_avg_pool2d(rng: np.random.Generator) -> object:
+    """Create wild objects and run aclnnAvgPool2d on them."""
+    x, y = (_tensor(rng, shape, 0.25) for shape in ((1, 3, 4, 4), (1, 3, 2, 2)))
+    arrays = [
+        aclnn.aclCreateIntArray(near(rng, value) if rng.random() < 0.25 else value)
+        for value in ([2, 2], [2, 2], [0, 0])
+    ]
+    given = {
+        "self": x, "kernelSize": arrays[0], "strides": arrays[1], "paddings": arrays[2], "ceilMode": False,
+        "countIncludePad": True, "divisorOverride": 0, "cubeMathType": 1, "out": y,
+    }  # fmt: skip
+    first = aclnn.aclnnAvgPool2dGetWorkspaceSize
+    return _phases(rng, first, aclnn.aclnnAvgPool2d, given, ("profile", "library_quirks"))
 
 
 def aclnn_runtime(rng: np.random.Generator) -> object:
@@ -409,6 +433,8 @@ FRONTS: dict[str, Front] = {
     "ops.convolution": convolution,
     "aclnnConvolution": aclnn_convolution,
     "ops.convolution_backward": convolution_backward,
+    "ops.avg_pool2d": avg_pool2d,
+    "aclnnAvgPool2d": aclnn_avg_pool2d,
     "ops.avg_pool2d_backward": avg_pool2d_backward,
     "aclnnConvolutionBackward": aclnn_convolution_backward,
     "aclnnAvgPool2dBackward": aclnn_avg_pool2d_backward,

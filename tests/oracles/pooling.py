@@ -1,4 +1,4 @@
-"""The gradient of 2D average pooling by its definition: windows walked one position at a time, float64.
+"""2D average pooling and its gradient by their definitions: windows walked one position at a time, float64.
 
 Written from the meaning of average pooling alone: a window's mean is the sum of the elements of the input under it,
 divided by a number of positions, and the gradient gives every element under a window its share. All numbers of
@@ -58,6 +58,32 @@ def positions(window: int, extent: int, axis: int, pooling: Pooling) -> tuple[li
     return inside, sum(-pad <= place < extent + pad for place in under)
 
 
+def divisor_of(rows: list[int], padded_rows: int, columns: list[int], padded_columns: int, pooling: Pooling) -> int:
+    """Return what the sum of a window is divided by, from its `positions` on both axes."""
+    if pooling.divisor_override:
+        return pooling.divisor_override
+    return padded_rows * padded_columns if pooling.count_include_pad else len(rows) * len(columns)
+
+
+@default_fenv
+def forward(x: np.ndarray, pooling: Pooling) -> np.ndarray:
+    """Return the means of windows of ``x``, (..., H, W), in float64; 0 of a window without any element under it."""
+    counts = [
+        output_extent(*axis, pooling.ceil_mode)
+        for axis in zip(x.shape[-2:], pooling.kernel, pooling.stride, pooling.pad, strict=True)
+    ]
+    out = np.zeros((*x.shape[:-2], *counts), np.float64)
+    for oh in range(counts[0]):
+        rows, padded_rows = positions(oh, x.shape[-2], 0, pooling)
+        for ow in range(counts[1]):
+            columns, padded_columns = positions(ow, x.shape[-1], 1, pooling)
+            divisor = divisor_of(rows, padded_rows, columns, padded_columns, pooling)
+            for row in rows:
+                for column in columns:
+                    out[..., oh, ow] += np.float64(x[..., row, column]) / divisor
+    return out
+
+
 @default_fenv
 def input_gradient(grad_output: np.ndarray, extents: tuple[int, int], pooling: Pooling) -> np.ndarray:
     """Return the gradient of the input.
@@ -81,11 +107,7 @@ def input_gradient(grad_output: np.ndarray, extents: tuple[int, int], pooling: P
         rows, padded_rows = positions(oh, extents[0], 0, pooling)
         for ow in range(grad_output.shape[-1]):
             columns, padded_columns = positions(ow, extents[1], 1, pooling)
-            divisor = pooling.divisor_override
-            if divisor == 0 and pooling.count_include_pad:
-                divisor = padded_rows * padded_columns
-            elif divisor == 0:
-                divisor = len(rows) * len(columns)
+            divisor = divisor_of(rows, padded_rows, columns, padded_columns, pooling)
             for row in rows:
                 for column in columns:
                     out[..., row, column] += np.float64(grad_output[..., oh, ow]) / divisor

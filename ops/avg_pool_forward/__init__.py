@@ -1,0 +1,1 @@
+"""Average pooling, forward."""

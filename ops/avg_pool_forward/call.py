@@ -1,0 +1,118 @@
+"""A call of aclnnAvgPool2d as data: tensors as descriptors, no tensor data, nothing checked yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from npu_sim.products import Product
+from ops.avg_pool.call import PoolAxis, pool_axes
+from ops.common.quirks import check_names, parse_names
+from ops.common.rule import Profile, check_profile
+from ops.common.tensor_desc import TensorDesc
+
+DEVIATIONS = {
+    "F1": "unified cores, with countIncludePad and no divisorOverride: a last window that ceilMode lets reach over the "
+    "padded input is divided by kH * kW",
+    "F2": "the Cube, FP16, without countIncludePad and divisorOverride: the sums of windows are rounded to FP16 before "
+    "they are divided, so that those above 65504 are infinite",
+}
+"""Where the library differs from the mean's definition; all off by default. Source: ops-nn
+``pooling/avg_pool3_d/op_api/aclnn_avgpool2d.cpp``."""
+
+
+def parse_quirks(value: object) -> frozenset[str]:
+    """Return the deviations that are on: all for True, none for False, or those that are named.
+
+    Raises
+    ------
+    OperatorError
+        161002: anything else.
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return frozenset(DEVIATIONS) if value else frozenset()
+    return parse_names("library_quirks", value, DEVIATIONS, "a bool or a set of")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvgPool2dCall:
+    """The arguments of aclnnAvgPool2d; None stands for a null pointer.
+
+    Attributes
+    ----------
+    product : Product
+        Where it runs.
+    input, output : TensorDesc or None
+        (N, C, H, W) or (C, H, W).
+    kernel_size, strides, paddings : tuple of int or None
+        As given.
+    ceil_mode, count_include_pad : bool
+        Of the pooling.
+    divisor_override : int
+        0: none.
+    cube_math_type : int
+        What the Cube may do with the precision.
+    profile : {"page", "library"} or None
+        What wins where the operator's page and newer library source differ. None: the page, but an empty batch is
+        computed.
+    library_quirks : frozenset of str
+        Members of `DEVIATIONS` that are on.
+
+    Raises
+    ------
+    OperatorError
+        161002: no such profile or quirk. Everything else is the business of the rules.
+    """
+
+    product: Product
+    input: TensorDesc | None
+    kernel_size: tuple[int, ...] | None
+    strides: tuple[int, ...] | None
+    paddings: tuple[int, ...] | None
+    ceil_mode: bool
+    count_include_pad: bool
+    divisor_override: int
+    cube_math_type: int
+    output: TensorDesc | None
+    profile: Profile | None = None
+    library_quirks: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if self.profile is not None:
+            check_profile(self.profile, "None or one of")
+        check_names("library quirk", self.library_quirks, DEVIATIONS)
+
+    @property
+    def column(self) -> Profile:
+        """The profile in force."""
+        return self.profile or "page"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a tensor has no element, so that nothing is computed."""
+        return any(desc is not None and desc.elems == 0 for desc in (self.input, self.output))
+
+    @property
+    def axes(self) -> tuple[PoolAxis, ...]:
+        """Height and width, or () if ranks, lengths or values make none (another rule says so)."""
+        return pool_axes(self.input, self.output, self.kernel_size, self.strides, self.paddings)
+
+    @property
+    def planes(self) -> int:
+        """Planes of the input, N * C."""
+        return int(np.prod(self.input.shape[:-2], dtype=np.int64)) if self.input is not None else 0
+
+    @property
+    def channels(self) -> int:
+        """C of the input; 0 if there is none."""
+        return 0 if self.input is None or self.input.rank < 3 else self.input.shape[-3]
+
+    @property
+    def output_shape(self) -> tuple[int, ...] | None:
+        """The output's shape that the other arguments give; None if they give none."""
+        x = self.input
+        axes = pool_axes(x, x, self.kernel_size, self.strides, self.paddings)
+        if x is None or not axes:
+            return None
+        return (*x.shape[:-2], *(axis.expected_y(self.ceil_mode) for axis in axes))

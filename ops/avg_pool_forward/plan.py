@@ -1,0 +1,267 @@
+"""From a checked call to its launches, one list of steps for each route.
+
+Source of the order: ops-nn ``pooling/avg_pool3_d/op_api/aclnn_avgpool2d.cpp``. The constant weight and the matrix of
+reciprocal divisors are computed on the host and lie in global memory as inputs.
+
+ASSUMED: the library's Pooling is the convolution with one channel a group and a constant weight that its own weight
+says; its ReduceMean adds in float32 and divides; its AvgPoolUpdate multiplies by reciprocals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from npu_sim.dtypes.formats import DTYPES
+from npu_sim.errors import OperatorError
+from npu_sim.memory.gm import GlobalMemory, GmTensor
+from ops.avg_pool.call import divisors
+from ops.avg_pool_forward.avg_pool3d import avg_pool3d_launch, avg_pool3d_tiling
+from ops.avg_pool_forward.call import AvgPool2dCall
+from ops.avg_pool_forward.route import Route, vector_route
+from ops.avg_pool_forward.rules import Resolved, call_context
+from ops.common.arguments import Argument, argument_of
+from ops.common.cube_operands import SYSTEM_WORKSPACE_BYTES, input_layout, output_layout, weight_layout
+from ops.common.geometry import ConvGeometry
+from ops.common.pipeline import Buffer, CallPlan, Kernel, Step, plan_steps
+from ops.common.status import AclnnStatus
+from ops.conv3d_backprop_input.plan import forward_launches
+from ops.vector.elementwise import div_launch, mul_launch
+from ops.vector.reduce_sum import reduce_sum_launch
+from ops.vector.steps import StepList, blocked_shape
+from ops.vector.transpose import transpose_launch
+
+_MOST_SHIFT = 15
+"""Powers of two up to this are halves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class AvgPool2dPlan:
+    """What one call runs.
+
+    Attributes
+    ----------
+    resolved : Resolved
+        The checked call and its route.
+    calls : CallPlan
+        Steps, launches and workspace.
+    arguments : dict of str to Argument
+        The caller's tensors the call touches.
+    constants : dict of Buffer to array
+        What the host computes and puts into global memory.
+    """
+
+    resolved: Resolved
+    calls: CallPlan
+    arguments: Mapping[str, Argument]
+    constants: Mapping[Buffer, np.ndarray]
+
+    def __repr__(self) -> str:
+        return f"AvgPool2dPlan({self.route.name} on {self.calls.summary})"
+
+    @property
+    def route(self) -> Route:
+        """The way of the call."""
+        return self.resolved.route
+
+    @property
+    def workspace_bytes(self) -> int:
+        """What phase 1 asks for."""
+        return self.calls.workspace_bytes
+
+
+def geometry_of(call: AvgPool2dCall) -> ConvGeometry:
+    """Return the convolution with one channel a group that the pooling is; padded behind for clipped windows."""
+    assert call.input is not None
+    h, w = call.axes
+    n, c = 1 if call.input.rank == 3 else call.input.shape[0], call.channels
+    down, right = (max(axis.pad, axis.end_pad) for axis in (h, w))
+    return ConvGeometry(
+        n=n, cin=c, cout=c, groups=c, hi=h.x, wi=w.x, ho=h.y, wo=w.y, kh=h.kernel, kw=w.kernel,
+        stride=(1, h.stride, w.stride), pad=(0, 0, h.pad, down, w.pad, right), spatial_rank=2,
+    )  # fmt: skip
+
+
+def shift_of(call: AvgPool2dCall, route: Route) -> int:
+    """Return the power of two that sums are divided by in the Cube, and multiplied by behind it.
+
+    Sums stored in half would pass its range although their mean does not; with F2 on they do, as the library's.
+    """
+    if route.compute_dtype != "fp16" or "F2" in route.active:
+        return 0
+    h, w = call.axes
+    return min(round(math.log2(abs(call.divisor_override) or h.kernel * w.kernel)), _MOST_SHIFT)
+
+
+def kernel_value(call: AvgPool2dCall, route: Route) -> float:
+    """Return what every element of the constant weight is, before it is rounded to float32 or float16."""
+    if route.name == "cube+mul":
+        return 2.0 ** -shift_of(call, route)
+    h, w = call.axes
+    return 1.0 / (call.divisor_override or h.kernel * w.kernel)
+
+
+def mean_matrix(call: AvgPool2dCall, route: Route) -> np.ndarray:
+    """Return the matrix [Ho, Wo] that sums of windows are multiplied by: reciprocals of their divisors."""
+    count = divisors(call, call.axes)
+    factor = np.zeros(count.shape, np.float32)
+    np.divide(np.float32(2.0 ** shift_of(call, route)), count.astype(np.float32), out=factor, where=count != 0)
+    return factor
+
+
+class _Planner:
+    """The steps of one call in the making."""
+
+    def __init__(self, resolved: Resolved) -> None:
+        self._resolved, self._route, self._call = resolved, resolved.route, resolved.call
+        self._product = resolved.product
+        self._steps = StepList(resolved.product)
+        self.arguments: dict[str, Argument] = {}
+        self.constants: dict[Buffer, np.ndarray] = {}
+
+    def plan(self) -> CallPlan:
+        """Return the whole call."""
+        if self._route.name != "empty":
+            self.arguments = {
+                "input": argument_of("input", self._resolved.input, is_output=False),
+                "output": argument_of("output", self._resolved.output, is_output=True),
+            }
+            source = self._steps.contiguous(self.arguments["input"])
+            if self._route.name == "global":
+                self._global(source)
+            elif self._route.name == "AvgPool3D":
+                self._vector(source)
+            else:
+                self._cube(source)
+        return plan_steps(self._product, self._steps.steps)
+
+    def _constant(self, name: str, shape: tuple[int, ...], dtype: str, values: np.ndarray) -> Buffer:
+        buffer = Buffer(name=name, shape=shape, dtype=dtype, format="ND", role="input")
+        self.constants[buffer] = np.broadcast_to(values.astype(DTYPES[dtype].storage), shape)
+        return buffer
+
+    def _result(self, name: str, dtype: str, is_last: bool) -> tuple[Buffer, bool]:
+        """Return where a step writes the result, and whether that is the caller's tensor."""
+        target = self.arguments["output"]
+        direct = self._steps.direct_target(target, dtype) if is_last else None
+        made = direct or Buffer(name=f"output.{name}", shape=target.shape, dtype=dtype, format="ND")
+        return made, direct is not None
+
+    def _global(self, source: Buffer) -> None:
+        """Add up each plane, divide by its area, and make up for another divisor."""
+        product, compute, override = self._product, self._route.compute_dtype, self._call.divisor_override
+        h, w = self._call.axes
+        planes, area = self._call.planes, h.x * w.x
+        wide = self._steps.cast(self._steps.cast(source, compute), "fp32")
+        mean, done = self._result("ReduceMean", "fp32", compute == "fp32" and not override)
+
+        def reduce(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
+            sums = gm.add("ReduceMean.sums", 4 * planes, initialised=False)
+            added = reduce_sum_launch(gm, at(wide), sums, 1, planes, area, "fp32", product)
+            return Kernel(
+                launches=(added, div_launch(gm, sums, at(mean), planes, 1, float(area), "fp32", product)),
+                private_bytes=4 * planes,
+            )
+
+        self._steps.add(Step(name="ReduceMean", reads=(wide,), writes=(mean,), build=reduce))
+        made = mean
+        if override:
+            factor = np.full((1, 1), area / override, np.float32)
+            made, done = self._times(self._steps.cast(mean, compute), factor, "Muls")
+        if not done:
+            target = self.arguments["output"]
+            # rounded to the type that computes, unless that is the last step's own work
+            rounded = made if target.buffer.dtype == compute else self._steps.cast(made, compute)
+            self._steps.deliver_plain(rounded, target)
+
+    def _times(self, source: Buffer, factors: np.ndarray, name: str) -> tuple[Buffer, bool]:
+        """Multiply each plane by a matrix; return the product and whether it is the caller's tensor."""
+        product, dtype, planes = self._product, source.dtype, self._call.planes
+        matrix = self._constant("mean", factors.shape, dtype, factors)
+        made, done = self._result(name, dtype, True)
+
+        def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
+            places = (at(source), at(matrix), at(made))
+            return Kernel(launches=(mul_launch(gm, *places, planes, factors.size, dtype, product),))
+
+        self._steps.add(Step(name=name, reads=(source, matrix), writes=(made,), build=build))
+        return made, done
+
+    def _cube(self, source: Buffer) -> None:
+        """Run the convolution with one channel a group and a constant weight."""
+        call, product, compute = self._call, self._product, self._route.compute_dtype
+        geometry = geometry_of(call)
+        h, w = call.axes
+        value = np.array(kernel_value(call, self._route), np.float32)
+        weight = self._constant("weight", (geometry.cin, 1, h.kernel, w.kernel), compute, value)
+        blocked = self._steps.to_blocked(self._steps.cast(source, compute), input_layout(geometry, compute))
+        fractal = self._steps.to_fractal(weight, weight_layout(geometry, compute))
+        layout = output_layout(geometry, compute)
+        result = Buffer(name="output.NC1HWC0", shape=blocked_shape(layout), dtype=compute, format="NC1HWC0")
+
+        def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
+            return forward_launches(geometry, product, compute, gm, at(blocked), at(fractal), at(result))
+
+        self._steps.add(Step(name="Pooling", reads=(blocked, fractal), writes=(result,), build=build))
+        if self._route.name == "cube":
+            self._steps.deliver_blocked(result, layout, self.arguments["output"])
+            return
+        sums = self._steps.from_blocked(result, layout)
+        made, done = self._times(sums, mean_matrix(call, self._route), "AvgPoolUpdate")
+        if not done:
+            self._steps.deliver_plain(made, self.arguments["output"])
+
+    def _transpose(self, source: Buffer, target: Buffer, rows: int, columns: int) -> None:
+        item, product = DTYPES[source.dtype].item_bytes, self._product
+
+        def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
+            return Kernel(launches=(transpose_launch(gm, at(source), at(target), rows, columns, item, product),))
+
+        self._steps.add(Step(name="Transpose", reads=(source,), writes=(target,), build=build))
+
+    def _vector(self, source: Buffer) -> None:
+        """Gather from pixels of lanes N * C to pixels of lanes."""
+        product, call, dtype = self._product, self._call, source.dtype
+        axes, lanes, item = call.axes, call.planes, DTYPES[source.dtype].item_bytes
+        h, w = axes
+        pixels = Buffer(name="input.NDHWC", shape=(1, 1, h.x, w.x, lanes), dtype=dtype, format="NDHWC")
+        means = Buffer(name="output.NDHWC", shape=(1, 1, h.y, w.y, lanes), dtype=dtype, format="NDHWC")
+        self._transpose(source, pixels, lanes, h.x * w.x)
+
+        def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
+            launch = avg_pool3d_launch(
+                gm, at(pixels), at(means), axes, lanes, dtype, call.divisor_override, call.count_include_pad, product
+            )
+            tiling = avg_pool3d_tiling(axes, lanes, item, product)
+            # ASSUMED: the library reserves for this kernel what it reserves for the others
+            return Kernel(launches=(launch,), private_bytes=SYSTEM_WORKSPACE_BYTES, tiling=tiling)
+
+        self._steps.add(Step(name="AvgPool3D", reads=(pixels,), writes=(means,), build=build))
+        made, done = self._result("Transpose", dtype, True)
+        self._transpose(means, made, h.y * w.y, lanes)
+        if not done:
+            self._steps.deliver_plain(made, self.arguments["output"])
+
+
+def plan_call(resolved: Resolved) -> AvgPool2dPlan:
+    """Plan a checked call; touches no tensor data.
+
+    What the Cube's kernel here cannot do goes over the vector cores where there is a kernel of theirs.
+
+    Raises
+    ------
+    OperatorError
+        561000 if no kernel can do the shape (the library wraps the failure).
+    """
+    planner = _Planner(resolved)
+    try:
+        calls = planner.plan()
+    except OperatorError as error:
+        if resolved.product.core.is_split and resolved.route.name.startswith("cube"):
+            return plan_call(replace(resolved, route=vector_route(f"the Cube's kernel here cannot: {error}")))
+        text = str(error) if resolved.product.name in str(error) else f"{error} ({call_context(resolved.call)})"
+        raise OperatorError(text, int(AclnnStatus.ACLNN_ERR_INNER)) from error
+    return AvgPool2dPlan(resolved=resolved, calls=calls, arguments=planner.arguments, constants=planner.constants)
