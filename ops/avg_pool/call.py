@@ -146,7 +146,8 @@ class AvgPoolCall:
         What the Cube may do with the precision.
     profile : {"page", "library"} or None
         What wins where the operator's page and newer library source differ. None: the page where it names the
-        series; then more than 65535 channels are computed where a route can.
+        series; then more than 65535 channels are computed where a route can. The page's rule on the type and format
+        of self holds wherever the profile is not "library".
     library_quirks : frozenset of str
         Members of `DEVIATIONS` that are on.
     strict_shape : bool

@@ -82,7 +82,7 @@ def rules_page() -> str:
         '| `profile="page"` | the published page wins; more than 65535 channels are refused everywhere |\n'
         '| `profile="library"` | newer library source wins |\n'
         "| `profile=None` (default) | page: {on pages}, which it names (but split cores compute more than 65535 "
-        "channels); library: {not on pages} |\n"
+        "channels); library: {not on pages} (but the type and format of self are the page's) |\n"
         "| `strict_shape` | gradOutput must have the forward output's shape; default: true for "
         "`ops.avg_pool2d_backward`, false for the two-phase call, which then computes what the library computes |\n"
         "| `deterministic` | AvgPool3DGrad adds overlapping windows on one core; off by default |\n"

@@ -14,12 +14,13 @@ def status(call: Any) -> tuple[int, str | None]:
     series = call.product.series
     new_cores = series in SPLIT
     page = call.profile == "page" or (call.profile is None and call.product.on_operator_pages)
+    strict = call.profile != "library"
     if None in (g, x, call.kernel_size, call.padding, dx):
         return 161001, None
     kinds = {"fp32", "fp16"} | ({"bf16"} if new_cores else set())
-    if not {g.dtype, x.dtype, dx.dtype} <= kinds or g.dtype != dx.dtype or (page and x.dtype != dx.dtype):
+    if not {g.dtype, x.dtype, dx.dtype} <= kinds or g.dtype != dx.dtype or (strict and x.dtype != dx.dtype):
         return 161002, None
-    if not {g.format, x.format, dx.format} <= {"NCHW", "NCL"} or (page and x.format != dx.format):
+    if not {g.format, x.format, dx.format} <= {"NCHW", "NCL"} or (strict and x.format != dx.format):
         return 161002, None
     if len(g.shape) == 4 and (g.format, dx.format) != ("NCHW", "NCHW"):
         return 161002, None

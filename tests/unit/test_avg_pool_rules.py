@@ -226,8 +226,10 @@ def test_avg_pool_profiles_differ_where_page_and_source_do():
     plane |= {"kernel_size": (10, 12), "stride": ()}
     assert check(call("910", profile="library", **plane)).route.name == "global"
     assert find_violation(call("910", **plane))[0].name == "cubeMathType-fp32-page"
-    mixed = {"profile": "library", **fp32("input")}
-    assert find_violation(call(**mixed)) is None
+    for changes in (fp32("input"), {"input": desc(2, 3, 8, 9, storage_format="NCL")}):
+        for series in SERIES:
+            assert find_violation(call(series, profile="library", **changes)) is None
+            assert find_violation(call(series, **changes))[0].name.endswith("-as-gradInput")
 
 
 def test_avg_pool_channels_that_choose_the_route_are_those_of_grad_output():
