@@ -13,13 +13,14 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from npu_sim.errors import OperatorError, ProductError, shown
-from npu_sim.products.product import MAX_GROUP
+from npu_sim.products.product import ACCUMULATION_PARTS, MAX_GROUP
 
 if TYPE_CHECKING:
     from npu_sim.products import Product
 
 _INVALID_PARAMETER: Final = 161002
-_NAME = re.compile(r"(?P<inner>exact|tree)(?P<group>[1-9][0-9]{0,3})-(?P<round>rne|rz)")
+_NAME = re.compile(r"(?P<inner>exact|tree)(?P<group>[1-9][0-9]{0,3})-(?P<round>rne|rz)(?P<parts>(?:[+][a-z]+)*)")
+_SERIAL_PARTS: Final = {"subnormals": "keep", "overflow_to": "inf", "saturates": "results"}
 
 
 class Inner(IntEnum):
@@ -49,6 +50,9 @@ class Accumulation:
     The k of each Mmad is cut into groups, from k = 0 on; the last group may be shorter. One group changes the float32
     accumulator of an element once. Products of padding lanes beyond the true k are never added.
 
+    What stands for a float32 is the same in every group: NaN is 0x7FFFFFFF, and a zero is negative if each of its terms
+    is. The serial model has neither this nor the parts below: it is what the float32 of a CPU makes.
+
     Parameters
     ----------
     group : int
@@ -60,6 +64,17 @@ class Accumulation:
         ``"serial"``: one float32 fused multiply-add per k, across groups and Mmads; only with ``group=1``.
     round : {"rne", "rz"}
         Rounding of the sum to the accumulator; the serial model has only ``"rne"``.
+    subnormals : {"flush", "keep"} or None
+        Accumulators and results of groups below 2^-126: ``"flush"`` makes them a zero of their sign, but not a sum that
+        rounds up to 2^-126; operands always count as they are. None: ``"flush"``, in the serial model ``"keep"``.
+    overflow_to : {"inf", "max"} or None
+        What a finite sum becomes that rounds to more than float32 has. None: ``"inf"``, with ``round="rz"`` ``"max"``;
+        neither of the two has the other.
+    saturates : {"operands", "results"} or None
+        Where an overflow mode that saturates does so. ``"operands"``: operands and accumulators before they count (Inf
+        becomes the largest finite value of its type, NaN a zero, each of its sign) and the result of each group;
+        ``"results"``: the result of a Mmad, when it ends (Inf becomes the largest float32, NaN +0). None:
+        ``"operands"``, in the serial model ``"results"``.
 
     Raises
     ------
@@ -70,18 +85,25 @@ class Accumulation:
     --------
     >>> Accumulation(16, "exact", "rne").name
     'exact16-rne'
+    >>> Accumulation(4, "exact", "rne", subnormals="keep", overflow_to="max").name
+    'exact4-rne+keep+max'
     >>> Accumulation(1, "exact", "rne") == Accumulation(1, "serial", "rne")
     True
 
     Notes
     -----
-    ASSUMED: every model. Published measurements of fp32 and HF32 matmul on an A2 card fit groups of 4 and 8 exact
-    products with one round to nearest (Jittor/jittor pull request 18025); the rest is analogy.
+    ASSUMED: every model. Two things speak for the defaults of A2 and A3: published measurements of fp32 and HF32 matmul
+    fit groups of 4 and 8 exact products with one round to nearest (Jittor/jittor pull request 18025), and a public
+    emulator of dav-2201 by other authors (eWloYW8/OpenAscendEmulator) has the same groups, sums and rounding, flushes
+    subnormals and saturates operands. It has ``overflow_to="max"``; documents have the default.
     """
 
     group: int
     inner: str
     round: str
+    subnormals: str | None = None
+    overflow_to: str | None = None
+    saturates: str | None = None
 
     def __post_init__(self) -> None:
         whole = isinstance(self.group, int) and not isinstance(self.group, bool)
@@ -97,6 +119,22 @@ class Accumulation:
             if self.round != "rne":
                 raise _refused(f"Accumulation.round must be 'rne', not {self.round!r} (group=1, the serial chain)")
             object.__setattr__(self, "inner", "serial")
+        for part in ACCUMULATION_PARTS:
+            self._settle(part)
+
+    def _settle(self, part: str) -> None:
+        """Give a part that was left open its value, and refuse one that the model does not have."""
+        choices, reason = ACCUMULATION_PARTS[part], ""
+        if self.inner == "serial":
+            choices, reason = (_SERIAL_PARTS[part],), " (group=1, the serial chain)"
+        elif self.round == "rz" and part == "overflow_to":
+            choices, reason = ("max",), " (round='rz')"
+        value = getattr(self, part)
+        if value is None:
+            object.__setattr__(self, part, choices[0])
+        elif not isinstance(value, str) or value not in choices:
+            rule = " or ".join(map(repr, choices))
+            raise _refused(f"Accumulation.{part} must be {rule}, not {shown(value)}{reason}")
 
     @classmethod
     def parse(cls, value: Any, default: Accumulation) -> Accumulation:
@@ -124,14 +162,21 @@ class Accumulation:
         if match is None:
             raise _refused(
                 "accumulation must be None, an npu_sim.Accumulation, 'serial' or a name like 'exact16-rne' or "
-                f"'tree4-rz', not {shown(value)}"
+                f"'tree4-rz+keep', not {shown(value)}"
             )
-        return cls(int(match["group"]), match["inner"], match["round"])
+        return cls(int(match["group"]), match["inner"], match["round"], **_parts(match["parts"], value))
 
     @property
     def name(self) -> str:
-        """Name for reports: ``"exact16-rne"``, ``"tree4-rz"``, ``"serial"``; `parse` reads it back."""
-        return "serial" if self.inner == "serial" else f"{self.inner}{self.group}-{self.round}"
+        """Name for reports: ``"exact16-rne"``, ``"tree4-rz"``, ``"serial"``; `parse` reads it back.
+
+        Parts that differ from what None means follow: ``"exact16-rne+keep"``.
+        """
+        if self.inner == "serial":
+            return "serial"
+        plain = Accumulation(self.group, self.inner, self.round)
+        values = [getattr(self, part) for part in ACCUMULATION_PARTS if getattr(self, part) != getattr(plain, part)]
+        return "+".join((f"{self.inner}{self.group}-{self.round}", *values))
 
     @property
     def inner_code(self) -> int:
@@ -144,12 +189,29 @@ class Accumulation:
         return int(AccumulatorRound[self.round.upper()])
 
     @property
-    def codes(self) -> tuple[int, int, int]:
-        """``(group, inner, round)`` as `isa.cube.mmad` takes them."""
-        return self.group, self.inner_code, self.round_code
+    def flushes(self) -> bool:
+        """Whether subnormal accumulators and results become zero."""
+        return self.subnormals == "flush"
+
+    @property
+    def codes(self) -> tuple[int, int, int, int, int]:
+        """``(group, inner, round, flushes, overflows to max)`` as `isa.cube.mmad` takes them."""
+        return self.group, self.inner_code, self.round_code, int(self.flushes), int(self.overflow_to == "max")
 
     def __str__(self) -> str:
         return self.name
+
+
+def _parts(text: str, name: str) -> dict[str, str]:
+    """Return the parts that a name adds, such as "+keep+max"."""
+    found: dict[str, str] = {}
+    for value in text.split("+")[1:]:
+        part = next((part for part, choices in ACCUMULATION_PARTS.items() if value in choices), None)
+        if part is None or part in found:
+            each = ", ".join("'+" + "' or '+".join(choices) + "'" for choices in ACCUMULATION_PARTS.values())
+            raise _refused(f"accumulation may add at most one of each of {each}, not {shown(name)}")
+        found[part] = value
+    return found
 
 
 def _refused(message: str) -> OperatorError:
@@ -179,5 +241,8 @@ def default_accumulation(product: Product, compute_dtype: str) -> Accumulation:
     if model is None:
         known = ", ".join(sorted(product.accumulation))
         raise ProductError(f"compute_dtype must be one of {known}, not {shown(compute_dtype)} ({product.name})")
-    group, inner, rounding = model
-    return Accumulation(group, inner, rounding)
+    plain = Accumulation(*model)
+    if plain.inner == "serial":
+        return plain
+    overflow_to = product.cube_overflow_to if plain.round == "rne" else plain.overflow_to
+    return Accumulation(*model, product.cube_subnormals, overflow_to, product.cube_saturates)

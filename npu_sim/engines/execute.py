@@ -102,8 +102,10 @@ def configuration(product: Product, options: ExecuteOptions) -> npt.NDArray[np.i
         allowed = ", ".join(product.overflow_modes)
         raise ProductError(f"overflow must be one of {allowed}, not {overflow} ({product.name}, {product.series_name})")
     config = np.zeros(CONFIG_LENGTH, np.int64)
-    config[0:3] = options.accumulation.codes
+    model = options.accumulation
+    config[0], config[1], config[2], config[6], config[7] = model.codes
     config[3] = overflow == "saturate"
+    config[8] = overflow == "saturate" and model.saturates == "operands"
     config[4] = 23 - product.hf32_mantissa_bits if product.hf32_mantissa_bits else 0
     config[5] = TieRule[(options.hf32_ties or product.hf32_ties or "even").upper()]
     return config

@@ -6,8 +6,9 @@ not stop at fractals. Carriers of L0A and L0B: `memory.core`.
 
 How the additions are done is an `accumulation.Accumulation`; ASSUMED: all of them, no public document states the order.
 The exact model works on float64 copies of the operands. Its rounding to float32 has a fast form for sums that cannot
-overflow, are not Inf or NaN, and are multiples of the smallest subnormal, 2^-149, as float32 itself is; the ranges of
-the operands, collected while they are copied, tell. Either way the bits are those of the definition.
+overflow, are not Inf or NaN, and are multiples of the smallest subnormal, 2^-149, as float32 itself is, or where
+subnormals are flushed of 2^-126, so that there are none; the ranges of the operands, collected while they are copied,
+tell. Either way the bits are those of the definition.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from npu_sim.accumulation import AccumulatorRound, Inner
 from npu_sim.dtypes.convert_jit import fp32_to_hf32, saturate_fp32
 from npu_sim.dtypes.formats import TieRule
 from npu_sim.isa import microkernel as mk
-from npu_sim.isa.lanes import infinite_lanes, negative_zero_lanes, nonzero_lanes
+from npu_sim.isa.cube_tree import LARGEST, saturated, settled, tree
+from npu_sim.isa.lanes import fragile_lanes, infinite_lanes, nonzero_lanes
 from npu_sim.reinterpret import reinterpret
 
 if TYPE_CHECKING:
@@ -32,7 +34,6 @@ BAD_RANGE = 1
 """`mmad`: an operand does not lie in its buffer, an address is no multiple of 512 bytes, or k is above 4095."""
 
 _MAX_K = 4095
-_STACK_LEVELS = 12  # a group of 4095 products has 12 binary digits
 _BLOCK_K = 128  # k at a time, so that a panel of L0B stays in the first-level cache
 _SMALL_WORDS = 512  # ranges, the tree's stack, a tile
 
@@ -188,9 +189,9 @@ def _is_finite_panel(b, b_at, k, k0, b_step, vectors):
 
 @jit
 def _keeps_zero_products(c, c_at, c_column, rows, first, last, init):
-    """Return whether adding zeros leaves columns of C as they are, which all but -0 do; ``init``: they become zero.
+    """Return whether adding zeros leaves columns of C as they are (`fragile_lanes`); ``init``: they become zero.
 
-    ``c_at`` is the first of the rows in column 0; -0 is looked for in the whole columns of 16.
+    ``c_at`` is the first of the rows in column 0; the whole columns of 16 are looked at.
     """
     if init:
         for r in range(rows):
@@ -200,7 +201,7 @@ def _keeps_zero_products(c, c_at, c_column, rows, first, last, init):
     bad = np.int64(0)
     for v in range(first >> 4, (last + 15) >> 4):
         for r in range(rows):
-            bad |= negative_zero_lanes(c, c_at + v * c_column + 16 * r)
+            bad |= fragile_lanes(c, c_at + v * c_column + 16 * r)
     return bad == 0
 
 
@@ -275,9 +276,27 @@ def _top_and_grain(ranges):
 
 
 @jit
-def _exact(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, group, round, wide, b_wide, small):
+def _saturate(wide, at, count, largest):
+    """Make operands what saturation mode makes of them."""
+    for i in range(at, at + count):
+        wide[i] = saturated(wide[i], largest)
+
+
+@jit
+def _settle(l0c, c_at, m, n, flushes, saturates):
+    """Make accumulators what they count as, and results what they are (`settled`)."""
+    words = reinterpret(l0c, np.uint32)
+    column = 256 * ((m + 15) // 16)
+    for j in range(n):
+        for r in range(m):
+            at = c_at + (j >> 4) * column + 16 * r + (j & 15)
+            words[at] = settled(words[at], flushes, saturates)
+
+
+@jit
+def _exact(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, wide, b_wide, small):
     """Run the exact model in blocks of k that end with a group: L0C holds the accumulator in between."""
-    block = _BLOCK_K if _BLOCK_K % group == 0 else k
+    block = _BLOCK_K if _BLOCK_K % add[0] == 0 else k
     n1 = (n + 15) // 16
     for start in range(0, k, block):
         at_a = a_at + start // k0 * a_step
@@ -285,12 +304,19 @@ def _exact(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, group,
         length = min(block, k - start)
         first = init if start == 0 else 0
         _exact_block(
-            a, at_a, a_row, a_step, b, at_b, l0c, c_at, m, n, length, k0, first, group, round, wide, b_wide, small
+            a, at_a, a_row, a_step, b, at_b, l0c, c_at, m, n, length, k0, first, add, largest, wide, b_wide, small
         )
 
 
 @jit
-def _exact_block(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, group, round, wide, b_wide, small):
+def _exact_block(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, wide, b_wide, small):
+    group, _, round, flushes, to_max = add
+    floor, finest = (np.int64(0x00800000), -126) if flushes else (np.int64(0), -149)
+    limit = np.inf
+    if round == AccumulatorRound.RZ:
+        limit = -1.0
+    elif to_max or largest != 0:
+        limit = LARGEST
     n1 = (n + 15) // 16
     c_column = 256 * ((m + 15) // 16)
     ranges = reinterpret(wide, np.int32)[small : small + 24]
@@ -303,14 +329,19 @@ def _exact_block(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, 
         a_tile = a_at + (r >> 4) * a_row + (r & 15)
         mk.widen_rows(a, a_tile, k, k0, a_step, m - r, wide, r * k, np.int64(mk.TILE_ROWS), ranges)
     a_top, a_grain = _top_and_grain(ranges)
+    if a_top == 255 and largest != 0:
+        _saturate(wide, 0, (m + mk.TILE_ROWS - 1) // mk.TILE_ROWS * mk.TILE_ROWS * k, largest)
     _reset_ranges(ranges)
     if init == 0:
         for j in range(n1):
             mk.scan(l0c, c_at + j * c_column, m, n - 16 * j, ranges)
             if n - 16 * j > 8:
                 mk.scan(l0c, c_at + j * c_column + 8, m, n - 16 * j - 8, ranges)
-    c_top = _top_and_grain(ranges)[0]
-    simple = round == AccumulatorRound.RNE and a_top < 255 and c_top <= 252
+    c_top, c_grain = _top_and_grain(ranges)
+    if c_top == 255 or c_grain < finest:
+        _settle(l0c, c_at, m, n, flushes, largest != 0)
+    all_finite = a_top < 255 and c_top < 255
+    simple = round == AccumulatorRound.RNE and a_top < 255 and c_top <= 252 and c_grain >= finest
 
     vectors_total = (n + 7) // 8
     j = 0
@@ -322,9 +353,12 @@ def _exact_block(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, 
             valid = n - 8 * (j + v)
             mk.widen_columns(b, b_from, k, k0, 256 * n1, valid, wide, b_wide + 8 * v, 8 * vectors, ranges)
         b_top, b_grain = _top_and_grain(ranges)
+        all_finite &= b_top < 255
+        if b_top == 255 and largest != 0:
+            _saturate(wide, b_wide, 8 * vectors * k, largest)
         # 4096 products below 2^(a_top + b_top - 252) and an accumulator below 2^126 stay below 2^127 and a little.
-        # Float64 rounds multiples of 2^-149 to such multiples, and the accumulator always is one.
-        fast = simple and b_top < 255 and a_top + b_top <= 366 and a_grain + b_grain >= -149
+        # Float64 rounds multiples of 2^-149 or 2^-126 to such multiples, and so does float32.
+        fast = simple and b_top < 255 and a_top + b_top <= 366 and a_grain + b_grain >= finest
         half = j & 1
         last = min(8 * (half + vectors), n - 8 * (j - half))
         for r in range(0, m, mk.TILE_ROWS):
@@ -345,98 +379,25 @@ def _exact_block(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, 
                 c, at, column, start = tile, tile_at, np.int64(256), np.int64(0)
             if vectors == mk.FULL_VECTORS:
                 if fast:
-                    mk.fast_full(wide, r * k, wide, b_wide, c, at, half, column, k, group, round, start)
+                    mk.fast_full(wide, r * k, wide, b_wide, c, at, half, column, k, group, limit, floor, start)
                 else:
-                    mk.exact_full(wide, r * k, wide, b_wide, c, at, half, column, k, group, round, start)
+                    mk.exact_full(wide, r * k, wide, b_wide, c, at, half, column, k, group, limit, floor, start)
             elif fast:
-                mk.fast_rest(wide, r * k, wide, b_wide, c, at, half, column, k, group, round, start)
+                mk.fast_rest(wide, r * k, wide, b_wide, c, at, half, column, k, group, limit, floor, start)
             else:
-                mk.exact_rest(wide, r * k, wide, b_wide, c, at, half, column, k, group, round, start)
+                mk.exact_rest(wide, r * k, wide, b_wide, c, at, half, column, k, group, limit, floor, start)
             if not whole:
                 _tile_out(l0c, c_tile, c_column, rows, 8 * half, last, tile, tile_at)
         j += vectors
+    if not all_finite:
+        _settle(l0c, c_at, m, n, flushes, False)
 
 
 @jit
-def _add_toward_zero(acc, value):
-    """Return the float32 sum rounded toward zero; a finite sum never becomes Inf."""
-    total = np.float32(acc + value)
-    if not np.isfinite(total):
-        if np.isfinite(acc) and np.isfinite(value):
-            return np.float32(np.copysign(np.float32(3.4028234663852886e38), total))
-        return total
-    back = np.float32(total - acc)
-    error = np.float32(np.float32(acc - np.float32(total - back)) + np.float32(value - back))
-    if error != 0 and (error > 0) != (total > 0):
-        return np.int32(total.view(np.int32) - 1).view(np.float32)
-    return total
-
-
-@jit
-def _tree(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, group, round, stack, at):
-    """Add neighbour trees in float32, 16 columns at a time."""
-    n1 = (n + 15) // 16
-    c_column = 256 * ((m + 15) // 16)
-    for j in range(n1):
-        lanes = min(16, n - 16 * j)
-        for r in range(m):
-            row = c_at + c_column * j + 16 * r
-            if init:
-                for lane in range(lanes):
-                    l0c[row + lane] = np.float32(0)
-            ar = a_at + (r >> 4) * a_row + (r & 15)
-            for first in range(0, k, group):
-                count = min(group, k - first)
-                _tree_sum(a, ar, a_step, b, b_at + 256 * j, 256 * n1, first, count, k0, lanes, stack, at)
-                for lane in range(lanes):
-                    if round == AccumulatorRound.RZ:
-                        l0c[row + lane] = _add_toward_zero(l0c[row + lane], stack[at + lane])
-                    else:
-                        l0c[row + lane] = np.float32(l0c[row + lane] + stack[at + lane])
-
-
-@jit
-def _tree_sum(a, a_at, a_step, b, b_at, b_step, first, count, k0, lanes, stack, at):
-    """Sum ``count`` rounded products from k = ``first`` on as a tree over neighbours; result in stack[at:at + 16].
-
-    Level i of the stack, at ``at + 16 (i + 1)``, holds a finished subtree of 2^i products. Subtrees of equal size merge
-    as soon as the second is complete, like the carries of a binary counter; that is the tree over neighbours in which
-    an odd one out waits for the next level.
-    """
-    for i in range(count):
-        outer, inner = (first + i) // k0, (first + i) % k0
-        x = a[a_at + outer * a_step + 16 * inner]
-        column = b_at + outer * b_step + 16 * inner
-        for lane in range(lanes):
-            stack[at + lane] = np.float32(x * b[column + lane])
-        level = 1
-        while (i >> (level - 1)) & 1:
-            for lane in range(lanes):
-                stack[at + lane] = np.float32(stack[at + 16 * level + lane] + stack[at + lane])
-            level += 1
-        for lane in range(lanes):
-            stack[at + 16 * level + lane] = stack[at + lane]
-    merged = False
-    for level in range(1, _STACK_LEVELS + 1):
-        if (count >> (level - 1)) & 1:
-            for lane in range(lanes):
-                older = stack[at + 16 * level + lane]
-                stack[at + lane] = np.float32(older + stack[at + lane]) if merged else older
-            merged = True
-
-
-@jit
-def _exact_model(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, scratch, a_words, small):
-    group, _, round = add
-    _exact(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, group, round, scratch, a_words, small)
-
-
-@jit
-def _chained_models(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, scratch, a_words, small):
-    group, inner, round = add
+def _chained(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, scratch, a_words, small):
     singles = reinterpret(scratch, np.float32)
-    if inner == Inner.TREE:
-        _tree(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, group, round, singles, small)
+    if add[1] == Inner.TREE:
+        tree(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, singles, small)
     else:
         _serial(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, singles, small)
 
@@ -463,6 +424,9 @@ def _mmad_with(model):
         group: int,
         inner: int,
         round: int,
+        flushes: int,
+        to_max: int,
+        largest: float,
         scratch: np.ndarray,
     ) -> int:
         """L0C[m, n] = (0 or L0C[m, n]) + L0A[m, k] L0B[k, n] under one accumulation model.
@@ -486,8 +450,10 @@ def _mmad_with(model):
             1: start from zero without reading L0C, 0: accumulate.
         hf32_drop, hf32_ties : int
             Mantissa bits that operands lose first (12 or 13; 0: none), and the `TieRule` of that rounding.
-        group, inner, round : int
+        group, inner, round, flushes, to_max : int
             `Accumulation.codes`.
+        largest : float
+            Largest finite operand where the model saturates operands in the overflow mode; else 0.
         scratch : float64[:]
             Workspace of `scratch_floats` words; contents undefined before and after.
 
@@ -545,14 +511,14 @@ def _mmad_with(model):
             _stage_hf32(l0b, b_at, k1 * n1, 16 * k0, hf32_drop, hf32_ties, singles, staged_b)
             b = singles
             b_at = staged_b
-        add = group, inner, round
-        model(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, scratch, a_words, small)
+        add = group, inner, round, flushes, to_max
+        model(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, scratch, a_words, small)
         return OK
 
     return mmad
 
 
-mmad = _mmad_with(_exact_model)
+mmad = _mmad_with(_exact)
 """Groups of exact products: the models of the products."""
-mmad_chained = _mmad_with(_chained_models)
+mmad_chained = _mmad_with(_chained)
 """The serial chain and the tree, which only who asks for them needs."""

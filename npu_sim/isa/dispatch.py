@@ -13,9 +13,9 @@ from npu_sim.isa.instructions.mmad import run_chained
 from npu_sim.isa.op import Op, by_opcode, handlers
 from npu_sim.isa.vector import combine
 
-CONFIG_LENGTH = 8
+CONFIG_LENGTH = 9
 """int64 words of the numeric configuration: 0 group, 1 inner, 2 round (`accumulation` codes), 3 saturate, 4 HF32 drop
-bits, 5 HF32 tie rule, 6-7 spare."""
+bits, 5 HF32 tie rule, 6 flushes, 7 overflows to max (codes), 8 saturate operands of the Cube."""
 
 
 MACHINE = (

@@ -18,7 +18,8 @@ _decode_fp16, _decode_bf16, _copy_fp32 = (_kernels.decode(kind) for kind in ("fp
 _transpose_fp16, _transpose_bf16, _transpose_fp32 = (_kernels.transpose(kind) for kind in ("fp16", "bf16", "fp32"))
 _transpose_blocks_16, _transpose_blocks_32 = _kernels.transpose_blocks(16), _kernels.transpose_blocks(32)
 _copy, _splat = _kernels.copy, _kernels.splat
-_nonzero, _negative_zero, _not_finite = _kernels.nonzero, _kernels.negative_zero, _kernels.not_finite
+_nonzero, _not_finite = _kernels.nonzero, _kernels.not_finite
+_any_bit, _extreme = _kernels.any_bit, _kernels.extreme
 
 
 @jit
@@ -100,9 +101,12 @@ def nonzero_lanes(values, index):
 
 
 @jit
-def negative_zero_lanes(values, index):
-    """Return the bits of the 16 float32 at ``index`` that are -0."""
-    return _negative_zero(values, index)
+def fragile_lanes(values, index):
+    """Return the bits of the 16 float32 at ``index`` that adding a zero may change.
+
+    These are -0 and, as some models of the Cube have it, subnormal numbers, infinities and NaN.
+    """
+    return _any_bit(values, index) & _extreme(values, index)
 
 
 @jit

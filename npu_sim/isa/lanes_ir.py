@@ -134,8 +134,8 @@ def splat(typingctx, dst, index, value):
     return signature, codegen
 
 
-def _mask(mask, predicate, wanted):
-    """Build ``f(values: float32[:], index) -> int64``: bit i tells whether ``(bits & mask) predicate wanted``.
+def _mask(mask, predicate, wanted, shift=0):
+    """Build ``f(values: float32[:], index) -> int64``: bit i tells whether ``(bits + shift & mask) predicate wanted``.
 
     The bits are those of lane i of the 16 at ``index``; ``predicate`` is "==" or "!=".
     """
@@ -149,6 +149,7 @@ def _mask(mask, predicate, wanted):
             source = _byte_pointer(context, builder, sig.args[0], args[0], byte)
             vector = ir.VectorType(ir.IntType(32), 16)
             bits = builder.load(_vector_pointer(builder, source, vector), align=4)
+            bits = builder.add(bits, ir.Constant(vector, [shift] * 16))
             kept = builder.and_(bits, ir.Constant(vector, [mask] * 16))
             lanes = builder.icmp_unsigned(predicate, kept, ir.Constant(vector, [wanted] * 16))
             return builder.zext(builder.bitcast(lanes, ir.IntType(16)), ir.IntType(64))
@@ -280,5 +281,6 @@ def transpose_blocks(bits):
 
 
 nonzero = _mask(0x7FFFFFFF, "!=", 0)
-negative_zero = _mask(0xFFFFFFFF, "==", 0x80000000)
+any_bit = _mask(0xFFFFFFFF, "!=", 0)
+extreme = _mask(0x7F000000, "==", 0, shift=0x00800000)  # exponents 0 and 255
 not_finite = _mask(0x7F800000, "==", 0x7F800000)

@@ -29,9 +29,15 @@ def nonzero(values, index):
     return _as_mask(values[index : index + 16].view(np.uint32) << np.uint32(1))
 
 
-def negative_zero(values, index):
-    """Return the bits of the lanes that are -0."""
-    return _as_mask(values[index : index + 16].view(np.uint32) == 0x80000000)
+def any_bit(values, index):
+    """Return the bits of the lanes that are not +0."""
+    return _as_mask(values[index : index + 16].view(np.uint32) != 0)
+
+
+def extreme(values, index):
+    """Return the bits of the lanes that are zero, subnormal, infinite or NaN."""
+    exponents = values[index : index + 16].view(np.uint32) << np.uint32(1) >> np.uint32(24)
+    return _as_mask((exponents == 0) | (exponents == 255))
 
 
 def not_finite(values, index):

@@ -8,15 +8,17 @@ serial: ``(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_colu
     c = fma(a, b, c) for each k. ``a`` and ``b`` float32 carriers, 16 per k; after ``chunk`` k the next one starts
     ``a_step`` or ``b_step`` behind the start of this one. Columns in vectors of 16, ``b_column`` and ``c_column``
     apart; rows of ``c`` are 16 apart. ``init`` != 0 starts from zero without reading ``c``.
-exact: ``(a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init)``
-    float64 sums of ``group`` k from the accumulator on, then one rounding to float32. ``a`` float64[k][rows], ``b``
-    float64[k][vectors][8]. Columns in vectors of 8, two per 16 of ``c``; ``half`` = 1 starts with the second. The fast
-    variant is for operands whose sums are finite multiples of 2^-149 (`cube`), and rounds to nearest only.
+exact: ``(a, a_at, b, b_at, c, c_at, half, c_column, k, group, limit, floor, init)``
+    float64 sums of ``group`` k from the accumulator on, then one rounding to float32: to nearest, but toward zero where
+    that is above ``limit`` (float64: Inf, the largest finite float32 or a negative number); results whose bits are then
+    below ``floor`` become zeros. ``a`` float64[k][rows], ``b`` float64[k][vectors][8]. Columns in vectors of 8, two per
+    16 of ``c``; ``half`` = 1 starts with the second. The fast variant is for operands whose sums are finite multiples
+    of 2^-149, or of 2^-126 where ``floor`` counts (`cube`), and rounds to nearest only.
 widen: ``(src, src_at, k, chunk, step, valid, dst, dst_at, dst_step, ranges)``
     float32 carriers to float64, some adjacent lanes of each k; lanes from ``valid`` on become zero. ``ranges``
     int32[3, 8] collects per lane the largest magnitude, the smallest nonzero one less 1, and the OR of all (bits).
 scan: ``(src, src_at, row_count, valid, ranges)``
-    The largest magnitude (first 8 words of ``ranges``) of 8 adjacent float32 in each of some rows of 16.
+    The same ranges of 8 adjacent float32 in each of some rows of 16.
 """
 
 # mypy: ignore-errors
@@ -87,27 +89,27 @@ def serial_single(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column,
 
 
 @jit
-def exact_full(a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init):
+def exact_full(a, a_at, b, b_at, c, c_at, half, c_column, k, group, limit, floor, init):
     """Run an exact tile: TILE_ROWS rows, FULL_VECTORS vectors of 8 columns."""
-    _exact_full(a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init)
+    _exact_full(a, a_at, b, b_at, c, c_at, half, c_column, k, group, limit, floor, init)
 
 
 @jit
-def exact_rest(a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init):
+def exact_rest(a, a_at, b, b_at, c, c_at, half, c_column, k, group, limit, floor, init):
     """Run an exact tile: TILE_ROWS rows, REST_VECTORS vectors of 8 columns."""
-    _exact_rest(a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init)
+    _exact_rest(a, a_at, b, b_at, c, c_at, half, c_column, k, group, limit, floor, init)
 
 
 @jit
-def fast_full(a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init):
+def fast_full(a, a_at, b, b_at, c, c_at, half, c_column, k, group, limit, floor, init):
     """Run an exact tile with fast rounding: TILE_ROWS rows, FULL_VECTORS vectors of 8 columns."""
-    _fast_full(a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init)
+    _fast_full(a, a_at, b, b_at, c, c_at, half, c_column, k, group, limit, floor, init)
 
 
 @jit
-def fast_rest(a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init):
+def fast_rest(a, a_at, b, b_at, c, c_at, half, c_column, k, group, limit, floor, init):
     """Run an exact tile with fast rounding: TILE_ROWS rows, REST_VECTORS vectors of 8 columns."""
-    _fast_rest(a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init)
+    _fast_rest(a, a_at, b, b_at, c, c_at, half, c_column, k, group, limit, floor, init)
 
 
 @jit

@@ -196,14 +196,20 @@ def _round_by_fma(builder, s):
     return _call_fma(builder, s, scale, builder.fneg(t))
 
 
-def _round_by_conversion(builder, s, toward_zero):
-    """Round float64 lanes to float32 and back: to nearest even, or toward zero in lanes of ``toward_zero`` (i1)."""
+def _round_by_conversion(builder, s, limit, floor):
+    """Round float64 lanes to float32 and back: to nearest even, but toward zero where that is above ``limit``.
+
+    Then what is below ``floor`` (int32 bits of a float32) becomes a zero of its sign.
+    """
     single = builder.fptrunc(s, _vector(_F32, LANES64))
-    away = builder.fcmp_ordered(">", _magnitude(builder, builder.fpext(single, s.type)), _magnitude(builder, s))
+    magnitude = _magnitude(builder, builder.fpext(single, s.type))
+    away = builder.fcmp_ordered(">", magnitude, _magnitude(builder, s))
     # One step toward zero in the bit pattern: the largest finite value follows Inf, zero the smallest subnormal.
-    step = builder.zext(builder.and_(away, toward_zero), _vector(_I32, LANES64))
+    step = builder.zext(builder.and_(away, builder.fcmp_ordered(">", magnitude, limit)), _vector(_I32, LANES64))
     bits = builder.sub(builder.bitcast(single, step.type), step)
-    return builder.fpext(builder.bitcast(bits, single.type), s.type)
+    sign = builder.and_(bits, _constant(bits.type, 0x80000000))
+    is_small = builder.icmp_unsigned("<", builder.xor(bits, sign), floor)
+    return builder.fpext(builder.bitcast(builder.select(is_small, sign, bits), single.type), s.type)
 
 
 def _magnitude(builder, s):
@@ -216,18 +222,18 @@ def exact_tile(row_count, vector_count, *, fast):
     """Build the grouped float64 sum on ``row_count`` rows and ``vector_count`` vectors of 8 columns."""
 
     @intrinsic
-    def tile(typing_context, a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init):
+    def tile(typing_context, a, a_at, b, b_at, c, c_at, half, c_column, k, group, limit, floor, init):
         index = types.int64
-        signature = types.void(a, index, b, index, c, *[index] * 7)
+        signature = types.void(a, index, b, index, c, *[index] * 5, types.float64, index, index)
 
         def codegen(context, builder, signature, args):
             _keep_out_of_line(builder)
-            a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init = args
+            a, a_at, b, b_at, c, c_at, half, c_column, k, group, limit, floor, init = args
             wide, narrow = _vector(_F64, LANES64), _vector(_F32, LANES64)
             a_first = _pointer(context, builder, signature.args[0], a, a_at)
             b_first = _pointer(context, builder, signature.args[2], b, b_at)
             c_first = _pointer(context, builder, signature.args[4], c, c_at)
-            flags = _splat(builder, builder.icmp_signed("!=", toward_zero, _I64(0)), LANES64)
+            limits, floors = [_splat(builder, x, LANES64) for x in (limit, builder.trunc(floor, _I32))]
             c_vectors = []
             for j in range(vector_count):
                 at = builder.add(half, _I64(j))
@@ -255,7 +261,7 @@ def exact_tile(row_count, vector_count, *, fast):
                 if fast:
                     new = [_round_by_fma(builder, s) for s in sums]
                 else:
-                    new = [_round_by_conversion(builder, s, flags) for s in sums]
+                    new = [_round_by_conversion(builder, s, limits, floors) for s in sums]
                 left = builder.sub(left, count)
                 return [left, a_next, b_next, *new], builder.icmp_signed(">", left, _I64(0))
 
@@ -335,7 +341,7 @@ def widen(lanes):
 
 
 def scan(lanes):
-    """Build the largest magnitude of ``lanes`` adjacent float32 of each of some rows of 16."""
+    """Build the range of ``lanes`` adjacent float32 of each of some rows of 16."""
 
     @intrinsic
     def look(typing_context, src, src_at, row_count, valid, ranges):
@@ -347,20 +353,19 @@ def scan(lanes):
             src, src_at, row_count, valid, ranges = args
             bits_type = _vector(_I32, lanes)
             source = _pointer(context, builder, signature.args[0], src, src_at)
-            store = _pointer(context, builder, signature.args[4], ranges, _I64(0))
+            stores = _range_pointers(builder, _pointer(context, builder, signature.args[4], ranges, _I64(0)))
             mask = _valid_lanes(builder, valid, lanes)
 
             def one_row(values):
-                source, largest = values
+                source, *found = values
                 bits = _load(builder, builder.bitcast(source, _I32.as_pointer()), bits_type)
-                magnitude = builder.and_(builder.select(mask, bits, zero), _constant(bits_type, 0x7FFFFFFF))
-                larger = builder.icmp_unsigned(">", magnitude, largest)
-                return [builder.gep(source, [_I64(16)]), builder.select(larger, magnitude, largest)]
+                bits = builder.select(mask, bits, _constant(bits_type, 0))
+                return [builder.gep(source, [_I64(16)]), *_range_step(builder, bits, found)]
 
-            zero = _constant(bits_type, 0)
-            largest = _load(builder, store, bits_type)
-            largest = _repeat(builder, row_count, [source, largest], one_row)[1]
-            _store(builder, largest, store)
+            found = [_load(builder, pointer, bits_type) for pointer in stores]
+            found = _repeat(builder, row_count, [source, *found], one_row)[1:]
+            for value, pointer in zip(found, stores, strict=True):
+                _store(builder, value, pointer)
             return context.get_dummy_value()
 
         return signature, codegen

@@ -35,13 +35,17 @@ def fma32(a, b, c):
         return np.float32(total)
 
 
-def round_to_float32(value, toward_zero):
-    """Round a float64 to float32: to nearest even, or toward zero (Inf then needs an infinite ``value``)."""
+def round_to_float32(value, limit, floor):
+    """Round a float64 to float32: to nearest even, but toward zero where that is above ``limit``; then flush.
+
+    Results whose bits are below ``floor`` become a zero of their sign.
+    """
     with np.errstate(all="ignore"):
         single = np.float32(value)
-        if toward_zero and np.abs(np.float64(single)) > np.abs(value):
+        if np.abs(np.float64(single)) > max(np.abs(value), limit):
             single = _LARGEST * np.sign(single) if np.isinf(single) else np.nextafter(single, np.float32(0))
-        return np.float32(single)
+        bits = int(np.float32(single).view(np.uint32))
+        return np.copysign(np.float32(0), single) if bits & 0x7FFFFFFF < floor else np.float32(single)
 
 
 def serial_tile(row_count, column_count):
@@ -66,7 +70,7 @@ def exact_tile(row_count, vector_count, *, fast):
     """Return the twin of `microkernel_ir.exact_tile`; ``fast`` changes nothing, as it must."""
     del fast
 
-    def tile(a, a_at, b, b_at, c, c_at, half, c_column, k, group, toward_zero, init):
+    def tile(a, a_at, b, b_at, c, c_at, half, c_column, k, group, limit, floor, init):
         for r in range(row_count):
             for column in range(8 * vector_count):
                 place = column + 8 * half
@@ -77,7 +81,7 @@ def exact_tile(row_count, vector_count, *, fast):
                     with np.errstate(all="ignore"):
                         for kk in range(start, min(start + group, k)):
                             total = total + a[a_at + kk * row_count + r] * b[b_at + kk * 8 * vector_count + column]
-                    acc = round_to_float32(total, toward_zero)
+                    acc = round_to_float32(total, limit, floor)
                 c[at] = acc
 
     return tile
@@ -109,7 +113,8 @@ def scan(lanes):
 
     def look(src, src_at, row_count, valid, ranges):
         for r in range(row_count):
-            for lane in range(min(lanes, valid)):
-                ranges[lane] = max(ranges[lane], src[src_at + 16 * r + lane].view(np.int32) & 0x7FFFFFFF)
+            for lane in range(lanes):
+                value = src[src_at + 16 * r + lane] if lane < valid else np.float32(0)
+                _widen_range(value.view(np.int32), lane, ranges)
 
     return look

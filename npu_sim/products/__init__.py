@@ -25,7 +25,7 @@ from npu_sim.products.registry import (
     product_hint,
     use_product,
 )
-from npu_sim.products.source import EVIDENCE, PLATFORM_CONFIG, Evidence, FrozenMapping, Source
+from npu_sim.products.source import EVIDENCE, PLATFORM_CONFIG, UNSTATED, Evidence, FrozenMapping, Source
 
 __all__ = [
     "ARCHS",
@@ -36,6 +36,7 @@ __all__ = [
     "HF32_TIES",
     "OVERFLOW_MODES",
     "PLATFORM_CONFIG",
+    "UNSTATED",
     "AccumulationModel",
     "CoreSpec",
     "CostParams",

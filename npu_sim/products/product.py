@@ -20,6 +20,10 @@ MAX_GROUP = 4095
 """Largest k of one Mmad (asc-devkit, Mmad: m, n and k lie in 0..4095), hence the longest group that can matter."""
 ACCUMULATION_INNER = ("exact", "tree", "serial")
 ACCUMULATION_ROUNDS = ("rne", "rz")
+ACCUMULATION_PARTS: Mapping[str, tuple[str, ...]] = FrozenMapping(
+    {"subnormals": ("flush", "keep"), "overflow_to": ("inf", "max"), "saturates": ("operands", "results")}
+)
+"""Parts of a model of additions, described at `npu_sim.Accumulation`; names of models leave the first values out."""
 
 AccumulationModel = tuple[int, str, str]
 """(group, inner, round): k terms summed per rounding, how the group is summed, how the sum is rounded."""
@@ -224,6 +228,8 @@ class Product:
         Modes the product can be switched to.
     accumulation : mapping of str to tuple
         Default model of the Cube's additions by compute type: (group, inner, round).
+    cube_subnormals, cube_overflow_to, cube_saturates : str
+        Parts of these models, as `npu_sim.Accumulation` describes them.
     cost : CostParams
         Cycle costs and bandwidths.
     sources : mapping of str to Source
@@ -255,6 +261,9 @@ class Product:
     overflow_mode: str
     overflow_modes: tuple[str, ...]
     accumulation: Mapping[str, AccumulationModel]
+    cube_subnormals: str
+    cube_overflow_to: str
+    cube_saturates: str
     cost: CostParams = field(hash=False)
     sources: Mapping[str, Source] = field(compare=False, repr=False)
 
@@ -300,6 +309,9 @@ class Product:
                 f"[1 to {MAX_GROUP}, one of {', '.join(ACCUMULATION_INNER)}, one of {', '.join(ACCUMULATION_ROUNDS)}]"
             )
             self._require(right, f"accumulation.{dtype}", rule, [group, inner, rounding])
+        for part, choices in ACCUMULATION_PARTS.items():
+            value = getattr(self, f"cube_{part}")
+            self._require(value in choices, f"cube_{part}", f"one of {', '.join(choices)}", value)
         bits, ties = self.hf32_mantissa_bits, self.hf32_ties
         if "hf32" in types:
             self._require(bits is not None and bits >= 1, "hf32_mantissa_bits", "at least 1 with HF32", bits)

@@ -8,11 +8,12 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 
 from npu_sim.errors import ProductError
 
-Evidence = Literal["documented", "ini", "measured", "derived", "assumed", "user"]
+Evidence = Literal["documented", "ini", "measured", "derived", "corroborated", "assumed", "user"]
 """How far a number can be trusted.
 
 ``documented``: a vendor's page states it. ``ini``: the toolkit's platform configuration states it. ``measured``: read
 off published profiler data. ``derived``: follows from others by arithmetic or from a published experiment.
+``corroborated``: our choice, the vendor's sources being silent, in which independent work by others agrees.
 ``assumed``: our choice, because the sources are silent or contradict each other. ``user``: given by the user of this
 package, in a product file or with ``dataclasses.replace``.
 """
@@ -23,6 +24,9 @@ Confidence = Literal["H", "M", "L", ""]
 """H: documented and confirmed by measurement; M: one solid source or a fit; L: indirect or a guess; "" where none is
 stated. Cost parameters have one."""
 CONFIDENCE: tuple[str, ...] = get_args(Confidence)
+
+UNSTATED: tuple[Evidence, ...] = ("corroborated", "assumed")
+"""Evidence of numbers that no source of the vendor states or shows."""
 
 PLATFORM_CONFIG = "leideng/CANN-8.1.RC1:Ascend/ascend-toolkit/8.1.RC1/aarch64-linux/data/platform_config/"
 """Repository and directory of the platform configuration files, one ``.ini`` per SoC."""
@@ -38,7 +42,7 @@ class Source:
     ----------
     text : str
         Repository and path, or title of the document, with the section or key.
-    evidence : {"documented", "ini", "measured", "derived", "assumed", "user"}
+    evidence : {"documented", "ini", "measured", "derived", "corroborated", "assumed", "user"}
         See `Evidence`; fits are ``"derived"``, and so are the vendor's own cost constants.
     note : str
         What a reader must know before relying on it.

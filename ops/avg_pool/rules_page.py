@@ -67,8 +67,8 @@ above 2048 are not exact, and areas above 65504 divide by infinity, or by 65504 
 
 On the Cube routes the constant weight holds one channel's windows beside zeros for the other 15 channels that are
 multiplied with it. ASSUMED, because zero times infinity is NaN: an infinity or NaN that reaches the Cube makes the same
-window of those channels NaN, too. Where results saturate ({unified}) NaN is stored as 0 and infinity as the largest
-number, also by the Cast or Mul before the Cube, behind which they harm no other channel.
+window of those channels NaN, too. Where results saturate ({unified}) the Cast or Mul before the Cube makes NaN 0 and
+infinity the largest number, and so, ASSUMED, does the Cube with what it multiplies: no other channel is harmed.
 
 ## Switches
 

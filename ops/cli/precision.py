@@ -55,7 +55,10 @@ def precision_command(
     ] = "rounded",
     accumulation: Annotated[
         str | None,
-        typer.Option("--accumulation", help="serial, or a model such as exact16 or tree4-rz. Default: the product's."),
+        typer.Option(
+            "--accumulation",
+            help="serial, or a model such as exact16, tree4-rz or exact4+keep. Default: the product's.",
+        ),
     ] = None,
     json_path: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON; '-' is standard output.")

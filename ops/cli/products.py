@@ -17,6 +17,7 @@ from npu_sim.products import (
     CUBE_DTYPES,
     DEFAULT_PRODUCT,
     PLATFORM_CONFIG,
+    UNSTATED,
     Product,
     facts,
     get_product,
@@ -77,7 +78,10 @@ def products_command(
         bool, typer.Option("--sources", help="Show each fact with its value, unit, evidence and source.")
     ] = False,
     assumptions: Annotated[
-        bool, typer.Option("--assumptions", help="Show only what is assumed because no source states it.")
+        bool,
+        typer.Option(
+            "--assumptions", help="Show only what is assumed, or corroborated at best, as no source states it."
+        ),
     ] = False,
     json_path: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON; '-' is standard output.")
@@ -96,7 +100,7 @@ def products_command(
     parts: list[Table | str]
     screen = console()
     if assumptions:
-        found = [entry for one in chosen for entry in entries_of(one) if entry.evidence == "assumed"]
+        found = [entry for one in chosen for entry in entries_of(one) if entry.evidence in UNSTATED]
         parts = [sources_table(found, title="Assumptions", width=screen.width), *_SOURCES_LEGEND]
     elif sources:
         found = [entry for one in chosen for entry in entries_of(one)]
@@ -138,8 +142,8 @@ def products_document(products: Sequence[Product]) -> dict[str, Any]:
 
 
 def assumptions_document(products: Sequence[Product]) -> dict[str, Any]:
-    """Return what is assumed about ``products`` as a JSON object, one entry per field, value and source."""
-    assumed = [entry for product in products for entry in entries_of(product) if entry.evidence == "assumed"]
+    """Return what the vendor does not state of ``products`` as a JSON object, an entry per field, value and source."""
+    assumed = [entry for product in products for entry in entries_of(product) if entry.evidence in UNSTATED]
     return {
         "schema_version": SCHEMA_VERSION,
         "assumptions": [

@@ -52,8 +52,8 @@ class StudyOptions:
     golden : {"rounded", "original"}
         Golden whose verdict decides.
     accumulation : str or None
-        Model of the Cube's additions: ``"serial"``, or a name like ``"exact16-rne"`` (``"exact16"`` for short); None
-        takes each product's default.
+        Model of the Cube's additions: ``"serial"``, or a name like ``"exact16-rne+keep"`` (``"exact16+keep"`` for
+        short); None takes each product's default.
     threads : int or None
         Threads of the emulator; no influence on any figure.
     """
@@ -86,11 +86,12 @@ def _require(holds: bool, name: str, rule: str, value: object) -> None:
 
 def _accumulation_name(text: str) -> str:
     """Return the full name of a model; an unknown one is refused before anything runs."""
-    name = text if text == "serial" or "-" in text else f"{text}-rne"
+    plain, plus, parts = text.partition("+")
+    rounding = "" if plain == "serial" or "-" in plain else "-rne"
     try:
-        return Accumulation.parse(name, SERIAL).name
+        return Accumulation.parse(f"{plain}{rounding}{plus}{parts}", SERIAL).name
     except OperatorError as error:
-        rule = "serial, exact<group>[-rne|-rz] or tree<group>[-rne|-rz]"
+        rule = "serial, exact<group>[-rne|-rz][+keep][+max][+results] or tree<group> likewise"
         raise StudyOptionError(f"accumulation must be {rule}, not {text}") from error
 
 

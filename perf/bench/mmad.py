@@ -93,9 +93,10 @@ class Tile:
 
     def mmad(self, model: Accumulation, *, init: bool) -> None:
         """Run one Mmad."""
-        status = cube.mmad(
+        multiply = cube.mmad_chained if model is SERIAL else cube.mmad
+        status = multiply(
             self.l0a, self.l0b, self.l0c, 0, 0, 0, *self.extents, self.k0, 0, int(init),
-            self.drop, int(TieRule.EVEN), *model.codes, self.scratch,
+            self.drop, int(TieRule.EVEN), *model.codes, 0.0, self.scratch,
         )  # fmt: skip
         if status != cube.OK:
             raise InternalError(f"Mmad status must be 0, not {status} (tile {self.extents})")

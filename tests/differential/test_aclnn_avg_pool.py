@@ -167,8 +167,8 @@ def test_aclnn_avg_pool_executor_runs_once_and_needs_its_workspace():
         ({"library_quirks": ["A9"]}, "library_quirks must be a bool or a set of A1, A2, A3, A4, A5, not ['A9']"),
         (
             {"accumulation": 7},
-            "accumulation must be None, an npu_sim.Accumulation, 'serial' or a name like 'exact16-rne' or 'tree4-rz', "
-            "not 7",
+            "accumulation must be None, an npu_sim.Accumulation, 'serial' or a name like 'exact16-rne' or "
+            "'tree4-rz+keep', not 7",
         ),
         (
             {"overflow": True},

@@ -20,7 +20,12 @@ FULL, REST = mk.FULL_VECTORS, mk.REST_VECTORS
 needs_jit = pytest.mark.skipif(not JIT_ENABLED, reason="compares compiled code with the twin")
 
 
-def round_with(kernel, sums, toward_zero):
+LIMITS = [np.inf, -1.0, float(oracle.LARGEST)]
+"""To nearest, toward zero, to nearest unless that overflows."""
+FLOORS = [0, 0x00800000]
+
+
+def round_with(kernel, sums, limit, floor):
     """Pass float64 values through the rounding at the end of a group: one k, A = the values, B = 1, C = -0."""
     width = 8 * FULL
     rows = np.zeros(-(-sums.size // R) * R)
@@ -30,7 +35,7 @@ def round_with(kernel, sums, toward_zero):
     tile = np.empty(16 * R * (FULL // 2 + 1), np.float32)
     for first in range(0, rows.size, R):
         tile.fill(-0.0)
-        kernel(rows, first, ones, 0, tile, 0, 0, 16 * R, 1, 1, toward_zero, 0)
+        kernel(rows, first, ones, 0, tile, 0, 0, 16 * R, 1, 1, limit, floor, 0)
         out[first : first + R] = tile[: 16 * R : 16]
     return out[: sums.size]
 
@@ -54,20 +59,24 @@ def test_fast_rounding_of_multiples_of_the_smallest_subnormal_equals_the_cast(se
     sums = hard_sums(rng, 60_000, -126 + 29, 127)
     sums[1::2] = np.ldexp(rng.integers(-(1 << rng.integers(1, 53)), 1 << 53, 30_000).astype(np.float64), -149)
     sums[:2] = 0.0, -0.0
-    got = round_with(mk.fast_full, sums, 0)
+    got = round_with(mk.fast_full, sums, np.inf, 0)
     np.testing.assert_array_equal(got.view(np.uint32), sums.astype(np.float32).view(np.uint32))
 
 
-@pytest.mark.parametrize("toward_zero", [0, 1])
-def test_rounding_of_any_sum_equals_rational_arithmetic(toward_zero):
-    rng = np.random.default_rng(toward_zero)
+@pytest.mark.parametrize("floor", FLOORS)
+@pytest.mark.parametrize("limit", LIMITS)
+def test_rounding_of_any_sum_equals_rational_arithmetic(limit, floor):
+    rng = np.random.default_rng(LIMITS.index(limit))
     sums = hard_sums(rng, 3000, -152, 130)
     sums[:6] = 0.0, -0.0, np.inf, -np.inf, np.nan, 2.0**-1074
     sums[6:10] = 3.4028235677973366e38, -3.4028235677973366e38, 3.4028235677973362e38, 2.0**-150
-    want = np.array([oracle.to_float32(float(s), toward_zero=bool(toward_zero)) for s in sums])
-    assert oracle.same(round_with(mk.exact_full, sums, toward_zero), want)
+    sums[10:14] = 2.0**-126, 2.0**-126 - 2.0**-150, 2.0**-126 - 2.0**-150 - 2.0**-178, -(2.0**-126)
+    parts = {"flush": floor > 0, "to_max": limit == LIMITS[2]}
+    want = [oracle.settled(oracle.to_float32(float(s), toward_zero=limit < 0), [s], **parts) for s in sums]
+    want = np.array(want)
+    assert oracle.same(round_with(mk.exact_full, sums, limit, floor), want)
     with np.errstate(all="ignore"):
-        assert oracle.same(np.array([twin.round_to_float32(s, toward_zero) for s in sums]), want)
+        assert oracle.same(np.array([twin.round_to_float32(s, limit, floor) for s in sums]), want)
 
 
 def hard_singles(rng, size):
@@ -106,18 +115,18 @@ def test_serial_kernel_equals_its_twin(kernel, rows, vectors, init):
 @pytest.mark.parametrize("init", [0, 1])
 @pytest.mark.parametrize("half", [0, 1])
 @pytest.mark.parametrize(
-    ("kernel", "vectors", "toward_zero"),
-    [(mk.exact_full, FULL, 0), (mk.exact_full, FULL, 1), (mk.exact_rest, REST, 0), (mk.exact_rest, REST, 1),
-     (mk.fast_full, FULL, 0), (mk.fast_rest, REST, 0)],
+    ("kernel", "vectors", "limit", "floor"),
+    [(mk.exact_full, FULL, np.inf, 0), (mk.exact_full, FULL, -1.0, 0x00800000), (mk.exact_rest, REST, -1.0, 0),
+     (mk.exact_rest, REST, LIMITS[2], 0x00800000), (mk.fast_full, FULL, np.inf, 0), (mk.fast_rest, REST, np.inf, 0)],
 )  # fmt: skip
-def test_exact_kernel_equals_its_twin(kernel, vectors, toward_zero, half, init):
+def test_exact_kernel_equals_its_twin(kernel, vectors, limit, floor, half, init):
     rng = np.random.default_rng(half)
     draw = hard_singles if kernel in (mk.exact_full, mk.exact_rest) else lambda rng, size: rng.standard_normal(size)
     with np.errstate(invalid="ignore"):  # signalling NaNs
         a, b = draw(rng, 200).astype(np.float64), draw(rng, 600).astype(np.float64)
     c = draw(rng, 1000).astype(np.float32)
     want = c.copy()
-    args = (half, 300, 13, 5, toward_zero, init)  # half, c_column, k, group, toward_zero, init
+    args = (half, 300, 13, 5, limit, floor, init)  # half, c_column, k, group, limit, floor, init
     kernel(a, 2, b, 9, c, 4, *args)
     twin.exact_tile(R, vectors, fast=False)(a, 2, b, 9, want, 4, *args)
     assert oracle.same(c, want)
@@ -157,13 +166,18 @@ rng = np.random.default_rng(0)
 l0a, l0b = rng.standard_normal((2, 2048)).astype(np.float32)
 scratch = np.empty(cube.scratch_words(2048, 2048))
 digest = hashlib.sha256()
-for group, inner, rounding in [(1, 2, 0), (16, 0, 0), (4, 0, 1), (5, 1, 1)]:
-    for scale in (1.0, 1e-30):
+models = [(1, 2, 0, 0, 0), (16, 0, 0, 1, 0), (4, 0, 1, 0, 1), (5, 1, 1, 1, 1), (4, 0, 0, 1, 0), (4, 1, 0, 1, 0)]
+for number, model in enumerate(models):
+    for scale in (1.0, 1e-30, 1e-38):
         for m, n, k, k0 in [(19, 20, 18, 16), (1, 9, 40, 8)]:
             l0c = rng.standard_normal(2048).astype(np.float32)
             a = (l0a * np.float32(scale)).astype(np.float32)
-            multiply = cube.mmad if inner == 0 else cube.mmad_chained
-            assert multiply(a, l0b, l0c, 0, 0, 0, m, n, k, k0, 0, 0, 12, 0, group, inner, rounding, scratch) == 0
+            l0c[::7] *= np.float32(scale)
+            a[::41] = np.inf
+            multiply = cube.mmad if model[1] == 0 else cube.mmad_chained
+            largest = 65504.0 if number > 3 else 0.0
+            assert multiply(a, l0b, l0c, 0, 0, 0, m, n, k, k0, 0, 0, 12, 0, *model, largest, scratch) == 0
+            l0c[np.isnan(l0c)] = 0  # whose sign is the host's in the serial model
             digest.update(l0c.tobytes())
 print(digest.hexdigest())
 """

@@ -1,7 +1,7 @@
 """Rows of zeros in A, which the Cube model leaves out where that changes no bit, against planes that add every product.
 
-Adding the products of a zero changes C where an element of C is -0, and where B is infinite or NaN: those rows must be
-computed. Whatever is left out must look the same as if it had not been.
+Adding the products of a zero changes C where an element of C is -0 or subnormal, and where B is infinite or NaN: those
+rows must be computed. Whatever is left out must look the same as if it had not been.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from npu_sim.isa import cube
 from tests.differential.test_mmad import Core, draw
 from tests.oracles import mmad as oracle
 
-MODELS = [Accumulation(1, "serial", "rne"), Accumulation(16, "exact", "rne"), Accumulation(4, "exact", "rne")]
+MODELS = [
+    Accumulation(1, "serial", "rne"), Accumulation(16, "exact", "rne"), Accumulation(4, "exact", "rne"),
+    Accumulation(8, "exact", "rne", subnormals="keep"),
+]  # fmt: skip
 SHAPES = [(40, 64, 48), (33, 80, 40), (64, 112, 24), (24, 72, 16)]
 
 
@@ -40,7 +43,7 @@ def bits_of(shape, kind, model, a, b, c):
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("trouble", ["none", "negative zero", "all negative", "infinite", "nan"])
+@pytest.mark.parametrize("trouble", ["none", "negative zero", "all negative", "subnormal", "infinite", "nan"])
 def test_mmad_with_rows_of_zeros_has_the_bits_of_all_products(shape, model, trouble):
     rng = np.random.default_rng([*shape, len(trouble)])
     for _ in range(4):
@@ -52,11 +55,13 @@ def test_mmad_with_rows_of_zeros_has_the_bits_of_all_products(shape, model, trou
             # every product of a zero is then -0 or +0 alike along a column, and -0 + -0 stays -0
             a = np.where(a == 0, np.float32(0), a)
             b[:, : shape[1] // 2] = -np.abs(b[:, : shape[1] // 2])
+        if trouble == "subnormal":
+            c[rng.random(c.shape) < 0.02] = rng.choice(np.array([1e-40, -1e-40], np.float32))
         if trouble in ("infinite", "nan"):
             b[int(rng.integers(shape[2])), int(rng.integers(shape[1]))] = np.inf if trouble == "infinite" else np.nan
         with np.errstate(all="ignore"):
             for start in (c, None):
-                want = oracle.mmad_by_planes(a, b, start, model.group, model.inner)
+                want = oracle.mmad_by_planes(a, b, start, model.group, model.inner, flush=model.flushes)
                 assert oracle.same(bits_of(shape, "fp16", model, a, b, start), want)
 
 

@@ -14,11 +14,11 @@ from tests.oracles.instances import A2, GENERATORS, TRAINING, Emulated, candidat
 COUNTS = {Op.MMAD: 80, Op.LOAD_3D: 300, Op.FIXPIPE: 160} if JIT_ENABLED else {}
 DEFAULT_COUNT = 200 if JIT_ENABLED else 25
 MODELS = (
-    ((16, "exact", "rne"), (16, 0, 0)),
-    ((4, "exact", "rne"), (4, 0, 0)),
-    ((1, "serial", "rne"), (1, 2, 0)),
-    ((8, "tree", "rne"), (8, 1, 0)),
-    ((8, "exact", "rz"), (8, 0, 1)),
+    (((16, "exact", "rne"), {"flush": True}), (16, 0, 0, 1, 0)),
+    (((4, "exact", "rne"), {"to_max": True}), (4, 0, 0, 0, 1)),
+    (((1, "serial", "rne"), {}), (1, 2, 0, 0, 0)),
+    (((8, "tree", "rne"), {"flush": True}), (8, 1, 0, 1, 0)),
+    (((8, "exact", "rz"), {"flush": True}), (8, 0, 1, 1, 0)),
 )
 HF32 = (((12, "even"), (12, 0)), ((12, "away"), (12, 1)), ((13, "toward_zero"), (13, 2)))
 

@@ -22,7 +22,7 @@ from tests.cases.weight_gradient import (
     run_plan,
 )
 from tests.oracles.series import SPLIT, UNIFIED
-from tests.oracles.weight_gradient import gradient, rounded_operand, same_bits
+from tests.oracles.weight_gradient import LARGEST, gradient, rounded_operand, same_bits
 
 TYPES = [("fp16", 0), ("bf16", 0), ("fp32", 0), ("fp32", 3), ("fp32", 2)]
 SPLIT_CASES = [(series, *kind) for series in SPLIT for kind in TYPES]
@@ -70,7 +70,7 @@ def expected_bits(plan, x, dy, options):
         operands[0].reshape(g.n, g.cin, g.di, g.hi, g.wi),
         operands[1].reshape(g.n, g.cout, g.do, g.ho, g.wo),
         options.accumulation,
-        saturate=saturate,
+        saturate=LARGEST[compute] if saturate else None,
         exact_products=compute == "fp16",
     )
 

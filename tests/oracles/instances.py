@@ -12,6 +12,7 @@ from functools import cache, partial
 
 import numpy as np
 
+from npu_sim.accumulation import Inner
 from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.atomic import SINK_LENGTH
 from npu_sim.isa.cube import scratch_words
@@ -140,12 +141,13 @@ class Emulated:
         )
         return buffers[space] if buffers[space].dtype == np.uint8 else buffers[space].view(np.uint32)
 
-    def run(self, rows, first=0, last=None, *, saturate=False, model=(16, 0, 0), hf32=(12, 0), log=None):
+    def run(self, rows, first=0, last=None, *, saturate=False, model=(16, 0, 0, 1, 0), hf32=(12, 0), log=None):
         """Run issued rows; ``log``: (sink, runs, bytes) to log atomic additions instead of adding."""
         config = np.zeros(CONFIG_LENGTH, np.int64)
-        config[0:3] = model
+        config[[0, 1, 2, 6, 7]] = model
         config[3] = saturate
         config[4:6] = hf32
+        config[8] = saturate and model[1] != Inner.SERIAL
         if log is None:
             log = (np.zeros(SINK_LENGTH, np.int64), np.zeros((0, 4), np.int64), np.zeros(0, np.uint8))
             log[0][3] = saturate

@@ -2,6 +2,9 @@
 
 Nothing here comes from `npu_sim`. Sums that the models call exact or fused are computed with rational numbers and
 rounded by `rounded`, which knows no floating-point hardware.
+
+Parts of a model are keywords: ``flush`` (subnormal accumulators and results), ``to_max`` (finite sums that overflow),
+``largest`` (the largest finite operand, where operands, accumulators and results of groups saturate).
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 LARGEST = Fraction(2) ** 128 - Fraction(2) ** 104
+LEAST_NORMAL = np.float32(2.0**-126)
 POISON = np.uint32(0x7FBADBAD)  # a signalling NaN
 SENTINEL = np.uint32(0xC2F0CACA)
 
@@ -90,49 +94,85 @@ def add_toward_zero(a, b):
     return rounded(Fraction(float(a)) + Fraction(float(b)), toward_zero=True, negative_zero=both_negative)
 
 
-def one_element(row, column, acc, group, inner, rounding):
+def saturated(value, largest):
+    """An operand or accumulator as saturation mode takes it: Inf becomes ``largest``, NaN zero; the sign stays."""
+    if np.isnan(value):
+        return np.copysign(np.float32(0), value)
+    return np.copysign(np.float32(largest), value) if np.isinf(value) else value
+
+
+def settled(value, addends, *, flush, to_max):
+    """The float32 sum of a group: Inf becomes the largest number if no addend is infinite, subnormals become zero.
+
+    NaN has a sign that does not depend on the host.
+    """
+    if np.isnan(value):
+        return np.float32(np.nan)
+    if to_max and np.isinf(value) and np.isfinite(addends).all():
+        value = np.copysign(np.float32(LARGEST), value)
+    if flush and abs(value) < LEAST_NORMAL:
+        value = np.copysign(np.float32(0), value)
+    return value
+
+
+def one_element(row, column, acc, group, inner, rounding, *, flush=False, to_max=False, largest=None):
     """One element of C: ``acc`` plus the products of a row of A and a column of B, in order."""
     toward_zero = rounding == "rz"
     if inner == "serial":
         for a, b in zip(row, column, strict=True):
             acc = fma(a, b, acc)
         return acc
+    if largest is not None:
+        to_max = True
+        row, column = [[saturated(value, largest) for value in values] for values in (row, column)]
+    if flush and abs(acc) < LEAST_NORMAL:
+        acc = np.copysign(np.float32(0), acc)
     for first in range(0, len(row), group):
+        acc = acc if largest is None else saturated(acc, LARGEST)
         pairs = list(zip(row[first : first + group], column[first : first + group], strict=True))
         if inner == "exact":
             total = float(acc)
             for a, b in pairs:
                 total = total + float(a) * float(b)
-            acc = to_float32(total, toward_zero=toward_zero)
+            result, addends = to_float32(total, toward_zero=toward_zero), [total]
         else:
             total = neighbour_tree([np.float32(a * b) for a, b in pairs])
-            acc = add_toward_zero(acc, total) if toward_zero else np.float32(acc + total)
+            result = add_toward_zero(acc, total) if toward_zero else np.float32(acc + total)
+            addends = [acc, total]
+        acc = settled(result, addends, flush=flush, to_max=to_max)
     return acc
 
 
-def mmad(a, b, c, group, inner, rounding):
+def mmad(a, b, c, group, inner, rounding, **parts):
     """C + A B (``c`` None: zero) in float32: triple loop, one element after the other."""
     m, n = a.shape[0], b.shape[1]
     out = np.zeros((m, n), np.float32) if c is None else c.copy()
     with np.errstate(all="ignore"):
         for i in range(m):
             for j in range(n):
-                out[i, j] = one_element(a[i], b[:, j], out[i, j], group, inner, rounding)
+                out[i, j] = one_element(a[i], b[:, j], out[i, j], group, inner, rounding, **parts)
     return out
 
 
-def mmad_by_planes(a, b, c, group, inner):
+def mmad_by_planes(a, b, c, group, inner, *, flush=False, to_max=False):
     """`mmad` for larger matrices: all elements of C at once, k in order, rounded by NumPy's cast to nearest.
 
     inner = "serial" needs products that float32 holds exactly (16-bit or HF32 operands, no underflow).
     """
-    out = np.zeros((a.shape[0], b.shape[1]), np.float32) if c is None else c.copy()
+    out = np.zeros((a.shape[0], b.shape[1]), np.float32) if c is None else _flushed(c, flush)
     for first in range(0, a.shape[1], group):
         total = out.astype(np.float64 if inner == "exact" else np.float32)
         for k in range(first, min(first + group, a.shape[1])):
             total = total + np.multiply.outer(a[:, k].astype(total.dtype), b[k].astype(total.dtype))
         out = total.astype(np.float32)
+        if to_max:
+            out = np.where(np.isinf(out) & np.isfinite(total), np.copysign(np.float32(LARGEST), out), out)
+        out = _flushed(out, flush)
     return out
+
+
+def _flushed(values, flush):
+    return np.where(flush & (np.abs(values) < LEAST_NORMAL), np.copysign(np.float32(0), values), values)
 
 
 def place_a(l0a, address, a, k0, *, k_align=False):

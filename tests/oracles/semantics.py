@@ -365,7 +365,10 @@ def _scalar(row, item):
 
 @np.errstate(all="ignore")
 def mmad(row, machine, saturate, model, hf32):
-    """Mmad. ``model``: (group, inner, rounding) of `tests.oracles.mmad`; ``hf32``: (dropped bits, tie rule)."""
+    """Mmad. ``model``: arguments and parts of `tests.oracles.mmad.mmad`; ``hf32``: (dropped bits, tie rule).
+
+    Where results saturate, operands do, too; the serial model does not have that.
+    """
     get = _getter(row)
     m_size, n_size, k_size = get("m"), get("n"), get("k")
     if 0 in (m_size, n_size, k_size):
@@ -393,7 +396,11 @@ def mmad(row, machine, saturate, model, hf32):
     old = None
     if not get("mode") & Mode.INIT:
         old = np.array([[machine.load(Space.L0C, at, 4).view(np.float32)[0] for at in line] for line in where])
-    result = cube.mmad(a, b, old, *model)
+    names, parts = model
+    if saturate:
+        kept = 23 - hf32[0] if get("mode") & Mode.HF32 else {Data.FP16: 10, Data.BF16: 7}.get(dtype, 23)
+        parts = parts | {"largest": (2 - 2.0**-kept) * 2.0 ** (15 if dtype == Data.FP16 else 127)}
+    result = cube.mmad(a, b, old, *names, **parts)
     if saturate:
         largest = np.finfo(np.float32).max
         result = np.where(np.isnan(result), np.float32(0), np.clip(result, -largest, largest))
@@ -622,7 +629,7 @@ def cast(row, machine, saturate):
     machine.store(Space.UB, int(row["dst"]), result)
 
 
-def run(row, machine, *, saturate=False, model=(16, "exact", "rne"), hf32=(12, "even")):
+def run(row, machine, *, saturate=False, model=((16, "exact", "rne"), {"flush": True}), hf32=(12, "even")):
     """Carry out one row (core state already applied to ``mode``); synchronisation and core state do nothing."""
     op = Op(row["op"])
     plain = {

@@ -18,8 +18,10 @@ from tests.oracles.mmad import hf32_matrix, mmad, mmad_by_planes
 from tests.oracles.work_items import ALL_TAPS, pixels_of, work_items
 
 TYPES = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
-LARGEST = {"fp16": 65504.0, "bf16": float.fromhex("0x1.fep127")}
 LARGEST_FP32 = np.float32(float.fromhex("0x1.fffffep127"))
+LARGEST = {
+    "fp16": 65504.0, "bf16": float.fromhex("0x1.fep127"), "hf32": float.fromhex("0x1.ffep127"), "fp32": LARGEST_FP32
+}  # fmt: skip
 
 
 def rounded_operand(values, compute_dtype, *, saturate=False, hf32_drop=12):
@@ -40,18 +42,31 @@ def rounded_operand(values, compute_dtype, *, saturate=False, hf32_drop=12):
     return narrow.astype(np.float32)
 
 
+def saturated(values, largest):
+    """Operands or accumulators as saturation mode takes them; NaN becomes a zero of its sign."""
+    limited = np.where(np.isnan(values), np.copysign(np.float32(0), values), np.clip(values, -largest, largest))
+    return limited.astype(np.float32)
+
+
 def clamped(values):
     """Float32 as saturation mode leaves it in L0C."""
     return np.where(np.isnan(values), np.float32(0), np.clip(values, -LARGEST_FP32, LARGEST_FP32)).astype(np.float32)
 
 
-def gradient(tiling, geometry, x, dy, accumulation, *, saturate=False, exact_products=True):
+def gradient(tiling, geometry, x, dy, accumulation, *, saturate=None, exact_products=True):
     """Return dw, float32 (cout, cin / groups, kd, kh, kw), for float32 operands (n, c, d, h, w).
 
+    ``saturate``: the largest operand, in saturation mode.
     ``exact_products``: float32 holds every product (16-bit and HF32 operands away from underflow), which lets the
     serial model use the faster of the two naive Mmads.
     """
     unified = isinstance(tiling, UnifiedTiling)
+    limited = {}
+    parts = {"flush": accumulation.flushes, "to_max": accumulation.overflow_to == "max"}
+    if saturate and accumulation.saturates == "operands":
+        x, dy = saturated(x, saturate), saturated(dy, saturate)
+        parts["to_max"] = True
+        limited = {"largest": saturate}
     stage = _Stage(tiling, geometry, x, dy)
     group, inner, rounding = accumulation.group, accumulation.inner, accumulation.round
     planes_will_do = rounding == "rne" and (inner == "exact" or (inner == "serial" and exact_products))
@@ -65,9 +80,9 @@ def gradient(tiling, geometry, x, dy, accumulation, *, saturate=False, exact_pro
                 part_a, part_b = a[:, k : k + tiling.base_k], b[k : k + tiling.base_k]
                 with np.errstate(all="ignore"):
                     if planes_will_do:
-                        acc = mmad_by_planes(part_a, part_b, acc, group, inner)
+                        acc = mmad_by_planes(part_a, part_b, acc, group, inner, **parts)
                     else:
-                        acc = mmad(part_a, part_b, acc, group, inner, rounding)
+                        acc = mmad(part_a, part_b, acc, group, inner, rounding, **parts, **limited)
                 if saturate:
                     acc = clamped(acc)
         rows = result[item.group, item.m0 : item.m0 + item.m_len]

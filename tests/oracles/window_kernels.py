@@ -2,8 +2,8 @@
 
 Nothing of the layouts, kernels or tilings is used. `gradient_bits` and `forward_bits` follow the K order of the
 published schedule (channel block, window row, window column, channel; the gradient's windows walk the kernel backwards)
-over explicit maps with every inserted zero and all padding written out, one float32 rounding per 16 products; what is
-not finite is clamped behind every Mmad, which takes ``per_mmad`` such groups.
+over explicit maps with every inserted zero and all padding written out, one float32 rounding per 16 products;
+operands that are not finite are saturated before.
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ def pack_weight(weight, groups):
     return np.ascontiguousarray(dense.reshape(real, rows, channels // C0, C0, kh, kw).transpose(0, 2, 4, 5, 1, 3))
 
 
-def _windows(
-    source, expand, lead, stride, dilation, kernel, out, reverse, dense_rows, source_of, result_of, groups, per_mmad
-):
+def _windows(source, expand, lead, stride, dilation, kernel, out, reverse, dense_rows, source_of, result_of, groups):
     """Sum windows over maps; see the callers."""
     n = source.shape[0]
     k_channels, n_channels = source_of, result_of
@@ -75,7 +73,7 @@ def _windows(
             block = source[item, group * k_channels : (group + 1) * k_channels].astype(np.float64)
             wide = np.zeros((k_channels, map_h + 2 * room[0], map_w + 2 * room[1]))
             wide[: len(block), room[0] : room[0] + map_h : expand[0], room[1] : room[1] + map_w : expand[1]] = block
-            acc, done = np.zeros((n_channels, *out), np.float32), 0
+            acc = np.zeros((n_channels, *out), np.float32)
             for c1 in range(-(-len(block) // C0)):
                 for th in range(kernel[0]):
                     for tw in range(kernel[1]):
@@ -87,21 +85,17 @@ def _windows(
                         ]
                         tap = (kernel[0] - 1 - th, kernel[1] - 1 - tw) if reverse else (th, tw)
                         total = acc.astype(np.float64)
-                        with np.errstate(invalid="ignore"):
-                            for c in range(C0):
-                                factors = dense_rows(group, c1 * C0 + c)[:, tap[0], tap[1]].astype(np.float64)
-                                total = total + factors[:, None, None] * seen[c]
+                        for c in range(C0):
+                            factors = dense_rows(group, c1 * C0 + c)[:, tap[0], tap[1]].astype(np.float64)
+                            total = total + factors[:, None, None] * seen[c]
                         acc = total.astype(np.float32)
-                        done += 1
-                        if done % per_mmad == 0:
-                            acc = clamped(acc)
-            acc = clamped(acc)
             result[item, group * n_channels : (group + 1) * n_channels] = acc
     return result
 
 
-def gradient_bits(dy, weight, input_shape, stride, padding, dilation, groups, per_mmad=1):
+def gradient_bits(dy, weight, input_shape, stride, padding, dilation, groups):
     """dx in float16, rounded once from the float32 sums and saturated; padding is (up, down, left, right)."""
+    dy, weight = saturated_operand(dy), saturated_operand(weight)
     cin, size, out = input_shape[1], input_shape[2:], dy.shape[2:]
     kernel = weight.shape[2:]
     dense = block_diagonal(weight, groups)
@@ -111,28 +105,28 @@ def gradient_bits(dy, weight, input_shape, stride, padding, dilation, groups, pe
     lead = [(kernel[a] - 1) * dilation[a] - padding[2 * a] for a in range(2)]
     sums = _windows(
         source, stride, lead, (1, 1), dilation, kernel, size, True,
-        lambda group, channel: dense[group, channel], rows, c1 * C0, real, per_mmad,
+        lambda group, channel: dense[group, channel], rows, c1 * C0, real,
     )  # fmt: skip
     return saturated(sums[:, :cin])
 
 
-def forward_bits(x, weight, output_shape, stride, padding, dilation, groups, per_mmad=1):
+def forward_bits(x, weight, output_shape, stride, padding, dilation, groups):
     """y in float16; see `gradient_bits`."""
+    x, weight = saturated_operand(x), saturated_operand(weight)
     dense = block_diagonal(weight, groups)
     _, real, c1, rows = merged(weight.shape[1], weight.shape[0] // groups, groups)
     source = np.zeros((x.shape[0], real * c1 * C0, *x.shape[2:]), x.dtype)
     source[:, : x.shape[1]] = x
     sums = _windows(
         source, (1, 1), (padding[0], padding[2]), stride, dilation, weight.shape[2:], output_shape[2:], False,
-        lambda group, channel: dense[group, :, channel], c1 * C0, rows, real, per_mmad,
+        lambda group, channel: dense[group, :, channel], c1 * C0, rows, real,
     )  # fmt: skip
     return saturated(sums[:, : output_shape[1]])
 
 
-def clamped(values):
-    """float32 as saturation mode leaves it in L0C."""
-    largest = np.float32(float.fromhex("0x1.fffffep127"))
-    return np.where(np.isnan(values), np.float32(0), np.clip(values, -largest, largest)).astype(np.float32)
+def saturated_operand(values):
+    """float16 as saturation mode takes it: infinities become the largest number, NaN becomes 0."""
+    return np.where(np.isnan(values), np.float16(0), np.clip(values, np.float16(-65504), np.float16(65504)))
 
 
 def saturated(values):

@@ -14,17 +14,37 @@ from npu_sim.products import get_product, list_products
 @pytest.mark.parametrize(
     ("model", "name", "codes"),
     [
-        (Accumulation(16, "exact", "rne"), "exact16-rne", (16, 0, 0)),
-        (Accumulation(4, "exact", "rz"), "exact4-rz", (4, 0, 1)),
-        (Accumulation(8, "tree", "rne"), "tree8-rne", (8, 1, 0)),
-        (Accumulation(MAX_GROUP, "tree", "rz"), "tree4095-rz", (4095, 1, 1)),
-        (Accumulation(1, "serial", "rne"), "serial", (1, 2, 0)),
+        (Accumulation(16, "exact", "rne"), "exact16-rne", (16, 0, 0, 1, 0)),
+        (Accumulation(4, "exact", "rz"), "exact4-rz", (4, 0, 1, 1, 1)),
+        (Accumulation(8, "tree", "rne", "keep"), "tree8-rne+keep", (8, 1, 0, 0, 0)),
+        (Accumulation(4, "exact", "rne", "flush", "max"), "exact4-rne+max", (4, 0, 0, 1, 1)),
+        (Accumulation(4, "exact", "rz", "keep", "max", "results"), "exact4-rz+keep+results", (4, 0, 1, 0, 1)),
+        (Accumulation(8, "exact", "rne", "keep", "max", "results"), "exact8-rne+keep+max+results", (8, 0, 0, 0, 1)),
+        (Accumulation(MAX_GROUP, "tree", "rz"), "tree4095-rz", (4095, 1, 1, 1, 1)),
+        (Accumulation(1, "serial", "rne"), "serial", (1, 2, 0, 0, 0)),
     ],
 )
 def test_model_name_and_codes_read_back(model, name, codes):
     assert model.name == str(model) == name
-    assert model.codes == codes == (model.group, model.inner_code, model.round_code)
+    assert model.codes == codes
+    assert codes[:3] == (model.group, model.inner_code, model.round_code)
     assert Accumulation.parse(name, Accumulation(2, "exact", "rne")) == model
+
+
+def test_parts_that_a_name_spells_out_are_those_it_leaves_out():
+    assert Accumulation.parse("exact16-rne+operands+inf+flush", SERIAL).name == "exact16-rne"
+    assert Accumulation.parse("tree4-rz+max", SERIAL).name == "tree4-rz"
+
+
+def test_parts_left_open_are_those_of_the_model():
+    parts = {name: Accumulation.parse(name, SERIAL) for name in ("exact16-rne", "tree4-rz", "serial")}
+    assert {name: (m.subnormals, m.overflow_to, m.saturates) for name, m in parts.items()} == {
+        "exact16-rne": ("flush", "inf", "operands"),
+        "tree4-rz": ("flush", "max", "operands"),
+        "serial": ("keep", "inf", "results"),
+    }
+    for model in parts.values():
+        assert dataclasses.replace(model) == model
 
 
 def test_codes_are_the_enum_values():
@@ -56,6 +76,14 @@ def test_model_is_frozen():
         ((4, "exact", "up"), "Accumulation.round must be 'rne' or 'rz', not 'up'"),
         ((4, "serial", "rne"), "Accumulation.group must be 1, not 4 (inner='serial')"),
         ((1, "exact", "rz"), "Accumulation.round must be 'rne', not 'rz' (group=1, the serial chain)"),
+        ((4, "exact", "rne", "drop"), "Accumulation.subnormals must be 'flush' or 'keep', not 'drop'"),
+        ((4, "exact", "rne", None, 1), "Accumulation.overflow_to must be 'inf' or 'max', not 1"),
+        ((4, "exact", "rne", None, None, "keep"), "Accumulation.saturates must be 'operands' or 'results', not 'keep'"),
+        ((4, "exact", "rz", None, "inf"), "Accumulation.overflow_to must be 'max', not 'inf' (round='rz')"),
+        (
+            (1, "serial", "rne", "flush"),
+            "Accumulation.subnormals must be 'keep', not 'flush' (group=1, the serial chain)",
+        ),
     ],
 )
 def test_model_with_bad_field_names_the_rule(fields, message):
@@ -74,10 +102,35 @@ def test_parse_model_gives_it_back():
     assert Accumulation.parse(model, SERIAL) is model
 
 
-@pytest.mark.parametrize("value", ["", "Serial", "exact-rne", "exact04-rne", "exact4_rne", "exact4-rne ", 4, b"serial"])
+@pytest.mark.parametrize("value", ["exact4-rne+drop", "exact4-rne+keep+keep", "tree4-rne+inf+max", "exact4-rne+rne"])
+def test_parse_parts_that_do_not_go_together_names_the_choices(value):
+    message = (
+        "accumulation may add at most one of each of '+flush' or '+keep', '+inf' or '+max', '+operands' or '+results', "
+        f"not {value!r}"
+    )
+    with pytest.raises(OperatorError, match=f"^{re.escape(message)}$"):
+        Accumulation.parse(value, SERIAL)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "serial+keep",
+        "exact4-rne+",
+        "exact4+keep",
+        "Serial",
+        "exact-rne",
+        "exact04-rne",
+        "exact4_rne",
+        "exact4-rne ",
+        4,
+        b"serial",
+    ],
+)
 def test_parse_unknown_value_names_the_choices(value):
     message = (
-        "accumulation must be None, an npu_sim.Accumulation, 'serial' or a name like 'exact16-rne' or 'tree4-rz', "
+        "accumulation must be None, an npu_sim.Accumulation, 'serial' or a name like 'exact16-rne' or 'tree4-rz+keep', "
         f"not {value!r}"
     )
     with pytest.raises(OperatorError, match=f"^{re.escape(message)}$"):
@@ -104,6 +157,16 @@ def test_default_exists_for_every_float_type_of_every_product():
         for dtype in product.cube_dtypes:
             if not dtype.startswith("int"):
                 assert default_accumulation(product, dtype).codes[0] >= 4
+
+
+def test_default_has_the_parts_of_the_product():
+    a2 = get_product("910b")
+    other = dataclasses.replace(a2, cube_subnormals="keep", cube_overflow_to="max", cube_saturates="results")
+    assert default_accumulation(other, "fp32").name == "exact4-rne+keep+max+results"
+    models = {dtype: (4, "exact", "rz") for dtype in a2.accumulation} | {"fp16": (1, "serial", "rne")}
+    other = dataclasses.replace(other, accumulation=models, cube_overflow_to="inf")
+    assert default_accumulation(other, "bf16").name == "exact4-rz+keep+results"
+    assert default_accumulation(other, "fp16") == SERIAL
 
 
 def test_default_of_missing_type_names_the_known_ones():

@@ -146,7 +146,9 @@ def test_precision_dtype_and_accumulation_change_what_runs(capsys, own_file):
     serial = json.loads(call(capsys, *common, "--accumulation", "serial")[1])
     assert [r["rows"][0]["result"]["compute_dtype"] for r in (plain, cast, serial)] == ["fp32", "bf16", "fp32"]
     assert cast["rows"][0]["input_dtype"] == "bf16"
+    kept = json.loads(call(capsys, *common, "--accumulation", "exact4+keep")[1])
     assert serial["rows"][0]["result"]["accumulation"] == "serial"
+    assert kept["rows"][0]["result"]["accumulation"] == "exact4-rne+keep"
     worse, better = (r["rows"][0]["result"]["rounded"]["error"]["max_ulp"] for r in (serial, plain))
     assert worse > better
 
@@ -326,7 +328,7 @@ BAD_OPTIONS = {
     (
         "--accumulation",
         "exact",
-    ): "accumulation must be serial, exact<group>[-rne|-rz] or tree<group>[-rne|-rz], not exact",
+    ): "accumulation must be serial, exact<group>[-rne|-rz][+keep][+max][+results] or tree<group> likewise, not exact",
     ("--threads", "0"): "threads must be at least 1, not 0",
     ("--threads", "many"): "Invalid value for '--threads'",
     ("--picture", "p.bmp"): "Picture must be a .png, .svg, .pdf file, not p.bmp",

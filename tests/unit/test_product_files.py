@@ -241,7 +241,7 @@ def test_instruction_sets_are_those_of_the_instructions():
         ("l2_bytes = { measured = 'x' }", "l2_bytes must be a table with a value, not {'measured': 'x'} (my.toml)"),
         (
             "l2_bytes = { value = 7, ini = 'x', measured = 'y' }",
-            "l2_bytes must be a table with one source of documented, ini, measured, derived, assumed, not {",
+            "l2_bytes must be a table with one source of documented, ini, measured, derived, corroborated, assumed",
         ),
         ("l2_bytes = { value = 7, rumour = 'x' }", "l2_bytes.rumour must be a known key, but is not (my.toml)"),
         ("l2_bytes = { value = 7, ini = '{page}' }", "Document of l2_bytes must be one of none, not 'page' (my.toml)"),

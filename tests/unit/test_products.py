@@ -265,9 +265,14 @@ def test_ini_sources_name_the_file_of_the_product(soc: str) -> None:
 def test_assumed_facts_are_marked(soc: str) -> None:
     product = get_product(soc)
     assumed = {name for name, source in product.sources.items() if source.evidence == "assumed"}
-    expected = {"accumulation.fp16"}
+    found = {name for name, source in product.sources.items() if source.evidence == "corroborated"}
+    models = {"accumulation.fp16", "cube_subnormals", "cube_saturates"}
     if product.core.is_split:
-        expected |= {"accumulation.bf16", "accumulation.hf32", "hf32_ties"}
+        assert found == models | {"accumulation.bf16", "accumulation.hf32"}
+        expected = {"cube_overflow_to", "hf32_ties"}
+    else:
+        assert found == set()
+        expected = models | {"cube_overflow_to"}
     if soc in ("Ascend910B4-1", "Ascend910_9362"):
         expected |= {"measured_clock_hz"}
     assert assumed == expected
@@ -285,7 +290,7 @@ def test_source_without_text_is_refused() -> None:
 
 def test_source_with_unknown_evidence_is_refused() -> None:
     assert refused(Source, "x", "rumour") == (
-        "Evidence must be one of documented, ini, measured, derived, assumed, user, not 'rumour'"
+        "Evidence must be one of documented, ini, measured, derived, corroborated, assumed, user, not 'rumour'"
     )
 
 
@@ -402,6 +407,7 @@ def test_core_that_contradicts_itself_is_refused(changes: dict[str, Any], messag
         ),
         ({"overflow_mode": "wrap"}, "overflow_mode must be one of inf_nan, saturate, not 'wrap'"),
         ({"overflow_modes": ("wrap",)}, "overflow_modes must be among inf_nan, saturate, not ('wrap',)"),
+        ({"cube_subnormals": "drop"}, "cube_subnormals must be one of flush, keep, not 'drop'"),
         ({"hf32_mantissa_bits": None}, "hf32_mantissa_bits must be at least 1 with HF32, not None"),
         ({"hf32_ties": "odd"}, "hf32_ties must be one of even, away, toward_zero with HF32, not 'odd'"),
         (

@@ -66,6 +66,14 @@ def footprint(row, out):
     return accumulator(out, count, WRITE, c, m, n, column, ONCE, NONE)
 
 
+@jit
+def _largest(dtype, drop):
+    """Return the largest finite operand of a type; HF32 has ``drop`` mantissa bits less than float."""
+    if dtype == Data.FP16:
+        return 65504.0
+    return 2.0**128 - 2.0 ** (120 if dtype == Data.BF16 else 104 + drop)
+
+
 def _run_with(multiply: Any) -> Any:
     """Return the semantics with one kind of accumulation model."""
 
@@ -81,6 +89,7 @@ def _run_with(multiply: Any) -> Any:
             return True
         k0 = 8 if dtype == Data.FP32 else 16
         drop = config[4] if mode & Mode.HF32 else 0
+        largest = _largest(dtype, drop) if config[8] else 0.0
         address = np.int64(row["dst"])
         code = multiply(
             l0a,
@@ -100,6 +109,9 @@ def _run_with(multiply: Any) -> Any:
             config[0],
             config[1],
             config[2],
+            config[6],
+            config[7],
+            largest,
             scratch,
         )
         if code == OK and config[3] != 0:
