@@ -108,6 +108,25 @@ def _poolings(series: str) -> None:
             _look(result.plan.calls.launches, series)
 
 
+def _forward(series: str) -> None:
+    """Run forward convolutions with a bias, and forward poolings by every route; the product may refuse some."""
+    for (_, x, w, given), dtype, mode in product(_CONVOLUTIONS, _NUMPY.values(), (0, 2)):
+        channels = w[1] * given.get("groups", 1) if given.get("transposed", False) else w[0]
+        arrays = [np.ones(shape, dtype) for shape in (x, w, (channels,))]
+        with suppress(NpuSimError), use_product(series):
+            result = ops.convolution(*arrays, cube_math_type=mode, threads=_THREADS, **given)
+            _look(result.plan.calls.launches, series)
+    for (_, x, kernel, stride), dtype, whole in product(_POOLINGS, _NUMPY.values(), (False, True)):
+        pad = kernel // 4 if kernel < x[3] else 0
+        for mode in (0, 2):
+            with suppress(NpuSimError), use_product(series):
+                pooled = ops.avg_pool2d(
+                    np.ones(x, dtype), kernel_size=kernel, stride=stride, padding=pad, count_include_pad=whole,
+                    cube_math_type=mode, threads=_THREADS,
+                )  # fmt: skip
+                _look(pooled.plan.calls.launches, series)
+
+
 def _conversions(_: str) -> None:
     """Cast arrays between all formats."""
     values = np.ones(64, np.float32)
@@ -200,6 +219,7 @@ _KINDS: Mapping[str, Callable[[str], None]] = MappingProxyType(
         "weight gradients": _gradients,
         "pooling": _poolings,
         "convolutions": _convolutions,
+        "forward": _forward,
         "conversions": _conversions,
         "Ascend C": _ascendc,
         "DSL": _tbe,
@@ -212,7 +232,9 @@ TASKS: tuple[tuple[str, str], ...] = (
     ("convolutions", _UNIFIED),
     ("convolutions", _SPLIT),
     ("weight gradients", _UNIFIED),
-    *product(("weight gradients", "pooling", "convolutions"), (*_OTHER_UNIFIED, *_OTHER_SPLIT)),
+    ("forward", _SPLIT),
+    ("forward", _UNIFIED),
+    *product(("weight gradients", "pooling", "convolutions", "forward"), (*_OTHER_UNIFIED, *_OTHER_SPLIT)),
     ("pooling", _UNIFIED),
     ("Ascend C", _SPLIT),
     ("DSL", _UNIFIED),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,29 +10,12 @@ import pytest
 import ops
 from npu_sim.engines.hazards import emit_rows, run_hazards
 from npu_sim.program.verify import verify
-from tests.cases.avg_pool import DTYPES, SMALLEST, UNIT, Case, as_integers, random_case
+from tests.cases.avg_pool import DTYPES, Case, as_integers
+from tests.cases.avg_pool_forward import bound, fmap, random_forward_case
 from tests.oracles.pooling import Pooling, forward
 from tests.oracles.series import SERIES, SPLIT
 
 ROUTES = {True: {"global", "cube", "cube+mul", "AvgPool3D"}, False: {"global", "cube", "cube+mul"}}
-MODES = {("fp32", True): (0, 2), ("bf16", True): (0, 1), ("fp16", True): (0, 1, 2), ("fp32", False): (1, 2)}
-
-
-def drawn(rng, series):
-    """A random call, sometimes of one window over the plane, with a cubeMathType that the page allows."""
-    case = random_case(rng, series)
-    if rng.random() < 0.15:
-        size = case.extents
-        case = replace(case, pooling=replace(case.pooling, kernel=size, pad=(0, 0)))
-    modes = MODES.get((case.dtype, series in SPLIT), (0, 1, 2))
-    return replace(case, cube_math_type=int(rng.choice(modes)))
-
-
-def fmap(case, seed):
-    rng = np.random.default_rng(seed)
-    shape = (*case.leading, *case.extents)
-    values = rng.integers(-8, 9, shape) if case.integers else rng.standard_normal(shape)
-    return values.astype(DTYPES[case.dtype])
 
 
 def run(case, seed=0, **more):
@@ -46,19 +28,6 @@ def run(case, seed=0, **more):
     return x, r
 
 
-def bound(case, x, r):
-    """How far a right result may be: each term is rounded with the operand and with the weight, sums are in float32,
-    and the kernel's, the factor's, the product's and the tensor's roundings follow; every one has its spacing."""
-    size = forward(
-        np.abs(x.astype(np.float64)), replace(case.pooling, divisor_override=abs(case.pooling.divisor_override))
-    )
-    taps = case.pooling.kernel[0] * case.pooling.kernel[1]
-    compute = r.compute_dtype
-    relative = 6 * UNIT[compute] + (taps + 3) * UNIT["fp32"] + UNIT[case.dtype]
-    tiny = SMALLEST["fp16" if compute == "fp16" else "fp32"] * (taps + 1) * (2 + np.abs(x.astype(np.float64)).max())
-    return 1.05 * relative * size + tiny + SMALLEST[case.dtype]
-
-
 def assert_right(case, seed=0, **more):
     x, r = run(case, seed, **more)
     error = np.abs(r.output.astype(np.float64) - forward(x.astype(np.float64), case.pooling))
@@ -69,7 +38,7 @@ def assert_right(case, seed=0, **more):
 @pytest.mark.parametrize("series", SERIES)
 def test_random_calls_are_within_the_bound_and_take_every_route(series):
     rng = np.random.default_rng([SERIES.index(series), 4])
-    paths = Counter(assert_right(drawn(rng, series), seed).path for seed in range(110))
+    paths = Counter(assert_right(random_forward_case(rng, series), seed).path for seed in range(110))
     assert set(paths) == ROUTES[series in SPLIT]
 
 
@@ -77,7 +46,7 @@ def test_random_calls_are_within_the_bound_and_take_every_route(series):
 def test_integers_by_a_power_of_two_are_exact(series):
     rng = np.random.default_rng([SERIES.index(series), 5])
     for seed in range(25):
-        case = as_integers(drawn(rng, series))
+        case = as_integers(random_forward_case(rng, series))
         x, r = run(case, seed)
         want = forward(x.astype(np.float64), case.pooling).astype(DTYPES[case.dtype])
         # the plane's mean is rounded before another divisor makes up for its area
@@ -89,7 +58,7 @@ def test_integers_by_a_power_of_two_are_exact(series):
 def test_launches_of_a_call_are_sound(series):
     rng = np.random.default_rng([SERIES.index(series), 6])
     for seed in range(12):
-        _, r = run(drawn(rng, series), seed)
+        _, r = run(random_forward_case(rng, series), seed)
         launches = r.plan.calls.launches
         assert run_hazards(launches, r.product) == []
         for launch in launches:
@@ -125,7 +94,7 @@ def test_output_is_that_of_pytorch(series):
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng([SERIES.index(series), 7])
     for seed in range(20):
-        case = drawn(rng, series)
+        case = random_forward_case(rng, series)
         x, p = fmap(case, seed).astype(np.float64), case.pooling
         want = torch.nn.functional.avg_pool2d(
             torch.tensor(x), p.kernel, p.stride, p.pad, p.ceil_mode, p.count_include_pad, p.divisor_override or None

@@ -31,7 +31,7 @@ def test_warm_needs_a_place_for_what_it_compiles(capsys, monkeypatch):
 
 def test_every_kind_of_call_is_a_task_and_every_series_is_in_one():
     assert {kind for kind, _ in warming.TASKS} == set(warming._KINDS)
-    for kind in ("weight gradients", "pooling", "convolutions"):
+    for kind in ("weight gradients", "pooling", "convolutions", "forward"):
         assert {series for name, series in warming.TASKS if name == kind} == set(list_series())
 
 
