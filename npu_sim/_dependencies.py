@@ -23,7 +23,7 @@ import numpy as np
 
 _NOT_OURS = frozenset({"numpy", "numba", "llvmlite", "ml_dtypes"}) | sys.stdlib_module_names - {"__main__"}
 """Packages whose versions say what their functions do."""
-_COMPILER = ("_jit.py", "_linking.py", "_dependencies.py", "_code_cache.py")
+_COMPILER = ("_jit.py", "_linking.py", "_pipeline.py", "_dependencies.py", "_code_cache.py")
 """What all compiled code depends on."""
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...), np.generic, np.dtype, range, slice)
 

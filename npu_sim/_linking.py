@@ -10,40 +10,24 @@ Several names of Numba's compiler used here have a leading underscore; `tests/un
 
 from __future__ import annotations
 
-import gc
-import operator
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from numba.core import bytecode as _bytecode
-from numba.core import cgutils as _cgutils
-from numba.core import codegen as _codegen
 from numba.core import compiler as _compiler
-from numba.core import compiler_machinery as _machinery
 from numba.core import event as _event
 from numba.core import sigutils as _sigutils
-from numba.core import typed_passes as _typed_passes
-from numba.core import types as _types
 from numba.core import typing as _typing
-from numba.core import untyped_passes as _untyped_passes
 from numba.core.compiler_lock import global_compiler_lock
 
-from npu_sim._dependencies import digest
+from npu_sim._pipeline import Compiler, Flags, SimplifiedLibrary, thrifty
 
 # Numba's inner parts are not typed, or not as they are used.
-bytecode: Any = _bytecode
-cgutils: Any = _cgutils
-codegen: Any = _codegen
 compiler: Any = _compiler
 event: Any = _event
 sigutils: Any = _sigutils
 typing: Any = _typing
-types: Any = _types
-machinery: Any = _machinery
-typed_passes: Any = _typed_passes
-untyped_passes: Any = _untyped_passes
 
 INLINED_LINES = 400
 """Lines of LLVM code, with what is inlined into them, up to which a callee is always inlined. LLVM's own limit is for
@@ -51,78 +35,7 @@ code that was not simplified before, and leaves calls in the inner loops of the 
 less time at 400 than at 100, and nothing compiles longer."""
 
 
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Keep the garbage collector from walking over a compiler's millions of objects again and again: 14 % of its time.
-
-    The compiler's lock is held meanwhile, so no two threads are here at once.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
-_OPERATORS = frozenset(function for function in vars(operator).values() if callable(function))
-
-
-@contextmanager
-def _remembering_operators(context: Any) -> Iterator[None]:
-    """Let type inference ask only once what an operator gives for scalars of some types.
-
-    Numba tries a dozen templates anew each time: a quarter of what it takes without LLVM. The compiler's lock is held.
-    """
-    if "resolve_function_type" in vars(context):
-        yield
-        return
-    known: dict[Any, Any] = {}
-    resolve = context.resolve_function_type
-
-    def resolve_once(function: Any, arguments: Any, keywords: Any) -> Any:
-        scalar = all(isinstance(argument, types.Number | types.Boolean) for argument in arguments)
-        if keywords or not scalar or getattr(function, "typing_key", None) not in _OPERATORS:
-            return resolve(function, arguments, keywords)
-        key = function, tuple(arguments)
-        if key not in known:
-            known[key] = resolve(function, arguments, keywords)
-        return known[key]
-
-    context.resolve_function_type = resolve_once
-    try:
-        yield
-    finally:
-        del context.resolve_function_type
-
-
-@contextmanager
-def _copying_records(context: Any) -> Iterator[None]:
-    """Let a generator keep a record across its yields by copying the memory: Numba stores byte after byte.
-
-    Two thirds of the LLVM code of the kernels, which keep one of some 900 bytes. The compiler's lock is held.
-    """
-    if "pack_value" in vars(context):
-        yield
-        return
-    pack = context.pack_value
-
-    def pack_value(builder: Any, kind: Any, value: Any, pointer: Any, align: Any = None) -> None:
-        if not isinstance(kind, types.Record):
-            pack(builder, kind, value, pointer, align=align)
-            return
-        target, source = (builder.bitcast(place, cgutils.voidptr_t) for place in (pointer, value))
-        cgutils.raw_memcpy(builder, target, source, context.get_constant(types.intp, kind.size), 1)
-
-    context.pack_value = pack_value
-    try:
-        yield
-    finally:
-        del context.pack_value
-
-
-class _EntryLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
+class _EntryLibrary(SimplifiedLibrary):
     """Code of an entry with all its callees: optimised once, as these were simplified before."""
 
     def _optimize_final_module(self) -> None:
@@ -145,7 +58,7 @@ def _optimising_once(context: Any) -> Iterator[None]:
 _CALLED = re.compile(r"\bcall\b[^\n@]*@([^\s(]+)\(")
 
 
-class _CalleeLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
+class _CalleeLibrary(SimplifiedLibrary):
     """Simplified code of one callee alone: nothing linked into it, no machine code."""
 
     def finalize(self) -> None:
@@ -174,86 +87,17 @@ class _CalleeLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
         return list(found)
 
 
-class _Flags(compiler.Flags):  # type: ignore[misc]
-    """Numba's flags, compared at once: type inference does so for every operator, and Numba option by option."""
-
-    __slots__ = ()
-    _HASH = hash(compiler.Flags())
-
-    def __hash__(self) -> int:
-        return self._HASH
-
-    def __eq__(self, other: object) -> bool:
-        return (isinstance(other, _Flags) and self._values == other._values) or super().__eq__(other)
-
-
-_UNUSED_PASSES = frozenset(
-    {
-        untyped_passes.WithLifting,
-        untyped_passes.InlineClosureLikes,
-        untyped_passes.MakeFunctionToJitFunction,
-        untyped_passes.InlineInlinables,
-        untyped_passes.FindLiterallyCalls,
-        untyped_passes.LiteralUnroll,
-        untyped_passes.LiteralPropagationSubPipelinePass,
-        typed_passes.NopythonRewrites,
-        typed_passes.DumpParforDiagnostics,
-    }
-)
-"""Passes for what no jitted function of ours has: ``with``, closures and comprehensions, ``literally`` and
-``literal_unroll``, expressions of whole arrays. Each walks over every function."""
-
-
-class _Compiler(compiler.CompilerBase):  # type: ignore[misc]
-    """Numba's pipeline for nopython mode, without the passes that have nothing to do."""
-
-    def define_pipelines(self) -> list[Any]:
-        """Return the one pipeline."""
-        whole = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
-        pipeline = machinery.PassManager(whole.pipeline_name)
-        pruned = False
-        for pass_class, description in whole.passes:
-            # one pruning of branches: the others follow passes that are left out
-            if pass_class in _UNUSED_PASSES or (pass_class is untyped_passes.DeadBranchPrune and pruned):
-                continue
-            pruned |= pass_class is untyped_passes.DeadBranchPrune
-            pipeline.add_pass(pass_class, description)
-        pipeline.finalize()
-        return [pipeline]
-
-    def compile_extra(self, function: Callable[..., Any]) -> Any:
-        """Compile ``function``, as Numba does, under a name that no other code of ours can have.
-
-        Numba numbers functions in the order of their compilation. Code from the cache was numbered by other processes,
-        and of two symbols with one name the machine code that is loaded first serves both. That does not matter where
-        qualified names differ, but functions that a function makes share theirs: they are numbered by what they do.
-        """
-        state = self.state
-        state.func_id = bytecode.FunctionIdentity.from_function(function)
-        if function.__closure__ or "<locals>" in function.__qualname__:
-            state.func_id.unique_id = digest(function)
-            state.func_id.unique_name = f"{function.__qualname__}${state.func_id.unique_id}"
-        untyped_passes.ExtractByteCode().run_pass(state)
-        state.lifted, state.lifted_from = (), None
-        return self._compile_bytecode()
-
-
-class EntryCompiler(_Compiler):
+class EntryCompiler(Compiler):
     """The compiler of a function that Python calls."""
 
     def __init__(self, typing_context: Any, target: Any, library: Any, args: Any, result: Any, flags: Any, locals: Any):
-        super().__init__(typing_context, target, library, args, result, _Flags(flags), locals)
+        super().__init__(typing_context, target, library, args, result, Flags(flags), locals)
 
     def compile_extra(self, function: Callable[..., Any]) -> Any:
         """Compile ``function`` and give its callees their environments, as code loaded from the cache has them."""
         state = self.state
         context = state.targetctx
-        with (
-            _without_collection(),
-            _remembering_operators(state.typingctx),
-            _copying_records(context),
-            _optimising_once(context),
-        ):
+        with thrifty(state.typingctx, context), _optimising_once(context):
             result = super().compile_extra(function)
         for environment in result._find_referenced_environments():
             result.codegen.set_env(environment.env_name, environment)
@@ -298,7 +142,7 @@ class Callees:
         """Translate the function for ``arguments`` and make it known to Numba with all that a caller must link."""
         target = self._dispatcher.targetdescr
         context = target.target_context
-        flags = _Flags()
+        flags = Flags()
         target.options.parse_as_flags(flags, self._dispatcher.targetoptions)
         flags.no_compile = True
         flags.no_cpython_wrapper = True
@@ -316,7 +160,7 @@ class Callees:
                 flags=flags,
                 locals={},
                 library=library,
-                pipeline_class=_Compiler,
+                pipeline_class=Compiler,
             )
         library.finalize()
         key = object()

@@ -1,0 +1,269 @@
+"""Numba's compiler without what no jitted function of ours needs: the same machine code in less time.
+
+Most of the time is Numba's own, not LLVM's; where it goes was sampled. Several inner names of Numba and llvmlite
+used here have a leading underscore; `tests/unit/test_pipeline.py` and `test_linking.py` hold what they do.
+"""
+
+from __future__ import annotations
+
+import gc
+import operator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from llvmlite.binding import ffi as _ffi
+from numba.core import bytecode as _bytecode
+from numba.core import cgutils as _cgutils
+from numba.core import codegen as _codegen
+from numba.core import compiler as _compiler
+from numba.core import compiler_machinery as _machinery
+from numba.core import errors as _errors
+from numba.core import lowering as _lowering
+from numba.core import typed_passes as _typed_passes
+from numba.core import types as _types
+from numba.core import untyped_passes as _untyped_passes
+
+from npu_sim._dependencies import digest
+
+# Numba's inner parts are not typed, or not as they are used.
+ffi: Any = _ffi
+bytecode: Any = _bytecode
+cgutils: Any = _cgutils
+codegen: Any = _codegen
+compiler: Any = _compiler
+machinery: Any = _machinery
+errors: Any = _errors
+lowering: Any = _lowering
+typed_passes: Any = _typed_passes
+types: Any = _types
+untyped_passes: Any = _untyped_passes
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What holds while an entry is compiled.
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Keep the garbage collector from walking over millions of objects again and again: 14 % of the time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+@contextmanager
+def _replaced(holder: Any, name: str, value: Any) -> Iterator[None]:
+    """Let an object have another attribute."""
+    own = name in vars(holder)
+    before = getattr(holder, name)
+    setattr(holder, name, value)
+    try:
+        yield
+    finally:
+        if own:
+            setattr(holder, name, before)
+        else:
+            delattr(holder, name)
+
+
+_OPERATORS = frozenset(function for function in vars(operator).values() if callable(function))
+
+
+def _is_scalar(kind: Any) -> bool:
+    return isinstance(kind, types.Number | types.Boolean)
+
+
+def _remembering(resolve: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a ``resolve_function_type`` that asks only once what an operator gives for scalars of some types.
+
+    Numba tries a dozen templates anew each time: a quarter of what it takes without LLVM.
+    """
+    known: dict[Any, Any] = {}
+
+    def resolve_function_type(function: Any, arguments: Any, keywords: Any) -> Any:
+        if keywords or not all(map(_is_scalar, arguments)) or getattr(function, "typing_key", None) not in _OPERATORS:
+            return resolve(function, arguments, keywords)
+        key = function, tuple(arguments)
+        if key not in known:
+            known[key] = resolve(function, arguments, keywords)
+        return known[key]
+
+    return resolve_function_type
+
+
+def _sizing_once(size_of: Callable[..., int]) -> Callable[..., int]:
+    """Return a ``get_abi_sizeof`` that has LLVM read a module for a type only once, not for each variable."""
+    known: dict[Any, int] = {}
+
+    def get_abi_sizeof(kind: Any) -> int:
+        if kind not in known:
+            known[kind] = size_of(kind)
+        return known[kind]
+
+    return get_abi_sizeof
+
+
+def _copying_records(context: Any) -> Callable[..., None]:
+    """Return a ``pack_value`` that keeps a record across a generator's yields by copying the memory.
+
+    Numba stores byte after byte: two thirds of the LLVM code of the kernels, which keep a record of some 900 bytes.
+    """
+    pack = context.pack_value
+
+    def pack_value(builder: Any, kind: Any, value: Any, pointer: Any, align: Any = None) -> None:
+        if not isinstance(kind, types.Record):
+            pack(builder, kind, value, pointer, align=align)
+            return
+        target, source = (builder.bitcast(place, cgutils.voidptr_t) for place in (pointer, value))
+        cgutils.raw_memcpy(builder, target, source, context.get_constant(types.intp, kind.size), 1)
+
+    return pack_value
+
+
+def _plain(text: str, *_: Any, **__: Any) -> str:
+    return text
+
+
+@contextmanager
+def thrifty(typing_context: Any, target: Any) -> Iterator[None]:
+    """Compile for less; the compiler's lock is held, so no two threads are here at once."""
+    with ExitStack() as stack:
+        stack.enter_context(_without_collection())
+        for holder, name, value in (
+            (typing_context, "resolve_function_type", _remembering(typing_context.resolve_function_type)),
+            (target, "get_abi_sizeof", _sizing_once(target.get_abi_sizeof)),
+            (target, "pack_value", _copying_records(target)),
+            # each of the thousands of errors that Numba raises for itself asks the terminal for its colours
+            (errors.termcolor(), "_markup", _plain),
+            # two events for each call of LLVM, to which nobody listens
+            (ffi.lib._lock, "_cblist", []),
+        ):
+            stack.enter_context(_replaced(holder, name, value))
+        yield
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Translation of one function.
+
+
+class SimplifiedLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
+    """LLVM code whose functions are simplified before they are linked."""
+
+    def _optimize_functions(self, module: Any) -> None:
+        # Numba sets up LLVM's passes once more for each function, and for those only declared
+        module.data_layout = self._codegen._data_layout
+        manager, builder = self._codegen._function_pass_manager()
+        for function in module.functions:
+            if not function.is_declaration:
+                manager.run(function, builder)
+
+
+class Flags(compiler.Flags):  # type: ignore[misc]
+    """Numba's flags, compared at once: type inference does so for every operator, and Numba option by option."""
+
+    __slots__ = ()
+    _HASH = hash(compiler.Flags())
+
+    def __hash__(self) -> int:
+        return self._HASH
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, Flags) and self._values == other._values) or super().__eq__(other)
+
+
+class _Lower(lowering.Lower):  # type: ignore[misc]
+    """Numba's translation to LLVM, which for operators of numbers asks type inference first."""
+
+    def lower_binop(self, resty: Any, expr: Any, op: Any) -> Any:
+        """Return the value of a binary operator; Numba looks for one with constant operands thrice before.
+
+        Powers have one, and there is one for two constants, which inference has folded.
+        """
+        signature = self.fndesc.calltypes[expr]
+        if op in (operator.pow, operator.ipow) or not all(map(_is_scalar, signature.args)):
+            return super().lower_binop(resty, expr, op)
+        context, builder = self.context, self.builder
+        names = (expr.lhs.name, expr.rhs.name)
+        values = [self.loadvar(name) for name in names]
+        operands = [
+            context.cast(builder, value, self.typeof(name), kind)
+            for name, value, kind in zip(names, values, signature.args, strict=True)
+        ]
+        function = context.typing_context.resolve_value_type(op)
+        resolved = context.typing_context.resolve_function_type(function, signature.args, {})
+        result = context.get_function(function, resolved)(builder, operands)
+        return context.cast(builder, result, signature.return_type, resty)
+
+
+@machinery.register_pass(mutates_CFG=True, analysis_only=False)
+class _NativeLowering(typed_passes.BaseNativeLowering):  # type: ignore[misc]
+    """Translation of a function to LLVM."""
+
+    _name = "npu_sim_native_lowering"
+    lowering_class = _Lower
+
+
+_UNUSED_PASSES = frozenset(
+    {
+        untyped_passes.WithLifting,
+        untyped_passes.InlineClosureLikes,
+        untyped_passes.MakeFunctionToJitFunction,
+        untyped_passes.InlineInlinables,
+        untyped_passes.FindLiterallyCalls,
+        untyped_passes.LiteralUnroll,
+        untyped_passes.LiteralPropagationSubPipelinePass,
+        typed_passes.InlineOverloads,
+        typed_passes.NopythonRewrites,
+        typed_passes.DumpParforDiagnostics,
+    }
+)
+"""Passes for what no jitted function of ours has: ``with``, closures and comprehensions, ``literally`` and
+``literal_unroll``, what is inlined before it is typed, expressions of whole arrays. Each walks over every function."""
+
+
+class _Passes(machinery.PassManager):  # type: ignore[misc]
+    """Passes in their order; Numba also times them, tells listeners and writes all types out for these."""
+
+    def _runPass(self, index: int, one: Any, state: Any) -> None:  # noqa: N802
+        one.analysis = self._analysis
+        for part in (one.run_initialization, one.run_pass, one.run_finalizer):
+            part(state)
+
+
+class Compiler(compiler.CompilerBase):  # type: ignore[misc]
+    """Numba's pipeline for nopython mode, without the passes that have nothing to do."""
+
+    def define_pipelines(self) -> list[Any]:
+        """Return the one pipeline."""
+        whole = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+        pipeline = _Passes(whole.pipeline_name)
+        pruned = False
+        for pass_class, description in whole.passes:
+            # one pruning of branches: the others follow passes that are left out
+            if pass_class in _UNUSED_PASSES or (pass_class is untyped_passes.DeadBranchPrune and pruned):
+                continue
+            pruned |= pass_class is untyped_passes.DeadBranchPrune
+            pipeline.add_pass(_NativeLowering if pass_class is typed_passes.NativeLowering else pass_class, description)
+        pipeline.finalize()
+        return [pipeline]
+
+    def compile_extra(self, function: Callable[..., Any]) -> Any:
+        """Compile ``function``, as Numba does, under a name that no other code of ours can have.
+
+        Numba numbers functions in the order of their compilation. Code from the cache was numbered by other processes,
+        and of two symbols with one name the machine code that is loaded first serves both. That does not matter where
+        qualified names differ, but functions that a function makes share theirs: they are numbered by what they do.
+        """
+        state = self.state
+        state.func_id = bytecode.FunctionIdentity.from_function(function)
+        if function.__closure__ or "<locals>" in function.__qualname__:
+            state.func_id.unique_id = digest(function)
+            state.func_id.unique_name = f"{function.__qualname__}${state.func_id.unique_id}"
+        untyped_passes.ExtractByteCode().run_pass(state)
+        state.lifted, state.lifted_from = (), None
+        return self._compile_bytecode()
