@@ -43,6 +43,11 @@ class ConvAxis:
         """Steps of one element the dilated window can make inside the padded x; negative: it does not fit."""
         return self.x + self.before + self.after - (self.kernel - 1) * self.dilation - 1
 
+    @property
+    def read(self) -> int:
+        """Elements from the first of x on that y's windows reach, those behind x included; below 1: only padding."""
+        return (self.y - 1) * self.stride + (self.kernel - 1) * self.dilation + 1 - self.before
+
 
 def spatial_axes(
     x: TensorDesc | None,

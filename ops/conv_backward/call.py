@@ -133,3 +133,8 @@ class ConvBackwardCall:
         x, y = self.x, self.y
         pads = () if x is None else split_padding(self.padding, x.rank)
         return spatial_axes(x, self.weight, y, self.stride, self.dilation, pads)
+
+    @property
+    def has_unread_end(self) -> bool:
+        """Whether outputPadding is so large that x has more windows than y: what they would read counts for nothing."""
+        return any(axis.room // axis.stride + 1 > axis.y for axis in self.spatial_axes)

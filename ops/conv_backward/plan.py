@@ -91,6 +91,9 @@ def geometry_of(call: ConvBackwardCall) -> ConvGeometry:
     stride, padding, dilation = (tuple(value or ()) for value in (call.stride, call.padding, call.dilation))
     if call.transposed:
         x, y = y, x
+        if call.has_unread_end:
+            # padded by hand, because behind x there is less padding than before it, or none
+            x, padding = (*x[:2], *(axis.before + axis.read for axis in call.spatial_axes)), (0,) * len(padding)
         if len(x) == 3:
             # the library puts the axis of a transposed 1D convolution into W whatever its groups
             x, y, w = ((*shape[:2], 1, shape[2]) for shape in (x, y, w))
@@ -100,10 +103,24 @@ def geometry_of(call: ConvBackwardCall) -> ConvGeometry:
     except ShapeError as error:
         product = call.product
         raise OperatorError(f"{error} ({product.name}, {product.series_name})", NO_KERNEL) from error
+    if call.has_unread_end:
+        geometry = _of_what_is_read(geometry, call)
     # where the kernel has one tap the library counts a dilation as 1, so no limit of an instruction applies to it
     taps = (geometry.kd, geometry.kh, geometry.kw)
     plain = tuple(1 if tap == 1 else step for tap, step in zip(taps, geometry.dilation, strict=True))
     return replace(geometry, dilation=(plain[0], plain[1], plain[2]))
+
+
+def _of_what_is_read(geometry: ConvGeometry, call: ConvBackwardCall) -> ConvGeometry:
+    """Return ``geometry``, whose x has its padding in it, with the part of x that windows read and padding around."""
+    axes = call.spatial_axes
+    extents = (1,) * (3 - len(axes)) + tuple(min(axis.x, axis.read) for axis in axes)
+    pads = [0] * (6 - 2 * len(axes))
+    for axis in axes:
+        pads += [axis.before, axis.read - min(axis.x, axis.read)]
+    front, back, up, down, left, right = pads
+    di, hi, wi = extents
+    return replace(geometry, di=di, hi=hi, wi=wi, pad=(front, back, up, down, left, right))
 
 
 class _Planner:
@@ -134,6 +151,12 @@ class _Planner:
             self._bias_gradient()
         if not call.wants_convolution:
             return
+        if call.has_unread_end and min(axis.read for axis in call.spatial_axes) < 1:
+            # every window lies in the padding
+            for name in ("grad_input", "grad_weight"):
+                if name in self._resolved.wanted_outputs:
+                    self._steps.clear(self._argument(name))
+            return
         geometry = geometry_of(call)
         if call.wants(0):
             if route.input_gradient_matmul == "whole map":
@@ -155,8 +178,13 @@ class _Planner:
         return self.arguments[name]
 
     def _operand(self, name: str, compute: str) -> Buffer:
-        """Return a contiguous input in the type the Cube loads."""
-        return self._steps.cast(self._steps.contiguous(self._argument(name)), DTYPES[compute].stored_as)
+        """Return a contiguous input in the type the Cube loads; of a transposed gradOutput what windows read."""
+        argument = self._argument(name)
+        if name == "grad_output" and self._call.transposed and self._call.has_unread_end:
+            shape = (*argument.shape[:2], *(min(axis.x, axis.read) for axis in self._call.spatial_axes))
+            view = argument.view or View.contiguous(argument.shape)
+            argument = replace(argument, shape=shape, view=replace(view, shape=shape))
+        return self._steps.cast(self._steps.contiguous(argument), DTYPES[compute].stored_as)
 
     def _bias_gradient(self) -> None:
         argument = self._argument("grad_output")

@@ -166,4 +166,12 @@ def extent_violation(axis: ConvAxis, y_name: str) -> str | None:
 
 def extents_violation(call: ConvBackwardCall) -> str | None:
     """Return the sentence for the first axis whose extents do not fit each other."""
-    return first(extent_violation(axis, y_name(call)) for axis in call.spatial_axes)
+    axes = call.spatial_axes
+    more = array(call, "outputPadding") if call.transposed and call.profile == "page" else ()
+    behind = more if len(more) == len(axes) else (0,) * len(axes)
+    return first(
+        extent_violation(axis, y_name(call))
+        for axis, extra in zip(axes, behind, strict=True)
+        # the page has no upper bound of outputPadding: what it adds beyond a stride, no window reads
+        if extra < axis.stride or axis.room != (axis.y - 1) * axis.stride + extra
+    )

@@ -59,6 +59,15 @@ _SWITCHES = """
 | quirk Q2 | the window check of empty calls takes the first two of four paddings for those of H and W |
 | quirk Q3 | a deterministic 3D weight gradient with groups is refused |
 
+## Where the page leaves a choice
+
+- Empty tensors: the page allows an input that is empty in N or C, but no gradOutput and no weight that is empty, and
+  one of them goes with it. {unified} refuse these, as page and source say; {split} take them, as newer source does.
+- outputPadding: the page only has a lower bound. A stride or more is computed (what it adds to gradOutput beyond the
+  windows of input counts for gradBias alone); `profile="library"` refuses it.
+- groups > 1 in 3D: the page names depthwise convolutions of BF16. All are computed, as newer source does, but for what
+  that refuses: an FP32 weight gradient of a 16-bit computation.
+
 ## cubeMathType
 
 What the Cube multiplies, by the common dtype of gradOutput, input and weight (any mix is FP32); a dash is a refusal
@@ -74,7 +83,7 @@ def rules_page() -> str:
         _HEAD
         + rules_table(RULES, _condition, _SOURCES, _COLUMNS)
         + f"\nSources:\n\n{sources}- page: the published page of the operator\n"
-        + _SWITCHES
+        + with_series(_SWITCHES)
         + _cube_math_table()
     )
 

@@ -269,7 +269,7 @@ COMPUTE_RULES: tuple[Rule, ...] = (
         path="compute",
         needs=SPLIT,
         ranks=(5,),
-        source=API,
+        source=f"{PAGE} (names groups > 1 in 3D for BF16 only); {API}",
     ),
 )
 """Step 12 for calls without an empty tensor."""

@@ -101,7 +101,7 @@ BREAKS: dict[str, dict[str, Any]] = {
     "dilation-low": {"dilation": (0, 1)},
     "output-padding-not-zero": {"output_padding": (0, 1)},
     "output-padding-low": {"transposed": True, "output_padding": (-1, 0)},
-    "output-padding-high": {**VOLUME, "transposed": True, "output_padding": (0, 1, 0)},
+    "output-padding-high": {**VOLUME, "transposed": True, "output_padding": (0, 1, 0), "profile": "library"},
     "groups-low": {"groups": 0},
     "cube-math-type-unknown": {"cube_math_type": 4},
     "cube-math-type-product": {"cube_math_type": 3, "dtype": "fp32", "product": "910"},

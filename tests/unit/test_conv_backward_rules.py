@@ -406,3 +406,18 @@ def test_float32_weight_gradient_of_groups_in_3d_is_refused_where_the_cube_multi
     found = find_violation(make_call(**(GROUPED | changes)))
     assert (found is not None and found[0].name == "grouped-fp32-weight-3d") == refused
     assert refused or found is None
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_output_padding_of_a_stride_or_more_is_the_pages_and_not_the_librarys(series):
+    # 4 columns of stride 2 under 3 taps 3 apart make 13, and 2 or 3 more
+    more = {"transposed": True, "y": (2, 6, 4, 4), "x": (2, 4, 10, 15), "w": (6, 4, 3, 3), "stride": (1, 2)}
+    more |= {"dilation": (3, 3), "output_padding": (0, 2), "product": series}
+    for changes, page, library in (
+        (more, 0, 561103),
+        ({**more, "x": (2, 4, 10, 16), "output_padding": (0, 3)}, 0, 561103),
+        ({**more, "x": (2, 4, 10, 16)}, 561103, 561103),
+    ):
+        for profile, code in (("page", page), ("library", library)):
+            call = make_call(**changes, profile=profile)
+            assert code_of(call) == code == status(call), (changes, profile)
