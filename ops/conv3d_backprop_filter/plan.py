@@ -70,7 +70,7 @@ def weight_gradient_kernel(
     Raises
     ------
     OperatorError
-        561103 if no tiling fits the buffers; 161002 if the product's Cube does not multiply ``compute_dtype``.
+        161002 if the product's Cube does not multiply ``compute_dtype``.
     """
     check_compute_dtype(product, compute_dtype)
     if product.core.is_split:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, Literal
 
 import ml_dtypes
@@ -137,6 +138,9 @@ class WeightGradientPlan:
     launches: tuple[Launch, ...]
 
 
+_MOST_FAR_ELEMENTS, _MOST_FAR_TAPS = 2**22, 4000
+
+
 def _pick(rng: np.random.Generator, values: Any) -> int:
     return int(values[int(rng.integers(len(values)))])
 
@@ -177,6 +181,49 @@ def random_case(rng: np.random.Generator, *, series: str | None = None, most_mac
         case = _draw(rng, series or SERIES[int(rng.integers(len(SERIES)))])
         if case is not None and case.geometry.macs <= most_macs:
             return case
+
+
+def far_case(rng: np.random.Generator, *, series: str | None = None, most_macs: int = 8_000_000) -> Case:
+    """Draw a case from the whole range of the page: extents to 2**20, kernels to 255, strides to 10**5, pads to 255.
+
+    Few channels, because such maps fill the memory; where the page has no limits (310P, 910), beyond them.
+    """
+    while True:
+        name = series or SERIES[int(rng.integers(len(SERIES)))]
+        product = get_product(name)
+        rank = _pick(rng, (1, 1, 2, 2, 3) if product.supports_conv3d else (1, 2))
+        most = 255 if product.core.is_split else 700
+        most_stride = 63 if rank == 3 else 100_000
+        axes = [_far_axis(rng, most, most_stride) for _ in range(rank)]
+        size, kernel, stride, dilation, pads, out = (tuple(entries) for entries in zip(*axes, strict=True))
+        groups = _pick(rng, (1, 1, 1, 2, 3)) if rank < 3 else 1
+        cin, cout, batch = _pick(rng, (1, 1, 2, 3, 17)), _pick(rng, (1, 2, 8, 20)), _pick(rng, (1, 1, 2))
+        case = Case(
+            series=name, dtype=("fp16", "fp32")[int(rng.integers(2))], cube_math_type=_pick(rng, (1, 2)),
+            x_shape=(batch, cin * groups, *size), dy_shape=(batch, cout * groups, *out),
+            weight_shape=(cout * groups, cin, *kernel), stride=stride, padding=pads, dilation=dilation, groups=groups,
+            memory="c", seed=int(rng.integers(2**31)),
+        )  # fmt: skip
+        elements = max(prod(shape) for shape in (case.x_shape, case.dy_shape))
+        if elements <= _MOST_FAR_ELEMENTS and prod(kernel) <= _MOST_FAR_TAPS and case.geometry.macs <= most_macs:
+            return case
+
+
+def _far_axis(rng: np.random.Generator, most: int, most_stride: int) -> tuple[int, ...]:
+    """Return extent, kernel, stride, dilation, pad and output extent of one axis, each of any order of magnitude."""
+
+    def upto(*highs: int) -> int:
+        return int(_pick(rng, highs) ** float(rng.random()))
+
+    while True:
+        kernel, dilation = upto(3, 16, most), upto(1, 4, most)
+        stride, pad = upto(1, 5, 60, most_stride), upto(1, 5, most + 1) - 1
+        reach = (kernel - 1) * dilation + 1
+        least = max(reach - 2 * pad, 1)
+        if least > 2**20:
+            continue
+        size = min(least + upto(10, 1000, 2**20) - 1, 2**20)
+        return size, kernel, stride, dilation, pad, (size + 2 * pad - reach) // stride + 1
 
 
 def _draw(rng: np.random.Generator, series: str) -> Case | None:
@@ -509,7 +556,7 @@ def plan_weight_gradient(geometry: ConvGeometry, product: Product, compute_dtype
     Raises
     ------
     OperatorError
-        561103 if no tiling fits the buffers; 161002 if the product's Cube does not multiply ``compute_dtype``.
+        161002 if the product's Cube does not multiply ``compute_dtype``.
     """
     layouts = WeightGradientLayouts.of(geometry, compute_dtype)
     gm, item, data = GlobalMemory(), get_dtype(compute_dtype).item_bytes, get_dtype(compute_dtype).data

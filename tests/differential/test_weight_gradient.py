@@ -23,6 +23,7 @@ from tests.cases.weight_gradient import (
     SERIES,
     Case,
     expected,
+    far_case,
     operands,
     plan_of,
     random_case,
@@ -191,6 +192,19 @@ LONG = [
     ((1, 1, 200, 175), (2, 1, 190, 160), {"padding": (3, 1)}),
     ((1, 17, 40, 1300), (16, 17, 2, 9), {"dilation": (39, 150)}),
 ]
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_weight_gradient_random_calls_from_the_whole_range_of_the_page_equal_the_oracle(series):
+    rng = np.random.default_rng([SERIES.index(series), 2027])
+    origins = set()
+    while len(origins) < 3:  # whole rows, parts of them, single taps
+        case = far_case(rng, series=series)
+        plan = plan_of(case)
+        assert_exact(case)
+        assert_exact(case, plan, random_options(rng, plan))
+        assert some_hazards(rng, plan) == []
+        origins.add((plan.tiling.w_parts > 1, plan.tiling.tap_by_tap))
 
 
 # TextCNN: one column of several rows; and what no page limits on 310P and 910

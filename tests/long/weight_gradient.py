@@ -3,7 +3,8 @@
 ``python -m tests.long.weight_gradient [--seconds 480] [--seed 0] [--json tests/long/results/weight_gradient.json]``
 
 Every case runs through the public call and through a few random legal tilings, with random threads, chunk sizes, orders
-of the rows and poisoning. Operands are integers whose sums are exact, so there is one right answer.
+of the rows and poisoning; one in three is drawn from the whole range of the page and has its own tiling only. Operands
+are integers whose sums are exact, so there is one right answer.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tests.cases.weight_gradient import (
     DTYPES,
     Case,
     expected,
+    far_case,
     gradient_of,
     operands,
     plan_of,
@@ -78,7 +80,8 @@ def run(seed: int, seconds: float, most_cases: int) -> Tally:
     start = time.perf_counter()
     while time.perf_counter() - start < seconds and tally.cases < most_cases:
         large = bool(rng.integers(20) == 0)
-        case = random_case(rng, most_macs=200_000_000 if large else 4_000_000)
+        far = bool(rng.integers(3) == 0)
+        case = far_case(rng) if far else random_case(rng, most_macs=200_000_000 if large else 4_000_000)
         tally.cases += 1
         try:
             plan = plan_of(case)
@@ -89,12 +92,15 @@ def run(seed: int, seconds: float, most_cases: int) -> Tally:
         x, dy = operands(case)
         want = expected(case, x, dy)
         tally.record(case, "call", check_call(case, x, dy, want))
-        for _ in range(TILINGS_PER_CASE):
+        if far:
+            got = run_plan(plan, x, dy, random_options(rng, plan)).reshape(case.weight_shape)
+            tally.record(case, "kernel", np.array_equal(got, want))
+        for _ in range(0 if far else TILINGS_PER_CASE):
             changed = random_tiling(rng, plan, cut=True)
             got = run_plan(changed, x, dy, random_options(rng, changed)).reshape(case.weight_shape)
             tally.record(case, repr(changed.tiling), np.array_equal(got, want))
-        _count(tally.runs_by_tiling_origin, plan.tiling.origin)
-        _count(tally.runs_by_tiling_origin, "random", TILINGS_PER_CASE)
+        _count(tally.runs_by_tiling_origin, plan.tiling.origin, 2 if far else 1)
+        _count(tally.runs_by_tiling_origin, "random", 0 if far else TILINGS_PER_CASE)
     return tally
 
 
