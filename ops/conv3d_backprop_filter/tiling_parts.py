@@ -7,8 +7,14 @@ from collections.abc import Iterator
 from npu_sim.units import BLOCK_BYTES, ceil_div
 from ops.common.geometry import ConvGeometry
 
-_L1_SHARES = (4, 2, 1)
-"""Which part of L1 (one over this) the rows of x under a few rows of a part of y may take: the first that fits."""
+_L1_SHARES = (8, 4, 2, 1)
+"""Which part of L1 (one over this) the rows of x under a few rows of a part of y may take: the first that fits.
+
+The kernels read all columns of a part for each step of K, so that parts of about one step are the fastest.
+"""
+
+_MOST_COLUMNS = 512
+"""As many as the largest step of K has pixels (4 base blocks of 128)."""
 
 _LEAST_COLUMNS = 16
 """Narrower parts read more columns of x twice than a walk tap by tap reads pixels."""
@@ -27,7 +33,7 @@ def column_parts(geometry: ConvGeometry, l1_bytes: int) -> Iterator[int]:
     rows = min(geometry.kernel_height + geometry.stride[1], geometry.hi)
     for share in _L1_SHARES:
         x_columns = l1_bytes // (share * rows * BLOCK_BYTES)
-        columns = (x_columns - geometry.kernel_width) // geometry.stride[2] + 1
+        columns = min((x_columns - geometry.kernel_width) // geometry.stride[2] + 1, _MOST_COLUMNS)
         if _LEAST_COLUMNS <= columns < geometry.wo:
             yield ceil_div(geometry.wo, columns)
 
