@@ -96,6 +96,10 @@ class StateError(NpuSimError, RuntimeError):
     """A call of a vendor object comes at a time at which the object does not allow it."""
 
 
+class MissingExtraError(NpuSimError, ImportError):
+    """What was asked for needs a package that is not installed; the message says which, and which extra brings it."""
+
+
 class UndefinedOnHardware(UserWarning):
     """A call whose result a device leaves undefined; the emulator gave the mathematically right one."""
 

@@ -11,10 +11,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from npu_sim.report.files import write_files
 from npu_sim.report.record import counted
 from ops.cli import shapes
 from ops.cli.effort import YesOption, announce
-from ops.cli.output import console, note_compilation, print_prose, write_files
+from ops.cli.output import console, note_compilation, print_prose
 from ops.studies.precision_report import CALL
 
 if TYPE_CHECKING:

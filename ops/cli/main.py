@@ -20,7 +20,8 @@ try:
     from typer.core import TyperGroup
 
     from npu_sim.errors import InternalError, NpuSimError, ProgramError
-    from ops.cli.output import EXIT_INTERRUPTED, GuardedOutput, OutputFileError, ReaderGoneError, stop_noting
+    from npu_sim.report.files import OutputFileError
+    from ops.cli.output import EXIT_INTERRUPTED, GuardedOutput, ReaderGoneError, stop_noting
 except KeyboardInterrupt:
     # A user may well change their mind while these are imported.
     sys.stderr.write("npu-sim: error: interrupted\n")

@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 
+from npu_sim.report.files import write_files
 from ops.cli import shapes
 from ops.cli.effort import YesOption, announce
-from ops.cli.output import console, note_compilation, write_files
+from ops.cli.output import console, note_compilation
 
 
 def perf_command(

@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from npu_sim.report.record import counted
+from npu_sim.report.tables import fitted_tables
 from ops.cli import shapes
 from ops.cli.output import console, print_prose
-from ops.cli.tables import fitted_tables
 from ops.cli.timing_text import PIPES, calibration, critical_path, parameters, percent
 from ops.studies import timing
 from ops.studies.precision_report import Scope

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from npu_sim.errors import NpuSimError
+from npu_sim.report.files import check_writable, write_files
 from ops.cli.effort import YesOption, announce
-from ops.cli.output import check_writable, console, note, note_compilation, note_hints, write_files
+from ops.cli.output import console, note, note_compilation, note_hints
 from ops.cli.precision_picture import SUFFIXES, draw, require_matplotlib
 from ops.cli.precision_table import print_report
 from ops.cli.shapes import NoProgressOption, UsageError, progress_bar, read_modes

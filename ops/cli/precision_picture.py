@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from npu_sim.errors import NpuSimError
+from npu_sim.errors import MissingExtraError
 from ops.cli.precision_conclusion import cause_words, error_words, verdict_words
 from ops.studies.precision_report import GOLDENS, LayerSummary, Outcome, PrecisionReport, PrecisionRow
 
@@ -31,10 +31,6 @@ _TITLE = 32
 # besides the lines of the title; a line of the title, and a character of it.
 _LEFT, _PANEL, _BELOW, _FOOT = 0.72, 1.9, 0.8, 0.6
 _TOP, _LINE, _CHARACTER = 0.65, 0.24, 0.1
-
-
-class MissingExtraError(NpuSimError, ImportError):
-    """A picture was asked for and matplotlib is not installed."""
 
 
 def require_matplotlib() -> None:

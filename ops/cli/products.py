@@ -25,9 +25,10 @@ from npu_sim.products import (
     list_series,
     unit_of,
 )
+from npu_sim.report.files import check_writable, write_files
+from npu_sim.report.tables import break_paths, fitted_tables
 from npu_sim.units import KIB, MIB
-from ops.cli.output import PIPE_WIDTH, check_writable, console, note_hints, write_files
-from ops.cli.tables import break_paths, fitted_tables
+from ops.cli.output import PIPE_WIDTH, console, note_hints
 
 SCHEMA_VERSION = 1
 _NARROW = "fact, value, evidence, products"

@@ -15,11 +15,11 @@ from rich.text import Text
 from npu_sim.engines.timeline import run_timeline
 from npu_sim.report.explain import Explanation
 from npu_sim.report.record import counted
+from npu_sim.report.tables import fitted_tables
 from ops.cli import scripts
 from ops.cli.effort import announce
 from ops.cli.output import console, print_prose
 from ops.cli.shapes import UsageError, output_path, progress_bar
-from ops.cli.tables import fitted_tables
 from ops.cli.timing_text import PIPES, calibration, critical_path, percent
 from ops.studies import timing
 from ops.studies.effort import TIMING_ROWS_PER_SECOND, launches_effort

@@ -16,10 +16,11 @@ from rich.text import Text
 
 from npu_sim.products import Product, get_product, product_hint, use_product
 from npu_sim.report.explain import Explanation, Recorder, Value, recording
+from npu_sim.report.files import write_files
 from npu_sim.report.record import counted, to_json_text, to_plain
-from ops.cli.output import console, note, note_compilation, print_prose, write_files
+from npu_sim.report.tables import fitted_tables
+from ops.cli.output import console, note, note_compilation, print_prose
 from ops.cli.shapes import UsageError, output_path
-from ops.cli.tables import fitted_tables
 
 SCHEMA_VERSION = 1
 
@@ -134,7 +135,8 @@ def _run(path: Path) -> tuple[int, str]:
 
     An error of its own ends in its traceback on standard error, from its first line on.
     """
-    from ops.cli.output import OutputFileError, ReaderGoneError
+    from npu_sim.report.files import OutputFileError
+    from ops.cli.output import ReaderGoneError
 
     try:
         runpy.run_path(str(path), run_name="__main__")

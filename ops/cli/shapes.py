@@ -25,7 +25,8 @@ from rich.text import Text
 
 from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
 from npu_sim.errors import NpuSimError
-from ops.cli.output import check_writable, compiled_so_far, note_hints
+from npu_sim.report.files import check_writable
+from ops.cli.output import compiled_so_far, note_hints
 from ops.common.geometry import MAX_EXTENT
 from ops.studies.capture import load_capture, load_example
 from ops.studies.models import MODELS

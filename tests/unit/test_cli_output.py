@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from npu_sim.errors import ProgramError
+from npu_sim.report.files import OutputFileError, check_writable, write_files
 from ops.cli import main as program
 from ops.cli import output
-from ops.cli.output import OutputFileError, check_writable, merged_messages, note_hints, write_files
+from ops.cli.output import merged_messages, note_hints
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCTS = (sys.executable, "-m", "ops.cli.main", "products", "--product", "910b")

@@ -14,7 +14,8 @@ from typer.testing import CliRunner, Result
 
 from npu_sim.errors import ProductError
 from npu_sim.products import PLATFORM_CONFIG, UNSTATED, get_product, list_products, list_series, unit_of
-from ops.cli.output import PIPE_WIDTH, OutputFileError
+from npu_sim.report.files import OutputFileError
+from ops.cli.output import PIPE_WIDTH
 from ops.cli.products import entries_of, products_command
 
 APP = typer.Typer()

@@ -10,11 +10,12 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from npu_sim.products import list_products
+from npu_sim.report import tables
 from npu_sim.report.record import counted
-from ops.cli import output, products, tables
+from npu_sim.report.tables import fitted_tables
+from ops.cli import output, products
 from ops.cli.main import main
 from ops.cli.output import LEAST_WIDTH, PIPE_WIDTH, console
-from ops.cli.tables import fitted_tables
 from ops.studies.precision_report import GOLDENS
 
 SCRIPT = """
