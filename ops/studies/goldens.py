@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from npu_sim.budget import reserve
 from npu_sim.dtypes.formats import dtype_name
-from npu_sim.report.precision import OUTPUT_FORMATS, Overflow
+from npu_sim.report.precision import Overflow
 from ops.studies.capture import Layer
-from ops.studies.rounding import cast, round_to_hf32
+from ops.studies.rounding import cast, count_overflow, count_underflow, multiplied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,17 +72,12 @@ class Goldens:
         mantissa_bits, ties = product.hf32_mantissa_bits, product.hf32_ties
         key = (compute_dtype, mantissa_bits, ties) if compute_dtype == "hf32" else (compute_dtype, overflow)
         if key not in self._rounded:
-            operands = []
-            for tensor in (self.x, self.dy):
-                if compute_dtype == "hf32":
-                    operands.append(round_to_hf32(cast(tensor, "fp32"), mantissa_bits=mantissa_bits, ties=ties))
-                else:
-                    operands.append(cast(tensor, compute_dtype, overflow=overflow))
+            operands = [multiplied(tensor, compute_dtype, product) for tensor in (self.x, self.dy)]
             pairs = list(zip((self._layer.x, self._layer.dy), operands, strict=True))
             self._rounded[key] = Rounded(
                 golden=self._gradient(*operands),
-                input_underflow=sum(_underflow(original, operand) for original, operand in pairs),
-                input_overflow=sum(_overflow(original, operand, compute_dtype) for original, operand in pairs),
+                input_underflow=sum(count_underflow(original, operand) for original, operand in pairs),
+                input_overflow=sum(count_overflow(original, operand, compute_dtype) for original, operand in pairs),
                 input_specials_lost=sum(_specials_lost(original, operand) for original, operand in pairs),
                 lost_tensors=tuple(
                     name
@@ -107,19 +102,6 @@ class Goldens:
                 dilation=layer.dilation,
                 groups=layer.groups,
             )
-
-
-def _underflow(original: np.ndarray, operand: np.ndarray) -> int:
-    return int(np.count_nonzero((original != 0) & (operand == 0) & ~np.isnan(original)))
-
-
-def _overflow(original: np.ndarray, operand: np.ndarray, compute_dtype: str) -> int:
-    """Count what is beyond the format; a saturating cast leaves a finite number, which the threshold tells apart."""
-    wide = original.astype(np.float64)
-    lost = ~np.isfinite(operand)
-    if compute_dtype != "hf32":
-        lost = lost | (np.abs(wide) >= OUTPUT_FORMATS[compute_dtype].overflow_threshold)
-    return int(np.count_nonzero(np.isfinite(wide) & lost))
 
 
 def _specials_lost(original: np.ndarray, operand: np.ndarray) -> int:

@@ -5,7 +5,7 @@ This is an oracle's view on purpose: it shares no code with the emulator's own c
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -78,3 +78,39 @@ def round_to_hf32(
     kept = kept + np.where(2 * rest == step, at_half, 2 * rest > step)
     rounded = np.where(magnitude >= 0x7F800000, magnitude, kept * step) | (words & 0x80000000)
     return rounded.astype(np.uint32).view(np.float32)
+
+
+def multiplied(values: np.ndarray, compute_dtype: str, product: Any) -> np.ndarray:
+    """Return what the Cube of ``product`` multiplies of a tensor.
+
+    Parameters
+    ----------
+    values : float32, float16 or bfloat16 array
+        Tensor.
+    compute_dtype : {"fp16", "bf16", "fp32", "hf32"}
+        What the call multiplies in.
+    product : Product
+        Its overflow mode and HF32 decide what is beyond the format and between two numbers of it.
+
+    Returns
+    -------
+    array
+        Same shape; HF32 numbers as float32.
+    """
+    if compute_dtype == "hf32":
+        return round_to_hf32(cast(values, "fp32"), mantissa_bits=product.hf32_mantissa_bits, ties=product.hf32_ties)
+    return cast(values, compute_dtype, overflow=product.overflow_mode)
+
+
+def count_underflow(original: np.ndarray, operand: np.ndarray) -> int:
+    """Count elements that are not 0 before and 0 on the Cube."""
+    return int(np.count_nonzero((original != 0) & (operand == 0) & ~np.isnan(original)))
+
+
+def count_overflow(original: np.ndarray, operand: np.ndarray, compute_dtype: str) -> int:
+    """Count what is beyond the format; a saturating cast leaves a finite number, which the threshold tells apart."""
+    wide = original.astype(np.float64)
+    lost = ~np.isfinite(operand)
+    if compute_dtype != "hf32":
+        lost = lost | (np.abs(wide) >= OUTPUT_FORMATS[compute_dtype].overflow_threshold)
+    return int(np.count_nonzero(np.isfinite(wide) & lost))
