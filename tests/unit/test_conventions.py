@@ -41,6 +41,7 @@ LAYERS = (
     ("ops.aclnn",),
     ("ops.ascendc",),
     ("ops.studies",),
+    ("ops.torch",),
     ("ops.cli",),
     ("perf",),
 )

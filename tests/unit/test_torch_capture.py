@@ -1,0 +1,94 @@
+"""`ops.torch.capture`: the file holds what a backward pass gave every convolution, and the study reads it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ops.torch
+from npu_sim.errors import NpuSimError, ShapeError
+from npu_sim.report.files import OutputFileError
+from ops.studies.capture import load_capture
+from ops.studies.precision import study
+from ops.studies.precision_report import StudyOptions
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+
+def model_and_input():
+    torch.manual_seed(5)
+    model = nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding="same", dilation=2),
+        nn.ReLU(),
+        nn.Sequential(nn.Conv2d(4, 4, (3, 2), stride=(1, 2), groups=2)),
+        nn.ConvTranspose2d(4, 2, 2),
+    )
+    return model, torch.randn(2, 2, 9, 8)
+
+
+def test_file_holds_what_the_framework_computed(tmp_path):
+    model, x = model_and_input()
+    captured = ops.torch.capture(model, lambda: model(x).square().mean(), tmp_path / "step.npz", metadata={"step": 3})
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert captured.layers == ("2.0", "0")
+    assert captured.left_out == {"transposed convolutions": 1}
+    assert "npu-sim precision" in str(captured)
+    model(x).square().mean().backward()
+    step = load_capture(captured.path)
+    assert step.metadata["step"] == 3
+    layers = {layer.name: layer for layer in step.layers}
+    assert np.array_equal(layers["0"].grad_weight, model[0].weight.grad.numpy())
+    assert np.array_equal(layers["0"].x, x.numpy())
+    assert np.array_equal(layers["2.0"].grad_weight, model[2][0].weight.grad.numpy())
+    inner = layers["2.0"]
+    assert (inner.stride, inner.padding, inner.dilation, inner.groups) == ((1, 2), (0, 0), (1, 1), 2)
+    assert layers["0"].padding == (2, 2)
+
+
+def test_study_reads_the_file(tmp_path):
+    model, x = model_and_input()
+    captured = ops.torch.capture(model, model(x).square().mean(), tmp_path / "step.npz")
+    report = study(load_capture(captured.path), StudyOptions(products=("910b",), cube_math_types=(1,)))
+    assert [row.layer for row in report.rows] == ["2.0", "0"]
+    assert all(row.result.rounded.error.relative_l2 < 1e-5 for row in report.rows)
+
+
+def test_bfloat16_layers_and_a_module_that_runs_twice(tmp_path):
+    conv = nn.Conv1d(2, 2, 3, padding=1).to(torch.bfloat16)
+    x = torch.randn(1, 2, 8).to(torch.bfloat16)
+    captured = ops.torch.capture(conv, lambda: conv(conv(x)).sum(), tmp_path / "twice.npz")
+    assert captured.layers == ("model", "model#2")
+    step = load_capture(captured.path)
+    assert np.array_equal(step.layers[1].x.astype(np.float32), x.float().numpy())
+
+
+def test_gradients_that_were_there_stay(tmp_path):
+    model, x = model_and_input()
+    model(x).sum().backward()
+    before = [parameter.grad.clone() for parameter in model.parameters()]
+    ops.torch.capture(model, lambda: model(x).square().sum(), tmp_path / "step.npz")
+    assert all(torch.equal(a, p.grad) for a, p in zip(before, model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("loss", [lambda: torch.ones(2), lambda: torch.tensor(1.0), lambda: 1.0])
+def test_loss_that_is_no_scalar_with_a_gradient_is_refused(tmp_path, loss):
+    model, _ = model_and_input()
+    with pytest.raises(ShapeError, match="loss must be a scalar that requires a gradient"):
+        ops.torch.capture(model, loss, tmp_path / "no.npz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_model_without_a_weight_gradient_says_what_it_has(tmp_path):
+    model = nn.ConvTranspose2d(2, 2, 2)
+    with pytest.raises(NpuSimError, match="has only transposed convolutions 1"):
+        ops.torch.capture(model, lambda: model(torch.ones(1, 2, 3, 3)).sum(), tmp_path / "no.npz")
+    linear = nn.Linear(2, 2)
+    with pytest.raises(NpuSimError, match="has no convolution"):
+        ops.torch.capture(linear, lambda: linear(torch.ones(1, 2)).sum(), tmp_path / "no.npz")
+
+
+def test_file_that_cannot_be_written_is_refused_before_the_pass(tmp_path):
+    model, _ = model_and_input()
+    with pytest.raises(OutputFileError):
+        ops.torch.capture(model, lambda: pytest.fail("ran"), tmp_path / "none" / "step.npz")
