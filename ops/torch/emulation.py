@@ -1,4 +1,4 @@
-"""The backward pass of an unmodified model with its convolutions and average poolings on the machine."""
+"""An unmodified model with its convolutions and average poolings, or their gradients alone, on the machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ops.common.arrays import shared_array
 from ops.common.rule import Profile
 from ops.studies.rounding import multiplied
 from ops.torch.naming import ModuleNames, is_second_derivative
-from ops.torch.record import Record
+from ops.torch.record import Record, ResultRow
 
 # PyTorch's types leave these out.
 _aten: Any = torch.ops.aten
@@ -34,11 +34,11 @@ Tensors = tuple["torch.Tensor | None", ...]
 
 _FORWARD = (_aten.convolution.default, _aten.avg_pool2d.default)
 """Operators of a forward pass whose gradients are emulated."""
+_BACKWARD = (_aten.convolution_backward.default, _aten.avg_pool2d_backward.default)
 _OTHER = ("conv", "pool", "mm", "addmv", "dot")
 """Operators with one of these in their name compute what the Cube or a pooling kernel would."""
-_GRADIENTS = ("input", "weight", "bias")
-_READ_BY = ((0, 2), (0, 1), (0,))
-"""Which of grad_output, input and weight each gradient of a convolution is computed from."""
+_MULTIPLIED = {"output": (0, 1), "grad_input": (0, 2), "grad_weight": (0, 1), "grad_bias": ()}
+"""Which tensors of a call the Cube multiplies for a result: of (input, weight), or of (grad_output, input, weight)."""
 
 
 def emulate(
@@ -46,6 +46,7 @@ def emulate(
     product: str | Product | None = None,
     cube_math_type: int | str | CubeMathType = 0,
     model: torch.nn.Module | None = None,
+    forward: bool = False,
     compare: bool = False,
     refused: Choice = "raise",
     uncovered: Choice = "torch",
@@ -58,9 +59,9 @@ def emulate(
 
     Inside, ``aten.convolution_backward`` (1D, 2D, 3D, transposed, grouped; what ``loss.backward()`` calls for any
     convolution, in float32, float16 or bfloat16, under autocast, with frozen parameters, in every memory format) is
-    `ops.convolution_backward` and ``aten.avg_pool2d_backward`` is `ops.avg_pool2d_backward`, with the same bits. All
-    else is PyTorch's: forward passes, other layers, second derivatives; what of it a device would compute on the Cube
-    or in a pooling kernel is counted in `Emulation.record`.
+    `ops.convolution_backward` and ``aten.avg_pool2d_backward`` is `ops.avg_pool2d_backward`, with the same bits; with
+    ``forward`` so are ``aten.convolution`` and ``aten.avg_pool2d``. All else is PyTorch's: other layers, second
+    derivatives; what of it a device would compute on the Cube or in a pooling kernel is counted in `Emulation.record`.
 
     Parameters
     ----------
@@ -70,11 +71,13 @@ def emulate(
         0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16 (also "fp16"), 3 USE_HF32 (also "hf32").
     model : torch.nn.Module or None
         Names the modules; None: names below the outermost module that is called inside.
+    forward : bool
+        Emulate the forward pass of convolutions and average poolings too.
     compare : bool
-        Compute every gradient also with PyTorch, in its own type and in float64, and measure the errors. That takes
-        PyTorch's time for both, and the gradients that are returned stay the emulated ones.
+        Compute every result also with PyTorch, in its own type and in float64, and measure the errors. That takes
+        PyTorch's time for both, and what the model gets stays the emulated one.
     refused : {"raise", "torch"}
-        What becomes of a call that the operator refuses on this product: its error, or PyTorch's gradient and a line
+        What becomes of a call that the operator refuses on this product: its error, or PyTorch's result and a line
         in the record.
     uncovered : {"raise", "torch"}
         Likewise for gradients of convolutions and poolings that are not emulated: other poolings, second derivatives.
@@ -92,8 +95,8 @@ def emulate(
     >>> model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.AvgPool2d(2))
     >>> with ops.torch.emulate(product="910b", cube_math_type=1, model=model, compare=True) as run:
     ...     model(torch.ones(1, 1, 8, 8)).sum().backward()
-    >>> [(row.module, row.gradient, row.compute_dtype) for row in run.record.rows.values()]
-    [('1', 'input', 'hf32'), ('0', 'weight', 'hf32'), ('0', 'bias', 'hf32')]
+    >>> [(row.module, row.result, row.compute_dtype) for row in run.record.rows.values()]
+    [('1', 'grad_input', 'hf32'), ('0', 'grad_weight', 'hf32'), ('0', 'grad_bias', 'hf32')]
     """
     for name, choice in (("refused", refused), ("uncovered", uncovered)):
         if choice not in ("raise", "torch"):
@@ -104,7 +107,9 @@ def emulate(
         raise ShapeError(f"cube_math_type must be in [0, {max(CubeMathType)}], not {number}")
     options = {"product": chip, "cube_math_type": number, "accumulation": accumulation, "overflow": overflow}
     options |= {"threads": threads, "profile": profile}
-    return Emulation(options, ModuleNames(model), compare=compare, refused=refused, uncovered=uncovered)
+    return Emulation(
+        options, ModuleNames(model), forward=forward, compare=compare, refused=refused, uncovered=uncovered
+    )
 
 
 class Emulation(_modes.TorchDispatchMode):  # type: ignore[misc]
@@ -119,12 +124,25 @@ class Emulation(_modes.TorchDispatchMode):  # type: ignore[misc]
     """
 
     def __init__(
-        self, options: Mapping[str, Any], names: ModuleNames, *, compare: bool, refused: Choice, uncovered: Choice
+        self,
+        options: Mapping[str, Any],
+        names: ModuleNames,
+        *,
+        forward: bool,
+        compare: bool,
+        refused: Choice,
+        uncovered: Choice,
     ) -> None:
         super().__init__()
         self._options = dict(options)
         self._names = names
         self._compare, self._refused, self._uncovered = compare, refused, uncovered
+        self._covered: dict[Any, Callable[..., Any]] = {
+            _aten.convolution_backward.default: self._convolution_backward,
+            _aten.avg_pool2d_backward.default: self._pooling_backward,
+        }
+        if forward:
+            self._covered |= {_aten.convolution.default: self._convolution, _aten.avg_pool2d.default: self._pooling}
         self._following: list[ExitStack] = []
         self.clear()
 
@@ -160,10 +178,8 @@ class Emulation(_modes.TorchDispatchMode):  # type: ignore[misc]
         given = kwargs or {}
         if func in _FORWARD:
             self._names.note_forward()
-        elif func is _aten.convolution_backward.default and not is_second_derivative():
-            return self._convolution(func, *args, **given)
-        elif func is _aten.avg_pool2d_backward.default and not is_second_derivative():
-            return self._pooling(func, *args, **given)
+        if func in self._covered and not is_second_derivative():
+            return self._covered[func](func, *args, **given)
         name = func.overloadpacket.__name__
         if any(part in name for part in _OTHER):
             self._pass_by(name, func)
@@ -185,6 +201,36 @@ class Emulation(_modes.TorchDispatchMode):  # type: ignore[misc]
     def _convolution(
         self,
         func: Any,
+        input: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        stride: Sequence[int],
+        padding: Sequence[int],
+        dilation: Sequence[int],
+        transposed: bool,
+        output_padding: Sequence[int],
+        groups: int,
+    ) -> torch.Tensor | None:
+        def run() -> Any:
+            return ops.convolution(
+                input,
+                weight,
+                bias,
+                stride=tuple(stride),
+                padding=tuple(padding),
+                dilation=tuple(dilation),
+                transposed=transposed,
+                output_padding=tuple(output_padding),
+                groups=groups,
+                **self._options,
+            )
+
+        rest = (stride, padding, dilation, transposed, output_padding, groups)
+        return self._emulated(func, (input, weight, bias), rest, ("output",), run)[0]
+
+    def _convolution_backward(
+        self,
+        func: Any,
         grad_output: torch.Tensor,
         input: torch.Tensor,
         weight: torch.Tensor,
@@ -197,11 +243,10 @@ class Emulation(_modes.TorchDispatchMode):  # type: ignore[misc]
         groups: int,
         output_mask: Sequence[bool],
     ) -> Tensors:
-        rest = (bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask)
         tensors = (grad_output, input, weight)
 
-        def run() -> tuple[Sequence[np.ndarray | None], str]:
-            result = ops.convolution_backward(
+        def run() -> Any:
+            return ops.convolution_backward(
                 *tensors,
                 stride=tuple(stride),
                 padding=tuple(padding),
@@ -213,102 +258,99 @@ class Emulation(_modes.TorchDispatchMode):  # type: ignore[misc]
                 bias_sizes=bias_sizes or None,
                 **self._options,
             )
-            return (result.grad_input, result.grad_weight, result.grad_bias), result.compute_dtype
 
-        def native(double: bool) -> Tensors:
-            return tuple(func(*(_doubled(tensors) if double else tensors), *rest))
-
-        return self._emulated("convolution_backward", tensors, _READ_BY, run, native)
+        rest = (bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask)
+        return self._emulated(func, tensors, rest, ("grad_input", "grad_weight", "grad_bias"), run)
 
     def _pooling(
         self,
         func: Any,
-        grad_output: torch.Tensor,
         input: torch.Tensor,
         kernel_size: Sequence[int],
-        stride: Sequence[int],
-        padding: Sequence[int],
-        ceil_mode: bool,
-        count_include_pad: bool,
-        divisor_override: int | None,
+        stride: Sequence[int] = (),
+        padding: Sequence[int] = (0,),
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
     ) -> torch.Tensor | None:
         rest = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return self._emulated(func, (input,), rest, ("output",), self._pool(ops.avg_pool2d, (input,), rest))[0]
+
+    def _pooling_backward(
+        self, func: Any, grad_output: torch.Tensor, input: torch.Tensor, *rest: Any
+    ) -> torch.Tensor | None:
         tensors = (grad_output, input)
+        run = self._pool(ops.avg_pool2d_backward, tensors, rest)
+        return self._emulated(func, tensors, rest, ("grad_input",), run)[0]
 
-        def run() -> tuple[Sequence[np.ndarray | None], str]:
-            result = ops.avg_pool2d_backward(
-                *tensors,
-                kernel_size=tuple(kernel_size),
-                stride=tuple(stride),
-                padding=tuple(padding),
-                ceil_mode=ceil_mode,
-                count_include_pad=count_include_pad,
-                divisor_override=divisor_override,
-                **self._options,
-            )
-            return (result.grad_input,), result.compute_dtype
-
-        def native(double: bool) -> Tensors:
-            return (func(*(_doubled(tensors) if double else tensors), *rest),)
-
-        return self._emulated("avg_pool2d_backward", tensors, _READ_BY[2:], run, native)[0]
+    def _pool(self, operator: Callable[..., Any], tensors: Tensors, rest: Sequence[Any]) -> Callable[[], Any]:
+        kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override = rest
+        return lambda: operator(
+            *tensors,
+            kernel_size=tuple(kernel_size),
+            stride=tuple(stride),
+            padding=tuple(padding),
+            ceil_mode=ceil_mode,
+            count_include_pad=count_include_pad,
+            divisor_override=divisor_override,
+            **self._options,
+        )
 
     def _emulated(
-        self,
-        operator: str,
-        tensors: tuple[torch.Tensor, ...],
-        read_by: Sequence[tuple[int, ...]],
-        run: Callable[[], tuple[Sequence[np.ndarray | None], str]],
-        native: Callable[[bool], Tensors],
+        self, func: Any, tensors: Tensors, rest: Sequence[Any], names: Sequence[str], run: Callable[[], Any]
     ) -> Tensors:
-        """Run an operator and note it; ``native`` is PyTorch's, in float64 if it is given True."""
-        module = self._names.of_backward(tensors[2] if len(tensors) > 2 else None)
+        """Return what ``run`` computes and note it; PyTorch computes the same by ``func(*tensors, *rest)``."""
+        operator = func.overloadpacket.__name__
+        if func in _BACKWARD:
+            module = self._names.of_backward(tensors[2] if len(tensors) > 2 else None)
+        else:
+            module = self._names.here
         begin = time.perf_counter()
         try:
-            gradients, compute_dtype = run()
+            result = run()
         except InternalError:
             raise
         except NpuSimError as error:
             if self._refused == "raise":
                 raise
             self.record.refuse(module, operator, error.status, str(error))
-            return native(False)
+            return _several(func(*tensors, *rest))
         seconds = time.perf_counter() - begin
         self.emulator_seconds += seconds
-        rows = [
-            None
-            if gradient is None
-            else self.record.row(module, operator, name, dtype_name(gradient.dtype), compute_dtype)
-            for name, gradient in zip(_GRADIENTS, gradients, strict=False)
-        ]
-        for row, gradient in zip(rows, gradients, strict=True):
-            if row is not None and gradient is not None:
+        arrays = [getattr(result, name) for name in names]
+        rows: list[tuple[int, ResultRow]] = []
+        for index, (name, array) in enumerate(zip(names, arrays, strict=True)):
+            if array is not None:
+                row = self.record.row(module, operator, name, dtype_name(array.dtype), result.compute_dtype)
                 row.calls += 1
-                row.elements += gradient.size
+                row.elements += array.size
                 row.seconds += seconds
+                rows.append((index, row))
         if self._compare:
             begin = time.perf_counter()
-            own, golden = native(False), native(True)
+            own = _several(func(*tensors, *rest))
+            golden = _several(func(*map(_doubled, tensors), *rest))
             self.reference_seconds += time.perf_counter() - begin
-            operands = [shared_array(tensor, "a tensor") for tensor in tensors]
-            chip = self._options["product"]
-            cast = [multiplied(operand, compute_dtype, chip) for operand in operands]
-            for row, gradient, mine, exact, read in zip(rows, gradients, own, golden, read_by, strict=False):
-                if row is None or gradient is None or mine is None or exact is None:
-                    continue
-                row.compare(*(_wide(shared_array(value, "a gradient")) for value in (gradient, mine, exact)))
-                if row.gradient != "bias":
-                    for index in read:
-                        row.count_lost(operands[index], cast[index])
-        return tuple(None if gradient is None else _tensor(gradient) for gradient in gradients)
+            for index, row in rows:
+                row.compare(*(_wide(values[index]) for values in (arrays, own, golden)))
+                for operand in _MULTIPLIED[row.result]:
+                    if operand < len(tensors):
+                        original = shared_array(tensors[operand], "an operand")
+                        row.count_lost(original, multiplied(original, row.compute_dtype, self._options["product"]))
+        return tuple(None if array is None else _tensor(array) for array in arrays)
 
 
-def _doubled(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    return [tensor.detach().double() for tensor in tensors]
+def _several(result: Any) -> Tensors:
+    """Return the results of an operator, also of one that has only one."""
+    return tuple(result) if isinstance(result, tuple | list) else (result,)
 
 
-def _wide(values: np.ndarray) -> np.ndarray:
-    return values.astype(np.float64)
+def _doubled(tensor: torch.Tensor | None) -> torch.Tensor | None:
+    return None if tensor is None else tensor.detach().double()
+
+
+def _wide(values: Any) -> np.ndarray:
+    return np.asarray(shared_array(values, "a result")).astype(np.float64)
 
 
 def _tensor(array: np.ndarray) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""What was emulated of a model: errors of its gradients by module, refusals, and what PyTorch computed itself."""
+"""What was emulated of a model: errors of its results by module, refusals, and what PyTorch computed itself."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from npu_sim.report.record import counted, to_json_text
 from npu_sim.report.tables import fitted_tables
 from ops.studies.rounding import count_overflow, count_underflow
 
+_WORDS = {
+    "output": "output",
+    "grad_input": "input gradient",
+    "grad_weight": "weight gradient",
+    "grad_bias": "bias gradient",
+}
 SCHEMA = "npu-sim torch emulation 1"
 WIDTH = 100
 """Columns of the text of a record."""
@@ -58,21 +64,21 @@ class Difference:
 
 
 @dataclass(slots=True, kw_only=True)
-class GradientRow:
-    """One gradient of one module, over all calls.
+class ResultRow:
+    """One result of one module, over all calls.
 
     Attributes
     ----------
-    module, operator, gradient : str
-        Whose, of which operator, and which: "input", "weight" or "bias".
+    module, operator, result : str
+        Whose, of which operator, and which: "output", "grad_input", "grad_weight" or "grad_bias".
     dtype, compute_dtype : str
         Of the tensors, and what the operator computed in.
     calls, elements : int
         How often, and how many numbers in all.
     seconds : float
-        Host time of the operator, all its gradients together.
+        Host time of the operator, all its results together.
     against_float64, against_torch, torch_against_float64 : Difference or None
-        Of the emulated gradient against the float64 one of the same operands and against PyTorch's own, and of that
+        Of the emulated result against the float64 one of the same operands and against PyTorch's own, and of that
         against float64; None if nothing was compared.
     operands, underflow, overflow : int
         Elements of the tensors that were multiplied, and those of them that became 0 or too large on the way there.
@@ -80,7 +86,7 @@ class GradientRow:
 
     module: str
     operator: str
-    gradient: str
+    result: str
     dtype: str
     compute_dtype: str
     calls: int = 0
@@ -95,12 +101,12 @@ class GradientRow:
 
     @property
     def cancels(self) -> bool:
-        """Whether the terms of the gradient cancel, so that its relative error says nothing."""
+        """Whether the terms of the result cancel, so that its relative error says nothing."""
         own = self.torch_against_float64
         return own is not None and own.relative_l2 >= _NO_DIGIT
 
     def compare(self, emulated: np.ndarray, own: np.ndarray, golden: np.ndarray) -> None:
-        """Add a call's gradients: emulated, PyTorch's own and in float64, all as float64 arrays."""
+        """Add a call's results: emulated, PyTorch's own and in float64, all as float64 arrays."""
         for name, actual, reference in (
             ("against_float64", emulated, golden),
             ("against_torch", emulated, own),
@@ -119,7 +125,7 @@ class GradientRow:
 
 @dataclass(slots=True, kw_only=True)
 class RefusalRow:
-    """A call that the operator refuses; PyTorch computed it.
+    """Calls that the operator refuses; PyTorch computed it.
 
     Attributes
     ----------
@@ -148,8 +154,8 @@ class Record:
     ----------
     product, cube_math_type, accumulation : str
         On what, and how it multiplied and added; "" for the product's own model of additions.
-    rows : dict of tuple to GradientRow
-        By module, operator, gradient and types.
+    rows : dict of tuple to ResultRow
+        By module, operator, result and types.
     refusals : dict of tuple to RefusalRow
         By module, operator and message.
     native : Counter of tuple of str
@@ -159,16 +165,16 @@ class Record:
     product: str
     cube_math_type: str
     accumulation: str
-    rows: dict[tuple[str, ...], GradientRow] = field(default_factory=dict)
+    rows: dict[tuple[str, ...], ResultRow] = field(default_factory=dict)
     refusals: dict[tuple[str, ...], RefusalRow] = field(default_factory=dict)
     native: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def row(self, module: str, operator: str, gradient: str, dtype: str, compute_dtype: str) -> GradientRow:
-        """Return the row of a gradient, made if it is the first."""
-        key = (module, operator, gradient, dtype, compute_dtype)
+    def row(self, module: str, operator: str, result: str, dtype: str, compute_dtype: str) -> ResultRow:
+        """Return the row of a result, made if it is the first."""
+        key = (module, operator, result, dtype, compute_dtype)
         if key not in self.rows:
-            self.rows[key] = GradientRow(
-                module=module, operator=operator, gradient=gradient, dtype=dtype, compute_dtype=compute_dtype
+            self.rows[key] = ResultRow(
+                module=module, operator=operator, result=result, dtype=dtype, compute_dtype=compute_dtype
             )
         return self.rows[key]
 
@@ -179,7 +185,7 @@ class Record:
             self.refusals[key] = RefusalRow(module=module, operator=operator, status=status, message=message)
         self.refusals[key].calls += 1
 
-    def ranked(self) -> list[GradientRow]:
+    def ranked(self) -> list[ResultRow]:
         """Return the rows, largest error against float64 first; in the order of the run what has none to go by."""
         return sorted(
             self.rows.values(),
@@ -196,7 +202,7 @@ class Record:
                 "product": self.product,
                 "cube_math_type": self.cube_math_type,
                 "accumulation": self.accumulation,
-                "gradients": rows,
+                "results": rows,
                 "refusals": list(self.refusals.values()),
                 "native": native,
             }
@@ -208,12 +214,12 @@ class Record:
         console = Console(width=WIDTH, color_system=None, highlight=False, markup=False, force_terminal=False)
         with console.capture() as captured:
             console.print(self._headline())
-            for table in _gradient_tables(self.ranked()):
+            for table in _result_tables(self.ranked()):
                 console.print(table)
             if any(row.against_float64 for row in self.rows.values()):
                 console.print(_LEGEND)
             if any(row.cancels for row in self.rows.values()):
-                console.print("~ the terms cancel: the gradient is nothing but rounding, in PyTorch too")
+                console.print("~ the terms cancel: the result is nothing but rounding, in PyTorch too")
             for refusal in self.refusals.values():
                 console.print(
                     f"refused, so PyTorch computed it: {refusal.module} {refusal.operator} "
@@ -239,14 +245,14 @@ class Record:
         if worst is None or worst.against_float64 is None or worst.cancels:
             return f"{run}."
         return (
-            f"The {worst.gradient} gradient of {worst.module} is farthest from float64: "
+            f"The {_WORDS[worst.result]} of {worst.module} is farthest from float64: "
             f"relative L2 error {worst.against_float64.relative_l2:.1e}. {run}."
         )
 
 
-def _plain_row(row: GradientRow) -> Mapping[str, Any]:
+def _plain_row(row: ResultRow) -> Mapping[str, Any]:
     plain: dict[str, Any] = {}
-    for name in GradientRow.__dataclass_fields__:
+    for name in ResultRow.__dataclass_fields__:
         value = getattr(row, name)
         if isinstance(value, Difference):
             value = {
@@ -260,7 +266,7 @@ def _plain_row(row: GradientRow) -> Mapping[str, Any]:
 
 _HEADINGS = (
     "module",
-    "gradient",
+    "result",
     "calls",
     "computed in",
     "emu-f64",
@@ -271,13 +277,13 @@ _HEADINGS = (
     "lost",
 )
 _LEGEND = (
-    "emu-f64, torch-f64, emu-torch: relative L2 distance between the emulated gradient, PyTorch's own and the float64 "
+    "emu-f64, torch-f64, emu-torch: relative L2 distance between the emulated result, PyTorch's own and the float64 "
     "one; max abs: largest error against float64; NaN/Inf: elements that only one of them has; lost: operands that "
     "became 0 or infinite on their way into the Cube."
 )
 
 
-def _gradient_tables(rows: list[GradientRow]) -> list[Any]:
+def _result_tables(rows: list[ResultRow]) -> list[Any]:
     compared = any(row.against_float64 for row in rows)
     cells = [_cells(row) for row in rows]
     shown = _HEADINGS if compared else _HEADINGS[:4]
@@ -285,12 +291,12 @@ def _gradient_tables(rows: list[GradientRow]) -> list[Any]:
         shown,
         [cell[: len(shown)] for cell in cells],
         width=WIDTH,
-        left=("module", "gradient", "computed in"),
+        left=("module", "result", "computed in"),
     )
 
 
-def _cells(row: GradientRow) -> list[str]:
-    cells = [row.module, row.gradient, str(row.calls), row.compute_dtype]
+def _cells(row: ResultRow) -> list[str]:
+    cells = [row.module, row.result, str(row.calls), row.compute_dtype]
     error, own, apart = row.against_float64, row.torch_against_float64, row.against_torch
     if error is None or own is None or apart is None:
         return cells + ["-"] * (len(_HEADINGS) - len(cells))

@@ -92,7 +92,7 @@ def test_every_rank_and_transposed_convolutions_are_covered(rank, options):
         emulated = gradients()
     for ours, own in zip(emulated, gradients(), strict=True):
         assert torch.allclose(ours, own, rtol=1e-5, atol=1e-5)
-    assert [row.gradient for row in run.record.rows.values()] == ["input", "weight"]
+    assert [row.result for row in run.record.rows.values()] == ["grad_input", "grad_weight"]
 
 
 @pytest.mark.parametrize("options", [{}, {"ceil_mode": True}, {"count_include_pad": False}, {"divisor_override": 5}])
@@ -105,7 +105,7 @@ def test_poolings_are_bit_for_bit_those_of_a_direct_call(options):
         np.ones(y.shape, np.float32), x, kernel_size=3, stride=2, padding=1, product="310p", cube_math_type=1, **options
     )
     assert np.array_equal(x.grad.numpy(), direct.grad_input)
-    assert [(row.operator, row.gradient) for row in run.record.rows.values()] == [("avg_pool2d_backward", "input")]
+    assert [(row.operator, row.result) for row in run.record.rows.values()] == [("avg_pool2d_backward", "grad_input")]
 
 
 def test_pooling_whose_stride_is_its_window_and_1d_pooling_are_covered():
@@ -150,10 +150,10 @@ def test_rows_name_modules_in_the_order_of_the_backward_pass(named):
         gradients_of(model, X)
         gradients_of(model, X)
     assert list(dict.fromkeys(row.module for row in run.record.rows.values())) == NAMES
-    calls = {(row.module, row.gradient): row.calls for row in run.record.rows.values()}
-    assert calls["1.conv", "weight"] == 4
-    assert calls["2", "input"] == calls["0", "weight"] == 2
-    assert ("0", "input") not in calls
+    calls = {(row.module, row.result): row.calls for row in run.record.rows.values()}
+    assert calls["1.conv", "grad_weight"] == 4
+    assert calls["2", "grad_input"] == calls["0", "grad_weight"] == 2
+    assert ("0", "grad_input") not in calls
 
 
 def test_forward_pass_outside_is_named_by_its_parameters():
@@ -202,6 +202,30 @@ def test_module_that_raises_does_not_rename_what_follows():
     assert list(dict.fromkeys(row.module for row in run.record.rows.values())) == NAMES
 
 
+@pytest.mark.parametrize("product", ["910b", "310p"])
+def test_forward_pass_is_bit_for_bit_that_of_direct_calls(product):
+    model = small_model()
+    with ops.torch.emulate(product=product, cube_math_type=2, forward=True, compare=True, model=model) as run:
+        y = model(X)
+        y.sum().backward()
+
+    def convolved(x, weight, bias=None, **options):
+        return ops.convolution(x, weight, bias, product=product, cube_math_type=2, **options).output
+
+    (first, inner, _, last), relu = model, lambda x: np.maximum(x, 0)
+    x = convolved(convolved(X, first.weight), inner.scale, groups=2)
+    for after in (relu, lambda x: x):
+        x = after(convolved(x, inner.conv.weight, inner.conv.bias, padding=1))
+    x = ops.avg_pool2d(x, kernel_size=2, product=product, cube_math_type=2).output
+    x = convolved(x, last.weight, last.bias, transposed=True)
+    assert np.array_equal(y.detach().numpy(), x)
+    forward = [row.module for row in run.record.rows.values() if row.result == "output"]
+    assert forward == [*NAMES[::-1][:2], "1.conv", "2", "3"]
+    outputs = [row for row in run.record.rows.values() if row.result == "output" and row.operator == "convolution"]
+    assert all(0 < row.against_float64.relative_l2 < 1e-2 for row in outputs)
+    assert "convolution" not in {name for _, name in run.record.native}
+
+
 def test_errors_are_those_of_the_definition():
     x, weight = seeded(2, 4, 8, 8), seeded(3, 4, 3, 3, grad=True)
     conv = nn.Conv2d(4, 3, 3, bias=False)
@@ -238,7 +262,7 @@ def test_gradient_that_cancels_ranks_last_and_is_marked():
     with ops.torch.emulate(product="910b", cube_math_type=1, compare=True) as run:
         model(X).square().sum().backward()
     last = run.record.ranked()[-1]
-    assert (last.module, last.gradient, last.cancels) == ("0", "bias", True)
+    assert (last.module, last.result, last.cancels) == ("0", "grad_bias", True)
     assert not run.record.ranked()[0].cancels
     assert "~ " in str(run.record)
 
@@ -313,7 +337,7 @@ def test_record_as_json_and_as_text():
     assert record["schema"] == "npu-sim torch emulation 1"
     assert record["cube_math_type"] == "USE_HF32"
     assert record["accumulation"] == "serial"
-    errors = [row["against_float64"]["relative_l2"] for row in record["gradients"]]
+    errors = [row["against_float64"]["relative_l2"] for row in record["results"]]
     assert errors == sorted(errors, reverse=True)
     assert {"module": "0", "operator": "convolution", "calls": 1} in record["native"]
     text = str(run.record)
