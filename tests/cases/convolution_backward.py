@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from npu_sim.products import get_product, list_series
+from tests.cases.page_range import page_geometry
 from tests.oracles.convolution import Attributes, gradients, output_extent
 
 SERIES = tuple(list_series())
@@ -150,6 +151,36 @@ def random_call(rng: np.random.Generator, series: str | None = None) -> Call:
         groups=groups,
         transposed=transposed,
         output_padding=tuple(axis["extra"] for axis in axes),
+        output_mask=mask,  # type: ignore[arg-type]
+        cube_math_type=mode,
+        dtypes=types,
+        seed=int(rng.integers(2**31)),
+    )
+
+
+def page_call(rng: np.random.Generator, series: str | None = None, *, most_macs: int = 20_000_000) -> Call:
+    """Return a call over the whole range of the operator's page, see `page_geometry`."""
+    product = series or str(rng.choice(SERIES))
+    g = page_geometry(rng, most_macs=most_macs, allow_depth=product in SPLIT)
+    rank, transposed = g.spatial_rank, bool(rng.random() < 0.35)
+    sizes = ((g.di, g.hi, g.wi)[3 - rank :], (g.do, g.ho, g.wo)[3 - rank :], (g.kd, g.kh, g.kw)[3 - rank :])
+    x, y = (g.n, g.cin, *sizes[0]), (g.n, g.cout, *sizes[1])
+    pads = tuple(zip(g.pad[::2], g.pad[1::2], strict=True))[3 - rank :]
+    types, mode = _dtypes(rng, product)
+    mask = tuple(bool(value) for value in rng.random(3) < 0.75)
+    if rank == 3 and g.groups > 1 and types[2] == "fp32" and mode == 2:
+        mask = (mask[0], False, mask[2])
+    return Call(
+        series=product,
+        input_shape=y if transposed else x,
+        weight_shape=(g.cout, g.cin // g.groups, *sizes[2]),
+        output_shape=x if transposed else y,
+        stride=g.stride[3 - rank :],
+        padding=tuple(pad for pair in pads for pad in pair) if rank == 2 else tuple(pad for pad, _ in pads),
+        dilation=g.dilation[3 - rank :],
+        groups=g.groups,
+        transposed=transposed,
+        output_padding=(0,) * rank,
         output_mask=mask,  # type: ignore[arg-type]
         cube_math_type=mode,
         dtypes=types,

@@ -2,9 +2,9 @@
 
 ``python -m tests.long.convolution_backward [--seconds 480] [--seed 0] [--json FILE]``
 
-Every call runs twice through the public function, once on integers whose sums every type holds and once on normal
-deviates, and a tenth of the calls once more by their instructions instead of the bulk shortcuts, poisoned, in a random
-legal order.
+Three in ten calls are over the whole range of the operator's page. Every call runs twice through the public function,
+once on integers whose sums every type holds and once on normal deviates, and a tenth of the calls once more by their
+instructions instead of the bulk shortcuts, poisoned, in a random legal order.
 """
 
 from __future__ import annotations
@@ -23,11 +23,21 @@ from npu_sim.errors import OperatorError
 from npu_sim.products import get_product
 from ops.conv_backward.api import ConvolutionBackward
 from ops.conv_backward.run import run_call
-from tests.cases.convolution_backward import NUMPY, SERIES, Call, bounds, exact_gradients, operands, random_call
+from tests.cases.convolution_backward import (
+    NUMPY,
+    SERIES,
+    Call,
+    bounds,
+    exact_gradients,
+    operands,
+    page_call,
+    random_call,
+)
 from tests.long.recording import parser_of, publish
 
 OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
 ROWS_SHARE = 0.1
+PAGE_SHARE = 0.3
 
 
 @dataclass(slots=True)
@@ -89,7 +99,7 @@ def run(seed: int, seconds: float, most_calls: int) -> Tally:
     tally = Tally()
     start = time.perf_counter()
     while time.perf_counter() - start < seconds and tally.calls < most_calls:
-        call = random_call(rng)
+        call = page_call(rng) if rng.random() < PAGE_SHARE else random_call(rng)
         with_rows, order = rng.random() < ROWS_SHARE, int(rng.integers(1, 1000))
         tally.calls += 1
         arrays = operands(call, integers=True)

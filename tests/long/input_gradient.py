@@ -2,8 +2,9 @@
 
 ``python -m tests.long.input_gradient [--seconds 480] [--seed 0] [--json tests/long/results/input_gradient.json]``
 
-Every case runs as planned and with random legal tilings, with random threads, chunk sizes, orders of the rows and
-poisoning. Operands are integers whose sums are exact, so there is one right answer.
+Three in ten cases are over the whole range of the operator's page. Every case runs as planned and with random legal
+tilings, with random threads, chunk sizes, orders of the rows and poisoning. Operands are integers whose sums are exact,
+so there is one right answer.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,10 +28,12 @@ from tests.cases.input_gradient import (
     run,
     setup_of,
 )
+from tests.cases.page_range import page_geometry
 from tests.long.recording import parser_of, publish
 from tests.oracles.series import SPLIT
 
 TILINGS_PER_CASE = 3
+PAGE_SHARE = 0.3
 HAZARDS_EVERY = 10
 
 
@@ -43,6 +47,9 @@ def check(seed: int, seconds: float, most_cases: int) -> tuple[Counter[str], lis
         large = bool(rng.integers(20) == 0)
         series = SPLIT[int(rng.integers(len(SPLIT)))]
         case = random_case(rng, series=series, most_macs=100_000_000 if large else 3_000_000)
+        if rng.random() < PAGE_SHARE:
+            most_macs = 200_000_000 if large else 20_000_000
+            case = replace(case, geometry=page_geometry(rng, most_macs=most_macs))
         seen["cases"] += 1
         try:
             setup = setup_of(case)
