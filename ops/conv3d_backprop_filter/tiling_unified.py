@@ -201,7 +201,9 @@ def _cut_loads(geometry: ConvGeometry, product: Product) -> Iterator[_Load]:
     )  # fmt: skip
 
 
-def unified_tiling(geometry: ConvGeometry, product: Product, compute_dtype: str = "fp16") -> UnifiedTiling:
+def unified_tiling(
+    geometry: ConvGeometry, product: Product, compute_dtype: str = "fp16", *, merged: MergedGroups | None = None
+) -> UnifiedTiling:
     """Return the tiling of a weight gradient on a product with unified cores.
 
     Whole rows of x where L1 holds them and image-to-column can do the window, else parts of the columns, else the
@@ -215,6 +217,8 @@ def unified_tiling(geometry: ConvGeometry, product: Product, compute_dtype: str 
         Capacities, cores and the img2col restriction are read.
     compute_dtype : str
         ``"fp16"``; nothing else exists there.
+    merged : MergedGroups or None
+        How the channels of ``geometry`` are cut into merged groups; None: as its groups merge.
 
     Returns
     -------
@@ -232,7 +236,8 @@ def unified_tiling(geometry: ConvGeometry, product: Product, compute_dtype: str 
         raise ProductError(f"product cores must be unified, not split ({product.name}, {product.series_name})")
     if compute_dtype != "fp16":
         raise DTypeError(f"compute_dtype must be fp16, not {compute_dtype!r} ({product.name})")
-    merged = geometry.merged_groups(C0)
+    if merged is None:
+        merged = geometry.merged_groups(C0)
     with suppress(OperatorError):
         return whole_map_tiling(geometry, product, merged)
     *parts, taps = _cut_loads(geometry, product)
@@ -245,7 +250,7 @@ def unified_tiling(geometry: ConvGeometry, product: Product, compute_dtype: str 
 def whole_map_tiling(
     geometry: ConvGeometry, product: Product, merged: MergedGroups, *, load_2d: bool = False
 ) -> UnifiedTiling:
-    """Return the tiling for whole rows of x, the only one that the TBE schedule has.
+    """Return the tiling for whole rows of x.
 
     Parameters
     ----------
@@ -341,12 +346,6 @@ def _tiling(
 def needs_two_columns(geometry: ConvGeometry, product: Product) -> bool:
     """Return whether y is computed with a second column, because image-to-column cannot make only one."""
     return product.core.load3d_cannot_make_width_one and geometry.wo == 1 and geometry.ho > 1
-
-
-def smallest_l1_bytes(geometry: ConvGeometry, product: Product) -> int:
-    """Return the L1 that the smallest block of ``geometry`` needs: 16 by 16 by 16, one buffer of each operand."""
-    load = _whole_load(geometry, needs_two_columns(geometry, product))
-    return _Blocks(load=load, cin1_g=1, base_m=C0, base_n=C0, base_k=C0, step_k=1, al1=1, bl1=1).l1_bytes
 
 
 def unencodable(tiling: UnifiedTiling, load: _Load, has_load3d_v2: bool) -> tuple[Excess, ...]:

@@ -1,4 +1,4 @@
-"""The schedule stage: from checked parameters to tiling and launches, with the limits of L1 and of load3d.
+"""The schedule stage: from checked parameters to tiling and launches, with the limit of L1.
 
 Source: canndev ``auto_schedule/python/tbe/dsl/static_schedule/conv3d_backprop_filter_schedule.py`` (2022) for the L1
 minimum and the loop order; the tiling is our own, because the vendor's comes from a repository of tuned shapes and a
@@ -28,16 +28,15 @@ from ops.common.records import check_addressable
 from ops.conv3d_backprop_filter.params import unified_params
 from ops.conv3d_backprop_filter.plan import unified_launches
 from ops.conv3d_backprop_filter.tiling_unified import (
-    LOAD3D_LIMITS,
     UnifiedTiling,
     needs_two_columns,
-    smallest_l1_bytes,
+    unified_tiling,
     whole_map_tiling,
 )
 from ops.tbe.errors import STATUS_SCHEDULE, TbeError
 from ops.tbe.rules import C0, Parameters
 
-Case = Literal["load2d", "two-column", "load3d"]
+Case = Literal["load2d", "two-column", "load3d", "tap by tap"]
 
 _PIXEL_BYTES = C0 * 2
 _FRACTAL_BYTES = C0 * _PIXEL_BYTES
@@ -72,9 +71,9 @@ class TbePlan:
         The checked call.
     product : Product
         Where it runs.
-    case : {"load2d", "two-column", "load3d"}
+    case : {"load2d", "two-column", "load3d", "tap by tap"}
         How L0B is filled: by fractal loads (everything is one pixel), by image-to-column over a widened output (one
-        column and several rows), or by image-to-column.
+        column and several rows), by image-to-column, or by image-to-column over the pixels of one tap of the window.
     geometry : ConvGeometry
         The convolution with whole channel blocks and no groups; ``tiling`` has the groups.
     tiling : UnifiedTiling
@@ -187,14 +186,13 @@ def schedule(p: Parameters, product: Product) -> TbePlan:
     Raises
     ------
     TbeError
-        E60011 if L1 cannot hold the least the schedule needs (not in CANN 8.1.RC1), if a kernel extent or a pad is
-        outside what load3d encodes, or if an extent is more than the tiling counts; E60022 if no block fits L1;
-        E60108 if ``cout_g`` is not a multiple of 16.
+        E60011 if L1 cannot hold the least the schedule needs (not in CANN 8.1.RC1), if a pad is negative, or if an
+        extent is more than the tiling counts; E60108 if ``cout_g`` is not a multiple of 16.
 
     Notes
     -----
-    Only the first of these is the vendor schedule's own check. ASSUMED: what lets a shape through to the hardware there
-    is refused here, with the codes of the operator-level checks of the same limits.
+    Only the first of these is the vendor schedule's own check. What else L1 or load3d do not hold is computed in parts,
+    or tap by tap (`unified_tiling`); the vendor's schedule lets it through to the hardware.
     """
     try:
         return _plan(p, product)
@@ -203,27 +201,26 @@ def schedule(p: Parameters, product: Product) -> TbePlan:
 
 
 def _plan(p: Parameters, product: Product) -> TbePlan:
-    _check_encodable(p, product)
+    _check_pads(p, product)
     geometry = _geometry(p)
     if p.filter_layout == "NDCHW":
         _check_at_most(p, product, "al1_and_bl1_byte", l1_minimum_bytes(p, product), product.core.l1_bytes)
-    if not p.load_2d and (needed := smallest_l1_bytes(geometry, product)) > product.core.l1_bytes:
-        message = f"L1 use of the smallest block must be at most {product.core.l1_bytes} bytes, not {needed}"
-        raise _refusal(p, product, "E60022", message)
     if p.cout_g % C0:
         raise _refusal(p, product, "E60108", f"cout_g of group_dict must be a multiple of {C0}, not {p.cout_g}")
     merged = MergedGroups(mag=1, real_g=p.real_g, cin1_g=p.cin1_g, cout_g=p.cout_g)
-    tiling = whole_map_tiling(geometry, product, merged, load_2d=p.load_2d)
+    if p.load_2d:
+        tiling = whole_map_tiling(geometry, product, merged, load_2d=True)
+    else:
+        tiling = unified_tiling(geometry, product, merged=merged)
     gm = GlobalMemory()
     x = gm.add("x", math.prod(p.x_shape) * 2, initialised=True, data=Data.FP16)
     dy = gm.add("dy", math.prod(p.dy_shape) * 2, initialised=True, data=Data.FP16)
     dw = gm.add("dw", math.prod(p.result_shape) * 4, initialised=False, data=Data.FP32)
     check_addressable(gm)
     params = unified_params(tiling, geometry, product, x, dy, dw)
-    case: Case = "load2d" if p.load_2d else "two-column" if tiling.two_column else "load3d"
     return TbePlan(
-        parameters=p, product=product, case=case, geometry=geometry, tiling=tiling, stages=_stages(p, tiling), gm=gm,
-        x=x, dy=dy, dw=dw, launches=unified_launches(params, gm, dw, product),
+        parameters=p, product=product, case=_case(tiling), geometry=geometry, tiling=tiling, stages=_stages(p, tiling),
+        gm=gm, x=x, dy=dy, dw=dw, launches=unified_launches(params, gm, dw, product),
     )  # fmt: skip
 
 
@@ -238,16 +235,18 @@ def _check_at_most(p: Parameters, product: Product, name: str, value: int, most:
         raise _refusal(p, product, "E60011", message, attr_name=name, range=f"(,{most}]", value=str(value))
 
 
-def _check_encodable(p: Parameters, product: Product) -> None:
-    """Refuse what the registers of load3d do not hold."""
-    for name, extent in (("height of filter", p.kernel[1]), ("width of filter", p.kernel[2])):
-        _check_at_most(p, product, name, extent, LOAD3D_LIMITS["kernel"])
+def _check_pads(p: Parameters, product: Product) -> None:
+    """Refuse what no padding is."""
     for name, pad in zip(("front", "back", "top", "bottom", "left", "right"), p.pads, strict=True):
         if pad < 0:
             message = f"pad {name} must be at least 0, not {pad}"
             raise _refusal(p, product, "E60011", message, attr_name="pad", range="[0,255]", value=str(pad))
-        if name not in ("front", "back"):
-            _check_at_most(p, product, f"pad {name}", pad, LOAD3D_LIMITS["pad"])
+
+
+def _case(tiling: UnifiedTiling) -> Case:
+    if tiling.tap_by_tap:
+        return "tap by tap"
+    return "load2d" if tiling.load_2d else "two-column" if tiling.two_column else "load3d"
 
 
 def _geometry(p: Parameters) -> ConvGeometry:
@@ -296,6 +295,8 @@ def _lines(plan: TbePlan) -> list[str]:
     used = (("L0A", a0, core.l0a_bytes), ("L0B", b0, core.l0b_bytes), ("L0C", c0, core.l0c_bytes))
     parts = "plain stores" if t.batch_parts == 1 else f"{t.batch_parts} parts of the batch, atomic adds"
     steps = ceil_div(t.pixels, t.step_k * t.base_k)
+    taps = counted(t.kd, "depth tap") + (f" x {counted(t.taps_apart, 'window tap')}" if t.tap_by_tap else "")
+    columns = f" in {t.w_parts} parts of the columns" if t.w_parts > 1 else ""
     return [
         f"{p.kernel_name} on {plan.product.name}: {plan.case}, {t.origin}",
         f"  x {p.x_shape}, out_backprop {p.dy_shape}, kernel {p.kernel}, strides {p.strides}, pads {p.pads}, "
@@ -305,8 +306,8 @@ def _lines(plan: TbePlan) -> list[str]:
         f"{counted(t.al1_pbuffer, 'buffer')} of dy, {t.bl1_pbuffer} of x ({counted(t.b1_rows, 'row')}, "
         f"{counted(t.b1_channels, 'channel block')})",
         "  bytes " + ", ".join(f"{name} {need} of {there}" for name, need, there in (("L1", l1, core.l1_bytes), *used)),
-        f"  {counted(t.task_count, 'task')}: {counted(t.group, 'group')} x {counted(t.kd, 'depth tap')} x "
-        f"{t.m_count} m x {counted(t.n_count, 'n block')}, {parts}; {counted(t.batch_dout, 'batch item')} of "
+        f"  {counted(t.task_count, 'task')}: {counted(t.group, 'group')} x {taps} x "
+        f"{t.m_count} m x {counted(t.n_count, 'n block')}, {parts}; {counted(t.batch_dout, 'batch item')}{columns} of "
         f"{counted(steps, 'L1 step')} ({counted(t.pixels, 'pixel')})",
         *(
             f"  launch {launch.name}: {counted(launch.core_count, 'core')}, at most "

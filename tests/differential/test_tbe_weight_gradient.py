@@ -147,6 +147,27 @@ def test_dsl_random_calls_equal_the_definition_in_every_legal_order(series):
         np.testing.assert_array_equal(gradient, exact)
 
 
+BEYOND_THE_LOAD = {
+    # kernel, pads and dilations that load3d does not have; rows under a dilated kernel that L1 does not hold
+    "kernel": Case(1, 20, 33, 1, (2, 300, 9), (2, 256, 3), (1, 2, 1), (0, 1, 1, 0, 0, 0), (1, 1, 1)),
+    "pads": Case(1, 17, 20, 1, (2, 5, 7), (1, 3, 3), (1, 2, 1), (0, 0, 1, 0, 256, 256), (1, 1, 131)),
+    "rows": Case(1, 5, 7, 1, (1, 17, 2048), (1, 3, 3), (1, 2, 1), (0, 0, 0, 0, 0, 0), (1, 8, 1)),
+}
+
+
+@pytest.mark.parametrize("series", SERIES)
+@pytest.mark.parametrize("what", BEYOND_THE_LOAD)
+def test_dsl_shapes_beyond_load3d_and_l1_equal_the_definition_without_hazards(series, what):
+    case, rng = BEYOND_THE_LOAD[what], np.random.default_rng(3)
+    fmap, grads = (oracle.to_blocks(tensor) for tensor in case.tensors(rng))
+    with npu_sim.use_product(series) as product:
+        tensor = case.call(*placeholders(fmap, grads))
+    assert tensor.plan.case == ("load3d" if what == "rows" else "tap by tap")
+    np.testing.assert_array_equal(tensor.run({"x": fmap, "dy": grads}), case.expected(fmap, grads))
+    assert run_hazards(tensor.plan.launches, product) == []
+    assert (" parts of the columns" in str(tensor.plan)) == (what == "rows")
+
+
 def test_dsl_random_cases_reach_every_corner():
     seen = set()
     for index in range(len(SERIES)):
