@@ -15,10 +15,12 @@ from npu_sim.isa.op import Op, highest
 from npu_sim.products import CoreSpec
 from npu_sim.units import align_up, ceil_div
 from ops.conv3d_backprop_input.ladder import EDGE, MOST_BASE, Ladder, first_base
-from ops.conv3d_backprop_input.tiling_dx_data import ORIGIN_OURS, DxProblem, block_rows
+from ops.conv3d_backprop_input.tiling_dx_data import DxProblem, block_rows
 from ops.conv3d_backprop_input.tiling_dx_fallback import K_BYTES
 from ops.conv3d_backprop_input.tiling_forward import reads_only_padding
 
+ORIGIN_PARTS = "not CANN's tiling (our fallback, W in parts)"
+ORIGIN_TAPS = "not CANN's tiling (our fallback, tap by tap)"
 _MOST_LINES = highest(Op.LOAD_3D, "filter_h")
 _LAST_COLUMN = highest(Op.LOAD_3D, "k_start")
 _SMALL_M = 64
@@ -73,7 +75,7 @@ class StreamedTiling:
     @property
     def origin(self) -> str:
         """Ours."""
-        return ORIGIN_OURS
+        return ORIGIN_PARTS if self.line_taps == self.problem.geometry.kw else ORIGIN_TAPS
 
     @property
     def width(self) -> int:

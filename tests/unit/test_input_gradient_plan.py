@@ -18,8 +18,7 @@ from ops.common.cube_operands import (
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_input.limits import library_only_limits
 from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
-from ops.conv3d_backprop_input.tiling_dx_data import ORIGIN_OURS
-from ops.conv3d_backprop_input.tiling_streamed import StreamedTiling
+from ops.conv3d_backprop_input.tiling_streamed import ORIGIN_PARTS, ORIGIN_TAPS, StreamedTiling
 
 GEOMETRY = ConvGeometry(
     n=2, cin=20, cout=12, groups=2, hi=7, wi=9, ho=4, wo=5, kh=3, kw=3, stride=(1, 2, 2), pad=(0, 0, 1, 1, 1, 1)
@@ -73,7 +72,9 @@ def test_plan_whose_rows_do_not_fit_l1_streams_lines(plan):
         wide = ConvGeometry(n=1, cin=16, cout=16, hi=79, wi=8000, ho=40, wo=8000, kh=40, kw=1)
     tiling = planned(plan, "Ascend910B2", "fp16", wide).tiling
     assert isinstance(tiling, StreamedTiling)
-    assert tiling.origin == ORIGIN_OURS
+    assert tiling.origin == ORIGIN_PARTS
+    far = ConvGeometry(n=1, cin=16, cout=16, hi=1, wi=9000, ho=1, wo=3000, kh=1, kw=2, dilation=(1, 1, 6000))
+    assert planned(plan, "Ascend910B2", "fp16", far).tiling.origin == ORIGIN_TAPS
 
 
 def test_library_profile_refuses_what_the_published_search_gives_up():
