@@ -301,7 +301,7 @@ def test_study_own_defects_are_not_refusals(error, message):
         (
             {"accumulation": "exact0"},
             StudyOptionError,
-            r"^accumulation must be serial, exact<group>\[-rne\|-rz\] or tree<group>\[-rne\|-rz\], not exact0$",
+            r"^accumulation must be serial, exact<group>\[-rne\|-rz\].* or tree<group> likewise, not exact0$",
         ),
         ({"layers": ("c",)}, InputFileError, re.escape("Layer must be one of a, b, not c (test.npz)") + "$"),
         ({"products": ("910c",)}, ProductError, "Product must be a known SoC version or series alias, not '910c'"),
