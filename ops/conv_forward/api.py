@@ -168,7 +168,7 @@ def convolution(
     weight : array, (Cout, Cin / groups, [[KD,] KH,] KW), with ``transposed`` (Cin, Cout / groups, ...)
         Likewise.
     bias : array (Cout,) or None
-        Likewise; on A2 and A3 of the common type of input and weight.
+        Likewise.
     stride, padding, dilation, output_padding : int or sequence of int
         Per spatial axis; padding also (left, right) in 1D and (up, down, left, right) in 2D, or as of PyTorch "valid"
         or "same". ``output_padding`` counts with ``transposed`` only.

@@ -46,7 +46,7 @@ from ops.conv_forward.resolve import Resolved, promoted_dtype, resolve
 
 API = "ops-nn conv/convolution_forward/op_host/op_api/aclnn_convolution.cpp"
 PAGE = "aclnnConvolution page"
-TESTS = "ops-nn conv/convolution_forward/tests/st"
+TESTS = "ops-nn conv/convolution_forward/tests"
 
 TENSORS = {"input": "input", "weight": "weight", "bias": "bias", "output": "output"}
 """Names of the interface and of the fields of `ConvolutionCall`."""
@@ -286,8 +286,9 @@ RULES: tuple[Rule, ...] = (
     _null("outputPadding", "an aclIntArray", transposed=True),
     _dtype("bias"),
     Rule(
-        step="2", name="bias-dtype-as-input", parameter="bias", source=PAGE, needs=SPLIT, profiles=("page",),
-        requirement="of the common type of input and weight", violation=lambda call: _as_promoted(call, "bias"),
+        step="2", name="bias-dtype-as-input", parameter="bias", needs=SPLIT, profiles=("page",), switch=GIVEN_PAGE,
+        requirement="of the common type of input and weight", source=f"{PAGE}; {TESTS} take others",
+        violation=lambda call: _as_promoted(call, "bias") if call.profile == "page" else None,
     ),
     *map(_dtype, ("input", "weight", "output")),
     Rule(

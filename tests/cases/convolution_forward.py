@@ -73,7 +73,7 @@ def random_forward_call(rng: np.random.Generator, series: str) -> Call:
             transposed=drawn.transposed,
         ),
         cube_math_type=drawn.cube_math_type,
-        dtypes=(*drawn.dtypes[1:], promoted if series in SPLIT else str(rng.choice(kinds))),
+        dtypes=(*drawn.dtypes[1:], str(rng.choice(kinds)) if rng.random() < 0.3 else promoted),
         output_dtype=promoted if drawn.transposed or rng.random() < 0.6 else str(rng.choice(kinds)),
         seed=drawn.seed,
     )  # fmt: skip

@@ -56,7 +56,7 @@ BREAKS = {
     "output-null": {"output": None},
     "output-padding-null": {**TURNED, "output_padding": None},
     "bias-dtype": {"bias_dtype": "int8"},
-    "bias-dtype-as-input": {"bias_dtype": "fp32"},
+    "bias-dtype-as-input": {"bias_dtype": "fp32", "profile": "page"},
     "input-dtype": {"input_dtype": "int8"},
     "weight-dtype": {"weight_dtype": "double"},
     "output-dtype": {"output_dtype": "int32"},
@@ -131,7 +131,7 @@ LEGAL = (
     {**TURNED, "input": (0, 4, 4, 6), "output": (0, 6, 6, 7)},
     {"series": "310p", "dtype": "fp32", "cube_math_type": 1, "bias_dtype": "fp16"},
     {"series": "910", **VOLUME, "input": (1, 4, 1, 4, 4), "output": (1, 8, 1, 3, 3)},
-    {"bias_dtype": "fp32", "profile": "library"}, {"stride": (100, 70), "output": (2, 8, 1, 1)},
+    {"bias_dtype": "fp32"}, {"stride": (100, 70), "output": (2, 8, 1, 1)},
 )  # fmt: skip
 
 
