@@ -54,8 +54,8 @@ class AvgPool2dCall:
     cube_math_type : int
         What the Cube may do with the precision.
     profile : {"page", "library"} or None
-        What wins where the operator's page and newer library source differ. None: the page, but an empty batch is
-        computed.
+        What wins where the operator's page and newer library source differ. None: the page, but what the
+        library's published tests compute is computed.
     library_quirks : frozenset of str
         Members of `DEVIATIONS` that are on.
 

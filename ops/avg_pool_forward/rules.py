@@ -30,6 +30,8 @@ from ops.common.tensor_desc import TensorDesc
 
 API = "ops-nn pooling/avg_pool3_d/op_api/aclnn_avgpool2d.cpp"
 PAGE = "aclnnAvgPool2d page"
+TESTS = "ops-nn pooling/avg_pool3_d/tests"
+GIVEN = 'profile="page" given'
 
 TENSORS = {"self": "input", "out": "output"}
 """Names of the interface and of the fields of `AvgPool2dCall`."""
@@ -179,11 +181,18 @@ def _cube_math_type(call: AvgPool2dCall) -> str | None:
     return sentence("cubeMathType", f"one of {known}", call.cube_math_type)
 
 
-def _refused(dtype: str | None, wishes: tuple[CubeMathType, ...]) -> Callable[[AvgPool2dCall], str | None]:
-    """Return the check of a cubeMathType that tensors of ``dtype``, None for any, must not have."""
+def _refused(
+    dtype: str | None, wishes: tuple[CubeMathType, ...], *, given_page: bool = False
+) -> Callable[[AvgPool2dCall], str | None]:
+    """Return the check of a cubeMathType that tensors of ``dtype``, None for any, must not have.
+
+    With ``given_page`` only a call that names the profile "page" is held to it: published tests compute the others.
+    """
 
     def violation(call: AvgPool2dCall) -> str | None:
         x = call.input
+        if given_page and call.profile != "page":
+            return None
         if x is None or (dtype is not None and x.dtype != dtype) or call.cube_math_type not in wishes:
             return None
         allowed = " or ".join(f"{m.value} ({m.name})" for m in CubeMathType if m not in wishes)
@@ -250,24 +259,25 @@ RULES: tuple[Rule, ...] = (
         violation=_refused("fp32", (_KEEP, _HF32)), requirement="1 or 2 for FP32 tensors",
     ),
     Rule(
-        step="7", name="cubeMathType-hf32-page", parameter="cubeMathType", source=PAGE, profiles=("page",),
-        violation=_refused(None, (_HF32,)), requirement="0, 1 or 2",
+        step="7", name="cubeMathType-hf32-page", parameter="cubeMathType", source=f"{PAGE}; {TESTS} compute it",
+        profiles=("page",), switch=GIVEN, violation=_refused(None, (_HF32,), given_page=True), requirement="0, 1 or 2",
     ),
     Rule(
-        step="7", name="cubeMathType-down-page", parameter="cubeMathType", source=PAGE, profiles=("page",), needs=SPLIT,
-        violation=_refused("fp32", (_DOWN, _HF32)), requirement="0 or 2 for FP32 tensors",
+        step="7", name="cubeMathType-down-page", parameter="cubeMathType", source=f"{PAGE}; {TESTS} compute it",
+        profiles=("page",), switch=GIVEN, needs=SPLIT, violation=_refused("fp32", (_DOWN, _HF32), given_page=True),
+        requirement="0 or 2 for FP32 tensors",
     ),
     Rule(
         step="7", name="cubeMathType-bf16-page", parameter="cubeMathType", source=PAGE, profiles=("page",), needs=SPLIT,
         violation=_refused("bf16", (_HALF, _HF32)), requirement="0 or 1 for BF16 tensors",
     ),
     Rule(
-        step="7", name="empty-page", parameter="self", source=PAGE, profiles=("page",), switch='profile="page" given',
-        violation=_empty, requirement="not empty",
+        step="7", name="empty-page", parameter="self", source=f"{PAGE}; {TESTS} compute it",
+        profiles=("page",), switch=GIVEN, violation=_empty, requirement="not empty",
     ),
     Rule(
-        step="8", name="cubeMathType-hf32-library", parameter="cubeMathType", source=API, profiles=("library",),
-        needs=SPLIT, routes=("global", "cube", "cube+mul"), violation=_refused("fp32", (_DOWN, _HF32)),
+        step="8", name="cubeMathType-hf32", parameter="cubeMathType", source=API, needs=SPLIT,
+        routes=("global", "cube", "cube+mul"), violation=_refused("fp32", (_DOWN, _HF32)),
         requirement="0 or 2 for FP32 tensors",
     ),
 )  # fmt: skip

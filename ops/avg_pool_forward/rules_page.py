@@ -8,13 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from ops.avg_pool_forward.call import DEVIATIONS
-from ops.avg_pool_forward.rules import API, PAGE, RULES, Rule
+from ops.avg_pool_forward.rules import API, PAGE, RULES, TESTS, Rule
 from ops.common.capability import with_series
 from ops.common.rules_page import rules_table
 
 PATH = Path(__file__).with_name("RULES.md")
 
-_SOURCES = {API: "api", PAGE: "page"}
+_SOURCES = {API: "api", PAGE: "page", TESTS: "tests"}
 
 _HEAD = """# Rules of aclnnAvgPool2d
 
@@ -52,9 +52,10 @@ mean does not.
 | global, cube, {unified} | FP32 | 161002 | FP16 | FP16 | 161002 |
 | global, cube, {split} | FP32 | FP32 | 161002 | FP16 | 161002 |
 | global, cube, {split} | BF16, widened to FP32 | FP32 | FP32 | page: 161002, library: FP32 | likewise |
-| AvgPool3D | FP32, FP16, BF16 | FP32 | page: 161002 for FP32, library: FP32 | page: 161002 for BF16 | page: 161002 |
+| AvgPool3D | FP32, FP16, BF16 | FP32 | FP32 | FP32; page: 161002 for BF16 | FP32; page: 161002 for BF16 |
 
-FP16 tensors compute in FP16 on the global and Cube routes; the page refuses type 3 for them, too.
+FP16 tensors compute in FP16 on the global and Cube routes. With `profile="page"` type 3 is refused for all tensors, and
+type 1 for FP32 ones on {split}.
 
 ASSUMED, because zero times infinity is NaN: an infinity or NaN that reaches the Cube makes the same window of the
 channels that are multiplied with it (up to 15 others) NaN, too.
@@ -63,7 +64,7 @@ channels that are multiplied with it (up to 15 others) NaN, too.
 
 | switch | meaning |
 |---|---|
-| `profile=None` (default) | the published page wins, but an empty batch is computed |
+| `profile=None` (default) | the published page wins, but what the library's published tests compute is computed |
 | `profile="page"` | the published page wins throughout |
 | `profile="library"` | newer library source wins |
 | `library_quirks` | deviations of the library, by name or all; off by default |
@@ -75,7 +76,7 @@ channels that are multiplied with it (up to 15 others) NaN, too.
 
 def rules_page() -> str:
     """Return the page as Markdown."""
-    sources = f"- api: {API}\n- page: ops-nn pooling/avg_pool3_d/docs\n"
+    sources = f"- api: {API}\n- page: ops-nn pooling/avg_pool3_d/docs\n- tests: {TESTS}\n"
     quirks = "".join(f"| {name} | {text} |\n" for name, text in DEVIATIONS.items())
     return f"{_HEAD}{rules_table(RULES, _condition, _SOURCES)}\nSources:\n\n{sources}{with_series(_TAIL)}{quirks}"
 

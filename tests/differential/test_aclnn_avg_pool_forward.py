@@ -82,7 +82,7 @@ def test_refusals_come_back_as_statuses_with_their_reason():
         assert sample(cubeMathType=1)[1] == (161002, 0, None)
         assert aclnn.aclGetRecentErrMsg().endswith(
             "cubeMathType must be 0 (KEEP_DTYPE) or 2 (USE_FP16) for FP32 tensors, not 1 (ALLOW_FP32_DOWN_PRECISION) "
-            "(Ascend910B2, Atlas A2 training / 800I A2 inference; rule 7 cubeMathType-down-page)"
+            "(Ascend910B2, Atlas A2 training / 800I A2 inference; rule 8 cubeMathType-hf32)"
         )
         empty = {name: tensor(shape, "fp32", np.ones(0, np.float32)) for name, shape in
                  (("self", (0, 16, 4, 4)), ("out", (0, 16, 1, 1)))}  # fmt: skip

@@ -128,3 +128,12 @@ def test_many_lanes_go_through_ub_in_pieces(dtype):
     (tiling,) = [planned.kernel.tiling for planned in r.plan.calls.steps if planned.step.name == "AvgPool3D"]
     assert tiling.pieces == 2
     assert run_hazards(r.plan.calls.launches, r.product) == []
+
+
+@pytest.mark.parametrize("wish", [1, 3])
+def test_vector_route_computes_the_same_whatever_the_cube_may_do(wish):
+    x = np.random.default_rng(5).standard_normal((2, 5, 9, 8)).astype(np.float32)
+    pooling = {"kernel_size": 3, "stride": 2, "ceil_mode": True, "threads": 1}
+    kept, r = (ops.avg_pool2d(x, **pooling, cube_math_type=mode) for mode in (0, wish))
+    assert r.path == kept.path == "AvgPool3D"
+    assert r.output.tobytes() == kept.output.tobytes()

@@ -58,18 +58,19 @@ BREAKS = {
     "out-shape": {"output": (2, 4, 4, 5)},
     "cubeMathType": {"cube_math_type": 4},
     "cubeMathType-fp32": {**FLOAT, "series": "310p"},
-    "cubeMathType-hf32-page": {"cube_math_type": 3},
-    "cubeMathType-down-page": {**FLOAT, "cube_math_type": 1},
+    "cubeMathType-hf32-page": {"cube_math_type": 3, "profile": "page"},
+    "cubeMathType-down-page": {**FLOAT, "cube_math_type": 1, "profile": "page"},
     "cubeMathType-bf16-page": {"dtype": "bf16", "cube_math_type": 2},
     "empty-page": {"input": (0, 4, 9, 9), "output": (0, 4, 4, 4), "profile": "page"},
-    "cubeMathType-hf32-library": {**FLOAT, "cube_math_type": 3, "profile": "library"},
+    "cubeMathType-hf32": {**FLOAT, "cube_math_type": 3},
 }
 LEGAL = (
     {}, FLOAT, {"dtype": "bf16"}, {**FLOAT, "cube_math_type": 2}, {"input": (4, 9, 9), "output": (4, 4, 4)},
     {"strides": (), "output": (2, 4, 3, 3)}, {"kernel_size": (3,), "strides": (2,), "paddings": (0,)},
     {"ceil_mode": True, "strides": (4, 4), "output": (2, 4, 3, 3)}, {"series": "910", **FLOAT, "cube_math_type": 1},
     {"input": (0, 4, 9, 9), "output": (0, 4, 4, 4)}, {"divisor_override": -(2**40)},
-    {**FLOAT, "cube_math_type": 3, "profile": "library", "ceil_mode": True},
+    *({**FLOAT, "cube_math_type": wish, "profile": profile, "ceil_mode": True}
+      for wish in (1, 3) for profile in (None, "library")),
     {"dtype": "bf16", "cube_math_type": 3, "profile": "library"}, {"cube_math_type": 3, "profile": "library"},
 )  # fmt: skip
 
