@@ -308,5 +308,5 @@ def _cells(row: ResultRow) -> list[str]:
         f"{apart.relative_l2:.1e}",
         f"{error.largest:.1e}",
         str(error.specials),
-        "-" if not row.operands else "0" if not lost else f"{lost:.1g}" if lost < 1e-3 else f"{lost:.1%}",
+        "-" if not row.operands else f"{lost:.2%}" if lost else "0",
     ]

@@ -37,6 +37,20 @@ def test_readme_python_blocks_print_the_text_behind_them() -> None:
     assert checked == 3
 
 
+def test_readme_block_for_pytorch_prints_the_record_behind_it() -> None:
+    pytest.importorskip("torch")
+    ((code, text),) = re.findall(r"```py\n(.*?)```\n\n```text\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        exec(compile(code, str(README), "exec"), {})
+
+    def words(lines: str) -> list[str]:
+        # the digits of PyTorch's own float32 results are its build's
+        return [word for word in lines.split() if not re.fullmatch(r"\d\.\d(\d%|e-\d\d\.?)", word)]
+
+    assert words(output.getvalue()) == words(text)
+
+
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory):
     """Return a function that runs a command in a directory of its own and returns what it prints; once each."""
