@@ -110,6 +110,7 @@ class CoreSpec:
         Bytes of one operand that one vector repeat processes.
     ub_block_bytes, ub_bank_bytes, ub_bank_count, ub_bank_group_count : int
         Geometry of the UB: ``ub_bank_count`` banks of ``ub_bank_bytes``, interleaved by blocks over the groups.
+        Programs may have a little less than the banks hold.
     has_fixpipe : bool
         L0C leaves through the FIX pipe (else over the UB).
     is_split : bool
@@ -163,9 +164,11 @@ class CoreSpec:
         for dtype, products in self.cube_k.items():
             _require(dtype in CUBE_DTYPES, "cube_k", f"keyed by {', '.join(CUBE_DTYPES)}", dtype)
             _require(products >= 1, f"cube_k[{dtype!r}]", "at least 1", products)
-        banked = self.ub_bank_bytes * self.ub_bank_count
-        _require(banked == self.ub_bytes, "ub_bank_bytes * ub_bank_count", f"ub_bytes = {self.ub_bytes}", banked)
-        groups = self.ub_bank_group_count
+        banked, groups = self.ub_bank_bytes * self.ub_bank_count, self.ub_bank_group_count
+        spare = self.ub_bank_bytes * groups
+        right = self.ub_bytes <= banked < self.ub_bytes + spare
+        rule = f"ub_bytes = {self.ub_bytes} or less than {spare} more"
+        _require(right, "ub_bank_bytes * ub_bank_count", rule, banked)
         _require(self.ub_bank_count % groups == 0, "ub_bank_count", f"a multiple of {groups}", self.ub_bank_count)
         for name in ("l1_bytes", "l0a_bytes", "l0b_bytes", "l0c_bytes", "ub_bytes"):
             size = getattr(self, name)
@@ -216,6 +219,8 @@ class Product:
     dilates_strided_gradients : bool
         The library runs 1D and 2D input gradients with strides as a dilation by a kernel of its own and a gradient of
         stride 1 (not in bf16), so that no limit of its kernel meets their strides.
+    has_aclnn : bool
+        The library has its aclnn operators for the series; where not there is the TBE DSL.
     on_operator_pages : bool
         The published pages of the aclnn operators name the series; for others the library's source is all there is.
     hf32_mantissa_bits : int or None
@@ -255,6 +260,7 @@ class Product:
     cube_dtypes: frozenset[str]
     supports_conv3d: bool
     dilates_strided_gradients: bool
+    has_aclnn: bool
     on_operator_pages: bool
     hf32_mantissa_bits: int | None
     hf32_ties: str | None

@@ -21,6 +21,7 @@ from ops.common.rule import (
     first,
     first_breach,
     null_violation,
+    product_rule,
     refuse_breach,
     sentence,
     shape_text,
@@ -245,6 +246,7 @@ def _no_fp32(call: AvgPoolCall) -> str | None:
 
 
 RULES: tuple[Rule, ...] = (
+    product_rule(Rule),
     _null("gradOutput", "grad_output", "a tensor"),
     _null("self", "input", "a tensor"),
     _null("kernelSize", "kernel_size", "an array"),

@@ -22,6 +22,7 @@ from ops.common.rule import (
     dtype_violation,
     first,
     null_violation,
+    product_rule,
     refuse_breach,
     sentence,
     shape_text,
@@ -211,6 +212,7 @@ def _empty(call: AvgPool2dCall) -> str | None:
 _KEEP, _DOWN, _HALF, _HF32 = CubeMathType
 
 RULES: tuple[Rule, ...] = (
+    product_rule(Rule),
     _null("self", "input", "a tensor"),
     *(_null(parameter, field, "an array") for parameter, field in ARRAYS.items()),
     _null("out", "output", "a tensor"),

@@ -8,7 +8,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 from npu_sim.errors import OperatorError, shown
 from npu_sim.products import Product
-from ops.common.capability import BF16, Capability
+from ops.common.capability import BF16, NO_ACLNN, Capability, series_of_calls
 from ops.common.status import AclnnStatus
 
 Profile = Literal["page", "library"]
@@ -97,6 +97,18 @@ class Rule(Generic[CallT]):
 
 
 RuleT = TypeVar("RuleT", bound=Rule)
+
+
+def product_rule(kind: type[RuleT]) -> RuleT:
+    """Return the rule, before all others, that the operator exists on the product."""
+
+    def violation(call: RuledCall) -> str:
+        return sentence("product", f"of the series {', '.join(series_of_calls())}", call.product.name)
+
+    return kind(
+        step="0", name="product", parameter="product", requirement="on a product of the series {aclnn}", needs=NO_ACLNN,
+        violation=violation, source="supported products of the page; ASSUMED: the status",
+    )  # fmt: skip
 
 
 def first_breach(call: RuledCall, rules: Iterable[RuleT]) -> tuple[RuleT, str] | None:

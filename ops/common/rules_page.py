@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from ops.common.capability import with_series
+from ops.common.capability import series_of_calls, with_series
 from ops.common.rule import PROFILES, RuleT
 
 
@@ -40,7 +40,7 @@ def rules_table(
             rule.parameter,
             with_series(rule.requirement),
             str(int(rule.status)),
-            "" if rule.needs is None else ", ".join(rule.needs.series()),
+            "" if rule.needs is None else ", ".join(series_of_calls(rule.needs) or rule.needs.series()),
             "" if rule.profiles == PROFILES else ", ".join(rule.profiles),
             *(text(rule) for text in own.values()),
             condition(rule),

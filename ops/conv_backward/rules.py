@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ops.common.rule import first_breach, refuse_breach
+from ops.common.rule import first_breach, product_rule, refuse_breach
 from ops.conv_backward.call import ConvBackwardCall
 from ops.conv_backward.resolve import Resolved, resolve
 from ops.conv_backward.rule import Rule
@@ -23,6 +23,7 @@ from ops.conv_backward.rules_paths import (
 )
 
 RULES: tuple[Rule, ...] = (
+    product_rule(Rule),
     *ARGUMENT_RULES,
     *DETERMINISTIC_RULES,
     *EMPTY_RULES,

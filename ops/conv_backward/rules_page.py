@@ -10,8 +10,8 @@ from pathlib import Path
 
 from npu_sim.dtypes.cube_math import CubeMathType, resolve_compute_dtype
 from npu_sim.errors import OperatorError
-from npu_sim.products import get_product, list_series
-from ops.common.capability import with_series
+from npu_sim.products import get_product
+from ops.common.capability import series_of_calls, with_series
 from ops.common.rules_page import rules_table
 from ops.conv_backward.rule import Rule
 from ops.conv_backward.rules import RULES
@@ -96,7 +96,7 @@ def _condition(rule: Rule) -> str:
 def _cube_math_table() -> str:
     heads = " | ".join(f"{member.value} {member.name}" for member in CubeMathType)
     rows = [f"| series | dtype | {heads} |\n", "|---|---|" + "---|" * len(CubeMathType) + "\n"]
-    for series in list_series():
+    for series in series_of_calls():
         for promoted in ("fp16", "bf16", "fp32"):
             cells = (_compute_dtype(series, promoted, member) for member in CubeMathType)
             rows.append(f"| {series} | {promoted.upper()} | {' | '.join(cells)} |\n")

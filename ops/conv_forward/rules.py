@@ -35,6 +35,7 @@ from ops.common.rule import (
     dtype_violation,
     first,
     null_violation,
+    product_rule,
     refuse_breach,
     sentence,
     shape_text,
@@ -280,6 +281,7 @@ def _map_range(call: ConvolutionCall) -> str | None:
 
 
 RULES: tuple[Rule, ...] = (
+    product_rule(Rule),
     *(_null(parameter, "a tensor") for parameter in ("input", "weight")),
     *(_null(parameter, "an aclIntArray") for parameter in ("stride", "padding", "dilation")),
     _null("output", "a tensor"),

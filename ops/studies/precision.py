@@ -103,7 +103,7 @@ def study(
     capture : Capture
         Layers, from `ops.studies.capture.load_capture` or `load_example`.
     options : StudyOptions or None
-        None runs every layer on the four series in the four modes.
+        None runs every layer on the series with aclnn calls, in the four modes.
     backend : Backend or None
         None uses the emulator.
     progress : callable or None

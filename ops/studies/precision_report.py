@@ -9,10 +9,10 @@ from typing import Any, Literal
 from npu_sim.accumulation import SERIAL, Accumulation
 from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
 from npu_sim.errors import NpuSimError, OperatorError
-from npu_sim.products import list_series
 from npu_sim.report.precision import ErrorMetrics
 from npu_sim.report.record import to_json_text
 from npu_sim.report.standards import COMMIT, SOURCE, STANDARD, VERSION, Verdict
+from ops.common.capability import series_of_calls
 from ops.studies.rounding import STORAGE
 
 Golden = Literal["original", "rounded"]
@@ -31,8 +31,8 @@ GOLDENS: tuple[Golden, ...] = ("original", "rounded")
 
 
 def default_products() -> tuple[str, ...]:
-    """Return every series, by its alias."""
-    return tuple(list_series())
+    """Return every series that has the call, by its alias."""
+    return series_of_calls()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

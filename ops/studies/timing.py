@@ -49,8 +49,9 @@ CALIBRATION: Mapping[str, str] = {
     "dav-c220": "costs of single instructions are fitted to and compared with published measurements of A2/A3",
     "dav-c100": "rates are documented or derived and few are measured; not compared with measured instructions",
     "dav-m200": "uncalibrated: no published measurement to compare with, expect a factor of 2",
+    "dav-m100": "uncalibrated: most rates are those of other chips, expect a factor of 2 or more",
 }
-"""What is known about a parameter set, by architecture. No whole kernel has been compared with a device yet."""
+"""What is known about a parameter set, by its name or architecture. No kernel has been compared with a device yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +225,7 @@ def describe_parameters(chip: Product) -> dict[str, Any]:
         "parameter_set": f"{chip.cost.name} r{chip.cost.revision}",
         "clock_hz": chip.timing_clock_hz,
         "evidence": dict(evidence.most_common()),
-        "calibration": CALIBRATION[chip.arch],
+        "calibration": CALIBRATION.get(chip.cost.name, CALIBRATION[chip.arch]),
     }
 
 

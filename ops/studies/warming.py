@@ -26,7 +26,7 @@ from npu_sim.products import get_product
 from npu_sim.program.launch import Launch
 from ops import ascendc
 from ops.ascendc.tiling import tiling_data
-from ops.common.capability import SPLIT, UNIFIED
+from ops.common.capability import SPLIT, UNIFIED, series_of_calls
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter.tiling_public import ConvArguments, DefaultBuffers, public_tiling
 from ops.studies.capture import load_example
@@ -36,8 +36,8 @@ from ops.studies.precision_report import StudyOptions
 from ops.studies.timing import TracedLaunch, trace_launches
 from ops.tbe import calculate_group, conv3d_backprop_filter, gradient_from_result, result_from_gradient, to_6hd
 
-_SPLIT, *_OTHER_SPLIT = SPLIT.series()
-_UNIFIED, *_OTHER_UNIFIED = UNIFIED.series()
+_SPLIT, *_OTHER_SPLIT = series_of_calls(SPLIT)
+_UNIFIED, *_OTHER_UNIFIED = series_of_calls(UNIFIED)
 _NUMPY: Mapping[str, Any] = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16, "fp32": np.float32}
 _THREADS = 2
 

@@ -1,4 +1,4 @@
-"""The TBE DSL's weight gradient of 3D convolutions (310P and 910).
+"""The TBE DSL's weight gradient of 3D convolutions (310, 310P and 910).
 
 A program written for the vendor's package runs with its imports replaced: ``from ops.tbe import dsl, tvm``.
 """

@@ -1,4 +1,4 @@
-"""The DSL function ``conv3d_backprop_filter`` on the 310P and 910, evaluated on the emulated machine.
+"""The DSL function ``conv3d_backprop_filter`` on the 310, 310P and 910, evaluated on the emulated machine.
 
 Source: the published page "conv3d_backprop_filter" of the TBE DSL API; `ops.tbe.rules` and `ops.tbe.schedule` name the
 sources of checks and schedule.

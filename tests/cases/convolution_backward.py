@@ -8,13 +8,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from npu_sim.products import get_product, list_series
 from tests.cases.page_range import page_geometry
 from tests.oracles.convolution import Attributes, gradients, output_extent
+from tests.oracles.series import SERIES, SPLIT
 
-SERIES = tuple(list_series())
 NUMPY: dict[str, Any] = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}
-SPLIT = tuple(series for series in SERIES if get_product(series).core.is_split)
 _UNIT = {"fp32": 2.0**-24, "hf32": 2.0**-12, "fp16": 2.0**-11, "bf16": 2.0**-8}
 """Unit roundoff of each type."""
 _TINY = {"fp32": 2.0**-149, "hf32": 2.0**-137, "fp16": 2.0**-24, "bf16": 2.0**-133}

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from npu_sim.dtypes.cube_math import promote
-from tests.cases.convolution_backward import _TINY, _UNIT, NUMPY, SPLIT, random_call
+from tests.cases.convolution_backward import _TINY, _UNIT, NUMPY, random_call
 from tests.oracles.convolution import Attributes, forward, input_gradient
+from tests.oracles.series import SPLIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

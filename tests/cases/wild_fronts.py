@@ -16,14 +16,14 @@ from npu_sim import budget
 from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.dtypes.cube_math import parse_cube_math_type, promote, resolve_compute_dtype
 from npu_sim.dtypes.formats import get_dtype
-from npu_sim.products import list_series, near_matches, product_hint
+from npu_sim.products import near_matches, product_hint
 from ops import aclnn, ascendc, tbe
 from ops.common.geometry import ConvGeometry
 from ops.common.status import AclnnStatus
 from ops.studies.capture import load_capture
 from ops.studies.cases import case_of_shape, cases_of_model
 from tests.cases.wild_arguments import EDGES, WORDS, changed, near, number, one_changed, wild
-from tests.oracles.series import UNIFIED
+from tests.oracles.series import SERIES, UNIFIED
 
 Front = Callable[[np.random.Generator], object]
 
@@ -109,7 +109,7 @@ def _phases(
     keywords = {name: wild(rng) for name in (*names, "accumulation", "overflow", "threads") if rng.random() < 0.05}
     if rng.random() < 0.4:
         given = changed(rng, given)
-    with npu_sim.use_product(str(rng.choice(tuple(list_series())))):
+    with npu_sim.use_product(str(rng.choice(SERIES))):
         return _run_phases(rng, first, second, given, keywords)
 
 

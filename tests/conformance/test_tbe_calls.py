@@ -13,6 +13,7 @@ import npu_sim
 from ops import tbe
 from ops.tbe.groups import GROUP_KEYS
 from tests.oracles import tbe_weight_gradient as oracle
+from tests.oracles.series import DSL
 
 GOLDEN = Path(__file__).parents[1] / "golden/tbe_conv3d_dw"
 CALLS = json.loads((GOLDEN / "calls.json").read_text(encoding="utf-8"))
@@ -120,7 +121,7 @@ def test_recorded_calls_small_enough_to_run_are_most_of_them():
     assert len(SMALL) > 75
 
 
-@pytest.mark.parametrize("series", ["910", "310p"])
+@pytest.mark.parametrize("series", DSL)
 @pytest.mark.parametrize("case", NUMERIC, ids=[case["case"] for case in NUMERIC])
 def test_recorded_gradient_of_integers_is_reproduced(case, series):
     x = ((7 * np.arange(math.prod(case["x"])) + 3) % 11 - 5).reshape(case["x"])

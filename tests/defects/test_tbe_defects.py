@@ -16,7 +16,7 @@ from ops.conv3d_backprop_filter.params import unified_params
 from ops.conv3d_backprop_filter.plan import unified_launches
 from tests.defects.test_weight_gradient_defects import SYNC_OPS, Program, removal_statistics
 from tests.oracles.programs import issued
-from tests.oracles.series import UNIFIED
+from tests.oracles.series import DSL
 from tests.oracles.sync_removal import uninitialised
 
 
@@ -37,7 +37,7 @@ def one_pixel(series, *, parts):
 
 
 @pytest.mark.parametrize(("parts", "counts"), [(1, ((24, 30), (24, 30), (0, 6))), (3, ((40, 30), (40, 30), (0, 6)))])
-@pytest.mark.parametrize("series", UNIFIED)
+@pytest.mark.parametrize("series", DSL)
 def test_one_pixel_kernel_every_sync_row_removed_is_judged_as_the_oracle_judges(series, parts, counts):
     plan, launches = one_pixel(series, parts=parts)
     assert run_hazards(launches, plan.product) == []
@@ -49,7 +49,7 @@ def test_one_pixel_kernel_every_sync_row_removed_is_judged_as_the_oracle_judges(
     assert tuple((broken[op], redundant[op]) for op in SYNC_OPS) == counts
 
 
-@pytest.mark.parametrize("series", UNIFIED)
+@pytest.mark.parametrize("series", DSL)
 def test_one_pixel_kernel_that_fills_no_whole_fractal_reads_what_nobody_wrote(series):
     plan, launches = one_pixel(series, parts=1)
     rows = issued(emit_rows(launches[1], 0, 0))

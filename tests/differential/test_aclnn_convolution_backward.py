@@ -21,10 +21,11 @@ from ops.common.tensor_desc import TensorDesc
 from ops.conv_backward.call import ConvBackwardCall
 from ops.conv_backward.plan import plan_call
 from ops.conv_backward.rules import check
-from tests.cases.convolution_backward import NUMPY, SERIES, SPLIT, Call, exact_gradients, random_call
+from tests.cases.convolution_backward import NUMPY, Call, exact_gradients, random_call
 from tests.oracles.aclnn_cases import arguments_of, call_of, load_cases
 from tests.oracles.conv_backward_cases import EMPTY, make_call
 from tests.oracles.convolution import Attributes, gradients
+from tests.oracles.series import SERIES, SPLIT
 
 FORMATS = {3: "NCL", 4: "NCHW", 5: "NCDHW"}
 OUTPUTS = ("grad_input", "grad_weight", "grad_bias")

@@ -7,8 +7,9 @@ import pytest
 
 import ops
 from npu_sim.engines.hazards import run_hazards
-from tests.cases.convolution_backward import NUMPY, SERIES, bounds, exact_gradients, operands, random_call
+from tests.cases.convolution_backward import NUMPY, bounds, exact_gradients, operands, random_call
 from tests.oracles.convolution import Attributes, forward, gradients, input_gradient, output_extent
+from tests.oracles.series import SERIES
 
 NAMES = ("grad_input", "grad_weight", "grad_bias")
 

@@ -22,8 +22,9 @@ from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.products import get_product
 from ops.avg_pool.api import AvgPool2dBackward
 from ops.avg_pool.run import run_call
-from tests.cases.avg_pool import DTYPES, SERIES, Case, as_integers, bound, expected, random_case
+from tests.cases.avg_pool import DTYPES, Case, as_integers, bound, expected, random_case
 from tests.long.recording import parser_of, publish
+from tests.oracles.series import SERIES
 
 ROWS_SHARE = 0.2
 

@@ -25,7 +25,6 @@ from ops.conv_backward.api import ConvolutionBackward
 from ops.conv_backward.run import run_call
 from tests.cases.convolution_backward import (
     NUMPY,
-    SERIES,
     Call,
     bounds,
     exact_gradients,
@@ -34,6 +33,7 @@ from tests.cases.convolution_backward import (
     random_call,
 )
 from tests.long.recording import parser_of, publish
+from tests.oracles.series import SERIES
 
 OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
 ROWS_SHARE = 0.1

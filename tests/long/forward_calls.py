@@ -23,9 +23,9 @@ from ops.conv_forward.api import Convolution
 from ops.conv_forward.run import run_call
 from tests.cases import avg_pool_forward, convolution_forward
 from tests.cases.avg_pool import as_integers
-from tests.cases.convolution_backward import SERIES
 from tests.long.recording import parser_of, publish
 from tests.oracles.pooling import forward
+from tests.oracles.series import SERIES
 
 ROWS_SHARE = 0.1
 

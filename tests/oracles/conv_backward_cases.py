@@ -68,6 +68,7 @@ WEIGHT_ONLY = {"output_mask": (False, True, False)}
 EMPTY = {"x": (0, 4, 6, 6), "w": (6, 4, 3, 3), "y": (0, 6, 4, 4)}
 
 BREAKS: dict[str, dict[str, Any]] = {
+    "product": {"product": "310"},
     "grad-output-null": {"grad_output": None},
     "input-null": {"input": None},
     "weight-null": {"weight": None},

@@ -22,6 +22,8 @@ def count(shape):
 
 def status(call):
     series = call.product.series
+    if series not in SERIES:
+        return INVALID
     split = series in SPLIT
     g, x, w = call.grad_output, call.input, call.weight
     arrays = (call.stride, call.padding, call.dilation, call.output_padding)

@@ -14,6 +14,7 @@ from npu_sim.isa.row import empty_rows
 from npu_sim.program.verify import verify
 from ops import tbe
 from ops.tbe.schedule import l1_minimum_bytes
+from tests.oracles.series import DSL
 from tests.properties.test_kernel_rows import outside_tensor
 
 CASES = 400
@@ -72,7 +73,7 @@ def assert_first_rows_are_legal(plan):
                 assert not len(outside_tensor(rows[:count], plan))
 
 
-@pytest.mark.parametrize("series", ["910", "310p"])
+@pytest.mark.parametrize("series", DSL)
 def test_schedule_of_extreme_calls_refuses_what_the_vendor_s_check_of_l1_does_and_nothing_else(series):
     rng = random.Random(f"extreme {series}")
     outcomes = {"call": 0, "E60011": 0, "planned": 0, "cut": 0, "rows": 0}
@@ -103,4 +104,6 @@ def test_schedule_of_extreme_calls_refuses_what_the_vendor_s_check_of_l1_does_an
             if outcomes["rows"] < ROW_CASES:
                 outcomes["rows"] += 1
                 assert_first_rows_are_legal(plan)
+    if not product.core.load3d_cannot_make_width_one:
+        assert outcomes.pop("call") == 0
     assert min(outcomes.values()) > 5

@@ -34,6 +34,7 @@ def make(**changes):
 
 FLOAT = {"dtype": "fp32"}
 BREAKS = {
+    "product": {"series": "310"},
     "self-null": {"input": None},
     "kernelSize-null": {"kernel_size": None},
     "strides-null": {"strides": None},

@@ -319,7 +319,7 @@ def test_precision_cast_is_in_the_headline(capsys, own_file):
 
 BAD_OPTIONS = {
     ("--product", "910c"): "Product must be a known SoC version or series alias, not '910c'",
-    ("--product", "950"): "Product must be of the series 310p, 910, 910b, 910_93, not '950'",
+    ("--product", "950"): "Product must be of the series 310, 310p, 910, 910b, 910_93, not '950'",
     ("--cube-math-type", "4"): "cubeMathType must be",
     ("--cube-math-type", "tf32"): "cubeMathType must be",
     ("--layer", "nope"): "Layer must be one of features.0, head, not nope",

@@ -41,7 +41,7 @@ def row_of(text: str, product: str) -> list[str]:
 
 
 def test_overview_has_one_line_per_product_in_order() -> None:
-    names = [line.split()[0] for line in run().stdout.splitlines() if line.startswith("Ascend")]
+    names = [line.split()[0] for line in run().stdout.splitlines() if re.match(r"Ascend\S+ +\S+ +[cm]\d", line)]
     assert names == [product.name for product in list_products()]
 
 
@@ -66,7 +66,8 @@ def test_output_fits_the_width_of_a_pipe(arguments: tuple[str, ...]) -> None:
 
 def test_overview_names_aliases_and_default() -> None:
     text = run().stdout
-    assert "Aliases: 310p = Ascend310P3, 910 = Ascend910A, 910b = Ascend910B2, 910_93 = Ascend910_9392" in text
+    aliases = "310 = Ascend310, 310p = Ascend310P3, 910 = Ascend910A, 910b = Ascend910B2, 910_93 = Ascend910_9392"
+    assert f"Aliases: {aliases}" in " ".join(text.split())
     assert "Default: Ascend910B2" in text
     assert "* nominal, as for the peak; profiler data shows 1650 MHz, which timing uses." in text
 
@@ -95,7 +96,7 @@ def test_sources_show_value_unit_evidence_and_source_of_every_fact() -> None:
 
 def test_sources_join_products_that_agree() -> None:
     text = run("--sources").stdout
-    assert re.search(r"^core\.l0a_bytes .*\n  65536 B +all ", text, re.MULTILINE)
+    assert re.search(r"^core\.l0a_bytes .*\n  65536 B +310p, 910, 910b", text, re.MULTILINE)
     assert re.search(r"^core\.l1_bytes .*\n  1048576 B +310p, 910 ", text, re.MULTILINE)
     assert re.search(r"^core\.l1_bytes .*\n  524288 B +910b, 910_93 ", text, re.MULTILINE)
     assert re.search(r"^clock_hz .*\n  1000000000 Hz +Ascend910A ", text, re.MULTILINE)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from npu_sim import _jit
-from npu_sim.products import list_series
 from ops.cli.main import main
 from ops.studies import warming
+from tests.oracles.series import SERIES
 
 pytestmark = pytest.mark.skipif(not _jit.JIT_ENABLED, reason="compiles")
 
@@ -32,7 +32,7 @@ def test_warm_needs_a_place_for_what_it_compiles(capsys, monkeypatch):
 def test_every_kind_of_call_is_a_task_and_every_series_is_in_one():
     assert {kind for kind, _ in warming.TASKS} == set(warming._KINDS)
     for kind in ("weight gradients", "pooling", "convolutions", "forward"):
-        assert {series for name, series in warming.TASKS if name == kind} == set(list_series())
+        assert {series for name, series in warming.TASKS if name == kind} == set(SERIES)
 
 
 def test_task_counts_what_it_compiles():

@@ -24,6 +24,7 @@ RULE = {rule.name: rule for rule in RULES}
 
 # The order of the library's checks, written down once more: a rule that moves is a change of behaviour.
 ORDER = """
+0 product
 1 grad-output-null input-null weight-null stride-null padding-null dilation-null output-padding-null output-mask-null
 1b output-mask-length
 1c grad-input-null-but-wanted grad-weight-null-but-wanted grad-bias-null-but-wanted

@@ -48,6 +48,7 @@ def long_line(extent):
 
 
 BREAKS = {
+    "product": {"series": "310"},
     "input-null": {"input": None, "output": None},
     "weight-null": {"weight": None},
     "stride-null": {"stride": None},

@@ -152,7 +152,7 @@ def test_verdict_of_every_command_is_that_of_the_operator(door, capsys):
     # were all calls alike, the test could not tell one door from another
     assert len(computed) > 60
     assert {get_product(product).series for product, _, _ in computed} == {
-        product.series for product in list_products()
+        product.series for product in list_products() if product.has_aclnn
     }
     assert rules >= {"grad-output-dtype", "cube-math-type-product", "no-conv3d"}
     assert len(rules) > 8

@@ -47,7 +47,13 @@ def read_soc_facts() -> dict[str, dict[str, str]]:
 
 
 SOC_FACTS = read_soc_facts()
-SERIES_OF_FAMILY = {"Ascend310P": "310p", "Ascend910": "910", "Ascend910B": "910b", "Ascend910_93": "910_93"}
+SERIES_OF_FAMILY = {
+    "Ascend310": "310",
+    "Ascend310P": "310p",
+    "Ascend910": "910",
+    "Ascend910B": "910b",
+    "Ascend910_93": "910_93",
+}
 every_soc = pytest.mark.parametrize("soc", SOC_FACTS)
 
 
@@ -68,7 +74,7 @@ def refused(call: Any, *args: Any) -> str:
 
 def test_registry_holds_exactly_the_products_in_scope() -> None:
     assert [product.name for product in list_products()] == list(SOC_FACTS)
-    assert len(SOC_FACTS) == 21
+    assert len(SOC_FACTS) == 22
 
 
 @every_soc
@@ -140,7 +146,8 @@ def test_peaks_equal_the_table(soc: str) -> None:
 @every_soc
 def test_ub_banks_fill_the_ub(soc: str) -> None:
     core = get_product(soc).core
-    assert core.ub_bank_count * core.ub_bank_bytes == core.ub_bytes
+    spare = 8192 if soc == "Ascend310" else 0
+    assert core.ub_bank_count * core.ub_bank_bytes == core.ub_bytes + spare
     # The configuration says 64 everywhere, which is 64 KiB too much on the split products.
     assert (core.ub_bank_count, core.ub_bank_bytes) == ((48, 4096) if core.is_split else (64, 4096))
     assert (core.ub_block_bytes, core.ub_bank_group_count) == (32, 16)
@@ -157,14 +164,20 @@ def test_clock_contradicted_by_profiler_data_has_both_values(soc: str) -> None:
 
 def test_clock_elsewhere_is_the_nominal_one() -> None:
     others = [product for product in list_products() if product.clock_hz != 1_500_000_000]
-    assert len(others) == 18
+    assert len(others) == 19
     assert all(product.measured_clock_hz is None and product.timing_clock_hz == product.clock_hz for product in others)
 
 
 @every_soc
 def test_instruction_set_follows_the_series(soc: str) -> None:
     product = get_product(soc)
-    expected = {"310p": (True, True, 8), "910": (True, False, 4), "910b": (False, True, 8), "910_93": (False, True, 8)}
+    expected = {
+        "310": (True, False, 4),
+        "310p": (True, True, 8),
+        "910": (True, False, 4),
+        "910b": (False, True, 8),
+        "910_93": (False, True, 8),
+    }
     core = product.core
     assert (core.has_load3d_v1, core.has_load3d_v2, core.event_count) == expected[product.series]
 
@@ -243,7 +256,7 @@ def test_every_fact_has_a_source(soc: str) -> None:
 def test_unknown_memory_says_so() -> None:
     unknown = [product for product in list_products() if product.memory_bytes is None]
     assert [product.name for product in unknown] == [soc for soc, row in SOC_FACTS.items() if not row["memory"]]
-    assert all("empty in the file" in product.sources["memory_bytes"].note for product in unknown)
+    assert all(re.search("empty in the file|writes none", product.sources["memory_bytes"].note) for product in unknown)
 
 
 @pytest.mark.parametrize("name", ["l2_bytes", "core.l1_bytes", "core.cube_k.fp32", "accumulation.fp16"])
@@ -257,7 +270,7 @@ def test_a_missing_source_is_noticed(name: str) -> None:
 def test_ini_sources_name_the_file_of_the_product(soc: str) -> None:
     pattern = re.compile(re.escape(f"{PLATFORM_CONFIG}{soc}.ini ") + r"\[\w+\] \w+( to \w+)?")
     found = {name: source.text for name, source in get_product(soc).sources.items() if source.evidence == "ini"}
-    assert len(found) > 20
+    assert len(found) > 20 or soc == "Ascend310", "no file of this one was seen"
     assert {name: text for name, text in found.items() if not pattern.fullmatch(text)} == {}
 
 
@@ -273,6 +286,9 @@ def test_assumed_facts_are_marked(soc: str) -> None:
     else:
         assert found == set()
         expected = models | {"cube_overflow_to"}
+    if soc == "Ascend310":
+        expected |= {"arch", "npu_arch", "core.has_load3d_v1", "core.has_load3d_v2", "core.event_count", "cube_dtypes"}
+        expected |= {"core.cube_k.int8", "core.vector_bytes_per_repeat", "overflow_mode", "overflow_modes"}
     if soc in ("Ascend910B4-1", "Ascend910_9362"):
         expected |= {"measured_clock_hz"}
     assert assumed == expected
@@ -359,7 +375,7 @@ def test_record_is_hashable_and_survives_copies(soc: str) -> None:
 
 
 def test_records_of_all_products_differ() -> None:
-    assert len(set(list_products())) == 21
+    assert len(set(list_products())) == 22
 
 
 def test_variant_differs_from_its_product() -> None:
@@ -382,7 +398,10 @@ def test_frozen_mapping_equals_dict_and_keeps_order() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"ub_bytes": 1000}, "ub_bank_bytes * ub_bank_count must be ub_bytes = 1000, not 196608"),
+        (
+            {"ub_bytes": 1000},
+            "ub_bank_bytes * ub_bank_count must be ub_bytes = 1000 or less than 65536 more, not 196608",
+        ),
         ({"ub_bank_group_count": 7}, "ub_bank_count must be a multiple of 7, not 48"),
         ({"l1_bytes": 0}, "l1_bytes must be at least 1, not 0"),
         ({"cube_k": {"fp64": 1}}, "cube_k must be keyed by fp16, bf16, fp32, hf32, int8, int4, not 'fp64'"),
@@ -448,6 +467,7 @@ def test_soc_version_finds_its_record(soc: str) -> None:
 
 def test_alias_stands_for_the_default_of_its_series() -> None:
     assert dict(list_series()) == {
+        "310": "Ascend310",
         "310p": "Ascend310P3",
         "910": "Ascend910A",
         "910b": "Ascend910B2",
@@ -479,7 +499,7 @@ def test_hint_appears_for_the_ambiguous_name_only() -> None:
     [
         ("ascend910b9", "Ascend910B, 910b, Ascend910B4, Ascend910B3"),
         ("Ascend910b", "Ascend910B, 910b, Ascend910B1, Ascend910B2"),
-        ("310", "310p, Ascend310P1, Ascend310P3, Ascend310P5"),
+        ("310x", "310, 310p"),
         ("910_939", "Ascend910_9391, Ascend910_9392, 910_93"),
         ("B2", "Ascend910B2, Ascend910B2C"),
         ("atlas", "910b, 910_93"),
@@ -522,7 +542,7 @@ def test_long_name_that_begins_like_a_product_is_none() -> None:
 @pytest.mark.parametrize("name", ["", "x", "H100", "-"])
 def test_name_like_nothing_lists_the_aliases(name: str) -> None:
     assert refused(get_product, name) == (
-        f"Product must be a known SoC version or series alias, not {name!r} (aliases: 310p, 910, 910b, 910_93)"
+        f"Product must be a known SoC version or series alias, not {name!r} (aliases: 310, 310p, 910, 910b, 910_93)"
     )
 
 
@@ -533,7 +553,7 @@ def test_name_like_nothing_lists_the_aliases(name: str) -> None:
 )
 def test_chip_out_of_scope_is_refused_as_such(name: str, series: str) -> None:
     assert refused(get_product, name) == (
-        f"Product must be of the series 310p, 910, 910b, 910_93, not {name!r} ({series} is out of scope)"
+        f"Product must be of the series 310, 310p, 910, 910b, 910_93, not {name!r} ({series} is out of scope)"
     )
 
 

@@ -379,6 +379,18 @@ def test_schedule_l1_minimum_sees_the_second_column():
     assert result.plan.case == "two-column"
 
 
+def test_310_makes_one_column_by_itself_and_limits_no_width_for_it():
+    """load3d_constraints is absent there, and so are the second column and E62006."""
+    wide, para = (1, 1, 1, 4, 80, 16), {"strides": [1, 1, 1], "pads": [0] * 6}
+    given = wide, (1, 1, 1, 2, 1, 16), [16, 1, 16, 3, 80]
+    para["group_dict"] = {**GROUP, "cin1_g": 1, "cout_g": 16}
+    with pytest.raises(tbe.TbeError, match="width") as caught:
+        call(*given, **para)
+    assert caught.value.args[0]["errCode"] == "E62006"
+    with npu_sim.use_product("310"):
+        assert call(*given, **para).plan.case == "load3d"
+
+
 def test_dsl_product_is_the_current_one_or_a_910():
     assert call().product.name == "Ascend910A"
     with npu_sim.use_product("310p"):
@@ -387,7 +399,7 @@ def test_dsl_product_is_the_current_one_or_a_910():
     for name in SPLIT:
         with npu_sim.use_product(name) as product, pytest.raises(ProductError) as caught:
             call()
-        rule = "product of conv3d_backprop_filter must be of the series 310p or 910"
+        rule = "product of conv3d_backprop_filter must be of the series 310 or 310p or 910"
         assert str(caught.value) == f"{rule}, not {product.name} ({product.series_name})"
 
 
