@@ -24,7 +24,7 @@ from npu_sim.isa.op import Mode, Pipe, Space
 from ops.common.kernel_parts import BLOCK, MMAD_BARRIER_ELEMS, ceil_div
 from ops.common.queues import Queue, alloc, close_queue, deque, enque, free, open_queue
 from ops.conv3d_backprop_input.kernel_bias import begin_with_bias, bias_queue
-from ops.conv3d_backprop_input.kernel_split_lines import clear_lines, corner_of, lines_of, load_l0a_lines, load_line
+from ops.conv3d_backprop_input.kernel_split_lines import load_l0a_lines, load_lines, reads_data
 from ops.conv3d_backprop_input.kernel_split_weights import load_b1, load_l0b, weights_of
 from ops.conv3d_backprop_input.kernel_split_windows import image_of, load_a1, load_l0a
 from ops.conv3d_backprop_input.kernel_split_work import (
@@ -150,8 +150,8 @@ def convolve(rows, params, core, phase):
         b_held = False
         for number in range(item.blocks):
             block = block_of(p, item, number)
-            image, corner = image_of(p, block), corner_of(p, block)
-            has_data = corner.has_data if p.per_row else image.a_rows > 0
+            image = image_of(p, block)
+            has_data = reads_data(p, block) if p.per_row else image.a_rows > 0
             if not has_data and not p.has_bias:
                 continue  # the result is zero, and cleared
             is_first = True
@@ -180,13 +180,7 @@ def convolve(rows, params, core, phase):
                         a_part = k_part(p, item, k, p.step_ka)
                         n = alloc(rows, n, A1, a_half, LOAD_A1, tile)
                         if p.per_row:
-                            lines = lines_of(p, block, corner, a_part)
-                            n = clear_lines(rows, n, p, lines, a_part, a1, tile)
-                            for line in range(lines.lines):
-                                if n + p.step_rows > len(rows):
-                                    yield n
-                                    n = 0
-                                n = load_line(rows, n, p, item, corner, lines, a_part, plane, line, a1, tile)
+                            n = load_lines(rows, n, p, item, block, a_part, plane, a1, tile)
                         else:
                             n = load_a1(rows, n, p, item, image, plane, a_part, a1, tile)
                         n = enque(rows, n, A1, a_half, LOAD_A1, tile)
@@ -206,7 +200,7 @@ def convolve(rows, params, core, phase):
                     l0a, l0b = l0_half * p.l0a_half, l0_half * p.l0b_half
                     n = alloc(rows, n, L0, l0_half, LOAD_L0A, tile)
                     if p.per_row:
-                        n = load_l0a_lines(rows, n, p, block, lines, a_part, a1, ka * p.base_k, k_len, l0a, tile)
+                        n = load_l0a_lines(rows, n, p, block, a_part, a1, ka * p.base_k, k_len, l0a, tile)
                     else:
                         n = load_l0a(rows, n, p, block, image, a1, a_part, ka * p.base_k, k_len, l0a, tile)
                     n = load_l0b(rows, n, p, block, weights, b1, kb * p.base_k, k_len, l0b, tile)

@@ -21,26 +21,19 @@ PAD_MAX = 255
 nowhere."""
 
 
-class Corner(NamedTuple):
-    """Where the first window of a base block begins on the map, and whether its windows read data, or nothing else."""
-
-    row: int
-    column: int
-    has_data: bool
-    is_data: bool
-
-
 class Lines(NamedTuple):
     """What an L1 buffer has of each channel block: ``lines`` of ``columns`` pixels, ``needs_zeros`` among them or not.
 
-    They are lines from ``first`` on and columns from ``column`` on of what the kernel walks over: ``kernel_h`` lines
-    from ``begin`` on, of which ``top``, ``left`` and ``right`` (and those below) are padding that the load adds.
+    They are lines from ``first`` on of what the kernel walks over: ``kernel_h`` lines from ``begin`` on, of which
+    ``top``, ``left`` and ``right`` (and those below) are padding that the load adds. The block's first window begins in
+    ``row`` of the map, and its lines in L1 in ``column``, both of which may lie in the padding.
     """
 
     begin: int
     kernel_h: int
     first: int
     lines: int
+    row: int
     column: int
     columns: int
     top: int
@@ -50,18 +43,22 @@ class Lines(NamedTuple):
 
 
 @jit
-def corner_of(p, block):
-    """Return where ``block`` reads."""
-    row = block.m // p.out_w * p.window_step_h - p.image_up
-    column = block.m % p.out_w * p.window_step_w - p.image_left
-    height = (p.kh - 1) * p.dilation_h + 1
+def _row_of(p, block):
+    return block.m // p.out_w * p.window_step_h - p.image_up
+
+
+@jit
+def _column_of(p, block):
+    return block.m % p.out_w * p.window_step_w - p.image_left
+
+
+@jit
+def reads_data(p, block):
+    """Return whether the windows of ``block`` span any data, not only padding and inserted zeros."""
     width = (block.m_len - 1) * p.window_step_w + (p.kw - 1) * p.dilation_w + 1
-    inside = row >= 0 and row + height <= p.image_rows and column >= 0 and column + width <= p.image_w
-    return Corner(
-        row=row, column=column,
-        has_data=_has_data(row, height, p.image_rows, p.insert_h) and _has_data(column, width, p.image_w, p.insert_w),
-        is_data=inside and p.insert_h == 1 and p.insert_w == 1,
-    )  # fmt: skip
+    return _has_data(_row_of(p, block), (p.kh - 1) * p.dilation_h + 1, p.image_rows, p.insert_h) and _has_data(
+        _column_of(p, block), width, p.image_w, p.insert_w
+    )
 
 
 @jit
@@ -72,75 +69,77 @@ def _has_data(first, count, end, step):
 
 
 @jit
-def lines_of(p, block, corner, part):
+def _lines_of(p, block, part):
     """Return the lines of ``part`` of K."""
     begin = part.tap // p.line_taps
     kernel_h = (part.tap + part.taps - 1) // p.line_taps - begin + 1
     width = (block.m_len - 1) * p.load_step_w + (p.line_taps - 1) * p.load_dilation_w + 1
-    if p.pads_lines and not corner.is_data:
-        row = corner.row + begin * p.dilation_h
-        top = min(ceil_div(max(-row, 0), p.dilation_h), kernel_h)
-        lines = min(ceil_div(max(p.image_rows - row, 0), p.dilation_h), kernel_h) - top
-        left, right = max(-corner.column, 0), max(corner.column + width - p.image_w, 0)
+    first, lines, row, column, columns = begin, kernel_h, _row_of(p, block), _column_of(p, block), width
+    reach_w = (block.m_len - 1) * p.window_step_w + (p.kw - 1) * p.dilation_w + 1
+    inside = row >= 0 and row + (p.kh - 1) * p.dilation_h < p.image_rows and column >= 0
+    needs_zeros = not inside or column + reach_w > p.image_w or p.insert_h > 1 or p.insert_w > 1
+    top = left = right = 0
+    if needs_zeros and p.pads_lines:
+        at = row + begin * p.dilation_h
+        above = min(ceil_div(max(-at, 0), p.dilation_h), kernel_h)
+        held = min(ceil_div(max(p.image_rows - at, 0), p.dilation_h), kernel_h) - above
+        before, behind = max(-column, 0), max(column + width - p.image_w, 0)
         # fractals have 16 windows, so that a row of the map has one at least
-        below = kernel_h - top - lines + 16
-        if lines > 0 and left + right < width and max(top, below, left, right) <= PAD_MAX:
-            return Lines(
-                begin=begin, kernel_h=kernel_h, first=begin + top, lines=lines, column=left,
-                columns=width - left - right, top=top, left=left, right=right, needs_zeros=False,
-            )  # fmt: skip
+        below = kernel_h - above - held + 16
+        if held > 0 and before + behind < width and max(above, below, before, behind) <= PAD_MAX:
+            needs_zeros, first, lines = False, begin + above, held
+            column, columns = column + before, width - before - behind
+            top, left, right = above, before, behind
     return Lines(
-        begin=begin, kernel_h=kernel_h, first=begin, lines=kernel_h, column=0, columns=width, top=0, left=0, right=0,
-        needs_zeros=not corner.is_data,
+        begin=begin, kernel_h=kernel_h, first=first, lines=lines, row=row, column=column, columns=columns, top=top,
+        left=left, right=right, needs_zeros=needs_zeros,
     )  # fmt: skip
 
 
 @jit
-def clear_lines(rows, n, p, lines, part, dst, tile):
-    """Clear the L1 buffer if not all of it is data."""
-    if not lines.needs_zeros:
-        return n
-    n = emit_fill(
-        rows, n, dst_space=Space.L1, dst=dst, dtype=p.data, repeat=1,
-        block_num=part.blocks * lines.lines * lines.columns, dst_gap=0, value_bits=0, site=LOAD_A1, tile=tile,
-    )  # fmt: skip
-    # the copies overwrite some of the zeros, on the same pipe: they wait until the fill has written
-    return emit_pipe_barrier(rows, n, Pipe.MTE2, LOAD_A1, tile)
-
-
-@jit
-def load_line(rows, n, p, item, corner, lines, part, plane, number, dst, tile):
-    """Copy line ``number`` of the channel blocks of ``part`` of plane ``plane`` to L1."""
-    line = lines.first + number
-    row = corner.row + line // p.row_lines * p.dilation_h
-    column = corner.column + line % p.row_lines * p.dilation_w + lines.column
-    if row < 0 or row >= p.image_rows or row % p.insert_h != 0:
-        return n
-    first = ceil_div(max(-column, 0), p.line_step)
-    # zeros are inserted only where the columns of a line are neighbours
-    first += -(column + first * p.line_step) % p.insert_w
-    end = min(lines.columns, ceil_div(max(p.image_w - column, 0), p.line_step))
-    if first >= end:
-        return n
-    count = ceil_div(end - first, p.insert_w)
-    hw = p.a_h * p.a_w
-    at = ((item.batch * p.a_d + plane) * p.a_c1 + item.group * p.k1_g + part.first) * hw
-    at += row // p.insert_h * p.a_w + (column + first * p.line_step) // p.insert_w
-    src, to = p.a + at * BLOCK, dst + (number * lines.columns + first) * BLOCK
-    dst_plane = lines.lines * lines.columns
-    if p.line_step == 1 and p.insert_w == 1:
-        return copy_planes(rows, n, to, src, part.blocks, count, dst_plane, hw, p.data, p.a_tensor, LOAD_A1, tile)
-    for c in range(part.blocks):
-        n = copy_runs(
-            rows, n, Space.L1, to + c * dst_plane * BLOCK, Space.GM, src + c * hw * BLOCK, count=count, length=1,
-            src_step=p.line_step, dst_step=p.insert_w, data=p.data, tensor=p.a_tensor, site=LOAD_A1, tile=tile,
+def load_lines(rows, n, p, item, block, part, plane, dst, tile):
+    """Fill an L1 buffer with the lines of ``part`` of K of plane ``plane``."""
+    lines = _lines_of(p, block, part)
+    if lines.needs_zeros:
+        n = emit_fill(
+            rows, n, dst_space=Space.L1, dst=dst, dtype=p.data, repeat=1,
+            block_num=part.blocks * lines.lines * lines.columns, dst_gap=0, value_bits=0, site=LOAD_A1, tile=tile,
         )  # fmt: skip
+        # the copies overwrite some of the zeros, on the same pipe: they wait until the fill has written
+        n = emit_pipe_barrier(rows, n, Pipe.MTE2, LOAD_A1, tile)
+    hw = p.a_h * p.a_w
+    plane_at = ((item.batch * p.a_d + plane) * p.a_c1 + item.group * p.k1_g + part.first) * hw
+    dst_plane = lines.lines * lines.columns
+    for number in range(lines.lines):
+        line = lines.first + number
+        row = lines.row + line // p.row_lines * p.dilation_h
+        column = lines.column + line % p.row_lines * p.dilation_w
+        if row < 0 or row >= p.image_rows or row % p.insert_h != 0:
+            continue
+        first = ceil_div(max(-column, 0), p.line_step)
+        # zeros are inserted only where the columns of a line are neighbours
+        first += -(column + first * p.line_step) % p.insert_w
+        end = min(lines.columns, ceil_div(max(p.image_w - column, 0), p.line_step))
+        if first >= end:
+            continue
+        count = ceil_div(end - first, p.insert_w)
+        at = plane_at + row // p.insert_h * p.a_w + (column + first * p.line_step) // p.insert_w
+        src, to = p.a + at * BLOCK, dst + (number * lines.columns + first) * BLOCK
+        if p.line_step == 1 and p.insert_w == 1:
+            n = copy_planes(rows, n, to, src, part.blocks, count, dst_plane, hw, p.data, p.a_tensor, LOAD_A1, tile)
+            continue
+        for c in range(part.blocks):
+            n = copy_runs(
+                rows, n, Space.L1, to + c * dst_plane * BLOCK, Space.GM, src + c * hw * BLOCK, count=count, length=1,
+                src_step=p.line_step, dst_step=p.insert_w, data=p.data, tensor=p.a_tensor, site=LOAD_A1, tile=tile,
+            )  # fmt: skip
     return n
 
 
 @jit
-def load_l0a_lines(rows, n, p, block, lines, part, src, k_start, k_len, dst, tile):
+def load_l0a_lines(rows, n, p, block, part, src, k_start, k_len, dst, tile):
     """Lines to L0A: windows as rows, K in the order (c1, tap, c0), from ``k_start`` of ``part`` on."""
+    lines = _lines_of(p, block, part)
     set_feature_map(rows, n, lines.lines, lines.columns, lines.left, lines.right, lines.top, PAD_MAX)
     set_window(rows, n, p.load_step_w, 1, p.line_taps, lines.kernel_h, p.load_dilation_w, 1)
     return emit_load_3d(

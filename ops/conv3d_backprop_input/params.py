@@ -156,7 +156,6 @@ def streamed_params(tiling: StreamedTiling, core: CoreSpec, a: GmTensor, weight:
         shape, up, left, (rows, columns) = _gradient_shape(p), p.back_pads.up, p.back_pads.left, p.dilated_extent
     # all of the map: lines take their columns of it themselves, and nothing is padded
     image = _Image(up=up, left=left, right=0, rows=rows, width=columns, first_column=0, column_at=0, columns=0)
-    planes = max(t.step_ka * t.base_k // p.window, 1)
     taps = min(t.step_kb * t.base_k // p.c0, p.khw)
     step_w, n1 = shape["window_step_w"], t.base_n // p.c0
     line = {
@@ -166,7 +165,9 @@ def streamed_params(tiling: StreamedTiling, core: CoreSpec, a: GmTensor, weight:
     }  # fmt: skip
     line["pads_lines"] = int(line["row_lines"] == line["line_step"] == shape["insert_h"] == shape["insert_w"] == 1)
     columns = t.line_columns
-    copies_a = planes * (columns if line["line_step"] > MAX_FIELD else columns // MAX_BLOCK_COUNT + 1)
+    copies_a = (
+        t.a1_bytes // (32 * columns) * (columns if line["line_step"] > MAX_FIELD else columns // MAX_BLOCK_COUNT + 1)
+    )
     numbers = {
         "base_rows": 0, "m_total": t.m_total, "m_unit": 1, "single_m": t.single_m, "single_n": t.base_n,
         "m_count": t.m_count, "n_count": t.n_count, "cores": t.core_num, "clear": int(t.needs_clearing),
