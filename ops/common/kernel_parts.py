@@ -56,41 +56,16 @@ def copy_planes(
     ``dst_plane`` and ``src_plane`` are the distances between planes in pixels. One row, or one row for each plane where
     a field would not hold the number of planes or the gap between two; ``length`` always fits, because L1 holds it.
     """
-    if src_plane - length > MAX_FIELD or planes > MAX_BLOCK_COUNT:
-        for c in range(planes):
-            n = emit_data_copy(
-                rows,
-                n,
-                Space.L1,
-                dst + c * dst_plane * BLOCK,
-                Space.GM,
-                src + c * src_plane * BLOCK,
-                1,
-                length,
-                0,
-                0,
-                data,
-                tensor,
-                site,
-                tile,
-            )
-        return n
-    return emit_data_copy(
-        rows,
-        n,
-        Space.L1,
-        dst,
-        Space.GM,
-        src,
-        planes,
-        length,
-        src_plane - length,
-        dst_plane - length,
-        data,
-        tensor,
-        site,
-        tile,
-    )
+    apart = src_plane - length > MAX_FIELD or planes > MAX_BLOCK_COUNT
+    calls, count = (planes, 1) if apart else (1, planes)
+    src_gap, dst_gap = (0, 0) if apart else (src_plane - length, dst_plane - length)
+    for c in range(calls):
+        n = emit_data_copy(
+            rows, n, dst_space=Space.L1, dst=dst + c * dst_plane * BLOCK, src_space=Space.GM,
+            src=src + c * src_plane * BLOCK, block_count=count, block_len=length, src_gap=src_gap, dst_gap=dst_gap,
+            dtype=data, tensor=tensor, site=site, tile=tile,
+        )  # fmt: skip
+    return n
 
 
 @jit

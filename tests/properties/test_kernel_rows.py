@@ -157,6 +157,45 @@ def test_kernel_rows_of_extreme_convolutions_can_be_encoded(series, dtype, geome
     assert assert_rows_are_legal(geometry, series, dtype) > 0
 
 
+def moved_blocks(rows: np.ndarray) -> dict[int, int]:
+    """Return where in L1 copies bring which block of global memory, both counted in blocks."""
+    moved = {}
+    assert verify(rows, get_product("910b")) == []
+    for row in rows:
+        assert row["op"] == Op.DATA_COPY
+        for run in range(int(row["block_count"])):
+            length = int(row["block_len"])
+            dst = int(row["dst"]) // 32 + run * (length + int(row["dst_gap"]))
+            src = int(row["src0"]) // 32 + run * (length + int(row["src_gap"]))
+            moved |= {dst + i: src + i for i in range(length)}
+    return moved
+
+
+def test_copies_of_part_of_an_image_bring_every_pixel_to_its_place():
+    rng = random.Random(12)
+    for _ in range(200):
+        planes, height, columns = rng.randint(1, 3), rng.randint(1, 9), rng.randint(1, 7)
+        column_step = rng.choice((1, 1, 2, 63, 70_000))
+        row_step = (columns - 1) * column_step + rng.choice((1, 1, 4, 80_000))
+        first = rng.randrange(height * columns)
+        count = rng.randint(1, height * columns - first)
+        dst_plane, src_plane = count + rng.choice((0, 3)), height * row_step + rng.choice((0, 9, 70_000))
+        rows = empty_rows(256)
+        n = kernel_parts.copy_pixels(
+            rows, 0, 64, 3200, planes, first, count, columns, row_step, column_step, dst_plane, src_plane, 0, -1, 0, 0
+        )
+        wanted = {
+            2 + plane * dst_plane + i: 100 + plane * src_plane + (first + i) // columns * row_step
+            + (first + i) % columns * column_step
+            for plane in range(planes)
+            for i in range(count)
+        }  # fmt: skip
+        assert moved_blocks(rows[:n]) == wanted
+        # pixels apart are copied row by row at best
+        runs, step = (count, kernel_parts.MAX_FIELD + 1) if column_step > 1 else (height, row_step)
+        assert n <= kernel_parts.copy_pixels_rows(planes, runs, step)
+
+
 def test_largest_start_equals_the_walk_block_by_block():
     rng = random.Random(11)
     for _ in range(500):
