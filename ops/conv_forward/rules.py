@@ -232,6 +232,8 @@ def _output_shape(call: ConvolutionCall) -> str | None:
     wanted = call.output_shape
     if call.output is None or wanted is None or call.output.shape == wanted:
         return None
+    if min(wanted) < 0:
+        return sentence("output shape", "without negative extents, as the other arguments give", shape_text(wanted))
     return sentence("output shape", f"{shape_text(wanted)}, as the other arguments give", shape_text(call.output.shape))
 
 

@@ -51,6 +51,8 @@ def random_forward_call(rng: np.random.Generator, series: str) -> Call:
         most = [max(pair) for pair in zip(drawn.stride, drawn.dilation, strict=True)]
         extra = tuple(int(rng.integers(0, high)) for high in most)
         out[2:] = [o - e + more for o, e, more in zip(out[2:], drawn.output_padding, extra, strict=True)]
+        if min(out) < 1:
+            return random_forward_call(rng, series)
     if len(padding) == 1 and not drawn.transposed and rng.random() < 0.4:
         more = int(rng.integers(0, 4))
         pads, padding = [(pads[0][0], more)], (pads[0][0], more)

@@ -165,6 +165,11 @@ def test_rule_decides_its_case(name):
     assert caught.value.status == rule.status
 
 
+def test_negative_extents_are_named_as_such():
+    with pytest.raises(OperatorError, match=r"without negative extents.*, not \[2, 6, -2, 7\]"):
+        check(make(**TURNED | {"padding": (4, 0), "output": (2, 6, 0, 7)}))
+
+
 def test_steps_ascend():
     steps = [int(rule.step) for rule in RULES]
     assert steps == sorted(steps)
