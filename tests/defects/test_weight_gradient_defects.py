@@ -42,7 +42,7 @@ def test_kernels_untouched_have_no_hazards_and_only_legal_rows(series):
         except OperatorError:
             continue
         checked += 1
-        for variant in (plan, random_tiling(rng, plan)):
+        for variant in (plan, random_tiling(rng, plan, cut=True)):
             assert run_hazards(variant.launches, variant.product) == []
             for launch in variant.launches:
                 for phase in range(launch.phase_count):
