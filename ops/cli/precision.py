@@ -33,7 +33,7 @@ def precision_command(
         typer.Option(
             "--product",
             "--soc-version",
-            help="SoC version, series alias or product file; repeatable. Default: all series.",
+            help="SoC version, series alias or product file; repeatable. Default: all series with aclnn calls.",
         ),
     ] = None,
     cube_math_type: Annotated[

@@ -71,7 +71,9 @@ GroupsOption = Annotated[int | None, typer.Option("--groups", help="With --x. De
 ProductOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--product", "--soc-version", help="SoC version, series alias or product file; repeatable. Default: all series."
+        "--product",
+        "--soc-version",
+        help="SoC version, series alias or product file; repeatable. Default: all series with aclnn calls.",
     ),
 ]
 ModeOption = Annotated[
