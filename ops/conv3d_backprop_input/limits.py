@@ -39,9 +39,6 @@ def check_planes(geometry: ConvGeometry, product: Product, what: str) -> None:
     limits = [
         ("pixels of an input plane", g.hi * g.wi, PLANE_MAX),
         ("pixels of an output plane", g.ho * g.wo, PLANE_MAX),
-        ("ho * strideH", g.ho * g.stride[1], PLANE_MAX),
-        ("wo * strideW", g.wo * g.stride[2], PLANE_MAX),
-        ("do * strideD", g.do * g.stride[0], PLANE_MAX),
     ]
     _refuse(limits, f"{what}, {product.name}")
 
@@ -92,6 +89,10 @@ def library_only_limits(geometry: ConvGeometry, product: Product, compute_dtype:
         *_window_limits(g),
         *_back_pad_limits(p),
         *(() if is_rewritten else _stride_limits(g)),
+        *(
+            (f"{out} * stride{axis}", extent * step, PLANE_MAX)
+            for out, axis, extent, step in zip(("do", "ho", "wo"), "DHW", (g.do, g.ho, g.wo), g.stride, strict=True)
+        ),
         ("strideD", g.stride[0], g.kd),
         ("strideD", g.stride[0], PAD_MAX),
         ("padFront", g.pad[0], PAD_MAX),

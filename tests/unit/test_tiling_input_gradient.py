@@ -254,6 +254,7 @@ def deep(*, stride: int = 1, kernel: int = 1, pad: int = 0) -> ConvGeometry:
 
 
 LIBRARY_ONLY = [
+    (deep(stride=10**9, pad=10**9), "do * strideD must be at most 2147483647, not 3000000000"),
     (deep(stride=2), "strideD must be at most 1, not 2"),
     (deep(stride=256, kernel=300), "strideD must be at most 255, not 256"),
     (deep(kernel=300, pad=256), "padFront must be at most 255, not 256"),
