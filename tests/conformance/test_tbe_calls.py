@@ -23,14 +23,6 @@ MOST_MACS, MOST_ELEMS = 40_000_000, 8_000_000
 # What differs from the recorded outcome: stage and code here. The README of the golden files says why.
 EXCEPTIONS = {
     "der-x_bf16-8.1": ("call", "E60005"),
-    "der-kernel_w256-2022": ("schedule", "E60011"),
-    "der-kernel_w256-8.1": ("schedule", "E60011"),
-    "der-kernel_w257-8.1": ("schedule", "E60011"),
-    "der-kernel_h257-8.1": ("schedule", "E60011"),
-    "der-l1_exceed_wo_mult16-8.1": ("schedule", "E60022"),
-    "der-l1_exceed_wo_not16-8.1": ("schedule", "E60022"),
-    "der-l1_dilated_kernel_not_counted-2022": ("schedule", "E60022"),
-    "der-l1_dilated_kernel_not_counted-8.1": ("schedule", "E60022"),
 }
 PAIRS = [(call, series) for call in CALLS for series in call["series"]]
 
