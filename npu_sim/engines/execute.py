@@ -1,7 +1,8 @@
 """The execute engine: the bits a launch leaves in GM.
 
 Emulated cores run on a thread pool. Everything a core does is its own, except atomic additions to GM, and those are
-applied in core order (see `isa.atomic`), so the result does not depend on the number of threads.
+applied core after core (see `isa.atomic`), so the result does not depend on the number of threads. On a device timing
+decides their order; here `ExecuteOptions.core_order` does, so that the spread of the results can be studied.
 """
 
 from __future__ import annotations
@@ -64,6 +65,9 @@ class ExecuteOptions:
     order : "program", "late" or int
         Order of the rows of a core: as emitted, with data movement as late as legal, or a random legal order by seed.
         A program without races gives the same bits in every one.
+    core_order : int or None
+        Whose atomic additions come first in a phase: those of the core with the lowest number (None), or of cores in a
+        random order by seed (0 or more), the same on every host. A core's own additions stay in program order.
     poison : bool
         Overwrite the buffers with NaN before each core and phase, so that a read before a write shows whatever ran
         there before; otherwise once before a launch that is not ``trusted``.
@@ -78,6 +82,7 @@ class ExecuteOptions:
     threads: int = 1
     chunk_rows: int = CHUNK_ROWS
     order: Literal["program", "late"] | int = "program"
+    core_order: int | None = None
     poison: bool = False
     shortcuts: bool = True
 
@@ -91,6 +96,8 @@ class ExecuteOptions:
             choice("order", self.order, ("program", "late"))
         else:
             whole("order", self.order)
+        if self.core_order is not None and whole("core_order", self.core_order) < 0:
+            raise ShapeError(f"core_order must be None or a seed of 0 or more, not {self.core_order}")
         if self.hf32_ties is not None:
             choice("hf32_ties", self.hf32_ties, [rule.name.lower() for rule in TieRule])
 
@@ -133,8 +140,20 @@ class _Log:
             self.data = data
 
 
+def core_sequence(core_count: int, phase: int, core_order: int | None) -> list[int]:
+    """Return the cores of a phase in the order in which they add to GM, see `ExecuteOptions.core_order`."""
+    if core_order is None:
+        return list(range(core_count))
+    # NumPy keeps the words of a bit generator from version to version (NEP 19), but not how it shuffles
+    words = np.random.PCG64([core_order, phase]).random_raw(core_count)
+    return np.argsort(words, kind="stable").tolist()
+
+
 class _Turns:
-    """Who may add to GM: the lowest unfinished core of the phase; finished cores leave their log here."""
+    """Who may add to GM: the first unfinished core of the phase; finished cores leave their log here.
+
+    A core is known by its place in the `core_sequence` of the phase.
+    """
 
     def __init__(self, gm: npt.NDArray[np.uint8]) -> None:
         self._gm = gm
@@ -146,17 +165,17 @@ class _Turns:
         self.held_bytes = 0
         """Bytes in the logs of finished cores whose turn has not come."""
 
-    def is_turn(self, core: int) -> bool:
-        """Return whether all cores below ``core`` are finished and applied."""
-        return self._turn == core
+    def is_turn(self, place: int) -> bool:
+        """Return whether all cores before the one at ``place`` are finished and applied."""
+        return self._turn == place
 
-    def wait(self, core: int) -> None:
-        """Block until it is ``core``'s turn (or another core failed)."""
+    def wait(self, place: int) -> None:
+        """Block until it is the turn of the core at ``place`` (or another core failed)."""
         with self._condition:
-            self._condition.wait_for(lambda: self._turn == core or self._failed)
+            self._condition.wait_for(lambda: self._turn == place or self._failed)
 
-    def finish(self, core: int, log: _Log) -> _Log | None:
-        """Record that ``core`` is done and apply every log whose turn has come.
+    def finish(self, place: int, log: _Log) -> _Log | None:
+        """Record that the core at ``place`` is done and apply every log whose turn has come.
 
         Returns
         -------
@@ -164,8 +183,8 @@ class _Turns:
             An empty log for the caller's next core, None if there is none to spare.
         """
         with self._condition:
-            if self._turn != core:
-                self._left[core] = log
+            if self._turn != place:
+                self._left[place] = log
                 self.held_bytes += len(log.data)
                 spare, self._spare = self._spare, None
                 return spare
@@ -255,9 +274,9 @@ def _chunks(launch: Launch, core: int, phase: int, options: ExecuteOptions, work
 
 
 def _run_core(
-    launch: Launch, core: int, phase: int, options: ExecuteOptions, worker: _Worker, turns: _Turns, gm: np.ndarray
+    launch: Launch, core: int, place: int, phase: int, options: ExecuteOptions, worker: _Worker, turns: _Turns
 ) -> None:
-    memory = worker.memory
+    memory, gm = worker.memory, launch.gm.arena
     if options.poison:
         memory.poison()
     done = 0
@@ -266,21 +285,21 @@ def _run_core(
         step = len(rows) if options.threads == 1 else _TURN_ROWS
         for first in range(0, len(rows), step):
             last = min(first + step, len(rows))
-            _take_turn(core, rows[first:last], worker.log, turns, gm)
+            _take_turn(place, rows[first:last], worker.log, turns, gm)
             bad = _run_rows(rows, first, last, worker, gm)
             if bad >= 0:
                 raise ProgramError([_unsupported(rows[bad], launch, core, done + bad)])
         done += len(rows)
-    worker.log = turns.finish(core, worker.log) or _Log(int(worker.config[3]))
+    worker.log = turns.finish(place, worker.log) or _Log(int(worker.config[3]))
 
 
-def _take_turn(core: int, rows: np.ndarray, log: _Log, turns: _Turns, gm: np.ndarray) -> None:
-    """Let the next ``rows`` of ``core`` add to GM if it is the core's turn, else to its log, which gets room."""
+def _take_turn(place: int, rows: np.ndarray, log: _Log, turns: _Turns, gm: np.ndarray) -> None:
+    """Let a core's next ``rows`` add to GM if it is the turn of its place, else to its log, which gets room."""
     demand = np.zeros(2, np.int64)
     atomic_demand(rows, len(rows), demand)
-    if not turns.is_turn(core) and turns.held_bytes + log.sink[2] + demand[1] > _LOG_LIMIT_BYTES:
-        turns.wait(core)
-    if turns.is_turn(core):
+    if not turns.is_turn(place) and turns.held_bytes + log.sink[2] + demand[1] > _LOG_LIMIT_BYTES:
+        turns.wait(place)
+    if turns.is_turn(place):
         apply_log(gm, log.runs, log.data, log.sink)
         log.sink[0] = 0
     else:
@@ -337,13 +356,13 @@ def _check(rows: np.ndarray, launch: Launch, product: Product, core: int, first:
 class _Phase:
     """The cores of one phase that nobody has taken yet, and their turns."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, cores: list[int]) -> None:
         self.turns = _Turns(launch.gm.arena)
-        self._cores = iter(range(launch.core_count))
+        self._cores = enumerate(cores)
         self._take = threading.Lock()
 
-    def take(self) -> int | None:
-        """Return the lowest core that nobody runs, None if there is none left."""
+    def take(self) -> tuple[int, int] | None:
+        """Return place and number of the first core that nobody runs, None if there is none left."""
         with self._take:
             return next(self._cores, None)
 
@@ -370,7 +389,7 @@ class _Run:
             _BUFFERS.give_back(self._product.core, worker.memory)
 
     def _run_phase(self, number: int) -> None:
-        phase = _Phase(self._launch)
+        phase = _Phase(self._launch, core_sequence(self._launch.core_count, number, self._options.core_order))
         threads = min(self._options.threads, self._launch.core_count)
         if threads > 1 and self._is_small(number):
             threads = 1
@@ -398,10 +417,10 @@ class _Run:
         )
 
     def _work(self, number: int, phase: _Phase, worker: _Worker) -> None:
-        gm = self._launch.gm.arena
         try:
-            while (core := phase.take()) is not None:
-                _run_core(self._launch, core, number, self._options, worker, phase.turns, gm)
+            while (taken := phase.take()) is not None:
+                place, core = taken
+                _run_core(self._launch, core, place, number, self._options, worker, phase.turns)
         except BaseException:
             phase.turns.fail()
             raise

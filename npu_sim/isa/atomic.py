@@ -1,9 +1,10 @@
-"""Atomic additions to GM, in core order.
+"""Atomic additions to GM, core after core.
 
-The lowest unfinished core adds in place. The others append to a log, which is applied when their turn comes, so the
+The first unfinished core adds in place. The others append to a log, which is applied when their turn comes, so the
 bits do not depend on which thread is faster. Rounding of an element add is to nearest even, and integers clamp in
-saturation mode and wrap around otherwise, as in the vector unit (both ASSUMED: no document states them); the order
-between cores is free on hardware, here it is core 0 first, each core in program order.
+saturation mode and wrap around otherwise, as in the vector unit (both ASSUMED: no document states them). The order
+between cores is free on hardware, here `ExecuteOptions.core_order` names it, core 0 first by default; each core adds in
+program order.
 """
 
 from __future__ import annotations

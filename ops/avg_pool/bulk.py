@@ -45,7 +45,7 @@ def can_run(plan: AvgPoolPlan, options: ExecuteOptions) -> bool:
     if not options.shortcuts or options.order != "program" or options.poison:
         return False
     if plan.route.name == "AvgPool3DGrad":
-        return True
+        return options.core_order is None
     on_cube = plan.route.name in ("cube", "cube+mul")
     return on_cube and plan.route.compute_dtype == "fp16" and adds_tap_by_tap(options.accumulation)
 

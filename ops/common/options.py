@@ -12,7 +12,9 @@ from npu_sim.products import Product
 from ops.common.arrays import available_threads
 
 
-def run_options(product: Product, cube_dtype: str, accumulation: Any, overflow: Any, threads: Any) -> ExecuteOptions:
+def run_options(
+    product: Product, cube_dtype: str, accumulation: Any, overflow: Any, threads: Any, core_order: Any = None
+) -> ExecuteOptions:
     """Return the options of a run.
 
     Parameters
@@ -27,6 +29,8 @@ def run_options(product: Product, cube_dtype: str, accumulation: Any, overflow: 
         None: the product's default mode.
     threads : int or None
         Host threads; None: all.
+    core_order : int or None
+        In which order cores add to memory, see `ExecuteOptions`.
 
     Raises
     ------
@@ -43,4 +47,5 @@ def run_options(product: Product, cube_dtype: str, accumulation: Any, overflow: 
         accumulation=Accumulation.parse(accumulation, default_accumulation(product, cube_dtype)),
         overflow=cast("Overflow | None", overflow),
         threads=workers,
+        core_order=core_order,
     )

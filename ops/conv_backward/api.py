@@ -170,6 +170,7 @@ def convolution_backward(
     accumulation: Accumulation | str | None = None,
     overflow: Overflow | None = None,
     threads: int | None = None,
+    core_order: int | None = None,
     bias_sizes: Sequence[int] | None = None,
     profile: Profile = "page",
     quirks: Sequence[str] = (),
@@ -204,6 +205,9 @@ def convolution_backward(
         None: the product's default mode.
     threads : int or None
         Host threads; None: all. The result does not depend on it.
+    core_order : int or None
+        Whose partial sums of a weight gradient come first: the order of the cores, or by seed (0 or more) one of those
+        that a device may take. Nothing else depends on it.
     bias_sizes : sequence of int or None
         Looked at only if a tensor is empty; None: Cout.
     profile : {"page", "library"}
@@ -253,7 +257,7 @@ def convolution_backward(
     recorder = current_recorder()
     if recorder is not None:
         recorder.add(lambda: explain_call(plan))
-    options = run_options(resolved.product, resolved.compute_dtype, accumulation, overflow, threads)
+    options = run_options(resolved.product, resolved.compute_dtype, accumulation, overflow, threads, core_order)
     outputs = empty_results(plan.calls, resolved.wanted_outputs)
     storages = {"grad_output": g, "input": x, "weight": w} | outputs
     run_call(plan, {name: storage.reshape(-1) for name, storage in storages.items()}, options)

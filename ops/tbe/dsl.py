@@ -92,6 +92,7 @@ class ResultTensor:
         accumulation: Accumulation | str | None = None,
         overflow: Overflow | None = None,
         threads: int | None = None,
+        core_order: int | None = None,
     ) -> npt.NDArray[np.float32]:
         """Evaluate the tensor. Not to be called from two threads at once: they would share the global memory.
 
@@ -105,6 +106,9 @@ class ResultTensor:
             None: the product's default mode.
         threads : int or None
             Host threads; None: all. The result does not depend on it.
+        core_order : int or None
+            Whose partial sums come first: the order of the cores, or by seed (0 or more) one of those that a device may
+            take.
 
         Returns
         -------
@@ -130,7 +134,7 @@ class ResultTensor:
         if first.name == second.name and first != second:
             raise ShapeError(f"names of x and out_backprop must differ, not both be {first.name}")
         x, dy = _fed(first, feed), _fed(second, feed)
-        options = run_options(self.product, "fp16", accumulation, overflow, threads)
+        options = run_options(self.product, "fp16", accumulation, overflow, threads, core_order)
         try:
             reserve("Global memory and results of a call", self.plan.gm.total_bytes + 4 * prod(self.shape))
         except BudgetError as error:

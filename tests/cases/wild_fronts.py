@@ -43,7 +43,7 @@ def convolution_backward(rng: np.random.Generator) -> object:
     }  # fmt: skip
     more = (
         "transposed", "output_padding", "output_mask", "cube_math_type", "bias_sizes", "profile", "quirks",
-        "strict_output_dtype", *_OPTIONS,
+        "strict_output_dtype", "core_order", *_OPTIONS,
     )  # fmt: skip
     return ops.convolution_backward(**changed(rng, good, more))
 
@@ -242,7 +242,7 @@ def tbe_dsl(rng: np.random.Generator) -> object:
         plan = tbe.auto_schedule([result] if rng.random() < 0.9 else wild(rng))
         feed: Any = {"x": x, "dy": dy}
         feed = changed(rng, feed) if rng.random() < 0.3 else feed
-        options = {name: wild(rng) for name in ("accumulation", "overflow", "threads") if rng.random() < 0.1}
+        options = {name: wild(rng) for name in (*_OPTIONS[1:], "core_order") if rng.random() < 0.1}
         return str(plan), result.run(feed if rng.random() < 0.95 else wild(rng), **options)
 
 

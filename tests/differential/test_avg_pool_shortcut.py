@@ -275,6 +275,14 @@ def test_avg_pool_that_asks_for_rows_gets_them():
         assert not can_run(r.plan, ExecuteOptions(accumulation=model, **wish))
 
 
+@pytest.mark.parametrize(("series", "pooling", "path"), [("910b", OVER, "cube"), ("910_93", MEANS, "AvgPool3DGrad")])
+def test_avg_pool_runs_its_rows_in_an_order_of_cores_only_where_cores_add(series, pooling, path):
+    r = compare(Case(series=series, dtype="fp16", leading=(1, 16), extents=(6, 6), pooling=pooling))
+    assert r.path == path
+    options = ExecuteOptions(accumulation=default_accumulation(r.product, "fp16"), core_order=1)
+    assert can_run(r.plan, options) == (path == "cube")
+
+
 def test_avg_pool_in_bulk_refuses_an_overflow_mode_the_product_lacks_and_writes_nothing():
     case = Case(series="910", dtype="fp16", leading=(1, 16), extents=(6, 6), pooling=OVER)
     r = compare(case)

@@ -38,6 +38,16 @@ def many_core_plan(series, seed):
             return rng, case, plan
 
 
+def with_cores_in(plan, order):
+    """Return ``plan`` with its kernel's cores renumbered: core i of a phase does what ``order(phase)[i]`` did."""
+    kernel = plan.launches[-1]
+
+    def renumbered(rows, params, core, phase):
+        return kernel.rows(order(phase)[core], phase, rows)
+
+    return replace(plan, launches=(*plan.launches[:-1], replace(kernel, kernel=renumbered)))
+
+
 @pytest.mark.parametrize("series", SERIES)
 def test_bits_depend_on_no_setting_of_the_engine(series):
     for seed in range(2):
@@ -67,13 +77,57 @@ def test_order_of_the_cores_would_show_in_the_bits(series):
     )
     options = ExecuteOptions(accumulation=default_accumulation(plan.product, plan.compute_dtype))
     forward = run_plan(plan, x, dy, options)
-    kernel = plan.launches[-1]
-
-    def backwards(rows, params, core, phase):
-        return kernel.rows(kernel.core_count - 1 - core, phase, rows)
-
-    other = replace(plan, launches=(*plan.launches[:-1], replace(kernel, kernel=backwards)))
+    other = with_cores_in(plan, lambda phase: list(reversed(range(plan.launches[-1].core_count))))
     assert not np.array_equal(run_plan(other, x, dy, options), forward)
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_core_order_is_the_order_in_which_one_thread_would_run_the_cores(series):
+    rng, case, plan = many_core_plan(series, [SERIES.index(series), 0])
+    x, dy = (
+        (rng.standard_normal(shape) * 2.0 ** rng.integers(-8, 9, shape)).astype(np.float32)
+        for shape in (case.x_shape, case.dy_shape)
+    )
+    options = ExecuteOptions(accumulation=default_accumulation(plan.product, plan.compute_dtype))
+    count = plan.launches[-1].core_count
+    seen = {run_plan(plan, x, dy, options).tobytes()}
+    for seed in range(4):
+        naive = with_cores_in(plan, lambda phase, seed=seed: engine.core_sequence(count, phase, seed))
+        want = run_plan(naive, x, dy, options)
+        for threads, chunk_rows, order in ((1, 4096, "program"), (2, 64, "late"), (3, 1, "program"), (3, 64, seed)):
+            changed = replace(options, core_order=seed, threads=threads, chunk_rows=chunk_rows, order=order)
+            got = run_plan(plan, x, dy, changed)
+            np.testing.assert_array_equal(got.view(np.uint32), want.view(np.uint32), str(changed))
+        seen.add(want.tobytes())
+    assert len(seen) > 1, "sums that do not depend on their order prove nothing"
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_core_order_changes_nothing_where_each_element_has_one_writer(series):
+    rng = np.random.default_rng([SERIES.index(series), 5])
+    made = 0
+    while made < 2:
+        case = random_case(rng, series=series, most_macs=60_000)
+        if case.geometry.spatial_rank == 3:
+            continue
+        plan = plan_of(case)
+        tiling = plan.tiling
+        parts = tiling.batch_items * tiling.k_count if plan.product.core.is_split else tiling.batch_parts
+        if plan.launches[-1].core_count == 1 or parts > 1:
+            continue
+        made += 1
+        x, dy = (rng.standard_normal(shape).astype(np.float32) for shape in (case.x_shape, case.dy_shape))
+        options = ExecuteOptions(accumulation=default_accumulation(plan.product, plan.compute_dtype))
+        want = run_plan(plan, x, dy, options)
+        for seed in range(3):
+            np.testing.assert_array_equal(run_plan(plan, x, dy, replace(options, core_order=seed)), want)
+
+
+def test_core_order_by_seed_is_the_same_on_every_host():
+    assert engine.core_sequence(5, 1, None) == [0, 1, 2, 3, 4]
+    assert engine.core_sequence(6, 0, 0) == [3, 2, 1, 0, 4, 5]
+    assert engine.core_sequence(6, 1, 0) == [4, 5, 1, 2, 0, 3]
+    assert engine.core_sequence(6, 0, 2**63 - 1) == [0, 3, 1, 4, 5, 2]
 
 
 def test_core_that_runs_ahead_waits_instead_of_logging_too_much(monkeypatch):
@@ -184,6 +238,8 @@ def test_options_out_of_range_are_refused():
         ("order", "later", "one of program, late"),
         ("order", None, "an int"),
         ("hf32_ties", "up", "one of even, away, toward_zero"),
+        ("core_order", "random", "an int"),
+        ("core_order", -1, "None or a seed of 0 or more"),
     ):
         with pytest.raises(ShapeError, match=rf"^{name} must be {rule}, not {value!r}$"):
             ExecuteOptions(**{"accumulation": SERIAL, name: value})
