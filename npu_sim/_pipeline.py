@@ -129,6 +129,16 @@ def _plain(text: str, *_: Any, **__: Any) -> str:
     return text
 
 
+def _plain_errors() -> Iterator[tuple[Any, str, Any]]:
+    """Yield what keeps the thousands of errors that Numba raises for itself from asking the terminal for colours.
+
+    Without the package colorama, and where the user asked for none, Numba has no colours to begin with.
+    """
+    scheme = errors.termcolor()
+    if hasattr(scheme, "_markup"):
+        yield scheme, "_markup", _plain
+
+
 @contextmanager
 def thrifty(typing_context: Any, target: Any) -> Iterator[None]:
     """Compile for less; the compiler's lock is held, so no two threads are here at once."""
@@ -138,8 +148,7 @@ def thrifty(typing_context: Any, target: Any) -> Iterator[None]:
             (typing_context, "resolve_function_type", _remembering(typing_context.resolve_function_type)),
             (target, "get_abi_sizeof", _sizing_once(target.get_abi_sizeof)),
             (target, "pack_value", _copying_records(target)),
-            # each of the thousands of errors that Numba raises for itself asks the terminal for its colours
-            (errors.termcolor(), "_markup", _plain),
+            *_plain_errors(),
             # two events for each call of LLVM, to which nobody listens
             (ffi.lib._lock, "_cblist", []),
         ):

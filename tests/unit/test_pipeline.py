@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -77,6 +81,16 @@ def test_compiler_is_left_as_it_was(fails):
     assert not [name for holder in holders for name in replaced if name in vars(holder)]
     assert listeners == _pipeline.ffi.lib._lock._cblist != []
     assert gc.isenabled()
+
+
+def test_code_is_compiled_where_errors_have_no_colours(tmp_path):
+    code = (
+        "from numba.core import errors; from npu_sim import _jit; "
+        f"assert type(errors.termcolor()).__name__ == 'NOPColorScheme'; _jit._CACHE_PARENT = {str(tmp_path)!r}; "
+        "assert _jit.jit(lambda x: x + 1)(1) == 2"
+    )
+    environment = {**os.environ, "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment, cwd=Path(__file__).parents[2])
 
 
 def test_collection_that_was_off_stays_off():
