@@ -247,7 +247,7 @@ def conv3d_backprop_filter(
     product = current_product(DEFAULT_SERIES)
     if not UNIFIED.holds(product):
         raise ProductError(
-            f"product of conv3d_backprop_filter must be of the series {' or '.join(UNIFIED.series())}, not "
+            f"product of conv3d_backprop_filter must be of the series {', '.join(UNIFIED.series())}, not "
             f"{product.name} ({product.series_name})"
         )
     x, out_backprop = shared_array(x, "x"), shared_array(out_backprop, "out_backprop")

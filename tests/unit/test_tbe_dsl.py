@@ -399,7 +399,7 @@ def test_dsl_product_is_the_current_one_or_a_910():
     for name in SPLIT:
         with npu_sim.use_product(name) as product, pytest.raises(ProductError) as caught:
             call()
-        rule = "product of conv3d_backprop_filter must be of the series 310 or 310p or 910"
+        rule = "product of conv3d_backprop_filter must be of the series 310, 310p, 910"
         assert str(caught.value) == f"{rule}, not {product.name} ({product.series_name})"
 
 
