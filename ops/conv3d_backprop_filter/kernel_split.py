@@ -113,6 +113,8 @@ def _start_item(p, walk, item):
 def weight_gradient(rows, params, core, phase):
     """Clear the core's share of dW, or compute its work items; see `npu_sim.program.launch.Launch`.
 
+    The share is stored from zeros in L1, of which there are as many as the share or all of L1 needs.
+
     ``params``: `params.SPLIT_PARAMS`[1].
     """
     p = params[0]

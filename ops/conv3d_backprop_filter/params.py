@@ -11,16 +11,13 @@ from npu_sim.errors import OperatorError
 from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GmTensor
 from npu_sim.products import Product
-from npu_sim.units import KIB, align_up, ceil_div
+from npu_sim.units import align_up, ceil_div
 from ops.common.geometry import ConvGeometry
 from ops.common.kernel_parts import MAX_FIELD, copy_pixels_rows
 from ops.common.records import record, tensor_fields
 from ops.common.status import NO_KERNEL
 from ops.conv3d_backprop_filter.tiling_data import DwTiling, Split
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
-
-CLEAR_BUFFER_BYTES = 64 * KIB
-"""L1 bytes that are zeroed once and copied over dW. ASSUMED: the published kernel's own buffer size is not stated."""
 
 _CLEAR_UNIT_ELEMS = 256
 """Cores clear shares of dW in multiples of this (ops-nn, conv3d_backprop_filter_v2 op_kernel/arch22)."""
@@ -105,7 +102,7 @@ def split_params(
         "l0a_half": product.core.l0a_bytes // 2, "l0b_half": product.core.l0b_bytes // 2,
         "l0c_half": t.base_m * t.base_n * 4, "hf32": int(compute_dtype == "hf32"), "dw_bytes": dw.byte_count,
         "clear_share": align_up(ceil_div(dw.byte_count // 4, t.cores), _CLEAR_UNIT_ELEMS) * 4,
-        "clear_buffer": CLEAR_BUFFER_BYTES, "step_rows": 64 + copies,
+        "clear_buffer": t.total_l1_size, "step_rows": 64 + copies,
     }  # fmt: skip
     return record(SPLIT_PARAMS, values)
 

@@ -19,7 +19,6 @@ from npu_sim.program.disassemble import disassemble
 from npu_sim.program.verify import verify
 from npu_sim.program.violation import Kind
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter import params as kernel_params
 from ops.vector.memset import memset_launch
 from tests.cases.weight_gradient import SERIES, plan_of, plan_weight_gradient, random_case, random_tiling, with_tiling
 from tests.oracles.hazards import happens_before
@@ -112,11 +111,10 @@ def split_streaming(dtype):
     return _program(plan, plan.launches[0], phase=1)
 
 
-def split_clear(monkeypatch):
+def split_clear():
     """The clearing phase with a buffer that is copied three times."""
-    monkeypatch.setattr(kernel_params, "CLEAR_BUFFER_BYTES", 1024)
     plan = _plan("910b", "fp16", 1, 16, 24, (5, 6), (1, 1))
-    plan = with_tiling(plan, replace(plan.tiling, used_core_num=1))
+    plan = with_tiling(plan, replace(plan.tiling, used_core_num=1, total_l1_size=1024))
     return _program(plan, plan.launches[0], phase=0)
 
 
@@ -154,16 +152,16 @@ def memset():
 
 
 PROGRAMS = {
-    "split fp16, K resident": lambda patch: split_resident("fp16"),
-    "split fp32, K resident": lambda patch: split_resident("fp32"),
-    "split hf32, K streamed": lambda patch: split_streaming("hf32"),
-    "split fp16, K streamed": lambda patch: split_streaming("fp16"),
+    "split fp16, K resident": lambda: split_resident("fp16"),
+    "split fp32, K resident": lambda: split_resident("fp32"),
+    "split hf32, K streamed": lambda: split_streaming("hf32"),
+    "split fp16, K streamed": lambda: split_streaming("fp16"),
     "split clear": split_clear,
-    "unified 310P": lambda patch: unified("310p"),
-    "unified 910": lambda patch: unified("910"),
-    "unified 310P, atomic": lambda patch: unified_atomic("310p"),
-    "unified 910, atomic": lambda patch: unified_atomic("910"),
-    "memset": lambda patch: memset(),
+    "unified 310P": lambda: unified("310p"),
+    "unified 910": lambda: unified("910"),
+    "unified 310P, atomic": lambda: unified_atomic("310p"),
+    "unified 910, atomic": lambda: unified_atomic("910"),
+    "memset": memset,
 }
 
 
@@ -200,8 +198,8 @@ def removal_statistics(program):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_kernel_every_sync_row_removed_one_at_a_time_is_judged_as_the_oracle_judges(name, monkeypatch):
-    program = PROGRAMS[name](monkeypatch)
+def test_kernel_every_sync_row_removed_one_at_a_time_is_judged_as_the_oracle_judges(name):
+    program = PROGRAMS[name]()
     broken, redundant = removal_statistics(program)
     counts = tuple((broken[op], redundant[op]) for op in SYNC_OPS)
     assert counts == REMOVALS[name]
@@ -231,8 +229,8 @@ def _changed(rows, at, name, delta):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_kernel_copy_or_fill_one_block_too_short_is_an_uninitialised_read_where_the_block_was_needed(name, monkeypatch):
-    program = PROGRAMS[name](monkeypatch)
+def test_kernel_copy_or_fill_one_block_too_short_is_an_uninitialised_read_where_the_block_was_needed(name):
+    program = PROGRAMS[name]()
     rows = program.rows
     assert uninitialised(rows, program.table) == {}
     loads = (rows["op"] == Op.DATA_COPY) & np.isin(rows["dst_space"], (Space.L1, Space.UB)) & (rows["block_len"] > 1)
@@ -252,8 +250,8 @@ def test_kernel_copy_or_fill_one_block_too_short_is_an_uninitialised_read_where_
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_kernel_access_moved_past_its_tensor_or_buffer_is_reported_at_its_row(name, monkeypatch):
-    program = PROGRAMS[name](monkeypatch)
+def test_kernel_access_moved_past_its_tensor_or_buffer_is_reported_at_its_row(name):
+    program = PROGRAMS[name]()
     rows, core = program.rows, program.product.core
     capacity = {
         Space.L1: core.l1_bytes,
@@ -284,8 +282,8 @@ def test_kernel_access_moved_past_its_tensor_or_buffer_is_reported_at_its_row(na
 
 
 @pytest.mark.parametrize("name", ["split fp16, K streamed", "unified 310P", "unified 910, atomic"])
-def test_kernel_destination_moved_by_one_fractal_breaks_what_the_oracle_says(name, monkeypatch):
-    program = PROGRAMS[name](monkeypatch)
+def test_kernel_destination_moved_by_one_fractal_breaks_what_the_oracle_says(name):
+    program = PROGRAMS[name]()
     rows = program.rows
     shifted = 0
     for at in np.flatnonzero(np.isin(rows["op"], (Op.LOAD_2D, Op.LOAD_3D, Op.LOAD_3D_V1)))[:4].tolist():

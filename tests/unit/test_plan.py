@@ -192,6 +192,24 @@ def test_plan_of_a_split_product_is_one_launch_that_clears_and_computes():
     assert all(before[1] == after[0] for before, after in itertools.pairwise(ends))
 
 
+@pytest.mark.parametrize(
+    ("channels", "fill", "stores"),
+    [
+        # 512 x 512 x 9 of 24 cores is 12,288 blocks of 32 bytes each; four times that is more than L1 holds
+        (512, 12288, [12288]),
+        (1024, 16384, [16384, 16384, 16384]),
+        (96, 448, [448]),
+    ],
+)
+def test_clearing_fills_l1_with_the_share_of_a_core_or_the_whole_of_it(channels, fill, stores):
+    shapes = ((4, channels, 7, 7), (4, channels, 7, 7), (channels, channels, 3, 3))
+    plan = plan_weight_gradient(ConvGeometry.from_shapes(*shapes, padding=1), get_product("910b"), "fp16")
+    rows = emit_rows(plan.launches[0], 0, 0)
+    filled = rows[rows["op"] == Op.FILL]
+    assert (filled["repeat"].tolist(), filled["block_num"].tolist()) == ([1], [fill])
+    assert rows[rows["dst_space"] == Space.GM]["block_len"].tolist() == stores
+
+
 def test_plan_of_a_unified_product_clears_with_a_memset_launch():
     plan = plan_weight_gradient(GEOMETRY, get_product("910"), "fp16")
     memset, kernel = plan.launches
