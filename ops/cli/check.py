@@ -16,7 +16,7 @@ from npu_sim.report.record import counted
 from ops.cli import shapes
 from ops.cli.effort import YesOption, announce
 from ops.cli.output import console, note_compilation, print_prose
-from ops.studies.precision_report import CALL
+from ops.studies.convolution_kinds import WEIGHT_GRADIENT_CALL
 
 if TYPE_CHECKING:
     from ops.studies.checking import CheckReport, CheckRow
@@ -97,7 +97,7 @@ def check_command(
 
 
 def _print(report: CheckReport, screen: Console) -> None:
-    print_prose(screen, f"Each layer: every launch of the {CALL}.", "bold")
+    print_prose(screen, f"Each layer: every launch of the {WEIGHT_GRADIENT_CALL}.", "bold")
     for (product, mode), group in groupby(report.rows, key=lambda row: (row.product, row.cube_math_type)):
         rows = list(group)
         name = rows[0].chip.name

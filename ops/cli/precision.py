@@ -16,6 +16,7 @@ from ops.cli.precision_picture import SUFFIXES, draw, require_matplotlib
 from ops.cli.precision_table import print_report
 from ops.cli.shapes import NoProgressOption, UsageError, progress_bar, read_modes
 from ops.studies.capture import load_capture, load_example
+from ops.studies.kinds import ENTRIES, Entry
 from ops.studies.precision_report import CUBE_MATH_TYPES, StudyOptions, default_products
 
 DEFAULT_PICTURE = Path("npu-sim-precision.png")
@@ -33,7 +34,7 @@ def precision_command(
         typer.Option(
             "--product",
             "--soc-version",
-            help="SoC version, series alias or product file; repeatable. Default: all series with aclnn calls.",
+            help="SoC version, series alias or product file; repeatable. Default: all series that have the interface.",
         ),
     ] = None,
     cube_math_type: Annotated[
@@ -42,6 +43,21 @@ def precision_command(
     ] = None,
     layer: Annotated[
         list[str] | None, typer.Option("--layer", help="Name of a layer; repeatable. Default: all.")
+    ] = None,
+    gradient: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--gradient",
+            help="dx, dw or db: of the input, weight or bias; repeatable. Default: what each layer of the file names.",
+        ),
+    ] = None,
+    entry: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--entry",
+            help="Interface: aclnn, or for weight gradients tbe (DSL of 310, 310p and 910, fp16 tensors) or ascendc "
+            "(class of 910b and 910_93, fp16 and bf16 tensors); repeatable. Default: aclnn.",
+        ),
     ] = None,
     dtype: Annotated[
         str | None, typer.Option("--dtype", help="Cast the tensors first: fp16, bf16 or fp32. Default: as in the file.")
@@ -77,25 +93,26 @@ def precision_command(
     yes: YesOption = False,
     no_progress: NoProgressOption = False,
 ) -> None:
-    """Show the error of weight gradients against float64, for each product and cubeMathType.
+    """Show the error of gradients against float64, for each product and cubeMathType.
 
-    Reads tensors captured from a training step, computes each layer's gradient
-    by a call of aclnnConvolutionBackward as the product would, casts and layout
-    conversions included, and says whether it passes CANN's mixed tolerance. The
-    other gradients of a convolution and average pooling are compared in Python:
-    call them from ops with your arrays. npu-sim perf and check take a Python file
-    that does.
+    Reads tensors captured from a training step and computes the gradients of its
+    convolutions, transposed convolutions and average poolings by calls of the
+    operators as the product would, casts and layout conversions included, and
+    says whether they pass CANN's mixed tolerance.
 
     A verdict is void, and never a pass, where it says nothing: the golden has no
-    finite element, x or dy became all 0 in the type the Cube multiplies, or a
+    finite element, an operand became all 0 in the type that is multiplied, or a
     gradient of nothing but zeros would pass too.
 
     Exit code 0: a gradient passes and none fails; 1: one fails, or none passes
     (all refused or void); 2: bad input, or too much work without --yes; 3:
     internal error; 130: interrupted.
     """
+    entries = read_entries(entry)
     options = StudyOptions(
-        products=tuple(product or default_products()),
+        products=tuple(product or default_products(entries)),
+        gradients=tuple(gradient) if gradient else None,  # type: ignore[arg-type]  # checked by the record
+        entries=entries,
         cube_math_types=read_modes(cube_math_type, CUBE_MATH_TYPES),
         layers=tuple(layer) if layer else None,
         dtype=dtype,
@@ -110,12 +127,10 @@ def precision_command(
     note_hints(options.products)
     note_compilation()
     # Imported here: they load the compiler, which the help does not need.
-    from ops.studies.cases import cases_of_capture
     from ops.studies.effort import precision_effort
     from ops.studies.precision import study
 
-    cases = cases_of_capture(capture, options.dtype).select(options.layers)
-    announce(precision_effort(cases, options.products, options.cube_math_types), yes=yes)
+    announce(precision_effort(capture, options), yes=yes)
     with progress_bar(shown=not no_progress) as progress:
         report = study(capture, options, progress=progress)
     contents: dict[Path, bytes] = {}
@@ -134,6 +149,20 @@ def precision_command(
         for path in contents:
             console().print(f"written: {path}", soft_wrap=True)
     raise typer.Exit(0 if report.passed else 1)
+
+
+def read_entries(texts: list[str] | None) -> tuple[Entry, ...]:
+    """Return the interfaces to call, each once.
+
+    Raises
+    ------
+    UsageError
+        There is no such interface.
+    """
+    for text in texts or ():
+        if text not in ENTRIES:
+            raise UsageError(f"--entry must be one of {', '.join(ENTRIES)}, not {text}")
+    return tuple(entry for entry in ENTRIES if entry in (texts or ("aclnn",)))
 
 
 def _picture_file(picture: str | None, *, no_picture: bool, by_default: bool) -> Path | None:

@@ -73,7 +73,7 @@ def draw(report: PrecisionReport, suffix: str) -> bytes:
     from matplotlib.figure import Figure
 
     layers = _chosen(report)
-    blocks = len(report.options.products) * (len(report.options.cube_math_types) + 1)
+    blocks = sum(len(modes) + 1 for modes in _places(report).values())
     panel_width = max(3.6, 0.2 * blocks)
     columns = min(len(layers), max(1, int(18.0 // (panel_width + _LEFT))))
     lines = -(-len(layers) // columns)
@@ -93,7 +93,7 @@ def draw(report: PrecisionReport, suffix: str) -> bytes:
         hspace=_BELOW / _PANEL,
     )
     limits = _limits(report, layers)
-    titles = _titles([layer.name for layer in layers])
+    titles = _titles([layer.title for layer in layers])
     for number, panel in enumerate(grid.flat):
         if number >= len(layers):
             panel.set_axis_off()
@@ -122,18 +122,28 @@ def draw(report: PrecisionReport, suffix: str) -> bytes:
 
 def _chosen(report: PrecisionReport) -> list[LayerSummary]:
     """Return the layers to show, in the order of the report."""
-    worst = {layer.name: 0.0 for layer in report.layers}
+    worst = {layer.title: 0.0 for layer in report.layers}
     for row in report.computed:
         if row.result is not None:
-            worst[row.layer] = max(worst[row.layer], row.result.original.error.mean_rel or 0.0)
+            worst[row.title] = max(worst[row.title], row.result.original.error.mean_rel or 0.0)
     shown = sorted(worst, key=lambda name: -worst[name])[:MAX_PANELS]
-    return [layer for layer in report.layers if layer.name in shown]
+    return [layer for layer in report.layers if layer.title in shown]
+
+
+def _places(report: PrecisionReport) -> dict[str, list[str]]:
+    """Return the modes of each product and interface that has rows, in the order of the report."""
+    places: dict[str, list[str]] = {}
+    for row in report.rows:
+        modes = places.setdefault(row.place, [])
+        if row.mode not in modes:
+            modes.append(row.mode)
+    return places
 
 
 def _title(report: PrecisionReport, layers: Sequence[LayerSummary], characters: int) -> list[tuple[str, str]]:
     """Return what the drawn layers come to, as lines of at most so many characters and their weights."""
-    names = {layer.name for layer in layers}
-    drawn = [row.result for row in report.computed if row.layer in names and row.result is not None]
+    titles = {layer.title for layer in layers}
+    drawn = [row.result for row in report.computed if row.title in titles and row.result is not None]
     verdict = verdict_words(drawn, report.options.golden, report.standard["name"])
     conclusion = "; ".join(filter(None, (verdict, cause_words(drawn))))
     return [
@@ -146,7 +156,7 @@ def _title(report: PrecisionReport, layers: Sequence[LayerSummary], characters: 
 def _subtitle(report: PrecisionReport, panels: int) -> str:
     source, standard = report.source.rpartition("/")[2], report.standard
     counted = f"counted: verdicts against the {report.options.golden} golden (standard at {standard['commit']})"
-    text = f"Weight gradients of {source} against float64; {counted}"
+    text = f"Gradients of {source} against float64; {counted}"
     if panels < len(report.layers):
         text += f"; the {panels} of {len(report.layers)} layers with the largest error"
     return text + "; emulated, not certified against silicon"
@@ -169,7 +179,6 @@ def _draw_panel(
     """Draw one layer."""
     from matplotlib.ticker import LogLocator, NullLocator
 
-    products, modes = report.options.products, report.options.cube_math_types
     low, high = limits
     panel.set_yscale("log")
     panel.set_ylim(low, high * 1.6)
@@ -182,14 +191,14 @@ def _draw_panel(
     panel.set_title(f"{title}  (K depth {layer.k_depth})", fontsize=10, loc="left")
     if layer.reference is not None:
         panel.axhline(_clamped(layer.reference.mean_rel, limits), color=_GREY, linewidth=1.0, linestyle="--", zorder=1)
-    positions: dict[tuple[str, int], int] = {}
-    for block, product in enumerate(products):
-        start = block * (len(modes) + 1)
-        positions.update({(product, mode): start + offset for offset, mode in enumerate(modes)})
+    positions: dict[tuple[str, str], int] = {}
+    start = 0
+    for block, (place, modes) in enumerate(_places(report).items()):
+        positions.update({(place, mode): start + offset for offset, mode in enumerate(modes)})
         if block % 2:
             panel.axvspan(start - 0.75, start + len(modes) - 0.25, color="#f6f6f6", zorder=0)
         panel.annotate(
-            product,
+            place,
             (start + (len(modes) - 1) / 2, 0),
             xycoords=("data", "axes fraction"),
             xytext=(0, -26),
@@ -198,11 +207,12 @@ def _draw_panel(
             va="baseline",
             fontsize=8,
         )
-    panel.set_xticks(list(positions.values()), [str(mode) for _, mode in positions], fontsize=7)
+        start += len(modes) + 1
+    panel.set_xticks(list(positions.values()), [mode for _, mode in positions], fontsize=7)
     panel.tick_params(axis="y", labelsize=8)
-    panel.set_xlim(-0.75, len(products) * (len(modes) + 1) - 1.25)
-    rows = [row for row in report.rows if row.layer == layer.name]
-    _draw_results(panel, [(positions[row.product, row.cube_math_type], row) for row in rows], limits)
+    panel.set_xlim(-0.75, start - 1.25)
+    rows = report.rows_of(layer)
+    _draw_results(panel, [(positions[row.place, row.mode], row) for row in rows], limits)
 
 
 def _draw_results(panel: Any, rows: Sequence[tuple[int, PrecisionRow]], limits: tuple[float, float]) -> None:

@@ -47,7 +47,7 @@ _WEAK_SHARE = 0.9
 _NAMES_SHOWN = 6
 _VOID: Mapping[VoidCause, str] = {
     "golden": "no element of the golden is finite",
-    "inputs": "x or dy became all 0 in the type the Cube multiplied",
+    "inputs": "an operand became all 0 in the type that is multiplied",
     "zeros": "a gradient of nothing but zeros would pass too",
 }
 """What makes a verdict void, in words."""
@@ -56,7 +56,7 @@ _VOID: Mapping[VoidCause, str] = {
 def print_report(report: PrecisionReport, console: Console) -> None:
     """Print the tables of all layers, then what is needed to read them."""
     for layer in report.layers:
-        rows = [row for row in report.rows if row.layer == layer.name]
+        rows = report.rows_of(layer)
         scales = [row.result.original.error.golden_max_abs for row in rows if row.result is not None]
         scale = max((value for value in scales if value is not None), default=None)
         console.print(_headline(layer, scale, any(_golden_specials(row) for row in rows)))
@@ -88,17 +88,24 @@ def _headline(layer: LayerSummary, scale: float | None, has_specials: bool) -> T
     def times(extents: Sequence[int]) -> str:
         return "x".join(str(extent) for extent in extents)
 
-    text = Text(layer.name, style="bold")
-    details = f"x {times(layer.x_shape)}, dy {times(layer.dy_shape)}, weight {times(layer.weight_shape)}"
+    text = Text(layer.title, style="bold")
+    details = "" if layer.operator == "convolution" else f"{layer.operator}: "
+    details += f"x {times(layer.x_shape)}, dy {times(layer.dy_shape)}"
     for name, values, neutral in (
+        ("weight", layer.weight_shape, None),
+        ("kernel", layer.kernel_size, None),
         ("stride", layer.stride, 1),
         ("padding", layer.padding, 0),
+        ("output padding", layer.output_padding, 0),
         ("dilation", layer.dilation, 1),
     ):
         if any(value != neutral for value in values):
             details += f", {name} {times(values)}"
     if layer.groups != 1:
         details += f", groups {layer.groups}"
+    details += ", ceil mode" if layer.ceil_mode else ""
+    details += "" if layer.count_include_pad else ", padding not counted"
+    details += f", divisor {layer.divisor_override}" if layer.divisor_override else ""
     text.append(f"  {details}\n", style="not bold")
     text.append(f"{layer.tensors}, K depth {layer.k_depth}", style="not bold")
     if scale is not None:
@@ -120,7 +127,7 @@ def _layer_parts(
             comparison = result.against(golden)
             marked = golden + ("*" if golden == deciding else "")
             lines.append((marked, *_figures(comparison.error), _verdict(comparison)))
-        named.append(((" ".join(products), " ".join(map(str, modes)), result.compute_dtype), lines))
+        named.append(((" ".join(products), " ".join(modes), result.compute_dtype), lines))
     blank = ("", "", "")
     cells = [(*(names if not number else blank), *line) for names, lines in named for number, line in enumerate(lines)]
     widths = [
@@ -148,19 +155,19 @@ def _table(rows: Sequence[Sequence[str | Text]], widths: Sequence[int], first: i
     return table
 
 
-def _merged(rows: Sequence[PrecisionRow]) -> Iterator[tuple[list[str], tuple[int, ...], CaseResult]]:
+def _merged(rows: Sequence[PrecisionRow]) -> Iterator[tuple[list[str], tuple[str, ...], CaseResult]]:
     """Yield (products, modes, result), one for all combinations whose figures are the same to the last bit."""
-    modes_of: list[tuple[str, CaseResult, list[int]]] = []
+    modes_of: list[tuple[str, CaseResult, list[str]]] = []
     for row in rows:
         if row.result is None:
             continue
         for product, result, modes in modes_of:
-            if product == row.product and _same(result, row.result):
-                modes.append(row.cube_math_type)
+            if product == row.place and _same(result, row.result):
+                modes.append(row.mode)
                 break
         else:
-            modes_of.append((row.product, row.result, [row.cube_math_type]))
-    merged: list[tuple[list[str], tuple[int, ...], CaseResult]] = []
+            modes_of.append((row.place, row.result, [row.mode]))
+    merged: list[tuple[list[str], tuple[str, ...], CaseResult]] = []
     for product, result, modes in modes_of:
         for products, other_modes, other in merged:
             if other_modes == tuple(modes) and _same(result, other):
@@ -224,7 +231,7 @@ def _refused_line(rows: Sequence[PrecisionRow]) -> str:
         modes_of: dict[str, list[str]] = {}
         for row in rows:
             if row.refusal and row.refusal.status == status:
-                modes_of.setdefault(row.product, []).append(str(row.cube_math_type))
+                modes_of.setdefault(row.place, []).append(row.mode)
         products_of: dict[str, list[str]] = {}
         for product, modes in modes_of.items():
             products_of.setdefault(" ".join(modes), []).append(product)
@@ -268,8 +275,8 @@ def _accumulations(report: PrecisionReport) -> list[str]:
     for row in report.computed:
         if row.result is not None:
             known = products_of.setdefault((row.result.compute_dtype, row.result.accumulation), [])
-            if row.product not in known:
-                known.append(row.product)
+            if row.place not in known:
+                known.append(row.place)
     dtypes = [dtype for dtype, _ in products_of]
     return [
         f"{dtype} {name}" + (f" ({' '.join(products)})" if dtypes.count(dtype) > 1 else "")
@@ -323,27 +330,27 @@ def notes(layer: LayerSummary, rows: Sequence[PrecisionRow]) -> Iterator[str]:
 
 def warnings(report: PrecisionReport) -> Iterator[str]:
     """Yield what makes the verdicts of the report weaker than they read, one line per reason."""
-    specials: dict[str, None] = {layer.name: None for layer in report.layers if layer.input_specials}
+    specials: dict[str, None] = {layer.title: None for layer in report.layers if layer.input_specials}
     lost: dict[str, dict[str, tuple[int, ...]]] = {}
     weak: dict[str, float] = {}
     void: dict[VoidCause, dict[str, None]] = {}
     for row in report.computed:
-        result = row.result
+        result, title = row.result, row.title
         if result is None:
             continue
         if any(result.against(golden).error.golden_specials for golden in GOLDENS):
-            specials[row.layer] = None
+            specials[title] = None
         counts = _losses(result)
         if any(counts):
             # products differ where one saturates; the larger number is the one to know
             known = lost.setdefault(result.compute_dtype, {})
-            known[row.layer] = tuple(map(max, counts, known.get(row.layer, counts)))
+            known[title] = tuple(map(max, counts, known.get(title, counts)))
         decides = result.against(report.options.golden)
         share = decides.verdict.zero_match_ratio
         if decides.void_cause is not None:
-            void.setdefault(decides.void_cause, {})[row.layer] = None
+            void.setdefault(decides.void_cause, {})[title] = None
         elif share > _WEAK_SHARE:
-            weak[row.layer] = max(share, weak.get(row.layer, 0.0))
+            weak[title] = max(share, weak.get(title, 0.0))
     if specials:
         yield f"NaN/Inf in inputs or goldens of {_listed(list(specials))}: where both have them the standard says pass."
     for dtype, layers in lost.items():

@@ -26,7 +26,8 @@ from rich.text import Text
 from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
 from npu_sim.errors import NpuSimError
 from npu_sim.report.files import check_writable
-from ops.cli.output import compiled_so_far, note_hints
+from npu_sim.report.record import counted
+from ops.cli.output import compiled_so_far, note, note_hints
 from ops.common.geometry import MAX_EXTENT
 from ops.studies.capture import load_capture, load_example
 from ops.studies.models import MODELS
@@ -169,7 +170,10 @@ def read_cases(
     elif shape.x is not None:
         found = _one_shape(shape, dtype or DEFAULT_DTYPE)
     else:
-        found = cases_of_capture(load_capture(file) if file is not None else load_example(), dtype)
+        capture = load_capture(file) if file is not None else load_example()
+        found = cases_of_capture(capture, dtype)
+        if left := len(capture.layers) - len(found.cases):
+            note(f"left out, without a weight gradient: {counted(left, 'average pooling')}")
     return found.select(layers or None)
 
 

@@ -1,9 +1,11 @@
-"""The weight gradient by its definition, in float64 or int64.
+"""The convolution and its gradients by their definitions, in float64 or int64.
 
-This is the golden of precision studies and what everything else is tested against, so it shares no code with it: plain
-NumPy over the slices of `ops.common.taps` (a tap that falls into the padding adds nothing).
+These are the goldens of precision studies and what everything else is tested against, so they share no code with it:
+plain NumPy over the slices of `ops.common.taps` (a tap that falls into the padding adds nothing).
 
-    dw[co, ci, k...] = sum over n, o...  of  dy[n, co, o...] * x[n, ci, o * stride - pad + k * dilation]
+    y[n, co, o...]   = sum over ci, k...      of  x[n, ci, o * stride - pad + k * dilation] * w[co, ci, k...]
+    dw[co, ci, k...] = sum over n, o...       of  dy[n, co, o...] * x[n, ci, o * stride - pad + k * dilation]
+    dx[n, ci, i...]  = sum over co, k..., o.. of  dy[n, co, o...] * w[co, ci, k...], i = o * stride - pad + k * dilation
 """
 
 from __future__ import annotations
@@ -75,4 +77,94 @@ def weight_gradient(
             left, right = dy_part[rows].reshape(cout_group, -1), x_part[columns].reshape(cin_group, -1)
             place: tuple[Any, ...] = (rows, slice(None), *tap)
             result[place] = left @ right.T
+    return result
+
+
+@default_fenv
+def input_gradient(
+    dy: npt.ArrayLike,
+    weight: npt.ArrayLike,
+    input_shape: Sequence[int],
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    dtype: npt.DTypeLike = np.float64,
+) -> np.ndarray:
+    """Return the gradient of the convolution's input.
+
+    Parameters
+    ----------
+    dy : array (n, cout, out spatial...)
+        Gradient of the output; rank 3, 4 or 5, any real dtype.
+    weight : array (cout, cin / groups, kernel spatial...)
+        Weight.
+    input_shape : sequence of int
+        (n, cin, spatial...).
+    stride, dilation : int or sequence of int
+        For all axes, or one for each.
+    padding : int or sequence of int
+        For all axes, one for each axis, or (before, after) of each axis in one flat sequence.
+    groups : int
+        Groups.
+    dtype : dtype
+        float64, or int64 for integer-valued tensors of any size.
+
+    Returns
+    -------
+    array of ``dtype``, shape ``input_shape``
+        In float64 exact while every partial sum is an integer below 2**53. Elements no window reads are 0.
+
+    Raises
+    ------
+    ValueError
+        If the extents do not fit together.
+    """
+    grad, kernel = np.asarray(dy).astype(dtype), np.asarray(weight).astype(dtype)
+    shape = tuple(int(extent) for extent in input_shape)
+    check_channels(shape, grad.shape, kernel.shape, groups)
+    result = np.zeros(shape, dtype)
+    cin_group, cout_group = kernel.shape[1], kernel.shape[0] // groups
+    for tap, read, served in taps(shape, grad.shape, kernel.shape, stride, padding, dilation):
+        for group in range(groups):
+            rows = slice(group * cout_group, (group + 1) * cout_group)
+            columns = slice(group * cin_group, (group + 1) * cin_group)
+            place: tuple[Any, ...] = (rows, slice(None), *tap)
+            part = np.tensordot(grad[(slice(None), rows, *served)], kernel[place], axes=(1, 0))
+            result[(slice(None), columns, *read)] += np.moveaxis(part, -1, 1)
+    return result
+
+
+@default_fenv
+def forward(
+    x: npt.ArrayLike,
+    weight: npt.ArrayLike,
+    output_shape: Sequence[int],
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    dtype: npt.DTypeLike = np.float64,
+) -> np.ndarray:
+    """Return the convolution of ``x`` with ``weight``; parameters as of `input_gradient`.
+
+    ``output_shape`` is (n, cout, out spatial...); each output extent must be the one the attributes give.
+
+    Raises
+    ------
+    ValueError
+        If the extents do not fit together.
+    """
+    fmap, kernel = np.asarray(x).astype(dtype), np.asarray(weight).astype(dtype)
+    shape = tuple(int(extent) for extent in output_shape)
+    check_channels(fmap.shape, shape, kernel.shape, groups)
+    result = np.zeros(shape, dtype)
+    cin_group, cout_group = kernel.shape[1], kernel.shape[0] // groups
+    for tap, read, served in taps(fmap.shape, shape, kernel.shape, stride, padding, dilation):
+        for group in range(groups):
+            rows = slice(group * cout_group, (group + 1) * cout_group)
+            columns = slice(group * cin_group, (group + 1) * cin_group)
+            place: tuple[Any, ...] = (rows, slice(None), *tap)
+            part = np.tensordot(fmap[(slice(None), columns, *read)], kernel[place], axes=(1, 1))
+            result[(slice(None), rows, *served)] += np.moveaxis(part, -1, 1)
     return result

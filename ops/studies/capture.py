@@ -1,4 +1,4 @@
-"""Captured convolution layers: what a training step gave each weight gradient, read from an .npz file.
+"""Captured layers: what a training step gave its convolutions and average poolings, read from an .npz file.
 
 Keys of the file, for every layer (the part before the last dot is its name, and the first key of a layer decides its
 place in reports):
@@ -8,14 +8,38 @@ key                         array                                      meaning
 ==========================  =========================================  ===============================================
 ``<layer>.x``               float32, float16 or bfloat16, rank 3..5    input of the forward pass, NCL, NCHW or NCDHW
 ``<layer>.dy``              dtype and rank of x                        gradient at the output
-``<layer>.weight_shape``    integers [rank]                            (Cout, Cin / groups, kernel...)
+``<layer>.weight_shape``    integers [rank]                            (Cout, Cin / groups, kernel...), transposed
+                                                                       (Cin, Cout / groups, kernel...)
 ``<layer>.stride``          integer or integers [rank - 2]
 ``<layer>.padding``         integer or integers [rank - 2]             2D also [4]: up, down, left, right
 ``<layer>.dilation``        integer or integers [rank - 2]
 ``<layer>.groups``          integer
-``<layer>.grad_weight``     same dtypes (optional)                     the framework's own gradient, for comparison
+``<layer>.weight``          dtype of x, weight_shape (optional)        needed for dx; it may stand for weight_shape
+``<layer>.transposed``      0 or 1 (optional)                          1: a transposed convolution
+``<layer>.output_padding``  integers [rank - 2] (optional)             of a transposed convolution
+``<layer>.gradients``       text [1..3] (optional)                     which of dx, dw, db are computed by default;
+                                                                       without it dw, and dx if there is a weight
+``<layer>.grad_input``      same dtypes, shape of x (optional)         the framework's own gradients, for comparison
+``<layer>.grad_weight``     same dtypes, weight_shape (optional)
+``<layer>.grad_bias``       same dtypes [Cout] (optional)
 ``metadata``                JSON object as a text scalar (optional)    where the arrays come from
 ==========================  =========================================  ===============================================
+
+A layer with a key ``kernel_size`` is a 2D average pooling:
+
+===============================  ====================================  ===============================================
+key                              array                                 meaning
+===============================  ====================================  ===============================================
+``<layer>.x_shape``              integers [3 or 4]                     (N, C, H, W) or (C, H, W) of the input
+``<layer>.dy``                   float32, float16 or bfloat16          gradient at the output
+``<layer>.kernel_size``          integer or integers [2]
+``<layer>.stride``               integer or integers [2] (optional)    the kernel size without it
+``<layer>.padding``              integer or integers [2] (optional)    0 without it
+``<layer>.ceil_mode``            0 or 1 (optional)                     0 without it
+``<layer>.count_include_pad``    0 or 1 (optional)                     1 without it
+``<layer>.divisor_override``     integer (optional)                    0 is none
+``<layer>.grad_input``           same dtypes, x_shape (optional)       the framework's own gradient
+===============================  ====================================  ===============================================
 
 NumPy writes a bfloat16 array as raw 2-byte elements; they are read back as bfloat16. Nothing in the file is unpickled.
 """
@@ -23,79 +47,17 @@ NumPy writes a bfloat16 array as raw 2-byte elements; they are read back as bflo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from importlib import resources
-from math import prod
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-import ml_dtypes
 import numpy as np
 
+from ops.studies.captured_layers import CONVOLUTION_KEYS, POOLING_KEYS, layer_of
+from ops.studies.layers import Capture
 from ops.studies.npz import open_file, path_text, read_arrays, refuse
 
 EXAMPLE = "digits_cnn_step.npz"
-_REQUIRED = ("x", "dy", "weight_shape", "stride", "padding", "dilation", "groups")
-_OPTIONAL = ("grad_weight",)
-_TENSOR_DTYPES = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Layer:
-    """One convolution of one training step.
-
-    Attributes
-    ----------
-    name : str
-        Name in reports.
-    x : float32, float16 or bfloat16 [N, Cin, ...]
-        Input of the forward pass, 1 to 3 spatial axes.
-    dy : dtype of x [N, Cout, ...]
-        Gradient at the output.
-    weight_shape : tuple of int
-        (Cout, Cin / groups, kernel...).
-    stride, padding, dilation : tuple of int
-        One entry per spatial axis; a padding of 4 entries is up, down, left, right.
-    groups : int
-        Channel groups.
-    grad_weight : float array of ``weight_shape`` or None
-        The framework's own gradient.
-    """
-
-    name: str
-    x: np.ndarray
-    dy: np.ndarray
-    weight_shape: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-    dilation: tuple[int, ...]
-    groups: int
-    grad_weight: np.ndarray | None = None
-
-    @property
-    def k_depth(self) -> int:
-        """Products summed into one element of the gradient: batch times output positions."""
-        return prod((self.dy.shape[0], *self.dy.shape[2:]))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Capture:
-    """The layers of one file.
-
-    Attributes
-    ----------
-    source : str
-        File name, for the report.
-    layers : tuple of Layer
-        In the order of the file.
-    metadata : mapping of str to object
-        What the file says about itself.
-    """
-
-    source: str
-    layers: tuple[Layer, ...]
-    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load_example() -> Capture:
@@ -133,16 +95,16 @@ def _parse(file: IO[bytes], source: str) -> Capture:
     """Read all arrays of an .npz file and build the layers."""
     arrays = read_arrays(file, source)
     metadata = _metadata(arrays.pop("metadata", None), source)
+    known = tuple(dict.fromkeys((*CONVOLUTION_KEYS, *POOLING_KEYS)))
     by_layer: dict[str, dict[str, np.ndarray]] = {}
     for key, array in arrays.items():
         name, dot, role = key.rpartition(".")
-        if not dot or not name or role not in _REQUIRED + _OPTIONAL:
-            roles = ", ".join(_REQUIRED + _OPTIONAL)
-            refuse(source, f"Key {key!r} must be 'metadata' or a layer's name, a dot and one of {roles}")
+        if not dot or not name or role not in known:
+            refuse(source, f"Key {key!r} must be 'metadata' or a layer's name, a dot and one of {', '.join(known)}")
         by_layer.setdefault(name, {})[role] = array
     if not by_layer:
         refuse(source, "The file must hold at least one layer, not none")
-    layers = tuple(_layer(name, roles, source) for name, roles in by_layer.items())
+    layers = tuple(layer_of(name, roles, source) for name, roles in by_layer.items())
     return Capture(source=source, layers=layers, metadata=metadata)
 
 
@@ -163,112 +125,3 @@ def _metadata(array: np.ndarray | None, source: str) -> dict[str, Any]:
 
 def _reject_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not JSON")
-
-
-def _layer(name: str, roles: Mapping[str, np.ndarray], source: str) -> Layer:
-    """Check one layer's arrays and build it."""
-    if not name.isprintable() or len(name) > 100:
-        refuse(source, "A layer's name must be printable and have at most 100 characters")
-    for role in _REQUIRED:
-        if role not in roles:
-            refuse(source, f"Layer {name} must have the key {name + '.' + role!r}")
-    x = _tensor(f"{name}.x", roles["x"], source)
-    dy = _tensor(f"{name}.dy", roles["dy"], source)
-    if dy.dtype != x.dtype:
-        refuse(source, f"{name}.dy must have the dtype of x ({x.dtype}), not {dy.dtype}")
-    if dy.ndim != x.ndim:
-        refuse(source, f"{name}.dy must have the rank of x ({x.ndim}), not {dy.ndim}")
-    axes = x.ndim - 2
-    weight_shape = _integers(f"{name}.weight_shape", roles["weight_shape"], (x.ndim,), 1, source, scalar=False)
-    stride = _integers(f"{name}.stride", roles["stride"], (axes,), 1, source)
-    padding = _integers(f"{name}.padding", roles["padding"], (axes, 4) if axes == 2 else (axes,), 0, source)
-    dilation = _integers(f"{name}.dilation", roles["dilation"], (axes,), 1, source)
-    groups = _integers(f"{name}.groups", roles["groups"], (1,), 1, source)[0]
-    layer = Layer(
-        name=name,
-        x=x,
-        dy=dy,
-        weight_shape=weight_shape,
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-        grad_weight=_reference(f"{name}.grad_weight", roles.get("grad_weight"), weight_shape, source),
-    )
-    _check_fit(layer, source)
-    return layer
-
-
-def _tensor(label: str, array: np.ndarray, source: str) -> np.ndarray:
-    """Check the dtype and rank of x or dy."""
-    if array.dtype == np.dtype("V2"):
-        array = array.view(ml_dtypes.bfloat16)
-    if array.dtype.newbyteorder("=") not in _TENSOR_DTYPES:
-        refuse(source, f"{label} must be float32, float16 or bfloat16, not {array.dtype}")
-    if not 3 <= array.ndim <= 5:
-        refuse(source, f"{label} must have rank 3 (NCL), 4 (NCHW) or 5 (NCDHW), not {array.ndim}")
-    if array.size == 0:
-        refuse(source, f"{label} must not be empty, but its shape is {array.shape}")
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
-
-
-def _integers(
-    label: str, array: np.ndarray, lengths: tuple[int, ...], least: int, source: str, *, scalar: bool = True
-) -> tuple[int, ...]:
-    """Return integer parameters; a scalar stands for one value per axis if ``scalar``."""
-    if array.dtype.kind not in "iu":
-        # an array of no elements may have any number of rows
-        shown = str(array.tolist()) if array.ndim < 2 and array.size <= 8 else f"of shape {array.shape}"
-        refuse(source, f"{label} must hold integers, not {array.dtype} {shown}")
-    if array.ndim == 0 and scalar:
-        array = np.repeat(array, lengths[0])
-    if array.ndim != 1 or array.size not in lengths:
-        rule = " or ".join(str(length) for length in lengths)
-        refuse(source, f"{label} must have {rule} entries, not shape {array.shape}")
-    values = tuple(int(value) for value in array)
-    if min(values) < least or max(values) >= 2**31:
-        refuse(source, f"{label} must be in [{least}, 2147483647], not {list(values)}")
-    return values
-
-
-def _reference(label: str, array: np.ndarray | None, weight_shape: tuple[int, ...], source: str) -> np.ndarray | None:
-    """Check the optional reference gradient."""
-    if array is None:
-        return None
-    if array.dtype == np.dtype("V2"):
-        array = array.view(ml_dtypes.bfloat16)
-    if array.dtype.newbyteorder("=") not in _TENSOR_DTYPES:
-        refuse(source, f"{label} must be float32, float16 or bfloat16, not {array.dtype}")
-    if array.shape != weight_shape:
-        refuse(source, f"{label} must have the shape {weight_shape}, not {array.shape}")
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
-
-
-def _check_fit(layer: Layer, source: str) -> None:
-    """Refuse shapes that no convolution connects, whatever the product."""
-    cout, cin_per_group, *kernel = layer.weight_shape
-    name = layer.name
-    if layer.dy.shape[0] != layer.x.shape[0]:
-        refuse(source, f"{name}.dy must have the batch of x ({layer.x.shape[0]}), not {layer.dy.shape[0]}")
-    if layer.dy.shape[1] != cout:
-        refuse(source, f"{name}.dy must have weight_shape[0] = {cout} channels, not {layer.dy.shape[1]}")
-    if cin_per_group * layer.groups != layer.x.shape[1]:
-        refuse(
-            source,
-            f"{name}.x must have weight_shape[1] * groups = {cin_per_group * layer.groups} channels, "
-            f"not {layer.x.shape[1]}",
-        )
-    if cout % layer.groups:
-        refuse(source, f"{name}.groups must divide weight_shape[0] = {cout}, not be {layer.groups}")
-    pads = layer.padding
-    before_after = list(zip(pads[::2], pads[1::2], strict=True)) if len(pads) == 4 else [(pad, pad) for pad in pads]
-    expected = []
-    for axis, (before, after) in enumerate(before_after):
-        room = layer.x.shape[2 + axis] + before + after - layer.dilation[axis] * (kernel[axis] - 1) - 1
-        expected.append(room // layer.stride[axis] + 1 if room >= 0 else 0)
-    if tuple(expected) != layer.dy.shape[2:]:
-        refuse(
-            source,
-            f"{name}.dy must have the output size {tuple(expected)} that x, kernel, stride, padding and dilation give, "
-            f"not {layer.dy.shape[2:]}",
-        )

@@ -21,10 +21,11 @@ from ops.common.pipeline import PlannedStep
 from ops.common.status import PARAM_INVALID
 from ops.conv_backward.api import described, plan_convolution_backward
 from ops.conv_backward.plan import ConvBackwardPlan
-from ops.studies.capture import Capture
+from ops.studies.convolution_kinds import output_mask
+from ops.studies.layers import Capture, GradientName, Layer
 from ops.studies.models import MODELS
 from ops.studies.precision import Progress
-from ops.studies.precision_report import OUTPUT_MASK, Refusal, Scope
+from ops.studies.precision_report import Refusal, Scope
 from ops.studies.rounding import STORAGE
 
 
@@ -76,6 +77,8 @@ class ConvCase:
     dilation: tuple[int, ...]
     groups: int
     dtype: str
+    transposed: bool = False
+    output_padding: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", storage_name(self.dtype))
@@ -83,7 +86,7 @@ class ConvCase:
     @property
     def macs(self) -> int:
         """Multiply-adds of the gradient, padding included."""
-        return prod(self.dy_shape) * prod(self.weight_shape[1:])
+        return prod(self.x_shape if self.transposed else self.dy_shape) * prod(self.weight_shape[1:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,22 +146,34 @@ class CaseSet:
         return CaseSet(source=self.source, cases=tuple(case for case in self.cases if case.name in names))
 
 
-def cases_of_capture(capture: Capture, dtype: str | None = None) -> CaseSet:
-    """Return the shapes of captured layers; ``dtype`` replaces the format of their tensors."""
-    cases = tuple(
-        ConvCase(
-            name=layer.name,
-            x_shape=layer.x.shape,
-            dy_shape=layer.dy.shape,
-            weight_shape=layer.weight_shape,
-            stride=layer.stride,
-            padding=layer.padding,
-            dilation=layer.dilation,
-            groups=layer.groups,
-            dtype=dtype or dtype_name(layer.x.dtype),
-        )
-        for layer in capture.layers
+def case_of_layer(layer: Layer, dtype: str | None = None) -> ConvCase:
+    """Return the shapes of a captured convolution; ``dtype`` replaces the format of its tensors."""
+    return ConvCase(
+        name=layer.name,
+        x_shape=layer.x.shape,
+        dy_shape=layer.dy.shape,
+        weight_shape=layer.weight_shape,
+        stride=layer.stride,
+        padding=layer.padding,
+        dilation=layer.dilation,
+        groups=layer.groups,
+        dtype=dtype or dtype_name(layer.x.dtype),
+        transposed=layer.transposed,
+        output_padding=layer.output_padding,
     )
+
+
+def cases_of_capture(capture: Capture, dtype: str | None = None) -> CaseSet:
+    """Return the shapes of the captured convolutions; ``dtype`` replaces the format of their tensors.
+
+    Raises
+    ------
+    InputFileError
+        There is none.
+    """
+    cases = tuple(case_of_layer(layer, dtype) for layer in capture.layers if isinstance(layer, Layer))
+    if not cases:
+        raise InputFileError(f"Layers must hold at least one convolution, not poolings alone ({capture.source})")
     return CaseSet(source=capture.source, cases=cases)
 
 
@@ -266,8 +281,8 @@ def _per_axis(name: str, values: Sequence[int], axes: int) -> tuple[int, ...]:
     return tuple(values) if len(values) == axes else (values[0],) * axes
 
 
-def plan_case(case: ConvCase, product: Product, cube_math_type: int) -> ConvBackwardPlan:
-    """Return the plan of the call that computes ``case``; no tensor data exists.
+def plan_case(case: ConvCase, product: Product, cube_math_type: int, gradient: GradientName = "dw") -> ConvBackwardPlan:
+    """Return the plan of the call that computes one gradient of ``case``; no tensor data exists.
 
     Raises
     ------
@@ -277,7 +292,8 @@ def plan_case(case: ConvCase, product: Product, cube_math_type: int) -> ConvBack
     dy, x, weight = (described(shape, case.dtype) for shape in (case.dy_shape, case.x_shape, case.weight_shape))
     return plan_convolution_backward(
         dy, x, weight, stride=case.stride, padding=case.padding, dilation=case.dilation, groups=case.groups,
-        output_mask=OUTPUT_MASK, cube_math_type=cube_math_type, product=product,
+        transposed=case.transposed, output_padding=case.output_padding or 0, output_mask=output_mask(gradient),
+        cube_math_type=cube_math_type, product=product,
     )  # fmt: skip
 
 

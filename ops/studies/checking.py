@@ -25,8 +25,9 @@ from npu_sim.report.record import to_json_text
 from npu_sim.units import MIB
 from ops.common.explain import launch_works
 from ops.studies.cases import CaseSet, ConvCase, StudyRow, combinations, plan_case, program_name
+from ops.studies.convolution_kinds import WEIGHT_GRADIENT_CALL
 from ops.studies.precision import Progress
-from ops.studies.precision_report import CALL, Refusal
+from ops.studies.precision_report import Refusal
 from ops.studies.timing import case_document
 
 SCHEMA_VERSION = 2
@@ -122,7 +123,7 @@ class CheckReport:
                 "schema_version": SCHEMA_VERSION,
                 "program": program_name(),
                 "source": self.source,
-                "checked": f"every launch of the {CALL}",
+                "checked": f"every launch of the {WEIGHT_GRADIENT_CALL}",
                 "finding_count": self.finding_count,
                 "rows": [
                     case_document(row)

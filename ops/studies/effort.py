@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 from npu_sim.engines.hazards import CHUNK_ROWS
 from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.isa.row import empty_rows
-from npu_sim.products import Product
+from npu_sim.products import Product, get_product
 from npu_sim.program.launch import Launch
-from ops.studies.cases import CaseSet, ConvCase, combinations, plan_case, steps_of
+from ops.studies.cases import CaseSet, ConvCase, case_of_layer, combinations, plan_case, steps_of
 from ops.studies.checking import MEMORY_PER_GM_BYTE, require_size
-from ops.studies.precision_report import Scope
+from ops.studies.layers import Capture, GradientName, Layer
+from ops.studies.precision import Combination, combinations_of
+from ops.studies.precision_report import Scope, StudyOptions
 
 TIMING_ROWS_PER_SECOND = 10e6
 CHECKING_ROWS_PER_SECOND = 0.25e6
@@ -116,41 +118,59 @@ def checking_effort(cases: CaseSet, products: Sequence[str], modes: Sequence[int
     return effort
 
 
-def precision_effort(cases: CaseSet, products: Sequence[str], modes: Sequence[int]) -> Effort:
-    """Return the effort of computing every case, as `timing_effort`; work of about a second or less is not counted."""
-    every = list(combinations(cases, products, modes, None))
-    if sum(case.macs for _, _, _, case in every) < MACS_PER_SECOND:
+def precision_effort(capture: Capture, options: StudyOptions) -> Effort:
+    """Return the effort of computing a study, as `timing_effort`; work of about a second or less is not counted.
+
+    Raises
+    ------
+    ProductError, InputFileError
+        As `ops.studies.precision.study`.
+    """
+    chips = {name: get_product(name) for name in options.products}
+    every = combinations_of(capture, options)
+    if sum(one.kind.macs(one.layer) for one in every) < MACS_PER_SECOND:
         return Effort()
-    return _sum(_computed_effort(case, chip, mode) for _, chip, mode, case in every)
+    return _sum(_computed_effort(one, chips[one.product], options.dtype) for one in every)
 
 
 def _sum(parts: Iterable[Effort]) -> Effort:
     return sum(parts, Effort())
 
 
-def _computed_effort(case: ConvCase, chip: Product, mode: int) -> Effort:
-    # the conversions around the kernel are computed without their rows
-    counted = _rows_effort(case, chip, mode, "kernel", TIMING_ROWS_PER_SECOND, bytes_per_gm_byte=1)
-    if not counted.instructions:
-        return counted
-    elements = math.prod(case.x_shape) + math.prod(case.dy_shape)
+def _computed_effort(one: Combination, chip: Product, dtype: str | None) -> Effort:
+    layer, macs, counted = one.layer, one.kind.macs(one.layer), Effort()
+    if isinstance(layer, Layer) and one.cube_math_type is not None and one.kind.gradient != "db":
+        # the conversions around the kernel are computed without their rows
+        counted = _rows_effort(
+            case_of_layer(layer, dtype), chip, one.cube_math_type, "kernel", TIMING_ROWS_PER_SECOND,
+            bytes_per_gm_byte=1, gradient=one.kind.gradient,
+        )  # fmt: skip
+        if not counted.instructions:
+            return counted
+    elements = math.prod(layer.x_shape) + layer.dy.size
     return replace(
         counted,
-        seconds=counted.seconds + case.macs / MACS_PER_SECOND,
+        seconds=counted.seconds + macs / MACS_PER_SECOND,
         bytes=counted.bytes + GOLDEN_BYTES_PER_ELEMENT * elements,
     )
 
 
 def _rows_effort(
-    case: ConvCase, chip: Product, mode: int, scope: Scope, rows_per_second: float, bytes_per_gm_byte: int = 0
+    case: ConvCase,
+    chip: Product,
+    mode: int,
+    scope: Scope,
+    rows_per_second: float,
+    bytes_per_gm_byte: int = 0,
+    gradient: GradientName = "dw",
 ) -> Effort:
     """Return the effort of the rows of one combination, of a smaller batch if there are many."""
     try:
-        total_bytes = plan_case(case, chip, mode).calls.gm.total_bytes
+        total_bytes = plan_case(case, chip, mode, gradient).calls.gm.total_bytes
         batch = part = case.x_shape[0]
         while True:
             budget = _BUDGET_ROWS if part > 1 else _LAST_BUDGET_ROWS
-            steps = steps_of(plan_case(_with_batch(case, part), chip, mode), scope)
+            steps = steps_of(plan_case(_with_batch(case, part), chip, mode, gradient), scope)
             rows, is_all = count_rows((launch for step in steps for launch in step.kernel.launches), budget)
             if is_all or part == 1:
                 break

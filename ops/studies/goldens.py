@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -13,28 +12,29 @@ import numpy.typing as npt
 from npu_sim.budget import reserve
 from npu_sim.dtypes.formats import dtype_name
 from npu_sim.report.precision import Overflow
-from ops.studies.capture import Layer
-from ops.studies.rounding import cast, count_overflow, count_underflow, multiplied
+from ops.studies.kinds import Backend, Kind, Run, Tensors
+from ops.studies.layers import AnyLayer
+from ops.studies.rounding import cast, count_overflow, count_underflow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounded:
-    """The gradient of the tensors that the Cube multiplied.
+    """The gradient of the operands as the hardware multiplied them.
 
     Attributes
     ----------
     golden : float64 array
         That gradient.
     input_underflow : int
-        Elements of x and dy that are not 0 in the file and 0 on the Cube.
+        Elements of the operands that are not 0 in the file and 0 where they are multiplied.
     input_overflow : int
-        Elements of x and dy that are finite in the file and beyond the format on the Cube: Inf, or the largest number
-        on a product that saturates.
+        Elements of the operands that are finite in the file and beyond the format where they are multiplied: Inf, or
+        the largest number on a product that saturates.
     input_specials_lost : int
-        Elements of x and dy that are NaN or Inf in the file and a number on the Cube: a cast that saturates makes 0 and
-        the largest number of them.
+        Elements of the operands that are NaN or Inf in the file and a number where they are multiplied: a cast that
+        saturates makes 0 and the largest number of them.
     lost_tensors : tuple of str
-        Those of "x" and "dy" that are not all 0 in the file and all 0 on the Cube.
+        Operands that are not all 0 in the file and all 0 where they are multiplied.
     """
 
     golden: npt.NDArray[np.float64]
@@ -45,63 +45,55 @@ class Rounded:
 
 
 class Goldens:
-    """The float64 gradients of one layer, each computed once.
+    """The float64 goldens of one gradient of one layer, each computed once.
 
     Parameters
     ----------
-    layer : Layer
+    layer : Layer or PoolingLayer
         Tensors of the file.
+    kind : Kind
+        Which gradient.
     dtype : str or None
         Format the tensors are cast to before the call.
-    oracle : callable
-        ``ops.common.definition.weight_gradient``.
+    backend : Backend
+        What computes weight gradients in float64.
     """
 
-    def __init__(self, layer: Layer, dtype: str | None, oracle: Callable[..., npt.NDArray[np.float64]]) -> None:
-        self._layer = layer
-        self._oracle = oracle
+    def __init__(self, layer: AnyLayer, kind: Kind, dtype: str | None, backend: Backend) -> None:
+        self._layer, self._kind, self._backend = layer, kind, backend
         self._rounded: dict[tuple[object, ...], Rounded] = {}
-        name = dtype or dtype_name(layer.x.dtype)
-        self.x = cast(layer.x, name)
-        self.dy = cast(layer.dy, name)
-        self.original = self._gradient(layer.x, layer.dy)
+        own = kind.tensors(layer)
+        assert own is not None, "a kind is chosen for layers that have its operands"
+        self._own: Tensors = own
+        self.tensors: Tensors = {name: cast(tensor, dtype or dtype_name(tensor.dtype)) for name, tensor in own.items()}
+        self.original = self._gradient(own)
 
-    def rounded(self, compute_dtype: str, product: Any) -> Rounded:
-        """Return the golden of what the Cube of ``product`` multiplies in ``compute_dtype``."""
+    def rounded(self, run: Run, product: Any) -> Rounded:
+        """Return the golden of what ``product`` multiplied in ``run``."""
         overflow: Overflow = product.overflow_mode
-        mantissa_bits, ties = product.hf32_mantissa_bits, product.hf32_ties
-        key = (compute_dtype, mantissa_bits, ties) if compute_dtype == "hf32" else (compute_dtype, overflow)
+        compute_dtype = run.compute_dtype
+        facts = (product.hf32_mantissa_bits, product.hf32_ties) if compute_dtype == "hf32" else (overflow,)
+        key = (compute_dtype, run.route, *facts)
         if key not in self._rounded:
-            operands = [multiplied(tensor, compute_dtype, product) for tensor in (self.x, self.dy)]
-            pairs = list(zip((self._layer.x, self._layer.dy), operands, strict=True))
+            operands = self._kind.multiplied(self._layer, self.tensors, run, product)
+            pairs = {name: (own, operands[name]) for name, own in self._own.items()}
             self._rounded[key] = Rounded(
-                golden=self._gradient(*operands),
-                input_underflow=sum(count_underflow(original, operand) for original, operand in pairs),
-                input_overflow=sum(count_overflow(original, operand, compute_dtype) for original, operand in pairs),
-                input_specials_lost=sum(_specials_lost(original, operand) for original, operand in pairs),
-                lost_tensors=tuple(
-                    name
-                    for name, (original, operand) in zip(("x", "dy"), pairs, strict=True)
-                    if original.any() and not operand.any()
-                ),
+                golden=self._gradient(operands),
+                input_underflow=sum(count_underflow(own, operand) for own, operand in pairs.values()),
+                input_overflow=sum(count_overflow(own, operand, compute_dtype) for own, operand in pairs.values()),
+                input_specials_lost=sum(_specials_lost(own, operand) for own, operand in pairs.values()),
+                lost_tensors=tuple(name for name, (own, operand) in pairs.items() if own.any() and not operand.any()),
             )
         return self._rounded[key]
 
-    def _gradient(self, x: np.ndarray, dy: np.ndarray) -> npt.NDArray[np.float64]:
-        layer = self._layer
+    def _gradient(self, tensors: Tensors) -> npt.NDArray[np.float64]:
+        layer, kind = self._layer, self._kind
+        shapes = {"dx": layer.x_shape, "dw": getattr(layer, "weight_shape", ()), "db": layer.dy.shape[1:2]}
         # three float64 copies of the operands while it is computed, and a product of one tap beside the result
-        elems = 3 * (x.size + dy.size) + 2 * prod(layer.weight_shape)
+        elems = 3 * sum(tensor.size for tensor in tensors.values()) + 2 * prod(shapes[kind.gradient])
         reserve(f"Golden of {layer.name} in float64", elems * 8)
         with np.errstate(all="ignore"):
-            return self._oracle(
-                x.astype(np.float64),
-                dy.astype(np.float64),
-                layer.weight_shape,
-                stride=layer.stride,
-                padding=layer.padding,
-                dilation=layer.dilation,
-                groups=layer.groups,
-            )
+            return kind.golden(layer, tensors, self._backend)
 
 
 def _specials_lost(original: np.ndarray, operand: np.ndarray) -> int:

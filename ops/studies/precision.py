@@ -1,12 +1,13 @@
-"""The precision study: the error of each layer's weight gradient, on each product, in each mode.
+"""The precision study: the error of each layer's gradients, on each product, in each mode.
 
-For every layer x product x cubeMathType `ops.convolution_backward` is called, which either refuses, as the library
-would, or computes the gradient with all its casts and layout conversions. It is compared with two float64 goldens:
+For every layer x gradient x interface x product x cubeMathType the operator is called, which either refuses, as the
+library would, or computes the gradient with all its casts and layout conversions. It is compared with two float64
+goldens:
 
 ``original``
     from the tensors of the file, untouched: the whole price of the mode, casts included;
 ``rounded``
-    from the tensors the Cube multiplied (after the option ``dtype``, after the cast to the compute type, after HF32
+    from the tensors the hardware multiplied (after the option ``dtype``, after the cast to the compute type, after HF32
     rounding): what the kernel itself adds.
 
 CANN's own reference for these operators rounds the inputs first (hicann/ops-nn
@@ -16,10 +17,10 @@ conv/conv3d_backprop_filter_v2/tests/assets/golden.py), so ``rounded`` is the go
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,10 +30,10 @@ from npu_sim.errors import InputFileError, InternalError, NpuSimError
 from npu_sim.fenv import default_fenv
 from npu_sim.report.precision import element_errors, measure
 from npu_sim.report.standards import mixed_tolerance
-from ops.studies.capture import Capture, Layer
 from ops.studies.goldens import Goldens
+from ops.studies.kinds import Asked, Backend, Entry, Kind, Run
+from ops.studies.layers import AnyLayer, Capture, Layer, PoolingLayer
 from ops.studies.precision_report import (
-    OUTPUT_MASK,
     CaseResult,
     Comparison,
     Golden,
@@ -42,38 +43,7 @@ from ops.studies.precision_report import (
     Refusal,
     StudyOptions,
 )
-
-
-class _Gradient(Protocol):
-    """What the study reads of the result of a call."""
-
-    @property
-    def grad_weight(self) -> Any: ...
-    @property
-    def compute_dtype(self) -> str: ...
-    @property
-    def accumulation(self) -> Any: ...
-    @property
-    def plan(self) -> Any: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backend:
-    """The three things a study asks for; tests put their own in.
-
-    Attributes
-    ----------
-    convolution_backward : callable
-        ``ops.convolution_backward``.
-    golden : callable
-        ``ops.common.definition.weight_gradient``.
-    get_product : callable
-        ``npu_sim.products.registry.get_product``.
-    """
-
-    convolution_backward: Callable[..., _Gradient]
-    golden: Callable[..., npt.NDArray[np.float64]]
-    get_product: Callable[[str], Any]
+from ops.studies.registry import kinds_of
 
 
 def emulator() -> Backend:
@@ -86,6 +56,64 @@ def emulator() -> Backend:
 
 
 Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combination:
+    """One call of a study.
+
+    Attributes
+    ----------
+    layer : Layer or PoolingLayer
+        Of which.
+    kind : Kind
+        Which gradient.
+    entry : {"aclnn", "tbe", "ascendc"}
+        By which interface.
+    product : str
+        As it was asked for.
+    cube_math_type : int or None
+        0..3; None where the interface has none.
+    """
+
+    layer: AnyLayer
+    kind: Kind
+    entry: Entry
+    product: str
+    cube_math_type: int | None
+
+    def __str__(self) -> str:
+        mode = "" if self.cube_math_type is None else f" cubeMathType {self.cube_math_type}"
+        entry = "" if self.entry == "aclnn" else f" {self.entry}"
+        return f"{self.layer.name} {self.kind.gradient} {self.product}{entry}{mode}"
+
+
+def combinations_of(capture: Capture, options: StudyOptions) -> tuple[Combination, ...]:
+    """Return every call of a study: layer by layer, gradient, interface, product, mode.
+
+    Raises
+    ------
+    InputFileError
+        A layer is not in the file, or no layer has such a gradient.
+    """
+    found = tuple(_combinations(capture, options))
+    if not found:
+        gradients = " or ".join(options.gradients or ("dx, dw, db",))
+        rule = f"at least one layer with the tensors of {gradients} by {' or '.join(options.entries)}"
+        raise InputFileError(f"Layers must hold {rule}, not none ({capture.source})")
+    return found
+
+
+def _combinations(capture: Capture, options: StudyOptions) -> Iterator[Combination]:
+    for layer in _selected(capture, options.layers):
+        for kind in kinds_of(layer, options.gradients):
+            for entry in options.entries:
+                if entry not in kind.calls:
+                    continue
+                modes = options.cube_math_types if kind.calls[entry].has_modes else (None,)
+                for product in options.products:
+                    for mode in modes:
+                        yield Combination(layer=layer, kind=kind, entry=entry, product=product, cube_math_type=mode)
 
 
 @default_fenv
@@ -103,7 +131,7 @@ def study(
     capture : Capture
         Layers, from `ops.studies.capture.load_capture` or `load_example`.
     options : StudyOptions or None
-        None runs every layer on the series with aclnn calls, in the four modes.
+        None runs the gradients that every layer names on the series with aclnn calls, in the four modes.
     backend : Backend or None
         None uses the emulator.
     progress : callable or None
@@ -118,7 +146,7 @@ def study(
     ProductError
         A product is unknown.
     InputFileError
-        A layer is not in the file.
+        A layer is not in the file, or no layer has such a gradient.
 
     Notes
     -----
@@ -126,32 +154,35 @@ def study(
     """
     options = options or StudyOptions()
     backend = backend or emulator()
-    layers = _selected(capture, options.layers)
-    products = {name: backend.get_product(name) for name in options.products}
-    total = len(layers) * len(products) * len(options.cube_math_types)
+    every = combinations_of(capture, options)
+    chips = {name: backend.get_product(name) for name in options.products}
     rows: list[PrecisionRow] = []
     summaries: list[LayerSummary] = []
-    for layer in layers:
-        goldens = Goldens(layer, options.dtype, backend.golden)
-        summaries.append(_summarise(layer, goldens))
-        for name, product in products.items():
-            for cube_math_type in options.cube_math_types:
-                if progress:
-                    progress(len(rows), total, f"{layer.name} {name} cubeMathType {cube_math_type}")
-                rows.append(_case(layer, goldens, name, product, cube_math_type, options, backend))
+    goldens: Goldens | None = None
+    seen: tuple[AnyLayer, Kind] | None = None
+    for done, one in enumerate(every):
+        if goldens is None or seen != (one.layer, one.kind):
+            seen = one.layer, one.kind
+            goldens = Goldens(one.layer, one.kind, options.dtype, backend)
+            summaries.append(_summarise(one.layer, one.kind, goldens))
+        if progress:
+            progress(done, len(every), str(one))
+        rows.append(_case(one, goldens, chips[one.product], options, backend))
     if progress:
-        progress(total, total, "done")
+        progress(len(every), len(every), "done")
+    calls = dict.fromkeys(one.kind.calls[one.entry].words for one in every)
     return PrecisionReport(
         program=f"npu-sim {_own_version()}",
         source=capture.source,
         metadata=capture.metadata,
         options=options,
+        gradient=f"result of a {'; of a '.join(calls)}",
         layers=tuple(summaries),
         rows=tuple(rows),
     )
 
 
-def _selected(capture: Capture, names: tuple[str, ...] | None) -> tuple[Layer, ...]:
+def _selected(capture: Capture, names: tuple[str, ...] | None) -> tuple[AnyLayer, ...]:
     """Return the layers to run, in the order of the file."""
     known = [layer.name for layer in capture.layers]
     for name in names or ():
@@ -160,93 +191,100 @@ def _selected(capture: Capture, names: tuple[str, ...] | None) -> tuple[Layer, .
     return tuple(layer for layer in capture.layers if names is None or layer.name in names)
 
 
-def _case(
-    layer: Layer,
-    goldens: Goldens,
-    name: str,
-    product: Any,
-    cube_math_type: int,
-    options: StudyOptions,
-    backend: Backend,
-) -> PrecisionRow:
+def _case(one: Combination, goldens: Goldens, chip: Any, options: StudyOptions, backend: Backend) -> PrecisionRow:
     """Run one combination."""
-    row = {
-        "layer": layer.name,
-        "product": name,
-        "soc": product.name,
-        "cube_math_type": cube_math_type,
-        "input_dtype": dtype_name(goldens.x.dtype),
+    call = one.kind.calls[one.entry]
+    row: dict[str, Any] = {
+        "layer": one.layer.name,
+        "gradient": one.kind.gradient,
+        "entry": one.entry,
+        "product": one.product,
+        "soc": chip.name,
+        "cube_math_type": one.cube_math_type,
+        "input_dtype": dtype_name(goldens.tensors["dy"].dtype),
     }
+    asked = Asked(
+        product=one.product,
+        chip=chip,
+        cube_math_type=one.cube_math_type,
+        accumulation=options.accumulation,
+        threads=options.threads,
+        backend=backend,
+    )
     try:
-        gradient = backend.convolution_backward(
-            goldens.dy,
-            goldens.x,
-            np.zeros(layer.weight_shape, goldens.x.dtype),
-            stride=layer.stride,
-            padding=layer.padding,
-            dilation=layer.dilation,
-            groups=layer.groups,
-            output_mask=OUTPUT_MASK,
-            product=name,
-            cube_math_type=cube_math_type,
-            accumulation=options.accumulation,
-            threads=options.threads,
-        )
+        run = call.run(one.layer, goldens.tensors, asked)
     except InternalError:
         raise
     except NpuSimError as error:
         return PrecisionRow(**row, refusal=Refusal.of(error))
-    compute_dtype = gradient.compute_dtype
-    rounded = goldens.rounded(compute_dtype, product)
+    rounded = goldens.rounded(run, chip)
     inputs_lost = bool(rounded.lost_tensors)
     return PrecisionRow(
         **row,
         result=CaseResult(
-            compute_dtype=compute_dtype,
-            output_dtype=dtype_name(gradient.grad_weight.dtype),
-            accumulation=str(gradient.accumulation.name),
-            k_depth=layer.k_depth,
-            tiling=str(gradient.plan.tiling_origin),
+            compute_dtype=run.compute_dtype,
+            output_dtype=dtype_name(run.gradient.dtype),
+            accumulation=run.accumulation,
+            k_depth=one.kind.k_depth(one.layer),
+            tiling=run.tiling,
+            route=run.route,
             input_underflow=rounded.input_underflow,
             input_overflow=rounded.input_overflow,
             input_specials_lost=rounded.input_specials_lost,
             lost_tensors=rounded.lost_tensors,
-            original=_compare(gradient, goldens.original, "original", product, inputs_lost=inputs_lost),
-            rounded=_compare(gradient, rounded.golden, "rounded", product, inputs_lost=inputs_lost),
+            original=_compare(run, goldens.original, "original", chip, inputs_lost=inputs_lost),
+            rounded=_compare(run, rounded.golden, "rounded", chip, inputs_lost=inputs_lost),
         ),
     )
 
 
-def _compare(
-    gradient: _Gradient, golden: npt.NDArray[np.float64], kind: Golden, product: Any, *, inputs_lost: bool
-) -> Comparison:
+def _compare(run: Run, golden: npt.NDArray[np.float64], kind: Golden, product: Any, *, inputs_lost: bool) -> Comparison:
     """Compare with one golden. A result multiplied in HF32 is judged by the standard's HF32 row."""
-    errors = element_errors(gradient.grad_weight, golden, overflow=product.overflow_mode)
-    row = "hf32" if gradient.compute_dtype == "hf32" else errors.format.name
+    errors = element_errors(run.gradient, golden, overflow=product.overflow_mode)
+    row = "hf32" if run.compute_dtype == "hf32" and errors.format.name == "fp32" else errors.format.name
     verdict = mixed_tolerance(errors, row=row, golden=kind)
     return Comparison.judge(kind, measure(errors), verdict, inputs_lost=inputs_lost)
 
 
-def _summarise(layer: Layer, goldens: Goldens) -> LayerSummary:
-    reference = None
-    if layer.grad_weight is not None:
-        reference = measure(element_errors(layer.grad_weight, goldens.original))
-    in_file, used = dtype_name(layer.x.dtype), dtype_name(goldens.x.dtype)
+def _summarise(layer: AnyLayer, kind: Kind, goldens: Goldens) -> LayerSummary:
+    reference, own = None, kind.reference(layer)
+    if own is not None:
+        reference = measure(element_errors(own, goldens.original))
+    in_file, used = dtype_name(layer.dy.dtype), dtype_name(goldens.tensors["dy"].dtype)
+    specials = sum(int(np.count_nonzero(~np.isfinite(tensor))) for tensor in (kind.tensors(layer) or {}).values())
     return LayerSummary(
         name=layer.name,
-        x_shape=layer.x.shape,
+        operator=kind.operator,
+        gradient=kind.gradient,
+        x_shape=layer.x_shape,
         dy_shape=layer.dy.shape,
-        weight_shape=layer.weight_shape,
         stride=layer.stride,
         padding=layer.padding,
-        dilation=layer.dilation,
-        groups=layer.groups,
         dtype=in_file,
         tensors=in_file if used == in_file else f"{in_file} in the file, cast to {used}",
-        input_specials=sum(int(np.count_nonzero(~np.isfinite(tensor))) for tensor in (layer.x, layer.dy)),
-        k_depth=layer.k_depth,
+        input_specials=specials,
+        k_depth=kind.k_depth(layer),
         reference=reference,
+        **_own_attributes(layer),
     )
+
+
+def _own_attributes(layer: AnyLayer) -> dict[str, Any]:
+    """Return what only convolutions or only poolings have."""
+    if isinstance(layer, PoolingLayer):
+        return {
+            "kernel_size": layer.kernel_size,
+            "ceil_mode": layer.ceil_mode,
+            "count_include_pad": layer.count_include_pad,
+            "divisor_override": layer.divisor_override,
+        }
+    assert isinstance(layer, Layer)
+    return {
+        "weight_shape": layer.weight_shape,
+        "dilation": layer.dilation,
+        "groups": layer.groups,
+        "output_padding": layer.output_padding,
+    }
 
 
 def _own_version() -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from npu_sim.accumulation import SERIAL, Accumulation
 from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
 from npu_sim.errors import NpuSimError, OperatorError
+from npu_sim.products import list_series
 from npu_sim.report.precision import ErrorMetrics
 from npu_sim.report.record import to_json_text
 from npu_sim.report.standards import COMMIT, SOURCE, STANDARD, VERSION, Verdict
-from ops.common.capability import series_of_calls
+from ops.common.capability import ACLNN, SPLIT, UNIFIED, Capability
+from ops.studies.kinds import ENTRIES, Entry
+from ops.studies.layers import GRADIENTS, GradientName, Operator
 from ops.studies.rounding import STORAGE
 
 Golden = Literal["original", "rounded"]
@@ -22,17 +25,17 @@ VoidCause = Literal["golden", "inputs", "zeros"]
 Scope = Literal["call", "kernel"]
 """What a figure is of: a whole call of the operator, or its kernel that multiplies."""
 SCOPES: tuple[Scope, ...] = ("call", "kernel")
-OUTPUT_MASK = (False, True, False)
-CALL = "call of aclnnConvolutionBackward with outputMask (false, true, false)"
-"""What the studies compute, time and check: the gradient of the weight alone, and whatever its call launches."""
-
 CUBE_MATH_TYPES = tuple(int(member) for member in CubeMathType)
 GOLDENS: tuple[Golden, ...] = ("original", "rounded")
 
 
-def default_products() -> tuple[str, ...]:
-    """Return every series that has the call, by its alias."""
-    return series_of_calls()
+_HAVE: dict[Entry, Capability] = {"aclnn": ACLNN, "tbe": UNIFIED, "ascendc": SPLIT}
+
+
+def default_products(entries: Sequence[Entry] = ("aclnn",)) -> tuple[str, ...]:
+    """Return every series that has one of these interfaces, by its alias."""
+    have = {alias for entry in entries for alias in _HAVE[entry].series()}
+    return tuple(alias for alias in list_series() if alias in have)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,10 @@ class StudyOptions:
         `npu_sim.dtypes.cube_math.CubeMathType`: 0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32.
     layers : tuple of str or None
         Names; None runs all.
+    gradients : tuple of {"dx", "dw", "db"} or None
+        Which; None runs those that each layer names.
+    entries : tuple of {"aclnn", "tbe", "ascendc"}
+        Interfaces; the last two have weight gradients alone.
     dtype : {"fp16", "bf16", "fp32"} or None
         Cast the tensors to this before the call; None leaves them as they are in the file.
     golden : {"rounded", "original"}
@@ -61,6 +68,8 @@ class StudyOptions:
     products: tuple[str, ...] = field(default_factory=default_products)
     cube_math_types: tuple[int, ...] = CUBE_MATH_TYPES
     layers: tuple[str, ...] | None = None
+    gradients: tuple[GradientName, ...] | None = None
+    entries: tuple[Entry, ...] = ("aclnn",)
     dtype: str | None = None
     golden: Golden = "rounded"
     accumulation: str | None = None
@@ -70,11 +79,17 @@ class StudyOptions:
         _require(bool(self.products), "products", "at least one name", "none")
         _require(bool(self.cube_math_types), "cube_math_types", "at least one of 0, 1, 2, 3", "none")
         _require(self.dtype is None or self.dtype in STORAGE, "dtype", "fp16, bf16 or fp32", self.dtype)
+        for gradient in self.gradients or ():
+            _require(gradient in GRADIENTS, "gradients", "dx, dw or db", gradient)
+        _require(bool(self.entries), "entries", "at least one of aclnn, tbe, ascendc", "none")
+        for entry in self.entries:
+            _require(entry in ENTRIES, "entries", "aclnn, tbe or ascendc", entry)
         _require(self.golden in GOLDENS, "golden", "original or rounded", self.golden)
         _require(self.threads is None or self.threads >= 1, "threads", "at least 1", self.threads)
         if self.accumulation is not None:
             object.__setattr__(self, "accumulation", _accumulation_name(self.accumulation))
         object.__setattr__(self, "products", tuple(dict.fromkeys(self.products)))
+        object.__setattr__(self, "entries", tuple(dict.fromkeys(self.entries)))
         numbers = (int(parse_cube_math_type(value)) for value in self.cube_math_types)
         object.__setattr__(self, "cube_math_types", tuple(dict.fromkeys(numbers)))
 
@@ -130,7 +145,7 @@ class Comparison:
     outcome : {"pass", "fail", "void"}
         "void": the standard is met, and that says nothing about the gradient.
     void_cause : {"golden", "inputs", "zeros"} or None
-        Why: no element of the golden is finite; x or dy became all 0 in the compute type; a gradient of nothing but
+        Why: no element of the golden is finite; an operand became all 0 in the compute type; a gradient of nothing but
         zeros would pass too. The first that holds; None if the outcome is another.
     """
 
@@ -142,7 +157,7 @@ class Comparison:
 
     @classmethod
     def judge(cls, golden: Golden, error: ErrorMetrics, verdict: Verdict, *, inputs_lost: bool) -> Comparison:
-        """Return the comparison with its outcome; ``inputs_lost``: x or dy became all 0 on the way to the Cube."""
+        """Return the comparison with its outcome; ``inputs_lost``: an operand became all 0 on its way."""
         causes: dict[VoidCause, bool] = {
             "golden": 0 < error.count == error.golden_specials,
             "inputs": inputs_lost,
@@ -160,22 +175,24 @@ class CaseResult:
     Attributes
     ----------
     compute_dtype : {"fp16", "bf16", "hf32", "fp32"}
-        What the Cube multiplied.
+        What was multiplied, or added where nothing is.
     output_dtype : str
         Format of the gradient.
     accumulation : str
-        Model of the Cube's additions.
+        Model of the Cube's additions; "vector": vector cores add, in float32.
     k_depth : int
-        Products summed into one element.
+        Products summed into one element, at most.
     tiling : str
-        How the kernel cut the work.
+        How the kernel cut the work; "" where that is not asked.
+    route : str
+        Which of the operator's ways was taken, where that decides what is multiplied.
     input_underflow, input_overflow : int
-        Elements of x and dy that became 0, or Inf (the largest number on a product that saturates), on their way from
-        the file to the Cube.
+        Elements of the operands that became 0, or Inf (the largest number on a product that saturates), on their way
+        from the file to where they are multiplied.
     input_specials_lost : int
-        Elements of x and dy that are NaN or Inf in the file and a number on a Cube that saturates.
+        Elements of the operands that are NaN or Inf in the file and a number where the product saturates.
     lost_tensors : tuple of str
-        Those of "x" and "dy" that are not all 0 in the file and all 0 on the Cube.
+        Operands ("x", "dy", "weight") that are not all 0 in the file and all 0 where they are multiplied.
     original, rounded : Comparison
         Against the two goldens.
     """
@@ -185,6 +202,7 @@ class CaseResult:
     accumulation: str
     k_depth: int
     tiling: str
+    route: str
     input_underflow: int
     input_overflow: int
     input_specials_lost: int
@@ -199,14 +217,16 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrecisionRow:
-    """One layer on one product in one mode; exactly one of ``refusal`` and ``result`` is set.
+    """One gradient on one product in one mode; exactly one of ``refusal`` and ``result`` is set.
 
     Attributes
     ----------
-    layer, product, soc : str
-        Layer name, product as it was asked for, and the SoC version that name stands for.
-    cube_math_type : int
-        0..3.
+    layer, gradient, entry : str
+        Layer name, "dx", "dw" or "db", and the interface.
+    product, soc : str
+        Product as it was asked for, and the SoC version that name stands for.
+    cube_math_type : int or None
+        0..3; None where the interface has none.
     input_dtype : str
         Format of the tensors given to the operator.
     refusal : Refusal or None
@@ -216,37 +236,66 @@ class PrecisionRow:
     """
 
     layer: str
+    gradient: GradientName
+    entry: Entry
     product: str
     soc: str
-    cube_math_type: int
+    cube_math_type: int | None
     input_dtype: str
     refusal: Refusal | None = None
     result: CaseResult | None = None
 
+    @property
+    def title(self) -> str:
+        """Layer and gradient, as in `LayerSummary`."""
+        return f"{self.layer} {self.gradient}"
+
+    @property
+    def place(self) -> str:
+        """Where it ran, in a word or two."""
+        return self.product if self.entry == "aclnn" else f"{self.product} {self.entry}"
+
+    @property
+    def mode(self) -> str:
+        """The cubeMathType as text."""
+        return "-" if self.cube_math_type is None else str(self.cube_math_type)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerSummary:
-    """A layer as the report names it.
+    """A gradient of a layer as the report names it.
 
-    ``tensors`` is its format in words, with the cast that ``dtype`` of the options asked for; ``input_specials`` counts
-    the elements of x and dy that are NaN or Inf in the file.
+    ``gradient`` is "dx", "dw" or "db"; ``tensors`` is the format of the layer in words, with the cast that ``dtype`` of
+    the options asked for; ``input_specials`` counts the elements of the operands that are NaN or Inf in the file.
     ``reference`` is the error of the gradient the file brought along (the framework's own), against the original
-    golden; None without one.
+    golden; None without one. A pooling has no weight, a convolution no ``kernel_size``.
     """
 
     name: str
+    operator: Operator
+    gradient: GradientName
     x_shape: tuple[int, ...]
     dy_shape: tuple[int, ...]
-    weight_shape: tuple[int, ...]
+    weight_shape: tuple[int, ...] = ()
+    kernel_size: tuple[int, ...] = ()
     stride: tuple[int, ...]
     padding: tuple[int, ...]
-    dilation: tuple[int, ...]
-    groups: int
+    dilation: tuple[int, ...] = ()
+    groups: int = 1
+    output_padding: tuple[int, ...] = ()
+    ceil_mode: bool = False
+    count_include_pad: bool = True
+    divisor_override: int = 0
     dtype: str
     tensors: str
     input_specials: int
     k_depth: int
     reference: ErrorMetrics | None
+
+    @property
+    def title(self) -> str:
+        """Name and gradient."""
+        return f"{self.name} {self.gradient}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,16 +317,16 @@ class PrecisionReport:
     standard : mapping of str to str
         Name, version, source and commit of the standard behind the verdicts.
     gradient : str
-        What was computed of each layer.
+        What was called.
     note : str
         What the figures are not.
     layers : tuple of LayerSummary
-        The layers that ran.
+        The gradients that ran, layer by layer.
     rows : tuple of PrecisionRow
-        Layer by layer, product by product, mode by mode.
+        Layer by layer, gradient, interface, product, mode.
     """
 
-    schema_version: int = 3
+    schema_version: int = 4
     program: str
     source: str
     metadata: Mapping[str, Any]
@@ -285,7 +334,7 @@ class PrecisionReport:
     standard: Mapping[str, str] = field(
         default_factory=lambda: {"name": STANDARD, "version": VERSION, "source": SOURCE, "commit": COMMIT}
     )
-    gradient: str = f"result of a {CALL}"
+    gradient: str
     note: str = "Emulated, not certified against silicon: order and width of the Cube's additions are inferred."
     layers: tuple[LayerSummary, ...]
     rows: tuple[PrecisionRow, ...]
@@ -294,6 +343,10 @@ class PrecisionReport:
     def computed(self) -> tuple[PrecisionRow, ...]:
         """Rows that have a result."""
         return tuple(row for row in self.rows if row.result is not None)
+
+    def rows_of(self, layer: LayerSummary) -> tuple[PrecisionRow, ...]:
+        """Return the rows of one gradient of one layer."""
+        return tuple(row for row in self.rows if (row.layer, row.gradient) == (layer.name, layer.gradient))
 
     def count(self, golden: Golden, outcome: Outcome) -> int:
         """Return how many rows have that outcome against that golden."""

@@ -25,8 +25,9 @@ from ops.common.explain import launch_works
 from ops.common.pipeline import PlannedStep
 from ops.conv_backward.plan import ConvBackwardPlan
 from ops.studies.cases import CaseSet, ConvCase, StudyRow, combinations, plan_case, program_name, steps_of
+from ops.studies.convolution_kinds import WEIGHT_GRADIENT_CALL
 from ops.studies.precision import Progress
-from ops.studies.precision_report import CALL, Refusal, Scope
+from ops.studies.precision_report import Refusal, Scope
 
 SCHEMA_VERSION = 2
 TRACE_ROW_LIMIT = 200_000
@@ -40,9 +41,10 @@ ONE_AFTER_THE_OTHER = (
     "A call takes its launches one after the other; gaps between launches and the time of the host are not modelled."
 )
 TIMED: Mapping[Scope, str] = {
-    "call": f"the whole {CALL}: the kernel of the weight gradient and the casts and layout conversions around it",
-    "kernel": f"the kernel of the weight gradient alone, out of the {CALL}: without the casts and layout conversions "
-    "around it, which can take several times as much",
+    "call": f"the whole {WEIGHT_GRADIENT_CALL}: the kernel of the weight gradient and the casts and layout conversions "
+    "around it",
+    "kernel": f"the kernel of the weight gradient alone, out of the {WEIGHT_GRADIENT_CALL}: without the casts and "
+    "layout conversions around it, which can take several times as much",
 }
 """What a figure is of."""
 CALIBRATION: Mapping[str, str] = {

@@ -1,4 +1,4 @@
-"""What a training step of a model gave its convolutions, kept in a file for ``npu-sim precision``."""
+"""What a training step of a model gave its convolutions and poolings, kept in a file for ``npu-sim precision``."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from npu_sim.errors import ShapeError, shown
 from npu_sim.report.files import check_writable, write_files
 from npu_sim.report.record import counted, to_plain
 from ops.common.arrays import shared_array
+from ops.studies.layers import GRADIENTS
 from ops.torch.naming import ModuleNames, is_second_derivative
 
 # PyTorch's types leave these out.
@@ -58,7 +59,7 @@ def capture(
     *,
     metadata: Mapping[str, Any] | None = None,
 ) -> Captured:
-    """Run a backward pass and write what it gave every convolution to a file for ``npu-sim precision``.
+    """Run a backward pass and write what it gave convolutions and average poolings, for ``npu-sim precision``.
 
     Parameters
     ----------
@@ -80,15 +81,15 @@ def capture(
     Raises
     ------
     ShapeError
-        The loss is no scalar that requires a gradient, or no convolution needs a weight gradient.
+        The loss is no scalar that requires a gradient, or no convolution or average pooling needs a gradient.
     OutputFileError
         The file cannot be written.
 
     Notes
     -----
-    The file holds weight gradients of ordinary convolutions in float32, float16 or bfloat16. Transposed convolutions,
-    other types, and layers whose weight is frozen are counted in ``left_out``. A module that runs several times has
-    several layers: ``conv``, ``conv#2``.
+    The file holds operands and gradients of convolutions, transposed convolutions and average poolings in float32,
+    float16 or bfloat16, and which gradients the step wanted; calls in other types are counted in ``left_out``. A module
+    that runs several times has several layers: ``conv``, ``conv#2``.
     """
     target = Path(path)
     check_writable(target)
@@ -106,7 +107,8 @@ def capture(
         for parameter, gradient in zip(model.parameters(), kept, strict=True):
             parameter.grad = gradient
     if not mode.layers:
-        raise ShapeError(f"The backward pass must need a weight gradient of a convolution, but {mode.left_out_text()}")
+        rule = "The backward pass must need a gradient of a convolution or average pooling"
+        raise ShapeError(f"{rule}, but {mode.left_out_text()}")
     about = {"loss": float(value.detach()), "torch": torch.__version__, **(metadata or {})}
     file = io.BytesIO()
     arrays: dict[str, Any] = {"metadata": np.array(json.dumps(to_plain(about)))}
@@ -117,7 +119,7 @@ def capture(
 
 
 class _Capture(_modes.TorchDispatchMode):  # type: ignore[misc]
-    """Keeps the operands and the weight gradient of every convolution's backward call."""
+    """Keeps the operands and the gradients of every backward call of a convolution or average pooling."""
 
     def __init__(self, names: ModuleNames) -> None:
         super().__init__()
@@ -128,22 +130,24 @@ class _Capture(_modes.TorchDispatchMode):  # type: ignore[misc]
 
     def left_out_text(self) -> str:
         parts = ", ".join(f"{kind} {calls}" for kind, calls in self.left_out.items())
-        return f"has only {parts}" if parts else "has no convolution"
+        return f"has only {parts}" if parts else "has none"
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Compute everything with PyTorch."""
         result = func(*args, **(kwargs or {}))
-        if func is _aten.convolution.default:
+        if func in (_aten.convolution.default, _aten.avg_pool2d.default):
             self.names.note_forward()
         elif func is _aten.convolution_backward.default and not is_second_derivative():
-            self._keep(result[1], *args)
+            self._keep_convolution(result, *args)
+        elif func is _aten.avg_pool2d_backward.default and not is_second_derivative():
+            self._keep_pooling(result, *args)
         return result
 
-    def _keep(
+    def _keep_convolution(
         self,
-        grad_weight: torch.Tensor | None,
+        gradients: Sequence[torch.Tensor | None],
         grad_output: torch.Tensor,
         input: torch.Tensor,
         weight: torch.Tensor,
@@ -152,24 +156,65 @@ class _Capture(_modes.TorchDispatchMode):  # type: ignore[misc]
         padding: Sequence[int],
         dilation: Sequence[int],
         transposed: bool,
-        output_padding: object,
+        output_padding: Sequence[int],
         groups: int,
         output_mask: Sequence[bool],
     ) -> None:
-        if not output_mask[1] or grad_weight is None:
-            self.left_out["frozen weights"] += 1
-        elif transposed:
-            self.left_out["transposed convolutions"] += 1
-        elif input.dtype not in (torch.float32, torch.float16, torch.bfloat16):
-            self.left_out[f"convolutions in {str(input.dtype).removeprefix('torch.')}"] += 1
-        else:
-            name = self.names.of_backward(weight)
-            self._times[name] += 1
-            if self._times[name] > 1:
-                name = f"{name}#{self._times[name]}"
-            tensors = {"x": input, "dy": grad_output, "grad_weight": grad_weight}
-            # what follows in the backward pass may use their memory again
-            arrays = {role: np.array(shared_array(tensor, role), order="C") for role, tensor in tensors.items()}
-            numbers = {"weight_shape": weight.shape, "stride": stride, "padding": padding, "dilation": dilation}
-            integers = {role: np.array(tuple(value), np.int64) for role, value in numbers.items()}
-            self.layers[name] = arrays | integers | {"groups": np.array(groups)}
+        wanted = [name for name, is_wanted in zip(GRADIENTS, output_mask, strict=True) if is_wanted]
+        if not wanted or self._has_other_type("convolutions", input):
+            return
+        made = dict(zip(("grad_input", "grad_weight", "grad_bias"), gradients, strict=True))
+        tensors = {"x": input, "dy": grad_output, "weight": weight, **made}
+        numbers = {"stride": stride, "padding": padding, "dilation": dilation, "output_padding": output_padding}
+        self._keep(
+            self.names.of_backward(weight),
+            tensors,
+            {role: np.array(tuple(value), np.int64) for role, value in numbers.items()}
+            | {"groups": np.array(groups), "transposed": np.array(int(transposed)), "gradients": np.array(wanted)},
+        )
+
+    def _keep_pooling(
+        self,
+        grad_input: torch.Tensor,
+        grad_output: torch.Tensor,
+        input: torch.Tensor,
+        kernel_size: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor_override: int | None,
+    ) -> None:
+        if self._has_other_type("average poolings", input):
+            return
+        numbers = {"x_shape": input.shape, "kernel_size": kernel_size, "padding": padding}
+        numbers |= {"stride": tuple(stride) or kernel_size}
+        flags = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
+        self._keep(
+            self.names.of_backward(None),
+            {"dy": grad_output, "grad_input": grad_input},
+            {role: np.array(tuple(value), np.int64) for role, value in numbers.items()}
+            | {role: np.array(int(value)) for role, value in flags.items()}
+            | {"divisor_override": np.array(divisor_override or 0)},
+        )
+
+    def _has_other_type(self, kind: str, tensor: torch.Tensor) -> bool:
+        """Count a call in a type that a file has no place for."""
+        if tensor.dtype in (torch.float32, torch.float16, torch.bfloat16):
+            return False
+        self.left_out[f"{kind} in {str(tensor.dtype).removeprefix('torch.')}"] += 1
+        return True
+
+    def _keep(
+        self, name: str, tensors: Mapping[str, torch.Tensor | None], attributes: Mapping[str, np.ndarray]
+    ) -> None:
+        self._times[name] += 1
+        if self._times[name] > 1:
+            name = f"{name}#{self._times[name]}"
+        # what follows in the backward pass may use their memory again
+        arrays = {
+            role: np.array(shared_array(tensor, role), order="C")
+            for role, tensor in tensors.items()
+            if tensor is not None
+        }
+        self.layers[name] = arrays | dict(attributes)

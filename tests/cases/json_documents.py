@@ -57,7 +57,7 @@ SHAPE = ("--x", "2,20,9,7", "--weight", "20,20,3,3", "--dtype", "fp32", "--produ
 TITLES = {
     "precision": (
         "npu-sim precision --json",
-        "How far each weight gradient is from both goldens, or why it is refused.",
+        "How far each gradient is from both goldens, or why it is refused.",
     ),
     "perf": ("npu-sim perf --json", "How long each weight gradient takes, or why it is refused."),
     "check": ("npu-sim check --json", "What is wrong in the kernel of each weight gradient, or why it is refused."),
@@ -89,13 +89,16 @@ MEANINGS = {
     "cube_wait_shares": "shares of the core time that the Cube stands still, by cause",
     "evidence": "how the number is known; of a parameter set, how many are known so",
     "finding_count": "findings in all rows",
-    "k_depth": "products summed into one element",
+    "entry": "interface: aclnn, tbe (the DSL) or ascendc (the class)",
+    "gradient": "of one layer: dx, dw or db, of the input, weight or bias; of a report: what was called",
+    "k_depth": "products summed into one element, at most",
     "kind": "name of the finding in npuchk, or ours",
     "macs": "multiply-adds of the convolution",
     "other_row": "row of the other instruction involved, -1: none",
     "outcome": "pass, fail, or void: the standard is met, which says nothing about the gradient",
     "pipe_shares": "shares of the core time that a pipe is occupied, in the slowest core",
     "refusal": "null if the operator takes the call",
+    "route": "the operator's way, where that decides what is multiplied",
     "row_count": "instructions of all cores",
     "schema_version": "changes when a field changes its meaning or goes",
     "seconds": "core time",
@@ -167,6 +170,22 @@ def documents() -> dict[str, list[Any]]:
         layer |= {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1)}
         np.savez(tensors, **{f"a.{name}": value for name, value in layer.items()})
         found["precision"].append(_printed("precision", str(tensors), "--product", "310p", "--cube-math-type", "2"))
+        up = {
+            "x": tiny,
+            "dy": tiny,
+            "weight": tiny[..., :1, :1],
+            "groups": 1,
+            "transposed": 1,
+            "output_padding": (0, 0),
+        }
+        up |= {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1)}
+        pool = {"x_shape": tiny.shape, "dy": tiny[..., :1, :1], "kernel_size": 2}
+        named = {f"up.{name}": value for name, value in up.items()} | {
+            f"p.{name}": value for name, value in pool.items()
+        }
+        np.savez(tensors, **named)  # type: ignore[arg-type]  # names with a dot
+        wanted = ("--gradient", "dx", "--gradient", "dw", "--entry", "aclnn", "--entry", "tbe", "--dtype", "fp16")
+        found["precision"].append(_printed("precision", str(tensors), "--product", "310p", *wanted))
         script = Path(folder) / "script.py"
         script.write_text(SCRIPT, encoding="utf-8")
         for command in ("perf", "check"):

@@ -70,7 +70,7 @@ def printed(tmp_path_factory):
     ("first_line", "arguments"),
     [
         ("mean relative error at most", ("precision",)),
-        ("down  x 32x16x8x8", ("precision",)),
+        ("down dw  x 32x16x8x8", ("precision",)),
         ("Each layer: the whole call", ("perf", *SHAPE)),
     ],
 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from npu_sim.errors import OperatorError
 from npu_sim.products.registry import get_product
-from ops.studies.precision import Backend
+from ops.studies.kinds import Backend
 from tests.oracles.series import UNIFIED
 
 COMPUTE = {

@@ -15,11 +15,12 @@ from npu_sim.errors import BudgetError, NpuSimError, OperatorError, ShapeError
 from npu_sim.memory.gm import GlobalMemory
 from ops import aclnn
 from ops.avg_pool.call import PoolAxis
-from ops.common.definition import weight_gradient
 from ops.common.records import MOST_GM_BYTES, check_addressable
 from ops.common.tensor_desc import TensorDesc
-from ops.studies.capture import Layer
 from ops.studies.goldens import Goldens
+from ops.studies.layers import Layer
+from ops.studies.precision import emulator
+from ops.studies.registry import kinds_of
 from tests.unit import test_ascendc_calls as ascendc_calls
 
 
@@ -153,7 +154,7 @@ def test_golden_of_a_layer_is_refused_before_it_is_computed():
     )  # fmt: skip
     message = r"^Golden of conv in float64 must be at most 4096 bytes, the memory budget \(NPU_SIM_MEMORY\), not 12544$"
     with budget.use_budget(4096), pytest.raises(BudgetError, match=message):
-        Goldens(layer, None, weight_gradient)
+        Goldens(layer, kinds_of(layer, None)[0], None, emulator())
 
 
 def test_tensors_that_no_memory_holds_are_refused_by_the_plan():

@@ -16,6 +16,7 @@ from npu_sim.report.standards import COMMIT
 from ops.cli.main import main
 from ops.cli.precision_picture import MAX_PANELS, _titles
 from ops.studies import precision as precision_study
+from ops.studies.kinds import Backend
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -59,9 +60,7 @@ def with_runner(monkeypatch, change):
         change(result)
         return result
 
-    stand_in = precision_study.Backend(
-        convolution_backward=runner, golden=backend().golden, get_product=backend().get_product
-    )
+    stand_in = Backend(convolution_backward=runner, golden=backend().golden, get_product=backend().get_product)
     monkeypatch.setattr(precision_study, "emulator", lambda: stand_in)
 
 
@@ -212,7 +211,7 @@ def test_precision_gradient_of_nothing_but_nan_has_no_figures_and_says_so(capsys
     text = flat(out)
     assert f"{count} inputs are NaN/Inf in the file" in text
     assert re.search(r"fp16, original: (\d+) of \1 golden elements are NaN/Inf", text)
-    assert text.index("NaN/Inf in inputs or goldens of conv:") > text.index("1 combination:")
+    assert text.index("NaN/Inf in inputs or goldens of conv dw:") > text.index("1 combination:")
     line = next(line for line in out.splitlines() if " original " in line and "void" in line)
     assert line.split()[-8:] == ["-"] * 6 + ["void", "golden"]
 
@@ -251,7 +250,7 @@ def test_precision_legend_names_the_tolerance_and_a_weak_verdict(capsys, tmp_pat
     ("tensor", "factor", "golden", "words", "cause"),
     [
         ("conv.dy", np.nan, 0, "void golden", "no element of the golden is finite"),
-        ("conv.x", 1e-9, 2, "void inputs", "x or dy became all 0 in the type the Cube multiplied"),
+        ("conv.x", 1e-9, 2, "void inputs", "an operand became all 0 in the type that is multiplied"),
         ("conv.dy", 1e-9, 0, "void zeros", "a gradient of nothing but zeros would pass too"),
     ],
 )
@@ -267,7 +266,7 @@ def test_precision_void_verdict_is_no_pass_in_table_summary_and_exit_code(
     line = next(line for line in out.splitlines() if " rounded*" in line)
     assert line.rstrip().endswith(f" {words}")
     assert " 1 computed, 0 pass and 1 void against the original golden, 0 pass and 1 void against" in flat(out)
-    assert f"void, which is no pass, at conv: {cause}." in flat(out)
+    assert f"void, which is no pass, at conv dw: {cause}." in flat(out)
     assert "weak verdicts" not in out
     picture = (tmp_path / "p.svg").read_text()
     assert "<!-- 0 of 1 gradients pass CANN mixed tolerance, 1 void -->" in picture
@@ -428,7 +427,7 @@ def test_precision_layer_name_is_never_markup(capsys, tmp_path):
     np.savez(tmp_path / "own.npz", **layer_arrays("[red]c[/red]"))
     code, out, _ = call(capsys, "own.npz", "--picture", "p.png")
     assert code == 0
-    assert "[red]c[/red]  x 2x4x5x6" in out
+    assert "[red]c[/red] dw  x 2x4x5x6" in out
 
 
 def test_precision_more_layers_than_panels_still_draw(capsys, tmp_path):
@@ -438,7 +437,7 @@ def test_precision_more_layers_than_panels_still_draw(capsys, tmp_path):
     np.savez(tmp_path / "own.npz", **arrays)
     code, out, err = call(capsys, "own.npz", "--product", "910b", "--cube-math-type", "2", "--picture", "p.svg")
     assert (code, err) == (0, "")
-    assert f"layer{MAX_PANELS}  x" in out
+    assert f"layer{MAX_PANELS} dw  x" in out
     # the picture says that it leaves one out
     assert f"the {MAX_PANELS} of {MAX_PANELS + 1} layers with the largest error" in (tmp_path / "p.svg").read_text()
 

@@ -10,6 +10,7 @@ import sys
 import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from npu_sim.engines.timeline import run_timeline
@@ -22,7 +23,8 @@ from ops.studies import effort
 from ops.studies.capture import load_example
 from ops.studies.cases import CaseSet, case_of_shape, cases_of_capture, cases_of_model, plan_case, steps_of
 from ops.studies.effort import Effort, checking_effort, count_rows, precision_effort, timing_effort
-from ops.studies.precision_report import SCOPES
+from ops.studies.layers import Capture, Layer
+from ops.studies.precision_report import SCOPES, StudyOptions
 from tests.oracles.series import SERIES, UNIFIED
 
 SHAPE = ("--x", "2,20,9,7", "--weight", "20,20,3,3", "--stride", "2", "--padding", "1", "--product", "910b")
@@ -90,10 +92,24 @@ def test_effort_of_what_is_refused_is_none():
     assert timing_effort(cases_of_capture(load_example(), "bf16"), UNIFIED, (0, 1), "call") == Effort()
 
 
+def layers_of(found):
+    """The cases as captured layers of zeros."""
+    layers = tuple(
+        Layer(
+            name=one.name, x=np.zeros(one.x_shape, np.float16), dy=np.zeros(one.dy_shape, np.float16),
+            weight_shape=one.weight_shape, stride=one.stride, padding=one.padding, dilation=one.dilation,
+            groups=one.groups,
+        )
+        for one in found.cases
+    )  # fmt: skip
+    return Capture(source="test", layers=layers)
+
+
 def test_effort_of_precision_counts_from_a_second_on(monkeypatch):
-    assert precision_effort(cases(), ("910b",), (0,)) == Effort()
+    capture, options = layers_of(cases()), StudyOptions(products=("910b",), cube_math_types=(0,))
+    assert precision_effort(capture, options) == Effort()
     monkeypatch.setattr(effort, "MACS_PER_SECOND", cases().cases[0].macs / 50)
-    found = precision_effort(cases(), ("910b",), (0,))
+    found = precision_effort(capture, options)
     assert found.seconds == pytest.approx(50, rel=0.01)
     assert found.instructions == timing_effort(cases(), ("910b",), (0,), "kernel").instructions
     assert found.bytes > 8 * 4 * 2 * 20 * (9 * 7 + 9 * 7)

@@ -14,9 +14,10 @@ from npu_sim.errors import NpuSimError
 from npu_sim.products import get_product, list_products
 from ops.cli.main import main
 from ops.studies import timing
-from ops.studies.capture import Capture, Layer
 from ops.studies.cases import case_of_shape, plan_case
-from ops.studies.precision import Backend, study
+from ops.studies.kinds import Backend
+from ops.studies.layers import Capture, Layer
+from ops.studies.precision import study
 from ops.studies.precision_report import StudyOptions
 from ops.studies.rounding import STORAGE
 

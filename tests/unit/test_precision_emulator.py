@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from precision_backend import gradient, operand
 
-from ops.studies.capture import Capture, Layer, load_example
+from ops.studies.capture import load_example
+from ops.studies.layers import Capture, Layer
 from ops.studies.precision import study
 from ops.studies.precision_report import StudyOptions
 

@@ -11,7 +11,7 @@ from precision_backend import backend, convolution_backward
 
 from npu_sim.errors import InputFileError, InternalError, OperatorError, ProductError
 from npu_sim.report.standards import COMMIT, SOURCE
-from ops.studies.capture import Capture, Layer
+from ops.studies.layers import Capture, Layer
 from ops.studies.precision import study
 from ops.studies.precision_report import StudyOptionError, StudyOptions
 from tests.oracles.series import SERIES, SPLIT, UNIFIED
@@ -255,7 +255,7 @@ def test_study_report_is_strict_json_and_complete():
 
     report = run(runner=runner)
     found = json.loads(report.to_json(), parse_constant=lambda text: pytest.fail(f"not strict JSON: {text}"))
-    assert (found["schema_version"], found["source"], found["metadata"]) == (3, "test.npz", {"seed": 6})
+    assert (found["schema_version"], found["source"], found["metadata"]) == (4, "test.npz", {"seed": 6})
     assert found["options"]["products"] == list(SERIES)
     assert found["standard"]["commit"] == COMMIT
     assert found["gradient"] == "result of a call of aclnnConvolutionBackward with outputMask (false, true, false)"
@@ -274,7 +274,7 @@ def test_study_progress_counts_every_case():
     study(capture(), backend=backend(), progress=lambda *state: seen.append(state))
     assert [state[0] for state in seen] == list(range(33))
     assert {state[1] for state in seen} == {32}
-    assert seen[5] == (5, 32, "a 910 cubeMathType 1")
+    assert seen[5] == (5, 32, "a dw 910 cubeMathType 1")
 
 
 @pytest.mark.parametrize(

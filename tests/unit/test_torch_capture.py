@@ -9,6 +9,7 @@ import ops.torch
 from npu_sim.errors import NpuSimError, ShapeError
 from npu_sim.report.files import OutputFileError
 from ops.studies.capture import load_capture
+from ops.studies.layers import GRADIENTS
 from ops.studies.precision import study
 from ops.studies.precision_report import StudyOptions
 
@@ -31,8 +32,8 @@ def test_file_holds_what_the_framework_computed(tmp_path):
     model, x = model_and_input()
     captured = ops.torch.capture(model, lambda: model(x).square().mean(), tmp_path / "step.npz", metadata={"step": 3})
     assert all(parameter.grad is None for parameter in model.parameters())
-    assert captured.layers == ("2.0", "0")
-    assert captured.left_out == {"transposed convolutions": 1}
+    assert captured.layers == ("3", "2.0", "0")
+    assert captured.left_out == {}
     assert "npu-sim precision" in str(captured)
     model(x).square().mean().backward()
     step = load_capture(captured.path)
@@ -44,13 +45,23 @@ def test_file_holds_what_the_framework_computed(tmp_path):
     inner = layers["2.0"]
     assert (inner.stride, inner.padding, inner.dilation, inner.groups) == ((1, 2), (0, 0), (1, 1), 2)
     assert layers["0"].padding == (2, 2)
+    # the input of the model needs no gradient
+    assert [layers[name].gradients for name in ("3", "2.0", "0")] == [GRADIENTS, GRADIENTS, ("dw", "db")]
+    last = layers["3"]
+    assert (last.transposed, last.output_padding) == (True, (0, 0))
+    assert np.array_equal(last.weight, model[3].weight.detach().numpy())
+    assert np.array_equal(last.grad_weight, model[3].weight.grad.numpy())
+    assert np.array_equal(last.grad_bias, model[3].bias.grad.numpy())
+    assert last.grad_input.shape == last.x.shape
 
 
 def test_study_reads_the_file(tmp_path):
     model, x = model_and_input()
     captured = ops.torch.capture(model, model(x).square().mean(), tmp_path / "step.npz")
     report = study(load_capture(captured.path), StudyOptions(products=("910b",), cube_math_types=(1,)))
-    assert [row.layer for row in report.rows] == ["2.0", "0"]
+    assert [row.title for row in report.rows] == [
+        "3 dx", "3 dw", "3 db", "2.0 dx", "2.0 dw", "2.0 db", "0 dw", "0 db"
+    ]  # fmt: skip
     assert all(row.result.rounded.error.relative_l2 < 1e-5 for row in report.rows)
 
 
@@ -79,12 +90,29 @@ def test_loss_that_is_no_scalar_with_a_gradient_is_refused(tmp_path, loss):
     assert not list(tmp_path.iterdir())
 
 
-def test_model_without_a_weight_gradient_says_what_it_has(tmp_path):
-    model = nn.ConvTranspose2d(2, 2, 2)
-    with pytest.raises(NpuSimError, match="has only transposed convolutions 1"):
-        ops.torch.capture(model, lambda: model(torch.ones(1, 2, 3, 3)).sum(), tmp_path / "no.npz")
+def test_average_poolings_and_frozen_weights_are_kept(tmp_path):
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.AvgPool2d(3, 2, 1, ceil_mode=True, count_include_pad=False))
+    model[0].weight.requires_grad = False
+    x = torch.randn(1, 2, 8, 9, requires_grad=True)
+    captured = ops.torch.capture(model, lambda: model(x).square().sum(), tmp_path / "step.npz")
+    pooling, conv = load_capture(captured.path).layers
+    assert (pooling.name, pooling.x_shape, pooling.kernel_size, pooling.stride) == ("1", (1, 4, 6, 7), (3, 3), (2, 2))
+    assert (pooling.padding, pooling.ceil_mode, pooling.count_include_pad) == ((1, 1), True, False)
+    assert (conv.name, conv.gradients, conv.grad_weight) == ("0", ("dx", "db"), None)
+    report = study(load_capture(captured.path), StudyOptions(products=("910b", "310p"), cube_math_types=(1,)))
+    assert [row.title for row in report.rows[::2]] == ["1 dx", "0 dx", "0 db"]
+    assert report.passed
+    # PyTorch's own gradients, in float32, belong to the tensors
+    assert all(layer.reference.relative_l2 < 1e-6 for layer in report.layers)
+
+
+def test_model_without_a_gradient_says_what_it_has(tmp_path):
+    model = nn.Conv2d(2, 2, 2).double()
+    with pytest.raises(NpuSimError, match="has only convolutions in float64 1"):
+        ops.torch.capture(model, lambda: model(torch.ones(1, 2, 3, 3).double()).sum(), tmp_path / "no.npz")
     linear = nn.Linear(2, 2)
-    with pytest.raises(NpuSimError, match="has no convolution"):
+    with pytest.raises(NpuSimError, match="has none"):
         ops.torch.capture(linear, lambda: linear(torch.ones(1, 2)).sum(), tmp_path / "no.npz")
 
 

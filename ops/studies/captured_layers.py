@@ -1,0 +1,248 @@
+"""One layer of a file of captured layers: its arrays checked, whatever they hold, and put together.
+
+`ops.studies.capture` has the keys and their meanings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import ml_dtypes
+import numpy as np
+
+from ops.studies.layers import GRADIENTS, AnyLayer, GradientName, Layer, PoolingLayer
+from ops.studies.npz import refuse
+
+_CONVOLUTION = ("x", "dy", "weight_shape", "stride", "padding", "dilation", "groups")
+_POOLING = ("x_shape", "dy", "kernel_size")
+CONVOLUTION_KEYS = (
+    *_CONVOLUTION, "grad_weight", "weight", "transposed", "output_padding", "gradients", "grad_input", "grad_bias"
+)  # fmt: skip
+"""Keys of a convolution, behind its name."""
+POOLING_KEYS = (
+    *_POOLING, "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override", "grad_input"
+)  # fmt: skip
+"""Keys of an average pooling."""
+_TENSOR_DTYPES = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def layer_of(name: str, arrays: Arrays, source: str) -> AnyLayer:
+    """Return the layer that the arrays of a file make.
+
+    Parameters
+    ----------
+    name : str
+        Of the layer.
+    arrays : mapping of str to array
+        By their keys without the name; each is one of `CONVOLUTION_KEYS` or `POOLING_KEYS`.
+    source : str
+        Name of the file, for messages.
+
+    Raises
+    ------
+    InputFileError
+        A key is missing or one too many, or arrays do not fit together.
+    """
+    if not name.isprintable() or len(name) > 100:
+        refuse(source, "A layer's name must be printable and have at most 100 characters")
+    is_pooling = "kernel_size" in arrays
+    required, allowed = (_POOLING, POOLING_KEYS) if is_pooling else (_CONVOLUTION, CONVOLUTION_KEYS)
+    for role in required:
+        if role not in arrays and not (role == "weight_shape" and "weight" in arrays):
+            refuse(source, f"Layer {name} must have the key {name + '.' + role!r}")
+    for role in arrays:
+        if role not in allowed:
+            kind = "an average pooling" if is_pooling else "a convolution"
+            refuse(source, f"Layer {name}, {kind}, must not have the key {name + '.' + role!r}")
+    return _pooling(name, arrays, source) if is_pooling else _convolution(name, arrays, source)
+
+
+def _pooling(name: str, arrays: Arrays, source: str) -> PoolingLayer:
+    dy = _tensor(f"{name}.dy", arrays["dy"], source, ranks=(3, 4))
+    x_shape = _integers(f"{name}.x_shape", arrays["x_shape"], (dy.ndim,), 1, source, scalar=False)
+    if dy.shape[:-2] != x_shape[:-2]:
+        rule = f"{name}.dy must have the batch and channels of x_shape {x_shape[:-2]}"
+        refuse(source, f"{rule}, not {dy.shape[:-2]}")
+
+    def pair(role: str, default: tuple[int, ...], least: int) -> tuple[int, int]:
+        given = _integers(f"{name}.{role}", arrays[role], (2,), least, source) if role in arrays else default
+        return given[0], given[1]
+
+    kernel = pair("kernel_size", (), 1)
+    layer = PoolingLayer(
+        name=name,
+        x_shape=x_shape,
+        dy=dy,
+        kernel_size=kernel,
+        stride=pair("stride", kernel, 1),
+        padding=pair("padding", (0, 0), 0),
+        ceil_mode=_flag(f"{name}.ceil_mode", arrays.get("ceil_mode"), False, source),
+        count_include_pad=_flag(f"{name}.count_include_pad", arrays.get("count_include_pad"), True, source),
+        divisor_override=_integers(
+            f"{name}.divisor_override", arrays.get("divisor_override", np.array(0)), (1,), -(2**31), source
+        )[0],
+        grad_input=_reference(f"{name}.grad_input", arrays.get("grad_input"), x_shape, source),
+    )
+    expected = tuple(_windows(layer, axis) for axis in range(2))
+    if dy.shape[-2:] != expected:
+        refuse(source, f"{name}.dy must have the output size {expected} of the pooling, not {dy.shape[-2:]}")
+    return layer
+
+
+def _windows(layer: PoolingLayer, axis: int) -> int:
+    """Return the windows along an axis: with ceil_mode a last one may begin inside the input and reach over its end."""
+    extent, pad, step = layer.x_shape[axis - 2], layer.padding[axis], layer.stride[axis]
+    room = extent + 2 * pad - layer.kernel_size[axis]
+    if not layer.ceil_mode:
+        return room // step + 1 if room >= 0 else 0
+    windows = max(-(-room // step) + 1, 0)
+    return windows - (windows > 0 and (windows - 1) * step >= extent + pad)
+
+
+def _convolution(name: str, arrays: Arrays, source: str) -> Layer:
+    x = _tensor(f"{name}.x", arrays["x"], source)
+    dy = _tensor(f"{name}.dy", arrays["dy"], source)
+    if dy.dtype != x.dtype:
+        refuse(source, f"{name}.dy must have the dtype of x ({x.dtype}), not {dy.dtype}")
+    if dy.ndim != x.ndim:
+        refuse(source, f"{name}.dy must have the rank of x ({x.ndim}), not {dy.ndim}")
+    axes = x.ndim - 2
+    weight = None
+    if "weight" in arrays:
+        weight = _tensor(f"{name}.weight", arrays["weight"], source)
+        if weight.dtype != x.dtype:
+            refuse(source, f"{name}.weight must have the dtype of x ({x.dtype}), not {weight.dtype}")
+    shape = arrays["weight_shape"] if weight is None or "weight_shape" in arrays else np.array(weight.shape)
+    weight_shape = _integers(f"{name}.weight_shape", shape, (x.ndim,), 1, source, scalar=False)
+    if weight is not None and weight.shape != weight_shape:
+        refuse(source, f"{name}.weight must have the shape {weight_shape}, not {weight.shape}")
+    transposed = _flag(f"{name}.transposed", arrays.get("transposed"), False, source)
+    output_padding: tuple[int, ...] = ()
+    if "output_padding" in arrays:
+        output_padding = _integers(f"{name}.output_padding", arrays["output_padding"], (axes,), 0, source)
+        if any(output_padding) and not transposed:
+            refuse(source, f"{name}.output_padding must be 0 of a convolution, not {list(output_padding)}")
+    layer = Layer(
+        name=name,
+        x=x,
+        dy=dy,
+        weight_shape=weight_shape,
+        stride=_integers(f"{name}.stride", arrays["stride"], (axes,), 1, source),
+        padding=_integers(f"{name}.padding", arrays["padding"], (axes, 4) if axes == 2 else (axes,), 0, source),
+        dilation=_integers(f"{name}.dilation", arrays["dilation"], (axes,), 1, source),
+        groups=_integers(f"{name}.groups", arrays["groups"], (1,), 1, source)[0],
+        transposed=transposed,
+        output_padding=output_padding,
+        weight=weight,
+        gradients=_gradients(f"{name}.gradients", arrays.get("gradients"), weight is not None, source),
+        grad_input=_reference(f"{name}.grad_input", arrays.get("grad_input"), x.shape, source),
+        grad_weight=_reference(f"{name}.grad_weight", arrays.get("grad_weight"), weight_shape, source),
+        grad_bias=_reference(f"{name}.grad_bias", arrays.get("grad_bias"), dy.shape[1:2], source),
+    )
+    _check_fit(layer, source)
+    return layer
+
+
+def _gradients(label: str, array: np.ndarray | None, has_weight: bool, source: str) -> tuple[GradientName, ...]:
+    if array is None:
+        return ("dx", "dw") if has_weight else ("dw",)
+    found = array.reshape(-1).tolist()
+    if array.dtype.kind != "U" or not found or len(found) > 3 or not set(found) <= set(GRADIENTS):
+        refuse(source, f"{label} must hold some of the texts dx, dw, db, not {array.dtype} of shape {array.shape}")
+    if "dx" in found and not has_weight:
+        refuse(source, f"{label} must not hold dx of a layer without the key weight")
+    return cast("tuple[GradientName, ...]", tuple(found))
+
+
+def _flag(label: str, array: np.ndarray | None, default: bool, source: str) -> bool:
+    if array is None:
+        return default
+    if array.dtype.kind not in "iub" or array.size != 1 or int(array.reshape(-1)[0]) not in (0, 1):
+        refuse(source, f"{label} must be 0 or 1, not {array.dtype} of shape {array.shape}")
+    return bool(array.reshape(-1)[0])
+
+
+def _tensor(label: str, array: np.ndarray, source: str, ranks: tuple[int, ...] = (3, 4, 5)) -> np.ndarray:
+    """Check the dtype and rank of a tensor."""
+    if array.dtype == np.dtype("V2"):
+        array = array.view(ml_dtypes.bfloat16)
+    if array.dtype.newbyteorder("=") not in _TENSOR_DTYPES:
+        refuse(source, f"{label} must be float32, float16 or bfloat16, not {array.dtype}")
+    if array.ndim not in ranks:
+        rule = "3 (NCL), 4 (NCHW) or 5 (NCDHW)" if len(ranks) == 3 else " or ".join(map(str, ranks))
+        refuse(source, f"{label} must have rank {rule}, not {array.ndim}")
+    if array.size == 0:
+        refuse(source, f"{label} must not be empty, but its shape is {array.shape}")
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _integers(
+    label: str, array: np.ndarray, lengths: tuple[int, ...], least: int, source: str, *, scalar: bool = True
+) -> tuple[int, ...]:
+    """Return integer parameters; a scalar stands for one value per axis if ``scalar``."""
+    if array.dtype.kind not in "iu":
+        # an array of no elements may have any number of rows
+        shown = str(array.tolist()) if array.ndim < 2 and array.size <= 8 else f"of shape {array.shape}"
+        refuse(source, f"{label} must hold integers, not {array.dtype} {shown}")
+    if array.ndim == 0 and scalar:
+        array = np.repeat(array, lengths[0])
+    if array.ndim != 1 or array.size not in lengths:
+        rule = " or ".join(str(length) for length in lengths)
+        refuse(source, f"{label} must have {rule} entries, not shape {array.shape}")
+    values = tuple(int(value) for value in array)
+    if min(values) < least or max(values) >= 2**31:
+        refuse(source, f"{label} must be in [{least}, 2147483647], not {list(values)}")
+    return values
+
+
+def _reference(label: str, array: np.ndarray | None, shape: tuple[int, ...], source: str) -> np.ndarray | None:
+    """Check the optional reference gradient."""
+    if array is None:
+        return None
+    if array.dtype == np.dtype("V2"):
+        array = array.view(ml_dtypes.bfloat16)
+    if array.dtype.newbyteorder("=") not in _TENSOR_DTYPES:
+        refuse(source, f"{label} must be float32, float16 or bfloat16, not {array.dtype}")
+    if array.shape != shape:
+        refuse(source, f"{label} must have the shape {shape}, not {array.shape}")
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _check_fit(layer: Layer, source: str) -> None:
+    """Refuse shapes that no convolution connects, whatever the product."""
+    # of a transposed convolution x and dy change places, and so do their channels
+    name, wide, narrow = layer.name, layer.wide, layer.narrow
+    wide_name, narrow_name = ("dy", "x") if layer.transposed else ("x", "dy")
+    rows, columns, *kernel = layer.weight_shape
+    if layer.dy.shape[0] != layer.x.shape[0]:
+        refuse(source, f"{name}.dy must have the batch of x ({layer.x.shape[0]}), not {layer.dy.shape[0]}")
+    if narrow.shape[1] != rows:
+        refuse(source, f"{name}.{narrow_name} must have weight_shape[0] = {rows} channels, not {narrow.shape[1]}")
+    if columns * layer.groups != wide.shape[1]:
+        refuse(
+            source,
+            f"{name}.{wide_name} must have weight_shape[1] * groups = {columns * layer.groups} channels, "
+            f"not {wide.shape[1]}",
+        )
+    if rows % layer.groups:
+        refuse(source, f"{name}.groups must divide weight_shape[0] = {rows}, not be {layer.groups}")
+    pads = layer.padding
+    before_after = list(zip(pads[::2], pads[1::2], strict=True)) if len(pads) == 4 else [(pad, pad) for pad in pads]
+    expected = []
+    for axis, (before, after) in enumerate(before_after):
+        reach, step = layer.dilation[axis] * (kernel[axis] - 1) + 1, layer.stride[axis]
+        if layer.transposed:
+            more = layer.output_padding[axis] if layer.output_padding else 0
+            expected.append((layer.x.shape[2 + axis] - 1) * step - before - after + reach + more)
+        else:
+            room = layer.x.shape[2 + axis] + before + after - reach
+            expected.append(room // step + 1 if room >= 0 else 0)
+    if tuple(expected) != layer.dy.shape[2:]:
+        refuse(
+            source,
+            f"{name}.dy must have the output size {tuple(expected)} that x, kernel, stride, padding and dilation give, "
+            f"not {layer.dy.shape[2:]}",
+        )

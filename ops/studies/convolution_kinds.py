@@ -1,0 +1,130 @@
+"""The three gradients of convolutions and transposed convolutions, as studies call and judge them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from ops.studies.ascendc_gradient import ASCENDC_WEIGHT_GRADIENT
+from ops.studies.kinds import VECTOR, Asked, Backend, Call, Entry, Golden, Kind, Run, Tensors
+from ops.studies.layers import GRADIENTS, GradientName, Layer, Operator
+from ops.studies.rounding import multiplied
+from ops.studies.tbe_gradient import TBE_WEIGHT_GRADIENT
+
+_RESULTS = dict(zip(GRADIENTS, ("grad_input", "grad_weight", "grad_bias"), strict=True))
+_OPERANDS: dict[GradientName, tuple[str, ...]] = {"dx": ("dy", "weight"), "dw": ("x", "dy"), "db": ("dy",)}
+
+
+def output_mask(gradient: GradientName) -> tuple[bool, ...]:
+    """Return the outputMask of a call that wants this gradient alone."""
+    return tuple(name == gradient for name in GRADIENTS)
+
+
+def call_words(gradient: GradientName) -> str:
+    """Return the words for that call."""
+    mask = ", ".join(str(wanted).lower() for wanted in output_mask(gradient))
+    return f"call of aclnnConvolutionBackward with outputMask ({mask})"
+
+
+WEIGHT_GRADIENT_CALL = call_words("dw")
+"""What is timed and checked: the gradient of the weight alone, and whatever its call launches."""
+
+
+def _run(gradient: GradientName) -> Callable[[Layer, Tensors, Asked], Run]:
+    mask = output_mask(gradient)
+
+    def run(layer: Layer, tensors: Tensors, asked: Asked) -> Run:
+        dtype = tensors["dy"].dtype
+        # of what is no operand only the shape counts
+        x = tensors["x"] if "x" in tensors else np.zeros(layer.x_shape, dtype)
+        weight = tensors["weight"] if "weight" in tensors else np.zeros(layer.weight_shape, dtype)
+        attributes: dict[str, Any] = {"padding": layer.padding, "dilation": layer.dilation, "groups": layer.groups}
+        if layer.transposed:
+            zeros = (0,) * len(layer.stride)
+            attributes |= {"transposed": True, "output_padding": layer.output_padding or zeros}
+        result = asked.backend.convolution_backward(
+            tensors["dy"],
+            x,
+            weight,
+            stride=layer.stride,
+            **attributes,
+            output_mask=mask,
+            product=asked.product,
+            cube_math_type=asked.cube_math_type,
+            accumulation=asked.accumulation,
+            threads=asked.threads,
+        )
+        # the bias gradient is added up by vector cores, in float32 and from what the tensor holds
+        added = gradient == "db"
+        return Run(
+            gradient=getattr(result, _RESULTS[gradient]),
+            compute_dtype="fp32" if added else result.compute_dtype,
+            accumulation=VECTOR if added else str(result.accumulation.name),
+            tiling="" if added else str(result.plan.tiling_origin),
+        )
+
+    return run
+
+
+def _golden(gradient: GradientName) -> Callable[[Layer, Tensors, Backend], Golden]:
+    def golden(layer: Layer, tensors: Tensors, backend: Backend) -> Golden:
+        # imported here: a study that runs something else needs none of them
+        from ops.common.definition import forward, input_gradient
+
+        wide = {name: tensor.astype(np.float64) for name, tensor in tensors.items()}
+        keywords: dict[str, Any] = {
+            "stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation, "groups": layer.groups
+        }  # fmt: skip
+        if gradient == "db":
+            return np.asarray(wide["dy"].sum(axis=(0, *range(2, layer.dy.ndim))))
+        if gradient == "dx":
+            of_input = forward if layer.transposed else input_gradient
+            return of_input(wide["dy"], wide["weight"], layer.x_shape, **keywords)
+        x, dy = (wide["dy"], wide["x"]) if layer.transposed else (wide["x"], wide["dy"])
+        return backend.golden(x, dy, layer.weight_shape, **keywords)
+
+    return golden
+
+
+def _multiplied(gradient: GradientName) -> Callable[[Layer, Tensors, Run, Any], Tensors]:
+    def operands(layer: Layer, tensors: Tensors, run: Run, product: Any) -> Tensors:
+        if gradient == "db":
+            return tensors
+        return {name: multiplied(tensor, run.compute_dtype, product) for name, tensor in tensors.items()}
+
+    return operands
+
+
+def _window(layer: Layer) -> int:
+    """Return the products of one element of an input gradient, edges and strides left aside."""
+    return prod(layer.weight_shape[2:]) * layer.dy.shape[1] // layer.groups
+
+
+def _kind(operator: Operator, gradient: GradientName) -> Kind:
+    calls: dict[Entry, Call] = {"aclnn": Call(words=call_words(gradient), has_modes=True, run=_run(gradient))}
+    if gradient == "dw":
+        calls |= {"tbe": TBE_WEIGHT_GRADIENT, "ascendc": ASCENDC_WEIGHT_GRADIENT}
+    depths: dict[GradientName, Callable[[Layer], int]] = {
+        "dx": _window,
+        "dw": lambda layer: layer.k_depth,
+        "db": lambda layer: layer.dy.size // layer.dy.shape[1],
+    }
+    return Kind(
+        operator=operator,
+        gradient=gradient,
+        calls=MappingProxyType(calls),
+        operands=_OPERANDS[gradient],
+        golden=_golden(gradient),
+        multiplied=_multiplied(gradient),
+        k_depth=depths[gradient],
+        macs=lambda layer: layer.dy.size if gradient == "db" else layer.narrow.size * prod(layer.weight_shape[1:]),
+        reference=lambda layer: getattr(layer, _RESULTS[gradient]),
+    )
+
+
+_OPERATORS: tuple[Operator, ...] = ("convolution", "transposed convolution")
+CONVOLUTION_KINDS = tuple(_kind(operator, gradient) for operator in _OPERATORS for gradient in GRADIENTS)

@@ -1,0 +1,149 @@
+"""Layers whose gradients a study computes, as they came from a training step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+
+GradientName = Literal["dx", "dw", "db"]
+GRADIENTS: tuple[GradientName, ...] = ("dx", "dw", "db")
+"""Gradients of the input, of the weight and of the bias, in the order of the operator's outputMask."""
+Operator = Literal["convolution", "transposed convolution", "average pooling"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Layer:
+    """One convolution of one training step.
+
+    Attributes
+    ----------
+    name : str
+        Name in reports.
+    x : float32, float16 or bfloat16 [N, Cin, ...]
+        Input of the forward pass, 1 to 3 spatial axes.
+    dy : dtype of x [N, Cout, ...]
+        Gradient at the output.
+    weight_shape : tuple of int
+        (Cout, Cin / groups, kernel...), of a transposed convolution (Cin, Cout / groups, kernel...).
+    stride, padding, dilation : tuple of int
+        One entry per spatial axis; a padding of 4 entries is up, down, left, right.
+    groups : int
+        Channel groups.
+    transposed : bool
+        It is a transposed convolution.
+    output_padding : tuple of int
+        One entry per spatial axis; () is none.
+    weight : dtype of x, of ``weight_shape``, or None
+        Needed for the gradient of the input.
+    gradients : tuple of str
+        What is computed unless others are asked for: those that the step's own call wanted.
+    grad_input, grad_weight, grad_bias : float array or None
+        The framework's own gradients.
+    """
+
+    name: str
+    x: np.ndarray
+    dy: np.ndarray
+    weight_shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    transposed: bool = False
+    output_padding: tuple[int, ...] = ()
+    weight: np.ndarray | None = None
+    gradients: tuple[GradientName, ...] = ("dw",)
+    grad_input: np.ndarray | None = None
+    grad_weight: np.ndarray | None = None
+    grad_bias: np.ndarray | None = None
+
+    @property
+    def operator(self) -> Operator:
+        """What the layer is."""
+        return "transposed convolution" if self.transposed else "convolution"
+
+    @property
+    def x_shape(self) -> tuple[int, ...]:
+        """Shape of the input."""
+        return self.x.shape
+
+    @property
+    def wide(self) -> np.ndarray:
+        """The larger side of the windows: the x of the convolution y = conv(x, w) of which this is one."""
+        return self.dy if self.transposed else self.x
+
+    @property
+    def narrow(self) -> np.ndarray:
+        """The other side, with one element for each window."""
+        return self.x if self.transposed else self.dy
+
+    @property
+    def k_depth(self) -> int:
+        """Products summed into one element of the weight gradient: batch times windows."""
+        return prod((self.narrow.shape[0], *self.narrow.shape[2:]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PoolingLayer:
+    """One 2D average pooling of one training step.
+
+    Attributes
+    ----------
+    name : str
+        Name in reports.
+    x_shape : tuple of int
+        (N, C, H, W) or (C, H, W), of the input; its elements do not matter.
+    dy : float32, float16 or bfloat16 [N, C, Ho, Wo] or [C, Ho, Wo]
+        Gradient at the output.
+    kernel_size, stride, padding : tuple of int
+        (h, w).
+    ceil_mode, count_include_pad : bool
+        As of `ops.avg_pool2d_backward`.
+    divisor_override : int
+        Likewise; 0 is none.
+    grad_input : float array of ``x_shape`` or None
+        The framework's own gradient.
+    """
+
+    name: str
+    x_shape: tuple[int, ...]
+    dy: np.ndarray
+    kernel_size: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    ceil_mode: bool = False
+    count_include_pad: bool = True
+    divisor_override: int = 0
+    grad_input: np.ndarray | None = None
+    gradients: tuple[GradientName, ...] = ("dx",)
+
+    @property
+    def operator(self) -> Operator:
+        """What the layer is."""
+        return "average pooling"
+
+
+AnyLayer = Layer | PoolingLayer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Capture:
+    """The layers of one file.
+
+    Attributes
+    ----------
+    source : str
+        File name, for the report.
+    layers : tuple of Layer or PoolingLayer
+        In the order of the file.
+    metadata : mapping of str to object
+        What the file says about itself.
+    """
+
+    source: str
+    layers: tuple[AnyLayer, ...]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
