@@ -362,8 +362,7 @@ class Conv3DBpFilterIntf:
         if output is None or output is not self._output[0] or not output.flags.writeable:
             self._output = output, (place_output(self.run.memory, output, f"{NAME}.GetTensorC"),)
         spans = self._output[1]
-        self._params["dw_tensor"] = spans[0].tensor.index
-        self._walk["dw"] = spans[0].start
+        self._walk["dw"], self._walk["dw_tensor"] = spans[0].start, spans[0].tensor.index
         sequential = flag("enSequentialWrite", enSequentialWrite)
         if sequential:
             self._warn_of_tail()

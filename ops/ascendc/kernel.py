@@ -30,6 +30,7 @@ def init_rows(rows, params):
 @jit
 def start_walk(params, walk):
     """Begin the single shape that ``walk`` has been given."""
+    walk[0].dw_plane = params[0].cout_g
     start_single_shape(params[0], walk, whole_maps(params[0]))
 
 

@@ -7,23 +7,19 @@ from collections.abc import Mapping
 import numpy as np
 
 from npu_sim.dtypes.formats import DTYPES
-from npu_sim.errors import OperatorError
 from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GmTensor
 from npu_sim.products import Product
-from npu_sim.units import align_up, ceil_div
+from npu_sim.units import BLOCK_BYTES, align_up, ceil_div
 from ops.common.geometry import ConvGeometry
 from ops.common.kernel_parts import MAX_FIELD, copy_pixels_rows
 from ops.common.records import record, tensor_fields
-from ops.common.status import NO_KERNEL
-from ops.conv3d_backprop_filter.tiling_data import DwTiling, Split
+from ops.conv3d_backprop_filter.tiling_data import DwTiling, Split, StreamK
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
+from ops.vector.frame import usable_ub_bytes
 
 _CLEAR_UNIT_ELEMS = 256
 """Cores clear shares of dW in multiples of this (ops-nn, conv3d_backprop_filter_v2 op_kernel/arch22)."""
-
-_SPLIT_KEYS = (Split.BASE, Split.MK, Split.NK, Split.MN)
-"""The splits whose work items `kernel_split` knows."""
 
 _SHAPE = (
     "n", "dout", "ho", "wo", "di", "hi", "wi", "dk", "hk", "wk", "stride_d", "stride_h", "stride_w", "pad_front",
@@ -43,6 +39,10 @@ _APART = (
 )  # fmt: skip
 """Parts of the columns of y, and the window whose taps are work of their own; its load is that of one tap then."""
 
+_STREAM_K = ("tail", "sharers", "by_rows", "share", "slots", "slots_tensor", "slot_bytes", "sum_bytes")
+"""How many blocks of dW cores share, how many share one, whether its rows or its batch items, how many of these a core
+has; its slot. All are 0 where no cores share a block."""
+
 _UNIFIED = (
     "base_m", "base_n", "base_k", "k_l1", "al1", "bl1", "m_count", "n_count", "groups", "parts", "items", "cores",
     "dy_hw", "double_w", "a1", "a1_bytes", "b1", "b1_bytes", "l0a_half", "l0b_half", "l0c_half", "ub_half", "has_v2",
@@ -52,34 +52,35 @@ _UNIFIED = (
 UNIFIED_PARAMS = np.dtype([(name, "i8") for name in _SHAPE + _ADDRESSES + _UNIFIED + _APART])
 """What `kernel_unified` reads; ``wo`` is that of the widened output where width 1 is widened."""
 
-SPLIT_PARAMS = np.dtype([(name, "i8") for name in _SHAPE + _ADDRESSES + _SPLIT + _APART])
-"""What `kernel_split`, `walk_split` read: extents in elements, ``*_bytes``, ``a1 b1 x dy dw`` and halves in bytes."""
+SPLIT_PARAMS = np.dtype([(name, "i8") for name in _SHAPE + _ADDRESSES + _SPLIT + _APART + _STREAM_K])
+"""What `kernel_split`, `kernel_stream_k` and `walk_split` read: extents in elements, ``*_bytes``, places and
+halves in bytes."""
 
 
 def split_params(
-    tiling: DwTiling, product: Product, x: GmTensor, dy: GmTensor, dw: GmTensor, compute_dtype: str
+    tiling: DwTiling,
+    product: Product,
+    x: GmTensor,
+    dy: GmTensor,
+    dw: GmTensor,
+    compute_dtype: str,
+    slots: GmTensor | None = None,
 ) -> np.ndarray:
-    """Return the parameters of `kernel_split.weight_gradient` for tensors in NDC1HWC0 and FRACTAL_Z_3D.
+    """Return the parameters of `kernel_split` or `kernel_stream_k` for tensors in NDC1HWC0 and FRACTAL_Z_3D.
 
-    Raises
-    ------
-    OperatorError
-        With status 561103 if the tiling is a deterministic one (key 4): the kernel has the atomic splits only.
+    ``slots`` has `DwTiling.slots_bytes` for the sums of the cores that share a block; None where no cores do.
     """
     t = tiling
-    if t.tiling_key not in _SPLIT_KEYS:
-        rule = f"one of {', '.join(str(int(key)) for key in _SPLIT_KEYS)}"
-        message = (
-            f"tiling key must be {rule}, not {int(t.tiling_key)} (weight gradient, {compute_dtype}, {product.name})"
-        )
-        raise OperatorError(message, NO_KERNEL)
     item = t.element_bytes
     c1_x = ceil_div(t.cin, t.channel_size)
     c1_dy = ceil_div(t.cout, t.channel_size)
     outer = t.group * (1 if t.dk_merged else t.dk)
-    items = outer * t.taps_apart * t.m_count * t.n_count * t.k_count * t.batch_items
+    blocks = outer * t.taps_apart * t.m_count * t.n_count
+    items = blocks * t.k_count * t.batch_items
     if t.tiling_key == Split.BASE:
         items = t.cores * t.single_core_batch
+    elif t.tiling_key == Split.MN_STREAM_K:
+        items = blocks
     a1_bytes = t.step_m * t.base_m * t.step_ka * t.base_k * item
     b1_bytes = t.bl1_bound * item
     a_blocks = t.step_m * t.base_m // t.channel_size
@@ -88,7 +89,7 @@ def split_params(
     copies = _copies(shape, t, (a_blocks, t.step_ka * t.base_k), (b_planes, t.step_kb * t.base_k))
     values = {
         "n": t.batch, "c0": t.channel_size, "cout_g": t.m_extent, "c1_x": c1_x, "c1_dy": c1_dy,
-        **shape, **_taps_apart(shape, t),
+        **shape, **_taps_apart(shape, t), **_stream_k(t, items, slots, product),
         **tensor_fields(x=x, dy=dy, dw=dw), "data": int(DTYPES[compute_dtype].data),
         "single_m": t.block_m, "single_n": t.block_n, "single_ho": ceil_div(t.block_k, t.load_wo),
         "per_core": t.single_core_batch,
@@ -105,6 +106,21 @@ def split_params(
         "clear_buffer": t.total_l1_size, "step_rows": 64 + copies,
     }  # fmt: skip
     return record(SPLIT_PARAMS, values)
+
+
+def _stream_k(tiling: DwTiling, blocks: int, slots: GmTensor | None, product: Product) -> dict[str, int]:
+    """Return the fields of `_STREAM_K`."""
+    t = tiling
+    if slots is None:
+        return dict.fromkeys(_STREAM_K, 0)
+    rows = t.load_pixels // t.load_wo
+    by_rows = t.stream_k_type == StreamK.ROWS
+    return {
+        "tail": blocks % t.cores, "sharers": t.core_stream_k, "by_rows": int(by_rows),
+        "share": ceil_div(rows if by_rows else t.batch_items, t.core_stream_k),
+        **tensor_fields(slots=slots), "slot_bytes": t.slot_bytes,
+        "sum_bytes": usable_ub_bytes(product) // 2 // BLOCK_BYTES * BLOCK_BYTES,
+    }  # fmt: skip
 
 
 def _copies(shape: Mapping[str, int], tiling: DwTiling | UnifiedTiling, dy: tuple[int, int], x: tuple[int, int]) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from npu_sim.dtypes.formats import FP32
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
@@ -14,10 +16,12 @@ from ops.common.cube_operands import check_compute_dtype, input_layout, output_l
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Kernel
 from ops.common.records import kernel_launch
-from ops.conv3d_backprop_filter import kernel_split, kernel_unified, walk_split
+from ops.conv3d_backprop_filter import kernel_split, kernel_stream_k, kernel_unified, walk_split
 from ops.conv3d_backprop_filter.params import split_params, unified_params
 from ops.conv3d_backprop_filter.tiling import choose_tiling
-from ops.conv3d_backprop_filter.tiling_unified import unified_tiling
+from ops.conv3d_backprop_filter.tiling_data import Split
+from ops.conv3d_backprop_filter.tiling_unified import single_writer, unified_tiling
+from ops.vector.frame import vector_launch
 from ops.vector.memset import memset_launch
 
 
@@ -56,6 +60,43 @@ def unified_launches(params: np.ndarray, gm: GlobalMemory, dw: GmTensor, product
     return memset_launch(gm, dw, product), launch
 
 
+def clear_and_add(rows: np.ndarray, params: np.ndarray, core: int, phase: int) -> Iterator[int]:
+    """Write the rows of one core and phase, see `Launch.kernel`; each phase is a jitted generator of its own."""
+    return (kernel_split.clear, kernel_split.compute)[phase](rows, params, core, phase)
+
+
+def clear_and_add_in_order(rows: np.ndarray, params: np.ndarray, core: int, phase: int) -> Iterator[int]:
+    """Write the rows of one core and phase of the kernel whose additions have one order, see `Launch.kernel`."""
+    return (kernel_split.clear, kernel_stream_k.compute)[phase](rows, params, core, phase)
+
+
+def split_launches(
+    params: np.ndarray, gm: GlobalMemory, product: Product, *, stream_k: bool
+) -> tuple[Launch] | tuple[Launch, Launch]:
+    """Return the kernel of the cube cores, and the sums of the vector cores where cube cores share blocks of dW.
+
+    Parameters
+    ----------
+    params : `params.SPLIT_PARAMS`[1]
+        Of `params.split_params`.
+    gm : GlobalMemory
+        The tensors.
+    product : Product
+        Where it runs.
+    stream_k : bool
+        Whether the tiling is one whose additions have one order (key 4).
+    """
+    kernel = clear_and_add_in_order if stream_k else clear_and_add
+    launch = kernel_launch("Conv3DBackpropFilterV2", kernel, params, gm, walk_split.SITES, phase_count=2)
+    shared = int(params[0]["tail"])
+    if not shared:
+        return (launch,)
+    workers = params.copy()
+    workers["cores"] = shared * params["sharers"] * (product.vector_core_count // product.cube_core_count)
+    sums = vector_launch("ReduceStreamK", kernel_stream_k.sum_slots, workers, gm, kernel_stream_k.SUM_SITES)
+    return launch, sums
+
+
 def weight_gradient_kernel(
     geometry: ConvGeometry,
     product: Product,
@@ -64,8 +105,11 @@ def weight_gradient_kernel(
     x: GmTensor,
     dy: GmTensor,
     dw: GmTensor,
+    deterministic: bool = False,
 ) -> Kernel:
     """Choose tiling and launches for operands in ``gm``, stored as `WeightGradientLayouts` says; computes nothing.
+
+    ``deterministic``: the additions to each element of ``dw`` have one order, whichever core is faster.
 
     Raises
     ------
@@ -74,11 +118,15 @@ def weight_gradient_kernel(
     """
     check_compute_dtype(product, compute_dtype)
     if product.core.is_split:
-        tiling = choose_tiling(geometry, product, compute_dtype)
-        params = split_params(tiling, product, x, dy, dw, compute_dtype)
-        kernel = kernel_split.weight_gradient
-        launch = kernel_launch("Conv3DBackpropFilterV2", kernel, params, gm, walk_split.SITES, phase_count=2)
-        return Kernel(launches=(launch,), private_bytes=tiling.workspace_bytes, tiling=tiling)
+        tiling = choose_tiling(geometry, product, compute_dtype, deterministic)
+        slots = None
+        if tiling.slots_bytes:
+            slots = gm.add("Conv3DBackpropFilterV2.slots", tiling.slots_bytes, initialised=False, data=FP32.data)
+        params = split_params(tiling, product, x, dy, dw, compute_dtype, slots)
+        launches = split_launches(params, gm, product, stream_k=tiling.tiling_key == Split.MN_STREAM_K)
+        return Kernel(launches=launches, private_bytes=tiling.workspace_bytes, tiling=tiling)
     unified = unified_tiling(geometry, product)
+    if deterministic:
+        unified = single_writer(unified)
     params = unified_params(unified, geometry, product, x, dy, dw)
     return Kernel(launches=unified_launches(params, gm, dw, product), tiling=unified)

@@ -269,6 +269,16 @@ class DwTiling:
         return self.batch * self.dout * self.w_parts
 
     @property
+    def slot_bytes(self) -> int:
+        """Bytes of the workspace slot in which a core that shares a block sums its part."""
+        return self.block_m * self.block_n * 4
+
+    @property
+    def slots_bytes(self) -> int:
+        """Bytes of the slots of all cores; 0 where no cores share a block."""
+        return self.slot_bytes * self.cores if self.stream_k_type else 0
+
+    @property
     def tail_cin1(self) -> int:
         """Input channel blocks of the last merged group that exist in x."""
         return ceil_div(self.cin, self.channel_size) - self.cin1_g * (self.group - 1)

@@ -247,6 +247,15 @@ def unified_tiling(
     return _tiling(geometry, product, merged, taps)
 
 
+def single_writer(tiling: UnifiedTiling) -> UnifiedTiling:
+    """Return ``tiling`` with all batch items of a block on one core, which stores it once: no core adds to dw.
+
+    ASSUMED: how the closed schedule of these products gives its additions one order is not published.
+    """
+    tasks = tiling.task_count // tiling.batch_parts
+    return replace(tiling, batch_parts=1, task_count=tasks, block_dim=min(tiling.block_dim, tasks))
+
+
 def whole_map_tiling(
     geometry: ConvGeometry, product: Product, merged: MergedGroups, *, load_2d: bool = False
 ) -> UnifiedTiling:

@@ -59,8 +59,8 @@ L0C = Queue(producer=Pipe.M.value, consumer=Pipe.FIX.value)
 
 _FIELDS = (
     # the single shape, given by whoever starts it: its number, extents in elements (of N: channel blocks), first row of
-    # dY in the whole image, addresses
-    "tile", "m_len", "planes", "k_len", "first_row", "x", "dy", "dw",
+    # dY in the whole image, addresses, and of where the sums go rows of M from a column of C0 channels to the next
+    "tile", "m_len", "planes", "k_len", "first_row", "x", "dy", "dw", "dw_tensor", "dw_plane",
     # dY's first pixel of K; of the part of the images what `parts.Part` says
     "k0", "wo", "hi", "wi", "pad_left", "pad_right", "dy_columns", "dy_row", "x_columns", "x_row", "x_column",
     # what follows from it
@@ -332,7 +332,7 @@ def k_step(rows, n, p, walk, k):
 
 @jit
 def store_block(rows, n, p, walk, atomic, sequential):
-    """GetTensorC: the finished block of L0C goes to dW, which already has the order L0C leaves in.
+    """GetTensorC: the finished block of L0C goes to dW (or a slot like it), which has the order L0C leaves in.
 
     ``atomic``: it is added to dW. ``sequential``: it goes to the first bytes of the output, its columns of C0 channels
     base_m rows apart, instead of to its place in dW.
@@ -342,8 +342,8 @@ def store_block(rows, n, p, walk, atomic, sequential):
     half = w.l0c_half
     dst, plane = w.dw, p.base_m
     if not sequential:
-        dst += (w.n * p.base_n * p.taps * p.cout_g + w.m * p.base_m * p.c0) * 4
-        plane = p.taps * p.cout_g
+        dst += (w.n * p.base_n * w.dw_plane + w.m * p.base_m * p.c0) * 4
+        plane = w.dw_plane
     mode = Mode.CHANNEL_SPLIT if p.c0 == 8 else 0
 
     n = enque(rows, n, L0C, half, STORE, tile)
@@ -353,7 +353,7 @@ def store_block(rows, n, p, walk, atomic, sequential):
     n = emit_fixpipe(
         rows, n, dst_space=Space.GM, dst=dst, src=half * p.l0c_half, dst_dtype=Data.FP32, m_size=w.m_use,
         n_size=w.n_use, src_stride=ceil_div(w.m_use, 16) * 16, dst_stride=plane * p.c0 * 4 // BLOCK, nd_num=1,
-        src_nd_stride=0, dst_nd_stride=0, mode=mode, tensor=p.dw_tensor, site=STORE, tile=tile,
+        src_nd_stride=0, dst_nd_stride=0, mode=mode, tensor=w.dw_tensor, site=STORE, tile=tile,
     )  # fmt: skip
     if atomic:
         n = emit_set_atomic(rows, n, Data.NONE, STORE, tile)

@@ -31,13 +31,16 @@ from npu_sim.program.launch import Launch
 from npu_sim.units import align_up, ceil_div
 from ops.common.definition import weight_gradient as oracle_weight_gradient
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter import kernel_split, kernel_unified
 from ops.conv3d_backprop_filter.params import split_params, unified_params
-from ops.conv3d_backprop_filter.plan import WeightGradientLayouts, weight_gradient_kernel
-from ops.conv3d_backprop_filter.tiling_data import DwTiling, Split
+from ops.conv3d_backprop_filter.plan import (
+    WeightGradientLayouts,
+    split_launches,
+    unified_launches,
+    weight_gradient_kernel,
+)
+from ops.conv3d_backprop_filter.tiling_data import DwTiling, Split, StreamK
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
 from ops.conv_backward.api import ConvolutionBackward, convolution_backward, described, plan_convolution_backward
-from ops.vector.memset import memset_launch
 from tests.oracles.series import SERIES
 
 DTYPES: dict[str, np.dtype] = {
@@ -352,6 +355,29 @@ def legal_split_tiling(rng: np.random.Generator, tiling: DwTiling, product: Prod
             return made
 
 
+def legal_stream_k_tiling(rng: np.random.Generator, tiling: DwTiling, product: Product) -> DwTiling:
+    """Return a random tiling whose additions have one order (key 4); cores share blocks of the last round if they can.
+
+    More cores may share one than there are batch items or rows of y.
+    """
+    while True:
+        made = legal_split_tiling(rng, replace(tiling, dk_merged=0), product)
+        if made.tiling_key != Split.MN:
+            continue
+        blocks = made.group * made.dk_count * made.taps_apart * made.m_count * made.n_count
+        used = int(rng.integers(1, product.cube_core_count + 1))
+        kind, sharers, tail = int(StreamK.NONE), 0, blocks % used
+        if tail and used // tail > 1:
+            kind = int(_pick(rng, tuple(StreamK)))
+            sharers = int(rng.integers(2, used // tail + 1)) if kind else 0
+        elif used > blocks:
+            used = blocks
+        return replace(
+            made, tiling_key=int(Split.MN_STREAM_K), used_core_num=used, block_dim=used, stream_k_type=kind,
+            core_stream_k=sharers,
+        )  # fmt: skip
+
+
 def _steps(rng: np.random.Generator, k_iterations: int) -> tuple[int, int]:
     """Return step_ka and step_kb: one is a multiple of the other, as the published tilings have it."""
     small = int(rng.integers(1, k_iterations + 1))
@@ -459,31 +485,18 @@ def _unified_rows(geometry: ConvGeometry, tiling: UnifiedTiling, step_pixels: in
 def with_tiling(plan: WeightGradientPlan, tiling: DwTiling | UnifiedTiling) -> WeightGradientPlan:
     """Return ``plan`` with other launches, for ``tiling``, on the same global memory."""
     tensors = (plan.x, plan.dy, plan.dw)
-    launches: tuple[Launch, ...]
     if isinstance(tiling, DwTiling):
-        params = split_params(tiling, plan.product, *tensors, plan.compute_dtype)
-        last = plan.launches[-1]
-        launches = (
-            replace(
-                last,
-                kernel=kernel_split.weight_gradient,
-                params=params,
-                core_count=tiling.cores,
-                step_rows=int(params[0]["step_rows"]),
-            ),
-        )
-    else:
-        params = unified_params(tiling, plan.geometry, plan.product, *tensors)
-        launches = (
-            memset_launch(plan.gm, plan.dw, plan.product),
-            replace(
-                plan.launches[-1],
-                kernel=kernel_unified.weight_gradient,
-                params=params,
-                core_count=tiling.block_dim,
-                step_rows=int(params[0]["step_rows"]),
-            ),
-        )
+        gm, slots = plan.gm, None
+        if tiling.slots_bytes:
+            gm = GlobalMemory()
+            for one in tensors:
+                gm.add(one.name, one.byte_count, initialised=one.initialised, data=one.data, address=one.address)
+            slots = gm.add("slots", tiling.slots_bytes, initialised=False, data=FP32.data)
+        params = split_params(tiling, plan.product, *tensors, plan.compute_dtype, slots)
+        launches = split_launches(params, gm, plan.product, stream_k=tiling.tiling_key == Split.MN_STREAM_K)
+        return replace(plan, gm=gm, tiling=tiling, launches=launches)
+    params = unified_params(tiling, plan.geometry, plan.product, *tensors)
+    launches = unified_launches(params, plan.gm, plan.dw, plan.product)
     return replace(plan, tiling=tiling, launches=launches)
 
 
@@ -550,7 +563,9 @@ def run_plan(plan: WeightGradientPlan, x: np.ndarray, dy: np.ndarray, options: E
 
 
 @default_fenv
-def plan_weight_gradient(geometry: ConvGeometry, product: Product, compute_dtype: str) -> WeightGradientPlan:
+def plan_weight_gradient(
+    geometry: ConvGeometry, product: Product, compute_dtype: str, deterministic: bool = False
+) -> WeightGradientPlan:
     """Return the kernel of a weight gradient that multiplies ``compute_dtype``, on tensors of its own.
 
     Raises
@@ -563,14 +578,14 @@ def plan_weight_gradient(geometry: ConvGeometry, product: Product, compute_dtype
     x = gm.add("x", layouts.x.storage_bytes(item), initialised=True, data=data)
     dy = gm.add("dy", layouts.dy.storage_bytes(item), initialised=True, data=data)
     dw = gm.add("dw", layouts.dw.storage_elems * 4, initialised=False, data=FP32.data)
-    kernel = weight_gradient_kernel(geometry, product, compute_dtype, gm, x, dy, dw)
+    kernel = weight_gradient_kernel(geometry, product, compute_dtype, gm, x, dy, dw, deterministic)
     return WeightGradientPlan(
         geometry=geometry, product=product, compute_dtype=compute_dtype, tiling=kernel.tiling, x_layout=layouts.x,
         dy_layout=layouts.dy, dw_layout=layouts.dw, gm=gm, x=x, dy=dy, dw=dw, launches=kernel.launches,
     )  # fmt: skip
 
 
-def plan_of(case: Case) -> WeightGradientPlan:
+def plan_of(case: Case, deterministic: bool = False) -> WeightGradientPlan:
     """Return the kernel of ``case`` on tensors of its own, in the type that the operator multiplies.
 
     Raises
@@ -583,7 +598,7 @@ def plan_of(case: Case) -> WeightGradientPlan:
         dy, x, weight, output_mask=(False, True, False), cube_math_type=case.cube_math_type, product=case.series,
         **case.attributes,
     ).resolved  # fmt: skip
-    return plan_weight_gradient(case.geometry, resolved.product, resolved.compute_dtype)
+    return plan_weight_gradient(case.geometry, resolved.product, resolved.compute_dtype, deterministic)
 
 
 def gradient_of(x: np.ndarray, dy: np.ndarray, weight_shape: Sequence[int], **more: Any) -> ConvolutionBackward:

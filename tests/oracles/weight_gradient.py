@@ -1,13 +1,15 @@
 """The rounding of a weight gradient, step by step: what a tiling's order of work makes of real numbers.
 
 One float32 sum per element and work item, in Mmads of ``base_k`` output pixels under an accumulation model; the sums of
-the items are added to dw in float32, in the order of `work_items`. Operands are whole matrices built with NumPy slices,
-and Mmad is the naive one of `tests.oracles.mmad`. Nothing of the kernels, the layouts or the engines is used; the order
-of the items is taken from `tests.oracles.work_items`, which has tests of its own.
+the items are added to dw or to a slot in float32, in the order of `work_items`, and the slots in that of `reductions`.
+Operands are whole matrices built with NumPy slices, and Mmad is the naive one of `tests.oracles.mmad`. Nothing of the
+kernels, the layouts or the engines is used; the order of the items is taken from `tests.oracles.work_items`, which has
+tests of its own.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import ml_dtypes
@@ -15,7 +17,7 @@ import numpy as np
 
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
 from tests.oracles.mmad import hf32_matrix, mmad, mmad_by_planes
-from tests.oracles.work_items import ALL_TAPS, pixels_of, work_items
+from tests.oracles.work_items import ALL_TAPS, NO_SLOT, pixels_of, reductions, work_items
 
 TYPES = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 LARGEST_FP32 = np.float32(float.fromhex("0x1.fffffep127"))
@@ -71,6 +73,7 @@ def gradient(tiling, geometry, x, dy, accumulation, *, saturate=None, exact_prod
     group, inner, rounding = accumulation.group, accumulation.inner, accumulation.round
     planes_will_do = rounding == "rne" and (inner == "exact" or (inner == "serial" and exact_products))
     result = np.zeros((tiling.group, tiling.m_extent, geometry.kd * stage.tap_n), np.float32)
+    slots = {}
     key = (lambda item: (item.core, item.block)) if unified else (lambda item: (item.core, item.block, item.n, item.do))
     for _, items in itertools.groupby(work_items(tiling, geometry), key):
         acc = None
@@ -86,11 +89,20 @@ def gradient(tiling, geometry, x, dy, accumulation, *, saturate=None, exact_prod
                 if saturate:
                     acc = clamped(acc)
         rows = result[item.group, item.m0 : item.m0 + item.m_len]
-        if unified and tiling.batch_parts == 1:
+        if item.slot != NO_SLOT:
+            with np.errstate(all="ignore"):
+                slots[item.slot] = slots[item.slot] + acc if item.slot in slots else acc
+        elif unified and tiling.batch_parts == 1:
             rows[:, stage.columns(item)] = acc  # one writer: stored, not added
         else:
             with np.errstate(all="ignore"):
                 rows[:, stage.columns(item)] += acc
+    for sums in () if unified else reductions(tiling, geometry):
+        # slot 0, 1, 2 ..., those that nothing was summed into being zeros; the result is stored, not added
+        parts = [slots.get(slot, np.zeros((sums.m_len, sums.n_len), np.float32)) for slot in sums.slots]
+        with np.errstate(all="ignore"):
+            total = functools.reduce(np.add, parts)
+        result[sums.group, sums.m0 : sums.m0 + sums.m_len][:, stage.columns(sums)] = total
     return _gather(result, geometry, stage.c0)
 
 

@@ -128,6 +128,7 @@ class Reduction:
     n0: int
     n_len: int
     slots: tuple[int, ...]
+    position: int = ALL_TAPS
 
 
 def work_items(tiling: DwTiling | UnifiedTiling, geometry: ConvGeometry) -> Iterator[WorkItem]:

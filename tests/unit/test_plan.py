@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +17,6 @@ from npu_sim.products import get_product
 from npu_sim.program.disassemble import listing
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter import kernel_unified, walk_split
-from ops.conv3d_backprop_filter.params import split_params
-from ops.conv3d_backprop_filter.tiling import choose_tiling
 from ops.conv3d_backprop_filter.tiling_data import DwTiling
 from tests.cases.weight_gradient import SERIES, plan_of, plan_weight_gradient, random_case, random_tiling
 from tests.oracles.footprint import touched_bytes
@@ -239,14 +236,3 @@ def test_plan_for_operands_the_cube_lacks_is_refused():
     with pytest.raises(OperatorError, match=message) as caught:
         plan_weight_gradient(GEOMETRY, get_product("310p"), "bf16")
     assert caught.value.status == 161002
-
-
-def test_plan_of_a_deterministic_tiling_is_refused_because_the_kernel_has_none() -> None:
-    product = get_product("910b")
-    plan = plan_weight_gradient(GEOMETRY, product, "fp16")
-    tiling = choose_tiling(GEOMETRY, product, "fp16", deterministic=True)
-    assert tiling.tiling_key == 4
-    message = "tiling key must be one of 0, 1, 2, 3, not 4 (weight gradient, fp16, Ascend910B2)"
-    with pytest.raises(OperatorError, match=f"^{re.escape(message)}$") as caught:
-        split_params(tiling, product, plan.x, plan.dy, plan.dw, "fp16")
-    assert caught.value.status == 561103

@@ -1,0 +1,146 @@
+"""Weight gradients whose additions have one order: the bits of the naive twin, whichever core is faster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from npu_sim.accumulation import default_accumulation
+from npu_sim.engines.execute import ExecuteOptions
+from npu_sim.engines.hazards import emit_rows, run_hazards
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.errors import OperatorError
+from npu_sim.isa.op import Space
+from npu_sim.program.verify import verify
+from ops.conv3d_backprop_filter.tiling_data import Split, StreamK
+from tests.cases.weight_gradient import (
+    DTYPES,
+    SERIES,
+    expected,
+    legal_stream_k_tiling,
+    operands,
+    plan_of,
+    random_case,
+    random_options,
+    run_plan,
+    with_tiling,
+)
+from tests.differential.test_weight_gradient import make_case
+from tests.differential.test_weight_gradient_rounding import STYLES, expected_bits, real_operands
+from tests.oracles.programs import issued
+from tests.oracles.series import SPLIT, UNIFIED
+
+KINDS = [*((series, dtype, 0) for series in SPLIT for dtype in DTYPES), ("910b", "fp32", 3)]
+KINDS += [(series, "fp16", 0) for series in UNIFIED]
+
+
+def draw(rng, series, dtype, wish, most_macs):
+    """A case, and its deterministic plan."""
+    while True:
+        case = replace(random_case(rng, series=series, most_macs=most_macs), dtype=dtype, cube_math_type=wish)
+        try:
+            return case, plan_of(case, deterministic=True)
+        except OperatorError:
+            continue
+
+
+def variants(rng, plan):
+    """The plan, and on split products one with a random tiling."""
+    if not plan.product.core.is_split:
+        return (plan,)
+    return plan, with_tiling(plan, legal_stream_k_tiling(rng, plan.tiling, plan.product))
+
+
+@pytest.mark.parametrize(("series", "dtype", "wish"), KINDS)
+def test_deterministic_weight_gradient_has_the_bits_of_the_documented_order(series, dtype, wish):
+    rng = np.random.default_rng([SERIES.index(series), list(DTYPES).index(dtype), wish])
+    shared = set()
+    for style in (*STYLES, *STYLES):
+        case, plan = draw(rng, series, dtype, wish, 6_000)
+        x, dy = real_operands(rng, case, style)
+        for variant in variants(rng, plan):
+            options = replace(random_options(rng, variant), core_order=int(rng.integers(1000)))
+            want = expected_bits(variant, x, dy, options)
+            got = run_plan(variant, x, dy, options)
+            same = (got.view(np.uint32) == want.reshape(got.shape).view(np.uint32)) | np.isnan(got)
+            assert np.array_equal(np.isnan(got), np.isnan(want).reshape(got.shape)), (style, case, variant.tiling)
+            assert same.all(), (style, case, variant.tiling)
+            shared.add(getattr(variant.tiling, "stream_k_type", None))
+    assert shared == (set(StreamK) if series in SPLIT else {None})
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_deterministic_weight_gradient_of_exact_sums_equals_the_oracle_without_hazards(series):
+    rng = np.random.default_rng([SERIES.index(series), 41])
+    for _ in range(12):
+        case = random_case(rng, series=series, most_macs=600_000)
+        try:
+            plan = plan_of(case, deterministic=True)
+        except OperatorError:
+            continue
+        x, dy = operands(case)
+        want = expected(case, x, dy)
+        for variant in variants(rng, plan):
+            got = run_plan(variant, x, dy, random_options(rng, variant)).reshape(case.weight_shape)
+            np.testing.assert_array_equal(got, want)
+            assert run_hazards(variant.launches, variant.product) == []
+            for launch in variant.launches:
+                last = launch.core_count - 1
+                assert verify(emit_rows(launch, last, launch.phase_count - 1), variant.product) == []
+                timed = run_timeline(launch, variant.product)
+                assert timed.total_cycles == sum(timed.critical_parts.values()) > 0
+
+
+def writers(plan):
+    """For each launch and phase, which cores store where in global memory: {first byte: cores}."""
+    found = []
+    for launch in plan.launches:
+        for phase in range(launch.phase_count):
+            cores = {}
+            for core in range(launch.core_count):
+                rows = issued(emit_rows(launch, core, phase))
+                for address in rows["dst"][rows["dst_space"] == Space.GM].tolist():
+                    cores.setdefault(address, set()).add(core)
+            found.append(cores)
+    return found
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_deterministic_weight_gradient_has_one_writer_where_the_default_has_several(series):
+    case = make_case(series, (6, 16, 5, 5), (16, 16, 3, 3), padding=(1, 1))
+    assert any(len(cores) > 1 for phase in writers(plan_of(case)) for cores in phase.values())
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        plan = plan_of(case, deterministic=True)
+        for variant in variants(rng, plan):
+            assert all(len(cores) == 1 for phase in writers(variant) for cores in phase.values())
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_deterministic_weight_gradient_is_one_of_numbers_whose_sum_depends_on_the_order(series):
+    case = make_case(series, (6, 16, 9, 9), (16, 16, 3, 3), dtype="fp32", cube_math_type=2, padding=(1, 1))
+    x, dy = real_operands(np.random.default_rng(1), case, "wide")
+
+    def seen(deterministic):
+        plan = plan_of(case, deterministic=deterministic)
+        options = ExecuteOptions(accumulation=default_accumulation(plan.product, plan.compute_dtype))
+        return {run_plan(plan, x, dy, replace(options, core_order=order)).tobytes() for order in (None, 0, 1, 2, 3)}
+
+    assert len(seen(deterministic=False)) > 1
+    assert len(seen(deterministic=True)) == 1
+
+
+def test_deterministic_weight_gradient_shares_the_batch_or_the_rows_and_asks_for_slots():
+    # one block of dw for 24 cores: 8 batch items, or one in 14 stretches of 3 rows
+    for x_shape, kind, sharers in (((8, 16, 8, 8), StreamK.BATCH_DOUT, 8), ((1, 16, 40, 40), StreamK.ROWS, 14)):
+        case = make_case("910b", x_shape, (16, 16, 3, 3), padding=(1, 1))
+        plan = plan_of(case, deterministic=True)
+        t = plan.tiling
+        assert (t.tiling_key, t.stream_k_type, t.core_stream_k, t.cores) == (Split.MN_STREAM_K, kind, sharers, sharers)
+        assert t.workspace_bytes - plan_of(case).tiling.workspace_bytes == t.slots_bytes == sharers * 16 * 144 * 4
+        assert plan.gm.tensors[-1].byte_count == t.slots_bytes
+        cube, sums = plan.launches
+        assert (cube.core_kind, cube.core_count) == ("cube", sharers)
+        assert (sums.core_kind, sums.core_count) == ("vector", 2 * sharers)
