@@ -22,11 +22,14 @@ from ops.aclnn.objects import (
     aclTensor,
 )
 from ops.aclnn.runtime import (
+    ACL_ERROR_RT_SYSPARAMOPT_NOT_SET,
     ACL_MEM_MALLOC_HUGE_FIRST,
     ACL_SUCCESS,
     aclFinalize,
     aclInit,
     aclrtCreateStream,
+    aclrtCtxGetSysParamOpt,
+    aclrtCtxSetSysParamOpt,
     aclrtDestroyStream,
     aclrtFree,
     aclrtMalloc,
@@ -36,6 +39,7 @@ from ops.aclnn.runtime import (
     aclrtSetDevice,
     aclrtStream,
     aclrtSynchronizeStream,
+    aclSysParamOpt,
 )
 from ops.common.status import AclnnStatus as aclnnStatus
 
@@ -114,6 +118,9 @@ ACL_MEMCPY_HOST_TO_HOST = aclrtMemcpyKind.ACL_MEMCPY_HOST_TO_HOST
 ACL_MEMCPY_HOST_TO_DEVICE = aclrtMemcpyKind.ACL_MEMCPY_HOST_TO_DEVICE
 ACL_MEMCPY_DEVICE_TO_HOST = aclrtMemcpyKind.ACL_MEMCPY_DEVICE_TO_HOST
 ACL_MEMCPY_DEVICE_TO_DEVICE = aclrtMemcpyKind.ACL_MEMCPY_DEVICE_TO_DEVICE
+ACL_OPT_DETERMINISTIC = aclSysParamOpt.ACL_OPT_DETERMINISTIC
+ACL_OPT_ENABLE_DEBUG_KERNEL = aclSysParamOpt.ACL_OPT_ENABLE_DEBUG_KERNEL
+ACL_OPT_STRONG_CONSISTENCY = aclSysParamOpt.ACL_OPT_STRONG_CONSISTENCY
 
 __all__ = [
     "ACLNN_ERR_INNER",
@@ -150,6 +157,7 @@ __all__ = [
     "ACL_COMPLEX128",
     "ACL_DOUBLE",
     "ACL_DT_UNDEFINED",
+    "ACL_ERROR_RT_SYSPARAMOPT_NOT_SET",
     "ACL_FLOAT",
     "ACL_FLOAT4_E1M2",
     "ACL_FLOAT4_E2M1",
@@ -185,6 +193,9 @@ __all__ = [
     "ACL_MEMCPY_HOST_TO_DEVICE",
     "ACL_MEMCPY_HOST_TO_HOST",
     "ACL_MEM_MALLOC_HUGE_FIRST",
+    "ACL_OPT_DETERMINISTIC",
+    "ACL_OPT_ENABLE_DEBUG_KERNEL",
+    "ACL_OPT_STRONG_CONSISTENCY",
     "ACL_STRING",
     "ACL_SUCCESS",
     "ACL_UINT1",
@@ -208,6 +219,7 @@ __all__ = [
     "aclIntArray",
     "aclOpExecutor",
     "aclSetAclOpExecutorRepeatable",
+    "aclSysParamOpt",
     "aclTensor",
     "aclnnAvgPool2d",
     "aclnnAvgPool2dBackward",
@@ -219,6 +231,8 @@ __all__ = [
     "aclnnConvolutionGetWorkspaceSize",
     "aclnnStatus",
     "aclrtCreateStream",
+    "aclrtCtxGetSysParamOpt",
+    "aclrtCtxSetSysParamOpt",
     "aclrtDestroyStream",
     "aclrtFree",
     "aclrtMalloc",

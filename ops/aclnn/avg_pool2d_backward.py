@@ -18,6 +18,7 @@ from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
 from ops.aclnn.front import planned_work
 from ops.aclnn.handles import alive, truth, whole
 from ops.aclnn.objects import aclIntArray, aclTensor
+from ops.aclnn.runtime import is_deterministic
 from ops.avg_pool.call import AvgPoolCall, parse_quirks
 from ops.avg_pool.rule import TENSORS
 from ops.avg_pool.rules import call_context, check
@@ -71,7 +72,7 @@ def aclnnAvgPool2dBackwardGetWorkspaceSize(
     strict_shape : bool
         gradOutput must have the shape of the forward output, which the library does not check.
     deterministic : bool
-        The context's deterministic mode.
+        Deterministic mode, also where that of the context (`aclrtCtxSetSysParamOpt`) is off.
     accumulation : Accumulation, str or None
         Model of the Cube's additions; None: the product's default for the compute dtype.
     overflow : {"inf_nan", "saturate"} or None
@@ -140,5 +141,5 @@ def _call_of(given: dict[str, Any]) -> AvgPoolCall:
         profile=cast("Profile | None", given["profile"]),
         library_quirks=parse_quirks(given["library_quirks"]),
         strict_shape=truth("strict_shape", given["strict_shape"]),
-        deterministic=truth("deterministic", given["deterministic"]),
+        deterministic=truth("deterministic", given["deterministic"]) or is_deterministic(),
     )

@@ -18,6 +18,7 @@ from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
 from ops.aclnn.front import planned_work
 from ops.aclnn.handles import alive, truth, whole
 from ops.aclnn.objects import aclBoolArray, aclIntArray, aclTensor
+from ops.aclnn.runtime import is_deterministic
 from ops.common.options import run_options
 from ops.common.rule import Profile
 from ops.common.status import AclnnStatus
@@ -80,7 +81,7 @@ def aclnnConvolutionBackwardGetWorkspaceSize(
     quirks : iterable of str
         Faults of the library to reproduce, of `ops.conv_backward.call.QUIRKS`.
     deterministic : bool
-        The context's deterministic mode.
+        Deterministic mode, also where that of the context (`aclrtCtxSetSysParamOpt`) is off.
     strict_output_dtype : bool
         Require the output dtypes that the page names.
     accumulation : Accumulation, str or None
@@ -171,6 +172,6 @@ def _call_of(given: dict[str, Any]) -> ConvBackwardCall:
         grad_bias=descs["gradBias"],
         profile=cast("Profile", given["profile"]),
         quirks=parse_quirks(given["quirks"]),
-        deterministic=truth("deterministic", given["deterministic"]),
+        deterministic=truth("deterministic", given["deterministic"]) or is_deterministic(),
         strict_output_dtype=truth("strict_output_dtype", given["strict_output_dtype"]),
     )

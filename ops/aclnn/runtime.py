@@ -19,6 +19,7 @@ from ops.aclnn.messages import keep
 ACL_SUCCESS = 0
 ACL_ERROR_INVALID_PARAM = 100000
 ACL_ERROR_BAD_ALLOC = 200000
+ACL_ERROR_RT_SYSPARAMOPT_NOT_SET = 107021
 ACL_MEM_MALLOC_HUGE_FIRST = 0
 """Allocation policy of `aclrtMalloc`; there is only one kind of memory here."""
 
@@ -30,6 +31,18 @@ class aclrtMemcpyKind(IntEnum):
     ACL_MEMCPY_HOST_TO_DEVICE = 1
     ACL_MEMCPY_DEVICE_TO_HOST = 2
     ACL_MEMCPY_DEVICE_TO_DEVICE = 3
+
+
+class aclSysParamOpt(IntEnum):
+    """What `aclrtCtxSetSysParamOpt` sets; only ACL_OPT_DETERMINISTIC changes what is computed here."""
+
+    ACL_OPT_DETERMINISTIC = 0
+    ACL_OPT_ENABLE_DEBUG_KERNEL = 1
+    ACL_OPT_STRONG_CONSISTENCY = 2
+
+
+_SYS_PARAMS: dict[int, int] = {}
+"""Options of the context. There is one, the device's default context, which all threads share."""
 
 
 class aclrtStream(Handle):
@@ -49,7 +62,8 @@ def aclInit(configPath: str | None = None) -> int:
 
 
 def aclFinalize() -> int:
-    """End."""
+    """End; options of the context go with it."""
+    _SYS_PARAMS.clear()
     return ACL_SUCCESS
 
 
@@ -59,8 +73,44 @@ def aclrtSetDevice(deviceId: int) -> int:
 
 
 def aclrtResetDevice(deviceId: int) -> int:
-    """Release a device."""
+    """Release a device, and its default context with the options set."""
+    _SYS_PARAMS.clear()
     return ACL_SUCCESS
+
+
+def aclrtCtxSetSysParamOpt(opt: int, value: int) -> int:
+    """Set an option of the context, of `aclSysParamOpt`, for the first phases that follow; 0 is off.
+
+    Source: runtime ``include/external/acl/acl_rt.h`` and its page aclrtCtxSetSysParamOpt.
+    """
+    if (status := _check_option("aclrtCtxSetSysParamOpt", opt)) != ACL_SUCCESS:
+        return status
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not -(2**63) <= value < 2**63:
+        return _refuse("aclrtCtxSetSysParamOpt", "value", "an int of 64 bits", value)
+    _SYS_PARAMS[int(opt)] = int(value)
+    return ACL_SUCCESS
+
+
+def aclrtCtxGetSysParamOpt(opt: int) -> tuple[int, int | None]:
+    """Return a status and the value of an option of the context: 107021 and None if nobody has set it."""
+    if (status := _check_option("aclrtCtxGetSysParamOpt", opt)) != ACL_SUCCESS:
+        return status, None
+    if (value := _SYS_PARAMS.get(int(opt))) is None:
+        name = aclSysParamOpt(opt).name
+        keep(f"{ACL_ERROR_RT_SYSPARAMOPT_NOT_SET} ACL_ERROR_RT_SYSPARAMOPT_NOT_SET: aclrtCtxGetSysParamOpt: {name}")
+        return ACL_ERROR_RT_SYSPARAMOPT_NOT_SET, None
+    return ACL_SUCCESS, value
+
+
+def _check_option(call: str, opt: object) -> int:
+    if not isinstance(opt, (int, np.integer)) or isinstance(opt, bool) or opt not in list(aclSysParamOpt):
+        return _refuse(call, "opt", f"one of {', '.join(one.name for one in aclSysParamOpt)}", opt)
+    return ACL_SUCCESS
+
+
+def is_deterministic() -> bool:
+    """Return whether the context is in deterministic mode, which it is not unless somebody has set it."""
+    return _SYS_PARAMS.get(aclSysParamOpt.ACL_OPT_DETERMINISTIC, 0) != 0
 
 
 def aclrtCreateStream() -> tuple[int, aclrtStream]:

@@ -21,6 +21,7 @@ def explain_call(plan: ConvBackwardPlan, title: str = "aclnnConvolutionBackward"
             "the Cube multiplies": resolved.compute_dtype,
             "workspace (bytes)": plan.workspace_bytes,
             "profile": call.profile,
+            "deterministic": call.deterministic,
             "quirks": ", ".join(sorted(call.quirks)) or "none",
         }
     }

@@ -214,7 +214,7 @@ class _Planner:
         self._steps.deliver_blocked(result, target, self._argument("grad_input"))
 
     def _weight_gradient(self, geometry: ConvGeometry) -> None:
-        compute, product = self._compute, self._product
+        compute, product, deterministic = self._compute, self._product, self._call.deterministic
         layouts = WeightGradientLayouts.of(geometry, compute)
         x_name, dy_name = ("grad_output", "input") if self._call.transposed else ("input", "grad_output")
         x = self._steps.to_blocked(self._operand(x_name, compute), layouts.x)
@@ -222,7 +222,7 @@ class _Planner:
         result = self._kernel_result("grad_weight", layouts.dw.storage_shape, "fp32", self._fractal_format)
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
-            return weight_gradient_kernel(geometry, product, compute, gm, at(x), at(dy), at(result))
+            return weight_gradient_kernel(geometry, product, compute, gm, at(x), at(dy), at(result), deterministic)
 
         name = f"Conv{self._dimension}BackpropFilter"
         self._steps.add(Step(name=name, reads=(x, dy), writes=(result,), build=build))

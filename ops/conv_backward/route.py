@@ -72,9 +72,13 @@ def _notes(resolved: Resolved) -> tuple[str, ...]:
             notes.append("post-dilation: the library spreads a stride-1 result with zeros")
         elif any(axis.stride > 2 for axis in axes):
             notes.append("pre-dilation: the library inserts zeros into gradOutput before the kernel")
-    if call.deterministic and call.wants(1):
-        notes.append("deterministic: the order of additions here is fixed in every mode")
     return tuple(notes)
+
+
+def _deterministic_note(resolved: Resolved) -> str:
+    if resolved.product.core.is_split:
+        return "deterministic: a block of gradWeight has one core, or several whose sums meet in workspace, in order"
+    return "deterministic: a block of gradWeight has one core (ASSUMED: the library's own schedule is closed)"
 
 
 def choose_route(resolved: Resolved) -> Route:
@@ -100,6 +104,8 @@ def choose_route(resolved: Resolved) -> Route:
     if name == "1D as 2D":
         in_w = call.transposed or call.groups == 1 or (call.dilation or (1,))[0] == LINE_DILATION_KEPT_IN_W
         notes = (f"the axis becomes {'W' if in_w else 'H'}", *notes)
+    if call.deterministic and call.wants(1) and not dw_matmul:
+        notes = (*notes, _deterministic_note(resolved))
     return Route(
         name=name, input_gradient_matmul=dx_case, weight_gradient_matmul=dw_matmul, keeps_bf16=keeps_bf16, notes=notes
     )

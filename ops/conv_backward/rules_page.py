@@ -55,6 +55,8 @@ _SWITCHES = """
 | `profile="page"` (default) | the operator page's ranges are refused; where newer source is stricter, the page wins |
 | `profile="library"` | the ranges are those of the kernels that run |
 | `strict_output_dtype` | outputs must have the dtypes the page names; off: any listed dtype is cast to |
+| `deterministic` | the additions to a weight gradient have one order; off by default, and as \
+`aclrtCtxSetSysParamOpt` has set it in the two-phase call |
 | quirk Q1 | with groups, an FP32 weight gradient of a 16-bit computation goes through the 16-bit type (1D, 2D) |
 | quirk Q2 | the window check of empty calls takes the first two of four paddings for those of H and W |
 | quirk Q3 | a deterministic 3D weight gradient with groups is refused |

@@ -43,7 +43,7 @@ def convolution_backward(rng: np.random.Generator) -> object:
     }  # fmt: skip
     more = (
         "transposed", "output_padding", "output_mask", "cube_math_type", "bias_sizes", "profile", "quirks",
-        "strict_output_dtype", "core_order", *_OPTIONS,
+        "deterministic", "strict_output_dtype", "core_order", *_OPTIONS,
     )  # fmt: skip
     return ops.convolution_backward(**changed(rng, good, more))
 

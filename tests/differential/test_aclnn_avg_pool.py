@@ -317,6 +317,11 @@ def test_aclnn_avg_pool_options_reach_the_check_and_the_plan():
         _, found = explained({"deterministic": deterministic})
         assert [launch.core_count for launch in found.launches if launch.name == "AvgPool3DGrad"] == [cores]
         assert found.facts["tiling of step 1, AvgPool3DGrad"]["cores"] == cores
+    try:
+        assert aclnn.aclrtCtxSetSysParamOpt(aclnn.ACL_OPT_DETERMINISTIC, 1) == 0
+        assert explained({})[1].facts["tiling of step 1, AvgPool3DGrad"]["cores"] == 1
+    finally:
+        aclnn.aclrtResetDevice(0)
     for profile, code in (("library", 0), ("page", 161002), (None, 161002)):
         status, found = explained({"profile": profile}, divisor_override=300)
         assert status == code

@@ -128,6 +128,42 @@ def test_bits_and_workspace_are_those_of_the_python_call(series):
     assert size == result.workspace_bytes > 0
 
 
+@pytest.fixture
+def deterministic_context():
+    assert aclnn.aclrtCtxSetSysParamOpt(aclnn.ACL_OPT_DETERMINISTIC, 1) == 0
+    yield
+    aclnn.aclrtResetDevice(0)
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_context_in_deterministic_mode_gives_the_bits_and_the_workspace_of_the_keyword(series, deterministic_context):
+    rng = np.random.default_rng([43, SERIES.index(series)])
+    call = make_call(x=(6, 9, 9, 9), w=(6, 9, 3, 3), y=(6, 6, 7, 7), product=series, dtype="fp32", cube_math_type=2)
+    names = ("grad_output", "input", "weight")
+    given = {name: rng.standard_normal(getattr(call, name).elems).astype(np.float32) for name in names}
+    arrays = [getattr(call, name).view(given[name]) for name in names]
+    common = {"stride": 1, "padding": 0, "dilation": 1, "cube_math_type": 2, "product": series}
+    plain, fixed = (ops.convolution_backward(*arrays, **common, deterministic=mode) for mode in (False, True))
+    assert plain.plan.resolved.call.deterministic is False  # the keyword decides, not the context
+    for name in ("grad_input", "grad_bias"):
+        assert getattr(plain, name).tobytes() == getattr(fixed, name).tobytes()
+    assert plain.grad_weight.tobytes() != fixed.grad_weight.tobytes()
+    np.testing.assert_allclose(plain.grad_weight, fixed.grad_weight, rtol=0, atol=1e-4)
+
+    def two_phases():
+        storages = given | {name: np.empty(getattr(call, name).elems, np.float32) for name in OUTPUTS}
+        return run(call, storages), [storages[name].tobytes() for name in OUTPUTS]
+
+    def of(result):
+        return result.workspace_bytes, [getattr(result, name).tobytes() for name in OUTPUTS]
+
+    assert two_phases() == of(fixed)
+    assert aclnn.aclrtCtxSetSysParamOpt(aclnn.ACL_OPT_DETERMINISTIC, 0) == 0
+    assert two_phases() == of(plain)
+    assert (fixed.workspace_bytes > plain.workspace_bytes) == (series in SPLIT)
+    assert run_hazards(fixed.plan.calls.launches, fixed.product) == []
+
+
 @pytest.mark.parametrize(("overflow", "limit"), [(None, np.inf), ("inf_nan", np.inf), ("saturate", 65504)])
 def test_overflow_mode_is_that_of_the_call_and_of_the_python_call(overflow, limit):
     call = make_call(x=(1, 2, 3, 3), w=(2, 2, 1, 1), y=(1, 2, 3, 3), product="910b", dtype="fp16")

@@ -6,6 +6,7 @@ import re
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -652,6 +653,27 @@ def test_runtime_copies_between_host_and_device():
     assert aclnn.aclrtSynchronizeStream("s") == aclnn.aclrtDestroyStream(None) == 100000
     assert "ACL_ERROR_INVALID_PARAM: aclrtDestroyStream: stream must be " in aclnn.aclGetRecentErrMsg()
     assert aclnn.aclrtFree(memory) == 0
+
+
+def test_runtime_keeps_the_options_of_the_context_until_the_device_is_reset():
+    option = aclnn.ACL_OPT_DETERMINISTIC
+    assert [*aclnn.aclSysParamOpt] == [option, aclnn.ACL_OPT_ENABLE_DEBUG_KERNEL, aclnn.ACL_OPT_STRONG_CONSISTENCY]
+    assert aclnn.aclrtCtxGetSysParamOpt(option) == (aclnn.ACL_ERROR_RT_SYSPARAMOPT_NOT_SET, None) == (107021, None)
+    assert aclnn.aclGetRecentErrMsg().endswith("aclrtCtxGetSysParamOpt: ACL_OPT_DETERMINISTIC")
+    for end in (aclnn.aclFinalize, lambda: aclnn.aclrtResetDevice(0)):
+        assert aclnn.aclrtCtxSetSysParamOpt(option, 1) == aclnn.aclrtCtxSetSysParamOpt(1, 0) == 0
+        with ThreadPoolExecutor(1) as other:
+            assert other.submit(aclnn.aclrtCtxGetSysParamOpt, 0).result() == (0, 1)
+        assert aclnn.aclrtCtxGetSysParamOpt(aclnn.ACL_OPT_ENABLE_DEBUG_KERNEL) == (0, 0)
+        assert end() == 0
+        assert aclnn.aclrtCtxGetSysParamOpt(option)[0] == 107021
+    for bad in (3, -1, "0", None, True):
+        assert aclnn.aclrtCtxSetSysParamOpt(bad, 1) == aclnn.aclrtCtxGetSysParamOpt(bad)[0] == 100000
+        names = ", ".join(one.name for one in aclnn.aclSysParamOpt)
+        assert f"opt must be one of {names}, not {bad!r}" in aclnn.aclGetRecentErrMsg()
+    for bad in ("1", None, True, 2**63):
+        assert aclnn.aclrtCtxSetSysParamOpt(option, bad) == 100000
+        assert f"value must be an int of 64 bits, not {bad!r}" in aclnn.aclGetRecentErrMsg()
 
 
 # ---- garbage ---------------------------------------------------------------------------------------------------------

@@ -86,6 +86,8 @@ def test_only_the_library_profile_multiplies_bfloat16_under_use_fp16(changes, ke
 
 
 POST = "post-dilation: the library spreads a stride-1 result with zeros"
+IN_ORDER = "deterministic: a block of gradWeight has one core, or several whose sums meet in workspace, in order"
+ONE_CORE = "deterministic: a block of gradWeight has one core (ASSUMED: the library's own schedule is closed)"
 PRE = "pre-dilation: the library inserts zeros into gradOutput before the kernel"
 POINTS = {"x": (2, 4, 6, 6), "w": (6, 4, 1, 1), "y": (2, 6, 6, 3), "stride": (1, 2)}
 STRIDED = {"x": (2, 4, 6, 6), "w": (6, 4, 3, 3), "y": (2, 6, 4, 2), "stride": (1, 3)}
@@ -105,8 +107,12 @@ STRIDED = {"x": (2, 4, 6, 6), "w": (6, 4, 3, 3), "y": (2, 6, 4, 2), "stride": (1
         ({**STRIDED, "transposed": True}, ()),
         ({**STRIDED, "output_mask": DW}, ()),
         ({**VOLUME, "y": (1, 6, 3, 2, 4), "stride": (1, 3, 1)}, ()),
-        ({"deterministic": True}, ("deterministic: the order of additions here is fixed in every mode",)),
+        ({"deterministic": True}, (IN_ORDER,)),
+        ({"deterministic": True, "product": "910"}, (ONE_CORE,)),
+        ({**POINTS, "deterministic": True}, (POST, IN_ORDER)),
+        ({**LINE, "deterministic": True}, ("the axis becomes W", IN_ORDER)),
         ({"deterministic": True, "output_mask": DX}, ()),
+        ({**WHOLE, "deterministic": True}, ()),
         ({**WHOLE, "stride": (5, 3)}, ()),
         (LINE, ("the axis becomes W",)),
         ({**LINE, "stride": (3,), "y": (2, 6, 2)}, ("the axis becomes W", PRE)),

@@ -34,6 +34,7 @@ def call(**changes):
         ({"grad_output": None}, "grad_output must be an array, not None"),
         ({"input": None}, "input must be an array, not None"),
         ({"weight": None}, "weight must be an array, not None"),
+        ({"deterministic": "yes"}, "deterministic must be a bool, not 'yes'"),
         ({"core_order": "random"}, "core_order must be an int, not 'random'"),
         ({"core_order": -1}, "core_order must be None or a seed of 0 or more, not -1"),
     ],
