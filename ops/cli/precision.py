@@ -11,9 +11,10 @@ import typer
 from npu_sim.errors import NpuSimError
 from npu_sim.report.files import check_writable, write_files
 from ops.cli.effort import YesOption, announce
-from ops.cli.output import console, note, note_compilation, note_hints
+from ops.cli.output import console, note, note_compilation, note_hints, print_prose
 from ops.cli.precision_picture import SUFFIXES, draw, require_matplotlib
-from ops.cli.precision_table import print_report
+from ops.cli.precision_summary import print_summary
+from ops.cli.precision_table import print_details
 from ops.cli.shapes import NoProgressOption, UsageError, progress_bar, read_modes
 from ops.studies.capture import load_capture, load_example
 from ops.studies.kinds import ENTRIES, Entry
@@ -90,6 +91,9 @@ def precision_command(
     ] = None,
     no_picture: Annotated[bool, typer.Option("--no-picture", help="Draw nothing.")] = False,
     threads: Annotated[int | None, typer.Option("--threads", help="Threads; no influence on any figure.")] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Print a table of every gradient, too, and the whole legend.")
+    ] = False,
     yes: YesOption = False,
     no_progress: NoProgressOption = False,
 ) -> None:
@@ -103,6 +107,11 @@ def precision_command(
     A verdict is void, and never a pass, where it says nothing: the golden has no
     finite element, an operand became all 0 in the type that is multiplied, or a
     gradient of nothing but zeros would pass too.
+
+    The golden that decides is rounded, of what was multiplied: it tells a wrong
+    kernel. Whether a mode is fit for a layer tells the original one, of the
+    tensors in the file; its failures are shown first, too, and --golden original
+    lets them decide.
 
     Exit code 0: a gradient passes and none fails; 1: one fails, or none passes
     (all refused or void); 2: bad input, or too much work without --yes; 3:
@@ -145,7 +154,12 @@ def precision_command(
     if json_path == "-":
         sys.stdout.write(json_text)
     else:
-        print_report(report, console())
+        print_summary(report, console())
+        if details:
+            console().print()
+            print_details(report, console())
+        else:
+            print_prose(console(), "--details prints a table of every gradient, and what standard and goldens are.")
         for path in contents:
             console().print(f"written: {path}", soft_wrap=True)
     raise typer.Exit(0 if report.passed else 1)

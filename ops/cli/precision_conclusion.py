@@ -19,7 +19,7 @@ def verdict_words(results: Sequence[CaseResult], golden: Golden, standard: str) 
 
 
 def error_words(results: Sequence[CaseResult]) -> str:
-    """Return the largest mean relative errors by what the Cube multiplied, void gradients left out; "" if all are."""
+    """Return the largest relative L2 errors by what was multiplied, void gradients left out; "" if all are."""
     judged = _judged(results)
     dtypes = dict.fromkeys(result.compute_dtype for result in judged)
     worst = {
@@ -30,7 +30,7 @@ def error_words(results: Sequence[CaseResult]) -> str:
     listed = ", ".join(f"{error:.1e} in {dtype}" for dtype, error in sorted(worst.items(), key=lambda item: item[1]))
     rounded = [_error(result, "rounded") for result in _rounding(judged)]
     more = f"; against the rounded inputs at most {max(rounded):.1e}" if rounded else ""
-    return f"mean relative error at most {listed}{more}"
+    return f"relative L2 error at most {listed}{more}"
 
 
 def cause_words(results: Sequence[CaseResult]) -> str:
@@ -52,4 +52,4 @@ def _rounding(results: Sequence[CaseResult]) -> list[CaseResult]:
 
 
 def _error(result: CaseResult, golden: Golden) -> float:
-    return result.against(golden).error.mean_rel or 0.0
+    return result.against(golden).error.relative_l2 or 0.0

@@ -1,4 +1,4 @@
-"""The precision report as a picture: mean relative error by product and mode, one panel per layer."""
+"""The precision report as a picture: relative L2 error by product and mode, one panel per gradient."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def draw(report: PrecisionReport, suffix: str) -> bytes:
             continue
         _draw_panel(panel, report, layers[number], titles[number], limits)
         if number % columns == 0:
-            panel.set_ylabel("mean relative error (MERE)", fontsize=9)
+            panel.set_ylabel("relative L2 error", fontsize=9)
         if number + columns >= len(layers):
             panel.set_xlabel("cubeMathType, product", fontsize=9, labelpad=19)
     for number, (line, weight) in enumerate(title):
@@ -125,7 +125,7 @@ def _chosen(report: PrecisionReport) -> list[LayerSummary]:
     worst = {layer.title: 0.0 for layer in report.layers}
     for row in report.computed:
         if row.result is not None:
-            worst[row.title] = max(worst[row.title], row.result.original.error.mean_rel or 0.0)
+            worst[row.title] = max(worst[row.title], row.result.original.error.relative_l2 or 0.0)
     shown = sorted(worst, key=lambda name: -worst[name])[:MAX_PANELS]
     return [layer for layer in report.layers if layer.title in shown]
 
@@ -164,10 +164,10 @@ def _subtitle(report: PrecisionReport, panels: int) -> str:
 
 def _limits(report: PrecisionReport, layers: Sequence[LayerSummary]) -> tuple[float, float]:
     """Return the common range of the error axis: whole decades around every finite, non-zero error."""
-    values = [layer.reference.mean_rel for layer in layers if layer.reference is not None]
+    values = [layer.reference.relative_l2 for layer in layers if layer.reference is not None]
     for row in report.computed:
         if row.result is not None:
-            values += [row.result.original.error.mean_rel, row.result.rounded.error.mean_rel]
+            values += [row.result.original.error.relative_l2, row.result.rounded.error.relative_l2]
     finite = [value for value in values if value is not None and 0.0 < value < math.inf] or [1e-7, 1e-3]
     low, high = math.floor(math.log10(min(finite))), math.ceil(math.log10(max(finite)))
     return 10.0 ** (low - 1), 10.0 ** max(high, low + 1)
@@ -190,7 +190,9 @@ def _draw_panel(
         panel.spines[side].set_visible(False)
     panel.set_title(f"{title}  (K depth {layer.k_depth})", fontsize=10, loc="left")
     if layer.reference is not None:
-        panel.axhline(_clamped(layer.reference.mean_rel, limits), color=_GREY, linewidth=1.0, linestyle="--", zorder=1)
+        panel.axhline(
+            _clamped(layer.reference.relative_l2, limits), color=_GREY, linewidth=1.0, linestyle="--", zorder=1
+        )
     positions: dict[tuple[str, str], int] = {}
     start = 0
     for block, (place, modes) in enumerate(_places(report).items()):
@@ -235,12 +237,12 @@ def _draw_results(panel: Any, rows: Sequence[tuple[int, PrecisionRow]], limits: 
         colour, marker = _STYLES[row.result.compute_dtype]
         ends: list[float] = []
         for comparison, area in ((row.result.original, 42), (row.result.rounded, 20)):
-            value = _clamped(comparison.error.mean_rel, limits)
+            value = _clamped(comparison.error.relative_l2, limits)
             # two labels at one edge: the original's to the right, the rounded one's to the left
             side = -1 if value in ends else 1
             ends.append(value)
             points.setdefault((colour, marker, area, comparison.outcome), []).append((position, value))
-            label = _edge_label(comparison.error.mean_rel)
+            label = _edge_label(comparison.error.relative_l2)
             if label:
                 panel.annotate(
                     label,
@@ -302,7 +304,7 @@ def _legend_handles(report: PrecisionReport, layers: Sequence[LayerSummary]) -> 
 
     used = {row.result.compute_dtype for row in report.computed if row.result is not None}
     handles = [
-        Line2D([], [], color=colour, marker=marker, linestyle="none", label=f"Cube multiplies {dtype}")
+        Line2D([], [], color=colour, marker=marker, linestyle="none", label=f"multiplied in {dtype}")
         for dtype, (colour, marker) in _STYLES.items()
         if dtype in used
     ]

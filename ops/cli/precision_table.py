@@ -1,4 +1,4 @@
-"""The precision report as text."""
+"""The details of the precision report: a table of each gradient, and what is needed to read it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from rich.text import Text
 from npu_sim.dtypes.cube_math import CubeMathType
 from npu_sim.report.precision import ErrorMetrics
 from npu_sim.report.record import counted
-from ops.cli.output import merged_messages
-from ops.cli.precision_conclusion import cause_words, error_words
 from ops.studies.precision_report import (
     GOLDENS,
     CaseResult,
@@ -29,12 +27,12 @@ from ops.studies.precision_report import (
 _COLUMNS = (
     ("product", 14, "left"),
     ("mode", 7, "left"),
-    ("Cube", 4, "left"),
+    ("type", 4, "left"),
     ("golden", 9, "left"),
+    ("rel L2", 7, "right"),
     ("max abs", 7, "right"),
     ("MERE", 7, "right"),
     ("max rel", 7, "right"),
-    ("RMSE", 7, "right"),
     ("max ULP", 7, "right"),
     ("1-cosine", 8, "right"),
     ("verdict", 11, "left"),
@@ -53,8 +51,8 @@ _VOID: Mapping[VoidCause, str] = {
 """What makes a verdict void, in words."""
 
 
-def print_report(report: PrecisionReport, console: Console) -> None:
-    """Print the tables of all layers, then what is needed to read them."""
+def print_details(report: PrecisionReport, console: Console) -> None:
+    """Print the tables of all gradients, then the legend."""
     for layer in report.layers:
         rows = report.rows_of(layer)
         scales = [row.result.original.error.golden_max_abs for row in rows if row.result is not None]
@@ -70,12 +68,6 @@ def print_report(report: PrecisionReport, console: Console) -> None:
         console.print()
     for line in _legend(report):
         console.print(line, style="dim")
-    console.print(_summary(report))
-    results = [row.result for row in report.computed if row.result is not None]
-    for words in filter(None, (error_words(results), cause_words(results))):
-        console.print(Text(words, style="bold"))
-    for line in warnings(report):
-        console.print(Text(line, style="yellow"), soft_wrap=True)
 
 
 def _golden_specials(row: PrecisionRow) -> int:
@@ -110,23 +102,23 @@ def _headline(layer: LayerSummary, scale: float | None, has_specials: bool) -> T
     text.append(f"{layer.tensors}, K depth {layer.k_depth}", style="not bold")
     if scale is not None:
         size = "finite |gradient|" if has_specials else "|gradient|"
-        text.append(f", {size} <= {_short(scale)}", style="not bold")
+        text.append(f", {size} <= {short(scale)}", style="not bold")
     return text
 
 
 def _layer_parts(
     layer: LayerSummary, rows: Sequence[PrecisionRow], deciding: Golden, width: int
 ) -> Iterator[Table | Text]:
-    """Yield the table of a layer; where it does not fit, products, mode and Cube stand above their figures instead."""
+    """Yield the table of a layer; where it does not fit, products, mode and type stand above their figures instead."""
     named: list[tuple[tuple[str, str, str], list[tuple[str | Text, ...]]]] = []
     if layer.reference is not None:
         named.append((("in the file", "", ""), [("original", *_figures(layer.reference), "")]))
-    for products, modes, result in _merged(rows):
+    for products, modes, result in merged(rows):
         lines: list[tuple[str | Text, ...]] = []
         for golden in GOLDENS:
             comparison = result.against(golden)
             marked = golden + ("*" if golden == deciding else "")
-            lines.append((marked, *_figures(comparison.error), _verdict(comparison)))
+            lines.append((marked, *_figures(comparison.error), verdict_text(comparison)))
         named.append(((" ".join(products), " ".join(modes), result.compute_dtype), lines))
     blank = ("", "", "")
     cells = [(*(names if not number else blank), *line) for names, lines in named for number, line in enumerate(lines)]
@@ -155,7 +147,7 @@ def _table(rows: Sequence[Sequence[str | Text]], widths: Sequence[int], first: i
     return table
 
 
-def _merged(rows: Sequence[PrecisionRow]) -> Iterator[tuple[list[str], tuple[str, ...], CaseResult]]:
+def merged(rows: Sequence[PrecisionRow]) -> Iterator[tuple[list[str], tuple[str, ...], CaseResult]]:
     """Yield (products, modes, result), one for all combinations whose figures are the same to the last bit."""
     modes_of: list[tuple[str, CaseResult, list[str]]] = []
     for row in rows:
@@ -190,13 +182,14 @@ def _same(one: CaseResult, other: CaseResult) -> bool:
 
 
 def _figures(error: ErrorMetrics) -> list[str]:
-    values = (error.max_abs, error.mean_rel, error.max_rel, error.rmse)
+    values = (error.relative_l2, error.max_abs, error.mean_rel, error.max_rel)
     # The cosine leaves out the pairs that are not finite; beside an infinite error it would read as a perfect match.
     cosine = None if error.special_mismatches or error.cosine is None else 1.0 - error.cosine
-    return [*(_short(value) for value in values), _ulps(error.max_ulp), _short(cosine)]
+    return [*(short(value) for value in values), _ulps(error.max_ulp), short(cosine)]
 
 
-def _short(value: float | None) -> str:
+def short(value: float | None) -> str:
+    """Return a figure with two digits; "-" for none."""
     if value is None:
         return "-"
     return f"{value:.1e}" if value and math.isfinite(value) else f"{value:g}"
@@ -205,10 +198,11 @@ def _short(value: float | None) -> str:
 def _ulps(value: float | None) -> str:
     if value is None:
         return "-"
-    return f"{value:.2f}" if value < 100 else f"{value:.0f}" if value < 1e6 else _short(value)
+    return f"{value:.2f}" if value < 100 else f"{value:.0f}" if value < 1e6 else short(value)
 
 
-def _verdict(comparison: Comparison) -> Text:
+def verdict_text(comparison: Comparison) -> Text:
+    """Return the outcome in a word or two, with what failed."""
     verdict = comparison.verdict
     if comparison.outcome == "void":
         return Text(f"void {comparison.void_cause}", style="bold yellow")
@@ -245,14 +239,15 @@ def _legend(report: PrecisionReport) -> Iterator[str]:
     options, standard = report.options, report.standard
     modes = ", ".join(f"{number} {CubeMathType(number).name}" for number in options.cube_math_types)
     yield (
-        f"gradient: {report.gradient}, casts and layout conversions included. mode: cubeMathType {modes}. Cube: what "
-        "the Cube multiplied. A line stands for all products and modes with the same figures; in the file: the "
-        "framework's own gradient that the .npz brings along."
+        f"gradient: {report.gradient}, casts and layout conversions included. mode: cubeMathType {modes}. type: what "
+        "was multiplied (of a bias gradient added). A line stands for all products and modes with the same figures; in "
+        "the file: the framework's own gradient that the .npz brings along."
     )
-    cast = f" (after --dtype {options.dtype})" if options.dtype else ""
+    cast = f"after --dtype {options.dtype} " if options.dtype else ""
     yield (
-        "golden: float64 gradient of the tensors in the file (original), or of those tensors as the Cube multiplied "
-        f"them{cast} (rounded); * decides the exit code. MERE, max rel: mean and maximum of error / (|golden| + 1e-7)."
+        "golden: float64 gradient of the tensors in the file (original), or of those tensors as they were multiplied "
+        f"{cast}(rounded); * decides the exit code. rel L2: norm of the error / norm of "
+        "the golden. MERE, max rel: mean and maximum of error / (|golden| + 1e-7)."
     )
     yield (
         f"verdict: {standard['name']}, {standard['version']}, {standard['source']} at {standard['commit']}; results "
@@ -262,8 +257,6 @@ def _legend(report: PrecisionReport) -> Iterator[str]:
     )
     yield from (f"tolerance {line}." for line in _tolerances(report))
     yield f"additions of the Cube: {', '.join(_accumulations(report)) or 'none'}."
-    for status, messages in _refusals(report).items():
-        yield from (f"refused {status}: {message}" for message in merged_messages(messages))
     about = [f"{key} {report.metadata[key]}" for key in ("dataset", "epoch", "step", "seed") if key in report.metadata]
     yield f"layers: {report.source}{' (' + ', '.join(about) + ')' if about else ''}."
     yield report.note
@@ -284,7 +277,7 @@ def _accumulations(report: PrecisionReport) -> list[str]:
     ]
 
 
-def _refusals(report: PrecisionReport) -> dict[int, list[str]]:
+def refusals(report: PrecisionReport) -> dict[int, list[str]]:
     """Return each distinct reason once, by status."""
     reasons: dict[int, list[str]] = {}
     for row in report.rows:
@@ -294,17 +287,6 @@ def _refusals(report: PrecisionReport) -> dict[int, list[str]]:
             if message not in known:
                 known.append(message)
     return reasons
-
-
-def _summary(report: PrecisionReport) -> Text:
-    computed, refused = len(report.computed), len(report.rows) - len(report.computed)
-    text = Text(f"{counted(len(report.rows), 'combination')}: {refused} refused, {computed} computed", style="bold")
-    for golden in GOLDENS:
-        void = report.count(golden, "void")
-        words = f"{report.count(golden, 'pass')} pass" + (f" and {void} void" if void else "")
-        decides = " (decides)" if golden == report.options.golden else ""
-        text.append(f", {words} against the {golden} golden{decides}")
-    return text
 
 
 def notes(layer: LayerSummary, rows: Sequence[PrecisionRow]) -> Iterator[str]:
