@@ -1,13 +1,14 @@
 """The weight-gradient kernel of dav-c220 (A2, A3).
 
 A core owns a contiguous range of work items (K block or M/N block, batch x depth item, block; outermost group and depth
-tap when those are separate) and walks each in base blocks (`walk_split`), as the published kernel does. Phase 0 clears
-dW, phase 1 computes. Cores add to the same elements as they finish; `kernel_stream_k` does without.
+tap when those are separate; with the base tiling one block of M, N and K, and a share of groups, items and taps) and
+walks each in base blocks (`walk_split`), as the published kernel does. Phase 0 clears dW, phase 1 computes. Cores add
+to the same elements as they finish; `kernel_stream_k` does without.
 
 What our own tilings add: parts of dY's columns are batch items (``w_parts``), and the taps of a window that the
 image-to-column load cannot encode are separate like those of the depth (``tap_by_tap``, ``taps`` of them; `parts`).
 
-Source: ops-nn ``conv/conv3d_backprop_filter_v2/op_kernel/arch22`` (drivers of tiling keys 1-3, clearing of the output).
+Source: ops-nn ``conv/conv3d_backprop_filter_v2/op_kernel/arch22`` (drivers of tiling keys 0-3, clearing of the output).
 """
 
 from __future__ import annotations
@@ -45,15 +46,19 @@ def _digits(p, item):
     """Return a work item's block numbers along M, N and K, batch x depth x part number, group and tap."""
     bd_count = p.n * p.dout * p.w_parts
     # fastest first: (m, n, bd, k), (n, m, bd, k) or (n, k, bd, m), then group and tap; with the base tiling
-    # (bd within a share, k, n, m, share), so that every core has one block and one share
+    # (tap, bd, group) within the share of a core and (k, n, m, bd, tap, group) of the shares
     if p.key == 0:
-        rest, bd = divmod(item, p.per_core)
-        rest, k = divmod(rest, p.k_count)
+        core, rest = divmod(item, p.per_core)
+        rest, tap = divmod(rest, p.core_dk)
+        group, bd = divmod(rest, p.core_batch)
+        rest, k = divmod(core, p.k_count)
         rest, n = divmod(rest, p.n_count)
-        share, m = divmod(rest, p.m_count)
-        bd += share * p.per_core
-        rest = np.int64(0)
-    elif p.key == 3:
+        rest, m = divmod(rest, p.m_count)
+        rest, share = divmod(rest, p.batch_dim)
+        bd += share * p.core_batch
+        rest, share = divmod(rest, p.dk_dim)
+        return m, n, k, bd, group + rest * p.core_group, tap + share * p.core_dk
+    if p.key == 3:
         rest, n = divmod(item, p.n_count)
         rest, k = divmod(rest, p.k_count)
         rest, bd = divmod(rest, bd_count)
@@ -80,7 +85,8 @@ def start_item(p, walk, tile, m, n, bd, group, tap, first_row, row_count):
     w = walk[0]
     bd, number = divmod(bd, p.w_parts)
     batch, do = divmod(bd, p.dout)
-    if batch >= p.n:
+    # shares of the base tiling may be larger than what is left
+    if batch >= p.n or group >= p.group or tap >= p.dk * p.taps:
         return False
     tap, position = divmod(tap, p.taps)
     depth = do * p.stride_d - p.pad_front + tap * p.dilation_d

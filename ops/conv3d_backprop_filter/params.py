@@ -29,10 +29,11 @@ _SHAPE = (
 _ADDRESSES = ("x", "dy", "dw", "x_tensor", "dy_tensor", "dw_tensor", "data")
 _SPLIT = (
     "single_m", "single_n", "single_ho", "m_count", "n_count", "k_count", "key", "group", "merge_dk", "items", "cores",
-    "per_core", "base_m", "base_n", "base_k", "step_m", "step_n", "step_ka", "step_kb", "al1", "bl1", "cl0", "order_n",
-    "a1", "a1_bytes", "b1", "b1_bytes", "l0_buffers", "l0a_half", "l0b_half", "l0c_half", "hf32", "dw_bytes",
-    "clear_share", "clear_buffer", "step_rows",
+    "per_core", "core_group", "core_batch", "core_dk", "batch_dim", "dk_dim", "base_m", "base_n", "base_k", "step_m",
+    "step_n", "step_ka", "step_kb", "al1", "bl1", "cl0", "order_n", "a1", "a1_bytes", "b1", "b1_bytes", "l0_buffers",
+    "l0a_half", "l0b_half", "l0c_half", "hf32", "dw_bytes", "clear_share", "clear_buffer", "step_rows",
 )  # fmt: skip
+
 _APART = (
     "w_parts", "tap_by_tap", "taps", "taps_w", "tap_stride_h", "tap_stride_w", "tap_dilation_h", "tap_dilation_w",
     "tap_pad_h", "tap_pad_w",
@@ -76,9 +77,10 @@ def split_params(
     c1_dy = ceil_div(t.cout, t.channel_size)
     outer = t.group * (1 if t.dk_merged else t.dk)
     blocks = outer * t.taps_apart * t.m_count * t.n_count
+    per_core = t.single_core_group * t.single_core_batch * t.single_core_dk
     items = blocks * t.k_count * t.batch_items
     if t.tiling_key == Split.BASE:
-        items = t.cores * t.single_core_batch
+        items = t.cores * per_core
     elif t.tiling_key == Split.MN_STREAM_K:
         items = blocks
     a1_bytes = t.step_m * t.base_m * t.step_ka * t.base_k * item
@@ -92,7 +94,8 @@ def split_params(
         **shape, **_taps_apart(shape, t), **_stream_k(t, items, slots, product),
         **tensor_fields(x=x, dy=dy, dw=dw), "data": int(DTYPES[compute_dtype].data),
         "single_m": t.block_m, "single_n": t.block_n, "single_ho": ceil_div(t.block_k, t.load_wo),
-        "per_core": t.single_core_batch,
+        "per_core": per_core, "core_group": t.single_core_group, "core_batch": t.single_core_batch,
+        "core_dk": t.single_core_dk, "batch_dim": t.batch_dim, "dk_dim": t.dk_dim,
         "m_count": t.m_count, "n_count": t.n_count, "k_count": t.k_count, "key": t.tiling_key, "group": t.group,
         "merge_dk": t.dk_merged,
         "items": items, "cores": t.cores,

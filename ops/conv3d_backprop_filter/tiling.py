@@ -40,10 +40,10 @@ def choose_tiling(
 ) -> DwTiling:
     """Return the tiling the weight-gradient kernel runs with on a split product.
 
-    CANN's basic-block tiling where the operator uses it, its base tiling where that is published, if they fit; else our
-    own (`DwTiling.origin` says which), because CANN's then comes from a closed library, or overflows a buffer (its
-    search does not look at L0) or an operand of the image-to-column load. Ours takes whole rows of x where it can, else
-    parts of them, else the window tap by tap.
+    CANN's basic-block tiling where the operator uses it, else its base tiling, if they fit; else our own
+    (`DwTiling.origin` says which), because CANN refuses the call then, or its tiling overflows a buffer (the
+    basic-block search does not look at L0) or an operand of the image-to-column load. Ours takes whole rows of x where
+    it can, else parts of them, else the window tap by tap.
 
     Parameters
     ----------

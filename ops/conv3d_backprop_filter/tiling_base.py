@@ -1,9 +1,9 @@
-"""The published part of the operator's base tiling (tiling key 0) for A2 and A3.
+"""The operator's base tiling (tiling key 0) for A2 and A3.
 
 Source, restated: ops-nn ``conv/conv3d_backprop_filter_v2/op_host/op_tiling/arch22/
-conv3d_backprop_filter_v2_base_tiling.cpp``. The template post-processes what a closed library computes, except for
-three exact shapes it has tables for and for bfloat16 on 20 cores, where it first tries a split and blocks of its own.
-Those two cases are here; for all others `base_tiling` returns None.
+conv3d_backprop_filter_v2_base_tiling.cpp``. The template post-processes what a tiling library computes
+(`tiling_library`), except for three exact shapes it has tables for and for bfloat16 on 20 cores, where it first tries a
+split and blocks of its own. Every unit-test vector of the template is reproduced word by word (``tests/golden``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from math import gcd
 
 import numpy as np
 
-from npu_sim.units import KIB, align_up, ceil_div
+from npu_sim.units import BLOCK_BYTES, KIB, align_up, ceil_div
 from ops.common.cube_operands import SYSTEM_WORKSPACE_BYTES
 from ops.common.geometry import CUBE_ROWS, ConvGeometry
 from ops.conv3d_backprop_filter.tiling_data import (
@@ -24,6 +24,7 @@ from ops.conv3d_backprop_filter.tiling_data import (
     element_bytes,
     single_tap_dilation,
 )
+from ops.conv3d_backprop_filter.tiling_library import library_tiling
 
 _C0 = 16
 _ITEM = 2
@@ -43,18 +44,25 @@ class _Values:
     """What the template decides: the grid, the block of one core, buffers, base block and steps."""
 
     batch_dim: int
+    group_dim: int = 1
+    dk_dim: int = 1
     m_dim: int
     k_dim: int
     n_dim: int
     single_batch: int
+    single_group: int = 1
+    single_dk: int = 1
     single_cout: int
     single_cin: int
     single_ho: int
     cl0: int = 1
+    al1: int = 2
     bl1: int = 2
     base_m: int = 0
     base_k: int = 0
     base_n: int = 0
+    step_m: int = 1
+    step_n: int = 1
     step_ka: int = 1
     step_kb: int = 1
     bl1_bound: int = 0
@@ -78,9 +86,14 @@ _TABLES: dict[tuple[int, _Key], _Values] = {
 }  # fmt: skip
 """Exact shapes by number of cores: (N, Do, Co1, Ho, Wo, Ci1, Hi, Wi, kernel, strides, pads, dilations)."""
 
+_STEPS_N: dict[_Key, int] = {
+    (1, 1, 1, 27, 4, 1, 1, 1, 336, 135, 26, 53, 4, 52, 151, 151, 253, 253, 140, 140, 1, 3, 3): 390,
+}
+"""Exact shapes of which the template corrects one number of the library, after it has computed ``bl1Bound`` from it."""
+
 
 def base_tiling(geometry: ConvGeometry, compute_dtype: str, cores: int) -> DwTiling | None:
-    """Return the base template's tiling where it is published.
+    """Return the base template's tiling of a call whose windows image-to-column can encode.
 
     Parameters
     ----------
@@ -94,22 +107,72 @@ def base_tiling(geometry: ConvGeometry, compute_dtype: str, cores: int) -> DwTil
     Returns
     -------
     DwTiling or None
-        Tiling key 0; None where the numbers come from the closed library.
+        Tiling key 0; None where the tiling library refuses the call.
     """
-    if element_bytes(compute_dtype) != _ITEM:
-        return None
     g = replace(geometry, dilation=single_tap_dilation(geometry))
+    values = _values(g, compute_dtype, cores)
+    return None if values is None else _structure(g, values, compute_dtype)
+
+
+def _values(g: ConvGeometry, compute_dtype: str, cores: int) -> _Values | None:
+    if element_bytes(compute_dtype) != _ITEM:
+        return _library_values(g, compute_dtype, cores)
     merged = g.merged_groups(_C0)
     shape = (g.n, g.do, merged.cout_g // _C0, g.ho, g.wo, merged.cin1_g, g.hi, g.wi, g.kd, g.kh, g.kw)
-    values = _TABLES.get((cores, (*shape, *g.stride, *g.pad, *g.dilation))) if merged.real_g == 1 else None
-    open_split = compute_dtype == "bf16" and cores == _CORES_OF_OPEN_SPLIT
-    if values is None and open_split and merged.real_g == 1 and g.dilation[0] == 1:
+    key = (*shape, *g.stride, *g.pad, *g.dilation)
+    # the template does not look at the groups here, and would leave all but the first out
+    if merged.real_g == 1 and (table := _TABLES.get((cores, key))) is not None:
+        return table
+    if compute_dtype == "bf16" and cores == _CORES_OF_OPEN_SPLIT and merged.real_g == 1 and g.dilation[0] == 1:
         values = _open_values(g, cores)
-    return None if values is None else _structure(g, values)
+        if values is not None:
+            return values
+    values = _library_values(g, compute_dtype, cores)
+    if values is not None and key in _STEPS_N:
+        values = replace(values, step_n=_STEPS_N[key])
+    return values
+
+
+def _library_values(g: ConvGeometry, compute_dtype: str, cores: int) -> _Values | None:
+    """Return what the template makes of the library's numbers; None if the library has none."""
+    found = library_tiling(g, compute_dtype, cores)
+    if found is None:
+        return None
+    share, block = found.share, found.block
+    c0 = BLOCK_BYTES // element_bytes(compute_dtype)
+    merged = g.merged_groups(c0)
+    dk_dim, single_dk, n_dim, planes = 1, 1, share.n_dim, merged.cin1_g * g.kd
+    if not _merges_dk(g, merged.real_g):
+        dk_dim = gcd(share.n_dim, g.kd)
+        single_dk, n_dim, planes = ceil_div(g.kd, dk_dim), share.n_dim // dk_dim, merged.cin1_g
+    single_planes = ceil_div(planes, n_dim)
+    single_cout = align_up(ceil_div(merged.cout_g // c0, share.m_dim) * c0, CUBE_ROWS)
+    single_ho = ceil_div(g.ho, share.k_dim)
+    single_batch = ceil_div(g.n, share.batch_dim) * (g.do // share.d_dim)
+    base_k, base_n = block.k * c0, block.n * CUBE_ROWS
+    step_ka, step_kb = block.k_al1 // block.k, block.k_bl1 // block.k
+    k_steps = ceil_div(single_ho * g.wo, base_k)
+    al1 = 1 if step_ka >= k_steps else block.buffers_a
+    bl1 = 1 if step_kb >= k_steps else block.buffers_b
+    step_n = block.n_l1 if ceil_div(k_steps, step_kb) <= bl1 else 1
+    return _Values(
+        batch_dim=ceil_div(g.n * g.do, single_batch), group_dim=share.group_dim, dk_dim=dk_dim,
+        m_dim=ceil_div(merged.cout_g, single_cout), k_dim=ceil_div(g.ho, single_ho),
+        n_dim=ceil_div(planes, single_planes), single_batch=single_batch,
+        single_group=ceil_div(merged.real_g, share.group_dim), single_dk=single_dk, single_cout=single_cout,
+        single_cin=single_planes * c0, single_ho=single_ho, cl0=block.buffers_c, al1=al1, bl1=bl1,
+        base_m=block.m * CUBE_ROWS, base_k=base_k, base_n=base_n, step_m=block.m_l1, step_n=step_n, step_ka=step_ka,
+        step_kb=step_kb, bl1_bound=x_elements(g, base_k * step_kb, base_n * step_n, c0),
+    )  # fmt: skip
+
+
+def _merges_dk(g: ConvGeometry, real_g: int) -> bool:
+    """Return whether N runs over the depth taps too."""
+    return real_g == 1 and g.dilation[0] == 1
 
 
 def _open_values(g: ConvGeometry, cores: int) -> _Values | None:
-    """Split over the cores and choose blocks as the template itself does; None if it then asks the closed library."""
+    """Split over the cores and choose blocks as the template itself does; None if it then asks the library."""
     values = _split(g, cores)
     used = values.batch_dim * values.m_dim * values.k_dim * values.n_dim
     if used < cores * _CORES_USED or used > cores:
@@ -237,21 +300,23 @@ def x_elements(g: ConvGeometry, pixels: int, columns: int, c0: int = _C0) -> int
     return read * g.wi * _channels(g, columns, c0)
 
 
-def _structure(g: ConvGeometry, v: _Values) -> DwTiling:
-    merged = g.merged_groups(_C0)
-    dims = v.batch_dim * v.m_dim * v.k_dim * v.n_dim
+def _structure(g: ConvGeometry, v: _Values, compute_dtype: str) -> DwTiling:
+    c0 = BLOCK_BYTES // element_bytes(compute_dtype)
+    merged = g.merged_groups(c0)
+    dims = v.batch_dim * v.group_dim * v.dk_dim * v.m_dim * v.k_dim * v.n_dim
     return DwTiling(
-        batch=g.n, cin=g.cin, cout=g.cout, cin1_g=merged.cin1_g, cout1_g=merged.cout_g // _C0, dout=g.do, ho=g.ho,
-        wo=g.wo, di=g.di, hi=g.hi, wi=g.wi, dk=g.kd, hk=g.kh, wk=g.kw, group=1,
+        batch=g.n, cin=g.cin, cout=g.cout, cin1_g=merged.cin1_g, cout1_g=merged.cout_g // c0, dout=g.do, ho=g.ho,
+        wo=g.wo, di=g.di, hi=g.hi, wi=g.wi, dk=g.kd, hk=g.kh, wk=g.kw, group=merged.real_g,
         stride_d=g.stride[0], stride_h=g.stride[1], stride_w=g.stride[2], pad_front=g.pad[0], pad_back=g.pad[1],
         pad_up=g.pad[2], pad_down=g.pad[3], pad_left=g.pad[4], pad_right=g.pad[5], dilation_d=g.dilation[0],
-        dilation_h=g.dilation[1], dilation_w=g.dilation[2], channel_size=_C0, al0_pbuffer=2, bl0_pbuffer=2,
-        cl0_pbuffer=v.cl0, al1_pbuffer=2, bl1_pbuffer=v.bl1, base_m=v.base_m, base_k=v.base_k, base_n=v.base_n,
-        m0=CUBE_ROWS, k0=_C0, n0=CUBE_ROWS, step_m=1, step_n=1, step_ka=v.step_ka, step_kb=v.step_kb, iterate_order=1,
-        bl1_bound=v.bl1_bound, hf32_flag=0, single_core_dk=1, single_core_group=1, single_core_cout=v.single_cout,
-        single_core_ho=v.single_ho, single_core_batch=v.single_batch, single_core_cin=v.single_cin,
-        batch_dim=v.batch_dim, group_dim=1, m_dim=v.m_dim, k_dim=v.k_dim, n_dim=v.n_dim, dk_dim=1,
-        total_l1_size=_L1_BYTES, core_bind_order=0, used_core_num=0, single_core_m=0, single_core_n=0, single_core_k=0,
-        stream_k_type=int(StreamK.NONE), core_stream_k=0, tiling_key=int(Split.BASE), dk_merged=1, block_dim=dims,
+        dilation_h=g.dilation[1], dilation_w=g.dilation[2], channel_size=c0, al0_pbuffer=2, bl0_pbuffer=2,
+        cl0_pbuffer=v.cl0, al1_pbuffer=v.al1, bl1_pbuffer=v.bl1, base_m=v.base_m, base_k=v.base_k, base_n=v.base_n,
+        m0=CUBE_ROWS, k0=c0, n0=CUBE_ROWS, step_m=v.step_m, step_n=v.step_n, step_ka=v.step_ka, step_kb=v.step_kb,
+        iterate_order=1, bl1_bound=v.bl1_bound, hf32_flag=int(compute_dtype == "hf32"), single_core_dk=v.single_dk,
+        single_core_group=v.single_group, single_core_cout=v.single_cout, single_core_ho=v.single_ho,
+        single_core_batch=v.single_batch, single_core_cin=v.single_cin, batch_dim=v.batch_dim, group_dim=v.group_dim,
+        m_dim=v.m_dim, k_dim=v.k_dim, n_dim=v.n_dim, dk_dim=v.dk_dim, total_l1_size=_L1_BYTES, core_bind_order=0,
+        used_core_num=0, single_core_m=0, single_core_n=0, single_core_k=0, stream_k_type=int(StreamK.NONE),
+        core_stream_k=0, tiling_key=int(Split.BASE), dk_merged=int(_merges_dk(g, merged.real_g)), block_dim=dims,
         workspace_bytes=SYSTEM_WORKSPACE_BYTES, origin=ORIGIN_BASE,
     )  # fmt: skip

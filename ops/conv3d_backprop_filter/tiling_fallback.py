@@ -1,12 +1,12 @@
-"""A tiling of our own for shapes whose tiling in CANN comes from a closed library (tiling key 0 of the operator).
+"""A tiling of our own for calls that CANN's tilings refuse, or for which they overflow a buffer.
 
 The public class's search gives the base block and the L1 steps; what is ours is the grid of core blocks. The search
 may leave most cores idle (it chooses the two axes of M, N and K to cut before it looks at the cores, and cuts them in
 units of its L1 block), so other grids over two axes are ranked by a rough cost and the best one is taken.
 
 Where whole rows of x do not fit L1, the columns of y are cut into parts; where image-to-column cannot encode the
-window, or not even a few columns fit, every tap of the window is work of its own (`cut_tilings`). How CANN's closed
-library cuts such shapes, and which it refuses, is not known.
+window, or not even a few columns fit, every tap of the window is work of its own (`cut_tilings`). CANN's operator
+refuses both; the page allows them.
 """
 
 from __future__ import annotations

@@ -308,10 +308,15 @@ def legal_split_tiling(rng: np.random.Generator, tiling: DwTiling, product: Prod
     """Return a random tiling for the same convolution that fits the buffers of ``product``.
 
     Base blocks, L1 steps, buffer counts, iteration order, core blocks and the number of cores all change, so that every
-    branch of the emitter runs: K streamed through L1 or held there, one buffer or two, ragged ends everywhere.
+    branch of the emitter runs: K streamed through L1 or held there, one buffer or two, ragged ends everywhere. One in
+    four tilings of a convolution that CANN's base template tiles has its grid of cores.
     """
     c0, core = tiling.channel_size, product.core
+    is_base = tiling.tiling_key == Split.BASE and not tiling.tap_by_tap and tiling.w_parts == 1
+    if is_base:
+        tiling = replace(tiling, dk_merged=int(tiling.dk_merged and rng.integers(2)))
     window, wo = tiling.khw * c0, tiling.load_wo
+    base_grid = is_base and not rng.integers(4)
     while True:
         key = _pick(rng, (Split.MK, Split.NK, Split.MN)) if not tiling.dk_merged else tiling.tiling_key or Split.MK
         planes = tiling.n_extent // window
@@ -348,6 +353,11 @@ def legal_split_tiling(rng: np.random.Generator, tiling: DwTiling, product: Prod
             iterate_order=_pick(rng, (0, 1)),
         )
         made = replace(made, bl1_bound=_x_elements(made))
+        if base_grid:
+            made = _base_grid(rng, made, product.cube_core_count)
+            if _split_fits(made, core) and made.block_dim <= product.cube_core_count:
+                return made
+            continue
         blocks = made.m_count * made.n_count * made.k_count * made.batch_items * made.group * made.dk_count
         blocks *= made.taps_apart
         made = replace(made, used_core_num=int(rng.integers(1, min(blocks, product.cube_core_count) + 1)))
@@ -376,6 +386,24 @@ def legal_stream_k_tiling(rng: np.random.Generator, tiling: DwTiling, product: P
             made, tiling_key=int(Split.MN_STREAM_K), used_core_num=used, block_dim=used, stream_k_type=kind,
             core_stream_k=sharers,
         )  # fmt: skip
+
+
+def _base_grid(rng: np.random.Generator, tiling: DwTiling, cores: int) -> DwTiling:
+    """Return the tiling with its block as that of a core of key 0, and random shares of the groups, items and taps."""
+    t = tiling
+    group, items, taps = (int(rng.integers(1, count + 1)) for count in (t.group, t.batch * t.dout, t.dk_count))
+    if ceil_div(t.group, group) * ceil_div(t.batch * t.dout, items) * ceil_div(t.dk_count, taps) > cores // 2:
+        group, items, taps = t.group, t.batch * t.dout, t.dk_count
+    dims: dict[str, Any] = {
+        "group_dim": ceil_div(t.group, group), "batch_dim": ceil_div(t.batch * t.dout, items),
+        "dk_dim": ceil_div(t.dk_count, taps), "m_dim": t.m_count, "n_dim": t.n_count, "k_dim": t.k_count,
+    }  # fmt: skip
+    return replace(
+        t, **dims, tiling_key=int(Split.BASE), block_dim=prod(dims.values()), single_core_group=group,
+        single_core_batch=items, single_core_dk=taps, single_core_cout=t.single_core_m,
+        single_core_cin=t.single_core_n // t.khw, single_core_ho=ceil_div(t.single_core_k, t.wo),
+        used_core_num=0, single_core_m=0, single_core_n=0, single_core_k=0,
+    )  # fmt: skip
 
 
 def _steps(rng: np.random.Generator, k_iterations: int) -> tuple[int, int]:

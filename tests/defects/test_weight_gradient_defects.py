@@ -310,19 +310,17 @@ def test_kernel_without_its_memset_adds_to_memory_nobody_wrote(series):
 
 def test_split_kernel_without_its_clearing_phase_adds_to_memory_nobody_wrote():
     plan = _plan("910b", "fp16", 2, 16, 24, (5, 6), (2, 2))
-    rows = [emit_rows(plan.launches[0], core, 1) for core in range(plan.tiling.used_core_num)]
+    rows = [emit_rows(plan.launches[0], core, 1) for core in range(plan.tiling.cores)]
     found = run_hazards_programs([rows], plan.product, plan.gm.table())
     assert {v.kind for v in found} == {Kind.READ_UNINITIALISED}
-    assert {v.core for v in found} == set(range(plan.tiling.used_core_num))
+    assert {v.core for v in found} == set(range(plan.tiling.cores))
 
 
 @pytest.mark.parametrize("series", SPLIT)
 def test_split_kernel_without_atomic_adds_lets_cores_overwrite_each_other(series):
     plan = _plan(series, "fp16", 8, 16, 16, (6, 6), (1, 1))
-    phases = [
-        [emit_rows(plan.launches[0], core, phase) for core in range(plan.tiling.used_core_num)] for phase in range(2)
-    ]
-    assert plan.tiling.used_core_num > 1
+    phases = [[emit_rows(plan.launches[0], core, phase) for core in range(plan.tiling.cores)] for phase in range(2)]
+    assert plan.tiling.cores > 1
     assert run_hazards_programs(phases, plan.product, plan.gm.table()) == []
     plain = [[rows[rows["op"] != Op.SET_ATOMIC] for rows in cores] for cores in phases]
     found = run_hazards_programs(plain, plan.product, plan.gm.table())

@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,10 +31,8 @@ from tests.cases.weight_gradient import (
     with_tiling,
 )
 from tests.long.weight_gradient import check_call
-from tests.oracles.dw_tiling import tiling_of_words
 from tests.oracles.series import SPLIT, UNIFIED
 
-VECTORS = Path(__file__).parent.parent / "golden" / "conv3d_dw_tiling" / "operator.json"
 CASES_PER_SERIES = 40
 SPLIT_TYPES = [("fp16", 0), ("bf16", 0), ("bf16", 2), ("fp32", 0), ("fp32", 1), ("fp32", 2), ("fp32", 3)]
 
@@ -350,12 +346,37 @@ def test_weight_gradient_base_tiling_on_twenty_cores_equals_the_oracle_without_h
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32"])
-def test_weight_gradient_tiling_of_the_closed_library_equals_the_oracle_without_hazards(dtype):
-    # a published vector of tiling key 0 as data: 12 blocks of M, 2 of K on 24 cores
-    vectors = json.loads(VECTORS.read_text())
-    (vector,) = [one for one in vectors if (one["case"], one["dtype"]) == (f"stdit_01_{dtype}", dtype)]
+def test_weight_gradient_tiling_of_a_published_vector_equals_the_oracle_without_hazards(dtype):
+    # 12 blocks of M, 2 of K on 24 cores
     case = make_case("910b", (1, 4, 32, 32), (1152, 4, 2, 2), dtype=dtype, stride=(2, 2))
-    plan = with_tiling(plan_of(case), tiling_of_words(vector))
-    assert (plan.tiling.tiling_key, plan.launches[0].core_count) == (0, 24)
+    plan = plan_of(case)
+    assert (plan.tiling.tiling_key, plan.tiling.m_dim, plan.tiling.k_dim, plan.launches[0].core_count) == (0, 12, 2, 24)
     assert_exact(case, plan)
     assert run_hazards(plan.launches, plan.product) == []
+
+
+@pytest.mark.parametrize(
+    ("shape", "weight", "attributes", "shares"),
+    [
+        # (groups, taps, batch items) of a core, (cores for groups, for taps)
+        ((1, 48 * 16, 1, 6, 6), (48 * 16, 16, 1, 3, 3), {"groups": 48}, (2, 1, 1, 24, 1)),
+        ((5, 80, 6, 5, 7), (80, 16, 5, 3, 2), {"groups": 5}, (1, 5, 4, 5, 1)),
+        ((1, 16, 10, 5, 5), (24, 16, 4, 2, 2), {"dilation": (2, 1, 1)}, (1, 1, 1, 1, 4)),
+        (
+            (6, 48, 9, 4, 4),
+            (48, 16, 3, 3, 3),
+            {"groups": 3, "dilation": (2, 1, 1), "padding": (2, 1, 1)},
+            (1, 1, 27, 3, 3),
+        ),
+    ],
+)
+def test_weight_gradient_base_tiling_of_groups_and_separate_taps_equals_the_oracle(shape, weight, attributes, shares):
+    for dtype in ("fp16", "fp32"):
+        case = make_case("910b", shape, weight, dtype=dtype, **attributes)
+        plan = plan_of(case)
+        t = plan.tiling
+        assert (t.origin, t.tiling_key, t.dk_merged) == (ORIGIN_BASE, 0, 0)
+        found = (t.single_core_group, t.single_core_dk, t.single_core_batch, t.group_dim, t.dk_dim)
+        assert found == shares
+        assert_exact(case, plan)
+        assert run_hazards(plan.launches, plan.product) == []

@@ -7,13 +7,12 @@ tilings under test.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from npu_sim.products import Product, get_product
 from ops.common.geometry import ConvGeometry
-from ops.conv3d_backprop_filter.tiling_data import BLOCK_MEMBERS, DW_MEMBERS, PARAM_MEMBERS, DwTiling
+from ops.conv3d_backprop_filter.tiling_data import DwTiling
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
 from tests.oracles.work_items import ALL_TAPS, WorkItem, core_range, pixels_of
 
@@ -223,13 +222,3 @@ def load_rows(part: int, wo: int) -> int:
         return 2
     rows = -(-part // wo)
     return rows if part == rows * wo or (2 * part) % wo == 0 else rows + 1
-
-
-def tiling_of_words(case: dict[str, Any]) -> DwTiling:
-    """The structure of an operator vector; tiling key 0 with merged depth taps."""
-    members = PARAM_MEMBERS + DW_MEMBERS + BLOCK_MEMBERS
-    words = iter(case["words"])
-    values = {ours: sum(next(words) << (32 * word) for word in range(count)) for ours, _, count in members}
-    return DwTiling(
-        **values, tiling_key=case["key"], dk_merged=1, block_dim=case["block_dim"], workspace_bytes=0, origin="vector"
-    )

@@ -14,9 +14,11 @@ there is one pair, and N runs over the taps.
 Core c of ``used_core_num`` gets a contiguous range: ``total // used`` blocks, and the first ``total % used`` cores one
 more. Every block adds to dw atomically.
 
-Key 0 (base, ``conv3d_backprop_filter_v2.h`` with merged taps) gives each of ``batch_dim * m_dim * n_dim * k_dim``
-cores one block of M, N and K, ``single_core_cout x single_core_cin * kh * kw x single_core_ho * wo``, for a contiguous
-share of ``single_core_batch`` batch items. k is the fastest digit of the core's number, then n, m and the share.
+Key 0 (base, ``conv3d_backprop_filter_v2.h``) gives each of ``group_dim * dk_dim * batch_dim * m_dim * n_dim * k_dim``
+cores one block of M, N and K, ``single_core_cout x single_core_cin * kh * kw x single_core_ho * wo``, for contiguous
+shares of the merged groups, of the batch items and of the depth taps (of one tap if they are merged), which it does in
+this order, taps innermost. k is the fastest digit of the core's number, then n, m, the share of batch items, that of
+taps and that of groups.
 
 Key 4 (deterministic, ``conv3d_dw_v2_basic_block_split_mn_streamk.h``) numbers blocks (kd, g, m, n), and a core that
 owns a block walks all its batch items, so each part of dw has one writer. If ``stream_k_type`` is not 0, the cores get
@@ -40,8 +42,11 @@ accumulate in L0C, and the task stores once, atomically if ``batch_parts > 1``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from npu_sim.units import ceil_div
 from ops.common.geometry import ConvGeometry
@@ -236,16 +241,18 @@ def _block_range(tiling: DwTiling, geometry: ConvGeometry, core: int) -> Iterato
 
 
 def _one_block_per_core(tiling: DwTiling, geometry: ConvGeometry, core: int) -> Iterator[WorkItem]:
-    """Key 0: digits of the core, slowest first, (share of the batch items, m, n, k)."""
-    rest, k = divmod(core, tiling.k_dim)
-    rest, n = divmod(rest, tiling.n_dim)
-    share, m = divmod(rest, tiling.m_dim)
-    rows = tiling.single_core_ho
-    k0, k_len = k * rows * tiling.wo, min(rows, tiling.ho - k * rows) * tiling.wo
-    first = share * tiling.single_core_batch
-    for bd in range(first, min(first + tiling.single_core_batch, tiling.batch * tiling.dout)):
-        block = core * tiling.single_core_batch + bd - first
-        yield from _item(tiling, geometry, core, block, (0, 0, m, n), bd, (k0, k_len), NO_SLOT)
+    """Key 0: digits of the core, slowest first, (shares of the groups, taps and batch items, m, n, k)."""
+    t = tiling
+    dims = (t.group_dim, t.dk_dim, t.batch_dim, t.m_dim, t.n_dim, t.k_dim)
+    group_share, tap_share, share, m, n, k = [int(digit) for digit in np.unravel_index(core, dims)]
+    rows = t.single_core_ho
+    k_range = (k * rows * t.wo, min(rows, t.ho - k * rows) * t.wo)
+    sizes = (t.single_core_group, t.single_core_batch, t.single_core_dk)
+    for number, (i, j, tap) in enumerate(np.ndindex(sizes)):
+        group, bd, kd = group_share * sizes[0] + i, share * sizes[1] + j, tap_share * sizes[2] + tap
+        if group < t.group and bd < t.batch * t.dout and kd < t.dk_count:
+            block = core * math.prod(sizes) + number
+            yield from _item(t, geometry, core, block, (group, kd, m, n), bd, k_range, NO_SLOT)
 
 
 def _full_rounds(tiling: DwTiling, geometry: ConvGeometry, core: int) -> Iterator[WorkItem]:

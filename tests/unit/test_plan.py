@@ -179,7 +179,7 @@ def test_plan_of_a_split_product_is_one_launch_that_clears_and_computes():
     assert (launch.name, launch.phase_count, launch.core_count) == (
         "Conv3DBackpropFilterV2",
         2,
-        plan.tiling.used_core_num,
+        plan.tiling.cores,
     )
     cleared = [emit_rows(launch, core, 0) for core in range(launch.core_count)]
     stores = np.concatenate([rows[rows["dst_space"] == Space.GM][["dst", "block_len"]] for rows in cleared])
