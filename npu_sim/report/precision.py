@@ -17,6 +17,7 @@ import numpy.typing as npt
 from npu_sim.errors import DTypeError, ShapeError
 from npu_sim.fenv import default_fenv
 from npu_sim.report.record import to_json_text
+from npu_sim.report.sums import cosine, largest, mean, total
 
 Overflow = Literal["inf_nan", "saturate"]
 
@@ -97,6 +98,8 @@ class ElementErrors:
         Elements of the last kind.
     golden_specials : int
         Elements whose golden is NaN or Inf, as given or in the format.
+    overflow : {"inf_nan", "saturate"}
+        What became of a golden that the format cannot hold.
     """
 
     format: OutputFormat
@@ -105,6 +108,7 @@ class ElementErrors:
     error: npt.NDArray[np.float64]
     special_mismatches: int
     golden_specials: int
+    overflow: Overflow
 
     def in_ulps(self, output_format: OutputFormat) -> npt.NDArray[np.float64]:
         """Return the errors in units of the last place of ``output_format`` at the golden.
@@ -246,6 +250,7 @@ def element_errors(actual: np.ndarray, golden: np.ndarray, *, overflow: Overflow
         error=error,
         special_mismatches=int(np.count_nonzero(~(both_finite | same_special))),
         golden_specials=int(np.count_nonzero(~(np.isfinite(g) & np.isfinite(golden.ravel())))),
+        overflow=overflow,
     )
 
 
@@ -276,22 +281,22 @@ def measure(errors: ElementErrors) -> ErrorMetrics:
     scale = np.where(np.isfinite(errors.golden), np.abs(errors.golden), 0.0) + RELATIVE_FLOOR
     relative = errors.error / scale
     ulps = errors.in_ulps(errors.format)
-    golden_norm = math.sqrt(_sum(g * g))
-    error_norm = math.sqrt(_sum(errors.error * errors.error))
+    golden_norm = math.sqrt(total(g * g))
+    error_norm = math.sqrt(total(errors.error * errors.error))
     above, below = int(np.count_nonzero(a > g)), int(np.count_nonzero(a < g))
     small = finite & (np.abs(errors.golden) < errors.format.small_value)
     figures: dict[str, float] = dict(
-        golden_max_abs=_largest(magnitude),
-        max_abs=_largest(errors.error),
-        rmse=math.sqrt(_mean(errors.error * errors.error)),
+        golden_max_abs=largest(magnitude),
+        max_abs=largest(errors.error),
+        rmse=math.sqrt(mean(errors.error * errors.error)),
         relative_l2=_ratio(error_norm, golden_norm),
-        mean_rel=_mean(relative),
-        max_rel=_largest(relative),
-        mean_ulp=_mean(ulps),
-        max_ulp=_largest(ulps),
-        share_above_1_ulp=_mean(ulps > 1.0),
-        share_above_32_ulp=_mean(ulps > 32.0),
-        cosine=_cosine(a, g),
+        mean_rel=mean(relative),
+        max_rel=largest(relative),
+        mean_ulp=mean(ulps),
+        max_ulp=largest(ulps),
+        share_above_1_ulp=mean(ulps > 1.0),
+        share_above_32_ulp=mean(ulps > 32.0),
+        cosine=cosine(a, g),
         error_balance=abs(above - below) / count if count else 0.0,
     )
     measured = count == 0 or errors.golden_specials < count or errors.special_mismatches > 0
@@ -306,27 +311,7 @@ def measure(errors: ElementErrors) -> ErrorMetrics:
     )
 
 
-def _sum(values: np.ndarray) -> float:
-    return math.fsum(values.tolist())
-
-
-def _mean(values: np.ndarray) -> float:
-    return _sum(values) / values.size if values.size else 0.0
-
-
-def _largest(values: np.ndarray) -> float:
-    return float(values.max()) if values.size else 0.0
-
-
 def _ratio(numerator: float, denominator: float) -> float:
     if numerator == 0.0:
         return 0.0
     return numerator / denominator if denominator else math.inf
-
-
-def _cosine(a: np.ndarray, g: np.ndarray) -> float:
-    a_square, g_square = _sum(a * a), _sum(g * g)
-    if a_square == 0.0 or g_square == 0.0:
-        return 1.0 if a_square == g_square else 0.0
-    # One square root of the product: exactly 1 when both are equal.
-    return max(-1.0, min(1.0, _sum(a * g) / math.sqrt(a_square * g_square)))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from ops.studies.precision_report import CaseResult, Golden, Outcome
+from npu_sim.report.standards.verdict import Outcome
+from ops.studies.precision_report import CaseResult, Golden
 
 _SMALL_PART = 0.1
 """Where the additions make no more than this part of the error, the rounding of the inputs is said to make it."""
 _OTHERS: tuple[Outcome, ...] = ("fail", "void")
+
+
+def standards_words(standards: Sequence[Mapping[str, str]]) -> str:
+    """Return the title of the standard, or how many there are."""
+    return standards[0]["title"] if len(standards) == 1 else f"all {len(standards)} standards"
 
 
 def verdict_words(results: Sequence[CaseResult], golden: Golden, standard: str) -> str:

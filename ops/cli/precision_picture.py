@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from npu_sim.errors import MissingExtraError
-from ops.cli.precision_conclusion import cause_words, error_words, verdict_words
-from ops.studies.precision_report import GOLDENS, LayerSummary, Outcome, PrecisionReport, PrecisionRow
+from npu_sim.report.standards.verdict import Outcome
+from ops.cli.precision_conclusion import cause_words, error_words, standards_words, verdict_words
+from ops.studies.precision_report import GOLDENS, LayerSummary, PrecisionReport, PrecisionRow
 
 SUFFIXES = (".png", ".svg", ".pdf")
 MAX_PANELS = 30
@@ -144,7 +145,7 @@ def _title(report: PrecisionReport, layers: Sequence[LayerSummary], characters: 
     """Return what the drawn layers come to, as lines of at most so many characters and their weights."""
     titles = {layer.title for layer in layers}
     drawn = [row.result for row in report.computed if row.title in titles and row.result is not None]
-    verdict = verdict_words(drawn, report.options.golden, report.standard["name"])
+    verdict = verdict_words(drawn, report.options.golden, standards_words(report.standards))
     conclusion = "; ".join(filter(None, (verdict, cause_words(drawn))))
     return [
         (line, weight)
@@ -154,8 +155,9 @@ def _title(report: PrecisionReport, layers: Sequence[LayerSummary], characters: 
 
 
 def _subtitle(report: PrecisionReport, panels: int) -> str:
-    source, standard = report.source.rpartition("/")[2], report.standard
-    counted = f"counted: verdicts against the {report.options.golden} golden (standard at {standard['commit']})"
+    source = report.source.rpartition("/")[2]
+    commits = " and ".join(dict.fromkeys(standard["commit"] or standard["version"] for standard in report.standards))
+    counted = f"counted: verdicts against the {report.options.golden} golden (standard at {commits})"
     text = f"Gradients of {source} against float64; {counted}"
     if panels < len(report.layers):
         text += f"; the {panels} of {len(report.layers)} layers with the largest error"

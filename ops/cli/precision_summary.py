@@ -10,16 +10,16 @@ from rich.console import Console
 from rich.text import Text
 
 from npu_sim.report.record import counted
+from npu_sim.report.standards.verdict import Outcome
 from npu_sim.report.tables import fitted_tables
 from ops.cli.output import merged_messages, print_prose
-from ops.cli.precision_conclusion import cause_words, error_words
+from ops.cli.precision_conclusion import cause_words, error_words, standards_words
 from ops.cli.precision_table import merged, refusals, short, verdict_text, warnings
 from ops.studies.precision_report import (
     GOLDENS,
     CaseResult,
     Golden,
     LayerSummary,
-    Outcome,
     PrecisionReport,
     PrecisionRow,
 )
@@ -58,7 +58,7 @@ def _headline(report: PrecisionReport) -> Text:
     text = Text(f"{counted(len(report.rows), 'combination')}: {refused} refused, {computed} computed", style="bold")
     deciding = report.options.golden
     for golden in sorted(GOLDENS, key=lambda one: one != deciding):
-        decides = f", which decides ({report.standard['name']})" if golden == deciding else ""
+        decides = f", which decides ({standards_words(report.standards)})" if golden == deciding else ""
         text.append(f"; {_counts(report.computed, golden)} against the {golden} golden{decides}")
     return text
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from npu_sim.dtypes.cube_math import CubeMathType
 from npu_sim.report.precision import ErrorMetrics
 from npu_sim.report.record import counted
+from npu_sim.report.standards.verdict import MATCHED, Verdict, VoidCause
 from ops.studies.precision_report import (
     GOLDENS,
     CaseResult,
@@ -21,7 +22,6 @@ from ops.studies.precision_report import (
     LayerSummary,
     PrecisionReport,
     PrecisionRow,
-    VoidCause,
 )
 
 _COLUMNS = (
@@ -44,6 +44,8 @@ _WEAK_SHARE = 0.9
 """A tolerance that more than this share of zeros would meet says little."""
 _NAMES_SHOWN = 6
 _VOID: Mapping[VoidCause, str] = {
+    "empty": "the gradient has no element",
+    "peer": "there is no peer to compare with",
     "golden": "no element of the golden is finite",
     "inputs": "an operand became all 0 in the type that is multiplied",
     "zeros": "a gradient of nothing but zeros would pass too",
@@ -203,20 +205,26 @@ def _ulps(value: float | None) -> str:
 
 def verdict_text(comparison: Comparison) -> Text:
     """Return the outcome in a word or two, with what failed."""
-    verdict = comparison.verdict
     if comparison.outcome == "void":
         return Text(f"void {comparison.void_cause}", style="bold yellow")
     if comparison.outcome == "pass" and comparison.error.golden_specials:
-        # The standard lets NaN equal NaN; a reader must not take that for a good gradient.
+        # The standards let NaN equal NaN; a reader must not take that for a good gradient.
         return Text("pass (NaN)", style="yellow")
     if comparison.outcome == "pass":
-        return Text("pass (ULP)" if verdict.ulp_clause_used else "pass", style="green")
-    if verdict.special_mismatches:
-        return Text("FAIL NaN/Inf", style="bold red")
-    if verdict.matched_ratio < verdict.required_ratio:
-        # Rounded down: 98.97 % must not read 99.0 %.
-        return Text(f"FAIL {math.floor(verdict.matched_ratio * 1000) / 10:.1f}%", style="bold red")
-    return Text("FAIL limit", style="bold red")
+        remarks = ", ".join(dict.fromkeys(verdict.remark for verdict in comparison.verdicts if verdict.remark))
+        return Text(f"pass ({remarks})" if remarks else "pass", style="green")
+    failed = [verdict for verdict in comparison.verdicts if verdict.outcome == "fail"]
+    if len(comparison.verdicts) > 1:
+        return Text(f"FAIL {len(failed)} of {len(comparison.verdicts)}", style="bold red")
+    return Text(f"FAIL {_failed_figure(failed[0])}", style="bold red")
+
+
+def _failed_figure(verdict: Verdict) -> str:
+    """Return the word for what failed; a share of matching elements as such."""
+    if verdict.label != "matched":
+        return verdict.label
+    # Rounded down: 98.97 % must not read 99.0 %.
+    return f"{math.floor(verdict.figure(MATCHED) * 1000) / 10:.1f}%"
 
 
 def _refused_line(rows: Sequence[PrecisionRow]) -> str:
@@ -236,7 +244,7 @@ def _refused_line(rows: Sequence[PrecisionRow]) -> str:
 
 def _legend(report: PrecisionReport) -> Iterator[str]:
     """Yield the paragraphs that explain the tables."""
-    options, standard = report.options, report.standard
+    options = report.options
     modes = ", ".join(f"{number} {CubeMathType(number).name}" for number in options.cube_math_types)
     yield (
         f"gradient: {report.gradient}, casts and layout conversions included. mode: cubeMathType {modes}. type: what "
@@ -249,11 +257,16 @@ def _legend(report: PrecisionReport) -> Iterator[str]:
         f"{cast}(rounded); * decides the exit code. rel L2: norm of the error / norm of "
         "the golden. MERE, max rel: mean and maximum of error / (|golden| + 1e-7)."
     )
+    for standard in report.standards:
+        at = f" at {standard['commit']}" if standard["commit"] else ""
+        yield (
+            f"verdict: {standard['title']} ({standard['name']}), {standard['version']}, {standard['source']}{at}: "
+            f"{standard['rule']}."
+        )
     yield (
-        f"verdict: {standard['name']}, {standard['version']}, {standard['source']} at {standard['commit']}; results "
-        "multiplied in HF32 by its HiFLOAT32 row, others by the row of the gradient's dtype. FAIL names the share of "
-        "elements within tolerance (99 % must be), or 'limit': an element beyond the largest error allowed. "
-        "pass (ULP): only thanks to the 32 ULP clause, which the document has and CANN's test kit has not."
+        "Results multiplied in HF32 are judged by a standard's HiFLOAT32 row if it has one, others by the row of the "
+        "gradient's dtype. FAIL names what fails, or the share of elements that match; pass (ULP): only thanks to the "
+        "32 ULP clause."
     )
     yield from (f"tolerance {line}." for line in _tolerances(report))
     yield f"additions of the Cube: {', '.join(_accumulations(report)) or 'none'}."
@@ -328,7 +341,7 @@ def warnings(report: PrecisionReport) -> Iterator[str]:
             known = lost.setdefault(result.compute_dtype, {})
             known[title] = tuple(map(max, counts, known.get(title, counts)))
         decides = result.against(report.options.golden)
-        share = decides.verdict.zero_match_ratio
+        share = max((verdict.zero_match_ratio or 0.0 for verdict in decides.verdicts), default=0.0)
         if decides.void_cause is not None:
             void.setdefault(decides.void_cause, {})[title] = None
         elif share > _WEAK_SHARE:
@@ -364,11 +377,11 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _tolerances(report: PrecisionReport) -> list[str]:
-    """Return "FLOAT32: rtol 2^-10, atol 2^-16, limit 0.01" for each row of the standard in use."""
+    """Return "FLOAT32: rtol 2^-10, atol 2^-16, limit 0.01" for each row of the standards in use."""
     used: dict[str, None] = {}
     for row in report.computed:
         if row.result is not None:
-            verdict = row.result.against(report.options.golden).verdict
-            rtol, atol = (f"2^{math.log2(value):g}" for value in (verdict.rtol, verdict.atol))
-            used[f"{verdict.row}: rtol {rtol}, atol {atol}, limit {verdict.limit:g}"] = None
+            for verdict in row.result.against(report.options.golden).verdicts:
+                named = f" of {verdict.standard}" if len(report.standards) > 1 else ""
+                used[f"{verdict.row}{named}: {verdict.thresholds}"] = None
     return list(used)

@@ -29,7 +29,8 @@ from npu_sim.dtypes.formats import dtype_name
 from npu_sim.errors import InputFileError, InternalError, NpuSimError
 from npu_sim.fenv import default_fenv
 from npu_sim.report.precision import element_errors, measure
-from npu_sim.report.standards import mixed_tolerance
+from npu_sim.report.standards.mixed_tolerance import MIXED_TOLERANCE
+from npu_sim.report.standards.standard import Evidence
 from ops.studies.goldens import Goldens
 from ops.studies.kinds import Asked, Backend, Entry, Kind, Run
 from ops.studies.layers import AnyLayer, Capture, Layer, PoolingLayer
@@ -176,6 +177,7 @@ def study(
         source=capture.source,
         metadata=capture.metadata,
         options=options,
+        standards=(MIXED_TOLERANCE.summary(),),
         gradient=f"result of a {'; of a '.join(calls)}",
         layers=tuple(summaries),
         rows=tuple(rows),
@@ -242,8 +244,8 @@ def _compare(run: Run, golden: npt.NDArray[np.float64], kind: Golden, product: A
     """Compare with one golden. A result multiplied in HF32 is judged by the standard's HF32 row."""
     errors = element_errors(run.gradient, golden, overflow=product.overflow_mode)
     row = "hf32" if run.compute_dtype == "hf32" and errors.format.name == "fp32" else errors.format.name
-    verdict = mixed_tolerance(errors, row=row, golden=kind)
-    return Comparison.judge(kind, measure(errors), verdict, inputs_lost=inputs_lost)
+    evidence = Evidence(errors=errors, row=row, golden=kind, inputs_lost=inputs_lost)
+    return Comparison.of(kind, measure(errors), (MIXED_TOLERANCE.judge(evidence),))
 
 
 def _summarise(layer: AnyLayer, kind: Kind, goldens: Goldens) -> LayerSummary:

@@ -12,15 +12,13 @@ from npu_sim.errors import NpuSimError, OperatorError
 from npu_sim.products import list_series
 from npu_sim.report.precision import ErrorMetrics
 from npu_sim.report.record import to_json_text
-from npu_sim.report.standards import COMMIT, SOURCE, STANDARD, VERSION, Verdict
+from npu_sim.report.standards.verdict import Outcome, Verdict, VoidCause
 from ops.common.capability import ACLNN, SPLIT, UNIFIED, Capability
 from ops.studies.kinds import ENTRIES, Entry
 from ops.studies.layers import GRADIENTS, GradientName, Operator
 from ops.studies.rounding import STORAGE
 
 Golden = Literal["original", "rounded"]
-Outcome = Literal["pass", "fail", "void"]
-VoidCause = Literal["golden", "inputs", "zeros"]
 
 Scope = Literal["call", "kernel"]
 """What a figure is of: a whole call of the operator, or its kernel that multiplies."""
@@ -140,32 +138,33 @@ class Comparison:
         Which one.
     error : ErrorMetrics
         How far it is.
-    verdict : Verdict
-        What the standard says.
+    verdicts : tuple of Verdict
+        What each standard says.
     outcome : {"pass", "fail", "void"}
-        "void": the standard is met, and that says nothing about the gradient.
-    void_cause : {"golden", "inputs", "zeros"} or None
-        Why: no element of the golden is finite; an operand became all 0 in the compute type; a gradient of nothing but
-        zeros would pass too. The first that holds; None if the outcome is another.
+        "fail" where one of them does, "void" where none fails and one is void.
+    void_cause : str or None
+        Why it is void, as the first void verdict has it; None if the outcome is another.
     """
 
     golden: Golden
     error: ErrorMetrics
-    verdict: Verdict
+    verdicts: tuple[Verdict, ...]
     outcome: Outcome
     void_cause: VoidCause | None
 
     @classmethod
-    def judge(cls, golden: Golden, error: ErrorMetrics, verdict: Verdict, *, inputs_lost: bool) -> Comparison:
-        """Return the comparison with its outcome; ``inputs_lost``: an operand became all 0 on its way."""
-        causes: dict[VoidCause, bool] = {
-            "golden": 0 < error.count == error.golden_specials,
-            "inputs": inputs_lost,
-            "zeros": verdict.zeros_meet_standard,
-        }
-        cause = next((name for name, holds in causes.items() if holds), None) if verdict.meets_standard else None
-        outcome: Outcome = "void" if cause else "pass" if verdict.meets_standard else "fail"
-        return cls(golden=golden, error=error, verdict=verdict, outcome=outcome, void_cause=cause)
+    def of(cls, golden: Golden, error: ErrorMetrics, verdicts: tuple[Verdict, ...]) -> Comparison:
+        """Return the comparison with its outcome."""
+        outcomes = [verdict.outcome for verdict in verdicts]
+        outcome: Outcome = "fail" if "fail" in outcomes else "void" if "void" in outcomes else "pass"
+        cause = next((verdict.void_cause for verdict in verdicts if verdict.void_cause), None)
+        return cls(
+            golden=golden,
+            error=error,
+            verdicts=verdicts,
+            outcome=outcome,
+            void_cause=cause if outcome == "void" else None,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,8 +313,8 @@ class PrecisionReport:
         What that file says about itself (data set, step, seed, ...).
     options : StudyOptions
         What was asked for.
-    standard : mapping of str to str
-        Name, version, source and commit of the standard behind the verdicts.
+    standards : tuple of mapping of str to str
+        Name, title, version, source, commit and rule of each standard behind the verdicts.
     gradient : str
         What was called.
     note : str
@@ -326,14 +325,12 @@ class PrecisionReport:
         Layer by layer, gradient, interface, product, mode.
     """
 
-    schema_version: int = 4
+    schema_version: int = 5
     program: str
     source: str
     metadata: Mapping[str, Any]
     options: StudyOptions
-    standard: Mapping[str, str] = field(
-        default_factory=lambda: {"name": STANDARD, "version": VERSION, "source": SOURCE, "commit": COMMIT}
-    )
+    standards: tuple[Mapping[str, str], ...]
     gradient: str
     note: str = "Emulated, not certified against silicon: order and width of the Cube's additions are inferred."
     layers: tuple[LayerSummary, ...]

@@ -79,6 +79,7 @@ NAMES_AS_KEYS = frozenset({
 MEANINGS = {
     "aliases": "series alias to SoC version",
     "call_number": "which of the calls of the file",
+    "checks": "figures of the standard, each against its threshold",
     "clock_hz": "clock that the times are for",
     "confidence": "H, M or L; how far the number can be trusted",
     "core_count": "emulated cores (block_dim)",
@@ -87,6 +88,7 @@ MEANINGS = {
     "cube_math_type": "0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32",
     "cube_utilisation": "multiply-adds over what all Cubes can do in the core time",
     "cube_wait_shares": "shares of the core time that the Cube stands still, by cause",
+    "deciding": "the figure that decided, against its threshold",
     "evidence": "how the number is known; of a parameter set, how many are known so",
     "finding_count": "findings in all rows",
     "entry": "interface: aclnn, tbe (the DSL) or ascendc (the class)",
@@ -95,9 +97,11 @@ MEANINGS = {
     "kind": "name of the finding in npuchk, or ours",
     "macs": "multiply-adds of the convolution",
     "other_row": "row of the other instruction involved, -1: none",
-    "outcome": "pass, fail, or void: the standard is met, which says nothing about the gradient",
+    "outcome": "pass, fail, or void: the standard is met or cannot be applied, which says nothing about the gradient",
+    "peer": "what else the standard compared with the golden; empty if nothing was",
     "pipe_shares": "shares of the core time that a pipe is occupied, in the slowest core",
     "refusal": "null if the operator takes the call",
+    "remark": "what a pass owes to a clause of the standard",
     "route": "the operator's way, where that decides what is multiplied",
     "row_count": "instructions of all cores",
     "schema_version": "changes when a field changes its meaning or goes",
@@ -107,9 +111,13 @@ MEANINGS = {
     "status": "status of the vendor's API",
     "stopped_by": "error that ended the kernel early",
     "task_seconds": "core time and launch overhead",
+    "thresholds": "numbers of the standard for the dtype",
     "total_cycles": "core time",
+    "verdicts": "what each standard says",
+    "void_cause": "why the verdict says nothing: empty, golden, inputs, peer or zeros",
     "windows": "listings around the rows of the finding",
     "works_on": "tensors of the launch",
+    "zero_match_ratio": "share of elements that a result of nothing but zeros would match",
 }
 """What a field says, where its name does not."""
 

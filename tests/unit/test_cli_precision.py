@@ -12,7 +12,7 @@ from precision_backend import backend, convolution_backward, gradient
 from test_precision_capture import WRONG, damaged, layer_arrays
 
 from npu_sim.errors import InternalError
-from npu_sim.report.standards import COMMIT
+from npu_sim.report.standards.mixed_tolerance import MIXED_TOLERANCE
 from ops.cli.main import main
 from ops.cli.precision_picture import MAX_PANELS, _titles
 from ops.studies import precision as precision_study
@@ -73,8 +73,9 @@ def test_precision_without_arguments_prints_the_table_and_writes_the_picture(cap
     code, out, err = call(capsys)
     assert (code, err) == (0, "")
     text = flat(out)
-    for word in ("stem", "down", "depthwise", "pointwise", "dilated", "grouped", "K depth 2048", COMMIT, "exact-hf32",
-                 "not certified against silicon", "refused 161002: cubeMathType must be 1 or 2"):  # fmt: skip
+    for word in ("stem", "down", "depthwise", "pointwise", "dilated", "grouped", "K depth 2048", "exact-hf32",
+                 MIXED_TOLERANCE.commit, "not certified against silicon",
+                 "refused 161002: cubeMathType must be 1 or 2"):  # fmt: skip
         assert word in text
     assert "96 combinations: 24 refused, 72 computed; 72 pass against the rounded golden, which decides" in text
     assert out.endswith("written: npu-sim-precision.png\n")
@@ -279,7 +280,7 @@ def test_precision_legend_names_the_tolerance_and_a_weak_verdict(capsys, tmp_pat
     _, out, _ = call(capsys, *arguments)
     assert "tolerance FLOAT32: rtol 2^-10, atol 2^-16, limit 0.01." in flat(out)
     assert ("weak verdicts: a gradient of zeros would match 9" in flat(out)) == weak
-    verdict = json.loads(call(capsys, *arguments, "--json", "-")[1])["rows"][0]["result"]["rounded"]["verdict"]
+    verdict = json.loads(call(capsys, *arguments, "--json", "-")[1])["rows"][0]["result"]["rounded"]["verdicts"][0]
     assert verdict["zero_match_ratio"] == pytest.approx(share, abs=0.01)
 
 

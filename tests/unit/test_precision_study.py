@@ -10,7 +10,7 @@ import pytest
 from precision_backend import backend, convolution_backward
 
 from npu_sim.errors import InputFileError, InternalError, OperatorError, ProductError
-from npu_sim.report.standards import COMMIT, SOURCE
+from npu_sim.report.standards.mixed_tolerance import MIXED_TOLERANCE
 from ops.studies.layers import Capture, Layer
 from ops.studies.precision import study
 from ops.studies.precision_report import StudyOptionError, StudyOptions
@@ -76,10 +76,11 @@ def test_study_rounded_golden_is_that_of_the_tensors_the_cube_multiplied():
 def test_study_verdict_names_golden_and_row():
     for row in run().computed:
         for golden, comparison in (("original", row.result.original), ("rounded", row.result.rounded)):
-            assert comparison.golden == comparison.verdict.golden == golden
+            (verdict,) = comparison.verdicts
+            assert comparison.golden == verdict.golden == golden
             hf32 = row.result.compute_dtype == "hf32"
-            assert comparison.verdict.row == ("HiFLOAT32" if hf32 else "FLOAT32")
-            assert (comparison.verdict.source, comparison.verdict.commit) == (SOURCE, COMMIT)
+            assert verdict.row == ("HiFLOAT32" if hf32 else "FLOAT32")
+            assert (verdict.source, verdict.commit) == (MIXED_TOLERANCE.source, MIXED_TOLERANCE.commit)
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
@@ -221,7 +222,7 @@ def test_study_verdict_that_says_nothing_is_void_and_no_pass(product, mode, fact
     for layers, passes in ((("a",), False), (None, True)):
         report = run(spoiled(**factors), products=(product,), cube_math_types=(mode,), layers=layers)
         result = report.rows[0].result
-        assert result.rounded.verdict.meets_standard
+        assert all(check.holds for check in result.rounded.verdicts[0].checks)
         assert (result.rounded.outcome, result.rounded.void_cause, result.lost_tensors) == ("void", cause, lost)
         # the other layer alone decides whether anything is left to pass
         assert (report.count("rounded", "void"), report.passed) == (1, passes)
@@ -255,16 +256,17 @@ def test_study_report_is_strict_json_and_complete():
 
     report = run(runner=runner)
     found = json.loads(report.to_json(), parse_constant=lambda text: pytest.fail(f"not strict JSON: {text}"))
-    assert (found["schema_version"], found["source"], found["metadata"]) == (4, "test.npz", {"seed": 6})
+    assert (found["schema_version"], found["source"], found["metadata"]) == (5, "test.npz", {"seed": 6})
     assert found["options"]["products"] == list(SERIES)
-    assert found["standard"]["commit"] == COMMIT
+    assert [standard["name"] for standard in found["standards"]] == ["mixed-tolerance"]
     assert found["gradient"] == "result of a call of aclnnConvolutionBackward with outputMask (false, true, false)"
     assert found["layers"][1]["weight_shape"] == [6, 2, 3, 3]
     assert len(found["rows"]) == 32
     case = found["rows"][1]
     assert case["refusal"] is None
     assert case["result"]["rounded"]["error"]["max_abs"] == "inf"
-    assert case["result"]["original"]["verdict"]["special_mismatches"] == 1
+    (verdict,) = case["result"]["original"]["verdicts"]
+    assert verdict["deciding"] == "elements that differ in NaN or Inf = 1, must be <= 0"
     assert found["rows"][0]["refusal"]["status"] == 161002
     assert not report.passed
 

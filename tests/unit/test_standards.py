@@ -1,4 +1,7 @@
-"""The mixed tolerance: its table, its boundaries, and data whose verdicts are known."""
+"""The mixed tolerance: its table, its boundaries, and data whose verdicts are known. What all standards share.
+
+The others are held to a twin in tests/differential/test_precision_standards.py.
+"""
 
 import math
 from fractions import Fraction
@@ -7,8 +10,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from npu_sim.errors import DTypeError, ShapeError
 from npu_sim.report.precision import element_errors, measure
-from npu_sim.report.standards import mixed_tolerance
+from npu_sim.report.standards.mixed_tolerance import MIXED_TOLERANCE
+from npu_sim.report.standards.recheck import recheck
+from npu_sim.report.standards.registry import DEFAULT, STANDARDS, StandardNameError, get_standard
+from npu_sim.report.standards.standard import Evidence, Peer
+from npu_sim.report.standards.verdict import MATCHED, Check
 
 # Written down a second time from the document, as exponents of two.
 TABLE = {
@@ -17,6 +25,18 @@ TABLE = {
     "fp32": ("FLOAT32", -10, -16, 0.01, np.float32, 23, -126),
     "hf32": ("HiFLOAT32", -9, -10, 0.1, np.float32, 11, -126),
 }
+
+
+LIMIT = "elements beyond the limit and 32 ULP"
+SPECIALS = "elements that differ in NaN or Inf"
+
+
+def mixed_tolerance(errors, *, row, golden):
+    return MIXED_TOLERANCE.judge(Evidence(errors=errors, row=row, golden=golden))
+
+
+def meets(verdict):
+    return verdict.outcome != "fail"
 
 
 def naive_verdict(actual, golden, row):
@@ -45,10 +65,11 @@ def test_mixed_tolerance_random_values_equals_naive_twin(row, scale):
     errors = element_errors(actual, golden)
     verdict = mixed_tolerance(errors, row=row, golden="original")
     matched, beyond, excused = naive_verdict(actual.astype(np.float64).tolist(), golden.tolist(), row)
-    assert (verdict.matched_ratio, verdict.beyond_limit) == (matched / 600, beyond)
-    assert verdict.ulp_clause_used == (excused > 0)
-    assert verdict.meets_standard == (matched >= 594 and beyond == 0)
-    assert (verdict.row, verdict.golden, verdict.limit) == (TABLE[row][0], "original", TABLE[row][3])
+    assert (verdict.figure(MATCHED), verdict.figure(LIMIT)) == (matched / 600, beyond)
+    assert meets(verdict) == (matched >= 594 and beyond == 0)
+    assert (verdict.remark == "ULP") == (verdict.outcome == "pass" and excused > 0)
+    assert (verdict.row, verdict.golden) == (TABLE[row][0], "original")
+    assert verdict.thresholds == f"rtol 2^{TABLE[row][1]}, atol 2^{TABLE[row][2]}, limit {TABLE[row][3]:g}"
 
 
 @pytest.mark.parametrize("row", TABLE)
@@ -62,7 +83,7 @@ def test_mixed_tolerance_error_at_and_above_the_bound(row):
         outside = (inside.view(np.uint16 if inside.itemsize == 2 else np.uint32) + 1).view(inside.dtype)
         for value, passed in [(inside, True), (outside, False)]:
             verdict = mixed_tolerance(element_errors(value, np.array([golden])), row=row, golden="rounded")
-            assert verdict.meets_standard is passed
+            assert meets(verdict) is passed
 
 
 @pytest.mark.parametrize(("wrong", "passed"), [(1, True), (2, False)])
@@ -71,8 +92,8 @@ def test_mixed_tolerance_99_percent_must_match(wrong, passed):
     actual = np.ones(100, np.float32)
     actual[:wrong] += np.float32(0.005)  # beyond the tolerance, within the limit
     verdict = mixed_tolerance(element_errors(actual, golden), row="fp32", golden="rounded")
-    assert verdict.meets_standard is passed
-    assert verdict.beyond_limit == 0
+    assert meets(verdict) is passed
+    assert verdict.figure(LIMIT) == 0
 
 
 def test_mixed_tolerance_one_element_beyond_the_limit_fails():
@@ -80,7 +101,7 @@ def test_mixed_tolerance_one_element_beyond_the_limit_fails():
     actual = np.ones(1000, np.float32)
     actual[0] += np.float32(0.02)
     verdict = mixed_tolerance(element_errors(actual, golden), row="fp32", golden="rounded")
-    assert (verdict.meets_standard, verdict.matched_ratio, verdict.beyond_limit) == (False, 0.999, 1)
+    assert (verdict.outcome, verdict.figure(MATCHED), verdict.figure(LIMIT)) == ("fail", 0.999, 1)
 
 
 @pytest.mark.parametrize(("ulps", "passed"), [(32, True), (33, False)])
@@ -88,25 +109,27 @@ def test_mixed_tolerance_large_value_is_excused_by_32_ulp_only(ulps, passed):
     golden = np.array([2.0**20])  # one float32 ULP is 0.125
     actual = (golden + ulps * 0.125).astype(np.float32)
     verdict = mixed_tolerance(element_errors(actual, golden), row="fp32", golden="rounded")
-    assert (verdict.meets_standard, verdict.ulp_clause_used, verdict.matched_ratio) == (passed, passed, 1.0)
+    assert (verdict.outcome, verdict.remark, verdict.figure(MATCHED)) == (
+        ("pass", "ULP", 1.0) if passed else ("fail", "", 1.0)
+    )
 
 
 def test_mixed_tolerance_hidden_special_fails_and_shared_special_passes():
     golden = np.ones(1000)
     golden[:2] = np.nan, np.inf
     actual = golden.astype(np.float32)
-    assert mixed_tolerance(element_errors(actual, golden), row="fp32", golden="rounded").meets_standard
+    assert meets(mixed_tolerance(element_errors(actual, golden), row="fp32", golden="rounded"))
     for index, value in [(0, 1.0), (1, -np.inf), (1, 3e38), (5, np.nan), (5, np.inf)]:
         wrong = actual.copy()
         wrong[index] = value
         verdict = mixed_tolerance(element_errors(wrong, golden), row="fp32", golden="rounded")
-        found = (verdict.meets_standard, verdict.special_mismatches, verdict.max_abs, verdict.matched_ratio)
-        assert found == (False, 1, np.inf, 0.999), (index, value)
+        found = (verdict.outcome, verdict.label, verdict.figure(SPECIALS), verdict.figure(MATCHED))
+        assert found == ("fail", "NaN/Inf", 1, 0.999), (index, value)
 
 
 @pytest.mark.parametrize("row", TABLE)
 def test_mixed_tolerance_zero_match_ratio_is_the_matched_ratio_of_zeros(row):
-    _, rtol, atol, _, dtype, _, _ = TABLE[row]
+    _, _, atol, _, dtype, _, _ = TABLE[row]
     golden = np.random.default_rng(12).normal(size=500) * 2.0**atol
     golden[:4] = 0.0, np.inf, np.nan, -np.inf
     of_result, of_zeros = (
@@ -114,13 +137,12 @@ def test_mixed_tolerance_zero_match_ratio_is_the_matched_ratio_of_zeros(row):
         for actual in (golden.astype(np.float32).astype(dtype), np.zeros(500, dtype))
     )
     assert 0.5 < of_result.zero_match_ratio < 0.9
-    assert of_result.zero_match_ratio == of_zeros.zero_match_ratio == of_zeros.matched_ratio
-    assert (of_result.rtol, of_result.atol) == (2.0**rtol, 2.0**atol)
+    assert of_result.zero_match_ratio == of_zeros.zero_match_ratio == of_zeros.figure(MATCHED)
 
 
-def test_mixed_tolerance_empty_result_passes():
+def test_empty_result_is_void():
     verdict = mixed_tolerance(element_errors(np.zeros(0, np.float32), np.zeros(0)), row="fp32", golden="rounded")
-    assert (verdict.meets_standard, verdict.matched_ratio, verdict.max_abs) == (True, 1.0, 0.0)
+    assert (verdict.outcome, verdict.void_cause, verdict.figure(MATCHED)) == ("void", "empty", 1.0)
 
 
 def serial_product(a, b):
@@ -147,22 +169,22 @@ def test_mixed_tolerance_products_of_6272_terms_give_the_known_verdicts():
     b = rng.uniform(-5, 5, (6272, 144)).astype(np.float32)
     golden = a.astype(np.float64) @ b.astype(np.float64)
     result = serial_product(a, b)
-    assert mixed_tolerance(element_errors(result, golden), row="fp32", golden="original").meets_standard
+    assert meets(mixed_tolerance(element_errors(result, golden), row="fp32", golden="original"))
 
     a_hf32, b_hf32 = to_hf32(a), to_hf32(b)
     result = serial_product(a_hf32, b_hf32)
     verdict = mixed_tolerance(element_errors(result, golden), row="hf32", golden="original")
-    assert not verdict.meets_standard
-    assert 0.93 < verdict.matched_ratio < 0.965
+    assert not meets(verdict)
+    assert 0.93 < verdict.figure(MATCHED) < 0.965
     rounded = a_hf32.astype(np.float64) @ b_hf32.astype(np.float64)
-    assert mixed_tolerance(element_errors(result, rounded), row="hf32", golden="rounded").meets_standard
+    assert meets(mixed_tolerance(element_errors(result, rounded), row="hf32", golden="rounded"))
 
     a = rng.normal(1, 1, (64, 6272)).astype(np.float32)
     b = rng.normal(1, 1, (6272, 144)).astype(np.float32)
     errors = element_errors(serial_product(a, b), a.astype(np.float64) @ b.astype(np.float64))
     verdict = mixed_tolerance(errors, row="fp32", golden="original")
-    assert (verdict.meets_standard, verdict.matched_ratio) == (False, 1.0)
-    assert 1e-2 < verdict.max_abs < 6e-2
+    assert (verdict.outcome, verdict.label, verdict.figure(MATCHED)) == ("fail", "limit", 1.0)
+    assert 1e-2 < measure(errors).max_abs < 6e-2
     assert measure(errors).max_ulp > 32
 
 
@@ -175,5 +197,92 @@ def test_mixed_tolerance_of_zeros_is_judged_as_a_result_of_zeros_would_be():
             golden[:2] = rng.choice([0.0, np.nan, np.inf, 2.0**-5, 3.0], 2)
             verdict = mixed_tolerance(element_errors(golden.astype(dtype), golden), row=row, golden="rounded")
             zeros = mixed_tolerance(element_errors(np.zeros(200, dtype), golden), row=row, golden="rounded")
-            found = (verdict.zeros_meet_standard, verdict.zero_match_ratio)
-            assert found == (zeros.meets_standard, zeros.matched_ratio)
+            assert verdict.zero_match_ratio == zeros.figure(MATCHED)
+            assert (verdict.void_cause in ("zeros", "golden")) == (meets(zeros) and meets(verdict))
+
+
+def evidence(actual, golden, *, peer=None, row="fp32", **options):
+    errors = element_errors(np.asarray(actual, np.float32), np.asarray(golden, np.float64))
+    return Evidence(errors=errors, row=row, golden="rounded", peer=peer, **options)
+
+
+def as_peer(values, golden, **options):
+    return Peer(name="a CPU", errors=element_errors(np.asarray(values), np.asarray(golden, np.float64), **options))
+
+
+def test_registry_names_are_those_of_the_standards_and_the_current_one_is_the_default():
+    assert all(standard.name == name for name, standard in STANDARDS.items())
+    assert next(iter(STANDARDS)) == DEFAULT == "mixed-tolerance"
+    assert get_standard("torch-npu") is STANDARDS["torch-npu"]
+    with pytest.raises(StandardNameError, match=r"^Standard must be one of mixed-tolerance, .*, not mixed$"):
+        get_standard("mixed")
+
+
+@pytest.mark.parametrize("name", STANDARDS)
+def test_verdict_names_standard_row_golden_and_peer(name):
+    golden = np.array([1.0, -2.0, 3.0, 0.5])
+    peer = as_peer(golden.astype(np.float32), golden)
+    standard = STANDARDS[name]
+    for row in ("fp32", "hf32"):
+        verdict = standard.judge(evidence(golden, golden, peer=peer, row=row))
+        assert (verdict.outcome, verdict.void_cause) == ("pass", None)
+        assert (verdict.standard, verdict.version, verdict.golden) == (name, standard.version, "rounded")
+        assert verdict.peer == ("a CPU" if standard.needs_peer else "")
+        assert verdict.row in ("FLOAT32", "HiFLOAT32" if row == "hf32" else "")
+        assert verdict.thresholds
+        assert ", must be " in verdict.deciding
+    # the rule is met and says nothing
+    zeros, nan = np.zeros(4), np.array([np.nan])
+    for changed, cause in (
+        (evidence(golden, golden, peer=peer, inputs_lost=True), "inputs"),
+        (evidence(zeros, zeros, peer=as_peer(zeros.astype(np.float32), zeros)), "zeros"),
+        (evidence(nan, nan, peer=as_peer(nan.astype(np.float32), nan)), "golden"),
+    ):
+        verdict = standard.judge(changed)
+        assert (verdict.outcome, verdict.void_cause, verdict.remark) == ("void", cause, "")
+    if standard.needs_peer:
+        verdict = standard.judge(evidence(golden, golden))
+        assert (verdict.outcome, verdict.void_cause, verdict.label) == ("void", "peer", "peer")
+    assert standard.judge(evidence([np.nan, 2, 3, 4], golden, peer=peer, inputs_lost=True)).outcome == "fail"
+
+
+def test_warning_of_the_precheck_is_a_pass_that_says_so():
+    golden = np.full(100, 7.0)
+    actual = (golden * (1 + 5e-4)).astype(np.float32)
+    verdict = STANDARDS["msprobe-precheck"].judge(evidence(actual, golden))
+    assert (verdict.outcome, verdict.remark, verdict.label) == ("pass", "warning", "0.0001")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.5, "x = 0.5, must be >= 0.99"),
+        (0.98999, "x = 0.98999, must be >= 0.99"),
+        (0.989999999, "x = 0.989999999, must be >= 0.99"),
+        (0.99, "x = 0.99, must be >= 0.99"),
+        (float("nan"), "x = nan, must be >= 0.99"),
+    ],
+)
+def test_text_of_a_check_has_the_digits_that_tell_figure_and_threshold_apart(value, text):
+    check = Check(name="x", label="x", value=value, relation=">=", threshold=0.99)
+    assert (check.text, check.holds) == (text, value >= 0.99)
+
+
+def test_evidence_that_does_not_fit_is_refused():
+    golden = np.ones(2)
+    with pytest.raises(DTypeError, match=r"^The row must be one of fp16, bf16, fp32, hf32, not fp8$"):
+        evidence(golden, golden, row="fp8")
+    with pytest.raises(DTypeError, match=r"^The peer must be fp32 with the overflow inf_nan, not fp16 with inf_nan"):
+        evidence(golden, golden, peer=as_peer(golden.astype(np.float16), golden))
+    with pytest.raises(DTypeError, match=r"not fp32 with saturate \(a CPU\)$"):
+        evidence(golden, golden, peer=as_peer(golden.astype(np.float32), golden, overflow="saturate"))
+    with pytest.raises(ShapeError, match=r"^The peer must have the golden of the result, not another"):
+        evidence(golden, golden, peer=as_peer(golden.astype(np.float32), golden * 2))
+
+
+@pytest.mark.parametrize(
+    ("ratios", "words"), [([], r"of shape \(0,\)"), ([[1.0]], r"of shape \(1, 1\)"), ([1, np.nan], "with NaN")]
+)
+def test_recheck_of_no_ratios_is_refused(ratios, words):
+    with pytest.raises(ShapeError, match=f"^The ratios must be a sequence of numbers, not {words}$"):
+        recheck(ratios)
