@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from npu_sim.errors import OperatorError, ProductError
@@ -65,36 +68,27 @@ def choose_tiling(
     ------
     ProductError
         If the product's cores are unified.
-    OperatorError
-        With status 561103 if ``deterministic``, and the load cannot encode the convolution or no block fits.
     """
     if not product.core.is_split:
         raise ProductError(f"product cores must be split, not unified ({product.name}, {product.series_name})")
-    cores = product.cube_core_count
-    if deterministic:
-        check_load3d(geometry, product, LOAD3D_LIMITS)
+    own = deterministic_fallback_tiling if deterministic else fallback_tiling
+    make = partial(own, geometry, compute_dtype, product.cube_core_count, product.core)
     loadable = load3d_excess(geometry, LOAD3D_LIMITS) is None
-    if loadable and (whole := _whole_rows(geometry, product, compute_dtype, deterministic)) is not None:
-        return whole
-    cut = cut_tilings(geometry, compute_dtype, cores, product.core, loadable=loadable)
-    return next(tiling for tiling in cut if _fits(tiling, product))
+    cut = cut_tilings(make, geometry, product.core.l1_bytes, loadable=loadable)
+    whole = _whole_rows(geometry, product, compute_dtype, deterministic, make) if loadable else ()
+    return next(tiling for tiling in chain(whole, cut) if _fits(tiling, product))
 
 
-def _whole_rows(geometry: ConvGeometry, product: Product, compute_dtype: str, deterministic: bool) -> DwTiling | None:
-    """Return the tiling for whole rows of x; None if they do not fit L1 and the call is not deterministic."""
+def _whole_rows(
+    geometry: ConvGeometry, product: Product, compute_dtype: str, deterministic: bool, make: Callable[..., DwTiling]
+) -> Iterator[DwTiling]:
+    """Yield the tilings for whole rows of x, CANN's if it is published, then ours; they may not fit."""
     cores = product.cube_core_count
     if basic_block_applies(geometry, compute_dtype, deterministic):
-        published: DwTiling | None = basic_block_tiling(geometry, compute_dtype, cores, product.core, deterministic)
-    else:
-        published = base_tiling(geometry, compute_dtype, cores)
-    if published is not None and _fits(published, product):
-        return published
-    if deterministic:
-        return _fitting(
-            deterministic_fallback_tiling(geometry, compute_dtype, cores, product.core), product, compute_dtype
-        )
-    own = fallback_tiling(geometry, compute_dtype, cores, product.core)
-    return own if _fits(own, product) else None
+        yield basic_block_tiling(geometry, compute_dtype, cores, product.core, deterministic)
+    elif (published := base_tiling(geometry, compute_dtype, cores)) is not None:
+        yield published
+    yield make()
 
 
 def _fits(tiling: DwTiling, product: Product) -> bool:
@@ -187,14 +181,3 @@ def check_load3d(geometry: ConvGeometry, product: Product, limits: dict[str, int
         name, value, most = found
         message = f"{name} must be at most {most}, not {value} (weight gradient, {product.name})"
         raise OperatorError(message, NO_KERNEL)
-
-
-def _fitting(tiling: DwTiling, product: Product, compute_dtype: str) -> DwTiling:
-    for buffer, needed, there in overflows(tiling, product.core):
-        message = (
-            f"{buffer} use of the smallest block must be at most {there} bytes, not {needed} "
-            f"(weight gradient, {compute_dtype}, {product.name})"
-        )
-        raise OperatorError(message, NO_KERNEL)
-    refuse_unencodable(unencodable(tiling), f"weight gradient, {compute_dtype}, {product.name}")
-    return tiling

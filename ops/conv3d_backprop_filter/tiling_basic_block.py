@@ -15,12 +15,15 @@ from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter.tiling_data import (
     ORIGIN_BASIC_BLOCK,
     ORIGIN_OURS,
+    ORIGIN_PARTS,
+    ORIGIN_TAPS,
     DwTiling,
     Split,
     StreamK,
     element_bytes,
     single_tap_dilation,
 )
+from ops.conv3d_backprop_filter.tiling_parts import part_problem, tap_problem
 from ops.conv3d_backprop_filter.tiling_public import Buffers, assemble, matrix_problem
 from ops.conv3d_backprop_filter.tiling_search import CUBE, BlockSearch, SearchRules
 
@@ -86,37 +89,50 @@ def basic_block_tiling(
         search.used = min(search.used, search.total)
         return assemble(search, geometry, compute_dtype, ORIGIN_BASIC_BLOCK, dk_merged)
     search.split_mn(Split.MN_STREAM_K)
-    stream_k = _share_blocks(search, geometry, merged.cin1_g)
+    stream_k = _share_blocks(search, geometry.n * geometry.do, merged.cin1_g)
     return assemble(search, geometry, compute_dtype, ORIGIN_BASIC_BLOCK, stream_k=stream_k)
 
 
-def deterministic_fallback_tiling(geometry: ConvGeometry, compute_dtype: str, cores: int, buffers: Buffers) -> DwTiling:
-    """Return a deterministic tiling of our own, for the few shapes whose operator tiling overflows a buffer.
+def deterministic_fallback_tiling(
+    geometry: ConvGeometry,
+    compute_dtype: str,
+    cores: int,
+    buffers: Buffers,
+    *,
+    w_parts: int = 1,
+    tap_by_tap: bool = False,
+) -> DwTiling:
+    """Return a deterministic tiling of our own, for shapes whose operator tiling overflows a buffer or has no load.
 
     The operator's search does not look at L0, and counts more of x than the kernel loads. Parameters are those of
-    `basic_block_tiling`.
+    `basic_block_tiling`; ``w_parts`` and ``tap_by_tap`` as in `DwTiling`.
     """
     geometry = replace(geometry, dilation=single_tap_dilation(geometry))
     merged = geometry.merged_groups(BLOCK_BYTES // element_bytes(compute_dtype))
-    problem = matrix_problem(geometry, compute_dtype, cores, buffers)
-    problem = replace(problem, items=merged.real_g * geometry.kd)
+    problem, origin = matrix_problem(geometry, compute_dtype, cores, buffers), ORIGIN_OURS
+    items = merged.real_g * geometry.kd
+    if tap_by_tap:
+        items *= problem.khw
+        problem, origin = tap_problem(problem, geometry), ORIGIN_TAPS
+    elif w_parts > 1:
+        problem, origin = part_problem(problem, geometry, w_parts), ORIGIN_PARTS
     rules = SearchRules(k_step=CUBE, bound_c0=problem.c0, checks_l0=True, exact_loads=True)
-    search = BlockSearch(problem, rules)
+    search = BlockSearch(replace(problem, items=items), rules)
     search.split_mn(Split.MN_STREAM_K)
     search.make_fit()
-    stream_k = _share_blocks(search, geometry, merged.cin1_g)
-    return assemble(search, geometry, compute_dtype, ORIGIN_OURS, stream_k=stream_k)
+    stream_k = _share_blocks(search, geometry.n * geometry.do * w_parts, merged.cin1_g)
+    tiling = assemble(search, geometry, compute_dtype, origin, stream_k=stream_k)
+    return replace(tiling, w_parts=w_parts, tap_by_tap=int(tap_by_tap))
 
 
-def _share_blocks(search: BlockSearch, geometry: ConvGeometry, cin1_g: int) -> tuple[StreamK, int]:
-    """Balance the blocks of a deterministic search over the cores."""
-    batch_dout = geometry.n * geometry.do
-    _widen_single_n(search, cin1_g, batch_dout)
+def _share_blocks(search: BlockSearch, batch_items: int, cin1_g: int) -> tuple[StreamK, int]:
+    """Balance the blocks of a deterministic search over the cores; ``batch_items`` are added to each of them."""
+    _widen_single_n(search, cin1_g, batch_items)
     _fit_base_n(search)
     search.buffers_c = 2 if search.base_m * search.base_n * 8 <= search.problem.l0c_bytes else 1
     if search.used // 2 < search.total < search.used:
         search.used = search.total
-    return _stream_k(search, geometry, batch_dout)
+    return _stream_k(search, batch_items)
 
 
 def _widen_single_n(search: BlockSearch, cin1_g: int, batch_dout: int) -> None:
@@ -182,7 +198,7 @@ def _at_least_one_fractal(extent: int) -> int:
     return max(extent // CUBE, 1) * CUBE
 
 
-def _stream_k(search: BlockSearch, geometry: ConvGeometry, batch_dout: int) -> tuple[StreamK, int]:
+def _stream_k(search: BlockSearch, batch_dout: int) -> tuple[StreamK, int]:
     """Choose how cores share the blocks of the last, incomplete round; set the cores used."""
     cores, tail = search.used, search.total % search.used
     if tail == 0 or tail > cores // 2 or cores // tail <= 1:
@@ -190,9 +206,10 @@ def _stream_k(search: BlockSearch, geometry: ConvGeometry, batch_dout: int) -> t
     sharers = cores // tail
     part = ceil_div(batch_dout, sharers)
     parts = ceil_div(batch_dout, part)
-    pixels, wo = geometry.pixels, geometry.wo
+    rows, wo = search.problem.ho, search.problem.wo
+    pixels = rows * wo
     most_parts = ceil_div(pixels, max(wo, search.base_k))
-    part_k = ceil_div(geometry.ho, max(min(sharers, most_parts), 1)) * wo
+    part_k = ceil_div(rows, max(min(sharers, most_parts), 1)) * wo
     parts_k = ceil_div(pixels, part_k)
     # The batch is split unless the rows give more parts, or a fuller last part.
     emptier_tail = batch_dout % part > 0 and (batch_dout % part) * part_k < (pixels % part_k) * part

@@ -11,7 +11,7 @@ refuses both; the page allows them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from npu_sim.units import align_up, ceil_div
@@ -24,7 +24,7 @@ from ops.conv3d_backprop_filter.tiling_data import (
     Split,
     single_tap_dilation,
 )
-from ops.conv3d_backprop_filter.tiling_parts import column_parts, part_columns
+from ops.conv3d_backprop_filter.tiling_parts import column_parts, part_problem, tap_problem
 from ops.conv3d_backprop_filter.tiling_public import Buffers, assemble, matrix_problem
 from ops.conv3d_backprop_filter.tiling_search import CUBE, BlockSearch, Problem, SearchRules
 
@@ -72,9 +72,9 @@ def fallback_tiling(
     problem = matrix_problem(geometry, compute_dtype, cores, buffers)
     origin = ORIGIN_OURS
     if tap_by_tap:
-        problem, origin = _one_tap(problem, geometry), ORIGIN_TAPS
+        problem, origin = tap_problem(problem, geometry), ORIGIN_TAPS
     elif w_parts > 1:
-        problem, origin = _part(problem, geometry, w_parts), ORIGIN_PARTS
+        problem, origin = part_problem(problem, geometry, w_parts), ORIGIN_PARTS
     rules = SearchRules(k_step=problem.c0, bound_c0=problem.c0, checks_l0=True, exact_loads=True)
     search = BlockSearch(problem, rules)
     search.run()
@@ -88,39 +88,22 @@ def fallback_tiling(
 
 
 def cut_tilings(
-    geometry: ConvGeometry, compute_dtype: str, cores: int, buffers: Buffers, *, loadable: bool
+    make: Callable[..., DwTiling], geometry: ConvGeometry, l1_bytes: int, *, loadable: bool
 ) -> Iterator[DwTiling]:
     """Yield our tilings in parts of the columns of y, which may overflow L1, then the one tap by tap, which does not.
 
     Parameters
     ----------
-    geometry, compute_dtype, cores, buffers
-        As of `fallback_tiling`.
+    make : callable
+        Gives the tiling for ``w_parts`` and ``tap_by_tap`` as in `DwTiling`, `fallback_tiling` for instance.
+    geometry, l1_bytes
+        As of `tiling_parts.column_parts`.
     loadable : bool
         Whether image-to-column can encode the window.
     """
-    for parts in column_parts(geometry, buffers.l1_bytes) if loadable else ():
-        yield fallback_tiling(geometry, compute_dtype, cores, buffers, w_parts=parts)
-    yield fallback_tiling(geometry, compute_dtype, cores, buffers, tap_by_tap=True)
-
-
-def _part(problem: Problem, geometry: ConvGeometry, parts: int) -> Problem:
-    """Return the matrix products of the widest part of the columns."""
-    wo, least_wo, wi = part_columns(geometry, parts)
-    k = align_up(geometry.ho * wo, problem.c0)
-    return replace(problem, k=k, items=problem.items * parts, wo=wo, least_wo=least_wo, wi=wi)
-
-
-def _one_tap(problem: Problem, geometry: ConvGeometry) -> Problem:
-    """Return the matrix products of single taps: as many pixels of x as of y, each a row of its own."""
-    return replace(
-        problem,
-        n=problem.n // problem.khw,
-        items=problem.items * problem.khw,
-        ho=geometry.pixels,
-        hi=geometry.pixels,
-        **dict.fromkeys(("wo", "wi", "least_wo", "kh", "kw", "stride_h", "stride_w", "dilation_h"), 1),
-    )
+    for parts in column_parts(geometry, l1_bytes) if loadable else ():
+        yield make(w_parts=parts)
+    yield make(tap_by_tap=True)
 
 
 def _lengthen_k(search: BlockSearch) -> None:

@@ -1,11 +1,13 @@
-"""Into how many parts the columns of y are cut where L1 does not hold whole rows of x."""
+"""What is cut where L1 does not hold whole rows of x, and into how many parts of the columns of y."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from npu_sim.units import BLOCK_BYTES, ceil_div
+from npu_sim.units import BLOCK_BYTES, align_up, ceil_div
 from ops.common.geometry import ConvGeometry
+from ops.conv3d_backprop_filter.tiling_search import Problem
 
 _L1_SHARES = (8, 4, 2, 1)
 """Which part of L1 (one over this) the rows of x under a few rows of a part of y may take: the first that fits.
@@ -43,3 +45,22 @@ def part_columns(geometry: ConvGeometry, parts: int) -> tuple[int, int, int]:
     widest = ceil_div(geometry.wo, parts)
     x_columns = (widest - 1) * geometry.stride[2] + geometry.kernel_width
     return widest, geometry.wo // parts, min(x_columns, geometry.wi)
+
+
+def part_problem(problem: Problem, geometry: ConvGeometry, parts: int) -> Problem:
+    """Return the matrix products of the widest part of the columns."""
+    wo, least_wo, wi = part_columns(geometry, parts)
+    k = align_up(geometry.ho * wo, problem.c0)
+    return replace(problem, k=k, items=problem.items * parts, wo=wo, least_wo=least_wo, wi=wi)
+
+
+def tap_problem(problem: Problem, geometry: ConvGeometry) -> Problem:
+    """Return the matrix products of single taps: as many pixels of x as of y, each a row of its own."""
+    return replace(
+        problem,
+        n=problem.n // problem.khw,
+        items=problem.items * problem.khw,
+        ho=geometry.pixels,
+        hi=geometry.pixels,
+        **dict.fromkeys(("wo", "wi", "least_wo", "kh", "kw", "stride_h", "stride_w", "dilation_h"), 1),
+    )

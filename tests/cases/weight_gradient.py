@@ -39,7 +39,7 @@ from ops.conv3d_backprop_filter.plan import (
     weight_gradient_kernel,
 )
 from ops.conv3d_backprop_filter.tiling_data import DwTiling, Split, StreamK
-from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling
+from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling, single_writer
 from ops.conv_backward.api import ConvolutionBackward, convolution_backward, described, plan_convolution_backward
 from tests.oracles.series import SERIES
 
@@ -526,6 +526,14 @@ def with_tiling(plan: WeightGradientPlan, tiling: DwTiling | UnifiedTiling) -> W
     params = unified_params(tiling, plan.geometry, plan.product, *tensors)
     launches = unified_launches(params, plan.gm, plan.dw, plan.product)
     return replace(plan, tiling=tiling, launches=launches)
+
+
+def random_deterministic_tiling(rng: np.random.Generator, plan: WeightGradientPlan) -> WeightGradientPlan:
+    """Return ``plan`` with a random legal tiling whose additions have one order, perhaps of cut maps."""
+    tiling = _cut_at_random(rng, plan)
+    if isinstance(tiling, DwTiling):
+        return with_tiling(plan, legal_stream_k_tiling(rng, tiling, plan.product))
+    return with_tiling(plan, single_writer(legal_unified_tiling(rng, tiling, plan.geometry, plan.product)))
 
 
 def random_tiling(rng: np.random.Generator, plan: WeightGradientPlan, *, cut: bool = False) -> WeightGradientPlan:

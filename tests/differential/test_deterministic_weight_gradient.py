@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -19,13 +20,13 @@ from tests.cases.weight_gradient import (
     DTYPES,
     SERIES,
     expected,
-    legal_stream_k_tiling,
+    far_case,
     operands,
     plan_of,
     random_case,
+    random_deterministic_tiling,
     random_options,
     run_plan,
-    with_tiling,
 )
 from tests.differential.test_weight_gradient import make_case
 from tests.differential.test_weight_gradient_rounding import STYLES, expected_bits, real_operands
@@ -47,17 +48,19 @@ def draw(rng, series, dtype, wish, most_macs):
 
 
 def variants(rng, plan):
-    """The plan, and on split products one with a random tiling."""
-    if not plan.product.core.is_split:
-        return (plan,)
-    return plan, with_tiling(plan, legal_stream_k_tiling(rng, plan.tiling, plan.product))
+    """The plan, and one with a random tiling."""
+    return plan, random_deterministic_tiling(rng, plan)
 
 
 @pytest.mark.parametrize(("series", "dtype", "wish"), KINDS)
 def test_deterministic_weight_gradient_has_the_bits_of_the_documented_order(series, dtype, wish):
     rng = np.random.default_rng([SERIES.index(series), list(DTYPES).index(dtype), wish])
-    shared = set()
-    for style in (*STYLES, *STYLES):
+    shared, cut = set(), set()
+    all_kinds = (set(StreamK) if series in SPLIT else {None}, {0, 1, 2})
+    for number in itertools.count():
+        if number >= 2 * len(STYLES) and (shared, cut) == all_kinds:
+            break
+        style = STYLES[number % len(STYLES)]
         case, plan = draw(rng, series, dtype, wish, 6_000)
         x, dy = real_operands(rng, case, style)
         for variant in variants(rng, plan):
@@ -68,7 +71,7 @@ def test_deterministic_weight_gradient_has_the_bits_of_the_documented_order(seri
             assert np.array_equal(np.isnan(got), np.isnan(want).reshape(got.shape)), (style, case, variant.tiling)
             assert same.all(), (style, case, variant.tiling)
             shared.add(getattr(variant.tiling, "stream_k_type", None))
-    assert shared == (set(StreamK) if series in SPLIT else {None})
+            cut.add(2 * variant.tiling.tap_by_tap + (variant.tiling.w_parts > 1))
 
 
 @pytest.mark.parametrize("series", SERIES)
@@ -91,6 +94,20 @@ def test_deterministic_weight_gradient_of_exact_sums_equals_the_oracle_without_h
                 assert verify(emit_rows(launch, last, launch.phase_count - 1), variant.product) == []
                 timed = run_timeline(launch, variant.product)
                 assert timed.total_cycles == sum(timed.critical_parts.values()) > 0
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_deterministic_weight_gradient_from_the_whole_range_of_the_page_equals_the_oracle(series):
+    rng = np.random.default_rng([SERIES.index(series), 2028])
+    seen = set()
+    while len(seen) < 3:  # whole rows, parts of them, single taps
+        case = far_case(rng, series=series)
+        plan = plan_of(case, deterministic=True)
+        x, dy = operands(case)
+        got = run_plan(plan, x, dy, random_options(rng, plan)).reshape(case.weight_shape)
+        np.testing.assert_array_equal(got, expected(case, x, dy))
+        assert run_hazards(plan.launches, plan.product) == []
+        seen.add((plan.tiling.w_parts > 1, plan.tiling.tap_by_tap))
 
 
 def writers(plan):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 
 import ml_dtypes
 import numpy as np
@@ -74,8 +75,8 @@ def gradient(tiling, geometry, x, dy, accumulation, *, saturate=None, exact_prod
     planes_will_do = rounding == "rne" and (inner == "exact" or (inner == "serial" and exact_products))
     result = np.zeros((tiling.group, tiling.m_extent, geometry.kd * stage.tap_n), np.float32)
     slots = {}
-    key = (lambda item: (item.core, item.block)) if unified else (lambda item: (item.core, item.block, item.n, item.do))
-    for _, items in itertools.groupby(work_items(tiling, geometry), key):
+    fields = ("core", "block") if unified else ("core", "block", "n", "do", "part")
+    for _, items in itertools.groupby(work_items(tiling, geometry), operator.attrgetter(*fields)):
         acc = None
         for item in items:
             a, b = stage.operands(item)

@@ -31,7 +31,8 @@ Cut maps
 Our own tilings for what image-to-column cannot do at once have more batch items or more taps. With ``w_parts`` above 1
 bd is ``(n * dout + do) * w_parts + part``, and K the pixels of that part of the columns, in whole rows of the part; a
 part whose windows all lie in the padding is left out. With ``tap_by_tap`` the pair is ``(g * dk_count + kd) * kh * kw +
-position``, N are the channels, and K the pixels whose tap ``position`` reads the map.
+position`` (of key 4 ``(kd * kh * kw + position) * groups + g``), N are the channels, and K the pixels whose tap
+``position`` reads the map.
 
 Unified products (`UnifiedTiling`)
 ----------------------------------
@@ -123,6 +124,8 @@ class Reduction:
         Its rectangle of dw.
     slots : tuple of int
         Workspace slots. A slot nothing was summed into holds zeros.
+    position : int
+        The only tap of the window, or `ALL_TAPS`.
     """
 
     block: int
@@ -202,13 +205,16 @@ def reductions(tiling: DwTiling, geometry: ConvGeometry) -> Iterator[Reduction]:
     if first is None:
         return
     for block in range(first, block_count(tiling)):
-        group, kd, m_index, n_index = _deterministic_digits(tiling, block)
+        group, kd, m_index, n_index, position = _deterministic_digits(tiling, block)
         m0, m_len = _m_range(tiling, group, m_index)
         n0, n_len = _n_range(tiling, geometry, group, kd, n_index, None)
         if m_len and n_len:
             start = (block - first) * tiling.core_stream_k
             slots = tuple(range(start, start + tiling.core_stream_k))
-            yield Reduction(block=block, group=group, kd=kd, m0=m0, m_len=m_len, n0=n0, n_len=n_len, slots=slots)
+            yield Reduction(
+                block=block, group=group, kd=kd, m0=m0, m_len=m_len, n0=n0, n_len=n_len, slots=slots,
+                position=position if tiling.tap_by_tap else ALL_TAPS,
+            )  # fmt: skip
 
 
 def _block_range(tiling: DwTiling, geometry: ConvGeometry, core: int) -> Iterator[WorkItem]:
@@ -263,11 +269,8 @@ def _full_rounds(tiling: DwTiling, geometry: ConvGeometry, core: int) -> Iterato
     else:
         share = total // tiling.used_core_num
         blocks = range(core * share, (core + 1) * share)
-    whole = (0, tiling.ho * tiling.wo)
     for block in blocks:
-        digits = _deterministic_digits(tiling, block)
-        for batch_dout in range(tiling.batch * tiling.dout):
-            yield from _item(tiling, geometry, core, block, digits, batch_dout, whole, NO_SLOT)
+        yield from _added_up(tiling, geometry, core, block, None, None, NO_SLOT)
 
 
 def _shared_tail(tiling: DwTiling, geometry: ConvGeometry, core: int) -> Iterator[WorkItem]:
@@ -275,25 +278,40 @@ def _shared_tail(tiling: DwTiling, geometry: ConvGeometry, core: int) -> Iterato
     first = _first_tail_block(tiling)
     if first is None:
         return
-    tail, part = divmod(core, tiling.core_stream_k)
+    tail, number = divmod(core, tiling.core_stream_k)
     block = first + tail
     if block >= block_count(tiling):
         return
-    items = tiling.batch * tiling.dout
-    pixels = tiling.ho * tiling.wo
-    batch, k_range = range(items), (0, pixels)
-    if tiling.stream_k_type == StreamK.BATCH_DOUT:
-        share = ceil_div(items, tiling.core_stream_k)
-        batch = range(part * share, min((part + 1) * share, items))
-    else:
-        rows = ceil_div(tiling.ho, tiling.core_stream_k)
-        k0 = part * rows * tiling.wo
-        k_range = (k0, min(rows * tiling.wo, pixels - k0))
-    if k_range[1] <= 0:
-        return
-    digits = _deterministic_digits(tiling, block)
-    for batch_dout in batch:
-        yield from _item(tiling, geometry, core, block, digits, batch_dout, k_range, core)
+    by_rows = tiling.stream_k_type == StreamK.ROWS
+    rows = tiling.ho * tiling.wo if tiling.tap_by_tap else tiling.ho
+    items = rows if by_rows else tiling.batch * tiling.dout * tiling.w_parts
+    share = ceil_div(items, tiling.core_stream_k)
+    own = range(number * share, min((number + 1) * share, items))
+    yield from _added_up(tiling, geometry, core, block, None if by_rows else own, own if by_rows else None, core)
+
+
+def _added_up(
+    tiling: DwTiling,
+    geometry: ConvGeometry,
+    core: int,
+    block: int,
+    batch: range | None,
+    rows: range | None,
+    slot: int,
+) -> Iterator[WorkItem]:
+    """Yield what a core adds up of a block: these batch items (with their parts) and rows of y, None meaning all."""
+    group, kd, m_index, n_index, position = _deterministic_digits(tiling, block)
+    for item in range(tiling.batch * tiling.dout * tiling.w_parts) if batch is None else batch:
+        batch_dout, part = divmod(item, tiling.w_parts)
+        cut = {"part": part, "position": position if tiling.tap_by_tap else ALL_TAPS}
+        pixels = len(pixels_of(tiling, geometry, **cut))
+        columns = 1 if tiling.tap_by_tap else len(core_range(tiling.wo, tiling.w_parts, part))
+        k0, end = (0, pixels) if rows is None else (rows.start * columns, min(rows.stop * columns, pixels))
+        if end > k0:
+            for one in _item(
+                tiling, geometry, core, block, (group, kd, m_index, n_index), batch_dout, (k0, end - k0), slot
+            ):
+                yield replace(one, **cut)
 
 
 def _first_tail_block(tiling: DwTiling) -> int | None:
@@ -304,11 +322,12 @@ def _first_tail_block(tiling: DwTiling) -> int | None:
     return total - total % tiling.used_core_num
 
 
-def _deterministic_digits(tiling: DwTiling, block: int) -> tuple[int, int, int, int]:
+def _deterministic_digits(tiling: DwTiling, block: int) -> tuple[int, int, int, int, int]:
     pair, local = divmod(block, tiling.m_count * tiling.n_count)
-    kd, group = divmod(pair, tiling.group)
+    tap, group = divmod(pair, tiling.group)
+    kd, position = divmod(tap, tiling.taps_apart)
     m_index, n_index = divmod(local, tiling.n_count)
-    return group, kd, m_index, n_index
+    return group, kd, m_index, n_index, position
 
 
 def _m_range(tiling: DwTiling, group: int, index: int) -> tuple[int, int]:
