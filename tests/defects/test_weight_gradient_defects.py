@@ -71,10 +71,10 @@ def _plan(series, dtype, n, cin, cout, size, kernel, *, groups=1, pad=0):
 
 
 def _program(plan, launch, phase=0, core=0):
-    """The rows of one core; dw counts as written where an earlier phase or launch has cleared it."""
+    """The rows of one core; dw and slots count as written where an earlier phase or launch has cleared them."""
     table = plan.gm.table()
     if phase == 1 or launch is not plan.launches[0]:
-        table[plan.dw.index, 3] = 1
+        table[plan.dw.index :, 3] = 1
     names = tuple(tensor.name for tensor in plan.gm.tensors)
     return Program(issued(emit_rows(launch, core, phase)), plan.product, table, names)
 
@@ -118,6 +118,34 @@ def split_clear():
     return _program(plan, plan.launches[0], phase=0)
 
 
+def stream_k(**changes):
+    """One block of dw for each half of M, shared by three cores each; the second batch item is the last."""
+    plan = _plan("910b", "fp16", 2, 16, 32, (5, 6), (1, 2))
+    fields = {
+        "tiling_key": 4, "used_core_num": 6, "block_dim": 6, "stream_k_type": 1, "core_stream_k": 3,
+        "single_core_m": 16, "single_core_n": 32, "single_core_k": 32, "base_m": 16, "base_n": 16, "base_k": 16,
+        "step_m": 1, "step_n": 1, "step_ka": 1, "step_kb": 1, "al1_pbuffer": 1, "bl1_pbuffer": 1, "cl0_pbuffer": 2,
+        "iterate_order": 1, "bl1_bound": 2 * 5 * 6 * 16, "dk_merged": 0,
+    }  # fmt: skip
+    return with_tiling(plan, replace(plan.tiling, **fields | changes))
+
+
+def split_slot():
+    """Both batch items, the first one stored in a slot, the second one added."""
+    plan = stream_k(used_core_num=4, block_dim=4, core_stream_k=2)
+    params = plan.launches[0].params.copy()
+    params["share"] = 2
+    return _program(plan, replace(plan.launches[0], params=params), phase=1)
+
+
+def slot_sums():
+    """Two columns of a block of half of M, in two pieces each."""
+    plan = stream_k()
+    params = plan.launches[1].params.copy()
+    params["cores"], params["sum_bytes"] = 2, 512
+    return _program(plan, replace(plan.launches[1], params=params))
+
+
 def unified(series):
     """Two M blocks, two batch items in one part, two L1 steps of K, one buffer of dy and two of x, UB in slices."""
     plan = _plan(series, "fp16", 2, 16, 32, (5, 5), (1, 2))
@@ -157,6 +185,8 @@ PROGRAMS = {
     "split hf32, K streamed": lambda: split_streaming("hf32"),
     "split fp16, K streamed": lambda: split_streaming("fp16"),
     "split clear": split_clear,
+    "split fp16, slot": split_slot,
+    "split fp16, sums of slots": slot_sums,
     "unified 310P": lambda: unified("310p"),
     "unified 910": lambda: unified("910"),
     "unified 310P, atomic": lambda: unified_atomic("310p"),
@@ -214,6 +244,8 @@ REMOVALS = {
     "split hf32, K streamed": ((16, 17), (16, 17), (0, 4)),
     "split fp16, K streamed": ((16, 17), (16, 17), (0, 4)),
     "split clear": ((1, 0), (1, 0), (0, 0)),
+    "split fp16, slot": ((35, 27), (35, 27), (0, 8)),
+    "split fp16, sums of slots": ((19, 7), (19, 7), (0, 0)),
     "unified 310P": ((37, 32), (37, 32), (0, 8)),
     "unified 910": ((37, 32), (37, 32), (0, 8)),
     "unified 310P, atomic": ((16, 24), (16, 24), (0, 3)),
@@ -326,3 +358,28 @@ def test_split_kernel_without_atomic_adds_lets_cores_overwrite_each_other(series
     found = run_hazards_programs(plain, plan.product, plan.gm.table())
     assert {v.kind for v in found} == {Kind.SYNC_WRITE_HAZARD}
     assert {plain[1][v.core]["op"][v.row - len(plain[0][v.core])] for v in found} == {Op.FIXPIPE}
+
+
+def test_split_kernel_that_does_not_clear_slots_sums_memory_nobody_wrote():
+    # two batch items for three cores: nothing is summed into the third slot
+    plan = stream_k()
+    cube, sums = plan.launches
+    assert run_hazards(plan.launches, plan.product) == []
+
+    def only_dw_cleared(rows, params, core, phase):
+        for count in cube.rows(core, phase, rows):
+            if phase == 0:
+                slot = rows["tensor"][:count] == plan.gm.tensors[-1].index
+                rows["op"][:count][slot] = Op.NOP
+            yield count
+
+    found = run_hazards((replace(cube, kernel=only_dw_cleared), sums), plan.product)
+    assert {(v.kind, v.launch) for v in found} == {(Kind.READ_UNINITIALISED, 1)}
+
+
+def test_split_kernel_whose_cores_share_a_slot_overwrite_each_other():
+    plan = stream_k()
+    params = plan.launches[0].params.copy()
+    params["slot_bytes"] //= 2
+    found = run_hazards(replace(plan.launches[0], params=params), plan.product)
+    assert {v.kind for v in found} == {Kind.SYNC_WRITE_HAZARD}

@@ -27,11 +27,13 @@ from tests.cases.weight_gradient import (
     random_deterministic_tiling,
     random_options,
     run_plan,
+    with_tiling,
 )
 from tests.differential.test_weight_gradient import make_case
 from tests.differential.test_weight_gradient_rounding import STYLES, expected_bits, real_operands
 from tests.oracles.programs import issued
 from tests.oracles.series import SPLIT, UNIFIED
+from tests.oracles.weight_gradient import same_bits
 
 KINDS = [*((series, dtype, 0) for series in SPLIT for dtype in DTYPES), ("910b", "fp32", 3)]
 KINDS += [(series, "fp16", 0) for series in UNIFIED]
@@ -67,11 +69,46 @@ def test_deterministic_weight_gradient_has_the_bits_of_the_documented_order(seri
             options = replace(random_options(rng, variant), core_order=int(rng.integers(1000)))
             want = expected_bits(variant, x, dy, options)
             got = run_plan(variant, x, dy, options)
-            same = (got.view(np.uint32) == want.reshape(got.shape).view(np.uint32)) | np.isnan(got)
-            assert np.array_equal(np.isnan(got), np.isnan(want).reshape(got.shape)), (style, case, variant.tiling)
-            assert same.all(), (style, case, variant.tiling)
+            assert same_bits(got, want.reshape(got.shape)), (style, case, variant.tiling)
             shared.add(getattr(variant.tiling, "stream_k_type", None))
             cut.add(2 * variant.tiling.tap_by_tap + (variant.tiling.w_parts > 1))
+
+
+def test_deterministic_weight_gradient_numbers_blocks_by_tap_and_then_by_group():
+    # 2 taps of the depth and 3 groups: which blocks are those of the last round depends on their numbers
+    case = make_case("910b", (4, 48, 3, 4, 4), (48, 16, 2, 2, 2), groups=3)
+    plan = plan_of(case, deterministic=True)
+    assert (plan.tiling.group, plan.tiling.dk) == (3, 2)
+    x, dy = real_operands(np.random.default_rng(2), case, "wide")
+    assert plan.tiling.m_count * plan.tiling.n_count == 1
+    for kind in (StreamK.BATCH_DOUT, StreamK.ROWS):
+        fields = {"used_core_num": 4, "block_dim": 4, "stream_k_type": int(kind), "core_stream_k": 2}
+        variant = with_tiling(plan, replace(plan.tiling, **fields))
+        options = random_options(np.random.default_rng(3), variant)
+        got = run_plan(variant, x, dy, options)
+        assert same_bits(got, expected_bits(variant, x, dy, options).reshape(got.shape))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_deterministic_weight_gradient_sums_slots_in_pieces_that_ub_holds(dtype):
+    case = make_case("910b", (8, 40, 6, 7), (48, 40, 3, 3), dtype=dtype, padding=(1, 1))
+    plan = plan_of(case, deterministic=True)
+    x, dy = real_operands(np.random.default_rng(4), case, "wide")
+    rng, columns_apart = np.random.default_rng(5), plan
+    while len(columns_apart.launches) < 2 or columns_apart.tiling.m_count == 1:
+        columns_apart = random_deterministic_tiling(rng, plan)
+    assert plan.tiling.m_count == 1  # columns lie side by side in dw
+    for variant in (plan, columns_apart):
+        cube, sums = variant.launches
+        options = random_options(rng, variant)
+        want = run_plan(variant, x, dy, options)
+        for sum_bytes in (64, 96, 2048):
+            params = sums.params.copy()
+            assert params["sum_bytes"] > sum_bytes
+            params["sum_bytes"] = sum_bytes
+            pieces = replace(variant, launches=(cube, replace(sums, params=params)))
+            assert run_hazards(pieces.launches, pieces.product) == []
+            assert same_bits(run_plan(pieces, x, dy, options), want)
 
 
 @pytest.mark.parametrize("series", SERIES)
