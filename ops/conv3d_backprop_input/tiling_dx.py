@@ -9,6 +9,7 @@ from ops.conv3d_backprop_input.tiling_dx_base import base_applies, base_tiling
 from ops.conv3d_backprop_input.tiling_dx_basic_block import basic_block_applies, basic_block_tiling
 from ops.conv3d_backprop_input.tiling_dx_data import ORIGIN_OURS, DxProblem, DxTiling
 from ops.conv3d_backprop_input.tiling_dx_fallback import BlockProblem, fallback_blocks
+from ops.conv3d_backprop_input.tiling_dx_tables import table_tiling
 
 
 def dx_tiling(geometry: ConvGeometry, compute_dtype: str, core: CoreSpec, cores: int) -> DxTiling | None:
@@ -18,7 +19,7 @@ def dx_tiling(geometry: ConvGeometry, compute_dtype: str, core: CoreSpec, cores:
     if basic_block_applies(problem):
         found = basic_block_tiling(problem, cores)
     elif base_applies(problem):
-        found = base_tiling(problem, cores)
+        found = table_tiling(problem, cores) or base_tiling(problem, cores)
     if found is not None and not overflows(found, core):
         return found
     return fallback_tiling(problem, core, cores)

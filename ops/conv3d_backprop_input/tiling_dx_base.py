@@ -1,8 +1,8 @@
 """The base tiling of the input gradient on dav-c220: fp32 and HF32 operands, one merged group.
 
 Source: ops-nn ``conv/conv3d_backprop_input_v2/op_host/op_tiling/arch22/conv3d_backprop_input_v2_base_tiling.cpp``. The
-published part ends where a closed library takes over (grouped shapes, blocks that do not fit) and where tables name
-exact network shapes; `tiling_dx_fallback` serves those.
+published part ends where a closed library takes over (grouped shapes, blocks that do not fit), of which only headers
+are published; `tiling_dx_fallback` serves those. Exact network shapes have tables (`tiling_dx_tables`).
 """
 
 from __future__ import annotations

@@ -215,6 +215,8 @@ class DxTiling:
         Where the members that describe the shape come from.
     base_m, base_n, base_k : int
         Base block, elements. M is the input pixel, N the input channel, K (c1 of dy, reversed window, c0).
+    base_d : int
+        Planes of a base block by the structure; the kernel has one.
     step_ka, step_kb : int
         Base K of one L1 load of dy resp. the weight.
     al1_pbuffer, bl1_pbuffer, cl0_pbuffer : int
@@ -237,6 +239,7 @@ class DxTiling:
     base_m: int
     base_n: int
     base_k: int
+    base_d: int = 1
     step_ka: int
     step_kb: int
     al1_pbuffer: int
@@ -262,7 +265,7 @@ class DxTiling:
             condition = 2
         else:
             condition = int(self.base_k // self.problem.c0 >= self.problem.khw)
-        return condition + (_BLOCK_KEY if self.origin == ORIGIN_BASIC_BLOCK else 0)
+        return condition + (_BLOCK_KEY if self.is_block_driver and self.origin != ORIGIN_OURS else 0)
 
     @property
     def m_count(self) -> int:
@@ -299,7 +302,7 @@ class DxTiling:
         fixed = {
             "group_dim": 1, "k_dim": 1, "al0_pbuffer": 2, "bl0_pbuffer": 2, "single_core_cout": p.cout1_g * p.c0,
             "single_core_cout1": p.cout1_g, "single_core_cin1": self.single_core_cin // p.c0, "single_core_ho": 1,
-            "base_d": 1, "base_batch": 1, "base_group": 1, "step_m": 1, "step_n": 1, "step_batch": 1, "step_group": 1,
+            "base_batch": 1, "base_group": 1, "step_m": 1, "step_n": 1, "step_batch": 1, "step_group": 1,
             "iterate_order": 1, "hf32_flag": int(p.compute_dtype == "hf32"), "init_output_flag": int(p.needs_clearing),
             "reserved": 0, "alignment": 0,
         }  # fmt: skip

@@ -34,9 +34,8 @@ from tests.cases.input_gradient import random_geometry
 GOLDEN = Path(__file__).parent.parent / "golden" / "conv3d_dx_tiling" / "operator.json"
 CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text())
 NOT_REPRODUCED = {
-    "group_depth_g320_k2": "grouped: a closed library",
-    "group_depth_g320_k2_f32": "grouped: a closed library",
-    "conv3d_dx_050_fp32": "a table of network shapes",
+    "group_depth_g320_k2": "grouped: a library of which only headers are published",
+    "group_depth_g320_k2_f32": "grouped: a library of which only headers are published",
 }
 CORE = get_product("Ascend910B2").core
 
@@ -85,6 +84,32 @@ def test_dx_tiling_closed_vector_has_its_shape_members(case: dict[str, Any]) -> 
     # what does not depend on the search: words 8 to 43, from the batch to the dilations
     assert tiling.words()[8:44] == tuple(case["words"][8:44])
     assert tiling.words() != tuple(case["words"])
+
+
+@pytest.mark.parametrize("compute", ["fp32", "hf32"])
+@pytest.mark.parametrize(
+    ("cores", "members"),
+    [
+        # cores used; cores along batch, N and depth; channels of a core; base block
+        (24, (24, 2, 4, 3, 64, 256, 64, 32)),
+        (20, (12, 2, 2, 3, 128, 256, 128, 32)),
+    ],
+)
+def test_dx_tiling_exact_shape_has_the_values_of_the_published_table(
+    compute: str, cores: int, members: tuple[int, ...]
+) -> None:
+    geometry = ConvGeometry(
+        n=2, cin=256, cout=512, di=3, hi=17, wi=17, do=4, ho=18, wo=18, kd=4, kh=4, kw=4, pad=(2, 2, 2, 2, 2, 2)
+    )
+    t = dx_tiling(geometry, compute, CORE, cores)
+    assert t is not None
+    found = (t.core_num, t.batch_dim, t.n_dim, t.d_dim, t.single_core_cin, t.base_m, t.base_n, t.base_k)
+    assert (t.origin, t.tiling_key, found) == (ORIGIN_BASE, 0, members)
+    assert overflows(t, CORE) == []
+    # another batch is another shape
+    other = dx_tiling(replace(geometry, n=3), compute, CORE, cores)
+    assert other is not None
+    assert other.base_d == 1 != t.base_d
 
 
 @pytest.mark.parametrize(
