@@ -10,6 +10,7 @@ import typer
 
 from npu_sim.errors import NpuSimError
 from npu_sim.report.files import check_writable, write_files
+from npu_sim.report.standards.registry import DEFAULT, STANDARDS
 from ops.cli.effort import YesOption, announce
 from ops.cli.output import console, note, note_compilation, note_hints, print_prose
 from ops.cli.precision_picture import SUFFIXES, draw, require_matplotlib
@@ -71,6 +72,13 @@ def precision_command(
             "reference does) or original (the tensors of the file).",
         ),
     ] = "rounded",
+    standard: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--standard",
+            help=f"Standard that judges: {', '.join(STANDARDS)}; repeatable, all of them decide. Default: {DEFAULT}.",
+        ),
+    ] = None,
     accumulation: Annotated[
         str | None,
         typer.Option(
@@ -102,11 +110,15 @@ def precision_command(
     Reads tensors captured from a training step and computes the gradients of its
     convolutions, transposed convolutions and average poolings by calls of the
     operators as the product would, casts and layout conversions included, and
-    says whether they pass CANN's mixed tolerance.
+    says whether they pass CANN's mixed tolerance, or the standards that are named.
+    The double benchmarks, msprobe-benchmark and msprobe-ulp compare with a peer:
+    what a CPU makes of the same tensors in float32, one product and one addition
+    at a time.
 
     A verdict is void, and never a pass, where it says nothing: the golden has no
     finite element, an operand became all 0 in the type that is multiplied, or a
-    gradient of nothing but zeros would pass too.
+    gradient of nothing but zeros would pass too. With several standards a gradient
+    fails if one of them says so.
 
     The golden that decides is rounded, of what was multiplied: it tells a wrong
     kernel. Whether a mode is fit for a layer tells the original one, of the
@@ -126,6 +138,7 @@ def precision_command(
         layers=tuple(layer) if layer else None,
         dtype=dtype,
         golden=golden,  # type: ignore[arg-type]  # checked by the record
+        standards=tuple(standard or (DEFAULT,)),
         accumulation=accumulation,
         threads=threads,
     )

@@ -1,4 +1,4 @@
-"""The convolution and its gradients by their definitions, in float64 or int64.
+"""The convolution and its gradients by their definitions, in float64, int64 or float32.
 
 These are the goldens of precision studies and what everything else is tested against, so they share no code with it:
 plain NumPy over the slices of `ops.common.taps` (a tap that falls into the padding adds nothing).
@@ -18,6 +18,9 @@ import numpy.typing as npt
 
 from npu_sim.fenv import default_fenv
 from ops.common.taps import check_channels, taps
+
+_CHAINED_AT_ONCE = 1 << 20
+"""Products in float32 that are made in one step: 4 MiB."""
 
 
 @default_fenv
@@ -48,7 +51,7 @@ def weight_gradient(
     groups : int
         Groups.
     dtype : dtype
-        float64, or int64 for integer-valued tensors of any size.
+        float64, int64 for integer-valued tensors of any size, or float32 for the sums of `inner_products`.
 
     Returns
     -------
@@ -76,7 +79,7 @@ def weight_gradient(
             columns = slice(group * cin_group, (group + 1) * cin_group)
             left, right = dy_part[rows].reshape(cout_group, -1), x_part[columns].reshape(cin_group, -1)
             place: tuple[Any, ...] = (rows, slice(None), *tap)
-            result[place] = left @ right.T
+            result[place] = inner_products(left, right)
     return result
 
 
@@ -108,7 +111,7 @@ def input_gradient(
     groups : int
         Groups.
     dtype : dtype
-        float64, or int64 for integer-valued tensors of any size.
+        float64, int64 for integer-valued tensors of any size, or float32 for the sums of `inner_products`.
 
     Returns
     -------
@@ -130,8 +133,8 @@ def input_gradient(
             rows = slice(group * cout_group, (group + 1) * cout_group)
             columns = slice(group * cin_group, (group + 1) * cin_group)
             place: tuple[Any, ...] = (rows, slice(None), *tap)
-            part = np.tensordot(grad[(slice(None), rows, *served)], kernel[place], axes=(1, 0))
-            result[(slice(None), columns, *read)] += np.moveaxis(part, -1, 1)
+            part = _over_channels(grad[(slice(None), rows, *served)], kernel[place].T)
+            result[(slice(None), columns, *read)] += part
     return result
 
 
@@ -165,6 +168,39 @@ def forward(
             rows = slice(group * cout_group, (group + 1) * cout_group)
             columns = slice(group * cin_group, (group + 1) * cin_group)
             place: tuple[Any, ...] = (rows, slice(None), *tap)
-            part = np.tensordot(fmap[(slice(None), columns, *read)], kernel[place], axes=(1, 1))
-            result[(slice(None), rows, *served)] += np.moveaxis(part, -1, 1)
+            part = _over_channels(fmap[(slice(None), columns, *read)], kernel[place])
+            result[(slice(None), rows, *served)] += part
     return result
+
+
+def _over_channels(tensor: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """Return (n, m, spatial...) of a tensor (n, k, spatial...) and a matrix (m, k)."""
+    last = np.moveaxis(tensor, 1, -1)
+    products = inner_products(last.reshape(-1, last.shape[-1]), matrix)
+    return np.moveaxis(products.reshape(*last.shape[:-1], len(matrix)), -1, 1)
+
+
+def inner_products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return ``left @ right.T``.
+
+    Parameters
+    ----------
+    left, right : array (m, k), (n, k)
+        Of one dtype.
+
+    Returns
+    -------
+    array (m, n) of that dtype
+        In float32 each product and each addition is rounded, in ascending k: what a loop on a CPU makes, and the same
+        on every host. In float64 the order is that of the host's library.
+    """
+    if left.dtype != np.float32:
+        return np.asarray(left @ right.T)
+    sums = np.zeros((len(left), len(right)), np.float32)
+    step = max(1, _CHAINED_AT_ONCE // max(1, sums.size))
+    for start in range(0, left.shape[1], step):
+        part = slice(start, start + step)
+        products = left.T[part, :, None] * right.T[part, None, :]
+        products[0] += sums
+        sums = np.add.accumulate(products, axis=0)[-1]
+    return sums

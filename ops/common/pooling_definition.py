@@ -1,4 +1,4 @@
-"""The gradient of 2D average pooling by its definition, in float64: the golden of precision studies.
+"""The gradient of 2D average pooling by its definition, in float64 for the golden of precision studies, or float32.
 
 Plain NumPy over the taps of a window; no kernel, plan or geometry of the emulator is used here.
 
@@ -8,6 +8,7 @@ Plain NumPy over the taps of a window; no kernel, plan or geometry of the emulat
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,13 +52,13 @@ def window_divisors(
 
 @default_fenv
 def spread_shares(
-    shares: npt.NDArray[np.float64], extents: Pair, kernel: Pair, stride: Pair, pad: Pair
-) -> npt.NDArray[np.float64]:
+    shares: npt.NDArray[np.floating[Any]], extents: Pair, kernel: Pair, stride: Pair, pad: Pair
+) -> npt.NDArray[np.floating[Any]]:
     """Return the sum of the shares of all windows over each element of the input.
 
     Parameters
     ----------
-    shares : float64 array (..., Ho, Wo)
+    shares : float64 or float32 array (..., Ho, Wo)
         What a window gives to every element under it.
     extents : (int, int)
         Height and width of the input.
@@ -66,10 +67,10 @@ def spread_shares(
 
     Returns
     -------
-    float64 array (..., H, W)
-        0 under no window.
+    array (..., H, W) of the dtype of ``shares``
+        0 under no window; the windows are added one by one in that dtype.
     """
-    result = np.zeros((*shares.shape[:-2], *extents), np.float64)
+    result = np.zeros((*shares.shape[:-2], *extents), shares.dtype)
     for tap in itertools.product(*map(range, kernel)):
         reads, served = [], []
         for axis, place in enumerate(tap):

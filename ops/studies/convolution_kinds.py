@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ops.studies.ascendc_gradient import ASCENDC_WEIGHT_GRADIENT
 from ops.studies.kinds import VECTOR, Asked, Backend, Call, Entry, Golden, Kind, Run, Tensors
@@ -70,24 +71,44 @@ def _run(gradient: GradientName) -> Callable[[Layer, Tensors, Asked], Run]:
     return run
 
 
+def _keywords(layer: Layer) -> dict[str, Any]:
+    return {"stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation, "groups": layer.groups}
+
+
 def _golden(gradient: GradientName) -> Callable[[Layer, Tensors, Backend], Golden]:
     def golden(layer: Layer, tensors: Tensors, backend: Backend) -> Golden:
-        # imported here: a study that runs something else needs none of them
-        from ops.common.definition import forward, input_gradient
-
         wide = {name: tensor.astype(np.float64) for name, tensor in tensors.items()}
-        keywords: dict[str, Any] = {
-            "stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation, "groups": layer.groups
-        }  # fmt: skip
         if gradient == "db":
             return np.asarray(wide["dy"].sum(axis=(0, *range(2, layer.dy.ndim))))
         if gradient == "dx":
-            of_input = forward if layer.transposed else input_gradient
-            return of_input(wide["dy"], wide["weight"], layer.x_shape, **keywords)
+            return _input_gradient(layer, wide, np.float64)
         x, dy = (wide["dy"], wide["x"]) if layer.transposed else (wide["x"], wide["dy"])
-        return backend.golden(x, dy, layer.weight_shape, **keywords)
+        return backend.golden(x, dy, layer.weight_shape, **_keywords(layer))
 
     return golden
+
+
+def _peer(gradient: GradientName) -> Callable[[Layer, Tensors], npt.NDArray[np.float32]]:
+    def peer(layer: Layer, tensors: Tensors) -> npt.NDArray[np.float32]:
+        from ops.common.definition import inner_products, weight_gradient
+
+        if gradient == "db":
+            by_channel = np.moveaxis(tensors["dy"].astype(np.float32), 1, 0).reshape(layer.dy.shape[1], -1)
+            return inner_products(by_channel, np.ones((1, by_channel.shape[1]), np.float32))[:, 0]
+        if gradient == "dx":
+            return _input_gradient(layer, tensors, np.float32)
+        x, dy = (tensors["dy"], tensors["x"]) if layer.transposed else (tensors["x"], tensors["dy"])
+        return weight_gradient(x, dy, layer.weight_shape, **_keywords(layer), dtype=np.float32)
+
+    return peer
+
+
+def _input_gradient(layer: Layer, tensors: Tensors, dtype: type[np.floating[Any]]) -> np.ndarray:
+    # imported here: a study that runs something else needs none of them
+    from ops.common.definition import forward, input_gradient
+
+    of_input = forward if layer.transposed else input_gradient
+    return of_input(tensors["dy"], tensors["weight"], layer.x_shape, **_keywords(layer), dtype=dtype)
 
 
 def _multiplied(gradient: GradientName) -> Callable[[Layer, Tensors, Run, Any], Tensors]:
@@ -119,6 +140,7 @@ def _kind(operator: Operator, gradient: GradientName) -> Kind:
         calls=MappingProxyType(calls),
         operands=_OPERANDS[gradient],
         golden=_golden(gradient),
+        peer=_peer(gradient),
         multiplied=_multiplied(gradient),
         k_depth=depths[gradient],
         macs=lambda layer: layer.dy.size if gradient == "db" else layer.narrow.size * prod(layer.weight_shape[1:]),

@@ -25,6 +25,8 @@ class Rounded:
     ----------
     golden : float64 array
         That gradient.
+    operands : mapping of str to array
+        The tensors it is of.
     input_underflow : int
         Elements of the operands that are not 0 in the file and 0 where they are multiplied.
     input_overflow : int
@@ -38,6 +40,7 @@ class Rounded:
     """
 
     golden: npt.NDArray[np.float64]
+    operands: Tensors
     input_underflow: int
     input_overflow: int
     input_specials_lost: int
@@ -62,6 +65,8 @@ class Goldens:
     def __init__(self, layer: AnyLayer, kind: Kind, dtype: str | None, backend: Backend) -> None:
         self._layer, self._kind, self._backend = layer, kind, backend
         self._rounded: dict[tuple[object, ...], Rounded] = {}
+        # by identity: the tensors are kept, here or in what was rounded
+        self._peers: dict[int, npt.NDArray[np.float32]] = {}
         own = kind.tensors(layer)
         assert own is not None, "a kind is chosen for layers that have its operands"
         self._own: Tensors = own
@@ -79,12 +84,21 @@ class Goldens:
             pairs = {name: (own, operands[name]) for name, own in self._own.items()}
             self._rounded[key] = Rounded(
                 golden=self._gradient(operands),
+                operands=operands,
                 input_underflow=sum(count_underflow(own, operand) for own, operand in pairs.values()),
                 input_overflow=sum(count_overflow(own, operand, compute_dtype) for own, operand in pairs.values()),
                 input_specials_lost=sum(_specials_lost(own, operand) for own, operand in pairs.values()),
                 lost_tensors=tuple(name for name, (own, operand) in pairs.items() if own.any() and not operand.any()),
             )
         return self._rounded[key]
+
+    def peer(self, tensors: Tensors) -> npt.NDArray[np.float32]:
+        """Return the gradient of ``tensors`` as float32 sums, computed once for each of `tensors` and `rounded`."""
+        key = id(tensors)
+        if key not in self._peers:
+            with np.errstate(all="ignore"):
+                self._peers[key] = self._kind.peer(self._layer, tensors)
+        return self._peers[key]
 
     def _gradient(self, tensors: Tensors) -> npt.NDArray[np.float64]:
         layer, kind = self._layer, self._kind

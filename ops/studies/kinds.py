@@ -143,6 +143,9 @@ class Kind:
         Tensors of the layer that are multiplied or added.
     golden : callable
         (layer, tensors, `Backend`) to the float64 gradient of tensors as they are.
+    peer : callable
+        (layer, tensors) to their gradient as float32 sums, one product and one addition at a time: what a CPU makes
+        without the operator.
     multiplied : callable
         (layer, tensors, `Run`, product) to the tensors as the hardware multiplied them: the operands, and what the
         route makes of constants.
@@ -159,6 +162,7 @@ class Kind:
     calls: Mapping[Entry, Call]
     operands: tuple[str, ...]
     golden: Callable[[Any, Tensors, Backend], Golden]
+    peer: Callable[[Any, Tensors], npt.NDArray[np.float32]]
     multiplied: Callable[[Any, Tensors, Run, Any], Tensors]
     k_depth: Callable[[Any], int]
     macs: Callable[[Any], int]

@@ -58,15 +58,23 @@ def _divisors(layer: PoolingLayer) -> npt.NDArray[np.float64]:
     )  # fmt: skip
 
 
-def _golden(layer: PoolingLayer, tensors: Tensors, backend: Backend) -> Golden:
+def _by_definition(layer: PoolingLayer, tensors: Tensors, dtype: type[np.floating[Any]]) -> np.ndarray:
     """Spread dy * factor / divisor; what a route leaves out of these two is 1, and 1 over the definition's divisors."""
     divisor = tensors.get("divisor")
     if divisor is None:
         divisor = _divisors(layer)
-    share = tensors["dy"].astype(np.float64) * tensors.get("factor", np.ones(1)).astype(np.float64)
-    share = np.divide(share, divisor.astype(np.float64), out=np.zeros_like(share), where=divisor != 0)
+    share = tensors["dy"].astype(dtype) * tensors.get("factor", np.ones(1)).astype(dtype)
+    share = np.divide(share, divisor.astype(dtype), out=np.zeros_like(share), where=divisor != 0)
     height, width = layer.x_shape[-2:]
     return spread_shares(share, (height, width), layer.kernel_size, layer.stride, layer.padding)
+
+
+def _golden(layer: PoolingLayer, tensors: Tensors, backend: Backend) -> Golden:
+    return _by_definition(layer, tensors, np.float64)
+
+
+def _peer(layer: PoolingLayer, tensors: Tensors) -> npt.NDArray[np.float32]:
+    return _by_definition(layer, tensors, np.float32)
 
 
 def _multiplied(layer: PoolingLayer, tensors: Tensors, run: Run, product: Any) -> Tensors:
@@ -115,6 +123,7 @@ POOLING_KINDS = (
         calls=MappingProxyType({"aclnn": Call(words="call of aclnnAvgPool2dBackward", has_modes=True, run=_run)}),
         operands=("dy",),
         golden=_golden,
+        peer=_peer,
         multiplied=_multiplied,
         k_depth=_k_depth,
         macs=lambda layer: layer.dy.size * prod(layer.kernel_size),

@@ -13,12 +13,16 @@ goldens:
 CANN's own reference for these operators rounds the inputs first (hicann/ops-nn
 conv/conv3d_backprop_filter_v2/tests/assets/golden.py), so ``rounded`` is the golden whose verdict decides by default;
 ``original`` answers the user's question whether the mode is fit for the layer. Both verdicts are always reported.
+
+Standards that compare with a peer get what a CPU makes of the same tensors without the operator: float32 products and
+sums one by one, rounded once to the format of the gradient.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -29,10 +33,10 @@ from npu_sim.dtypes.formats import dtype_name
 from npu_sim.errors import InputFileError, InternalError, NpuSimError
 from npu_sim.fenv import default_fenv
 from npu_sim.report.precision import element_errors, measure
-from npu_sim.report.standards.mixed_tolerance import MIXED_TOLERANCE
-from npu_sim.report.standards.standard import Evidence
+from npu_sim.report.standards.registry import get_standard
+from npu_sim.report.standards.standard import Evidence, Peer
 from ops.studies.goldens import Goldens
-from ops.studies.kinds import Asked, Backend, Entry, Kind, Run
+from ops.studies.kinds import Asked, Backend, Entry, Kind, Run, Tensors
 from ops.studies.layers import AnyLayer, Capture, Layer, PoolingLayer
 from ops.studies.precision_report import (
     CaseResult,
@@ -45,6 +49,7 @@ from ops.studies.precision_report import (
     StudyOptions,
 )
 from ops.studies.registry import kinds_of
+from ops.studies.rounding import cast
 
 
 def emulator() -> Backend:
@@ -177,7 +182,7 @@ def study(
         source=capture.source,
         metadata=capture.metadata,
         options=options,
-        standards=(MIXED_TOLERANCE.summary(),),
+        standards=tuple(get_standard(name).summary() for name in options.standards),
         gradient=f"result of a {'; of a '.join(calls)}",
         layers=tuple(summaries),
         rows=tuple(rows),
@@ -220,7 +225,9 @@ def _case(one: Combination, goldens: Goldens, chip: Any, options: StudyOptions, 
     except NpuSimError as error:
         return PrecisionRow(**row, refusal=Refusal.of(error))
     rounded = goldens.rounded(run, chip)
-    inputs_lost = bool(rounded.lost_tensors)
+    judge = partial(
+        _judge, run=run, goldens=goldens, chip=chip, options=options, inputs_lost=bool(rounded.lost_tensors)
+    )
     return PrecisionRow(
         **row,
         result=CaseResult(
@@ -234,18 +241,33 @@ def _case(one: Combination, goldens: Goldens, chip: Any, options: StudyOptions, 
             input_overflow=rounded.input_overflow,
             input_specials_lost=rounded.input_specials_lost,
             lost_tensors=rounded.lost_tensors,
-            original=_compare(run, goldens.original, "original", chip, inputs_lost=inputs_lost),
-            rounded=_compare(run, rounded.golden, "rounded", chip, inputs_lost=inputs_lost),
+            original=judge("original", goldens.original, goldens.tensors),
+            rounded=judge("rounded", rounded.golden, rounded.operands),
         ),
     )
 
 
-def _compare(run: Run, golden: npt.NDArray[np.float64], kind: Golden, product: Any, *, inputs_lost: bool) -> Comparison:
-    """Compare with one golden. A result multiplied in HF32 is judged by the standard's HF32 row."""
-    errors = element_errors(run.gradient, golden, overflow=product.overflow_mode)
+def _judge(
+    kind: Golden, golden: npt.NDArray[np.float64], tensors: Tensors, *, run: Run, goldens: Goldens, chip: Any,
+    options: StudyOptions, inputs_lost: bool,
+) -> Comparison:  # fmt: skip
+    """Compare with one golden; a peer is of ``tensors``. A result multiplied in HF32 is judged by the HF32 row."""
+    standards = [get_standard(name) for name in options.standards]
+    overflow = chip.overflow_mode
+    errors = element_errors(run.gradient, golden, overflow=overflow)
+    peer = None
+    if any(standard.needs_peer for standard in standards):
+        made = cast(goldens.peer(tensors), errors.format.name, overflow=overflow)
+        peer = Peer(
+            name=f"float32 chain over the tensors {_TENSORS[kind]}, rounded once to {errors.format.name}",
+            errors=element_errors(made, golden, overflow=overflow),
+        )
     row = "hf32" if run.compute_dtype == "hf32" and errors.format.name == "fp32" else errors.format.name
-    evidence = Evidence(errors=errors, row=row, golden=kind, inputs_lost=inputs_lost)
-    return Comparison.of(kind, measure(errors), (MIXED_TOLERANCE.judge(evidence),))
+    evidence = Evidence(errors=errors, row=row, golden=kind, peer=peer, inputs_lost=inputs_lost)
+    return Comparison.of(kind, measure(errors), tuple(standard.judge(evidence) for standard in standards))
+
+
+_TENSORS: dict[Golden, str] = {"original": "of the call", "rounded": "as they were multiplied"}
 
 
 def _summarise(layer: AnyLayer, kind: Kind, goldens: Goldens) -> LayerSummary:

@@ -12,6 +12,7 @@ from npu_sim.errors import NpuSimError, OperatorError
 from npu_sim.products import list_series
 from npu_sim.report.precision import ErrorMetrics
 from npu_sim.report.record import to_json_text
+from npu_sim.report.standards.registry import DEFAULT, get_standard
 from npu_sim.report.standards.verdict import Outcome, Verdict, VoidCause
 from ops.common.capability import ACLNN, SPLIT, UNIFIED, Capability
 from ops.studies.kinds import ENTRIES, Entry
@@ -55,7 +56,9 @@ class StudyOptions:
     dtype : {"fp16", "bf16", "fp32"} or None
         Cast the tensors to this before the call; None leaves them as they are in the file.
     golden : {"rounded", "original"}
-        Golden whose verdict decides.
+        Golden whose verdicts decide.
+    standards : tuple of str
+        Names of the standards that judge, of `npu_sim.report.standards.registry`; all of them decide.
     accumulation : str or None
         Model of the Cube's additions: ``"serial"``, or a name like ``"exact16-rne+keep"`` (``"exact16+keep"`` for
         short); None takes each product's default.
@@ -70,6 +73,7 @@ class StudyOptions:
     entries: tuple[Entry, ...] = ("aclnn",)
     dtype: str | None = None
     golden: Golden = "rounded"
+    standards: tuple[str, ...] = (DEFAULT,)
     accumulation: str | None = None
     threads: int | None = None
 
@@ -82,6 +86,10 @@ class StudyOptions:
         _require(bool(self.entries), "entries", "at least one of aclnn, tbe, ascendc", "none")
         for entry in self.entries:
             _require(entry in ENTRIES, "entries", "aclnn, tbe or ascendc", entry)
+        _require(bool(self.standards), "standards", "at least one name", "none")
+        for standard in self.standards:
+            get_standard(standard)
+        object.__setattr__(self, "standards", tuple(dict.fromkeys(self.standards)))
         _require(self.golden in GOLDENS, "golden", "original or rounded", self.golden)
         _require(self.threads is None or self.threads >= 1, "threads", "at least 1", self.threads)
         if self.accumulation is not None:

@@ -161,6 +161,7 @@ def documents() -> dict[str, list[Any]]:
         "precision": [
             _printed(*stem),
             _printed(*stem, *given),
+            _printed(*stem, "--standard", "double-benchmark-l0"),
         ],
         "perf": [_printed("perf", *SHAPE)],
         "products": [_printed("products")],

@@ -13,6 +13,7 @@ from test_precision_capture import WRONG, damaged, layer_arrays
 
 from npu_sim.errors import InternalError
 from npu_sim.report.standards.mixed_tolerance import MIXED_TOLERANCE
+from npu_sim.report.standards.registry import STANDARDS
 from ops.cli.main import main
 from ops.cli.precision_picture import MAX_PANELS, _titles
 from ops.studies import precision as precision_study
@@ -357,7 +358,41 @@ def test_precision_cast_is_in_the_headline(capsys, own_file):
     assert "\nfp32 in the file, cast to bf16, K depth " in out
 
 
+def test_precision_several_standards_have_a_table_and_all_decide(capsys, own_file):
+    common = (own_file, "--layer", "head", "--product", "910b", "--cube-math-type", "2", "--golden", "original")
+    two = ("--standard", "msprobe-dump", "--standard", "double-benchmark-l1")
+    code, out, err = call(capsys, *common, *two, "--no-picture")
+    assert (code, err) == (1, "")
+    text = flat(out)
+    assert "1 computed; 0 pass, 1 FAIL against the original golden, which decides (all 2 standards)" in text
+    lines = [line.split() for line in out.splitlines()]
+    assert ["msprobe-dump", "original*", "1"] in lines
+    assert ["double-benchmark-l1", "rounded", "1"] in lines
+    assert re.search(r"double-benchmark-l1 original\* 0 1 head dw on 910b mode 2: MARE ratio = \S+, must be <= 5", text)
+    assert "FAIL 1 of 2" in out
+    assert "peer: float32 chain over the tensors of the call, rounded once to fp32." in text
+    assert "double-benchmark-l1: CANN double benchmark L1, commercial, 2026-04-09, hicann/opbase" in text
+    assert call(capsys, *common, "--standard", "msprobe-dump", "--no-picture")[0] == 0
+    report = json.loads(call(capsys, *common, *two, "--json", "-")[1])
+    assert report["options"]["standards"] == ["msprobe-dump", "double-benchmark-l1"]
+    verdicts = report["rows"][0]["result"]["original"]["verdicts"]
+    assert [(verdict["outcome"], verdict["label"]) for verdict in verdicts] == [("pass", "cosine"), ("fail", "MARE")]
+
+
+@pytest.mark.parametrize("name", STANDARDS)
+def test_precision_each_standard_is_named_with_its_row_and_peer(capsys, own_file, name):
+    arguments = ("--layer", "head", "--product", "910b", "--cube-math-type", "1", "--standard", name, "--details")
+    code, out, err = call(capsys, own_file, *arguments, "--picture", "p.svg")
+    text = flat(out)
+    outcome = "1 pass" if code == 0 else "0 pass, 1 FAIL"
+    assert err == ""
+    assert f"{outcome} against the rounded golden, which decides ({STANDARDS[name].title})" in text
+    assert f"tolerance {STANDARDS[name].rows['hf32']}: {STANDARDS[name].thresholds('hf32')}." in text
+    assert ("peer: float32 chain" in text) == STANDARDS[name].needs_peer
+
+
 BAD_OPTIONS = {
+    ("--standard", "mixed"): "Standard must be one of mixed-tolerance, mixed-tolerance-draft, single-benchmark,",
     ("--product", "910c"): "Product must be a known SoC version or series alias, not '910c'",
     ("--product", "950"): "Product must be of the series 310, 310p, 910, 910b, 910_93, not '950'",
     ("--cube-math-type", "4"): "cubeMathType must be",

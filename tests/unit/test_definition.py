@@ -9,7 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ops.common.definition import weight_gradient
+from ops.common import definition
+from ops.common.definition import inner_products, weight_gradient
 
 
 def by_definition(x, dy, shape, stride, before, dilation, groups):
@@ -139,3 +140,21 @@ def test_weight_gradient_extents_that_do_not_fit_are_refused(arguments: tuple, m
     x_shape, dy_shape, *rest = arguments
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         weight_gradient(np.zeros(x_shape), np.zeros(dy_shape), *rest)
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 60, 1 << 20])
+@pytest.mark.parametrize(("m", "n", "k"), [(3, 4, 50), (1, 1, 9), (1, 5, 1), (2, 2, 0), (0, 3, 4)])
+def test_inner_products_in_float32_are_chains_in_ascending_order(
+    monkeypatch, at_once: int, m: int, n: int, k: int
+) -> None:
+    monkeypatch.setattr(definition, "_CHAINED_AT_ONCE", at_once)
+    rng = np.random.default_rng([m, n, k])
+    left, right = (rng.normal(size=(rows, k)).astype(np.float32) for rows in (m, n))
+    expected = np.zeros((m, n), np.float32)
+    for row, column, place in itertools.product(range(m), range(n), range(k)):
+        product = np.float32(left[row, place] * right[column, place])
+        expected[row, column] = np.float32(expected[row, column] + product)
+    found = inner_products(left, right)
+    assert (found.dtype, found.tobytes()) == (np.float32, expected.tobytes())
+    wide = inner_products(left.astype(np.float64), right.astype(np.float64))
+    np.testing.assert_allclose(wide, left.astype(np.float64) @ right.T.astype(np.float64), rtol=1e-14)

@@ -10,10 +10,16 @@ import pytest
 from precision_backend import backend, convolution_backward
 
 from npu_sim.errors import InputFileError, InternalError, OperatorError, ProductError
+from npu_sim.report.precision import element_errors
 from npu_sim.report.standards.mixed_tolerance import MIXED_TOLERANCE
+from npu_sim.report.standards.registry import STANDARDS, StandardNameError
+from npu_sim.report.standards.standard import Evidence, Peer
+from ops.common import definition
+from ops.common.definition import weight_gradient
 from ops.studies.layers import Capture, Layer
 from ops.studies.precision import study
 from ops.studies.precision_report import StudyOptionError, StudyOptions
+from ops.studies.rounding import round_to_hf32
 from tests.oracles.series import SERIES, SPLIT, UNIFIED
 
 
@@ -300,6 +306,8 @@ def test_study_own_defects_are_not_refusals(error, message):
         ({"dtype": "fp64"}, StudyOptionError, "dtype must be fp16, bf16 or fp32, not fp64$"),
         ({"golden": "exact"}, StudyOptionError, "golden must be original or rounded, not exact$"),
         ({"threads": 0}, StudyOptionError, "threads must be at least 1, not 0$"),
+        ({"standards": ()}, StudyOptionError, "standards must be at least one name, not none$"),
+        ({"standards": ("mixed",)}, StandardNameError, "Standard must be one of mixed-tolerance, .*, not mixed$"),
         (
             {"accumulation": "exact0"},
             StudyOptionError,
@@ -322,3 +330,57 @@ def test_options_short_names_and_repetitions_are_resolved():
     assert options.products == ("910b", "910")
     assert options.cube_math_types == (3, 0)
     assert options.accumulation == "exact8-rne"
+
+
+def test_study_every_standard_judges_each_gradient_beside_both_goldens_and_the_peer():
+    report = run(standards=tuple(STANDARDS), products=("910b",), cube_math_types=(1,), layers=("a",))
+    assert [standard["name"] for standard in report.standards] == list(STANDARDS)
+    ((row,), layer) = report.computed, capture().layers[0]
+    x, dy = layer.x.astype(np.float64), layer.dy.astype(np.float64)
+    operands = [round_to_hf32(tensor, mantissa_bits=11) for tensor in (layer.x, layer.dy)]
+    made = convolution_backward(
+        layer.dy, layer.x, np.zeros(layer.weight_shape, np.float32), stride=(1, 1), padding=(1, 1), dilation=(1, 1),
+        groups=1, output_mask=(False, True, False), product="910b", cube_math_type=1,
+    ).grad_weight  # fmt: skip
+    for kind, (left, right), words in (
+        ("original", (x, dy), "float32 chain over the tensors of the call, rounded once to fp32"),
+        ("rounded", operands, "float32 chain over the tensors as they were multiplied, rounded once to fp32"),
+    ):
+        keywords = {"stride": 1, "padding": 1, "dilation": 1, "groups": 1}
+        golden = weight_gradient(left, right, layer.weight_shape, **keywords)
+        peer = weight_gradient(left, right, layer.weight_shape, **keywords, dtype=np.float32)
+        evidence = Evidence(
+            errors=element_errors(made, golden), row="hf32", golden=kind,
+            peer=Peer(name=words, errors=element_errors(peer, golden)),
+        )  # fmt: skip
+        verdicts = row.result.against(kind).verdicts
+        assert [verdict.standard for verdict in verdicts] == list(STANDARDS)
+        for verdict in verdicts:
+            again = STANDARDS[verdict.standard].judge(evidence)
+            assert (verdict.outcome, verdict.peer, verdict.label) == (again.outcome, again.peer, again.label)
+            for one, other in zip(verdict.checks, again.checks, strict=True):
+                # the golden of the study is another sum in float64
+                assert one.value == pytest.approx(other.value, rel=1e-6)
+
+
+def test_study_gradient_fails_if_one_standard_says_so():
+    options = {"products": ("910b",), "cube_math_types": (2,), "golden": "original"}
+    outcomes = {}
+    for names in (("msprobe-dump",), ("single-benchmark",), ("msprobe-dump", "single-benchmark", "msprobe-dump")):
+        report = run(standards=names, **options)
+        outcomes[names] = (report.count("original", "fail"), report.passed)
+        assert report.options.standards == tuple(dict.fromkeys(names))
+    assert list(outcomes.values()) == [(0, True), (2, False), (2, False)]
+
+
+def test_study_makes_no_peer_that_no_standard_wants(monkeypatch):
+    monkeypatch.setattr("ops.studies.goldens.Goldens.peer", lambda *_: pytest.fail("made a peer"))
+    assert run(products=("910b",), standards=("mixed-tolerance", "torch-npu")).passed
+
+
+def test_study_makes_each_peer_once(monkeypatch):
+    made = []
+    monkeypatch.setattr(definition, "weight_gradient", lambda *a, **k: made.append(a) or weight_gradient(*a, **k))
+    run(products=("910b", "910_93"), standards=("double-benchmark-l0", "msprobe-ulp"), layers=("a",))
+    # of the tensors of the call, and as fp32, hf32 and fp16
+    assert len(made) == 4

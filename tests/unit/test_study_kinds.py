@@ -130,6 +130,23 @@ def test_rounded_golden_is_that_of_what_was_multiplied(gradient, mode):
     assert len(report.computed) == (1 if mode in (0, 3) else 2)
 
 
+def assert_is_its_golden_in_float32(kind, layer, tensors):
+    """One rounding a product and an addition: K + 1 of them, of a sum of magnitudes, and float32 all along."""
+    backend = emulator()
+    golden, peer = kind.golden(layer, tensors, backend), kind.peer(layer, tensors)
+    magnitudes = kind.golden(layer, {name: abs(tensor) for name, tensor in tensors.items()}, backend)
+    assert peer.dtype == np.float32
+    assert (abs(peer - golden) <= (kind.k_depth(layer) + 2) * 2.0**-24 * abs(magnitudes)).all()
+    # a few halves may add up exactly
+    assert kind.gradient == "db" or (peer != golden).any()
+
+
+@pytest.mark.parametrize("layer", CONVOLUTIONS, ids=lambda layer: f"{layer.name}{layer.x.ndim - 2}g{layer.groups}")
+def test_peers_of_convolutions_are_their_goldens_in_float32(layer):
+    for kind in kinds_of(layer, None):
+        assert_is_its_golden_in_float32(kind, layer, kind.tensors(layer))
+
+
 POOLINGS = [
     ({}, {"910b": ("cube",), "310p": ("cube",)}),
     ({"stride": (1, 1)}, {"910b": ("cube",), "310p": ("cube",)}),
@@ -263,3 +280,10 @@ def test_wrong_layer_is_refused(tmp_path, layer, changes, message):
     np.savez(tmp_path / "own.npz", **arrays_of(layer, **changes))
     with pytest.raises(InputFileError, match=re.escape(f"own.npz: {message}")):
         load_capture(tmp_path / "own.npz")
+
+
+@pytest.mark.parametrize("given", [given for given, _ in POOLINGS])
+def test_peers_of_poolings_are_their_goldens_in_float32(given):
+    layer = pooling(**given)
+    (kind,) = kinds_of(layer, None)
+    assert_is_its_golden_in_float32(kind, layer, kind.tensors(layer))

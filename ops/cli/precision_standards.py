@@ -1,0 +1,56 @@
+"""What each standard of a precision report says, where another than the default was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+
+from npu_sim.report.standards.verdict import Verdict
+from npu_sim.report.tables import fitted_tables
+from ops.cli.output import print_prose
+from ops.studies.precision_report import GOLDENS, Golden, PrecisionReport, PrecisionRow
+
+_HEADINGS = ("standard", "golden", "pass", "FAIL", "void", "first that does not pass")
+
+
+def print_standards(report: PrecisionReport, console: Console) -> None:
+    """Print how many gradients pass each standard, and a figure of the first that does not; then the standards."""
+    rows = [_cells(report, number, golden) for number in range(len(report.standards)) for golden in GOLDENS]
+    left = ("standard", "golden", "first that does not pass")
+    styles = {number: "red" for number, row in enumerate(rows) if row[3]}
+    for table in fitted_tables(_HEADINGS, rows, width=console.width, left=left, styles=styles):
+        console.print(table)
+    for standard in report.standards:
+        at = f" at {standard['commit']}" if standard["commit"] else ""
+        edition = f"{standard['title']}, {standard['version']}, {standard['source']}{at}"
+        print_prose(console, f"{standard['name']}: {edition}: {standard['rule']}.")
+    peers = dict.fromkeys(
+        verdict.peer
+        for row in report.computed
+        if row.result is not None
+        for verdict in row.result.against(report.options.golden).verdicts
+        if verdict.peer
+    )
+    if peers:
+        print_prose(console, f"peer: {'; '.join(peers)}.")
+
+
+def _cells(report: PrecisionReport, number: int, golden: Golden) -> tuple[str, ...]:
+    verdicts = list(_verdicts(report, number, golden))
+    outcomes = [verdict.outcome for _, verdict in verdicts]
+    counts = (str(outcomes.count("pass")), *(str(outcomes.count(one) or "") for one in ("fail", "void")))
+    ranked = [pair for outcome in ("fail", "void") for pair in verdicts if pair[1].outcome == outcome]
+    words = ""
+    if ranked:
+        row, verdict = ranked[0]
+        why = verdict.deciding if verdict.outcome == "fail" else f"void {verdict.void_cause}"
+        words = f"{row.title} on {row.place} mode {row.mode}: {why}"
+    decides = "*" if golden == report.options.golden else ""
+    return (report.standards[number]["name"], f"{golden}{decides}", *counts, words)
+
+
+def _verdicts(report: PrecisionReport, number: int, golden: Golden) -> Iterator[tuple[PrecisionRow, Verdict]]:
+    for row in report.computed:
+        if row.result is not None:
+            yield row, row.result.against(golden).verdicts[number]
