@@ -65,12 +65,15 @@ MODULES = {
         "ops.common.pipeline", "ops.common.queues", "ops.common.kernel_parts", "ops.common.rule", "ops.common.arrays",
         "ops.vector.frame", "ops.vector.kernel_frame", "ops.vector.steps",
     ),
-    "Studies": ("ops.studies.precision_report", "ops.studies.timing", "ops.studies.checking"),
+    "Studies": (
+        "ops.studies.precision_report", "ops.studies.timing", "ops.studies.checking", "ops.studies.selftest.run",
+        "ops.studies.selftest.vectors", "ops.studies.selftest.report",
+    ),
     "Errors and limits": ("npu_sim.errors", "npu_sim.budget"),
 }  # fmt: skip
 """The modules with a page, by what they are for."""
 
-COMMANDS = ("precision", "perf", "check", "products", "run", "warm")
+COMMANDS = ("precision", "perf", "check", "selftest", "products", "run", "warm")
 WIDE = "---\nhide: [toc]\n---\n\n"
 """In front of a page whose tables need the whole width."""
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")

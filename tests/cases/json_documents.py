@@ -18,10 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from npu_sim.accumulation import SERIAL
 from npu_sim.program.violation import Kind, Violation
 from ops.cli.main import main
 from ops.studies.cases import CaseSet, case_of_shape
 from ops.studies.checking import Finding, run_check
+from ops.studies.selftest.arithmetic import Arithmetic, emulate
+from ops.studies.selftest.vectors import digest, vectors_of
 
 FOLDER = Path(__file__).parents[2] / "docs/schemas"
 
@@ -63,6 +66,10 @@ TITLES = {
     "check": ("npu-sim check --json", "What is wrong in the kernel of each weight gradient, or why it is refused."),
     "perf_script": ("npu-sim perf FILE.py --json", "How long each operator call of a Python file takes."),
     "check_script": ("npu-sim check FILE.py --json", "What is wrong in the launches of a Python file."),
+    "selftest": (
+        "npu-sim selftest RESULTS.npz --json",
+        "Which models of the Cube's additions have a device's results.",
+    ),
     "run": ("npu-sim run FILE.py --json", "What the operator calls of a Python file ran, and why that way."),
     "products": ("npu-sim products --json", "Every fact of the products, with its source."),
     "assumptions": ("npu-sim products --assumptions --json", "What is assumed about the products."),
@@ -84,6 +91,8 @@ MEANINGS = {
     "confidence": "H, M or L; how far the number can be trusted",
     "core_count": "emulated cores (block_dim)",
     "critical_parts": "cycles of the critical path by what they are spent on; they add up to total_cycles",
+    "first_difference": "first element that differs, directed probes first; null if none does",
+    "differing_count": "elements of the matrix product that are not the device's",
     "critical_shares": "shares of the critical path by what they are spent on; they add up to 1",
     "cube_math_type": "0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32",
     "cube_utilisation": "multiply-adds over what all Cubes can do in the core time",
@@ -95,6 +104,8 @@ MEANINGS = {
     "gradient": "of one layer: dx, dw or db, of the input, weight or bias; of a report: what was called",
     "k_depth": "products summed into one element, at most",
     "kind": "name of the finding in npuchk, or ours",
+    "fits": "those with every element of the device's",
+    "excluded": "those that differ from the nearest in one thing and do not fit",
     "macs": "multiply-adds of the convolution",
     "other_row": "row of the other instruction involved, -1: none",
     "outcome": "pass, fail, or void: the standard is met or cannot be applied, which says nothing about the gradient",
@@ -195,6 +206,15 @@ def documents() -> dict[str, list[Any]]:
         np.savez(tensors, **named)  # type: ignore[arg-type]  # names with a dot
         wanted = ("--gradient", "dx", "--gradient", "dw", "--entry", "aclnn", "--entry", "tbe", "--dtype", "fp16")
         found["precision"].append(_printed("precision", str(tensors), "--product", "310p", *wanted))
+        results = Path(folder) / "results.npz"
+        refused = {"bf16.error": "", "digest": digest(), "device": "", "software": ""}
+        halves = emulate(vectors_of("fp16"), Arithmetic(operands="fp16", accumulation=SERIAL))
+        arrays: dict[str, Any] = {
+            "fp16.c": halves,
+            "fp32.c": np.zeros(2 * vectors_of("fp32").a.shape[:1], np.float32),
+        } | {key: np.array(text) for key, text in refused.items()}
+        np.savez(results, **arrays)
+        found["selftest"] = [_printed("selftest", str(results))]
         script = Path(folder) / "script.py"
         script.write_text(SCRIPT, encoding="utf-8")
         for command in ("perf", "check"):
