@@ -14,12 +14,12 @@ from npu_sim.report.standards.registry import DEFAULT, STANDARDS
 from ops.cli.effort import YesOption, announce
 from ops.cli.output import console, note, note_compilation, note_hints, print_prose
 from ops.cli.precision_picture import SUFFIXES, draw, require_matplotlib
+from ops.cli.precision_source import read_layers
 from ops.cli.precision_summary import print_summary
 from ops.cli.precision_table import print_details
 from ops.cli.shapes import NoProgressOption, UsageError, progress_bar, read_modes
-from ops.studies.capture import load_capture, load_example
 from ops.studies.kinds import ENTRIES, Entry
-from ops.studies.precision_report import CUBE_MATH_TYPES, StudyOptions, default_products
+from ops.studies.precision_report import StudyOptions, default_products
 
 DEFAULT_PICTURE = Path("npu-sim-precision.png")
 
@@ -28,7 +28,9 @@ def precision_command(
     file: Annotated[
         str | None,
         typer.Argument(
-            metavar="[FILE.npz]", help="Captured layers; without it, a training step that ships with the package."
+            metavar="[FILE]",
+            help="Captured layers (.npz); test cases of ATK (.json) or TTK (.csv); mymodel.py:build, a function that "
+            "returns (model, loss) or (model, x) of PyTorch; without it, a training step that ships with the package.",
         ),
     ] = None,
     product: Annotated[
@@ -41,7 +43,9 @@ def precision_command(
     ] = None,
     cube_math_type: Annotated[
         list[str] | None,
-        typer.Option("--cube-math-type", help="0..3 or a name such as USE_HF32; repeatable. Default: all four."),
+        typer.Option(
+            "--cube-math-type", help="0..3 or a name such as USE_HF32; repeatable. Default: a case's own, else all."
+        ),
     ] = None,
     layer: Annotated[
         list[str] | None, typer.Option("--layer", help="Name of a layer; repeatable. Default: all.")
@@ -64,6 +68,15 @@ def precision_command(
     dtype: Annotated[
         str | None, typer.Option("--dtype", help="Cast the tensors first: fp16, bf16 or fp32. Default: as in the file.")
     ] = None,
+    generate: Annotated[
+        str | None,
+        typer.Option(
+            "--generate",
+            help="Draw all tensors from a distribution of the standards: uniform, normal, wide, small, outliers or "
+            "special. Default: the file's tensors; of cases their ranges.",
+        ),
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Of drawn tensors. Default: 0.")] = None,
     golden: Annotated[
         str,
         typer.Option(
@@ -107,13 +120,13 @@ def precision_command(
 ) -> None:
     """Show the error of gradients against float64, for each product and cubeMathType.
 
-    Reads tensors captured from a training step and computes the gradients of its
-    convolutions, transposed convolutions and average poolings by calls of the
-    operators as the product would, casts and layout conversions included, and
-    says whether they pass CANN's mixed tolerance, or the standards that are named.
-    The double benchmarks, msprobe-benchmark and msprobe-ulp compare with a peer:
-    what a CPU makes of the same tensors in float32, one product and one addition
-    at a time.
+    Reads tensors captured from a training step, or draws those of test cases, and
+    computes the gradients of convolutions, transposed convolutions and average
+    poolings by calls of the operators as the product would, casts and layout
+    conversions included, and says whether they pass CANN's mixed tolerance, or
+    the standards that are named. The double benchmarks, msprobe-benchmark and
+    msprobe-ulp compare with a peer: what a CPU makes of the same tensors in
+    float32, one product and one addition at a time.
 
     A verdict is void, and never a pass, where it says nothing: the golden has no
     finite element, an operand became all 0 in the type that is multiplied, or a
@@ -134,7 +147,7 @@ def precision_command(
         products=tuple(product or default_products(entries)),
         gradients=tuple(gradient) if gradient else None,  # type: ignore[arg-type]  # checked by the record
         entries=entries,
-        cube_math_types=read_modes(cube_math_type, CUBE_MATH_TYPES),
+        cube_math_types=read_modes(cube_math_type) if cube_math_type else None,
         layers=tuple(layer) if layer else None,
         dtype=dtype,
         golden=golden,  # type: ignore[arg-type]  # checked by the record
@@ -145,7 +158,7 @@ def precision_command(
     json_file = Path(json_path) if json_path not in (None, "-") else None
     picture_file = _picture_file(picture, no_picture=no_picture, by_default=json_path != "-")
     _check_outputs(file, json_file, picture_file)
-    capture = load_capture(file) if file is not None else load_example()
+    capture = read_layers(file, generate, seed)
     note_hints(options.products)
     note_compilation()
     # Imported here: they load the compiler, which the help does not need.

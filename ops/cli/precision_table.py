@@ -245,7 +245,8 @@ def _refused_line(rows: Sequence[PrecisionRow]) -> str:
 def _legend(report: PrecisionReport) -> Iterator[str]:
     """Yield the paragraphs that explain the tables."""
     options = report.options
-    modes = ", ".join(f"{number} {CubeMathType(number).name}" for number in options.cube_math_types)
+    numbers = dict.fromkeys(row.cube_math_type for row in report.rows if row.cube_math_type is not None)
+    modes = ", ".join(f"{number} {CubeMathType(number).name}" for number in numbers)
     yield (
         f"gradient: {report.gradient}, casts and layout conversions included. mode: cubeMathType {modes}. type: what "
         "was multiplied (of a bias gradient added). A line stands for all products and modes with the same figures; in "

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -13,6 +13,13 @@ GradientName = Literal["dx", "dw", "db"]
 GRADIENTS: tuple[GradientName, ...] = ("dx", "dw", "db")
 """Gradients of the input, of the weight and of the bias, in the order of the operator's outputMask."""
 Operator = Literal["convolution", "transposed convolution", "average pooling"]
+
+
+class Source(Protocol):
+    """Makes the tensors of a layer when they are needed, always the same."""
+
+    def tensors(self, layer: Any) -> dict[str, Any]:
+        """Return them by their names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -43,6 +50,10 @@ class Layer:
         What is computed unless others are asked for: those that the step's own call wanted.
     grad_input, grad_weight, grad_bias : float array or None
         The framework's own gradients.
+    cube_math_types : tuple of int or None
+        Modes the layer is for; None: all.
+    drawn : object or None
+        Makes the tensors, which are placeholders until then; see `filled`.
     """
 
     name: str
@@ -60,6 +71,12 @@ class Layer:
     grad_input: np.ndarray | None = None
     grad_weight: np.ndarray | None = None
     grad_bias: np.ndarray | None = None
+    cube_math_types: tuple[int, ...] | None = None
+    drawn: Source | None = None
+
+    def filled(self) -> Layer:
+        """Return the layer with its tensors, drawn if they are."""
+        return self if self.drawn is None else replace(self, **self.drawn.tensors(self), drawn=None)
 
     @property
     def operator(self) -> Operator:
@@ -107,6 +124,8 @@ class PoolingLayer:
         Likewise; 0 is none.
     grad_input : float array of ``x_shape`` or None
         The framework's own gradient.
+    gradients, cube_math_types, drawn
+        As of `Layer`.
     """
 
     name: str
@@ -120,6 +139,12 @@ class PoolingLayer:
     divisor_override: int = 0
     grad_input: np.ndarray | None = None
     gradients: tuple[GradientName, ...] = ("dx",)
+    cube_math_types: tuple[int, ...] | None = None
+    drawn: Source | None = None
+
+    def filled(self) -> PoolingLayer:
+        """Return the layer with its tensor, drawn if it is."""
+        return self if self.drawn is None else replace(self, **self.drawn.tensors(self), drawn=None)
 
     @property
     def operator(self) -> Operator:

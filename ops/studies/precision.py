@@ -39,6 +39,7 @@ from ops.studies.goldens import Goldens
 from ops.studies.kinds import Asked, Backend, Entry, Kind, Run, Tensors
 from ops.studies.layers import AnyLayer, Capture, Layer, PoolingLayer
 from ops.studies.precision_report import (
+    CUBE_MATH_TYPES,
     CaseResult,
     Comparison,
     Golden,
@@ -116,7 +117,9 @@ def _combinations(capture: Capture, options: StudyOptions) -> Iterator[Combinati
             for entry in options.entries:
                 if entry not in kind.calls:
                     continue
-                modes = options.cube_math_types if kind.calls[entry].has_modes else (None,)
+                modes: tuple[int | None, ...] = (None,)
+                if kind.calls[entry].has_modes:
+                    modes = options.cube_math_types or layer.cube_math_types or CUBE_MATH_TYPES
                 for product in options.products:
                     for mode in modes:
                         yield Combination(layer=layer, kind=kind, entry=entry, product=product, cube_math_type=mode)
@@ -167,13 +170,15 @@ def study(
     goldens: Goldens | None = None
     seen: tuple[AnyLayer, Kind] | None = None
     for done, one in enumerate(every):
-        if goldens is None or seen != (one.layer, one.kind):
-            seen = one.layer, one.kind
-            goldens = Goldens(one.layer, one.kind, options.dtype, backend)
-            summaries.append(_summarise(one.layer, one.kind, goldens))
         if progress:
             progress(done, len(every), str(one))
-        rows.append(_case(one, goldens, chips[one.product], options, backend))
+        if seen is None or seen[0] is not one.layer:
+            layer = one.layer.filled()
+        if goldens is None or seen != (one.layer, one.kind):
+            seen = one.layer, one.kind
+            goldens = Goldens(layer, one.kind, options.dtype, backend)
+            summaries.append(_summarise(layer, one.kind, goldens))
+        rows.append(_case(one, layer, goldens, chips[one.product], options, backend))
     if progress:
         progress(len(every), len(every), "done")
     calls = dict.fromkeys(one.kind.calls[one.entry].words for one in every)
@@ -198,7 +203,9 @@ def _selected(capture: Capture, names: tuple[str, ...] | None) -> tuple[AnyLayer
     return tuple(layer for layer in capture.layers if names is None or layer.name in names)
 
 
-def _case(one: Combination, goldens: Goldens, chip: Any, options: StudyOptions, backend: Backend) -> PrecisionRow:
+def _case(
+    one: Combination, layer: AnyLayer, goldens: Goldens, chip: Any, options: StudyOptions, backend: Backend
+) -> PrecisionRow:
     """Run one combination."""
     call = one.kind.calls[one.entry]
     row: dict[str, Any] = {
@@ -219,7 +226,7 @@ def _case(one: Combination, goldens: Goldens, chip: Any, options: StudyOptions, 
         backend=backend,
     )
     try:
-        run = call.run(one.layer, goldens.tensors, asked)
+        run = call.run(layer, goldens.tensors, asked)
     except InternalError:
         raise
     except NpuSimError as error:

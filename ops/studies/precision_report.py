@@ -45,8 +45,9 @@ class StudyOptions:
     ----------
     products : tuple of str
         SoC versions or series aliases.
-    cube_math_types : tuple of int
-        `npu_sim.dtypes.cube_math.CubeMathType`: 0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32.
+    cube_math_types : tuple of int or None
+        `npu_sim.dtypes.cube_math.CubeMathType`: 0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32;
+        None: the one that a case of a case file names, else all.
     layers : tuple of str or None
         Names; None runs all.
     gradients : tuple of {"dx", "dw", "db"} or None
@@ -67,7 +68,7 @@ class StudyOptions:
     """
 
     products: tuple[str, ...] = field(default_factory=default_products)
-    cube_math_types: tuple[int, ...] = CUBE_MATH_TYPES
+    cube_math_types: tuple[int, ...] | None = None
     layers: tuple[str, ...] | None = None
     gradients: tuple[GradientName, ...] | None = None
     entries: tuple[Entry, ...] = ("aclnn",)
@@ -79,7 +80,7 @@ class StudyOptions:
 
     def __post_init__(self) -> None:
         _require(bool(self.products), "products", "at least one name", "none")
-        _require(bool(self.cube_math_types), "cube_math_types", "at least one of 0, 1, 2, 3", "none")
+        _require(self.cube_math_types != (), "cube_math_types", "at least one of 0, 1, 2, 3", "none")
         _require(self.dtype is None or self.dtype in STORAGE, "dtype", "fp16, bf16 or fp32", self.dtype)
         for gradient in self.gradients or ():
             _require(gradient in GRADIENTS, "gradients", "dx, dw or db", gradient)
@@ -96,8 +97,9 @@ class StudyOptions:
             object.__setattr__(self, "accumulation", _accumulation_name(self.accumulation))
         object.__setattr__(self, "products", tuple(dict.fromkeys(self.products)))
         object.__setattr__(self, "entries", tuple(dict.fromkeys(self.entries)))
-        numbers = (int(parse_cube_math_type(value)) for value in self.cube_math_types)
-        object.__setattr__(self, "cube_math_types", tuple(dict.fromkeys(numbers)))
+        if self.cube_math_types is not None:
+            numbers = (int(parse_cube_math_type(value)) for value in self.cube_math_types)
+            object.__setattr__(self, "cube_math_types", tuple(dict.fromkeys(numbers)))
 
 
 def _require(holds: bool, name: str, rule: str, value: object) -> None:

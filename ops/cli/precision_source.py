@@ -1,0 +1,99 @@
+"""Where the layers of ``npu-sim precision`` come from: a step, a file of cases, or a PyTorch model."""
+
+from __future__ import annotations
+
+import runpy
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from npu_sim.errors import NpuSimError
+from ops.cli.output import note
+from ops.cli.shapes import UsageError
+from ops.studies.capture import load_capture, load_example
+from ops.studies.case_file import SUFFIXES, load_cases
+from ops.studies.generate import DISTRIBUTIONS, regenerated
+from ops.studies.layers import Capture
+
+_REASONS_SHOWN = 5
+
+
+def read_layers(source: str | None, distribution: str | None, seed: int | None) -> Capture:
+    """Return the layers that the arguments of the command name.
+
+    Parameters
+    ----------
+    source : str or None
+        An ``.npz``, ``.json`` or ``.csv`` file, ``FILE.py:FUNCTION``, or None for the step that ships.
+    distribution : str or None
+        Draw all tensors anew from this one of `ops.studies.generate.DISTRIBUTIONS`.
+    seed : int or None
+        Of drawn tensors; None is 0.
+
+    Raises
+    ------
+    NpuSimError
+        A file or option is wrong.
+    """
+    if distribution is not None and distribution not in DISTRIBUTIONS:
+        raise UsageError(f"--generate must be one of {', '.join(DISTRIBUTIONS)}, not {distribution}")
+    if seed is not None and seed < 0:
+        raise UsageError(f"--seed must be at least 0, not {seed}")
+    is_case_file = source is not None and source.endswith(SUFFIXES)
+    if seed is not None and distribution is None and not is_case_file:
+        raise UsageError("--seed must be given together with --generate or a file of cases")
+    if source is not None and is_case_file:
+        found = load_cases(source, seed=seed or 0, distribution=distribution)
+        for reason, count in list(found.left_out.items())[:_REASONS_SHOWN]:
+            note(f"left out, cases: {count}: {reason}")
+        if (more := len(found.left_out) - _REASONS_SHOWN) > 0:
+            note(f"left out for {more} more reasons")
+        return found.capture
+    path, colon, function = (source or "").rpartition(":")
+    if colon and path.endswith(".py"):
+        capture = _captured(path, function)
+    else:
+        capture = load_example() if source is None else load_capture(source)
+    return capture if distribution is None else regenerated(capture, distribution, seed or 0)
+
+
+def _captured(path: str, function: str) -> Capture:
+    """Return the layers of a training step of the model that a function of a Python file builds."""
+    if not Path(path).is_file():
+        raise UsageError(f"Python file must exist, but {path} does not")
+    import ops.torch
+
+    try:
+        build = runpy.run_path(path, run_name="npu_sim_model").get(function)
+    except Exception as error:  # of the user's own code
+        raise UsageError(f"{path} must run, but ends with {type(error).__name__}: {error}") from error
+    if not callable(build):
+        raise UsageError(f"{path} must define the function {function}, which returns (model, loss) or (model, x)")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "step.npz"
+        try:
+            model, loss = _model_and_loss(build)
+            captured = ops.torch.capture(model, loss, file)
+        except NpuSimError:
+            raise
+        except Exception as error:  # of the user's own code
+            raise UsageError(f"{path}:{function} must run, but ends with {type(error).__name__}: {error}") from error
+        for kind, calls in captured.left_out.items():
+            note(f"left out: {kind} {calls}")
+        return replace(load_capture(file), source=f"{path}:{function}")
+
+
+def _model_and_loss(build: Callable[[], Any]) -> tuple[Any, Any]:
+    """Return the model and its loss; of inputs the loss is the mean of the squares of what the model makes of them."""
+    import torch
+
+    made = build()
+    if not isinstance(made, tuple) or len(made) < 2 or not isinstance(made[0], torch.nn.Module):
+        raise UsageError("The function must return (model, loss) or (model, x, ...), the model being a torch.nn.Module")
+    model, *rest = made
+    first = rest[0]
+    if len(rest) == 1 and (callable(first) or (isinstance(first, torch.Tensor) and first.ndim == 0)):
+        return model, first
+    return model, lambda: model(*rest).float().square().mean()

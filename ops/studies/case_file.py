@@ -1,0 +1,167 @@
+"""Files of test cases as CANN's operator tests have them, read unchanged: ATK JSON and TTK CSV.
+
+A case names shapes, types, attributes and ranges of values; its tensors are drawn from a seed when its turn comes
+(`ops.studies.generate`). Sources of the formats: the files of hicann/ops-nn at e5c3fa932 under
+``conv/convolution_backward/tests/st``, ``conv/conv3d_backprop_filter_v2/tests/st``,
+``conv/conv3d_backprop_input_v2/tests/st`` and ``pooling/avg_pool3_d_grad/tests/st``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from npu_sim.budget import reserve
+from npu_sim.dtypes.formats import get_dtype
+from npu_sim.errors import InputFileError, NpuSimError
+from ops.studies.captured_layers import layer_of
+from ops.studies.generate import DISTRIBUTIONS, Draw, drawn_layer, placeholder
+from ops.studies.layers import GRADIENTS, AnyLayer, Capture, GradientName
+from ops.studies.npz import one_line, open_file, path_text, refuse
+from ops.studies.rounding import STORAGE
+
+SUFFIXES = (".json", ".csv")
+_BYTES_PER_BYTE = 30
+"""What Python keeps of a byte of text, roughly, at most."""
+
+
+class CaseError(InputFileError):
+    """One case that cannot be computed here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One row of a file, in the keys of `ops.studies.capture`.
+
+    Attributes
+    ----------
+    name : str
+        Of the case.
+    shapes : mapping of str to tuple of int
+        Of the tensors: "x", "dy", "weight", of a pooling "dy".
+    dtype : str
+        Of all tensors, by any of its names.
+    attributes : mapping of str to object
+        The other keys.
+    draws : mapping of str to distribution
+        By tensor.
+    cube_math_type : int or None
+        The mode; None: the case is of a kernel, which has none.
+    """
+
+    name: str
+    shapes: Mapping[str, tuple[int, ...]]
+    dtype: str
+    attributes: Mapping[str, Any]
+    draws: Mapping[str, Draw]
+    cube_math_type: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseFile:
+    """The cases of a file.
+
+    Attributes
+    ----------
+    capture : Capture
+        Those that can be computed, as layers.
+    left_out : mapping of str to int
+        Why others cannot, and how many.
+    """
+
+    capture: Capture
+    left_out: Mapping[str, int]
+
+
+def load_cases(path: str | os.PathLike[str], *, seed: int = 0, distribution: str | None = None) -> CaseFile:
+    """Read a file of cases.
+
+    Parameters
+    ----------
+    path : str or path
+        An ATK ``.json`` or a TTK ``.csv``.
+    seed : int
+        0 or more; decides the tensors together with the name of a case.
+    distribution : str or None
+        One of `ops.studies.generate.DISTRIBUTIONS` for all tensors; None: the ranges of the file.
+
+    Returns
+    -------
+    CaseFile
+
+    Raises
+    ------
+    InputFileError
+        The file cannot be read, is none of the formats, or no case of it can be computed. Its text is one line.
+    BudgetError
+        The file is larger than the memory budget.
+    """
+    from ops.studies.case_atk import atk_cases
+    from ops.studies.case_ttk import ttk_cases
+
+    name = path_text(path)
+    with open_file(name) as file:
+        size = os.fstat(file.fileno()).st_size
+        reserve(one_line(f"Cases of {name}"), size * _BYTES_PER_BYTE)
+        data = file.read(size)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        refuse(name, f"The file must be UTF-8 text ({error})", error)
+    rows: Iterator[Case | CaseError] = (ttk_cases if name.endswith(".csv") else atk_cases)(text, name)
+    layers: dict[str, AnyLayer] = {}
+    left_out: dict[str, int] = {}
+    for row in rows:
+        try:
+            if isinstance(row, CaseError):
+                raise row
+            layer = _layer(row, name, seed, distribution, taken=layers)
+            layers[layer.name] = layer
+        except NpuSimError as error:
+            reason = one_line(str(error).removeprefix(f"{name}: "))
+            left_out[reason] = left_out.get(reason, 0) + 1
+    if not layers:
+        first = next(iter(left_out), "it has no rows")
+        refuse(name, f"The file must hold a case that can be computed, but {first}")
+    about = {"seed": seed, "distribution": distribution or "the ranges of the file"}
+    return CaseFile(capture=Capture(source=name, layers=tuple(layers.values()), metadata=about), left_out=left_out)
+
+
+def _layer(case: Case, source: str, seed: int, distribution: str | None, taken: Mapping[str, AnyLayer]) -> AnyLayer:
+    dtype = get_dtype(case.dtype)
+    if dtype.name not in STORAGE:
+        raise CaseError(f"dtype must be fp16, bf16 or fp32, not {dtype.name}")
+    if any(extent < 1 for shape in case.shapes.values() for extent in shape):
+        raise CaseError("a tensor is empty")
+    arrays: dict[str, np.ndarray] = {
+        name: placeholder(shape, STORAGE[dtype.name]) for name, shape in case.shapes.items()
+    }
+    arrays |= {key: np.array(value) for key, value in case.attributes.items()}
+    name, number = case.name[:90], 1
+    while name in taken:
+        number += 1
+        name = f"{case.name[:90]}#{number}"
+    layer = layer_of(name, arrays, source)
+    draws = case.draws if distribution is None else dict.fromkeys(("x", "dy", "weight"), DISTRIBUTIONS[distribution])
+    modes = None if case.cube_math_type is None else (case.cube_math_type,)
+    return drawn_layer(layer, seed, draws, cube_math_types=modes)
+
+
+def wanted(mask: Any) -> list[GradientName]:
+    """Return the gradients of an outputMask.
+
+    Raises
+    ------
+    CaseError
+        It is no list of three bools, or none is wanted.
+    """
+    if not isinstance(mask, list | tuple) or len(mask) != len(GRADIENTS):
+        raise CaseError(f"outputMask must be three bools, not {mask!r}")
+    found = [gradient for gradient, is_wanted in zip(GRADIENTS, mask, strict=True) if is_wanted]
+    if not found:
+        raise CaseError("outputMask must want a gradient")
+    return found
