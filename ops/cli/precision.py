@@ -92,6 +92,16 @@ def precision_command(
             help=f"Standard that judges: {', '.join(STANDARDS)}; repeatable, all of them decide. Default: {DEFAULT}.",
         ),
     ] = None,
+    recheck: Annotated[
+        int,
+        typer.Option(
+            "--recheck",
+            metavar="N",
+            help="Run what fails a double benchmark by its ratios N times more, with elements drawn anew from the "
+            "tensors, and judge the medians: 0 or at least 200; the standard advises 1000. Default: 0.",
+            show_default=False,
+        ),
+    ] = 0,
     accumulation: Annotated[
         str | None,
         typer.Option(
@@ -152,6 +162,7 @@ def precision_command(
         dtype=dtype,
         golden=golden,  # type: ignore[arg-type]  # checked by the record
         standards=tuple(standard or (DEFAULT,)),
+        recheck=recheck,
         accumulation=accumulation,
         threads=threads,
     )

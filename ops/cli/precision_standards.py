@@ -25,15 +25,23 @@ def print_standards(report: PrecisionReport, console: Console) -> None:
         at = f" at {standard['commit']}" if standard["commit"] else ""
         edition = f"{standard['title']}, {standard['version']}, {standard['source']}{at}"
         print_prose(console, f"{standard['name']}: {edition}: {standard['rule']}.")
-    peers = dict.fromkeys(
-        verdict.peer
-        for row in report.computed
-        if row.result is not None
-        for verdict in row.result.against(report.options.golden).verdicts
-        if verdict.peer
-    )
+    remarks = {verdict.remark for _, verdict in _all_verdicts(report)}
+    if "recheck" in remarks:
+        print_prose(
+            console,
+            f"pass (recheck): failed at first, and passes by the median ratios of {report.options.recheck} runs on "
+            "tensors whose elements were drawn anew from those of the file.",
+        )
+    deciding = report.options.golden
+    peers = dict.fromkeys(one.peer for golden, one in _all_verdicts(report) if golden == deciding and one.peer)
     if peers:
         print_prose(console, f"peer: {'; '.join(peers)}.")
+
+
+def _all_verdicts(report: PrecisionReport) -> Iterator[tuple[Golden, Verdict]]:
+    for number in range(len(report.standards)):
+        for golden in GOLDENS:
+            yield from ((golden, verdict) for _, verdict in _verdicts(report, number, golden))
 
 
 def _cells(report: PrecisionReport, number: int, golden: Golden) -> tuple[str, ...]:

@@ -27,22 +27,19 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from npu_sim.dtypes.formats import dtype_name
 from npu_sim.errors import InputFileError, InternalError, NpuSimError
 from npu_sim.fenv import default_fenv
 from npu_sim.report.precision import element_errors, measure
 from npu_sim.report.standards.registry import get_standard
-from npu_sim.report.standards.standard import Evidence, Peer
 from ops.studies.goldens import Goldens
-from ops.studies.kinds import Asked, Backend, Entry, Kind, Run, Tensors
+from ops.studies.judging import compare
+from ops.studies.kinds import Asked, Backend, Entry, Kind
 from ops.studies.layers import AnyLayer, Capture, Layer, PoolingLayer
 from ops.studies.precision_report import (
     CUBE_MATH_TYPES,
     CaseResult,
-    Comparison,
-    Golden,
     LayerSummary,
     PrecisionReport,
     PrecisionRow,
@@ -50,7 +47,6 @@ from ops.studies.precision_report import (
     StudyOptions,
 )
 from ops.studies.registry import kinds_of
-from ops.studies.rounding import cast
 
 
 def emulator() -> Backend:
@@ -233,7 +229,7 @@ def _case(
         return PrecisionRow(**row, refusal=Refusal.of(error))
     rounded = goldens.rounded(run, chip)
     judge = partial(
-        _judge, run=run, goldens=goldens, chip=chip, options=options, inputs_lost=bool(rounded.lost_tensors)
+        compare, run=run, goldens=goldens, options=options, layer=one.layer, kind=one.kind, call=call, asked=asked
     )
     return PrecisionRow(
         **row,
@@ -248,33 +244,10 @@ def _case(
             input_overflow=rounded.input_overflow,
             input_specials_lost=rounded.input_specials_lost,
             lost_tensors=rounded.lost_tensors,
-            original=judge("original", goldens.original, goldens.tensors),
-            rounded=judge("rounded", rounded.golden, rounded.operands),
+            original=judge("original"),
+            rounded=judge("rounded"),
         ),
     )
-
-
-def _judge(
-    kind: Golden, golden: npt.NDArray[np.float64], tensors: Tensors, *, run: Run, goldens: Goldens, chip: Any,
-    options: StudyOptions, inputs_lost: bool,
-) -> Comparison:  # fmt: skip
-    """Compare with one golden; a peer is of ``tensors``. A result multiplied in HF32 is judged by the HF32 row."""
-    standards = [get_standard(name) for name in options.standards]
-    overflow = chip.overflow_mode
-    errors = element_errors(run.gradient, golden, overflow=overflow)
-    peer = None
-    if any(standard.needs_peer for standard in standards):
-        made = cast(goldens.peer(tensors), errors.format.name, overflow=overflow)
-        peer = Peer(
-            name=f"float32 chain over the tensors {_TENSORS[kind]}, rounded once to {errors.format.name}",
-            errors=element_errors(made, golden, overflow=overflow),
-        )
-    row = "hf32" if run.compute_dtype == "hf32" and errors.format.name == "fp32" else errors.format.name
-    evidence = Evidence(errors=errors, row=row, golden=kind, peer=peer, inputs_lost=inputs_lost)
-    return Comparison.of(kind, measure(errors), tuple(standard.judge(evidence) for standard in standards))
-
-
-_TENSORS: dict[Golden, str] = {"original": "of the call", "rounded": "as they were multiplied"}
 
 
 def _summarise(layer: AnyLayer, kind: Kind, goldens: Goldens) -> LayerSummary:

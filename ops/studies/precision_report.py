@@ -12,6 +12,7 @@ from npu_sim.errors import NpuSimError, OperatorError
 from npu_sim.products import list_series
 from npu_sim.report.precision import ErrorMetrics
 from npu_sim.report.record import to_json_text
+from npu_sim.report.standards.recheck import MIN_RUNS
 from npu_sim.report.standards.registry import DEFAULT, get_standard
 from npu_sim.report.standards.verdict import Outcome, Verdict, VoidCause
 from ops.common.capability import ACLNN, SPLIT, UNIFIED, Capability
@@ -60,6 +61,9 @@ class StudyOptions:
         Golden whose verdicts decide.
     standards : tuple of str
         Names of the standards that judge, of `npu_sim.report.standards.registry`; all of them decide.
+    recheck : int
+        How often a case that fails a double benchmark by its ratios is run again, with tensors whose elements are drawn
+        anew from those of the file: 0, or 200 at least (the standard advises 1,000).
     accumulation : str or None
         Model of the Cube's additions: ``"serial"``, or a name like ``"exact16-rne+keep"`` (``"exact16+keep"`` for
         short); None takes each product's default.
@@ -75,6 +79,7 @@ class StudyOptions:
     dtype: str | None = None
     golden: Golden = "rounded"
     standards: tuple[str, ...] = (DEFAULT,)
+    recheck: int = 0
     accumulation: str | None = None
     threads: int | None = None
 
@@ -90,6 +95,8 @@ class StudyOptions:
         _require(bool(self.standards), "standards", "at least one name", "none")
         for standard in self.standards:
             get_standard(standard)
+        rule = f"0 or at least {MIN_RUNS}"
+        _require(self.recheck == 0 or self.recheck >= MIN_RUNS, "recheck", rule, self.recheck)
         object.__setattr__(self, "standards", tuple(dict.fromkeys(self.standards)))
         _require(self.golden in GOLDENS, "golden", "original or rounded", self.golden)
         _require(self.threads is None or self.threads >= 1, "threads", "at least 1", self.threads)

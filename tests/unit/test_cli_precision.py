@@ -392,6 +392,7 @@ def test_precision_each_standard_is_named_with_its_row_and_peer(capsys, own_file
 
 
 BAD_OPTIONS = {
+    ("--recheck", "50"): "recheck must be 0 or at least 200, not 50",
     ("--standard", "mixed"): "Standard must be one of mixed-tolerance, mixed-tolerance-draft, single-benchmark,",
     ("--product", "910c"): "Product must be a known SoC version or series alias, not '910c'",
     ("--product", "950"): "Product must be of the series 310, 310p, 910, 910b, 910_93, not '950'",

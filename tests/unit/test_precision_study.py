@@ -306,6 +306,8 @@ def test_study_own_defects_are_not_refusals(error, message):
         ({"dtype": "fp64"}, StudyOptionError, "dtype must be fp16, bf16 or fp32, not fp64$"),
         ({"golden": "exact"}, StudyOptionError, "golden must be original or rounded, not exact$"),
         ({"threads": 0}, StudyOptionError, "threads must be at least 1, not 0$"),
+        ({"recheck": 199}, StudyOptionError, "recheck must be 0 or at least 200, not 199$"),
+        ({"recheck": -1}, StudyOptionError, "recheck must be 0 or at least 200, not -1$"),
         ({"standards": ()}, StudyOptionError, "standards must be at least one name, not none$"),
         ({"standards": ("mixed",)}, StandardNameError, "Standard must be one of mixed-tolerance, .*, not mixed$"),
         (
@@ -384,3 +386,50 @@ def test_study_makes_each_peer_once(monkeypatch):
     run(products=("910b", "910_93"), standards=("double-benchmark-l0", "msprobe-ulp"), layers=("a",))
     # of the tensors of the call, and as fp32, hf32 and fp16
     assert len(made) == 4
+
+
+@pytest.mark.parametrize("always", [True, False])
+def test_study_second_look_tells_a_wrong_kernel_from_a_bad_case(always):
+    """The kernel is wrong for the tensors of the file, and for others too or not."""
+    tensors, seen = capture(), []
+    known = tensors.layers[0].x.tobytes()
+
+    def runner(dy, x, *arguments, **options):
+        result = convolution_backward(dy, x, *arguments, **options)
+        seen.append(x.tobytes())
+        if always or seen[-1] == known:
+            result.grad_weight *= np.float32(1.001)
+        return result
+
+    options = {"products": ("910b",), "cube_math_types": (0,), "layers": ("a",), "standards": ("double-benchmark-l0",)}
+    first = run(tensors, runner, **options).rows[0].result.rounded
+    assert (first.outcome, len(seen)) == ("fail", 1)
+    report = run(tensors, runner, recheck=200, **options)
+    (verdict,) = report.rows[0].result.rounded.verdicts
+    assert (verdict.outcome, verdict.remark) == (("fail", "") if always else ("pass", "recheck"))
+    assert verdict.figure("runs of the second look") == 200
+    assert (verdict.figure("lower bound of the median MERE ratio") > 1) == always
+    assert verdict.label == "recheck"
+    assert verdict.deciding.startswith("lower bound of the median ")
+    # each golden had 200 runs, every one on other elements of the same tensor
+    assert len(seen) == len(set(seen)) + 201
+    drawn = np.frombuffer(seen[-1], np.float32)
+    assert set(drawn) <= set(tensors.layers[0].x.ravel())
+
+
+def test_study_second_look_excuses_no_nan_and_no_lost_inputs():
+    calls = []
+
+    def runner(*arguments, **options):
+        calls.append(arguments)
+        result = convolution_backward(*arguments, **options)
+        result.grad_weight[0, 0, 0, 0] = np.nan
+        return result
+
+    options = {"layers": ("a",), "standards": ("double-benchmark-l0",), "recheck": 200}
+    report = run(runner=runner, products=("910b",), cube_math_types=(0,), **options)
+    assert (report.count("rounded", "fail"), len(calls)) == (1, 1)
+    report = run(spoiled(x=1e-9, dy=1e4), products=("910b",), cube_math_types=(2,), **options)
+    (verdict,) = report.rows[0].result.original.verdicts
+    assert (verdict.outcome, verdict.label) == ("fail", "MARE")
+    assert "runs of the second look" not in {check.name for check in verdict.checks}

@@ -13,7 +13,7 @@ import pytest
 from npu_sim.errors import DTypeError, ShapeError
 from npu_sim.report.precision import element_errors, measure
 from npu_sim.report.standards.mixed_tolerance import MIXED_TOLERANCE
-from npu_sim.report.standards.recheck import recheck
+from npu_sim.report.standards.recheck import may_be_rechecked, recheck, rechecked
 from npu_sim.report.standards.registry import DEFAULT, STANDARDS, StandardNameError, get_standard
 from npu_sim.report.standards.standard import Evidence, Peer
 from npu_sim.report.standards.verdict import MATCHED, Check
@@ -286,3 +286,26 @@ def test_evidence_that_does_not_fit_is_refused():
 def test_recheck_of_no_ratios_is_refused(ratios, words):
     with pytest.raises(ShapeError, match=f"^The ratios must be a sequence of numbers, not {words}$"):
         recheck(ratios)
+
+
+@pytest.mark.parametrize(("runs", "median", "outcome", "label"), [
+    (200, 0.5, "pass", "recheck"), (200, 1.5, "fail", "recheck"), (199, 0.5, "fail", "runs"), (0, 0.5, "fail", "runs"),
+])  # fmt: skip
+def test_second_look_at_a_failed_double_benchmark(runs, median, outcome, label):
+    golden = np.array([1.0, 2.0])
+    failed = STANDARDS["double-benchmark-l2"].judge(
+        evidence(golden * 1.001, golden, peer=as_peer(golden.astype(np.float32), golden))
+    )
+    assert (failed.outcome, may_be_rechecked(failed)) == ("fail", True)
+    ratios = {name: [median] * runs for name in ("MARE", "MERE", "RMSE")} if runs else {}
+    again = rechecked(failed, ratios)
+    assert (again.outcome, again.label, again.remark) == (outcome, label, "recheck" if outcome == "pass" else "")
+    assert again.checks[: len(failed.checks)] == failed.checks
+    passed = STANDARDS["double-benchmark-l2"].judge(
+        evidence(golden, golden, peer=as_peer(golden.astype(np.float32), golden))
+    )
+    single = STANDARDS["single-benchmark"].judge(evidence(golden * 2, golden))
+    special = STANDARDS["double-benchmark-l2"].judge(
+        evidence([np.nan, 5], golden, peer=as_peer(golden.astype(np.float32), golden))
+    )
+    assert not any(map(may_be_rechecked, (passed, single, special)))

@@ -10,13 +10,15 @@ these are the 50th and the 1951st.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from npu_sim.errors import ShapeError
+from npu_sim.report.standards.double_benchmark import DOUBLE_BENCHMARKS
+from npu_sim.report.standards.verdict import Check, Verdict
 
 MIN_RUNS = 200
 ADVISED_RUNS = 1000
@@ -82,6 +84,47 @@ def recheck(ratios: Sequence[float] | np.ndarray, *, seed: int = 0) -> Recheck:
     medians = np.sort(np.concatenate([_median(values[draw]) for draw in draws]))
     lower, upper = float(medians[_LOWER - 1]), float(medians[_UPPER - 1])
     return Recheck(outcome="fail" if lower > 1.0 else "pass", runs=values.size, median=median, lower=lower, upper=upper)
+
+
+def may_be_rechecked(verdict: Verdict) -> bool:
+    """Return whether a verdict is a failure of a double benchmark by nothing but its ratios."""
+    ratios = {"MARE ratio", "MERE ratio", "RMSE ratio"}
+    failed = {check.name for check in verdict.checks if not check.holds}
+    return verdict.standard in {one.name for one in DOUBLE_BENCHMARKS} and bool(failed) and failed <= ratios
+
+
+def rechecked(verdict: Verdict, ratios: Mapping[str, Sequence[float]], *, seed: int = 0) -> Verdict:
+    """Return the verdict on a failed case after a second look, with the figures of both.
+
+    Parameters
+    ----------
+    verdict : Verdict
+        One that `may_be_rechecked`.
+    ratios : mapping of str to float[N]
+        "MARE", "MERE" and "RMSE" of the runs; a run without a large element has none.
+    seed : int
+        As of `recheck`.
+    """
+    runs = min((len(values) for values in ratios.values()), default=0)
+    checks = [Check(name="runs of the second look", label="runs", value=runs, relation=">=", threshold=MIN_RUNS)]
+    if runs >= MIN_RUNS:
+        checks += [
+            Check(
+                name=f"lower bound of the median {name} ratio", label="recheck",
+                value=recheck(values, seed=seed).lower, relation="<=", threshold=1.0,
+            )
+            for name, values in ratios.items()
+        ]  # fmt: skip
+    wrong = next((check for check in checks if not check.holds), None)
+    deciding = wrong or max(checks[1:], key=lambda check: check.value)
+    return replace(
+        verdict,
+        outcome="fail" if wrong else "pass",
+        deciding=deciding.text,
+        label=deciding.label,
+        remark="" if wrong else "recheck",
+        checks=(*verdict.checks, *checks),
+    )
 
 
 def _median(samples: np.ndarray) -> np.ndarray:

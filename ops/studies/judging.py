@@ -1,0 +1,84 @@
+"""How a gradient is judged: beside which golden and peer, and again with other tensors where a standard asks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from npu_sim.report.precision import element_errors, measure
+from npu_sim.report.standards.double_benchmark import error_ratios
+from npu_sim.report.standards.recheck import may_be_rechecked, rechecked
+from npu_sim.report.standards.registry import get_standard
+from npu_sim.report.standards.standard import Evidence, Peer
+from ops.studies.goldens import Goldens
+from ops.studies.kinds import Asked, Call, Kind, Run
+from ops.studies.layers import AnyLayer
+from ops.studies.precision_report import Comparison, Golden, StudyOptions
+from ops.studies.rounding import cast
+
+_TENSORS: dict[Golden, str] = {"original": "of the call", "rounded": "as they were multiplied"}
+
+
+def compare(
+    golden: Golden, run: Run, goldens: Goldens, options: StudyOptions, *, layer: AnyLayer, kind: Kind, call: Call,
+    asked: Asked,
+) -> Comparison:  # fmt: skip
+    """Return what all standards of ``options`` say of ``run`` against one golden.
+
+    Parameters
+    ----------
+    golden : {"original", "rounded"}
+        Which.
+    run : Run
+        What ``call`` gave for ``goldens.tensors``.
+    goldens : Goldens
+        Of that layer and kind.
+    options : StudyOptions
+        Standards, and how often a failed case is run again.
+    layer, kind, call, asked : Layer or PoolingLayer, Kind, Call, Asked
+        What was called, to call it again.
+    """
+    standards = [get_standard(name) for name in options.standards]
+    evidence = _evidence(golden, run, goldens, asked.chip, with_peer=any(one.needs_peer for one in standards))
+    verdicts = [standard.judge(evidence) for standard in standards]
+    again = [may_be_rechecked(verdict) for verdict in verdicts]
+    if options.recheck and any(again) and not evidence.inputs_lost:
+        ratios = _ratios(golden, options, layer, kind, call, asked)
+        verdicts = [rechecked(one, ratios) if may else one for one, may in zip(verdicts, again, strict=True)]
+    return Comparison.of(golden, measure(evidence.errors), tuple(verdicts))
+
+
+def _evidence(golden: Golden, run: Run, goldens: Goldens, chip: Any, *, with_peer: bool) -> Evidence:
+    """Return the evidence. A result multiplied in HF32 is judged by the HF32 row."""
+    rounded = goldens.rounded(run, chip)
+    wanted, tensors = goldens.original, goldens.tensors
+    if golden == "rounded":
+        wanted, tensors = rounded.golden, rounded.operands
+    errors = element_errors(run.gradient, wanted, overflow=chip.overflow_mode)
+    peer = None
+    if with_peer:
+        made = cast(goldens.peer(tensors), errors.format.name, overflow=chip.overflow_mode)
+        peer = Peer(
+            name=f"float32 chain over the tensors {_TENSORS[golden]}, rounded once to {errors.format.name}",
+            errors=element_errors(made, wanted, overflow=chip.overflow_mode),
+        )
+    row = "hf32" if run.compute_dtype == "hf32" and errors.format.name == "fp32" else errors.format.name
+    return Evidence(errors=errors, row=row, golden=golden, peer=peer, inputs_lost=bool(rounded.lost_tensors))
+
+
+def _ratios(
+    golden: Golden, options: StudyOptions, layer: AnyLayer, kind: Kind, call: Call, asked: Asked
+) -> dict[str, list[float]]:
+    """Return the ratios of runs on tensors whose elements are drawn anew, with replacement, from those of the layer."""
+    found: dict[str, list[float]] = {}
+    for number in range(options.recheck):
+        rng = np.random.default_rng(number)
+        own = {name: getattr(layer, name) for name in kind.operands}
+        drawn = replace(layer, **{name: rng.choice(one.ravel(), one.shape) for name, one in own.items()})
+        goldens = Goldens(drawn, kind, options.dtype, asked.backend)
+        run = call.run(drawn, goldens.tensors, asked)
+        for name, ratio in error_ratios(_evidence(golden, run, goldens, asked.chip, with_peer=True)).items():
+            found.setdefault(name, []).append(ratio)
+    return found
