@@ -7,7 +7,7 @@ columns (fp32: 8) at a time, which is the order L0C has. Nothing is added in mem
 under no window, clears everything first.
 
 Source: ops-nn ``conv/conv3d_backprop_input_v2/op_kernel/arch22`` (drivers, clearing, Iterate and Compute).
-Left out: results in NCDHW by the vector cores, and the two network shapes whose kernel is split by its stride.
+Left out: results in NCDHW by the vector cores.
 """
 
 from __future__ import annotations
@@ -88,12 +88,31 @@ def _leave(rows, n, p, dst, src, pixels, channels, src_stride, dst_stride, site,
 @jit
 def _store(rows, n, p, item, block, src, tile):
     """Store the finished block that lies at ``src`` in L0C."""
+    if p.out_step_w > 1:
+        return _store_apart(rows, n, p, item, block, src, tile)
     hw = p.out_h * p.out_w
     plane = (item.batch * p.out_d + block.d) * p.out_c1 + item.group * p.n1_g + block.n_block
     return _leave(
         rows, n, p, dst=p.out + (plane * hw + block.m) * BLOCK, src=src, pixels=block.m_len, channels=block.n_len,
         src_stride=ceil_div(block.m_len, 16) * 16, dst_stride=hw, site=STORE, tile=tile,
     )  # fmt: skip
+
+
+@jit
+def _store_apart(rows, n, p, item, block, src, tile):
+    """Store whole rows of a phase of a split kernel, pixels and rows a stride apart, 16 channels at a time."""
+    width, height = p.out_w * p.out_step_w, p.out_h * p.out_step_h
+    plane = (item.batch * p.out_d + block.d) * p.out_c1 + item.group * p.n1_g + block.n_block
+    first = p.out_first + block.m // p.out_w * p.out_step_h * width
+    for column in range(block.n_len // p.c0):
+        n = emit_fixpipe(
+            rows, n, dst_space=Space.GM, dst=p.out + ((plane + column) * height * width + first) * BLOCK,
+            src=src + column * block.m_len * 64, dst_dtype=p.out_data, m_size=p.out_w, n_size=p.c0,
+            src_stride=p.out_w, dst_stride=p.out_step_w * p.c0, nd_num=block.m_len // p.out_w,
+            src_nd_stride=p.out_w // 16, dst_nd_stride=p.out_step_h * width * p.c0, mode=Mode.NZ2ND,
+            tensor=p.out_tensor, site=STORE, tile=tile,
+        )  # fmt: skip
+    return n
 
 
 @jit
@@ -112,7 +131,7 @@ def _begin_with_bias(rows, n, p, item, block, l0_half, l0c, tile):
 def convolve(rows, params, core, phase):
     """Write the rows of ``core`` in ``phase``; see `npu_sim.program.launch.Launch`.
 
-    ``params``: `params.SPLIT_PARAMS`[1].
+    ``params``: `params.SPLIT_PARAMS`[1], or of a split kernel one for each of its phases.
     """
     p = params[0]
     n = 0
@@ -145,7 +164,8 @@ def convolve(rows, params, core, phase):
     if p.has_bias:
         n = open_queue(rows, n, bias_queue(p), 1, PROLOGUE)
     l0_half = l0c_half = 0
-    for tile in range(first, end):
+    for turn in range((end - first) * len(params)):
+        tile, p = first + turn // len(params), params[turn % len(params)]
         item = item_of(p, core, tile)
         b_held = False
         for number in range(item.blocks):

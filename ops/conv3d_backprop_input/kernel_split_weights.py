@@ -51,6 +51,8 @@ def load_b1(rows, n, p, item, block, weights, tap, dst, tile):
     Input gradient: [input channel block][taps][rows][C0]; forward: [input channel block * taps][rows][C0].
     """
     khw = p.kh * p.kw
+    if p.all_taps != khw:
+        return _load_phase(rows, n, p, item, block, weights, tap, dst, tile)
     plane, pieces = (item.group * p.kd + tap) * p.cin1_g * khw, 1
     if p.forward:
         plane, row, planes = (
@@ -71,6 +73,21 @@ def load_b1(rows, n, p, item, block, weights, tap, dst, tile):
             length=weights.rows, dst_plane=weights.rows, src_plane=p.cout_g, data=p.data, tensor=p.weight_tensor,
             site=LOAD_B1, tile=tile,
         )  # fmt: skip
+    return n
+
+
+@jit
+def _load_phase(rows, n, p, item, block, weights, tap, dst, tile):
+    """Copy the taps of a phase of a split kernel, rows of taps one by one, in the layout of a whole kernel."""
+    for piece in range(block.n_len // p.c0):
+        plane = ((item.group * p.kd + tap) * p.cin1_g + block.n_block + piece) * p.all_taps + p.first_tap
+        for row in range(p.kh):
+            src = p.weight + ((plane + row * p.tap_step_h) * p.cout_g + weights.first * p.c0) * BLOCK
+            to = dst + (piece * p.kh + row) * p.kw * weights.rows * BLOCK
+            n = copy_planes(
+                rows, n, to, src, p.kw, length=weights.rows, dst_plane=weights.rows,
+                src_plane=p.tap_step_w * p.cout_g, data=p.data, tensor=p.weight_tensor, site=LOAD_B1, tile=tile,
+            )  # fmt: skip
     return n
 
 

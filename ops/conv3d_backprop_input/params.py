@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from ops.common.kernel_parts import MAX_BLOCK_COUNT, MAX_FIELD
 from ops.common.records import int_fields, record, tensor_fields
 from ops.conv3d_backprop_input.bias import BIAS_FIELDS, bias_fields
 from ops.conv3d_backprop_input.tiling_dx_data import DxProblem, DxTiling, block_rows
+from ops.conv3d_backprop_input.tiling_dx_strided import phase_geometry
 from ops.conv3d_backprop_input.tiling_forward import ForwardTiling
 from ops.conv3d_backprop_input.tiling_streamed import StreamedTiling
 
@@ -25,6 +27,8 @@ _NAMES = (
     "stride_d", "dilation_d", "pad_front", "window_step_h", "window_step_w", "dilation_h", "dilation_w", "image_up",
     "image_left", "image_right", "image_rows", "image_w", "insert_h", "insert_w", "first_column", "column_at",
     "columns", "base_rows",
+    # phases of a split kernel: its taps among all of a depth plane, its pixels among all of the result
+    "all_taps", "first_tap", "tap_step_h", "tap_step_w", "out_first", "out_step_h", "out_step_w",
     # streamed windows: lines of the map, blocks within one row of the result
     "per_row", "line_taps", "row_lines", "line_step", "load_step_w", "load_dilation_w",
     "pads_lines",
@@ -45,6 +49,7 @@ SPLIT_PARAMS = int_fields(*_NAMES)
 _WHOLE_ROWS = dict.fromkeys(
     ("per_row", "line_taps", "row_lines", "line_step", "load_step_w", "load_dilation_w", "pads_lines"), 0
 )
+_WHOLE_KERNEL = {"first_tap": 0, "tap_step_h": 0, "tap_step_w": 0, "out_first": 0, "out_step_h": 1, "out_step_w": 1}
 _NO_GRID = {"grid": 0, "n_dim": 1, "m_dim": 1, "batch_dim": 1, "d_dim": 1, "single_d": 1, "single_batch": 1}
 _BASE = ("base_m", "base_n", "base_k", "step_ka", "step_kb")
 
@@ -111,6 +116,35 @@ def dx_params(tiling: DxTiling, core: CoreSpec, dy: GmTensor, weight: GmTensor, 
     }  # fmt: skip
     values = _gradient_shape(p) | numbers | _common(t.problem, image, p.dilation) | _WHOLE_ROWS
     return _record(values | _image_buffers(values, p.c0 == 8), core, p.compute_dtype, dy, weight, dx)
+
+
+def strided_params(tiling: DxTiling, core: CoreSpec, dy: GmTensor, weight: GmTensor, dx: GmTensor) -> np.ndarray:
+    """Return the parameters for an input gradient whose kernel is split by the stride, a record for each phase."""
+    t, p, g = tiling, tiling.problem, tiling.problem.geometry
+    part = phase_geometry(g)
+    phases = []
+    for row, column in product(range(g.stride[1]), range(g.stride[2])):
+        image = _Image(
+            up=-row, left=0, right=0, rows=g.ho, width=part.wo, first_column=column, column_at=0, columns=part.wo
+        )
+        numbers = {
+            "base_rows": block_rows(t.base_m, part.wi) - 1 + part.kh, "m_total": part.hi * part.wi,
+            "m_unit": t.base_m, "single_m": t.single_core_m // (g.stride[1] * g.stride[2]),
+            "single_n": t.single_core_cin, "m_count": t.m_count, "n_count": t.n_count, "items": 0,
+            "cores": t.core_num, "grid": 1, "n_dim": t.n_dim, "m_dim": t.m_dim, "batch_dim": t.batch_dim,
+            "d_dim": t.d_dim, "single_d": t.single_core_din, "single_batch": t.single_core_batch, "clear": 0,
+            **{name: getattr(t, name) for name in _BASE}, "al1": t.al1_pbuffer, "bl1": t.bl1_pbuffer,
+            "cl0": t.cl0_pbuffer,
+        }  # fmt: skip
+        apart = {
+            "out_h": part.hi, "out_w": part.wi, "kh": part.kh, "kw": part.kw, "insert_h": 1, "insert_w": 1,
+            "first_tap": (g.stride[1] - 1 - row) * g.kw + g.stride[2] - 1 - column, "tap_step_h": g.stride[1] * g.kw,
+            "tap_step_w": g.stride[2], "out_first": row * g.wi + column, "out_step_h": g.stride[1],
+            "out_step_w": g.stride[2],
+        }  # fmt: skip
+        values = _gradient_shape(p) | numbers | _common(p, image, p.dilation) | _WHOLE_ROWS | apart
+        phases.append(_record(values | _image_buffers(values, False), core, p.compute_dtype, dy, weight, dx))
+    return np.concatenate(phases)
 
 
 def add_bias(
@@ -201,7 +235,8 @@ def _common(problem: DxProblem | ForwardTiling, image: _Image, dilation: tuple[i
     g = problem.geometry
     merged = g.merged_groups(problem.c0)
     return {
-        "kd": g.kd, "kh": g.kh, "kw": g.kw, "cout_g": merged.cout_g, "cin1_g": merged.cin1_g, "groups": problem.groups,
+        "kd": g.kd, "kh": g.kh, "kw": g.kw, "all_taps": g.kh * g.kw, **_WHOLE_KERNEL, "cout_g": merged.cout_g,
+        "cin1_g": merged.cin1_g, "groups": problem.groups,
         "c0": problem.c0, "stride_d": g.stride[0], "dilation_d": dilation[0], "pad_front": g.pad[0],
         "dilation_h": dilation[1], "dilation_w": dilation[2], "image_up": image.up, "image_left": image.left,
         "image_right": image.right, "image_rows": image.rows, "image_w": image.width,

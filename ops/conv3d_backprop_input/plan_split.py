@@ -15,9 +15,10 @@ from ops.conv3d_backprop_input import kernel_split
 from ops.conv3d_backprop_input.bias import core_beside_bias
 from ops.conv3d_backprop_input.kernel_split_work import SITES
 from ops.conv3d_backprop_input.limits import check_planes, loads_whole_rows
-from ops.conv3d_backprop_input.params import add_bias, dx_params, forward_params, streamed_params
+from ops.conv3d_backprop_input.params import add_bias, dx_params, forward_params, streamed_params, strided_params
 from ops.conv3d_backprop_input.tiling_dx import dx_tiling
 from ops.conv3d_backprop_input.tiling_dx_data import DxProblem, DxTiling
+from ops.conv3d_backprop_input.tiling_dx_strided import strided_tiling
 from ops.conv3d_backprop_input.tiling_forward import ForwardTiling, forward_tiling
 from ops.conv3d_backprop_input.tiling_streamed import StreamedTiling, streamed_tiling
 
@@ -42,7 +43,10 @@ def split_input_gradient(
     check_planes(geometry, product, f"input gradient, {compute_dtype}")
     core = _core(product, geometry.cin, bias)
     if loads_whole_rows(geometry, compute_dtype, forward=False):
-        tiling = dx_tiling(geometry, compute_dtype, core, product.cube_core_count)
+        cores = product.cube_core_count
+        # the operator has no bias: what starts from one is ours
+        strided = None if bias else strided_tiling(DxProblem.of(geometry, compute_dtype), core, cores)
+        tiling = strided or dx_tiling(geometry, compute_dtype, core, cores)
         if tiling is not None:
             return _kernel(tiling, dx_launch(tiling, product, gm, dy, weight, dx, bias))
     streamed = streamed_tiling(DxProblem.of(geometry, compute_dtype), False, core, product.cube_core_count)
@@ -86,7 +90,8 @@ def dx_launch(
     bias: GmTensor | None = None,
 ) -> Launch:
     """Return the launch of the kernel with ``tiling``."""
-    params = dx_params(tiling, product.core, dy, weight, dx)
+    make = strided_params if tiling.splits_kernel else dx_params
+    params = make(tiling, product.core, dy, weight, dx)
     if bias is not None:
         add_bias(params, tiling, _core(product, tiling.problem.geometry.cin, bias), bias)
     return _launch("Conv3DBackpropInputV2", params, gm)

@@ -20,7 +20,7 @@ ORIGIN_OURS = "not CANN's tiling (our fallback)"
 BACK_PAD_MAX = 255
 """Largest pad of an image-to-column load."""
 
-_BLOCK_KEY = 512
+_SPLIT_KEY, _BLOCK_KEY = 256, 512
 
 PARAM_MEMBERS = members_of("batchDim groupDim mDim kDim nDim dDim coreNum:2")
 """The operator's ``params``."""
@@ -231,6 +231,8 @@ class DxTiling:
         Cores launched.
     is_block_driver : bool
         True: cores take contiguous ranges of (M block, batch x depth, N block); False: each core one block of the grid.
+    splits_kernel : int
+        1: the kernel is split by the stride (`tiling_dx_strided`).
     origin : str
         One of the ``ORIGIN_*`` labels.
     """
@@ -256,15 +258,17 @@ class DxTiling:
     d_dim: int = 1
     core_num: int
     is_block_driver: bool
+    splits_kernel: int = 0
     origin: str
 
     @property
     def tiling_key(self) -> int:
-        """Which compiled kernel: how baseK relates to the window, and the basic-block driver."""
+        """Which compiled kernel: how baseK relates to the window, whether that is split, and the basic-block driver."""
         if self.problem.khw == 1:
             condition = 2
         else:
             condition = int(self.base_k // self.problem.c0 >= self.problem.khw)
+        condition += _SPLIT_KEY * self.splits_kernel
         return condition + (_BLOCK_KEY if self.is_block_driver and self.origin != ORIGIN_OURS else 0)
 
     @property

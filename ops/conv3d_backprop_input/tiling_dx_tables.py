@@ -2,7 +2,7 @@
 
 Source, values restated: ops-nn ``conv/conv3d_backprop_input_v2/op_host/op_tiling/arch22/
 conv3d_backprop_input_v2_base_tiling.cpp``. Its tables for 16-bit operands name shapes that the basic-block template
-takes first, and the two whose kernel is split by the stride, which `kernel_split` does not do.
+takes first, and the two whose kernel is split by the stride (`tiling_dx_strided`).
 """
 
 from __future__ import annotations
