@@ -21,6 +21,7 @@ def explain_call(plan: AvgPoolPlan, title: str = "aclnnAvgPool2dBackward") -> Ex
             "computes in": route.compute_dtype,
             "workspace (bytes)": plan.workspace_bytes,
             "profile": call.column,
+            "deterministic": call.deterministic,
             "library quirks": ", ".join(sorted(call.library_quirks)) or "none",
             "deviations met": ", ".join(route.deviations) or "none",
         }
@@ -29,16 +30,17 @@ def explain_call(plan: AvgPoolPlan, title: str = "aclnnAvgPool2dBackward") -> Ex
     rows = tuple((name, DEVIATIONS[name], "on" if name in call.library_quirks else "off") for name in route.deviations)
     columns = ("name", "what the library does", "library_quirks")
     deviations = ExplanationTable(title="deviations of the library that this call meets", columns=columns, rows=rows)
+    words = call_words(
+        {"gradOutput": call.grad_output, "input": call.input},
+        {
+            "kernel": (call.kernel_size or (), 0),
+            "stride": (call.stride or (), 0),
+            "padding": (call.padding or (), 0),
+        },
+    )
     return Explanation(
         title=title,
-        call=call_words(
-            {"gradOutput": call.grad_output, "input": call.input},
-            {
-                "kernel": (call.kernel_size or (), 0),
-                "stride": (call.stride or (), 0),
-                "padding": (call.padding or (), 0),
-            },
-        ),
+        call=f"{words}, deterministic" if call.deterministic else words,
         product=plan.resolved.product,
         facts=facts,
         tables=(*steps_tables(plan.calls), *((deviations,) if rows else ())),

@@ -49,6 +49,8 @@ def _works_on(planned: PlannedStep, launch: str) -> str:
     before, after = (sorted({buffer.name.split(".")[0] for buffer in buffers}) for buffers in (reads, writes))
     if launch == "MemSet":
         return ", ".join(after)
+    if launch == "ReduceStreamK":
+        return f"sums of cores -> {', '.join(after)}"
     if before != after or len(before) != 1:
         return f"{', '.join(before)} -> {', '.join(after)}" if before else ", ".join(after)
     if reads[0].dtype != writes[0].dtype:

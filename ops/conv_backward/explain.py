@@ -30,17 +30,18 @@ def explain_call(plan: ConvBackwardPlan, title: str = "aclnnConvolutionBackward"
     if plan.route.weight_gradient_matmul:
         facts["call"]["gradWeight"] = "matrix product"
     facts.update(kernel_facts(plan.calls))
+    words = call_words(
+        {"gradOutput": call.grad_output, "input": call.input, "weight": call.weight},
+        {
+            "stride": (call.stride or (), 1),
+            "padding": (call.padding or (), 0),
+            "dilation": (call.dilation or (), 1),
+            "groups": ((call.groups,), 1),
+        },
+    )
     return Explanation(
         title=title,
-        call=call_words(
-            {"gradOutput": call.grad_output, "input": call.input, "weight": call.weight},
-            {
-                "stride": (call.stride or (), 1),
-                "padding": (call.padding or (), 0),
-                "dilation": (call.dilation or (), 1),
-                "groups": ((call.groups,), 1),
-            },
-        ),
+        call=f"{words}, deterministic" if call.deterministic else words,
         product=resolved.product,
         facts=facts,
         tables=steps_tables(plan.calls),

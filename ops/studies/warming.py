@@ -61,6 +61,13 @@ def _gradients(series: str) -> None:
             )  # fmt: skip
             if accumulation is None:
                 _look(result.plan.calls.launches, series)
+    arrays = [np.ones(shape, np.float16) for shape in (dy_shape, x_shape, weight_shape)]
+    with suppress(NpuSimError):
+        result = ops.convolution_backward(
+            *arrays, stride=1, padding=1, dilation=1, output_mask=(False, True, False), deterministic=True,
+            product=series, threads=_THREADS,
+        )  # fmt: skip
+        _look(result.plan.calls.launches, series)
 
 
 _CONVOLUTIONS: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal
 
@@ -62,6 +63,7 @@ def emulate(
     `ops.convolution_backward` and ``aten.avg_pool2d_backward`` is `ops.avg_pool2d_backward`, with the same bits; with
     ``forward`` so are ``aten.convolution`` and ``aten.avg_pool2d``. All else is PyTorch's: other layers, second
     derivatives; what of it a device would compute on the Cube or in a pooling kernel is counted in `Emulation.record`.
+    After ``torch.use_deterministic_algorithms(True)`` gradients are those of the deterministic mode.
 
     Parameters
     ----------
@@ -256,6 +258,7 @@ class Emulation(_modes.TorchDispatchMode):  # type: ignore[misc]
                 groups=groups,
                 output_mask=tuple(output_mask),
                 bias_sizes=bias_sizes or None,
+                deterministic=torch.are_deterministic_algorithms_enabled(),
                 **self._options,
             )
 
@@ -280,7 +283,8 @@ class Emulation(_modes.TorchDispatchMode):  # type: ignore[misc]
         self, func: Any, grad_output: torch.Tensor, input: torch.Tensor, *rest: Any
     ) -> torch.Tensor | None:
         tensors = (grad_output, input)
-        run = self._pool(ops.avg_pool2d_backward, tensors, rest)
+        operator = partial(ops.avg_pool2d_backward, deterministic=torch.are_deterministic_algorithms_enabled())
+        run = self._pool(operator, tensors, rest)
         return self._emulated(func, tensors, rest, ("grad_input",), run)[0]
 
     def _pool(self, operator: Callable[..., Any], tensors: Tensors, rest: Sequence[Any]) -> Callable[[], Any]:

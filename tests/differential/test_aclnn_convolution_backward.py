@@ -19,6 +19,7 @@ from npu_sim.report.explain import recording
 from ops import aclnn
 from ops.common.tensor_desc import TensorDesc
 from ops.conv_backward.call import ConvBackwardCall
+from ops.conv_backward.explain import explain_call
 from ops.conv_backward.plan import plan_call
 from ops.conv_backward.rules import check
 from tests.cases.convolution_backward import NUMPY, Call, exact_gradients, random_call
@@ -161,6 +162,9 @@ def test_context_in_deterministic_mode_gives_the_bits_and_the_workspace_of_the_k
     assert aclnn.aclrtCtxSetSysParamOpt(aclnn.ACL_OPT_DETERMINISTIC, 0) == 0
     assert two_phases() == of(plain)
     assert (fixed.workspace_bytes > plain.workspace_bytes) == (series in SPLIT)
+    words, others = (explain_call(result.plan) for result in (fixed, plain))
+    assert words.call == f"{others.call}, deterministic"
+    assert ("sums of cores -> grad_weight" in words.launch_works) == (series in SPLIT)
     assert run_hazards(fixed.plan.calls.launches, fixed.product) == []
 
 

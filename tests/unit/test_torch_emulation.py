@@ -11,6 +11,7 @@ import pytest
 import ops
 import ops.torch
 from npu_sim.errors import NpuSimError, OperatorError, ProductError, ShapeError
+from npu_sim.report.explain import recording
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -74,6 +75,32 @@ def test_gradients_are_bit_for_bit_those_of_a_direct_call(product, dtype):
     )
     if dtype == torch.float32:
         assert not torch.equal(own[0], weight.grad)
+
+
+@pytest.fixture
+def deterministic_torch():
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def test_deterministic_algorithms_of_torch_are_the_deterministic_mode(deterministic_torch):
+    x, weight, upstream = seeded(6, 4, 9, 9), seeded(6, 4, 3, 3, grad=True), seeded(6, 6, 7, 7)
+    with ops.torch.emulate(product="910b"):
+        nn.functional.conv2d(x, weight).backward(upstream)
+    direct = [
+        ops.convolution_backward(
+            upstream, x, weight, stride=1, padding=0, dilation=1, output_mask=(False, True, False), product="910b",
+            deterministic=deterministic,
+        ).grad_weight
+        for deterministic in (False, True)
+    ]  # fmt: skip
+    assert np.array_equal(weight.grad.numpy(), direct[1])
+    assert not np.array_equal(direct[0], direct[1])
+    pixels = seeded(1, 4, 9, 9, grad=True)
+    with ops.torch.emulate(product="910b"), recording() as recorder:
+        nn.functional.avg_pool2d(pixels, 3, 2, count_include_pad=False).sum().backward()
+    assert recorder.explanations()[0].call.endswith("deterministic")
 
 
 @pytest.mark.parametrize(
