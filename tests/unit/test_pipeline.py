@@ -11,7 +11,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
-from numba.core import errors
+from numba.core import errors, ir, postproc
 from numba.core.registry import cpu_target
 
 from npu_sim import _jit, _pipeline
@@ -67,6 +67,7 @@ def test_operators_give_what_numba_gives(function, numbers, second):
 def test_compiler_is_left_as_it_was(fails):
     holders = cpu_target.typing_context, cpu_target.target_context, errors.termcolor()
     replaced = ("resolve_function_type", "get_abi_sizeof", "pack_value", "_markup")
+    methods = ir.Inst._rec_list_vars, postproc.PostProcessor.run
     listeners = list(_pipeline.ffi.lib._lock._cblist)
 
     @_jit.jit
@@ -79,6 +80,8 @@ def test_compiler_is_left_as_it_was(fails):
     else:
         assert function(1) == 2
     assert not [name for holder in holders for name in replaced if name in vars(holder)]
+    assert methods == (ir.Inst._rec_list_vars, postproc.PostProcessor.run)
+    assert methods == (_pipeline._list_variables, _pipeline._post_process)
     assert listeners == _pipeline.ffi.lib._lock._cblist != []
     assert gc.isenabled()
 
