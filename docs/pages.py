@@ -67,13 +67,13 @@ MODULES = {
     ),
     "Studies": (
         "ops.studies.precision_report", "ops.studies.timing", "ops.studies.checking", "ops.studies.selftest.run",
-        "ops.studies.selftest.vectors", "ops.studies.selftest.report",
+        "ops.studies.selftest.vectors", "ops.studies.selftest.report", "ops.studies.comparison", "ops.studies.dumps",
     ),
     "Errors and limits": ("npu_sim.errors", "npu_sim.budget"),
 }  # fmt: skip
 """The modules with a page, by what they are for."""
 
-COMMANDS = ("precision", "perf", "check", "selftest", "products", "run", "warm")
+COMMANDS = ("precision", "perf", "check", "compare", "selftest", "products", "run", "warm")
 WIDE = "---\nhide: [toc]\n---\n\n"
 """In front of a page whose tables need the whole width."""
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")

@@ -33,7 +33,7 @@ EXIT_USAGE = 2
 EXIT_INTERNAL = 3
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
-_COMMANDS = ("products", "precision", "perf", "check", "selftest", "run", "warm")
+_COMMANDS = ("products", "precision", "perf", "check", "compare", "selftest", "run", "warm")
 """Each is the function ``<name>_command`` of the module of its name."""
 
 

@@ -66,6 +66,7 @@ TITLES = {
     "check": ("npu-sim check --json", "What is wrong in the kernel of each weight gradient, or why it is refused."),
     "perf_script": ("npu-sim perf FILE.py --json", "How long each operator call of a Python file takes."),
     "check_script": ("npu-sim check FILE.py --json", "What is wrong in the launches of a Python file."),
+    "compare": ("npu-sim compare --json", "How far two results for one gradient are apart, and which model fits best."),
     "selftest": (
         "npu-sim selftest RESULTS.npz --json",
         "Which models of the Cube's additions have a device's results.",
@@ -106,6 +107,9 @@ MEANINGS = {
     "kind": "name of the finding in npuchk, or ours",
     "fits": "those with every element of the device's",
     "excluded": "those that differ from the nearest in one thing and do not fit",
+    "magnitude": "sum of the magnitudes of all terms",
+    "ulp_dtype": "type whose ULPs are counted",
+    "ulps": "numbers of the type between both, one of them included; null where one is NaN",
     "macs": "multiply-adds of the convolution",
     "other_row": "row of the other instruction involved, -1: none",
     "outcome": "pass, fail, or void: the standard is met or cannot be applied, which says nothing about the gradient",
@@ -206,6 +210,7 @@ def documents() -> dict[str, list[Any]]:
         np.savez(tensors, **named)  # type: ignore[arg-type]  # names with a dot
         wanted = ("--gradient", "dx", "--gradient", "dw", "--entry", "aclnn", "--entry", "tbe", "--dtype", "fp16")
         found["precision"].append(_printed("precision", str(tensors), "--product", "310p", *wanted))
+        found["compare"] = _comparisons(Path(folder))
         results = Path(folder) / "results.npz"
         refused = {"bf16.error": "", "digest": digest(), "device": "", "software": ""}
         halves = emulate(vectors_of("fp16"), Arithmetic(operands="fp16", accumulation=SERIAL))
@@ -221,6 +226,19 @@ def documents() -> dict[str, list[Any]]:
             found[f"{command}_script"] = [_printed(command, str(script))]
         found["run"] = [_printed("run", str(script))]
     return found
+
+
+def _comparisons(folder: Path) -> list[Any]:
+    """Return comparisons of a call with another, and with a dump in which one element is NaN."""
+    emulated = ("compare", "--layer", "stem", "--left", "product=910b", "--right")
+    dump = folder / "dw.bin"
+    values = np.zeros((16, 1, 3, 3), np.float32)
+    values[0, 0, 0, 0] = np.nan
+    values.tofile(dump)
+    return [
+        _printed(*emulated, "product=910b,accumulation=serial"),
+        _printed(*emulated, f"{dump},dtype=fp32"),
+    ]
 
 
 def schemas() -> dict[str, str]:
