@@ -309,3 +309,82 @@ def test_second_look_at_a_failed_double_benchmark(runs, median, outcome, label):
         evidence([np.nan, 5], golden, peer=as_peer(golden.astype(np.float32), golden))
     )
     assert not any(map(may_be_rechecked, (passed, single, special)))
+
+
+# Written down a second time from the sources: how a figure must stand to which number, in fp16, bf16, fp32 and hf32.
+SPECIAL = (SPECIALS, "<=", (0, 0, 0, 0))
+SINGLE = (2.0**-10, 2.0**-7, 2.0**-13, 2.0**-11)
+MIXED = [(MATCHED, ">=", (0.99,) * 4), (LIMIT, "<=", (0,) * 4), SPECIAL]
+BOUNDS = [(f"share of {kind} elements beyond the bound", "<=", (0,) * 4) for kind in ("NaN or Inf", "normal", "small")]
+RELATIONS = {
+    "mixed-tolerance": MIXED,
+    "mixed-tolerance-draft": MIXED,
+    "single-benchmark": [("MERE", "<", SINGLE), ("MARE", "<", tuple(10 * one for one in SINGLE)), SPECIAL],
+    **{
+        f"double-benchmark-{level}": [
+            *((f"{kind} ratio", "<=", (most,) * 4) for kind, most in limits.items()),
+            ("ratio of wrong small elements", "<=", (2,) * 4),
+            SPECIAL,
+        ]
+        for level, limits in (
+            ("l0", {"MARE": 10, "MERE": 2, "RMSE": 2}),
+            ("l1", {"MARE": 5, "MERE": 1.5, "RMSE": 1.5}),
+            ("l2", {"MARE": 2, "MERE": 1.2, "RMSE": 1.2}),
+        )
+    },
+    "msprobe-thousandth": [("share of relative errors below 0.001", ">=", (0.999,) * 4), SPECIAL],
+    "msprobe-benchmark": [
+        ("ratio of largest relative errors", "<=", (10,) * 4),
+        ("ratio of mean relative errors", "<=", (2,) * 4),
+        ("RMSE ratio", "<=", (2,) * 4),
+        ("ratio of shares of wrong small elements", "<=", (2,) * 4),
+        SPECIAL,
+    ],
+    "msprobe-absolute": BOUNDS,
+    "msprobe-accumulative": [*BOUNDS, ("error balance", "<=", (2.0**-20, 2.0**-7, 2.0**-14, 2.0**-14))],
+    "op-test-frame": [
+        ("share of elements beyond the bound", "<=", (1e-3, 1e-3, 1e-4, 1e-4)),
+        ("elements far beyond the bound", "<=", (0,) * 4),
+        SPECIAL,
+    ],
+    "ttk-close": [("share of elements beyond atol + rtol |golden|", "<=", (1e-3, 1e-3, 1e-4, 1e-4)), SPECIAL],
+    "torch-npu": [
+        ("share of elements beyond the relative bound", "<=", (1e-3, 1e-4, 1e-4, 1e-4)),
+        ("share of elements beyond the absolute bound", "<=", (1e-3, 1e-4, 1e-4, 1e-4)),
+        SPECIAL,
+    ],
+    "ascendc-sample": [("share of elements beyond atol + rtol |golden|", "<=", (1e-4,) * 4), SPECIAL],
+}
+BY_ROW = {
+    ("msprobe-ulp", "fp16"): [("share of errors above 1 ULP", "<", 1e-3)],
+    ("msprobe-ulp", "bf16"): [("share of errors above 1 ULP", "<", 1e-3)],
+    ("msprobe-ulp", "fp32"): [("mean ULP", "<", 64), ("share of errors above 32 ULP", "<", 0.05)],
+    ("msprobe-precheck", "fp16"): [
+        ("largest error", "<", 1e-3),
+        ("share of relative errors below 0.01", ">", 1 - 0.01),
+    ],
+    ("msprobe-precheck", "bf16"): [("cosine", ">", 0.99), ("share of relative errors below 0.001", ">", 1 - 0.001)],
+    ("msprobe-precheck", "fp32"): [("share of relative errors below 0.0001", ">", 1 - 0.0001)],
+    ("msprobe-dump", "fp32"): [("cosine", ">=", 0.99), ("cosine", ">=", 0.9), ("largest error", "<=", 1.0)],
+}
+
+
+def checks_of(name, row):
+    """The checks of a result that is a little wrong, in every format."""
+    dtype = TABLE[row][4]
+    golden = np.array([1.0, 2.0, 3.0, 4.0])
+    actual, peer = (np.asarray(golden * factor, np.float32).astype(dtype) for factor in (1.01, 1.0))
+    errors = element_errors(actual, golden)
+    verdict = STANDARDS[name].judge(Evidence(errors=errors, row=row, golden="", peer=as_peer(peer, golden)))
+    return [(check.name, check.relation, check.threshold) for check in verdict.checks]
+
+
+@pytest.mark.parametrize("name", STANDARDS)
+def test_every_figure_stands_to_its_threshold_as_the_source_says(name):
+    for place, row in enumerate(TABLE):
+        found = checks_of(name, row)
+        if name in RELATIONS:
+            assert found == [(check, relation, numbers[place]) for check, relation, numbers in RELATIONS[name]]
+        for expected in BY_ROW.get((name, row), ()):
+            assert expected in found
+    assert name in RELATIONS or name in {standard for standard, _ in BY_ROW}

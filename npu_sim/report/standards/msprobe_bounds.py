@@ -22,7 +22,7 @@ from npu_sim.report.standards.msprobe_facts import (
     share,
 )
 from npu_sim.report.standards.standard import Evidence
-from npu_sim.report.standards.verdict import Check, Finding, all_of, number_text
+from npu_sim.report.standards.verdict import Check, Finding, every, number_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def _right_specials(errors: ElementErrors, bound: float) -> np.ndarray:
 
 
 def _absolute(evidence: Evidence) -> Finding:
-    return all_of(0, *_checks(evidence.errors, _ABSOLUTE))
+    return every(*_checks(evidence.errors, _ABSOLUTE))
 
 
 def _accumulative(evidence: Evidence) -> Finding:
@@ -79,7 +79,7 @@ def _accumulative(evidence: Evidence) -> Finding:
         relation="<=",
         threshold=_BALANCE[errors.format.name],
     )
-    return all_of(0, *_checks(errors, _ACCUMULATIVE), balance)
+    return every(*_checks(errors, _ACCUMULATIVE), balance)
 
 
 ABSOLUTE = msprobe_standard(

@@ -4,8 +4,8 @@ Source of every number of the modules ``msprobe_*``: Ascend/msprobe 26.2.0 at co
 python/msprobe/pytorch/api_accuracy_checker (precision_standard/standard_config.py, compare/algorithm.py,
 compare/compare.py, compare/api_precision_compare.py) and core/compare/multiprocessing_compute.py.
 
-One rule is put before all of them: an element whose NaN/Inf state differs from the golden's fails, where msprobe leaves
-such elements out of some figures. Elements that share it have no error.
+One rule is put before those that say nothing of NaN and Inf: an element whose NaN/Inf state differs from the golden's
+fails, where msprobe leaves it out of some figures. Elements that share it have no error.
 """
 
 from __future__ import annotations

@@ -89,14 +89,20 @@ class Finding:
     remark: str = ""
 
 
+def every(*checks: Check, remark: str = "") -> Finding:
+    """Return the finding of a rule that wants every check to hold; the first one stands for a pass."""
+    wrong = next((check for check in checks if not check.holds), None)
+    return Finding(passes=wrong is None, checks=checks, deciding=wrong or checks[0], remark="" if wrong else remark)
+
+
 def all_of(special_mismatches: int, *checks: Check, remark: str = "") -> Finding:
     """Return the finding of a rule that wants every check to hold, and no difference of NaN or Inf before that."""
     specials = Check(
         name="elements that differ in NaN or Inf", label="NaN/Inf", value=special_mismatches, relation="<=", threshold=0
     )
-    wrong = next((check for check in (specials, *checks) if not check.holds), None)
-    deciding = wrong or next(iter(checks), specials)
-    return Finding(passes=wrong is None, checks=(*checks, specials), deciding=deciding, remark="" if wrong else remark)
+    if not specials.holds:
+        return Finding(passes=False, checks=(*checks, specials), deciding=specials)
+    return every(*checks, specials, remark=remark)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
