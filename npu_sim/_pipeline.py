@@ -209,8 +209,8 @@ class SimplifiedLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
     """LLVM code whose functions are simplified before they are linked."""
 
     def _optimize_functions(self, module: Any) -> None:
-        # Numba sets up LLVM's passes once more for each function, and for those only declared. The pipeline of -O1 gives
-        # code of the same size as that of -O3 in two thirds of the time; both run again where the function ends up.
+        # Numba sets up LLVM's passes once more for each function, and for those only declared. The pipeline of -O1
+        # gives code of the same size as that of -O3 in two thirds of the time; both run again where it ends up.
         module.data_layout = self._codegen._data_layout
         manager, builder = self._codegen._function_pass_manager(opt=1)
         for function in module.functions:
