@@ -145,6 +145,7 @@ def _effort(
     from ops.studies.precision_report import StudyOptions
 
     one, kind = select(capture, layer, gradient)  # type: ignore[arg-type]  # checked by the command
+    # the models are tried on the first side that is emulated
     effort, calls = Effort(), 1 + len(MODELS)
     for side in sides:
         if isinstance(side, Emulated):
@@ -152,7 +153,6 @@ def _effort(
                 products=(side.product,), layers=(one.name,), gradients=(kind.gradient,), dtype=dtype,
                 cube_math_types=(side.cube_math_type,), entries=(side.entry,),
             )  # fmt: skip
-            for _ in range(calls):
-                effort += precision_effort(capture, options)
+            effort = sum([precision_effort(capture, options)] * calls, effort)
             calls = 1
     return effort

@@ -68,17 +68,23 @@ def _term(term: Term) -> str:
 
 
 def _print_worst(report: ComparisonReport, screen: Console) -> None:
-    headings = ("element", "ULP", "left", "right", "float64", "terms", "sum of |terms|", "largest terms")
-    rows = [_row(one) for one in report.worst]
-    for table in fitted_tables(headings, rows, width=screen.width, left=("element", "largest terms")):
+    headings = ("element", "ULP", "left", "right", "float64", "terms", "sum of |terms|")
+    for table in fitted_tables(headings, [_row(one) for one in report.worst], width=screen.width, left=("element",)):
         screen.print(table)
+    rows = [(_place(one.at), "\n".join(map(_term, one.terms))) for one in report.worst if one.terms]
+    if rows:
+        screen.print()
+        for table in fitted_tables(_TERMS, rows, width=screen.width, left=_TERMS):
+            screen.print(table)
+
+
+_TERMS = ("element", "largest terms")
 
 
 def _row(one: WorstElement) -> tuple[str, ...]:
     return (
         _place(one.at), "NaN" if one.ulps is None else str(one.ulps), f"{one.left:.9g}", f"{one.right:.9g}",
         f"{one.golden:.9g}", str(one.term_count or "-"), f"{one.magnitude:.3g}" if one.term_count else "-",
-        "\n".join(map(_term, one.terms)),
     )  # fmt: skip
 
 

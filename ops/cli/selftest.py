@@ -47,7 +47,8 @@ def selftest_command(
     added at once, how wide and rounded how, what becomes of subnormal and of too
     large sums, how operands are rounded, which models fit, and which result
     excludes each other one. A model fits if every element is equal, any NaN to
-    any other and zeros of both signs.
+    any other and zeros of both signs. Assumed: k runs upwards on the device, and
+    it is cut into Mmads at multiples of a group.
 
     Exit code 0: a model fits for each type, or files were written; 1: none fits
     for some type; 2: bad input; 3: internal error; 130: interrupted.

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.budget import reserve
 from npu_sim.dtypes.formats import DTYPES, dtype_name
 from npu_sim.errors import InputFileError, OperatorError
 from npu_sim.fenv import default_fenv
@@ -34,6 +35,8 @@ MODELS = (
 WORST_COUNT = 5
 TERM_COUNT = 4
 _INVALID_PARAMETER = 161002
+_BYTES_PER_ELEMENT = 8 * 8
+"""Results, distances and what they are made from."""
 
 Progress = Callable[[int, int, str], None]
 
@@ -163,6 +166,8 @@ def compare(
     one, kind = select(capture, layer, gradient)
     backend = backend or emulator()
     goldens = Goldens(one, kind, dtype, backend)
+    elements = goldens.original.size
+    reserve(f"Distances of {elements} elements", _BYTES_PER_ELEMENT * elements)
     names = _models_of(left, right)
     total = 2 + len(names)
 

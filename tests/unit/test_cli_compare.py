@@ -250,6 +250,31 @@ def test_command_prints_json_and_draws(tmp_path, capsys):
     assert main(["compare", "--layer", "stem", *same]) == 0
 
 
+@pytest.mark.parametrize(("layer", "gradient"), [("c", "dx"), ("c", "dw"), ("c", "db"), ("p", "dx")])
+def test_every_gradient_is_compared(tmp_path, capsys, layer, gradient):
+    rng = np.random.default_rng(5)
+    shapes = {"c.x": (2, 8, 9, 9), "c.dy": (2, 6, 9, 9), "c.weight": (6, 8, 3, 3), "p.dy": (2, 8, 4, 4)}
+    arrays = {name: rng.standard_normal(shape).astype(np.float16) for name, shape in shapes.items()}
+    arrays |= {"c.weight_shape": shapes["c.weight"], "c.stride": 1, "c.padding": 1, "c.dilation": 1, "c.groups": 1}
+    np.savez(tmp_path / "layers.npz", **arrays, **{"p.x_shape": (2, 8, 8, 8), "p.kernel_size": 2})
+    sizes = {("c", "dx"): (2, 8, 9, 9), ("c", "dw"): (6, 8, 3, 3), ("c", "db"): (6,), ("p", "dx"): (2, 8, 8, 8)}
+    dump = np.zeros(sizes[layer, gradient], np.float16)
+    np.save(tmp_path / "zeros.npy", dump)
+    sides = ["--left", "product=910b", "--right", str(tmp_path / "zeros.npy")]
+    chosen = ["--layer", layer, "--gradient", gradient, "--json", str(tmp_path / "r.json")]
+    assert main(["compare", str(tmp_path / "layers.npz"), *sides, *chosen]) == 1
+    assert f"{gradient} of {layer}" in capsys.readouterr().out
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert report["shape"] == list(dump.shape)
+    assert sum(one["count"] for one in report["histogram"]) == dump.size
+    assert bool(report["models"]) == (gradient != "db")
+    worst = report["worst"][0]
+    assert (worst["right"], worst["term_count"] > 0) == (0, layer == "c")
+    if layer == "c":
+        assert worst["left"] == pytest.approx(worst["golden"], rel=2**-10)
+        assert abs(worst["golden"]) <= worst["magnitude"]
+
+
 def test_command_refuses_bad_options(capsys):
     sides = ["--left", "product=910b", "--right", "product=910b"]
     for extra in (["--gradient", "dz"], ["--dtype", "fp64"], ["--picture", "c.bmp"], ["--layer", "none"]):
