@@ -138,7 +138,7 @@ _WITHOUT_VARIABLES = frozenset({str, int, bool, type(None), ir.Loc, ir.Scope})
 def _variables(statement: Any, value: Any) -> list[Any]:
     """Return what ``ir.Inst._rec_list_vars`` does; the values of a statement are most often a variable or a text."""
     if type(value) is not dict:
-        return _list_variables(statement, value)  # type: ignore[no-any-return]
+        return _list_variables(statement, value)
     found: list[Any] = []
     for item in value.values():
         kind = type(item)
