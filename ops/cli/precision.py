@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,8 @@ from ops.cli.precision_table import print_details
 from ops.cli.shapes import NoProgressOption, UsageError, progress_bar, read_modes
 from ops.studies.kinds import ENTRIES, Entry
 from ops.studies.precision_report import StudyOptions, default_products
+from ops.studies.precision_rows import WRITERS
+from ops.studies.results_file import Results
 
 DEFAULT_PICTURE = Path("npu-sim-precision.png")
 
@@ -112,6 +115,21 @@ def precision_command(
     json_path: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON; '-' is standard output.")
     ] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option("--table", metavar="FILE", help="Write all rows as .csv, .md or .parquet (pyarrow); repeatable."),
+    ] = None,
+    results: Annotated[
+        str | None,
+        typer.Option(
+            "--results",
+            metavar="FILE",
+            help="Keep results in this file, gradient by gradient; what it has already is not computed again.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", min=1, help="Processes that compute gradients at once. Default: 1.")
+    ] = 1,
     picture: Annotated[
         str | None,
         typer.Option(
@@ -168,7 +186,13 @@ def precision_command(
     )
     json_file = Path(json_path) if json_path not in (None, "-") else None
     picture_file = _picture_file(picture, no_picture=no_picture, by_default=json_path != "-")
-    _check_outputs(file, json_file, picture_file)
+    tables = [Path(name) for name in table or ()]
+    for path in tables:
+        if path.suffix.lower() not in WRITERS:
+            raise UsageError(f"Table must be a {', '.join(WRITERS)} file, not {path}")
+    results_file = Path(results) if results is not None else None
+    _check_outputs(file, [*tables, *filter(None, (json_file, picture_file, results_file))])
+    kept = Results(results_file) if results_file is not None else None
     capture = read_layers(file, generate, seed)
     note_hints(options.products)
     note_compilation()
@@ -178,8 +202,8 @@ def precision_command(
 
     announce(precision_effort(capture, options), yes=yes)
     with progress_bar(shown=not no_progress) as progress:
-        report = study(capture, options, progress=progress)
-    contents: dict[Path, bytes] = {}
+        report = study(capture, options, progress=progress, results=kept, jobs=jobs)
+    contents: dict[Path, bytes] = {path: WRITERS[path.suffix.lower()](report) for path in tables}
     json_text = report.to_json() + "\n"
     if json_file is not None:
         contents[json_file] = json_text.encode()
@@ -237,12 +261,11 @@ def _picture_file(picture: str | None, *, no_picture: bool, by_default: bool) ->
     return DEFAULT_PICTURE
 
 
-def _check_outputs(file: str | None, json_file: Path | None, picture_file: Path | None) -> None:
+def _check_outputs(file: str | None, outputs: Sequence[Path]) -> None:
     """Refuse outputs that cannot be written, or that would replace each other or the input."""
-    outputs = [path for path in (json_file, picture_file) if path is not None]
     for path in outputs:
         check_writable(path)
         if file is not None and path.resolve() == Path(file).resolve():
             raise UsageError(f"Output file must not be the input {file}")
     if len({path.resolve() for path in outputs}) < len(outputs):
-        raise UsageError(f"--json and --picture must be different files, not both {json_file}")
+        raise UsageError(f"Output files must be different, not {', '.join(map(str, outputs))}")

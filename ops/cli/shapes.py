@@ -20,6 +20,7 @@ from rich.progress import (
     Task,
     TextColumn,
     TimeElapsedColumn,
+    TimeRemainingColumn,
 )
 from rich.text import Text
 
@@ -299,6 +300,7 @@ def progress_bar(*, shown: bool) -> Iterator[Callable[[int, int, str], None] | N
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TimeRemainingColumn(),
         _CompiledColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:

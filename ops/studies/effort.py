@@ -18,8 +18,8 @@ from npu_sim.program.launch import Launch
 from ops.studies.cases import CaseSet, ConvCase, case_of_layer, combinations, plan_case, steps_of
 from ops.studies.checking import MEMORY_PER_GM_BYTE, require_size
 from ops.studies.layers import Capture, GradientName, Layer
-from ops.studies.precision import Combination, combinations_of
 from ops.studies.precision_report import Scope, StudyOptions
+from ops.studies.study_parts import Combination, combinations_of
 
 TIMING_ROWS_PER_SECOND = 10e6
 CHECKING_ROWS_PER_SECOND = 0.25e6

@@ -20,8 +20,8 @@ sums one by one, rounded once to the format of the gradient.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -29,24 +29,25 @@ from typing import Any
 import numpy as np
 
 from npu_sim.dtypes.formats import dtype_name
-from npu_sim.errors import InputFileError, InternalError, NpuSimError
+from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.fenv import default_fenv
 from npu_sim.report.precision import element_errors, measure
 from npu_sim.report.standards.registry import get_standard
 from ops.studies.goldens import Goldens
 from ops.studies.judging import compare
-from ops.studies.kinds import Asked, Backend, Entry, Kind
+from ops.studies.kinds import Asked, Backend, Kind
 from ops.studies.layers import AnyLayer, Capture, Layer, PoolingLayer
 from ops.studies.precision_report import (
-    CUBE_MATH_TYPES,
     CaseResult,
     LayerSummary,
     PrecisionReport,
     PrecisionRow,
     Refusal,
+    StudyOptionError,
     StudyOptions,
 )
-from ops.studies.registry import kinds_of
+from ops.studies.results_file import Results
+from ops.studies.study_parts import Combination, Known, Part, combinations_of, parts_of
 
 
 def emulator() -> Backend:
@@ -61,64 +62,21 @@ def emulator() -> Backend:
 Progress = Callable[[int, int, str], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Combination:
-    """One call of a study.
-
-    Attributes
-    ----------
-    layer : Layer or PoolingLayer
-        Of which.
-    kind : Kind
-        Which gradient.
-    entry : {"aclnn", "tbe", "ascendc"}
-        By which interface.
-    product : str
-        As it was asked for.
-    cube_math_type : int or None
-        0..3; None where the interface has none.
-    """
-
-    layer: AnyLayer
-    kind: Kind
-    entry: Entry
-    product: str
-    cube_math_type: int | None
-
-    def __str__(self) -> str:
-        mode = "" if self.cube_math_type is None else f" cubeMathType {self.cube_math_type}"
-        entry = "" if self.entry == "aclnn" else f" {self.entry}"
-        return f"{self.layer.name} {self.kind.gradient} {self.product}{entry}{mode}"
+Done = Callable[[Combination], None]
 
 
-def combinations_of(capture: Capture, options: StudyOptions) -> tuple[Combination, ...]:
-    """Return every call of a study: layer by layer, gradient, interface, product, mode.
-
-    Raises
-    ------
-    InputFileError
-        A layer is not in the file, or no layer has such a gradient.
-    """
-    found = tuple(_combinations(capture, options))
-    if not found:
-        gradients = " or ".join(options.gradients or ("dx, dw, db",))
-        rule = f"at least one layer with the tensors of {gradients} by {' or '.join(options.entries)}"
-        raise InputFileError(f"Layers must hold {rule}, not none ({capture.source})")
-    return found
-
-
-def _combinations(capture: Capture, options: StudyOptions) -> Iterator[Combination]:
-    for layer in _selected(capture, options.layers):
-        for kind in kinds_of(layer, options.gradients):
-            for entry in options.entries:
-                if entry not in kind.calls:
-                    continue
-                modes: tuple[int | None, ...] = (None,)
-                if kind.calls[entry].has_modes:
-                    modes = options.cube_math_types or layer.cube_math_types or CUBE_MATH_TYPES
-                for product in options.products:
-                    for mode in modes:
-                        yield Combination(layer=layer, kind=kind, entry=entry, product=product, cube_math_type=mode)
+def run_part(
+    part: Part, options: StudyOptions, backend: Backend, before: Done | None = None
+) -> tuple[LayerSummary, tuple[PrecisionRow, ...]]:
+    """Compute one part of a study; ``before`` is called with what comes next."""
+    layer = part.layer.filled()
+    goldens = Goldens(layer, part.kind, options.dtype, backend)
+    rows = []
+    for one in part.calls:
+        if before is not None:
+            before(one)
+        rows.append(_case(one, layer, goldens, backend.get_product(one.product), options, backend))
+    return _summarise(layer, part.kind, goldens), tuple(rows)
 
 
 @default_fenv
@@ -128,6 +86,8 @@ def study(
     *,
     backend: Backend | None = None,
     progress: Progress | None = None,
+    results: Results | None = None,
+    jobs: int = 1,
 ) -> PrecisionReport:
     """Run a precision study.
 
@@ -141,6 +101,10 @@ def study(
         None uses the emulator.
     progress : callable or None
         Called with (cases done, cases in all, what comes next).
+    results : Results or None
+        Where results are looked up and kept, gradient by gradient; what it has is not computed.
+    jobs : int
+        Processes that compute gradients at once, each with its part of the threads; more than 1 only with the emulator.
 
     Returns
     -------
@@ -158,23 +122,30 @@ def study(
     A refused combination is a row of the report, not an error.
     """
     options = options or StudyOptions()
-    backend = backend or emulator()
     every = combinations_of(capture, options)
-    chips = {name: backend.get_product(name) for name in options.products}
-    rows: list[PrecisionRow] = []
-    summaries: list[LayerSummary] = []
-    goldens: Goldens | None = None
-    seen: tuple[AnyLayer, Kind] | None = None
-    for done, one in enumerate(every):
-        if progress:
-            progress(done, len(every), str(one))
-        if seen is None or seen[0] is not one.layer:
-            layer = one.layer.filled()
-        if goldens is None or seen != (one.layer, one.kind):
-            seen = one.layer, one.kind
-            goldens = Goldens(layer, one.kind, options.dtype, backend)
-            summaries.append(_summarise(layer, one.kind, goldens))
-        rows.append(_case(one, layer, goldens, chips[one.product], options, backend))
+    own = backend or emulator()
+    chips = {name: own.get_product(name) for name in options.products}
+    known = Known(every, options, chips, results)
+    if progress and len(known.rows):
+        progress(len(known.rows), len(every), "known")
+    missing = tuple(replace(part, calls=known.missing(part.calls)) for part in parts_of(every))
+    missing = tuple(part for part in missing if part.calls)
+    if jobs > 1 and len(missing) > 1:
+        if backend is not None:
+            raise StudyOptionError("jobs must be 1 with a backend of one's own, not more")
+        from ops.studies.parallel import run_parts
+
+        done = len(known.rows)
+        for part, summary, rows in run_parts(missing, options, jobs):
+            known.keep(part, summary, rows)
+            done += len(rows)
+            if progress:
+                progress(done, len(every), f"{part.layer.name} {part.kind.gradient}")
+    else:
+        numbers = {id(one): number for number, one in enumerate(every)}
+        before = None if progress is None else lambda one: progress(numbers[id(one)], len(every), str(one))
+        for part in missing:
+            known.keep(part, *run_part(part, options, own, before))
     if progress:
         progress(len(every), len(every), "done")
     calls = dict.fromkeys(one.kind.calls[one.entry].words for one in every)
@@ -185,18 +156,9 @@ def study(
         options=options,
         standards=tuple(get_standard(name).summary() for name in options.standards),
         gradient=f"result of a {'; of a '.join(calls)}",
-        layers=tuple(summaries),
-        rows=tuple(rows),
+        layers=tuple(known.summary(part) for part in parts_of(every)),
+        rows=tuple(known.rows[id(one)] for one in every),
     )
-
-
-def _selected(capture: Capture, names: tuple[str, ...] | None) -> tuple[AnyLayer, ...]:
-    """Return the layers to run, in the order of the file."""
-    known = [layer.name for layer in capture.layers]
-    for name in names or ():
-        if name not in known:
-            raise InputFileError(f"Layer must be one of {', '.join(known)}, not {name} ({capture.source})")
-    return tuple(layer for layer in capture.layers if names is None or layer.name in names)
 
 
 def _case(
@@ -229,7 +191,7 @@ def _case(
         return PrecisionRow(**row, refusal=Refusal.of(error))
     rounded = goldens.rounded(run, chip)
     judge = partial(
-        compare, run=run, goldens=goldens, options=options, layer=one.layer, kind=one.kind, call=call, asked=asked
+        compare, run=run, goldens=goldens, options=options, layer=layer, kind=one.kind, call=call, asked=asked
     )
     return PrecisionRow(
         **row,

@@ -412,7 +412,7 @@ BAD_OPTIONS = {
     ("--json", "no/r.json"): "Output file must be in an existing directory, not no/r.json",
     ("--json", "in"): "Output file must not be a directory, but in is one",
     ("--json", "in/own.npz"): "Output file must not be the input",
-    ("--json", "p.png", "--picture", "p.png"): "--json and --picture must be different files, not both p.png",
+    ("--json", "p.png", "--picture", "p.png"): "Output files must be different, not p.png, p.png",
     ("--picture", "p.png", "--no-picture"): "--picture must not be given together with --no-picture",
     ("--frobnicate",): "No such option",
     ("another.npz",): "",

@@ -1,0 +1,80 @@
+"""Parts of a precision study computed by several processes at once."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+
+from npu_sim.budget import budget_bytes, use_budget
+from ops.studies.kinds import Entry
+from ops.studies.layers import AnyLayer, GradientName
+from ops.studies.precision import emulator, run_part
+from ops.studies.precision_report import LayerSummary, PrecisionRow, StudyOptions
+from ops.studies.registry import kinds_of
+from ops.studies.study_parts import Combination, Part
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A part as another process gets it: its kind by name, its tensors or what draws them."""
+
+    layer: AnyLayer
+    gradient: GradientName
+    calls: tuple[tuple[Entry, str, int | None], ...]
+    options: StudyOptions
+    budget: int
+
+
+def _run(task: _Task) -> tuple[LayerSummary, tuple[PrecisionRow, ...]]:
+    (kind,) = kinds_of(task.layer, (task.gradient,))
+    calls = tuple(
+        Combination(layer=task.layer, kind=kind, entry=entry, product=product, cube_math_type=mode)
+        for entry, product, mode in task.calls
+    )
+    with use_budget(task.budget):
+        return run_part(Part(layer=task.layer, kind=kind, calls=calls), task.options, emulator())
+
+
+def run_parts(
+    parts: tuple[Part, ...], options: StudyOptions, jobs: int
+) -> Iterator[tuple[Part, LayerSummary, tuple[PrecisionRow, ...]]]:
+    """Yield parts with their results as they end; threads and memory are shared evenly.
+
+    Parameters
+    ----------
+    parts : tuple of Part
+        What to compute.
+    options : StudyOptions
+        Of the study.
+    jobs : int
+        Processes, at most as many as there are parts.
+
+    Raises
+    ------
+    NpuSimError
+        As `ops.studies.precision.run_part`, from the first part that fails; those that have not begun do not begin.
+    """
+    count = min(jobs, len(parts))
+    threads = options.threads or max(1, (os.cpu_count() or 1) // count)
+    own = replace(options, threads=threads)
+    tasks = [
+        _Task(
+            part.layer,
+            part.kind.gradient,
+            tuple((one.entry, one.product, one.cube_math_type) for one in part.calls),
+            own,
+            budget_bytes() // count,
+        )
+        for part in parts
+    ]
+    with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as pool:
+        running = {pool.submit(_run, task): part for part, task in zip(parts, tasks, strict=True)}
+        try:
+            for future in as_completed(running):
+                yield running[future], *future.result()
+        finally:
+            for future in running:
+                future.cancel()
