@@ -130,6 +130,12 @@ def precision_command(
     jobs: Annotated[
         int, typer.Option("--jobs", min=1, help="Processes that compute gradients at once. Default: 1.")
     ] = 1,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler", metavar="ADDRESS", help="Dask scheduler whose workers compute, such as tcp://host:8786."
+        ),
+    ] = None,
     picture: Annotated[
         str | None,
         typer.Option(
@@ -202,7 +208,7 @@ def precision_command(
 
     announce(precision_effort(capture, options), yes=yes)
     with progress_bar(shown=not no_progress) as progress:
-        report = study(capture, options, progress=progress, results=kept, jobs=jobs)
+        report = study(capture, options, progress=progress, results=kept, jobs=jobs, scheduler=scheduler)
     contents: dict[Path, bytes] = {path: WRITERS[path.suffix.lower()](report) for path in tables}
     json_text = report.to_json() + "\n"
     if json_file is not None:

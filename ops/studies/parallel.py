@@ -6,6 +6,7 @@ import multiprocessing
 import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from npu_sim.budget import budget_bytes, use_budget
@@ -18,23 +19,48 @@ from ops.studies.study_parts import Combination, Part
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
-    """A part as another process gets it: its kind by name, its tensors or what draws them."""
+class Task:
+    """A part as another process gets it: its kind by name, its tensors or what draws them.
+
+    Attributes
+    ----------
+    layer, gradient, options
+        Of the part.
+    calls : tuple
+        (entry, product, cubeMathType) of each call.
+    budget : int or None
+        Bytes it may take; None: what the other process has.
+    """
 
     layer: AnyLayer
     gradient: GradientName
     calls: tuple[tuple[Entry, str, int | None], ...]
     options: StudyOptions
-    budget: int
+    budget: int | None
 
 
-def _run(task: _Task) -> tuple[LayerSummary, tuple[PrecisionRow, ...]]:
+def tasks_of(parts: tuple[Part, ...], options: StudyOptions, budget: int | None) -> list[Task]:
+    """Return a task for each part."""
+    return [
+        Task(
+            part.layer,
+            part.kind.gradient,
+            tuple((one.entry, one.product, one.cube_math_type) for one in part.calls),
+            options,
+            budget,
+        )
+        for part in parts
+    ]
+
+
+def run_task(task: Task) -> tuple[LayerSummary, tuple[PrecisionRow, ...]]:
+    """Compute a part in this process."""
     (kind,) = kinds_of(task.layer, (task.gradient,))
     calls = tuple(
         Combination(layer=task.layer, kind=kind, entry=entry, product=product, cube_math_type=mode)
         for entry, product, mode in task.calls
     )
-    with use_budget(task.budget):
+    with nullcontext() if task.budget is None else use_budget(task.budget):
         return run_part(Part(layer=task.layer, kind=kind, calls=calls), task.options, emulator())
 
 
@@ -60,18 +86,9 @@ def run_parts(
     count = min(jobs, len(parts))
     threads = options.threads or max(1, (os.cpu_count() or 1) // count)
     own = replace(options, threads=threads)
-    tasks = [
-        _Task(
-            part.layer,
-            part.kind.gradient,
-            tuple((one.entry, one.product, one.cube_math_type) for one in part.calls),
-            own,
-            budget_bytes() // count,
-        )
-        for part in parts
-    ]
+    tasks = tasks_of(parts, own, budget_bytes() // count)
     with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as pool:
-        running = {pool.submit(_run, task): part for part, task in zip(parts, tasks, strict=True)}
+        running = {pool.submit(run_task, task): part for part, task in zip(parts, tasks, strict=True)}
         try:
             for future in as_completed(running):
                 yield running[future], *future.result()

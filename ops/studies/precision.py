@@ -88,6 +88,7 @@ def study(
     progress: Progress | None = None,
     results: Results | None = None,
     jobs: int = 1,
+    scheduler: str | None = None,
 ) -> PrecisionReport:
     """Run a precision study.
 
@@ -105,6 +106,8 @@ def study(
         Where results are looked up and kept, gradient by gradient; what it has is not computed.
     jobs : int
         Processes that compute gradients at once, each with its part of the threads; more than 1 only with the emulator.
+    scheduler : str or None
+        Address of a Dask scheduler whose workers compute instead (extra ``dask``).
 
     Returns
     -------
@@ -130,13 +133,19 @@ def study(
         progress(len(known.rows), len(every), "known")
     missing = tuple(replace(part, calls=known.missing(part.calls)) for part in parts_of(every))
     missing = tuple(part for part in missing if part.calls)
-    if jobs > 1 and len(missing) > 1:
+    if missing and (scheduler is not None or (jobs > 1 and len(missing) > 1)):
         if backend is not None:
             raise StudyOptionError("jobs must be 1 with a backend of one's own, not more")
+        # imported here: they import this module, for the processes that run a part
+        from ops.studies.distributed import run_parts_on
         from ops.studies.parallel import run_parts
 
         done = len(known.rows)
-        for part, summary, rows in run_parts(missing, options, jobs):
+        if scheduler is not None:
+            found = run_parts_on(scheduler, missing, options)
+        else:
+            found = run_parts(missing, options, jobs)
+        for part, summary, rows in found:
             known.keep(part, summary, rows)
             done += len(rows)
             if progress:

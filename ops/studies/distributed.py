@@ -1,0 +1,58 @@
+"""Parts of a precision study computed by the workers of a Dask cluster (extra ``dask``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from npu_sim.errors import MissingExtraError
+from ops.studies.parallel import run_task, tasks_of
+from ops.studies.precision_report import LayerSummary, PrecisionRow, StudyOptionError, StudyOptions
+from ops.studies.study_parts import Part
+
+_CONNECT_SECONDS = 30
+
+
+def run_parts_on(
+    address: str, parts: tuple[Part, ...], options: StudyOptions
+) -> Iterator[tuple[Part, LayerSummary, tuple[PrecisionRow, ...]]]:
+    """Yield parts with their results as they end on the cluster of a scheduler.
+
+    Parameters
+    ----------
+    address : str
+        Of the scheduler, such as ``tcp://host:8786``. Its workers need this package in the same version.
+    parts : tuple of Part
+        What to compute; tensors are sent, or what draws them.
+    options : StudyOptions
+        Of the study; without threads a part takes all of its worker's machine.
+
+    Raises
+    ------
+    MissingExtraError
+        distributed is not installed.
+    StudyOptionError
+        There is no scheduler.
+    NpuSimError
+        As `ops.studies.precision.run_part`.
+    """
+    try:
+        from distributed import Client, as_completed
+    except ImportError as error:
+        raise MissingExtraError(
+            "A scheduler must have distributed, which is not installed; run: pip install distributed (the extra dask)"
+        ) from error
+    try:
+        client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise StudyOptionError(
+            f"scheduler must be reachable, not {address} ({' '.join(str(error).split())})"
+        ) from error
+    with client:
+        futures = client.map(run_task, tasks_of(parts, options, None), pure=False)
+        of_key = {future.key: part for future, part in zip(futures, parts, strict=True)}
+        try:
+            # gathered in the client's own loop: what a dead worker had computed may have to be computed again
+            for future, (summary, rows) in as_completed(futures, with_results=True):
+                yield of_key[future.key], summary, rows
+        finally:
+            client.cancel(futures)
