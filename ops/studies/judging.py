@@ -12,12 +12,15 @@ from npu_sim.report.standards.double_benchmark import error_ratios
 from npu_sim.report.standards.recheck import may_be_rechecked, rechecked
 from npu_sim.report.standards.registry import get_standard
 from npu_sim.report.standards.standard import Evidence, Peer
+from npu_sim.report.ulps import UlpHistogram, UlpMap
 from ops.studies.goldens import Goldens
 from ops.studies.kinds import Asked, Call, Kind, Run
-from ops.studies.layers import AnyLayer
+from ops.studies.layers import AnyLayer, GradientName
 from ops.studies.precision_report import Comparison, Golden, StudyOptions
 from ops.studies.rounding import cast
 
+_ROW_AXES: dict[GradientName, int] = {"dx": 2, "dw": 1, "db": 0}
+"""Leading axes that are the rows of a map of a gradient: each image's channels, the weight's first axis, none."""
 _TENSORS: dict[Golden, str] = {"original": "of the call", "rounded": "as they were multiplied"}
 
 
@@ -47,7 +50,13 @@ def compare(
     if options.recheck and any(again) and not evidence.inputs_lost:
         ratios = _ratios(golden, options, layer, kind, call, asked)
         verdicts = [rechecked(one, ratios) if may else one for one, may in zip(verdicts, again, strict=True)]
-    return Comparison.of(golden, measure(evidence.errors), tuple(verdicts))
+    return Comparison.of(
+        golden,
+        measure(evidence.errors),
+        tuple(verdicts),
+        ulp_histogram=UlpHistogram.of(evidence.errors),
+        ulp_map=UlpMap.of(evidence.errors, run.gradient.shape, _ROW_AXES[kind.gradient]),
+    )
 
 
 def _evidence(golden: Golden, run: Run, goldens: Goldens, chip: Any, *, with_peer: bool) -> Evidence:

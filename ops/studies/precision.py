@@ -48,6 +48,7 @@ from ops.studies.precision_report import (
 )
 from ops.studies.results_file import Results
 from ops.studies.study_parts import Combination, Known, Part, combinations_of, parts_of
+from ops.studies.ulp_maps import with_chosen_maps
 
 
 def emulator() -> Backend:
@@ -166,7 +167,7 @@ def study(
         standards=tuple(get_standard(name).summary() for name in options.standards),
         gradient=f"result of a {'; of a '.join(calls)}",
         layers=tuple(known.summary(part) for part in parts_of(every)),
-        rows=tuple(known.rows[id(one)] for one in every),
+        rows=with_chosen_maps(tuple(known.rows[id(one)] for one in every), options.golden),
     )
 
 

@@ -15,6 +15,7 @@ from npu_sim.report.record import to_json_text
 from npu_sim.report.standards.recheck import MIN_RUNS
 from npu_sim.report.standards.registry import DEFAULT, get_standard
 from npu_sim.report.standards.verdict import Outcome, Verdict, VoidCause
+from npu_sim.report.ulps import UlpHistogram, UlpMap
 from ops.common.capability import ACLNN, SPLIT, UNIFIED, Capability
 from ops.studies.kinds import ENTRIES, Entry
 from ops.studies.layers import GRADIENTS, GradientName, Operator
@@ -161,6 +162,10 @@ class Comparison:
         "fail" where one of them does, "void" where none fails and one is void.
     void_cause : str or None
         Why it is void, as the first void verdict has it; None if the outcome is another.
+    ulp_histogram : UlpHistogram
+        How its errors are distributed.
+    ulp_map : UlpMap or None
+        Where they are; a report keeps the maps that `ops.studies.ulp_maps` chooses.
     """
 
     golden: Golden
@@ -168,9 +173,19 @@ class Comparison:
     verdicts: tuple[Verdict, ...]
     outcome: Outcome
     void_cause: VoidCause | None
+    ulp_histogram: UlpHistogram
+    ulp_map: UlpMap | None = field(compare=False)
 
     @classmethod
-    def of(cls, golden: Golden, error: ErrorMetrics, verdicts: tuple[Verdict, ...]) -> Comparison:
+    def of(
+        cls,
+        golden: Golden,
+        error: ErrorMetrics,
+        verdicts: tuple[Verdict, ...],
+        *,
+        ulp_histogram: UlpHistogram,
+        ulp_map: UlpMap,
+    ) -> Comparison:
         """Return the comparison with its outcome."""
         outcomes = [verdict.outcome for verdict in verdicts]
         outcome: Outcome = "fail" if "fail" in outcomes else "void" if "void" in outcomes else "pass"
@@ -181,6 +196,8 @@ class Comparison:
             verdicts=verdicts,
             outcome=outcome,
             void_cause=cause if outcome == "void" else None,
+            ulp_histogram=ulp_histogram,
+            ulp_map=ulp_map,
         )
 
 

@@ -26,7 +26,7 @@ from ops.studies.layers import AnyLayer
 from ops.studies.npz import open_file, refuse
 from ops.studies.precision_report import LayerSummary, PrecisionRow, StudyOptions
 
-FORMAT = "npu-sim precision results 1"
+FORMAT = "npu-sim precision results 2"
 _BYTES_PER_BYTE = 30
 _SELECTION = ("products", "cube_math_types", "layers", "gradients", "entries", "threads", "golden")
 """Options that choose results and change none."""

@@ -129,8 +129,8 @@ def test_drawn_tensors_are_known_by_their_seed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"format": "other"}', "[" * 100_000, '{"format": "npu-sim precision results 1"}',
-             '{"format": "npu-sim precision results 1", "rows": {"a": {}}, "layers": {}}'],
+    "text", ["", "[]", "{}", '{"format": "other"}', "[" * 100_000, '{"format": "npu-sim precision results 2"}',
+             '{"format": "npu-sim precision results 2", "rows": {"a": {}}, "layers": {}}'],
 )  # fmt: skip
 def test_file_that_holds_something_else_is_refused_and_stays(tmp_path, text):
     path = tmp_path / "r.json"
