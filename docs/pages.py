@@ -34,8 +34,8 @@ TEXTS = {
 
 MODULES = {
     "Operators": (
-        "ops.conv_forward.api", "ops.conv_backward.api", "ops.avg_pool_forward.api", "ops.avg_pool.api", "ops.aclnn",
-        "ops.ascendc", "ops.tbe.dsl",
+        "ops.conv_forward.api", "ops.conv_backward.api", "ops.avg_pool_forward.api", "ops.avg_pool.api", "ops.mm.api",
+        "ops.aclnn", "ops.ascendc", "ops.tbe.dsl",
     ),
     "Engines": (
         "npu_sim.engines.execute", "npu_sim.engines.timeline", "npu_sim.engines.hazards", "npu_sim.engines.reorder",

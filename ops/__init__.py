@@ -14,9 +14,10 @@ _EXPORTS = {
     "avg_pool2d_backward": "ops.avg_pool.api",
     "convolution": "ops.conv_forward.api",
     "convolution_backward": "ops.conv_backward.api",
+    "matrix_product": "ops.mm.api",
 }
 
-__all__ = ["CubeMathType", "avg_pool2d", "avg_pool2d_backward", "convolution", "convolution_backward"]
+__all__ = ["CubeMathType", "avg_pool2d", "avg_pool2d_backward", "convolution", "convolution_backward", "matrix_product"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The kernel of C = A B for row-major matrices (A optionally stored transposed) on dav-c220: ND2NZ in, NZ2ND out.
+"""The kernel of C = A B for row-major matrices (either optionally stored transposed) on dav-c220: ND2NZ in, NZ2ND out.
 
 Blocks of C go row-major over the cores. K runs through L1 in chunks with two buffers for each operand, and through L0A
 and L0B in halves; L0C has two halves as well. 32-bit operands whose rows become columns lie in L1 in bands of 16 rows,
@@ -82,9 +82,13 @@ def _fetch_a(rows, n, p, l1, batch, m_at, m, k_at, k, tile):
 
 
 @jit
-def _fetch_b(rows, n, p, l1, n_at, width, k_at, k, tile):
+def _fetch_b(rows, n, p, l1, batch, n_at, width, k_at, k, tile):
     """Bring k x n of B to L1."""
-    address = p.b + (k_at * p.n + n_at) * p.item
+    base = p.b + (batch * p.k * p.n * p.item if p.b_batched else 0)
+    if p.b_transposed:
+        address = base + (n_at * p.k + k_at) * p.item
+        return _fetch(rows, n, p, l1, address, p.k, width, k, ceil_div(width, 16) * 16, p.b_tensor, LOAD_B, tile)
+    address = base + (k_at * p.n + n_at) * p.item
     return _fetch_to_transpose(rows, n, p, l1, address, p.n, k, width, p.b_tensor, LOAD_B, tile)
 
 
@@ -121,6 +125,14 @@ def _load_a(rows, n, p, dst, l1, chunk, k_at, m, k, tile):
 def _load_b(rows, n, p, dst, l1, chunk, k_at, width, k, tile):
     """Load k x n of B, from ``k_at`` of a chunk of ``chunk``, to L0B in nZ order."""
     n1 = ceil_div(width, 16)
+    if p.b_transposed:
+        # columns of c0 in L1 are what nZ has
+        c0 = BLOCK // p.item
+        return emit_load_2d(
+            rows, n, dst_space=Space.L0B, dst=dst, src_space=Space.L1, src=l1, dtype=p.data,
+            start_index=k_at // c0 * n1, repeat=ceil_div(k, c0) * n1, src_stride=1, dst_gap=0, mode=0, tensor=0,
+            site=LOAD_L0, tile=tile,
+        )  # fmt: skip
     for j in range(ceil_div(k, 16)):
         if p.item == 4:
             n = emit_load_transpose(
@@ -175,7 +187,7 @@ def matmul(rows, params, core, phase):
             a1, b1 = p.a1 + l1_half * p.a1_bytes, p.b1 + l1_half * p.b1_bytes
             n = alloc(rows, n, L1, l1_half, LOAD_A, tile)
             n = _fetch_a(rows, n, p, a1, batch, m_at, m, k_at, chunk, tile)
-            n = _fetch_b(rows, n, p, b1, n_at, width, k_at, chunk, tile)
+            n = _fetch_b(rows, n, p, b1, batch, n_at, width, k_at, chunk, tile)
             n = enque(rows, n, L1, l1_half, LOAD_B, tile)
 
             n = deque(rows, n, L1, l1_half, LOAD_L0, tile)

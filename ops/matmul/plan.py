@@ -23,9 +23,9 @@ _CHUNK_BLOCKS = 4
 _L1_PART_BYTES = 64 * KIB
 
 _FIELDS = (
-    "m", "n", "k", "batch", "a_transposed", "item", "data", "c_item", "c_data", "a", "b", "c", "a_tensor", "b_tensor",
-    "c_tensor", "base_m", "base_n", "base_k", "chunk_k", "a1", "a1_bytes", "b1", "b1_bytes", "l1_bytes", "l0a_half",
-    "l0b_half", "l0c_half", "hf32", "cores", "step_rows",
+    "m", "n", "k", "batch", "a_transposed", "b_transposed", "b_batched", "item", "data", "c_item", "c_data", "a", "b",
+    "c", "a_tensor", "b_tensor", "c_tensor", "base_m", "base_n", "base_k", "chunk_k", "a1", "a1_bytes", "b1",
+    "b1_bytes", "l1_bytes", "l0a_half", "l0b_half", "l0c_half", "hf32", "cores", "step_rows",
 )  # fmt: skip
 MATMUL_PARAMS = np.dtype([(name, "i8") for name in _FIELDS])
 """What `kernel_matmul.matmul` reads: extents in elements, addresses and sizes in bytes."""
@@ -33,23 +33,29 @@ MATMUL_PARAMS = np.dtype([(name, "i8") for name in _FIELDS])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatmulShape:
-    """C[batch][m][n] = A[batch] B, row-major.
+    """C[batch][m][n] = A[batch] B or A[batch] B[batch], row-major.
 
     Attributes
     ----------
     m, n, k : int
         Extents, at least 1.
     a_transposed : bool
-        A is stored as [batch][k][m], else as [batch][m][k]. B is stored as [k][n], once for all batches.
+        A is stored as [batch][k][m], else as [batch][m][k].
+    b_transposed : bool
+        B is stored as [n][k], else as [k][n].
     batch : int
         Products.
+    b_batched : bool
+        Each product has a B of its own, stored one after the other; else all have the same.
     """
 
     m: int
     n: int
     k: int
     a_transposed: bool = False
+    b_transposed: bool = False
     batch: int = 1
+    b_batched: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +130,9 @@ def matmul_launches(
     )
     values = {
         "m": shape.m, "n": shape.n, "k": shape.k, "batch": shape.batch, "a_transposed": int(shape.a_transposed),
-        "item": item, "data": int(operand.data), "c_item": out.item_bytes,
-        "c_data": int(out.data), **tensor_fields(a=a, b=b, c=c),
-        "base_m": tiling.base_m, "base_n": tiling.base_n,
+        "b_transposed": int(shape.b_transposed), "b_batched": int(shape.b_batched),
+        "item": item, "data": int(operand.data), "c_item": out.item_bytes, "c_data": int(out.data),
+        **tensor_fields(a=a, b=b, c=c), "base_m": tiling.base_m, "base_n": tiling.base_n,
         "base_k": tiling.base_k, "chunk_k": tiling.chunk_k, "a1": 0, "a1_bytes": _L1_PART_BYTES,
         "b1": 2 * _L1_PART_BYTES, "b1_bytes": _L1_PART_BYTES, "l1_bytes": 4 * _L1_PART_BYTES,
         "l0a_half": product.core.l0a_bytes // 2, "l0b_half": product.core.l0b_bytes // 2,

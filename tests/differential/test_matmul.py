@@ -31,17 +31,18 @@ def planned(shape, compute="fp16", out="fp32", product=CHIP):
     gm = GlobalMemory()
     item, out_item = np.dtype(NUMPY[compute]).itemsize, np.dtype(NUMPY[out]).itemsize
     a = gm.add("a", shape.batch * shape.m * shape.k * item, initialised=True)
-    b = gm.add("b", shape.k * shape.n * item, initialised=True)
+    b = gm.add("b", (shape.batch if shape.b_batched else 1) * shape.k * shape.n * item, initialised=True)
     c = gm.add("c", shape.batch * shape.m * shape.n * out_item, initialised=False)
     return matmul_launches(shape, product, compute, out, gm, a, b, c), gm, a, b, c
 
 
 def multiply(shape, left, right, compute, out, options=OPTIONS):
-    """Return C as the emulator computes it; ``left`` is [batch][m][k]."""
+    """Return C as the emulator computes it; ``left`` is [batch][m][k], ``right`` [k][n] or [batch][k][n]."""
     plan, gm, a, b, c = planned(shape, compute, out)
     stored = left.swapaxes(1, 2) if shape.a_transposed else left
     gm.arena[:] = 0xFF
     gm.view(a, NUMPY[compute], stored.shape)[...] = stored
+    right = right.swapaxes(-1, -2) if shape.b_transposed else right
     gm.view(b, NUMPY[compute], right.shape)[...] = right
     for launch in plan.launches:
         execute(launch, CHIP, options)
@@ -59,16 +60,32 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("transposed", [False, True], ids=["a", "at"])
+STORED = [
+    pytest.param({"a_transposed": a, "b_transposed": b, "b_batched": batched}, id=" ".join(name))
+    for a, b, batched in every((False, True), repeat=3)
+    for name in [("at" if a else "a", "bt" if b else "b", "own" if batched else "shared")]
+]
+
+
+@pytest.mark.parametrize("stored", STORED)
 @pytest.mark.parametrize("compute", ["fp16", "bf16", "fp32", "hf32"])
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda s: f"{s.batch}x{s.m}x{s.n}x{s.k}")
-def test_product_of_integers_is_exact(shape, compute, transposed):
+def test_product_of_integers_is_exact(shape, compute, stored):
     rng = np.random.default_rng([shape.m, shape.n, shape.k])
-    shape = replace(shape, a_transposed=transposed)
+    shape = replace(shape, **stored)
     left = rng.integers(-4, 5, (shape.batch, shape.m, shape.k)).astype(NUMPY[compute])
-    right = rng.integers(-4, 5, (shape.k, shape.n)).astype(NUMPY[compute])
+    own = (shape.batch,) if shape.b_batched else ()
+    right = rng.integers(-4, 5, (*own, shape.k, shape.n)).astype(NUMPY[compute])
     expected = left.astype(np.int64) @ right.astype(np.int64)
     np.testing.assert_array_equal(multiply(shape, left, right, compute, "fp32"), expected)
+
+
+def test_rows_of_a_transposed_right_matrix_too_far_apart_come_one_by_one():
+    rng = np.random.default_rng(6)
+    shape = MatmulShape(m=3, n=130, k=65540, b_transposed=True)
+    left, right = rng.integers(-1, 2, (1, 3, shape.k)), rng.integers(-1, 2, (shape.k, shape.n))
+    got = multiply(shape, left.astype(np.float16), right.astype(np.float16), "fp16", "fp32")
+    np.testing.assert_array_equal(got[0], left[0] @ right)
 
 
 @pytest.mark.parametrize("transposed", [False, True], ids=["a", "at"])
@@ -80,11 +97,12 @@ def test_rows_too_far_apart_for_a_field_come_one_by_one(transposed):
     np.testing.assert_array_equal(got[0], left[0] @ right)
 
 
+@pytest.mark.parametrize("transposed", [False, True], ids=["b", "bt"])
 @pytest.mark.parametrize("out", ["fp16", "bf16", "fp32"])
 @pytest.mark.parametrize("compute", ["fp16", "bf16", "fp32"])
-def test_bits_are_those_of_one_chain_rounded_once(compute, out):
+def test_bits_are_those_of_one_chain_rounded_once(compute, out, transposed):
     rng = np.random.default_rng(11)
-    shape = MatmulShape(m=19, n=21, k=150, a_transposed=True)
+    shape = MatmulShape(m=19, n=21, k=150, a_transposed=True, b_transposed=transposed)
     left = rng.standard_normal((1, shape.m, shape.k)).astype(NUMPY[compute])
     right = rng.standard_normal((shape.k, shape.n)).astype(NUMPY[compute])
     total = np.zeros((shape.m, shape.n), np.float32)
@@ -108,13 +126,11 @@ def test_many_cores_orders_and_poison_give_the_same_bits():
         np.testing.assert_array_equal(got.view(np.uint16), reference.view(np.uint16))
 
 
-CASES = list(every(("fp16", "fp32", "hf32"), (False, True)))
-
-
-@pytest.mark.parametrize(("compute", "transposed"), CASES)
-def test_rows_are_legal_ordered_and_timed(compute, transposed):
+@pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize("compute", ["fp16", "fp32", "hf32"])
+def test_rows_are_legal_ordered_and_timed(compute, stored):
     for shape in SHAPES:
-        plan, *_ = planned(replace(shape, a_transposed=transposed), compute)
+        plan, *_ = planned(replace(shape, **stored), compute)
         assert run_hazards(plan.launches, CHIP) == []
         assert verify(emit_rows(plan.launches[0], 0, 0), CHIP) == []
         assert run_timeline(plan.launches[0], CHIP).total_cycles > 0
@@ -130,9 +146,9 @@ def test_core_leaves_the_hf32_mode_as_it_found_it(compute):
         assert switched == ([True, False] if compute == "hf32" else [])
 
 
-@pytest.mark.parametrize("transposed", [False, True], ids=["a", "at"])
+@pytest.mark.parametrize("transposed", [False, True], ids=["a b", "at bt"])
 def test_every_ordering_lost_by_removing_a_row_is_reported(transposed):
-    shape = MatmulShape(m=140, n=20, k=300, a_transposed=transposed)
+    shape = MatmulShape(m=140, n=20, k=300, a_transposed=transposed, b_transposed=transposed)
     plan, gm, *_ = planned(shape)
     launch = replace(plan.launches[0], core_count=1)
     launch.params["cores"] = 1

@@ -37,7 +37,7 @@ LAYERS = (
     ("ops.conv3d_backprop_filter", "ops.conv3d_backprop_input"),
     ("ops.tbe",),
     ("ops.conv_backward", "ops.conv_forward", "ops.avg_pool"),
-    ("ops.avg_pool_forward",),
+    ("ops.avg_pool_forward", "ops.mm"),
     ("ops.aclnn",),
     ("ops.ascendc",),
     ("ops.studies",),
