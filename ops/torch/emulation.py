@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from types import TracebackType
 from typing import Any, Literal
 
@@ -14,7 +13,6 @@ import numpy as np
 import torch
 from torch.utils import _python_dispatch
 
-import ops
 from npu_sim.accumulation import Accumulation
 from npu_sim.dtypes.cube_math import CubeMathType, cube_math_number
 from npu_sim.dtypes.formats import dtype_name
@@ -24,22 +22,16 @@ from npu_sim.products import Product, current_product, get_product
 from ops.common.arrays import shared_array
 from ops.common.rule import Profile
 from ops.studies.rounding import multiplied
-from ops.torch.naming import ModuleNames, is_second_derivative
+from ops.torch.calls import BACKWARD, FORWARD, PRODUCTS, Call, Tensors, matrix_product
+from ops.torch.naming import ModuleNames
 from ops.torch.record import Record, ResultRow
 
-# PyTorch's types leave these out.
-_aten: Any = torch.ops.aten
+# PyTorch's types leave it out.
 _modes: Any = _python_dispatch
 Choice = Literal["raise", "torch"]
-Tensors = tuple["torch.Tensor | None", ...]
 
-_FORWARD = (_aten.convolution.default, _aten.avg_pool2d.default)
-"""Operators of a forward pass whose gradients are emulated."""
-_BACKWARD = (_aten.convolution_backward.default, _aten.avg_pool2d_backward.default)
 _OTHER = ("conv", "pool", "mm", "addmv", "dot")
 """Operators with one of these in their name compute what the Cube or a pooling kernel would."""
-_MULTIPLIED = {"output": (0, 1), "grad_input": (0, 2), "grad_weight": (0, 1), "grad_bias": ()}
-"""Which tensors of a call the Cube multiplies for a result: of (input, weight), or of (grad_output, input, weight)."""
 
 
 def emulate(
@@ -48,6 +40,7 @@ def emulate(
     cube_math_type: int | str | CubeMathType = 0,
     model: torch.nn.Module | None = None,
     forward: bool = False,
+    linear: bool = False,
     compare: bool = False,
     refused: Choice = "raise",
     uncovered: Choice = "torch",
@@ -61,8 +54,10 @@ def emulate(
     Inside, ``aten.convolution_backward`` (1D, 2D, 3D, transposed, grouped; what ``loss.backward()`` calls for any
     convolution, in float32, float16 or bfloat16, under autocast, with frozen parameters, in every memory format) is
     `ops.convolution_backward` and ``aten.avg_pool2d_backward`` is `ops.avg_pool2d_backward`, with the same bits; with
-    ``forward`` so are ``aten.convolution`` and ``aten.avg_pool2d``. All else is PyTorch's: other layers, second
-    derivatives; what of it a device would compute on the Cube or in a pooling kernel is counted in `Emulation.record`.
+    ``forward`` so are ``aten.convolution`` and ``aten.avg_pool2d``, with
+    ``linear`` matrix products are `ops.matrix_product`: ``aten.mm``, ``addmm`` and ``bmm``, what linear layers and
+    attention are made of, in both passes. All else is PyTorch's: other layers, second derivatives; what of it a device
+    would compute on the Cube or in a pooling kernel is counted in `Emulation.record`.
     After ``torch.use_deterministic_algorithms(True)`` gradients are those of the deterministic mode.
 
     Parameters
@@ -75,6 +70,9 @@ def emulate(
         Names the modules; None: names below the outermost module that is called inside.
     forward : bool
         Emulate the forward pass of convolutions and average poolings too.
+    linear : bool
+        Emulate matrix products: linear layers, their gradients, attention. The kernel is that of A2 and A3; other
+        products refuse it. The bias's gradient and products with more than a bias added are PyTorch's.
     compare : bool
         Compute every result also with PyTorch, in its own type and in float64, and measure the errors. That takes
         PyTorch's time for both, and what the model gets stays the emulated one.
@@ -110,7 +108,13 @@ def emulate(
     options = {"product": chip, "cube_math_type": number, "accumulation": accumulation, "overflow": overflow}
     options |= {"threads": threads, "profile": profile}
     return Emulation(
-        options, ModuleNames(model), forward=forward, compare=compare, refused=refused, uncovered=uncovered
+        options,
+        ModuleNames(model),
+        forward=forward,
+        linear=linear,
+        compare=compare,
+        refused=refused,
+        uncovered=uncovered,
     )
 
 
@@ -131,6 +135,7 @@ class Emulation(_modes.TorchDispatchMode):  # type: ignore[misc]
         names: ModuleNames,
         *,
         forward: bool,
+        linear: bool,
         compare: bool,
         refused: Choice,
         uncovered: Choice,
@@ -139,12 +144,8 @@ class Emulation(_modes.TorchDispatchMode):  # type: ignore[misc]
         self._options = dict(options)
         self._names = names
         self._compare, self._refused, self._uncovered = compare, refused, uncovered
-        self._covered: dict[Any, Callable[..., Any]] = {
-            _aten.convolution_backward.default: self._convolution_backward,
-            _aten.avg_pool2d_backward.default: self._pooling_backward,
-        }
-        if forward:
-            self._covered |= {_aten.convolution.default: self._convolution, _aten.avg_pool2d.default: self._pooling}
+        self._covered = {**BACKWARD, **FORWARD} if forward else BACKWARD
+        self._products = PRODUCTS if linear else ()
         self._following: list[ExitStack] = []
         self.clear()
 
@@ -178,20 +179,38 @@ class Emulation(_modes.TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         """Compute what is covered on the machine and hand all else to PyTorch."""
         given = kwargs or {}
-        if func in _FORWARD:
-            self._names.note_forward()
-        if func in self._covered and not is_second_derivative():
-            return self._covered[func](func, *args, **given)
+        if torch.is_inference_mode_enabled() and (parts := self._parts(func, args, given)) is not NotImplemented:
+            return parts
+        call = None
+        if not self._names.is_second_derivative:
+            if func in self._covered:
+                call = self._covered[func](*args, **given)
+            elif func in self._products:
+                call = matrix_product(self._names.product_result(*args[-2:]), *args, **given)
+        if func in FORWARD or func in self._products:
+            self._names.note(args, is_product=func in self._products)
+        if call is not None:
+            return self._emulated(func, call)
         name = func.overloadpacket.__name__
         if any(part in name for part in _OTHER):
             self._pass_by(name, func)
         return func(*args, **given)
 
+    def _parts(self, func: Any, args: Sequence[Any], given: Mapping[str, Any]) -> Any:
+        """Return what the operators compute that ``func`` is made of, which PyTorch leaves whole in inference mode."""
+        super().__enter__()
+        try:
+            return func.decompose(*args, **given)
+        finally:
+            super().__exit__(None, None, None)
+
     def _pass_by(self, name: str, func: Any) -> None:
         """Note what PyTorch computes, or refuse it if it is a gradient."""
-        second = is_second_derivative()
+        second = self._names.is_second_derivative
         module = self._names.of_backward() if "backward" in name or second else self._names.here
-        if self._uncovered == "raise" and ("backward" in name or (second and func in _FORWARD)):
+        if self._uncovered == "raise" and (
+            "backward" in name or (second and (func in FORWARD or func in self._products))
+        ):
             what = f"the second derivative ({name})" if second else name
             raise OperatorError(
                 f"Gradients under ops.torch.emulate must be of convolution or avg_pool2d, not {what} of {module}; "
@@ -200,148 +219,47 @@ class Emulation(_modes.TorchDispatchMode):  # type: ignore[misc]
             )
         self.record.native[module, f"{name} (second derivative)" if second else name] += 1
 
-    def _convolution(
-        self,
-        func: Any,
-        input: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor | None,
-        stride: Sequence[int],
-        padding: Sequence[int],
-        dilation: Sequence[int],
-        transposed: bool,
-        output_padding: Sequence[int],
-        groups: int,
-    ) -> torch.Tensor | None:
-        def run() -> Any:
-            return ops.convolution(
-                input,
-                weight,
-                bias,
-                stride=tuple(stride),
-                padding=tuple(padding),
-                dilation=tuple(dilation),
-                transposed=transposed,
-                output_padding=tuple(output_padding),
-                groups=groups,
-                **self._options,
-            )
-
-        rest = (stride, padding, dilation, transposed, output_padding, groups)
-        return self._emulated(func, (input, weight, bias), rest, ("output",), run)[0]
-
-    def _convolution_backward(
-        self,
-        func: Any,
-        grad_output: torch.Tensor,
-        input: torch.Tensor,
-        weight: torch.Tensor,
-        bias_sizes: Sequence[int] | None,
-        stride: Sequence[int],
-        padding: Sequence[int],
-        dilation: Sequence[int],
-        transposed: bool,
-        output_padding: Sequence[int],
-        groups: int,
-        output_mask: Sequence[bool],
-    ) -> Tensors:
-        tensors = (grad_output, input, weight)
-
-        def run() -> Any:
-            return ops.convolution_backward(
-                *tensors,
-                stride=tuple(stride),
-                padding=tuple(padding),
-                dilation=tuple(dilation),
-                transposed=transposed,
-                output_padding=tuple(output_padding),
-                groups=groups,
-                output_mask=tuple(output_mask),
-                bias_sizes=bias_sizes or None,
-                deterministic=torch.are_deterministic_algorithms_enabled(),
-                **self._options,
-            )
-
-        rest = (bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask)
-        return self._emulated(func, tensors, rest, ("grad_input", "grad_weight", "grad_bias"), run)
-
-    def _pooling(
-        self,
-        func: Any,
-        input: torch.Tensor,
-        kernel_size: Sequence[int],
-        stride: Sequence[int] = (),
-        padding: Sequence[int] = (0,),
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> torch.Tensor | None:
-        rest = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-        return self._emulated(func, (input,), rest, ("output",), self._pool(ops.avg_pool2d, (input,), rest))[0]
-
-    def _pooling_backward(
-        self, func: Any, grad_output: torch.Tensor, input: torch.Tensor, *rest: Any
-    ) -> torch.Tensor | None:
-        tensors = (grad_output, input)
-        operator = partial(ops.avg_pool2d_backward, deterministic=torch.are_deterministic_algorithms_enabled())
-        run = self._pool(operator, tensors, rest)
-        return self._emulated(func, tensors, rest, ("grad_input",), run)[0]
-
-    def _pool(self, operator: Callable[..., Any], tensors: Tensors, rest: Sequence[Any]) -> Callable[[], Any]:
-        kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override = rest
-        return lambda: operator(
-            *tensors,
-            kernel_size=tuple(kernel_size),
-            stride=tuple(stride),
-            padding=tuple(padding),
-            ceil_mode=ceil_mode,
-            count_include_pad=count_include_pad,
-            divisor_override=divisor_override,
-            **self._options,
-        )
-
-    def _emulated(
-        self, func: Any, tensors: Tensors, rest: Sequence[Any], names: Sequence[str], run: Callable[[], Any]
-    ) -> Tensors:
-        """Return what ``run`` computes and note it; PyTorch computes the same by ``func(*tensors, *rest)``."""
+    def _emulated(self, func: Any, call: Call) -> Any:
+        """Return what the machine computes and note it."""
         operator = func.overloadpacket.__name__
-        if func in _BACKWARD:
-            module = self._names.of_backward(tensors[2] if len(tensors) > 2 else None)
+        if func in BACKWARD:
+            module = self._names.of_backward(call.tensors[2] if len(call.tensors) > 2 else None)
+        elif func in PRODUCTS and not self._names.is_forward:
+            module = self._names.of_backward()
         else:
             module = self._names.here
         begin = time.perf_counter()
         try:
-            result = run()
+            arrays, compute_dtype = call.run(self._options)
         except InternalError:
             raise
         except NpuSimError as error:
             if self._refused == "raise":
                 raise
             self.record.refuse(module, operator, error.status, str(error))
-            return _several(func(*tensors, *rest))
+            return func(*call.tensors, *call.rest)
         seconds = time.perf_counter() - begin
         self.emulator_seconds += seconds
-        arrays = [getattr(result, name) for name in names]
         rows: list[tuple[int, ResultRow]] = []
-        for index, (name, array) in enumerate(zip(names, arrays, strict=True)):
+        for index, (name, array) in enumerate(zip(call.results, arrays, strict=True)):
             if array is not None:
-                row = self.record.row(module, operator, name, dtype_name(array.dtype), result.compute_dtype)
+                row = self.record.row(module, operator, name, dtype_name(array.dtype), compute_dtype)
                 row.calls += 1
                 row.elements += array.size
                 row.seconds += seconds
                 rows.append((index, row))
         if self._compare:
             begin = time.perf_counter()
-            own = _several(func(*tensors, *rest))
-            golden = _several(func(*map(_doubled, tensors), *rest))
+            own = _several(func(*call.tensors, *call.rest))
+            golden = _several(func(*map(_doubled, call.tensors), *call.rest))
             self.reference_seconds += time.perf_counter() - begin
             for index, row in rows:
                 row.compare(*(_wide(values[index]) for values in (arrays, own, golden)))
-                for operand in _MULTIPLIED[row.result]:
-                    if operand < len(tensors):
-                        original = shared_array(tensors[operand], "an operand")
-                        row.count_lost(original, multiplied(original, row.compute_dtype, self._options["product"]))
-        return tuple(None if array is None else _tensor(array) for array in arrays)
+                for operand in call.multiplied[row.result]:
+                    original = shared_array(call.tensors[operand], "an operand")
+                    row.count_lost(original, multiplied(original, compute_dtype, self._options["product"]))
+        results = [None if array is None else _tensor(array) for array in arrays]
+        return results[0] if len(results) == 1 else tuple(results)
 
 
 def _several(result: Any) -> Tensors:

@@ -19,6 +19,7 @@ _WORDS = {
     "grad_input": "input gradient",
     "grad_weight": "weight gradient",
     "grad_bias": "bias gradient",
+    "grad_factor": "gradient of a factor",
 }
 SCHEMA = "npu-sim torch emulation 1"
 WIDTH = 100
@@ -70,7 +71,8 @@ class ResultRow:
     Attributes
     ----------
     module, operator, result : str
-        Whose, of which operator, and which: "output", "grad_input", "grad_weight" or "grad_bias".
+        Whose, of which operator, and which: "output", "grad_input", "grad_weight" or "grad_bias"; "grad_factor" is
+        that of an input or weight of a matrix product whose forward pass was not seen.
     dtype, compute_dtype : str
         Of the tensors, and what the operator computed in.
     calls, elements : int

@@ -138,7 +138,7 @@ class _Capture(_modes.TorchDispatchMode):  # type: ignore[misc]
         """Compute everything with PyTorch."""
         result = func(*args, **(kwargs or {}))
         if func in (_aten.convolution.default, _aten.avg_pool2d.default):
-            self.names.note_forward()
+            self.names.note(args)
         elif func is _aten.convolution_backward.default and not is_second_derivative():
             self._keep_convolution(result, *args)
         elif func is _aten.avg_pool2d_backward.default and not is_second_derivative():
