@@ -18,7 +18,7 @@ from npu_sim.isa.cube import scratch_words
 from npu_sim.isa.dispatch import run_rows
 from npu_sim.isa.op import Op
 from npu_sim.isa.row import empty_rows
-from npu_sim.products import get_product
+from npu_sim.products import DEFAULT_PRODUCT, get_product
 from npu_sim.products.product import ACCUMULATION_PARTS, HF32_TIES
 from npu_sim.units import ceil_div
 from ops.studies.rounding import cast as cast_tensor
@@ -28,8 +28,6 @@ from ops.studies.selftest.vectors import Vectors
 
 GROUPS: Final = (2, 4, 8, 16, 32, 64, DEPTH)
 """Group sizes tried besides the one that the probes show."""
-_PRODUCT: Final = "910b"
-"""Its Cube multiplies every type, in both overflow modes."""
 _FRACTAL_ROWS: Final = 16
 
 
@@ -125,7 +123,8 @@ def _multiply(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32], arithmetic
 
 def _configuration(arithmetic: Arithmetic) -> npt.NDArray[np.int64]:
     """Return the numeric configuration of the machine."""
-    chip = get_product(_PRODUCT)
+    # its Cube multiplies every type, in both overflow modes
+    chip = get_product(DEFAULT_PRODUCT)
     if arithmetic.mantissa_bits is not None:
         chip = replace(chip, hf32_mantissa_bits=arithmetic.mantissa_bits, hf32_ties=arithmetic.ties)
     return configuration(chip, ExecuteOptions(accumulation=arithmetic.accumulation, overflow=arithmetic.overflow))
@@ -138,7 +137,7 @@ def operand_choices(tensors: str, shown: Shown) -> Iterator[Arithmetic]:
     """
     overflow = cast(Overflow, read_overflow(shown) or "inf_nan")
     plain = Arithmetic(operands=tensors, accumulation=SERIAL, overflow=overflow)
-    chip = get_product(_PRODUCT)
+    chip = get_product(DEFAULT_PRODUCT)
     if DTYPES[tensors].item_bytes == 2:
         yield plain
         return
@@ -210,7 +209,7 @@ def neighbours(arithmetic: Arithmetic) -> tuple[Arithmetic, ...]:
     made = [replace(arithmetic, accumulation=other) for other in dict.fromkeys(models) if other != model]
     made += [
         replace(arithmetic, overflow=cast(Overflow, mode))
-        for mode in get_product(_PRODUCT).overflow_modes
+        for mode in get_product(DEFAULT_PRODUCT).overflow_modes
         if mode != arithmetic.overflow
     ]
     if arithmetic.operands == "hf32":
