@@ -16,7 +16,7 @@ from ops.studies.layers import GRADIENTS, GradientName, Layer, Operator
 from ops.studies.rounding import multiplied
 from ops.studies.tbe_gradient import TBE_WEIGHT_GRADIENT
 
-_RESULTS = dict(zip(GRADIENTS, ("grad_input", "grad_weight", "grad_bias"), strict=True))
+RESULTS = dict(zip(GRADIENTS, ("grad_input", "grad_weight", "grad_bias"), strict=True))
 _OPERANDS: dict[GradientName, tuple[str, ...]] = {"dx": ("dy", "weight"), "dw": ("x", "dy"), "db": ("dy",)}
 
 
@@ -31,6 +31,23 @@ def call_words(gradient: GradientName) -> str:
     return f"call of aclnnConvolutionBackward with outputMask ({mask})"
 
 
+def call_tensors(layer: Layer, tensors: Tensors) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return dy, x and weight; of what is no operand only the shape counts."""
+    dy = tensors["dy"]
+    x = tensors["x"] if "x" in tensors else np.zeros(layer.x_shape, dy.dtype)
+    weight = tensors["weight"] if "weight" in tensors else np.zeros(layer.weight_shape, dy.dtype)
+    return dy, x, weight
+
+
+def call_attributes(layer: Layer) -> dict[str, Any]:
+    """Return what a call is told of the layer besides its tensors."""
+    attributes = _keywords(layer)
+    if layer.transposed:
+        zeros = (0,) * len(layer.stride)
+        attributes |= {"transposed": True, "output_padding": layer.output_padding or zeros}
+    return attributes
+
+
 WEIGHT_GRADIENT_CALL = call_words("dw")
 """What is timed and checked: the gradient of the weight alone, and whatever its call launches."""
 
@@ -39,20 +56,9 @@ def _run(gradient: GradientName) -> Callable[[Layer, Tensors, Asked], Run]:
     mask = output_mask(gradient)
 
     def run(layer: Layer, tensors: Tensors, asked: Asked) -> Run:
-        dtype = tensors["dy"].dtype
-        # of what is no operand only the shape counts
-        x = tensors["x"] if "x" in tensors else np.zeros(layer.x_shape, dtype)
-        weight = tensors["weight"] if "weight" in tensors else np.zeros(layer.weight_shape, dtype)
-        attributes: dict[str, Any] = {"padding": layer.padding, "dilation": layer.dilation, "groups": layer.groups}
-        if layer.transposed:
-            zeros = (0,) * len(layer.stride)
-            attributes |= {"transposed": True, "output_padding": layer.output_padding or zeros}
         result = asked.backend.convolution_backward(
-            tensors["dy"],
-            x,
-            weight,
-            stride=layer.stride,
-            **attributes,
+            *call_tensors(layer, tensors),
+            **call_attributes(layer),
             output_mask=mask,
             product=asked.product,
             cube_math_type=asked.cube_math_type,
@@ -62,7 +68,7 @@ def _run(gradient: GradientName) -> Callable[[Layer, Tensors, Asked], Run]:
         # the bias gradient is added up by vector cores, in float32 and from what the tensor holds
         added = gradient == "db"
         return Run(
-            gradient=getattr(result, _RESULTS[gradient]),
+            gradient=getattr(result, RESULTS[gradient]),
             compute_dtype="fp32" if added else result.compute_dtype,
             accumulation=VECTOR if added else str(result.accumulation.name),
             tiling="" if added else str(result.plan.tiling_origin),
@@ -144,7 +150,7 @@ def _kind(operator: Operator, gradient: GradientName) -> Kind:
         multiplied=_multiplied(gradient),
         k_depth=depths[gradient],
         macs=lambda layer: layer.dy.size if gradient == "db" else layer.narrow.size * prod(layer.weight_shape[1:]),
-        reference=lambda layer: getattr(layer, _RESULTS[gradient]),
+        reference=lambda layer: getattr(layer, RESULTS[gradient]),
     )
 
 

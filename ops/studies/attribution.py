@@ -1,0 +1,115 @@
+"""Where the error of a gradient comes from: rounding of the inputs, additions, rounding of the result, overflow.
+
+Each cause is found by runs of the same kernel that differ in it alone:
+
+``input``
+    from the golden of the tensors of the file to that of the tensors as they are multiplied;
+``sums``
+    to what leaves the Cubes, added without rounding;
+``atomics``
+    to what is in memory when the parts of K are added there, in the order of the cores;
+``output``
+    to the gradient, rounded to its type;
+``overflow``
+    the part of the first and the last step that saturation makes, where the product saturates.
+
+The steps add up to the error. Sums that do not round to the call's own gradient bit for bit are not taken for its sums:
+then, and for average poolings with 16-bit results, the two last causes are one. Elements that are not finite in a stage
+are counted, and in no figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from npu_sim.dtypes.formats import dtype_name
+from npu_sim.errors import InternalError, NpuSimError
+from npu_sim.fenv import default_fenv
+from ops.studies.attribution_case import Case
+from ops.studies.attribution_report import AttributionRow
+from ops.studies.attribution_spread import spread_of
+from ops.studies.goldens import Goldens
+from ops.studies.kinds import Asked, Backend
+from ops.studies.layers import AnyLayer, Capture, Layer
+from ops.studies.precision import emulator
+from ops.studies.precision_report import StudyOptions
+from ops.studies.study_parts import Combination, combinations_of, parts_of
+
+Progress = Callable[[int, int, str], None]
+
+
+@default_fenv
+def attribute(
+    capture: Capture, options: StudyOptions | None = None, *, spread: int = 0, progress: Progress | None = None
+) -> tuple[AttributionRow, ...]:
+    """Take the error of each gradient of a study apart.
+
+    Parameters
+    ----------
+    capture : Capture
+        Layers, from `ops.studies.capture.load_capture` or `load_example`.
+    options : StudyOptions or None
+        What to run, as of `ops.studies.precision.study`; standards have no meaning here.
+    spread : int
+        Runs of each `ops.studies.attribution_report.Range`; 0: none.
+    progress : callable or None
+        Called with (cases done, cases in all, what comes next).
+
+    Returns
+    -------
+    tuple of AttributionRow
+        In the order of the study, without what is refused.
+
+    Raises
+    ------
+    ProductError
+        A product is unknown.
+    InputFileError
+        A layer is not in the file, or no layer has such a gradient.
+    """
+    options = options or StudyOptions()
+    every, backend = combinations_of(capture, options), emulator()
+    rows: list[AttributionRow] = []
+    done = 0
+    for part in parts_of(every):
+        layer = part.layer.filled()
+        goldens = Goldens(layer, part.kind, options.dtype, backend)
+        for one in part.calls:
+            if progress is not None:
+                progress(done, len(every), str(one))
+            rows.extend(_row(one, layer, goldens, options, backend, spread))
+            done += 1
+    if progress is not None:
+        progress(done, len(every), "done")
+    return tuple(rows)
+
+
+def _row(
+    one: Combination, layer: AnyLayer, goldens: Goldens, options: StudyOptions, backend: Backend, spread: int
+) -> Iterator[AttributionRow]:
+    """Yield the row of a call, nothing if it is refused."""
+    chip = backend.get_product(one.product)
+    asked = Asked(
+        product=one.product, chip=chip, cube_math_type=one.cube_math_type, accumulation=options.accumulation,
+        threads=options.threads, backend=backend,
+    )  # fmt: skip
+    try:
+        case = Case.of(layer, one.kind, one.entry, asked, goldens)
+    except InternalError:
+        raise
+    except NpuSimError:
+        return
+    yield AttributionRow(
+        layer=one.layer.name,
+        gradient=one.kind.gradient,
+        entry=one.entry,
+        product=one.product,
+        cube_math_type=one.cube_math_type,
+        compute_dtype=case.run.compute_dtype,
+        output_dtype=dtype_name(case.run.gradient.dtype),
+        error=case.error_parts(),
+        additions=case.additions(),
+        spread=spread_of(layer, one.kind.gradient, goldens.tensors, asked, case.rounded, spread)
+        if spread and case.is_call and isinstance(layer, Layer)
+        else None,
+    )

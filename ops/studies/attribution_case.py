@@ -1,0 +1,151 @@
+"""One call whose error is taken apart, stage by stage; the stages are those of `ops.studies.attribution`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from npu_sim.dtypes.formats import dtype_name
+from npu_sim.errors import InternalError, NpuSimError
+from npu_sim.report.precision import OUTPUT_FORMATS
+from ops.studies.attribution_parts import Float64, relative_error, split_error
+from ops.studies.attribution_report import Cause, ErrorParts
+from ops.studies.attribution_sums import Sums, SumsAsked, sums_of
+from ops.studies.goldens import Goldens, Rounded
+from ops.studies.kinds import VECTOR, Asked, Entry, Kind, Run, Tensors
+from ops.studies.layers import AnyLayer, Layer
+from ops.studies.rounding import cast
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Case:
+    """A call that was run.
+
+    Attributes
+    ----------
+    layer, kind, entry, asked
+        Which call.
+    goldens : Goldens
+        Of the gradient.
+    run, rounded
+        What the call gave, and the golden of what it multiplied.
+    """
+
+    layer: AnyLayer
+    kind: Kind
+    entry: Entry
+    asked: Asked
+    goldens: Goldens
+    run: Run
+    rounded: Rounded
+
+    @classmethod
+    def of(cls, layer: AnyLayer, kind: Kind, entry: Entry, asked: Asked, goldens: Goldens) -> Case:
+        """Run a call.
+
+        Raises
+        ------
+        NpuSimError
+            What it refuses with.
+        """
+        run = kind.calls[entry].run(layer, goldens.tensors, asked)
+        return cls(
+            layer=layer, kind=kind, entry=entry, asked=asked, goldens=goldens, run=run,
+            rounded=goldens.rounded(run, asked.chip),
+        )  # fmt: skip
+
+    @property
+    def is_call(self) -> bool:
+        """Whether it is a call of aclnnConvolutionBackward, whose steps can be run one by one."""
+        return self.entry == "aclnn" and isinstance(self.layer, Layer)
+
+    def error_parts(self, carried_from: Float64 | None = None) -> ErrorParts:
+        """Return the parts of the error, against ``carried_from`` if the tensors have errors themselves."""
+        golden, result = self.goldens.original, self.run.gradient.astype(np.float64)
+        stages: list[tuple[Cause, Float64]] = []
+        if carried_from is not None:
+            stages.append(("carried", golden))
+            golden = carried_from
+        stages += self._inputs()
+        sums = self._sums()
+        if sums is None:
+            stages.append(("sums and output", result))
+            return split_error(golden, stages)
+        left = sums.values.astype(np.float64) if sums.left is None else sums.left
+        stages += [("sums", left), ("atomics", sums.values.astype(np.float64)), ("output", result)]
+        return split_error(golden, stages, self._unclamped(sums, result))
+
+    def additions(self) -> dict[str, float | None]:
+        """Return the error of the sums of several ways to add."""
+        if not self.is_call or self.run.accumulation == VECTOR:
+            return {}
+        ways: dict[str, dict[str, Any]] = {self.run.accumulation: {}, "serial": {"accumulation": "serial"}}
+        if self.kind.gradient == "dw":
+            ways["deterministic"] = {"deterministic": True}
+        golden = self.rounded.golden
+        found: dict[str, float | None] = {}
+        for name, changes in ways.items():
+            try:
+                found[name] = relative_error(self._run_up_to_sums(**changes).values, golden)
+            except InternalError:
+                raise
+            except NpuSimError:
+                continue  # a deterministic call may be refused
+        return found
+
+    def _inputs(self) -> list[tuple[Cause, Float64]]:
+        """Return the goldens of the operands, before and after those beyond their format are clamped."""
+        golden = self.rounded.golden
+        if not (self.rounded.input_overflow and self.asked.chip.overflow_mode == "saturate"):
+            return [("input", golden)]
+        limit = OUTPUT_FORMATS[self.run.compute_dtype].overflow_threshold
+        own = self.kind.tensors(self.layer) or {}
+        free: Tensors = {
+            name: _unclamped(own[name], operand, limit) if name in own else operand
+            for name, operand in self.rounded.operands.items()
+        }
+        with np.errstate(all="ignore"):
+            return [("input", self.kind.golden(self.layer, free, self.asked.backend)), ("overflow", golden)]
+
+    def _sums(self) -> Sums | None:
+        """Return the sums of the call, None where there are none that can be told from its result."""
+        gradient = self.run.gradient
+        if gradient.dtype == np.float32 and not self.is_call:
+            return Sums(values=gradient, stored="fp32")
+        if not self.is_call:
+            return None
+        sums = self._run_up_to_sums(with_left=True)
+        return sums if np.array_equal(self._rounded_as_stored(sums), gradient, equal_nan=True) else None
+
+    def _run_up_to_sums(self, **changes: Any) -> Sums:
+        assert isinstance(self.layer, Layer)
+        asked = SumsAsked(
+            gradient=self.kind.gradient,
+            product=self.asked.chip,
+            cube_math_type=self.asked.cube_math_type or 0,
+            compute_dtype=self.run.compute_dtype,
+            accumulation=self.run.accumulation,
+            threads=self.asked.threads,
+        )
+        return sums_of(self.layer, self.goldens.tensors, replace(asked, **changes))
+
+    def _rounded_as_stored(self, sums: Sums) -> np.ndarray:
+        overflow = self.asked.chip.overflow_mode
+        stored = cast(sums.values, sums.stored, overflow=overflow)
+        return cast(stored, dtype_name(self.run.gradient.dtype), overflow=overflow)
+
+    def _unclamped(self, sums: Sums, result: Float64) -> Float64 | None:
+        """Return the result with the sums in place of what saturated, None if nothing did."""
+        formats = (OUTPUT_FORMATS[sums.stored], OUTPUT_FORMATS[dtype_name(self.run.gradient.dtype)])
+        limit = min(each.overflow_threshold for each in formats)
+        wide = sums.values.astype(np.float64)
+        clamped = np.isfinite(result) & (np.abs(wide) >= limit)
+        return np.where(clamped, wide, result) if clamped.any() else None
+
+
+def _unclamped(own: np.ndarray, operand: np.ndarray, limit: float) -> Float64:
+    """Return an operand with the tensor's own elements in place of finite ones that were clamped."""
+    wide = own.astype(np.float64)
+    return np.where(np.isfinite(wide) & (np.abs(wide) >= limit), wide, operand.astype(np.float64))

@@ -1,0 +1,174 @@
+"""What is found about where the error of a gradient comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from ops.studies.kinds import Entry
+from ops.studies.layers import GradientName
+
+Cause = Literal["carried", "input", "sums", "atomics", "output", "sums and output", "overflow"]
+"""What makes a part of an error.
+
+carried
+    The gradient at the output was computed with errors already (`ops.studies.attribution_chain`).
+input
+    The tensors are rounded to the type that is multiplied; what becomes 0 there is a part of it.
+sums
+    The additions in a Cube: groups of products and their order.
+atomics
+    The additions in memory: of parts of K, of one core and of several.
+output
+    The sums are rounded to the type of the gradient, in one or two steps.
+sums and output
+    Both, where the operator has no sums that could be taken out.
+overflow
+    What is beyond a format becomes its largest number.
+"""
+CAUSES: tuple[Cause, ...] = ("carried", "input", "sums", "atomics", "output", "sums and output", "overflow")
+
+MOST_CROSS = 0.05
+"""Share of the cross terms above which a report says why they are there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorPart:
+    """The part of an error that one cause makes.
+
+    Attributes
+    ----------
+    cause : str
+        One of `CAUSES`.
+    share : float
+        Its square norm over that of the whole error.
+    relative_l2 : float or None
+        Its norm over that of the golden; None where the golden is 0.
+    """
+
+    cause: Cause
+    share: float
+    relative_l2: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossTerm:
+    """Two causes whose parts are not orthogonal.
+
+    Attributes
+    ----------
+    causes : tuple of str
+        The two.
+    share : float
+        Twice the inner product of their parts, over the square norm of the whole error.
+    cosine : float
+        Of the angle between them.
+    deviations : float
+        The inner product in standard deviations of what random signs of its terms would make: beyond about 3 the two
+        are correlated, below it is chance.
+    """
+
+    causes: tuple[Cause, Cause]
+    share: float
+    cosine: float
+    deviations: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorParts:
+    """An error as a sum of parts.
+
+    Attributes
+    ----------
+    count : int
+        Elements that are finite in every stage; the others are in no figure.
+    lost : int
+        Elements whose golden is finite and a later stage is not: overflow where the format has infinities.
+    relative_l2 : float or None
+        Norm of the error over that of the golden; None where the golden is 0.
+    parts : tuple of ErrorPart
+        In the order of `CAUSES`; shares and ``cross`` add up to 1, to 0 where there is no error.
+    cross : float
+        Share of all cross terms together.
+    crossing : CrossTerm or None
+        The largest, where ``cross`` is more than `MOST_CROSS` either way.
+    """
+
+    count: int
+    lost: int
+    relative_l2: float | None
+    parts: tuple[ErrorPart, ...]
+    cross: float
+    crossing: CrossTerm | None
+
+    @property
+    def main(self) -> Cause | None:
+        """The cause with the largest part; None where there is no error."""
+        largest = max(self.parts, key=lambda part: part.share)
+        return largest.cause if largest.share > 0 else None
+
+    def share(self, cause: Cause) -> float | None:
+        """Return the share of a cause, None where it is not asked for."""
+        return next((part.share for part in self.parts if part.cause == cause), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Relative L2 errors of several runs against the rounded golden.
+
+    ``runs`` counts them, ``distinct`` the results that differ in a bit.
+    """
+
+    runs: int
+    distinct: int
+    min: float | None
+    median: float | None
+    max: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How far apart results may be that the machine allows.
+
+    Attributes
+    ----------
+    core_orders : Range
+        Over orders in which cores add to memory, by the tiling of the call.
+    tilings : Range
+        Over the tilings that are chosen for fewer cores, each with and without the deterministic mode; one order.
+    """
+
+    core_orders: Range
+    tilings: Range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributionRow:
+    """Where the error of one gradient on one product in one mode comes from.
+
+    Attributes
+    ----------
+    layer, gradient, entry, product, cube_math_type
+        As of `ops.studies.precision_report.PrecisionRow`.
+    compute_dtype, output_dtype : str
+        What was multiplied, and the type of the gradient.
+    error : ErrorParts
+        Against the golden of the tensors of the file.
+    additions : mapping of str to float or None
+        Error of the sums, unrounded, relative to the golden of what was multiplied, by who adds: the model of the call,
+        "serial", and for weight gradients "deterministic".
+    spread : Spread or None
+        None where it was not asked for.
+    """
+
+    layer: str
+    gradient: GradientName
+    entry: Entry
+    product: str
+    cube_math_type: int | None
+    compute_dtype: str
+    output_dtype: str
+    error: ErrorParts
+    additions: Mapping[str, float | None]
+    spread: Spread | None = None
