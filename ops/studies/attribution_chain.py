@@ -88,6 +88,8 @@ def carry(
     >>> layers = [Layer(name=n, weight=rng.standard_normal((16, 16, 3, 3)).astype(np.float32), **one) for n in "ab"]
     >>> for step in carry(layers, product="910b", cube_math_type=2):
     ...     print(step.layer, f"{step.error.relative_l2:.1e}", f"carried {step.error.share('carried'):.2f}")
+    b 3.7e-04 carried 0.00
+    a 4.8e-04 carried 0.61
     """
     if not layers:
         raise ShapeError("layers must be at least one, not none")

@@ -73,7 +73,7 @@ def relative_error(values: np.ndarray, golden: Float64) -> float | None:
     """Return the norm of the error over that of ``golden``, where both are finite; None where the golden is 0."""
     wide = values.astype(np.float64)
     finite = np.isfinite(wide) & np.isfinite(golden)
-    return _relative(_square((wide - golden)[finite]), _square(golden[finite]))
+    return _relative(_square(wide[finite] - golden[finite]), _square(golden[finite]))
 
 
 def _square(values: Float64) -> float:

@@ -229,7 +229,8 @@ class _Run:
 
         def take(first: int, last: int) -> None:
             part = slice((first - place.address) // 4, (last - place.address) // 4)
-            left[part] += words[part]
+            with np.errstate(all="ignore"):
+                left[part] += words[part]
             words[part] = 0
 
         *before, computing = planned.kernel.launches

@@ -63,6 +63,15 @@ def gradient(tiling, geometry, x, dy, accumulation, *, saturate=None, exact_prod
     ``exact_products``: float32 holds every product (16-bit and HF32 operands away from underflow), which lets the
     serial model use the faster of the two naive Mmads.
     """
+    return _gradient(tiling, geometry, x, dy, accumulation, np.float32, saturate, exact_products)
+
+
+def left_by_cubes(tiling, geometry, x, dy, accumulation):
+    """Return the sums that leave the Cubes, added in memory that holds float64; parameters as of `gradient`."""
+    return _gradient(tiling, geometry, x, dy, accumulation, np.float64, None, True)
+
+
+def _gradient(tiling, geometry, x, dy, accumulation, memory, saturate, exact_products):
     unified = isinstance(tiling, UnifiedTiling)
     limited = {}
     parts = {"flush": accumulation.flushes, "to_max": accumulation.overflow_to == "max"}
@@ -73,7 +82,7 @@ def gradient(tiling, geometry, x, dy, accumulation, *, saturate=None, exact_prod
     stage = _Stage(tiling, geometry, x, dy)
     group, inner, rounding = accumulation.group, accumulation.inner, accumulation.round
     planes_will_do = rounding == "rne" and (inner == "exact" or (inner == "serial" and exact_products))
-    result = np.zeros((tiling.group, tiling.m_extent, geometry.kd * stage.tap_n), np.float32)
+    result = np.zeros((tiling.group, tiling.m_extent, geometry.kd * stage.tap_n), memory)
     slots = {}
     fields = ("core", "block") if unified else ("core", "block", "n", "do", "part")
     for _, items in itertools.groupby(work_items(tiling, geometry), operator.attrgetter(*fields)):
@@ -163,7 +172,7 @@ def _gather(result, geometry, c0):
     cin_g, cout_g = geometry.cin // geometry.groups, geometry.cout // geometry.groups
     merged = geometry.merged_groups(c0)
     window = geometry.kh * geometry.kw
-    dw = np.empty(geometry.weight_shape, np.float32)
+    dw = np.empty(geometry.weight_shape, result.dtype)
     for co, ci, tap in np.ndindex(geometry.cout, cin_g, geometry.kd):
         group, lane = divmod(co // cout_g, merged.mag)
         m = lane * cout_g + co % cout_g

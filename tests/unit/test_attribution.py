@@ -1,0 +1,209 @@
+"""Parts of errors, held to loops over fractions, and what studies make of them."""
+
+import dataclasses
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from precision_backend import gradient, operand
+
+from npu_sim.errors import ShapeError
+from npu_sim.products import get_product
+from ops.studies.attribution import attribute
+from ops.studies.attribution_chain import carry
+from ops.studies.attribution_parts import relative_error, split_error
+from ops.studies.attribution_report import CAUSES
+from ops.studies.attribution_sums import SumsAsked, sums_of
+from ops.studies.layers import Capture, Layer, PoolingLayer
+from ops.studies.precision_report import StudyOptions
+from tests.oracles.series import SPLIT, UNIFIED
+
+
+def twin(golden, stages):
+    """Shares by cause and of the cross terms, in fractions of the exact numbers."""
+    before, squares, parts = golden, {}, {}
+    for cause, after in stages:
+        part = [Fraction(b) - Fraction(a) for a, b in zip(before.tolist(), after.tolist(), strict=True)]
+        parts[cause] = [p + q for p, q in zip(parts.get(cause, [0] * len(part)), part, strict=True)]
+        before = after
+    error = sum((Fraction(b) - Fraction(a)) ** 2 for a, b in zip(golden.tolist(), before.tolist(), strict=True))
+    squares = {cause: sum(p * p for p in part) for cause, part in parts.items()}
+    cross = sum(
+        2 * sum(p * q for p, q in zip(parts[one], parts[other], strict=True))
+        for i, one in enumerate(parts)
+        for other in list(parts)[:i]
+    )
+    assert error == sum(squares.values()) + cross
+    return {cause: float(square / error) for cause, square in squares.items()}, float(cross / error)
+
+
+def layer(seed=0, dtype=np.float32, scale=1.0, **changes):
+    rng = np.random.default_rng(seed)
+    fields = {
+        "name": "a",
+        "x": (rng.normal(size=(4, 20, 9, 9)) * scale).astype(dtype),
+        "dy": rng.normal(size=(4, 18, 9, 9)).astype(dtype),
+        "weight": rng.normal(size=(18, 20, 3, 3)).astype(dtype),
+        "weight_shape": (18, 20, 3, 3),
+        "stride": (1, 1),
+        "padding": (1, 1),
+        "dilation": (1, 1),
+        "groups": 1,
+    }
+    return Layer(**(fields | changes))
+
+
+def rows_of(*layers, spread=0, **options):
+    return attribute(Capture(source="t", layers=layers), StudyOptions(**options), spread=spread)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_parts_and_cross_terms_are_those_of_exact_arithmetic(seed):
+    rng = np.random.default_rng(seed)
+    golden = rng.normal(size=50) * 10.0 ** rng.integers(-3, 3, 50)
+    causes = rng.permutation(CAUSES[:5]).tolist()
+    stages, now = [], golden
+    for cause in [*causes, causes[0]]:
+        now = now * (1 + 10.0 ** rng.integers(-8, -2) * rng.normal(size=50))
+        stages.append((cause, now))
+    got = split_error(golden, stages)
+    shares, cross = twin(golden, stages)
+    assert [part.cause for part in got.parts] == [cause for cause in CAUSES if cause in causes]
+    for part in got.parts:
+        assert part.share == pytest.approx(shares[part.cause], rel=1e-12)
+    assert math.fsum([*(part.share for part in got.parts), got.cross]) == pytest.approx(1, abs=1e-12)
+    assert got.cross == pytest.approx(cross, abs=1e-9)
+    assert got.main == max(shares, key=shares.get)
+    whole = np.linalg.norm(now - golden) / np.linalg.norm(golden)
+    assert got.relative_l2 == pytest.approx(whole, rel=1e-12)
+    assert relative_error(now, golden) == got.relative_l2
+
+
+def test_cross_term_names_the_pair_and_whether_it_is_chance():
+    rng = np.random.default_rng(3)
+    golden, one, other = rng.normal(size=(3, 10_000))
+    correlated = split_error(golden, [("input", golden + one), ("sums", golden + one + 0.1 * one + other)])
+    assert correlated.crossing.causes == ("input", "sums")
+    assert correlated.crossing.deviations > 5
+    assert correlated.crossing.share == pytest.approx(correlated.cross, rel=1e-9)
+    assert correlated.crossing.cosine == pytest.approx(0.1, abs=0.03)
+    free = split_error(golden, [("input", golden + one), ("sums", golden + one + other)])
+    assert free.crossing is None
+    assert abs(free.cross) < 0.05
+    few = split_error(golden[:3], [("input", (golden + one)[:3]), ("sums", (golden + one + other)[:3])])
+    assert few.crossing is None or abs(few.crossing.deviations) < 3
+
+
+def test_elements_that_are_not_finite_are_counted_and_in_no_figure():
+    golden = np.array([1.0, 2.0, np.inf, 4.0])
+    got = split_error(golden, [("input", np.array([1.5, np.nan, 1.0, 4.0])), ("output", np.array([1.5, 0, 0, np.inf]))])
+    assert (got.count, got.lost, got.relative_l2) == (1, 2, 0.5)
+    none = split_error(golden[:2], [("input", golden[:2])])
+    assert (none.main, none.cross, none.parts[0].share) == (None, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("product", [SPLIT[0], UNIFIED[0]])
+def test_attribution_is_that_of_plain_numpy(product):
+    """Goldens of another implementation; the sums are held to oracles in tests/differential."""
+    one, chip = layer(dtype=np.float32), get_product(product)
+    (row,) = rows_of(one, products=(product,), cube_math_types=(2,), dtype="fp16")
+    attributes = dict(stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=1)
+    half = {name: getattr(one, name).astype(np.float16) for name in ("x", "dy")}
+    asked = SumsAsked(
+        gradient="dw", product=chip, cube_math_type=2, compute_dtype="fp16", accumulation="exact16-rne", with_left=True
+    )
+    sums = sums_of(one, half, asked)
+    golden = gradient(one.x, one.dy, one.weight_shape, **attributes).ravel()
+    operands = [operand(half[name], "fp16", chip.overflow_mode) for name in ("x", "dy")]
+    stages = [
+        ("input", gradient(*operands, one.weight_shape, **attributes).ravel()),
+        ("sums", sums.left.ravel()),
+        ("atomics", sums.values.astype(np.float64).ravel()),
+        ("output", sums.values.astype(np.float16).astype(np.float64).ravel()),
+    ]
+    shares, cross = twin(golden, stages)
+    assert row.error.cross == pytest.approx(cross, abs=1e-7)
+    for part in row.error.parts:
+        # two float64 goldens differ by rounding, far below the error of sums
+        assert part.share == pytest.approx(shares[part.cause], rel=1e-5)
+    assert row.error.main == "input"
+    assert 0.2 < row.error.share("output") < 0.8
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+def test_attribution_tells_every_gradient_apart(dtype):
+    rows = rows_of(layer(), products=(*SPLIT[:1], *UNIFIED), gradients=("dx", "dw", "db"), dtype=dtype)
+    assert {row.gradient for row in rows} == {"dx", "dw", "db"}
+    for row in rows:
+        causes = {part.cause for part in row.error.parts}
+        assert causes == {"input", "sums", "atomics", "output"}
+        total = math.fsum([*(part.share for part in row.error.parts), row.error.cross])
+        assert total == pytest.approx(1, abs=1e-9)
+        # what is in the file and not multiplied as it is, is rounded
+        assert (row.error.share("input") > 0) == (dtype != "fp32" or row.compute_dtype != "fp32")
+        rounds = row.output_dtype != "fp32" or (row.gradient == "dx" and row.compute_dtype == "fp16")
+        assert (row.error.share("output") > 0) == rounds
+        assert set(row.additions) >= ({"serial"} if row.gradient != "db" else set())
+
+
+def test_saturation_is_overflow_and_infinity_is_lost():
+    """x has numbers beyond fp16: unified products clamp them, split ones make infinities."""
+    big = layer(scale=3e4)
+    saturated, infinite = (
+        rows_of(big, products=(product,), cube_math_types=(2,))[0] for product in (UNIFIED[0], SPLIT[0])
+    )
+    assert saturated.error.lost == 0
+    assert saturated.error.main == "overflow"
+    assert infinite.error.lost > 0
+    assert infinite.error.share("overflow") is None
+    # the sums are beyond fp16, the operands are not
+    half = layer(scale=3e3, dtype=np.float16)
+    result = rows_of(half, products=(UNIFIED[0],), cube_math_types=(2,), gradients=("dw",))[0]
+    assert result.error.main == "overflow"
+    assert result.error.share("input") == 0
+
+
+def test_pooling_has_one_part_for_sums_and_output_where_results_have_16_bits():
+    dy = np.random.default_rng(0).normal(size=(2, 16, 4, 4)).astype(np.float16)
+    pool = PoolingLayer(name="p", x_shape=(2, 16, 8, 8), dy=dy, kernel_size=(2, 2), stride=(2, 2), padding=(0, 0))
+    (row,) = rows_of(pool, products=(SPLIT[0],), cube_math_types=(0,))
+    assert [part.cause for part in row.error.parts] == ["input", "sums and output"]
+
+
+def test_spread_holds_the_call_itself_and_other_orders():
+    (row,) = rows_of(layer(), products=(SPLIT[0],), cube_math_types=(0,), spread=4)
+    own = row.additions[next(iter(row.additions))]
+    orders, tilings = row.spread.core_orders, row.spread.tilings
+    assert (orders.runs, orders.distinct) == (4, 4)
+    assert tilings.distinct > 1
+    assert tilings.min <= own <= tilings.max
+    for one in (orders, tilings):
+        assert 0 < one.min <= one.median <= one.max < 1e-6
+    (fixed,) = rows_of(layer(), products=(SPLIT[0],), cube_math_types=(0,), gradients=("dx",), spread=3)
+    assert (fixed.spread.core_orders.runs, fixed.spread.core_orders.distinct) == (3, 1)
+
+
+def test_chain_carries_errors_and_masks_them():
+    square = np.random.default_rng(1).normal(size=(2, 16, 6, 6)).astype(np.float32)
+    weights = np.random.default_rng(2).normal(size=(4, 16, 16, 3, 3)).astype(np.float32)
+    chain = [
+        layer(name=name, x=square, dy=square, weight=weight, weight_shape=(16, 16, 3, 3))
+        for name, weight in zip("abcd", weights, strict=True)
+    ]
+    got = carry(chain, product=SPLIT[0], cube_math_type=2)
+    assert [step.layer for step in got] == list("dcba")
+    assert got[0].error.share("carried") == 0
+    alone = rows_of(chain[-1], products=(SPLIT[0],), cube_math_types=(2,), gradients=("dx",))[0]
+    assert got[0].error.relative_l2 == alone.error.relative_l2
+    assert got[-1].error.relative_l2 > got[0].error.relative_l2
+    assert all(step.error.main == "carried" for step in got[1:])
+    nothing = carry(chain, product=SPLIT[0], masks=[None, None, np.zeros(square.shape, bool), None])
+    assert nothing[1].error.relative_l2 > 0
+    assert nothing[2].error.relative_l2 is None
+    with pytest.raises(ShapeError, match="must have a weight"):
+        carry([dataclasses.replace(chain[0], weight=None)], product=SPLIT[0])
+    with pytest.raises(ShapeError, match="must have the shape of the output"):
+        carry([layer(), *chain], product=SPLIT[0])
+    with pytest.raises(ShapeError, match="masks must be 4"):
+        carry(chain, product=SPLIT[0], masks=[])
