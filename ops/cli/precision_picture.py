@@ -10,7 +10,7 @@ from typing import Any
 
 from npu_sim.errors import MissingExtraError
 from npu_sim.report.standards.verdict import Outcome
-from ops.cli.precision_conclusion import cause_words, error_words, standards_words, verdict_words
+from ops.studies.precision_conclusion import cause_words, error_words, standards_words, verdict_words
 from ops.studies.precision_report import GOLDENS, LayerSummary, PrecisionReport, PrecisionRow
 
 SUFFIXES = (".png", ".svg", ".pdf")

@@ -11,31 +11,41 @@ from npu_sim.report.tables import fitted_tables
 from ops.cli.output import print_prose
 from ops.studies.precision_report import GOLDENS, Golden, PrecisionReport, PrecisionRow
 
-_HEADINGS = ("standard", "golden", "pass", "FAIL", "void", "first that does not pass")
+STANDARD_HEADINGS = ("standard", "golden", "pass", "FAIL", "void", "first that does not pass")
 
 
 def print_standards(report: PrecisionReport, console: Console) -> None:
     """Print how many gradients pass each standard, and a figure of the first that does not; then the standards."""
-    rows = [_cells(report, number, golden) for number in range(len(report.standards)) for golden in GOLDENS]
+    rows = standard_lines(report)
     left = ("standard", "golden", "first that does not pass")
     styles = {number: "red" for number, row in enumerate(rows) if row[3]}
-    for table in fitted_tables(_HEADINGS, rows, width=console.width, left=left, styles=styles):
+    for table in fitted_tables(STANDARD_HEADINGS, rows, width=console.width, left=left, styles=styles):
         console.print(table)
+    for line in standard_legend(report):
+        print_prose(console, line)
+
+
+def standard_lines(report: PrecisionReport) -> list[tuple[str, ...]]:
+    """Return the cells of each standard against each golden."""
+    return [_cells(report, number, golden) for number in range(len(report.standards)) for golden in GOLDENS]
+
+
+def standard_legend(report: PrecisionReport) -> Iterator[str]:
+    """Yield where each standard is written and what it asks, then what its verdicts rest on."""
     for standard in report.standards:
         at = f" at {standard['commit']}" if standard["commit"] else ""
         edition = f"{standard['title']}, {standard['version']}, {standard['source']}{at}"
-        print_prose(console, f"{standard['name']}: {edition}: {standard['rule']}.")
+        yield f"{standard['name']}: {edition}: {standard['rule']}."
     remarks = {verdict.remark for _, verdict in _all_verdicts(report)}
     if "recheck" in remarks:
-        print_prose(
-            console,
+        yield (
             f"pass (recheck): failed at first, and passes by the median ratios of {report.options.recheck} runs on "
-            "tensors whose elements were drawn anew from those of the file.",
+            "tensors whose elements were drawn anew from those of the file."
         )
     deciding = report.options.golden
     peers = dict.fromkeys(one.peer for golden, one in _all_verdicts(report) if golden == deciding and one.peer)
     if peers:
-        print_prose(console, f"peer: {'; '.join(peers)}.")
+        yield f"peer: {'; '.join(peers)}."
 
 
 def _all_verdicts(report: PrecisionReport) -> Iterator[tuple[Golden, Verdict]]:

@@ -14,9 +14,9 @@ from npu_sim.report.standards.registry import DEFAULT
 from npu_sim.report.standards.verdict import Outcome
 from npu_sim.report.tables import fitted_tables
 from ops.cli.output import merged_messages, print_prose
-from ops.cli.precision_conclusion import cause_words, error_words, standards_words
 from ops.cli.precision_standards import print_standards
 from ops.cli.precision_table import merged, refusals, short, verdict_text, warnings
+from ops.studies.precision_conclusion import cause_words, error_words, standards_words
 from ops.studies.precision_report import (
     GOLDENS,
     CaseResult,
@@ -33,6 +33,13 @@ _NO_DIGIT = 0.1
 _WORDS: Mapping[Outcome, str] = {"pass": "pass", "fail": "FAIL", "void": "void"}
 _RANK: Mapping[Outcome, int] = {"fail": 0, "pass": 1, "void": 2}
 _STYLES: Mapping[Outcome, str] = {"pass": "", "fail": "bold red", "void": "yellow"}
+PRODUCT_LEGEND = (
+    "original, rounded: largest relative L2 error of a gradient, the norm of the error over the norm of the golden "
+    "in float64, and how many pass. The golden is that of the tensors in the file (original) or of the tensors as "
+    "they were multiplied (rounded); * decides the exit code. worst gradient: the one with that original error. "
+    "mode: cubeMathType. type: what was multiplied. A line stands for all products and modes with these figures."
+)
+"""What is needed to read the summary."""
 
 
 def print_summary(report: PrecisionReport, console: Console) -> None:
@@ -114,27 +121,29 @@ class _Group:
 
 
 def _print_by_product(report: PrecisionReport, console: Console) -> None:
-    deciding = report.options.golden
-    marked = {golden: golden + ("*" if golden == deciding else "") for golden in GOLDENS}
-    headings = (
-        "product", "mode", "type", "worst gradient",
-        *(heading for golden in GOLDENS for heading in (marked[golden], "verdicts")), "refused",
-    )  # fmt: skip
-    rows = [(" ".join(group.places), " ".join(group.modes), *group.cells) for group in _groups(report)]
+    headings, rows = product_lines(report)
     left = ("product", "mode", "type", "worst gradient", "verdicts")
     styles = {number: "red" for number, row in enumerate(rows) if any("FAIL" in cell for cell in row)}
     for table in fitted_tables(headings, rows, width=console.width, left=left, styles=styles):
         console.print(table)
-    print_prose(
-        console,
-        "original, rounded: largest relative L2 error of a gradient, the norm of the error over the norm of the golden "
-        "in float64, and how many pass. The golden is that of the tensors in the file (original) or of the tensors as "
-        "they were multiplied (rounded); * decides the exit code. worst gradient: the one with that original error. "
-        "mode: cubeMathType. type: what was multiplied. A line stands for all products and modes with these figures.",
-    )
+    print_prose(console, PRODUCT_LEGEND)
     for status, messages in refusals(report).items():
         for message in merged_messages(messages):
             print_prose(console, f"refused {status}: {message}")
+
+
+def product_lines(report: PrecisionReport) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return headings and lines of the summary: products and modes whose cells are the same are one line."""
+    headings = (
+        "product", "mode", "type", "worst gradient",
+        *(heading for golden in _marked(report) for heading in (golden, "verdicts")), "refused",
+    )  # fmt: skip
+    return headings, [(" ".join(group.places), " ".join(group.modes), *group.cells) for group in _groups(report)]
+
+
+def _marked(report: PrecisionReport) -> list[str]:
+    """Return the goldens' names, the deciding one with an asterisk."""
+    return [golden + ("*" if golden == report.options.golden else "") for golden in GOLDENS]
 
 
 def _groups(report: PrecisionReport) -> list[_Group]:
@@ -181,18 +190,27 @@ def _cells(rows: Sequence[PrecisionRow], cancelling: set[str]) -> tuple[str, ...
 
 
 def _print_ranked(report: PrecisionReport, console: Console) -> None:
-    lines = sorted(_ranked(report), key=lambda line: line[0])
+    headings, lines = ranked_lines(report)
     if not lines:
         return
-    deciding = report.options.golden
-    marked = [golden + ("*" if golden == deciding else "") for golden in GOLDENS]
-    headings = ("gradient", "product", "mode", "type", *marked, "MERE", "max abs", "K depth", "verdict")
-    shown = [cells for _, _, cells in lines[:MOST_RANKED]]
-    styles = {number: _STYLES[outcome] for number, (_, outcome, _) in enumerate(lines[:MOST_RANKED])}
+    shown = [cells for _, cells in lines[:MOST_RANKED]]
+    styles = {number: _STYLES[outcome] for number, (outcome, _) in enumerate(lines[:MOST_RANKED])}
     left = ("gradient", "product", "mode", "type", "verdict")
     for table in fitted_tables(headings, shown, width=console.width, left=left, styles=styles):
         console.print(table)
     more = len(lines) - len(shown)
+    text = ranked_legend(report)
+    print_prose(console, f"{text} {counted(more, 'line')} left out." if more else text)
+
+
+def ranked_lines(report: PrecisionReport) -> tuple[tuple[str, ...], list[tuple[Outcome, tuple[str, ...]]]]:
+    """Return headings, and outcome and cells of every line of the ranked table."""
+    headings = ("gradient", "product", "mode", "type", *_marked(report), "MERE", "max abs", "K depth", "verdict")
+    return headings, [line[1:] for line in sorted(_ranked(report), key=lambda line: line[0])]
+
+
+def ranked_legend(report: PrecisionReport) -> str:
+    """Return what is needed to read the ranked table."""
     text = (
         "Failures first, then by relative L2 error against the original golden; void last. MERE (mean of error / "
         "(|golden| + 1e-7)) and max abs (largest error) against the original golden. verdict: against the golden that "
@@ -200,7 +218,7 @@ def _print_ranked(report: PrecisionReport, console: Console) -> None:
     )
     if any(title in _cancelling(report) for title in dict.fromkeys(row.title for row in report.computed)):
         text += " ~ the terms cancel: the gradient is nothing but rounding, in the framework too."
-    print_prose(console, f"{text} {counted(more, 'line')} left out." if more else text)
+    return text
 
 
 def _ranked(report: PrecisionReport) -> Iterator[tuple[tuple[float, ...], Outcome, tuple[str, ...]]]:

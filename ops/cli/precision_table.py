@@ -24,7 +24,7 @@ from ops.studies.precision_report import (
     PrecisionRow,
 )
 
-_COLUMNS = (
+COLUMNS = (
     ("product", 14, "left"),
     ("mode", 7, "left"),
     ("type", 4, "left"),
@@ -57,9 +57,7 @@ def print_details(report: PrecisionReport, console: Console) -> None:
     """Print the tables of all gradients, then the legend."""
     for layer in report.layers:
         rows = report.rows_of(layer)
-        scales = [row.result.original.error.golden_max_abs for row in rows if row.result is not None]
-        scale = max((value for value in scales if value is not None), default=None)
-        console.print(_headline(layer, scale, any(_golden_specials(row) for row in rows)))
+        console.print(headline(layer, rows))
         for part in _layer_parts(layer, rows, report.options.golden, console.width):
             console.print(part)
         refused = [row for row in rows if row.refusal is not None]
@@ -68,16 +66,15 @@ def print_details(report: PrecisionReport, console: Console) -> None:
         for line in notes(layer, rows):
             console.print(Text(line, style="yellow"), soft_wrap=True)
         console.print()
-    for line in _legend(report):
+    for line in legend(report):
         console.print(line, style="dim")
 
 
-def _golden_specials(row: PrecisionRow) -> int:
-    return 0 if row.result is None else row.result.original.error.golden_specials
-
-
-def _headline(layer: LayerSummary, scale: float | None, has_specials: bool) -> Text:
+def headline(layer: LayerSummary, rows: Sequence[PrecisionRow]) -> Text:
     """Return shapes, format and the size of the gradient, which leaves out what is NaN or Inf."""
+    errors = [row.result.original.error for row in rows if row.result is not None]
+    scale = max((error.golden_max_abs for error in errors if error.golden_max_abs is not None), default=None)
+    has_specials = any(error.golden_specials for error in errors)
 
     def times(extents: Sequence[int]) -> str:
         return "x".join(str(extent) for extent in extents)
@@ -114,19 +111,19 @@ def _layer_parts(
     """Yield the table of a layer; where it does not fit, products, mode and type stand above their figures instead."""
     named: list[tuple[tuple[str, str, str], list[tuple[str | Text, ...]]]] = []
     if layer.reference is not None:
-        named.append((("in the file", "", ""), [("original", *_figures(layer.reference), "")]))
+        named.append((("in the file", "", ""), [("original", *figure_cells(layer.reference), "")]))
     for products, modes, result in merged(rows):
         lines: list[tuple[str | Text, ...]] = []
         for golden in GOLDENS:
             comparison = result.against(golden)
             marked = golden + ("*" if golden == deciding else "")
-            lines.append((marked, *_figures(comparison.error), verdict_text(comparison)))
+            lines.append((marked, *figure_cells(comparison.error), verdict_text(comparison)))
         named.append(((" ".join(products), " ".join(modes), result.compute_dtype), lines))
     blank = ("", "", "")
     cells = [(*(names if not number else blank), *line) for names, lines in named for number, line in enumerate(lines)]
     widths = [
         max(least, *(cell_len(str(row[i])) for row in cells)) if cells else least
-        for i, (_, least, _) in enumerate(_COLUMNS)
+        for i, (_, least, _) in enumerate(COLUMNS)
     ]
     if sum(widths) + len(widths) - 1 <= width:
         yield _table(cells, widths, 0, is_first=True)
@@ -142,7 +139,7 @@ def _table(rows: Sequence[Sequence[str | Text]], widths: Sequence[int], first: i
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold", show_header=is_first)
     if first:
         table.add_column("", width=1)
-    for (heading, _, justify), width in list(zip(_COLUMNS, widths, strict=True))[first:]:
+    for (heading, _, justify), width in list(zip(COLUMNS, widths, strict=True))[first:]:
         table.add_column(heading, width=width, no_wrap=True, justify=justify)  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*([""] if first else []), *row[first:])
@@ -183,7 +180,8 @@ def _same(one: CaseResult, other: CaseResult) -> bool:
     )
 
 
-def _figures(error: ErrorMetrics) -> list[str]:
+def figure_cells(error: ErrorMetrics) -> list[str]:
+    """Return the cells of `COLUMNS` from "rel L2" to "1-cosine"."""
     values = (error.relative_l2, error.max_abs, error.mean_rel, error.max_rel)
     # The cosine leaves out the pairs that are not finite; beside an infinite error it would read as a perfect match.
     cosine = None if error.special_mismatches or error.cosine is None else 1.0 - error.cosine
@@ -242,7 +240,7 @@ def _refused_line(rows: Sequence[PrecisionRow]) -> str:
     return " | ".join(parts)
 
 
-def _legend(report: PrecisionReport) -> Iterator[str]:
+def legend(report: PrecisionReport) -> Iterator[str]:
     """Yield the paragraphs that explain the tables."""
     options = report.options
     numbers = dict.fromkeys(row.cube_math_type for row in report.rows if row.cube_math_type is not None)
