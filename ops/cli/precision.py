@@ -14,6 +14,8 @@ from npu_sim.report.files import check_writable, write_files
 from npu_sim.report.standards.registry import DEFAULT, STANDARDS
 from ops.cli.effort import YesOption, announce
 from ops.cli.output import console, note, note_compilation, note_hints, print_prose
+from ops.cli.precision_html import SUFFIXES as HTML_SUFFIXES
+from ops.cli.precision_html import render, require_jinja
 from ops.cli.precision_picture import SUFFIXES, draw, require_matplotlib
 from ops.cli.precision_source import read_layers
 from ops.cli.precision_summary import print_summary
@@ -144,6 +146,9 @@ def precision_command(
             help=f"Picture, .png, .svg or .pdf. Default: {DEFAULT_PICTURE}, unless --json -.",
         ),
     ] = None,
+    html: Annotated[
+        str | None, typer.Option("--html", metavar="FILE", help="Write the report as one HTML file with all charts.")
+    ] = None,
     no_picture: Annotated[bool, typer.Option("--no-picture", help="Draw nothing.")] = False,
     threads: Annotated[int | None, typer.Option("--threads", help="Threads; no influence on any figure.")] = None,
     details: Annotated[
@@ -197,7 +202,8 @@ def precision_command(
         if path.suffix.lower() not in WRITERS:
             raise UsageError(f"Table must be a {', '.join(WRITERS)} file, not {path}")
     results_file = Path(results) if results is not None else None
-    _check_outputs(file, [*tables, *filter(None, (json_file, picture_file, results_file))])
+    html_file = _html_file(html)
+    _check_outputs(file, [*tables, *filter(None, (json_file, html_file, picture_file, results_file))])
     kept = Results(results_file) if results_file is not None else None
     capture = read_layers(file, generate, seed)
     note_hints(options.products)
@@ -213,6 +219,8 @@ def precision_command(
     json_text = report.to_json() + "\n"
     if json_file is not None:
         contents[json_file] = json_text.encode()
+    if html_file is not None:
+        contents[html_file] = render(report)
     if picture_file is not None and not report.computed:
         note("no picture: every combination is refused")
     elif picture_file is not None:
@@ -265,6 +273,17 @@ def _picture_file(picture: str | None, *, no_picture: bool, by_default: bool) ->
         note(f"no picture: {error}")
         return None
     return DEFAULT_PICTURE
+
+
+def _html_file(html: str | None) -> Path | None:
+    """Return where the HTML goes; None for none."""
+    if html is None:
+        return None
+    path = Path(html)
+    if path.suffix.lower() not in HTML_SUFFIXES:
+        raise UsageError(f"HTML report must be a {', '.join(HTML_SUFFIXES)} file, not {html}")
+    require_jinja()
+    return path
 
 
 def _check_outputs(file: str | None, outputs: Sequence[Path]) -> None:
