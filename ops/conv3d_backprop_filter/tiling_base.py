@@ -9,6 +9,7 @@ split and blocks of its own. Every unit-test vector of the template is reproduce
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import gcd
 
 import numpy as np
@@ -37,6 +38,8 @@ _L0_BYTES = 64 * KIB
 _BEST_M, _BEST_K, _BEST_N = 128, 128, 256
 _SECOND_M, _SECOND_K, _SECOND_N = 64, 64, 512
 _LEAST_STEP = 2
+_KEPT = 1024
+"""Shapes whose numbers are kept: several networks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +136,12 @@ def _values(g: ConvGeometry, compute_dtype: str, cores: int) -> _Values | None:
     return values
 
 
+@lru_cache(maxsize=_KEPT)
 def _library_values(g: ConvGeometry, compute_dtype: str, cores: int) -> _Values | None:
-    """Return what the template makes of the library's numbers; None if the library has none."""
+    """Return what the template makes of the library's numbers; None if the library has none.
+
+    The search takes up to 100 ms, and a training asks for the same layers in every step.
+    """
     found = library_tiling(g, compute_dtype, cores)
     if found is None:
         return None
