@@ -1,6 +1,6 @@
 """How far a low-precision result is from a float64 golden: metrics over all elements.
 
-Everything is computed in float64, element by element, and summed with one rounding (``math.fsum``), so the figures do
+Everything is computed in float64, element by element, and summed with one rounding (`npu_sim.report.sums`), so the figures do
 not depend on the host or on the order of the elements.
 """
 
