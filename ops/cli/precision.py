@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ import typer
 from npu_sim.errors import NpuSimError
 from npu_sim.report.files import check_writable, write_files
 from npu_sim.report.standards.registry import DEFAULT, STANDARDS
+from ops.cli.attribution_table import print_attribution
 from ops.cli.effort import YesOption, announce
 from ops.cli.output import console, note, note_compilation, note_hints, print_prose
 from ops.cli.precision_html import SUFFIXES as HTML_SUFFIXES
@@ -154,6 +156,24 @@ def precision_command(
     details: Annotated[
         bool, typer.Option("--details", help="Print a table of every gradient, too, and the whole legend.")
     ] = False,
+    attribution: Annotated[
+        bool,
+        typer.Option(
+            "--attribute",
+            help="Find out where each error comes from: inputs, additions, output or overflow; about 7 times the work.",
+        ),
+    ] = False,
+    spread: Annotated[
+        int,
+        typer.Option(
+            "--spread",
+            metavar="N",
+            min=0,
+            help="With --attribute: how far results spread over N orders of the cores and the tilings for N numbers of "
+            "cores. Default: 0.",
+            show_default=False,
+        ),
+    ] = 0,
     yes: YesOption = False,
     no_progress: NoProgressOption = False,
 ) -> None:
@@ -182,6 +202,8 @@ def precision_command(
     internal error; 130: interrupted.
     """
     entries = read_entries(entry)
+    if spread and not attribution:
+        raise UsageError("--spread must be given together with --attribute")
     options = StudyOptions(
         products=tuple(product or default_products(entries)),
         gradients=tuple(gradient) if gradient else None,  # type: ignore[arg-type]  # checked by the record
@@ -209,12 +231,17 @@ def precision_command(
     note_hints(options.products)
     note_compilation()
     # Imported here: they load the compiler, which the help does not need.
+    from ops.studies.attribution import attribute, runs_of
     from ops.studies.effort import precision_effort
     from ops.studies.precision import study
 
-    announce(precision_effort(capture, options), yes=yes)
+    runs = 1 + (runs_of(spread) if attribution else 0)
+    announce(precision_effort(capture, options).times(runs), yes=yes)
     with progress_bar(shown=not no_progress) as progress:
         report = study(capture, options, progress=progress, results=kept, jobs=jobs, scheduler=scheduler)
+    if attribution:
+        with progress_bar(shown=not no_progress) as progress:
+            report = replace(report, attribution=attribute(capture, options, spread=spread, progress=progress))
     contents: dict[Path, bytes] = {path: WRITERS[path.suffix.lower()](report) for path in tables}
     json_text = report.to_json() + "\n"
     if json_file is not None:
@@ -235,6 +262,9 @@ def precision_command(
             print_details(report, console())
         else:
             print_prose(console(), "--details prints a table of every gradient, and what standard and goldens are.")
+        if report.attribution is not None:
+            console().print()
+            print_attribution(report.attribution, console())
         for path in contents:
             console().print(f"written: {path}", soft_wrap=True)
     raise typer.Exit(0 if report.passed else 1)

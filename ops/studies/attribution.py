@@ -38,6 +38,11 @@ from ops.studies.study_parts import Combination, combinations_of, parts_of
 Progress = Callable[[int, int, str], None]
 
 
+def runs_of(spread: int) -> int:
+    """Return how many runs of each call `attribute` takes at most: 3 for parts, 3 ways to add, the spread."""
+    return 6 + 3 * spread
+
+
 @default_fenv
 def attribute(
     capture: Capture, options: StudyOptions | None = None, *, spread: int = 0, progress: Progress | None = None

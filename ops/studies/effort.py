@@ -63,6 +63,10 @@ class Effort:
             bytes=max(self.bytes, other.bytes),
         )
 
+    def times(self, count: int) -> Effort:
+        """Return the effort of that many runs, one after the other."""
+        return replace(self, instructions=self.instructions * count, seconds=self.seconds * count)
+
 
 def count_rows(launches: Iterable[Launch], budget: int) -> tuple[int, bool]:
     """Return the rows of ``launches``, and whether these are all: counting ends when there are more than ``budget``."""

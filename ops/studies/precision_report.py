@@ -17,6 +17,7 @@ from npu_sim.report.standards.registry import DEFAULT, get_standard
 from npu_sim.report.standards.verdict import Outcome, Verdict, VoidCause
 from npu_sim.report.ulps import UlpHistogram, UlpMap
 from ops.common.capability import ACLNN, SPLIT, UNIFIED, Capability
+from ops.studies.attribution_report import AttributionRow
 from ops.studies.kinds import ENTRIES, Entry
 from ops.studies.layers import GRADIENTS, GradientName, Operator
 from ops.studies.rounding import STORAGE
@@ -357,6 +358,8 @@ class PrecisionReport:
         The gradients that ran, layer by layer.
     rows : tuple of PrecisionRow
         Layer by layer, gradient, interface, product, mode.
+    attribution : tuple of AttributionRow or None
+        Where the errors come from, row by row without refusals; None where that was not asked for.
     """
 
     schema_version: int = 5
@@ -369,6 +372,7 @@ class PrecisionReport:
     note: str = "Emulated, not certified against silicon: order and width of the Cube's additions are inferred."
     layers: tuple[LayerSummary, ...]
     rows: tuple[PrecisionRow, ...]
+    attribution: tuple[AttributionRow, ...] | None = None
 
     @property
     def computed(self) -> tuple[PrecisionRow, ...]:

@@ -78,13 +78,14 @@ TITLES = {
 """Command and purpose of each document."""
 
 NAMES_AS_KEYS = frozenset({
-    "aliases", "bytes_by_path", "busy_cycles", "busy_cycles_all_cores", "critical_parts", "critical_shares",
-    "cube_wait_shares", "evidence", "facts", "instruction_counts", "metadata", "peak_flops", "pipe_shares", "products",
-    "stall_cycles",
+    "additions", "aliases", "busy_cycles", "busy_cycles_all_cores", "bytes_by_path", "critical_parts",
+    "critical_shares", "cube_wait_shares", "evidence", "facts", "instruction_counts", "metadata", "peak_flops",
+    "pipe_shares", "products", "stall_cycles",
 })  # fmt: skip
 """Fields whose value is an object with keys that are names: of products, pipes, facts, .."""
 
 MEANINGS = {
+    "additions": "relative L2 error of sums before they are rounded, by the model or mode that adds",
     "aliases": "series alias to SoC version",
     "call_number": "which of the calls of the file",
     "checks": "figures of the standard, each against its threshold",
@@ -95,6 +96,9 @@ MEANINGS = {
     "first_difference": "first element that differs, directed probes first; null if none does",
     "differing_count": "elements of the matrix product that are not the device's",
     "critical_shares": "shares of the critical path by what they are spent on; they add up to 1",
+    "cause": "carried, input, sums, atomics, output, sums and output, overflow: what makes this part of the error",
+    "cross": "share of twice the inner products of the parts; with their shares it adds up to 1",
+    "crossing": "largest of these products where cross is above 0.05, with its standard deviations by chance",
     "cube_math_type": "0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32",
     "cube_utilisation": "multiply-adds over what all Cubes can do in the core time",
     "cube_wait_shares": "shares of the core time that the Cube stands still, by cause",
@@ -185,6 +189,7 @@ def documents() -> dict[str, list[Any]]:
             _printed(*stem, *given),
             _printed(*stem, "--golden", "original"),
             _printed(*stem, "--standard", "double-benchmark-l0"),
+            _printed("precision", "--product", "910b", "--cube-math-type", "0", "--attribute", "--spread", "2"),
         ],
         "perf": [_printed("perf", *SHAPE)],
         "products": [_printed("products")],
@@ -202,6 +207,9 @@ def documents() -> dict[str, list[Any]]:
         layer |= {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1)}
         np.savez(tensors, **{f"a.{name}": value for name, value in layer.items()})
         found["precision"].append(_printed("precision", str(tensors), "--product", "310p", "--cube-math-type", "2"))
+        np.savez(tensors, **{f"a.{name}": value for name, value in (layer | {"x": 0 * tiny}).items()})
+        nothing = ("--product", "310p", "--cube-math-type", "2", "--attribute", "--spread", "1")
+        found["precision"].append(_printed("precision", str(tensors), *nothing))
         up = {
             "x": tiny,
             "dy": tiny,
@@ -217,7 +225,7 @@ def documents() -> dict[str, list[Any]]:
         }
         np.savez(tensors, **named)  # type: ignore[arg-type]  # names with a dot
         wanted = ("--gradient", "dx", "--gradient", "dw", "--entry", "aclnn", "--entry", "tbe", "--dtype", "fp16")
-        found["precision"].append(_printed("precision", str(tensors), "--product", "310p", *wanted))
+        found["precision"].append(_printed("precision", str(tensors), "--product", "310p", *wanted, "--attribute"))
         found["compare"] = _comparisons(Path(folder))
         results = Path(folder) / "results.npz"
         refused = {"bf16.error": "", "digest": digest(), "device": "", "software": ""}

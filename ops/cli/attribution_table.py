@@ -1,0 +1,166 @@
+"""Where errors come from, as text: the answer, a table of shares, what the cross terms are, and the spread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from npu_sim.report.record import counted
+from npu_sim.report.tables import fitted_tables
+from ops.cli.output import print_prose
+from ops.cli.precision_table import short
+from ops.studies.attribution_report import MOST_CROSS, AttributionRow, Cause, Range
+
+WORDS: dict[Cause, str] = {
+    "carried": "errors of the layers behind",
+    "input": "rounding the inputs",
+    "sums": "the additions in the Cube",
+    "atomics": "the additions in memory",
+    "output": "rounding the result",
+    "sums and output": "additions and rounding the result",
+    "overflow": "overflow",
+}
+_COLUMNS: tuple[tuple[Cause, str], ...] = (
+    ("input", "input"), ("sums", "sums"), ("atomics", "atomics"), ("output", "output"),
+    ("sums and output", "sums+out"), ("overflow", "overflow"),
+)  # fmt: skip
+_BY_CHANCE = 3.0
+"""Standard deviations up to which a cross term is what random signs make."""
+_MOST_LISTED = 5
+
+
+def print_attribution(rows: Sequence[AttributionRow], console: Console) -> None:
+    """Print where the errors of computed gradients come from."""
+    if not rows:
+        return
+    console.print(Text(_answer(rows), style="bold"))
+    console.print(Text(_cross_words(rows), style="bold"))
+    console.print()
+    columns = [(cause, words) for cause, words in _COLUMNS if any(row.error.share(cause) is not None for row in rows)]
+    headings = ("gradient", "product", "mode", "type", "error", *(words for _, words in columns), "cross", "lost")
+    left = ("gradient", "product", "mode", "type")
+    cells = [(row, _shares(row, [cause for cause, _ in columns])) for row in rows]
+    for table in fitted_tables(headings, list(_merged(cells)), width=console.width, left=left):
+        console.print(table)
+    for line in _crossings(rows):
+        console.print(Text(line, style="yellow"))
+    for line in _models(rows):
+        print_prose(console, f"sums before they are rounded, relative L2 error against what was multiplied: {line}", "")
+    if any(row.spread is not None for row in rows):
+        console.print()
+        _print_spread(rows, console)
+    print_prose(
+        console,
+        "error: relative L2 error against the tensors of the file; then the share of its square that each cause makes, "
+        "input: rounded operands, sums: additions in the Cube, atomics: additions of parts of K in memory, output: the "
+        "gradient's type, overflow: what saturates; cross: twice the inner products of these parts, so that all add up "
+        "to 100 %; lost: elements that are no number in some stage, in no figure.",
+    )
+
+
+def _answer(rows: Sequence[AttributionRow]) -> str:
+    """Return which causes are the main one of how many gradients, by what was multiplied."""
+    found: dict[Cause, dict[str, int]] = {}
+    for row in rows:
+        if row.error.main is not None:
+            types = found.setdefault(row.error.main, {})
+            types[row.compute_dtype] = types.get(row.compute_dtype, 0) + 1
+    ranked = sorted(found.items(), key=lambda item: -sum(item[1].values()))
+    words = "; ".join(f"{WORDS[cause]} in {sum(types.values())} ({', '.join(types)})" for cause, types in ranked)
+    none = sum(row.error.main is None for row in rows)
+    exact = f"; {none} without error" if none else ""
+    return f"the largest part of the error of {counted(len(rows), 'gradient')} is {words}{exact}"
+
+
+def _cross_words(rows: Sequence[AttributionRow]) -> str:
+    small = sum(row.error.crossing is None for row in rows)
+    return f"cross terms are at most {MOST_CROSS:.0%} of the squared error in {small} of {len(rows)}"
+
+
+def _shares(row: AttributionRow, causes: Sequence[Cause]) -> tuple[str, ...]:
+    shares = [row.error.share(cause) for cause in causes]
+    parts = ["" if share is None else _percent(share) for share in shares]
+    return (
+        row.compute_dtype, short(row.error.relative_l2), *parts, _percent(row.error.cross), str(row.error.lost or ""),
+    )  # fmt: skip
+
+
+def _percent(share: float) -> str:
+    """Return "0" for nothing, and what is too small to show as such."""
+    if share == 0:
+        return "0"
+    return f"{share:.1%}" if abs(share) >= 0.0005 else "<0.1%"
+
+
+def _merged(cells: Sequence[tuple[AttributionRow, tuple[str, ...]]]) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of the table, those with the same figures in one."""
+    modes: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for row, shown in cells:
+        place = row.product if row.entry == "aclnn" else f"{row.product} {row.entry}"
+        mode = "-" if row.cube_math_type is None else str(row.cube_math_type)
+        modes.setdefault((f"{row.layer} {row.gradient}", place, shown), []).append(mode)
+    places: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for (gradient, place, shown), numbers in modes.items():
+        places.setdefault((gradient, " ".join(numbers), shown), []).append(place)
+    for (gradient, listed, shown), names in places.items():
+        yield (gradient, " ".join(names), listed, *shown)
+
+
+def _models(rows: Sequence[AttributionRow]) -> Iterator[str]:
+    """Yield how far the sums of each model of the rows are off, beside those of the other ways to add."""
+    found: dict[str, dict[str, float]] = {}
+    for row in rows:
+        own = next(iter(row.additions), None)
+        for name, error in row.additions.items() if own is not None else ():
+            worst = found.setdefault(own or "", {})
+            worst[name] = max(worst.get(name, 0.0), error or 0.0)
+    for worst in found.values():
+        yield ", ".join(f"{short(error)} {name}" for name, error in worst.items())
+
+
+def _crossings(rows: Sequence[AttributionRow]) -> Iterator[str]:
+    """Yield what the cross terms above the limit are: chance, or which causes are correlated."""
+    found = [(row, row.error.crossing) for row in rows if row.error.crossing is not None]
+    chance = [row for row, term in found if abs(term.deviations) <= _BY_CHANCE]
+    if chance:
+        fewest, most = (extreme(row.error.count for row in chance) for extreme in (min, max))
+        elements = f"{fewest} to {most} elements" if fewest < most else counted(most, "element")
+        yield (
+            f"cross terms above {MOST_CROSS:.0%} by chance, within {_BY_CHANCE:.0f} standard deviations of random "
+            f"signs: {len(chance)} of {counted(len(rows), 'gradient')}, of {elements}"
+        )
+    rest = sorted(
+        ((row, term) for row, term in found if abs(term.deviations) > _BY_CHANCE), key=lambda pair: -abs(pair[1].share)
+    )
+    for row, term in rest[:_MOST_LISTED]:
+        one, other = term.causes
+        yield (
+            f"{row.layer} {row.gradient} on {row.product} mode {row.cube_math_type}: {one} and {other} are correlated, "
+            f"cosine {term.cosine:.2f}, {term.deviations:.1f} standard deviations of random signs"
+        )
+    if len(rest) > _MOST_LISTED:
+        yield f"and {len(rest) - _MOST_LISTED} more with correlated parts"
+
+
+def _print_spread(rows: Sequence[AttributionRow], console: Console) -> None:
+    headings = ("gradient", "product", "mode", "over", "runs", "distinct", "min", "median", "max")
+    cells = [
+        (row, (what, *_range_cells(each)))
+        for row in rows
+        if row.spread is not None
+        for what, each in (("core orders", row.spread.core_orders), ("tilings", row.spread.tilings))
+    ]
+    for table in fitted_tables(headings, list(_merged(cells)), width=console.width, left=headings[:4]):
+        console.print(table)
+    print_prose(
+        console,
+        "min to max: relative L2 errors against what was multiplied, over orders in which cores add to memory (that of "
+        "their numbers is not among them), and over the tilings for fewer cores, deterministic ones too; distinct: "
+        "results that differ in a bit.",
+    )
+
+
+def _range_cells(found: Range) -> tuple[str, ...]:
+    return str(found.runs), str(found.distinct), short(found.min), short(found.median), short(found.max)
