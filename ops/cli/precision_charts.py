@@ -24,9 +24,9 @@ ULP_LIMITS = (0.0, 0.5, 1.0, 4.0, 32.0, 1024.0, 2.0**16, 2.0**24)
 ULP_LABELS = ("exact", "≤ 0.5", "≤ 1", "≤ 4", "≤ 32", "≤ 1024", "≤ 2^16", "≤ 2^24", "more")
 
 # Pixels. Of a heat map: names, a cell, the two lines of headings; rows and columns of one that a page can hold.
-_NAME, _WIDTH, _HEIGHT, _HEAD = 176, 62, 20, 38
+_NAME, _WIDTH, _HEIGHT, _HEAD = 160, 62, 20, 38
 _ROWS, _COLUMNS = 40, 16
-_NAME_LENGTH, _CHARACTER = 27, 7
+_NAME_LENGTH, _CHARACTER = 24, 7
 # Of a histogram: left of it, the room of its bars, above and below; the widest bar; half a label.
 _LEFT, _BARS, _TOP, _TALL, _FOOT, _BAR, _LABEL = 34, 250, 8, 76, 26, 18, 16
 _MAP_CELL, _MAP_LINE = 40, 18

@@ -119,7 +119,7 @@ def test_heat_maps_show_every_row_against_both_goldens(report, page):
     cells = [own for tag, own in page.tags if tag == "g"]
     assert len(cells) == 2 * len(report.rows)
     assert sum(own["class"] == "refused" for own in cells) == 2 * (len(report.rows) - len(report.computed))
-    shown = [text.strip() for level in range(-1, 9) for text in page.texts.get(f"t{level}", [])]
+    shown = [text.strip() for level in range(-1, 9) for text in page.texts.get(f"end t{level}", [])]
     for row in report.computed:
         for golden in GOLDENS:
             assert short(row.result.against(golden).error.relative_l2) in shown
