@@ -22,6 +22,7 @@ from ops.avg_pool.plan import AvgPoolPlan, plan_call
 from ops.avg_pool.rules import check
 from ops.avg_pool.run import run_call
 from ops.common.arrays import as_array, contiguous
+from ops.common.notebook import result_html
 from ops.common.options import run_options
 from ops.common.rule import Profile
 from ops.common.run import empty_results
@@ -56,6 +57,10 @@ class AvgPool2dBackward:
         active = f", library_quirks={list(self.plan.route.active)}" if self.plan.route.active else ""
         product = f"product={self.product.name!r}{active}"
         return f"AvgPool2dBackward({result}, compute_dtype={self.compute_dtype!r}, {product})"
+
+    def _repr_html_(self) -> str:
+        arrays = {"grad_input": self.grad_input}
+        return result_html(f"AvgPool2dBackward, multiplied in {self.compute_dtype}", arrays, self.plan.calls)
 
     @property
     def product(self) -> Product:

@@ -57,6 +57,9 @@ class AvgPoolPlan:
     def __repr__(self) -> str:
         return f"AvgPoolPlan({self.route.name} on {self.calls.summary})"
 
+    def _repr_html_(self) -> str:
+        return self.calls.to_html(f"AvgPoolPlan: {self.route.name}")
+
     @property
     def route(self) -> Route:
         """The way of the call."""

@@ -62,6 +62,9 @@ class AvgPool2dPlan:
     def __repr__(self) -> str:
         return f"AvgPool2dPlan({self.route.name} on {self.calls.summary})"
 
+    def _repr_html_(self) -> str:
+        return self.calls.to_html(f"AvgPool2dPlan: {self.route.name}")
+
     @property
     def route(self) -> Route:
         """The way of the call."""

@@ -16,6 +16,7 @@ from npu_sim.errors import InternalError
 from npu_sim.memory.gm import GlobalMemory, GmTensor, allocated_bytes
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
+from npu_sim.report.notebook import html_table
 from ops.common.records import check_addressable
 
 
@@ -160,6 +161,25 @@ class CallPlan:
 
     def __repr__(self) -> str:
         return f"CallPlan({self.summary})"
+
+    def _repr_html_(self) -> str:
+        return self.to_html("Plan")
+
+    def to_html(self, title: str) -> str:
+        """Return the steps as a short table for notebooks."""
+        rows = [
+            (
+                planned.label,
+                *(
+                    ", ".join(f"{buffer.name} {buffer.dtype} {buffer.format}" for buffer in buffers)
+                    for buffers in (planned.step.reads, planned.step.writes)
+                ),
+                ", ".join(f"{launch.core_count} {launch.core_kind}" for launch in planned.kernel.launches),
+            )
+            for planned in self.steps
+        ]
+        about = f"{title} on {self.product.name}, workspace {self.workspace_bytes} bytes"
+        return html_table(about, ("step", "reads", "writes", "cores"), rows)
 
     @property
     def launches(self) -> tuple[Launch, ...]:

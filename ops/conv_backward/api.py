@@ -17,6 +17,7 @@ from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product, get_product
 from npu_sim.report.explain import current_recorder
 from ops.common.arrays import as_array, contiguous
+from ops.common.notebook import result_html
 from ops.common.options import run_options
 from ops.common.padding import named_padding
 from ops.common.rule import Profile
@@ -67,6 +68,10 @@ class ConvolutionBackward:
             f"ConvolutionBackward({outputs}, compute_dtype={self.compute_dtype!r}, "
             f"accumulation={self.accumulation.name!r}, product={self.product.name!r})"
         )
+
+    def _repr_html_(self) -> str:
+        arrays = {"grad_input": self.grad_input, "grad_weight": self.grad_weight, "grad_bias": self.grad_bias}
+        return result_html(f"ConvolutionBackward, multiplied in {self.compute_dtype}", arrays, self.plan.calls)
 
     @property
     def product(self) -> Product:

@@ -59,6 +59,9 @@ class ConvBackwardPlan:
     def __repr__(self) -> str:
         return f"ConvBackwardPlan({self.route.name} on {self.calls.summary})"
 
+    def _repr_html_(self) -> str:
+        return self.calls.to_html(f"ConvBackwardPlan: {self.route.name}")
+
     @property
     def workspace_bytes(self) -> int:
         """What phase 1 asks for."""

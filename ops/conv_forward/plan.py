@@ -56,6 +56,9 @@ class ConvolutionPlan:
     def __repr__(self) -> str:
         return f"ConvolutionPlan({self.route.name} on {self.calls.summary})"
 
+    def _repr_html_(self) -> str:
+        return self.calls.to_html(f"ConvolutionPlan: {self.route.name}")
+
     @property
     def workspace_bytes(self) -> int:
         """What phase 1 asks for."""

@@ -396,6 +396,11 @@ class PrecisionReport:
         golden = self.options.golden
         return self.count(golden, "pass") > 0 and self.count(golden, "fail") == 0
 
+    def _repr_html_(self) -> str:
+        from ops.studies.precision_notebook import report_html
+
+        return report_html(self)
+
     def to_json(self) -> str:
         """Return the whole report as JSON text; infinities and NaN are strings."""
         return to_json_text(self)

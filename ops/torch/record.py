@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -234,6 +235,9 @@ class Record:
                 parts = ", ".join(f"{name} {calls}" for name, calls in sorted(by_name.items()))
                 console.print(f"computed by PyTorch itself, calls: {parts}")
         return captured.get().rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def _headline(self) -> str:
         calls = max((row.calls for row in self.rows.values()), default=0)
