@@ -1,7 +1,7 @@
 """How far a low-precision result is from a float64 golden: metrics over all elements.
 
-Everything is computed in float64, element by element, and summed with one rounding (`npu_sim.report.sums`), so the figures do
-not depend on the host or on the order of the elements.
+Everything is computed in float64, element by element, and summed with one rounding (`npu_sim.report.sums`), so the
+figures do not depend on the host or on the order of the elements.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ import sys
 
 import numpy as np
 
-
 _CHUNK = 1 << 14
 """Elements taken at once: a few of their arrays fit the caches."""
 
