@@ -69,9 +69,11 @@ def _answer(rows: Sequence[AttributionRow]) -> str:
             types[row.compute_dtype] = types.get(row.compute_dtype, 0) + 1
     ranked = sorted(found.items(), key=lambda item: -sum(item[1].values()))
     words = "; ".join(f"{WORDS[cause]} in {sum(types.values())} ({', '.join(types)})" for cause, types in ranked)
-    none = sum(row.error.main is None for row in rows)
-    exact = f"; {none} without error" if none else ""
-    return f"the largest part of the error of {counted(len(rows), 'gradient')} is {words}{exact}"
+    empty = sum(row.error.count == 0 for row in rows)
+    exact = sum(row.error.main is None for row in rows) - empty
+    others = ((exact, "without error"), (empty, "without a finite element"))
+    rest = "".join(f"; {count} {what}" for count, what in others if count)
+    return f"the largest part of the error of {counted(len(rows), 'gradient')} is {words or 'none'}{rest}"
 
 
 def _cross_words(rows: Sequence[AttributionRow]) -> str:

@@ -14,8 +14,9 @@ Each cause is found by runs of the same kernel that differ in it alone:
     the part of the first and the last step that saturation makes, where the product saturates.
 
 The steps add up to the error. Sums that do not round to the call's own gradient bit for bit are not taken for its sums:
-then, and for average poolings with 16-bit results, the two last causes are one. Elements that are not finite in a stage
-are counted, and in no figure.
+then "sums and output" are one cause, as they are for average poolings with 16-bit results. Of poolings in float32, the
+TBE DSL and the Ascend C class, whose results are float32, "sums" are all additions. Elements that are not finite in a
+stage are counted, and in no figure.
 """
 
 from __future__ import annotations

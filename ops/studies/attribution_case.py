@@ -69,6 +69,9 @@ class Case:
             stages.append(("carried", golden))
             golden = carried_from
         stages += self._inputs()
+        if not self.is_call:
+            stages.append(("sums" if self.run.gradient.dtype == np.float32 else "sums and output", result))
+            return split_error(golden, stages)
         sums = self._sums()
         if sums is None:
             stages.append(("sums and output", result))
@@ -110,14 +113,9 @@ class Case:
             return [("input", self.kind.golden(self.layer, free, self.asked.backend)), ("overflow", golden)]
 
     def _sums(self) -> Sums | None:
-        """Return the sums of the call, None where there are none that can be told from its result."""
-        gradient = self.run.gradient
-        if gradient.dtype == np.float32 and not self.is_call:
-            return Sums(values=gradient, stored="fp32")
-        if not self.is_call:
-            return None
+        """Return the sums of the call, None if what was caught does not round to its result."""
         sums = self._run_up_to_sums(with_left=True)
-        return sums if np.array_equal(self._rounded_as_stored(sums), gradient, equal_nan=True) else None
+        return sums if np.array_equal(self._rounded_as_stored(sums), self.run.gradient, equal_nan=True) else None
 
     def _run_up_to_sums(self, **changes: Any) -> Sums:
         assert isinstance(self.layer, Layer)

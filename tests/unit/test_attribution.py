@@ -164,11 +164,21 @@ def test_saturation_is_overflow_and_infinity_is_lost():
     assert result.error.share("input") == 0
 
 
-def test_pooling_has_one_part_for_sums_and_output_where_results_have_16_bits():
-    dy = np.random.default_rng(0).normal(size=(2, 16, 4, 4)).astype(np.float16)
+@pytest.mark.parametrize(("dtype", "last"), [("fp16", "sums and output"), ("fp32", "sums")])
+def test_additions_are_one_part_where_they_cannot_be_told_apart(dtype, last):
+    dy = np.random.default_rng(0).normal(size=(2, 16, 4, 4)).astype(np.float32)
     pool = PoolingLayer(name="p", x_shape=(2, 16, 8, 8), dy=dy, kernel_size=(2, 2), stride=(2, 2), padding=(0, 0))
-    (row,) = rows_of(pool, products=(SPLIT[0],), cube_math_types=(0,))
-    assert [part.cause for part in row.error.parts] == ["input", "sums and output"]
+    (row,) = rows_of(pool, products=(SPLIT[0],), cube_math_types=(0,), dtype=dtype)
+    assert [part.cause for part in row.error.parts] == ["input", last]
+    assert row.additions == {}
+
+
+def test_weight_gradients_of_other_interfaces_have_sums_alone():
+    rows = rows_of(layer(), products=(SPLIT[0], UNIFIED[0]), entries=("tbe", "ascendc"), dtype="fp16")
+    assert {row.entry for row in rows} == {"tbe", "ascendc"}
+    for row in rows:
+        assert [part.cause for part in row.error.parts] == ["input", "sums"]
+        assert 0 < row.error.share("sums") < 1e-3
 
 
 def test_spread_holds_the_call_itself_and_other_orders():

@@ -75,6 +75,13 @@ def test_spread_has_a_table_of_its_own():
     assert "tilings 0 0 - - -" in " ".join(text.split())
 
 
+def test_gradients_without_a_figure_are_said_apart():
+    exact = split_error(GOLDEN, [("input", GOLDEN)])
+    empty = split_error(GOLDEN, [("input", GOLDEN * np.nan)])
+    text = " ".join(text_of(row(error=exact), row(error=empty)).split())
+    assert "error of 2 gradients is none; 1 without error; 1 without a finite element" in text
+
+
 def test_nothing_computed_prints_nothing():
     assert text_of() == ""
 
