@@ -29,35 +29,68 @@ _COLUMNS: tuple[tuple[Cause, str], ...] = (
 _BY_CHANCE = 3.0
 """Standard deviations up to which a cross term is what random signs make."""
 _MOST_LISTED = 5
+ATTRIBUTION_LEGEND = (
+    "error: relative L2 error against the tensors of the file; then the share of its square that each cause makes, "
+    "input: rounded operands, sums: additions in the Cube, atomics: additions of parts of K in memory, output: the "
+    "gradient's type, overflow: what saturates; cross: twice the inner products of these parts, so that all add up "
+    "to 100 %; lost: elements that are no number in some stage, in no figure."
+)
+SPREAD_LEGEND = (
+    "min to max: relative L2 errors against what was multiplied, over orders in which cores add to memory (that of "
+    "their numbers is not among them), and over the tilings for fewer cores, deterministic ones too; distinct: "
+    "results that differ in a bit."
+)
 
 
 def print_attribution(rows: Sequence[AttributionRow], console: Console) -> None:
     """Print where the errors of computed gradients come from."""
     if not rows:
         return
-    console.print(Text(_answer(rows), style="bold"))
-    console.print(Text(_cross_words(rows), style="bold"))
+    for words in attribution_words(rows):
+        console.print(Text(words, style="bold"))
     console.print()
-    columns = [(cause, words) for cause, words in _COLUMNS if any(row.error.share(cause) is not None for row in rows)]
-    headings = ("gradient", "product", "mode", "type", "error", *(words for _, words in columns), "cross", "lost")
+    headings, lines = attribution_lines(rows)
     left = ("gradient", "product", "mode", "type")
-    cells = [(row, _shares(row, [cause for cause, _ in columns])) for row in rows]
-    for table in fitted_tables(headings, list(_merged(cells)), width=console.width, left=left):
+    for table in fitted_tables(headings, [cells for cells, _ in lines], width=console.width, left=left):
         console.print(table)
-    for line in _crossings(rows):
+    for line in crossings(rows):
         console.print(Text(line, style="yellow"))
     for line in _models(rows):
         print_prose(console, f"sums before they are rounded, relative L2 error against what was multiplied: {line}", "")
     if any(row.spread is not None for row in rows):
         console.print()
         _print_spread(rows, console)
-    print_prose(
-        console,
-        "error: relative L2 error against the tensors of the file; then the share of its square that each cause makes, "
-        "input: rounded operands, sums: additions in the Cube, atomics: additions of parts of K in memory, output: the "
-        "gradient's type, overflow: what saturates; cross: twice the inner products of these parts, so that all add up "
-        "to 100 %; lost: elements that are no number in some stage, in no figure.",
-    )
+    print_prose(console, ATTRIBUTION_LEGEND)
+
+
+def attribution_words(rows: Sequence[AttributionRow]) -> tuple[str, ...]:
+    """Return what the rows come to: the main cause, and how large the cross terms are."""
+    return _answer(rows), _cross_words(rows)
+
+
+def attribution_lines(
+    rows: Sequence[AttributionRow],
+) -> tuple[tuple[str, ...], list[tuple[tuple[str, ...], AttributionRow]]]:
+    """Return headings, and the cells of each line with the first of the rows it stands for."""
+    columns = [(cause, words) for cause, words in _COLUMNS if any(row.error.share(cause) is not None for row in rows)]
+    headings = ("gradient", "product", "mode", "type", "error", *(words for _, words in columns), "cross", "lost")
+    cells = [(row, _shares(row, [cause for cause, _ in columns])) for row in rows]
+    firsts: dict[tuple[str, ...], AttributionRow] = {}
+    for row, shown in cells:
+        firsts.setdefault((f"{row.layer} {row.gradient}", *shown), row)
+    return headings, [(line, firsts[line[0], *line[3:]]) for line in _merged(cells)]
+
+
+def spread_lines(rows: Sequence[AttributionRow]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return headings and lines of the spread, of the rows that have one."""
+    headings = ("gradient", "product", "mode", "over", "runs", "distinct", "min", "median", "max")
+    cells = [
+        (row, (what, *_range_cells(each)))
+        for row in rows
+        if row.spread is not None
+        for what, each in (("core orders", row.spread.core_orders), ("tilings", row.spread.tilings))
+    ]
+    return headings, list(_merged(cells))
 
 
 def _answer(rows: Sequence[AttributionRow]) -> str:
@@ -122,7 +155,7 @@ def _models(rows: Sequence[AttributionRow]) -> Iterator[str]:
         yield ", ".join(f"{short(error)} {name}" for name, error in worst.items())
 
 
-def _crossings(rows: Sequence[AttributionRow]) -> Iterator[str]:
+def crossings(rows: Sequence[AttributionRow]) -> Iterator[str]:
     """Yield what the cross terms above the limit are: chance, or which causes are correlated."""
     found = [(row, row.error.crossing) for row in rows if row.error.crossing is not None]
     chance = [row for row, term in found if abs(term.deviations) <= _BY_CHANCE]
@@ -147,21 +180,10 @@ def _crossings(rows: Sequence[AttributionRow]) -> Iterator[str]:
 
 
 def _print_spread(rows: Sequence[AttributionRow], console: Console) -> None:
-    headings = ("gradient", "product", "mode", "over", "runs", "distinct", "min", "median", "max")
-    cells = [
-        (row, (what, *_range_cells(each)))
-        for row in rows
-        if row.spread is not None
-        for what, each in (("core orders", row.spread.core_orders), ("tilings", row.spread.tilings))
-    ]
-    for table in fitted_tables(headings, list(_merged(cells)), width=console.width, left=headings[:4]):
+    headings, lines = spread_lines(rows)
+    for table in fitted_tables(headings, lines, width=console.width, left=headings[:4]):
         console.print(table)
-    print_prose(
-        console,
-        "min to max: relative L2 errors against what was multiplied, over orders in which cores add to memory (that of "
-        "their numbers is not among them), and over the tilings for fewer cores, deterministic ones too; distinct: "
-        "results that differ in a bit.",
-    )
+    print_prose(console, SPREAD_LEGEND)
 
 
 def _range_cells(found: Range) -> tuple[str, ...]:

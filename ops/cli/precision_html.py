@@ -13,6 +13,15 @@ from npu_sim.errors import MissingExtraError
 from npu_sim.report.record import counted, to_plain
 from npu_sim.report.standards.registry import DEFAULT
 from ops.cli import precision_charts as charts
+from ops.cli.attribution_chart import attribution_bars, used_causes
+from ops.cli.attribution_table import (
+    ATTRIBUTION_LEGEND,
+    SPREAD_LEGEND,
+    attribution_lines,
+    attribution_words,
+    crossings,
+    spread_lines,
+)
 from ops.cli.output import merged_messages
 from ops.cli.precision_standards import STANDARD_HEADINGS, standard_legend, standard_lines
 from ops.cli.precision_summary import PRODUCT_LEGEND, product_lines, ranked_legend, ranked_lines
@@ -27,13 +36,16 @@ from ops.cli.precision_table import (
     verdict_text,
     warnings,
 )
+from ops.studies.attribution_report import AttributionRow
 from ops.studies.precision_conclusion import cause_words, error_words, standards_words, verdict_words
 from ops.studies.precision_report import GOLDENS, LayerSummary, PrecisionReport
 
 SUFFIXES = (".html", ".htm")
 _TEMPLATES = Path(__file__).parent / "templates"
-_TEXT = frozenset({"product", "mode", "type", "golden", "verdict", "verdicts", "worst gradient", "gradient", "standard",
-                   "first that does not pass"})  # fmt: skip
+_TEXT = frozenset({
+    "product", "mode", "type", "golden", "verdict", "verdicts", "worst gradient", "gradient", "standard", "over",
+    "first that does not pass",
+})  # fmt: skip
 """Columns of words; the others hold figures."""
 
 
@@ -123,6 +135,7 @@ def _contents(report: PrecisionReport) -> dict[str, Any]:
         "heat_maps": [(golden, charts.heat_maps(report, golden)) for golden in GOLDENS],
         "decade_labels": charts.DECADE_LABELS,
         "ulp_labels": charts.ULP_LABELS,
+        "attribution": _attribution(report.attribution or ()),
         "ranked_headings": ranked_headings,
         "ranked": [(f"g{numbers[cells[0]]}", outcome, cells) for outcome, cells in ranked],
         "ranked_legend": ranked_legend(report),
@@ -134,6 +147,26 @@ def _contents(report: PrecisionReport) -> dict[str, Any]:
         "standard_legend": list(standard_legend(report)) if report.options.standards != (DEFAULT,) else [],
         "legend": list(legend(report)),
         "refusals": [(status, message) for status, own in refusals(report).items() for message in merged_messages(own)],
+    }
+
+
+def _attribution(rows: Sequence[AttributionRow]) -> dict[str, Any] | None:
+    """Return what the section of causes shows; None where nothing was taken apart."""
+    if not rows:
+        return None
+    headings, lines = attribution_lines(rows)
+    spread_headings, spread = spread_lines(rows)
+    return {
+        "words": attribution_words(rows),
+        "crossings": list(crossings(rows)),
+        "causes": used_causes(rows),
+        "bars": attribution_bars(rows),
+        "headings": headings,
+        "lines": [cells for cells, _ in lines],
+        "legend": ATTRIBUTION_LEGEND,
+        "spread_headings": spread_headings,
+        "spread": spread,
+        "spread_legend": SPREAD_LEGEND,
     }
 
 

@@ -14,6 +14,7 @@ from ops.cli.main import main
 from ops.cli.precision_html import render
 from ops.cli.precision_table import short
 from ops.studies import precision as precision_study
+from ops.studies.attribution_report import AttributionRow, ErrorPart, ErrorParts, Range, Spread
 from ops.studies.capture import load_example
 from ops.studies.precision import study
 from ops.studies.precision_report import GOLDENS, StudyOptions
@@ -261,3 +262,48 @@ def test_browser_sorts_by_keyboard_saves_the_json_and_shows_both_schemes(report,
         assert papers == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 24, 27)"}
         assert page.pdf(format="A4").startswith(b"%PDF")
         browser.close()
+
+
+def taken_apart(layer, product, shares, spread=None):
+    parts = tuple(ErrorPart(cause=cause, share=share, relative_l2=None) for cause, share in shares.items())
+    cross = 1 - sum(shares.values())
+    error = ErrorParts(count=9, lost=0, relative_l2=1e-3, parts=parts, cross=cross, crossing=None)
+    return AttributionRow(
+        layer=layer, gradient="dw", entry="aclnn", product=product, cube_math_type=0, compute_dtype="fp16",
+        output_dtype="fp32", error=error, additions={}, spread=spread,
+    )  # fmt: skip
+
+
+def test_bars_are_as_long_as_the_shares_of_the_causes(report):
+    same = Range(runs=4, distinct=2, min=1e-8, median=2e-8, max=3e-8)
+    rows = (
+        taken_apart(EVIL, "910b", {"input": 0.75, "sums": 0.2, "output": 0.0}),
+        taken_apart(EVIL, "910_93", {"input": 0.75, "sums": 0.2, "output": 0.0}),
+        taken_apart("b", "910b", {"input": 0.9, "sums": 0.9, "output": 0.2}, Spread(core_orders=same, tilings=same)),
+    )
+    text = render(replace(report, attribution=rows)).decode()
+    page = Page(text)
+    assert "causes" in page.ids
+    own = text[text.index('<svg class="causes"') : text.index("Shares of the squared error")]
+    drawn = [
+        (own["class"], float(own["x"]), float(own["width"]))
+        for tag, own in Page(own[: own.index("</svg>") + 6]).tags
+        if tag == "rect"
+    ]
+    # rows with equal figures are one bar; what causes leave of it is the cross term, what they exceed it is not drawn
+    full = 640.0
+    assert drawn == [
+        ("c1", 300.0, pytest.approx(0.75 * full)), ("c2", pytest.approx(300 + 0.75 * full), pytest.approx(0.2 * full)),
+        ("c1", 300.0, pytest.approx(0.45 * full)), ("c2", pytest.approx(300 + 0.45 * full), pytest.approx(0.45 * full)),
+        ("c4", pytest.approx(300 + 0.9 * full), pytest.approx(0.1 * full)),
+    ]  # fmt: skip
+    _, first, second = page.table("Shares of the squared error; lines with equal figures are one")
+    assert first[:3] == [f"{EVIL} dw", "910b 910_93", "0"]
+    assert first[5:9] == ["75.0%", "20.0%", "0", "5.0%"]
+    assert second[5:9] == ["90.0%", "90.0%", "20.0%", "-100.0%"]
+    _, orders, tilings = page.table("Spread over what the machine allows")
+    assert (orders[3:], tilings[3]) == (["core orders", "4", "2", "1.0e-08", "2.0e-08", "3.0e-08"], "tilings")
+
+
+def test_page_without_attribution_has_no_such_section(page):
+    assert "causes" not in page.ids

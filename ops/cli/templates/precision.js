@@ -2,6 +2,7 @@
 // Sorting: a click, Enter or Space on a heading; what is no number comes last, and lines that are equal keep their order.
 const number = (text) => {
   const plain = text.trim().replace(/^~ /, "");
+  if (plain.endsWith("%")) return Number(plain.slice(0, -1).replace("<", ""));
   return plain === "inf" ? Infinity : plain === "" || plain === "-" ? NaN : Number(plain);
 };
 for (const table of document.querySelectorAll("table.sortable")) {
