@@ -30,6 +30,7 @@ from ops.torch.record import Record, ResultRow
 _modes: Any = _python_dispatch
 Choice = Literal["raise", "torch"]
 
+_CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 _OTHER = ("conv", "pool", "mm", "addmv", "dot")
 """Operators with one of these in their name compute what the Cube or a pooling kernel would."""
 
@@ -54,11 +55,11 @@ def emulate(
     Inside, ``aten.convolution_backward`` (1D, 2D, 3D, transposed, grouped; what ``loss.backward()`` calls for any
     convolution, in float32, float16 or bfloat16, under autocast, with frozen parameters, in every memory format) is
     `ops.convolution_backward` and ``aten.avg_pool2d_backward`` is `ops.avg_pool2d_backward`, with the same bits; with
-    ``forward`` so are ``aten.convolution`` and ``aten.avg_pool2d``, with
-    ``linear`` matrix products are `ops.matrix_product`: ``aten.mm``, ``addmm`` and ``bmm``, what linear layers and
-    attention are made of, in both passes. All else is PyTorch's: other layers, second derivatives; what of it a device
-    would compute on the Cube or in a pooling kernel is counted in `Emulation.record`.
-    After ``torch.use_deterministic_algorithms(True)`` gradients are those of the deterministic mode.
+    ``forward`` so are ``aten.convolution`` and ``aten.avg_pool2d``, with ``linear`` matrix products are
+    `ops.matrix_product`: ``aten.mm``, ``addmm`` and ``bmm``, what linear layers and attention are made of, in both
+    passes. All else is PyTorch's: other layers, second derivatives; what of it a device would compute on the Cube or in
+    a pooling kernel is counted in `Emulation.record`. After ``torch.use_deterministic_algorithms(True)`` gradients are
+    those of the deterministic mode. It holds for the thread that enters it; compiled models run uncompiled in it.
 
     Parameters
     ----------
@@ -258,7 +259,8 @@ class Emulation(_modes.TorchDispatchMode):  # type: ignore[misc]
                 for operand in call.multiplied[row.result]:
                     original = shared_array(call.tensors[operand], "an operand")
                     row.count_lost(original, multiplied(original, compute_dtype, self._options["product"]))
-        results = [None if array is None else _tensor(array) for array in arrays]
+        kept = _memory_format(call.tensors[1:] if func in BACKWARD else call.tensors)
+        results = [None if array is None else _in_format(_tensor(array), kept) for array in arrays]
         return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -273,6 +275,20 @@ def _doubled(tensor: torch.Tensor | None) -> torch.Tensor | None:
 
 def _wide(values: Any) -> np.ndarray:
     return np.asarray(shared_array(values, "a result")).astype(np.float64)
+
+
+def _memory_format(tensors: Tensors) -> torch.memory_format | None:
+    """Return the channels-last format that PyTorch's results have, because an operand has it; None for none."""
+    for tensor in tensors:
+        if tensor is None or (kept := _CHANNELS_LAST.get(tensor.dim())) is None:
+            continue
+        if not tensor.is_contiguous() and tensor.is_contiguous(memory_format=kept):
+            return kept
+    return None
+
+
+def _in_format(tensor: torch.Tensor, kept: torch.memory_format | None) -> torch.Tensor:
+    return tensor if kept is None or _CHANNELS_LAST.get(tensor.dim()) != kept else tensor.contiguous(memory_format=kept)
 
 
 def _tensor(array: np.ndarray) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -67,26 +68,39 @@ class ModuleNames:
         # with the node of autograd in which it was called, -1 outside of backward passes
         self._running: list[tuple[torch.nn.Module, str, int]] = []
         self._by_node: dict[int, _Operator] = {}
+        self._thread: int | None = None
 
     @contextmanager
     def follow(self) -> Iterator[None]:
-        """Note which module runs."""
-        hooks = torch.nn.modules.module
-        with ExitStack() as stack:
-            for handle in (
-                hooks.register_module_forward_pre_hook(self._enter),
-                hooks.register_module_forward_hook(self._leave, always_call=True),
-            ):
-                stack.callback(handle.remove)
+        """Note which module runs in this thread; inside another one of the same names it changes nothing."""
+        if self._thread is not None:
             yield
-        self._running.clear()
+            return
+        hooks = torch.nn.modules.module
+        self._thread = threading.get_ident()
+        try:
+            with ExitStack() as stack:
+                for handle in (
+                    hooks.register_module_forward_pre_hook(self._enter),
+                    hooks.register_module_forward_hook(self._leave, always_call=True),
+                ):
+                    stack.callback(handle.remove)
+                yield
+        finally:
+            self._running.clear()
+            self._thread = None
 
     def _enter(self, module: torch.nn.Module, _inputs: object) -> None:
+        # the hooks are called in every thread
+        if threading.get_ident() != self._thread:
+            return
         if module not in self._known:
             self._known[module] = self._name_below(module)
         self._running.append((module, self._known[module], _node_number()))
 
     def _leave(self, module: torch.nn.Module, _inputs: object, _output: object) -> None:
+        if threading.get_ident() != self._thread:
+            return
         # an exception on the way may have left modules behind that are inside this one
         while self._running and self._running.pop()[0] is not module:
             pass
@@ -145,9 +159,11 @@ class ModuleNames:
         The gradient of the left factor, "grad_input", sums over N, that of the right one, "grad_weight", over M. Where
         they are equal, the former has the right factor in it. "grad_factor" is either, where nothing tells.
         """
-        node = _current_node()
-        if self.is_forward or not _is_product(node):
+        if self.is_forward:
             return "output"
+        node = _current_node()
+        if not _is_product(node):
+            return "grad_factor"
         made = self._by_node.get(_node_number())
         if made is not None and made.extents:
             m, n = made.extents

@@ -73,7 +73,7 @@ class ResultRow:
     ----------
     module, operator, result : str
         Whose, of which operator, and which: "output", "grad_input", "grad_weight" or "grad_bias"; "grad_factor" is
-        that of an input or weight of a matrix product whose forward pass was not seen.
+        a matrix product of a backward pass of which nothing tells whose gradient it is.
     dtype, compute_dtype : str
         Of the tensors, and what the operator computed in.
     calls, elements : int
