@@ -71,6 +71,8 @@ def weight_gradient(
     x_lead = np.ascontiguousarray(np.moveaxis(fmap, 1, 0))
     dy_lead = np.ascontiguousarray(np.moveaxis(grad, 1, 0))
     result = np.zeros(shape, dtype)
+    if result.size == 0:
+        return result
     cout_group, cin_group = shape[0] // groups, shape[1]
     for tap, read, served in taps(fmap.shape, grad.shape, shape, stride, padding, dilation, "dy"):
         dy_part, x_part = dy_lead[(slice(None), slice(None), *served)], x_lead[(slice(None), slice(None), *read)]

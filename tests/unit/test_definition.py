@@ -142,6 +142,12 @@ def test_weight_gradient_extents_that_do_not_fit_are_refused(arguments: tuple, m
         weight_gradient(np.zeros(x_shape), np.zeros(dy_shape), *rest)
 
 
+@pytest.mark.parametrize("weight_shape", [(8, 0, 2, 2), (0, 3, 2, 2)])
+def test_weight_gradient_without_channels_is_empty(weight_shape: tuple) -> None:
+    x, dy = np.zeros((2, weight_shape[1], 5, 5)), np.zeros((2, weight_shape[0], 4, 4))
+    assert weight_gradient(x, dy, weight_shape).shape == weight_shape
+
+
 @pytest.mark.parametrize("at_once", [1, 7, 60, 1 << 20])
 @pytest.mark.parametrize(("m", "n", "k"), [(3, 4, 50), (1, 1, 9), (1, 5, 1), (2, 2, 0), (0, 3, 4)])
 def test_inner_products_in_float32_are_chains_in_ascending_order(
