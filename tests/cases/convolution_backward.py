@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ops.conv_backward.api import ConvolutionBackward
 from tests.cases.page_range import page_geometry
 from tests.oracles.convolution import Attributes, gradients, output_extent
 from tests.oracles.series import SERIES, SPLIT
@@ -17,6 +18,7 @@ _UNIT = {"fp32": 2.0**-24, "hf32": 2.0**-12, "fp16": 2.0**-11, "bf16": 2.0**-8}
 """Unit roundoff of each type."""
 _TINY = {"fp32": 2.0**-149, "hf32": 2.0**-137, "fp16": 2.0**-24, "bf16": 2.0**-133}
 """Smallest subnormal of each type."""
+OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +42,11 @@ class Call:
 
     @property
     def pads(self) -> tuple[tuple[int, int], ...]:
-        """(before, after) of each axis."""
-        if len(self.padding) > len(self.stride):
-            return ((self.padding[0], self.padding[1]), (self.padding[2], self.padding[3]))
-        return tuple((pad, pad) for pad in self.padding)
+        """(before, after) of each axis; whole strides of output padding are so much less padding behind."""
+        four = len(self.padding) > len(self.stride)
+        before, after = (self.padding[::2], self.padding[1::2]) if four else (self.padding, self.padding)
+        axes = zip(before, after, self.output_padding, self.stride, strict=True)
+        return tuple((first, last - extra // step * step) for first, last, extra, step in axes)
 
     @property
     def attributes(self) -> Attributes:
@@ -246,3 +249,23 @@ def bounds_of(
             total = total + (np.abs(exact[i]) + total) * _UNIT[kind] + _TINY[kind]
         result.append(total)
     return result[0], result[1], result[2]
+
+
+def is_exact(call: Call, result: ConvolutionBackward, exact: tuple[np.ndarray, ...]) -> bool:
+    """Return whether all gradients are the exact ones, rounded once."""
+    dtypes = (call.dtypes[1], call.dtypes[2], call.dtypes[0])
+    for name, want, dtype in zip(OUTPUTS, exact, dtypes, strict=True):
+        got = getattr(result, name)
+        if got is not None and not np.array_equal(got, want.astype(np.float32).astype(NUMPY[dtype])):
+            return False
+    return True
+
+
+def share_of_bound(call: Call, result: ConvolutionBackward, arrays: Any, exact: tuple[np.ndarray, ...]) -> float:
+    """Return the largest error of any element as a share of what it may be."""
+    shares = [0.0]
+    for name, want, allowed in zip(OUTPUTS, exact, bounds(call, arrays, exact, result.compute_dtype), strict=True):
+        got = getattr(result, name)
+        if got is not None and got.size:
+            shares.append(float((np.abs(got.astype(np.float64) - want) / allowed).max()))
+    return max(shares)

@@ -24,18 +24,18 @@ from npu_sim.products import get_product
 from ops.conv_backward.api import ConvolutionBackward
 from ops.conv_backward.run import run_call
 from tests.cases.convolution_backward import (
-    NUMPY,
+    OUTPUTS,
     Call,
-    bounds,
     exact_gradients,
+    is_exact,
     operands,
     page_call,
     random_call,
+    share_of_bound,
 )
 from tests.long.recording import parser_of, publish
 from tests.oracles.series import SERIES
 
-OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
 ROWS_SHARE = 0.1
 PAGE_SHARE = 0.3
 
@@ -61,26 +61,6 @@ class Tally:
 
 def _count(counts: dict[str, int], key: str) -> None:
     counts[key] = counts.get(key, 0) + 1
-
-
-def _is_exact(call: Call, result: ConvolutionBackward, exact: tuple[np.ndarray, ...]) -> bool:
-    """Return whether all gradients are the exact ones, rounded once."""
-    dtypes = (call.dtypes[1], call.dtypes[2], call.dtypes[0])
-    for name, want, dtype in zip(OUTPUTS, exact, dtypes, strict=True):
-        got = getattr(result, name)
-        if got is not None and not np.array_equal(got, want.astype(np.float32).astype(NUMPY[dtype])):
-            return False
-    return True
-
-
-def _share_of_bound(call: Call, result: ConvolutionBackward, arrays: Any, exact: tuple[np.ndarray, ...]) -> float:
-    """Return the largest error of any element as a share of what it may be."""
-    shares = [0.0]
-    for name, want, allowed in zip(OUTPUTS, exact, bounds(call, arrays, exact, result.compute_dtype), strict=True):
-        got = getattr(result, name)
-        if got is not None and got.size:
-            shares.append(float((np.abs(got.astype(np.float64) - want) / allowed).max()))
-    return max(shares)
 
 
 def _rows_agree(call: Call, result: ConvolutionBackward, arrays: Any, order: int) -> bool:
@@ -111,12 +91,12 @@ def run(seed: int, seconds: float, most_calls: int) -> Tally:
         _count(tally.calls_by_series_and_compute_dtype, f"{call.series} {result.compute_dtype}")
         route = result.plan.route
         _count(tally.calls_by_route, f"{route.name}{', matrix product' if route.is_matmul else ''}")
-        tally.record(call, "integers", _is_exact(call, result, exact_gradients(call, arrays)))
+        tally.record(call, "integers", is_exact(call, result, exact_gradients(call, arrays)))
         if with_rows:
             tally.record(call, "rows", _rows_agree(call, result, arrays, order))
         arrays = operands(call, integers=False)
         result = ops.convolution_backward(*arrays, **call.keywords)
-        share = _share_of_bound(call, result, arrays, exact_gradients(call, arrays))
+        share = share_of_bound(call, result, arrays, exact_gradients(call, arrays))
         tally.largest_share_of_a_bound = max(tally.largest_share_of_a_bound, share)
         tally.record(call, "reals", share <= 1.0)
     return tally

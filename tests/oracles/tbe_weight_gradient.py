@@ -94,3 +94,23 @@ def groups_of(cin, cout, groups):
         "cin_ori": cin,
         "cout_ori": cout,
     }
+
+
+def refusal(x, dy, kernel, strides, pads, dilations, series):
+    """The code of the first published check that a call of fitting 6HD shapes fails, None if it fails none.
+
+    The page has no ranges; these are canndev's ``conv3d_backprop_filter_compute.py``, in its order.
+    """
+    if 0 in x or 0 in dy or 0 in kernel:
+        return "E62509"
+    narrow = dy[4] == 1 and dy[3] != 1
+    if narrow and series != "310" and x[4] + pads[4] + pads[5] > 63:
+        return "E62006"
+    if max(x[1], x[3], x[4], dy[1], dy[3], dy[4]) > 4096 or max(kernel) > 256 or max(strides) > 63:
+        return "E60011"
+    if max(dilations) > 255:
+        return "E60011"
+    if min(pads) < 0:
+        return "E60011"
+    reaches = [(kernel[a // 2] - 1) * dilations[a // 2] + 1 for a in range(6)]
+    return "E60108" if any(pad >= reach for pad, reach in zip(pads, reaches, strict=True)) else None
