@@ -10,6 +10,8 @@ from precision_backend import gradient, operand
 
 from npu_sim.errors import ShapeError
 from npu_sim.products import get_product
+from ops.common.definition import input_gradient
+from ops.conv_backward.api import convolution_backward
 from ops.studies.attribution import attribute
 from ops.studies.attribution_chain import carry
 from ops.studies.attribution_parts import relative_error, split_error
@@ -192,6 +194,32 @@ def test_spread_holds_the_call_itself_and_other_orders():
         assert 0 < one.min <= one.median <= one.max < 1e-6
     (fixed,) = rows_of(layer(), products=(SPLIT[0],), cube_math_types=(0,), gradients=("dx",), spread=3)
     assert (fixed.spread.core_orders.runs, fixed.spread.core_orders.distinct) == (3, 1)
+
+
+def test_chain_is_that_of_calls_made_one_by_one():
+    rng = np.random.default_rng(5)
+    shapes = [(2, 8, 12, 12), (2, 16, 6, 6), (2, 12, 6, 6)]
+    weights = [rng.normal(size=size).astype(np.float32) for size in ((16, 8, 3, 3), (12, 16, 1, 1))]
+    tensors = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+    mask = tensors[1] > 0
+    chain = [
+        layer(
+            name=str(i), x=tensors[i], dy=tensors[i + 1], weight=weights[i], weight_shape=weights[i].shape,
+            stride=(2 - i,) * 2, padding=(1 - i,) * 2,
+        )
+        for i in range(2)
+    ]  # fmt: skip
+    got = carry(chain, product=UNIFIED[0], cube_math_type=1, masks=[None, mask])
+    emulated, exact = tensors[2], tensors[2].astype(np.float64)
+    for step, one in zip(got, reversed(chain), strict=True):
+        attributes = dict(stride=one.stride, padding=one.padding, dilation=(1, 1))
+        call = dict(**attributes, output_mask=(True, False, False), product=UNIFIED[0], cube_math_type=1)
+        emulated = convolution_backward(emulated, one.x, one.weight, **call).grad_input
+        exact = input_gradient(exact, one.weight, one.x.shape, **attributes)
+        whole = np.linalg.norm(emulated - exact) / np.linalg.norm(exact)
+        assert step.error.relative_l2 == pytest.approx(whole, rel=1e-9)
+        if one is chain[1]:
+            emulated, exact = emulated * mask, exact * mask
 
 
 def test_chain_carries_errors_and_masks_them():
