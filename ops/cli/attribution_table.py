@@ -73,12 +73,14 @@ def attribution_lines(
 ) -> tuple[tuple[str, ...], list[tuple[tuple[str, ...], AttributionRow]]]:
     """Return headings, and the cells of each line with the first of the rows it stands for."""
     columns = [(cause, words) for cause, words in _COLUMNS if any(row.error.share(cause) is not None for row in rows)]
-    headings = ("gradient", "product", "mode", "type", "error", *(words for _, words in columns), "cross", "lost")
+    headings = ("gradient", "product", "mode", "type", "error", *(words for _, words in columns), "cross")
+    if any(row.error.lost for row in rows):
+        headings = (*headings, "lost")
     cells = [(row, _shares(row, [cause for cause, _ in columns])) for row in rows]
     firsts: dict[tuple[str, ...], AttributionRow] = {}
     for row, shown in cells:
         firsts.setdefault((f"{row.layer} {row.gradient}", *shown), row)
-    return headings, [(line, firsts[line[0], *line[3:]]) for line in _merged(cells)]
+    return headings, [(line[: len(headings)], firsts[line[0], *line[3:]]) for line in _merged(cells)]
 
 
 def spread_lines(rows: Sequence[AttributionRow]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

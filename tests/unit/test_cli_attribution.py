@@ -46,6 +46,7 @@ def test_table_has_shares_that_add_up_and_one_line_for_equal_figures():
     text = text_of(row(), row(mode=1), row("910_93"), row("910_93", 1), row("310p", mode=1, scale=2e-3))
     lines = [line.split() for line in text.splitlines() if line.startswith("a dw")]
     assert [line[2:-4] for line in lines] == [["910b", "910_93", "0", "1", "fp16"], ["310p", "1", "fp16"]]
+    assert "lost" not in text.split("error:")[0]
     shares = [float(cell.rstrip("%")) for cell in lines[0][-3:]]
     assert sum(shares) == pytest.approx(100, abs=0.2)
     flat = " ".join(text.split())
@@ -73,6 +74,12 @@ def test_spread_has_a_table_of_its_own():
     text = text_of(row(spread=Spread(core_orders=some, tilings=none)))
     assert "core orders 4 3 1.0e-08 2.0e-08 3.0e-08" in " ".join(text.split())
     assert "tilings 0 0 - - -" in " ".join(text.split())
+
+
+def test_lost_elements_have_a_column():
+    lost = split_error(GOLDEN, [("input", np.where(GOLDEN > 0, GOLDEN + INPUT, np.inf))])
+    text = text_of(row(error=lost))
+    assert text.split("\n\n")[1].splitlines()[1].split()[-1] == str(int((GOLDEN <= 0).sum()))
 
 
 def test_gradients_without_a_figure_are_said_apart():
