@@ -9,6 +9,11 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
+# These take the emulator when they are first imported, which must not be while a test has the stand-in in its place.
+import ops.studies.attribution
+import ops.studies.attribution_chain
+import ops.studies.comparison
+import ops.studies.parallel  # noqa: F401
 from npu_sim.errors import OperatorError
 from npu_sim.products.registry import get_product
 from ops.studies.kinds import Backend
