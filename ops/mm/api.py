@@ -178,7 +178,7 @@ def _stored(array: np.ndarray, name: str) -> tuple[np.ndarray, bool]:
 def _explained(plan: MatrixProductPlan, words: Mapping[str, TensorDesc]) -> Explanation:
     """Return what ``plan`` runs."""
     return Explanation(
-        title="aclnnMm" if plan.shape.batch == 1 else "aclnnBatchMatMul",
+        title="aclnnAddmm" if "bias" in words else "aclnnBatchMatMul" if plan.shape.b_batched else "aclnnMm",
         call=call_words(words, {}),
         product=plan.product,
         facts={

@@ -134,7 +134,7 @@ class _Planner:
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
             return matmul_launches(shape, product, compute, result.dtype, gm, at(a), at(b), at(result))
 
-        name = "MatMulV2" if shape.batch == 1 else "BatchMatMulV2"
+        name = "BatchMatMulV2" if shape.b_batched else "MatMulV2"
         self.steps.add(Step(name=name, reads=(a, b), writes=(result,), build=build))
 
     def _add_bias(self, total: Buffer, target: Argument) -> None:

@@ -104,7 +104,8 @@ def test_launches_are_timed_and_have_no_hazards():
     assert [planned.step.name for planned in got.plan.calls.steps] == ["Cast", "Cast", "MatMulV2", "Add"]
     assert run_hazards(got.plan.calls.launches, chip) == []
     assert all(run_timeline(launch, chip).total_cycles > 0 for launch in got.plan.calls.launches)
-    assert recorder.explanations()[0].call == "a fp32 140x70, b fp32 70x150, bias fp32 150"
+    (explained,) = recorder.explanations()
+    assert (explained.title, explained.call) == ("aclnnAddmm", "a fp32 140x70, b fp32 70x150, bias fp32 150")
 
 
 @pytest.mark.parametrize(
