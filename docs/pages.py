@@ -57,7 +57,8 @@ MODULES = {
         "npu_sim.layouts.formats", "npu_sim.layouts.transform",
     ),
     "Reports": (
-        "npu_sim.report.explain", "npu_sim.report.precision", "npu_sim.report.standards.registry",
+        "npu_sim.report.explain", "npu_sim.report.precision", "npu_sim.report.ulps",
+        "npu_sim.report.standards.registry",
         "npu_sim.report.standards.standard", "npu_sim.report.standards.verdict", "npu_sim.report.standards.recheck",
         "npu_sim.report.trace",
     ),

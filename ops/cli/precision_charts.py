@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from npu_sim.report.ulps import UlpHistogram, UlpMap
 from ops.cli.precision_table import short, verdict_text
+from ops.cli.short_names import short_names
 from ops.studies.precision_report import Golden, PrecisionReport, PrecisionRow
 
 T = TypeVar("T")
@@ -124,6 +125,7 @@ def _heat_map(
         for x, place in zip(across, places, strict=True)
         if (title, *place) in found
     )
+    names = short_names([title for _, title in layers], _NAME_LENGTH)
     return HeatMap(
         width=_NAME + len(places) * _WIDTH,
         height=_HEAD + len(layers) * _HEIGHT,
@@ -134,11 +136,11 @@ def _heat_map(
             Label(
                 x=_NAME - 6,
                 y=y + 14,
-                text=title if len(title) <= _NAME_LENGTH else f"…{title[1 - _NAME_LENGTH :]}",
+                text=name,
                 full=title,
                 target=f"g{number}",
             )
-            for y, (number, title) in zip(down, layers, strict=True)
+            for y, (number, title), name in zip(down, layers, names, strict=True)
         ),
         cells=cells,
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from npu_sim.errors import MissingExtraError
 from npu_sim.report.standards.verdict import Outcome
+from ops.cli.short_names import short_names
 from ops.studies.precision_conclusion import cause_words, error_words, standards_words, verdict_words
 from ops.studies.precision_report import GOLDENS, LayerSummary, PrecisionReport, PrecisionRow
 
@@ -94,7 +95,7 @@ def draw(report: PrecisionReport, suffix: str) -> bytes:
         hspace=_BELOW / _PANEL,
     )
     limits = _limits(report, layers)
-    titles = _titles([layer.title for layer in layers])
+    titles = short_names([layer.title for layer in layers], _TITLE)
     for number, panel in enumerate(grid.flat):
         if number >= len(layers):
             panel.set_axis_off()
@@ -271,29 +272,6 @@ def _edge_label(value: float | None) -> str:
     if value is None:
         return "none"
     return "0" if value == 0.0 else "inf" if math.isinf(value) else ""
-
-
-def _titles(names: Sequence[str]) -> list[str]:
-    """Return layer names that fit above their panels and differ.
-
-    Of names too long, the dotted parts that all have in common at the beginning and at the end go first; then the end
-    says more than the beginning.
-    """
-    if all(len(name) <= _TITLE for name in names) or len(names) < 2:
-        return [_shortened(name) for name in names]
-    parts = [name.split(".") for name in names]
-    shortest = min(map(len, parts)) - 1
-    head = next((i for i in range(shortest) if len({p[i] for p in parts}) > 1), shortest)
-    tail = next((i for i in range(shortest - head) if len({p[-1 - i] for p in parts}) > 1), shortest - head)
-    own = [".".join(p[head : len(p) - tail]) for p in parts]
-    return [
-        name if len(name) <= _TITLE else _shortened(f"{'...' * bool(head)}{part}{'...' * bool(tail)}")
-        for name, part in zip(names, own, strict=True)
-    ]
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _TITLE else f"...{name[3 - _TITLE :]}"
 
 
 def _clamped(value: float | None, limits: tuple[float, float]) -> float:

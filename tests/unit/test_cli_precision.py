@@ -15,7 +15,8 @@ from npu_sim.errors import InternalError
 from npu_sim.report.standards.mixed_tolerance import MIXED_TOLERANCE
 from npu_sim.report.standards.registry import STANDARDS
 from ops.cli.main import main
-from ops.cli.precision_picture import MAX_PANELS, _titles
+from ops.cli.precision_picture import MAX_PANELS
+from ops.cli.short_names import short_names
 from ops.studies import precision as precision_study
 from ops.studies.kinds import Backend
 
@@ -544,7 +545,7 @@ def test_precision_picture_names_errors_that_have_no_place_on_its_axis(capsys, t
     ],
 )
 def test_precision_picture_titles_keep_what_tells_layers_apart(names, titles):
-    assert _titles(names) == titles
+    assert short_names(names, 32) == titles
 
 
 def test_precision_saturated_nan_and_inf_inputs_are_named(capsys, tmp_path):
