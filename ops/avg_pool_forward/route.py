@@ -87,7 +87,7 @@ def cube_dtype(call: AvgPool2dCall) -> str:
 def choose_route(call: AvgPool2dCall) -> Route:
     """Return the way of a call whose arguments are right."""
     if call.is_empty:
-        return Route(name="empty", compute_dtype="fp32", why="a tensor has no element")
+        return Route(name="empty", compute_dtype=cube_dtype(call), why="a tensor has no element")
     axes, compute = call.axes, cube_dtype(call)
     if is_global(axes):
         return Route(name="global", compute_dtype=compute, why="one window without padding covers the plane")

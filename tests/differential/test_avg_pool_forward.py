@@ -137,3 +137,12 @@ def test_vector_route_computes_the_same_whatever_the_cube_may_do(wish):
     kept, r = (ops.avg_pool2d(x, **pooling, cube_math_type=mode) for mode in (0, wish))
     assert r.path == kept.path == "AvgPool3D"
     assert r.output.tobytes() == kept.output.tobytes()
+
+
+@pytest.mark.parametrize("series", SERIES)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_avg_pool_forward_of_no_batch_item_has_no_element(series, dtype):
+    r = ops.avg_pool2d(
+        np.zeros((0, 3, 5, 9), dtype), kernel_size=(2, 6), stride=3, padding=(0, 2), cube_math_type=1, product=series
+    )
+    assert (r.path, r.output.shape, r.output.dtype) == ("empty", (0, 3, 2, 3), dtype)
