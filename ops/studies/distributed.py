@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from npu_sim.errors import MissingExtraError
 from ops.studies.parallel import run_task, tasks_of
@@ -36,13 +37,15 @@ def run_parts_on(
         As `ops.studies.precision.run_part`.
     """
     try:
-        from distributed import Client, as_completed
+        import distributed as _distributed
     except ImportError as error:
         raise MissingExtraError(
             "A scheduler must have distributed, which is not installed; run: pip install distributed (the extra dask)"
         ) from error
+    # its functions are not typed
+    distributed: Any = _distributed
     try:
-        client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+        client = distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         raise StudyOptionError(
             f"scheduler must be reachable, not {address} ({' '.join(str(error).split())})"
@@ -52,7 +55,7 @@ def run_parts_on(
         of_key = {future.key: part for future, part in zip(futures, parts, strict=True)}
         try:
             # gathered in the client's own loop: what a dead worker had computed may have to be computed again
-            for future, (summary, rows) in as_completed(futures, with_results=True):
+            for future, (summary, rows) in distributed.as_completed(futures, with_results=True):
                 yield of_key[future.key], summary, rows
         finally:
             client.cancel(futures)
