@@ -11,7 +11,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
-from numba.core import errors, ir, postproc
+from numba.core import compiler, errors, ir, postproc
 from numba.core.registry import cpu_target
 
 from npu_sim import _jit, _pipeline
@@ -94,6 +94,38 @@ def test_code_is_compiled_where_errors_have_no_colours(tmp_path):
     )
     environment = {**os.environ, "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1"}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment, cwd=Path(__file__).parents[2])
+
+
+def _branches(values, limit):
+    total, last = 0, values[0]
+    for index, value in enumerate(values):
+        if value > limit:
+            last = value
+            total += values[index] * (last + limit)
+        else:
+            total -= min(last, (value, limit)[1])
+    return total, last
+
+
+def _steps(values):
+    for value in values:
+        yield value + len(values)
+
+
+@pytest.mark.parametrize("function", [_branches, _steps, _operators])
+def test_variables_and_their_ends_are_those_that_numba_finds(function):
+    """Without them, values would be freed too early or never."""
+    whole, ours = (compiler.run_frontend(function) for _ in range(2))
+    for block in whole.blocks.values():
+        for statement in block.body:
+            listed = _pipeline._list_variables(statement, vars(statement))
+            assert _pipeline._variables(statement, vars(statement)) == listed
+    _pipeline._post_process(postproc.PostProcessor(whole), True)
+    _pipeline._post_process_once(postproc.PostProcessor(ours), True)
+    bodies = [[list(map(str, block.body)) for block in found.blocks.values()] for found in (whole, ours)]
+    assert bodies[0] == bodies[1]
+    assert any(line.startswith("del ") for lines in bodies[0] for line in lines)
+    assert (ours.generator_info is None) == (whole.generator_info is None) == (function is not _steps)
 
 
 def test_collection_that_was_off_stays_off():
