@@ -113,14 +113,14 @@ def _steps(values):
 
 
 @pytest.mark.parametrize("function", [_branches, _steps, _operators])
-def test_variables_and_their_ends_are_those_that_numba_finds(function):
+def test_variables_and_their_ends_are_those_that_numba_finds(monkeypatch, function):
     """Without them, values would be freed too early or never."""
     whole, ours = (compiler.run_frontend(function) for _ in range(2))
-    for block in whole.blocks.values():
-        for statement in block.body:
-            listed = _pipeline._list_variables(statement, vars(statement))
-            assert _pipeline._variables(statement, vars(statement)) == listed
+    statements = [statement for block in whole.blocks.values() for statement in block.body]
+    listed = [statement.list_vars() for statement in statements]
     _pipeline._post_process(postproc.PostProcessor(whole), True)
+    monkeypatch.setattr(ir.Inst, "_rec_list_vars", _pipeline._variables)
+    assert [statement.list_vars() for statement in statements] == listed
     _pipeline._post_process_once(postproc.PostProcessor(ours), True)
     bodies = [[list(map(str, block.body)) for block in found.blocks.values()] for found in (whole, ours)]
     assert bodies[0] == bodies[1]
