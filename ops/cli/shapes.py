@@ -31,7 +31,7 @@ from npu_sim.report.record import counted
 from ops.cli.output import compiled_so_far, note, note_hints
 from ops.common.geometry import MAX_EXTENT
 from ops.studies.capture import load_capture, load_example
-from ops.studies.models import MODELS
+from ops.studies.models.tables import MODELS
 from ops.studies.precision_report import SCOPES, Refusal, Scope, default_products
 
 if TYPE_CHECKING:

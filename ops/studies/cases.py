@@ -23,7 +23,8 @@ from ops.conv_backward.api import described, plan_convolution_backward
 from ops.conv_backward.plan import ConvBackwardPlan
 from ops.studies.convolution_kinds import output_mask
 from ops.studies.layers import Capture, GradientName, Layer
-from ops.studies.models import MODELS
+from ops.studies.models.layers import ConvLayer
+from ops.studies.models.tables import network
 from ops.studies.precision import Progress
 from ops.studies.precision_report import Refusal, Scope
 from ops.studies.rounding import STORAGE
@@ -187,25 +188,25 @@ def cases_of_model(name: str, batch: int, dtype: str = "fp16") -> CaseSet:
     ShapeError
         If ``batch`` is out of range.
     """
-    if not isinstance(name, str) or name not in MODELS:
-        given = name if isinstance(name, str) and len(name) < 40 else shown(name)
-        raise InputFileError(f"Model must be one of {', '.join(MODELS)}, not {given}")
-    images = whole("batch", batch)
-    cases = tuple(
-        ConvCase(
-            name=layer.name,
-            x_shape=layer.x_shape(images),
-            dy_shape=layer.dy_shape(images),
-            weight_shape=layer.weight_shape,
-            stride=(layer.stride, layer.stride),
-            padding=(layer.pad, layer.pad),
-            dilation=(1, 1),
-            groups=layer.groups,
-            dtype=dtype,
-        )
-        for layer in MODELS[name]()
-    )
+    table, images = network(name), whole("batch", batch)
+    cases = tuple(case_of_table(layer, images, dtype) for layer in table.convolutions)
     return CaseSet(source=f"{name}, batch {images}", cases=cases)
+
+
+def case_of_table(layer: ConvLayer, batch: int, dtype: str) -> ConvCase:
+    """Return the shapes of a convolution of a layer table for ``batch`` images."""
+    return ConvCase(
+        name=layer.name,
+        x_shape=layer.x_shape(batch),
+        dy_shape=layer.dy_shape(batch),
+        weight_shape=layer.weight_shape,
+        stride=layer.stride,
+        padding=layer.padding,
+        dilation=(1,) * len(layer.stride),
+        groups=layer.groups,
+        dtype=dtype,
+        transposed=layer.transposed,
+    )
 
 
 def case_of_shape(
