@@ -1,4 +1,9 @@
-"""Cost of the vector unit: repeats of 256 bytes and bank groups."""
+"""Cost of the vector unit: repeats of 256 bytes, bank groups, and what streams.
+
+An instruction occupies the pipe for its steps and is complete a start-up later, so that a stream of independent ones
+pays the start-up once. Calls that set the vector mask do not stream: the mask is written when the pipe is empty, so
+their start-up is part of the occupancy.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ import numpy as np
 
 from npu_sim._jit import Int, jit
 from npu_sim.isa.cost_rates import divide_up
+from npu_sim.isa.mte import BLOCK
 
 
 @jit
@@ -33,7 +39,7 @@ def add_step_millicycles(destination: Int, source0: Int, source1: Int, cost: Any
 
 @jit
 def whole_vector(count: Int, size: Int, step: Int, call: Int, written: Int, cost: Any) -> Any:
-    """Count-style vector instruction: ``call + step * repeats``, more if the last repeat is not full."""
+    """Count-style call, which sets the mask: ``call + step * repeats``, more if the last repeat or block is not full."""
     byte_count = count * size
     if byte_count <= 0:
         return cost["issue_cycles"], np.int64(0), np.int64(0)
@@ -42,13 +48,23 @@ def whole_vector(count: Int, size: Int, step: Int, call: Int, written: Int, cost
     occupancy = call + divide_up(repeats * step, 1000)
     if repeats * repeat_bytes != byte_count:
         occupancy += cost["vector_partial_cycles"]
+        if written % BLOCK != 0:
+            occupancy += cost["vector_partial_block_cycles"]
     return max(occupancy, cost["vector_minimum_cycles"]), np.int64(0), written
 
 
 @jit
 def repeated(repeats: Int, step: Int, call: Int, written: Int, cost: Any) -> Any:
-    """Repeat-style vector instruction: ``call + step * repeats``."""
+    """Repeat-style call, which sets the mask: ``call + step * repeats``."""
     if repeats <= 0:
         return cost["issue_cycles"], np.int64(0), np.int64(0)
     occupancy = call + divide_up(repeats * step, 1000)
     return max(occupancy, cost["vector_minimum_cycles"]), np.int64(0), written
+
+
+@jit
+def streamed(repeats: Int, step: Int, start: Int, written: Int, cost: Any) -> Any:
+    """Repeat-style instruction without a mask: ``step * repeats``, complete ``start`` cycles later."""
+    if repeats <= 0:
+        return cost["issue_cycles"], np.int64(0), np.int64(0)
+    return max(divide_up(repeats * step, 1000), cost["vector_minimum_cycles"]), start, written

@@ -11,7 +11,9 @@ Abbreviations of sources, all public: AD asc-devkit ``docs/zh/api`` (instruction
 ``examples/01_simd_cpp_api/05_best_practices``; MK mskpp ``csrc/prof_data/resource910b.cpp``; PI pto-isa (a2a3 cost
 model and ``tests/costmodel``); PP pypto ``framework/src/cost_model``; MI msinsight and mstt profiler files; TK
 CANN-8.1.RC1 ``python/site-packages/tbe/tik/api/cube``; TB the same, ``opp/built-in/data`` tuning banks and
-``tbe/dsl`` schedule constants; INI the same, ``data/platform_config``; FIT a fit of ours on published kernel times.
+``tbe/dsl`` schedule constants; INI the same, ``data/platform_config``; CA published output of the vendor's cycle
+model of dav-c220 (traces of AscendOpKernelRunner and msopgen, constants of OpenAscendEmulator), which is no silicon;
+FIT a fit of ours on published kernel times.
 """
 
 from __future__ import annotations
@@ -103,13 +105,17 @@ class CostParams:
         Fixpipe to L1; latency of every Fixpipe.
     l0c_to_ub_start_cycles, l0c_to_ub_millibytes_per_cycle : int
         L0C to UB on the vector pipe, bytes of L0C.
-    vector_{duplicate,add,muls,cast,div,reduce,5hd}_cycles : int
+    vector_{duplicate,add,muls,cast,div,reduce}_cycles : int
         Fixed time of one Ascend C call (the call sets the mask, so calls do not overlap). Sub, Mul, Max and Min take as
         long as Add, Adds as long as Muls.
+    vector_5hd_cycles : int
+        How much later than its steps a TransDataTo5HD is complete (no mask: calls overlap).
     vector_{div,reduce,5hd}_step_millicycles : int
         Time of a repeat of Div, ReduceRepeat and TransDataTo5HD (512 bytes).
     vector_partial_cycles : int
         Added when the elements do not fill the last repeat.
+    vector_partial_block_cycles : int
+        Added when the last block of 32 bytes is written in part.
     vector_repeat_bytes, vector_minimum_cycles : int
         Bytes of the wider type per repeat; least occupancy.
     vector_step_millicycles, vector_read_conflict_millicycles, vector_write_conflict_millicycles : int
@@ -210,6 +216,7 @@ class CostParams:
     vector_5hd_cycles: int
     vector_5hd_step_millicycles: int
     vector_partial_cycles: int
+    vector_partial_block_cycles: int
     vector_repeat_bytes: int
     vector_minimum_cycles: int
     vector_step_millicycles: int

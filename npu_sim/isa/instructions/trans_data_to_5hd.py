@@ -9,7 +9,7 @@ import numpy as np
 from npu_sim._jit import jit
 from npu_sim.isa.codes import C100, C220, M200, Pipe, Space
 from npu_sim.isa.cost_rates import UNSUPPORTED
-from npu_sim.isa.cost_vector import repeated
+from npu_sim.isa.cost_vector import streamed
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, box
 from npu_sim.isa.instruction import B32, BYTE, DEVKIT, UNIFIED_B16, WORD, Index, Instruction, Rows
@@ -169,12 +169,12 @@ def run(row, ub, staging):
 
 @jit
 def cost(row, cost):
-    """One step a repeat."""
+    """One step a repeat; no mask is set, so that calls stream."""
     size = np.int64(item_bytes(row["dtype"]))
     if size != 2 and size != 4:
         return np.int64(UNSUPPORTED), np.int64(0), np.int64(0)
     repeats = np.int64(row["repeat"])
-    return repeated(repeats, cost["vector_5hd_step_millicycles"], cost["vector_5hd_cycles"], repeats * 512, cost)
+    return streamed(repeats, cost["vector_5hd_step_millicycles"], cost["vector_5hd_cycles"], repeats * 512, cost)
 
 
 def check(chunk: Rows, index: Index) -> None:
