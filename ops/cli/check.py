@@ -104,7 +104,7 @@ def _print(report: CheckReport, screen: Console) -> None:
         screen.print(Text(f"{name if product == name else f'{product} = {name}'}, cubeMathType {mode}", style="bold"))
         for row in rows:
             _print_row(row, screen)
-        for line in shapes.refusal_lines(rows):
+        for line in shapes.refusal_lines((row.case.name, row.refusal) for row in rows):
             print_prose(screen, line)
         screen.print()
     screen.print(Text(f"layers: {report.source}.", style="dim"), soft_wrap=True)

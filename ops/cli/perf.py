@@ -72,6 +72,7 @@ def perf_command(
     from ops.cli.perf_table import print_timing
     from ops.cli.script_times import time_script
     from ops.studies import timing
+    from ops.studies.calls.convolutions import gradient_requests
     from ops.studies.effort import timing_effort
 
     if file is not None and scripts.is_script(file):
@@ -98,15 +99,16 @@ def perf_command(
     trace_file = shapes.output_path("--trace", trace, file, (json_file,))
     if trace_core and trace_file is None:
         raise shapes.UsageError("--trace-core must be given together with --trace")
-    combinations = len(cases.cases) * len(products) * len(modes)
+    requests = gradient_requests(cases.cases, modes)
+    combinations = len(requests) * len(products)
     if trace_file is not None and combinations != 1:
         raise shapes.UsageError(
             f"--trace must come with one --layer, --product and --cube-math-type, not {combinations} combinations"
         )
     note_compilation()
-    announce(timing_effort(cases, products, modes, wanted), yes=yes)
+    announce(timing_effort(requests, products, wanted), yes=yes)
     with shapes.progress_bar(shown=not no_progress) as progress:
-        report = timing.run_timing(cases, products, modes, wanted, progress=progress)
+        report = timing.run_timing(cases.source, requests, products, wanted, progress=progress)
     contents: dict[Path, bytes] = {}
     json_text = report.to_json() + "\n"
     if json_file is not None:

@@ -13,9 +13,10 @@ from npu_sim.report.tables import fitted_tables
 from ops.cli import shapes
 from ops.cli.output import console, print_prose
 from ops.cli.timing_text import PIPES, calibration, critical_path, parameters, percent
-from ops.studies import timing
+from ops.studies.calls.planned import TimedCall
+from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes
 from ops.studies.precision_report import Scope
-from ops.studies.timing import LaunchTimes, TimingReport, TimingResult
+from ops.studies.timing import TimingReport
 
 _WAITS = {"barrier": "a barrier", "issue": "its instructions", "queue_full": "a full queue", "end": "end of the phase"}
 
@@ -23,32 +24,33 @@ _WAITS = {"barrier": "a barrier", "issue": "its instructions", "queue_full": "a 
 def print_timing(report: TimingReport) -> None:
     """Print the report of a command."""
     screen = console()
-    print_prose(screen, f"Each layer: {timing.TIMED[report.scope]}.", "bold")
+    print_prose(screen, f"Each layer: {report.timed}.", "bold")
     reasons = _parts if report.scope == "call" else _reasons
-    for (product, mode), group in groupby(report.rows, key=lambda row: (row.product, row.cube_math_type)):
+    for (product, mode), group in groupby(report.rows, key=lambda row: (row.product, row.request.cube_math_type)):
         rows = list(group)
         chip = rows[0].chip
         name = chip.name if product == chip.name else f"{product} = {chip.name}"
-        screen.print(Text(f"{name}, cubeMathType {mode}: {parameters(chip)}", style="bold"))
+        mode_words = "" if mode is None else f", cubeMathType {mode}"
+        screen.print(Text(f"{name}{mode_words}: {parameters(chip)}", style="bold"))
         results = [row.result for row in rows if row.result is not None]
         if results:
             for table in (*_times(results, report.scope, screen.width), *reasons(results, screen.width)):
                 screen.print(table)
-        for line in shapes.refusal_lines(rows):
+        for line in shapes.refusal_lines((row.request.name, row.refusal) for row in rows):
             print_prose(screen, line)
         screen.print()
     for line in _legend(report):
         print_prose(screen, line)
 
 
-def _times(results: Sequence[TimingResult], scope: Scope, width: int) -> list[Table]:
+def _times(results: Sequence[TimedCall], scope: Scope, width: int) -> list[Table]:
     is_call = scope == "call"
     cores, kernel = ("launches", ["kernel us"]) if is_call else ("cores", [])
     headings = ("layer", "Cube", cores, "cycles", "us", "task us", *kernel, "of peak", *PIPES, "busiest")
     rows = [
         (
-            result.case.name,
-            result.plan.resolved.compute_dtype,
+            result.request.name,
+            result.planned.compute_dtype or "-",
             str(len(result.launches) if is_call else result.core_count),
             *_figures(result, result.cube_utilisation, [result.kernel] if is_call else []),
         )
@@ -83,7 +85,7 @@ def _microseconds(seconds: float) -> str:
     return f"{seconds * 1e6:.1f}"
 
 
-def _parts(results: Sequence[TimingResult], width: int) -> list[Table]:
+def _parts(results: Sequence[TimedCall], width: int) -> list[Table]:
     """Return which steps of each call its time goes to."""
     headings = ("layer", "task us of the launches, by step", "tiling of the kernel")
     rows = []
@@ -92,18 +94,18 @@ def _parts(results: Sequence[TimingResult], width: int) -> list[Table]:
         for step, times in result.by_step:
             parts[step.step.name] = parts.get(step.step.name, 0.0) + times.task_seconds
         words = ", ".join(f"{name} {_microseconds(seconds)}" for name, seconds in parts.items()) or "nothing launched"
-        rows.append((result.case.name, words, _tiling(result)))
+        rows.append((result.request.name, words, _tiling(result)))
     return fitted_tables(headings, rows, width=width, left=headings)
 
 
-def _reasons(results: Sequence[TimingResult], width: int) -> list[Table]:
+def _reasons(results: Sequence[TimedCall], width: int) -> list[Table]:
     headings = ("layer", "Cube waits for", "critical path of the kernel", "tiling of the kernel")
     rows = []
     for result in results:
         cause = result.largest_cube_wait
         words = _WAITS.get(cause) or cause.removeprefix("flag_")
         cells = (
-            result.case.name,
+            result.request.name,
             f"{words} {percent(result.cube_wait_shares[cause])}" if cause else "no kernel multiplies",
             critical_path(result.critical_shares),
             _tiling(result),
@@ -112,8 +114,8 @@ def _reasons(results: Sequence[TimingResult], width: int) -> list[Table]:
     return fitted_tables(headings, rows, width=width, left=headings)
 
 
-def _tiling(result: TimingResult) -> str:
-    return result.plan.tiling_origin.partition(" (")[0] or "-"
+def _tiling(result: TimedCall) -> str:
+    return result.planned.tiling_origin.partition(" (")[0] or "-"
 
 
 def _legend(report: TimingReport) -> Iterator[str]:
@@ -132,5 +134,5 @@ def _legend(report: TimingReport) -> Iterator[str]:
         "us: core time; task us: with launch overhead. of peak: multiply-adds of the layer over what all Cubes could "
         f"do in the core time. Pipes: occupied share of the core time on the slowest core. {kernel}".rstrip()
     )
-    yield f"{timing.APPROXIMATE} {timing.ONE_AFTER_THE_OTHER}"
+    yield f"{APPROXIMATE} {ONE_AFTER_THE_OTHER}"
     yield from dict.fromkeys(calibration(row.chip) for row in report.rows)

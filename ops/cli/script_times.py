@@ -21,11 +21,11 @@ from ops.cli.effort import announce
 from ops.cli.output import console, print_prose
 from ops.cli.shapes import UsageError, output_path, progress_bar
 from ops.cli.timing_text import PIPES, calibration, critical_path, percent
-from ops.studies import timing
 from ops.studies.effort import TIMING_ROWS_PER_SECOND, launches_effort
-from ops.studies.timing import LaunchTimes, TracedLaunch
+from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes, describe_parameters
+from ops.studies.launch_trace import TracedLaunch, trace_launches
 
-NOTE = f"{timing.APPROXIMATE} {timing.ONE_AFTER_THE_OTHER}"
+NOTE = f"{APPROXIMATE} {ONE_AFTER_THE_OTHER}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ def time_script(
     has_launches = any(call.launches for call in calls)
     more: dict[Path, bytes] = {}
     if target is not None and has_launches:
-        document = timing.trace_launches(list(_traced(calls)), tuple(trace_cores) if trace_cores else None)
+        document = trace_launches(list(_traced(calls)), tuple(trace_cores) if trace_cores else None)
         more[target] = json.dumps(document, allow_nan=False).encode()
     if json_path != "-":
         _print_calls(calls, console())
@@ -94,7 +94,7 @@ def _document(file: str, calls: Sequence[TimedCall]) -> dict[str, Any]:
         "schema_version": scripts.SCHEMA_VERSION,
         "source": file,
         "note": NOTE,
-        "products": {name: timing.describe_parameters(chip) for name, chip in chips.items()},
+        "products": {name: describe_parameters(chip) for name, chip in chips.items()},
         "calls": [
             {
                 "title": call.made.title,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -35,7 +35,7 @@ from ops.studies.models.tables import MODELS
 from ops.studies.precision_report import SCOPES, Refusal, Scope, default_products
 
 if TYPE_CHECKING:
-    from ops.studies.cases import CaseSet, ConvCase
+    from ops.studies.cases import CaseSet
 
 DEFAULT_BATCH = 8
 DEFAULT_MODE = int(CubeMathType.KEEP_DTYPE)
@@ -259,22 +259,12 @@ def output_path(option: str, text: str | None, source: str | None, others: Seque
     return path
 
 
-class _Row(Protocol):
-    """What a refusal is read from: a row of either study."""
-
-    @property
-    def case(self) -> ConvCase: ...
-    @property
-    def refusal(self) -> Refusal | None: ...
-
-
-def refusal_lines(rows: Sequence[_Row]) -> Iterator[str]:
-    """Yield one line per distinct refusal, with the layers it holds for."""
+def refusal_lines(rows: Iterable[tuple[str, Refusal | None]]) -> Iterator[str]:
+    """Yield one line per distinct refusal of (layer, refusal), with the layers it holds for."""
     layers: dict[tuple[int, str], list[str]] = {}
-    for row in rows:
-        if row.refusal is not None:
-            key = (row.refusal.status, " ".join(row.refusal.message.split()))
-            layers.setdefault(key, []).append(row.case.name)
+    for name, refusal in rows:
+        if refusal is not None:
+            layers.setdefault((refusal.status, " ".join(refusal.message.split())), []).append(name)
     for (status, message), names in layers.items():
         where = names[0] if len(names) == 1 else f"{len(names)} layers"
         yield f"refused, status {status}, {where}: {message}"

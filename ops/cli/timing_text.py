@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from npu_sim.products import Product
-from ops.studies import timing
+from ops.studies.launch_times import describe_parameters
 
 PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
 _SHORT_PARTS = {"kernel_fixed": "fixed", "phase_barrier": "barrier"}
@@ -31,12 +31,12 @@ def _parts(shares: Mapping[str, float]) -> Iterator[str]:
 
 def parameters(chip: Product) -> str:
     """Return clock, Cubes and parameter set of a product."""
-    known = timing.describe_parameters(chip)
+    known = describe_parameters(chip)
     return f"{chip.timing_clock_hz / 1e6:.0f} MHz, {chip.cube_core_count} Cubes, parameter set {known['parameter_set']}"
 
 
 def calibration(chip: Product) -> str:
     """Return what the costs of a product were compared with."""
-    known = timing.describe_parameters(chip)
+    known = describe_parameters(chip)
     evidence = ", ".join(f"{count} {kind}" for kind, count in known["evidence"].items())
     return f"{known['parameter_set']} ({evidence} numbers): {known['calibration']}."

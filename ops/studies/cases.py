@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from math import prod
 
@@ -48,7 +48,7 @@ def storage_name(dtype: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvCase:
-    """A convolution whose weight gradient is wanted; whether there is such a call, the operator decides.
+    """A convolution whose gradients are wanted; whether there is such a call, the operator decides.
 
     Attributes
     ----------
@@ -86,8 +86,12 @@ class ConvCase:
 
     @property
     def macs(self) -> int:
-        """Multiply-adds of the gradient, padding included."""
+        """Multiply-adds of one gradient or of the convolution, padding included."""
         return prod(self.x_shape if self.transposed else self.dy_shape) * prod(self.weight_shape[1:])
+
+    def with_batch(self, batch: int) -> ConvCase:
+        """Return the case with ``batch`` images."""
+        return replace(self, x_shape=(batch, *self.x_shape[1:]), dy_shape=(batch, *self.dy_shape[1:]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,8 +286,10 @@ def _per_axis(name: str, values: Sequence[int], axes: int) -> tuple[int, ...]:
     return tuple(values) if len(values) == axes else (values[0],) * axes
 
 
-def plan_case(case: ConvCase, product: Product, cube_math_type: int, gradient: GradientName = "dw") -> ConvBackwardPlan:
-    """Return the plan of the call that computes one gradient of ``case``; no tensor data exists.
+def plan_case(
+    case: ConvCase, product: Product, cube_math_type: int, gradients: Sequence[GradientName] = ("dw",)
+) -> ConvBackwardPlan:
+    """Return the plan of the call that computes some gradients of ``case``; no tensor data exists.
 
     Raises
     ------
@@ -293,7 +299,7 @@ def plan_case(case: ConvCase, product: Product, cube_math_type: int, gradient: G
     dy, x, weight = (described(shape, case.dtype) for shape in (case.dy_shape, case.x_shape, case.weight_shape))
     return plan_convolution_backward(
         dy, x, weight, stride=case.stride, padding=case.padding, dilation=case.dilation, groups=case.groups,
-        transposed=case.transposed, output_padding=case.output_padding or 0, output_mask=output_mask(gradient),
+        transposed=case.transposed, output_padding=case.output_padding or 0, output_mask=output_mask(*gradients),
         cube_math_type=cube_math_type, product=product,
     )  # fmt: skip
 

@@ -21,14 +21,13 @@ from npu_sim.program.disassemble import listing
 from npu_sim.program.launch import Launch
 from npu_sim.program.legality import verify_launch
 from npu_sim.program.violation import Kind, Violation
-from npu_sim.report.record import to_json_text
+from npu_sim.report.record import to_json_text, to_plain
 from npu_sim.units import MIB
 from ops.common.explain import launch_works
 from ops.studies.cases import CaseSet, ConvCase, StudyRow, combinations, plan_case, program_name
 from ops.studies.convolution_kinds import WEIGHT_GRADIENT_CALL
 from ops.studies.precision import Progress
 from ops.studies.precision_report import Refusal
-from ops.studies.timing import case_document
 
 SCHEMA_VERSION = 2
 WINDOW_ROWS = 2
@@ -126,12 +125,32 @@ class CheckReport:
                 "checked": f"every launch of the {WEIGHT_GRADIENT_CALL}",
                 "finding_count": self.finding_count,
                 "rows": [
-                    case_document(row)
+                    _case_document(row)
                     | {"launches": row.launches, "findings": [_finding_document(finding) for finding in row.findings]}
                     for row in self.rows
                 ],
             }
         )
+
+
+def _case_document(row: CheckRow) -> dict[str, Any]:
+    """Return what identifies a row as plain data."""
+    case = row.case
+    return {
+        "layer": case.name,
+        "product": row.product,
+        "soc": row.chip.name,
+        "cube_math_type": row.cube_math_type,
+        "input_dtype": case.dtype,
+        "x_shape": case.x_shape,
+        "dy_shape": case.dy_shape,
+        "weight_shape": case.weight_shape,
+        "stride": case.stride,
+        "padding": case.padding,
+        "dilation": case.dilation,
+        "groups": case.groups,
+        "refusal": to_plain(row.refusal),
+    }
 
 
 def _finding_document(finding: Finding) -> dict[str, Any]:

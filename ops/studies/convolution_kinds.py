@@ -20,14 +20,14 @@ RESULTS = dict(zip(GRADIENTS, ("grad_input", "grad_weight", "grad_bias"), strict
 _OPERANDS: dict[GradientName, tuple[str, ...]] = {"dx": ("dy", "weight"), "dw": ("x", "dy"), "db": ("dy",)}
 
 
-def output_mask(gradient: GradientName) -> tuple[bool, ...]:
-    """Return the outputMask of a call that wants this gradient alone."""
-    return tuple(name == gradient for name in GRADIENTS)
+def output_mask(*gradients: GradientName) -> tuple[bool, ...]:
+    """Return the outputMask of a call that wants these gradients alone."""
+    return tuple(name in gradients for name in GRADIENTS)
 
 
-def call_words(gradient: GradientName) -> str:
+def call_words(*gradients: GradientName) -> str:
     """Return the words for that call."""
-    mask = ", ".join(str(wanted).lower() for wanted in output_mask(gradient))
+    mask = ", ".join(str(wanted).lower() for wanted in output_mask(*gradients))
     return f"call of aclnnConvolutionBackward with outputMask ({mask})"
 
 

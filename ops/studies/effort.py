@@ -15,9 +15,11 @@ from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.isa.row import empty_rows
 from npu_sim.products import Product, get_product
 from npu_sim.program.launch import Launch
-from ops.studies.cases import CaseSet, ConvCase, case_of_layer, combinations, plan_case, steps_of
+from ops.studies.calls.convolutions import GradientRequest
+from ops.studies.calls.planned import Request
+from ops.studies.cases import CaseSet, case_of_layer, combinations
 from ops.studies.checking import MEMORY_PER_GM_BYTE, require_size
-from ops.studies.layers import Capture, GradientName, Layer
+from ops.studies.layers import Capture, Layer
 from ops.studies.precision_report import Scope, StudyOptions
 from ops.studies.study_parts import Combination, combinations_of
 
@@ -90,18 +92,16 @@ def launches_effort(launches: Sequence[Launch], rows_per_second: float, bytes_pe
     return Effort(instructions=rows, is_bound=not is_all, seconds=seconds, bytes=bytes_per_gm_byte * largest)
 
 
-def timing_effort(cases: CaseSet, products: Sequence[str], modes: Sequence[int], scope: Scope) -> Effort:
-    """Return the effort of timing every case on every product in every mode; what is refused takes none.
+def timing_effort(requests: Sequence[Request], products: Sequence[str], scope: Scope) -> Effort:
+    """Return the effort of timing every request on every product; what is refused takes none.
 
     Raises
     ------
     ProductError
         If a product is unknown.
     """
-    return _sum(
-        _rows_effort(case, chip, mode, scope, TIMING_ROWS_PER_SECOND)
-        for _, chip, mode, case in combinations(cases, products, modes, None)
-    )
+    chips = [get_product(name) for name in dict.fromkeys(products)]
+    return _sum(_rows_effort(request, chip, scope, TIMING_ROWS_PER_SECOND) for chip in chips for request in requests)
 
 
 def checking_effort(cases: CaseSet, products: Sequence[str], modes: Sequence[int]) -> Effort:
@@ -116,7 +116,8 @@ def checking_effort(cases: CaseSet, products: Sequence[str], modes: Sequence[int
     """
     effort = Effort()
     for _, chip, mode, case in combinations(cases, products, modes, None):
-        part = _rows_effort(case, chip, mode, "call", CHECKING_ROWS_PER_SECOND, MEMORY_PER_GM_BYTE)
+        request = GradientRequest(case=case, gradients=("dw",), cube_math_type=mode)
+        part = _rows_effort(request, chip, "call", CHECKING_ROWS_PER_SECOND, MEMORY_PER_GM_BYTE)
         require_size(case, part.bytes // MEMORY_PER_GM_BYTE)
         effort += part
     return effort
@@ -145,10 +146,10 @@ def _computed_effort(one: Combination, chip: Product, dtype: str | None) -> Effo
     layer, macs, counted = one.layer, one.kind.macs(one.layer), Effort()
     if isinstance(layer, Layer) and one.cube_math_type is not None and one.kind.gradient != "db":
         # the conversions around the kernel are computed without their rows
-        counted = _rows_effort(
-            case_of_layer(layer, dtype), chip, one.cube_math_type, "kernel", TIMING_ROWS_PER_SECOND,
-            bytes_per_gm_byte=1, gradient=one.kind.gradient,
-        )  # fmt: skip
+        request = GradientRequest(
+            case=case_of_layer(layer, dtype), gradients=(one.kind.gradient,), cube_math_type=one.cube_math_type
+        )
+        counted = _rows_effort(request, chip, "kernel", TIMING_ROWS_PER_SECOND, bytes_per_gm_byte=1)
         if not counted.instructions:
             return counted
     elements = math.prod(layer.x_shape) + layer.dy.size
@@ -160,21 +161,19 @@ def _computed_effort(one: Combination, chip: Product, dtype: str | None) -> Effo
 
 
 def _rows_effort(
-    case: ConvCase,
+    request: Request,
     chip: Product,
-    mode: int,
     scope: Scope,
     rows_per_second: float,
     bytes_per_gm_byte: int = 0,
-    gradient: GradientName = "dw",
 ) -> Effort:
-    """Return the effort of the rows of one combination, of a smaller batch if there are many."""
+    """Return the effort of the rows of one call, of a smaller batch if there are many."""
     try:
-        total_bytes = plan_case(case, chip, mode, gradient).calls.gm.total_bytes
-        batch = part = case.x_shape[0]
+        total_bytes = request.plan(chip).calls.gm.total_bytes
+        batch = part = request.batch
         while True:
             budget = _BUDGET_ROWS if part > 1 else _LAST_BUDGET_ROWS
-            steps = steps_of(plan_case(_with_batch(case, part), chip, mode, gradient), scope)
+            steps = request.with_batch(part).plan(chip).steps(scope)
             rows, is_all = count_rows((launch for step in steps for launch in step.kernel.launches), budget)
             if is_all or part == 1:
                 break
@@ -190,7 +189,3 @@ def _rows_effort(
         seconds=rows / rows_per_second,
         bytes=bytes_per_gm_byte * total_bytes,
     )
-
-
-def _with_batch(case: ConvCase, batch: int) -> ConvCase:
-    return replace(case, x_shape=(batch, *case.x_shape[1:]), dy_shape=(batch, *case.dy_shape[1:]))

@@ -31,9 +31,9 @@ from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter.tiling_public import ConvArguments, DefaultBuffers, public_tiling
 from ops.studies.capture import load_example
 from ops.studies.checking import check_launches
+from ops.studies.launch_trace import TracedLaunch, trace_launches
 from ops.studies.precision import study
 from ops.studies.precision_report import StudyOptions
-from ops.studies.timing import TracedLaunch, trace_launches
 from ops.tbe import calculate_group, conv3d_backprop_filter, gradient_from_result, result_from_gradient, to_6hd
 
 _SPLIT, *_OTHER_SPLIT = series_of_calls(SPLIT)

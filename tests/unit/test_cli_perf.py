@@ -14,7 +14,7 @@ from npu_sim.products import get_product
 from npu_sim.report.trace import LANES
 from ops.cli.main import main
 from ops.cli.shapes import DEFAULT_MODE
-from ops.studies import timing
+from ops.studies import launch_trace
 from ops.studies.cases import case_of_shape, plan_case
 from ops.studies.models.tables import MODELS
 from tests.oracles.series import SERIES
@@ -370,7 +370,7 @@ def test_perf_trace_of_chosen_cores_only(capsys, tmp_path):
 
 
 def test_perf_trace_that_no_viewer_can_show_is_refused(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(timing, "TRACE_ROW_LIMIT", 50)
+    monkeypatch.setattr(launch_trace, "TRACE_ROW_LIMIT", 50)
     code, out, err = call(capsys, *SHAPE, "--product", "910b", "--trace", "t.json", "--json", "r.json")
     assert (code, out) == (2, "")
     assert re.fullmatch(

@@ -11,7 +11,8 @@ from npu_sim.engines.timeline import run_timeline
 from npu_sim.products import get_product, use_product
 from npu_sim.report.explain import recording
 from ops.cli.main import main
-from ops.studies import timing
+from ops.studies import launch_trace
+from ops.studies.launch_times import describe_parameters
 
 CALLS = """
 import sys
@@ -140,7 +141,7 @@ def test_perf_of_a_script_says_whether_the_costs_are_calibrated(capsys, script, 
     _, out, _ = run(capsys, "perf", script, "--product", product, "--json", "-")
     chip = get_product(product)
     document = json.loads(out)
-    assert document["products"] == {chip.name: timing.describe_parameters(chip)}
+    assert document["products"] == {chip.name: describe_parameters(chip)}
     assert document["note"] == LEGEND[LEGEND.index("Cycle-approximate") :]
 
 
@@ -195,7 +196,7 @@ def test_perf_of_a_script_traces_chosen_cores_of_the_launches_that_have_them(cap
 
 
 def test_perf_of_a_script_trace_that_no_viewer_can_show_is_refused(capsys, monkeypatch, script, tmp_path):
-    monkeypatch.setattr(timing, "TRACE_ROW_LIMIT", 50)
+    monkeypatch.setattr(launch_trace, "TRACE_ROW_LIMIT", 50)
     code, _, err = run(capsys, "perf", script, "--trace", tmp_path / "trace.json")
     made = made_by_the_script("910b")
     launches = [launch for call in made for launch in call.launches]

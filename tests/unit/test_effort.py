@@ -20,6 +20,7 @@ from npu_sim.units import MIB
 from ops.cli import effort as shown
 from ops.cli.main import main
 from ops.studies import effort
+from ops.studies.calls.convolutions import gradient_requests
 from ops.studies.capture import load_example
 from ops.studies.cases import CaseSet, case_of_shape, cases_of_capture, cases_of_model, plan_case, steps_of
 from ops.studies.effort import Effort, checking_effort, count_rows, precision_effort, timing_effort
@@ -53,16 +54,16 @@ def test_effort_of_small_programs_is_counted_to_the_last_row(product, scope):
     chip = get_product(product)
     steps = steps_of(plan_case(cases().cases[0], chip, 0), scope)
     rows = sum(run_timeline(launch, chip).row_count for step in steps for launch in step.kernel.launches)
-    found = timing_effort(cases(), (product,), (0,), scope)
+    found = timing_effort(gradient_requests(cases().cases, (0,)), (product,), scope)
     assert (found.instructions, found.is_bound, found.bytes) == (rows, False, 0)
-    assert timing_effort(cases(), (product, product), (0, 2), scope).instructions == 2 * rows
+    assert timing_effort(gradient_requests(cases().cases, (0, 2)), (product, product), scope).instructions == 2 * rows
 
 
 @pytest.mark.parametrize("product", ["310p", "910b"])
 @pytest.mark.parametrize("layer", ["conv1", "conv2_1b", "conv4_2a"])
 def test_effort_of_a_large_batch_is_scaled_from_a_small_one(monkeypatch, product, layer):
     several = cases_of_model("resnet50", 96).select([layer])
-    exact = timing_effort(several, (product,), (0,), "call").instructions
+    exact = timing_effort(gradient_requests(several.cases, (0,)), (product,), "call").instructions
     counted = []
 
     def count(launches, budget):
@@ -71,7 +72,7 @@ def test_effort_of_a_large_batch_is_scaled_from_a_small_one(monkeypatch, product
 
     monkeypatch.setattr(effort, "count_rows", count)
     monkeypatch.setattr(effort, "_BUDGET_ROWS", exact // 4)
-    scaled = timing_effort(several, (product,), (0,), "call")
+    scaled = timing_effort(gradient_requests(several.cases, (0,)), (product,), "call")
     assert not scaled.is_bound
     assert len(counted) > 1
     # the conversions spread over fewer cores where there are fewer images
@@ -81,15 +82,18 @@ def test_effort_of_a_large_batch_is_scaled_from_a_small_one(monkeypatch, product
 
 
 def test_effort_of_one_image_too_large_to_count_is_a_lower_bound(monkeypatch):
-    exact = timing_effort(cases(1), ("910b",), (0,), "kernel").instructions
+    exact = timing_effort(gradient_requests(cases(1).cases, (0,)), ("910b",), "kernel").instructions
     monkeypatch.setattr(effort, "_LAST_BUDGET_ROWS", exact // 2)
-    found = timing_effort(cases(1), ("910b",), (0,), "kernel")
+    found = timing_effort(gradient_requests(cases(1).cases, (0,)), ("910b",), "kernel")
     assert found.is_bound
     assert exact // 2 < found.instructions <= exact
 
 
 def test_effort_of_what_is_refused_is_none():
-    assert timing_effort(cases_of_capture(load_example(), "bf16"), UNIFIED, (0, 1), "call") == Effort()
+    assert (
+        timing_effort(gradient_requests(cases_of_capture(load_example(), "bf16").cases, (0, 1)), UNIFIED, "call")
+        == Effort()
+    )
 
 
 def layers_of(found):
@@ -111,7 +115,7 @@ def test_effort_of_precision_counts_from_a_second_on(monkeypatch):
     monkeypatch.setattr(effort, "MACS_PER_SECOND", cases().cases[0].macs / 50)
     found = precision_effort(capture, options)
     assert found.seconds == pytest.approx(50, rel=0.01)
-    assert found.instructions == timing_effort(cases(), ("910b",), (0,), "kernel").instructions
+    assert found.instructions == timing_effort(gradient_requests(cases().cases, (0,)), ("910b",), "kernel").instructions
     assert found.bytes > 8 * 4 * 2 * 20 * (9 * 7 + 9 * 7)
 
 

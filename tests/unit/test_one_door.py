@@ -13,7 +13,6 @@ from npu_sim.engines.timeline import run_timeline
 from npu_sim.errors import NpuSimError
 from npu_sim.products import get_product, list_products
 from ops.cli.main import main
-from ops.studies import timing
 from ops.studies.cases import case_of_shape, plan_case
 from ops.studies.kinds import Backend
 from ops.studies.layers import Capture, Layer
@@ -32,7 +31,7 @@ def _nothing_runs(monkeypatch, tmp_path):
     chip = get_product("910b")
     launch = plan_case(case_of_shape((1, 1, 2, 2), (1, 1, 1, 1)), chip, 0).calls.launches[0]
     timed = run_timeline(launch, chip)
-    monkeypatch.setattr(timing, "run_timeline", lambda launch, chip: timed)
+    monkeypatch.setattr("ops.studies.calls.planned.run_timeline", lambda launch, chip: timed)
     monkeypatch.setattr("ops.studies.effort.count_rows", lambda launches, budget: (0, True))
     for engine, found in (("verify_launch", ()), ("run_hazards", ()), ("_row_count", 0)):
         monkeypatch.setattr(f"ops.studies.checking.{engine}", lambda launch, chip=None, found=found: found)

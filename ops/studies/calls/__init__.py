@@ -1,0 +1,1 @@
+"""Calls of operators by shape: planned and timed without a tensor."""

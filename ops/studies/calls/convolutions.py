@@ -1,0 +1,164 @@
+"""Requests of aclnnConvolutionBackward and aclnnConvolution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from npu_sim.products import Product
+from ops.conv_forward.api import described, plan_convolution
+from ops.studies.calls.planned import PlannedCall
+from ops.studies.cases import ConvCase, plan_case
+from ops.studies.convolution_kinds import call_words
+from ops.studies.layers import GRADIENTS, GradientName
+
+_TENSOR_OF = {"dx": "input", "dw": "weight"}
+"""Gradients that are multiplied, and the tensor each is of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientRequest:
+    """A call of aclnnConvolutionBackward.
+
+    Attributes
+    ----------
+    case : ConvCase
+        The convolution.
+    gradients : tuple of {"dx", "dw", "db"}
+        What its outputMask wants.
+    cube_math_type : int
+        0..3.
+    """
+
+    case: ConvCase
+    gradients: tuple[GradientName, ...] = GRADIENTS
+    cube_math_type: int = 0
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+        return self.case.name
+
+    @property
+    def words(self) -> str:
+        """What is called."""
+        return call_words(*self.gradients)
+
+    @property
+    def kernel_words(self) -> str:
+        """What a scope of "kernel" means of it."""
+        tensors = [_TENSOR_OF[gradient] for gradient in self.gradients if gradient in _TENSOR_OF]
+        if not tensors:
+            return "no kernel that multiplies"
+        return f"the kernel of the {tensors[0]} gradient" if len(tensors) == 1 else "the kernels of both gradients"
+
+    @property
+    def batch(self) -> int:
+        """Images."""
+        return self.case.x_shape[0]
+
+    def with_batch(self, batch: int) -> GradientRequest:
+        """Return the request for another batch."""
+        return replace(self, case=self.case.with_batch(batch))
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return shapes, types and attributes as plain data."""
+        return _facts(self.case, self.cube_math_type) | {"gradients": self.gradients}
+
+    def plan(self, product: Product) -> PlannedCall:
+        """Plan the call; an `NpuSimError` says why it is refused."""
+        plan = plan_case(self.case, product, self.cube_math_type, self.gradients)
+        return PlannedCall(
+            calls=plan.calls,
+            kernels=plan.multiplying_steps,
+            compute_dtype=plan.resolved.compute_dtype,
+            route=plan.route.name,
+            macs=self.case.macs * sum(gradient in _TENSOR_OF for gradient in self.gradients),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvolutionRequest:
+    """A call of aclnnConvolution.
+
+    Attributes
+    ----------
+    case : ConvCase
+        The convolution; its ``dy_shape`` is that of the output.
+    has_bias : bool
+        With a bias of the tensors' type.
+    cube_math_type : int
+        0..3.
+    """
+
+    case: ConvCase
+    has_bias: bool = False
+    cube_math_type: int = 0
+    kernel_words: ClassVar[str] = "the kernel of the convolution"
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+        return self.case.name
+
+    @property
+    def words(self) -> str:
+        """What is called."""
+        return "call of aclnnConvolution" + (" with a bias" if self.has_bias else "")
+
+    @property
+    def batch(self) -> int:
+        """Images."""
+        return self.case.x_shape[0]
+
+    def with_batch(self, batch: int) -> ConvolutionRequest:
+        """Return the request for another batch."""
+        return replace(self, case=self.case.with_batch(batch))
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return shapes, types and attributes as plain data."""
+        return _facts(self.case, self.cube_math_type) | {"has_bias": self.has_bias}
+
+    def plan(self, product: Product) -> PlannedCall:
+        """Plan the call; an `NpuSimError` says why it is refused."""
+        case = self.case
+        bias = described((case.dy_shape[1],), case.dtype) if self.has_bias else None
+        plan = plan_convolution(
+            described(case.x_shape, case.dtype), described(case.weight_shape, case.dtype), bias, stride=case.stride,
+            padding=case.padding, dilation=case.dilation, groups=case.groups, transposed=case.transposed,
+            output_padding=case.output_padding or 0, cube_math_type=self.cube_math_type, product=product,
+        )  # fmt: skip
+        return PlannedCall(
+            calls=plan.calls,
+            kernels=plan.multiplying_steps,
+            compute_dtype=plan.resolved.compute_dtype,
+            route=plan.route.name,
+            macs=case.macs,
+        )
+
+
+def _facts(case: ConvCase, cube_math_type: int) -> dict[str, Any]:
+    return {
+        "cube_math_type": cube_math_type,
+        "input_dtype": case.dtype,
+        "x_shape": case.x_shape,
+        "dy_shape": case.dy_shape,
+        "weight_shape": case.weight_shape,
+        "stride": case.stride,
+        "padding": case.padding,
+        "dilation": case.dilation,
+        "groups": case.groups,
+        "transposed": case.transposed,
+    }
+
+
+def gradient_requests(
+    cases: Sequence[ConvCase], cube_math_types: Sequence[int], gradients: tuple[GradientName, ...] = ("dw",)
+) -> tuple[GradientRequest, ...]:
+    """Return a request for each case in each mode, mode by mode."""
+    return tuple(
+        GradientRequest(case=case, gradients=gradients, cube_math_type=mode)
+        for mode in cube_math_types
+        for case in cases
+    )

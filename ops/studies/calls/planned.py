@@ -1,0 +1,161 @@
+"""A call that is asked for, its plan, and its times.
+
+A request is what a user names: an operator with the shapes, types and attributes of its arguments, on no product yet.
+On a product it has a plan, which is refused where the operator refuses the call, and a planned call has the times of
+its launches. No tensor data is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol
+
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.errors import InternalError, ProgramError
+from npu_sim.fenv import default_fenv
+from npu_sim.products import Product
+from ops.common.pipeline import CallPlan, PlannedStep
+from ops.studies.launch_times import LaunchTimes
+from ops.studies.precision_report import Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCall:
+    """The plan of any call.
+
+    Attributes
+    ----------
+    calls : CallPlan
+        Product, steps and launches.
+    kernels : tuple of PlannedStep
+        The steps of it that a scope of "kernel" means: what multiplies; of a single step that step.
+    compute_dtype : str
+        What is multiplied, "" where nothing is.
+    route : str
+        Which of the operator's ways it takes, "" where it has one.
+    macs : int
+        Multiply-adds of the definition, padding included; 0 where nothing is multiplied.
+    """
+
+    calls: CallPlan
+    kernels: tuple[PlannedStep, ...]
+    compute_dtype: str = ""
+    route: str = ""
+    macs: int = 0
+
+    @property
+    def product(self) -> Product:
+        """Where it runs."""
+        return self.calls.product
+
+    @property
+    def tiling_origin(self) -> str:
+        """Where the tilings of `kernels` come from."""
+        origins = (getattr(planned.kernel.tiling, "origin", "") for planned in self.kernels)
+        return ", ".join(dict.fromkeys(origin for origin in origins if origin))
+
+    def steps(self, scope: Scope) -> tuple[PlannedStep, ...]:
+        """Return the steps of the call, in stream order: all of them, or `kernels`."""
+        return self.calls.steps if scope == "call" else self.kernels
+
+
+class Request(Protocol):
+    """A call that is asked for; every operator has a record of its own."""
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+
+    @property
+    def words(self) -> str:
+        """What is called."""
+
+    @property
+    def kernel_words(self) -> str:
+        """What a scope of "kernel" means of it."""
+
+    @property
+    def cube_math_type(self) -> int | None:
+        """0..3; None where the operator has none."""
+
+    @property
+    def batch(self) -> int:
+        """Extent along which the work grows, for estimates of effort."""
+
+    def with_batch(self, batch: int) -> Request:
+        """Return the request with another such extent."""
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return shapes, types and attributes as plain data."""
+
+    def plan(self, product: Product) -> PlannedCall:
+        """Plan the call; an `NpuSimError` says why it is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedCall(LaunchTimes):
+    """The launches of one call: of all of it, or of its kernels.
+
+    Attributes
+    ----------
+    request : Request
+        What was asked for.
+    planned : PlannedCall
+        Its plan.
+    scope : {"call", "kernel"}
+        Which launches of `planned` are timed.
+    """
+
+    request: Request
+    planned: PlannedCall
+    scope: Scope
+
+    @property
+    def steps(self) -> tuple[PlannedStep, ...]:
+        """The steps that are timed."""
+        return self.planned.steps(self.scope)
+
+    @property
+    def by_step(self) -> tuple[tuple[PlannedStep, LaunchTimes], ...]:
+        """The times of each step, in stream order."""
+        timed = iter(self.launches)
+        return tuple(
+            (step, LaunchTimes(launches=tuple(islice(timed, len(step.kernel.launches))))) for step in self.steps
+        )
+
+    @property
+    def kernel(self) -> LaunchTimes:
+        """The times of the kernels."""
+        own = self.planned.kernels
+        return LaunchTimes(launches=tuple(one for step, times in self.by_step if step in own for one in times.launches))
+
+    @property
+    def cube_utilisation(self) -> float:
+        """Multiply-adds of the definition over what all Cubes of the product can do in the core time."""
+        planned = self.planned
+        if not planned.macs or not self.total_cycles:
+            return 0.0
+        per_cycle = planned.product.macs_per_cycle(planned.compute_dtype) * planned.product.cube_core_count
+        return planned.macs / (per_cycle * self.total_cycles)
+
+
+@default_fenv
+def time_call(request: Request, product: Product, scope: Scope) -> TimedCall:
+    """Plan and time one call.
+
+    Raises
+    ------
+    NpuSimError
+        If the operator refuses the call.
+    InternalError
+        If a shipped kernel is not legal.
+    """
+    planned = request.plan(product)
+    launches = (launch for step in planned.steps(scope) for launch in step.kernel.launches)
+    try:
+        timed = tuple(run_timeline(launch, product) for launch in launches)
+    except ProgramError as error:
+        raise InternalError(f"Kernel of {request.name} must be legal: {error}") from error
+    return TimedCall(request=request, planned=planned, scope=scope, launches=timed)
