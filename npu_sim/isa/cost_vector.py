@@ -39,7 +39,7 @@ def add_step_millicycles(destination: Int, source0: Int, source1: Int, cost: Any
 
 @jit
 def whole_vector(count: Int, size: Int, step: Int, call: Int, written: Int, cost: Any) -> Any:
-    """Count-style call, which sets the mask: ``call + step * repeats``, more if the last repeat or block is not full."""
+    """Count-style call, which sets the mask: ``call + step * repeats``, more where repeat or block are not full."""
     byte_count = count * size
     if byte_count <= 0:
         return cost["issue_cycles"], np.int64(0), np.int64(0)
