@@ -73,9 +73,60 @@ class AvgPool2dBackward:
         return self.plan.workspace_bytes
 
 
-def _desc(array: np.ndarray, storage_format: str) -> TensorDesc:
-    dtype = dtype_name(array.dtype)
-    return TensorDesc(shape=array.shape, dtype=dtype, format=storage_format, offset=0)
+def described(shape: tuple[int, ...], dtype: str, rank: int | None = None) -> TensorDesc:
+    """Return the descriptor of a contiguous tensor in the format of its rank, or of another one."""
+    name = _FORMATS.get(len(shape) if rank is None else rank, "NCHW")
+    return TensorDesc(shape=shape, dtype=dtype, format=name, offset=0)
+
+
+@default_fenv
+def plan_avg_pool2d_backward(
+    grad_output: TensorDesc,
+    input: TensorDesc,
+    *,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = (),
+    padding: int | Sequence[int] = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = 0,
+    cube_math_type: int | str | CubeMathType = 0,
+    product: str | Product | None = None,
+    profile: Profile | None = None,
+    library_quirks: bool | Iterable[str] = False,
+    strict_shape: bool = True,
+    deterministic: bool = False,
+) -> AvgPoolPlan:
+    """Check and plan the call that `avg_pool2d_backward` makes of such tensors; no tensor data exists.
+
+    Parameters
+    ----------
+    grad_output, input : TensorDesc
+        The tensors, see `described`. The others are those of `avg_pool2d_backward`.
+
+    Raises
+    ------
+    OperatorError, ShapeError, DTypeError, ProductError
+        As `avg_pool2d_backward`.
+    """
+    call = AvgPoolCall(
+        product=current_product() if product is None else get_product(product),
+        grad_output=grad_output,
+        input=input,
+        kernel_size=per_axis("kernel_size", kernel_size, 1),
+        stride=None if stride is None else per_axis("stride", stride, 1),
+        padding=per_axis("padding", padding, 1),
+        ceil_mode=flag("ceil_mode", ceil_mode),
+        count_include_pad=flag("count_include_pad", count_include_pad),
+        divisor_override=0 if divisor_override is None else whole("divisor_override", divisor_override),
+        cube_math_type=cube_math_number("cube_math_type", cube_math_type),
+        grad_input=input,
+        profile=profile,
+        library_quirks=parse_quirks(library_quirks),
+        strict_shape=flag("strict_shape", strict_shape),
+        deterministic=flag("deterministic", deterministic),
+    )
+    return plan_call(check(call))
 
 
 @default_fenv
@@ -165,31 +216,17 @@ def avg_pool2d_backward(
     g, x = as_array(grad_output, "grad_output"), as_array(input, "input")
     g = contiguous(g, "grad_output")
     # one format for all, so that a wrong rank is refused as a rank: NumPy arrays have no format of their own
-    storage_format = _FORMATS.get(g.ndim, "NCHW")
-    own = _desc(x, storage_format)
-    call = AvgPoolCall(
-        product=chip,
-        grad_output=_desc(g, storage_format),
-        input=own,
-        kernel_size=per_axis("kernel_size", kernel_size, 1),
-        stride=None if stride is None else per_axis("stride", stride, 1),
-        padding=per_axis("padding", padding, 1),
-        ceil_mode=flag("ceil_mode", ceil_mode),
-        count_include_pad=flag("count_include_pad", count_include_pad),
-        divisor_override=0 if divisor_override is None else whole("divisor_override", divisor_override),
-        cube_math_type=cube_math_number("cube_math_type", cube_math_type),
-        grad_input=own,
-        profile=profile,
-        library_quirks=parse_quirks(library_quirks),
-        strict_shape=flag("strict_shape", strict_shape),
-        deterministic=flag("deterministic", deterministic),
-    )
-    resolved = check(call)
-    plan = plan_call(resolved)
+    own = described(x.shape, dtype_name(x.dtype), g.ndim)
+    plan = plan_avg_pool2d_backward(
+        described(g.shape, dtype_name(g.dtype)), own, kernel_size=kernel_size, stride=stride, padding=padding,
+        ceil_mode=ceil_mode, count_include_pad=count_include_pad, divisor_override=divisor_override,
+        cube_math_type=cube_math_type, product=chip, profile=profile, library_quirks=library_quirks,
+        strict_shape=strict_shape, deterministic=deterministic,
+    )  # fmt: skip
     recorder = current_recorder()
     if recorder is not None:
         recorder.add(lambda: explain_call(plan))
-    options = run_options(chip, resolved.cube_dtype, accumulation, overflow, threads)
+    options = run_options(chip, plan.resolved.cube_dtype, accumulation, overflow, threads)
     result = empty_results(plan.calls, {"grad_input": own})["grad_input"]
     if plan.route.name == "empty":
         result[...] = 0

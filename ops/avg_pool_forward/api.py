@@ -73,6 +73,57 @@ class AvgPool2d:
         return self.plan.workspace_bytes
 
 
+def described(shape: tuple[int, ...], dtype: str) -> TensorDesc:
+    """Return the descriptor of a contiguous tensor in the format of its rank."""
+    return TensorDesc(shape=shape, dtype=dtype, format=_FORMATS.get(len(shape), "NCHW"))
+
+
+@default_fenv
+def plan_avg_pool2d(
+    input: TensorDesc,
+    *,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = (),
+    padding: int | Sequence[int] = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = 0,
+    cube_math_type: int | str | CubeMathType = 0,
+    product: str | Product | None = None,
+    profile: Profile | None = None,
+    library_quirks: bool | Iterable[str] = False,
+) -> AvgPool2dPlan:
+    """Check and plan the call that `avg_pool2d` makes of such a tensor; no tensor data exists.
+
+    Parameters
+    ----------
+    input : TensorDesc
+        The tensor, see `described`. The others are those of `avg_pool2d`.
+
+    Raises
+    ------
+    OperatorError, ShapeError, DTypeError, ProductError
+        As `avg_pool2d`.
+    """
+    call = AvgPool2dCall(
+        product=current_product() if product is None else get_product(product),
+        input=input,
+        kernel_size=per_axis("kernel_size", kernel_size, 1),
+        strides=() if stride is None else per_axis("stride", stride, 1),
+        paddings=per_axis("padding", padding, 1),
+        ceil_mode=flag("ceil_mode", ceil_mode),
+        count_include_pad=flag("count_include_pad", count_include_pad),
+        divisor_override=0 if divisor_override is None else whole("divisor_override", divisor_override),
+        cube_math_type=cube_math_number("cube_math_type", cube_math_type),
+        output=input,
+        profile=profile,
+        library_quirks=parse_quirks(library_quirks),
+    )
+    # no tensor has a negative extent: a call without a window is refused by its rule
+    shape = tuple(max(extent, 0) for extent in call.output_shape or input.shape)
+    return plan_call(check(replace(call, output=TensorDesc(shape=shape, dtype=input.dtype, format=input.format))))
+
+
 @default_fenv
 def avg_pool2d(
     input: npt.ArrayLike,
@@ -147,29 +198,15 @@ def avg_pool2d(
     """
     chip = current_product() if product is None else get_product(product)
     x = contiguous(as_array(input, "input"), "input")
-    desc = TensorDesc(shape=x.shape, dtype=dtype_name(x.dtype), format=_FORMATS.get(x.ndim, "NCHW"))
-    call = AvgPool2dCall(
-        product=chip,
-        input=desc,
-        kernel_size=per_axis("kernel_size", kernel_size, 1),
-        strides=() if stride is None else per_axis("stride", stride, 1),
-        paddings=per_axis("padding", padding, 1),
-        ceil_mode=flag("ceil_mode", ceil_mode),
-        count_include_pad=flag("count_include_pad", count_include_pad),
-        divisor_override=0 if divisor_override is None else whole("divisor_override", divisor_override),
-        cube_math_type=cube_math_number("cube_math_type", cube_math_type),
-        output=desc,
-        profile=profile,
-        library_quirks=parse_quirks(library_quirks),
-    )
-    # no tensor has a negative extent: a call without a window is refused by its rule
-    shape = tuple(max(extent, 0) for extent in call.output_shape or desc.shape)
-    resolved = check(replace(call, output=TensorDesc(shape=shape, dtype=desc.dtype, format=desc.format)))
-    plan = plan_call(resolved)
+    plan = plan_avg_pool2d(
+        described(x.shape, dtype_name(x.dtype)), kernel_size=kernel_size, stride=stride, padding=padding,
+        ceil_mode=ceil_mode, count_include_pad=count_include_pad, divisor_override=divisor_override,
+        cube_math_type=cube_math_type, product=chip, profile=profile, library_quirks=library_quirks,
+    )  # fmt: skip
     recorder = current_recorder()
     if recorder is not None:
         recorder.add(lambda: explain_call(plan))
     options = run_options(chip, plan.route.compute_dtype, accumulation, overflow, threads)
-    output = empty_results(plan.calls, {"output": resolved.output})["output"]
+    output = empty_results(plan.calls, {"output": plan.resolved.output})["output"]
     run_call(plan, {"input": x.reshape(-1), "output": output.reshape(-1)}, options)
     return AvgPool2d(output=output, path=plan.route.name, compute_dtype=plan.route.compute_dtype, plan=plan)

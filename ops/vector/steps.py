@@ -74,6 +74,11 @@ class StepList:
         self._made: dict[Hashable, Buffer] = {}
 
     @property
+    def product(self) -> Product:
+        """Where the call runs."""
+        return self._product
+
+    @property
     def steps(self) -> tuple[Step, ...]:
         """All steps in stream order."""
         place = {name: number for number, name in enumerate(self._outputs)}

@@ -1,0 +1,91 @@
+"""Requests of aclnnMm, aclnnAddmm and aclnnBatchMatMul."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from npu_sim.products import Product
+from ops.common.tensor_desc import TensorDesc
+from ops.matmul.plan import MatmulShape
+from ops.mm.plan import plan_matrix_product
+from ops.studies.calls.planned import PlannedCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixProductRequest:
+    """A call of a matrix product.
+
+    Attributes
+    ----------
+    shape : MatmulShape
+        Extents, and how the factors are stored.
+    dtype : {"fp16", "bf16", "fp32"}
+        Of all tensors.
+    has_bias : bool
+        With a bias of N elements.
+    cube_math_type : int
+        0..3.
+    """
+
+    shape: MatmulShape
+    dtype: str = "fp16"
+    has_bias: bool = False
+    cube_math_type: int = 0
+    kernel_words: ClassVar[str] = "the kernel of the product"
+
+    @property
+    def name(self) -> str:
+        """Name in reports: batch, M, K and N."""
+        shape = self.shape
+        return f"{shape.m}x{shape.k}x{shape.n}" if shape.batch == 1 else f"{shape.batch}*{shape.m}x{shape.k}x{shape.n}"
+
+    @property
+    def words(self) -> str:
+        """What is called."""
+        kind = "aclnnBatchMatMul" if self.shape.b_batched else "aclnnAddmm" if self.has_bias else "aclnnMm"
+        return f"call of {kind}"
+
+    @property
+    def batch(self) -> int:
+        """Products."""
+        return self.shape.batch
+
+    def with_batch(self, batch: int) -> MatrixProductRequest:
+        """Return the request for another batch."""
+        return replace(self, shape=replace(self.shape, batch=batch))
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return shapes, types and attributes as plain data."""
+        shape = self.shape
+        return {
+            "cube_math_type": self.cube_math_type,
+            "input_dtype": self.dtype,
+            "m": shape.m,
+            "k": shape.k,
+            "n": shape.n,
+            "batch": shape.batch,
+            "a_transposed": shape.a_transposed,
+            "b_transposed": shape.b_transposed,
+            "has_bias": self.has_bias,
+        }
+
+    def plan(self, product: Product) -> PlannedCall:
+        """Plan the call; an `NpuSimError` says why it is refused."""
+        s = self.shape
+        lead = (s.batch,) if s.b_batched or s.batch > 1 else ()
+        b_lead = lead if s.b_batched else ()
+        shapes = {
+            "a": (*lead, *((s.k, s.m) if s.a_transposed else (s.m, s.k))),
+            "b": (*b_lead, *((s.n, s.k) if s.b_transposed else (s.k, s.n))),
+            "output": (*lead, s.m, s.n),
+        } | ({"bias": (s.n,)} if self.has_bias else {})
+        descs = {name: TensorDesc(shape=shape, dtype=self.dtype, format="ND") for name, shape in shapes.items()}
+        plan = plan_matrix_product(s, descs, self.cube_math_type, product)
+        return PlannedCall(
+            calls=plan.calls,
+            kernels=tuple(planned for planned in plan.calls.steps if planned.kernel.tiling is not None),
+            compute_dtype=plan.compute_dtype,
+            macs=s.batch * s.m * s.n * s.k,
+        )
