@@ -7,7 +7,7 @@ of the product's parameter set (`products.cost`), each with a source and a confi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.arguments import whole
+from npu_sim.engines.core_classes import classify
 from npu_sim.engines.timeline_jit import (
     AT_BUSY,
     AT_BYTES,
@@ -52,8 +53,7 @@ from npu_sim.program.disassemble import disassemble, name_of
 from npu_sim.program.launch import Launch
 from npu_sim.program.violation import Kind, Violation
 
-CHUNK_ROWS = 4096
-_FAR = 1 << 62
+CHUNK_ROWS = 1024
 PART_NAMES = (*(Pipe(pipe).name for pipe in range(PIPES)), "latency", "phase_barrier", "kernel_fixed")
 """Parts of the critical path: occupancy of each pipe (S: issue), latency, barriers between phases, fixed cost."""
 STALL_NAMES = (*(f"flag_{Pipe(pipe).name}" for pipe in range(PIPES)), "barrier", "issue", "queue_full", "end")
@@ -243,49 +243,43 @@ def run_timeline(
     True
     """
     options = options or TimelineOptions()
+    rows = empty_rows(max(options.chunk_rows, launch.step_rows))
     hit = options.l2_hit_permille
-    # Which bytes the rows touch is known when they are timed. Most launches touch all there is, so that is tried first.
-    run = _Run(launch, product, options, spans, _l2_hits(launch.gm.total_bytes, product) if hit is None else hit)
-    is_guess = True
-    while (seen := run.time_rows(is_guess)) != run.l2_hit_permille:
-        run, is_guess = _Run(launch, product, options, spans, seen), False
+    # Where all there is fits in L2, it does not matter what is touched of it.
+    must_look = hit is None and launch.gm.total_bytes > product.l2_bytes
+    classes = classify(launch, rows, must_look)
+    if hit is None:
+        touched = classes.touched_bytes(launch.gm.total_bytes)
+        hit = 1000 * product.l2_bytes // touched if touched > product.l2_bytes else 1000
+    run = _Run(launch, product, options, spans, hit, rows)
+    for phase, first_of in enumerate(classes.first_of):
+        run.time_phase(phase, first_of)
     return run.result()
 
 
-def _l2_hits(byte_count: int, product: TimedProduct) -> int:
-    """Return the part of the accesses to that many bytes that hit L2, in thousandths."""
-    return 1000 if byte_count <= product.l2_bytes else 1000 * product.l2_bytes // byte_count
-
-
-def _bytes_in(extents: Iterable[tuple[int, int]]) -> int:
-    """Return the bytes in (first, behind the last) pairs, those in several counted once."""
-    count, behind = 0, 0
-    for low, high in sorted(extents):
-        count += max(high - max(low, behind), 0)
-        behind = max(behind, high)
-    return count
-
-
 class _Run:
-    """One call of `run_timeline` with one rate of L2 hits: buffers and running sums."""
+    """One call of `run_timeline`: buffers and running sums."""
 
     def __init__(
-        self, launch: Launch, product: TimedProduct, options: TimelineOptions, spans: bool, l2_hit_permille: int
+        self,
+        launch: Launch,
+        product: TimedProduct,
+        options: TimelineOptions,
+        spans: bool,
+        l2_hit_permille: int,
+        rows: np.ndarray,
     ) -> None:
-        self.launch, self.product, self.options, self.with_spans = launch, product, options, spans
+        self.launch, self.product, self.options, self.rows = launch, product, options, rows
         self.l2_hit_permille = l2_hit_permille
-        self.rows = empty_rows(max(options.chunk_rows, launch.step_rows))
         self.clocks = np.zeros(CLOCK_WORDS, np.int64)
         self.parts = np.zeros(PARTS, np.int64)
         self.no_spans = np.zeros((0, 2), np.int64)
-        # Where all there is fits in L2, it does not matter what is touched of it.
-        is_told = options.l2_hit_permille is not None or launch.gm.total_bytes <= product.l2_bytes
-        lines = 0 if is_told else len(launch.gm.tensors) + 1
-        self.gm_extents = np.full((lines, 2), (_FAR, -_FAR), np.int64)
+        shown = range(launch.core_count) if options.span_cores is None else options.span_cores
+        self.shown_cores = frozenset(shown if spans else ())
         self.costs: dict[bool, np.ndarray] = {}
         self.core_cycles = np.zeros(launch.core_count, np.int64)
-        self.totals = np.zeros(CLOCK_WORDS, np.int64)
-        self.critical = np.zeros(CLOCK_WORDS, np.int64)
+        self.totals = np.zeros(CLOCK_WORDS - AT_BUSY, np.int64)
+        self.critical = np.zeros(CLOCK_WORDS - AT_BUSY, np.int64)
         self.critical_parts = np.zeros(PARTS, np.int64)
         self.phase_cycles: list[int] = []
         self.contended: list[bool] = []
@@ -303,61 +297,46 @@ class _Run:
             )
         return self.costs[contended]
 
-    def time_rows(self, is_guess: bool) -> int:
-        """Time all cores and phases with the run's rate of L2 hits; return the rate that what they touch has.
-
-        A guess that the tensors of the first core already contradict is given up there.
-        """
-        is_guess = is_guess and len(self.gm_extents) > 0 and self.launch.phase_count == 1
-        for phase in range(self.launch.phase_count):
-            if not self._phase(phase, is_guess):
-                return self._hits_of_named_tensors()
-        if len(self.gm_extents) == 0:
-            return self.l2_hit_permille
-        inside = np.clip(self.gm_extents, 0, self.launch.gm.total_bytes)
-        return _l2_hits(_bytes_in((int(low), int(high)) for low, high in inside), self.product)
-
-    def _hits_of_named_tensors(self) -> int:
-        """Return the rate of L2 hits if the tensors touched so far, and no others, are touched as a whole."""
-        named = self.gm_extents[:-1, 0] < self.gm_extents[:-1, 1]
-        places = [(t.address, t.address + t.byte_count) for t in self.launch.gm.tensors if named[t.index]]
-        return _l2_hits(_bytes_in(places), self.product) if places else self.l2_hit_permille
-
-    def _phase(self, phase: int, is_guess: bool) -> bool:
-        """Time the cores of a phase; False if the first one shows that the rate of L2 hits is another."""
+    def time_phase(self, phase: int, first_of: npt.NDArray[np.int64]) -> None:
+        """Time the cores of a phase; of those that run the same (``first_of``, see `CoreClasses`) the first one."""
         contended = self.options.mte1_contended
-        slowest, slowest_clocks, slowest_parts = -1, self.clocks, self.parts
+        cores_of = np.bincount(first_of, minlength=self.launch.core_count)
+        cycles_of = np.zeros(self.launch.core_count, np.int64)
+        slowest, slowest_sums, slowest_parts = -1, self.totals, self.parts
         for core in range(self.launch.core_count):
+            if not cores_of[core]:
+                if core in self.shown_cores:
+                    self._core(core, phase, self._cost(bool(contended)))
+                continue
             cycles = self._core(core, phase, self._cost(bool(contended)))
-            if is_guess and core == 0 and self._hits_of_named_tensors() != self.l2_hit_permille:
-                return False
             if contended is None and cycles > 0:
                 contended = bool(2 * self.clocks[AT_BUSY + Pipe.MTE2] > cycles)
                 if contended:
                     cycles = self._core(core, phase, self._cost(True))
-            self.core_cycles[core] += cycles
-            self.totals += self.clocks
+            cycles_of[core] = cycles
+            sums = self.clocks[AT_BUSY:]
+            self.totals += sums * cores_of[core]
             if cycles > slowest:
-                slowest, slowest_clocks, slowest_parts = cycles, self.clocks.copy(), self.parts.copy()
+                slowest, slowest_sums, slowest_parts = cycles, sums.copy(), self.parts.copy()
+        self.core_cycles += cycles_of[first_of]
         self.contended.append(bool(contended))
         self.phase_cycles.append(slowest)
-        self.critical += slowest_clocks
+        self.critical += slowest_sums
         self.critical_parts += slowest_parts
-        return True
 
     def _core(self, core: int, phase: int, cost: np.ndarray) -> int:
         """Run one core and phase; leaves its clocks and parts in the buffers and returns its cycles."""
         launch, rows, clocks = self.launch, self.rows, self.clocks
         core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
         reset_clocks(clocks)
-        keep = self.with_spans and (self.options.span_cores is None or core in self.options.span_cores)
+        keep = core in self.shown_cores
         kept_rows: list[np.ndarray] = []
         kept_spans: list[np.ndarray] = []
         done = 0
         for count in launch.rows(core, phase, rows):
             issue(rows, count, core_state)
             spans = np.zeros((count, 2), np.int64) if keep else self.no_spans
-            code, bad = advance(rows, count, cost, clocks, spans, self.gm_extents)
+            code, bad = advance(rows, count, cost, clocks, spans)
             if code != OK:
                 raise ProgramError([self._violation(code, rows[bad], done + bad, core)])
             if keep:
@@ -422,14 +401,14 @@ class _Run:
         )
 
     def result(self) -> TimelineResult:
-        """Return what `time_rows` found."""
+        """Return what the phases add up to."""
         cost, launch = self.product.cost, self.launch
         parts = [int(value) for value in self.critical_parts]
         barriers = cost.phase_barrier_cycles * max(launch.phase_count - 1, 0)
         parts += [barriers, cost.kernel_fixed_cycles]
         phases = sum(self.phase_cycles)
-        counts = self.totals[AT_COUNT : AT_COUNT + OPCODES]
-        moved = self.totals[AT_BYTES : AT_BYTES + 64].reshape(8, 8)
+        counts = self.totals[AT_COUNT - AT_BUSY :][:OPCODES]
+        moved = self.totals[AT_BYTES - AT_BUSY :].reshape(8, 8)
         return TimelineResult(
             launch=launch.name,
             product=self.product.name,
@@ -442,8 +421,8 @@ class _Run:
             total_cycles=phases + barriers + cost.kernel_fixed_cycles,
             phase_cycles=tuple(self.phase_cycles),
             core_cycles=tuple(int(cycles) for cycles in self.core_cycles),
-            busy_cycles=_by_pipe(self.critical[AT_BUSY:]),
-            busy_cycles_all_cores=_by_pipe(self.totals[AT_BUSY:]),
+            busy_cycles=_by_pipe(self.critical),
+            busy_cycles_all_cores=_by_pipe(self.totals),
             stall_cycles=_stalls(self.critical, phases),
             critical_parts=dict(zip(PART_NAMES, parts, strict=True)),
             bytes_by_path={
@@ -462,12 +441,12 @@ def _by_pipe(values: npt.NDArray[np.int64]) -> dict[str, int]:
     return {Pipe(pipe).name: int(values[pipe]) for pipe in range(PIPES)}
 
 
-def _stalls(clocks: npt.NDArray[np.int64], phases: int) -> dict[str, dict[str, int]]:
+def _stalls(sums: npt.NDArray[np.int64], phases: int) -> dict[str, dict[str, int]]:
     """Return stall cycles by pipe and cause; what is neither busy nor waiting is the end of the phase."""
-    table = clocks[AT_STALL : AT_STALL + 8 * CAUSES].reshape(8, CAUSES)
+    table = sums[AT_STALL - AT_BUSY :][: 8 * CAUSES].reshape(8, CAUSES)
     stalls = {}
     for pipe in range(PIPES):
         causes = [int(value) for value in table[pipe]]
-        causes.append(phases - int(clocks[AT_BUSY + pipe]) - sum(causes))
+        causes.append(phases - int(sums[pipe]) - sum(causes))
         stalls[Pipe(pipe).name] = dict(zip(STALL_NAMES, causes, strict=True))
     return stalls

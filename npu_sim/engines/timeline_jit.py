@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 
 from npu_sim._jit import Flag, Int, jit
-from npu_sim.isa.codes import Pipe, Space
+from npu_sim.isa.codes import Pipe
 from npu_sim.isa.cost import issue_cost, row_cost_bytes, row_path
 from npu_sim.isa.cost_rates import UNKNOWN_OPCODE, UNSUPPORTED
-from npu_sim.isa.gm_extent import gm_extent
 from npu_sim.isa.op import Op
 
 PIPES = 7
@@ -205,20 +204,7 @@ def _exceeds(seventh: Int, eighth: Int) -> Flag:
 
 
 @jit
-def _widen(gm_extents: np.ndarray, row: Any) -> None:
-    """Widen the extent of the tensor that ``row`` names by the bytes it touches in GM."""
-    low, high = gm_extent(row)
-    tensor, last = np.int64(row["tensor"]), gm_extents.shape[0] - 1
-    if tensor < 0 or tensor > last:
-        tensor = last
-    gm_extents[tensor, 0] = min(gm_extents[tensor, 0], low)
-    gm_extents[tensor, 1] = max(gm_extents[tensor, 1], high)
-
-
-@jit
-def advance(
-    rows: np.ndarray, n: int, cost: np.ndarray, clocks: np.ndarray, spans: np.ndarray, gm_extents: np.ndarray
-) -> tuple[int, int]:
+def advance(rows: np.ndarray, n: int, cost: np.ndarray, clocks: np.ndarray, spans: np.ndarray) -> tuple[int, int]:
     """Advance the clocks of one core over rows ``[0, n)``.
 
     Parameters
@@ -233,9 +219,6 @@ def advance(
         State, carried from chunk to chunk; `reset_clocks` first.
     spans : int64[n, 2] or int64[0, 2]
         Start and end of each row's occupancy, written if there is room for ``n``.
-    gm_extents : int64[tensors + 1, 2] or int64[0, 2]
-        First byte touched in GM and the one behind the last, by the tensor that the rows name; widened. The last line
-        is for rows that name none.
 
     Returns
     -------
@@ -257,7 +240,6 @@ def advance(
     barrier_cycles = record["barrier_cycles"]
     mte1_start = record["mte1_start_cycles"]
     with_spans = spans.shape[0] >= n
-    with_gm = gm_extents.shape[0] > 0
     for pipe in range(PIPES):
         if clocks[AT_TIME + FREE + pipe] > CORE_CYCLES:
             return TOO_LONG, 0
@@ -313,8 +295,6 @@ def advance(
                 if _exceeds(source, target + 1):
                     return UNSUPPORTED_BY_PRODUCT, i
                 clocks[AT_BYTES + source * 8 + target] += byte_count
-                if with_gm and (source == Space.GM or target == Space.GM):
-                    _widen(gm_extents, row)
             if pipe == Pipe.MTE1 and clocks[AT_FRESH + pipe] != 0:
                 occupancy += mte1_start
             _run(clocks, pipe, occupancy, latency)

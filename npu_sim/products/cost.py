@@ -385,19 +385,16 @@ def cost_record(
     share = share_millibytes_per_cycle(
         params, active_cores=active_cores, clock_hz=clock_hz, l2_hit_permille=l2_hit_permille
     )
-    record = np.zeros(1, COST)
-    for name in NUMBERS:
-        value = getattr(params, name)
-        if value and name in _SHARED_READS + _SHARED_STORES:
-            value = min(value, share)
-        if mte1_contended and name in _L1_READS:
-            value = value * 1000 // params.mte1_contention_permille
-        record[name] = value
-    record["store_share_millibytes_per_cycle"] = share
-    record["gm_miss_latency_cycles"] = params.l2_miss_cycles * (1000 - l2_hit_permille) // 1000
-    record["img2col_pieces"] = int(params.img2col_rule == "pieces")
-    record["img2col_millicycles"] = _img2col_millicycles(params.mte1_contention_permille if mte1_contended else 1000)
-    return record
+    values = {name: getattr(params, name) for name in NUMBERS}
+    for name in _SHARED_READS + _SHARED_STORES:
+        values[name] = min(values[name], share)
+    if mte1_contended:
+        for name in _L1_READS:
+            values[name] = values[name] * 1000 // params.mte1_contention_permille
+    misses = params.l2_miss_cycles * (1000 - l2_hit_permille) // 1000
+    table = _img2col_millicycles(params.mte1_contention_permille if mte1_contended else 1000)
+    # as one tuple: a store to each of a hundred fields takes four times as long
+    return np.array([(*values.values(), share, misses, int(params.img2col_rule == "pieces"), table)], COST)
 
 
 @cache

@@ -16,6 +16,24 @@ from npu_sim.program.violation import Violation
 Kernel = Callable[[np.ndarray, np.ndarray, int, int], Iterator[int]]
 """``kernel(rows, params, core, phase)``, see `Launch.kernel`."""
 
+
+class PhaseKernels:
+    """A kernel whose phases are jitted generators of their own.
+
+    Parameters
+    ----------
+    *phases : callable
+        By phase: what writes its rows, see `Launch.kernel`.
+    """
+
+    def __init__(self, *phases: Kernel) -> None:
+        self.phases = phases
+
+    def __call__(self, rows: np.ndarray, params: np.ndarray, core: int, phase: int) -> Iterator[int]:
+        """Write the rows of one core and phase."""
+        return self.phases[phase](rows, params, core, phase)
+
+
 CoreKind = Literal["cube", "vector"]
 
 Shortcut = Callable[[npt.NDArray[np.uint8], bool, int], None]

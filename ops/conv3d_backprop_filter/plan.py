@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,7 @@ from npu_sim.dtypes.formats import FP32
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch
+from npu_sim.program.launch import Launch, PhaseKernels
 from ops.common.cube_operands import check_compute_dtype, input_layout, output_layout, weight_layout
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Kernel
@@ -60,14 +59,8 @@ def unified_launches(params: np.ndarray, gm: GlobalMemory, dw: GmTensor, product
     return memset_launch(gm, dw, product), launch
 
 
-def clear_and_add(rows: np.ndarray, params: np.ndarray, core: int, phase: int) -> Iterator[int]:
-    """Write the rows of one core and phase, see `Launch.kernel`; each phase is a jitted generator of its own."""
-    return (kernel_split.clear, kernel_split.compute)[phase](rows, params, core, phase)
-
-
-def clear_and_add_in_order(rows: np.ndarray, params: np.ndarray, core: int, phase: int) -> Iterator[int]:
-    """Write the rows of one core and phase of the kernel whose additions have one order, see `Launch.kernel`."""
-    return (kernel_split.clear, kernel_stream_k.compute)[phase](rows, params, core, phase)
+_ATOMIC_KERNEL = PhaseKernels(kernel_split.clear, kernel_split.compute)
+_ORDERED_KERNEL = PhaseKernels(kernel_split.clear, kernel_stream_k.compute)
 
 
 def split_launches(
@@ -86,7 +79,7 @@ def split_launches(
     stream_k : bool
         Whether the tiling is one whose additions have one order (key 4).
     """
-    kernel = clear_and_add_in_order if stream_k else clear_and_add
+    kernel = _ORDERED_KERNEL if stream_k else _ATOMIC_KERNEL
     launch = kernel_launch("Conv3DBackpropFilterV2", kernel, params, gm, walk_split.SITES, phase_count=2)
     shared = int(params[0]["tail"])
     if not shared:

@@ -78,7 +78,7 @@ def measure(row_target: int, chunk: int, repeats: int) -> dict[str, float]:
 
 
 def _advance(rows: np.ndarray, count: int, cost: np.ndarray, clocks: np.ndarray, spans: np.ndarray) -> int:
-    code, row = advance(rows, count, cost, clocks, spans, spans)
+    code, row = advance(rows, count, cost, clocks, spans)
     if code != OK:
         raise InternalError(f"Benchmark program must be legal, not error {code} in row {row}")
     return count

@@ -32,7 +32,7 @@ def _advance(rows, cost, *, chunk=None):
     for begin in range(0, len(rows), chunk or len(rows)):
         part = rows[begin : begin + (chunk or len(rows))]
         times = spans[begin : begin + len(part)]
-        assert jitted.advance(part, len(part), cost, clocks, times, NO_SPANS) == (0, len(part))
+        assert jitted.advance(part, len(part), cost, clocks, times) == (0, len(part))
     return clocks, spans
 
 
@@ -153,7 +153,7 @@ def test_timeline_without_spans_leaves_the_same_clocks():
     rows = random_rows(0, 300)
     clocks = np.zeros(jitted.CLOCK_WORDS, np.int64)
     jitted.reset_clocks(clocks)
-    assert jitted.advance(rows, len(rows), _record(), clocks, NO_SPANS, NO_SPANS) == (0, len(rows))
+    assert jitted.advance(rows, len(rows), _record(), clocks, NO_SPANS) == (0, len(rows))
     np.testing.assert_array_equal(clocks, _advance(rows, _record())[0])
 
 

@@ -448,5 +448,5 @@ def test_advance_has_one_specialisation():
     assert cost.dtype == COST
     clocks = np.zeros(jitted.CLOCK_WORDS, np.int64)
     jitted.reset_clocks(clocks)
-    jitted.advance(empty_rows(1), 1, cost, clocks, *[np.zeros((0, 2), np.int64)] * 2)
+    jitted.advance(empty_rows(1), 1, cost, clocks, np.zeros((0, 2), np.int64))
     assert len(jitted.advance.signatures) == 1

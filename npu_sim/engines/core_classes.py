@@ -1,0 +1,161 @@
+"""Which cores of a launch run the same program, so that one of them need be timed for all, and what the cores touch.
+
+Two cores take the same time if their rows agree in all that the cost rules and the clocks read: opcode, pipe, mode and
+operands. Addresses in GM, tensors and the names for reports (site, tile) are left out, and so are bytes of a row that
+are no operand of its instruction. What is left of every row, in program order, goes into 16 lanes of 64 bits, one for
+each word of a row, and equal lanes mean equal cores: programs that differ would have to collide in every lane in which
+they differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim._jit import JIT_ENABLED, jit
+from npu_sim.isa.codes import Space
+from npu_sim.isa.gm_extent import gm_extent, space_of
+from npu_sim.isa.instruction import Instruction
+from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
+from npu_sim.isa.op import by_opcode
+from npu_sim.isa.row import INSTR, ROW_BYTES
+from npu_sim.program.launch import Launch, PhaseKernels
+
+LANES = ROW_BYTES // 8
+_NOWHERE = 1 << 62
+_OFFSETS: Any = INSTR.fields
+_DST_LANE, _SRC_LANE = (_OFFSETS[name][1] // 8 for name in ("dst", "src0"))
+
+
+def _mask(instruction: Instruction) -> npt.NDArray[np.uint64]:
+    """Return the bits of a row that its time can depend on; addresses in GM are left out row by row."""
+    mask = np.zeros(ROW_BYTES, np.uint8)
+    for name in {"op", "pipe", "mode", *instruction.fields} - {"tensor", "site", "tile"}:
+        dtype, offset, *_ = _OFFSETS[name]
+        mask[offset : offset + dtype.itemsize] = 0xFF
+    return mask.view(np.uint64)
+
+
+MASKS = by_opcode(_mask, default=np.full(LANES, np.uint64(0xFF)), dtype=np.uint64)
+"""uint64[256, LANES]: what counts of a row; of numbers that are no opcode the number."""
+
+
+@jit
+def _note(
+    rows: np.ndarray, words: np.ndarray, n: int, masks: np.ndarray, lanes: np.ndarray, gm_extents: np.ndarray
+) -> None:
+    """Mix rows ``[0, n)`` into ``lanes`` and widen the extents of the tensors they name."""
+    last = gm_extents.shape[0] - 1
+    for i in range(n):
+        row = rows[i]
+        op = np.int64(row["op"])
+        to_gm, from_gm = space_of(row, 0) == Space.GM, space_of(row, 1) == Space.GM
+        for lane in range(LANES):
+            word = words[i * LANES + lane] & masks[op, lane]
+            if (to_gm and lane == _DST_LANE) or (from_gm and lane == _SRC_LANE):
+                word = np.uint64(0)
+            mixed = lanes[lane] ^ word
+            mixed = (mixed << np.uint64(25)) | (mixed >> np.uint64(39))
+            lanes[lane] = mixed * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0xD1B54A32D192ED03)
+        if last >= 0 and (to_gm or from_gm):
+            low, high = gm_extent(row)
+            if low < high:
+                tensor = np.int64(row["tensor"])
+                if tensor < 0 or tensor > last:
+                    tensor = last
+                gm_extents[tensor, 0] = min(gm_extents[tensor, 0], low)
+                gm_extents[tensor, 1] = max(gm_extents[tensor, 1], high)
+
+
+def _made_walk(kernel: Any) -> Callable[..., bool]:
+    """Return a function that notes the rows of all cores of one phase."""
+
+    def walk(rows, words, params, phase, masks, lanes, gm_extents):  # type: ignore[no-untyped-def]
+        state = np.zeros(CORE_STATE_LENGTH, np.int64)
+        for core in range(lanes.shape[0]):
+            state[:] = 0
+            for count in kernel(rows, params, core, phase):
+                if count < 0 or count > len(rows):
+                    return False
+                issue(rows, count, state)
+                _note(rows, words, count, masks, lanes[core], gm_extents)
+        return True
+
+    return walk
+
+
+@cache
+def _compiled_walk(kernel: Any) -> Callable[..., bool]:
+    return jit(_made_walk(kernel))
+
+
+def _walk(kernel: Any, phase: int) -> Callable[..., bool]:
+    """Return the walk of a phase: compiled if the kernel is; a kernel in plain Python may be made for one launch."""
+    if isinstance(kernel, PhaseKernels):
+        kernel = kernel.phases[phase]
+    return _compiled_walk(kernel) if JIT_ENABLED and hasattr(kernel, "py_func") else _made_walk(kernel)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CoreClasses:
+    """The cores of a launch by what they run.
+
+    Attributes
+    ----------
+    first_of : tuple of int64[core_count]
+        By phase: for each core the first one that runs the same.
+    gm_extents : int64[tensors + 1, 2] or int64[0, 2]
+        First byte touched in GM and the one behind the last, by the tensor that the rows name; the last line is for
+        rows that name none. Without lines if nobody asked for it.
+    """
+
+    first_of: tuple[npt.NDArray[np.int64], ...]
+    gm_extents: npt.NDArray[np.int64]
+
+    def touched_bytes(self, total_bytes: int) -> int:
+        """Return the bytes in the extents, those in several counted once, in an arena of ``total_bytes``."""
+        inside = np.clip(self.gm_extents, 0, total_bytes)
+        return _bytes_in((int(low), int(high)) for low, high in inside)
+
+
+def _bytes_in(extents: Iterable[tuple[int, int]]) -> int:
+    """Return the bytes in (first, behind the last) pairs, those in several counted once."""
+    count, behind = 0, 0
+    for low, high in sorted(extents):
+        count += max(high - max(low, behind), 0)
+        behind = max(behind, high)
+    return count
+
+
+def classify(launch: Launch, rows: np.ndarray, with_extents: bool) -> CoreClasses:
+    """Emit the rows of every core and phase once, and tell which cores are equal.
+
+    Parameters
+    ----------
+    launch : Launch
+        Kernel launch.
+    rows : INSTR[:]
+        Buffer, overwritten.
+    with_extents : bool
+        Whether to find out what the rows touch in GM.
+    """
+    extents = np.full((len(launch.gm.tensors) + 1 if with_extents else 0, 2), (_NOWHERE, -_NOWHERE), np.int64)
+    cores = launch.core_count
+    if cores == 1 and not with_extents:
+        return CoreClasses((np.zeros(1, np.int64),) * launch.phase_count, extents)
+    words = rows.view(np.uint8).reshape(-1).view(np.uint64)
+    first_of = []
+    for phase in range(launch.phase_count):
+        lanes = np.zeros((cores, LANES), np.uint64)
+        # A kernel that says it wrote more than there is room for is refused when its cores are timed.
+        with np.errstate(over="ignore"):
+            is_whole = _walk(launch.kernel, phase)(rows, words, launch.params, phase, MASKS, lanes, extents)
+        firsts: dict[bytes, int] = {}
+        keys = [line.tobytes() for line in lanes] if is_whole else [bytes([core]) for core in range(cores)]
+        first_of.append(np.array([firsts.setdefault(key, core) for core, key in enumerate(keys)]))
+    return CoreClasses(tuple(first_of), extents)
