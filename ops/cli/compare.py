@@ -14,6 +14,7 @@ from ops.cli.compare_table import print_comparison
 from ops.cli.effort import YesOption, announce
 from ops.cli.output import console, note_compilation, note_hints
 from ops.studies.capture import load_capture, load_example
+from ops.studies.layers import RESULT_NAMES
 
 if TYPE_CHECKING:
     from ops.studies.comparison import Side
@@ -37,7 +38,8 @@ def compare_command(
     ] = None,
     layer: Annotated[str | None, typer.Option("--layer", help="Name of a layer. Default: the first.")] = None,
     gradient: Annotated[
-        str | None, typer.Option("--gradient", help="dx, dw or db. Default: the first that the layer names.")
+        str | None,
+        typer.Option("--gradient", "--result", help="dx, dw, db or y. Default: the first that the layer names."),
     ] = None,
     dtype: Annotated[
         str | None, typer.Option("--dtype", help="Cast the tensors first: fp16, bf16 or fp32. Default: as in the file.")
@@ -68,8 +70,8 @@ def compare_command(
     sides = read_side("--left", left), read_side("--right", right)
     if dtype not in (None, "fp16", "bf16", "fp32"):
         raise shapes.UsageError(f"--dtype must be fp16, bf16 or fp32, not {dtype}")
-    if gradient not in (None, "dx", "dw", "db"):
-        raise shapes.UsageError(f"--gradient must be dx, dw or db, not {gradient}")
+    if gradient not in (None, *RESULT_NAMES):
+        raise shapes.UsageError(f"--gradient must be dx, dw, db or y, not {gradient}")
     json_file = shapes.output_path("--json", json_path, file)
     picture_file = shapes.output_path("--picture", picture, file, (json_file,))
     if picture_file is not None:
@@ -87,7 +89,7 @@ def compare_command(
     announce(_effort(capture, sides, layer, gradient, dtype), yes=yes)
     with shapes.progress_bar(shown=not no_progress) as progress:
         report = compare(
-            capture, *sides, layer=layer, gradient=gradient, dtype=dtype, threads=threads, progress=progress  # type: ignore[arg-type]  # checked above
+            capture, *sides, layer=layer, gradient=gradient, dtype=dtype, threads=threads, progress=progress
         )  # fmt: skip
     json_text = report.to_json() + "\n"
     contents: dict[Path, bytes] = {} if json_file is None else {json_file: json_text.encode()}

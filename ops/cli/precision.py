@@ -1,4 +1,4 @@
-"""``npu-sim precision``: the error of every weight gradient, by layer, product and mode."""
+"""``npu-sim precision``: the error of every gradient or output, by layer, product and mode."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def precision_command(
         list[str] | None,
         typer.Option(
             "--gradient",
-            help="dx, dw or db: of the input, weight or bias; repeatable. Default: what each layer of the file names.",
+            "--result",
+            help="dx, dw or db, the gradient of the input, weight or bias, or y, the output of the forward call; "
+            "repeatable. Default: what each layer of the file names.",
         ),
     ] = None,
     entry: Annotated[
@@ -181,9 +183,9 @@ def precision_command(
 
     Reads tensors captured from a training step, or draws those of test cases, and
     computes the gradients of convolutions, transposed convolutions and average
-    poolings by calls of the operators as the product would, casts and layout
-    conversions included, and says whether they pass CANN's mixed tolerance, or
-    the standards that are named. The double benchmarks, msprobe-benchmark and
+    poolings, or with --result y their outputs, by calls of the operators as the
+    product would, casts and layout conversions included, and says whether they
+    pass CANN's mixed tolerance, or the standards that are named. The double benchmarks, msprobe-benchmark and
     msprobe-ulp compare with a peer: what a CPU makes of the same tensors in
     float32, one product and one addition at a time.
 

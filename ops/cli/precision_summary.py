@@ -218,6 +218,8 @@ def ranked_legend(report: PrecisionReport) -> str:
     )
     if any(title in _cancelling(report) for title in dict.fromkeys(row.title for row in report.computed)):
         text += " ~ the terms cancel: the gradient is nothing but rounding, in the framework too."
+    if any(row.gradient == "y" for row in report.rows):
+        text += " y: the output of the forward call."
     return text
 
 

@@ -58,8 +58,8 @@ class Case:
 
     @property
     def is_call(self) -> bool:
-        """Whether it is a call of aclnnConvolutionBackward, whose steps can be run one by one."""
-        return self.entry == "aclnn" and isinstance(self.layer, Layer)
+        """Whether it is a call of a convolution or its gradients whose steps can be run up to the sums of the Cube."""
+        return self.entry == "aclnn" and isinstance(self.layer, Layer) and not self.run.route
 
     def error_parts(self, carried_from: Float64 | None = None) -> ErrorParts:
         """Return the parts of the error, against ``carried_from`` if the tensors have errors themselves."""
@@ -70,7 +70,8 @@ class Case:
             golden = carried_from
         stages += self._inputs()
         if not self.is_call:
-            stages.append(("sums" if self.run.gradient.dtype == np.float32 else "sums and output", result))
+            rounds = dtype_name(self.run.gradient.dtype) != "fp32" or self.run.compute_dtype in ("fp16", "bf16")
+            stages.append(("sums and output" if rounds and self.entry == "aclnn" else "sums", result))
             return split_error(golden, stages)
         sums = self._sums()
         if sums is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ops.studies.kinds import Entry
-from ops.studies.layers import GradientName
+from ops.studies.layers import ResultName
 
 Cause = Literal["carried", "input", "sums", "atomics", "output", "sums and output", "overflow"]
 """What makes a part of an error.
@@ -163,7 +163,7 @@ class AttributionRow:
     """
 
     layer: str
-    gradient: GradientName
+    gradient: ResultName
     entry: Entry
     product: str
     cube_math_type: int | None

@@ -18,11 +18,11 @@ from ops.studies.attribution_report import Range, Spread
 from ops.studies.convolution_kinds import RESULTS, call_attributes, call_tensors, output_mask
 from ops.studies.goldens import Rounded
 from ops.studies.kinds import Asked, Tensors
-from ops.studies.layers import GradientName, Layer
+from ops.studies.layers import Layer, ResultName
 
 
 def spread_of(
-    layer: Layer, gradient: GradientName, tensors: Tensors, asked: Asked, rounded: Rounded, runs: int
+    layer: Layer, gradient: ResultName, tensors: Tensors, asked: Asked, rounded: Rounded, runs: int
 ) -> Spread:
     """Return the spread of a call of aclnnConvolutionBackward.
 

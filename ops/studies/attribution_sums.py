@@ -1,9 +1,9 @@
-"""The Cube's sums of a convolution gradient before they are rounded to its type, from the kernels' own instructions.
+"""The Cube's sums of a convolution or its gradient before they are rounded, from the kernels' own instructions.
 
-The call is planned with a float32 result. Where the kernel itself rounds (input gradients of 16-bit types), each of its
-Fixpipe rows is followed by one that leaves the same block of L0C in float32. Unified cores round on their way through
-UB: there the sums are those of a split product with the same model of additions and the same operands, because the
-order in which a Cube adds to an input gradient does not depend on the product; what rounds to another result than the
+The call is planned with a float32 result. Where the kernel itself rounds (input gradients and outputs of 16-bit types),
+each of its Fixpipe rows is followed by one that leaves the same block of L0C in float32. Unified cores round on their
+way through UB: there the sums are those of a split product with the same model of additions and the same operands,
+because the order in which a Cube adds to them does not depend on the product; what rounds to another result than the
 call's own is not taken for its sums (`ops.studies.attribution`).
 """
 
@@ -34,9 +34,12 @@ from ops.common.options import run_options
 from ops.common.pipeline import PlannedStep
 from ops.conv_backward.api import described, plan_convolution_backward
 from ops.conv_backward.plan import ConvBackwardPlan, plan_call
+from ops.conv_forward.api import plan_convolution
+from ops.conv_forward.plan import ConvolutionPlan
+from ops.conv_forward.plan import plan_call as plan_output
 from ops.studies.convolution_kinds import RESULTS, call_attributes, output_mask
 from ops.studies.kinds import Tensors
-from ops.studies.layers import GradientName, Layer
+from ops.studies.layers import Layer, ResultName
 from ops.studies.rounding import cast
 
 _STORES = (Opcode.FIXPIPE, Opcode.DATA_COPY)
@@ -48,8 +51,8 @@ class SumsAsked:
 
     Attributes
     ----------
-    gradient : {"dx", "dw", "db"}
-        Which gradient.
+    gradient : {"dx", "dw", "db", "y"}
+        Which result.
     product : Product
         Where it runs.
     cube_math_type : int
@@ -66,7 +69,7 @@ class SumsAsked:
         Find `Sums.left`, too, for about the time of a second run.
     """
 
-    gradient: GradientName
+    gradient: ResultName
     product: Product
     cube_math_type: int
     compute_dtype: str
@@ -83,7 +86,7 @@ class Sums:
     Attributes
     ----------
     values : float32 array
-        The gradient before it is rounded to its type, in its shape.
+        The result before it is rounded to its type, in its shape.
     left : float64 array or None
         What leaves the Cubes, summed without rounding: ``values`` without the additions in memory. None where nothing
         is added there.
@@ -98,7 +101,7 @@ class Sums:
 
 @default_fenv
 def sums_of(layer: Layer, tensors: Tensors, asked: SumsAsked) -> Sums:
-    """Run a call of aclnnConvolutionBackward up to the sums of its gradient.
+    """Run a call of aclnnConvolutionBackward or aclnnConvolution up to the sums of its result.
 
     Parameters
     ----------
@@ -133,8 +136,25 @@ def _split_product() -> Product:
     return next(chip for chip in map(get_product, list_series()) if chip.core.is_split)
 
 
-def _plan(layer: Layer, tensors: Tensors, asked: SumsAsked) -> ConvBackwardPlan:
+def _plan(layer: Layer, tensors: Tensors, asked: SumsAsked) -> ConvBackwardPlan | ConvolutionPlan:
     """Plan the call with a float32 result."""
+    return _plan_output(layer, tensors, asked) if asked.gradient == "y" else _plan_gradient(layer, tensors, asked)
+
+
+def _plan_output(layer: Layer, tensors: Tensors, asked: SumsAsked) -> ConvolutionPlan:
+    given = [tensors[name] for name in ("x", "weight", "bias") if name in tensors]
+    plan = plan_convolution(
+        *(described(one.shape, dtype_name(one.dtype)) for one in given),
+        **call_attributes(layer),
+        cube_math_type=asked.cube_math_type,
+        product=asked.product,
+    )
+    # as below
+    wide = replace(plan.resolved.call, output=replace(plan.resolved.output, dtype="fp32"))
+    return plan_output(replace(plan.resolved, call=wide))
+
+
+def _plan_gradient(layer: Layer, tensors: Tensors, asked: SumsAsked) -> ConvBackwardPlan:
     dtype = dtype_name(tensors["dy"].dtype)
     shapes = (layer.dy.shape, layer.x_shape, layer.weight_shape)
     plan = plan_convolution_backward(
@@ -154,11 +174,17 @@ def _plan(layer: Layer, tensors: Tensors, asked: SumsAsked) -> ConvBackwardPlan:
 class _Run:
     """One call that is computed step by step."""
 
-    def __init__(self, plan: ConvBackwardPlan, layer: Layer, tensors: Tensors, asked: SumsAsked) -> None:
+    def __init__(
+        self, plan: ConvBackwardPlan | ConvolutionPlan, layer: Layer, tensors: Tensors, asked: SumsAsked
+    ) -> None:
         self._plan, self._calls, self._asked = plan, plan.calls, asked
-        self._given = {"grad_output": tensors["dy"], "input": tensors.get("x"), "weight": tensors.get("weight")}
-        shapes = {"dx": layer.x_shape, "dw": layer.weight_shape, "db": layer.dy.shape[1:2]}
+        self._given = {
+            "grad_output": tensors.get("dy"), "input": tensors.get("x"), "weight": tensors.get("weight"),
+            "bias": tensors.get("bias"),
+        }  # fmt: skip
+        shapes = {"dx": layer.x_shape, "dw": layer.weight_shape, "db": layer.dy.shape[1:2], "y": layer.dy.shape}
         self._shape = shapes[asked.gradient]
+        self._name = RESULTS[asked.gradient]
         model = None if asked.gradient == "db" else asked.accumulation
         self._options = run_options(asked.product, plan.resolved.compute_dtype, model, None, asked.threads)
 
@@ -191,14 +217,14 @@ class _Run:
             self._execute(launches)
             if step is planned:
                 break
-        gradient = _unblocked(values, self._shape)
+        gradient = values.reshape(self._shape).copy() if result.format == "ND" else _unblocked(values, self._shape)
         del values
         self._calls.gm.release()
         return Sums(values=gradient, stored=result.dtype)
 
     def _fill(self) -> None:
         """Put the caller's tensors into memory; of what is no operand only the shape counts."""
-        reserve("Sums of a gradient", 3 * 8 * prod(self._shape))
+        reserve("Sums of a result", 3 * 8 * prod(self._shape))
         gm = self._calls.gm
         for name, argument in self._plan.arguments.items():
             buffer = argument.buffer
@@ -212,7 +238,7 @@ class _Run:
             execute(launch, self._calls.product, self._options)
 
     def _delivered(self) -> npt.NDArray[np.float32]:
-        buffer = self._plan.arguments[RESULTS[self._asked.gradient]].buffer
+        buffer = self._plan.arguments[self._name].buffer
         return self._calls.gm.view(self._calls.places[buffer], np.float32, self._shape).copy()
 
     def _adds(self, planned: PlannedStep) -> bool:

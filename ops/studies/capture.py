@@ -14,10 +14,11 @@ key                         array                                      meaning
 ``<layer>.padding``         integer or integers [rank - 2]             2D also [4]: up, down, left, right
 ``<layer>.dilation``        integer or integers [rank - 2]
 ``<layer>.groups``          integer
-``<layer>.weight``          dtype of x, weight_shape (optional)        needed for dx; it may stand for weight_shape
+``<layer>.weight``          dtype of x, weight_shape (optional)        for dx and y; it may stand for weight_shape
+``<layer>.bias``            dtype of x [Cout] (optional)               added to y
 ``<layer>.transposed``      0 or 1 (optional)                          1: a transposed convolution
 ``<layer>.output_padding``  integers [rank - 2] (optional)             of a transposed convolution
-``<layer>.gradients``       text [1..3] (optional)                     which of dx, dw, db are computed by default;
+``<layer>.gradients``       text [1..4] (optional)                     which of dx, dw, db, y are computed (y: output);
                                                                        without it dw, and dx if there is a weight
 ``<layer>.grad_input``      same dtypes, shape of x (optional)         the framework's own gradients, for comparison
 ``<layer>.grad_weight``     same dtypes, weight_shape (optional)
@@ -32,12 +33,14 @@ key                              array                                 meaning
 ===============================  ====================================  ===============================================
 ``<layer>.x_shape``              integers [3 or 4]                     (N, C, H, W) or (C, H, W) of the input
 ``<layer>.dy``                   float32, float16 or bfloat16          gradient at the output
+``<layer>.x``                    dtype of dy, x_shape (optional)       needed for y; it may stand for x_shape
 ``<layer>.kernel_size``          integer or integers [2]
 ``<layer>.stride``               integer or integers [2] (optional)    the kernel size without it
 ``<layer>.padding``              integer or integers [2] (optional)    0 without it
 ``<layer>.ceil_mode``            0 or 1 (optional)                     0 without it
 ``<layer>.count_include_pad``    0 or 1 (optional)                     1 without it
 ``<layer>.divisor_override``     integer (optional)                    0 is none
+``<layer>.gradients``            text [1..2] (optional)                which of dx and y; dx without it
 ``<layer>.grad_input``           same dtypes, x_shape (optional)       the framework's own gradient
 ===============================  ====================================  ===============================================
 

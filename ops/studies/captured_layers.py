@@ -11,17 +11,19 @@ from typing import cast
 import ml_dtypes
 import numpy as np
 
-from ops.studies.layers import GRADIENTS, AnyLayer, GradientName, Layer, PoolingLayer
+from ops.studies.layers import RESULT_NAMES, AnyLayer, Layer, PoolingLayer, ResultName
 from ops.studies.npz import refuse
+from ops.studies.output_sizes import convolution_output, pooling_output
 
 _CONVOLUTION = ("x", "dy", "weight_shape", "stride", "padding", "dilation", "groups")
 _POOLING = ("x_shape", "dy", "kernel_size")
 CONVOLUTION_KEYS = (
-    *_CONVOLUTION, "grad_weight", "weight", "transposed", "output_padding", "gradients", "grad_input", "grad_bias"
+    *_CONVOLUTION, "grad_weight", "weight", "bias", "transposed", "output_padding", "gradients", "grad_input",
+    "grad_bias",
 )  # fmt: skip
 """Keys of a convolution, behind its name."""
 POOLING_KEYS = (
-    *_POOLING, "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override", "grad_input"
+    *_POOLING, "x", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override", "gradients", "grad_input"
 )  # fmt: skip
 """Keys of an average pooling."""
 _TENSOR_DTYPES = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
@@ -51,7 +53,7 @@ def layer_of(name: str, arrays: Arrays, source: str) -> AnyLayer:
     is_pooling = "kernel_size" in arrays
     required, allowed = (_POOLING, POOLING_KEYS) if is_pooling else (_CONVOLUTION, CONVOLUTION_KEYS)
     for role in required:
-        if role not in arrays and not (role == "weight_shape" and "weight" in arrays):
+        if role not in arrays and role.removesuffix("_shape") not in arrays:
             refuse(source, f"Layer {name} must have the key {name + '.' + role!r}")
     for role in arrays:
         if role not in allowed:
@@ -62,7 +64,13 @@ def layer_of(name: str, arrays: Arrays, source: str) -> AnyLayer:
 
 def _pooling(name: str, arrays: Arrays, source: str) -> PoolingLayer:
     dy = _tensor(f"{name}.dy", arrays["dy"], source, ranks=(3, 4))
-    x_shape = _integers(f"{name}.x_shape", arrays["x_shape"], (dy.ndim,), 1, source, scalar=False)
+    x = _tensor(f"{name}.x", arrays["x"], source, ranks=(3, 4)) if "x" in arrays else None
+    if x is not None and x.dtype != dy.dtype:
+        refuse(source, f"{name}.x must have the dtype of dy ({dy.dtype}), not {x.dtype}")
+    shape = arrays["x_shape"] if x is None or "x_shape" in arrays else np.array(x.shape)
+    x_shape = _integers(f"{name}.x_shape", shape, (dy.ndim,), 1, source, scalar=False)
+    if x is not None and x.shape != x_shape:
+        refuse(source, f"{name}.x must have the shape {x_shape}, not {x.shape}")
     if dy.shape[:-2] != x_shape[:-2]:
         rule = f"{name}.dy must have the batch and channels of x_shape {x_shape[:-2]}"
         refuse(source, f"{rule}, not {dy.shape[:-2]}")
@@ -84,22 +92,16 @@ def _pooling(name: str, arrays: Arrays, source: str) -> PoolingLayer:
         divisor_override=_integers(
             f"{name}.divisor_override", arrays.get("divisor_override", np.array(0)), (1,), -(2**31), source
         )[0],
+        x=x,
+        gradients=_pooling_results(f"{name}.gradients", arrays.get("gradients"), x is not None, source),
         grad_input=_reference(f"{name}.grad_input", arrays.get("grad_input"), x_shape, source),
     )
-    expected = tuple(_windows(layer, axis) for axis in range(2))
+    expected = pooling_output(
+        x_shape[-2:], layer.kernel_size, layer.stride, layer.padding, ceil_mode=layer.ceil_mode
+    )  # fmt: skip
     if dy.shape[-2:] != expected:
         refuse(source, f"{name}.dy must have the output size {expected} of the pooling, not {dy.shape[-2:]}")
     return layer
-
-
-def _windows(layer: PoolingLayer, axis: int) -> int:
-    """Return the windows along an axis: with ceil_mode a last one may begin inside the input and reach over its end."""
-    extent, pad, step = layer.x_shape[axis - 2], layer.padding[axis], layer.stride[axis]
-    room = extent + 2 * pad - layer.kernel_size[axis]
-    if not layer.ceil_mode:
-        return room // step + 1 if room >= 0 else 0
-    windows = max(-(-room // step) + 1, 0)
-    return windows - (windows > 0 and (windows - 1) * step >= extent + pad)
 
 
 def _convolution(name: str, arrays: Arrays, source: str) -> Layer:
@@ -115,6 +117,11 @@ def _convolution(name: str, arrays: Arrays, source: str) -> Layer:
         weight = _tensor(f"{name}.weight", arrays["weight"], source)
         if weight.dtype != x.dtype:
             refuse(source, f"{name}.weight must have the dtype of x ({x.dtype}), not {weight.dtype}")
+    bias = None
+    if "bias" in arrays:
+        bias = _reference(f"{name}.bias", arrays["bias"], dy.shape[1:2], source)
+        if bias is not None and bias.dtype != x.dtype:
+            refuse(source, f"{name}.bias must have the dtype of x ({x.dtype}), not {bias.dtype}")
     shape = arrays["weight_shape"] if weight is None or "weight_shape" in arrays else np.array(weight.shape)
     weight_shape = _integers(f"{name}.weight_shape", shape, (x.ndim,), 1, source, scalar=False)
     if weight is not None and weight.shape != weight_shape:
@@ -137,6 +144,7 @@ def _convolution(name: str, arrays: Arrays, source: str) -> Layer:
         transposed=transposed,
         output_padding=output_padding,
         weight=weight,
+        bias=bias,
         gradients=_gradients(f"{name}.gradients", arrays.get("gradients"), weight is not None, source),
         grad_input=_reference(f"{name}.grad_input", arrays.get("grad_input"), x.shape, source),
         grad_weight=_reference(f"{name}.grad_weight", arrays.get("grad_weight"), weight_shape, source),
@@ -146,15 +154,31 @@ def _convolution(name: str, arrays: Arrays, source: str) -> Layer:
     return layer
 
 
-def _gradients(label: str, array: np.ndarray | None, has_weight: bool, source: str) -> tuple[GradientName, ...]:
+def _gradients(label: str, array: np.ndarray | None, has_weight: bool, source: str) -> tuple[ResultName, ...]:
     if array is None:
         return ("dx", "dw") if has_weight else ("dw",)
+    found = _results(label, array, RESULT_NAMES, source)
+    for name in ("dx", "y"):
+        if name in found and not has_weight:
+            refuse(source, f"{label} must not hold {name} of a layer without the key weight")
+    return found
+
+
+def _pooling_results(label: str, array: np.ndarray | None, has_x: bool, source: str) -> tuple[ResultName, ...]:
+    if array is None:
+        return ("dx",)
+    found = _results(label, array, ("dx", "y"), source)
+    if "y" in found and not has_x:
+        refuse(source, f"{label} must not hold y of a pooling without the key x")
+    return found
+
+
+def _results(label: str, array: np.ndarray, known: tuple[ResultName, ...], source: str) -> tuple[ResultName, ...]:
     found = array.reshape(-1).tolist()
-    if array.dtype.kind != "U" or not found or len(found) > 3 or not set(found) <= set(GRADIENTS):
-        refuse(source, f"{label} must hold some of the texts dx, dw, db, not {array.dtype} of shape {array.shape}")
-    if "dx" in found and not has_weight:
-        refuse(source, f"{label} must not hold dx of a layer without the key weight")
-    return cast("tuple[GradientName, ...]", tuple(found))
+    if array.dtype.kind != "U" or not found or len(found) > len(known) or not set(found) <= set(known):
+        rule = f"{label} must hold some of the texts {', '.join(known)}"
+        refuse(source, f"{rule}, not {array.dtype} of shape {array.shape}")
+    return cast("tuple[ResultName, ...]", tuple(found))
 
 
 def _flag(label: str, array: np.ndarray | None, default: bool, source: str) -> bool:
@@ -229,20 +253,13 @@ def _check_fit(layer: Layer, source: str) -> None:
         )
     if rows % layer.groups:
         refuse(source, f"{name}.groups must divide weight_shape[0] = {rows}, not be {layer.groups}")
-    pads = layer.padding
-    before_after = list(zip(pads[::2], pads[1::2], strict=True)) if len(pads) == 4 else [(pad, pad) for pad in pads]
-    expected = []
-    for axis, (before, after) in enumerate(before_after):
-        reach, step = layer.dilation[axis] * (kernel[axis] - 1) + 1, layer.stride[axis]
-        if layer.transposed:
-            more = layer.output_padding[axis] if layer.output_padding else 0
-            expected.append((layer.x.shape[2 + axis] - 1) * step - before - after + reach + more)
-        else:
-            room = layer.x.shape[2 + axis] + before + after - reach
-            expected.append(room // step + 1 if room >= 0 else 0)
-    if tuple(expected) != layer.dy.shape[2:]:
+    expected = convolution_output(
+        layer.x.shape[2:], kernel, layer.stride, layer.padding, layer.dilation, transposed=layer.transposed,
+        output_padding=layer.output_padding,
+    )  # fmt: skip
+    if expected != layer.dy.shape[2:]:
         refuse(
             source,
-            f"{name}.dy must have the output size {tuple(expected)} that x, kernel, stride, padding and dilation give, "
+            f"{name}.dy must have the output size {expected} that x, kernel, stride, padding and dilation give, "
             f"not {layer.dy.shape[2:]}",
         )

@@ -3,7 +3,8 @@
 An input is an object, or for an array a list of objects with one value each: ``name``; ``type`` "tensor", "attr" or
 "attrs"; ``dtype``; ``shape``; and ``range_values``, of an attribute its value, of a tensor [low, high] for uniform
 values, ``{"name": "nd", "mean": [a, b], "std": [c, d]}`` for normal ones, or a list of one special value. ASSUMED: an
-attribute with a range has its first value.
+attribute with a range has its first value; inputs of the forward calls, of which no file is published, are called as
+those of the backward ones.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ops.studies.case_file import Case, CaseError, wanted
 from ops.studies.generate import Constant, Draw, Normal, Uniform
 from ops.studies.npz import refuse
 
-_CALLS = ("ConvolutionBackward", "AvgPool2dBackward")
+_CALLS = ("ConvolutionBackward", "AvgPool2dBackward", "Convolution", "AvgPool2d")
 
 
 def atk_cases(text: str, source: str) -> Iterator[Case | CaseError]:
@@ -49,7 +50,8 @@ def _case(case: Any, number: int) -> Case:
         raise CaseError(f"aclnn_name must be one of {', '.join(_CALLS)}, not {call[:60]}")
     inputs = dict(map(_named, case["inputs"]))
     name = f"{call} {case.get('id', number)}"
-    return _pooling(name, inputs) if call == "AvgPool2dBackward" else _convolution(name, inputs)
+    of_call = _pooling if call.startswith("AvgPool2d") else _convolution
+    return of_call(name, inputs, is_backward=call.endswith("Backward"))
 
 
 def _named(entry: Any) -> tuple[str, Any]:
@@ -62,22 +64,29 @@ def _named(entry: Any) -> tuple[str, Any]:
     return entry["name"], value[0] if isinstance(value, list) else value
 
 
-def _convolution(name: str, inputs: Mapping[str, Any]) -> Case:
-    tensors = {"x": inputs["input"], "dy": inputs["gradOutput"], "weight": inputs["weight"]}
+def _convolution(name: str, inputs: Mapping[str, Any], *, is_backward: bool) -> Case:
+    tensors = {"x": inputs["input"], "weight": inputs["weight"]}
+    if is_backward:
+        tensors["dy"] = inputs["gradOutput"]
+    elif isinstance(inputs.get("bias"), dict) and inputs["bias"]["shape"] is not None:
+        tensors["bias"] = inputs["bias"]
     if str(inputs.get("format", "NC")).upper() not in ("NC", "ND", "NCL", "NCHW", "NCDHW"):
         raise CaseError(f"format must be NCL, NCHW or NCDHW, not {inputs['format']}")
     attributes: dict[str, Any] = {key: inputs[key] for key in ("stride", "padding", "dilation", "groups")}
-    attributes |= {"transposed": int(inputs["transposed"]), "gradients": wanted(inputs["outputMask"])}
+    attributes["transposed"] = int(inputs["transposed"])
+    if is_backward:
+        attributes["gradients"] = wanted(inputs["outputMask"])
     if inputs["transposed"]:
         attributes["output_padding"] = inputs["outputPadding"]
     return _of(name, tensors, attributes, inputs["cubeMathType"])
 
 
-def _pooling(name: str, inputs: Mapping[str, Any]) -> Case:
+def _pooling(name: str, inputs: Mapping[str, Any], *, is_backward: bool) -> Case:
+    tensors = {"dy": inputs["gradOutput"]} if is_backward else {"x": inputs["self"]}
     attributes: dict[str, Any] = {"x_shape": inputs["self"]["shape"], "kernel_size": inputs["kernel_size"]}
     attributes |= {"stride": inputs["stride"] or inputs["kernel_size"], "padding": inputs["padding"]}
     attributes |= {key: int(inputs[key] or 0) for key in ("ceil_mode", "count_include_pad", "divisor_override")}
-    return _of(name, {"dy": inputs["gradOutput"]}, attributes, inputs["cube_math_type"])
+    return _of(name, tensors, attributes, inputs["cube_math_type"])
 
 
 def _of(name: str, tensors: Mapping[str, Any], attributes: Mapping[str, Any], mode: int) -> Case:

@@ -22,6 +22,7 @@ from ops.studies.captured_layers import layer_of
 from ops.studies.generate import DISTRIBUTIONS, Draw, drawn_layer, placeholder
 from ops.studies.layers import GRADIENTS, AnyLayer, Capture, GradientName
 from ops.studies.npz import one_line, open_file, path_text, refuse
+from ops.studies.output_sizes import convolution_output, per_axis, pooling_output
 from ops.studies.rounding import STORAGE
 
 SUFFIXES = (".json", ".csv")
@@ -42,13 +43,13 @@ class Case:
     name : str
         Of the case.
     shapes : mapping of str to tuple of int
-        Of the tensors: "x", "dy", "weight", of a pooling "dy".
+        Of the tensors: "x", "dy", "weight" and "bias", of a pooling "dy" or "x". Without "dy" the output is wanted.
     dtype : str
         Of all tensors, by any of its names.
     attributes : mapping of str to object
         The other keys.
     draws : mapping of str to distribution
-        By tensor.
+        By tensor that is wanted.
     cube_math_type : int or None
         The mode; None: the case is of a kernel, which has none.
     """
@@ -137,18 +138,39 @@ def _layer(case: Case, source: str, seed: int, distribution: str | None, taken: 
         raise CaseError(f"dtype must be fp16, bf16 or fp32, not {dtype.name}")
     if any(extent < 1 for shape in case.shapes.values() for extent in shape):
         raise CaseError("a tensor is empty")
-    arrays: dict[str, np.ndarray] = {
-        name: placeholder(shape, STORAGE[dtype.name]) for name, shape in case.shapes.items()
-    }
-    arrays |= {key: np.array(value) for key, value in case.attributes.items()}
+    shapes, attributes = dict(case.shapes), dict(case.attributes)
+    if "dy" not in shapes:
+        shapes["dy"] = _output_shape(shapes, attributes)
+        attributes["gradients"] = ["y"]
+        if any(extent < 1 for extent in shapes["dy"]):
+            raise CaseError("there is no output")
+    arrays: dict[str, np.ndarray] = {name: placeholder(shape, STORAGE[dtype.name]) for name, shape in shapes.items()}
+    arrays |= {key: np.array(value) for key, value in attributes.items()}
     name, number = case.name[:90], 1
     while name in taken:
         number += 1
         name = f"{case.name[:90]}#{number}"
     layer = layer_of(name, arrays, source)
-    draws = case.draws if distribution is None else dict.fromkeys(("x", "dy", "weight"), DISTRIBUTIONS[distribution])
+    draws = case.draws if distribution is None else dict.fromkeys(case.draws, DISTRIBUTIONS[distribution])
     modes = None if case.cube_math_type is None else (case.cube_math_type,)
     return drawn_layer(layer, seed, draws, cube_math_types=modes)
+
+
+def _output_shape(shapes: Mapping[str, tuple[int, ...]], attributes: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the shape of the output of a convolution, or of a pooling, that has no tensor at the output."""
+    x = shapes["x"]
+    axes = len(x) - 2
+    if "kernel_size" in attributes:
+        pairs = (per_axis(attributes[key], 2) for key in ("kernel_size", "stride", "padding"))
+        return (*x[:-2], *pooling_output(x[-2:], *pairs, ceil_mode=bool(attributes["ceil_mode"])))
+    weight, transposed = shapes["weight"], bool(attributes.get("transposed"))
+    channels = weight[1] * int(attributes["groups"]) if transposed else weight[0]
+    numbers = (per_axis(attributes[key], axes) for key in ("stride", "padding", "dilation"))
+    extents = convolution_output(
+        x[2:], weight[2:], *numbers, transposed=transposed,
+        output_padding=per_axis(attributes.get("output_padding", 0), axes),
+    )  # fmt: skip
+    return (x[0], channels, *extents)
 
 
 def wanted(mask: Any) -> list[GradientName]:

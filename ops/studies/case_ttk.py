@@ -1,11 +1,12 @@
 """Cases of TTK: a CSV file with a heading line, whose cells hold Python literals.
 
 Rows of two kinds are known. Calls have ``api_name`` "aclnnConvolutionBackward", ``tensor_view_shapes`` and
-``tensor_dtypes`` of gradOutput, input, weight and the three results. Kernels have ``op_name``
-"conv3d_backprop_filter_v2" (x, a shape, dy) or "conv3d_backprop_input_v2" (a shape, filter, dy), and attributes of five
-and pads of six entries; they are computed by the call that leads to the kernel, with one bit of its outputMask.
-``input_data_ranges`` has (low, high) for each tensor, or one for all. ASSUMED: (None, None), which leaves them to the
-tool, is U[-5, 5]. Tolerances in the rows are not looked at.
+``tensor_dtypes`` of gradOutput, input, weight and the three results, or "aclnnConvolution" with input, weight, bias and
+output. Kernels have ``op_name`` "conv3d_backprop_filter_v2" (x, a shape, dy), "conv3d_backprop_input_v2" (a shape,
+filter, dy), "conv2dv2" or "conv3dv2" (x, filter, bias), attributes with an entry for each axis and pads with two for
+each spatial one; they are computed by the call that leads to the kernel, of backward kernels with one bit of its
+outputMask. ``input_data_ranges`` has (low, high) for each tensor, or one for all; None is -2 or 2, as in
+docs of hicann/ops-test-kit at 3fec561a72. Tolerances in the rows are not looked at.
 """
 
 from __future__ import annotations
@@ -22,9 +23,12 @@ from ops.studies.case_file import Case, CaseError, wanted
 from ops.studies.generate import Draw, Uniform
 from ops.studies.npz import refuse
 
-_CALL = "aclnnConvolutionBackward"
+_CALLS = ("aclnnConvolutionBackward", "aclnnConvolution")
 _KERNELS = {"conv3d_backprop_filter_v2": ("dw", (0, 2)), "conv3d_backprop_input_v2": ("dx", (1, 2))}
 """Gradient, and which of the inputs are x or filter, and dy."""
+_FORWARD_KERNELS = ("conv2dv2", "conv3dv2")
+_LOW, _HIGH = -2.0, 2.0
+"""What ends of ranges are that a row leaves to the tool."""
 _FORMATS = ("NCL", "NCHW", "NCDHW", "ND")
 
 
@@ -66,30 +70,46 @@ def _literal(row: Mapping[str, Any], key: str) -> Any:
 
 
 def _of_call(name: str, row: Mapping[str, Any]) -> Case:
-    if row["api_name"] != _CALL:
-        raise CaseError(f"api_name must be {_CALL}, not {row['api_name'][:60]}")
+    if row["api_name"] not in _CALLS:
+        raise CaseError(f"api_name must be {' or '.join(_CALLS)}, not {row['api_name'][:60]}")
     shapes, given = _literal(row, "tensor_view_shapes"), _literal(row, "attributes")
     _check_formats(_literal(row, "tensor_formats")[:3])
     attributes: dict[str, Any] = {key: list(given[key]) for key in ("stride", "padding", "dilation")}
     attributes |= {"groups": given["groups"], "transposed": int(given["transposed"])}
-    attributes["gradients"] = wanted(given["outputMask"])
+    names = ("x", "weight", "bias")
+    if row["api_name"] == _CALLS[0]:
+        names = ("dy", "x", "weight")
+        attributes["gradients"] = wanted(given["outputMask"])
     if given["transposed"]:
         attributes["output_padding"] = list(given["outputPadding"])
-    tensors = dict(zip(("dy", "x", "weight"), shapes[:3], strict=True))
+    return _of_tensors(
+        name, row, names, shapes[:3], _literal(row, "tensor_dtypes")[:3], attributes, int(given["cubeMathType"])
+    )
+
+
+def _of_tensors(
+    name: str, row: Mapping[str, Any], names: Sequence[str], shapes: Sequence[Any], dtypes: Sequence[str],
+    attributes: Mapping[str, Any], mode: int,
+) -> Case:  # fmt: skip
+    """Return a case of the tensors that are there; an optional one may be None."""
+    draws = dict(zip(names, _draws(_literal(row, "input_data_ranges"), len(names)), strict=True))
+    found = {key: tuple(shape) for key, shape in zip(names, shapes, strict=True) if shape is not None}
     return Case(
         name=name,
-        shapes={key: tuple(shape) for key, shape in tensors.items()},
-        dtype=_one_dtype(_literal(row, "tensor_dtypes")[:3]),
+        shapes=found,
+        dtype=_one_dtype([dtype for key, dtype in zip(names, dtypes, strict=True) if key in found]),
         attributes=attributes,
-        draws=dict(zip(tensors, _draws(_literal(row, "input_data_ranges"), 3), strict=True)),
-        cube_math_type=int(given["cubeMathType"]),
+        draws={key: draws[key] for key in found},
+        cube_math_type=mode,
     )
 
 
 def _of_kernel(name: str, row: Mapping[str, Any]) -> Case:
     operator = row["op_name"]
+    if operator in _FORWARD_KERNELS:
+        return _of_forward_kernel(name, row)
     if operator not in _KERNELS:
-        raise CaseError(f"op_name must be {' or '.join(_KERNELS)}, not {operator[:60]}")
+        raise CaseError(f"op_name must be {' or '.join((*_KERNELS, *_FORWARD_KERNELS))}, not {operator[:60]}")
     gradient, places = _KERNELS[operator]
     shapes, given = _literal(row, "input_shapes"), _literal(row, "attributes")
     dtypes, formats = (_literal(row, key) for key in ("input_dtypes", "input_formats"))
@@ -108,8 +128,29 @@ def _of_kernel(name: str, row: Mapping[str, Any]) -> Case:
         dtype=_one_dtype([dtypes[place] for place in places]),
         attributes={**attributes, "groups": given["groups"], "gradients": [gradient]},
         draws=found,
-        cube_math_type=int(CubeMathType.USE_HF32 if given.get("enable_hf32") else CubeMathType.KEEP_DTYPE),
+        cube_math_type=_mode_of_kernel(given),
     )
+
+
+def _of_forward_kernel(name: str, row: Mapping[str, Any]) -> Case:
+    given = _literal(row, "attributes")
+    shapes, dtypes, formats = (_literal(row, f"input_{key}")[:3] for key in ("shapes", "dtypes", "formats"))
+    _check_formats(formats)
+    stride, pads, dilation = list(given["strides"][2:]), list(given["pads"]), list(given["dilations"][2:])
+    tensors = {key: tuple(shape) for key, shape in zip(("x", "weight"), shapes, strict=False)}
+    if len(stride) == 3:
+        attributes, tensors = _without_flat_depth(tensors, stride, pads, dilation)
+    else:
+        attributes = {"stride": stride, "padding": pads, "dilation": dilation}
+    attributes["groups"] = given["groups"]
+    return _of_tensors(
+        name, row, ("x", "weight", "bias"), (tensors["x"], tensors["weight"], shapes[2]), dtypes, attributes,
+        _mode_of_kernel(given),
+    )  # fmt: skip
+
+
+def _mode_of_kernel(given: Mapping[str, Any]) -> int:
+    return int(CubeMathType.USE_HF32 if given.get("enable_hf32") else CubeMathType.KEEP_DTYPE)
 
 
 def _without_flat_depth(
@@ -126,9 +167,9 @@ def _without_flat_depth(
     return {"stride": stride[1:], "padding": pads[2:], "dilation": dilation[1:]}, flat
 
 
-def _check_formats(formats: Sequence[str]) -> None:
+def _check_formats(formats: Sequence[str | None]) -> None:
     for name in formats:
-        if name not in _FORMATS:
+        if name not in (*_FORMATS, None):
             raise CaseError(f"formats must be {', '.join(_FORMATS)}, not {name}")
 
 
@@ -143,10 +184,8 @@ def _draws(ranges: Any, count: int) -> list[Draw]:
     given = list(ranges or ((None, None),))
     found: list[Draw] = []
     for low, high in (given + given[-1:] * count)[:count]:
-        if low is None or high is None:
-            found.append(Uniform())
-        elif not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        low, high = _LOW if low is None else low, _HIGH if high is None else high
+        if not (math.isfinite(low) and math.isfinite(high) and low <= high):
             raise CaseError(f"a range must have finite ends in order, not ({low}, {high})")
-        else:
-            found.append(Uniform(float(low), float(high)))
+        found.append(Uniform(float(low), float(high)))
     return found

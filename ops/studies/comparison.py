@@ -22,7 +22,7 @@ from ops.studies.comparison_terms import terms_of
 from ops.studies.dumps import Dump, load_dump
 from ops.studies.goldens import Goldens
 from ops.studies.kinds import VECTOR, Asked, Backend, Entry, Kind, Run, Tensors
-from ops.studies.layers import AnyLayer, Capture, GradientName
+from ops.studies.layers import AnyLayer, Capture, ResultName
 from ops.studies.precision import emulator
 from ops.studies.registry import kinds_of
 from ops.studies.rounding import cast
@@ -129,7 +129,7 @@ def compare(
     right: Side,
     *,
     layer: str | None = None,
-    gradient: GradientName | None = None,
+    gradient: ResultName | None = None,
     dtype: str | None = None,
     threads: int | None = None,
     backend: Backend | None = None,
@@ -145,7 +145,7 @@ def compare(
         What to compare.
     layer : str or None
         Name of the layer; None: the first.
-    gradient : {"dx", "dw", "db"} or None
+    gradient : {"dx", "dw", "db", "y"} or None
         Which; None: the first that the layer names.
     dtype : str or None
         Cast the tensors first.
@@ -217,7 +217,7 @@ def compare(
     )
 
 
-def select(capture: Capture, layer: str | None, gradient: GradientName | None) -> tuple[AnyLayer, Kind]:
+def select(capture: Capture, layer: str | None, gradient: ResultName | None) -> tuple[AnyLayer, Kind]:
     """Return a layer of a file and one of its gradients.
 
     Raises
@@ -291,7 +291,7 @@ def _golden(goldens: Goldens, emulated: _Result | None) -> tuple[npt.NDArray[np.
 
 def _worst(
     layer: AnyLayer,
-    gradient: GradientName,
+    gradient: ResultName,
     tensors: Tensors,
     golden: npt.NDArray[np.float64],
     arrays: tuple[np.ndarray, np.ndarray],

@@ -1,4 +1,4 @@
-"""The products that one element of a convolution's gradient is the sum of, by definition and with their places."""
+"""The products that one element of a convolution's gradient or output sums up, by definition and with their places."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ops.common.taps import taps
 from ops.studies.kinds import Tensors
-from ops.studies.layers import AnyLayer, GradientName, Layer
+from ops.studies.layers import AnyLayer, Layer, ResultName
 
 _Places = npt.NDArray[np.int64]
 
@@ -81,19 +81,19 @@ class Terms:
         )
 
 
-def terms_of(layer: AnyLayer, gradient: GradientName, tensors: Tensors, at: tuple[int, ...]) -> Terms | None:
-    """Return the summands of one element of a gradient; those that read only padding are none.
+def terms_of(layer: AnyLayer, gradient: ResultName, tensors: Tensors, at: tuple[int, ...]) -> Terms | None:
+    """Return the summands of one element of a result; those that read only padding, and a bias, are none.
 
     Parameters
     ----------
     layer : Layer or PoolingLayer
         Whose.
-    gradient : {"dx", "dw", "db"}
-        Which gradient.
+    gradient : {"dx", "dw", "db", "y"}
+        Which result.
     tensors : mapping of str to array
         Operands as they were multiplied.
     at : tuple of int
-        Place in the gradient.
+        Place in the result.
 
     Returns
     -------
@@ -112,8 +112,10 @@ def terms_of(layer: AnyLayer, gradient: GradientName, tensors: Tensors, at: tupl
         parts = list(_of_weight(layer, at))
         names = (wide, narrow)
     else:
-        parts = list((_of_narrow if layer.transposed else _of_wide)(layer, at))
-        names = ("dy", "weight")
+        # the output of a convolution is what the input gradient of a transposed one is, and the other way round
+        is_narrow = layer.transposed == (gradient == "dx")
+        parts = list((_of_narrow if is_narrow else _of_wide)(layer, at))
+        names = ("dy" if gradient == "dx" else "x", "weight")
     rank = len(layer.weight_shape)
     joined = (np.concatenate([part[i] for part in parts] or [np.empty((0, rank), np.int64)]) for i in range(2))
     return _multiplied(dict(zip(names, joined, strict=True)), tensors)
@@ -157,7 +159,7 @@ def _of_weight(layer: Layer, at: tuple[int, ...]) -> Iterator[tuple[_Places, _Pl
 
 
 def _of_wide(layer: Layer, at: tuple[int, ...]) -> Iterator[tuple[_Places, _Places]]:
-    """Yield dy and weight for an element of the larger side: the input of a convolution."""
+    """Yield what is multiplied with the weight, and the weight, for an element of the larger side."""
     image, channel, *place = at
     wide_count, narrow_count = layer.weight_shape[1], layer.weight_shape[0] // layer.groups
     group, local = divmod(channel, wide_count)
@@ -170,7 +172,7 @@ def _of_wide(layer: Layer, at: tuple[int, ...]) -> Iterator[tuple[_Places, _Plac
 
 
 def _of_narrow(layer: Layer, at: tuple[int, ...]) -> Iterator[tuple[_Places, _Places]]:
-    """Yield dy and weight for an element of the smaller side: the input of a transposed convolution."""
+    """Yield what is multiplied with the weight, and the weight, for an element of the smaller side."""
     image, narrow_channel, *place = at
     channels = np.array(_channels(layer, narrow_channel))
     for tap, read, served in _taps(layer):

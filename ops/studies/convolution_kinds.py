@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -12,15 +12,16 @@ import numpy.typing as npt
 
 from ops.studies.ascendc_gradient import ASCENDC_WEIGHT_GRADIENT
 from ops.studies.kinds import VECTOR, Asked, Backend, Call, Entry, Golden, Kind, Run, Tensors
-from ops.studies.layers import GRADIENTS, GradientName, Layer, Operator
+from ops.studies.layers import GRADIENTS, GradientName, Layer, Operator, ResultName
 from ops.studies.rounding import multiplied
 from ops.studies.tbe_gradient import TBE_WEIGHT_GRADIENT
 
-RESULTS = dict(zip(GRADIENTS, ("grad_input", "grad_weight", "grad_bias"), strict=True))
+RESULTS: Mapping[ResultName, str] = {"dx": "grad_input", "dw": "grad_weight", "db": "grad_bias", "y": "output"}
+"""Field of the result of `ops.convolution_backward` or `ops.convolution`."""
 _OPERANDS: dict[GradientName, tuple[str, ...]] = {"dx": ("dy", "weight"), "dw": ("x", "dy"), "db": ("dy",)}
 
 
-def output_mask(*gradients: GradientName) -> tuple[bool, ...]:
+def output_mask(*gradients: ResultName) -> tuple[bool, ...]:
     """Return the outputMask of a call that wants these gradients alone."""
     return tuple(name in gradients for name in GRADIENTS)
 
@@ -41,7 +42,7 @@ def call_tensors(layer: Layer, tensors: Tensors) -> tuple[np.ndarray, np.ndarray
 
 def call_attributes(layer: Layer) -> dict[str, Any]:
     """Return what a call is told of the layer besides its tensors."""
-    attributes = _keywords(layer)
+    attributes = attributes_of(layer)
     if layer.transposed:
         zeros = (0,) * len(layer.stride)
         attributes |= {"transposed": True, "output_padding": layer.output_padding or zeros}
@@ -77,7 +78,8 @@ def _run(gradient: GradientName) -> Callable[[Layer, Tensors, Asked], Run]:
     return run
 
 
-def _keywords(layer: Layer) -> dict[str, Any]:
+def attributes_of(layer: Layer) -> dict[str, Any]:
+    """Return stride, padding, dilation and groups."""
     return {"stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation, "groups": layer.groups}
 
 
@@ -89,7 +91,7 @@ def _golden(gradient: GradientName) -> Callable[[Layer, Tensors, Backend], Golde
         if gradient == "dx":
             return _input_gradient(layer, wide, np.float64)
         x, dy = (wide["dy"], wide["x"]) if layer.transposed else (wide["x"], wide["dy"])
-        return backend.golden(x, dy, layer.weight_shape, **_keywords(layer))
+        return backend.golden(x, dy, layer.weight_shape, **attributes_of(layer))
 
     return golden
 
@@ -104,7 +106,7 @@ def _peer(gradient: GradientName) -> Callable[[Layer, Tensors], npt.NDArray[np.f
         if gradient == "dx":
             return _input_gradient(layer, tensors, np.float32)
         x, dy = (tensors["dy"], tensors["x"]) if layer.transposed else (tensors["x"], tensors["dy"])
-        return weight_gradient(x, dy, layer.weight_shape, **_keywords(layer), dtype=np.float32)
+        return weight_gradient(x, dy, layer.weight_shape, **attributes_of(layer), dtype=np.float32)
 
     return peer
 
@@ -114,7 +116,7 @@ def _input_gradient(layer: Layer, tensors: Tensors, dtype: type[np.floating[Any]
     from ops.common.definition import forward, input_gradient
 
     of_input = forward if layer.transposed else input_gradient
-    return of_input(tensors["dy"], tensors["weight"], layer.x_shape, **_keywords(layer), dtype=dtype)
+    return of_input(tensors["dy"], tensors["weight"], layer.x_shape, **attributes_of(layer), dtype=dtype)
 
 
 def _multiplied(gradient: GradientName) -> Callable[[Layer, Tensors, Run, Any], Tensors]:

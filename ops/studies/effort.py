@@ -15,7 +15,7 @@ from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.isa.row import empty_rows
 from npu_sim.products import Product, get_product
 from npu_sim.program.launch import Launch
-from ops.studies.calls.convolutions import GradientRequest
+from ops.studies.calls.convolutions import ConvolutionRequest, GradientRequest
 from ops.studies.calls.planned import Request
 from ops.studies.cases import CaseSet, case_of_layer, combinations
 from ops.studies.checking import MEMORY_PER_GM_BYTE, require_size
@@ -146,9 +146,12 @@ def _computed_effort(one: Combination, chip: Product, dtype: str | None) -> Effo
     layer, macs, counted = one.layer, one.kind.macs(one.layer), Effort()
     if isinstance(layer, Layer) and one.cube_math_type is not None and one.kind.gradient != "db":
         # the conversions around the kernel are computed without their rows
-        request = GradientRequest(
-            case=case_of_layer(layer, dtype), gradients=(one.kind.gradient,), cube_math_type=one.cube_math_type
-        )
+        case, mode, result = case_of_layer(layer, dtype), one.cube_math_type, one.kind.gradient
+        request: Request
+        if result == "y":
+            request = ConvolutionRequest(case=case, has_bias=layer.bias is not None, cube_math_type=mode)
+        else:
+            request = GradientRequest(case=case, gradients=(result,), cube_math_type=mode)
         counted = _rows_effort(request, chip, "kernel", TIMING_ROWS_PER_SECOND, bytes_per_gm_byte=1)
         if not counted.instructions:
             return counted

@@ -23,6 +23,8 @@ _SPECIALS = (math.nan, math.inf, -math.inf)
 _SPECIAL_PART = 1000
 """One element in so many, and at least one, is special or an outlier, as the commercial standard has outliers."""
 _OUTLIER = 1000.0
+TENSORS = ("x", "dy", "weight", "bias")
+"""Tensors of layers that are drawn, where a layer has them."""
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], npt.NDArray[np.float64]]
 
@@ -139,14 +141,25 @@ class Drawn:
         return found
 
 
+def _complete(layer: AnyLayer) -> AnyLayer:
+    """Return a layer with placeholders for tensors that a file need not have, as their shapes are known."""
+    dtype = layer.dy.dtype
+    if isinstance(layer, Layer):
+        return layer if layer.weight is not None else replace(layer, weight=placeholder(layer.weight_shape, dtype))
+    return layer if layer.x is not None else replace(layer, x=placeholder(layer.x_shape, dtype))
+
+
 _FORMATS = {"float16": "fp16", "bfloat16": "bf16"}
 
 
 def drawn_layer(
     layer: AnyLayer, seed: int, draws: Mapping[str, Draw], *, cube_math_types: tuple[int, ...] | None = None
 ) -> AnyLayer:
-    """Return a layer whose tensors are drawn when its turn comes; what the framework computed of others is left out."""
-    names = [name for name in ("x", "dy", "weight") if getattr(layer, name, None) is not None]
+    """Return a layer whose tensors are drawn when its turn comes; what the framework computed of others is left out.
+
+    A tensor without a distribution stays as it is.
+    """
+    names = [name for name in TENSORS if name in draws and getattr(layer, name, None) is not None]
     held = {name: placeholder(getattr(layer, name).shape, getattr(layer, name).dtype) for name in names}
     drawn = Drawn(seed, layer.name, {name: draws[name] for name in names})
     changes: dict[str, Any] = {**held, "grad_input": None, "drawn": drawn, "cube_math_types": cube_math_types}
@@ -157,7 +170,7 @@ def drawn_layer(
 
 def regenerated(capture: Capture, distribution: str, seed: int) -> Capture:
     """Return the same layers with tensors drawn from one distribution."""
-    draw = DISTRIBUTIONS[distribution]
-    layers = tuple(drawn_layer(layer, seed, dict.fromkeys(("x", "dy", "weight"), draw)) for layer in capture.layers)
+    draws = dict.fromkeys(TENSORS, DISTRIBUTIONS[distribution])
+    layers = tuple(drawn_layer(_complete(layer), seed, draws) for layer in capture.layers)
     about = {"distribution": distribution, "seed": seed}
     return replace(capture, layers=layers, metadata={**capture.metadata, **about})

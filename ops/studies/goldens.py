@@ -1,4 +1,4 @@
-"""The float64 gradients a computed one is compared with, and what the casts did to the inputs."""
+"""The float64 results a computed one is compared with, and what the casts did to the inputs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ops.studies.rounding import cast, count_overflow, count_underflow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounded:
-    """The gradient of the operands as the hardware multiplied them.
+    """The result of the operands as the hardware multiplied them.
 
     Attributes
     ----------
     golden : float64 array
-        That gradient.
+        That result.
     operands : mapping of str to array
         The tensors it is of.
     input_underflow : int
@@ -48,14 +48,14 @@ class Rounded:
 
 
 class Goldens:
-    """The float64 goldens of one gradient of one layer, each computed once.
+    """The float64 goldens of one result of one layer, each computed once.
 
     Parameters
     ----------
     layer : Layer or PoolingLayer
         Tensors of the file.
     kind : Kind
-        Which gradient.
+        Which result.
     dtype : str or None
         Format the tensors are cast to before the call.
     backend : Backend
@@ -71,7 +71,12 @@ class Goldens:
         assert own is not None, "a kind is chosen for layers that have its operands"
         self._own: Tensors = own
         self.tensors: Tensors = {name: cast(tensor, dtype or dtype_name(tensor.dtype)) for name, tensor in own.items()}
-        self.original = self._gradient(own)
+        self.original = self._result(own)
+
+    @property
+    def dtype(self) -> str:
+        """Format of the tensors as given to the call."""
+        return dtype_name(next(iter(self.tensors.values())).dtype)
 
     def rounded(self, run: Run, product: Any) -> Rounded:
         """Return the golden of what ``product`` multiplied in ``run``."""
@@ -83,7 +88,7 @@ class Goldens:
             operands = self._kind.multiplied(self._layer, self.tensors, run, product)
             pairs = {name: (own, operands[name]) for name, own in self._own.items()}
             self._rounded[key] = Rounded(
-                golden=self._gradient(operands),
+                golden=self._result(operands),
                 operands=operands,
                 input_underflow=sum(count_underflow(own, operand) for own, operand in pairs.values()),
                 input_overflow=sum(count_overflow(own, operand, compute_dtype) for own, operand in pairs.values()),
@@ -93,18 +98,19 @@ class Goldens:
         return self._rounded[key]
 
     def peer(self, tensors: Tensors) -> npt.NDArray[np.float32]:
-        """Return the gradient of ``tensors`` as float32 sums, computed once for each of `tensors` and `rounded`."""
+        """Return the result of ``tensors`` as float32 sums, computed once for each of `tensors` and `rounded`."""
         key = id(tensors)
         if key not in self._peers:
             with np.errstate(all="ignore"):
                 self._peers[key] = self._kind.peer(self._layer, tensors)
         return self._peers[key]
 
-    def _gradient(self, tensors: Tensors) -> npt.NDArray[np.float64]:
+    def _result(self, tensors: Tensors) -> npt.NDArray[np.float64]:
         layer, kind = self._layer, self._kind
         shapes = {"dx": layer.x_shape, "dw": getattr(layer, "weight_shape", ()), "db": layer.dy.shape[1:2]}
+        shape = shapes.get(kind.gradient, layer.dy.shape)
         # three float64 copies of the operands while it is computed, and a product of one tap beside the result
-        elems = 3 * sum(tensor.size for tensor in tensors.values()) + 2 * prod(shapes[kind.gradient])
+        elems = 3 * sum(tensor.size for tensor in tensors.values()) + 2 * prod(shape)
         reserve(f"Golden of {layer.name} in float64", elems * 8)
         with np.errstate(all="ignore"):
             return kind.golden(layer, tensors, self._backend)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,12 +16,12 @@ from npu_sim.report.standards.standard import Evidence, Peer
 from npu_sim.report.ulps import UlpHistogram, UlpMap
 from ops.studies.goldens import Goldens
 from ops.studies.kinds import Asked, Call, Kind, Run
-from ops.studies.layers import AnyLayer, GradientName
+from ops.studies.layers import AnyLayer, ResultName
 from ops.studies.precision_report import Comparison, Golden, StudyOptions
 from ops.studies.rounding import cast
 
-_ROW_AXES: dict[GradientName, int] = {"dx": 2, "dw": 1, "db": 0}
-"""Leading axes that are the rows of a map of a gradient: each image's channels, the weight's first axis, none."""
+_ROW_AXES: dict[ResultName, int] = {"dx": 2, "dw": 1, "db": 0, "y": 2}
+"""Leading axes that are the rows of a map: each image's channels, of a weight its first axis, of a bias none."""
 _TENSORS: dict[Golden, str] = {"original": "of the call", "rounded": "as they were multiplied"}
 
 
@@ -84,8 +85,9 @@ def _ratios(
     found: dict[str, list[float]] = {}
     for number in range(options.recheck):
         rng = np.random.default_rng(number)
-        own = {name: getattr(layer, name) for name in kind.operands}
-        drawn = replace(layer, **{name: rng.choice(one.ravel(), one.shape) for name, one in own.items()})
+        own: Mapping[str, Any] = kind.tensors(layer) or {}
+        anew: dict[str, Any] = {name: rng.choice(one.ravel(), one.shape) for name, one in own.items()}
+        drawn = replace(layer, **anew)
         goldens = Goldens(drawn, kind, options.dtype, asked.backend)
         run = call.run(drawn, goldens.tensors, asked)
         for name, ratio in error_ratios(_evidence(golden, run, goldens, asked.chip, with_peer=True)).items():

@@ -1,7 +1,8 @@
-"""What a study asks of an operator's gradient: how it is called, its float64 golden, what the hardware multiplied.
+"""What a study asks of an operator's result: how it is called, its float64 golden, what the hardware multiplied.
 
-A `Kind` is one gradient of one operator. It has one `Call` for each interface that computes it. Studies, tables and
-files know kinds by their fields alone; `ops.studies.registry` lists them.
+A `Kind` is one result of one operator: a gradient, or the output of the forward call. It has one `Call` for each
+interface that computes it. Studies, tables and files know kinds by their fields alone; `ops.studies.registry` lists
+them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ops.studies.layers import AnyLayer, GradientName, Operator
+from ops.studies.layers import AnyLayer, Operator, ResultName
 
 Entry = Literal["aclnn", "tbe", "ascendc"]
 ENTRIES: tuple[Entry, ...] = ("aclnn", "tbe", "ascendc")
@@ -90,7 +91,7 @@ class Run:
     Attributes
     ----------
     gradient : array
-        The gradient, in the shape of its tensor.
+        The result, in the shape of its tensor.
     compute_dtype : {"fp16", "bf16", "hf32", "fp32"}
         What was multiplied, or added where nothing is.
     accumulation : str
@@ -110,7 +111,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One interface that computes a gradient.
+    """One interface that computes a result.
 
     Attributes
     ----------
@@ -129,22 +130,24 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One gradient of one operator.
+    """One result of one operator.
 
     Attributes
     ----------
     operator : str
         Layers it is of.
-    gradient : {"dx", "dw", "db"}
+    gradient : {"dx", "dw", "db", "y"}
         Which.
     calls : mapping of entry to Call
         The interfaces that compute it.
     operands : tuple of str
         Tensors of the layer that are multiplied or added.
+    optional : tuple of str
+        Those besides that are added where the layer has them.
     golden : callable
-        (layer, tensors, `Backend`) to the float64 gradient of tensors as they are.
+        (layer, tensors, `Backend`) to the float64 result of tensors as they are.
     peer : callable
-        (layer, tensors) to their gradient as float32 sums, one product and one addition at a time: what a CPU makes
+        (layer, tensors) to their result as float32 sums, one product and one addition at a time: what a CPU makes
         without the operator.
     multiplied : callable
         (layer, tensors, `Run`, product) to the tensors as the hardware multiplied them: the operands, and what the
@@ -154,11 +157,11 @@ class Kind:
     macs : callable
         Multiply-adds, or additions.
     reference : callable
-        The framework's own gradient, or None.
+        The framework's own result, or None.
     """
 
     operator: Operator
-    gradient: GradientName
+    gradient: ResultName
     calls: Mapping[Entry, Call]
     operands: tuple[str, ...]
     golden: Callable[[Any, Tensors, Backend], Golden]
@@ -167,8 +170,12 @@ class Kind:
     k_depth: Callable[[Any], int]
     macs: Callable[[Any], int]
     reference: Callable[[Any], np.ndarray | None]
+    optional: tuple[str, ...] = ()
 
     def tensors(self, layer: AnyLayer) -> dict[str, np.ndarray] | None:
         """Return the operands as the layer has them; None if it lacks one."""
         found = {name: getattr(layer, name) for name in self.operands}
-        return None if any(tensor is None for tensor in found.values()) else found
+        if any(tensor is None for tensor in found.values()):
+            return None
+        more = {name: getattr(layer, name) for name in self.optional}
+        return found | {name: tensor for name, tensor in more.items() if tensor is not None}

@@ -1,4 +1,4 @@
-"""Layers whose gradients a study computes, as they came from a training step."""
+"""Layers whose gradients and outputs a study computes, as they came from a training step."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ import numpy as np
 GradientName = Literal["dx", "dw", "db"]
 GRADIENTS: tuple[GradientName, ...] = ("dx", "dw", "db")
 """Gradients of the input, of the weight and of the bias, in the order of the operator's outputMask."""
+ResultName = Literal["dx", "dw", "db", "y"]
+RESULT_NAMES: tuple[ResultName, ...] = (*GRADIENTS, "y")
+"""What a study computes of a layer: a gradient, or the output of the forward call."""
 Operator = Literal["convolution", "transposed convolution", "average pooling"]
 
 
@@ -33,7 +36,7 @@ class Layer:
     x : float32, float16 or bfloat16 [N, Cin, ...]
         Input of the forward pass, 1 to 3 spatial axes.
     dy : dtype of x [N, Cout, ...]
-        Gradient at the output.
+        Gradient at the output; where nothing but the output is wanted its shape and type count alone.
     weight_shape : tuple of int
         (Cout, Cin / groups, kernel...), of a transposed convolution (Cin, Cout / groups, kernel...).
     stride, padding, dilation : tuple of int
@@ -45,7 +48,9 @@ class Layer:
     output_padding : tuple of int
         One entry per spatial axis; () is none.
     weight : dtype of x, of ``weight_shape``, or None
-        Needed for the gradient of the input.
+        Needed for the gradient of the input and for the output.
+    bias : dtype of x [Cout], or None
+        Added to the output.
     gradients : tuple of str
         What is computed unless others are asked for: those that the step's own call wanted.
     grad_input, grad_weight, grad_bias : float array or None
@@ -67,7 +72,8 @@ class Layer:
     transposed: bool = False
     output_padding: tuple[int, ...] = ()
     weight: np.ndarray | None = None
-    gradients: tuple[GradientName, ...] = ("dw",)
+    bias: np.ndarray | None = None
+    gradients: tuple[ResultName, ...] = ("dw",)
     grad_input: np.ndarray | None = None
     grad_weight: np.ndarray | None = None
     grad_bias: np.ndarray | None = None
@@ -113,15 +119,17 @@ class PoolingLayer:
     name : str
         Name in reports.
     x_shape : tuple of int
-        (N, C, H, W) or (C, H, W), of the input; its elements do not matter.
+        (N, C, H, W) or (C, H, W), of the input.
     dy : float32, float16 or bfloat16 [N, C, Ho, Wo] or [C, Ho, Wo]
-        Gradient at the output.
+        Gradient at the output; as of `Layer`.
     kernel_size, stride, padding : tuple of int
         (h, w).
     ceil_mode, count_include_pad : bool
         As of `ops.avg_pool2d_backward`.
     divisor_override : int
         Likewise; 0 is none.
+    x : dtype of dy, of ``x_shape``, or None
+        Input, needed for the output.
     grad_input : float array of ``x_shape`` or None
         The framework's own gradient.
     gradients, cube_math_types, drawn
@@ -137,8 +145,9 @@ class PoolingLayer:
     ceil_mode: bool = False
     count_include_pad: bool = True
     divisor_override: int = 0
+    x: np.ndarray | None = None
     grad_input: np.ndarray | None = None
-    gradients: tuple[GradientName, ...] = ("dx",)
+    gradients: tuple[ResultName, ...] = ("dx",)
     cube_math_types: tuple[int, ...] | None = None
     drawn: Source | None = None
 

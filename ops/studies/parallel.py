@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from npu_sim.budget import budget_bytes, use_budget
 from ops.studies.kinds import Entry
-from ops.studies.layers import AnyLayer, GradientName
+from ops.studies.layers import AnyLayer, ResultName
 from ops.studies.precision import emulator, run_part
 from ops.studies.precision_report import LayerSummary, PrecisionRow, StudyOptions
 from ops.studies.registry import kinds_of
@@ -33,7 +33,7 @@ class Task:
     """
 
     layer: AnyLayer
-    gradient: GradientName
+    gradient: ResultName
     calls: tuple[tuple[Entry, str, int | None], ...]
     options: StudyOptions
     budget: int | None

@@ -15,7 +15,14 @@ from ops.studies.kinds import VECTOR, Asked, Backend, Call, Golden, Kind, Run, T
 from ops.studies.layers import PoolingLayer
 from ops.studies.rounding import cast, multiplied
 
-_ON_CUBE = ("cube", "cube+mul")
+ON_CUBE = ("cube", "cube+mul")
+"""Routes on which the Cube adds, of both passes."""
+
+
+def pooling_attributes(layer: PoolingLayer) -> dict[str, Any]:
+    """Return what a call is told of the layer besides its tensors."""
+    names = ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
+    return {name: getattr(layer, name) for name in names}
 
 
 def _run(layer: PoolingLayer, tensors: Tensors, asked: Asked) -> Run:
@@ -27,19 +34,14 @@ def _run(layer: PoolingLayer, tensors: Tensors, asked: Asked) -> Run:
     result = avg_pool2d_backward(
         dy,
         np.zeros(layer.x_shape, dy.dtype),
-        kernel_size=layer.kernel_size,
-        stride=layer.stride,
-        padding=layer.padding,
-        ceil_mode=layer.ceil_mode,
-        count_include_pad=layer.count_include_pad,
-        divisor_override=layer.divisor_override,
+        **pooling_attributes(layer),
         cube_math_type=asked.cube_math_type or 0,
         product=asked.product,
         accumulation=asked.accumulation,
         threads=asked.threads,
     )
     model = VECTOR
-    if result.path in _ON_CUBE:
+    if result.path in ON_CUBE:
         model = asked.accumulation or default_accumulation(asked.chip, result.compute_dtype).name
     return Run(
         gradient=result.grad_input,
@@ -50,7 +52,8 @@ def _run(layer: PoolingLayer, tensors: Tensors, asked: Asked) -> Run:
     )
 
 
-def _divisors(layer: PoolingLayer) -> npt.NDArray[np.float64]:
+def pooling_divisors(layer: PoolingLayer) -> npt.NDArray[np.float64]:
+    """Return what the sum of each window is divided by, by definition."""
     extents, windows = (shape[-2:] for shape in (layer.x_shape, layer.dy.shape))
     return window_divisors(
         (extents[0], extents[1]), (windows[0], windows[1]), layer.kernel_size, layer.stride, layer.padding,
@@ -62,7 +65,7 @@ def _by_definition(layer: PoolingLayer, tensors: Tensors, dtype: type[np.floatin
     """Spread dy * factor / divisor; what a route leaves out of these two is 1, and 1 over the definition's divisors."""
     divisor = tensors.get("divisor")
     if divisor is None:
-        divisor = _divisors(layer)
+        divisor = pooling_divisors(layer)
     share = tensors["dy"].astype(dtype) * tensors.get("factor", np.ones(1)).astype(dtype)
     share = np.divide(share, divisor.astype(dtype), out=np.zeros_like(share), where=divisor != 0)
     height, width = layer.x_shape[-2:]
@@ -96,7 +99,7 @@ def _multiplied(layer: PoolingLayer, tensors: Tensors, run: Run, product: Any) -
             "divisor": one,
         }
     if run.route == "cube+mul":
-        count = _divisors(layer).astype(np.float32)
+        count = pooling_divisors(layer).astype(np.float32)
         mean = np.divide(np.float32(1), count, out=np.zeros_like(count), where=count != 0)
         # one rounding: float32 holds the product of two halves, and the float64 of two floats is rounded once
         exact = cast(dy, wide).astype(np.float64) * cast(mean, wide).astype(np.float64)

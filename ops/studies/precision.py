@@ -183,7 +183,7 @@ def _case(
         "product": one.product,
         "soc": chip.name,
         "cube_math_type": one.cube_math_type,
-        "input_dtype": dtype_name(goldens.tensors["dy"].dtype),
+        "input_dtype": goldens.dtype,
     }
     asked = Asked(
         product=one.product,
@@ -226,7 +226,7 @@ def _summarise(layer: AnyLayer, kind: Kind, goldens: Goldens) -> LayerSummary:
     reference, own = None, kind.reference(layer)
     if own is not None:
         reference = measure(element_errors(own, goldens.original))
-    in_file, used = dtype_name(layer.dy.dtype), dtype_name(goldens.tensors["dy"].dtype)
+    in_file, used = dtype_name(layer.dy.dtype), goldens.dtype
     specials = sum(int(np.count_nonzero(~np.isfinite(tensor))) for tensor in (kind.tensors(layer) or {}).values())
     return LayerSummary(
         name=layer.name,

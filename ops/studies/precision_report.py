@@ -19,7 +19,7 @@ from npu_sim.report.ulps import UlpHistogram, UlpMap
 from ops.common.capability import ACLNN, SPLIT, UNIFIED, Capability
 from ops.studies.attribution_report import AttributionRow
 from ops.studies.kinds import ENTRIES, Entry
-from ops.studies.layers import GRADIENTS, GradientName, Operator
+from ops.studies.layers import RESULT_NAMES, Operator, ResultName
 from ops.studies.rounding import STORAGE
 
 Golden = Literal["original", "rounded"]
@@ -53,8 +53,8 @@ class StudyOptions:
         None: the one that a case of a case file names, else all.
     layers : tuple of str or None
         Names; None runs all.
-    gradients : tuple of {"dx", "dw", "db"} or None
-        Which; None runs those that each layer names.
+    gradients : tuple of {"dx", "dw", "db", "y"} or None
+        Which results: gradients, and "y", the output of the forward call; None runs those that each layer names.
     entries : tuple of {"aclnn", "tbe", "ascendc"}
         Interfaces; the last two have weight gradients alone.
     dtype : {"fp16", "bf16", "fp32"} or None
@@ -76,7 +76,7 @@ class StudyOptions:
     products: tuple[str, ...] = field(default_factory=default_products)
     cube_math_types: tuple[int, ...] | None = None
     layers: tuple[str, ...] | None = None
-    gradients: tuple[GradientName, ...] | None = None
+    gradients: tuple[ResultName, ...] | None = None
     entries: tuple[Entry, ...] = ("aclnn",)
     dtype: str | None = None
     golden: Golden = "rounded"
@@ -90,7 +90,7 @@ class StudyOptions:
         _require(self.cube_math_types != (), "cube_math_types", "at least one of 0, 1, 2, 3", "none")
         _require(self.dtype is None or self.dtype in STORAGE, "dtype", "fp16, bf16 or fp32", self.dtype)
         for gradient in self.gradients or ():
-            _require(gradient in GRADIENTS, "gradients", "dx, dw or db", gradient)
+            _require(gradient in RESULT_NAMES, "gradients", "dx, dw, db or y", gradient)
         _require(bool(self.entries), "entries", "at least one of aclnn, tbe, ascendc", "none")
         for entry in self.entries:
             _require(entry in ENTRIES, "entries", "aclnn, tbe or ascendc", entry)
@@ -256,7 +256,7 @@ class PrecisionRow:
     Attributes
     ----------
     layer, gradient, entry : str
-        Layer name, "dx", "dw" or "db", and the interface.
+        Layer name, "dx", "dw", "db" or "y", and the interface.
     product, soc : str
         Product as it was asked for, and the SoC version that name stands for.
     cube_math_type : int or None
@@ -270,7 +270,7 @@ class PrecisionRow:
     """
 
     layer: str
-    gradient: GradientName
+    gradient: ResultName
     entry: Entry
     product: str
     soc: str
@@ -297,17 +297,17 @@ class PrecisionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerSummary:
-    """A gradient of a layer as the report names it.
+    """A gradient or output of a layer as the report names it.
 
-    ``gradient`` is "dx", "dw" or "db"; ``tensors`` is the format of the layer in words, with the cast that ``dtype`` of
-    the options asked for; ``input_specials`` counts the elements of the operands that are NaN or Inf in the file.
-    ``reference`` is the error of the gradient the file brought along (the framework's own), against the original
-    golden; None without one. A pooling has no weight, a convolution no ``kernel_size``.
+    ``gradient`` is "dx", "dw", "db" or "y"; ``tensors`` is the format of the layer in words, with the cast that
+    ``dtype`` of the options asked for; ``input_specials`` counts the elements of the operands that are NaN or Inf in
+    the file. ``reference`` is the error of the gradient the file brought along (the framework's own), against the
+    original golden; None without one. A pooling has no weight, a convolution no ``kernel_size``.
     """
 
     name: str
     operator: Operator
-    gradient: GradientName
+    gradient: ResultName
     x_shape: tuple[int, ...]
     dy_shape: tuple[int, ...]
     weight_shape: tuple[int, ...] = ()

@@ -54,7 +54,7 @@ def combinations_of(capture: Capture, options: StudyOptions) -> tuple[Combinatio
     """
     found = tuple(_combinations(capture, options))
     if not found:
-        gradients = " or ".join(options.gradients or ("dx, dw, db",))
+        gradients = " or ".join(options.gradients or ("dx, dw, db, y",))
         rule = f"at least one layer with the tensors of {gradients} by {' or '.join(options.entries)}"
         raise InputFileError(f"Layers must hold {rule}, not none ({capture.source})")
     return found

@@ -88,8 +88,8 @@ def capture(
     Notes
     -----
     The file holds operands and gradients of convolutions, transposed convolutions and average poolings in float32,
-    float16 or bfloat16, and which gradients the step wanted; calls in other types are counted in ``left_out``. A module
-    that runs several times has several layers: ``conv``, ``conv#2``.
+    float16 or bfloat16, and which gradients the step wanted; calls in other types are counted in ``left_out``. Biases
+    are in it where ``loss`` is a function. A module that runs several times has several layers: ``conv``, ``conv#2``.
     """
     target = Path(path)
     check_writable(target)
@@ -127,6 +127,7 @@ class _Capture(_modes.TorchDispatchMode):  # type: ignore[misc]
         self.layers: dict[str, dict[str, np.ndarray]] = {}
         self.left_out: Counter[str] = Counter()
         self._times: Counter[str] = Counter()
+        self._biases: dict[int, torch.Tensor | None] = {}
 
     def left_out_text(self) -> str:
         parts = ", ".join(f"{kind} {calls}" for kind, calls in self.left_out.items())
@@ -139,6 +140,9 @@ class _Capture(_modes.TorchDispatchMode):  # type: ignore[misc]
         result = func(*args, **(kwargs or {}))
         if func in (_aten.convolution.default, _aten.avg_pool2d.default):
             self.names.note(args)
+            if func is _aten.convolution.default:
+                # by its memory: a weight is kept for the backward pass, which is not told of the bias
+                self._biases[args[1].data_ptr()] = args[2]
         elif func is _aten.convolution_backward.default and not is_second_derivative():
             self._keep_convolution(result, *args)
         elif func is _aten.avg_pool2d_backward.default and not is_second_derivative():
@@ -164,7 +168,10 @@ class _Capture(_modes.TorchDispatchMode):  # type: ignore[misc]
         if not wanted or self._has_other_type("convolutions", input):
             return
         made = dict(zip(("grad_input", "grad_weight", "grad_bias"), gradients, strict=True))
-        tensors = {"x": input, "dy": grad_output, "weight": weight, **made}
+        bias = self._biases.get(weight.data_ptr())
+        if bias is not None and bias.dtype != input.dtype:
+            bias = None
+        tensors = {"x": input, "dy": grad_output, "weight": weight, "bias": bias, **made}
         numbers = {"stride": stride, "padding": padding, "dilation": dilation, "output_padding": output_padding}
         self._keep(
             self.names.of_backward(weight),
@@ -192,7 +199,7 @@ class _Capture(_modes.TorchDispatchMode):  # type: ignore[misc]
         flags = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
         self._keep(
             self.names.of_backward(None),
-            {"dy": grad_output, "grad_input": grad_input},
+            {"x": input, "dy": grad_output, "grad_input": grad_input},
             {role: np.array(tuple(value), np.int64) for role, value in numbers.items()}
             | {role: np.array(int(value)) for role, value in flags.items()}
             | {"divisor_override": np.array(divisor_override or 0)},

@@ -10,7 +10,7 @@ from ops.conv_backward.api import described, plan_convolution_backward
 from ops.conv_backward.plan import geometry_of
 from ops.studies.attribution_sums import SumsAsked, sums_of
 from ops.studies.layers import Layer
-from tests.oracles.convolution_bits import gradient_sums
+from tests.oracles.convolution_bits import forward_sums, gradient_sums
 from tests.oracles.series import SERIES, SPLIT
 from tests.oracles.weight_gradient import gradient, left_by_cubes, same_bits
 
@@ -56,7 +56,7 @@ def volume(tensor):
 
 
 def taken(layer, product, gradient_name, model, **changes):
-    tensors = {"dw": ("x", "dy"), "dx": ("dy", "weight")}[gradient_name]
+    tensors = {"dw": ("x", "dy"), "dx": ("dy", "weight"), "y": ("x", "weight")}[gradient_name]
     compute = {np.dtype(np.float16): "fp16"}.get(layer.x.dtype, "bf16")
     asked = SumsAsked(
         gradient=gradient_name, product=get_product(product), cube_math_type=0, compute_dtype=compute,
@@ -73,6 +73,19 @@ def test_input_gradient_sums_are_the_oracles(product, shape):
         geometry, _ = planned(layer, product, "dx")
         got = taken(layer, product, "dx", model)
         want = gradient_sums(geometry, volume(layer.dy), volume(layer.weight), 16, 16, "exact")
+        assert got.stored == compute
+        assert same_bits(got.values, want.reshape(got.values.shape))
+        assert not np.array_equal(got.values, got.values.astype(dtype).astype(np.float32))
+
+
+@pytest.mark.parametrize(("product", "shape"), CASES)
+def test_output_sums_are_the_oracles(product, shape):
+    for compute in ("fp16", "bf16") if product in SPLIT else ("fp16",):
+        dtype, model = CUBE[compute]
+        layer = layer_of(shape, dtype)
+        geometry, _ = planned(layer, product, "dx")
+        got = taken(layer, product, "y", model)
+        want = forward_sums(geometry, volume(layer.x), volume(layer.weight), 16, 16, "exact")
         assert got.stored == compute
         assert same_bits(got.values, want.reshape(got.values.shape))
         assert not np.array_equal(got.values, got.values.astype(dtype).astype(np.float32))

@@ -134,7 +134,7 @@ def test_ttk_rows_of_kernels_and_calls_are_layers(tmp_path):
     assert (dx.gradients, dx.cube_math_types, dx.groups, dx.dilation) == (("dx",), (3,), 2, (1, 1, 2))
     assert -1 <= dx.filled().weight.min() < 0 < dx.filled().weight.max() <= 1
     assert (call.operator, call.output_padding, call.gradients) == ("transposed convolution", (1,), ("dx", "dw", "db"))
-    assert 4 < abs(call.filled().dy).max() <= 5
+    assert 1.5 < abs(call.filled().dy).max() <= 2
     report = study(found.capture, StudyOptions(products=("910b",)))
     assert [(row.title, row.cube_math_type) for row in report.rows] == [
         ("dw dw", 0), ("dx dx", 3), ("call dx", 0), ("call dw", 0), ("call db", 0)
@@ -190,18 +190,18 @@ def test_generated_tensors_replace_those_of_a_file():
 WRONG_CASES = [
     (atk_convolution(mask=(False,) * 3), "outputMask must want a gradient"),
     (atk_convolution(dtype="int8"), "dtype must be fp16, bf16 or fp32, not int8"),
-    (atk_convolution(aclnn_name="Relu"), "aclnn_name must be one of ConvolutionBackward, AvgPool2dBackward, not Relu"),
+    (atk_convolution(aclnn_name="Relu"), "aclnn_name must be one of ConvolutionBackward, AvgPool2dBackward, Conv"),
     (atk_convolution(transposed=True), "x must have weight_shape[0] = 6 channels, not 4"),
     (atk_convolution(inputs=[]), "a case lacks an input or has one of another kind (KeyError: 'input')"),
     (atk_pooling(values=(2, 1)), "a range must have finite ends in order, not [2.0, 1.0]"),
     (7, "a case lacks an input or has one of another kind (AttributeError"),
-    (KERNEL | {"op_name": "conv2d"}, "conv3d_backprop_filter_v2 or conv3d_backprop_input_v2, not conv2d"),
+    (KERNEL | {"op_name": "conv2d"}, "conv3d_backprop_input_v2 or conv2dv2 or conv3dv2, not conv2d"),
     (KERNEL | {"attributes": "open('x')"}, "a row lacks a cell or has one of another kind (ValueError"),
     (KERNEL | {"input_dtypes": "('float16', 'int32', 'float32')"}, "must be of one dtype, not float16 and float32"),
     (KERNEL | {"input_shapes": "((0, 4, 1, 5, 6), (5,), (0, 6, 1, 4, 6))"}, "a tensor is empty"),
     (KERNEL | {"input_formats": "('NDHWC', 'ND', 'NCDHW')"}, "formats must be NCL, NCHW, NCDHW, ND, not NDHWC"),
     (CALL | {"is_enabled": "False"}, "is_enabled is False"),
-    (CALL | {"api_name": "aclnnAdd"}, "api_name must be aclnnConvolutionBackward, not aclnnAdd"),
+    (CALL | {"api_name": "aclnnAdd"}, "api_name must be aclnnConvolutionBackward or aclnnConvolution, not aclnnAdd"),
 ]  # fmt: skip
 
 

@@ -123,10 +123,10 @@ def test_load_capture_metadata_is_an_object(tmp_path):
 WRONG = {
     "missing key": ({"stride": None}, "Layer conv must have the key 'conv.stride'"),
     "unknown key": (
-        {"bias": np.zeros(3)},
-        "Key 'conv.bias' must be 'metadata' or a layer's name, a dot and one of x, dy, weight_shape, stride, padding, "
-        "dilation, groups, grad_weight, weight, transposed, output_padding, gradients, grad_input, grad_bias, x_shape, "
-        "kernel_size, ceil_mode, count_include_pad, divisor_override",
+        {"scale": np.zeros(3)},
+        "Key 'conv.scale' must be 'metadata' or a layer's name, a dot and one of x, dy, weight_shape, stride, padding, "
+        "dilation, groups, grad_weight, weight, bias, transposed, output_padding, gradients, grad_input, grad_bias, "
+        "x_shape, kernel_size, ceil_mode, count_include_pad, divisor_override",
     ),
     "float64 x": ({"x": np.zeros((2, 4, 5, 6))}, "conv.x must be float32, float16 or bfloat16, not float64"),
     "rank 2": ({"x": np.zeros((2, 4), np.float32)}, "conv.x must have rank 3 (NCL), 4 (NCHW) or 5 (NCDHW), not 2"),

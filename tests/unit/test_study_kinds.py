@@ -200,7 +200,7 @@ def test_interfaces_run_by_default_on_the_series_that_have_them():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"gradients": ("dz",)}, StudyOptionError, "gradients must be dx, dw or db, not dz"),
+        ({"gradients": ("dz",)}, StudyOptionError, "gradients must be dx, dw, db or y, not dz"),
         ({"entries": ("cuda",)}, StudyOptionError, "entries must be aclnn, tbe or ascendc, not cuda"),
         ({"entries": ()}, StudyOptionError, "entries must be at least one of aclnn, tbe, ascendc, not none"),
         (
@@ -211,7 +211,7 @@ def test_interfaces_run_by_default_on_the_series_that_have_them():
         (
             {"entries": ("tbe",)},
             InputFileError,
-            "Layers must hold at least one layer with the tensors of dx, dw, db by tbe, not none (test)",
+            "Layers must hold at least one layer with the tensors of dx, dw, db, y by tbe, not none (test)",
         ),
     ],
 )
@@ -268,7 +268,7 @@ WRONG = [
     (
         convolution(2),
         {"gradients": np.array(["dz"])},
-        "c.gradients must hold some of the texts dx, dw, db, not <U2 of ",
+        "c.gradients must hold some of the texts dx, dw, db, y, not <U2 of ",
     ),
     (convolution(2), {"weight": None}, "c.gradients must not hold dx of a layer without the key weight"),
     (convolution(2, transposed=True), {"output_padding": np.array([1, 0])}, "t.dy must have the output size "),

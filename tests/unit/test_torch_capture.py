@@ -10,8 +10,9 @@ from npu_sim.errors import NpuSimError, ShapeError
 from npu_sim.report.files import OutputFileError
 from ops.studies.capture import load_capture
 from ops.studies.layers import GRADIENTS
-from ops.studies.precision import study
+from ops.studies.precision import emulator, study
 from ops.studies.precision_report import StudyOptions
+from ops.studies.registry import kinds_of
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -53,6 +54,21 @@ def test_file_holds_what_the_framework_computed(tmp_path):
     assert np.array_equal(last.grad_weight, model[3].weight.grad.numpy())
     assert np.array_equal(last.grad_bias, model[3].bias.grad.numpy())
     assert last.grad_input.shape == last.x.shape
+    assert np.array_equal(last.bias, model[3].bias.detach().numpy())
+    # of a graph that is there already nobody tells
+    again = load_capture(ops.torch.capture(model, model(x).sum(), tmp_path / "later.npz").path)
+    assert all(layer.bias is None for layer in again.layers)
+
+
+def test_outputs_of_a_captured_step_are_those_of_the_model(tmp_path):
+    model = nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.AvgPool2d(2))
+    x = torch.randn(2, 2, 8, 8)
+    step = load_capture(ops.torch.capture(model, lambda: model(x).sum(), tmp_path / "step.npz").path)
+    pool, conv = step.layers
+    made = [kind.golden(layer, kind.tensors(layer), emulator()) for layer in (conv, pool)
+            for kind in kinds_of(layer, ("y",))]  # fmt: skip
+    np.testing.assert_allclose(made[0], model[0](x).detach().numpy(), atol=1e-6)
+    np.testing.assert_allclose(made[1], model(x).detach().numpy(), atol=1e-6)
 
 
 def test_study_reads_the_file(tmp_path):
