@@ -28,7 +28,8 @@ from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_laun
 from ops.conv_backward.call import ConvBackwardCall
 from ops.conv_backward.resolve import Resolved
 from ops.conv_backward.route import Route, choose_route
-from ops.matmul.plan import MatmulShape, matmul_launches
+from ops.matmul.plan import matmul_launches
+from ops.matmul.tiling import MatmulShape
 from ops.vector.steps import StepList, blocked_shape
 
 _OUTPUTS = ("grad_input", "grad_weight", "grad_bias")

@@ -23,7 +23,8 @@ from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_laun
 from ops.conv_forward.call import ConvolutionCall
 from ops.conv_forward.resolve import Resolved
 from ops.conv_forward.route import Route, choose_route
-from ops.matmul.plan import MatmulShape, matmul_launches
+from ops.matmul.plan import matmul_launches
+from ops.matmul.tiling import MatmulShape
 from ops.vector.elementwise import add_launch, broadcast_launch
 from ops.vector.steps import StepList, blocked_shape
 from ops.vector.transpose import transpose_launch

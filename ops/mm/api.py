@@ -21,7 +21,7 @@ from ops.common.explain import call_words, kernel_facts, launch_works, steps_tab
 from ops.common.options import run_options
 from ops.common.run import empty_results, run_planned
 from ops.common.tensor_desc import TensorDesc
-from ops.matmul.plan import MatmulShape
+from ops.matmul.tiling import MatmulShape
 from ops.mm.plan import MatrixProductPlan, plan_matrix_product
 
 

@@ -19,7 +19,8 @@ from ops.common.arguments import Argument, argument_of
 from ops.common.pipeline import Buffer, CallPlan, Kernel, Step, plan_steps
 from ops.common.status import NO_KERNEL
 from ops.common.tensor_desc import TensorDesc
-from ops.matmul.plan import MatmulShape, matmul_launches
+from ops.matmul.plan import matmul_launches
+from ops.matmul.tiling import MatmulShape, MatmulTiling
 from ops.vector.elementwise import add_launch
 from ops.vector.steps import StepList
 
@@ -73,9 +74,28 @@ def compute_dtype_of(promoted_dtype: str, cube_math_type: int, product: Product)
 
 
 def plan_matrix_product(
-    shape: MatmulShape, descs: Mapping[str, TensorDesc], cube_math_type: int, product: Product
+    shape: MatmulShape,
+    descs: Mapping[str, TensorDesc],
+    cube_math_type: int,
+    product: Product,
+    *,
+    tiling: MatmulTiling | None = None,
+    block_dim: int | None = None,
 ) -> MatrixProductPlan:
     """Plan a product of tensors that fit each other; touches no tensor data.
+
+    Parameters
+    ----------
+    shape : MatmulShape
+        Extents, and how the factors are stored.
+    descs : dict of str to TensorDesc
+        "a", "b", perhaps "bias", and "output", with the shapes they are stored in (FRACTAL_NZ too).
+    cube_math_type : int
+        0..3.
+    product : Product
+        Where it runs.
+    tiling, block_dim : MatmulTiling, int or None
+        As of `ops.matmul.plan.matmul_launches`.
 
     Raises
     ------
@@ -90,7 +110,7 @@ def plan_matrix_product(
         for name, desc in descs.items()
         if output.elems and desc.elems
     }
-    planner = _Planner(shape, compute, product, arguments)
+    planner = _Planner(shape, compute, product, arguments, tiling, block_dim)
     if output.elems:
         planner.plan()
     return MatrixProductPlan(
@@ -106,8 +126,17 @@ def plan_matrix_product(
 class _Planner:
     """The steps of one call in the making."""
 
-    def __init__(self, shape: MatmulShape, compute: str, product: Product, arguments: Mapping[str, Argument]) -> None:
+    def __init__(
+        self,
+        shape: MatmulShape,
+        compute: str,
+        product: Product,
+        arguments: Mapping[str, Argument],
+        tiling: MatmulTiling | None,
+        block_dim: int | None,
+    ) -> None:
         self._shape, self._compute, self._product, self._arguments = shape, compute, product, arguments
+        self._tiling, self._block_dim = tiling, block_dim
         self.steps = StepList(product)
 
     def plan(self) -> None:
@@ -129,10 +158,12 @@ class _Planner:
 
     def _multiply(self, result: Buffer) -> None:
         shape, compute, product = self._shape, self._compute, self._product
+        tiling, block_dim = self._tiling, self._block_dim
         a, b = (self.steps.cast(self._arguments[name].buffer, DTYPES[compute].stored_as) for name in ("a", "b"))
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
-            return matmul_launches(shape, product, compute, result.dtype, gm, at(a), at(b), at(result))
+            places = (gm, at(a), at(b), at(result))
+            return matmul_launches(shape, product, compute, result.dtype, *places, tiling, block_dim)
 
         name = "BatchMatMulV2" if shape.b_batched else "MatMulV2"
         self.steps.add(Step(name=name, reads=(a, b), writes=(result,), build=build))

@@ -27,7 +27,8 @@ from npu_sim.products import get_product
 from npu_sim.report.precision import element_errors, measure
 from ops import aclnn, tbe
 from ops.common.definition import weight_gradient as oracle
-from ops.matmul.plan import MatmulShape, matmul_launches
+from ops.matmul.plan import matmul_launches
+from ops.matmul.tiling import MatmulShape
 from ops.studies.warming import ascendc_gradient
 from tests.cases.weight_gradient import gradient_of
 

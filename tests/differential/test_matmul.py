@@ -13,12 +13,13 @@ from npu_sim.accumulation import SERIAL
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.engines.hazards import emit_rows, run_hazards, run_hazards_rows
 from npu_sim.engines.timeline import run_timeline
-from npu_sim.errors import OperatorError
+from npu_sim.errors import OperatorError, ShapeError
 from npu_sim.isa.op import Op
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
 from npu_sim.program.verify import verify
-from ops.matmul.plan import MatmulShape, matmul_launches
+from ops.matmul.plan import matmul_launches
+from ops.matmul.tiling import MatmulShape, MatmulTiling, bank_tiling
 from tests.oracles.sync_removal import conflicts, lost_by_removal
 
 CHIP = get_product("910b")
@@ -26,26 +27,50 @@ NUMPY = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16, "fp32": np.float32, "hf
 OPTIONS = ExecuteOptions(accumulation=SERIAL)
 
 
-def planned(shape, compute="fp16", out="fp32", product=CHIP):
+def elems(rows, columns, is_nz):
+    """Return the elements of a stored matrix."""
+    return -(-rows // 16) * 16 * -(-columns // 16) * 16 if is_nz else rows * columns
+
+
+def planned(shape, compute="fp16", out="fp32", product=CHIP, **given):
     """Return the plan, its memory and the three tensors."""
     gm = GlobalMemory()
     item, out_item = np.dtype(NUMPY[compute]).itemsize, np.dtype(NUMPY[out]).itemsize
-    a = gm.add("a", shape.batch * shape.m * shape.k * item, initialised=True)
-    b = gm.add("b", (shape.batch if shape.b_batched else 1) * shape.k * shape.n * item, initialised=True)
-    c = gm.add("c", shape.batch * shape.m * shape.n * out_item, initialised=False)
-    return matmul_launches(shape, product, compute, out, gm, a, b, c), gm, a, b, c
+    a = gm.add("a", shape.batch * elems(shape.m, shape.k, shape.a_nz) * item, initialised=True)
+    count = shape.batch if shape.b_batched else 1
+    b = gm.add("b", count * elems(shape.k, shape.n, shape.b_nz) * item, initialised=True)
+    c = gm.add("c", shape.batch * elems(shape.m, shape.n, shape.c_nz) * out_item, initialised=False)
+    return matmul_launches(shape, product, compute, out, gm, a, b, c, **given), gm, a, b, c
 
 
-def multiply(shape, left, right, compute, out, options=OPTIONS):
+def in_fractals(matrices):
+    """Return matrices as FRACTAL_NZ: [column of 16][row][16], padded with zeros."""
+    rows, columns = matrices.shape[-2:]
+    pads = [(0, 0)] * (matrices.ndim - 2) + [(0, -rows % 16), (0, -columns % 16)]
+    padded = np.pad(matrices, pads)
+    return padded.reshape(*padded.shape[:-1], -1, 16).swapaxes(-2, -3)
+
+
+def out_of_fractals(stored, shape):
+    """Return C[batch][m][n] of FRACTAL_NZ in a flat array."""
+    columns, rows = -(-shape.n // 16), -(-shape.m // 16) * 16
+    whole = stored.reshape(shape.batch, columns, rows, 16).swapaxes(1, 2)
+    return whole.reshape(shape.batch, rows, columns * 16)[:, : shape.m, : shape.n]
+
+
+def multiply(shape, left, right, compute, out, options=OPTIONS, **given):
     """Return C as the emulator computes it; ``left`` is [batch][m][k], ``right`` [k][n] or [batch][k][n]."""
-    plan, gm, a, b, c = planned(shape, compute, out)
-    stored = left.swapaxes(1, 2) if shape.a_transposed else left
-    gm.arena[:] = 0xFF
-    gm.view(a, NUMPY[compute], stored.shape)[...] = stored
+    plan, gm, a, b, c = planned(shape, compute, out, **given)
+    left = left.swapaxes(1, 2) if shape.a_transposed else left
     right = right.swapaxes(-1, -2) if shape.b_transposed else right
-    gm.view(b, NUMPY[compute], right.shape)[...] = right
+    gm.arena[:] = 0xFF
+    for tensor, matrices, is_nz in ((a, left, shape.a_nz), (b, right, shape.b_nz)):
+        stored = in_fractals(matrices) if is_nz else matrices
+        gm.view(tensor, NUMPY[compute], stored.shape)[...] = stored
     for launch in plan.launches:
         execute(launch, CHIP, options)
+    if shape.c_nz:
+        return out_of_fractals(gm.view(c, NUMPY[out], (-1,)), shape).copy()
     return gm.view(c, NUMPY[out], (shape.batch, shape.m, shape.n)).copy()
 
 
@@ -149,10 +174,9 @@ def test_core_leaves_the_hf32_mode_as_it_found_it(compute):
 @pytest.mark.parametrize("transposed", [False, True], ids=["a b", "at bt"])
 def test_every_ordering_lost_by_removing_a_row_is_reported(transposed):
     shape = MatmulShape(m=140, n=20, k=300, a_transposed=transposed, b_transposed=transposed)
-    plan, gm, *_ = planned(shape)
-    launch = replace(plan.launches[0], core_count=1)
-    launch.params["cores"] = 1
-    rows = emit_rows(launch, 0, 0)
+    tiling = MatmulTiling(base_m=128, base_n=32, base_k=64, k_a=128, k_b=64)
+    plan, gm, *_ = planned(shape, tiling=tiling)
+    rows = emit_rows(plan.launches[0], 0, 0)
     pairs = conflicts(rows)
     broken = 0
     for i in np.flatnonzero(np.isin(rows["op"], (Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER))):
@@ -170,16 +194,100 @@ def test_product_without_split_cores_is_refused():
     assert caught.value.status == 561103
 
 
+def test_cores_are_used_while_there_are_blocks():
+    assert CHIP.cube_core_count == 24
+    for shape, least in ((MatmulShape(m=16, n=16, k=9), 1), (MatmulShape(m=512, n=512, k=64, batch=7), 20)):
+        plan, *_ = planned(shape)
+        assert least <= plan.tiling.cores == plan.launches[0].core_count <= 24
+    plan, *_ = planned(MatmulShape(m=512, n=512, k=64), block_dim=5)
+    assert plan.tiling.cores <= 5
+
+
+TILINGS = {
+    "chunks of their own": MatmulTiling(base_m=32, base_n=48, base_k=32, k_a=64, k_b=160, cores_m=2),
+    "A stays": MatmulTiling(base_m=32, base_n=16, base_k=48, k_a=304, k_b=96, blocks_a=2, cores_n=3),
+    "B stays": MatmulTiling(base_m=16, base_n=32, base_k=304, k_a=80, k_b=304, blocks_b=3, cores_batch=2),
+    "B stays in L0B": MatmulTiling(base_m=48, base_n=64, base_k=64, k_a=304, k_b=112, keeps_b=True, cores_n=2),
+    "one L0C": MatmulTiling(base_m=160, base_n=144, base_k=16, k_a=16, k_b=304),
+}
+
+
+@pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize("name", TILINGS)
+@pytest.mark.parametrize("compute", ["fp16", "fp32"])
+def test_every_tiling_gives_the_same_bits(name, compute, stored):
+    rng = np.random.default_rng(9)
+    shape = MatmulShape(m=117, n=133, k=300, batch=2, **stored)
+    tiling = TILINGS[name]
+    if compute == "fp32":
+        tiling = replace(tiling, base_k=16, base_n=min(tiling.base_n, 48))
+    left = rng.standard_normal((2, shape.m, shape.k)).astype(NUMPY[compute])
+    own = (2,) if shape.b_batched else ()
+    right = rng.standard_normal((*own, shape.k, shape.n)).astype(NUMPY[compute])
+    expected = multiply(shape, left, right, compute, "fp32")
+    plan, *_ = planned(shape, compute, tiling=tiling)
+    assert run_hazards(plan.launches, CHIP) == []
+    got = multiply(shape, left, right, compute, "fp32", tiling=tiling)
+    np.testing.assert_array_equal(got.view(np.uint32), expected.view(np.uint32))
+
+
+@pytest.mark.parametrize("stored", STORED)
+def test_operands_and_result_in_fractals_give_the_same_bits(stored):
+    rng = np.random.default_rng(10)
+    shape = MatmulShape(m=70, n=37, k=90, batch=2, **stored)
+    left = rng.standard_normal((2, shape.m, shape.k)).astype(np.float16)
+    own = (2,) if shape.b_batched else ()
+    right = rng.standard_normal((*own, shape.k, shape.n)).astype(np.float16)
+    expected = multiply(shape, left, right, "fp16", "fp16")
+    for which in ("a_nz", "b_nz", "c_nz"):
+        plan, *_ = planned(replace(shape, **{which: True}), out="fp16")
+        assert run_hazards(plan.launches, CHIP) == []
+        got = multiply(replace(shape, **{which: True}), left, right, "fp16", "fp16")
+        np.testing.assert_array_equal(got.view(np.uint16), expected.view(np.uint16))
+
+
+def test_tuning_record_is_replayed():
+    shape = MatmulShape(m=1280, n=128, k=20480, a_transposed=True, a_nz=True, b_nz=True, c_nz=True)
+    record = {
+        "block_dim": [1, 2, 10, 1, 0],
+        "al1": [640, 1],
+        "bl1": [160, 1],
+        "al0": [8, 5],
+        "bl0": [5, 4],
+        "cl0": [4, 8],
+    }
+    tiling = bank_tiling(shape, **record)
+    assert (tiling.base_m, tiling.base_n, tiling.base_k, tiling.k_a, tiling.k_b) == (128, 64, 80, 640, 160)
+    result = run_timeline(planned(shape, tiling=tiling)[0].launches[0], get_product("Ascend910B1"))
+    # 49.76 us on a device: a record of CANN 8.1.RC1's unified bank
+    assert 40e-6 < result.seconds() < 62e-6
+
+
+def test_operand_that_stays_in_l1_is_read_once():
+    shape = MatmulShape(m=512, n=1024, k=256, a_nz=True, b_nz=True, c_nz=True)
+    tiling = MatmulTiling(base_m=128, base_n=128, base_k=64, k_a=256, k_b=64)
+    moved = run_timeline(planned(shape, tiling=tiling)[0].launches[0], CHIP).bytes_by_path["GM->L1"]
+    assert moved == 512 * 256 * 2 + 4 * 1024 * 256 * 2
+    tiling = replace(tiling, k_a=64)
+    moved = run_timeline(planned(shape, tiling=tiling)[0].launches[0], CHIP).bytes_by_path["GM->L1"]
+    assert moved == 8 * 512 * 256 * 2 + 4 * 1024 * 256 * 2
+
+
 @pytest.mark.parametrize(
-    ("shape", "cores"),
+    ("change", "error", "message"),
     [
-        (MatmulShape(m=128, n=128, k=9), 1),
-        (MatmulShape(m=129, n=128, k=9), 2),
-        (MatmulShape(m=3, n=200, k=9, batch=2), 4),
-        (MatmulShape(m=129, n=129, k=9, batch=7), 24),
+        ({"base_m": 24}, ShapeError, "base_m must be a multiple of 16, not 24"),
+        ({"cores_n": 3}, ShapeError, r"cores_n must be in \[1, 1\], not 3"),
+        ({"blocks_a": 0}, ShapeError, "blocks_a and blocks_b must be at least 1"),
+        ({"base_k": 1024}, OperatorError, "Blocks of a tiling must fit the buffers"),
     ],
 )
-def test_every_block_of_every_batch_item_gets_a_core_while_there_are_any(shape, cores):
-    plan, *_ = planned(shape)
-    assert CHIP.cube_core_count == 24
-    assert plan.tiling.cores == plan.launches[0].core_count == cores
+def test_tiling_that_cannot_run_is_refused(change, error, message):
+    tiling = MatmulTiling(base_m=64, base_n=64, base_k=64, k_a=64, k_b=64)
+    with pytest.raises(error, match=message):
+        planned(MatmulShape(m=64, n=64, k=2048), tiling=replace(tiling, **change))
+
+
+def test_tuning_record_that_divides_k_is_refused():
+    with pytest.raises(ShapeError, match="block_dim must not divide K"):
+        bank_tiling(MatmulShape(m=16, n=16, k=64), block_dim=[1, 1, 1, 2], al0=[1, 1], cl0=[1, 1])

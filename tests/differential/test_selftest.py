@@ -13,7 +13,8 @@ from npu_sim.accumulation import Accumulation
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
-from ops.matmul.plan import MatmulShape, matmul_launches
+from ops.matmul.plan import matmul_launches
+from ops.matmul.tiling import MatmulShape
 from ops.studies.selftest.arithmetic import Arithmetic, emulate
 from ops.studies.selftest.fit import fit, same
 from ops.studies.selftest.vectors import TENSORS, Vectors, vectors_of

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from npu_sim.products import Product
+from npu_sim.units import ceil_div
 from ops.common.tensor_desc import TensorDesc
-from ops.matmul.plan import MatmulShape
+from ops.matmul.tiling import CUBE, MatmulShape, MatmulTiling
 from ops.mm.plan import plan_matrix_product
 from ops.studies.calls.planned import PlannedCall
 
@@ -27,12 +28,18 @@ class MatrixProductRequest:
         With a bias of N elements.
     cube_math_type : int
         0..3.
+    tiling : MatmulTiling or None
+        How the kernel is cut; None: the cheapest of a search.
+    block_dim : int or None
+        Cores that the search may use; None: all.
     """
 
     shape: MatmulShape
     dtype: str = "fp16"
     has_bias: bool = False
     cube_math_type: int = 0
+    tiling: MatmulTiling | None = None
+    block_dim: int | None = None
     kernel_words: ClassVar[str] = "the kernel of the product"
 
     @property
@@ -77,15 +84,21 @@ class MatrixProductRequest:
         lead = (s.batch,) if s.b_batched or s.batch > 1 else ()
         b_lead = lead if s.b_batched else ()
         shapes = {
-            "a": (*lead, *((s.k, s.m) if s.a_transposed else (s.m, s.k))),
-            "b": (*b_lead, *((s.n, s.k) if s.b_transposed else (s.k, s.n))),
-            "output": (*lead, s.m, s.n),
+            "a": (*lead, *_stored((s.k, s.m) if s.a_transposed else (s.m, s.k), s.a_nz)),
+            "b": (*b_lead, *_stored((s.n, s.k) if s.b_transposed else (s.k, s.n), s.b_nz)),
+            "output": (*lead, *_stored((s.m, s.n), s.c_nz)),
         } | ({"bias": (s.n,)} if self.has_bias else {})
         descs = {name: TensorDesc(shape=shape, dtype=self.dtype, format="ND") for name, shape in shapes.items()}
-        plan = plan_matrix_product(s, descs, self.cube_math_type, product)
+        plan = plan_matrix_product(s, descs, self.cube_math_type, product, tiling=self.tiling, block_dim=self.block_dim)
         return PlannedCall(
             calls=plan.calls,
             kernels=tuple(planned for planned in plan.calls.steps if planned.kernel.tiling is not None),
             compute_dtype=plan.compute_dtype,
             macs=s.batch * s.m * s.n * s.k,
         )
+
+
+def _stored(extents: tuple[int, int], is_nz: bool) -> tuple[int, ...]:
+    """Return the shape a matrix is stored in: itself, or FRACTAL_NZ."""
+    rows, columns = extents
+    return (ceil_div(columns, CUBE), ceil_div(rows, CUBE), CUBE, CUBE) if is_nz else extents
