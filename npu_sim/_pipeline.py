@@ -9,7 +9,8 @@ from __future__ import annotations
 import gc
 import operator
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import cache
 from typing import Any
 
 from llvmlite.binding import ffi as _ffi
@@ -18,14 +19,17 @@ from numba.core import cgutils as _cgutils
 from numba.core import codegen as _codegen
 from numba.core import compiler as _compiler
 from numba.core import compiler_machinery as _machinery
+from numba.core import debuginfo as _debuginfo
 from numba.core import errors as _errors
 from numba.core import ir as _ir
 from numba.core import lowering as _lowering
 from numba.core import postproc as _postproc
 from numba.core import transforms as _transforms
 from numba.core import typed_passes as _typed_passes
+from numba.core import typeinfer as _typeinfer
 from numba.core import types as _types
 from numba.core import untyped_passes as _untyped_passes
+from numba.core import utils as _utils
 
 from npu_sim._dependencies import digest
 
@@ -36,14 +40,17 @@ cgutils: Any = _cgutils
 codegen: Any = _codegen
 compiler: Any = _compiler
 machinery: Any = _machinery
+debuginfo: Any = _debuginfo
 errors: Any = _errors
 ir: Any = _ir
 lowering: Any = _lowering
 postproc: Any = _postproc
 transforms: Any = _transforms
 typed_passes: Any = _typed_passes
+typeinfer: Any = _typeinfer
 types: Any = _types
 untyped_passes: Any = _untyped_passes
+utils: Any = _utils
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -77,7 +84,7 @@ def _replaced(holder: Any, name: str, value: Any) -> Iterator[None]:
             delattr(holder, name)
 
 
-_OPERATORS = frozenset(function for function in vars(operator).values() if callable(function))
+_NUMBAS_OWN = frozenset({types.Function, types.NumberClass})
 
 
 def _is_scalar(kind: Any) -> bool:
@@ -85,14 +92,14 @@ def _is_scalar(kind: Any) -> bool:
 
 
 def _remembering(resolve: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a ``resolve_function_type`` that asks only once what an operator gives for scalars of some types.
+    """Return a ``resolve_function_type`` that asks only once what Numba's own functions give for scalars.
 
     Numba tries a dozen templates anew each time: a quarter of what it takes without LLVM.
     """
     known: dict[Any, Any] = {}
 
     def resolve_function_type(function: Any, arguments: Any, keywords: Any) -> Any:
-        if keywords or not all(map(_is_scalar, arguments)) or getattr(function, "typing_key", None) not in _OPERATORS:
+        if keywords or type(function) not in _NUMBAS_OWN or not all(map(_is_scalar, arguments)):
             return resolve(function, arguments, keywords)
         key = function, tuple(arguments)
         if key not in known:
@@ -137,10 +144,14 @@ _WITHOUT_VARIABLES = frozenset({str, int, bool, type(None), ir.Loc, ir.Scope})
 
 def _variables(statement: Any, value: Any) -> list[Any]:
     """Return what ``ir.Inst._rec_list_vars`` does; the values of a statement are most often a variable or a text."""
-    if type(value) is not dict:
+    if type(value) is dict:
+        items = value.values()
+    elif type(value) in (list, tuple):
+        items = value
+    else:
         return _list_variables(statement, value)
     found: list[Any] = []
-    for item in value.values():
+    for item in items:
         kind = type(item)
         if kind is ir.Var:
             found.append(item)
@@ -168,6 +179,30 @@ def _post_process_once(processor: Any, emit_dels: bool = False, extend_lifetimes
         processor._insert_var_dels(extend_lifetimes=extend_lifetimes)
 
 
+class _ErrorContext:
+    """What ``errors.new_error_context`` is, without a generator for each statement: it matters where one fails."""
+
+    __slots__ = ("_format", "_places", "_values")
+
+    def __init__(self, format_: str, *places: Any, **values: Any) -> None:
+        self._format, self._places, self._values = format_, places, values
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if error is not None:
+            with errors.new_error_context(self._format, *self._places, **self._values):
+                raise error
+
+
+_AS_THEY_COME = nullcontext()
+
+
+def _let_pass(*_: Any, **__: Any) -> Any:
+    return _AS_THEY_COME
+
+
 def _plain(text: str, *_: Any, **__: Any) -> str:
     return text
 
@@ -193,6 +228,13 @@ def thrifty(typing_context: Any, target: Any) -> Iterator[None]:
             (target, "pack_value", _copying_records(target)),
             (ir.Inst, "_rec_list_vars", _variables),
             (postproc.PostProcessor, "run", _post_process_once),
+            (typeinfer, "new_error_context", _ErrorContext),
+            (lowering, "new_error_context", _ErrorContext),
+            (errors.WarningsFixer, "catch_warnings", _let_pass),
+            (debuginfo, "suspend_emission", _let_pass),
+            (types.Record, "__repr__", cache(types.Record.__repr__)),
+            (utils, "pysignature", cache(utils.pysignature)),
+            (target.data_model_manager, "_cache", dict(target.data_model_manager._cache)),
             *_plain_errors(),
             # two events for each call of LLVM, to which nobody listens
             (ffi.lib._lock, "_cblist", []),
@@ -232,7 +274,36 @@ class Flags(compiler.Flags):  # type: ignore[misc]
 
 
 class _Lower(lowering.Lower):  # type: ignore[misc]
-    """Numba's translation to LLVM, which for operators of numbers asks type inference first."""
+    """Numba's translation to LLVM, which for operators of numbers asks type inference first.
+
+    What holds no reference, which is most variables, is not looked through for references, and not cleared at the end
+    of its life.
+    """
+
+    def _holds_references(self, kind: Any) -> bool:
+        known = self.__dict__.setdefault("_known_kinds", {})
+        if kind not in known:
+            known[kind] = self.context.data_model_manager[kind].contains_nrt_meminfo()
+        return bool(known[kind])
+
+    def incref(self, typ: Any, val: Any) -> None:
+        """Count one more reference to each object in ``val``."""
+        if self._holds_references(typ):
+            super().incref(typ, val)
+
+    def decref(self, typ: Any, val: Any) -> None:
+        """Count one reference less to each object in ``val``."""
+        if self._holds_references(typ):
+            super().decref(typ, val)
+
+    def delvar(self, name: str) -> None:
+        """End the life of a variable."""
+        if self._holds_references(self.typeof(name)):
+            super().delvar(name)
+        elif name not in self._blk_local_varmap:
+            # it lives again in another block
+            self._singly_assigned_vars.discard(name)
+            self._alloca_var(name, self.typeof(name))
 
     def lower_binop(self, resty: Any, expr: Any, op: Any) -> Any:
         """Return the value of a binary operator; Numba looks for one with constant operands thrice before.

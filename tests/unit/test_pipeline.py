@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,9 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
-from numba.core import compiler, errors, ir, postproc
+from numba.core import compiler, debuginfo, errors, ir, lowering, postproc, typeinfer, types, utils
 from numba.core.registry import cpu_target
+from numba.core.runtime import _nrt_python, rtsys
 
 from npu_sim import _jit, _pipeline
 
@@ -44,6 +46,13 @@ def _bitwise(a, b):
     return a & b, a | b, a ^ b, a << b, a >> b, a & 6, a | 6, 6 ^ b, a << 2, 99 >> b, taken
 
 
+def _functions(a, b):
+    """Functions of scalars, with equal and with mixed types, each more than once."""
+    kinds = np.int64(a), np.uint32(b), np.float32(a), float(b), bool(a), abs(a), np.int64(b), bool(b)
+    extremes = min(a, b), max(a, b), min(a, 3), max(2.5, b), min(b, a), min(a, b, 3), max(a, b)
+    return kinds, extremes, len(range(b)), divmod(7, np.int64(3)), round(float(a))
+
+
 _INTEGERS = (np.int64(5), np.int32(-7), np.uint32(4), np.uint64(9), np.int16(3), True)
 _NUMBERS = (*_INTEGERS, np.float32(2.5), np.float64(-1.75))
 
@@ -55,7 +64,9 @@ def _bits(value):
 
 
 @pytest.mark.parametrize("second", _INTEGERS, ids=lambda value: type(value).__name__)
-@pytest.mark.parametrize(("function", "numbers"), [(_operators, _NUMBERS), (_bitwise, _INTEGERS)])
+@pytest.mark.parametrize(
+    ("function", "numbers"), [(_operators, _NUMBERS), (_bitwise, _INTEGERS), (_functions, _NUMBERS)]
+)
 def test_operators_give_what_numba_gives(function, numbers, second):
     whole = numba.njit(error_model="numpy")(function)
     ours = _jit.jit(function)
@@ -68,6 +79,16 @@ def test_compiler_is_left_as_it_was(fails):
     holders = cpu_target.typing_context, cpu_target.target_context, errors.termcolor()
     replaced = ("resolve_function_type", "get_abi_sizeof", "pack_value", "_markup")
     methods = ir.Inst._rec_list_vars, postproc.PostProcessor.run
+    helpers = (
+        (typeinfer, "new_error_context"),
+        (lowering, "new_error_context"),
+        (errors.WarningsFixer, "catch_warnings"),
+        (debuginfo, "suspend_emission"),
+        (types.Record, "__repr__"),
+        (utils, "pysignature"),
+        (cpu_target.target_context.data_model_manager, "_cache"),
+    )
+    before = [getattr(holder, name) for holder, name in helpers]
     listeners = list(_pipeline.ffi.lib._lock._cblist)
 
     @_jit.jit
@@ -82,6 +103,7 @@ def test_compiler_is_left_as_it_was(fails):
     assert not [name for holder in holders for name in replaced if name in vars(holder)]
     assert methods == (ir.Inst._rec_list_vars, postproc.PostProcessor.run)
     assert methods == (_pipeline._list_variables, _pipeline._post_process)
+    assert all(getattr(holder, name) is value for (holder, name), value in zip(helpers, before, strict=True))
     assert listeners == _pipeline.ffi.lib._lock._cblist != []
     assert gc.isenabled()
 
@@ -126,6 +148,72 @@ def test_variables_and_their_ends_are_those_that_numba_finds(monkeypatch, functi
     assert bodies[0] == bodies[1]
     assert any(line.startswith("del ") for lines in bodies[0] for line in lines)
     assert (ours.generator_info is None) == (whole.generator_info is None) == (function is not _steps)
+
+
+def _arrays(values, count):
+    """Arrays that are made, cut, kept in tuples, replaced in a loop, returned and dropped."""
+    last = values[1:]
+    pair = (values, values[2:])
+    for index in range(count):
+        made = np.empty(index + 2, values.dtype)
+        made[:] = index
+        if index % 2:
+            last = made[1:]
+            pair = (made, made[2:])
+    return last, pair[0][0] + len(pair[1]) + len(pair[0])
+
+
+def _lines(values, count):
+    made = np.empty(count, values.dtype)
+    for index in range(count):
+        made[index] = values[index]
+        yield made[: index + 1]
+
+
+@pytest.fixture
+def _counted():
+    rtsys.initialize(cpu_target.target_context)
+    _nrt_python.memsys_enable_stats()
+    yield
+    _nrt_python.memsys_disable_stats()
+
+
+@pytest.mark.usefixtures("_counted")
+@pytest.mark.parametrize(
+    ("function", "take"), [(_arrays, lambda found: [*found]), (_lines, lambda found: [line.copy() for line in found])]
+)
+def test_arrays_live_as_long_as_something_refers_to_them(function, take):
+    ours, values = _jit.jit(function), np.arange(7.0)
+    take(ours(values, 5))
+    held, before = sys.getrefcount(values), rtsys.get_allocation_stats()
+    for _ in range(3):
+        found, expected = take(ours(values, 5)), take(function(values, 5))
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+        del found, one
+    after = rtsys.get_allocation_stats()
+    assert after.alloc - before.alloc == after.free - before.free > 0
+    assert after.mi_alloc - before.mi_alloc == after.mi_free - before.mi_free > 0
+    assert sys.getrefcount(values) == held
+
+
+def _wrong_type(x):
+    y = x + 1
+    return y.nothing
+
+
+def _wrong_call(x):
+    return len(x)
+
+
+@pytest.mark.parametrize("function", [_wrong_type, _wrong_call])
+def test_errors_name_the_statement(function):
+    texts = []
+    for compiled in (numba.njit(function), _jit.jit(function)):
+        with pytest.raises(errors.TypingError) as caught:
+            compiled(1)
+        texts.append(re.findall(r"During: (typing of [^\x1b\n]*)", str(caught.value)))
+    assert texts[0] == texts[1] != []
 
 
 def test_collection_that_was_off_stays_off():
