@@ -19,7 +19,31 @@ def perf_command(
     file: shapes.FileArgument = None,
     arguments: shapes.ScriptArguments = None,
     model: shapes.ModelOption = None,
-    batch: shapes.BatchOption = None,
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            "--batch",
+            metavar="INTS",
+            help="Images per step of a network, such as 8,16,32. Default: 8; of a PyTorch model as in --input.",
+        ),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="N,C,H,W", help="Shape of an input of a PyTorch model; repeatable."),
+    ] = None,
+    mask: Annotated[
+        str | None,
+        typer.Option(
+            "--mask",
+            metavar="dx,dw,db",
+            help="Gradients of every convolution of a network. Default: those a step needs: no dx of the first layer, "
+            "db where there is a bias.",
+        ),
+    ] = None,
+    forward: Annotated[bool, typer.Option("--forward", help="Of a network, time the forward calls too.")] = False,
+    details: Annotated[
+        bool, typer.Option("--details", help="Of a network in several settings, show the parts of each.")
+    ] = False,
     x: shapes.XOption = None,
     weight: shapes.WeightOption = None,
     stride: shapes.StrideOption = None,
@@ -54,7 +78,12 @@ def perf_command(
     yes: YesOption = False,
     no_progress: shapes.NoProgressOption = False,
 ) -> None:
-    """Time weight gradients (a file, a network, one shape) or a Python file.
+    """Time a network, weight gradients (a file, one shape) or a Python file.
+
+    A network is a table that ships (--model) or a PyTorch model, which a function
+    of a Python file returns (FILE.py:FUNCTION, with --input or with a loss): of
+    every convolution and average pooling the whole backward call that a training
+    step makes, on one or several products, in one or several batches.
 
     A weight gradient is a call of aclnnConvolutionBackward that wants no other
     gradient, and refused where the operator refuses it. The whole call is timed,
@@ -69,16 +98,32 @@ def perf_command(
     """
     # Imported here: they load the compiler, which the help does not need.
     from ops.cli import scripts
+    from ops.cli.model_files import is_model
+    from ops.cli.perf_network import NetworkOptions, time_network
     from ops.cli.perf_table import print_timing
     from ops.cli.script_times import time_script
     from ops.studies import timing
     from ops.studies.calls.convolutions import gradient_requests
     from ops.studies.effort import timing_effort
 
+    given = shapes.ShapeOptions(x=x, weight=weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
+    is_network = model is not None or is_model(file)
+    of_network = {
+        "--batch": batch, "--input": inputs, "--mask": mask, "--forward": forward or None, "--details": details or None
+    }  # fmt: skip
+    if is_network:
+        shapes.refuse_arguments(arguments)
+        shapes.refuse_mixture(file, model, given)
+        options = NetworkOptions(
+            model=model, file=file, inputs=inputs, batch=batch, mask=mask, products=product, modes=cube_math_type,
+            layers=layer, dtype=dtype, scope=scope, json_path=json_path, trace=trace, trace_cores=trace_core,
+            forward=forward, details=details, yes=yes, show_progress=not no_progress,
+        )  # fmt: skip
+        raise typer.Exit(time_network(options))
     if file is not None and scripts.is_script(file):
         scripts.refuse_options(
             {
-                "--model": model, "--batch": batch, "--x": x, "--weight": weight, "--stride": stride,
+                **of_network, "--x": x, "--weight": weight, "--stride": stride,
                 "--padding": padding, "--dilation": dilation, "--groups": groups, "--layer": layer, "--dtype": dtype,
                 "--cube-math-type": cube_math_type, "--scope": scope,
             }
@@ -89,8 +134,10 @@ def perf_command(
             )
         )
     shapes.refuse_arguments(arguments)
-    given = shapes.ShapeOptions(x=x, weight=weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
-    cases = shapes.read_cases(file, model, batch, given, dtype=dtype, layers=layer)
+    for option, value in of_network.items():
+        if value is not None:
+            raise shapes.UsageError(f"{option} must be given together with --model or a PyTorch model")
+    cases = shapes.read_cases(file, None, None, given, dtype=dtype, layers=layer)
     products, modes = shapes.read_products(product), shapes.read_modes(cube_math_type)
     wanted = shapes.read_scope(scope)
     json_file = shapes.output_path("--json", json_path, file)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import runpy
 import tempfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from npu_sim.errors import NpuSimError
+from ops.cli.model_files import guarded, is_model, model_and_loss
 from ops.cli.output import note
 from ops.cli.shapes import UsageError
 from ops.studies.capture import load_capture, load_example
@@ -51,49 +48,21 @@ def read_layers(source: str | None, distribution: str | None, seed: int | None) 
         if (more := len(found.left_out) - _REASONS_SHOWN) > 0:
             note(f"left out for {more} more reasons")
         return found.capture
-    path, colon, function = (source or "").rpartition(":")
-    if colon and path.endswith(".py"):
-        capture = _captured(path, function)
+    if source is not None and is_model(source):
+        capture = _captured(source)
     else:
         capture = load_example() if source is None else load_capture(source)
     return capture if distribution is None else regenerated(capture, distribution, seed or 0)
 
 
-def _captured(path: str, function: str) -> Capture:
+def _captured(source: str) -> Capture:
     """Return the layers of a training step of the model that a function of a Python file builds."""
-    if not Path(path).is_file():
-        raise UsageError(f"Python file must exist, but {path} does not")
     import ops.torch
 
-    try:
-        build = runpy.run_path(path, run_name="npu_sim_model").get(function)
-    except Exception as error:  # of the user's own code
-        raise UsageError(f"{path} must run, but ends with {type(error).__name__}: {error}") from error
-    if not callable(build):
-        raise UsageError(f"{path} must define the function {function}, which returns (model, loss) or (model, x)")
+    model, loss = model_and_loss(source)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "step.npz"
-        try:
-            model, loss = _model_and_loss(build)
-            captured = ops.torch.capture(model, loss, file)
-        except NpuSimError:
-            raise
-        except Exception as error:  # of the user's own code
-            raise UsageError(f"{path}:{function} must run, but ends with {type(error).__name__}: {error}") from error
+        captured = guarded(source, lambda: ops.torch.capture(model, loss, file))
         for kind, calls in captured.left_out.items():
             note(f"left out: {kind} {calls}")
-        return replace(load_capture(file), source=f"{path}:{function}")
-
-
-def _model_and_loss(build: Callable[[], Any]) -> tuple[Any, Any]:
-    """Return the model and its loss; of inputs the loss is the mean of the squares of what the model makes of them."""
-    import torch
-
-    made = build()
-    if not isinstance(made, tuple) or len(made) < 2 or not isinstance(made[0], torch.nn.Module):
-        raise UsageError("The function must return (model, loss) or (model, x, ...), the model being a torch.nn.Module")
-    model, *rest = made
-    first = rest[0]
-    if len(rest) == 1 and (callable(first) or (isinstance(first, torch.Tensor) and first.ndim == 0)):
-        return model, first
-    return model, lambda: model(*rest).float().square().mean()
+        return replace(load_capture(file), source=source)

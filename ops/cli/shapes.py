@@ -135,6 +135,24 @@ class ShapeOptions:
     groups: int | None = None
 
 
+def refuse_mixture(file: str | None, model: str | None, shape: ShapeOptions) -> None:
+    """Refuse options that name layers in several ways, or a part of a layer that nothing else names.
+
+    Raises
+    ------
+    UsageError
+        If there are any.
+    """
+    sources = {"FILE": file, "--model": model, "--x": shape.x}
+    given = [name for name, value in sources.items() if value is not None]
+    if len(given) > 1:
+        raise UsageError(f"Layers must come from one of FILE, --model and --x, not from {' and '.join(given)}")
+    if shape.x is None:
+        for name in ("weight", "stride", "padding", "dilation", "groups"):
+            if getattr(shape, name) is not None:
+                raise UsageError(f"--{name} must be given together with --x")
+
+
 def read_cases(
     file: str | None,
     model: str | None,
@@ -154,18 +172,11 @@ def read_cases(
     # Imported here: they load the compiler, which the help does not need.
     from ops.studies.cases import cases_of_capture, cases_of_model
 
-    sources = {"FILE": file, "--model": model, "--x": shape.x}
-    given = [name for name, value in sources.items() if value is not None]
-    if len(given) > 1:
-        raise UsageError(f"Layers must come from one of FILE, --model and --x, not from {' and '.join(given)}")
+    refuse_mixture(file, model, shape)
     if batch is not None and model is None:
         raise UsageError("--batch must be given together with --model")
     if batch is not None and not 1 <= batch <= MAX_EXTENT:
         raise UsageError(f"--batch must be in [1, {MAX_EXTENT}], not {batch}")
-    if shape.x is None:
-        for name in ("weight", "stride", "padding", "dilation", "groups"):
-            if getattr(shape, name) is not None:
-                raise UsageError(f"--{name} must be given together with --x")
     if model is not None:
         found = cases_of_model(model, DEFAULT_BATCH if batch is None else batch, dtype or DEFAULT_DTYPE)
     elif shape.x is not None:
@@ -185,18 +196,25 @@ def _one_shape(shape: ShapeOptions, dtype: str) -> CaseSet:
     if shape.weight is None:
         raise UsageError("--x must be given together with --weight")
     case = case_of_shape(
-        _integers("--x", shape.x or ""),
-        _integers("--weight", shape.weight),
-        stride=_integers("--stride", shape.stride or "1"),
-        padding=shape.padding if shape.padding in NAMES else _integers("--padding", shape.padding or "0"),
-        dilation=_integers("--dilation", shape.dilation or "1"),
+        integers("--x", shape.x or ""),
+        integers("--weight", shape.weight),
+        stride=integers("--stride", shape.stride or "1"),
+        padding=shape.padding if shape.padding in NAMES else integers("--padding", shape.padding or "0"),
+        dilation=integers("--dilation", shape.dilation or "1"),
         groups=1 if shape.groups is None else shape.groups,
         dtype=dtype,
     )
     return CaseSet(source="command line", cases=(case,))
 
 
-def _integers(option: str, text: str) -> tuple[int, ...]:
+def integers(option: str, text: str) -> tuple[int, ...]:
+    """Return the integers of "8,64,56,56".
+
+    Raises
+    ------
+    UsageError
+        If it is something else; ``option`` is for the message.
+    """
     if not re.fullmatch(r"-?[0-9]{1,18}(,-?[0-9]{1,18})*", text):
         raise UsageError(f"{option} must be integers separated by commas, such as 8,64,56,56, not {text!r}")
     return tuple(int(part) for part in text.split(","))

@@ -114,6 +114,11 @@ class ModuleNames:
         return type(module).__name__
 
     @property
+    def running(self) -> torch.nn.Module | None:
+        """The innermost module that runs now."""
+        return self._running[-1][0] if self._running else None
+
+    @property
     def here(self) -> str:
         """The module that runs now."""
         return self._running[-1][1] if self._running else UNNAMED

@@ -55,7 +55,8 @@ if recorder is not None:
                        notes=("",))
     recorder.add(lambda: made)
 """
-SHAPE = ("--x", "2,20,9,7", "--weight", "20,20,3,3", "--dtype", "fp32", "--product", "910b", "--product", "310p")
+PRODUCTS = ("--product", "910b", "--product", "310p")
+SHAPE = ("--x", "2,20,9,7", "--weight", "20,20,3,3", "--dtype", "fp32", *PRODUCTS)
 
 TITLES = {
     "precision": (
@@ -63,6 +64,10 @@ TITLES = {
         "How far each gradient is from both goldens, or why it is refused.",
     ),
     "perf": ("npu-sim perf --json", "How long each weight gradient takes, or why it is refused."),
+    "perf_network": (
+        "npu-sim perf --model NAME --json",
+        "How long the calls of a network's training step take, and where the time goes.",
+    ),
     "check": ("npu-sim check --json", "What is wrong in the kernel of each weight gradient, or why it is refused."),
     "perf_script": ("npu-sim perf FILE.py --json", "How long each operator call of a Python file takes."),
     "check_script": ("npu-sim check FILE.py --json", "What is wrong in the launches of a Python file."),
@@ -80,7 +85,7 @@ TITLES = {
 NAMES_AS_KEYS = frozenset({
     "additions", "aliases", "busy_cycles", "busy_cycles_all_cores", "bytes_by_path", "critical_parts",
     "critical_shares", "cube_wait_shares", "evidence", "facts", "instruction_counts", "metadata", "peak_flops",
-    "pipe_shares", "products", "stall_cycles",
+    "pipe_shares", "products", "seconds_by_kind", "seconds_by_result", "stall_cycles", "untimed",
 })  # fmt: skip
 """Fields whose value is an object with keys that are names: of products, pipes, facts, .."""
 
@@ -131,7 +136,14 @@ MEANINGS = {
     "row_axes": "leading axes of the tensor that are the rows of the map; the others are its columns",
     "row_count": "instructions of all cores",
     "schema_version": "changes when a field changes its meaning or goes",
+    "ranked_launches": "launches of the step, the one that takes most first",
+    "reached": "operations per second over roof",
+    "reuse": "how often each byte of the tensors crosses the path; behind L1, each that came from GM",
+    "ridge": "operations per byte from which on the Cube is the limit",
+    "roof": "operations per second that the Cube or the memory allows at most",
     "seconds": "core time",
+    "seconds_by_kind": "task time by what launches are for: multiply, layout, cast, rest",
+    "seconds_by_result": "task time of the launches that each gradient needs; shared: more than one",
     "soc": "SoC version that the product stands for",
     "stall_cycles": "cycles that a pipe stands still, by cause",
     "status": "status of the vendor's API",
@@ -139,6 +151,7 @@ MEANINGS = {
     "task_seconds": "core time and launch overhead",
     "thresholds": "numbers of the standard for the dtype",
     "total_cycles": "core time",
+    "untimed": "what else the step runs, with how often; empty where that is not known",
     "verdicts": "what each standard says",
     "void_cause": "why the verdict says nothing: empty, golden, inputs, peer or zeros",
     "windows": "listings around the rows of the finding",
@@ -192,6 +205,10 @@ def documents() -> dict[str, list[Any]]:
             _printed("precision", "--product", "910b", "--cube-math-type", "0", "--attribute", "--spread", "2"),
         ],
         "perf": [_printed("perf", *SHAPE)],
+        "perf_network": [
+            _printed("perf", "--model", "alexnet", "--batch", "1,2", "--layer", "conv5", "--dtype", "fp32", *PRODUCTS),
+            _printed("perf", "--model", "resnet50", "--batch", "1", "--layer", "pool5", "--product", "910b"),
+        ],
         "products": [_printed("products")],
         "assumptions": [_printed("products", "--assumptions")],
     }

@@ -137,11 +137,11 @@ def test_perf_of_a_calibrated_series_does_not_say_uncalibrated(capsys):
 
 
 def test_perf_text_shows_the_figures_of_the_json_and_their_totals(capsys):
-    options = ("--model", "resnet50", "--batch", "1", "--layer", "conv2_1b", "--layer", "conv5_3c", "--product", "910b")
+    options = ("--layer", "stem", "--layer", "down", "--dtype", "fp16", "--product", "910b")
     results = {row["layer"]: row["result"] for row in rows_of(capsys, *options)}
     _, out, _ = call(capsys, *options)
-    table = {line.split()[0]: line.split() for line in out.splitlines() if line.startswith(("conv", "2 calls"))}
-    first = {line.split()[0]: line.split() for line in reversed(out.splitlines()) if line.startswith("conv")}
+    table = {line.split()[0]: line.split() for line in out.splitlines() if line.startswith(("stem", "down", "2 calls"))}
+    first = {line.split()[0]: line.split() for line in reversed(out.splitlines()) if line.startswith(("stem", "down"))}
     for name, result in results.items():
         figures = first[name]
         assert figures[:4] == [name, "fp16", str(len(result["launches"])), str(result["total_cycles"])]
@@ -181,7 +181,7 @@ def test_perf_text_shows_the_figures_of_the_json_and_their_totals(capsys):
 )
 def test_perf_says_what_it_times_in_text_and_json(capsys, monkeypatch, width, scope, timed, rest):
     monkeypatch.setenv("COLUMNS", str(width))
-    options = ("--model", "resnet50", "--batch", "1", "--product", "910b", "--layer", "conv1", "--layer", "conv2_1b")
+    options = ("--product", "910b", "--layer", "stem", "--layer", "down")
     options = (*options, "--scope", scope)
     _, out, _ = call(capsys, *options)
     text = " ".join(out.split())
@@ -264,7 +264,8 @@ WRONG = [
     ((*SHAPE, "--model", "resnet50"), "Layers must come from one of FILE, --model and --x, not from --model and --x"),
     (("own.npz", "more.npz"), "ARGUMENTS must be given together with a Python file, not more.npz"),
     (("own.npz", *SHAPE), "Layers must come from one of FILE, --model and --x, not from FILE and --x"),
-    (("--batch", "4"), "--batch must be given together with --model"),
+    (("--batch", "4"), "--batch must be given together with --model or a PyTorch model"),
+    (("--forward",), "--forward must be given together with --model or a PyTorch model"),
     (("--stride", "2"), "--stride must be given together with --x"),
     (("--groups", "2", "--model", "resnet50"), "--groups must be given together with --x"),
     (("--x", "1,16,8,8"), "--x must be given together with --weight"),

@@ -1,0 +1,242 @@
+"""The tables of ``npu-sim perf`` for a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.table import Table
+from rich.text import Text
+
+from npu_sim.report.record import counted
+from npu_sim.report.tables import fitted_tables
+from ops.cli.output import console, print_prose
+from ops.cli.shapes import refusal_lines
+from ops.cli.timing_text import calibration, parameters, percent
+from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes
+from ops.studies.network.report import NetworkReport, conclusion, seconds_words
+from ops.studies.network.sums import (
+    CAST,
+    LAYOUT,
+    MULTIPLY,
+    SHARED,
+    kind_of,
+    paths_of,
+    ranked_launches,
+    roofline,
+    seconds_by_kind,
+    seconds_by_result,
+)
+from ops.studies.network.times import LayerTimes, StepTimes
+
+_LAUNCHES_SHOWN = 10
+_RESULTS = ("y", "dx", "dw", "db", SHARED)
+
+LAYER_HEADINGS = (
+    "layer", "us each", "us", "share", *_RESULTS, "layouts", "of peak", "FLOP/B", "of roof", "L2 hits", "busiest",
+)  # fmt: skip
+LAUNCH_HEADINGS = ("launch", "works on", "layer", "us each", "us", "share", "busiest")
+PATH_HEADINGS = ("path", "MB", "per byte")
+
+
+def print_network(report: NetworkReport, *, details: bool) -> None:
+    """Print the report of a command: the conclusion, a comparison of settings, and of one setting the parts."""
+    screen = console()
+    for sentence in conclusion(report):
+        print_prose(screen, sentence, "bold")
+    screen.print()
+    if len(report.steps) > 1:
+        headings, lines = comparison_lines(report)
+        for table in fitted_tables(headings, lines, width=screen.width, left=("layer",), styles=_bold(lines, 2)):
+            screen.print(table)
+        screen.print()
+    shows_parts = details or len(report.steps) == 1
+    for times in report.steps if shows_parts else ():
+        setting = times.setting
+        name = setting.chip.name if setting.product == setting.chip.name else f"{setting.product} = {setting.chip.name}"
+        words = f"{name}, cubeMathType {setting.cube_math_type}, batch {setting.batch}: {parameters(setting.chip)}"
+        screen.print(Text(words, style="bold"))
+        for table in _step_tables(times, screen.width):
+            screen.print(table)
+            screen.print()
+        print_prose(screen, kinds_words(times))
+        if words := roofline_words(times):
+            print_prose(screen, words)
+        screen.print()
+    for times in report.steps:
+        refused = [(layer.layer.label, refusal) for layer in times.layers for refusal in layer.refusals]
+        for line in refusal_lines(refused):
+            print_prose(screen, f"{report.label(times)}: {line}")
+    for line in legend(report, shows_parts=shows_parts):
+        print_prose(screen, line)
+
+
+def _bold(lines: list[tuple[str, ...]], last: int) -> dict[int, str]:
+    return {len(lines) - 1 - number: "bold" for number in range(last)}
+
+
+def _step_tables(times: StepTimes, width: int) -> Iterator[Table]:
+    if not times.call_count:
+        return
+    lines = layer_lines(times)
+    shown = [i for i, _ in enumerate(LAYER_HEADINGS) if any(line[i] not in ("", "-") for line in lines)]
+    yield from fitted_tables(
+        [LAYER_HEADINGS[i] for i in shown],
+        [[line[i] for i in shown] for line in lines],
+        width=width,
+        left=("layer", "busiest"),
+        breaks=("of peak",),
+        styles=_bold(lines, 1),
+    )
+    launches = launch_lines(times)
+    yield from fitted_tables(
+        LAUNCH_HEADINGS,
+        launches[:_LAUNCHES_SHOWN],
+        width=width,
+        left=("launch", "works on", "layer", "busiest"),
+        title=f"launches that take most of the step, {min(len(launches), _LAUNCHES_SHOWN)} of {len(launches)}",
+    )
+    yield from fitted_tables(PATH_HEADINGS, path_lines(times), width=width, left=("path",))
+
+
+def layer_lines(times: StepTimes) -> list[tuple[str, ...]]:
+    """Return a line for each layer that runs, and one for the step, under `LAYER_HEADINGS`."""
+    total = times.every.task_seconds
+    lines = [_layer_line(times, layer, total) for layer in times.layers if layer.calls]
+    every = _layer_cells(times, list(times.layers), total)
+    return [*lines, (counted(times.call_count, "call"), "", *every)]
+
+
+def _layer_line(times: StepTimes, layer: LayerTimes, total: float) -> tuple[str, ...]:
+    return (layer.layer.label, _us(layer.one.task_seconds), *_layer_cells(times, [layer], total))
+
+
+def _layer_cells(times: StepTimes, layers: list[LayerTimes], total: float) -> tuple[str, ...]:
+    """Return the cells from "us" on, of all the layers together."""
+    weighted = [(layer.layer.count, call) for layer in layers for call in layer.calls]
+    results = dict.fromkeys(_RESULTS, 0.0)
+    layouts = seconds = 0.0
+    pipes: dict[str, float] = {}
+    for count, call in weighted:
+        for name, part in seconds_by_result(call).items():
+            results[name] += count * part
+        layouts += sum(count * own.task_seconds for step, own in call.by_step if kind_of(call, step) == LAYOUT)
+        seconds += count * call.task_seconds
+        for pipe, share in call.pipe_shares.items():
+            pipes[pipe] = pipes.get(pipe, 0.0) + count * share * call.total_cycles
+    cycles = sum(count * call.total_cycles for count, call in weighted)
+    peak = sum(count * call.cube_utilisation * call.total_cycles for count, call in weighted) / max(cycles, 1)
+    place = roofline(weighted, times.setting.chip)
+    busiest = max(pipes, key=lambda pipe: pipes[pipe], default="")
+    return (
+        _us(seconds),
+        percent(seconds / total, 1),
+        *(_us(part) if part else "" for part in results.values()),
+        _us(layouts) if layouts else "",
+        percent(peak, 1),
+        f"{place.intensity:.1f}" if place else "-",
+        percent(place.reached) if place else "-",
+        percent(place.l2_hits) if place else "-",
+        f"{busiest} {percent(pipes[busiest] / max(cycles, 1))}" if busiest else "",
+    )
+
+
+def launch_lines(times: StepTimes) -> list[tuple[str, ...]]:
+    """Return a line for each launch of the step, the longest first, under `LAUNCH_HEADINGS`."""
+    total = times.every.task_seconds
+    lines: list[tuple[str, ...]] = []
+    for one in ranked_launches(times):
+        busy = one.result.busy_cycles
+        pipe = max(busy, key=lambda name, busy=busy: busy[name])  # type: ignore[misc]
+        limit = f"{pipe} {percent(busy[pipe] / max(one.result.total_cycles, 1))}"
+        lines.append(
+            (
+                one.result.launch,
+                one.works_on,
+                one.layer,
+                _us(one.result.task_seconds()),
+                _us(one.task_seconds),
+                percent(one.task_seconds / total, 1),
+                limit,
+            )
+        )
+    return lines
+
+
+def path_lines(times: StepTimes) -> list[tuple[str, ...]]:
+    """Return a line for each path, under `PATH_HEADINGS`."""
+    weighted = [(layer.layer.count, call) for layer, call in times.calls]
+    return [
+        (
+            one.path.replace("NONE", "fill"),
+            f"{one.moved / 1e6:.1f}",
+            "-" if one.reuse is None else f"{one.reuse:.2f}",
+        )
+        for one in paths_of(weighted)
+    ]
+
+
+def comparison_lines(report: NetworkReport) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return headings and lines of all settings side by side: layers, the step, and an image of it."""
+    labels = [report.label(times) for times in report.steps]
+    lines: list[tuple[str, ...]] = []
+    for number, layer in enumerate(report.step.layers):
+        own = [times.layers[number] for times in report.steps]
+        lines.append((layer.label, *(_limited(one.one, one.task_seconds) for one in own)))
+    every = [times.every for times in report.steps]
+    images = [times.setting.batch for times in report.steps]
+    lines.append(("step", *(_limited(one, one.task_seconds) for one in every)))
+    lines.append(("image", *(_us(one.task_seconds / batch) for one, batch in zip(every, images, strict=True))))
+    return ("layer", *labels), lines
+
+
+def _limited(times: LaunchTimes, seconds: float) -> str:
+    """Return the pipe that is busy longest, and the time."""
+    return f"{times.busiest_pipe} {_us(seconds)}" if times.launches else "refused"
+
+
+def kinds_words(times: StepTimes) -> str:
+    """Return what the time of a step goes to."""
+    kinds, total = seconds_by_kind(times), times.every.task_seconds
+    names = {MULTIPLY: "kernels", LAYOUT: "layout conversions", CAST: "casts"}
+    parts = (
+        f"{names.get(kind, 'sums and fills')} {seconds_words(part)} ({percent(part / total)})"
+        for kind, part in kinds.items()
+        if part
+    )
+    return f"Of {seconds_words(total)}: {', '.join(parts)}." if total else ""
+
+
+def roofline_words(times: StepTimes) -> str:
+    """Return where a step stands on the roofline; "" where nothing is multiplied."""
+    found = roofline([(layer.layer.count, call) for layer, call in times.calls], times.setting.chip)
+    if found is None:
+        return ""
+    return (
+        f"Roofline: {found.intensity:.1f} operations per byte of GM traffic ({percent(found.l2_hits)} of it hits L2), "
+        f"where the Cube is the limit from {found.ridge:.0f} on: {found.bound}-bound, {percent(found.reached)} of "
+        f"{found.roof / 1e12:.1f} TFLOPS."
+    )
+
+
+def legend(report: NetworkReport, *, shows_parts: bool) -> Iterator[str]:
+    """Yield what the tables mean and what they leave out."""
+    step = report.step
+    yield f"{step.title}: {' '.join(step.source.split())}"
+    yield (
+        f"Timed are {report.timed}. us: with launch overhead; x4 behind a name: four layers with the same calls, all "
+        "together unless it says each. busiest: the pipe that is busy longest, its share of the core time."
+    )
+    if shows_parts:
+        yield (
+            "shared: what more than one gradient needs. of peak: multiply-adds over what all Cubes could do. FLOP/B: "
+            "operations per byte of GM traffic; of roof: how much is reached of what Cube or memory allow. per byte: "
+            "how often each byte of the tensors crosses, from L1 each that came."
+        )
+    if step.untimed:
+        yield f"Not timed: {', '.join(f'{name} {count}' for name, count in step.untimed.items())}."
+    yield f"{APPROXIMATE} {ONE_AFTER_THE_OTHER}"
+    yield from dict.fromkeys(calibration(times.setting.chip) for times in report.steps)
+
+
+def _us(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f}"
