@@ -198,7 +198,7 @@ def test_refused_calls_are_counted_and_left_out():
 
 
 def test_no_other_layer_is_selected():
-    with pytest.raises(InputFileError, match="Layer must be one of conv1, conv2, .*, not conv9"):
+    with pytest.raises(InputFileError, match=r"Layer must be one of conv1, conv2, .*, not conv9"):
         step_of_table("alexnet", 1, 0, "fp16").select(["conv1", "conv9"])
 
 
