@@ -9,7 +9,7 @@ they differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim._jit import JIT_ENABLED, jit
+from npu_sim.engines.timeline_memory import READ, STORED, no_extents
 from npu_sim.isa.codes import Space
 from npu_sim.isa.gm_extent import gm_extent, space_of
 from npu_sim.isa.instruction import Instruction
@@ -27,7 +28,6 @@ from npu_sim.isa.row import INSTR, ROW_BYTES
 from npu_sim.program.launch import Launch, PhaseKernels
 
 LANES = ROW_BYTES // 8
-_NOWHERE = 1 << 62
 _OFFSETS: Any = INSTR.fields
 _DST_LANE, _SRC_LANE = (_OFFSETS[name][1] // 8 for name in ("dst", "src0"))
 
@@ -68,8 +68,9 @@ def _note(
                 tensor = np.int64(row["tensor"])
                 if tensor < 0 or tensor > last:
                     tensor = last
-                gm_extents[tensor, 0] = min(gm_extents[tensor, 0], low)
-                gm_extents[tensor, 1] = max(gm_extents[tensor, 1], high)
+                column = READ if from_gm else STORED
+                gm_extents[tensor, column] = min(gm_extents[tensor, column], low)
+                gm_extents[tensor, column + 1] = max(gm_extents[tensor, column + 1], high)
 
 
 def _made_walk(kernel: Any) -> Callable[..., bool]:
@@ -109,27 +110,13 @@ class CoreClasses:
     ----------
     first_of : tuple of int64[core_count]
         By phase: for each core the first one that runs the same.
-    gm_extents : int64[tensors + 1, 2] or int64[0, 2]
-        First byte touched in GM and the one behind the last, by the tensor that the rows name; the last line is for
-        rows that name none. Without lines if nobody asked for it.
+    gm_extents : int64[tensors + 1, 4] or int64[0, 4]
+        First byte read in GM, the one behind the last, and the same of stores (`timeline_memory`), by the tensor that
+        the rows name; the last line is for rows that name none. Without lines if nobody asked for it.
     """
 
     first_of: tuple[npt.NDArray[np.int64], ...]
     gm_extents: npt.NDArray[np.int64]
-
-    def touched_bytes(self, total_bytes: int) -> int:
-        """Return the bytes in the extents, those in several counted once, in an arena of ``total_bytes``."""
-        inside = np.clip(self.gm_extents, 0, total_bytes)
-        return _bytes_in((int(low), int(high)) for low, high in inside)
-
-
-def _bytes_in(extents: Iterable[tuple[int, int]]) -> int:
-    """Return the bytes in (first, behind the last) pairs, those in several counted once."""
-    count, behind = 0, 0
-    for low, high in sorted(extents):
-        count += max(high - max(low, behind), 0)
-        behind = max(behind, high)
-    return count
 
 
 def classify(launch: Launch, rows: np.ndarray, with_extents: bool) -> CoreClasses:
@@ -144,7 +131,7 @@ def classify(launch: Launch, rows: np.ndarray, with_extents: bool) -> CoreClasse
     with_extents : bool
         Whether to find out what the rows touch in GM.
     """
-    extents = np.full((len(launch.gm.tensors) + 1 if with_extents else 0, 2), (_NOWHERE, -_NOWHERE), np.int64)
+    extents = no_extents(len(launch.gm.tensors) + 1 if with_extents else 0)
     cores = launch.core_count
     if cores == 1 and not with_extents:
         return CoreClasses((np.zeros(1, np.int64),) * launch.phase_count, extents)

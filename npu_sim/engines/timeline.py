@@ -41,6 +41,7 @@ from npu_sim.engines.timeline_jit import (
     finish,
     reset_clocks,
 )
+from npu_sim.engines.timeline_memory import l2_hits, memory_cycles, memory_traffic, touched_bytes
 from npu_sim.errors import ProgramError, ShapeError
 from npu_sim.fenv import default_fenv
 from npu_sim.isa.codes import Pipe, Space
@@ -54,8 +55,9 @@ from npu_sim.program.launch import Launch
 from npu_sim.program.violation import Kind, Violation
 
 CHUNK_ROWS = 1024
-PART_NAMES = (*(Pipe(pipe).name for pipe in range(PIPES)), "latency", "phase_barrier", "kernel_fixed")
-"""Parts of the critical path: occupancy of each pipe (S: issue), latency, barriers between phases, fixed cost."""
+PART_NAMES = (*(Pipe(pipe).name for pipe in range(PIPES)), "latency", "phase_barrier", "memory", "kernel_fixed")
+"""Parts of the critical path: occupancy of each pipe (S: issue), latency, barriers between phases, what L2 and memory
+take longer than the slowest cores (`timeline_memory`), fixed cost."""
 STALL_NAMES = (*(f"flag_{Pipe(pipe).name}" for pipe in range(PIPES)), "barrier", "issue", "queue_full", "end")
 """Causes of a stall: a flag from that pipe, PipeBarrier, the scalar unit has not issued yet, (scalar unit) the queue of
 a pipe is full, nothing left to do until the end of the phase."""
@@ -90,6 +92,9 @@ class TimelineOptions:
     l2_hit_permille : int or None
         Part of the GM traffic that hits L2, in thousandths. None: all of it if what the launch touches fits in L2,
         otherwise L2 capacity over the bytes it touches: those from the first to the last byte in each tensor.
+    inputs_in_l2 : bool
+        Tensors that were initialised before the launch are in L2 when it begins, as far as they fit. By default they
+        come from memory.
     mte1_contended : bool or None
         MTE2 keeps writing L1, so that MTE1 is slower by ``mte1_contention_permille``. None: decided for each phase by
         its first busy core: when MTE2 would be busy for more than half of its time.
@@ -100,6 +105,7 @@ class TimelineOptions:
     """
 
     l2_hit_permille: int | None = None
+    inputs_in_l2: bool = False
     mte1_contended: bool | None = None
     chunk_rows: int = CHUNK_ROWS
     span_cores: tuple[int, ...] | None = None
@@ -148,7 +154,8 @@ class TimelineResult:
     mte1_contended : tuple of bool
         By phase: whether MTE1 ran at the contended rates.
     total_cycles : int
-        Core time of the launch: fixed cost, the slowest core of every phase, the barriers between phases.
+        Core time of the launch: fixed cost, the slowest core of every phase, the barriers between phases, and what L2
+        and memory take longer than these cores.
     phase_cycles : tuple of int
         Slowest core of each phase.
     core_cycles : tuple of int
@@ -245,15 +252,13 @@ def run_timeline(
     options = options or TimelineOptions()
     rows = empty_rows(max(options.chunk_rows, launch.step_rows))
     hit = options.l2_hit_permille
-    # Where all there is fits in L2, it does not matter what is touched of it.
-    must_look = hit is None and launch.gm.total_bytes > product.l2_bytes
-    classes = classify(launch, rows, must_look)
+    classes = classify(launch, rows, with_extents=hit is None)
     if hit is None:
-        touched = classes.touched_bytes(launch.gm.total_bytes)
-        hit = 1000 * product.l2_bytes // touched if touched > product.l2_bytes else 1000
+        hit = l2_hits(touched_bytes(classes.gm_extents, launch.gm.total_bytes), product.l2_bytes)
     run = _Run(launch, product, options, spans, hit, rows)
     for phase, first_of in enumerate(classes.first_of):
         run.time_phase(phase, first_of)
+    run.bound_by_memory(classes.gm_extents)
     return run.result()
 
 
@@ -282,6 +287,8 @@ class _Run:
         self.critical = np.zeros(CLOCK_WORDS - AT_BUSY, np.int64)
         self.critical_parts = np.zeros(PARTS, np.int64)
         self.phase_cycles: list[int] = []
+        self.barrier_cycles = product.cost.phase_barrier_cycles * max(launch.phase_count - 1, 0)
+        self.memory_cycles = 0
         self.contended: list[bool] = []
         self.kept_spans: list[CoreSpans] = []
 
@@ -400,12 +407,25 @@ class _Run:
             detail=f"{detail} ({self.product.name})",
         )
 
+    def bound_by_memory(self, gm_extents: npt.NDArray[np.int64]) -> None:
+        """Find out by how much L2 and memory take longer for what all cores read and store than the cores do."""
+        told = self.options.l2_hit_permille is not None or self.options.inputs_in_l2
+        paths = self.totals[AT_BYTES - AT_BUSY :].reshape(8, 8)
+        moved = memory_traffic(
+            int(paths[Space.GM].sum()), int(paths[:, Space.GM].sum()), gm_extents,
+            () if told else [tensor.index for tensor in self.launch.gm.tensors if tensor.initialised],
+            self.l2_hit_permille,
+        )  # fmt: skip
+        least = memory_cycles(moved, self.product.cost, self.product.timing_clock_hz)
+        self.memory_cycles = max(least - sum(self.phase_cycles) - self.barrier_cycles, 0)
+
     def result(self) -> TimelineResult:
         """Return what the phases add up to."""
         cost, launch = self.product.cost, self.launch
         parts = [int(value) for value in self.critical_parts]
-        barriers = cost.phase_barrier_cycles * max(launch.phase_count - 1, 0)
-        parts += [barriers, cost.kernel_fixed_cycles]
+        fixed = int(getattr(cost, f"{launch.fixed_cost}_fixed_cycles"))
+        beside = (self.barrier_cycles, self.memory_cycles, fixed)
+        parts += beside
         phases = sum(self.phase_cycles)
         counts = self.totals[AT_COUNT - AT_BUSY :][:OPCODES]
         moved = self.totals[AT_BYTES - AT_BUSY :].reshape(8, 8)
@@ -418,7 +438,7 @@ class _Run:
             row_count=int(counts.sum()),
             l2_hit_permille=self.l2_hit_permille,
             mte1_contended=tuple(self.contended),
-            total_cycles=phases + barriers + cost.kernel_fixed_cycles,
+            total_cycles=phases + sum(beside),
             phase_cycles=tuple(self.phase_cycles),
             core_cycles=tuple(int(cycles) for cycles in self.core_cycles),
             busy_cycles=_by_pipe(self.critical),

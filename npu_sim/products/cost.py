@@ -85,8 +85,8 @@ class CostParams:
         Factor on ND2NZ rows whose pitch is not a multiple of 32 bytes, resp. of 512 bytes.
     l2_miss_cycles : int
         Latency added to a command that misses L2.
-    l2_total_bytes_per_microsecond, hbm_total_bytes_per_microsecond : int
-        Achieved totals of the die, shared by the active cores.
+    l2_total_bytes_per_microsecond, hbm_total_bytes_per_microsecond, hbm_mixed_bytes_per_microsecond : int
+        Achieved totals of the die, shared by the active cores; of memory also while it is read and written by turns.
     ub_to_gm_command_cycles, ub_to_gm_isolated_cycles, ub_to_gm_millibytes_per_cycle : int
         MTE3 store to GM.
     l1_to_gm_millibytes_per_cycle, ub_to_l1_millibytes_per_cycle, l1_to_ub_millibytes_per_cycle : int
@@ -124,10 +124,13 @@ class CostParams:
     ub_bank_groups, ub_bank_bytes : int
         Bank group of a block: ``address / 32 mod groups``; two blocks can share a bank only inside the same
         ``bank_bytes``.
-    kernel_fixed_cycles, phase_barrier_cycles : int
-        Prologue and epilogue of a kernel; synchronisation of all cores between phases.
+    {kernel,vector,trans_data,transpose,reduce_sum}_fixed_cycles : int
+        Time of a core beside its rows, by the kind of kernel (`Launch.fixed_cost`): code that is fetched, tiling that
+        is read, prologue and epilogue.
+    phase_barrier_cycles : int
+        Synchronisation of all cores between phases.
     launch_single_nanoseconds, launch_few_nanoseconds, launch_full_nanoseconds, launch_few_cores : int
-        Task duration minus core time for one core, for up to ``launch_few_cores``, for more.
+        Task duration minus core time for one core, for ``launch_few_cores`` (between them in proportion), for more.
     """
 
     name: str
@@ -186,6 +189,7 @@ class CostParams:
     l2_miss_cycles: int
     l2_total_bytes_per_microsecond: int
     hbm_total_bytes_per_microsecond: int
+    hbm_mixed_bytes_per_microsecond: int
     ub_to_gm_command_cycles: int
     ub_to_gm_isolated_cycles: int
     ub_to_gm_millibytes_per_cycle: int
@@ -225,6 +229,10 @@ class CostParams:
     ub_bank_groups: int
     ub_bank_bytes: int
     kernel_fixed_cycles: int
+    vector_fixed_cycles: int
+    trans_data_fixed_cycles: int
+    transpose_fixed_cycles: int
+    reduce_sum_fixed_cycles: int
     phase_barrier_cycles: int
     launch_single_nanoseconds: int
     launch_few_nanoseconds: int
@@ -253,9 +261,10 @@ class CostParams:
 
     def launch_nanoseconds(self, active_cores: int) -> int:
         """Return task duration minus core time for a launch on ``active_cores`` cores."""
-        if active_cores <= 1:
-            return self.launch_single_nanoseconds
-        return self.launch_few_nanoseconds if active_cores <= self.launch_few_cores else self.launch_full_nanoseconds
+        if active_cores > self.launch_few_cores:
+            return self.launch_full_nanoseconds
+        more = self.launch_few_nanoseconds - self.launch_single_nanoseconds
+        return self.launch_single_nanoseconds + more * (active_cores - 1) // max(self.launch_few_cores - 1, 1)
 
 
 MAX_QUEUE_DEPTH = 32

@@ -36,6 +36,8 @@ class PhaseKernels:
 
 CoreKind = Literal["cube", "vector"]
 
+FixedCost = Literal["kernel", "vector", "trans_data", "transpose", "reduce_sum"]
+
 Shortcut = Callable[[npt.NDArray[np.uint8], bool, int], None]
 
 
@@ -68,6 +70,9 @@ class Launch:
         to every limit. False: it first checks legality and GM bounds, because jitted code has no bounds checks.
     core_kind : "cube" or "vector"
         Which cores of a product with separate ones run it; the cores of the others are both.
+    fixed_cost : str
+        Which of the product's ``cost.*_fixed_cycles`` a core takes beside its rows: what the library's kernel of that
+        kind needs to fetch its code and read its tiling.
     shortcut : callable or None
         ``shortcut(arena, saturate, threads)`` has the effect of the whole launch on the tensors in the uint8 arena of
         `gm`, bit for bit, in less time than its rows take: for kernels that only move, convert or add in a fixed order.
@@ -86,6 +91,7 @@ class Launch:
     sites: dict[int, str] = field(default_factory=dict)
     trusted: bool = False
     core_kind: CoreKind = "cube"
+    fixed_cost: FixedCost = "kernel"
     shortcut: Shortcut | None = None
     known: tuple[Violation, ...] = ()
 

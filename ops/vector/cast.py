@@ -1,7 +1,7 @@
 """The Cast launch: a tensor in another float format.
 
 Sources: asc-devkit ``docs/zh/api/SIMD-API`` (Cast and its table of conversions). ASSUMED, because the library's own
-schedule is closed: cores in units of 512 elements, tiles as large as UB holds twice.
+schedule is closed: tiles as large as UB holds twice; what a core gets is measured (`frame.even_share`).
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ from npu_sim.errors import DTypeError, ShapeError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
-from npu_sim.units import BLOCK_BYTES, ceil_div
+from npu_sim.units import BLOCK_BYTES
 from ops.common.records import int_fields, record, tensor_fields
 from ops.vector import kernel_cast
-from ops.vector.frame import cores_for, has_byte_copies, usable_ub_bytes, vector_launch
+from ops.vector.frame import even_share, has_byte_copies, usable_ub_bytes, vector_launch
 
 FLOATS = ("fp32", "fp16", "bf16")
-UNIT_ELEMS = 512
-"""Granularity of the split over cores."""
 _TILE_ELEMS = 256
 _BULK_ELEMS = 1 << 16
 """Elements the shortcut converts at a time when it goes through float32; 256 KB of them."""
@@ -109,11 +107,11 @@ def cast_launch(
     _check_room(dst, "dst", count * dst_item, pads, product)
     middle_item = 4 if len(steps) == 2 else 0
     tile = usable_ub_bytes(product) // (2 * (src_item + middle_item + dst_item)) // _TILE_ELEMS * _TILE_ELEMS
-    cores = cores_for(product, ceil_div(count, UNIT_ELEMS))
+    unit, cores = even_share(product, count)
     values = {
         **tensor_fields(src=src, dst=dst),
         "src_data": int(DTYPES[src_dtype].data), "dst_data": int(DTYPES[dst_dtype].data), "src_item": src_item,
-        "dst_item": dst_item, "count": count, "tile": tile, "unit": UNIT_ELEMS, "cores": cores, "pads": int(pads),
+        "dst_item": dst_item, "count": count, "tile": tile, "unit": unit, "cores": cores, "pads": int(pads),
         "middle": 2 * tile * src_item, "target": 2 * tile * (src_item + middle_item),
         "through_fp32": int(len(steps) == 2), "widen_mode": int(steps[0][2]), "round_mode": int(steps[-1][2]),
     }  # fmt: skip

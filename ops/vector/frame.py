@@ -27,11 +27,15 @@ from __future__ import annotations
 from functools import partial
 
 from npu_sim.products import Product
-from npu_sim.units import BLOCK_BYTES, KIB, ceil_div
+from npu_sim.units import BLOCK_BYTES, KIB, align_up, ceil_div
 from ops.common.records import kernel_launch
 
 UB_RESERVED_BYTES = KIB
 """UB that vector kernels leave alone (CANN 8.1 ``tbe/impl/trans_data.py``)."""
+
+LEAST_SHARE_ELEMS = 1024
+SHARE_STEP_ELEMS = 128
+"""Blocks of element-wise kernels, read off profiles of 910B1, 910B2 and 910B4 (mstt and msinsight kernel details)."""
 
 
 def usable_ub_bytes(product: Product) -> int:
@@ -54,10 +58,20 @@ def cores_for(product: Product, tasks: int) -> int:
     return max(1, min(product.vector_core_count, tasks))
 
 
+def even_share(product: Product, elems: int, least: int = LEAST_SHARE_ELEMS) -> tuple[int, int]:
+    """Return the elements of one core, and how many cores that takes, for ``elems`` consecutive ones.
+
+    As many cores as there are, but none with less than ``least`` elements; shares are multiples of `SHARE_STEP_ELEMS`.
+    Blocks of profiled kernels are these: 1,024 elements up to a full chip, 47 of 48 cores for 131,072.
+    """
+    share = max(least, align_up(ceil_div(elems, product.vector_core_count), SHARE_STEP_ELEMS))
+    return share, cores_for(product, ceil_div(elems, share))
+
+
 def smallest_unit(piece_elems: int, item_bytes: int) -> int:
     """Return how many pieces of ``piece_elems`` elements fill 32 bytes: what a core must own at least of an output."""
     return max(1, ceil_div(block_elems(item_bytes), max(piece_elems, 1)))
 
 
-vector_launch = partial(kernel_launch, core_kind="vector")
+vector_launch = partial(kernel_launch, core_kind="vector", fixed_cost="vector")
 """`kernel_launch` on vector cores (AI cores where both are one)."""

@@ -1,6 +1,7 @@
 """Kernel of Cast: tiles of consecutive elements through UB, double-buffered, one or two conversions each.
 
-Cores take ranges in units of 512 elements and tiles are multiples of 256: only the last tile of the tensor is ragged.
+Cores take ranges of a multiple of 128 elements and tiles are multiples of 256: only a core's last tile is shorter, and
+only the last one of the tensor ragged.
 """
 
 from __future__ import annotations

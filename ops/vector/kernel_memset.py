@@ -1,7 +1,7 @@
 """Kernel that clears a GM tensor from UB (MemSet): Duplicate 0 once, then stores.
 
-The tensor is cut in units of 512 bytes, so only its last store is ragged: exact on split cores, elsewhere rounded up to
-a block, into the spare bytes behind the tensor.
+Cores have shares of whole 512 bytes, so only the last store of the tensor is ragged: exact on split cores, elsewhere
+rounded up to a block, into the spare bytes behind the tensor.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from npu_sim._jit import jit
 from npu_sim.isa.emit import emit_duplicate, emit_set_flag, emit_wait_flag
 from npu_sim.isa.op import Data, Pipe
-from ops.common.kernel_parts import BLOCK, ceil_div, core_share
+from ops.common.kernel_parts import BLOCK, ceil_div
 from ops.vector.kernel_frame import store_bytes
 
 FILL, STORE = range(2)
@@ -24,8 +24,7 @@ def memset(rows, params, core, phase):
     ``params``: `memset.MEMSET_PARAMS`[1], in bytes.
     """
     p = params[0]
-    first, last = core_share(ceil_div(p.byte_count, UNIT_BYTES), p.cores, core)
-    start, end = first * UNIT_BYTES, min(last * UNIT_BYTES, p.byte_count)
+    start, end = core * p.share, min((core + 1) * p.share, p.byte_count)
     if start >= end:
         return
 

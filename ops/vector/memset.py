@@ -14,19 +14,20 @@ from npu_sim.units import BLOCK_BYTES, ceil_div
 from ops.common.kernel_parts import MAX_FIELD
 from ops.common.records import int_fields, record
 from ops.vector import kernel_memset
-from ops.vector.frame import cores_for, has_byte_copies, usable_ub_bytes, vector_launch
+from ops.vector.frame import even_share, has_byte_copies, usable_ub_bytes, vector_launch
 from ops.vector.kernel_memset import UNIT_BYTES
 
-MEMSET_PARAMS = int_fields("address", "byte_count", "buffer_bytes", "tensor", "cores", "pads")
+WORD_BYTES = 4
+MEMSET_PARAMS = int_fields("address", "byte_count", "buffer_bytes", "tensor", "cores", "share", "pads")
 
 
 def memset_launch(gm: GlobalMemory, tensor: GmTensor, product: Product) -> Launch:
-    """Return the launch that zeroes ``tensor``, split over the vector cores in units of 512 bytes."""
-    cores = cores_for(product, ceil_div(tensor.byte_count, UNIT_BYTES))
+    """Return the launch that zeroes ``tensor``, split over the vector cores by words of 4 bytes."""
+    words, cores = even_share(product, ceil_div(tensor.byte_count, WORD_BYTES))
     buffer_bytes = min(usable_ub_bytes(product), MAX_FIELD * BLOCK_BYTES) // UNIT_BYTES * UNIT_BYTES
     values = {
         "address": tensor.address, "byte_count": tensor.byte_count, "buffer_bytes": buffer_bytes,
-        "tensor": tensor.index, "cores": cores, "pads": int(has_byte_copies(product)),
+        "tensor": tensor.index, "cores": cores, "share": words * WORD_BYTES, "pads": int(has_byte_copies(product)),
     }  # fmt: skip
     return vector_launch(
         "MemSet", kernel_memset.memset, record(MEMSET_PARAMS, values), gm, kernel_memset.SITES,

@@ -106,9 +106,9 @@ def test_cast_tile_fills_half_of_ub_in_steps_of_256_elements(series, src_dtype, 
     assert 2 * 6 * tile <= usable < 2 * 6 * (tile + 256)
 
 
-def test_cast_splits_cores_in_units_of_512_elements():
-    launch, _, _, _ = launch_of("910", "fp32", "fp16", 512 * 40 + 1, np.random.default_rng(1))
-    assert launch.core_count == min(PRODUCTS["910"].vector_core_count, 41)
+def test_cast_gives_no_core_less_than_1024_elements():
+    launch, _, _, _ = launch_of("910", "fp32", "fp16", 1024 * 20 + 1, np.random.default_rng(1))
+    assert launch.core_count == 21
     assert kernel_cast.SITES[0] == "LOAD"
 
 

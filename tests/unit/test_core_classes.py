@@ -22,7 +22,7 @@ from tests.unit.small_launches import launch_of
 
 def _all_alone(launch, rows, with_extents):
     """Classify as nobody should: every core for itself, extents row by row."""
-    extents = np.full((len(launch.gm.tensors) + 1 if with_extents else 0, 2), (1 << 62, -(1 << 62)), np.int64)
+    extents = np.full((len(launch.gm.tensors) + 1 if with_extents else 0, 4), (1 << 62, -(1 << 62)) * 2, np.int64)
     for phase in range(launch.phase_count):
         for core in range(launch.core_count):
             for count in launch.rows(core, phase, rows):
@@ -33,10 +33,11 @@ def _all_alone(launch, rows, with_extents):
 def _widen(rows, extents):
     found = np.zeros((len(rows), 2), np.int64)
     _extents(rows, found)
-    found[~(_in_gm(rows, 0) | _in_gm(rows, 1))] = 0
-    for (low, high), tensor in zip(found, rows["tensor"], strict=True):
+    reads = _in_gm(rows, 1)
+    found[~(_in_gm(rows, 0) | reads)] = 0
+    for (low, high), is_read, tensor in zip(found, reads, rows["tensor"], strict=True):
         if len(extents) and low < high:
-            at = extents[tensor if 0 <= tensor < len(extents) else -1]
+            at = extents[tensor if 0 <= tensor < len(extents) else -1][slice(0, 2) if is_read else slice(2, 4)]
             at[:] = min(at[0], low), max(at[1], high)
 
 

@@ -10,6 +10,7 @@ from ops.common.records import int_fields, record
 from ops.vector.frame import (
     block_elems,
     cores_for,
+    even_share,
     has_byte_copies,
     smallest_unit,
     usable_ub_bytes,
@@ -57,3 +58,21 @@ def test_vector_launch_runs_trusted_on_vector_cores():
     assert (launch.core_kind, launch.trusted, launch.phase_count) == ("vector", True, 1)
     assert (launch.core_count, launch.step_rows, launch.sites, launch.shortcut) == (3, 99, {1: "ONE"}, None)
     assert vector_launch("Nothing", nothing, params[["cores"]], gm, {}).step_rows == 64
+
+
+@pytest.mark.parametrize(
+    ("elems", "share", "cores"),
+    [
+        # profiled on 910B1 and 910B2, 48 vector cores: 1, 5, 6, 12, 23, 47 and 48 blocks
+        (128, 1024, 1),
+        (4608, 1024, 5),
+        (6144, 1024, 6),
+        (12288, 1024, 12),
+        (64 * 3 * 11 * 11, 1024, 23),
+        (32 * 4096, 2816, 47),
+        (384 * 192 * 9, 13824, 48),
+        (0, 1024, 1),
+    ],
+)
+def test_even_share_gives_the_blocks_of_profiled_kernels(elems, share, cores):
+    assert even_share(get_product("910b"), elems) == (share, cores)

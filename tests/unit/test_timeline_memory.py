@@ -1,0 +1,145 @@
+"""The memory floor of the timeline against a simulation in steps of time, and what must hold of every launch."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from npu_sim.engines.timeline import TimelineOptions, run_timeline
+from npu_sim.engines.timeline_memory import MemoryTraffic, memory_cycles, memory_traffic
+from npu_sim.isa import emit
+from npu_sim.isa.op import Data, Space
+from npu_sim.memory.gm import GlobalMemory
+from npu_sim.products import get_product
+from ops.vector.cast import cast_launch
+from ops.vector.memset import memset_launch
+from tests.oracles.memory_share import fluid_microseconds, missing_bytes
+from tests.unit.small_launches import GHZ, Product, launch_of
+
+COST = get_product("910b").cost
+RATES = ("l2_total_bytes_per_microsecond", "hbm_total_bytes_per_microsecond", "hbm_mixed_bytes_per_microsecond")
+
+
+def moving(accesses, initialised, tensors=3, tensor_bytes=1 << 16, cores=1):
+    """Return a launch that makes the accesses of `missing_bytes` (multiples of 32 bytes), each on every core."""
+    gm = GlobalMemory()
+    places = [gm.add(f"t{i}", tensor_bytes, initialised=i in initialised) for i in range(tensors)]
+
+    def writer(tensor, first, count, kind):
+        gm_at, blocks = places[tensor].address + first, count // 32
+        sides = (Space.UB, 0, Space.GM, gm_at) if kind == "read" else (Space.GM, gm_at, Space.UB, 0)
+        return lambda r, n: emit.emit_data_copy(r, n, *sides, 1, blocks, 0, 0, Data.FP16, tensor, 0, 0)
+
+    launch = launch_of(lambda core, phase: [writer(*access) for access in accesses], cores=cores)
+    return dataclasses.replace(launch, gm=gm)
+
+
+def slow(**rates):
+    """Return a product whose totals are so low that memory decides every time."""
+    values = dict.fromkeys(RATES, 64) | rates
+    return Product(cost=dataclasses.replace(COST, **values))
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("cold", [True, False])
+def test_time_is_that_of_the_fluid_simulation(seed, cold):
+    rng = np.random.default_rng(seed)
+    accesses = [
+        (int(rng.integers(3)), 0, int(rng.integers(1, 40)) * 32, ("read", "store")[int(rng.integers(2))])
+        for _ in range(int(rng.integers(1, 6)))
+    ]
+    initialised = {int(tensor) for tensor in np.flatnonzero(rng.random(3) < 0.5)}
+    rates = dict(zip(RATES, (97, 41, 29), strict=True))
+    result = run_timeline(moving(accesses, initialised), slow(**rates), options=TimelineOptions(inputs_in_l2=not cold))
+    reads, stores = missing_bytes(accesses, initialised, cold=cold)
+    hits = sum(count for _, _, count, _ in accesses) - reads - stores
+    expected = 1000 * fluid_microseconds(hits, reads, stores, *rates.values())
+    # two steps of the simulation begin in vain: 1 GHz, steps of 1/64 us
+    spare = 3 * 1000 / 64
+    if memory := result.critical_parts["memory"]:
+        assert abs(result.phase_cycles[0] + memory - expected) <= spare
+    else:
+        assert result.phase_cycles[0] >= expected - spare
+
+
+def test_what_is_read_again_hits():
+    once, twice = ([(0, 0, 3200, "read")] * times for times in (1, 2))
+    one, two = (run_timeline(moving(a, {0}), slow(l2_total_bytes_per_microsecond=128)) for a in (once, twice))
+    assert one.critical_parts["memory"] + one.phase_cycles[0] == 3200 * 1000 // 64
+    assert two.critical_parts["memory"] + two.phase_cycles[0] == 3200 * 1000 // 64 + 3200 * 1000 // 128
+
+
+def test_workspace_of_a_launch_before_is_in_l2():
+    chip = slow(l2_total_bytes_per_microsecond=1 << 20)
+    workspace, inputs = (run_timeline(moving([(0, 0, 3200, "read")], of), chip) for of in (set(), {0}))
+    assert workspace.critical_parts["memory"] == 0
+    assert inputs.critical_parts["memory"] > 0
+    warm = run_timeline(moving([(0, 0, 3200, "read")], {0}), chip, options=TimelineOptions(inputs_in_l2=True))
+    assert warm == workspace
+
+
+@pytest.mark.parametrize("name", ["910b", "910", "310p", "Ascend910B4"])
+@pytest.mark.parametrize("count", [1, 4096, 1 << 20, 1 << 27])
+def test_no_launch_is_faster_than_its_bandwidth(name, count):
+    chip = get_product(name)
+    gm = GlobalMemory()
+    src = gm.add("src", 4 * count, initialised=True)
+    dst = gm.add("dst", 2 * count, initialised=False)
+    result = run_timeline(cast_launch(gm, src, dst, count, "fp32", "fp16", chip), chip)
+    moved = sum(result.bytes_by_path[path] for path in ("GM->UB", "UB->GM"))
+    total = sum(result.phase_cycles) + result.critical_parts["memory"]
+    assert moved * chip.timing_clock_hz <= total * 1_000_000 * chip.cost.hbm_total_bytes_per_microsecond
+    assert sum(result.critical_parts.values()) == result.total_cycles
+
+
+def test_more_bandwidth_is_never_slower():
+    accesses = [(0, 0, 3200, "read"), (1, 0, 6400, "store"), (0, 0, 9600, "read")]
+    launch = moving(accesses, {0})
+    before = run_timeline(launch, slow()).total_cycles
+    for name in RATES:
+        after = run_timeline(launch, slow(**{name: 96})).total_cycles
+        assert after <= before
+    assert run_timeline(launch, slow(**dict.fromkeys(RATES, 96))).total_cycles < before
+
+
+def test_tensors_that_nobody_touches_change_nothing():
+    accesses = [(0, 0, 3200, "read"), (1, 0, 3200, "store")]
+    few, many = (run_timeline(moving(accesses, {0, 5, 6}, tensors=n), slow()) for n in (2, 9))
+    assert few == many
+
+
+def test_reads_alone_and_stores_alone_take_the_rate_of_memory():
+    cost = slow(hbm_total_bytes_per_microsecond=100, hbm_mixed_bytes_per_microsecond=50).cost
+
+    def cycles(reads, stores):
+        moved = MemoryTraffic(
+            read_bytes=reads, store_bytes=stores, missing_read_bytes=reads, missing_store_bytes=stores
+        )
+        return memory_cycles(moved, cost, GHZ)
+
+    assert cycles(1000, 0) == cycles(0, 1000) == 10_000
+    assert cycles(1000, 1000) == 40_000
+    assert cycles(1000, 500) == 25_000
+
+
+def test_beyond_the_capacity_of_l2_everything_misses_in_proportion():
+    moved = memory_traffic(4000, 1000, np.array([[0, 1000, 0, 1000]]), (), 250)
+    assert moved == MemoryTraffic(read_bytes=4000, store_bytes=1000, missing_read_bytes=3000, missing_store_bytes=750)
+
+
+def test_fixed_cost_is_that_of_the_kind_of_kernel():
+    gm = GlobalMemory()
+    launch = memset_launch(gm, gm.add("x", 4096, initialised=False), get_product("910b"))
+    assert launch.fixed_cost == "vector"
+    for kind in ("kernel", "vector", "trans_data", "transpose", "reduce_sum"):
+        result = run_timeline(dataclasses.replace(launch, fixed_cost=kind), get_product("910b"))
+        assert result.critical_parts["kernel_fixed"] == getattr(COST, f"{kind}_fixed_cycles")
+
+
+def test_launch_cost_grows_with_the_cores():
+    times = [COST.launch_nanoseconds(cores) for cores in range(1, 49)]
+    assert times == sorted(times)
+    assert (times[0], times[15], times[16]) == (500, 1400, 3000)
+    assert times[5] == 500 + 900 * 5 // 15
