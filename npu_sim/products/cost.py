@@ -95,8 +95,10 @@ class CostParams:
         Copy inside UB; InitConstValue.
     atomic_permille : int
         Factor on the payload time of a store that adds.
-    fix_minimum_cycles, fix_l0c_millibytes_per_cycle : int
-        Fixpipe to GM: ``max(minimum, float32 bytes in L0C / rate)``.
+    fix_minimum_cycles, fix_to_gm_{millibytes, millielements}_per_cycle : int
+        Fixpipe to GM: the longest of the minimum, the bytes that leave and the elements in L0C.
+    fix_split_millibytes_per_cycle : int
+        Fixpipe to GM in columns of 8 float32.
     fix_atomic_fp32_millibytes_per_cycle : int
         Fixpipe to GM that adds float32.
     fix_row_floor_cycles, fix_narrow_row_bytes : int
@@ -200,7 +202,9 @@ class CostParams:
     fill_millibytes_per_cycle: int
     atomic_permille: int
     fix_minimum_cycles: int
-    fix_l0c_millibytes_per_cycle: int
+    fix_to_gm_millibytes_per_cycle: int
+    fix_to_gm_millielements_per_cycle: int
+    fix_split_millibytes_per_cycle: int
     fix_atomic_fp32_millibytes_per_cycle: int
     fix_row_floor_cycles: int
     fix_narrow_row_bytes: int

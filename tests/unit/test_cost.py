@@ -493,9 +493,10 @@ def test_store_rate_is_shared():
     [
         (fixpipe(16, 16), 90, 1024),
         (fixpipe(128, 256), math.ceil(131072 / 115), 131072),
-        (fixpipe(128, 256, Data.FP16), math.ceil(131072 / 115), 65536),
+        (fixpipe(128, 256, Data.FP16), math.ceil(32768 / 41), 65536),
+        (fixpipe(128, 64, mode=Mode.CHANNEL_SPLIT), 1024, 32768),  # a block of 8 a cycle
         (fixpipe(128, 256, mode=Mode.ATOMIC), math.ceil(131072 / 40), 131072),
-        (fixpipe(128, 256, Data.FP16, mode=Mode.ATOMIC), 2 * math.ceil(131072 / 115), 65536),
+        (fixpipe(128, 256, Data.FP16, mode=Mode.ATOMIC), 2 * math.ceil(32768 / 41), 65536),
         (fixpipe(128, 64, mode=Mode.NZ2ND), 128 * 21, 32768),  # rows of 256 bytes
         (fixpipe(128, 128, mode=Mode.NZ2ND), math.ceil(65536 / 115), 65536),  # rows of 512 bytes
         (fixpipe(64, 64, mode=Mode.NZ2ND, matrices=2), 128 * 21, 32768),

@@ -211,7 +211,11 @@ def cost(row, cost):
     if row["dst_space"] == Space.L1:
         start = cost["fix_to_l1_start_cycles"]
         return start + divide_up(elements, cost["fix_to_l1_elements_per_cycle"]), latency, byte_count
-    payload = transfer_cycles(elements * 4, cost["fix_l0c_millibytes_per_cycle"])
+    if (row["mode"] & Mode.CHANNEL_SPLIT) != 0:
+        payload = transfer_cycles(byte_count, cost["fix_split_millibytes_per_cycle"])
+    else:
+        payload = transfer_cycles(byte_count, cost["fix_to_gm_millibytes_per_cycle"])
+        payload = max(payload, transfer_cycles(elements, cost["fix_to_gm_millielements_per_cycle"]))
     to_memory = transfer_cycles(byte_count, cost["store_share_millibytes_per_cycle"])
     if (row["mode"] & Mode.ATOMIC) != 0:
         to_memory = divide_up(to_memory * cost["atomic_permille"], 1000)
