@@ -382,6 +382,7 @@ _UNIT_OF_SUFFIX: tuple[tuple[str, str], ...] = (
     ("bytes_per_cycle", "B/cycle"),
     ("bytes_per_repeat", "B/repeat"),
     ("bytes_per_microsecond", "B/us"),
+    ("millielements_per_cycle", "elements/1000 cycles"),
     ("elements_per_cycle", "elements/cycle"),
     ("bytes", "B"),
     ("hz", "Hz"),
