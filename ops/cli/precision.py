@@ -15,9 +15,9 @@ from npu_sim.report.files import check_writable, write_files
 from npu_sim.report.standards.registry import DEFAULT, STANDARDS
 from ops.cli.attribution_table import print_attribution
 from ops.cli.effort import YesOption, announce
+from ops.cli.html_page import html_path
 from ops.cli.output import console, note, note_compilation, note_hints, print_prose
-from ops.cli.precision_html import SUFFIXES as HTML_SUFFIXES
-from ops.cli.precision_html import render, require_jinja
+from ops.cli.precision_html import render
 from ops.cli.precision_picture import SUFFIXES, draw, require_matplotlib
 from ops.cli.precision_source import read_layers
 from ops.cli.precision_summary import print_summary
@@ -226,7 +226,7 @@ def precision_command(
         if path.suffix.lower() not in WRITERS:
             raise UsageError(f"Table must be a {', '.join(WRITERS)} file, not {path}")
     results_file = Path(results) if results is not None else None
-    html_file = _html_file(html)
+    html_file = html_path(html)
     _check_outputs(file, [*tables, *filter(None, (json_file, html_file, picture_file, results_file))])
     kept = Results(results_file) if results_file is not None else None
     capture = read_layers(file, generate, seed)
@@ -305,17 +305,6 @@ def _picture_file(picture: str | None, *, no_picture: bool, by_default: bool) ->
         note(f"no picture: {error}")
         return None
     return DEFAULT_PICTURE
-
-
-def _html_file(html: str | None) -> Path | None:
-    """Return where the HTML goes; None for none."""
-    if html is None:
-        return None
-    path = Path(html)
-    if path.suffix.lower() not in HTML_SUFFIXES:
-        raise UsageError(f"HTML report must be a {', '.join(HTML_SUFFIXES)} file, not {html}")
-    require_jinja()
-    return path
 
 
 def _check_outputs(file: str | None, outputs: Sequence[Path]) -> None:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from npu_sim.errors import MissingExtraError
 from npu_sim.report.record import counted, to_plain
 from npu_sim.report.standards.registry import DEFAULT
 from ops.cli import precision_charts as charts
@@ -22,6 +17,7 @@ from ops.cli.attribution_table import (
     crossings,
     spread_lines,
 )
+from ops.cli.html_page import render_page
 from ops.cli.output import merged_messages
 from ops.cli.precision_standards import STANDARD_HEADINGS, standard_legend, standard_lines
 from ops.cli.precision_summary import PRODUCT_LEGEND, product_lines, ranked_legend, ranked_lines
@@ -40,29 +36,11 @@ from ops.studies.attribution_report import AttributionRow
 from ops.studies.precision_conclusion import cause_words, error_words, standards_words, verdict_words
 from ops.studies.precision_report import GOLDENS, LayerSummary, PrecisionReport
 
-SUFFIXES = (".html", ".htm")
-_TEMPLATES = Path(__file__).parent / "templates"
 _TEXT = frozenset({
     "product", "mode", "type", "golden", "verdict", "verdicts", "worst gradient", "gradient", "standard", "over",
     "first that does not pass",
 })  # fmt: skip
 """Columns of words; the others hold figures."""
-
-
-def require_jinja() -> None:
-    """Refuse early if no HTML can be made.
-
-    Raises
-    ------
-    MissingExtraError
-        jinja2 cannot be imported.
-    """
-    try:
-        import jinja2  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(
-            "An HTML report must have jinja2, which is not installed; run: pip install jinja2 (the extra report)"
-        ) from error
 
 
 def render(report: PrecisionReport) -> bytes:
@@ -83,32 +61,7 @@ def render(report: PrecisionReport) -> bytes:
     MissingExtraError
         jinja2 is not installed.
     """
-    require_jinja()
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    style, script = ((_TEMPLATES / name).read_text(encoding="utf-8") for name in ("precision.css", "precision.js"))
-    # Raw text ends at the first "</", whatever it is in; inside of JSON's strings the escape is the same character.
-    data = json.dumps(to_plain(report), allow_nan=False, ensure_ascii=False).replace("<", "\\u003c")
-    page = environment.get_template("precision.html.j2").render(
-        **_contents(report),
-        style=style,
-        script=script,
-        data=data,
-        policy=f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; img-src data:",
-    )
-    return page.encode()
-
-
-def _source(text: str) -> str:
-    """Return how a content security policy allows this text and no other."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    return render_page("precision", _contents(report), to_plain(report))
 
 
 def _contents(report: PrecisionReport) -> dict[str, Any]:

@@ -35,7 +35,7 @@ download.hidden = false;
 download.addEventListener("click", () => {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([document.getElementById("report").textContent], { type: "application/json" }));
-  link.download = "npu-sim-precision.json";
+  link.download = download.dataset.name;
   link.click();
   URL.revokeObjectURL(link.href);
 });
