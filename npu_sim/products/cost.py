@@ -73,6 +73,8 @@ class CostParams:
         16 outputs (dav-c100, dav-m200).
     gm_to_{l1,ub,l0}_{command_cycles, millibytes_per_cycle, isolated_cycles, isolated_millibytes_per_cycle} : int
         Occupancy ``command + bytes / rate`` and completion of an isolated command.
+    gm_to_ub_pad_isolated_cycles : int
+        As ``gm_to_ub_isolated_cycles``, of DataCopyPad.
     gm_to_l0_minimum_cycles : int
         Least occupancy of a GM to L0 load.
     nd2nz_isolated_cycles, nd2nz_isolated_millibytes_per_cycle : int
@@ -177,6 +179,7 @@ class CostParams:
     gm_to_ub_millibytes_per_cycle: int
     gm_to_ub_isolated_cycles: int
     gm_to_ub_isolated_millibytes_per_cycle: int
+    gm_to_ub_pad_isolated_cycles: int
     gm_to_l0_command_cycles: int
     gm_to_l0_millibytes_per_cycle: int
     gm_to_l0_isolated_cycles: int

@@ -30,6 +30,7 @@ LAYERS = (
     ("npu_sim.isa",),
     ("npu_sim.program",),
     ("npu_sim.engines",),
+    ("npu_sim.points",),
     ("npu_sim.report",),
     ("ops.common",),
     ("ops.matmul",),

@@ -691,8 +691,8 @@ def test_scalar_copy_costs_its_accesses_and_occupies_the_scalar_unit():
 
 
 def test_data_copy_pad_loads_rows_at_the_floor_and_slower_when_misaligned():
-    # one block: 20 + 640 / 128, complete after 210 + 640 / 130
-    assert cost_of(pad(Space.UB, Space.GM, 1, 640)) == (25, 210 + 5 - 25, 640)
+    # one block: 20 + 640 / 128, complete after 264 + 640 / 130
+    assert cost_of(pad(Space.UB, Space.GM, 1, 640)) == (25, 264 + 5 - 25, 640)
     # 64 rows of 128 bytes: 8192 / 128 = 64 < 64 rows of 4 cycles
     assert cost_of(pad(Space.UB, Space.GM, 64, 128))[0] == 20 + 256
     # 10 rows of 6400 bytes, pitch not a multiple of 32: 127 instead of 100 % of 500 cycles

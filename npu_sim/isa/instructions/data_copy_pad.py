@@ -168,7 +168,7 @@ def cost(row, cost):
         cost["gm_to_ub_command_cycles"],
         rate,
         np.int64(0),
-        cost["gm_to_ub_isolated_cycles"],
+        cost["gm_to_ub_pad_isolated_cycles"],
         cost["gm_to_ub_isolated_millibytes_per_cycle"],
         cost,
     )

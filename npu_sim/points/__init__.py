@@ -1,0 +1,1 @@
+"""Cycles of single instructions and short sequences, as micro-benchmarks publish them."""
