@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,18 @@ CoreKind = Literal["cube", "vector"]
 
 FixedCost = Literal["kernel", "vector", "trans_data", "transpose", "reduce_sum"]
 
+
+class SourceLine(NamedTuple):
+    """Where in the user's source an instruction is."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
 Shortcut = Callable[[npt.NDArray[np.uint8], bool, int], None]
 
 
@@ -65,6 +77,10 @@ class Launch:
         Room the kernel needs for one indivisible step; engines give at least this much.
     sites : mapping of int to str
         Names of the ``site`` numbers, for messages.
+    lines : mapping of int to SourceLine
+        File, line and function of the ``site`` numbers, where the kernel is the user's own source.
+    buffers : mapping of int to str
+        Names of the ``buffer`` numbers of AllocTensor and FreeTensor rows, for messages.
     trusted : bool
         True: the execute engine runs the rows unchecked, as it does those of this project's kernels, which tests hold
         to every limit. False: it first checks legality and GM bounds, because jitted code has no bounds checks.
@@ -89,6 +105,8 @@ class Launch:
     phase_count: int = 1
     step_rows: int = 64
     sites: dict[int, str] = field(default_factory=dict)
+    lines: dict[int, SourceLine] = field(default_factory=dict)
+    buffers: dict[int, str] = field(default_factory=dict)
     trusted: bool = False
     core_kind: CoreKind = "cube"
     fixed_cost: FixedCost = "kernel"

@@ -24,6 +24,7 @@ _FIELDS = {
     "dst_pipe": "peer",
     "src_dtype": "dtype",
     "enable": "value",
+    "buffer": "value",
     "n_elems": "n",
     "address": "dst",
 }

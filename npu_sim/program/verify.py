@@ -165,7 +165,7 @@ def _check_pipe(chunk: Chunk, index: Index, instruction: Instruction) -> None:
 
 def _check_paths(chunk: Chunk, index: Index, instruction: Instruction) -> None:
     """Check (destination, source) spaces against the data path matrix."""
-    if not {"dst_space", "src0_space"} & set(instruction.fields):
+    if not instruction.routes or not {"dst_space", "src0_space"} & set(instruction.fields):
         return
     paths, arch = instruction.paths[chunk.product.arch], chunk.product.arch
     spaces = [_spaces(chunk, index, instruction, name) for name in ("dst", "src0")]

@@ -328,6 +328,13 @@ def _trans_data_to_5hd(w, row):
     emit.emit_trans_data_to_5hd(row, 0, w._dtype(Op.TRANS_DATA_TO_5HD), repeat, *strides, 0, 0)
 
 
+def _marker(emitter):
+    spaces = (Space.L1, Space.L0A, Space.L0B, Space.L0C, Space.UB)
+    return lambda w, row: emitter(
+        row, 0, w._pick(spaces), 32 * int(w.rng.integers(64)), int(w.rng.integers(999)), 0, 0, 0
+    )
+
+
 _EMITTERS = {
     Op.SET_FLAG: _flag(emit.emit_set_flag),
     Op.WAIT_FLAG: _flag(emit.emit_wait_flag),
@@ -336,6 +343,8 @@ _EMITTERS = {
     ),
     Op.SET_ATOMIC: lambda w, row: emit.emit_set_atomic(row, 0, w._dtype(Op.SET_ATOMIC), 0, 0),
     Op.SET_HF32: lambda w, row: emit.emit_set_hf32(row, 0, int(w.rng.integers(2)), 0, 0),
+    Op.ALLOC_TENSOR: _marker(emit.emit_alloc_tensor),
+    Op.FREE_TENSOR: _marker(emit.emit_free_tensor),
     Op.DATA_COPY: _data_copy,
     Op.ND2NZ: _nd2nz,
     Op.LOAD_2D: _load_2d,

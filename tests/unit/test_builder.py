@@ -16,7 +16,7 @@ from tests.oracles.instances import one_of_each, values_of_each
 A2 = get_product("910b")
 FIELDS = {
     "src": "src0", "src_a": "src0", "src_b": "src1", "src_space": "src0_space", "src_dtype": "dtype",
-    "value_bits": "value", "enable": "value",
+    "value_bits": "value", "enable": "value", "buffer": "value",
     ("SET_FLAG", "src_pipe"): "pipe", ("SET_FLAG", "dst_pipe"): "peer",
     ("WAIT_FLAG", "src_pipe"): "peer", ("WAIT_FLAG", "dst_pipe"): "pipe",
 }  # fmt: skip

@@ -126,5 +126,5 @@ def test_execute_refuses_unchecked_rows_of_the_other_kind_of_core():
 def test_every_opcode_with_a_pipe_of_one_kind_is_covered():
     # an opcode whose pipes both kinds have must be told apart by its buffers: the table above has them all
     assert {spec.op for spec in OPS} - set(GENERATORS) == {
-        Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER, Op.SET_ATOMIC, Op.SET_HF32,
+        Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER, Op.SET_ATOMIC, Op.SET_HF32, Op.ALLOC_TENSOR, Op.FREE_TENSOR,
     }  # fmt: skip

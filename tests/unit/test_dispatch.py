@@ -7,17 +7,27 @@ import pytest
 
 from npu_sim._jit import JIT_ENABLED, jit
 from npu_sim.isa.dispatch import _is_for_cube
-from npu_sim.isa.op import Op
+from npu_sim.isa.op import OPS, Op
 from npu_sim.isa.row import empty_rows
 from npu_sim.reinterpret import reinterpret
 
-BOTH = {Op.NOP, Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER, Op.SET_ATOMIC, Op.SET_HF32, Op.DATA_COPY}
+BOTH = {
+    Op.NOP,
+    Op.SET_FLAG,
+    Op.WAIT_FLAG,
+    Op.PIPE_BARRIER,
+    Op.SET_ATOMIC,
+    Op.SET_HF32,
+    Op.ALLOC_TENSOR,
+    Op.FREE_TENSOR,
+    Op.DATA_COPY,
+}
 CUBE = {Op.MMAD, Op.LOAD_3D, Op.LOAD_3D_V1, Op.LOAD_2D, Op.LOAD_TRANSPOSE, Op.FILL, Op.ND2NZ, Op.FIXPIPE, Op.L0C_TO_UB}
 
 
-def test_opcodes_stand_in_the_order_that_parts_the_units():
-    assert max(BOTH) == Op.DATA_COPY < min(CUBE)
-    assert max(CUBE) < Op.DUPLICATE == min(set(Op) - BOTH - CUBE)
+def test_instructions_are_parted_by_their_unit():
+    assert {spec.op for spec in OPS if spec.unit is None} == BOTH - {Op.NOP}
+    assert {spec.op for spec in OPS if spec.unit == "cube"} == CUBE
 
 
 @pytest.mark.parametrize(

@@ -271,7 +271,9 @@ GENERATORS = {
     Op.REDUCE_REPEAT: _reduce_repeat,
     Op.TRANS_DATA_TO_5HD: _trans_data_to_5hd,
 }
-NO_MEMORY = {Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER, Op.SET_ATOMIC, Op.SET_HF32}
+NO_MEMORY = {
+    Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER, Op.SET_ATOMIC, Op.SET_HF32, Op.ALLOC_TENSOR, Op.FREE_TENSOR,
+}  # fmt: skip
 
 
 def test_footprint_generators_cover_every_opcode():

@@ -32,6 +32,8 @@ def _legal(op, arch):
         Op.PIPE_BARRIER: lambda: emit.emit_pipe_barrier(rows, 0, Pipe.M, 0, 0),
         Op.SET_ATOMIC: lambda: emit.emit_set_atomic(rows, 0, Data.FP32, 0, 0),
         Op.SET_HF32: lambda: emit.emit_set_hf32(rows, 0, 1, 0, 0),
+        Op.ALLOC_TENSOR: lambda: emit.emit_alloc_tensor(rows, 0, Space.UB, 0, 64, 0, 0, 0),
+        Op.FREE_TENSOR: lambda: emit.emit_free_tensor(rows, 0, Space.UB, 0, 64, 0, 0, 0),
         Op.DATA_COPY: lambda: emit.emit_data_copy(rows, 0, *path, 1, 1, 0, 0, half, 0, 0, 0),
         Op.ND2NZ: lambda: emit.emit_nd2nz(rows, 0, 0, 0, half, 1, 1, 1, 0, 1, 1, 1, 0, 0, 0, 0),
         Op.LOAD_2D: lambda: emit.emit_load_2d(rows, 0, Space.L0A, 0, Space.L1, 0, half, 0, 1, 1, 0, 0, -1, 0, 0),
