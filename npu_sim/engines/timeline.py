@@ -41,7 +41,7 @@ from npu_sim.engines.timeline_jit import (
     finish,
     reset_clocks,
 )
-from npu_sim.engines.timeline_memory import l2_hits, memory_cycles, memory_traffic, touched_bytes
+from npu_sim.engines.timeline_memory import first_reads, l2_hits, memory_cycles, memory_traffic, touched_bytes
 from npu_sim.errors import ProgramError, ShapeError
 from npu_sim.fenv import default_fenv
 from npu_sim.isa.codes import Pipe, Space
@@ -51,7 +51,7 @@ from npu_sim.isa.op import Op
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products.cost import CostParams, cost_record
 from npu_sim.program.disassemble import disassemble, name_of
-from npu_sim.program.launch import Launch
+from npu_sim.program.launch import InputPlace, Launch
 from npu_sim.program.violation import Kind, Violation
 
 CHUNK_ROWS = 1024
@@ -94,7 +94,7 @@ class TimelineOptions:
         otherwise L2 capacity over the bytes it touches: those from the first to the last byte in each tensor.
     inputs_in_l2 : bool
         Tensors that were initialised before the launch are in L2 when it begins, as far as they fit. By default they
-        come from memory.
+        are where `Launch.inputs` says.
     mte1_contended : bool or None
         MTE2 keeps writing L1, so that MTE1 is slower by ``mte1_contention_permille``. None: decided for each phase by
         its first busy core: when MTE2 would be busy for more than half of its time.
@@ -255,11 +255,22 @@ def run_timeline(
     classes = classify(launch, rows, with_extents=hit is None)
     if hit is None:
         hit = l2_hits(touched_bytes(classes.gm_extents, launch.gm.total_bytes), product.l2_bytes)
-    run = _Run(launch, product, options, spans, hit, rows)
+    misses = 0 if options.l2_hit_permille is not None else _read_misses(launch, product, options, classes.gm_extents)
+    run = _Run(launch, product, options, spans, hit, misses, rows)
     for phase, first_of in enumerate(classes.first_of):
         run.time_phase(phase, first_of)
     run.bound_by_memory(classes.gm_extents)
     return run.result()
+
+
+def _read_misses(
+    launch: Launch, product: TimedProduct, options: TimelineOptions, gm_extents: npt.NDArray[np.int64]
+) -> int:
+    """Return the part of what is read that is not in L2 when the launch begins, in thousandths."""
+    place: InputPlace = "l2" if options.inputs_in_l2 else launch.inputs
+    missing = {"memory": 1000, "unknown": product.cost.unknown_miss_permille, "l2": 0}[place]
+    inputs = [tensor.index for tensor in launch.gm.tensors if tensor.initialised]
+    return missing * first_reads(gm_extents, inputs) // max(first_reads(gm_extents), 1)
 
 
 class _Run:
@@ -272,10 +283,11 @@ class _Run:
         options: TimelineOptions,
         spans: bool,
         l2_hit_permille: int,
+        read_miss_permille: int,
         rows: np.ndarray,
     ) -> None:
         self.launch, self.product, self.options, self.rows = launch, product, options, rows
-        self.l2_hit_permille = l2_hit_permille
+        self.l2_hit_permille, self.read_miss_permille = l2_hit_permille, read_miss_permille
         self.clocks = np.zeros(CLOCK_WORDS, np.int64)
         self.parts = np.zeros(PARTS, np.int64)
         self.no_spans = np.zeros((0, 2), np.int64)
@@ -300,7 +312,9 @@ class _Run:
                 self.launch.core_count,
                 self.product.timing_clock_hz,
                 l2_hit_permille=self.l2_hit_permille,
+                read_miss_permille=self.read_miss_permille,
                 mte1_contended=contended,
+                computes_lists=self.launch.computes_lists,
             )
         return self.costs[contended]
 
@@ -409,13 +423,9 @@ class _Run:
 
     def bound_by_memory(self, gm_extents: npt.NDArray[np.int64]) -> None:
         """Find out by how much L2 and memory take longer for what all cores read and store than the cores do."""
-        told = self.options.l2_hit_permille is not None or self.options.inputs_in_l2
         paths = self.totals[AT_BYTES - AT_BUSY :].reshape(8, 8)
-        moved = memory_traffic(
-            int(paths[Space.GM].sum()), int(paths[:, Space.GM].sum()), gm_extents,
-            () if told else [tensor.index for tensor in self.launch.gm.tensors if tensor.initialised],
-            self.l2_hit_permille,
-        )  # fmt: skip
+        reads, stores = int(paths[Space.GM].sum()), int(paths[:, Space.GM].sum())
+        moved = memory_traffic(reads, stores, gm_extents, self.read_miss_permille, self.l2_hit_permille)
         least = memory_cycles(moved, self.product.cost, self.product.timing_clock_hz)
         self.memory_cycles = max(least - sum(self.phase_cycles) - self.barrier_cycles, 0)
 

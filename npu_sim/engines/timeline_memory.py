@@ -73,8 +73,13 @@ class MemoryTraffic:
     missing_store_bytes: int
 
 
+def first_reads(extents: npt.NDArray[np.int64], lines: Sequence[int] | slice = slice(None)) -> int:
+    """Return the bytes that are read of some lines of a table of extents, each once."""
+    return int(np.maximum(extents[lines, READ + 1] - extents[lines, READ], 0).sum())
+
+
 def memory_traffic(
-    reads: int, stores: int, extents: npt.NDArray[np.int64], cold: Sequence[int], l2_hit_permille: int
+    reads: int, stores: int, extents: npt.NDArray[np.int64], read_miss_permille: int, l2_hit_permille: int
 ) -> MemoryTraffic:
     """Return what a launch moves and how much of it misses.
 
@@ -84,14 +89,14 @@ def memory_traffic(
         Bytes from and to GM.
     extents : int64[tensors + 1, 4]
         Where they are.
-    cold : sequence of int
-        Lines of the tensors that are not in L2 when the launch begins.
+    read_miss_permille : int
+        Part of what is read that is not in L2 when the launch begins.
     l2_hit_permille : int
         Part of all accesses that L2 has room for.
     """
-    first_reads, first_stores = (np.maximum(extents[:, at + 1] - extents[:, at], 0) for at in (READ, STORED))
-    missing = min(sum(int(first_reads[line]) for line in cold), reads)
-    share = min(int(first_stores.sum()), stores) * missing // max(int(first_reads.sum()), 1)
+    first_stores = int(np.maximum(extents[:, STORED + 1] - extents[:, STORED], 0).sum())
+    missing = min(first_reads(extents), reads) * read_miss_permille // 1000
+    share = min(first_stores, stores) * read_miss_permille // 1000
     over = 1000 - l2_hit_permille
     return MemoryTraffic(
         read_bytes=reads,

@@ -23,8 +23,11 @@ def read_gm(byte_count, rows, floored, command, rate, least, isolated, isolated_
 
 
 @jit
-def store_gm(byte_count, rows, floored, rate, atomic, cost):
-    """UB or L1 to GM: payload twice as long when it adds; latency as in the isolated law."""
+def store_gm(byte_count, rows, floored, ragged, rate, atomic, cost):
+    """UB or L1 to GM: payload twice as long when it adds, and longer by rows that share blocks with their neighbours.
+
+    Latency as in the isolated law.
+    """
     if rate == 0:
         return np.int64(UNSUPPORTED), np.int64(0), byte_count
     payload = transfer_cycles(byte_count, rate)
@@ -32,6 +35,8 @@ def store_gm(byte_count, rows, floored, rate, atomic, cost):
         payload = divide_up(payload * cost["atomic_permille"], 1000)
     if floored:
         payload = max(payload, divide_up(rows * cost["gm_row_floor_millicycles"], 1000))
+    if ragged:
+        payload += rows * cost["ub_to_gm_ragged_row_cycles"]
     command = cost["ub_to_gm_command_cycles"]
     return command + payload, max(cost["ub_to_gm_isolated_cycles"] - command, 0), byte_count
 

@@ -40,9 +40,11 @@ class CostParams:
         Name and revision of the parameter set (printed by every report), compiler architecture.
     sources : mapping of str to Source
         One entry for every number below.
-    issue_cycles, load2d_issue_cycles, load3d_issue_cycles, address_list_issue_cycles : int
-        Scalar unit, per instruction handed to a pipe (LoadData programs registers first, TransDataTo5HD writes 32
-        addresses to vector address registers).
+    issue_cycles, load2d_issue_cycles, load3d_issue_cycles : int
+        Scalar unit, per instruction handed to a pipe (LoadData programs registers first).
+    address_list_issue_cycles, computed_list_issue_cycles : int
+        Scalar unit, per TransDataTo5HD, whose 32 addresses go to vector address registers: as bases and steps, or
+        computed one by one (`Launch.computes_lists`).
     scalar_ub_cycles, scalar_gm_cycles : int
         Scalar unit, one element moved inside UB, resp. between UB and GM.
     queue_depth_rows : int
@@ -85,12 +87,16 @@ class CostParams:
         Factor on the time of DataCopyPad rows in GM whose pitch is not a multiple of 32 bytes.
     gm_row_misaligned_permille, gm_row_pitch_permille : int
         Factor on ND2NZ rows whose pitch is not a multiple of 32 bytes, resp. of 512 bytes.
-    l2_miss_cycles : int
-        Latency added to a command that misses L2.
+    l2_miss_cycles, gm_to_ub_miss_millibytes_per_cycle : int
+        Latency added to a command that misses L2; rate at which what a UB reads comes to L2 first (0: not known).
+    unknown_miss_permille : int
+        Part of the inputs that misses where nothing tells (`Launch.inputs`).
     l2_total_bytes_per_microsecond, hbm_total_bytes_per_microsecond, hbm_mixed_bytes_per_microsecond : int
         Achieved totals of the die, shared by the active cores; of memory also while it is read and written by turns.
     ub_to_gm_command_cycles, ub_to_gm_isolated_cycles, ub_to_gm_millibytes_per_cycle : int
         MTE3 store to GM.
+    ub_to_gm_ragged_row_cycles : int
+        Added for each row of a store of several whose pitch in GM is not a multiple of 32 bytes.
     l1_to_gm_millibytes_per_cycle, ub_to_l1_millibytes_per_cycle, l1_to_ub_millibytes_per_cycle : int
         Remaining DataCopy paths.
     ub_to_ub_millibytes_per_cycle, fill_millibytes_per_cycle : int
@@ -146,6 +152,7 @@ class CostParams:
     load2d_issue_cycles: int
     load3d_issue_cycles: int
     address_list_issue_cycles: int
+    computed_list_issue_cycles: int
     scalar_ub_cycles: int
     scalar_gm_cycles: int
     queue_depth_rows: int
@@ -192,12 +199,15 @@ class CostParams:
     gm_row_misaligned_permille: int
     gm_row_pitch_permille: int
     l2_miss_cycles: int
+    gm_to_ub_miss_millibytes_per_cycle: int
+    unknown_miss_permille: int
     l2_total_bytes_per_microsecond: int
     hbm_total_bytes_per_microsecond: int
     hbm_mixed_bytes_per_microsecond: int
     ub_to_gm_command_cycles: int
     ub_to_gm_isolated_cycles: int
     ub_to_gm_millibytes_per_cycle: int
+    ub_to_gm_ragged_row_cycles: int
     l1_to_gm_millibytes_per_cycle: int
     ub_to_l1_millibytes_per_cycle: int
     l1_to_ub_millibytes_per_cycle: int
@@ -226,6 +236,7 @@ class CostParams:
     vector_reduce_step_millicycles: int
     vector_5hd_cycles: int
     vector_5hd_step_millicycles: int
+    vector_5hd_32bit_step_millicycles: int
     vector_partial_cycles: int
     vector_partial_block_cycles: int
     vector_repeat_bytes: int
@@ -313,6 +324,7 @@ _SHARED_READS = (
     "gm_to_l0_isolated_millibytes_per_cycle",
     "nd2nz_isolated_millibytes_per_cycle",
 )
+_UB_READS = ("gm_to_ub_millibytes_per_cycle", "gm_to_ub_isolated_millibytes_per_cycle")
 _SHARED_STORES = ("ub_to_gm_millibytes_per_cycle", "l1_to_gm_millibytes_per_cycle")
 _L1_READS = (
     "l1_to_l0a_millibytes_per_cycle",
@@ -366,7 +378,9 @@ def cost_record(
     clock_hz: int,
     *,
     l2_hit_permille: int = 1000,
+    read_miss_permille: int = 0,
     mte1_contended: bool = False,
+    computes_lists: bool = False,
 ) -> np.ndarray:
     """Return ``params`` as jitted code reads them, for a launch on ``active_cores`` cores.
 
@@ -380,8 +394,12 @@ def cost_record(
         Clock of the cores.
     l2_hit_permille : int
         Part of the GM traffic that hits L2, in thousandths.
+    read_miss_permille : int
+        Part of what is read that is not in L2 when the launch begins, in thousandths.
     mte1_contended : bool
         MTE2 keeps writing L1 meanwhile: MTE1 runs slower by ``mte1_contention_permille``.
+    computes_lists : bool
+        The scalar unit computes each address of a TransDataTo5HD.
 
     Returns
     -------
@@ -404,9 +422,17 @@ def cost_record(
     values = {name: getattr(params, name) for name in NUMBERS}
     for name in _SHARED_READS + _SHARED_STORES:
         values[name] = min(values[name], share)
+    # what L2 has no room for is in the share
+    first_misses = max(read_miss_permille - (1000 - l2_hit_permille), 0)
+    if params.gm_to_ub_miss_millibytes_per_cycle and first_misses:
+        for name in _UB_READS:
+            slower = 1000 * params.gm_to_ub_miss_millibytes_per_cycle
+            values[name] = values[name] * slower // (slower + values[name] * first_misses)
     if mte1_contended:
         for name in _L1_READS:
             values[name] = values[name] * 1000 // params.mte1_contention_permille
+    if computes_lists:
+        values["address_list_issue_cycles"] = params.computed_list_issue_cycles
     misses = params.l2_miss_cycles * (1000 - l2_hit_permille) // 1000
     table = _img2col_millicycles(params.mte1_contention_permille if mte1_contended else 1000)
     # as one tuple: a store to each of a hundred fields takes four times as long

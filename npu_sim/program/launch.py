@@ -36,6 +36,8 @@ class PhaseKernels:
 
 CoreKind = Literal["cube", "vector"]
 
+InputPlace = Literal["memory", "unknown", "l2"]
+
 FixedCost = Literal["kernel", "vector", "trans_data", "transpose", "reduce_sum"]
 
 
@@ -89,6 +91,12 @@ class Launch:
     fixed_cost : str
         Which of the product's ``cost.*_fixed_cycles`` a core takes beside its rows: what the library's kernel of that
         kind needs to fetch its code and read its tiling.
+    inputs : "memory", "unknown" or "l2"
+        Where tensors are that were initialised before the launch, as far as L2 has room: those of a caller were last
+        used long ago, those of a kernel that stands behind another were just written.
+    computes_lists : bool
+        Whether the library's kernel of that kind computes each of the 32 addresses of a TransDataTo5HD from extents
+        that it read; else a list is a base and steps.
     shortcut : callable or None
         ``shortcut(arena, saturate, threads)`` has the effect of the whole launch on the tensors in the uint8 arena of
         `gm`, bit for bit, in less time than its rows take: for kernels that only move, convert or add in a fixed order.
@@ -110,6 +118,8 @@ class Launch:
     trusted: bool = False
     core_kind: CoreKind = "cube"
     fixed_cost: FixedCost = "kernel"
+    inputs: InputPlace = "memory"
+    computes_lists: bool = False
     shortcut: Shortcut | None = None
     known: tuple[Violation, ...] = ()
 

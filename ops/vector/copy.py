@@ -186,7 +186,7 @@ def copy_launch(
     by_elements = kernel_copy.copy_staged if values["dense"] else kernel_copy.copy_elements
     kernel = by_elements if by_scalars else kernel_copy.copy_rows
     return vector_launch(
-        "Copy (scalar moves)" if by_scalars else "Copy", kernel, params, gm, kernel_copy.SITES,
+        "Copy (scalar moves)" if by_scalars else "Copy", kernel, params, gm, kernel_copy.SITES, inputs="unknown",
         shortcut=partial(_copy_all, src, src_view, dst, dst_view, item_bytes),
     )  # fmt: skip
 

@@ -1,11 +1,13 @@
 """Kernels of TransData for feature maps: NCHW and NCDHW to NC1HWC0 and NDC1HWC0, and back.
 
-Unit of work: a tile of pixels of one plane (n, d, c1). The input and the output buffer in UB (IN, OUT) have two
-halves each. A half holds [C0 channel rows][pitch pixels] on the plain side and [pitch pixels][C0] on the blocked side;
-TransDataTo5HD turns one into the other.
+Unit of work: a tile of pixels of one plane (n, d, c1). There is one input and one output buffer in UB (IN, OUT), as in
+the library's kernel: a tile is loaded while the one before is stored, and not before that is turned. A buffer holds
+[C0 channel rows][pitch pixels] on the plain side and [pitch pixels][C0] on the blocked side; TransDataTo5HD turns one
+into the other.
 
 Sources: asc-devkit ``docs/zh/api/SIMD-API``, TransDataTo5HD page (address lists of NCHW to NC1HWC0), DataCopy and
-DataCopyPad pages. ASSUMED: tile sizes and task order; the library's dynamic kernel is not published.
+DataCopyPad pages. CANN 8.1 ``tbe/impl/dynamic/trans_data_positive_source_ntc.py`` and
+``trans_data_negative_target_ntc.py`` (buffers). ASSUMED: tile sizes and task order.
 """
 
 from __future__ import annotations
@@ -44,8 +46,10 @@ SITES = {
 }  # fmt: skip
 STEP_ROWS = 96
 """Rows that one tile, or the end of a core, takes at most, where every plane lies in one piece."""
-CLEARED = 2
-"""First of the V to MTE2 events that say a half of IN is cleared and may be loaded; 0 and 1 say that it is free."""
+BUFFER = 0
+"""Event of the only buffer of IN and of OUT."""
+CLEARED = 1
+"""V to MTE2 event that says IN is cleared and may be loaded; `BUFFER` says that it is free."""
 
 
 @jit
@@ -100,7 +104,7 @@ def _to_rows(rows, n, p, dst, src, pitch, tile):
 
 
 class _Tile(NamedTuple):
-    """A tile of pixels: its task, its plane, its first pixel there, its pixels, and the half of UB it goes through."""
+    """A tile of pixels: its task, its plane, its first pixel there, and its pixels."""
 
     task: int
     batch: int
@@ -108,16 +112,15 @@ class _Tile(NamedTuple):
     c1: int
     first: int
     length: int
-    half: int
 
 
 @jit
-def _tile_of(p, task, first, half):
+def _tile_of(p, task, first):
     """Return the tile of a task that begins with pixel ``first`` of its plane."""
     plane = task // p.tiles
     outer, c1 = plane // p.c1, plane % p.c1
     length = min(p.tile_pixels, p.pixels - first)
-    return _Tile(task, outer // p.planes_d, outer % p.planes_d, c1, first, length, half)
+    return _Tile(task, outer // p.planes_d, outer % p.planes_d, c1, first, length)
 
 
 @jit
@@ -136,39 +139,40 @@ def _plain_offset(p, t):
 @jit
 def _forward_tile(rows, n, p, t):
     """Load the channel rows of a tile, transpose them and store [pixels][C0]."""
-    task, half, valid = t.task, t.half, _channels(p, t)
+    task, valid = t.task, _channels(p, t)
     pitch = ceil_div(t.length, 16) * 16
-    load_at, store_at = p.load_at + half * p.half_bytes, p.store_at + half * p.half_bytes
     # TransDataTo5HD reads lanes behind the pixels and rows of channels that do not exist
     clears = valid < p.c0 or ceil_div(t.length * p.item, BLOCK) * BLOCK < pitch * p.item
 
-    n = alloc(rows, n, IN, half, LOAD, task)
+    n = alloc(rows, n, IN, BUFFER, LOAD, task)
     if clears:
-        # V clears behind its own last use of the half, without alloc; MTE2 then waits for the zeros too
-        n = emit_duplicate(rows, n, load_at, Data.FP32, p.c0 * pitch * p.item // 4, value_bits=0, site=CLEAR, tile=task)
-        n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE2, CLEARED + half, CLEAR, task)
-        n = emit_wait_flag(rows, n, Pipe.V, Pipe.MTE2, CLEARED + half, LOAD, task)
+        # V clears behind its own last use of the buffer, without alloc; MTE2 then waits for the zeros too
+        n = emit_duplicate(
+            rows, n, p.load_at, Data.FP32, p.c0 * pitch * p.item // 4, value_bits=0, site=CLEAR, tile=task
+        )
+        n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE2, CLEARED, CLEAR, task)
+        n = emit_wait_flag(rows, n, Pipe.V, Pipe.MTE2, CLEARED, LOAD, task)
     n = load_rows(
-        rows, n, ub=load_at, gm=p.src + _plain_offset(p, t), count=valid, length=t.length * p.item,
+        rows, n, ub=p.load_at, gm=p.src + _plain_offset(p, t), count=valid, length=t.length * p.item,
         ub_step=pitch * p.item, gm_step=p.planes_d * p.pixels * p.item, exact=p.exact, dtype=p.data,
         tensor=p.src_tensor, site=LOAD, tile=task,
     )  # fmt: skip
-    n = enque(rows, n, IN, half, LOAD, task)
+    n = enque(rows, n, IN, BUFFER, LOAD, task)
 
-    n = deque(rows, n, IN, half, TRANSPOSE, task)
-    n = alloc(rows, n, OUT, half, TRANSPOSE, task)
+    n = deque(rows, n, IN, BUFFER, TRANSPOSE, task)
+    n = alloc(rows, n, OUT, BUFFER, TRANSPOSE, task)
     if clears:
         # V also reads the zeros around the loads, which V wrote; CLEARED and IN order that too, by way of MTE2
         n = emit_pipe_barrier(rows, n, Pipe.V, TRANSPOSE, task)
-    n = _to_pixels(rows, n, p, store_at, load_at, pitch, task)
-    n = free(rows, n, IN, half, TRANSPOSE, task)
-    n = enque(rows, n, OUT, half, TRANSPOSE, task)
+    n = _to_pixels(rows, n, p, p.store_at, p.load_at, pitch, task)
+    n = free(rows, n, IN, BUFFER, TRANSPOSE, task)
+    n = enque(rows, n, OUT, BUFFER, TRANSPOSE, task)
 
-    n = deque(rows, n, OUT, half, STORE, task)
+    n = deque(rows, n, OUT, BUFFER, STORE, task)
     plane = (t.batch * p.d + t.depth) * p.c1 + t.c1
     target = p.dst + (plane * p.pixels + t.first) * p.c0 * p.item
-    n = store_bytes(rows, n, 0, target, store_at, t.length * p.c0 * p.item, p.data, p.dst_tensor, STORE, task)
-    return free(rows, n, OUT, half, STORE, task)
+    n = store_bytes(rows, n, 0, target, p.store_at, t.length * p.c0 * p.item, p.data, p.dst_tensor, STORE, task)
+    return free(rows, n, OUT, BUFFER, STORE, task)
 
 
 @jit
@@ -193,32 +197,31 @@ def _load_pixels(rows, n, p, t, ub):
 @jit
 def _backward_tile(rows, n, p, t, range_end):
     """Load [pixels][C0], transpose it and store the rows of the channels that exist."""
-    task, half, pixel = t.task, t.half, p.c0 * p.item
+    task, pixel = t.task, p.c0 * p.item
     pitch = ceil_div(t.length, 16) * 16
-    load_at, store_at = p.load_at + half * p.half_bytes, p.store_at + half * p.half_bytes
 
-    n = alloc(rows, n, IN, half, LOAD, task)
-    n = _load_pixels(rows, n, p, t, load_at)
-    n = enque(rows, n, IN, half, LOAD, task)
+    n = alloc(rows, n, IN, BUFFER, LOAD, task)
+    n = _load_pixels(rows, n, p, t, p.load_at)
+    n = enque(rows, n, IN, BUFFER, LOAD, task)
 
-    n = deque(rows, n, IN, half, TRANSPOSE, task)
-    n = alloc(rows, n, OUT, half, TRANSPOSE, task)
+    n = deque(rows, n, IN, BUFFER, TRANSPOSE, task)
+    n = alloc(rows, n, OUT, BUFFER, TRANSPOSE, task)
     if t.length < pitch:
         # TransDataTo5HD reads whole repeats of 16 pixels
-        behind, words = load_at + t.length * pixel, (pitch - t.length) * pixel // 4
+        behind, words = p.load_at + t.length * pixel, (pitch - t.length) * pixel // 4
         n = emit_duplicate(rows, n, behind, Data.FP32, words, value_bits=0, site=CLEAR, tile=task)
         n = emit_pipe_barrier(rows, n, Pipe.V, TRANSPOSE, task)
-    n = _to_rows(rows, n, p, store_at, load_at, pitch, task)
-    n = free(rows, n, IN, half, TRANSPOSE, task)
-    n = enque(rows, n, OUT, half, TRANSPOSE, task)
+    n = _to_rows(rows, n, p, p.store_at, p.load_at, pitch, task)
+    n = free(rows, n, IN, BUFFER, TRANSPOSE, task)
+    n = enque(rows, n, OUT, BUFFER, TRANSPOSE, task)
 
-    n = deque(rows, n, OUT, half, STORE, task)
+    n = deque(rows, n, OUT, BUFFER, STORE, task)
     n = store_rows(
-        rows, n, gm=p.dst + _plain_offset(p, t), ub=store_at, count=_channels(p, t), length=t.length * p.item,
+        rows, n, gm=p.dst + _plain_offset(p, t), ub=p.store_at, count=_channels(p, t), length=t.length * p.item,
         gm_step=p.planes_d * p.pixels * p.item, ub_step=pitch * p.item, end=range_end, exact=p.exact, dtype=p.data,
         tensor=p.dst_tensor, site=STORE, tile=task,
     )  # fmt: skip
-    return free(rows, n, OUT, half, STORE, task)
+    return free(rows, n, OUT, BUFFER, STORE, task)
 
 
 @jit
@@ -250,13 +253,13 @@ def to_blocked(rows, params, core, phase):
     start, end = unit_share(p, core)
     if start == end:
         return
-    n = open_queues(rows, 0, (IN, OUT), 2, PROLOGUE)
+    n = open_queues(rows, 0, (IN, OUT), 1, PROLOGUE)
     for task in range(start, end):
         if n + p.step_rows > len(rows):
             yield n
             n = 0
-        n = _forward_tile(rows, n, p, _tile_of(p, task, task % p.tiles * p.tile_pixels, (task - start) & 1))
-    yield close_queues(rows, n, (IN, OUT), 2, EPILOGUE)
+        n = _forward_tile(rows, n, p, _tile_of(p, task, task % p.tiles * p.tile_pixels))
+    yield close_queues(rows, n, (IN, OUT), 1, EPILOGUE)
 
 
 @jit
@@ -274,8 +277,7 @@ def from_blocked(rows, params, core, phase):
         # a task is then a whole plane, of all depths: the next core's begins here, and no row may spill into it
         range_end = p.dst + (end // p.c1 * p.c + end % p.c1 * p.c0) * p.pixels * p.item
 
-    n = open_queues(rows, 0, (IN, OUT), 2, PROLOGUE)
-    half = 0
+    n = open_queues(rows, 0, (IN, OUT), 1, PROLOGUE)
     for task in range(start, end):
         at = task % p.tiles
         # where rows are ragged the last task of a plane has two tiles, the second moved back to end with the plane
@@ -285,13 +287,12 @@ def from_blocked(rows, params, core, phase):
                 yield n
                 n = 0
             first = p.pixels - p.tile_pixels if again else at * p.tile_pixels
-            n = _backward_tile(rows, n, p, _tile_of(p, task, first, half), range_end)
-            half = 1 - half
+            n = _backward_tile(rows, n, p, _tile_of(p, task, first), range_end)
     if n + p.step_rows > len(rows):
         yield n
         n = 0
-    n = close_queues(rows, n, (IN, OUT), 2, EPILOGUE)
+    n = close_queues(rows, n, (IN, OUT), 1, EPILOGUE)
     if range_end != NO_END:
-        # its slots are the halves of IN, which close_queues has waited for
+        # its slots are in IN, which close_queues has waited for
         n = store_gathered_block(rows, n, p, range_end, _last_places(p, range_end), p.load_at, TAIL)
     yield n

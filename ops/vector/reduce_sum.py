@@ -130,7 +130,7 @@ def reduce_sum_launch(
     }  # fmt: skip
     params = record(REDUCE_SUM_PARAMS, values)
     return vector_launch(
-        "ReduceSum", kernel_reduce_sum.reduce_sum, params, gm, kernel_reduce_sum.SITES,
+        "ReduceSum", kernel_reduce_sum.reduce_sum, params, gm, kernel_reduce_sum.SITES, fixed_cost="reduce_sum",
         step_rows=kernel_reduce_sum.STEP_ROWS, shortcut=partial(_sum_all, src, dst, params),
     )  # fmt: skip
 

@@ -15,13 +15,14 @@ from npu_sim.layouts import transform
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch, Shortcut
+from npu_sim.program.launch import InputPlace, Launch, Shortcut
 from ops.vector import kernel_trans_data_activation, kernel_trans_data_lines, kernel_trans_data_weight
 from ops.vector.frame import vector_launch
 from ops.vector.trans_data_plan import (
     ActivationDirection,
     WeightDirection,
     activation_params,
+    takes_lines,
     weight_params,
 )
 
@@ -46,6 +47,11 @@ def _shortcut(
         move(source, layout, out, threads=threads)
 
     return shortcut
+
+
+def _inputs(forward: bool) -> InputPlace:
+    """Return where the source is: a kernel of the Cube has just written a blocked one."""
+    return "unknown" if forward else "l2"
 
 
 def trans_data_activation_launch(
@@ -85,7 +91,8 @@ def trans_data_activation_launch(
     forward, kernel = direction == "to_blocked", kernel_trans_data_activation
     move: _Move = transform.blocked_from_activation if forward else transform.activation_from_blocked
     return vector_launch(
-        NAME, kernel.to_blocked if forward else kernel.from_blocked, params, gm, kernel.SITES,
+        NAME, kernel.to_blocked if forward else kernel.from_blocked, params, gm, kernel.SITES, fixed_cost="trans_data",
+        inputs=_inputs(forward), computes_lists=takes_lines(layout, item_bytes, product),
         shortcut=_shortcut(src, dst, layout, item_bytes, forward, move),
     )  # fmt: skip
 
@@ -123,5 +130,6 @@ def trans_data_weight_launch(
     move: _Move = transform.fractal_from_weight if forward else transform.weight_from_fractal
     return vector_launch(
         NAME, kernel.to_fractal if forward else kernel.from_fractal, params, gm, kernel_trans_data_lines.SITES,
-        step_rows=kernel.STEP_ROWS, shortcut=_shortcut(src, dst, layout, item_bytes, forward, move),
+        step_rows=kernel.STEP_ROWS, fixed_cost="trans_data", computes_lists=True, inputs=_inputs(forward),
+        shortcut=_shortcut(src, dst, layout, item_bytes, forward, move),
     )  # fmt: skip

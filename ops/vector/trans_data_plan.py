@@ -12,10 +12,11 @@ from npu_sim.isa.op import Data
 from npu_sim.layouts.formats import FRACTAL_ROWS, ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GmTensor
 from npu_sim.products import Product
-from npu_sim.units import align_up, ceil_div
+from npu_sim.units import BLOCK_BYTES, align_up, ceil_div
 from ops.common.records import tensor_fields
 from ops.vector import kernel_trans_data_activation as activation_kernel
 from ops.vector.frame import block_elems, cores_for, has_byte_copies, smallest_unit, usable_ub_bytes
+from ops.vector.kernel_frame import SLOTS_BYTES
 
 ActivationDirection = Literal["to_blocked", "from_blocked"]
 WeightDirection = Literal["to_fractal", "from_fractal"]
@@ -49,7 +50,7 @@ ACTIVATION_PARAMS = np.dtype(
         (name, "i8")
         for name in (
             *_TENSORS, "c", "d", "c0", "c1", "pixels", "segment", "planes_d", "tile_pixels", "tiles", "overlaps",
-            "half_words", "load_at", "store_at", "half_bytes", "step_rows",
+            "half_words", "load_at", "store_at", "step_rows",
         )
     ]
 )  # fmt: skip
@@ -148,10 +149,11 @@ def activation_tiles(
 ) -> ActivationTiles:
     """Choose the tiles of a feature map.
 
-    Two halves of input and output fill the UB; a tile is at most 255 repeats and one plane, and less if cores would
-    idle. Without exact copies, rows that end inside a block must not spill into a row that is stored already: tiles are
-    then whole blocks, and the last one of a plane is moved back over its neighbour. Planes of less than a block are
-    stored row after row instead; several depths of them are one plane, because only together are they contiguous.
+    One buffer of input and one of output fill the UB; a tile is at most 255 repeats and one plane, and less if cores
+    would idle. Without exact copies, rows that end inside a block must not spill into a row that is stored already:
+    tiles are then whole blocks, and the last one of a plane is moved back over its neighbour. Planes of less than a
+    block are stored row after row instead; several depths of them are one plane, because only together are they
+    contiguous.
     """
     block = block_elems(item_bytes)
     area = layout.h * layout.w
@@ -160,10 +162,10 @@ def activation_tiles(
     pixels = area * (layout.d if merges else 1)
     planes_d = 1 if merges else layout.d
     planes = layout.n * planes_d * layout.c1
-    most = usable_ub_bytes(product) // (4 * layout.c0 * item_bytes) // TILE_STEP * TILE_STEP
+    most = usable_ub_bytes(product) // (2 * layout.c0 * item_bytes) // TILE_STEP * TILE_STEP
     tile = min(most, MAX_TILE_PIXELS, align_up(pixels, TILE_STEP))
     cores = product.vector_core_count
-    if planes * ceil_div(pixels, tile) < cores:
+    if planes * ceil_div(pixels, tile) < cores and 2 * layout.n < cores:
         shared = ceil_div(pixels, ceil_div(cores, planes))
         tile = min(tile, max(TILE_STEP, align_up(shared, TILE_STEP)))
     tails = ragged and pixels < block
@@ -177,10 +179,25 @@ def activation_tiles(
     )
 
 
+def takes_lines(layout: ActivationLayout, item_bytes: int, product: Product) -> bool:
+    """Return whether the library turns a feature map twice, one channel of 16 batch items after the other.
+
+    It does where lines of 16 channels fit half of the UB 16 times (CANN 8.1 ``trans_data_positive_source_ntc.py``, mode
+    1000), and where the product has no transposition of 32 bits. What that takes is ASSUMED to be what it takes to
+    compute the lists of addresses of this kernel.
+    """
+    line = usable_ub_bytes(product) // 2 // (16 * 16 * item_bytes)
+    return needs_half_words(item_bytes, product) or layout.h * layout.w <= line
+
+
 def _shares(tasks: int, unit: int, product: Product) -> dict[str, int]:
-    """Return how tasks are dealt out: in units of ``unit`` tasks, the last unit with what is left over."""
+    """Return how tasks are dealt out: in units of ``unit`` tasks, the last unit with what is left over.
+
+    No more cores than the longest share needs: 40 units on 24 cores take two rounds, and so do they on 20.
+    """
     units = max(1, tasks // unit)
-    return {"tasks": tasks, "unit": unit, "units": units, "cores": cores_for(product, units)}
+    rounds = ceil_div(units, product.vector_core_count)
+    return {"tasks": tasks, "unit": unit, "units": units, "cores": cores_for(product, ceil_div(units, rounds))}
 
 
 def activation_params(
@@ -206,12 +223,18 @@ def activation_params(
     tiles = activation_tiles(layout, item_bytes, direction, product)
     tasks = tiles.planes * tiles.tiles
     unit = 1
+    if not tiles.tails and 2 * layout.n >= product.vector_core_count:
+        # the library shares out batch items where they occupy half of the cores: 32 of 48 in all profiles of batch 32
+        unit = tasks // layout.n
     if tiles.tails:
         # pieces of a core in a row must fill a block; of two channel blocks in a row one at least is full
         smallest = (layout.c - (layout.c1 - 1) * layout.c0) * tiles.pixels
         unit = smallest_unit(smallest, item_bytes)
         unit = min(unit, 2) if layout.c1 > 1 else unit
-    half_bytes = align_up(tiles.tile_pixels, TILE_STEP) * layout.c0 * item_bytes
+    buffer_bytes = align_up(tiles.tile_pixels, TILE_STEP) * layout.c0 * item_bytes
+    if tiles.tails:
+        # the last block of a core is put together here
+        buffer_bytes = max(buffer_bytes, SLOTS_BYTES + BLOCK_BYTES)
     merged_rows = tiles.tile_pixels if tiles.planes_d < layout.d else 0
     return _record(
         ACTIVATION_PARAMS,
@@ -220,8 +243,8 @@ def activation_params(
             "tails": int(tiles.tails), "c": layout.c, "d": layout.d, "c0": layout.c0, "c1": layout.c1,
             "pixels": tiles.pixels, "segment": layout.h * layout.w, "planes_d": tiles.planes_d,
             "tile_pixels": tiles.tile_pixels, "tiles": tiles.tiles, "overlaps": int(tiles.overlaps),
-            "half_words": int(needs_half_words(item_bytes, product)), "load_at": 0, "store_at": 2 * half_bytes,
-            "half_bytes": half_bytes, "step_rows": activation_kernel.STEP_ROWS + merged_rows,
+            "half_words": int(needs_half_words(item_bytes, product)), "load_at": 0, "store_at": buffer_bytes,
+            "step_rows": activation_kernel.STEP_ROWS + merged_rows,
         },
     )  # fmt: skip
 
@@ -297,9 +320,10 @@ def weight_chunks(layout: WeightLayout, item_bytes: int, direction: WeightDirect
             return WeightChunks(channels=channels, taps=taps, own=True, line_elems=align_up(fits * taps, block))
     else:
         for blocks in range(min(layout.cin1_g - 1, max(room // (taps * c0), 1)), 0, -1):
-            longest = _longest_line(layout, blocks * c0, block)
-            if longest <= room:
-                return WeightChunks(channels=blocks * c0, taps=taps, own=False, line_elems=longest)
+            if _longest_line(layout, blocks * c0, block) <= room:
+                even = ceil_div(layout.cin1_g, ceil_div(layout.cin1_g, blocks))
+                longest = _longest_line(layout, even * c0, block)
+                return WeightChunks(channels=even * c0, taps=taps, own=False, line_elems=longest)
     some = room // c0 // block * block
     if own:
         # cut in any case: whole rows may only be stored in the order of `own` chunks

@@ -87,6 +87,7 @@ def transpose_launch(
     }  # fmt: skip
     return vector_launch(
         "Transpose", kernel_transpose.transpose, record(TRANSPOSE_PARAMS, values), gm, kernel_transpose.SITES,
+        fixed_cost="transpose",
         shortcut=partial(_transpose_all, src, dst, rows, columns, item_bytes),
     )  # fmt: skip
 

@@ -163,7 +163,7 @@ def test_corners_reach_every_way_of_cutting():
             ways |= {"merged depths"} if params["planes_d"] < params["d"] else set()
             ways |= {"several cores with tails"} if params["tails"] and params["cores"] > 1 else set()
             ways |= {f"unit {min(int(params['unit']), 3)}"}
-            assert params["tile_pixels"] * 32 <= params["half_bytes"] + 31, name
+            assert params["tile_pixels"] * 32 <= params["store_at"] - params["load_at"] + 31, name
         for shape, ub_bytes in WEIGHTS.values():
             product = machine(series, ub_bytes=ub_bytes)
             params = conversion(WeightLayout(c0=16, **shape), "from_fractal", 2, product).launch.params[0]

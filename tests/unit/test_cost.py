@@ -678,7 +678,8 @@ def test_trans_data_to_5hd_streams_256_bytes_a_cycle():
     # one is complete after 19 cycles and its steps; those behind it need not wait for that
     row = lambda repeat, dtype: lambda r, n: emit.emit_trans_data_to_5hd(r, n, dtype, repeat, 16, 1, 0, 0)  # noqa: E731
     assert cost_of(row(1, Data.FP16)) == (3, 19, 512)
-    assert cost_of(row(100, Data.FP32)) == (200, 19, 51200)
+    assert cost_of(row(100, Data.FP16)) == (200, 19, 51200)
+    assert cost_of(row(100, Data.FP32)) == (400, 19, 51200)
     assert cost_of(row(0, Data.FP16)) == (1, 0, 0)
     assert cost_of(row(1, Data.INT8))[0] == cost_rates.UNSUPPORTED
 
@@ -705,6 +706,9 @@ def test_data_copy_pad_loads_rows_at_the_floor_and_slower_when_misaligned():
 def test_data_copy_pad_stores_as_data_copy_does():
     assert cost_of(pad(Space.GM, Space.UB, 1, 7800)) == (20 + 100, 100, 7800)
     assert cost_of(pad(Space.GM, Space.UB, 1, 7800, atomic=True))[0] == 20 + 200
+    assert cost_of(pad(Space.GM, Space.UB, 100, 32))[0] == 20 + 400
+    # rows that share blocks with their neighbours
+    assert cost_of(pad(Space.GM, Space.UB, 100, 33))[0] == 20 + 400 + 100 * 55
     assert cost_of(pad(Space.GM, Space.UB, 100, 10))[0] == 20 + 400
 
 

@@ -21,15 +21,15 @@ MAP = ActivationLayout(n=2, c=20, h=4, w=5, c0=16)
 @pytest.mark.parametrize(
     ("series", "item", "c0", "most"),
     [
-        ("910b", 2, 16, 1520), ("910b", 4, 8, 1520), ("910b", 4, 16, 752), ("910", 2, 16, 2032), ("310p", 4, 16, 1008),
+        ("910b", 2, 16, 3056), ("910b", 4, 8, 3056), ("910b", 4, 16, 1520), ("910", 2, 16, 4080), ("310p", 4, 16, 2032),
     ],
 )  # fmt: skip
-def test_tile_of_a_large_plane_is_a_quarter_of_the_ub(series, item, c0, most):
+def test_tile_of_a_large_plane_is_half_of_the_ub(series, item, c0, most):
     layout = ActivationLayout(n=64, c=64, h=512, w=512, c0=c0)
     tiles = activation_tiles(layout, item, "to_blocked", machine(series))
     assert tiles.tile_pixels == most
     usable = machine(series).core.ub_bytes - 1024
-    assert 4 * c0 * item * most <= usable < 4 * c0 * item * (most + 16)
+    assert 2 * c0 * item * most <= usable < 2 * c0 * item * (most + 16)
 
 
 def test_tile_is_made_smaller_until_every_core_has_one():
@@ -56,7 +56,7 @@ def test_ragged_rows_without_exact_copies_are_tiles_of_whole_blocks_or_single_ro
 
 @pytest.mark.parametrize("series", SERIES)
 @pytest.mark.parametrize("direction", ["to_fractal", "from_fractal"])
-def test_chunks_are_the_largest_that_fit(series, direction):
+def test_chunks_are_as_few_as_fit_and_even(series, direction):
     product = machine(series)
     usable = product.core.ub_bytes - 1024
     for shape in ((64, 64, 3), (512, 512, 3), (2048, 512, 1), (3, 5000, 1), (64, 3, 31)):
@@ -75,8 +75,14 @@ def test_chunks_are_the_largest_that_fit(series, direction):
             assert taken(held, chunks.taps) <= usable
             if chunks.taps < kernel * kernel:
                 assert taken(c0, chunks.taps + 32 // item) > usable or chunks.own
+            elif chunks.own:
+                assert held == cin or taken(held + step, chunks.taps) > usable
             elif held < cin:
-                assert taken(held + step, chunks.taps) > usable
+                # as few as fit, and even: one less would not do
+                blocks = -(-cin // c0)
+                count = -(-blocks // (held // c0))
+                assert held // c0 == -(-blocks // count)
+                assert taken(-(-blocks // (count - 1)) * c0, chunks.taps) > usable
 
 
 @pytest.mark.parametrize(
@@ -121,6 +127,13 @@ def test_tensor_of_another_size_is_refused():
 def test_records_hold_every_field_and_no_other():
     with pytest.raises(ValueError, match=r"^fields must be \('src', .*\), not \['src'\]$"):
         trans_data_plan._record(trans_data_plan.ACTIVATION_PARAMS, {"src": 0})
+
+
+def test_batch_items_are_shared_out_where_they_occupy_half_of_the_cores():
+    product = machine("910b")
+    for batch, cores in ((23, 46), (24, 24), (32, 32), (48, 48), (64, 32)):
+        layout = ActivationLayout(n=batch, c=64, h=13, w=13, c0=16)
+        assert conversion(layout, "to_blocked", 2, product).launch.core_count == cores
 
 
 def test_launches_run_on_vector_cores_and_share_out_all_tasks():

@@ -139,7 +139,7 @@ def cost(row, cost):
     if target == Space.GM:
         atomic = (row["mode"] & Mode.ATOMIC) != 0
         rate = cost["ub_to_gm_millibytes_per_cycle"] if source == Space.UB else cost["l1_to_gm_millibytes_per_cycle"]
-        return store_gm(byte_count, rows, floored, rate, atomic, cost)
+        return store_gm(byte_count, rows, floored, False, rate, atomic, cost)
     if source == Space.UB and target == Space.UB:
         return plain(byte_count, cost["ub_to_ub_millibytes_per_cycle"], cost["vector_minimum_cycles"])
     if source == Space.UB and target == Space.L1:

@@ -157,7 +157,9 @@ def cost(row, cost):
         return cost["issue_cycles"], np.int64(0), byte_count
     if row["src0_space"] != Space.GM:
         atomic = (row["mode"] & Mode.ATOMIC) != 0
-        return store_gm(byte_count, rows, rows > 1, cost["ub_to_gm_millibytes_per_cycle"], atomic, cost)
+        # of rows shorter than a block nothing is known
+        ragged = rows > 1 and length >= 32 and (length + np.int64(row["dst_gap"])) % 32 != 0
+        return store_gm(byte_count, rows, rows > 1, ragged, cost["ub_to_gm_millibytes_per_cycle"], atomic, cost)
     rate = cost["gm_to_ub_millibytes_per_cycle"]
     if rows > 1 and (length + np.int64(row["src_gap"])) % 32 != 0:
         rate = rate * 1000 // cost["gm_to_ub_misaligned_permille"]

@@ -174,7 +174,8 @@ def cost(row, cost):
     if size != 2 and size != 4:
         return np.int64(UNSUPPORTED), np.int64(0), np.int64(0)
     repeats = np.int64(row["repeat"])
-    return streamed(repeats, cost["vector_5hd_step_millicycles"], cost["vector_5hd_cycles"], repeats * 512, cost)
+    step = cost["vector_5hd_step_millicycles"] if size == 2 else cost["vector_5hd_32bit_step_millicycles"]
+    return streamed(repeats, step, cost["vector_5hd_cycles"], repeats * 512, cost)
 
 
 def check(chunk: Rows, index: Index) -> None:
