@@ -36,6 +36,14 @@ EXIT_INTERNAL = 3
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 _COMMANDS = ("products", "precision", "perf", "check", "compare", "selftest", "run", "warm")
 """Each is the function ``<name>_command`` of the module of its name."""
+_CASE_FILES = (".json", ".csv")
+_SWITCHES = frozenset(
+    {
+        "--yes", "--no-progress", "--forward", "--details", "--bias", "--ceil-mode", "--count-include-pad",
+        "--no-count-include-pad", "--trans-a", "--trans-b", "--help",
+    }
+)  # fmt: skip
+"""Options of ``perf`` that no value follows."""
 
 
 class _Commands(TyperGroup):
@@ -44,7 +52,10 @@ class _Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return name, command and its arguments."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command and _load(name or ""), rest
+        if name == "perf":
+            module, rest = _form_of_perf(rest)
+            return name, command and _load(name, module), rest
+        return name, command and _load(name or "", name or ""), rest
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help, with a line for each command."""
@@ -53,11 +64,29 @@ class _Commands(TyperGroup):
         super().format_help(ctx, formatter)
 
 
-def _load(name: str) -> Any:
+def _load(name: str, module: str) -> Any:
     """Return a command with its options."""
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, context_settings=_SETTINGS)
-    single.command(name)(getattr(import_module(f"ops.cli.{name}"), f"{name}_command"))
+    single.command(name)(getattr(import_module(f"ops.cli.{module}"), f"{module}_command"))
     return typer.main.get_command(single)
+
+
+def _form_of_perf(args: list[str]) -> tuple[str, list[str]]:
+    """Return the module of ``perf`` for what its first argument is, and the arguments; without any, its help.
+
+    A file of requests or cases and an operator have options of their own.
+    """
+    if not args:
+        return "perf", ["--help"]
+    words, is_value = [], False
+    for arg in args:
+        if not is_value and not arg.startswith("-"):
+            words.append(arg)
+        is_value = not is_value and arg.startswith("--") and "=" not in arg and arg not in _SWITCHES
+    first = words[0] if words else "."
+    if first.endswith(_CASE_FILES):
+        return "perf_cases", args
+    return "perf" if "." in first or "/" in first else "perf_call", args
 
 
 def _summary(name: str) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
 
+from npu_sim.report.files import write_files
 from npu_sim.report.record import counted
 from npu_sim.report.tables import fitted_tables
 from ops.cli import shapes
@@ -43,6 +46,21 @@ def print_timing(report: TimingReport) -> None:
         print_prose(screen, line)
 
 
+def write_timing(
+    report: TimingReport, json_path: str | None, json_file: Path | None, more: Mapping[Path, bytes] | None = None
+) -> None:
+    """Write the report as JSON to ``json_file`` and other files, and print it; with "-" its JSON alone."""
+    text = report.to_json() + "\n"
+    contents = {**({} if json_file is None else {json_file: text.encode()}), **(more or {})}
+    write_files(contents)
+    if json_path == "-":
+        sys.stdout.write(text)
+        return
+    print_timing(report)
+    for path in contents:
+        console().print(f"written: {path}", soft_wrap=True)
+
+
 def _times(results: Sequence[TimedCall], scope: Scope, width: int) -> list[Table]:
     is_call = scope == "call"
     cores, kernel = ("launches", ["kernel us"]) if is_call else ("cores", [])
@@ -75,7 +93,7 @@ def _figures(times: LaunchTimes, peak: float, kernels: Sequence[LaunchTimes]) ->
         _microseconds(times.seconds),
         _microseconds(times.task_seconds),
         *(_microseconds(kernel.task_seconds) for kernel in kernels),
-        percent(peak, 1),
+        percent(peak, 1) if peak else "-",
         *(percent(pipes.get(pipe, 0.0)) for pipe in PIPES),
         f"{busiest} {percent(pipes[busiest])}" if busiest else "-",
     )

@@ -30,6 +30,8 @@ def timed_words(requests: Sequence[Request], scope: Scope) -> str:
     """Return what the figures of some calls are of."""
     called = {(request.words, request.kernel_words) for request in requests}
     words, kernels = called.pop() if len(called) == 1 else ("call", "the kernels that multiply")
+    if not kernels:
+        return f"{words}, a kernel by itself, between tensors in global memory"
     if scope == "call":
         return f"the whole {words}: {kernels} and the casts and layout conversions around it"
     return (
@@ -188,13 +190,14 @@ def run_timing(
             if progress:
                 mode = "" if request.cube_math_type is None else f" cubeMathType {request.cube_math_type}"
                 progress(len(rows), count, f"{name}{mode} {request.name}")
-            rows.append(_row(request, name, chip, scope))
+            rows.append(time_row(request, name, chip, scope))
     if progress:
         progress(count, count, "done")
     return TimingReport(source=source, scope=scope, rows=tuple(rows))
 
 
-def _row(request: Request, name: str, chip: Product, scope: Scope) -> TimingRow:
+def time_row(request: Request, name: str, chip: Product, scope: Scope) -> TimingRow:
+    """Time one call on ``chip``, which was asked for as ``name``; a refusal is part of the row."""
     try:
         result = time_call(request, chip, scope)
     except InternalError:

@@ -21,6 +21,7 @@ import numpy as np
 from npu_sim.accumulation import SERIAL
 from npu_sim.program.violation import Kind, Violation
 from ops.cli.main import main
+from ops.studies.calls.request_schema import request_schema
 from ops.studies.cases import CaseSet, case_of_shape
 from ops.studies.checking import Finding, run_check
 from ops.studies.selftest.arithmetic import Arithmetic, emulate
@@ -68,6 +69,7 @@ TITLES = {
         "npu-sim perf --model NAME --json",
         "How long the calls of a network's training step take, and where the time goes.",
     ),
+    "perf_requests": ("npu-sim perf REQUESTS.json --json", "How long each request takes, or why that cannot be said."),
     "check": ("npu-sim check --json", "What is wrong in the kernel of each weight gradient, or why it is refused."),
     "perf_script": ("npu-sim perf FILE.py --json", "How long each operator call of a Python file takes."),
     "check_script": ("npu-sim check FILE.py --json", "What is wrong in the launches of a Python file."),
@@ -81,6 +83,8 @@ TITLES = {
     "assumptions": ("npu-sim products --assumptions --json", "What is assumed about the products."),
 }
 """Command and purpose of each document."""
+INPUTS = {"perf_request_file": request_schema}
+"""Schemas of what commands read."""
 
 NAMES_AS_KEYS = frozenset({
     "additions", "aliases", "busy_cycles", "busy_cycles_all_cores", "bytes_by_path", "critical_parts",
@@ -107,6 +111,10 @@ MEANINGS = {
     "cube_math_type": "0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32",
     "cube_utilisation": "multiply-adds over what all Cubes can do in the core time",
     "cube_wait_shares": "shares of the core time that the Cube stands still, by cause",
+    "cycles": "core time",
+    "duration_us": "expected time: with the overhead of the launches, of a core_time without",
+    "high_us": "upper bound of duration_us; null where nothing gives one",
+    "low_us": "lower bound of duration_us; null where nothing gives one",
     "deciding": "the figure that decided, against its threshold",
     "evidence": "how the number is known; of a parameter set, how many are known so",
     "finding_count": "findings in all rows",
@@ -253,6 +261,9 @@ def documents() -> dict[str, list[Any]]:
         } | {key: np.array(text) for key, text in refused.items()}
         np.savez(results, **arrays)
         found["selftest"] = [_printed("selftest", str(results))]
+        requests = Path(folder) / "requests.json"
+        requests.write_text(json.dumps([{"id": "", "op": "cast", "in_shape": [64]}, {"op": ""}]), encoding="utf-8")
+        found["perf_requests"] = [_printed("perf", str(requests))]
         script = Path(folder) / "script.py"
         script.write_text(SCRIPT, encoding="utf-8")
         for command in ("perf", "check"):
@@ -281,7 +292,7 @@ def schemas() -> dict[str, str]:
         title, description = TITLES[name]
         head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, "description": description}
         made[name] = json.dumps(head | schema_of(written), indent=1) + "\n"
-    return made
+    return made | {name: json.dumps(made_by(), indent=1) + "\n" for name, made_by in INPUTS.items()}
 
 
 if __name__ == "__main__":

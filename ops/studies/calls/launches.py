@@ -1,4 +1,7 @@
-"""Requests of one step by itself, between tensors that lie in global memory: what a profiler lists as one kernel."""
+"""Requests of single kernels, between tensors that lie in global memory: what a profiler lists as one kernel.
+
+A gradient may come with the layout conversions around its kernel.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from ops.common.view import View
 from ops.conv3d_backprop_filter.plan import weight_gradient_kernel
 from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
 from ops.studies.calls.planned import PlannedCall
+from ops.vector.copy import copy_launch
 from ops.vector.frame import has_byte_copies
 from ops.vector.steps import StepList, blocked_shape, one_launch_step
 from ops.vector.trans_data_plan import ActivationDirection, WeightDirection
@@ -41,7 +45,7 @@ _LAUNCHES: Mapping[ConvKernel, Callable[..., Kernel]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest:
-    """One step by itself.
+    """One step by itself, or few.
 
     Attributes
     ----------
@@ -57,6 +61,8 @@ class LaunchRequest:
         What is multiplied, "" where nothing is.
     macs : int
         Multiply-adds.
+    kernel_words : str
+        What a scope of "kernel" means of it; "" where there is one kernel.
     """
 
     name: str
@@ -65,13 +71,9 @@ class LaunchRequest:
     steps: Callable[[StepList], object]
     compute_dtype: str = ""
     macs: int = 0
+    kernel_words: str = ""
     cube_math_type: None = field(default=None, init=False)
     batch: int = field(default=1, init=False)
-
-    @property
-    def kernel_words(self) -> str:
-        """What a scope of "kernel" means of it."""
-        return "the kernel"
 
     def with_batch(self, batch: int) -> LaunchRequest:
         """Return the request itself: its rows are counted as they are."""
@@ -82,11 +84,14 @@ class LaunchRequest:
         return self.details
 
     def plan(self, product: Product) -> PlannedCall:
-        """Plan the step; an `NpuSimError` says why it is refused."""
+        """Plan the steps; an `NpuSimError` says why it is refused."""
         steps = StepList(product)
         self.steps(steps)
         calls = plan_steps(product, steps.steps)
-        return PlannedCall(calls=calls, kernels=calls.steps, compute_dtype=self.compute_dtype, macs=self.macs)
+        multiplying = tuple(step for step in calls.steps if step.kernel.tiling is not None)
+        return PlannedCall(
+            calls=calls, kernels=multiplying or calls.steps, compute_dtype=self.compute_dtype, macs=self.macs
+        )
 
 
 def _input(name: str, shape: tuple[int, ...], dtype: str, storage_format: str = "ND") -> Buffer:
@@ -175,16 +180,14 @@ def permuted_request(words: str, shape: tuple[int, ...], order: tuple[int, ...],
     source, output = _input("x", shape, dtype), _output("y", target, dtype)
 
     def steps(found: StepList) -> None:
-        item = DTYPES[dtype].item_bytes
-        product = found.product
-        if matrix is None or not has_byte_copies(product):
-            found.deliver_permuted(source, view, output)
-            return
+        item, product = DTYPES[dtype].item_bytes, found.product
 
         def launch(gm: GlobalMemory, src: GmTensor, dst: GmTensor) -> Launch:
-            return transpose_launch(gm, src, dst, *matrix, item, product)
+            if matrix is not None and has_byte_copies(product):
+                return transpose_launch(gm, src, dst, *matrix, item, product)
+            return copy_launch(gm, src, view, dst, View.contiguous(target), item, product)
 
-        found.add(one_launch_step("Transpose", source, output.buffer, launch))
+        found.add(one_launch_step(words, source, output.buffer, launch))
 
     return LaunchRequest(
         name=_extents(shape),
@@ -232,36 +235,104 @@ def convolution_kernel_request(kernel: ConvKernel, geometry: ConvGeometry, compu
     x, y = (blocked_shape(layout(g, compute_dtype)) for layout in (input_layout, output_layout))
     w = weight_layout(g, compute_dtype).storage_shape
     operands = {"forward": (x, w, y), "input": (y, w, x), "filter": (x, y, w)}[kernel]
-    launches = _LAUNCHES[kernel]
     first, second = (_input(name, shape, stored) for name, shape in zip("ab", operands[:2], strict=True))
     result = _output("c", operands[2], "fp32" if kernel == "filter" else stored).buffer
 
     def steps(found: StepList) -> None:
-        product = found.product
-
-        def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
-            return launches(g, product, compute_dtype, gm, at(first), at(second), at(result))
-
-        found.add(Step(name=_NAMES[kernel].format(3 if g.di * g.kd > 1 else 2), reads=(first, second),
-                       writes=(result,), build=build))  # fmt: skip
+        _add_convolution(found, kernel, geometry, compute_dtype, first, second, result)
 
     return LaunchRequest(
         name=_extents((g.n, g.cin, g.di, g.hi, g.wi)),
-        words=_NAMES[kernel].format(3 if g.di * g.kd > 1 else 2),
-        details={
-            "input_dtype": stored,
-            "n": g.n,
-            "cin": g.cin,
-            "cout": g.cout,
-            "groups": g.groups,
-            "input_extents": (g.di, g.hi, g.wi),
-            "output_extents": (g.do, g.ho, g.wo),
-            "kernel": (g.kd, g.kh, g.kw),
-            "stride": g.stride,
-            "pads": g.pad,
-            "dilation": g.dilation,
-        },
+        words=_kernel_name(kernel, g),
+        details=_convolution_facts(g, stored),
         steps=steps,
         compute_dtype=compute_dtype,
-        macs=g.n * g.cout * g.do * g.ho * g.wo * g.cin // g.groups * g.kd * g.kh * g.kw,
+        macs=_macs(g),
     )
+
+
+def convolution_operator_request(
+    kernel: Literal["input", "filter"], geometry: ConvGeometry, compute_dtype: str, dtypes: tuple[str, str]
+) -> LaunchRequest:
+    """Return a gradient between plain tensors: layouts, the kernel, and the way back, as the operator in a graph runs.
+
+    Unlike a call of aclnnConvolutionBackward it follows none of that call's rules and routes.
+
+    Parameters
+    ----------
+    kernel, geometry, compute_dtype
+        As of `convolution_kernel_request`.
+    dtypes : (str, str)
+        Of the operands and of the result.
+    """
+    g = geometry
+    stored = DTYPES[compute_dtype].stored_as
+    large, small, weight = (
+        input_layout(g, compute_dtype),
+        output_layout(g, compute_dtype),
+        weight_layout(g, compute_dtype),
+    )
+
+    def steps(found: StepList) -> None:
+        dy = found.to_blocked(found.cast(_input("dy", small.logical_shape, dtypes[0]), stored), small)
+        if kernel == "input":
+            w = found.to_fractal(found.cast(_input("w", weight.logical_shape, dtypes[0]), stored), weight)
+            result = Buffer(name="dx.NC1HWC0", shape=blocked_shape(large), dtype=stored, format="NC1HWC0")
+            _add_convolution(found, kernel, g, compute_dtype, dy, w, result)
+            found.deliver_blocked(result, large, _output("dx", large.logical_shape, dtypes[1]))
+            return
+        x = found.to_blocked(found.cast(_input("x", large.logical_shape, dtypes[0]), stored), large)
+        result = Buffer(name="dw.FRACTAL_Z", shape=weight.storage_shape, dtype="fp32", format="FRACTAL_Z")
+        _add_convolution(found, kernel, g, compute_dtype, x, dy, result)
+        found.deliver_fractal(result, weight, _output("dw", weight.logical_shape, dtypes[1]))
+
+    return LaunchRequest(
+        name=_extents((g.n, g.cin, g.di, g.hi, g.wi)),
+        words=_kernel_name(kernel, g),
+        details=_convolution_facts(g, dtypes[0]),
+        steps=steps,
+        compute_dtype=compute_dtype,
+        macs=_macs(g),
+        kernel_words="the kernel of the gradient",
+    )
+
+
+def _add_convolution(
+    steps: StepList,
+    kernel: ConvKernel,
+    geometry: ConvGeometry,
+    compute_dtype: str,
+    first: Buffer,
+    second: Buffer,
+    result: Buffer,
+) -> None:
+    product, launches = steps.product, _LAUNCHES[kernel]
+
+    def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
+        return launches(geometry, product, compute_dtype, gm, at(first), at(second), at(result))
+
+    steps.add(Step(name=_kernel_name(kernel, geometry), reads=(first, second), writes=(result,), build=build))
+
+
+def _kernel_name(kernel: ConvKernel, geometry: ConvGeometry) -> str:
+    return _NAMES[kernel].format(3 if geometry.spatial_rank == 3 else 2)
+
+
+def _macs(g: ConvGeometry) -> int:
+    return g.n * g.cout * g.do * g.ho * g.wo * g.cin // g.groups * g.kd * g.kh * g.kw
+
+
+def _convolution_facts(g: ConvGeometry, dtype: str) -> dict[str, Any]:
+    return {
+        "input_dtype": dtype,
+        "n": g.n,
+        "cin": g.cin,
+        "cout": g.cout,
+        "groups": g.groups,
+        "input_extents": (g.di, g.hi, g.wi),
+        "output_extents": (g.do, g.ho, g.wo),
+        "kernel": (g.kd, g.kh, g.kw),
+        "stride": g.stride,
+        "pads": g.pad,
+        "dilation": g.dilation,
+    }

@@ -74,7 +74,7 @@ class Request(Protocol):
 
     @property
     def kernel_words(self) -> str:
-        """What a scope of "kernel" means of it."""
+        """What a scope of "kernel" means of it; "" where there is one kernel and nothing around it."""
 
     @property
     def cube_math_type(self) -> int | None:

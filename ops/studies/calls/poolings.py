@@ -31,6 +31,8 @@ class PoolingRequest:
         Of the tensors.
     cube_math_type : int
         0..3.
+    label : str
+        Name in reports; "" is the shape.
     """
 
     x_shape: tuple[int, ...]
@@ -42,13 +44,14 @@ class PoolingRequest:
     divisor_override: int = 0
     dtype: str = "fp16"
     cube_math_type: int = 0
+    label: str = ""
     words: ClassVar[str] = "call of aclnnAvgPool2d"
     kernel_words: ClassVar[str] = "the kernel of the pooling"
 
     @property
     def name(self) -> str:
         """Name in reports."""
-        return "x".join(map(str, self.x_shape))
+        return self.label or "x".join(map(str, self.x_shape))
 
     @property
     def batch(self) -> int:

@@ -1,0 +1,174 @@
+"""Answers to request files: how long each item takes, or why that cannot be said. No item stops the others."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from npu_sim.errors import InternalError, NpuSimError
+from ops.studies.calls.fields import RequestError
+from ops.studies.calls.planned import TimedCall, time_call
+from ops.studies.calls.request_items import RequestItem, read_item
+
+SCHEMA_VERSION = 1
+ITEMS_PER_JOB = 100
+"""Fewer are answered sooner than another process starts."""
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What is said to one item.
+
+    Attributes
+    ----------
+    id : object
+        Of the item, as it is in the file; its number if it has none.
+    error : str
+        Why there is no answer; "" if there is one.
+    status : int
+        The vendor's status of a refusal, 0 if there is an answer.
+    op, product, scope : str
+        What was understood: the kernel or call, the SoC version, whether its whole call or its kernels.
+    duration_us : float or None
+        Expected time: of a call and of kernels with the overhead of their launches, of a core_time without.
+    low_us, high_us : float or None
+        Bounds of it by the confidence of the model's numbers; None where nothing gives any.
+    cycles : int or None
+        Core time.
+    """
+
+    id: Any
+    error: str = ""
+    status: int = 0
+    op: str = ""
+    product: str = ""
+    scope: str = ""
+    duration_us: float | None = None
+    low_us: float | None = None
+    high_us: float | None = None
+    cycles: int | None = None
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as plain data: the item's ``id`` with its times, or with ``error`` and ``status``."""
+        if self.error:
+            return {"id": self.id, "error": self.error, "status": self.status}
+        return {
+            "id": self.id,
+            "op": self.op,
+            "product": self.product,
+            "scope": self.scope,
+            "duration_us": self.duration_us,
+            "low_us": self.low_us,
+            "high_us": self.high_us,
+            "cycles": self.cycles,
+        }
+
+
+def time_item(item: RequestItem) -> TimedCall:
+    """Return the times of what an item asks for; an `NpuSimError` says why it is refused."""
+    return time_call(item.request, item.product, "call" if item.scope == "call" else "kernel")
+
+
+def answer(number: int, values: object) -> Answer:
+    """Answer one item of a file.
+
+    Raises
+    ------
+    InternalError
+        If a shipped kernel is not legal.
+    """
+    identity: Any = number
+    try:
+        if not isinstance(values, Mapping):
+            raise RequestError(f"an item must be an object, not {type(values).__name__}")
+        identity = _id(values, number)
+        item = read_item(values)
+        timed = time_item(item)
+        if not timed.launches:
+            raise RequestError("nothing is launched")
+    except InternalError:
+        raise
+    except (NpuSimError, OverflowError) as error:
+        return Answer(id=identity, error=" ".join(str(error).split()), status=getattr(error, "status", 161002))
+    seconds = timed.seconds if item.scope == "core_time" else timed.task_seconds
+    return Answer(
+        id=identity,
+        op=item.request.words,
+        product=item.product.name,
+        scope=item.scope,
+        duration_us=seconds * 1e6,
+        cycles=timed.total_cycles,
+    )
+
+
+def items_of(document: object, source: str) -> list[Any]:
+    """Return the items of a request file: of a list, or of an object with one in ``requests``.
+
+    Raises
+    ------
+    RequestError
+        It has none.
+    """
+    found = document.get("requests") if isinstance(document, Mapping) else document
+    if not isinstance(found, list):
+        raise RequestError(f"{source}: The file must hold a JSON list of requests, not {type(found).__name__}")
+    return found
+
+
+def is_request(item: object) -> bool:
+    """Return whether an item of a JSON list is a request of ours."""
+    return isinstance(item, Mapping) and any(name in item for name in ("op", "op_type", "operator"))
+
+
+def answer_all(items: Sequence[Any], jobs: int | None = None, progress: Progress | None = None) -> list[Answer]:
+    """Answer every item; equal ones are timed once, and many by several processes at once.
+
+    Parameters
+    ----------
+    items : sequence
+        Of a file.
+    jobs : int or None
+        Processes; None: one for each `ITEMS_PER_JOB` items, at most as many as there are CPUs.
+    progress : callable or None
+        Called with (items done, items in all, what comes next).
+
+    Raises
+    ------
+    InternalError
+        If a shipped kernel is not legal.
+    """
+    keys = [_key(item) for item in items]
+    first = {key: number for number, key in reversed(list(enumerate(keys)))}
+    wanted = sorted(first.values())
+    count = jobs or min(os.cpu_count() or 1, len(wanted) // ITEMS_PER_JOB)
+    found: dict[int, Answer] = {}
+    if count > 1:
+        with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as pool:
+            numbered = pool.map(answer, wanted, (items[number] for number in wanted), chunksize=16)
+            for number, one in zip(wanted, numbered, strict=True):
+                found[number] = one
+                if progress:
+                    progress(len(found), len(wanted), "requests")
+    else:
+        for number in wanted:
+            if progress:
+                progress(len(found), len(wanted), f"request {number}")
+            found[number] = answer(number, items[number])
+    return [replace(found[first[key]], id=_id(items[number], number)) for number, key in enumerate(keys)]
+
+
+def _key(item: object) -> str:
+    """Return what makes an item another one than the others: all but its id."""
+    if isinstance(item, Mapping):
+        item = {name: value for name, value in item.items() if name != "id"}
+    return json.dumps(item, sort_keys=True, default=repr)
+
+
+def _id(item: object, number: int) -> Any:
+    return item.get("id", number) if isinstance(item, Mapping) else number

@@ -1,0 +1,168 @@
+"""Operators that multiply, and poolings, in a request file: convolutions and their gradients, matrix products."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, Literal
+
+from npu_sim.dtypes.cube_math import CubeMathType
+from npu_sim.dtypes.formats import DTYPES
+from npu_sim.products import Product
+from ops.matmul.plan import MatmulShape
+from ops.studies.calls.convolutions import ConvolutionRequest, GradientRequest
+from ops.studies.calls.fields import Fields, RequestError
+from ops.studies.calls.launches import ConvKernel, convolution_kernel_request, convolution_operator_request
+from ops.studies.calls.planned import Request
+from ops.studies.calls.poolings import PoolingGradientRequest, PoolingRequest
+from ops.studies.calls.products import MatrixProductRequest
+from ops.studies.calls.read_convolution import read_convolution
+from ops.studies.calls.read_moves import in_dtype
+from ops.studies.layers import GRADIENTS, GradientName
+
+TimedScope = Literal["call", "kernel", "core_time"]
+"""A whole call, its kernels, and these without the launch's overhead."""
+
+
+def types_of(fields: Fields, product: Product, fp32_as: str) -> tuple[str, str]:
+    """Return the type of the tensors and what the Cube multiplies of them.
+
+    ``compute`` names the latter, ``in_dtype`` the former; ``hf32`` says whether fp32 is multiplied as such; without
+    both, ``fp32_as``. A product whose Cube has neither multiplies fp16.
+    """
+    compute = fields.dtype("compute", "compute_dtype", default="")
+    stored = {"": "fp16", "hf32": "fp32"}.get(compute, compute)
+    dtype = in_dtype(fields, stored)
+    if not compute:
+        named = fields.text("hf32").lower()
+        hf32 = {"yes": "hf32", "true": "hf32", "no": "fp32", "false": "fp32"}.get(named, fp32_as)
+        compute = hf32 if dtype == "fp32" else dtype
+    if compute not in product.cube_dtypes and compute in ("hf32", "fp32", "bf16"):
+        compute = "fp16"
+    return dtype, compute
+
+
+def mode_of(dtype: str, compute: str) -> int:
+    """Return the cubeMathType with which tensors of ``dtype`` are multiplied as ``compute``."""
+    if dtype != "fp32" or compute == "fp32":
+        return int(CubeMathType.KEEP_DTYPE)
+    return int(CubeMathType.USE_FP16 if compute == "fp16" else CubeMathType.ALLOW_FP32_DOWN_PRECISION)
+
+
+def read_kernel(kernel: ConvKernel, fields: Fields, product: Product, scope: TimedScope) -> Request:
+    """Return a convolution, or one of its gradients: the kernel by itself, or for a whole call what is around it.
+
+    A gradient between plain tensors has the type of ``out_dtype``, otherwise of its operands; that of a weight fp32,
+    in which the kernel leaves it.
+    """
+    given = read_convolution(fields)
+    dtype, compute = types_of(fields, product, "hf32")
+    if scope != "call":
+        return convolution_kernel_request(kernel, given.geometry, compute)
+    if kernel == "forward":
+        has_bias = fields.get("bias", "has_bias", default=False) not in (False, 0, [])
+        name = "x".join(map(str, (given.geometry.n, given.geometry.cin, given.geometry.hi, given.geometry.wi)))
+        return ConvolutionRequest(
+            case=given.case(name, dtype), has_bias=has_bias, cube_math_type=mode_of(dtype, compute)
+        )
+    result = fields.dtype("out_dtype", "output_dtype", default="fp32" if kernel == "filter" else dtype)
+    return convolution_operator_request(kernel, given.geometry, compute, (dtype, result))
+
+
+def read_backward(fields: Fields, product: Product, scope: TimedScope) -> Request:
+    """Return a call of aclnnConvolutionBackward; ``mask``: three bools, or names of gradients (dx, dw, db: all)."""
+    given = read_convolution(fields)
+    dtype, compute = types_of(fields, product, "hf32")
+    name = "x".join(map(str, (given.geometry.n, given.geometry.cin, given.geometry.hi, given.geometry.wi)))
+    mode = fields.number("cube_math_type", default=mode_of(dtype, compute))
+    return GradientRequest(case=given.case(name, dtype), gradients=_gradients(fields), cube_math_type=mode)
+
+
+def _gradients(fields: Fields) -> tuple[GradientName, ...]:
+    given = fields.get("mask", "output_mask", "gradients", default=GRADIENTS)
+    names: list[Any] = given.split(",") if isinstance(given, str) else list(given)
+    if len(names) == len(GRADIENTS) and all(isinstance(one, bool | int) for one in names):
+        names = [name for name, wanted in zip(GRADIENTS, names, strict=True) if wanted]
+    found = tuple(name for name in GRADIENTS if name in names)
+    if not found or len(found) != len(set(names)):
+        raise RequestError(f"mask must be three bools or some of {', '.join(GRADIENTS)}, not {given!r}")
+    return found
+
+
+def read_matmul(fields: Fields, product: Product, scope: TimedScope) -> Request:
+    """Return a matrix product: ``m``, ``k``, ``n``, ``batch`` (1), or the shapes ``a`` and ``b`` (x1, x2).
+
+    ``trans_a``, ``trans_b``; ``bias``; ``b_batched`` (true with a batch).
+    """
+    dtype, compute = types_of(fields, product, "fp32")
+    turned = tuple(
+        fields.flag(
+            f"trans_{name}", f"transpose_{name}", f"{name}_transposed", f"transpose_x{number}", f"adj_x{number}"
+        )
+        for number, name in enumerate("ab", 1)
+    )
+    if fields.has("m") and fields.has("n"):
+        m, k, n = (fields.number(name, default=1) for name in "mkn")
+        batch = fields.number("batch", "batch_size", default=1)
+    else:
+        (batch, m, k), (_, other, n) = (
+            _matrix(fields, names, flip) for names, flip in zip(_FACTORS, turned, strict=True)
+        )
+        if k != other:
+            raise RequestError(f"a and b must have the same inner extent, not {k} and {other}")
+    batched = fields.flag("b_batched", default=batch > 1)
+    return MatrixProductRequest(
+        shape=MatmulShape(
+            m=m, n=n, k=k, a_transposed=turned[0], b_transposed=turned[1], batch=batch, b_batched=batched
+        ),
+        dtype=dtype if DTYPES[dtype].is_float else "fp16",
+        has_bias=fields.get("bias", "has_bias", default=False) not in (False, 0, []) and batch == 1,
+        cube_math_type=mode_of(dtype, compute),
+    )  # fmt: skip
+
+
+_FACTORS = (("a", "x1", "x", "in_shape", "input"), ("b", "x2", "w", "weight", "mat2"))
+
+
+def _matrix(fields: Fields, names: tuple[str, ...], turned: bool) -> tuple[int, int, int]:
+    """Return batch, rows and columns."""
+    shape = fields.require_shape(*names)
+    if len(shape) < 2:
+        raise RequestError(f"{names[0]} must have at least 2 axes, not {list(shape)}")
+    given = fields.format(*(f"{name}_format" for name in names), *names)
+    *lead, rows, columns = shape
+    if given == "FRACTAL_NZ" and len(shape) > 3:
+        *lead, blocks, row_blocks, rows, columns = shape
+        rows, columns = rows * row_blocks, columns * blocks
+    return prod(lead), *((columns, rows) if turned else (rows, columns))
+
+
+def read_pooling(fields: Fields, product: Product, scope: TimedScope) -> Request:
+    """Return an average pooling: ``x``, ``kernel_size``, ``stride`` (that), ``pads`` (0), and the call's attributes."""
+    return PoolingRequest(x_shape=fields.require_shape("x", "input", "in_shape"), **_pooling(fields, product))
+
+
+def read_pooling_gradient(fields: Fields, product: Product, scope: TimedScope) -> Request:
+    """Return the gradient of an average pooling: as of `read_pooling`, and ``g``."""
+    g = fields.require_shape("g", "dy", "grad_output", "in_shape")
+    x = fields.require_shape("x", "input", "out_shape", "orig_input_shape")
+    return PoolingGradientRequest(x_shape=x, dy_shape=g, **_pooling(fields, product))
+
+
+def _pooling(fields: Fields, product: Product) -> dict[str, Any]:
+    dtype, compute = types_of(fields, product, "hf32")
+    kernel = fields.per_axis(2, "kernel_size", "kernel", "ksize", "window", default=0)
+    pads = fields.ints("pads", "padding", "pad", default=(0,))
+    if len(pads) == 4:
+        if pads[0] != pads[1] or pads[2] != pads[3]:
+            raise RequestError(f"pads of a pooling must be the same on both sides, not {list(pads)}")
+        pads = pads[::2]
+    return {
+        "kernel_size": kernel,
+        "stride": fields.per_axis(2, "stride", "strides", default=0) if fields.has("stride", "strides") else (),
+        "padding": pads,
+        "ceil_mode": fields.flag("ceil_mode"),
+        "count_include_pad": fields.flag("count_include_pad", default=True),
+        "divisor_override": fields.number("divisor_override", default=0),
+        "dtype": dtype,
+        "cube_math_type": fields.number("cube_math_type", default=mode_of(dtype, compute)),
+    }

@@ -1,0 +1,376 @@
+"""Request files of ``npu-sim perf``: what is understood, what is answered, and that no item stops another."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.products import get_product
+from ops.cli.main import main
+from ops.common.geometry import ConvGeometry
+from ops.common.tensor_desc import TensorDesc
+from ops.matmul.plan import MatmulShape
+from ops.mm.plan import plan_matrix_product
+from ops.studies.calls.answers import answer, answer_all
+from ops.studies.calls.convolutions import ConvolutionRequest, GradientRequest
+from ops.studies.calls.fields import Fields
+from ops.studies.calls.launches import convolution_kernel_request
+from ops.studies.calls.planned import time_call
+from ops.studies.calls.request_items import READERS, read_item
+from ops.studies.calls.request_schema import FIELDS
+from ops.studies.cases import case_of_shape
+
+CONV = {"x": [2, 20, 9, 7], "w": [36, 20, 3, 3], "stride": 2, "pads": 1}
+ITEMS = {
+    "conv": {"op": "conv", **CONV, "bias": True},
+    "conv_backprop_filter": {"op": "conv_backprop_filter", **CONV},
+    "conv_backprop_input": {"op": "conv_backprop_input", **CONV},
+    "conv_backward": {"op": "conv_backward", **CONV, "mask": "dx,db"},
+    "avg_pool": {"op": "avg_pool", "x": [2, 16, 8, 8], "kernel_size": 2, "dtype": "fp16"},
+    "avg_pool_grad": {"op": "avg_pool_grad", "x": [2, 16, 8, 8], "g": [2, 16, 4, 4], "kernel_size": [2, 2]},
+    "matmul": {"op": "matmul", "m": 48, "k": 64, "n": 32},
+    "transdata": {"op": "transdata", "in_shape": [2, 20, 9, 7], "out_format": "NC1HWC0"},
+    "cast": {"op": "cast", "in_shape": [70, 30], "in_dtype": "FLOAT", "out_dtype": "FLOAT16"},
+    "transpose": {"op": "transpose", "in_shape": [70, 30], "perm": [1, 0]},
+    "reduce_sum": {"op": "reduce_sum", "in_shape": [4, 30, 20], "axes": [0, 2]},
+    "fill": {"op": "fill", "in_shape": [70, 30]},
+    "tensor_move": {"op": "tensor_move", "in_shape": [70, 30], "in_dtype": "INT64"},
+}
+
+
+@pytest.fixture(autouse=True)
+def _own_directory(monkeypatch, tmp_path):
+    for module in ("perf_cases", "perf_call"):
+        monkeypatch.setattr(f"ops.cli.{module}.note_compilation", lambda: None)
+    monkeypatch.chdir(tmp_path)
+
+
+def call(capsys, *arguments):
+    code = main(["perf", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def microseconds(launches, chip):
+    return sum(run_timeline(launch, chip).task_seconds() for launch in launches) * 1e6
+
+
+def request_of(**item):
+    return read_item(item).request
+
+
+def test_schema_names_what_is_read():
+    """Every operator asks for all the fields that the schema says it has."""
+    for name, values in ITEMS.items():
+        listed = {field for field, (_, _, operators) in FIELDS.items() if name in operators}
+        fields = Fields(values)
+        for scope in ("call", "kernel"):
+            READERS[name](fields, get_product("910b"), scope)
+        missing = {field for field in listed if not fields.was_asked(field)}
+        # a weight tells its window, and perm the shape
+        assert missing == {"transpose": {"out_shape"}}.get(name, {"kernel_size"} if "w" in values else set()), name
+    assert {operator for _, _, operators in FIELDS.values() for operator in operators} == set(READERS)
+
+
+def test_every_operator_is_answered_with_the_times_of_its_launches():
+    assert ITEMS.keys() == READERS.keys()
+    for scope in ("call", "kernel", "core_time"):
+        for name, values in ITEMS.items():
+            given = {**values, "product": "910b", "scope": scope}
+            found = answer(0, given)
+            assert not found.error, (name, found)
+            item = read_item(given)
+            planned = item.request.plan(item.product)
+            steps = planned.calls.steps if scope == "call" else planned.kernels
+            timed = [run_timeline(launch, item.product) for step in steps for launch in step.kernel.launches]
+            seconds = sum(one.seconds() if scope == "core_time" else one.task_seconds() for one in timed)
+            assert timed, name
+            assert found.duration_us == pytest.approx(seconds * 1e6, rel=1e-12)
+            assert found.cycles == sum(one.total_cycles for one in timed)
+
+
+@pytest.mark.parametrize(
+    ("alias", "given", "status"),
+    [
+        ("910", {"x": [1, 16, 4, 6, 6], "w": [16, 16, 3, 3, 3]}, 561103),
+        ("310p", {"x": [1, 16, 6, 6], "w": [16, 16, 3, 3], "dtype": "bf16"}, 161002),
+    ],
+)
+def test_what_a_product_refuses_is_an_answer_with_a_status(alias, given, status):
+    found = answer(0, {"op": "conv", **given, "product": alias, "id": "a"})
+    assert found.to_plain() == {"id": "a", "error": found.error, "status": status}
+    assert get_product(alias).name in found.error
+
+
+def test_call_of_a_gradient_is_that_of_the_library():
+    case = case_of_shape((2, 20, 9, 7), (36, 20, 3, 3), stride=(2,), padding=(1,), dtype="fp32")
+    chip = get_product("910b")
+    for gradients in (("dx", "dw", "db"), ("dw",), ("db",)):
+        expected = time_call(GradientRequest(case=case, gradients=gradients, cube_math_type=3), chip, "call")
+        mask = [name in gradients for name in ("dx", "dw", "db")]
+        given = answer(
+            0, {"op": "ConvolutionBackward", **CONV, "mask": mask, "in_dtype": "DT_FLOAT", "compute": "hf32"}
+        )
+        assert given.cycles == expected.total_cycles
+    forward = time_call(ConvolutionRequest(case=case, has_bias=True, cube_math_type=0), chip, "call")
+    given = answer(0, {"op": "Conv2D", **CONV, "bias": [36], "in_dtype": "float32", "compute": "fp32"})
+    assert given.cycles == forward.total_cycles
+
+
+def test_kernel_of_a_gradient_is_that_inside_the_call():
+    case = case_of_shape((2, 20, 9, 7), (36, 20, 3, 3), stride=(2,), padding=(1,))
+    for product in ("910b", "910", "310p"):
+        for gradient, op in (("dw", "conv_backprop_filter"), ("dx", "conv_backprop_input")):
+            inside = time_call(GradientRequest(case=case, gradients=(gradient,)), get_product(product), "kernel")
+            given = answer(0, {"op": op, **CONV, "compute": "fp16", "product": product, "scope": "core_time"})
+            assert given.cycles == pytest.approx(inside.total_cycles, rel=0.02), (product, op)
+
+
+SAME_CONVOLUTIONS = [
+    {"x": [2, 20, 9, 7], "w": [36, 20, 3, 3], "stride": [2, 2], "pads": [1, 1, 1, 1]},
+    {"x": [2, 9, 7, 20], "x_format": "NHWC", "w": [3, 3, 20, 36], "w_format": "HWCN", "stride": 2, "padding": 1},
+    {"x": [2, 2, 9, 7, 16], "x_format": "NC1HWC0", "w": [36, 20, 3, 3], "strides": [2], "pad": [1, 1]},
+    {"x": {"shape": [2, 20, 9, 7], "format": "NCHW"}, "kernel": [3, 3], "g": [2, 36, 5, 4], "stride": 2, "pads": 1},
+    {"g": [2, 36, 5, 4], "w": [36, 20, 3, 3], "x": [2, 20, 9, 7], "stride": 2, "padding": 1, "dilations": 1},
+    {"attrs": {"stride": [1, 1, 2, 2], "pads": [1, 1], "kernel": [3, 3], "cin": 20}, "X": [2, 32, 9, 7], "cout": 36},
+]
+
+
+@pytest.mark.parametrize("given", SAME_CONVOLUTIONS)
+def test_one_convolution_in_many_spellings(given):
+    found = request_of(op="Conv2DBackpropFilterV2", compute="fp16", scope="kernel", **given)
+    expected = request_of(op="conv_backprop_filter", compute="fp16", scope="kernel", **SAME_CONVOLUTIONS[0])
+    assert found.facts() == expected.facts()
+    g = expected.facts()
+    assert (g["cin"], g["cout"], g["pads"], g["output_extents"]) == (20, 36, (0, 0, 1, 1, 1, 1), (1, 5, 4))
+
+
+def test_3d_convolutions_and_paddings_of_each_side():
+    found = request_of(
+        op="conv3d_backprop_filter", scope="kernel",
+        x=[2, 32, 16, 30, 33], w=[64, 32, 3, 3, 3], pads=[0, 1, 0, 2, 1, 1],
+        dilation=[1, 1, 1, 2, 1], in_dtype="float16",
+    )  # fmt: skip
+    assert found.facts()["output_extents"] == (15, 28, 33)
+    assert found.facts()["dilation"] == (1, 2, 1)
+    same = request_of(
+        op="conv3d_backprop_filter", scope="kernel", x=[2, 16, 30, 33, 32], x_format="NDHWC", kernel_size=[3, 3, 3],
+        g=[2, 64, 15, 28, 33], pads=[0, 1, 0, 2, 1, 1], dilation=[1, 2, 1], compute="fp16",
+    )  # fmt: skip
+    assert same.facts() == found.facts()
+    assert found.words == "Conv3DBackpropFilter"
+
+
+def test_depthwise_weight_may_lack_its_axis_of_one_channel():
+    given = {"x": [4, 128, 9, 9], "pads": 1, "groups": 128, "in_dtype": "fp32", "scope": "kernel"}
+    found, full = (request_of(op="DepthwiseConv2D", w=w, **given) for w in ([128, 3, 3], [128, 1, 3, 3]))
+    assert found.facts() == full.facts()
+    assert found.facts()["groups"] == 128
+
+
+def test_trans_data_by_either_shape():
+    for given in (
+        {"in_shape": [2, 20, 9, 7]},
+        {"in_shape": [2, 20, 9, 7], "in_format": "DEFAULT", "out_shape": [2, 2, 9, 7, 16], "in_dtype": "FLOAT16"},
+        {"in_shape": [2, 1260], "out_shape": [2, 2, 9, 7, 16]},
+    ):
+        found = request_of(op="TransData", out_format="NC1HWC0:1", **given).facts()
+        assert (found["x_shape"], found["direction"], found["c0"]) == ((2, 20, 9, 7), "to_blocked", 16)
+    back = request_of(
+        op="trans_data", in_shape=[108, 12, 16, 8], in_format="FracZ", out_shape=[192, 96, 3, 3], in_dtype="FLOAT"
+    ).facts()
+    assert (back["direction"], back["c0"], back["x_shape"]) == ("from_fractal", 8, (192, 96, 3, 3))
+    # the product without 32-bit transpositions has 16 channels a block
+    given = {"op": "transdata", "in_shape": [2, 20, 9, 7], "out_format": "NC1HWC0", "in_dtype": "fp32"}
+    assert [request_of(**given, product=product).facts()["c0"] for product in ("910", "910b")] == [16, 8]
+    nz = request_of(op="transdata", in_shape=[30, 40], out_format="FRACTAL_NZ", in_dtype="bf16").facts()
+    assert (nz["x_shape"], nz["order"]) == ((1, 32, 3, 16), (0, 2, 1, 3))
+
+
+def test_moves_of_types_the_vector_unit_lacks_move_the_same_bytes():
+    for dtype, item in (("INT64", 8), ("bool", 1), ("int16", 2), ("DT_INT32", 4)):
+        planned = request_of(op="transpose", in_shape=[6, 40, 20], perm=[1, 0, 2], in_dtype=dtype).plan(
+            get_product("910b")
+        )
+        (step,) = planned.calls.steps
+        assert planned.calls.places[step.step.reads[0]].byte_count == 6 * 40 * 20 * item
+    assert request_of(op="transpose", in_shape=[3, 5, 7], out_shape=[7, 3, 5]).facts()["order"] == (2, 0, 1)
+    wide = request_of(op="cast", in_shape=[100], in_dtype="INT64", out_dtype="INT32").facts()
+    assert (wide["x_shape"], wide["input_dtype"], wide["output_dtype"]) == ((200,), "fp32", "fp16")
+
+
+@pytest.mark.parametrize(
+    ("given", "sums"),
+    [
+        ({"in_shape": [32, 4096], "out_shape": [1, 4096]}, (32, 4096, 1)),
+        ({"in_shape": [32, 256, 169], "out_shape": [256]}, (32, 256, 169)),
+        ({"in_shape": [4096, 1, 151], "out_shape": [4096, 1]}, (1, 4096, 151)),
+        ({"in_shape": [160], "out_shape": [1]}, (1, 1, 160)),
+        ({"in_shape": [160]}, (1, 1, 160)),
+        ({"in_shape": [4, 6, 8], "axis": -1}, (1, 24, 8)),
+        ({"in_shape": [4, 6, 8], "axes": [1]}, (1, 32, 6)),
+    ],
+)
+def test_reduce_sum_knows_its_axes(given, sums):
+    assert request_of(op="ReduceSumD", in_dtype="FLOAT", **given).facts()["x_shape"] == sums
+
+
+def test_matrix_product_by_extents_or_by_shapes():
+    chip = get_product("910b")
+    shapes = {"a": (48, 64), "b": (32, 64), "output": (48, 32)}
+    descs = {name: TensorDesc(shape=shape, dtype="fp16", format="ND") for name, shape in shapes.items()}
+    expected = plan_matrix_product(MatmulShape(m=48, k=64, n=32, b_transposed=True), descs, 0, chip)
+    for given in (
+        {"m": 48, "k": 64, "n": 32, "trans_b": True},
+        {"a": [48, 64], "b": [32, 64], "transpose_b": "true"},
+        {"x1": [4, 3, 16, 16], "x1_format": "FRACTAL_NZ", "x2": [32, 64], "adj_x2": 1},
+    ):
+        found = answer(0, {"op": "MatMulV2", **given})
+        assert found.duration_us == pytest.approx(microseconds(expected.calls.launches, chip)), given
+    batched = request_of(op="BatchMatMul", a=[3, 4, 16, 8], b=[3, 4, 8, 16])
+    assert batched.shape == MatmulShape(m=16, n=16, k=8, batch=12, b_batched=True)
+
+
+WRONG = [
+    ({"op": "conv", "w": [16, 16, 3, 3]}, "x must be given as a shape, or g and w"),
+    ({"op": "conv", "x": [2, 16, 9]}, "w must be given as a plain shape, or kernel_size"),
+    (
+        {"op": "conv", "x": [2, 16, 9, 9], "w": [16, 16, 3, 3], "pads": [1, 2, 3]},
+        "pads must have 1, 2 or 4 entries, not 3",
+    ),
+    ({"op": "conv", "x": [2, 16, 9, 9], "w": [16, 16, 3, 3], "x_format": "FOO"}, "x must have the axes of FOO, "),
+    ({"op": "conv_backward", **CONV, "mask": "dz"}, "mask must be three bools or some of dx, dw, db, not 'dz'"),
+    ({"op": "maxpool"}, "op must be one of conv, "),
+    ({"op": None}, "op must be one of conv, "),
+    ({"op": "cast", "in_shape": [4], "product": "Ascend999"}, "Product must be a known SoC version"),
+    ({"op": "cast", "in_shape": [4], "scope": "launch"}, "scope must be one of call, kernel, core_time, not launch"),
+    ({"op": "cast", "in_shape": "4"}, "in_shape must be"),
+    ({"op": "cast", "in_shape": [4], "in_dtype": "float8"}, "dtype must be one of"),
+    ({"op": "transpose", "in_shape": [4, 5], "perm": [0, 0]}, "perm must be an order of 2 axes, not [0, 0]"),
+    (
+        {"op": "transpose", "in_shape": [4, 5], "out_shape": [4, 6]},
+        "out_shape must have the extents of [4, 5], not [4, 6]",
+    ),
+    ({"op": "reduce_sum", "in_shape": [4, 5], "out_shape": [7]}, "out_shape must be that of [4, 5] without some axes"),
+    ({"op": "transdata", "in_shape": [4, 5], "out_format": "NC1HWC0"}, "in_shape and out_shape must be given"),
+    ({"op": "matmul", "a": [4, 5], "b": [6, 7]}, "a and b must have the same inner extent, not 5 and 6"),
+    ({"op": "matmul", "m": 2**70, "k": 1, "n": 1}, "m must be"),
+    ("cast", "an item must be an object, not str"),
+    (None, "an item must be an object, not NoneType"),
+]
+
+
+def test_wrong_items_say_what_is_wrong_and_stop_no_other():
+    good = {"op": "cast", "in_shape": [100]}
+    found = answer_all([item for wrong, _ in WRONG for item in (wrong, good)])
+    for (wrong, message), one, other in zip(WRONG, found[::2], found[1::2], strict=True):
+        assert one.error.startswith(message), (wrong, one.error)
+        assert one.status
+        assert not other.error
+    assert [one.id for one in found] == list(range(2 * len(WRONG)))
+
+
+def test_several_processes_give_the_same_answers_and_equal_items_one(monkeypatch):
+    items = [{"id": f"n{n}", "op": "cast", "in_shape": [1000 * (n % 3 + 1)]} for n in range(7)]
+    counted = []
+    single = answer_all(items, 1, lambda done, total, text: counted.append(total))
+    assert set(counted) == {3}
+    assert [one.id for one in single] == [item["id"] for item in items]
+    assert single == answer_all(items, 2)
+
+
+def test_file_of_requests_is_answered_as_json_and_as_table(capsys, tmp_path):
+    items = [{"id": "a", **ITEMS["cast"], "product": "910b"}, {"id": 5, "op": "nonsense"}, ITEMS["matmul"]]
+    for document in (items, {"requests": items}):
+        (tmp_path / "r.json").write_text(json.dumps(document))
+        code, out, err = call(capsys, "r.json", "--json", "-")
+        assert (code, err) == (0, "")
+        found = json.loads(out)["results"]
+        assert [one["id"] for one in found] == ["a", 5, 2]
+        assert found[0]["duration_us"] == pytest.approx(answer(0, items[0]).duration_us)
+        assert set(found[1]) == {"id", "error", "status"}
+        assert (found[2]["low_us"] is None) == (found[2]["high_us"] is None)
+    code, out, _ = call(capsys, "--json", "out.json", "r.json")
+    assert code == 0
+    text = " ".join(out.split())
+    assert "5: no answer, status 161002: op must be one of" in text
+    assert "3 requests, 2 answered" in text
+    assert json.loads((tmp_path / "out.json").read_text())["results"] == found
+    (tmp_path / "r.json").write_text(json.dumps([{"op": "nonsense"}]))
+    assert call(capsys, "r.json")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"op": "cast"}', "The file must hold a JSON list"),
+        ("[", "The file must be JSON"),
+        ('[{"aclnn_name": "Other", "inputs": []}]', "The file must hold a case that can be computed"),
+    ],
+)
+def test_file_that_holds_no_requests_is_exit_2(capsys, tmp_path, text, message):
+    (tmp_path / "r.json").write_text(text)
+    code, out, err = call(capsys, "r.json")
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_options_that_requests_say_themselves_are_refused(capsys, tmp_path):
+    (tmp_path / "r.json").write_text(json.dumps([ITEMS["cast"]]))
+    code, _, err = call(capsys, "r.json", "--product", "910b")
+    assert code == 2
+    assert "--product must not be given together with requests" in err
+
+
+def test_operator_by_its_arguments_is_the_request(capsys):
+    words = ("--x", "2,20,9,7", "--weight", "36,20,3,3", "--stride", "2", "--padding", "1")
+    for product in ("910b", "910"):
+        code, out, err = call(capsys, "conv-backward", *words, "--mask", "dx,db", "--product", product, "--json", "-")
+        assert (code, err) == (0, "")
+        (row,) = json.loads(out)["rows"]
+        given = answer(0, {**ITEMS["conv_backward"], "product": product, "dtype": "fp16"})
+        assert row["result"]["total_cycles"] == given.cycles
+        assert row["gradients"] == ["dx", "db"]
+    code, out, _ = call(capsys, "--product", "910b", "conv-backprop-filter", *words, "--scope", "kernel", "--json", "-")
+    assert (
+        json.loads(out)["rows"][0]["result"]["total_cycles"]
+        == answer(0, {**ITEMS["conv_backprop_filter"], "scope": "kernel"}).cycles
+    )
+    geometry = ConvGeometry.from_shapes((2, 20, 9, 7), (2, 36, 5, 4), (36, 20, 3, 3), 2, 1, 1)
+    kernel = time_call(convolution_kernel_request("filter", geometry, "fp16"), get_product("910b"), "kernel")
+    assert json.loads(out)["rows"][0]["result"]["total_cycles"] == kernel.total_cycles
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("avg-pool", "--x", "2,16,8,8", "--kernel-size", "2"),
+        ("matmul", "--m", "48", "--k", "64", "--n", "32", "--trans-b"),
+        ("transdata", "--in-shape", "2,20,9,7", "--out-format", "NC1HWC0"),
+        ("cast", "--in-shape", "70,30"),
+        ("reduce-sum", "--in-shape", "4,30,20", "--axes=0,2"),
+    ],
+)
+def test_operators_print_their_times(capsys, arguments):
+    code, out, err = call(capsys, *arguments, "--product", "910b")
+    assert (code, err) == (0, "")
+    assert "1 combination: 0 refused" in out
+
+
+def test_operator_refuses_what_it_does_not_know(capsys):
+    code, _, err = call(capsys, "cast", "--in-shape", "4", "--m", "3", "--stride", "2")
+    assert code == 2
+    assert "cast must be given without stride, m" in err
+    code, _, err = call(capsys, "cast", "--in-shape", "4", "--foo", "3")
+    assert code == 2
+    code, _, err = call(capsys, "nonsense")
+    assert (code, "op must be one of" in err) == (2, True)
+
+
+def test_perf_without_arguments_prints_its_help(capsys):
+    code, out, err = call(capsys)
+    assert (code, err) == (0, "")
+    assert "Usage: npu-sim perf" in out
