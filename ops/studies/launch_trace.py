@@ -30,12 +30,15 @@ class TracedLaunch:
         How long it takes.
     label : str
         Its name in the lane of launches; that lane is left out if no launch has a label.
+    inputs_in_l2 : bool
+        As it was timed.
     """
 
     product: Product
     launch: Launch
     timed: TimelineResult
     label: str = ""
+    inputs_in_l2: bool = False
 
 
 def trace_launches(launches: Sequence[TracedLaunch], cores: tuple[int, ...] | None = None) -> dict[str, Any]:
@@ -68,7 +71,7 @@ def trace_launches(launches: Sequence[TracedLaunch], cores: tuple[int, ...] | No
     events: list[dict[str, Any]] = []
     start_us = 0.0
     for number, one in enumerate(launches):
-        options = TimelineOptions(span_cores=cores)
+        options = TimelineOptions(span_cores=cores, inputs_in_l2=one.inputs_in_l2)
         timed = run_timeline(one.launch, one.product, spans=True, options=options)
         if one.label:
             lane = {"pid": "launches", "tid": "launches"}

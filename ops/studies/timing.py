@@ -211,7 +211,7 @@ def trace_result(result: TimedCall, cores: tuple[int, ...] | None = None) -> dic
     """Return the Chrome trace of the launches of ``result``, see `trace_launches`."""
     launches = (launch for step in result.steps for launch in step.kernel.launches)
     traced = [
-        TracedLaunch(result.planned.product, launch, timed, f"{launch.name} ({works_on})")
+        TracedLaunch(result.planned.product, launch, timed, f"{launch.name} ({works_on})", result.planned.inputs_in_l2)
         for launch, timed, works_on in zip(launches, result.launches, launch_works(result.steps), strict=True)
     ]
     return trace_launches(traced, cores)

@@ -31,7 +31,7 @@ def _nothing_runs(monkeypatch, tmp_path):
     chip = get_product("910b")
     launch = plan_case(case_of_shape((1, 1, 2, 2), (1, 1, 1, 1)), chip, 0).calls.launches[0]
     timed = run_timeline(launch, chip)
-    monkeypatch.setattr("ops.studies.calls.planned.run_timeline", lambda launch, chip: timed)
+    monkeypatch.setattr("ops.studies.calls.planned.run_timeline", lambda launch, chip, options: timed)
     monkeypatch.setattr("ops.studies.effort.count_rows", lambda launches, budget: (0, True))
     for engine, found in (("verify_launch", ()), ("run_hazards", ()), ("_row_count", 0)):
         monkeypatch.setattr(f"ops.studies.checking.{engine}", lambda launch, chip=None, found=found: found)

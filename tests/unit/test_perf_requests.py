@@ -233,6 +233,17 @@ def test_matrix_product_by_extents_or_by_shapes():
     assert batched.shape == MatmulShape(m=16, n=16, k=8, batch=12, b_batched=True)
 
 
+def test_core_time_is_that_of_a_tuning_record():
+    record = {"block_dim": [1, 2, 2, 1, 0], "al1": [64, 1], "bl1": [64, 1], "al0": [4, 4], "bl0": [4, 4], "cl0": [4, 4]}
+    found = request_of(op="MatMul", m=256, k=128, n=256, trans_code=2, scope="core_time", tiling=record)
+    assert (found.shape.a_transposed, found.shape.b_transposed, found.shape.a_nz) == (True, False, True)
+    assert (found.tiling.base_m, found.tiling.cores_n, found.tiling.cores_m, found.block_dim) == (64, 2, 2, None)
+    assert request_of(op="MatMul", m=256, k=128, n=256, scope="core_time", **record).tiling == found.tiling
+    assert time_call(found, get_product("910b"), "kernel").core_count == 4
+    few = request_of(op="MatMul", m=256, k=128, n=256, block_dim=3)
+    assert time_call(few, get_product("910b"), "kernel").core_count <= 3
+
+
 WRONG = [
     ({"op": "conv", "w": [16, 16, 3, 3]}, "x must be given as a shape, or g and w"),
     ({"op": "conv", "x": [2, 16, 9]}, "w must be given as a plain shape, or kernel_size"),

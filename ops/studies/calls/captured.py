@@ -9,7 +9,7 @@ from ops.studies.calls.convolutions import GradientRequest
 from ops.studies.calls.planned import Request
 from ops.studies.calls.poolings import PoolingGradientRequest
 from ops.studies.cases import case_of_layer
-from ops.studies.layers import AnyLayer, Layer
+from ops.studies.layers import GRADIENTS, AnyLayer, Layer
 
 
 def requests_of_layers(layers: Sequence[AnyLayer], cube_math_types: Sequence[int] | None = None) -> tuple[Request, ...]:
@@ -19,7 +19,8 @@ def requests_of_layers(layers: Sequence[AnyLayer], cube_math_types: Sequence[int
 
 def _request(layer: AnyLayer, mode: int) -> Request:
     if isinstance(layer, Layer):
-        return GradientRequest(case=case_of_layer(layer), gradients=layer.gradients, cube_math_type=mode)
+        gradients = tuple(name for name in GRADIENTS if name in layer.gradients)
+        return GradientRequest(case=case_of_layer(layer), gradients=gradients, cube_math_type=mode)
     return PoolingGradientRequest(
         x_shape=layer.x_shape,
         dy_shape=layer.dy.shape,

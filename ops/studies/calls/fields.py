@@ -129,10 +129,15 @@ class Fields:
                 return value
         return None
 
-    def format(self, *names: str) -> str:
+    def block_dim(self) -> int | None:
+        """Return the number of cores, None if it is not given; of a list the product."""
+        given = self.ints("block_dim", "core_num", default=())
+        return prod(value for value in given if value) if given else None
+
+    def format(self, *names: str, default: str = "") -> str:
         """Return a format in capitals, "" for a plain tensor in C order."""
         # a profiler writes the number of groups behind a colon
-        text = str(self._word("format", names) or "").upper().partition(":")[0].strip()
+        text = str(self._word("format", names) or default).upper().partition(":")[0].strip()
         text = _FRACTALS.get(text, text)
         return "" if text in _PLAIN_FORMATS else text
 

@@ -6,7 +6,7 @@ A gradient may come with the layout conversions around its kernel.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Literal
 
@@ -63,6 +63,8 @@ class LaunchRequest:
         Multiply-adds.
     kernel_words : str
         What a scope of "kernel" means of it; "" where there is one kernel.
+    inputs_in_l2 : bool
+        As of `PlannedCall`.
     """
 
     name: str
@@ -72,6 +74,7 @@ class LaunchRequest:
     compute_dtype: str = ""
     macs: int = 0
     kernel_words: str = ""
+    inputs_in_l2: bool = False
     cube_math_type: None = field(default=None, init=False)
     batch: int = field(default=1, init=False)
 
@@ -90,7 +93,11 @@ class LaunchRequest:
         calls = plan_steps(product, steps.steps)
         multiplying = tuple(step for step in calls.steps if step.kernel.tiling is not None)
         return PlannedCall(
-            calls=calls, kernels=multiplying or calls.steps, compute_dtype=self.compute_dtype, macs=self.macs
+            calls=calls,
+            kernels=multiplying or calls.steps,
+            compute_dtype=self.compute_dtype,
+            macs=self.macs,
+            inputs_in_l2=self.inputs_in_l2,
         )
 
 
@@ -221,6 +228,9 @@ def channel_sums_request(n: int, c: int, r: int, dtype: str) -> LaunchRequest:
 def convolution_kernel_request(kernel: ConvKernel, geometry: ConvGeometry, compute_dtype: str) -> LaunchRequest:
     """Return a kernel of the Cube by itself, its operands in NC1HWC0 (NDC1HWC0) and FRACTAL_Z (FRACTAL_Z_3D).
 
+    As a profiler lists it: the fill of a result that is added to is a kernel of its own, and the operands have just
+    been converted.
+
     Parameters
     ----------
     kernel : {"forward", "input", "filter"}
@@ -238,16 +248,18 @@ def convolution_kernel_request(kernel: ConvKernel, geometry: ConvGeometry, compu
     first, second = (_input(name, shape, stored) for name, shape in zip("ab", operands[:2], strict=True))
     result = _output("c", operands[2], "fp32" if kernel == "filter" else stored).buffer
 
-    def steps(found: StepList) -> None:
-        _add_convolution(found, kernel, geometry, compute_dtype, first, second, result)
+    def launches(*operands: Any) -> Kernel:
+        made = _LAUNCHES[kernel](*operands)
+        return replace(made, launches=tuple(launch for launch in made.launches if launch.name != "MemSet"))
 
     return LaunchRequest(
         name=_extents((g.n, g.cin, g.di, g.hi, g.wi)),
         words=_kernel_name(kernel, g),
         details=_convolution_facts(g, stored),
-        steps=steps,
+        steps=lambda steps: _add_convolution(steps, kernel, g, compute_dtype, first, second, result, launches),
         compute_dtype=compute_dtype,
         macs=_macs(g),
+        inputs_in_l2=True,
     )
 
 
@@ -278,12 +290,12 @@ def convolution_operator_request(
         if kernel == "input":
             w = found.to_fractal(found.cast(_input("w", weight.logical_shape, dtypes[0]), stored), weight)
             result = Buffer(name="dx.NC1HWC0", shape=blocked_shape(large), dtype=stored, format="NC1HWC0")
-            _add_convolution(found, kernel, g, compute_dtype, dy, w, result)
+            _add_convolution(found, kernel, g, compute_dtype, dy, w, result, _LAUNCHES[kernel])
             found.deliver_blocked(result, large, _output("dx", large.logical_shape, dtypes[1]))
             return
         x = found.to_blocked(found.cast(_input("x", large.logical_shape, dtypes[0]), stored), large)
         result = Buffer(name="dw.FRACTAL_Z", shape=weight.storage_shape, dtype="fp32", format="FRACTAL_Z")
-        _add_convolution(found, kernel, g, compute_dtype, x, dy, result)
+        _add_convolution(found, kernel, g, compute_dtype, x, dy, result, _LAUNCHES[kernel])
         found.deliver_fractal(result, weight, _output("dw", weight.logical_shape, dtypes[1]))
 
     return LaunchRequest(
@@ -305,8 +317,9 @@ def _add_convolution(
     first: Buffer,
     second: Buffer,
     result: Buffer,
+    launches: Callable[..., Kernel],
 ) -> None:
-    product, launches = steps.product, _LAUNCHES[kernel]
+    product = steps.product
 
     def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
         return launches(geometry, product, compute_dtype, gm, at(first), at(second), at(result))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
 
-from npu_sim.engines.timeline import run_timeline
+from npu_sim.engines.timeline import TimelineOptions, run_timeline
 from npu_sim.errors import InternalError, ProgramError
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product
@@ -37,6 +37,8 @@ class PlannedCall:
         Which of the operator's ways it takes, "" where it has one.
     macs : int
         Multiply-adds of the definition, padding included; 0 where nothing is multiplied.
+    inputs_in_l2 : bool
+        What is read has just been written, or is read again and again, and is in L2 as far as it fits.
     """
 
     calls: CallPlan
@@ -44,6 +46,7 @@ class PlannedCall:
     compute_dtype: str = ""
     route: str = ""
     macs: int = 0
+    inputs_in_l2: bool = False
 
     @property
     def product(self) -> Product:
@@ -155,7 +158,8 @@ def time_call(request: Request, product: Product, scope: Scope) -> TimedCall:
     planned = request.plan(product)
     launches = (launch for step in planned.steps(scope) for launch in step.kernel.launches)
     try:
-        timed = tuple(run_timeline(launch, product) for launch in launches)
+        options = TimelineOptions(inputs_in_l2=planned.inputs_in_l2)
+        timed = tuple(run_timeline(launch, product, options=options) for launch in launches)
     except ProgramError as error:
         raise InternalError(f"Kernel of {request.name} must be legal: {error}") from error
     return TimedCall(request=request, planned=planned, scope=scope, launches=timed)

@@ -32,6 +32,8 @@ class MatrixProductRequest:
         How the kernel is cut; None: the cheapest of a search.
     block_dim : int or None
         Cores that the search may use; None: all.
+    inputs_in_l2 : bool
+        As of `PlannedCall`: the product is run again and again, as it is to be tuned.
     """
 
     shape: MatmulShape
@@ -40,6 +42,7 @@ class MatrixProductRequest:
     cube_math_type: int = 0
     tiling: MatmulTiling | None = None
     block_dim: int | None = None
+    inputs_in_l2: bool = False
     kernel_words: ClassVar[str] = "the kernel of the product"
 
     @property
@@ -95,6 +98,7 @@ class MatrixProductRequest:
             kernels=tuple(planned for planned in plan.calls.steps if planned.kernel.tiling is not None),
             compute_dtype=plan.compute_dtype,
             macs=s.batch * s.m * s.n * s.k,
+            inputs_in_l2=self.inputs_in_l2,
         )
 
 

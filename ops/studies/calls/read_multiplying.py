@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, Literal
 
 from npu_sim.dtypes.cube_math import CubeMathType
 from npu_sim.dtypes.formats import DTYPES
 from npu_sim.products import Product
-from ops.matmul.plan import MatmulShape
+from ops.matmul.tiling import MatmulShape, MatmulTiling, bank_tiling
 from ops.studies.calls.convolutions import ConvolutionRequest, GradientRequest
 from ops.studies.calls.fields import Fields, RequestError
 from ops.studies.calls.launches import ConvKernel, convolution_kernel_request, convolution_operator_request
@@ -91,15 +92,19 @@ def _gradients(fields: Fields) -> tuple[GradientName, ...]:
 def read_matmul(fields: Fields, product: Product, scope: TimedScope) -> Request:
     """Return a matrix product: ``m``, ``k``, ``n``, ``batch`` (1), or the shapes ``a`` and ``b`` (x1, x2).
 
-    ``trans_a``, ``trans_b``; ``bias``; ``b_batched`` (true with a batch).
+    ``trans_a``, ``trans_b``; ``bias``; ``b_batched`` (true with a batch); ``a_format``, ``b_format``, ``c_format``:
+    FRACTAL_NZ or none; ``tiling``: a tuning record of CANN's; ``block_dim``: cores. A core time is what such records
+    hold, of 16-bit products that are run again and again in FRACTAL_NZ.
     """
     dtype, compute = types_of(fields, product, "fp32")
+    code = fields.number("trans_code", default=0)
     turned = tuple(
         fields.flag(
-            f"trans_{name}", f"transpose_{name}", f"{name}_transposed", f"transpose_x{number}", f"adj_x{number}"
+            f"trans_{name}", f"transpose_{name}", f"{name}_transposed", f"transpose_x{number}", f"adj_x{number}",
+            default=code in (number + 1, 4),
         )
         for number, name in enumerate("ab", 1)
-    )
+    )  # fmt: skip
     if fields.has("m") and fields.has("n"):
         m, k, n = (fields.number(name, default=1) for name in "mkn")
         batch = fields.number("batch", "batch_size", default=1)
@@ -109,15 +114,37 @@ def read_matmul(fields: Fields, product: Product, scope: TimedScope) -> Request:
         )
         if k != other:
             raise RequestError(f"a and b must have the same inner extent, not {k} and {other}")
-    batched = fields.flag("b_batched", default=batch > 1)
+    in_fractals = scope == "core_time" and dtype != "fp32"
+    fractals = [
+        fields.format(f"{name}_format", default="FRACTAL_NZ" if in_fractals else "") == "FRACTAL_NZ" for name in "abc"
+    ]
+    shape = MatmulShape(
+        m=m, n=n, k=k, a_transposed=turned[0], b_transposed=turned[1], batch=batch,
+        b_batched=fields.flag("b_batched", default=batch > 1), a_nz=fractals[0], b_nz=fractals[1], c_nz=fractals[2],
+    )  # fmt: skip
+    tiling = _tiling(fields, shape)
     return MatrixProductRequest(
-        shape=MatmulShape(
-            m=m, n=n, k=k, a_transposed=turned[0], b_transposed=turned[1], batch=batch, b_batched=batched
-        ),
+        shape=shape,
         dtype=dtype if DTYPES[dtype].is_float else "fp16",
         has_bias=fields.get("bias", "has_bias", default=False) not in (False, 0, []) and batch == 1,
         cube_math_type=mode_of(dtype, compute),
-    )  # fmt: skip
+        tiling=tiling,
+        block_dim=None if tiling else fields.block_dim(),
+        inputs_in_l2=scope == "core_time",
+    )
+
+
+def _tiling(fields: Fields, shape: MatmulShape) -> MatmulTiling | None:
+    """Return the tiling of a request: the fields of one of CANN's tuning records, in ``tiling`` or of the request."""
+    given = fields.get("tiling", default={})
+    record = given if isinstance(given, Mapping) else {}
+    found = {name: record.get(name, fields.get(name)) for name in ("block_dim", "al1", "bl1", "al0", "bl0", "cl0")}
+    if not found["al0"] or not found["cl0"]:
+        return None
+    cores = found["block_dim"]
+    if not isinstance(cores, Sequence):
+        raise RequestError("block_dim of a tiling must be the cores along batch, n and m")
+    return bank_tiling(shape, **{name: value for name, value in found.items() if value is not None})
 
 
 _FACTORS = (("a", "x1", "x", "in_shape", "input"), ("b", "x2", "w", "weight", "mat2"))

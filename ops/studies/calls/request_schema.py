@@ -42,6 +42,12 @@ FIELDS: Mapping[str, tuple[Mapping[str, Any], str, tuple[str, ...]]] = {
     "b_batched": ({"type": "boolean"}, "each product has a B of its own; default: with a batch", ("matmul",)),
     "trans_a": ({"type": "boolean"}, "A is stored as [k][m]; default false", ("matmul",)),
     "trans_b": ({"type": "boolean"}, "B is stored as [n][k]; default false", ("matmul",)),
+    "trans_code": ({"type": "integer"}, "of tuning records, in place of both: 1 none, 2 A, 3 B, 4 both", ("matmul",)),
+    "a_format": ({"type": "string"}, "FRACTAL_NZ, or plain, the default; of a core_time FRACTAL_NZ", ("matmul",)),
+    "b_format": ({"type": "string"}, "likewise", ("matmul",)),
+    "c_format": ({"type": "string"}, "likewise", ("matmul",)),
+    "tiling": ({"type": "object"}, "one of CANN's tuning records: block_dim, al1, bl1, al0, bl0, cl0", ("matmul",)),
+    "block_dim": ({"type": "integer"}, "cores; default: as many as are of use", ("matmul",)),
     "in_shape": (_INTS, "shape of what is read", _VECTOR),
     "in_dtype": ({"type": "string"}, "type of the tensors: fp16, FLOAT16, DT_BF16, float32, INT64, ...; default fp16, "
                  "of cast fp32", tuple(READERS)),
