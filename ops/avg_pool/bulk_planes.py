@@ -229,6 +229,7 @@ def add_planes(
     rows = min(max(CHUNK_PIXELS // width, 1), height)
     sums = np.empty(LANES * rows * width, np.float32)
     codes16 = np.empty(LANES * max(windows, plane_elems), np.uint16)
+    rounded = np.empty(len(sums), np.uint16)
     codes32 = np.empty(LANES * plane_elems if out_data == Data.FP32 else 0, np.uint32)
     scratch = np.empty(SCRATCH_WORDS, np.uint32)
     low, high = np.empty(width, np.int64), np.empty(width, np.int64)
@@ -247,7 +248,7 @@ def add_planes(
             part = sums[: count * width * LANES]
             _sum_rows(reinterpret(terms, np.float32), part, width, begin, begin + count, bounds, low, high)
             if mode != PLAIN and out_data != Data.FP16:
-                _round_to_half(part, codes16[: len(part)], saturate)
+                _round_to_half(part, rounded[: len(part)], saturate)
             _encode(part, codes16, codes32, out_data, begin * width * LANES, saturate)
         chunks = chunks_of_plane(plane_elems)
         at = plane * plane_elems

@@ -109,9 +109,12 @@ def test_avg_pool_in_bulk_has_the_bits_of_the_rows_on_random_calls(series):
     ((70, 80), Pooling(kernel=(1, 1), stride=(1, 1))),  # more windows than are scaled at a time
 ])  # fmt: skip
 def test_avg_pool_in_bulk_cuts_planes_without_a_trace(extents, pooling):
-    for series, dtype, include in (("910b", "fp16", True), ("910b", "bf16", False), ("910_93", "fp32", False)):
+    for series, dtype, include, mode in (
+        ("910b", "fp16", True, 0), ("910b", "bf16", False, 0), ("910_93", "fp32", False, 0), ("910b", "bf16", True, 2),
+        ("910b", "fp32", True, 2), ("310p", "fp32", False, 2),
+    ):  # fmt: skip
         pool = replace(pooling, count_include_pad=include)
-        case = Case(series=series, dtype=dtype, leading=(1, 35), extents=extents, pooling=pool)
+        case = Case(series=series, dtype=dtype, leading=(1, 35), extents=extents, pooling=pool, cube_math_type=mode)
         alone = compare(case, seed=5)
         grad = case.gradient(5)
         x = np.zeros((*case.leading, *case.extents), DTYPES[case.dtype])
