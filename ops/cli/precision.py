@@ -85,6 +85,14 @@ def precision_command(
             "special. Default: the file's tensors; of cases their ranges.",
         ),
     ] = None,
+    default_shapes: Annotated[
+        bool,
+        typer.Option(
+            "--default-shapes",
+            help="All operators, results, types and interfaces on small shapes of ours instead of a file; tensors are "
+            "drawn, uniform unless --generate names another distribution.",
+        ),
+    ] = False,
     seed: Annotated[int | None, typer.Option("--seed", help="Of drawn tensors. Default: 0.")] = None,
     golden: Annotated[
         str,
@@ -203,7 +211,7 @@ def precision_command(
     (all refused or void); 2: bad input, or too much work without --yes; 3:
     internal error; 130: interrupted.
     """
-    entries = read_entries(entry)
+    entries = ENTRIES if default_shapes and not entry else read_entries(entry)
     if spread and not attribution:
         raise UsageError("--spread must be given together with --attribute")
     options = StudyOptions(
@@ -229,7 +237,7 @@ def precision_command(
     html_file = html_path(html)
     _check_outputs(file, [*tables, *filter(None, (json_file, html_file, picture_file, results_file))])
     kept = Results(results_file) if results_file is not None else None
-    capture = read_layers(file, generate, seed)
+    capture = read_layers(file, generate, seed, default_shapes=default_shapes)
     note_hints(options.products)
     note_compilation()
     # Imported here: they load the compiler, which the help does not need.

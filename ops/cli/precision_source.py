@@ -1,4 +1,4 @@
-"""Where the layers of ``npu-sim precision`` come from: a step, a file of cases, or a PyTorch model."""
+"""Where the layers of ``npu-sim precision`` come from: a step, a file of cases, a PyTorch model, or shapes of ours."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from ops.cli.output import note
 from ops.cli.shapes import UsageError
 from ops.studies.capture import load_capture, load_example
 from ops.studies.case_file import SUFFIXES, load_cases
+from ops.studies.default_shapes import default_shapes as shapes_of_all_operators
 from ops.studies.generate import DISTRIBUTIONS, regenerated
 from ops.studies.layers import Capture
 
 _REASONS_SHOWN = 5
 
 
-def read_layers(source: str | None, distribution: str | None, seed: int | None) -> Capture:
+def read_layers(
+    source: str | None, distribution: str | None, seed: int | None, *, default_shapes: bool = False
+) -> Capture:
     """Return the layers that the arguments of the command name.
 
     Parameters
@@ -28,6 +31,8 @@ def read_layers(source: str | None, distribution: str | None, seed: int | None) 
         Draw all tensors anew from this one of `ops.studies.generate.DISTRIBUTIONS`.
     seed : int or None
         Of drawn tensors; None is 0.
+    default_shapes : bool
+        Those of `ops.studies.default_shapes` instead of a file.
 
     Raises
     ------
@@ -38,9 +43,13 @@ def read_layers(source: str | None, distribution: str | None, seed: int | None) 
         raise UsageError(f"--generate must be one of {', '.join(DISTRIBUTIONS)}, not {distribution}")
     if seed is not None and seed < 0:
         raise UsageError(f"--seed must be at least 0, not {seed}")
+    if default_shapes:
+        if source is not None:
+            raise UsageError(f"--default-shapes must not be given together with the file {source}")
+        return shapes_of_all_operators(distribution or "uniform", seed or 0)
     is_case_file = source is not None and source.endswith(SUFFIXES)
     if seed is not None and distribution is None and not is_case_file:
-        raise UsageError("--seed must be given together with --generate or a file of cases")
+        raise UsageError("--seed must be given together with --generate, --default-shapes or a file of cases")
     if source is not None and is_case_file:
         found = load_cases(source, seed=seed or 0, distribution=distribution)
         for reason, count in list(found.left_out.items())[:_REASONS_SHOWN]:

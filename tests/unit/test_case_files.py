@@ -268,7 +268,7 @@ def test_command_takes_case_files_and_distributions(capsys, tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--seed", "1"), "--seed must be given together with --generate or a file of cases"),
+        (("--seed", "1"), "--seed must be given together with --generate, --default-shapes or a file of cases"),
         (
             ("--generate", "cauchy"),
             "must be one of uniform, normal, wide, small, outliers, special, not cauchy",
