@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import ml_dtypes
@@ -66,6 +67,8 @@ class OutputFormat:
         return math.ldexp(2.0 - math.ldexp(1.0, -self.mantissa_bits), 1 - self.min_exponent)
 
 
+_FLOAT64_BITS, _FLOAT64_BIAS = 52, 1023
+"""Of a mantissa as it is stored, and of an exponent."""
 OUTPUT_FORMATS = {
     "fp16": OutputFormat(
         name="fp16", mantissa_bits=10, min_exponent=-14, small_value=2.0**-11, small_value_error=2.0**-16
@@ -82,7 +85,7 @@ OUTPUT_FORMATS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ElementErrors:
     """A result beside its golden, element by element.
 
@@ -115,10 +118,17 @@ class ElementErrors:
 
         error * 2^(m - e) with e = max(floor(log2 |golden|), minimum exponent), the definition of msprobe's ULP method.
         """
-        exponent = np.frexp(np.where(np.isfinite(self.golden), self.golden, 1.0))[1].astype(np.int64) - 1
-        exponent = np.where(self.golden == 0, output_format.min_exponent, exponent)
+        finite = np.where(np.isfinite(self.golden), self.golden, 1.0)
+        exponent = ((finite.view(np.int64) >> _FLOAT64_BITS) & _FLOAT64_BIAS * 2 + 1) - _FLOAT64_BIAS
         exponent = np.maximum(exponent, output_format.min_exponent)
-        return np.ldexp(self.error, output_format.mantissa_bits - exponent)
+        # a normal number, and the product has one rounding at most, as ldexp has
+        scale = (output_format.mantissa_bits - exponent + _FLOAT64_BIAS) << _FLOAT64_BITS
+        return np.asarray(self.error * scale.view(np.float64))
+
+    @cached_property
+    def ulps(self) -> npt.NDArray[np.float64]:
+        """The errors in units of the last place of the result's own format."""
+        return self.in_ulps(self.format)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +290,7 @@ def measure(errors: ElementErrors) -> ErrorMetrics:
     # NaN and Inf goldens that the result shares have error 0; dividing it by NaN must not spoil the mean.
     scale = np.where(np.isfinite(errors.golden), np.abs(errors.golden), 0.0) + RELATIVE_FLOOR
     relative = errors.error / scale
-    ulps = errors.in_ulps(errors.format)
+    ulps = errors.ulps
     golden_norm = math.sqrt(total(g * g))
     error_norm = math.sqrt(total(errors.error * errors.error))
     above, below = int(np.count_nonzero(a > g)), int(np.count_nonzero(a < g))

@@ -45,7 +45,7 @@ class UlpHistogram:
     @default_fenv
     def of(cls, errors: ElementErrors) -> UlpHistogram:
         """Return the histogram of all elements."""
-        ulps = errors.in_ulps(errors.format)
+        ulps = errors.ulps
         finite = ulps[np.isfinite(ulps) & (ulps > 0)]
         exponents = np.clip(np.frexp(finite)[1] - 1, LOWEST_EXPONENT, HIGHEST_EXPONENT)
         lowest = int(exponents.min()) if exponents.size else 0
@@ -80,7 +80,7 @@ class UlpMap:
     def of(cls, errors: ElementErrors, shape: Sequence[int], row_axes: int) -> UlpMap:
         """Return the map of the errors of a tensor of that shape; of one without elements it has no cells."""
         rows, columns = prod(shape[:row_axes]), prod(shape[row_axes:])
-        ulps = errors.in_ulps(errors.format).reshape(rows, columns)
+        ulps = errors.ulps.reshape(rows, columns)
         if ulps.size:
             ulps = np.maximum.reduceat(ulps, _starts(rows, MAP_ROWS), axis=0)
             ulps = np.maximum.reduceat(ulps, _starts(columns, MAP_COLUMNS), axis=1)

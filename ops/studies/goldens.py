@@ -14,6 +14,7 @@ from npu_sim.dtypes.formats import dtype_name
 from npu_sim.report.precision import Overflow
 from ops.studies.kinds import Backend, Kind, Run, Tensors
 from ops.studies.layers import AnyLayer
+from ops.studies.precision_report import Comparison
 from ops.studies.rounding import cast, count_overflow, count_underflow
 
 
@@ -48,7 +49,7 @@ class Rounded:
 
 
 class Goldens:
-    """The float64 goldens of one result of one layer, each computed once.
+    """The float64 goldens of one result of one layer, and what was compared with them, each computed once.
 
     Parameters
     ----------
@@ -65,6 +66,7 @@ class Goldens:
     def __init__(self, layer: AnyLayer, kind: Kind, dtype: str | None, backend: Backend) -> None:
         self._layer, self._kind, self._backend = layer, kind, backend
         self._rounded: dict[tuple[object, ...], Rounded] = {}
+        self.comparisons: dict[tuple[object, ...], Comparison] = {}
         # by identity: the tensors are kept, here or in what was rounded
         self._peers: dict[int, npt.NDArray[np.float32]] = {}
         own = kind.tensors(layer)

@@ -185,7 +185,7 @@ class Comparison:
         verdicts: tuple[Verdict, ...],
         *,
         ulp_histogram: UlpHistogram,
-        ulp_map: UlpMap,
+        ulp_map: UlpMap | None,
     ) -> Comparison:
         """Return the comparison with its outcome."""
         outcomes = [verdict.outcome for verdict in verdicts]

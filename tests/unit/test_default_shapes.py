@@ -57,3 +57,12 @@ def test_command_runs_default_shapes(capsys):
 def test_wrong_combination_of_sources_is_refused(arguments, message, capsys):
     assert main(["precision", *arguments, "--no-picture"]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_products_together_give_what_each_gives_alone():
+    capture = default_shapes()
+    given = {"layers": ("grouped bf16",), "gradients": ("dx", "y")}
+    names = ("Ascend910B1", "910b", "310p")
+    together = study(capture, StudyOptions(products=names, **given))
+    alone = [study(capture, StudyOptions(products=(name,), **given)) for name in names]
+    assert sorted(together.rows, key=str) == sorted((row for report in alone for row in report.rows), key=str)

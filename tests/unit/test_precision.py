@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 
 import ml_dtypes
@@ -236,3 +236,20 @@ def test_to_json_infinite_metric_is_strict_json():
 def test_element_errors_wrong_arrays_are_refused(actual, golden, error, message):
     with pytest.raises(error, match=f"^{re.escape(message)}$"):
         element_errors(actual, golden)
+
+
+@pytest.mark.parametrize("name", OUTPUT_FORMATS)
+def test_errors_in_ulps_are_those_of_ldexp_at_the_ends_of_every_range(name):
+    fmt = OUTPUT_FORMATS[name]
+    numbers = [0.0, 5e-324, 2.0**-1022, 2.0**-149, 2.0**-126, 2.0**-14, 1 - 2.0**-53, 1.0, 65504.0, 1.7e308]
+    golden, error = (axis.ravel() for axis in np.meshgrid([*numbers, np.inf, np.nan], [*numbers, np.inf]))
+    given = element_errors(np.zeros(golden.size, np.float32), np.zeros(golden.size))
+    for sign in (1, -1):
+        own = replace(given, golden=sign * golden, error=error)
+        wanted = []
+        for g, e in zip(golden, error, strict=True):
+            exponent = math.frexp(g if math.isfinite(g) else 1.0)[1] - 1 if g else fmt.min_exponent
+            with np.errstate(over="ignore"):
+                wanted.append(np.ldexp(e, fmt.mantissa_bits - max(exponent, fmt.min_exponent)))
+        with np.errstate(over="ignore"):
+            assert np.array_equal(own.in_ulps(fmt), wanted)

@@ -59,7 +59,9 @@ def _find(evidence: Evidence, table: Table) -> Finding:
     matches = np.isfinite(errors.error) & ((errors.error == 0.0) | (errors.error <= bound))
     count = errors.error.size
     above_constant = errors.error > tolerance.limit
-    beyond = above_constant & ~(errors.in_ulps(OUTPUT_FORMATS[evidence.row]) <= LIMIT_ULPS)
+    beyond = above_constant
+    if above_constant.any():
+        beyond = above_constant & ~(errors.in_ulps(OUTPUT_FORMATS[evidence.row]) <= LIMIT_ULPS)
     return all_of(
         errors.special_mismatches,
         Check(

@@ -68,7 +68,7 @@ def _benchmark(evidence: Evidence) -> Finding:
 def _ulps(errors: ElementErrors) -> np.ndarray:
     """Return the errors in ULP; a golden of 0 counts as 1, as in msprobe."""
     at_zero = np.ldexp(errors.error, errors.format.mantissa_bits)
-    return np.where(errors.golden == 0, at_zero, errors.in_ulps(errors.format))
+    return np.where(errors.golden == 0, at_zero, errors.ulps)
 
 
 def _ulp(evidence: Evidence) -> Finding:
