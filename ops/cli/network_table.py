@@ -41,8 +41,7 @@ PATH_HEADINGS = ("path", "MB", "per byte")
 def print_network(report: NetworkReport, *, details: bool) -> None:
     """Print the report of a command: the conclusion, a comparison of settings, and of one setting the parts."""
     screen = console()
-    for sentence in conclusion(report):
-        print_prose(screen, sentence, "bold")
+    print_prose(screen, " ".join(conclusion(report)), "bold")
     screen.print()
     if len(report.steps) > 1:
         headings, lines = comparison_lines(report)

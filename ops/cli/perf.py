@@ -75,6 +75,9 @@ def perf_command(
     trace_core: Annotated[
         list[int] | None, typer.Option("--trace-core", help="Core in the trace; repeatable. Default: all.")
     ] = None,
+    html: Annotated[
+        str | None, typer.Option("--html", metavar="FILE", help="Write the report of a network as one HTML file.")
+    ] = None,
     yes: YesOption = False,
     no_progress: shapes.NoProgressOption = False,
 ) -> None:
@@ -109,14 +112,15 @@ def perf_command(
     given = shapes.ShapeOptions(x=x, weight=weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
     is_network = model is not None or is_model(file)
     of_network = {
-        "--batch": batch, "--input": inputs, "--mask": mask, "--forward": forward or None, "--details": details or None
+        "--batch": batch, "--input": inputs, "--mask": mask, "--forward": forward or None, "--details": details or None,
+        "--html": html,
     }  # fmt: skip
     if is_network:
         shapes.refuse_arguments(arguments)
         shapes.refuse_mixture(file, model, given)
         options = NetworkOptions(
             model=model, file=file, inputs=inputs, batch=batch, mask=mask, products=product, modes=cube_math_type,
-            layers=layer, dtype=dtype, scope=scope, json_path=json_path, trace=trace, trace_cores=trace_core,
+            layers=layer, dtype=dtype, scope=scope, json_path=json_path, html=html, trace=trace, trace_cores=trace_core,
             forward=forward, details=details, yes=yes, show_progress=not no_progress,
         )  # fmt: skip
         raise typer.Exit(time_network(options))

@@ -11,6 +11,8 @@ from pathlib import Path
 from npu_sim.report.files import write_files
 from ops.cli import shapes
 from ops.cli.effort import announce
+from ops.cli.html_page import html_path
+from ops.cli.network_html import render
 from ops.cli.network_source import model_source, table_source
 from ops.cli.network_table import print_network
 from ops.cli.output import console, note_compilation
@@ -39,7 +41,7 @@ class NetworkOptions:
         ``FILE.py:FUNCTION``.
     inputs, products, modes, layers : sequence of str or None
         Each option that can be repeated.
-    batch, mask, dtype, scope, json_path, trace : str or None
+    batch, mask, dtype, scope, json_path, html, trace : str or None
         The others.
     trace_cores : sequence of int or None
         Cores in the trace.
@@ -58,6 +60,7 @@ class NetworkOptions:
     dtype: str | None
     scope: str | None
     json_path: str | None
+    html: str | None
     trace: str | None
     trace_cores: Sequence[int] | None
     forward: bool
@@ -74,6 +77,9 @@ def time_network(given: NetworkOptions) -> int:
     if given.trace == "-":
         raise shapes.UsageError("--trace must be a file, not standard output")
     trace_file = shapes.output_path("--trace", given.trace, None, (json_file,))
+    html_file = html_path(given.html)
+    if html_file is not None:
+        shapes.output_path("--html", given.html, None, (json_file, trace_file))
     if given.trace_cores and trace_file is None:
         raise shapes.UsageError("--trace-core must be given together with --trace")
     make, batches = _source(given)
@@ -98,6 +104,8 @@ def time_network(given: NetworkOptions) -> int:
     if trace_file is not None and report.steps[0].call_count:
         document = trace_launches(traced(report.steps[0]), tuple(given.trace_cores) if given.trace_cores else None)
         contents[trace_file] = json.dumps(document, allow_nan=False).encode()
+    if html_file is not None:
+        contents[html_file] = render(report)
     write_files(contents)
     if given.json_path == "-":
         sys.stdout.write(json_text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,12 +148,12 @@ def run_network(
 
 
 def conclusion(report: NetworkReport) -> list[str]:
-    """Return what a report says, in a sentence or two."""
+    """Return what a report says, in two or three sentences."""
     timed = [times for times in report.steps if times.call_count]
     if not timed:
         return ["Every call is refused."]
     best = min(timed, key=lambda times: times.every.task_seconds / times.setting.batch)
-    sentences = [_answer(report, best)]
+    sentences = list(_answer(report, best))
     if len(timed) > 1:
         ranked = sorted(timed, key=lambda times: times.every.task_seconds / times.setting.batch)
         others = ", ".join(f"{report.label(times)} {_per_image(times)}" for times in ranked[1:4])
@@ -165,21 +165,23 @@ def _per_image(times: StepTimes) -> str:
     return seconds_words(times.every.task_seconds / times.setting.batch)
 
 
-def _answer(report: NetworkReport, times: StepTimes) -> str:
+def _answer(report: NetworkReport, times: StepTimes) -> Iterator[str]:
     every, setting = times.every, times.setting
     kinds = seconds_by_kind(times)
     shares = {kind: seconds / every.task_seconds for kind, seconds in kinds.items()}
     first = ranked_launches(times)[0]
-    parts = f"kernels {shares[MULTIPLY]:.0%}"
+    parts = f"Kernels take {shares[MULTIPLY]:.0%}"
     if report.scope == "call":
         parts += f", layout conversions {shares[LAYOUT]:.0%}"
     refused = f", {times.refused_count} more are refused" if times.refused_count else ""
     pipe = every.busiest_pipe
-    return (
+    yield (
         f"{times.step.title}, batch {setting.batch}, takes {seconds_words(every.task_seconds)} on "
-        f"{setting.chip.name} in {counted(times.call_count, 'call')}{refused} ({parts}), by an estimate; "
-        f"{pipe} is busy longest ({every.pipe_shares[pipe]:.0%}), and {first.result.launch} of {first.layer} takes "
-        f"most ({first.task_seconds / every.task_seconds:.0%})."
+        f"{setting.chip.name} in {counted(times.call_count, 'call')}{refused}, by an estimate."
+    )
+    yield (
+        f"{parts}; {pipe} is busy longest ({every.pipe_shares[pipe]:.0%}), and {first.result.launch} of {first.layer} "
+        f"takes most ({first.task_seconds / every.task_seconds:.0%})."
     )
 
 

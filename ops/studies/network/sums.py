@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from npu_sim.engines.timeline import TimelineResult
 from npu_sim.products import Product
+from npu_sim.program.launch import Launch
 from ops.common.explain import launch_works
 from ops.common.pipeline import Buffer, PlannedStep
 from ops.studies.calls.planned import TimedCall
@@ -71,6 +72,8 @@ class RankedLaunch:
     ----------
     layer : str
         Label of the layer.
+    launch : Launch
+        One of them.
     result : TimelineResult
         Its times, of one of them.
     works_on : str
@@ -82,6 +85,7 @@ class RankedLaunch:
     """
 
     layer: str
+    launch: Launch
     result: TimelineResult
     works_on: str
     kind: str
@@ -97,12 +101,14 @@ def ranked_launches(times: StepTimes) -> list[RankedLaunch]:
     """Return the launches of a step, the one that takes most of it first."""
     found = [
         RankedLaunch(
-            layer=layer.layer.label, result=result, works_on=works_on, kind=kind_of(call, planned),
+            layer=layer.layer.label, launch=launch, result=result, works_on=works_on, kind=kind_of(call, planned),
             count=layer.layer.count,
         )
         for layer, call in times.calls
         for planned, own in call.by_step
-        for result, works_on in zip(own.launches, launch_works((planned,)), strict=True)
+        for launch, result, works_on in zip(
+            planned.kernel.launches, own.launches, launch_works((planned,)), strict=True
+        )
     ]  # fmt: skip
     return sorted(found, key=lambda one: -one.task_seconds)
 
