@@ -7,7 +7,7 @@ of the product's parameter set (`products.cost`), each with a source and a confi
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -249,18 +249,40 @@ def run_timeline(
     >>> sum(result.critical_parts.values()) == result.total_cycles  # doctest: +SKIP
     True
     """
-    options = options or TimelineOptions()
+    return _time(launch, (product,), options or TimelineOptions(), spans)[0]
+
+
+@default_fenv
+def run_timelines(
+    launch: Launch, products: Sequence[TimedProduct], *, options: TimelineOptions | None = None
+) -> tuple[TimelineResult, ...]:
+    """Time ``launch`` on each of ``products``, as `run_timeline` does; which cores are equal is found out once.
+
+    Raises
+    ------
+    ProgramError
+        As `run_timeline`.
+    """
+    return _time(launch, products, options or TimelineOptions(), False)
+
+
+def _time(
+    launch: Launch, products: Sequence[TimedProduct], options: TimelineOptions, spans: bool
+) -> tuple[TimelineResult, ...]:
     rows = empty_rows(max(options.chunk_rows, launch.step_rows))
-    hit = options.l2_hit_permille
-    classes = classify(launch, rows, with_extents=hit is None)
-    if hit is None:
-        hit = l2_hits(touched_bytes(classes.gm_extents, launch.gm.total_bytes), product.l2_bytes)
-    misses = 0 if options.l2_hit_permille is not None else _read_misses(launch, product, options, classes.gm_extents)
-    run = _Run(launch, product, options, spans, hit, misses, rows)
-    for phase, first_of in enumerate(classes.first_of):
-        run.time_phase(phase, first_of)
-    run.bound_by_memory(classes.gm_extents)
-    return run.result()
+    classes = classify(launch, rows, with_extents=options.l2_hit_permille is None)
+    results = []
+    for product in products:
+        hit, misses = options.l2_hit_permille, 0
+        if hit is None:
+            hit = l2_hits(touched_bytes(classes.gm_extents, launch.gm.total_bytes), product.l2_bytes)
+            misses = _read_misses(launch, product, options, classes.gm_extents)
+        run = _Run(launch, product, options, spans, hit, misses, rows)
+        for phase, first_of in enumerate(classes.first_of):
+            run.time_phase(phase, first_of)
+        run.bound_by_memory(classes.gm_extents)
+        results.append(run.result())
+    return tuple(results)
 
 
 def _read_misses(

@@ -1,0 +1,140 @@
+"""Low, expected and high time of launches.
+
+Two things make a time uncertain. The *parameters*: the launch is timed again with all of them moved in favour of a
+shorter time, and against it (`products.uncertainty`), so that what the pipes hide does not count and what the critical
+path consists of does. And the *model*: what the rules leave out, as the comparison of kernels of the same kind with
+measured ones shows (``cost.*_model_error_permille``, by `Launch.fixed_cost`). Both are half widths of the logarithm of
+a time and independent of each other, so that the square of their sum is the sum of their squares.
+
+Launches that run one after the other share their parameters, so that these errors add up; the errors of the model are
+shared by launches of one kind, and independent from kind to kind.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import exp, hypot, log
+
+from npu_sim.engines.timeline import TimedProduct, TimelineOptions, TimelineResult, run_timelines
+from npu_sim.products.cost import CostParams
+from npu_sim.products.source import UNSTATED
+from npu_sim.products.uncertainty import optimistic, pessimistic
+from npu_sim.program.launch import Launch
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    """A product with other parameters."""
+
+    name: str
+    timing_clock_hz: int
+    l2_bytes: int
+    cost: CostParams
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeInterval:
+    """A time and where it is expected to lie in four of five cases.
+
+    Attributes
+    ----------
+    low_seconds, seconds, high_seconds : float
+        Bounds and expected time.
+    is_calibrated : bool
+        The model was compared with measured kernels of these kinds on this architecture; else its error is a guess.
+    """
+
+    low_seconds: float
+    seconds: float
+    high_seconds: float
+    is_calibrated: bool
+
+    @property
+    def width(self) -> float:
+        """High over low time; 1 where there is none."""
+        return self.high_seconds / self.low_seconds if self.low_seconds else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchBounds:
+    """One launch under three parameter sets.
+
+    Attributes
+    ----------
+    optimistic, expected, pessimistic : TimelineResult
+        With every parameter in favour of a shorter time, as it is, and against it.
+    kind : str
+        What the launch shares the error of the model with.
+    model_error : float
+        Width of the logarithm of its time that the model leaves open.
+    is_calibrated : bool
+        See `TimeInterval`.
+    """
+
+    optimistic: TimelineResult
+    expected: TimelineResult
+    pessimistic: TimelineResult
+    kind: str
+    model_error: float
+    is_calibrated: bool
+
+
+def bound_launch(launch: Launch, product: TimedProduct, *, options: TimelineOptions | None = None) -> LaunchBounds:
+    """Time ``launch`` with the parameters of ``product`` and with these moved both ways.
+
+    Raises
+    ------
+    ProgramError
+        As `run_timeline`.
+
+    Examples
+    --------
+    >>> bounds = bound_launch(launch, npu_sim.get_product("910b"))  # doctest: +SKIP
+    >>> task_interval([bounds]).high_seconds  # doctest: +SKIP
+    """
+    cost = product.cost
+    variants = [
+        _Variant(product.name, product.timing_clock_hz, product.l2_bytes, moved)
+        for moved in (optimistic(cost), pessimistic(cost))
+    ]
+    expected, low, high = run_timelines(launch, (product, *variants), options=options)
+    name = f"{launch.fixed_cost}_model_error_permille"
+    return LaunchBounds(
+        optimistic=low,
+        expected=expected,
+        pessimistic=high,
+        kind=launch.fixed_cost,
+        model_error=getattr(cost, name) / 1000,
+        is_calibrated=cost.sources[name].evidence not in UNSTATED,
+    )
+
+
+def core_interval(bounds: Iterable[LaunchBounds]) -> TimeInterval:
+    """Return the interval of the core time of launches that run one after the other."""
+    return _interval(tuple(bounds), TimelineResult.seconds)
+
+
+def task_interval(bounds: Iterable[LaunchBounds]) -> TimeInterval:
+    """Return the interval of the task duration (core time and launch overhead) of launches one after the other."""
+    return _interval(tuple(bounds), TimelineResult.task_seconds)
+
+
+def _interval(bounds: tuple[LaunchBounds, ...], seconds_of: Callable[[TimelineResult], float]) -> TimeInterval:
+    seconds = sum(seconds_of(one.expected) for one in bounds)
+    is_calibrated = all(one.is_calibrated for one in bounds)
+    if not seconds:
+        return TimeInterval(low_seconds=0.0, seconds=0.0, high_seconds=0.0, is_calibrated=is_calibrated)
+    errors: dict[str, float] = defaultdict(float)
+    for one in bounds:
+        errors[one.kind] += one.model_error * seconds_of(one.expected)
+    model = hypot(*errors.values()) / seconds
+    down = log(seconds / sum(seconds_of(one.optimistic) for one in bounds))
+    up = log(sum(seconds_of(one.pessimistic) for one in bounds) / seconds)
+    return TimeInterval(
+        low_seconds=seconds * exp(-hypot(max(down, 0.0), model)),
+        seconds=seconds,
+        high_seconds=seconds * exp(hypot(max(up, 0.0), model)),
+        is_calibrated=is_calibrated,
+    )

@@ -1,0 +1,141 @@
+"""Low, expected and high time: what moves, how it adds up, and what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import exp, hypot, log
+
+import numpy as np
+import pytest
+
+import ops
+from npu_sim.engines.intervals import LaunchBounds, bound_launch, core_interval, task_interval
+from npu_sim.engines.timeline import TimelineResult, run_timeline
+from npu_sim.isa import emit
+from npu_sim.isa.op import Data, Space
+from npu_sim.products import get_product, list_series
+from npu_sim.products.cost import NUMBERS
+from npu_sim.products.uncertainty import SPREADS, moves, optimistic, pessimistic
+from tests.unit.small_launches import launch_of
+
+A2 = get_product("910b")
+
+
+def _copies(core, phase):
+    return [
+        lambda r, n: emit.emit_data_copy(r, n, Space.L1, 0, Space.GM, 0, 1, 512, 0, 0, Data.FP16, 0, 0, 0)
+        for _ in range(50)
+    ]
+
+
+def _call(product="910b"):
+    arrays = [np.ones(shape, np.float16) for shape in ((2, 40, 9, 9), (2, 24, 9, 9), (40, 24, 3, 3))]
+    return ops.convolution_backward(*arrays, stride=1, padding=1, dilation=1, product=product).plan.calls.launches
+
+
+@pytest.mark.parametrize("series", list_series())
+def test_numbers_move_by_the_confidence_of_their_source(series):
+    cost = get_product(series).cost
+    low, high = optimistic(cost), pessimistic(cost)
+    seen = set()
+    for name in NUMBERS:
+        value, fast, slow = (getattr(params, name) for params in (cost, low, high))
+        spread = SPREADS[cost.sources[name].confidence]
+        if not moves(name) or not value:
+            assert value == fast == slow
+            continue
+        if name.startswith("unknown_"):
+            assert (fast, slow) == (1, 1000)
+            continue
+        is_rate = "_per_cycle" in name or "_per_microsecond" in name
+        assert (fast >= value >= slow) if is_rate else (fast <= value <= slow), name
+        if value > 1000:
+            assert fast == pytest.approx(value * exp(spread if is_rate else -spread), abs=1)
+            assert slow == pytest.approx(value * exp(-spread if is_rate else spread), abs=1)
+            seen.add(spread)
+    assert len(seen) >= 2
+
+
+def test_what_a_user_gives_does_not_move():
+    mine = replace(A2.cost, l2_total_bytes_per_microsecond=5_000_000)
+    assert optimistic(mine).l2_total_bytes_per_microsecond == 5_000_000
+    assert pessimistic(mine).l2_total_bytes_per_microsecond == 5_000_000
+
+
+def test_bounds_are_the_times_of_three_parameter_sets():
+    for launch in _call():
+        bounds = bound_launch(launch, A2)
+        for result, cost in (
+            (bounds.expected, A2.cost), (bounds.optimistic, optimistic(A2.cost)),
+            (bounds.pessimistic, pessimistic(A2.cost)),
+        ):  # fmt: skip
+            assert result == run_timeline(launch, replace(A2, cost=cost))
+        assert bounds.optimistic.total_cycles <= bounds.expected.total_cycles <= bounds.pessimistic.total_cycles
+
+
+def test_bounds_take_at_most_three_times_the_rows():
+    emitted = []
+
+    def program(core, phase):
+        emitted.append(core)
+        return _copies(core, phase)
+
+    launch = launch_of(program, cores=8, gm_bytes=1 << 20)
+    run_timeline(launch, A2)
+    once = len(emitted)
+    emitted.clear()
+    bound_launch(launch, A2)
+    assert len(emitted) <= 3 * once
+
+
+def test_copies_hang_on_what_moves_them():
+    launch = launch_of(_copies, gm_bytes=1 << 20)
+    bounds = bound_launch(launch, A2)
+    # 50 copies of 16 KiB: rate and fixed time are M, which is 0.10
+    down = log(bounds.expected.total_cycles / bounds.optimistic.total_cycles)
+    assert down == pytest.approx(0.10, abs=0.01)
+    interval = core_interval([bounds])
+    error = A2.cost.kernel_model_error_permille / 1000
+    assert interval.seconds == bounds.expected.seconds()
+    assert interval.low_seconds == pytest.approx(interval.seconds * exp(-hypot(down, error)))
+    assert interval.width == interval.high_seconds / interval.low_seconds
+
+
+def _bounds(seconds, down, up, kind, error, template):
+    """Return bounds of invented times."""
+
+    def result(factor):
+        return replace(template, total_cycles=round(seconds * factor * template.clock_hz), launch_nanoseconds=0)
+
+    return LaunchBounds(
+        optimistic=result(exp(-down)), expected=result(1), pessimistic=result(exp(up)), kind=kind, model_error=error,
+        is_calibrated=True,
+    )  # fmt: skip
+
+
+def test_parameters_add_up_and_models_of_other_kinds_do_not():
+    template: TimelineResult = run_timeline(launch_of(_copies, gm_bytes=1 << 20), A2)
+    one = _bounds(1e-3, 0.1, 0.2, "kernel", 0.3, template)
+    same = task_interval([one, one])
+    assert same.seconds == pytest.approx(2e-3)
+    assert log(same.seconds / same.low_seconds) == pytest.approx(hypot(0.1, 0.3), rel=1e-4)
+    assert log(same.high_seconds / same.seconds) == pytest.approx(hypot(0.2, 0.3), rel=1e-4)
+    other = _bounds(1e-3, 0.1, 0.2, "vector", 0.3, template)
+    both = task_interval([one, other])
+    assert log(both.high_seconds / both.seconds) == pytest.approx(hypot(0.2, 0.3 / 2**0.5), rel=1e-4)
+
+
+def test_no_launches_take_no_time():
+    nothing = task_interval([])
+    assert (nothing.low_seconds, nothing.seconds, nothing.high_seconds, nothing.width) == (0, 0, 0, 1)
+
+
+def test_interval_of_a_call_and_of_what_nobody_measured():
+    interval = task_interval(bound_launch(launch, A2) for launch in _call())
+    assert interval.low_seconds < interval.seconds < interval.high_seconds
+    assert interval.is_calibrated
+    assert 1.2 < interval.width < 1.7
+    inference = get_product("310p")
+    guess = task_interval(bound_launch(launch, inference) for launch in _call("310p"))
+    assert not guess.is_calibrated
+    assert guess.width > 2
