@@ -1,8 +1,8 @@
 """Kernel of ReduceSum over axes 0 and 2 of [n][c][r].
 
-A core owns units of 32 bytes of output channels. Per group of channels (a whole unit, or one channel where UB is too
-short): accumulators of ``width`` float32 lanes, to which the tiles of all n are added in order, then halved to 64; per
-unit one ReduceRepeat over the 64 lanes of every channel, one rounding, one store.
+A core owns units of up to 32 bytes of output channels. Per group of channels (a whole unit, or one channel where UB is
+too short): accumulators of ``width`` float32 lanes, to which the tiles of all n are added in order, then halved to 64;
+per unit one ReduceRepeat over the 64 lanes of every channel, one rounding, one store.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _fold(rows, n, p, channel, channels, place):
 @jit
 def _finish_unit(rows, n, p, channel, channels, half):
     """Add up the 64 lanes of each channel of a unit, round and store."""
-    sums, out, lanes = p.sums + half * p.unit * 4, p.out + half * BLOCK, channels
+    sums, out, lanes = p.sums + half * ceil_div(p.unit * 4, BLOCK) * BLOCK, p.out + half * BLOCK, channels
 
     n = alloc(rows, n, OUT, half, FOLD, channel)
     if not p.pads and channels < p.unit:

@@ -149,19 +149,36 @@ def test_reduce_sum_lanes_are_the_power_of_two_that_holds_a_row_up_to_2048(r, la
      ("910b", "fp16", 513, 1), ("310p", "fp16", 1024, 16), ("310p", "fp16", 1025, 1)],
 )  # fmt: skip
 def test_reduce_sum_takes_a_unit_at_once_only_if_ub_holds_it(series, dtype, r, group):
-    launch, _, _ = launch_of(series, dtype, (1, 40, r))
+    launch, _, _ = launch_of(series, dtype, (1, 48 * 48, r))
     assert launch.params["group"][0] == group
     assert launch.params["out"][0] + 64 <= PRODUCTS[series].core.ub_bytes - 1024
 
 
-@pytest.mark.parametrize("series", SERIES)
+@pytest.mark.parametrize("series", UNIFIED)
 def test_reduce_sum_shares_channels_out_in_blocks_of_32_bytes(series):
     launch, _, dst = launch_of(series, "fp16", (1, 16 * 5 + 3, 10))
     assert launch.core_count == 6
     for core in range(6):
-        rows = emit_rows(launch, core)
-        stores = rows[np.isin(rows["op"], (Op.DATA_COPY, Op.DATA_COPY_PAD)) & (rows["pipe"] == 5)]
-        assert stores["dst"].tolist() == [dst.address + 32 * core]
+        assert _stores(launch, core) == [dst.address + 32 * core]
+
+
+@pytest.mark.parametrize(
+    ("channels", "dtype", "cores", "unit"),
+    # the first three are profiled: 32, 43 and 47 blocks
+    [(64, "fp32", 32, 2), (256, "fp32", 43, 6), (4096, "fp32", 47, 8), (1, "fp16", 1, 1), (83, "bf16", 42, 2)],
+)
+def test_reduce_sum_shares_single_channels_out_where_bytes_can_be_stored(channels, dtype, cores, unit):
+    launch, _, dst = launch_of("910b", dtype, (1, channels, 10))
+    assert launch.core_count == cores
+    stores = [at for core in range(cores) for at in _stores(launch, core)]
+    item = 4 if dtype == "fp32" else 2
+    assert stores == list(range(dst.address, dst.address + channels * item, unit * item))
+
+
+def _stores(launch, core):
+    rows = emit_rows(launch, core)
+    stores = rows[np.isin(rows["op"], (Op.DATA_COPY, Op.DATA_COPY_PAD)) & (rows["pipe"] == 5)]
+    return stores["dst"].tolist()
 
 
 @pytest.mark.parametrize("shape", [(0, 5, 7), (3, 5, 0)])
