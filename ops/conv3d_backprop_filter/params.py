@@ -83,6 +83,8 @@ def split_params(
         items = t.cores * per_core
     elif t.tiling_key == Split.MN_STREAM_K:
         items = blocks
+    elif t.tiling_key == Split.K:
+        items = t.cores
     a1_bytes = t.step_m * t.base_m * t.step_ka * t.base_k * item
     b1_bytes = t.bl1_bound * item
     a_blocks = t.step_m * t.base_m // t.channel_size

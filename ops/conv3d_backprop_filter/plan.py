@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from npu_sim.dtypes.formats import FP32
+from npu_sim.errors import ShapeError
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
@@ -15,13 +17,16 @@ from ops.common.cube_operands import check_compute_dtype, input_layout, output_l
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Kernel
 from ops.common.records import kernel_launch
-from ops.conv3d_backprop_filter import kernel_split, kernel_stream_k, kernel_unified, walk_split
+from ops.conv3d_backprop_filter import kernel_closed, kernel_split, kernel_stream_k, kernel_unified, walk_split
 from ops.conv3d_backprop_filter.params import split_params, unified_params
 from ops.conv3d_backprop_filter.tiling import choose_tiling
+from ops.conv3d_backprop_filter.tiling_closed import closed_tiling
 from ops.conv3d_backprop_filter.tiling_data import Split
 from ops.conv3d_backprop_filter.tiling_unified import single_writer, unified_tiling
 from ops.vector.frame import vector_launch
 from ops.vector.memset import memset_launch
+
+Generation = Literal["published", "closed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +68,22 @@ _ATOMIC_KERNEL = PhaseKernels(kernel_split.clear, kernel_split.compute)
 _ORDERED_KERNEL = PhaseKernels(kernel_split.clear, kernel_stream_k.compute)
 
 
+def closed_launches(params: np.ndarray, gm: GlobalMemory, dw: GmTensor, product: Product) -> tuple[Launch, Launch]:
+    """Return the MemSet of ``dw`` and the closed kernel of split cores, in stream order.
+
+    Parameters
+    ----------
+    params : `params.SPLIT_PARAMS`[1]
+        Of `params.split_params` for a tiling of `tiling_closed`.
+    gm, dw : GlobalMemory, GmTensor
+        The tensors, and the result among them.
+    product : Product
+        Where it runs.
+    """
+    launch = kernel_launch("Conv3DBackpropFilter", kernel_closed.compute, params, gm, walk_split.SITES)
+    return memset_launch(gm, dw, product), launch
+
+
 def split_launches(
     params: np.ndarray, gm: GlobalMemory, product: Product, *, stream_k: bool
 ) -> tuple[Launch] | tuple[Launch, Launch]:
@@ -99,18 +120,50 @@ def weight_gradient_kernel(
     dy: GmTensor,
     dw: GmTensor,
     deterministic: bool = False,
+    generation: Generation = "published",
+    block_dim: int | None = None,
 ) -> Kernel:
     """Choose tiling and launches for operands in ``gm``, stored as `WeightGradientLayouts` says; computes nothing.
 
-    ``deterministic``: the additions to each element of ``dw`` have one order, whichever core is faster.
+    Parameters
+    ----------
+    geometry : ConvGeometry
+        The convolution.
+    product : Product
+        Where it runs.
+    compute_dtype : str
+        What the Cube multiplies.
+    gm : GlobalMemory
+        Where the tensors lie.
+    x, dy, dw : GmTensor
+        Operands and result.
+    deterministic : bool
+        The additions to each element of ``dw`` have one order, whichever core is faster.
+    generation : {"published", "closed"}
+        On split cores: the kernel whose source is published, or the one before it (`tiling_closed`), which profiles of
+        Conv2DBackpropFilter and Conv3DBackpropFilter are of. Their sums differ in order. What the closed one is not
+        known to do (deterministic sums, windows that image-to-column cannot load as a whole) the published one does.
+    block_dim : int or None
+        Cores of the closed kernel and of unified cores; None: as many as there is work for.
 
     Raises
     ------
+    ShapeError
+        ``block_dim`` is below 1.
     OperatorError
         161002 if the product's Cube does not multiply ``compute_dtype``.
     """
     check_compute_dtype(product, compute_dtype)
+    if block_dim is not None and block_dim < 1:
+        raise ShapeError(f"block_dim must be at least 1, not {block_dim} ({product.name})")
     if product.core.is_split:
+        closed = None
+        if generation == "closed" and not deterministic:
+            closed = closed_tiling(geometry, product, compute_dtype, block_dim or product.cube_core_count)
+        if closed is not None:
+            params = split_params(closed, product, x, dy, dw, compute_dtype)
+            both = closed_launches(params, gm, dw, product)
+            return Kernel(launches=both, private_bytes=closed.workspace_bytes, tiling=closed)
         tiling = choose_tiling(geometry, product, compute_dtype, deterministic)
         slots = None
         if tiling.slots_bytes:

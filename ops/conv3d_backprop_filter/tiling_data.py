@@ -22,6 +22,7 @@ from ops.common.vendor_members import members_of, words_of
 ORIGIN_BASIC_BLOCK = "basic block"
 ORIGIN_BASE = "base"
 ORIGIN_PUBLIC = "public class"
+ORIGIN_CLOSED = "closed kernel (inferred from profiles)"
 ORIGIN_OURS = "not CANN's tiling (our fallback)"
 ORIGIN_PARTS = "not CANN's tiling (our fallback, W in parts)"
 ORIGIN_TAPS = "not CANN's tiling (our fallback, tap by tap)"
@@ -30,7 +31,8 @@ ORIGIN_TAPS = "not CANN's tiling (our fallback, tap by tap)"
 class Split(IntEnum):
     """Which two axes the cores share; the values are the operator's tiling keys.
 
-    `BASE` shares batch and depth, M, N and K by the dims of ``params``, and has no ``basicBlockTiling``.
+    `BASE` shares batch and depth, M, N and K by the dims of ``params``, and has no ``basicBlockTiling``. `K` is no key
+    of the published operator: it is the closed kernel before it (`tiling_closed`).
     """
 
     BASE = 0
@@ -38,6 +40,7 @@ class Split(IntEnum):
     NK = 2
     MN = 3
     MN_STREAM_K = 4
+    K = 5
 
 
 class StreamK(IntEnum):

@@ -69,6 +69,8 @@ _FIELDS = (
     "m1", "n1", "m", "n", "m_use", "n_use", "a_turn", "b_turn", "load_a", "load_b", "free_a", "free_b",
     # buffers: the halves in turn, what A1 and B1 hold, a bit for each one in use
     "l0_half", "l0c_half", "a_pixels", "x_rows", "x_pad_top", "x_plane", "held_a1", "held_b1", "held_l0c",
+    # L0C holds sums of single shapes before this one, to which it adds
+    "resumes",
     # counts since the first single shape; the most bytes that a load of X took
     "a_loads", "b_loads", "padded_steps", "b_bytes",
 )  # fmt: skip
@@ -315,12 +317,13 @@ def k_step(rows, n, p, walk, k):
     n = enque(rows, n, L0, half, LOAD_L0A, tile)
 
     n = deque(rows, n, L0, half, MMAD, tile)
-    if k == 0:
+    starts = k == 0 and not w.resumes
+    if starts:
         n = alloc(rows, n, L0C, w.l0c_half, MMAD, tile)
         w.held_l0c |= 1 << w.l0c_half
     n = emit_mmad(
         rows, n, dst=w.l0c_half * p.l0c_half, src_a=half * p.l0a_half, src_b=half * p.l0b_half, dtype=p.data, m=w.m_use,
-        n_elems=w.n_use, k=k_use, mode=(Mode.INIT if k == 0 else 0) | (Mode.K_ALIGN if p.c0 == 8 else 0), site=MMAD,
+        n_elems=w.n_use, k=k_use, mode=(Mode.INIT if starts else 0) | (Mode.K_ALIGN if p.c0 == 8 else 0), site=MMAD,
         tile=tile,
     )  # fmt: skip
     if w.m_use * w.n_use < MMAD_BARRIER_ELEMS:
