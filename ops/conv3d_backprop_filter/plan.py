@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from npu_sim.dtypes.formats import FP32
-from npu_sim.errors import ShapeError
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch, PhaseKernels
+from ops.common.core_count import with_cores
 from ops.common.cube_operands import check_compute_dtype, input_layout, output_layout, weight_layout
+from ops.common.generation import Generation
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Kernel
 from ops.common.records import kernel_launch
@@ -25,8 +25,6 @@ from ops.conv3d_backprop_filter.tiling_data import Split
 from ops.conv3d_backprop_filter.tiling_unified import single_writer, unified_tiling
 from ops.vector.frame import vector_launch
 from ops.vector.memset import memset_launch
-
-Generation = Literal["published", "closed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +142,7 @@ def weight_gradient_kernel(
         Conv2DBackpropFilter and Conv3DBackpropFilter are of. Their sums differ in order. What the closed one is not
         known to do (deterministic sums, windows that image-to-column cannot load as a whole) the published one does.
     block_dim : int or None
-        Cores of the closed kernel and of unified cores; None: as many as there is work for.
+        Cube cores it may have; None: those of the product.
 
     Raises
     ------
@@ -154,12 +152,11 @@ def weight_gradient_kernel(
         161002 if the product's Cube does not multiply ``compute_dtype``.
     """
     check_compute_dtype(product, compute_dtype)
-    if block_dim is not None and block_dim < 1:
-        raise ShapeError(f"block_dim must be at least 1, not {block_dim} ({product.name})")
+    product = with_cores(product, block_dim)
     if product.core.is_split:
         closed = None
         if generation == "closed" and not deterministic:
-            closed = closed_tiling(geometry, product, compute_dtype, block_dim or product.cube_core_count)
+            closed = closed_tiling(geometry, product, compute_dtype)
         if closed is not None:
             params = split_params(closed, product, x, dy, dw, compute_dtype)
             both = closed_launches(params, gm, dw, product)

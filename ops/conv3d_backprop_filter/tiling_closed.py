@@ -31,8 +31,9 @@ from ops.conv3d_backprop_filter.tiling_data import (
 _BASE_M, _BASE_N = 256, 128
 
 
-def closed_tiling(geometry: ConvGeometry, product: Product, compute_dtype: str, cores: int) -> DwTiling | None:
-    """Return the tiling on at most ``cores`` cores; None if image-to-column cannot load whole rows of it."""
+def closed_tiling(geometry: ConvGeometry, product: Product, compute_dtype: str) -> DwTiling | None:
+    """Return the tiling on all cores of ``product``; None if image-to-column cannot load whole rows of it."""
+    cores = product.cube_core_count
     if load3d_excess(geometry, LOAD3D_LIMITS) is not None:
         return None
     g = replace(geometry, dilation=single_tap_dilation(geometry))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
+from ops.common.core_count import with_cores
 from ops.common.cube_operands import check_compute_dtype
+from ops.common.generation import Generation
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Kernel
 from ops.conv3d_backprop_input.plan_split import split_forward, split_input_gradient
@@ -20,6 +22,9 @@ def input_gradient_launches(
     weight: GmTensor,
     dx: GmTensor,
     bias: GmTensor | None = None,
+    *,
+    generation: Generation = "published",
+    block_dim: int | None = None,
 ) -> Kernel:
     """Choose tiling and launches of dx = the gradient of conv's input; touches no tensor data.
 
@@ -39,6 +44,11 @@ def input_gradient_launches(
     bias : GmTensor or None
         What the sums of each channel of dx start from, in `bias.bias_layout`: with it this is the transposed
         convolution of dy.
+    generation : {"published", "closed"}
+        On split cores: CANN's published tiling where there is one, or one like that of the kernel before it, which
+        profiles of Conv2DBackpropInput are of: cores take smaller blocks, and all of them are used. Bits are the same.
+    block_dim : int or None
+        Cube cores it may have; None: those of the product.
 
     Raises
     ------
@@ -46,8 +56,9 @@ def input_gradient_launches(
         161002 if the product's Cube does not multiply ``compute_dtype``; 561103 if the kernel cannot do the shape.
     """
     check_compute_dtype(product, compute_dtype)
+    product = with_cores(product, block_dim)
     if product.core.is_split:
-        return split_input_gradient(geometry, product, compute_dtype, gm, dy, weight, dx, bias)
+        return split_input_gradient(geometry, product, compute_dtype, gm, dy, weight, dx, bias, generation)
     return unified_input_gradient(geometry, product, gm, dy, weight, dx, bias)
 
 
@@ -60,6 +71,8 @@ def forward_launches(
     weight: GmTensor,
     y: GmTensor,
     bias: GmTensor | None = None,
+    *,
+    block_dim: int | None = None,
 ) -> Kernel:
     """Choose tiling and launches of y = conv(x, weight); parameters as of `input_gradient_launches`.
 
@@ -71,6 +84,7 @@ def forward_launches(
         161002 if the product's Cube does not multiply ``compute_dtype``; 561103 if the kernel cannot do the shape.
     """
     check_compute_dtype(product, compute_dtype)
+    product = with_cores(product, block_dim)
     if product.core.is_split:
         return split_forward(geometry, product, compute_dtype, gm, x, weight, y, bias)
     return unified_forward(geometry, product, gm, x, weight, y, bias)

@@ -8,6 +8,7 @@ from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import CoreSpec, Product
 from npu_sim.program.launch import Launch
 from ops.common.cube_operands import SYSTEM_WORKSPACE_BYTES
+from ops.common.generation import Generation
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Kernel
 from ops.common.records import kernel_launch
@@ -16,7 +17,7 @@ from ops.conv3d_backprop_input.bias import core_beside_bias
 from ops.conv3d_backprop_input.kernel_split_work import SITES
 from ops.conv3d_backprop_input.limits import check_planes, loads_whole_rows
 from ops.conv3d_backprop_input.params import add_bias, dx_params, forward_params, streamed_params, strided_params
-from ops.conv3d_backprop_input.tiling_dx import dx_tiling
+from ops.conv3d_backprop_input.tiling_dx import dx_tiling, fallback_tiling
 from ops.conv3d_backprop_input.tiling_dx_data import DxProblem, DxTiling
 from ops.conv3d_backprop_input.tiling_dx_strided import strided_tiling
 from ops.conv3d_backprop_input.tiling_forward import ForwardTiling, forward_tiling
@@ -32,6 +33,7 @@ def split_input_gradient(
     weight: GmTensor,
     dx: GmTensor,
     bias: GmTensor | None = None,
+    generation: Generation = "published",
 ) -> Kernel:
     """Plan an input gradient; see `plan.input_gradient_launches`.
 
@@ -45,8 +47,12 @@ def split_input_gradient(
     if loads_whole_rows(geometry, compute_dtype, forward=False):
         cores = product.cube_core_count
         # the operator has no bias: what starts from one is ours
-        strided = None if bias else strided_tiling(DxProblem.of(geometry, compute_dtype), core, cores)
-        tiling = strided or dx_tiling(geometry, compute_dtype, core, cores)
+        problem = DxProblem.of(geometry, compute_dtype)
+        strided = None if bias else strided_tiling(problem, core, cores)
+        if generation == "closed":
+            tiling = strided or fallback_tiling(problem, core, cores)
+        else:
+            tiling = strided or dx_tiling(geometry, compute_dtype, core, cores)
         if tiling is not None:
             return _kernel(tiling, dx_launch(tiling, product, gm, dy, weight, dx, bias))
     streamed = streamed_tiling(DxProblem.of(geometry, compute_dtype), False, core, product.cube_core_count)

@@ -17,6 +17,7 @@ from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product, get_product
 from npu_sim.report.explain import current_recorder
 from ops.common.arrays import as_array, contiguous
+from ops.common.generation import Generation
 from ops.common.notebook import result_html
 from ops.common.options import run_options
 from ops.common.padding import named_padding
@@ -114,6 +115,8 @@ def plan_convolution_backward(
     quirks: Sequence[str] = (),
     deterministic: bool = False,
     strict_output_dtype: bool = False,
+    generation: Generation = "published",
+    block_dim: int | None = None,
 ) -> ConvBackwardPlan:
     """Check and plan the call that `convolution_backward` makes of such tensors; no tensor data exists.
 
@@ -121,6 +124,10 @@ def plan_convolution_backward(
     ----------
     grad_output, input, weight : TensorDesc
         The tensors, see `described`. The others are those of `convolution_backward`.
+    generation : {"published", "closed"}
+        Of the kernels of A2 and A3 that exist twice (`ops.common.generation`).
+    block_dim : int or None
+        Cube cores that kernels may have; None: those of the product.
 
     Raises
     ------
@@ -156,7 +163,7 @@ def plan_convolution_backward(
         deterministic=flag("deterministic", deterministic),
         strict_output_dtype=flag("strict_output_dtype", strict_output_dtype),
     )
-    return plan_call(check(call))
+    return plan_call(check(call), generation=generation, block_dim=block_dim)
 
 
 @default_fenv

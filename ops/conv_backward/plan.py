@@ -18,6 +18,7 @@ from ops.common.cube_operands import (
     output_layout,
     weight_layout,
 )
+from ops.common.generation import Generation
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Buffer, CallPlan, Kernel, PlannedStep, Step, plan_steps
 from ops.common.status import NO_KERNEL
@@ -130,8 +131,9 @@ def _of_what_is_read(geometry: ConvGeometry, call: ConvBackwardCall) -> ConvGeom
 class _Planner:
     """The steps of one call in the making."""
 
-    def __init__(self, resolved: Resolved, route: Route) -> None:
+    def __init__(self, resolved: Resolved, route: Route, generation: Generation, block_dim: int | None) -> None:
         self._resolved, self._route = resolved, route
+        self._generation, self._block_dim = generation, block_dim
         self._call = resolved.call
         self._compute = resolved.compute_dtype
         self._product = resolved.product
@@ -211,7 +213,9 @@ class _Planner:
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
             operands = (geometry, product, compute, gm, at(blocked), at(fractal), at(result))
-            return forward_launches(*operands) if self._call.transposed else input_gradient_launches(*operands)
+            if self._call.transposed:
+                return forward_launches(*operands, block_dim=self._block_dim)
+            return input_gradient_launches(*operands, generation=self._generation, block_dim=self._block_dim)
 
         name = f"Conv{self._dimension}" if self._call.transposed else f"Conv{self._dimension}BackpropInput"
         self._steps.add(Step(name=name, reads=(blocked, fractal), writes=(result,), build=build))
@@ -226,7 +230,8 @@ class _Planner:
         result = self._kernel_result("grad_weight", layouts.dw.storage_shape, "fp32", self._fractal_format)
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
-            return weight_gradient_kernel(geometry, product, compute, gm, at(x), at(dy), at(result), deterministic)
+            operands = (geometry, product, compute, gm, at(x), at(dy), at(result))
+            return weight_gradient_kernel(*operands, deterministic, self._generation, self._block_dim)
 
         name = f"Conv{self._dimension}BackpropFilter"
         self._steps.add(Step(name=name, reads=(x, dy), writes=(result,), build=build))
@@ -270,7 +275,8 @@ class _Planner:
         result = direct or self._kernel_result(output, (shape.batch, shape.m, shape.n), dtype, "ND")
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
-            return matmul_launches(shape, product, compute, dtype, gm, at(a), at(b), at(result))
+            operands = (gm, at(a), at(b), at(result))
+            return matmul_launches(shape, product, compute, dtype, *operands, block_dim=self._block_dim)
 
         self._steps.add(Step(name="MatMulV2", reads=(a, b), writes=(result,), build=build))
         if permuted is not None:
@@ -290,8 +296,19 @@ class _Planner:
         return "FRACTAL_Z_3D" if self._resolved.rank == 5 else "FRACTAL_Z"
 
 
-def plan_call(resolved: Resolved) -> ConvBackwardPlan:
+def plan_call(
+    resolved: Resolved, *, generation: Generation = "published", block_dim: int | None = None
+) -> ConvBackwardPlan:
     """Plan a checked call; touches no tensor data.
+
+    Parameters
+    ----------
+    resolved : Resolved
+        The call.
+    generation : {"published", "closed"}
+        Of the kernels of A2 and A3 that exist twice (`ops.common.generation`).
+    block_dim : int or None
+        Cube cores that kernels may have; None: those of the product.
 
     Raises
     ------
@@ -299,7 +316,7 @@ def plan_call(resolved: Resolved) -> ConvBackwardPlan:
         561103 if a kernel cannot do the shape.
     """
     route = choose_route(resolved)
-    planner = _Planner(resolved, route)
+    planner = _Planner(resolved, route, generation, block_dim)
     try:
         calls = planner.plan()
     except OperatorError as error:

@@ -95,6 +95,7 @@ def plan_convolution(
     product: str | Product | None = None,
     profile: Profile | None = None,
     strict_output_dtype: bool = False,
+    block_dim: int | None = None,
 ) -> ConvolutionPlan:
     """Check and plan the call that `convolution` makes of such tensors; no tensor data exists.
 
@@ -102,6 +103,8 @@ def plan_convolution(
     ----------
     input, weight, bias : TensorDesc
         The tensors, see `described`. The others are those of `convolution`.
+    block_dim : int or None
+        Cube cores that kernels may have; None: those of the product.
 
     Raises
     ------
@@ -130,7 +133,8 @@ def plan_convolution(
         profile=profile,
         strict_output_dtype=flag("strict_output_dtype", strict_output_dtype),
     )
-    return plan_call(check(_with_output(call, None if output_dtype is None else get_dtype(output_dtype).name)))
+    checked = check(_with_output(call, None if output_dtype is None else get_dtype(output_dtype).name))
+    return plan_call(checked, block_dim)
 
 
 def _with_output(call: ConvolutionCall, dtype: str | None) -> ConvolutionCall:
@@ -226,9 +230,9 @@ def convolution(
     arrays = {name: contiguous(as_array(value, name), name) for name, value in given.items()}
     descs = {name: described(array.shape, dtype_name(array.dtype)) for name, array in arrays.items()}
     plan = plan_convolution(
-        **descs, stride=stride, padding=padding, dilation=dilation, transposed=transposed,
-        output_padding=output_padding, groups=groups, output_dtype=output_dtype, cube_math_type=cube_math_type,
-        product=product, profile=profile, strict_output_dtype=strict_output_dtype,
+        descs["input"], descs["weight"], descs.get("bias"), stride=stride, padding=padding, dilation=dilation,
+        transposed=transposed, output_padding=output_padding, groups=groups, output_dtype=output_dtype,
+        cube_math_type=cube_math_type, product=product, profile=profile, strict_output_dtype=strict_output_dtype,
     )  # fmt: skip
     resolved = plan.resolved
     recorder = current_recorder()

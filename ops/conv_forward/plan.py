@@ -138,8 +138,9 @@ def _longer(g: ConvGeometry, behind: tuple[int, ...]) -> ConvGeometry:
 class _Planner:
     """The steps of one call in the making."""
 
-    def __init__(self, resolved: Resolved, route: Route) -> None:
+    def __init__(self, resolved: Resolved, route: Route, block_dim: int | None) -> None:
         self._resolved, self._route, self._call = resolved, route, resolved.call
+        self._block_dim = block_dim
         self._compute, self._product = resolved.compute_dtype, resolved.product
         self._stored = DTYPES[resolved.compute_dtype].stored_as
         self._steps = StepList(resolved.product)
@@ -182,7 +183,8 @@ class _Planner:
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
             bias = None if start is None else at(start)
-            return launches(geometry, product, compute, gm, at(blocked), at(fractal), at(result), bias)
+            operands = (geometry, product, compute, gm, at(blocked), at(fractal), at(result), bias)
+            return launches(*operands, block_dim=self._block_dim)
 
         reads = (blocked, fractal) if start is None else (blocked, fractal, start)
         self._steps.add(Step(name=self._route.kernel, reads=reads, writes=(result,), build=build))
@@ -213,7 +215,8 @@ class _Planner:
 
         def multiply(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
             shape = MatmulShape(m=n, n=cout, k=k)
-            return matmul_launches(shape, product, compute, dtype, gm, at(x), at(turned), at(made))
+            operands = (gm, at(x), at(turned), at(made))
+            return matmul_launches(shape, product, compute, dtype, *operands, block_dim=self._block_dim)
 
         self._steps.add(Step(name=self._route.kernel, reads=(x, turned), writes=(made,), build=multiply))
         if "bias" in self.arguments:
@@ -250,8 +253,8 @@ class _Planner:
             self._steps.deliver_plain(made if final == target.buffer.dtype else self._steps.cast(made, final), target)
 
 
-def plan_call(resolved: Resolved) -> ConvolutionPlan:
-    """Plan a checked call; touches no tensor data.
+def plan_call(resolved: Resolved, block_dim: int | None = None) -> ConvolutionPlan:
+    """Plan a checked call, whose kernel may have ``block_dim`` Cube cores (None: all); touches no tensor data.
 
     Raises
     ------
@@ -259,7 +262,7 @@ def plan_call(resolved: Resolved) -> ConvolutionPlan:
         561103 if a kernel cannot do the shape.
     """
     route = choose_route(resolved)
-    planner = _Planner(resolved, route)
+    planner = _Planner(resolved, route, block_dim)
     try:
         calls = planner.plan()
     except OperatorError as error:

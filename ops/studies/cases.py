@@ -16,6 +16,7 @@ from npu_sim.arguments import ints, whole
 from npu_sim.dtypes.formats import dtype_name, get_dtype
 from npu_sim.errors import DTypeError, InputFileError, OperatorError, ShapeError, shown
 from npu_sim.products import Product, get_product
+from ops.common.generation import Generation
 from ops.common.padding import named_padding
 from ops.common.pipeline import PlannedStep
 from ops.common.status import PARAM_INVALID
@@ -287,9 +288,17 @@ def _per_axis(name: str, values: Sequence[int], axes: int) -> tuple[int, ...]:
 
 
 def plan_case(
-    case: ConvCase, product: Product, cube_math_type: int, gradients: Sequence[GradientName] = ("dw",)
+    case: ConvCase,
+    product: Product,
+    cube_math_type: int,
+    gradients: Sequence[GradientName] = ("dw",),
+    *,
+    generation: Generation = "published",
+    block_dim: int | None = None,
 ) -> ConvBackwardPlan:
     """Return the plan of the call that computes some gradients of ``case``; no tensor data exists.
+
+    ``generation`` and ``block_dim``: as of `plan_convolution_backward`.
 
     Raises
     ------
@@ -300,7 +309,7 @@ def plan_case(
     return plan_convolution_backward(
         dy, x, weight, stride=case.stride, padding=case.padding, dilation=case.dilation, groups=case.groups,
         transposed=case.transposed, output_padding=case.output_padding or 0, output_mask=output_mask(*gradients),
-        cube_math_type=cube_math_type, product=product,
+        cube_math_type=cube_math_type, product=product, generation=generation, block_dim=block_dim,
     )  # fmt: skip
 
 

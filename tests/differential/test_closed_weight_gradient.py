@@ -14,6 +14,7 @@ from npu_sim.engines.timeline import TimelineOptions, run_timeline
 from npu_sim.errors import OperatorError, ShapeError
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
+from ops.common.core_count import with_cores
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_filter.params import split_params
 from ops.conv3d_backprop_filter.plan import WeightGradientLayouts, closed_launches, weight_gradient_kernel
@@ -26,7 +27,7 @@ CHIP = get_product("Ascend910B2")
 
 def closed(plan, cores):
     """Return ``plan`` with the closed kernel, None where there is none."""
-    tiling = closed_tiling(plan.geometry, plan.product, plan.compute_dtype, cores)
+    tiling = closed_tiling(plan.geometry, with_cores(plan.product, cores), plan.compute_dtype)
     if tiling is None:
         return None
     params = split_params(tiling, plan.product, plan.x, plan.dy, plan.dw, plan.compute_dtype)
@@ -89,5 +90,5 @@ def test_core_count_can_be_given():
 
 def test_what_the_closed_kernel_is_not_known_to_do_the_published_one_does():
     assert kernel(ALEXNET_2, deterministic=True).tiling.origin != ORIGIN_CLOSED
-    wide = ConvGeometry(n=1, cin=8, cout=16, hi=1, wi=400, ho=1, wo=101, kh=1, kw=300)
+    wide = ConvGeometry(n=1, cin=8, cout=16, hi=1, wi=700, ho=1, wo=101, kh=1, kw=600)
     assert kernel(wide).tiling.origin != ORIGIN_CLOSED

@@ -46,7 +46,7 @@ def rows_of(capsys, *arguments):
 @pytest.mark.parametrize("alias", SERIES)
 def test_perf_figures_are_those_of_the_launches_of_the_call_or_of_its_kernel(capsys, alias, scope):
     chip = get_product(alias)
-    plan = plan_case(CASE, chip, 0)
+    plan = plan_case(CASE, chip, 0, generation="closed")
     (kernel,) = (step.kernel for step in plan.calls.steps if step.step.name == "Conv2DBackpropFilter")
     launches = kernel.launches if scope == "kernel" else plan.calls.launches
     timed = [run_timeline(launch, chip) for launch in launches]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from npu_sim.products import Product
+from ops.common.generation import Generation
 from ops.conv_forward.api import described, plan_convolution
 from ops.studies.calls.planned import PlannedCall
 from ops.studies.cases import ConvCase, plan_case
@@ -29,11 +30,17 @@ class GradientRequest:
         What its outputMask wants.
     cube_math_type : int
         0..3.
+    generation : {"closed", "published"}
+        Of the kernels of A2 and A3 that exist twice. The closed ones are those that were measured.
+    block_dim : int or None
+        Cube cores that kernels may have; None: those of the product.
     """
 
     case: ConvCase
     gradients: tuple[GradientName, ...] = GRADIENTS
     cube_math_type: int = 0
+    generation: Generation = "closed"
+    block_dim: int | None = None
 
     @property
     def name(self) -> str:
@@ -68,7 +75,10 @@ class GradientRequest:
 
     def plan(self, product: Product) -> PlannedCall:
         """Plan the call; an `NpuSimError` says why it is refused."""
-        plan = plan_case(self.case, product, self.cube_math_type, self.gradients)
+        plan = plan_case(
+            self.case, product, self.cube_math_type, self.gradients,
+            generation=self.generation, block_dim=self.block_dim,
+        )  # fmt: skip
         return PlannedCall(
             calls=plan.calls,
             kernels=plan.multiplying_steps,
@@ -90,11 +100,14 @@ class ConvolutionRequest:
         With a bias of the tensors' type.
     cube_math_type : int
         0..3.
+    block_dim : int or None
+        Cube cores that kernels may have; None: those of the product.
     """
 
     case: ConvCase
     has_bias: bool = False
     cube_math_type: int = 0
+    block_dim: int | None = None
     kernel_words: ClassVar[str] = "the kernel of the convolution"
 
     @property
@@ -128,6 +141,7 @@ class ConvolutionRequest:
             described(case.x_shape, case.dtype), described(case.weight_shape, case.dtype), bias, stride=case.stride,
             padding=case.padding, dilation=case.dilation, groups=case.groups, transposed=case.transposed,
             output_padding=case.output_padding or 0, cube_math_type=self.cube_math_type, product=product,
+            block_dim=self.block_dim,
         )  # fmt: skip
         return PlannedCall(
             calls=plan.calls,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from ops.common.arguments import Argument
 from ops.common.cube_operands import input_layout, output_layout, weight_layout
+from ops.common.generation import Generation
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Buffer, Kernel, Step, plan_steps
 from ops.common.view import View
@@ -36,11 +38,14 @@ _NAMES: Mapping[ConvKernel, str] = {
     "input": "Conv{}DBackpropInput",
     "filter": "Conv{}DBackpropFilter",
 }
-_LAUNCHES: Mapping[ConvKernel, Callable[..., Kernel]] = {
-    "forward": forward_launches,
-    "input": input_gradient_launches,
-    "filter": weight_gradient_kernel,
-}
+
+
+def _launches_of(kernel: ConvKernel, generation: Generation, block_dim: int | None) -> Callable[..., Kernel]:
+    """Return what plans the kernel; there is one generation of the forward one."""
+    if kernel == "forward":
+        return partial(forward_launches, block_dim=block_dim)
+    launches = input_gradient_launches if kernel == "input" else weight_gradient_kernel
+    return partial(launches, generation=generation, block_dim=block_dim)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +230,14 @@ def channel_sums_request(n: int, c: int, r: int, dtype: str) -> LaunchRequest:
     )
 
 
-def convolution_kernel_request(kernel: ConvKernel, geometry: ConvGeometry, compute_dtype: str) -> LaunchRequest:
+def convolution_kernel_request(
+    kernel: ConvKernel,
+    geometry: ConvGeometry,
+    compute_dtype: str,
+    *,
+    generation: Generation = "closed",
+    block_dim: int | None = None,
+) -> LaunchRequest:
     """Return a kernel of the Cube by itself, its operands in NC1HWC0 (NDC1HWC0) and FRACTAL_Z (FRACTAL_Z_3D).
 
     As a profiler lists it: the fill of a result that is added to is a kernel of its own, and the operands have just
@@ -239,6 +251,10 @@ def convolution_kernel_request(kernel: ConvKernel, geometry: ConvGeometry, compu
         The convolution; of a gradient, that whose gradient it is.
     compute_dtype : {"fp16", "bf16", "hf32", "fp32"}
         What the Cube multiplies.
+    generation : {"closed", "published"}
+        Of a gradient's kernel on A2 and A3. The closed ones are those that were measured.
+    block_dim : int or None
+        Cube cores it may have; None: those of the product.
     """
     g = geometry
     stored = DTYPES[compute_dtype].stored_as
@@ -249,7 +265,7 @@ def convolution_kernel_request(kernel: ConvKernel, geometry: ConvGeometry, compu
     result = _output("c", operands[2], "fp32" if kernel == "filter" else stored).buffer
 
     def launches(*operands: Any) -> Kernel:
-        made = _LAUNCHES[kernel](*operands)
+        made = _launches_of(kernel, generation, block_dim)(*operands)
         return replace(made, launches=tuple(launch for launch in made.launches if launch.name != "MemSet"))
 
     return LaunchRequest(
@@ -264,7 +280,13 @@ def convolution_kernel_request(kernel: ConvKernel, geometry: ConvGeometry, compu
 
 
 def convolution_operator_request(
-    kernel: Literal["input", "filter"], geometry: ConvGeometry, compute_dtype: str, dtypes: tuple[str, str]
+    kernel: Literal["input", "filter"],
+    geometry: ConvGeometry,
+    compute_dtype: str,
+    dtypes: tuple[str, str],
+    *,
+    generation: Generation = "closed",
+    block_dim: int | None = None,
 ) -> LaunchRequest:
     """Return a gradient between plain tensors: layouts, the kernel, and the way back, as the operator in a graph runs.
 
@@ -272,7 +294,7 @@ def convolution_operator_request(
 
     Parameters
     ----------
-    kernel, geometry, compute_dtype
+    kernel, geometry, compute_dtype, generation, block_dim
         As of `convolution_kernel_request`.
     dtypes : (str, str)
         Of the operands and of the result.
@@ -285,17 +307,19 @@ def convolution_operator_request(
         weight_layout(g, compute_dtype),
     )
 
+    launches = _launches_of(kernel, generation, block_dim)
+
     def steps(found: StepList) -> None:
         dy = found.to_blocked(found.cast(_input("dy", small.logical_shape, dtypes[0]), stored), small)
         if kernel == "input":
             w = found.to_fractal(found.cast(_input("w", weight.logical_shape, dtypes[0]), stored), weight)
             result = Buffer(name="dx.NC1HWC0", shape=blocked_shape(large), dtype=stored, format="NC1HWC0")
-            _add_convolution(found, kernel, g, compute_dtype, dy, w, result, _LAUNCHES[kernel])
+            _add_convolution(found, kernel, g, compute_dtype, dy, w, result, launches)
             found.deliver_blocked(result, large, _output("dx", large.logical_shape, dtypes[1]))
             return
         x = found.to_blocked(found.cast(_input("x", large.logical_shape, dtypes[0]), stored), large)
         result = Buffer(name="dw.FRACTAL_Z", shape=weight.storage_shape, dtype="fp32", format="FRACTAL_Z")
-        _add_convolution(found, kernel, g, compute_dtype, x, dy, result, _LAUNCHES[kernel])
+        _add_convolution(found, kernel, g, compute_dtype, x, dy, result, launches)
         found.deliver_fractal(result, weight, _output("dw", weight.logical_shape, dtypes[1]))
 
     return LaunchRequest(
