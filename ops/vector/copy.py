@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +71,11 @@ def merged_axes(src: View, dst: View) -> list[Axis]:
         else:
             out.append(axis)
     return out
+
+
+def _permutes(axes: list[Axis]) -> bool:
+    """Return whether the axes of the source come in another order."""
+    return any(outer.src < inner.src for outer, inner in pairwise(axes))
 
 
 def _check(src: GmTensor, src_view: View, dst: GmTensor, dst_view: View, item_bytes: int, axes: list[Axis]) -> None:
@@ -187,6 +193,7 @@ def copy_launch(
     kernel = by_elements if by_scalars else kernel_copy.copy_rows
     return vector_launch(
         "Copy (scalar moves)" if by_scalars else "Copy", kernel, params, gm, kernel_copy.SITES, inputs="unknown",
+        fixed_cost="transpose" if run == 1 and _permutes(axes) else "vector",
         shortcut=partial(_copy_all, src, src_view, dst, dst_view, item_bytes),
     )  # fmt: skip
 

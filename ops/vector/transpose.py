@@ -1,12 +1,13 @@
 """The Transpose launch: a matrix turned over, as the pooling gradient on vector cores needs it (NCDHW <-> NDHWC).
 
 Source: asc-devkit ``docs/zh/api/SIMD-API``, TransDataTo5HD (16-bit and 32-bit figures). ASSUMED, because the library's
-schedule is closed: tiles as wide as UB allows, then as high; one tile a task.
+schedule is closed: tiles as square as UB allows; one tile a task.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from math import isqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -35,10 +36,21 @@ TRANSPOSE_PARAMS = int_fields(
 
 
 def tile_shape(rows: int, columns: int, item_bytes: int, product: Product) -> tuple[int, int]:
-    """Return rows and columns of a tile, multiples of 16; two of them and their transposes fit UB, columns first."""
+    """Return rows and columns of a tile, multiples of 16; two of them and their transposes fit UB.
+
+    Square, because rows on either side are as long as a tile is wide or high; where one side is short, the other takes
+    what that leaves. Less where cores would idle.
+    """
     elems = usable_ub_bytes(product) // (4 * item_bytes)
-    tile_columns = min(align_up(max(columns, 1), SIDE), elems // SIDE // SIDE * SIDE)
-    tile_rows = min(align_up(max(rows, 1), SIDE), elems // tile_columns // SIDE * SIDE)
+    high, wide = (align_up(max(extent, 1), SIDE) for extent in (rows, columns))
+    side = isqrt(elems) // SIDE * SIDE
+    tile_columns = min(wide, max(side, elems // min(high, side) // SIDE * SIDE))
+    tile_rows = min(high, max(side, elems // tile_columns // SIDE * SIDE))
+    cores = product.vector_core_count
+    if (beside := cores // ceil_div(wide, tile_columns)) > 1:
+        tile_rows = min(tile_rows, align_up(ceil_div(high, beside), SIDE))
+    if (beside := cores // ceil_div(high, tile_rows)) > 1:
+        tile_columns = min(tile_columns, align_up(ceil_div(wide, beside), SIDE))
     return tile_rows, tile_columns
 
 

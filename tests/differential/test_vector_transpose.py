@@ -51,9 +51,16 @@ def test_transpose_of_many_tiles_on_few_cores_with_little_ub(item):
 
 @pytest.mark.parametrize(
     ("rows", "columns", "item", "tile"),
-    [(3000, 64, 2, (368, 64)), (5, 10_000, 2, (16, 1520)), (200, 10_000, 4, (16, 752)), (20, 20, 4, (32, 32))],
+    [
+        (30_000, 64, 2, (368, 64)),
+        (3000, 64, 2, (64, 64)),
+        (5, 100_000, 2, (16, 1520)),
+        (5, 10_000, 2, (16, 224)),
+        (200, 10_000, 4, (96, 112)),
+        (20, 20, 4, (16, 16)),
+    ],
 )
-def test_transpose_tile_is_as_wide_as_ub_allows_then_as_high(rows, columns, item, tile):
+def test_transpose_tile_is_square_and_every_core_has_one_if_there_are_enough(rows, columns, item, tile):
     assert tile_shape(rows, columns, item, PRODUCTS["910b"]) == tile
 
 
