@@ -19,7 +19,7 @@ from ops.cli.attribution_table import (
 )
 from ops.cli.html_page import render_page
 from ops.cli.output import merged_messages
-from ops.cli.precision_standards import STANDARD_HEADINGS, standard_legend, standard_lines
+from ops.cli.precision_standards import STANDARD_HEADINGS, standard_legend, standard_lines, standard_names
 from ops.cli.precision_summary import PRODUCT_LEGEND, product_lines, ranked_legend, ranked_lines
 from ops.cli.precision_table import (
     COLUMNS,
@@ -97,7 +97,7 @@ def _contents(report: PrecisionReport) -> dict[str, Any]:
         "words": _TEXT,
         "standard_headings": STANDARD_HEADINGS,
         "standards": standard_lines(report),
-        "standard_legend": list(standard_legend(report)) if report.options.standards != (DEFAULT,) else [],
+        "standard_legend": list(standard_legend(report)) if standard_names(report) != (DEFAULT,) else [],
         "legend": list(legend(report)),
         "refusals": [(status, message) for status, own in refusals(report).items() for message in merged_messages(own)],
     }

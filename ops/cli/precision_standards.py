@@ -25,9 +25,14 @@ def print_standards(report: PrecisionReport, console: Console) -> None:
         print_prose(console, line)
 
 
+def standard_names(report: PrecisionReport) -> tuple[str, ...]:
+    """Return the names of all standards behind the verdicts."""
+    return tuple(standard["name"] for standard in report.standards)
+
+
 def standard_lines(report: PrecisionReport) -> list[tuple[str, ...]]:
     """Return the cells of each standard against each golden."""
-    return [_cells(report, number, golden) for number in range(len(report.standards)) for golden in GOLDENS]
+    return [_cells(report, name, golden) for name in standard_names(report) for golden in GOLDENS]
 
 
 def standard_legend(report: PrecisionReport) -> Iterator[str]:
@@ -49,13 +54,13 @@ def standard_legend(report: PrecisionReport) -> Iterator[str]:
 
 
 def _all_verdicts(report: PrecisionReport) -> Iterator[tuple[Golden, Verdict]]:
-    for number in range(len(report.standards)):
+    for name in standard_names(report):
         for golden in GOLDENS:
-            yield from ((golden, verdict) for _, verdict in _verdicts(report, number, golden))
+            yield from ((golden, verdict) for _, verdict in _verdicts(report, name, golden))
 
 
-def _cells(report: PrecisionReport, number: int, golden: Golden) -> tuple[str, ...]:
-    verdicts = list(_verdicts(report, number, golden))
+def _cells(report: PrecisionReport, name: str, golden: Golden) -> tuple[str, ...]:
+    verdicts = list(_verdicts(report, name, golden))
     outcomes = [verdict.outcome for _, verdict in verdicts]
     counts = (str(outcomes.count("pass")), *(str(outcomes.count(one) or "") for one in ("fail", "void")))
     ranked = [pair for outcome in ("fail", "void") for pair in verdicts if pair[1].outcome == outcome]
@@ -65,10 +70,12 @@ def _cells(report: PrecisionReport, number: int, golden: Golden) -> tuple[str, .
         why = verdict.deciding if verdict.outcome == "fail" else f"void {verdict.void_cause}"
         words = f"{row.title} on {row.place} mode {row.mode}: {why}"
     decides = "*" if golden == report.options.golden else ""
-    return (report.standards[number]["name"], f"{golden}{decides}", *counts, words)
+    return (name, f"{golden}{decides}", *counts, words)
 
 
-def _verdicts(report: PrecisionReport, number: int, golden: Golden) -> Iterator[tuple[PrecisionRow, Verdict]]:
+def _verdicts(report: PrecisionReport, name: str, golden: Golden) -> Iterator[tuple[PrecisionRow, Verdict]]:
     for row in report.computed:
         if row.result is not None:
-            yield row, row.result.against(golden).verdicts[number]
+            # a standard of a case judges that case alone
+            verdicts = row.result.against(golden).verdicts
+            yield from ((row, verdict) for verdict in verdicts if verdict.standard == name)

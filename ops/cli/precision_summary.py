@@ -14,7 +14,7 @@ from npu_sim.report.standards.registry import DEFAULT
 from npu_sim.report.standards.verdict import Outcome
 from npu_sim.report.tables import fitted_tables
 from ops.cli.output import merged_messages, print_prose
-from ops.cli.precision_standards import print_standards
+from ops.cli.precision_standards import print_standards, standard_names
 from ops.cli.precision_table import merged, refusals, short, verdict_text, warnings
 from ops.studies.precision_conclusion import cause_words, error_words, standards_words
 from ops.studies.precision_report import (
@@ -55,7 +55,7 @@ def print_summary(report: PrecisionReport, console: Console) -> None:
         console.print(Text(words, style="bold"))
     console.print()
     _print_by_product(report, console)
-    if report.options.standards != (DEFAULT,):
+    if standard_names(report) != (DEFAULT,):
         console.print()
         print_standards(report, console)
     for line in warnings(report):

@@ -4,7 +4,9 @@ An input is an object, or for an array a list of objects with one value each: ``
 "attrs"; ``dtype``; ``shape``; and ``range_values``, of an attribute its value, of a tensor [low, high] for uniform
 values, ``{"name": "nd", "mean": [a, b], "std": [c, d]}`` for normal ones, or a list of one special value. ASSUMED: an
 attribute with a range has its first value; inputs of the forward calls, of which no file is published, are called as
-those of the backward ones.
+those of the backward ones. ``standard`` has the standard of the accuracy, ``acc``: "mixed_tolerance_bm", "single_bm" or
+the ratios of a level of the double benchmark judge a case besides those of the study; others are left to it, "default"
+among them.
 """
 
 from __future__ import annotations
@@ -12,12 +14,21 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ops.studies.case_file import Case, CaseError, wanted
 from ops.studies.generate import Constant, Draw, Normal, Uniform
 from ops.studies.npz import refuse
 
+_STANDARDS = {"mixed_tolerance_bm": "mixed-tolerance", "single_bm": "single-benchmark"}
+_DOUBLE_BENCHMARK = "cv_fused_double_benchmark"
+_RATIOS = ("max_re_ratio", "avg_re_ratio", "root_mean_squared_ratio")
+_LEVELS: dict[Any, str] = {
+    (10, 2, 2): "double-benchmark-l0",
+    (5, 1.5, 1.5): "double-benchmark-l1",
+    (2, 1.2, 1.2): "double-benchmark-l2",
+}
 _CALLS = ("ConvolutionBackward", "AvgPool2dBackward", "Convolution", "AvgPool2d")
 
 
@@ -51,7 +62,22 @@ def _case(case: Any, number: int) -> Case:
     inputs = dict(map(_named, case["inputs"]))
     name = f"{call} {case.get('id', number)}"
     of_call = _pooling if call.startswith("AvgPool2d") else _convolution
-    return of_call(name, inputs, is_backward=call.endswith("Backward"))
+    made = of_call(name, inputs, is_backward=call.endswith("Backward"))
+    return replace(made, standards=_standards(case.get("standard")))
+
+
+def _standards(given: Any) -> tuple[str, ...]:
+    """Return the standards of a case by our names; the tool's default is that of the study."""
+    accuracy = given.get("acc") if isinstance(given, dict) else None
+    if isinstance(accuracy, str):
+        return (_STANDARDS[accuracy],) if accuracy in _STANDARDS else ()
+    ratios = accuracy.get(_DOUBLE_BENCHMARK) if isinstance(accuracy, dict) else None
+    if not isinstance(ratios, dict):
+        return ()
+    level = _LEVELS.get(tuple(ratios.get(key) for key in _RATIOS))
+    if level is None:
+        raise CaseError(f"the ratios of {_DOUBLE_BENCHMARK} must be those of a level, not {ratios}")
+    return (level,)
 
 
 def _named(entry: Any) -> tuple[str, Any]:

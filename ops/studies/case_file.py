@@ -20,7 +20,7 @@ from npu_sim.dtypes.formats import get_dtype
 from npu_sim.errors import InputFileError, NpuSimError
 from ops.studies.captured_layers import layer_of
 from ops.studies.generate import DISTRIBUTIONS, Draw, drawn_layer, placeholder
-from ops.studies.layers import GRADIENTS, AnyLayer, Capture, GradientName
+from ops.studies.layers import GRADIENTS, AnyLayer, Capture, GradientName, OwnStandard
 from ops.studies.npz import one_line, open_file, path_text, refuse
 from ops.studies.output_sizes import convolution_output, per_axis, pooling_output
 from ops.studies.rounding import STORAGE
@@ -52,6 +52,8 @@ class Case:
         By tensor that is wanted.
     cube_math_type : int or None
         The mode; None: the case is of a kernel, which has none.
+    standards : tuple of str or CaseTolerance
+        What the case itself is to be judged by.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Case:
     attributes: Mapping[str, Any]
     draws: Mapping[str, Draw]
     cube_math_type: int | None
+    standards: tuple[OwnStandard, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +156,7 @@ def _layer(case: Case, source: str, seed: int, distribution: str | None, taken: 
     layer = layer_of(name, arrays, source)
     draws = case.draws if distribution is None else dict.fromkeys(case.draws, DISTRIBUTIONS[distribution])
     modes = None if case.cube_math_type is None else (case.cube_math_type,)
-    return drawn_layer(layer, seed, draws, cube_math_types=modes)
+    return drawn_layer(layer, seed, draws, cube_math_types=modes, standards=case.standards)
 
 
 def _output_shape(shapes: Mapping[str, tuple[int, ...]], attributes: Mapping[str, Any]) -> tuple[int, ...]:

@@ -6,7 +6,8 @@ output. Kernels have ``op_name`` "conv3d_backprop_filter_v2" (x, a shape, dy), "
 filter, dy), "conv2dv2" or "conv3dv2" (x, filter, bias), attributes with an entry for each axis and pads with two for
 each spatial one; they are computed by the call that leads to the kernel, of backward kernels with one bit of its
 outputMask. ``input_data_ranges`` has (low, high) for each tensor, or one for all; None is -2 or 2, as in
-docs of hicann/ops-test-kit at 3fec561a72. Tolerances in the rows are not looked at.
+docs of hicann/ops-test-kit at 3fec561a72. ``precision_tolerances`` and ``absolute_precision``, where a row has one,
+judge it besides (`npu_sim.report.standards.case_tolerance`), those of its first output.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from npu_sim.dtypes.cube_math import CubeMathType
+from npu_sim.report.standards.case_tolerance import CaseTolerance
 from ops.studies.case_file import Case, CaseError, wanted
 from ops.studies.generate import Draw, Uniform
+from ops.studies.layers import OwnStandard
 from ops.studies.npz import refuse
 
 _CALLS = ("aclnnConvolutionBackward", "aclnnConvolution")
@@ -101,6 +104,7 @@ def _of_tensors(
         attributes=attributes,
         draws={key: draws[key] for key in found},
         cube_math_type=mode,
+        standards=_standards(row),
     )
 
 
@@ -129,6 +133,7 @@ def _of_kernel(name: str, row: Mapping[str, Any]) -> Case:
         attributes={**attributes, "groups": given["groups"], "gradients": [gradient]},
         draws=found,
         cube_math_type=_mode_of_kernel(given),
+        standards=_standards(row),
     )
 
 
@@ -147,6 +152,20 @@ def _of_forward_kernel(name: str, row: Mapping[str, Any]) -> Case:
         name, row, ("x", "weight", "bias"), (tensors["x"], tensors["weight"], shapes[2]), dtypes, attributes,
         _mode_of_kernel(given),
     )  # fmt: skip
+
+
+def _standards(row: Mapping[str, Any]) -> tuple[OwnStandard, ...]:
+    """Return the tolerance of a row, nothing where it has none."""
+    pairs: Any = _literal(row, "precision_tolerances") if row.get("precision_tolerances") else None
+    atol: Any = _literal(row, "absolute_precision") if row.get("absolute_precision") else None
+    if not pairs and atol is None:
+        return ()
+    rtol, ptol = pairs[0] if pairs else (None, None)
+    numbers = [rtol, ptol, atol[0] if isinstance(atol, list | tuple) and atol else atol]
+    for number in numbers:
+        if number is not None and not 0 <= number < math.inf:
+            raise CaseError(f"a tolerance must be a finite number of 0 or more, not {number}")
+    return (CaseTolerance(rtol=numbers[0], ptol=numbers[1], atol=numbers[2]),)
 
 
 def _mode_of_kernel(given: Mapping[str, Any]) -> int:

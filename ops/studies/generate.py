@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.budget import reserve
-from ops.studies.layers import AnyLayer, Capture, Layer
+from ops.studies.layers import AnyLayer, Capture, Layer, OwnStandard
 from ops.studies.rounding import cast
 
 _SPECIALS = (math.nan, math.inf, -math.inf)
@@ -153,7 +153,12 @@ _FORMATS = {"float16": "fp16", "bfloat16": "bf16"}
 
 
 def drawn_layer(
-    layer: AnyLayer, seed: int, draws: Mapping[str, Draw], *, cube_math_types: tuple[int, ...] | None = None
+    layer: AnyLayer,
+    seed: int,
+    draws: Mapping[str, Draw],
+    *,
+    cube_math_types: tuple[int, ...] | None = None,
+    standards: tuple[OwnStandard, ...] = (),
 ) -> AnyLayer:
     """Return a layer whose tensors are drawn when its turn comes; what the framework computed of others is left out.
 
@@ -163,6 +168,7 @@ def drawn_layer(
     held = {name: placeholder(getattr(layer, name).shape, getattr(layer, name).dtype) for name in names}
     drawn = Drawn(seed, layer.name, {name: draws[name] for name in names})
     changes: dict[str, Any] = {**held, "grad_input": None, "drawn": drawn, "cube_math_types": cube_math_types}
+    changes["standards"] = standards
     if isinstance(layer, Layer):
         return replace(layer, **changes, grad_weight=None, grad_bias=None)
     return replace(layer, **changes)

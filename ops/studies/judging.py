@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from npu_sim.report.precision import element_errors, measure
+from npu_sim.report.standards.case_tolerance import tolerance_standard
 from npu_sim.report.standards.double_benchmark import error_ratios
 from npu_sim.report.standards.recheck import may_be_rechecked, rechecked
 from npu_sim.report.standards.registry import get_standard
-from npu_sim.report.standards.standard import Evidence, Peer
+from npu_sim.report.standards.standard import Evidence, Peer, Standard
 from npu_sim.report.ulps import UlpHistogram, UlpMap
 from ops.studies.goldens import Goldens
 from ops.studies.kinds import Asked, Call, Kind, Run
@@ -24,6 +25,13 @@ from ops.studies.rounding import cast
 _ROW_AXES: dict[ResultName, int] = {"dx": 2, "dw": 1, "db": 0, "y": 2}
 """Leading axes that are the rows of a map: each image's channels, of a weight its first axis, of a bias none."""
 _TENSORS: dict[Golden, str] = {"original": "of the call", "rounded": "as they were multiplied"}
+
+
+def standards_of(layer: AnyLayer, options: StudyOptions) -> tuple[Standard, ...]:
+    """Return the standards that judge a layer: those of the study, and others of its own."""
+    own = (get_standard(one) if isinstance(one, str) else tolerance_standard(one) for one in layer.standards)
+    chosen = [get_standard(name) for name in options.standards]
+    return tuple({standard.name: standard for standard in (*chosen, *own)}.values())
 
 
 def compare(
@@ -45,7 +53,7 @@ def compare(
     layer, kind, call, asked : Layer or PoolingLayer, Kind, Call, Asked
         What was called, to call it again.
     """
-    first = _first_look(golden, run, goldens, options, kind, asked.chip)
+    first = _first_look(golden, run, goldens, standards_of(layer, options), kind, asked.chip)
     again = [may_be_rechecked(verdict) for verdict in first.verdicts]
     if not (options.recheck and any(again)) or goldens.rounded(run, asked.chip).lost_tensors:
         return first
@@ -54,7 +62,9 @@ def compare(
     return Comparison.of(golden, first.error, tuple(verdicts), ulp_histogram=first.ulp_histogram, ulp_map=first.ulp_map)
 
 
-def _first_look(golden: Golden, run: Run, goldens: Goldens, options: StudyOptions, kind: Kind, chip: Any) -> Comparison:
+def _first_look(
+    golden: Golden, run: Run, goldens: Goldens, standards: Sequence[Standard], kind: Kind, chip: Any
+) -> Comparison:
     """Return the comparison without a re-check, found once for all products and modes that give the same bits."""
     rounded = goldens.rounded(run, chip)
     wanted = goldens.original if golden == "original" else rounded.golden
@@ -71,7 +81,6 @@ def _first_look(golden: Golden, run: Run, goldens: Goldens, options: StudyOption
     )
     known = goldens.comparisons.get(key)
     if known is None:
-        standards = [get_standard(name) for name in options.standards]
         evidence = _evidence(golden, run, goldens, chip, with_peer=any(one.needs_peer for one in standards))
         known = goldens.comparisons[key] = Comparison.of(
             golden,

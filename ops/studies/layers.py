@@ -9,6 +9,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from npu_sim.report.standards.case_tolerance import CaseTolerance
+
 GradientName = Literal["dx", "dw", "db"]
 GRADIENTS: tuple[GradientName, ...] = ("dx", "dw", "db")
 """Gradients of the input, of the weight and of the bias, in the order of the operator's outputMask."""
@@ -16,6 +18,10 @@ ResultName = Literal["dx", "dw", "db", "y"]
 RESULT_NAMES: tuple[ResultName, ...] = (*GRADIENTS, "y")
 """What a study computes of a layer: a gradient, or the output of the forward call."""
 Operator = Literal["convolution", "transposed convolution", "average pooling"]
+
+
+OwnStandard = str | CaseTolerance
+"""The name of a standard, or what a case file says."""
 
 
 class Source(Protocol):
@@ -57,6 +63,8 @@ class Layer:
         The framework's own gradients.
     cube_math_types : tuple of int or None
         Modes the layer is for; None: all.
+    standards : tuple of str or CaseTolerance
+        Standards of its own, by which it is judged besides.
     drawn : object or None
         Makes the tensors, which are placeholders until then; see `filled`.
     """
@@ -78,6 +86,7 @@ class Layer:
     grad_weight: np.ndarray | None = None
     grad_bias: np.ndarray | None = None
     cube_math_types: tuple[int, ...] | None = None
+    standards: tuple[OwnStandard, ...] = ()
     drawn: Source | None = None
 
     def filled(self) -> Layer:
@@ -132,7 +141,7 @@ class PoolingLayer:
         Input, needed for the output.
     grad_input : float array of ``x_shape`` or None
         The framework's own gradient.
-    gradients, cube_math_types, drawn
+    gradients, cube_math_types, standards, drawn
         As of `Layer`.
     """
 
@@ -149,6 +158,7 @@ class PoolingLayer:
     grad_input: np.ndarray | None = None
     gradients: tuple[ResultName, ...] = ("dx",)
     cube_math_types: tuple[int, ...] | None = None
+    standards: tuple[OwnStandard, ...] = ()
     drawn: Source | None = None
 
     def filled(self) -> PoolingLayer:

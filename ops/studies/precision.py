@@ -32,9 +32,8 @@ from npu_sim.dtypes.formats import dtype_name
 from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.fenv import default_fenv
 from npu_sim.report.precision import element_errors, measure
-from npu_sim.report.standards.registry import get_standard
 from ops.studies.goldens import Goldens
-from ops.studies.judging import compare
+from ops.studies.judging import compare, standards_of
 from ops.studies.kinds import Asked, Backend, Kind
 from ops.studies.layers import AnyLayer, Capture, Layer, PoolingLayer
 from ops.studies.precision_report import (
@@ -164,11 +163,17 @@ def study(
         source=capture.source,
         metadata=capture.metadata,
         options=options,
-        standards=tuple(get_standard(name).summary() for name in options.standards),
+        standards=_standards(every, options),
         gradient=f"result of a {'; of a '.join(calls)}",
         layers=tuple(known.summary(part) for part in parts_of(every)),
         rows=with_chosen_maps(tuple(known.rows[id(one)] for one in every), options.golden),
     )
+
+
+def _standards(every: tuple[Combination, ...], options: StudyOptions) -> tuple[dict[str, str], ...]:
+    """Return a summary of each standard behind the verdicts, those of the study first."""
+    own = (standard for one in every for standard in standards_of(one.layer, options))
+    return tuple({standard.name: standard.summary() for standard in own}.values())
 
 
 def _case(

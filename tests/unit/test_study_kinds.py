@@ -224,6 +224,7 @@ def arrays_of(layer, **changes):
     """The keys of a layer in a file."""
     names = [*type(layer).__dataclass_fields__]
     made = {name: np.asarray(getattr(layer, name)) for name in names if getattr(layer, name) is not None}
+    del made["standards"]  # of case files
     if isinstance(layer, PoolingLayer):
         del made["gradients"]
     elif not layer.transposed:
