@@ -245,6 +245,16 @@ def test_core_time_is_that_of_a_tuning_record():
     assert time_call(few, get_product("910b"), "kernel").core_count <= 3
 
 
+def test_points_of_micro_benchmarks_are_answered_in_cycles():
+    add = {"op": "vadds", "repeat": 16, "count": 1}
+    point = {"op": "instruction", "id": "p", "ascend_instructions": [add], "mode": "streamed", "dtype": "float32"}
+    for where in ({}, {"product": "910b"}, {"chip": "Ascend910B"}):
+        found = answer(0, point | where)
+        assert (found.cycles, found.product, found.id) == (16, "Ascend910B2", "p")
+        assert found.duration_us == pytest.approx(16 / 1800)
+    assert answer(0, {"op": "instruction", "ascend_instructions": []}).error.startswith("ascend_instructions must be")
+
+
 WRONG = [
     ({"op": "conv", "w": [16, 16, 3, 3]}, "x must be given as a shape, or g and w"),
     ({"op": "conv", "x": [2, 16, 9]}, "w must be given as a plain shape, or kernel_size"),

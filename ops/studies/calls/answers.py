@@ -11,11 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from npu_sim.errors import InternalError, NpuSimError
+from npu_sim.points.request import instruction_cycles, product_of_request
 from ops.studies.calls.fields import RequestError
 from ops.studies.calls.planned import TimedCall, time_call
 from ops.studies.calls.request_items import RequestItem, read_item
 
 SCHEMA_VERSION = 1
+INSTRUCTION = "instruction"
+"""The operator of items that `npu_sim.points.request` answers."""
 ITEMS_PER_JOB = 100
 """Fewer are answered sooner than another process starts."""
 Progress = Callable[[int, int, str], None]
@@ -34,7 +37,8 @@ class Answer:
     status : int
         The vendor's status of a refusal, 0 if there is an answer.
     op, product, scope : str
-        What was understood: the kernel or call, the SoC version, whether its whole call or its kernels.
+        What was understood: the kernel or call, the SoC version, whether its whole call or its kernels. Of a point of
+        a micro-benchmark "instruction".
     duration_us : float or None
         Expected time: of a call and of kernels with the overhead of their launches, of a core_time without.
     low_us, high_us : float or None
@@ -88,6 +92,8 @@ def answer(number: int, values: object) -> Answer:
         if not isinstance(values, Mapping):
             raise RequestError(f"an item must be an object, not {type(values).__name__}")
         identity = _id(values, number)
+        if values.get("op") == INSTRUCTION:
+            return _instruction(identity, values)
         item = read_item(values)
         timed = time_item(item)
         if not timed.launches:
@@ -104,6 +110,20 @@ def answer(number: int, values: object) -> Answer:
         scope=item.scope,
         duration_us=seconds * 1e6,
         cycles=timed.total_cycles,
+    )
+
+
+def _instruction(identity: object, values: Mapping[str, Any]) -> Answer:
+    """Answer a point of a micro-benchmark: the cycles of an instruction, a transfer or a short sequence."""
+    product = product_of_request({"product": "910b", **values} if "chip" not in values else values)
+    cycles = instruction_cycles(values, product)
+    return Answer(
+        id=identity,
+        op=INSTRUCTION,
+        product=product.name,
+        scope=INSTRUCTION,
+        duration_us=cycles / product.timing_clock_hz * 1e6,
+        cycles=cycles,
     )
 
 

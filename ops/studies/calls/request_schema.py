@@ -66,7 +66,11 @@ def request_schema() -> dict[str, Any]:
     """Return the JSON Schema of a request file."""
     properties: dict[str, Any] = {
         "id": {"type": ["string", "integer"], "description": "comes back with the answer; default: its number"},
-        "op": {"type": "string", "description": f"{', '.join(READERS)}; the library's names of their kernels too"},
+        "op": {
+            "type": "string",
+            "description": f"{', '.join(READERS)}; the library's names of their kernels too; or instruction, with the "
+            "fields of `npu_sim.points.request.instruction_cycles`",
+        },
         "product": {"type": "string", "description": "SoC version or series alias; default 910b"},
         "scope": {
             "enum": list(SCOPES),
