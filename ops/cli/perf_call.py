@@ -31,7 +31,8 @@ def perf_call_command(
         typer.Argument(
             metavar="OPERATOR",
             help="conv-backward, conv, conv-backprop-input, conv-backprop-filter; avg-pool, avg-pool-backward; matmul; "
-            "transdata, cast, transpose, reduce-sum, fill, tensor-move.",
+            "transdata, cast, transpose, reduce-sum, fill, tensor-move; abs, add, adds, div, maximum, minimum, mul, "
+            "muls, relu, sqrt, sub.",
         ),
     ],
     x: str | None = _option("--x", f"{_CONV}shape of the input; poolings too.", _INTS),
@@ -63,6 +64,7 @@ def perf_call_command(
     trans_b: bool | None = _option("--trans-b", f"{_PRODUCT}B is stored as [n][k]."),
     in_shape: str | None = _option("--in-shape", f"{_MOVE}what is read.", _INTS),
     out_shape: str | None = _option("--out-shape", f"{_MOVE}what is written, where it does not follow.", _INTS),
+    other_shape: str | None = _option("--other-shape", f"{_MOVE}second operand of add and so on.", _INTS),
     in_format: str | None = _option("--in-format", f"{_MOVE}NCHW, NC1HWC0, FRACTAL_Z, ..."),
     out_format: str | None = _option("--out-format", f"{_MOVE}likewise."),
     dtype: str | None = _option("--dtype", "Type of the tensors: fp16, bf16, fp32. Default: fp16; of cast fp32."),
@@ -127,7 +129,20 @@ def perf_call_command(
 
 
 _LISTS = frozenset(
-    {"x", "weight", "g", "stride", "padding", "dilation", "kernel_size", "in_shape", "out_shape", "perm", "axes"}
+    {
+        "x",
+        "weight",
+        "g",
+        "stride",
+        "padding",
+        "dilation",
+        "kernel_size",
+        "in_shape",
+        "out_shape",
+        "other_shape",
+        "perm",
+        "axes",
+    }
 )
 _FIELDS = _LISTS | {
     "groups", "mask", "bias", "compute", "cube_math_type", "ceil_mode", "count_include_pad", "divisor_override", "m",

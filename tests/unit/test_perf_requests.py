@@ -14,10 +14,11 @@ from ops.common.tensor_desc import TensorDesc
 from ops.matmul.plan import MatmulShape
 from ops.mm.plan import plan_matrix_product
 from ops.studies.calls.answers import answer, answer_all
+from ops.studies.calls.convolution_kernels import convolution_kernel_request
 from ops.studies.calls.convolutions import ConvolutionRequest, GradientRequest
 from ops.studies.calls.fields import Fields
-from ops.studies.calls.launches import convolution_kernel_request
 from ops.studies.calls.planned import time_call
+from ops.studies.calls.read_elementwise import ELEMENTWISE
 from ops.studies.calls.request_items import READERS, read_item
 from ops.studies.calls.request_schema import FIELDS
 from ops.studies.cases import case_of_shape
@@ -37,6 +38,7 @@ ITEMS = {
     "reduce_sum": {"op": "reduce_sum", "in_shape": [4, 30, 20], "axes": [0, 2]},
     "fill": {"op": "fill", "in_shape": [70, 30]},
     "tensor_move": {"op": "tensor_move", "in_shape": [70, 30], "in_dtype": "INT64"},
+    **{name: {"op": name, "in_shape": [70, 30], "in_dtype": "fp16"} for name in ELEMENTWISE},
 }
 
 
@@ -200,6 +202,26 @@ def test_moves_of_types_the_vector_unit_lacks_move_the_same_bytes():
     assert request_of(op="transpose", in_shape=[3, 5, 7], out_shape=[7, 3, 5]).facts()["order"] == (2, 0, 1)
     wide = request_of(op="cast", in_shape=[100], in_dtype="INT64", out_dtype="INT32").facts()
     assert (wide["x_shape"], wide["input_dtype"], wide["output_dtype"]) == ((200,), "fp32", "fp16")
+
+
+@pytest.mark.parametrize(
+    ("given", "kernel", "shape", "dtype"),
+    [
+        ({"op": "Add", "in_shape": [[4, 6], [4, 6]], "in_dtype": "DT_BF16"}, "Add", (4, 6), "bf16"),
+        ({"op": "Add", "in_shape": [4096], "other_shape": [], "in_dtype": "FLOAT"}, "Adds", (4096,), "fp32"),
+        ({"op": "RealDiv", "in_shape": [4096], "other_shape": [1], "in_dtype": "FLOAT"}, "Muls", (4096,), "fp32"),
+        ({"op": "Mul", "in_shape": [[4, 6, 8], [4, 6, 1]]}, "Muls", (4, 6, 8), "fp16"),
+        ({"op": "Add", "in_shape": [[4, 6, 8], [8]]}, "Add", (24, 8), "fp16"),
+        ({"op": "Add", "in_shape": [[8], [4, 6, 8]], "in_dtype": "fp32"}, "Add", (24, 8), "fp32"),
+        ({"op": "Relu", "in_shape": [3, 5], "in_dtype": "INT32"}, "Relu", (3, 5), "fp32"),
+        ({"op": "Sub", "in_shape": [3, 5], "in_dtype": "INT64"}, "Sub", (3, 5, 2), "fp32"),
+        ({"op": "Maximum", "in_shape": [], "in_dtype": "float32"}, "Maximum", (), "fp32"),
+    ],
+)
+def test_element_wise_operators(given, kernel, shape, dtype):
+    found = request_of(**given)
+    assert (found.words, found.facts()["x_shape"], found.facts()["input_dtype"]) == (kernel, shape, dtype)
+    assert answer(0, given).cycles > 0
 
 
 @pytest.mark.parametrize(

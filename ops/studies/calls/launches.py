@@ -1,15 +1,11 @@
-"""Requests of single kernels, between tensors that lie in global memory: what a profiler lists as one kernel.
-
-A gradient may come with the layout conversions around its kernel.
-"""
+"""Requests of single kernels of the vector cores, between tensors that lie in global memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 from npu_sim.dtypes.formats import DTYPES
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
@@ -17,35 +13,19 @@ from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from ops.common.arguments import Argument
-from ops.common.cube_operands import input_layout, output_layout, weight_layout
-from ops.common.generation import Generation
-from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Buffer, Kernel, Step, plan_steps
 from ops.common.view import View
-from ops.conv3d_backprop_filter.plan import weight_gradient_kernel
-from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
 from ops.studies.calls.planned import PlannedCall
 from ops.vector.copy import copy_launch
+from ops.vector.elementwise import add_launch, mul_launch
 from ops.vector.frame import has_byte_copies
 from ops.vector.steps import StepList, blocked_shape, one_launch_step
+from ops.vector.stream import BINARY, stream_launch
 from ops.vector.trans_data_plan import ActivationDirection, WeightDirection
 from ops.vector.transpose import transpose_launch
 
-ConvKernel = Literal["forward", "input", "filter"]
-"""A convolution, the gradient of its input, the gradient of its weight."""
-_NAMES: Mapping[ConvKernel, str] = {
-    "forward": "Conv{}D",
-    "input": "Conv{}DBackpropInput",
-    "filter": "Conv{}DBackpropFilter",
-}
-
-
-def _launches_of(kernel: ConvKernel, generation: Generation, block_dim: int | None) -> Callable[..., Kernel]:
-    """Return what plans the kernel; there is one generation of the forward one."""
-    if kernel == "forward":
-        return partial(forward_launches, block_dim=block_dim)
-    launches = input_gradient_launches if kernel == "input" else weight_gradient_kernel
-    return partial(launches, generation=generation, block_dim=block_dim)
+PLANES: Mapping[str, Callable[..., Launch]] = {"Add": add_launch, "Mul": mul_launch}
+"""Kernels of planes and one matrix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,36 +86,39 @@ class LaunchRequest:
         )
 
 
-def _input(name: str, shape: tuple[int, ...], dtype: str, storage_format: str = "ND") -> Buffer:
+def input_buffer(name: str, shape: tuple[int, ...], dtype: str, storage_format: str = "ND") -> Buffer:
+    """Return a tensor that is there before the step."""
     return Buffer(name=name, shape=shape, dtype=dtype, format=storage_format, role="input")
 
 
-def _output(name: str, shape: tuple[int, ...], dtype: str) -> Argument:
+def output_argument(name: str, shape: tuple[int, ...], dtype: str) -> Argument:
+    """Return a tensor that the step makes."""
     buffer = Buffer(name=name, shape=shape, dtype=dtype, format="ND", role="output")
     return Argument(buffer=buffer, shape=shape)
 
 
-def _extents(shape: tuple[int, ...]) -> str:
+def extents_text(shape: tuple[int, ...]) -> str:
+    """Return "4x5"."""
     return "x".join(map(str, shape)) or "1"
 
 
 def cast_request(shape: tuple[int, ...], source_dtype: str, target_dtype: str) -> LaunchRequest:
     """Return a Cast of ``shape`` elements from one float type to another."""
     return LaunchRequest(
-        name=_extents(shape),
+        name=extents_text(shape),
         words="Cast",
         details={"x_shape": shape, "input_dtype": source_dtype, "output_dtype": target_dtype},
-        steps=lambda steps: steps.cast(_input("x", shape, source_dtype), target_dtype),
+        steps=lambda steps: steps.cast(input_buffer("x", shape, source_dtype), target_dtype),
     )
 
 
 def fill_request(shape: tuple[int, ...], dtype: str) -> LaunchRequest:
     """Return a fill of ``shape`` elements."""
     return LaunchRequest(
-        name=_extents(shape),
+        name=extents_text(shape),
         words="MemSet",
         details={"x_shape": shape, "input_dtype": dtype},
-        steps=lambda steps: steps.clear(_output("x", shape, dtype)),
+        steps=lambda steps: steps.clear(output_argument("x", shape, dtype)),
     )
 
 
@@ -144,12 +127,12 @@ def activation_request(layout: ActivationLayout, dtype: str, direction: Activati
 
     def steps(found: StepList) -> None:
         if direction == "to_blocked":
-            found.to_blocked(_input("x", layout.logical_shape, dtype), layout)
+            found.to_blocked(input_buffer("x", layout.logical_shape, dtype), layout)
         else:
-            found.from_blocked(_input("x", blocked_shape(layout), dtype, "NC1HWC0"), layout)
+            found.from_blocked(input_buffer("x", blocked_shape(layout), dtype, "NC1HWC0"), layout)
 
     return LaunchRequest(
-        name=_extents(layout.logical_shape),
+        name=extents_text(layout.logical_shape),
         words="TransData",
         details={"x_shape": layout.logical_shape, "input_dtype": dtype, "direction": direction, "c0": layout.c0},
         steps=steps,
@@ -161,13 +144,13 @@ def weight_request(layout: WeightLayout, dtype: str, direction: WeightDirection)
 
     def steps(found: StepList) -> None:
         if direction == "to_fractal":
-            found.to_fractal(_input("x", layout.logical_shape, dtype), layout)
+            found.to_fractal(input_buffer("x", layout.logical_shape, dtype), layout)
         else:
-            source = _input("x", layout.storage_shape, dtype, "FRACTAL_Z")
-            found.deliver_fractal(source, layout, _output("y", layout.logical_shape, dtype))
+            source = input_buffer("x", layout.storage_shape, dtype, "FRACTAL_Z")
+            found.deliver_fractal(source, layout, output_argument("y", layout.logical_shape, dtype))
 
     return LaunchRequest(
-        name=_extents(layout.logical_shape),
+        name=extents_text(layout.logical_shape),
         words="TransData",
         details={
             "x_shape": layout.logical_shape,
@@ -189,7 +172,7 @@ def permuted_request(words: str, shape: tuple[int, ...], order: tuple[int, ...],
     strides = View.contiguous(shape).strides
     view = View(shape=target, strides=tuple(strides[axis] for axis in order))
     matrix = _turned_matrix(shape, order)
-    source, output = _input("x", shape, dtype), _output("y", target, dtype)
+    source, output = input_buffer("x", shape, dtype), output_argument("y", target, dtype)
 
     def steps(found: StepList) -> None:
         item, product = DTYPES[dtype].item_bytes, found.product
@@ -202,7 +185,7 @@ def permuted_request(words: str, shape: tuple[int, ...], order: tuple[int, ...],
         found.add(one_launch_step(words, source, output.buffer, launch))
 
     return LaunchRequest(
-        name=_extents(shape),
+        name=extents_text(shape),
         words=words,
         details={"x_shape": shape, "input_dtype": dtype, "order": order},
         steps=steps,
@@ -221,155 +204,52 @@ def _turned_matrix(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int,
 def channel_sums_request(n: int, c: int, r: int, dtype: str) -> LaunchRequest:
     """Return a ReduceSum of [n][c][r] over its first and last axis."""
     return LaunchRequest(
-        name=_extents((n, c, r)),
+        name=extents_text((n, c, r)),
         words="ReduceSum",
         details={"x_shape": (n, c, r), "input_dtype": dtype},
         steps=lambda steps: steps.deliver_channel_sums(
-            _input("x", (n, c, r), dtype), n, c, r, _output("y", (c,), dtype)
+            input_buffer("x", (n, c, r), dtype), n, c, r, output_argument("y", (c,), dtype)
         ),
     )
 
 
-def convolution_kernel_request(
-    kernel: ConvKernel,
-    geometry: ConvGeometry,
-    compute_dtype: str,
-    *,
-    generation: Generation = "closed",
-    block_dim: int | None = None,
-) -> LaunchRequest:
-    """Return a kernel of the Cube by itself, its operands in NC1HWC0 (NDC1HWC0) and FRACTAL_Z (FRACTAL_Z_3D).
-
-    As a profiler lists it: the fill of a result that is added to is a kernel of its own, and the operands have just
-    been converted.
-
-    Parameters
-    ----------
-    kernel : {"forward", "input", "filter"}
-        What is computed.
-    geometry : ConvGeometry
-        The convolution; of a gradient, that whose gradient it is.
-    compute_dtype : {"fp16", "bf16", "hf32", "fp32"}
-        What the Cube multiplies.
-    generation : {"closed", "published"}
-        Of a gradient's kernel on A2 and A3. The closed ones are those that were measured.
-    block_dim : int or None
-        Cube cores it may have; None: those of the product.
-    """
-    g = geometry
-    stored = DTYPES[compute_dtype].stored_as
-    x, y = (blocked_shape(layout(g, compute_dtype)) for layout in (input_layout, output_layout))
-    w = weight_layout(g, compute_dtype).storage_shape
-    operands = {"forward": (x, w, y), "input": (y, w, x), "filter": (x, y, w)}[kernel]
-    first, second = (_input(name, shape, stored) for name, shape in zip("ab", operands[:2], strict=True))
-    result = _output("c", operands[2], "fp32" if kernel == "filter" else stored).buffer
-
-    def launches(*operands: Any) -> Kernel:
-        made = _launches_of(kernel, generation, block_dim)(*operands)
-        return replace(made, launches=tuple(launch for launch in made.launches if launch.name != "MemSet"))
-
-    return LaunchRequest(
-        name=_extents((g.n, g.cin, g.di, g.hi, g.wi)),
-        words=_kernel_name(kernel, g),
-        details=_convolution_facts(g, stored),
-        steps=lambda steps: _add_convolution(steps, kernel, g, compute_dtype, first, second, result, launches),
-        compute_dtype=compute_dtype,
-        macs=_macs(g),
-        inputs_in_l2=True,
-    )
-
-
-def convolution_operator_request(
-    kernel: Literal["input", "filter"],
-    geometry: ConvGeometry,
-    compute_dtype: str,
-    dtypes: tuple[str, str],
-    *,
-    generation: Generation = "closed",
-    block_dim: int | None = None,
-) -> LaunchRequest:
-    """Return a gradient between plain tensors: layouts, the kernel, and the way back, as the operator in a graph runs.
-
-    Unlike a call of aclnnConvolutionBackward it follows none of that call's rules and routes.
-
-    Parameters
-    ----------
-    kernel, geometry, compute_dtype, generation, block_dim
-        As of `convolution_kernel_request`.
-    dtypes : (str, str)
-        Of the operands and of the result.
-    """
-    g = geometry
-    stored = DTYPES[compute_dtype].stored_as
-    large, small, weight = (
-        input_layout(g, compute_dtype),
-        output_layout(g, compute_dtype),
-        weight_layout(g, compute_dtype),
-    )
-
-    launches = _launches_of(kernel, generation, block_dim)
+def elementwise_request(operation: str, shape: tuple[int, ...], dtype: str) -> LaunchRequest:
+    """Return an element-wise kernel of `ops.vector.stream` on ``shape`` elements, of two tensors where it has two."""
+    sources = tuple(input_buffer(f"x{number}", shape, dtype) for number in range(1 + (operation in BINARY)))
+    target = output_argument("y", shape, dtype).buffer
 
     def steps(found: StepList) -> None:
-        dy = found.to_blocked(found.cast(_input("dy", small.logical_shape, dtypes[0]), stored), small)
-        if kernel == "input":
-            w = found.to_fractal(found.cast(_input("w", weight.logical_shape, dtypes[0]), stored), weight)
-            result = Buffer(name="dx.NC1HWC0", shape=blocked_shape(large), dtype=stored, format="NC1HWC0")
-            _add_convolution(found, kernel, g, compute_dtype, dy, w, result, launches)
-            found.deliver_blocked(result, large, _output("dx", large.logical_shape, dtypes[1]))
-            return
-        x = found.to_blocked(found.cast(_input("x", large.logical_shape, dtypes[0]), stored), large)
-        result = Buffer(name="dw.FRACTAL_Z", shape=weight.storage_shape, dtype="fp32", format="FRACTAL_Z")
-        _add_convolution(found, kernel, g, compute_dtype, x, dy, result, launches)
-        found.deliver_fractal(result, weight, _output("dw", weight.logical_shape, dtypes[1]))
+        product = found.product
+
+        def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
+            places = tuple(at(source) for source in sources)
+            return Kernel(launches=(stream_launch(gm, operation, places, at(target), dtype, product, 1.0),))
+
+        found.add(Step(name=operation, reads=sources, writes=(target,), build=build))
 
     return LaunchRequest(
-        name=_extents((g.n, g.cin, g.di, g.hi, g.wi)),
-        words=_kernel_name(kernel, g),
-        details=_convolution_facts(g, dtypes[0]),
-        steps=steps,
-        compute_dtype=compute_dtype,
-        macs=_macs(g),
-        kernel_words="the kernel of the gradient",
+        name=extents_text(shape), words=operation, details={"x_shape": shape, "input_dtype": dtype}, steps=steps
     )
 
 
-def _add_convolution(
-    steps: StepList,
-    kernel: ConvKernel,
-    geometry: ConvGeometry,
-    compute_dtype: str,
-    first: Buffer,
-    second: Buffer,
-    result: Buffer,
-    launches: Callable[..., Kernel],
-) -> None:
-    product = steps.product
+def planes_request(operation: str, planes: int, elems: int, dtype: str) -> LaunchRequest:
+    """Return one of `PLANES` of ``planes`` planes and one of ``elems`` elements, which is used for all."""
+    launch = PLANES[operation]
+    source, matrix = input_buffer("x0", (planes, elems), dtype), input_buffer("x1", (elems,), dtype)
+    target = output_argument("y", (planes, elems), dtype).buffer
 
-    def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
-        return launches(geometry, product, compute_dtype, gm, at(first), at(second), at(result))
+    def steps(found: StepList) -> None:
+        product = found.product
 
-    steps.add(Step(name=_kernel_name(kernel, geometry), reads=(first, second), writes=(result,), build=build))
+        def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
+            places = (at(source), at(matrix), at(target))
+            return Kernel(launches=(launch(gm, *places, planes, elems, dtype, product),))
 
+        found.add(Step(name=operation, reads=(source, matrix), writes=(target,), build=build))
 
-def _kernel_name(kernel: ConvKernel, geometry: ConvGeometry) -> str:
-    return _NAMES[kernel].format(3 if geometry.spatial_rank == 3 else 2)
-
-
-def _macs(g: ConvGeometry) -> int:
-    return g.n * g.cout * g.do * g.ho * g.wo * g.cin // g.groups * g.kd * g.kh * g.kw
-
-
-def _convolution_facts(g: ConvGeometry, dtype: str) -> dict[str, Any]:
-    return {
-        "input_dtype": dtype,
-        "n": g.n,
-        "cin": g.cin,
-        "cout": g.cout,
-        "groups": g.groups,
-        "input_extents": (g.di, g.hi, g.wi),
-        "output_extents": (g.do, g.ho, g.wo),
-        "kernel": (g.kd, g.kh, g.kw),
-        "stride": g.stride,
-        "pads": g.pad,
-        "dilation": g.dilation,
-    }
+    return LaunchRequest(
+        name=f"{planes}x{elems}",
+        words=operation,
+        details={"x_shape": (planes, elems), "input_dtype": dtype},
+        steps=steps,
+    )

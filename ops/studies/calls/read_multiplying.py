@@ -9,10 +9,15 @@ from typing import Any, Literal
 from npu_sim.dtypes.cube_math import CubeMathType
 from npu_sim.dtypes.formats import DTYPES
 from npu_sim.products import Product
+from ops.common.generation import GENERATIONS
 from ops.matmul.tiling import MatmulShape, MatmulTiling, bank_tiling
+from ops.studies.calls.convolution_kernels import (
+    ConvKernel,
+    convolution_kernel_request,
+    convolution_operator_request,
+)
 from ops.studies.calls.convolutions import ConvolutionRequest, GradientRequest
 from ops.studies.calls.fields import Fields, RequestError
-from ops.studies.calls.launches import ConvKernel, convolution_kernel_request, convolution_operator_request
 from ops.studies.calls.planned import Request
 from ops.studies.calls.poolings import PoolingGradientRequest, PoolingRequest
 from ops.studies.calls.products import MatrixProductRequest
@@ -53,12 +58,13 @@ def read_kernel(kernel: ConvKernel, fields: Fields, product: Product, scope: Tim
     """Return a convolution, or one of its gradients: the kernel by itself, or for a whole call what is around it.
 
     A gradient between plain tensors has the type of ``out_dtype``, otherwise of its operands; that of a weight fp32,
-    in which the kernel leaves it.
+    in which the kernel leaves it. ``block_dim``: cores of the kernel; ``generation``: closed (those that profiles are
+    of) or published.
     """
     given = read_convolution(fields)
     dtype, compute = types_of(fields, product, "hf32")
     if scope != "call":
-        return convolution_kernel_request(kernel, given.geometry, compute)
+        return convolution_kernel_request(kernel, given.geometry, compute, **_chosen(fields))
     if kernel == "forward":
         has_bias = fields.get("bias", "has_bias", default=False) not in (False, 0, [])
         name = "x".join(map(str, (given.geometry.n, given.geometry.cin, given.geometry.hi, given.geometry.wi)))
@@ -66,7 +72,15 @@ def read_kernel(kernel: ConvKernel, fields: Fields, product: Product, scope: Tim
             case=given.case(name, dtype), has_bias=has_bias, cube_math_type=mode_of(dtype, compute)
         )
     result = fields.dtype("out_dtype", "output_dtype", default="fp32" if kernel == "filter" else dtype)
-    return convolution_operator_request(kernel, given.geometry, compute, (dtype, result))
+    return convolution_operator_request(kernel, given.geometry, compute, (dtype, result), **_chosen(fields))
+
+
+def _chosen(fields: Fields) -> dict[str, Any]:
+    """Return which generation of a kernel is meant, and the cores it may have."""
+    generation = fields.text("generation", default="closed").lower()
+    if generation not in GENERATIONS:
+        raise RequestError(f"generation must be one of {', '.join(GENERATIONS)}, not {generation[:40]}")
+    return {"generation": generation, "block_dim": fields.block_dim()}
 
 
 def read_backward(fields: Fields, product: Product, scope: TimedScope) -> Request:

@@ -10,6 +10,7 @@ from typing import Any
 from npu_sim.products import Product, get_product
 from ops.studies.calls.fields import Fields, RequestError, key_of
 from ops.studies.calls.planned import Request
+from ops.studies.calls.read_elementwise import ELEMENTWISE, read_elementwise
 from ops.studies.calls.read_moves import (
     read_cast,
     read_fill,
@@ -49,6 +50,7 @@ READERS: Mapping[str, _Reader] = {
     "reduce_sum": _step(read_reduce_sum),
     "fill": _step(read_fill),
     "tensor_move": _step(read_move),
+    **{name: _step(partial(read_elementwise, name)) for name in ELEMENTWISE},
 }
 """What reads an item, by the name of the operator."""
 
@@ -68,6 +70,13 @@ _ALIASES = {
     "matmul": ("mm", "addmm", "bmm", "batchmatmul", "gemm", "linear"),
     "transpose": ("permute",),
     "reduce_sum": ("sum",),
+    "add": ("axpy",),
+    "div": ("realdiv", "divide", "truediv"),
+    "maximum": ("max",),
+    "minimum": ("min",),
+    "mul": ("multiply",),
+    "relu": ("inplacerelu",),
+    "sub": ("subtract",),
     "fill": ("zeroslike", "oneslike", "memset", "zeros", "ones", "fills", "zero"),
     "tensor_move": ("copy", "contiguous", "identity", "viewcopy", "slice", "stridedslice", "asstrided"),
 }  # fmt: skip

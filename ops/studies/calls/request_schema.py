@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ops.studies.calls.read_elementwise import ELEMENTWISE
 from ops.studies.calls.request_items import READERS, SCOPES
 
 _INTS: Mapping[str, Any] = {"type": "array", "items": {"type": "integer"}}
-_CONVOLUTIONS = ("conv", "conv_backprop_filter", "conv_backprop_input", "conv_backward")
+_KERNELS = ("conv", "conv_backprop_filter", "conv_backprop_input")
+_CONVOLUTIONS = (*_KERNELS, "conv_backward")
 _POOLINGS = ("avg_pool", "avg_pool_grad")
-_VECTOR = ("transdata", "cast", "transpose", "reduce_sum", "fill", "tensor_move")
+_VECTOR = ("transdata", "cast", "transpose", "reduce_sum", "fill", "tensor_move", *ELEMENTWISE)
 _MULTIPLYING = (*_CONVOLUTIONS, *_POOLINGS, "matmul")
 
 FIELDS: Mapping[str, tuple[Mapping[str, Any], str, tuple[str, ...]]] = {
@@ -47,8 +49,10 @@ FIELDS: Mapping[str, tuple[Mapping[str, Any], str, tuple[str, ...]]] = {
     "b_format": ({"type": "string"}, "likewise", ("matmul",)),
     "c_format": ({"type": "string"}, "likewise", ("matmul",)),
     "tiling": ({"type": "object"}, "one of CANN's tuning records: block_dim, al1, bl1, al0, bl0, cl0", ("matmul",)),
-    "block_dim": ({"type": "integer"}, "cores; default: as many as are of use", ("matmul",)),
+    "block_dim": ({"type": "integer"}, "cores of the kernel; default: as many as are of use", ("matmul", *_KERNELS)),
+    "generation": ({"type": "string"}, "closed, the kernels that profiles are of, or published; default closed", _KERNELS),
     "in_shape": (_INTS, "shape of what is read", _VECTOR),
+    "other_shape": (_INTS, "of a second operand, if it is another; of one element: a number", tuple(ELEMENTWISE)),
     "in_dtype": ({"type": "string"}, "type of the tensors: fp16, FLOAT16, DT_BF16, float32, INT64, ...; default fp16, "
                  "of cast fp32", tuple(READERS)),
     "in_format": ({"type": "string"}, "format of what is read; default: plain", ("transdata",)),
