@@ -129,6 +129,10 @@ class CoreSpans:
         The rows, as issued.
     start_cycles, end_cycles : int64[n]
         Occupancy of the pipe, from the start of the phase. A WaitFlag's span contains its waiting.
+    busy_cycles, stall_cycles : mapping of str to int
+        By pipe: cycles it is occupied, and cycles it waits between its rows.
+    bytes_by_path : mapping of str to int
+        As of `TimelineResult`, of this core and phase.
     """
 
     core: int
@@ -137,6 +141,9 @@ class CoreSpans:
     rows: np.ndarray
     start_cycles: npt.NDArray[np.int64]
     end_cycles: npt.NDArray[np.int64]
+    busy_cycles: Mapping[str, int]
+    stall_cycles: Mapping[str, int]
+    bytes_by_path: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,6 +412,9 @@ class _Run:
                 rows=rows,
                 start_cycles=np.ascontiguousarray(spans[:, 0]),
                 end_cycles=np.ascontiguousarray(spans[:, 1]),
+                busy_cycles=_by_pipe(self.clocks[AT_BUSY:]),
+                stall_cycles=_by_pipe(self.clocks[AT_STALL:][: 8 * CAUSES].reshape(8, CAUSES).sum(axis=1)),
+                bytes_by_path=_by_path(self.clocks[AT_BYTES:]),
             )
         )
 
@@ -460,7 +470,6 @@ class _Run:
         parts += beside
         phases = sum(self.phase_cycles)
         counts = self.totals[AT_COUNT - AT_BUSY :][:OPCODES]
-        moved = self.totals[AT_BYTES - AT_BUSY :].reshape(8, 8)
         return TimelineResult(
             launch=launch.name,
             product=self.product.name,
@@ -477,12 +486,7 @@ class _Run:
             busy_cycles_all_cores=_by_pipe(self.totals),
             stall_cycles=_stalls(self.critical, phases),
             critical_parts=dict(zip(PART_NAMES, parts, strict=True)),
-            bytes_by_path={
-                f"{Space(source).name}->{Space(target).name}": int(moved[source, target])
-                for source in Space
-                for target in Space
-                if moved[source, target]
-            },
+            bytes_by_path=_by_path(self.totals[AT_BYTES - AT_BUSY :]),
             instruction_counts={op.name: int(counts[op]) for op in Op if counts[op]},
             launch_nanoseconds=cost.launch_nanoseconds(launch.core_count),
             spans=tuple(self.kept_spans),
@@ -491,6 +495,16 @@ class _Run:
 
 def _by_pipe(values: npt.NDArray[np.int64]) -> dict[str, int]:
     return {Pipe(pipe).name: int(values[pipe]) for pipe in range(PIPES)}
+
+
+def _by_path(values: npt.NDArray[np.int64]) -> dict[str, int]:
+    moved = values[:64].reshape(8, 8)
+    return {
+        f"{Space(source).name}->{Space(target).name}": int(moved[source, target])
+        for source in Space
+        for target in Space
+        if moved[source, target]
+    }
 
 
 def _stalls(sums: npt.NDArray[np.int64], phases: int) -> dict[str, dict[str, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Mapping
@@ -84,6 +85,41 @@ def write_files(contents: Mapping[Path, bytes]) -> None:
     finally:
         for left_over, _ in temporary.values():
             left_over.unlink(missing_ok=True)
+
+
+def write_folder(path: Path, contents: Mapping[str, bytes]) -> None:
+    """Write a new folder with all files, complete or not at all: first beside its place, then renamed.
+
+    Parameters
+    ----------
+    path : Path
+        The folder, which must not exist yet.
+    contents : mapping of str to bytes
+        What each file shall hold, by its path below the folder.
+
+    Raises
+    ------
+    OutputFileError
+        The folder exists, or the one it goes into does not or cannot be written.
+    """
+    if path.exists() or path.is_symlink():
+        raise OutputFileError(f"Output folder must not exist yet, but {path} does")
+    try:
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+        try:
+            for name, content in contents.items():
+                target = temporary / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content)
+            temporary.chmod(0o777 & ~_umask())
+            temporary.rename(path)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise OutputFileError(
+            f"Output folder must be writable, but {path} is not ({error.strerror or error})"
+        ) from error
 
 
 def _status(path: Path) -> os.stat_result | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ from npu_sim.report.files import write_files
 from ops.cli import shapes
 from ops.cli.effort import YesOption, announce
 from ops.cli.output import console, note_compilation
+from ops.cli.trace_files import OpProfOption, TraceCoreOption, TraceOption, read_trace_files
 
 
 def perf_command(
@@ -64,17 +64,9 @@ def perf_command(
         ),
     ] = None,
     json_path: shapes.JsonOption = None,
-    trace: Annotated[
-        str | None,
-        typer.Option(
-            "--trace",
-            metavar="FILE",
-            help="Chrome trace (Perfetto) of one layer, product and mode, or of all launches of a Python file.",
-        ),
-    ] = None,
-    trace_core: Annotated[
-        list[int] | None, typer.Option("--trace-core", help="Core in the trace; repeatable. Default: all.")
-    ] = None,
+    trace: TraceOption = None,
+    trace_core: TraceCoreOption = None,
+    op_prof: OpProfOption = None,
     html: Annotated[
         str | None, typer.Option("--html", metavar="FILE", help="Write the report of a network as one HTML file.")
     ] = None,
@@ -121,6 +113,7 @@ def perf_command(
         options = NetworkOptions(
             model=model, file=file, inputs=inputs, batch=batch, mask=mask, products=product, modes=cube_math_type,
             layers=layer, dtype=dtype, scope=scope, json_path=json_path, html=html, trace=trace, trace_cores=trace_core,
+            op_prof=op_prof,
             forward=forward, details=details, yes=yes, show_progress=not no_progress,
         )  # fmt: skip
         raise typer.Exit(time_network(options))
@@ -134,7 +127,15 @@ def perf_command(
         )  # fmt: skip
         raise typer.Exit(
             time_script(
-                file, arguments or (), product, json_path, trace, trace_core, yes=yes, show_progress=not no_progress
+                file,
+                arguments or (),
+                product,
+                json_path,
+                trace,
+                trace_core,
+                op_prof,
+                yes=yes,
+                show_progress=not no_progress,
             )
         )
     shapes.refuse_arguments(arguments)
@@ -145,16 +146,13 @@ def perf_command(
     products, modes = shapes.read_products(product), shapes.read_modes(cube_math_type)
     wanted = shapes.read_scope(scope)
     json_file = shapes.output_path("--json", json_path, file)
-    if trace == "-":
-        raise shapes.UsageError("--trace must be a file, not standard output")
-    trace_file = shapes.output_path("--trace", trace, file, (json_file,))
-    if trace_core and trace_file is None:
-        raise shapes.UsageError("--trace-core must be given together with --trace")
+    files = read_trace_files(trace, trace_core, op_prof, file, (json_file,))
     requests = gradient_requests(cases.cases, modes)
     combinations = len(requests) * len(products)
-    if trace_file is not None and combinations != 1:
+    if files.option and combinations != 1:
         raise shapes.UsageError(
-            f"--trace must come with one --layer, --product and --cube-math-type, not {combinations} combinations"
+            f"{files.option} must come with one --layer, --product and --cube-math-type, not {combinations} "
+            "combinations"
         )
     note_compilation()
     announce(timing_effort(requests, products, wanted), yes=yes)
@@ -165,9 +163,8 @@ def perf_command(
     if json_file is not None:
         contents[json_file] = json_text.encode()
     result = report.rows[0].result
-    if trace_file is not None and result is not None and result.launches:
-        document = timing.trace_result(result, tuple(trace_core) if trace_core else None)
-        contents[trace_file] = json.dumps(document, allow_nan=False).encode()
+    launches = [] if result is None else timing.traced_launches(result)
+    contents |= files.contents(launches)
     write_files(contents)
     if json_path == "-":
         sys.stdout.write(json_text)
@@ -175,4 +172,5 @@ def perf_command(
         print_timing(report)
         for path in contents:
             console().print(f"written: {path}", soft_wrap=True)
+    files.write_folder(launches, quiet=json_path == "-")
     raise typer.Exit(0 if report.computed else 1)

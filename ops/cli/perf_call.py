@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +10,7 @@ from npu_sim.products import get_product
 from ops.cli import shapes
 from ops.cli.effort import YesOption, announce
 from ops.cli.output import note_compilation
+from ops.cli.trace_files import OpProfOption, TraceCoreOption, TraceOption, read_trace_files
 
 
 def _option(name: str, help: str, metavar: str | None = None) -> Any:
@@ -77,8 +76,9 @@ def perf_call_command(
         typer.Option("--scope", help="call (default): with casts and layout conversions; kernel: what multiplies."),
     ] = None,
     json_path: shapes.JsonOption = None,
-    trace: Annotated[str | None, typer.Option("--trace", metavar="FILE", help="Chrome trace on one product.")] = None,
-    trace_core: Annotated[list[int] | None, typer.Option("--trace-core", help="Core in the trace; repeatable.")] = None,
+    trace: TraceOption = None,
+    trace_core: TraceCoreOption = None,
+    op_prof: OpProfOption = None,
     yes: YesOption = False,
     no_progress: shapes.NoProgressOption = False,
 ) -> None:
@@ -100,14 +100,10 @@ def perf_call_command(
     values = {name: _integers(name, text) for name, text in given.items()}
     wanted = shapes.read_scope(scope)
     json_file = shapes.output_path("--json", json_path, None)
-    if trace == "-":
-        raise shapes.UsageError("--trace must be a file, not standard output")
-    trace_file = shapes.output_path("--trace", trace, None, (json_file,))
-    if trace_core and trace_file is None:
-        raise shapes.UsageError("--trace-core must be given together with --trace")
+    files = read_trace_files(trace, trace_core, op_prof, None, (json_file,))
     names = shapes.read_products(product)
-    if trace_file is not None and len(names) != 1:
-        raise shapes.UsageError(f"--trace must come with one --product, not {len(names)}")
+    if files.option and len(names) != 1:
+        raise shapes.UsageError(f"{files.option} must come with one --product, not {len(names)}")
     requests = {name: read_call(operator, values, name, wanted) for name in names}
     note_compilation()
     effort = [timing_effort([request], [name], wanted) for name, request in requests.items()]
@@ -119,12 +115,10 @@ def perf_call_command(
                 progress(len(rows), len(requests), f"{name} {request.name}")
             rows.append(timing.time_row(request, name, get_product(name), wanted))
     report = timing.TimingReport(source="command line", scope=wanted, rows=tuple(rows))
-    more: dict[Path, bytes] = {}
     result = report.rows[0].result
-    if trace_file is not None and result is not None and result.launches:
-        document = timing.trace_result(result, tuple(trace_core) if trace_core else None)
-        more[trace_file] = json.dumps(document, allow_nan=False).encode()
-    write_timing(report, json_path, json_file, more)
+    launches = [] if result is None else timing.traced_launches(result)
+    write_timing(report, json_path, json_file, files.contents(launches))
+    files.write_folder(launches, quiet=json_path == "-")
     raise typer.Exit(0 if report.computed else 1)
 
 

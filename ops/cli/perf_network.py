@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,10 +15,11 @@ from ops.cli.network_html import render
 from ops.cli.network_source import model_source, table_source
 from ops.cli.network_table import print_network
 from ops.cli.output import console, note_compilation
+from ops.cli.trace_files import read_trace_files
 from ops.common.explain import launch_works
 from ops.common.geometry import MAX_EXTENT
 from ops.studies.effort import Effort, timing_effort
-from ops.studies.launch_trace import TracedLaunch, trace_launches
+from ops.studies.launch_trace import TracedLaunch
 from ops.studies.layers import GRADIENTS, GradientName
 from ops.studies.network.report import run_network
 from ops.studies.network.step import Make
@@ -41,7 +41,7 @@ class NetworkOptions:
         ``FILE.py:FUNCTION``.
     inputs, products, modes, layers : sequence of str or None
         Each option that can be repeated.
-    batch, mask, dtype, scope, json_path, html, trace : str or None
+    batch, mask, dtype, scope, json_path, html, trace, op_prof : str or None
         The others.
     trace_cores : sequence of int or None
         Cores in the trace.
@@ -62,6 +62,7 @@ class NetworkOptions:
     json_path: str | None
     html: str | None
     trace: str | None
+    op_prof: str | None
     trace_cores: Sequence[int] | None
     forward: bool
     details: bool
@@ -74,22 +75,18 @@ def time_network(given: NetworkOptions) -> int:
     scope = shapes.read_scope(given.scope)
     products, modes = shapes.read_products(given.products), shapes.read_modes(given.modes)
     json_file = shapes.output_path("--json", given.json_path, None)
-    if given.trace == "-":
-        raise shapes.UsageError("--trace must be a file, not standard output")
-    trace_file = shapes.output_path("--trace", given.trace, None, (json_file,))
+    files = read_trace_files(given.trace, given.trace_cores, given.op_prof, None, (json_file,))
     html_file = html_path(given.html)
     if html_file is not None:
-        shapes.output_path("--html", given.html, None, (json_file, trace_file))
-    if given.trace_cores and trace_file is None:
-        raise shapes.UsageError("--trace-core must be given together with --trace")
+        shapes.output_path("--html", given.html, None, (json_file, files.trace))
     make, batches = _source(given)
     layers = given.layers or None
     settings = len(products) * len(modes) * len(batches)
     steps = [make(batch, mode).select(layers) for batch in batches for mode in modes]
-    if trace_file is not None and settings * steps[0].layer_count != 1:
+    if files.option and settings * steps[0].layer_count != 1:
         raise shapes.UsageError(
-            "--trace must come with one --layer, --product, --cube-math-type and --batch, not "
-            f"{settings * steps[0].layer_count} combinations"
+            f"{files.option} must come with one --layer, --product, --cube-math-type and --batch, "
+            f"not {settings * steps[0].layer_count} combinations"
         )
     note_compilation()
     announce(_effort(make, modes, batches, products, given), yes=given.yes)
@@ -101,9 +98,8 @@ def time_network(given: NetworkOptions) -> int:
     json_text = report.to_json() + "\n"
     if json_file is not None:
         contents[json_file] = json_text.encode()
-    if trace_file is not None and report.steps[0].call_count:
-        document = trace_launches(traced(report.steps[0]), tuple(given.trace_cores) if given.trace_cores else None)
-        contents[trace_file] = json.dumps(document, allow_nan=False).encode()
+    launches = traced(report.steps[0]) if files.option else []
+    contents |= files.contents(launches)
     if html_file is not None:
         contents[html_file] = render(report)
     write_files(contents)
@@ -113,6 +109,7 @@ def time_network(given: NetworkOptions) -> int:
         print_network(report, details=given.details)
         for path in contents:
             console().print(f"written: {path}", soft_wrap=True)
+    files.write_folder(launches, quiet=given.json_path == "-")
     return 0 if any(times.call_count for times in report.steps) else 1
 
 

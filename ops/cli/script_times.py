@@ -19,11 +19,12 @@ from npu_sim.report.tables import fitted_tables
 from ops.cli import scripts
 from ops.cli.effort import announce
 from ops.cli.output import console, print_prose
-from ops.cli.shapes import UsageError, output_path, progress_bar
+from ops.cli.shapes import output_path, progress_bar
 from ops.cli.timing_text import PIPES, calibration, critical_path, percent
+from ops.cli.trace_files import read_trace_files
 from ops.studies.effort import TIMING_ROWS_PER_SECOND, launches_effort
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes, describe_parameters
-from ops.studies.launch_trace import TracedLaunch, trace_launches
+from ops.studies.launch_trace import TracedLaunch
 
 NOTE = f"{APPROXIMATE} {ONE_AFTER_THE_OTHER}"
 
@@ -48,17 +49,14 @@ def time_script(
     json_path: str | None,
     trace: str | None,
     trace_cores: Sequence[int] | None,
+    op_prof: str | None,
     *,
     yes: bool,
     show_progress: bool,
 ) -> int:
     """Run a script and time what its operators launched; return the exit code."""
     product = scripts.one_product(products)
-    if trace == "-":
-        raise UsageError("--trace must be a file, not standard output")
-    target = output_path("--trace", trace, file, (output_path("--json", json_path, file),))
-    if trace_cores and target is None:
-        raise UsageError("--trace-core must be given together with --trace")
+    files = read_trace_files(trace, trace_cores, op_prof, file, (output_path("--json", json_path, file),))
     outcome = scripts.run_script(file, arguments, product, explain=True, quiet=json_path == "-")
     every = [launch for made in outcome.explanations for launch in made.launches]
     announce(launches_effort(every, TIMING_ROWS_PER_SECOND), yes=yes)
@@ -71,12 +69,12 @@ def time_script(
             calls.append(TimedCall(made=made, launches=timed))
     has_launches = any(call.launches for call in calls)
     more: dict[Path, bytes] = {}
-    if target is not None and has_launches:
-        document = trace_launches(list(_traced(calls)), tuple(trace_cores) if trace_cores else None)
-        more[target] = json.dumps(document, allow_nan=False).encode()
+    launches = list(_traced(calls))
+    more |= files.contents(launches)
     if json_path != "-":
         _print_calls(calls, console())
     scripts.write_report(_document(file, calls), json_path, file, more)
+    files.write_folder(launches, quiet=json_path == "-")
     return 1 if outcome.code or not has_launches else 0
 
 

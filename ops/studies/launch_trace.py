@@ -41,6 +41,26 @@ class TracedLaunch:
     inputs_in_l2: bool = False
 
 
+def require_traceable(launches: Sequence[TracedLaunch], cores: tuple[int, ...] | None) -> None:
+    """Refuse what no viewer can show.
+
+    Raises
+    ------
+    OperatorError
+        If a core does not exist, or there would be more than `TRACE_ROW_LIMIT` rows.
+    """
+    core_count = max(one.launch.core_count for one in launches)
+    wanted = len(cores) if cores else core_count
+    for core in cores or ():
+        if not 0 <= core < core_count:
+            raise OperatorError(f"Core must be in [0, {core_count - 1}], not {core}", 161002)
+    rows = sum(one.timed.row_count * min(wanted, one.launch.core_count) // one.launch.core_count for one in launches)
+    if rows > TRACE_ROW_LIMIT:
+        raise OperatorError(
+            f"Trace must hold at most {TRACE_ROW_LIMIT} rows, not about {rows} ({wanted} cores; choose fewer)", 161002
+        )
+
+
 def trace_launches(launches: Sequence[TracedLaunch], cores: tuple[int, ...] | None = None) -> dict[str, Any]:
     """Return the Chrome trace of all launches, one after the other on the same time axis.
 
@@ -56,16 +76,7 @@ def trace_launches(launches: Sequence[TracedLaunch], cores: tuple[int, ...] | No
     OperatorError
         If a core does not exist, or the trace would have more than `TRACE_ROW_LIMIT` rows.
     """
-    core_count = max(one.launch.core_count for one in launches)
-    wanted = len(cores) if cores else core_count
-    for core in cores or ():
-        if not 0 <= core < core_count:
-            raise OperatorError(f"Core must be in [0, {core_count - 1}], not {core}", 161002)
-    rows = sum(one.timed.row_count * min(wanted, one.launch.core_count) // one.launch.core_count for one in launches)
-    if rows > TRACE_ROW_LIMIT:
-        raise OperatorError(
-            f"Trace must hold at most {TRACE_ROW_LIMIT} rows, not about {rows} ({wanted} cores; choose fewer)", 161002
-        )
+    require_traceable(launches, cores)
     document: dict[str, Any] = {}
     metadata: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []

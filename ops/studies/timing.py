@@ -19,7 +19,7 @@ from ops.common.explain import launch_works
 from ops.studies.calls.planned import Request, TimedCall, time_call
 from ops.studies.cases import program_name
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, describe_parameters
-from ops.studies.launch_trace import TracedLaunch, trace_launches
+from ops.studies.launch_trace import TracedLaunch
 from ops.studies.precision import Progress
 from ops.studies.precision_report import Refusal, Scope
 
@@ -207,11 +207,10 @@ def time_row(request: Request, name: str, chip: Product, scope: Scope) -> Timing
     return TimingRow(request=request, product=name, chip=chip, result=result)
 
 
-def trace_result(result: TimedCall, cores: tuple[int, ...] | None = None) -> dict[str, Any]:
-    """Return the Chrome trace of the launches of ``result``, see `trace_launches`."""
+def traced_launches(result: TimedCall) -> list[TracedLaunch]:
+    """Return the launches of a call, with labels, for `ops.studies.launch_trace`."""
     launches = (launch for step in result.steps for launch in step.kernel.launches)
-    traced = [
+    return [
         TracedLaunch(result.planned.product, launch, timed, f"{launch.name} ({works_on})", result.planned.inputs_in_l2)
         for launch, timed, works_on in zip(launches, result.launches, launch_works(result.steps), strict=True)
     ]
-    return trace_launches(traced, cores)

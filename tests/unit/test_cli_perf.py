@@ -302,7 +302,7 @@ WRONG = [
     (("missing.npz",), "Input file must exist, but missing.npz does not"),
     ((*SHAPE, "--json", "nowhere/r.json"), "Output file must be in an existing directory, not nowhere/r.json"),
     ((*SHAPE, "--trace", "-"), "--trace must be a file, not standard output"),
-    ((*SHAPE, "--trace-core", "0"), "--trace-core must be given together with --trace"),
+    ((*SHAPE, "--trace-core", "0"), "--trace-core must be given together with --trace or --op-prof"),
     (
         (*SHAPE, "--trace", "t.json"),
         "--trace must come with one --layer, --product and --cube-math-type, not 4 combinations",

@@ -138,7 +138,7 @@ WRONG = [
         "--trace must come with one --layer, --product, --cube-math-type and --batch, not ",
     ),
     ((*SMALL, "--trace", "-"), "--trace must be a file, not standard output"),
-    ((*SMALL, "--trace-core", "1"), "--trace-core must be given together with --trace"),
+    ((*SMALL, "--trace-core", "1"), "--trace-core must be given together with --trace or --op-prof"),
     ((*SMALL, "--scope", "launch"), "--scope must be one of call, kernel, not launch"),
     ((*SMALL, "--dtype", "int8"), "dtype must be one of fp16, bf16, fp32, not int8"),
 ]

@@ -202,7 +202,7 @@ def test_script_with_an_option_of_shapes_is_bad_input(capsys, script, command, o
     ("options", "message"),
     [
         (("--trace", "-"), "--trace must be a file, not standard output"),
-        (("--trace-core", "0"), "--trace-core must be given together with --trace"),
+        (("--trace-core", "0"), "--trace-core must be given together with --trace or --op-prof"),
     ],
 )
 def test_perf_of_a_script_with_a_trace_to_nowhere_is_bad_input(capsys, script, options, message):
