@@ -49,7 +49,8 @@ CAUSES = 10
 AT_PARTS = 0
 AT_TIME = SLOTS * PARTS
 AT_FRESH = AT_TIME + SLOTS
-"""int64[8]: 1 while nothing has run on the pipe since its last wait or barrier."""
+"""int64[8]: `FRESH` while nothing has run on the pipe since a wait or barrier, `STARVED` if a wait held it up."""
+FRESH, STARVED = 1, 2
 AT_RING_COUNT = AT_FRESH + 8
 AT_BUSY = AT_RING_COUNT + 8
 AT_STALL = AT_BUSY + 8
@@ -168,7 +169,7 @@ def _wait_flag(clocks: Any, source: Int, pipe: Int, event: Int, cycles: Int) -> 
     clocks[AT_TIME + slot] = -1
     _add(clocks, FREE + pipe, pipe, cycles)
     clocks[AT_BUSY + pipe] += cycles
-    clocks[AT_FRESH + pipe] = 1
+    clocks[AT_FRESH + pipe] |= FRESH | (STARVED if gap > 0 else 0)
     return OK
 
 
@@ -179,7 +180,7 @@ def _barrier_all(clocks: Any, cycles: Int) -> None:
     for pipe in range(PIPES):
         gap += _reach(clocks, FREE, FREE + pipe)
         gap += _reach(clocks, FREE, DONE + pipe)
-        clocks[AT_FRESH + pipe] = 1
+        clocks[AT_FRESH + pipe] |= FRESH
     clocks[AT_STALL + CAUSE_BARRIER] += gap
     _add(clocks, FREE, Pipe.S, cycles)
     clocks[AT_BUSY] += cycles
@@ -232,13 +233,15 @@ def advance(rows: np.ndarray, n: int, cost: np.ndarray, clocks: np.ndarray, span
     The scalar unit hands over one row after the other and waits while the queue of the pipe is full; rows of pipe S
     run in the scalar unit itself. A row leaves the queue when it starts. Start = later of issue and free pipe; a wait
     ends after its flag, which is set when every earlier instruction of the source pipe is complete; the first
-    instruction of MTE1 behind a wait or a barrier pays ``mte1_start_cycles``.
+    instruction of MTE1 behind a wait or a barrier pays ``mte1_start_cycles``, the first Mmad behind a wait that held M
+    up ``mmad_start_cycles``.
     """
     record = cost[0]
     depth = record["queue_depth_rows"]
     flag_cycles = record["flag_cycles"]
     barrier_cycles = record["barrier_cycles"]
     mte1_start = record["mte1_start_cycles"]
+    mmad_start = record["mmad_start_cycles"]
     with_spans = spans.shape[0] >= n
     for pipe in range(PIPES):
         if clocks[AT_TIME + FREE + pipe] > CORE_CYCLES:
@@ -282,7 +285,7 @@ def advance(rows: np.ndarray, n: int, cost: np.ndarray, clocks: np.ndarray, span
             gap = _reach(clocks, FREE + pipe, DONE + pipe)
             clocks[AT_STALL + pipe * CAUSES + CAUSE_BARRIER] += gap
             _run(clocks, pipe, barrier_cycles, np.int64(0))
-            clocks[AT_FRESH + pipe] = 1
+            clocks[AT_FRESH + pipe] = FRESH
         else:
             occupancy, latency, byte_count = row_cost_bytes(row, record)
             if np.uint64(occupancy + latency) > ROW_CYCLES:
@@ -297,6 +300,8 @@ def advance(rows: np.ndarray, n: int, cost: np.ndarray, clocks: np.ndarray, span
                 clocks[AT_BYTES + source * 8 + target] += byte_count
             if pipe == Pipe.MTE1 and clocks[AT_FRESH + pipe] != 0:
                 occupancy += mte1_start
+            elif pipe == Pipe.M and clocks[AT_FRESH + pipe] & STARVED != 0:
+                occupancy += mmad_start
             _run(clocks, pipe, occupancy, latency)
         if with_spans:
             spans[i, 0] = start

@@ -56,6 +56,8 @@ class CostParams:
     mmad_overhead_cycles, mmad_accumulate_overhead_cycles, mmad_isolated_cycles : int
         Occupancy beside the steps of an Mmad that starts from zero resp. accumulates; time beside the steps until an
         isolated Mmad is complete.
+    mmad_start_cycles : int
+        Extra occupancy of the first Mmad behind a wait that held M up.
     mmad_odd_conflict_fractals : int
         If not 0: an Mmad with an odd count of m or n fractals takes (k fractals - this) more cycles (k > 1).
     l1_to_l0a_millibytes_per_cycle, l1_to_l0b_millibytes_per_cycle : int
@@ -169,6 +171,7 @@ class CostParams:
     mmad_overhead_cycles: int
     mmad_accumulate_overhead_cycles: int
     mmad_isolated_cycles: int
+    mmad_start_cycles: int
     mmad_odd_conflict_fractals: int
     l1_to_l0a_millibytes_per_cycle: int
     l1_to_l0b_millibytes_per_cycle: int

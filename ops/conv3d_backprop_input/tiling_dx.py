@@ -38,6 +38,9 @@ def fallback_tiling(problem: DxProblem, core: CoreSpec, cores: int) -> DxTiling 
             spare_k=p.c0 if p.item == 4 and p.khw > 1 else 0,
             a_bytes=p.a1_block_bytes,
             pairs_b=p.item == 4,
+            width=g.wi,
+            others=p.groups * g.n * g.di,
+            cores=cores,
         ),
         core,
     )

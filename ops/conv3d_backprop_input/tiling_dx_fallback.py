@@ -1,8 +1,8 @@
 """A tiling of our own for the kernels here whose tiling in CANN comes from a closed library.
 
-The input gradient of grouped convolutions and of what the base template leaves, and every forward convolution. It is
-the simplest rule that fits: a large base block, the longest base K that L0A and L0B hold twice, then as much of K in
-L1 as there is room, less of it until everything fits, at last a smaller block.
+The input gradient of grouped convolutions and of what the base template leaves, and every forward convolution. Of all
+base blocks that fit the cheapest is taken, by a rough sum over the pipes and the rounds of the cores; as much of K is
+in L1 as there is room. Where none fits, blocks become smaller until one does.
 """
 
 from __future__ import annotations
@@ -11,10 +11,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from npu_sim.products import CoreSpec
-from npu_sim.units import align_up
+from npu_sim.units import align_up, ceil_div
 
 K_BYTES = 256
 """Longest base K, bytes."""
+_LONGEST_M = 512
+_TRIED = 12
+"""Sizes of a side that are tried, the largest."""
+
+# Weights that only rank our own blocks against each other, bytes a cycle and cycles; no claim about hardware.
+_WINDOW_RATE, _WEIGHT_RATE, _READ_RATE, _STORE_RATE = 115, 128, 134, 32
+_MMAD_CYCLES, _LOAD_CYCLES = 15, 24
+_NOT_HIDDEN = 0.3
 _ROWS = 16
 _LONGEST_K = 32767
 """K of one L1 load, so that no start within it leaves the fields of a load."""
@@ -41,6 +49,12 @@ class BlockProblem:
     pairs_b : bool
         Whether the weight comes in pairs of channel blocks; any run of ``k`` of them touches ``ceil(k / 2)`` pairs
         if runs begin at multiples of ``k``.
+    width : int
+        Pixels of a row; the block of a core is whole rows.
+    others : int
+        Products of ``m`` x ``n``: batch items, depths and groups.
+    cores : int
+        Cores that share them.
     """
 
     m: int
@@ -51,6 +65,9 @@ class BlockProblem:
     spare_k: int
     a_bytes: Callable[[int], int]
     pairs_b: bool
+    width: int
+    others: int
+    cores: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +86,58 @@ class Blocks:
 
 def fallback_blocks(problem: BlockProblem, core: CoreSpec) -> Blocks | None:
     """Return a base block that fits the buffers of ``core``, None if there is none."""
+    return _cheapest(problem, core) or _largest(problem, core)
+
+
+def _cheapest(p: BlockProblem, core: CoreSpec) -> Blocks | None:
+    """Return the block that takes least time, None if none of those that are tried fits."""
+    best: tuple[float, Blocks] | None = None
+    for base_m in _row_blocks(p):
+        for base_n in _column_blocks(p):
+            for base_k in _k_candidates(p):
+                if not _fits_l0(p, core, base_m, base_n, base_k):
+                    continue
+                steps = _l1_blocks(p, core, base_m, base_n, base_k)
+                if steps is None:
+                    continue
+                blocks = _blocks(p, core, (base_m, base_n, base_k), steps)
+                cycles = _cycles(p, blocks)
+                if best is None or cycles < best[0]:
+                    best = cycles, blocks
+    return None if best is None else best[1]
+
+
+def _row_blocks(p: BlockProblem) -> list[int]:
+    """Return the base M worth trying: whole rows, or parts of one that is longer than a block."""
+    if p.width > _LONGEST_M:
+        return [align_up(ceil_div(p.width, ceil_div(p.width, m)), _ROWS) for m in (64, 128, 256)]
+    rows = range(1, min(ceil_div(p.m, p.width), _LONGEST_M // p.width) + 1)
+    return sorted({align_up(min(p.width * count, p.m), _ROWS) for count in rows})[-_TRIED:]
+
+
+def _column_blocks(p: BlockProblem) -> list[int]:
+    """Return the base N worth trying: parts of N of one size."""
+    return sorted({align_up(ceil_div(p.n, parts), _ROWS) for parts in range(1, ceil_div(p.n, 32) + 1)})[-_TRIED:]
+
+
+def _cycles(p: BlockProblem, blocks: Blocks) -> float:
+    """Return the rough time of the busiest core."""
+    item, k = 32 // p.c0, p.k1 * p.window
+    m = min(max(blocks.base_m // p.width, 1) * p.width, p.m)
+    columns = ceil_div(m, blocks.base_m)
+    items = ceil_div(p.m, m) * ceil_div(p.n, blocks.base_n) * p.others
+    steps = columns * ceil_div(k, blocks.base_k)
+    cube = ceil_div(m, _ROWS) * ceil_div(blocks.base_n, _ROWS) * ceil_div(k, p.c0) + _MMAD_CYCLES * steps
+    mte1 = (m / _WINDOW_RATE + columns * blocks.base_n / _WEIGHT_RATE) * k * item + _LOAD_CYCLES * steps
+    mte2 = (p.a_bytes(blocks.base_m) * p.k1 + columns * blocks.base_n * k * item) / _READ_RATE
+    fix = m * blocks.base_n * item / _STORE_RATE
+    pipes = (cube, mte1, mte2, fix)
+    cycles = max(pipes) + _NOT_HIDDEN * (sum(pipes) - max(pipes)) + (fix if blocks.cl0 == 1 else 0)
+    return ceil_div(items, p.cores) * cycles
+
+
+def _largest(problem: BlockProblem, core: CoreSpec) -> Blocks | None:
+    """Return a block as large as fits, None if there is none."""
     p = problem
     base_m, base_n = (256, 128) if p.m >= p.n else (128, 256)
     base_m, base_n = min(base_m, align_up(p.m, _ROWS)), min(base_n, align_up(p.n, _ROWS))

@@ -107,6 +107,9 @@ def forward_tiling(geometry: ConvGeometry, compute_dtype: str, core: CoreSpec, c
         spare_k=0,
         a_bytes=lambda pixels: min(_rows(g, pixels), g.hi) * g.wi * 32,
         pairs_b=False,
+        width=g.wo,
+        others=merged.real_g * g.n * g.do,
+        cores=cores,
     )
     blocks = fallback_blocks(problem, core)
     if blocks is None:

@@ -19,7 +19,7 @@ import heapq
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
-S, MTE1, ALL = 0, 3, 7
+S, M, MTE1, ALL = 0, 2, 3, 7
 PIPES = 7
 
 
@@ -43,6 +43,7 @@ class _Pipe:
     complete_at: int = 0
     holding: int | None = None
     fresh: bool = False
+    starved: bool = False
     busy: int = 0
 
 
@@ -54,14 +55,14 @@ class Schedule:
     total: int
 
 
-def simulate(steps: list[Step], *, queue_depth: int, mte1_start: int) -> Schedule:
+def simulate(steps: list[Step], *, queue_depth: int, mte1_start: int, mmad_start: int) -> Schedule:
     """Run ``steps`` and return when each started and ended."""
-    return _Machine(steps, queue_depth, mte1_start).run()
+    return _Machine(steps, queue_depth, mte1_start, mmad_start).run()
 
 
 class _Machine:
-    def __init__(self, steps, queue_depth, mte1_start):
-        self.steps, self.depth, self.mte1_start = steps, queue_depth, mte1_start
+    def __init__(self, steps, queue_depth, mte1_start, mmad_start):
+        self.steps, self.depth, self.mte1_start, self.mmad_start = steps, queue_depth, mte1_start, mmad_start
         self.pipes = [_Pipe() for _ in range(PIPES)]
         self.flags = defaultdict(deque)  # (source, destination, event) -> times at which tokens appear
         self.start = [-1] * len(steps)
@@ -139,6 +140,7 @@ class _Machine:
                 return False
             tokens.popleft()
             pipe.fresh = True
+            pipe.starved = pipe.starved or self.now > self.start[index]
         elif step.kind == "barrier" and step.pipe == ALL:
             for other in self.pipes:
                 if other.queue or other.holding is not None or max(other.idle_at, other.complete_at) > self.now:
@@ -148,11 +150,13 @@ class _Machine:
         elif step.kind == "barrier":
             if pipe.complete_at > self.now:
                 return False
-            pipe.fresh = True
+            pipe.fresh, pipe.starved = True, False
         elif step.kind == "run":
             if step.pipe == MTE1 and pipe.fresh:
                 occupancy += self.mte1_start
-            pipe.fresh = False
+            if step.pipe == M and pipe.starved:
+                occupancy += self.mmad_start
+            pipe.fresh = pipe.starved = False
         pipe.idle_at = self.end[index] = self.now + occupancy
         pipe.busy += occupancy
         pipe.complete_at = max(pipe.complete_at, pipe.idle_at + (step.latency if step.kind == "run" else 0))

@@ -61,7 +61,7 @@ def _issue_cycles(cost):
 def _simulate(rows, cost, costs=None):
     steps = steps_of(rows, _costs(rows, cost) if costs is None else costs, _issue_cycles(cost))
     depth, start = int(cost["queue_depth_rows"][0]), int(cost["mte1_start_cycles"][0])
-    return simulate(steps, queue_depth=depth, mte1_start=start)
+    return simulate(steps, queue_depth=depth, mte1_start=start, mmad_start=int(cost["mmad_start_cycles"][0]))
 
 
 def _busy(clocks):
@@ -124,7 +124,7 @@ def test_timeline_critical_part_is_on_a_real_path(pipe):
     # large breaks this; one that is too small makes another part too large, because they add up to the total.
     claimed = 0
     for seed in range(12):
-        cost = _record(mte1_start_cycles=0)
+        cost = _record(mte1_start_cycles=0, mmad_start_cycles=0)
         rows = random_rows(seed, 300)
         total, parts = _finish(_advance(rows, cost)[0])
         costs = _costs(rows, cost)

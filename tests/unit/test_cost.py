@@ -166,9 +166,9 @@ def test_cost_record_contention_slows_every_l1_read():
     calm, busy = (cost_record(C220, 1, GHZ, mte1_contended=contended) for contended in (False, True))
     for name in ("l1_to_l0a", "l1_to_l0b", "transpose_to_l0a", "transpose_to_l0b"):
         key = f"{name}_millibytes_per_cycle"
-        assert busy[key][0] == calm[key][0] * 4 // 5
+        assert busy[key][0] == calm[key][0] * 1000 // 1150
     ratio = busy["img2col_millicycles"][0, :, :, 1:] / calm["img2col_millicycles"][0, :, :, 1:]
-    np.testing.assert_allclose(ratio, 1.25, rtol=1e-3)  # both are rounded up to whole thousandths
+    np.testing.assert_allclose(ratio, 1.15, rtol=1e-3)  # both are rounded up to whole thousandths
     others = [n for n in calm.dtype.names if "to_l0a_m" not in n and "to_l0b_m" not in n and "img2col" not in n]
     assert all(calm[name][0] == busy[name][0] for name in others)
 
@@ -340,18 +340,18 @@ def test_load3d_c220_sums_the_table_over_its_fractals(target, stride):
                 )
                 cycles += 3 * 512 / rate  # k_ext 40 are three blocks of 16 channels
             occupancy, latency, byte_count = cost_of(row)
-            assert occupancy - 1 == pytest.approx(cycles, abs=1 + 27e-3), (out_width, m_start)
-            assert (latency, byte_count) == (50 - 22 - 1, 9 * 3 * 512)
+            assert occupancy - 13 == pytest.approx(cycles, abs=1 + 27e-3), (out_width, m_start)
+            assert (latency, byte_count) == (50 - 22 - 13, 9 * 3 * 512)
 
 
 def test_load3d_worked_numbers():
     # Output width 56 (58 wide, 3 taps): 128 outputs cross rows at 56 and 112; 48..63 crosses, 112 = 7 * 16 does not.
     # To L0B: 7 fractals at 128 and one at floor(512 / 6) = 85 bytes per cycle, 4 blocks of channels.
     row = load_3d(Space.L0B, width=56, m_ext=128, k_ext=64, filter_w=3, filter_h=3, pad=1)
-    assert cost_of(row)[0] == 1 + math.ceil(4 * (7 * 4 + 512 / 85))
-    assert cost_of(load_3d(Space.L0A, width=16, m_ext=256, k_ext=32))[0] == 1 + 16 * 2 * 2
+    assert cost_of(row)[0] == 13 + math.ceil(4 * (7 * 4 + 512 / 85))
+    assert cost_of(load_3d(Space.L0A, width=16, m_ext=256, k_ext=32))[0] == 13 + 16 * 2 * 2
     # float32: 8 channels per block, the same bytes per cycle.
-    assert cost_of(load_3d(Space.L0A, width=16, m_ext=256, k_ext=32, dtype=Data.FP32))[0] == 1 + 16 * 4 * 2
+    assert cost_of(load_3d(Space.L0A, width=16, m_ext=256, k_ext=32, dtype=Data.FP32))[0] == 13 + 16 * 4 * 2
 
 
 def _pieces(first, width, fractals, stride):
