@@ -343,7 +343,7 @@ class _Run:
                 l2_hit_permille=self.l2_hit_permille,
                 read_miss_permille=self.read_miss_permille,
                 mte1_contended=contended,
-                computes_lists=self.launch.computes_lists,
+                list_commands=self.launch.list_commands,
             )
         return self.costs[contended]
 

@@ -42,9 +42,9 @@ class CostParams:
         One entry for every number below.
     issue_cycles, load2d_issue_cycles, load3d_issue_cycles : int
         Scalar unit, per instruction handed to a pipe (LoadData programs registers first).
-    address_list_issue_cycles, computed_list_issue_cycles : int
-        Scalar unit, per TransDataTo5HD, whose 32 addresses go to vector address registers: as bases and steps, or
-        computed one by one (`Launch.computes_lists`).
+    address_list_issue_cycles, computed_command_cycles : int
+        Scalar unit, per TransDataTo5HD, whose 32 addresses go to vector address registers; per command of a kernel that
+        computes the addresses of each from extents it has read (`Launch.list_commands`).
     scalar_ub_cycles, scalar_gm_cycles : int
         Scalar unit, one element moved inside UB, resp. between UB and GM.
     queue_depth_rows : int
@@ -157,7 +157,7 @@ class CostParams:
     load2d_issue_cycles: int
     load3d_issue_cycles: int
     address_list_issue_cycles: int
-    computed_list_issue_cycles: int
+    computed_command_cycles: int
     scalar_ub_cycles: int
     scalar_gm_cycles: int
     queue_depth_rows: int
@@ -391,7 +391,7 @@ def cost_record(
     l2_hit_permille: int = 1000,
     read_miss_permille: int = 0,
     mte1_contended: bool = False,
-    computes_lists: bool = False,
+    list_commands: int = 0,
 ) -> np.ndarray:
     """Return ``params`` as jitted code reads them, for a launch on ``active_cores`` cores.
 
@@ -409,8 +409,8 @@ def cost_record(
         Part of what is read that is not in L2 when the launch begins, in thousandths.
     mte1_contended : bool
         MTE2 keeps writing L1 meanwhile: MTE1 runs slower by ``mte1_contention_permille``.
-    computes_lists : bool
-        The scalar unit computes each address of a TransDataTo5HD.
+    list_commands : int
+        Commands for each TransDataTo5HD, in thousandths; 0: the instruction itself.
 
     Returns
     -------
@@ -442,8 +442,8 @@ def cost_record(
     if mte1_contended:
         for name in _L1_READS:
             values[name] = values[name] * 1000 // params.mte1_contention_permille
-    if computes_lists:
-        values["address_list_issue_cycles"] = params.computed_list_issue_cycles
+    if list_commands:
+        values["address_list_issue_cycles"] = params.computed_command_cycles * list_commands // 1000
     misses = params.l2_miss_cycles * (1000 - l2_hit_permille) // 1000
     table = _img2col_millicycles(params.mte1_contention_permille if mte1_contended else 1000)
     # as one tuple: a store to each of a hundred fields takes four times as long

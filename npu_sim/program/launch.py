@@ -94,9 +94,9 @@ class Launch:
     inputs : "memory", "unknown" or "l2"
         Where tensors are that were initialised before the launch, as far as L2 has room: those of a caller were last
         used long ago, those of a kernel that stands behind another were just written.
-    computes_lists : bool
-        Whether the library's kernel of that kind computes each of the 32 addresses of a TransDataTo5HD from extents
-        that it read; else a list is a base and steps.
+    list_commands : int
+        Commands, in thousandths, that the library's kernel of that kind issues where this one has a TransDataTo5HD,
+        each with addresses that it computes; 0: it has the instruction too, with a list of a base and steps.
     shortcut : callable or None
         ``shortcut(arena, saturate, threads)`` has the effect of the whole launch on the tensors in the uint8 arena of
         `gm`, bit for bit, in less time than its rows take: for kernels that only move, convert or add in a fixed order.
@@ -119,7 +119,7 @@ class Launch:
     core_kind: CoreKind = "cube"
     fixed_cost: FixedCost = "kernel"
     inputs: InputPlace = "memory"
-    computes_lists: bool = False
+    list_commands: int = 0
     shortcut: Shortcut | None = None
     known: tuple[Violation, ...] = ()
 

@@ -21,8 +21,9 @@ from ops.vector.frame import vector_launch
 from ops.vector.trans_data_plan import (
     ActivationDirection,
     WeightDirection,
+    activation_commands,
     activation_params,
-    takes_lines,
+    weight_commands,
     weight_params,
 )
 
@@ -92,7 +93,8 @@ def trans_data_activation_launch(
     move: _Move = transform.blocked_from_activation if forward else transform.activation_from_blocked
     return vector_launch(
         NAME, kernel.to_blocked if forward else kernel.from_blocked, params, gm, kernel.SITES, fixed_cost="trans_data",
-        inputs=_inputs(forward), computes_lists=takes_lines(layout, item_bytes, product),
+        inputs=_inputs(forward),
+        list_commands=activation_commands(layout, item_bytes, product),
         shortcut=_shortcut(src, dst, layout, item_bytes, forward, move),
     )  # fmt: skip
 
@@ -130,6 +132,7 @@ def trans_data_weight_launch(
     move: _Move = transform.fractal_from_weight if forward else transform.weight_from_fractal
     return vector_launch(
         NAME, kernel.to_fractal if forward else kernel.from_fractal, params, gm, kernel_trans_data_lines.SITES,
-        step_rows=kernel.STEP_ROWS, fixed_cost="trans_data", computes_lists=True, inputs=_inputs(forward),
+        step_rows=kernel.STEP_ROWS, fixed_cost="trans_data", inputs=_inputs(forward),
+        list_commands=weight_commands(layout, item_bytes),
         shortcut=_shortcut(src, dst, layout, item_bytes, forward, move),
     )  # fmt: skip

@@ -179,15 +179,33 @@ def activation_tiles(
     )
 
 
-def takes_lines(layout: ActivationLayout, item_bytes: int, product: Product) -> bool:
-    """Return whether the library turns a feature map twice, one channel of 16 batch items after the other.
+def _commands(taps: int, items: int, c0: int) -> int:
+    """Return the commands per list of addresses, in thousandths, where the library turns lines twice.
 
-    It does where lines of 16 channels fit half of the UB 16 times (CANN 8.1 ``trans_data_positive_source_ntc.py``, mode
-    1000), and where the product has no transposition of 32 bits. What that takes is ASSUMED to be what it takes to
-    compute the lists of addresses of this kernel.
+    For 16 lines of ``c0`` channels and ``taps`` elements: 16 loads, a transposition, a copy inside UB for each channel,
+    two transpositions, a store for each tap. This project has ``items`` lists for that.
+    """
+    return 1000 * (16 + 1 + c0 + 2 + taps) // items
+
+
+def activation_commands(layout: ActivationLayout, item_bytes: int, product: Product) -> int:
+    """Return `Launch.list_commands` of the TransData of a feature map.
+
+    The library turns lines of 16 batch items twice where such lines, of one channel block, fit half of the UB, and
+    where the product has no transposition of 32 bits (CANN 8.1 ``trans_data_positive_source_ntc.py``, mode 1000).
     """
     line = usable_ub_bytes(product) // 2 // (16 * 16 * item_bytes)
-    return needs_half_words(item_bytes, product) or layout.h * layout.w <= line
+    if not needs_half_words(item_bytes, product) and layout.h * layout.w > line:
+        return 0
+    return _commands(1, min(max(layout.n, 1), FRACTAL_ROWS), layout.c0)
+
+
+def weight_commands(layout: WeightLayout, item_bytes: int) -> int:
+    """Return `Launch.list_commands` of the TransData of a weight; with one tap only data move, 16 rows at a time."""
+    if layout.kh * layout.kw == 1:
+        return 0
+    taps = layout.kh * layout.kw
+    return _commands(taps, taps * max(item_bytes * layout.c0 // 32, 1), layout.c0)
 
 
 def _shares(tasks: int, unit: int, product: Product) -> dict[str, int]:
@@ -299,7 +317,7 @@ def ring_fractals(layout: WeightLayout) -> int:
 
 
 def weight_chunks(layout: WeightLayout, item_bytes: int, direction: WeightDirection, product: Product) -> WeightChunks:
-    """Choose the chunks: as many channel blocks as fit, or some taps of one.
+    """Choose the chunks: even ones, as few as fit and as give every core one, or some taps of a channel block.
 
     Lines and element blocks take 16 * line_elems elements each, the ring two halves of fractals. Where stores are whole
     blocks, a merged group that does not fit is cut by small groups and multiples of 16 channels.
@@ -310,20 +328,21 @@ def weight_chunks(layout: WeightLayout, item_bytes: int, direction: WeightDirect
     room = (usable_ub_bytes(product) - ring - _SPARE_BYTES) // (2 * FRACTAL_ROWS * item_bytes)
     total = layout.mag * layout.cin_per_group
     own = direction == "from_fractal" and not has_byte_copies(product)
-    if _line_elems(layout, 0, total, block) <= room:
-        return WeightChunks(channels=total, taps=taps, own=False, line_elems=_line_elems(layout, 0, total, block))
     if own:
+        if (whole := _line_elems(layout, 0, total, block)) <= room:
+            return WeightChunks(channels=total, taps=taps, own=False, line_elems=whole)
         most = room // taps // FRACTAL_ROWS * FRACTAL_ROWS
         fits = min(layout.cin_per_group, max(most, FRACTAL_ROWS))
         if align_up(fits * taps, block) <= room:
             channels = max(most, FRACTAL_ROWS)
             return WeightChunks(channels=channels, taps=taps, own=True, line_elems=align_up(fits * taps, block))
     else:
-        for blocks in range(min(layout.cin1_g - 1, max(room // (taps * c0), 1)), 0, -1):
-            if _longest_line(layout, blocks * c0, block) <= room:
-                even = ceil_div(layout.cin1_g, ceil_div(layout.cin1_g, blocks))
-                longest = _longest_line(layout, even * c0, block)
-                return WeightChunks(channels=even * c0, taps=taps, own=False, line_elems=longest)
+        rows = layout.real_g * (layout.cout_g // FRACTAL_ROWS)
+        least = min(layout.cin1_g, ceil_div(product.vector_core_count, rows))
+        for count in range(least, layout.cin1_g + 1):
+            channels = ceil_div(layout.cin1_g, count) * c0
+            if (longest := _longest_line(layout, channels, block)) <= room:
+                return WeightChunks(channels=channels, taps=taps, own=False, line_elems=longest)
     some = room // c0 // block * block
     if own:
         # cut in any case: whole rows may only be stored in the order of `own` chunks

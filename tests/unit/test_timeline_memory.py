@@ -163,11 +163,12 @@ def test_inputs_of_unknown_place_are_between_those_in_l2_and_in_memory():
     assert told.phase_cycles[0] == near
 
 
-def test_computed_lists_take_the_scalar_unit_longer():
+def test_computed_commands_take_the_scalar_unit_longer():
     row = lambda r, n: emit.emit_trans_data_to_5hd(r, n, Data.FP16, 1, 0, 0, 0, 0)  # noqa: E731
     launch = launch_of(lambda core, phase: [row] * 10)
     times = [
-        run_timeline(dataclasses.replace(launch, computes_lists=computes), Product()).busy_cycles["S"]
-        for computes in (False, True)
+        run_timeline(dataclasses.replace(launch, list_commands=commands), Product()).busy_cycles["S"]
+        for commands in (0, 1000, 2500)
     ]
-    assert times == [10 * COST.address_list_issue_cycles, 10 * COST.computed_list_issue_cycles]
+    each = COST.computed_command_cycles
+    assert times == [10 * COST.address_list_issue_cycles, 10 * each, 10 * (each * 5 // 2)]

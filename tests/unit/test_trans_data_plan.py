@@ -77,12 +77,13 @@ def test_chunks_are_as_few_as_fit_and_even(series, direction):
                 assert taken(c0, chunks.taps + 32 // item) > usable or chunks.own
             elif chunks.own:
                 assert held == cin or taken(held + step, chunks.taps) > usable
-            elif held < cin:
-                # as few as fit, and even: one less would not do
-                blocks = -(-cin // c0)
-                count = -(-blocks // (held // c0))
-                assert held // c0 == -(-blocks // count)
-                assert taken(-(-blocks // (count - 1)) * c0, chunks.taps) > usable
+            else:
+                # even, and as few as fit or give every core one: one less would not do
+                blocks, rows = -(-cin // c0), -(-cout // 16)
+                count = -(-blocks // -(-held // c0))
+                assert -(-held // c0) == -(-blocks // count)
+                if count > min(blocks, -(-product.vector_core_count // rows)):
+                    assert taken(-(-blocks // (count - 1)) * c0, chunks.taps) > usable
 
 
 @pytest.mark.parametrize(
@@ -142,3 +143,28 @@ def test_launches_run_on_vector_cores_and_share_out_all_tasks():
         assert case.launch.core_kind == "vector"
         assert case.launch.name == "TransData"
         assert case.launch.core_count == min(case.product.vector_core_count, 2 * 2 * 2)
+
+
+def test_commands_of_the_library_are_counted_where_it_turns_lines_twice():
+    product = machine("910b")
+    # 3 x 3 weights of float32: 16 loads, 8 copies, 9 stores and three transpositions for nine fractals of one list each
+    weight = WeightLayout(cout=256, cin_per_group=384, kh=3, kw=3, c0=8)
+    assert trans_data_weight_launch(*_weights(weight, 4), weight, 4, "to_fractal", product).list_commands == 4000
+    point = WeightLayout(cout=32, cin_per_group=32, kh=1, kw=1, c0=16)
+    assert trans_data_weight_launch(*_weights(point, 2), point, 2, "to_fractal", product).list_commands == 0
+    for size, commands in ((6, 2250), (13, 0)):
+        layout = ActivationLayout(n=32, c=256, h=size, w=size, c0=16)
+        assert conversion(layout, "to_blocked", 4, product).launch.list_commands == commands
+    # where 32 bits are half words, every feature map of them
+    large = ActivationLayout(n=32, c=256, h=13, w=13, c0=16)
+    assert conversion(large, "to_blocked", 4, machine("910")).launch.list_commands == 2250
+
+
+def _weights(layout, item):
+    gm = GlobalMemory()
+    plain = layout.cout * layout.cin_per_group * layout.kh * layout.kw * item
+    return (
+        gm,
+        gm.add("src", plain, initialised=True),
+        gm.add("dst", layout.storage_bytes(item), initialised=False),
+    )
