@@ -130,6 +130,13 @@ class Session:
         return self._count
 
     @property
+    def memory(self) -> CoreMemory:
+        """The buffers of the core, as the rows so far have left them."""
+        if self._kit is None:
+            raise InternalError("Session must be open, not closed")
+        return self._kit.memory
+
+    @property
     def rows(self) -> np.ndarray:
         """The rows so far, before `issue`, INSTR[n]; empty unless they are kept."""
         return join_rows(self._parts or [])

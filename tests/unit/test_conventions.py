@@ -32,6 +32,7 @@ LAYERS = (
     ("npu_sim.engines",),
     ("npu_sim.points",),
     ("npu_sim.report",),
+    ("npu_sim.authoring",),
     ("ops.common",),
     ("ops.matmul",),
     ("ops.vector",),

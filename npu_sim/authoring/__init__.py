@@ -1,0 +1,36 @@
+"""Kernels in Python: functions of a core, with the tensors, queues and instructions of Ascend C.
+
+`kernel` is the page to begin with; `npu_sim.authoring.core` has what a core can do.
+"""
+
+from __future__ import annotations
+
+from npu_sim.authoring.core import Core
+from npu_sim.authoring.kernel import KernelFunction, kernel
+from npu_sim.authoring.positions import TPosition
+from npu_sim.authoring.queues import TBuf, TPipe, TQue, TQueBind
+from npu_sim.authoring.run import KernelRun
+from npu_sim.authoring.tensors import GlobalTensor, In, InOut, LocalTensor, Out
+from npu_sim.dtypes.formats import RoundMode
+from npu_sim.isa.codes import Pipe
+from npu_sim.program.builder import window
+
+__all__ = [
+    "Core",
+    "GlobalTensor",
+    "In",
+    "InOut",
+    "KernelFunction",
+    "KernelRun",
+    "LocalTensor",
+    "Out",
+    "Pipe",
+    "RoundMode",
+    "TBuf",
+    "TPipe",
+    "TPosition",
+    "TQue",
+    "TQueBind",
+    "kernel",
+    "window",
+]

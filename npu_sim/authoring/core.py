@@ -1,0 +1,353 @@
+"""The core that a kernel is written for: instructions by name, buffers, flags and phases."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from npu_sim.authoring.allocator import Allocator
+from npu_sim.authoring.methods import Shape, method_of, scalar_bits, shape_of
+from npu_sim.authoring.positions import TPosition, space_of
+from npu_sim.authoring.recorder import Recorder, Sites, line_of
+from npu_sim.authoring.tensors import Buffer, GlobalTensor, LocalTensor, stored_dtype
+from npu_sim.errors import DTypeError, NpuSimError, ProgramError, ShapeError, StateError, shown
+from npu_sim.isa.codes import Data, Pipe, Space
+from npu_sim.isa.instruction import Instruction
+from npu_sim.isa.names import pipe_name, space_name
+from npu_sim.isa.op import OPS, SPEC_OF_OP, Op
+from npu_sim.products import Product
+from npu_sim.program.launch import CoreKind
+from npu_sim.program.operands import checked_operands
+from npu_sim.program.violation import Violation
+from npu_sim.units import BLOCK_BYTES
+
+if TYPE_CHECKING:
+    from npu_sim.authoring.peek import Machine
+    from npu_sim.authoring.queues import TPipe
+
+_COPY = shape_of(SPEC_OF_OP[Op.DATA_COPY])
+
+
+class Core:
+    """One core of a launch; a kernel's first argument.
+
+    Every instruction of the machine is a method (`npu_sim.authoring.methods`): ``core.add(z, x, y, count)``. It
+    appends one row and returns the row's number. Operands that no row can hold, tensors that are freed, of mixed types
+    or too short are refused at the line of the call.
+
+    Attributes
+    ----------
+    product : Product
+    kind : "cube" or "vector"
+        Which of the cores of a product with separate ones it is.
+    block_idx, block_num : int
+        Number of the core, and of the cores of its kind (GetBlockIdx, GetBlockNum).
+    """
+
+    def __init__(
+        self, product: Product, kind: CoreKind, block_idx: int, block_num: int, sites: Sites, names: dict[int, str]
+    ) -> None:
+        self.product, self.kind, self.block_idx, self.block_num = product, kind, block_idx, block_num
+        self.recorder = Recorder(sites)
+        self.allocator = Allocator(product)
+        self.failing: Violation | None = None
+        self.machine: Machine | None = None
+        self.pipe: TPipe | None = None
+        self._names = names
+        self._last: FrameType = sys._getframe(0)
+        self._flags: list[tuple[int, int, int]] = []
+        self._owned: set[int] = set()
+
+    @property
+    def is_cube(self) -> bool:
+        """Whether the core has a Cube (ASCEND_IS_AIC; on products without separate cores all have)."""
+        return self.kind == "cube" or not self.product.core.is_split
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether the core has a vector unit (ASCEND_IS_AIV; on products without separate cores all have)."""
+        return self.kind == "vector" or not self.product.core.is_split
+
+    @property
+    def phase(self) -> int:
+        """How many times SyncAll has been called."""
+        return len(self.recorder.phases) - 1
+
+    def tiles(self, count: int) -> Iterator[int]:
+        """Count from 0 to ``count`` - 1, and label the instructions of each turn with its number, for reports."""
+        for tile in range(count):
+            self.recorder.tile = tile
+            yield tile
+        self.recorder.tile = -1
+
+    # Buffers ---------------------------------------------------------------------------------------------------------
+
+    def alloc(self, position: TPosition, dtype: object, count: int, name: str | None = None) -> LocalTensor:
+        """Return ``count`` elements in the buffer of ``position``, with no content and no flags (LocalMemAllocator).
+
+        Parameters
+        ----------
+        position : TPosition
+        dtype : dtype-like
+            ``"fp16"``, ``"half"``, ``np.float16``, ...
+        count : int
+            Elements.
+        name : str or None
+            For messages; None: a number.
+        """
+        frame = sys._getframe(1)
+        kind = stored_dtype(dtype)
+        buffer = self.place(frame, position, self.whole(frame, "count", count, 1) * kind.item_bytes, name)
+        self.mark(frame, Op.ALLOC_TENSOR, buffer)
+        return LocalTensor(self, buffer, int(kind.data), buffer.address, buffer.address + buffer.byte_count)
+
+    def free(self, tensor: LocalTensor) -> None:
+        """Give the buffer of a tensor from `alloc` back: what it holds is lost."""
+        frame = sys._getframe(1)
+        if not isinstance(tensor, LocalTensor):
+            self.refuse(frame, DTypeError, f"tensor must be a LocalTensor, not {shown(tensor)}")
+        self.check_alive(frame, tensor)
+        if tensor.buffer.number in self._owned:
+            self.refuse(frame, StateError, f"tensor must be one of alloc, not {tensor.buffer.name} of a queue or TBuf")
+        self.mark(frame, Op.FREE_TENSOR, tensor.buffer)
+        self.allocator.give_back(tensor.buffer.space, tensor.buffer.address)
+
+    def place(
+        self, frame: FrameType, position: TPosition, byte_count: int, name: str | None, *, owned: bool = False
+    ) -> Buffer:
+        """Return a new buffer, not yet alive; ``owned``: it belongs to a queue or TBuf."""
+        try:
+            space = space_of(TPosition(position), self.product)
+        except (ValueError, NpuSimError) as error:
+            self.refuse(frame, ShapeError, str(error).removesuffix(f" ({self.product.name})"))
+        address = self.allocator.take(space, byte_count)
+        if address is None:
+            free = self.allocator.largest_gap(space)
+            capacity = self.allocator.capacities[space]
+            rule = f"size must fit in {space.name}, of whose {capacity} bytes {free} are free in one piece"
+            self.refuse(frame, ShapeError, f"{rule}, not be {byte_count}")
+        number = len(self._names)
+        self._names[number] = name or f"{TPosition(position).name}#{number}"
+        if owned:
+            self._owned.add(number)
+        return Buffer(number, self._names[number], TPosition(position), space, address, byte_count)
+
+    def mark(self, frame: FrameType, op: int, buffer: Buffer) -> None:
+        """Append the row that says that a buffer begins or ends to live."""
+        buffer.is_alive = op == Op.ALLOC_TENSOR
+        buffer.generation += buffer.is_alive
+        operands = (buffer.space, buffer.address, buffer.byte_count, buffer.number)
+        self._append(SPEC_OF_OP[op], frame, operands, (), {})
+
+    # Synchronisation -------------------------------------------------------------------------------------------------
+
+    def set_flag(self, src_pipe: Pipe, dst_pipe: Pipe, event: int) -> int:
+        """SetFlag<src_dst>(event): set when the earlier instructions of ``src_pipe`` are complete."""
+        return self.flag(sys._getframe(1), Op.SET_FLAG, src_pipe, dst_pipe, event)
+
+    def wait_flag(self, src_pipe: Pipe, dst_pipe: Pipe, event: int) -> int:
+        """WaitFlag<src_dst>(event): later instructions of ``dst_pipe`` wait for the flag, which is then not set."""
+        return self.flag(sys._getframe(1), Op.WAIT_FLAG, src_pipe, dst_pipe, event)
+
+    def flag(self, frame: FrameType, op: int, src_pipe: int, dst_pipe: int, event: int) -> int:
+        """Append a SetFlag or WaitFlag and remember which flags are set."""
+        row = self._append(SPEC_OF_OP[op], frame, (src_pipe, dst_pipe, event), (), {})
+        flag = int(src_pipe), int(dst_pipe), int(event)
+        if op == Op.SET_FLAG:
+            self._flags.append(flag)
+        elif flag in self._flags:
+            self._flags.remove(flag)
+        return row
+
+    def free_event(
+        self, frame: FrameType, src_pipe: int, dst_pipe: int, taken: Mapping[tuple[int, int], set[int]]
+    ) -> int:
+        """Return the lowest event id of two pipes that nobody holds."""
+        used = taken.get((src_pipe, dst_pipe), set())
+        for event in range(self.product.core.event_count):
+            if event not in used:
+                return event
+        pipes = f"{pipe_name(src_pipe)}_{pipe_name(dst_pipe)}"
+        rule = f"events of {pipes} must be at most {self.product.core.event_count} at a time"
+        self.refuse(frame, StateError, f"{rule}, not {len(used) + 1}")
+
+    def barrier(self, frame: FrameType, pipe: Pipe) -> None:
+        """Append a PipeBarrier at the line of ``frame``."""
+        self._append(SPEC_OF_OP[Op.PIPE_BARRIER], frame, (pipe,), (), {})
+
+    def end(self) -> None:
+        """Do what the end of a kernel does: its TPipe is destroyed, at the line of the last instruction."""
+        if self.pipe is not None:
+            self.pipe.close(self._last)
+
+    def sync_all(self) -> None:
+        """SyncAll: a new phase begins when every core has ended this one.
+
+        Flags that are set stay set (waited for before and set again behind it). What buffers of the core hold is lost.
+        """
+        frame = sys._getframe(1)
+        carried = sorted(self._flags)
+        for flag in carried:
+            self.flag(frame, Op.WAIT_FLAG, *flag)
+        self.recorder.phases.append(self.recorder.count)
+        for flag in carried:
+            self.flag(frame, Op.SET_FLAG, *flag)
+
+    # Instructions ----------------------------------------------------------------------------------------------------
+
+    def data_copy(
+        self,
+        dst: LocalTensor | GlobalTensor,
+        src: LocalTensor | GlobalTensor,
+        count: int | None = None,
+        *,
+        block_count: int = 1,
+        block_len: int | None = None,
+        src_gap: int = 0,
+        dst_gap: int = 0,
+    ) -> int:
+        """DataCopy: ``count`` elements, or ``block_count`` blocks of ``block_len`` x 32 bytes.
+
+        Parameters
+        ----------
+        dst, src : tensor
+        count : int or None
+            Elements: whole blocks of 32 bytes, at most 65535 of them. None: the parameters that follow say how much.
+        block_count : int
+            Up to 4095 blocks.
+        block_len, src_gap, dst_gap : int
+            In 32 bytes; gaps are from the end of a block to the start of the next.
+        """
+        frame = sys._getframe(1)
+        self._use(_COPY, frame, (dst, src))
+        if (count is None) == (block_len is None):
+            self.refuse(frame, ShapeError, "DataCopy must be given one of count and block_len")
+        if count is not None:
+            byte_count = self.whole(frame, "count", count) * src.dtype.item_bytes
+            if byte_count % BLOCK_BYTES:
+                self.refuse(
+                    frame, ShapeError, f"count of DataCopy must be whole blocks of {BLOCK_BYTES} bytes, not {count}"
+                )
+            block_len = byte_count // BLOCK_BYTES
+        operands = (dst.space, dst.address, src.space, src.address, block_count, block_len, src_gap, dst_gap, src.data)
+        return self._append(_COPY.instruction, frame, (*operands, max(dst.tensor, src.tensor)), (dst, src), {})
+
+    def _use(self, shape: Shape, frame: FrameType, tensors: Sequence[Any]) -> None:
+        """Refuse tensors that an instruction cannot take."""
+        api = shape.instruction.api
+        for name, tensor in zip(shape.tensors, tensors, strict=True):
+            if isinstance(tensor, LocalTensor):
+                self.check_alive(frame, tensor)
+                if tensor.space == Space.L0C and tensor.data != Data.FP32:
+                    self.refuse(frame, DTypeError, f"{api} {name} in L0C must be fp32, not {tensor.dtype.name}")
+            elif not isinstance(tensor, GlobalTensor):
+                self.refuse(
+                    frame, DTypeError, f"{api} {name} must be a LocalTensor or GlobalTensor, not {shown(tensor)}"
+                )
+            elif name == "dst" and tensor.is_read_only:
+                self.refuse(frame, StateError, f"{api} must write an Out or InOut argument, not {tensor.name}, an In")
+        alike = [t for name, t in zip(shape.tensors, tensors, strict=True) if name in shape.alike]
+        for tensor in alike[1:]:
+            if tensor.data != alike[0].data:
+                given = " and ".join(t.dtype.name for t in alike)
+                self.refuse(frame, DTypeError, f"{', '.join(shape.alike)} of {api} must be of one type, not {given}")
+
+    def _append(
+        self,
+        instruction: Instruction,
+        frame: FrameType,
+        operands: Sequence[object],
+        tensors: Sequence[LocalTensor | GlobalTensor],
+        prepared: Mapping[str, Any],
+    ) -> int:
+        """Append a row; return its number."""
+        steps = []
+        for name, value in prepared.items():
+            if isinstance(value, list | tuple):
+                value = [t.address if isinstance(t, LocalTensor) else t for t in value]
+            made = instruction.prepare[name](value)
+            if isinstance(made, str):
+                self.refuse(frame, ShapeError, f"{instruction.api} {made}")
+            for function, values in made:
+                numbers, refusal = checked_operands(function, values)
+                if refusal is not None:
+                    self.refuse(frame, ShapeError, f"{instruction.api} {refusal}")
+                steps.append((function, numbers))
+        recorder, self._last = self.recorder, frame
+        labels = recorder.sites.number(frame), recorder.tile
+        numbers, refusal = checked_operands(instruction.emit, (*operands, *labels))
+        if refusal is not None:
+            self.refuse(frame, ShapeError, f"{instruction.api} {refusal}")
+        row = recorder.append(instruction.emit, numbers, steps)
+        if self.failing is not None and row == self.failing.row:
+            raise ProgramError([self.failing])
+        if tensors:
+            run = recorder.outside(row, [(int(t.space), t.address, t.end) for t in tensors])
+            if run is not None:
+                recorder.drop_last()
+                self._refuse_outside(instruction, frame, run, tensors)
+        return row
+
+    def _refuse_outside(
+        self,
+        instruction: Instruction,
+        frame: FrameType,
+        run: Sequence[int],
+        tensors: Sequence[LocalTensor | GlobalTensor],
+    ) -> NoReturn:
+        space, access, start, length, repeats, step = run
+        end = start + (repeats - 1) * step + length
+        named = [t for t in tensors if t.space == space]
+        nearest = max(named, key=lambda t: t.address if t.address <= start else -1)
+        name = nearest.buffer.name if isinstance(nearest, LocalTensor) else nearest.name
+        verb = "write" if access else "read"
+        extent = f"{name}, {space_name(space)}[{nearest.address}:{nearest.end}]"
+        self.refuse(frame, ShapeError, f"{instruction.api} must {verb} inside {extent}, not [{start}:{end}]")
+
+    # Refusals --------------------------------------------------------------------------------------------------------
+
+    def _bits(self, frame: FrameType, scalar: object, data: int) -> int:
+        try:
+            return scalar_bits(scalar, data)
+        except DTypeError as error:
+            self.refuse(frame, DTypeError, str(error))
+
+    def whole(self, frame: FrameType, name: str, value: object, low: int = 0) -> int:
+        """Return a whole number of ``low`` or more."""
+        if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < low:
+            self.refuse(frame, ShapeError, f"{name} must be a whole number of {low} or more, not {shown(value)}")
+        return int(value)
+
+    def check_alive(self, frame: FrameType, tensor: LocalTensor) -> None:
+        """Refuse a tensor whose buffer was given back."""
+        if not tensor.is_alive:
+            self.refuse(frame, StateError, f"tensor must live, not be the freed {tensor.buffer.name}")
+
+    def refuse(self, frame: FrameType, kind: type[NpuSimError], text: str) -> NoReturn:
+        """Raise an error that names product, core and line."""
+        where = line_of(frame.f_code, frame.f_lineno)
+        raise kind(f"{text} ({self.product.name}, {self.kind} core {self.block_idx}, {where})")
+
+    def contents(self, tensor: LocalTensor) -> np.ndarray:
+        """Return what a tensor holds when all rows so far have run (`LocalTensor.numpy`)."""
+        if self.machine is None:
+            raise StateError(f"Contents of {tensor.buffer.name} must be asked for while its kernel runs, not later")
+        return self.machine.contents(self.recorder, tensor)
+
+    if TYPE_CHECKING:  # the methods of the instructions
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+def space_name_of(space: int) -> str:
+    """Return the name of a space."""
+    return Space(space).name
+
+
+for _instruction in OPS:
+    if not hasattr(Core, _instruction.name.lower()):
+        setattr(Core, _instruction.name.lower(), method_of(_instruction))

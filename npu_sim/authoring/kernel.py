@@ -1,0 +1,267 @@
+"""Kernels: functions of a core that a launch runs on many."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from npu_sim.accumulation import Accumulation, default_accumulation
+from npu_sim.authoring.arguments import Arguments, roles_of
+from npu_sim.authoring.core import Core
+from npu_sim.authoring.peek import Machine
+from npu_sim.authoring.recorder import Sites
+from npu_sim.authoring.run import KernelRun
+from npu_sim.engines.execute import ExecuteOptions, execute
+from npu_sim.errors import ProgramError, ShapeError, shown
+from npu_sim.fenv import default_fenv
+from npu_sim.isa.codes import Data
+from npu_sim.isa.op import Op
+from npu_sim.isa.row import ROW_BYTES
+from npu_sim.products import Product, current_product, get_product
+from npu_sim.program.launch import CoreKind, Launch
+from npu_sim.program.legality import verify_program
+from npu_sim.report.explain import current_recorder
+
+Kind = Literal["vector", "cube", "mix"]
+_KINDS: dict[Kind, tuple[CoreKind, ...]] = {"vector": ("vector",), "cube": ("cube",), "mix": ("cube", "vector")}
+
+
+class KernelFunction:
+    """A kernel: call it with its arrays to run it, `record` it to get its launches alone. See `kernel`."""
+
+    def __init__(self, function: Callable[..., Any], kind: Kind, vectors: int) -> None:
+        self._function, self._kind, self._vectors = function, kind, vectors
+        self.name = function.__name__
+        self._signature = inspect.signature(function)
+        self._roles = roles_of(function)
+        functools.update_wrapper(self, function)
+
+    @default_fenv
+    def __call__(
+        self,
+        *args: Any,
+        blocks: int | None = None,
+        product: str | Product | None = None,
+        accumulation: Accumulation | str | None = None,
+        threads: int = 1,
+        core_order: int | None = None,
+        **keywords: Any,
+    ) -> KernelRun:
+        """Run the kernel; its results are in the arrays behind that.
+
+        Parameters
+        ----------
+        *args, **keywords
+            Arguments behind the core: a NumPy array for each that is annotated `In`, `Out` or `InOut`.
+        blocks : int or None
+            Cores, for a mixed kernel Cube cores; None: all of the product.
+        product : str, Product or None
+            None: the current product, else Ascend910B2.
+        accumulation : Accumulation, str or None
+            Model of every Mmad; None: the product's for the type that is multiplied.
+        threads : int
+            Host threads; never changes the result.
+        core_order : int or None
+            Whose additions to memory come first, see `ExecuteOptions`.
+
+        Returns
+        -------
+        KernelRun
+            Its launches, what the checkers find and what they take.
+        """
+        run, arguments = self._recorded(args, keywords, blocks, product)
+        if (recorder := current_recorder()) is not None:
+            recorder.add(lambda: run.explanation)
+        arguments.load()
+        options = _options(run.product, run.rows(), accumulation, threads, core_order)
+        for launch in run.launches:
+            execute(launch, run.product, options)
+        arguments.store()
+        arguments.gm.release()
+        return run
+
+    @default_fenv
+    def record(
+        self, *args: Any, blocks: int | None = None, product: str | Product | None = None, **keywords: Any
+    ) -> KernelRun:
+        """Return what a call would launch, without running it: for checks and times of large tensors."""
+        return self._recorded(args, keywords, blocks, product)[0]
+
+    def _recorded(
+        self, args: Sequence[Any], keywords: dict[str, Any], blocks: int | None, product: str | Product | None
+    ) -> tuple[KernelRun, Arguments]:
+        chip = current_product() if product is None else get_product(product)
+        arguments = Arguments(self.name, self._signature, self._roles, args, keywords)
+        groups = self._cores(chip, blocks)
+        sites, names = Sites(), dict[int, str]()
+        programs: dict[CoreKind, list[list[np.ndarray]]] = {}
+        for kind, count in groups.items():
+            programs[kind] = [
+                self._program(Core(chip, kind, index, count, sites, names), arguments) for index in range(count)
+            ]
+        launches = tuple(
+            replace(
+                launch, lines=sites.lines(), buffers=dict(names), sites={n: str(s) for n, s in sites.lines().items()}
+            )
+            for launch in _launches(self.name, programs, arguments)
+        )
+        return KernelRun(name=self.name, call=arguments.words(), product=chip, launches=launches), arguments
+
+    def _cores(self, product: Product, blocks: int | None) -> dict[CoreKind, int]:
+        """Return how many cores of each kind run the kernel."""
+        split = product.core.is_split
+        kinds = _KINDS[self._kind] if split else _KINDS[self._kind][:1]
+        limit = product.vector_core_count if kinds == ("vector",) else product.cube_core_count
+        number = limit if blocks is None else blocks
+        if isinstance(number, bool | np.bool_) or not isinstance(number, int | np.integer) or not 1 <= number <= limit:
+            raise ShapeError(f"blocks must be in [1, {limit}], not {shown(blocks)} ({self.name}, {product.name})")
+        return {kind: int(number) * (self._vectors if kind == "vector" and len(kinds) > 1 else 1) for kind in kinds}
+
+    def _program(self, core: Core, arguments: Arguments) -> list[np.ndarray]:
+        """Return the rows of a core, phase by phase; what is illegal raises at its line."""
+        self._trace(core, arguments)
+        violations = verify_program(core.recorder.rows, core.product, core_kind=core.kind)
+        if violations:
+            first = replace(violations[0], core=core.block_idx)
+            where = core.recorder.sites.lines()[first.site]
+            first = replace(first, detail=f"{first.detail.removesuffix(')')}, {where})")
+            again = Core(core.product, core.kind, core.block_idx, core.block_num, core.recorder.sites, {})
+            again.failing = first
+            self._trace(again, arguments)  # raises where the row is made
+            raise ProgramError([first])
+        return core.recorder.programs()
+
+    def _trace(self, core: Core, arguments: Arguments) -> None:
+        """Run the source on a core."""
+        given, keywords = arguments.of_kernel(core)
+        core.machine = Machine(
+            core.product,
+            lambda: _options(core.product, core.recorder.rows, None, 1, None),
+            core.block_idx,
+            core.block_num == 1,
+            arguments.copies,
+        )
+        try:
+            self._function(*given, **keywords)
+            core.end()
+        finally:
+            core.machine.close()
+            core.machine = None
+
+
+@overload
+def kernel(function: Callable[..., Any], /) -> KernelFunction: ...
+
+
+@overload
+def kernel(*, kind: Kind = ..., vectors: int = ...) -> Callable[[Callable[..., Any]], KernelFunction]: ...
+
+
+def kernel(function: Callable[..., Any] | None = None, /, *, kind: Kind = "vector", vectors: int = 2) -> Any:
+    """Make a kernel of a function ``f(core, ...)``.
+
+    The function runs once for each core, as plain Python, and what it calls on `npu_sim.authoring.core.Core` becomes
+    rows: loops, conditions, helpers, ``breakpoint()`` and ``print`` of tensors work. Arguments that are tensors are
+    annotated `In`, `Out` or `InOut`.
+
+    Parameters
+    ----------
+    function : callable
+        ``f(core, ...)``.
+    kind : "vector", "cube" or "mix"
+        The cores that it is for on products with separate ones (``__vector__``, ``__cube__``, ``__mix__``). A mixed
+        kernel runs on both, asks ``core.is_cube`` and ``core.is_vector``, and orders them by ``core.sync_all()``:
+        between two of these all Cube cores come before all vector cores. Elsewhere every core is both.
+    vectors : int
+        Vector cores for each Cube core of a mixed kernel, 1 or 2.
+
+    Examples
+    --------
+    >>> @kernel
+    ... def clear(core, y: Out):
+    ...     pipe = TPipe(core)
+    ...     out = pipe.init_buffer(TQue(TPosition.VECOUT), 1, 4 * len(y))
+    ...     zeros = out.alloc_tensor(y.dtype)
+    ...     core.duplicate(zeros, 0, len(y))
+    ...     out.enque(zeros)
+    ...     core.data_copy(y, out.deque(y.dtype), len(y))
+    ...     out.free_tensor(zeros)
+    >>> y = np.ones(64, np.float32)
+    >>> clear(y, blocks=1).findings, y.sum()
+    ((), np.float32(0.0))
+    """
+    if kind not in _KINDS:
+        raise ShapeError(f"kind must be one of {', '.join(_KINDS)}, not {shown(kind)}")
+    if vectors not in (1, 2):
+        raise ShapeError(f"vectors must be 1 or 2, not {shown(vectors)}")
+    if function is None:
+        return lambda own: KernelFunction(own, kind, vectors)
+    return KernelFunction(function, kind, vectors)
+
+
+def _launches(name: str, programs: dict[CoreKind, list[list[np.ndarray]]], arguments: Arguments) -> Iterator[Launch]:
+    """Yield one launch, or those of a mixed kernel: phase by phase, Cube cores first."""
+    if len(programs) == 1:
+        [(kind, cores)] = programs.items()
+        yield launch_of(name, cores, arguments.gm, kind)
+        return
+    for phase in range(max(len(core) for cores in programs.values() for core in cores)):
+        for kind, cores in programs.items():
+            if any(len(core) > phase and len(core[phase]) for core in cores):
+                part = [core[phase : phase + 1] for core in cores]
+                yield launch_of(f"{name}.{kind}{phase}", part, arguments.gm, kind)
+
+
+def launch_of(name: str, programs: Sequence[Sequence[np.ndarray]], gm: Any, kind: CoreKind) -> Launch:
+    """Return recorded rows as a launch.
+
+    Parameters
+    ----------
+    name : str
+    programs : sequence of sequence of INSTR[:]
+        ``programs[core][phase]``.
+    gm : GlobalMemory
+    kind : "cube" or "vector"
+    """
+    kept = [[np.ascontiguousarray(rows).view(np.uint8).reshape(-1, ROW_BYTES) for rows in core] for core in programs]
+
+    def replay(rows: np.ndarray, params: np.ndarray, core: int, phase: int) -> Iterator[int]:
+        program = kept[core][phase] if phase < len(kept[core]) else kept[core][0][:0]
+        for first in range(0, len(program), len(rows)):
+            part = program[first : first + len(rows)]
+            rows.view(np.uint8).reshape(-1, ROW_BYTES)[: len(part)] = part
+            yield len(part)
+
+    params = np.zeros(1, np.dtype([("row_count", np.int64)]))
+    params["row_count"] = sum(len(rows) for core in kept for rows in core)
+    phases = max(len(core) for core in kept)
+    return Launch(
+        name=name,
+        kernel=replay,
+        params=params,
+        core_count=len(kept),
+        gm=gm,
+        phase_count=phases,
+        step_rows=1,
+        core_kind=kind,
+    )
+
+
+def _options(
+    product: Product, rows: np.ndarray, accumulation: Accumulation | str | None, threads: int, core_order: int | None
+) -> ExecuteOptions:
+    """Return how rows are executed; the model of the additions is that of the type that is multiplied."""
+    types = {int(data) for data in np.unique(rows["dtype"][rows["op"] == Op.MMAD])}
+    names = sorted(Data(data).name.lower() for data in types)
+    if names == ["fp32"] and (rows["value"][rows["op"] == Op.SET_HF32] == 1).any():
+        names = ["hf32"]
+    if len(names) > 1 and accumulation is None:
+        raise ShapeError(f"accumulation must be given where Mmad multiplies {' and '.join(names)} ({product.name})")
+    default = default_accumulation(product, names[0] if names else "fp16")
+    model = Accumulation.parse(accumulation, default)
+    return ExecuteOptions(accumulation=model, threads=threads, core_order=core_order)

@@ -1,0 +1,298 @@
+"""TPipe, TQue and TBuf: buffers with the flags that hand them from one pipe to another.
+
+A block of a queue is filled by one pipe and emptied by another. EnQue takes the lowest free event from the first to the
+second, DeQue waits for it; FreeTensor takes one back, which the next AllocTensor of the block waits for. At its end a
+core waits for all of those.
+
+Source: asc-devkit ``docs/zh/api/SIMD-API``, TPipe, TQue, TQueBind, TBuf. Depths of 0 (in place) are not modelled.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sys
+from collections import deque
+from dataclasses import dataclass
+from types import FrameType
+from typing import TypeVar
+
+from npu_sim.authoring.core import Core
+from npu_sim.authoring.positions import TPosition, queue_pipes
+from npu_sim.authoring.tensors import Buffer, LocalTensor, stored_dtype
+from npu_sim.errors import ProductError, ShapeError, StateError, shown
+from npu_sim.isa.codes import Pipe
+from npu_sim.isa.op import Op
+from npu_sim.units import BLOCK_BYTES, align_up
+
+MAX_BUFFERS = 64
+"""Blocks of queues and TBufs of one TPipe, together."""
+CUBE_EVENTS = 3
+"""Events of M_MTE1 that TPipe sets on a cube core of a split product, for kernels that double-buffer L0 by hand."""
+Owner = TypeVar("Owner", bound="TQue | TBuf")
+_ASSIGNED = re.compile(r"\s*([A-Za-z_]\w*)\s*(?::[^=]+)?=[^=]")
+
+
+def _assigned_name(frame: FrameType) -> str | None:
+    """Return the variable that the line a frame is at assigns to."""
+    found = _ASSIGNED.match(linecache.getline(frame.f_code.co_filename, frame.f_lineno))
+    return found[1] if found else None
+
+
+@dataclass(slots=True, eq=False)
+class _Block:
+    buffer: Buffer
+    free_event: int | None = None
+    """The event that FreeTensor has set and nobody has waited for."""
+    enque_event: int | None = None
+    is_queued: bool = False
+
+
+class TQue:
+    """Blocks at a position, handed from the pipe that fills them to the one that empties them.
+
+    Parameters
+    ----------
+    position : TPosition
+        VECIN, VECOUT, A1, B1, A2, B2, CO1 (CO2 on 310P and 910).
+    depth : int
+        How many tensors may be queued at a time, at least 1.
+    """
+
+    _src: TPosition | None = None
+
+    def __init__(self, position: TPosition, depth: int = 1) -> None:
+        self.position, self.depth = TPosition(position), depth
+        self.name = self.position.name
+        self._pipe: TPipe | None = None
+        self._blocks: list[_Block] = []
+        self._queued: deque[_Block] = deque()
+        self._cursor = 0
+
+    def alloc_tensor(self, dtype: object) -> LocalTensor:
+        """AllocTensor: return a free block as elements of ``dtype``; the filling pipe waits until it is empty."""
+        frame, pipe = sys._getframe(1), self._owner(sys._getframe(1))
+        order = [*range(self._cursor, len(self._blocks)), *range(self._cursor)]
+        at = next((i for i in order if not self._blocks[i].buffer.is_alive), None)
+        if at is None:
+            rule = f"AllocTensor of {self.name} must find a free one of its {len(self._blocks)} blocks"
+            pipe.core.refuse(frame, StateError, f"{rule}, not wait for ever")
+        self._cursor = (at + 1) % len(self._blocks)
+        block = self._blocks[at]
+        kind = stored_dtype(dtype)
+        pipe.core.mark(frame, Op.ALLOC_TENSOR, block.buffer)
+        self._await_free(frame, pipe, block)
+        buffer = block.buffer
+        return LocalTensor(pipe.core, buffer, int(kind.data), buffer.address, buffer.address + buffer.byte_count)
+
+    def enque(self, tensor: LocalTensor) -> None:
+        """EnQue: the filling pipe says that it has filled the tensor."""
+        frame, pipe = sys._getframe(1), self._owner(sys._getframe(1))
+        block = self._block_of(frame, pipe, tensor)
+        if block.is_queued:
+            pipe.core.refuse(frame, StateError, f"EnQue must come once for a tensor, {self.name} has {self._queue()}")
+        if len(self._queued) >= self.depth:
+            rule = f"EnQue of {self.name} must leave at most {self.depth} tensors queued"
+            pipe.core.refuse(frame, StateError, f"{rule}, not {len(self._queued) + 1}")
+        block.enque_event = pipe.take_event(frame, *self._pipes(pipe))
+        block.is_queued = True
+        pipe.core.flag(frame, Op.SET_FLAG, *self._pipes(pipe), block.enque_event)
+        self._queued.append(block)
+
+    def deque(self, dtype: object) -> LocalTensor:
+        """DeQue: the emptying pipe waits for the tensor that was queued first, and returns it."""
+        frame, pipe = sys._getframe(1), self._owner(sys._getframe(1))
+        if not self._queued:
+            pipe.core.refuse(frame, StateError, f"DeQue of {self.name} must come behind an EnQue, not find nothing")
+        block = self._queued.popleft()
+        event = block.enque_event
+        assert event is not None
+        pipe.core.flag(frame, Op.WAIT_FLAG, *self._pipes(pipe), event)
+        pipe.give_event(*self._pipes(pipe), event)
+        block.enque_event, block.is_queued = None, False
+        buffer, data = block.buffer, int(stored_dtype(dtype).data)
+        return LocalTensor(pipe.core, buffer, data, buffer.address, buffer.address + buffer.byte_count)
+
+    def free_tensor(self, tensor: LocalTensor) -> None:
+        """FreeTensor: the emptying pipe gives the block back; what it holds is lost."""
+        frame, pipe = sys._getframe(1), self._owner(sys._getframe(1))
+        block = self._block_of(frame, pipe, tensor)
+        if block.is_queued:
+            rule = f"FreeTensor of {self.name} must come behind DeQue"
+            pipe.core.refuse(frame, StateError, f"{rule}, not while the tensor is queued")
+        producer, consumer = self._pipes(pipe)
+        block.free_event = pipe.take_event(frame, consumer, producer)
+        pipe.core.flag(frame, Op.SET_FLAG, consumer, producer, block.free_event)
+        pipe.core.mark(frame, Op.FREE_TENSOR, block.buffer)
+
+    def _queue(self) -> str:
+        return f"{len(self._queued)} queued"
+
+    def _pipes(self, pipe: TPipe) -> tuple[int, int]:
+        return queue_pipes(self._src, self.position, pipe.core.product)
+
+    def _owner(self, frame: FrameType) -> TPipe:
+        if self._pipe is None:
+            raise StateError(f"{self.name} must get its blocks from TPipe.init_buffer first (line {frame.f_lineno})")
+        return self._pipe
+
+    def _block_of(self, frame: FrameType, pipe: TPipe, tensor: LocalTensor) -> _Block:
+        if not isinstance(tensor, LocalTensor):
+            pipe.core.refuse(frame, StateError, f"tensor must be a LocalTensor of {self.name}, not {shown(tensor)}")
+        pipe.core.check_alive(frame, tensor)
+        for block in self._blocks:
+            if block.buffer is tensor.buffer:
+                return block
+        pipe.core.refuse(frame, StateError, f"tensor must be one of {self.name}, not of {tensor.buffer.name}")
+
+    def _await_free(self, frame: FrameType, pipe: TPipe, block: _Block) -> None:
+        if block.free_event is not None:
+            producer, consumer = self._pipes(pipe)
+            pipe.core.flag(frame, Op.WAIT_FLAG, consumer, producer, block.free_event)
+            pipe.give_event(consumer, producer, block.free_event)
+            block.free_event = None
+
+    def _place(self, frame: FrameType, pipe: TPipe, num: int, byte_count: int) -> None:
+        self._pipe = pipe
+        self._pipes(pipe)
+        for i in range(num):
+            name = f"{self.name}[{i}]" if num > 1 else self.name
+            self._blocks.append(_Block(pipe.core.place(frame, self.position, byte_count, name, owned=True)))
+
+    def _close(self, frame: FrameType, pipe: TPipe) -> None:
+        for block in self._blocks:
+            self._await_free(frame, pipe, block)
+
+
+class TQueBind(TQue):
+    """A queue whose blocks one mover fills and another empties: VECIN to VECOUT, from GM through UB to GM.
+
+    Parameters
+    ----------
+    src, dst : TPosition
+    depth : int
+    """
+
+    def __init__(self, src: TPosition, dst: TPosition, depth: int = 1) -> None:
+        super().__init__(dst, depth)
+        self._src = TPosition(src)
+
+
+class TBuf:
+    """A buffer without flags, for intermediate results.
+
+    Parameters
+    ----------
+    position : TPosition
+        VECCALC, A1, A2, B1, B2, CO1, ...
+    """
+
+    def __init__(self, position: TPosition = TPosition.VECCALC) -> None:
+        self.position = TPosition(position)
+        self.name = self.position.name
+        self._buffer: Buffer | None = None
+        self._core: Core | None = None
+
+    def get(self, dtype: object, count: int | None = None) -> LocalTensor:
+        """Get: the buffer as elements of ``dtype``, all or the first ``count`` of them."""
+        if self._buffer is None or self._core is None:
+            raise StateError(f"{self.name} must get its memory from TPipe.init_buffer first")
+        buffer, data = self._buffer, int(stored_dtype(dtype).data)
+        tensor = LocalTensor(self._core, buffer, data, buffer.address, buffer.address + buffer.byte_count)
+        return tensor if count is None else tensor[:count]
+
+
+class TPipe:
+    """The buffers of a core: InitBuffer gives queues and TBufs their places, and events go through it.
+
+    On a cube core of A2 and A3 it sets events 0 to 2 of M_MTE1, as the library's does; `destroy`, which the end of the
+    kernel calls, waits for these and for every block that was freed, and ends with a barrier of all pipes.
+    """
+
+    def __init__(self, core: Core) -> None:
+        if core.pipe is not None:
+            core.refuse(sys._getframe(1), StateError, "a core must have one TPipe at a time, not two")
+        core.pipe = self
+        self.core = core
+        self._taken: dict[tuple[int, int], set[int]] = {}
+        self._queues: list[TQue] = []
+        self._buffers: list[Buffer] = []
+        self._count = 0
+        self._has_preset = core.kind == "cube" and core.product.core.is_split
+        for _ in range(CUBE_EVENTS if self._has_preset else 0):
+            frame = sys._getframe(1)
+            core.flag(frame, Op.SET_FLAG, Pipe.M, Pipe.MTE1, self.take_event(frame, Pipe.M, Pipe.MTE1))
+
+    def init_buffer(self, owner: Owner, *size: int) -> Owner:
+        """InitBuffer: give a queue ``num`` blocks of ``length`` bytes, or a TBuf ``length`` bytes; return it.
+
+        Parameters
+        ----------
+        owner : TQue, TQueBind or TBuf
+            It is called like the variable that the line assigns to, in messages.
+        *size : int
+            ``num, length`` for a queue, ``length`` for a TBuf. Lengths are rounded up to 32 bytes.
+        """
+        frame, core = sys._getframe(1), self.core
+        is_queue = isinstance(owner, TQue)
+        words = "num and length" if is_queue else "length"
+        if not isinstance(owner, TQue | TBuf) or len(size) != 1 + is_queue:
+            core.refuse(frame, ShapeError, "InitBuffer must be given a TQue with num and length or a TBuf with length")
+        numbers = [core.whole(frame, words, number, 1) for number in size]
+        length = align_up(numbers[-1], BLOCK_BYTES)
+        blocks = numbers[0] if is_queue else 1
+        if self._count + blocks > MAX_BUFFERS:
+            rule = f"blocks of a TPipe must be at most {MAX_BUFFERS}"
+            core.refuse(frame, ShapeError, f"{rule}, not {self._count + blocks}")
+        self._count += blocks
+        owner.name = _assigned_name(frame) or owner.name
+        if isinstance(owner, TQue):
+            if owner.depth < 1 or owner._pipe is not None:
+                core.refuse(frame, StateError, f"{owner.name} must be of depth 1 or more and get its blocks once")
+            try:
+                owner._place(frame, self, blocks, length)
+            except ProductError as error:
+                core.refuse(frame, ProductError, str(error).removesuffix(f" ({core.product.name})"))
+            self._queues.append(owner)
+        else:
+            owner._core = core
+            owner._buffer = core.place(frame, owner.position, length, owner.name, owned=True)
+            core.mark(frame, Op.ALLOC_TENSOR, owner._buffer)
+            self._buffers.append(owner._buffer)
+        return owner
+
+    def alloc_event_id(self, src_pipe: Pipe, dst_pipe: Pipe) -> int:
+        """AllocEventID: the lowest event that no queue and no earlier call holds."""
+        return self.take_event(sys._getframe(1), src_pipe, dst_pipe)
+
+    def release_event_id(self, src_pipe: Pipe, dst_pipe: Pipe, event: int) -> None:
+        """ReleaseEventID: others may take the event."""
+        self.give_event(src_pipe, dst_pipe, event)
+
+    def take_event(self, frame: FrameType, src_pipe: int, dst_pipe: int) -> int:
+        """Return the lowest free event of two pipes and hold it."""
+        event = self.core.free_event(frame, src_pipe, dst_pipe, self._taken)
+        self._taken.setdefault((src_pipe, dst_pipe), set()).add(event)
+        return event
+
+    def give_event(self, src_pipe: int, dst_pipe: int, event: int) -> None:
+        """Free an event."""
+        self._taken.get((src_pipe, dst_pipe), set()).discard(event)
+
+    def destroy(self) -> None:
+        """Destroy: wait for what was freed and for the events that the constructor set, then for every pipe."""
+        self.close(sys._getframe(1))
+
+    def close(self, frame: FrameType) -> None:
+        """Do what `destroy` does, at the line of ``frame``."""
+        core = self.core
+        if core.pipe is not self:
+            core.refuse(frame, StateError, "a TPipe must be destroyed once, not twice")
+        for queue in self._queues:
+            queue._close(frame, self)
+        for event in range(CUBE_EVENTS if self._has_preset else 0):
+            core.flag(frame, Op.WAIT_FLAG, Pipe.M, Pipe.MTE1, event)
+        for buffer in self._buffers:
+            core.mark(frame, Op.FREE_TENSOR, buffer)
+        core.barrier(frame, Pipe.ALL)
+        core.pipe = None

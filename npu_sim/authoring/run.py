@@ -1,0 +1,74 @@
+"""What a kernel launched, and what the engines say of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from npu_sim.engines.hazards import run_hazards
+from npu_sim.engines.timeline import TimelineResult, run_timeline
+from npu_sim.isa.row import empty_rows, join_rows
+from npu_sim.products import Product
+from npu_sim.program.launch import Launch
+from npu_sim.program.violation import Violation
+from npu_sim.report.explain import Explanation
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KernelRun:
+    """A call of a kernel.
+
+    Attributes
+    ----------
+    name : str
+        Of the kernel.
+    call : str
+        Its arguments in words.
+    product : Product
+    launches : tuple of Launch
+        One, or those of a mixed kernel in the order in which they run; for every engine.
+    """
+
+    name: str
+    call: str
+    product: Product
+    launches: tuple[Launch, ...]
+
+    @cached_property
+    def findings(self) -> tuple[Violation, ...]:
+        """What is wrong with the order of the instructions; `lines` says where a finding's ``site`` is."""
+        return tuple(run_hazards(self.launches, self.product))
+
+    @cached_property
+    def times(self) -> tuple[TimelineResult, ...]:
+        """Cycles, pipes and critical path of each launch."""
+        return tuple(run_timeline(launch, self.product) for launch in self.launches)
+
+    @property
+    def seconds(self) -> float:
+        """Time of the launches, one after the other."""
+        return sum(result.seconds() for result in self.times)
+
+    @property
+    def explanation(self) -> Explanation:
+        """What ``npu-sim run --explain``, ``check`` and ``perf`` know of the call."""
+        return Explanation(title=self.name, call=self.call, product=self.product, launches=self.launches)
+
+    def rows(self, core: int | None = None) -> np.ndarray:
+        """Return the rows of one core, or of all, launch by launch, INSTR[n]."""
+        parts = []
+        for launch in self.launches:
+            buffer = empty_rows(int(launch.params["row_count"][0]) or 1)
+            for number in range(launch.core_count) if core is None else (core,):
+                for phase in range(launch.phase_count):
+                    parts += [buffer[:count].copy() for count in launch.rows(number, phase, buffer)]
+        return join_rows(parts)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(
+            f"{launch.core_count} {launch.core_kind} cores, {int(launch.params['row_count'][0])} rows"
+            for launch in self.launches
+        )
+        return f"{self.name}({self.call}): {counts} ({self.product.name})"

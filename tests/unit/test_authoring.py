@@ -1,0 +1,306 @@
+"""Kernels in Python: what they record, refuse and show, and at which line."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npu_sim.authoring import Core, In, InOut, Out, Pipe, TBuf, TPipe, TPosition, TQue, TQueBind, kernel
+from npu_sim.authoring.methods import parameters_of, shape_of
+from npu_sim.errors import NpuSimError, ShapeError, StateError
+from npu_sim.isa.codes import Data, Mode, Space
+from npu_sim.isa.op import OPS, Op
+from npu_sim.products import get_product
+from npu_sim.program.builder import ProgramBuilder
+from npu_sim.program.violation import Kind
+from npu_sim.report.explain import recording
+
+LENGTH = 64
+
+
+@kernel
+def scaled(core, x: In, y: Out, wrong=""):
+    """y = 2.5 x + 1; ``wrong`` names what is wrong."""
+    pipe = TPipe(core)
+    q = pipe.init_buffer(TQue(TPosition.VECIN), 2, 256)
+    o = pipe.init_buffer(TQue(TPosition.VECOUT), 1, 256)
+    tmp = pipe.init_buffer(TBuf(), 256)
+    a = q.alloc_tensor("fp32")
+    core.data_copy(a, x, LENGTH)
+    if wrong == "no flag":
+        b = a
+    else:
+        q.enque(a)
+        b = q.deque("fp32")
+    t = tmp.get("fp32")
+    core.muls(t, b, 2.5, LENGTH)
+    if wrong == "overrun":
+        core.muls(t[32:], a, 2.5, LENGTH)  # overrun
+    if wrong == "too wide":
+        core.muls(t, a, 2.5, 2**40)  # too wide
+    if wrong == "fraction":
+        core.muls(t, a, 2.5, 64.5)  # fraction
+    if wrong == "types":
+        core.add(t, a, a.reinterpret_cast("half"), LENGTH)  # types
+    if wrong == "alignment":
+        core.muls(t[1:], a, 2.5, 8)  # alignment
+    if wrong == "no such pipe":
+        core.set_flag(Pipe.M, Pipe.MTE1, 0)  # no such pipe
+    if wrong == "writes input":
+        core.data_copy(x, a, LENGTH)  # writes input
+    if wrong == "enque twice":
+        q.enque(a)
+        q.enque(a)  # enque twice
+    if wrong == "no block":
+        q.alloc_tensor("fp32")
+        q.alloc_tensor("fp32")  # no block
+    if wrong == "deque":
+        q.deque("fp32")  # deque
+    if wrong == "beyond tensor":
+        core.data_copy(a, x[8], LENGTH)  # beyond tensor
+    if wrong == "count":
+        core.data_copy(a, x, 3)  # count
+    if wrong == "other queue":
+        o.free_tensor(a)  # other queue
+    if wrong == "capacity":
+        pipe.init_buffer(TBuf(), 200_000)  # capacity
+    if wrong == "position":
+        pipe.init_buffer(TQue(TPosition.VECCALC), 2, 256)  # position
+    if wrong == "event":
+        core.set_flag(Pipe.V, Pipe.MTE3, 9)  # event
+    if wrong == "scalar":
+        core.muls(t, t, "a", LENGTH)  # scalar
+    if wrong == "no tensor":
+        core.muls(t, x, 2, LENGTH)  # no tensor
+    if wrong == "index":
+        core.muls(t[65:], t, 2, 1)  # index
+    if wrong != "no flag":
+        q.free_tensor(b)
+    if wrong == "freed":
+        core.adds(t, b, 1, LENGTH)  # freed
+    core.pipe_barrier(Pipe.V)
+    c = o.alloc_tensor("fp32")
+    core.adds(c, t, 1, LENGTH)
+    o.enque(c)
+    core.data_copy(y, o.deque("fp32"), LENGTH)
+    o.free_tensor(c)
+
+
+LINES, START = inspect.getsourcelines(scaled.__wrapped__)
+MISTAKES = [line.partition("  # ")[2].strip() for line in LINES if "  # " in line]
+
+
+def _x():
+    return np.arange(LENGTH, dtype=np.float32)
+
+
+def _line_of(word):
+    return next(START + at for at, line in enumerate(LINES) if line.rstrip().endswith(word))
+
+
+@pytest.mark.parametrize("product", ["910b", "310p", "910"])
+def test_kernel_computes_on_every_series(product):
+    y = np.empty(LENGTH, np.float32)
+    run = scaled(_x(), y, blocks=1, product=product)
+    np.testing.assert_array_equal(y, _x() * 2.5 + 1)
+    assert run.findings == ()
+    assert run.seconds > 0
+    assert run.product == get_product(product)
+    assert f"{get_product(product).name}" in repr(run)
+
+
+@pytest.mark.parametrize("wrong", MISTAKES)
+def test_mistake_raises_at_its_line_with_rule_value_and_product(wrong):
+    y = np.ones(LENGTH, np.float32)
+    with pytest.raises(NpuSimError, match="must") as caught:
+        scaled(_x(), y, wrong, blocks=1)
+    line = _line_of(f"# {wrong}")
+    assert caught.traceback[-1].path != Path(__file__)
+    assert [entry.lineno + 1 for entry in caught.traceback if entry.path == Path(__file__)][-1] == line
+    if wrong != "index":
+        text = str(caught.value)
+        assert f"test_authoring.py:{line})" in text
+        assert "Ascend910B2" in text
+        assert "must" in text
+    assert (y == 1).all()
+
+
+def test_finding_names_the_line_of_both_instructions():
+    y = np.empty(LENGTH, np.float32)
+    run = scaled(_x(), y, "no flag", blocks=1)
+    [finding] = run.findings
+    assert finding.kind is Kind.SYNC_READ_HAZARD
+    line = run.launches[0].lines[finding.site]
+    assert line.line == _line_of("core.muls(t, b, 2.5, LENGTH)")
+    assert line.function.endswith("scaled")
+    first = run.launches[0].lines[int(run.rows()[finding.other_row]["site"])]
+    assert first.line == _line_of("core.data_copy(a, x, LENGTH)")
+
+
+def test_buffers_are_marked_where_they_live_and_have_names():
+    run = scaled.record(_x(), _x(), blocks=1)
+    rows, names = run.rows(), run.launches[0].buffers
+    marks = rows[np.isin(rows["op"], (Op.ALLOC_TENSOR, Op.FREE_TENSOR))]
+    said = [(Op(mark["op"]).name[:5], names[int(mark["value"])]) for mark in marks]
+    assert said == [
+        ("ALLOC", "tmp"), ("ALLOC", "q[0]"), ("FREE_", "q[0]"), ("ALLOC", "o"), ("FREE_", "o"), ("FREE_", "tmp"),
+    ]  # fmt: skip
+    assert set(names.values()) == {"q[0]", "q[1]", "o", "tmp"}
+
+
+def test_contents_are_shown_as_the_source_runs(capsys, monkeypatch):
+    seen = []
+
+    @kernel
+    def looked_into(core, x: In, y: Out):
+        pipe = TPipe(core)
+        q = pipe.init_buffer(TQueBind(TPosition.VECIN, TPosition.VECOUT), 1, 256)
+        a = q.alloc_tensor("fp32")
+        seen.append(a.numpy())
+        core.data_copy(a, x, LENGTH)
+        breakpoint()
+        print(a)
+        q.enque(a)
+        core.data_copy(y, q.deque("fp32"), LENGTH)
+        q.free_tensor(a)
+        seen.append(a)
+
+    stops = []
+    monkeypatch.setattr(sys, "breakpointhook", lambda: stops.append(sys._getframe(1).f_locals["a"].numpy()))
+    y = np.empty(LENGTH, np.float32)
+    looked_into(_x(), y, blocks=1)
+    assert np.isnan(seen[0]).all()
+    assert "q UB[0:256] fp32" in capsys.readouterr().out
+    np.testing.assert_array_equal(stops[0], _x())
+    np.testing.assert_array_equal(y, _x())
+    assert "freed" in repr(seen[1])
+    with pytest.raises(StateError, match="while its kernel runs"):
+        seen[1].numpy()
+
+
+def test_sync_all_orders_cores_and_carries_flags():
+    @kernel
+    def neighbour(core, x: In, w: InOut, y: Out):
+        """Each core copies its 64 elements to w, and then those of the next core from w to y."""
+        t = core.alloc(TPosition.VECCALC, "fp32", LENGTH, "t")
+        own, other = core.block_idx * LENGTH, (core.block_idx + 1) % core.block_num * LENGTH
+        core.set_flag(Pipe.V, Pipe.MTE2, 3)
+        for source, target, first in ((x, w, own), (w, y, other)):
+            core.data_copy(t, source[first], LENGTH)
+            core.set_flag(Pipe.MTE2, Pipe.MTE3, 0)
+            core.wait_flag(Pipe.MTE2, Pipe.MTE3, 0)
+            core.data_copy(target[own], t, LENGTH)
+            if core.phase == 0:
+                core.sync_all()
+        core.wait_flag(Pipe.V, Pipe.MTE2, 3)
+        core.free(t)
+
+    x = np.arange(4 * LENGTH, dtype=np.float32)
+    w, y = np.zeros_like(x), np.empty_like(x)
+    run = neighbour(x, w, y, blocks=4)
+    np.testing.assert_array_equal(y, np.roll(x, -LENGTH))
+    assert run.launches[0].phase_count == 2
+    assert run.findings == ()
+
+
+def test_mixed_kernel_runs_on_both_kinds_of_core():
+    @kernel(kind="mix", vectors=2)
+    def both(core, x: In, y: Out):
+        if core.is_cube:
+            t = core.alloc(TPosition.A1, "fp16", 128)
+            core.data_copy(t, x[core.block_idx * 128], 128)
+        core.sync_all()
+        if core.is_vector:
+            t = core.alloc(TPosition.VECCALC, "fp16", 64)
+            share = 64 if core.product.core.is_split else 128
+            t = core.alloc(TPosition.VECCALC, "fp16", share)
+            core.duplicate(t, core.block_idx, share)
+            core.set_flag(Pipe.V, Pipe.MTE3, 0)
+            core.wait_flag(Pipe.V, Pipe.MTE3, 0)
+            core.data_copy(y[core.block_idx * share], t, share)
+
+    for product, share in (("910b", 64), ("310p", 128)):
+        y = np.empty(256, np.float16)
+        run = both(np.ones(256, np.float16), y, blocks=2, product=product)
+        np.testing.assert_array_equal(y, np.repeat(np.arange(256 // share), share))
+        assert run.findings == ()
+    kinds = [launch.core_kind for launch in both.record(y, y.copy(), blocks=2, product="910b").launches]
+    assert kinds == ["cube", "vector"]
+
+
+def test_call_is_recorded_for_the_command_line():
+    with recording() as recorder:
+        scaled(_x(), np.empty(LENGTH, np.float32), blocks=1)
+    [made] = recorder.explanations()
+    assert made.title == "scaled"
+    assert made.call == "x fp32 64, y fp32 64, wrong ''"
+    assert made.launches[0].core_count == 1
+
+
+def test_arguments_are_refused():
+    y = np.empty(LENGTH, np.float32)
+    with pytest.raises(NpuSimError, match="x of scaled must be a NumPy array"):
+        scaled([1, 2], y)
+    with pytest.raises(ShapeError, match=r"blocks must be in \[1, 48\], not 0"):
+        scaled(_x(), y, blocks=0)
+    y.flags.writeable = False
+    with pytest.raises(ShapeError, match="must be an array that can be written"):
+        scaled(_x(), y, blocks=1)
+    with pytest.raises(TypeError):
+        scaled(_x())
+    with pytest.raises(ShapeError, match="kind must be one of vector, cube, mix, not 'gpu'"):
+        kernel(kind="gpu")
+
+
+@pytest.mark.parametrize("instruction", OPS, ids=lambda instruction: instruction.name)
+def test_every_instruction_is_a_method(instruction):
+    method = getattr(Core, instruction.name.lower())
+    assert method.__doc__
+    front, keywords = parameters_of(shape_of(instruction))
+    given = list(inspect.signature(method).parameters)[1:]
+    if instruction.op not in (Op.DATA_COPY, Op.SET_FLAG, Op.WAIT_FLAG):
+        assert given == [text.partition("=")[0] for text in (*front, *keywords)]
+
+
+def test_rows_are_those_of_the_builder():
+    """The same operands give the same rows, by an independent way."""
+
+    @kernel(kind="cube")
+    def few(core, x: In, y: Out):
+        a = core.alloc(TPosition.A1, "fp16", 256)
+        b, c = core.alloc(TPosition.B2, "fp16", 256), core.alloc(TPosition.CO1, "fp32", 256)
+        a2 = core.alloc(TPosition.A2, "fp16", 256)
+        core.nd2nz(a, x, n_value=16, d_value=16, src_d_value=16, dst_c0_stride=16)
+        core.load_2d(a2, a, repeat=1, transpose=True)
+        core.fill(b, 1.5, block_num=1)
+        core.mmad(c, a2, b, 16, 16, 16)
+        core.fixpipe(y, c, 16, 16, 16, 16, nz2nd=True)
+
+    x = np.ones((16, 16), np.float16)
+    run = few.record(x, np.empty((16, 16), np.float32), blocks=1)
+    rows = run.rows()
+    rows = rows[~np.isin(rows["op"], (Op.ALLOC_TENSOR,))]
+    builder = ProgramBuilder(get_product("910b"))
+    y_at = run.launches[0].gm.tensors[1].address
+    builder.nd2nz(dst=0, src=0, dtype=Data.FP16, n_value=16, d_value=16, src_d_value=16, dst_c0_stride=16, tensor=0)
+    builder.load_2d(dst_space=Space.L0A, dst=0, src=0, dtype=Data.FP16, mode=Mode.TRANSPOSE)
+    builder.fill(dst_space=Space.L0B, dst=0, dtype=Data.FP16, value_bits=0x3E00)
+    builder.mmad(dst=0, src_a=0, src_b=0, dtype=Data.FP16, m=16, n=16, k=16)
+    builder.fixpipe(
+        dst=y_at,
+        src=0,
+        dst_dtype=Data.FP32,
+        m_size=16,
+        n_size=16,
+        src_stride=16,
+        dst_stride=16,
+        mode=Mode.NZ2ND,
+        tensor=1,
+    )
+    for row, wanted in zip(rows, builder.rows, strict=True):
+        row["site"], row["tile"] = wanted["site"], wanted["tile"]
+        assert row.tobytes() == wanted.tobytes()
