@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npu_sim._jit import JIT_ENABLED, jit
+from npu_sim._jit import JIT_ENABLED, Flag, jit
 from npu_sim.engines.timeline_memory import READ, STORED, no_extents
 from npu_sim.isa.codes import Space
 from npu_sim.isa.gm_extent import gm_extent, space_of
@@ -45,38 +45,73 @@ MASKS = by_opcode(_mask, default=np.full(LANES, np.uint64(0xFF)), dtype=np.uint6
 """uint64[256, LANES]: what counts of a row; of numbers that are no opcode the number."""
 
 
+def _lanes_in_use() -> npt.NDArray[np.uint8]:
+    """Return, by opcode, how many lanes its mask has anything in, and which these are."""
+    table = np.zeros((len(MASKS), LANES + 1), np.uint8)
+    for op, mask in enumerate(MASKS):
+        used = np.flatnonzero(mask)
+        table[op, 0], table[op, 1 : 1 + len(used)] = len(used), used
+    return table
+
+
+IN_USE = _lanes_in_use()
+"""uint8[256, 1 + LANES]. Lane 0 of every row has the opcode: equal there, programs agree in which rows others have."""
+
+
+@jit
+def _widen(row: Any, is_read: Flag, gm_extents: np.ndarray) -> None:
+    """Widen the extent of the tensor that ``row`` names by the bytes it touches in GM."""
+    low, high = gm_extent(row)
+    if low >= high:
+        return
+    tensor, last = np.int64(row["tensor"]), gm_extents.shape[0] - 1
+    if tensor < 0 or tensor > last:
+        tensor = last
+    column = READ if is_read else STORED
+    gm_extents[tensor, column] = min(gm_extents[tensor, column], low)
+    gm_extents[tensor, column + 1] = max(gm_extents[tensor, column + 1], high)
+
+
+@jit
+def _mixed(lane: Any, word: Any) -> Any:
+    """Return a lane with one more word in it; all are uint64."""
+    mixed = lane ^ word
+    mixed = (mixed << np.uint64(25)) | (mixed >> np.uint64(39))
+    return mixed * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0xD1B54A32D192ED03)
+
+
 @jit
 def _note(
-    rows: np.ndarray, words: np.ndarray, n: int, masks: np.ndarray, lanes: np.ndarray, gm_extents: np.ndarray
+    rows: np.ndarray,
+    words: np.ndarray,
+    n: int,
+    masks: np.ndarray,
+    in_use: np.ndarray,
+    lanes: np.ndarray,
+    gm_extents: np.ndarray,
 ) -> None:
     """Mix rows ``[0, n)`` into ``lanes`` and widen the extents of the tensors they name."""
-    last = gm_extents.shape[0] - 1
+    with_extents = gm_extents.shape[0] > 0
+    # every row has lane 0: in memory, each would wait for the one before
+    first = lanes[0]
     for i in range(n):
         row = rows[i]
         op = np.int64(row["op"])
         to_gm, from_gm = space_of(row, 0) == Space.GM, space_of(row, 1) == Space.GM
-        for lane in range(LANES):
-            word = words[i * LANES + lane] & masks[op, lane]
-            if (to_gm and lane == _DST_LANE) or (from_gm and lane == _SRC_LANE):
-                word = np.uint64(0)
-            mixed = lanes[lane] ^ word
-            mixed = (mixed << np.uint64(25)) | (mixed >> np.uint64(39))
-            lanes[lane] = mixed * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0xD1B54A32D192ED03)
-        if last >= 0 and (to_gm or from_gm):
-            low, high = gm_extent(row)
-            if low < high:
-                tensor = np.int64(row["tensor"])
-                if tensor < 0 or tensor > last:
-                    tensor = last
-                column = READ if from_gm else STORED
-                gm_extents[tensor, column] = min(gm_extents[tensor, column], low)
-                gm_extents[tensor, column + 1] = max(gm_extents[tensor, column + 1], high)
+        first = _mixed(first, words[i * LANES] & masks[op, 0])
+        for at in range(2, 1 + np.int64(in_use[op, 0])):
+            lane = np.int64(in_use[op, at])
+            if not ((to_gm and lane == _DST_LANE) or (from_gm and lane == _SRC_LANE)):
+                lanes[lane] = _mixed(lanes[lane], words[i * LANES + lane] & masks[op, lane])
+        if with_extents and (to_gm or from_gm):
+            _widen(row, from_gm, gm_extents)
+    lanes[0] = first
 
 
 def _made_walk(kernel: Any) -> Callable[..., bool]:
     """Return a function that notes the rows of all cores of one phase."""
 
-    def walk(rows, words, params, phase, masks, lanes, gm_extents):  # type: ignore[no-untyped-def]
+    def walk(rows, words, params, phase, masks, in_use, lanes, gm_extents):  # type: ignore[no-untyped-def]
         state = np.zeros(CORE_STATE_LENGTH, np.int64)
         for core in range(lanes.shape[0]):
             state[:] = 0
@@ -84,7 +119,7 @@ def _made_walk(kernel: Any) -> Callable[..., bool]:
                 if count < 0 or count > len(rows):
                     return False
                 issue(rows, count, state)
-                _note(rows, words, count, masks, lanes[core], gm_extents)
+                _note(rows, words, count, masks, in_use, lanes[core], gm_extents)
         return True
 
     return walk
@@ -141,7 +176,8 @@ def classify(launch: Launch, rows: np.ndarray, with_extents: bool) -> CoreClasse
         lanes = np.zeros((cores, LANES), np.uint64)
         # A kernel that says it wrote more than there is room for is refused when its cores are timed.
         with np.errstate(over="ignore"):
-            is_whole = _walk(launch.kernel, phase)(rows, words, launch.params, phase, MASKS, lanes, extents)
+            walk = _walk(launch.kernel, phase)
+            is_whole = walk(rows, words, launch.params, phase, MASKS, IN_USE, lanes, extents)
         firsts: dict[bytes, int] = {}
         keys = [line.tobytes() for line in lanes] if is_whole else [bytes([core]) for core in range(cores)]
         first_of.append(np.array([firsts.setdefault(key, core) for core, key in enumerate(keys)]))

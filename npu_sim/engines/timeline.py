@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -48,14 +49,15 @@ from npu_sim.isa.codes import Pipe, Space
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.names import pipe_name, space_name, type_name
 from npu_sim.isa.op import Op
-from npu_sim.isa.row import empty_rows, join_rows
+from npu_sim.isa.row import INSTR, join_rows
 from npu_sim.products.cost import CostParams, cost_record
 from npu_sim.program.disassemble import disassemble, name_of
 from npu_sim.program.launch import InputPlace, Launch
 from npu_sim.program.violation import Kind, Violation
 
 CHUNK_ROWS = 1024
-PART_NAMES = (*(Pipe(pipe).name for pipe in range(PIPES)), "latency", "phase_barrier", "memory", "kernel_fixed")
+_PIPE_NAMES = tuple(Pipe(pipe).name for pipe in range(PIPES))
+PART_NAMES = (*_PIPE_NAMES, "latency", "phase_barrier", "memory", "kernel_fixed")
 """Parts of the critical path: occupancy of each pipe (S: issue), latency, barriers between phases, what L2 and memory
 take longer than the slowest cores (`timeline_memory`), fixed cost."""
 STALL_NAMES = (*(f"flag_{Pipe(pipe).name}" for pipe in range(PIPES)), "barrier", "issue", "queue_full", "end")
@@ -276,7 +278,7 @@ def run_timelines(
 def _time(
     launch: Launch, products: Sequence[TimedProduct], options: TimelineOptions, spans: bool
 ) -> tuple[TimelineResult, ...]:
-    rows = empty_rows(max(options.chunk_rows, launch.step_rows))
+    rows = np.empty(max(options.chunk_rows, launch.step_rows), INSTR)
     classes = classify(launch, rows, with_extents=options.l2_hit_permille is None)
     results = []
     for product in products:
@@ -302,6 +304,10 @@ def _read_misses(
     return missing * first_reads(gm_extents, inputs) // max(first_reads(gm_extents), 1)
 
 
+# Launches of a network differ in few of the arguments; nothing writes to a record.
+_shared_record = lru_cache(maxsize=256)(cost_record)
+
+
 class _Run:
     """One call of `run_timeline`: buffers and running sums."""
 
@@ -317,7 +323,7 @@ class _Run:
     ) -> None:
         self.launch, self.product, self.options, self.rows = launch, product, options, rows
         self.l2_hit_permille, self.read_miss_permille = l2_hit_permille, read_miss_permille
-        self.clocks = np.zeros(CLOCK_WORDS, np.int64)
+        self.clocks = np.empty(CLOCK_WORDS, np.int64)
         self.parts = np.zeros(PARTS, np.int64)
         self.no_spans = np.zeros((0, 2), np.int64)
         shown = range(launch.core_count) if options.span_cores is None else options.span_cores
@@ -336,7 +342,7 @@ class _Run:
     def _cost(self, contended: bool) -> np.ndarray:
         """Return the parameters; each record is made when it is first needed, which most launches save for one."""
         if contended not in self.costs:
-            self.costs[contended] = cost_record(
+            self.costs[contended] = _shared_record(
                 self.product.cost,
                 self.launch.core_count,
                 self.product.timing_clock_hz,
@@ -464,7 +470,7 @@ class _Run:
     def result(self) -> TimelineResult:
         """Return what the phases add up to."""
         cost, launch = self.product.cost, self.launch
-        parts = [int(value) for value in self.critical_parts]
+        parts = self.critical_parts.tolist()
         fixed = int(getattr(cost, f"{launch.fixed_cost}_fixed_cycles"))
         beside = (self.barrier_cycles, self.memory_cycles, fixed)
         parts += beside
@@ -481,38 +487,32 @@ class _Run:
             mte1_contended=tuple(self.contended),
             total_cycles=phases + sum(beside),
             phase_cycles=tuple(self.phase_cycles),
-            core_cycles=tuple(int(cycles) for cycles in self.core_cycles),
+            core_cycles=tuple(self.core_cycles.tolist()),
             busy_cycles=_by_pipe(self.critical),
             busy_cycles_all_cores=_by_pipe(self.totals),
             stall_cycles=_stalls(self.critical, phases),
             critical_parts=dict(zip(PART_NAMES, parts, strict=True)),
             bytes_by_path=_by_path(self.totals[AT_BYTES - AT_BUSY :]),
-            instruction_counts={op.name: int(counts[op]) for op in Op if counts[op]},
+            instruction_counts={Op(op).name: int(counts[op]) for op in np.flatnonzero(counts)},
             launch_nanoseconds=cost.launch_nanoseconds(launch.core_count),
             spans=tuple(self.kept_spans),
         )
 
 
 def _by_pipe(values: npt.NDArray[np.int64]) -> dict[str, int]:
-    return {Pipe(pipe).name: int(values[pipe]) for pipe in range(PIPES)}
+    return dict(zip(_PIPE_NAMES, values[:PIPES].tolist(), strict=True))
 
 
 def _by_path(values: npt.NDArray[np.int64]) -> dict[str, int]:
-    moved = values[:64].reshape(8, 8)
-    return {
-        f"{Space(source).name}->{Space(target).name}": int(moved[source, target])
-        for source in Space
-        for target in Space
-        if moved[source, target]
-    }
+    paths = ((divmod(int(at), 8), int(values[at])) for at in np.flatnonzero(values[:64]))
+    return {f"{space_name(source)}->{space_name(target)}": count for (source, target), count in paths}
 
 
 def _stalls(sums: npt.NDArray[np.int64], phases: int) -> dict[str, dict[str, int]]:
     """Return stall cycles by pipe and cause; what is neither busy nor waiting is the end of the phase."""
     table = sums[AT_STALL - AT_BUSY :][: 8 * CAUSES].reshape(8, CAUSES)
     stalls = {}
-    for pipe in range(PIPES):
-        causes = [int(value) for value in table[pipe]]
-        causes.append(phases - int(sums[pipe]) - sum(causes))
-        stalls[Pipe(pipe).name] = dict(zip(STALL_NAMES, causes, strict=True))
+    for name, busy, causes in zip(_PIPE_NAMES, sums[:PIPES].tolist(), table[:PIPES].tolist(), strict=True):
+        causes.append(phases - busy - sum(causes))
+        stalls[name] = dict(zip(STALL_NAMES, causes, strict=True))
     return stalls

@@ -40,10 +40,9 @@ def l2_hits(byte_count: int, l2_bytes: int) -> int:
 
 def touched_bytes(extents: npt.NDArray[np.int64], total_bytes: int) -> int:
     """Return the bytes from the first to the last one touched in each tensor, those of several tensors counted once."""
-    low = np.minimum(extents[:, READ], extents[:, STORED])
-    high = np.maximum(extents[:, READ + 1], extents[:, STORED + 1])
-    inside = np.clip(np.stack([low, high], axis=1), 0, total_bytes)
-    return bytes_in((int(first), int(end)) for first, end in inside)
+    # a handful of lines: NumPy takes longer to begin
+    ends = ((min(read, stored), max(read_end, store_end)) for read, read_end, stored, store_end in extents.tolist())
+    return bytes_in((max(first, 0), min(end, total_bytes)) for first, end in ends)
 
 
 def bytes_in(extents: Iterable[tuple[int, int]]) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 import ops
 from npu_sim.engines import core_classes, timeline
-from npu_sim.engines.core_classes import LANES, MASKS, CoreClasses, classify
+from npu_sim.engines.core_classes import IN_USE, LANES, MASKS, CoreClasses, classify
 from npu_sim.engines.timeline import run_timeline
 from npu_sim.isa import cost as rules
 from npu_sim.isa import emit
@@ -156,7 +156,7 @@ def _lanes(rows):
     lanes = np.zeros(LANES, np.uint64)
     words = rows.view(np.uint8).view(np.uint64)
     with np.errstate(over="ignore"):  # without compilation NumPy reports that numbers of 64 bits wrap around
-        core_classes._note(rows, words, len(rows), MASKS, lanes, np.zeros((0, 2), np.int64))
+        core_classes._note(rows, words, len(rows), MASKS, IN_USE, lanes, np.zeros((0, 2), np.int64))
     return lanes
 
 
