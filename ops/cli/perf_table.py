@@ -10,13 +10,14 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
+from npu_sim.engines.intervals import TimeInterval, task_interval
 from npu_sim.report.files import write_files
 from npu_sim.report.record import counted
 from npu_sim.report.tables import fitted_tables
 from ops.cli import shapes
 from ops.cli.output import console, print_prose
 from ops.cli.timing_text import PIPES, calibration, critical_path, parameters, percent
-from ops.studies.calls.planned import TimedCall
+from ops.studies.calls.planned import BoundedCall, TimedCall
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes
 from ops.studies.precision_report import Scope
 from ops.studies.timing import TimingReport
@@ -61,16 +62,16 @@ def write_timing(
         console().print(f"written: {path}", soft_wrap=True)
 
 
-def _times(results: Sequence[TimedCall], scope: Scope, width: int) -> list[Table]:
+def _times(results: Sequence[BoundedCall], scope: Scope, width: int) -> list[Table]:
     is_call = scope == "call"
     cores, kernel = ("launches", ["kernel us"]) if is_call else ("cores", [])
-    headings = ("layer", "Cube", cores, "cycles", "us", "task us", *kernel, "of peak", *PIPES, "busiest")
+    headings = ("layer", "Cube", cores, "cycles", "us", "task us", "low", "high", *kernel, "of peak", *PIPES, "busiest")
     rows = [
         (
             result.request.name,
             result.planned.compute_dtype or "-",
             str(len(result.launches) if is_call else result.core_count),
-            *_figures(result, result.cube_utilisation, [result.kernel] if is_call else []),
+            *_figures(result, result.task, result.cube_utilisation, [result.kernel] if is_call else []),
         )
         for result in results
     ]
@@ -79,19 +80,21 @@ def _times(results: Sequence[TimedCall], scope: Scope, width: int) -> list[Table
         peak = sum(result.cube_utilisation * result.total_cycles for result in results) / max(every.total_cycles, 1)
         kernels = [LaunchTimes(launches=tuple(one for result in results for one in result.kernel.launches))]
         total = str(len(every.launches)) if is_call else ""
-        rows.append((f"{len(results)} {scope}s", "", total, *_figures(every, peak, kernels if is_call else [])))
+        task = task_interval(one for result in results for one in result.bounds)
+        figures = _figures(every, task, peak, kernels if is_call else [])
+        rows.append((f"{len(results)} {scope}s", "", total, *figures))
     return fitted_tables(
         headings, rows, width=width, left=("layer", "Cube", "busiest"), breaks=PIPES[:1], styles={len(results): "bold"}
     )
 
 
-def _figures(times: LaunchTimes, peak: float, kernels: Sequence[LaunchTimes]) -> tuple[str, ...]:
+def _figures(times: LaunchTimes, task: TimeInterval, peak: float, kernels: Sequence[LaunchTimes]) -> tuple[str, ...]:
     """Return the cells from "cycles" on."""
     pipes, busiest = times.pipe_shares, times.busiest_pipe
     return (
         str(times.total_cycles),
         _microseconds(times.seconds),
-        _microseconds(times.task_seconds),
+        *(_microseconds(seconds) for seconds in (task.seconds, task.low_seconds, task.high_seconds)),
         *(_microseconds(kernel.task_seconds) for kernel in kernels),
         percent(peak, 1) if peak else "-",
         *(percent(pipes.get(pipe, 0.0)) for pipe in PIPES),
@@ -103,7 +106,7 @@ def _microseconds(seconds: float) -> str:
     return f"{seconds * 1e6:.1f}"
 
 
-def _parts(results: Sequence[TimedCall], width: int) -> list[Table]:
+def _parts(results: Sequence[BoundedCall], width: int) -> list[Table]:
     """Return which steps of each call its time goes to."""
     headings = ("layer", "task us of the launches, by step", "tiling of the kernel")
     rows = []
@@ -116,7 +119,7 @@ def _parts(results: Sequence[TimedCall], width: int) -> list[Table]:
     return fitted_tables(headings, rows, width=width, left=headings)
 
 
-def _reasons(results: Sequence[TimedCall], width: int) -> list[Table]:
+def _reasons(results: Sequence[BoundedCall], width: int) -> list[Table]:
     headings = ("layer", "Cube waits for", "critical path of the kernel", "tiling of the kernel")
     rows = []
     for result in results:
@@ -149,8 +152,9 @@ def _legend(report: TimingReport) -> Iterator[str]:
             "--scope call times the calls around these kernels. "
         )
     yield (
-        "us: core time; task us: with launch overhead. of peak: multiply-adds of the layer over what all Cubes could "
-        f"do in the core time. Pipes: occupied share of the core time on the slowest core. {kernel}".rstrip()
+        "us: core time; task us: with launch overhead; low, high: where it is expected in four of five cases. of peak: "
+        "multiply-adds of the layer over what all Cubes could do in the core time. "
+        f"Pipes: occupied share of the core time on the slowest core. {kernel}".rstrip()
     )
     yield f"{APPROXIMATE} {ONE_AFTER_THE_OTHER}"
     yield from dict.fromkeys(calibration(row.chip) for row in report.rows)

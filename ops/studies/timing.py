@@ -16,7 +16,7 @@ from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.products import Product, get_product
 from npu_sim.report.record import to_json_text, to_plain
 from ops.common.explain import launch_works
-from ops.studies.calls.planned import Request, TimedCall, time_call
+from ops.studies.calls.planned import BoundedCall, Request, TimedCall, bound_call
 from ops.studies.cases import program_name
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, describe_parameters
 from ops.studies.launch_trace import TracedLaunch
@@ -54,7 +54,7 @@ class TimingRow:
         What that name stands for.
     refusal : Refusal or None
         Why it does not run.
-    result : TimedCall or None
+    result : BoundedCall or None
         Its times; None if it is refused.
     """
 
@@ -62,7 +62,7 @@ class TimingRow:
     product: str
     chip: Product
     refusal: Refusal | None = None
-    result: TimedCall | None = None
+    result: BoundedCall | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +133,9 @@ def _row_document(row: TimingRow) -> dict[str, Any]:
             "total_cycles": result.total_cycles,
             "seconds": result.seconds,
             "task_seconds": result.task_seconds,
+            "low_task_seconds": result.task.low_seconds,
+            "high_task_seconds": result.task.high_seconds,
+            "is_calibrated": result.task.is_calibrated,
             "kernel_cycles": result.kernel.total_cycles,
             "kernel_seconds": result.kernel.seconds,
             "kernel_task_seconds": result.kernel.task_seconds,
@@ -199,7 +202,7 @@ def run_timing(
 def time_row(request: Request, name: str, chip: Product, scope: Scope) -> TimingRow:
     """Time one call on ``chip``, which was asked for as ``name``; a refusal is part of the row."""
     try:
-        result = time_call(request, chip, scope)
+        result = bound_call(request, chip, scope)
     except InternalError:
         raise
     except NpuSimError as error:

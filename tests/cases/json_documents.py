@@ -57,6 +57,7 @@ if recorder is not None:
     recorder.add(lambda: made)
 """
 PRODUCTS = ("--product", "910b", "--product", "310p")
+POINT = {"op": "instruction", "ascend_instructions": [{"op": "vadds", "repeat": 1}], "dtype": "float32"}
 SHAPE = ("--x", "2,20,9,7", "--weight", "20,20,3,3", "--dtype", "fp32", *PRODUCTS)
 
 TITLES = {
@@ -113,8 +114,11 @@ MEANINGS = {
     "cube_wait_shares": "shares of the core time that the Cube stands still, by cause",
     "cycles": "core time",
     "duration_us": "expected time: with the overhead of the launches, of a core_time without",
-    "high_us": "upper bound of duration_us; null where nothing gives one",
-    "low_us": "lower bound of duration_us; null where nothing gives one",
+    "high_task_seconds": "upper bound of task_seconds",
+    "high_us": "upper bound: duration_us is expected below it, and above low_us, in four of five cases",
+    "is_calibrated": "the model was compared with measured kernels of these kinds on this architecture",
+    "low_task_seconds": "lower bound: task_seconds is expected between both in four of five cases",
+    "low_us": "lower bound of duration_us; null of points of micro-benchmarks",
     "deciding": "the figure that decided, against its threshold",
     "evidence": "how the number is known; of a parameter set, how many are known so",
     "finding_count": "findings in all rows",
@@ -262,7 +266,9 @@ def documents() -> dict[str, list[Any]]:
         np.savez(results, **arrays)
         found["selftest"] = [_printed("selftest", str(results))]
         requests = Path(folder) / "requests.json"
-        requests.write_text(json.dumps([{"id": "", "op": "cast", "in_shape": [64]}, {"op": ""}]), encoding="utf-8")
+        requests.write_text(
+            json.dumps([{"id": "", "op": "cast", "in_shape": [64]}, POINT, {"op": ""}]), encoding="utf-8"
+        )
         found["perf_requests"] = [_printed("perf", str(requests))]
         script = Path(folder) / "script.py"
         script.write_text(SCRIPT, encoding="utf-8")

@@ -119,7 +119,7 @@ def test_perf_of_the_step_that_ships_prints_every_series_and_what_is_known(capsy
     for product in ("310p = Ascend310P3", "910 = Ascend910A", "910b = Ascend910B2", "910_93 = Ascend910_9392"):
         assert f"{product}, cubeMathType 0: " in out
     for layer in ("stem", "down", "depthwise", "pointwise", "dilated", "grouped"):
-        assert len(re.findall(rf"^{layer} ", out, re.MULTILINE)) == 4
+        assert len(re.findall(rf"^{layer} ", out, re.MULTILINE)) == 6
     refused = "cubeMathType must be 1 (ALLOW_FP32_DOWN_PRECISION) or 2 (USE_FP16) for FP32 tensors, not 0 (KEEP_DTYPE)"
     assert " ".join(out.split()).count(f"refused, status 161002, 6 layers: {refused}") == 2
     assert "24 combinations: 12 refused" in out
@@ -136,7 +136,8 @@ def test_perf_of_a_calibrated_series_does_not_say_uncalibrated(capsys):
     assert "compared with published measurements of A2/A3" in " ".join(out.split())
 
 
-def test_perf_text_shows_the_figures_of_the_json_and_their_totals(capsys):
+def test_perf_text_shows_the_figures_of_the_json_and_their_totals(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
     options = ("--layer", "stem", "--layer", "down", "--dtype", "fp16", "--product", "910b")
     results = {row["layer"]: row["result"] for row in rows_of(capsys, *options)}
     _, out, _ = call(capsys, *options)
@@ -147,17 +148,19 @@ def test_perf_text_shows_the_figures_of_the_json_and_their_totals(capsys):
         assert figures[:4] == [name, "fp16", str(len(result["launches"])), str(result["total_cycles"])]
         assert float(figures[4]) == pytest.approx(result["seconds"] * 1e6, abs=0.051)
         assert float(figures[5]) == pytest.approx(result["task_seconds"] * 1e6, abs=0.051)
-        assert float(figures[6]) == pytest.approx(result["kernel_task_seconds"] * 1e6, abs=0.051)
-        assert float(figures[7].rstrip("%")) == pytest.approx(100 * result["cube_utilisation"], abs=0.051)
+        assert float(figures[6]) == pytest.approx(result["low_task_seconds"] * 1e6, abs=0.051)
+        assert float(figures[7]) == pytest.approx(result["high_task_seconds"] * 1e6, abs=0.051)
+        assert float(figures[8]) == pytest.approx(result["kernel_task_seconds"] * 1e6, abs=0.051)
+        assert float(figures[9].rstrip("%")) == pytest.approx(100 * result["cube_utilisation"], abs=0.051)
         pipes = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
-        shown = [float(figure.rstrip("%")) for figure in figures[8:15]]
+        shown = [float(figure.rstrip("%")) for figure in figures[10:17]]
         assert shown == pytest.approx([100 * result["pipe_shares"][pipe] for pipe in pipes], abs=0.51)
     cycles = sum(result["total_cycles"] for result in results.values())
     macs = sum(result["macs"] for result in results.values())
     total = table["2"]
     launches = sum(len(result["launches"]) for result in results.values())
     assert total[:4] == ["2", "calls", str(launches), str(cycles)]
-    assert float(total[7].rstrip("%")) == pytest.approx(100 * macs / (4096 * 24 * cycles), abs=0.051)
+    assert float(total[9].rstrip("%")) == pytest.approx(100 * macs / (4096 * 24 * cycles), abs=0.051)
 
 
 @pytest.mark.parametrize("width", [80, 100])

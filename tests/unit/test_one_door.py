@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ops
-from npu_sim.engines.timeline import run_timeline
+from npu_sim.engines.intervals import bound_launch
 from npu_sim.errors import NpuSimError
 from npu_sim.products import get_product, list_products
 from ops.cli.main import main
@@ -30,8 +30,8 @@ def _nothing_runs(monkeypatch, tmp_path):
     """Leave out everything behind the plan: whether there is one is the question."""
     chip = get_product("910b")
     launch = plan_case(case_of_shape((1, 1, 2, 2), (1, 1, 1, 1)), chip, 0).calls.launches[0]
-    timed = run_timeline(launch, chip)
-    monkeypatch.setattr("ops.studies.calls.planned.run_timeline", lambda launch, chip, options: timed)
+    bounds = bound_launch(launch, chip)
+    monkeypatch.setattr("ops.studies.calls.planned.bound_launch", lambda launch, chip, options: bounds)
     monkeypatch.setattr("ops.studies.effort.count_rows", lambda launches, budget: (0, True))
     for engine, found in (("verify_launch", ()), ("run_hazards", ()), ("_row_count", 0)):
         monkeypatch.setattr(f"ops.studies.checking.{engine}", lambda launch, chip=None, found=found: found)

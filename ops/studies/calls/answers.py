@@ -13,7 +13,7 @@ from typing import Any
 from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.points.request import instruction_cycles, product_of_request
 from ops.studies.calls.fields import RequestError
-from ops.studies.calls.planned import TimedCall, time_call
+from ops.studies.calls.planned import BoundedCall, bound_call
 from ops.studies.calls.request_items import RequestItem, read_item
 
 SCHEMA_VERSION = 1
@@ -42,7 +42,7 @@ class Answer:
     duration_us : float or None
         Expected time: of a call and of kernels with the overhead of their launches, of a core_time without.
     low_us, high_us : float or None
-        Bounds of it by the confidence of the model's numbers; None where nothing gives any.
+        Where it is expected to lie in four of five cases; None of a point of a micro-benchmark.
     cycles : int or None
         Core time.
     """
@@ -74,9 +74,9 @@ class Answer:
         }
 
 
-def time_item(item: RequestItem) -> TimedCall:
+def time_item(item: RequestItem) -> BoundedCall:
     """Return the times of what an item asks for; an `NpuSimError` says why it is refused."""
-    return time_call(item.request, item.product, "call" if item.scope == "call" else "kernel")
+    return bound_call(item.request, item.product, "call" if item.scope == "call" else "kernel")
 
 
 def answer(number: int, values: object) -> Answer:
@@ -102,13 +102,15 @@ def answer(number: int, values: object) -> Answer:
         raise
     except (NpuSimError, OverflowError) as error:
         return Answer(id=identity, error=" ".join(str(error).split()), status=getattr(error, "status", 161002))
-    seconds = timed.seconds if item.scope == "core_time" else timed.task_seconds
+    interval = timed.core if item.scope == "core_time" else timed.task
     return Answer(
         id=identity,
         op=item.request.words,
         product=item.product.name,
         scope=item.scope,
-        duration_us=seconds * 1e6,
+        duration_us=interval.seconds * 1e6,
+        low_us=interval.low_seconds * 1e6,
+        high_us=interval.high_seconds * 1e6,
         cycles=timed.total_cycles,
     )
 

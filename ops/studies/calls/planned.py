@@ -7,15 +7,18 @@ its launches. No tensor data is touched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
 
+from npu_sim.engines.intervals import LaunchBounds, TimeInterval, bound_launch, core_interval, task_interval
 from npu_sim.engines.timeline import TimelineOptions, run_timeline
 from npu_sim.errors import InternalError, ProgramError
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product
+from npu_sim.program.launch import Launch
 from ops.common.pipeline import CallPlan, PlannedStep
 from ops.studies.launch_times import LaunchTimes
 from ops.studies.precision_report import Scope
@@ -62,6 +65,10 @@ class PlannedCall:
     def steps(self, scope: Scope) -> tuple[PlannedStep, ...]:
         """Return the steps of the call, in stream order: all of them, or `kernels`."""
         return self.calls.steps if scope == "call" else self.kernels
+
+    def launches(self, scope: Scope) -> tuple[Launch, ...]:
+        """Return the launches of `steps`."""
+        return tuple(launch for step in self.steps(scope) for launch in step.kernel.launches)
 
 
 class Request(Protocol):
@@ -144,6 +151,29 @@ class TimedCall(LaunchTimes):
         return planned.macs / (per_cycle * self.total_cycles)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundedCall(TimedCall):
+    """A call with the bounds of its times.
+
+    Attributes
+    ----------
+    bounds : tuple of LaunchBounds
+        Of each launch.
+    """
+
+    bounds: tuple[LaunchBounds, ...]
+
+    @property
+    def core(self) -> TimeInterval:
+        """Core time: low, expected, high."""
+        return core_interval(self.bounds)
+
+    @property
+    def task(self) -> TimeInterval:
+        """Core time and launch overhead."""
+        return task_interval(self.bounds)
+
+
 @default_fenv
 def time_call(request: Request, product: Product, scope: Scope) -> TimedCall:
     """Plan and time one call.
@@ -156,10 +186,27 @@ def time_call(request: Request, product: Product, scope: Scope) -> TimedCall:
         If a shipped kernel is not legal.
     """
     planned = request.plan(product)
-    launches = (launch for step in planned.steps(scope) for launch in step.kernel.launches)
+    options = TimelineOptions(inputs_in_l2=planned.inputs_in_l2)
+    with _legal(request):
+        timed = tuple(run_timeline(launch, product, options=options) for launch in planned.launches(scope))
+    return TimedCall(request=request, planned=planned, scope=scope, launches=timed)
+
+
+@default_fenv
+def bound_call(request: Request, product: Product, scope: Scope) -> BoundedCall:
+    """Plan one call and time it with the product's parameters and with these moved both ways; errors as `time_call`."""
+    planned = request.plan(product)
+    options = TimelineOptions(inputs_in_l2=planned.inputs_in_l2)
+    with _legal(request):
+        bounds = tuple(bound_launch(launch, product, options=options) for launch in planned.launches(scope))
+    timed = tuple(one.expected for one in bounds)
+    return BoundedCall(request=request, planned=planned, scope=scope, launches=timed, bounds=bounds)
+
+
+@contextmanager
+def _legal(request: Request) -> Iterator[None]:
+    """Say of a kernel that is not legal that this is our fault."""
     try:
-        options = TimelineOptions(inputs_in_l2=planned.inputs_in_l2)
-        timed = tuple(run_timeline(launch, product, options=options) for launch in launches)
+        yield
     except ProgramError as error:
         raise InternalError(f"Kernel of {request.name} must be legal: {error}") from error
-    return TimedCall(request=request, planned=planned, scope=scope, launches=timed)
