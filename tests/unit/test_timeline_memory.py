@@ -179,7 +179,7 @@ def test_computed_commands_take_the_scalar_unit_longer():
 def test_launches_of_a_call_keep_below_the_totals_and_their_parts_add_up(name):
     chip = get_product(name)
     x, w, g = (np.zeros(shape, np.float16) for shape in ((4, 40, 12, 12), (64, 40, 3, 3), (4, 64, 12, 12)))
-    calls = ops.convolution_backward(g, x, w, padding=1, product=chip).plan.calls
+    calls = ops.convolution_backward(g, x, w, stride=1, padding=1, dilation=1, product=chip).plan.calls
     for launch in calls.launches:
         result = run_timeline(launch, chip)
         assert sum(result.critical_parts.values()) == result.total_cycles
