@@ -11,7 +11,7 @@ from npu_sim.report.record import counted
 from npu_sim.report.tables import fitted_tables
 from ops.cli.output import console, print_prose
 from ops.cli.shapes import refusal_lines
-from ops.cli.timing_text import calibration, parameters, percent
+from ops.cli.timing_text import calibration, critical_path, parameters, percent, waits
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes
 from ops.studies.network.report import NetworkReport, conclusion, seconds_words
 from ops.studies.network.sums import (
@@ -34,7 +34,8 @@ _RESULTS = ("y", "dx", "dw", "db", SHARED)
 LAYER_HEADINGS = (
     "layer", "us each", "us", "share", *_RESULTS, "layouts", "of peak", "FLOP/B", "of roof", "L2 hits", "busiest",
 )  # fmt: skip
-LAUNCH_HEADINGS = ("launch", "works on", "layer", "us each", "us", "share", "busiest")
+LAUNCH_HEADINGS = ("launch", "works on", "layer", "us each", "us", "share", "busiest", "critical path")
+PIPE_HEADINGS = ("pipe", "busy", "waits for")
 PATH_HEADINGS = ("path", "MB", "per byte")
 
 
@@ -91,9 +92,10 @@ def _step_tables(times: StepTimes, width: int) -> Iterator[Table]:
         LAUNCH_HEADINGS,
         launches[:_LAUNCHES_SHOWN],
         width=width,
-        left=("launch", "works on", "layer", "busiest"),
+        left=("launch", "works on", "layer", "busiest", "critical path"),
         title=f"launches that take most of the step, {min(len(launches), _LAUNCHES_SHOWN)} of {len(launches)}",
     )
+    yield from fitted_tables(PIPE_HEADINGS, pipe_lines(times), width=width, left=("pipe", "waits for"))
     yield from fitted_tables(PATH_HEADINGS, path_lines(times), width=width, left=("path",))
 
 
@@ -156,9 +158,18 @@ def launch_lines(times: StepTimes) -> list[tuple[str, ...]]:
                 _us(one.task_seconds),
                 percent(one.task_seconds / total, 1),
                 limit,
+                critical_path(LaunchTimes(launches=(one.result,)).critical_shares),
             )
         )
     return lines
+
+
+def pipe_lines(times: StepTimes) -> list[tuple[str, ...]]:
+    """Return a line for each pipe that the step uses, under `PIPE_HEADINGS`."""
+    every = times.every
+    return [
+        (pipe, percent(share), waits(every.wait_shares(pipe))) for pipe, share in every.pipe_shares.items() if share
+    ]
 
 
 def path_lines(times: StepTimes) -> list[tuple[str, ...]]:
@@ -202,7 +213,10 @@ def kinds_words(times: StepTimes) -> str:
         for kind, part in kinds.items()
         if part
     )
-    return f"Of {seconds_words(total)}: {', '.join(parts)}." if total else ""
+    critical = critical_path(times.every.critical_shares)
+    return (
+        f"Of {seconds_words(total)}: {', '.join(parts)}. Critical path of the core time: {critical}." if total else ""
+    )
 
 
 def roofline_words(times: StepTimes) -> str:

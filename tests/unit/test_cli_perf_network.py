@@ -1,6 +1,7 @@
 """``npu-sim perf`` of networks in process: figures against the study, sweeps, products, PyTorch models, bad input."""
 
 import json
+import re
 
 import pytest
 
@@ -66,6 +67,12 @@ def test_text_begins_with_the_answer_and_has_each_layer(capsys):
     assert "launches that take most of the step" in text
     assert "memory-bound" in text or "compute-bound" in text
     assert "Not timed" not in text
+    # what pipes wait for, and the critical path, which adds up
+    assert re.search(r"MTE2 \d+% \S+", text)
+    assert sum(step["critical_shares"].values()) == pytest.approx(1)
+    for pipe, waits in step["wait_shares"].items():
+        outside = sum(step["critical_shares"][part] for part in ("phase_barrier", "memory", "kernel_fixed"))
+        assert step["pipe_shares"][pipe] + sum(waits.values()) + outside == pytest.approx(1)
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])

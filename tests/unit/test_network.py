@@ -162,6 +162,9 @@ def test_reuse_is_how_often_each_byte_crosses():
     assert found["GM->L1"].reuse == pytest.approx(moved["GM->L1"] / read)
     assert found["L1->L0A"].reuse == pytest.approx(moved["L1->L0A"] / moved["GM->L1"])
     assert found["GM->L1"].moved == 3 * moved["GM->L1"]
+    assert {path for path, one in found.items() if one.reuse is None} == {
+        path for path in found if "GM" not in path and not path.startswith("L1->L0")
+    }
 
 
 def test_roofline_is_that_of_the_product():

@@ -237,6 +237,8 @@ def _times(times: LaunchTimes) -> dict[str, Any]:
         "task_seconds": times.task_seconds,
         "busiest_pipe": times.busiest_pipe,
         "pipe_shares": times.pipe_shares,
+        "critical_shares": times.critical_shares,
+        "wait_shares": {pipe: times.wait_shares(pipe) for pipe in times.pipe_shares},
     }
 
 
