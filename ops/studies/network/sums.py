@@ -153,9 +153,7 @@ def paths_of(calls: Iterable[tuple[int, TimedCall]]) -> list[PathBytes]:
                 sides = planned.step.reads if source == "GM" else planned.step.writes if target == "GM" else ()
                 tensors[path] += count * sum(buffer.byte_count for buffer in sides)
     return [
-        PathBytes(
-            path=path, moved=byte_count, once=moved["GM->L1"] if path.startswith("L1->L0") else tensors[path]
-        )
+        PathBytes(path=path, moved=byte_count, once=moved["GM->L1"] if path.startswith("L1->L0") else tensors[path])
         for path, byte_count in moved.most_common()
     ]
 
