@@ -58,6 +58,9 @@ _KINDS = {
     jitted.OTHER_CORE: Kind.UNSUPPORTED,
     jitted.OUTSIDE: Kind.CAPACITY,
     jitted.TOO_LARGE: Kind.CAPACITY,
+    jitted.PIPE_RAW: Kind.BARRIER_READ,
+    jitted.PIPE_WAW: Kind.BARRIER_WRITE,
+    jitted.STALE: Kind.READ_STALE,
 }
 _CONFLICTS = {
     jitted.RAW: "reads data of",
@@ -66,7 +69,11 @@ _CONFLICTS = {
     jitted.CORE_RAW: "reads data of",
     jitted.CORE_WAR: "overwrites data read by",
     jitted.CORE_WAW: "overwrites data of",
+    jitted.PIPE_RAW: "reads data of",
+    jitted.PIPE_WAW: "overwrites data of",
+    jitted.STALE: "reads what is left of",
 }
+_IN_PIPE = (jitted.PIPE_RAW, jitted.PIPE_WAW)
 _BETWEEN_CORES = (jitted.CORE_RAW, jitted.CORE_WAR, jitted.CORE_WAW)
 
 RowSource = Callable[[int, int, int], np.ndarray]
@@ -116,6 +123,7 @@ class _Checker:
     rows_of_core: dict[int, int] = field(default_factory=dict)
     foreign: list[list[int]] = field(default_factory=list)
     core_kind: CoreKind | None = None
+    auto_sync: bool = False
 
     def __post_init__(self) -> None:
         self.shadow = _new_shadow(self.product, self.table)
@@ -127,6 +135,10 @@ class _Checker:
         if not self.parts or self.parts[-1].launch != launch:
             self.rows_of_core.clear()
         self.parts.append(_Part(serial, launch, phase, core, self.rows_of_core.get(core, 0)))
+        pipes = {Pipe[name] for name in self.product.core.barrier_pipes}
+        if self.auto_sync:
+            pipes.discard(Pipe.V)
+        self.shadow.book[jitted.BARRIER_PIPES] = sum(1 << pipe for pipe in pipes)
         jitted.begin_core(self.shadow, new_phase)
 
     def check(self, rows: np.ndarray, count: int) -> None:
@@ -207,7 +219,12 @@ class _Checker:
             text = f"{place.words} {_CONFLICTS[code]} "
             if code in _BETWEEN_CORES:
                 return f"{text}core {before.part.core} row {before.number} {before.words} in the same phase"
-            return f"{text}row {before.number} {before.words} without set/wait {other}->{pipe}"
+            text += f"row {before.number} {before.words}"
+            if code in _IN_PIPE:
+                return f"{text} without PipeBarrier<PIPE_{pipe}>"
+            if code == jitted.STALE:
+                return f"{text}, whose buffer was handed back since and not filled again"
+            return f"{text} without set/wait {other}->{pipe}"
         if before is not None:
             return f"{place.words} sets flag {extra} for {pipe_name(int(row['peer']))} again before a wait clears it"
         if code == jitted.UNINITIALISED:
@@ -280,6 +297,8 @@ def _new_shadow(product: Product, table: npt.NDArray[np.int64]) -> jitted.Shadow
         findings=np.zeros((FINDING_LIMIT, jitted.FINDING_FIELDS), np.int64),
         tensors=table,
         runs=empty_runs(),
+        lives=np.zeros((jitted.LIVES, 4), np.int64),
+        turned=np.zeros(flags, np.int64),
     )
 
 
@@ -332,7 +351,7 @@ def run_hazards(
     checker = _Checker(product, gm.table(), names, [launch.name for launch in sequence])
     for number, launch in enumerate(sequence):
         buffer = empty_rows(max(chunk_rows, launch.step_rows))
-        checker.core_kind = launch.core_kind
+        checker.core_kind, checker.auto_sync = launch.core_kind, launch.auto_sync
         for phase in range(launch.phase_count):
             for core in range(launch.core_count):
                 checker.begin(number, phase, core)

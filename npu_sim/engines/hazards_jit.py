@@ -3,10 +3,19 @@
 **Entries.** Every row of a run has a serial number; ``entry = 8 * serial + pipe`` names an access in one word. Pipes
 run in order, so "the other access is complete" is one comparison: ``entry <= clocks[pipe now, entry's pipe]``.
 
-**Order.** A row follows the earlier rows of its pipe. SET_FLAG saves what its pipe knows, WAIT_FLAG joins that into its
-pipe (into every pipe when the scalar unit waits, since it issues everything that follows). A barrier on `Pipe.ALL`
-joins all. Flags are single bits: after a fault the analysis goes on in the most permissive way that still shows what
-the fault breaks - a wait without a set orders nothing, a second set replaces the first.
+**Order.** A row follows the earlier rows of its pipe; on the pipes of `BARRIER_PIPES` it is issued behind them, but
+meets their results only behind a barrier, or a wait that something the pipe set leads to. SET_FLAG saves what its pipe
+knows, WAIT_FLAG joins that into its pipe (into every pipe when the scalar unit waits, since it issues everything that
+follows). A barrier on `Pipe.ALL` joins all. Flags are single bits: after a fault the analysis goes on in the most
+permissive way that still shows what the fault breaks - a wait without a set orders nothing, a second set replaces the
+first.
+
+**Lives.** What a pipe writes between its wait for a flag and its set of the flag of that number back belongs to the
+handshake: the buffer is handed over full and comes back free. Once a reader of these bytes has handed the flag back
+and the writer has taken it again, their content is over, and reading it is a stale read unless something wrote them
+anew (`_is_stale`). ASSUMED: one flag number in both directions guards one buffer; where a write lies in several
+handshakes with the reader, all must have turned. What a later write replaced in part is no stale read any more: the
+next tile is smaller, and lanes behind its end that instructions read because they take whole fractals are not used.
 
 **Shadow.** A cell of 32 bytes has seven slots. On chip: slot 0 the last writer, slot p the last reader on pipe p; the
 scalar unit, pipe 0, reads only UB, so it has the slot of pipe M, which never does. GM: 0 the last plain writer, 1 and 2
@@ -30,6 +39,7 @@ from npu_sim.isa.gm_extent import space_of
 from npu_sim.isa.instruction import ITEM, Instruction
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import Op, by_opcode
+from npu_sim.program.limits import MMAD_BARRIER_ELEMS
 
 SLOTS = 7
 SPACES = 7
@@ -42,21 +52,32 @@ FINDING_FIELDS = 7
 SERIAL, CORE_BASE, PHASE_BASE, FINDINGS, DROPPED, FREE, FREE_COUNT, NODE_COUNT, EVENTS, ROW_FINDINGS = range(10)
 LAST_DROPPED = 10
 """[3]: code, serial and other row of the last finding that found no room."""
+PIPE = 14
+"""Pipe of the current row."""
+BARRIER_PIPES = 13
+"""Bits of the pipes whose dependent rows need a barrier between them."""
 SPACE = 16
 """[7 spaces, 4]: first cell, capacity in bytes, alignment of addresses, spare."""
 USED = SPACE + 4 * SPACES
 """[7 spaces, 7 slots]: whether a slot of a space was ever written."""
 CLOCKS = USED + SPACES * SLOTS
-"""[8 pipes p, 8 pipes q]: largest entry of q that is complete before the next row of p; `ALWAYS` for p = q."""
-BOOK_LENGTH = CLOCKS + PIPES * PIPES
+"""[8 pipes p, 8 pipes q]: largest entry of q that is complete before the next row of p; `ALWAYS` for p = q, unless
+rows of p need barriers. Row 7, of no pipe, is that of a row whose own pipe waits for it by itself."""
+HELD = CLOCKS + PIPES * PIPES
+"""[8 pipes]: bits of the flags (source, event) that a pipe has waited for and not set back."""
+TURNED = HELD + PIPES
+"""[8 pipes]: serial of the last wait of a pipe."""
+BOOK_LENGTH = TURNED + PIPES
 
 # finding codes
 (
     RAW, WAR, WAW, CORE_RAW, CORE_WAR, CORE_WAW, UNINITIALISED, READ_BEYOND, WRITE_BEYOND, READ_NOWHERE, WRITE_NOWHERE,
     CAPACITY, READ_MISALIGNED, WRITE_MISALIGNED, WAIT_UNSET, SET_TWICE, LEFT_SET, BAD_EVENT, BAD_PIPE, FRAGMENTED,
-    OTHER_CORE, OUTSIDE, TOO_LARGE,
-) = (np.int64(code) for code in range(1, 24))  # fmt: skip
+    OTHER_CORE, OUTSIDE, TOO_LARGE, PIPE_RAW, PIPE_WAW, STALE,
+) = (np.int64(code) for code in range(1, 27))  # fmt: skip
 
+LIVES = 1 << 14
+"""Rows back to which handshakes and opcodes are remembered."""
 RUN_BLOCKS = 8
 """What a repetition of a run costs beside its blocks, in blocks."""
 BLOCK_LIMIT = np.int64(1) << 18
@@ -68,6 +89,8 @@ _FULL = np.int64(0xFFFFFFFF)
 _ZERO = np.int64(0)
 _ONE = np.int64(1)
 _BLOCK_CELLS = 64
+_PIPE_COUNT = 7
+_ALL = np.int64(Pipe.ALL)
 _GM = np.int64(Space.GM)
 _FOREIGN_ATOMIC = np.int64(3)
 _GM_READER = np.int64(4)
@@ -97,6 +120,11 @@ class Shadow(NamedTuple):
         `GlobalMemory.table`.
     runs : int64[capacity, 6]
         Buffer of `footprint`.
+    lives : int64[LIVES, 4]
+        At its serial modulo LIVES: serial of a row, flags its pipe held (`HELD`), opcode, whether any byte it wrote was
+        written again.
+    turned : int64[7 * 7 * events]
+        Serial of the last wait for the flag.
     """
 
     slots: np.ndarray
@@ -107,6 +135,8 @@ class Shadow(NamedTuple):
     findings: np.ndarray
     tensors: np.ndarray
     runs: np.ndarray
+    lives: np.ndarray
+    turned: np.ndarray
 
 
 @jit
@@ -139,9 +169,100 @@ def _report(
 
 
 @jit
+def _behind_equal(cells: np.ndarray, c: Int, c1: Int, entry: Int) -> Int:
+    """Return the first of the cells ``[c, c1)`` that does not hold ``entry``, or ``c1``."""
+    # Whole blocks first: an OR of differences is a vector loop, a search is not.
+    while c + _BLOCK_CELLS <= c1:
+        block = cells[c : c + _BLOCK_CELLS]
+        differ = _ZERO
+        for i in range(_BLOCK_CELLS):
+            differ |= block[i] ^ entry
+        if differ != 0:
+            break
+        c += _BLOCK_CELLS
+    while c < c1 and cells[c] == entry:
+        c += 1
+    return c
+
+
+@jit
+def _is_stale(slots: np.ndarray, book: np.ndarray, lives: np.ndarray, turned: np.ndarray, c: Int, space: Int) -> bool:
+    """Return whether a reader handed the content of cell ``c`` back and its writer has taken the buffer again."""
+    entry = slots[0, c]
+    serial, writer = entry >> 3, entry & 7
+    if serial < book[CORE_BASE] or book[TURNED + writer] <= serial:
+        return False
+    row = serial & (LIVES - 1)
+    if lives[row, 0] != serial or lives[row, 3] != 0:
+        return False
+    events = book[EVENTS]
+    for q in range(1, _PIPE_COUNT):
+        if book[USED + SLOTS * space + q] == 0:
+            continue
+        consumed = slots[q, c]
+        held = lives[row, 1] >> (q * events) & ((_ONE << events) - 1)
+        if held == 0 or consumed <= entry:
+            continue
+        is_over = True
+        for event in range(events):
+            if held >> event & 1 and turned[(q * _PIPE_COUNT + writer) * events + event] <= consumed >> 3:
+                is_over = False
+        if is_over:
+            return True
+    return False
+
+
+@jit
+def _end_lives(slots: np.ndarray, book: np.ndarray, lives: np.ndarray, c0: Int, c1: Int) -> None:
+    """Note that the rows which wrote the cells ``[c0, c1)`` are being replaced, in part or whole."""
+    c = c0
+    while c < c1:
+        entry = slots[0, c]
+        c = _behind_equal(slots[0], c + 1, c1, entry)
+        row = (entry >> 3) & (LIVES - 1)
+        if entry > 0 and lives[row, 0] == entry >> 3 and entry >> 3 != book[SERIAL]:
+            lives[row, 3] = 1
+
+
+@jit
+def _scan_lives(
+    slots: np.ndarray,
+    book: np.ndarray,
+    findings: np.ndarray,
+    lives: np.ndarray,
+    turned: np.ndarray,
+    c0: Int,
+    c1: Int,
+    space: Int,
+) -> None:
+    """Report the cells ``[c0, c1)`` whose content is over; histories of parts of a cell are not asked."""
+    base = book[SPACE + 4 * space]
+    c = c0
+    while c < c1:
+        first, entry = c, slots[0, c]
+        c += 1
+        if entry <= 0 or book[TURNED + (entry & 7)] <= entry >> 3:
+            c = _behind_equal(slots[0], c, c1, entry)
+        elif _is_stale(slots, book, lives, turned, first, space):
+            _report(book, findings, STALE, entry, space, (first - base) * 32, np.int64(32), _ZERO)
+
+
+@jit
+def _is_alike(book: np.ndarray, lives: np.ndarray, entry: Int) -> bool:
+    """Return whether the row of ``entry`` has the opcode of this one and both write in the order of their issue.
+
+    ASSUMED: vector instructions of one kind take equally long to write, and fills do.
+    """
+    before, now = (entry >> 3) & (LIVES - 1), book[SERIAL] & (LIVES - 1)
+    op = lives[now, 2]
+    return (book[PIPE] == Pipe.V or op == Op.FILL) and lives[before, 0] == entry >> 3 and lives[before, 2] == op
+
+
+@jit
 def _judge(
     book: np.ndarray,
     findings: np.ndarray,
+    lives: np.ndarray,
     entry: Int,
     limits: Int,
     own_code: Int,
@@ -158,7 +279,12 @@ def _judge(
     """
     if entry >= book[CORE_BASE] * 8:
         if entry > book[limits + (entry & 7)]:
-            _report(book, findings, own_code, entry, space, start, length, _ZERO)
+            if entry & 7 != book[PIPE]:
+                _report(book, findings, own_code, entry, space, start, length, _ZERO)
+            elif own_code == RAW and entry >> 3 != book[SERIAL]:
+                _report(book, findings, PIPE_RAW, entry, space, start, length, _ZERO)
+            elif entry >> 3 != book[SERIAL] and not _is_alike(book, lives, entry):
+                _report(book, findings, PIPE_WAW, entry, space, start, length, _ZERO)
     elif entry >= floor:
         _report(book, findings, core_code, entry, space, start, length, _ZERO)
     elif entry < init_floor:
@@ -188,6 +314,7 @@ def _judge_nodes(
     nodes: np.ndarray,
     book: np.ndarray,
     findings: np.ndarray,
+    lives: np.ndarray,
     head: Int,
     mask: Int,
     limits: Int,
@@ -207,7 +334,7 @@ def _judge_nodes(
             if entry >= init_floor:
                 missing &= ~part
             _judge(
-                book, findings, entry, limits, own_code, core_code, floor, _ZERO, space,
+                book, findings, lives, entry, limits, own_code, core_code, floor, _ZERO, space,
                 cell_start + _mask_start(part), _mask_length(part),
             )  # fmt: skip
         head = nodes[head, 2]
@@ -217,28 +344,12 @@ def _judge_nodes(
 
 
 @jit
-def _behind_equal(cells: np.ndarray, c: Int, c1: Int, entry: Int) -> Int:
-    """Return the first of the cells ``[c, c1)`` that does not hold ``entry``, or ``c1``."""
-    # Whole blocks first: an OR of differences is a vector loop, a search is not.
-    while c + _BLOCK_CELLS <= c1:
-        block = cells[c : c + _BLOCK_CELLS]
-        differ = _ZERO
-        for i in range(_BLOCK_CELLS):
-            differ |= block[i] ^ entry
-        if differ != 0:
-            break
-        c += _BLOCK_CELLS
-    while c < c1 and cells[c] == entry:
-        c += 1
-    return c
-
-
-@jit
 def _scan(
     slots: np.ndarray,
     nodes: np.ndarray,
     book: np.ndarray,
     findings: np.ndarray,
+    lives: np.ndarray,
     slot: Int,
     c0: Int,
     c1: Int,
@@ -263,6 +374,7 @@ def _scan(
                 nodes,
                 book,
                 findings,
+                lives,
                 -entry,
                 mask,
                 limits,
@@ -279,7 +391,7 @@ def _scan(
             start, length = (first - base) * 32, (c - first) * 32
             if mask != _FULL:
                 start, length = start + _mask_start(mask), _mask_length(mask)
-            _judge(book, findings, entry, limits, own_code, core_code, floor, init_floor, space, start, length)
+            _judge(book, findings, lives, entry, limits, own_code, core_code, floor, init_floor, space, start, length)
 
 
 @jit
@@ -391,6 +503,8 @@ def _touch_cells(
     nodes: np.ndarray,
     book: np.ndarray,
     findings: np.ndarray,
+    lives: np.ndarray,
+    turned: np.ndarray,
     space: Int,
     access: Int,
     entry: Int,
@@ -425,7 +539,21 @@ def _touch_cells(
             own_code, core_code = RAW, CORE_RAW
         init = init_floor if slot == 0 else _ZERO
         _scan(
-            slots, nodes, book, findings, np.int64(slot), c0, c1, mask, limits, own_code, core_code, floor, init, space
+            slots,
+            nodes,
+            book,
+            findings,
+            lives,
+            np.int64(slot),
+            c0,
+            c1,
+            mask,
+            limits,
+            own_code,
+            core_code,
+            floor,
+            init,
+            space,
         )
     target, foreign = _ZERO, _ZERO
     if on_chip:
@@ -437,6 +565,10 @@ def _touch_cells(
         target, foreign = np.int64(1 if pipe == Pipe.MTE3 else 2), _FOREIGN_ATOMIC
     if foreign != 0 and floor != core_floor:
         _keep_foreign(slots, nodes, book, target, foreign, c0, c1, mask)
+    if on_chip and access == READ:
+        _scan_lives(slots, book, findings, lives, turned, c0, c1, space)
+    elif on_chip:
+        _end_lives(slots, book, lives, c0, c1)
     _set(slots, nodes, book, target, c0, c1, mask, entry, space)
 
 
@@ -446,6 +578,8 @@ def _touch_bytes(
     nodes: np.ndarray,
     book: np.ndarray,
     findings: np.ndarray,
+    lives: np.ndarray,
+    turned: np.ndarray,
     space: Int,
     access: Int,
     entry: Int,
@@ -466,7 +600,20 @@ def _touch_bytes(
             if behind * 32 > end:
                 mask &= (_ONE << (end & 31)) - 1
         _touch_cells(
-            slots, nodes, book, findings, space, access, entry, limits, base + cell, base + behind, mask, init_floor
+            slots,
+            nodes,
+            book,
+            findings,
+            lives,
+            turned,
+            space,
+            access,
+            entry,
+            limits,
+            base + cell,
+            base + behind,
+            mask,
+            init_floor,
         )
         start = behind * 32
 
@@ -488,16 +635,18 @@ def _touch_run(
     nodes: np.ndarray,
     book: np.ndarray,
     findings: np.ndarray,
+    lives: np.ndarray,
+    turned: np.ndarray,
     tensors: np.ndarray,
     runs: np.ndarray,
     r: Int,
     entry: Int,
+    limits: Int,
     tensor: Int,
 ) -> None:
     """Check and record run ``r`` of a footprint."""
     space, access, start = runs[r, 0], runs[r, 1], runs[r, 2]
     length, repeats, stride = runs[r, 3], runs[r, 4], runs[r, 5]
-    limits = CLOCKS + PIPES * (entry & 7)
     low, high = _ZERO, book[SPACE + 4 * space + 1]
     data_end, init_floor = high, _ZERO
     if space == _GM:
@@ -523,11 +672,41 @@ def _touch_run(
         if begin >= end:
             continue
         if init_floor == 0 or end <= data_end:
-            _touch_bytes(slots, nodes, book, findings, space, access, entry, limits, begin, end, init_floor)
+            _touch_bytes(
+                slots, nodes, book, findings, lives, turned, space, access, entry, limits, begin, end, init_floor
+            )
         else:
             if begin < data_end:
-                _touch_bytes(slots, nodes, book, findings, space, access, entry, limits, begin, data_end, init_floor)
-            _touch_bytes(slots, nodes, book, findings, space, access, entry, limits, max(begin, data_end), end, _ZERO)
+                _touch_bytes(
+                    slots,
+                    nodes,
+                    book,
+                    findings,
+                    lives,
+                    turned,
+                    space,
+                    access,
+                    entry,
+                    limits,
+                    begin,
+                    data_end,
+                    init_floor,
+                )
+            _touch_bytes(
+                slots,
+                nodes,
+                book,
+                findings,
+                lives,
+                turned,
+                space,
+                access,
+                entry,
+                limits,
+                max(begin, data_end),
+                end,
+                _ZERO,
+            )
 
 
 @jit
@@ -612,7 +791,14 @@ def _check_alignment(book: np.ndarray, findings: np.ndarray, row: Any) -> None:
 
 
 @jit
-def _synchronise(book: np.ndarray, findings: np.ndarray, flags: np.ndarray, flag_clocks: np.ndarray, row: Any) -> None:
+def _synchronise(
+    book: np.ndarray,
+    findings: np.ndarray,
+    flags: np.ndarray,
+    flag_clocks: np.ndarray,
+    turned: np.ndarray,
+    row: Any,
+) -> None:
     """SET_FLAG, WAIT_FLAG and PIPE_BARRIER."""
     op, pipe = row["op"], np.int64(row["pipe"])
     now = book[SERIAL] * 8 + 7
@@ -623,6 +809,9 @@ def _synchronise(book: np.ndarray, findings: np.ndarray, flags: np.ndarray, flag
             for p in range(PIPES):
                 for q in range(PIPES):
                     book[CLOCKS + PIPES * p + q] = max(book[CLOCKS + PIPES * p + q], now)
+        else:
+            own = CLOCKS + PIPES * pipe + pipe
+            book[own] = max(book[own], now)
         return
     peer, event = np.int64(row["peer"]), np.int64(row["event"])
     if pipe >= Pipe.ALL or peer >= Pipe.ALL or pipe == peer:
@@ -639,16 +828,33 @@ def _synchronise(book: np.ndarray, findings: np.ndarray, flags: np.ndarray, flag
         for q in range(PIPES):
             flag_clocks[flag, q] = book[CLOCKS + PIPES * pipe + q]
         flag_clocks[flag, pipe] = now
+        book[HELD + pipe] &= ~(_ONE << (peer * book[EVENTS] + event))
         return
     flag = (peer * 7 + pipe) * book[EVENTS] + event
     if flags[flag] == 0:
         _report(book, findings, WAIT_UNSET, _ZERO, _ZERO, _ZERO, _ZERO, event)
         return
     flags[flag] = 0
+    turned[flag] = book[TURNED + pipe] = book[SERIAL]
+    book[HELD + pipe] |= _ONE << (peer * book[EVENTS] + event)
     for p in range(PIPES):
         if p == pipe or pipe == Pipe.S:
             for q in range(PIPES):
                 book[CLOCKS + PIPES * p + q] = max(book[CLOCKS + PIPES * p + q], flag_clocks[flag, q])
+
+
+@jit
+def _limits_of(book: np.ndarray, row: Any) -> Int:
+    """Return where the clocks of a memory instruction are."""
+    pipe = np.int64(row["pipe"])
+    own = CLOCKS + PIPES * pipe
+    if row["op"] != Op.MMAD or np.int64(row["m"]) * np.int64(row["n"]) < MMAD_BARRIER_ELEMS:
+        return own
+    ordered = CLOCKS + PIPES * _ALL
+    for q in range(PIPES):
+        book[ordered + q] = book[own + q]
+    book[ordered + pipe] = ALWAYS
+    return ordered
 
 
 @jit
@@ -660,9 +866,11 @@ def begin_core(shadow: Any, new_phase: Int) -> None:
         book[PHASE_BASE] = book[SERIAL]
     for p in range(PIPES):
         for q in range(PIPES):
-            book[CLOCKS + PIPES * p + q] = ALWAYS if p == q else book[SERIAL] * 8 - 1
+            is_ordered = p == q and book[BARRIER_PIPES] >> p & 1 == 0
+            book[CLOCKS + PIPES * p + q] = ALWAYS if is_ordered else book[SERIAL] * 8 - 1
+        book[HELD + p] = book[TURNED + p] = 0
     for flag in range(len(flags)):
-        flags[flag] = 0
+        flags[flag] = shadow.turned[flag] = 0
 
 
 @jit
@@ -696,13 +904,14 @@ def check_rows(shadow: Any, rows: np.ndarray, first: Int, end: Int) -> Int:
     # Taken out of the tuple once: handing the tuple from function to function would count references every time.
     slots, nodes, book, findings = shadow.slots, shadow.nodes, shadow.book, shadow.findings
     flags, flag_clocks, tensors, runs = shadow.flags, shadow.flag_clocks, shadow.tensors, shadow.runs
+    lives, turned = shadow.lives, shadow.turned
     for i in range(first, end):
         row = rows[i]
         op = row["op"]
         book[ROW_FINDINGS] = book[FINDINGS]
         if _IS_SYNCHRONISATION[op]:
             if op == Op.SET_FLAG or op == Op.WAIT_FLAG or op == Op.PIPE_BARRIER:
-                _synchronise(book, findings, flags, flag_clocks, row)
+                _synchronise(book, findings, flags, flag_clocks, turned, row)
             book[SERIAL] += 1
             continue
         pipe = np.int64(row["pipe"])
@@ -722,8 +931,15 @@ def check_rows(shadow: Any, rows: np.ndarray, first: Int, end: Int) -> Int:
             if _nodes_needed(book, runs, count) > book[FREE_COUNT]:
                 return i
             _check_alignment(book, findings, row)
+        book[PIPE] = pipe
+        limits = _limits_of(book, row) if count > 0 else _ZERO
+        entry = book[SERIAL] * 8 + pipe
+        life = lives[book[SERIAL] & (LIVES - 1)]
+        life[0], life[1], life[2], life[3] = book[SERIAL], book[HELD + pipe], op, 0
         for r in range(count):
-            _touch_run(slots, nodes, book, findings, tensors, runs, r, book[SERIAL] * 8 + pipe, np.int64(row["tensor"]))
+            _touch_run(
+                slots, nodes, book, findings, lives, turned, tensors, runs, r, entry, limits, np.int64(row["tensor"])
+            )
         book[SERIAL] += 1
     return end
 

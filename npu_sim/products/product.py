@@ -15,6 +15,7 @@ CUBE_DTYPES = ("fp16", "bf16", "fp32", "hf32", "int8", "int4")
 """Operand types a Cube can have. ``hf32`` is fp32 data rounded when it is multiplied."""
 
 OVERFLOW_MODES = ("inf_nan", "saturate")
+PIPES_WITH_BARRIERS = ("V", "M", "MTE1", "MTE2", "MTE3", "FIX")
 HF32_TIES = ("even", "away", "toward_zero")
 MAX_GROUP = 4095
 """Largest k of one Mmad (asc-devkit, Mmad: m, n and k lie in 0..4095), hence the longest group that can matter."""
@@ -121,6 +122,9 @@ class CoreSpec:
         Image-to-column cannot produce an output of width 1 and height above 1.
     event_count : int
         Event ids per ordered pair of pipes.
+    barrier_pipes : tuple of str
+        Pipes on which an instruction needs a PipeBarrier behind the one whose result it reads or overwrites. Pipe M
+        orders large Mmads by itself (`npu_sim.program.limits.MMAD_BARRIER_ELEMS`), the scalar unit everything.
     """
 
     l1_bytes: int
@@ -144,9 +148,13 @@ class CoreSpec:
     has_load3d_v2: bool
     load3d_cannot_make_width_one: bool
     event_count: int
+    barrier_pipes: tuple[str, ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cube_k", FrozenMapping(self.cube_k))
+        object.__setattr__(self, "barrier_pipes", tuple(self.barrier_pipes))
+        rule = f"among {', '.join(PIPES_WITH_BARRIERS)}"
+        _require(set(self.barrier_pipes) <= set(PIPES_WITH_BARRIERS), "barrier_pipes", rule, self.barrier_pipes)
         object.__setattr__(self, "fb_bytes", tuple(self.fb_bytes))
         for name in (
             "l1_bytes", "l0a_bytes", "l0b_bytes", "l0c_bytes", "ub_bytes", "event_count", "ub_bank_count",

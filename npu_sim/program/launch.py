@@ -83,6 +83,9 @@ class Launch:
         File, line and function of the ``site`` numbers, where the kernel is the user's own source.
     buffers : mapping of int to str
         Names of the ``buffer`` numbers of AllocTensor and FreeTensor rows, for messages.
+    auto_sync : bool
+        Whether the compiler of the source puts barriers between dependent vector instructions by itself, as
+        bisheng does for kernels of C++ sources unless told otherwise; rows and Python kernels say theirs.
     trusted : bool
         True: the execute engine runs the rows unchecked, as it does those of this project's kernels, which tests hold
         to every limit. False: it first checks legality and GM bounds, because jitted code has no bounds checks.
@@ -115,6 +118,7 @@ class Launch:
     sites: dict[int, str] = field(default_factory=dict)
     lines: dict[int, SourceLine] = field(default_factory=dict)
     buffers: dict[int, str] = field(default_factory=dict)
+    auto_sync: bool = False
     trusted: bool = False
     core_kind: CoreKind = "cube"
     fixed_cost: FixedCost = "kernel"

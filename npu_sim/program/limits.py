@@ -17,3 +17,7 @@ ADDRESS_ALIGNMENT_BYTES: dict[Space, int] = {
     Space.L0C: 64,
 }
 """Alignment of start addresses (asc-devkit, general constraints)."""
+
+MMAD_BARRIER_ELEMS = 2560
+"""Mmads that add to one accumulator need a barrier between them while (m / 16) * (n / 16) < 10, that is m * n < 2560
+(asc-devkit ``docs/zh/api/SIMD-API``, Mmad page, constraints)."""

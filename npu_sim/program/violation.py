@@ -9,7 +9,10 @@ from npu_sim.isa.codes import Space
 
 
 class Kind(Enum):
-    """Kinds of finding; the first group carries the names of asc-tools' npuchk (``docs/02_npu_check_en.md``)."""
+    """Kinds of finding; those that begin with Error carry the names of asc-tools' npuchk (``docs/02_npu_check_en.md``).
+
+    What stands behind a slash tells causes apart that have one name there.
+    """
 
     READ_UNALLOCATED = "ErrorRead1"
     READ_UNINITIALISED = "ErrorRead2"
@@ -22,6 +25,9 @@ class Kind(Enum):
     SYNC_READ_HAZARD = "ErrorSync2"
     SYNC_UNPAIRED = "ErrorSync3"
     SYNC_DUPLICATE = "ErrorSync4"
+    READ_STALE = "ErrorRead2/stale"
+    BARRIER_WRITE = "ErrorSync1/barrier"
+    BARRIER_READ = "ErrorSync2/barrier"
     CAPACITY = "Capacity"
     FIELD_RANGE = "FieldRange"
     UNSUPPORTED = "Unsupported"

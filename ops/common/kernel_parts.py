@@ -17,10 +17,6 @@ MAX_BLOCK_COUNT = highest(Op.DATA_COPY, "block_count")
 MAX_FIELD = highest(Op.DATA_COPY, "block_len")
 """Largest number of blocks, and largest length or gap (in blocks), of a DataCopy."""
 
-MMAD_BARRIER_ELEMS = 2560
-"""Mmads that add to one accumulator need a barrier between them while (m / 16) * (n / 16) < 10, that is m * n < 2560
-(asc-devkit ``docs/zh/api/SIMD-API``, Mmad page, constraints)."""
-
 
 @jit
 def ceil_div(a: Int, b: Int) -> Int:

@@ -37,7 +37,8 @@ from npu_sim.isa.emit import (
     set_window,
 )
 from npu_sim.isa.op import Data, Mode, Pipe, Space
-from ops.common.kernel_parts import BLOCK, MMAD_BARRIER_ELEMS, ceil_div, copy_pixels
+from npu_sim.program.limits import MMAD_BARRIER_ELEMS
+from ops.common.kernel_parts import BLOCK, ceil_div, copy_pixels
 from ops.common.queues import Queue, alloc, deque, enque, free, open_queue
 from ops.conv3d_backprop_filter.parts import set_img2col
 

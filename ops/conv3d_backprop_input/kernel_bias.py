@@ -10,7 +10,8 @@ from __future__ import annotations
 from npu_sim._jit import jit
 from npu_sim.isa.emit import emit_data_copy, emit_fill, emit_load_2d, emit_mmad, emit_pipe_barrier
 from npu_sim.isa.op import Mode, Pipe, Space
-from ops.common.kernel_parts import BLOCK, MMAD_BARRIER_ELEMS, ceil_div
+from npu_sim.program.limits import MMAD_BARRIER_ELEMS
+from ops.common.kernel_parts import BLOCK, ceil_div
 from ops.common.queues import Queue, alloc, deque, enque, free
 
 _L0 = Queue(producer=Pipe.MTE1.value, consumer=Pipe.M.value)

@@ -21,7 +21,8 @@ from npu_sim.isa.emit import (
     emit_set_hf32,
 )
 from npu_sim.isa.op import Mode, Pipe, Space
-from ops.common.kernel_parts import BLOCK, MMAD_BARRIER_ELEMS, ceil_div
+from npu_sim.program.limits import MMAD_BARRIER_ELEMS
+from ops.common.kernel_parts import BLOCK, ceil_div
 from ops.common.queues import Queue, alloc, close_queue, deque, enque, free, open_queue
 from ops.conv3d_backprop_input.kernel_bias import begin_with_bias, bias_queue
 from ops.conv3d_backprop_input.kernel_split_lines import load_l0a_lines, load_lines, reads_data

@@ -15,7 +15,8 @@ from __future__ import annotations
 from npu_sim._jit import jit
 from npu_sim.isa.emit import emit_duplicate, emit_mmad, emit_pipe_barrier, emit_set_flag, emit_wait_flag
 from npu_sim.isa.op import Data, Mode, Pipe
-from ops.common.kernel_parts import MMAD_BARRIER_ELEMS, ceil_div
+from npu_sim.program.limits import MMAD_BARRIER_ELEMS
+from ops.common.kernel_parts import ceil_div
 from ops.common.queues import Queue, alloc, close_queue, deque, enque, free, open_queue
 from ops.conv3d_backprop_input.kernel_bias import begin_with_bias, bias_queue
 from ops.conv3d_backprop_input.kernel_unified_result import L0C, OUT, leave, slices_of

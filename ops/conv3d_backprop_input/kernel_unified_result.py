@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npu_sim._jit import jit
-from npu_sim.isa.emit import emit_data_copy, emit_duplicate, emit_l0c_to_ub
+from npu_sim.isa.emit import emit_data_copy, emit_duplicate, emit_l0c_to_ub, emit_pipe_barrier
 from npu_sim.isa.op import Data, Pipe, Space
 from ops.common.kernel_parts import BLOCK, ceil_div, copy_runs
 from ops.common.queues import Queue, alloc, deque, enque, free
@@ -94,6 +94,7 @@ def _spread(rows, n, p, dst, src, begin, count, planes, tile):
     padded = ceil_div(count, 16) * 16
     at, span = _spread_extent(p, begin, count)
     n = emit_duplicate(rows, n, dst, Data.FP16, planes * span * 16, 0, DRAIN, tile)
+    n = emit_pipe_barrier(rows, n, Pipe.V.value, DRAIN, tile)
     for plane in range(planes):
         done = 0
         while done < count:

@@ -16,6 +16,7 @@ from npu_sim.isa.emit import (
     emit_load_2d,
     emit_load_3d,
     emit_load_3d_v1,
+    emit_pipe_barrier,
     set_feature_map,
     set_window,
 )
@@ -190,6 +191,7 @@ def _dilate(rows, n, p, item, part, view, number, half, dst):
     n = alloc(rows, n, CELLS, half, DILATE, tile)
     n = emit_duplicate(rows, n, cells, Data.FP16, lines * width * 16, 0, DILATE, tile)
     if has_data:
+        n = emit_pipe_barrier(rows, n, Pipe.V.value, DILATE, tile)
         at = cells + ((first_h * p.expand_h - row) * width + first_w * p.expand_w - column) * BLOCK
         for line in range(count):
             line_dst, line_src = at + line * p.expand_h * width * BLOCK, raw + line * length * BLOCK

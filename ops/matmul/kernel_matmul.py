@@ -10,7 +10,8 @@ from __future__ import annotations
 from npu_sim._jit import jit
 from npu_sim.isa.emit import emit_fixpipe, emit_mmad, emit_pipe_barrier, emit_set_hf32
 from npu_sim.isa.op import Mode, Pipe, Space
-from ops.common.kernel_parts import BLOCK, MMAD_BARRIER_ELEMS, ceil_div, core_share
+from npu_sim.program.limits import MMAD_BARRIER_ELEMS
+from ops.common.kernel_parts import BLOCK, ceil_div, core_share
 from ops.common.queues import Queue, alloc, close_queue, deque, enque, free, open_queue
 from ops.matmul.kernel_matmul_operands import (
     END,

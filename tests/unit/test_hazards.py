@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,9 @@ from npu_sim.program.violation import Kind
 from tests.oracles.hazards import analyse
 from tests.oracles.programs import GM_TABLE, PRODUCT_TABLE, SYNC_OPS, double_buffered_product, random_program
 
-PRODUCT = get_product("910b")
+A2 = get_product("910b")
+PRODUCT = replace(A2, core=replace(A2.core, barrier_pipes=()))
+"""Pipes order their own rows: `test_hazards_lives` has the barriers."""
 HAZARDS = {Kind.SYNC_READ_HAZARD: "read", Kind.SYNC_WRITE_HAZARD: "write"}
 
 
@@ -59,6 +63,7 @@ def check_against_oracle(programs, table):
     doubles = {(keys[v.core, v.row], keys[v.core, v.other_row]) for v in found if v.kind is Kind.SYNC_DUPLICATE}
     assert doubles == expected.double_sets
     assert kinds.get(Kind.SYNC_UNPAIRED, set()) == expected.unset_waits | expected.left_set
+    kinds.pop(Kind.READ_STALE, None)  # `test_hazards_lives` has them
     assert set(kinds) <= {*HAZARDS, Kind.READ_UNINITIALISED, Kind.SYNC_DUPLICATE, Kind.SYNC_UNPAIRED}
     return bool(expected.pairs)
 

@@ -286,6 +286,7 @@ def test_assumed_facts_are_marked(soc: str) -> None:
     else:
         assert found == set()
         expected = models | {"cube_overflow_to"}
+    expected |= {"core.barrier_pipes"}
     if soc == "Ascend310":
         expected |= {"arch", "npu_arch", "core.has_load3d_v1", "core.has_load3d_v2", "core.event_count", "cube_dtypes"}
         expected |= {"core.cube_k.int8", "core.vector_bytes_per_repeat", "overflow_mode", "overflow_modes"}
