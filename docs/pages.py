@@ -39,7 +39,7 @@ MODULES = {
     ),
     "Engines": (
         "npu_sim.engines.execute", "npu_sim.engines.timeline", "npu_sim.engines.hazards", "npu_sim.engines.reorder",
-        "npu_sim.engines.session",
+        "npu_sim.engines.session", "npu_sim.engines.intervals", "npu_sim.points.request",
     ),
     "Programs": (
         "npu_sim.program.launch", "npu_sim.program.builder", "npu_sim.program.verify", "npu_sim.program.legality",
@@ -50,7 +50,7 @@ MODULES = {
     ),
     "Products": (
         "npu_sim.products.registry", "npu_sim.products.files", "npu_sim.products.product", "npu_sim.products.cost",
-        "npu_sim.products.source",
+        "npu_sim.products.source", "npu_sim.products.uncertainty",
     ),
     "Numbers and layouts": (
         "npu_sim.accumulation", "npu_sim.dtypes.formats", "npu_sim.dtypes.convert", "npu_sim.dtypes.cube_math",

@@ -3,7 +3,7 @@
 Two things make a time uncertain. The *parameters*: the launch is timed again with all of them moved in favour of a
 shorter time, and against it (`products.uncertainty`), so that what the pipes hide does not count and what the critical
 path consists of does. And the *model*: what the rules leave out, as the comparison of kernels of the same kind with
-measured ones shows (``cost.*_model_error_permille``, by `Launch.fixed_cost`). Both are half widths of the logarithm of
+measured ones shows (``cost.*_model_error_permille``, by `Launch.error_kind`). Both are half widths of the logarithm of
 a time and independent of each other, so that the square of their sum is the sum of their squares.
 
 Launches that run one after the other share their parameters, so that these errors add up; the errors of the model are
@@ -100,12 +100,13 @@ def bound_launch(launch: Launch, product: TimedProduct, *, options: TimelineOpti
         for moved in (optimistic(cost), pessimistic(cost))
     ]
     expected, low, high = run_timelines(launch, (product, *variants), options=options)
-    name = f"{launch.fixed_cost}_model_error_permille"
+    kind = launch.error_kind or launch.fixed_cost
+    name = f"{kind}_model_error_permille"
     return LaunchBounds(
         optimistic=low,
         expected=expected,
         pessimistic=high,
-        kind=launch.fixed_cost,
+        kind=kind,
         model_error=getattr(cost, name) / 1000,
         is_calibrated=cost.sources[name].evidence not in UNSTATED,
     )

@@ -139,9 +139,9 @@ class CostParams:
     {kernel,vector,trans_data,transpose,reduce_sum}_fixed_cycles : int
         Time of a core beside its rows, by the kind of kernel (`Launch.fixed_cost`): code that is fetched, tiling that
         is read, prologue and epilogue.
-    {kernel,vector,trans_data,transpose,reduce_sum}_model_error_permille : int
-        What the model leaves open beside its parameters, by the same kinds: half the width of the logarithm of a time
-        in which four of five measured kernels lie.
+    {kernel,matmul,vector,cast,trans_data,transpose,reduce_sum}_model_error_permille : int
+        What the model leaves open beside its parameters, by kind of kernel (`Launch.error_kind`): half the width of the
+        logarithm of a time in which most measured kernels lie.
     phase_barrier_cycles : int
         Synchronisation of all cores between phases.
     launch_single_nanoseconds, launch_few_nanoseconds, launch_full_nanoseconds, launch_few_cores : int
@@ -258,6 +258,8 @@ class CostParams:
     transpose_fixed_cycles: int
     reduce_sum_fixed_cycles: int
     kernel_model_error_permille: int
+    matmul_model_error_permille: int
+    cast_model_error_permille: int
     vector_model_error_permille: int
     trans_data_model_error_permille: int
     transpose_model_error_permille: int

@@ -40,6 +40,10 @@ InputPlace = Literal["memory", "unknown", "l2"]
 
 FixedCost = Literal["kernel", "vector", "trans_data", "transpose", "reduce_sum"]
 
+ErrorKind = Literal["matmul", "cast"]
+"""Kinds of kernels that are nearer to measured ones, or farther, than others with the same fixed cost: matrix products
+whose tiling is not the library\'s, casts."""
+
 
 class SourceLine(NamedTuple):
     """Where in the user's source an instruction is."""
@@ -94,6 +98,9 @@ class Launch:
     fixed_cost : str
         Which of the product's ``cost.*_fixed_cycles`` a core takes beside its rows: what the library's kernel of that
         kind needs to fetch its code and read its tiling.
+    error_kind : str or None
+        Which of the product's ``cost.*_model_error_permille`` says how far the model is from measured kernels of the
+        kind; None: that of `fixed_cost`.
     inputs : "memory", "unknown" or "l2"
         Where tensors are that were initialised before the launch, as far as L2 has room: those of a caller were last
         used long ago, those of a kernel that stands behind another were just written.
@@ -122,6 +129,7 @@ class Launch:
     trusted: bool = False
     core_kind: CoreKind = "cube"
     fixed_cost: FixedCost = "kernel"
+    error_kind: ErrorKind | None = None
     inputs: InputPlace = "memory"
     list_commands: int = 0
     shortcut: Shortcut | None = None

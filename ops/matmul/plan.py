@@ -8,6 +8,7 @@ from npu_sim.dtypes.formats import DTYPES
 from npu_sim.errors import OperatorError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
+from npu_sim.program.launch import ErrorKind
 from npu_sim.units import ceil_div
 from ops.common.cube_operands import SYSTEM_WORKSPACE_BYTES
 from ops.common.pipeline import Kernel
@@ -77,7 +78,9 @@ def matmul_launches(
         )
     operand, out = DTYPES[compute_dtype], DTYPES[out_dtype]
     item = operand.item_bytes
+    error_kind: ErrorKind | None = None
     if tiling is None:
+        error_kind = "matmul"
         cores = product.cube_core_count if block_dim is None else block_dim
         tiling = search_tiling(shape, product, compute_dtype, cores)
     buffers = check_tiling(tiling, shape, compute_dtype, product)
@@ -97,7 +100,7 @@ def matmul_launches(
         "cores": tiling.cores, "step_rows": _step_rows(tiling, shape),
     }  # fmt: skip
     params = record(MATMUL_PARAMS, values)
-    launch = kernel_launch("MatMulV2", kernel_matmul.matmul, params, gm, SITES)
+    launch = kernel_launch("MatMulV2", kernel_matmul.matmul, params, gm, SITES, error_kind=error_kind)
     # ASSUMED: the library reserves for this kernel what it reserves for the others
     return Kernel(launches=(launch,), private_bytes=SYSTEM_WORKSPACE_BYTES, tiling=tiling)
 

@@ -116,7 +116,7 @@ def cast_launch(
         "through_fp32": int(len(steps) == 2), "widen_mode": int(steps[0][2]), "round_mode": int(steps[-1][2]),
     }  # fmt: skip
     return vector_launch(
-        "Cast", kernel_cast.cast, record(CAST_PARAMS, values), gm, kernel_cast.SITES,
+        "Cast", kernel_cast.cast, record(CAST_PARAMS, values), gm, kernel_cast.SITES, error_kind="cast",
         shortcut=partial(_convert_all, src, dst, count, src_dtype, dst_dtype),
     )  # fmt: skip
 
