@@ -89,7 +89,10 @@ def _golden(gradient: GradientName) -> Callable[[Layer, Tensors, Backend], Golde
         if gradient == "db":
             return np.asarray(wide["dy"].sum(axis=(0, *range(2, layer.dy.ndim))))
         if gradient == "dx":
-            return _input_gradient(layer, wide, np.float64)
+            from ops.common.definition_by_matrices import forward, input_gradient
+
+            of_input = forward if layer.transposed else input_gradient
+            return of_input(wide["dy"], wide["weight"], layer.x_shape, **attributes_of(layer))
         x, dy = (wide["dy"], wide["x"]) if layer.transposed else (wide["x"], wide["dy"])
         return backend.golden(x, dy, layer.weight_shape, **attributes_of(layer))
 
@@ -98,25 +101,19 @@ def _golden(gradient: GradientName) -> Callable[[Layer, Tensors, Backend], Golde
 
 def _peer(gradient: GradientName) -> Callable[[Layer, Tensors], npt.NDArray[np.float32]]:
     def peer(layer: Layer, tensors: Tensors) -> npt.NDArray[np.float32]:
-        from ops.common.definition import inner_products, weight_gradient
+        from ops.common.definition import forward, inner_products, input_gradient, weight_gradient
 
         if gradient == "db":
             by_channel = np.moveaxis(tensors["dy"].astype(np.float32), 1, 0).reshape(layer.dy.shape[1], -1)
             return inner_products(by_channel, np.ones((1, by_channel.shape[1]), np.float32))[:, 0]
         if gradient == "dx":
-            return _input_gradient(layer, tensors, np.float32)
+            of_input = forward if layer.transposed else input_gradient
+            operands = (tensors["dy"], tensors["weight"], layer.x_shape)
+            return of_input(*operands, **attributes_of(layer), dtype=np.float32)
         x, dy = (tensors["dy"], tensors["x"]) if layer.transposed else (tensors["x"], tensors["dy"])
         return weight_gradient(x, dy, layer.weight_shape, **attributes_of(layer), dtype=np.float32)
 
     return peer
-
-
-def _input_gradient(layer: Layer, tensors: Tensors, dtype: type[np.floating[Any]]) -> np.ndarray:
-    # imported here: a study that runs something else needs none of them
-    from ops.common.definition import forward, input_gradient
-
-    of_input = forward if layer.transposed else input_gradient
-    return of_input(tensors["dy"], tensors["weight"], layer.x_shape, **attributes_of(layer), dtype=dtype)
 
 
 def _multiplied(gradient: GradientName) -> Callable[[Layer, Tensors, Run, Any], Tensors]:

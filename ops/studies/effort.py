@@ -15,18 +15,28 @@ from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.isa.row import empty_rows
 from npu_sim.products import Product, get_product
 from npu_sim.program.launch import Launch
+from npu_sim.report.standards.registry import get_standard
 from ops.studies.calls.convolutions import ConvolutionRequest, GradientRequest
 from ops.studies.calls.planned import Request
 from ops.studies.cases import CaseSet, case_of_layer, combinations
 from ops.studies.checking import MEMORY_PER_GM_BYTE, require_size
 from ops.studies.layers import Capture, Layer
 from ops.studies.precision_report import Scope, StudyOptions
-from ops.studies.study_parts import Combination, combinations_of
+from ops.studies.study_parts import Combination, Part, combinations_of, parts_of
 
 TIMING_ROWS_PER_SECOND = 10e6
 CHECKING_ROWS_PER_SECOND = 0.25e6
-MACS_PER_SECOND = 0.5e9
-"""Multiply-adds a second of a computed gradient, its goldens included."""
+MACS_PER_SECOND = 3e9
+"""Multiply-adds a second of a computed result."""
+GOLDEN_MACS_PER_SECOND = 2e9
+PEER_MACS_PER_SECOND = 0.1e9
+"""The same of a golden in float64, and of a peer in float32, one product after the other."""
+COMPARED_PER_SECOND = 5e6
+"""Elements of a result that are compared with a golden and judged in a second."""
+_MOST_GOLDENS = 4
+"""Of the tensors as they are, and as they are multiplied in three types."""
+_COMPARED_BYTES = 10 * 8
+"""What a comparison keeps of each element."""
 GOLDEN_BYTES_PER_ELEMENT = 4 * 8
 """Copies in float64 that a golden needs of each element of x and dy."""
 
@@ -135,7 +145,16 @@ def precision_effort(capture: Capture, options: StudyOptions) -> Effort:
     every = combinations_of(capture, options)
     if sum(one.kind.macs(one.layer) for one in every) < MACS_PER_SECOND:
         return Effort()
-    return _sum(_computed_effort(one, chips[one.product], options.dtype) for one in every)
+    with_peer = any(get_standard(name).needs_peer for name in options.standards)
+    computed = _sum(_computed_effort(one, chips[one.product], options.dtype) for one in every)
+    return computed + _sum(_golden_effort(part, with_peer) for part in parts_of(every))
+
+
+def _golden_effort(part: Part, with_peer: bool) -> Effort:
+    """Return the effort of the goldens of a part, and of the peers where a standard asks for them."""
+    macs, goldens = part.kind.macs(part.layer), min(_MOST_GOLDENS, 1 + len(part.calls))
+    rates = 1 / GOLDEN_MACS_PER_SECOND + with_peer / PEER_MACS_PER_SECOND
+    return Effort(seconds=macs * goldens * rates)
 
 
 def _sum(parts: Iterable[Effort]) -> Effort:
@@ -155,11 +174,12 @@ def _computed_effort(one: Combination, chip: Product, dtype: str | None) -> Effo
         counted = _rows_effort(request, chip, "kernel", TIMING_ROWS_PER_SECOND, bytes_per_gm_byte=1)
         if not counted.instructions:
             return counted
-    elements = math.prod(layer.x_shape) + layer.dy.size
+    operands, results = math.prod(layer.x_shape) + layer.dy.size, math.prod(one.kind.shape(layer))
     return replace(
         counted,
-        seconds=counted.seconds + macs / MACS_PER_SECOND,
-        bytes=counted.bytes + GOLDEN_BYTES_PER_ELEMENT * elements,
+        # with both goldens
+        seconds=counted.seconds + macs / MACS_PER_SECOND + 2 * results / COMPARED_PER_SECOND,
+        bytes=counted.bytes + GOLDEN_BYTES_PER_ELEMENT * operands + _COMPARED_BYTES * results,
     )
 
 

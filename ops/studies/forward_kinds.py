@@ -42,22 +42,26 @@ def _run(layer: Layer, tensors: Tensors, asked: Asked) -> Run:
     )
 
 
-def _by_definition(layer: Layer, tensors: Tensors, dtype: type[np.floating[Any]]) -> np.ndarray:
-    from ops.common.definition import forward, input_gradient
+def _golden(layer: Layer, tensors: Tensors, backend: Backend) -> Golden:
+    from ops.common.definition_by_matrices import forward, input_gradient
 
     of_input = input_gradient if layer.transposed else forward
-    output = of_input(tensors["x"], tensors["weight"], layer.dy.shape, **attributes_of(layer), dtype=dtype)
-    if "bias" in tensors:
-        output += tensors["bias"].astype(dtype).reshape(-1, *(1,) * (output.ndim - 2))
-    return output
-
-
-def _golden(layer: Layer, tensors: Tensors, backend: Backend) -> Golden:
-    return _by_definition(layer, tensors, np.float64)
+    output = of_input(tensors["x"], tensors["weight"], layer.dy.shape, **attributes_of(layer))
+    return _with_bias(output, tensors)
 
 
 def _peer(layer: Layer, tensors: Tensors) -> npt.NDArray[np.float32]:
-    return _by_definition(layer, tensors, np.float32)
+    from ops.common.definition import forward, input_gradient
+
+    of_input = input_gradient if layer.transposed else forward
+    output = of_input(tensors["x"], tensors["weight"], layer.dy.shape, **attributes_of(layer), dtype=np.float32)
+    return _with_bias(output, tensors)
+
+
+def _with_bias(output: np.ndarray, tensors: Tensors) -> np.ndarray:
+    if "bias" in tensors:
+        output += tensors["bias"].astype(output.dtype).reshape(-1, *(1,) * (output.ndim - 2))
+    return output
 
 
 def _multiplied(layer: Layer, tensors: Tensors, run: Run, product: Any) -> Tensors:

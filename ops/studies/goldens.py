@@ -109,10 +109,8 @@ class Goldens:
 
     def _result(self, tensors: Tensors) -> npt.NDArray[np.float64]:
         layer, kind = self._layer, self._kind
-        shapes = {"dx": layer.x_shape, "dw": getattr(layer, "weight_shape", ()), "db": layer.dy.shape[1:2]}
-        shape = shapes.get(kind.gradient, layer.dy.shape)
         # three float64 copies of the operands while it is computed, and a product of one tap beside the result
-        elems = 3 * sum(tensor.size for tensor in tensors.values()) + 2 * prod(shape)
+        elems = 3 * sum(tensor.size for tensor in tensors.values()) + 2 * prod(kind.shape(layer))
         reserve(f"Golden of {layer.name} in float64", elems * 8)
         with np.errstate(all="ignore"):
             return kind.golden(layer, tensors, self._backend)

@@ -46,7 +46,7 @@ class Backend:
     convolution_backward : callable
         ``ops.convolution_backward``.
     golden : callable
-        ``ops.common.definition.weight_gradient``.
+        ``ops.common.definition_by_matrices.weight_gradient``.
     get_product : callable
         ``npu_sim.products.registry.get_product``.
     """
@@ -171,6 +171,14 @@ class Kind:
     macs: Callable[[Any], int]
     reference: Callable[[Any], np.ndarray | None]
     optional: tuple[str, ...] = ()
+
+    def shape(self, layer: Any) -> tuple[int, ...]:
+        """Return the shape of the result."""
+        if self.gradient == "dx":
+            return tuple(layer.x_shape)
+        if self.gradient == "dw":
+            return tuple(layer.weight_shape)
+        return tuple(layer.dy.shape[1:2] if self.gradient == "db" else layer.dy.shape)
 
     def tensors(self, layer: AnyLayer) -> dict[str, np.ndarray] | None:
         """Return the operands as the layer has them; None if it lacks one."""

@@ -53,7 +53,7 @@ from ops.studies.ulp_maps import with_chosen_maps
 def emulator() -> Backend:
     """Return the real backend; its modules are imported here, not with this one."""
     from npu_sim.products.registry import get_product
-    from ops.common.definition import weight_gradient as golden
+    from ops.common.definition_by_matrices import weight_gradient as golden
     from ops.conv_backward.api import convolution_backward
 
     return Backend(convolution_backward=convolution_backward, golden=golden, get_product=get_product)

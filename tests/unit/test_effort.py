@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from ops.studies import effort
 from ops.studies.calls.convolutions import gradient_requests
 from ops.studies.capture import load_example
 from ops.studies.cases import CaseSet, case_of_shape, cases_of_capture, cases_of_model, plan_case, steps_of
+from ops.studies.default_shapes import default_shapes
 from ops.studies.effort import Effort, checking_effort, count_rows, precision_effort, timing_effort
 from ops.studies.layers import Capture, Layer
 from ops.studies.precision_report import SCOPES, StudyOptions
@@ -117,6 +119,31 @@ def test_effort_of_precision_counts_from_a_second_on(monkeypatch):
     assert found.seconds == pytest.approx(50, rel=0.01)
     assert found.instructions == timing_effort(gradient_requests(cases().cases, (0,)), ("910b",), "kernel").instructions
     assert found.bytes > 8 * 4 * 2 * 20 * (9 * 7 + 9 * 7)
+
+
+def test_effort_of_precision_has_goldens_peers_and_comparisons(monkeypatch):
+    monkeypatch.setattr(effort, "TIMING_ROWS_PER_SECOND", math.inf)
+    monkeypatch.setattr(effort, "MACS_PER_SECOND", 1e3)
+    for rate in ("GOLDEN_MACS_PER_SECOND", "PEER_MACS_PER_SECOND", "COMPARED_PER_SECOND"):
+        monkeypatch.setattr(effort, rate, math.inf)
+    capture = default_shapes()
+    given = {"products": ("910b", "310p"), "layers": ("conv2d fp16",), "gradients": ("y",), "cube_math_types": (0,)}
+    macs = 4 * 32 * 28 * 28 * 32 * 9
+    results = 4 * 32 * 28 * 28
+
+    def seconds(**changes):
+        return precision_effort(capture, StudyOptions(**given | changes)).seconds
+
+    assert seconds() == pytest.approx(2 * macs / 1e3)
+    monkeypatch.setattr(effort, "GOLDEN_MACS_PER_SECOND", 1e3)
+    # one golden of the tensors, one of what each call multiplies at most
+    assert seconds() == pytest.approx((2 + 3) * macs / 1e3)
+    assert seconds(standards=("double-benchmark-l1",)) == seconds()
+    monkeypatch.setattr(effort, "PEER_MACS_PER_SECOND", 1e2)
+    assert seconds() == pytest.approx((2 + 3) * macs / 1e3)
+    assert seconds(standards=("double-benchmark-l1",)) == pytest.approx((2 + 3 + 30) * macs / 1e3)
+    monkeypatch.setattr(effort, "COMPARED_PER_SECOND", 1.0)
+    assert seconds() == pytest.approx((2 + 3) * macs / 1e3 + 2 * 2 * results)
 
 
 def test_effort_of_checking_needs_memory_and_refuses_what_does_not_fit():
