@@ -78,6 +78,8 @@ def _form_of_perf(args: list[str]) -> tuple[str, list[str]]:
     """
     if not args:
         return "perf", ["--help"]
+    if "--validate" in args:
+        return "perf_validate", args
     words, is_value = [], False
     for arg in args:
         if not is_value and not arg.startswith("-"):

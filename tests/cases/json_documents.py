@@ -26,6 +26,7 @@ from ops.studies.cases import CaseSet, case_of_shape
 from ops.studies.checking import Finding, run_check
 from ops.studies.selftest.arithmetic import Arithmetic, emulate
 from ops.studies.selftest.vectors import digest, vectors_of
+from ops.studies.validation import validate
 
 FOLDER = Path(__file__).parents[2] / "docs/schemas"
 
@@ -71,6 +72,7 @@ TITLES = {
         "How long the calls of a network's training step take, and where the time goes.",
     ),
     "perf_requests": ("npu-sim perf REQUESTS.json --json", "How long each request takes, or why that cannot be said."),
+    "perf_validate": ("npu-sim perf --validate --json", "How far predicted times are from published ones."),
     "check": ("npu-sim check --json", "What is wrong in the kernel of each weight gradient, or why it is refused."),
     "perf_script": ("npu-sim perf FILE.py --json", "How long each operator call of a Python file takes."),
     "check_script": ("npu-sim check FILE.py --json", "What is wrong in the launches of a Python file."),
@@ -161,6 +163,11 @@ MEANINGS = {
     "status": "status of the vendor's API",
     "stopped_by": "error that ended the kernel early",
     "task_seconds": "core time and launch overhead",
+    "baseline_us": "operations at peak or bytes at the memory's bandwidth, and a constant of the chip",
+    "bias": "median of predicted over measured",
+    "coverage": "share of measured times between low and high",
+    "half": "calibration: parameters were fitted while looking at the row; validation: it was held back",
+    "median": "of the ratio of the larger to the smaller time",
     "thresholds": "numbers of the standard for the dtype",
     "total_cycles": "core time",
     "untimed": "what else the step runs, with how often; empty where that is not known",
@@ -221,6 +228,7 @@ def documents() -> dict[str, list[Any]]:
             _printed("perf", "--model", "alexnet", "--batch", "1,2", "--layer", "conv5", "--dtype", "fp32", *PRODUCTS),
             _printed("perf", "--model", "resnet50", "--batch", "1", "--layer", "pool5", "--product", "910b"),
         ],
+        "perf_validate": [_validation()],
         "products": [_printed("products")],
         "assumptions": [_printed("products", "--assumptions")],
     }
@@ -276,6 +284,13 @@ def documents() -> dict[str, list[Any]]:
             found[f"{command}_script"] = [_printed(command, str(script))]
         found["run"] = [_printed("run", str(script))]
     return found
+
+
+def _validation() -> Any:
+    """Return a comparison with published times of few rows, one of which has no prediction."""
+    report = validate(("fill",), 1)
+    lacking = replace(report.rows[0], error="", predicted_us=0.0)
+    return json.loads(replace(report, rows=(*report.rows, replace(lacking, error="no kernel"))).to_json())
 
 
 def _comparisons(folder: Path) -> list[Any]:

@@ -66,7 +66,7 @@ def read_kernel(kernel: ConvKernel, fields: Fields, product: Product, scope: Tim
     if scope != "call":
         return convolution_kernel_request(kernel, given.geometry, compute, **_chosen(fields))
     if kernel == "forward":
-        has_bias = fields.get("bias", "has_bias", default=False) not in (False, 0, [])
+        has_bias = _has_bias(fields)
         name = "x".join(map(str, (given.geometry.n, given.geometry.cin, given.geometry.hi, given.geometry.wi)))
         return ConvolutionRequest(
             case=given.case(name, dtype), has_bias=has_bias, cube_math_type=mode_of(dtype, compute)
@@ -108,7 +108,8 @@ def read_matmul(fields: Fields, product: Product, scope: TimedScope) -> Request:
 
     ``trans_a``, ``trans_b``; ``bias``; ``b_batched`` (true with a batch); ``a_format``, ``b_format``, ``c_format``:
     FRACTAL_NZ or none; ``tiling``: a tuning record of CANN's; ``block_dim``: cores. A core time is what such records
-    hold, of 16-bit products that are run again and again in FRACTAL_NZ.
+    hold, of 16-bit products that are run again and again in FRACTAL_NZ; the kernel of these takes a bias along, which
+    is not timed.
     """
     dtype, compute = types_of(fields, product, "fp32")
     code = fields.number("trans_code", default=0)
@@ -140,12 +141,16 @@ def read_matmul(fields: Fields, product: Product, scope: TimedScope) -> Request:
     return MatrixProductRequest(
         shape=shape,
         dtype=dtype if DTYPES[dtype].is_float else "fp16",
-        has_bias=fields.get("bias", "has_bias", default=False) not in (False, 0, []) and batch == 1,
+        has_bias=_has_bias(fields) and batch == 1 and not shape.c_nz,
         cube_math_type=mode_of(dtype, compute),
         tiling=tiling,
         block_dim=None if tiling else fields.block_dim(),
         inputs_in_l2=scope == "core_time",
     )
+
+
+def _has_bias(fields: Fields) -> bool:
+    return fields.get("bias", "has_bias", default=False) not in (False, 0, [])
 
 
 def _tiling(fields: Fields, shape: MatmulShape) -> MatmulTiling | None:
