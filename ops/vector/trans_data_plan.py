@@ -15,7 +15,7 @@ from npu_sim.products import Product
 from npu_sim.units import BLOCK_BYTES, align_up, ceil_div
 from ops.common.records import tensor_fields
 from ops.vector import kernel_trans_data_activation as activation_kernel
-from ops.vector.frame import block_elems, cores_for, has_byte_copies, smallest_unit, usable_ub_bytes
+from ops.vector.frame import block_elems, has_byte_copies, smallest_unit, usable_ub_bytes
 from ops.vector.kernel_frame import SLOTS_BYTES
 
 ActivationDirection = Literal["to_blocked", "from_blocked"]
@@ -149,11 +149,10 @@ def activation_tiles(
 ) -> ActivationTiles:
     """Choose the tiles of a feature map.
 
-    One buffer of input and one of output fill the UB; a tile is at most 255 repeats and one plane, and less if cores
-    would idle. Without exact copies, rows that end inside a block must not spill into a row that is stored already:
-    tiles are then whole blocks, and the last one of a plane is moved back over its neighbour. Planes of less than a
-    block are stored row after row instead; several depths of them are one plane, because only together are they
-    contiguous.
+    One buffer of input and one of output fill the UB; a tile is at most 255 repeats and one plane. Without exact
+    copies, rows that end inside a block must not spill into a row that is stored already: tiles are then whole blocks,
+    and the last one of a plane is moved back over its neighbour. Planes of less than a block are stored row after row
+    instead; several depths of them are one plane, because only together are they contiguous.
     """
     block = block_elems(item_bytes)
     area = layout.h * layout.w
@@ -164,10 +163,6 @@ def activation_tiles(
     planes = layout.n * planes_d * layout.c1
     most = usable_ub_bytes(product) // (2 * layout.c0 * item_bytes) // TILE_STEP * TILE_STEP
     tile = min(most, MAX_TILE_PIXELS, align_up(pixels, TILE_STEP))
-    cores = product.vector_core_count
-    if planes * ceil_div(pixels, tile) < cores and 2 * layout.n < cores:
-        shared = ceil_div(pixels, ceil_div(cores, planes))
-        tile = min(tile, max(TILE_STEP, align_up(shared, TILE_STEP)))
     tails = ragged and pixels < block
     overlaps = False
     if ragged and not tails:
@@ -188,14 +183,42 @@ def _commands(taps: int, items: int, c0: int) -> int:
     return 1000 * (16 + 1 + c0 + 2 + taps) // items
 
 
-def activation_commands(layout: ActivationLayout, item_bytes: int, product: Product) -> int:
-    """Return `Launch.list_commands` of the TransData of a feature map.
+def _line_pixels(layout: ActivationLayout, item_bytes: int, product: Product) -> int:
+    """Return the pixels of one of the 16 lines of the library's kernel; lines of 8 channels are half as long."""
+    return usable_ub_bytes(product) // 2 // (16 * item_bytes) * min(layout.c0, 16) // 16
 
-    The library turns lines of 16 batch items twice where such lines, of one channel block, fit half of the UB, and
-    where the product has no transposition of 32 bits (CANN 8.1 ``trans_data_positive_source_ntc.py``, mode 1000).
+
+def _turns_twice(layout: ActivationLayout, item_bytes: int, product: Product) -> bool:
+    """Return whether the library turns a feature map twice, 16 batch items side by side.
+
+    It does where a line holds all channels of a block of them, and where the product has no transposition of 32 bits
+    (CANN 8.1 ``trans_data_positive_source_ntc.py``, mode 1000).
     """
-    line = usable_ub_bytes(product) // 2 // (16 * 16 * item_bytes)
-    if not needs_half_words(item_bytes, product) and layout.h * layout.w > line:
+    line = _line_pixels(layout, item_bytes, product)
+    return needs_half_words(item_bytes, product) or layout.h * layout.w <= line // layout.c0
+
+
+def library_cores(layout: ActivationLayout, item_bytes: int, product: Product) -> int:
+    """Return the cores that the library gives the TransData of a feature map.
+
+    One axis is shared out: batch, channel blocks or pixels of all depths, whichever keeps most cores busy in its last
+    round (published tiling of the operator). Batches that occupy half of the cores are preferred: all profiles of batch
+    32 have 32 of 48. Lines of 16 batch items, which the library turns at once, are shared out one by one here.
+    """
+    cores, line = product.vector_core_count, _line_pixels(layout, item_bytes, product)
+    twice = _turns_twice(layout, item_bytes, product)
+    pixels = ceil_div(layout.d * layout.h * layout.w, max(line // layout.c0 if twice else line, 1))
+
+    def busy(loops: int) -> int:
+        return (cores if loops >= cores else 0) + (loops % cores or cores)
+
+    axis = layout.n if 2 * layout.n >= cores else max(layout.n, layout.c1, pixels, key=busy)
+    return ceil_div(axis, ceil_div(axis, cores))
+
+
+def activation_commands(layout: ActivationLayout, item_bytes: int, product: Product) -> int:
+    """Return `Launch.list_commands` of the TransData of a feature map."""
+    if not _turns_twice(layout, item_bytes, product):
         return 0
     return _commands(1, min(max(layout.n, 1), FRACTAL_ROWS), layout.c0)
 
@@ -208,14 +231,14 @@ def weight_commands(layout: WeightLayout, item_bytes: int) -> int:
     return _commands(taps, taps * max(item_bytes * layout.c0 // 32, 1), layout.c0)
 
 
-def _shares(tasks: int, unit: int, product: Product) -> dict[str, int]:
+def _shares(tasks: int, unit: int, cores: int) -> dict[str, int]:
     """Return how tasks are dealt out: in units of ``unit`` tasks, the last unit with what is left over.
 
     No more cores than the longest share needs: 40 units on 24 cores take two rounds, and so do they on 20.
     """
     units = max(1, tasks // unit)
-    rounds = ceil_div(units, product.vector_core_count)
-    return {"tasks": tasks, "unit": unit, "units": units, "cores": cores_for(product, ceil_div(units, rounds))}
+    rounds = ceil_div(units, cores)
+    return {"tasks": tasks, "unit": unit, "units": units, "cores": max(min(cores, ceil_div(units, rounds)), 1)}
 
 
 def activation_params(
@@ -241,9 +264,6 @@ def activation_params(
     tiles = activation_tiles(layout, item_bytes, direction, product)
     tasks = tiles.planes * tiles.tiles
     unit = 1
-    if not tiles.tails and 2 * layout.n >= product.vector_core_count:
-        # the library shares out batch items where they occupy half of the cores: 32 of 48 in all profiles of batch 32
-        unit = tasks // layout.n
     if tiles.tails:
         # pieces of a core in a row must fill a block; of two channel blocks in a row one at least is full
         smallest = (layout.c - (layout.c1 - 1) * layout.c0) * tiles.pixels
@@ -257,7 +277,8 @@ def activation_params(
     return _record(
         ACTIVATION_PARAMS,
         {
-            **_tensor_values(src, dst, item_bytes, product), **_shares(tasks, unit, product),
+            **_tensor_values(src, dst, item_bytes, product),
+            **_shares(tasks, unit, library_cores(layout, item_bytes, product)),
             "tails": int(tiles.tails), "c": layout.c, "d": layout.d, "c0": layout.c0, "c1": layout.c1,
             "pixels": tiles.pixels, "segment": layout.h * layout.w, "planes_d": tiles.planes_d,
             "tile_pixels": tiles.tile_pixels, "tiles": tiles.tiles, "overlaps": int(tiles.overlaps),
@@ -388,7 +409,8 @@ def weight_params(
         WEIGHT_PARAMS,
         {
             **_tensor_values(src, dst, item_bytes, product),
-            **_shares(layout.real_g * row_blocks * task_chunks, _weight_unit(layout, item_bytes, tails), product),
+            **_shares(layout.real_g * row_blocks * task_chunks, _weight_unit(layout, item_bytes, tails),
+                      product.vector_core_count),
             "tails": int(tails), "groups": layout.groups, "mag": layout.mag, "cout_g": layout.cout_per_group,
             "cin_g": layout.cin_per_group, "kd": layout.kd, "khw": layout.kh * layout.kw, "taps": taps,
             "c0": layout.c0, "cin1_g": layout.cin1_g, "cout_rows": layout.cout_g, "row_blocks": row_blocks,

@@ -11,7 +11,7 @@ from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GlobalMemory
 from ops.vector import trans_data_plan
 from ops.vector.trans_data import trans_data_activation_launch, trans_data_weight_launch
-from ops.vector.trans_data_plan import activation_tiles, weight_chunks
+from ops.vector.trans_data_plan import activation_tiles, library_cores, weight_chunks
 from tests.oracles.series import SERIES
 from tests.oracles.trans_data import conversion, machine
 
@@ -32,13 +32,28 @@ def test_tile_of_a_large_plane_is_half_of_the_ub(series, item, c0, most):
     assert 2 * c0 * item * most <= usable < 2 * c0 * item * (most + 16)
 
 
-def test_tile_is_made_smaller_until_every_core_has_one():
+@pytest.mark.parametrize(
+    ("extents", "item", "c0", "cores"),
+    [
+        # profiled: batches of 32 on 32 cores, whatever the channels and pixels
+        ({"n": 32, "c": 384, "h": 13, "w": 13}, 4, 8, 32),
+        ({"n": 32, "c": 3, "h": 224, "w": 224}, 4, 8, 32),
+        ({"n": 64, "c": 64, "h": 13, "w": 13}, 2, 16, 32),
+        # one axis: 16 depths of 1024 pixels are six lines, more than batch items and channel blocks
+        ({"n": 3, "c": 32, "d": 16, "h": 32, "w": 32}, 2, 16, 6),
+        ({"n": 4, "c": 128, "d": 8, "h": 16, "w": 16}, 2, 16, 8),
+        ({"n": 23, "c": 64, "h": 13, "w": 13}, 2, 16, 23),
+        # 60 channel blocks: a round of 48 and one of 12, 30 in two even ones
+        ({"n": 2, "c": 960, "h": 13, "w": 13}, 2, 16, 30),
+    ],
+)
+def test_cores_are_those_of_the_axis_that_keeps_most_busy(extents, item, c0, cores):
+    layout = ActivationLayout(c0=c0, **extents)
     product = machine("910b")
     assert product.vector_core_count == 48
-    tiles = activation_tiles(ActivationLayout(n=1, c=32, h=40, w=40, c0=16), 2, "to_blocked", product)
-    assert (tiles.tile_pixels, tiles.tiles) == (80, 20)  # ceil(1600 / 24) = 67, rounded up to 16
-    tiles = activation_tiles(ActivationLayout(n=1, c=32, h=2, w=3, c0=16), 2, "to_blocked", product)
-    assert (tiles.tile_pixels, tiles.tiles) == (16, 1)
+    assert library_cores(layout, item, product) == cores
+    for direction in ("to_blocked", "from_blocked"):
+        assert conversion(layout, direction, item, product).launch.core_count == cores
 
 
 def test_ragged_rows_without_exact_copies_are_tiles_of_whole_blocks_or_single_rows():
@@ -130,19 +145,12 @@ def test_records_hold_every_field_and_no_other():
         trans_data_plan._record(trans_data_plan.ACTIVATION_PARAMS, {"src": 0})
 
 
-def test_batch_items_are_shared_out_where_they_occupy_half_of_the_cores():
-    product = machine("910b")
-    for batch, cores in ((23, 46), (24, 24), (32, 32), (48, 48), (64, 32)):
-        layout = ActivationLayout(n=batch, c=64, h=13, w=13, c0=16)
-        assert conversion(layout, "to_blocked", 2, product).launch.core_count == cores
-
-
 def test_launches_run_on_vector_cores_and_share_out_all_tasks():
     for series in SERIES:
         case = conversion(MAP, "to_blocked", 2, machine(series))
         assert case.launch.core_kind == "vector"
         assert case.launch.name == "TransData"
-        assert case.launch.core_count == min(case.product.vector_core_count, 2 * 2 * 2)
+        assert case.launch.core_count == 2
 
 
 def test_commands_of_the_library_are_counted_where_it_turns_lines_twice():
