@@ -93,6 +93,7 @@ def elementwise(
     documentation: str,
     *,
     floats: Any,
+    halves: Any = None,
     integers: Any = None,
     reference: Callable[..., Any],
     dtypes: Mapping[str, frozenset[Data]],
@@ -109,7 +110,7 @@ def elementwise(
         One vector, a vector and a scalar (a bit pattern of ``dtype``), or two vectors.
     documentation : str
         What it does to an element, for its emitter.
-    floats, integers, reference
+    floats, halves, integers, reference
         See `Elementwise`.
     dtypes : mapping of str to frozenset of Data
         Element types by architecture.
@@ -133,6 +134,6 @@ def elementwise(
         unit="vector",
         footprint=_footprint_of_two if two else _footprint_of_one,
         run=None,
-        elementwise=Elementwise(floats=floats, integers=integers, reference=reference),
+        elementwise=Elementwise(floats=floats, halves=halves, integers=integers, reference=reference),
         cost=_cost_by_banks(call) if two and step is None else _cost(call, step or "vector_step_millicycles"),
     )

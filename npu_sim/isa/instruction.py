@@ -104,6 +104,8 @@ class Elementwise:
     ----------
     floats : jitted function
         Of one or two float32: the result for ``float``, and before it is rounded for half.
+    halves : jitted function or None
+        Of float32 from half: what is rounded to half, where two roundings of ``floats`` would show.
     integers : jitted function or None
         Of one or two int64: the exact result, which the machine fits into the type.
     reference : callable
@@ -111,6 +113,7 @@ class Elementwise:
     """
 
     floats: Any
+    halves: Any = None
     integers: Any = None
     reference: Callable[..., Any]
 

@@ -78,6 +78,7 @@ _FIXED: tuple[tuple[str, int], ...] = (
     ("right_padding", 5),
     ("mask", 12),
     ("src_blk_stride", 13),
+    ("dst_blk_stride", 14),
     ("src_rep_stride", 16),
     ("dst_rep_stride", 17),
 )

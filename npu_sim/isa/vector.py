@@ -97,6 +97,9 @@ def _no_integer():
 _one_of_floats = switch(("dst", "x"), _floats_of(_ONE, _over_one), _no_loop)
 _two_of_floats = switch(("dst", "x", "y"), _floats_of(_TWO, _over_two), _no_loop)
 _scalar_of_floats = switch(("dst", "x", "scalar"), _floats_of(_SCALAR, _over_scalar), _no_loop)
+_HALVES = {i.op: i.elementwise.halves for i in _MEMBERS if i.elementwise.halves is not None}
+_HAS_HALVES = by_opcode(lambda i: i.op in _HALVES, dtype=np.bool_)
+_one_of_halves = switch(("dst", "x"), {op: _over_one(function) for op, function in _HALVES.items()}, _no_loop)
 _integer = switch(("x", "y"), _integers_of((_ONE, _TWO, _SCALAR)), _no_integer)
 
 
@@ -150,7 +153,8 @@ def _narrow_all(dst, src, dtype, saturate):
 def combine(row, ub, staging, config):
     """Carry out an element-wise instruction.
 
-    Rounding to float32 before rounding to half or bf16 does not show in the result of one operation (Figueroa 1995).
+    Rounding to float32 before rounding to half or bf16 does not show in the result of one operation (Figueroa 1995),
+    and where it would, `Elementwise.halves` computes.
     ``staging``: float32 scratch, at least 3072.
     """
     op, dtype = row["op"], row["dtype"]
@@ -185,6 +189,9 @@ def combine(row, ub, staging, config):
             _widen_all(left, hx[first:last], dtype)
             if _SHAPE[op] == _TWO:
                 _widen_all(right, hy[first:last], dtype)
-            _combine_floats(op, result, left, right, scalar)
+            if _HAS_HALVES[op]:
+                _one_of_halves(op, result, left)
+            else:
+                _combine_floats(op, result, left, right, scalar)
             _narrow_all(hdst[first:last], result, dtype, saturate)
     return True

@@ -274,7 +274,7 @@ def _source_type(op, row, instance, space):
     if op == Op.FIXPIPE or op == Op.L0C_TO_UB:
         kind = Data(row["dst_dtype"])
         return Data.FP32 if space == Space.L0C and kind != Data.INT32 else kind
-    if op in (*ELEMENTWISE, Op.CAST, Op.REDUCE_REPEAT):
+    if op in (*ELEMENTWISE, Op.CAST, Op.REDUCE_REPEAT, Op.WHOLE_REDUCE_MAX):
         return Data(row["dtype"])
     if op in (Op.DATA_COPY, Op.DATA_COPY_PAD) and row["mode"] & Mode.ATOMIC:
         return Data(row["dtype"])

@@ -324,6 +324,14 @@ def _reduce_repeat(r):
     }
 
 
+def _brcb(r):
+    eight, repeats = (8, r.dst_blk_stride * 32), (r.repeat, r.dst_rep_stride * 32)
+    return {
+        "src0": (Space.UB, _boxes(r.src0, 8 * r.repeat * r.item())),
+        "dst": (Space.UB, _boxes(r.dst, 32, eight, repeats)),
+    }
+
+
 def _trans_data_to_5hd(r):
     found = {}
     for name in ("dst", "src"):
@@ -350,6 +358,8 @@ _HANDLERS = {
     Op.DATA_COPY_PAD: _data_copy_pad,
     Op.SCALAR_COPY: _scalar_copy,
     Op.REDUCE_REPEAT: _reduce_repeat,
+    Op.WHOLE_REDUCE_MAX: _reduce_repeat,
+    Op.BRCB: _brcb,
     Op.TRANS_DATA_TO_5HD: _trans_data_to_5hd,
 }
 

@@ -272,6 +272,15 @@ def _reduce_repeat(row, touched):
         touched.write(Space.UB, get("dst") + r * get("dst_rep_stride") * item, item)
 
 
+def _brcb(row, touched):
+    get = lambda name: _field(row, name)  # noqa: E731
+    item = ITEM[Data(row["dtype"])]
+    for i in range(8 * get("repeat")):
+        r, j = divmod(i, 8)
+        touched.read(Space.UB, get("src0") + i * item, item)
+        touched.write(Space.UB, get("dst") + 32 * (r * get("dst_rep_stride") + j * get("dst_blk_stride")), 32)
+
+
 def _trans_data_to_5hd(row, touched):
     repeats = _field(row, "repeat")
     for r in range(repeats):
@@ -298,6 +307,8 @@ _HANDLERS = {
     Op.DATA_COPY_PAD: _data_copy_pad,
     Op.SCALAR_COPY: _scalar_copy,
     Op.REDUCE_REPEAT: _reduce_repeat,
+    Op.WHOLE_REDUCE_MAX: _reduce_repeat,
+    Op.BRCB: _brcb,
     Op.TRANS_DATA_TO_5HD: _trans_data_to_5hd,
 }
 

@@ -463,6 +463,29 @@ def reduce_repeat(rng):
     return Instance(builder, memory=dtype)
 
 
+def whole_reduce_max(rng):
+    builder = ProgramBuilder(A2)
+    dtype = _pick(rng, _types(Op.WHOLE_REDUCE_MAX, A2))
+    lanes = 256 // ITEM[dtype]
+    builder.whole_reduce_max(
+        dst=40000 + int(rng.integers(99)) * ITEM[dtype], src=int(rng.integers(99)) * 32, dtype=dtype,
+        mask=_pick(rng, (lanes, int(rng.integers(lanes + 1)), 1)), repeat=int(rng.integers(7)),
+        dst_rep_stride=int(rng.integers(4)), src_blk_stride=_pick(rng, (1, 0, 2, 9)),
+        src_rep_stride=_pick(rng, (8, 0, 1, 70)),
+    )  # fmt: skip
+    return Instance(builder, memory=dtype)
+
+
+def brcb(rng):
+    builder = ProgramBuilder(A2)
+    dtype = _pick(rng, _types(Op.BRCB, A2))
+    builder.brcb(
+        dst=32 * (1024 + int(rng.integers(99))), src=32 * int(rng.integers(99)), dtype=dtype,
+        repeat=int(rng.integers(7)), dst_blk_stride=1 + int(rng.integers(3)), dst_rep_stride=int(rng.integers(20)),
+    )  # fmt: skip
+    return Instance(builder, memory=dtype)
+
+
 def trans_data_to_5hd(rng):
     product = _pick(rng, (A2, UNIFIED, TRAINING))
     builder = ProgramBuilder(product)
@@ -561,6 +584,8 @@ GENERATORS = {
     Op.DATA_COPY_PAD: data_copy_pad,
     Op.SCALAR_COPY: scalar_copy,
     Op.REDUCE_REPEAT: reduce_repeat,
+    Op.WHOLE_REDUCE_MAX: whole_reduce_max,
+    Op.BRCB: brcb,
     Op.TRANS_DATA_TO_5HD: trans_data_to_5hd,
 }
 
@@ -569,7 +594,7 @@ RESULT_TYPE_FIELD = {
     Op.DATA_COPY: "dtype",
     Op.FIXPIPE: "dst_dtype",
     Op.L0C_TO_UB: "dst_dtype",
-    **dict.fromkeys((*ELEMENTWISE, Op.REDUCE_REPEAT, Op.DATA_COPY_PAD), "dtype"),
+    **dict.fromkeys((*ELEMENTWISE, Op.REDUCE_REPEAT, Op.WHOLE_REDUCE_MAX, Op.DATA_COPY_PAD), "dtype"),
     Op.CAST: "dst_dtype",
 }
 """Where the row names the type of the elements it computes; other instructions only move bits, Mmad makes floats."""

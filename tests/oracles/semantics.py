@@ -601,6 +601,45 @@ def reduce_repeat(row, machine, saturate):
         machine.store(Space.UB, get("dst") + r * get("dst_rep_stride") * item, leaves[0])
 
 
+@np.errstate(all="ignore")
+def whole_reduce_max(row, machine, saturate):
+    """The largest of the elements under the mask; NaN if one is, +0 above -0."""
+    get = _getter(row)
+    dtype = Data(get("dtype"))
+    item = ITEM[dtype]
+    for r in range(get("repeat") if get("mask") else 0):
+        lanes = []
+        for i in range(get("mask")):
+            block, lane = divmod(i, 32 // item)
+            at = (r * get("src_rep_stride") + block * get("src_blk_stride")) * 32 + lane * item
+            lanes.append(machine.load(Space.UB, get("src0") + at, item))
+        values = decode(np.concatenate(lanes), dtype)
+        largest = np.max(values)
+        at = int(np.argmax(values))
+        if largest == 0:
+            at = next((i for i in np.flatnonzero(values == 0) if not np.signbit(values[i])), at)
+        result = lanes[at]
+        if saturate and item == 2:
+            result = np.zeros(2, np.uint8) if np.isnan(largest) else result
+            result = result if not np.isinf(largest) else _largest_half(np.signbit(largest))
+        machine.store(Space.UB, get("dst") + r * get("dst_rep_stride") * item, result)
+
+
+def _largest_half(is_negative):
+    return np.array([-65504.0 if is_negative else 65504.0], np.float16).view(np.uint8)
+
+
+def brcb(row, machine):
+    """Block by block, the bytes of one element again and again."""
+    get = _getter(row)
+    item = ITEM[Data(get("dtype"))]
+    for i in range(8 * get("repeat")):
+        r, j = divmod(i, 8)
+        element = machine.load(Space.UB, get("src0") + i * item, item)
+        at = get("dst") + 32 * (r * get("dst_rep_stride") + j * get("dst_blk_stride"))
+        machine.store(Space.UB, at, np.tile(element, 32 // item))
+
+
 def trans_data_to_5hd(row, machine):
     """Blocks of the lists, repeat after repeat; the results of one repeat are stored when all of it is read."""
     get = _getter(row)
@@ -642,6 +681,7 @@ def run(row, machine, *, saturate=False, model=((16, "exact", "rne"), {"flush": 
         Op.DUPLICATE: duplicate,
         Op.SCALAR_COPY: scalar_copy,
         Op.TRANS_DATA_TO_5HD: trans_data_to_5hd,
+        Op.BRCB: brcb,
     }
     clamping = {
         Op.DATA_COPY: data_copy,
@@ -653,6 +693,7 @@ def run(row, machine, *, saturate=False, model=((16, "exact", "rne"), {"flush": 
         Op.CAST: cast,
         Op.DATA_COPY_PAD: data_copy_pad,
         Op.REDUCE_REPEAT: reduce_repeat,
+        Op.WHOLE_REDUCE_MAX: whole_reduce_max,
     }
     if op in plain:
         plain[op](row, machine)

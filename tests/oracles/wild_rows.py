@@ -328,6 +328,17 @@ def _trans_data_to_5hd(w, row):
     emit.emit_trans_data_to_5hd(row, 0, w._dtype(Op.TRANS_DATA_TO_5HD), repeat, *strides, 0, 0)
 
 
+def _whole_reduce_max(w, row):
+    dtype = w._dtype(Op.WHOLE_REDUCE_MAX)
+    mask = w._size(64 if dtype == Data.FP32 else 128)
+    steps = w._size(4), w._size(4), w._size(40)
+    emit.emit_whole_reduce_max(row, 0, 0, 0, dtype, mask, w._size(64), *steps, 0, 0)
+
+
+def _brcb(w, row):
+    emit.emit_brcb(row, 0, 0, 0, w._dtype(Op.BRCB), w._size(64), 1 + w._size(4), w._size(40), 0, 0)
+
+
 def _marker(emitter):
     spaces = (Space.L1, Space.L0A, Space.L0B, Space.L0C, Space.UB)
     return lambda w, row: emitter(
@@ -361,5 +372,7 @@ _EMITTERS = {
     Op.DATA_COPY_PAD: _data_copy_pad,
     Op.SCALAR_COPY: _scalar_copy,
     Op.REDUCE_REPEAT: _reduce_repeat,
+    Op.WHOLE_REDUCE_MAX: _whole_reduce_max,
+    Op.BRCB: _brcb,
     Op.TRANS_DATA_TO_5HD: _trans_data_to_5hd,
 }

@@ -224,6 +224,16 @@ def _scalar_copy(rng, rows):
     emit.emit_scalar_copy(rows, 0, dst, int(rng.integers(99)), src, 640, _pick(rng, HALF_SINGLE), 0, 1, 2)
 
 
+def _brcb(rng, rows):
+    repeat, between, step = (int(rng.integers(0, limit)) for limit in (6, 4, 40))
+    emit.emit_brcb(rows, 0, 40000, 640, _pick(rng, (Data.FP16, Data.FP32)), repeat, between, step, 1, 2)
+
+
+def _whole_reduce_max(rng, rows):
+    _reduce_repeat(rng, rows)
+    rows["op"] = Op.WHOLE_REDUCE_MAX
+
+
 def _reduce_repeat(rng, rows):
     mask, repeat, dst_step, blocks, step = (int(rng.integers(0, limit)) for limit in (140, 6, 5, 4, 40))
     emit.emit_reduce_repeat(
@@ -269,6 +279,8 @@ GENERATORS = {
     Op.DATA_COPY_PAD: _data_copy_pad,
     Op.SCALAR_COPY: _scalar_copy,
     Op.REDUCE_REPEAT: _reduce_repeat,
+    Op.WHOLE_REDUCE_MAX: _whole_reduce_max,
+    Op.BRCB: _brcb,
     Op.TRANS_DATA_TO_5HD: _trans_data_to_5hd,
 }
 NO_MEMORY = {

@@ -10,7 +10,8 @@ from npu_sim.isa.instruction import ARITHMETIC
 
 
 @jit
-def _floats(x, y):
+def larger_float(x, y):
+    """Return the larger of two float32; NaN if one is, +0 above -0."""
     # equal numbers differ in the sign of zero alone
     same = np.uint32(np.float32(x).view(np.uint32) & np.float32(y).view(np.uint32)).view(np.float32)
     larger = x if x > y else y
@@ -36,7 +37,7 @@ INSTRUCTION = elementwise(
     25,
     "src0 src1",
     "dst[i] = the larger of src0[i] and src1[i] in UB, ``count`` elements.",
-    floats=_floats,
+    floats=larger_float,
     integers=_integers,
     reference=_larger,
     dtypes=ARITHMETIC,

@@ -1,0 +1,118 @@
+"""Exponential and logarithm of float32, correctly rounded, from float64 arithmetic alone.
+
+No function of a C library takes part, so that every host gives the same bits. The float64 value is off by less than
+2^-50 of itself; ``python -m tests.long.transcendental`` finds every float32 whose result lies closer than that to the
+middle of two neighbours, and holds these to decimal arithmetic. All are right but five logarithms, which are listed.
+"""
+
+from __future__ import annotations
+
+from math import factorial
+from typing import Any
+
+import numpy as np
+
+from npu_sim._jit import jit
+
+_LOG2_E = 1.4426950408889634
+_LN2_HIGH = 0.693147180369123816490
+"""ln 2 to 33 bits, so that its products with exponents are exact."""
+_LN2_LOW = 1.90821492927058770002e-10
+_OVERFLOWS, _VANISHES = 88.8, -104.0
+"""exp is infinite above the first, and 0 below the second."""
+_EXP = tuple(1.0 / factorial(n) for n in range(13, -1, -1))
+_LN = tuple(2.0 / n for n in range(25, 1, -2))
+_HARD_LN = (
+    (0x3C413D3A, 0xC08E158F),
+    (0x41178FEB, 0x400FE5E7),
+    (0x4C5D65A5, 0x418F034B),
+    (0x65D890D3, 0x4254D1F9),
+    (0x6F31A8EC, 0x42845A89),
+)
+"""Patterns whose logarithm lies closer to a middle than float64 can tell, and the patterns of their results."""
+_MANTISSA, _ONE = np.int64((1 << 52) - 1), np.int64(1023 << 52)
+_SQRT2 = 1.4142135623730951
+
+
+@jit
+def exp64(x: Any) -> Any:
+    """Return e to the power of a float32, as a float64; beyond the range of float32 inf or 0."""
+    if x != x:
+        return np.float64(x)
+    if x > _OVERFLOWS:
+        return np.inf
+    if x < _VANISHES:
+        return 0.0
+    wide = np.float64(x)
+    k = np.rint(wide * _LOG2_E)
+    r = (wide - k * _LN2_HIGH) - k * _LN2_LOW
+    total = 0.0
+    for coefficient in _EXP:
+        total = total * r + coefficient
+    return total * np.int64((np.int64(k) + 1023) << 52).view(np.float64)
+
+
+@jit
+def ln64(x: Any) -> Any:
+    """Return the natural logarithm of a float32, as a float64: -inf of zeros, NaN of what is less."""
+    if x != x or x == np.inf:
+        return np.float64(x)
+    if x == 0:
+        return -np.inf
+    if x < 0:
+        return np.nan
+    bits = np.float64(x).view(np.int64)
+    e = (bits >> 52) - 1023
+    m = np.int64((bits & _MANTISSA) | _ONE).view(np.float64)
+    if m > _SQRT2:
+        m *= 0.5
+        e += 1
+    f = m - 1.0
+    s = f / (2.0 + f)
+    square = s * s
+    total = 0.0
+    for coefficient in _LN:
+        total = total * square + coefficient
+    # ln(1 + f) = f - (h - s (h + square total)) with h = f^2 / 2: f is exact, and what is added to it is small
+    half = 0.5 * f * f
+    k = np.float64(e)
+    return k * _LN2_HIGH - ((half - (s * (half + square * total) + k * _LN2_LOW)) - f)
+
+
+@jit
+def exp32(x: Any) -> Any:
+    """Return e to the power of a float32, as a float32."""
+    return np.float32(exp64(x))
+
+
+@jit
+def ln32(x: Any) -> Any:
+    """Return the natural logarithm of a float32, as a float32."""
+    pattern = np.float32(x).view(np.uint32)
+    for hard, result in _HARD_LN:
+        if pattern == hard:
+            return np.uint32(result).view(np.float32)
+    return np.float32(ln64(x))
+
+
+@jit
+def to_odd(wide: Any) -> Any:
+    """Return a float64 as a float32 that rounds to half as the float64 does: what is inexact gets an odd pattern."""
+    near = np.float32(wide)
+    pattern = np.int64(np.float32(near).view(np.uint32))
+    if np.float64(near) == wide or wide != wide or pattern & 1:
+        return near
+    away = abs(wide) > abs(np.float64(near))
+    return np.uint32(pattern + 1 if away else pattern - 1).view(np.float32)
+
+
+@jit
+def exp_for_half(x: Any) -> Any:
+    """Return e to the power of a half, to be rounded to half."""
+    return to_odd(exp64(x))
+
+
+@jit
+def ln_for_half(x: Any) -> Any:
+    """Return the natural logarithm of a half, to be rounded to half."""
+    return to_odd(ln64(x))
