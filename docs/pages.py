@@ -75,7 +75,19 @@ MODULES = {
 }  # fmt: skip
 """The modules with a page, by what they are for."""
 
-COMMANDS = ("precision", "perf", "check", "compare", "selftest", "products", "run", "warm")
+COMMANDS = (
+    "precision",
+    "perf",
+    "perf OPERATOR",
+    "perf REQUESTS.json",
+    "perf --validate",
+    "check",
+    "compare",
+    "selftest",
+    "products",
+    "run",
+    "warm",
+)
 WIDE = "---\nhide: [toc]\n---\n\n"
 """In front of a page whose tables need the whole width."""
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
@@ -106,7 +118,7 @@ def _help_page() -> str:
     parts = ["# Command line", "```text\nnpu-sim COMMAND --help\n```"]
     runner = CliRunner(env={"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"})
     for command in COMMANDS:
-        shown = runner.invoke(app, [command, "--help"])
+        shown = runner.invoke(app, [*command.split(), "--help"])
         lines = [line.rstrip() for line in shown.stdout.strip("\n").splitlines()]
         parts.append(f"## npu-sim {command}\n\n```text\n{chr(10).join(lines)}\n```")
     return "\n\n".join(parts)

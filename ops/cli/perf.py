@@ -84,8 +84,12 @@ def perf_command(
     gradient, and refused where the operator refuses it. The whole call is timed,
     or with --scope kernel the kernel in it that multiplies. No tensor data is
     touched, except by a Python file, which is run, on its own product unless
-    --product names one. Such a file is the way to time every other operator: the
-    other gradients of a convolution, average pooling, Ascend C kernels.
+    --product names one: of every operator call in it, Ascend C kernels too.
+
+    Three other forms have options of their own: npu-sim perf OPERATOR --help (any
+    operator by its arguments, such as conv-backward or matmul), npu-sim perf
+    REQUESTS.json --help (a file of requests or test cases), and npu-sim perf
+    --validate --help (predicted against published times).
 
     Exit code 0: something was timed; 1: every combination is refused, or the
     Python file ended with an error or launched nothing; 2: bad input, or too

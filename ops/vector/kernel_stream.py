@@ -12,6 +12,7 @@ from npu_sim.isa.emit import (
     emit_adds,
     emit_cast,
     emit_div,
+    emit_duplicate,
     emit_max,
     emit_min,
     emit_mul,
@@ -31,8 +32,8 @@ SITES = {LOAD: "LOAD", COMPUTE: "COMPUTE", STORE: "STORE", SYNC: "SYNC"}
 STEP_ROWS = 24
 """Rows of a tile, and of closing the queues behind the last one."""
 
-ABS, ADD, ADDS, DIV, MAX, MIN, MUL, MULS, RELU, SQRT, SUB = range(11)
-"""What is computed of each element, or of two."""
+ABS, ADD, ADDS, DIV, MAX, MIN, MUL, MULS, RELU, RELU_BY_MAX, SQRT, SUB = range(12)
+"""What is computed of each element, or of two; Relu of types that only Max has, with zeros."""
 
 
 @jit
@@ -61,6 +62,8 @@ def _compute(rows, n, p, dst, src0, src1, count, tile):
         n = emit_mul(rows, n, dst=dst, src0=src0, src1=src1, dtype=d, count=count, site=COMPUTE, tile=tile)
     elif o == DIV:
         n = emit_div(rows, n, dst=dst, src0=src0, src1=src1, dtype=d, count=count, site=COMPUTE, tile=tile)
+    elif o == RELU_BY_MAX:
+        n = emit_max(rows, n, dst=dst, src0=src0, src1=p.wide, dtype=d, count=count, site=COMPUTE, tile=tile)
     elif o == MAX:
         n = emit_max(rows, n, dst=dst, src0=src0, src1=src1, dtype=d, count=count, site=COMPUTE, tile=tile)
     else:
@@ -134,6 +137,9 @@ def stream(rows, params, core, phase):
     if start >= end:
         return
     n = open_queues(rows, 0, (IN, OUT), 2, SYNC)
+    if p.operation == RELU_BY_MAX:
+        n = emit_duplicate(rows, n, dst=p.wide, dtype=p.work, count=p.tile, value_bits=0, site=COMPUTE, tile=-1)
+        n = emit_pipe_barrier(rows, n, Pipe.V, COMPUTE, -1)
     for tile, at in enumerate(range(start, end, p.tile)):
         if n + STEP_ROWS > len(rows):
             yield n

@@ -98,7 +98,10 @@ def stream_launch(
         found = ", ".join(str(source.byte_count) for source in sources)
         raise ShapeError(f"sources must be {rule}, not {found} ({operation}, {product.name})")
     item = DTYPES[dtype].item_bytes
-    through = DTYPES[dtype].data not in SPEC_OF_OP[op].dtypes[product.arch]
+    has_op = DTYPES[dtype].data in SPEC_OF_OP[op].dtypes[product.arch]
+    if operation == "Relu" and not has_op and DTYPES[dtype].data in SPEC_OF_OP[Op.MAX].dtypes[product.arch]:
+        code, has_op = kernel_stream.RELU_BY_MAX, True
+    through = not has_op
     if through and dtype == "fp32":
         raise DTypeError(f"dtype must be one that {operation} has, not fp32 ({product.name})")
     (_, _, widen), (_, _, rounding) = (
@@ -107,7 +110,8 @@ def stream_launch(
     work = "fp32" if through else dtype
     elems = dst.byte_count // item
     row_bytes = item * (count + 1) + (4 * count if through else 0)
-    tile = usable_ub_bytes(product) // (2 * row_bytes) // _TILE_ELEMS * _TILE_ELEMS
+    # with room for a tile of zeros
+    tile = usable_ub_bytes(product) // (2 * row_bytes + item) // _TILE_ELEMS * _TILE_ELEMS
     unit, cores = even_share(product, elems)
     values = {
         **tensor_fields(src0=sources[0], src1=sources[-1], dst=dst), "operation": code,
@@ -118,7 +122,8 @@ def stream_launch(
         "value_bits": _bits(value, work),
     }  # fmt: skip
     params = record(STREAM_PARAMS, values)
-    return vector_launch(operation, kernel_stream.stream, params, gm, kernel_stream.SITES)
+    # what ran before is not known, so neither is whether the operands are still in L2
+    return vector_launch(operation, kernel_stream.stream, params, gm, kernel_stream.SITES, inputs="unknown")
 
 
 _NO_MODES = (("", "", 0), ("", "", 0))

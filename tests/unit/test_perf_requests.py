@@ -16,7 +16,7 @@ from ops.mm.plan import plan_matrix_product
 from ops.studies.calls.answers import answer, answer_all
 from ops.studies.calls.convolution_kernels import convolution_kernel_request
 from ops.studies.calls.convolutions import ConvolutionRequest, GradientRequest
-from ops.studies.calls.fields import Fields
+from ops.studies.calls.fields import Fields, RequestError
 from ops.studies.calls.planned import time_call
 from ops.studies.calls.read_elementwise import ELEMENTWISE
 from ops.studies.calls.request_items import READERS, read_item
@@ -151,6 +151,15 @@ def test_one_convolution_in_many_spellings(given):
     assert (g["cin"], g["cout"], g["pads"], g["output_extents"]) == (20, 36, (0, 0, 1, 1, 1, 1), (1, 5, 4))
 
 
+def test_convolution_by_the_shapes_of_a_profile():
+    """Blocked shapes alone: channels are whole blocks, and the window is square."""
+    given = {"x": [2, 2, 9, 7, 16], "w": [18, 3, 16, 16], "stride": [2, 2], "pads": [1, 1, 1, 1], "compute": "fp16"}
+    found = request_of(op="Conv2D", scope="kernel", w_format="FRACTAL_Z", **given).facts()
+    assert (found["cin"], found["cout"], found["kernel"], found["output_extents"]) == (32, 48, (1, 3, 3), (1, 5, 4))
+    with pytest.raises(RequestError, match="w must be given as a plain shape, or kernel_size"):
+        request_of(op="Conv2D", scope="kernel", w_format="FRACTAL_Z", **(given | {"w": [19, 3, 16, 16]}))
+
+
 def test_3d_convolutions_and_paddings_of_each_side():
     found = request_of(
         op="conv3d_backprop_filter", scope="kernel",
@@ -249,6 +258,7 @@ def test_matrix_product_by_extents_or_by_shapes():
     for given in (
         {"m": 48, "k": 64, "n": 32, "trans_b": True},
         {"a": [48, 64], "b": [32, 64], "transpose_b": "true"},
+        {"a": [48, 64], "b": [32, 64], "out_shape": [48, 32]},
         {"x1": [4, 3, 16, 16], "x1_format": "FRACTAL_NZ", "x2": [32, 64], "adj_x2": 1},
     ):
         found = answer(0, {"op": "MatMulV2", **given})

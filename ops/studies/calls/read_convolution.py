@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isqrt
 
 from npu_sim.units import ceil_div
 from ops.common.geometry import ConvGeometry
@@ -64,13 +65,14 @@ def read_convolution(fields: Fields) -> GivenConvolution:
     others may be left out: ``g``; ``w`` beside ``kernel_size`` and ``g``; ``x``. ``pads``: one number, one for each
     axis, or one for each of its sides. ``stride``, ``dilation`` (1), ``groups`` (channels of x over those of w).
     """
-    x, x_axes = _activation(fields, ("x", "input", "fmap", "in_shape"), "x")
-    g, g_axes = _activation(fields, ("g", "dy", "y", "grad_output", "out_backprop", "out_shape"), "g")
     w, w_axes = _weight(fields)
+    known = w_axes or len(fields.ints("stride", "strides", default=()))
+    x, x_axes = _activation(fields, ("x", "input", "fmap", "in_shape"), "x", known)
+    g, g_axes = _activation(fields, ("g", "dy", "y", "grad_output", "out_backprop", "out_shape"), "g", known)
     axes = max(x_axes, g_axes, w_axes)
     if not axes:
         raise RequestError("x, g or w must be given as a shape")
-    kernel = w[2:] if w else _kernel(fields)
+    kernel = w[2:] if w else _kernel(fields, x)
     strides, dilations = (_triple(fields, axes, *names) for names in (_STRIDES, _DILATIONS))
     pads = _pads(fields, axes, kernel, strides, dilations, x)
     taps = [step * (size - 1) + 1 for step, size in zip(dilations, kernel, strict=True)]
@@ -85,7 +87,7 @@ def read_convolution(fields: Fields) -> GivenConvolution:
     out = [(size + pad - tap) // step + 1 for size, pad, tap, step in zip(x[2:], around, taps, strides, strict=True)]
     groups = _groups(fields, x[1], w)
     cin = min(x[1], w[1] * groups) if w else x[1]
-    cout = fields.number("cout", default=w[0] if w else g[1] if g else 0)
+    cout = fields.number("cout", default=w[0] if w else g[1] if g else _stored_channels(fields))
     if cout < 1:
         raise RequestError("w or g must be given as a shape, for the channels of the output")
     do, ho, wo = out if g is None else g[2:]
@@ -97,6 +99,7 @@ def read_convolution(fields: Fields) -> GivenConvolution:
     return GivenConvolution(geometry=geometry, axes=axes)
 
 
+_WEIGHT_NAMES = ("w", "weight", "filter", "filter_shape", "filter_size")
 _STRIDES = ("stride", "strides")
 _DILATIONS = ("dilation", "dilations")
 
@@ -106,14 +109,14 @@ def _triple(fields: Fields, axes: int, *names: str) -> tuple[int, int, int]:
     return d, h, w
 
 
-def _activation(fields: Fields, names: tuple[str, ...], short: str) -> tuple[Extents | None, int]:
+def _activation(fields: Fields, names: tuple[str, ...], short: str, known_axes: int) -> tuple[Extents | None, int]:
     shape = fields.shape(*names)
     if shape is None:
         return None, 0
     given = fields.format(f"{short}_format", *(f"{name}_format" for name in names), *names, "format")
     if not given or given == "ND":
-        # beside a plain weight a fifth axis is depth; a sixth there is in blocked formats alone
-        given = _PLAIN.get(len(shape), "NDC1HWC0")
+        # a fifth axis is depth, but C0 where there are two axes to stride along; a sixth is C0
+        given = "NC1HWC0" if len(shape) == 5 and known_axes == 2 else _PLAIN.get(len(shape), "NDC1HWC0")
     axes = _ACTIVATIONS.get(given)
     if axes is None or len(axes) != len(shape):
         raise RequestError(f"{names[0]} must have the axes of {given}, not the shape {list(shape)}")
@@ -124,9 +127,8 @@ def _activation(fields: Fields, names: tuple[str, ...], short: str) -> tuple[Ext
 
 
 def _weight(fields: Fields) -> tuple[Extents | None, int]:
-    names = ("w", "weight", "filter", "filter_shape", "filter_size")
-    shape = fields.shape(*names)
-    given = fields.format("w_format", "weight_format", "filter_format", *names)
+    shape = fields.shape(*_WEIGHT_NAMES)
+    given = fields.format("w_format", "weight_format", "filter_format", *_WEIGHT_NAMES)
     if shape is None or given.startswith("FRACTAL"):
         return None, 0
     if len(shape) == 3 and fields.number("groups", default=1) == shape[0]:
@@ -140,12 +142,24 @@ def _weight(fields: Fields) -> tuple[Extents | None, int]:
     return found, 3 if "D" in extents else 2 if "H" in extents else 1
 
 
-def _kernel(fields: Fields) -> tuple[int, int, int]:
+def _kernel(fields: Fields, x: Extents | None) -> tuple[int, int, int]:
+    """Return the window: as given, or a square one with as many taps as a weight in FRACTAL_Z has."""
     kernel = fields.ints("kernel_size", "kernel", "ksize", default=())
+    stored = fields.shape(*_WEIGHT_NAMES)
+    if not kernel and stored is not None and len(stored) == 4 and x is not None:
+        side = isqrt(stored[0] // max(ceil_div(x[1], stored[3]), 1))
+        if side * side * ceil_div(x[1], stored[3]) == stored[0]:
+            kernel = (side, side)
     if not kernel:
         raise RequestError("w must be given as a plain shape, or kernel_size")
     d, h, w = ((1,) * (3 - len(kernel)) + kernel)[-3:]
     return d, h, w
+
+
+def _stored_channels(fields: Fields) -> int:
+    """Return the channels of the output in the blocks of a weight in FRACTAL_Z, 0 without one."""
+    stored = fields.shape(*_WEIGHT_NAMES)
+    return stored[1] * stored[2] if stored is not None and len(stored) == 4 else 0
 
 
 def _groups(fields: Fields, channels: int, w: Extents | None) -> int:

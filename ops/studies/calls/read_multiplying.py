@@ -124,11 +124,7 @@ def read_matmul(fields: Fields, product: Product, scope: TimedScope) -> Request:
         m, k, n = (fields.number(name, default=1) for name in "mkn")
         batch = fields.number("batch", "batch_size", default=1)
     else:
-        (batch, m, k), (_, other, n) = (
-            _matrix(fields, names, flip) for names, flip in zip(_FACTORS, turned, strict=True)
-        )
-        if k != other:
-            raise RequestError(f"a and b must have the same inner extent, not {k} and {other}")
+        turned, (batch, m, k, n) = _factors(fields, turned)
     in_fractals = scope == "core_time" and dtype != "fp32"
     fractals = [
         fields.format(f"{name}_format", default="FRACTAL_NZ" if in_fractals else "") == "FRACTAL_NZ" for name in "abc"
@@ -167,6 +163,24 @@ def _tiling(fields: Fields, shape: MatmulShape) -> MatmulTiling | None:
 
 
 _FACTORS = (("a", "x1", "x", "in_shape", "input"), ("b", "x2", "w", "weight", "mat2"))
+
+
+def _factors(fields: Fields, given: tuple[bool, ...]) -> tuple[tuple[bool, ...], tuple[int, int, int, int]]:
+    """Return which factors are stored transposed, and batch, m, k and n, from the shapes of the factors.
+
+    As the request says; where that does not fit, as the shapes of the factors and of the result do.
+    """
+    result = fields.shape("c", "out_shape", "y", "output")
+    inner: list[tuple[int, int]] = []
+    for turned in (given, (False, False), (False, True), (True, False), (True, True)):
+        (batch, m, k), (_, other, n) = (
+            _matrix(fields, names, flip) for names, flip in zip(_FACTORS, turned, strict=True)
+        )
+        inner.append((k, other))
+        fits = result is None or len(result) < 2 or tuple(result[-2:]) == (m, n) or len(result) > 3
+        if k == other and (fits or turned == given):
+            return turned, (batch, m, k, n)
+    raise RequestError("a and b must have the same inner extent, not {} and {}".format(*inner[0]))
 
 
 def _matrix(fields: Fields, names: tuple[str, ...], turned: bool) -> tuple[int, int, int]:
