@@ -12,7 +12,7 @@ from npu_sim.memory.gm import GmTensor
 from npu_sim.products import CoreSpec, Product
 from npu_sim.units import align_up
 
-BIAS_FIELDS = ("has_bias", "bias", "bias_tensor", "bias_l1", "bias_data", "bias_one")
+BIAS_FIELDS = ("has_bias", "bias", "bias_tensor", "bias_l1", "bias_data", "bias_one", "bias_channels")
 """What a kernel reads of a bias, see `bias_fields`; all 0 where there is none."""
 
 ROW_BYTES = 32
@@ -29,7 +29,10 @@ def bias_dtype(product: Product) -> str:
 
 
 def bias_layout(channels: int, product: Product) -> WeightLayout:
-    """Return the layout of a bias in global memory: the weight of one input channel, a block of 32 bytes a channel."""
+    """Return the layout of a bias in the memory of unified cores: the weight of one input channel, 32 bytes a channel.
+
+    Split cores read a bias as it is.
+    """
     c0 = DTYPES[bias_dtype(product)].block_elems
     return WeightLayout(cout=channels, cin_per_group=1, groups=1, kd=1, kh=1, kw=1, c0=c0)
 
@@ -38,7 +41,8 @@ def bias_fields(bias: GmTensor, dtype: str, l1: int) -> dict[str, int]:
     """Return `BIAS_FIELDS` of a bias of ``dtype`` that a kernel puts at ``l1`` in L1."""
     kind = DTYPES[dtype]
     one = int(np.ones(1, kind.storage).view(kind.code)[0])
-    return dict(zip(BIAS_FIELDS, (1, bias.address, bias.index, l1, int(kind.data), one), strict=True))
+    channels = bias.byte_count // kind.item_bytes
+    return dict(zip(BIAS_FIELDS, (1, bias.address, bias.index, l1, int(kind.data), one, channels), strict=True))
 
 
 def core_beside_bias(core: CoreSpec, channels: int) -> CoreSpec:

@@ -42,8 +42,8 @@ def input_gradient_launches(
         In the layouts of `ops.common.cube_operands`, 2 bytes an element for fp16 and bf16, 4 for fp32 and hf32. dx may
         be uninitialised; all of it is written.
     bias : GmTensor or None
-        What the sums of each channel of dx start from, in `bias.bias_layout`: with it this is the transposed
-        convolution of dy.
+        What the sums of each channel of dx start from, plain on split cores and in `bias.bias_layout` on unified ones:
+        with it this is the transposed convolution of dy.
     generation : {"published", "closed"}
         On split cores: CANN's published tiling where there is one, or one like that of the kernel before it, which
         profiles of Conv2DBackpropInput are of: cores take smaller blocks, and all of them are used. Bits are the same.

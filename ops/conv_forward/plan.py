@@ -174,7 +174,7 @@ class _Planner:
         blocked = self._steps.to_blocked(self._operand("input", self._stored), source)
         fractal = self._steps.to_fractal(self._operand("weight", self._stored), weight_layout(geometry, compute))
         start = None if self._route.adds_bias else self._bias(bias_dtype(product))
-        if start is not None:
+        if start is not None and not product.core.is_split:
             start = self._steps.to_fractal(start, bias_layout(target.c, product))
         result = Buffer(
             name=f"output.{blocked.format}", shape=blocked_shape(target), dtype=self._stored, format=blocked.format

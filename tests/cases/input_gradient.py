@@ -212,8 +212,10 @@ def setup_of(case: Case) -> Setup:
     bias = None
     if case.has_bias:
         own = DTYPES[bias_dtype(case.product)]
-        layout = bias_layout(len(bias_of(case)), case.product)
-        bias = gm.add("bias", layout.storage_bytes(own.item_bytes), initialised=True, data=own.data)
+        count = len(bias_of(case))
+        if not case.product.core.is_split:
+            count = bias_layout(count, case.product).storage_elems
+        bias = gm.add("bias", count * own.item_bytes, initialised=True, data=own.data)
     launches = input_gradient_launches if case.kind == "input_gradient" else forward_launches
     plan = launches(g, case.product, compute, gm, a, weight, out, bias)
     return Setup(case=case, gm=gm, a=a, weight=weight, out=out, plan=plan, bias=bias)
@@ -234,9 +236,12 @@ def run(setup: Setup, a: np.ndarray, weight: np.ndarray, options: ExecuteOptions
     fractal_from_weight(weight, w_layout, gm.view(setup.weight, word, (w_layout.storage_elems,)))
     if setup.bias is not None:
         values = bias_of(setup.case).astype(DTYPES[bias_dtype(setup.case.product)].storage)
-        layout = bias_layout(len(values), setup.case.product)
-        storage = gm.view(setup.bias, values.dtype, (layout.storage_elems,))
-        fractal_from_weight(values.reshape(-1, 1, 1, 1, 1), layout, storage)
+        if setup.case.product.core.is_split:
+            gm.view(setup.bias, values.dtype, values.shape)[...] = values
+        else:
+            layout = bias_layout(len(values), setup.case.product)
+            storage = gm.view(setup.bias, values.dtype, (layout.storage_elems,))
+            fractal_from_weight(values.reshape(-1, 1, 1, 1, 1), layout, storage)
     gm.view(setup.out, np.uint8, (setup.out.byte_count,)).fill(_NAN_BYTE)
     for launch in setup.plan.launches:
         execute(launch, setup.case.product, options)
