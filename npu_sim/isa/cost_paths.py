@@ -10,20 +10,19 @@ from npu_sim.isa.cost_rates import UNSUPPORTED, divide_up, transfer_cycles
 
 
 @jit
-def read_gm(byte_count, rows, floored, command, rate, least, isolated, isolated_rate, cost):
-    """GM read: ``command + bytes / rate``, at least the row floor for scattered rows; complete as an isolated one."""
+def read_gm(byte_count, rows, floor, command, rate, least, isolated, isolated_rate, cost):
+    """GM read: ``command + bytes / rate``, at least ``floor`` (cycles / 1000) a row; complete as an isolated one."""
     if rate == 0:
         return np.int64(UNSUPPORTED), np.int64(0), byte_count
     occupancy = transfer_cycles(byte_count, rate)
-    if floored:
-        occupancy = max(occupancy, divide_up(rows * cost["gm_row_floor_millicycles"], 1000))
+    occupancy = max(occupancy, divide_up(rows * floor, 1000))
     occupancy = max(command + occupancy, least)
     latency = max(isolated + transfer_cycles(byte_count, isolated_rate) - occupancy, 0)
     return occupancy, latency + cost["gm_miss_latency_cycles"], byte_count
 
 
 @jit
-def store_gm(byte_count, rows, floored, ragged, rate, atomic, cost):
+def store_gm(byte_count, rows, floor, ragged, rate, atomic, cost):
     """UB or L1 to GM: payload twice as long when it adds, and longer by rows that share blocks with their neighbours.
 
     Latency as in the isolated law.
@@ -33,8 +32,7 @@ def store_gm(byte_count, rows, floored, ragged, rate, atomic, cost):
     payload = transfer_cycles(byte_count, rate)
     if atomic:
         payload = divide_up(payload * cost["atomic_permille"], 1000)
-    if floored:
-        payload = max(payload, divide_up(rows * cost["gm_row_floor_millicycles"], 1000))
+    payload = max(payload, divide_up(rows * floor, 1000))
     if ragged:
         payload += rows * cost["ub_to_gm_ragged_row_cycles"]
     command = cost["ub_to_gm_command_cycles"]

@@ -9,11 +9,11 @@ latency is that time minus the occupancy.
 
 Abbreviations of sources, all public: AD asc-devkit ``docs/zh/api`` (instruction performance tables) and
 ``examples/01_simd_cpp_api/05_best_practices``; MK mskpp ``csrc/prof_data/resource910b.cpp``; PI pto-isa (a2a3 cost
-model and ``tests/costmodel``); PP pypto ``framework/src/cost_model``; MI msinsight and mstt profiler files; TK
-CANN-8.1.RC1 ``python/site-packages/tbe/tik/api/cube``; TB the same, ``opp/built-in/data`` tuning banks and
-``tbe/dsl`` schedule constants; INI the same, ``data/platform_config``; CA published output of the vendor's cycle
-model of dav-c220 (traces of AscendOpKernelRunner and msopgen, constants of OpenAscendEmulator), which is no silicon;
-FIT a fit of ours on published kernel times.
+model and ``tests/costmodel``); PP pypto ``framework/src/cost_model``; MI msinsight and mstt profiler files; CB
+cann-bench, device times of whole calls; TK CANN-8.1.RC1 ``python/site-packages/tbe/tik/api/cube``; TB the same,
+``opp/built-in/data`` tuning banks and ``tbe/dsl`` schedule constants; INI the same, ``data/platform_config``; CA
+published output of the vendor's cycle model of dav-c220 (traces of AscendOpKernelRunner and msopgen, constants of
+OpenAscendEmulator), which is no silicon; FIT a fit of ours on published kernel times.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class CostParams:
         Least occupancy of a GM to L0 load.
     nd2nz_isolated_cycles, nd2nz_isolated_millibytes_per_cycle : int
         Completion of an isolated ND2NZ.
-    gm_row_floor_millicycles : int
-        Least time of one row of ND2NZ or of a strided copy.
+    gm_row_floor_millicycles, ub_row_floor_millicycles : int
+        Least time of one row of ND2NZ or of a strided copy to L1 and L0; of one to or from UB.
     gm_to_ub_misaligned_permille : int
         Factor on the time of DataCopyPad rows in GM whose pitch is not a multiple of 32 bytes.
     gm_row_misaligned_permille, gm_row_pitch_permille : int
@@ -201,6 +201,7 @@ class CostParams:
     nd2nz_isolated_cycles: int
     nd2nz_isolated_millibytes_per_cycle: int
     gm_row_floor_millicycles: int
+    ub_row_floor_millicycles: int
     gm_to_ub_misaligned_permille: int
     gm_row_misaligned_permille: int
     gm_row_pitch_permille: int

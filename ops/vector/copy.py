@@ -193,7 +193,7 @@ def copy_launch(
     kernel = by_elements if by_scalars else kernel_copy.copy_rows
     return vector_launch(
         "Copy (scalar moves)" if by_scalars else "Copy", kernel, params, gm, kernel_copy.SITES, inputs="unknown",
-        fixed_cost="transpose" if run == 1 and _permutes(axes) else "vector",
+        fixed_cost="transpose" if run * item_bytes < BLOCK_BYTES and _permutes(axes) else "vector",
         shortcut=partial(_copy_all, src, src_view, dst, dst_view, item_bytes),
     )  # fmt: skip
 

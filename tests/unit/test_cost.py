@@ -478,7 +478,7 @@ def test_ub_to_gm_atomic_doubles_the_payload():
 
 
 def test_ub_to_gm_scattered_blocks_have_a_floor():
-    assert cost_of(copy(Space.GM, Space.UB, 100, 1, 0, 7))[0] == 20 + 400
+    assert cost_of(copy(Space.GM, Space.UB, 100, 1, 0, 7))[0] == 20 + 220
 
 
 def test_store_rate_is_shared():
@@ -698,8 +698,8 @@ def test_scalar_copy_costs_its_accesses_and_occupies_the_scalar_unit():
 def test_data_copy_pad_loads_rows_at_the_floor_and_slower_when_misaligned():
     # one block: 20 + 640 / 128, complete after 264 + 640 / 130
     assert cost_of(pad(Space.UB, Space.GM, 1, 640)) == (25, 264 + 5 - 25, 640)
-    # 64 rows of 128 bytes: 8192 / 128 = 64 < 64 rows of 4 cycles
-    assert cost_of(pad(Space.UB, Space.GM, 64, 128))[0] == 20 + 256
+    # 64 rows of 128 bytes: 8192 / 128 = 64 < 64 rows of 2.2 cycles
+    assert cost_of(pad(Space.UB, Space.GM, 64, 128))[0] == 20 + 141
     # 10 rows of 6400 bytes, pitch not a multiple of 32: 127 instead of 100 % of 500 cycles
     assert cost_of(pad(Space.UB, Space.GM, 10, 6400))[0] == 20 + 500
     slower = math.ceil(64000 * 1000 / (128000 * 1000 // 1270))
@@ -710,10 +710,10 @@ def test_data_copy_pad_loads_rows_at_the_floor_and_slower_when_misaligned():
 def test_data_copy_pad_stores_as_data_copy_does():
     assert cost_of(pad(Space.GM, Space.UB, 1, 7800)) == (20 + 100, 100, 7800)
     assert cost_of(pad(Space.GM, Space.UB, 1, 7800, atomic=True))[0] == 20 + 200
-    assert cost_of(pad(Space.GM, Space.UB, 100, 32))[0] == 20 + 400
+    assert cost_of(pad(Space.GM, Space.UB, 100, 32))[0] == 20 + 220
     # rows that share blocks with their neighbours
-    assert cost_of(pad(Space.GM, Space.UB, 100, 33))[0] == 20 + 400 + 100 * 55
-    assert cost_of(pad(Space.GM, Space.UB, 100, 10))[0] == 20 + 400
+    assert cost_of(pad(Space.GM, Space.UB, 100, 33))[0] == 20 + 220 + 100 * 55
+    assert cost_of(pad(Space.GM, Space.UB, 100, 10))[0] == 20 + 220
 
 
 @pytest.mark.skipif(

@@ -111,13 +111,14 @@ def cost(row, cost):
     if byte_count == 0:
         return cost["issue_cycles"], np.int64(0), byte_count
     source, target = row["src0_space"], row["dst_space"]
-    floored = rows > 1 and (row["src_gap"] != 0 or row["dst_gap"] != 0)
+    has_gaps = rows > 1 and (row["src_gap"] != 0 or row["dst_gap"] != 0)
+    ub_floor = cost["ub_row_floor_millicycles"] if has_gaps else np.int64(0)
     if source == Space.GM:
         if target == Space.L1:
             return read_gm(
                 byte_count,
                 rows,
-                floored,
+                cost["gm_row_floor_millicycles"] if has_gaps else np.int64(0),
                 cost["gm_to_l1_command_cycles"],
                 cost["gm_to_l1_millibytes_per_cycle"],
                 np.int64(0),
@@ -128,7 +129,7 @@ def cost(row, cost):
         return read_gm(
             byte_count,
             rows,
-            floored,
+            ub_floor,
             cost["gm_to_ub_command_cycles"],
             cost["gm_to_ub_millibytes_per_cycle"],
             np.int64(0),
@@ -139,7 +140,7 @@ def cost(row, cost):
     if target == Space.GM:
         atomic = (row["mode"] & Mode.ATOMIC) != 0
         rate = cost["ub_to_gm_millibytes_per_cycle"] if source == Space.UB else cost["l1_to_gm_millibytes_per_cycle"]
-        return store_gm(byte_count, rows, floored, False, rate, atomic, cost)
+        return store_gm(byte_count, rows, ub_floor, False, rate, atomic, cost)
     if source == Space.UB and target == Space.UB:
         return plain(byte_count, cost["ub_to_ub_millibytes_per_cycle"], cost["vector_minimum_cycles"])
     if source == Space.UB and target == Space.L1:

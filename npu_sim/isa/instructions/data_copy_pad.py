@@ -155,18 +155,19 @@ def cost(row, cost):
     byte_count = amount(rows, length, np.int64(1))
     if byte_count == 0:
         return cost["issue_cycles"], np.int64(0), byte_count
+    floor = cost["ub_row_floor_millicycles"] if rows > 1 else np.int64(0)
     if row["src0_space"] != Space.GM:
         atomic = (row["mode"] & Mode.ATOMIC) != 0
         # of rows shorter than a block nothing is known
         ragged = rows > 1 and length >= 32 and (length + np.int64(row["dst_gap"])) % 32 != 0
-        return store_gm(byte_count, rows, rows > 1, ragged, cost["ub_to_gm_millibytes_per_cycle"], atomic, cost)
+        return store_gm(byte_count, rows, floor, ragged, cost["ub_to_gm_millibytes_per_cycle"], atomic, cost)
     rate = cost["gm_to_ub_millibytes_per_cycle"]
     if rows > 1 and (length + np.int64(row["src_gap"])) % 32 != 0:
         rate = rate * 1000 // cost["gm_to_ub_misaligned_permille"]
     return read_gm(
         byte_count,
         rows,
-        rows > 1,
+        floor,
         cost["gm_to_ub_command_cycles"],
         rate,
         np.int64(0),

@@ -94,13 +94,13 @@ def cost(row, cost):
     target = row["dst_space"]
     if row["src0_space"] == Space.GM:
         # src_stride counts fractals from start to start: above 1 the fractals are rows of 512 bytes.
-        floored = row["src_stride"] != 1
+        floor = cost["gm_row_floor_millicycles"] if row["src_stride"] != 1 else np.int64(0)
         rows = np.int64(row["repeat"])
         if target == Space.L1:
             return read_gm(
                 byte_count,
                 rows,
-                floored,
+                floor,
                 cost["gm_to_l1_command_cycles"],
                 cost["gm_to_l1_millibytes_per_cycle"],
                 np.int64(0),
@@ -111,7 +111,7 @@ def cost(row, cost):
         return read_gm(
             byte_count,
             rows,
-            floored,
+            floor,
             cost["gm_to_l0_command_cycles"],
             cost["gm_to_l0_millibytes_per_cycle"],
             cost["gm_to_l0_minimum_cycles"],
