@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 
+import numpy as np
 import pytest
+from test_case_files import INPUT_KERNEL, KERNEL, atk_convolution, atk_pooling, write_csv, write_json
 
 from npu_sim.engines.timeline import run_timeline
 from npu_sim.products import get_product
@@ -14,6 +17,7 @@ from ops.common.tensor_desc import TensorDesc
 from ops.matmul.plan import MatmulShape
 from ops.mm.plan import plan_matrix_product
 from ops.studies.calls.answers import answer, answer_all
+from ops.studies.calls.captured import requests_of_layers
 from ops.studies.calls.convolution_kernels import convolution_kernel_request
 from ops.studies.calls.convolutions import ConvolutionRequest, GradientRequest
 from ops.studies.calls.fields import Fields, RequestError
@@ -22,6 +26,7 @@ from ops.studies.calls.read_elementwise import ELEMENTWISE
 from ops.studies.calls.request_items import READERS, read_item
 from ops.studies.calls.request_schema import FIELDS
 from ops.studies.cases import case_of_shape
+from ops.studies.layers import Layer, PoolingLayer
 
 CONV = {"x": [2, 20, 9, 7], "w": [36, 20, 3, 3], "stride": 2, "pads": 1}
 ITEMS = {
@@ -355,6 +360,42 @@ def test_file_of_requests_is_answered_as_json_and_as_table(capsys, tmp_path):
     assert json.loads((tmp_path / "out.json").read_text())["results"] == found
     (tmp_path / "r.json").write_text(json.dumps([{"op": "nonsense"}]))
     assert call(capsys, "r.json")[0] == 1
+
+
+def test_cases_of_atk_and_ttk_are_whole_backward_calls(capsys, tmp_path):
+    write_json(tmp_path / "a.json", atk_convolution(), atk_pooling(3))
+    code, out, err = call(capsys, "a.json", "--product", "910b", "--json", "-")
+    assert (code, err) == (0, "")
+    conv, pool = json.loads(out)["rows"]
+    assert (conv["layer"], conv["gradients"], conv["cube_math_type"]) == ("ConvolutionBackward 7", ["dx", "dw"], 1)
+    given = answer(0, {
+        "op": "conv_backward", "x": [2, 4, 5, 4], "g": [2, 6, 3, 4], "w": [6, 2, 3, 3], "stride": [2, 1], "pads": 1,
+        "groups": 2, "mask": [True, True, False], "in_dtype": "fp32", "cube_math_type": 1,
+    })  # fmt: skip
+    assert conv["result"]["total_cycles"] == given.cycles
+    assert (pool["layer"], pool["kernel_size"], pool["dy_shape"]) == ("AvgPool2dBackward 3", [2, 3], [1, 3, 2, 2])
+    write_csv(tmp_path / "t.csv", KERNEL, INPUT_KERNEL)
+    code, out, err = call(capsys, "t.csv", "--product", "910b", "--layer", "dw")
+    assert code == 0
+    assert re.search("^dw ", out, re.MULTILINE)
+    assert not re.search("^dx ", out, re.MULTILINE)
+
+
+def test_layers_may_want_their_output():
+    x = np.zeros((2, 16, 8, 8), np.float16)
+    conv = Layer(
+        name="c", x=x, dy=x, weight_shape=(16, 16, 3, 3), stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=1,
+        gradients=("dw", "y"),
+    )  # fmt: skip
+    pool = PoolingLayer(name="p", x_shape=x.shape, dy=x[..., :4, :4], kernel_size=(2, 2), stride=(2, 2), padding=(0, 0),
+                        gradients=("y",))  # fmt: skip
+    found = requests_of_layers((conv, pool), (0, 2))
+    words = [(one.name, one.words.partition(" with")[0], one.cube_math_type) for one in found]
+    backward, forward = "call of aclnnConvolutionBackward", "call of aclnnConvolution"
+    assert words == [
+        ("c", backward, 0), ("c", forward, 0), ("c", backward, 2), ("c", forward, 2),
+        ("p", "call of aclnnAvgPool2d", 0), ("p", "call of aclnnAvgPool2d", 2),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
