@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from npu_sim.engines.intervals import TimeInterval
 from npu_sim.engines.timeline import CoreSpans
 from npu_sim.isa.op import Op, Pipe
 from ops.cli.precision_charts import Label
@@ -48,13 +49,14 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarLine:
-    """A line of bars with its name and, behind it, its sum."""
+    """A line of bars with its name and, behind it, its sum, which is expected between two places."""
 
     y: float
     name: str
     full: str
     bars: tuple[Bar, ...]
-    end: float
+    low: float
+    high: float
     sum: str
 
 
@@ -117,15 +119,18 @@ class RooflineChart:
 
 def setting_bars(report: NetworkReport) -> tuple[Bars, ...]:
     """Return the time of an image in each setting, by what it is spent on."""
-    lines = [
-        (report.label(times), seconds_by_kind(times), times.setting.batch) for times in report.steps if times.call_count
-    ]
-    return _bars([(label, {kind: part / batch for kind, part in kinds.items()}) for label, kinds, batch in lines])
+    return _bars(
+        [
+            (report.label(times), seconds_by_kind(times), times.task, times.setting.batch)
+            for times in report.steps
+            if times.call_count
+        ]
+    )
 
 
 def layer_bars(times: StepTimes) -> tuple[Bars, ...]:
     """Return the time of each layer, equal ones together, by what it is spent on."""
-    return _bars([(layer.layer.label, _kinds_of(layer)) for layer in times.layers if layer.calls])
+    return _bars([(layer.layer.label, _kinds_of(layer), layer.task, 1) for layer in times.layers if layer.calls])
 
 
 def _kinds_of(layer: LayerTimes) -> dict[str, float]:
@@ -136,22 +141,25 @@ def _kinds_of(layer: LayerTimes) -> dict[str, float]:
     return found
 
 
-def _bars(lines: Sequence[tuple[str, dict[str, float]]]) -> tuple[Bars, ...]:
-    """Return the lines in pieces that a printed page holds, all on one scale."""
-    most = max((sum(kinds.values()) for _, kinds in lines), default=0.0) or 1.0
+def _bars(lines: Sequence[tuple[str, dict[str, float], TimeInterval, int]]) -> tuple[Bars, ...]:
+    """Return lines of (name, seconds by kind, bounds of their sum, divisor) in pieces for a page, on one scale."""
+    most = max((task.high_seconds / divisor for _, _, task, divisor in lines), default=0.0) or 1.0
     made: list[BarLine] = []
-    for number, (name, kinds) in enumerate(lines):
-        total, x, bars = sum(kinds.values()), float(_NAME), []
-        for kind, seconds in kinds.items():
+    for number, (name, kinds, task, divisor) in enumerate(lines):
+        total, x, bars = sum(kinds.values()) / divisor, float(_NAME), []
+        low, high = (_NAME + _BAR * end / divisor / most for end in (task.low_seconds, task.high_seconds))
+        for kind, whole in kinds.items():
+            seconds = whole / divisor
             width = _BAR * seconds / most
             if seconds:
                 words = f"{name}: {KIND_WORDS[kind]} {seconds_words(seconds)}, {seconds / total:.0%}"
-                label = f"{seconds / total:.0%}" if width >= _LEAST_LABEL else ""
+                is_free = width >= _LEAST_LABEL and x + _LEAST_LABEL < low
+                label = f"{seconds / total:.0%}" if is_free else ""
                 bars.append(Bar(x=x, width=width, number=KINDS.index(kind), words=words, label=label))
             x += width
         shown = name if len(name) <= 27 else f"{name[:26]}…"
         y, words = number % _PIECE * _LINE, seconds_words(total)
-        made.append(BarLine(y=y, name=shown, full=name, bars=tuple(bars), end=x + 6, sum=words))
+        made.append(BarLine(y=y, name=shown, full=name, bars=tuple(bars), low=low, high=high, sum=words))
     pieces = [tuple(made[start : start + _PIECE]) for start in range(0, len(made), _PIECE)]
     return tuple(
         Bars(width=_NAME + _BAR + 80, height=len(piece) * _LINE, name_end=_NAME - 8, lines=piece) for piece in pieces

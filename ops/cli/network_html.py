@@ -15,11 +15,13 @@ from ops.cli.network_table import (
     LAUNCH_HEADINGS,
     LAYER_HEADINGS,
     PATH_HEADINGS,
+    PIPE_HEADINGS,
     kinds_words,
     launch_lines,
     layer_lines,
     legend,
     path_lines,
+    pipe_lines,
     roofline_words,
 )
 from ops.cli.output import merged_messages
@@ -28,7 +30,7 @@ from ops.studies.network.report import NetworkReport, conclusion, seconds_words
 from ops.studies.network.sums import KINDS, RankedLaunch, ranked_launches
 from ops.studies.network.times import StepTimes
 
-_TEXT = frozenset({"layer", "launch", "works on", "path", "busiest"})
+_TEXT = frozenset({"layer", "launch", "works on", "path", "busiest", "critical path", "pipe", "waits for"})
 _DRAWN_ROWS = 300_000
 """Instructions of a core of which a picture is drawn."""
 
@@ -57,6 +59,7 @@ def render(report: NetworkReport) -> bytes:
         "steps": [_setting(report, times) for times in report.steps if times.call_count],
         "launch_headings": LAUNCH_HEADINGS,
         "path_headings": PATH_HEADINGS,
+        "pipe_headings": PIPE_HEADINGS,
         "refusals": [
             (report.label(times), refusal.status, message)
             for times in report.steps
@@ -105,6 +108,7 @@ def _setting(report: NetworkReport, times: StepTimes) -> dict[str, Any]:
         "sum": ", ".join(f"{LAYER_HEADINGS[i]} {total[i]}" for i in used[1:] if total[i]),
         "launches": launch_lines(times),
         "paths": path_lines(times),
+        "pipes": pipe_lines(times),
         "first": _drawn(first, times),
     }
 

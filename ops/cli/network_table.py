@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from rich.table import Table
 from rich.text import Text
 
+from npu_sim.engines.intervals import TimeInterval
 from npu_sim.report.record import counted
 from npu_sim.report.tables import fitted_tables
 from ops.cli.output import console, print_prose
 from ops.cli.shapes import refusal_lines
-from ops.cli.timing_text import calibration, parameters, percent
+from ops.cli.timing_text import calibration, critical_path, parameters, percent, waits
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes
 from ops.studies.network.report import NetworkReport, conclusion, seconds_words
 from ops.studies.network.sums import (
@@ -32,9 +33,11 @@ _LAUNCHES_SHOWN = 10
 _RESULTS = ("y", "dx", "dw", "db", SHARED)
 
 LAYER_HEADINGS = (
-    "layer", "us each", "us", "share", *_RESULTS, "layouts", "of peak", "FLOP/B", "of roof", "L2 hits", "busiest",
+    "layer", "us each", "us", "low", "high", "share", *_RESULTS, "layouts", "of peak", "FLOP/B", "of roof", "L2 hits",
+    "busiest",
 )  # fmt: skip
-LAUNCH_HEADINGS = ("launch", "works on", "layer", "us each", "us", "share", "busiest")
+LAUNCH_HEADINGS = ("launch", "works on", "layer", "us each", "us", "share", "busiest", "critical path")
+PIPE_HEADINGS = ("pipe", "busy", "waits for")
 PATH_HEADINGS = ("path", "MB", "per byte")
 
 
@@ -45,7 +48,7 @@ def print_network(report: NetworkReport, *, details: bool) -> None:
     screen.print()
     if len(report.steps) > 1:
         headings, lines = comparison_lines(report)
-        for table in fitted_tables(headings, lines, width=screen.width, left=("layer",), styles=_bold(lines, 2)):
+        for table in fitted_tables(headings, lines, width=screen.width, left=("layer",), styles=_bold(lines, 4)):
             screen.print(table)
         screen.print()
     shows_parts = details or len(report.steps) == 1
@@ -91,9 +94,10 @@ def _step_tables(times: StepTimes, width: int) -> Iterator[Table]:
         LAUNCH_HEADINGS,
         launches[:_LAUNCHES_SHOWN],
         width=width,
-        left=("launch", "works on", "layer", "busiest"),
+        left=("launch", "works on", "layer", "busiest", "critical path"),
         title=f"launches that take most of the step, {min(len(launches), _LAUNCHES_SHOWN)} of {len(launches)}",
     )
+    yield from fitted_tables(PIPE_HEADINGS, pipe_lines(times), width=width, left=("pipe", "waits for"))
     yield from fitted_tables(PATH_HEADINGS, path_lines(times), width=width, left=("path",))
 
 
@@ -101,15 +105,15 @@ def layer_lines(times: StepTimes) -> list[tuple[str, ...]]:
     """Return a line for each layer that runs, and one for the step, under `LAYER_HEADINGS`."""
     total = times.every.task_seconds
     lines = [_layer_line(times, layer, total) for layer in times.layers if layer.calls]
-    every = _layer_cells(times, list(times.layers), total)
+    every = _layer_cells(times, list(times.layers), total, times.task)
     return [*lines, (counted(times.call_count, "call"), "", *every)]
 
 
 def _layer_line(times: StepTimes, layer: LayerTimes, total: float) -> tuple[str, ...]:
-    return (layer.layer.label, _us(layer.one.task_seconds), *_layer_cells(times, [layer], total))
+    return (layer.layer.label, _us(layer.one.task_seconds), *_layer_cells(times, [layer], total, layer.task))
 
 
-def _layer_cells(times: StepTimes, layers: list[LayerTimes], total: float) -> tuple[str, ...]:
+def _layer_cells(times: StepTimes, layers: list[LayerTimes], total: float, task: TimeInterval) -> tuple[str, ...]:
     """Return the cells from "us" on, of all the layers together."""
     weighted = [(layer.layer.count, call) for layer in layers for call in layer.calls]
     results = dict.fromkeys(_RESULTS, 0.0)
@@ -128,6 +132,8 @@ def _layer_cells(times: StepTimes, layers: list[LayerTimes], total: float) -> tu
     busiest = max(pipes, key=lambda pipe: pipes[pipe], default="")
     return (
         _us(seconds),
+        _us(task.low_seconds),
+        _us(task.high_seconds),
         percent(seconds / total, 1),
         *(_us(part) if part else "" for part in results.values()),
         _us(layouts) if layouts else "",
@@ -156,9 +162,18 @@ def launch_lines(times: StepTimes) -> list[tuple[str, ...]]:
                 _us(one.task_seconds),
                 percent(one.task_seconds / total, 1),
                 limit,
+                critical_path(LaunchTimes(launches=(one.result,)).critical_shares),
             )
         )
     return lines
+
+
+def pipe_lines(times: StepTimes) -> list[tuple[str, ...]]:
+    """Return a line for each pipe that the step uses, under `PIPE_HEADINGS`."""
+    every = times.every
+    return [
+        (pipe, percent(share), waits(every.wait_shares(pipe))) for pipe, share in every.pipe_shares.items() if share
+    ]
 
 
 def path_lines(times: StepTimes) -> list[tuple[str, ...]]:
@@ -184,6 +199,9 @@ def comparison_lines(report: NetworkReport) -> tuple[tuple[str, ...], list[tuple
     every = [times.every for times in report.steps]
     images = [times.setting.batch for times in report.steps]
     lines.append(("step", *(_limited(one, one.task_seconds) for one in every)))
+    for name in ("low", "high"):
+        bounds = (getattr(times.task, f"{name}_seconds") for times in report.steps)
+        lines.append((name, *(_us(seconds) for seconds in bounds)))
     lines.append(("image", *(_us(one.task_seconds / batch) for one, batch in zip(every, images, strict=True))))
     return ("layer", *labels), lines
 
@@ -202,7 +220,10 @@ def kinds_words(times: StepTimes) -> str:
         for kind, part in kinds.items()
         if part
     )
-    return f"Of {seconds_words(total)}: {', '.join(parts)}." if total else ""
+    critical = critical_path(times.every.critical_shares)
+    return (
+        f"Of {seconds_words(total)}: {', '.join(parts)}. Critical path of the core time: {critical}." if total else ""
+    )
 
 
 def roofline_words(times: StepTimes) -> str:
@@ -223,7 +244,8 @@ def legend(report: NetworkReport, *, shows_parts: bool) -> Iterator[str]:
     yield f"{step.title}: {' '.join(step.source.split())}"
     yield (
         f"Timed are {report.timed}. us: with launch overhead; x4 behind a name: four layers with the same calls, all "
-        "together unless it says each. busiest: the pipe that is busy longest, its share of the core time."
+        "together unless it says each; low, high: where it is expected in four of five cases. busiest: the pipe "
+        "that is busy longest, its share of the core time."
     )
     if shows_parts:
         yield (

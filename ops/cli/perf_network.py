@@ -11,7 +11,6 @@ from npu_sim.report.files import write_files
 from ops.cli import shapes
 from ops.cli.effort import announce
 from ops.cli.html_page import html_path
-from ops.cli.network_html import render
 from ops.cli.network_source import model_source, table_source
 from ops.cli.network_table import print_network
 from ops.cli.output import console, note_compilation
@@ -101,6 +100,9 @@ def time_network(given: NetworkOptions) -> int:
     launches = traced(report.steps[0]) if files.option else []
     contents |= files.contents(launches)
     if html_file is not None:
+        # imported here: only a page needs it
+        from ops.cli.network_html import render
+
         contents[html_file] = render(report)
     write_files(contents)
     if given.json_path == "-":

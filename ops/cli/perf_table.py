@@ -16,13 +16,11 @@ from npu_sim.report.record import counted
 from npu_sim.report.tables import fitted_tables
 from ops.cli import shapes
 from ops.cli.output import console, print_prose
-from ops.cli.timing_text import PIPES, calibration, critical_path, parameters, percent
+from ops.cli.timing_text import PIPES, calibration, critical_path, parameters, percent, wait_words
 from ops.studies.calls.planned import BoundedCall, TimedCall
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes
 from ops.studies.precision_report import Scope
 from ops.studies.timing import TimingReport
-
-_WAITS = {"barrier": "a barrier", "issue": "its instructions", "queue_full": "a full queue", "end": "end of the phase"}
 
 
 def print_timing(report: TimingReport) -> None:
@@ -124,10 +122,9 @@ def _reasons(results: Sequence[BoundedCall], width: int) -> list[Table]:
     rows = []
     for result in results:
         cause = result.largest_cube_wait
-        words = _WAITS.get(cause) or cause.removeprefix("flag_")
         cells = (
             result.request.name,
-            f"{words} {percent(result.cube_wait_shares[cause])}" if cause else "no kernel multiplies",
+            f"{wait_words(cause)} {percent(result.cube_wait_shares[cause])}" if cause else "no kernel multiplies",
             critical_path(result.critical_shares),
             _tiling(result),
         )

@@ -29,6 +29,20 @@ def _parts(shares: Mapping[str, float]) -> Iterator[str]:
             yield f"{_SHORT_PARTS.get(name, name)} {percent(share)}"
 
 
+_WAITS = {"barrier": "a barrier", "issue": "its instructions", "queue_full": "a full queue", "end": "end of the phase"}
+
+
+def wait_words(cause: str) -> str:
+    """Return what a pipe waits for."""
+    return _WAITS.get(cause) or cause.removeprefix("flag_")
+
+
+def waits(shares: Mapping[str, float]) -> str:
+    """Return "MTE1 61%, its instructions 23%", the longest first, short ones left out."""
+    ranked = sorted(shares.items(), key=lambda item: -item[1])
+    return ", ".join(f"{wait_words(cause)} {percent(share)}" for cause, share in ranked if share >= _LEAST_PART)
+
+
 def parameters(chip: Product) -> str:
     """Return clock, Cubes and parameter set of a product."""
     known = describe_parameters(chip)

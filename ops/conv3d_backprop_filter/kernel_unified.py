@@ -326,29 +326,44 @@ def weight_gradient(rows, params, core, phase):
         if item.m <= 0 or item.blocks <= 0:
             continue
 
-        starts = True
-        for number in range(item.first, item.end):
-            bd, w_part = divmod(number, p.w_parts)
+        starts, loaded = True, 0
+        # the loads of a stretch come before the products of the one before it, where there are two buffers
+        ahead = p.al1 > 1 and p.bl1 > 1
+        for number in range(item.first, item.end + ahead):
+            is_last = number == item.end
+            bd, w_part = divmod(min(number, item.end - 1), p.w_parts)
             depth = bd % p.dout * p.stride_d - p.pad_front + item.tap * p.dilation_d
-            if not 0 <= depth < p.di:
+            if not is_last and not 0 <= depth < p.di:
                 # the tap lies in the padding
                 continue
             part = part_of(p, w_part, item.position)
-            for pixel0 in range(0, part.pixels, p.k_l1):
+            for pixel0 in range(0, p.k_l1 if is_last else part.pixels, p.k_l1):
+                if n + p.step_rows > len(rows):
+                    yield n
+                    n = 0
                 stretch = _stretch(p, part, bd, depth, pixel0, l1_turn)
-                l1_turn += 1
-                for k in range(0, stretch.pixels, p.base_k):
+                if not is_last:
+                    l1_turn += 1
+                    n = _load_dy(rows, n, p, item, part, stretch, tile)
+                    n = _load_x(rows, n, p, item, part, stretch, tile)
+                    loaded += 1
+                if loaded == 0:
+                    continue
+                if not ahead:
+                    held, held_part = stretch, part
+                elif loaded == 1 and not is_last:
+                    held, held_part = stretch, part
+                    continue
+                n = deque(rows, n, A1, held.a1, LOAD_L0A, tile)
+                n = deque(rows, n, B1, held.b1, LOAD_L0B, tile)
+                for k in range(0, held.pixels, p.base_k):
                     if n + p.step_rows > len(rows):
                         yield n
                         n = 0
-                    if k == 0:
-                        n = _load_dy(rows, n, p, item, part, stretch, tile)
-                        n = _load_x(rows, n, p, item, part, stretch, tile)
-                        n = deque(rows, n, A1, stretch.a1, LOAD_L0A, tile)
-                        n = deque(rows, n, B1, stretch.b1, LOAD_L0B, tile)
-                    n = _k_step(rows, n, p, item, part, stretch, k, l0_half, c_half, starts, tile)
+                    n = _k_step(rows, n, p, item, held_part, held, k, l0_half, c_half, starts, tile)
                     l0_half = 1 - l0_half
                     starts = False
+                held, held_part = stretch, part
 
         if not starts:
             n, ub_half = _store_block(rows, n, p, item, c_half, ub_half, tile)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from math import prod
 
 from npu_sim.isa.op import Op, highest
 from npu_sim.products import CoreSpec, Product
@@ -30,6 +31,14 @@ WINDOW_LIMITS = {
 }
 """Largest window of the image-to-column load of either version; beyond, the windows are gathered by copies (the
 ``load2d``/DMA way out of CANN 8.1.RC1 ``tbe/dsl/compute/conv2d_backprop_input_compute.py``)."""
+
+
+_BASES = tuple((m, n) for m in (256, 128, 64, 32) for n in (256, 128, 64, 32) if m * n <= 32768)
+"""Sides of base blocks of input gradients that are tried beside the largest ones: profiled ones of small batches use
+all cores, where forward convolutions do not."""
+
+# Weights that only rank our own blocks against each other; no claim about hardware is made with them.
+_STEP_CYCLES, _BLOCK_CYCLES, _READ_RATE = 60, 1000, 90
 
 
 class Source(IntEnum):
@@ -138,12 +147,24 @@ def unified_tiling(problem: WindowProblem, product: Product) -> UnifiedTiling:
         ways.append((source, True, False))
     for cut in (False, True):
         for way in ways:
-            blocks = _fit(q, product, *way, cut=cut)
-            if blocks is not None:
-                return _finished(q, product, blocks)
+            bases = (None, *(_BASES if q.transposed else ()))
+            found = [tiling for base in bases if (tiling := _fit(q, product, *way, cut=cut, base=base))]
+            if found:
+                return min(found, key=lambda tiling: _cycles(q, tiling))
     gathered = _fit(q, product, Source.GATHERED, by_row=False, two_column=False, cut=True)
     assert gathered is not None
-    return _finished(q, product, gathered)
+    return gathered
+
+
+def _cycles(q: WindowProblem, tiling: UnifiedTiling) -> int:
+    """Return the rough time of the busiest core: pipes hardly overlap on unified cores."""
+    t, k = tiling, q.k_planes * q.taps
+    parts = ((q.batch, t.batch_dim), (t.m_count, t.m_dim), (q.groups, t.group_dim), (t.n_count, t.n_dim))
+    blocks = prod(ceil_div(count, dim) for count, dim in parts)
+    m, n = t.base_m // C0, t.base_n // C0
+    steps = ceil_div(k * C0, t.base_k)
+    moved = t.a1_rows * t.a1_columns * q.k_planes * _PIXEL_BYTES + t.base_n * k * C0 * 2
+    return blocks * (m * n * k + 2 * (m + n) * k + _STEP_CYCLES * steps + moved // _READ_RATE + _BLOCK_CYCLES)
 
 
 def _way(q: WindowProblem, core: CoreSpec) -> tuple[Source, bool, bool]:
@@ -297,13 +318,27 @@ class _Blocks(Ladder):
 
 
 def _fit(
-    q: WindowProblem, product: Product, source: Source, by_row: bool, two_column: bool, *, cut: bool = False
-) -> _Blocks | None:
-    """Return the largest blocks that L1 holds, None if it does not hold the smallest; see `Ladder.fit`."""
+    q: WindowProblem,
+    product: Product,
+    source: Source,
+    by_row: bool,
+    two_column: bool,
+    *,
+    cut: bool = False,
+    base: tuple[int, int] | None = None,
+) -> UnifiedTiling | None:
+    """Return the tiling with the largest blocks that L1 holds, None if it does not hold the smallest; see `Ladder.fit`.
+
+    ``base``: sides to begin with instead of the largest.
+    """
     blocks = _Blocks(q=q, source=source, by_row=by_row, two_column=two_column, base_m=C0, base_n=C0)
     m = align_up(q.result[1] if by_row else blocks.m_total, C0)
     blocks.base_m, blocks.base_n = first_base(m, q.n_planes * C0)
-    return blocks if blocks.fit(product.core, cut=cut) else None
+    if base is not None:
+        if base[0] >= blocks.base_m and base[1] >= blocks.base_n:
+            return None
+        blocks.base_m, blocks.base_n = min(base[0], m), min(base[1], q.n_planes * C0)
+    return _finished(q, product, blocks) if blocks.fit(product.core, cut=cut) else None
 
 
 def _finished(q: WindowProblem, product: Product, blocks: _Blocks) -> UnifiedTiling:

@@ -77,7 +77,11 @@ class LaunchTimes:
     @property
     def cube_wait_shares(self) -> dict[str, float]:
         """Why the Cube stands still: share of the core time by cause (`timeline.STALL_NAMES`)."""
-        return _shares((launch.stall_cycles.get("M", {}) for launch in self.launches), self.total_cycles)
+        return self.wait_shares("M")
+
+    def wait_shares(self, pipe: str) -> dict[str, float]:
+        """Return why a pipe stands still: share of the core time by cause (`timeline.STALL_NAMES`)."""
+        return _shares((launch.stall_cycles.get(pipe, {}) for launch in self.launches), self.total_cycles)
 
     @property
     def largest_cube_wait(self) -> str:

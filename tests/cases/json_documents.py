@@ -92,7 +92,7 @@ INPUTS = {"perf_request_file": request_schema}
 NAMES_AS_KEYS = frozenset({
     "additions", "aliases", "busy_cycles", "busy_cycles_all_cores", "bytes_by_path", "critical_parts",
     "critical_shares", "cube_wait_shares", "evidence", "facts", "instruction_counts", "metadata", "peak_flops",
-    "pipe_shares", "products", "seconds_by_kind", "seconds_by_result", "stall_cycles", "untimed",
+    "pipe_shares", "products", "seconds_by_kind", "seconds_by_result", "stall_cycles", "untimed", "wait_shares",
 })  # fmt: skip
 """Fields whose value is an object with keys that are names: of products, pipes, facts, .."""
 
@@ -173,6 +173,7 @@ MEANINGS = {
     "untimed": "what else the step runs, with how often; empty where that is not known",
     "verdicts": "what each standard says",
     "void_cause": "why the verdict says nothing: empty, golden, inputs, peer or zeros",
+    "wait_shares": "shares of the core time that each pipe stands still, by cause",
     "windows": "listings around the rows of the finding",
     "works_on": "tensors of the launch",
     "zero_match_ratio": "share of elements that a result of nothing but zeros would match",

@@ -68,10 +68,12 @@ def test_tables_have_the_figures_of_the_report(report, page):
 def test_bars_are_as_long_as_the_times(report):
     times = report.steps[0]
     (bars,) = charts.layer_bars(times)
-    longest = max(layer.task_seconds for layer in times.layers)
+    longest = max(layer.task.high_seconds for layer in times.layers)
     for line, layer in zip(bars.lines, times.layers, strict=True):
         assert sum(bar.width for bar in line.bars) == pytest.approx(640 * layer.task_seconds / longest)
         assert line.sum == seconds_words(layer.task_seconds)
+        ends = [640 * end / longest + 190 for end in (layer.task.low_seconds, layer.task.high_seconds)]
+        assert [line.low, line.high] == pytest.approx(ends)
         x = [(bar.x, bar.x + bar.width) for bar in line.bars]
         assert all(end == pytest.approx(begin) for (_, end), (begin, _) in itertools.pairwise(x))
     (settings,) = charts.setting_bars(report)

@@ -1,6 +1,7 @@
 """``npu-sim perf`` of networks in process: figures against the study, sweeps, products, PyTorch models, bad input."""
 
 import json
+import re
 
 import pytest
 
@@ -52,20 +53,33 @@ def test_text_begins_with_the_answer_and_has_each_layer(capsys):
     code, out, _ = call(capsys, *SMALL, "--product", "910b")
     (step,) = report_of(capsys, *SMALL, "--product", "910b")["steps"]
     assert code == 0
-    assert out.startswith(f"AlexNet, batch 1, takes {seconds_words(step['task_seconds'])} on Ascend910B2 in 2 calls")
+    low, high = (seconds_words(step[f"{name}_task_seconds"]) for name in ("low", "high"))
+    answer = (
+        f"AlexNet, batch 1, takes {seconds_words(step['task_seconds'])} ({low} to {high}) on Ascend910B2 in 2 calls"
+    )
+    assert " ".join(out.split()).startswith(answer)
     table = {line.split()[0]: line.split() for line in reversed(out.splitlines()) if line.startswith("conv")}
     for layer in step["layers"]:
         ((made,), name) = layer["calls"], layer["names"][0]
         us = made["task_seconds"] * 1e6
         share = 100 * made["task_seconds"] / step["task_seconds"]
         assert table[name][1:3] == [f"{us:.1f}"] * 2
-        assert table[name][3] == f"{share:.1f}%"
+        bounds = [made["low_task_seconds"] * 1e6, made["high_task_seconds"] * 1e6]
+        assert [float(cell) for cell in table[name][3:5]] == pytest.approx(bounds, abs=0.051)
+        assert bounds[0] < us < bounds[1]
+        assert table[name][5] == f"{share:.1f}%"
         results = [made["seconds_by_result"][key] * 1e6 for key in ("dx", "dw", "db", "shared")]
-        assert [float(cell) for cell in table[name][4:8]] == pytest.approx(results, abs=0.051)
+        assert [float(cell) for cell in table[name][6:10]] == pytest.approx(results, abs=0.051)
     text = " ".join(out.split())
     assert "launches that take most of the step" in text
     assert "memory-bound" in text or "compute-bound" in text
     assert "Not timed" not in text
+    # what pipes wait for, and the critical path, which adds up
+    assert re.search(r"MTE2 \d+% \S+", text)
+    assert sum(step["critical_shares"].values()) == pytest.approx(1)
+    for pipe, waits in step["wait_shares"].items():
+        outside = sum(step["critical_shares"][part] for part in ("phase_barrier", "memory", "kernel_fixed"))
+        assert step["pipe_shares"][pipe] + sum(waits.values()) + outside == pytest.approx(1)
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])

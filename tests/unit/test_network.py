@@ -111,6 +111,10 @@ def test_equal_layers_count_as_often_as_there_are():
     assert six.every.task_seconds == pytest.approx(6 * alone.every.task_seconds, rel=1e-12)
     assert six.every.pipe_shares == pytest.approx(alone.every.pipe_shares)
     assert six.macs == 6 * alone.macs
+    # errors of equal layers are the same errors
+    assert six.task.low_seconds == pytest.approx(6 * alone.task.low_seconds)
+    assert six.task.high_seconds == pytest.approx(6 * alone.task.high_seconds)
+    assert six.task == six.layers[0].task
     assert seconds_by_kind(six) == pytest.approx({kind: 6 * part for kind, part in seconds_by_kind(alone).items()})
     assert sum(one.task_seconds for one in ranked_launches(six)) == pytest.approx(six.every.task_seconds)
     weighted = ((one, [(layer.layer.count, call) for layer, call in one.calls]) for one in (alone, six))
@@ -162,6 +166,9 @@ def test_reuse_is_how_often_each_byte_crosses():
     assert found["GM->L1"].reuse == pytest.approx(moved["GM->L1"] / read)
     assert found["L1->L0A"].reuse == pytest.approx(moved["L1->L0A"] / moved["GM->L1"])
     assert found["GM->L1"].moved == 3 * moved["GM->L1"]
+    assert {path for path, one in found.items() if one.reuse is None} == {
+        path for path in found if "GM" not in path and not path.startswith("L1->L0")
+    }
 
 
 def test_roofline_is_that_of_the_product():

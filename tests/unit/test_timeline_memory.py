@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+import ops
 from npu_sim.engines.timeline import TimelineOptions, run_timeline
 from npu_sim.engines.timeline_memory import MemoryTraffic, memory_cycles, memory_traffic
 from npu_sim.isa import emit
@@ -172,3 +173,18 @@ def test_computed_commands_take_the_scalar_unit_longer():
     ]
     each = COST.computed_command_cycles
     assert times == [10 * COST.address_list_issue_cycles, 10 * each, 10 * (each * 5 // 2)]
+
+
+@pytest.mark.parametrize("name", ["910b", "910", "310p"])
+def test_launches_of_a_call_keep_below_the_totals_and_their_parts_add_up(name):
+    chip = get_product(name)
+    x, w, g = (np.zeros(shape, np.float16) for shape in ((4, 40, 12, 12), (64, 40, 3, 3), (4, 64, 12, 12)))
+    calls = ops.convolution_backward(g, x, w, stride=1, padding=1, dilation=1, product=chip).plan.calls
+    for launch in calls.launches:
+        result = run_timeline(launch, chip)
+        assert sum(result.critical_parts.values()) == result.total_cycles
+        moved = sum(count for path, count in result.bytes_by_path.items() if "GM" in path)
+        cycles = result.total_cycles - result.critical_parts["kernel_fixed"]
+        assert moved * chip.timing_clock_hz <= cycles * 1_000_000 * chip.cost.l2_total_bytes_per_microsecond
+        half = dataclasses.replace(chip, cost=dataclasses.replace(chip.cost, **{rate: 1000 for rate in RATES}))
+        assert run_timeline(launch, half).total_cycles >= result.total_cycles

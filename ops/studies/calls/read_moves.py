@@ -19,6 +19,7 @@ from ops.studies.calls.launches import (
     weight_request,
 )
 from ops.vector.cast import FLOATS
+from ops.vector.frame import even_share
 from ops.vector.trans_data_plan import needs_half_words
 
 _IN = ("in_shape", "x", "input", "input_shape", "shape")
@@ -173,7 +174,8 @@ def read_reduce_sum(fields: Fields, product: Product) -> LaunchRequest:
     """Return a ReduceSum: ``in_shape``, ``in_dtype``, ``axes``, or ``out_shape``; without both over all axes.
 
     The kernel sums the first and the last of three axes; other sets of axes are timed as those with as many elements
-    in the result, and as many in a sum.
+    in the result, and as many in a sum. One sum of everything is timed as a sum for each core of its share, without the
+    addition of these.
     """
     shape = fields.require_shape(*_IN)
     axes = fields.ints("axes", "axis", "dim", "dims", default=())
@@ -185,6 +187,9 @@ def read_reduce_sum(fields: Fields, product: Product) -> LaunchRequest:
     else:
         c = prod(shape[axis] for axis in kept)
         n, r = 1, elements(shape) // max(c, 1)
+    if c == 1:
+        share, c = even_share(product, n * r)
+        n, r = 1, min(share, n * r)
     dtype = in_dtype(fields)
     return channel_sums_request(n, c, r, dtype if dtype in FLOATS else moved_as((), dtype)[1])
 

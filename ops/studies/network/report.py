@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from npu_sim.engines.intervals import TimeInterval
 from npu_sim.products import get_product
 from npu_sim.report.record import counted, to_json_text, to_plain
 from ops.common.explain import launch_works
-from ops.studies.calls.planned import TimedCall
+from ops.studies.calls.planned import BoundedCall
 from ops.studies.cases import program_name
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes, describe_parameters
 from ops.studies.network.step import Make, TrainingStep
@@ -174,9 +175,11 @@ def _answer(report: NetworkReport, times: StepTimes) -> Iterator[str]:
     if report.scope == "call":
         parts += f", layout conversions {shares[LAYOUT]:.0%}"
     refused = f", {times.refused_count} more are refused" if times.refused_count else ""
-    pipe = every.busiest_pipe
+    pipe, task = every.busiest_pipe, times.task
+    doubt = "" if task.is_calibrated else ", uncalibrated"
     yield (
-        f"{times.step.title}, batch {setting.batch}, takes {seconds_words(every.task_seconds)} on "
+        f"{times.step.title}, batch {setting.batch}, takes {seconds_words(every.task_seconds)} "
+        f"({seconds_words(task.low_seconds)} to {seconds_words(task.high_seconds)}{doubt}) on "
         f"{setting.chip.name} in {counted(times.call_count, 'call')}{refused}, by an estimate."
     )
     yield (
@@ -206,6 +209,7 @@ def _step_document(times: StepTimes) -> dict[str, Any]:
         "refused_count": times.refused_count,
         "macs": times.macs,
         **_times(every),
+        **_bounds(times.task),
         "seconds_by_kind": seconds_by_kind(times),
         "roofline": roofline_document(roofline(weighted, setting.chip)),
         "paths": [{"path": one.path, "bytes": one.moved, "reuse": one.reuse} for one in paths_of(weighted)],
@@ -221,6 +225,7 @@ def _step_document(times: StepTimes) -> dict[str, Any]:
                 "names": layer.layer.names,
                 "count": layer.layer.count,
                 "task_seconds": layer.task_seconds,
+                **_bounds(layer.task),
                 "refusals": to_plain(layer.refusals),
                 "calls": [_call_document(call) for call in layer.calls],
             }
@@ -237,6 +242,16 @@ def _times(times: LaunchTimes) -> dict[str, Any]:
         "task_seconds": times.task_seconds,
         "busiest_pipe": times.busiest_pipe,
         "pipe_shares": times.pipe_shares,
+        "critical_shares": times.critical_shares,
+        "wait_shares": {pipe: times.wait_shares(pipe) for pipe in times.pipe_shares},
+    }
+
+
+def _bounds(task: TimeInterval) -> dict[str, Any]:
+    return {
+        "low_task_seconds": task.low_seconds,
+        "high_task_seconds": task.high_seconds,
+        "is_calibrated": task.is_calibrated,
     }
 
 
@@ -248,7 +263,7 @@ def roofline_document(found: Roofline | None) -> dict[str, Any] | None:
     return to_plain(found) | derived
 
 
-def _call_document(call: TimedCall) -> dict[str, Any]:
+def _call_document(call: BoundedCall) -> dict[str, Any]:
     planned = call.planned
     return {
         "words": call.request.words,
@@ -258,6 +273,7 @@ def _call_document(call: TimedCall) -> dict[str, Any]:
         "tiling": planned.tiling_origin,
         "macs": planned.macs,
         **_times(call),
+        **_bounds(call.task),
         "cube_utilisation": call.cube_utilisation,
         "seconds_by_result": seconds_by_result(call),
         "roofline": roofline_document(roofline([(1, call)], planned.product)),

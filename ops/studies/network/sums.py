@@ -124,8 +124,8 @@ class PathBytes:
     moved : int
         Bytes.
     once : int
-        To and from GM the bytes of the tensors that cross it, else those that came from GM into where the path begins;
-        0 where neither is known.
+        To and from GM the bytes of the tensors that cross it, from L1 into the Cube's buffers those that came from GM
+        into L1; else 0.
     """
 
     path: str
@@ -152,9 +152,8 @@ def paths_of(calls: Iterable[tuple[int, TimedCall]]) -> list[PathBytes]:
                 source, _, target = path.partition("->")
                 sides = planned.step.reads if source == "GM" else planned.step.writes if target == "GM" else ()
                 tensors[path] += count * sum(buffer.byte_count for buffer in sides)
-    filled = {target: moved[f"GM->{target}"] for target in ("L1", "UB")}
     return [
-        PathBytes(path=path, moved=byte_count, once=tensors[path] or filled.get(path.partition("->")[0], 0))
+        PathBytes(path=path, moved=byte_count, once=moved["GM->L1"] if path.startswith("L1->L0") else tensors[path])
         for path, byte_count in moved.most_common()
     ]
 

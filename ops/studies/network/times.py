@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from npu_sim.engines.intervals import LaunchBounds, TimeInterval, task_interval
 from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.products import Product
-from ops.studies.calls.planned import Request, TimedCall, time_call
+from ops.studies.calls.planned import BoundedCall, Request, bound_call
 from ops.studies.launch_times import LaunchTimes
 from ops.studies.network.step import StepLayer, TrainingStep
 from ops.studies.precision import Progress
@@ -44,14 +45,14 @@ class LayerTimes:
     ----------
     layer : StepLayer
         The layer, which stands for ``layer.count`` of them.
-    calls : tuple of TimedCall
+    calls : tuple of BoundedCall
         Those that run, the forward one first; of one of the layers.
     refusals : tuple of Refusal
         Why others do not.
     """
 
     layer: StepLayer
-    calls: tuple[TimedCall, ...]
+    calls: tuple[BoundedCall, ...]
     refusals: tuple[Refusal, ...] = ()
 
     @property
@@ -63,6 +64,16 @@ class LayerTimes:
     def task_seconds(self) -> float:
         """Of all such layers, with launch overhead."""
         return self.layer.count * self.one.task_seconds
+
+    @property
+    def bounds(self) -> tuple[LaunchBounds, ...]:
+        """Those of every launch of all such layers."""
+        return tuple(bound for call in self.calls for bound in call.bounds) * self.layer.count
+
+    @property
+    def task(self) -> TimeInterval:
+        """Low, expected and high `task_seconds`."""
+        return task_interval(self.bounds)
 
     @property
     def macs(self) -> int:
@@ -92,7 +103,7 @@ class StepTimes:
     layers: tuple[LayerTimes, ...]
 
     @property
-    def calls(self) -> Iterator[tuple[LayerTimes, TimedCall]]:
+    def calls(self) -> Iterator[tuple[LayerTimes, BoundedCall]]:
         """Every call with its layer, equal ones once."""
         return ((layer, call) for layer in self.layers for call in layer.calls)
 
@@ -102,6 +113,11 @@ class StepTimes:
         return LaunchTimes(
             launches=tuple(launch for layer in self.layers for launch in layer.one.launches * layer.layer.count)
         )
+
+    @property
+    def task(self) -> TimeInterval:
+        """Low, expected and high time of the step, with launch overhead."""
+        return task_interval(bound for layer in self.layers for bound in layer.bounds)
 
     @property
     def call_count(self) -> int:
@@ -147,7 +163,7 @@ def _layer_times(layer: StepLayer, wanted: Sequence[Request], chip: Product, sco
     calls, refusals = [], []
     for request in wanted:
         try:
-            calls.append(time_call(request, chip, scope))
+            calls.append(bound_call(request, chip, scope))
         except InternalError:
             raise
         except NpuSimError as error:
