@@ -22,6 +22,7 @@ from ops.cli.network_table import (
     legend,
     path_lines,
     pipe_lines,
+    refused_words,
     roofline_words,
 )
 from ops.cli.output import merged_messages
@@ -82,7 +83,7 @@ def _comparison(report: NetworkReport) -> tuple[list[str], list[list[str]]]:
         line = [layer.label]
         for times in report.steps:
             own = times.layers[number]
-            line += [f"{own.task_seconds * 1e6:.1f}" if own.calls else "-", own.one.busiest_pipe or "refused"]
+            line += [f"{own.task_seconds * 1e6:.1f}" if own.calls else "-", refused_words(own) or own.one.busiest_pipe]
         lines.append(line)
     return headings, lines
 

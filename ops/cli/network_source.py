@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from npu_sim.errors import MissingExtraError
 from ops.cli.model_files import guarded, model_and_loss
@@ -97,13 +97,8 @@ def _seen(source: str, inputs: Sequence[tuple[int, ...]]) -> SeenStep:
 
 
 def _batch(step: SeenStep) -> int:
-    return _shape(step.layers[0])[0]
-
-
-def _shape(layer: SeenConvolution | SeenPooling) -> tuple[int, ...]:
-    case: Any = getattr(layer, "case", layer)
-    shape: tuple[int, ...] = case.x_shape
-    return shape
+    """Return the images of the first layer."""
+    return step.layers[0].x_shape[0]
 
 
 def _layer(

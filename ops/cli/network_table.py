@@ -195,7 +195,7 @@ def comparison_lines(report: NetworkReport) -> tuple[tuple[str, ...], list[tuple
     lines: list[tuple[str, ...]] = []
     for number, layer in enumerate(report.step.layers):
         own = [times.layers[number] for times in report.steps]
-        lines.append((layer.label, *(_limited(one.one, one.task_seconds) for one in own)))
+        lines.append((layer.label, *(refused_words(one) or _limited(one.one, one.task_seconds) for one in own)))
     every = [times.every for times in report.steps]
     images = [times.setting.batch for times in report.steps]
     lines.append(("step", *(_limited(one, one.task_seconds) for one in every)))
@@ -206,9 +206,14 @@ def comparison_lines(report: NetworkReport) -> tuple[tuple[str, ...], list[tuple
     return ("layer", *labels), lines
 
 
+def refused_words(layer: LayerTimes) -> str:
+    """Return why a layer has no time; "" where it has one."""
+    return "" if layer.calls else "refused" if layer.refusals else "-"
+
+
 def _limited(times: LaunchTimes, seconds: float) -> str:
     """Return the pipe that is busy longest, and the time."""
-    return f"{times.busiest_pipe} {_us(seconds)}" if times.launches else "refused"
+    return f"{times.busiest_pipe} {_us(seconds)}" if times.launches else "-"
 
 
 def kinds_words(times: StepTimes) -> str:

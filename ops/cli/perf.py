@@ -16,7 +16,15 @@ from ops.cli.trace_files import OpProfOption, TraceCoreOption, TraceOption, read
 
 
 def perf_command(
-    file: shapes.FileArgument = None,
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE",
+            help="Captured layers (.npz); a Python file that calls operators (.py); mymodel.py:build, a function that "
+            "returns a PyTorch model, (model, x) or (model, loss); without it, a training step that ships with the "
+            "package.",
+        ),
+    ] = None,
     arguments: shapes.ScriptArguments = None,
     model: shapes.ModelOption = None,
     batch: Annotated[

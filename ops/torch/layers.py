@@ -42,6 +42,11 @@ class SeenConvolution:
     has_bias: bool
     gradients: tuple[GradientName, ...] = ()
 
+    @property
+    def x_shape(self) -> tuple[int, ...]:
+        """Shape of the input."""
+        return self.case.x_shape
+
 
 @dataclass(slots=True, kw_only=True)
 class SeenPooling:
@@ -60,6 +65,11 @@ class SeenPooling:
     name: str
     gradient: PoolingGradientRequest
     wants_gradient: bool = False
+
+    @property
+    def x_shape(self) -> tuple[int, ...]:
+        """Shape of the input."""
+        return self.gradient.x_shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +104,14 @@ def seen_layers(build: Build) -> SeenStep:
     Raises
     ------
     ShapeError
-        The loss is no scalar that requires a gradient, or there is no convolution or average pooling.
+        The loss is no function, or returns no scalar that requires a gradient; there is no convolution or average
+        pooling.
     """
     mode = _Seeing()
     with torch.device("meta"), mode:
         model, loss = build()
+        if not callable(loss):
+            raise ShapeError(f"loss must be a function that runs the forward pass, not {type(loss).__name__}")
         with mode.following(model):
             value = loss()
             if not isinstance(value, torch.Tensor) or value.numel() != 1 or not value.requires_grad:

@@ -61,6 +61,11 @@ def test_tables_have_the_figures_of_the_report(report, page):
         headings, *lines = page.table(f"Layers of {label}")
         column = headings.index("us")
         assert [line[column] for line in lines] == [f"{layer.task_seconds * 1e6:.1f}" for layer in times.layers]
+        _, *pipes = page.table(f"Pipes over the step, {label}: busy, and what they wait for")
+        shares = times.every.pipe_shares
+        assert [line[:2] for line in pipes] == [
+            [pipe, f"{100 * share:.0f}%"] for pipe, share in shares.items() if share
+        ]
         _, *launches = page.table(f"Launches of {label}, the one that takes most first")
         assert [line[0] for line in launches] == [one.result.launch for one in ranked_launches(times)]
 

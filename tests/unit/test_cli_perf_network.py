@@ -192,6 +192,9 @@ def decides():
     model = build()
     return model, lambda: model(torch.zeros(2, 3, 8, 8)).sum() * float(torch.ones(1).sum().item())
 
+def pools_first():
+    return nn.Sequential(nn.AvgPool2d(2), nn.Conv2d(3, 8, 3)), torch.zeros(3, 3, 8, 8)
+
 def nothing():
     return nn.Linear(3, 3)
 """
@@ -224,6 +227,24 @@ def test_models_are_timed_by_their_shapes(capsys, tmp_path, arguments, batches, 
     assert made["untimed"]["ReLU"] == 1
     _, out, _ = call(capsys, *arguments, "--product", "910b")
     assert "Not timed: ReLU 1" in " ".join(out.split())
+
+
+def test_the_batch_is_that_of_the_first_layer_whatever_it_is(capsys, tmp_path):
+    pytest.importorskip("torch")
+    (tmp_path / "m.py").write_text(MODEL)
+    (step,) = report_of(capsys, "m.py:pools_first", "--product", "910b")["steps"]
+    assert step["batch"] == 3
+    # nobody wants the gradient of the image
+    assert [(layer["names"], len(layer["calls"])) for layer in step["layers"]] == [(["0"], 0), (["1"], 1)]
+    code, out, _ = call(capsys, "m.py:pools_first", "--product", "910b", "--product", "910", "--cube-math-type", "1")
+    assert code == 0
+    table = {line.split()[0]: line.split()[1:] for line in out.partition("\n\n")[2].splitlines()[:3]}
+    assert table["0"] == ["-", "-"]
+    assert len(table["1"]) == 4
+    code, out, _ = call(capsys, "m.py:pools_first", "--product", "910b", "--product", "910")
+    assert code == 0
+    table = {line.split()[0]: line.split()[1:] for line in out.partition("\n\n")[2].splitlines()[:3]}
+    assert (table["0"], table["1"][2:]) == (["-", "-"], ["refused"])
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,7 @@ def test_a_model_takes_no_memory():
         (lambda: (nn.Linear(3, 3), lambda: torch.ones(())), "loss must be a scalar that requires a gradient"),
         (lambda: (nn.Linear(3, 3), lambda: torch.ones(2, requires_grad=True)), "loss must be a scalar"),
         (lambda: (nn.Linear(3, 3), lambda: torch.ones((), requires_grad=True) * 2), "must run a convolution"),
+        (lambda: (nn.Linear(3, 3), torch.ones(())), "loss must be a function that runs the forward pass, not Tensor"),
     ],
 )
 def test_what_has_no_layers_is_refused(build, rule):
