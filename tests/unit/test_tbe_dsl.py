@@ -482,7 +482,7 @@ def test_plan_of_the_page_example_shows_the_published_stages():
     assert text[0] == "case on Ascend910A: load3d, not CANN's tiling (our schedule for unified cores)"
     assert text[2] == "  grads_2_matrix     L1   (64, 1, 1296, 16)"
     assert text[-3:] == [
-        "  launch MemSet: 32 cores, at most 64 rows a step",
+        "  launch MemSet: 5 cores, at most 64 rows a step",
         f"  launch Conv3DBackpropFilter: 32 cores, at most {plan.launches[1].step_rows} rows a step",
         "  GM 23348 KiB",
     ]
