@@ -83,7 +83,8 @@ class Arguments:
         if role is not In and not value.flags.writeable:
             raise ShapeError(f"{words} must be an array that can be written ({role.__name__})")
         kind = get_dtype(value.dtype)
-        place = self.gm.add(what, value.nbytes, initialised=role is not Out, data=kind.data)
+        is_out = role is Out
+        place = self.gm.add(what, value.nbytes, initialised=not is_out, data=kind.data, is_output=is_out)
         return _Argument(array=value, place=place, tensor=role(what, place, value.shape, int(kind.data)))
 
     def of_kernel(self, core: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

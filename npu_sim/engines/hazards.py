@@ -7,7 +7,7 @@ It looks at rows only; no tensor data exists or is needed. What is ordered and w
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from npu_sim.isa.codes import Pipe, Space
 from npu_sim.isa.footprint import empty_runs
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.names import pipe_name
+from npu_sim.isa.op import Op
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import Product
 from npu_sim.program.core_kind import foreign_rows
@@ -73,6 +74,7 @@ _CONFLICTS = {
     jitted.PIPE_WAW: "overwrites data of",
     jitted.STALE: "reads what is left of",
 }
+_STATES = ((Op.SET_ATOMIC, "SetAtomicAdd"), (Op.SET_HF32, "HF32 mode"))
 _IN_PIPE = (jitted.PIPE_RAW, jitted.PIPE_WAW)
 _BETWEEN_CORES = (jitted.CORE_RAW, jitted.CORE_WAR, jitted.CORE_WAW)
 
@@ -122,8 +124,10 @@ class _Checker:
     parts: list[_Part] = field(default_factory=list)
     rows_of_core: dict[int, int] = field(default_factory=dict)
     foreign: list[list[int]] = field(default_factory=list)
+    states: list[Violation] = field(default_factory=list)
     core_kind: CoreKind | None = None
     auto_sync: bool = False
+    has_buffers: bool = False
 
     def __post_init__(self) -> None:
         self.shadow = _new_shadow(self.product, self.table)
@@ -134,10 +138,12 @@ class _Checker:
         new_phase = not self.parts or (self.parts[-1].launch, self.parts[-1].phase) != (launch, phase)
         if not self.parts or self.parts[-1].launch != launch:
             self.rows_of_core.clear()
+            self.shadow.book[jitted.LAUNCH_BASE] = serial
         self.parts.append(_Part(serial, launch, phase, core, self.rows_of_core.get(core, 0)))
         pipes = {Pipe[name] for name in self.product.core.barrier_pipes}
         if self.auto_sync:
             pipes.discard(Pipe.V)
+        self.shadow.book[jitted.BY_HANDSHAKES] = not self.has_buffers
         self.shadow.book[jitted.BARRIER_PIPES] = sum(1 << pipe for pipe in pipes)
         jitted.begin_core(self.shadow, new_phase)
 
@@ -157,6 +163,48 @@ class _Checker:
         jitted.end_core(self.shadow)
         part = self.parts[-1]
         self.rows_of_core[part.core] = part.first_row + int(self.shadow.book[jitted.SERIAL]) - part.serial
+
+    def leave(self, core_state: npt.NDArray[np.int64], source: RowSource) -> None:
+        """Report what the core's rows of a phase leave switched on, at the row that switched it."""
+        part = self.parts[-1]
+        for word, (op, what) in enumerate(_STATES):
+            if core_state[word] and len(self.states) < FINDING_LIMIT:
+                rows = source(part.launch, part.phase, part.core)
+                at = int(np.flatnonzero(rows["op"] == op)[-1])
+                self.states.append(
+                    Violation(
+                        kind=Kind.STATE_LEFT,
+                        row=part.first_row + at,
+                        core=part.core,
+                        tile=int(rows["tile"][at]),
+                        site=int(rows["site"][at]),
+                        launch=part.launch,
+                        detail=f"{name_of(rows[at])} leaves {what} on at the end of the core",
+                    )
+                )
+
+    def holes(self, outputs: Iterable[int]) -> list[Violation]:
+        """Return a violation for each of the tensors ``outputs`` of which a byte was never written."""
+        found, hole = [], np.zeros(2, np.int64)
+        for tensor in outputs:
+            missing = int(jitted.unwritten(self.shadow, tensor, hole))
+            if missing:
+                first, byte_count = self.table[tensor, :2].tolist()
+                start, end = (hole - first).tolist()
+                text = f"{missing} of {byte_count} bytes of output {self.names[tensor]} are never written"
+                found.append(
+                    Violation(
+                        kind=Kind.OUTPUT_HOLE,
+                        row=-1,
+                        core=-1,
+                        launch=len(self.launches) - 1,
+                        space=Space.GM,
+                        start=int(hole[0]),
+                        length=int(hole[1] - hole[0]),
+                        detail=f"{text}, the first is byte {start}, the last byte {end - 1}",
+                    )
+                )
+        return found
 
     def violations(self, source: RowSource) -> list[Violation]:
         """Return the findings in the order of the rows."""
@@ -299,6 +347,7 @@ def _new_shadow(product: Product, table: npt.NDArray[np.int64]) -> jitted.Shadow
         runs=empty_runs(),
         lives=np.zeros((jitted.LIVES, 4), np.int64),
         turned=np.zeros(flags, np.int64),
+        births=np.zeros(len(table), np.int64),
     )
 
 
@@ -309,7 +358,11 @@ def emit_rows(launch: Launch, core: int, phase: int = 0, *, chunk_rows: int = CH
 
 
 def run_hazards(
-    launches: Launch | Sequence[Launch], product: Product, *, chunk_rows: int = CHUNK_ROWS
+    launches: Launch | Sequence[Launch],
+    product: Product,
+    *,
+    outputs: Iterable[str] | None = None,
+    chunk_rows: int = CHUNK_ROWS,
 ) -> list[Violation]:
     """Check every core and phase of one launch, or of several in stream order, without touching tensor data.
 
@@ -320,14 +373,16 @@ def run_hazards(
         that an earlier launch cleared counts as written). The GM arena is not used.
     product : Product
         Capacities and event ids.
+    outputs : iterable of str, optional
+        Tensors that the launches have to fill. None: those outputs (`GmTensor.is_output`) of which they write anything.
     chunk_rows : int
         Rows emitted at a time (at least a launch's ``step_rows``); never changes the result.
 
     Returns
     -------
     list of Violation
-        In the order launch, phase, core, row, then what the launches say themselves (`Launch.known`); empty when all is
-        well. At most one per (kind of conflict, row, other
+        In the order launch, phase, core, row, then state that cores leave on, outputs that are not filled, and what the
+        launches say themselves (`Launch.known`); empty when all is well. At most one per (kind of conflict, row, other
         row), at most `FINDING_LIMIT`. Row numbers count the rows of a core through all phases of a launch; of several
         launches, `detail` names the one.
 
@@ -349,9 +404,15 @@ def run_hazards(
         raise ShapeError("launches must share one GlobalMemory, not several")
     names = [tensor.name for tensor in gm.tensors]
     checker = _Checker(product, gm.table(), names, [launch.name for launch in sequence])
+
+    def source(launch: int, phase: int, core: int) -> np.ndarray:
+        # Emission is deterministic, so the rows of the findings are emitted once more instead of being kept.
+        return emit_rows(sequence[launch], core, phase, chunk_rows=chunk_rows)
+
     for number, launch in enumerate(sequence):
         buffer = empty_rows(max(chunk_rows, launch.step_rows))
         checker.core_kind, checker.auto_sync = launch.core_kind, launch.auto_sync
+        checker.has_buffers = bool(launch.buffers)
         for phase in range(launch.phase_count):
             for core in range(launch.core_count):
                 checker.begin(number, phase, core)
@@ -360,12 +421,16 @@ def run_hazards(
                     issue(buffer, count, core_state)
                     checker.check(buffer, count)
                 checker.end()
-    # Emission is deterministic, so the rows of the findings are emitted once more instead of being kept.
-    found = checker.violations(
-        lambda launch, phase, core: emit_rows(sequence[launch], core, phase, chunk_rows=chunk_rows)
-    )
+                checker.leave(core_state, source)
+    found = checker.violations(source)
+    if outputs is None:
+        births = checker.shadow.births
+        filled = [tensor.index for tensor in gm.tensors if tensor.is_output and births[tensor.index]]
+    else:
+        asked = set(outputs)
+        filled = [tensor.index for tensor in gm.tensors if tensor.name in asked]
     known = (replace(said, launch=number) for number, launch in enumerate(sequence) for said in launch.known)
-    return [*found, *known]
+    return [*found, *checker.states, *checker.holes(filled), *known]
 
 
 def run_hazards_programs(

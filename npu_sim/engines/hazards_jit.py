@@ -52,11 +52,15 @@ FINDING_FIELDS = 7
 SERIAL, CORE_BASE, PHASE_BASE, FINDINGS, DROPPED, FREE, FREE_COUNT, NODE_COUNT, EVENTS, ROW_FINDINGS = range(10)
 LAST_DROPPED = 10
 """[3]: code, serial and other row of the last finding that found no room."""
+LAUNCH_BASE = 15
+"""Serial of the first row of the launch."""
 PIPE = 14
 """Pipe of the current row."""
 BARRIER_PIPES = 13
 """Bits of the pipes whose dependent rows need a barrier between them."""
-SPACE = 16
+BY_HANDSHAKES = 16
+"""Whether lives of tiles are told from handshakes; else rows say them (`npu_sim.engines.buffers`)."""
+SPACE = 17
 """[7 spaces, 4]: first cell, capacity in bytes, alignment of addresses, spare."""
 USED = SPACE + 4 * SPACES
 """[7 spaces, 7 slots]: whether a slot of a space was ever written."""
@@ -125,6 +129,9 @@ class Shadow(NamedTuple):
         written again.
     turned : int64[7 * 7 * events]
         Serial of the last wait for the flag.
+    births : int64[tensors]
+        Serial of the first row of the launch that touched the tensor first, 0: none has. What its bytes held before is
+        of another tensor, whose workspace was there.
     """
 
     slots: np.ndarray
@@ -137,6 +144,7 @@ class Shadow(NamedTuple):
     runs: np.ndarray
     lives: np.ndarray
     turned: np.ndarray
+    births: np.ndarray
 
 
 @jit
@@ -637,6 +645,7 @@ def _touch_run(
     findings: np.ndarray,
     lives: np.ndarray,
     turned: np.ndarray,
+    births: np.ndarray,
     tensors: np.ndarray,
     runs: np.ndarray,
     r: Int,
@@ -658,8 +667,10 @@ def _touch_run(
         high = low + tensors[tensor, 2]
         data_end = low + tensors[tensor, 1]
         # An atomic add reads its destination. Spare bytes behind a tensor may be read without having been written.
+        if births[tensor] == 0:
+            births[tensor] = book[LAUNCH_BASE]
         if access != WRITE and tensors[tensor, 3] == 0:
-            init_floor = _ONE
+            init_floor = births[tensor] * 8
     first, last = _ZERO, repeats
     if start < low or start + (repeats - 1) * stride + length > high:
         _beyond(book, findings, access, space, low, high, start, start + (repeats - 1) * stride + length)
@@ -835,8 +846,9 @@ def _synchronise(
         _report(book, findings, WAIT_UNSET, _ZERO, _ZERO, _ZERO, _ZERO, event)
         return
     flags[flag] = 0
-    turned[flag] = book[TURNED + pipe] = book[SERIAL]
-    book[HELD + pipe] |= _ONE << (peer * book[EVENTS] + event)
+    if book[BY_HANDSHAKES] != 0:
+        turned[flag] = book[TURNED + pipe] = book[SERIAL]
+        book[HELD + pipe] |= _ONE << (peer * book[EVENTS] + event)
     for p in range(PIPES):
         if p == pipe or pipe == Pipe.S:
             for q in range(PIPES):
@@ -904,7 +916,7 @@ def check_rows(shadow: Any, rows: np.ndarray, first: Int, end: Int) -> Int:
     # Taken out of the tuple once: handing the tuple from function to function would count references every time.
     slots, nodes, book, findings = shadow.slots, shadow.nodes, shadow.book, shadow.findings
     flags, flag_clocks, tensors, runs = shadow.flags, shadow.flag_clocks, shadow.tensors, shadow.runs
-    lives, turned = shadow.lives, shadow.turned
+    lives, turned, births = shadow.lives, shadow.turned, shadow.births
     for i in range(first, end):
         row = rows[i]
         op = row["op"]
@@ -938,7 +950,19 @@ def check_rows(shadow: Any, rows: np.ndarray, first: Int, end: Int) -> Int:
         life[0], life[1], life[2], life[3] = book[SERIAL], book[HELD + pipe], op, 0
         for r in range(count):
             _touch_run(
-                slots, nodes, book, findings, lives, turned, tensors, runs, r, entry, limits, np.int64(row["tensor"])
+                slots,
+                nodes,
+                book,
+                findings,
+                lives,
+                turned,
+                births,
+                tensors,
+                runs,
+                r,
+                entry,
+                limits,
+                np.int64(row["tensor"]),
             )
         book[SERIAL] += 1
     return end
@@ -948,3 +972,40 @@ def check_rows(shadow: Any, rows: np.ndarray, first: Int, end: Int) -> Int:
 def nodes_needed_by(shadow: Any, rows: np.ndarray, index: Int) -> Int:
     """Return the nodes that ``rows[index]`` may need."""
     return _nodes_needed(shadow.book, shadow.runs, footprint(rows[index], shadow.runs))
+
+
+@jit
+def unwritten(shadow: Any, tensor: Int, hole: np.ndarray) -> Int:
+    """Count the bytes of a GM tensor that nothing wrote or added to; the first and the last of them go to ``hole``.
+
+    Parameters
+    ----------
+    shadow : Shadow
+    tensor : int64
+    hole : int64[2]
+        First byte in the arena and byte behind the last.
+    """
+    slots, nodes, book, tensors = shadow.slots, shadow.nodes, shadow.book, shadow.tensors
+    start, missing = tensors[tensor, 0], np.int64(0)
+    end, born = start + tensors[tensor, 1], shadow.births[tensor] * 8
+    base = book[SPACE + 4 * _GM]
+    for cell in range(start >> 5, (end + 31) >> 5):
+        written = _ZERO
+        for slot in range(4):
+            entry = slots[slot, base + cell]
+            if entry > 0 and entry >= born:
+                written = _FULL
+            node = -entry
+            while node > 0:
+                if nodes[node, 1] >= born:
+                    written |= nodes[node, 0]
+                node = nodes[node, 2]
+        if written == _FULL:
+            continue
+        for byte in range(max(start - cell * 32, 0), min(end - cell * 32, 32)):
+            if written >> byte & 1 == 0:
+                if missing == 0:
+                    hole[0] = cell * 32 + byte
+                hole[1] = cell * 32 + byte + 1
+                missing += 1
+    return missing

@@ -46,6 +46,8 @@ class GmTensor:
         Bytes of the storage (without the spare ones behind it).
     initialised : bool
         Whether a kernel may read it before writing it (inputs, cleared outputs).
+    is_output : bool
+        Whether the launches have to write all of it.
     """
 
     name: str
@@ -54,6 +56,7 @@ class GmTensor:
     byte_count: int
     initialised: bool
     data: Data = Data.NONE
+    is_output: bool = False
 
 
 class _Spare:
@@ -103,7 +106,14 @@ class GlobalMemory:
         self._arena: npt.NDArray[np.uint8] | None = None
 
     def add(
-        self, name: str, byte_count: int, *, initialised: bool, data: Data = Data.NONE, address: int | None = None
+        self,
+        name: str,
+        byte_count: int,
+        *,
+        initialised: bool,
+        data: Data = Data.NONE,
+        address: int | None = None,
+        is_output: bool = False,
     ) -> GmTensor:
         """Place a tensor behind the last one, at a multiple of 512 bytes, or at ``address``.
 
@@ -122,6 +132,7 @@ class GlobalMemory:
             byte_count=byte_count,
             initialised=initialised,
             data=data,
+            is_output=is_output,
         )
         self.tensors.append(tensor)
         end = align_up(tensor.address + allocated_bytes(byte_count), GM_ALIGN_BYTES)

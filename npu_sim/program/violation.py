@@ -25,9 +25,15 @@ class Kind(Enum):
     SYNC_READ_HAZARD = "ErrorSync2"
     SYNC_UNPAIRED = "ErrorSync3"
     SYNC_DUPLICATE = "ErrorSync4"
+    WRITE_UNREAD = "ErrorWrite3"
+    BUFFER_LEAK = "ErrorLeak"
+    BUFFER_FREED_TWICE = "ErrorFree"
+    BUFFER_TAKEN = "ErrorBuffer3"
     READ_STALE = "ErrorRead2/stale"
     BARRIER_WRITE = "ErrorSync1/barrier"
     BARRIER_READ = "ErrorSync2/barrier"
+    OUTPUT_HOLE = "OutputHole"
+    STATE_LEFT = "StateLeft"
     CAPACITY = "Capacity"
     FIELD_RANGE = "FieldRange"
     UNSUPPORTED = "Unsupported"
@@ -43,9 +49,10 @@ class Violation:
     kind : Kind
         What is wrong.
     row, other_row : int
-        Row numbers in the core's program; ``other_row`` is -1 when only one instruction is involved.
+        Row numbers in the core's program; ``other_row`` is -1 when only one instruction is involved, ``row`` too when
+        none is.
     core, tile, site : int
-        Where: emulated core, work item, place in the kernel.
+        Where: emulated core (-1: none), work item, place in the kernel.
     launch : int
         Which of the launches checked together.
     space : Space
@@ -70,4 +77,6 @@ class Violation:
 
     def __str__(self) -> str:
         where = f" {self.space.name}[{self.start}:{self.start + self.length}]" if self.space is not Space.NONE else ""
+        if self.row < 0:
+            return f"{self.kind.value}{where} {self.detail}"
         return f"{self.kind.value} core {self.core} tile {self.tile} row {self.row}{where} {self.detail}"

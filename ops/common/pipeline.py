@@ -268,7 +268,9 @@ def plan_steps(product: Product, steps: Sequence[Step]) -> CallPlan:
     places: dict[Buffer, GmTensor] = {}
     for buffer in _user_buffers(steps):
         filled = buffer.role == "input" or buffer.preserved
-        places[buffer] = gm.add(buffer.name, buffer.byte_count, initialised=filled, data=DTYPES[buffer.dtype].data)
+        places[buffer] = gm.add(
+            buffer.name, buffer.byte_count, initialised=filled, data=DTYPES[buffer.dtype].data, is_output=not filled
+        )
     lives = _lifetimes(steps)
     inputs = {buffer: steps[first].reads for buffer, (first, _) in lives.items()}
     base = gm.total_bytes

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from npu_sim.engines.buffers import run_buffers
 from npu_sim.engines.hazards import CHUNK_ROWS, emit_rows, run_hazards
 from npu_sim.errors import InternalError, NpuSimError, ShapeError
 from npu_sim.isa.op import Op
@@ -247,14 +248,14 @@ def check_launches(launches: Sequence[Launch], chip: Product) -> tuple[tuple[Che
     Returns
     -------
     (checked launches, findings)
-        The findings of `program.verify` (each instruction by itself) first, then those of `engines.hazards` that are
-        not the same kind at the same instruction. `Violation.launch` is the number of the launch.
+        The findings of `program.verify` (each instruction by itself) and `engines.buffers` first, then those of
+        `engines.hazards` that are not the same kind at the same instruction. `Violation.launch` is the number of the launch.
     """
     windows = _Windows()
     checked: list[CheckedLaunch] = []
     findings: list[Finding] = []
     for number, launch in enumerate(launches):
-        for violation in verify_launch(launch, chip):
+        for violation in (*verify_launch(launch, chip), *run_buffers(launch, chip)):
             placed = replace(violation, launch=number)
             findings.append(Finding(launch=launch.name, violation=placed, windows=windows.around(launch, placed)))
         checked.append(
@@ -266,7 +267,8 @@ def check_launches(launches: Sequence[Launch], chip: Product) -> tuple[tuple[Che
             )
         )
     known = {_place(finding.violation) for finding in findings}
-    for violation in run_hazards(launches, chip):
+    outputs = [tensor.name for tensor in launches[0].gm.tensors if tensor.is_output] if launches else []
+    for violation in run_hazards(launches, chip, outputs=outputs):
         if _place(violation) in known:
             continue
         launch = launches[violation.launch]
@@ -288,16 +290,18 @@ def _place(violation: Violation) -> tuple[int, int, int, Kind]:
 def known_of_beginnings(launches: Sequence[Launch], findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Return the findings that hold whatever follows, for programs of which only the first rows are known.
 
-    A flag that is left set may still be waited for; everything else looks back.
+    A flag that is left set may still be waited for, a state switched off, an output filled; everything else looks back.
     """
     programs = _Windows()
 
-    def is_left_set(violation: Violation) -> bool:
+    def is_open(violation: Violation) -> bool:
+        if violation.kind in (Kind.OUTPUT_HOLE, Kind.STATE_LEFT, Kind.BUFFER_LEAK):
+            return True
         if violation.kind is not Kind.SYNC_UNPAIRED:
             return False
         return bool(programs.rows(launches[violation.launch], violation.core)[violation.row]["op"] == Op.SET_FLAG)
 
-    return tuple(finding for finding in findings if not is_left_set(finding.violation))
+    return tuple(finding for finding in findings if not is_open(finding.violation))
 
 
 @dataclass(slots=True)
@@ -308,6 +312,8 @@ class _Windows:
 
     def around(self, launch: Launch, violation: Violation) -> tuple[str, ...]:
         """Return the listings around both rows of ``violation``."""
+        if violation.row < 0:
+            return ()
         places = [(violation.core, violation.row)]
         if violation.other_row >= 0:
             other = _OTHER_CORE.search(violation.detail)

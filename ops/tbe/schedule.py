@@ -215,7 +215,7 @@ def _plan(p: Parameters, product: Product) -> TbePlan:
     gm = GlobalMemory()
     x = gm.add("x", math.prod(p.x_shape) * 2, initialised=True, data=Data.FP16)
     dy = gm.add("dy", math.prod(p.dy_shape) * 2, initialised=True, data=Data.FP16)
-    dw = gm.add("dw", math.prod(p.result_shape) * 4, initialised=False, data=Data.FP32)
+    dw = gm.add("dw", math.prod(p.result_shape) * 4, initialised=False, data=Data.FP32, is_output=True)
     check_addressable(gm)
     params = unified_params(tiling, geometry, product, x, dy, dw)
     return TbePlan(

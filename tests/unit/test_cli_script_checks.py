@@ -37,6 +37,7 @@ builder.pipe_barrier()
 builder.set_atomic(Data.FP32)
 builder.data_copy_pad(dst_space=Space.GM, dst=x.address, src_space=Space.UB, src=0, block_len=154, dtype=Data.FP32,
                       tensor=x.index)
+builder.set_atomic(Data.NONE)
 """
 BF16 = """
 builder.duplicate(dst=0, dtype=Data.FP16, count=128, value_bits=0)

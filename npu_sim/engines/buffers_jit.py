@@ -1,0 +1,178 @@
+"""Whose bytes on the chip are, by cells of 32 bytes: what AllocTensor and FreeTensor rows say, and what is done.
+
+Rows count from 1 in the state, through the phases of a core; 0 is none. A cell knows the row that allocated it (minus
+the row that freed it), the row that wrote it last, and that row again as long as nobody has read what it wrote.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npu_sim._jit import Int, jit
+from npu_sim.isa.footprint import READ, footprint
+from npu_sim.isa.op import Op
+
+FINDING_FIELDS = 6
+"""Code, row, other row (0: none), space, first byte, bytes."""
+FINDINGS, ROW, ROW_FINDINGS, DROPPED = range(4)
+BASE = 8
+"""[7 spaces]: first cell of a space of the core, -1 for others."""
+CELLS = BASE + 7
+"""[7 spaces]: cells of a space."""
+BOOK_LENGTH = CELLS + 7
+WRITERS = 1 << 13
+"""Rows back to which the bytes that a row wrote are counted."""
+
+(READ_FREE, WRITE_FREE, READ_OVERRUN, WRITE_OVERRUN, DEAD, UNREAD, TAKEN, NOT_ALIVE, LEAK) = (
+    np.int64(code) for code in range(1, 10)
+)
+
+
+class Lives(NamedTuple):
+    """The state of one core.
+
+    Attributes
+    ----------
+    owner, written, unread : int64[cells]
+        Rows, see the module.
+    writers : int64[WRITERS, 3]
+        At its number modulo WRITERS: row, cells it wrote, cells of these that were written again unread.
+    alive : int64[buffers, 4]
+        Row that allocated the buffer (0: not alive), space, first byte, bytes.
+    findings : int64[capacity, FINDING_FIELDS]
+    book : int64[BOOK_LENGTH]
+    """
+
+    owner: np.ndarray
+    written: np.ndarray
+    unread: np.ndarray
+    writers: np.ndarray
+    alive: np.ndarray
+    findings: np.ndarray
+    book: np.ndarray
+
+
+@jit
+def _report(lives: Any, code: Int, other: Int, space: Int, start: Int, length: Int) -> None:
+    """Note a finding of the current row, or widen the one with the same code and other row."""
+    book, findings = lives.book, lives.findings
+    for i in range(book[ROW_FINDINGS], book[FINDINGS]):
+        if findings[i, 0] == code and findings[i, 2] == other and findings[i, 3] == space:
+            end = max(findings[i, 4] + findings[i, 5], start + length)
+            findings[i, 4] = min(findings[i, 4], start)
+            findings[i, 5] = end - findings[i, 4]
+            return
+    at = book[FINDINGS]
+    if at == len(findings):
+        book[DROPPED] += 1
+        return
+    book[FINDINGS] = at + 1
+    findings[at, 0], findings[at, 1], findings[at, 2] = code, book[ROW], other
+    findings[at, 3], findings[at, 4], findings[at, 5] = space, start, length
+
+
+@jit
+def _allocate(lives: Any, number: Int, space: Int, start: Int, length: Int) -> None:
+    book, owner, alive = lives.book, lives.owner, lives.alive
+    if alive[number, 0] != 0:
+        _report(lives, TAKEN, alive[number, 0], space, start, length)
+    alive[number, 0], alive[number, 1], alive[number, 2], alive[number, 3] = book[ROW], space, start, length
+    for i in range(start >> 5, (start + length + 31) >> 5):
+        c = book[BASE + space] + i
+        if owner[c] > 0:
+            _report(lives, TAKEN, owner[c], space, i * 32, np.int64(32))
+        owner[c] = book[ROW]
+
+
+@jit
+def _free(lives: Any, number: Int, space: Int, start: Int, length: Int) -> None:
+    book, owner, alive = lives.book, lives.owner, lives.alive
+    if alive[number, 0] == 0:
+        before = owner[book[BASE + space] + (start >> 5)]
+        _report(lives, NOT_ALIVE, -before if before < 0 else np.int64(0), space, start, length)
+        return
+    alive[number, 0] = 0
+    for i in range(start >> 5, (start + length + 31) >> 5):
+        owner[book[BASE + space] + i] = -book[ROW]
+
+
+@jit
+def _touch(lives: Any, space: Int, access: Int, cell: Int, intended: Int) -> None:
+    """Judge and record an access to one cell."""
+    book, owner, written, unread, writers = lives.book, lives.owner, lives.written, lives.unread, lives.writers
+    c, now, width = book[BASE + space] + cell, book[ROW], np.int64(32)
+    own = owner[c]
+    if own <= 0:
+        _report(lives, READ_FREE if access == READ else WRITE_FREE, -own, space, cell * 32, width)
+    elif intended > 0 and own != intended:
+        _report(lives, READ_OVERRUN if access == READ else WRITE_OVERRUN, intended, space, cell * 32, width)
+    before = unread[c]
+    writer = before & (WRITERS - 1)
+    if access == READ:
+        if 0 < written[c] < own:
+            _report(lives, DEAD, written[c], space, cell * 32, width)
+        unread[c] = 0
+        if writers[writer, 0] == before:
+            writers[writer, 0] = 0
+        return
+    if before != 0 and before != now and writers[writer, 0] == before:
+        writers[writer, 2] += 1
+        if writers[writer, 2] == writers[writer, 1]:
+            _report(lives, UNREAD, before, space, cell * 32, width)
+    if before != now:
+        writers[now & (WRITERS - 1), 1] += 1
+    written[c] = unread[c] = now
+
+
+@jit
+def check_rows(lives: Any, rows: np.ndarray, count: Int, runs: np.ndarray) -> None:
+    """Check the next ``count`` rows of a core, which lie inside its memories or are reported by others.
+
+    Parameters
+    ----------
+    lives : Lives
+    rows : INSTR[:]
+    count : int64
+    runs : int64[capacity, 6]
+        Buffer of `footprint`.
+    """
+    book, owner = lives.book, lives.owner
+    for i in range(count):
+        row = rows[i]
+        op = row["op"]
+        book[ROW] += 1
+        book[ROW_FINDINGS] = book[FINDINGS]
+        if op == Op.ALLOC_TENSOR or op == Op.FREE_TENSOR:
+            space, start, length = np.int64(row["dst_space"]), np.int64(row["dst"]), np.int64(row["count"])
+            number = np.int64(row["value"])
+            inside = 0 <= space < 7 and 0 <= number < len(lives.alive) and start >= 0 and length >= 0
+            if inside and book[BASE + space] >= 0 and start + length <= 32 * book[CELLS + space]:
+                if op == Op.ALLOC_TENSOR:
+                    _allocate(lives, number, space, start, length)
+                else:
+                    _free(lives, number, space, start, length)
+            continue
+        at = book[ROW] & (WRITERS - 1)
+        lives.writers[at, 0], lives.writers[at, 1], lives.writers[at, 2] = book[ROW], 0, 0
+        for r in range(footprint(row, runs)):
+            space, first = runs[r, 0], runs[r, 2]
+            cells = book[CELLS + space]
+            if book[BASE + space] < 0 or first < 0 or first >> 5 >= cells:
+                continue
+            intended = owner[book[BASE + space] + (first >> 5)]
+            for repeat in range(min(runs[r, 4], cells)):
+                start = first + repeat * runs[r, 5]
+                for cell in range(max(start >> 5, 0), min((start + runs[r, 3] + 31) >> 5, cells)):
+                    _touch(lives, space, runs[r, 1], np.int64(cell), intended)
+
+
+@jit
+def end_core(lives: Any) -> None:
+    """Report the buffers that are alive at the end of the core, at the rows that allocated them."""
+    book, alive = lives.book, lives.alive
+    for number in range(len(alive)):
+        if alive[number, 0] != 0:
+            book[ROW], book[ROW_FINDINGS] = alive[number, 0], book[FINDINGS]
+            _report(lives, LEAK, np.int64(0), alive[number, 1], alive[number, 2], alive[number, 3])
