@@ -6,13 +6,12 @@ path consists of does. And the *model*: what the rules leave out, as the compari
 measured ones shows (``cost.*_model_error_permille``, by `Launch.error_kind`). Both are half widths of the logarithm of
 a time and independent of each other, so that the square of their sum is the sum of their squares.
 
-Launches that run one after the other share their parameters, so that these errors add up; the errors of the model are
-shared by launches of one kind, and independent from kind to kind.
+Launches that run one after the other share their parameters, so that these errors add up. So do those of the model:
+measured calls of several launches are farther from the model than independent errors of the launches would leave them.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import exp, hypot, log
@@ -65,8 +64,6 @@ class LaunchBounds:
     ----------
     optimistic, expected, pessimistic : TimelineResult
         With every parameter in favour of a shorter time, as it is, and against it.
-    kind : str
-        What the launch shares the error of the model with.
     model_error : float
         Width of the logarithm of its time that the model leaves open.
     is_calibrated : bool
@@ -76,7 +73,6 @@ class LaunchBounds:
     optimistic: TimelineResult
     expected: TimelineResult
     pessimistic: TimelineResult
-    kind: str
     model_error: float
     is_calibrated: bool
 
@@ -106,7 +102,6 @@ def bound_launch(launch: Launch, product: TimedProduct, *, options: TimelineOpti
         optimistic=low,
         expected=expected,
         pessimistic=high,
-        kind=kind,
         model_error=getattr(cost, name) / 1000,
         is_calibrated=cost.sources[name].evidence not in UNSTATED,
     )
@@ -127,10 +122,7 @@ def _interval(bounds: tuple[LaunchBounds, ...], seconds_of: Callable[[TimelineRe
     is_calibrated = all(one.is_calibrated for one in bounds)
     if not seconds:
         return TimeInterval(low_seconds=0.0, seconds=0.0, high_seconds=0.0, is_calibrated=is_calibrated)
-    errors: dict[str, float] = defaultdict(float)
-    for one in bounds:
-        errors[one.kind] += one.model_error * seconds_of(one.expected)
-    model = hypot(*errors.values()) / seconds
+    model = sum(one.model_error * seconds_of(one.expected) for one in bounds) / seconds
     down = log(seconds / sum(seconds_of(one.optimistic) for one in bounds))
     up = log(sum(seconds_of(one.pessimistic) for one in bounds) / seconds)
     return TimeInterval(
