@@ -242,11 +242,14 @@ def test_element_wise_operators(given, kernel, shape, dtype):
 @pytest.mark.parametrize(
     ("given", "sums"),
     [
-        ({"in_shape": [32, 4096], "out_shape": [1, 4096]}, (32, 4096, 1)),
+        ({"in_shape": [32, 4096], "out_shape": [1, 4096]}, (1, 4096, 32)),
         ({"in_shape": [32, 256, 169], "out_shape": [256]}, (32, 256, 169)),
         ({"in_shape": [4096, 1, 151], "out_shape": [4096, 1]}, (1, 4096, 151)),
         ({"in_shape": [160], "out_shape": [1]}, (1, 1, 160)),
         ({"in_shape": [160]}, (1, 1, 160)),
+        ({"in_shape": [12288]}, (1, 12, 1024)),
+        ({"in_shape": [48, 100000], "axes": [0, 1]}, (1, 48, 100000)),
+        ({"in_shape": [8, 20, 5000], "out_shape": [20]}, (1, 40, 20000)),
         ({"in_shape": [4, 6, 8], "axis": -1}, (1, 24, 8)),
         ({"in_shape": [4, 6, 8], "axes": [1]}, (1, 32, 6)),
     ],

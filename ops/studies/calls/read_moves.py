@@ -19,7 +19,7 @@ from ops.studies.calls.launches import (
     weight_request,
 )
 from ops.vector.cast import FLOATS
-from ops.vector.frame import even_share
+from ops.vector.frame import LEAST_SHARE_ELEMS
 from ops.vector.trans_data_plan import needs_half_words
 
 _IN = ("in_shape", "x", "input", "input_shape", "shape")
@@ -173,9 +173,10 @@ def read_fill(fields: Fields, product: Product) -> LaunchRequest:
 def read_reduce_sum(fields: Fields, product: Product) -> LaunchRequest:
     """Return a ReduceSum: ``in_shape``, ``in_dtype``, ``axes``, or ``out_shape``; without both over all axes.
 
-    The kernel sums the first and the last of three axes; other sets of axes are timed as those with as many elements
-    in the result, and as many in a sum. One sum of everything is timed as a sum for each core of its share, without the
-    addition of these.
+    The emulated kernel sums the first and the last of three axes, each sum on one core. Other sets of axes are timed
+    as those with as many elements in the result, and as many in a sum; sums of rows, as those of columns; and a few
+    long sums, which the library's kernel shares out, as partial sums on all cores. Where nothing is summed it is a
+    copy.
     """
     shape = fields.require_shape(*_IN)
     axes = fields.ints("axes", "axis", "dim", "dims", default=())
@@ -187,9 +188,13 @@ def read_reduce_sum(fields: Fields, product: Product) -> LaunchRequest:
     else:
         c = prod(shape[axis] for axis in kept)
         n, r = 1, elements(shape) // max(c, 1)
-    if c == 1:
-        share, c = even_share(product, n * r)
-        n, r = 1, min(share, n * r)
+    if n * r == 1:
+        return read_move(fields, product)
+    if r == 1:
+        n, r = r, n
+    parts = min(product.vector_core_count // max(c, 1), n * r // LEAST_SHARE_ELEMS)
+    if parts > 1:
+        n, c, r = 1, c * parts, ceil_div(n * r, parts)
     dtype = in_dtype(fields)
     return channel_sums_request(n, c, r, dtype if dtype in FLOATS else moved_as((), dtype)[1])
 
