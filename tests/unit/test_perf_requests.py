@@ -231,6 +231,7 @@ def test_moves_of_types_the_vector_unit_lacks_move_the_same_bytes():
         ({"op": "Relu", "in_shape": [3, 5], "in_dtype": "INT32"}, "Relu", (3, 5), "fp32"),
         ({"op": "Sub", "in_shape": [3, 5], "in_dtype": "INT64"}, "Sub", (3, 5, 2), "fp32"),
         ({"op": "Maximum", "in_shape": [], "in_dtype": "float32"}, "Maximum", (), "fp32"),
+        ({"op": "ReluGradV2", "in_shape": [[4, 6], [4, 6]], "in_dtype": "float32"}, "Mul", (4, 6), "fp32"),
     ],
 )
 def test_element_wise_operators(given, kernel, shape, dtype):
@@ -273,6 +274,10 @@ def test_matrix_product_by_extents_or_by_shapes():
         assert found.duration_us == pytest.approx(microseconds(expected.calls.launches, chip)), given
     batched = request_of(op="BatchMatMul", a=[3, 4, 16, 8], b=[3, 4, 8, 16])
     assert batched.shape == MatmulShape(m=16, n=16, k=8, batch=12, b_batched=True)
+
+
+def test_fused_operators_are_the_first():
+    assert request_of(op="MatMul+Relu", m=4, k=4, n=4) == request_of(op="matmul", m=4, k=4, n=4)
 
 
 def test_core_time_is_that_of_a_tuning_record():

@@ -74,7 +74,8 @@ _ALIASES = {
     "div": ("realdiv", "divide", "truediv"),
     "maximum": ("max",),
     "minimum": ("min",),
-    "mul": ("multiply",),
+    # a tensor where another is above 0: two are read and one is written
+    "mul": ("multiply", "relugrad"),
     "relu": ("inplacerelu",),
     "sub": ("subtract",),
     "fill": ("zeroslike", "oneslike", "memset", "zeros", "ones", "fills", "zero"),
@@ -88,12 +89,14 @@ _NAME_OF = {key_of(name): name for name in READERS} | {
 def operator_name(given: object) -> str:
     """Return the operator of `READERS` by any of its names: Conv2DBackpropFilterV2, conv_backprop_filter.
 
+    Of operators that are fused, MatMul+Relu, it is the first.
+
     Raises
     ------
     RequestError
         There is none.
     """
-    key = key_of(given) if isinstance(given, str) else ""
+    key = key_of(given.partition("+")[0]) if isinstance(given, str) else ""
     for name in (key, key[:-2] if key[-2:-1] == "v" and key[-1:].isdigit() else key, key.removesuffix("d")):
         if name in _NAME_OF:
             return _NAME_OF[name]
