@@ -128,7 +128,8 @@ class Core:
         if address is None:
             free = self.allocator.largest_gap(space)
             capacity = self.allocator.capacities[space]
-            rule = f"size must fit in {space.name}, of whose {capacity} bytes {free} are free in one piece"
+            what = name or TPosition(position).name
+            rule = f"size of {what} must fit in {space.name}, of whose {capacity} bytes {free} are free in one piece"
             self.refuse(frame, ShapeError, f"{rule}, not be {byte_count}")
         number = len(self._names)
         self._names[number] = name or f"{TPosition(position).name}#{number}"

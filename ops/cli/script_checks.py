@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from npu_sim.program.launch import Launch
 from npu_sim.program.violation import Violation
 from npu_sim.report.explain import Explanation
 from npu_sim.report.record import counted
@@ -74,7 +75,7 @@ def check_script(
             "launch": launch.name,
             "works_on": works_on,
             "stopped_by": call.stopped_by,
-            "findings": [_finding(found) for found in findings],
+            "findings": [_finding(found, launch) for found in findings],
         }
         for number, call in enumerate(calls)
         for launch, works_on, findings in zip(
@@ -103,8 +104,11 @@ def _findings(made: Explanation, *, is_stopped: bool) -> Iterator[tuple[Violatio
             yield tuple(finding.violation for finding in findings if finding.violation.launch == number)
 
 
-def _finding(violation: Violation) -> dict[str, Any]:
+def _finding(violation: Violation, launch: Launch) -> dict[str, Any]:
+    line = launch.lines.get(violation.site)
     return {
+        "file": line.file if line else "",
+        "line": line.line if line else 0,
         "kind": violation.kind.value,
         "core": violation.core,
         "row": violation.row,
@@ -127,7 +131,9 @@ def _print_calls(calls: Sequence[CheckedCall], screen: Console) -> None:
             words += ", only what ran before" if call.stopped_by else ""
             screen.print(Text(f"  {words}: {counted(len(findings), 'finding')}"), soft_wrap=True)
             for violation in findings[:_FINDINGS_SHOWN]:
-                screen.print(Text(f"    {violation}", style="red"), soft_wrap=True)
+                line = launch.lines.get(violation.site)
+                words = f"{line}: {violation}" if line else str(violation)
+                screen.print(Text(f"    {words}", style="red"), soft_wrap=True)
             if len(findings) > _FINDINGS_SHOWN:
                 screen.print(Text(f"    ... {len(findings) - _FINDINGS_SHOWN} more; --json has all of them"))
     launched = [call.findings for call in calls if call.findings]

@@ -123,6 +123,8 @@ MEANINGS = {
     "low_us": "lower bound of duration_us; null of points of micro-benchmarks",
     "deciding": "the figure that decided, against its threshold",
     "evidence": "how the number is known; of a parameter set, how many are known so",
+    "file": "source of the instruction, where it is a kernel in Python; else empty",
+    "line": "line of the instruction in its file; 0 without one",
     "finding_count": "findings in all rows",
     "entry": "interface: aclnn, tbe (the DSL) or ascendc (the class)",
     "gradient": "of one layer: dx, dw or db, of the input, weight or bias; of a report: what was called",
