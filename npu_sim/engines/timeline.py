@@ -284,8 +284,13 @@ def _time(
     for product in products:
         hit, misses = options.l2_hit_permille, 0
         if hit is None:
-            hit = l2_hits(touched_bytes(classes.gm_extents, launch.gm.total_bytes), product.l2_bytes)
-            misses = _read_misses(launch, product, options, classes.gm_extents)
+            touched = touched_bytes(classes.gm_extents, launch.gm.total_bytes)
+            apart = touched if launch.reuse_bytes is None else min(touched, launch.reuse_bytes)
+            hit = l2_hits(apart, product.l2_bytes)
+            # what L2 has no room for is not there when it is first read
+            misses = max(
+                _read_misses(launch, product, options, classes.gm_extents), 1000 - l2_hits(touched, product.l2_bytes)
+            )
         run = _Run(launch, product, options, spans, hit, misses, rows)
         for phase, first_of in enumerate(classes.first_of):
             run.time_phase(phase, first_of)

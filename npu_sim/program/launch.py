@@ -104,6 +104,8 @@ class Launch:
     inputs : "memory", "unknown" or "l2"
         Where tensors are that were initialised before the launch, as far as L2 has room: those of a caller were last
         used long ago, those of a kernel that stands behind another were just written.
+    reuse_bytes : int or None
+        Most bytes that all cores touch between two uses of the same ones; None: all that the launch touches.
     list_commands : int
         Commands, in thousandths, that the library's kernel of that kind issues where this one has a TransDataTo5HD,
         each with addresses that it computes; 0: it has the instruction too, with a list of a base and steps.
@@ -131,6 +133,7 @@ class Launch:
     fixed_cost: FixedCost = "kernel"
     error_kind: ErrorKind | None = None
     inputs: InputPlace = "memory"
+    reuse_bytes: int | None = None
     list_commands: int = 0
     shortcut: Shortcut | None = None
     known: tuple[Violation, ...] = ()

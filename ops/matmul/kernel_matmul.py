@@ -75,8 +75,7 @@ def _hold_a(rows, n, p, half, batch, m_at, m, chunk, tile):
     k = min(p.k_a, p.k - at)
     n = alloc(rows, n, A1, half, LOAD_A, tile)
     n = fetch_a(rows, n, p, p.a1 + half * p.a1_bytes, batch, m_at, m, at, k, tile)
-    n = enque(rows, n, A1, half, LOAD_A, tile)
-    return deque(rows, n, A1, half, LOAD_L0, tile)
+    return enque(rows, n, A1, half, LOAD_A, tile)
 
 
 @jit
@@ -86,8 +85,7 @@ def _hold_b(rows, n, p, half, batch, n_at, width, chunk, tile):
     k = min(p.k_b, p.k - at)
     n = alloc(rows, n, B1, half, LOAD_B, tile)
     n = fetch_b(rows, n, p, p.b1 + half * p.b1_bytes, batch, n_at, width, at, k, tile)
-    n = enque(rows, n, B1, half, LOAD_B, tile)
-    return deque(rows, n, B1, half, LOAD_L0, tile)
+    return enque(rows, n, B1, half, LOAD_B, tile)
 
 
 @jit
@@ -134,6 +132,7 @@ def matmul(rows, params, core, phase):
 
     # what the current halves hold: -1 nothing yet
     a_held, b_held, kept = -1, -1, -1
+    a_coming, b_coming = -1, -1
     a_half, b_half, l0_half, c_half = 0, 0, 0, 0
     a_chunks, b_chunks = ceil_div(p.k, p.k_a), ceil_div(p.k, p.k_b)
     c0 = BLOCK // p.item
@@ -170,6 +169,7 @@ def matmul(rows, params, core, phase):
                         n, b_half = _next(rows, n, B1, p.b1_buffers, b_held, b_half, tile)
                         b_held = b_part * b_chunks + chunk
                         n = _hold_b(rows, n, p, b_half, batch, n_begin * p.base_n, n1, chunk, tile)
+                        n = deque(rows, n, B1, b_half, LOAD_L0, tile)
                     k = min(p.k_b, p.k - chunk * p.k_b)
                     n = load_b(
                         rows, n, p, chunk * p.k_b // c0 * n_fractals * FRACTAL, p.b1 + b_half * p.b1_bytes,
@@ -189,13 +189,24 @@ def matmul(rows, params, core, phase):
                 if a_held != a_part * a_chunks + a_chunk:
                     n, a_half = _next(rows, n, A1, p.a1_buffers, a_held, a_half, tile)
                     a_held = a_part * a_chunks + a_chunk
-                    n = _hold_a(rows, n, p, a_half, batch, m_begin * p.base_m, m1, a_chunk, tile)
+                    if a_coming != a_held:
+                        n = _hold_a(rows, n, p, a_half, batch, m_begin * p.base_m, m1, a_chunk, tile)
+                    n = deque(rows, n, A1, a_half, LOAD_L0, tile)
+                    # the next chunk comes while this one is multiplied
+                    if p.a1_buffers > 1 and a_chunk + 1 < a_chunks:
+                        a_coming = a_held + 1
+                        n = _hold_a(rows, n, p, 1 - a_half, batch, m_begin * p.base_m, m1, a_chunk + 1, tile)
                 if not p.keeps_b:
                     k = min(k, b_chunk * p.k_b + b_k - k_at)
                     if b_held != b_part * b_chunks + b_chunk:
                         n, b_half = _next(rows, n, B1, p.b1_buffers, b_held, b_half, tile)
                         b_held = b_part * b_chunks + b_chunk
-                        n = _hold_b(rows, n, p, b_half, batch, n_begin * p.base_n, n1, b_chunk, tile)
+                        if b_coming != b_held:
+                            n = _hold_b(rows, n, p, b_half, batch, n_begin * p.base_n, n1, b_chunk, tile)
+                        n = deque(rows, n, B1, b_half, LOAD_L0, tile)
+                        if p.b1_buffers > 1 and b_chunk + 1 < b_chunks:
+                            b_coming = b_held + 1
+                            n = _hold_b(rows, n, p, 1 - b_half, batch, n_begin * p.base_n, n1, b_chunk + 1, tile)
 
                 l0a, l0b = l0_half * p.l0a_half, l0_half * p.l0b_half
                 n = alloc(rows, n, L0, l0_half, LOAD_L0, tile)

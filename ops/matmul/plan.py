@@ -17,7 +17,7 @@ from ops.common.status import NO_KERNEL
 from ops.matmul import kernel_matmul
 from ops.matmul.kernel_matmul_operands import SITES
 from ops.matmul.tiling import MatmulShape, MatmulTiling, check_tiling
-from ops.matmul.tiling_search import rows_outside, search_tiling
+from ops.matmul.tiling_search import reuse_bytes, rows_outside, search_tiling
 
 _FIELDS = (
     "m", "n", "k", "batch", "a_transposed", "b_transposed", "b_batched", "a_nz", "b_nz", "c_nz", "item", "data",
@@ -100,7 +100,8 @@ def matmul_launches(
         "cores": tiling.cores, "step_rows": _step_rows(tiling, shape),
     }  # fmt: skip
     params = record(MATMUL_PARAMS, values)
-    launch = kernel_launch("MatMulV2", kernel_matmul.matmul, params, gm, SITES, error_kind=error_kind)
+    facts = {"error_kind": error_kind, "reuse_bytes": reuse_bytes(tiling, shape, item)}
+    launch = kernel_launch("MatMulV2", kernel_matmul.matmul, params, gm, SITES, **facts)
     # ASSUMED: the library reserves for this kernel what it reserves for the others
     return Kernel(launches=(launch,), private_bytes=SYSTEM_WORKSPACE_BYTES, tiling=tiling)
 
@@ -112,5 +113,5 @@ def _step_rows(tiling: MatmulTiling, shape: MatmulShape) -> int:
     rows_b = t.blocks_b * t.base_n if shape.b_transposed else t.k_b
     loads = t.base_m + t.base_n + t.base_k
     if t.keeps_b:
-        return ceil_div(shape.k, t.k_b) * (rows_b + t.base_n + t.k_b + 16) + rows_a + loads + 256
-    return rows_a + rows_b + loads + 256
+        return ceil_div(shape.k, t.k_b) * (rows_b + t.base_n + t.k_b + 16) + 2 * rows_a + loads + 256
+    return 2 * (rows_a + rows_b) + loads + 256

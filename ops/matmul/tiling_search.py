@@ -40,6 +40,21 @@ def rows_outside(tiling: MatmulTiling, shape: MatmulShape) -> bool:
     return by_rows <= by_columns
 
 
+def reuse_bytes(tiling: MatmulTiling, shape: MatmulShape, item: int) -> int:
+    """Return what all cores read between two uses of the operand that is read again.
+
+    While the outer loop takes one part of its operand, all of the other one goes by; what several cores read of an
+    operand they read at about the same time.
+    """
+    t, k = tiling, align_up(shape.k, CUBE)
+    copies = t.cores_batch if shape.b_batched else 1
+    if rows_outside(tiling, shape):
+        outer, inner = t.cores_m * t.blocks_a * t.base_m * t.cores_batch, shape.n * copies
+    else:
+        outer, inner = t.cores_n * t.blocks_b * t.base_n * copies, shape.m * t.cores_batch
+    return (outer + inner) * k * item
+
+
 def _groups(tiling: MatmulTiling, shape: MatmulShape) -> tuple[int, int]:
     """Return how many parts of L1 a core's share has along M and N."""
     m_blocks = ceil_div(ceil_div(shape.m, tiling.base_m), tiling.cores_m)

@@ -293,3 +293,24 @@ def test_tiling_that_cannot_run_is_refused(change, error, message):
 def test_tuning_record_that_divides_k_is_refused():
     with pytest.raises(ShapeError, match="block_dim must not divide K"):
         bank_tiling(MatmulShape(m=16, n=16, k=64), block_dim=[1, 1, 1, 2], al0=[1, 1], cl0=[1, 1])
+
+
+def test_next_chunk_is_fetched_before_this_one_is_multiplied():
+    tiling = MatmulTiling(base_m=64, base_n=64, base_k=64, k_a=128, k_b=64)
+    plan, *_ = planned(MatmulShape(m=64, n=64, k=512), tiling=tiling)
+    ops = emit_rows(plan.launches[0], 0, 0)["op"].tolist()
+    first = ops.index(Op.MMAD)
+    # two chunks of A and two of B before the first product
+    assert ops[:first].count(Op.ND2NZ) == 4
+
+
+def test_operand_that_fits_l2_is_read_from_there_whatever_else_goes_by():
+    # A and C do not fit 192 MB of L2, but all that is read again, B, does
+    plan, *_ = planned(MatmulShape(m=65536, n=1024, k=1024), out="fp16")
+    (launch,) = plan.launches
+    assert launch.reuse_bytes < CHIP.l2_bytes
+    result = run_timeline(launch, CHIP)
+    assert result.l2_hit_permille == 1000
+    other = run_timeline(replace(launch, reuse_bytes=None), CHIP)
+    assert other.l2_hit_permille < 1000
+    assert other.total_cycles > result.total_cycles

@@ -141,7 +141,7 @@ def read_matmul(fields: Fields, product: Product, scope: TimedScope) -> Request:
         cube_math_type=mode_of(dtype, compute),
         tiling=tiling,
         block_dim=None if tiling else fields.block_dim(),
-        inputs_in_l2=scope == "core_time",
+        inputs_in_l2=scope != "call",
     )
 
 
