@@ -70,6 +70,12 @@ def perf_call_command(
     out_dtype: str | None = _option("--out-dtype", f"{_MOVE}type of the result."),
     perm: str | None = _option("--perm", f"{_MOVE}order of the axes of transpose.", _INTS),
     axes: str | None = _option("--axes", f"{_MOVE}axes of reduce-sum.", _INTS),
+    block_dim: int | None = _option(
+        "--block-dim", "Cores of a kernel that multiplies. Default: as many as are of use."
+    ),
+    generation: str | None = _option(
+        "--generation", f"{_CONV}closed (default, the one of most profiles) or published."
+    ),
     product: shapes.ProductOption = None,
     scope: Annotated[
         str | None,
@@ -140,7 +146,7 @@ _LISTS = frozenset(
 )
 _FIELDS = _LISTS | {
     "groups", "mask", "bias", "compute", "cube_math_type", "ceil_mode", "count_include_pad", "divisor_override", "m",
-    "k", "n", "batch", "trans_a", "trans_b", "in_format", "out_format", "dtype", "out_dtype",
+    "k", "n", "batch", "trans_a", "trans_b", "in_format", "out_format", "dtype", "out_dtype", "block_dim", "generation",
 }  # fmt: skip
 """Options that are fields of a request; of `_LISTS` whole numbers separated by commas."""
 

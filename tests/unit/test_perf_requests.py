@@ -464,6 +464,30 @@ def test_operators_print_their_times(capsys, arguments):
     assert "1 combination: 0 refused" in out
 
 
+def test_operator_may_have_fewer_cores_and_another_generation(capsys):
+    words = (
+        "conv-backprop-filter",
+        "--x",
+        "8,64,28,28",
+        "--weight",
+        "64,64,3,3",
+        "--padding",
+        "1",
+        "--product",
+        "910b",
+    )
+    cycles = {}
+    for more in ((), ("--block-dim", "3"), ("--generation", "published")):
+        code, out, _ = call(capsys, *words, *more, "--scope", "kernel", "--json", "-")
+        assert code == 0
+        result = json.loads(out)["rows"][0]["result"]
+        cycles[more] = result["total_cycles"]
+        assert result["core_count"] <= 3 or not more or more[0] != "--block-dim"
+    assert len(set(cycles.values())) == 3
+    code, _, err = call(capsys, *words, "--generation", "next")
+    assert (code, "generation must be one of published, closed, not next" in err) == (2, True)
+
+
 def test_operator_refuses_what_it_does_not_know(capsys):
     code, _, err = call(capsys, "cast", "--in-shape", "4", "--m", "3", "--stride", "2")
     assert code == 2
