@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from npu_sim.errors import MissingExtraError
 from ops.studies.precision_report import GOLDENS, PrecisionReport, PrecisionRow
@@ -14,6 +13,7 @@ Cell = str | int | float | None
 _FIGURES = ("relative_l2", "max_abs", "rmse", "mean_rel", "max_rel", "mean_ulp", "max_ulp", "cosine")
 _NAMES = ("layer", "gradient", "entry", "product", "soc", "cube_math_type", "input_dtype")
 _RESULT = ("compute_dtype", "output_dtype", "accumulation", "k_depth", "route", "input_underflow", "input_overflow")
+_INTEGERS = ("cube_math_type", "refusal_status", "k_depth", "input_underflow", "input_overflow")
 _IN_MARKDOWN = (
     "layer", "gradient", "entry", "product", "cube_math_type", "compute_dtype", "original_relative_l2",
     "rounded_relative_l2", "original_outcome", "rounded_outcome", "refusal_status",
@@ -75,17 +75,29 @@ def parquet_bytes(report: PrecisionReport) -> bytes:
     ------
     MissingExtraError
         pyarrow is not installed.
+
+    Notes
+    -----
+    A column has the same type in every file, also where all of it is None, so that files of several studies fit.
     """
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
         raise MissingExtraError(
-            "A Parquet file must have pyarrow, which is not installed; run: pip install pyarrow"
+            "A Parquet file must have pyarrow, which is not installed; run: pip install pyarrow (the extra parquet)"
         ) from error
-    sink: Any = pyarrow.BufferOutputStream()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(flat_rows(report)), sink)
+    rows, sink = flat_rows(report), pyarrow.BufferOutputStream()
+    types = {"int": pyarrow.int64(), "float": pyarrow.float64(), "str": pyarrow.string()}
+    schema = pyarrow.schema([(name, types[_type_of(name)]) for name in rows[0]])
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), sink)
     return bytes(sink.getvalue())
+
+
+def _type_of(column: str) -> str:
+    if column in _INTEGERS:
+        return "int"
+    return "float" if column.partition("_")[2] in _FIGURES else "str"
 
 
 WRITERS: Mapping[str, Callable[[PrecisionReport], bytes]] = {

@@ -202,7 +202,15 @@ def test_parquet_has_the_rows_or_names_what_is_missing():
         with pytest.raises(MissingExtraError, match="pip install pyarrow"):
             parquet_bytes(report)
         return
-    assert pyarrow.parquet.read_table(io.BytesIO(parquet_bytes(report))).to_pylist() == flat_rows(report)
+    table = pyarrow.parquet.read_table(io.BytesIO(parquet_bytes(report)))
+    assert table.to_pylist() == flat_rows(report)
+    # what is refused has the same columns
+    refused = study(capture(), StudyOptions(products=("310p",), cube_math_types=(0,)), backend=backend())
+    assert not refused.computed
+    other = pyarrow.parquet.read_table(io.BytesIO(parquet_bytes(refused)))
+    assert other.schema == table.schema
+    assert str(table.schema.field("rounded_max_ulp").type) == "double"
+    assert len(pyarrow.concat_tables([table, other])) == len(report.rows) + len(refused.rows)
 
 
 def test_command_keeps_results_and_writes_tables(capsys, tmp_path, monkeypatch):
