@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ops.studies.case_file import Case, CaseError, wanted
+from ops.studies.case_file import OTHER_KINDS, Case, CaseError, wanted
 from ops.studies.generate import Constant, Draw, Normal, Uniform
 from ops.studies.npz import refuse
 
@@ -51,7 +51,7 @@ def atk_cases(text: str, source: str) -> Iterator[Case | CaseError]:
             yield _case(case, number)
         except CaseError as error:
             yield error
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        except OTHER_KINDS as error:
             yield CaseError(f"a case lacks an input or has one of another kind ({type(error).__name__}: {error})")
 
 
@@ -134,7 +134,10 @@ def _draw(values: Any) -> Draw:
         if values.get("name") != "nd":
             raise CaseError(f"range_values must be named nd, not {values.get('name')}")
         (low, high), (least, most) = values["mean"], values["std"]
-        return Normal(_range(low, high), _range(least, most))
+        deviation = _range(least, most)
+        if deviation[0] < 0:
+            raise CaseError(f"a std must be at least 0, not {deviation[0]}")
+        return Normal(_range(low, high), deviation)
     if not isinstance(values, list):
         return Constant(float(values))
     if len(values) == 1:
@@ -144,7 +147,8 @@ def _draw(values: Any) -> Draw:
 
 
 def _range(low: Any, high: Any) -> tuple[float, float]:
-    one, other = float(low), float(high)
+    # a zero below nothing would be in no order with the other
+    one, other = float(low) + 0.0, float(high) + 0.0
     if not math.isfinite(one) or not math.isfinite(other) or one > other:
         raise CaseError(f"a range must have finite ends in order, not [{one}, {other}]")
     return one, other

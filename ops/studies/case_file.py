@@ -26,6 +26,8 @@ from ops.studies.output_sizes import convolution_output, per_axis, pooling_outpu
 from ops.studies.rounding import STORAGE
 
 SUFFIXES = (".json", ".csv")
+OTHER_KINDS = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
+"""What comes of a value of another kind than a case should have."""
 _BYTES_PER_BYTE = 30
 """What Python keeps of a byte of text, roughly, at most."""
 
@@ -125,8 +127,11 @@ def load_cases(path: str | os.PathLike[str], *, seed: int = 0, distribution: str
                 raise row
             layer = _layer(row, name, seed, distribution, taken=layers)
             layers[layer.name] = layer
-        except NpuSimError as error:
-            reason = one_line(str(error).removeprefix(f"{name}: "))
+        except (NpuSimError, *OTHER_KINDS) as error:
+            reason = str(error).removeprefix(f"{name}: ")
+            if not isinstance(error, NpuSimError):
+                reason = f"a shape or attribute is of another kind ({type(error).__name__}: {error})"
+            reason = one_line(reason)
             left_out[reason] = left_out.get(reason, 0) + 1
     if not layers:
         first = next(iter(left_out), "it has no rows")
@@ -162,7 +167,9 @@ def _layer(case: Case, source: str, seed: int, distribution: str | None, taken: 
 def _output_shape(shapes: Mapping[str, tuple[int, ...]], attributes: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the shape of the output of a convolution, or of a pooling, that has no tensor at the output."""
     x = shapes["x"]
-    axes = len(x) - 2
+    axes = 2 if "kernel_size" in attributes else len(x) - 2
+    if any(step < 1 for step in per_axis(attributes["stride"], axes)):
+        raise CaseError(f"stride must be at least 1, not {attributes['stride']}")
     if "kernel_size" in attributes:
         pairs = (per_axis(attributes[key], 2) for key in ("kernel_size", "stride", "padding"))
         return (*x[:-2], *pooling_output(x[-2:], *pairs, ceil_mode=bool(attributes["ceil_mode"])))

@@ -21,7 +21,7 @@ from typing import Any
 
 from npu_sim.dtypes.cube_math import CubeMathType
 from npu_sim.report.standards.case_tolerance import CaseTolerance
-from ops.studies.case_file import Case, CaseError, wanted
+from ops.studies.case_file import OTHER_KINDS, Case, CaseError, wanted
 from ops.studies.generate import Draw, Uniform
 from ops.studies.layers import OwnStandard
 from ops.studies.npz import refuse
@@ -53,7 +53,8 @@ def ttk_cases(text: str, source: str) -> Iterator[Case | CaseError]:
                 yield _case(row, number)
             except CaseError as error:
                 yield error
-            except (KeyError, TypeError, ValueError, IndexError, AttributeError, SyntaxError, RecursionError) as error:
+            except (*OTHER_KINDS, SyntaxError, RecursionError, MemoryError) as error:
+                # the parser of literals says MemoryError of brackets in brackets
                 yield CaseError(f"a row lacks a cell or has one of another kind ({type(error).__name__}: {error})")
     except csv.Error as error:
         refuse(source, f"The file must be CSV ({error})", error)
@@ -206,5 +207,5 @@ def _draws(ranges: Any, count: int) -> list[Draw]:
         low, high = _LOW if low is None else low, _HIGH if high is None else high
         if not (math.isfinite(low) and math.isfinite(high) and low <= high):
             raise CaseError(f"a range must have finite ends in order, not ({low}, {high})")
-        found.append(Uniform(float(low), float(high)))
+        found.append(Uniform(float(low) + 0.0, float(high) + 0.0))
     return found

@@ -13,6 +13,7 @@ exhaustive_rounding  12 min: all 2^32 float32 words in every conversion and mode
 host_digest          7 min: one digest of public calls on seven host CPUs, one after the other
 wild_calls           28 min, ``--jobs``: arguments nobody expects, at every public front
 damaged_files        3 min: damaged files of captured layers
+damaged_inputs       2 min: captures, case files, results and self-tests whose values are wrong
 wild_rows            6 min: any 128 bytes as an instruction, between guard pages
 wild_programs        37 min: programs that nobody verified, through everything that reads rows, bounds checked
 ==================== ==========================================================================================

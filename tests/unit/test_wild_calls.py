@@ -1,4 +1,4 @@
-"""A seeded share of the long runs `wild_calls` and `damaged_files`, and the bombs that started them."""
+"""A seeded share of the long runs of wild calls and damaged files, and the bombs that started them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ import pytest
 from npu_sim.budget import use_budget
 from npu_sim.errors import BudgetError, InputFileError, UndefinedOnHardware
 from ops.studies.capture import load_capture
-from tests.cases import damaged_captures
+from tests.cases import damaged_captures, damaged_inputs
 from tests.cases.wild_fronts import FRONTS
 from tests.long.damaged_files import read_one
+from tests.long.damaged_inputs import read_one as read_input
 from tests.long.wild_calls import one_call
 from tests.unit.test_precision_capture import layer_arrays
 
@@ -46,6 +47,21 @@ def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
             assert not text
             ends[end] += 1
     assert min(ends["read"], ends["refused"]) > 20
+
+
+@pytest.mark.parametrize("reader", damaged_inputs.INPUTS)
+def test_damaged_inputs_are_read_or_refused(tmp_path: Path, reader: str) -> None:
+    rng = np.random.default_rng(4)
+    suffix, make = damaged_inputs.INPUTS[reader]
+    path = tmp_path / f"a{suffix}"
+    ends: Counter[str] = Counter()
+    with use_budget("16 MiB"):
+        for _ in range(250):
+            path.write_bytes(make(rng))
+            end, text = read_input(reader, path)
+            assert not text
+            ends[end] += 1
+    assert min(ends["read"], ends["refused"]) > 10
 
 
 @pytest.mark.parametrize("honest", [True, False])

@@ -1,0 +1,112 @@
+"""Case files, results, self-tests and captures whose values are wrong: each is read or refused on one line.
+
+``python -m tests.long.damaged_inputs [--files 10000] [--seed 0] [--json FILE]``
+
+So many files for each reader, with a memory budget of 16 MiB; what is read is used: layers are drawn, the ends of a
+self-test read. The peak of what Python and NumPy allocated is measured on every `TRACED_EVERY`-th file.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import tracemalloc
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from npu_sim import budget
+from npu_sim.errors import BudgetError, InputFileError
+from ops.studies.capture import load_capture
+from ops.studies.case_file import load_cases
+from ops.studies.layers import Capture
+from ops.studies.registry import kinds_of
+from ops.studies.results_file import Results
+from ops.studies.selftest.vectors import load_results
+from tests.cases.damaged_inputs import INPUTS
+from tests.long.damaged_files import BUDGET_BYTES, limit_address_space
+from tests.long.recording import parser_of, publish
+
+TRACED_EVERY = 16
+
+
+def _use(capture: Capture) -> None:
+    """Draw the tensors of what was read, and ask what it is."""
+    for layer in capture.layers:
+        filled = layer.filled()
+        for kind in kinds_of(filled, None):
+            kind.k_depth(filled), kind.macs(filled), kind.shape(filled)
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "capture": lambda path: _use(load_capture(path)),
+    "ATK cases": lambda path: _use(load_cases(path).capture),
+    "TTK cases": lambda path: _use(load_cases(path).capture),
+    "results": Results,
+    "self-test": load_results,
+}
+
+
+def read_one(reader: str, path: Path) -> tuple[str, str]:
+    """Return how the reading of a file ended (read, refused, budget, foreign), and what is wrong with that."""
+    try:
+        READERS[reader](path)
+    except BudgetError:
+        return "budget", ""
+    except InputFileError as error:
+        text = str(error)
+        return ("refused", "") if text.isprintable() and len(text) <= 500 else ("foreign", f"text {text[:200]!r}")
+    except Exception as error:
+        return "foreign", f"{type(error).__name__}: {str(error)[:200]}"
+    return "read", ""
+
+
+def run(seed: int, files: int) -> dict[str, Any]:
+    """Read ``files`` files with each reader, with the limits set."""
+    warnings.simplefilter("error")
+    rng = np.random.default_rng(seed)
+    by_reader: Counter[str] = Counter()
+    foreign: set[str] = set()
+    most = 0
+    with tempfile.TemporaryDirectory() as folder, budget.use_budget(BUDGET_BYTES):
+        for reader, (suffix, make) in INPUTS.items():
+            path = Path(folder) / f"a{suffix}"
+            for number in range(files):
+                path.write_bytes(make(rng))
+                traced = number % TRACED_EVERY == 0
+                if traced:
+                    tracemalloc.start(1)
+                end, text = read_one(reader, path)
+                if traced:
+                    most = max(most, tracemalloc.get_traced_memory()[1])
+                    tracemalloc.stop()
+                by_reader[f"{reader}: {end}"] += 1
+                if text and len(foreign) < 20:
+                    foreign.add(f"{reader} {number}: {text}")
+    return {
+        "files": files * len(INPUTS),
+        "by_reader": dict(sorted(by_reader.items())),
+        "most_mib_of_a_file": round(most / 2**20, 1),
+        "budget_mib": BUDGET_BYTES >> 20,
+        "foreign_at": sorted(foreign),
+    }
+
+
+def main() -> int:
+    """Run, print and record; exit code 1 if anything else than a refusal came."""
+    parser = parser_of("tests.long.damaged_inputs", __doc__)
+    parser.add_argument("--files", type=int, default=10_000)
+    arguments = parser.parse_args()
+    run(arguments.seed, 20)
+    limit_address_space()
+    found = run(arguments.seed, arguments.files)
+    publish(f"{parser.prog} --files {arguments.files} --seed {arguments.seed}", found, arguments.json)
+    return 1 if found["foreign_at"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
