@@ -59,6 +59,10 @@ def _made(kind: Any, value: Any) -> Any:
             raise TypeError(f"a list is expected, not {value!r}")
         inner = [arguments[0]] * len(value) if arguments[1:] == (...,) else arguments
         return tuple(_made(one, item) for one, item in zip(inner, value, strict=True))
+    if origin is Mapping:
+        if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+            raise TypeError(f"an object is expected, not {value!r}")
+        return {key: _made(arguments[1], item) for key, item in value.items()}
     if dataclasses.is_dataclass(kind):
         hints = _hints(typing.cast(type, kind))
         if not isinstance(value, Mapping) or set(value) != {field.name for field in dataclasses.fields(kind)}:

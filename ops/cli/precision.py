@@ -142,7 +142,7 @@ def precision_command(
         ),
     ] = None,
     jobs: Annotated[
-        int, typer.Option("--jobs", min=1, help="Processes that compute gradients at once. Default: 1.")
+        int, typer.Option("--jobs", min=1, help="Processes that compute at once, with --attribute too. Default: 1.")
     ] = 1,
     scheduler: Annotated[
         str | None,
@@ -251,7 +251,8 @@ def precision_command(
         report = study(capture, options, progress=progress, results=kept, jobs=jobs, scheduler=scheduler)
     if attribution:
         with progress_bar(shown=not no_progress) as progress:
-            report = replace(report, attribution=attribute(capture, options, spread=spread, progress=progress))
+            causes = attribute(capture, options, spread=spread, progress=progress, results=kept, jobs=jobs)
+        report = replace(report, attribution=causes)
     contents: dict[Path, bytes] = {path: WRITERS[path.suffix.lower()](report) for path in tables}
     json_text = report.to_json() + "\n"
     if json_file is not None:

@@ -22,7 +22,10 @@ float32, "sums" are all additions. Elements that are not finite in a stage are c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
 
+from npu_sim.budget import use_budget
 from npu_sim.dtypes.formats import dtype_name
 from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.fenv import default_fenv
@@ -32,9 +35,11 @@ from ops.studies.attribution_spread import spread_of
 from ops.studies.goldens import Goldens
 from ops.studies.kinds import Asked, Backend
 from ops.studies.layers import AnyLayer, Capture, Layer
+from ops.studies.parallel import Task, part_of, run_parts
 from ops.studies.precision import emulator
 from ops.studies.precision_report import StudyOptions
-from ops.studies.study_parts import Combination, combinations_of, parts_of
+from ops.studies.results_file import Results
+from ops.studies.study_parts import Combination, Part, combinations_of, part_digest, parts_of
 
 Progress = Callable[[int, int, str], None]
 
@@ -46,9 +51,15 @@ def runs_of(spread: int) -> int:
 
 @default_fenv
 def attribute(
-    capture: Capture, options: StudyOptions | None = None, *, spread: int = 0, progress: Progress | None = None
+    capture: Capture,
+    options: StudyOptions | None = None,
+    *,
+    spread: int = 0,
+    progress: Progress | None = None,
+    results: Results | None = None,
+    jobs: int = 1,
 ) -> tuple[AttributionRow, ...]:
-    """Take the error of each gradient of a study apart.
+    """Take the error of each result of a study apart.
 
     Parameters
     ----------
@@ -60,6 +71,10 @@ def attribute(
         Runs of each `ops.studies.attribution_report.Range`; 0: none.
     progress : callable or None
         Called with (cases done, cases in all, what comes next).
+    results : Results or None
+        Where what is found is looked up and kept, all calls of a result of a layer together.
+    jobs : int
+        Processes that work at once, each with its part of the threads.
 
     Returns
     -------
@@ -75,18 +90,70 @@ def attribute(
     """
     options = options or StudyOptions()
     every, backend = combinations_of(capture, options), emulator()
-    rows: list[AttributionRow] = []
-    done = 0
-    for part in parts_of(every):
-        layer = part.layer.filled()
-        goldens = Goldens(layer, part.kind, options.dtype, backend)
-        for one in part.calls:
-            if progress is not None:
-                progress(done, len(every), str(one))
-            rows.extend(_row(one, layer, goldens, options, backend, spread))
-            done += 1
+    chips = {name: backend.get_product(name) for name in options.products}
+    parts = parts_of(every)
+    keys: dict[int, str] = {}
+    known: dict[int, tuple[AttributionRow, ...]] = {}
+    if results is not None:
+        keys = {id(part): part_digest(part, options, chips, "causes", spread) for part in parts}
+        found = ((id(part), results.causes(keys[id(part)])) for part in parts)
+        known = {key: rows for key, rows in found if rows is not None}
+    missing = tuple(part for part in parts if id(part) not in known)
+    done = len(every) - sum(len(part.calls) for part in missing)
+    for part, rows in _computed(missing, options, spread, jobs, backend, progress, done, len(every)):
+        known[id(part)] = rows
+        if results is not None:
+            results.keep_causes(keys[id(part)], rows)
     if progress is not None:
-        progress(done, len(every), "done")
+        progress(len(every), len(every), "done")
+    return tuple(row for part in parts for row in known[id(part)])
+
+
+def _computed(
+    parts: tuple[Part, ...],
+    options: StudyOptions,
+    spread: int,
+    jobs: int,
+    backend: Backend,
+    progress: Progress | None,
+    done: int,
+    total: int,
+) -> Iterator[tuple[Part, tuple[AttributionRow, ...]]]:
+    """Yield parts with what is found of them, as they end."""
+    if jobs > 1 and len(parts) > 1:
+        for part, rows in run_parts(parts, options, jobs, partial(_run_task, spread=spread)):
+            done += len(part.calls)
+            if progress is not None:
+                progress(done, total, f"{part.layer.name} {part.kind.gradient}")
+            yield part, rows
+        return
+    for part in parts:
+        numbers = {id(one): done + number for number, one in enumerate(part.calls)}
+        before = None if progress is None else partial(_say, progress, numbers, total)
+        yield part, _attribute_part(part, options, spread, backend, before)
+        done += len(part.calls)
+
+
+def _say(progress: Progress, numbers: dict[int, int], total: int, one: Combination) -> None:
+    progress(numbers[id(one)], total, str(one))
+
+
+def _run_task(task: Task, *, spread: int) -> tuple[AttributionRow, ...]:
+    """Take a part apart in this process."""
+    with nullcontext() if task.budget is None else use_budget(task.budget):
+        return _attribute_part(part_of(task), task.options, spread, emulator(), None)
+
+
+def _attribute_part(
+    part: Part, options: StudyOptions, spread: int, backend: Backend, before: Callable[[Combination], None] | None
+) -> tuple[AttributionRow, ...]:
+    layer = part.layer.filled()
+    goldens = Goldens(layer, part.kind, options.dtype, backend)
+    rows: list[AttributionRow] = []
+    for one in part.calls:
+        if before is not None:
+            before(one)
+        rows.extend(_row(one, layer, goldens, options, backend, spread))
     return tuple(rows)
 
 

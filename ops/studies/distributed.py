@@ -15,7 +15,7 @@ _CONNECT_SECONDS = 30
 
 def run_parts_on(
     address: str, parts: tuple[Part, ...], options: StudyOptions
-) -> Iterator[tuple[Part, LayerSummary, tuple[PrecisionRow, ...]]]:
+) -> Iterator[tuple[Part, tuple[LayerSummary, tuple[PrecisionRow, ...]]]]:
     """Yield parts with their results as they end on the cluster of a scheduler.
 
     Parameters
@@ -55,7 +55,7 @@ def run_parts_on(
         of_key = {future.key: part for future, part in zip(futures, parts, strict=True)}
         try:
             # gathered in the client's own loop: what a dead worker had computed may have to be computed again
-            for future, (summary, rows) in distributed.as_completed(futures, with_results=True):
-                yield of_key[future.key], summary, rows
+            for future, found in distributed.as_completed(futures, with_results=True):
+                yield of_key[future.key], found
         finally:
             client.cancel(futures)

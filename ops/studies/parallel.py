@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from npu_sim.budget import budget_bytes, use_budget
 from ops.studies.kinds import Entry
@@ -16,6 +17,8 @@ from ops.studies.precision import emulator, run_part
 from ops.studies.precision_report import LayerSummary, PrecisionRow, StudyOptions
 from ops.studies.registry import kinds_of
 from ops.studies.study_parts import Combination, Part
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +56,25 @@ def tasks_of(parts: tuple[Part, ...], options: StudyOptions, budget: int | None)
     ]
 
 
-def run_task(task: Task) -> tuple[LayerSummary, tuple[PrecisionRow, ...]]:
-    """Compute a part in this process."""
+def part_of(task: Task) -> Part:
+    """Return the part that a task was made of."""
     (kind,) = kinds_of(task.layer, (task.gradient,))
     calls = tuple(
         Combination(layer=task.layer, kind=kind, entry=entry, product=product, cube_math_type=mode)
         for entry, product, mode in task.calls
     )
+    return Part(layer=task.layer, kind=kind, calls=calls)
+
+
+def run_task(task: Task) -> tuple[LayerSummary, tuple[PrecisionRow, ...]]:
+    """Compute a part in this process."""
     with nullcontext() if task.budget is None else use_budget(task.budget):
-        return run_part(Part(layer=task.layer, kind=kind, calls=calls), task.options, emulator())
+        return run_part(part_of(task), task.options, emulator())
 
 
 def run_parts(
-    parts: tuple[Part, ...], options: StudyOptions, jobs: int
-) -> Iterator[tuple[Part, LayerSummary, tuple[PrecisionRow, ...]]]:
+    parts: tuple[Part, ...], options: StudyOptions, jobs: int, run: Callable[[Task], Result]
+) -> Iterator[tuple[Part, Result]]:
     """Yield parts with their results as they end; threads and memory are shared evenly.
 
     Parameters
@@ -77,21 +85,23 @@ def run_parts(
         Of the study.
     jobs : int
         Processes, at most as many as there are parts.
+    run : callable
+        What a process does with a `Task`; a function of a module.
 
     Raises
     ------
     NpuSimError
-        As `ops.studies.precision.run_part`, from the first part that fails; those that have not begun do not begin.
+        As ``run``, from the first part that fails; those that have not begun do not begin.
     """
     count = min(jobs, len(parts))
     threads = options.threads or max(1, (os.cpu_count() or 1) // count)
     own = replace(options, threads=threads)
     tasks = tasks_of(parts, own, budget_bytes() // count)
     with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as pool:
-        running = {pool.submit(run_task, task): part for part, task in zip(parts, tasks, strict=True)}
+        running = {pool.submit(run, task): part for part, task in zip(parts, tasks, strict=True)}
         try:
             for future in as_completed(running):
-                yield running[future], *future.result()
+                yield running[future], future.result()
         finally:
             for future in running:
                 future.cancel()

@@ -138,14 +138,14 @@ def study(
             raise StudyOptionError("jobs must be 1 with a backend of one's own, not more")
         # imported here: they import this module, for the processes that run a part
         from ops.studies.distributed import run_parts_on
-        from ops.studies.parallel import run_parts
+        from ops.studies.parallel import run_parts, run_task
 
         done = len(known.rows)
         if scheduler is not None:
             found = run_parts_on(scheduler, missing, options)
         else:
-            found = run_parts(missing, options, jobs)
-        for part, summary, rows in found:
+            found = run_parts(missing, options, jobs, run_task)
+        for part, (summary, rows) in found:
             known.keep(part, summary, rows)
             done += len(rows)
             if progress:

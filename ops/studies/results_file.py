@@ -22,6 +22,7 @@ from npu_sim.errors import InputFileError
 from npu_sim.report.files import check_writable, write_files
 from npu_sim.report.from_plain import from_plain
 from npu_sim.report.record import to_plain
+from ops.studies.attribution_report import AttributionRow
 from ops.studies.layers import AnyLayer
 from ops.studies.npz import open_file, refuse
 from ops.studies.precision_report import LayerSummary, PrecisionRow, StudyOptions
@@ -88,6 +89,7 @@ class Results:
         check_writable(path)
         self._rows: dict[str, PrecisionRow] = {}
         self._layers: dict[str, LayerSummary] = {}
+        self._causes: dict[str, tuple[AttributionRow, ...]] = {}
         if path.exists():
             self._read(str(path))
 
@@ -102,6 +104,9 @@ class Results:
                 raise ValueError(f"its format is {document['format']!r}")
             self._rows = {key: from_plain(PrecisionRow, row) for key, row in document["rows"].items()}
             self._layers = {key: from_plain(LayerSummary, layer) for key, layer in document["layers"].items()}
+            # files of programs that did not keep them have none
+            causes = document.get("causes", {}).items()
+            self._causes = {key: tuple(from_plain(AttributionRow, row) for row in rows) for key, rows in causes}
         except InputFileError:
             raise
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -119,6 +124,20 @@ class Results:
         """Add results and write the file anew, whole or not at all."""
         self._layers[layer_key] = layer
         self._rows |= rows
+        self._write()
+
+    def causes(self, key: str) -> tuple[AttributionRow, ...] | None:
+        """Return where the errors of the calls with that digest come from, if that is known."""
+        return self._causes.get(key)
+
+    def keep_causes(self, key: str, rows: tuple[AttributionRow, ...]) -> None:
+        """Add where errors come from and write the file anew, whole or not at all."""
+        self._causes[key] = rows
+        self._write()
+
+    def _write(self) -> None:
         document: dict[str, Any] = {"format": FORMAT, "layers": self._layers, "rows": self._rows}
+        if self._causes:
+            document["causes"] = self._causes
         text = json.dumps(to_plain(document), allow_nan=False)
         write_files({self._path: text.encode()})

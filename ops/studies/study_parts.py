@@ -110,6 +110,12 @@ def parts_of(every: tuple[Combination, ...]) -> tuple[Part, ...]:
     return tuple(Part(layer=own[0].layer, kind=own[0].kind, calls=tuple(own)) for own in found.values())
 
 
+def part_digest(part: Part, options: StudyOptions, chips: Mapping[str, Any], *more: object) -> str:
+    """Return a digest of all that the results of a part depend on, and of ``more``."""
+    calls = [(one.entry, one.product, digest(chips[one.product]), one.cube_math_type) for one in part.calls]
+    return digest(layer_digest(part.layer), part.kind.gradient, options_digest(options), calls, *more)
+
+
 class Known:
     """What a study has computed or found in its file of results."""
 

@@ -19,6 +19,7 @@ from ops.studies.attribution_report import CAUSES
 from ops.studies.attribution_sums import SumsAsked, sums_of
 from ops.studies.layers import Capture, Layer, PoolingLayer
 from ops.studies.precision_report import StudyOptions
+from ops.studies.results_file import Results
 from tests.oracles.series import SPLIT, UNIFIED
 
 
@@ -245,3 +246,24 @@ def test_chain_carries_errors_and_masks_them():
         carry([layer(), *chain], product=SPLIT[0])
     with pytest.raises(ShapeError, match="masks must be 4"):
         carry(chain, product=SPLIT[0], masks=[])
+
+
+def test_causes_are_kept_and_found_by_several_processes_alike(tmp_path, monkeypatch):
+    capture = Capture(source="test", layers=(layer(), dataclasses.replace(layer(scale=2), name="b")))
+    options = StudyOptions(products=("910b", "310p", "310"), gradients=("dx", "dw"), cube_math_types=(0, 1, 2))
+    path = tmp_path / "kept.json"
+    said = []
+    alone = attribute(capture, options, spread=1, progress=lambda *words: said.append(words), results=Results(path))
+    assert [done for done, _, _ in said] == [*range(36), 36]
+    assert attribute(capture, options, spread=1, jobs=2) == alone
+    monkeypatch.setattr("ops.studies.attribution._attribute_part", lambda *arguments: pytest.fail("computed"))
+    assert attribute(capture, options, spread=1, results=Results(path)) == alone
+    with pytest.raises(pytest.fail.Exception, match="computed"):
+        attribute(capture, options, spread=2, results=Results(path))
+    monkeypatch.undo()
+    # another layer is computed, and the file has both
+    more = dataclasses.replace(capture, layers=(*capture.layers, dataclasses.replace(layer(scale=3), name="c")))
+    longer = attribute(more, options, spread=1, results=Results(path))
+    assert longer[: len(alone)] == alone
+    assert len(longer) > len(alone)
+    assert attribute(more, options, spread=1, results=Results(path), jobs=2) == longer
