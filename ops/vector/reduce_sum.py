@@ -27,7 +27,7 @@ from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from npu_sim.units import BLOCK_BYTES, align_up, ceil_div
 from ops.common.records import int_fields, record, tensor_fields
-from ops.vector import kernel_reduce_sum
+from ops.vector import kernel_reduce_rows, kernel_reduce_sum
 from ops.vector.bulk_reduce_sum import sum_channels
 from ops.vector.frame import block_elems, cores_for, has_byte_copies, usable_ub_bytes, vector_launch
 
@@ -41,6 +41,12 @@ REDUCE_SUM_PARAMS = int_fields(
     "pads", "input", "input_half", "wide", "fold", "sums", "out", "round_mode",
 )  # fmt: skip
 """What `kernel_reduce_sum` reads: extents in elements, places and ``input_half`` in bytes."""
+
+REDUCE_ROWS_PARAMS = int_fields(
+    "src", "dst", "src_tensor", "dst_tensor", "data", "item", "n", "c", "pads", "round_mode", "share", "cores", "batch",
+    "piece", "wide", "out", "input", "input_half",
+)  # fmt: skip
+"""What `kernel_reduce_rows` reads: extents in elements, places and ``input_half`` in bytes."""
 
 
 def accumulator_lanes(r: int) -> int:
@@ -142,9 +148,36 @@ def reduce_sum_launch(
         **{name: places[name] for name in ("input", "wide", "fold", "sums", "out")},
     }  # fmt: skip
     params = record(REDUCE_SUM_PARAMS, values)
+    if r == 1:
+        return _rows_launch(gm, src, dst, params, product)
     return vector_launch(
         "ReduceSum", kernel_reduce_sum.reduce_sum, params, gm, kernel_reduce_sum.SITES, fixed_cost="reduce_sum",
         step_rows=kernel_reduce_sum.STEP_ROWS, shortcut=partial(_sum_all, src, dst, params),
+    )  # fmt: skip
+
+
+def _rows_launch(gm: GlobalMemory, src: GmTensor, dst: GmTensor, params: np.ndarray, product: Product) -> Launch:
+    """Return the launch where every channel has one value per batch item, so that channels can be lanes."""
+    n, c, item = (int(params[name][0]) for name in ("n", "c", "item"))
+    block = block_elems(item)
+    share = align_up(ceil_div(max(c, 1), product.vector_core_count), block)
+    # sums, results, and for 16-bit values a widened row; two halves of input rows
+    per_lane = 8 + (4 if item < 4 else 0)
+    batch = max(min(n, kernel_reduce_rows.MOST_ROWS), 1)
+    lanes = kernel_reduce_sum.LANES
+    piece = min(share, usable_ub_bytes(product) // (per_lane + 2 * batch * item) // lanes * lanes)
+    step = align_up(piece * 4, BLOCK_BYTES)
+    half = batch * align_up(piece * item, BLOCK_BYTES)
+    wide = step if item < 4 else 0
+    values = {
+        **{name: int(params[name][0]) for name in ("src", "dst", "src_tensor", "dst_tensor", "data", "item", "n", "c",
+                                                   "pads", "round_mode")},
+        "share": share, "cores": cores_for(product, ceil_div(c, share)), "batch": batch, "piece": piece, "wide": step,
+        "out": step + wide, "input": 2 * step + wide, "input_half": half,
+    }  # fmt: skip
+    return vector_launch(
+        "ReduceSum", kernel_reduce_rows.reduce_rows, record(REDUCE_ROWS_PARAMS, values), gm, kernel_reduce_rows.SITES,
+        fixed_cost="reduce_sum", step_rows=kernel_reduce_rows.STEP_ROWS, shortcut=partial(_sum_all, src, dst, params),
     )  # fmt: skip
 
 

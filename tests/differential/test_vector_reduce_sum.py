@@ -30,6 +30,8 @@ SHAPES = [
     (1, 1, 1),
     (2, 3, 5),
     (3, 17, 1),
+    (37, 70, 1),
+    (2, 1, 1),
     (2, 33, 49),
     (1, 9, 64),
     (3, 2, 65),
@@ -105,9 +107,23 @@ def test_reduce_sum_of_specials_overflow_and_subnormals(series, dtype):
 @pytest.mark.parametrize(("series", "dtype"), CASES)
 def test_reduce_sum_rows_are_legal_and_free_of_hazards(series, dtype):
     product = PRODUCTS[series]
-    for shape in (*SHAPES[1:4], (2, 40, 1024), (1, 500, 3136), (3, 16, 4100)):
+    for shape in (*SHAPES[1:6], (2, 40, 1024), (1, 500, 3136), (3, 16, 4100)):
         launch, _, _ = launch_of(series, dtype, shape)
         assert assert_sound(launch, product)
+
+
+@pytest.mark.parametrize(("series", "dtype"), [("310p", "fp32"), ("310p", "fp16"), ("910", "fp16")])
+def test_reduce_sum_of_more_channels_than_ub_holds_goes_piece_by_piece(series, dtype):
+    product = PRODUCTS[series]
+    n, c, _ = shape = (17, 4000 * product.vector_core_count + 3, 1)
+    launch, src, dst = launch_of(series, dtype, shape)
+    assert launch.params["piece"][0] < launch.params["share"][0]
+    x = patterns(np.random.default_rng(11), n * c, dtype)
+    expected = oracle.reduce_sum(x, *shape, dtype, True)
+    for shortcuts in (True, False):
+        arena = run(launch, product, {src: x}, shortcuts=shortcuts, threads=2)
+        same(patterns_of(arena, dst, expected.dtype), expected, dtype)
+    assert assert_sound(launch, product)
 
 
 @pytest.mark.parametrize("series", SERIES)
