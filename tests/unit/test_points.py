@@ -35,7 +35,7 @@ def test_published_points_are_answered_within_a_fifth():
     shares = {kind: np.mean(values) for kind, values in near.items()}
     assert np.mean(list(shares.values())) >= 0.97
     # loads of columns, three times as slow for no reason that a source gives, and of rows of 127 bytes
-    assert shares.pop("gm_to_ub") == 0.8
+    assert shares.pop("gm_to_ub") >= 0.8
     # in place
     assert shares.pop("sqrt") >= 0.75
     assert min(shares.values()) >= 0.95, shares
