@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from npu_sim.engines.timeline import run_timeline
+from npu_sim.engines.intervals import LaunchBounds, bound_launch, task_interval
 from npu_sim.report.explain import Explanation
 from npu_sim.report.record import counted
 from npu_sim.report.tables import fitted_tables
@@ -37,9 +37,12 @@ class TimedCall(LaunchTimes):
     ----------
     made : Explanation
         What it did.
+    bounds : tuple of LaunchBounds
+        Of each launch.
     """
 
     made: Explanation
+    bounds: tuple[LaunchBounds, ...]
 
 
 def time_script(
@@ -65,8 +68,8 @@ def time_script(
         for number, made in enumerate(outcome.explanations):
             if progress:
                 progress(number, len(outcome.explanations), made.title)
-            timed = tuple(run_timeline(launch, made.product) for launch in made.launches)
-            calls.append(TimedCall(made=made, launches=timed))
+            bounds = tuple(bound_launch(launch, made.product) for launch in made.launches)
+            calls.append(TimedCall(made=made, launches=tuple(one.expected for one in bounds), bounds=bounds))
     has_launches = any(call.launches for call in calls)
     more: dict[Path, bytes] = {}
     launches = list(_traced(calls))
@@ -88,6 +91,7 @@ def _traced(calls: Sequence[TimedCall]) -> Iterator[TracedLaunch]:
 
 def _document(file: str, calls: Sequence[TimedCall]) -> dict[str, Any]:
     chips = {call.made.product.name: call.made.product for call in calls}
+    tasks = [task_interval(call.bounds) for call in calls]
     return {
         "schema_version": scripts.SCHEMA_VERSION,
         "source": file,
@@ -103,8 +107,11 @@ def _document(file: str, calls: Sequence[TimedCall]) -> dict[str, Any]:
                 "total_cycles": call.total_cycles,
                 "seconds": call.seconds,
                 "task_seconds": call.task_seconds,
+                "low_task_seconds": task.low_seconds,
+                "high_task_seconds": task.high_seconds,
+                "is_calibrated": task.is_calibrated,
             }
-            for call in calls
+            for call, task in zip(calls, tasks, strict=True)
         ],
         "launches": [
             {"title": call.made.title, "call_number": number, "works_on": works_on, **json.loads(result.to_json())}
@@ -127,14 +134,16 @@ def _print_calls(calls: Sequence[TimedCall], screen: Console) -> None:
         screen.print("nothing to time: no operator of the file launched a kernel")
         return
     if len(timed) > 1:
-        seconds, task_seconds = sum(call.seconds for call in timed), sum(call.task_seconds for call in timed)
+        seconds, task = sum(call.seconds for call in timed), task_interval(one for call in timed for one in call.bounds)
         launches = counted(sum(len(call.launches) for call in timed), "launch")
         words = f"{counted(len(timed), 'call')}, {launches}: {_microseconds(seconds)} us, with launch overhead "
-        screen.print(Text(f"{words}{_microseconds(task_seconds)} us", style="bold"))
+        low, high = (_microseconds(bound) for bound in (task.low_seconds, task.high_seconds))
+        screen.print(Text(f"{words}{_microseconds(task.seconds)} us ({low} to {high})", style="bold"))
     print_prose(
         screen,
-        "us: core time; task us: with launch overhead. Pipes: occupied share of the core time on the slowest core. "
-        "Critical path: fixed is the kernel's prologue and epilogue, barrier the one between phases.",
+        "us: core time; task us: with launch overhead; low, high: where it is expected in four of five cases. Pipes: "
+        "occupied share of the core time on the slowest core. Critical path: fixed is the kernel's prologue and "
+        "epilogue, barrier the one between phases.",
     )
     print_prose(screen, NOTE)
     for chip in {call.made.product.name: call.made.product for call in timed}.values():
@@ -150,13 +159,15 @@ def _launch_tables(call: TimedCall, width: int) -> list[Table]:
             f"{number} {result.launch}" if len(call.launches) > 1 else result.launch,
             works_on,
             str(result.core_count),
-            *_figures(LaunchTimes(launches=(result,))),
+            *_figures(LaunchTimes(launches=(result,)), call.bounds[number : number + 1]),
         )
         for number, (result, works_on) in enumerate(zip(call.launches, works_of_launches, strict=True))
     ]
     if len(rows) > 1:
-        rows.append((f"{len(rows)} launches", "", "", *_figures(call)))
-    headings: list[str] = ["launch", "works on", "cores", "cycles", "us", "task us", *PIPES, "critical path"]
+        rows.append((f"{len(rows)} launches", "", "", *_figures(call, call.bounds)))
+    headings: list[str] = [
+        "launch", "works on", "cores", "cycles", "us", "task us", "low", "high", *PIPES, "critical path",
+    ]  # fmt: skip
     shown = [i for i, heading in enumerate(headings) if heading != "works on" or any(works_of_launches)]
     return fitted_tables(
         [headings[i] for i in shown],
@@ -168,13 +179,13 @@ def _launch_tables(call: TimedCall, width: int) -> list[Table]:
     )
 
 
-def _figures(times: LaunchTimes) -> tuple[str, ...]:
+def _figures(times: LaunchTimes, bounds: Sequence[LaunchBounds]) -> tuple[str, ...]:
     """Return the cells from "cycles" on."""
-    shares = times.pipe_shares
+    shares, task = times.pipe_shares, task_interval(bounds)
     return (
         str(times.total_cycles),
         _microseconds(times.seconds),
-        _microseconds(times.task_seconds),
+        *(_microseconds(seconds) for seconds in (task.seconds, task.low_seconds, task.high_seconds)),
         *(percent(shares.get(pipe, 0.0)) for pipe in PIPES),
         critical_path(times.critical_shares),
     )

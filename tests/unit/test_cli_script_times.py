@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from npu_sim.engines.intervals import bound_launch, task_interval
 from npu_sim.engines.timeline import run_timeline
 from npu_sim.products import get_product, use_product
 from npu_sim.report.explain import recording
@@ -31,9 +32,10 @@ HEADINGS = (
     "aclnnConvolutionBackward ({chip}): gradOutput fp16 1x32x3x5, input fp16 1x16x6x5, weight fp16 32x16x3x2, "
     "stride 2x1, padding 1x1x1x0",
 )
-COLUMNS = "launch works on cores cycles us task us S V M MTE1 MTE2 MTE3 FIX critical path"
+COLUMNS = "launch works on cores cycles us task us low high S V M MTE1 MTE2 MTE3 FIX critical path"
 LEGEND = (
-    "us: core time; task us: with launch overhead. Pipes: occupied share of the core time on the slowest core. "
+    "us: core time; task us: with launch overhead; low, high: where it is expected in four of five cases. Pipes: "
+    "occupied share of the core time on the slowest core. "
     "Critical path: fixed is the kernel's prologue and epilogue, barrier the one between phases. Cycle-approximate: "
     "in-order pipes joined by flags are modelled, the cost of each instruction is that of the parameter set. "
     "A call takes its launches one after the other; gaps between launches and the time of the host are not modelled."
@@ -92,8 +94,11 @@ def test_perf_of_a_script_says_operator_shapes_launches_and_total_of_each_call(c
         assert lines[at + 3 + len(timed)] == ""
         sums = [one + more for one, more in zip(sums, times, strict=True)]
     count = sum(len(call.launches) for call in made)
+    bounds = [bound_launch(launch, call.product) for call in made for launch in call.launches]
+    task = task_interval(bounds)
     rest = lines.index(
-        f"2 calls, {count} launches: {sums[0] * 1e6:.1f} us, with launch overhead {sums[1] * 1e6:.1f} us"
+        f"2 calls, {count} launches: {sums[0] * 1e6:.1f} us, with launch overhead {sums[1] * 1e6:.1f} us "
+        f"({task.low_seconds * 1e6:.1f} to {task.high_seconds * 1e6:.1f})"
     )
     legend = " ".join(" ".join(lines[rest + 1 :]).split())
     assert legend.startswith(f"{LEGEND} Ascend910B2 at 1800 MHz, parameter set dav-c220 r")
@@ -157,6 +162,8 @@ def test_perf_of_a_script_json_has_the_calls_and_which_launch_belongs_to_which(c
         assert f"{call['title']} ({call['product']}): {call['call']}" == HEADINGS[number].format(chip="Ascend910A")
         assert call["launch_count"] == len(launches)
         assert call["total_cycles"] == sum(launch["total_cycles"] for launch in launches)
+        task = task_interval(bound_launch(launch, known.product) for launch in known.launches)
+        assert (call["low_task_seconds"], call["high_task_seconds"]) == (task.low_seconds, task.high_seconds)
         assert call["task_seconds"] == pytest.approx(sum(launch["task_seconds"] for launch in launches), rel=1e-12)
         for launch in launches:
             assert sum(launch["critical_parts"].values()) == launch["total_cycles"]
