@@ -476,7 +476,7 @@ class _Run:
         """Return what the phases add up to."""
         cost, launch = self.product.cost, self.launch
         parts = self.critical_parts.tolist()
-        fixed = int(getattr(cost, f"{launch.fixed_cost}_fixed_cycles"))
+        fixed = cost.fixed_cycles(launch.fixed_cost, launch.core_count)
         beside = (self.barrier_cycles, self.memory_cycles, fixed)
         parts += beside
         phases = sum(self.phase_cycles)

@@ -9,11 +9,12 @@ latency is that time minus the occupancy.
 
 Abbreviations of sources, all public: AD asc-devkit ``docs/zh/api`` (instruction performance tables) and
 ``examples/01_simd_cpp_api/05_best_practices``; MK mskpp ``csrc/prof_data/resource910b.cpp``; PI pto-isa (a2a3 cost
-model and ``tests/costmodel``); PP pypto ``framework/src/cost_model``; MI msinsight and mstt profiler files; CB
-cann-bench, device times of whole calls; TK CANN-8.1.RC1 ``python/site-packages/tbe/tik/api/cube``; TB the same,
-``opp/built-in/data`` tuning banks and ``tbe/dsl`` schedule constants; INI the same, ``data/platform_config``; CA
-published output of the vendor's cycle model of dav-c220 (traces of AscendOpKernelRunner and msopgen, constants of
-OpenAscendEmulator), which is no silicon; FIT a fit of ours on published kernel times.
+model and ``tests/costmodel``); PP pypto ``framework/src/cost_model``; MI msinsight and mstt profiler files; MS those of
+mindinsight (910A); CB cann-bench, device times of whole calls; TK CANN-8.1.RC1
+``python/site-packages/tbe/tik/api/cube``; TB the same, ``opp/built-in/data`` tuning banks and ``tbe/dsl`` schedule
+constants; INI the same, ``data/platform_config``; CA published output of the vendor's cycle model of dav-c220 (traces
+of AscendOpKernelRunner and msopgen, constants of OpenAscendEmulator), which is no silicon; FIT a fit of ours on
+published kernel times.
 """
 
 from __future__ import annotations
@@ -139,6 +140,8 @@ class CostParams:
     {kernel,vector,trans_data,transpose,reduce_sum}_fixed_cycles : int
         Time of a core beside its rows, by the kind of kernel (`Launch.fixed_cost`): code that is fetched, tiling that
         is read, prologue and epilogue.
+    vector_start_cycles : int
+        Time between the starts of two cores of a kernel of the kind "vector".
     {kernel,matmul,vector,cast,trans_data,transpose,reduce_sum}_model_error_permille : int
         What the model leaves open beside its parameters, by kind of kernel (`Launch.error_kind`): half the width of the
         logarithm of a time in which most measured kernels lie.
@@ -255,6 +258,7 @@ class CostParams:
     ub_bank_bytes: int
     kernel_fixed_cycles: int
     vector_fixed_cycles: int
+    vector_start_cycles: int
     trans_data_fixed_cycles: int
     transpose_fixed_cycles: int
     reduce_sum_fixed_cycles: int
@@ -290,6 +294,11 @@ class CostParams:
             raise ProductError(
                 f"queue_depth_rows must be in [1, {MAX_QUEUE_DEPTH}], not {self.queue_depth_rows} ({self.name})"
             )
+
+    def fixed_cycles(self, kind: str, active_cores: int) -> int:
+        """Return the time beside its rows of a kernel of a kind (`Launch.fixed_cost`) on ``active_cores`` cores."""
+        starts = self.vector_start_cycles * (active_cores - 1) if kind == "vector" else 0
+        return int(getattr(self, f"{kind}_fixed_cycles")) + starts
 
     def launch_nanoseconds(self, active_cores: int) -> int:
         """Return task duration minus core time for a launch on ``active_cores`` cores."""

@@ -139,6 +139,13 @@ def test_fixed_cost_is_that_of_the_kind_of_kernel():
         assert result.critical_parts["kernel_fixed"] == getattr(COST, f"{kind}_fixed_cycles")
 
 
+def test_cores_of_unified_products_start_one_after_the_other():
+    cost = get_product("910").cost
+    assert cost.fixed_cycles("vector", 1) == cost.vector_fixed_cycles
+    assert cost.fixed_cycles("vector", 32) == cost.vector_fixed_cycles + 31 * cost.vector_start_cycles
+    assert cost.fixed_cycles("trans_data", 32) == cost.trans_data_fixed_cycles
+
+
 def test_launch_cost_grows_with_the_cores():
     times = [COST.launch_nanoseconds(cores) for cores in range(1, 49)]
     assert times == sorted(times)
