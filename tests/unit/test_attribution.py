@@ -150,21 +150,28 @@ def test_attribution_tells_every_gradient_apart(dtype):
         assert set(row.additions) >= ({"serial"} if row.gradient != "db" else set())
 
 
-def test_saturation_is_overflow_and_infinity_is_lost():
+def test_saturation_is_a_cause_and_infinity_is_lost():
     """x has numbers beyond fp16: unified products clamp them, split ones make infinities."""
     big = layer(scale=3e4)
     saturated, infinite = (
         rows_of(big, products=(product,), cube_math_types=(2,))[0] for product in (UNIFIED[0], SPLIT[0])
     )
     assert saturated.error.lost == 0
-    assert saturated.error.main == "overflow"
+    assert saturated.error.main == "input saturation"
+    assert saturated.error.lost_by == {}
     assert infinite.error.lost > 0
-    assert infinite.error.share("overflow") is None
+    assert infinite.error.share("input saturation") is None
+    assert infinite.error.lost_by == {"input": infinite.error.lost}
     # the sums are beyond fp16, the operands are not
     half = layer(scale=3e3, dtype=np.float16)
     result = rows_of(half, products=(UNIFIED[0],), cube_math_types=(2,), gradients=("dw",))[0]
-    assert result.error.main == "overflow"
+    assert result.error.main == "output saturation"
     assert result.error.share("input") == 0
+    assert result.error.share("input saturation") is None
+    # where there are infinities the same results are lost on their way out
+    beyond = rows_of(half, products=(SPLIT[0],), cube_math_types=(2,), gradients=("dw",))[0]
+    assert beyond.error.lost > 0
+    assert beyond.error.lost_by == {"output": beyond.error.lost}
 
 
 @pytest.mark.parametrize(("dtype", "last"), [("fp16", "sums and output"), ("fp32", "sums")])
