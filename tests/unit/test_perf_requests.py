@@ -276,6 +276,14 @@ def test_matrix_product_by_extents_or_by_shapes():
     assert batched.shape == MatmulShape(m=16, n=16, k=8, batch=12, b_batched=True)
 
 
+def test_gradient_of_a_pooling_follows_from_the_input():
+    given = {"op": "avg_pool_grad", "x": [2, 16, 9, 8], "kernel_size": [3, 2], "stride": [2, 2], "pads": 1}
+    assert request_of(**given).dy_shape == (2, 16, 5, 5)
+    assert request_of(**given, g=[2, 16, 5, 5]) == request_of(**given)
+    with pytest.raises(RequestError, match="g must be given as a shape"):
+        request_of(**given, ceil_mode=True)
+
+
 def test_fused_operators_are_the_first():
     assert request_of(op="MatMul+Relu", m=4, k=4, n=4) == request_of(op="matmul", m=4, k=4, n=4)
 
@@ -303,6 +311,7 @@ def test_points_of_micro_benchmarks_are_answered_in_cycles():
 
 WRONG = [
     ({"op": "conv", "w": [16, 16, 3, 3]}, "x must be given as a shape, or g and w"),
+    ({"op": "conv", "x": [2, 16], "w": [16, 16, 3, 3]}, "x must have 3 to 6 axes, not the shape [2, 16]"),
     ({"op": "conv", "x": [2, 16, 9]}, "w must be given as a plain shape, or kernel_size"),
     (
         {"op": "conv", "x": [2, 16, 9, 9], "w": [16, 16, 3, 3], "pads": [1, 2, 3]},
