@@ -39,7 +39,7 @@ _COMMANDS = ("products", "precision", "perf", "check", "compare", "selftest", "r
 _CASE_FILES = (".json", ".csv")
 _SWITCHES = frozenset(
     {
-        "--yes", "--no-progress", "--forward", "--details", "--bias", "--ceil-mode", "--count-include-pad",
+        "--yes", "--no-progress", "--advice", "--forward", "--details", "--bias", "--ceil-mode", "--count-include-pad",
         "--no-count-include-pad", "--trans-a", "--trans-b", "--help",
     }
 )  # fmt: skip
