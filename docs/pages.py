@@ -86,6 +86,7 @@ COMMANDS = (
     "selftest",
     "products",
     "run",
+    "program",
     "warm",
 )
 WIDE = "---\nhide: [toc]\n---\n\n"
