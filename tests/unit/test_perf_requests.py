@@ -24,7 +24,7 @@ from ops.studies.calls.fields import Fields, RequestError
 from ops.studies.calls.planned import time_call
 from ops.studies.calls.read_elementwise import ELEMENTWISE
 from ops.studies.calls.request_items import READERS, read_item
-from ops.studies.calls.request_schema import FIELDS
+from ops.studies.calls.request_schema import FIELDS, request_schema
 from ops.studies.cases import case_of_shape
 from ops.studies.layers import Layer, PoolingLayer
 
@@ -34,7 +34,7 @@ ITEMS = {
     "conv_backprop_filter": {"op": "conv_backprop_filter", **CONV},
     "conv_backprop_input": {"op": "conv_backprop_input", **CONV},
     "conv_backward": {"op": "conv_backward", **CONV, "mask": "dx,db"},
-    "avg_pool": {"op": "avg_pool", "x": [2, 16, 8, 8], "kernel_size": 2, "dtype": "fp16"},
+    "avg_pool": {"op": "avg_pool", "x": [2, 16, 8, 8], "kernel_size": 2, "in_dtype": "fp16"},
     "avg_pool_grad": {"op": "avg_pool_grad", "x": [2, 16, 8, 8], "g": [2, 16, 4, 4], "kernel_size": [2, 2]},
     "matmul": {"op": "matmul", "m": 48, "k": 64, "n": 32},
     "transdata": {"op": "transdata", "in_shape": [2, 20, 9, 7], "out_format": "NC1HWC0"},
@@ -79,6 +79,14 @@ def test_schema_names_what_is_read():
         # a weight tells its window, and perm the shape
         assert missing == {"transpose": {"out_shape"}}.get(name, {"kernel_size"} if "w" in values else set()), name
     assert {operator for _, _, operators in FIELDS.values() for operator in operators} == set(READERS)
+
+
+def test_requests_have_the_types_of_the_schema():
+    kinds = {str: "string", int: "integer", bool: "boolean", list: "array", dict: "object"}
+    properties = request_schema()["items"]["properties"]
+    for values in ITEMS.values():
+        for name, value in values.items():
+            assert kinds[type(value)] in np.atleast_1d(properties[name]["type"]), name
 
 
 def test_every_operator_is_answered_with_the_times_of_its_launches():
