@@ -144,7 +144,7 @@ class CostParams:
         Time between the starts of two cores of a kernel of the kind "vector".
     {kernel,matmul,vector,cast,trans_data,transpose,reduce_sum}_model_error_permille : int
         What the model leaves open beside its parameters, by kind of kernel (`Launch.error_kind`): half the width of the
-        logarithm of a time in which most measured kernels lie.
+        logarithm of a time in which four of five measured kernels lie.
     phase_barrier_cycles : int
         Synchronisation of all cores between phases.
     launch_single_nanoseconds, launch_few_nanoseconds, launch_full_nanoseconds, launch_few_cores : int
