@@ -39,8 +39,8 @@ ATTRIBUTION_LEGEND = (
 )
 SPREAD_LEGEND = (
     "min to max: relative L2 errors against what was multiplied, over orders in which cores add to memory (that of "
-    "their numbers is not among them), and over the tilings for fewer cores, deterministic ones too; distinct: "
-    "results that differ in a bit."
+    "their numbers is not among them), and over the tilings for fewer cores or less of L1, deterministic ones too; "
+    "runs: how many were tried; distinct: results that differ in a bit."
 )
 
 

@@ -47,7 +47,7 @@ Progress = Callable[[int, int, str], None]
 
 def runs_of(spread: int) -> int:
     """Return how many runs of each call `attribute` takes at most: 3 for parts, 3 ways to add, the spread."""
-    return 6 + 3 * spread
+    return 6 + (3 * spread + 4 if spread else 0)
 
 
 @default_fenv
@@ -184,6 +184,6 @@ def _row(
         error=case.error_parts(),
         additions=case.additions(),
         spread=spread_of(layer, one.kind.gradient, goldens.tensors, asked, case.rounded, spread)
-        if spread and case.is_call and isinstance(layer, Layer) and one.kind.gradient != "y"
+        if spread and case.is_call and isinstance(layer, Layer)
         else None,
     )

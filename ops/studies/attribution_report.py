@@ -142,9 +142,10 @@ class Spread:
     Attributes
     ----------
     core_orders : Range
-        Over orders in which cores add to memory, by the tiling of the call.
+        Over orders in which cores add to memory, by the tiling of the call; none of an output.
     tilings : Range
-        Over the tilings that are chosen for fewer cores, each with and without the deterministic mode; one order.
+        Over the tilings that are chosen for fewer cores or for a half and a quarter of L1, of gradients with and
+        without the deterministic mode; one order. ``runs`` says how many different ones there were.
     """
 
     core_orders: Range

@@ -200,6 +200,10 @@ def test_spread_holds_the_call_itself_and_other_orders():
     assert tilings.min <= own <= tilings.max
     for one in (orders, tilings):
         assert 0 < one.min <= one.median <= one.max < 1e-6
+    (output,) = rows_of(layer(), products=(SPLIT[0],), cube_math_types=(0,), gradients=("y",), spread=3)
+    # every element has one core and one order, however the work is cut
+    assert (output.spread.core_orders.runs, output.spread.tilings.distinct) == (0, 1)
+    assert output.spread.tilings.runs > 1
     (fixed,) = rows_of(layer(), products=(SPLIT[0],), cube_math_types=(0,), gradients=("dx",), spread=3)
     assert (fixed.spread.core_orders.runs, fixed.spread.core_orders.distinct) == (3, 1)
 
@@ -274,3 +278,18 @@ def test_causes_are_kept_and_found_by_several_processes_alike(tmp_path, monkeypa
     assert longer[: len(alone)] == alone
     assert len(longer) > len(alone)
     assert attribute(more, options, spread=1, results=Results(path), jobs=2) == longer
+
+
+def test_less_of_l1_gives_tilings_that_fewer_cores_do_not(monkeypatch):
+    rng = np.random.default_rng(3)
+    x, dy = (rng.standard_normal((2, 64, 28, 28)).astype(np.float16) for _ in range(2))
+    wide = dataclasses.replace(
+        layer(), x=x, dy=dy, weight=None, weight_shape=(64, 64, 3, 3), stride=(1, 1), padding=(1, 1), dilation=(1, 1),
+        groups=1, gradients=("dw",),
+    )  # fmt: skip
+    found = {}
+    for parts in ((), (2, 4)):
+        monkeypatch.setattr("ops.studies.attribution_spread._PARTS_OF_L1", parts)
+        (row,) = rows_of(wide, products=(SPLIT[0],), cube_math_types=(0,), spread=1)
+        found[parts] = row.spread.tilings.runs
+    assert found[2, 4] > found[()]
