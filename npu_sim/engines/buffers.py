@@ -105,6 +105,7 @@ def _violation(finding: list[int], rows: np.ndarray, core: int, launch: Launch) 
         core=core,
         tile=int(row["tile"]),
         site=int(row["site"]),
+        other_site=int(rows["site"][other - 1]) if other else -1,
         space=Space(space),
         start=start,
         length=length,

@@ -252,6 +252,8 @@ class _Checker:
             core=place.part.core,
             tile=int(place.row["tile"]),
             site=int(place.row["site"]),
+            other_core=-1 if before is None or before.part.core == place.part.core else before.part.core,
+            other_site=-1 if before is None else int(before.row["site"]),
             launch=place.part.launch,
             space=Space(space),
             start=start,

@@ -53,6 +53,8 @@ class Violation:
         none is.
     core, tile, site : int
         Where: emulated core (-1: none), work item, place in the kernel.
+    other_core, other_site : int
+        Where ``other_row`` is; core -1: on the same core. Site -1: no other row.
     launch : int
         Which of the launches checked together.
     space : Space
@@ -69,6 +71,8 @@ class Violation:
     core: int = 0
     tile: int = -1
     site: int = 0
+    other_core: int = -1
+    other_site: int = -1
     launch: int = 0
     space: Space = Space.NONE
     start: int = 0

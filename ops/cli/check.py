@@ -14,15 +14,24 @@ from rich.text import Text
 from npu_sim.report.files import write_files
 from npu_sim.report.record import counted
 from ops.cli import shapes
+from ops.cli.check_options import (
+    CoreOption,
+    ExplainOption,
+    MaxFindingsOption,
+    Output,
+    SarifOption,
+    ToolOption,
+    print_code,
+    print_findings,
+    read_tools,
+    sarif_of,
+)
 from ops.cli.effort import YesOption, announce
 from ops.cli.output import console, note_compilation, print_prose
 from ops.studies.convolution_kinds import WEIGHT_GRADIENT_CALL
 
 if TYPE_CHECKING:
     from ops.studies.checking import CheckReport, CheckRow
-
-_FINDINGS_SHOWN = 20
-"""Findings printed per layer; all of them are in the JSON."""
 
 
 def check_command(
@@ -40,14 +49,20 @@ def check_command(
     cube_math_type: shapes.ModeOption = None,
     layer: shapes.LayerOption = None,
     dtype: shapes.DtypeOption = None,
+    tool: ToolOption = None,
+    core: CoreOption = None,
+    max_findings: MaxFindingsOption = 20,
+    explain: ExplainOption = None,
     json_path: shapes.JsonOption = None,
+    sarif_path: SarifOption = None,
     yes: YesOption = False,
     no_progress: shapes.NoProgressOption = False,
 ) -> None:
     """Check the calls of weight gradients, or whatever a Python file launches.
 
-    Looks for accesses out of bounds, uninitialised reads, missing waits and
-    illegal instructions. Of a weight gradient every launch of its call is
+    Looks for accesses out of bounds, uninitialised and stale reads, missing waits
+    and barriers, outputs that are not filled, misused buffers and illegal
+    instructions. What one fault shows in many tiles is one finding. Of a weight gradient every launch of its call is
     checked: the kernel, and the casts and layout conversions around it. A Python
     file is run, on its own product unless --product names one; it is the way to
     check every other operator: average pooling, the other gradients of a
@@ -63,7 +78,11 @@ def check_command(
     from ops.cli.script_checks import check_script
     from ops.studies import checking
     from ops.studies.effort import checking_effort
+    from ops.studies.findings import Wanted
 
+    if explain is not None:
+        raise typer.Exit(print_code(explain))
+    wanted = Wanted(tools=read_tools(tool), core=core)
     if file is not None and scripts.is_script(file):
         scripts.refuse_options(
             {
@@ -72,38 +91,42 @@ def check_command(
                 "--cube-math-type": cube_math_type,
             }
         )  # fmt: skip
+        output = Output(json_path, sarif_path, max_findings)
         raise typer.Exit(
-            check_script(file, arguments or (), product, json_path, yes=yes, show_progress=not no_progress)
+            check_script(file, arguments or (), product, output, wanted=wanted, yes=yes, show_progress=not no_progress)
         )
     shapes.refuse_arguments(arguments)
     given = shapes.ShapeOptions(x=x, weight=weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
     cases = shapes.read_cases(file, model, batch, given, dtype=dtype, layers=layer)
     products, modes = shapes.read_products(product), shapes.read_modes(cube_math_type)
     json_file = shapes.output_path("--json", json_path, file)
+    sarif_file = shapes.output_path("--sarif", sarif_path, file)
     note_compilation()
     announce(checking_effort(cases, products, modes), yes=yes)
     with shapes.progress_bar(shown=not no_progress) as progress:
-        report = checking.run_check(cases, products, modes, progress=progress)
+        report = checking.run_check(cases, products, modes, wanted=wanted, progress=progress)
     json_text = report.to_json() + "\n"
     contents: dict[Path, bytes] = {} if json_file is None else {json_file: json_text.encode()}
+    if sarif_file is not None:
+        contents[sarif_file] = sarif_of(finding for row in report.rows for finding in row.findings)
     write_files(contents)
     if json_path == "-":
         sys.stdout.write(json_text)
     else:
-        _print(report, console())
+        _print(report, console(), max_findings)
         for path in contents:
             console().print(f"written: {path}", soft_wrap=True)
     raise typer.Exit(0 if report.passed else 1)
 
 
-def _print(report: CheckReport, screen: Console) -> None:
+def _print(report: CheckReport, screen: Console, shown: int) -> None:
     print_prose(screen, f"Each layer: every launch of the {WEIGHT_GRADIENT_CALL}.", "bold")
     for (product, mode), group in groupby(report.rows, key=lambda row: (row.product, row.cube_math_type)):
         rows = list(group)
         name = rows[0].chip.name
         screen.print(Text(f"{name if product == name else f'{product} = {name}'}, cubeMathType {mode}", style="bold"))
         for row in rows:
-            _print_row(row, screen)
+            _print_row(row, screen, shown)
         for line in shapes.refusal_lines((row.case.name, row.refusal) for row in rows):
             print_prose(screen, line)
         screen.print()
@@ -119,16 +142,10 @@ def _print(report: CheckReport, screen: Console) -> None:
     )
 
 
-def _print_row(row: CheckRow, screen: Console) -> None:
+def _print_row(row: CheckRow, screen: Console, shown: int) -> None:
     for number, launch in enumerate(row.launches):
         found = [finding for finding in row.findings if finding.violation.launch == number]
         size = f"{counted(launch.core_count, 'core')}, {counted(launch.phase_count, 'phase')}"
         outcome = f"{counted(launch.row_count, 'instruction')}: {counted(len(found), 'finding')}"
         screen.print(Text(f"  {row.case.name}: {launch.name} ({launch.works_on}): {size}, {outcome}"), soft_wrap=True)
-        for finding in found[:_FINDINGS_SHOWN]:
-            screen.print(Text(f"    {finding.violation}", style="red"), soft_wrap=True)
-            for window in finding.windows:
-                for line in window.splitlines():
-                    screen.print(Text(f"      {line}"), soft_wrap=True)
-        if len(found) > _FINDINGS_SHOWN:
-            screen.print(Text(f"    ... {len(found) - _FINDINGS_SHOWN} more; --json has all of them"))
+        print_findings(found, screen, shown)

@@ -44,7 +44,7 @@ class NetworkOptions:
         The others.
     trace_cores : sequence of int or None
         Cores in the trace.
-    forward, advice, details, yes, show_progress : bool
+    forward, details, yes, show_progress : bool
         Flags.
     """
 
@@ -64,7 +64,6 @@ class NetworkOptions:
     op_prof: str | None
     trace_cores: Sequence[int] | None
     forward: bool
-    advice: bool
     details: bool
     yes: bool
     show_progress: bool
@@ -92,9 +91,8 @@ def time_network(given: NetworkOptions) -> int:
     announce(_effort(make, modes, batches, products, given), yes=given.yes)
     with shapes.progress_bar(shown=given.show_progress) as progress:
         report = run_network(
-            make, products, modes, batches, scope, layers=layers, forward=given.forward,
-            advice=given.advice, progress=progress,
-        )  # fmt: skip
+            make, products, modes, batches, scope, layers=layers, forward=given.forward, progress=progress
+        )
     contents: dict[Path, bytes] = {}
     json_text = report.to_json() + "\n"
     if json_file is not None:

@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from npu_sim.program.launch import Launch
-from npu_sim.program.violation import Violation
 from npu_sim.report.explain import Explanation
 from npu_sim.report.record import counted
 from ops.cli import scripts
+from ops.cli.check_options import Output, print_findings, sarif_of
 from ops.cli.effort import announce
 from ops.cli.output import console, print_prose
 from ops.cli.shapes import output_path, progress_bar
 from ops.studies.checking import MEMORY_PER_GM_BYTE, check_launches, known_of_beginnings
 from ops.studies.effort import CHECKING_ROWS_PER_SECOND, launches_effort
+from ops.studies.findings import EVERYTHING, Finding, Wanted
 
-SCHEMA_VERSION = 2
-_FINDINGS_SHOWN = 20
+SCHEMA_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,27 +33,30 @@ class CheckedCall:
         What it did.
     stopped_by : str
         The error that left its kernel before the end; "" if it ended.
-    findings : tuple of tuple of Violation
+    findings : tuple of tuple of Finding
         Launch by launch. Of a kernel that was stopped: what holds whatever would have followed.
     """
 
     made: Explanation
     stopped_by: str
-    findings: tuple[tuple[Violation, ...], ...]
+    findings: tuple[tuple[Finding, ...], ...]
 
 
 def check_script(
     file: str,
     arguments: Sequence[str],
     products: Sequence[str] | None,
-    json_path: str | None,
+    output: Output,
     *,
+    wanted: Wanted = EVERYTHING,
     yes: bool,
     show_progress: bool,
 ) -> int:
     """Run a script and check what its operators launched; return the exit code."""
     product = scripts.one_product(products)
+    json_path = output.json_path
     output_path("--json", json_path, file)
+    sarif_file = output_path("--sarif", output.sarif_path, file)
     outcome = scripts.run_script(file, arguments, product, explain=True, quiet=json_path == "-")
     launches = [launch for made in outcome.explanations for launch in made.launches]
     announce(launches_effort(launches, CHECKING_ROWS_PER_SECOND, MEMORY_PER_GM_BYTE), yes=yes)
@@ -64,9 +65,9 @@ def check_script(
         for number, made in enumerate(outcome.explanations):
             if progress:
                 progress(number, len(outcome.explanations), made.title)
-            calls.append(_checked(made, outcome.error))
+            calls.append(_checked(made, outcome.error, wanted))
     if json_path != "-":
-        _print_calls(calls, console())
+        _print_calls(calls, console(), output.shown)
     rows = [
         {
             "title": call.made.title,
@@ -75,49 +76,41 @@ def check_script(
             "launch": launch.name,
             "works_on": works_on,
             "stopped_by": call.stopped_by,
-            "findings": [_finding(found, launch) for found in findings],
+            "findings": [finding.document() for finding in findings],
         }
         for number, call in enumerate(calls)
         for launch, works_on, findings in zip(
             call.made.launches, call.made.works_of_launches(), call.findings, strict=True
         )
     ]
-    scripts.write_report({"schema_version": SCHEMA_VERSION, "source": file, "launches": rows}, json_path, file, {})
-    is_well = not outcome.code and rows and not any(call.stopped_by or any(call.findings) for call in calls)
+    found = [finding for call in calls for findings in call.findings for finding in findings]
+    extra = {} if sarif_file is None else {sarif_file: sarif_of(found)}
+    scripts.write_report({"schema_version": SCHEMA_VERSION, "source": file, "launches": rows}, json_path, file, extra)
+    worse = any(finding.code.severity != "advice" for finding in found)
+    is_well = not outcome.code and rows and not worse and not any(call.stopped_by for call in calls)
     return 0 if is_well else 1
 
 
-def _checked(made: Explanation, error: str) -> CheckedCall:
+def _checked(made: Explanation, error: str, wanted: Wanted) -> CheckedCall:
     """Check the launches of a call; an unfinished kernel was stopped by the error that ended the script, if one did."""
     stopped_by = made.stopped_by or (error if not made.is_finished else "")
-    return CheckedCall(made=made, stopped_by=stopped_by, findings=tuple(_findings(made, is_stopped=bool(stopped_by))))
+    return CheckedCall(
+        made=made, stopped_by=stopped_by, findings=tuple(_findings(made, wanted, is_stopped=bool(stopped_by)))
+    )
 
 
-def _findings(made: Explanation, *, is_stopped: bool) -> Iterator[tuple[Violation, ...]]:
+def _findings(made: Explanation, wanted: Wanted, *, is_stopped: bool) -> Iterator[tuple[Finding, ...]]:
     """Yield the findings of each launch; launches on one memory are checked together, for a later one may read."""
     for _, group in groupby(made.launches, key=lambda launch: id(launch.gm)):
         launches = list(group)
-        _, findings = check_launches(launches, made.product)
+        _, findings = check_launches(launches, made.product, wanted)
         if is_stopped:
             findings = known_of_beginnings(launches, findings)
         for number in range(len(launches)):
-            yield tuple(finding.violation for finding in findings if finding.violation.launch == number)
+            yield tuple(finding for finding in findings if finding.violation.launch == number)
 
 
-def _finding(violation: Violation, launch: Launch) -> dict[str, Any]:
-    line = launch.lines.get(violation.site)
-    return {
-        "file": line.file if line else "",
-        "line": line.line if line else 0,
-        "kind": violation.kind.value,
-        "core": violation.core,
-        "row": violation.row,
-        "other_row": violation.other_row,
-        "text": str(violation),
-    }
-
-
-def _print_calls(calls: Sequence[CheckedCall], screen: Console) -> None:
+def _print_calls(calls: Sequence[CheckedCall], screen: Console, shown: int) -> None:
     for call in calls:
         made = call.made
         print_prose(screen, made.heading, "bold")
@@ -130,12 +123,7 @@ def _print_calls(calls: Sequence[CheckedCall], screen: Console) -> None:
             words += f" ({works_on})" if works_on else ""
             words += ", only what ran before" if call.stopped_by else ""
             screen.print(Text(f"  {words}: {counted(len(findings), 'finding')}"), soft_wrap=True)
-            for violation in findings[:_FINDINGS_SHOWN]:
-                line = launch.lines.get(violation.site)
-                words = f"{line}: {violation}" if line else str(violation)
-                screen.print(Text(f"    {words}", style="red"), soft_wrap=True)
-            if len(findings) > _FINDINGS_SHOWN:
-                screen.print(Text(f"    ... {len(findings) - _FINDINGS_SHOWN} more; --json has all of them"))
+            print_findings(findings, screen, shown)
     launched = [call.findings for call in calls if call.findings]
     if not launched:
         screen.print("nothing to check: no operator of the file launched a kernel")

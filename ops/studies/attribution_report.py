@@ -9,9 +9,7 @@ from typing import Literal
 from ops.studies.kinds import Entry
 from ops.studies.layers import ResultName
 
-Cause = Literal[
-    "carried", "input", "sums", "atomics", "output", "sums and output", "input saturation", "output saturation"
-]  # fmt: skip
+Cause = Literal["carried", "input", "sums", "atomics", "output", "sums and output", "overflow"]
 """What makes a part of an error.
 
 carried
@@ -26,13 +24,10 @@ output
     The sums are rounded to the type of the gradient, in one or two steps.
 sums and output
     Both, where the operator has no sums that could be taken out.
-input saturation, output saturation
-    What is beyond the type that is multiplied, or that of the result, becomes its largest number. What becomes infinite
-    is overflow: such elements are lost.
+overflow
+    What is beyond a format becomes its largest number.
 """
-CAUSES: tuple[Cause, ...] = (
-    "carried", "input", "sums", "atomics", "output", "sums and output", "input saturation", "output saturation"
-)  # fmt: skip
+CAUSES: tuple[Cause, ...] = ("carried", "input", "sums", "atomics", "output", "sums and output", "overflow")
 
 MOST_CROSS = 0.05
 """Share of the cross terms above which a report says why they are there."""
@@ -90,8 +85,6 @@ class ErrorParts:
         Elements that are finite in every stage; the others are in no figure.
     lost : int
         Elements whose golden is finite and a later stage is not: overflow where the format has infinities.
-    lost_by : mapping of str to int
-        Those elements by the cause that made them infinite or NaN first; causes without any are left out.
     relative_l2 : float or None
         Norm of the error over that of the golden; None where the golden is 0.
     parts : tuple of ErrorPart
@@ -104,7 +97,6 @@ class ErrorParts:
 
     count: int
     lost: int
-    lost_by: Mapping[Cause, int]
     relative_l2: float | None
     parts: tuple[ErrorPart, ...]
     cross: float
@@ -142,10 +134,9 @@ class Spread:
     Attributes
     ----------
     core_orders : Range
-        Over orders in which cores add to memory, by the tiling of the call; none of an output.
+        Over orders in which cores add to memory, by the tiling of the call.
     tilings : Range
-        Over the tilings that are chosen for fewer cores or for a half and a quarter of L1, of gradients with and
-        without the deterministic mode; one order. ``runs`` says how many different ones there were.
+        Over the tilings that are chosen for fewer cores, each with and without the deterministic mode; one order.
     """
 
     core_orders: Range

@@ -5,20 +5,16 @@ All launches of a call are checked, in stream order on their one memory: the ker
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from npu_sim.engines.buffers import run_buffers
-from npu_sim.engines.hazards import CHUNK_ROWS, emit_rows, run_hazards
+from npu_sim.engines.hazards import CHUNK_ROWS, run_hazards
 from npu_sim.errors import InternalError, NpuSimError, ShapeError
 from npu_sim.isa.op import Op
-from npu_sim.isa.row import empty_rows, join_rows
+from npu_sim.isa.row import empty_rows
 from npu_sim.products import Product
-from npu_sim.program.disassemble import listing
 from npu_sim.program.launch import Launch
 from npu_sim.program.legality import verify_launch
 from npu_sim.program.violation import Kind, Violation
@@ -27,36 +23,14 @@ from npu_sim.units import MIB
 from ops.common.explain import launch_works
 from ops.studies.cases import CaseSet, ConvCase, StudyRow, combinations, plan_case, program_name
 from ops.studies.convolution_kinds import WEIGHT_GRADIENT_CALL
+from ops.studies.findings import EVERYTHING, Finding, Programs, Wanted, grouped
 from ops.studies.precision import Progress
 from ops.studies.precision_report import Refusal
 
-SCHEMA_VERSION = 2
-WINDOW_ROWS = 2
-"""Rows shown before and behind each row of a finding."""
+SCHEMA_VERSION = 3
 GM_LIMIT_BYTES = 4096 * MIB
 MEMORY_PER_GM_BYTE = 2
 """What the order checker remembers about, in bytes."""
-
-_OTHER_CORE = re.compile(r" data (?:of|read by) core (\d+) row (\d+) ")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One finding with the instructions around it.
-
-    Attributes
-    ----------
-    launch : str
-        Kernel.
-    violation : Violation
-        What is wrong.
-    windows : tuple of str
-        Listings around the row and, if another one is involved, around that.
-    """
-
-    launch: str
-    violation: Violation
-    windows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +77,7 @@ class CheckReport:
 
     @property
     def finding_count(self) -> int:
-        """Findings in all rows."""
+        """Findings in all rows, advice too."""
         return sum(len(row.findings) for row in self.rows)
 
     @property
@@ -113,8 +87,9 @@ class CheckReport:
 
     @property
     def passed(self) -> bool:
-        """Whether something was checked and nothing found; refusals alone prove nothing."""
-        return bool(self.checked) and not self.finding_count
+        """Whether something was checked and nothing but advice found; refusals alone prove nothing."""
+        worse = (finding.code.severity != "advice" for row in self.rows for finding in row.findings)
+        return bool(self.checked) and not any(worse)
 
     def to_json(self) -> str:
         """Return everything as JSON text."""
@@ -127,7 +102,7 @@ class CheckReport:
                 "finding_count": self.finding_count,
                 "rows": [
                     _case_document(row)
-                    | {"launches": row.launches, "findings": [_finding_document(finding) for finding in row.findings]}
+                    | {"launches": row.launches, "findings": [finding.document() for finding in row.findings]}
                     for row in self.rows
                 ],
             }
@@ -154,28 +129,13 @@ def _case_document(row: CheckRow) -> dict[str, Any]:
     }
 
 
-def _finding_document(finding: Finding) -> dict[str, Any]:
-    violation = finding.violation
-    return {
-        "launch": finding.launch,
-        "launch_number": violation.launch,
-        "kind": violation.kind.value,
-        "name": violation.kind.name,
-        "core": violation.core,
-        "row": violation.row,
-        "other_row": violation.other_row,
-        "tile": violation.tile,
-        "site": violation.site,
-        "space": violation.space.name,
-        "start": violation.start,
-        "length": violation.length,
-        "detail": violation.detail,
-        "windows": finding.windows,
-    }
-
-
 def run_check(
-    cases: CaseSet, products: tuple[str, ...], cube_math_types: tuple[int, ...], *, progress: Progress | None = None
+    cases: CaseSet,
+    products: tuple[str, ...],
+    cube_math_types: tuple[int, ...],
+    *,
+    wanted: Wanted = EVERYTHING,
+    progress: Progress | None = None,
 ) -> CheckReport:
     """Check every launch of every case on every product in every mode.
 
@@ -187,6 +147,8 @@ def run_check(
         SoC versions or series aliases.
     cube_math_types : tuple of int
         0..3.
+    wanted : Wanted
+        Which findings to keep.
     progress : callable or None
         Called with (combinations done, combinations in all, what comes next).
 
@@ -202,11 +164,11 @@ def run_check(
     A refused combination is a row of the report, not an error.
     """
     every = combinations(cases, products, cube_math_types, progress)
-    rows = tuple(_check(case, name, chip, mode) for name, chip, mode, case in every)
+    rows = tuple(_check(case, name, chip, mode, wanted) for name, chip, mode, case in every)
     return CheckReport(source=cases.source, rows=rows)
 
 
-def _check(case: ConvCase, product: str, chip: Product, mode: int) -> CheckRow:
+def _check(case: ConvCase, product: str, chip: Product, mode: int, wanted: Wanted) -> CheckRow:
     try:
         plan = plan_case(case, chip, mode)
     except InternalError:
@@ -214,7 +176,7 @@ def _check(case: ConvCase, product: str, chip: Product, mode: int) -> CheckRow:
     except NpuSimError as error:
         return CheckRow(case=case, product=product, chip=chip, cube_math_type=mode, refusal=Refusal.of(error))
     require_size(case, plan.calls.gm.total_bytes)
-    checked, findings = check_launches(plan.calls.launches, chip)
+    checked, findings = check_launches(plan.calls.launches, chip, wanted)
     works = launch_works(plan.calls.steps)
     launches = tuple(replace(launch, works_on=words) for launch, words in zip(checked, works, strict=True))
     return CheckRow(case=case, product=product, chip=chip, cube_math_type=mode, launches=launches, findings=findings)
@@ -235,7 +197,9 @@ def require_size(case: ConvCase, gm_bytes: int) -> None:
         )
 
 
-def check_launches(launches: Sequence[Launch], chip: Product) -> tuple[tuple[CheckedLaunch, ...], tuple[Finding, ...]]:
+def check_launches(
+    launches: Sequence[Launch], chip: Product, wanted: Wanted = EVERYTHING
+) -> tuple[tuple[CheckedLaunch, ...], tuple[Finding, ...]]:
     """Check launches that share their global memory, in stream order.
 
     Parameters
@@ -244,20 +208,21 @@ def check_launches(launches: Sequence[Launch], chip: Product) -> tuple[tuple[Che
         The kernels.
     chip : Product
         Instruction set and capacities.
+    wanted : Wanted
+        Which findings to keep.
 
     Returns
     -------
     (checked launches, findings)
         The findings of `program.verify` (each instruction by itself) and `engines.buffers` first, then those of
-        `engines.hazards` that are not the same kind at the same instruction. `Violation.launch` is the number of the launch.
+        `engines.hazards` that are not the same kind at the same instruction; one for each fault, worst first.
+        `Violation.launch` is the number of the launch.
     """
-    windows = _Windows()
     checked: list[CheckedLaunch] = []
-    findings: list[Finding] = []
+    found: list[Violation] = []
     for number, launch in enumerate(launches):
-        for violation in (*verify_launch(launch, chip), *run_buffers(launch, chip)):
-            placed = replace(violation, launch=number)
-            findings.append(Finding(launch=launch.name, violation=placed, windows=windows.around(launch, placed)))
+        alone = (*verify_launch(launch, chip), *run_buffers(launch, chip))
+        found += [replace(violation, launch=number) for violation in alone]
         checked.append(
             CheckedLaunch(
                 name=launch.name,
@@ -266,14 +231,11 @@ def check_launches(launches: Sequence[Launch], chip: Product) -> tuple[tuple[Che
                 row_count=_row_count(launch),
             )
         )
-    known = {_place(finding.violation) for finding in findings}
+    known = {_place(violation) for violation in found}
     outputs = [tensor.name for tensor in launches[0].gm.tensors if tensor.is_output] if launches else []
-    for violation in run_hazards(launches, chip, outputs=outputs):
-        if _place(violation) in known:
-            continue
-        launch = launches[violation.launch]
-        findings.append(Finding(launch=launch.name, violation=violation, windows=windows.around(launch, violation)))
-    return tuple(checked), tuple(findings)
+    together = run_hazards(launches, chip, outputs=outputs)
+    found += [violation for violation in together if _place(violation) not in known]
+    return tuple(checked), grouped(filter(wanted.has, found), launches)
 
 
 def _row_count(launch: Launch) -> int:
@@ -292,7 +254,7 @@ def known_of_beginnings(launches: Sequence[Launch], findings: Sequence[Finding])
 
     A flag that is left set may still be waited for, a state switched off, an output filled; everything else looks back.
     """
-    programs = _Windows()
+    programs = Programs()
 
     def is_open(violation: Violation) -> bool:
         if violation.kind in (Kind.OUTPUT_HOLE, Kind.STATE_LEFT, Kind.BUFFER_LEAK):
@@ -302,37 +264,3 @@ def known_of_beginnings(launches: Sequence[Launch], findings: Sequence[Finding])
         return bool(programs.rows(launches[violation.launch], violation.core)[violation.row]["op"] == Op.SET_FLAG)
 
     return tuple(finding for finding in findings if not is_open(finding.violation))
-
-
-@dataclass(slots=True)
-class _Windows:
-    """Listings around rows; the rows of a core are emitted again when they are first needed."""
-
-    known: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
-
-    def around(self, launch: Launch, violation: Violation) -> tuple[str, ...]:
-        """Return the listings around both rows of ``violation``."""
-        if violation.row < 0:
-            return ()
-        places = [(violation.core, violation.row)]
-        if violation.other_row >= 0:
-            other = _OTHER_CORE.search(violation.detail)
-            core = int(other[1]) if other and int(other[2]) == violation.other_row else violation.core
-            places.append((core, violation.other_row))
-        return tuple(self._window(launch, core, row) for core, row in places)
-
-    def _window(self, launch: Launch, core: int, row: int) -> str:
-        rows = self.rows(launch, core)
-        first = max(row - WINDOW_ROWS, 0)
-        lines = listing(rows[first : row + WINDOW_ROWS + 1], first=first, sites=launch.sites).splitlines()
-        return "\n".join(
-            f"{'>' if number == row else ' '} core {core} {line}" for number, line in enumerate(lines, first)
-        )
-
-    def rows(self, launch: Launch, core: int) -> np.ndarray:
-        """Return the rows of a core, through all phases."""
-        key = (id(launch), core)
-        if key not in self.known:
-            self.known.clear()  # findings come core by core: one program at a time is enough
-            self.known[key] = join_rows([emit_rows(launch, core, phase) for phase in range(launch.phase_count)])
-        return self.known[key]

@@ -23,7 +23,8 @@ from npu_sim.program.violation import Kind, Violation
 from ops.cli.main import main
 from ops.studies.calls.request_schema import request_schema
 from ops.studies.cases import CaseSet, case_of_shape
-from ops.studies.checking import Finding, run_check
+from ops.studies.checking import run_check
+from ops.studies.findings import BufferRange, Finding, Instruction
 from ops.studies.selftest.arithmetic import Arithmetic, emulate
 from ops.studies.selftest.vectors import digest, vectors_of
 from ops.studies.validation import validate
@@ -97,7 +98,6 @@ NAMES_AS_KEYS = frozenset({
 """Fields whose value is an object with keys that are names: of products, pipes, facts, .."""
 
 MEANINGS = {
-    "advice": "changes to all calls, the one that gains most first; null if nobody asked",
     "additions": "relative L2 error of sums before they are rounded, by the model or mode that adds",
     "aliases": "series alias to SoC version",
     "call_number": "which of the calls of the file",
@@ -177,6 +177,9 @@ MEANINGS = {
     "verdicts": "what each standard says",
     "void_cause": "why the verdict says nothing: empty, golden, inputs, peer or zeros",
     "wait_shares": "shares of the core time that each pipe stands still, by cause",
+    "hint": "what to do",
+    "other_instruction": "the earlier one that is involved",
+    "severity": "error, warning or advice",
     "windows": "listings around the rows of the finding",
     "works_on": "tensors of the launch",
     "zero_match_ratio": "share of elements that a result of nothing but zeros would match",
@@ -229,19 +232,7 @@ def documents() -> dict[str, list[Any]]:
         ],
         "perf": [_printed("perf", *SHAPE)],
         "perf_network": [
-            _printed(
-                "perf",
-                "--model",
-                "alexnet",
-                "--batch",
-                "1,2",
-                "--layer",
-                "conv5",
-                "--dtype",
-                "fp32",
-                "--advice",
-                *PRODUCTS,
-            ),
+            _printed("perf", "--model", "alexnet", "--batch", "1,2", "--layer", "conv5", "--dtype", "fp32", *PRODUCTS),
             _printed("perf", "--model", "resnet50", "--batch", "1", "--layer", "pool5", "--product", "910b"),
         ],
         "perf_validate": [_validation()],
@@ -250,8 +241,12 @@ def documents() -> dict[str, list[Any]]:
     }
     cases = CaseSet(source="", cases=(case_of_shape((2, 20, 9, 7), (20, 20, 3, 3), dtype="fp32"),))
     report = run_check(cases, ("910b", "310p"), (0,))
-    wrong = Finding(launch="", violation=Violation(kind=Kind.UNDEFINED, row=0), windows=("",))
-    rows = (*report.rows, replace(report.rows[0], findings=(wrong,)))
+    at = Instruction(core=0, row=0, tile=0, site="", api="", pipe="")
+    part = BufferRange(name="", start=0, end=0)
+    violation = Violation(kind=Kind.UNDEFINED, row=0)
+    wrong = Finding(launch="", violation=violation, windows=("",), instruction=at, other=at, buffer=part)
+    plain = replace(wrong, instruction=None, other=None, buffer=None)
+    rows = (*report.rows, replace(report.rows[0], findings=(wrong, plain)))
     found["check"] = [json.loads(replace(report, rows=rows).to_json())]
     with tempfile.TemporaryDirectory() as folder:
         tensors = Path(folder) / "tensors.npz"
@@ -298,6 +293,7 @@ def documents() -> dict[str, list[Any]]:
         script.write_text(SCRIPT, encoding="utf-8")
         for command in ("perf", "check"):
             found[f"{command}_script"] = [_printed(command, str(script))]
+        found["check_script"][0]["launches"][0]["findings"] += found["check"][0]["rows"][-1]["findings"]
         found["run"] = [_printed("run", str(script))]
     return found
 

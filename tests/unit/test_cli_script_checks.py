@@ -92,7 +92,7 @@ def test_check_of_a_script_holds_every_row_to_the_static_rules(capsys, tmp_path,
     code, out, _ = run(capsys, "check", path, "--json", "-")
     document = json.loads(out)
     (launch,) = document["launches"]
-    assert (code, document["schema_version"], launch["stopped_by"]) == (1, 2, "")
+    assert (code, document["schema_version"], launch["stopped_by"]) == (1, 3, "")
     assert [finding["kind"] for finding in launch["findings"]] == [kind]
 
 

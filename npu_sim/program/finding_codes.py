@@ -1,0 +1,122 @@
+"""What the codes of findings mean: how bad they are, which check looks for them, what to do.
+
+Names that begin with Error are those of asc-tools' npuchk (``docs/02_npu_check_en.md``); `NPUCHK_CODES` lists all 19.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from npu_sim.program.violation import Kind
+
+Severity = Literal["error", "warning", "advice"]
+Tool = Literal["memcheck", "initcheck", "racecheck", "synccheck", "rules"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "advice")
+TOOLS: tuple[Tool, ...] = ("memcheck", "initcheck", "racecheck", "synccheck", "rules")
+
+
+class Code(NamedTuple):
+    """What a code means; ``title`` and ``hint`` are sentences without their full stop."""
+
+    severity: Severity
+    tool: Tool
+    title: str
+    hint: str
+
+
+CODES: dict[Kind, Code] = {
+    Kind.READ_UNALLOCATED: Code(
+        "error", "memcheck", "Reads memory that belongs to no tensor or buffer",
+        "allocate the buffer before, free it after the last use, name a tensor of the launch",
+    ),
+    Kind.READ_UNINITIALISED: Code(
+        "error", "initcheck", "Reads bytes that nothing has written", "fill all that is read, padding and tails too"
+    ),
+    Kind.READ_STALE: Code(
+        "error", "initcheck", "Reads a tile whose life is over: its buffer was handed back or allocated anew",
+        "load the new tile before, or start the sum with cmatrixInitVal",
+    ),
+    Kind.READ_OUT_OF_BOUNDS: Code(
+        "error", "memcheck", "Reads beyond its tensor or buffer", "shorten the last tile, or check the offset"
+    ),
+    Kind.READ_MISALIGNED: Code("error", "memcheck", "Reads from an address the unit cannot take", "align the address"),
+    Kind.WRITE_UNALLOCATED: Code(
+        "error", "memcheck", "Writes memory that belongs to no tensor or buffer",
+        "allocate the buffer before, free it after the last use, name a tensor of the launch",
+    ),
+    Kind.WRITE_OUT_OF_BOUNDS: Code(
+        "error", "memcheck", "Writes beyond its tensor or buffer", "shorten the last tile, or check the offset"
+    ),
+    Kind.WRITE_UNREAD: Code(
+        "advice", "initcheck", "Overwrites a result that nobody has read", "drop the first write, or use what it wrote"
+    ),
+    Kind.WRITE_MISALIGNED: Code("error", "memcheck", "Writes to an address the unit cannot take", "align the address"),
+    Kind.SYNC_WRITE_HAZARD: Code(
+        "error", "racecheck", "Overwrites what another pipe or core still reads or writes",
+        "let the earlier pipe set a flag behind its instruction and this one wait for it",
+    ),
+    Kind.SYNC_READ_HAZARD: Code(
+        "error", "racecheck", "Reads what another pipe or core may not have written yet",
+        "let the earlier pipe set a flag behind its instruction and this one wait for it",
+    ),
+    Kind.BARRIER_WRITE: Code(
+        "error", "racecheck", "Overwrites what an earlier instruction of its own pipe may still write",
+        "put a PipeBarrier of the pipe between the two",
+    ),
+    Kind.BARRIER_READ: Code(
+        "error", "racecheck", "Reads what an earlier instruction of its own pipe may not have written yet",
+        "put a PipeBarrier of the pipe between the two",
+    ),
+    Kind.SYNC_UNPAIRED: Code(
+        "error", "synccheck", "A SetFlag without WaitFlag, or a WaitFlag without SetFlag", "set and wait in pairs"
+    ),
+    Kind.SYNC_DUPLICATE: Code(
+        "error", "synccheck", "A flag is set again before it was waited for", "wait before, or use another event"
+    ),
+    Kind.BUFFER_LEAK: Code("warning", "memcheck", "A buffer is allocated and never freed", "call FreeTensor"),
+    Kind.BUFFER_FREED_TWICE: Code("error", "memcheck", "A buffer is freed that is not alive", "free it once"),
+    Kind.BUFFER_TAKEN: Code(
+        "error", "memcheck", "A buffer is allocated over one that is alive", "give each its own bytes, or free before"
+    ),
+    Kind.OUTPUT_HOLE: Code(
+        "error", "initcheck", "An output is not written as a whole", "store every tile, the last one too"
+    ),
+    Kind.STATE_LEFT: Code(
+        "warning", "synccheck", "State of the core stays on behind the kernel", "call SetAtomicNone or SetHF32Mode(0)"
+    ),
+    Kind.CAPACITY: Code("error", "memcheck", "Leaves the memory of a core", "make the tile smaller"),
+    Kind.FIELD_RANGE: Code("error", "rules", "An operand is out of its range", "split the instruction"),
+    Kind.UNSUPPORTED: Code("error", "rules", "The product does not have the instruction, type or path", "use another"),
+    Kind.UNDEFINED: Code("error", "rules", "What a device makes of it is undefined", "see the message"),
+}  # fmt: skip
+
+NPUCHK_CODES = {
+    **{kind.value: kind.name for kind in Kind if kind.value.startswith("Error") and "/" not in kind.value},
+    "ErrorBuffer0": "Memory of a tensor that InitBuffer did not give: kernels in Python raise it at the line",
+    "ErrorBuffer1": "EnQue or FreeTensor on another queue than the tensor's: kernels in Python raise it at the line",
+    "ErrorBuffer2": "Use behind EnQue or FreeTensor, DeQue without EnQue: kernels in Python raise it at the line",
+    "ErrorBuffer4": "A TBufPool that InitBufPool did not give: there is no TBufPool here",
+}
+"""The codes of npuchk: the kind of finding, or what happens instead."""
+
+
+def code_words(name: str) -> list[str]:
+    """Return what a code means, line by line; ``name`` is a code, a name of `Kind`, or the common part of several.
+
+    Returns
+    -------
+    list of str
+        Empty if there is no such code.
+    """
+    lines = []
+    for kind, code in CODES.items():
+        if name.lower() in (kind.value.lower(), kind.name.lower(), kind.value.split("/")[0].lower()):
+            lines += [
+                f"{kind.value} ({kind.name}): {code.severity} of {code.tool}",
+                f"  {code.title}.",
+                f"  To do: {code.hint}.",
+            ]
+    for other, words in NPUCHK_CODES.items():
+        if other.lower() == name.lower() and other not in {kind.value for kind in Kind}:
+            lines.append(f"{other}: {words}.")
+    return lines

@@ -1,0 +1,93 @@
+"""What both ways of ``npu-sim check`` share: which findings, how they are shown and written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from ops.cli.shapes import UsageError
+
+if TYPE_CHECKING:
+    from ops.studies.findings import Finding
+
+_TOOLS = ("memcheck", "initcheck", "racecheck", "synccheck", "npuchk")
+
+ToolOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-t", "--tool", metavar="NAME", help=f"Findings of this check: {', '.join(_TOOLS)}; repeatable. Default: all."
+    ),
+]
+CoreOption = Annotated[int | None, typer.Option(min=0, help="Findings of this core only. Default: of all.")]
+MaxFindingsOption = Annotated[int, typer.Option(min=0, help="Findings printed per launch; files have all of them.")]
+SarifOption = Annotated[
+    str | None, typer.Option("--sarif", metavar="FILE", help="Write the findings as SARIF 2.1.0, for editors and CI.")
+]
+ExplainOption = Annotated[
+    str | None, typer.Option(metavar="CODE", help="Say what a code such as ErrorSync1 means and what to do; no check.")
+]
+_COLOURS = {"error": "red", "warning": "yellow", "advice": "cyan"}
+
+
+class Output(NamedTuple):
+    """Where a report goes, and how many findings per launch are printed."""
+
+    json_path: str | None
+    sarif_path: str | None
+    shown: int
+
+
+def read_tools(names: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the checks that were asked for.
+
+    Raises
+    ------
+    UsageError
+        If there is no such check.
+    """
+    for name in names or ():
+        if name not in _TOOLS:
+            raise UsageError(f"--tool must be one of {', '.join(_TOOLS)}, not {name!r}")
+    return tuple(names or ())
+
+
+def print_code(code: str) -> int:
+    """Print what a code means; return the exit code."""
+    from npu_sim.program.finding_codes import CODES, code_words
+
+    lines = code_words(code)
+    if not lines:
+        known = ", ".join(kind.value for kind in CODES)
+        raise UsageError(f"--explain must be a code of a finding ({known}), not {code!r}")
+    for line in lines:
+        typer.echo(line)
+    return 0
+
+
+def print_findings(findings: Sequence[Finding], screen: Console, shown: int) -> None:
+    """Print findings of a launch with the listings around their rows."""
+    for finding in findings[:shown]:
+        first, *others = finding.lines()
+        screen.print(Text(f"    {first}", style=_COLOURS[finding.code.severity]), soft_wrap=True)
+        for line in others:
+            screen.print(Text(f"    {line}"), soft_wrap=True)
+        for window in finding.windows:
+            for line in window.splitlines():
+                screen.print(Text(f"      {line}"), soft_wrap=True)
+        screen.print(Text(f"      to do: {finding.code.hint}", style="dim"), soft_wrap=True)
+    if len(findings) > shown:
+        screen.print(Text(f"    ... {len(findings) - shown} more; --json has all of them"))
+
+
+def sarif_of(findings: Iterable[Finding]) -> bytes:
+    """Return findings as the text of a SARIF file."""
+    from npu_sim.report.sarif import sarif_text
+    from ops.studies.findings import sarif_rules
+
+    text = sarif_text(sarif_rules(), [finding.sarif() for finding in findings], version("npu-sim"))
+    return f"{text}\n".encode()

@@ -1,0 +1,277 @@
+"""Findings one can act on: which instructions, where in the source, in which buffer, how often, what to do.
+
+One fault shows in every tile and on every core; `grouped` makes one finding of it, with a count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from npu_sim.engines.hazards import emit_rows
+from npu_sim.isa.codes import Space
+from npu_sim.isa.names import pipe_name
+from npu_sim.isa.op import Op
+from npu_sim.isa.row import join_rows
+from npu_sim.program.disassemble import listing, name_of
+from npu_sim.program.finding_codes import CODES, SEVERITIES, Code
+from npu_sim.program.launch import Launch
+from npu_sim.program.violation import Violation
+from npu_sim.report.sarif import SarifPlace, SarifResult, SarifRule
+
+WINDOW_ROWS = 2
+"""Rows shown before and behind each row of a finding."""
+_NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """A row of a program: where it is, what it is, and where the user wrote it (``line`` 0: nowhere)."""
+
+    core: int
+    row: int
+    tile: int
+    site: str
+    api: str
+    pipe: str
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}: " if self.line else ""
+        return f"{place}{self.api} ({self.pipe}), core {self.core} row {self.row}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BufferRange:
+    """Bytes ``[start, end)`` of a named buffer or GM tensor, counted from its begin."""
+
+    name: str
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.name}[{self.start}:{self.end}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One finding with the instructions around it.
+
+    Attributes
+    ----------
+    launch : str
+        Kernel.
+    violation : Violation
+        What is wrong, where it shows first.
+    windows : tuple of str
+        Listings around the row and, if another one is involved, around that.
+    count : int
+        How often the same shows: in other tiles, on other cores.
+    instruction, other : Instruction or None
+        The row to blame, and the earlier one that is involved.
+    buffer : BufferRange or None
+        The bytes, where something named holds them.
+    """
+
+    launch: str
+    violation: Violation
+    windows: tuple[str, ...] = ()
+    count: int = 1
+    instruction: Instruction | None = None
+    other: Instruction | None = None
+    buffer: BufferRange | None = None
+
+    @property
+    def code(self) -> Code:
+        """What the code means."""
+        return CODES[self.violation.kind]
+
+    def lines(self) -> list[str]:
+        """Return the finding as text: what, where in the source, in what, how often."""
+        first, other = self.instruction, self.other
+        made = [f"{first.file}:{first.line}: {self.violation}" if first and first.line else str(self.violation)]
+        if other is not None and other.line:
+            made.append(f"  with {other}")
+        if self.buffer is not None:
+            made.append(f"  bytes {self.buffer}")
+        if self.count > 1:
+            made.append(f"  {self.count} times")
+        return made
+
+    def document(self) -> dict[str, Any]:
+        """Return the finding as plain data, the same in every report."""
+        violation = self.violation
+        return {
+            "launch": self.launch,
+            "launch_number": violation.launch,
+            "kind": violation.kind.value,
+            "name": violation.kind.name,
+            "severity": self.code.severity,
+            "tool": self.code.tool,
+            "count": self.count,
+            "core": violation.core,
+            "row": violation.row,
+            "other_row": violation.other_row,
+            "tile": violation.tile,
+            "site": violation.site,
+            "space": violation.space.name,
+            "start": violation.start,
+            "length": violation.length,
+            "detail": violation.detail,
+            "text": str(violation),
+            "file": self.instruction.file if self.instruction else "",
+            "line": self.instruction.line if self.instruction else 0,
+            "hint": self.code.hint,
+            "instruction": self.instruction,
+            "other_instruction": self.other,
+            "buffer": self.buffer,
+            "windows": self.windows,
+        }
+
+    def sarif(self) -> SarifResult:
+        """Return the finding for `npu_sim.report.sarif`."""
+        places = tuple(
+            SarifPlace(logical=f"{self.launch}/core {at.core}/row {at.row}", message=at.api, file=at.file, line=at.line)
+            for at in (self.instruction, self.other)
+            if at is not None
+        )
+        return SarifResult(
+            code=self.violation.kind.value,
+            message="; ".join(line.strip() for line in self.lines()),
+            places=places,
+            count=self.count,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which findings to keep.
+
+    Attributes
+    ----------
+    tools : tuple of str
+        Checks of `finding_codes.TOOLS`, or "npuchk": the codes that npuchk has. Empty: all.
+    core : int or None
+        Of this core, and of none; None: of all.
+    """
+
+    tools: tuple[str, ...] = ()
+    core: int | None = None
+
+    def has(self, violation: Violation) -> bool:
+        """Return whether to keep a violation."""
+        if self.core is not None and violation.core >= 0 and self.core not in (violation.core, violation.other_core):
+            return False
+        is_npuchk = violation.kind.value.startswith("Error")
+        return not self.tools or CODES[violation.kind].tool in self.tools or (is_npuchk and "npuchk" in self.tools)
+
+
+EVERYTHING = Wanted()
+
+
+def sarif_rules() -> tuple[SarifRule, ...]:
+    """Return every code for `npu_sim.report.sarif`."""
+    return tuple(
+        SarifRule(code=kind.value, name=kind.name, severity=code.severity, title=code.title, hint=code.hint)
+        for kind, code in CODES.items()
+    )
+
+
+def grouped(violations: Iterable[Violation], launches: Sequence[Launch]) -> tuple[Finding, ...]:
+    """Return one finding for each fault, worst first.
+
+    Violations are of one fault if code, launch, sites of both rows, space and words but for the numbers are the same.
+    The first of them is shown.
+    """
+    groups: dict[tuple[Any, ...], list[Violation]] = {}
+    for violation in violations:
+        words = _NUMBERS.sub("#", violation.detail)
+        key = violation.launch, violation.kind, violation.site, violation.other_site, violation.space, words
+        groups.setdefault(key, []).append(violation)
+    programs = Programs()
+    found = [programs.finding(group[0], len(group), launches[group[0].launch]) for group in groups.values()]
+    return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.code.severity)))
+
+
+@dataclass(slots=True)
+class Programs:
+    """Rows of cores, emitted again when they are first needed."""
+
+    known: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+
+    def finding(self, violation: Violation, count: int, launch: Launch) -> Finding:
+        """Return the finding that ``violation`` is the first of."""
+        made = Finding(launch=launch.name, violation=violation, count=count)
+        if violation.row < 0:
+            return replace(made, buffer=_gm_range(violation, launch))
+        places = [(violation.core, violation.row)]
+        if violation.other_row >= 0:
+            places.append((violation.core if violation.other_core < 0 else violation.other_core, violation.other_row))
+        at = [self._instruction(launch, *place) for place in places]
+        return replace(
+            made,
+            windows=tuple(self._window(launch, *place) for place in places),
+            instruction=at[0],
+            other=at[1] if len(at) > 1 else None,
+            buffer=self._range(violation, launch),
+        )
+
+    def rows(self, launch: Launch, core: int) -> np.ndarray:
+        """Return the rows of a core, through all phases."""
+        key = (id(launch), core)
+        if key not in self.known:
+            self.known.clear()  # findings come core by core: one program at a time is enough
+            self.known[key] = join_rows([emit_rows(launch, core, phase) for phase in range(launch.phase_count)])
+        return self.known[key]
+
+    def _instruction(self, launch: Launch, core: int, number: int) -> Instruction:
+        row = self.rows(launch, core)[number]
+        site, source = int(row["site"]), launch.lines.get(int(row["site"]))
+        return Instruction(
+            core=core,
+            row=number,
+            tile=int(row["tile"]),
+            site=launch.sites.get(site, str(site)),
+            api=name_of(row),
+            pipe=pipe_name(int(row["pipe"])),
+            file=source.file if source else "",
+            line=source.line if source else 0,
+        )
+
+    def _window(self, launch: Launch, core: int, row: int) -> str:
+        rows = self.rows(launch, core)
+        first = max(row - WINDOW_ROWS, 0)
+        lines = listing(rows[first : row + WINDOW_ROWS + 1], first=first, sites=launch.sites).splitlines()
+        return "\n".join(
+            f"{'>' if number == row else ' '} core {core} {line}" for number, line in enumerate(lines, first)
+        )
+
+    def _range(self, violation: Violation, launch: Launch) -> BufferRange | None:
+        if violation.space is Space.GM:
+            return _gm_range(violation, launch)
+        if not launch.buffers:
+            return None
+        rows = self.rows(launch, violation.core)[: violation.row + 1]
+        for row in rows[(rows["op"] == Op.ALLOC_TENSOR) & (rows["dst_space"] == violation.space)][::-1]:
+            start = int(row["dst"])
+            if start <= violation.start < start + int(row["count"]):
+                name = launch.buffers.get(int(row["value"]), str(int(row["value"])))
+                return _within(name, start, violation)
+        return None
+
+
+def _gm_range(violation: Violation, launch: Launch) -> BufferRange | None:
+    for tensor in launch.gm.tensors:
+        if tensor.address <= violation.start < tensor.address + max(tensor.byte_count, 1):
+            return _within(tensor.name, tensor.address, violation)
+    return None
+
+
+def _within(name: str, start: int, violation: Violation) -> BufferRange:
+    first = violation.start - start
+    return BufferRange(name=name, start=first, end=first + violation.length)
