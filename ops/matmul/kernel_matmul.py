@@ -1,4 +1,4 @@
-"""The kernel of C = A B on dav-c220.
+"""The kernel of C = A B.
 
 Cores divide batch, N and M; each takes its blocks of C one after the other. K runs through L1 in chunks, whose length
 each operand has for itself, and through L0A and L0B in base blocks. What L1 holds is not read again while it is needed,
@@ -7,11 +7,13 @@ so an operand whose chunk is all of K stays for all blocks that share it. B may 
 
 from __future__ import annotations
 
+import numpy as np
+
 from npu_sim._jit import jit
-from npu_sim.isa.emit import emit_fixpipe, emit_mmad, emit_pipe_barrier, emit_set_hf32
+from npu_sim.isa.emit import emit_fixpipe, emit_l0c_to_ub, emit_mmad, emit_pipe_barrier, emit_set_hf32
 from npu_sim.isa.op import Mode, Pipe, Space
 from npu_sim.program.limits import MMAD_BARRIER_ELEMS
-from ops.common.kernel_parts import BLOCK, ceil_div, core_share
+from ops.common.kernel_parts import BLOCK, ceil_div, copy_runs, core_share
 from ops.common.queues import Queue, alloc, close_queue, deque, enque, free, open_queue
 from ops.matmul.kernel_matmul_operands import (
     END,
@@ -38,7 +40,51 @@ L0 = Queue(producer=Pipe.MTE1.value, consumer=Pipe.M.value)
 KEPT = Queue(producer=Pipe.MTE1.value, consumer=Pipe.M.value, first_event=2)
 """All of K of a block of B in L0B."""
 L0C = Queue(producer=Pipe.M.value, consumer=Pipe.FIX.value)
-"""A block of C."""
+"""A block of C on split cores."""
+L0C_TO_UB = Queue(producer=Pipe.M.value, consumer=Pipe.V.value)
+"""A block of C on unified cores."""
+OUT = Queue(producer=Pipe.V.value, consumer=Pipe.MTE3.value)
+"""Columns of it in UB."""
+
+
+@jit
+def _result_queue(p):
+    """Return the queue of L0C."""
+    return L0C_TO_UB if p.unified else L0C
+
+
+@jit
+def _store_strips(rows, n, p, batch, m_at, n_at, m, width, src, ub_half, tile):
+    """Store a block of C by way of UB, in slices of strips of 16 columns; return the half of UB that is next, too."""
+    m_cube, c_bytes = ceil_div(m, 16) * 16, 16 * p.c_item
+    strip_bytes, strips = m_cube * c_bytes, ceil_div(width, 16)
+    whole, pitch = ceil_div(p.m, 16) * 16, ceil_div(p.n, 16)
+    for done in range(0, strips, p.ub_half // strip_bytes):
+        count = min(p.ub_half // strip_bytes, strips - done)
+        ub = ub_half * p.ub_half
+        n = alloc(rows, n, OUT, ub_half, STORE, tile)
+        n = emit_l0c_to_ub(
+            rows, n, dst=ub, src=src + done * m_cube * 64, dst_dtype=p.c_data, block_count=count,
+            block_len=m_cube // 16, src_gap=0, dst_gap=0, site=STORE, tile=tile,
+        )  # fmt: skip
+        n = enque(rows, n, OUT, ub_half, STORE, tile)
+        n = deque(rows, n, OUT, ub_half, STORE, tile)
+        for strip in range(count):
+            at = n_at // 16 + done + strip
+            if p.c_nz:
+                lines, step = m_cube, np.int64(1)
+                dst = p.c + ((batch * pitch + at) * whole + m_at) * c_bytes
+            else:
+                lines, step = m, pitch
+                dst = p.c + ((batch * p.m + m_at) * pitch + at) * c_bytes
+            n = copy_runs(
+                rows, n, dst_space=Space.GM, dst=dst, src_space=Space.UB, src=ub + strip * strip_bytes, count=lines,
+                length=c_bytes // BLOCK, src_step=c_bytes // BLOCK, dst_step=step * (c_bytes // BLOCK), data=p.c_data,
+                tensor=p.c_tensor, site=STORE, tile=tile,
+            )  # fmt: skip
+        n = free(rows, n, OUT, ub_half, STORE, tile)
+        ub_half = 1 - ub_half
+    return n, ub_half
 
 
 @jit
@@ -108,7 +154,8 @@ def _setup(rows, p, m_counts, n_counts):
     n = open_queue(rows, n, B1, p.b1_buffers, SETUP)
     n = open_queue(rows, n, L0, p.l0_buffers, SETUP)
     n = open_queue(rows, n, KEPT, p.keeps_b, SETUP)
-    return open_queue(rows, n, L0C, p.l0c_buffers, SETUP)
+    n = open_queue(rows, n, OUT, 2 * p.unified, SETUP)
+    return open_queue(rows, n, _result_queue(p), p.l0c_buffers, SETUP)
 
 
 @jit
@@ -133,7 +180,8 @@ def matmul(rows, params, core, phase):
     # what the current halves hold: -1 nothing yet
     a_held, b_held, kept = -1, -1, -1
     a_coming, b_coming = -1, -1
-    a_half, b_half, l0_half, c_half = 0, 0, 0, 0
+    a_half, b_half, l0_half, c_half, ub_half = 0, 0, 0, 0, 0
+    result = _result_queue(p)
     a_chunks, b_chunks = ceil_div(p.k, p.k_a), ceil_div(p.k, p.k_b)
     c0 = BLOCK // p.item
     inner = n_groups if p.m_outer else m_groups
@@ -154,7 +202,7 @@ def matmul(rows, params, core, phase):
             m, width = min(p.base_m, m1 - m_off), min(p.base_n, n1 - n_off)
             # whole fractals of rows: one row alone would switch the Cube to its vector mode
             m_cube, n_fractals = ceil_div(m, 16) * 16, ceil_div(width, 16)
-            n_cube = n_fractals * 16 if p.c_nz else width
+            n_cube = n_fractals * 16 if p.c_nz or p.unified else width
             if n + p.step_rows > len(rows):
                 yield n
                 n = 0
@@ -226,7 +274,7 @@ def matmul(rows, params, core, phase):
                 n = deque(rows, n, L0, l0_half, MMAD, tile)
                 starts = k_at == 0
                 if starts:
-                    n = alloc(rows, n, L0C, c_half, MMAD, tile)
+                    n = alloc(rows, n, result, c_half, MMAD, tile)
                 n = emit_mmad(
                     rows, n, dst=c_half * p.l0c_half, src_a=l0a, src_b=l0b, dtype=p.data, m=m_cube, n_elems=n_cube, k=k,
                     mode=(Mode.INIT if starts else 0) | (Mode.K_ALIGN if p.item == 4 else 0), site=MMAD, tile=tile,
@@ -238,13 +286,14 @@ def matmul(rows, params, core, phase):
                 k_at += k
 
             # the step of the last block has room for it
-            n = enque(rows, n, L0C, c_half, MMAD, tile)
-            n = deque(rows, n, L0C, c_half, STORE, tile)
-            n = _store(
-                rows, n, p, batch, m_begin * p.base_m + m_off, n_begin * p.base_n + n_off, m, width,
-                c_half * p.l0c_half, tile,
-            )  # fmt: skip
-            n = free(rows, n, L0C, c_half, STORE, tile)
+            n = enque(rows, n, result, c_half, MMAD, tile)
+            n = deque(rows, n, result, c_half, STORE, tile)
+            m_at, n_at, l0c = m_begin * p.base_m + m_off, n_begin * p.base_n + n_off, c_half * p.l0c_half
+            if p.unified:
+                n, ub_half = _store_strips(rows, n, p, batch, m_at, n_at, m, width, l0c, ub_half, tile)
+            else:
+                n = _store(rows, n, p, batch, m_at, n_at, m, width, l0c, tile)
+            n = free(rows, n, result, c_half, STORE, tile)
             c_half = (c_half + 1) % p.l0c_buffers
 
     n = _close(rows, n, p, a_held, a_half, b_held, b_half, kept)
@@ -262,7 +311,8 @@ def _close(rows, n, p, a_held, a_half, b_held, b_half, kept):
     n = close_queue(rows, n, B1, p.b1_buffers, END)
     n = close_queue(rows, n, L0, p.l0_buffers, END)
     n = close_queue(rows, n, KEPT, p.keeps_b, END)
-    n = close_queue(rows, n, L0C, p.l0c_buffers, END)
+    n = close_queue(rows, n, _result_queue(p), p.l0c_buffers, END)
+    n = close_queue(rows, n, OUT, 2 * p.unified, END)
     if p.hf32:
         n = emit_set_hf32(rows, n, 0, END, -1)
     return n

@@ -1,8 +1,8 @@
 """Pieces of the matrix product kernel: operands from GM to L1, and from L1 to L0A and L0B.
 
-A row-major operand comes by ND2NZ, one that lies in fractals (FRACTAL_NZ) by plain copies; both lie in L1 as
-[column of C0][row][C0]. 32-bit operands whose rows become columns lie there in bands of 16 rows, so that the two
-fractals of a LoadDataWithTranspose square are neighbours.
+A row-major operand comes by ND2NZ, on unified cores strip by strip, one that lies in fractals (FRACTAL_NZ) by plain
+copies; both lie in L1 as [column of C0][row][C0]. 32-bit operands whose rows become columns lie there in bands of 16
+rows, so that the two fractals of a LoadDataWithTranspose square are neighbours.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ def _fetch_operand(
             count=ceil_div(width, c0), length=pitch, src_step=whole, dst_step=pitch, data=p.data, tensor=tensor,
             site=site, tile=tile,
         )  # fmt: skip
+    if p.unified:
+        return _fetch_strips(rows, n, p, l1, base, row_elems, at, height, column, width, tensor, site, tile)
     address = base + (at * row_elems + column) * p.item
     if p.item == 2 or not turns:
         return _fetch(rows, n, p, l1, address, row_elems, height, width, pitch, tensor, site, tile)
@@ -67,11 +69,31 @@ def _fetch_operand(
 
 
 @jit
+def _fetch_strips(rows, n, p, l1, base, row_elems, at, height, column, width, tensor, site, tile):
+    """As `_fetch_operand` without ND2NZ: strips of 16 columns of rows that lie whole blocks apart.
+
+    The last fractal is filled up with rows that are there: the Cube multiplies it.
+    """
+    pitch, step = ceil_div(height, 16) * 16, ceil_div(row_elems, 16)
+    for strip in range(ceil_div(width, 16)):
+        source = base + ((at * step + strip) * 16 + column) * p.item
+        done = 0
+        while done < pitch:
+            count = min(height, pitch - done)
+            n = copy_runs(
+                rows, n, dst_space=Space.L1, dst=l1 + (strip * pitch + done) * BLOCK, src_space=Space.GM, src=source,
+                count=count, length=1, src_step=step, dst_step=1, data=p.data, tensor=tensor, site=site, tile=tile,
+            )  # fmt: skip
+            done += count
+    return n
+
+
+@jit
 def stored_bytes(p, is_nz, height, width):
     """Return the bytes of one stored matrix."""
     if is_nz:
         return ceil_div(height, 16) * 16 * ceil_div(width, 16) * 16 * p.item
-    return height * width * p.item
+    return height * (ceil_div(width, 16) * 16 if p.unified else width) * p.item
 
 
 @jit
@@ -101,7 +123,7 @@ def fetch_b(rows, n, p, l1, batch, n_at, width, k_at, k, tile):
 @jit
 def _define_tail(rows, n, p, l1, is_nz, turns, height, width):
     """Fill what ND2NZ leaves of the last fractals of ``height`` rows and ``width`` columns: the Cube multiplies it."""
-    if is_nz:
+    if is_nz or p.unified:
         return n
     lines, columns = height % 16, ceil_div(width, BLOCK // p.item)
     at, pitch = l1 + height * BLOCK, ceil_div(height, 16) * 16
@@ -161,7 +183,7 @@ def load_a(rows, n, p, dst, l1, pitch, first, chunk, k_at, m, k, tile):
     else:
         mode, columns, along_m, along_k = np.int64(0), ceil_div(k, c0), 1, pitch
         at = k_at // c0 * pitch + first
-    if m1 <= columns:
+    if m1 <= columns or p.unified:
         for i in range(m1):
             n = emit_load_2d(
                 rows, n, dst_space=Space.L0A, dst=dst + i * band * FRACTAL, src_space=Space.L1, src=l1, dtype=p.data,
@@ -202,7 +224,7 @@ def load_b(rows, n, p, dst, l1, pitch, first, chunk, k_at, width, k, tile):
             rows, n, dst_space=Space.L0B, dst=dst, src_space=Space.L1, src=l1, dtype=p.data, start_index=at,
             repeat=columns * n1, src_stride=1, dst_gap=0, mode=mode, tensor=0, site=LOAD_L0, tile=tile,
         )  # fmt: skip
-    if columns <= n1:
+    if columns <= n1 or p.unified:
         for j in range(columns):
             n = emit_load_2d(
                 rows, n, dst_space=Space.L0B, dst=dst + j * n1 * FRACTAL, src_space=Space.L1, src=l1, dtype=p.data,

@@ -23,8 +23,8 @@ _FIELDS = (
     "m", "n", "k", "batch", "a_transposed", "b_transposed", "b_batched", "a_nz", "b_nz", "c_nz", "item", "data",
     "c_item", "c_data", "a", "b", "c", "a_tensor", "b_tensor", "c_tensor", "base_m", "base_n", "base_k", "k_a", "k_b",
     "blocks_a", "blocks_b", "keeps_b", "m_outer", "cores_n", "cores_m", "cores_batch", "a1", "a1_bytes", "a1_buffers",
-    "b1", "b1_bytes", "b1_buffers", "l0_buffers", "l0a_half", "l0b_half", "l0c_buffers", "l0c_half", "hf32", "cores",
-    "step_rows",
+    "b1", "b1_bytes", "b1_buffers", "l0_buffers", "l0a_half", "l0b_half", "l0c_buffers", "l0c_half", "hf32", "unified",
+    "ub_half", "cores", "step_rows",
 )  # fmt: skip
 MATMUL_PARAMS = np.dtype([(name, "i8") for name in _FIELDS])
 """What `kernel_matmul.matmul` reads: extents in elements, addresses and sizes in bytes."""
@@ -49,7 +49,7 @@ def matmul_launches(
     shape : MatmulShape
         Extents.
     product : Product
-        One with split cores.
+        On unified cores the rows of operands and result begin at multiples of 16 elements.
     compute_dtype : {"fp16", "bf16", "hf32", "fp32"}
         What the Cube multiplies; A and B lie in memory in the type of that width.
     out_dtype : {"fp16", "bf16", "fp32"}
@@ -70,10 +70,9 @@ def matmul_launches(
     OperatorError
         561103 if the product has no such kernel or Cube type, or the buffers are too small for ``tiling``.
     """
-    if not product.core.is_split or compute_dtype not in product.cube_dtypes:
+    if compute_dtype not in product.cube_dtypes:
         raise OperatorError(
-            f"MatMul must run on split cores that multiply {compute_dtype}, not on {product.name} "
-            f"({product.series_name})",
+            f"MatMul must run on cores that multiply {compute_dtype}, not on {product.name} ({product.series_name})",
             NO_KERNEL,
         )
     operand, out = DTYPES[compute_dtype], DTYPES[out_dtype]
@@ -96,8 +95,10 @@ def matmul_launches(
         "cores_batch": tiling.cores_batch, "a1": 0, "a1_bytes": buffers.a1_bytes, "a1_buffers": buffers.a1,
         "b1": buffers.a1 * buffers.a1_bytes, "b1_bytes": buffers.b1_bytes, "b1_buffers": buffers.b1,
         "l0_buffers": buffers.l0, "l0a_half": core.l0a_bytes // 2, "l0b_half": core.l0b_bytes // 2,
-        "l0c_buffers": buffers.l0c, "l0c_half": core.l0c_bytes // 2, "hf32": int(compute_dtype == "hf32"),
-        "cores": tiling.cores, "step_rows": _step_rows(tiling, shape),
+        "l0c_buffers": buffers.l0c, "l0c_half": core.l0c_bytes // 2,
+        "hf32": int(compute_dtype == "hf32"),
+        "unified": int(not core.is_split), "ub_half": core.ub_bytes // 2 // 512 * 512,
+        "cores": tiling.cores, "step_rows": _step_rows(tiling, shape, not core.is_split),
     }  # fmt: skip
     params = record(MATMUL_PARAMS, values)
     facts = {"error_kind": error_kind, "reuse_bytes": reuse_bytes(tiling, shape, item)}
@@ -106,11 +107,14 @@ def matmul_launches(
     return Kernel(launches=(launch,), private_bytes=SYSTEM_WORKSPACE_BYTES, tiling=tiling)
 
 
-def _step_rows(tiling: MatmulTiling, shape: MatmulShape) -> int:
+def _step_rows(tiling: MatmulTiling, shape: MatmulShape, is_unified: bool) -> int:
     """Return the most rows between two looks at the buffer: every row of both operands may need one of its own."""
     t = tiling
     rows_a = t.k_a if shape.a_transposed else t.blocks_a * t.base_m
     rows_b = t.blocks_b * t.base_n if shape.b_transposed else t.k_b
+    if is_unified:
+        # strips, and rows again for the rest of a fractal
+        rows_a, rows_b = t.k_a + t.blocks_a * t.base_m, t.k_b + t.blocks_b * t.base_n
     loads = t.base_m + t.base_n + t.base_k
     if t.keeps_b:
         return ceil_div(shape.k, t.k_b) * (rows_b + t.base_n + t.k_b + 16) + 2 * rows_a + loads + 256

@@ -132,12 +132,20 @@ class _Grid:
         self.cube += steps * c.mmad_accumulate_overhead_cycles
         to_l0 = self.base_m / c.l1_to_l0a_millibytes_per_cycle + self.base_n / c.l1_to_l0b_millibytes_per_cycle
         self.mte1 = blocks * to_l0 * k * item * 1000 + steps * 2 * c.mte1_start_cycles
-        tile = np.maximum(c.fix_minimum_cycles, self.base_m * self.base_n * 1000 // c.fix_to_gm_millielements_per_cycle)
-        if not self.shape.c_nz:
-            narrow = self.base_n * item < c.fix_narrow_row_bytes
-            tile = np.where(narrow, np.maximum(tile, self.base_m * c.fix_row_floor_cycles), tile)
+        tile = self._store(self.base_m * self.base_n)
         self.fix = blocks * tile
         self.alone = np.where(2 * self.base_m * self.base_n * 4 > self.core.l0c_bytes, self.fix, tile)
+
+    def _store(self, elems: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the time of storing a block of C."""
+        c = self.costs
+        if not self.core.is_split:
+            return c.l0c_to_ub_start_cycles + elems * 4000 // c.l0c_to_ub_millibytes_per_cycle
+        tile = np.maximum(c.fix_minimum_cycles, elems * 1000 // c.fix_to_gm_millielements_per_cycle)
+        if not self.shape.c_nz:
+            narrow = self.base_n * self.item < c.fix_narrow_row_bytes
+            tile = np.where(narrow, np.maximum(tile, self.base_m * c.fix_row_floor_cycles), tile)
+        return tile
 
     def _read(
         self,

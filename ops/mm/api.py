@@ -80,7 +80,7 @@ def matrix_product(
         0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16 (also "fp16"), 3 USE_HF32 (also "hf32"); bfloat16 stays.
     product : str, Product or None
         SoC name, series alias or generation ("A2"); None: the product of `npu_sim.use_product`, else Ascend910B2.
-        Only A2 and A3 have the kernel.
+        310P and 910 multiply float16 alone, rows of no whole blocks by way of wider ones.
     accumulation : Accumulation, str or None
         Model of the Cube's additions, or its name (``"serial"``, ``"exact16-rne"``); None: the product's default for
         the compute dtype.

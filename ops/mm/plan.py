@@ -21,6 +21,7 @@ from ops.common.status import NO_KERNEL
 from ops.common.tensor_desc import TensorDesc
 from ops.matmul.plan import matmul_launches
 from ops.matmul.tiling import MatmulShape, MatmulTiling
+from ops.mm.padding import Padding
 from ops.vector.elementwise import add_launch
 from ops.vector.steps import StepList
 
@@ -159,14 +160,21 @@ class _Planner:
     def _multiply(self, result: Buffer) -> None:
         shape, compute, product = self._shape, self._compute, self._product
         tiling, block_dim = self._tiling, self._block_dim
-        a, b = (self.steps.cast(self._arguments[name].buffer, DTYPES[compute].stored_as) for name in ("a", "b"))
+        padding = Padding(steps=self.steps)
+        a, b = (
+            padding.widened(self.steps.cast(self._arguments[name].buffer, DTYPES[compute].stored_as))
+            for name in ("a", "b")
+        )
+        made = padding.wide(result, "output.MatMul.Pad") if padding.needs(result) else result
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
-            places = (gm, at(a), at(b), at(result))
+            places = (gm, at(a), at(b), at(made))
             return matmul_launches(shape, product, compute, result.dtype, *places, tiling, block_dim)
 
         name = "BatchMatMulV2" if shape.b_batched else "MatMulV2"
-        self.steps.add(Step(name=name, reads=(a, b), writes=(result,), build=build))
+        self.steps.add(Step(name=name, reads=(a, b), writes=(made,), build=build))
+        if made is not result:
+            padding.cut(made, result)
 
     def _add_bias(self, total: Buffer, target: Argument) -> None:
         product, (rows, columns) = self._product, target.shape

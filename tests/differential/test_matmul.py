@@ -58,9 +58,9 @@ def out_of_fractals(stored, shape):
     return whole.reshape(shape.batch, rows, columns * 16)[:, : shape.m, : shape.n]
 
 
-def multiply(shape, left, right, compute, out, options=OPTIONS, **given):
+def multiply(shape, left, right, compute, out, options=OPTIONS, product=CHIP, **given):
     """Return C as the emulator computes it; ``left`` is [batch][m][k], ``right`` [k][n] or [batch][k][n]."""
-    plan, gm, a, b, c = planned(shape, compute, out, **given)
+    plan, gm, a, b, c = planned(shape, compute, out, product, **given)
     left = left.swapaxes(1, 2) if shape.a_transposed else left
     right = right.swapaxes(-1, -2) if shape.b_transposed else right
     gm.arena[:] = 0xFF
@@ -68,7 +68,7 @@ def multiply(shape, left, right, compute, out, options=OPTIONS, **given):
         stored = in_fractals(matrices) if is_nz else matrices
         gm.view(tensor, NUMPY[compute], stored.shape)[...] = stored
     for launch in plan.launches:
-        execute(launch, CHIP, options)
+        execute(launch, product, options)
     if shape.c_nz:
         return out_of_fractals(gm.view(c, NUMPY[out], (-1,)), shape).copy()
     return gm.view(c, NUMPY[out], (shape.batch, shape.m, shape.n)).copy()
@@ -187,10 +187,39 @@ def test_every_ordering_lost_by_removing_a_row_is_reported(transposed):
     assert broken > 20
 
 
-def test_product_without_split_cores_is_refused():
-    message = r"^MatMul must run on split cores that multiply fp16, not on Ascend910A \(Atlas training series\)$"
+UNIFIED_SHAPES = [
+    MatmulShape(m=1, n=16, k=16),
+    MatmulShape(m=17, n=32, k=48),
+    MatmulShape(m=3, n=208, k=80, batch=2),
+    MatmulShape(m=130, n=144, k=1040),
+]
+
+
+@pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize("name", ["910", "310p"])
+@pytest.mark.parametrize("shape", UNIFIED_SHAPES, ids=lambda s: f"{s.batch}x{s.m}x{s.n}x{s.k}")
+def test_product_on_unified_cores_is_exact_and_ordered(shape, name, stored):
+    chip = get_product(name)
+    rng = np.random.default_rng([shape.m, shape.n])
+    shape = replace(shape, **stored)
+    if shape.a_transposed:
+        # stored rows begin at whole blocks
+        shape = replace(shape, m=-(-shape.m // 16) * 16)
+    left = rng.integers(-4, 5, (shape.batch, shape.m, shape.k)).astype(np.float16)
+    own = (shape.batch,) if shape.b_batched else ()
+    right = rng.integers(-4, 5, (*own, shape.k, shape.n)).astype(np.float16)
+    plan, *_ = planned(shape, product=chip)
+    assert run_hazards(plan.launches, chip) == []
+    assert verify(emit_rows(plan.launches[0], 0, 0), chip) == []
+    assert run_timeline(plan.launches[0], chip).total_cycles > 0
+    got = multiply(shape, left, right, "fp16", "fp32", product=chip)
+    np.testing.assert_array_equal(got, left.astype(np.int64) @ right.astype(np.int64))
+
+
+def test_type_that_the_cube_cannot_multiply_is_refused():
+    message = r"^MatMul must run on cores that multiply bf16, not on Ascend910A \(Atlas training series\)$"
     with pytest.raises(OperatorError, match=message) as caught:
-        planned(MatmulShape(m=1, n=1, k=1), product=get_product("910"))
+        planned(MatmulShape(m=1, n=1, k=1), "bf16", product=get_product("910"))
     assert caught.value.status == 561103
 
 

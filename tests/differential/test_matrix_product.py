@@ -128,9 +128,6 @@ def test_types_and_products_without_a_kernel_are_refused():
     with pytest.raises(OperatorError) as caught:
         ops.matrix_product(a, a, product="310p")
     assert caught.value.status == 161002
-    with pytest.raises(OperatorError, match="split cores") as caught:
-        ops.matrix_product(a, a, product="310p", cube_math_type=1)
-    assert caught.value.status == 561103
     with pytest.raises(OperatorError, match="cubeMathType must be one of"):
         ops.matrix_product(a, a, product="910b", cube_math_type=7)
     with pytest.raises(DTypeError):
@@ -148,3 +145,26 @@ def test_what_a_call_is_given_stays():
         v.flags.writeable = False
     ops.matrix_product(a, b, bias, product="910b", cube_math_type=1)
     assert all(np.array_equal(v, w) for v, w in zip((a, b, bias), before, strict=True))
+
+
+@pytest.mark.parametrize("product", ["910", "310p"])
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (2, 84, 10), (37, 100, 33), (32, 48, 64), (130, 65, 200)])
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
+def test_product_on_unified_cores_is_exact(product, m, k, n, turned):
+    rng = np.random.default_rng([m, k, n])
+    a, b = (rng.integers(-4, 5, shape).astype(np.float16) for shape in ((m, k), (k, n)))
+    bias = rng.integers(-4, 5, n).astype(np.float16)
+    left, right = (x.T.copy().T if flip else x for x, flip in zip((a, b), turned, strict=True))
+    got = ops.matrix_product(left, right, bias, product=product).output
+    np.testing.assert_array_equal(got, (a.astype(np.float64) @ b + bias).astype(np.float16))
+    plain = ops.matrix_product(left, right, product=product).output
+    np.testing.assert_array_equal(plain, (a.astype(np.float64) @ b).astype(np.float16))
+
+
+@pytest.mark.parametrize("product", ["910", "310p"])
+def test_batched_product_of_floats_on_unified_cores_is_one_of_halves(product):
+    rng = np.random.default_rng(4)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((3, 5, 7), (3, 7, 9)))
+    got = ops.matrix_product(a, b, product=product, cube_math_type=1)
+    assert got.compute_dtype == "fp16"
+    np.testing.assert_array_equal(got.output, a @ b)
