@@ -25,6 +25,7 @@ TEXTS = {
     "CONTRIBUTING.md": "contributing.md",
     "npu_sim/DESIGN.md": "design.md",
     "examples/README.md": "examples.md",
+    "examples/kernels/README.md": "kernels.md",
     "ops/conv_backward/RULES.md": "rules/convolution_backward.md",
     "ops/conv_forward/RULES.md": "rules/convolution.md",
     "ops/avg_pool/RULES.md": "rules/avg_pool2d_backward.md",
@@ -43,7 +44,13 @@ MODULES = {
     ),
     "Programs": (
         "npu_sim.program.launch", "npu_sim.program.builder", "npu_sim.program.verify", "npu_sim.program.legality",
-        "npu_sim.program.bounds", "npu_sim.program.disassemble", "npu_sim.program.violation", "npu_sim.memory.gm",
+        "npu_sim.program.bounds", "npu_sim.program.recorded", "npu_sim.report.program_file",
+        "npu_sim.report.program_difference", "npu_sim.program.disassemble", "npu_sim.program.violation",
+        "npu_sim.memory.gm",
+    ),
+    "Kernels in Python": (
+        "npu_sim.authoring.kernel", "npu_sim.authoring.core", "npu_sim.authoring.queues", "npu_sim.authoring.tensors",
+        "npu_sim.authoring.positions", "npu_sim.authoring.run", "npu_sim.authoring.methods",
     ),
     "Instructions": (
         "npu_sim.isa.op", "npu_sim.isa.instruction", "npu_sim.isa.elementwise", "npu_sim.isa.codes", "npu_sim.isa.row",
@@ -86,6 +93,7 @@ COMMANDS = (
     "selftest",
     "products",
     "run",
+    "program",
     "warm",
 )
 WIDE = "---\nhide: [toc]\n---\n\n"
@@ -174,7 +182,8 @@ def _generated(config: MkDocsConfig) -> tuple[dict[str, str], list[Any]]:
     reference += [{title: [{module: places[module]} for module in modules]} for title, modules in MODULES.items()]
     nav: list[Any] = [
         {"NPU-Sim": "index.md"},
-        {"Use": [{"Examples": "examples.md"}, {"Command line": "commands.md"}, {"JSON": list(schemas)}]},
+        {"Use": [{"Examples": "examples.md"}, {"Kernels in Python": "kernels.md"},
+                 {"Command line": "commands.md"}, {"JSON": list(schemas)}]},
         {"Rules": [{"Convolution backward": TEXTS["ops/conv_backward/RULES.md"]},
                    {"Average pooling backward": TEXTS["ops/avg_pool/RULES.md"]}]},
         {"Design": "design.md"},

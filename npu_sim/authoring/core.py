@@ -349,6 +349,9 @@ def space_name_of(space: int) -> str:
     return Space(space).name
 
 
+BUFFER_MARKS = (Op.ALLOC_TENSOR, Op.FREE_TENSOR)
+"""Instructions that `Core.alloc`, `Core.free`, queues and TBufs append, never a kernel itself."""
+
 for _instruction in OPS:
-    if not hasattr(Core, _instruction.name.lower()):
+    if _instruction.op not in BUFFER_MARKS and not hasattr(Core, _instruction.name.lower()):
         setattr(Core, _instruction.name.lower(), method_of(_instruction))

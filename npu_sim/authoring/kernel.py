@@ -21,10 +21,10 @@ from npu_sim.errors import ProgramError, ShapeError, shown
 from npu_sim.fenv import default_fenv
 from npu_sim.isa.codes import Data
 from npu_sim.isa.op import Op
-from npu_sim.isa.row import ROW_BYTES
 from npu_sim.products import Product, current_product, get_product
 from npu_sim.program.launch import CoreKind, Launch
 from npu_sim.program.legality import verify_program
+from npu_sim.program.recorded import launch_of
 from npu_sim.report.explain import current_recorder
 
 Kind = Literal["vector", "cube", "mix"]
@@ -208,48 +208,13 @@ def _launches(name: str, programs: dict[CoreKind, list[list[np.ndarray]]], argum
     """Yield one launch, or those of a mixed kernel: phase by phase, Cube cores first."""
     if len(programs) == 1:
         [(kind, cores)] = programs.items()
-        yield launch_of(name, cores, arguments.gm, kind)
+        yield launch_of(name, cores, arguments.gm, core_kind=kind)
         return
     for phase in range(max(len(core) for cores in programs.values() for core in cores)):
         for kind, cores in programs.items():
             if any(len(core) > phase and len(core[phase]) for core in cores):
                 part = [core[phase : phase + 1] for core in cores]
-                yield launch_of(f"{name}.{kind}{phase}", part, arguments.gm, kind)
-
-
-def launch_of(name: str, programs: Sequence[Sequence[np.ndarray]], gm: Any, kind: CoreKind) -> Launch:
-    """Return recorded rows as a launch.
-
-    Parameters
-    ----------
-    name : str
-    programs : sequence of sequence of INSTR[:]
-        ``programs[core][phase]``.
-    gm : GlobalMemory
-    kind : "cube" or "vector"
-    """
-    kept = [[np.ascontiguousarray(rows).view(np.uint8).reshape(-1, ROW_BYTES) for rows in core] for core in programs]
-
-    def replay(rows: np.ndarray, params: np.ndarray, core: int, phase: int) -> Iterator[int]:
-        program = kept[core][phase] if phase < len(kept[core]) else kept[core][0][:0]
-        for first in range(0, len(program), len(rows)):
-            part = program[first : first + len(rows)]
-            rows.view(np.uint8).reshape(-1, ROW_BYTES)[: len(part)] = part
-            yield len(part)
-
-    params = np.zeros(1, np.dtype([("row_count", np.int64)]))
-    params["row_count"] = sum(len(rows) for core in kept for rows in core)
-    phases = max(len(core) for core in kept)
-    return Launch(
-        name=name,
-        kernel=replay,
-        params=params,
-        core_count=len(kept),
-        gm=gm,
-        phase_count=phases,
-        step_rows=1,
-        core_kind=kind,
-    )
+                yield launch_of(f"{name}.{kind}{phase}", part, arguments.gm, core_kind=kind)
 
 
 def _options(

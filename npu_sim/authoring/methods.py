@@ -90,13 +90,16 @@ def shape_of(instruction: Instruction) -> Shape:
 def parameters_of(shape: Shape) -> tuple[list[str], list[str]]:
     """Return the parameters of a method, as source text: those that may stand by position, and keywords."""
     defaults = shape.instruction.defaults
-    first = [*shape.tensors, *(["scalar"] if shape.has_scalar and shape.tensors else [])]
+    has_scalar = shape.has_scalar and bool(shape.tensors)
+    # beside flags a number is needed for one of them only (the padding of DataCopyPad)
+    first = [*shape.tensors, *(["scalar"] if has_scalar and not shape.flags else [])]
     prepared = [name for name in shape.instruction.prepare if name not in first]
     rest = [name.removesuffix("_elems") for name in shape.rest]
     has_default = [name in defaults for name in rest]
     texts = [f"{name}={int(defaults[name])}" if name in defaults else name for name in rest]
     by_position = has_default == sorted(has_default)
     flags = [f"{mode.name.lower()}={bool(mode & defaults.get('mode', 0))}" for mode in shape.flags]
+    flags += ["scalar=0"] if has_scalar and shape.flags else []
     front, keywords = [*first, *prepared], flags
     if by_position:
         front += texts

@@ -9,9 +9,10 @@ import numpy as np
 
 from npu_sim.engines.hazards import run_hazards
 from npu_sim.engines.timeline import TimelineResult, run_timeline
-from npu_sim.isa.row import empty_rows, join_rows
+from npu_sim.isa.row import join_rows
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
+from npu_sim.program.recorded import rows_of
 from npu_sim.program.violation import Violation
 from npu_sim.report.explain import Explanation
 
@@ -58,13 +59,14 @@ class KernelRun:
 
     def rows(self, core: int | None = None) -> np.ndarray:
         """Return the rows of one core, or of all, launch by launch, INSTR[n]."""
-        parts = []
-        for launch in self.launches:
-            buffer = empty_rows(int(launch.params["row_count"][0]) or 1)
-            for number in range(launch.core_count) if core is None else (core,):
-                for phase in range(launch.phase_count):
-                    parts += [buffer[:count].copy() for count in launch.rows(number, phase, buffer)]
-        return join_rows(parts)
+        return join_rows(
+            [
+                rows_of(launch, number, phase)
+                for launch in self.launches
+                for number in (range(launch.core_count) if core is None else (core,))
+                for phase in range(launch.phase_count)
+            ]
+        )
 
     def __repr__(self) -> str:
         counts = ", ".join(

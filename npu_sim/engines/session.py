@@ -7,7 +7,7 @@ arrays, and can keep the rows, so that the engines that look at rows only can ju
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,13 +23,14 @@ from npu_sim.isa.cube import scratch_floats
 from npu_sim.isa.dispatch import run_rows
 from npu_sim.isa.footprint import empty_runs
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
-from npu_sim.isa.row import ROW_BYTES, join_rows
+from npu_sim.isa.row import join_rows
 from npu_sim.memory.core import CoreMemory
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.memory.host import HostMemory, HostSpan
 from npu_sim.products import CoreSpec, Product
 from npu_sim.program.disassemble import disassemble
 from npu_sim.program.launch import Launch
+from npu_sim.program.recorded import launch_of
 from npu_sim.program.verify import verify
 from npu_sim.program.violation import Kind, Violation
 
@@ -270,24 +271,5 @@ def recorded_launch(
     known : tuple of Violation
         See `Launch.known`.
     """
-    # Bytes, because NumPy would copy the overlapping fields of a row one after the other.
-    kept = [np.ascontiguousarray(rows).view(np.uint8).reshape(-1, ROW_BYTES) for rows in programs]
-
-    def replay(rows: np.ndarray, params: np.ndarray, core: int, phase: int) -> Iterator[int]:
-        for first in range(0, len(kept[core]), len(rows)):
-            part = kept[core][first : first + len(rows)]
-            rows.view(np.uint8).reshape(-1, ROW_BYTES)[: len(part)] = part
-            yield len(part)
-
-    params = np.zeros(1, np.dtype([("row_count", np.int64)]))
-    params["row_count"] = sum(len(program) for program in kept)
-    return Launch(
-        name=name,
-        kernel=replay,
-        params=params,
-        core_count=len(kept),
-        gm=gm,
-        step_rows=1,
-        sites=dict(sites or {}),
-        known=known,
-    )
+    phases = [[rows] for rows in programs]
+    return launch_of(name, phases, gm, sites=dict(sites or {}), known=known)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import exp
 from typing import Any
 
 from npu_sim.errors import ProductError, ProgramError, ShapeError
@@ -13,6 +15,8 @@ from npu_sim.points.tables import published_chips, sequence_costs
 from npu_sim.points.vector import VectorPipe, VectorStep, scalar_duplicates, vector_step
 from npu_sim.products import Product, get_product
 from npu_sim.products.cost import CostParams
+from npu_sim.products.source import Source
+from npu_sim.products.uncertainty import SPREADS, optimistic, pessimistic
 from npu_sim.units import BLOCK_BYTES, ceil_div
 
 _MOST_INSTRUCTIONS = 65536
@@ -85,6 +89,30 @@ def instruction_cycles(request: Mapping[str, Any], product: Product) -> int:
         return _transfer_cycles(request, [op for op in ops if op["op"] not in _CONTROL], product)
     except ProgramError as error:
         raise ProductError(f"Instruction must be one that the product has: {error}") from error
+
+
+@default_fenv
+def instruction_bounds(request: Mapping[str, Any], product: Product) -> tuple[int, int, int]:
+    """Return low, expected and high cycles of what `instruction_cycles` answers, by the confidence of their sources.
+
+    Raises
+    ------
+    ShapeError, ProductError
+        As `instruction_cycles`.
+    """
+    cycles = instruction_cycles(request, product)
+    low, high = (
+        instruction_cycles(request, replace(product, cost=moved(product.cost))) for moved in (optimistic, pessimistic)
+    )
+    known = [source for op in request["ascend_instructions"] if (source := _source(str(op["op"]))) is not None]
+    spread = max((SPREADS[source.confidence] for source in known), default=0.0)
+    return min(low, round(cycles * exp(-spread))), cycles, max(high, round(cycles * exp(spread)))
+
+
+def _source(name: str) -> Source | None:
+    """Return where the cycles of a vector intrinsic come from, None if it is another instruction."""
+    step = vector_step(name, 1, "")
+    return None if step is None else step.intrinsic.source
 
 
 def _text(request: Mapping[str, Any], name: str) -> str:

@@ -144,11 +144,12 @@ class CostParams:
         Time between the starts of two cores of a kernel of the kind "vector".
     {kernel,matmul,vector,cast,trans_data,transpose,reduce_sum}_model_error_permille : int
         What the model leaves open beside its parameters, by kind of kernel (`Launch.error_kind`): half the width of the
-        logarithm of a time in which most measured kernels lie.
+        logarithm of a time in which four of five measured kernels lie.
     phase_barrier_cycles : int
         Synchronisation of all cores between phases.
     launch_single_nanoseconds, launch_few_nanoseconds, launch_full_nanoseconds, launch_few_cores : int
-        Task duration minus core time for one core, for ``launch_few_cores`` (between them in proportion), for more.
+        Task duration minus core time for one core, for ``launch_few_cores``, and for twice as many or more; between
+        them in proportion.
     """
 
     name: str
@@ -302,10 +303,11 @@ class CostParams:
 
     def launch_nanoseconds(self, active_cores: int) -> int:
         """Return task duration minus core time for a launch on ``active_cores`` cores."""
-        if active_cores > self.launch_few_cores:
-            return self.launch_full_nanoseconds
-        more = self.launch_few_nanoseconds - self.launch_single_nanoseconds
-        return self.launch_single_nanoseconds + more * (active_cores - 1) // max(self.launch_few_cores - 1, 1)
+        few = self.launch_few_cores
+        low, high = self.launch_single_nanoseconds, self.launch_few_nanoseconds
+        if active_cores <= few:
+            return low + (high - low) * (active_cores - 1) // max(few - 1, 1)
+        return high + (self.launch_full_nanoseconds - high) * min(active_cores - few, few) // max(few, 1)
 
 
 MAX_QUEUE_DEPTH = 32

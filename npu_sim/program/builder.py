@@ -7,7 +7,7 @@ what a kernel would have written, and every engine takes them.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -16,13 +16,14 @@ from npu_sim.errors import ProgramError
 from npu_sim.isa.codes import Pipe
 from npu_sim.isa.instruction import Instruction, Preparation
 from npu_sim.isa.op import OPS
-from npu_sim.isa.row import ROW_BYTES, empty_rows
+from npu_sim.isa.row import empty_rows
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import Product
 from npu_sim.program.core_kind import kind_of
 from npu_sim.program.launch import CoreKind, Launch
 from npu_sim.program.legality import verify_program
 from npu_sim.program.operands import checked_operands
+from npu_sim.program.recorded import launch_of
 from npu_sim.program.violation import Kind, Violation
 
 _FIRST_CAPACITY = 64
@@ -112,29 +113,8 @@ class ProgramBuilder:
             violations = verify_program(self.rows, self.product, core_kind=kind)
             if violations:
                 raise ProgramError(violations)
-        # Bytes, because NumPy would copy the overlapping fields of a row one after the other.
-        program = self.rows.copy().view(np.uint8).reshape(-1, ROW_BYTES)
-
-        def replay(rows: np.ndarray, params: np.ndarray, core: int, phase: int) -> Iterator[int]:
-            for first in range(0, len(program), len(rows)):
-                part = program[first : first + len(rows)]
-                rows.view(np.uint8).reshape(-1, ROW_BYTES)[: len(part)] = part
-                yield len(part)
-
-        params = np.zeros(1, np.dtype([("row_count", np.int64)]))
-        params["row_count"] = len(program)
         sites = {int(site): str(site) for site in np.unique(self.rows["site"])}
-        return Launch(
-            name=name,
-            kernel=replay,
-            params=params,
-            core_count=1,
-            gm=gm,
-            step_rows=1,
-            sites=sites,
-            trusted=not check,
-            core_kind=kind,
-        )
+        return launch_of(name, [[self.rows.copy()]], gm, sites=sites, trusted=not check, core_kind=kind)
 
     def join(self, src_pipe: Pipe, dst_pipe: Pipe, event: int = 0, *, site: int = 0, tile: int = 0) -> int:
         """SetFlag and the WaitFlag that follows it; returns the row of the wait."""

@@ -20,11 +20,12 @@ WORDS: dict[Cause, str] = {
     "atomics": "the additions in memory",
     "output": "rounding the result",
     "sums and output": "additions and rounding the result",
-    "overflow": "overflow",
+    "input saturation": "saturation of the inputs",
+    "output saturation": "saturation of the result",
 }
 _COLUMNS: tuple[tuple[Cause, str], ...] = (
     ("input", "input"), ("sums", "sums"), ("atomics", "atomics"), ("output", "output"),
-    ("sums and output", "sums+out"), ("overflow", "overflow"),
+    ("sums and output", "sums+out"), ("input saturation", "in sat"), ("output saturation", "out sat"),
 )  # fmt: skip
 _BY_CHANCE = 3.0
 """Standard deviations up to which a cross term is what random signs make."""
@@ -32,13 +33,14 @@ _MOST_LISTED = 5
 ATTRIBUTION_LEGEND = (
     "error: relative L2 error against the tensors of the file; then the share of its square that each cause makes, "
     "input: rounded operands, sums: additions in the Cube, atomics: additions of parts of K in memory, output: the "
-    "gradient's type, overflow: what saturates; cross: twice the inner products of these parts, so that all add up "
-    "to 100 %; lost: elements that are no number in some stage, in no figure."
+    "gradient's type, in sat, out sat: what is beyond the type of the operands or of the result and becomes its "
+    "largest number; cross: twice the inner products of these parts, so that all add up to 100 %; lost: elements that "
+    "are no number in some stage, in no figure, and by which cause."
 )
 SPREAD_LEGEND = (
     "min to max: relative L2 errors against what was multiplied, over orders in which cores add to memory (that of "
-    "their numbers is not among them), and over the tilings for fewer cores, deterministic ones too; distinct: "
-    "results that differ in a bit."
+    "their numbers is not among them), and over the tilings for fewer cores or less of L1, deterministic ones too; "
+    "runs: how many were tried; distinct: results that differ in a bit."
 )
 
 
@@ -116,11 +118,16 @@ def _cross_words(rows: Sequence[AttributionRow]) -> str:
     return f"cross terms are at most {MOST_CROSS:.0%} of the squared error in {small} of {len(rows)}"
 
 
+def _lost(row: AttributionRow) -> str:
+    """Return how many elements are lost, and by which cause: "12 input"."""
+    return ", ".join(f"{count} {cause}" for cause, count in row.error.lost_by.items()) or str(row.error.lost or "")
+
+
 def _shares(row: AttributionRow, causes: Sequence[Cause]) -> tuple[str, ...]:
     shares = [row.error.share(cause) for cause in causes]
     parts = ["" if share is None else _percent(share) for share in shares]
     return (
-        row.compute_dtype, short(row.error.relative_l2), *parts, _percent(row.error.cross), str(row.error.lost or ""),
+        row.compute_dtype, short(row.error.relative_l2), *parts, _percent(row.error.cross), _lost(row),
     )  # fmt: skip
 
 

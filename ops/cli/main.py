@@ -34,12 +34,12 @@ EXIT_USAGE = 2
 EXIT_INTERNAL = 3
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
-_COMMANDS = ("products", "precision", "perf", "check", "compare", "selftest", "run", "warm")
+_COMMANDS = ("products", "precision", "perf", "check", "compare", "selftest", "run", "program", "warm")
 """Each is the function ``<name>_command`` of the module of its name."""
 _CASE_FILES = (".json", ".csv")
 _SWITCHES = frozenset(
     {
-        "--yes", "--no-progress", "--forward", "--details", "--bias", "--ceil-mode", "--count-include-pad",
+        "--yes", "--no-progress", "--advice", "--forward", "--details", "--bias", "--ceil-mode", "--count-include-pad",
         "--no-count-include-pad", "--trans-a", "--trans-b", "--help",
     }
 )  # fmt: skip

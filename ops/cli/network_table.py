@@ -13,6 +13,7 @@ from npu_sim.report.tables import fitted_tables
 from ops.cli.output import console, print_prose
 from ops.cli.shapes import refusal_lines
 from ops.cli.timing_text import calibration, critical_path, parameters, percent, waits
+from ops.studies.advice import worth_it
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes
 from ops.studies.network.report import NetworkReport, conclusion, seconds_words
 from ops.studies.network.sums import (
@@ -63,6 +64,11 @@ def print_network(report: NetworkReport, *, details: bool) -> None:
         print_prose(screen, kinds_words(times))
         if words := roofline_words(times):
             print_prose(screen, words)
+        screen.print()
+    for times in report.steps:
+        for line in advice_lines(report, times):
+            print_prose(screen, line)
+    if any(times.advice is not None for times in report.steps):
         screen.print()
     for times in report.steps:
         refused = [(layer.layer.label, refusal) for layer in times.layers for refusal in layer.refusals]
@@ -229,6 +235,21 @@ def kinds_words(times: StepTimes) -> str:
     return (
         f"Of {seconds_words(total)}: {', '.join(parts)}. Critical path of the core time: {critical}." if total else ""
     )
+
+
+def advice_lines(report: NetworkReport, times: StepTimes) -> list[str]:
+    """Return what to change in a setting, a line each; [] where nobody asked."""
+    if times.advice is None:
+        return []
+    where = f" for {report.label(times)}" if len(report.steps) > 1 else ""
+    worth = worth_it(times.advice)
+    if not worth:
+        return [f"Advice{where}: none of {counted(len(times.advice), 'change')} that were timed gains anything."]
+    return [
+        f"Advice {number}{where}: {one.words}; an image takes {seconds_words(one.changed_seconds)} instead of "
+        f"{seconds_words(one.seconds)}, {percent(one.gain)} less ({one.costs or counted(one.call_count, 'call')})."
+        for number, one in enumerate(worth, start=1)
+    ]
 
 
 def roofline_words(times: StepTimes) -> str:

@@ -49,6 +49,14 @@ def perf_command(
         ),
     ] = None,
     forward: Annotated[bool, typer.Option("--forward", help="Of a network, time the forward calls too.")] = False,
+    advice: Annotated[
+        bool,
+        typer.Option(
+            "--advice",
+            help="Of a network, say which changes gain most, each found by timing it: types, modes, batch, cores, "
+            "channels.",
+        ),
+    ] = False,
     details: Annotated[
         bool, typer.Option("--details", help="Of a network in several settings, show the parts of each.")
     ] = False,
@@ -117,7 +125,7 @@ def perf_command(
     is_network = model is not None or is_model(file)
     of_network = {
         "--batch": batch, "--input": inputs, "--mask": mask, "--forward": forward or None, "--details": details or None,
-        "--html": html,
+        "--html": html, "--advice": advice or None,
     }  # fmt: skip
     if is_network:
         shapes.refuse_arguments(arguments)
@@ -126,7 +134,7 @@ def perf_command(
             model=model, file=file, inputs=inputs, batch=batch, mask=mask, products=product, modes=cube_math_type,
             layers=layer, dtype=dtype, scope=scope, json_path=json_path, html=html, trace=trace, trace_cores=trace_core,
             op_prof=op_prof,
-            forward=forward, details=details, yes=yes, show_progress=not no_progress,
+            forward=forward, advice=advice, details=details, yes=yes, show_progress=not no_progress,
         )  # fmt: skip
         raise typer.Exit(time_network(options))
     if file is not None and scripts.is_script(file):

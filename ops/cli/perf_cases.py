@@ -160,4 +160,4 @@ def _print_answers(answers: Sequence[Answer]) -> None:
 
 
 def _microseconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+    return "-" if value is None else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"

@@ -44,7 +44,7 @@ class NetworkOptions:
         The others.
     trace_cores : sequence of int or None
         Cores in the trace.
-    forward, details, yes, show_progress : bool
+    forward, advice, details, yes, show_progress : bool
         Flags.
     """
 
@@ -64,6 +64,7 @@ class NetworkOptions:
     op_prof: str | None
     trace_cores: Sequence[int] | None
     forward: bool
+    advice: bool
     details: bool
     yes: bool
     show_progress: bool
@@ -91,8 +92,9 @@ def time_network(given: NetworkOptions) -> int:
     announce(_effort(make, modes, batches, products, given), yes=given.yes)
     with shapes.progress_bar(shown=given.show_progress) as progress:
         report = run_network(
-            make, products, modes, batches, scope, layers=layers, forward=given.forward, progress=progress
-        )
+            make, products, modes, batches, scope, layers=layers, forward=given.forward,
+            advice=given.advice, progress=progress,
+        )  # fmt: skip
     contents: dict[Path, bytes] = {}
     json_text = report.to_json() + "\n"
     if json_file is not None:

@@ -180,7 +180,7 @@ def precision_command(
             metavar="N",
             min=0,
             help="With --attribute: how far results spread over N orders of the cores and the tilings for N numbers of "
-            "cores. Default: 0.",
+            "cores and less of L1. Default: 0.",
             show_default=False,
         ),
     ] = 0,

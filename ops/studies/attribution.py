@@ -1,4 +1,4 @@
-"""Where the error of a gradient comes from: rounding of the inputs, additions, rounding of the result, overflow.
+"""Where the error of a gradient comes from: rounding of the inputs, additions, rounding of the result, saturation.
 
 Each cause is found by runs of the same kernel that differ in it alone:
 
@@ -10,13 +10,14 @@ Each cause is found by runs of the same kernel that differ in it alone:
     to what is in memory when the parts of K are added there, in the order of the cores;
 ``output``
     to the gradient, rounded to its type;
-``overflow``
-    the part of the first and the last step that saturation makes, where the product saturates.
+``input saturation``, ``output saturation``
+    the parts of the first and the last step that saturation makes, where the product saturates.
 
 The steps add up to the error. Sums that do not round to the call's own result bit for bit are not taken for its sums:
 then "sums and output" are one cause, as they are for average poolings with results of 16 bits, and for outputs whose
 bias is added by a launch of its own. Of poolings in float32, the TBE DSL and the Ascend C class, whose results are
-float32, "sums" are all additions. Elements that are not finite in a stage are counted, and in no figure.
+float32, "sums" are all additions. Elements that are not finite in a stage are counted by the cause that made them so,
+and in no figure: where the product has infinities, that is overflow.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ Progress = Callable[[int, int, str], None]
 
 def runs_of(spread: int) -> int:
     """Return how many runs of each call `attribute` takes at most: 3 for parts, 3 ways to add, the spread."""
-    return 6 + 3 * spread
+    return 6 + (3 * spread + 4 if spread else 0)
 
 
 @default_fenv
@@ -183,6 +184,6 @@ def _row(
         error=case.error_parts(),
         additions=case.additions(),
         spread=spread_of(layer, one.kind.gradient, goldens.tensors, asked, case.rounded, spread)
-        if spread and case.is_call and isinstance(layer, Layer) and one.kind.gradient != "y"
+        if spread and case.is_call and isinstance(layer, Layer)
         else None,
     )

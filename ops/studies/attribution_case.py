@@ -111,7 +111,7 @@ class Case:
             for name, operand in self.rounded.operands.items()
         }
         with np.errstate(all="ignore"):
-            return [("input", self.kind.golden(self.layer, free, self.asked.backend)), ("overflow", golden)]
+            return [("input", self.kind.golden(self.layer, free, self.asked.backend)), ("input saturation", golden)]
 
     def _sums(self) -> Sums | None:
         """Return the sums of the call, None if what was caught does not round to its result."""

@@ -33,7 +33,7 @@ def split_error(golden: Float64, stages: Sequence[tuple[Cause, Float64]], clampe
         What the gradient is after each cause in turn, the result last.
     clamped : float64 array or None
         What the result would be in a format without end; where it differs from the last stage, the difference is
-        overflow and not the last cause.
+        saturation of the result and not the last cause.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def split_error(golden: Float64, stages: Sequence[tuple[Cause, Float64]], clampe
         flat.insert(-1, clamped.ravel())
     causes: list[Cause] = [cause for cause, _ in stages]
     if clamped is not None:
-        causes.append("overflow")
+        causes.append("output saturation")
     finite = np.logical_and.reduce([np.isfinite(stage) for stage in flat])
     kept = [stage[finite] for stage in flat]
     vectors: dict[Cause, Float64] = {}
@@ -59,6 +59,7 @@ def split_error(golden: Float64, stages: Sequence[tuple[Cause, Float64]], clampe
     return ErrorParts(
         count=int(np.count_nonzero(finite)),
         lost=int(np.count_nonzero(np.isfinite(flat[0]) & ~finite)),
+        lost_by=_lost_by(causes, flat),
         relative_l2=_relative(error, norm),
         parts=tuple(
             ErrorPart(cause=cause, share=square / scale if scale else 0.0, relative_l2=_relative(square, norm))
@@ -67,6 +68,18 @@ def split_error(golden: Float64, stages: Sequence[tuple[Cause, Float64]], clampe
         cross=cross,
         crossing=_largest(vectors, squares, scale) if abs(cross) > MOST_CROSS else None,
     )
+
+
+def _lost_by(causes: Sequence[Cause], stages: Sequence[Float64]) -> dict[Cause, int]:
+    """Return how many elements each cause makes infinite or NaN that were finite until then."""
+    left = np.isfinite(stages[0])
+    found: dict[Cause, int] = {}
+    for cause, stage in zip(causes, stages[1:], strict=True):
+        gone = left & ~np.isfinite(stage)
+        if gone.any():
+            found[cause] = found.get(cause, 0) + int(np.count_nonzero(gone))
+        left &= ~gone
+    return found
 
 
 def relative_error(values: np.ndarray, golden: Float64) -> float | None:

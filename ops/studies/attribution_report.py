@@ -9,7 +9,9 @@ from typing import Literal
 from ops.studies.kinds import Entry
 from ops.studies.layers import ResultName
 
-Cause = Literal["carried", "input", "sums", "atomics", "output", "sums and output", "overflow"]
+Cause = Literal[
+    "carried", "input", "sums", "atomics", "output", "sums and output", "input saturation", "output saturation"
+]  # fmt: skip
 """What makes a part of an error.
 
 carried
@@ -24,10 +26,13 @@ output
     The sums are rounded to the type of the gradient, in one or two steps.
 sums and output
     Both, where the operator has no sums that could be taken out.
-overflow
-    What is beyond a format becomes its largest number.
+input saturation, output saturation
+    What is beyond the type that is multiplied, or that of the result, becomes its largest number. What becomes infinite
+    is overflow: such elements are lost.
 """
-CAUSES: tuple[Cause, ...] = ("carried", "input", "sums", "atomics", "output", "sums and output", "overflow")
+CAUSES: tuple[Cause, ...] = (
+    "carried", "input", "sums", "atomics", "output", "sums and output", "input saturation", "output saturation"
+)  # fmt: skip
 
 MOST_CROSS = 0.05
 """Share of the cross terms above which a report says why they are there."""
@@ -85,6 +90,8 @@ class ErrorParts:
         Elements that are finite in every stage; the others are in no figure.
     lost : int
         Elements whose golden is finite and a later stage is not: overflow where the format has infinities.
+    lost_by : mapping of str to int
+        Those elements by the cause that made them infinite or NaN first; causes without any are left out.
     relative_l2 : float or None
         Norm of the error over that of the golden; None where the golden is 0.
     parts : tuple of ErrorPart
@@ -97,6 +104,7 @@ class ErrorParts:
 
     count: int
     lost: int
+    lost_by: Mapping[Cause, int]
     relative_l2: float | None
     parts: tuple[ErrorPart, ...]
     cross: float
@@ -134,9 +142,10 @@ class Spread:
     Attributes
     ----------
     core_orders : Range
-        Over orders in which cores add to memory, by the tiling of the call.
+        Over orders in which cores add to memory, by the tiling of the call; none of an output.
     tilings : Range
-        Over the tilings that are chosen for fewer cores, each with and without the deterministic mode; one order.
+        Over the tilings that are chosen for fewer cores or for a half and a quarter of L1, of gradients with and
+        without the deterministic mode; one order. ``runs`` says how many different ones there were.
     """
 
     core_orders: Range

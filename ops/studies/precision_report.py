@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from npu_sim.accumulation import SERIAL, Accumulation
 from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
-from npu_sim.errors import NpuSimError, OperatorError
+from npu_sim.errors import InputFileError, NpuSimError, OperatorError
 from npu_sim.products import list_series
+from npu_sim.report.from_plain import from_plain
 from npu_sim.report.precision import ErrorMetrics
 from npu_sim.report.record import to_json_text
 from npu_sim.report.standards.recheck import MIN_RUNS
@@ -20,6 +22,7 @@ from ops.common.capability import ACLNN, SPLIT, UNIFIED, Capability
 from ops.studies.attribution_report import AttributionRow
 from ops.studies.kinds import ENTRIES, Entry
 from ops.studies.layers import RESULT_NAMES, Operator, ResultName
+from ops.studies.npz import one_line
 from ops.studies.rounding import STORAGE
 
 Golden = Literal["original", "rounded"]
@@ -27,6 +30,8 @@ Golden = Literal["original", "rounded"]
 Scope = Literal["call", "kernel"]
 """What a figure is of: a whole call of the operator, or its kernel that multiplies."""
 SCOPES: tuple[Scope, ...] = ("call", "kernel")
+SCHEMA_VERSION = 6
+"""Of the JSON form of a report."""
 CUBE_MATH_TYPES = tuple(int(member) for member in CubeMathType)
 GOLDENS: tuple[Golden, ...] = ("original", "rounded")
 
@@ -362,7 +367,7 @@ class PrecisionReport:
         Where the errors come from, row by row without refusals; None where that was not asked for.
     """
 
-    schema_version: int = 5
+    schema_version: int = SCHEMA_VERSION
     program: str
     source: str
     metadata: Mapping[str, Any]
@@ -404,3 +409,22 @@ class PrecisionReport:
     def to_json(self) -> str:
         """Return the whole report as JSON text; infinities and NaN are strings."""
         return to_json_text(self)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> PrecisionReport:
+        """Return the report that `to_json` wrote: what a table, a picture or an HTML page can be made of again.
+
+        Raises
+        ------
+        InputFileError
+            The text is none, or of another version. Its text is one line.
+        """
+        try:
+            plain = json.loads(text)
+            version = plain["schema_version"] if isinstance(plain, dict) else None
+            if version != SCHEMA_VERSION:
+                raise ValueError(f"its schema_version is {version}")
+            return from_plain(cls, plain)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            rule = f"A precision report must be JSON of schema_version {SCHEMA_VERSION}"
+            raise InputFileError(one_line(f"{rule}, not something else ({error})")) from error

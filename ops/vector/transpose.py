@@ -30,18 +30,18 @@ _BULK_ROWS = 32
 
 TRANSPOSE_PARAMS = int_fields(
     "src", "dst", "src_tensor", "dst_tensor", "data", "item", "rows", "columns", "tile_rows", "tile_columns",
-    "column_tiles", "tasks", "cores", "half", "target", "step_rows",
+    "column_tiles", "tasks", "cores", "target", "step_rows",
 )  # fmt: skip
-"""What `kernel_transpose` reads: extents in elements, places and ``half`` in bytes."""
+"""What `kernel_transpose` reads: extents in elements, places in bytes; the input is at 0."""
 
 
 def tile_shape(rows: int, columns: int, item_bytes: int, product: Product) -> tuple[int, int]:
-    """Return rows and columns of a tile, multiples of 16; two of them and their transposes fit UB.
+    """Return rows and columns of a tile, multiples of 16; one and its transpose fit UB.
 
     Square, because rows on either side are as long as a tile is wide or high; where one side is short, the other takes
     what that leaves. Less where cores would idle.
     """
-    elems = usable_ub_bytes(product) // (4 * item_bytes)
+    elems = usable_ub_bytes(product) // (2 * item_bytes)
     high, wide = (align_up(max(extent, 1), SIDE) for extent in (rows, columns))
     side = isqrt(elems) // SIDE * SIDE
     tile_columns = min(wide, max(side, elems // min(high, side) // SIDE * SIDE))
@@ -90,12 +90,11 @@ def transpose_launch(
     tile_rows, tile_columns = tile_shape(rows, columns, item_bytes, product)
     column_tiles = ceil_div(columns, tile_columns)
     tasks = ceil_div(rows, tile_rows) * column_tiles
-    half = tile_rows * tile_columns * item_bytes
     values = {
         **tensor_fields(src=src, dst=dst),
         "data": int(_DATA[item_bytes]), "item": item_bytes, "rows": rows, "columns": columns, "tile_rows": tile_rows,
         "tile_columns": tile_columns, "column_tiles": column_tiles, "tasks": tasks, "cores": cores_for(product, tasks),
-        "half": half, "target": 2 * half, "step_rows": 16 + tile_rows + tile_rows // SIDE + tile_columns,
+        "target": tile_rows * tile_columns * item_bytes, "step_rows": 16 + tile_rows + tile_rows // SIDE + tile_columns,
     }  # fmt: skip
     return vector_launch(
         "Transpose", kernel_transpose.transpose, record(TRANSPOSE_PARAMS, values), gm, kernel_transpose.SITES,

@@ -98,6 +98,7 @@ NAMES_AS_KEYS = frozenset({
 """Fields whose value is an object with keys that are names: of products, pipes, facts, .."""
 
 MEANINGS = {
+    "advice": "changes to all calls, the one that gains most first; null if nobody asked",
     "additions": "relative L2 error of sums before they are rounded, by the model or mode that adds",
     "aliases": "series alias to SoC version",
     "call_number": "which of the calls of the file",
@@ -232,7 +233,19 @@ def documents() -> dict[str, list[Any]]:
         ],
         "perf": [_printed("perf", *SHAPE)],
         "perf_network": [
-            _printed("perf", "--model", "alexnet", "--batch", "1,2", "--layer", "conv5", "--dtype", "fp32", *PRODUCTS),
+            _printed(
+                "perf",
+                "--model",
+                "alexnet",
+                "--batch",
+                "1,2",
+                "--layer",
+                "conv5",
+                "--dtype",
+                "fp32",
+                "--advice",
+                *PRODUCTS,
+            ),
             _printed("perf", "--model", "resnet50", "--batch", "1", "--layer", "pool5", "--product", "910b"),
         ],
         "perf_validate": [_validation()],

@@ -56,7 +56,7 @@ def copy(series, src_view, dst_view, item, cores=1, slack=0, ub_bytes=4096):
 
 
 def transpose(item, rows, columns):
-    product = machine("910b", cores=1, ub_bytes=8192)
+    product = machine("910b", cores=1, ub_bytes=4608)
     gm = GlobalMemory()
     src = gm.add("src", rows * columns * item, initialised=True)
     dst = gm.add("dst", rows * columns * item, initialised=False)
@@ -152,8 +152,8 @@ COUNTS = {
     "quotients": (414, 58),
     "quotients, last block": (185, 24),
     "quotients of short planes": (177, 12),
-    "transpose of halves": (74, 20),
-    "transpose of floats": (140, 44),
+    "transpose of halves": (70, 22),
+    "transpose of floats": (136, 46),
     "copy of rows, exact": (58, 16),
     "copy of rows, last block": (195, 9),
     "copy of rows into a view": (798, 7),

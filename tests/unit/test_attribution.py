@@ -150,21 +150,28 @@ def test_attribution_tells_every_gradient_apart(dtype):
         assert set(row.additions) >= ({"serial"} if row.gradient != "db" else set())
 
 
-def test_saturation_is_overflow_and_infinity_is_lost():
+def test_saturation_is_a_cause_and_infinity_is_lost():
     """x has numbers beyond fp16: unified products clamp them, split ones make infinities."""
     big = layer(scale=3e4)
     saturated, infinite = (
         rows_of(big, products=(product,), cube_math_types=(2,))[0] for product in (UNIFIED[0], SPLIT[0])
     )
     assert saturated.error.lost == 0
-    assert saturated.error.main == "overflow"
+    assert saturated.error.main == "input saturation"
+    assert saturated.error.lost_by == {}
     assert infinite.error.lost > 0
-    assert infinite.error.share("overflow") is None
+    assert infinite.error.share("input saturation") is None
+    assert infinite.error.lost_by == {"input": infinite.error.lost}
     # the sums are beyond fp16, the operands are not
     half = layer(scale=3e3, dtype=np.float16)
     result = rows_of(half, products=(UNIFIED[0],), cube_math_types=(2,), gradients=("dw",))[0]
-    assert result.error.main == "overflow"
+    assert result.error.main == "output saturation"
     assert result.error.share("input") == 0
+    assert result.error.share("input saturation") is None
+    # where there are infinities the same results are lost on their way out
+    beyond = rows_of(half, products=(SPLIT[0],), cube_math_types=(2,), gradients=("dw",))[0]
+    assert beyond.error.lost > 0
+    assert beyond.error.lost_by == {"output": beyond.error.lost}
 
 
 @pytest.mark.parametrize(("dtype", "last"), [("fp16", "sums and output"), ("fp32", "sums")])
@@ -193,6 +200,10 @@ def test_spread_holds_the_call_itself_and_other_orders():
     assert tilings.min <= own <= tilings.max
     for one in (orders, tilings):
         assert 0 < one.min <= one.median <= one.max < 1e-6
+    (output,) = rows_of(layer(), products=(SPLIT[0],), cube_math_types=(0,), gradients=("y",), spread=3)
+    # every element has one core and one order, however the work is cut
+    assert (output.spread.core_orders.runs, output.spread.tilings.distinct) == (0, 1)
+    assert output.spread.tilings.runs > 1
     (fixed,) = rows_of(layer(), products=(SPLIT[0],), cube_math_types=(0,), gradients=("dx",), spread=3)
     assert (fixed.spread.core_orders.runs, fixed.spread.core_orders.distinct) == (3, 1)
 
@@ -267,3 +278,18 @@ def test_causes_are_kept_and_found_by_several_processes_alike(tmp_path, monkeypa
     assert longer[: len(alone)] == alone
     assert len(longer) > len(alone)
     assert attribute(more, options, spread=1, results=Results(path), jobs=2) == longer
+
+
+def test_less_of_l1_gives_tilings_that_fewer_cores_do_not(monkeypatch):
+    rng = np.random.default_rng(3)
+    x, dy = (rng.standard_normal((2, 64, 28, 28)).astype(np.float16) for _ in range(2))
+    wide = dataclasses.replace(
+        layer(), x=x, dy=dy, weight=None, weight_shape=(64, 64, 3, 3), stride=(1, 1), padding=(1, 1), dilation=(1, 1),
+        groups=1, gradients=("dw",),
+    )  # fmt: skip
+    found = {}
+    for parts in ((), (2, 4)):
+        monkeypatch.setattr("ops.studies.attribution_spread._PARTS_OF_L1", parts)
+        (row,) = rows_of(wide, products=(SPLIT[0],), cube_math_types=(0,), spread=1)
+        found[parts] = row.spread.tilings.runs
+    assert found[2, 4] > found[()]

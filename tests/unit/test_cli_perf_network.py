@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from ops.cli.main import main
+from ops.cli.main import _SWITCHES, _load, main
 from ops.studies.network.report import run_network, seconds_words
 from ops.studies.network.step import step_of_table
 
@@ -120,6 +120,17 @@ def test_mask_decides_which_gradients(capsys):
     assert made["steps"][0]["layers"][0]["calls"][0]["gradients"] == ["dw", "db"]
     options = ("--model", "alexnet", "--batch", "1", "--layer", "conv5", "--product", "910b", "--mask", "dw")
     assert report_of(capsys, *options)["steps"][0]["layers"][0]["calls"][0]["gradients"] == ["dw"]
+
+
+def test_advice_is_printed_where_it_is_asked_for(capsys):
+    assert report_of(capsys, *SMALL, "--product", "910b")["steps"][0]["advice"] is None
+    (step,) = report_of(capsys, *SMALL, "--product", "910b", "--dtype", "fp32", "--advice")["steps"]
+    best = step["advice"][0]
+    assert best["gain"] == pytest.approx(1 - best["changed_seconds"] / best["seconds"])
+    _, out, _ = call(capsys, *SMALL, "--product", "910b", "--dtype", "fp32", "--advice")
+    changed, before = (seconds_words(best[name]) for name in ("changed_seconds", "seconds"))
+    line = f"Advice 1: {best['words']}; an image takes {changed} instead of {before}, {100 * best['gain']:.0f}% less"
+    assert line in " ".join(out.split())
 
 
 def test_trace_holds_the_launches_of_the_layer(capsys, tmp_path):
@@ -263,3 +274,11 @@ def test_models_that_cannot_be_timed_are_refused_in_one_line(capsys, tmp_path, a
     code, out, err = call(capsys, *arguments, "--product", "910b")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"npu-sim: error: {message}")
+
+
+@pytest.mark.parametrize("module", ["perf", "perf_call", "perf_cases"])
+def test_every_option_of_perf_without_a_value_is_known_to_be_one(module):
+    """Otherwise the word behind it is taken for its value, and not for what is to be timed."""
+    flags = {name for one in _load("perf", module).params if getattr(one, "is_flag", False) for name in one.opts}
+    assert flags
+    assert flags - {"-h"} <= _SWITCHES

@@ -267,7 +267,7 @@ def test_browser_sorts_by_keyboard_saves_the_json_and_shows_both_schemes(report,
 def taken_apart(layer, product, shares, spread=None):
     parts = tuple(ErrorPart(cause=cause, share=share, relative_l2=None) for cause, share in shares.items())
     cross = 1 - sum(shares.values())
-    error = ErrorParts(count=9, lost=0, relative_l2=1e-3, parts=parts, cross=cross, crossing=None)
+    error = ErrorParts(count=9, lost=0, lost_by={}, relative_l2=1e-3, parts=parts, cross=cross, crossing=None)
     return AttributionRow(
         layer=layer, gradient="dw", entry="aclnn", product=product, cube_math_type=0, compute_dtype="fp16",
         output_dtype="fp32", error=error, additions={}, spread=spread,

@@ -24,7 +24,7 @@ from ops.studies.calls.fields import Fields, RequestError
 from ops.studies.calls.planned import time_call
 from ops.studies.calls.read_elementwise import ELEMENTWISE
 from ops.studies.calls.request_items import READERS, read_item
-from ops.studies.calls.request_schema import FIELDS
+from ops.studies.calls.request_schema import FIELDS, request_schema
 from ops.studies.cases import case_of_shape
 from ops.studies.layers import Layer, PoolingLayer
 
@@ -34,7 +34,7 @@ ITEMS = {
     "conv_backprop_filter": {"op": "conv_backprop_filter", **CONV},
     "conv_backprop_input": {"op": "conv_backprop_input", **CONV},
     "conv_backward": {"op": "conv_backward", **CONV, "mask": "dx,db"},
-    "avg_pool": {"op": "avg_pool", "x": [2, 16, 8, 8], "kernel_size": 2, "dtype": "fp16"},
+    "avg_pool": {"op": "avg_pool", "x": [2, 16, 8, 8], "kernel_size": 2, "in_dtype": "fp16"},
     "avg_pool_grad": {"op": "avg_pool_grad", "x": [2, 16, 8, 8], "g": [2, 16, 4, 4], "kernel_size": [2, 2]},
     "matmul": {"op": "matmul", "m": 48, "k": 64, "n": 32},
     "transdata": {"op": "transdata", "in_shape": [2, 20, 9, 7], "out_format": "NC1HWC0"},
@@ -79,6 +79,14 @@ def test_schema_names_what_is_read():
         # a weight tells its window, and perm the shape
         assert missing == {"transpose": {"out_shape"}}.get(name, {"kernel_size"} if "w" in values else set()), name
     assert {operator for _, _, operators in FIELDS.values() for operator in operators} == set(READERS)
+
+
+def test_requests_have_the_types_of_the_schema():
+    kinds = {str: "string", int: "integer", bool: "boolean", list: "array", dict: "object"}
+    properties = request_schema()["items"]["properties"]
+    for values in ITEMS.values():
+        for name, value in values.items():
+            assert kinds[type(value)] in np.atleast_1d(properties[name]["type"]), name
 
 
 def test_every_operator_is_answered_with_the_times_of_its_launches():
@@ -243,7 +251,7 @@ def test_element_wise_operators(given, kernel, shape, dtype):
 @pytest.mark.parametrize(
     ("given", "sums"),
     [
-        ({"in_shape": [32, 4096], "out_shape": [1, 4096]}, (1, 4096, 32)),
+        ({"in_shape": [32, 4096], "out_shape": [1, 4096]}, (32, 4096, 1)),
         ({"in_shape": [32, 256, 169], "out_shape": [256]}, (32, 256, 169)),
         ({"in_shape": [4096, 1, 151], "out_shape": [4096, 1]}, (1, 4096, 151)),
         ({"in_shape": [160], "out_shape": [1]}, (1, 1, 160)),
@@ -276,6 +284,14 @@ def test_matrix_product_by_extents_or_by_shapes():
     assert batched.shape == MatmulShape(m=16, n=16, k=8, batch=12, b_batched=True)
 
 
+def test_gradient_of_a_pooling_follows_from_the_input():
+    given = {"op": "avg_pool_grad", "x": [2, 16, 9, 8], "kernel_size": [3, 2], "stride": [2, 2], "pads": 1}
+    assert request_of(**given).dy_shape == (2, 16, 5, 5)
+    assert request_of(**given, g=[2, 16, 5, 5]) == request_of(**given)
+    with pytest.raises(RequestError, match="g must be given as a shape"):
+        request_of(**given, ceil_mode=True)
+
+
 def test_fused_operators_are_the_first():
     assert request_of(op="MatMul+Relu", m=4, k=4, n=4) == request_of(op="matmul", m=4, k=4, n=4)
 
@@ -303,6 +319,7 @@ def test_points_of_micro_benchmarks_are_answered_in_cycles():
 
 WRONG = [
     ({"op": "conv", "w": [16, 16, 3, 3]}, "x must be given as a shape, or g and w"),
+    ({"op": "conv", "x": [2, 16], "w": [16, 16, 3, 3]}, "x must have 3 to 6 axes, not the shape [2, 16]"),
     ({"op": "conv", "x": [2, 16, 9]}, "w must be given as a plain shape, or kernel_size"),
     (
         {"op": "conv", "x": [2, 16, 9, 9], "w": [16, 16, 3, 3], "pads": [1, 2, 3]},

@@ -12,7 +12,7 @@ import pytest
 
 from npu_sim import NpuSimError
 from npu_sim.errors import ProductError, ShapeError
-from npu_sim.points.request import instruction_cycles, product_of_request
+from npu_sim.points.request import instruction_bounds, instruction_cycles, product_of_request
 from npu_sim.points.tables import intrinsics, sources
 from npu_sim.products import get_product
 
@@ -94,6 +94,17 @@ def test_sequences_pay_the_start_up_of_what_depends():
     assert instruction_cycles(apart, A2) == (19 + 32) + 1 + (32 + 128)
     together = {**request, "ascend_instructions": [dup, div]}
     assert instruction_cycles(together, A2) == 32 + (32 + 128)
+
+
+def test_bounds_follow_the_confidence_of_the_sources():
+    # H of vadds, M of vgather; a transfer hangs on the numbers of the product
+    assert instruction_bounds(_request("vadds", repeat=200), A2) == (194, 200, 206)
+    assert instruction_bounds(_request("vgather", repeat=100), A2) == (1089, 1203, 1330)
+    request = _request("copy_gm_to_ubuf", mode="isolated", bytes=128_000)
+    low, cycles, high = instruction_bounds(request, A2)
+    assert low < cycles == instruction_cycles(request, A2) < high
+    points = [(point["cycles"], *instruction_bounds(point, A2)) for point in _points()]
+    assert np.mean([low - 1 <= measured <= high + 1 for measured, low, _, high in points]) >= 0.9
 
 
 def test_other_products():

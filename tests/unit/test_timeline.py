@@ -433,7 +433,7 @@ def test_empty_launch_costs_the_fixed_time():
     assert sum(result.critical_parts.values()) == 2000
 
 
-@pytest.mark.parametrize(("cores", "nanoseconds"), [(1, 500), (2, 560), (16, 1400), (17, 3000)])
+@pytest.mark.parametrize(("cores", "nanoseconds"), [(1, 500), (2, 560), (16, 1400), (17, 1500), (32, 3000)])
 def test_launch_overhead_by_core_count(cores, nanoseconds):
     launch = launch_of(lambda core, phase: (), cores=cores)
     assert run_timeline(launch, Product()).launch_nanoseconds == nanoseconds

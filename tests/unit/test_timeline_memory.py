@@ -149,7 +149,8 @@ def test_cores_of_unified_products_start_one_after_the_other():
 def test_launch_cost_grows_with_the_cores():
     times = [COST.launch_nanoseconds(cores) for cores in range(1, 49)]
     assert times == sorted(times)
-    assert (times[0], times[15], times[16]) == (500, 1400, 3000)
+    # profiled: 2.15 us on 23 cores, 3.2 on 32
+    assert (times[0], times[15], times[22], times[31], times[47]) == (500, 1400, 2100, 3000, 3000)
     assert times[5] == 500 + 900 * 5 // 15
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from npu_sim.errors import InternalError, NpuSimError
-from npu_sim.points.request import instruction_cycles, product_of_request
+from npu_sim.points.request import instruction_bounds, product_of_request
 from ops.studies.calls.fields import RequestError
 from ops.studies.calls.planned import BoundedCall, bound_call
-from ops.studies.calls.request_items import RequestItem, read_item
+from ops.studies.calls.request_items import DEFAULT_PRODUCT, RequestItem, read_item
 
 SCHEMA_VERSION = 1
 INSTRUCTION = "instruction"
@@ -117,14 +117,17 @@ def answer(number: int, values: object) -> Answer:
 
 def _instruction(identity: object, values: Mapping[str, Any]) -> Answer:
     """Answer a point of a micro-benchmark: the cycles of an instruction, a transfer or a short sequence."""
-    product = product_of_request({"product": "910b", **values} if "chip" not in values else values)
-    cycles = instruction_cycles(values, product)
+    product = product_of_request({"product": DEFAULT_PRODUCT, **values} if "chip" not in values else values)
+    low, cycles, high = instruction_bounds(values, product)
+    microseconds = 1e6 / product.timing_clock_hz
     return Answer(
         id=identity,
         op=INSTRUCTION,
         product=product.name,
         scope=INSTRUCTION,
-        duration_us=cycles / product.timing_clock_hz * 1e6,
+        duration_us=cycles * microseconds,
+        low_us=low * microseconds,
+        high_us=high * microseconds,
         cycles=cycles,
     )
 

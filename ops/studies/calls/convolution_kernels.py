@@ -74,7 +74,7 @@ def convolution_kernel_request(
         return replace(made, launches=tuple(launch for launch in made.launches if launch.name != "MemSet"))
 
     return LaunchRequest(
-        name=extents_text((g.n, g.cin, g.di, g.hi, g.wi)),
+        name=convolution_name(g),
         words=_kernel_name(kernel, g),
         details=_convolution_facts(g, stored),
         steps=lambda steps: _add_convolution(steps, kernel, g, compute_dtype, first, second, result, launches),
@@ -128,7 +128,7 @@ def convolution_operator_request(
         found.deliver_fractal(result, weight, output_argument("dw", weight.logical_shape, dtypes[1]))
 
     return LaunchRequest(
-        name=extents_text((g.n, g.cin, g.di, g.hi, g.wi)),
+        name=convolution_name(g),
         words=_kernel_name(kernel, g),
         details=_convolution_facts(g, dtypes[0]),
         steps=steps,
@@ -154,6 +154,12 @@ def _add_convolution(
         return launches(geometry, product, compute_dtype, gm, at(first), at(second), at(result))
 
     steps.add(Step(name=_kernel_name(kernel, geometry), reads=(first, second), writes=(result,), build=build))
+
+
+def convolution_name(geometry: ConvGeometry) -> str:
+    """Return the shape of the input, as a tensor of its axes has it."""
+    g = geometry
+    return extents_text((g.n, g.cin, *(g.di, g.hi, g.wi)[3 - g.spatial_rank :]))
 
 
 def _kernel_name(kernel: ConvKernel, geometry: ConvGeometry) -> str:

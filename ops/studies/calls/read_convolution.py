@@ -117,6 +117,8 @@ def _activation(fields: Fields, names: tuple[str, ...], short: str, known_axes: 
     if not given or given == "ND":
         # a fifth axis is depth, but C0 where there are two axes to stride along; a sixth is C0
         given = "NC1HWC0" if len(shape) == 5 and known_axes == 2 else _PLAIN.get(len(shape), "NDC1HWC0")
+    if not 3 <= len(shape) <= 6:
+        raise RequestError(f"{names[0]} must have 3 to 6 axes, not the shape {list(shape)}")
     axes = _ACTIVATIONS.get(given)
     if axes is None or len(axes) != len(shape):
         raise RequestError(f"{names[0]} must have the axes of {given}, not the shape {list(shape)}")

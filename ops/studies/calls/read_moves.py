@@ -174,9 +174,8 @@ def read_reduce_sum(fields: Fields, product: Product) -> LaunchRequest:
     """Return a ReduceSum: ``in_shape``, ``in_dtype``, ``axes``, or ``out_shape``; without both over all axes.
 
     The emulated kernel sums the first and the last of three axes, each sum on one core. Other sets of axes are timed
-    as those with as many elements in the result, and as many in a sum; sums of rows, as those of columns; and a few
-    long sums, which the library's kernel shares out, as partial sums on all cores. Where nothing is summed it is a
-    copy.
+    as those with as many elements in the result, and as many in a sum; and a few long sums, which the library's kernel
+    shares out, as partial sums on all cores. Where nothing is summed it is a copy.
     """
     shape = fields.require_shape(*_IN)
     axes = fields.ints("axes", "axis", "dim", "dims", default=())
@@ -190,8 +189,6 @@ def read_reduce_sum(fields: Fields, product: Product) -> LaunchRequest:
         n, r = 1, elements(shape) // max(c, 1)
     if n * r == 1:
         return read_move(fields, product)
-    if r == 1:
-        n, r = r, n
     parts = min(product.vector_core_count // max(c, 1), n * r // LEAST_SHARE_ELEMS)
     if parts > 1:
         n, c, r = 1, c * parts, ceil_div(n * r, parts)

@@ -14,6 +14,7 @@ from ops.matmul.tiling import MatmulShape, MatmulTiling, bank_tiling
 from ops.studies.calls.convolution_kernels import (
     ConvKernel,
     convolution_kernel_request,
+    convolution_name,
     convolution_operator_request,
 )
 from ops.studies.calls.convolutions import ConvolutionRequest, GradientRequest
@@ -67,7 +68,7 @@ def read_kernel(kernel: ConvKernel, fields: Fields, product: Product, scope: Tim
         return convolution_kernel_request(kernel, given.geometry, compute, **_chosen(fields))
     if kernel == "forward":
         has_bias = _has_bias(fields)
-        name = "x".join(map(str, (given.geometry.n, given.geometry.cin, given.geometry.hi, given.geometry.wi)))
+        name = convolution_name(given.geometry)
         return ConvolutionRequest(
             case=given.case(name, dtype), has_bias=has_bias, cube_math_type=mode_of(dtype, compute)
         )
@@ -87,7 +88,7 @@ def read_backward(fields: Fields, product: Product, scope: TimedScope) -> Reques
     """Return a call of aclnnConvolutionBackward; ``mask``: three bools, or names of gradients (dx, dw, db: all)."""
     given = read_convolution(fields)
     dtype, compute = types_of(fields, product, "hf32")
-    name = "x".join(map(str, (given.geometry.n, given.geometry.cin, given.geometry.hi, given.geometry.wi)))
+    name = convolution_name(given.geometry)
     mode = fields.number("cube_math_type", default=mode_of(dtype, compute))
     return GradientRequest(case=given.case(name, dtype), gradients=_gradients(fields), cube_math_type=mode)
 
@@ -202,10 +203,26 @@ def read_pooling(fields: Fields, product: Product, scope: TimedScope) -> Request
 
 
 def read_pooling_gradient(fields: Fields, product: Product, scope: TimedScope) -> Request:
-    """Return the gradient of an average pooling: as of `read_pooling`, and ``g``."""
-    g = fields.require_shape("g", "dy", "grad_output", "in_shape")
+    """Return the gradient of an average pooling: as of `read_pooling`, and ``g``, where it does not follow."""
     x = fields.require_shape("x", "input", "out_shape", "orig_input_shape")
-    return PoolingGradientRequest(x_shape=x, dy_shape=g, **_pooling(fields, product))
+    given = _pooling(fields, product)
+    g = fields.shape("g", "dy", "grad_output", "in_shape") or _pooled(x, given)
+    return PoolingGradientRequest(x_shape=x, dy_shape=g, **given)
+
+
+def _pooled(x: tuple[int, ...], given: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the shape of a pooling's output without a last window that reaches over the end."""
+    if given["ceil_mode"] or len(x) < 3:
+        raise RequestError("g must be given as a shape")
+    kernel, strides = given["kernel_size"], given["stride"] or given["kernel_size"]
+    pads = given["padding"] * (2 if len(given["padding"]) == 1 else 1)
+    return (
+        *x[:-2],
+        *(
+            (size + 2 * pad - window) // max(step, 1) + 1
+            for size, pad, window, step in zip(x[-2:], pads, kernel, strides, strict=True)
+        ),
+    )
 
 
 def _pooling(fields: Fields, product: Product) -> dict[str, Any]:

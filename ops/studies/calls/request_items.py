@@ -28,6 +28,8 @@ from ops.studies.calls.read_multiplying import (
     read_pooling_gradient,
 )
 
+DEFAULT_PRODUCT = "910b"
+"""Where items run that name no product."""
 SCOPES: tuple[TimedScope, ...] = ("call", "kernel", "core_time")
 _Reader = Callable[[Fields, Product, TimedScope], Request]
 
@@ -133,7 +135,7 @@ def read_item(values: Mapping[str, Any]) -> RequestItem:
     """
     fields = Fields(values)
     name = operator_name(fields.get("op", "op_type", "operator"))
-    product = get_product(fields.text("product", "chip", "soc", "soc_version", default="910b"))
+    product = get_product(fields.text("product", "chip", "soc", "soc_version", default=DEFAULT_PRODUCT))
     given = fields.text("scope", default="call")
     scope = next((scope for scope in SCOPES if key_of(scope) == key_of(given)), None)
     if scope is None:

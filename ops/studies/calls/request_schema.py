@@ -8,7 +8,13 @@ from typing import Any
 from ops.studies.calls.read_elementwise import ELEMENTWISE
 from ops.studies.calls.request_items import READERS, SCOPES
 
-_INTS: Mapping[str, Any] = {"type": "array", "items": {"type": "integer"}}
+_INTS: Mapping[str, Any] = {"type": ["array", "integer"], "items": {"type": "integer"}}
+_SHAPE: Mapping[str, Any] = {"type": ["array", "object"], "items": {"type": "integer"}}
+_SHAPES: Mapping[str, Any] = {
+    "type": ["array", "object"],
+    "items": {"type": ["integer", "array"], "items": {"type": "integer"}},
+}
+_WORDS: Mapping[str, Any] = {"type": ["array", "string"], "items": {"type": ["boolean", "string"]}}
 _KERNELS = ("conv", "conv_backprop_filter", "conv_backprop_input")
 _CONVOLUTIONS = (*_KERNELS, "conv_backward")
 _POOLINGS = ("avg_pool", "avg_pool_grad")
@@ -16,10 +22,10 @@ _VECTOR = ("transdata", "cast", "transpose", "reduce_sum", "fill", "tensor_move"
 _MULTIPLYING = (*_CONVOLUTIONS, *_POOLINGS, "matmul")
 
 FIELDS: Mapping[str, tuple[Mapping[str, Any], str, tuple[str, ...]]] = {
-    "x": (_INTS, "shape of the input", (*_CONVOLUTIONS, *_POOLINGS)),
-    "g": (_INTS, "shape of the gradient at the output; of convolutions what follows from the others",
+    "x": (_SHAPE, "shape of the input", (*_CONVOLUTIONS, *_POOLINGS)),
+    "g": (_SHAPE, "shape of the gradient at the output; of convolutions what follows from the others",
           (*_CONVOLUTIONS, "avg_pool_grad")),
-    "w": (_INTS, "shape of the weight: (Cout, Cin / groups, kernel), or as w_format says", _CONVOLUTIONS),
+    "w": (_SHAPE, "shape of the weight: (Cout, Cin / groups, kernel), or as w_format says", _CONVOLUTIONS),
     "x_format": ({"type": "string"}, "NCHW, NCDHW, NHWC, NDHWC, NC1HWC0, NDC1HWC0; default: the plain one of its rank",
                  _CONVOLUTIONS),
     "w_format": ({"type": "string"}, "NCHW, NCDHW, HWCN, DHWCN, NHWC, NDHWC", _CONVOLUTIONS),
@@ -29,7 +35,7 @@ FIELDS: Mapping[str, tuple[Mapping[str, Any], str, tuple[str, ...]]] = {
     "pads": (_INTS, "one for each axis or for each side; default 0", (*_CONVOLUTIONS, *_POOLINGS)),
     "dilation": (_INTS, "default 1", _CONVOLUTIONS),
     "groups": ({"type": "integer"}, "default: channels of x over those of w", _CONVOLUTIONS),
-    "mask": (_INTS, "gradients that are wanted: three bools, or names of dx, dw, db; default all", ("conv_backward",)),
+    "mask": (_WORDS, "gradients that are wanted: three bools, or names of dx, dw, db; default all", ("conv_backward",)),
     "bias": ({"type": "boolean"}, "default false", ("conv", "matmul")),
     "compute": ({"type": "string"}, "what the Cube multiplies: fp16, bf16, hf32, fp32; default: the tensors' type, of "
                 "fp32 convolutions hf32", _MULTIPLYING),
@@ -49,14 +55,14 @@ FIELDS: Mapping[str, tuple[Mapping[str, Any], str, tuple[str, ...]]] = {
     "b_format": ({"type": "string"}, "likewise", ("matmul",)),
     "c_format": ({"type": "string"}, "likewise", ("matmul",)),
     "tiling": ({"type": "object"}, "one of CANN's tuning records: block_dim, al1, bl1, al0, bl0, cl0", ("matmul",)),
-    "block_dim": ({"type": "integer"}, "cores of the kernel; default: as many as are of use", ("matmul", *_KERNELS)),
+    "block_dim": (_INTS, "cores of the kernel; default: as many as are of use", ("matmul", *_KERNELS)),
     "generation": ({"type": "string"}, "closed, the one of most profiles, or published; default closed", _KERNELS),
-    "in_shape": (_INTS, "shape of what is read", _VECTOR),
-    "other_shape": (_INTS, "of a second operand, if it is another; of one element: a number", tuple(ELEMENTWISE)),
+    "in_shape": (_SHAPES, "shape of what is read", _VECTOR),
+    "other_shape": (_SHAPE, "of a second operand, if it is another; of one element: a number", tuple(ELEMENTWISE)),
     "in_dtype": ({"type": "string"}, "type of the tensors: fp16, FLOAT16, DT_BF16, float32, INT64, ...; default fp16, "
                  "of cast fp32", tuple(READERS)),
     "in_format": ({"type": "string"}, "format of what is read; default: plain", ("transdata",)),
-    "out_shape": (_INTS, "shape of what is written", ("transdata", "transpose", "reduce_sum", "fill", "tensor_move")),
+    "out_shape": (_SHAPE, "shape of what is written", ("transdata", "transpose", "reduce_sum", "fill", "tensor_move")),
     "out_dtype": ({"type": "string"}, "type of what is written; default: in_dtype, of cast fp16, of a weight gradient "
                   "between plain tensors fp32", ("cast", "fill", "conv_backprop_filter", "conv_backprop_input")),
     "out_format": ({"type": "string"}, "format of what is written; default: plain", ("transdata",)),

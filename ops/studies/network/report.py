@@ -106,6 +106,7 @@ def run_network(
     *,
     layers: Sequence[str] | None = None,
     forward: bool = False,
+    advice: bool = False,
     progress: Progress | None = None,
 ) -> NetworkReport:
     """Time a network in every mode and batch on every product.
@@ -126,6 +127,8 @@ def run_network(
         Names; None: all.
     forward : bool
         Time the forward calls too.
+    advice : bool
+        Find out which changes gain most; takes some times as long.
     progress : callable or None
         Called with (layers of a setting done, layers in all, what comes next).
 
@@ -145,7 +148,8 @@ def run_network(
         for step in [make(batch, mode).select(layers)]
         for name, chip in chips.items()
     ]  # fmt: skip
-    return NetworkReport(scope=scope, has_forward=forward, steps=tuple(steps))
+    told = (times.advised() for times in steps) if advice else steps
+    return NetworkReport(scope=scope, has_forward=forward, steps=tuple(told))
 
 
 def conclusion(report: NetworkReport) -> list[str]:
@@ -211,6 +215,7 @@ def _step_document(times: StepTimes) -> dict[str, Any]:
         **_times(every),
         **_bounds(times.task),
         "seconds_by_kind": seconds_by_kind(times),
+        "advice": None if times.advice is None else [to_plain(one) | {"gain": one.gain} for one in times.advice],
         "roofline": roofline_document(roofline(weighted, setting.chip)),
         "paths": [{"path": one.path, "bytes": one.moved, "reuse": one.reuse} for one in paths_of(weighted)],
         "ranked_launches": [

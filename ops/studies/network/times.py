@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from npu_sim.engines.intervals import LaunchBounds, TimeInterval, task_interval
 from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.products import Product
+from ops.studies.advice import AdvisedCall, Change, advise
 from ops.studies.calls.planned import BoundedCall, Request, bound_call
 from ops.studies.launch_times import LaunchTimes
 from ops.studies.network.step import StepLayer, TrainingStep
@@ -95,12 +96,15 @@ class StepTimes:
         Whole calls, or the kernels in them that multiply.
     layers : tuple of LayerTimes
         In forward order.
+    advice : tuple of Change or None
+        Changes to all calls, the one that gains most first; None: nobody asked.
     """
 
     setting: Setting
     step: TrainingStep
     scope: Scope
     layers: tuple[LayerTimes, ...]
+    advice: tuple[Change, ...] | None = None
 
     @property
     def calls(self) -> Iterator[tuple[LayerTimes, BoundedCall]]:
@@ -118,6 +122,14 @@ class StepTimes:
     def task(self) -> TimeInterval:
         """Low, expected and high time of the step, with launch overhead."""
         return task_interval(bound for layer in self.layers for bound in layer.bounds)
+
+    def advised(self) -> StepTimes:
+        """Return the same with advice."""
+        calls = [
+            AdvisedCall(request=call.request, count=layer.layer.count, seconds=call.task_seconds)
+            for layer, call in self.calls
+        ]
+        return replace(self, advice=advise(calls, self.setting.chip, self.scope))
 
     @property
     def call_count(self) -> int:

@@ -1,0 +1,91 @@
+"""Advice: every change is what timing the changed calls says, and gains what it says."""
+
+from dataclasses import replace
+
+import pytest
+
+from npu_sim.products import get_product
+from ops.studies.advice import AdvisedCall, advise, worth_it
+from ops.studies.calls.convolutions import ConvolutionRequest, GradientRequest
+from ops.studies.calls.planned import time_call
+from ops.studies.cases import case_of_shape
+from ops.studies.network.report import run_network
+from ops.studies.network.step import step_of_table
+from tests.oracles.series import SERIES
+
+WIDE = case_of_shape((4, 20, 14, 14), (40, 20, 3, 3), padding=(1,), dtype="fp32")
+NARROW = replace(WIDE, dtype="fp16")
+
+
+def seconds(request, chip, scope="call"):
+    return time_call(request, chip, scope).task_seconds
+
+
+def advised(alias, *requests, scope="call"):
+    chip = get_product(alias)
+    calls = [AdvisedCall(request=one, count=n, seconds=seconds(one, chip, scope)) for n, one in enumerate(requests, 1)]
+    return chip, {change.words: change for change in advise(calls, chip, scope)}
+
+
+@pytest.mark.parametrize("scope", ["call", "kernel"])
+def test_changes_of_types_are_those_of_the_changed_calls(scope):
+    first = GradientRequest(case=WIDE, gradients=("dx", "dw"))
+    second = ConvolutionRequest(case=WIDE, has_bias=True)
+    chip, found = advised("910b", first, second, scope=scope)
+    before = seconds(first, chip, scope) + 2 * seconds(second, chip, scope)
+    for words, change in (
+        ("keep tensors in fp16 instead of fp32", {"case": NARROW}),
+        ("keep tensors in bf16 instead of fp32", {"case": replace(WIDE, dtype="bf16")}),
+        ("multiply with cubeMathType 1 (ALLOW_FP32_DOWN_PRECISION)", {"cube_math_type": 1}),
+        ("multiply with cubeMathType 2 (USE_FP16)", {"cube_math_type": 2}),
+    ):
+        after = seconds(replace(first, **change), chip, scope) + 2 * seconds(replace(second, **change), chip, scope)
+        one = found[words]
+        assert (one.seconds, one.changed_seconds) == pytest.approx((before / 4, after / 4))
+        assert one.gain == pytest.approx(1 - after / before)
+        assert one.call_count == 3
+        assert one.costs
+
+
+@pytest.mark.parametrize("alias", SERIES)
+def test_an_image_of_a_larger_batch_is_timed_as_one(alias):
+    request = GradientRequest(case=NARROW)
+    chip, found = advised(alias, request)
+    twice = found["take twice the batch"]
+    assert twice.seconds == pytest.approx(seconds(request, chip) / 4)
+    assert twice.changed_seconds == pytest.approx(seconds(request.with_batch(8), chip) / 8)
+    assert not any("fp32" in words or "cubeMathType" in words for words in found)
+
+
+@pytest.mark.parametrize("alias", ["910b", "910"])
+def test_a_change_of_single_calls_is_made_where_it_gains(alias):
+    small = GradientRequest(case=case_of_shape((1, 16, 7, 7), (16, 16, 1, 1)))
+    chip, found = advised(alias, small, GradientRequest(case=NARROW))
+    for words in ("give calls fewer cores (block_dim)", "fill channels up to multiples of 16"):
+        if words in found:
+            assert found[words].gain > 0
+    times = {count: seconds(replace(small, block_dim=count), chip) for count in range(1, chip.cube_core_count)}
+    fewer = {max(int(part * chip.cube_core_count), 1) for part in (0.75, 0.5, 0.25)}
+    gains = any(times[count] < seconds(small, chip) for count in fewer)
+    alone = advised(alias, small)[1]
+    assert ("give calls fewer cores (block_dim)" in alone) == gains
+
+
+def test_what_is_refused_is_no_advice():
+    # bfloat16 is not there, and mode 0 is refused for fp32: nothing is timed that cannot run
+    _, found = advised("310p", GradientRequest(case=WIDE, cube_math_type=1))
+    assert "keep tensors in fp16 instead of fp32" in found
+    assert "keep tensors in bf16 instead of fp32" not in found
+    assert not any("cubeMathType" in words for words in found)
+
+
+def test_the_best_come_first_and_small_gains_are_none():
+    report = run_network(
+        lambda batch, mode: step_of_table("resnet50", batch, mode, "fp32").select(["conv4_1c", "conv5_2b", "pool5"]),
+        ["910b"], [0], [2], advice=True,
+    )  # fmt: skip
+    (times,) = report.steps
+    gains = [change.gain for change in times.advice]
+    assert gains == sorted(gains, reverse=True)
+    assert [change.gain for change in worth_it(times.advice)] == [gain for gain in gains if gain >= 0.01][:3]
+    assert times.advice[0].seconds == pytest.approx(times.every.task_seconds / 2)
