@@ -13,7 +13,8 @@ from npu_sim.engines.timeline import CoreSpans
 from npu_sim.isa.op import Op, Pipe
 from ops.cli.precision_charts import Label
 from ops.cli.timing_text import PIPES
-from ops.studies.network.report import NetworkReport, seconds_words
+from ops.studies.launch_times import seconds_words
+from ops.studies.network.report import NetworkReport
 from ops.studies.network.sums import KINDS, Roofline, kind_of, roofline, seconds_by_kind
 from ops.studies.network.times import LayerTimes, StepTimes
 

@@ -28,7 +28,8 @@ from ops.cli.network_table import (
 )
 from ops.cli.output import merged_messages
 from ops.cli.timing_text import critical_path, parameters
-from ops.studies.network.report import NetworkReport, conclusion, seconds_words
+from ops.studies.launch_times import seconds_words
+from ops.studies.network.report import NetworkReport, conclusion
 from ops.studies.network.sums import KINDS, RankedLaunch, ranked_launches
 from ops.studies.network.times import StepTimes
 

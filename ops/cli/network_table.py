@@ -12,10 +12,9 @@ from npu_sim.report.record import counted
 from npu_sim.report.tables import fitted_tables
 from ops.cli.output import console, print_prose
 from ops.cli.shapes import refusal_lines
-from ops.cli.timing_text import calibration, critical_path, parameters, percent, waits
-from ops.studies.advice import worth_it
-from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes
-from ops.studies.network.report import NetworkReport, conclusion, seconds_words
+from ops.cli.timing_text import advice_words, calibration, critical_path, parameters, percent, waits
+from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes, seconds_words
+from ops.studies.network.report import NetworkReport, conclusion
 from ops.studies.network.sums import (
     CAST,
     LAYOUT,
@@ -241,15 +240,7 @@ def advice_lines(report: NetworkReport, times: StepTimes) -> list[str]:
     """Return what to change in a setting, a line each; [] where nobody asked."""
     if times.advice is None:
         return []
-    where = f" for {report.label(times)}" if len(report.steps) > 1 else ""
-    worth = worth_it(times.advice)
-    if not worth:
-        return [f"Advice{where}: none of {counted(len(times.advice), 'change')} that were timed gains anything."]
-    return [
-        f"Advice {number}{where}: {one.words}; an image takes {seconds_words(one.changed_seconds)} instead of "
-        f"{seconds_words(one.seconds)}, {percent(one.gain)} less ({one.costs or counted(one.call_count, 'call')})."
-        for number, one in enumerate(worth, start=1)
-    ]
+    return advice_words(times.advice, report.label(times) if len(report.steps) > 1 else "")
 
 
 def roofline_words(times: StepTimes) -> str:

@@ -53,8 +53,8 @@ def perf_command(
         bool,
         typer.Option(
             "--advice",
-            help="Of a network, say which changes gain most, each found by timing it: types, modes, batch, cores, "
-            "channels.",
+            help="Say which changes gain most, each found by timing it: types, modes, batch, cores, channels. Not of a "
+            "Python file.",
         ),
     ] = False,
     details: Annotated[
@@ -125,7 +125,7 @@ def perf_command(
     is_network = model is not None or is_model(file)
     of_network = {
         "--batch": batch, "--input": inputs, "--mask": mask, "--forward": forward or None, "--details": details or None,
-        "--html": html, "--advice": advice or None,
+        "--html": html,
     }  # fmt: skip
     if is_network:
         shapes.refuse_arguments(arguments)
@@ -140,7 +140,7 @@ def perf_command(
     if file is not None and scripts.is_script(file):
         scripts.refuse_options(
             {
-                **of_network, "--x": x, "--weight": weight, "--stride": stride,
+                **of_network, "--advice": advice or None, "--x": x, "--weight": weight, "--stride": stride,
                 "--padding": padding, "--dilation": dilation, "--groups": groups, "--layer": layer, "--dtype": dtype,
                 "--cube-math-type": cube_math_type, "--scope": scope,
             }
@@ -177,7 +177,8 @@ def perf_command(
     note_compilation()
     announce(timing_effort(requests, products, wanted), yes=yes)
     with shapes.progress_bar(shown=not no_progress) as progress:
-        report = timing.run_timing(cases.source, requests, products, wanted, progress=progress)
+        plain = timing.run_timing(cases.source, requests, products, wanted, progress=progress)
+        report = plain.advised() if advice else plain
     contents: dict[Path, bytes] = {}
     json_text = report.to_json() + "\n"
     if json_file is not None:

@@ -85,6 +85,9 @@ def perf_call_command(
     trace: TraceOption = None,
     trace_core: TraceCoreOption = None,
     op_prof: OpProfOption = None,
+    advice: Annotated[
+        bool, typer.Option("--advice", help="Say which changes gain most, each found by timing it.")
+    ] = False,
     yes: YesOption = False,
     no_progress: shapes.NoProgressOption = False,
 ) -> None:
@@ -121,6 +124,7 @@ def perf_call_command(
                 progress(len(rows), len(requests), f"{name} {request.name}")
             rows.append(timing.time_row(request, name, get_product(name), wanted))
     report = timing.TimingReport(source="command line", scope=wanted, rows=tuple(rows))
+    report = report.advised() if advice else report
     result = report.rows[0].result
     launches = [] if result is None else timing.traced_launches(result)
     write_timing(report, json_path, json_file, files.contents(launches))

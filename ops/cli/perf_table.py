@@ -16,7 +16,7 @@ from npu_sim.report.record import counted
 from npu_sim.report.tables import fitted_tables
 from ops.cli import shapes
 from ops.cli.output import console, print_prose
-from ops.cli.timing_text import PIPES, calibration, critical_path, parameters, percent, wait_words
+from ops.cli.timing_text import PIPES, advice_words, calibration, critical_path, parameters, percent, wait_words
 from ops.studies.calls.planned import BoundedCall, TimedCall
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes
 from ops.studies.precision_report import Scope
@@ -41,6 +41,9 @@ def print_timing(report: TimingReport) -> None:
         for line in shapes.refusal_lines((row.request.name, row.refusal) for row in rows):
             print_prose(screen, line)
         screen.print()
+    for product, changes in (report.advice or {}).items():
+        for line in advice_words(changes, product):
+            print_prose(screen, line)
     for line in _legend(report):
         print_prose(screen, line)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from npu_sim.products import Product
-from ops.studies.launch_times import describe_parameters
+from npu_sim.report.record import counted
+from ops.studies.advice import Change, worth_it
+from ops.studies.launch_times import describe_parameters, seconds_words
 
 PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
 _SHORT_PARTS = {"kernel_fixed": "fixed", "phase_barrier": "barrier"}
@@ -54,3 +56,17 @@ def calibration(chip: Product) -> str:
     known = describe_parameters(chip)
     evidence = ", ".join(f"{count} {kind}" for kind, count in known["evidence"].items())
     return f"{known['parameter_set']} ({evidence} numbers): {known['calibration']}."
+
+
+def advice_words(changes: Sequence[Change], where: str) -> list[str]:
+    """Return the changes worth most, a line each; ``where`` is "" or names what they are for."""
+    place = f" for {where}" if where else ""
+    worth = worth_it(changes)
+    if not worth:
+        return [f"Advice{place}: no change that was timed gains anything."]
+    return [
+        f"Advice {number}{place}: {one.words}; {'an image' if one.of == 'image' else 'a call'} takes "
+        f"{seconds_words(one.changed_seconds)} instead of {seconds_words(one.seconds)}, {percent(one.gain)} less "
+        f"({one.costs or counted(one.call_count, 'call')})."
+        for number, one in enumerate(worth, start=1)
+    ]

@@ -13,6 +13,7 @@ from typing import Any
 
 from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.products import Product
+from npu_sim.report.record import to_plain
 from ops.studies.calls.planned import Request, time_call
 from ops.studies.precision_report import Scope
 
@@ -35,14 +36,17 @@ class Change:
         What to do.
     costs : str
         What it costs beside; "" for nothing.
+    of : {"image", "call"}
+        What the times are of; a call where there are no images.
     seconds, changed_seconds : float
-        Task time of an image before and after.
+        Task time before and after.
     call_count : int
         Calls that are changed, equal ones counted each.
     """
 
     words: str
     costs: str
+    of: str
     seconds: float
     changed_seconds: float
     call_count: int
@@ -108,8 +112,12 @@ def _dtype_of(request: Any) -> str:
     return str(getattr(getattr(request, "case", request), "dtype", ""))
 
 
+def _has_images(request: Any) -> bool:
+    return hasattr(request, "case") or hasattr(request, "kernel_size")
+
+
 def _larger(request: Any, product: Product) -> Sequence[Any]:
-    return (request.with_batch(2 * request.batch),) if request.batch else ()
+    return (request.with_batch(2 * request.batch),) if _has_images(request) and request.batch else ()
 
 
 def _fewer_cores(request: Any, product: Product) -> Sequence[Any]:
@@ -181,11 +189,16 @@ def worth_it(changes: Sequence[Change]) -> tuple[Change, ...]:
     return tuple(change for change in changes if change.gain >= _LEAST_GAIN)[:SHOWN]
 
 
+def documents(changes: Sequence[Change]) -> list[dict[str, Any]]:
+    """Return changes as plain data, with what they gain."""
+    return [to_plain(change) | {"gain": change.gain} for change in changes]
+
+
 def _tried(candidate: _Candidate, calls: Sequence[AdvisedCall], product: Product, scope: Scope) -> Change | None:
     before = after = 0.0
     count = 0
     for call in calls:
-        images = max(call.request.batch, 1)
+        images = max(call.request.batch, 1) if _has_images(call.request) else 1
         own = call.seconds
         changed = _fastest(candidate.variants(call.request, product), product, scope)
         if changed is not None and (not candidate.is_own or changed < own):
@@ -195,7 +208,15 @@ def _tried(candidate: _Candidate, calls: Sequence[AdvisedCall], product: Product
         after += call.count * own / images
     if not count:
         return None
-    return Change(words=candidate.words, costs=candidate.costs, seconds=before, changed_seconds=after, call_count=count)
+    has_images = all(_has_images(call.request) for call in calls)
+    return Change(
+        words=candidate.words,
+        costs=candidate.costs,
+        of="image" if has_images else "call",
+        seconds=before,
+        changed_seconds=after,
+        call_count=count,
+    )
 
 
 def _fastest(requests: Sequence[Request], product: Product, scope: Scope) -> float | None:

@@ -24,6 +24,8 @@ CALIBRATION: Mapping[str, str] = {
     "dav-m100": "uncalibrated: most rates are those of other chips, expect a factor of 2 or more",
 }
 """What is known about a parameter set, by its name or architecture. No kernel has been compared with a device yet."""
+_HUNDRED, _ROUNDED = 99.95, 999.5
+"""From the first on a number needs no decimals to have three digits; from the second on it is rounded to 1000."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,3 +113,12 @@ def describe_parameters(chip: Product) -> dict[str, Any]:
         "evidence": dict(evidence.most_common()),
         "calibration": CALIBRATION.get(chip.cost.name, CALIBRATION[chip.arch]),
     }
+
+
+def seconds_words(seconds: float) -> str:
+    """Return "12.3 us", "4.56 ms" or "1.23 s"."""
+    value, unit = next(
+        ((seconds * factor, unit) for unit, factor in (("us", 1e6), ("ms", 1e3)) if seconds * factor < _ROUNDED),
+        (seconds, "s"),
+    )
+    return f"{value:.0f} {unit}" if value >= _HUNDRED else f"{value:.3g} {unit}"

@@ -8,14 +8,15 @@ as much. Whoever asks for a gradient by shape waits for the call, so that is the
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.products import Product, get_product
 from npu_sim.report.record import to_json_text, to_plain
 from ops.common.explain import launch_works
+from ops.studies.advice import AdvisedCall, Change, advise, documents
 from ops.studies.calls.planned import BoundedCall, Request, TimedCall, bound_call
 from ops.studies.cases import program_name
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, describe_parameters
@@ -77,11 +78,23 @@ class TimingReport:
         What is timed of each.
     rows : tuple of TimingRow
         Product by product, request by request.
+    advice : mapping of str to tuple of Change, or None
+        By product, changes to all its calls together; None: nobody asked.
     """
 
     source: str
     scope: Scope
     rows: tuple[TimingRow, ...]
+    advice: Mapping[str, tuple[Change, ...]] | None = None
+
+    def advised(self) -> TimingReport:
+        """Return the same with advice."""
+        found = {}
+        for name in dict.fromkeys(row.product for row in self.computed):
+            own = [row.result for row in self.computed if row.product == name and row.result is not None]
+            calls = [AdvisedCall(request=one.request, count=1, seconds=one.task_seconds) for one in own]
+            found[name] = advise(calls, own[0].planned.product, self.scope)
+        return replace(self, advice=found)
 
     @property
     def computed(self) -> tuple[TimingRow, ...]:
@@ -105,6 +118,7 @@ class TimingReport:
                 "timed": self.timed,
                 "note": f"{APPROXIMATE} {ONE_AFTER_THE_OTHER}",
                 "products": {name: describe_parameters(chip) for name, chip in chips.items()},
+                "advice": None if self.advice is None else {name: documents(one) for name, one in self.advice.items()},
                 "rows": [_row_document(row) for row in self.rows],
             }
         )

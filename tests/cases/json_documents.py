@@ -91,7 +91,7 @@ INPUTS = {"perf_request_file": request_schema}
 """Schemas of what commands read."""
 
 NAMES_AS_KEYS = frozenset({
-    "additions", "aliases", "busy_cycles", "busy_cycles_all_cores", "bytes_by_path", "critical_parts",
+    "additions", "advice", "aliases", "busy_cycles", "busy_cycles_all_cores", "bytes_by_path", "critical_parts",
     "critical_shares", "cube_wait_shares", "evidence", "facts", "instruction_counts", "metadata", "peak_flops",
     "pipe_shares", "products", "seconds_by_kind", "seconds_by_result", "stall_cycles", "untimed", "wait_shares",
 })  # fmt: skip
@@ -231,7 +231,7 @@ def documents() -> dict[str, list[Any]]:
             _printed(*stem, "--standard", "double-benchmark-l0"),
             _printed("precision", "--product", "910b", "--cube-math-type", "0", "--attribute", "--spread", "2"),
         ],
-        "perf": [_printed("perf", *SHAPE)],
+        "perf": [_printed("perf", *SHAPE), _printed("perf", *SHAPE, "--advice")],
         "perf_network": [
             _printed(
                 "perf",

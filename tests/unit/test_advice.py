@@ -1,10 +1,12 @@
 """Advice: every change is what timing the changed calls says, and gains what it says."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from npu_sim.products import get_product
+from ops.cli.main import main
 from ops.studies.advice import AdvisedCall, advise, worth_it
 from ops.studies.calls.convolutions import ConvolutionRequest, GradientRequest
 from ops.studies.calls.planned import time_call
@@ -89,3 +91,24 @@ def test_the_best_come_first_and_small_gains_are_none():
     assert gains == sorted(gains, reverse=True)
     assert [change.gain for change in worth_it(times.advice)] == [gain for gain in gains if gain >= 0.01][:3]
     assert times.advice[0].seconds == pytest.approx(times.every.task_seconds / 2)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--x", "2,20,9,7", "--weight", "20,20,3,3"), ("conv-backward", "--x", "2,20,9,7", "--weight", "20,20,3,3")],
+)
+def test_commands_of_single_calls_advise_too(capsys, arguments):
+    options = ("perf", *arguments, "--dtype", "fp32", "--product", "910b", "--product", "910b", "--advice")
+    assert main([*options, "--json", "-"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    (row,) = report["rows"]
+    (changes,) = report["advice"].values()
+    assert changes[0]["seconds"] == pytest.approx(row["result"]["task_seconds"] / 2)
+    assert main(options) == 0
+    assert f"Advice 1 for 910b: {changes[0]['words']}; an image takes " in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_call_without_images_has_no_batch_to_change(capsys):
+    assert main(["perf", "matmul", "--m", "64", "--k", "64", "--n", "64", "--product", "910b", "--advice"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "Advice for 910b: no change that was timed gains anything." in out or "; a call takes " in out

@@ -15,7 +15,8 @@ from npu_sim.engines.timeline import TimelineOptions, run_timeline
 from ops.cli import network_charts as charts
 from ops.cli.main import main
 from ops.cli.network_html import render
-from ops.studies.network.report import run_network, seconds_words
+from ops.studies.launch_times import seconds_words
+from ops.studies.network.report import run_network
 from ops.studies.network.step import step_of_table
 from ops.studies.network.sums import KINDS, ranked_launches, roofline, seconds_by_kind
 

@@ -6,7 +6,8 @@ import re
 import pytest
 
 from ops.cli.main import _SWITCHES, _load, main
-from ops.studies.network.report import run_network, seconds_words
+from ops.studies.launch_times import seconds_words
+from ops.studies.network.report import run_network
 from ops.studies.network.step import step_of_table
 
 SMALL = ("--model", "alexnet", "--batch", "1", "--layer", "conv3", "--layer", "conv5")

@@ -11,8 +11,9 @@ from npu_sim.products import get_product
 from ops.studies.calls.convolutions import GradientRequest
 from ops.studies.calls.planned import time_call
 from ops.studies.cases import case_of_shape
+from ops.studies.launch_times import seconds_words
 from ops.studies.models.tables import network
-from ops.studies.network.report import conclusion, run_network, seconds_words
+from ops.studies.network.report import conclusion, run_network
 from ops.studies.network.step import convolution_layer, folded, step_of_table
 from ops.studies.network.sums import (
     KINDS,

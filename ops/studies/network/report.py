@@ -11,9 +11,10 @@ from npu_sim.engines.intervals import TimeInterval
 from npu_sim.products import get_product
 from npu_sim.report.record import counted, to_json_text, to_plain
 from ops.common.explain import launch_works
+from ops.studies.advice import documents
 from ops.studies.calls.planned import BoundedCall
 from ops.studies.cases import program_name
-from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes, describe_parameters
+from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes, describe_parameters, seconds_words
 from ops.studies.network.step import Make, TrainingStep
 from ops.studies.network.sums import (
     LAYOUT,
@@ -31,8 +32,6 @@ from ops.studies.precision import Progress
 from ops.studies.precision_report import Scope
 
 SCHEMA_VERSION = 1
-_HUNDRED, _ROUNDED = 99.95, 999.5
-"""From the first on a number needs no decimals to have three digits; from the second on it is rounded to 1000."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,15 +191,6 @@ def _answer(report: NetworkReport, times: StepTimes) -> Iterator[str]:
     )
 
 
-def seconds_words(seconds: float) -> str:
-    """Return "12.3 us", "4.56 ms" or "1.23 s"."""
-    value, unit = next(
-        ((seconds * factor, unit) for unit, factor in (("us", 1e6), ("ms", 1e3)) if seconds * factor < _ROUNDED),
-        (seconds, "s"),
-    )
-    return f"{value:.0f} {unit}" if value >= _HUNDRED else f"{value:.3g} {unit}"
-
-
 def _step_document(times: StepTimes) -> dict[str, Any]:
     setting, every = times.setting, times.every
     weighted = [(layer.layer.count, call) for layer, call in times.calls]
@@ -215,7 +205,7 @@ def _step_document(times: StepTimes) -> dict[str, Any]:
         **_times(every),
         **_bounds(times.task),
         "seconds_by_kind": seconds_by_kind(times),
-        "advice": None if times.advice is None else [to_plain(one) | {"gain": one.gain} for one in times.advice],
+        "advice": None if times.advice is None else documents(times.advice),
         "roofline": roofline_document(roofline(weighted, setting.chip)),
         "paths": [{"path": one.path, "bytes": one.moved, "reuse": one.reuse} for one in paths_of(weighted)],
         "ranked_launches": [
