@@ -25,7 +25,7 @@ from npu_sim.products import Product, current_product, get_product
 from npu_sim.program.launch import CoreKind, Launch
 from npu_sim.program.legality import verify_program
 from npu_sim.program.recorded import launch_of
-from npu_sim.report.explain import current_recorder
+from npu_sim.report.explain import own_recorder
 
 Kind = Literal["vector", "cube", "mix"]
 _KINDS: dict[Kind, tuple[CoreKind, ...]] = {"vector": ("vector",), "cube": ("cube",), "mix": ("cube", "vector")}
@@ -75,7 +75,7 @@ class KernelFunction:
             Its launches, what the checkers find and what they take.
         """
         run, arguments = self._recorded(args, keywords, blocks, product)
-        if (recorder := current_recorder()) is not None:
+        if (recorder := own_recorder()) is not None:
             recorder.add(lambda: run.explanation)
         arguments.load()
         options = _options(run.product, run.rows(), accumulation, threads, core_order)

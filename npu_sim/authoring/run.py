@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from npu_sim.engines.buffers import run_buffers
 from npu_sim.engines.hazards import run_hazards
 from npu_sim.engines.timeline import TimelineResult, run_timeline
 from npu_sim.isa.row import join_rows
@@ -39,8 +40,17 @@ class KernelRun:
 
     @cached_property
     def findings(self) -> tuple[Violation, ...]:
-        """What is wrong with the order of the instructions; `lines` says where a finding's ``site`` is."""
-        return tuple(run_hazards(self.launches, self.product))
+        """What is wrong with lives of buffers, order, bounds and outputs; `Launch.lines` has the line of a ``site``.
+
+        Of single instructions nothing is: those are refused when they are recorded.
+        """
+        outputs = [tensor.name for tensor in self.launches[0].gm.tensors if tensor.is_output]
+        lives = [
+            replace(found, launch=number)
+            for number, launch in enumerate(self.launches)
+            for found in run_buffers(launch, self.product)
+        ]
+        return (*lives, *run_hazards(self.launches, self.product, outputs=outputs))
 
     @cached_property
     def times(self) -> tuple[TimelineResult, ...]:

@@ -121,10 +121,17 @@ class Explanation:
 
 
 class Recorder:
-    """Collects explanations in the order in which they were added."""
+    """Collects explanations in the order in which they were added.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    own_only : bool
+        It is for the kernels of the program itself (`own_recorder`); operators see none, and keep nothing for it.
+    """
+
+    def __init__(self, *, own_only: bool = False) -> None:
         self._sources: list[Callable[[], Explanation]] = []
+        self.own_only = own_only
 
     def add(self, explain: Callable[[], Explanation]) -> None:
         """Add what ran. ``explain`` is called once for each report, never while the program runs."""
@@ -140,6 +147,12 @@ _CURRENT: ContextVar[Recorder | None] = ContextVar("npu_sim_recorder", default=N
 
 def current_recorder() -> Recorder | None:
     """Return the recorder of the innermost `recording` in this thread or task, None outside of any."""
+    recorder = _CURRENT.get()
+    return None if recorder is None or recorder.own_only else recorder
+
+
+def own_recorder() -> Recorder | None:
+    """Return the same for kernels of the program itself."""
     return _CURRENT.get()
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ops.cli import shapes
-from ops.cli.output import console
+from ops.cli.output import console, print_prose
 
 
 def run_command(
@@ -47,6 +47,9 @@ def run_command(
             scripts.print_explanation(made, screen)
         if not outcome.explanations:
             screen.print("no operator was called")
+    elif json_path is None:
+        for made in outcome.explanations:
+            print_prose(console(), f"launched: {made.heading}")
     if json_path is not None:
         scripts.write_report(scripts.explanations_document(file, outcome), json_path, file, {})
     raise typer.Exit(outcome.code)

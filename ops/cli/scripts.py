@@ -75,7 +75,7 @@ class Outcome:
     error : str
         The exception it ended with; "" without one.
     explanations : tuple of Explanation
-        Empty unless they were asked for.
+        Without those of operators unless they were asked for.
     """
 
     code: int
@@ -97,7 +97,7 @@ def run_script(
     product : Product or None
         Current product; the script may choose another. None: none is set.
     explain : bool
-        Record what its operators do.
+        Record what its operators do, not only its own kernels.
     quiet : bool
         What it prints goes to standard error.
 
@@ -110,15 +110,14 @@ def run_script(
     if not path.is_file():
         raise UsageError(f"Script must be an existing file, not {file}")
     note_compilation()
-    recorder = Recorder()
+    recorder = Recorder(own_only=not explain)
     before = sys.argv, sys.path[:]
     sys.argv = [file, *arguments]
     sys.path.insert(0, str(path.resolve().parent))
     with contextlib.ExitStack() as stack:
         if product is not None:
             stack.enter_context(use_product(product))
-        if explain:
-            stack.enter_context(recording(recorder))
+        stack.enter_context(recording(recorder))
         if quiet:
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         try:

@@ -22,6 +22,7 @@ from npu_sim.products import get_product
 from npu_sim.program.builder import ProgramBuilder
 from npu_sim.program.violation import Kind
 from npu_sim.report.explain import recording
+from ops.cli.main import main
 
 LENGTH = 64
 
@@ -136,7 +137,8 @@ def test_mistake_raises_at_its_line_with_rule_value_and_product(wrong):
 def test_finding_names_the_line_of_both_instructions():
     y = np.empty(LENGTH, np.float32)
     run = scaled(_x(), y, "no flag", blocks=1)
-    [finding] = run.findings
+    leak, finding = run.findings
+    assert leak.kind is Kind.BUFFER_LEAK
     assert finding.kind is Kind.SYNC_READ_HAZARD
     line = run.launches[0].lines[finding.site]
     assert line.line == _line_of("core.muls(t, b, 2.5, LENGTH)")
@@ -217,15 +219,16 @@ def test_mixed_kernel_runs_on_both_kinds_of_core():
         if core.is_cube:
             t = core.alloc(TPosition.A1, "fp16", 128)
             core.data_copy(t, x[core.block_idx * 128], 128)
+            core.free(t)
         core.sync_all()
         if core.is_vector:
-            t = core.alloc(TPosition.VECCALC, "fp16", 64)
             share = 64 if core.product.core.is_split else 128
             t = core.alloc(TPosition.VECCALC, "fp16", share)
             core.duplicate(t, core.block_idx, share)
             core.set_flag(Pipe.V, Pipe.MTE3, 0)
             core.wait_flag(Pipe.V, Pipe.MTE3, 0)
             core.data_copy(y[core.block_idx * share], t, share)
+            core.free(t)
 
     for product, share in (("910b", 64), ("310p", 128)):
         y = np.empty(256, np.float16)
@@ -335,3 +338,24 @@ def test_padded_copy_takes_what_is_left_over():
     y = np.empty(16, np.float16)
     assert padded(np.arange(11, dtype=np.float16), y, blocks=1).findings == ()
     np.testing.assert_array_equal(y, [*range(11), *[-2.5] * 5])
+
+
+def test_findings_have_leaks_and_holes():
+    @kernel
+    def careless(core, x: In, y: Out):
+        t = core.alloc(TPosition.VECCALC, "fp32", LENGTH, "t")
+        core.data_copy(t, x, LENGTH)
+        core.set_flag(Pipe.MTE2, Pipe.MTE3, 0)
+        core.wait_flag(Pipe.MTE2, Pipe.MTE3, 0)
+        core.data_copy(y, t, LENGTH // 2)
+
+    run = careless(_x(), np.empty(LENGTH, np.float32), blocks=1)
+    assert [found.kind for found in run.findings] == [Kind.BUFFER_LEAK, Kind.OUTPUT_HOLE]
+
+
+def test_run_command_says_what_was_launched(tmp_path, capsys):
+    path = Path(__file__).parents[2] / "examples/kernels/vector_add.py"
+    assert main(["run", str(path)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "equal to NumPy: True" in said
+    assert "launched: add (Ascend910B2): x fp16 1000000, y fp16 1000000, z fp16 1000000" in said
