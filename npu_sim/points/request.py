@@ -167,7 +167,7 @@ def _block_copy_cycles(op: Op) -> int:
     """
     bursts = operand(op, "n_burst", 1)
     burst = sequence_costs()["block_copy_burst_cycles"]
-    return _times(op) * bursts * (operand(op, "burst_blocks32") + burst)
+    return _times(op) * bursts * (_burst_blocks(op) + burst)
 
 
 def _table_copy_cycles(op: Op, product: Product) -> int:
@@ -224,7 +224,12 @@ def _sequence_cycles(ops: Sequence[Op], steps: Mapping[int, VectorStep], barrier
 
 
 def _copied_bytes(op: Op) -> int:
-    return operand(op, "n_burst", 1) * operand(op, "burst_blocks32") * BLOCK_BYTES
+    return operand(op, "n_burst", 1) * _burst_blocks(op) * BLOCK_BYTES
+
+
+def _burst_blocks(op: Op) -> int:
+    """Return the blocks of a burst of a copy inside UB."""
+    return operand(op, "burst_blocks32") if "burst_blocks32" in op else ceil_div(operand(op, "bytes"), BLOCK_BYTES)
 
 
 def _is_tile_call(request: Mapping[str, Any], ops: Sequence[Op]) -> bool:
