@@ -16,6 +16,7 @@ from ops.common.geometry import ConvGeometry
 from ops.common.tensor_desc import TensorDesc
 from ops.matmul.plan import MatmulShape
 from ops.mm.plan import plan_matrix_product
+from ops.studies.calls import answers
 from ops.studies.calls.answers import answer, answer_all
 from ops.studies.calls.captured import requests_of_layers
 from ops.studies.calls.convolution_kernels import convolution_kernel_request
@@ -437,6 +438,15 @@ def test_file_that_holds_no_requests_is_exit_2(capsys, tmp_path, text, message):
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_request_that_would_keep_the_rest_waiting_is_refused_by_itself(monkeypatch):
+    monkeypatch.setattr(answers, "MOST_ROWS", 100_000)
+    items = [{"op": "cast", "in_shape": [1 << 20, 1 << 18]}, {"op": "matmul", "m": 1 << 12, "k": 1 << 12, "n": 1 << 12}]
+    small = {"op": "cast", "in_shape": [1 << 15, 1 << 12], "in_dtype": "fp16", "out_dtype": "fp32"}
+    found = answer_all([*items, small, ITEMS["cast"]])
+    words = "a request must take at most 100,000 instructions, not more (Ascend910B2)"
+    assert [one.error for one in found] == [words, words, "", ""]
 
 
 def test_options_that_requests_say_themselves_are_refused(capsys, tmp_path):

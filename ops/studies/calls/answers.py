@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from npu_sim.errors import InternalError, NpuSimError
@@ -15,12 +16,17 @@ from npu_sim.points.request import instruction_bounds, product_of_request
 from ops.studies.calls.fields import RequestError
 from ops.studies.calls.planned import BoundedCall, bound_call
 from ops.studies.calls.request_items import DEFAULT_PRODUCT, RequestItem, read_item
+from ops.studies.effort import count_rows
 
 SCHEMA_VERSION = 1
 INSTRUCTION = "instruction"
 """The operator of items that `npu_sim.points.request` answers."""
 ITEMS_PER_JOB = 100
 """Fewer are answered sooner than another process starts."""
+LARGE_ELEMENTS = 1 << 28
+"""A tensor of fewer elements, or a product of fewer, is timed in a moment."""
+MOST_ROWS = 300_000_000
+"""Instructions of one item; more take minutes."""
 Progress = Callable[[int, int, str], None]
 
 
@@ -95,6 +101,8 @@ def answer(number: int, values: object) -> Answer:
         if values.get("op") == INSTRUCTION:
             return _instruction(identity, values)
         item = read_item(values)
+        if _most_elements(values) > LARGE_ELEMENTS:
+            _require_size(item)
         timed = time_item(item)
         if not timed.launches:
             raise RequestError("nothing is launched")
@@ -186,6 +194,23 @@ def answer_all(items: Sequence[Any], jobs: int | None = None, progress: Progress
                 progress(len(found), len(wanted), f"request {number}")
             found[number] = answer(number, items[number])
     return [replace(found[first[key]], id=_id(items[number], number)) for number, key in enumerate(keys)]
+
+
+def _require_size(item: RequestItem) -> None:
+    """Refuse what would keep the rest waiting for minutes."""
+    launches = item.request.plan(item.product).launches("call" if item.scope == "call" else "kernel")
+    if not count_rows(launches, MOST_ROWS)[1]:
+        raise RequestError(f"a request must take at most {MOST_ROWS:,} instructions, not more ({item.product.name})")
+
+
+def _most_elements(value: object) -> int:
+    """Return the largest product of a list of numbers in an item."""
+    if isinstance(value, Mapping):
+        numbers = [one for one in value.values() if isinstance(one, int)]
+        return max([prod(numbers), *map(_most_elements, value.values())], default=0)
+    if isinstance(value, list) and value and all(isinstance(one, int) for one in value):
+        return prod(value)
+    return max(map(_most_elements, value), default=0) if isinstance(value, list) else 0
 
 
 def _key(item: object) -> str:
