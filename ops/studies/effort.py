@@ -126,7 +126,7 @@ def checking_effort(cases: CaseSet, products: Sequence[str], modes: Sequence[int
     """
     effort = Effort()
     for _, chip, mode, case in combinations(cases, products, modes, None):
-        request = GradientRequest(case=case, gradients=("dw",), cube_math_type=mode)
+        request = GradientRequest(case=case, gradients=("dw",), cube_math_type=mode, generation="published")
         part = _rows_effort(request, chip, "call", CHECKING_ROWS_PER_SECOND, MEMORY_PER_GM_BYTE)
         require_size(case, part.bytes // MEMORY_PER_GM_BYTE)
         effort += part
@@ -170,7 +170,7 @@ def _computed_effort(one: Combination, chip: Product, dtype: str | None) -> Effo
         if result == "y":
             request = ConvolutionRequest(case=case, has_bias=layer.bias is not None, cube_math_type=mode)
         else:
-            request = GradientRequest(case=case, gradients=(result,), cube_math_type=mode)
+            request = GradientRequest(case=case, gradients=(result,), cube_math_type=mode, generation="published")
         counted = _rows_effort(request, chip, "kernel", TIMING_ROWS_PER_SECOND, bytes_per_gm_byte=1)
         if not counted.instructions:
             return counted

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -54,7 +55,7 @@ def call(capsys, *arguments):
 @pytest.mark.parametrize("product", SERIES)
 def test_effort_of_small_programs_is_counted_to_the_last_row(product, scope):
     chip = get_product(product)
-    steps = steps_of(plan_case(cases().cases[0], chip, 0), scope)
+    steps = steps_of(plan_case(cases().cases[0], chip, 0, generation="closed"), scope)
     rows = sum(run_timeline(launch, chip).row_count for step in steps for launch in step.kernel.launches)
     found = timing_effort(gradient_requests(cases().cases, (0,)), (product,), scope)
     assert (found.instructions, found.is_bound, found.bytes) == (rows, False, 0)
@@ -77,8 +78,8 @@ def test_effort_of_a_large_batch_is_scaled_from_a_small_one(monkeypatch, product
     scaled = timing_effort(gradient_requests(several.cases, (0,)), (product,), "call")
     assert not scaled.is_bound
     assert len(counted) > 1
-    # the conversions spread over fewer cores where there are fewer images
-    assert exact / 1.6 < scaled.instructions < exact * 1.6
+    # fewer images are converted on fewer cores, and each core adds dW once whatever its share
+    assert exact / 1.8 < scaled.instructions < exact * 1.8
     # no more than the budget and a chunk was ever emitted
     assert max(rows for rows, _ in counted) <= exact // 4 + 4096
 
@@ -117,7 +118,9 @@ def test_effort_of_precision_counts_from_a_second_on(monkeypatch):
     monkeypatch.setattr(effort, "MACS_PER_SECOND", cases().cases[0].macs / 50)
     found = precision_effort(capture, options)
     assert found.seconds == pytest.approx(50, rel=0.01)
-    assert found.instructions == timing_effort(gradient_requests(cases().cases, (0,)), ("910b",), "kernel").instructions
+    # what is computed is the published kernel
+    requests = [replace(one, generation="published") for one in gradient_requests(cases().cases, (0,))]
+    assert found.instructions == timing_effort(requests, ("910b",), "kernel").instructions
     assert found.bytes > 8 * 4 * 2 * 20 * (9 * 7 + 9 * 7)
 
 

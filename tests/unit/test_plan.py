@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from npu_sim.engines.hazards import emit_rows
 from npu_sim.errors import OperatorError
-from npu_sim.isa.op import Data, Op, Space
+from npu_sim.isa.op import Data, Op, Pipe, Space
 from npu_sim.isa.row import INSTR, empty_rows
 from npu_sim.memory.gm import allocated_bytes
 from npu_sim.products import get_product
@@ -45,8 +46,17 @@ def observed(plan, launch, core, phase):
     site = walk_split if split else kernel_unified
     c1_dy, c1_x = -(-g.cout // c0), -(-g.cin // c0)
     found, stores, pending = [], {}, set()
+    # unified cores load a stretch of pixels before they multiply the one before it
+    ready, current = deque(), 0
     for row in emit_rows(launch, core, phase):
         tile = int(row["tile"])
+        if not split and row["op"] == Op.SET_FLAG and row["site"] == site.LOAD_DY:
+            ready.append(len(found) - 1)
+        elif not split and row["op"] == Op.SET_FLAG and row["site"] == site.LOAD_X:
+            found[-1].planes |= pending
+            pending = set()
+        elif not split and row["op"] == Op.WAIT_FLAG and (row["site"], row["peer"]) == (site.LOAD_L0A, Pipe.MTE2):
+            current = ready.popleft()
         if row["site"] == site.LOAD_DY and row["op"] == Op.DATA_COPY:
             plane, pixel = divmod((int(row["src0"]) - plan.dy.address) // 32, g.ho * g.wo)
             n, do = divmod(plane // c1_dy, g.do)
@@ -58,9 +68,10 @@ def observed(plan, launch, core, phase):
             plane = (int(row["src0"]) - plan.x.address) // 32 // (g.hi * g.wi) // c1_x
             pending.add(plane)
         elif row["op"] == Op.MMAD:
-            found[-1].planes |= pending
-            pending = set()
-            stores.setdefault(("k", tile), []).append((len(found) - 1, int(row["k"]), int(row["m"]) * int(row["n"])))
+            if split:
+                found[-1].planes |= pending
+                pending, current = set(), len(found) - 1
+            stores.setdefault(("k", tile), []).append((current, int(row["k"]), int(row["m"]) * int(row["n"])))
         elif row["site"] == site.STORE and row["op"] in (Op.FIXPIPE, Op.DATA_COPY):
             block, rest = divmod((int(row["dst"]) - plan.dw.address) // 4, tiling.m_extent * c0)
             if row["op"] == Op.FIXPIPE:
