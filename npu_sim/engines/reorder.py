@@ -74,6 +74,41 @@ def legal_order(rows: np.ndarray, order: Order = "program") -> npt.NDArray[np.in
     return result
 
 
+def order_that_bites(rows: np.ndarray, earlier: int, later: int) -> npt.NDArray[np.int64] | None:
+    """Return a legal execution order in which row ``later`` runs before row ``earlier``: what a race allows.
+
+    Parameters
+    ----------
+    rows : INSTR[n]
+        All rows of one core and phase.
+    earlier, later : int
+        Row numbers of two rows that a finding says nothing orders (`Violation.other_row` and `Violation.row`).
+
+    Returns
+    -------
+    int64[n] or None
+        Permutation as of `legal_order`; None if something orders the two. So do the starts of rows of one pipe, for
+        which a barrier is missing, and a wait of the scalar unit behind what it stored itself: there the race is that
+        the earlier row is not over, which no order of starts shows.
+
+    Raises
+    ------
+    ShapeError
+        If the numbers are not those of two rows, the earlier one first.
+    ProgramError
+        If rows are in no pipe, or have flags of none: the violations name them.
+    """
+    if not 0 <= earlier < later < len(rows):
+        raise ShapeError(f"earlier and later must be two of {len(rows)} rows in order, not {earlier} and {later}")
+    if stray := _stray(rows):
+        raise ProgramError(stray)
+    following, heads = np.empty(len(rows), np.int64), np.empty(jitted.PIPES, np.int64)
+    jitted.link(rows, following, heads)
+    flags, result = np.zeros(jitted.FLAGS, np.int64), np.empty(len(rows), np.int64)
+    placed = int(jitted.hold_back(rows, following, heads, flags, earlier, later, result))
+    return result if placed == len(rows) else None
+
+
 def _stray(rows: np.ndarray) -> list[Violation]:
     """Return a violation for every row whose pipes do not exist."""
     is_flag = np.isin(rows["op"], (Op.SET_FLAG, Op.WAIT_FLAG))

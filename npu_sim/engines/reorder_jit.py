@@ -199,3 +199,54 @@ def schedule(
         order[position] = head
         heads[pipe] = following[head]
     return np.int64(n)
+
+
+@jit
+def hold_back(
+    rows: np.ndarray,
+    following: np.ndarray,
+    heads: np.ndarray,
+    flags: np.ndarray,
+    held: Int,
+    wanted: Int,
+    order: np.ndarray,
+) -> Int:
+    """Fill ``order`` with a legal permutation in which row ``wanted`` runs before row ``held``, if there is one.
+
+    Of the rows that may run the earliest does, but ``held`` not before ``wanted`` has run. What needs ``held`` waits
+    with it, so that ``wanted`` is reached unless it needs it, too.
+
+    Parameters
+    ----------
+    rows, following, heads, flags, order
+        As for `schedule`.
+    held, wanted : int64
+        Row numbers.
+
+    Returns
+    -------
+    int
+        Rows placed; fewer than n if there is no such order, or the program deadlocks.
+    """
+    n = len(rows)
+    waits = _scalar_waits(rows)
+    is_free = False
+    for position in range(n):
+        pipe, head = np.int64(-1), np.int64(n)
+        for candidate in range(PIPES):
+            at = heads[candidate]
+            if at >= head or (at == held and not is_free):
+                continue
+            if _blocker(rows, heads, flags, waits, np.int64(candidate)) == -1:
+                pipe, head = np.int64(candidate), at
+        if pipe < 0:
+            return position
+        row = rows[head]
+        if row["op"] == Op.SET_FLAG:
+            flags[_flag(row)] += 1
+        elif row["op"] == Op.WAIT_FLAG:
+            flags[_flag(row)] -= 1
+        order[position] = head
+        heads[pipe] = following[head]
+        is_free = is_free or head == wanted
+    return np.int64(n)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 import ops
-from npu_sim.engines.hazards import run_hazards, run_hazards_rows
+from npu_sim.engines.hazards import emit_rows, run_hazards, run_hazards_rows
 from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import empty_rows
@@ -17,7 +18,7 @@ from npu_sim.program.builder import ProgramBuilder
 from npu_sim.program.violation import Kind
 from tests.oracles.faults import Bench
 from tests.oracles.lives import missing_barriers, stale_reads
-from tests.oracles.programs import GM_TABLE, PRODUCT_TABLE, SITE_MMAD, double_buffered_product, random_program
+from tests.oracles.programs import GM_TABLE, PRODUCT_TABLE, SITE_MMAD, double_buffered_product, issued, random_program
 
 PRODUCT = get_product("910b")
 BARRIERS = {Kind.BARRIER_READ: "read", Kind.BARRIER_WRITE: "write"}
@@ -141,3 +142,25 @@ def test_lives_stale_tiles_of_a_matrix_product_that_change_the_result_are_report
     wrong = [fault for fault in faults if bench.is_wrong(fault)]
     assert len(wrong) > 30
     assert sum(bool(bench.findings(fault)) for fault in wrong) >= 0.95 * len(wrong)
+
+
+@pytest.mark.parametrize("series", ["910b", "310p", "910"])
+def test_lives_shipped_kernels_need_the_barriers_whose_loss_is_reported(series):
+    """Every barrier of a pipe dropped on core 0: reported if, and only if, brute force says that rows depend on it."""
+    rng, chip = np.random.default_rng(1), get_product(series)
+    x, g, w = (rng.standard_normal(s).astype(np.float16) for s in ((2, 20, 9, 7), (2, 20, 5, 4), (20, 20, 3, 3)))
+    calls = ops.convolution_backward(g, x, w, stride=2, padding=1, dilation=1, product=series).plan.calls
+    pipes = {Pipe[name] for name in chip.core.barrier_pipes}
+    needed = 0
+    for launch in calls.launches:
+        table, rows = launch.gm.table(), emit_rows(launch, 0, 0)
+        table[:, 3] = 1
+        if len(rows) > 400:
+            continue
+        for at in np.flatnonzero((rows["op"] == Op.PIPE_BARRIER) & (rows["pipe"] != Pipe.ALL))[:4].tolist():
+            broken = issued(np.delete(rows, at))
+            expected = {later for later, _, _ in missing_barriers(broken, pipes)}
+            found = {v.row for v in run_hazards_rows(broken, chip, table) if v.kind in BARRIERS}
+            assert found == expected
+            needed += bool(expected)
+    assert needed > 3
