@@ -43,6 +43,8 @@ COLOUR_OF_LANE = {
     "MTE3": "rail_response",
 }
 COLOUR_OF_OP: dict[int, str] = {Op.SET_FLAG: "black", Op.WAIT_FLAG: "yellow"}
+_MARKS = (Op.ALLOC_TENSOR, Op.FREE_TENSOR)
+"""Rows that take no time: where buffers live."""
 
 
 def chrome_trace(result: TimelineResult, sites: Mapping[int, str] | None = None) -> dict[str, Any]:
@@ -103,6 +105,8 @@ def _core_events(spans: CoreSpans, clock_hz: int, sites: Mapping[int, str]) -> I
     pending: dict[tuple[int, int, int], deque[tuple[str, str, float]]] = defaultdict(deque)
     for number, (row, start, end) in enumerate(zip(spans.rows, spans.start_cycles, spans.end_cycles, strict=True)):
         op, pipe = int(row["op"]), int(row["pipe"])
+        if op in _MARKS:
+            continue
         lane = _lane(pipe)
         begin = (spans.phase_start_cycles + int(start)) * to_microseconds
         finish = (spans.phase_start_cycles + int(end)) * to_microseconds

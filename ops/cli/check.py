@@ -66,7 +66,7 @@ def check_command(
     checked: the kernel, and the casts and layout conversions around it. A Python
     file is run, on its own product unless --product names one; it is the way to
     check every other operator: average pooling, the other gradients of a
-    convolution, Ascend C kernels.
+    convolution, Ascend C kernels, kernels in Python (npu_sim.authoring).
 
     Exit code 0: kernels were checked and nothing was found; 1: findings, every
     combination is refused, or the Python file ended with an error, launched

@@ -15,6 +15,7 @@ from npu_sim.authoring import Core, In, InOut, Out, Pipe, TBuf, TPipe, TPosition
 from npu_sim.authoring.core import BUFFER_MARKS
 from npu_sim.authoring.methods import parameters_of, shape_of
 from npu_sim.authoring.reference import methods_table
+from npu_sim.engines.timeline import run_timeline
 from npu_sim.errors import NpuSimError, ShapeError, StateError
 from npu_sim.isa.codes import Data, Mode, Space
 from npu_sim.isa.op import OPS, Op
@@ -22,6 +23,7 @@ from npu_sim.products import get_product
 from npu_sim.program.builder import ProgramBuilder
 from npu_sim.program.violation import Kind
 from npu_sim.report.explain import recording
+from npu_sim.report.trace import chrome_trace
 from ops.cli.main import main
 
 LENGTH = 64
@@ -359,3 +361,14 @@ def test_run_command_says_what_was_launched(tmp_path, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "equal to NumPy: True" in said
     assert "launched: add (Ascend910B2): x fp16 1000000, y fp16 1000000, z fp16 1000000" in said
+
+
+def test_trace_has_lines_and_no_marks_of_buffers():
+    run = scaled.record(_x(), np.empty(LENGTH, np.float32), blocks=1)
+    [launch] = run.launches
+    events = chrome_trace(run_timeline(launch, run.product, spans=True), launch.sites)["traceEvents"]
+    drawn = [event for event in events if event["ph"] == "X"]
+    assert len(drawn) == len(run.rows()) - 6
+    assert {event["name"] for event in drawn}.isdisjoint({"ALLOC_TENSOR", "FREE_TENSOR"})
+    [muls] = [event for event in drawn if event["name"] == "MULS"]
+    assert muls["args"]["site"].endswith(f"test_authoring.py:{_line_of('core.muls(t, b, 2.5, LENGTH)')}")
