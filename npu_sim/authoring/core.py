@@ -337,7 +337,10 @@ class Core:
         """Return what a tensor holds when all rows so far have run (`LocalTensor.numpy`)."""
         if self.machine is None:
             raise StateError(f"Contents of {tensor.buffer.name} must be asked for while its kernel runs, not later")
-        return self.machine.contents(self.recorder, tensor)
+        try:
+            return self.machine.contents(self.recorder, tensor)
+        except ProgramError as error:
+            raise ProgramError([self.recorder.located(found) for found in error.violations]) from None
 
     if TYPE_CHECKING:  # the methods of the instructions
 

@@ -127,9 +127,7 @@ class KernelFunction:
         self._trace(core, arguments)
         violations = verify_program(core.recorder.rows, core.product, core_kind=core.kind)
         if violations:
-            first = replace(violations[0], core=core.block_idx)
-            where = core.recorder.sites.lines()[first.site]
-            first = replace(first, detail=f"{first.detail.removesuffix(')')}, {where})")
+            first = replace(core.recorder.located(violations[0]), core=core.block_idx)
             again = Core(core.product, core.kind, core.block_idx, core.block_num, core.recorder.sites, {})
             again.failing = first
             self._trace(again, arguments)  # raises where the row is made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from types import CodeType, FrameType
 from typing import Any
 
@@ -14,6 +15,7 @@ from npu_sim.budget import reserve
 from npu_sim.isa.footprint import empty_runs, footprint_at
 from npu_sim.isa.row import ROW_BYTES, empty_rows
 from npu_sim.program.launch import SourceLine
+from npu_sim.program.violation import Violation
 
 _FIRST_CAPACITY = 256
 _RUNS = empty_runs(1 << 12)
@@ -140,6 +142,11 @@ class Recorder:
     def drop_last(self) -> None:
         """Take the last row back."""
         self.count -= 1
+
+    def located(self, violation: Violation) -> Violation:
+        """Return a finding whose words name the line of its row."""
+        where = self.sites.lines().get(violation.site)
+        return replace(violation, detail=f"{violation.detail.removesuffix(')')}, {where})") if where else violation
 
     def programs(self) -> list[np.ndarray]:
         """Return copies of the rows, phase by phase."""

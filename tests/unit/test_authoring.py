@@ -372,3 +372,17 @@ def test_trace_has_lines_and_no_marks_of_buffers():
     assert {event["name"] for event in drawn}.isdisjoint({"ALLOC_TENSOR", "FREE_TENSOR"})
     [muls] = [event for event in drawn if event["name"] == "MULS"]
     assert muls["args"]["site"].endswith(f"test_authoring.py:{_line_of('core.muls(t, b, 2.5, LENGTH)')}")
+
+
+def test_looking_at_a_buffer_behind_an_illegal_row_names_the_row_s_line():
+    @kernel
+    def looks(core, x: In, y: Out):
+        t = core.alloc(TPosition.VECCALC, "fp32", LENGTH, "t")
+        core.muls(t[1:], t, 2, 8)  # not a whole block
+        t.numpy()
+
+    with pytest.raises(NpuSimError) as caught:
+        looks(_x(), np.empty(LENGTH, np.float32), blocks=1)
+    lines, start = inspect.getsourcelines(looks.__wrapped__)
+    line = start + next(at for at, text in enumerate(lines) if "not a whole block" in text)
+    assert f"test_authoring.py:{line})" in str(caught.value)
