@@ -11,12 +11,14 @@ from typing import Annotated
 import typer
 
 from npu_sim.errors import NpuSimError
-from npu_sim.report.files import check_writable, write_files
+from npu_sim.report.files import check_writable, write_files, write_folder
+from npu_sim.report.record import counted
 from npu_sim.report.standards.registry import DEFAULT, STANDARDS
 from ops.cli.attribution_table import print_attribution
 from ops.cli.effort import YesOption, announce
 from ops.cli.html_page import html_path
 from ops.cli.output import console, note, note_compilation, note_hints, print_prose
+from ops.cli.precision_figures import figures
 from ops.cli.precision_html import render
 from ops.cli.precision_picture import SUFFIXES, draw, require_matplotlib
 from ops.cli.precision_source import read_layers
@@ -161,6 +163,12 @@ def precision_command(
     html: Annotated[
         str | None, typer.Option("--html", metavar="FILE", help="Write the report as one HTML file with all charts.")
     ] = None,
+    charts: Annotated[
+        str | None,
+        typer.Option(
+            "--charts", metavar="DIR", help="Write each chart of the HTML report as .png and .svg into this new folder."
+        ),
+    ] = None,
     no_picture: Annotated[bool, typer.Option("--no-picture", help="Draw nothing.")] = False,
     threads: Annotated[int | None, typer.Option("--threads", help="Threads; no influence on any figure.")] = None,
     details: Annotated[
@@ -235,6 +243,7 @@ def precision_command(
             raise UsageError(f"Table must be a {', '.join(WRITERS)} file, not {path}")
     results_file = Path(results) if results is not None else None
     html_file = html_path(html)
+    charts_folder = _charts_folder(charts)
     _check_outputs(file, [*tables, *filter(None, (json_file, html_file, picture_file, results_file))])
     kept = Results(results_file) if results_file is not None else None
     capture = read_layers(file, generate, seed, default_shapes=default_shapes)
@@ -263,7 +272,10 @@ def precision_command(
         note("no picture: every combination is refused")
     elif picture_file is not None:
         contents[picture_file] = draw(report, picture_file.suffix.lower())
+    pictures = figures(report) if charts_folder is not None else {}
     write_files(contents)
+    if charts_folder is not None:
+        write_folder(charts_folder, pictures)
     if json_path == "-":
         sys.stdout.write(json_text)
     else:
@@ -278,6 +290,8 @@ def precision_command(
             print_attribution(report.attribution, console())
         for path in contents:
             console().print(f"written: {path}", soft_wrap=True)
+        if charts_folder is not None:
+            console().print(f"written: {charts_folder}, {counted(len(pictures), 'file')}", soft_wrap=True)
     raise typer.Exit(0 if report.passed else 1)
 
 
@@ -314,6 +328,17 @@ def _picture_file(picture: str | None, *, no_picture: bool, by_default: bool) ->
         note(f"no picture: {error}")
         return None
     return DEFAULT_PICTURE
+
+
+def _charts_folder(charts: str | None) -> Path | None:
+    """Return the folder of the charts, which must not exist yet; None for none."""
+    if charts is None:
+        return None
+    path = Path(charts)
+    if path.exists() or path.is_symlink():
+        raise UsageError(f"--charts must be a folder that does not exist yet, not {charts}")
+    require_matplotlib()
+    return path
 
 
 def _check_outputs(file: str | None, outputs: Sequence[Path]) -> None:

@@ -31,6 +31,7 @@ _NAME_LENGTH, _CHARACTER = 24, 7
 # Of a histogram: left of it, the room of its bars, above and below; the widest bar; half a label.
 _LEFT, _BARS, _TOP, _TALL, _FOOT, _BAR, _LABEL = 34, 250, 8, 76, 26, 18, 16
 _MAP_CELL, _MAP_LINE = 40, 18
+HISTOGRAM_LEFT = _LEFT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
