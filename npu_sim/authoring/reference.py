@@ -6,11 +6,10 @@ import inspect
 
 from npu_sim.authoring.core import BUFFER_MARKS, Core
 from npu_sim.authoring.methods import parameters_of, shape_of
-from npu_sim.isa.codes import C100, C220, M200
 from npu_sim.isa.instruction import Instruction
 from npu_sim.isa.op import OPS, Op
+from npu_sim.products import get_product, list_series
 
-_SERIES = {C100: "910", M200: "310P", C220: "A2, A3"}
 _OWN = (Op.DATA_COPY, Op.SET_FLAG, Op.WAIT_FLAG)
 """Instructions whose methods the core has itself."""
 
@@ -40,11 +39,12 @@ def _meaning(instruction: Instruction) -> str:
 def methods_table() -> str:
     """Return the table in Markdown: how each method is called, what it does in which units, and where."""
     lines = ["| `core.` | what it does, in which units | series |", "|---|---|---|"]
+    archs = {series: get_product(series).arch for series in list_series()}
     for instruction in sorted(OPS, key=lambda one: one.name):
         if instruction.op in BUFFER_MARKS:
             continue
-        series = [name for arch, name in _SERIES.items() if arch in instruction.archs]
-        where = "all" if len(series) == len(_SERIES) else ", ".join(series)
+        series = [name for name, arch in archs.items() if arch in instruction.archs]
+        where = "all" if len(series) == len(archs) else ", ".join(series)
         lines.append(f"| `{_call(instruction)}` | {_meaning(instruction)} | {where} |")
     return "\n".join(lines) + "\n"
 

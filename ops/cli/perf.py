@@ -128,22 +128,13 @@ def perf_command(
         "--batch": batch, "--input": inputs, "--mask": mask, "--forward": forward or None, "--details": details or None,
         "--html": html,
     }  # fmt: skip
-    if is_network:
-        shapes.refuse_arguments(arguments)
-        shapes.refuse_mixture(file, model, given)
-        options = NetworkOptions(
-            model=model, file=file, inputs=inputs, batch=batch, mask=mask, products=product, modes=cube_math_type,
-            layers=layer, dtype=dtype, scope=scope, json_path=json_path, html=html, trace=trace, trace_cores=trace_core,
-            op_prof=op_prof,
-            forward=forward, advice=advice, details=details, yes=yes, show_progress=not no_progress,
-        )  # fmt: skip
-        raise typer.Exit(time_network(options))
     if file is not None and scripts.is_script(file):
         scripts.refuse_options(
             {
-                **of_network, "--advice": advice or None, "--x": x, "--weight": weight, "--stride": stride,
-                "--padding": padding, "--dilation": dilation, "--groups": groups, "--layer": layer, "--dtype": dtype,
-                "--cube-math-type": cube_math_type, "--scope": scope,
+                **of_network, "--model": model, "--advice": advice or None, "--x": x, "--weight": weight,
+                "--stride": stride, "--padding": padding, "--dilation": dilation,
+                "--groups": groups, "--layer": layer, "--dtype": dtype, "--cube-math-type": cube_math_type,
+                "--scope": scope,
             }
         )  # fmt: skip
         raise typer.Exit(
@@ -159,6 +150,16 @@ def perf_command(
                 show_progress=not no_progress,
             )
         )
+    if is_network:
+        shapes.refuse_arguments(arguments)
+        shapes.refuse_mixture(file, model, given)
+        options = NetworkOptions(
+            model=model, file=file, inputs=inputs, batch=batch, mask=mask, products=product, modes=cube_math_type,
+            layers=layer, dtype=dtype, scope=scope, json_path=json_path, html=html, trace=trace, trace_cores=trace_core,
+            op_prof=op_prof,
+            forward=forward, advice=advice, details=details, yes=yes, show_progress=not no_progress,
+        )  # fmt: skip
+        raise typer.Exit(time_network(options))
     shapes.refuse_arguments(arguments)
     for option, value in of_network.items():
         if value is not None:

@@ -49,8 +49,8 @@ def test_trace_times_are_microseconds_and_phases_follow_each_other(result):
     assert load["args"]["site"] == "LOAD_A"
     assert load["args"]["row"] == 3
     assert "repeat=32" in load["args"]["detail"]
-    # The second phase starts after the first (826 cycles) and the barrier (500).
-    assert events[7]["ts"] - events[0]["ts"] == pytest.approx(1326 * 0.002)
+    # The second phase starts after the first (871 cycles) and the barrier (500).
+    assert events[7]["ts"] - events[0]["ts"] == pytest.approx(1371 * 0.002)
     assert events[7]["args"]["phase"] == 1
 
 
