@@ -946,8 +946,10 @@ def check_rows(shadow: Any, rows: np.ndarray, first: Int, end: Int) -> Int:
         book[PIPE] = pipe
         limits = _limits_of(book, row) if count > 0 else _ZERO
         entry = book[SERIAL] * 8 + pipe
-        life = lives[book[SERIAL] & (LIVES - 1)]
-        life[0], life[1], life[2], life[3] = book[SERIAL], book[HELD + pipe], op, 0
+        if count > 0:
+            # only the pipe of a row that touches something is known to be one
+            life = lives[book[SERIAL] & (LIVES - 1)]
+            life[0], life[1], life[2], life[3] = book[SERIAL], book[HELD + pipe], op, 0
         for r in range(count):
             _touch_run(
                 slots,
