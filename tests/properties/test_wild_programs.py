@@ -84,7 +84,10 @@ def test_readers_print_any_row():
     rows.view(np.uint8)[:] = rng.integers(0, 256, rows.nbytes)
     rows["op"][:200] %= 32
     times = np.arange(len(rows))
-    spans = CoreSpans(core=0, phase=0, phase_start_cycles=0, rows=rows, start_cycles=times, end_cycles=times + 1)
+    spans = CoreSpans(
+        core=0, phase=0, phase_start_cycles=0, rows=rows, start_cycles=times, end_cycles=times + 1,
+        busy_cycles={}, stall_cycles={}, bytes_by_path={},
+    )  # fmt: skip
     assert len(list(_core_events(spans, 10**9, {}))) >= len(rows)
     assert _lanes(spans)
     assert all(disassemble(row) for row in rows)
