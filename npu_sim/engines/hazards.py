@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.engines import hazards_book as kept
 from npu_sim.engines import hazards_jit as jitted
 from npu_sim.errors import ShapeError
 from npu_sim.isa.codes import Pipe, Space
@@ -36,47 +37,47 @@ CHUNK_ROWS = 4096
 _FIRST_NODES = 4096
 
 _KINDS = {
-    jitted.RAW: Kind.SYNC_READ_HAZARD,
-    jitted.WAR: Kind.SYNC_WRITE_HAZARD,
-    jitted.WAW: Kind.SYNC_WRITE_HAZARD,
-    jitted.CORE_RAW: Kind.SYNC_READ_HAZARD,
-    jitted.CORE_WAR: Kind.SYNC_WRITE_HAZARD,
-    jitted.CORE_WAW: Kind.SYNC_WRITE_HAZARD,
-    jitted.UNINITIALISED: Kind.READ_UNINITIALISED,
-    jitted.READ_BEYOND: Kind.READ_OUT_OF_BOUNDS,
-    jitted.WRITE_BEYOND: Kind.WRITE_OUT_OF_BOUNDS,
-    jitted.READ_NOWHERE: Kind.READ_UNALLOCATED,
-    jitted.WRITE_NOWHERE: Kind.WRITE_UNALLOCATED,
-    jitted.CAPACITY: Kind.CAPACITY,
-    jitted.READ_MISALIGNED: Kind.READ_MISALIGNED,
-    jitted.WRITE_MISALIGNED: Kind.WRITE_MISALIGNED,
-    jitted.WAIT_UNSET: Kind.SYNC_UNPAIRED,
-    jitted.SET_TWICE: Kind.SYNC_DUPLICATE,
-    jitted.LEFT_SET: Kind.SYNC_UNPAIRED,
-    jitted.BAD_EVENT: Kind.FIELD_RANGE,
-    jitted.BAD_PIPE: Kind.UNSUPPORTED,
-    jitted.FRAGMENTED: Kind.CAPACITY,
-    jitted.OTHER_CORE: Kind.UNSUPPORTED,
-    jitted.OUTSIDE: Kind.CAPACITY,
-    jitted.TOO_LARGE: Kind.CAPACITY,
-    jitted.PIPE_RAW: Kind.BARRIER_READ,
-    jitted.PIPE_WAW: Kind.BARRIER_WRITE,
-    jitted.STALE: Kind.READ_STALE,
+    kept.RAW: Kind.SYNC_READ_HAZARD,
+    kept.WAR: Kind.SYNC_WRITE_HAZARD,
+    kept.WAW: Kind.SYNC_WRITE_HAZARD,
+    kept.CORE_RAW: Kind.SYNC_READ_HAZARD,
+    kept.CORE_WAR: Kind.SYNC_WRITE_HAZARD,
+    kept.CORE_WAW: Kind.SYNC_WRITE_HAZARD,
+    kept.UNINITIALISED: Kind.READ_UNINITIALISED,
+    kept.READ_BEYOND: Kind.READ_OUT_OF_BOUNDS,
+    kept.WRITE_BEYOND: Kind.WRITE_OUT_OF_BOUNDS,
+    kept.READ_NOWHERE: Kind.READ_UNALLOCATED,
+    kept.WRITE_NOWHERE: Kind.WRITE_UNALLOCATED,
+    kept.CAPACITY: Kind.CAPACITY,
+    kept.READ_MISALIGNED: Kind.READ_MISALIGNED,
+    kept.WRITE_MISALIGNED: Kind.WRITE_MISALIGNED,
+    kept.WAIT_UNSET: Kind.SYNC_UNPAIRED,
+    kept.SET_TWICE: Kind.SYNC_DUPLICATE,
+    kept.LEFT_SET: Kind.SYNC_UNPAIRED,
+    kept.BAD_EVENT: Kind.FIELD_RANGE,
+    kept.BAD_PIPE: Kind.UNSUPPORTED,
+    kept.FRAGMENTED: Kind.CAPACITY,
+    kept.OTHER_CORE: Kind.UNSUPPORTED,
+    kept.OUTSIDE: Kind.CAPACITY,
+    kept.TOO_LARGE: Kind.CAPACITY,
+    kept.PIPE_RAW: Kind.BARRIER_READ,
+    kept.PIPE_WAW: Kind.BARRIER_WRITE,
+    kept.STALE: Kind.READ_STALE,
 }
 _CONFLICTS = {
-    jitted.RAW: "reads data of",
-    jitted.WAR: "overwrites data still read by",
-    jitted.WAW: "overwrites data of",
-    jitted.CORE_RAW: "reads data of",
-    jitted.CORE_WAR: "overwrites data read by",
-    jitted.CORE_WAW: "overwrites data of",
-    jitted.PIPE_RAW: "reads data of",
-    jitted.PIPE_WAW: "overwrites data of",
-    jitted.STALE: "reads what is left of",
+    kept.RAW: "reads data of",
+    kept.WAR: "overwrites data still read by",
+    kept.WAW: "overwrites data of",
+    kept.CORE_RAW: "reads data of",
+    kept.CORE_WAR: "overwrites data read by",
+    kept.CORE_WAW: "overwrites data of",
+    kept.PIPE_RAW: "reads data of",
+    kept.PIPE_WAW: "overwrites data of",
+    kept.STALE: "reads what is left of",
 }
 _STATES = ((Op.SET_ATOMIC, "SetAtomicAdd"), (Op.SET_HF32, "HF32 mode"))
-_IN_PIPE = (jitted.PIPE_RAW, jitted.PIPE_WAW)
-_BETWEEN_CORES = (jitted.CORE_RAW, jitted.CORE_WAR, jitted.CORE_WAW)
+_IN_PIPE = (kept.PIPE_RAW, kept.PIPE_WAW)
+_BETWEEN_CORES = (kept.CORE_RAW, kept.CORE_WAR, kept.CORE_WAW)
 
 RowSource = Callable[[int, int, int], np.ndarray]
 """``source(launch, phase, core)``: the rows of one core and phase."""
@@ -120,7 +121,7 @@ class _Checker:
     table: npt.NDArray[np.int64]
     names: Sequence[str]
     launches: Sequence[str] = ("",)
-    shadow: jitted.Shadow = field(init=False)
+    shadow: kept.Shadow = field(init=False)
     parts: list[_Part] = field(default_factory=list)
     rows_of_core: dict[int, int] = field(default_factory=dict)
     foreign: list[list[int]] = field(default_factory=list)
@@ -134,26 +135,26 @@ class _Checker:
 
     def begin(self, launch: int, phase: int, core: int) -> None:
         """Start the rows of one core and phase of a launch."""
-        serial = int(self.shadow.book[jitted.SERIAL])
+        serial = int(self.shadow.book[kept.SERIAL])
         new_phase = not self.parts or (self.parts[-1].launch, self.parts[-1].phase) != (launch, phase)
         if not self.parts or self.parts[-1].launch != launch:
             self.rows_of_core.clear()
-            self.shadow.book[jitted.LAUNCH_BASE] = serial
+            self.shadow.book[kept.LAUNCH_BASE] = serial
         self.parts.append(_Part(serial, launch, phase, core, self.rows_of_core.get(core, 0)))
         pipes = {Pipe[name] for name in self.product.core.barrier_pipes}
         if self.auto_sync:
             pipes.discard(Pipe.V)
-        self.shadow.book[jitted.BY_HANDSHAKES] = not self.has_buffers
-        self.shadow.book[jitted.BARRIER_PIPES] = sum(1 << pipe for pipe in pipes)
+        self.shadow.book[kept.BY_HANDSHAKES] = not self.has_buffers
+        self.shadow.book[kept.BARRIER_PIPES] = sum(1 << pipe for pipe in pipes)
         jitted.begin_core(self.shadow, new_phase)
 
     def check(self, rows: np.ndarray, count: int) -> None:
         """Check the next ``count`` issued rows."""
         if self.core_kind is not None:
-            first = int(self.shadow.book[jitted.SERIAL])
+            first = int(self.shadow.book[kept.SERIAL])
             other = np.flatnonzero(foreign_rows(rows[:count], self.product, self.core_kind))
             room = FINDING_LIMIT - len(self.foreign)
-            self.foreign += [[int(jitted.OTHER_CORE), first + int(row), 0, 0, 0, 0, 0] for row in other[:room]]
+            self.foreign += [[int(kept.OTHER_CORE), first + int(row), 0, 0, 0, 0, 0] for row in other[:room]]
         done = 0
         while (done := int(jitted.check_rows(self.shadow, rows, done, count))) < count:
             self._grow(int(jitted.nodes_needed_by(self.shadow, rows, done)))
@@ -162,7 +163,7 @@ class _Checker:
         """Finish the rows of one core and phase."""
         jitted.end_core(self.shadow)
         part = self.parts[-1]
-        self.rows_of_core[part.core] = part.first_row + int(self.shadow.book[jitted.SERIAL]) - part.serial
+        self.rows_of_core[part.core] = part.first_row + int(self.shadow.book[kept.SERIAL]) - part.serial
 
     def leave(self, core_state: npt.NDArray[np.int64], source: RowSource) -> None:
         """Report what the core's rows of a phase leave switched on, at the row that switched it."""
@@ -209,11 +210,11 @@ class _Checker:
     def violations(self, source: RowSource) -> list[Violation]:
         """Return the findings in the order of the rows."""
         book = self.shadow.book
-        findings = self.shadow.findings[: int(book[jitted.FINDINGS])]
+        findings = self.shadow.findings[: int(book[kept.FINDINGS])]
         ordered = sorted(findings.tolist() + self.foreign, key=lambda finding: int(finding[1]))
         places = self._places({finding[1] for finding in ordered} | {finding[2] >> 3 for finding in ordered}, source)
         result = [self._violation(finding, places) for finding in ordered]
-        dropped = int(book[jitted.DROPPED])
+        dropped = int(book[kept.DROPPED])
         if dropped:
             result[-1] = replace(result[-1], detail=f"{result[-1].detail} (and {dropped} more findings)")
         return result
@@ -223,10 +224,10 @@ class _Checker:
         old = len(nodes)
         grown = _empty_nodes(max(2 * old, old + needed))
         grown[:old] = nodes
-        grown[-1, 2] = book[jitted.FREE]
-        book[jitted.FREE] = old
-        book[jitted.FREE_COUNT] += len(grown) - old
-        book[jitted.NODE_COUNT] = len(grown) - 1
+        grown[-1, 2] = book[kept.FREE]
+        book[kept.FREE] = old
+        book[kept.FREE_COUNT] += len(grown) - old
+        book[kept.NODE_COUNT] = len(grown) - 1
         self.shadow = self.shadow._replace(nodes=grown)
 
     def _places(self, serials: set[int], source: RowSource) -> dict[int, _Place]:
@@ -272,55 +273,55 @@ class _Checker:
             text += f"row {before.number} {before.words}"
             if code in _IN_PIPE:
                 return f"{text} without PipeBarrier<PIPE_{pipe}>"
-            if code == jitted.STALE:
+            if code == kept.STALE:
                 return f"{text}, whose buffer was handed back since and not filled again"
             return f"{text} without set/wait {other}->{pipe}"
         if before is not None:
             return f"{place.words} sets flag {extra} for {pipe_name(int(row['peer']))} again before a wait clears it"
-        if code == jitted.UNINITIALISED:
+        if code == kept.UNINITIALISED:
             return f"{place.words} reads bytes that nothing has written"
-        if code in (jitted.READ_BEYOND, jitted.WRITE_BEYOND):
+        if code in (kept.READ_BEYOND, kept.WRITE_BEYOND):
             tensor = int(row["tensor"])
             first, _, allocated, _ = self.table[tensor].tolist()
             return f"{place.words} must stay inside {self.names[tensor]} [{first}:{first + allocated}]"
-        if code in (jitted.READ_NOWHERE, jitted.WRITE_NOWHERE):
+        if code in (kept.READ_NOWHERE, kept.WRITE_NOWHERE):
             return f"{place.words} must name a GM tensor of the launch, not tensor {extra}"
-        if code == jitted.CAPACITY:
-            capacity = int(self.shadow.book[jitted.SPACE + 4 * space + 1])
+        if code == kept.CAPACITY:
+            capacity = int(self.shadow.book[kept.SPACE + 4 * space + 1])
             return f"{place.words} must stay inside the {capacity} bytes of {space.name} ({self.product.name})"
-        if code in (jitted.READ_MISALIGNED, jitted.WRITE_MISALIGNED):
+        if code in (kept.READ_MISALIGNED, kept.WRITE_MISALIGNED):
             return f"{place.words} address must be a multiple of {extra} bytes"
         return _flag_detail(code, place, extra, self.product)
 
 
 def _flag_detail(code: np.int64, place: _Place, extra: int, product: Product) -> str:
     peer = pipe_name(int(place.row["peer"]))
-    if code == jitted.WAIT_UNSET:
+    if code == kept.WAIT_UNSET:
         return f"{place.words} waits for flag {extra} of {peer}, which no earlier set leaves set"
-    if code == jitted.LEFT_SET:
+    if code == kept.LEFT_SET:
         return f"{place.words} sets flag {extra} for {peer}, and no wait clears it"
-    if code == jitted.BAD_EVENT:
+    if code == kept.BAD_EVENT:
         return f"{place.words} event must be below {product.core.event_count}, not {extra} ({product.name})"
-    if code == jitted.OTHER_CORE:
+    if code == kept.OTHER_CORE:
         return f"{place.words} must run on the other kind of core ({product.name})"
-    if code == jitted.OUTSIDE:
+    if code == kept.OUTSIDE:
         return f"Operands must stay inside a memory, not reach as far as {disassemble(place.row).strip()}"
-    if code == jitted.TOO_LARGE:
-        rule = f"at most {extra} blocks of {BLOCK_BYTES} bytes, a separate run counting {jitted.RUN_BLOCKS} more"
+    if code == kept.TOO_LARGE:
+        rule = f"at most {extra} blocks of {BLOCK_BYTES} bytes, a separate run counting {kept.RUN_BLOCKS} more"
         return f"{place.words} must touch {rule}"
-    if code == jitted.FRAGMENTED:
+    if code == kept.FRAGMENTED:
         return f"{place.words} must touch at most {extra} separate runs"
     return f"{place.words} must be an instruction and data path of its pipe"
 
 
 def _empty_nodes(count: int) -> npt.NDArray[np.int64]:
-    nodes = np.zeros((count, jitted.NODE_FIELDS), np.int64)
+    nodes = np.zeros((count, kept.NODE_FIELDS), np.int64)
     nodes[:-1, 2] = np.arange(1, count)
     return nodes
 
 
-def _new_shadow(product: Product, table: npt.NDArray[np.int64]) -> jitted.Shadow:
-    spaces = np.zeros((jitted.SPACES, 4), np.int64)
+def _new_shadow(product: Product, table: npt.NDArray[np.int64]) -> kept.Shadow:
+    spaces = np.zeros((kept.SPACES, 4), np.int64)
     spaces[:, 2:] = 1
     cells = 0
     for space, capacity in space_capacities(product).items():
@@ -331,23 +332,23 @@ def _new_shadow(product: Product, table: npt.NDArray[np.int64]) -> jitted.Shadow
     gm_bytes = int((table[:, 0] + table[:, 2]).max()) if len(table) else 0
     spaces[Space.GM, :2] = cells, gm_bytes
     cells += ceil_div(gm_bytes, BLOCK_BYTES)
-    book = np.zeros(jitted.BOOK_LENGTH, np.int64)
-    book[jitted.SERIAL] = 1
-    book[jitted.FREE] = 1
-    book[jitted.FREE_COUNT] = book[jitted.NODE_COUNT] = _FIRST_NODES - 1
-    book[jitted.EVENTS] = product.core.event_count
-    book[jitted.SPACE : jitted.USED] = spaces.reshape(-1)
+    book = np.zeros(kept.BOOK_LENGTH, np.int64)
+    book[kept.SERIAL] = 1
+    book[kept.FREE] = 1
+    book[kept.FREE_COUNT] = book[kept.NODE_COUNT] = _FIRST_NODES - 1
+    book[kept.EVENTS] = product.core.event_count
+    book[kept.SPACE : kept.USED] = spaces.reshape(-1)
     flags = 7 * 7 * product.core.event_count
-    return jitted.Shadow(
-        slots=np.zeros((jitted.SLOTS, cells), np.int64),
+    return kept.Shadow(
+        slots=np.zeros((kept.SLOTS, cells), np.int64),
         nodes=_empty_nodes(_FIRST_NODES),
         book=book,
         flags=np.zeros(flags, np.int64),
-        flag_clocks=np.zeros((flags, jitted.PIPES), np.int64),
-        findings=np.zeros((FINDING_LIMIT, jitted.FINDING_FIELDS), np.int64),
+        flag_clocks=np.zeros((flags, kept.PIPES), np.int64),
+        findings=np.zeros((FINDING_LIMIT, kept.FINDING_FIELDS), np.int64),
         tensors=table,
         runs=empty_runs(),
-        lives=np.zeros((jitted.LIVES, 4), np.int64),
+        lives=np.zeros((kept.LIVES, 4), np.int64),
         turned=np.zeros(flags, np.int64),
         births=np.zeros(len(table), np.int64),
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from npu_sim.engines import hazards, hazards_jit
+from npu_sim.engines import hazards, hazards_book
 from npu_sim.engines.hazards import run_hazards_programs
 from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Op, Pipe, Space
@@ -125,8 +125,8 @@ def test_hazards_histories_of_parts_do_not_pile_up():
     checker = hazards._Checker(PRODUCT, GM_TABLE, ["a", "b"])
     checker.begin(0, 0, 0)
     checker.check(rows, len(rows))
-    free = int(checker.shadow.book[hazards_jit.FREE_COUNT])
-    assert int(checker.shadow.book[hazards_jit.NODE_COUNT]) - free < 40
+    free = int(checker.shadow.book[hazards_book.FREE_COUNT])
+    assert int(checker.shadow.book[hazards_book.NODE_COUNT]) - free < 40
     assert len(checker.shadow.nodes) == 4096
 
 
