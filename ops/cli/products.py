@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.cells import cell_len
 from rich.table import Table
+from rich.text import Text
 
 from npu_sim.errors import ProductError, shown
 from npu_sim.products import (
@@ -26,11 +27,14 @@ from npu_sim.products import (
     unit_of,
 )
 from npu_sim.report.files import check_writable, write_files
+from npu_sim.report.marked_assumptions import marked_assumptions
+from npu_sim.report.record import to_plain
 from npu_sim.report.tables import break_paths, fitted_tables
 from npu_sim.units import KIB, MIB
 from ops.cli.output import PIPE_WIDTH, console, note_hints
 
 SCHEMA_VERSION = 1
+_PACKAGES = ("npu_sim", "ops")
 _NARROW = "fact, value, evidence, products"
 
 _SOURCES_LEGEND = (
@@ -81,7 +85,9 @@ def products_command(
     assumptions: Annotated[
         bool,
         typer.Option(
-            "--assumptions", help="Show only what is assumed, or corroborated at best, as no source states it."
+            "--assumptions",
+            help="Show only what is assumed, or corroborated at best, as no source states it: of the products, and "
+            "without PRODUCT what the machine and the operators assume too.",
         ),
     ] = False,
     json_path: Annotated[
@@ -98,16 +104,19 @@ def products_command(
         _write_json(assumptions_document(chosen) if assumptions else products_document(chosen), json_path)
         if json_path == "-":
             return
-    parts: list[Table | str]
+    parts: list[Table | str | Text]
     screen = console()
     if assumptions:
         found = [entry for one in chosen for entry in entries_of(one) if entry.evidence in UNSTATED]
         parts = [sources_table(found, title="Assumptions", width=screen.width), *_SOURCES_LEGEND]
+        if product is None:
+            parts += ["", "Of the machine, the kernels and the operators, as their modules say:"]
+            parts += [Text(f"{one.module}: {one.text}") for one in marked_assumptions(_PACKAGES)]
     elif sources:
         found = [entry for one in chosen for entry in entries_of(one)]
         parts = [sources_table(found, title="Facts and their sources", width=screen.width), *_SOURCES_LEGEND]
     elif product is not None:
-        parts = product_view(chosen[0])
+        parts = [*product_view(chosen[0])]
     else:
         parts = [*products_table(chosen, screen.width), *_legend(chosen)]
     for part in parts:
@@ -143,7 +152,10 @@ def products_document(products: Sequence[Product]) -> dict[str, Any]:
 
 
 def assumptions_document(products: Sequence[Product]) -> dict[str, Any]:
-    """Return what the vendor does not state of ``products`` as a JSON object, an entry per field, value and source."""
+    """Return what the vendor does not state as a JSON object.
+
+    An entry per field, value and source of ``products``, and one per passage that a module marks.
+    """
     assumed = [entry for product in products for entry in entries_of(product) if entry.evidence in UNSTATED]
     return {
         "schema_version": SCHEMA_VERSION,
@@ -152,6 +164,7 @@ def assumptions_document(products: Sequence[Product]) -> dict[str, Any]:
             for group in _groups(assumed)
             for first in group[:1]
         ],
+        "marked": to_plain(marked_assumptions(_PACKAGES)),
     }
 
 

@@ -26,7 +26,7 @@ TILE_STEP = 16
 MAX_TILE_PIXELS = 4080
 """255 repeats of 16 pixels."""
 MAX_RING_FRACTALS = 16
-"""Fractals of one half of the ring. ASSUMED."""
+"""Fractals of one half of the ring, ASSUMED."""
 _SPARE_BYTES = 2 * 32 * 16
 """UB bytes that stand for channels that do not exist: zeros to gather from, or space to scatter to."""
 

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from npu_sim.errors import ProductError
 from npu_sim.products import PLATFORM_CONFIG, UNSTATED, get_product, list_products, list_series, unit_of
 from npu_sim.report.files import OutputFileError
+from ops.cli import products as products_module
 from ops.cli.output import PIPE_WIDTH
 from ops.cli.products import entries_of, products_command
 
@@ -114,6 +115,26 @@ def test_assumptions_list_what_is_assumed_and_nothing_else() -> None:
     assert any(field.startswith("cost.") for field in shown)
 
 
+def test_assumptions_list_what_modules_mark_too() -> None:
+    """Every line with the mark, in words of its own search, is in the answer."""
+    printed = " ".join(run("--assumptions").stdout.split())
+    marked = json.loads(run("--assumptions", "--json", "-").stdout)["marked"]
+    root = Path(products_module.__file__).parents[2]
+    lines = [
+        (path.relative_to(root), line.partition("ASSUMED")[2].strip(" \"'#`,.()")[:30].replace("`", ""))
+        for package in ("npu_sim", "ops")
+        for path in (root / package).rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"\bASSUMED\b", line) and path.name != "marked_assumptions.py"
+    ]
+    assert len(lines) > 40
+    for path, words in lines:
+        module = ".".join(path.with_suffix("").parts)
+        assert [one for one in marked if one["module"] == module and words in one["text"]], (path, words)
+        assert f"{module}: " in printed
+    assert all("ASSUMED" in one["text"] for one in marked)
+
+
 def test_json_on_standard_output_is_all_there_is() -> None:
     document = json.loads(run("--json", "-").stdout)
     assert list(document) == ["schema_version", "default_product", "aliases", "products"]
@@ -149,7 +170,7 @@ def test_json_holds_the_record_and_its_sources(name: str) -> None:
 
 def test_json_of_assumptions_lists_products_of_each() -> None:
     document = json.loads(run("--assumptions", "--json", "-").stdout)
-    assert list(document) == ["schema_version", "assumptions"]
+    assert list(document) == ["schema_version", "assumptions", "marked"]
     found = {(item["field"], tuple(item["products"])) for item in document["assumptions"]}
     by_analogy = tuple(product.name for product in list_products() if not product.core.is_split)
     assert ("cube_subnormals", by_analogy) in found
