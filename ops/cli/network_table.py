@@ -12,7 +12,7 @@ from npu_sim.report.record import counted
 from npu_sim.report.tables import fitted_tables
 from ops.cli.output import console, print_prose
 from ops.cli.shapes import refusal_lines
-from ops.cli.timing_text import advice_words, calibration, critical_path, parameters, percent, waits
+from ops.cli.timing_text import BOUNDS, advice_words, calibration, critical_path, parameters, percent, waits
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes, seconds_words
 from ops.studies.network.report import NetworkReport, conclusion
 from ops.studies.network.sums import (
@@ -261,7 +261,7 @@ def legend(report: NetworkReport, *, shows_parts: bool) -> Iterator[str]:
     yield f"{step.title}: {' '.join(step.source.split())}"
     yield (
         f"Timed are {report.timed}. us: with launch overhead; x4 behind a name: four layers with the same calls, all "
-        "together unless it says each; low, high: where it is expected in four of five cases. busiest: the pipe "
+        f"together unless it says each; {BOUNDS} busiest: the pipe "
         "that is busy longest, its share of the core time."
     )
     if shows_parts:

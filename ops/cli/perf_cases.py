@@ -152,6 +152,8 @@ def _print_answers(answers: Sequence[Answer]) -> None:
     for one in answers:
         if one.error:
             print_prose(screen, f"{one.id}: no answer, status {one.status}: {one.error}")
+        if one.ignored:
+            print_prose(screen, f"{one.id}: {', '.join(one.ignored)} not looked at")
     print_prose(
         screen,
         f"{counted(len(answers), 'request')}, {len(timed)} answered. us: of calls and kernels with launch overhead, of "

@@ -16,7 +16,17 @@ from npu_sim.report.record import counted
 from npu_sim.report.tables import fitted_tables
 from ops.cli import shapes
 from ops.cli.output import console, print_prose
-from ops.cli.timing_text import PIPES, advice_words, calibration, critical_path, parameters, percent, wait_words
+from ops.cli.timing_text import (
+    BOUNDS,
+    CRITICAL_PATH,
+    PIPES,
+    advice_words,
+    calibration,
+    critical_path,
+    parameters,
+    percent,
+    wait_words,
+)
 from ops.studies.calls.planned import BoundedCall, TimedCall
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes
 from ops.studies.precision_report import Scope
@@ -147,12 +157,9 @@ def _legend(report: TimingReport) -> Iterator[str]:
     if report.scope == "call":
         kernel = "kernel us: the part of task us that is the kernel's, more of which --scope kernel shows. "
     else:
-        kernel = (
-            "Critical path: fixed is the kernel's prologue and epilogue, barrier the one between phases. "
-            "--scope call times the calls around these kernels. "
-        )
+        kernel = f"{CRITICAL_PATH} --scope call times the calls around these kernels. "
     yield (
-        "us: core time; task us: with launch overhead; low, high: where it is expected in four of five cases. of peak: "
+        f"us: core time; task us: with launch overhead; {BOUNDS} of peak: "
         "multiply-adds of the layer over what all Cubes could do in the core time. "
         f"Pipes: occupied share of the core time on the slowest core. {kernel}".rstrip()
     )

@@ -20,7 +20,7 @@ from ops.cli import scripts
 from ops.cli.effort import announce
 from ops.cli.output import console, print_prose
 from ops.cli.shapes import output_path, progress_bar
-from ops.cli.timing_text import PIPES, calibration, critical_path, percent
+from ops.cli.timing_text import BOUNDS, CRITICAL_PATH, PIPES, calibration, critical_path, percent
 from ops.cli.trace_files import read_trace_files
 from ops.studies.effort import TIMING_ROWS_PER_SECOND, launches_effort
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes, describe_parameters
@@ -141,9 +141,8 @@ def _print_calls(calls: Sequence[TimedCall], screen: Console) -> None:
         screen.print(Text(f"{words}{_microseconds(task.seconds)} us ({low} to {high})", style="bold"))
     print_prose(
         screen,
-        "us: core time; task us: with launch overhead; low, high: where it is expected in four of five cases. Pipes: "
-        "occupied share of the core time on the slowest core. Critical path: fixed is the kernel's prologue and "
-        "epilogue, barrier the one between phases.",
+        f"us: core time; task us: with launch overhead; {BOUNDS} Pipes: occupied share of the core time on the slowest "
+        f"core. {CRITICAL_PATH}",
     )
     print_prose(screen, NOTE)
     for chip in {call.made.product.name: call.made.product for call in timed}.values():

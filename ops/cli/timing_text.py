@@ -11,6 +11,14 @@ from ops.studies.launch_times import describe_parameters, seconds_words
 
 PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
 _SHORT_PARTS = {"kernel_fixed": "fixed", "phase_barrier": "barrier"}
+BOUNDS = (
+    "low, high: where four of five of the published times lie that they were set by; a guess for kernels of which none "
+    "is published."
+)
+CRITICAL_PATH = (
+    "Critical path: fixed is the kernel's prologue and epilogue, barrier the one between phases, latency the time "
+    "until a result can be used, memory what L2 and memory take beyond the cores."
+)
 _LEAST_PART = 0.04
 """Parts of the critical path below this share are left out of the text."""
 

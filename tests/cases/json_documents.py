@@ -127,6 +127,7 @@ MEANINGS = {
     "evidence": "how the number is known; of a parameter set, how many are known so",
     "file": "source of the instruction, where it is a kernel in Python; else empty",
     "line": "line in the file of the instruction or module; 0 without one",
+    "ignored": "fields of the request that say nothing about its time",
     "marked": "what modules of the machine and the operators mark as assumed",
     "finding_count": "findings in all rows",
     "entry": "interface: aclnn, tbe (the DSL) or ascendc (the class)",
@@ -300,7 +301,7 @@ def documents() -> dict[str, list[Any]]:
         found["selftest"] = [_printed("selftest", str(results))]
         requests = Path(folder) / "requests.json"
         requests.write_text(
-            json.dumps([{"id": "", "op": "cast", "in_shape": [64]}, POINT, {"op": ""}]), encoding="utf-8"
+            json.dumps([{"id": "", "op": "cast", "in_shape": [64], "colour": ""}, POINT, {"op": ""}]), encoding="utf-8"
         )
         found["perf_requests"] = [_printed("perf", str(requests))]
         script = Path(folder) / "script.py"

@@ -529,3 +529,11 @@ def test_perf_without_arguments_prints_its_help(capsys):
     code, out, err = call(capsys)
     assert (code, err) == (0, "")
     assert "Usage: npu-sim perf" in out
+
+
+def test_fields_that_say_nothing_are_named():
+    item = {"op": "matmul", "m": 32, "k": 32, "n": 32, "dtyp": "fp32"}
+    one, other = answer_all([{"id": "a", **item}, {"op": "matmul", "m": 32, "k": 32, "n": 32, "dtype": "fp32"}], jobs=1)
+    assert (one.ignored, other.ignored) == (("dtyp",), ())
+    assert one.to_plain()["ignored"] == ["dtyp"]
+    assert one.duration_us != other.duration_us

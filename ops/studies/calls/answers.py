@@ -51,6 +51,8 @@ class Answer:
         Where it is expected to lie in four of five cases; None of a point of a micro-benchmark.
     cycles : int or None
         Core time.
+    ignored : tuple of str
+        Fields of the item that say nothing about its time: misspelt ones are among them.
     """
 
     id: Any
@@ -63,6 +65,7 @@ class Answer:
     low_us: float | None = None
     high_us: float | None = None
     cycles: int | None = None
+    ignored: tuple[str, ...] = ()
 
     def to_plain(self) -> dict[str, Any]:
         """Return it as plain data: the item's ``id`` with its times, or with ``error`` and ``status``."""
@@ -77,6 +80,7 @@ class Answer:
             "low_us": self.low_us,
             "high_us": self.high_us,
             "cycles": self.cycles,
+            "ignored": list(self.ignored),
         }
 
 
@@ -120,6 +124,7 @@ def answer(number: int, values: object) -> Answer:
         low_us=interval.low_seconds * 1e6,
         high_us=interval.high_seconds * 1e6,
         cycles=timed.total_cycles,
+        ignored=item.ignored,
     )
 
 

@@ -118,11 +118,14 @@ class RequestItem:
         Where it runs.
     scope : {"call", "kernel", "core_time"}
         What is asked of it.
+    ignored : tuple of str
+        Fields that nobody has asked for.
     """
 
     request: Request
     product: Product
     scope: TimedScope
+    ignored: tuple[str, ...] = ()
 
 
 def read_item(values: Mapping[str, Any]) -> RequestItem:
@@ -140,7 +143,10 @@ def read_item(values: Mapping[str, Any]) -> RequestItem:
     scope = next((scope for scope in SCOPES if key_of(scope) == key_of(given)), None)
     if scope is None:
         raise RequestError(f"scope must be one of {', '.join(SCOPES)}, not {given[:40]}")
-    return RequestItem(request=READERS[name](fields, product, scope), product=product, scope=scope)
+    request = READERS[name](fields, product, scope)
+    return RequestItem(
+        request=request, product=product, scope=scope, ignored=tuple(name for name in fields.unread() if name != "id")
+    )
 
 
 def read_call(operator: str, values: Mapping[str, Any], product: str, scope: TimedScope) -> Request:
