@@ -537,3 +537,8 @@ def test_fields_that_say_nothing_are_named():
     assert (one.ignored, other.ignored) == (("dtyp",), ())
     assert one.to_plain()["ignored"] == ["dtyp"]
     assert one.duration_us != other.duration_us
+
+
+def test_blocks_beyond_any_product_are_refused():
+    one = answer(0, {"op": "matmul", "m": 32, "k": 32, "n": 32, "block_dim": 2**31})
+    assert one.error == "block_dim must be at most 1024, not 2147483648 (Ascend910B2)"
