@@ -20,7 +20,7 @@ LAYERS = (
     ("npu_sim._pipeline",),
     ("npu_sim._linking", "npu_sim._code_cache", "npu_sim.fenv"),
     ("npu_sim.units", "npu_sim.errors", "npu_sim._jit", "npu_sim.crew"),
-    ("npu_sim.budget", "npu_sim.arguments", "npu_sim.reinterpret", "npu_sim._switch"),
+    ("npu_sim.budget", "npu_sim.arguments", "npu_sim.reinterpret", "npu_sim._switch", "npu_sim.compilers"),
     ("npu_sim.dtypes",),
     ("npu_sim.products",),
     ("npu_sim.accumulation",),
