@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+from functools import cache
 from typing import Any
 
 import numpy as np
+from numba import from_dtype, types
 
-from npu_sim._jit import Flag, Int, jit
+from npu_sim._by_address import address_of, caller
+from npu_sim._jit import JIT_ENABLED, Flag, Int, jit
 from npu_sim._switch import switch
 from npu_sim.accumulation import Inner
 from npu_sim.isa.instructions.mmad import run_chained
-from npu_sim.isa.op import Op, by_opcode, handlers
+from npu_sim.isa.op import OPS, SPEC_OF_OP, Op, by_opcode, handlers
+from npu_sim.isa.row import INSTR
 from npu_sim.isa.vector import combine
 
 CONFIG_LENGTH = 9
@@ -35,18 +40,80 @@ def _do_nothing() -> Flag:
     return True
 
 
+# plain Python has nothing to compile apart
+_APART = frozenset(instruction.op for instruction in OPS if instruction.apart and JIT_ENABLED)
 _CUBE, _VECTOR = 1, 2
-_UNIT = by_opcode(lambda instruction: {None: 0, "cube": _CUBE, "vector": _VECTOR}[instruction.unit], dtype=np.uint8)
-_NOP = {int(Op.NOP): _do_nothing}
-_exact_cube = switch(MACHINE, _NOP | handlers("run", unit="cube"), _stop)
-_chained_cube = switch(MACHINE, _NOP | handlers("run", unit="cube") | {int(Op.MMAD): run_chained}, _stop)
-_vector = switch(
-    MACHINE, _NOP | dict.fromkeys(handlers("elementwise"), combine) | handlers("run", unit="vector"), _stop
+_CODES = {None: 0, "cube": _CUBE, "vector": _VECTOR}
+_UNIT = by_opcode(lambda i: 0 if i.op in _APART else _CODES[i.unit], dtype=np.uint8)
+
+
+def _semantics(unit: str) -> dict[int, Any]:
+    """Return the semantics of a unit's instructions that are compiled together, by opcode."""
+    computed = dict.fromkeys(handlers("elementwise"), combine) if unit == "vector" else {}
+    together = {op: run for op, run in (computed | handlers("run", unit=unit)).items() if op not in _APART}
+    return {int(Op.NOP): _do_nothing} | together
+
+
+_exact_cube = switch(MACHINE, _semantics("cube"), _stop)
+_chained_cube = switch(MACHINE, _semantics("cube") | {int(Op.MMAD): run_chained}, _stop)
+_vector = switch(MACHINE, _semantics("vector"), _stop)
+
+# What is compiled apart takes what `run_rows` takes, with one row in place of a range.
+_BYTES, _NUMBERS, _SINGLES = (types.Array(item, 1, "C") for item in (types.uint8, types.int64, types.float32))
+_APART_ARGUMENTS = (
+    types.Array(from_dtype(INSTR), 1, "C"),
+    types.int64,
+    *(_BYTES, _BYTES, _SINGLES, _SINGLES, _SINGLES, _BYTES),
+    *(_NUMBERS, types.Array(types.float64, 1, "C"), _SINGLES),
+    *(_NUMBERS, types.Array(types.int64, 2, "C"), _BYTES),
 )
+_call_apart = caller(_APART_ARGUMENTS)
+_addresses = np.zeros(256, np.int64)
+"""Of the semantics that is compiled apart, by opcode; 0 before a program had it."""
+
+
+_lock = threading.Lock()
+
+
+@cache
+def _entry_of(op: int) -> Any:
+    """Return the entry that carries out one row of an instruction that is compiled apart."""
+    carry_out = switch(MACHINE, {}, SPEC_OF_OP[op].run)
+
+    @jit
+    def run_row(
+        rows: np.ndarray,
+        i: Int,
+        gm: np.ndarray,
+        l1: np.ndarray,
+        l0a: np.ndarray,
+        l0b: np.ndarray,
+        l0c: np.ndarray,
+        ub: np.ndarray,
+        config: np.ndarray,
+        scratch: np.ndarray,
+        staging: np.ndarray,
+        sink: np.ndarray,
+        log_runs: np.ndarray,
+        log_bytes: np.ndarray,
+    ) -> Flag:
+        return carry_out(0, rows[i], gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes)
+
+    return run_row
+
+
+def _provide(op: int) -> None:
+    """Compile the semantics of an instruction that is compiled apart, unless another thread just did."""
+    with _lock:
+        if _addresses[op] == 0:
+            _addresses[op] = address_of(_entry_of(op), _APART_ARGUMENTS)
 
 
 def _runner(carry_out: Any) -> Any:
-    """Return an entry that carries out rows as far as ``carry_out`` can, and returns the row it ends at."""
+    """Return an entry that carries out rows as far as ``carry_out`` can.
+
+    It returns the row it ends at, or -1 - the row whose instruction is neither in ``carry_out`` nor has an address.
+    """
 
     @jit
     def run(
@@ -65,11 +132,19 @@ def _runner(carry_out: Any) -> Any:
         sink: np.ndarray,
         log_runs: np.ndarray,
         log_bytes: np.ndarray,
+        addresses: np.ndarray,
     ) -> Int:
         for i in range(first, last):
             row = rows[i]
-            if not carry_out(
+            if carry_out(
                 row["op"], row, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes
+            ):
+                continue
+            address = addresses[row["op"]]
+            if address == 0:
+                return -1 - i
+            if not _call_apart(
+                address, rows, i, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes
             ):
                 return i
         return last
@@ -111,7 +186,8 @@ def run_rows(
     """Carry out ``rows[first:last]`` in program order.
 
     Cube and vector units have a compiled function each, so that a program of one compiles nothing for the other; where
-    a unified core mixes them they take turns. So have the kinds of accumulation models.
+    a unified core mixes them they take turns. So have the kinds of accumulation models. Instructions that say so
+    (`Instruction.apart`) have one each, compiled when the first row that has it is met, and called by both.
 
     Parameters
     ----------
@@ -145,7 +221,14 @@ def run_rows(
     while at < last:
         before = at
         run = run_cube_rows if _is_for_cube(rows, at, last) else _run_vector_rows
-        at = run(rows, at, last, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes)
+        at = run(
+            rows, at, last, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes, _addresses
+        )
+        if at < 0:
+            at = -1 - at
+            if (op := int(rows["op"][at])) in _APART:
+                _provide(op)
+                continue
         if at == before:
             return at
     return -1

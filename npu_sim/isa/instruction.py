@@ -162,6 +162,9 @@ class Instruction:
     run : jitted function or None
         The semantics: takes those of `dispatch.MACHINE` it names, returns whether it was carried out, False for types
         the machine does not compute with. None: `elementwise` says what it computes.
+    apart : bool
+        Whether ``run`` is compiled by itself when a program first has the instruction, instead of with all others of
+        its unit: for all but those that most programs have, as each lengthens the first run of every program.
     elementwise : Elementwise, optional
     cost : jitted function
         Of ``row, cost``: (occupancy, latency, bytes), see `isa.cost`.
@@ -202,6 +205,7 @@ class Instruction:
     unit: Literal["cube", "vector"] | None = None
     footprint: Any = touches_nothing
     run: Any = changes_nothing
+    apart: bool = False
     elementwise: Elementwise | None = None
     cost: Any = only_issues
     issue_cost: str = "issue_cycles"

@@ -86,6 +86,7 @@ INSTRUCTION = Instruction(
     unit="vector",
     footprint=footprint,
     run=run,
+    apart=True,
     cost=cost,
     check=check,
     defaults={"repeat": 1, "dst_rep_stride": 1, "src_blk_stride": 1, "src_rep_stride": 8},
