@@ -28,6 +28,7 @@ from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
 from npu_sim.isa.gm_extent import atomic_demand
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.memory.core import CoreMemory
+from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import CoreSpec, Product, is_known_core
 from npu_sim.program.bounds import gm_violations
 from npu_sim.program.disassemble import disassemble
@@ -156,7 +157,8 @@ class _Turns:
     """
 
     def __init__(self, gm: npt.NDArray[np.uint8]) -> None:
-        self._gm = gm
+        self.gm = gm
+        """The arena of the run."""
         self._condition = threading.Condition()
         self._turn = 0
         self._left: dict[int, _Log] = {}
@@ -206,7 +208,7 @@ class _Turns:
             self._condition.notify_all()
 
     def _apply(self, log: _Log) -> None:
-        apply_log(self._gm, log.runs, log.data, log.sink)
+        apply_log(self.gm, log.runs, log.data, log.sink)
 
 
 @dataclass(slots=True)
@@ -276,7 +278,7 @@ def _chunks(launch: Launch, core: int, phase: int, options: ExecuteOptions, work
 def _run_core(
     launch: Launch, core: int, place: int, phase: int, options: ExecuteOptions, worker: _Worker, turns: _Turns
 ) -> None:
-    memory, gm = worker.memory, launch.gm.arena
+    memory, gm = worker.memory, turns.gm
     if options.poison:
         memory.poison()
     done = 0
@@ -356,8 +358,8 @@ def _check(rows: np.ndarray, launch: Launch, product: Product, core: int, first:
 class _Phase:
     """The cores of one phase that nobody has taken yet, and their turns."""
 
-    def __init__(self, launch: Launch, cores: list[int]) -> None:
-        self.turns = _Turns(launch.gm.arena)
+    def __init__(self, arena: npt.NDArray[np.uint8], cores: list[int]) -> None:
+        self.turns = _Turns(arena)
         self._cores = enumerate(cores)
         self._take = threading.Lock()
 
@@ -370,8 +372,8 @@ class _Phase:
 class _Run:
     """One `execute`: phase after phase, the cores of each shared out to host threads with buffers of their own."""
 
-    def __init__(self, launch: Launch, product: Product, options: ExecuteOptions) -> None:
-        self._launch, self._product, self._options = launch, product, options
+    def __init__(self, launch: Launch, arena: npt.NDArray[np.uint8], product: Product, options: ExecuteOptions) -> None:
+        self._launch, self._arena, self._product, self._options = launch, arena, product, options
         self._config = configuration(product, options)
         self._workers: list[_Worker] = []
 
@@ -389,7 +391,7 @@ class _Run:
             _BUFFERS.give_back(self._product.core, worker.memory)
 
     def _run_phase(self, number: int) -> None:
-        phase = _Phase(self._launch, core_sequence(self._launch.core_count, number, self._options.core_order))
+        phase = _Phase(self._arena, core_sequence(self._launch.core_count, number, self._options.core_order))
         threads = min(self._options.threads, self._launch.core_count)
         if threads > 1 and self._is_small(number):
             threads = 1
@@ -427,8 +429,8 @@ class _Run:
 
 
 @default_fenv
-def execute(launch: Launch, product: Product, options: ExecuteOptions) -> None:
-    """Run ``launch``: afterwards `launch.gm` holds the result.
+def execute(launch: Launch, product: Product, options: ExecuteOptions, gm: GlobalMemory | None = None) -> None:
+    """Run ``launch``: afterwards `launch.gm`, or ``gm``, holds the result.
 
     Parameters
     ----------
@@ -438,6 +440,9 @@ def execute(launch: Launch, product: Product, options: ExecuteOptions) -> None:
         Where.
     options : ExecuteOptions
         How.
+    gm : GlobalMemory or None
+        The memory of this run, `GlobalMemory.fresh` of the launch's, where others may run the launch too; None: the
+        launch's own.
 
     Raises
     ------
@@ -451,9 +456,10 @@ def execute(launch: Launch, product: Product, options: ExecuteOptions) -> None:
     if launch.trusted and not is_known_core(product.core):
         # kernels are proven on the buffers of the products of the package; on others every row is looked at
         launch = replace(launch, trusted=False)
-    run = _Run(launch, product, options)
+    arena = (gm or launch.gm).arena
+    run = _Run(launch, arena, product, options)
     plain = launch.trusted and options.shortcuts and options.order == "program" and not options.poison
     if plain and launch.shortcut is not None:
-        launch.shortcut(launch.gm.arena, run.saturate, options.threads)
+        launch.shortcut(arena, run.saturate, options.threads)
     else:
         run.run()

@@ -161,6 +161,12 @@ class GlobalMemory:
             for tensor in poisoned:
                 self._arena[tensor.address : tensor.address + tensor.byte_count].fill(POISON_BYTE)
 
+    def fresh(self) -> GlobalMemory:
+        """Return a memory of the same tensors whose arena is its own, for one run of launches that others may run."""
+        twin = GlobalMemory()
+        twin.tensors, twin.total_bytes = self.tensors, self.total_bytes
+        return twin
+
     def _taken(self) -> npt.NDArray[np.uint8]:
         return _SPARE.take(reserve("Global memory of a launch", self.total_bytes))
 

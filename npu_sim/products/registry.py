@@ -169,7 +169,13 @@ def _registry() -> _Registry:
 
 def is_known_core(core: CoreSpec) -> bool:
     """Return whether a product that comes with the package has exactly this core."""
-    return core in _known_cores()
+    return id(core) in _known_identities() or core in _known_cores()
+
+
+@cache
+def _known_identities() -> frozenset[int]:
+    """Return the identities of the cores that are known, which live as long as the process: comparing takes longer."""
+    return frozenset(id(product.core) for product in _read_directories("").products.values())
 
 
 @cache

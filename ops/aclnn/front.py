@@ -13,6 +13,7 @@ from npu_sim.errors import NpuSimError, OperatorError
 from npu_sim.report.explain import current_recorder
 from ops.aclnn.executor import Work
 from ops.aclnn.memory import check_writeable, tensors_of_run
+from ops.common.plan_cache import planned_once
 from ops.common.tensor_desc import TensorDesc
 
 
@@ -53,7 +54,9 @@ def planned_work(
     for field, desc in outputs.items():
         check_writeable(name_of[field], desc, storages[field], context)
     try:
-        plan = import_module(f"{package}.plan").plan_call(resolved)
+        plan = planned_once(
+            resolved.call, resolved.product, lambda: import_module(f"{package}.plan").plan_call(resolved)
+        )
     except NpuSimError as error:
         if resolved.product.name in str(error):
             raise

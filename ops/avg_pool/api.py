@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from ops.avg_pool.run import run_call
 from ops.common.arrays import as_array, contiguous
 from ops.common.notebook import result_html
 from ops.common.options import run_options
+from ops.common.plan_cache import planned_once
 from ops.common.rule import Profile
 from ops.common.run import empty_results
 from ops.common.tensor_desc import TensorDesc
@@ -109,7 +111,27 @@ def plan_avg_pool2d_backward(
     OperatorError, ShapeError, DTypeError, ProductError
         As `avg_pool2d_backward`.
     """
-    call = AvgPoolCall(
+    call = _call_of(
+        grad_output, input, kernel_size=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode,
+        count_include_pad=count_include_pad, divisor_override=divisor_override, cube_math_type=cube_math_type,
+        product=product, profile=profile, library_quirks=library_quirks, strict_shape=strict_shape,
+        deterministic=deterministic,
+    )  # fmt: skip
+    return plan_call(check(call))
+
+
+def _call_of(
+    grad_output: TensorDesc,
+    input: TensorDesc,
+    *,
+    product: str | Product | None,
+    profile: Profile | None,
+    library_quirks: bool | Iterable[str],
+    kernel_size: Any, stride: Any, padding: Any, ceil_mode: Any, count_include_pad: Any, divisor_override: Any,
+    cube_math_type: Any, strict_shape: Any, deterministic: Any,
+) -> AvgPoolCall:  # fmt: skip
+    """Return the call with arguments as `avg_pool2d_backward` takes them."""
+    return AvgPoolCall(
         product=current_product() if product is None else get_product(product),
         grad_output=grad_output,
         input=input,
@@ -126,7 +148,6 @@ def plan_avg_pool2d_backward(
         strict_shape=flag("strict_shape", strict_shape),
         deterministic=flag("deterministic", deterministic),
     )
-    return plan_call(check(call))
 
 
 @default_fenv
@@ -217,12 +238,13 @@ def avg_pool2d_backward(
     g = contiguous(g, "grad_output")
     # one format for all, so that a wrong rank is refused as a rank: NumPy arrays have no format of their own
     own = described(x.shape, dtype_name(x.dtype), g.ndim)
-    plan = plan_avg_pool2d_backward(
+    call = _call_of(
         described(g.shape, dtype_name(g.dtype)), own, kernel_size=kernel_size, stride=stride, padding=padding,
         ceil_mode=ceil_mode, count_include_pad=count_include_pad, divisor_override=divisor_override,
         cube_math_type=cube_math_type, product=chip, profile=profile, library_quirks=library_quirks,
         strict_shape=strict_shape, deterministic=deterministic,
     )  # fmt: skip
+    plan = planned_once(call, chip, lambda: plan_call(check(call)))
     recorder = current_recorder()
     if recorder is not None:
         recorder.add(lambda: explain_call(plan))

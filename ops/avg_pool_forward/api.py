@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from ops.avg_pool_forward.run import run_call
 from ops.common.arrays import as_array, contiguous
 from ops.common.notebook import result_html
 from ops.common.options import run_options
+from ops.common.plan_cache import planned_once
 from ops.common.rule import Profile
 from ops.common.run import empty_results
 from ops.common.tensor_desc import TensorDesc
@@ -105,6 +107,24 @@ def plan_avg_pool2d(
     OperatorError, ShapeError, DTypeError, ProductError
         As `avg_pool2d`.
     """
+    call = _call_of(
+        input, kernel_size=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode,
+        count_include_pad=count_include_pad, divisor_override=divisor_override, cube_math_type=cube_math_type,
+        product=product, profile=profile, library_quirks=library_quirks,
+    )  # fmt: skip
+    return plan_call(check(call))
+
+
+def _call_of(
+    input: TensorDesc,
+    *,
+    product: str | Product | None,
+    profile: Profile | None,
+    library_quirks: bool | Iterable[str],
+    kernel_size: Any, stride: Any, padding: Any, ceil_mode: Any, count_include_pad: Any, divisor_override: Any,
+    cube_math_type: Any,
+) -> AvgPool2dCall:  # fmt: skip
+    """Return the call with arguments as `avg_pool2d` takes them."""
     call = AvgPool2dCall(
         product=current_product() if product is None else get_product(product),
         input=input,
@@ -121,7 +141,7 @@ def plan_avg_pool2d(
     )
     # no tensor has a negative extent: a call without a window is refused by its rule
     shape = tuple(max(extent, 0) for extent in call.output_shape or input.shape)
-    return plan_call(check(replace(call, output=TensorDesc(shape=shape, dtype=input.dtype, format=input.format))))
+    return replace(call, output=TensorDesc(shape=shape, dtype=input.dtype, format=input.format))
 
 
 @default_fenv
@@ -198,11 +218,12 @@ def avg_pool2d(
     """
     chip = current_product() if product is None else get_product(product)
     x = contiguous(as_array(input, "input"), "input")
-    plan = plan_avg_pool2d(
+    call = _call_of(
         described(x.shape, dtype_name(x.dtype)), kernel_size=kernel_size, stride=stride, padding=padding,
         ceil_mode=ceil_mode, count_include_pad=count_include_pad, divisor_override=divisor_override,
         cube_math_type=cube_math_type, product=chip, profile=profile, library_quirks=library_quirks,
     )  # fmt: skip
+    plan = planned_once(call, chip, lambda: plan_call(check(call)))
     recorder = current_recorder()
     if recorder is not None:
         recorder.add(lambda: explain_call(plan))

@@ -298,7 +298,7 @@ def _workspace_bytes(planned: Sequence[PlannedStep], lives: dict[Buffer, tuple[i
     return _share(tensors)[1]
 
 
-def run_steps(plan: CallPlan, options: ExecuteOptions) -> None:
-    """Execute all launches of ``plan`` in stream order; its inputs must be in the arena."""
+def run_steps(plan: CallPlan, options: ExecuteOptions, gm: GlobalMemory | None = None) -> None:
+    """Execute all launches of ``plan`` in stream order on ``gm``, None: its own; the inputs must be in the arena."""
     for launch in plan.launches:
-        execute(launch, plan.product, options)
+        execute(launch, plan.product, options, gm)

@@ -11,14 +11,15 @@ from npu_sim.crew import run_parts
 from npu_sim.dtypes.formats import DTYPES
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.layouts.transform import BYTES_PER_THREAD
+from npu_sim.memory.gm import GlobalMemory
 from ops.common.arguments import Argument
 from ops.common.pipeline import Buffer, CallPlan, run_steps
 from ops.common.tensor_desc import TensorDesc
 
 
-def _words(calls: CallPlan, buffer: Buffer) -> np.ndarray:
-    """Return the words of ``buffer`` in the arena."""
-    return calls.gm.view(calls.places[buffer], DTYPES[buffer.dtype].code, (buffer.elems,))
+def _words(gm: GlobalMemory, calls: CallPlan, buffer: Buffer) -> np.ndarray:
+    """Return the words of ``buffer`` in the arena of ``gm``."""
+    return gm.view(calls.places[buffer], DTYPES[buffer.dtype].code, (buffer.elems,))
 
 
 def _touched(desc: TensorDesc, storage: np.ndarray) -> np.ndarray:
@@ -34,7 +35,7 @@ def run_planned(
     options: ExecuteOptions,
     constants: Mapping[Buffer, np.ndarray] | None = None,
 ) -> None:
-    """Execute the steps of any operator on the caller's storages.
+    """Execute the steps of any operator on the caller's storages, in a memory of their own.
 
     Parameters
     ----------
@@ -48,20 +49,20 @@ def run_planned(
     constants : mapping of Buffer to array, or None
         What the host puts into global memory besides.
     """
+    gm = calls.gm.fresh()
     if not options.poison:
         outputs = [argument.buffer for argument in arguments.values() if argument.buffer.role == "output"]
-        calls.gm.allocate(calls.places[buffer] for buffer in outputs if not buffer.preserved)
+        gm.allocate(calls.places[buffer] for buffer in outputs if not buffer.preserved)
     for name, argument in arguments.items():
         if argument.buffer.role != "output" or argument.buffer.preserved:
-            copy_words(_words(calls, argument.buffer), _touched(descs[name], tensors[name]), options.threads)
+            copy_words(_words(gm, calls, argument.buffer), _touched(descs[name], tensors[name]), options.threads)
     for buffer, values in (constants or {}).items():
-        calls.gm.view(calls.places[buffer], values.dtype, values.shape)[...] = values
-    run_steps(calls, options)
+        gm.view(calls.places[buffer], values.dtype, values.shape)[...] = values
+    run_steps(calls, options, gm)
     for name, argument in arguments.items():
         if argument.buffer.role == "output":
-            _write_back(calls, argument, descs[name], tensors[name], options.threads)
-    # a plan that is kept does not keep the tensors
-    calls.gm.release()
+            _write_back(_words(gm, calls, argument.buffer), argument, descs[name], tensors[name], options.threads)
+    gm.release()
 
 
 def empty_results(calls: CallPlan, descs: Mapping[str, TensorDesc]) -> dict[str, np.ndarray]:
@@ -89,9 +90,8 @@ def copy_words(target: np.ndarray, source: np.ndarray, threads: int) -> None:
     run_parts(copy, parts)
 
 
-def _write_back(calls: CallPlan, argument: Argument, desc: TensorDesc, storage: np.ndarray, threads: int) -> None:
+def _write_back(words: np.ndarray, argument: Argument, desc: TensorDesc, storage: np.ndarray, threads: int) -> None:
     """Copy the elements of an output, and nothing between them, to the caller."""
-    words = _words(calls, argument.buffer)
     if argument.view is None:
         copy_words(_touched(desc, storage), words, threads)
         return

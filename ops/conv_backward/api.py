@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from ops.common.generation import Generation
 from ops.common.notebook import result_html
 from ops.common.options import run_options
 from ops.common.padding import named_padding
+from ops.common.plan_cache import planned_once
 from ops.common.rule import Profile
 from ops.common.run import empty_results
 from ops.common.tensor_desc import TensorDesc
@@ -46,7 +48,7 @@ class ConvolutionBackward:
     accumulation : Accumulation
         Model of the Cube's additions.
     plan : ConvBackwardPlan
-        Route, steps, layouts, tilings and workspace.
+        Route, steps, layouts, tilings and workspace; calls that differ in their data alone may share it.
     """
 
     grad_input: np.ndarray | None
@@ -134,12 +136,33 @@ def plan_convolution_backward(
     OperatorError, ShapeError, DTypeError, ProductError
         As `convolution_backward`.
     """
+    call = _call_of(
+        grad_output, input, weight, stride=stride, padding=padding, dilation=dilation, transposed=transposed,
+        output_padding=output_padding, groups=groups, output_mask=output_mask, cube_math_type=cube_math_type,
+        product=product, bias_sizes=bias_sizes, profile=profile, quirks=quirks, deterministic=deterministic,
+        strict_output_dtype=strict_output_dtype,
+    )  # fmt: skip
+    return plan_call(check(call), generation=generation, block_dim=block_dim)
+
+
+def _call_of(
+    grad_output: TensorDesc,
+    input: TensorDesc,
+    weight: TensorDesc,
+    *,
+    product: str | Product | None,
+    bias_sizes: Sequence[int] | None,
+    profile: Profile,
+    stride: Any, padding: Any, dilation: Any, transposed: Any, output_padding: Any, groups: Any, output_mask: Any,
+    cube_math_type: Any, quirks: Any, deterministic: Any, strict_output_dtype: Any,
+) -> ConvBackwardCall:  # fmt: skip
+    """Return the call with arguments as `convolution_backward` takes them."""
     axes = max(input.rank - 2, 1)
     strides, dilations = per_axis("stride", stride, axes), per_axis("dilation", dilation, axes)
     is_transposed = flag("transposed", transposed)
     pads = named_padding(padding, weight.shape[2:], strides, dilations, transposed=is_transposed)
     bias_length = grad_output.shape[1] if grad_output.rank > 1 else 0
-    call = ConvBackwardCall(
+    return ConvBackwardCall(
         product=current_product() if product is None else get_product(product),
         grad_output=grad_output,
         input=input,
@@ -163,7 +186,6 @@ def plan_convolution_backward(
         deterministic=flag("deterministic", deterministic),
         strict_output_dtype=flag("strict_output_dtype", strict_output_dtype),
     )
-    return plan_call(check(call), generation=generation, block_dim=block_dim)
 
 
 @default_fenv
@@ -278,12 +300,13 @@ def convolution_backward(
         "weight": as_array(weight, "weight"),
     }
     g, x, w = (contiguous(tensor, name) for name, tensor in tensors.items())
-    plan = plan_convolution_backward(
+    call = _call_of(
         _desc(g), _desc(x), _desc(w), stride=stride, padding=padding, dilation=dilation, transposed=transposed,
         output_padding=output_padding, groups=groups, output_mask=output_mask, cube_math_type=cube_math_type,
         product=product, bias_sizes=bias_sizes, profile=profile, quirks=quirks,
         deterministic=deterministic, strict_output_dtype=strict_output_dtype,
     )  # fmt: skip
+    plan = planned_once(call, call.product, lambda: plan_call(check(call)))
     resolved = plan.resolved
     recorder = current_recorder()
     if recorder is not None:

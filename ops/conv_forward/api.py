@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from ops.common.arrays import as_array, contiguous
 from ops.common.notebook import result_html
 from ops.common.options import run_options
 from ops.common.padding import named_padding
+from ops.common.plan_cache import planned_once
 from ops.common.rule import Profile
 from ops.common.run import empty_results
 from ops.common.tensor_desc import TensorDesc
@@ -111,6 +113,26 @@ def plan_convolution(
     OperatorError, ShapeError, DTypeError, ProductError
         As `convolution`.
     """
+    call = _call_of(
+        input, weight, bias, stride=stride, padding=padding, dilation=dilation, transposed=transposed,
+        output_padding=output_padding, groups=groups, output_dtype=output_dtype, cube_math_type=cube_math_type,
+        product=product, profile=profile, strict_output_dtype=strict_output_dtype,
+    )  # fmt: skip
+    return plan_call(check(call), block_dim)
+
+
+def _call_of(
+    input: TensorDesc,
+    weight: TensorDesc,
+    bias: TensorDesc | None,
+    *,
+    output_dtype: npt.DTypeLike | str | None,
+    product: str | Product | None,
+    profile: Profile | None,
+    stride: Any, padding: Any, dilation: Any, transposed: Any, output_padding: Any, groups: Any, cube_math_type: Any,
+    strict_output_dtype: Any,
+) -> ConvolutionCall:  # fmt: skip
+    """Return the call with arguments as `convolution` takes them."""
     axes = max(input.rank - 2, 1)
     strides, dilations = per_axis("stride", stride, axes), per_axis("dilation", dilation, axes)
     is_transposed = flag("transposed", transposed)
@@ -133,8 +155,7 @@ def plan_convolution(
         profile=profile,
         strict_output_dtype=flag("strict_output_dtype", strict_output_dtype),
     )
-    checked = check(_with_output(call, None if output_dtype is None else get_dtype(output_dtype).name))
-    return plan_call(checked, block_dim)
+    return _with_output(call, None if output_dtype is None else get_dtype(output_dtype).name)
 
 
 def _with_output(call: ConvolutionCall, dtype: str | None) -> ConvolutionCall:
@@ -229,11 +250,12 @@ def convolution(
     given = {"input": input, "weight": weight} | ({} if bias is None else {"bias": bias})
     arrays = {name: contiguous(as_array(value, name), name) for name, value in given.items()}
     descs = {name: described(array.shape, dtype_name(array.dtype)) for name, array in arrays.items()}
-    plan = plan_convolution(
+    call = _call_of(
         descs["input"], descs["weight"], descs.get("bias"), stride=stride, padding=padding, dilation=dilation,
         transposed=transposed, output_padding=output_padding, groups=groups, output_dtype=output_dtype,
         cube_math_type=cube_math_type, product=product, profile=profile, strict_output_dtype=strict_output_dtype,
     )  # fmt: skip
+    plan = planned_once(call, call.product, lambda: plan_call(check(call)))
     resolved = plan.resolved
     recorder = current_recorder()
     if recorder is not None:

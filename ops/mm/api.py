@@ -19,6 +19,7 @@ from npu_sim.report.explain import Explanation, current_recorder
 from ops.common.arrays import as_array, contiguous
 from ops.common.explain import call_words, kernel_facts, launch_works, steps_tables
 from ops.common.options import run_options
+from ops.common.plan_cache import planned_once
 from ops.common.run import empty_results, run_planned
 from ops.common.tensor_desc import TensorDesc
 from ops.matmul.tiling import MatmulShape
@@ -129,7 +130,10 @@ def matrix_product(
         b_batched=batched,
     )
     descs = {name: _described(array.shape, words[name].dtype) for name, (array, _) in stored.items()}
-    plan = plan_matrix_product(shape, descs | {"output": output}, number, chip)
+    tensors = descs | {"output": output}
+    plan = planned_once(
+        shape, chip, lambda: plan_matrix_product(shape, tensors, number, chip), *tensors.items(), number
+    )
     recorder = current_recorder()
     if recorder is not None:
         recorder.add(lambda: _explained(plan, words))
