@@ -26,7 +26,7 @@ from npu_sim.program.violation import Violation
 from npu_sim.units import BLOCK_BYTES
 
 if TYPE_CHECKING:
-    from npu_sim.authoring.peek import Machine
+    from npu_sim.authoring.peek import Follower
     from npu_sim.authoring.queues import TPipe
 
 _COPY = shape_of(SPEC_OF_OP[Op.DATA_COPY])
@@ -55,7 +55,7 @@ class Core:
         self.recorder = Recorder(sites)
         self.allocator = Allocator(product)
         self.failing: Violation | None = None
-        self.machine: Machine | None = None
+        self.machine: Follower | None = None
         self.pipe: TPipe | None = None
         self._names = names
         self._last: FrameType = sys._getframe(0)

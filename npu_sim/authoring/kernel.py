@@ -10,17 +10,17 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from npu_sim.accumulation import Accumulation, default_accumulation
+from npu_sim.accumulation import Accumulation
 from npu_sim.authoring.arguments import Arguments, roles_of
 from npu_sim.authoring.core import Core
-from npu_sim.authoring.peek import Machine
+from npu_sim.authoring.peek import Follower
 from npu_sim.authoring.recorder import Sites
 from npu_sim.authoring.run import KernelRun
+from npu_sim.debug.machine import Machine
 from npu_sim.engines.execute import ExecuteOptions, execute
+from npu_sim.engines.numerics import options_of
 from npu_sim.errors import ProgramError, ShapeError, shown
 from npu_sim.fenv import default_fenv
-from npu_sim.isa.codes import Data
-from npu_sim.isa.op import Op
 from npu_sim.products import Product, current_product, get_product
 from npu_sim.program.launch import CoreKind, Launch
 from npu_sim.program.legality import verify_program
@@ -78,7 +78,7 @@ class KernelFunction:
         if (recorder := own_recorder()) is not None:
             recorder.add(lambda: run.explanation)
         arguments.load()
-        options = _options(run.product, run.rows(), accumulation, threads, core_order)
+        options = options_of(run.product, run.rows(), accumulation, threads, core_order)
         for launch in run.launches:
             execute(launch, run.product, options)
         arguments.store()
@@ -91,6 +91,23 @@ class KernelFunction:
     ) -> KernelRun:
         """Return what a call would launch, without running it: for checks and times of large tensors."""
         return self._recorded(args, keywords, blocks, product)[0]
+
+    @default_fenv
+    def machine(
+        self,
+        *args: Any,
+        blocks: int | None = None,
+        product: str | Product | None = None,
+        options: ExecuteOptions | None = None,
+        **keywords: Any,
+    ) -> Machine:
+        """Return a machine that stands before the first row of a call: for debuggers.
+
+        The arrays stay as they are; what the kernel computes is in `npu_sim.debug.Machine.tensor`. ``options`` are
+        numerics and orders, None: the product's own.
+        """
+        run, arguments = self._recorded(args, keywords, blocks, product)
+        return Machine(run.launches, run.product, arguments.copies(), options)
 
     def _recorded(
         self, args: Sequence[Any], keywords: dict[str, Any], blocks: int | None, product: str | Product | None
@@ -137,9 +154,9 @@ class KernelFunction:
     def _trace(self, core: Core, arguments: Arguments) -> None:
         """Run the source on a core."""
         given, keywords = arguments.of_kernel(core)
-        core.machine = Machine(
+        core.machine = Follower(
             core.product,
-            lambda: _options(core.product, core.recorder.rows, None, 1, None),
+            lambda: options_of(core.product, core.recorder.rows, None, 1, None),
             core.block_idx,
             core.block_num == 1,
             arguments.copies,
@@ -213,18 +230,3 @@ def _launches(name: str, programs: dict[CoreKind, list[list[np.ndarray]]], argum
             if any(len(core) > phase and len(core[phase]) for core in cores):
                 part = [core[phase : phase + 1] for core in cores]
                 yield launch_of(f"{name}.{kind}{phase}", part, arguments.gm, core_kind=kind)
-
-
-def _options(
-    product: Product, rows: np.ndarray, accumulation: Accumulation | str | None, threads: int, core_order: int | None
-) -> ExecuteOptions:
-    """Return how rows are executed; the model of the additions is that of the type that is multiplied."""
-    types = {int(data) for data in np.unique(rows["dtype"][rows["op"] == Op.MMAD])}
-    names = sorted(Data(data).name.lower() for data in types)
-    if names == ["fp32"] and (rows["value"][rows["op"] == Op.SET_HF32] == 1).any():
-        names = ["hf32"]
-    if len(names) > 1 and accumulation is None:
-        raise ShapeError(f"accumulation must be given where Mmad multiplies {' and '.join(names)} ({product.name})")
-    default = default_accumulation(product, names[0] if names else "fp16")
-    model = Accumulation.parse(accumulation, default)
-    return ExecuteOptions(accumulation=model, threads=threads, core_order=core_order)

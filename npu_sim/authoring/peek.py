@@ -23,7 +23,7 @@ from npu_sim.units import FRACTAL_BYTES
 _FRACTAL_SIDE = 16
 
 
-class Machine:
+class Follower:
     """One core that follows its recorder.
 
     Parameters

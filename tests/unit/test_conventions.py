@@ -33,6 +33,7 @@ LAYERS = (
     ("npu_sim.engines",),
     ("npu_sim.points",),
     ("npu_sim.report",),
+    ("npu_sim.debug",),
     ("npu_sim.authoring",),
     ("ops.common",),
     ("ops.matmul",),

@@ -1,0 +1,132 @@
+"""What a buffer of a core holds, as numbers: in the order of the bytes, as fractals, as matrices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from npu_sim.dtypes.formats import DTYPE_OF_DATA, DType, get_dtype
+from npu_sim.errors import ShapeError, shown
+from npu_sim.isa.codes import Data, Space
+from npu_sim.memory.core import CoreMemory
+from npu_sim.units import BLOCK_BYTES, FRACTAL_BYTES, ceil_div
+
+SIDE = 16
+"""Rows of a fractal; columns too in L0C."""
+_CARRIERS = FRACTAL_BYTES // 2
+"""float32 carriers of a fractal in L0A and L0B (`memory.core`)."""
+_L0C_FRACTAL_BYTES = SIDE * SIDE * 4
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceView:
+    """One buffer of a core, to look at; every array that is returned is a copy.
+
+    Attributes
+    ----------
+    space : Space
+        L1, L0A, L0B, L0C or UB.
+    memory : CoreMemory
+        Of the core.
+    """
+
+    space: Space
+    memory: CoreMemory
+
+    @property
+    def byte_count(self) -> int:
+        """Size of the buffer, in bytes of its address space."""
+        return self._held.nbytes // (2 if self._is_carried else 1)
+
+    def nd(self, dtype: object, shape: int | tuple[int, ...], start: int = 0) -> np.ndarray:
+        """Return elements in the order of their addresses, row-major.
+
+        Parameters
+        ----------
+        dtype : dtype-like
+            ``"fp16"``, ``"half"``, ``np.float16``, ...
+        shape : int or tuple of int
+        start : int
+            Address of the first element, in bytes.
+
+        Raises
+        ------
+        ShapeError
+            They are not all in the buffer, or it is L0A or L0B, where only whole fractals have an order.
+        """
+        kind = _stored(dtype)
+        if self._is_carried:
+            raise ShapeError(f"{self.space.name} must be looked at as fractals or as a matrix, not element by element")
+        lengths = shape if isinstance(shape, tuple) else (shape,)
+        end = start + int(np.prod(lengths, dtype=np.int64)) * kind.item_bytes
+        self._require(start, end, kind.item_bytes)
+        return self._held.view(np.uint8)[start:end].view(kind.storage).reshape(lengths).copy()
+
+    def fractals(self, dtype: object, count: int, start: int = 0) -> np.ndarray:
+        """Return fractals in the order of their addresses: [count, 16, 32 bytes of elements], in L0C [count, 16, 16].
+
+        A fractal of L0A is 16 m by k, one of L0B 16 n by k, one of L0C 16 m by 16 n.
+
+        Raises
+        ------
+        ShapeError
+            They are not all in the buffer, or do not begin where fractals begin.
+        """
+        kind = _stored(dtype)
+        size = _L0C_FRACTAL_BYTES if self.space is Space.L0C else FRACTAL_BYTES
+        self._require(start, start + count * size, size if self._is_carried else BLOCK_BYTES)
+        if not self._is_carried:
+            return self.nd(kind, (count, SIDE, size // SIDE // kind.item_bytes), start)
+        first, depth = start // FRACTAL_BYTES, BLOCK_BYTES // kind.item_bytes
+        carriers = self._held.view(np.float32)[first * _CARRIERS : (first + count) * _CARRIERS]
+        return carriers.reshape(count, SIDE, SIDE)[:, :depth].transpose(0, 2, 1).astype(kind.storage)
+
+    def matrix(self, dtype: object, rows: int, columns: int, start: int = 0) -> np.ndarray:
+        """Return the matrix [rows, columns] that fractals hold in the order of the buffer.
+
+        L0A: [m, k], fractals along k first. L0B: [k, n], fractals along n first. L0C: [m, n], fractals along m first.
+        L1 and UB: [rows, columns] as FRACTAL_NZ, columns of 32 bytes, each with all rows.
+
+        Raises
+        ------
+        ShapeError
+            The fractals are not all in the buffer, or do not begin where fractals begin.
+        """
+        if rows < 1 or columns < 1:
+            raise ShapeError(f"rows and columns must be at least 1, not {rows} and {columns} ({self.space.name})")
+        kind = _stored(dtype)
+        depth = BLOCK_BYTES // kind.item_bytes
+        if self.space is Space.L0A:
+            down, across = ceil_div(rows, SIDE), ceil_div(columns, depth)
+            grid = self.fractals(kind, down * across, start).reshape(down, across, SIDE, depth).transpose(0, 2, 1, 3)
+        elif self.space is Space.L0B:
+            down, across = ceil_div(rows, depth), ceil_div(columns, SIDE)
+            grid = self.fractals(kind, down * across, start).reshape(down, across, SIDE, depth).transpose(0, 3, 1, 2)
+        elif self.space is Space.L0C:
+            down, across = ceil_div(rows, SIDE), ceil_div(columns, SIDE)
+            grid = self.fractals(kind, down * across, start).reshape(across, down, SIDE, SIDE).transpose(1, 2, 0, 3)
+        else:
+            grid = self.nd(kind, (ceil_div(columns, depth), rows, depth), start).transpose(1, 0, 2)[None]
+        return grid.reshape(grid.shape[0] * grid.shape[1], -1)[:rows, :columns].copy()
+
+    @property
+    def _held(self) -> np.ndarray:
+        held: np.ndarray = getattr(self.memory, self.space.name.lower())
+        return held
+
+    @property
+    def _is_carried(self) -> bool:
+        return self.space in (Space.L0A, Space.L0B)
+
+    def _require(self, start: int, end: int, alignment: int) -> None:
+        if start % alignment or not 0 <= start <= end <= self.byte_count:
+            rule = f"must be within its {self.byte_count} bytes and begin at a multiple of {alignment}"
+            raise ShapeError(f"what is looked at in {self.space.name} {rule}, not [{start}:{end}]")
+
+
+def _stored(dtype: object) -> DType:
+    kind = dtype if isinstance(dtype, DType) else get_dtype(dtype)
+    if kind.data == Data.NONE:
+        raise ShapeError(f"dtype must be one that memory holds, not {shown(dtype)}")
+    return DTYPE_OF_DATA[kind.data]

@@ -1,0 +1,47 @@
+"""Which numerics rows run with unless a caller says otherwise."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim.accumulation import Accumulation, default_accumulation
+from npu_sim.engines.execute import ExecuteOptions
+from npu_sim.errors import ShapeError
+from npu_sim.isa.codes import Data
+from npu_sim.isa.op import Op
+from npu_sim.products import Product
+
+
+def options_of(
+    product: Product,
+    rows: np.ndarray,
+    accumulation: Accumulation | str | None = None,
+    threads: int = 1,
+    core_order: int | None = None,
+) -> ExecuteOptions:
+    """Return how rows are executed; the model of the additions is that of the type that is multiplied.
+
+    Parameters
+    ----------
+    product : Product
+    rows : INSTR[n]
+        All of them, as emitted.
+    accumulation : Accumulation, str or None
+        None: the product's own model for the type that Mmad multiplies.
+    threads : int
+    core_order : int or None
+
+    Raises
+    ------
+    ShapeError
+        Mmad multiplies several types and no model is given.
+    """
+    types = {int(data) for data in np.unique(rows["dtype"][rows["op"] == Op.MMAD])}
+    names = sorted(Data(data).name.lower() for data in types)
+    if names == ["fp32"] and (rows["value"][rows["op"] == Op.SET_HF32] == 1).any():
+        names = ["hf32"]
+    if len(names) > 1 and accumulation is None:
+        raise ShapeError(f"accumulation must be given where Mmad multiplies {' and '.join(names)} ({product.name})")
+    default = default_accumulation(product, names[0] if names else "fp16")
+    model = Accumulation.parse(accumulation, default)
+    return ExecuteOptions(accumulation=model, threads=threads, core_order=core_order)
