@@ -188,7 +188,8 @@ class Core:
     def sync_all(self) -> None:
         """SyncAll: a new phase begins when every core has ended this one.
 
-        Flags that are set stay set (waited for before and set again behind it). What buffers of the core hold is lost.
+        Flags that are set stay set (waited for before and set again behind it). Buffers keep what they hold, but in a
+        mixed kernel.
         """
         frame = sys._getframe(1)
         carried = sorted(self._flags)

@@ -11,6 +11,7 @@ import numpy as np
 from npu_sim.engines import buffers_jit as jitted
 from npu_sim.isa.codes import Space
 from npu_sim.isa.footprint import empty_runs
+from npu_sim.isa.issue import CORE_STATE_LENGTH
 from npu_sim.isa.op import Op
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import Product
@@ -60,8 +61,9 @@ def run_buffers(launch: Launch, product: Product) -> list[Violation]:
     buffer, runs = empty_rows(max(_CHUNK_ROWS, launch.step_rows)), empty_runs()
     for core in range(launch.core_count):
         lives = _new_lives(product, max(launch.buffers) + 1)
+        core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
         for phase in range(launch.phase_count):
-            for rows in issued_chunks(launch, core, phase, buffer):
+            for rows in issued_chunks(launch, core, phase, buffer, core_state):
                 jitted.check_rows(lives, rows, len(rows), runs)
         jitted.end_core(lives)
         count = int(lives.book[jitted.FINDINGS])

@@ -111,10 +111,9 @@ def _note(
 def _made_walk(kernel: Any) -> Callable[..., bool]:
     """Return a function that notes the rows of all cores of one phase."""
 
-    def walk(rows, words, params, phase, masks, in_use, lanes, gm_extents):  # type: ignore[no-untyped-def]
-        state = np.zeros(CORE_STATE_LENGTH, np.int64)
+    def walk(rows, words, params, phase, masks, in_use, lanes, gm_extents, states):  # type: ignore[no-untyped-def]
         for core in range(lanes.shape[0]):
-            state[:] = 0
+            state = states[core]
             for count in kernel(rows, params, core, phase):
                 if count < 0 or count > len(rows):
                     return False
@@ -172,12 +171,15 @@ def classify(launch: Launch, rows: np.ndarray, with_extents: bool) -> CoreClasse
         return CoreClasses((np.zeros(1, np.int64),) * launch.phase_count, extents)
     words = rows.view(np.uint8).reshape(-1).view(np.uint64)
     first_of = []
+    states = np.zeros((cores, CORE_STATE_LENGTH), np.int64)
     for phase in range(launch.phase_count):
         lanes = np.zeros((cores, LANES), np.uint64)
+        if not launch.keeps_cores:
+            states[:] = 0
         # A kernel that says it wrote more than there is room for is refused when its cores are timed.
         with np.errstate(over="ignore"):
             walk = _walk(launch.kernel, phase)
-            is_whole = walk(rows, words, launch.params, phase, MASKS, IN_USE, lanes, extents)
+            is_whole = walk(rows, words, launch.params, phase, MASKS, IN_USE, lanes, extents, states)
         firsts: dict[bytes, int] = {}
         keys = [line.tobytes() for line in lanes] if is_whole else [bytes([core]) for core in range(cores)]
         first_of.append(np.array([firsts.setdefault(key, core) for core, key in enumerate(keys)]))

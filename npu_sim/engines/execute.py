@@ -17,17 +17,19 @@ import numpy.typing as npt
 
 from npu_sim.accumulation import Accumulation
 from npu_sim.arguments import choice, whole
+from npu_sim.budget import reserve
 from npu_sim.crew import run_parts
 from npu_sim.dtypes.formats import TieRule
-from npu_sim.engines.reorder import legal_order
+from npu_sim.engines.reorder import legal_order, new_flags
 from npu_sim.errors import ProductError, ProgramError, ShapeError, shown
 from npu_sim.fenv import default_fenv
 from npu_sim.isa.atomic import SINK_LENGTH, apply_log
 from npu_sim.isa.cube import scratch_floats
 from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
 from npu_sim.isa.gm_extent import atomic_demand
+from npu_sim.isa.issue import CORE_STATE_LENGTH
 from npu_sim.isa.row import empty_rows, join_rows
-from npu_sim.memory.core import CoreMemory
+from npu_sim.memory.core import CoreMemory, memory_bytes
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import CoreSpec, Product, is_known_core
 from npu_sim.program.bounds import gm_violations
@@ -71,7 +73,8 @@ class ExecuteOptions:
         random order by seed (0 or more), the same on every host. A core's own additions stay in program order.
     poison : bool
         Overwrite the buffers with NaN before each core and phase, so that a read before a write shows whatever ran
-        there before; otherwise once before a launch that is not ``trusted``.
+        there before; otherwise once before a launch that is not ``trusted``. What a core keeps from phase to phase
+        (`Launch.keeps_cores`) is poison before its first phase only.
     shortcuts : bool
         Whether trusted launches in program order may take their `Launch.shortcut` instead of running their rows; never
         changes the result.
@@ -212,6 +215,15 @@ class _Turns:
 
 
 @dataclass(slots=True)
+class _Kept:
+    """What a core keeps from phase to phase (`Launch.keeps_cores`)."""
+
+    memory: CoreMemory
+    state: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(CORE_STATE_LENGTH, np.int64))
+    flags: npt.NDArray[np.int64] = field(default_factory=new_flags)
+
+
+@dataclass(slots=True)
 class _Worker:
     """Buffers of one host thread."""
 
@@ -255,14 +267,16 @@ class _Buffers:
 _BUFFERS = _Buffers()
 
 
-def _chunks(launch: Launch, core: int, phase: int, options: ExecuteOptions, worker: _Worker) -> Iterator[np.ndarray]:
+def _chunks(
+    launch: Launch, core: int, phase: int, options: ExecuteOptions, worker: _Worker, kept: _Kept | None
+) -> Iterator[np.ndarray]:
     """Yield the issued rows of one core and phase, checked unless the launch is trusted, in the order of ``options``.
 
     They are views that are valid until the next one.
     """
     collected = []
     done = 0
-    for rows in issued_chunks(launch, core, phase, worker.rows):
+    for rows in issued_chunks(launch, core, phase, worker.rows, kept.state if kept else None):
         if not launch.trusted:
             _check(rows, launch, worker.product, core, done)
         done += len(rows)
@@ -272,23 +286,31 @@ def _chunks(launch: Launch, core: int, phase: int, options: ExecuteOptions, work
             collected.append(rows.copy())
     if collected:
         everything = join_rows(collected)
-        yield everything[legal_order(everything, options.order)]
+        yield everything[legal_order(everything, options.order, kept.flags if kept else None)]
 
 
 def _run_core(
-    launch: Launch, core: int, place: int, phase: int, options: ExecuteOptions, worker: _Worker, turns: _Turns
+    launch: Launch,
+    core: int,
+    place: int,
+    phase: int,
+    options: ExecuteOptions,
+    worker: _Worker,
+    turns: _Turns,
+    kept: _Kept | None,
 ) -> None:
-    memory, gm = worker.memory, turns.gm
-    if options.poison:
+    gm = turns.gm
+    memory = kept.memory if kept else worker.memory
+    if options.poison and not kept:
         memory.poison()
     done = 0
-    for rows in _chunks(launch, core, phase, options, worker):
+    for rows in _chunks(launch, core, phase, options, worker, kept):
         # alone, a core has its turn from the start; among others it looks again every few rows
         step = len(rows) if options.threads == 1 else _TURN_ROWS
         for first in range(0, len(rows), step):
             last = min(first + step, len(rows))
             _take_turn(place, rows[first:last], worker.log, turns, gm)
-            bad = _run_rows(rows, first, last, worker, gm)
+            bad = _run_rows(rows, first, last, worker, memory, gm)
             if bad >= 0:
                 raise ProgramError([_unsupported(rows[bad], launch, core, done + bad)])
         done += len(rows)
@@ -309,9 +331,9 @@ def _take_turn(place: int, rows: np.ndarray, log: _Log, turns: _Turns, gm: np.nd
         log.reserve(int(demand[0]), int(demand[1]))
 
 
-def _run_rows(rows: np.ndarray, first: int, last: int, worker: _Worker, gm: np.ndarray) -> int:
-    """Run a stretch of rows on the worker's buffers; return the row that cannot be carried out, or -1."""
-    memory, log = worker.memory, worker.log
+def _run_rows(rows: np.ndarray, first: int, last: int, worker: _Worker, memory: CoreMemory, gm: np.ndarray) -> int:
+    """Run a stretch of rows on the buffers of a core; return the row that cannot be carried out, or -1."""
+    log = worker.log
     return int(
         run_rows(
             rows,
@@ -376,6 +398,7 @@ class _Run:
         self._launch, self._arena, self._product, self._options = launch, arena, product, options
         self._config = configuration(product, options)
         self._workers: list[_Worker] = []
+        self._kept: list[_Kept] = []
 
     @property
     def saturate(self) -> bool:
@@ -385,6 +408,10 @@ class _Run:
     def run(self) -> None:
         """Run every phase; the calling thread is one of the workers. Raise the first error of any."""
         self._workers.append(self._new_worker())
+        if self._launch.keeps_cores:
+            count, core = self._launch.core_count, self._product.core
+            reserve(f"Buffers of {count} cores", count * memory_bytes(core))
+            self._kept = [_Kept(CoreMemory.for_core(core)) for _ in range(count)]
         for number in range(self._launch.phase_count):
             self._run_phase(number)
         for worker in self._workers:
@@ -422,7 +449,8 @@ class _Run:
         try:
             while (taken := phase.take()) is not None:
                 place, core = taken
-                _run_core(self._launch, core, place, number, self._options, worker, phase.turns)
+                kept = self._kept[core] if self._kept else None
+                _run_core(self._launch, core, place, number, self._options, worker, phase.turns, kept)
         except BaseException:
             phase.turns.fail()
             raise

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from npu_sim.engines import hazards_book as kept
 from npu_sim.engines import hazards_jit as jitted
+from npu_sim.engines.hazards_kept import KeptCore, forget, go_on, put_aside
 from npu_sim.errors import ShapeError
 from npu_sim.isa.codes import Pipe, Space
 from npu_sim.isa.footprint import empty_runs
@@ -26,6 +27,7 @@ from npu_sim.products import Product
 from npu_sim.program.core_kind import foreign_rows
 from npu_sim.program.disassemble import disassemble, name_of
 from npu_sim.program.launch import CoreKind, Launch
+from npu_sim.program.legality import issued_chunks
 from npu_sim.program.limits import ADDRESS_ALIGNMENT_BYTES
 from npu_sim.program.verify import space_capacities
 from npu_sim.program.violation import Kind, Violation
@@ -129,6 +131,8 @@ class _Checker:
     core_kind: CoreKind | None = None
     auto_sync: bool = False
     has_buffers: bool = False
+    keeps_cores: bool = False
+    aside: dict[int, KeptCore] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.shadow = _new_shadow(self.product, self.table)
@@ -139,6 +143,8 @@ class _Checker:
         new_phase = not self.parts or (self.parts[-1].launch, self.parts[-1].phase) != (launch, phase)
         if not self.parts or self.parts[-1].launch != launch:
             self.rows_of_core.clear()
+            if self.keeps_cores:
+                forget(self.shadow)
             self.shadow.book[kept.LAUNCH_BASE] = serial
         self.parts.append(_Part(serial, launch, phase, core, self.rows_of_core.get(core, 0)))
         pipes = {Pipe[name] for name in self.product.core.barrier_pipes}
@@ -147,6 +153,8 @@ class _Checker:
         self.shadow.book[kept.BY_HANDSHAKES] = not self.has_buffers
         self.shadow.book[kept.BARRIER_PIPES] = sum(1 << pipe for pipe in pipes)
         jitted.begin_core(self.shadow, new_phase)
+        if self.keeps_cores:
+            go_on(self.shadow, self.aside.pop(core, None))
 
     def check(self, rows: np.ndarray, count: int) -> None:
         """Check the next ``count`` issued rows."""
@@ -159,23 +167,32 @@ class _Checker:
         while (done := int(jitted.check_rows(self.shadow, rows, done, count))) < count:
             self._grow(int(jitted.nodes_needed_by(self.shadow, rows, done)))
 
-    def end(self) -> None:
-        """Finish the rows of one core and phase."""
-        jitted.end_core(self.shadow)
+    def end(self, *, is_last: bool = True) -> None:
+        """Finish the rows of one core and phase; ``is_last``: and the core."""
+        if is_last:
+            jitted.end_core(self.shadow)
+        if self.keeps_cores and is_last:
+            forget(self.shadow)
+        elif self.keeps_cores:
+            self.aside[self.parts[-1].core] = put_aside(self.shadow)
         part = self.parts[-1]
         self.rows_of_core[part.core] = part.first_row + int(self.shadow.book[kept.SERIAL]) - part.serial
 
     def leave(self, core_state: npt.NDArray[np.int64], source: RowSource) -> None:
-        """Report what the core's rows of a phase leave switched on, at the row that switched it."""
+        """Report what the core's rows leave switched on at its end, at the row that switched it."""
         part = self.parts[-1]
         for word, (op, what) in enumerate(_STATES):
             if core_state[word] and len(self.states) < FINDING_LIMIT:
-                rows = source(part.launch, part.phase, part.core)
-                at = int(np.flatnonzero(rows["op"] == op)[-1])
+                own = [other for other in self.parts if (other.launch, other.core) == (part.launch, part.core)]
+                for switched in reversed(own):
+                    rows = source(part.launch, switched.phase, part.core)
+                    if len(places := np.flatnonzero(rows["op"] == op)):
+                        break
+                at = int(places[-1])
                 self.states.append(
                     Violation(
                         kind=Kind.STATE_LEFT,
-                        row=part.first_row + at,
+                        row=switched.first_row + at,
                         core=part.core,
                         tile=int(rows["tile"][at]),
                         site=int(rows["site"][at]),
@@ -415,16 +432,17 @@ def run_hazards(
     for number, launch in enumerate(sequence):
         buffer = empty_rows(max(chunk_rows, launch.step_rows))
         checker.core_kind, checker.auto_sync = launch.core_kind, launch.auto_sync
-        checker.has_buffers = bool(launch.buffers)
+        checker.has_buffers, checker.keeps_cores = bool(launch.buffers), launch.keeps_cores
+        core_states = np.zeros((launch.core_count, CORE_STATE_LENGTH), np.int64)
         for phase in range(launch.phase_count):
-            for core in range(launch.core_count):
+            is_last = not launch.keeps_cores or phase == launch.phase_count - 1
+            for core, core_state in enumerate(core_states):
                 checker.begin(number, phase, core)
-                core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
-                for count in launch.rows(core, phase, buffer):
-                    issue(buffer, count, core_state)
-                    checker.check(buffer, count)
-                checker.end()
-                checker.leave(core_state, source)
+                for rows in issued_chunks(launch, core, phase, buffer, core_state):
+                    checker.check(rows, len(rows))
+                checker.end(is_last=is_last)
+                if is_last:
+                    checker.leave(core_state, source)
     found = checker.violations(source)
     if outputs is None:
         births = checker.shadow.births

@@ -28,7 +28,9 @@ BARRIER_PIPES = 13
 """Bits of the pipes whose dependent rows need a barrier between them."""
 BY_HANDSHAKES = 16
 """Whether lives of tiles are told from handshakes; else rows say them (`npu_sim.engines.buffers`)."""
-SPACE = 17
+CHIP_BASE = 17
+"""Serial of the first row whose accesses to the buffers of the core count."""
+SPACE = 18
 """[7 spaces, 4]: first cell, capacity in bytes, alignment of addresses, spare."""
 USED = SPACE + 4 * SPACES
 """[7 spaces, 7 slots]: whether a slot of a space was ever written."""

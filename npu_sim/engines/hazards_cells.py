@@ -23,6 +23,7 @@ import numpy as np
 from npu_sim._jit import Int, jit
 from npu_sim.engines.hazards_book import (
     BLOCK_CELLS,
+    CHIP_BASE,
     CORE_BASE,
     EVENTS,
     FREE,
@@ -74,7 +75,7 @@ def _is_stale(slots: np.ndarray, book: np.ndarray, lives: np.ndarray, turned: np
     """Return whether a reader handed the content of cell ``c`` back and its writer has taken the buffer again."""
     entry = slots[0, c]
     serial, writer = entry >> 3, entry & 7
-    if serial < book[CORE_BASE] or book[TURNED + writer] <= serial:
+    if serial < book[CHIP_BASE] or book[TURNED + writer] <= serial:
         return False
     row = serial & (LIVES - 1)
     if lives[row, 0] != serial or lives[row, 3] != 0:

@@ -29,6 +29,7 @@ from npu_sim.engines.hazards_book import (
     BLOCK_LIMIT,
     BY_HANDSHAKES,
     CAPACITY,
+    CHIP_BASE,
     CLOCKS,
     CORE_BASE,
     CORE_RAW,
@@ -119,7 +120,7 @@ def _touch_cells(
     if on_chip:
         # What other cores left in a buffer does not exist.
         floor = core_floor
-        init_floor = core_floor if access == READ else ZERO
+        init_floor = book[CHIP_BASE] * 8 if access == READ else ZERO
     for slot in range(SLOTS):
         if slot > 0 and book[USED + SLOTS * space + slot] == 0:
             continue
@@ -459,9 +460,9 @@ def _limits_of(book: np.ndarray, row: Any) -> Int:
 
 @jit
 def begin_core(shadow: Any, new_phase: Int) -> None:
-    """Start the rows of the next core (and phase): everything earlier is complete, all flags are clear."""
+    """Start the rows of the next core (and phase): everything earlier is complete, flags and buffers are clear."""
     book, flags = shadow.book, shadow.flags
-    book[CORE_BASE] = book[SERIAL]
+    book[CORE_BASE] = book[CHIP_BASE] = book[SERIAL]
     if new_phase:
         book[PHASE_BASE] = book[SERIAL]
     for p in range(PIPES):
@@ -484,6 +485,12 @@ def end_core(shadow: Any) -> None:
             book[SERIAL] = flags[flag] >> 3
             report(book, shadow.findings, LEFT_SET, ZERO, ZERO, ZERO, ZERO, flag % book[EVENTS])
     book[SERIAL] = serial
+
+
+@jit
+def clear(shadow: Any, slot: Int, c0: Int, c1: Int, space: Int) -> None:
+    """Forget who touched the cells ``[c0, c1)`` last, and give their lists back."""
+    set(shadow.slots, shadow.nodes, shadow.book, slot, c0, c1, FULL, ZERO, space)
 
 
 @jit

@@ -21,7 +21,14 @@ from npu_sim.program.violation import Kind, Violation
 Order = Literal["program", "late"] | int
 
 
-def legal_order(rows: np.ndarray, order: Order = "program") -> npt.NDArray[np.int64]:
+def new_flags() -> npt.NDArray[np.int64]:
+    """Return the flags of a core that begins: how often each is set, for `legal_order`."""
+    return np.zeros(jitted.FLAGS, np.int64)
+
+
+def legal_order(
+    rows: np.ndarray, order: Order = "program", flags: npt.NDArray[np.int64] | None = None
+) -> npt.NDArray[np.int64]:
     """Return a legal execution order.
 
     Parameters
@@ -31,6 +38,9 @@ def legal_order(rows: np.ndarray, order: Order = "program") -> npt.NDArray[np.in
     order : "program", "late" or int
         As emitted; with data movement (MTE and FIX pipes) as late as the waits of the computing pipes allow; or a
         random order by seed (0 or more), the same on every host.
+    flags : int64[FLAGS] or None
+        Flags that an earlier phase left set (`new_flags`); those that this one leaves set replace them. None: no flag
+        is set.
 
     Returns
     -------
@@ -64,7 +74,7 @@ def legal_order(rows: np.ndarray, order: Order = "program") -> npt.NDArray[np.in
         raise ProgramError(stray)
     following, heads = np.empty(n, np.int64), np.empty(jitted.PIPES, np.int64)
     jitted.link(rows, following, heads)
-    flags = np.zeros(jitted.FLAGS, np.int64)
+    flags = new_flags() if flags is None else flags
     rule = jitted.LATE if order == "late" else jitted.RANDOM
     # Neighbouring seeds would start with similar numbers: spread them over the generator's states.
     spread = 0 if order == "late" else (int(order) + 1) * 0x9E3779B97F4A7C15 >> 11

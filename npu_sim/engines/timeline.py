@@ -28,6 +28,7 @@ from npu_sim.engines.timeline_jit import (
     CLOCK_WORDS,
     CORE_CYCLES,
     EVENTS,
+    FLAG_TIMES,
     NO_COST_RULE,
     OK,
     OPCODES,
@@ -343,6 +344,9 @@ class _Run:
         self.memory_cycles = 0
         self.contended: list[bool] = []
         self.kept_spans: list[CoreSpans] = []
+        # of each core at the begin of the phase and, if it keeps them, at its end: core state, then which flags are set
+        self.states = np.zeros((launch.core_count, CORE_STATE_LENGTH + len(self.clocks[FLAG_TIMES])), np.int64)
+        self.next_states = self.states.copy()
 
     def _cost(self, contended: bool) -> np.ndarray:
         """Return the parameters; each record is made when it is first needed, which most launches save for one."""
@@ -361,6 +365,10 @@ class _Run:
     def time_phase(self, phase: int, first_of: npt.NDArray[np.int64]) -> None:
         """Time the cores of a phase; of those that run the same (``first_of``, see `CoreClasses`) the first one."""
         contended = self.options.mte1_contended
+        if self.launch.keeps_cores:
+            firsts: dict[bytes, int] = {}
+            keys = (line.tobytes() for line in np.column_stack((first_of, self.states)))
+            first_of = np.array([firsts.setdefault(key, core) for core, key in enumerate(keys)])
         cores_of = np.bincount(first_of, minlength=self.launch.core_count)
         cycles_of = np.zeros(self.launch.core_count, np.int64)
         slowest, slowest_sums, slowest_parts = -1, self.totals, self.parts
@@ -380,6 +388,7 @@ class _Run:
             if cycles > slowest:
                 slowest, slowest_sums, slowest_parts = cycles, sums.copy(), self.parts.copy()
         self.core_cycles += cycles_of[first_of]
+        self.states = self.next_states[first_of]
         self.contended.append(bool(contended))
         self.phase_cycles.append(slowest)
         self.critical += slowest_sums
@@ -388,8 +397,9 @@ class _Run:
     def _core(self, core: int, phase: int, cost: np.ndarray) -> int:
         """Run one core and phase; leaves its clocks and parts in the buffers and returns its cycles."""
         launch, rows, clocks = self.launch, self.rows, self.clocks
-        core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
+        core_state, are_set = np.split(self.states[core].copy(), [CORE_STATE_LENGTH])
         reset_clocks(clocks)
+        clocks[FLAG_TIMES][are_set != 0] = 0
         keep = core in self.shown_cores
         kept_rows: list[np.ndarray] = []
         kept_spans: list[np.ndarray] = []
@@ -406,6 +416,8 @@ class _Run:
             done += count
         if kept_rows:
             self._keep(core, phase, join_rows(kept_rows), np.concatenate(kept_spans))
+        if launch.keeps_cores:
+            self.next_states[core] = np.concatenate((core_state, clocks[FLAG_TIMES] >= 0))
         cycles = int(finish(clocks, self.parts))
         if cycles > CORE_CYCLES:
             raise ProgramError([self._violation(TOO_LONG, rows[0], done, core)])

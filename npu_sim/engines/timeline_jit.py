@@ -48,6 +48,8 @@ CAUSES = 10
 
 AT_PARTS = 0
 AT_TIME = SLOTS * PARTS
+FLAG_TIMES = slice(AT_TIME + FLAG, AT_TIME + RING)
+"""When each flag was set; -1: it is not."""
 AT_FRESH = AT_TIME + SLOTS
 """int64[8]: `FRESH` while nothing has run on the pipe since a wait or barrier, `STARVED` if a wait held it up."""
 FRESH, STARVED = 1, 2

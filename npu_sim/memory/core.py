@@ -20,6 +20,11 @@ POISON_BYTE = 0xFF
 """Buffers start with this byte: an fp16, bf16 or fp32 NaN, an int32 -1."""
 
 
+def memory_bytes(core: CoreSpec) -> int:
+    """Return what the arenas of one core take on the host."""
+    return core.l1_bytes + core.ub_bytes + 2 * (core.l0a_bytes + core.l0b_bytes) + core.l0c_bytes
+
+
 @dataclass(slots=True, kw_only=True)
 class CoreMemory:
     """The arenas of one core, reused core after core by one thread.

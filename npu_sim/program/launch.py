@@ -76,7 +76,8 @@ class Launch:
     core_count : int
         Emulated cores (block_dim).
     phase_count : int
-        Phases; all cores finish a phase before any starts the next (SyncAll between them).
+        Phases; all cores finish a phase before any starts the next (SyncAll between them). What a core keeps from one
+        to the next: `keeps_cores`.
     gm : GlobalMemory
         Tensors the kernel reads and writes.
     step_rows : int
@@ -137,6 +138,15 @@ class Launch:
     list_commands: int = 0
     shortcut: Shortcut | None = None
     known: tuple[Violation, ...] = ()
+
+    @property
+    def keeps_cores(self) -> bool:
+        """Whether a core keeps from phase to phase what its buffers hold, its flags, SetAtomicAdd and SetHF32Mode.
+
+        A device does. Kernels of this project (`trusted`) leave nothing behind a SyncAll that they need, so for them
+        every engine begins each phase anew, and memories of cores are as many as host threads.
+        """
+        return self.phase_count > 1 and not self.trusted
 
     def rows(self, core: int, phase: int, buffer: np.ndarray) -> Iterator[int]:
         """Write the rows of one core and phase to ``buffer``, as many at a time as it holds; yield each time how many.

@@ -20,7 +20,9 @@ from npu_sim.program.violation import Violation
 _CHUNK_ROWS = 1 << 14
 
 
-def issued_chunks(launch: Launch, core: int, phase: int, buffer: np.ndarray) -> Iterator[np.ndarray]:
+def issued_chunks(
+    launch: Launch, core: int, phase: int, buffer: np.ndarray, core_state: np.ndarray | None = None
+) -> Iterator[np.ndarray]:
     """Yield the issued rows of one core and phase, as views into ``buffer`` that are valid until the next one.
 
     Parameters
@@ -29,8 +31,13 @@ def issued_chunks(launch: Launch, core: int, phase: int, buffer: np.ndarray) -> 
     core, phase : int
     buffer : INSTR[n]
         Room for at least the launch's ``step_rows``.
+    core_state : int64[CORE_STATE_LENGTH] or None
+        The state of the core, carried on in place, from the phase before if it keeps it; None: of a core that begins.
     """
-    core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
+    if core_state is None:
+        core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
+    if not launch.keeps_cores:
+        core_state[:] = 0
     for count in launch.rows(core, phase, buffer):
         issue(buffer, count, core_state)
         yield buffer[:count]
@@ -61,8 +68,9 @@ def verify_launch(launch: Launch, product: Product) -> list[Violation]:
     found: list[Violation] = []
     for core in range(launch.core_count):
         first = 0
+        core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
         for phase in range(launch.phase_count):
-            for rows in issued_chunks(launch, core, phase, buffer):
+            for rows in issued_chunks(launch, core, phase, buffer, core_state):
                 chunk = verify(rows, product, core_kind=launch.core_kind)
                 found += [replace(violation, core=core, row=first + violation.row) for violation in chunk]
                 first += len(rows)

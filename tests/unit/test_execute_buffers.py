@@ -57,9 +57,11 @@ def test_poison_covers_what_every_other_core_and_phase_left(order):
             rows += [set_flag(Pipe.MTE3, Pipe.V), wait_flag(Pipe.MTE3, Pipe.V), fill(55)]
         return rows
 
-    launch = launch_of(program, cores=2, phases=2, gm_bytes=128)
+    launch = replace(launch_of(program, cores=2, phases=2, gm_bytes=128), trusted=True)
     assert POISON_BYTE == 0xFF
     assert stored(launch, replace(OPTIONS, poison=True, order=order)) == [77, -1, -1, -1]
+    # a core keeps what it has, unless the launch says that it needs nothing of it
+    assert stored(replace(launch, trusted=False), replace(OPTIONS, poison=True, order=order)) == [77, -1, 77, 55]
 
 
 def test_launch_that_is_not_trusted_starts_on_poison_whatever_ran_before():
