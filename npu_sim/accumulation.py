@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from npu_sim.errors import OperatorError, ProductError, shown
@@ -241,8 +242,15 @@ def default_accumulation(product: Product, compute_dtype: str) -> Accumulation:
     if model is None:
         known = ", ".join(sorted(product.accumulation))
         raise ProductError(f"compute_dtype must be one of {known}, not {shown(compute_dtype)} ({product.name})")
-    plain = Accumulation(*model)
+    return _with_parts(*model, product.cube_subnormals, product.cube_overflow_to, product.cube_saturates)
+
+
+@cache
+def _with_parts(group: int, inner: str, rounds: str, subnormals: str, overflow_to: str, saturates: str) -> Accumulation:
+    """Return a model with the parts that a product says, which the serial one has not."""
+    plain = Accumulation(group, inner, rounds)
     if plain.inner == "serial":
         return plain
-    overflow_to = product.cube_overflow_to if plain.round == "rne" else plain.overflow_to
-    return Accumulation(*model, product.cube_subnormals, overflow_to, product.cube_saturates)
+    return Accumulation(
+        group, inner, rounds, subnormals, overflow_to if rounds == "rne" else plain.overflow_to, saturates
+    )

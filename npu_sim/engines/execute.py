@@ -8,9 +8,9 @@ decides their order; here `ExecuteOptions.core_order` does, so that the spread o
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,7 @@ from npu_sim.isa.issue import CORE_STATE_LENGTH
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.memory.core import CoreMemory, memory_bytes
 from npu_sim.memory.gm import GlobalMemory
-from npu_sim.products import CoreSpec, Product, is_known_core
+from npu_sim.products import Product, is_known_core
 from npu_sim.program.bounds import gm_violations
 from npu_sim.program.disassemble import disassemble
 from npu_sim.program.launch import Launch
@@ -40,6 +40,9 @@ from npu_sim.program.verify import verify
 from npu_sim.program.violation import Kind, Violation
 
 Overflow = Literal["inf_nan", "saturate"]
+KindT = TypeVar("KindT")
+BufferT = TypeVar("BufferT")
+
 CHUNK_ROWS = 4096
 _LOG_LIMIT_BYTES = 32 << 20
 """A core that runs ahead waits for its turn rather than have this and the logs that wait for theirs grow further."""
@@ -106,17 +109,23 @@ class ExecuteOptions:
             choice("hf32_ties", self.hf32_ties, [rule.name.lower() for rule in TieRule])
 
 
-def configuration(product: Product, options: ExecuteOptions) -> npt.NDArray[np.int64]:
-    """Return the numeric configuration of `isa.dispatch` for ``product``."""
+def _saturates(product: Product, options: ExecuteOptions) -> bool:
+    """Return whether overflow clamps."""
     overflow = options.overflow or product.overflow_mode
     if overflow not in product.overflow_modes:
         allowed = ", ".join(product.overflow_modes)
         raise ProductError(f"overflow must be one of {allowed}, not {overflow} ({product.name}, {product.series_name})")
+    return overflow == "saturate"
+
+
+def configuration(product: Product, options: ExecuteOptions) -> npt.NDArray[np.int64]:
+    """Return the numeric configuration of `isa.dispatch` for ``product``."""
+    saturates = _saturates(product, options)
     config = np.zeros(CONFIG_LENGTH, np.int64)
     model = options.accumulation
     config[0], config[1], config[2], config[6], config[7] = model.codes
-    config[3] = overflow == "saturate"
-    config[8] = overflow == "saturate" and model.saturates == "operands"
+    config[3] = saturates
+    config[8] = saturates and model.saturates == "operands"
     config[4] = 23 - product.hf32_mantissa_bits if product.hf32_mantissa_bits else 0
     config[5] = TieRule[(options.hf32_ties or product.hf32_ties or "even").upper()]
     return config
@@ -159,9 +168,9 @@ class _Turns:
     A core is known by its place in the `core_sequence` of the phase.
     """
 
-    def __init__(self, gm: npt.NDArray[np.uint8]) -> None:
-        self.gm = gm
-        """The arena of the run."""
+    def __init__(self, gm: npt.NDArray[np.uint8], alone: bool) -> None:
+        self.gm, self.alone = gm, alone
+        """The arena of the run, and whether one thread runs all cores: in their order, so that each has its turn."""
         self._condition = threading.Condition()
         self._turn = 0
         self._left: dict[int, _Log] = {}
@@ -187,6 +196,8 @@ class _Turns:
         _Log or None
             An empty log for the caller's next core, None if there is none to spare.
         """
+        if self.alone:
+            return log
         with self._condition:
             if self._turn != place:
                 self._left[place] = log
@@ -239,32 +250,34 @@ class _Worker:
         self.log = _Log(int(self.config[3]))
 
 
-class _Buffers:
-    """Memories of cores that no launch uses: allocating and filling some takes as long as a small launch."""
+class _Spare(Generic[KindT, BufferT]):
+    """Buffers that no launch uses, by kind: allocating and filling some takes as long as a small launch."""
 
     LIMIT = 8
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[KindT], BufferT]) -> None:
+        self._make = make
         self._lock = threading.Lock()
-        self._spare: list[tuple[CoreSpec, CoreMemory]] = []
+        self._spare: list[tuple[KindT, BufferT]] = []
 
-    def take(self, core: CoreSpec) -> CoreMemory:
-        """Return a memory of ``core``, poisoned or as another launch left it."""
+    def take(self, kind: KindT) -> BufferT:
+        """Return a buffer of ``kind``, as it is made or as another launch left it."""
         with self._lock:
-            for i, (spec, memory) in enumerate(self._spare):
-                if spec == core:
+            for i, (spare, buffer) in enumerate(self._spare):
+                if spare is kind or spare == kind:
                     del self._spare[i]
-                    return memory
-        return CoreMemory.for_core(core)
+                    return buffer
+        return self._make(kind)
 
-    def give_back(self, core: CoreSpec, memory: CoreMemory) -> None:
-        """Keep ``memory`` for a later launch, and drop the oldest if there are too many."""
+    def give_back(self, kind: KindT, buffer: BufferT) -> None:
+        """Keep ``buffer`` for a later launch, and drop the oldest if there are too many."""
         with self._lock:
-            self._spare.append((core, memory))
+            self._spare.append((kind, buffer))
             del self._spare[: -self.LIMIT]
 
 
-_BUFFERS = _Buffers()
+_BUFFERS = _Spare(CoreMemory.for_core)
+_ROWS = _Spare(empty_rows)
 
 
 def _chunks(
@@ -319,6 +332,9 @@ def _run_core(
 
 def _take_turn(place: int, rows: np.ndarray, log: _Log, turns: _Turns, gm: np.ndarray) -> None:
     """Let a core's next ``rows`` add to GM if it is the turn of its place, else to its log, which gets room."""
+    if turns.alone:
+        log.sink[0] = 0
+        return
     demand = np.zeros(2, np.int64)
     atomic_demand(rows, len(rows), demand)
     if not turns.is_turn(place) and turns.held_bytes + log.sink[2] + demand[1] > _LOG_LIMIT_BYTES:
@@ -380,8 +396,8 @@ def _check(rows: np.ndarray, launch: Launch, product: Product, core: int, first:
 class _Phase:
     """The cores of one phase that nobody has taken yet, and their turns."""
 
-    def __init__(self, arena: npt.NDArray[np.uint8], cores: list[int]) -> None:
-        self.turns = _Turns(arena)
+    def __init__(self, arena: npt.NDArray[np.uint8], cores: list[int], alone: bool) -> None:
+        self.turns = _Turns(arena, alone)
         self._cores = enumerate(cores)
         self._take = threading.Lock()
 
@@ -400,11 +416,6 @@ class _Run:
         self._workers: list[_Worker] = []
         self._kept: list[_Kept] = []
 
-    @property
-    def saturate(self) -> bool:
-        """Whether overflow clamps."""
-        return bool(self._config[3])
-
     def run(self) -> None:
         """Run every phase; the calling thread is one of the workers. Raise the first error of any."""
         self._workers.append(self._new_worker())
@@ -416,12 +427,14 @@ class _Run:
             self._run_phase(number)
         for worker in self._workers:
             _BUFFERS.give_back(self._product.core, worker.memory)
+            _ROWS.give_back(len(worker.rows), worker.rows)
 
     def _run_phase(self, number: int) -> None:
-        phase = _Phase(self._arena, core_sequence(self._launch.core_count, number, self._options.core_order))
         threads = min(self._options.threads, self._launch.core_count)
         if threads > 1 and self._is_small(number):
             threads = 1
+        cores = core_sequence(self._launch.core_count, number, self._options.core_order)
+        phase = _Phase(self._arena, cores, threads == 1)
         while len(self._workers) < threads:
             self._workers.append(self._new_worker())
         run_parts(lambda part: self._work(number, phase, self._workers[part]), max(threads, 1))
@@ -439,7 +452,7 @@ class _Run:
         return _Worker(
             product=self._product,
             memory=memory,
-            rows=empty_rows(max(self._options.chunk_rows, self._launch.step_rows)),
+            rows=_ROWS.take(max(self._options.chunk_rows, self._launch.step_rows)),
             scratch=np.empty(scratch_floats(self._product.core), np.float64),
             staging=np.empty(max(self._product.core.l0c_bytes // 4, 8192), np.float32),
             config=self._config,
@@ -485,9 +498,8 @@ def execute(launch: Launch, product: Product, options: ExecuteOptions, gm: Globa
         # kernels are proven on the buffers of the products of the package; on others every row is looked at
         launch = replace(launch, trusted=False)
     arena = (gm or launch.gm).arena
-    run = _Run(launch, arena, product, options)
     plain = launch.trusted and options.shortcuts and options.order == "program" and not options.poison
     if plain and launch.shortcut is not None:
-        launch.shortcut(arena, run.saturate, options.threads)
+        launch.shortcut(arena, _saturates(product, options), options.threads)
     else:
-        run.run()
+        _Run(launch, arena, product, options).run()

@@ -81,6 +81,9 @@ def empty_results(calls: CallPlan, descs: Mapping[str, TensorDesc]) -> dict[str,
 def copy_words(target: np.ndarray, source: np.ndarray, threads: int) -> None:
     """Copy flat arrays of one length, in parts that are worth a thread."""
     parts = max(1, min(threads, target.nbytes // BYTES_PER_THREAD))
+    if parts == 1:
+        target[...] = source
+        return
     size = target.size
 
     def copy(part: int) -> None:

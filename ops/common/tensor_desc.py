@@ -56,11 +56,12 @@ class TensorDesc:
                     raise ShapeError(f"strides[{axis}] must be at least 0, not {stride}")
         if self.offset < 0:
             raise ShapeError(f"offset must be at least 0, not {self.offset}")
+        end = self.end
         if self.storage_elems < 0:
-            object.__setattr__(self, "storage_elems", self.end)
-        if self.end > self.storage_elems:
+            object.__setattr__(self, "storage_elems", end)
+        elif end > self.storage_elems:
             view = f"shape {list(self.shape)}, strides {list(self.element_strides)}, offset {self.offset}"
-            raise ShapeError(f"storage must be at least {self.end} elements, not {self.storage_elems} ({view})")
+            raise ShapeError(f"storage must be at least {end} elements, not {self.storage_elems} ({view})")
 
     @property
     def rank(self) -> int:
@@ -82,16 +83,19 @@ class TensorDesc:
     @property
     def end(self) -> int:
         """One past the last element of the storage that the view reaches; the offset itself for an empty view."""
-        if self.elems == 0:
-            return self.offset
-        reach = sum((extent - 1) * stride for extent, stride in zip(self.shape, self.element_strides, strict=True))
+        count = self.elems
+        if count == 0 or self.strides is None:
+            return self.offset + count
+        reach = sum((extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True))
         return self.offset + reach + 1
 
     @property
     def is_contiguous(self) -> bool:
         """Whether the view's elements lie one after the other in C order (axes of extent 1 do not matter)."""
+        if self.strides is None:
+            return True
         expected = 1
-        for extent, stride in zip(reversed(self.shape), reversed(self.element_strides), strict=True):
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if extent > 1 and stride != expected:
                 return False
             expected *= extent

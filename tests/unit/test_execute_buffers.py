@@ -13,7 +13,7 @@ from npu_sim.engines import execute as engine
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Pipe, Space
-from npu_sim.memory.core import POISON_BYTE
+from npu_sim.memory.core import POISON_BYTE, CoreMemory
 from npu_sim.products import get_product
 from tests.unit.small_launches import launch_of, set_flag, wait_flag
 
@@ -70,7 +70,7 @@ def test_launch_that_is_not_trusted_starts_on_poison_whatever_ran_before():
 
 
 def test_memory_is_kept_for_cores_of_the_same_kind_only():
-    buffers, small, large = engine._Buffers(), get_product("910b").core, get_product("910").core
+    buffers, small, large = engine._Spare(CoreMemory.for_core), get_product("910b").core, get_product("910").core
     memory = buffers.take(small)
     buffers.give_back(small, memory)
     other = buffers.take(large)
