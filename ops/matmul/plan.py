@@ -16,7 +16,7 @@ from ops.common.records import kernel_launch, record, tensor_fields
 from ops.common.status import NO_KERNEL
 from ops.matmul import kernel_matmul
 from ops.matmul.kernel_matmul_operands import SITES
-from ops.matmul.tiling import MatmulShape, MatmulTiling, check_tiling
+from ops.matmul.tiling import ORIGIN_OURS, MatmulShape, MatmulTiling, check_tiling
 from ops.matmul.tiling_search import reuse_bytes, rows_outside, search_tiling
 
 _FIELDS = (
@@ -77,9 +77,7 @@ def matmul_launches(
         )
     operand, out = DTYPES[compute_dtype], DTYPES[out_dtype]
     item = operand.item_bytes
-    error_kind: ErrorKind | None = None
     if tiling is None:
-        error_kind = "matmul"
         cores = product.cube_core_count if block_dim is None else block_dim
         tiling = search_tiling(shape, product, compute_dtype, cores)
     buffers = check_tiling(tiling, shape, compute_dtype, product)
@@ -101,6 +99,7 @@ def matmul_launches(
         "cores": tiling.cores, "step_rows": _step_rows(tiling, shape, not core.is_split),
     }  # fmt: skip
     params = record(MATMUL_PARAMS, values)
+    error_kind: ErrorKind | None = "matmul" if tiling.origin == ORIGIN_OURS else None
     facts = {"error_kind": error_kind, "reuse_bytes": reuse_bytes(tiling, shape, item)}
     launch = kernel_launch("MatMulV2", kernel_matmul.matmul, params, gm, SITES, **facts)
     # ASSUMED: the library reserves for this kernel what it reserves for the others

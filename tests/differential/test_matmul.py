@@ -20,6 +20,7 @@ from npu_sim.products import get_product
 from npu_sim.program.verify import verify
 from ops.matmul.plan import matmul_launches
 from ops.matmul.tiling import MatmulShape, MatmulTiling, bank_tiling
+from ops.matmul.tiling_search import search_tiling
 from tests.oracles.sync_removal import conflicts, lost_by_removal
 
 CHIP = get_product("910b")
@@ -343,3 +344,25 @@ def test_operand_that_fits_l2_is_read_from_there_whatever_else_goes_by():
     other = run_timeline(replace(launch, reuse_bytes=None), CHIP)
     assert other.l2_hit_permille < 1000
     assert other.total_cycles > result.total_cycles
+
+
+@pytest.mark.parametrize(
+    "shape", [(7504, 512, 512), (4016, 256, 80), (1280, 1024, 21136), (1008, 960, 176), (16, 16, 16)]
+)
+def test_static_tiling_has_no_remainder(shape):
+    m, n, k = shape
+    found = search_tiling(MatmulShape(m=m, n=n, k=k, a_nz=True, b_nz=True), CHIP, "fp16", 24, is_static=True)
+    blocks = ((m, found.base_m, found.cores_m), (n, found.base_n, found.cores_n))
+    assert [(extent % base, extent // base % cores) for extent, base, cores in blocks] == [(0, 0), (0, 0)]
+    assert [k % found.k_a, k % found.k_b, found.k_a % found.base_k, found.k_b % found.base_k] == [0] * 4
+
+
+def test_static_tiling_of_an_extent_with_large_prime_factors_takes_longer():
+    # 7504 are 16 * 7 * 67 rows; 91.56 us on an Ascend910B2 (CANN 8.1.RC1's repository of matrix products)
+    shape = MatmulShape(m=7504, n=512, k=512)
+    found = {is_static: search_tiling(shape, CHIP, "fp16", 24, is_static=is_static) for is_static in (False, True)}
+    launches = {is_static: planned(shape, tiling=tiling)[0].launches[0] for is_static, tiling in found.items()}
+    times = {is_static: run_timeline(launch, CHIP).seconds() for is_static, launch in launches.items()}
+    assert times[False] < 25e-6
+    assert 70e-6 < times[True] < 115e-6
+    assert {launch.error_kind for launch in launches.values()} == {"matmul"}

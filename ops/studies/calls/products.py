@@ -10,7 +10,8 @@ from npu_sim.products import Product
 from npu_sim.units import ceil_div
 from ops.common.tensor_desc import TensorDesc
 from ops.matmul.tiling import CUBE, MatmulShape, MatmulTiling
-from ops.mm.plan import plan_matrix_product
+from ops.matmul.tiling_search import search_tiling
+from ops.mm.plan import compute_dtype_of, plan_matrix_product
 from ops.studies.calls.planned import PlannedCall
 
 
@@ -32,6 +33,8 @@ class MatrixProductRequest:
         How the kernel is cut; None: the cheapest of a search.
     block_dim : int or None
         Cores that the search may use; None: all.
+    is_static : bool
+        The search keeps to what TBE's static schedule can write (`ops.matmul.tiling_search`).
     inputs_in_l2 : bool
         As of `PlannedCall`: the product is run again and again, as it is to be tuned.
     """
@@ -42,6 +45,7 @@ class MatrixProductRequest:
     cube_math_type: int = 0
     tiling: MatmulTiling | None = None
     block_dim: int | None = None
+    is_static: bool = False
     inputs_in_l2: bool = False
     kernel_words: ClassVar[str] = "the kernel of the product"
 
@@ -92,7 +96,8 @@ class MatrixProductRequest:
             "output": (*lead, *_stored((s.m, s.n), s.c_nz)),
         } | ({"bias": (s.n,)} if self.has_bias else {})
         descs = {name: TensorDesc(shape=shape, dtype=self.dtype, format="ND") for name, shape in shapes.items()}
-        plan = plan_matrix_product(s, descs, self.cube_math_type, product, tiling=self.tiling, block_dim=self.block_dim)
+        tiling = self._static_tiling(product) if self.is_static and self.tiling is None else self.tiling
+        plan = plan_matrix_product(s, descs, self.cube_math_type, product, tiling=tiling, block_dim=self.block_dim)
         return PlannedCall(
             calls=plan.calls,
             kernels=tuple(planned for planned in plan.calls.steps if planned.kernel.tiling is not None),
@@ -100,6 +105,15 @@ class MatrixProductRequest:
             macs=s.batch * s.m * s.n * s.k,
             inputs_in_l2=self.inputs_in_l2,
         )
+
+    def _static_tiling(self, product: Product) -> MatmulTiling | None:
+        """Return what the static schedule would do, None where there is nothing to multiply."""
+        s = self.shape
+        if min(s.m, s.n, s.k, s.batch) < 1:
+            return None
+        compute = compute_dtype_of(self.dtype, self.cube_math_type, product)
+        cores = product.cube_core_count if self.block_dim is None else self.block_dim
+        return search_tiling(s, product, compute, cores, is_static=True)
 
 
 def _stored(extents: tuple[int, int], is_nz: bool) -> tuple[int, ...]:

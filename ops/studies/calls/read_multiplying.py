@@ -109,10 +109,12 @@ def read_matmul(fields: Fields, product: Product, scope: TimedScope) -> Request:
 
     ``trans_a``, ``trans_b``; ``bias``; ``b_batched`` (true with a batch); ``a_format``, ``b_format``, ``c_format``:
     FRACTAL_NZ or none; ``tiling``: a tuning record of CANN's; ``block_dim``: cores. A core time is what such records
-    hold, of 16-bit products that are run again and again in FRACTAL_NZ; the kernel of these takes a bias along, which
-    is not timed.
+    hold, of 16-bit products that TBE's static schedule runs again and again in FRACTAL_NZ; the kernel of these takes a
+    bias along, which is not timed. On cores that multiply nothing wider, the casts before it are no part of its time.
     """
     dtype, compute = types_of(fields, product, "fp32")
+    if scope == "core_time" and DTYPES[compute].item_bytes == 2:
+        dtype = compute
     code = fields.number("trans_code", default=0)
     turned = tuple(
         fields.flag(
@@ -142,6 +144,7 @@ def read_matmul(fields: Fields, product: Product, scope: TimedScope) -> Request:
         cube_math_type=mode_of(dtype, compute),
         tiling=tiling,
         block_dim=None if tiling else fields.block_dim(),
+        is_static=scope == "core_time",
         inputs_in_l2=scope != "call",
     )
 
