@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim._jit import Flag, jit
 from npu_sim.isa.codes import Pipe, Space
 from npu_sim.isa.op import Op, by_opcode
 from npu_sim.products import Product
@@ -22,6 +23,29 @@ MISSING_PIPES: dict[CoreKind, tuple[Pipe, ...]] = {
 
 _MOVES = by_opcode(lambda instruction: bool(instruction.routes), dtype=np.bool_)
 """Whether an instruction touches memory."""
+
+_LACKS = {
+    kind: np.isin(np.arange(256), [int(pipe) for pipe in missing]).astype(np.bool_)
+    for kind, missing in MISSING_PIPES.items()
+}
+"""By the number of a pipe, whether a kind of core does not have it."""
+
+
+@jit
+def _note_foreign(rows: np.ndarray, moves: np.ndarray, lacks: np.ndarray, has_ub: Flag, foreign: np.ndarray) -> None:
+    """Note for each row whether a core that lacks pipes and has UB, or does not, has it; see `foreign_rows`."""
+    for i in range(len(rows)):
+        row = rows[i]
+        op, pipe = row["op"], row["pipe"]
+        bad = op != Op.NOP and lacks[pipe]
+        if (op == Op.SET_FLAG or op == Op.WAIT_FLAG) and lacks[row["peer"]]:
+            bad = True
+        if moves[op] and (pipe == Pipe.MTE2 or pipe == Pipe.MTE3 or op == Op.SCALAR_COPY):
+            # MTE2 fills buffers, MTE3 empties them; the scalar unit moves elements of UB
+            space = row["dst_space"] if pipe == Pipe.MTE2 else row["src0_space"]
+            if (space == Space.UB or op == Op.SCALAR_COPY) != has_ub:
+                bad = True
+        foreign[i] = bad
 
 
 def foreign_rows(rows: np.ndarray, product: Product, kind: CoreKind) -> npt.NDArray[np.bool_]:
@@ -40,16 +64,9 @@ def foreign_rows(rows: np.ndarray, product: Product, kind: CoreKind) -> npt.NDAr
     """
     if not product.core.is_split:
         return np.zeros(len(rows), np.bool_)
-    op, pipe = rows["op"], rows["pipe"]
-    missing = [int(pipe) for pipe in MISSING_PIPES[kind]]
-    foreign = np.isin(pipe, missing) & (op != Op.NOP)
-    foreign |= np.isin(op, (Op.SET_FLAG, Op.WAIT_FLAG)) & np.isin(rows["peer"], missing)
-    moves = _MOVES[op]
-    # MTE2 fills buffers, MTE3 empties them; the scalar unit moves elements of UB.
-    in_ub = np.where(pipe == Pipe.MTE2, rows["dst_space"] == Space.UB, rows["src0_space"] == Space.UB)
-    in_ub |= op == Op.SCALAR_COPY
-    transfers = moves & (np.isin(pipe, (Pipe.MTE2, Pipe.MTE3)) | (op == Op.SCALAR_COPY))
-    return foreign | (transfers & (in_ub if kind == "cube" else ~in_ub))
+    foreign = np.zeros(len(rows), np.bool_)
+    _note_foreign(rows, _MOVES, _LACKS[kind], kind == "vector", foreign)
+    return foreign
 
 
 def kind_of(rows: np.ndarray, product: Product) -> CoreKind:

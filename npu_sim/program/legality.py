@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
-from npu_sim.isa.row import empty_rows
+from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import Product
 from npu_sim.program.launch import CoreKind, Launch
 from npu_sim.program.verify import verify
@@ -65,13 +66,46 @@ def verify_launch(launch: Launch, product: Product) -> list[Violation]:
         As `verify`, on cores of the launch's kind; rows are numbered through the phases of a core.
     """
     buffer = empty_rows(max(_CHUNK_ROWS, launch.step_rows))
-    found: list[Violation] = []
+    batch, found = _Batch(product), []
     for core in range(launch.core_count):
         first = 0
         core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
         for phase in range(launch.phase_count):
             for rows in issued_chunks(launch, core, phase, buffer, core_state):
-                chunk = verify(rows, product, core_kind=launch.core_kind)
-                found += [replace(violation, core=core, row=first + violation.row) for violation in chunk]
+                found += batch.add(rows, core, first, launch.core_kind)
                 first += len(rows)
-    return found
+    return found + batch.verified()
+
+
+class _Batch:
+    """Rows of several cores of one kind, judged at once: most of the time of `verify` does not depend on how many."""
+
+    def __init__(self, product: Product) -> None:
+        self._product = product
+        self._kind: CoreKind | None = None
+        self._parts: list[np.ndarray] = []
+        self._starts: list[int] = []
+        self._owners: list[tuple[int, int]] = []
+        self._count = 0
+
+    def add(self, rows: np.ndarray, core: int, first: int, kind: CoreKind) -> list[Violation]:
+        """Add the next rows of a core, from its row ``first`` on; return what is wrong with those before, if judged."""
+        found = self.verified() if kind != self._kind or self._count >= _CHUNK_ROWS else []
+        self._kind = kind
+        self._parts.append(join_rows([rows]))
+        self._starts.append(self._count)
+        self._owners.append((core, first))
+        self._count += len(rows)
+        return found
+
+    def verified(self) -> list[Violation]:
+        """Judge the rows that were added, and begin anew."""
+        found = []
+        for violation in verify(join_rows(self._parts), self._product, core_kind=self._kind):
+            part = bisect_right(self._starts, violation.row) - 1
+            core, first = self._owners[part]
+            found.append(replace(violation, core=core, row=first + violation.row - self._starts[part]))
+        for kept in (self._parts, self._starts, self._owners):
+            kept.clear()
+        self._count = 0
+        return found
