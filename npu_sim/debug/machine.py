@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.budget import reserve
+from npu_sim.debug.operands import Operand, operands_of, runs_of
 from npu_sim.debug.views import SpaceView
 from npu_sim.dtypes.formats import DTYPE_OF_DATA
 from npu_sim.engines.execute import ExecuteOptions, configuration, core_sequence
@@ -25,7 +26,7 @@ from npu_sim.isa.atomic import SINK_LENGTH
 from npu_sim.isa.codes import Data, Space
 from npu_sim.isa.cube import scratch_floats
 from npu_sim.isa.dispatch import run_rows
-from npu_sim.isa.footprint import WRITE, empty_runs, footprint_at
+from npu_sim.isa.footprint import WRITE
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.row import ROW_BYTES, join_rows
 from npu_sim.memory.core import POISON_BYTE, CoreMemory
@@ -156,7 +157,6 @@ class Machine:
         self._of_launch = 0
         self._done_rows: dict[int, int] = {}
         self._watches: list[_Watch] = []
-        self._runs = empty_runs()
         self._schedule = self._places()
         self._program: _Program | None = None
         self._is_fresh = True
@@ -188,6 +188,13 @@ class Machine:
         if self._program is None:
             raise StateError("row must be asked for before the program has ended, not behind it")
         return self._program.rows[self._program.at]
+
+    def operands(self, *, written: bool = False) -> list[Operand]:
+        """Return what the row that runs next is going to read, or with ``written`` what it is going to overwrite."""
+        if self._program is None:
+            return []
+        memory = self.memory(self._program.core)
+        return operands_of(self._program.rows, self._program.at, memory, self._gm, written=written)
 
     # Going on --------------------------------------------------------------------------------------------------------
 
@@ -444,17 +451,12 @@ class Machine:
     def _first_watched(self, program: _Program, begin: int, end: int) -> int:
         watches = [watch for watch in self._watches if watch.core in (None, program.core)]
         for at in range(begin, end) if watches else ():
-            for space, access, start, length, repeats, stride in self.runs(program.rows, at):
+            for space, access, start, length, repeats, stride in runs_of(program.rows, at):
                 if access >= WRITE and any(
                     watch.space == space and _overlaps(start, length, repeats, stride, watch) for watch in watches
                 ):
                     return at
         return -1
-
-    def runs(self, rows: np.ndarray, at: int) -> list[tuple[int, ...]]:
-        """Return what row ``at`` touches (`isa.footprint`)."""
-        count = int(footprint_at(rows, at, self._runs))
-        return [tuple(run) for run in self._runs[: max(count, 0)].tolist()]
 
     def _stop(self, reason: Reason) -> Stop:
         return Stop(reason if self._program is not None or reason == "watch" else "end", self.place)
