@@ -15,11 +15,12 @@ import numpy.typing as npt
 
 from npu_sim.budget import reserve
 from npu_sim.debug.operands import Operand, operands_of, runs_of
+from npu_sim.debug.parts import Part, parts_of
 from npu_sim.debug.views import SpaceView
 from npu_sim.dtypes.formats import DTYPE_OF_DATA
-from npu_sim.engines.execute import ExecuteOptions, configuration, core_sequence
+from npu_sim.engines.execute import ExecuteOptions, configuration
 from npu_sim.engines.numerics import options_of
-from npu_sim.engines.reorder import legal_order
+from npu_sim.engines.reorder import legal_order, new_flags
 from npu_sim.errors import ProgramError, ShapeError, StateError, shown
 from npu_sim.fenv import default_fenv
 from npu_sim.isa.atomic import SINK_LENGTH
@@ -27,8 +28,7 @@ from npu_sim.isa.codes import Data, Space
 from npu_sim.isa.cube import scratch_floats
 from npu_sim.isa.dispatch import run_rows
 from npu_sim.isa.footprint import WRITE
-from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
-from npu_sim.isa.row import ROW_BYTES, join_rows
+from npu_sim.isa.row import join_rows
 from npu_sim.memory.core import POISON_BYTE, CoreMemory
 from npu_sim.memory.gm import GmTensor
 from npu_sim.products import Product
@@ -104,7 +104,6 @@ class _Program:
     launch: int
     phase: int
     core: int
-    first: int
     rows: np.ndarray
     numbers: npt.NDArray[np.int64]
     at: int = 0
@@ -155,9 +154,10 @@ class Machine:
         self._work = config, np.empty(scratch_floats(product.core), np.float64), staging, sink, *no_log
         self._memories: dict[int, CoreMemory] = {}
         self._of_launch = 0
-        self._done_rows: dict[int, int] = {}
+        self._flags: dict[int, npt.NDArray[np.int64]] = {}
+        self._flags_of = 0
         self._watches: list[_Watch] = []
-        self._schedule = self._places()
+        self._parts = parts_of(self.launches, self._options.core_order)
         self._program: _Program | None = None
         self._is_fresh = True
         self._last: Place | None = None
@@ -360,15 +360,6 @@ class Machine:
 
     # Inside ----------------------------------------------------------------------------------------------------------
 
-    def _places(self) -> list[tuple[int, int, int]]:
-        """Return launch, phase and core of every program, in the order in which they run."""
-        return [
-            (number, phase, core)
-            for number, launch in enumerate(self.launches)
-            for phase in range(launch.phase_count)
-            for core in core_sequence(launch.core_count, phase, self._options.core_order)
-        ][::-1]
-
     def _default_options(self) -> ExecuteOptions:
         every = [
             rows_of(launch, core, phase)
@@ -380,31 +371,25 @@ class Machine:
 
     def _next_program(self) -> None:
         """Go to the next program that has rows."""
-        self._program = None
-        while self._schedule and self._program is None:
-            number, phase, core = self._schedule.pop()
-            launch = self.launches[number]
-            rows = rows_of(launch, core, phase)
-            reserve("Rows of a core", 2 * len(rows) * ROW_BYTES)
-            first = self._done_rows.get(core, 0)
-            self._done_rows[core] = first + len(rows)
-            if self._schedule and self._schedule[-1][0] != number:
-                self._done_rows.clear()
-            if len(rows):
-                self._program = self._checked(number, phase, core, first, rows)
+        part = next((part for part in self._parts if len(part.rows)), None)
+        self._program = None if part is None else self._checked(part)
 
-    def _checked(self, number: int, phase: int, core: int, first: int, rows: np.ndarray) -> _Program:
+    def _checked(self, part: Part) -> _Program:
         """Return a program whose rows touch nothing but what is theirs."""
-        launch = self.launches[number]
-        issue(rows, len(rows), np.zeros(CORE_STATE_LENGTH, np.int64))
+        launch, rows, core = self.launches[part.launch], part.rows, part.core
         found = [
-            replace(v, core=core, row=first + v.row) for v in verify(rows, self.product, core_kind=launch.core_kind)
+            replace(v, core=core, row=part.first + v.row)
+            for v in verify(rows, self.product, core_kind=launch.core_kind)
         ]
-        found += gm_violations(rows, launch.gm.table(), core=core, first=first)
+        found += gm_violations(rows, launch.gm.table(), core=core, first=part.first)
         if found:
             raise ProgramError(found)
-        order = legal_order(rows, self._options.order)
-        return _Program(number, phase, core, first, rows[order], first + order)
+        if self._flags_of != part.launch:
+            self._flags.clear()
+            self._flags_of = part.launch
+        kept = self._flags.setdefault(core, new_flags()) if launch.keeps_cores else None
+        order = legal_order(rows, self._options.order, kept)
+        return _Program(part.launch, part.phase, core, rows[order], part.first + order)
 
     def _advance(self, end: int) -> bool:
         """Run the rows before ``end`` of the program; stop behind one that writes what is watched and return True."""

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.budget import reserve
-from npu_sim.debug.execution import Execution, Part
+from npu_sim.debug.execution import Execution
 from npu_sim.debug.operands import runs_of, strided
+from npu_sim.debug.parts import Part
 from npu_sim.isa.codes import Space
 from npu_sim.isa.footprint import READ, WRITE
 from npu_sim.memory.gm import GlobalMemory
