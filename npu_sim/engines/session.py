@@ -125,6 +125,11 @@ class Session:
         no_log = np.zeros((0, 4), np.int64), np.zeros(0, np.uint8)
         self._work = self._config, self._kit.scratch, self._kit.staging, self._sink, *no_log
 
+    def use(self, options: ExecuteOptions) -> None:
+        """Run the rows that follow with other numerics."""
+        self._config[:] = configuration(self._product, options)
+        self._sink[3] = self._config[3]
+
     @property
     def row_count(self) -> int:
         """Rows run so far."""

@@ -62,10 +62,17 @@ def setter(name: str, fields: tuple[str, ...], documentation: str) -> Any:
     return jit(function)
 
 
+def stores_of(function: Any) -> dict[str, Any]:
+    """Return what an emitter or a setter writes: by field a number, a parameter or an expression of parameters."""
+    stores: dict[str, Any] = getattr(function, "py_func", function).stores
+    return stores
+
+
 def _compiled(name: str, parameters: list[str], stores: dict[str, Any], end: list[str], names: Any) -> Any:
     """Return the function ``name(rows, n, parameters..)`` that writes ``stores`` to row ``n``."""
     lines = [f"def {name}(rows, n, {', '.join(parameters)}):", "    row = rows[n]"]
     lines += [f"    row[{field!r}] = {value}" for field, value in stores.items()]
     space: dict[str, Any] = {"__name__": __name__, **_NAMES, **names}
     exec("\n".join(lines + end), space)
+    space[name].stores = stores
     return space[name]

@@ -37,6 +37,10 @@ _SETTINGS = {"help_option_names": ["-h", "--help"]}
 _COMMANDS = ("products", "precision", "perf", "check", "compare", "selftest", "run", "program", "warm")
 """Each is the function ``<name>_command`` of the module of its name."""
 _CASE_FILES = (".json", ".csv")
+_SOURCES = (".cpp", ".cc", ".cxx", ".asc")
+"""How the names of kernel sources in C++ end."""
+_OF_SOURCES = ("run", "check", "perf")
+"""Commands that take one, with options of their own: modules ``<name>_source``."""
 _SWITCHES = frozenset(
     {
         "--yes", "--no-progress", "--advice", "--forward", "--details", "--bias", "--ceil-mode", "--count-include-pad",
@@ -52,6 +56,8 @@ class _Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return name, command and its arguments."""
         name, command, rest = super().resolve_command(ctx, args)
+        if name in _OF_SOURCES and any(word.endswith(_SOURCES) for word in rest):
+            return name, command and _load(name, f"{name}_source"), rest
         if name == "perf":
             module, rest = _form_of_perf(rest)
             return name, command and _load(name, module), rest

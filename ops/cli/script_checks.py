@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -54,10 +55,23 @@ def check_script(
 ) -> int:
     """Run a script and check what its operators launched; return the exit code."""
     product = scripts.one_product(products)
+    check_paths(output, file)
+    outcome = scripts.run_script(file, arguments, product, explain=True, quiet=output.json_path == "-")
+    return report_checks(outcome, file, output, wanted=wanted, yes=yes, show_progress=show_progress)
+
+
+def check_paths(output: Output, file: str) -> Path | None:
+    """Refuse files that a report cannot be written to, before anything runs; return that of the SARIF."""
+    output_path("--json", output.json_path, file)
+    return output_path("--sarif", output.sarif_path, file)
+
+
+def report_checks(
+    outcome: scripts.Outcome, file: str, output: Output, *, wanted: Wanted, yes: bool, show_progress: bool
+) -> int:
+    """Check what was launched, print and write what is found; return the exit code."""
     json_path = output.json_path
-    output_path("--json", json_path, file)
-    sarif_file = output_path("--sarif", output.sarif_path, file)
-    outcome = scripts.run_script(file, arguments, product, explain=True, quiet=json_path == "-")
+    sarif_file = check_paths(output, file)
     launches = [launch for made in outcome.explanations for launch in made.launches]
     announce(launches_effort(launches, CHECKING_ROWS_PER_SECOND, MEMORY_PER_GM_BYTE), yes=yes)
     calls = []

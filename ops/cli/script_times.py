@@ -21,7 +21,7 @@ from ops.cli.effort import announce
 from ops.cli.output import console, print_prose
 from ops.cli.shapes import output_path, progress_bar
 from ops.cli.timing_text import BOUNDS, CRITICAL_PATH, PIPES, calibration, critical_path, percent
-from ops.cli.trace_files import read_trace_files
+from ops.cli.trace_files import TraceFiles, read_trace_files
 from ops.studies.effort import TIMING_ROWS_PER_SECOND, launches_effort
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes, describe_parameters
 from ops.studies.launch_trace import TracedLaunch
@@ -61,6 +61,13 @@ def time_script(
     product = scripts.one_product(products)
     files = read_trace_files(trace, trace_cores, op_prof, file, (output_path("--json", json_path, file),))
     outcome = scripts.run_script(file, arguments, product, explain=True, quiet=json_path == "-")
+    return report_times(outcome, file, json_path, files, yes=yes, show_progress=show_progress)
+
+
+def report_times(
+    outcome: scripts.Outcome, file: str, json_path: str | None, files: TraceFiles, *, yes: bool, show_progress: bool
+) -> int:
+    """Time what was launched, print and write it; return the exit code."""
     every = [launch for made in outcome.explanations for launch in made.launches]
     announce(launches_effort(every, TIMING_ROWS_PER_SECOND), yes=yes)
     calls = []

@@ -35,6 +35,7 @@ LAYERS = (
     ("npu_sim.report",),
     ("npu_sim.debug",),
     ("npu_sim.authoring",),
+    ("npu_sim.ascendc",),
     ("ops.common",),
     ("ops.matmul",),
     ("ops.vector",),

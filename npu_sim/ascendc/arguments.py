@@ -1,0 +1,188 @@
+"""What a kernel is called with: arrays become tensors of global memory, everything else reaches it as it is."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.ascendc.control import MAX_ARGUMENTS, MAX_TENSORS, ArgumentKind
+from npu_sim.ascendc.process import Process
+from npu_sim.dtypes.formats import get_dtype
+from npu_sim.errors import DTypeError, NpuSimError, ShapeError, shown
+from npu_sim.isa.codes import Data
+from npu_sim.memory.core import POISON_BYTE
+from npu_sim.memory.gm import GlobalMemory, GmTensor, allocated_bytes
+from npu_sim.memory.host import HostMemory, HostSpan
+
+
+class SharedMemory(HostMemory):
+    """Tensors in the memory that the kernel's program shares; each may be touched as far as it is allocated.
+
+    Parameters
+    ----------
+    gm : GlobalMemory
+    memory : uint8 array
+        All of it.
+    """
+
+    def __init__(self, gm: GlobalMemory, memory: npt.NDArray[np.uint8]) -> None:
+        super().__init__()
+        self.gm = gm
+        ends = {t.index: t.address + allocated_bytes(t.byte_count) for t in gm.tensors}
+        self._storages = [memory[tensor.address : ends[tensor.index]] for tensor in gm.tensors]
+        self.spans = [HostSpan(name=t.name, tensor=t, start=t.address, end=ends[t.index]) for t in gm.tensors]
+
+
+def tiling_bytes(tiling: object) -> bytes:
+    """Return the bytes of a tiling: of bytes, a `ctypes` structure, an array or a NumPy record.
+
+    Raises
+    ------
+    DTypeError
+        It has none.
+    """
+    if isinstance(tiling, bytes | bytearray | memoryview | ctypes.Structure):
+        return bytes(tiling)
+    if isinstance(tiling, np.ndarray | np.generic):
+        return tiling.tobytes()
+    raise DTypeError(f"tiling must be bytes, a ctypes structure or an array, not {shown(tiling)}")
+
+
+class Arguments:
+    """The arguments of one call.
+
+    Parameters
+    ----------
+    kernel : str
+        Name, for messages.
+    names : sequence of str
+        Of the parameters, as far as they are known.
+    given : sequence
+        NumPy arrays, numbers, bytes (a struct, or what a pointer means), None (a null pointer).
+    outputs : sequence of int
+        Numbers of the arrays whose content before the call means nothing, and all of which must be written.
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        An argument is nothing that a kernel takes.
+    """
+
+    def __init__(self, kernel: str, names: Sequence[str], given: Sequence[Any], outputs: Sequence[int]) -> None:
+        self._kernel, self._given = kernel, list(given)
+        self._names = [names[i] if i < len(names) else f"argument {i}" for i in range(len(given))]
+        self._outputs = {int(number) for number in outputs}
+        self.gm = GlobalMemory()
+        self._tensors: dict[int, GmTensor] = {}
+        self._bytes: dict[int, bytes] = {}
+        if len(given) > MAX_ARGUMENTS:
+            raise ShapeError(f"arguments of {kernel} must be at most {MAX_ARGUMENTS}, not {len(given)}")
+        for number, value in enumerate(given):
+            self._place(number, value)
+        bad = [number for number in self._outputs if number not in self._tensors]
+        if bad:
+            raise ShapeError(f"outputs of {kernel} must be numbers of arrays, not {bad}")
+        if len(self.gm.tensors) > MAX_TENSORS:
+            raise ShapeError(f"arrays of {kernel} must be at most {MAX_TENSORS}, not {len(self.gm.tensors)}")
+
+    def _place(self, number: int, value: Any) -> None:
+        name = self._names[number]
+        if isinstance(value, np.ndarray) and value.ndim:
+            is_out = number in self._outputs
+            if is_out and not value.flags.writeable:
+                raise ShapeError(f"{name} of {self._kernel} must be an array that can be written")
+            if value.dtype.hasobject:
+                raise DTypeError(f"{name} of {self._kernel} must be an array of numbers, not of {value.dtype}")
+            self._tensors[number] = self.gm.add(
+                name, max(value.nbytes, 1), initialised=not is_out, data=_data_of(value.dtype), is_output=is_out
+            )
+        elif isinstance(value, bytes | bytearray | memoryview | ctypes.Structure):
+            self._bytes[number] = bytes(value)
+            self._tensors[number] = self.gm.add(name, max(len(self._bytes[number]), 1), initialised=True)
+        elif value is not None and not isinstance(value, int | float | np.generic | np.ndarray):
+            raise DTypeError(f"{name} of {self._kernel} must be an array, a number, bytes or None, not {shown(value)}")
+
+    def load(self, process: Process, memory: npt.NDArray[np.uint8]) -> None:
+        """Fill the memory of a kernel's program, and tell it what its arguments are."""
+        memory[:] = POISON_BYTE
+        control = process.control
+        control.argument_count, control.tensor_count = len(self._given), len(self.gm.tensors)
+        for i, tensor in enumerate(self.gm.tensors):
+            control.tensors[i].address, control.tensors[i].size = tensor.address, tensor.byte_count
+        for number, value in enumerate(self._given):
+            argument = control.arguments[number]
+            place = self._tensors.get(number)
+            if place is not None:
+                data = self._bytes.get(number)
+                argument.kind = ArgumentKind.TENSOR if data is None else ArgumentKind.BYTES
+                argument.word, argument.size = place.address, value.nbytes if data is None else len(data)
+                raw = value.tobytes() if data is None else data
+                if not place.is_output:
+                    memory[place.address : place.address + len(raw)] = np.frombuffer(raw, np.uint8)
+            elif value is None:
+                argument.kind, argument.word = ArgumentKind.TENSOR, -1
+            else:
+                argument.kind, argument.word = _number(value)
+
+    def store(self, memory: npt.NDArray[np.uint8]) -> None:
+        """Write what the kernel changed to the caller's arrays.
+
+        Raises
+        ------
+        ShapeError
+            It changed one that cannot be written.
+        """
+        for number, place in self._tensors.items():
+            value = self._given[number]
+            if number in self._bytes:
+                continue
+            data = memory[place.address : place.address + value.nbytes]
+            if not place.is_output and data.tobytes() == value.tobytes():
+                continue
+            if not value.flags.writeable:
+                raise ShapeError(
+                    f"{place.name} of {self._kernel}, which it wrote, must be an array that can be written"
+                )
+            value[...] = np.frombuffer(data.tobytes(), value.dtype).reshape(value.shape)
+
+    def words(self) -> str:
+        """Return shapes and types, and the other arguments, for reports."""
+        parts = []
+        for number, value in enumerate(self._given):
+            if number in self._bytes:
+                words = f"{len(self._bytes[number])} bytes"
+            elif isinstance(value, np.ndarray) and value.ndim:
+                words = f"{_type_name(value.dtype)} {'x'.join(map(str, value.shape))}"
+            else:
+                words = shown(value)
+            parts.append(f"{self._names[number]} {words}")
+        return ", ".join(parts)
+
+
+def _number(value: Any) -> tuple[ArgumentKind, int]:
+    """Return kind and word of a number."""
+    plain = value.item() if isinstance(value, np.generic | np.ndarray) else value
+    if isinstance(plain, bool | int):
+        if not -(2**63) <= plain < 2**64:
+            raise ShapeError(f"whole numbers of a kernel must fit 64 bits, not be {shown(plain)}")
+        return ArgumentKind.INTEGER, plain if plain < 2**63 else plain - 2**64
+    return ArgumentKind.FLOAT, struct.unpack("<q", struct.pack("<d", float(plain)))[0]
+
+
+def _data_of(dtype: np.dtype) -> Data:
+    try:
+        return get_dtype(dtype).data
+    except NpuSimError:
+        return Data.NONE  # only a name for reports
+
+
+def _type_name(dtype: np.dtype) -> str:
+    try:
+        return get_dtype(dtype).name
+    except NpuSimError:
+        return str(dtype)

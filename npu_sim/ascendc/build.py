@@ -1,0 +1,189 @@
+"""Kernels as programs of this machine: compiled with the headers of this package, kept by content.
+
+A kernel becomes a program of its own, so that whatever it does wrong ends that program and not this one. It is native
+code of the user's, with the rights of the user: it is compiled and run when a kernel is called, never when a source is
+only looked at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from npu_sim._jit import cache_parent, why_not_kept
+from npu_sim.ascendc.control import control_header
+from npu_sim.ascendc.registry_header import registry_header
+from npu_sim.ascendc.source import Kind, Source
+from npu_sim.ascendc.vector_header import vector_header
+from npu_sim.compilers import CompilationError, Compiler, find_compiler
+from npu_sim.errors import InputFileError
+from npu_sim.products import Product
+
+INCLUDE = Path(__file__).parent / "include"
+_DEFINED = re.compile(r"^(?:template\b.*?>\s*)?inline\s+[\w:<>&*\s]*?\b([A-Z]\w*)\(", re.MULTILINE)
+_CORE_KIND = {"mix": 0, "cube": 1, "vector": 2}
+_CCE_ARCH = {2201: 220, 2002: 200, 1001: 100}
+"""``__CCE_AICORE__`` by ``__NPU_ARCH__``. ASSUMED: the numbers come with the vendor's compiler, not with a document."""
+
+
+@cache
+def generated_headers() -> dict[str, str]:
+    """Return the headers that are made from the machine, by name."""
+    return {
+        "npusim_control.h": control_header(),
+        "npusim_registry.h": registry_header(),
+        "npusim_vector.h": vector_header(own_names()),
+    }
+
+
+@cache
+def own_names() -> frozenset[str]:
+    """Return the public functions that the headers of the package define."""
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(INCLUDE.rglob("*.h")))
+    return frozenset(_DEFINED.findall(text))
+
+
+def arch_defines(product: Product, kind: Kind) -> list[str]:
+    """Return what a compilation for a product and a kind of core defines."""
+    number = product.npu_arch
+    split = [f"__DAV_{'CUBE' if kind == 'cube' else 'VEC'}__=1"] if product.core.is_split and kind != "mix" else []
+    core_kind = _CORE_KIND[kind] if product.core.is_split else 0
+    return [
+        f"__NPU_ARCH__={number}",
+        f"__CCE_AICORE__={_CCE_ARCH.get(number, number // 10)}",
+        f"NPUSIM_KIND={core_kind}",
+        *split,
+    ]
+
+
+class Build:
+    """One kernel of one source, compiled for one architecture.
+
+    Parameters
+    ----------
+    source : Source
+    kernel : str
+        Its name, with template arguments if it has any.
+    product : Product
+    kind : "vector", "cube" or "mix"
+    defines : sequence of str
+        ``NAME`` or ``NAME=VALUE``.
+    include : sequence of path
+        Directories.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        kernel: str,
+        product: Product,
+        kind: Kind,
+        defines: Sequence[str],
+        include: Sequence[str | Path],
+    ) -> None:
+        self.source, self.kernel = source, kernel
+        self._defines = [*arch_defines(product, kind), *defines]
+        self._include = [source.path.parent, *(Path(path).resolve() for path in include)]
+        for path in self._include:
+            if not path.is_dir():
+                raise InputFileError(f"include must name directories, not {path}")
+
+    def program(self) -> Path:
+        """Return the program, compiled now unless it is kept.
+
+        Raises
+        ------
+        CompilationError
+            The compiler refuses the source.
+        MissingExtraError
+            There is no compiler.
+        """
+        compiler = find_compiler()
+        place = _directory() / self._digest(compiler)
+        program = place / "kernel"
+        if program.exists():
+            os.utime(place)
+            return program
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix="new-") as name:
+            made = Path(name) / "made"
+            made.mkdir(mode=0o700)
+            self._compile(compiler, made)
+            try:
+                made.rename(place)
+            except OSError:  # another process was faster
+                if not program.exists():
+                    raise
+        return program
+
+    def _compile(self, compiler: Compiler, place: Path) -> None:
+        for name, text in generated_headers().items():
+            (place / name).write_text(text, encoding="utf-8")
+        path = str(self.source.path).replace("\\", "\\\\").replace('"', '\\"')
+        body = f'#line 1 "{path}"\n{self.source.text}'
+        (place / "source.inc").write_text(body, encoding="utf-8", errors="surrogateescape")
+        main = [
+            '#include "npusim/runtime.h"',
+            "#define main npusim_user_main",
+            '#include "source.inc"',
+            "#undef main",
+            '#include "npusim/entry.h"',
+            f"NPUSIM_ENTRY({self.kernel})",
+        ]
+        (place / "main.cpp").write_text("\n".join(main) + "\n", encoding="utf-8")
+        include = [f"-I{INCLUDE}", f"-I{place}"]
+        for directory in self._include:
+            include += ["-iquote", str(directory), f"-I{directory}"]
+        options = ["-std=c++17", "-O1", "-g0", "-w", *include, *(f"-D{define}" for define in self._defines)]
+        try:
+            compiler.run([*options, str(place / "main.cpp"), "-o", str(place / "kernel")], str(self.source.path))
+        except CompilationError as error:
+            raise CompilationError(_told(str(error), place)) from None
+
+    def _digest(self, compiler: Compiler) -> str:
+        parts = [compiler.version, str(compiler), self.kernel, str(self.source.path), *self._defines]
+        parts += [str(path) for path in self._include]
+        parts += [f"{name}\n{text}" for name, text in sorted(generated_headers().items())]
+        parts += [path.read_text(encoding="utf-8") for path in sorted(INCLUDE.rglob("*.h"))]
+        digest = hashlib.sha256()
+        for part in [*parts, self.source.text, *_included(self.source, self._include)]:
+            digest.update(f"{len(part)}\n{part}".encode(errors="surrogateescape"))
+        return digest.hexdigest()[:32]
+
+
+_INCLUDES = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+
+
+def _included(source: Source, directories: Sequence[Path]) -> list[str]:
+    """Return the text of every file of the user that the source includes, through others too."""
+    seen: dict[Path, str] = {}
+
+    def visit(text: str, own: Path) -> None:
+        for name in _INCLUDES.findall(text):
+            for directory in (own, *directories):
+                path = (directory / name).resolve()
+                if path.is_file() and path not in seen:
+                    seen[path] = path.read_text(encoding="utf-8", errors="surrogateescape")
+                    visit(seen[path], path.parent)
+                    break
+
+    visit(source.text, source.path.parent)
+    return [f"{path}\n{text}" for path, text in sorted(seen.items())]
+
+
+@cache
+def _directory() -> Path:
+    """Return where programs are kept: with the other compiled code, else for this process alone."""
+    if why_not_kept() is None:
+        return Path(cache_parent()) / "ascendc"
+    return Path(tempfile.mkdtemp(prefix="npu-sim-"))
+
+
+def _told(message: str, place: Path) -> str:
+    """Return a compiler's message without the paths of the directory it ran in."""
+    return message.replace(f"{place}/", "")

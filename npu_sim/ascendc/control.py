@@ -1,0 +1,160 @@
+"""The memory that a kernel's process and this one share besides global memory: one record, described once.
+
+The header for the kernel's side is made from the fields here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from enum import IntEnum
+from typing import Any
+
+ROWS = 1 << 14
+"""Rows of a core that are handed over at a time, at most."""
+TEXT_BYTES = 1 << 16
+WINDOW_BYTES = 1 << 18
+MAX_TENSORS = 128
+MAX_ARGUMENTS = 64
+MAX_FILES = 64
+FILE_BYTES = 512
+LINE_BITS = 20
+"""A ``site`` is the number of a file above so many bits of line."""
+MAX_CORES = 256
+
+
+class Status(IntEnum):
+    """Why the kernel's process handed over."""
+
+    ROWS = 0
+    """The buffer is full, or another core goes on."""
+    READ = 1
+    """A core needs bytes of one of its buffers, as the rows so far leave them."""
+    SYNC = 2
+    """The rows end where a core waits for all others."""
+    END = 3
+    """A core's kernel has returned."""
+    DONE = 4
+    """All have."""
+    PRINT = 5
+    """There is text for the user."""
+    REFUSED = 6
+    """A call breaks a rule; the text says which."""
+    DEADLOCK = 7
+    """No core can go on."""
+    CRASHED = 8
+    """A signal; the text says which."""
+
+
+class ArgumentKind(IntEnum):
+    """How an argument's bytes are to be read."""
+
+    TENSOR = 0
+    """``words`` is an offset in global memory."""
+    INTEGER = 1
+    FLOAT = 2
+    BYTES = 3
+    """``size`` bytes at an offset in global memory: a struct, or what a pointer means."""
+
+
+class Tensor(ctypes.Structure):
+    """Where a tensor is in global memory."""
+
+    _fields_ = (("address", ctypes.c_int64), ("size", ctypes.c_int64))
+
+
+class Argument(ctypes.Structure):
+    """One argument of the kernel."""
+
+    _fields_ = (("kind", ctypes.c_int64), ("word", ctypes.c_int64), ("size", ctypes.c_int64))
+
+
+class File(ctypes.Structure):
+    """A source file that rows come from."""
+
+    _fields_ = (("name", ctypes.c_char * FILE_BYTES),)
+
+
+class Control(ctypes.Structure):
+    """What both sides read and write, in turns."""
+
+    _fields_ = (
+        # to the kernel's side
+        ("gm_bytes", ctypes.c_int64),
+        ("blocks", ctypes.c_int64),
+        ("cores", ctypes.c_int64),
+        ("vectors_per_block", ctypes.c_int64),  # 0: Cube cores alone, or cores that are both
+        ("cubes_per_block", ctypes.c_int64),
+        ("is_split", ctypes.c_int64),
+        ("auto_sync", ctypes.c_int64),
+        ("event_count", ctypes.c_int64),
+        ("l1_bytes", ctypes.c_int64),
+        ("l0a_bytes", ctypes.c_int64),
+        ("l0b_bytes", ctypes.c_int64),
+        ("l0c_bytes", ctypes.c_int64),
+        ("ub_bytes", ctypes.c_int64),
+        ("bt_bytes", ctypes.c_int64),
+        ("tiling_key", ctypes.c_int64),
+        ("reads", ctypes.c_int64),  # 0: nothing is computed, so nothing can be read
+        ("argument_count", ctypes.c_int64),
+        ("tensor_count", ctypes.c_int64),
+        ("arguments", Argument * MAX_ARGUMENTS),
+        ("tensors", Tensor * MAX_TENSORS),
+        # from it
+        ("status", ctypes.c_int64),
+        ("core", ctypes.c_int64),
+        ("count", ctypes.c_int64),
+        ("site", ctypes.c_int64),
+        ("space", ctypes.c_int64),
+        ("address", ctypes.c_int64),
+        ("size", ctypes.c_int64),
+        ("buffer_count", ctypes.c_int64),
+        ("file_count", ctypes.c_int64),
+        ("text_bytes", ctypes.c_int64),
+        ("files", File * MAX_FILES),
+        ("text", ctypes.c_char * TEXT_BYTES),
+        # the answer to READ
+        ("window", ctypes.c_uint8 * WINDOW_BYTES),
+    )
+
+
+ROWS_AT = (ctypes.sizeof(Control) + 4095) // 4096 * 4096
+"""Where the rows begin in the shared memory, bytes."""
+
+
+def control_header() -> str:
+    """Return the C++ text of all this."""
+    constants = {
+        "ROW_CAPACITY": ROWS,
+        "TEXT_BYTES": TEXT_BYTES,
+        "WINDOW_BYTES": WINDOW_BYTES,
+        "MAX_TENSORS": MAX_TENSORS,
+        "MAX_FILES": MAX_FILES,
+        "FILE_BYTES": FILE_BYTES,
+        "LINE_BITS": LINE_BITS,
+        "MAX_CORES": MAX_CORES,
+        "ROWS_AT": ROWS_AT,
+    }
+    lines = ["// Generated: what both processes share.", "#pragma once", "#include <cstdint>", "namespace npusim {"]
+    lines += [f"constexpr int64_t {name} = {value};" for name, value in constants.items()]
+    lines += [f"enum class Status : int64_t {{ {_members(Status)} }};"]
+    lines += [f"enum class ArgumentKind : int64_t {{ {_members(ArgumentKind)} }};"]
+    for record in (Tensor, Argument, File, Control):
+        name = {"Tensor": "SharedTensor", "File": "SharedFile"}.get(record.__name__, record.__name__)
+        lines += [f"struct {name} {{ {' '.join(_field(*field) for field in record._fields_)} }};"]
+        lines += [f"static_assert(sizeof({name}) == {ctypes.sizeof(record)});"]
+    return "\n".join([*lines, "}  // namespace npusim", ""])
+
+
+def _members(codes: type[IntEnum]) -> str:
+    return ", ".join(f"{member.name} = {int(member)}" for member in codes)
+
+
+_PLAIN = {ctypes.c_int64: "int64_t", ctypes.c_char: "char", ctypes.c_uint8: "uint8_t"}
+
+
+def _field(name: str, kind: Any) -> str:
+    if issubclass(kind, ctypes.Array):
+        item = kind._type_
+        known = {Tensor: "SharedTensor", Argument: "Argument", File: "SharedFile"}.get(item) or _PLAIN[item]
+        return f"{known} {name}[{kind._length_}];"
+    return f"{_PLAIN[kind]} {name};"

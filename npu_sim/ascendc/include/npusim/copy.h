@@ -1,0 +1,166 @@
+// DataCopy and DataCopyPad between global memory, L1 and UB.
+#pragma once
+#include "npusim/pipe.h"
+
+namespace AscendC {
+
+struct DataCopyParams {
+  uint16_t blockCount = 1, blockLen = 0;
+  union {
+    uint16_t srcGap = 0, srcStride;
+  };
+  union {
+    uint16_t dstGap = 0, dstStride;
+  };
+  DataCopyParams() = default;
+  DataCopyParams(uint16_t count, uint16_t length, uint16_t source_gap, uint16_t target_gap)
+      : blockCount(count), blockLen(length), srcGap(source_gap), dstGap(target_gap) {}
+};
+
+struct DataCopyExtParams {
+  uint16_t blockCount = 1;
+  uint32_t blockLen = 0;
+  int64_t srcStride = 0, dstStride = 0;
+  uint32_t rsv = 0;
+  DataCopyExtParams() = default;
+  DataCopyExtParams(uint16_t count, uint32_t length, int64_t source_gap, int64_t target_gap, uint32_t reserved = 0)
+      : blockCount(count), blockLen(length), srcStride(source_gap), dstStride(target_gap), rsv(reserved) {}
+};
+
+struct DataCopyPadParams {
+  bool isPad = false;
+  uint8_t leftPadding = 0, rightPadding = 0;
+  uint64_t paddingValue = 0;
+  DataCopyPadParams() = default;
+  DataCopyPadParams(bool pad, uint8_t left, uint8_t right, uint64_t value)
+      : isPad(pad), leftPadding(left), rightPadding(right), paddingValue(value) {}
+};
+
+template <class T> struct DataCopyPadExtParams {
+  bool isPad = false;
+  uint8_t leftPadding = 0, rightPadding = 0;
+  T paddingValue{};
+  DataCopyPadExtParams() = default;
+  DataCopyPadExtParams(bool pad, uint8_t left, uint8_t right, T value)
+      : isPad(pad), leftPadding(left), rightPadding(right), paddingValue(value) {}
+};
+
+struct Nd2NzParams {
+  uint16_t ndNum = 0, nValue = 0, dValue = 0;
+  uint64_t srcNdMatrixStride = 0;
+  uint32_t srcDValue = 0;
+  uint16_t dstNzC0Stride = 0, dstNzNStride = 0;
+  uint32_t dstNzMatrixStride = 0;
+  Nd2NzParams() = default;
+  Nd2NzParams(uint16_t matrices, uint16_t rows, uint16_t columns, uint64_t source_matrix, uint32_t source_row,
+              uint16_t column_step, uint16_t row_step, uint32_t matrix_step)
+      : ndNum(matrices), nValue(rows), dValue(columns), srcNdMatrixStride(source_matrix), srcDValue(source_row),
+        dstNzC0Stride(column_step), dstNzNStride(row_step), dstNzMatrixStride(matrix_step) {}
+};
+}  // namespace AscendC
+
+namespace npusim {
+
+using AscendC::GlobalTensor;
+
+template <class T> inline Here checked(Here here, const GlobalTensor<T>& tensor, const char* call) {
+  if (!tensor.pointer) refuse(here, "%s must be given a GlobalTensor with a buffer (SetGlobalBuffer)", call);
+  return here;
+}
+
+template <class T> inline Here checked(Here here, const LocalTensor<T>& tensor, const char* call) {
+  if (tensor.space == space::NONE) refuse(here, "%s must be given a LocalTensor that has a buffer", call);
+  return here;
+}
+
+template <class T> inline int64_t space_in(const GlobalTensor<T>&) { return space::GM; }
+template <class T> inline int64_t space_in(const LocalTensor<T>& tensor) { return tensor.space; }
+template <class T> inline int64_t address_in(const GlobalTensor<T>& tensor) { return tensor.address(); }
+template <class T> inline int64_t address_in(const LocalTensor<T>& tensor) { return tensor.address; }
+template <class T> inline int64_t tensor_in(const GlobalTensor<T>& tensor) { return tensor.tensor; }
+template <class T> inline int64_t tensor_in(const LocalTensor<T>&) { return -1; }
+
+template <class T, class D, class S>
+inline void copy_blocks(Here here, const D& dst, const S& src, int64_t count, int64_t length, int64_t src_gap,
+                        int64_t dst_gap) {
+  checked(here, dst, "DataCopy");
+  checked(here, src, "DataCopy");
+  int64_t tensor = tensor_in(dst) > tensor_in(src) ? tensor_in(dst) : tensor_in(src);
+  int64_t from = space_in(src), to = space_in(dst);
+  if (pipe_of(to, from) == pipe::ALL)
+    refuse(here, "DataCopy must go a way that exists, not from %s to %s", space_name(from), space_name(to));
+  emit_data_copy(here, to, address_in(dst), from, address_in(src), count, length, src_gap, dst_gap, moved<T>(), tensor);
+}
+
+template <class T, class D, class S> inline void copy_count(Here here, const D& dst, const S& src, uint32_t count) {
+  uint64_t bytes = uint64_t(count) * sizeof(T);
+  if (bytes % 32)
+    refuse(here, "DataCopy count must be whole blocks of 32 bytes, not %u elements of %d bytes", count, int(sizeof(T)));
+  copy_blocks<T>(here, dst, src, 1, int64_t(bytes / 32), 0, 0);
+}
+}  // namespace npusim
+
+namespace AscendC {
+
+// One overload for each pair of places.
+#define NPUSIM_COPY(DST, SRC)                                                                                       \
+  template <class T>                                                                                                \
+  inline void DataCopy(const DST<T>& dst, const SRC<T>& src, const DataCopyParams& p, Here here = Here::now()) {     \
+    npusim::copy_blocks<T>(here, dst, src, p.blockCount, p.blockLen, p.srcGap, p.dstGap);                           \
+  }                                                                                                                 \
+  template <class T>                                                                                                \
+  inline void DataCopy(const DST<T>& dst, const SRC<T>& src, uint32_t count, Here here = Here::now()) {             \
+    npusim::copy_count<T>(here, dst, src, count);                                                                   \
+  }
+NPUSIM_COPY(LocalTensor, GlobalTensor)
+NPUSIM_COPY(GlobalTensor, LocalTensor)
+NPUSIM_COPY(LocalTensor, LocalTensor)
+#undef NPUSIM_COPY
+
+#ifdef NPUSIM_HAS_ND2NZ
+template <class T>
+inline void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Nd2NzParams& p,
+                     Here here = Here::now()) {
+  npusim::checked(here, src, "DataCopy");
+  if (dst.space != npusim::space::L1)
+    npusim::refuse(here, "DataCopy with Nd2NzParams must go to L1, not to %s", npusim::space_name(dst.space));
+  npusim::emit_nd2nz(here, dst.address, src.address(), npusim::moved<T>(), p.ndNum, p.nValue, p.dValue,
+                     int64_t(p.srcNdMatrixStride), p.srcDValue, p.dstNzC0Stride, p.dstNzNStride, p.dstNzMatrixStride,
+                     src.tensor);
+}
+#endif
+
+template <class T>
+inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& p,
+                        const DataCopyPadExtParams<T>& pad, Here here = Here::now()) {
+  npusim::checked(here, src, "DataCopyPad");
+  npusim::checked(here, dst, "DataCopyPad");
+  if (dst.space != npusim::space::UB)
+    npusim::refuse(here, "DataCopyPad must go to UB, not to %s", npusim::space_name(dst.space));
+  npusim::emit_data_copy_pad(here, dst.space, dst.address, npusim::space::GM, src.address(), p.blockCount, p.blockLen,
+                             p.srcStride, p.dstStride, pad.leftPadding, pad.rightPadding,
+                             pad.isPad ? npusim::mode::PAD : 0, npusim::bits_of(pad.paddingValue), npusim::moved<T>(),
+                             src.tensor);
+}
+template <class T>
+inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& p,
+                        const DataCopyPadParams& pad, Here here = Here::now()) {
+  T value;
+  memcpy((void*)&value, &pad.paddingValue, sizeof value);
+  DataCopyPad(dst, src, DataCopyExtParams(p.blockCount, p.blockLen, p.srcStride, p.dstStride),
+              DataCopyPadExtParams<T>(pad.isPad, pad.leftPadding, pad.rightPadding, value), here);
+}
+template <class T>
+inline void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyExtParams& p,
+                        Here here = Here::now()) {
+  npusim::checked(here, dst, "DataCopyPad");
+  npusim::checked(here, src, "DataCopyPad");
+  npusim::emit_data_copy_pad(here, npusim::space::GM, dst.address(), src.space, src.address, p.blockCount, p.blockLen,
+                             p.srcStride, p.dstStride, 0, 0, 0, 0, npusim::moved<T>(), dst.tensor);
+}
+template <class T>
+inline void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& p,
+                        Here here = Here::now()) {
+  DataCopyPad(dst, src, DataCopyExtParams(p.blockCount, p.blockLen, p.srcStride, p.dstStride), here);
+}
+}  // namespace AscendC

@@ -1,0 +1,70 @@
+// The instruction row while it is filled, and the place in the source that each call stands at.
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+typedef _Float16 half;
+
+// Stored as the upper half of a float; Cast and ToFloat convert, the scalar unit does not compute with it.
+struct bfloat16_t {
+  uint16_t bits;
+  bfloat16_t() = default;
+  bfloat16_t(float value) {
+    uint32_t word;
+    memcpy(&word, &value, 4);
+    bool nan = (word & 0x7fffffff) > 0x7f800000;
+    bits = nan ? uint16_t(word >> 16 | 0x40) : uint16_t((word + 0x7fff + (word >> 16 & 1)) >> 16);
+  }
+  explicit operator float() const {
+    uint32_t word = uint32_t(bits) << 16;
+    float value;
+    memcpy(&value, &word, 4);
+    return value;
+  }
+};
+
+namespace npusim {
+
+// Default argument of every public call: file and line of the user's source.
+struct Here {
+  const char* file;
+  int32_t line;
+  static constexpr Here now(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
+};
+
+struct alignas(8) Row {
+  uint8_t bytes[128];
+};
+
+template <class T> inline void put_at(Row& row, int offset, T value) { memcpy(row.bytes + offset, &value, sizeof value); }
+
+template <class T, int offset> inline void put(Row& row, int64_t value) { put_at<T>(row, offset, T(value)); }
+
+[[noreturn]] void refuse(Here here, const char* format, ...) __attribute__((format(printf, 2, 3)));
+// An operand that no row can hold.
+[[noreturn]] void misfit(Here here, const char* api, const char* field, int bits, int64_t value);
+
+// Bit patterns of 32 bits may be given with or without sign.
+template <class T, int offset>
+inline void put_checked(Here here, Row& row, const char* api, const char* field, int64_t value) {
+  if (sizeof(T) < 8 && int64_t(T(value)) != value && !(sizeof(T) == 4 && value >> 32 == 0)) [[unlikely]]
+    misfit(here, api, field, int(8 * sizeof(T)), value);
+  put<T, offset>(row, value);
+}
+
+template <int... values> inline int64_t one_of(int64_t index) {
+  constexpr int8_t table[] = {values...};
+  return table[index];
+}
+
+// Called before a row that moves or computes on a pipe.
+void before_row(Here here, int64_t pipe);
+
+// A zeroed row at the end of the core's program; the buffer is handed over first if it is full.
+Row& new_row(Here here);
+
+}  // namespace npusim

@@ -1,0 +1,333 @@
+// The process that a kernel runs in: its cores are coroutines, whose rows go to the emulator through shared memory.
+//
+// The emulator answers with one byte when it has taken (and run) what was handed over. A core gives its place up where
+// it waits for others only, so its rows come in program order and its reads see what these left.
+#pragma once
+#include <csignal>
+#include <cstdarg>
+#include <exception>
+#include <string>
+#include <sys/mman.h>
+#include <tuple>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "npusim_control.h"
+#include "npusim_registry.h"
+
+namespace npusim {
+
+constexpr size_t STACK_BYTES = 1 << 20, GUARD_BYTES = 1 << 16;
+
+enum class Wait { NONE, SYNC, ENDED };
+
+// What a core's registers hold between calls, and the pipe that owns its buffers.
+struct FeatureMap {
+  int64_t l1_h = 0, l1_w = 0, pad[4] = {};
+};
+
+struct Core {
+  int64_t index = 0, block = 0, sub_block = 0;
+  bool is_vector = false, is_cube = false;
+  Wait wait = Wait::NONE;
+  ucontext_t context;
+  uint8_t* stack = nullptr;
+  void* pipe = nullptr;
+  FeatureMap maps[2];
+  bool hf32 = false;
+  int64_t last_site = 0;
+  // Pipes whose rows the scalar unit has not waited for, and pipes that have not waited for it (auto_sync).
+  uint32_t before_scalar = 0, behind_scalar = 0;
+  // Whether control->window holds UB as the rows so far leave it.
+  int64_t ub_rows = -1;
+  int64_t row_count = 0;
+};
+
+inline Control* control = nullptr;
+inline Row* rows = nullptr;
+inline uint8_t* gm = nullptr;
+inline Core* self = nullptr;
+inline Core* cores = nullptr;
+inline ucontext_t scheduler;
+inline int ask_fd = -1, answer_fd = -1;
+// Rows of the buffer that are known to store nothing to global memory.
+inline int64_t scanned = 0;
+inline int64_t window_owner = -1;
+
+// Hands over and waits for the answer.
+inline void hand_over(Status status, int64_t site) {
+  control->status = int64_t(status);
+  control->site = site;
+  char byte = 0;
+  if (write(ask_fd, &byte, 1) != 1 || read(answer_fd, &byte, 1) != 1) _exit(4);  // the emulator is gone
+  control->count = scanned = 0;
+}
+
+inline void hand_over(Status status) { hand_over(status, self ? self->last_site : 0); }
+
+inline int64_t site_of(Here here) {
+  static const char* last = nullptr;
+  static int64_t number = 0;
+  if (here.file != last) {
+    last = here.file;
+    for (number = 0; number < control->file_count; number++)
+      if (!strncmp(control->files[number].name, here.file, FILE_BYTES - 1)) break;
+    if (number == control->file_count) {
+      if (number == MAX_FILES) number--;
+      else control->file_count++;
+      snprintf(control->files[number].name, FILE_BYTES, "%s", here.file);
+    }
+  }
+  return number << LINE_BITS | here.line;
+}
+
+inline void refuse(Here here, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(control->text, TEXT_BYTES, format, arguments);
+  va_end(arguments);
+  hand_over(Status::REFUSED, here.line ? site_of(here) : self ? self->last_site : 0);
+  _exit(3);
+}
+
+inline void misfit(Here here, const char* api, const char* field, int bits, int64_t value) {
+  control->count--;
+  refuse(here, "%s %s must fit %d bits, not be %lld", api, field, bits, (long long)value);
+}
+
+inline Row& new_row(Here here) {
+  if (control->count == ROW_CAPACITY) hand_over(Status::ROWS);
+  Row& row = rows[control->count++];
+  memset(&row, 0, sizeof row);
+  self->last_site = site_of(here);
+  self->row_count++;
+  put_at<int32_t>(row, SITE_AT, int32_t(self->last_site));
+  put_at<int32_t>(row, TILE_AT, -1);
+  return row;
+}
+
+// With auto_sync the compiler of the source lets the scalar unit wait for other pipes, and these for it. It uses a flag
+// of its own.
+constexpr int64_t AUTO_EVENT = 7;
+
+inline void hand_flag(Here here, int64_t from, int64_t to) {
+  emit_set_flag(here, from, to, AUTO_EVENT);
+  emit_wait_flag(here, from, to, AUTO_EVENT);
+}
+
+inline void before_row(Here here, int64_t on) {
+  uint32_t bit = 1u << on;
+  if (on == pipe::S || !control->auto_sync) return;
+  self->before_scalar |= bit;
+  if (self->behind_scalar & bit) [[unlikely]] {
+    self->behind_scalar &= ~bit;
+    hand_flag(here, pipe::S, on);
+  }
+}
+
+// Before the scalar unit touches memory.
+inline void before_scalar(Here here, bool stores) {
+  if (!control->auto_sync || !self->is_vector) return;
+  for (int64_t on : {pipe::V, pipe::MTE2, pipe::MTE3})
+    if (self->before_scalar >> on & 1) hand_flag(here, on, pipe::S);
+  self->before_scalar = 0;
+  if (stores) self->behind_scalar = 1u << pipe::V | 1u << pipe::MTE2 | 1u << pipe::MTE3;
+}
+
+// The place of an address in global memory, which kernels hold as pointers.
+inline int64_t gm_offset(const void* pointer) { return (const uint8_t*)pointer - gm; }
+
+inline int64_t tensor_at(int64_t address) {
+  for (int64_t i = 0; i < control->tensor_count; i++) {
+    const SharedTensor& tensor = control->tensors[i];
+    if (address >= tensor.address && address < tensor.address + tensor.size) return i;
+  }
+  return -1;
+}
+
+// Global memory as the rows so far leave it: they are handed over if one of them stores there.
+inline void settle_gm(Here here) {
+  for (; scanned < control->count; scanned++)
+    if (rows[scanned].bytes[DST_SPACE_AT] == space::GM) break;
+  if (scanned == control->count) return;
+  if (!control->reads) refuse(here, "GetValue must come in a call that computes, not in one that is only recorded");
+  hand_over(Status::ROWS);
+}
+
+// Bytes of a buffer of the core as the rows so far leave them.
+inline const uint8_t* settled(Here here, int64_t in_space, int64_t address, int64_t size) {
+  if (!control->reads) refuse(here, "GetValue must come in a call that computes, not in one that is only recorded");
+  bool is_ub = in_space == space::UB;
+  if (!(is_ub && window_owner == self->index && self->ub_rows == self->row_count)) {
+    control->space = in_space;
+    control->address = is_ub ? 0 : address;
+    control->size = is_ub ? control->ub_bytes : size;
+    hand_over(Status::READ);
+    window_owner = is_ub ? self->index : -1;
+    self->ub_rows = self->row_count;
+  }
+  return control->window + (is_ub ? address : 0);
+}
+
+inline void wait_for_all() {
+  self->wait = Wait::SYNC;
+  hand_over(Status::SYNC);
+  swapcontext(&self->context, &scheduler);
+}
+
+// ------------------------------------------------------------------------------------------------------------ entry
+
+template <class T> T argument(int64_t index) {
+  const Argument& given = control->arguments[index];
+  using Plain = std::remove_cv_t<std::remove_reference_t<T>>;
+  auto wrong = [&](const char* wanted) {
+    refuse(Here{"", 0}, "argument %lld of the kernel must be %s", (long long)index, wanted);
+  };
+  ArgumentKind kind = ArgumentKind(given.kind);
+  if constexpr (std::is_pointer_v<Plain>) {
+    if (kind != ArgumentKind::TENSOR && kind != ArgumentKind::BYTES) wrong("an array (GM_ADDR)");
+    return (Plain)(given.word < 0 ? nullptr : gm + given.word);
+  } else if constexpr (std::is_arithmetic_v<Plain> || std::is_enum_v<Plain> || std::is_same_v<Plain, half>) {
+    if (kind == ArgumentKind::FLOAT) {
+      double value;
+      memcpy(&value, &given.word, 8);
+      if constexpr (std::is_integral_v<Plain> || std::is_enum_v<Plain>) wrong("a whole number");
+      else return Plain(value);
+    }
+    if (kind != ArgumentKind::INTEGER) wrong("a number");
+    if constexpr (std::is_integral_v<Plain>)
+      if (int64_t(Plain(given.word)) != given.word && uint64_t(Plain(given.word)) != uint64_t(given.word))
+        wrong("a number that its type can hold");
+    return Plain(given.word);
+  } else {
+    if (kind != ArgumentKind::BYTES) wrong("bytes of a struct");
+    if (given.size != int64_t(sizeof(Plain)))
+      refuse(Here{"", 0}, "argument %lld of the kernel must be a struct of %d bytes, not %lld", (long long)index,
+             int(sizeof(Plain)), (long long)given.size);
+    Plain value;
+    memcpy((void*)&value, gm + given.word, sizeof value);
+    return value;
+  }
+}
+
+template <class... A, size_t... I> void call(void (*kernel)(A...), std::index_sequence<I...>) {
+  if (control->argument_count != int64_t(sizeof...(A)))
+    refuse(Here{"", 0}, "the kernel must be given %d arguments, not %lld", int(sizeof...(A)),
+           (long long)control->argument_count);
+  kernel(argument<A>(I)...);
+}
+
+inline void (*the_kernel)() = nullptr;
+
+inline void core_main() {
+  try {
+    the_kernel();
+  } catch (const std::exception& error) {
+    refuse(Here{"", 0}, "kernel must not throw: %s", error.what());
+  } catch (...) {
+    refuse(Here{"", 0}, "kernel must not throw");
+  }
+  self->wait = Wait::ENDED;
+  hand_over(Status::END);
+  swapcontext(&self->context, &scheduler);
+}
+
+inline void on_signal(int number, siginfo_t* info, void*) {
+  const char* name = number == SIGSEGV ? "SIGSEGV" : number == SIGFPE ? "SIGFPE" : number == SIGILL ? "SIGILL"
+                     : number == SIGBUS ? "SIGBUS" : "SIGABRT";
+  uint8_t* at = (uint8_t*)info->si_addr;
+  if (self && number == SIGSEGV && at >= self->stack && at < self->stack + GUARD_BYTES)
+    snprintf(control->text, TEXT_BYTES, "its stack of %d KiB overflowed", int(STACK_BYTES >> 10));
+  else if (number == SIGSEGV || number == SIGBUS)
+    snprintf(control->text, TEXT_BYTES, "%s: it touched memory at %p, which is not its own", name, info->si_addr);
+  else
+    snprintf(control->text, TEXT_BYTES, "%s", name);
+  hand_over(Status::CRASHED);
+  _exit(3);
+}
+
+inline void catch_signals() {
+  static uint8_t stack[1 << 15];
+  stack_t other{};
+  other.ss_sp = stack;
+  other.ss_size = sizeof stack;
+  sigaltstack(&other, nullptr);
+  struct sigaction action{};
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESETHAND;
+  for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigaction(number, &action, nullptr);
+}
+
+inline void make_core(int64_t index) {
+  Core& core = cores[index];
+  int64_t cubes = control->cubes_per_block, vectors = control->vectors_per_block;
+  core.index = index;
+  if (!control->is_split) {
+    core.block = index;
+    core.is_cube = core.is_vector = true;
+  } else {  // Cube cores come first
+    int64_t cube_cores = control->blocks * cubes;
+    core.is_cube = index < cube_cores;
+    core.is_vector = !core.is_cube;
+    int64_t of_kind = core.is_cube ? index : index - cube_cores;
+    core.block = core.is_cube ? of_kind : of_kind / vectors;
+    core.sub_block = core.is_cube ? 0 : of_kind % vectors;
+  }
+  core.stack = (uint8_t*)mmap(nullptr, STACK_BYTES + GUARD_BYTES, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (core.stack == MAP_FAILED) _exit(4);
+  mprotect(core.stack, GUARD_BYTES, PROT_NONE);
+  getcontext(&core.context);
+  core.context.uc_stack.ss_sp = core.stack + GUARD_BYTES;
+  core.context.uc_stack.ss_size = STACK_BYTES;
+  core.context.uc_link = &scheduler;
+  makecontext(&core.context, core_main, 0);
+}
+
+inline int serve(int argc, char** argv, void (*kernel)()) {
+  if (argc != 5) {
+    fprintf(stderr, "this program is run by npu_sim.ascendc\n");
+    return 2;
+  }
+  int shared = atoi(argv[1]), memory = atoi(argv[2]);
+  ask_fd = atoi(argv[3]);
+  answer_fd = atoi(argv[4]);
+  auto map = [](int fd, size_t size) { return mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0); };
+  void* at = map(shared, ROWS_AT + ROW_CAPACITY * sizeof(Row));
+  if (at == MAP_FAILED) return 4;
+  control = (Control*)at;
+  rows = (Row*)((uint8_t*)at + ROWS_AT);
+  at = map(memory, control->gm_bytes);
+  if (at == MAP_FAILED) return 4;
+  gm = (uint8_t*)at;
+  the_kernel = kernel;
+  catch_signals();
+  cores = new Core[control->cores];
+  for (int64_t i = 0; i < control->cores; i++) make_core(i);
+  for (int64_t ended = 0; ended < control->cores;) {
+    bool moved = false;
+    for (int64_t i = 0; i < control->cores; i++) {
+      if (cores[i].wait != Wait::NONE) continue;
+      self = &cores[i];
+      control->core = i;
+      swapcontext(&scheduler, &self->context);
+      moved = true;
+      ended += self->wait == Wait::ENDED;
+    }
+    if (moved) continue;
+    if (ended) {  // some wait for cores that have returned
+      for (int64_t i = 0; i < control->cores; i++)
+        if (cores[i].wait == Wait::SYNC) self = &cores[i];
+      control->core = self->index;
+      snprintf(control->text, TEXT_BYTES, "SyncAll must be reached by every core, not be skipped by one that returned");
+      hand_over(Status::DEADLOCK);
+      return 3;
+    }
+    for (int64_t i = 0; i < control->cores; i++) cores[i].wait = Wait::NONE;
+  }
+  self = nullptr;
+  hand_over(Status::DONE);
+  return 0;
+}
+
+}  // namespace npusim

@@ -1,0 +1,54 @@
+// Elements that the scalar unit reads and writes: GetValue and SetValue.
+#pragma once
+#include "npusim/types.h"
+
+namespace npusim {
+
+template <class T> inline T read_gm(Here here, const T* pointer, int64_t tensor) {
+  int64_t at = gm_offset(pointer);
+  if (at < 0 || at + int64_t(sizeof(T)) > control->gm_bytes)
+    refuse(here, "GetValue must read inside a tensor, not at %p", (const void*)pointer);
+#ifdef NPUSIM_HAS_SCALAR_LOAD
+  if constexpr (Element<T>::known) {
+    before_scalar(here, false);
+    emit_scalar_load(here, space::GM, at, moved<T>(), tensor);
+  }
+#endif
+  settle_gm(here);
+  T value;
+  memcpy((void*)&value, (const void*)pointer, sizeof value);
+  return value;
+}
+
+template <class T> inline T read_local(Here here, int64_t in_space, int64_t address) {
+  if (in_space != space::UB || address < 0 || address + int64_t(sizeof(T)) > control->ub_bytes)
+    refuse(here, "GetValue must read inside UB, not %s[%lld]", space_name(in_space), (long long)address);
+  if (!self->is_vector) return T(0);  // a Cube core sees nothing of UB
+  before_scalar(here, false);
+  T value;
+  memcpy((void*)&value, settled(here, in_space, address, sizeof value), sizeof value);
+#ifdef NPUSIM_HAS_SCALAR_LOAD
+  emit_scalar_load(here, space::UB, address, moved<T>(), -1);
+  self->ub_rows += self->row_count - self->ub_rows == 1;  // it changes nothing
+#endif
+  return value;
+}
+
+template <class T> inline void store_scalar(Here here, int64_t in_space, int64_t address, int64_t tensor, T value) {
+  if (in_space != space::UB && in_space != space::GM)
+    refuse(here, "SetValue must write UB or global memory, not %s", space_name(in_space));
+  if (in_space == space::UB && !self->is_vector) return;
+#ifdef NPUSIM_HAS_SCALAR_STORE
+  before_scalar(here, true);
+  if constexpr (sizeof(T) == 8) {
+    int32_t words[2];
+    memcpy(words, &value, 8);
+    for (int i = 0; i < 2; i++) emit_scalar_store(here, in_space, address + 4 * i, moved<int32_t>(), words[i], tensor);
+  } else {
+    emit_scalar_store(here, in_space, address, moved<T>(), bits_of(value), tensor);
+  }
+#else
+  refuse(here, "SetValue is not modelled");
+#endif
+}
+}  // namespace npusim

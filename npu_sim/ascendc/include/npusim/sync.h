@@ -1,0 +1,108 @@
+// Flags, barriers, SyncAll, and states of the core that later instructions obey.
+#pragma once
+#include "npusim/tensor.h"
+
+namespace npusim {
+
+// Whether the core that runs has both ends of an event: those of the other kind of core are dropped, as on a device.
+inline bool has_event(HardEvent event) {
+  if (!is_split) return true;
+  Ends ends = ends_of_event[int(event)];
+  auto missing = [](int64_t on) {
+    return self->is_cube ? on == pipe::V : on == pipe::M || on == pipe::MTE1 || on == pipe::FIX;
+  };
+  return !missing(ends.from) && !missing(ends.to);
+}
+
+inline void set_flag(Here here, HardEvent event, int64_t id) {
+  if (event == HardEvent::V_V) return void(self->is_vector ? (emit_pipe_barrier(here, pipe::V), 0) : 0);
+  if (event == HardEvent::FIX_FIX) return void(emit_pipe_barrier(here, pipe::FIX));
+  if (!has_event(event)) return;
+  Ends ends = ends_of_event[int(event)];
+  if (id < 0 || id >= control->event_count)
+    refuse(here, "SetFlag event must be in [0, %lld], not %lld", (long long)control->event_count - 1, (long long)id);
+  emit_set_flag(here, ends.from, ends.to, id);
+}
+
+inline void wait_flag(Here here, HardEvent event, int64_t id) {
+  if (event == HardEvent::V_V || !has_event(event)) return;
+  if (event == HardEvent::FIX_FIX) return void(emit_pipe_barrier(here, pipe::FIX));
+  Ends ends = ends_of_event[int(event)];
+  if (id < 0 || id >= control->event_count)
+    refuse(here, "WaitFlag event must be in [0, %lld], not %lld", (long long)control->event_count - 1, (long long)id);
+  emit_wait_flag(here, ends.from, ends.to, id);
+}
+
+inline void barrier(Here here, int64_t on) {
+  if (on == pipe::S) refuse(here, "PipeBarrier must be of a pipe other than S");
+  if (on == pipe::V && !self->is_vector) return;
+  if (is_split && self->is_vector && (on == pipe::M || on == pipe::MTE1 || on == pipe::FIX)) return;
+  emit_pipe_barrier(here, on);
+}
+
+inline void sync_all(Here here) {
+  emit_pipe_barrier(here, pipe::ALL);
+  wait_for_all();
+}
+}  // namespace npusim
+
+namespace AscendC {
+
+template <HardEvent event> inline void SetFlag(int32_t id, Here here = Here::now()) { npusim::set_flag(here, event, id); }
+template <HardEvent event> inline void WaitFlag(int32_t id, Here here = Here::now()) {
+  npusim::wait_flag(here, event, id);
+}
+template <pipe_t on> inline void PipeBarrier(Here here = Here::now()) { npusim::barrier(here, on); }
+template <MemDsbT> inline void DataSyncBarrier(Here here = Here::now()) { npusim::barrier(here, npusim::pipe::ALL); }
+
+template <pipe_t from, pipe_t to> class TQueSync {
+ public:
+  void SetFlag(int32_t id, Here here = Here::now()) { npusim::emit_set_flag(here, from, to, id); }
+  void WaitFlag(int32_t id, Here here = Here::now()) { npusim::emit_wait_flag(here, from, to, id); }
+};
+
+template <bool only_vectors = true> inline void SyncAll(Here here = Here::now()) { npusim::sync_all(here); }
+// The form that counts in global memory: the same order, without the memory.
+template <bool only_vectors = true>
+inline void SyncAll(const GlobalTensor<int32_t>&, const LocalTensor<int32_t>&, int32_t = 0, Here here = Here::now()) {
+  if (npusim::is_split && !npusim::self->is_vector) return;
+  npusim::sync_all(here);
+}
+
+template <class T> inline void SetAtomicAdd(Here here = Here::now()) {
+  npusim::emit_set_atomic(here, npusim::number<T>());
+}
+inline void SetAtomicNone(Here here = Here::now()) { npusim::emit_set_atomic(here, npusim::data::NONE); }
+inline void DisableDmaAtomic(Here here = Here::now()) { SetAtomicNone(here); }
+
+inline void SetHF32Mode(bool on, Here here = Here::now()) { npusim::emit_set_hf32(here, on); }
+inline void SetHF32Mode(HF32Mode mode, Here here = Here::now()) {
+  npusim::emit_set_hf32(here, mode == HF32Mode::ENABLE);
+}
+inline void SetHF32TransMode(bool nearest_zero, Here here = Here::now()) {
+  if (nearest_zero) npusim::refuse(here, "SetHF32TransMode(true) is not modelled");
+}
+inline void SetMMRowMajor() {}
+inline void SetMMColumnMajor() {}
+inline void SetMMLayoutTransform(bool) {}
+inline void InitSocState() {}
+inline void SetNextTaskStart() {}
+inline void WaitPreTaskEnd() {}
+
+template <class T> inline void DataCachePreload(const GlobalTensor<T>&, int64_t) {}
+template <class T, CacheLine line = CacheLine::SINGLE_CACHE_LINE, DcciDst destination = DcciDst::CACHELINE_ALL>
+inline void DataCacheCleanAndInvalid(const GlobalTensor<T>&) {}
+template <class T, CacheLine line = CacheLine::SINGLE_CACHE_LINE, DcciDst destination = DcciDst::CACHELINE_ALL>
+inline void DataCacheCleanAndInvalid(const LocalTensor<T>&) {}
+inline void ICachePreLoad(int64_t) {}
+inline int64_t GetICachePreloadStatus() { return 0; }
+}  // namespace AscendC
+
+// Old names outside the namespace.
+inline void set_flag(pipe_t from, pipe_t to, int32_t id, npusim::Here here = npusim::Here::now()) {
+  npusim::emit_set_flag(here, from, to, id);
+}
+inline void wait_flag(pipe_t from, pipe_t to, int32_t id, npusim::Here here = npusim::Here::now()) {
+  npusim::emit_wait_flag(here, from, to, id);
+}
+inline void pipe_barrier(pipe_t on, npusim::Here here = npusim::Here::now()) { npusim::barrier(here, on); }

@@ -1,0 +1,175 @@
+// Which core it is, workspace, tiling, and what a kernel says to the user.
+#pragma once
+#include "npusim/vector.h"
+
+namespace npusim {
+
+inline uint8_t* workspace = nullptr;
+
+struct CoreType {
+  operator int() const { return !is_split ? AscendC::MIX : self->is_cube ? AscendC::AIC : AscendC::AIV; }
+};
+
+struct BlockIndex {
+  operator int64_t() const { return self->block; }
+};
+
+inline void say(const char* text, size_t length) {
+  control->text_bytes = int64_t(length < size_t(TEXT_BYTES) ? length : TEXT_BYTES - 1);
+  memcpy(control->text, text, size_t(control->text_bytes));
+  control->text[control->text_bytes] = 0;
+  hand_over(Status::PRINT);
+}
+
+inline void print(const char* format, ...) {
+  char text[4096];
+  va_list arguments;
+  va_start(arguments, format);
+  int length = vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  if (length > 0) say(text, size_t(length) < sizeof text ? size_t(length) : sizeof text - 1);
+}
+}  // namespace npusim
+
+// With one kind of core the compiler of the source knows which.
+#if NPUSIM_KIND == 1
+constexpr int npusim_core_type = AscendC::AIC;
+#elif NPUSIM_KIND == 2
+constexpr int npusim_core_type = AscendC::AIV;
+#else
+inline const npusim::CoreType npusim_core_type;
+#endif
+#define g_coreType npusim_core_type
+#define ASCEND_IS_AIC (npusim_core_type == AscendC::AIC)
+#define ASCEND_IS_AIV (npusim_core_type == AscendC::AIV)
+#define ASCEND_IS_NOT_AIC (npusim_core_type != AscendC::AIC)
+#define ASCEND_IS_NOT_AIV (npusim_core_type != AscendC::AIV)
+inline const npusim::BlockIndex block_idx;
+
+#define KERNEL_TASK_TYPE_DEFAULT(...)
+#define KERNEL_TASK_TYPE(...)
+#define TILING_KEY_IS(key) (::npusim::control->tiling_key == (key))
+#define TILING_KEY_VAR (::npusim::control->tiling_key)
+#define ENABLE_DETERMINISTIC(...)
+#define REGISTER_NONE_TILING
+#define REGISTER_TILING_FOR_TILINGKEY(...)
+#define REGISTER_TILING_DEFAULT(type) using npusim_default_tiling = type;
+#define GET_TILING_DATA_WITH_STRUCT(type, name, pointer) \
+  type name;                                             \
+  memcpy((void*)&name, (const void*)(pointer), sizeof(type))
+#define GET_TILING_DATA_MEMBER(type, member, name, pointer)                                       \
+  decltype(((type*)nullptr)->member) name;                                                         \
+  memcpy((void*)&name, (const uint8_t*)(pointer) + offsetof(type, member), sizeof(name))
+#define GET_TILING_DATA_PTR_WITH_STRUCT(type, name, pointer) const type* name = (const type*)(pointer)
+#define COPY_TILING_WITH_STRUCT(type, source, target) const type* target = (const type*)(source)
+#ifdef NPUSIM_TILING
+#define GET_TILING_DATA(name, pointer) GET_TILING_DATA_WITH_STRUCT(NPUSIM_TILING, name, pointer)
+#else
+#define GET_TILING_DATA(name, pointer) GET_TILING_DATA_WITH_STRUCT(npusim_default_tiling, name, pointer)
+#endif
+#define ASCENDC_TPL_ARGS_DECL(...)
+#define ASCENDC_TPL_ARGS_SEL(...)
+#define ASCENDC_TPL_SEL(...)
+
+namespace AscendC {
+
+inline int64_t GetBlockNum() { return npusim::control->blocks; }
+inline int64_t GetSubBlockIdx() { return npusim::self->sub_block; }
+inline int64_t GetTaskRatio() {
+  bool is_mixed = npusim::control->cubes_per_block && npusim::control->vectors_per_block;
+  return is_mixed && npusim::self->is_vector && npusim::is_split ? npusim::control->vectors_per_block : 1;
+}
+inline int64_t GetTaskRation() { return GetTaskRatio(); }
+inline int64_t GetSubBlockNum() { return GetTaskRatio(); }
+inline int64_t GetBlockIdx() { return npusim::self->block * GetTaskRatio() + npusim::self->sub_block; }
+inline int64_t GetSystemCycle() { return npusim::self->row_count; }
+inline constexpr int16_t GetDataBlockSizeInBytes() { return 32; }
+inline void Trap(Here here = Here::now()) { npusim::refuse(here, "Trap: the kernel stopped itself"); }
+
+inline void SetSysWorkspace(GM_ADDR pointer) {
+  if (!npusim::workspace) npusim::workspace = pointer;
+}
+inline void SetSysWorkspaceForce(GM_ADDR pointer) { npusim::workspace = pointer; }
+inline GM_ADDR GetSysWorkSpacePtr() { return npusim::workspace; }
+inline GM_ADDR GetUserWorkspace(GM_ADDR pointer) { return pointer; }
+
+inline float ToFloat(const bfloat16_t& value) { return float(value); }
+template <class T, class U, RoundMode mode> inline T ScalarCast(U value) {
+  if constexpr (std::is_integral_v<T>) {
+    double x = double(value);
+    switch (mode) {
+      case RoundMode::CAST_FLOOR: return T(__builtin_floor(x));
+      case RoundMode::CAST_CEIL: return T(__builtin_ceil(x));
+      case RoundMode::CAST_ROUND: return T(__builtin_round(x));
+      case RoundMode::CAST_TRUNC: return T(__builtin_trunc(x));
+      default: return T(__builtin_rint(x));
+    }
+  } else {
+    static_assert(mode == RoundMode::CAST_RINT || mode == RoundMode::CAST_NONE,
+                  "ScalarCast to floating point is modelled with CAST_RINT and CAST_NONE");
+    return T(value);
+  }
+}
+template <class T, class U, RoundMode mode> inline T Cast(U value) { return ScalarCast<T, U, mode>(value); }
+template <int bit> inline int64_t GetBitCount(uint64_t value) { return __builtin_popcountll(bit ? value : ~value); }
+template <int bit> inline int64_t ScalarGetCountOfValue(uint64_t value) { return GetBitCount<bit>(value); }
+inline int64_t CountLeadingZero(uint64_t value) { return value ? __builtin_clzll(value) : 64; }
+inline int64_t ScalarCountLeadingZero(uint64_t value) { return CountLeadingZero(value); }
+template <int bit> inline int64_t GetSFFValue(uint64_t value) {
+  value = bit ? value : ~value;
+  return value ? __builtin_ctzll(value) : -1;
+}
+template <int bit> inline int64_t ScalarGetSFFValue(uint64_t value) { return GetSFFValue<bit>(value); }
+
+template <class A, class B> inline constexpr auto DivCeil(A value, B by) { return (value + by - 1) / by; }
+template <class A, class B> inline constexpr auto CeilDivision(A value, B by) { return (value + by - 1) / by; }
+template <class A, class B> inline constexpr auto AlignUp(A value, B by) { return (value + by - 1) / by * by; }
+
+#define PRINTF(...) ::npusim::print(__VA_ARGS__)
+template <class... A> inline void printf(const char* format, A... values) { npusim::print(format, values...); }
+inline void PrintTimeStamp(uint32_t) {}
+inline void MetricsProfStart() {}
+inline void MetricsProfStop() {}
+#define TRACE_START(...)
+#define TRACE_STOP(...)
+
+template <class T>
+inline void dump(Here here, const char* place, int64_t address, uint32_t tag, uint32_t count, const T* values) {
+  std::string text = "DumpTensor: desc=" + std::to_string(tag) + ", addr=" + std::to_string(address) +
+                     ", position=" + place + ", dump_size=" + std::to_string(count) + ", line=" +
+                     std::to_string(here.line) + "\n[";
+  for (uint32_t i = 0; i < count; i++) {
+    char word[32];
+    snprintf(word, sizeof word, "%s%g", i ? ", " : "", double(float(values[i])));
+    text += word;
+  }
+  text += "]\n";
+  npusim::say(text.data(), text.size());
+}
+template <class T>
+inline void DumpTensor(const LocalTensor<T>& tensor, uint32_t tag, uint32_t count, Here here = Here::now()) {
+  if (tensor.space == npusim::space::UB && !npusim::self->is_vector) return;
+  const T* values = (const T*)npusim::settled(here, tensor.space, tensor.address, int64_t(count) * sizeof(T));
+  dump(here, npusim::space_name(tensor.space), tensor.address, tag, count, values);
+}
+template <class T>
+inline void DumpTensor(const GlobalTensor<T>& tensor, uint32_t tag, uint32_t count, Here here = Here::now()) {
+  npusim::settle_gm(here);
+  dump(here, "GM", tensor.address(), tag, count, tensor.pointer);
+}
+}  // namespace AscendC
+
+using AscendC::GetUserWorkspace;
+using AscendC::SetSysWorkspace;
+using AscendC::GetSysWorkSpacePtr;
+
+#define ascendc_assert(condition, ...)                                                              \
+  do {                                                                                               \
+    if (!(condition)) ::npusim::refuse(::npusim::Here::now(), "assertion must hold: %s", #condition); \
+  } while (0)
+#define ASCENDC_ASSERT(condition, ...) ascendc_assert(condition)
+#define ASSERT(condition) ascendc_assert(condition)
+#ifdef assert
+#undef assert
+#endif
+#define assert(condition, ...) ascendc_assert(condition)

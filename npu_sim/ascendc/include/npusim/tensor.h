@@ -1,0 +1,143 @@
+// Tensors: places in global memory and in the buffers of a core.
+#pragma once
+#include "npusim/scalar_access.h"
+
+namespace AscendC {
+
+enum class DataFormat : uint8_t { ND, NZ, NCHW, NC1HWC0, NHWC };
+constexpr uint32_t SHAPE_DIMS = 8;
+
+struct ShapeInfo {
+  uint8_t shapeDim = 0, originalShapeDim = 0;
+  uint32_t shape[SHAPE_DIMS] = {}, originalShape[SHAPE_DIMS] = {};
+  DataFormat dataFormat = DataFormat::ND;
+  ShapeInfo() = default;
+  ShapeInfo(uint8_t count, const uint32_t sizes[], DataFormat format = DataFormat::ND)
+      : shapeDim(count), originalShapeDim(count), dataFormat(format) {
+    for (int i = 0; i < count && i < int(SHAPE_DIMS); i++) shape[i] = originalShape[i] = sizes[i];
+  }
+  ShapeInfo(uint8_t count, const uint32_t sizes[], uint8_t original, const uint32_t originals[],
+            DataFormat format = DataFormat::ND)
+      : ShapeInfo(count, sizes, format) {
+    originalShapeDim = original;
+    for (int i = 0; i < original && i < int(SHAPE_DIMS); i++) originalShape[i] = originals[i];
+  }
+};
+
+template <class T> class GlobalTensor {
+ public:
+  using PrimType = T;
+  T* pointer = nullptr;
+  uint64_t size = 0;
+  int64_t tensor = -1;  // the one that is meant: an offset does not make it another
+
+  void SetGlobalBuffer(T* buffer, uint64_t count = 0) {
+    pointer = buffer;
+    size = count;
+    tensor = npusim::tensor_at(npusim::gm_offset(buffer));
+  }
+  int64_t address() const { return npusim::gm_offset(pointer); }
+  GlobalTensor operator[](uint64_t offset) const {
+    GlobalTensor other = *this;
+    other.pointer += offset;
+    if (other.tensor < 0) other.tensor = npusim::tensor_at(other.address());
+    return other;
+  }
+  T GetValue(uint64_t offset, Here here = Here::now()) const { return npusim::read_gm(here, pointer + offset, tensor); }
+  T operator()(uint64_t offset, Here here = Here::now()) const { return GetValue(offset, here); }
+  void SetValue(uint64_t offset, T value, Here here = Here::now()) const {
+    npusim::store_scalar(here, npusim::space::GM, address() + int64_t(offset * sizeof(T)), tensor, value);
+  }
+  T* GetPhyAddr(uint64_t offset = 0) const { return pointer + offset; }
+  uint64_t GetSize() const { return size; }
+  void SetShapeInfo(const ShapeInfo& info) { shape = info; }
+  ShapeInfo GetShapeInfo() const { return shape; }
+  template <CacheRwMode mode = CacheRwMode::RW> void SetL2CacheHint(CacheMode) {}
+
+ private:
+  ShapeInfo shape;
+};
+
+template <class T> class LocalTensor {
+ public:
+  using PrimType = T;
+  int64_t address = 0;  // bytes in its space
+  int64_t space = npusim::space::NONE;
+  uint32_t bytes = 0;
+  int16_t block = -1;  // of the TPipe, -1: none
+  TPosition position = TPosition::MAX;
+
+  LocalTensor() = default;
+  LocalTensor(TPosition where, uint32_t start, uint32_t count)
+      : address(start), space(npusim::space_of(where)), bytes(count * sizeof(T)), position(where) {}
+  LocalTensor operator[](uint32_t offset) const {
+    LocalTensor other = *this;
+    other.address += int64_t(offset) * sizeof(T);
+    other.bytes -= offset * sizeof(T);
+    return other;
+  }
+  template <class U> LocalTensor<U> ReinterpretCast() const {
+    LocalTensor<U> other;
+    other.address = address;
+    other.space = space;
+    other.bytes = bytes;
+    other.block = block;
+    other.position = position;
+    return other;
+  }
+  T GetValue(uint32_t offset, Here here = Here::now()) const { 
+    return npusim::read_local<T>(here, space, address + int64_t(offset) * sizeof(T));
+  }
+  T operator()(uint32_t offset, Here here = Here::now()) const { return GetValue(offset, here); }
+  void SetValue(uint32_t offset, T value, Here here = Here::now()) const {
+    npusim::store_scalar(here, space, address + int64_t(offset) * sizeof(T), -1, value);
+  }
+  T* GetPhyAddr(uint32_t offset = 0) const { return (T*)(address + int64_t(offset) * sizeof(T)); }
+  uint32_t GetSize() const { return bytes / sizeof(T); }
+  uint32_t GetLength() const { return bytes; }
+  void SetSize(uint32_t count) { bytes = count * sizeof(T); }
+  void SetBufferLen(uint32_t length) { bytes = length; }
+  TPosition GetPosition() const { return position; }
+  template <class U> void SetAddrWithOffset(LocalTensor<U>& source, uint32_t offset) {
+    *this = source.template ReinterpretCast<T>();
+    address += int64_t(offset) * sizeof(U);
+  }
+  void SetShapeInfo(const ShapeInfo& info) { shape = info; }
+  ShapeInfo GetShapeInfo() const { return shape; }
+  void SetUserTag(int32_t value) { tag = value; }
+  int32_t GetUserTag() const { return tag; }
+
+ private:
+  ShapeInfo shape;
+  int32_t tag = 0;
+};
+
+// Static tensors: a pointer in a buffer that moves on, and nothing else.
+template <Hardware H = Hardware::UB> class LocalMemAllocator {
+ public:
+  template <TPosition P, class T, uint32_t count> LocalTensor<T> Alloc() { return take<T>(P, count); }
+  template <TPosition P, class T> LocalTensor<T> Alloc(uint32_t count) { return take<T>(P, count); }
+  template <class T, uint32_t count> LocalTensor<T> Alloc() { return take<T>(position(), count); }
+  template <class T> LocalTensor<T> Alloc(uint32_t count) { return take<T>(position(), count); }
+  uint32_t GetCurAddr() const { return at; }
+
+ private:
+  uint32_t at = 0;
+  static constexpr TPosition position() {
+    switch (H) {
+      case Hardware::L1: return TPosition::A1;
+      case Hardware::L0A: return TPosition::A2;
+      case Hardware::L0B: return TPosition::B2;
+      case Hardware::L0C: return TPosition::CO1;
+      case Hardware::BIAS: return TPosition::C2;
+      case Hardware::FIXBUF: return TPosition::C2PIPE2GM;
+      default: return TPosition::VECCALC;
+    }
+  }
+  template <class T> LocalTensor<T> take(TPosition where, uint32_t count) {
+    LocalTensor<T> tensor(where, at, count);
+    at += tensor.bytes;
+    return tensor;
+  }
+};
+}  // namespace AscendC

@@ -1,0 +1,110 @@
+// Instructions of the vector unit over a number of elements; the families are generated from the table.
+#pragma once
+#include "npusim/copy.h"
+
+namespace npusim {
+
+// A vector operand: a tensor in UB.
+template <class T> inline int64_t in_ub(Here here, const LocalTensor<T>& tensor, const char* call) {
+  if (tensor.space != space::UB)
+    refuse(here, "%s must be given tensors in UB, not in %s", call, space_name(tensor.space));
+  return tensor.address;
+}
+
+// Kinds of cores without a vector unit pass over its instructions.
+inline bool has_vector() { return self->is_vector; }
+
+// The machine's codes put RINT first.
+inline int64_t rounding(AscendC::RoundMode mode) { return mode == AscendC::RoundMode::CAST_NONE ? 6 : int64_t(mode) - 1; }
+}  // namespace npusim
+
+#include "npusim_vector.h"
+
+namespace AscendC {
+
+template <class T, bool set_mask = true>
+inline void Duplicate(const LocalTensor<T>& dst, const std::common_type_t<T>& value, const int32_t& count,
+                      Here here = Here::now()) {
+  if (!npusim::has_vector()) return;
+  npusim::emit_duplicate(here, npusim::in_ub(here, dst, "Duplicate"), npusim::moved<T>(), count, npusim::bits_of(value));
+}
+
+template <class T, class U>
+inline void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& mode, const uint32_t count,
+                 Here here = Here::now()) {
+  if (!npusim::has_vector()) return;
+  npusim::emit_cast(here, npusim::in_ub(here, dst, "Cast"), npusim::in_ub(here, src, "Cast"), npusim::number<U>(),
+                    npusim::number<T>(), npusim::rounding(mode), count);
+}
+
+struct TransDataTo5HDParams {
+  bool dstHighHalf = false, srcHighHalf = false;
+  uint8_t repeatTimes = 1;
+  uint16_t dstRepStride = 0, srcRepStride = 0;
+  TransDataTo5HDParams() = default;
+  TransDataTo5HDParams(bool dst_high, bool src_high, uint8_t repeats, uint16_t dst_stride, uint16_t src_stride)
+      : dstHighHalf(dst_high), srcHighHalf(src_high), repeatTimes(repeats), dstRepStride(dst_stride),
+        srcRepStride(src_stride) {}
+};
+}  // namespace AscendC
+
+namespace npusim {
+
+// Numbers of blocks; what is no block is one that no buffer has, which every check reports.
+inline uint16_t block_number(uint64_t address) { return address % 32 || address >> 21 ? 0xFFFF : uint16_t(address / 32); }
+
+template <class T, class D, class S>
+inline void trans_data(Here here, const D& dst, const S& src, const AscendC::TransDataTo5HDParams& p) {
+  if (!has_vector()) return;
+  if (p.dstHighHalf || p.srcHighHalf) refuse(here, "TransDataTo5HD of 8-bit halves is not modelled");
+  Row& row = emit_trans_data_to_5hd(here, moved<T>(), p.repeatTimes, p.dstRepStride, p.srcRepStride);
+  for (int i = 0; i < 16; i++) {
+    set_dst_list(row, i, block_number(dst(i)));
+    set_src_list(row, i, block_number(src(i)));
+  }
+}
+}  // namespace npusim
+
+namespace AscendC {
+
+template <class T>
+inline void TransDataTo5HD(const LocalTensor<T> (&dst)[16], const LocalTensor<T> (&src)[16],
+                           const TransDataTo5HDParams& p, Here here = Here::now()) {
+  npusim::trans_data<T>(
+      here, [&](int i) { return uint64_t(dst[i].address); }, [&](int i) { return uint64_t(src[i].address); }, p);
+}
+template <class T>
+inline void TransDataTo5HD(uint64_t dst[16], uint64_t src[16], const TransDataTo5HDParams& p, Here here = Here::now()) {
+  npusim::trans_data<T>(here, [&](int i) { return dst[i]; }, [&](int i) { return src[i]; }, p);
+}
+
+// Global memory becomes one value, through the free part of UB.
+template <class T>
+inline void InitGlobalMemory(GlobalTensor<T>& target, const uint64_t size, const T value, Here here = Here::now()) {
+  if (!npusim::has_vector()) return;
+  LocalTensor<T> scratch;
+  TPipe* owner = GetTPipePtr();
+  if (!owner) npusim::refuse(here, "InitGlobalMemory must come behind a TPipe");
+  owner->PopStackBuffer<T, TPosition::VECCALC>(scratch);
+  uint64_t room = scratch.bytes / 32 * 32 / sizeof(T);
+  if (!room && size) npusim::refuse(here, "InitGlobalMemory must find free bytes in UB");
+  if (room > 32768 / sizeof(T)) room = 32768 / sizeof(T);
+  npusim::emit_alloc_tensor(here, scratch.space, scratch.address, int64_t(room * sizeof(T)), npusim::SCRATCH);
+  Duplicate(scratch, value, int32_t(size < room ? size : room), here);
+  int event = owner->FetchEventID(HardEvent::V_MTE3);
+  npusim::set_flag(here, HardEvent::V_MTE3, event);
+  npusim::wait_flag(here, HardEvent::V_MTE3, event);
+  for (uint64_t at = 0; at < size; at += room) {
+    uint64_t part = size - at < room ? size - at : room;
+    DataCopyPad(target[at], scratch, DataCopyExtParams(1, uint32_t(part * sizeof(T)), 0, 0), here);
+  }
+  event = owner->FetchEventID(HardEvent::MTE3_V);
+  npusim::set_flag(here, HardEvent::MTE3_V, event);
+  npusim::wait_flag(here, HardEvent::MTE3_V, event);
+  npusim::emit_free_tensor(here, scratch.space, scratch.address, int64_t(room * sizeof(T)), npusim::SCRATCH);
+}
+template <class T>
+inline void InitOutput(GlobalTensor<T> target, uint32_t size, T value = 0, Here here = Here::now()) {
+  InitGlobalMemory(target, size, value, here);
+}
+}  // namespace AscendC

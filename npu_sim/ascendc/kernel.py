@@ -1,0 +1,386 @@
+"""Kernels in C++ as functions: `compile` makes one of a source, a call runs it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.accumulation import Accumulation
+from npu_sim.ascendc.arguments import Arguments, SharedMemory, tiling_bytes
+from npu_sim.ascendc.build import Build
+from npu_sim.ascendc.control import MAX_CORES, Status
+from npu_sim.ascendc.machine import Cores
+from npu_sim.ascendc.process import SILENCE_SECONDS, KernelError, Process
+from npu_sim.ascendc.run import SourceRun, located
+from npu_sim.ascendc.source import Kind, Source, read_source
+from npu_sim.authoring.positions import TPosition
+from npu_sim.errors import InputFileError, ProgramError, ShapeError, shown
+from npu_sim.fenv import default_fenv
+from npu_sim.products import Product, current_product, get_product
+from npu_sim.program.launch import CoreKind, Launch
+from npu_sim.program.recorded import launch_of
+from npu_sim.report.explain import own_recorder
+
+_POSITION_BITS = 5
+
+
+class SourceKernel:
+    """A kernel of a C++ source; see `compile`.
+
+    Attributes
+    ----------
+    source : Source
+    name : str
+        Of the kernel, with its template arguments.
+    kind : "vector", "cube" or "mix"
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        name: str,
+        kind: Kind,
+        defines: Sequence[str],
+        include: Sequence[str | Path],
+    ) -> None:
+        self.source, self.name, self.kind = source, name, kind
+        self._defines, self._include = tuple(defines), tuple(include)
+        self._builds: dict[tuple[int, bool], Build] = {}
+
+    @property
+    def parameters(self) -> list[str]:
+        """Names of the kernel's parameters, as far as its text shows them."""
+        return _parameters(self.source, self.name)
+
+    def build(self, product: str | Product | None = None) -> Path:
+        """Return the program of the kernel for a product, compiled now unless it is kept.
+
+        Raises
+        ------
+        CompilationError
+            The compiler refuses the source.
+        MissingExtraError
+            There is no compiler.
+        """
+        chip = _product(product)
+        key = chip.npu_arch, chip.core.is_split
+        if key not in self._builds:
+            self._builds[key] = Build(self.source, self.name, chip, self.kind, self._defines, self._include)
+        return self._builds[key].program()
+
+    @default_fenv
+    def __call__(
+        self,
+        *arguments: Any,
+        blocks: int = 1,
+        tiling: Any = None,
+        tiling_key: int = 0,
+        product: str | Product | None = None,
+        outputs: Sequence[int] = (),
+        accumulation: Accumulation | str | None = None,
+        auto_sync: bool = True,
+        silence: float = SILENCE_SECONDS,
+    ) -> SourceRun:
+        """Run the kernel; what it writes is in the arrays behind that.
+
+        Parameters
+        ----------
+        *arguments
+            In the order of the kernel: NumPy arrays where it takes ``GM_ADDR`` (workspace too), numbers, bytes.
+        blocks : int
+            Blocks (numBlocks of ``<<<>>>``): cores of the kernel's kind.
+        tiling : bytes, ctypes structure, array or None
+            What the kernel's last parameter points to, or is.
+        tiling_key : int
+            What TILING_KEY_IS compares with.
+        product : str, Product or None
+            None: the current product, else Ascend910B2.
+        outputs : sequence of int
+            Numbers of arguments whose content before means nothing; the checks then hold the kernel to writing all.
+        accumulation : Accumulation, str or None
+            Model of every Mmad; None: the product's for the type that is multiplied.
+        auto_sync : bool
+            Whether the compiler of the source is taken to put in barriers between vector instructions and flags of the
+            scalar unit, as the vendor's does by default.
+        silence : float
+            Seconds after which a core that does nothing but compute addresses is ended.
+
+        Raises
+        ------
+        KernelError
+            The kernel broke a rule of a call, crashed, or did not end; with core and line.
+        ProgramError
+            An instruction is illegal or leaves its tensor; findings with lines.
+        CompilationError, MissingExtraError
+            See `build`.
+        """
+        run = self._run(
+            arguments, blocks, tiling, tiling_key, product, outputs, accumulation, auto_sync, silence, computes=True
+        )
+        if run.refused:
+            raise ProgramError(run.refused)
+        if run.stopped_by is not None:
+            raise run.stopped_by
+        return run
+
+    def check(
+        self,
+        *arguments: Any,
+        blocks: int = 1,
+        tiling: Any = None,
+        tiling_key: int = 0,
+        product: str | Product | None = None,
+        outputs: Sequence[int] = (),
+        accumulation: Accumulation | str | None = None,
+        auto_sync: bool = True,
+        silence: float = SILENCE_SECONDS,
+    ) -> SourceRun:
+        """Run the kernel as a call does, and return what is wrong instead of raising it (``findings``, ``stopped_by``).
+
+        Behind an instruction that cannot be carried out nothing is computed any more.
+        """
+        return self._run(
+            arguments, blocks, tiling, tiling_key, product, outputs, accumulation, auto_sync, silence, computes=True
+        )
+
+    def record(
+        self,
+        *arguments: Any,
+        blocks: int = 1,
+        tiling: Any = None,
+        tiling_key: int = 0,
+        product: str | Product | None = None,
+        outputs: Sequence[int] = (),
+        auto_sync: bool = True,
+        silence: float = SILENCE_SECONDS,
+    ) -> SourceRun:
+        """Return what a call would launch without computing it, for times and checks of large tensors.
+
+        A kernel that looks at what it computed (GetValue of UB) cannot be recorded so.
+        """
+        run = self._run(
+            arguments, blocks, tiling, tiling_key, product, outputs, None, auto_sync, silence, computes=False
+        )
+        if run.stopped_by is not None:
+            raise run.stopped_by
+        return run
+
+    @default_fenv
+    def _run(
+        self,
+        given: Sequence[Any],
+        blocks: int,
+        tiling: Any,
+        tiling_key: int,
+        product: str | Product | None,
+        outputs: Sequence[int],
+        accumulation: Accumulation | str | None,
+        auto_sync: bool,
+        silence: float,
+        *,
+        computes: bool,
+    ) -> SourceRun:
+        chip = _product(product)
+        all_given = [*given, *([] if tiling is None else [tiling_bytes(tiling)])]
+        arguments = Arguments(self.name, self.parameters, all_given, outputs)
+        counts = self._cores(chip, blocks)
+        process = Process(self.build(chip), arguments.gm.total_bytes, silence)
+        memory: npt.NDArray[np.uint8] = np.frombuffer(process.gm, np.uint8)
+        try:
+            arguments.load(process, memory)
+            _describe(process, chip, blocks, counts, tiling_key, auto_sync=auto_sync, computes=computes)
+            shared = SharedMemory(arguments.gm, memory) if computes else None
+            cores = Cores(process, chip, shared, accumulation, sum(counts.values()))
+            try:
+                stopped_by, printed = self._serve(process, cores, chip)
+            finally:
+                cores.close()
+            launches = _launches(self.name, cores, counts, arguments, auto_sync=auto_sync)
+            if stopped_by is None and computes and not cores.refused:
+                arguments.store(memory)
+        finally:
+            process.close()
+        run = SourceRun(
+            name=self.name,
+            call=arguments.words(),
+            product=chip,
+            launches=launches,
+            stopped_by=stopped_by,
+            refused=located(cores.refused, launches),
+            printed=printed,
+        )
+        if (recorder := own_recorder()) is not None:
+            recorder.add(lambda: run.explanation)
+        return run
+
+    def _serve(self, process: Process, cores: Cores, product: Product) -> tuple[KernelError | None, str]:
+        """Take what the program hands over until it ends; return what stopped it, and what it printed."""
+        printed: list[str] = []
+        try:
+            status = process.start()
+            while True:
+                cores.take()
+                if status is Status.DONE:
+                    return None, "".join(printed)
+                if status is Status.SYNC:
+                    cores.end_phase()
+                elif status is Status.READ and not cores.refused:
+                    cores.answer()
+                elif status is Status.READ:
+                    raise process.error("cannot read a value behind what could not be computed")
+                elif status is Status.PRINT:
+                    printed.append(process.text())
+                elif status in (Status.REFUSED, Status.CRASHED, Status.DEADLOCK):
+                    raise process.error(process.text())
+                status = process.go_on()
+        except KernelError as error:
+            where = "" if error.line is None else f", {error.line}"
+            text = f"{error} ({self.name}, {product.name}{where})"
+            return KernelError(text, error.line, error.core), "".join(printed)
+
+    def _cores(self, product: Product, blocks: int) -> dict[CoreKind, int]:
+        """Return how many cores of each kind run the kernel."""
+        is_split = product.core.is_split
+        limit = product.vector_core_count if self.kind == "vector" else product.cube_core_count
+        if (
+            isinstance(blocks, bool)
+            or not isinstance(blocks, int | np.integer)
+            or not 1 <= blocks <= min(limit, MAX_CORES)
+        ):
+            raise ShapeError(f"blocks must be in [1, {limit}], not {shown(blocks)} ({self.name}, {product.name})")
+        if self.kind == "mix" and is_split:
+            return {"cube": int(blocks), "vector": int(blocks) * self.source.vectors}
+        return {"vector" if self.kind == "vector" else "cube": int(blocks)}
+
+    def __repr__(self) -> str:
+        return f"{self.name} of {self.source.path}"
+
+
+def compile(
+    path: str | os.PathLike[str],
+    kernel: str | None = None,
+    *,
+    defines: Sequence[str] = (),
+    include: Sequence[str | Path] = (),
+    kind: Kind | None = None,
+    product: str | Product | None = None,
+) -> SourceKernel:
+    """Compile a kernel of an Ascend C source for this machine.
+
+    The kernel becomes a program that runs beside this one, as native code with the rights of the user. Nothing of the
+    vendor's is needed, only a C++ compiler (``$CXX``, ``g++``, ``clang++``, or the extra ``cpp``).
+
+    Parameters
+    ----------
+    path : path
+        A source with ``#include "kernel_operator.h"``. What only a host runs is left out.
+    kernel : str or None
+        Name of the kernel, with template arguments where it has them (``"add<half>"``); None: the only one there is.
+    defines : sequence of str
+        ``NAME`` or ``NAME=VALUE``.
+    include : sequence of path
+        Directories of its own headers, beside the source's.
+    kind : "vector", "cube", "mix" or None
+        Which cores it is for on products with separate ones; None: KERNEL_TASK_TYPE, else its names.
+    product : str, Product or None
+        For which to compile now; others are compiled when they are first called. None: the current product.
+
+    Returns
+    -------
+    SourceKernel
+        Call it with arrays.
+
+    Raises
+    ------
+    InputFileError
+        There is no such source or no such kernel.
+    CompilationError
+        The compiler refuses it.
+    MissingExtraError
+        There is no compiler.
+    """
+    source = read_source(Path(path))
+    if kernel is None:
+        if len(source.kernels) != 1:
+            names = ", ".join(source.kernels) or "none"
+            raise InputFileError(f"kernel must be named where {source.path.name} does not have just one ({names})")
+        kernel = source.kernels[0]
+    if not re.fullmatch(r"[A-Za-z_][\w:]*(?:<.*>)?", kernel):
+        raise InputFileError(f"kernel must be a name, perhaps with template arguments, not {shown(kernel)}")
+    for define in defines:
+        if not re.match(r"[A-Za-z_]\w*(?:=|$)", define):
+            raise InputFileError(f"defines must be NAME or NAME=VALUE, not {shown(define)}")
+    made = SourceKernel(source, kernel, kind or source.kind, defines, include)
+    made.build(product)
+    return made
+
+
+def _product(product: str | Product | None) -> Product:
+    return current_product() if product is None else get_product(product)
+
+
+def _parameters(source: Source, kernel: str) -> list[str]:
+    """Return the names of the kernel's parameters, as far as its text shows them."""
+    name = re.escape(kernel.partition("<")[0].rpartition(":")[2])
+    found = re.search(rf"\bvoid\s+{name}\s*\(([^()]*)\)", source.text)
+    parts = found[1].split(",") if found else []
+    names = [re.findall(r"[A-Za-z_]\w*", part) for part in parts]
+    return [words[-1] for words in names if words]
+
+
+def _describe(
+    process: Process,
+    product: Product,
+    blocks: int,
+    counts: dict[CoreKind, int],
+    tiling_key: int,
+    *,
+    auto_sync: bool,
+    computes: bool,
+) -> None:
+    """Tell a program which machine it runs on."""
+    control, core = process.control, product.core
+    control.blocks, control.cores = blocks, sum(counts.values())
+    control.is_split, control.auto_sync, control.reads = core.is_split, auto_sync, computes
+    control.cubes_per_block = counts.get("cube", 0) // blocks
+    control.vectors_per_block = counts.get("vector", 0) // blocks
+    control.event_count = core.event_count
+    for name in ("l1_bytes", "l0a_bytes", "l0b_bytes", "l0c_bytes", "ub_bytes", "bt_bytes"):
+        setattr(control, name, getattr(core, name))
+    control.tiling_key = tiling_key
+
+
+def _launches(
+    name: str, cores: Cores, counts: dict[CoreKind, int], arguments: Arguments, *, auto_sync: bool
+) -> tuple[Launch, ...]:
+    """Return what ran as launches: one, or those of a mixed kernel phase by phase, Cube cores first."""
+    names = {number: _buffer_name(number) for number in cores.buffers}
+    sites = {number: str(line) for number, line in cores.lines.items()}
+    others = {"lines": dict(cores.lines), "buffers": names, "sites": sites, "auto_sync": auto_sync}
+    programs: dict[CoreKind, list[list[np.ndarray]]] = {}
+    first = 0
+    for kind, count in counts.items():
+        programs[kind] = [cores.programs(core) for core in range(first, first + count)]
+        first += count
+    if len(programs) == 1:
+        [(kind, own)] = programs.items()
+        return (launch_of(name, own, arguments.gm, core_kind=kind, **others),)
+    launches = []
+    for phase in range(max(len(core) for own in programs.values() for core in own)):
+        for kind, own in programs.items():
+            if any(len(core) > phase and len(core[phase]) for core in own):
+                part = [core[phase : phase + 1] for core in own]
+                launches.append(launch_of(f"{name}.{kind}{phase}", part, arguments.gm, core_kind=kind, **others))
+    return tuple(launches)
+
+
+def _buffer_name(number: int) -> str:
+    position = number & ((1 << _POSITION_BITS) - 1)
+    names = {int(member): member.name for member in TPosition}
+    return f"{names.get(position, 'scratch')}#{number >> _POSITION_BITS}"

@@ -1,0 +1,183 @@
+"""The emulated cores of a kernel's program: they run the rows that it hands over, and answer what it reads.
+
+Rows are kept as they come, phase by phase, for the engines that look at the program afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.accumulation import Accumulation, default_accumulation
+from npu_sim.ascendc.arguments import SharedMemory
+from npu_sim.ascendc.process import Process
+from npu_sim.budget import reserve
+from npu_sim.engines.execute import ExecuteOptions
+from npu_sim.engines.session import Session
+from npu_sim.errors import NpuSimError, ProgramError
+from npu_sim.isa.codes import Data, Space
+from npu_sim.isa.op import Op
+from npu_sim.isa.row import INSTR, ROW_BYTES
+from npu_sim.products import Product
+from npu_sim.program.launch import SourceLine
+from npu_sim.program.violation import Violation
+
+
+class Cores:
+    """All cores of a call.
+
+    Parameters
+    ----------
+    process : Process
+        The kernel's program.
+    product : Product
+    memory : SharedMemory or None
+        The tensors; None: rows are kept and not run.
+    accumulation : Accumulation, str or None
+        Model of every Mmad; None: the product's for the type that is multiplied.
+    core_count : int
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        product: Product,
+        memory: SharedMemory | None,
+        accumulation: Accumulation | str | None,
+        core_count: int,
+    ) -> None:
+        self._process, self._product, self._memory, self._model = process, product, memory, accumulation
+        self._sessions: dict[int, Session] = {}
+        self._types = [""] * core_count
+        self._hf32 = [False] * core_count
+        self._parts: list[list[list[npt.NDArray[np.uint8]]]] = [[[]] for _ in range(core_count)]
+        self._counts = [0] * core_count
+        self._bytes = 0
+        self.lines: dict[int, SourceLine] = {}
+        self.buffers: set[int] = set()
+        self.refused: list[Violation] = []
+
+    def take(self) -> None:
+        """Keep and run the rows that the program has handed over.
+
+        Where one is illegal, leaves its tensor or cannot be carried out, what is wrong is kept in ``refused``, and
+        nothing runs from then on.
+
+        Raises
+        ------
+        BudgetError
+            There are more rows than the budget holds.
+        """
+        process = self._process
+        count, core = int(process.control.count), int(process.control.core)
+        if not count:
+            return
+        self._bytes += count * ROW_BYTES
+        reserve("Rows of a kernel", self._bytes)
+        rows = process.rows[:count]
+        self._parts[core][-1].append(process.row_bytes[:count].copy())
+        first, self._counts[core] = self._counts[core], self._counts[core] + count
+        self._note(rows)
+        if self._memory is None:
+            return
+        try:
+            self._run(core, rows)
+        except ProgramError as error:
+            # a session numbers rows that ran before as the program does
+            found = tuple(replace(violation, core=core) for violation in error.violations)
+            assert all(first <= violation.row < self._counts[core] for violation in found)
+            self.stop()
+            self.refused += found
+
+    def stop(self) -> None:
+        """Run nothing any more; the program cannot read values from now on."""
+        self._memory = None
+        self._process.control.reads = 0
+        self.close()
+
+    def end_phase(self) -> None:
+        """Begin a new phase of the core whose turn it is."""
+        self._parts[int(self._process.control.core)].append([])
+
+    def answer(self) -> None:
+        """Copy the bytes that the program asks for to where it reads them.
+
+        Raises
+        ------
+        NpuSimError
+            They cannot be looked at.
+        """
+        control = self._process.control
+        core, space = int(control.core), Space(control.space)
+        first, end = int(control.address), int(control.address + control.size)
+        session = self._session(core)
+        memory = session.memory
+        buffers: dict[Space, np.ndarray] = {Space.UB: memory.ub, Space.L1: memory.l1, Space.L0C: memory.l0c}
+        held = buffers.get(space)
+        if held is None:
+            raise NpuSimError(f"Contents must be looked at in UB, L1 or L0C, not in {space.name}")
+        data = held.view(np.uint8)[first:end]
+        if len(data) != end - first or len(data) > len(control.window):
+            raise NpuSimError(f"Contents of {space.name} must be looked at inside it, not at [{first}:{end}]")
+        np.frombuffer(control.window, np.uint8)[: len(data)] = data
+
+    def close(self) -> None:
+        """Give the buffers of all cores back."""
+        for session in self._sessions.values():
+            session.close()
+        self._sessions = {}
+
+    def programs(self, core: int) -> list[np.ndarray]:
+        """Return the rows of a core, phase by phase."""
+        empty = np.zeros((0, ROW_BYTES), np.uint8)
+        return [np.concatenate([empty, *parts]).reshape(-1).view(INSTR) for parts in self._parts[core]]
+
+    def _note(self, rows: np.ndarray) -> None:
+        """Remember what sites and buffers are called."""
+        for site in np.unique(rows["site"]).tolist():
+            if site not in self.lines:
+                line = self._process.line(site)
+                if line is not None:
+                    self.lines[site] = line
+        self.buffers.update(np.unique(rows["value"][rows["op"] == Op.ALLOC_TENSOR]).tolist())
+
+    def _session(self, core: int) -> Session:
+        if core not in self._sessions:
+            assert self._memory is not None
+            options = self._options("fp16")
+            self._sessions[core] = Session(self._product, options, self._memory, core=core)
+            self._types[core] = "fp16"
+        return self._sessions[core]
+
+    def _options(self, name: str) -> ExecuteOptions:
+        model = Accumulation.parse(self._model, default_accumulation(self._product, name))
+        return ExecuteOptions(accumulation=model)
+
+    def _run(self, core: int, rows: np.ndarray) -> None:
+        session = self._session(core)
+        assert self._memory is not None
+        for part, name in self._stretches(core, rows):
+            if name and name != self._types[core]:
+                session.use(self._options(name))
+                self._types[core] = name
+            session.run(part, self._memory.spans)
+
+    def _stretches(self, core: int, rows: np.ndarray) -> Iterator[tuple[np.ndarray, str]]:
+        """Yield the rows in parts whose Mmads multiply one type, and its name."""
+        places = np.flatnonzero((rows["op"] == Op.MMAD) | (rows["op"] == Op.SET_HF32))
+        first, name = 0, ""
+        for at in places.tolist():
+            row = rows[at]
+            if row["op"] == Op.SET_HF32:
+                self._hf32[core] = bool(row["value"])
+                continue
+            own = Data(int(row["dtype"])).name.lower()
+            own = "hf32" if own == "fp32" and self._hf32[core] else own
+            if name and own != name:
+                yield rows[first:at], name
+                first = at
+            name = own
+        yield rows[first:], name

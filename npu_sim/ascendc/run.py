@@ -1,0 +1,86 @@
+"""A call of a C++ kernel: its launches, and what is wrong with them by file and line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+from npu_sim.ascendc.process import KernelError
+from npu_sim.authoring.run import KernelRun
+from npu_sim.program.launch import Launch, SourceLine
+from npu_sim.program.violation import Violation
+from npu_sim.report.explain import Explanation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding(Violation):
+    """A violation, and where it is in the source.
+
+    Attributes
+    ----------
+    line, other_line : SourceLine or None
+        Of both instructions.
+    auto_sync : bool
+        Whether the compiler of the source is taken to put in the barriers and flags that bisheng puts in by itself.
+    """
+
+    line: SourceLine | None = None
+    other_line: SourceLine | None = None
+    auto_sync: bool = True
+
+    def __str__(self) -> str:
+        where = "" if self.line is None else f"{self.line}: "
+        return f"{where}{Violation.__str__(self)} (auto_sync {'on' if self.auto_sync else 'off'})"
+
+
+def located(violations: Iterable[Violation], launches: tuple[Launch, ...]) -> tuple[Finding, ...]:
+    """Return violations with their lines."""
+    return tuple(
+        Finding(
+            **{field.name: getattr(found, field.name) for field in fields(Violation)},
+            line=launches[found.launch].lines.get(found.site),
+            other_line=launches[found.launch].lines.get(found.other_site),
+            auto_sync=launches[found.launch].auto_sync,
+        )
+        for found in violations
+    )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SourceRun(KernelRun):
+    """A call of a kernel in C++.
+
+    Attributes
+    ----------
+    stopped_by : KernelError or None
+        What ended it before its end.
+    refused : tuple of Finding
+        Instructions that could not be carried out; nothing was computed behind them.
+    printed : str
+        What it printed (printf, DumpTensor).
+    """
+
+    stopped_by: KernelError | None = None
+    refused: tuple[Finding, ...] = ()
+    printed: str = ""
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong: single instructions, lives of buffers, order, bounds and outputs, each with its line."""
+        known = {(found.launch, found.core, found.row) for found in self.refused}
+        others = [found for found in super().findings if (found.launch, found.core, found.row) not in known]
+        return (*self.refused, *located(others, self.launches))
+
+    @property
+    def explanation(self) -> Explanation:
+        """What ``npu-sim check`` and ``perf`` know of the call."""
+        words = "on" if self.launches[0].auto_sync else "off"
+        return Explanation(
+            title=self.name,
+            call=f"{self.call}; auto_sync {words}",
+            product=self.product,
+            launches=self.launches,
+            is_finished=self.stopped_by is None,
+            stopped_by="" if self.stopped_by is None else str(self.stopped_by),
+        )

@@ -1,0 +1,206 @@
+"""What ``npu-sim run``, ``check`` and ``perf`` of a C++ kernel share: its options, its arguments, its call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from npu_sim.dtypes.formats import get_dtype
+from npu_sim.errors import InputFileError, NpuSimError
+from ops.cli.output import note_compilation
+from ops.cli.shapes import UsageError
+
+if TYPE_CHECKING:
+    from npu_sim.ascendc import SourceKernel, SourceRun
+
+FileArgument = Annotated[str, typer.Argument(metavar="FILE.cpp", help="Ascend C source with a kernel.")]
+KernelOption = Annotated[
+    str | None, typer.Option("--kernel", metavar="NAME", help="The kernel, as add<half>. Default: the only one.")
+]
+BlocksOption = Annotated[int, typer.Option("--blocks", min=1, help="Blocks of the launch (numBlocks).")]
+ArgOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--arg",
+        metavar="VALUE",
+        help="Next argument of the kernel: a .npy file, zeros:SHAPE:TYPE (zeros:16x32:fp16), or a number; repeatable.",
+    ),
+]
+OutOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--out",
+        metavar="NAME:SHAPE:TYPE",
+        help="An argument that the kernel writes (z:8x2048:fp16), by the name of its parameter; repeatable.",
+    ),
+]
+TilingOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tiling", metavar="FILE", help='Last argument: bytes, or JSON such as [["uint32", 8], ["float", 1]].'
+    ),
+]
+TilingKeyOption = Annotated[int, typer.Option("--tiling-key", help="What TILING_KEY_IS compares with.")]
+DefineOption = Annotated[list[str] | None, typer.Option("-D", "--define", metavar="NAME[=VALUE]", help="Repeatable.")]
+IncludeOption = Annotated[
+    list[str] | None, typer.Option("-I", "--include", metavar="DIR", help="Directory of its headers; repeatable.")
+]
+KindOption = Annotated[
+    str | None, typer.Option("--kind", metavar="KIND", help="Cores it is for: vector, cube or mix. Default: it says.")
+]
+ProductOption = Annotated[
+    str | None, typer.Option("--product", "--soc-version", help="SoC version, series alias or product file (.toml).")
+]
+AutoSyncOption = Annotated[
+    bool,
+    typer.Option(
+        "--auto-sync/--no-auto-sync",
+        help="Whether the source's compiler adds barriers between vector instructions and flags of the scalar unit.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What the command line says of a kernel and its call."""
+
+    file: str
+    kernel: str | None
+    blocks: int
+    args: Sequence[str]
+    outs: Sequence[str]
+    tiling: str | None
+    tiling_key: int
+    defines: Sequence[str]
+    include: Sequence[str]
+    kind: str | None
+    product: str | None
+    auto_sync: bool
+
+    def compiled(self) -> SourceKernel:
+        """Compile the kernel."""
+        from npu_sim import ascendc
+
+        if self.kind not in (None, "vector", "cube", "mix"):
+            raise UsageError(f"--kind must be one of vector, cube, mix, not {self.kind!r}")
+        return ascendc.compile(
+            self.file,
+            self.kernel,
+            defines=self.defines,
+            include=list(self.include),
+            kind=self.kind,  # type: ignore[arg-type]  # checked above
+            product=self.product,
+        )
+
+    def called(self, *, checks: bool) -> tuple[SourceRun, dict[str, np.ndarray]]:
+        """Compile and call the kernel; return what it launched, and what it wrote by name.
+
+        Parameters
+        ----------
+        checks : bool
+            What is wrong is in the result, and not raised.
+        """
+        arguments, outputs = self._arguments()
+        note_compilation()
+        kernel = self.compiled()
+        order = _placed(arguments, outputs, kernel.parameters)
+        values = [value for value, _ in order]
+        run = (kernel.check if checks else kernel)(
+            *values,
+            blocks=self.blocks,
+            tiling=None if self.tiling is None else read_tiling(self.tiling),
+            tiling_key=self.tiling_key,
+            product=self.product,
+            outputs=[number for number, (_, name) in enumerate(order) if name],
+            auto_sync=self.auto_sync,
+        )
+        return run, {name: value for value, name in order if name}
+
+    def _arguments(self) -> tuple[list[Any], dict[str, np.ndarray]]:
+        outputs: dict[str, np.ndarray] = {}
+        for text in self.outs:
+            name, _, rest = text.partition(":")
+            if not name.isidentifier() or name in outputs:
+                raise UsageError(f"--out must begin with a name of its own, not {text!r}")
+            outputs[name] = _zeros("--out", rest, text)
+        return [_argument(text) for text in self.args], outputs
+
+
+def _placed(arguments: list[Any], outputs: dict[str, np.ndarray], names: Sequence[str]) -> list[tuple[Any, str]]:
+    """Return the arguments in the kernel's order, those that are written with their names."""
+    left, order = list(arguments), list[tuple[Any, str]]()
+    for name in names:
+        if name in outputs:
+            order.append((outputs[name], name))
+        elif left:
+            order.append((left.pop(0), ""))
+    placed = {name for _, name in order}
+    order += [(value, "") for value in left]
+    return order + [(value, name) for name, value in outputs.items() if name not in placed]
+
+
+def _zeros(option: str, text: str, whole: str) -> np.ndarray:
+    shape, _, kind = text.partition(":")
+    sizes = shape.split("x")
+    if not all(size.isdecimal() for size in sizes) or not kind:
+        raise UsageError(f"{option} must give SHAPE:TYPE such as 8x2048:fp16, not {whole!r}")
+    try:
+        storage = get_dtype(kind).storage
+    except NpuSimError:
+        try:
+            storage = np.dtype(kind)
+        except TypeError:
+            raise UsageError(f"{option} must give a type such as fp16 or int32, not {kind!r}") from None
+    return np.zeros([int(size) for size in sizes], storage)
+
+
+def _argument(text: str) -> Any:
+    if text.endswith(".npy"):
+        try:
+            return np.load(text, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise InputFileError(f"--arg must be a .npy file that can be read, not {text} ({error})") from error
+    if text.startswith("zeros:"):
+        return _zeros("--arg", text.removeprefix("zeros:"), text)
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    raise UsageError(f"--arg must be a .npy file, zeros:SHAPE:TYPE or a number, not {text!r}")
+
+
+def read_tiling(file: str) -> bytes:
+    """Return the bytes of a tiling file: as they are, or of a JSON list of [type, value] laid out as a C++ struct.
+
+    Raises
+    ------
+    InputFileError
+        It cannot be read, or is no such list.
+    """
+    try:
+        raw = Path(file).read_bytes()
+    except OSError as error:
+        raise InputFileError(f"--tiling must be a file that can be read, not {file} ({error.strerror})") from error
+    if not file.endswith(".json"):
+        return raw
+    names = {"float": "float32", "double": "float64", "bool": "uint8"}
+    try:
+        fields = [
+            np.atleast_1d(np.array(value, np.dtype(names.get(kind.removesuffix("_t"), kind.removesuffix("_t")))))
+            for kind, value in json.loads(raw)
+        ]
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise InputFileError(f"{file} must hold a list of [type, value], not what it does ({error})") from error
+    packed, widest = b"", 1
+    for field in fields:
+        size = field.dtype.itemsize
+        widest = max(widest, size)
+        packed += b"\0" * (-len(packed) % size) + field.tobytes()
+    return packed + b"\0" * (-len(packed) % widest)

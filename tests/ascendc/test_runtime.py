@@ -1,0 +1,215 @@
+"""What ends a kernel ends in an error with its core and line, and this process lives on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npu_sim import ascendc
+from npu_sim.compilers import CompilationError
+from npu_sim.errors import InputFileError, NpuSimError, ProgramError, ShapeError
+from tests.ascendc.compiler import require_compiler
+
+require_compiler()
+
+SOURCE = """
+#include "kernel_operator.h"
+using namespace AscendC;
+__aicore__ void loops(GM_ADDR x) {
+  TPipe pipe; TBuf<> buffer; pipe.InitBuffer(buffer, 64);
+  Duplicate(buffer.Get<float>(), 0.0f, 8);  // 6
+  volatile int n = 1;
+  while (n) {}
+}
+__aicore__ void crashes(GM_ADDR x) {
+  TPipe pipe; TBuf<> buffer; pipe.InitBuffer(buffer, 64);
+  Duplicate(buffer.Get<float>(), 0.0f, 8);  // 12
+  *(volatile int*)nullptr = 3;
+}
+int deep(int n) { volatile char big[4096]; big[0] = char(n); return n ? deep(n + 1) + big[0] : 0; }
+__aicore__ void overflows(GM_ADDR x) { if (deep(1)) Trap(); }
+__aicore__ void throws(GM_ADDR x) { throw 3; }
+__aicore__ void exits(GM_ADDR x) { _exit(5); }
+__aicore__ void too_big(GM_ADDR x) {
+  TPipe pipe; TBuf<> buffer;
+  pipe.InitBuffer(buffer, 1 << 20);  // 21
+}
+__aicore__ void empty(GM_ADDR x) {
+  TPipe pipe; TQue<TPosition::VECIN, 1> queue; pipe.InitBuffer(queue, 1, 64);
+  auto tensor = queue.DeQue<half>();  // 25
+}
+__aicore__ void full(GM_ADDR x) {
+  TPipe pipe; TQue<TPosition::VECIN, 1> queue; pipe.InitBuffer(queue, 1, 64);
+  auto first = queue.AllocTensor<half>();
+  auto second = queue.AllocTensor<half>();  // 30
+}
+__aicore__ void skips(GM_ADDR x) {
+  if (GetBlockIdx() == 0) return;
+  SyncAll();  // 34
+}
+__aicore__ void asserts(GM_ADDR x) {
+  ascendc_assert(GetBlockNum() == 77, "blocks");  // 37
+}
+__aicore__ void unaligned(GM_ADDR x) {
+  TPipe pipe; TBuf<> buffer; pipe.InitBuffer(buffer, 64);
+  GlobalTensor<half> g; g.SetGlobalBuffer((__gm__ half*)x);
+  DataCopy(buffer.Get<half>(), g, 5);  // 42
+}
+__aicore__ void outside(GM_ADDR x) {
+  TPipe pipe; TBuf<> buffer; pipe.InitBuffer(buffer, 4096);
+  GlobalTensor<float> g; g.SetGlobalBuffer((__gm__ float*)x);
+  DataCopy(buffer.Get<float>(),  // 47
+           g[64], 1024);
+}
+__aicore__ void wide(GM_ADDR x) {
+  LocalTensor<float> t(TPosition::VECCALC, 0, 64);
+  Adds(t, t, 1.0f, 1 << 30);  // 52
+}
+__global__ __aicore__ void ends(GM_ADDR x, int32_t which) {
+  void (*all[])(GM_ADDR) = {loops, crashes, overflows, throws, exits, too_big, empty, full, skips,
+                            asserts, unaligned, outside, wide};
+  all[which](x);
+}
+__global__ __aicore__ void scalars(GM_ADDR y, int32_t n, float f, uint8_t b) {
+  PRINTF("%d %g %d\\n", n, f, int(b));
+}
+struct Pair { int32_t a; int64_t b; };
+__global__ __aicore__ void by_value(GM_ADDR y, Pair tiling) {
+  PRINTF("%d %lld\\n", tiling.a, (long long)tiling.b);
+}
+REGISTER_TILING_DEFAULT(Pair)
+__global__ __aicore__ void by_pointer(GM_ADDR y, GM_ADDR workspace, GM_ADDR tiling) {
+  GET_TILING_DATA(data, tiling);
+  if (TILING_KEY_IS(5)) PRINTF("%d %lld\\n", data.a, (long long)data.b);
+}
+int main() { aclInit(nullptr); ends<<<1, nullptr, nullptr>>>(nullptr, 0); return aclFinalize(); }
+void launch(uint32_t blocks, void* stream, uint8_t* x) { ends<<<blocks, nullptr, stream>>>(x, 1); }
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runtime") / "kernels.cpp"
+    path.write_text(SOURCE)
+    return path
+
+
+NAMES = [
+    "loops",
+    "crashes",
+    "overflows",
+    "throws",
+    "exits",
+    "too_big",
+    "empty",
+    "full",
+    "skips",
+    "asserts",
+    "unaligned",
+    "outside",
+    "wide",
+]
+
+
+def kernel(source, name):
+    return ascendc.compile(source, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "core", "line"),
+    [
+        ("loops", "must not loop without an instruction for 0.3 seconds", 0, 6),
+        ("crashes", "SIGSEGV", 0, 12),
+        ("overflows", "stack of 1024 KiB overflowed", 0, None),
+        ("throws", "kernel must not throw", 0, None),
+        ("exits", "its program ended with exit code 5", 0, None),
+        ("too_big", "InitBuffer must leave UB at most 196608 bytes, not ask for 1048576", 0, 21),
+        ("empty", "DeQue of a VECIN queue must come behind an EnQue", 0, 25),
+        ("full", "AllocTensor of a VECIN queue must find a free one of its 1 blocks", 0, 30),
+        ("skips", "SyncAll must be reached by every core", 1, 34),
+        ("asserts", "assertion must hold: GetBlockNum() == 77", 0, 37),
+        ("unaligned", "DataCopy count must be whole blocks of 32 bytes, not 5", 0, 42),
+    ],
+)
+def test_what_ends_a_kernel_names_core_and_line(source, name, words, core, line):
+    run, which = kernel(source, "ends"), NAMES.index(name)
+    with pytest.raises(ascendc.KernelError) as raised:
+        run(np.zeros(64, np.float32), which, blocks=2, silence=0.3)
+    error = raised.value
+    assert isinstance(error, NpuSimError)
+    assert words in str(error)
+    assert "ends" in str(error)
+    assert "Ascend910B2" in str(error)
+    assert error.core == core
+    assert (error.line and error.line.line) == line
+    assert line is None or str(error.line) in str(error)
+    checked = run.check(np.zeros(64, np.float32), which, blocks=2, silence=0.3)
+    assert words in str(checked.stopped_by)
+
+
+@pytest.mark.parametrize(("name", "line"), [("outside", 47), ("wide", 52)])
+def test_an_instruction_that_cannot_be_carried_out_is_a_finding_at_its_line(source, name, line):
+    run, which = kernel(source, "ends"), NAMES.index(name)
+    x = np.arange(64, dtype=np.float32)
+    with pytest.raises(ProgramError) as raised:
+        run(x, which)
+    assert raised.value.violations[0].line.line == line
+    checked = run.check(x, which)
+    assert [found.line.line for found in checked.findings] == [line]
+    assert "auto_sync on" in str(checked.findings[0])
+    assert np.array_equal(x, np.arange(64))
+
+
+def test_numbers_structs_and_pointers_arrive(source):
+    y = np.zeros(8, np.float32)
+    assert kernel(source, "scalars")(y, -3, 2.5, np.uint8(200)).printed == "-3 2.5 200\n"
+    pair = np.array([(7, 1 << 40)], np.dtype([("a", "i4"), ("b", "i8")], align=True))
+    assert kernel(source, "by_value")(y, tiling=pair).printed == f"7 {1 << 40}\n"
+    by_pointer = kernel(source, "by_pointer")
+    assert by_pointer(y, None, tiling=pair.tobytes(), tiling_key=5).printed == f"7 {1 << 40}\n"
+    assert by_pointer(y, None, tiling=pair.tobytes(), tiling_key=6).printed == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "words"),
+    [
+        ("scalars", (1,), "must be given 4 arguments, not 2"),
+        ("scalars", (1, 2, 3, 4), "must be given 4 arguments, not 5"),
+        ("scalars", (1.5, 2, 3), "argument 1 of the kernel must be a whole number"),
+        ("scalars", (1, 2, 300), "argument 3 of the kernel must be a number that its type can hold"),
+        ("by_value", (b"short",), "argument 1 of the kernel must be a struct of 16 bytes, not 5"),
+        ("by_value", (np.zeros(4, np.int64),), "argument 1 of the kernel must be bytes of a struct"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(source, name, given, words):
+    with pytest.raises(ascendc.KernelError, match=words):
+        kernel(source, name)(np.zeros(8, np.float32), *given)
+
+
+def test_calls_that_make_no_sense_are_refused(source):
+    run = kernel(source, "scalars")
+    with pytest.raises(ShapeError, match=r"blocks must be in \[1, 48\], not 0"):
+        run(np.zeros(1), blocks=0)
+    with pytest.raises(ShapeError, match="outputs of scalars must be numbers of arrays"):
+        run(np.zeros(1), 1, 2.0, 3, outputs=[1])
+    with pytest.raises(NpuSimError, match="y of scalars must be an array, a number, bytes or None"):
+        run("text", 1, 2.0, 3)
+    with pytest.raises(InputFileError, match="kernel must be named where"):
+        ascendc.compile(source)
+    with pytest.raises(InputFileError, match="must be a C\\+\\+ source that can be read"):
+        ascendc.compile(source.parent / "missing.cpp")
+    with pytest.raises(CompilationError, match="no_such_kernel"):
+        ascendc.compile(source, "no_such_kernel")
+    with pytest.raises(InputFileError, match="kernel must be a name"):
+        ascendc.compile(source, "a; system()")
+
+
+def test_a_name_that_the_machine_lacks_does_not_compile_and_is_named(tmp_path):
+    path = tmp_path / "lacks.cpp"
+    path.write_text(
+        '#include "kernel_operator.h"\nusing namespace AscendC;\n'
+        "__global__ __aicore__ void lacks(GM_ADDR x) {\n  LocalTensor<half> t;\n  LayerNorm(t, t, t, t);\n}\n"
+    )
+    with pytest.raises(CompilationError, match="LayerNorm is not modelled by this emulator") as raised:
+        ascendc.compile(path)
+    assert "lacks.cpp:5" in str(raised.value)
