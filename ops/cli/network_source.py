@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from npu_sim.errors import MissingExtraError
 from ops.cli.model_files import guarded, model_and_loss
 from ops.cli.shapes import DEFAULT_DTYPE, UsageError
+from ops.studies.calls.linears import LinearRequest
 from ops.studies.layers import GradientName
 from ops.studies.network.step import (
     Make,
@@ -16,12 +17,13 @@ from ops.studies.network.step import (
     TrainingStep,
     convolution_layer,
     folded,
+    linear_layer,
     pooling_layer,
     step_of_table,
 )
 
 if TYPE_CHECKING:
-    from ops.torch.layers import SeenConvolution, SeenPooling, SeenStep
+    from ops.torch.layers import Seen, SeenStep
 
 DEFAULT_BATCHES = (8,)
 
@@ -57,7 +59,7 @@ def model_source(
     dtype : {"fp16", "bf16", "fp32"} or None
         Format of the tensors; None: as the model has them.
     gradients : tuple of {"dx", "dw", "db"} or None
-        Of every convolution; None: those that the backward pass wants.
+        Of every convolution and linear layer; None: those that the backward pass wants.
 
     Raises
     ------
@@ -69,11 +71,11 @@ def model_source(
     seen = {batch: _seen(source, [(batch, *shape[1:]) for shape in inputs]) for batch in batches}
     if not batches:
         own = _seen(source, inputs)
-        seen = {_batch(own): own}
+        seen = {inputs[0][0] if inputs else own.layers[0].x_shape[0]: own}
 
     def make(batch: int, mode: int) -> TrainingStep:
         step = seen[batch]
-        layers = folded(_layer(layer, mode, dtype, gradients) for layer in step.layers)
+        layers = folded(step_layer(layer, batch, mode, dtype, gradients) for layer in step.layers)
         return TrainingStep(
             title=source,
             source="the layers that a forward and a backward pass call",
@@ -96,20 +98,26 @@ def _seen(source: str, inputs: Sequence[tuple[int, ...]]) -> SeenStep:
     return seen
 
 
-def _batch(step: SeenStep) -> int:
-    """Return the images of the first layer."""
-    return step.layers[0].x_shape[0]
-
-
-def _layer(
-    layer: SeenConvolution | SeenPooling, mode: int, dtype: str | None, gradients: tuple[GradientName, ...] | None
+def step_layer(
+    layer: Seen, batch: int, mode: int, dtype: str | None, gradients: tuple[GradientName, ...] | None
 ) -> StepLayer:
-    from ops.torch.layers import SeenPooling
+    """Return a layer of a model as a step calls it, in ``dtype`` and for ``gradients`` if they are given."""
+    from ops.torch.layers import SeenLinear, SeenPooling
 
     if isinstance(layer, SeenPooling):
         request = replace(layer.gradient, cube_math_type=mode, dtype=dtype or layer.gradient.dtype)
         return pooling_layer(layer.name, request, wants_gradient=layer.wants_gradient or gradients is not None)
+    wanted = layer.gradients if gradients is None else gradients
+    if isinstance(layer, SeenLinear):
+        rows, features = layer.x_shape
+        linear = LinearRequest(
+            # of an image several rows: positions of a sequence
+            x_shape=(rows, features) if rows % batch or rows == batch else (batch, rows // batch, features),
+            out_features=layer.out_features,
+            has_bias=layer.has_bias,
+            dtype=dtype or layer.dtype,
+            cube_math_type=mode,
+        )
+        return linear_layer(layer.name, linear, wanted)
     case = replace(layer.case, dtype=dtype or layer.case.dtype)
-    return convolution_layer(
-        case, layer.gradients if gradients is None else gradients, has_bias=layer.has_bias, cube_math_type=mode
-    )
+    return convolution_layer(case, wanted, has_bias=layer.has_bias, cube_math_type=mode)

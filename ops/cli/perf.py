@@ -93,8 +93,8 @@ def perf_command(
 
     A network is a table that ships (--model) or a PyTorch model, which a function
     of a Python file returns (FILE.py:FUNCTION, with --input or with a loss): of
-    every convolution and average pooling the whole backward call that a training
-    step makes, on one or several products, in one or several batches.
+    every convolution, average pooling and linear layer the whole backward calls
+    that a training step makes, on one or several products, in one or several batches.
 
     A weight gradient is a call of aclnnConvolutionBackward that wants no other
     gradient, and refused where the operator refuses it. The whole call is timed,

@@ -103,7 +103,6 @@ def plan_matrix_product(
     OperatorError
         161002: the Cube cannot compute the type. 561103: the product has no such kernel, or there is nothing to sum.
     """
-    compute = compute_dtype_of(promote(descs["a"].dtype, descs["b"].dtype), cube_math_type, product)
     output = descs["output"]
     # with K = 0 the factors have no elements
     arguments = {
@@ -111,6 +110,7 @@ def plan_matrix_product(
         for name, desc in descs.items()
         if output.elems and desc.elems
     }
+    compute = compute_dtype_of(promote(descs["a"].dtype, descs["b"].dtype), cube_math_type, product)
     planner = _Planner(shape, compute, product, arguments, tiling, block_dim)
     if output.elems:
         planner.plan()
@@ -122,6 +122,35 @@ def plan_matrix_product(
         descs=descs,
         arguments=arguments,
     )
+
+
+def matrix_product_steps(
+    shape: MatmulShape, arguments: Mapping[str, Argument], cube_math_type: int, product: Product
+) -> tuple[Step, ...]:
+    """Return the steps of a product of tensors that fit each other and have elements, for a call that has others.
+
+    Parameters
+    ----------
+    shape : MatmulShape
+        Extents, and how the factors are stored.
+    arguments : mapping of str to Argument
+        "a", "b", perhaps "bias", and "output".
+    cube_math_type : int
+        0..3.
+    product : Product
+        Where it runs.
+
+    Raises
+    ------
+    OperatorError
+        161002: the Cube cannot compute the type.
+    """
+    dtypes = (arguments[name].buffer.dtype for name in ("a", "b"))
+    planner = _Planner(
+        shape, compute_dtype_of(promote(*dtypes), cube_math_type, product), product, arguments, None, None
+    )
+    planner.plan()
+    return planner.steps.steps
 
 
 class _Planner:

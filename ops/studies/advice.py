@@ -113,7 +113,7 @@ def _dtype_of(request: Any) -> str:
 
 
 def _has_images(request: Any) -> bool:
-    return hasattr(request, "case") or hasattr(request, "kernel_size")
+    return any(hasattr(request, name) for name in ("case", "kernel_size", "in_features"))
 
 
 def _larger(request: Any, product: Product) -> Sequence[Any]:

@@ -73,18 +73,49 @@ class SeenPooling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenLinear:
+    """A product of two matrices of a forward pass, as linear layers are: rows of features, and a weight.
+
+    Attributes
+    ----------
+    name : str
+        Of its module.
+    x_shape : tuple of int
+        Rows and features that are multiplied.
+    out_features : int
+        Features of the output.
+    dtype : str
+        Format of the rows.
+    has_bias : bool
+        It adds a bias.
+    gradients : tuple of {"dx", "dw", "db"}
+        What of it requires a gradient.
+    """
+
+    name: str
+    x_shape: tuple[int, ...]
+    out_features: int
+    dtype: str
+    has_bias: bool
+    gradients: tuple[GradientName, ...]
+
+
+Seen = SeenConvolution | SeenPooling | SeenLinear
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SeenStep:
     """What one training step of a model calls.
 
     Attributes
     ----------
-    layers : tuple of SeenConvolution or SeenPooling
+    layers : tuple of SeenConvolution, SeenPooling or SeenLinear
         In forward order. A module that runs several times is there several times: ``conv``, ``conv#2``.
     others : dict of str to int
         What else its forward pass runs: modules by their class, operators outside of them by PyTorch's name.
     """
 
-    layers: tuple[SeenConvolution | SeenPooling, ...]
+    layers: tuple[Seen, ...]
     others: dict[str, int]
 
 
@@ -93,7 +124,7 @@ Build = Callable[[], tuple[torch.nn.Module, Callable[[], torch.Tensor]]]
 
 
 def seen_layers(build: Build) -> SeenStep:
-    """Return the convolutions and average poolings of a model.
+    """Return the convolutions, average poolings and linear layers of a model.
 
     Parameters
     ----------
@@ -104,8 +135,7 @@ def seen_layers(build: Build) -> SeenStep:
     Raises
     ------
     ShapeError
-        The loss is no function, or returns no scalar that requires a gradient; there is no convolution or average
-        pooling.
+        The loss is no function, or returns no scalar that requires a gradient; there is no such layer.
     """
     mode = _Seeing()
     with torch.device("meta"), mode:
@@ -118,17 +148,17 @@ def seen_layers(build: Build) -> SeenStep:
                 raise ShapeError(f"loss must be a scalar that requires a gradient, not {shown(value)}")
             torch.autograd.backward(value)
     if not mode.layers:
-        raise ShapeError("The model must run a convolution or 2D average pooling, but has none")
+        raise ShapeError("The model must run a convolution, a 2D average pooling or a linear layer, but has none")
     return SeenStep(layers=tuple(mode.layers), others=dict(mode.others.most_common()))
 
 
 class _Seeing(_modes.TorchDispatchMode):  # type: ignore[misc]
-    """Notes every convolution and average pooling of a forward pass, and which gradients the backward pass wants."""
+    """Notes convolutions, average poolings and linear layers of a forward pass, and which gradients are wanted."""
 
     def __init__(self) -> None:
         super().__init__()
         self.names: ModuleNames | None = None
-        self.layers: list[SeenConvolution | SeenPooling] = []
+        self.layers: list[Seen] = []
         self.others: Counter[str] = Counter()
         self._times: Counter[str] = Counter()
         # layers whose gradients are not asked for yet, by their modules; the last one's are asked for first
@@ -169,11 +199,13 @@ class _Seeing(_modes.TorchDispatchMode):  # type: ignore[misc]
             layer = see(self._named(names.here), result, *args)
             self._pending.setdefault(names.here, []).append(layer)
             self.layers.append(layer)
+        elif func in (_aten.addmm.default, _aten.mm.default) and names.is_forward:
+            self.layers.append(self._linear(self._named(names.here), args[-2], args[-1], *args[:-2]))
         elif func is _aten.convolution_backward.default and not is_second_derivative():
             self._gradients(names.of_backward(args[2]), args[10])
         elif func is _aten.avg_pool2d_backward.default and not is_second_derivative():
             self._gradients(names.of_backward(None), ())
-        elif names.is_forward and func.namespace == "aten" and not func.is_view:
+        elif names.is_forward and func.namespace == "aten" and not _is_view(func):
             self._other(func, names.running)
 
     def _other(self, func: Any, module: torch.nn.Module | None) -> None:
@@ -240,6 +272,20 @@ class _Seeing(_modes.TorchDispatchMode):  # type: ignore[misc]
         )
         return SeenPooling(name=name, gradient=gradient)
 
+    def _linear(
+        self, name: str, input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+    ) -> SeenLinear:
+        parts = {"dx": input, "dw": weight, "db": bias}
+        wanted = (name for name in GRADIENTS if (part := parts[name]) is not None and part.requires_grad)
+        return SeenLinear(
+            name=name,
+            x_shape=tuple(input.shape),
+            out_features=weight.shape[1],
+            dtype=_format(input),
+            has_bias=bias is not None,
+            gradients=tuple(wanted) if torch.is_grad_enabled() else (),
+        )
+
     def _gradients(self, name: str, mask: Sequence[bool]) -> None:
         """Note what the backward pass wants of the layer whose turn it is."""
         waiting = self._pending.get(name)
@@ -267,6 +313,11 @@ def _without_elements(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequ
         (args, kwargs),
     )
     return args, kwargs
+
+
+def _is_view(func: Any) -> bool:
+    """Return whether an operator moves nothing; how rows of images are laid side by side is not marked as a view."""
+    return func.is_view or func is _aten._unsafe_view.default
 
 
 def _format(tensor: torch.Tensor) -> str:

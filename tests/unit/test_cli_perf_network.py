@@ -153,7 +153,10 @@ WRONG = [
     ((*SMALL, "--batch", "0,8"), "--batch must be in [1, 2147483646], not 0"),
     ((*SMALL, "--mask", "dx,dy"), "--mask must be some of dx,dw,db, not dx,dy"),
     ((*SMALL, "--input", "1,3,8,8"), "--input must be given together with a PyTorch model"),
-    ((*SMALL, "--layer", "conv9"), "Layer must be one of conv1, conv2, conv3, conv4, conv5, not conv9 (AlexNet)"),
+    (
+        (*SMALL, "--layer", "conv9"),
+        "Layer must be one of conv1, conv2, conv3, conv4, conv5, fc6, fc7, fc8, not conv9",
+    ),
     ((*SMALL, "--x", "1,3,8,8"), "Layers must come from one of FILE, --model and --x, not from --model and --x"),
     ((*SMALL, "--stride", "2"), "--stride must be given together with --x"),
     (("m.py:build", *SMALL), "Layers must come from one of FILE, --model and --x, not from FILE and --model"),
@@ -208,7 +211,7 @@ def pools_first():
     return nn.Sequential(nn.AvgPool2d(2), nn.Conv2d(3, 8, 3)), torch.zeros(3, 3, 8, 8)
 
 def nothing():
-    return nn.Linear(3, 3)
+    return nn.LayerNorm(3)
 """
 
 
@@ -266,7 +269,10 @@ def test_the_batch_is_that_of_the_first_layer_whatever_it_is(capsys, tmp_path):
         (("m.py:none",), "m.py must define the function none"),
         (("m.py:build", "--input", "2,4,8,8"), "m.py:build must run, but ends with "),
         (("m.py:decides",), "m.py:decides must run, but ends with "),
-        (("m.py:nothing", "--input", "2,3"), "The model must run a convolution or 2D average pooling, but has none"),
+        (
+            ("m.py:nothing", "--input", "2,3"),
+            "The model must run a convolution, a 2D average pooling or a linear layer, but has none",
+        ),
     ],
 )
 def test_models_that_cannot_be_timed_are_refused_in_one_line(capsys, tmp_path, arguments, message):

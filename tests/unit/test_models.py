@@ -6,7 +6,7 @@ import pytest
 
 from npu_sim.errors import InputFileError
 from ops.studies.cases import cases_of_model
-from ops.studies.models.layers import ConvLayer, PoolLayer
+from ops.studies.models.layers import ConvLayer, LinearLayer, PoolLayer
 from ops.studies.models.tables import MODELS, network
 
 # multiply-adds of the linear layers; parameters of the linear layers; whether parameters count normalisations, which
@@ -82,7 +82,16 @@ def test_layers_read_what_other_layers_write(name):
     assert len(table.title) > 2
     assert "arXiv" in table.source
     made = [table.layers[0].x]
+    features = set()
     for layer in table.layers:
+        if isinstance(layer, LinearLayer):
+            # behind the layers with extents, averaged or flattened, or another linear one
+            channels, *_, height, width = made[-1]
+            flattened = {channels, channels * (height // 2) * (width // 2)}
+            assert layer.features[0] in (features or flattened), layer
+            features = {layer.features[1]}
+            continue
+        assert not features
         channels, *extents = layer.x
         near = [y for y in made if all(e in (size, size // 2, -(-size // 2), (size - 3) // 2 + 1) or e < size
                                        for e, size in zip(extents, y[1:], strict=True))]  # fmt: skip

@@ -8,8 +8,12 @@ import pytest
 from npu_sim.engines.timeline import run_timeline
 from npu_sim.errors import InputFileError
 from npu_sim.products import get_product
+from ops.matmul.tiling import MatmulShape
 from ops.studies.calls.convolutions import GradientRequest
+from ops.studies.calls.launches import channel_sums_request
+from ops.studies.calls.linears import LinearGradientRequest, LinearRequest
 from ops.studies.calls.planned import time_call
+from ops.studies.calls.products import MatrixProductRequest
 from ops.studies.cases import case_of_shape
 from ops.studies.launch_times import seconds_words
 from ops.studies.models.tables import network
@@ -226,3 +230,27 @@ def test_no_other_layer_is_selected():
 )
 def test_seconds_have_a_unit_that_fits(seconds, words):
     assert seconds_words(seconds) == words
+
+
+@pytest.mark.parametrize("series", SERIES)
+@pytest.mark.parametrize(("dtype", "mode"), [("fp16", 0), ("fp32", 2)])
+def test_gradients_of_a_linear_layer_are_two_products_and_a_sum(series, dtype, mode):
+    chip = get_product(series)
+    request = LinearGradientRequest(
+        x_shape=(3, 5, 48), out_features=80, dtype=dtype, cube_math_type=mode, gradients=("dx", "dw", "db")
+    )
+    call = time_call(request, chip, "call")
+    apart = [
+        MatrixProductRequest(shape=MatmulShape(m=15, n=48, k=80), dtype=dtype, cube_math_type=mode),
+        MatrixProductRequest(
+            shape=MatmulShape(m=80, n=48, k=15, a_transposed=True), dtype=dtype, cube_math_type=mode
+        ),
+        channel_sums_request(15, 80, 1, dtype),
+    ]  # fmt: skip
+    seconds = [time_call(one, chip, "call").task_seconds for one in apart]
+    assert call.task_seconds == pytest.approx(sum(seconds), rel=0.02)
+    assert list(seconds_by_result(call)) == ["dx", "dw", "db"]
+    assert call.planned.macs == 2 * 15 * 48 * 80
+    assert request.with_batch(6).rows == 30
+    forward = LinearRequest(x_shape=(3, 5, 48), out_features=80, dtype=dtype, cube_math_type=mode)
+    assert time_call(forward, chip, "call").planned.macs == 15 * 48 * 80

@@ -1,16 +1,15 @@
 """Layers of PyTorch models by their shapes: those of the layer tables, however a model is built and run."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from npu_sim.errors import ShapeError
-from ops.studies.network.step import convolution_layer, folded, step_of_table
+from ops.studies.network.step import folded, step_of_table
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
 
+from ops.cli.network_source import step_layer  # noqa: E402
 from ops.torch.layers import SeenConvolution, SeenPooling, seen_layers  # noqa: E402
 
 
@@ -21,10 +20,7 @@ def squares(model, *shape):
 
 def step(build):
     """Return the layers that the model calls, as the tables make them."""
-    return folded(
-        convolution_layer(replace(layer.case, dtype="fp16"), layer.gradients, has_bias=layer.has_bias, cube_math_type=0)
-        for layer in seen_layers(build).layers
-    )
+    return folded(step_layer(layer, 4, 0, "fp16", None) for layer in seen_layers(build).layers)
 
 
 def vgg16():
@@ -34,9 +30,8 @@ def vgg16():
             parts += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU(inplace=True)]
             channels = width
         parts.append(nn.MaxPool2d(2))
-    model = nn.Sequential(
-        *parts, nn.AdaptiveAvgPool2d(7), nn.Flatten(), nn.Linear(512 * 49, 4096), nn.Linear(4096, 1000)
-    )
+    linear = (nn.Linear(512 * 49, 4096), nn.Linear(4096, 4096), nn.Linear(4096, 1000))
+    model = nn.Sequential(*parts, nn.AdaptiveAvgPool2d(7), nn.Flatten(), *linear)
     return model, squares(model, 4, 3, 224, 224)
 
 
@@ -51,7 +46,7 @@ def mobilenet_v1():
     ):  # fmt: skip
         parts += [*normed(channels, channels, 3, stride, channels), *normed(channels, width, 1, 1)]
         channels = width
-    model = nn.Sequential(*parts)
+    model = nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1024, 1000))
     return model, squares(model, 4, 3, 224, 224)
 
 
@@ -156,3 +151,34 @@ def test_a_model_takes_no_memory():
 def test_what_has_no_layers_is_refused(build, rule):
     with pytest.raises(ShapeError, match=rule):
         seen_layers(build)
+
+
+class Sequence(nn.Module):
+    """Linear layers of rows of an image, one of which nobody trains, and one that is called without gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.frozen, self.last = nn.Linear(8, 16), nn.Linear(16, 16), nn.Linear(16, 4, bias=False)
+        self.frozen.requires_grad_(False)
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.first(x)
+        return self.last(self.frozen(self.first(x)))
+
+
+def test_linear_layers_are_those_of_the_rows_of_their_images():
+    def build():
+        model = Sequence()
+        return model, squares(model, 2, 5, 8)
+
+    seen = seen_layers(build)
+    assert not seen.others.keys() & {"Linear", "addmm", "mm"}
+    layers = [step_layer(layer, 2, 0, None, None) for layer in seen.layers]
+    assert [layer.label for layer in layers] == ["first", "first#2", "frozen", "last"]
+    assert [layer.forward.x_shape for layer in layers] == [(2, 5, 8), (2, 5, 8), (2, 5, 16), (2, 5, 16)]
+    assert [layer.forward.has_bias for layer in layers] == [True, True, True, False]
+    assert [layer.backward and layer.backward.gradients for layer in layers] == [
+        None, ("dw", "db"), ("dx",), ("dx", "dw")
+    ]  # fmt: skip
+    assert {layer.forward.dtype for layer in layers} == {"fp32"}

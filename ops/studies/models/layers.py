@@ -78,6 +78,25 @@ class PoolLayer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinearLayer:
+    """A linear layer of a network.
+
+    Attributes
+    ----------
+    name : str
+        Name within the network.
+    features : tuple of int
+        Of the input and of the output.
+    bias : bool
+        It adds a bias.
+    """
+
+    name: str
+    features: tuple[int, int]
+    bias: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
     """The layers of a network that the machine times, in forward order.
 
@@ -87,14 +106,14 @@ class Network:
         As commands take it, and as the papers write it.
     source : str
         Where the layers come from.
-    layers : tuple of ConvLayer or PoolLayer
+    layers : tuple of ConvLayer, PoolLayer or LinearLayer
         One for each place in the network; the first one needs no gradient of its input.
     """
 
     name: str
     title: str
     source: str
-    layers: tuple[ConvLayer | PoolLayer, ...]
+    layers: tuple[ConvLayer | PoolLayer | LinearLayer, ...]
 
     @property
     def convolutions(self) -> tuple[ConvLayer, ...]:

@@ -8,13 +8,13 @@ A line is a layer, in forward order::
         { name = "conv1", x = [3, 224, 224], weight = [64, 3, 3, 3], stride = 2, padding = 1, bias = true },
         { name = "up", x = [64, 7, 9, 9], weight = [64, 32, 2, 2, 2], stride = [1, 2, 2], transposed = true },
         { name = "pool", x = [512, 7, 7], pool = 7 },
+        { name = "fc", linear = [512, 1000], bias = true },
     ]
 
 ``x`` is channels and extents of one image, ``weight`` the shape of the weight, ``pool`` the window of an average
-pooling.
+pooling, ``linear`` the features of input and output of a linear layer.
 ``stride`` (1), ``padding`` (0), ``groups`` (1), ``transposed`` and ``bias`` (both false) may be left out; the first two
-are one number for all axes or one each. Layers that are nothing else, such as maximum poolings and linear ones, are not
-listed.
+are one number for all axes or one each. Layers that are nothing of these, such as maximum poolings, are not listed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from npu_sim.errors import InputFileError, shown
-from ops.studies.models.layers import ConvLayer, Network, PoolLayer
+from ops.studies.models.layers import ConvLayer, LinearLayer, Network, PoolLayer
 
 _FOLDER = Path(__file__).parent
 MODELS = tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
@@ -53,7 +53,10 @@ def _read(name: str) -> Network:
     return Network(name=name, title=table["title"], source=table["source"], layers=layers)
 
 
-def _layer(line: dict[str, Any]) -> ConvLayer | PoolLayer:
+def _layer(line: dict[str, Any]) -> ConvLayer | PoolLayer | LinearLayer:
+    if "linear" in line:
+        features_in, features_out = line["linear"]
+        return LinearLayer(name=line["name"], features=(features_in, features_out), bias=line.get("bias", False))
     x = tuple(line["x"])
     if "pool" in line:
         return PoolLayer(name=line["name"], x=x, kernel_size=line["pool"])

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, fields, replace
 from npu_sim.arguments import whole
 from npu_sim.errors import InputFileError
 from ops.studies.calls.convolutions import ConvolutionRequest, GradientRequest
+from ops.studies.calls.linears import LinearGradientRequest, LinearRequest
 from ops.studies.calls.planned import Request
 from ops.studies.calls.poolings import PoolingGradientRequest, PoolingRequest
 from ops.studies.cases import ConvCase, case_of_table
 from ops.studies.layers import GRADIENTS, GradientName
-from ops.studies.models.layers import ConvLayer, PoolLayer
+from ops.studies.models.layers import ConvLayer, LinearLayer, PoolLayer
 from ops.studies.models.tables import network
 
 
@@ -125,6 +126,18 @@ def pooling_layer(name: str, gradient: PoolingGradientRequest, *, wants_gradient
     return StepLayer(names=(name,), forward=PoolingRequest(**own), backward=gradient if wants_gradient else None)
 
 
+def linear_layer(name: str, forward: LinearRequest, gradients: tuple[GradientName, ...]) -> StepLayer:
+    """Return the layer of a linear one of which a step wants these gradients."""
+    backward = LinearGradientRequest(
+        x_shape=forward.x_shape,
+        out_features=forward.out_features,
+        dtype=forward.dtype,
+        cube_math_type=forward.cube_math_type,
+        gradients=gradients,
+    )
+    return StepLayer(names=(name,), forward=forward, backward=backward if gradients else None)
+
+
 Make = Callable[[int, int], TrainingStep]
 """``make(batch, cube_math_type)``: a step of a network."""
 
@@ -145,7 +158,8 @@ def step_of_table(
     dtype : {"fp16", "bf16", "fp32"}
         Format of the tensors.
     gradients : tuple of {"dx", "dw", "db"} or None
-        Of every convolution; None: those a step needs: dw, dx but of the first layer, db where there is a bias.
+        Of every convolution and linear layer; None: those a step needs: dw, dx but of the first layer, db where there
+        is a bias.
 
     Raises
     ------
@@ -159,12 +173,23 @@ def step_of_table(
             layers.append(_pooling(layer, images, cube_math_type, dtype))
             continue
         wanted = gradients or _needed(layer, is_first=number == 0)
+        if isinstance(layer, LinearLayer):
+            inputs, outputs = layer.features
+            request = LinearRequest(
+                x_shape=(images, inputs),
+                out_features=outputs,
+                has_bias=layer.bias,
+                dtype=dtype,
+                cube_math_type=cube_math_type,
+            )
+            layers.append(linear_layer(layer.name, request, wanted))
+            continue
         case = case_of_table(layer, images, dtype)
         layers.append(convolution_layer(case, wanted, has_bias=layer.bias, cube_math_type=cube_math_type))
     return TrainingStep(title=table.title, source=table.source, batch=images, layers=folded(layers))
 
 
-def _needed(layer: ConvLayer, *, is_first: bool) -> tuple[GradientName, ...]:
+def _needed(layer: ConvLayer | LinearLayer, *, is_first: bool) -> tuple[GradientName, ...]:
     needed = {"dx": not is_first, "dw": True, "db": layer.bias}
     return tuple(gradient for gradient in GRADIENTS if needed[gradient])
 
