@@ -79,7 +79,7 @@ def shape_of(instruction: Instruction) -> Shape:
     return Shape(
         instruction=instruction,
         tensors=tensors,
-        alike=sources if own_result else tensors,
+        alike=tuple(name for name in (sources if own_result else tensors) if name not in instruction.own_types),
         typed=typed,
         has_scalar="value_bits" in operands,
         rest=tuple(name for name in operands if name not in derived and name != "mode"),

@@ -33,7 +33,7 @@ from npu_sim.memory.core import CoreMemory, memory_bytes
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import Product, is_known_core
 from npu_sim.program.bounds import gm_violations
-from npu_sim.program.disassemble import disassemble
+from npu_sim.program.disassemble import disassemble, duty_of
 from npu_sim.program.launch import Launch
 from npu_sim.program.legality import issued_chunks
 from npu_sim.program.verify import verify
@@ -379,7 +379,7 @@ def _unsupported(row: np.void, launch: Launch, core: int, number: int) -> Violat
         core=core,
         tile=int(row["tile"]),
         site=int(row["site"]),
-        detail=f"{disassemble(row)} must have modelled element types and lie inside the buffers ({launch.name})",
+        detail=f"{disassemble(row)} must {duty_of(row)} ({launch.name})",
     )
 
 

@@ -28,7 +28,7 @@ from npu_sim.memory.core import CoreMemory
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.memory.host import HostMemory, HostSpan
 from npu_sim.products import CoreSpec, Product
-from npu_sim.program.disassemble import disassemble
+from npu_sim.program.disassemble import disassemble, duty_of
 from npu_sim.program.launch import Launch
 from npu_sim.program.recorded import launch_of
 from npu_sim.program.verify import verify
@@ -249,7 +249,7 @@ class Session:
             core=self._core,
             tile=int(row["tile"]),
             site=int(row["site"]),
-            detail=f"{disassemble(row)} must have modelled element types and lie inside the buffers ({context})",
+            detail=f"{disassemble(row)} must {duty_of(row)} ({context})",
         )
 
 

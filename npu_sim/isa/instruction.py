@@ -153,6 +153,11 @@ class Instruction:
         Bits of ``mode`` by architecture.
     alignment : mapping of str to int
         Alignment of operands in bytes, or `ITEM`, where it is not that of the space.
+    own_types : tuple of str
+        Operands whose elements are not of ``dtype``: offsets, indices, bits.
+    by_data : str
+        What addresses that it computes from data must be, if it does: their bytes are in the footprint as far as they
+        may reach, and data that leads elsewhere ends the run.
     adds : bool
         Whether its stores to GM obey SetAtomicAdd.
     unit : "cube", "vector" or None
@@ -201,6 +206,8 @@ class Instruction:
     dst_dtypes: Mapping[str, frozenset[Data]] = field(default_factory=dict)
     modes: Mapping[str, int] = field(default_factory=dict)
     alignment: Mapping[str, int] = field(default_factory=dict)
+    own_types: tuple[str, ...] = ()
+    by_data: str = ""
     adds: bool = False
     unit: Literal["cube", "vector"] | None = None
     footprint: Any = touches_nothing

@@ -81,6 +81,17 @@ _FIXED: tuple[tuple[str, int], ...] = (
     ("dst_blk_stride", 14),
     ("src_rep_stride", 16),
     ("dst_rep_stride", 17),
+    ("src1_rep_stride", 19),
+    # Lists that are merged, and what addresses computed from data may reach.
+    ("length0", 0),
+    ("length1", 1),
+    ("length2", 2),
+    ("length3", 3),
+    ("src2", 4),
+    ("src3", 5),
+    ("src_bytes", 6),
+    ("dst_bytes", 6),
+    ("pattern", 7),
 )
 LIST_LENGTH = 16
 """Addresses of an address list."""

@@ -24,6 +24,13 @@ def name_of(row: np.void) -> str:
     return instruction.api if instruction.text is None else instruction.text(row).split("<")[0]
 
 
+def duty_of(row: np.void) -> str:
+    """Return what a row that could not be carried out must do, behind "must"."""
+    instruction = SPEC_OF_OP.get(int(row["op"]))
+    by_data = f", with {instruction.by_data}" if instruction is not None and instruction.by_data else ""
+    return f"have modelled element types and lie inside the buffers{by_data}"
+
+
 def disassemble(row: np.void) -> str:
     """Return one row as one line.
 

@@ -21,6 +21,7 @@ from npu_sim.products.cost import cost_record
 from npu_sim.program.builder import ProgramBuilder
 from npu_sim.program.disassemble import disassemble
 from tests.oracles import semantics
+from tests.oracles.data_moves import BY_DATA
 from tests.oracles.instances import A2, GENERATORS, SIZES, Emulated, candidates, one_of_each
 from tests.oracles.semantics import FRACTAL, ITEM
 from tests.oracles.tables import ELEMENTWISE
@@ -226,6 +227,13 @@ class _Declared:
             if access in (footprint.WRITE, footprint.ATOMIC_ADD):
                 self.write[Space(space)][where] = True
 
+    def narrow(self, machine):
+        """Keep of what data may lead to what it does lead to."""
+        for declared, touched in ((self.read, machine.loaded), (self.write, machine.wrote)):
+            for space, mask in declared.items():
+                assert not (touched[space] & ~mask).any(), space
+                mask &= touched[space]
+
 
 def _as_kept(mask, space, item):
     """A byte mask in the order of `Emulated.words`; elements of L0 must be declared whole."""
@@ -254,13 +262,15 @@ def _prepared(op, instance, rng):
     if op in ELEMENTWISE and "value" in SPEC_OF_OP[op].fields:
         dtype = Data(rows[-1]["dtype"])
         rows["value"][-1] = int(_ordinary(rng, 1, dtype).view(f"i{ITEM[dtype]}")[0])
-    contents = _ordinary_memories(rng, instance.memory, instance.l0)
+    contents = instance.with_planted(_ordinary_memories(rng, instance.memory, instance.l0))
     machine = semantics.Machine(contents)
     try:
         semantics.run(rows[-1], machine)
     except semantics.OutsideMemoryError:
         return None
     declared = _Declared(rows)
+    if op in BY_DATA:
+        declared.narrow(machine)
     alike = (*ELEMENTWISE, Op.TRANS_DATA_TO_5HD)
     in_place = op in alike and (declared.read[Space.UB] & declared.write[Space.UB]).any()
     cancels = op in (Op.SUB, Op.DIV) and rows["src0"][-1] == rows["src1"][-1]
@@ -299,13 +309,18 @@ def _check_writes(instance, rows, contents, declared):
     return after
 
 
+def _planted_bytes(instance):
+    """Bytes that lead the instruction; what another value does, the twin tells."""
+    return [at + i for at, data in instance.planted.items() for i in range(data.nbytes)]
+
+
 def _check_reads(op, instance, rows, contents, declared, after, rng):
     """Flip some declared bytes: each must show in what is written."""
     row = rows[-1]
     item = ITEM[instance.l0]
     written = {space: _as_kept(mask, space, item) for space, mask in declared.write.items()}
     for space, mask in declared.read.items():
-        where = np.flatnonzero(mask)
+        where = np.setdiff1d(np.flatnonzero(mask), _planted_bytes(instance) if space == Space.UB else [])
         kind = _source_type(op, row, instance, space)
         for byte in rng.permutation(where)[:FLIPS].tolist():
             flipped = {key: data.copy() if key == space else data for key, data in contents.items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import product as pairs
 
 from npu_sim.isa.op import SPEC_OF_OP, Mode, Op, Space
+from tests.oracles import data_moves
 from tests.oracles.footprint import ITEM
 from tests.oracles.tables import ELEMENTWISE
 
@@ -43,6 +44,9 @@ class _Row:
 
     def numbers(self, name):
         return [int(number) for number in self._row[name]]
+
+    def undefined(self, name):
+        return UndefinedRowError(f"{name} {getattr(self, name)}")
 
     def item(self, name="dtype"):
         size = _KNOWN_TYPES.get(int(self._row[name]))
@@ -361,6 +365,7 @@ _HANDLERS = {
     Op.WHOLE_REDUCE_MAX: _reduce_repeat,
     Op.BRCB: _brcb,
     Op.TRANS_DATA_TO_5HD: _trans_data_to_5hd,
+    **data_moves.EXTENTS,
 }
 
 

@@ -7,7 +7,7 @@ An `Instance` is one row together with what its memories hold. Memories come as 
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 
 import numpy as np
@@ -23,6 +23,7 @@ from npu_sim.products import get_product
 from npu_sim.program.builder import ProgramBuilder, window
 from npu_sim.program.verify import verify
 from tests.oracles import semantics
+from tests.oracles.data_moves import score_key
 from tests.oracles.semantics import FRACTAL, ITEM
 from tests.oracles.tables import CASTS, ELEMENTWISE
 
@@ -168,15 +169,28 @@ def issued(builder):
 
 @dataclass
 class Instance:
-    """A short program whose last row is the instruction meant, and the element types of the memories it runs on."""
+    """A short program whose last row is the instruction meant, and the element types of the memories it runs on.
+
+    ``planted``: {byte address in UB: bytes} that the instruction takes addresses or choices from.
+    """
 
     builder: ProgramBuilder
     memory: Data = Data.FP32
     l0: Data = Data.FP16
+    planted: dict[int, np.ndarray] = field(default_factory=dict)
 
     @property
     def rows(self):
         return issued(self.builder)
+
+    def with_planted(self, contents):
+        """Return ``contents`` of memories with what is planted."""
+        if not self.planted:
+            return contents
+        ub = contents[Space.UB].copy()
+        for at, data in self.planted.items():
+            ub[at : at + data.nbytes] = data.view(np.uint8)
+        return contents | {Space.UB: ub}
 
 
 def _pick(rng, options):
@@ -557,6 +571,109 @@ def scalar_copy(rng):
     return Instance(builder, memory=dtype)
 
 
+def _placed(rng, *sizes):
+    """Return addresses in UB, multiples of 32 in any order, of regions that do not meet."""
+    regions, at = {}, 32 * int(rng.integers(64))
+    for number in rng.permutation(len(sizes)).tolist():
+        regions[number] = at
+        at += -(-sizes[number] // 32) * 32 + 32 * int(rng.integers(5))
+    return [regions[number] for number in range(len(sizes))]
+
+
+def transpose(rng):
+    builder = ProgramBuilder(_pick(rng, (A2, UNIFIED, TRAINING)))
+    dst, src = _placed(rng, 512, 512)
+    src = dst if rng.random() < 0.2 else src
+    builder.transpose(dst=dst, src=src, dtype=_pick(rng, (Data.FP16, Data.INT16)))
+    return Instance(builder, memory=Data.FP16)
+
+
+def gather(rng):
+    builder = ProgramBuilder(_pick(rng, (A2, UNIFIED)))
+    dtype = _pick(rng, _types(Op.GATHER, builder.product))
+    item, count, reach = ITEM[dtype], int(rng.integers(200)), 32 * int(rng.integers(1, 20))
+    dst, src, at = _placed(rng, 4 * 200, reach, 4 * 200)
+    builder.gather(dst=dst, src0=src, src1=at, src_bytes=reach, dtype=dtype, count=count)
+    offsets = rng.integers(0, reach // item, count, dtype=np.uint32) * np.uint32(item)
+    return Instance(builder, memory=dtype, planted={at: offsets})
+
+
+def scatter(rng):
+    builder = ProgramBuilder(UNIFIED)
+    dtype = _pick(rng, _types(Op.SCATTER, UNIFIED))
+    item, count = ITEM[dtype], int(rng.integers(200))
+    reach = 4 * 256
+    dst, src, at = _placed(rng, reach, 4 * 200, 4 * 200)
+    builder.scatter(dst=dst, src0=src, src1=at, dst_bytes=reach, dtype=dtype, count=count)
+    offsets = rng.permutation(reach // item)[:count].astype(np.uint32) * np.uint32(item)
+    return Instance(builder, memory=dtype, planted={at: offsets})
+
+
+def gatherb(rng):
+    builder = ProgramBuilder(A2)
+    repeat, reach = int(rng.integers(7)), 32 * int(rng.integers(1, 40))
+    between = int(rng.integers(1, 4))
+    step = 8 * between if rng.random() < 0.7 else int(rng.integers(40))
+    dst, src, at = _placed(rng, 32 * 6 * 50, reach, 32 * 6)
+    builder.gatherb(
+        dst=dst, src0=src, src1=at, src_bytes=reach, dtype=_pick(rng, (Data.INT16, Data.INT32)), repeat=repeat,
+        dst_blk_stride=between, dst_rep_stride=step,
+    )  # fmt: skip
+    offsets = rng.integers(0, reach // 32, 8 * repeat, dtype=np.uint32) * np.uint32(32)
+    return Instance(builder, memory=Data.INT32, planted={at: offsets})
+
+
+def sort32(rng):
+    builder = ProgramBuilder(A2)
+    dtype = _pick(rng, (Data.FP16, Data.FP32))
+    repeat = int(rng.integers(7))
+    dst, src, indices = _placed(rng, 6 * 256, 6 * 128, 6 * 128)
+    builder.sort32(dst=dst, src0=src, src1=indices, dtype=dtype, repeat=repeat)
+    # scores of few values tie
+    few = random_elements(rng, 5, dtype).reshape(5, -1)[rng.integers(0, 5, 32 * repeat)].ravel()
+    return Instance(builder, memory=dtype, planted={src: few} if rng.random() < 0.5 else {})
+
+
+def mrg_sort(rng):
+    builder = ProgramBuilder(A2)
+    dtype = _pick(rng, (Data.FP16, Data.FP32))
+    repeat = int(rng.integers(4)) if rng.random() < 0.4 else 1
+    lists = 4 if repeat != 1 else int(rng.integers(2, 5))
+    lengths = [int(rng.integers(1, 9))] * 4 if repeat != 1 else [int(rng.integers(1, 40)) for _ in range(lists)]
+    dst, src = _placed(rng, 4096, 4096)
+    starts = [src + 8 * sum(lengths[:i]) for i in range(lists)]
+    planted = {}
+    for r in range(repeat):
+        for start, length in zip(starts, lengths, strict=True):
+            pairs = random_elements(rng, 2 * length, Data.FP32).reshape(length, 8)
+            if rng.random() < 0.5:
+                pairs[:, :4] = pairs[rng.integers(0, 2, length) % length, :4]
+            order = sorted(range(length), key=lambda i, p=pairs: score_key(p[i, : ITEM[dtype]].tobytes(), dtype))
+            planted[start + 8 * r * sum(lengths)] = pairs[order].ravel()
+    operands = {f"src{i}": start for i, start in enumerate(starts)}
+    operands |= {f"length{i}": length for i, length in enumerate(lengths)}
+    builder.mrg_sort(dst=dst, dtype=dtype, repeat=repeat, **operands)
+    return Instance(builder, memory=dtype, planted=planted)
+
+
+def gather_mask(rng):
+    builder = ProgramBuilder(_pick(rng, (A2, UNIFIED)))
+    dtype = _pick(rng, _types(Op.GATHER_MASK, builder.product))
+    item = ITEM[dtype]
+    pattern = int(rng.integers(8 if builder.product is A2 else 7))
+    count = _pick(rng, (0, 0, int(rng.integers(1, 200))))
+    repeat = 1 if count and builder.product is UNIFIED else int(rng.integers(6))
+    dst, src, bits = _placed(rng, 5 * 800, 32 * 300, 600)
+    strides = _pick(rng, ((1, 8), (1, 8), (2, 16), (0, 20), (1, 0)))
+    in_place = count == 0 and strides == (1, 8) and rng.random() < 0.3
+    builder.gather_mask(
+        dst=src if in_place else dst, src0=src, src1=bits, dtype=dtype, pattern=pattern, count=count, repeat=repeat,
+        src_blk_stride=strides[0], src_rep_stride=strides[1], src1_rep_stride=int(rng.integers(3)),
+    )  # fmt: skip
+    planted = {bits: rng.integers(0, 256, 5 * 64 + 256 // item, dtype=np.uint8)} if pattern == 0 else {}
+    return Instance(builder, memory=dtype, planted=planted)
+
+
 def cast(rng):
     product = _pick(rng, (A2, UNIFIED, TRAINING))
     builder = ProgramBuilder(product)
@@ -587,6 +704,13 @@ GENERATORS = {
     Op.WHOLE_REDUCE_MAX: whole_reduce_max,
     Op.BRCB: brcb,
     Op.TRANS_DATA_TO_5HD: trans_data_to_5hd,
+    Op.TRANSPOSE: transpose,
+    Op.GATHER: gather,
+    Op.SCATTER: scatter,
+    Op.GATHERB: gatherb,
+    Op.SORT32: sort32,
+    Op.MRG_SORT: mrg_sort,
+    Op.GATHER_MASK: gather_mask,
 }
 
 

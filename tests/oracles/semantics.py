@@ -19,6 +19,7 @@ import numpy as np
 
 from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.op import SPEC_OF_OP, Data, Mode, Op, Space
+from tests.oracles import data_moves
 from tests.oracles import mmad as cube
 from tests.oracles.rounding import BF16, FP16, FP32, round_fraction, round_integer, round_values
 from tests.oracles.tables import ELEMENTWISE
@@ -42,18 +43,21 @@ class Machine:
     """GM, L1, L0A, L0B, L0C and UB as bytes.
 
     ``open[space]`` marks bytes whose contents the hardware does not define; ``wrote[space]`` the bytes stored to (open
-    ones included); ``overlaps`` tells that some byte was stored twice, which the documents leave undefined.
+    ones included), ``loaded[space]`` those read; ``overlaps`` tells that some byte was stored twice, which the
+    documents leave undefined.
     """
 
     def __init__(self, contents):
         self.bytes = {space: data.copy() for space, data in contents.items()}
         self.open = {space: np.zeros(len(data), np.bool_) for space, data in contents.items()}
         self.wrote = {space: np.zeros(len(data), np.bool_) for space, data in contents.items()}
+        self.loaded = {space: np.zeros(len(data), np.bool_) for space, data in contents.items()}
         self.overlaps = False
 
     def load(self, space, at, count):
         if at < 0 or at + count > len(self.bytes[space]):
             raise OutsideMemoryError
+        self.loaded[space][at : at + count] = True
         return self.bytes[space][at : at + count].copy()
 
     def store(self, space, at, data):
@@ -682,6 +686,7 @@ def run(row, machine, *, saturate=False, model=((16, "exact", "rne"), {"flush": 
         Op.SCALAR_COPY: scalar_copy,
         Op.TRANS_DATA_TO_5HD: trans_data_to_5hd,
         Op.BRCB: brcb,
+        **data_moves.RUN,
     }
     clamping = {
         Op.DATA_COPY: data_copy,

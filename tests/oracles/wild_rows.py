@@ -339,6 +339,41 @@ def _brcb(w, row):
     emit.emit_brcb(row, 0, 0, 0, w._dtype(Op.BRCB), w._size(64), 1 + w._size(4), w._size(40), 0, 0)
 
 
+def _transpose(w, row):
+    emit.emit_transpose(row, 0, 0, 0, w._dtype(Op.TRANSPOSE), 0, 0)
+
+
+def _by_offsets(op, emitter):
+    def write(w, row):
+        emitter(row, 0, 0, 0, 0, 32 * w._size(64), w._dtype(op), w._size(2000), 0, 0)
+
+    return write
+
+
+def _gatherb(w, row):
+    sizes = 32 * w._size(64), w._dtype(Op.GATHERB), w._size(64), 1 + w._size(4), w._size(40)
+    emit.emit_gatherb(row, 0, 0, 0, 0, *sizes, 0, 0)
+
+
+def _sort32(w, row):
+    emit.emit_sort32(row, 0, 0, 0, 0, w._dtype(Op.SORT32), w._size(64), 0, 0)
+
+
+def _mrg_sort(w, row):
+    lengths = sorted(w._sizes(99, 99, 99, 99), reverse=True)
+    first, second = (1 + length for length in lengths[:2])
+    emit.emit_mrg_sort(
+        row, 0, 0, 0, 0, w._dtype(Op.MRG_SORT), first, second, 0, lengths[2], 0, lengths[3], w._size(1), 0, 0
+    )
+
+
+def _gather_mask(w, row):
+    count = w._size(200) * int(w.rng.integers(2))
+    repeat = 1 if count else w._size(64)
+    steps = w._size(4), w._size(40), w._size(4)
+    emit.emit_gather_mask(row, 0, 0, 0, 0, w._dtype(Op.GATHER_MASK), w._size(6), count, repeat, *steps, 0, 0)
+
+
 def _marker(emitter):
     spaces = (Space.L1, Space.L0A, Space.L0B, Space.L0C, Space.UB)
     return lambda w, row: emitter(
@@ -375,4 +410,11 @@ _EMITTERS = {
     Op.WHOLE_REDUCE_MAX: _whole_reduce_max,
     Op.BRCB: _brcb,
     Op.TRANS_DATA_TO_5HD: _trans_data_to_5hd,
+    Op.TRANSPOSE: _transpose,
+    Op.GATHER: _by_offsets(Op.GATHER, emit.emit_gather),
+    Op.SCATTER: _by_offsets(Op.SCATTER, emit.emit_scatter),
+    Op.GATHERB: _gatherb,
+    Op.SORT32: _sort32,
+    Op.MRG_SORT: _mrg_sort,
+    Op.GATHER_MASK: _gather_mask,
 }

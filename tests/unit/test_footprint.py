@@ -6,6 +6,7 @@ import pytest
 from npu_sim.isa import emit, footprint
 from npu_sim.isa.op import OPS, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import empty_rows
+from tests.oracles import data_moves, instances
 from tests.oracles.extent import extents
 from tests.oracles.footprint import touched_bytes
 from tests.oracles.tables import ELEMENTWISE
@@ -256,6 +257,13 @@ def _trans_data_to_5hd(rng, rows):
     emit.emit_trans_data_to_5hd(rows, 0, _pick(rng, (Data.FP16, Data.FP32)), int(rng.integers(0, 6)), *steps, 1, 2)
 
 
+def _legal(op):
+    def write(rng, rows):
+        rows[:] = instances.GENERATORS[op](rng).rows[-1:]
+
+    return write
+
+
 def _cast(rng, rows):
     emit.emit_cast(
         rows, 0, 64, 640, _pick(rng, HALF_SINGLE), _pick(rng, HALF_SINGLE), 0, int(rng.integers(0, 70)), 1, 2
@@ -282,6 +290,7 @@ GENERATORS = {
     Op.WHOLE_REDUCE_MAX: _whole_reduce_max,
     Op.BRCB: _brcb,
     Op.TRANS_DATA_TO_5HD: _trans_data_to_5hd,
+    **{op: _legal(op) for op in data_moves.RUN},
 }
 NO_MEMORY = {
     Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER, Op.SET_ATOMIC, Op.SET_HF32, Op.ALLOC_TENSOR, Op.FREE_TENSOR,

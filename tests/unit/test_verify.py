@@ -5,7 +5,7 @@ import pytest
 
 from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa import emit
-from npu_sim.isa.op import C100, C220, M200, OPS, Data, Mode, Op, Pipe, Space
+from npu_sim.isa.op import C100, C220, M200, OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import get_product
 from npu_sim.program.verify import space_capacities, verify
@@ -52,6 +52,13 @@ def _legal(op, arch):
         Op.SCALAR_COPY: lambda: emit.emit_scalar_copy(rows, 0, Space.UB, 2, Space.UB, 64, half, -1, 0, 0),
         Op.WHOLE_REDUCE_MAX: lambda: emit.emit_whole_reduce_max(rows, 0, 2, 64, half, 128, 2, 1, 1, 8, 0, 0),
         Op.BRCB: lambda: emit.emit_brcb(rows, 0, 64, 0, half, 1, 1, 8, 0, 0),
+        Op.TRANSPOSE: lambda: emit.emit_transpose(rows, 0, 0, 0, half, 0, 0),
+        Op.GATHER: lambda: emit.emit_gather(rows, 0, 0, 64, 128, 64, half, 16, 0, 0),
+        Op.SCATTER: lambda: emit.emit_scatter(rows, 0, 0, 64, 128, 64, half, 16, 0, 0),
+        Op.GATHERB: lambda: emit.emit_gatherb(rows, 0, 0, 512, 1024, 64, Data.INT16, 1, 1, 8, 0, 0),
+        Op.SORT32: lambda: emit.emit_sort32(rows, 0, 0, 512, 1024, half, 1, 0, 0),
+        Op.MRG_SORT: lambda: emit.emit_mrg_sort(rows, 0, 0, 512, 1024, half, 4, 4, 0, 0, 0, 0, 1, 0, 0),
+        Op.GATHER_MASK: lambda: emit.emit_gather_mask(rows, 0, 0, 512, 1024, half, 0, 0, 1, 1, 8, 1, 0, 0),
         Op.REDUCE_REPEAT: lambda: emit.emit_reduce_repeat(rows, 0, 2, 64, half, 128, 2, 1, 1, 8, 0, 0),
         Op.TRANS_DATA_TO_5HD: lambda: emit.emit_trans_data_to_5hd(rows, 0, half, 2, 1, 1, 0, 0),
     }
@@ -84,7 +91,7 @@ def test_verify_each_opcode_is_legal_exactly_on_its_architectures(spec, arch):
 
 def _bounds():
     for op, ranges in RANGES.items():
-        arch = C100 if op == Op.LOAD_3D_V1 else C220 if op != Op.L0C_TO_UB else M200
+        arch = next(arch for arch in (C220, M200, C100) if arch in SPEC_OF_OP[op].archs)
         for name, low, high in ranges:
             yield pytest.param(op, arch, name, low, high, id=f"{Op(op).name}-{name}")
 
