@@ -1,3 +1,374 @@
 // Loads into L0, Mmad, and the ways out of L0C.
 #pragma once
 #include "npusim/vector.h"
+
+namespace AscendC {
+
+struct LoadData2DParams {
+  uint16_t startIndex = 0;
+  uint8_t repeatTimes = 0;
+  uint16_t srcStride = 0;
+  uint8_t sid = 0;
+  uint16_t dstGap = 0;
+  bool ifTranspose = false;
+  uint8_t addrMode = 0;
+  LoadData2DParams() = default;
+  LoadData2DParams(uint16_t start, uint8_t repeats, uint16_t stride, uint8_t stream, uint16_t gap, bool transposes,
+                   uint8_t mode)
+      : startIndex(start), repeatTimes(repeats), srcStride(stride), sid(stream), dstGap(gap), ifTranspose(transposes),
+        addrMode(mode) {}
+};
+using LoadData2dParams = LoadData2DParams;
+
+struct LoadData2dTransposeParams {
+  uint16_t startIndex = 0;
+  uint8_t repeatTimes = 0;
+  uint16_t srcStride = 0, dstGap = 0, dstFracGap = 0;
+  uint8_t addrMode = 0;
+  LoadData2dTransposeParams() = default;
+  LoadData2dTransposeParams(uint16_t start, uint8_t repeats, uint16_t stride, uint16_t gap, uint16_t fractal_gap,
+                            uint8_t mode = 0)
+      : startIndex(start), repeatTimes(repeats), srcStride(stride), dstGap(gap), dstFracGap(fractal_gap),
+        addrMode(mode) {}
+};
+using LoadData2DTransposeParams = LoadData2dTransposeParams;
+
+template <class T> struct LoadData3DParamsV2 {
+  uint8_t padList[4] = {};
+  uint16_t l1H = 0, l1W = 0, channelSize = 0, kExtension = 0, mExtension = 0, kStartPt = 0, mStartPt = 0;
+  uint8_t strideW = 1, strideH = 1, filterW = 1, filterH = 1, dilationFilterW = 1, dilationFilterH = 1;
+  bool enTranspose = false, enSmallK = false;
+  T padValue{};
+  bool filterSizeW = false, filterSizeH = false, fMatrixCtrl = false;
+  LoadData3DParamsV2() = default;
+  LoadData3DParamsV2(const uint8_t pads[4], uint16_t height, uint16_t width, uint16_t channels, uint16_t k, uint16_t m,
+                     uint16_t k_start, uint16_t m_start, uint8_t stride_w, uint8_t stride_h, uint8_t filter_w,
+                     uint8_t filter_h, uint8_t dilation_w, uint8_t dilation_h, bool transposes, bool small_k, T value,
+                     bool wide = false, bool high = false, bool right = false)
+      : l1H(height), l1W(width), channelSize(channels), kExtension(k), mExtension(m), kStartPt(k_start),
+        mStartPt(m_start), strideW(stride_w), strideH(stride_h), filterW(filter_w), filterH(filter_h),
+        dilationFilterW(dilation_w), dilationFilterH(dilation_h), enTranspose(transposes), enSmallK(small_k),
+        padValue(value), filterSizeW(wide), filterSizeH(high), fMatrixCtrl(right) {
+    memcpy(padList, pads, 4);
+  }
+};
+
+// Extents in extConfig: k, m, k start and m start from bit 0, 16, 32 and 48; the window in the bytes of filterConfig.
+struct LoadData3DParamsV2Pro {
+  uint16_t channelSize = 0;
+  bool enTranspose = false, enSmallK = false, filterSizeW = false, filterSizeH = false, fMatrixCtrl = false;
+  uint64_t extConfig = 0, filterConfig = 0x10101010101;
+  LoadData3DParamsV2Pro() = default;
+  LoadData3DParamsV2Pro(uint16_t channels, bool transposes, bool small_k, bool wide, bool high, bool right,
+                        uint64_t extents, uint64_t window)
+      : channelSize(channels), enTranspose(transposes), enSmallK(small_k), filterSizeW(wide), filterSizeH(high),
+        fMatrixCtrl(right), extConfig(extents), filterConfig(window) {}
+};
+
+template <class T> struct LoadData3DParamsV1 {
+  uint8_t padList[4] = {};
+  uint16_t l1H = 0, l1W = 0, c1Index = 0;
+  uint8_t fetchFilterW = 0, fetchFilterH = 0;
+  int16_t leftTopW = 0, leftTopH = 0;
+  uint8_t strideW = 0, strideH = 0, filterW = 0, filterH = 0, dilationFilterW = 0, dilationFilterH = 0;
+  uint8_t jumpStride = 0, repeatMode = 0, repeatTime = 0, cSize = 0;
+  T padValue{};
+};
+
+struct IsResetLoad3dConfig {
+  bool isSetFMatrix = true, isSetPadding = true;
+};
+inline constexpr IsResetLoad3dConfig IS_RESER_LOAD3D_DEFAULT_CONFIG = {true, true};
+enum class FmatrixMode : uint8_t { FMATRIX_LEFT, FMATRIX_RIGHT };
+
+template <class T> struct InitConstValueParams {
+  uint16_t repeatTimes = 0, blockNum = 0, dstGap = 0;
+  T initValue{};
+  InitConstValueParams() = default;
+  InitConstValueParams(uint16_t repeats, uint16_t blocks, uint16_t gap, T value)
+      : repeatTimes(repeats), blockNum(blocks), dstGap(gap), initValue(value) {}
+  InitConstValueParams(uint16_t repeats, T value) : repeatTimes(repeats), blockNum(1), initValue(value) {}
+};
+
+struct MmadParams {
+  uint16_t m = 0, n = 0, k = 0;
+  bool isBias = false;
+  int32_t fmOffset = 0;
+  bool enSsparse = false, enWinogradA = false, enWinogradB = false;
+  int8_t unitFlag = 0;
+  bool kDirectionAlign = false, cmatrixSource = false, cmatrixInitVal = true;
+  MmadParams() = default;
+  MmadParams(uint16_t rows, uint16_t columns, uint16_t depth, bool bias, int32_t offset, bool sparse, bool winograd_a,
+             bool winograd_b)
+      : m(rows), n(columns), k(depth), isBias(bias), fmOffset(offset), enSsparse(sparse), enWinogradA(winograd_a),
+        enWinogradB(winograd_b) {}
+  MmadParams(uint16_t rows, uint16_t columns, uint16_t depth, uint8_t flag, bool source, bool init)
+      : m(rows), n(columns), k(depth), unitFlag(int8_t(flag)), cmatrixSource(source), cmatrixInitVal(init) {}
+};
+
+enum class CO2Layout : uint8_t { NZ, ROW_MAJOR, COLUMN_MAJOR };
+struct FixpipeConfig {
+  CO2Layout format;
+};
+inline constexpr FixpipeConfig CFG_NZ = {CO2Layout::NZ}, CFG_ROW_MAJOR = {CO2Layout::ROW_MAJOR};
+
+struct FixpipeParamsV220 {
+  uint16_t nSize = 0, mSize = 0, srcStride = 0;
+  uint32_t dstStride = 0;
+  QuantMode_t quantPre = NoQuant;
+  uint64_t deqScalar = 0;
+  uint16_t ndNum = 1, srcNdStride = 0, dstNdStride = 0;
+  bool reluEn = false;
+  uint8_t unitFlag = 0;
+  bool isChannelSplit = false;
+  FixpipeParamsV220() = default;
+  FixpipeParamsV220(uint16_t n, uint16_t m, uint16_t source, uint32_t target, bool relu)
+      : nSize(n), mSize(m), srcStride(source), dstStride(target), reluEn(relu) {}
+  FixpipeParamsV220(uint16_t n, uint16_t m, uint16_t source, uint32_t target, bool relu, QuantMode_t quant,
+                    int64_t scale, uint16_t matrices, uint16_t source_matrix, uint16_t target_matrix, uint8_t flag,
+                    bool splits = false)
+      : nSize(n), mSize(m), srcStride(source), dstStride(target), quantPre(quant), deqScalar(uint64_t(scale)),
+        ndNum(matrices), srcNdStride(source_matrix), dstNdStride(target_matrix), reluEn(relu), unitFlag(flag),
+        isChannelSplit(splits) {}
+};
+
+struct QuantParams {
+  QuantMode_t quantPre = NoQuant;
+  uint64_t deqScalar = 0;
+};
+struct Nz2NdParams {
+  bool nz2ndEn = false;
+  uint16_t ndNum = 1, srcNdStride = 1, dstNdStride = 1, originalNSize = 0;
+};
+// The older form: gaps, and sizes in fractals.
+template <class T> struct FixpipeParams {
+  uint16_t cburstNum = 0, burstLen = 1;
+  uint32_t dstStride = 0;
+  uint16_t srcStride = 0;
+  QuantParams quantParams;
+  bool reluEn = false;
+  Nz2NdParams nz2ndParams;
+  uint8_t unitFlag = 0;
+  FixpipeParams() = default;
+  FixpipeParams(uint16_t bursts, uint16_t length, uint16_t source, uint32_t target)
+      : cburstNum(bursts), burstLen(length), dstStride(target), srcStride(source) {}
+};
+
+enum class BlockMode : uint8_t {
+  BLOCK_MODE_NORMAL, BLOCK_MODE_MATRIX, BLOCK_MODE_VECTOR, BLOCK_MODE_SMALL_CHANNEL, BLOCK_MODE_DEPTHWISE,
+};
+enum class DeqScale : uint8_t { DEQ_NONE, DEQ, VDEQ, DEQ8, VDEQ8, DEQ16, VDEQ16 };
+struct DataCopyEnhancedParams {
+  BlockMode blockMode = BlockMode::BLOCK_MODE_NORMAL;
+  DeqScale deqScale = DeqScale::DEQ_NONE;
+  uint64_t deqValue = 0;
+  uint8_t sidStoreMode = 0;
+  bool isRelu = false;
+};
+}  // namespace AscendC
+
+namespace npusim {
+
+// Cores without a Cube pass over its instructions.
+inline bool has_cube() { return self->is_cube; }
+
+template <class T> inline int64_t into_l0(Here here, const LocalTensor<T>& tensor, const char* call) {
+  if (tensor.space != space::L0A && tensor.space != space::L0B)
+    refuse(here, "%s must go to L0A or L0B, not to %s", call, space_name(tensor.space));
+  return tensor.address;
+}
+
+template <class T> inline int64_t from_l1(Here here, const LocalTensor<T>& tensor, const char* call) {
+  if (tensor.space != space::L1) refuse(here, "%s must come from L1, not from %s", call, space_name(tensor.space));
+  return tensor.address;
+}
+
+inline void set_map(Here here, Row& row, const FeatureMap& map) {
+  set_feature_map(here, row, map.l1_h, map.l1_w, map.pad[0], map.pad[1], map.pad[2], map.pad[3]);
+}
+
+inline FeatureMap map_of(int64_t height, int64_t width, const uint8_t* pads) {
+  return {height, width, {pads[0], pads[1], pads[2], pads[3]}};
+}
+
+inline int64_t transposed(bool on) { return on ? mode::TRANSPOSE : 0; }
+inline int64_t wide(uint8_t size, bool more) { return size + 256 * more; }
+
+// What leaves L0C is converted as quantPre says, which must be what the destination holds.
+template <class T, class U> inline void check_quantisation(Here here, QuantMode_t mode) {
+  bool is_plain = std::is_same_v<T, U>;
+  bool fits = mode == NoQuant ? is_plain
+              : mode == F322F16 ? std::is_same_v<T, half> && std::is_same_v<U, float>
+                                : mode == F322BF16 && std::is_same_v<T, bfloat16_t> && std::is_same_v<U, float>;
+  if (!fits)
+    refuse(here, "Fixpipe quantPre must be NoQuant, F322F16 or F322BF16, and fit its tensors; %d is not modelled here",
+           int(mode));
+}
+}  // namespace npusim
+
+namespace AscendC {
+
+inline void SetFmatrix(uint16_t height, uint16_t width, const uint8_t pads[4], const FmatrixMode& which) {
+  npusim::self->maps[int(which)] = npusim::map_of(height, width, pads);
+}
+template <class T> inline void SetLoadDataPaddingValue(const T value, Here here = Here::now()) {
+  if (npusim::bits_of(value)) npusim::refuse(here, "SetLoadDataPaddingValue of a value other than 0 is not modelled");
+}
+
+template <class T>
+inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData2DParams& p,
+                     Here here = Here::now()) {
+  if (!npusim::has_cube()) return;
+  npusim::emit_load_2d(here, dst.space, npusim::into_l0(here, dst, "LoadData"), src.space,
+                       npusim::from_l1(here, src, "LoadData"), npusim::moved<T>(), p.startIndex, p.repeatTimes,
+                       p.srcStride, p.dstGap, npusim::transposed(p.ifTranspose), -1);
+}
+template <class T>
+inline void LoadData(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const LoadData2DParams& p,
+                     Here here = Here::now()) {
+  if (!npusim::has_cube()) return;
+  npusim::checked(here, dst, "LoadData");
+  npusim::checked(here, src, "LoadData");
+  npusim::emit_load_2d(here, dst.space, dst.address, npusim::space::GM, src.address(), npusim::moved<T>(), p.startIndex,
+                       p.repeatTimes, p.srcStride, p.dstGap, npusim::transposed(p.ifTranspose), src.tensor);
+}
+template <class T>
+inline void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T>& src,
+                                  const LoadData2dTransposeParams& p, Here here = Here::now()) {
+  if (!npusim::has_cube()) return;
+  npusim::emit_load_transpose(here, dst.space, npusim::into_l0(here, dst, "LoadDataWithTranspose"),
+                              npusim::from_l1(here, src, "LoadDataWithTranspose"), npusim::moved<T>(), p.startIndex,
+                              p.repeatTimes, p.srcStride, p.dstGap, p.dstFracGap);
+}
+
+template <class T, const IsResetLoad3dConfig& config = IS_RESER_LOAD3D_DEFAULT_CONFIG>
+inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV2<T>& p,
+                     Here here = Here::now()) {
+  if (!npusim::has_cube()) return;
+  npusim::FeatureMap& map = npusim::self->maps[p.fMatrixCtrl];
+  if (config.isSetFMatrix) map = npusim::map_of(p.l1H, p.l1W, p.padList);
+  if (config.isSetPadding) SetLoadDataPaddingValue(p.padValue, here);
+  npusim::Row& row = npusim::emit_load_3d(here, dst.space, npusim::into_l0(here, dst, "LoadData"),
+                                          npusim::from_l1(here, src, "LoadData"), npusim::moved<T>(), p.channelSize,
+                                          p.kExtension, p.mExtension, p.kStartPt, p.mStartPt,
+                                          npusim::transposed(p.enTranspose));
+  npusim::set_map(here, row, map);
+  npusim::set_window(here, row, p.strideW, p.strideH, npusim::wide(p.filterW, p.filterSizeW),
+                     npusim::wide(p.filterH, p.filterSizeH), p.dilationFilterW, p.dilationFilterH);
+}
+template <class T>
+inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV2Pro& p,
+                     Here here = Here::now()) {
+  if (!npusim::has_cube()) return;
+  auto extent = [&](int bit) { return int64_t(p.extConfig >> bit & 0xFFFF); };
+  auto size = [&](int byte) { return uint8_t(p.filterConfig >> 8 * byte); };
+  npusim::Row& row = npusim::emit_load_3d(here, dst.space, npusim::into_l0(here, dst, "LoadData"),
+                                          npusim::from_l1(here, src, "LoadData"), npusim::moved<T>(), p.channelSize,
+                                          extent(0), extent(16), extent(32), extent(48),
+                                          npusim::transposed(p.enTranspose));
+  npusim::set_map(here, row, npusim::self->maps[p.fMatrixCtrl]);
+  npusim::set_window(here, row, size(0), size(1), npusim::wide(size(2), p.filterSizeW),
+                     npusim::wide(size(3), p.filterSizeH), size(4), size(5));
+}
+template <class T>
+inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV1<T>& p,
+                     Here here = Here::now()) {
+  if (!npusim::has_cube()) return;
+  SetLoadDataPaddingValue(p.padValue, here);
+  npusim::Row& row = npusim::emit_load_3d_v1(here, dst.space, npusim::into_l0(here, dst, "LoadData"),
+                                             npusim::from_l1(here, src, "LoadData"), npusim::moved<T>(), p.c1Index,
+                                             p.fetchFilterW, p.fetchFilterH, p.leftTopW, p.leftTopH, p.jumpStride,
+                                             p.repeatMode, p.repeatTime);
+  npusim::set_map(here, row, npusim::map_of(p.l1H, p.l1W, p.padList));
+  npusim::set_window(here, row, p.strideW, p.strideH, p.filterW, p.filterH, p.dilationFilterW, p.dilationFilterH);
+}
+
+template <class T>
+inline void InitConstValue(const LocalTensor<T>& dst, const InitConstValueParams<T>& p, Here here = Here::now()) {
+  if (!npusim::has_cube()) return;
+  npusim::checked(here, dst, "InitConstValue");
+  npusim::emit_fill(here, dst.space, dst.address, npusim::moved<T>(), p.repeatTimes, p.blockNum, p.dstGap,
+                    npusim::bits_of(p.initValue));
+}
+template <class T>
+inline void Fill(const LocalTensor<T>& dst, const InitConstValueParams<T>& p, Here here = Here::now()) {
+  InitConstValue(dst, p, here);
+}
+
+template <class C, class A, class B>
+inline void Mmad(const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTensor<B>& b, const MmadParams& p,
+                 Here here = Here::now()) {
+  static_assert(std::is_same_v<A, B>, "Mmad of two operand types is not modelled");
+  static_assert(std::is_same_v<C, float>, "Mmad into a type other than float is not modelled");
+  if (!npusim::has_cube()) return;
+  auto expect = [&](int64_t in, int64_t wanted, const char* what) {
+    if (in != wanted)
+      npusim::refuse(here, "Mmad %s must be in %s, not in %s", what, npusim::space_name(wanted), npusim::space_name(in));
+  };
+  expect(c.space, npusim::space::L0C, "result");
+  expect(a.space, npusim::space::L0A, "left operand");
+  expect(b.space, npusim::space::L0B, "right operand");
+  if (p.unitFlag) npusim::refuse(here, "Mmad unitFlag is not modelled");
+  if (p.cmatrixSource) npusim::refuse(here, "Mmad cmatrixSource (the bias table) is not modelled");
+  int64_t mode = (p.cmatrixInitVal && !p.isBias ? npusim::mode::INIT : 0) | (p.kDirectionAlign ? npusim::mode::K_ALIGN : 0);
+  npusim::emit_mmad(here, c.address, a.address, b.address, npusim::number<A>(), p.m, p.n, p.k, mode);
+}
+
+template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR, class D>
+inline void npusim_fixpipe(Here here, const D& dst, const LocalTensor<U>& src, const FixpipeParamsV220& p) {
+  if (!npusim::has_cube()) return;
+  npusim::checked(here, dst, "Fixpipe");
+  if (src.space != npusim::space::L0C)
+    npusim::refuse(here, "Fixpipe must come from L0C, not from %s", npusim::space_name(src.space));
+  if (config.format == CO2Layout::COLUMN_MAJOR) npusim::refuse(here, "Fixpipe to COLUMN_MAJOR is not modelled");
+  if (p.reluEn) npusim::refuse(here, "Fixpipe reluEn is not modelled");
+  if (p.unitFlag) npusim::refuse(here, "Fixpipe unitFlag is not modelled");
+  npusim::check_quantisation<T, U>(here, p.quantPre);
+  int64_t mode = (config.format == CO2Layout::ROW_MAJOR ? npusim::mode::NZ2ND : 0) |
+                 (p.isChannelSplit ? npusim::mode::CHANNEL_SPLIT : 0);
+  npusim::emit_fixpipe(here, npusim::space_in(dst), npusim::address_in(dst), src.address, npusim::moved<T>(), p.mSize,
+                       p.nSize, p.srcStride, p.dstStride, p.ndNum, p.srcNdStride, p.dstNdStride, mode,
+                       npusim::tensor_in(dst));
+}
+template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR>
+inline void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParamsV220& p,
+                    Here here = Here::now()) {
+  npusim_fixpipe<T, U, config>(here, dst, src, p);
+}
+template <class T, class U, const FixpipeConfig& config = CFG_NZ>
+inline void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParamsV220& p,
+                    Here here = Here::now()) {
+  npusim_fixpipe<T, U, config>(here, dst, src, p);
+}
+template <class T, class U>
+inline void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParams<U>& p,
+                    Here here = Here::now()) {
+  FixpipeParamsV220 now;
+  now.mSize = p.burstLen / 2;
+  now.nSize = uint16_t(p.nz2ndParams.nz2ndEn ? p.nz2ndParams.originalNSize : p.cburstNum * 16);
+  now.srcStride = uint16_t(p.srcStride * 16 + (now.mSize + 15) / 16 * 16);
+  now.dstStride = p.dstStride;
+  now.quantPre = p.quantParams.quantPre;
+  now.deqScalar = p.quantParams.deqScalar;
+  now.reluEn = p.reluEn;
+  now.unitFlag = p.unitFlag;
+  now.ndNum = p.nz2ndParams.ndNum;
+  now.srcNdStride = p.nz2ndParams.srcNdStride;
+  now.dstNdStride = p.nz2ndParams.dstNdStride;
+  if (p.nz2ndParams.nz2ndEn) npusim_fixpipe<T, U, CFG_ROW_MAJOR>(here, dst, src, now);
+  else npusim_fixpipe<T, U, CFG_NZ>(here, dst, src, now);
+}
+
+// 310P and 910: L0C leaves through the vector unit.
+template <class T, class U>
+inline void DataCopy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const DataCopyParams& p,
+                     const DataCopyEnhancedParams& how, Here here = Here::now()) {
+  if (src.space != npusim::space::L0C || dst.space != npusim::space::UB ||
+      how.blockMode != BlockMode::BLOCK_MODE_MATRIX)
+    npusim::refuse(here, "DataCopy with DataCopyEnhancedParams must go from L0C to UB in BLOCK_MODE_MATRIX");
+  if (how.deqScale != DeqScale::DEQ_NONE || how.isRelu)
+    npusim::refuse(here, "DataCopy with deqScale or isRelu is not modelled");
+  npusim::emit_l0c_to_ub(here, dst.address, src.address, npusim::moved<T>(), p.blockCount, p.blockLen, p.srcGap,
+                         p.dstGap);
+}
+}  // namespace AscendC

@@ -1,0 +1,100 @@
+"""Cube kernels in C++ against NumPy: tiled products, both loads to L0, both layouts out of L0C."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npu_sim import ascendc
+from npu_sim.compilers import CompilationError
+from tests.ascendc.compiler import require_compiler
+
+require_compiler()
+
+MATMUL = Path(__file__).parents[2] / "examples" / "ascendc" / "matmul.cpp"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tiles", "blocks"), [((256, 192, 320), (128, 64, 64), 4), ((32, 48, 16), (16, 16, 16), 1)]
+)
+def test_the_tiled_product_is_exact_for_whole_numbers(sizes, tiles, blocks):
+    m, k, n = sizes
+    rng = np.random.default_rng(3)
+    a, b = rng.integers(-4, 5, (m, k)).astype(np.float16), rng.integers(-4, 5, (k, n)).astype(np.float16)
+    c = np.empty((m, n), np.float32)
+    tiling = np.array([*sizes, *tiles], np.uint32)
+    run = ascendc.compile(MATMUL)(a, b, c, None, tiling=tiling, blocks=blocks, outputs=[2])
+    assert np.array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
+    assert run.findings == ()
+    assert run.launches[0].core_kind == "cube"
+
+
+SOURCE = """
+#include "kernel_operator.h"
+using namespace AscendC;
+// A product of 32 x 32 with image-to-column loads, its result in float or half, as rows or as fractals.
+template <class T, bool rows> __global__ __aicore__ void windows(GM_ADDR a, GM_ADDR b, GM_ADDR c) {
+  GlobalTensor<half> left, right; GlobalTensor<T> out;
+  left.SetGlobalBuffer((__gm__ half*)a); right.SetGlobalBuffer((__gm__ half*)b); out.SetGlobalBuffer((__gm__ T*)c);
+  LocalTensor<half> a1(TPosition::A1, 0, 1024), b1(TPosition::B1, 4096, 1024);
+  LocalTensor<half> a2(TPosition::A2, 0, 1024), b2(TPosition::B2, 0, 1024);
+  LocalTensor<float> sums(TPosition::CO1, 0, 1024);
+  Nd2NzParams whole(1, 32, 32, 0, 32, 32, 1, 0);
+  DataCopy(a1, left, whole);
+  DataCopy(b1, right, whole);
+  SetFlag<HardEvent::MTE2_MTE1>(EVENT_ID0); WaitFlag<HardEvent::MTE2_MTE1>(EVENT_ID0);
+  LoadData3DParamsV2<half> p;
+  p.l1H = 1; p.l1W = 32; p.channelSize = 32; p.kExtension = 32; p.mExtension = 32;
+  LoadData(a2, a1, p);
+  p.enTranspose = true;
+  LoadData(b2, b1, p);
+  SetFlag<HardEvent::MTE1_M>(EVENT_ID0); WaitFlag<HardEvent::MTE1_M>(EVENT_ID0);
+  Mmad(sums, a2, b2, MmadParams(32, 32, 32, false, 0, false, false, false));
+  SetFlag<HardEvent::M_FIX>(EVENT_ID0); WaitFlag<HardEvent::M_FIX>(EVENT_ID0);
+  FixpipeParamsV220 store(32, 32, 32, 32, false);
+  if (!rows) store.dstStride = 32 * 16 * sizeof(T) / 32;
+  store.quantPre = sizeof(T) == 2 ? F322F16 : NoQuant;
+  if constexpr (rows) Fixpipe<T, float, CFG_ROW_MAJOR>(out, sums, store);
+  else Fixpipe<T, float, CFG_NZ>(out, sums, store);
+}
+__global__ __aicore__ void both(GM_ADDR a) {
+  if ASCEND_IS_AIC { PRINTF("cube %d of %d\\n", int(GetBlockIdx()), int(GetBlockNum())); }
+  if ASCEND_IS_AIV { PRINTF("vector %d sub %d\\n", int(GetBlockIdx()), int(GetSubBlockIdx())); }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cube") / "kernels.cpp"
+    path.write_text(SOURCE)
+    return path
+
+
+@pytest.mark.parametrize(("cpp", "dtype", "rows"), [("float", np.float32, True), ("half", np.float16, False)])
+def test_windows_and_layouts(source, cpp, dtype, rows):
+    rng = np.random.default_rng(4)
+    a, b = (rng.integers(-4, 5, (32, 32)).astype(np.float16) for _ in range(2))
+    c = np.zeros((32, 32), dtype)
+    kernel = ascendc.compile(source, f"windows<{cpp}, {str(rows).lower()}>", kind="cube")
+    assert kernel(a, b, c).findings == ()
+    product = (a.astype(np.float32) @ b.astype(np.float32)).astype(dtype)
+    assert np.array_equal(c if rows else c.reshape(2, 32, 16).transpose(1, 0, 2).reshape(32, 32), product)
+
+
+def test_both_kinds_of_cores_of_a_mixed_kernel_know_who_they_are(source):
+    kernel = ascendc.compile(source, "both", kind="mix")
+    said = kernel(np.zeros(8), blocks=2).printed.splitlines()
+    assert said == ["cube 0 of 2", "cube 1 of 2", *(f"vector {i} sub {i % 2}" for i in range(4))]
+
+
+def test_operand_types_that_the_cube_lacks_here_do_not_compile(tmp_path):
+    path = tmp_path / "bytes.cpp"
+    path.write_text(
+        '#include "kernel_operator.h"\nusing namespace AscendC;\n__global__ __aicore__ void bytes(GM_ADDR a) {\n'
+        "  LocalTensor<int8_t> l, r; LocalTensor<int32_t> c;\n  Mmad(c, l, r, MmadParams());\n}\n"
+    )
+    with pytest.raises(CompilationError, match="Mmad into a type other than float is not modelled"):
+        ascendc.compile(path)

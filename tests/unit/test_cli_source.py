@@ -1,0 +1,96 @@
+"""``npu-sim run``, ``check`` and ``perf`` with a kernel in C++."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npu_sim.errors import InputFileError
+from ops.cli.main import main
+from ops.cli.source_kernel import read_tiling
+from tests.ascendc.compiler import require_compiler
+
+require_compiler()
+
+ADD = Path(__file__).parents[2] / "examples" / "ascendc" / "add_custom.cpp"
+
+
+@pytest.fixture(autouse=True)
+def _no_note_of_compilation(monkeypatch):
+    monkeypatch.setattr("ops.cli.source_kernel.note_compilation", lambda: None)
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    """Arguments of a call in a directory with its inputs."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("x", "y"):
+        np.save(f"{name}.npy", np.arange(8 * 2048, dtype=np.float16).reshape(8, 2048) % 7)
+    return ["--blocks", "8", "--arg", "x.npy", "--arg", "y.npy", "--out", "z:8x2048:fp16"]
+
+
+def test_run_writes_what_the_kernel_wrote(call, capsys):
+    assert main(["run", str(ADD), "--kernel", "add_custom", *call]) == 0
+    assert np.array_equal(np.load("z.npy"), 2 * np.load("x.npy"))
+    assert "8 vector cores" in capsys.readouterr().out
+
+
+def test_check_finds_nothing_in_a_clean_kernel_and_a_bug_at_its_line(call, capsys):
+    assert main(["check", str(ADD), *call]) == 0
+    assert "auto_sync on" in capsys.readouterr().out
+    text = ADD.read_text().replace("DataCopy(z_[i * TILE], z, TILE)", "DataCopy(z_[i * TILE], z, TILE / 2)")
+    Path("bug.cpp").write_text(text)
+    assert main(["check", "bug.cpp", *call, "--json", "found.json", "--sarif", "found.sarif"]) == 1
+    assert "OutputHole" in capsys.readouterr().out
+    found = json.loads(Path("found.json").read_text())["launches"][0]["findings"]
+    assert found
+    assert Path("found.sarif").exists()
+
+
+def test_check_says_what_ended_a_kernel(call, capsys):
+    Path("bug.cpp").write_text(ADD.read_text().replace("    inX_.EnQue(x);\n", ""))
+    assert main(["check", "bug.cpp", *call]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "stopped by core 0 DeQue of a VECIN queue must come behind an EnQue" in out
+    assert "bug.cpp:41" in out
+
+
+def test_perf_times_the_kernel_on_a_product(call, capsys):
+    assert main(["perf", str(ADD), *call, "--product", "310p", "--json", "times.json"]) == 0
+    times = json.loads(Path("times.json").read_text())
+    assert times["calls"][0]["product"] == "Ascend310P3"
+    assert times["calls"][0]["seconds"] > 0
+    assert "add_custom" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--arg", "missing.npy"], "--arg must be a .npy file that can be read"),
+        (["--arg", "word"], "--arg must be a .npy file, zeros:SHAPE:TYPE or a number"),
+        (["--out", "z:8x:fp16"], "--out must give SHAPE:TYPE"),
+        (["--out", "z:8:float99"], "--out must give a type"),
+        (["--out", "8:fp16"], "--out must begin with a name"),
+        (["--kind", "scalar"], "--kind must be one of vector, cube, mix"),
+        (["--tiling", "missing.bin"], "--tiling must be a file that can be read"),
+        (["--kernel", "other"], "must be C++ that"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(given, words, capsys):
+    assert main(["run", str(ADD), *given]) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_tiling_in_json_is_laid_out_as_a_struct(tmp_path):
+    path = tmp_path / "tiling.json"
+    path.write_text('[["uint8", 1], ["uint32_t", [2, 3]], ["int64_t", -1], ["float", 1.5]]')
+    layout = np.dtype([("a", "u1"), ("b", "u4", 2), ("c", "i8"), ("d", "f4")], align=True)
+    [(first, second, third, fourth)] = np.frombuffer(read_tiling(str(path)), layout).tolist()
+    assert (first, list(second), third, fourth) == (1, [2, 3], -1, 1.5)
+    for text in ("3", '[["uint8"]]', '[["uint8", 300]]', '[["word", 1]]', "{"):
+        path.write_text(text)
+        with pytest.raises(InputFileError, match="must hold a list of"):
+            read_tiling(str(path))
