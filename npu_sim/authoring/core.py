@@ -11,7 +11,7 @@ import numpy as np
 
 from npu_sim.authoring.allocator import Allocator
 from npu_sim.authoring.methods import Shape, method_of, scalar_bits, shape_of
-from npu_sim.authoring.positions import TPosition, space_of
+from npu_sim.authoring.positions import TPosition, position_of, space_of
 from npu_sim.authoring.recorder import Recorder, Sites, line_of
 from npu_sim.authoring.tensors import Buffer, GlobalTensor, LocalTensor, stored_dtype
 from npu_sim.errors import DTypeError, NpuSimError, ProgramError, ShapeError, StateError, shown
@@ -21,7 +21,7 @@ from npu_sim.isa.names import pipe_name, space_name
 from npu_sim.isa.op import OPS, SPEC_OF_OP, Op
 from npu_sim.products import Product
 from npu_sim.program.launch import CoreKind
-from npu_sim.program.operands import checked_operands
+from npu_sim.program.operands import FIELDS, checked_operands
 from npu_sim.program.violation import Violation
 from npu_sim.units import BLOCK_BYTES
 
@@ -121,21 +121,22 @@ class Core:
     ) -> Buffer:
         """Return a new buffer, not yet alive; ``owned``: it belongs to a queue or TBuf."""
         try:
-            space = space_of(TPosition(position), self.product)
-        except (ValueError, NpuSimError) as error:
+            position = position_of(position)
+            space = space_of(position, self.product)
+        except NpuSimError as error:
             self.refuse(frame, ShapeError, str(error).removesuffix(f" ({self.product.name})"))
         address = self.allocator.take(space, byte_count)
         if address is None:
             free = self.allocator.largest_gap(space)
             capacity = self.allocator.capacities[space]
-            what = name or TPosition(position).name
+            what = name or position.name
             rule = f"size of {what} must fit in {space.name}, of whose {capacity} bytes {free} are free in one piece"
             self.refuse(frame, ShapeError, f"{rule}, not be {byte_count}")
         number = len(self._names)
-        self._names[number] = name or f"{TPosition(position).name}#{number}"
+        self._names[number] = name or f"{position.name}#{number}"
         if owned:
             self._owned.add(number)
-        return Buffer(number, self._names[number], TPosition(position), space, address, byte_count)
+        return Buffer(number, self._names[number], position, space, address, byte_count)
 
     def mark(self, frame: FrameType, op: int, buffer: Buffer) -> None:
         """Append the row that says that a buffer begins or ends to live."""
@@ -252,11 +253,23 @@ class Core:
                 )
             elif name == "dst" and tensor.is_read_only:
                 self.refuse(frame, StateError, f"{api} must write an Out or InOut argument, not {tensor.name}, an In")
+            space = shape.instruction.spaces.get(FIELDS.get(name, name))
+            if space is not None and tensor.space != space:
+                self.refuse(frame, ShapeError, f"{api} {name} must be in {space.name}, not {tensor.space.name}")
+        if len(tensors) == 2:
+            self._check_route(shape.instruction, frame, *tensors)
         alike = [t for name, t in zip(shape.tensors, tensors, strict=True) if name in shape.alike]
         for tensor in alike[1:]:
             if tensor.data != alike[0].data:
                 given = " and ".join(t.dtype.name for t in alike)
                 self.refuse(frame, DTypeError, f"{', '.join(shape.alike)} of {api} must be of one type, not {given}")
+
+    def _check_route(self, instruction: Instruction, frame: FrameType, dst: Any, src: Any) -> None:
+        """Refuse a move between buffers that the instruction does not connect."""
+        if (dst.space, src.space) not in instruction.routes:
+            known = ", ".join(f"{source.name} to {target.name}" for target, source in instruction.routes)
+            given = f"{src.space.name} to {dst.space.name}"
+            self.refuse(frame, ShapeError, f"{instruction.api} must go from {known}, not {given}")
 
     def _append(
         self,

@@ -143,10 +143,14 @@ def scalar_bits(value: object, data: int) -> int:
     try:
         if isinstance(value, bool | np.bool_ | str | bytes):
             raise TypeError
-        element = np.array(value).astype(storage.storage)
-        if element.ndim or not (storage.is_float or int(element) == value):
+        number = np.array(value)
+        if number.ndim or number.dtype.kind == "c":
             raise TypeError
-    except (TypeError, ValueError, OverflowError):
+        with np.errstate(over="ignore"):  # too large for the type is its infinity
+            element = number.astype(storage.storage)
+        if not (storage.is_float or int(element) == value):
+            raise TypeError
+    except Exception:  # whatever stands for a number may raise what it likes
         raise DTypeError(f"scalar must be a number of {storage.name}, not {shown(value)}") from None
     bits: int = element.view(f"u{storage.item_bytes}").item()
     return bits

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from types import MappingProxyType
 
-from npu_sim.errors import ProductError
+from npu_sim.errors import ProductError, ShapeError, shown
 from npu_sim.isa.codes import Pipe, Space
 from npu_sim.products import Product
 from npu_sim.program.limits import ADDRESS_ALIGNMENT_BYTES
@@ -30,6 +30,21 @@ class TPosition(IntEnum):
     VECOUT = 10
     VECCALC = 11
     TSCM = 13
+
+
+def position_of(value: object) -> TPosition:
+    """Return a position.
+
+    Raises
+    ------
+    ShapeError
+        It is none.
+    """
+    try:
+        return TPosition(value)  # type: ignore[arg-type]  # that is what is found out
+    except Exception:  # a value may raise what it likes when it is compared
+        names = ", ".join(position.name for position in TPosition)
+        raise ShapeError(f"position must be one of TPosition.{{{names}}}, not {shown(value)}") from None
 
 
 _SPACES: Mapping[TPosition, Space] = MappingProxyType(

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TypeVar
 
+from npu_sim.arguments import whole
 from npu_sim.authoring.core import Core
-from npu_sim.authoring.positions import TPosition, queue_pipes
+from npu_sim.authoring.positions import TPosition, position_of, queue_pipes
 from npu_sim.authoring.tensors import Buffer, LocalTensor, stored_dtype
 from npu_sim.errors import ProductError, ShapeError, StateError, shown
 from npu_sim.isa.codes import Pipe
@@ -62,7 +63,7 @@ class TQue:
     _src: TPosition | None = None
 
     def __init__(self, position: TPosition, depth: int = 1) -> None:
-        self.position, self.depth = TPosition(position), depth
+        self.position, self.depth = position_of(position), whole("depth", depth)
         self.name = self.position.name
         self._pipe: TPipe | None = None
         self._blocks: list[_Block] = []
@@ -175,7 +176,7 @@ class TQueBind(TQue):
 
     def __init__(self, src: TPosition, dst: TPosition, depth: int = 1) -> None:
         super().__init__(dst, depth)
-        self._src = TPosition(src)
+        self._src = position_of(src)
 
 
 class TBuf:
@@ -188,7 +189,7 @@ class TBuf:
     """
 
     def __init__(self, position: TPosition = TPosition.VECCALC) -> None:
-        self.position = TPosition(position)
+        self.position = position_of(position)
         self.name = self.position.name
         self._buffer: Buffer | None = None
         self._core: Core | None = None
@@ -243,7 +244,7 @@ class TPipe:
         blocks = numbers[0] if is_queue else 1
         if self._count + blocks > MAX_BUFFERS:
             rule = f"blocks of a TPipe must be at most {MAX_BUFFERS}"
-            core.refuse(frame, ShapeError, f"{rule}, not {self._count + blocks}")
+            core.refuse(frame, ShapeError, f"{rule}, not {shown(self._count + blocks)}")
         self._count += blocks
         owner.name = _assigned_name(frame) or owner.name
         if isinstance(owner, TQue):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from npu_sim.errors import shown
 from npu_sim.isa.emitter import setter
 from npu_sim.isa.instruction import BYTE, Preparation, Range
 
@@ -29,8 +30,10 @@ set_window = setter(
 )
 
 
-def window_operands(window: Mapping[str, int]) -> Preparation:
-    """Return what fills both from the result of `program.builder.window`."""
+def window_operands(window: Mapping[str, int]) -> Preparation | str:
+    """Return what fills both from the result of `program.builder.window`; of anything else what is wrong."""
+    if not isinstance(window, Mapping) or not {*WINDOW_FIELDS} <= {*window}:
+        return f"window must be a result of window(), not {shown(window)}"
     return [
         (set_feature_map, tuple(window[name] for name in _MAP)),
         (set_window, tuple(window[name] for name in _KERNEL)),

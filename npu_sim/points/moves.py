@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from npu_sim.engines.timeline import TimelineOptions, run_timeline
-from npu_sim.errors import ShapeError
+from npu_sim.errors import ShapeError, shown
 from npu_sim.isa.codes import Data, Mode, Pipe, Space
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import Product
@@ -50,7 +50,7 @@ def operand(op: Mapping[str, Any], name: str, default: int | None = None) -> int
     """
     value = op.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
-        raise ShapeError(f"{name} of {op['op']} must be a whole number in [0, {MOST}], not {value!r}")
+        raise ShapeError(f"{name} of {op['op']} must be a whole number in [0, {MOST}], not {shown(value)}")
     return value
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import exp
 from typing import Any
 
-from npu_sim.errors import ProductError, ProgramError, ShapeError
+from npu_sim.errors import ProductError, ProgramError, ShapeError, shown
 from npu_sim.fenv import default_fenv
 from npu_sim.points.moves import Emission, emission, operand, time_rows
 from npu_sim.points.tables import published_chips, sequence_costs
@@ -42,7 +42,7 @@ def product_of_request(request: Mapping[str, Any]) -> Product:
     if isinstance(name, str) and not request.get("product"):
         name = published_chips().get(name, name)
     if not isinstance(name, str):
-        raise ProductError(f"product or chip of a point must be a name, not {name!r}")
+        raise ProductError(f"product or chip of a point must be a name, not {shown(name)}")
     return get_product(name)
 
 
@@ -80,7 +80,7 @@ def instruction_cycles(request: Mapping[str, Any], product: Product) -> int:
     """
     ops = request.get("ascend_instructions")
     if not isinstance(ops, Sequence) or not ops or not all(isinstance(op, Mapping) and "op" in op for op in ops):
-        raise ShapeError(f"ascend_instructions must be a list of {{op, ...}}, not {ops!r} ({product.name})")
+        raise ShapeError(f"ascend_instructions must be a list of {{op, ...}}, not {shown(ops)} ({product.name})")
     if sum(_times(op) for op in ops) > _MOST_INSTRUCTIONS:
         raise ShapeError(f"Instructions must be at most {_MOST_INSTRUCTIONS} together, not more ({product.name})")
     if any(vector_step(str(op["op"]), 1, "") is not None for op in ops):
@@ -174,7 +174,7 @@ def _table_copy_cycles(op: Op, product: Product) -> int:
     """Return the time of a copy from L1 to the bias table (BT) or the table of Fixpipe (FB)."""
     name, costs = str(op["op"]).lower(), sequence_costs()
     if not re.search(r"cbuf_to_(bt|fb)", name):
-        raise ProductError(f"Instruction must be one with known cycles, not {op['op']} ({product.name})")
+        raise ProductError(f"Instruction must be one with known cycles, not {shown(op['op'])} ({product.name})")
     cycles = ceil_div(operand(op, "bytes"), costs["bias_bytes_per_cycle"])
     if "to_bt" in name:
         return max(cycles, product.cost.vector_minimum_cycles)
@@ -242,7 +242,7 @@ def _step(request: Mapping[str, Any], op: Op, product: Product) -> VectorStep:
     name, dtype = str(op["op"]), _text(request, "dtype")
     step = vector_step(name, operand(op, "repeat"), dtype, meets_banks=_meets_banks(request))
     if step is None:
-        raise ProductError(f"Instruction must be one with known cycles, not {name} ({product.name})")
+        raise ProductError(f"Instruction must be one with known cycles, not {shown(name)} ({product.name})")
     return step
 
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from npu_sim.errors import shown
 from npu_sim.isa.row import INSTR
 
-_FIELDS = {
+FIELDS = {
     "src": "src0",
     "src_a": "src0",
     "src_b": "src1",
@@ -44,7 +45,7 @@ def _parameters(emitter: Callable[..., Any]) -> tuple[tuple[str, int, int], ...]
         if name == "i":  # place in an address list
             found.append((name, 0, np.iinfo(np.int64).max))
             continue
-        limits = np.iinfo(INSTR["value" if name == _PATTERN else _FIELDS.get(name, name)])
+        limits = np.iinfo(INSTR["value" if name == _PATTERN else FIELDS.get(name, name)])
         high = limits.max - limits.min if name == _PATTERN else limits.max
         found.append((name.removesuffix("_elems"), int(limits.min), int(high)))
     return tuple(found)
@@ -83,7 +84,7 @@ def checked_operands(emitter: Callable[..., Any], values: Sequence[object]) -> t
         if name == _SWITCH and isinstance(value, bool | np.bool_):
             number = int(value)
         if number is None or not low <= number <= high:
-            return [], f"{name} must be a whole number in [{low}, {high}], not {value!r}"
+            return [], f"{name} must be a whole number in [{low}, {high}], not {shown(value)}"
         if name == _PATTERN and number > -low - 1:
             number += 2 * low
         operands.append(number)

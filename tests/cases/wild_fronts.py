@@ -23,6 +23,8 @@ from ops.common.status import AclnnStatus
 from ops.studies.capture import load_capture
 from ops.studies.cases import case_of_shape, cases_of_model
 from tests.cases.wild_arguments import EDGES, WORDS, changed, near, number, one_changed, wild
+from tests.cases.wild_kernels import kernel_in_python
+from tests.cases.wild_requests import operator, operator_line, request
 from tests.oracles.series import SERIES, UNIFIED
 
 Front = Callable[[np.random.Generator], object]
@@ -446,5 +448,9 @@ FRONTS: dict[str, Front] = {
     "names and records": names_and_records,
     "study inputs": study_inputs,
     "command line": command_line,
+    "request files": request,
+    "operators by argument": operator,
+    "perf OPERATOR": operator_line,
+    "kernels in Python": kernel_in_python,
 }
 """One wild call each."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from math import prod
@@ -25,8 +25,8 @@ ITEMS_PER_JOB = 100
 """Fewer are answered sooner than another process starts."""
 LARGE_ELEMENTS = 1 << 28
 """A tensor of fewer elements, or a product of fewer, is timed in a moment."""
-MOST_ROWS = 300_000_000
-"""Instructions of one item; more take minutes."""
+MOST_ROWS = 100_000_000
+"""Instructions of one item; more take half a minute."""
 Progress = Callable[[int, int, str], None]
 
 
@@ -211,11 +211,15 @@ def _require_size(item: RequestItem) -> None:
 def _most_elements(value: object) -> int:
     """Return the largest product of a list of numbers in an item."""
     if isinstance(value, Mapping):
-        numbers = [one for one in value.values() if isinstance(one, int)]
-        return max([prod(numbers), *map(_most_elements, value.values())], default=0)
+        return max([_extent(value.values()), *map(_most_elements, value.values())])
     if isinstance(value, list) and value and all(isinstance(one, int) for one in value):
-        return prod(value)
+        return _extent(value)
     return max(map(_most_elements, value), default=0) if isinstance(value, list) else 0
+
+
+def _extent(values: Iterable[object]) -> int:
+    """Return the product of what may be extents; a flag and a 0 that means the default are none."""
+    return prod(one for one in values if isinstance(one, int) and one > 0)
 
 
 def _key(item: object) -> str:

@@ -23,6 +23,10 @@ _FRACTALS = {
 }  # fmt: skip
 
 
+MOST_BLOCKS = 1024
+"""Blocks of a request: many times the cores of any product; memory is taken for each."""
+
+
 class RequestError(InputFileError):
     """A request that says too little, contradicts itself, or names what does not exist."""
 
@@ -132,7 +136,10 @@ class Fields:
     def block_dim(self) -> int | None:
         """Return the number of cores, None if it is not given; of a list the product."""
         given = self.ints("block_dim", "core_num", default=())
-        return prod(value for value in given if value) if given else None
+        blocks = prod(value for value in given if value) if given else None
+        if blocks is not None and not 0 < blocks <= MOST_BLOCKS:
+            raise RequestError(f"block_dim must be in [1, {MOST_BLOCKS}], not {shown(blocks)}")
+        return blocks
 
     def format(self, *names: str, default: str = "") -> str:
         """Return a format in capitals, "" for a plain tensor in C order."""

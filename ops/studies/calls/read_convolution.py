@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isqrt
 
+from npu_sim.errors import shown
 from npu_sim.units import ceil_div
 from ops.common.geometry import ConvGeometry
 from ops.studies.calls.fields import Fields, RequestError
@@ -74,6 +75,8 @@ def read_convolution(fields: Fields) -> GivenConvolution:
         raise RequestError("x, g or w must be given as a shape")
     kernel = w[2:] if w else _kernel(fields, x)
     strides, dilations = (_triple(fields, axes, *names) for names in (_STRIDES, _DILATIONS))
+    if min(strides) < 1:
+        raise RequestError(f"stride must be positive, not {shown(list(strides[-axes:]))}")
     pads = _pads(fields, axes, kernel, strides, dilations, x)
     taps = [step * (size - 1) + 1 for step, size in zip(dilations, kernel, strict=True)]
     around = [pads[2 * axis] + pads[2 * axis + 1] for axis in range(3)]

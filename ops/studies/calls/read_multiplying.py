@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from npu_sim.dtypes.cube_math import CubeMathType
 from npu_sim.dtypes.formats import DTYPES
+from npu_sim.errors import shown
 from npu_sim.products import Product
 from ops.common.generation import GENERATIONS
 from ops.matmul.tiling import MatmulShape, MatmulTiling, bank_tiling
@@ -95,12 +96,14 @@ def read_backward(fields: Fields, product: Product, scope: TimedScope) -> Reques
 
 def _gradients(fields: Fields) -> tuple[GradientName, ...]:
     given = fields.get("mask", "output_mask", "gradients", default=GRADIENTS)
-    names: list[Any] = given.split(",") if isinstance(given, str) else list(given)
+    names: list[Any] = (
+        given.split(",") if isinstance(given, str) else list(given) if isinstance(given, Sequence) else []
+    )
     if len(names) == len(GRADIENTS) and all(isinstance(one, bool | int) for one in names):
         names = [name for name, wanted in zip(GRADIENTS, names, strict=True) if wanted]
     found = tuple(name for name in GRADIENTS if name in names)
     if not found or len(found) != len(set(names)):
-        raise RequestError(f"mask must be three bools or some of {', '.join(GRADIENTS)}, not {given!r}")
+        raise RequestError(f"mask must be three bools or some of {', '.join(GRADIENTS)}, not {shown(given)}")
     return found
 
 
@@ -128,6 +131,8 @@ def read_matmul(fields: Fields, product: Product, scope: TimedScope) -> Request:
         batch = fields.number("batch", "batch_size", default=1)
     else:
         turned, (batch, m, k, n) = _factors(fields, turned)
+    if batch < 1:
+        raise RequestError(f"batch must be at least 1, not {shown(batch)}")
     in_fractals = scope == "core_time" and dtype != "fp32"
     fractals = [
         fields.format(f"{name}_format", default="FRACTAL_NZ" if in_fractals else "") == "FRACTAL_NZ" for name in "abc"
@@ -219,6 +224,8 @@ def _pooled(x: tuple[int, ...], given: Mapping[str, Any]) -> tuple[int, ...]:
         raise RequestError("g must be given as a shape")
     kernel, strides = given["kernel_size"], given["stride"] or given["kernel_size"]
     pads = given["padding"] * (2 if len(given["padding"]) == 1 else 1)
+    if len(pads) != 2:
+        raise RequestError(f"pads of a pooling must be 1, 2 or 4 numbers, not {shown(list(pads))}")
     return (
         *x[:-2],
         *(

@@ -29,8 +29,6 @@ from ops.studies.calls.read_multiplying import (
 )
 
 DEFAULT_PRODUCT = "910b"
-MOST_BLOCKS = 1024
-"""Blocks of a request: many times the cores of any product; memory is taken for each."""
 """Where items run that name no product."""
 SCOPES: tuple[TimedScope, ...] = ("call", "kernel", "core_time")
 _Reader = Callable[[Fields, Product, TimedScope], Request]
@@ -145,9 +143,6 @@ def read_item(values: Mapping[str, Any]) -> RequestItem:
     scope = next((scope for scope in SCOPES if key_of(scope) == key_of(given)), None)
     if scope is None:
         raise RequestError(f"scope must be one of {', '.join(SCOPES)}, not {given[:40]}")
-    blocks = values.get("block_dim")
-    if isinstance(blocks, int) and blocks > MOST_BLOCKS:
-        raise RequestError(f"block_dim must be at most {MOST_BLOCKS}, not {blocks} ({product.name})")
     request = READERS[name](fields, product, scope)
     return RequestItem(
         request=request, product=product, scope=scope, ignored=tuple(name for name in fields.unread() if name != "id")
