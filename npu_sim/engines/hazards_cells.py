@@ -349,7 +349,12 @@ def set(
             _set_part(slots, nodes, book, slot, c, mask, entry)
         return
     cells = slots[slot]
+    signs = ZERO
     if book[FREE_COUNT] != book[NODE_COUNT]:
+        # a vector loop, where most cells have no list
+        for c in range(c0, c1):
+            signs |= cells[c]
+    if signs < 0:
         for c in range(c0, c1):
             node = -cells[c]
             while node > 0:
