@@ -27,6 +27,57 @@ from perf.bench.kernel_rows import emit_tiled, prime_flags
 CHUNK_SIZES = (1024, 2048, 4096, 8192)
 
 
+class Program:
+    """Rows of a tiled Cube kernel, at least ``row_target`` of them in chunks of ``chunk``, emitted and timed."""
+
+    def __init__(self, row_target: int, chunk: int) -> None:
+        self._target, self._rows = row_target, empty_rows(chunk)
+        self._cost = cost_record(get_product("910b").cost, 24, 1_800_000_000)
+        self._clocks = np.zeros(CLOCK_WORDS, np.int64)
+        self._spans = np.zeros((0, 2), np.int64)
+        self._state = np.zeros(8, np.int64)
+
+    def emission(self) -> int:
+        """Emit the rows; return how many there are."""
+        self._state[:] = 0
+        total = 0
+        while total < self._target:
+            total += emit_tiled(self._rows, self._state)
+        return total
+
+    def both(self) -> int:
+        """Emit and time the rows; return how many there are."""
+        total = self._primed()
+        while total < self._target:
+            total += self._advance(emit_tiled(self._rows, self._state))
+        return total
+
+    def timeline(self) -> int:
+        """Time the rows of one chunk again and again, whose flags balance; return how many."""
+        total = self._primed()
+        count = emit_tiled(self._rows, self._state)
+        while total < self._target:
+            total += self._advance(count)
+        return total
+
+    def check(self) -> None:
+        """Refuse a timeline whose parts of the critical path do not add up."""
+        parts = np.zeros(8, np.int64)
+        if finish(self._clocks, parts) != parts.sum():
+            raise InternalError("Parts of the critical path must add up to the total")
+
+    def _primed(self) -> int:
+        reset_clocks(self._clocks)
+        self._state[:] = 0
+        return self._advance(prime_flags(self._rows))
+
+    def _advance(self, count: int) -> int:
+        code, row = advance(self._rows, count, self._cost, self._clocks, self._spans)
+        if code != OK:
+            raise InternalError(f"Benchmark program must be legal, not error {code} in row {row}")
+        return count
+
+
 def measure(row_target: int, chunk: int, repeats: int) -> dict[str, float]:
     """Return rows per second of emission, timeline and both, best of ``repeats``, for chunks of ``chunk`` rows.
 
@@ -39,49 +90,11 @@ def measure(row_target: int, chunk: int, repeats: int) -> dict[str, float]:
     repeats : int
         Measurements; the fastest counts.
     """
-    rows = empty_rows(chunk)
-    cost = cost_record(get_product("910b").cost, 24, 1_800_000_000)
-    clocks = np.zeros(CLOCK_WORDS, np.int64)
-    spans = np.zeros((0, 2), np.int64)
-    state = np.zeros(8, np.int64)
-
-    def emission() -> int:
-        state[:] = 0
-        total = 0
-        while total < row_target:
-            total += emit_tiled(rows, state)
-        return total
-
-    def both() -> int:
-        reset_clocks(clocks)
-        state[:] = 0
-        total = _advance(rows, prime_flags(rows), cost, clocks, spans)
-        while total < row_target:
-            total += _advance(rows, emit_tiled(rows, state), cost, clocks, spans)
-        return total
-
-    def timeline() -> int:
-        # The same chunk again and again: the pattern repeats, so its flags balance.
-        reset_clocks(clocks)
-        state[:] = 0
-        total = _advance(rows, prime_flags(rows), cost, clocks, spans)
-        count = emit_tiled(rows, state)
-        while total < row_target:
-            total += _advance(rows, count, cost, clocks, spans)
-        return total
-
-    result = {name: _best(work, repeats) for name, work in (("emit", emission), ("timeline", timeline), ("both", both))}
-    parts = np.zeros(8, np.int64)
-    if finish(clocks, parts) != parts.sum():
-        raise InternalError("Parts of the critical path must add up to the total")
+    program = Program(row_target, chunk)
+    works = {"emit": program.emission, "timeline": program.timeline, "both": program.both}
+    result = {name: _best(work, repeats) for name, work in works.items()}
+    program.check()
     return result
-
-
-def _advance(rows: np.ndarray, count: int, cost: np.ndarray, clocks: np.ndarray, spans: np.ndarray) -> int:
-    code, row = advance(rows, count, cost, clocks, spans)
-    if code != OK:
-        raise InternalError(f"Benchmark program must be legal, not error {code} in row {row}")
-    return count
 
 
 def _best(work: Callable[[], int], repeats: int) -> float:
