@@ -26,6 +26,7 @@ TEXTS = {
     "npu_sim/DESIGN.md": "design.md",
     "examples/README.md": "examples.md",
     "examples/kernels/README.md": "kernels.md",
+    "examples/acl/README.md": "cpp_programs.md",
     "ops/conv_backward/RULES.md": "rules/convolution_backward.md",
     "ops/conv_forward/RULES.md": "rules/convolution.md",
     "ops/avg_pool/RULES.md": "rules/avg_pool2d_backward.md",
@@ -94,6 +95,8 @@ COMMANDS = (
     "products",
     "run",
     "program",
+    "sdk",
+    "cc",
     "warm",
 )
 WIDE = "---\nhide: [toc]\n---\n\n"
@@ -182,7 +185,7 @@ def _generated(config: MkDocsConfig) -> tuple[dict[str, str], list[Any]]:
     reference += [{title: [{module: places[module]} for module in modules]} for title, modules in MODULES.items()]
     nav: list[Any] = [
         {"NPU-Sim": "index.md"},
-        {"Use": [{"Examples": "examples.md"}, {"Kernels in Python": "kernels.md"},
+        {"Use": [{"Examples": "examples.md"}, {"Kernels in Python": "kernels.md"}, {"C++ programs": "cpp_programs.md"},
                  {"Command line": "commands.md"}, {"JSON": list(schemas)}]},
         {"Rules": [{"Convolution backward": TEXTS["ops/conv_backward/RULES.md"]},
                    {"Average pooling backward": TEXTS["ops/avg_pool/RULES.md"]}]},

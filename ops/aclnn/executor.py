@@ -48,23 +48,24 @@ class Work:
 class aclOpExecutor(Handle):
     """A planned call; made by phase 1, run once by phase 2."""
 
-    __slots__ = ("call", "is_repeatable", "is_spent", "running", "work")
+    __slots__ = ("call", "claiming", "is_repeatable", "is_spent", "running", "work")
 
     def __init__(self, call: str, work: Work) -> None:
         super().__init__()
         self.call, self.work = call, work
         self.is_repeatable = self.is_spent = False
-        self.running = threading.Lock()
+        self.claiming, self.running = threading.Lock(), threading.Lock()
 
     def __repr__(self) -> str:
         return f"aclOpExecutor({self.call}, {self.work.workspace_bytes} bytes of workspace)"
 
     def claim(self) -> bool:
-        """Take the one run this executor has; False if it is taken. Needs `running`."""
-        if self.is_spent:
-            return False
-        self.is_spent = not self.is_repeatable
-        return True
+        """Take the one run this executor has; False if it is taken."""
+        with self.claiming:
+            if self.is_spent:
+                return False
+            self.is_spent = not self.is_repeatable
+            return True
 
 
 def first_phase(call: str, build: Callable[[], Work]) -> PhaseOne:
@@ -95,27 +96,42 @@ def first_phase(call: str, build: Callable[[], Work]) -> PhaseOne:
     return AclnnStatus.ACLNN_SUCCESS, work.workspace_bytes, aclOpExecutor(call, work)
 
 
+def accept(
+    call: str, workspace: Any, workspaceSize: Any, executor: Any, stream: Any
+) -> tuple[AclnnStatus, Callable[[], AclnnStatus] | None]:
+    """Check phase 2 and take the run of the executor.
+
+    Returns
+    -------
+    status, run
+        ``run`` computes and returns a status; whatever happens comes back as one. None if the call is refused, which
+        does not use up the executor.
+    """
+    try:
+        run = _check(call, workspace, workspaceSize, executor, stream)
+    except NpuSimError as error:
+        return record(_known(error.status), f"{call}: {error}"), None
+    except Exception as error:
+        return record(AclnnStatus.ACLNN_ERR_INNER, _internal(call, error)), None
+    if not executor.claim():
+        return record(INVALID, f"{call}: executor must be one that has not run, not a spent one"), None
+    return AclnnStatus.ACLNN_SUCCESS, lambda: _run(call, executor, run)
+
+
 def second_phase(call: str, workspace: Any, workspaceSize: Any, executor: Any, stream: Any) -> AclnnStatus:
     """Run a planned call; whatever happens comes back as a status.
 
     Outputs are written all or not at all. A call that is refused here before it runs does not use up the executor.
     """
-    try:
-        run = _check(call, workspace, workspaceSize, executor, stream)
-    except NpuSimError as error:
-        return record(_known(error.status), f"{call}: {error}")
-    except Exception as error:
-        return record(AclnnStatus.ACLNN_ERR_INNER, _internal(call, error))
-    # One run at a time: those of a repeatable executor share the memory of its intermediate tensors.
-    with executor.running:
-        if not executor.claim():
-            return record(INVALID, f"{call}: executor must be one that has not run, not a spent one")
-        return _run(call, executor, run)
+    status, run = accept(call, workspace, workspaceSize, executor, stream)
+    return status if run is None else run()
 
 
 def _run(call: str, executor: aclOpExecutor, run: Callable[[], None]) -> AclnnStatus:
     try:
-        run()
+        # One run at a time: those of a repeatable executor share the memory of its intermediate tensors.
+        with executor.running:
+            run()
     except (NpuSimError, MemoryError) as error:
         text = f"{call}: run must succeed, not fail with {type(error).__name__}: {error} ({executor.work.context})"
         return record(AclnnStatus.ACLNN_ERR_RUNTIME_ERROR, text)

@@ -79,9 +79,9 @@ def report_checks(
         for number, made in enumerate(outcome.explanations):
             if progress:
                 progress(number, len(outcome.explanations), made.title)
-            calls.append(_checked(made, outcome.error, wanted))
+            calls.append(check_call(made, outcome.error, wanted))
     if json_path != "-":
-        _print_calls(calls, console(), output.shown)
+        print_calls(calls, console(), output.shown)
     rows = [
         {
             "title": call.made.title,
@@ -105,7 +105,7 @@ def report_checks(
     return 0 if is_well else 1
 
 
-def _checked(made: Explanation, error: str, wanted: Wanted) -> CheckedCall:
+def check_call(made: Explanation, error: str, wanted: Wanted) -> CheckedCall:
     """Check the launches of a call; an unfinished kernel was stopped by the error that ended the script, if one did."""
     stopped_by = made.stopped_by or (error if not made.is_finished else "")
     return CheckedCall(
@@ -124,7 +124,8 @@ def _findings(made: Explanation, wanted: Wanted, *, is_stopped: bool) -> Iterato
             yield tuple(finding for finding in findings if finding.violation.launch == number)
 
 
-def _print_calls(calls: Sequence[CheckedCall], screen: Console, shown: int) -> None:
+def print_calls(calls: Sequence[CheckedCall], screen: Console, shown: int) -> None:
+    """Print the launches of each call with the worst ``shown`` findings of each, and the sum."""
     for call in calls:
         made = call.made
         print_prose(screen, made.heading, "bold")

@@ -75,20 +75,26 @@ def report_times(
         for number, made in enumerate(outcome.explanations):
             if progress:
                 progress(number, len(outcome.explanations), made.title)
-            bounds = tuple(bound_launch(launch, made.product) for launch in made.launches)
-            calls.append(TimedCall(made=made, launches=tuple(one.expected for one in bounds), bounds=bounds))
+            calls.append(time_call(made))
     has_launches = any(call.launches for call in calls)
     more: dict[Path, bytes] = {}
-    launches = list(_traced(calls))
+    launches = list(traced_launches(calls))
     more |= files.contents(launches)
     if json_path != "-":
-        _print_calls(calls, console())
+        print_calls(calls, console())
     scripts.write_report(_document(file, calls), json_path, file, more)
     files.write_folder(launches, quiet=json_path == "-")
     return 1 if outcome.code or not has_launches else 0
 
 
-def _traced(calls: Sequence[TimedCall]) -> Iterator[TracedLaunch]:
+def time_call(made: Explanation) -> TimedCall:
+    """Return a call with its times."""
+    bounds = tuple(bound_launch(launch, made.product) for launch in made.launches)
+    return TimedCall(made=made, launches=tuple(one.expected for one in bounds), bounds=bounds)
+
+
+def traced_launches(calls: Sequence[TimedCall]) -> Iterator[TracedLaunch]:
+    """Yield every launch with its times and what a trace calls it."""
     for number, call in enumerate(calls):
         made = call.made
         for launch, result, works_on in zip(made.launches, call.launches, made.works_of_launches(), strict=True):
@@ -128,7 +134,8 @@ def _document(file: str, calls: Sequence[TimedCall]) -> dict[str, Any]:
     }
 
 
-def _print_calls(calls: Sequence[TimedCall], screen: Console) -> None:
+def print_calls(calls: Sequence[TimedCall], screen: Console) -> None:
+    """Print a table of the launches of each call, and the sum."""
     for call in calls:
         print_prose(screen, call.made.heading, "bold")
         if not call.launches:

@@ -44,6 +44,7 @@ LAYERS = (
     ("ops.conv_backward", "ops.conv_forward", "ops.avg_pool"),
     ("ops.avg_pool_forward", "ops.mm"),
     ("ops.aclnn",),
+    ("ops.acl",),
     ("ops.ascendc",),
     ("ops.studies",),
     ("ops.torch",),

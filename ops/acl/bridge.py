@@ -1,0 +1,258 @@
+"""What the C++ libraries call: planning and running operators for a program that is not Python.
+
+The library starts Python (or finds it running), calls `connect` through the module it is told to import, and then the
+functions in the table that `connect` fills, from any thread. Whatever happens comes back as a status; messages go to
+the library, which keeps them by thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from npu_sim.errors import NpuSimError, shown
+from npu_sim.fenv import default_fenv
+from npu_sim.products import Product, use_product
+from npu_sim.report.explain import Recorder, recording
+from ops import aclnn
+from ops.aclnn.executor import PhaseOne, accept
+from ops.common.status import AclnnStatus
+
+_KEEP = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+_INT64S = ctypes.POINTER(ctypes.c_int64)
+
+
+class Table(ctypes.Structure):
+    """``npu_sim::Bridge`` of ``sources/python.h``."""
+
+    _fields_ = (
+        ("keep", _KEEP),
+        ("plan", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p, _INT64S, ctypes.c_int64, ctypes.c_int64, _INT64S)),
+        (
+            "accept",
+            ctypes.CFUNCTYPE(
+                ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_uint64, _INT64S
+            ),
+        ),
+        ("run", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)),
+        ("set_repeatable", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)),
+        ("forget", ctypes.CFUNCTYPE(None, ctypes.c_int64)),
+        ("finish", ctypes.CFUNCTYPE(None)),
+        ("product", ctypes.c_char * 64),
+    )
+
+
+@dataclass(slots=True)
+class _Words:
+    """The arguments of a call, read one by one; ``sources/executor.h`` says how they are written."""
+
+    words: Sequence[int]
+    at: int = 0
+
+    def take(self) -> int:
+        self.at += 1
+        return self.words[self.at - 1]
+
+    def values(self) -> list[int] | None:
+        count = self.take()
+        if count < 0:
+            return None
+        self.at += count
+        return list(self.words[self.at - count : self.at])
+
+    def arguments(self) -> Iterator[Any]:
+        """Yield every argument as `ops.aclnn` takes it.
+
+        Raises
+        ------
+        NpuSimError
+            A tensor cannot be made.
+        """
+        while self.at < len(self.words):
+            kind = self.take()
+            if kind == 0:
+                yield None
+            elif kind == 1:
+                yield self._tensor()
+            elif kind == 2:
+                yield aclnn.aclCreateIntArray(self.values())
+            elif kind == 3:
+                yield self.take()
+            else:
+                yield aclnn.aclCreateBoolArray([value != 0 for value in self.values() or ()])
+
+    def _tensor(self) -> aclnn.aclTensor:
+        data_type, storage_format, offset = self.take(), self.take(), self.take()
+        view, strides, storage = self.values(), self.values(), self.values()
+        address, byte_count = self.take(), self.take()
+        data = _memory(address, byte_count) if address else None
+        made = aclnn.aclCreateTensor(view, data_type, strides, offset, storage_format, storage, data)
+        if made is None:
+            raise _RefusedError
+        return made
+
+
+class _RefusedError(Exception):
+    """An object of a call cannot be made; a message says why."""
+
+
+_PHASE_ONE: dict[str, Callable[..., PhaseOne]] = {
+    "aclnnAvgPool2d": aclnn.aclnnAvgPool2dGetWorkspaceSize,
+    "aclnnAvgPool2dBackward": aclnn.aclnnAvgPool2dBackwardGetWorkspaceSize,
+    "aclnnConvolution": aclnn.aclnnConvolutionGetWorkspaceSize,
+    "aclnnConvolutionBackward": aclnn.aclnnConvolutionBackwardGetWorkspaceSize,
+}
+_FOLLOWS_DETERMINISTIC = frozenset({"aclnnAvgPool2dBackward", "aclnnConvolutionBackward"})
+"""Operators whose kernels depend on ACL_OPT_DETERMINISTIC."""
+
+
+def _memory(address: int, byte_count: int) -> np.ndarray:
+    """Return memory of the library as an array; the library keeps it as long as a run needs it."""
+    if byte_count == 0:
+        return np.empty(0, np.uint8)
+    return np.frombuffer(memoryview((ctypes.c_uint8 * byte_count).from_address(address)), np.uint8)
+
+
+@dataclass(slots=True)
+class Bridge:
+    """The calls of one program.
+
+    Attributes
+    ----------
+    product : Product
+        Where they run.
+    recorder : Recorder or None
+        What keeps how they were planned.
+    finish : callable
+        Called when the program ends its work; with the recorder.
+    """
+
+    product: Product
+    recorder: Recorder | None
+    finish: Callable[[Recorder], None]
+    _keep: Callable[[bytes], None]
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    _executors: dict[int, aclnn.aclOpExecutor] = field(default_factory=dict)
+    _runs: dict[int, Callable[[], AclnnStatus]] = field(default_factory=dict)
+    _has_ended: bool = False
+
+    def _answer(self, status: int) -> int:
+        """Hand the messages of this call to the library; return the status."""
+        text = aclnn.aclGetRecentErrMsg()
+        if text is not None:
+            self._keep(text.encode())
+        return int(status)
+
+    def plan(self, name: bytes, words: Any, count: int, is_deterministic: int, results: Any) -> int:
+        """Phase 1."""
+        call = name.decode()
+        status, workspace_bytes, executor = AclnnStatus.ACLNN_ERR_PARAM_INVALID, 0, None
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(use_product(self.product))
+            if self.recorder is not None:
+                self._has_ended = False
+                stack.enter_context(recording(self.recorder))
+            with contextlib.suppress(_RefusedError):
+                given = _Words(words[:count]).arguments()
+                options = {"deterministic": bool(is_deterministic)} if call in _FOLLOWS_DETERMINISTIC else {}
+                status, workspace_bytes, executor = _PHASE_ONE[call](*given, **options)
+        if executor is not None:
+            number = next(self._numbers)
+            self._executors[number] = executor
+            results[0], results[1] = workspace_bytes, number
+        return self._answer(status)
+
+    def accept(self, name: bytes, call: int, workspace: int | None, size: int, run: Any) -> int:
+        """Check phase 2. The bytes of the workspace are not used, so its address is looked at by the library alone."""
+        room = np.broadcast_to(np.zeros(1, np.uint8), size) if workspace else None
+        status, work = accept(name.decode(), room, size, self._executors[call], None)
+        if work is not None:
+            number = next(self._numbers)
+            self._runs[number] = work
+            run[0] = number
+        return self._answer(status)
+
+    def run(self, run: int) -> int:
+        """Phase 2, on the thread of a stream."""
+        return self._answer(default_fenv(self._runs.pop(run))())
+
+    def set_repeatable(self, call: int) -> int:
+        """Let a call run more than once."""
+        return self._answer(aclnn.aclSetAclOpExecutorRepeatable(self._executors[call]))
+
+    def forget(self, call: int) -> None:
+        """Drop a call that the library needs no more."""
+        self._executors.pop(call, None)
+
+    def end(self) -> None:
+        """Report what ran since this was last called: the library calls it at aclFinalize and at exit."""
+        if self.recorder is not None and not self._has_ended:
+            self._has_ended = True
+            done, self.recorder = self.recorder, Recorder()
+            self.finish(done)
+
+
+def connect(address: int, product: Product, recorder: Recorder | None, finish: Callable[[Recorder], None]) -> Bridge:
+    """Fill the table of the library.
+
+    Parameters
+    ----------
+    address : int
+        Of the table.
+    product : Product
+        Where the program's calls run.
+    recorder : Recorder or None
+        What keeps how they were planned.
+    finish : callable
+        Called with the recorder when the program's work has ended.
+
+    Returns
+    -------
+    Bridge
+        Must live as long as the process.
+    """
+    table = Table.from_address(address)
+    bridge = Bridge(product, recorder, finish, table.keep)
+    table.product = product.name.encode()
+    functions: dict[str, Callable[..., Any]] = {
+        "plan": bridge.plan, "accept": bridge.accept, "run": bridge.run, "set_repeatable": bridge.set_repeatable,
+        "forget": bridge.forget, "finish": bridge.end,
+    }  # fmt: skip
+    kinds: dict[str, Any] = dict(Table._fields_)
+    for name, function in functions.items():
+        made = kinds[name](_guarded(function, table.keep))
+        _ALIVE.append(made)
+        setattr(table, name, made)
+    return bridge
+
+
+def _guarded(function: Callable[..., Any], keep: Callable[[bytes], None]) -> Callable[..., Any]:
+    """Return the function with every exception, which C++ cannot catch, made a message and a status."""
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except Exception as error:
+            text = "".join(traceback.format_exception(error)).strip()
+            keep(f"{function.__name__}: internal error, please report: {shown(error)}\n{text}".encode())
+            return int(AclnnStatus.ACLNN_ERR_INNER)
+
+    return call
+
+
+def refuse(address: int, error: NpuSimError) -> None:
+    """Tell the library why there is nobody to answer it."""
+    Table.from_address(address).keep(str(error).encode())
+
+
+_ALIVE: list[Any] = []
+"""What C++ calls must not be collected."""

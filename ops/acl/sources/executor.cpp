@@ -1,0 +1,181 @@
+#include "executor.h"
+
+#include <cstdio>
+
+#include "arrays.h"
+#include "memory.h"
+#include "messages.h"
+#include "python.h"
+#include "runtime.h"
+
+namespace npu_sim {
+
+// A planned call. Its plan is kept by Python, by number.
+struct Executor : Object {
+    static constexpr Kind kind = Kind::executor;
+    std::string name;
+    int64_t call = 0;
+    bool is_repeatable = false;
+    std::vector<Call::Use> uses;
+
+    ~Executor() override {
+        if (const Bridge *bridge = running_python()) bridge->forget(call);
+    }
+};
+
+template <class Type>
+std::shared_ptr<Type> Call::alive(const char *what, const void *value) {
+    auto found = find<Type>(value);
+    if (found == nullptr && value != nullptr && status_ == ACLNN_SUCCESS)
+        status_ = refuse(ACLNN_ERR_PARAM_INVALID, phase_.c_str(),
+                         std::string(what) + " must be a live " + name_of(Type::kind) + ", not " +
+                             describe(Type::kind, value));
+    if (found == nullptr) words_.push_back(0);
+    return found;
+}
+
+namespace {
+
+template <class Values>
+void append(std::vector<int64_t> &words, const Values &values) {
+    words.push_back(static_cast<int64_t>(values.size()));
+    words.insert(words.end(), values.begin(), values.end());
+}
+
+}  // namespace
+
+Call &Call::tensor(const char *what, const aclTensor *value) {
+    const auto own = alive<Tensor>(what, value);
+    if (own == nullptr) return *this;
+    words_.insert(words_.end(), {1, own->data_type, own->format, own->offset});
+    append(words_, own->view);
+    if (own->has_strides)
+        append(words_, own->strides);
+    else
+        words_.push_back(-1);
+    append(words_, own->storage);
+    const auto memory = find_device(own->data);
+    const size_t offset = memory ? static_cast<size_t>(own->data - memory->device) : 0;
+    if (memory != nullptr && offset <= memory->size) {
+        words_.push_back(reinterpret_cast<int64_t>(memory->backing + offset));
+        words_.push_back(static_cast<int64_t>(memory->size - offset));
+    } else {
+        words_.insert(words_.end(), {0, 0});  // phase 2 says what it is
+    }
+    if (own->data != nullptr) uses_.push_back({what, own->data, own->byte_count()});
+    return *this;
+}
+
+Call &Call::ints(const char *what, const aclIntArray *value) {
+    if (const auto own = alive<IntArray>(what, value)) {
+        words_.push_back(2);
+        append(words_, own->values);
+    }
+    return *this;
+}
+
+Call &Call::bools(const char *what, const aclBoolArray *value) {
+    if (const auto own = alive<BoolArray>(what, value)) {
+        words_.push_back(4);
+        append(words_, own->values);
+    }
+    return *this;
+}
+
+Call &Call::number(int64_t value) {
+    words_.insert(words_.end(), {3, value});
+    return *this;
+}
+
+aclnnStatus Call::plan(uint64_t *workspaceSize, aclOpExecutor **executor) {
+    if (workspaceSize == nullptr || executor == nullptr)
+        return refuse(ACLNN_ERR_PARAM_NULLPTR, phase_.c_str(),
+                      std::string(workspaceSize ? "executor" : "workspaceSize") + " must be an address, not a null pointer");
+    *workspaceSize = 0;
+    *executor = nullptr;
+    if (status_ != ACLNN_SUCCESS) return status_;
+    const Bridge *bridge = python(phase_.c_str());
+    if (bridge == nullptr) return ACLNN_ERR_INNER;
+    int64_t results[2] = {0, 0};  // bytes of the workspace, number of the call
+    const auto status = static_cast<aclnnStatus>(
+        bridge->plan(name_, words_.data(), static_cast<int64_t>(words_.size()), is_deterministic(), results));
+    if (status != ACLNN_SUCCESS) return status;
+    auto made = std::make_shared<Executor>();
+    made->name = name_;
+    made->call = results[1];
+    made->uses = std::move(uses_);
+    *workspaceSize = static_cast<uint64_t>(results[0]);
+    *executor = static_cast<aclOpExecutor *>(add_object(Kind::executor, std::move(made)));
+    return ACLNN_SUCCESS;
+}
+
+namespace {
+
+aclnnStatus check_memory(const char *name, const std::string &what, const void *address, uint64_t byte_count,
+                         std::vector<AllocationPtr> &held) {
+    const auto memory = find_device(address);
+    if (memory == nullptr)
+        return refuse(ACLNN_ERR_PARAM_INVALID, name, what + " must be live device memory, not " + describe_address(address));
+    const auto offset = static_cast<uint64_t>(static_cast<const char *>(address) - memory->device);
+    if (offset > memory->size || byte_count > memory->size - offset)
+        return refuse(ACLNN_ERR_PARAM_INVALID, name,
+                      what + " must have " + std::to_string(byte_count) + " bytes, not the " +
+                          std::to_string(memory->size - std::min<uint64_t>(offset, memory->size)) + " left of " +
+                          memory->describe());
+    held.push_back(memory);
+    return ACLNN_SUCCESS;
+}
+
+}  // namespace
+
+aclnnStatus launch(const char *name, void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, void *stream) {
+    const auto own = find<Executor>(executor);
+    if (own == nullptr)
+        return refuse(executor == nullptr ? ACLNN_ERR_PARAM_NULLPTR : ACLNN_ERR_PARAM_INVALID, name,
+                      "executor must be one that has not run, not " + describe(Kind::executor, executor));
+    const Bridge *bridge = python(name);
+    if (bridge == nullptr) return ACLNN_ERR_INNER;
+    if (const int status = check_stream(name, stream)) return status;
+    std::vector<AllocationPtr> held;
+    if (workspace != nullptr) {
+        const auto status = check_memory(name, "workspace", workspace, workspaceSize, held);
+        if (status != ACLNN_SUCCESS) return status;
+    }
+    for (const auto &use : own->uses) {
+        const auto status = check_memory(name, std::string(use.what) + " data", use.data, use.byte_count, held);
+        if (status != ACLNN_SUCCESS) return status;
+    }
+    int64_t run = 0;
+    const auto status = static_cast<aclnnStatus>(bridge->accept(name, own->call, workspace, workspaceSize, &run));
+    if (status != ACLNN_SUCCESS) return status;
+    if (!own->is_repeatable) remove_object(Kind::executor, executor);
+    return submit(name, stream, [own, bridge, run] { return static_cast<int>(bridge->run(run)); }, std::move(held));
+}
+
+}  // namespace npu_sim
+
+using npu_sim::Kind;
+using npu_sim::refuse;
+
+extern "C" {
+
+aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor *executor) {
+    const char *call = "aclSetAclOpExecutorRepeatable";
+    const auto own = npu_sim::find<npu_sim::Executor>(executor);
+    if (own == nullptr)
+        return refuse(executor == nullptr ? ACLNN_ERR_PARAM_NULLPTR : ACLNN_ERR_PARAM_INVALID, call,
+                      "executor must be one that has not run, not " + npu_sim::describe(Kind::executor, executor));
+    const auto *bridge = npu_sim::python(call);
+    if (bridge == nullptr) return ACLNN_ERR_INNER;
+    const auto status = static_cast<aclnnStatus>(bridge->set_repeatable(own->call));
+    if (status == ACLNN_SUCCESS) own->is_repeatable = true;
+    return status;
+}
+
+aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor *executor) {
+    if (executor == nullptr || npu_sim::remove_object(Kind::executor, executor)) return ACLNN_SUCCESS;
+    return refuse(ACLNN_ERR_PARAM_INVALID, "aclDestroyAclOpExecutor",
+                  "executor must be one that has not run or is repeatable, not " +
+                      npu_sim::describe(Kind::executor, executor));
+}
+}

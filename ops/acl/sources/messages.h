@@ -1,0 +1,21 @@
+// Why calls failed, per thread, for aclGetRecentErrMsg; and reports on standard error of what no status tells.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace npu_sim {
+
+// Keep a line for aclGetRecentErrMsg of this thread.
+void keep(std::string line);
+
+// Keep "<status> <name>: <call>: <text>" and return the status.
+int refuse(int status, const char *call, const std::string &text);
+
+// Return the lines of this thread, the latest first, and forget them; "" if there are none.
+std::string take_messages();
+
+// Write "npu-sim: <text>" on standard error, in one piece.
+void report(const std::string &text);
+
+}  // namespace npu_sim

@@ -1,0 +1,31 @@
+// The Python in this process that plans and runs the operators: started once, found by what was noted when the library
+// was built. The library calls it through a table that ops.acl.bridge fills.
+#pragma once
+
+#include <cstdint>
+
+namespace npu_sim {
+
+// Every function may be called from any thread; a status is returned, and messages are kept by `keep`.
+struct Bridge {
+    // For Python: keep a line for aclGetRecentErrMsg of the calling thread.
+    void (*keep)(const char *line);
+    // Check and plan a call: its arguments as words (executor.h). Gives the workspace's bytes and a number for the call.
+    int64_t (*plan)(const char *name, const int64_t *words, int64_t count, int64_t is_deterministic, int64_t *results);
+    // Check phase 2 and take the run. Gives a number for the run.
+    int64_t (*accept)(const char *name, int64_t call, void *workspace, uint64_t size, int64_t *run);
+    int64_t (*run)(int64_t run);
+    int64_t (*set_repeatable)(int64_t call);
+    void (*forget)(int64_t call);
+    // Print what NPU_SIM_EXPLAIN, NPU_SIM_CHECK and NPU_SIM_PERF ask for.
+    void (*finish)();
+    char product[64];  // SoC version
+};
+
+// Return the table, starting Python if need be; null, with a message, if that fails.
+const Bridge *python(const char *call);
+
+// Return the table if Python runs already.
+const Bridge *running_python();
+
+}  // namespace npu_sim
