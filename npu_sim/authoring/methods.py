@@ -166,14 +166,14 @@ def method_of(instruction: Instruction) -> Callable[..., int]:
     front, keywords = parameters_of(shape)
     name = instruction.name.lower()
     head = ", ".join(["self", *front, *(["*", *keywords] if keywords else [])])
-    values = ", ".join(_value(shape, operand) for operand in emitter_operands(instruction))
+    values = "".join(f"{_value(shape, operand)}, " for operand in emitter_operands(instruction))
     prepared = ", ".join(f"{key!r}: {key}" for key in instruction.prepare)
     tensors = ", ".join([*shape.tensors, ""]) if shape.tensors else ""
     lines = [
         f"def {name}({head}):",
         "    frame = _frame(1)",
         f"    self._use(_shape, frame, ({tensors}))" if shape.tensors else "    pass",
-        f"    return self._append(_instruction, frame, ({values},), ({tensors}), {{{prepared}}})",
+        f"    return self._append(_instruction, frame, ({values}), ({tensors}), {{{prepared}}})",
     ]
     space: dict[str, Any] = {
         "__name__": __name__,

@@ -7,7 +7,7 @@ import inspect
 from npu_sim.authoring.core import BUFFER_MARKS, Core
 from npu_sim.authoring.methods import parameters_of, shape_of
 from npu_sim.isa.instruction import Instruction
-from npu_sim.isa.op import OPS, Op
+from npu_sim.isa.op import OPS, SPEC_OF_OP, Op
 from npu_sim.products import get_product, list_series
 
 _OWN = (Op.DATA_COPY, Op.SET_FLAG, Op.WAIT_FLAG)
@@ -32,6 +32,8 @@ def _said(parameter: inspect.Parameter) -> str:
 
 
 def _meaning(instruction: Instruction) -> str:
+    if instruction.general_form_of:
+        return f"General form of `{SPEC_OF_OP[instruction.general_form_of].name.lower()}`."
     text = inspect.cleandoc(getattr(Core, instruction.name.lower()).__doc__ or "").partition("\n\nParameters")[0]
     return " ".join(text.split()).replace("``", "`").replace("|", "\\|")
 

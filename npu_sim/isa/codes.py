@@ -40,7 +40,7 @@ Data = ElementType
 
 
 class Mode(IntEnum):
-    """Bits of ``INSTR.mode``. ATOMIC and HF32 are core state that `isa.issue` copies into the row."""
+    """Bits of ``INSTR.mode``. `isa.issue` copies core state into the row: ATOMIC, HF32, COUNTER, MASK_SET."""
 
     INIT = 1
     """Mmad: start from zero (cmatrixInitVal)."""
@@ -58,6 +58,10 @@ class Mode(IntEnum):
     """Stores to GM add (SetAtomicAdd)."""
     PAD = 128
     """DataCopyPad, GM to UB: what is not data gets the padding value (isPad)."""
+    COUNTER = 256
+    """Masked vector instructions: the mask is a number of elements (SetMaskCount)."""
+    MASK_SET = 512
+    """Masked vector instructions: the mask was written since the last one, for which the vector unit runs empty."""
 
 
 C100, M200, C220 = "dav-c100", "dav-m200", "dav-c220"

@@ -38,6 +38,18 @@ def add_step_millicycles(destination: Int, source0: Int, source1: Int, cost: Any
 
 
 @jit
+def block_conflicts(blk_stride: Int, groups: Int) -> Int:
+    """Return how many of the 8 blocks of a repeat meet in one bank group; ``groups`` is a power of two.
+
+    A stride of 0 is one block, read once.
+    """
+    if blk_stride <= 0:
+        return np.int64(1)
+    blk_stride = np.int64(blk_stride)
+    return max(8 * min(blk_stride & -blk_stride, np.int64(groups)) // np.int64(groups), np.int64(1))
+
+
+@jit
 def whole_vector(count: Int, size: Int, step: Int, call: Int, written: Int, cost: Any) -> Any:
     """Count-style call, which sets the mask: ``call + step * repeats``, more where repeat or block are not full."""
     byte_count = count * size

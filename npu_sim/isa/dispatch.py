@@ -17,6 +17,7 @@ from npu_sim.isa.instructions.mmad import run_chained
 from npu_sim.isa.op import OPS, SPEC_OF_OP, Op, by_opcode, handlers
 from npu_sim.isa.row import INSTR
 from npu_sim.isa.vector import combine
+from npu_sim.isa.vector_apart import semantics_of
 
 CONFIG_LENGTH = 9
 """int64 words of the numeric configuration: 0 group, 1 inner, 2 round (`accumulation` codes), 3 saturate, 4 HF32 drop
@@ -50,8 +51,10 @@ _UNIT = by_opcode(lambda i: 0 if i.op in _APART else _CODES[i.unit], dtype=np.ui
 def _semantics(unit: str) -> dict[int, Any]:
     """Return the semantics of a unit's instructions that are compiled together, by opcode."""
     computed = dict.fromkeys(handlers("elementwise"), combine) if unit == "vector" else {}
+    # without the JIT, where nothing is compiled apart
+    made = {i.op: semantics_of(i) for i in OPS if i.apart and i.unit in (None, unit) and i.op not in _APART}
     together = {op: run for op, run in (computed | handlers("run", unit=unit)).items() if op not in _APART}
-    return {int(Op.NOP): _do_nothing} | together
+    return {int(Op.NOP): _do_nothing} | together | made
 
 
 _exact_cube = switch(MACHINE, _semantics("cube"), _stop)
@@ -78,7 +81,7 @@ _lock = threading.Lock()
 @cache
 def _entry_of(op: int) -> Any:
     """Return the entry that carries out one row of an instruction that is compiled apart."""
-    carry_out = switch(MACHINE, {}, SPEC_OF_OP[op].run)
+    carry_out = switch(MACHINE, {}, semantics_of(SPEC_OF_OP[op]))
 
     @jit
     def run_row(

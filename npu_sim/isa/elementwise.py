@@ -1,7 +1,8 @@
-"""The families of element-wise vector instructions: count style, operands in UB, one element type.
+"""The families of element-wise vector instructions: operands in UB, one element type; count style and general form.
 
 A module of `npu_sim.isa.instructions` names the function of one element, its definition in NumPy, types and cost; what
-the members of a family share is here: emitter, footprint, cost rule. Their semantics is put together in `isa.vector`.
+the members of a family share is here: emitter, footprint, cost rule. Their semantics is put together in `isa.vector`
+and, for the general form (`isa.masked`), in `isa.vector_apart`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from npu_sim.isa.cost_vector import add_step_millicycles, whole_vector
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, line
 from npu_sim.isa.instruction import COUNT, DEVKIT, Elementwise, Instruction
+from npu_sim.isa.masked import masked_cost, masked_form
 from npu_sim.isa.mte import item_bytes
 
 Operands = Literal["src", "src value", "src0 src1"]
@@ -25,6 +27,7 @@ _SHAPES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "src value": (("src0",), ("value_bits=value",)),
     "src0 src1": (("src0", "src1"), ()),
 }
+_FORM = "``count`` consecutive elements of each vector."
 Cycles = int | str
 """Cycles (a step: thousandths of them), or the name of the parameter of `products.cost` that holds them."""
 
@@ -99,6 +102,7 @@ def elementwise(
     dtypes: Mapping[str, frozenset[Data]],
     call: Cycles,
     step: Cycles | None = None,
+    accumulates: bool = False,
 ) -> Instruction:
     """Return an element-wise instruction.
 
@@ -117,15 +121,23 @@ def elementwise(
     call, step : Cycles
         Cycles of a call, and of a repeat of 256 bytes. Without ``step`` that of the unit, or, for two vectors, what the
         bank groups of the operands allow.
+    accumulates : bool
+        Whether the second source may be the result of the repeat before.
     """
     sources, value = _SHAPES[operands]
     spaces = {f"{field}_space": Space.UB for field in ("dst", *sources)}
     two = len(sources) == 2
+    by_banks = two and step is None
+    step = step or "vector_step_millicycles"
+    masked = masked_form(
+        name, op, len(sources), documentation, dtypes=dtypes, tail=" ".join(value), accumulates=accumulates,
+        cost=masked_cost(_parameter(call), None if by_banks else _parameter(step), len(sources)),
+    )  # fmt: skip
     parameters = " ".join(("dst", *(["src0", "src1"] if two else ["src=src0"]), "dtype count", *value))
     return Instruction(
         op=op,
         api=name,
-        emit=emitter(name.lower(), op, Pipe.V, parameters, f"{name}: {documentation}", **spaces),
+        emit=emitter(name.lower(), op, Pipe.V, parameters, f"{name}: {documentation}\n\n{_FORM}", **spaces),
         source=f"{DEVKIT}{name}, count style",
         routes={(Space.UB, Space.UB): Pipe.V},
         spaces=dict.fromkeys(("dst", *sources), Space.UB),
@@ -135,5 +147,6 @@ def elementwise(
         footprint=_footprint_of_two if two else _footprint_of_one,
         run=None,
         elementwise=Elementwise(floats=floats, halves=halves, integers=integers, reference=reference),
-        cost=_cost_by_banks(call) if two and step is None else _cost(call, step or "vector_step_millicycles"),
+        cost=_cost_by_banks(call) if by_banks else _cost(call, step),
+        masked=masked,
     )

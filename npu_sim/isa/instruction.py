@@ -166,11 +166,16 @@ class Instruction:
         Of ``row, out``: notes boxes (`footprint_boxes`) and returns their number or what is wrong.
     run : jitted function or None
         The semantics: takes those of `dispatch.MACHINE` it names, returns whether it was carried out, False for types
-        the machine does not compute with. None: `elementwise` says what it computes.
+        the machine does not compute with. None: `elementwise`, of the count form if it is another, says what it
+        computes.
     apart : bool
-        Whether ``run`` is compiled by itself when a program first has the instruction, instead of with all others of
-        its unit: for all but those that most programs have, as each lengthens the first run of every program.
+        Whether the semantics is compiled by itself when a program first has the instruction, instead of with all
+        others of its unit: for all but those that most programs have, as each lengthens the first run of every program.
     elementwise : Elementwise, optional
+    masked : Instruction or None
+        The general form of an instruction whose record is that of the count form (`isa.masked`).
+    general_form_of : int
+        For a general form: opcode of the count form; else 0.
     cost : jitted function
         Of ``row, cost``: (occupancy, latency, bytes), see `isa.cost`.
     issue_cost : str
@@ -214,6 +219,8 @@ class Instruction:
     run: Any = changes_nothing
     apart: bool = False
     elementwise: Elementwise | None = None
+    masked: Instruction | None = None
+    general_form_of: int = 0
     cost: Any = only_issues
     issue_cost: str = "issue_cycles"
     extent: Any = None

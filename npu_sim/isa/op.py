@@ -43,12 +43,13 @@ def _collect() -> tuple[Instruction, ...]:
     """Return the instructions in the order of their opcodes."""
     found: dict[int, Instruction] = {}
     for module in pkgutil.iter_modules(instructions.__path__):
-        instruction = import_module(f"{instructions.__name__}.{module.name}").INSTRUCTION
-        if not 0 < instruction.op < _OPCODES - 1 or instruction.op in found:
-            raise ValueError(f"{module.name}: opcode {instruction.op} is not free")
-        if instruction.name != module.name.upper():
+        own: Instruction = import_module(f"{instructions.__name__}.{module.name}").INSTRUCTION
+        if own.name != module.name.upper():
             raise ValueError(f"{module.name}: its emitter must be called emit_{module.name}")
-        found[instruction.op] = instruction
+        for instruction in (own,) if own.masked is None else (own, own.masked):
+            if not 0 < instruction.op < _OPCODES - 1 or instruction.op in found:
+                raise ValueError(f"{module.name}: opcode {instruction.op} is not free")
+            found[instruction.op] = instruction
     return tuple(found[op] for op in sorted(found))
 
 

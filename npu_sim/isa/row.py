@@ -92,7 +92,10 @@ _FIXED: tuple[tuple[str, int], ...] = (
     ("src_bytes", 6),
     ("dst_bytes", 6),
     ("pattern", 7),
+    ("src1_blk_stride", 15),
 )
+WIDE_FIELDS: dict[str, int] = {"mask_low": 0, "mask_high": 2}
+"""First slot of each operand of 64 bits: the halves of the vector mask."""
 LIST_LENGTH = 16
 """Addresses of an address list."""
 LIST_FIELDS: dict[str, int] = {"dst_list": 0, "src_list": 8}
@@ -119,6 +122,10 @@ def _instr_dtype() -> np.dtype:
     for name, slot in _operand_offsets().items():
         names.append(name)
         formats.append("i4")
+        offsets.append(_OPERANDS_AT + 4 * slot)
+    for name, slot in WIDE_FIELDS.items():
+        names.append(name)
+        formats.append("i8")
         offsets.append(_OPERANDS_AT + 4 * slot)
     for name, slot in LIST_FIELDS.items():
         names.append(name)

@@ -24,6 +24,9 @@ FIELDS = {
     "src_pipe": "pipe",
     "dst_pipe": "peer",
     "src_dtype": "dtype",
+    "value_bits": "value",
+    "src0_blk_stride": "src_blk_stride",
+    "src0_rep_stride": "src_rep_stride",
     "enable": "value",
     "buffer": "value",
     "n_elems": "n",
@@ -32,8 +35,8 @@ FIELDS = {
 """Fields of the emitters' parameters that have another name; an address in a list is checked as one of 64 bits."""
 _SWITCH = "enable"
 """The parameter that may be a bool."""
-_PATTERN = "value_bits"
-"""The parameter that is a pattern of bits: signed or unsigned, stored in the signed field ``value``."""
+_PATTERNS = ("value_bits", "mask_low", "mask_high")
+"""The parameters that are patterns of bits: signed or unsigned, stored in signed fields."""
 
 
 @cache
@@ -45,8 +48,8 @@ def _parameters(emitter: Callable[..., Any]) -> tuple[tuple[str, int, int], ...]
         if name == "i":  # place in an address list
             found.append((name, 0, np.iinfo(np.int64).max))
             continue
-        limits = np.iinfo(INSTR["value" if name == _PATTERN else FIELDS.get(name, name)])
-        high = limits.max - limits.min if name == _PATTERN else limits.max
+        limits = np.iinfo(INSTR[FIELDS.get(name, name)])
+        high = int(limits.max) - int(limits.min) if name in _PATTERNS else limits.max
         found.append((name.removesuffix("_elems"), int(limits.min), int(high)))
     return tuple(found)
 
@@ -85,7 +88,7 @@ def checked_operands(emitter: Callable[..., Any], values: Sequence[object]) -> t
             number = int(value)
         if number is None or not low <= number <= high:
             return [], f"{name} must be a whole number in [{low}, {high}], not {shown(value)}"
-        if name == _PATTERN and number > -low - 1:
+        if name in _PATTERNS and number > -low - 1:
             number += 2 * low
         operands.append(number)
     return operands, None

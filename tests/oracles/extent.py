@@ -11,7 +11,7 @@ from itertools import product as pairs
 from npu_sim.isa.op import SPEC_OF_OP, Mode, Op, Space
 from tests.oracles import data_moves
 from tests.oracles.footprint import ITEM
-from tests.oracles.tables import ELEMENTWISE
+from tests.oracles.tables import ELEMENTWISE, MASKED
 
 _KNOWN_TYPES = {int(data): size for data, size in ITEM.items()}
 
@@ -292,6 +292,33 @@ def _vector(r):
     return found
 
 
+def _masked(r):
+    fields = SPEC_OF_OP[r.op].fields
+    items = {name: r.item() for name in ("src0", "src1", "dst") if name in fields}
+    if "dst_dtype" in fields:
+        items["dst"] = r.item("dst_dtype")
+    lanes = min(256 // max(items.values()), 128)
+    mask = r.mask_low % 2**64 + r.mask_high % 2**64 * 2**64
+    patterns = [(0, r.repeat, [lane for lane in range(lanes) if mask >> lane & 1])]
+    if r.mode & Mode.COUNTER:
+        full, tail = divmod(r.mask_low % 2**32, lanes)
+        patterns = [(0, full, range(lanes)), (full, 1, range(tail))]
+    found = {}
+    for name, item in items.items():
+        prefix = {"dst": "dst", "src0": "src", "src1": "src1"}[name]
+        blk, rep = getattr(r, f"{prefix}_blk_stride"), getattr(r, f"{prefix}_rep_stride")
+        if not 0 <= blk | rep < 2**16:
+            raise UndefinedRowError(f"strides {blk} and {rep}")
+        ends = []
+        for first, repeats, active in patterns:
+            for lane in active:
+                block, offset = divmod(lane * item, 32)
+                at = getattr(r, name) + 32 * (first * rep + block * blk) + offset
+                ends.append(_boxes(at, item, (repeats, 32 * rep)))
+        found[name] = Space.UB, _join(*ends)
+    return found
+
+
 def _data_copy_pad(r):
     length = r.block_len
     if length <= 0:
@@ -359,6 +386,7 @@ _HANDLERS = {
     Op.FIXPIPE: _fixpipe,
     Op.L0C_TO_UB: _l0c_to_ub,
     **dict.fromkeys((Op.DUPLICATE, Op.CAST, *ELEMENTWISE), _vector),
+    **dict.fromkeys(MASKED, _masked),
     Op.DATA_COPY_PAD: _data_copy_pad,
     Op.SCALAR_COPY: _scalar_copy,
     Op.REDUCE_REPEAT: _reduce_repeat,

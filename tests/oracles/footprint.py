@@ -10,7 +10,8 @@ from collections import defaultdict
 
 from npu_sim.isa.op import SPEC_OF_OP, Data, Mode, Op, Space
 from tests.oracles import data_moves
-from tests.oracles.tables import ELEMENTWISE
+from tests.oracles.masked import touched_lanes
+from tests.oracles.tables import ELEMENTWISE, MASKED
 
 ITEM = {
     Data.FP16: 2, Data.BF16: 2, Data.FP32: 4, Data.INT32: 4, Data.INT16: 2, Data.INT8: 1, Data.UINT8: 1, Data.INT64: 8,
@@ -235,6 +236,11 @@ def _vector(row, touched):
         touched.write(Space.UB, get("dst") + i * out, out)
 
 
+def _masked(row, touched):
+    for name, start, length in touched_lanes(row):
+        (touched.write if name == "dst" else touched.read)(Space.UB, start, length)
+
+
 def _data_copy_pad(row, touched):
     get = lambda name: _field(row, name)  # noqa: E731
     length = get("block_len")
@@ -305,6 +311,7 @@ _HANDLERS = {
     Op.DUPLICATE: _vector,
     **dict.fromkeys(ELEMENTWISE, _vector),
     Op.CAST: _vector,
+    **dict.fromkeys(MASKED, _masked),
     Op.DATA_COPY_PAD: _data_copy_pad,
     Op.SCALAR_COPY: _scalar_copy,
     Op.REDUCE_REPEAT: _reduce_repeat,

@@ -24,8 +24,9 @@ from npu_sim.program.builder import ProgramBuilder, window
 from npu_sim.program.verify import verify
 from tests.oracles import semantics
 from tests.oracles.data_moves import score_key
+from tests.oracles.masked import random_mask
 from tests.oracles.semantics import FRACTAL, ITEM
-from tests.oracles.tables import CASTS, ELEMENTWISE
+from tests.oracles.tables import CASTS, ELEMENTWISE, MASKED
 
 SIZES = {
     Space.GM: 1 << 16,
@@ -463,6 +464,39 @@ def _vector(rng, op):
     return Instance(builder, memory=dtype)
 
 
+def masked(rng, op):
+    """A general form behind what sets its mask; in place only with the same strides."""
+    spec = MASKED[op]
+    product = _pick(rng, (A2, UNIFIED, TRAINING))
+    builder = ProgramBuilder(product)
+    operands = [name for name in ("dst", "src0", "src1") if name in spec.fields]
+    names = {name: "src" if name == "src0" and "src1" not in operands else name for name in operands}
+    strides = {name: (_pick(rng, (1, 1, 1, 2, 3)), _pick(rng, (8, 8, 24, 40))) for name in operands}
+    strides |= {name: (_pick(rng, (0, 1, 1, 5)), _pick(rng, (0, 8, 8, 1, 17))) for name in operands[1:]}
+    bases = {name: area * 16384 + int(rng.integers(99)) * 32 for area, name in enumerate(operands)}
+    given = {}
+    if "dst_dtype" in spec.fields:
+        (src, dst), modes = _pick(rng, CASTS[product.arch].items())
+        given = {"src_dtype": src, "dst_dtype": dst, "round_mode": RoundMode(_pick(rng, sorted(modes)))}
+    else:
+        src = given["dtype"] = _pick(rng, _types(op, product))
+        if len(operands) > 1 and rng.random() < 0.3:
+            other = operands[int(rng.integers(1, len(operands)))]
+            bases["dst"], strides["dst"] = bases[other], strides[other] = bases[other], (1, 8)
+    for name in operands:
+        given |= {names[name]: bases[name]}
+        given |= dict(zip((f"{names[name]}_blk_stride", f"{names[name]}_rep_stride"), strides[name], strict=True))
+    if "value" in spec.fields:
+        given["value_bits"] = int(random_elements(rng, 1, src).view(f"u{ITEM[src]}")[0])
+    if product is not TRAINING and rng.random() < 0.3:
+        builder.set_mask_count()
+        builder.set_vector_mask(int(rng.integers(400)), 0)
+    elif rng.random() < 0.8:
+        builder.set_vector_mask(*random_mask(rng))
+    getattr(builder, spec.name.lower())(repeat=_pick(rng, (0, 1, 2, 3, 5)), **given)
+    return Instance(builder, memory=src)
+
+
 def reduce_repeat(rng):
     product = _pick(rng, (A2, UNIFIED, TRAINING))
     builder = ProgramBuilder(product)
@@ -698,6 +732,7 @@ GENERATORS = {
     Op.L0C_TO_UB: l0c_to_ub,
     **{op: partial(_vector, op=op) for op in (Op.DUPLICATE, *ELEMENTWISE)},
     Op.CAST: cast,
+    **{op: partial(masked, op=op) for op in MASKED},
     Op.DATA_COPY_PAD: data_copy_pad,
     Op.SCALAR_COPY: scalar_copy,
     Op.REDUCE_REPEAT: reduce_repeat,
@@ -720,6 +755,7 @@ RESULT_TYPE_FIELD = {
     Op.L0C_TO_UB: "dst_dtype",
     **dict.fromkeys((*ELEMENTWISE, Op.REDUCE_REPEAT, Op.WHOLE_REDUCE_MAX, Op.DATA_COPY_PAD), "dtype"),
     Op.CAST: "dst_dtype",
+    **{op: "dst_dtype" if "dst_dtype" in spec.fields else "dtype" for op, spec in MASKED.items()},
 }
 """Where the row names the type of the elements it computes; other instructions only move bits, Mmad makes floats."""
 

@@ -21,8 +21,9 @@ from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.op import SPEC_OF_OP, Data, Mode, Op, Space
 from tests.oracles import data_moves
 from tests.oracles import mmad as cube
+from tests.oracles.masked import address_of, items_of, repeats_of
 from tests.oracles.rounding import BF16, FP16, FP32, round_fraction, round_integer, round_values
-from tests.oracles.tables import ELEMENTWISE
+from tests.oracles.tables import ELEMENTWISE, MASKED
 
 ITEM = {
     Data.FP16: 2, Data.BF16: 2, Data.FP32: 4, Data.INT32: 4, Data.INT16: 2, Data.INT8: 1, Data.UINT8: 1, Data.INT64: 8,
@@ -672,6 +673,25 @@ def cast(row, machine, saturate):
     machine.store(Space.UB, int(row["dst"]), result)
 
 
+def masked(row, machine, saturate):
+    """Repeat after repeat: the count form on copies of the active lanes, one behind the other."""
+    items = items_of(row)
+    for repeat, lanes in enumerate(repeats_of(row)):
+        apart = Machine({Space.UB: np.zeros(4096, np.uint8)})
+        plain = {name: row[name] for name in ("dtype", "dst_dtype", "round_mode", "value")}
+        plain |= {"op": SPEC_OF_OP[int(row["op"])].general_form_of, "count": len(lanes)}
+        for number, (name, item) in enumerate(items.items()):
+            plain[name] = 1024 * number
+            for at, lane in enumerate(lanes if name != "dst" else ()):
+                data = machine.load(Space.UB, address_of(row, name, item, repeat, lane), item)
+                apart.bytes[Space.UB][1024 * number + at * item :][:item] = data
+        run(plain, apart, saturate=saturate)
+        for at, lane in enumerate(lanes):
+            first = plain["dst"] + at * items["dst"]
+            element = apart.load(Space.UB, first, items["dst"])
+            machine.store(Space.UB, address_of(row, "dst", items["dst"], repeat, lane), element)
+
+
 def run(row, machine, *, saturate=False, model=((16, "exact", "rne"), {"flush": True}), hf32=(12, "even")):
     """Carry out one row (core state already applied to ``mode``); synchronisation and core state do nothing."""
     op = Op(row["op"])
@@ -708,6 +728,8 @@ def run(row, machine, *, saturate=False, model=((16, "exact", "rne"), {"flush": 
         mmad(row, machine, saturate, model, hf32)
     elif op in ELEMENTWISE:
         elementwise(row, machine, saturate)
+    elif op in MASKED:
+        masked(row, machine, saturate)
 
 
 # What the emulator keeps in L0A and L0B -------------------------------------------------------------------------------

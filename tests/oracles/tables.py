@@ -5,10 +5,12 @@ from __future__ import annotations
 from npu_sim.isa.instructions.cast import CASTS
 from npu_sim.isa.op import OPS
 
-__all__ = ["CASTS", "DST_DTYPES", "DTYPES", "ELEMENTWISE", "PATHS", "RANGES"]
+__all__ = ["CASTS", "DST_DTYPES", "DTYPES", "ELEMENTWISE", "MASKED", "PATHS", "RANGES"]
 
 RANGES = {spec.op: spec.ranges for spec in OPS if spec.ranges}
 PATHS = {spec.op: spec.paths for spec in OPS if "src0_space" in spec.fields}
 DTYPES = {spec.op: spec.dtypes for spec in OPS if spec.dtypes}
 DST_DTYPES = {spec.op: spec.dst_dtypes for spec in OPS if spec.dst_dtypes}
+MASKED = {spec.op: spec for spec in OPS if spec.general_form_of}
+"""General forms."""
 ELEMENTWISE = {spec.op: spec for spec in OPS if spec.elementwise is not None}

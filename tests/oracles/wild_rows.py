@@ -13,7 +13,8 @@ from npu_sim.isa.op import C220, OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import INSTR, LIST_FIELDS, LIST_LENGTH, ROW_BYTES, empty_rows
 from npu_sim.memory.gm import GlobalMemory, allocated_bytes
 from tests.oracles.extent import UndefinedRowError, extents
-from tests.oracles.tables import CASTS, DST_DTYPES, DTYPES, ELEMENTWISE, PATHS, RANGES
+from tests.oracles.masked import emit_masked, random_mask
+from tests.oracles.tables import CASTS, DST_DTYPES, DTYPES, ELEMENTWISE, MASKED, PATHS, RANGES
 
 KINDS = ("legal", "edge", "mutated", "bytes")
 _GM_BYTES = (4096 - 512, 0, 64 * 1024, 300_001)
@@ -290,6 +291,23 @@ def _elementwise(spec):
     return write
 
 
+def _masked(op):
+    def write(w, row):
+        names = ("dst", "src0", "src1")
+        casts = w._pick(list(CASTS[w.arch]))
+        dtype = Data.NONE if "dst_dtype" in MASKED[op].fields else w._dtype(op)
+        emit_masked(
+            row, op, dtype=dtype, value=w._value(), addresses=dict.fromkeys(names, 0), repeat=w._size(60),
+            blk={name: 1 + w._size(4) for name in names}, rep={name: w._size(40) for name in names},
+            casts=(*casts, w._pick(CASTS[w.arch][casts])),
+        )  # fmt: skip
+        row["mask_low"], row["mask_high"] = random_mask(w.rng)
+        if w.rng.integers(4) == 0:
+            row["mode"], row["mask_low"] = Mode.COUNTER, w._size(9000)
+
+    return write
+
+
 def _duplicate(w, row):
     emit.emit_duplicate(row, 0, 0, w._dtype(Op.DUPLICATE), w._size(9000), w._value(), 0, 0)
 
@@ -389,6 +407,10 @@ _EMITTERS = {
     ),
     Op.SET_ATOMIC: lambda w, row: emit.emit_set_atomic(row, 0, w._dtype(Op.SET_ATOMIC), 0, 0),
     Op.SET_HF32: lambda w, row: emit.emit_set_hf32(row, 0, int(w.rng.integers(2)), 0, 0),
+    Op.SET_VECTOR_MASK: lambda w, row: emit.emit_set_vector_mask(row, 0, *random_mask(w.rng), 0, 0),
+    Op.RESET_MASK: lambda w, row: emit.emit_reset_mask(row, 0, 0, 0),
+    Op.SET_MASK_COUNT: lambda w, row: emit.emit_set_mask_count(row, 0, 0, 0),
+    Op.SET_MASK_NORM: lambda w, row: emit.emit_set_mask_norm(row, 0, 0, 0),
     Op.ALLOC_TENSOR: _marker(emit.emit_alloc_tensor),
     Op.FREE_TENSOR: _marker(emit.emit_free_tensor),
     Op.DATA_COPY: _data_copy,
@@ -404,6 +426,7 @@ _EMITTERS = {
     Op.DUPLICATE: _duplicate,
     Op.CAST: _cast,
     **{op: _elementwise(spec) for op, spec in ELEMENTWISE.items()},
+    **{op: _masked(op) for op in MASKED},
     Op.DATA_COPY_PAD: _data_copy_pad,
     Op.SCALAR_COPY: _scalar_copy,
     Op.REDUCE_REPEAT: _reduce_repeat,

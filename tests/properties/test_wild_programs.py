@@ -16,6 +16,7 @@ import pytest
 from npu_sim.engines.hazards import run_hazards_rows
 from npu_sim.engines.timeline import CoreSpans
 from npu_sim.isa.footprint import empty_runs, footprint_at
+from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.row import empty_rows
 from npu_sim.products import get_product
 from npu_sim.program.disassemble import disassemble
@@ -70,6 +71,8 @@ def test_hazards_reports_every_row_with_an_address_outside_its_space(series):
     rows, _ = WildRows([23, SERIES.index(series)], product, gm).rows(1500)
     outside = 0
     for at in range(len(rows)):
+        # alone each row is a program, which begins with every lane active
+        issue(rows[at:], 1, np.zeros(CORE_STATE_LENGTH, np.int64))
         if not has_address_outside(rows[at], capacities_of(product), tensor_ranges(gm)):
             continue
         outside += 1

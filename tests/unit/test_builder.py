@@ -15,6 +15,8 @@ from tests.oracles.instances import one_of_each, values_of_each
 
 A2 = get_product("910b")
 FIELDS = {
+    "src0_blk_stride": "src_blk_stride",
+    "src0_rep_stride": "src_rep_stride",
     "src": "src0", "src_a": "src0", "src_b": "src1", "src_space": "src0_space", "src_dtype": "dtype",
     "value_bits": "value", "enable": "value", "buffer": "value",
     ("SET_FLAG", "src_pipe"): "pipe", ("SET_FLAG", "dst_pipe"): "peer",

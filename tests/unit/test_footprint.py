@@ -9,7 +9,8 @@ from npu_sim.isa.row import empty_rows
 from tests.oracles import data_moves, instances
 from tests.oracles.extent import extents
 from tests.oracles.footprint import touched_bytes
-from tests.oracles.tables import ELEMENTWISE
+from tests.oracles.masked import emit_masked, random_mask
+from tests.oracles.tables import ELEMENTWISE, MASKED
 
 RUNS = footprint.empty_runs()
 HALF_SINGLE = (Data.FP16, Data.BF16, Data.FP32)
@@ -208,6 +209,22 @@ def _elementwise(spec):
     return write
 
 
+def _masked(op):
+    def write(rng, rows):
+        names = ("dst", "src0", "src1")
+        blk, rep = ({name: int(rng.integers(limit)) for name in names} for limit in (4, 30))
+        types = _pick(rng, HALF_SINGLE), _pick(rng, HALF_SINGLE), 0
+        emit_masked(
+            rows, op, dtype=types[0], value=0, addresses={"dst": 64, "src0": 20000, "src1": 40000}, blk=blk, rep=rep,
+            repeat=int(rng.integers(5)), casts=types,
+        )  # fmt: skip
+        rows["mask_low"], rows["mask_high"] = random_mask(rng)
+        if rng.integers(3) == 0:
+            rows["mode"], rows["mask_low"] = Mode.COUNTER, int(rng.integers(300))
+
+    return write
+
+
 def _data_copy_pad(rng, rows):
     dst, src = _pick(rng, ((Space.UB, Space.GM), (Space.GM, Space.UB)))
     count, gap, other = (int(rng.integers(0, 5)) for _ in range(3))
@@ -284,6 +301,7 @@ GENERATORS = {
     Op.DUPLICATE: _duplicate,
     Op.CAST: _cast,
     **{op: _elementwise(spec) for op, spec in ELEMENTWISE.items()},
+    **{op: _masked(op) for op in MASKED},
     Op.DATA_COPY_PAD: _data_copy_pad,
     Op.SCALAR_COPY: _scalar_copy,
     Op.REDUCE_REPEAT: _reduce_repeat,
@@ -294,6 +312,7 @@ GENERATORS = {
 }
 NO_MEMORY = {
     Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER, Op.SET_ATOMIC, Op.SET_HF32, Op.ALLOC_TENSOR, Op.FREE_TENSOR,
+    Op.SET_VECTOR_MASK, Op.RESET_MASK, Op.SET_MASK_COUNT, Op.SET_MASK_NORM,
 }  # fmt: skip
 
 

@@ -124,3 +124,42 @@ def test_synchronisation_rows_are_untouched():
     builder.pipe_barrier()
     before = builder.rows.copy()
     assert before.tobytes() == _issued(builder).tobytes()
+
+
+def test_mask_reaches_the_rows_behind_it_and_only_the_first_waits_for_it():
+    builder = ProgramBuilder(A2)
+    operands = {"dst": 0, "src0": 256, "src1": 512, "dtype": Data.FP16}
+    builder.add_masked(**operands)
+    builder.set_vector_mask(0xFFFFFFFFFFFFFFFF, 5)
+    builder.add(**operands, count=16)
+    builder.add_masked(**operands)
+    builder.add_masked(**operands)
+    builder.set_mask_count()
+    builder.set_vector_mask(300, 0)
+    builder.add_masked(**operands)
+    builder.set_mask_norm()
+    builder.reset_mask()
+    builder.add_masked(**operands)
+    state = np.zeros(CORE_STATE_LENGTH, np.int64)
+    rows = _issued(builder, state)
+    masked = rows[rows["op"] == Op.ADD_MASKED]
+    assert masked["mask_low"].tolist() == [-1, -1, -1, 300, -1]
+    assert masked["mask_high"].tolist() == [-1, 5, 5, 0, -1]
+    both = Mode.COUNTER | Mode.MASK_SET
+    assert masked["mode"].tolist() == [0, Mode.MASK_SET, 0, both, Mode.MASK_SET]
+    assert not rows["mode"][rows["op"] == Op.ADD].any()
+    # issued again, as rows of a recorded program are
+    again = rows.copy()
+    issue(again, len(again), np.zeros(CORE_STATE_LENGTH, np.int64))
+    assert again.tobytes() == rows.tobytes()
+
+
+def test_mask_is_carried_from_chunk_to_chunk():
+    builder = ProgramBuilder(A2)
+    builder.set_vector_mask(3, 0)
+    builder.abs_masked(dst=0, src=256, dtype=Data.FP16)
+    state = np.zeros(CORE_STATE_LENGTH, np.int64)
+    _issued(builder, state, count=1)
+    rows = builder.rows[1:].copy()
+    issue(rows, 1, state)
+    assert (rows["mask_low"][0], rows["mask_high"][0], rows["mode"][0]) == (3, 0, Mode.MASK_SET)

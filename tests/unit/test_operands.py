@@ -121,6 +121,6 @@ def test_every_operand_of_every_emitter_is_checked_against_a_field_of_its_own_wi
     for name in names:
         for operand, low, high in _parameters(getattr(emit, name)):
             assert (low, high) in {(0, 255), (0, 65535), (-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1),
-                                   (-(2**31), 2**32 - 1)}, operand  # fmt: skip
+                                   (-(2**31), 2**32 - 1), (-(2**63), 2**64 - 1)}, operand  # fmt: skip
     assert ("event", 0, 255) in _parameters(emit.emit_set_flag)
     assert INSTR["event"] == np.uint8

@@ -10,8 +10,9 @@ from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import get_product
 from npu_sim.program.verify import space_capacities, verify
 from npu_sim.program.violation import Kind
+from tests.oracles.masked import emit_masked
 from tests.oracles.programs import double_buffered_product
-from tests.oracles.tables import CASTS, DTYPES, ELEMENTWISE, PATHS, RANGES
+from tests.oracles.tables import CASTS, DTYPES, ELEMENTWISE, MASKED, PATHS, RANGES
 
 PRODUCTS = {C100: get_product("910"), M200: get_product("310p"), C220: get_product("910b")}
 INT_LOW, INT_HIGH = -(2**31), 2**31 - 1
@@ -32,6 +33,10 @@ def _legal(op, arch):
         Op.PIPE_BARRIER: lambda: emit.emit_pipe_barrier(rows, 0, Pipe.M, 0, 0),
         Op.SET_ATOMIC: lambda: emit.emit_set_atomic(rows, 0, Data.FP32, 0, 0),
         Op.SET_HF32: lambda: emit.emit_set_hf32(rows, 0, 1, 0, 0),
+        Op.SET_VECTOR_MASK: lambda: emit.emit_set_vector_mask(rows, 0, -1, -1, 0, 0),
+        Op.RESET_MASK: lambda: emit.emit_reset_mask(rows, 0, 0, 0),
+        Op.SET_MASK_COUNT: lambda: emit.emit_set_mask_count(rows, 0, 0, 0),
+        Op.SET_MASK_NORM: lambda: emit.emit_set_mask_norm(rows, 0, 0, 0),
         Op.ALLOC_TENSOR: lambda: emit.emit_alloc_tensor(rows, 0, Space.UB, 0, 64, 0, 0, 0),
         Op.FREE_TENSOR: lambda: emit.emit_free_tensor(rows, 0, Space.UB, 0, 64, 0, 0, 0),
         Op.DATA_COPY: lambda: emit.emit_data_copy(rows, 0, *path, 1, 1, 0, 0, half, 0, 0, 0),
@@ -66,6 +71,13 @@ def _legal(op, arch):
         spec = ELEMENTWISE[op]
         value = [0] if "value" in spec.fields else []
         spec.emit(rows, 0, 0, *(32, 64)[: spec.inputs], half, 16, *value, 0, 0)
+    elif op in MASKED:
+        names = ("dst", "src0", "src1")
+        casts = (half, Data.FP32, RoundMode.NONE)
+        emit_masked(
+            rows, op, dtype=half, value=0, addresses={"dst": 0, "src0": 8192, "src1": 16384}, repeat=2, casts=casts,
+            blk=dict.fromkeys(names, 1), rep=dict.fromkeys(names, 8),
+        )  # fmt: skip
     else:
         builders[op]()
     if unified and op == Op.FILL:

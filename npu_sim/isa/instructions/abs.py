@@ -25,7 +25,7 @@ INSTRUCTION = elementwise(
     "Abs",
     30,
     "src",
-    "dst[i] = |src[i]| in UB, ``count`` elements.",
+    "dst[i] = |src[i]| in UB.",
     floats=_floats,
     integers=_integers,
     reference=np.abs,

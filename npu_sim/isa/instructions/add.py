@@ -18,10 +18,11 @@ INSTRUCTION = elementwise(
     "Add",
     17,
     "src0 src1",
-    "dst[i] = src0[i] + src1[i] in UB, ``count`` elements.",
+    "dst[i] = src0[i] + src1[i] in UB.",
     floats=_function,
     integers=_function,
     reference=np.add,
     dtypes=ARITHMETIC,
     call="vector_add_cycles",
+    accumulates=True,
 )

@@ -19,7 +19,7 @@ INSTRUCTION = elementwise(
     "Div",
     24,
     "src0 src1",
-    "dst[i] = src0[i] / src1[i] in UB, ``count`` elements; half and float.",
+    "dst[i] = src0[i] / src1[i] in UB; half and float.",
     floats=_floats,
     reference=np.divide,
     dtypes=dict.fromkeys(ARCHS, FLOATS),

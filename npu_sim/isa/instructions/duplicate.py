@@ -1,4 +1,4 @@
-"""Duplicate: one value into consecutive elements of UB."""
+"""Duplicate: one value into elements of UB."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from npu_sim.isa.cost_vector import whole_vector
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, UB, WRITE, line
 from npu_sim.isa.instruction import B16, B32, COUNT, DEVKIT, UNIFIED_B16, Instruction
-from npu_sim.isa.mte import item_bytes
+from npu_sim.isa.mask import lanes_of, mask_of_repeat, put, repeats_of
+from npu_sim.isa.masked import masked_cost, masked_form
+from npu_sim.isa.mte import BLOCK, item_bytes
+from npu_sim.isa.staging import staged
 from npu_sim.isa.vector_values import is_arithmetic
 from npu_sim.reinterpret import reinterpret
 
@@ -62,6 +65,37 @@ def cost(row, cost):
     )
 
 
+@jit
+def run_masked(row, ub, staging):
+    """Write the pattern to the active lanes."""
+    dtype = row["dtype"]
+    if not is_arithmetic(dtype):
+        return False
+    item = item_bytes(dtype)
+    lanes = lanes_of(item)
+    value = np.int64(row["value"])
+    data = staged(staging, 0)
+    for i in range(len(data)):
+        data[i] = (value >> np.int64(8 * (i % item))) & 0xFF
+    for r in range(repeats_of(row, lanes)):
+        low, high = mask_of_repeat(row, r, lanes)
+        at = row["dst"] + r * np.int64(row["dst_rep_stride"]) * BLOCK
+        put(ub, at, item, lanes, np.int64(row["dst_blk_stride"]), low, high, data)
+    return True
+
+
+@jit
+def _call(cost):
+    return cost["vector_duplicate_cycles"]
+
+
+@jit
+def _step(cost):
+    return cost["vector_step_millicycles"]
+
+
+_DTYPES = {C100: UNIFIED_B16 | B32, M200: UNIFIED_B16 | B32, C220: B16 | B32}
+
 INSTRUCTION = Instruction(
     op=OP,
     api="Duplicate",
@@ -70,10 +104,21 @@ INSTRUCTION = Instruction(
     routes={(Space.UB, Space.NONE): Pipe.V},
     spaces={"dst": Space.UB, "src0": Space.NONE},
     ranges=COUNT,
-    dtypes={C100: UNIFIED_B16 | B32, M200: UNIFIED_B16 | B32, C220: B16 | B32},
+    dtypes=_DTYPES,
     unit="vector",
     footprint=footprint,
     run=run,
     cost=cost,
     defaults={"value_bits": 0},
+    masked=masked_form(
+        "Duplicate",
+        OP,
+        0,
+        "elements of UB get the bit pattern ``value_bits``.",
+        dtypes=_DTYPES,
+        cost=masked_cost(_call, _step, 0),
+        tail="value_bits=value",
+        run=run_masked,
+        defaults={"value_bits": 0},
+    ),
 )

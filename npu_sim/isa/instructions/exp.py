@@ -17,7 +17,7 @@ INSTRUCTION = elementwise(
     "Exp",
     35,
     "src",
-    "dst[i] = e to the power of src[i] in UB, ``count`` elements; half and float.",
+    "dst[i] = e to the power of src[i] in UB; half and float.",
     floats=exp32,
     halves=exp_for_half,
     reference=lambda x: np.exp(x.astype(np.float64)),

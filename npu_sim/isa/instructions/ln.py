@@ -17,7 +17,7 @@ INSTRUCTION = elementwise(
     "Ln",
     36,
     "src",
-    "dst[i] = natural logarithm of src[i] in UB, ``count`` elements; half and float.",
+    "dst[i] = natural logarithm of src[i] in UB; half and float.",
     floats=ln32,
     halves=ln_for_half,
     reference=lambda x: np.log(x.astype(np.float64)),

@@ -36,10 +36,11 @@ INSTRUCTION = elementwise(
     "Max",
     25,
     "src0 src1",
-    "dst[i] = the larger of src0[i] and src1[i] in UB, ``count`` elements.",
+    "dst[i] = the larger of src0[i] and src1[i] in UB.",
     floats=larger_float,
     integers=_integers,
     reference=_larger,
     dtypes=ARITHMETIC,
     call="vector_add_cycles",
+    accumulates=True,
 )

@@ -35,10 +35,11 @@ INSTRUCTION = elementwise(
     "Min",
     26,
     "src0 src1",
-    "dst[i] = the smaller of src0[i] and src1[i] in UB, ``count`` elements.",
+    "dst[i] = the smaller of src0[i] and src1[i] in UB.",
     floats=_floats,
     integers=_integers,
     reference=_smaller,
     dtypes=ARITHMETIC,
     call="vector_add_cycles",
+    accumulates=True,
 )

@@ -28,7 +28,7 @@ INSTRUCTION = elementwise(
     "Relu",
     31,
     "src",
-    "dst[i] = max(src[i], 0) in UB, ``count`` elements.",
+    "dst[i] = max(src[i], 0) in UB.",
     floats=_floats,
     integers=_integers,
     reference=_rectified,

@@ -23,7 +23,7 @@ INSTRUCTION = elementwise(
     "Sqrt",
     32,
     "src",
-    "dst[i] = square root of src[i] in UB, ``count`` elements; half and float.",
+    "dst[i] = square root of src[i] in UB; half and float.",
     floats=_floats,
     reference=np.sqrt,
     dtypes=dict.fromkeys(ARCHS, FLOATS),

@@ -1,0 +1,188 @@
+"""The vector mask and what repeats and strides make of it: lanes, addresses, bytes.
+
+A repeat is 256 bytes of the widest operand; an operand of a narrower type has fewer blocks. Lane l of repeat r is at
+``base + 32 (r * repeat stride + l * item // 32 * block stride) + l * item % 32`` (asc-devkit, general description of
+vector computation). Bit l of the mask says whether it is active; in COUNTER mode the first n lanes over all repeats
+are. ASSUMED: of a block only the active lanes are read, bits of lanes that an operand does not have mean nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from npu_sim._jit import Flag, Int, jit
+from npu_sim.isa.codes import Mode
+from npu_sim.isa.cost_rates import divide_up, fits
+from npu_sim.isa.footprint_boxes import BLOCK, NO_FOOTPRINT, NONE, ONCE, UB, box
+from npu_sim.units import REPEAT_BYTES
+
+MASK_BITS = 128
+_HALF = 64
+_ELEMENTS = np.int64(0xFFFFFFFF)
+"""Bits of the mask that are the number of elements in COUNTER mode."""
+
+
+@jit
+def is_counter(row: Any) -> Flag:
+    """Return whether the mask of an issued row is a number of elements."""
+    return row["mode"] & Mode.COUNTER != 0
+
+
+@jit
+def lanes_of(wide: Int) -> Int:
+    """Return the lanes of a repeat whose widest operand has elements of ``wide`` bytes."""
+    return MASK_BITS if wide <= 1 else REPEAT_BYTES // wide
+
+
+@jit
+def repeats_of(row: Any, lanes: Int) -> Int:
+    """Return how often an issued row repeats."""
+    if is_counter(row):
+        return divide_up(row["mask_low"] & _ELEMENTS, lanes)
+    return np.int64(row["repeat"])
+
+
+@jit
+def mask_of_repeat(row: Any, number: Int, lanes: Int) -> Any:
+    """Return the mask of one repeat of an issued row as (low half, high half)."""
+    if not is_counter(row):
+        return row["mask_low"], row["mask_high"]
+    left = (row["mask_low"] & _ELEMENTS) - number * lanes
+    return leading(left), leading(left - _HALF)
+
+
+@jit
+def leading(count: Int) -> Int:
+    """Return 64 bits of which the lowest ``count`` are 1."""
+    if count >= _HALF:
+        return np.int64(-1)
+    return ~(np.int64(-1) << max(np.int64(count), np.int64(0)))
+
+
+@jit
+def block_bits(low: Int, high: Int, first: Int, count: Int) -> Int:
+    """Return bits ``[first, first + count)`` of a mask; ``count`` divides 64 and is at most 32."""
+    word = low if first < _HALF else high
+    return (word >> np.int64(first & (_HALF - 1))) & ((np.int64(1) << np.int64(count)) - 1)
+
+
+@jit
+def active_lanes(row: Any, lanes: Int) -> Int:
+    """Return the number of active lanes over all repeats."""
+    if is_counter(row):
+        return row["mask_low"] & _ELEMENTS
+    count = np.int64(0)
+    for lane in range(lanes):
+        count += block_bits(row["mask_low"], row["mask_high"], lane, 1)
+    repeats = np.int64(row["repeat"])
+    return count * repeats if repeats > 0 else np.int64(0)
+
+
+# Footprints -----------------------------------------------------------------------------------------------------------
+
+
+@jit
+def _boxes_of_mask(
+    out: np.ndarray,
+    count: Int,
+    access: Int,
+    base: Int,
+    item: Int,
+    lanes: Int,
+    between: Int,
+    step: Int,
+    repeats: Int,
+    low: Int,
+    high: Int,
+) -> Int:
+    """Note the active lanes of repeats under one mask: neighbouring blocks of one pattern together."""
+    per_block = min(BLOCK // item, lanes)
+    blocks = lanes // per_block
+    block = np.int64(0)
+    while block < blocks:
+        bits = block_bits(low, high, block * per_block, per_block)
+        alike = np.int64(1)
+        while block + alike < blocks and block_bits(low, high, (block + alike) * per_block, per_block) == bits:
+            alike += 1
+        lane = np.int64(0)
+        while lane < per_block:
+            first = lane
+            while lane < per_block and (bits >> lane) & 1 != 0:
+                lane += 1
+            at = base + block * between + first * item
+            count = box(out, count, UB, access, at, (lane - first) * item, alike, between, repeats, step, ONCE, NONE)
+            lane += 1
+        block += alike
+    return count
+
+
+@jit
+def masked_boxes(
+    out: np.ndarray, count: Int, access: Int, base: Int, item: Int, wide: Int, blk: Int, rep: Int, row: Any
+) -> Int:
+    """Note the bytes of one operand of an issued row.
+
+    Parameters
+    ----------
+    base, item : int
+        Address in UB and bytes of an element of the operand.
+    wide : int
+        Bytes of an element of the widest operand.
+    blk, rep : int
+        Blocks of 32 bytes from block to block and from repeat to repeat.
+
+    Returns
+    -------
+    int
+        As `footprint_boxes.box`.
+    """
+    if count < 0:
+        return count
+    if not fits(blk | rep):
+        return NO_FOOTPRINT
+    lanes = lanes_of(wide)
+    between, step = np.int64(blk) * BLOCK, np.int64(rep) * BLOCK
+    item = np.int64(item)
+    if not is_counter(row):
+        low, high = row["mask_low"], row["mask_high"]
+        return _boxes_of_mask(out, count, access, base, item, lanes, between, step, np.int64(row["repeat"]), low, high)
+    elements = row["mask_low"] & _ELEMENTS
+    full, tail = elements // lanes, elements % lanes
+    ones = np.int64(-1)
+    count = _boxes_of_mask(out, count, access, base, item, lanes, between, step, full, ones, ones)
+    low, high = leading(tail), leading(tail - _HALF)
+    return _boxes_of_mask(out, count, access, base + full * step, item, lanes, between, NONE, ONCE, low, high)
+
+
+# Elements of one repeat -----------------------------------------------------------------------------------------------
+
+
+@jit
+def take(ub: np.ndarray, at: Int, item: Int, lanes: Int, blk: Int, low: Int, high: Int, out: np.ndarray) -> None:
+    """Copy the blocks of a repeat that have active lanes to ``out``, one behind the other.
+
+    ``at``: first byte of the repeat. Lanes whose block is left out keep what ``out`` holds.
+    """
+    per_block = min(BLOCK // item, lanes)
+    for block in range(lanes // per_block):
+        if block_bits(low, high, block * per_block, per_block) != 0:
+            first = at + block * blk * BLOCK
+            for i in range(BLOCK):
+                out[block * BLOCK + i] = ub[first + i]
+
+
+@jit
+def put(ub: np.ndarray, at: Int, item: Int, lanes: Int, blk: Int, low: Int, high: Int, data: np.ndarray) -> None:
+    """Copy the active lanes of a repeat from ``data``, one block behind the other, to where `take` reads."""
+    per_block = min(BLOCK // item, lanes)
+    for block in range(lanes // per_block):
+        bits = block_bits(low, high, block * per_block, per_block)
+        if bits == 0:
+            continue
+        first = at + block * blk * BLOCK
+        is_full = bits == (np.int64(1) << np.int64(per_block)) - 1
+        for i in range(BLOCK):
+            if is_full or (bits >> np.int64(i // item)) & 1 != 0:
+                ub[first + i] = data[block * BLOCK + i]

@@ -1,0 +1,222 @@
+"""The general form of a vector instruction, beside its count form: mask, repeats and strides.
+
+Both forms are one instruction of the hardware. Here they are two records with an opcode each, so that rows of the count
+form stay as short and as fast as they are; `masked_form` makes the second from what the two have in common. The mask
+is core state (`SetVectorMask`), which `isa.issue` copies into the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from npu_sim._jit import Int, jit
+from npu_sim.isa.codes import Data, Mode, Pipe, Space
+from npu_sim.isa.cost_rates import divide_up
+from npu_sim.isa.cost_vector import add_step_millicycles, block_conflicts
+from npu_sim.isa.emitter import emitter
+from npu_sim.isa.footprint_boxes import NONE, READ, WRITE
+from npu_sim.isa.instruction import BYTE, DEVKIT, WORD, Index, Instruction, Range, Rows
+from npu_sim.isa.mask import active_lanes, lanes_of, masked_boxes, repeats_of
+from npu_sim.isa.masked_check import check_strides
+from npu_sim.isa.mte import item_bytes
+
+GENERAL = 128
+"""What the opcode of the general form has more than that of the count form."""
+_MASK = ("mask_low", "mask_high")
+_STRIDES = {
+    0: "dst_blk_stride dst_rep_stride",
+    1: "dst_blk_stride src_blk_stride dst_rep_stride src_rep_stride",
+    2: (
+        "dst_blk_stride src0_blk_stride=src_blk_stride src1_blk_stride "
+        "dst_rep_stride src0_rep_stride=src_rep_stride src1_rep_stride"
+    ),
+}
+"""Strides by number of sources, in the order of UnaryRepeatParams and BinaryRepeatParams."""
+_FORM = (
+    "``repeat`` times the lanes under the mask (SetVectorMask); strides in 32-byte blocks, between the blocks of a "
+    "repeat and between repeats."
+)
+
+
+@jit
+def masked_footprint_of_none(row: Any, out: Any) -> Any:
+    """Lanes of the result."""
+    item = item_bytes(row["dtype"])
+    return masked_boxes(out, NONE, WRITE, row["dst"], item, item, row["dst_blk_stride"], row["dst_rep_stride"], row)
+
+
+@jit
+def masked_footprint_of_one(row: Any, out: Any) -> Any:
+    """Lanes of one source and of the result."""
+    item = item_bytes(row["dtype"])
+    count = masked_boxes(out, NONE, READ, row["src0"], item, item, row["src_blk_stride"], row["src_rep_stride"], row)
+    return masked_boxes(out, count, WRITE, row["dst"], item, item, row["dst_blk_stride"], row["dst_rep_stride"], row)
+
+
+@jit
+def masked_footprint_of_two(row: Any, out: Any) -> Any:
+    """Lanes of two sources and of the result."""
+    item = item_bytes(row["dtype"])
+    count = masked_boxes(out, NONE, READ, row["src0"], item, item, row["src_blk_stride"], row["src_rep_stride"], row)
+    count = masked_boxes(out, count, READ, row["src1"], item, item, row["src1_blk_stride"], row["src1_rep_stride"], row)
+    return masked_boxes(out, count, WRITE, row["dst"], item, item, row["dst_blk_stride"], row["dst_rep_stride"], row)
+
+
+@jit
+def masked_occupancy(row: Any, wide: Int, written: Int, step: Int, call: Int, cost: Any) -> Any:
+    """Return (occupancy, latency, bytes) of an issued row: ``step`` thousandths of a cycle a repeat.
+
+    A mask written since the last masked instruction waits for an empty pipe: then the ``call`` is part of the
+    occupancy, and what a partial mask costs besides. Else the instruction streams and completes ``call`` cycles later.
+    """
+    lanes = lanes_of(wide)
+    repeats, active = repeats_of(row, lanes), active_lanes(row, lanes)
+    if repeats <= 0 or active <= 0:
+        return cost["issue_cycles"], np.int64(0), np.int64(0)
+    cycles = divide_up(repeats * step, 1000)
+    if row["mode"] & Mode.MASK_SET == 0:
+        return max(cycles, cost["vector_minimum_cycles"]), call, active * written
+    cycles += call
+    if active != repeats * lanes:
+        cycles += cost["vector_partial_cycles"]
+    return max(cycles, cost["vector_minimum_cycles"]), np.int64(0), active * written
+
+
+def masked_cost(call: Any, step: Any, sources: int) -> Any:
+    """Return the cost rule of a general form.
+
+    Parameters
+    ----------
+    call : jitted function
+        Of the cost record: cycles of a call.
+    step : jitted function or None
+        Of the cost record: thousandths of a cycle a repeat; None: what the bank groups of two sources allow.
+    sources : int
+        Number of sources, 0 to 2.
+    """
+    if step is None:
+
+        @jit
+        def step_of(row: Any, cost: Any) -> Any:
+            return add_step_millicycles(row["dst"], row["src0"], row["src1"], cost)
+
+    else:
+
+        @jit
+        def step_of(row: Any, cost: Any) -> Any:
+            return step(cost)
+
+    if sources == 0:
+
+        @jit
+        def conflicts(row: Any, groups: Int) -> Any:
+            return block_conflicts(row["dst_blk_stride"], groups)
+
+    elif sources == 1:
+
+        @jit
+        def conflicts(row: Any, groups: Int) -> Any:
+            return max(block_conflicts(row["dst_blk_stride"], groups), block_conflicts(row["src_blk_stride"], groups))
+
+    else:
+
+        @jit
+        def conflicts(row: Any, groups: Int) -> Any:
+            of_sources = max(
+                block_conflicts(row["src_blk_stride"], groups), block_conflicts(row["src1_blk_stride"], groups)
+            )
+            return max(block_conflicts(row["dst_blk_stride"], groups), of_sources)
+
+    @jit
+    def cost(row: Any, cost: Any) -> Any:
+        size = np.int64(item_bytes(row["dtype"]))
+        cycles = max(step_of(row, cost), 1000 * conflicts(row, cost["ub_bank_groups"]))
+        return masked_occupancy(row, size, size, cycles, call(cost), cost)
+
+    return cost
+
+
+_FOOTPRINTS = {0: masked_footprint_of_none, 1: masked_footprint_of_one, 2: masked_footprint_of_two}
+
+
+def masked_form(
+    name: str,
+    op: int,
+    sources: int,
+    documentation: str,
+    *,
+    dtypes: Mapping[str, frozenset[Data]],
+    cost: Any,
+    parameters: str = "dtype repeat",
+    tail: str = "",
+    footprint: Any = None,
+    run: Any = None,
+    check: Callable[[Rows, Index], None] | None = None,
+    accumulates: bool = False,
+    archs: frozenset[str] | None = None,
+    defaults: Mapping[str, int] | None = None,
+) -> Instruction:
+    """Return the record of the general form of an instruction.
+
+    Parameters
+    ----------
+    name : str
+        Name in Ascend C.
+    op : int
+        Opcode of the count form.
+    sources : int
+        Vectors it reads, 0 to 2.
+    documentation : str
+        What it does to an element, for its emitter.
+    dtypes, cost, archs, defaults
+        See `Instruction`.
+    parameters, tail : str
+        Operands of the emitter behind the addresses, and behind the strides.
+    footprint, run
+        See `Instruction`; None: of one type, and what `Elementwise` of the count form says.
+    check : callable, optional
+        Rules in place of those of strides and overlap for operands of one type.
+    accumulates : bool
+        Whether the second source may be the result of the repeat before.
+    """
+    addresses = {0: "dst", 1: "dst src=src0", 2: "dst src0 src1"}[sources]
+    operands = ("dst", "src0", "src1")[: sources + 1]
+    spaces = {f"{field}_space": Space.UB for field in operands}
+    emit = emitter(
+        f"{name.lower()}_masked", op + GENERAL, Pipe.V, f"{addresses} {parameters} {_STRIDES[sources]} {tail}",
+        f"{name}: {documentation}\n\n{_FORM}", mask_low=-1, mask_high=-1, **spaces,
+    )  # fmt: skip
+    fields = (*getattr(emit, "py_func", emit).fields, *_MASK)
+    width = BYTE if sources == 2 else WORD
+    strides: tuple[Range, ...] = tuple(
+        (field, 0, width if "blk" in field else BYTE) for field in fields if field.endswith("stride")
+    )
+
+    def check_one_type(chunk: Rows, index: Index) -> None:
+        check_strides(chunk, index, sources, accumulates=accumulates)
+
+    unit_strides = {field.partition("=")[0]: 1 if "blk" in field else 8 for field in _STRIDES[sources].split()}
+    keywords: dict[str, Any] = {} if archs is None else {"archs": archs}
+    return Instruction(
+        op=op + GENERAL,
+        api=name,
+        emit=emit,
+        fields=fields,
+        source=f"{DEVKIT}{name}, mask style; general description of vector computation",
+        routes={(Space.UB, Space.UB if sources else Space.NONE): Pipe.V},
+        spaces={"dst": Space.UB, **({} if sources else {"src0": Space.NONE}), **dict.fromkeys(operands[1:], Space.UB)},
+        ranges=(("repeat", 0, BYTE), *strides),
+        dtypes=dtypes,
+        unit="vector",
+        footprint=footprint or _FOOTPRINTS[sources],
+        run=run,
+        apart=True,
+        general_form_of=op,
+        cost=cost,
+        check=check or check_one_type,
+        defaults={"repeat": 1, **unit_strides, **(defaults or {})},
+        **keywords,
+    )
