@@ -60,9 +60,9 @@ aclFloat16 aclFloatToFloat16(float value) {
     if (magnitude >= 65520) return sign | 0x7c00;
     int exponent = 0;
     std::frexp(magnitude, &exponent);
-    const int unit = exponent > -13 ? exponent - 11 : -24;
+    const int unit = magnitude < std::ldexp(1.0, -14) ? -24 : exponent - 11;
     const auto steps = static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, -unit)));
-    // a carry into the next power of two carries into the exponent's bits by itself
-    return static_cast<aclFloat16>(sign | (unit == -24 ? steps : (static_cast<uint32_t>(unit + 24) << 10) + steps));
+    // the leading one of the steps, and a carry beyond it, add to the exponent's bits by themselves
+    return static_cast<aclFloat16>(sign | ((static_cast<uint32_t>(unit + 24) << 10) + steps));
 }
 }
