@@ -53,6 +53,10 @@ MODULES = {
         "npu_sim.authoring.kernel", "npu_sim.authoring.core", "npu_sim.authoring.queues", "npu_sim.authoring.tensors",
         "npu_sim.authoring.positions", "npu_sim.authoring.run", "npu_sim.authoring.methods",
     ),
+    "Debugging": (
+        "npu_sim.debug.machine", "npu_sim.debug.views", "npu_sim.debug.divergence", "npu_sim.debug.good",
+        "npu_sim.debug.operands", "npu_sim.debug.execution", "npu_sim.debug.distance",
+    ),
     "Instructions": (
         "npu_sim.isa.op", "npu_sim.isa.instruction", "npu_sim.isa.elementwise", "npu_sim.isa.codes", "npu_sim.isa.row",
     ),

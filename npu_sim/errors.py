@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import reprlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from npu_sim.program.violation import Violation
+    from npu_sim.program.violation import Kind, Violation
 
 
 class NpuSimError(Exception):
@@ -19,9 +19,22 @@ class NpuSimError(Exception):
     status : int
         The aclnn status code a vendor-style call would return for this refusal; 561000 (inner error)
         where no documented code applies.
+    refusal : Refusal or None
+        Where a kernel of the user was refused, if one was.
     """
 
     status: int = 561000
+    refusal: Refusal | None = None
+
+
+class Refusal(NamedTuple):
+    """A line of a kernel's source that the machine would not take: file, line, function, core and kind of finding."""
+
+    file: str
+    line: int
+    function: str
+    core: int
+    kind: Kind
 
 
 class ShapeError(NpuSimError, ValueError):

@@ -114,6 +114,10 @@ class Arguments:
             if not isinstance(one.tensor, In):
                 one.array[...] = self.gm.view(one.place, one.array.dtype, one.array.shape)
 
+    def results(self) -> dict[str, np.ndarray]:
+        """Return copies of the arrays that the kernel may write."""
+        return {name: one.array.copy() for name, one in self._tensors.items() if not isinstance(one.tensor, In)}
+
     def words(self) -> str:
         """Return shapes and types, and the other arguments, for reports."""
         parts = []

@@ -14,7 +14,7 @@ from npu_sim.authoring.methods import Shape, method_of, scalar_bits, shape_of
 from npu_sim.authoring.positions import TPosition, position_of, space_of
 from npu_sim.authoring.recorder import Recorder, Sites, line_of
 from npu_sim.authoring.tensors import Buffer, GlobalTensor, LocalTensor, stored_dtype
-from npu_sim.errors import DTypeError, NpuSimError, ProgramError, ShapeError, StateError, shown
+from npu_sim.errors import DTypeError, NpuSimError, ProgramError, Refusal, ShapeError, StateError, shown
 from npu_sim.isa.codes import Data, Pipe, Space
 from npu_sim.isa.instruction import Instruction
 from npu_sim.isa.names import pipe_name, space_name
@@ -22,7 +22,7 @@ from npu_sim.isa.op import OPS, SPEC_OF_OP, Op
 from npu_sim.products import Product
 from npu_sim.program.launch import CoreKind
 from npu_sim.program.operands import FIELDS, checked_operands
-from npu_sim.program.violation import Violation
+from npu_sim.program.violation import Kind, Violation
 from npu_sim.units import BLOCK_BYTES
 
 if TYPE_CHECKING:
@@ -112,7 +112,12 @@ class Core:
             self.refuse(frame, DTypeError, f"tensor must be a LocalTensor, not {shown(tensor)}")
         self.check_alive(frame, tensor)
         if tensor.buffer.number in self._owned:
-            self.refuse(frame, StateError, f"tensor must be one of alloc, not {tensor.buffer.name} of a queue or TBuf")
+            self.refuse(
+                frame,
+                StateError,
+                f"tensor must be one of alloc, not {tensor.buffer.name} of a queue or TBuf",
+                Kind.BUFFER_OTHER_QUEUE,
+            )
         self.mark(frame, Op.FREE_TENSOR, tensor.buffer)
         self.allocator.give_back(tensor.buffer.space, tensor.buffer.address)
 
@@ -131,7 +136,7 @@ class Core:
             capacity = self.allocator.capacities[space]
             what = name or position.name
             rule = f"size of {what} must fit in {space.name}, of whose {capacity} bytes {free} are free in one piece"
-            self.refuse(frame, ShapeError, f"{rule}, not be {byte_count}")
+            self.refuse(frame, ShapeError, f"{rule}, not be {byte_count}", Kind.CAPACITY)
         number = len(self._names)
         self._names[number] = name or f"{position.name}#{number}"
         if owned:
@@ -299,7 +304,9 @@ class Core:
             self.refuse(frame, ShapeError, f"{instruction.api} {refusal}")
         row = recorder.append(instruction.emit, numbers, steps)
         if self.failing is not None and row == self.failing.row:
-            raise ProgramError([self.failing])
+            illegal = ProgramError([self.failing])
+            illegal.refusal = Refusal(*line_of(frame.f_code, frame.f_lineno), self.block_idx, self.failing.kind)
+            raise illegal
         if tensors:
             run = recorder.outside(row, [(int(t.space), t.address, t.end) for t in tensors])
             if run is not None:
@@ -321,7 +328,8 @@ class Core:
         name = nearest.buffer.name if isinstance(nearest, LocalTensor) else nearest.name
         verb = "write" if access else "read"
         extent = f"{name}, {space_name(space)}[{nearest.address}:{nearest.end}]"
-        self.refuse(frame, ShapeError, f"{instruction.api} must {verb} inside {extent}, not [{start}:{end}]")
+        beyond = Kind.WRITE_OUT_OF_BOUNDS if access else Kind.READ_OUT_OF_BOUNDS
+        self.refuse(frame, ShapeError, f"{instruction.api} must {verb} inside {extent}, not [{start}:{end}]", beyond)
 
     # Refusals --------------------------------------------------------------------------------------------------------
 
@@ -340,12 +348,17 @@ class Core:
     def check_alive(self, frame: FrameType, tensor: LocalTensor) -> None:
         """Refuse a tensor whose buffer was given back."""
         if not tensor.is_alive:
-            self.refuse(frame, StateError, f"tensor must live, not be the freed {tensor.buffer.name}")
+            text = f"tensor must live, not be the freed {tensor.buffer.name}"
+            self.refuse(frame, StateError, text, Kind.BUFFER_STATE)
 
-    def refuse(self, frame: FrameType, kind: type[NpuSimError], text: str) -> NoReturn:
-        """Raise an error that names product, core and line."""
+    def refuse(
+        self, frame: FrameType, kind: type[NpuSimError], text: str, finding: Kind = Kind.FIELD_RANGE
+    ) -> NoReturn:
+        """Raise an error that names product, core and line, and says which finding it is."""
         where = line_of(frame.f_code, frame.f_lineno)
-        raise kind(f"{text} ({self.product.name}, {self.kind} core {self.block_idx}, {where})")
+        error = kind(f"{text} ({self.product.name}, {self.kind} core {self.block_idx}, {where})")
+        error.refusal = Refusal(*where, self.block_idx, finding)
+        raise error
 
     def contents(self, tensor: LocalTensor) -> np.ndarray:
         """Return what a tensor holds when all rows so far have run (`LocalTensor.numpy`)."""

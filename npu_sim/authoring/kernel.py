@@ -16,6 +16,7 @@ from npu_sim.authoring.core import Core
 from npu_sim.authoring.peek import Follower
 from npu_sim.authoring.recorder import Sites
 from npu_sim.authoring.run import KernelRun
+from npu_sim.debug.execution import Execution
 from npu_sim.debug.machine import Machine
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.engines.numerics import options_of
@@ -75,14 +76,22 @@ class KernelFunction:
             Its launches, what the checkers find and what they take.
         """
         run, arguments = self._recorded(args, keywords, blocks, product)
-        if (recorder := own_recorder()) is not None:
-            recorder.add(lambda: run.explanation)
+        kept: list[Execution] = []
+        recorder = own_recorder()
+        if recorder is not None:
+            recorder.add(lambda: replace(run.explanation, execution=kept[0] if kept else None))
+        before = arguments.copies() if recorder is not None and recorder.keeps_tensors else None
         arguments.load()
         options = options_of(run.product, run.rows(), accumulation, threads, core_order)
         for launch in run.launches:
             execute(launch, run.product, options)
         arguments.store()
         arguments.gm.release()
+        if before is not None:
+            results = arguments.results()
+            kept.append(
+                Execution(launches=run.launches, product=run.product, tensors=before, results=results, options=options)
+            )
         return run
 
     @default_fenv

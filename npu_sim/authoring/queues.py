@@ -20,10 +20,12 @@ from typing import TypeVar
 from npu_sim.arguments import whole
 from npu_sim.authoring.core import Core
 from npu_sim.authoring.positions import TPosition, position_of, queue_pipes
+from npu_sim.authoring.recorder import line_of
 from npu_sim.authoring.tensors import Buffer, LocalTensor, stored_dtype
-from npu_sim.errors import ProductError, ShapeError, StateError, shown
+from npu_sim.errors import ProductError, Refusal, ShapeError, StateError, shown
 from npu_sim.isa.codes import Pipe
 from npu_sim.isa.op import Op
+from npu_sim.program.violation import Kind
 from npu_sim.units import BLOCK_BYTES, align_up
 
 MAX_BUFFERS = 64
@@ -38,6 +40,14 @@ def _assigned_name(frame: FrameType) -> str | None:
     """Return the variable that the line a frame is at assigns to."""
     found = _ASSIGNED.match(linecache.getline(frame.f_code.co_filename, frame.f_lineno))
     return found[1] if found else None
+
+
+def _without_memory(frame: FrameType, text: str) -> StateError:
+    """Return the error of a queue or TBuf that no TPipe knows, so no core either."""
+    where = line_of(frame.f_code, frame.f_lineno)
+    error = StateError(f"{text} ({where})")
+    error.refusal = Refusal(*where, -1, Kind.BUFFER_NOT_GIVEN)
+    return error
 
 
 @dataclass(slots=True, eq=False)
@@ -77,7 +87,7 @@ class TQue:
         at = next((i for i in order if not self._blocks[i].buffer.is_alive), None)
         if at is None:
             rule = f"AllocTensor of {self.name} must find a free one of its {len(self._blocks)} blocks"
-            pipe.core.refuse(frame, StateError, f"{rule}, not wait for ever")
+            pipe.core.refuse(frame, StateError, f"{rule}, not wait for ever", Kind.BUFFER_STATE)
         self._cursor = (at + 1) % len(self._blocks)
         block = self._blocks[at]
         kind = stored_dtype(dtype)
@@ -91,10 +101,15 @@ class TQue:
         frame, pipe = sys._getframe(1), self._owner(sys._getframe(1))
         block = self._block_of(frame, pipe, tensor)
         if block.is_queued:
-            pipe.core.refuse(frame, StateError, f"EnQue must come once for a tensor, {self.name} has {self._queue()}")
+            pipe.core.refuse(
+                frame,
+                StateError,
+                f"EnQue must come once for a tensor, {self.name} has {self._queue()}",
+                Kind.BUFFER_STATE,
+            )
         if len(self._queued) >= self.depth:
             rule = f"EnQue of {self.name} must leave at most {self.depth} tensors queued"
-            pipe.core.refuse(frame, StateError, f"{rule}, not {len(self._queued) + 1}")
+            pipe.core.refuse(frame, StateError, f"{rule}, not {len(self._queued) + 1}", Kind.BUFFER_STATE)
         block.enque_event = pipe.take_event(frame, *self._pipes(pipe))
         block.is_queued = True
         pipe.core.flag(frame, Op.SET_FLAG, *self._pipes(pipe), block.enque_event)
@@ -104,7 +119,12 @@ class TQue:
         """DeQue: the emptying pipe waits for the tensor that was queued first, and returns it."""
         frame, pipe = sys._getframe(1), self._owner(sys._getframe(1))
         if not self._queued:
-            pipe.core.refuse(frame, StateError, f"DeQue of {self.name} must come behind an EnQue, not find nothing")
+            pipe.core.refuse(
+                frame,
+                StateError,
+                f"DeQue of {self.name} must come behind an EnQue, not find nothing",
+                Kind.BUFFER_STATE,
+            )
         block = self._queued.popleft()
         event = block.enque_event
         assert event is not None
@@ -120,7 +140,7 @@ class TQue:
         block = self._block_of(frame, pipe, tensor)
         if block.is_queued:
             rule = f"FreeTensor of {self.name} must come behind DeQue"
-            pipe.core.refuse(frame, StateError, f"{rule}, not while the tensor is queued")
+            pipe.core.refuse(frame, StateError, f"{rule}, not while the tensor is queued", Kind.BUFFER_STATE)
         producer, consumer = self._pipes(pipe)
         block.free_event = pipe.take_event(frame, consumer, producer)
         pipe.core.flag(frame, Op.SET_FLAG, consumer, producer, block.free_event)
@@ -134,7 +154,7 @@ class TQue:
 
     def _owner(self, frame: FrameType) -> TPipe:
         if self._pipe is None:
-            raise StateError(f"{self.name} must get its blocks from TPipe.init_buffer first (line {frame.f_lineno})")
+            raise _without_memory(frame, f"{self.name} must get its blocks from TPipe.init_buffer first")
         return self._pipe
 
     def _block_of(self, frame: FrameType, pipe: TPipe, tensor: LocalTensor) -> _Block:
@@ -144,7 +164,12 @@ class TQue:
         for block in self._blocks:
             if block.buffer is tensor.buffer:
                 return block
-        pipe.core.refuse(frame, StateError, f"tensor must be one of {self.name}, not of {tensor.buffer.name}")
+        pipe.core.refuse(
+            frame,
+            StateError,
+            f"tensor must be one of {self.name}, not of {tensor.buffer.name}",
+            Kind.BUFFER_OTHER_QUEUE,
+        )
 
     def _await_free(self, frame: FrameType, pipe: TPipe, block: _Block) -> None:
         if block.free_event is not None:
@@ -197,7 +222,7 @@ class TBuf:
     def get(self, dtype: object, count: int | None = None) -> LocalTensor:
         """Get: the buffer as elements of ``dtype``, all or the first ``count`` of them."""
         if self._buffer is None or self._core is None:
-            raise StateError(f"{self.name} must get its memory from TPipe.init_buffer first")
+            raise _without_memory(sys._getframe(1), f"{self.name} must get its memory from TPipe.init_buffer first")
         buffer, data = self._buffer, int(stored_dtype(dtype).data)
         tensor = LocalTensor(self._core, buffer, data, buffer.address, buffer.address + buffer.byte_count)
         return tensor if count is None else tensor[:count]

@@ -35,25 +35,25 @@ class WrongTensor:
     Attributes
     ----------
     name : str
-    budget, worst : float
+    budget, max_ulp : float
         In units of the last place (`npu_sim.debug.distance`): what is allowed, and the largest error.
     wrong_count, element_count : int
         Elements over budget, and all.
     index : tuple of int
         The first that is over budget, in the shape of the golden; () without one.
-    actual, golden, ulps : float
+    actual, golden, error_ulps : float
         There.
     """
 
     name: str
     budget: float
-    worst: float
+    max_ulp: float
     wrong_count: int
     element_count: int
     index: tuple[int, ...] = ()
     actual: float = 0.0
     golden: float = 0.0
-    ulps: float = 0.0
+    error_ulps: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,7 +118,7 @@ def compare(
     found = WrongTensor(
         name=place.name,
         budget=allowed,
-        worst=float(far.max()) if far.size else 0.0,
+        max_ulp=float(far.max()) if far.size else 0.0,
         wrong_count=int(np.count_nonzero(wrong)),
         element_count=far.size,
     )
@@ -126,11 +126,11 @@ def compare(
         first = int(np.argmax(wrong))
         where = tuple(int(i) for i in np.unravel_index(first, golden.shape))
         found = WrongTensor(
-            **{name: getattr(found, name) for name in ("name", "budget", "worst", "wrong_count", "element_count")},
+            **{name: getattr(found, name) for name in ("name", "budget", "max_ulp", "wrong_count", "element_count")},
             index=where,
             actual=float(have[first]),
             golden=float(want[first]),
-            ulps=float(far[first]),
+            error_ulps=float(far[first]),
         )
     return found, wrong
 

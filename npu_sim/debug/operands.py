@@ -112,7 +112,11 @@ def operands_of(
         kind = type_of(row, space, is_write=written)
         data = bytes_of(runs, space, memory, gm)
         fractals = None
-        if space in (Space.L0A, Space.L0B):
+        if int(row["op"]) == Op.FIXPIPE and space is Space.L0C and len(runs) and _is_whole(row):
+            m, n, at = int(row["m_size"]), int(row["n_size"]), int(row["src0"])
+            sums = SpaceView(Space.L0C, memory)
+            values, fractals = sums.matrix(kind, m, n, at), sums.fractals(kind, ceil_div(m, 16) * ceil_div(n, 16), at)
+        elif space in (Space.L0A, Space.L0B):
             depth = 32 // kind.item_bytes
             carried = data.view(np.float32).reshape(-1, 16, 16)
             values = fractals = carried[:, :depth].transpose(0, 2, 1).astype(kind.storage)
@@ -121,6 +125,11 @@ def operands_of(
         verb = ("reads", "writes", "adds to")[access]
         found.append(Operand(f"{verb} {space.name}", space, runs[0][2], kind, values, fractals))
     return found
+
+
+def _is_whole(row: np.void) -> bool:
+    """Return whether a Fixpipe reads one matrix whose columns of fractals lie one behind the other."""
+    return bool(row["src_stride"] == ceil_div(int(row["m_size"]), 16) * 16 and row["nd_num"] <= 1)
 
 
 def _of_mmad(row: np.void, memory: CoreMemory, *, written: bool) -> list[Operand]:

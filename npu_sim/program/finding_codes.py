@@ -73,6 +73,17 @@ CODES: dict[Kind, Code] = {
     Kind.SYNC_DUPLICATE: Code(
         "error", "synccheck", "A flag is set again before it was waited for", "wait before, or use another event"
     ),
+    Kind.BUFFER_NOT_GIVEN: Code(
+        "error", "memcheck", "A queue or TBuf has no memory", "give it its blocks with InitBuffer first"
+    ),
+    Kind.BUFFER_OTHER_QUEUE: Code(
+        "error", "memcheck", "EnQue or FreeTensor of a tensor that is another queue's",
+        "call it on the queue that AllocTensor was called on",
+    ),
+    Kind.BUFFER_STATE: Code(
+        "error", "memcheck", "A tensor is used in a state that does not allow it, or a queue has none to give",
+        "keep to AllocTensor, EnQue, DeQue, FreeTensor, each once",
+    ),
     Kind.BUFFER_LEAK: Code("warning", "memcheck", "A buffer is allocated and never freed", "call FreeTensor"),
     Kind.BUFFER_FREED_TWICE: Code("error", "memcheck", "A buffer is freed that is not alive", "free it once"),
     Kind.BUFFER_TAKEN: Code(
@@ -92,9 +103,6 @@ CODES: dict[Kind, Code] = {
 
 NPUCHK_CODES = {
     **{kind.value: kind.name for kind in Kind if kind.value.startswith("Error") and "/" not in kind.value},
-    "ErrorBuffer0": "Memory of a tensor that InitBuffer did not give: kernels in Python raise it at the line",
-    "ErrorBuffer1": "EnQue or FreeTensor on another queue than the tensor's: kernels in Python raise it at the line",
-    "ErrorBuffer2": "Use behind EnQue or FreeTensor, DeQue without EnQue: kernels in Python raise it at the line",
     "ErrorBuffer4": "A TBufPool that InitBufPool did not give: there is no TBufPool here",
 }
 """The codes of npuchk: the kind of finding, or what happens instead."""

@@ -12,11 +12,15 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from npu_sim.errors import ShapeError
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from npu_sim.report.record import to_plain
+
+if TYPE_CHECKING:
+    from npu_sim.debug.execution import Execution
 
 Value = str | int | float | bool | None
 
@@ -66,6 +70,8 @@ class Explanation:
         False: the kernel has begun and not ended, so its launches hold the first rows only.
     stopped_by : str
         The error that left the kernel before its end; "" without one.
+    execution : Execution or None
+        What it takes to run the call once more, where the recorder keeps tensors and the call has ended.
 
     Raises
     ------
@@ -83,6 +89,7 @@ class Explanation:
     launch_works: tuple[str, ...] = ()
     is_finished: bool = True
     stopped_by: str = ""
+    execution: Execution | None = None
 
     def __post_init__(self) -> None:
         if self.launch_works and len(self.launch_works) != len(self.launches):
@@ -127,11 +134,13 @@ class Recorder:
     ----------
     own_only : bool
         It is for the kernels of the program itself (`own_recorder`); operators see none, and keep nothing for it.
+    keeps_tensors : bool
+        Kernels copy their tensors for `Explanation.execution`.
     """
 
-    def __init__(self, *, own_only: bool = False) -> None:
+    def __init__(self, *, own_only: bool = False, keeps_tensors: bool = False) -> None:
         self._sources: list[Callable[[], Explanation]] = []
-        self.own_only = own_only
+        self.own_only, self.keeps_tensors = own_only, keeps_tensors
 
     def add(self, explain: Callable[[], Explanation]) -> None:
         """Add what ran. ``explain`` is called once for each report, never while the program runs."""

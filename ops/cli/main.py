@@ -34,7 +34,10 @@ EXIT_USAGE = 2
 EXIT_INTERNAL = 3
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
-_COMMANDS = ("products", "precision", "perf", "check", "compare", "selftest", "run", "program", "sdk", "cc", "warm")
+_COMMANDS = (
+    "products", "precision", "perf", "check", "judge", "diverge", "compare", "selftest", "run", "program", "sdk", "cc",
+    "warm",
+)  # fmt: skip
 """Each is the function ``<name>_command`` of the module of its name."""
 _CASE_FILES = (".json", ".csv")
 _SOURCES = (".cpp", ".cc", ".cxx", ".asc")

@@ -19,7 +19,7 @@ from ops.cli.output import console, print_prose
 from ops.cli.shapes import output_path, progress_bar
 from ops.studies.checking import MEMORY_PER_GM_BYTE, check_launches, known_of_beginnings
 from ops.studies.effort import CHECKING_ROWS_PER_SECOND, launches_effort
-from ops.studies.findings import EVERYTHING, Finding, Wanted
+from ops.studies.findings import EVERYTHING, Finding, Wanted, finding_of_refusal
 
 SCHEMA_VERSION = 3
 
@@ -56,7 +56,8 @@ def check_script(
     """Run a script and check what its operators launched; return the exit code."""
     product = scripts.one_product(products)
     check_paths(output, file)
-    outcome = scripts.run_script(file, arguments, product, explain=True, quiet=output.json_path == "-")
+    quiet = output.json_path == "-"
+    outcome = scripts.run_script(file, arguments, product, explain=True, quiet=quiet, shows_refusals=False)
     return report_checks(outcome, file, output, wanted=wanted, yes=yes, show_progress=show_progress)
 
 
@@ -72,6 +73,8 @@ def report_checks(
     """Check what was launched, print and write what is found; return the exit code."""
     json_path = output.json_path
     sarif_file = check_paths(output, file)
+    refusals = [] if outcome.refused is None else [finding_of_refusal(outcome.refused)]
+    refusals = [finding for finding in refusals if wanted.has(finding.violation)]
     launches = [launch for made in outcome.explanations for launch in made.launches]
     announce(launches_effort(launches, CHECKING_ROWS_PER_SECOND, MEMORY_PER_GM_BYTE), yes=yes)
     calls = []
@@ -81,7 +84,7 @@ def report_checks(
                 progress(number, len(outcome.explanations), made.title)
             calls.append(check_call(made, outcome.error, wanted))
     if json_path != "-":
-        print_calls(calls, console(), output.shown)
+        print_calls(calls, console(), output.shown, refusals)
     rows = [
         {
             "title": call.made.title,
@@ -97,7 +100,19 @@ def report_checks(
             call.made.launches, call.made.works_of_launches(), call.findings, strict=True
         )
     ]
-    found = [finding for call in calls for findings in call.findings for finding in findings]
+    rows += [
+        {
+            "title": finding.launch,
+            "call_number": len(calls),
+            "call": "",
+            "launch": finding.launch,
+            "works_on": "",
+            "stopped_by": outcome.error,
+            "findings": [finding.document()],
+        }
+        for finding in refusals
+    ]
+    found = [finding for call in calls for findings in call.findings for finding in findings] + refusals
     extra = {} if sarif_file is None else {sarif_file: sarif_of(found)}
     scripts.write_report({"schema_version": SCHEMA_VERSION, "source": file, "launches": rows}, json_path, file, extra)
     worse = any(finding.code.severity != "advice" for finding in found)
@@ -124,7 +139,7 @@ def _findings(made: Explanation, wanted: Wanted, *, is_stopped: bool) -> Iterato
             yield tuple(finding for finding in findings if finding.violation.launch == number)
 
 
-def print_calls(calls: Sequence[CheckedCall], screen: Console, shown: int) -> None:
+def print_calls(calls: Sequence[CheckedCall], screen: Console, shown: int, refusals: Sequence[Finding] = ()) -> None:
     """Print the launches of each call with the worst ``shown`` findings of each, and the sum."""
     for call in calls:
         made = call.made
@@ -139,7 +154,12 @@ def print_calls(calls: Sequence[CheckedCall], screen: Console, shown: int) -> No
             words += ", only what ran before" if call.stopped_by else ""
             screen.print(Text(f"  {words}: {counted(len(findings), 'finding')}"), soft_wrap=True)
             print_findings(findings, screen, shown)
+    for finding in refusals:
+        print_prose(screen, f"{finding.launch}: refused", "bold")
+        print_findings([finding], screen, 1)
     launched = [call.findings for call in calls if call.findings]
+    if not launched and refusals:
+        return
     if not launched:
         screen.print("nothing to check: no operator of the file launched a kernel")
         return

@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from npu_sim.errors import NpuSimError
 from npu_sim.products import Product, get_product, product_hint, use_product
 from npu_sim.report.explain import Explanation, Recorder, Value, recording
 from npu_sim.report.files import write_files
@@ -76,15 +77,25 @@ class Outcome:
         The exception it ended with; "" without one.
     explanations : tuple of Explanation
         Without those of operators unless they were asked for.
+    refused : NpuSimError or None
+        The error it ended with, where a kernel of the user was refused at a line.
     """
 
     code: int
     error: str
     explanations: tuple[Explanation, ...]
+    refused: NpuSimError | None = None
 
 
 def run_script(
-    file: str, arguments: Sequence[str], product: Product | None, *, explain: bool, quiet: bool = False
+    file: str,
+    arguments: Sequence[str],
+    product: Product | None,
+    *,
+    explain: bool,
+    quiet: bool = False,
+    keeps_tensors: bool = False,
+    shows_refusals: bool = True,
 ) -> Outcome:
     """Run a Python file as ``python file arguments...`` would, with ``product`` as the current one.
 
@@ -100,6 +111,10 @@ def run_script(
         Record what its operators do, not only its own kernels.
     quiet : bool
         What it prints goes to standard error.
+    keeps_tensors : bool
+        Its kernels keep what they take to run once more.
+    shows_refusals : bool
+        A kernel that is refused at a line ends in a traceback; False: the caller shows `Outcome.refused`.
 
     Raises
     ------
@@ -110,7 +125,7 @@ def run_script(
     if not path.is_file():
         raise UsageError(f"Script must be an existing file, not {file}")
     note_compilation()
-    recorder = Recorder(own_only=not explain)
+    recorder = Recorder(own_only=not explain, keeps_tensors=keeps_tensors)
     before = sys.argv, sys.path[:]
     sys.argv = [file, *arguments]
     sys.path.insert(0, str(path.resolve().parent))
@@ -121,16 +136,16 @@ def run_script(
         if quiet:
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         try:
-            code, error = _run(path)
+            code, error, refused = _run(path, shows_refusals)
         finally:
             sys.argv, sys.path[:] = before
-    if code and explain:
+    if code and explain and refused is None:
         note("the script ended with an error; what follows is about what ran before it")
-    return Outcome(code=code, error=error, explanations=recorder.explanations())
+    return Outcome(code=code, error=error, explanations=recorder.explanations(), refused=refused)
 
 
-def _run(path: Path) -> tuple[int, str]:
-    """Run the file and return its exit code and the exception that ended it.
+def _run(path: Path, shows_refusals: bool) -> tuple[int, str, NpuSimError | None]:
+    """Run the file and return its exit code, the exception that ended it, and again if it refuses a kernel.
 
     An error of its own ends in its traceback on standard error, from its first line on.
     """
@@ -142,18 +157,21 @@ def _run(path: Path) -> tuple[int, str]:
     except SystemExit as end:
         if isinstance(end.code, str):
             sys.stderr.write(f"{end.code}\n")
-        return (0, "") if end.code in (None, 0) else (1, f"SystemExit: {end.code}")
+        return (0, "", None) if end.code in (None, 0) else (1, f"SystemExit: {end.code}", None)
     except (ReaderGoneError, OutputFileError):
         raise
     except Exception as error:
+        refused = error if isinstance(error, NpuSimError) and error.refusal is not None else None
+        if refused is not None and not shows_refusals:
+            return 1, f"{type(error).__name__}: {error}", refused
         found = traceback.TracebackException.from_exception(error)
         frames = [i for i, frame in enumerate(found.stack) if frame.filename == str(path)]
         if frames:
             found.stack = traceback.StackSummary.from_list(list(found.stack)[frames[0] :])
         # without a frame of its own nothing of it ran: Python could not read it
         sys.stderr.write("".join(found.format() if frames else found.format_exception_only()))
-        return 1, f"{type(error).__name__}: {error}"
-    return 0, ""
+        return 1, f"{type(error).__name__}: {error}", refused
+    return 0, "", None
 
 
 def write_report(document: dict[str, Any], json_path: str | None, file: str, more: Mapping[Path, bytes]) -> None:

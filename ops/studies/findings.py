@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from npu_sim.engines.hazards import emit_rows
+from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.isa.codes import Space
 from npu_sim.isa.names import pipe_name
 from npu_sim.isa.op import Op
@@ -146,6 +147,20 @@ class Finding:
             places=places,
             count=self.count,
         )
+
+
+def finding_of_refusal(error: NpuSimError) -> Finding:
+    """Return the finding of a kernel that was refused at a line (`NpuSimError.refusal`)."""
+    refused = error.refusal
+    if refused is None:
+        raise InternalError(f"Error must be the refusal of a kernel, not {error!r}")
+    text = " ".join(str(error).split())
+    at = Instruction(
+        core=refused.core, row=-1, tile=-1, site=f"{refused.file}:{refused.line}", api="", pipe="", file=refused.file,
+        line=refused.line,
+    )  # fmt: skip
+    violation = Violation(kind=refused.kind, row=-1, core=refused.core, detail=text)
+    return Finding(launch=refused.function, violation=violation, instruction=at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,34 @@ PRODUCTS = ("--product", "910b", "--product", "310p")
 POINT = {"op": "instruction", "ascend_instructions": [{"op": "vadds", "repeat": 1}], "dtype": "float32"}
 SHAPE = ("--x", "2,20,9,7", "--weight", "20,20,3,3", "--dtype", "fp32", *PRODUCTS)
 
+KERNEL = """
+import sys
+
+import numpy as np
+
+from npu_sim.authoring import In, Out, Pipe, TBuf, TPipe, kernel
+
+
+@kernel
+def double(core, x: In, y: Out, how):
+    pipe = TPipe(core)
+    tile = pipe.init_buffer(TBuf(), 256).get("float32")
+    for at in core.tiles(len(x) // 64):
+        core.data_copy(tile, x[64 * at], 64)
+        if how != "races":
+            core.set_flag(Pipe.MTE2, Pipe.V, 0)
+            core.wait_flag(Pipe.MTE2, Pipe.V, 0)
+        core.muls(tile, tile, 3.0 if how == "wrong" and at == 2 else 2.0, 64 if how != "refused" else 640)
+        core.set_flag(Pipe.V, Pipe.MTE3, 0)
+        core.wait_flag(Pipe.V, Pipe.MTE3, 0)
+        core.data_copy(y[64 * at], tile, 64)
+        core.pipe_barrier(Pipe.ALL)
+
+
+x = np.arange(512, dtype=np.float32)
+double(x, np.empty_like(x), sys.argv[1], blocks=1, product="Ascend910B2")
+"""
+
 TITLES = {
     "precision": (
         "npu-sim precision --json",
@@ -77,6 +105,8 @@ TITLES = {
     "check": ("npu-sim check --json", "What is wrong in the kernel of each weight gradient, or why it is refused."),
     "perf_script": ("npu-sim perf FILE.py --json", "How long each operator call of a Python file takes."),
     "check_script": ("npu-sim check FILE.py --json", "What is wrong in the launches of a Python file."),
+    "judge": ("npu-sim judge FILE.py --json", "Values, races, legality and cycles of the kernels of a Python file."),
+    "diverge": ("npu-sim diverge FILE.py --json", "The first instruction of a kernel whose result is wrong."),
     "compare": ("npu-sim compare --json", "How far two results for one gradient are apart, and which model fits best."),
     "selftest": (
         "npu-sim selftest RESULTS.npz --json",
@@ -133,6 +163,15 @@ MEANINGS = {
     "entry": "interface: aclnn, tbe (the DSL) or ascendc (the class)",
     "gradient": "of one layer: dx, dw or db, of the input, weight or bias; of a report: what was called",
     "k_depth": "products summed into one element, at most",
+    "budget": "units of the last place that an element may be off",
+    "chain": "instructions that the bytes of the store come from, the store too",
+    "error_ulps": "how far that element is off, in units of the last place",
+    "executions": "how often the program ran to find it",
+    "suspect": "first instruction behind wrong elements that has no like behind right ones; null: none",
+    "store": "first instruction that leaves a wrong element; null: none does",
+    "values": "each tensor that a golden was given for",
+    "wrong_count": "elements over budget",
+    "timing_refusal": "why a launch cannot be timed; empty if all are",
     "kind": "name of the finding in npuchk, or ours",
     "fits": "those with every element of the device's",
     "exact": "elements without an error",
@@ -310,7 +349,21 @@ def documents() -> dict[str, list[Any]]:
             found[f"{command}_script"] = [_printed(command, str(script))]
         found["check_script"][0]["launches"][0]["findings"] += found["check"][0]["rows"][-1]["findings"]
         found["run"] = [_printed("run", str(script))]
+        found["judge"], found["diverge"] = _kernels(Path(folder))
     return found
+
+
+def _kernels(folder: Path) -> tuple[list[Any], list[Any]]:
+    """Return judgements of a kernel that is right, wrong or refused, and where the wrong one diverges."""
+    script, golden, good = folder / "kernel.py", folder / "golden.npy", folder / "good.py"
+    script.write_text(KERNEL, encoding="utf-8")
+    good.write_text(KERNEL.replace("sys.argv[1]", "'right'"), encoding="utf-8")
+    np.save(golden, np.arange(512, dtype=np.float32) * 2)
+    given = ("--golden", str(golden))
+    judged = [_printed("judge", str(script), *given, how) for how in ("right", "wrong", "races", "refused")]
+    judged += [_printed("judge", str(script), "right")]
+    diverged = [_printed("diverge", str(script), *given, how) for how in ("right", "wrong")]
+    return judged, [*diverged, _printed("diverge", str(script), "--good", str(good), "wrong")]
 
 
 def _validation() -> Any:

@@ -1,0 +1,138 @@
+"""``npu-sim judge`` and ``npu-sim diverge``: verdicts, documents, exit codes, refusals."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from ops.cli.main import main
+from tests.cases.json_documents import KERNEL
+
+
+@pytest.fixture
+def files(tmp_path):
+    script, golden = tmp_path / "kernel.py", tmp_path / "golden.npy"
+    script.write_text(KERNEL, encoding="utf-8")
+    np.save(golden, np.arange(512, dtype=np.float32) * 2)
+    return script, golden
+
+
+def document(capsys, *arguments):
+    code = main([*map(str, arguments), "--json", "-"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("how", "reasons"),
+    [
+        ("right", []),
+        ("wrong", ["values are over budget"]),
+        ("races", ["the checks found something"]),
+        ("refused", ["a kernel is refused"]),
+    ],
+)
+def test_judge_says_what_is_wrong(files, capsys, how, reasons):
+    script, golden = files
+    code, said = document(capsys, "judge", script, "--golden", golden, how)
+    assert (code, said["verdict"], said["reasons"]) == (int(bool(reasons)), "fail" if reasons else "pass", reasons)
+    assert said["values_judged"] == (how != "refused")
+    again = document(capsys, "judge", script, "--golden", golden, how)
+    assert again == (code, said)
+    if how == "refused":
+        (finding,) = said["refusals"]
+        assert (finding["kind"], finding["launch"]) == ("ErrorRead3", "double")
+        assert KERNEL.splitlines()[finding["line"] - 1].lstrip().startswith("core.muls")
+        return
+    (call,) = said["calls"]
+    (launch,) = call["launches"]
+    assert launch["total_cycles"] >= max(launch["core_cycles"]) > 0
+    assert len(launch["core_cycles"]) == launch["core_count"] == 1
+    (tensor,) = call["values"]
+    assert (tensor["name"], tensor["wrong_count"] > 0) == ("y", how == "wrong")
+    if how == "wrong":
+        assert (tensor["index"], tensor["actual"], tensor["golden"]) == ([128], 384.0, 256.0)
+    assert call["error_count"] == sum(finding["severity"] == "error" for finding in call["findings"])
+    assert bool(call["error_count"]) == (how == "races")
+
+
+def test_judge_prints_the_same_and_writes_sarif(files, capsys, tmp_path):
+    script, golden = files
+    sarif = tmp_path / "found.sarif"
+    assert main(["judge", str(script), "--golden", f"y={golden}", "--sarif", str(sarif), "wrong"]) == 1
+    said = capsys.readouterr().out
+    assert "values of y: at most" in said
+    assert "first at [128]: 384, not 256" in said
+    assert "fail: values are over budget" in said
+    assert json.loads(sarif.read_text())["version"] == "2.1.0"
+    assert main(["judge", str(script), "refused"]) == 1
+    assert "double: refused" in capsys.readouterr().out
+    assert main(["judge", str(script), "right"]) == 0
+    assert "not judged, no golden is given" in capsys.readouterr().out
+
+
+def test_judge_of_a_file_without_kernels_or_with_an_error_fails(tmp_path, capsys):
+    script = tmp_path / "empty.py"
+    script.write_text("print('nothing')\n")
+    code, said = document(capsys, "judge", script)
+    assert (code, said["reasons"]) == (1, ["no kernel was launched"])
+    script.write_text("raise ValueError('mine')\n")
+    code, said = document(capsys, "judge", script)
+    assert (code, said["reasons"], said["error"]) == (
+        1,
+        ["the file ended with an error", "no kernel was launched"],
+        "ValueError: mine",
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--golden", "w={golden}"], "tensor that the call writes (y), not of 'w'"),
+        (["--golden", "{golden}", "--golden", "y={golden}"], "y must have one golden, not two"),
+        (["--golden", "missing.npy"], "golden must be a .npy or .npz file of numbers, not missing.npy"),
+        (["--golden", "{golden}", "--call", "3"], "--call must be a call of a kernel that ended (0), not 3"),
+    ],
+)
+def test_judge_refuses_goldens_that_fit_nothing(files, capsys, given, words):
+    script, golden = files
+    arguments = [text.format(golden=golden) for text in given]
+    assert main(["judge", str(script), *arguments, "right"]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_judge_takes_goldens_by_name_from_an_archive(files, capsys, tmp_path):
+    script, _ = files
+    archive = tmp_path / "goldens.npz"
+    np.savez(archive, y=np.arange(512) * 2.0)
+    code, said = document(capsys, "judge", script, "--golden", archive, "--budget", "0", "right")
+    assert code == 0
+    assert said["calls"][0]["values"][0]["budget"] == 0
+
+
+def test_diverge_names_the_line_and_dumps_the_operands(files, capsys, tmp_path):
+    script, golden = files
+    code, said = document(capsys, "diverge", script, "--golden", golden, "--dump", tmp_path / "seen.npz", "wrong")
+    assert code == 1
+    assert said["diverges"]
+    assert KERNEL.splitlines()[said["suspect"]["line"] - 1].lstrip().startswith("core.muls")
+    assert said["suspect"]["tile"] == said["store"]["tile"] == 2
+    with np.load(tmp_path / "seen.npz") as seen:
+        assert np.array_equal(seen["reads_UB"], np.arange(128, 192))
+        assert np.array_equal(seen["writes_UB"], 3.0 * np.arange(128, 192))
+    code, said = document(capsys, "diverge", script, "--golden", golden, "right")
+    assert (code, said["diverges"], said["suspect"]) == (0, False, None)
+
+
+def test_diverge_beside_a_good_file(files, capsys, tmp_path):
+    script, golden = files
+    good = tmp_path / "good.py"
+    good.write_text(KERNEL.replace("sys.argv[1]", "'right'"), encoding="utf-8")
+    assert main(["diverge", str(script), "--good", str(good), "wrong"]) == 1
+    said = capsys.readouterr().out
+    assert "it writes other values than its like in the good program" in said
+    assert "Muls" in said
+    assert main(["diverge", str(script), "--good", str(good), "right"]) == 0
+    assert main(["diverge", str(script), "--good", str(good), "--golden", str(golden), "right"]) == 2
+    assert "one of --golden and --good must be given" in capsys.readouterr().err
