@@ -82,7 +82,7 @@ _FIXED: tuple[tuple[str, int], ...] = (
     ("src_rep_stride", 16),
     ("dst_rep_stride", 17),
     ("src1_rep_stride", 19),
-    # Lists that are merged, and what addresses computed from data may reach.
+    # Lists that are merged, what addresses computed from data may reach, what is written of an extreme.
     ("length0", 0),
     ("length1", 1),
     ("length2", 2),
@@ -93,6 +93,7 @@ _FIXED: tuple[tuple[str, int], ...] = (
     ("dst_bytes", 6),
     ("pattern", 7),
     ("src1_blk_stride", 15),
+    ("order", 8),
 )
 WIDE_FIELDS: dict[str, int] = {"mask_low": 0, "mask_high": 2}
 """First slot of each operand of 64 bits: the halves of the vector mask."""

@@ -16,11 +16,12 @@ from npu_sim.isa import emit, footprint
 from npu_sim.isa.cost import rows_cost
 from npu_sim.isa.mte import ITEM_BYTES_OF_CODE, item_bytes
 from npu_sim.isa.op import OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
+from npu_sim.isa.reductions import ONLY_INDEX
 from npu_sim.isa.row import INSTR, LIST_FIELDS, ROW_BYTES, empty_rows
 from npu_sim.products.cost import cost_record
 from npu_sim.program.builder import ProgramBuilder
 from npu_sim.program.disassemble import disassemble
-from tests.oracles import semantics
+from tests.oracles import reductions, semantics
 from tests.oracles.data_moves import BY_DATA
 from tests.oracles.instances import A2, GENERATORS, SIZES, Emulated, candidates, one_of_each
 from tests.oracles.semantics import FRACTAL, ITEM
@@ -40,6 +41,8 @@ FLIPS = 24 if JIT_ENABLED else 4
 def _row_of_each(poison):
     """Rows of every opcode, emitted into a buffer full of ``poison``."""
     builder = ProgramBuilder(A2)
+    # room for every row, as what a builder grows by is zero
+    builder._rows = empty_rows(2 * len(OPS))
     builder._rows.view(np.uint8)[:] = poison
     one_of_each(builder)
     return {int(row["op"]): row for row in builder.rows.copy()}
@@ -274,7 +277,9 @@ def _prepared(op, instance, rng):
     alike = (*ELEMENTWISE, *MASKED, Op.TRANS_DATA_TO_5HD)
     in_place = op in alike and (declared.read[Space.UB] & declared.write[Space.UB]).any()
     cancels = (SPEC_OF_OP[op].general_form_of or op) in (Op.SUB, Op.DIV) and rows["src0"][-1] == rows["src1"][-1]
-    return None if machine.overlaps or in_place or cancels else (rows, contents, declared)
+    # a lane that was the extreme before stays it, whatever becomes of its value
+    keeps = "order" in SPEC_OF_OP[op].fields and rows["order"][-1] == ONLY_INDEX
+    return None if machine.overlaps or in_place or cancels or keeps else (rows, contents, declared)
 
 
 def _source_type(op, row, instance, space):
@@ -284,7 +289,7 @@ def _source_type(op, row, instance, space):
     if op == Op.FIXPIPE or op == Op.L0C_TO_UB:
         kind = Data(row["dst_dtype"])
         return Data.FP32 if space == Space.L0C and kind != Data.INT32 else kind
-    if op in (*ELEMENTWISE, *MASKED, Op.CAST, Op.REDUCE_REPEAT, Op.WHOLE_REDUCE_MAX):
+    if op in (*ELEMENTWISE, *MASKED, Op.CAST, Op.REDUCE_REPEAT, Op.WHOLE_REDUCE_MAX, *reductions.OPS):
         return Data(row["dtype"])
     if op in (Op.DATA_COPY, Op.DATA_COPY_PAD) and row["mode"] & Mode.ATOMIC:
         return Data(row["dtype"])
@@ -328,7 +333,14 @@ def _check_reads(op, instance, rows, contents, declared, after, rng):
                 flipped[space][byte] ^= 1
             else:
                 start = 0 if space in (Space.L0A, Space.L0B, Space.L0C) else int(where[0])
-                _flip_element(flipped, space, byte, kind, start, (SPEC_OF_OP[op].general_form_of or op) == Op.MIN)
+                _flip_element(
+                    flipped,
+                    space,
+                    byte,
+                    kind,
+                    start,
+                    (SPEC_OF_OP[op].general_form_of or op) in (Op.MIN, *reductions.SMALLEST),
+                )
             result = _run(instance, rows, flipped)
             shows = any(
                 not np.array_equal(result.words(target)[where_], after.words(target)[where_])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import product as pairs
 
 from npu_sim.isa.op import SPEC_OF_OP, Mode, Op, Space
-from tests.oracles import data_moves
+from tests.oracles import data_moves, reductions
 from tests.oracles.footprint import ITEM
 from tests.oracles.tables import ELEMENTWISE, MASKED
 
@@ -394,6 +394,7 @@ _HANDLERS = {
     Op.BRCB: _brcb,
     Op.TRANS_DATA_TO_5HD: _trans_data_to_5hd,
     **data_moves.EXTENTS,
+    **dict.fromkeys(reductions.OPS, reductions.extent),
 }
 
 

@@ -22,7 +22,7 @@ from npu_sim.isa.op import OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.products import get_product
 from npu_sim.program.builder import ProgramBuilder, window
 from npu_sim.program.verify import verify
-from tests.oracles import semantics
+from tests.oracles import reductions, semantics
 from tests.oracles.data_moves import score_key
 from tests.oracles.masked import random_mask
 from tests.oracles.semantics import FRACTAL, ITEM
@@ -488,11 +488,7 @@ def masked(rng, op):
         given |= dict(zip((f"{names[name]}_blk_stride", f"{names[name]}_rep_stride"), strides[name], strict=True))
     if "value" in spec.fields:
         given["value_bits"] = int(random_elements(rng, 1, src).view(f"u{ITEM[src]}")[0])
-    if product is not TRAINING and rng.random() < 0.3:
-        builder.set_mask_count()
-        builder.set_vector_mask(int(rng.integers(400)), 0)
-    elif rng.random() < 0.8:
-        builder.set_vector_mask(*random_mask(rng))
+    _set_random_mask(rng, builder)
     getattr(builder, spec.name.lower())(repeat=_pick(rng, (0, 1, 2, 3, 5)), **given)
     return Instance(builder, memory=src)
 
@@ -612,6 +608,29 @@ def _placed(rng, *sizes):
         regions[number] = at
         at += -(-sizes[number] // 32) * 32 + 32 * int(rng.integers(5))
     return [regions[number] for number in range(len(sizes))]
+
+
+def _set_random_mask(rng, builder):
+    if builder.product is not TRAINING and rng.random() < 0.3:
+        builder.set_mask_count()
+        builder.set_vector_mask(int(rng.integers(400)), 0)
+    elif rng.random() < 0.8:
+        builder.set_vector_mask(*random_mask(rng))
+
+
+def reduction(rng, op):
+    builder = ProgramBuilder(_pick(rng, (A2, UNIFIED, TRAINING)))
+    spec = SPEC_OF_OP[op]
+    dtype = _pick(rng, _types(op, builder.product))
+    orders = {A2: 4, UNIFIED: 2, TRAINING: 1}[builder.product]
+    order = {"order": int(rng.integers(orders))} if "order" in spec.fields else {}
+    _set_random_mask(rng, builder)
+    getattr(builder, spec.name.lower())(
+        dst=40000 + int(rng.integers(99)) * 32, src=int(rng.integers(99)) * 32, dtype=dtype,
+        repeat=_pick(rng, (0, 1, 2, 3, 5)), dst_rep_stride=1 + int(rng.integers(4)),
+        src_blk_stride=_pick(rng, (1, 1, 0, 2, 9)), src_rep_stride=_pick(rng, (8, 8, 0, 1, 11, 70)), **order,
+    )  # fmt: skip
+    return Instance(builder, memory=dtype)
 
 
 def transpose(rng):
@@ -746,6 +765,7 @@ GENERATORS = {
     Op.SORT32: sort32,
     Op.MRG_SORT: mrg_sort,
     Op.GATHER_MASK: gather_mask,
+    **{op: partial(reduction, op=op) for op in reductions.OPS},
 }
 
 
@@ -753,7 +773,7 @@ RESULT_TYPE_FIELD = {
     Op.DATA_COPY: "dtype",
     Op.FIXPIPE: "dst_dtype",
     Op.L0C_TO_UB: "dst_dtype",
-    **dict.fromkeys((*ELEMENTWISE, Op.REDUCE_REPEAT, Op.WHOLE_REDUCE_MAX, Op.DATA_COPY_PAD), "dtype"),
+    **dict.fromkeys((*ELEMENTWISE, Op.REDUCE_REPEAT, Op.WHOLE_REDUCE_MAX, Op.DATA_COPY_PAD, *reductions.OPS), "dtype"),
     Op.CAST: "dst_dtype",
     **{op: "dst_dtype" if "dst_dtype" in spec.fields else "dtype" for op, spec in MASKED.items()},
 }

@@ -19,7 +19,7 @@ import numpy as np
 
 from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.op import SPEC_OF_OP, Data, Mode, Op, Space
-from tests.oracles import data_moves
+from tests.oracles import data_moves, reductions
 from tests.oracles import mmad as cube
 from tests.oracles.masked import address_of, items_of, repeats_of
 from tests.oracles.rounding import BF16, FP16, FP32, round_fraction, round_integer, round_values
@@ -719,6 +719,7 @@ def run(row, machine, *, saturate=False, model=((16, "exact", "rne"), {"flush": 
         Op.DATA_COPY_PAD: data_copy_pad,
         Op.REDUCE_REPEAT: reduce_repeat,
         Op.WHOLE_REDUCE_MAX: whole_reduce_max,
+        **dict.fromkeys(reductions.OPS, reductions.run),
     }
     if op in plain:
         plain[op](row, machine)

@@ -12,6 +12,7 @@ from npu_sim.isa import emit
 from npu_sim.isa.op import C220, OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import INSTR, LIST_FIELDS, LIST_LENGTH, ROW_BYTES, empty_rows
 from npu_sim.memory.gm import GlobalMemory, allocated_bytes
+from tests.oracles import reductions
 from tests.oracles.extent import UndefinedRowError, extents
 from tests.oracles.masked import emit_masked, random_mask
 from tests.oracles.tables import CASTS, DST_DTYPES, DTYPES, ELEMENTWISE, MASKED, PATHS, RANGES
@@ -392,6 +393,18 @@ def _gather_mask(w, row):
     emit.emit_gather_mask(row, 0, 0, 0, 0, w._dtype(Op.GATHER_MASK), w._size(6), count, repeat, *steps, 0, 0)
 
 
+def _reduction(op):
+    def write(w, row):
+        order = [0] if "order" in SPEC_OF_OP[op].fields else []
+        steps = 1 + w._size(4), w._size(4), w._size(40)
+        SPEC_OF_OP[op].emit(row, 0, 0, 0, w._dtype(op), *order, w._size(60), *steps, 0, 0)
+        row["mask_low"], row["mask_high"] = random_mask(w.rng)
+        if w.rng.integers(4) == 0:
+            row["mode"], row["mask_low"] = Mode.COUNTER, w._size(9000)
+
+    return write
+
+
 def _marker(emitter):
     spaces = (Space.L1, Space.L0A, Space.L0B, Space.L0C, Space.UB)
     return lambda w, row: emitter(
@@ -440,4 +453,5 @@ _EMITTERS = {
     Op.SORT32: _sort32,
     Op.MRG_SORT: _mrg_sort,
     Op.GATHER_MASK: _gather_mask,
+    **{op: _reduction(op) for op in reductions.OPS},
 }

@@ -6,7 +6,7 @@ import pytest
 from npu_sim.isa import emit, footprint
 from npu_sim.isa.op import OPS, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import empty_rows
-from tests.oracles import data_moves, instances
+from tests.oracles import data_moves, instances, reductions
 from tests.oracles.extent import extents
 from tests.oracles.footprint import touched_bytes
 from tests.oracles.masked import emit_masked, random_mask
@@ -308,7 +308,7 @@ GENERATORS = {
     Op.WHOLE_REDUCE_MAX: _whole_reduce_max,
     Op.BRCB: _brcb,
     Op.TRANS_DATA_TO_5HD: _trans_data_to_5hd,
-    **{op: _legal(op) for op in data_moves.RUN},
+    **{op: _legal(op) for op in (*data_moves.RUN, *reductions.OPS)},
 }
 NO_MEMORY = {
     Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER, Op.SET_ATOMIC, Op.SET_HF32, Op.ALLOC_TENSOR, Op.FREE_TENSOR,

@@ -10,6 +10,7 @@ from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import get_product
 from npu_sim.program.verify import space_capacities, verify
 from npu_sim.program.violation import Kind
+from tests.oracles import reductions
 from tests.oracles.masked import emit_masked
 from tests.oracles.programs import double_buffered_product
 from tests.oracles.tables import CASTS, DTYPES, ELEMENTWISE, MASKED, PATHS, RANGES
@@ -78,6 +79,9 @@ def _legal(op, arch):
             rows, op, dtype=half, value=0, addresses={"dst": 0, "src0": 8192, "src1": 16384}, repeat=2, casts=casts,
             blk=dict.fromkeys(names, 1), rep=dict.fromkeys(names, 8),
         )  # fmt: skip
+    elif op in reductions.OPS:
+        order = [0] if "order" in SPEC_OF_OP[op].fields else []
+        SPEC_OF_OP[op].emit(rows, 0, 512, 0, half, *order, 2, 1, 1, 8, 0, 0)
     else:
         builders[op]()
     if unified and op == Op.FILL:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.dtypes.convert_jit import fp16_to_fp32, fp32_to_fp16
+from npu_sim.dtypes.convert_jit import fp32_to_fp16
 from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.codes import ARCHS, C100, Data, Pipe, Space
 from npu_sim.isa.cost_vector import repeated
@@ -14,6 +14,7 @@ from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, box, line
 from npu_sim.isa.instruction import BYTE, DEVKIT, FLOATS, ITEM, WORD, Index, Instruction, Rows
 from npu_sim.isa.lanes import decode_rows
 from npu_sim.isa.mte import BLOCK, item_bytes
+from npu_sim.isa.reductions import cost_of_sums, footprint_of_sums, reduction, run_sums, tree
 from npu_sim.reinterpret import reinterpret
 from npu_sim.units import REPEAT_BYTES
 
@@ -71,14 +72,7 @@ def _sums(ub, row, staging, saturate):
         src = np.int64(row["src0"]) + r * np.int64(row["src_rep_stride"]) * BLOCK
         decode_rows(dtype, ub, src, np.int64(row["src_blk_stride"]) * BLOCK, values, 0, per_block, blocks)
         values[mask:lanes] = 0.0
-        width = lanes
-        while width > 1:
-            width //= 2
-            for i in range(width):
-                values[i] = values[2 * i] + values[2 * i + 1]
-            if dtype != Data.FP32:
-                for i in range(width):
-                    words[i] = fp16_to_fp32(fp32_to_fp16(words[i], RoundMode.RINT, saturate))
+        tree(values, 0, lanes, dtype, saturate)
         dst = np.int64(row["dst"]) // item + r * np.int64(row["dst_rep_stride"])
         if dtype == Data.FP32:
             singles[dst] = values[0]
@@ -116,6 +110,20 @@ def check(chunk: Rows, index: Index) -> None:
         chunk.rule(index, chunk.column(index, "dst_rep_stride") == 0, "dst_rep_stride", f"at least 1 on {C100}")
 
 
+# dav-c100: the ReduceRepeat page lists half only, the platform file of the chip float as well.
+_DTYPES = dict.fromkeys(ARCHS, FLOATS)
+_MASKED = reduction(
+    "ReduceRepeat",
+    156,
+    "reduce_repeat_masked",
+    "ReduceRepeat<SUM>, WholeReduceSum: each repeat of 256 bytes becomes one element, the sum of its lanes; "
+    "``dst_rep_stride`` in elements.",
+    dtypes=_DTYPES,
+    footprint=footprint_of_sums,
+    run=run_sums,
+    cost=cost_of_sums,
+)
+
 INSTRUCTION = Instruction(
     op=OP,
     api="ReduceRepeat",
@@ -130,13 +138,13 @@ INSTRUCTION = Instruction(
         ("src_blk_stride", 0, WORD),
         ("src_rep_stride", 0, WORD),
     ),
-    # dav-c100: the ReduceRepeat page lists half only, the platform file of the chip float as well.
-    dtypes=dict.fromkeys(ARCHS, FLOATS),
+    dtypes=_DTYPES,
     alignment={"dst": ITEM},
     unit="vector",
     footprint=footprint,
     run=run,
     cost=cost,
     check=check,
+    masked=_MASKED,
     defaults={"repeat": 1, "dst_rep_stride": 1, "src_blk_stride": 1, "src_rep_stride": 8},
 )

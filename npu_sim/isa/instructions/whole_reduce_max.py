@@ -14,6 +14,7 @@ from npu_sim.isa.instructions.max import larger_float
 from npu_sim.isa.instructions.reduce_repeat import REPEAT_BYTES, cost, footprint
 from npu_sim.isa.lanes import decode_rows
 from npu_sim.isa.mte import BLOCK, item_bytes
+from npu_sim.isa.reductions import extreme_of_repeats
 from npu_sim.reinterpret import reinterpret
 
 OP = 38
@@ -66,6 +67,8 @@ def check(chunk: Rows, index: Index) -> None:
     chunk.rule(index, chunk.column(index, "mask") > lanes, "mask", f"within the {REPEAT_BYTES} bytes of a repeat")
 
 
+_MASKED = extreme_of_repeats("WholeReduceMax", 166, "whole_reduce_max_masked", largest=True)
+
 INSTRUCTION = Instruction(
     op=OP,
     api="WholeReduceMax",
@@ -89,5 +92,6 @@ INSTRUCTION = Instruction(
     apart=True,
     cost=cost,
     check=check,
+    masked=_MASKED,
     defaults={"repeat": 1, "dst_rep_stride": 1, "src_blk_stride": 1, "src_rep_stride": 8},
 )

@@ -1,0 +1,7 @@
+"""BlockReduceMax: every block of 32 bytes becomes the largest of its elements under the vector mask."""
+
+from __future__ import annotations
+
+from npu_sim.isa.reductions import reduction_of_blocks, run_of_block_extremes
+
+INSTRUCTION = reduction_of_blocks("BlockReduceMax", 73, "the largest", run_of_block_extremes(largest=True))
