@@ -80,7 +80,6 @@ class KernelRun:
 
     def __repr__(self) -> str:
         counts = ", ".join(
-            f"{launch.core_count} {launch.core_kind} cores, {int(launch.params['row_count'][0])} rows"
-            for launch in self.launches
+            f"{launch.cores_in_words} cores, {int(launch.params['row_count'][0])} rows" for launch in self.launches
         )
         return f"{self.name}({self.call}): {counts} ({self.product.name})"

@@ -379,7 +379,7 @@ class Machine:
         launch, rows, core = self.launches[part.launch], part.rows, part.core
         found = [
             replace(v, core=core, row=part.first + v.row)
-            for v in verify(rows, self.product, core_kind=launch.core_kind)
+            for v in verify(rows, self.product, core_kind=launch.kind_of(core))
         ]
         found += gm_violations(rows, launch.gm.table(), core=core, first=part.first)
         if found:

@@ -8,7 +8,7 @@ decides their order; here `ExecuteOptions.core_order` does, so that the spread o
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, Literal, TypeVar
 
@@ -21,6 +21,7 @@ from npu_sim.budget import reserve
 from npu_sim.crew import run_parts
 from npu_sim.dtypes.formats import TieRule
 from npu_sim.engines.reorder import legal_order, new_flags
+from npu_sim.engines.turns import run_by_turns
 from npu_sim.errors import ProductError, ProgramError, ShapeError, shown
 from npu_sim.fenv import default_fenv
 from npu_sim.isa.atomic import SINK_LENGTH, apply_log
@@ -28,11 +29,13 @@ from npu_sim.isa.cube import scratch_floats
 from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
 from npu_sim.isa.gm_extent import atomic_demand
 from npu_sim.isa.issue import CORE_STATE_LENGTH
+from npu_sim.isa.op import Op
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.memory.core import CoreMemory, memory_bytes
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import Product, is_known_core
 from npu_sim.program.bounds import gm_violations
+from npu_sim.program.cross_core import CrossCoreFlags, undeclared_crossings
 from npu_sim.program.disassemble import disassemble, duty_of
 from npu_sim.program.launch import Launch
 from npu_sim.program.legality import issued_chunks
@@ -281,25 +284,38 @@ _ROWS = _Spare(empty_rows)
 
 
 def _chunks(
-    launch: Launch, core: int, phase: int, options: ExecuteOptions, worker: _Worker, kept: _Kept | None
+    launch: Launch,
+    core: int,
+    phase: int,
+    options: ExecuteOptions,
+    product: Product,
+    buffer: np.ndarray,
+    kept: _Kept | None,
 ) -> Iterator[np.ndarray]:
     """Yield the issued rows of one core and phase, checked unless the launch is trusted, in the order of ``options``.
 
-    They are views that are valid until the next one.
+    They are views that are valid until the next one. No row changes places with a CrossCoreWaitFlag.
     """
-    collected = []
+    collected: list[np.ndarray] = []
     done = 0
-    for rows in issued_chunks(launch, core, phase, worker.rows, kept.state if kept else None):
+    flags = kept.flags if kept else None
+    for rows in issued_chunks(launch, core, phase, buffer, kept.state if kept else None):
         if not launch.trusted:
-            _check(rows, launch, worker.product, core, done)
+            _check(rows, launch, product, core, done)
         done += len(rows)
         if options.order == "program":
             yield rows
-        else:
-            collected.append(rows.copy())
+            continue
+        first = 0
+        for wait in np.flatnonzero(rows["op"] == Op.CROSS_CORE_WAIT_FLAG).tolist():
+            stretch = join_rows([*collected, rows[first:wait].copy()])
+            yield stretch[legal_order(stretch, options.order, flags)]
+            yield rows[wait : wait + 1]
+            collected, first = [], wait + 1
+        collected.append(rows[first:].copy())
     if collected:
         everything = join_rows(collected)
-        yield everything[legal_order(everything, options.order, kept.flags if kept else None)]
+        yield everything[legal_order(everything, options.order, flags)]
 
 
 def _run_core(
@@ -317,7 +333,7 @@ def _run_core(
     if options.poison and not kept:
         memory.poison()
     done = 0
-    for rows in _chunks(launch, core, phase, options, worker, kept):
+    for rows in _chunks(launch, core, phase, options, worker.product, worker.rows, kept):
         # alone, a core has its turn from the start; among others it looks again every few rows
         step = len(rows) if options.threads == 1 else _TURN_ROWS
         for first in range(0, len(rows), step):
@@ -385,7 +401,8 @@ def _unsupported(row: np.void, launch: Launch, core: int, number: int) -> Violat
 
 def _check(rows: np.ndarray, launch: Launch, product: Product, core: int, first: int) -> None:
     """Refuse rows that are illegal on the product or leave their tensors, before they touch memory."""
-    found = [replace(v, core=core, row=first + v.row) for v in verify(rows, product, core_kind=launch.core_kind)]
+    found = [replace(v, core=core, row=first + v.row) for v in verify(rows, product, core_kind=launch.kind_of(core))]
+    found += [replace(v, core=core, row=first + v.row) for v in undeclared_crossings(rows, launch)]
     known = {violation.row for violation in found}
     bounds = gm_violations(rows, launch.gm.table(), core=core, first=first)
     found += [violation for violation in bounds if violation.row not in known]
@@ -407,6 +424,28 @@ class _Phase:
             return next(self._cores, None)
 
 
+class _Turn:
+    """What `run_by_turns` asks for here: each row takes effect at once, and additions to GM as they come."""
+
+    def __init__(self, launch: Launch, worker: _Worker, kept: list[_Kept], gm: npt.NDArray[np.uint8]) -> None:
+        self._launch, self._worker, self._kept, self._gm = launch, worker, kept, gm
+
+    def turn(self, core: int) -> None:
+        """Go to a core: its memory is there."""
+
+    def run(self, core: int, rows: np.ndarray, number: int) -> None:
+        """Run rows of a core."""
+        bad = _run_rows(rows, 0, len(rows), self._worker, self._kept[core].memory, self._gm)
+        if bad >= 0:
+            raise ProgramError([_unsupported(rows[bad], self._launch, core, number + bad)])
+
+    def set(self, core: int, row: np.ndarray, number: int) -> None:
+        """Set a flag: all rows before it have run."""
+
+    def wait(self, core: int, row: np.ndarray, number: int, tokens: Sequence[None]) -> None:
+        """Go on."""
+
+
 class _Run:
     """One `execute`: phase after phase, the cores of each shared out to host threads with buffers of their own."""
 
@@ -415,6 +454,8 @@ class _Run:
         self._config = configuration(product, options)
         self._workers: list[_Worker] = []
         self._kept: list[_Kept] = []
+        self._flags: CrossCoreFlags | None = None
+        self._row_counts: dict[int, int] = {}
 
     def run(self) -> None:
         """Run every phase; the calling thread is one of the workers. Raise the first error of any."""
@@ -424,7 +465,10 @@ class _Run:
             reserve(f"Buffers of {count} cores", count * memory_bytes(core))
             self._kept = [_Kept(CoreMemory.for_core(core)) for _ in range(count)]
         for number in range(self._launch.phase_count):
-            self._run_phase(number)
+            if self._launch.by_turns:
+                self._run_by_turns(number)
+            else:
+                self._run_phase(number)
         for worker in self._workers:
             _BUFFERS.give_back(self._product.core, worker.memory)
             _ROWS.give_back(len(worker.rows), worker.rows)
@@ -438,6 +482,21 @@ class _Run:
         while len(self._workers) < threads:
             self._workers.append(self._new_worker())
         run_parts(lambda part: self._work(number, phase, self._workers[part]), max(threads, 1))
+
+    def _run_by_turns(self, number: int) -> None:
+        """Run the cores of a phase on the calling thread, by turns."""
+        launch, options, worker = self._launch, self._options, self._workers[0]
+        room = max(launch.step_rows, _TURN_ROWS)
+
+        def chunks(core: int) -> Iterator[np.ndarray]:
+            return _chunks(launch, core, number, options, self._product, empty_rows(room), self._kept[core])
+
+        driver = _Turn(launch, worker, self._kept, self._arena)
+        cores = core_sequence(launch.core_count, number, options.core_order)
+        self._flags = self._flags or CrossCoreFlags(launch)
+        found, _ = run_by_turns(cores, chunks, self._flags, driver, self._row_counts)
+        if found:
+            raise ProgramError(found[-1:])
 
     def _is_small(self, number: int) -> bool:
         """Return whether the phase, going by its first core, is over before another thread has started."""

@@ -30,7 +30,15 @@ BY_HANDSHAKES = 16
 """Whether lives of tiles are told from handshakes; else rows say them (`npu_sim.engines.buffers`)."""
 CHIP_BASE = 17
 """Serial of the first row whose accesses to the buffers of the core count."""
-SPACE = 18
+CHIP_FLOOR = 18
+"""Serial of the first row whose accesses to the buffers of the core need an order."""
+CORES = 19
+"""Cores that run by turns (`npu_sim.engines.hazards_turns`); 0: they do not."""
+CORE = 20
+"""Which of them runs."""
+TURNS = 21
+"""Turns of the phase so far."""
+SPACE = 22
 """[7 spaces, 4]: first cell, capacity in bytes, alignment of addresses, spare."""
 USED = SPACE + 4 * SPACES
 """[7 spaces, 7 slots]: whether a slot of a space was ever written."""
@@ -42,13 +50,16 @@ HELD = CLOCKS + PIPES * PIPES
 TURNED = HELD + PIPES
 """[8 pipes]: serial of the last wait of a pipe."""
 BOOK_LENGTH = TURNED + PIPES
+KNOWN = BOOK_LENGTH
+"""[cores, 8 pipes], where cores run by turns: largest entry of a pipe of a core that is complete before the next row of
+the running one. Behind it [turns, 2]: serial of the first row of a turn, and its core."""
 
 # finding codes
 (
     RAW, WAR, WAW, CORE_RAW, CORE_WAR, CORE_WAW, UNINITIALISED, READ_BEYOND, WRITE_BEYOND, READ_NOWHERE, WRITE_NOWHERE,
     CAPACITY, READ_MISALIGNED, WRITE_MISALIGNED, WAIT_UNSET, SET_TWICE, LEFT_SET, BAD_EVENT, BAD_PIPE, FRAGMENTED,
-    OTHER_CORE, OUTSIDE, TOO_LARGE, PIPE_RAW, PIPE_WAW, STALE,
-) = (np.int64(code) for code in range(1, 27))  # fmt: skip
+    OTHER_CORE, OUTSIDE, TOO_LARGE, PIPE_RAW, PIPE_WAW, STALE, CROSSING,
+) = (np.int64(code) for code in range(1, 28))  # fmt: skip
 
 LIVES = 1 << 14
 """Rows back to which handshakes and opcodes are remembered."""
@@ -82,7 +93,7 @@ class Shadow(NamedTuple):
         Shadow cells, on-chip spaces first, then the GM arena.
     nodes : int64[capacity, 3]
         Byte mask, entry, next; node 0 is unused; free ones are chained by ``next``.
-    book : int64[BOOK_LENGTH]
+    book : int64[BOOK_LENGTH or more]
         Counters and small tables, see the names above.
     flags : int64[7 * 7 * events]
         Entry of the SET_FLAG that holds the flag (source, destination, event), 0: clear.

@@ -24,12 +24,15 @@ from npu_sim._jit import Int, jit
 from npu_sim.engines.hazards_book import (
     BLOCK_CELLS,
     CHIP_BASE,
+    CORE,
     CORE_BASE,
+    CORES,
     EVENTS,
     FREE,
     FREE_COUNT,
     FULL,
     GM,
+    KNOWN,
     LIVES,
     NODE_COUNT,
     ONE,
@@ -44,6 +47,7 @@ from npu_sim.engines.hazards_book import (
     SPACE,
     STALE,
     TURNED,
+    TURNS,
     UNINITIALISED,
     USED,
     ZERO,
@@ -144,6 +148,20 @@ def _is_alike(book: np.ndarray, lives: np.ndarray, entry: Int) -> bool:
 
 
 @jit
+def _owner(book: np.ndarray, serial: Int) -> Int:
+    """Return the core whose row has a serial of this phase, where cores run by turns."""
+    turns = KNOWN + 8 * book[CORES]
+    low, high = np.int64(0), book[TURNS]
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if book[turns + 2 * middle] <= serial:
+            low = middle
+        else:
+            high = middle
+    return book[turns + 2 * low + 1]
+
+
+@jit
 def _judge(
     book: np.ndarray,
     findings: np.ndarray,
@@ -162,7 +180,13 @@ def _judge(
 
     ``floor`` is the lowest entry of this phase, ``init_floor`` the lowest one that counts as written (0: do not ask).
     """
-    if entry >= book[CORE_BASE] * 8:
+    owner = book[CORE]
+    if book[CORES] != 0 and floor <= entry < book[CORE_BASE] * 8:
+        owner = _owner(book, entry >> 3)
+    if owner != book[CORE]:
+        if entry > book[KNOWN + 8 * owner + (entry & 7)]:
+            report(book, findings, core_code, entry, space, start, length, ZERO)
+    elif entry >= book[CORE_BASE] * 8 or (book[CORES] != 0 and entry >= floor):
         if entry > book[limits + (entry & 7)]:
             if entry & 7 != book[PIPE]:
                 report(book, findings, own_code, entry, space, start, length, ZERO)
@@ -368,7 +392,7 @@ def set(
 def keep_foreign(
     slots: np.ndarray, nodes: np.ndarray, book: np.ndarray, source: Int, target: Int, c0: Int, c1: Int, mask: Int
 ) -> None:
-    """Copy entries of earlier cores of this phase from slot ``source`` to ``target`` before they are overwritten."""
+    """Copy entries of earlier cores or turns of this phase from slot ``source`` to ``target``: they are overwritten."""
     floor, limit = book[PHASE_BASE] * 8, book[CORE_BASE] * 8
     c = c0
     while c < c1:

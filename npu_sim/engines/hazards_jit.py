@@ -30,11 +30,15 @@ from npu_sim.engines.hazards_book import (
     BY_HANDSHAKES,
     CAPACITY,
     CHIP_BASE,
+    CHIP_FLOOR,
     CLOCKS,
+    CORE,
     CORE_BASE,
     CORE_RAW,
     CORE_WAR,
     CORE_WAW,
+    CORES,
+    CROSSING,
     EVENTS,
     FINDINGS,
     FOREIGN_ATOMIC,
@@ -46,6 +50,7 @@ from npu_sim.engines.hazards_book import (
     GM_READER,
     GM_SCALAR_READER,
     HELD,
+    KNOWN,
     LAUNCH_BASE,
     LEFT_SET,
     LIVES,
@@ -119,7 +124,7 @@ def _touch_cells(
     floor = book[PHASE_BASE] * 8
     if on_chip:
         # What other cores left in a buffer does not exist.
-        floor = core_floor
+        floor = book[CHIP_FLOOR] * 8
         init_floor = book[CHIP_BASE] * 8 if access == READ else ZERO
     for slot in range(SLOTS):
         if slot > 0 and book[USED + SLOTS * space + slot] == 0:
@@ -462,7 +467,7 @@ def _limits_of(book: np.ndarray, row: Any) -> Int:
 def begin_core(shadow: Any, new_phase: Int) -> None:
     """Start the rows of the next core (and phase): everything earlier is complete, flags and buffers are clear."""
     book, flags = shadow.book, shadow.flags
-    book[CORE_BASE] = book[CHIP_BASE] = book[SERIAL]
+    book[CORE_BASE] = book[CHIP_BASE] = book[CHIP_FLOOR] = book[SERIAL]
     if new_phase:
         book[PHASE_BASE] = book[SERIAL]
     for p in range(PIPES):
@@ -485,6 +490,30 @@ def end_core(shadow: Any) -> None:
             book[SERIAL] = flags[flag] >> 3
             report(book, shadow.findings, LEFT_SET, ZERO, ZERO, ZERO, ZERO, flag % book[EVENTS])
     book[SERIAL] = serial
+
+
+@jit
+def knowledge(book: np.ndarray, pipe: Int, known: np.ndarray) -> None:
+    """Write to ``known``, int64[cores, 8], what is complete when a flag queued in ``pipe`` is set: as `KNOWN`."""
+    for core in range(book[CORES]):
+        for q in range(PIPES):
+            known[core, q] = book[KNOWN + 8 * core + q]
+    for q in range(PIPES):
+        known[book[CORE], q] = book[CLOCKS + PIPES * pipe + q]
+    known[book[CORE], pipe] = book[SERIAL] * 8 + 7
+
+
+@jit
+def learn(book: np.ndarray, known: np.ndarray) -> None:
+    """Let the core know what whoever set the flag knew: it issues everything that follows behind that."""
+    for core in range(book[CORES]):
+        for q in range(PIPES):
+            at = KNOWN + 8 * core + q
+            book[at] = max(book[at], known[core, q])
+    for p in range(PIPES):
+        for q in range(PIPES):
+            at = CLOCKS + PIPES * p + q
+            book[at] = max(book[at], known[book[CORE], q])
 
 
 @jit
@@ -519,6 +548,8 @@ def check_rows(shadow: Any, rows: np.ndarray, first: Int, end: Int) -> Int:
         if _IS_SYNCHRONISATION[op]:
             if op == Op.SET_FLAG or op == Op.WAIT_FLAG or op == Op.PIPE_BARRIER:
                 _synchronise(book, findings, flags, flag_clocks, turned, row)
+            elif book[CORES] == 0 and (op == Op.CROSS_CORE_SET_FLAG or op == Op.CROSS_CORE_WAIT_FLAG):
+                report(book, findings, CROSSING, ZERO, ZERO, ZERO, ZERO, ZERO)
             book[SERIAL] += 1
             continue
         pipe = np.int64(row["pipe"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
@@ -44,6 +45,7 @@ from npu_sim.engines.timeline_jit import (
     reset_clocks,
 )
 from npu_sim.engines.timeline_memory import first_reads, l2_hits, memory_cycles, memory_traffic, touched_bytes
+from npu_sim.engines.timeline_turns import Crossing, TurnClocks
 from npu_sim.errors import ProgramError, ShapeError
 from npu_sim.fenv import default_fenv
 from npu_sim.isa.codes import Pipe, Space
@@ -52,6 +54,7 @@ from npu_sim.isa.names import pipe_name, space_name, type_name
 from npu_sim.isa.op import Op
 from npu_sim.isa.row import INSTR, join_rows
 from npu_sim.products.cost import CostParams, cost_record
+from npu_sim.program.cross_core import CrossCoreFlags
 from npu_sim.program.disassemble import disassemble, name_of
 from npu_sim.program.launch import InputPlace, Launch
 from npu_sim.program.violation import Kind, Violation
@@ -61,9 +64,14 @@ _PIPE_NAMES = tuple(Pipe(pipe).name for pipe in range(PIPES))
 PART_NAMES = (*_PIPE_NAMES, "latency", "phase_barrier", "memory", "kernel_fixed")
 """Parts of the critical path: occupancy of each pipe (S: issue), latency, barriers between phases, what L2 and memory
 take longer than the slowest cores (`timeline_memory`), fixed cost."""
-STALL_NAMES = (*(f"flag_{Pipe(pipe).name}" for pipe in range(PIPES)), "barrier", "issue", "queue_full", "end")
+STALL_NAMES = (
+    *(f"flag_{Pipe(pipe).name}" for pipe in range(PIPES)), "barrier", "issue", "queue_full", "cross_core", "end"
+)  # fmt: skip
 """Causes of a stall: a flag from that pipe, PipeBarrier, the scalar unit has not issued yet, (scalar unit) the queue of
-a pipe is full, nothing left to do until the end of the phase."""
+a pipe is full, (scalar unit) a flag of another core, nothing left to do until the end of the phase."""
+
+
+_NOT_PLAIN = ("spans", "crossings", "stall_cycles")
 
 
 class TimedProduct(Protocol):
@@ -187,6 +195,8 @@ class TimelineResult:
         Task duration minus core time, not part of ``total_cycles``.
     spans : tuple of CoreSpans
         Empty unless asked for.
+    crossings : tuple of Crossing
+        Flags between cores whose spans are kept.
     """
 
     launch: str
@@ -208,6 +218,7 @@ class TimelineResult:
     instruction_counts: Mapping[str, int]
     launch_nanoseconds: int
     spans: tuple[CoreSpans, ...] = field(default=(), compare=False, repr=False)
+    crossings: tuple[Crossing, ...] = field(default=(), compare=False, repr=False)
 
     def seconds(self, clock_hz: int | None = None) -> float:
         """Return the core time in seconds, at ``clock_hz`` or the clock of the product."""
@@ -220,7 +231,7 @@ class TimelineResult:
     def to_json(self) -> str:
         """Return everything but the spans as JSON text."""
         plain: dict[str, Any] = {
-            name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("spans", "stall_cycles")
+            name: getattr(self, name) for name in self.__dataclass_fields__ if name not in _NOT_PLAIN
         }
         for name in ("busy_cycles", "busy_cycles_all_cores", "critical_parts", "bytes_by_path", "instruction_counts"):
             plain[name] = dict(plain[name])
@@ -347,6 +358,9 @@ class _Run:
         # of each core at the begin of the phase and, if it keeps them, at its end: core state, then which flags are set
         self.states = np.zeros((launch.core_count, CORE_STATE_LENGTH + len(self.clocks[FLAG_TIMES])), np.int64)
         self.next_states = self.states.copy()
+        self.cross_flags = CrossCoreFlags(launch)
+        self.row_counts: dict[int, int] = {}
+        self.crossings: list[Crossing] = []
 
     def _cost(self, contended: bool) -> np.ndarray:
         """Return the parameters; each record is made when it is first needed, which most launches save for one."""
@@ -364,6 +378,9 @@ class _Run:
 
     def time_phase(self, phase: int, first_of: npt.NDArray[np.int64]) -> None:
         """Time the cores of a phase; of those that run the same (``first_of``, see `CoreClasses`) the first one."""
+        if self.launch.by_turns:
+            self._time_by_turns(phase)
+            return
         contended = self.options.mte1_contended
         if self.launch.keeps_cores:
             firsts: dict[bytes, int] = {}
@@ -390,9 +407,50 @@ class _Run:
         self.core_cycles += cycles_of[first_of]
         self.states = self.next_states[first_of]
         self.contended.append(bool(contended))
-        self.phase_cycles.append(slowest)
-        self.critical += slowest_sums
-        self.critical_parts += slowest_parts
+        self._end_phase(slowest, slowest_sums, slowest_parts)
+
+    def _end_phase(self, cycles: int, sums: npt.NDArray[np.int64], parts: npt.NDArray[np.int64]) -> None:
+        """Note what the slowest core of a phase takes."""
+        self.phase_cycles.append(cycles)
+        self.critical += sums
+        self.critical_parts += parts
+
+    def _time_by_turns(self, phase: int) -> None:
+        """Time the cores of a phase that wait for each other."""
+        contended = self.options.mte1_contended
+        flags = deepcopy(self.cross_flags)
+        turn = self._turn(phase, bool(contended))
+        ended = turn.ends()
+        if contended is None:
+            busy = next((core for core, (cycles, _) in enumerate(ended) if cycles), 0)
+            contended = bool(2 * turn.clocks[busy][AT_BUSY + Pipe.MTE2] > ended[busy][0])
+            if contended:
+                self.cross_flags = flags
+                turn = self._turn(phase, True)
+                ended = turn.ends()
+        slowest = 0
+        for core, (cycles, _) in enumerate(ended):
+            if cycles > CORE_CYCLES:
+                raise ProgramError([self._violation(TOO_LONG, self.rows[0], self.row_counts[core], core)])
+            self.totals += turn.clocks[core][AT_BUSY:]
+            self.core_cycles[core] += cycles
+            self.states[core] = np.concatenate((turn.core_states[core], turn.clocks[core][FLAG_TIMES] >= 0))
+            slowest = core if cycles > ended[slowest][0] else slowest
+            if core in turn.kept:
+                rows, spans = zip(*turn.kept[core], strict=True)
+                self.clocks[:] = turn.clocks[core]
+                self._keep(core, phase, join_rows(list(rows)), np.concatenate(spans))
+        self.row_counts = turn.row_counts
+        self.crossings += turn.crossings
+        self.contended.append(bool(contended))
+        self._end_phase(ended[slowest][0], turn.clocks[slowest][AT_BUSY:], ended[slowest][1])
+
+    def _turn(self, phase: int, contended: bool) -> TurnClocks:
+        turn = TurnClocks(
+            self.launch, phase, self._cost(contended), self.product.cost.cross_core_cycles, self._violation
+        )
+        turn.run_phase(self.states, self.shown_cores, self.cross_flags, dict(self.row_counts))
+        return turn
 
     def _core(self, core: int, phase: int, cost: np.ndarray) -> int:
         """Run one core and phase; leaves its clocks and parts in the buffers and returns its cycles."""
@@ -513,6 +571,7 @@ class _Run:
             instruction_counts={Op(op).name: int(counts[op]) for op in np.flatnonzero(counts)},
             launch_nanoseconds=cost.launch_nanoseconds(launch.core_count),
             spans=tuple(self.kept_spans),
+            crossings=tuple(self.crossings),
         )
 
 

@@ -44,7 +44,8 @@ CAUSE_BARRIER = 7
 """Causes 0-6 of a stall: a flag from that pipe."""
 CAUSE_ISSUE = 8
 CAUSE_QUEUE = 9
-CAUSES = 10
+CAUSE_CROSS = 10
+CAUSES = 11
 
 AT_PARTS = 0
 AT_TIME = SLOTS * PARTS
@@ -309,6 +310,37 @@ def advance(rows: np.ndarray, n: int, cost: np.ndarray, clocks: np.ndarray, span
             spans[i, 0] = start
             spans[i, 1] = clocks[AT_TIME + FREE + pipe]
     return OK, n
+
+
+@jit
+def cross_set(clocks: np.ndarray, pipe: Int, cycles: Int, token: np.ndarray) -> None:
+    """Write when a flag queued in ``pipe`` arrives at other cores, ``cycles`` later, and the parts of that time.
+
+    Parameters
+    ----------
+    clocks : int64[CLOCK_WORDS]
+        Behind the row that sets it.
+    pipe, cycles : int64
+    token : int64[1 + PARTS]
+    """
+    slot = FREE + pipe
+    if clocks[AT_TIME + DONE + pipe] > clocks[AT_TIME + slot]:
+        slot = DONE + pipe
+    token[0] = clocks[AT_TIME + slot] + cycles
+    for part in range(PARTS):
+        token[1 + part] = clocks[AT_PARTS + slot * PARTS + part]
+    token[1 + LATENCY] += cycles
+
+
+@jit
+def cross_wait(clocks: np.ndarray, token: np.ndarray) -> None:
+    """Let the scalar unit issue nothing before the flag of ``token`` has arrived."""
+    gap = token[0] - clocks[AT_TIME + FREE]
+    if gap > 0:
+        clocks[AT_TIME + FREE] = token[0]
+        for part in range(PARTS):
+            clocks[AT_PARTS + FREE * PARTS + part] = token[1 + part]
+        clocks[AT_STALL + CAUSE_CROSS] += gap
 
 
 @jit

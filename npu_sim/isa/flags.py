@@ -1,4 +1,4 @@
-"""What SetFlag and WaitFlag must name."""
+"""What SetFlag, WaitFlag and their relatives between cores must name."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ import numpy as np
 from npu_sim.isa.codes import Pipe
 from npu_sim.isa.instruction import EVERY_PIPE, Index, Rows
 from npu_sim.isa.names import pipe_name
+
+CROSS_CORE_FLAGS = 16
+"""Counters that each core has for flags of other cores."""
+CROSS_CORE_LIMIT = 15
+"""Largest value of such a counter."""
+CROSS_CORE_MODES = 3
 
 
 def check_flag(chunk: Rows, index: Index) -> None:
@@ -20,3 +26,8 @@ def check_flag(chunk: Rows, index: Index) -> None:
         index, bad, lambda row: f"peer must be another pipe of {names}, not {pipe_name(int(row['peer']))}"
     )
     chunk.ranges(index, (("event", 0, core.event_count - 1),))
+
+
+def check_cross_core_flag(chunk: Rows, index: Index) -> None:
+    """Check the number of a flag between cores."""
+    chunk.ranges(index, (("event", 0, CROSS_CORE_FLAGS - 1),))

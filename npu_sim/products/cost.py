@@ -145,8 +145,8 @@ class CostParams:
     {kernel,matmul,vector,cast,trans_data,transpose,reduce_sum}_model_error_permille : int
         What the model leaves open beside its parameters, by kind of kernel (`Launch.error_kind`): half the width of the
         logarithm of a time in which four of five measured kernels lie.
-    phase_barrier_cycles : int
-        Synchronisation of all cores between phases.
+    phase_barrier_cycles, cross_core_cycles : int
+        Synchronisation of all cores between phases; from CrossCoreSetFlag to a core that waits for it.
     launch_single_nanoseconds, launch_few_nanoseconds, launch_full_nanoseconds, launch_few_cores : int
         Task duration minus core time for one core, for ``launch_few_cores``, and for twice as many or more; between
         them in proportion.
@@ -271,6 +271,7 @@ class CostParams:
     transpose_model_error_permille: int
     reduce_sum_model_error_permille: int
     phase_barrier_cycles: int
+    cross_core_cycles: int
     launch_single_nanoseconds: int
     launch_few_nanoseconds: int
     launch_full_nanoseconds: int

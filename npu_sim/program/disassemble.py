@@ -21,7 +21,7 @@ def name_of(row: np.void) -> str:
     instruction = SPEC_OF_OP.get(int(row["op"]))
     if instruction is None:
         return "Nop" if int(row["op"]) == Op.NOP else f"Op<{int(row['op'])}>"
-    return instruction.api if instruction.text is None else instruction.text(row).split("<")[0]
+    return instruction.api if instruction.text is None else instruction.text(row).split("<")[0].split("(")[0]
 
 
 def duty_of(row: np.void) -> str:

@@ -95,7 +95,14 @@ class Launch:
         True: the execute engine runs the rows unchecked, as it does those of this project's kernels, which tests hold
         to every limit. False: it first checks legality and GM bounds, because jitted code has no bounds checks.
     core_kind : "cube" or "vector"
-        Which cores of a product with separate ones run it; the cores of the others are both.
+        Which cores of a product with separate ones run it; the cores of the others are both. Of a mixed launch "cube".
+    vectors : 0, 1 or 2
+        Vector cores of each Cube core of a mixed launch (MIX 1:1 and 1:2). Its cores are numbered block by block within
+        a kind: of ``b`` blocks the Cube cores are 0 to b - 1, and vector core ``i`` of block ``j`` is number b + j *
+        vectors + i, which is its GetBlockIdx plus b (`kind_of`, `block_of`). 0: all cores are of `core_kind`.
+    crosses : bool
+        Whether rows set and wait for flags of other cores (CrossCoreSetFlag, CrossCoreWaitFlag). Then, and in mixed
+        launches, the cores of a phase run by turns (`by_turns`).
     fixed_cost : str
         Which of the product's ``cost.*_fixed_cycles`` a core takes beside its rows: what the library's kernel of that
         kind needs to fetch its code and read its tiling.
@@ -131,6 +138,8 @@ class Launch:
     auto_sync: bool = False
     trusted: bool = False
     core_kind: CoreKind = "cube"
+    vectors: int = 0
+    crosses: bool = False
     fixed_cost: FixedCost = "kernel"
     error_kind: ErrorKind | None = None
     inputs: InputPlace = "memory"
@@ -144,9 +153,46 @@ class Launch:
         """Whether a core keeps from phase to phase what its buffers hold, its flags, SetAtomicAdd and SetHF32Mode.
 
         A device does. Kernels of this project (`trusted`) leave nothing behind a SyncAll that they need, so for them
-        every engine begins each phase anew, and memories of cores are as many as host threads.
+        every engine begins each phase anew, and memories of cores are as many as host threads. Cores that run by turns
+        (`by_turns`) keep it anyway.
         """
-        return self.phase_count > 1 and not self.trusted
+        return self.by_turns or (self.phase_count > 1 and not self.trusted)
+
+    @property
+    def by_turns(self) -> bool:
+        """Whether the cores of a phase run by turns, each until it waits for a flag of another that is not set.
+
+        A core then goes on where it was, its generator kept: every engine asks it for its next rows when those before
+        have had their effect.
+        """
+        return self.crosses or self.vectors > 0
+
+    @property
+    def block_count(self) -> int:
+        """Blocks: Cube cores of a mixed launch, else cores."""
+        return self.core_count // (1 + self.vectors)
+
+    def kind_of(self, core: int) -> CoreKind:
+        """Return the kind of a core by its number."""
+        return self.core_kind if core < self.block_count else "vector"
+
+    def block_of(self, core: int) -> int:
+        """Return the block that a core belongs to."""
+        blocks = self.block_count
+        return core if core < blocks else (core - blocks) // self.vectors
+
+    @property
+    def cores_in_words(self) -> str:
+        """How many cores of which kinds."""
+        blocks = self.block_count
+        if not self.vectors:
+            return f"{blocks} {self.core_kind}"
+        return f"{blocks} cube and {blocks * self.vectors} vector"
+
+    def __post_init__(self) -> None:
+        if self.vectors not in (0, 1, 2) or self.core_count % (1 + self.vectors):
+            rule = "core_count must be whole blocks of a Cube core and 0 to 2 vector cores"
+            raise InternalError(f"{rule}, not {self.core_count} cores with {self.vectors} each ({self.name})")
 
     def rows(self, core: int, phase: int, buffer: np.ndarray) -> Iterator[int]:
         """Write the rows of one core and phase to ``buffer``, as many at a time as it holds; yield each time how many.

@@ -72,7 +72,7 @@ def verify_launch(launch: Launch, product: Product) -> list[Violation]:
         core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
         for phase in range(launch.phase_count):
             for rows in issued_chunks(launch, core, phase, buffer, core_state):
-                found += batch.add(rows, core, first, launch.core_kind)
+                found += batch.add(rows, core, first, launch.kind_of(core))
                 first += len(rows)
     return found + batch.verified()
 

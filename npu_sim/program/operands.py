@@ -29,6 +29,8 @@ FIELDS = {
     "src0_rep_stride": "src_rep_stride",
     "enable": "value",
     "buffer": "value",
+    "mode_id": "value",
+    "flag_id": "event",
     "n_elems": "n",
     "address": "dst",
 }

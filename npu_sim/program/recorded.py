@@ -9,6 +9,7 @@ import numpy as np
 
 from npu_sim.isa.row import INSTR, ROW_BYTES, empty_rows
 from npu_sim.memory.gm import GlobalMemory
+from npu_sim.program.cross_core import is_cross_core
 from npu_sim.program.launch import Launch
 
 _CHUNK_ROWS = 1 << 12
@@ -25,7 +26,7 @@ def launch_of(name: str, programs: Sequence[Sequence[np.ndarray]], gm: GlobalMem
     gm : GlobalMemory
         The tensors that GM addresses mean.
     **others
-        Further fields of the launch.
+        Further fields of the launch; `Launch.crosses` is found out.
     """
     # Bytes, because NumPy would copy the overlapping fields of a row one after the other.
     kept = [[np.ascontiguousarray(rows).view(np.uint8).reshape(-1, ROW_BYTES) for rows in core] for core in programs]
@@ -37,6 +38,7 @@ def launch_of(name: str, programs: Sequence[Sequence[np.ndarray]], gm: GlobalMem
             rows.view(np.uint8).reshape(-1, ROW_BYTES)[: len(part)] = part
             yield len(part)
 
+    others.setdefault("crosses", any(is_cross_core(rows).any() for core in programs for rows in core))
     params = np.zeros(1, np.dtype([("row_count", np.int64)]))
     params["row_count"] = sum(len(rows) for core in kept for rows in core)
     phases = max(len(core) for core in kept)

@@ -24,7 +24,7 @@ from npu_sim.program.launch import Launch, SourceLine
 from npu_sim.program.recorded import launch_of, rows_of
 
 MAGIC = b"NPU-Sim program\n"
-VERSION = 1
+VERSION = 2
 MAX_HEADER_BYTES = 1 << 24
 MAX_CORES, MAX_PHASES = 1 << 16, 1 << 16
 _GM_BYTES = 1 << 48
@@ -64,6 +64,7 @@ def program_bytes(launches: Sequence[Launch], product: Product) -> bytes:
             {
                 "name": launch.name,
                 "core_kind": launch.core_kind,
+                "vectors": launch.vectors,
                 "rows": [[len(rows) for rows in core] for core in programs],
                 "sites": launch.sites,
                 "lines": launch.lines,
@@ -145,15 +146,19 @@ class _Reader:
         kind = one["core_kind"]
         if kind not in ("cube", "vector"):
             raise InputFileError(f"core_kind must be cube or vector, not {shown(kind)}")
+        vectors = _whole(one["vectors"], 2)
         counts = [[_whole(n, self._data.size) for n in _list(core)] for core in _list(one["rows"])]
         if not 1 <= len(counts) <= MAX_CORES or not all(1 <= len(core) <= MAX_PHASES for core in counts):
             raise InputFileError(f"cores and phases must be in [1, {MAX_CORES}]")
+        if len(counts) % (1 + vectors):
+            raise InputFileError(f"cores must be blocks of {1 + vectors}, not {len(counts)}")
         programs = [[self._rows(count) for count in core] for core in counts]
         return launch_of(
             _text(one["name"]),
             programs,
             gm,
             core_kind=kind,
+            vectors=vectors,
             sites=_numbered(one["sites"], _text),
             lines=_numbered(one["lines"], _line),
             buffers=_numbered(one["buffers"], _text),

@@ -42,7 +42,12 @@ COLOUR_OF_LANE = {
     "VECTOR": "cq_build_failed",
     "MTE3": "rail_response",
 }
-COLOUR_OF_OP: dict[int, str] = {Op.SET_FLAG: "black", Op.WAIT_FLAG: "yellow"}
+COLOUR_OF_OP: dict[int, str] = {
+    Op.SET_FLAG: "black",
+    Op.WAIT_FLAG: "yellow",
+    Op.CROSS_CORE_SET_FLAG: "black",
+    Op.CROSS_CORE_WAIT_FLAG: "yellow",
+}
 _MARKS = (Op.ALLOC_TENSOR, Op.FREE_TENSOR)
 """Rows that take no time: where buffers live."""
 
@@ -62,7 +67,7 @@ def chrome_trace(result: TimelineResult, sites: Mapping[int, str] | None = None)
     dict
         ``schemaVersion``, ``displayTimeUnit``, ``profilingType`` and ``traceEvents``: metadata events that order the
         lanes, one complete event per row (``pid`` coreN, ``tid`` lane, ``ts`` and ``dur`` in microseconds), and a flow
-        from every SetFlag to its WaitFlag.
+        from every SetFlag to its WaitFlag, between cores too.
 
     Raises
     ------
@@ -78,7 +83,30 @@ def chrome_trace(result: TimelineResult, sites: Mapping[int, str] | None = None)
         events.extend(_metadata(core, used))
     for spans in result.spans:
         events.extend(_core_events(spans, result.clock_hz, sites or {}))
+    events.extend(_crossings(result))
     return {"schemaVersion": 2, "displayTimeUnit": "ns", "profilingType": "op", "traceEvents": events}
+
+
+def _crossings(result: TimelineResult) -> Iterator[dict[str, Any]]:
+    """Yield a flow from every CrossCoreSetFlag to the CrossCoreWaitFlag it ends."""
+    spans_of = {(spans.core, spans.phase): spans for spans in result.spans}
+    for number, crossing in enumerate(result.crossings):
+        ends = ("s", *crossing[:3]), ("f", *crossing[3:])
+        if any((core, phase) not in spans_of for _, core, phase, _ in ends):
+            continue
+        for kind, core, phase, at in ends:
+            spans = spans_of[core, phase]
+            row = spans.rows[at]
+            yield {
+                "ph": kind,
+                **({"bp": "e"} if kind == "f" else {}),
+                "cat": "cross-core flag",
+                "name": f"flag {int(row['event'])}",
+                "id": f"cross.{number}",
+                "pid": f"core{core}",
+                "tid": _lane(int(row["pipe"])),
+                "ts": (spans.phase_start_cycles + int(spans.end_cycles[at])) * 1e6 / result.clock_hz,
+            }
 
 
 def _lanes(spans: CoreSpans) -> set[str]:

@@ -174,7 +174,7 @@ class CallPlan:
                     ", ".join(f"{buffer.name} {buffer.dtype} {buffer.format}" for buffer in buffers)
                     for buffers in (planned.step.reads, planned.step.writes)
                 ),
-                ", ".join(f"{launch.core_count} {launch.core_kind}" for launch in planned.kernel.launches),
+                ", ".join(launch.cores_in_words for launch in planned.kernel.launches),
             )
             for planned in self.steps
         ]

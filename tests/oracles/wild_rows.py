@@ -418,6 +418,10 @@ _EMITTERS = {
     Op.PIPE_BARRIER: lambda w, row: emit.emit_pipe_barrier(
         row, 0, w._pick((Pipe.V, Pipe.M, Pipe.MTE1, Pipe.ALL)), 0, 0
     ),
+    Op.CROSS_CORE_SET_FLAG: lambda w, row: emit.emit_cross_core_set_flag(
+        row, 0, int(w.rng.integers(3)), w._pick((Pipe.MTE2, Pipe.MTE3)), int(w.rng.integers(16)), 0, 0
+    ),
+    Op.CROSS_CORE_WAIT_FLAG: lambda w, row: emit.emit_cross_core_wait_flag(row, 0, int(w.rng.integers(16)), 0, 0),
     Op.SET_ATOMIC: lambda w, row: emit.emit_set_atomic(row, 0, w._dtype(Op.SET_ATOMIC), 0, 0),
     Op.SET_HF32: lambda w, row: emit.emit_set_hf32(row, 0, int(w.rng.integers(2)), 0, 0),
     Op.SET_VECTOR_MASK: lambda w, row: emit.emit_set_vector_mask(row, 0, *random_mask(w.rng), 0, 0),

@@ -7,6 +7,7 @@ import pytest
 
 from npu_sim.engines import hazards, hazards_book
 from npu_sim.engines.hazards import run_hazards_programs
+from npu_sim.engines.hazards_checker import Checker
 from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Op, Pipe, Space
 from npu_sim.isa.row import empty_rows
@@ -122,7 +123,7 @@ def test_hazards_histories_of_parts_do_not_pile_up():
     rng = np.random.default_rng(6)
     for at in range(len(rows)):
         emit.emit_duplicate(rows, at, 0, Data.FP16, int(rng.integers(1, 60)), 0, 0, at)
-    checker = hazards._Checker(PRODUCT, GM_TABLE, ["a", "b"])
+    checker = Checker(PRODUCT, GM_TABLE, ["a", "b"])
     checker.begin(0, 0, 0)
     checker.check(rows, len(rows))
     free = int(checker.shadow.book[hazards_book.FREE_COUNT])

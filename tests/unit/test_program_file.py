@@ -78,7 +78,7 @@ def test_damaged_files_are_refused_or_harmless():
     assert refused > 150
     plain = json.loads(head)
     for change in (
-        {"version": 2}, {"version": None}, {"launches": []}, {"tensors": 3}, {"product": "no such"}, {"product": 1},
+        {"version": 1}, {"version": None}, {"launches": []}, {"tensors": 3}, {"product": "no such"}, {"product": 1},
         {"launches": [{**plain["launches"][0], "rows": [[10**12]]}]},
         {"launches": [{**plain["launches"][0], "rows": [[-1]]}]},
         {"launches": [{**plain["launches"][0], "lines": {"1": ["a", 2]}}]},

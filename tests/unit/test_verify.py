@@ -32,6 +32,8 @@ def _legal(op, arch):
         Op.SET_FLAG: lambda: emit.emit_set_flag(rows, 0, Pipe.MTE2, Pipe.MTE1, 0, 0, 0),
         Op.WAIT_FLAG: lambda: emit.emit_wait_flag(rows, 0, Pipe.MTE2, Pipe.MTE1, 0, 0, 0),
         Op.PIPE_BARRIER: lambda: emit.emit_pipe_barrier(rows, 0, Pipe.M, 0, 0),
+        Op.CROSS_CORE_SET_FLAG: lambda: emit.emit_cross_core_set_flag(rows, 0, 2, Pipe.MTE3, 0, 0, 0),
+        Op.CROSS_CORE_WAIT_FLAG: lambda: emit.emit_cross_core_wait_flag(rows, 0, 0, 0, 0),
         Op.SET_ATOMIC: lambda: emit.emit_set_atomic(rows, 0, Data.FP32, 0, 0),
         Op.SET_HF32: lambda: emit.emit_set_hf32(rows, 0, 1, 0, 0),
         Op.SET_VECTOR_MASK: lambda: emit.emit_set_vector_mask(rows, 0, -1, -1, 0, 0),

@@ -1,0 +1,388 @@
+"""The state of a hazards run: shadow memory, which rows the serial numbers mean, and findings in words."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.engines import hazards_book as kept
+from npu_sim.engines import hazards_jit as jitted
+from npu_sim.engines.hazards_kept import KeptCore, forget, go_on, note_turn, put_aside, take_turn
+from npu_sim.isa.codes import Pipe, Space
+from npu_sim.isa.footprint import empty_runs
+from npu_sim.isa.names import pipe_name
+from npu_sim.isa.op import Op
+from npu_sim.products import Product
+from npu_sim.program.core_kind import foreign_rows
+from npu_sim.program.disassemble import disassemble, name_of
+from npu_sim.program.launch import CoreKind
+from npu_sim.program.limits import ADDRESS_ALIGNMENT_BYTES
+from npu_sim.program.verify import space_capacities
+from npu_sim.program.violation import Kind, Violation
+from npu_sim.units import BLOCK_BYTES, ceil_div
+
+FINDING_LIMIT = 1000
+"""Findings kept; the last one says how many more there were."""
+_FIRST_NODES = 4096
+
+_KINDS = {
+    kept.RAW: Kind.SYNC_READ_HAZARD,
+    kept.WAR: Kind.SYNC_WRITE_HAZARD,
+    kept.WAW: Kind.SYNC_WRITE_HAZARD,
+    kept.CORE_RAW: Kind.SYNC_READ_HAZARD,
+    kept.CORE_WAR: Kind.SYNC_WRITE_HAZARD,
+    kept.CORE_WAW: Kind.SYNC_WRITE_HAZARD,
+    kept.UNINITIALISED: Kind.READ_UNINITIALISED,
+    kept.READ_BEYOND: Kind.READ_OUT_OF_BOUNDS,
+    kept.WRITE_BEYOND: Kind.WRITE_OUT_OF_BOUNDS,
+    kept.READ_NOWHERE: Kind.READ_UNALLOCATED,
+    kept.WRITE_NOWHERE: Kind.WRITE_UNALLOCATED,
+    kept.CAPACITY: Kind.CAPACITY,
+    kept.READ_MISALIGNED: Kind.READ_MISALIGNED,
+    kept.WRITE_MISALIGNED: Kind.WRITE_MISALIGNED,
+    kept.WAIT_UNSET: Kind.SYNC_UNPAIRED,
+    kept.SET_TWICE: Kind.SYNC_DUPLICATE,
+    kept.LEFT_SET: Kind.SYNC_UNPAIRED,
+    kept.BAD_EVENT: Kind.FIELD_RANGE,
+    kept.BAD_PIPE: Kind.UNSUPPORTED,
+    kept.FRAGMENTED: Kind.CAPACITY,
+    kept.OTHER_CORE: Kind.UNSUPPORTED,
+    kept.OUTSIDE: Kind.CAPACITY,
+    kept.TOO_LARGE: Kind.CAPACITY,
+    kept.PIPE_RAW: Kind.BARRIER_READ,
+    kept.PIPE_WAW: Kind.BARRIER_WRITE,
+    kept.STALE: Kind.READ_STALE,
+    kept.CROSSING: Kind.UNSUPPORTED,
+}
+_CONFLICTS = {
+    kept.RAW: "reads data of",
+    kept.WAR: "overwrites data still read by",
+    kept.WAW: "overwrites data of",
+    kept.CORE_RAW: "reads data of",
+    kept.CORE_WAR: "overwrites data read by",
+    kept.CORE_WAW: "overwrites data of",
+    kept.PIPE_RAW: "reads data of",
+    kept.PIPE_WAW: "overwrites data of",
+    kept.STALE: "reads what is left of",
+}
+_STATES = ((Op.SET_ATOMIC, "SetAtomicAdd"), (Op.SET_HF32, "HF32 mode"))
+_IN_PIPE = (kept.PIPE_RAW, kept.PIPE_WAW)
+_BETWEEN_CORES = (kept.CORE_RAW, kept.CORE_WAR, kept.CORE_WAW)
+
+RowSource = Callable[[int, int, int], np.ndarray]
+"""``source(launch, phase, core)``: the rows of one core and phase."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows of one core and phase: serials from ``serial`` on, row numbers of the core from ``first_row`` on.
+
+    ``index`` is the number of the first of them in the phase.
+    """
+
+    serial: int
+    launch: int
+    phase: int
+    core: int
+    first_row: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A row of the program, found by its serial number."""
+
+    part: _Part
+    index: int
+    row: np.void
+
+    @property
+    def number(self) -> int:
+        """Row number in the core's program."""
+        return self.part.first_row + self.index
+
+    @property
+    def words(self) -> str:
+        """The instruction in words."""
+        return f"{name_of(self.row)} ({pipe_name(int(self.row['pipe']))})"
+
+
+@dataclass(slots=True)
+class Checker:
+    """Shadow state of one run and the book of serial numbers."""
+
+    product: Product
+    table: npt.NDArray[np.int64]
+    names: Sequence[str]
+    launches: Sequence[str] = ("",)
+    shadow: kept.Shadow = field(init=False)
+    parts: list[_Part] = field(default_factory=list)
+    rows_of_core: dict[int, int] = field(default_factory=dict)
+    phase_rows: dict[int, int] = field(default_factory=dict)
+    foreign: list[list[int]] = field(default_factory=list)
+    states: list[Violation] = field(default_factory=list)
+    core_kind: CoreKind | None = None
+    auto_sync: bool = False
+    has_buffers: bool = False
+    keeps_cores: bool = False
+    turn_cores: int = 0
+    aside: dict[int, KeptCore] = field(default_factory=dict)
+    begun: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.shadow = _new_shadow(self.product, self.table)
+
+    def begin(self, launch: int, phase: int, core: int) -> None:
+        """Start the rows of one core and phase of a launch, or its next turn."""
+        serial = int(self.shadow.book[kept.SERIAL])
+        new_phase = not self.parts or (self.parts[-1].launch, self.parts[-1].phase) != (launch, phase)
+        if not self.parts or self.parts[-1].launch != launch:
+            self.rows_of_core.clear()
+            if self.keeps_cores:
+                forget(self.shadow)
+            self.shadow.book[kept.LAUNCH_BASE] = serial
+            self.shadow.book[kept.CORES] = 0
+        if new_phase:
+            self.begun.clear()
+            self.phase_rows = dict(self.rows_of_core)
+        first = self.rows_of_core.get(core, 0)
+        self.parts.append(_Part(serial, launch, phase, core, first, first - self.phase_rows.get(core, 0)))
+        if self.turn_cores:
+            self.shadow = note_turn(self.shadow, core, self.turn_cores, is_new_phase=new_phase)
+        if core in self.begun:
+            take_turn(self.shadow, self.aside.pop(core))
+            return
+        self.begun.add(core)
+        pipes = {Pipe[name] for name in self.product.core.barrier_pipes}
+        if self.auto_sync:
+            pipes.discard(Pipe.V)
+        self.shadow.book[kept.BY_HANDSHAKES] = not self.has_buffers
+        self.shadow.book[kept.BARRIER_PIPES] = sum(1 << pipe for pipe in pipes)
+        jitted.begin_core(self.shadow, new_phase)
+        if self.keeps_cores:
+            go_on(self.shadow, self.aside.pop(core, None))
+        if self.turn_cores:
+            self.shadow.book[kept.KNOWN :][: 8 * self.turn_cores] = 0
+            self.shadow.book[kept.CHIP_FLOOR] = self.shadow.book[kept.PHASE_BASE]
+
+    def check(self, rows: np.ndarray, count: int) -> None:
+        """Check the next ``count`` issued rows."""
+        if self.core_kind is not None:
+            first = int(self.shadow.book[kept.SERIAL])
+            other = np.flatnonzero(foreign_rows(rows[:count], self.product, self.core_kind))
+            room = FINDING_LIMIT - len(self.foreign)
+            self.foreign += [[int(kept.OTHER_CORE), first + int(row), 0, 0, 0, 0, 0] for row in other[:room]]
+        done = 0
+        while (done := int(jitted.check_rows(self.shadow, rows, done, count))) < count:
+            self._grow(int(jitted.nodes_needed_by(self.shadow, rows, done)))
+
+    def end(self, *, is_last: bool = True) -> None:
+        """Finish the rows of one core and phase, or of its turn; ``is_last``: and the core."""
+        if is_last:
+            jitted.end_core(self.shadow)
+        if self.keeps_cores and is_last:
+            forget(self.shadow)
+        elif self.keeps_cores:
+            self.aside[self.parts[-1].core] = put_aside(self.shadow)
+        part = self.parts[-1]
+        self.rows_of_core[part.core] = part.first_row + int(self.shadow.book[kept.SERIAL]) - part.serial
+
+    def leave(self, core: int, core_state: npt.NDArray[np.int64], source: RowSource) -> None:
+        """Report what the rows of a core of this launch leave switched on at its end, at the row that switched it."""
+        launch = self.parts[-1].launch
+        for word, (op, what) in enumerate(_STATES):
+            if core_state[word] and len(self.states) < FINDING_LIMIT:
+                own = [part for part in self.parts if (part.launch, part.core) == (launch, core)]
+                for part in reversed(own):
+                    rows = source(launch, part.phase, core)
+                    if len(places := np.flatnonzero(rows["op"] == op)):
+                        break
+                at = int(places[-1])
+                self.states.append(
+                    Violation(
+                        kind=Kind.STATE_LEFT,
+                        row=part.first_row - part.index + at,
+                        core=core,
+                        tile=int(rows["tile"][at]),
+                        site=int(rows["site"][at]),
+                        launch=launch,
+                        detail=f"{name_of(rows[at])} leaves {what} on at the end of the core",
+                    )
+                )
+
+    def holes(self, outputs: Iterable[int]) -> list[Violation]:
+        """Return a violation for each of the tensors ``outputs`` of which a byte was never written."""
+        found, hole = [], np.zeros(2, np.int64)
+        for tensor in outputs:
+            missing = int(jitted.unwritten(self.shadow, tensor, hole))
+            if missing:
+                first, byte_count = self.table[tensor, :2].tolist()
+                start, end = (hole - first).tolist()
+                text = f"{missing} of {byte_count} bytes of output {self.names[tensor]} are never written"
+                found.append(
+                    Violation(
+                        kind=Kind.OUTPUT_HOLE,
+                        row=-1,
+                        core=-1,
+                        launch=len(self.launches) - 1,
+                        space=Space.GM,
+                        start=int(hole[0]),
+                        length=int(hole[1] - hole[0]),
+                        detail=f"{text}, the first is byte {start}, the last byte {end - 1}",
+                    )
+                )
+        return found
+
+    def violations(self, source: RowSource) -> list[Violation]:
+        """Return the findings in the order of the rows."""
+        book = self.shadow.book
+        findings = self.shadow.findings[: int(book[kept.FINDINGS])]
+        ordered = sorted(findings.tolist() + self.foreign, key=lambda finding: int(finding[1]))
+        places = self._places({finding[1] for finding in ordered} | {finding[2] >> 3 for finding in ordered}, source)
+        result = [self._violation(finding, places) for finding in ordered]
+        dropped = int(book[kept.DROPPED])
+        if dropped:
+            result[-1] = replace(result[-1], detail=f"{result[-1].detail} (and {dropped} more findings)")
+        return result
+
+    def _grow(self, needed: int) -> None:
+        book, nodes = self.shadow.book, self.shadow.nodes
+        old = len(nodes)
+        grown = _empty_nodes(max(2 * old, old + needed))
+        grown[:old] = nodes
+        grown[-1, 2] = book[kept.FREE]
+        book[kept.FREE] = old
+        book[kept.FREE_COUNT] += len(grown) - old
+        book[kept.NODE_COUNT] = len(grown) - 1
+        self.shadow = self.shadow._replace(nodes=grown)
+
+    def _places(self, serials: set[int], source: RowSource) -> dict[int, _Place]:
+        """Return the rows behind serial numbers (0: none), asking for the rows of each core and phase once."""
+        places = {}
+        part, rows = None, None
+        for serial in sorted(serials - {0}):
+            owner = self.parts[bisect_right(self.parts, serial, key=lambda part: part.serial) - 1]
+            if owner is not part or rows is None:
+                part, rows = owner, source(owner.launch, owner.phase, owner.core)
+            index = serial - owner.serial
+            at = owner.index + index
+            places[serial] = _Place(owner, index, rows[at : at + 1].copy()[0])
+        return places
+
+    def _violation(self, finding: list[int], places: dict[int, _Place]) -> Violation:
+        code, serial, other, space, start, length, extra = finding
+        place, before = places[serial], places.get(other >> 3)
+        where = f" ({self.launches[place.part.launch]})" if len(self.launches) > 1 else ""
+        return Violation(
+            kind=_KINDS[np.int64(code)],
+            row=place.number,
+            other_row=-1 if before is None else before.number,
+            core=place.part.core,
+            tile=int(place.row["tile"]),
+            site=int(place.row["site"]),
+            other_core=-1 if before is None or before.part.core == place.part.core else before.part.core,
+            other_site=-1 if before is None else int(before.row["site"]),
+            launch=place.part.launch,
+            space=Space(space),
+            start=start,
+            length=length,
+            detail=self._detail(np.int64(code), place, before, Space(space), extra) + where,
+        )
+
+    def _detail(self, code: np.int64, place: _Place, before: _Place | None, space: Space, extra: int) -> str:
+        row = place.row
+        pipe = pipe_name(int(row["pipe"]))
+        if before is not None and code in _CONFLICTS:
+            other = pipe_name(int(before.row["pipe"]))
+            text = f"{place.words} {_CONFLICTS[code]} "
+            if code in _BETWEEN_CORES:
+                words = f"{text}core {before.part.core} row {before.number} {before.words} in the same phase"
+                return words + (", and no flag between the cores orders them" if self.turn_cores else "")
+            text += f"row {before.number} {before.words}"
+            if code in _IN_PIPE:
+                return f"{text} without PipeBarrier<PIPE_{pipe}>"
+            if code == kept.STALE:
+                return f"{text}, whose buffer was handed back since and not filled again"
+            return f"{text} without set/wait {other}->{pipe}"
+        if before is not None:
+            return f"{place.words} sets flag {extra} for {pipe_name(int(row['peer']))} again before a wait clears it"
+        if code == kept.UNINITIALISED:
+            return f"{place.words} reads bytes that nothing has written"
+        if code in (kept.READ_BEYOND, kept.WRITE_BEYOND):
+            tensor = int(row["tensor"])
+            first, _, allocated, _ = self.table[tensor].tolist()
+            return f"{place.words} must stay inside {self.names[tensor]} [{first}:{first + allocated}]"
+        if code in (kept.READ_NOWHERE, kept.WRITE_NOWHERE):
+            return f"{place.words} must name a GM tensor of the launch, not tensor {extra}"
+        if code == kept.CAPACITY:
+            capacity = int(self.shadow.book[kept.SPACE + 4 * space + 1])
+            return f"{place.words} must stay inside the {capacity} bytes of {space.name} ({self.product.name})"
+        if code in (kept.READ_MISALIGNED, kept.WRITE_MISALIGNED):
+            return f"{place.words} address must be a multiple of {extra} bytes"
+        return _flag_detail(code, place, extra, self.product)
+
+
+def _flag_detail(code: np.int64, place: _Place, extra: int, product: Product) -> str:
+    peer = pipe_name(int(place.row["peer"]))
+    if code == kept.WAIT_UNSET:
+        return f"{place.words} waits for flag {extra} of {peer}, which no earlier set leaves set"
+    if code == kept.LEFT_SET:
+        return f"{place.words} sets flag {extra} for {peer}, and no wait clears it"
+    if code == kept.BAD_EVENT:
+        return f"{place.words} event must be below {product.core.event_count}, not {extra} ({product.name})"
+    if code == kept.OTHER_CORE:
+        return f"{place.words} must run on the other kind of core ({product.name})"
+    if code == kept.CROSSING:
+        return f"{place.words} must be in a launch that crosses, whose cores run by turns"
+    if code == kept.OUTSIDE:
+        return f"Operands must stay inside a memory, not reach as far as {disassemble(place.row).strip()}"
+    if code == kept.TOO_LARGE:
+        rule = f"at most {extra} blocks of {BLOCK_BYTES} bytes, a separate run counting {kept.RUN_BLOCKS} more"
+        return f"{place.words} must touch {rule}"
+    if code == kept.FRAGMENTED:
+        return f"{place.words} must touch at most {extra} separate runs"
+    return f"{place.words} must be an instruction and data path of its pipe"
+
+
+def _empty_nodes(count: int) -> npt.NDArray[np.int64]:
+    nodes = np.zeros((count, kept.NODE_FIELDS), np.int64)
+    nodes[:-1, 2] = np.arange(1, count)
+    return nodes
+
+
+def _new_shadow(product: Product, table: npt.NDArray[np.int64]) -> kept.Shadow:
+    spaces = np.zeros((kept.SPACES, 4), np.int64)
+    spaces[:, 2:] = 1
+    cells = 0
+    for space, capacity in space_capacities(product).items():
+        spaces[space, :2] = cells, capacity
+        cells += ceil_div(capacity, BLOCK_BYTES)
+    for space, alignment in ADDRESS_ALIGNMENT_BYTES.items():
+        spaces[space, 2] = alignment
+    gm_bytes = int((table[:, 0] + table[:, 2]).max()) if len(table) else 0
+    spaces[Space.GM, :2] = cells, gm_bytes
+    cells += ceil_div(gm_bytes, BLOCK_BYTES)
+    book = np.zeros(kept.BOOK_LENGTH, np.int64)
+    book[kept.SERIAL] = 1
+    book[kept.FREE] = 1
+    book[kept.FREE_COUNT] = book[kept.NODE_COUNT] = _FIRST_NODES - 1
+    book[kept.EVENTS] = product.core.event_count
+    book[kept.SPACE : kept.USED] = spaces.reshape(-1)
+    flags = 7 * 7 * product.core.event_count
+    return kept.Shadow(
+        slots=np.zeros((kept.SLOTS, cells), np.int64),
+        nodes=_empty_nodes(_FIRST_NODES),
+        book=book,
+        flags=np.zeros(flags, np.int64),
+        flag_clocks=np.zeros((flags, kept.PIPES), np.int64),
+        findings=np.zeros((FINDING_LIMIT, kept.FINDING_FIELDS), np.int64),
+        tensors=table,
+        runs=empty_runs(),
+        lives=np.zeros((kept.LIVES, 4), np.int64),
+        turned=np.zeros(flags, np.int64),
+        births=np.zeros(len(table), np.int64),
+    )
