@@ -26,6 +26,8 @@ from npu_sim.products import Product
 
 INCLUDE = Path(__file__).parent / "include"
 _DEFINED = re.compile(r"^(?:template\b.*?>\s*)?inline\s+[\w:<>&*\s]*?\b([A-Z]\w*)\(", re.MULTILINE)
+_MADE = re.compile(r"^NPUSIM_\w+\(([^()]*)\)$", re.MULTILINE)
+"""Uses of macros that define a public function, whose names begin with a capital."""
 _CORE_KIND = {"mix": 0, "cube": 1, "vector": 2}
 _CCE_ARCH = {2201: 220, 2002: 200, 1001: 100}
 """``__CCE_AICORE__`` by ``__NPU_ARCH__``. ASSUMED: the numbers come with the vendor's compiler, not with a document."""
@@ -45,7 +47,8 @@ def generated_headers() -> dict[str, str]:
 def own_names() -> frozenset[str]:
     """Return the public functions that the headers of the package define."""
     text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(INCLUDE.rglob("*.h")))
-    return frozenset(_DEFINED.findall(text))
+    made = (name for use in _MADE.findall(text) for name in re.findall(r"\b[A-Z]\w*", use))
+    return frozenset((*_DEFINED.findall(text), *made))
 
 
 def arch_defines(product: Product, kind: Kind) -> list[str]:

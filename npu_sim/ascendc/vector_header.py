@@ -66,4 +66,7 @@ def _families() -> Iterator[tuple[str, str]]:
     for instruction in OPS:
         macro = _COUNT_FORMS.get(tuple(operands(instruction.emit)))
         if instruction.elementwise is not None and macro is not None:
-            yield instruction.api, f"{macro}({instruction.api}, {instruction.name.lower()})"
+            text = f"{macro}({instruction.api}, {instruction.name.lower()})"
+            if instruction.masked is not None:
+                text += f"\n{macro}_MASKED({instruction.api}, {instruction.name.lower()})"
+            yield instruction.api, text

@@ -13,7 +13,16 @@ from npu_sim.products import get_product
 from tests.oracles.series import SERIES
 from tests.oracles.wild_rows import WildRows, wild_memory
 
-MOVERS = (Op.DATA_COPY, Op.ND2NZ, Op.LOAD_2D, Op.FIXPIPE, Op.DATA_COPY_PAD, Op.SCALAR_COPY)
+MOVERS = (
+    Op.DATA_COPY,
+    Op.ND2NZ,
+    Op.LOAD_2D,
+    Op.FIXPIPE,
+    Op.DATA_COPY_PAD,
+    Op.SCALAR_COPY,
+    Op.SCALAR_LOAD,
+    Op.SCALAR_STORE,
+)
 
 
 @jit

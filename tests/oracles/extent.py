@@ -341,6 +341,14 @@ def _scalar_copy(r):
     return {"src0": (r.src0_space, _boxes(r.src0, item)), "dst": (r.dst_space, _boxes(r.dst, item))}
 
 
+def _scalar_load(r):
+    return {"src0": (r.src0_space, _boxes(r.src0, r.item()))}
+
+
+def _scalar_store(r):
+    return {"dst": (r.dst_space, _boxes(r.dst, r.item()))}
+
+
 def _reduce_repeat(r):
     item = r.item()
     taken = min(r.mask * item, 256)
@@ -389,6 +397,8 @@ _HANDLERS = {
     **dict.fromkeys(MASKED, _masked),
     Op.DATA_COPY_PAD: _data_copy_pad,
     Op.SCALAR_COPY: _scalar_copy,
+    Op.SCALAR_LOAD: _scalar_load,
+    Op.SCALAR_STORE: _scalar_store,
     Op.REDUCE_REPEAT: _reduce_repeat,
     Op.WHOLE_REDUCE_MAX: _reduce_repeat,
     Op.BRCB: _brcb,

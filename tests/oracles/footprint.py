@@ -265,6 +265,14 @@ def _scalar_copy(row, touched):
     touched.write(row["dst_space"], _field(row, "dst"), item)
 
 
+def _scalar_load(row, touched):
+    touched.read(row["src0_space"], _field(row, "src0"), ITEM[Data(row["dtype"])])
+
+
+def _scalar_store(row, touched):
+    touched.write(row["dst_space"], _field(row, "dst"), ITEM[Data(row["dtype"])])
+
+
 def _reduce_repeat(row, touched):
     get = lambda name: _field(row, name)  # noqa: E731
     item = ITEM[Data(row["dtype"])]
@@ -314,6 +322,8 @@ _HANDLERS = {
     **dict.fromkeys(MASKED, _masked),
     Op.DATA_COPY_PAD: _data_copy_pad,
     Op.SCALAR_COPY: _scalar_copy,
+    Op.SCALAR_LOAD: _scalar_load,
+    Op.SCALAR_STORE: _scalar_store,
     Op.REDUCE_REPEAT: _reduce_repeat,
     Op.WHOLE_REDUCE_MAX: _reduce_repeat,
     Op.BRCB: _brcb,

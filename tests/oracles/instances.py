@@ -601,6 +601,26 @@ def scalar_copy(rng):
     return Instance(builder, memory=dtype)
 
 
+def scalar_load(rng):
+    builder = ProgramBuilder(_pick(rng, (A2, UNIFIED, TRAINING)))
+    dtype = _pick(rng, (Data.FP16, Data.FP32, Data.INT8, Data.INT64))
+    src_space = _pick(rng, (Space.UB, Space.GM))
+    builder.scalar_load(src_space=src_space, src=1000 + int(rng.integers(99)) * ITEM[dtype], dtype=dtype, tensor=0)
+    return Instance(builder, memory=dtype)
+
+
+def scalar_store(rng):
+    builder = ProgramBuilder(_pick(rng, (A2, UNIFIED, TRAINING)))
+    dtype = _pick(rng, (Data.FP16, Data.FP32, Data.INT8, Data.BF16, Data.INT32))
+    if rng.random() < 0.3:
+        builder.set_atomic(Data.FP32)  # no matter: not a store of a data mover
+    builder.scalar_store(
+        dst_space=_pick(rng, (Space.UB, Space.GM)), dst=1000 + int(rng.integers(99)) * ITEM[dtype], dtype=dtype,
+        value_bits=int(rng.integers(-(2**31), 2**31)), tensor=0,
+    )  # fmt: skip
+    return Instance(builder, memory=dtype)
+
+
 def _placed(rng, *sizes):
     """Return addresses in UB, multiples of 32 in any order, of regions that do not meet."""
     regions, at = {}, 32 * int(rng.integers(64))
@@ -754,6 +774,8 @@ GENERATORS = {
     **{op: partial(masked, op=op) for op in MASKED},
     Op.DATA_COPY_PAD: data_copy_pad,
     Op.SCALAR_COPY: scalar_copy,
+    Op.SCALAR_LOAD: scalar_load,
+    Op.SCALAR_STORE: scalar_store,
     Op.REDUCE_REPEAT: reduce_repeat,
     Op.WHOLE_REDUCE_MAX: whole_reduce_max,
     Op.BRCB: brcb,

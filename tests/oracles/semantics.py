@@ -488,6 +488,15 @@ def scalar_copy(row, machine):
     machine.store(Space(row["dst_space"]), int(row["dst"]), data)
 
 
+def scalar_load(row, machine):
+    """Nothing of the memory changes."""
+
+
+def scalar_store(row, machine):
+    item = ITEM[Data(row["dtype"])]
+    machine.store(Space(row["dst_space"]), int(row["dst"]), _scalar(row, item))
+
+
 # Vector -------------------------------------------------------------------------------------------------------------
 
 
@@ -704,6 +713,8 @@ def run(row, machine, *, saturate=False, model=((16, "exact", "rne"), {"flush": 
         Op.FILL: fill,
         Op.DUPLICATE: duplicate,
         Op.SCALAR_COPY: scalar_copy,
+        Op.SCALAR_LOAD: scalar_load,
+        Op.SCALAR_STORE: scalar_store,
         Op.TRANS_DATA_TO_5HD: trans_data_to_5hd,
         Op.BRCB: brcb,
         **data_moves.RUN,

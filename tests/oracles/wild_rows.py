@@ -53,6 +53,9 @@ def capacities_of(product):
     return {space: getattr(core, f"{name}_bytes") for space, name in names.items()}
 
 
+_SCALAR = (Op.SCALAR_COPY, Op.SCALAR_LOAD, Op.SCALAR_STORE)
+
+
 class WildRows:
     """A source of rows for one product; see the module.
 
@@ -134,7 +137,7 @@ class WildRows:
             op = self._pick(self._ops)
         row = empty_rows(1)
         _EMITTERS[op](self, row)
-        if op != Op.SCALAR_COPY and row["dst_space"][0] == Space.GM and self.rng.random() < 0.3:
+        if op not in _SCALAR and row["dst_space"][0] == Space.GM and self.rng.random() < 0.3:
             row["mode"] |= np.uint16(Mode.ATOMIC)
             if op == Op.DATA_COPY:
                 row["dtype"] = self._pick(DTYPES[Op.SET_ATOMIC][self.arch] - {Data.NONE})
@@ -153,7 +156,7 @@ class WildRows:
         for name, (space, low, high) in found.items():
             first, end = self.tensors[tensor] if space == Space.GM else (0, self.capacities[Space(space)])
             step = _ALIGNMENT[Space(space)]
-            if op == Op.SCALAR_COPY:
+            if op in _SCALAR:
                 step = 1 if space == Space.GM else 8
             steps = max(0, (end - first - (high - low)) // step)
             shift = int(self.rng.integers(steps + 1)) if not at_edge else self._pick((0, steps, steps))
@@ -332,6 +335,14 @@ def _scalar_copy(w, row):
     emit.emit_scalar_copy(row, 0, dst, 0, src, 0, w._dtype(Op.SCALAR_COPY), 0, 0, 0)
 
 
+def _scalar_load(w, row):
+    emit.emit_scalar_load(row, 0, w._pick((Space.UB, Space.GM)), 0, w._dtype(Op.SCALAR_LOAD), 0, 0, 0)
+
+
+def _scalar_store(w, row):
+    emit.emit_scalar_store(row, 0, w._pick((Space.UB, Space.GM)), 0, w._dtype(Op.SCALAR_STORE), 7, 0, 0, 0)
+
+
 def _reduce_repeat(w, row):
     dtype = w._dtype(Op.REDUCE_REPEAT)
     mask = w._size(64 if dtype == Data.FP32 else 128)
@@ -446,6 +457,8 @@ _EMITTERS = {
     **{op: _masked(op) for op in MASKED},
     Op.DATA_COPY_PAD: _data_copy_pad,
     Op.SCALAR_COPY: _scalar_copy,
+    Op.SCALAR_LOAD: _scalar_load,
+    Op.SCALAR_STORE: _scalar_store,
     Op.REDUCE_REPEAT: _reduce_repeat,
     Op.WHOLE_REDUCE_MAX: _whole_reduce_max,
     Op.BRCB: _brcb,

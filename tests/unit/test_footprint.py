@@ -242,6 +242,16 @@ def _scalar_copy(rng, rows):
     emit.emit_scalar_copy(rows, 0, dst, int(rng.integers(99)), src, 640, _pick(rng, HALF_SINGLE), 0, 1, 2)
 
 
+def _scalar_load(rng, rows):
+    space, address = _pick(rng, (Space.UB, Space.GM)), int(rng.integers(99))
+    emit.emit_scalar_load(rows, 0, space, address, _pick(rng, HALF_SINGLE), 0, 1, 2)
+
+
+def _scalar_store(rng, rows):
+    space, address = _pick(rng, (Space.UB, Space.GM)), int(rng.integers(99))
+    emit.emit_scalar_store(rows, 0, space, address, _pick(rng, HALF_SINGLE), 7, 0, 1, 2)
+
+
 def _brcb(rng, rows):
     repeat, between, step = (int(rng.integers(0, limit)) for limit in (6, 4, 40))
     emit.emit_brcb(rows, 0, 40000, 640, _pick(rng, (Data.FP16, Data.FP32)), repeat, between, step, 1, 2)
@@ -304,6 +314,8 @@ GENERATORS = {
     **{op: _masked(op) for op in MASKED},
     Op.DATA_COPY_PAD: _data_copy_pad,
     Op.SCALAR_COPY: _scalar_copy,
+    Op.SCALAR_LOAD: _scalar_load,
+    Op.SCALAR_STORE: _scalar_store,
     Op.REDUCE_REPEAT: _reduce_repeat,
     Op.WHOLE_REDUCE_MAX: _whole_reduce_max,
     Op.BRCB: _brcb,

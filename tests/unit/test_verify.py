@@ -58,6 +58,8 @@ def _legal(op, arch):
             rows, 0, Space.UB, 0, Space.GM, 3, 2, 10, 0, 0, 0, 0, 0, 0, half, 0, 0, 0
         ),
         Op.SCALAR_COPY: lambda: emit.emit_scalar_copy(rows, 0, Space.UB, 2, Space.UB, 64, half, -1, 0, 0),
+        Op.SCALAR_LOAD: lambda: emit.emit_scalar_load(rows, 0, Space.UB, 2, half, -1, 0, 0),
+        Op.SCALAR_STORE: lambda: emit.emit_scalar_store(rows, 0, Space.UB, 2, half, 7, -1, 0, 0),
         Op.WHOLE_REDUCE_MAX: lambda: emit.emit_whole_reduce_max(rows, 0, 2, 64, half, 128, 2, 1, 1, 8, 0, 0),
         Op.BRCB: lambda: emit.emit_brcb(rows, 0, 64, 0, half, 1, 1, 8, 0, 0),
         Op.TRANSPOSE: lambda: emit.emit_transpose(rows, 0, 0, 0, half, 0, 0),

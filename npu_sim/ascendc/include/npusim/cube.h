@@ -1,6 +1,7 @@
 // Loads into L0, Mmad, and the ways out of L0C.
 #pragma once
-#include "npusim/vector.h"
+#include "npusim/arrange.h"
+#include "npusim/reduce.h"
 
 namespace AscendC {
 

@@ -1,8 +1,8 @@
 // What the members of a family of vector instructions have in common; the generated header names the members.
 #pragma once
-#include "npusim/copy.h"
+#include "npusim/mask.h"
 
-// Of two tensors.
+// Of two tensors: a number of elements.
 #define NPUSIM_TWO(Name, name)                                                                                       \
   template <class T, bool set_mask = true>                                                                           \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                \
@@ -31,6 +31,50 @@
     npusim::emit_##name(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src, #Name), npusim::number<T>(), \
                         count, npusim::bits_of(T(scalar)));                                                          \
   }
+
+// The same under a mask, which comes as a number of leading lanes or as words of bits.
+#define NPUSIM_TWO_UNDER(Mask, Name, name)                                                                           \
+  template <class T, bool set_mask = true>                                                                           \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, Mask mask,     \
+                   const uint8_t repeats, const BinaryRepeatParams& p, Here here = Here::now()) {                    \
+    if (!npusim::has_vector()) return;                                                                               \
+    npusim::bring_mask(here, set_mask, mask);                                                                        \
+    npusim::emit_##name##_masked(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src0, #Name),            \
+                                 npusim::in_ub(here, src1, #Name), npusim::number<T>(), repeats, p.dstBlkStride,     \
+                                 p.src0BlkStride, p.src1BlkStride, p.dstRepStride, p.src0RepStride,                  \
+                                 p.src1RepStride);                                                                   \
+  }
+#define NPUSIM_TWO_MASKED(Name, name)     \
+  NPUSIM_TWO_UNDER(uint64_t, Name, name)  \
+  NPUSIM_TWO_UNDER(const uint64_t*, Name, name)
+
+#define NPUSIM_ONE_UNDER(Mask, Name, name)                                                                           \
+  template <class T, bool set_mask = true>                                                                           \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, Mask mask, const uint8_t repeats,           \
+                   const UnaryRepeatParams& p, Here here = Here::now()) {                                            \
+    if (!npusim::has_vector()) return;                                                                               \
+    npusim::bring_mask(here, set_mask, mask);                                                                        \
+    npusim::emit_##name##_masked(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src, #Name),             \
+                                 npusim::number<T>(), repeats, p.dstBlkStride, p.srcBlkStride, p.dstRepStride,       \
+                                 p.srcRepStride);                                                                    \
+  }
+#define NPUSIM_ONE_MASKED(Name, name)     \
+  NPUSIM_ONE_UNDER(uint64_t, Name, name)  \
+  NPUSIM_ONE_UNDER(const uint64_t*, Name, name)
+
+#define NPUSIM_SCALAR_UNDER(Mask, Name, name)                                                                        \
+  template <class T, bool set_mask = true>                                                                           \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const std::common_type_t<T>& scalar,        \
+                   Mask mask, const uint8_t repeats, const UnaryRepeatParams& p, Here here = Here::now()) {          \
+    if (!npusim::has_vector()) return;                                                                               \
+    npusim::bring_mask(here, set_mask, mask);                                                                        \
+    npusim::emit_##name##_masked(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src, #Name),             \
+                                 npusim::number<T>(), repeats, p.dstBlkStride, p.srcBlkStride, p.dstRepStride,       \
+                                 p.srcRepStride, npusim::bits_of(T(scalar)));                                        \
+  }
+#define NPUSIM_SCALAR_MASKED(Name, name)     \
+  NPUSIM_SCALAR_UNDER(uint64_t, Name, name)  \
+  NPUSIM_SCALAR_UNDER(const uint64_t*, Name, name)
 
 // A name that Ascend C has and this machine lacks; functions of the user's with the name stay his.
 #define NPUSIM_MISSING(Name)                                                                                         \

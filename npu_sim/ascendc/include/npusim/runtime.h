@@ -34,7 +34,7 @@ struct Core {
   uint8_t* stack = nullptr;
   void* pipe = nullptr;
   FeatureMap maps[2];
-  bool hf32 = false;
+  bool counts = false;  // SetMaskCount
   int64_t last_site = 0;
   // Pipes whose rows the scalar unit has not waited for, and pipes that have not waited for it (auto_sync).
   uint32_t before_scalar = 0, behind_scalar = 0;

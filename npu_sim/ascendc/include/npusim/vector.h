@@ -1,18 +1,8 @@
-// Instructions of the vector unit over a number of elements; the families are generated from the table.
+// Instructions of the vector unit, element by element; the families are generated from the table.
 #pragma once
-#include "npusim/copy.h"
+#include "npusim/mask.h"
 
 namespace npusim {
-
-// A vector operand: a tensor in UB.
-template <class T> inline int64_t in_ub(Here here, const LocalTensor<T>& tensor, const char* call) {
-  if (tensor.space != space::UB)
-    refuse(here, "%s must be given tensors in UB, not in %s", call, space_name(tensor.space));
-  return tensor.address;
-}
-
-// Kinds of cores without a vector unit pass over its instructions.
-inline bool has_vector() { return self->is_vector; }
 
 // The machine's codes put RINT first.
 inline int64_t rounding(AscendC::RoundMode mode) { return mode == AscendC::RoundMode::CAST_NONE ? 6 : int64_t(mode) - 1; }
@@ -36,6 +26,34 @@ inline void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const Rou
   npusim::emit_cast(here, npusim::in_ub(here, dst, "Cast"), npusim::in_ub(here, src, "Cast"), npusim::number<U>(),
                     npusim::number<T>(), npusim::rounding(mode), count);
 }
+
+#ifdef NPUSIM_HAS_DUPLICATE_MASKED
+#define NPUSIM_DUPLICATE_UNDER(Mask)                                                                                 \
+  template <class T, bool set_mask = true>                                                                           \
+  inline void Duplicate(const LocalTensor<T>& dst, const std::common_type_t<T>& value, Mask mask,                    \
+                        const uint8_t repeats, const uint16_t block, const uint8_t step, Here here = Here::now()) {  \
+    if (!npusim::has_vector()) return;                                                                               \
+    npusim::bring_mask(here, set_mask, mask);                                                                        \
+    npusim::emit_duplicate_masked(here, npusim::in_ub(here, dst, "Duplicate"), npusim::moved<T>(), repeats, block,   \
+                                  step, npusim::bits_of(value));                                                     \
+  }
+NPUSIM_DUPLICATE_UNDER(uint64_t)
+NPUSIM_DUPLICATE_UNDER(const uint64_t*)
+#endif
+#ifdef NPUSIM_HAS_CAST_MASKED
+#define NPUSIM_CAST_UNDER(Mask)                                                                                      \
+  template <class T, class U, bool set_mask = true>                                                                  \
+  inline void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& mode, Mask mask,           \
+                   const uint8_t repeats, const UnaryRepeatParams& p, Here here = Here::now()) {                     \
+    if (!npusim::has_vector()) return;                                                                               \
+    npusim::bring_mask(here, set_mask, mask);                                                                        \
+    npusim::emit_cast_masked(here, npusim::in_ub(here, dst, "Cast"), npusim::in_ub(here, src, "Cast"),               \
+                             npusim::number<U>(), npusim::number<T>(), npusim::rounding(mode), repeats,              \
+                             p.dstBlkStride, p.srcBlkStride, p.dstRepStride, p.srcRepStride);                        \
+  }
+NPUSIM_CAST_UNDER(uint64_t)
+NPUSIM_CAST_UNDER(const uint64_t*)
+#endif
 
 struct TransDataTo5HDParams {
   bool dstHighHalf = false, srcHighHalf = false;

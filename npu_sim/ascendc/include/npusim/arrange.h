@@ -1,0 +1,169 @@
+// Vector instructions that move elements to other places: broadcast, gather, sort, transpose, indices.
+#pragma once
+#include "npusim/vector.h"
+
+namespace AscendC {
+
+struct BrcbRepeatParams {
+  uint32_t blockNumber = DEFAULT_BLK_NUM;
+  uint16_t dstBlkStride = 1, dstRepStride = 8;
+  BrcbRepeatParams() = default;
+  BrcbRepeatParams(uint16_t block, uint16_t repeat) : dstBlkStride(block), dstRepStride(repeat) {}
+};
+using GatherRepeatParams = BrcbRepeatParams;
+
+#ifdef NPUSIM_HAS_BRCB
+template <class T>
+inline void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint8_t repeats, const BrcbRepeatParams& p,
+                 Here here = Here::now()) {
+  if (!npusim::has_vector()) return;
+  npusim::emit_brcb(here, npusim::in_ub(here, dst, "Brcb"), npusim::in_ub(here, src, "Brcb"), npusim::moved<T>(),
+                    repeats, p.dstBlkStride, p.dstRepStride);
+}
+#endif
+
+#ifdef NPUSIM_HAS_GATHER
+template <class T>
+inline void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& offset,
+                   const uint32_t base, const uint32_t count, Here here = Here::now()) {
+  if (!npusim::has_vector()) return;
+  npusim::emit_gather(here, npusim::in_ub(here, dst, "Gather"), npusim::in_ub(here, src, "Gather") + base,
+                      npusim::in_ub(here, offset, "Gather"), int64_t(src.bytes) - base, npusim::moved<T>(), count);
+}
+#endif
+#ifdef NPUSIM_HAS_GATHERB
+template <class T>
+inline void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& offset,
+                    const uint8_t repeats, const GatherRepeatParams& p, Here here = Here::now()) {
+  if (!npusim::has_vector()) return;
+  npusim::emit_gatherb(here, npusim::in_ub(here, dst, "Gatherb"), npusim::in_ub(here, src, "Gatherb"),
+                       npusim::in_ub(here, offset, "Gatherb"), src.bytes, npusim::moved<T>(), repeats, p.dstBlkStride,
+                       p.dstRepStride);
+}
+#endif
+#ifdef NPUSIM_HAS_SCATTER
+template <class T>
+inline void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& offset,
+                    const uint32_t base, const uint32_t count, Here here = Here::now()) {
+  if (!npusim::has_vector()) return;
+  npusim::emit_scatter(here, npusim::in_ub(here, dst, "Scatter") + base, npusim::in_ub(here, src, "Scatter"),
+                       npusim::in_ub(here, offset, "Scatter"), int64_t(dst.bytes) - base, npusim::moved<T>(), count);
+}
+#endif
+
+struct GatherMaskParams {
+  uint8_t src0BlockStride = 1;
+  uint16_t repeatTimes = 0, src0RepeatStride = 0;
+  uint8_t src1RepeatStride = 0;
+  GatherMaskParams() = default;
+  GatherMaskParams(uint8_t block, uint16_t repeats, uint16_t repeat, uint8_t bits)
+      : src0BlockStride(block), repeatTimes(repeats), src0RepeatStride(repeat), src1RepeatStride(bits) {}
+};
+
+#ifdef NPUSIM_HAS_GATHER_MASK
+// A fixed pattern keeps every second element (1 even, 2 odd), one of four (3 to 6), or all (7).
+template <class T>
+inline void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint8_t pattern, const bool by_mask,
+                       const uint32_t mask, const GatherMaskParams& p, uint64_t& kept, Here here = Here::now()) {
+  if (!npusim::has_vector()) return;
+  uint64_t elements = by_mask ? mask : 256 / sizeof(T), each = 0;
+  for (uint64_t i = 0; i < elements; i++)
+    each += pattern == 7 || (pattern <= 2 ? i % 2 == pattern - 1u : i % 4 == pattern - 3u);
+  npusim::emit_gather_mask(here, npusim::in_ub(here, dst, "GatherMask"), npusim::in_ub(here, src, "GatherMask"),
+                           npusim::in_ub(here, src, "GatherMask"), npusim::moved<T>(), pattern, by_mask ? mask : 0,
+                           p.repeatTimes, p.src0BlockStride, p.src0RepeatStride, p.src1RepeatStride);
+  kept = each * p.repeatTimes;
+}
+// The bits of a tensor mark what is kept: how many there are is read from it.
+template <class T, class U>
+inline void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<U>& bits,
+                       const bool by_mask, const uint32_t mask, const GatherMaskParams& p, uint64_t& kept,
+                       Here here = Here::now()) {
+  if (!npusim::has_vector()) return;
+  static_assert(sizeof(U) == sizeof(T), "GatherMask must be given bits in words of the size of an element");
+  uint64_t elements = by_mask ? mask : 256 / sizeof(T);
+  const uint8_t* words = npusim::settled(here, npusim::space::UB, npusim::in_ub(here, bits, "GatherMask"), 32);
+  kept = 0;
+  for (uint64_t r = 0; r < p.repeatTimes; r++)
+    for (uint64_t i = 0; i < elements; i++) kept += words[32 * r * p.src1RepeatStride + i / 8] >> i % 8 & 1;
+  npusim::emit_gather_mask(here, npusim::in_ub(here, dst, "GatherMask"), npusim::in_ub(here, src, "GatherMask"),
+                           bits.address, npusim::moved<T>(), 0, by_mask ? mask : 0, p.repeatTimes, p.src0BlockStride,
+                           p.src0RepeatStride, p.src1RepeatStride);
+}
+#endif
+
+#ifdef NPUSIM_HAS_SORT32
+template <class T>
+inline void Sort32(const LocalTensor<T>& dst, const LocalTensor<T>& scores, const LocalTensor<uint32_t>& indices,
+                   const int32_t repeats, Here here = Here::now()) {
+  if (!npusim::has_vector()) return;
+  npusim::emit_sort32(here, npusim::in_ub(here, dst, "Sort32"), npusim::in_ub(here, scores, "Sort32"),
+                      npusim::in_ub(here, indices, "Sort32"), npusim::number<T>(), repeats);
+}
+#endif
+
+struct MrgSort4Info {
+  uint16_t elementLengths[4] = {};
+  bool ifExhaustedSuspension = false;
+  uint16_t validBit = 0, repeatTimes = 1;
+  MrgSort4Info() = default;
+  MrgSort4Info(const uint16_t lengths[4], bool suspends, uint16_t valid, uint16_t repeats)
+      : ifExhaustedSuspension(suspends), validBit(valid), repeatTimes(repeats) {
+    memcpy(elementLengths, lengths, sizeof elementLengths);
+  }
+};
+template <class T> struct MrgSortSrcList {
+  LocalTensor<T> src1, src2, src3, src4;
+  MrgSortSrcList() = default;
+  MrgSortSrcList(const LocalTensor<T>& a, const LocalTensor<T>& b, const LocalTensor<T>& c, const LocalTensor<T>& d)
+      : src1(a), src2(b), src3(c), src4(d) {}
+};
+#ifdef NPUSIM_HAS_MRG_SORT
+template <class T>
+inline void MrgSort(const LocalTensor<T>& dst, const MrgSortSrcList<T>& lists, const MrgSort4Info& p,
+                    Here here = Here::now()) {
+  if (!npusim::has_vector()) return;
+  if (p.ifExhaustedSuspension) npusim::refuse(here, "MrgSort with ifExhaustedSuspension is not modelled");
+  auto length = [&](int i) { return int64_t(p.validBit >> i & 1 ? p.elementLengths[i] : 0); };
+  npusim::emit_mrg_sort(here, npusim::in_ub(here, dst, "MrgSort"), lists.src1.address, lists.src2.address,
+                        npusim::number<T>(), length(0), length(1), lists.src3.address, length(2), lists.src4.address,
+                        length(3), p.repeatTimes);
+}
+#endif
+
+#ifdef NPUSIM_HAS_TRANSPOSE
+template <class T> inline void Transpose(const LocalTensor<T>& dst, const LocalTensor<T>& src, Here here = Here::now()) {
+  if (!npusim::has_vector()) return;
+  npusim::emit_transpose(here, npusim::in_ub(here, dst, "Transpose"), npusim::in_ub(here, src, "Transpose"),
+                         npusim::moved<T>());
+}
+#endif
+
+#ifdef NPUSIM_HAS_SCALAR_STORE
+// first, first + 1, ..: a block by the scalar unit, then each block and each repeat from the one before.
+template <class T>
+inline void CreateVecIndex(const LocalTensor<T>& dst, const T& first, uint32_t count, Here here = Here::now()) {
+  if (!npusim::has_vector()) return;
+  npusim::in_ub(here, dst, "CreateVecIndex");
+  constexpr uint32_t block = 32 / sizeof(T), lanes = 256 / sizeof(T);
+  for (uint32_t i = 0; i < block && i < count; i++) {
+    T value = std::is_integral_v<T> ? T(first + T(i)) : T(float(first) + float(i));
+    npusim::emit_scalar_store(here, npusim::space::UB, dst.address + int64_t(i * sizeof(T)), npusim::moved<T>(),
+                              npusim::bits_of(value), -1);
+  }
+  npusim::hand_flag(here, npusim::pipe::S, npusim::pipe::V);
+  for (uint32_t at = block; at < count && at < lanes; at += block) {
+    Adds(dst[at], dst[at - block], T(block), int32_t(count - at < block ? count - at : block), here);
+    npusim::barrier(here, npusim::pipe::V);
+  }
+  for (uint32_t at = lanes; at < count; at += lanes) {
+    Adds(dst[at], dst[at - lanes], T(lanes), int32_t(count - at < lanes ? count - at : lanes), here);
+    npusim::barrier(here, npusim::pipe::V);
+  }
+}
+template <class T> inline void ArithProgression(const LocalTensor<T>& dst, T first, T step, int32_t count, Here here = Here::now()) {
+  if (step != T(1)) npusim::refuse(here, "ArithProgression must have step 1 here");
+  CreateVecIndex(dst, first, uint32_t(count), here);
+}
+#endif
+}  // namespace AscendC
