@@ -88,6 +88,15 @@ def perf_call_command(
     advice: Annotated[
         bool, typer.Option("--advice", help="Say which changes gain most, each found by timing it.")
     ] = False,
+    tune: Annotated[
+        bool,
+        typer.Option(
+            "--tune", help="Search the fastest tiling of the kernel of matmul or conv-backprop-filter, in CANN's terms."
+        ),
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", min=1, help="Processes of --tune. Default: one for each CPU.")
+    ] = None,
     yes: YesOption = False,
     no_progress: shapes.NoProgressOption = False,
 ) -> None:
@@ -102,15 +111,30 @@ def perf_call_command(
     given = {name: value for name, value in locals().items() if name in _FIELDS and value is not None}
     # Imported here: they load the compiler, which the help does not need.
     from ops.cli.perf_table import write_timing
+    from ops.cli.tune_table import write_tuning
     from ops.studies import timing
     from ops.studies.calls.request_items import read_call
     from ops.studies.effort import timing_effort
+    from ops.studies.tuning import read_tunable
+    from ops.studies.tuning import tune as tune_kernel
 
     values = {name: _integers(name, text) for name, text in given.items()}
     wanted = shapes.read_scope(scope)
     json_file = shapes.output_path("--json", json_path, None)
     files = read_trace_files(trace, trace_core, op_prof, None, (json_file,))
     names = shapes.read_products(product)
+    if tune:
+        with_other = {"--trace": trace, "--op-prof": op_prof, "--advice": advice, "--scope": scope}
+        if clash := [name for name, value in with_other.items() if value]:
+            raise shapes.UsageError(f"--tune must be without {', '.join(clash)}: it times kernels alone")
+        tunables = [read_tunable(operator, values, get_product(name)) for name in names]
+        note_compilation()
+        with shapes.progress_bar(shown=not no_progress) as progress:
+            reports = [tune_kernel(tunable, jobs=jobs, progress=progress) for tunable in tunables]
+        write_tuning(reports, json_path, json_file)
+        raise typer.Exit(0)
+    if jobs is not None:
+        raise shapes.UsageError("--jobs must be given together with --tune")
     if files.option and len(names) != 1:
         raise shapes.UsageError(f"{files.option} must come with one --product, not {len(names)}")
     requests = {name: read_call(operator, values, name, wanted) for name in names}

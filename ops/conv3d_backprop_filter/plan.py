@@ -21,7 +21,7 @@ from ops.conv3d_backprop_filter import kernel_closed, kernel_split, kernel_strea
 from ops.conv3d_backprop_filter.params import split_params, unified_params
 from ops.conv3d_backprop_filter.tiling import choose_tiling
 from ops.conv3d_backprop_filter.tiling_closed import closed_tiling
-from ops.conv3d_backprop_filter.tiling_data import Split
+from ops.conv3d_backprop_filter.tiling_data import DwTiling, Split
 from ops.conv3d_backprop_filter.tiling_unified import single_writer, unified_tiling
 from ops.vector.frame import vector_launch
 from ops.vector.memset import memset_launch
@@ -120,6 +120,7 @@ def weight_gradient_kernel(
     deterministic: bool = False,
     generation: Generation = "published",
     block_dim: int | None = None,
+    tiling: DwTiling | None = None,
 ) -> Kernel:
     """Choose tiling and launches for operands in ``gm``, stored as `WeightGradientLayouts` says; computes nothing.
 
@@ -143,6 +144,8 @@ def weight_gradient_kernel(
         known to do (deterministic sums, windows that image-to-column cannot load as a whole) the published one does.
     block_dim : int or None
         Cube cores it may have; None: those of the product.
+    tiling : DwTiling or None
+        Of the published kernel on split cores, one of `tiling_space`; None: that of `tiling.choose_tiling`.
 
     Raises
     ------
@@ -155,13 +158,14 @@ def weight_gradient_kernel(
     product = with_cores(product, block_dim)
     if product.core.is_split:
         closed = None
-        if generation == "closed" and not deterministic:
+        if generation == "closed" and not deterministic and tiling is None:
             closed = closed_tiling(geometry, product, compute_dtype)
         if closed is not None:
             params = split_params(closed, product, x, dy, dw, compute_dtype)
             both = closed_launches(params, gm, dw, product)
             return Kernel(launches=both, private_bytes=closed.workspace_bytes, tiling=closed)
-        tiling = choose_tiling(geometry, product, compute_dtype, deterministic)
+        if tiling is None:
+            tiling = choose_tiling(geometry, product, compute_dtype, deterministic)
         slots = None
         if tiling.slots_bytes:
             slots = gm.add("Conv3DBackpropFilterV2.slots", tiling.slots_bytes, initialised=False, data=FP32.data)

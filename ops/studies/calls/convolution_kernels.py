@@ -14,6 +14,7 @@ from ops.common.generation import Generation
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Buffer, Kernel, Step
 from ops.conv3d_backprop_filter.plan import weight_gradient_kernel
+from ops.conv3d_backprop_filter.tiling_data import DwTiling
 from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
 from ops.studies.calls.launches import LaunchRequest, extents_text, input_buffer, output_argument
 from ops.vector.steps import StepList, blocked_shape
@@ -42,6 +43,7 @@ def convolution_kernel_request(
     *,
     generation: Generation = "closed",
     block_dim: int | None = None,
+    tiling: DwTiling | None = None,
 ) -> LaunchRequest:
     """Return a kernel of the Cube by itself, its operands in NC1HWC0 (NDC1HWC0) and FRACTAL_Z (FRACTAL_Z_3D).
 
@@ -60,6 +62,8 @@ def convolution_kernel_request(
         Of a gradient's kernel on A2 and A3. The closed ones are those that were measured.
     block_dim : int or None
         Cube cores it may have; None: those of the product.
+    tiling : DwTiling or None
+        Of the published gradient of a weight; None: the one it chooses.
     """
     g = geometry
     stored = DTYPES[compute_dtype].stored_as
@@ -70,7 +74,8 @@ def convolution_kernel_request(
     result = output_argument("c", operands[2], "fp32" if kernel == "filter" else stored).buffer
 
     def launches(*operands: Any) -> Kernel:
-        made = _launches_of(kernel, generation, block_dim)(*operands)
+        plan = _launches_of(kernel, generation, block_dim)
+        made = plan(*operands) if tiling is None else plan(*operands, tiling=tiling)
         return replace(made, launches=tuple(launch for launch in made.launches if launch.name != "MemSet"))
 
     return LaunchRequest(

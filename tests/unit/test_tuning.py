@@ -1,0 +1,82 @@
+"""The search for tilings: against all tilings of small kernels, in any number of processes, and its command."""
+
+import itertools
+import json
+
+import pytest
+
+from npu_sim.products import get_product
+from ops.cli.main import main
+from ops.matmul.tiling import MatmulShape
+from ops.studies.calls.fields import RequestError
+from ops.studies.calls.products import MatrixProductRequest
+from ops.studies.tuning import cycles_of, read_tunable, tunable_product, tune
+
+CHIP = get_product("910b")
+GRADIENT = {"x": [2, 16, 4, 4], "weight": [16, 16, 1, 1]}
+
+
+def kernels():
+    shape = MatmulShape(m=32, n=32, k=32)
+    return [
+        tunable_product(MatrixProductRequest(shape=shape), CHIP),
+        read_tunable("conv-backprop-filter", GRADIENT, CHIP),
+    ]
+
+
+@pytest.mark.parametrize("tunable", kernels(), ids=lambda tunable: tunable.name)
+def test_what_is_found_is_within_three_percent_of_the_fastest_tiling(tunable):
+    points = itertools.product(*tunable.space.axes.values())
+    every = [cycles for point in points if (cycles := cycles_of(tunable, point)) is not None]
+    found = tune(tunable, jobs=1)
+    assert found.best_cycles <= 1.03 * min(every)
+    assert found.best_cycles <= found.default_cycles
+    assert found.timed_count <= len(every)
+    assert found.gain == pytest.approx(1 - found.best_cycles / found.default_cycles)
+
+
+def test_a_search_stops_at_the_tilings_it_may_time_and_reports_progress():
+    tunable = kernels()[0]
+    seen = []
+    found = tune(tunable, most=20, jobs=1, progress=lambda done, most, words: seen.append((done, most, words)))
+    assert found.timed_count == 20
+    assert seen[-1] == (20, 20, f"best {min(found.best_cycles, seen_best(seen))} cycles")
+    assert tune(tunable, most=20, jobs=2) == found
+
+
+def seen_best(seen):
+    return int(seen[-1][2].split()[1])
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "product", "message"),
+    [
+        ("cast", {"in_shape": [4]}, "910b", "--tune must be with matmul or conv-backprop-filter, not cast"),
+        ("conv-backprop-filter", GRADIENT, "910", "--tune of a weight gradient must be on A2 or A3, not on Ascend910A"),
+        ("matmul", {"m": 1, "k": 1, "n": 1, "block_dim": 3}, "910b", "--tune must be without --block-dim and"),
+    ],
+)
+def test_what_cannot_be_tuned_is_refused(operator, values, product, message):
+    with pytest.raises(RequestError, match=message):
+        read_tunable(operator, values, get_product(product))
+
+
+def test_command_prints_both_tilings_and_writes_json(capsys):
+    arguments = ["perf", "matmul", "--m", "16", "--k", "64", "--n", "16", "--product", "910b", "--tune", "--jobs", "1"]
+    assert main([*arguments, "--no-progress"]) == 0
+    out = capsys.readouterr().out
+    assert "MatMul 16x64x16 fp16 on Ascend910B2" in out
+    assert "baseK" in out
+    assert main([*arguments, "--no-progress", "--json", "-"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["best"].keys() == row["default"].keys() >= {"usedCoreNum", "baseM", "stepKa", "depthA1", "dbL0C"}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [(["--scope", "kernel", "--tune"], "--tune must be without --scope"), (["--jobs", "2"], "--jobs must be given")],
+)
+def test_options_that_do_not_belong_together_are_refused(capsys, more, message):
+    arguments = ["perf", "matmul", "--m", "16", "--k", "64", "--n", "16", "--product", "910b", *more]
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
