@@ -362,6 +362,7 @@ def _kernels(folder: Path) -> tuple[list[Any], list[Any]]:
     given = ("--golden", str(golden))
     judged = [_printed("judge", str(script), *given, how) for how in ("right", "wrong", "races", "refused")]
     judged += [_printed("judge", str(script), "right")]
+    judged[3]["refusals"] += judged[2]["calls"][0]["findings"]
     diverged = [_printed("diverge", str(script), *given, how) for how in ("right", "wrong")]
     return judged, [*diverged, _printed("diverge", str(script), "--good", str(good), "wrong")]
 
