@@ -27,13 +27,15 @@ def address_of(function: Callable[..., Any], arguments: tuple[Any, ...]) -> int:
     return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
 
 
-def caller(arguments: tuple[Any, ...]) -> Callable[..., Any]:
-    """Return ``call(address, *arguments)`` for jitted code: the bool of the function that `address_of` told of.
+def caller(arguments: tuple[Any, ...], result: Any = types.boolean) -> Callable[..., Any]:
+    """Return ``call(address, *arguments)`` for jitted code: the result of the function that `address_of` told of.
 
     Parameters
     ----------
     arguments : tuple of numba types
         Those that `address_of` was asked with. Calls with others do not compile: the machine code would misread them.
+    result : numba type
+        What the function returns.
     """
 
     def call(typing_context, address, *given):
@@ -42,13 +44,13 @@ def caller(arguments: tuple[Any, ...]) -> Callable[..., Any]:
 
         def codegen(context, builder, signature, values):
             at, *values = values
-            kind = context.call_conv.get_function_type(types.boolean, arguments)
+            kind = context.call_conv.get_function_type(result, arguments)
             # LLVM's own name for what Numba calls by name elsewhere
             function = builder.inttoptr(at, ir.PointerType(kind))
-            _, result = context.call_conv.call_function(builder, function, types.boolean, arguments, values)
-            return result
+            _, value = context.call_conv.call_function(builder, function, result, arguments, values)
+            return value
 
-        return types.boolean(types.int64, *arguments), codegen
+        return result(types.int64, *arguments), codegen
 
     names = ("context", "address", *(f"given{i}" for i in range(len(arguments))))
     call.__signature__ = inspect.Signature(

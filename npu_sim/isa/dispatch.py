@@ -7,27 +7,22 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import from_dtype, types
 
-from npu_sim._by_address import address_of, caller
+from npu_sim._by_address import address_of
 from npu_sim._jit import JIT_ENABLED, Flag, Int, jit
 from npu_sim._switch import switch
 from npu_sim.accumulation import Inner
+from npu_sim.isa.general_form import run_general_form
+from npu_sim.isa.instruction import Instruction
 from npu_sim.isa.instructions.mmad import run_chained
+from npu_sim.isa.machine import ADDRESSES, MACHINE, RANGE_ARGUMENTS, ROW_ARGUMENTS, call_row
 from npu_sim.isa.op import OPS, SPEC_OF_OP, Op, by_opcode, handlers
-from npu_sim.isa.row import INSTR
 from npu_sim.isa.vector import combine
 from npu_sim.isa.vector_apart import semantics_of
 
 CONFIG_LENGTH = 9
 """int64 words of the numeric configuration: 0 group, 1 inner, 2 round (`accumulation` codes), 3 saturate, 4 HF32 drop
 bits, 5 HF32 tie rule, 6 flushes, 7 overflows to max (codes), 8 saturate operands of the Cube."""
-
-
-MACHINE = (
-    "row", "gm", "l1", "l0a", "l0b", "l0c", "ub", "config", "scratch", "staging", "sink", "log_runs", "log_bytes"
-)  # fmt: skip
-"""What the semantics of an instruction can ask for, as `run_rows` describes it."""
 
 
 @jit
@@ -48,11 +43,16 @@ _CODES = {None: 0, "cube": _CUBE, "vector": _VECTOR}
 _UNIT = by_opcode(lambda i: 0 if i.op in _APART else _CODES[i.unit], dtype=np.uint8)
 
 
+def _compiled_apart(instruction: Instruction) -> Any:
+    """Return the semantics of an instruction that is compiled apart; general forms share one."""
+    return run_general_form if instruction.general_form_of else semantics_of(instruction)
+
+
 def _semantics(unit: str) -> dict[int, Any]:
     """Return the semantics of a unit's instructions that are compiled together, by opcode."""
     computed = dict.fromkeys(handlers("elementwise"), combine) if unit == "vector" else {}
     # without the JIT, where nothing is compiled apart
-    made = {i.op: semantics_of(i) for i in OPS if i.apart and i.unit in (None, unit) and i.op not in _APART}
+    made = {i.op: _compiled_apart(i) for i in OPS if i.apart and i.unit in (None, unit) and i.op not in _APART}
     together = {op: run for op, run in (computed | handlers("run", unit=unit)).items() if op not in _APART}
     return {int(Op.NOP): _do_nothing} | together | made
 
@@ -61,27 +61,13 @@ _exact_cube = switch(MACHINE, _semantics("cube"), _stop)
 _chained_cube = switch(MACHINE, _semantics("cube") | {int(Op.MMAD): run_chained}, _stop)
 _vector = switch(MACHINE, _semantics("vector"), _stop)
 
-# What is compiled apart takes what `run_rows` takes, with one row in place of a range.
-_BYTES, _NUMBERS, _SINGLES = (types.Array(item, 1, "C") for item in (types.uint8, types.int64, types.float32))
-_APART_ARGUMENTS = (
-    types.Array(from_dtype(INSTR), 1, "C"),
-    types.int64,
-    *(_BYTES, _BYTES, _SINGLES, _SINGLES, _SINGLES, _BYTES),
-    *(_NUMBERS, types.Array(types.float64, 1, "C"), _SINGLES),
-    *(_NUMBERS, types.Array(types.int64, 2, "C"), _BYTES),
-)
-_call_apart = caller(_APART_ARGUMENTS)
-_addresses = np.zeros(256, np.int64)
-"""Of the semantics that is compiled apart, by opcode; 0 before a program had it."""
-
-
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
 @cache
-def _entry_of(op: int) -> Any:
+def _entry_of(semantics: Any) -> Any:
     """Return the entry that carries out one row of an instruction that is compiled apart."""
-    carry_out = switch(MACHINE, {}, semantics_of(SPEC_OF_OP[op]))
+    carry_out = switch(MACHINE, {}, semantics)
 
     @jit
     def run_row(
@@ -99,17 +85,25 @@ def _entry_of(op: int) -> Any:
         sink: np.ndarray,
         log_runs: np.ndarray,
         log_bytes: np.ndarray,
+        addresses: np.ndarray,
     ) -> Flag:
-        return carry_out(0, rows[i], gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes)
+        return carry_out(
+            0, rows[i], gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes, addresses
+        )
 
     return run_row
 
 
 def _provide(op: int) -> None:
     """Compile the semantics of an instruction that is compiled apart, unless another thread just did."""
+    instruction = SPEC_OF_OP[op]
     with _lock:
-        if _addresses[op] == 0:
-            _addresses[op] = address_of(_entry_of(op), _APART_ARGUMENTS)
+        if instruction.general_form_of in _APART:
+            _provide(instruction.general_form_of)
+        elif instruction.general_form_of and ADDRESSES[Op.NOP] == 0:
+            ADDRESSES[Op.NOP] = address_of(_run_vector_rows, RANGE_ARGUMENTS)
+        if ADDRESSES[op] == 0:
+            ADDRESSES[op] = address_of(_entry_of(_compiled_apart(instruction)), ROW_ARGUMENTS)
 
 
 def _runner(carry_out: Any) -> Any:
@@ -140,15 +134,17 @@ def _runner(carry_out: Any) -> Any:
         for i in range(first, last):
             row = rows[i]
             if carry_out(
-                row["op"], row, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes
-            ):
+                row["op"], row, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes,
+                addresses,
+            ):  # fmt: skip
                 continue
             address = addresses[row["op"]]
             if address == 0:
                 return -1 - i
-            if not _call_apart(
-                address, rows, i, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes
-            ):
+            if not call_row(
+                address, rows, i, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes,
+                addresses,
+            ):  # fmt: skip
                 return i
         return last
 
@@ -225,7 +221,7 @@ def run_rows(
         before = at
         run = run_cube_rows if _is_for_cube(rows, at, last) else _run_vector_rows
         at = run(
-            rows, at, last, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes, _addresses
+            rows, at, last, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes, ADDRESSES
         )
         if at < 0:
             at = -1 - at

@@ -166,8 +166,8 @@ class Instruction:
         Of ``row, out``: notes boxes (`footprint_boxes`) and returns their number or what is wrong.
     run : jitted function or None
         The semantics: takes those of `dispatch.MACHINE` it names, returns whether it was carried out, False for types
-        the machine does not compute with. None: `elementwise`, of the count form if it is another, says what it
-        computes.
+        the machine does not compute with. None: `elementwise` says what it computes, or, of a general form, what the
+        count form makes of the active lanes of each repeat (`isa.general_form`).
     apart : bool
         Whether the semantics is compiled by itself when a program first has the instruction, instead of with all
         others of its unit: for all but those that most programs have, as each lengthens the first run of every program.

@@ -16,6 +16,7 @@ from npu_sim._jit import Flag, Int, jit
 from npu_sim.isa.codes import Mode
 from npu_sim.isa.cost_rates import divide_up, fits
 from npu_sim.isa.footprint_boxes import BLOCK, NO_FOOTPRINT, NONE, ONCE, UB, box
+from npu_sim.isa.lanes import copy_bytes
 from npu_sim.units import REPEAT_BYTES
 
 MASK_BITS = 128
@@ -168,9 +169,7 @@ def take(ub: np.ndarray, at: Int, item: Int, lanes: Int, blk: Int, low: Int, hig
     per_block = min(BLOCK // item, lanes)
     for block in range(lanes // per_block):
         if block_bits(low, high, block * per_block, per_block) != 0:
-            first = at + block * blk * BLOCK
-            for i in range(BLOCK):
-                out[block * BLOCK + i] = ub[first + i]
+            copy_bytes(out, block * BLOCK, ub, at + block * blk * BLOCK, BLOCK)
 
 
 @jit
@@ -182,7 +181,9 @@ def put(ub: np.ndarray, at: Int, item: Int, lanes: Int, blk: Int, low: Int, high
         if bits == 0:
             continue
         first = at + block * blk * BLOCK
-        is_full = bits == (np.int64(1) << np.int64(per_block)) - 1
-        for i in range(BLOCK):
-            if is_full or (bits >> np.int64(i // item)) & 1 != 0:
-                ub[first + i] = data[block * BLOCK + i]
+        if bits == (np.int64(1) << np.int64(per_block)) - 1:
+            copy_bytes(ub, first, data, block * BLOCK, BLOCK)
+            continue
+        for lane in range(per_block):
+            if (bits >> np.int64(lane)) & 1 != 0:
+                copy_bytes(ub, first + lane * item, data, block * BLOCK + lane * item, item)

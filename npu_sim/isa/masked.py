@@ -153,7 +153,6 @@ def masked_form(
     parameters: str = "dtype repeat",
     tail: str = "",
     footprint: Any = None,
-    run: Any = None,
     check: Callable[[Rows, Index], None] | None = None,
     accumulates: bool = False,
     archs: frozenset[str] | None = None,
@@ -175,8 +174,8 @@ def masked_form(
         See `Instruction`.
     parameters, tail : str
         Operands of the emitter behind the addresses, and behind the strides.
-    footprint, run
-        See `Instruction`; None: of one type, and what `Elementwise` of the count form says.
+    footprint : jitted function, optional
+        See `Instruction`; None: all operands are of one type.
     check : callable, optional
         Rules in place of those of strides and overlap for operands of one type.
     accumulates : bool
@@ -212,7 +211,7 @@ def masked_form(
         dtypes=dtypes,
         unit="vector",
         footprint=footprint or _FOOTPRINTS[sources],
-        run=run,
+        run=None,
         apart=True,
         general_form_of=op,
         cost=cost,

@@ -1,7 +1,6 @@
 """Semantics of an element-wise instruction by itself, made when a program first has it: see `Instruction.apart`.
 
-`isa.vector` has the count forms that most programs have, compiled together. Here is what is compiled apart: all other
-count forms, and the general form of every element-wise instruction.
+`isa.vector` has the count forms that most programs have, compiled together; here is what other count forms compute.
 """
 
 from __future__ import annotations
@@ -15,12 +14,8 @@ from npu_sim._jit import jit
 from npu_sim.dtypes.bulk_jit import decode_bf16, decode_fp16, encode_bf16, encode_fp16
 from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.codes import Data
-from npu_sim.isa.footprint_boxes import BLOCK
 from npu_sim.isa.instruction import Elementwise, Instruction
-from npu_sim.isa.mask import lanes_of, mask_of_repeat, put, repeats_of, take
 from npu_sim.isa.mte import item_bytes
-from npu_sim.isa.op import SPEC_OF_OP
-from npu_sim.isa.staging import staged
 from npu_sim.isa.vector_values import fit_integer, is_arithmetic, widen
 from npu_sim.reinterpret import reinterpret
 
@@ -154,41 +149,11 @@ def _count_form(combine: Any, has_second: bool, has_value: bool) -> Any:
     return run
 
 
-def _general_form(combine: Any, has_second: bool, has_value: bool) -> Any:
-    """Return the semantics of a general form: one repeat after the other."""
-
-    @jit
-    def run(row, ub, staging, config):  # type: ignore[no-untyped-def]
-        dtype = row["dtype"]
-        if not is_arithmetic(dtype):
-            return False
-        item = item_bytes(dtype)
-        lanes = lanes_of(item)
-        value = np.int64(row["value"]) if has_value else np.int64(0)
-        dst, x, y = staged(staging, 0), staged(staging, 1), staged(staging, 2)
-        for r in range(repeats_of(row, lanes)):
-            low, high = mask_of_repeat(row, r, lanes)
-            at = row["src0"] + r * np.int64(row["src_rep_stride"]) * BLOCK
-            take(ub, at, item, lanes, np.int64(row["src_blk_stride"]), low, high, x)
-            if has_second:
-                at = row["src1"] + r * np.int64(row["src1_rep_stride"]) * BLOCK
-                take(ub, at, item, lanes, np.int64(row["src1_blk_stride"]), low, high, y)
-            if not combine(dtype, dst, x, y, value, staging, config[3]):
-                return False
-            at = row["dst"] + r * np.int64(row["dst_rep_stride"]) * BLOCK
-            put(ub, at, item, lanes, np.int64(row["dst_blk_stride"]), low, high, dst)
-        return True
-
-    return run
-
-
 @cache
 def semantics_of(instruction: Instruction) -> Any:
-    """Return the semantics of an instruction that is compiled apart: its own, or of what its record computes."""
+    """Return the semantics of a count form that is compiled apart: its own, or of what its record computes."""
     if instruction.run is not None:
         return instruction.run
-    count_form = SPEC_OF_OP[instruction.general_form_of or instruction.op]
-    assert count_form.elementwise is not None
-    shape = count_form.inputs == 2, "value" in count_form.fields
-    combine = _combiner(count_form.elementwise, *shape)
-    return (_general_form if instruction.general_form_of else _count_form)(combine, *shape)
+    assert instruction.elementwise is not None
+    shape = instruction.inputs == 2, "value" in instruction.fields
+    return _count_form(_combiner(instruction.elementwise, *shape), *shape)

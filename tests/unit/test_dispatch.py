@@ -114,7 +114,7 @@ def test_what_is_compiled_apart_is_compiled_when_a_row_has_it_and_runs_from_both
 @pytest.mark.skipif(not JIT_ENABLED, reason="compiles")
 def test_rows_that_two_threads_meet_first_are_carried_out_by_both():
     values = np.arange(64, dtype=np.float32)
-    dispatch._addresses[Op.WHOLE_REDUCE_MAX] = 0
+    dispatch.ADDRESSES[Op.WHOLE_REDUCE_MAX] = 0
     emulated = [_emulated(values) for _ in range(2)]
     with ThreadPoolExecutor(2) as pool:
         results = list(pool.map(lambda one: one.run(_whole_reduce_max_rows(1, Data.FP32)), emulated))

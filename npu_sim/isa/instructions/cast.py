@@ -13,12 +13,11 @@ from npu_sim.isa.cost_vector import block_conflicts, whole_vector
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, line
 from npu_sim.isa.instruction import COUNT, DEVKIT, Index, Instruction, Rows
-from npu_sim.isa.mask import lanes_of, mask_of_repeat, masked_boxes, put, repeats_of, take
+from npu_sim.isa.mask import masked_boxes
 from npu_sim.isa.masked import masked_form, masked_occupancy
 from npu_sim.isa.masked_check import check_strides
-from npu_sim.isa.mte import BLOCK, ITEM_BYTES_OF_CODE, item_bytes
+from npu_sim.isa.mte import ITEM_BYTES_OF_CODE, item_bytes
 from npu_sim.isa.names import type_name
-from npu_sim.isa.staging import staged
 from npu_sim.isa.vector_values import read_element, write_element
 from npu_sim.reinterpret import reinterpret
 
@@ -46,9 +45,14 @@ def footprint(row, out):
 
 
 @jit
-def _convert(source, target, src, dst, mode, saturate):
-    """Convert elements of type ``src`` to ``dst`` with a rounding mode; both are bytes of as many elements."""
+def _convert(ub, row, saturate):
+    """Cast: ``count`` elements from ``dtype`` to ``dst_dtype`` with ``round_mode``."""
+    src, dst = row["dtype"], row["dst_dtype"]
+    mode = row["round_mode"]
+    count = np.int64(row["count"])
     src_item, dst_item = item_bytes(src), item_bytes(dst)
+    d, a = np.int64(row["dst"]), np.int64(row["src0"])
+    source, target = ub[a : a + count * src_item], ub[d : d + count * dst_item]
     if src == Data.FP32 and dst == Data.FP16:
         encode_fp16(reinterpret(source, np.uint32), reinterpret(target, np.uint16), mode, saturate)
     elif src == Data.FP32 and dst == Data.BF16:
@@ -58,39 +62,17 @@ def _convert(source, target, src, dst, mode, saturate):
     elif src == Data.BF16 and dst == Data.FP32:
         decode_bf16(reinterpret(source, np.uint16), reinterpret(target, np.uint32))
     else:
-        for i in range(len(target) // dst_item):
-            bits = read_element(source, i * src_item, src)
-            write_element(target, i * dst_item, dst, cast_scalar(bits, src, dst, mode, saturate))
+        for i in range(count):
+            bits = read_element(ub, a + i * src_item, src)
+            write_element(ub, d + i * dst_item, dst, cast_scalar(bits, src, dst, mode, saturate))
 
 
 @jit
 def run(row, ub, config):
     """Convert; both types must be named."""
-    src, dst = row["dtype"], row["dst_dtype"]
-    if src == Data.NONE or dst == Data.NONE:
+    if row["dtype"] == Data.NONE or row["dst_dtype"] == Data.NONE:
         return False
-    count, d, a = np.int64(row["count"]), np.int64(row["dst"]), np.int64(row["src0"])
-    source, target = ub[a : a + count * item_bytes(src)], ub[d : d + count * item_bytes(dst)]
-    _convert(source, target, src, dst, row["round_mode"], config[3])
-    return True
-
-
-@jit
-def run_masked(row, ub, staging, config):
-    """Convert the active lanes of every repeat."""
-    src, dst = row["dtype"], row["dst_dtype"]
-    if src == Data.NONE or dst == Data.NONE:
-        return False
-    src_item, dst_item = item_bytes(src), item_bytes(dst)
-    lanes = lanes_of(max(src_item, dst_item))
-    source, target = staged(staging, 1)[: lanes * src_item], staged(staging, 0)[: lanes * dst_item]
-    for r in range(repeats_of(row, lanes)):
-        low, high = mask_of_repeat(row, r, lanes)
-        at = row["src0"] + r * np.int64(row["src_rep_stride"]) * BLOCK
-        take(ub, at, src_item, lanes, np.int64(row["src_blk_stride"]), low, high, source)
-        _convert(source, target, src, dst, row["round_mode"], config[3])
-        at = row["dst"] + r * np.int64(row["dst_rep_stride"]) * BLOCK
-        put(ub, at, dst_item, lanes, np.int64(row["dst_blk_stride"]), low, high, target)
+    _convert(ub, row, config[3])
     return True
 
 
@@ -204,7 +186,6 @@ INSTRUCTION = Instruction(
         dtypes={},
         parameters="src_dtype=dtype dst_dtype round_mode repeat",
         footprint=footprint_masked,
-        run=run_masked,
         cost=cost_masked,
         check=check_masked,
         defaults={"round_mode": RoundMode.NONE},

@@ -10,10 +10,8 @@ from npu_sim.isa.cost_vector import whole_vector
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, UB, WRITE, line
 from npu_sim.isa.instruction import B16, B32, COUNT, DEVKIT, UNIFIED_B16, Instruction
-from npu_sim.isa.mask import lanes_of, mask_of_repeat, put, repeats_of
 from npu_sim.isa.masked import masked_cost, masked_form
-from npu_sim.isa.mte import BLOCK, item_bytes
-from npu_sim.isa.staging import staged
+from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.vector_values import is_arithmetic
 from npu_sim.reinterpret import reinterpret
 
@@ -66,25 +64,6 @@ def cost(row, cost):
 
 
 @jit
-def run_masked(row, ub, staging):
-    """Write the pattern to the active lanes."""
-    dtype = row["dtype"]
-    if not is_arithmetic(dtype):
-        return False
-    item = item_bytes(dtype)
-    lanes = lanes_of(item)
-    value = np.int64(row["value"])
-    data = staged(staging, 0)
-    for i in range(len(data)):
-        data[i] = (value >> np.int64(8 * (i % item))) & 0xFF
-    for r in range(repeats_of(row, lanes)):
-        low, high = mask_of_repeat(row, r, lanes)
-        at = row["dst"] + r * np.int64(row["dst_rep_stride"]) * BLOCK
-        put(ub, at, item, lanes, np.int64(row["dst_blk_stride"]), low, high, data)
-    return True
-
-
-@jit
 def _call(cost):
     return cost["vector_duplicate_cycles"]
 
@@ -118,7 +97,6 @@ INSTRUCTION = Instruction(
         dtypes=_DTYPES,
         cost=masked_cost(_call, _step, 0),
         tail="value_bits=value",
-        run=run_masked,
         defaults={"value_bits": 0},
     ),
 )
