@@ -359,25 +359,23 @@ def _describe(
 def _launches(
     name: str, cores: Cores, counts: dict[CoreKind, int], arguments: Arguments, *, auto_sync: bool
 ) -> tuple[Launch, ...]:
-    """Return what ran as launches: one, or those of a mixed kernel phase by phase, Cube cores first."""
+    """Return what ran as a launch."""
     names = {number: _buffer_name(number) for number in cores.buffers}
     sites = {number: str(line) for number, line in cores.lines.items()}
-    others = {"lines": dict(cores.lines), "buffers": names, "sites": sites, "auto_sync": auto_sync}
-    programs: dict[CoreKind, list[list[np.ndarray]]] = {}
-    first = 0
-    for kind, count in counts.items():
-        programs[kind] = [cores.programs(core) for core in range(first, first + count)]
-        first += count
-    if len(programs) == 1:
-        [(kind, own)] = programs.items()
-        return (launch_of(name, own, arguments.gm, core_kind=kind, **others),)
-    launches = []
-    for phase in range(max(len(core) for own in programs.values() for core in own)):
-        for kind, own in programs.items():
-            if any(len(core) > phase and len(core[phase]) for core in own):
-                part = [core[phase : phase + 1] for core in own]
-                launches.append(launch_of(f"{name}.{kind}{phase}", part, arguments.gm, core_kind=kind, **others))
-    return tuple(launches)
+    programs = [cores.programs(core) for core in range(sum(counts.values()))]
+    launch = launch_of(
+        name,
+        programs,
+        arguments.gm,
+        core_kind=next(iter(counts)),
+        vectors=counts["vector"] // counts["cube"] if len(counts) > 1 else 0,
+        crosses=cores.crosses,
+        lines=dict(cores.lines),
+        buffers=names,
+        sites=sites,
+        auto_sync=auto_sync,
+    )
+    return (launch,)
 
 
 def _buffer_name(number: int) -> str:

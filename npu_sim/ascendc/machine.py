@@ -25,6 +25,8 @@ from npu_sim.products import Product
 from npu_sim.program.launch import SourceLine
 from npu_sim.program.violation import Violation
 
+_CROSSING = (Op.CROSS_CORE_SET_FLAG, Op.CROSS_CORE_WAIT_FLAG)
+
 
 class Cores:
     """All cores of a call.
@@ -58,6 +60,7 @@ class Cores:
         self._bytes = 0
         self.lines: dict[int, SourceLine] = {}
         self.buffers: set[int] = set()
+        self.crosses = False
         self.refused: list[Violation] = []
 
     def take(self) -> None:
@@ -142,6 +145,7 @@ class Cores:
                 line = self._process.line(site)
                 if line is not None:
                     self.lines[site] = line
+        self.crosses = self.crosses or bool(np.isin(rows["op"], _CROSSING).any())
         self.buffers.update(np.unique(rows["value"][rows["op"] == Op.ALLOC_TENSOR]).tolist())
 
     def _session(self, core: int) -> Session:

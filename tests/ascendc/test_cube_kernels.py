@@ -98,3 +98,78 @@ def test_operand_types_that_the_cube_lacks_here_do_not_compile(tmp_path):
     )
     with pytest.raises(CompilationError, match="Mmad into a type other than float is not modelled"):
         ascendc.compile(path)
+
+
+MIXED = """
+#include "kernel_operator.h"
+using namespace AscendC;
+// c = relu(a b + 1): the Cube core leaves a block of 16 x 16 in memory, its vector cores finish eight rows each.
+__global__ __aicore__ void fused(GM_ADDR a, GM_ADDR b, GM_ADDR workspace, GM_ADDR c, int32_t faulty) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2);
+  GlobalTensor<half> left, right; GlobalTensor<float> sums, out;
+  left.SetGlobalBuffer((__gm__ half*)a); right.SetGlobalBuffer((__gm__ half*)b);
+  sums.SetGlobalBuffer((__gm__ float*)workspace); out.SetGlobalBuffer((__gm__ float*)c);
+  if ASCEND_IS_AIC {
+    int64_t block = GetBlockIdx();
+    LocalTensor<half> a1(TPosition::A1, 0, 256), b1(TPosition::B1, 1024, 256);
+    LocalTensor<half> a2(TPosition::A2, 0, 256), b2(TPosition::B2, 0, 256);
+    LocalTensor<float> l0c(TPosition::CO1, 0, 256);
+    Nd2NzParams whole(1, 16, 16, 0, 16, 16, 1, 0);
+    DataCopy(a1, left[block * 256], whole);
+    DataCopy(b1, right, whole);
+    SetFlag<HardEvent::MTE2_MTE1>(0); WaitFlag<HardEvent::MTE2_MTE1>(0);
+    LoadData(a2, a1, LoadData2DParams(0, 1, 1, 0, 0, false, 0));
+    LoadData(b2, b1, LoadData2DParams(0, 1, 1, 0, 0, true, 0));
+    SetFlag<HardEvent::MTE1_M>(0); WaitFlag<HardEvent::MTE1_M>(0);
+    Mmad(l0c, a2, b2, MmadParams(16, 16, 16, false, 0, false, false, false));
+    SetFlag<HardEvent::M_FIX>(0); WaitFlag<HardEvent::M_FIX>(0);
+    Fixpipe(sums[block * 256], l0c, FixpipeParamsV220(16, 16, 16, 16, false));
+    if (faulty != 1) CrossCoreSetFlag<2, PIPE_FIX>(3);
+  }
+  if ASCEND_IS_AIV {
+    int64_t at = GetBlockIdx() * 128;
+    LocalTensor<float> t(TPosition::VECCALC, 0, 128);
+    if (faulty != 2) CrossCoreWaitFlag(3);
+    DataCopy(t, sums[at], 128);
+    SetFlag<HardEvent::MTE2_V>(0); WaitFlag<HardEvent::MTE2_V>(0);
+    Adds(t, t, 1.0f, 128);
+    Relu(t, t, 128);
+    SetFlag<HardEvent::V_MTE3>(0); WaitFlag<HardEvent::V_MTE3>(0);
+    DataCopy(out[at], t, 128);
+    SyncAll<true>();
+  }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def fused(tmp_path_factory):
+    path = tmp_path_factory.mktemp("mixed") / "fused.cpp"
+    path.write_text(MIXED)
+    return ascendc.compile(path)
+
+
+def _fused_operands():
+    rng = np.random.default_rng(6)
+    a, b = rng.integers(-4, 5, (32, 16)).astype(np.float16), rng.integers(-4, 5, (16, 16)).astype(np.float16)
+    return a, b, np.zeros((32, 16), np.float32), np.zeros((32, 16), np.float32)
+
+
+def test_cube_and_vector_cores_of_a_mixed_kernel_hand_over_by_flags(fused):
+    a, b, workspace, c = _fused_operands()
+    run = fused(a, b, workspace, c, 0, blocks=2)
+    assert np.array_equal(c, np.maximum(a.astype(np.float32) @ b.astype(np.float32) + 1, 0))
+    assert run.findings == ()
+    assert run.launches[0].vectors == 2
+    assert run.launches[0].core_count == 6
+    assert run.seconds > 0
+
+
+def test_a_flag_between_cores_that_nobody_sets_is_an_error_and_a_wait_that_misses_a_race(fused):
+    a, b, workspace, c = _fused_operands()
+    with pytest.raises(ascendc.KernelError, match=r"core 2 CrossCoreWaitFlag\(3\) must be answered by a set") as raised:
+        fused(a, b, workspace, c, 1, blocks=2)
+    text = MIXED.splitlines()
+    assert "CrossCoreWaitFlag(3)" in text[raised.value.line.line - 1]
+    found = fused.check(a, b, workspace, c, 2, blocks=2).findings
+    assert any("DataCopy(t, sums[at], 128)" in text[one.line.line - 1] for one in found)

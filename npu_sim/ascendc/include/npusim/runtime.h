@@ -19,7 +19,8 @@ namespace npusim {
 
 constexpr size_t STACK_BYTES = 1 << 20, GUARD_BYTES = 1 << 16;
 
-enum class Wait { NONE, SYNC, ENDED };
+enum class Wait { NONE, SYNC, FLAG, ENDED };
+constexpr int CROSS_FLAGS = 16, CROSS_MODES = 3;
 
 // What a core's registers hold between calls, and the pipe that owns its buffers.
 struct FeatureMap {
@@ -30,6 +31,9 @@ struct Core {
   int64_t index = 0, block = 0, sub_block = 0;
   bool is_vector = false, is_cube = false;
   Wait wait = Wait::NONE;
+  // Flags between cores: counters, the one that is waited for, and sets that others have yet to join.
+  int counters[CROSS_FLAGS] = {}, awaited = 0;
+  int sets[CROSS_MODES][CROSS_FLAGS] = {};
   ucontext_t context;
   uint8_t* stack = nullptr;
   void* pipe = nullptr;
@@ -175,6 +179,45 @@ inline void wait_for_all() {
   swapcontext(&self->context, &scheduler);
 }
 
+inline bool has_both_kinds() { return control->cubes_per_block && control->vectors_per_block; }
+
+// Those who set a flag of a mode together with a core, and those on whom it counts then.
+template <class F> inline void for_setters(const Core& core, int mode, F visit) {
+  for (int64_t i = 0; i < control->cores; i++) {
+    Core& other = cores[i];
+    if (other.is_cube == core.is_cube && (mode == 0 || other.block == core.block)) visit(other);
+  }
+}
+template <class F> inline void for_targets(const Core& core, int mode, F visit) {
+  for (int64_t i = 0; i < control->cores; i++) {
+    Core& other = cores[i];
+    bool same_kind = other.is_cube == core.is_cube;
+    if (mode == 0 ? same_kind : other.block == core.block && same_kind == (mode == 1)) visit(other);
+  }
+}
+
+inline void cross_set(int mode, int flag) {
+  self->sets[mode][flag]++;
+  bool all = true;
+  for_setters(*self, mode, [&](Core& core) { all = all && core.sets[mode][flag]; });
+  if (!all) return;
+  for_setters(*self, mode, [&](Core& core) { core.sets[mode][flag]--; });
+  for_targets(*self, mode, [&](Core& core) {
+    core.counters[flag]++;
+    if (core.wait == Wait::FLAG && core.awaited == flag) core.wait = Wait::NONE;
+  });
+}
+
+inline void cross_wait(int flag) {
+  if (!self->counters[flag]) {
+    self->wait = Wait::FLAG;
+    self->awaited = flag;
+    hand_over(Status::ROWS);
+    swapcontext(&self->context, &scheduler);
+  }
+  self->counters[flag]--;
+}
+
 // ------------------------------------------------------------------------------------------------------------ entry
 
 template <class T> T argument(int64_t index) {
@@ -315,11 +358,17 @@ inline int serve(int argc, char** argv, void (*kernel)()) {
       ended += self->wait == Wait::ENDED;
     }
     if (moved) continue;
-    if (ended) {  // some wait for cores that have returned
-      for (int64_t i = 0; i < control->cores; i++)
-        if (cores[i].wait == Wait::SYNC) self = &cores[i];
+    const Core* stuck = nullptr;
+    for (int64_t i = control->cores - 1; i >= 0; i--)
+      if (cores[i].wait == Wait::FLAG || (ended && cores[i].wait == Wait::SYNC)) stuck = &cores[i];
+    if (stuck) {
+      self = &cores[stuck->index];
       control->core = self->index;
-      snprintf(control->text, TEXT_BYTES, "SyncAll must be reached by every core, not be skipped by one that returned");
+      if (self->wait == Wait::SYNC)
+        snprintf(control->text, TEXT_BYTES, "SyncAll must be reached by every core, not be skipped by one that returned");
+      else
+        snprintf(control->text, TEXT_BYTES, "CrossCoreWaitFlag(%d) must be answered by a set, not wait for ever",
+                 self->awaited);
       hand_over(Status::DEADLOCK);
       return 3;
     }

@@ -40,9 +40,47 @@ inline void barrier(Here here, int64_t on) {
   emit_pipe_barrier(here, on);
 }
 
-inline void sync_all(Here here) {
+#ifdef NPUSIM_HAS_CROSS_CORE_SET_FLAG
+inline void cross_core_set(Here here, int mode, int64_t on, int64_t flag) {
+  if (!is_split) refuse(here, "CrossCoreSetFlag must be on a product with separate cores");
+  if (mode < 0 || mode >= CROSS_MODES) refuse(here, "CrossCoreSetFlag mode must be 0, 1 or 2, not %d", mode);
+  if (mode && !has_both_kinds()) refuse(here, "CrossCoreSetFlag of mode %d must be in a mixed kernel", mode);
+  if (mode == 1 && self->is_cube) refuse(here, "CrossCoreSetFlag of mode 1 must be on a vector core");
+  emit_cross_core_set_flag(here, mode, on, flag & (CROSS_FLAGS - 1));
+  cross_set(mode, int(flag & (CROSS_FLAGS - 1)));
+}
+
+inline void cross_core_wait(Here here, int64_t flag) {
+  if (!is_split) refuse(here, "CrossCoreWaitFlag must be on a product with separate cores");
+  emit_cross_core_wait_flag(here, flag & (CROSS_FLAGS - 1));
+  cross_wait(int(flag & (CROSS_FLAGS - 1)));
+}
+#endif
+
+// Flags that SyncAll takes in a mixed kernel.
+constexpr int CUBE_FLAG = 11, VECTOR_FLAG = 12, CUBE_TO_VECTOR_FLAG = 13, VECTORS_FLAG = 14;
+
+inline void sync_all(Here here, bool only_vectors) {
+  if (!has_both_kinds()) {
+    emit_pipe_barrier(here, pipe::ALL);
+    return wait_for_all();
+  }
+#ifdef NPUSIM_HAS_CROSS_CORE_SET_FLAG
+  if (only_vectors && self->is_cube) return;
   emit_pipe_barrier(here, pipe::ALL);
-  wait_for_all();
+  if (only_vectors) {
+    cross_core_set(here, 0, pipe::MTE3, VECTORS_FLAG);
+    cross_core_wait(here, VECTORS_FLAG);
+  } else if (self->is_vector) {
+    cross_core_set(here, 2, pipe::MTE3, VECTOR_FLAG);
+    cross_core_wait(here, CUBE_TO_VECTOR_FLAG);
+  } else {
+    cross_core_wait(here, VECTOR_FLAG);
+    cross_core_set(here, 0, pipe::FIX, CUBE_FLAG);
+    cross_core_wait(here, CUBE_FLAG);
+    cross_core_set(here, 2, pipe::FIX, CUBE_TO_VECTOR_FLAG);
+  }
+#endif
 }
 }  // namespace npusim
 
@@ -61,12 +99,28 @@ template <pipe_t from, pipe_t to> class TQueSync {
   void WaitFlag(int32_t id, Here here = Here::now()) { npusim::emit_wait_flag(here, from, to, id); }
 };
 
-template <bool only_vectors = true> inline void SyncAll(Here here = Here::now()) { npusim::sync_all(here); }
+template <bool only_vectors = true> inline void SyncAll(Here here = Here::now()) {
+  npusim::sync_all(here, only_vectors);
+}
+#ifdef NPUSIM_HAS_CROSS_CORE_SET_FLAG
+template <uint8_t mode, pipe_t on> inline void CrossCoreSetFlag(uint16_t flag, Here here = Here::now()) {
+  npusim::cross_core_set(here, mode, on, flag);
+}
+template <uint8_t mode = 0, pipe_t on = PIPE_S> inline void CrossCoreWaitFlag(uint16_t flag, Here here = Here::now()) {
+  npusim::cross_core_wait(here, flag);
+}
+template <pipe_t on> inline void NotifyEvent(uint16_t flag, Here here = Here::now()) {
+  npusim::cross_core_set(here, 2, on, flag);
+}
+template <pipe_t on = PIPE_S> inline void WaitEvent(uint16_t flag, Here here = Here::now()) {
+  npusim::cross_core_wait(here, flag);
+}
+#endif
 // The form that counts in global memory: the same order, without the memory.
 template <bool only_vectors = true>
 inline void SyncAll(const GlobalTensor<int32_t>&, const LocalTensor<int32_t>&, int32_t = 0, Here here = Here::now()) {
   if (npusim::is_split && !npusim::self->is_vector) return;
-  npusim::sync_all(here);
+  npusim::sync_all(here, true);
 }
 
 template <class T> inline void SetAtomicAdd(Here here = Here::now()) {
