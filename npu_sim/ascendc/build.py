@@ -19,15 +19,21 @@ from npu_sim._jit import cache_parent, why_not_kept
 from npu_sim.ascendc.control import control_header
 from npu_sim.ascendc.registry_header import registry_header
 from npu_sim.ascendc.source import Kind, Source
+from npu_sim.ascendc.tiling_structs import host_headers, structs_header
 from npu_sim.ascendc.vector_header import vector_header
 from npu_sim.compilers import CompilationError, Compiler, find_compiler
 from npu_sim.errors import InputFileError
 from npu_sim.products import Product
 
 INCLUDE = Path(__file__).parent / "include"
+HOST_INCLUDE = Path(__file__).parent / "host"
+"""Headers of the runtime, for the host code that sources hold beside kernels: declared, never called."""
+_TILINGS = "npusim_tilings.h"
 _DEFINED = re.compile(r"^(?:template\b.*?>\s*)?inline\s+[\w:<>&*\s]*?\b([A-Z]\w*)\(", re.MULTILINE)
 _MADE = re.compile(r"^NPUSIM_\w+\(([^()]*)\)$", re.MULTILINE)
 """Uses of macros that define a public function, whose names begin with a capital."""
+_UNRESOLVED = "-DACL_FUNC_VISIBILITY=__attribute__((weak))"
+"""What headers of the user call of the runtime need not be there when the kernel's program is linked."""
 _CORE_KIND = {"mix": 0, "cube": 1, "vector": 2}
 _CCE_ARCH = {2201: 220, 2002: 200, 1001: 100}
 """``__CCE_AICORE__`` by ``__NPU_ARCH__``. ASSUMED: the numbers come with the vendor's compiler, not with a document."""
@@ -127,11 +133,13 @@ class Build:
     def _compile(self, compiler: Compiler, place: Path) -> None:
         for name, text in generated_headers().items():
             (place / name).write_text(text, encoding="utf-8")
+        (place / _TILINGS).write_text(self._tilings(), encoding="utf-8", errors="surrogateescape")
         path = str(self.source.path).replace("\\", "\\\\").replace('"', '\\"')
         body = f'#line 1 "{path}"\n{self.source.text}'
         (place / "source.inc").write_text(body, encoding="utf-8", errors="surrogateescape")
         main = [
             '#include "npusim/runtime.h"',
+            f'#include "{_TILINGS}"',
             "#define main npusim_user_main",
             '#include "source.inc"',
             "#undef main",
@@ -139,22 +147,41 @@ class Build:
             f"NPUSIM_ENTRY({self.kernel})",
         ]
         (place / "main.cpp").write_text("\n".join(main) + "\n", encoding="utf-8")
-        include = [f"-I{INCLUDE}", f"-I{place}"]
+        include = [f"-I{INCLUDE}", f"-I{place}", f"-I{HOST_INCLUDE}"]
         for directory in self._include:
             include += ["-iquote", str(directory), f"-I{directory}"]
-        options = ["-std=c++17", "-O1", "-g0", "-w", *include, *(f"-D{define}" for define in self._defines)]
+        options = [
+            "-std=c++17",
+            "-O1",
+            "-g0",
+            "-w",
+            _UNRESOLVED,
+            *include,
+            *(f"-D{define}" for define in self._defines),
+        ]
         try:
             compiler.run([*options, str(place / "main.cpp"), "-o", str(place / "kernel")], str(self.source.path))
         except CompilationError as error:
             raise CompilationError(_told(str(error), place)) from None
 
+    def _tilings(self) -> str:
+        """Return the tiling structures of the project that the source is part of."""
+        return structs_header(host_headers(self.source.path), self.kernel, self._own_texts())
+
+    def _own_texts(self) -> list[str]:
+        return [self.source.text, *_included(self.source, self._include)]
+
     def _digest(self, compiler: Compiler) -> str:
         parts = [compiler.version, str(compiler), self.kernel, str(self.source.path), *self._defines]
         parts += [str(path) for path in self._include]
         parts += [f"{name}\n{text}" for name, text in sorted(generated_headers().items())]
-        parts += [path.read_text(encoding="utf-8") for path in sorted(INCLUDE.rglob("*.h"))]
+        parts += [
+            path.read_text(encoding="utf-8")
+            for folder in (INCLUDE, HOST_INCLUDE)
+            for path in sorted(folder.rglob("*.h"))
+        ]
         digest = hashlib.sha256()
-        for part in [*parts, self.source.text, *_included(self.source, self._include)]:
+        for part in [*parts, self._tilings(), *self._own_texts()]:
             digest.update(f"{len(part)}\n{part}".encode(errors="surrogateescape"))
         return digest.hexdigest()[:32]
 

@@ -20,11 +20,12 @@ from functools import cache
 from pathlib import Path
 
 from npu_sim import _jit
+from npu_sim.ascendc.build import HOST_INCLUDE
 from npu_sim.compilers import Compiler, find_compiler
 from npu_sim.errors import MissingExtraError, NpuSimError
 
 _HERE = Path(__file__).parent
-HEADERS = _HERE / "include"
+HEADERS = HOST_INCLUDE, _HERE / "include"
 SOURCES = _HERE / "sources"
 CPP_STANDARD = "-std=c++17"
 
@@ -120,8 +121,9 @@ def build_sdk(compiler: Compiler | None = None, *, note: Callable[[str], None] |
 def build_number() -> str:
     """Return what tells these sources from others: a library and the Python it starts must agree on it."""
     found = hashlib.sha256()
-    for path in sorted(path for folder in (HEADERS, SOURCES) for path in folder.rglob("*") if path.is_file()):
-        found.update(path.relative_to(_HERE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    for folder in (*HEADERS, SOURCES):
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            found.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return found.hexdigest()[:20]
 
 
@@ -152,7 +154,8 @@ def shared_python() -> Path:
 
 def _build(root: Path, compiler: Compiler, python: Path) -> None:
     sdk = Sdk(root)
-    shutil.copytree(HEADERS, sdk.include)
+    for headers in HEADERS:
+        shutil.copytree(headers, sdk.include, dirs_exist_ok=True)
     sdk.lib.mkdir()
     facts = {"NPU_SIM_LIBPYTHON": str(python), "NPU_SIM_PYTHON": sys.executable, "NPU_SIM_BUILD": build_number()}
     defined = [f'-D{name}="{_escaped(value)}"' for name, value in facts.items()]

@@ -1,0 +1,20 @@
+// Structures of tilings that host functions of the library fill in.
+#pragma once
+#include <cstdint>
+
+struct TCubeTiling {
+  int32_t usedCoreNum, M, N, Ka, Kb;
+  int32_t singleCoreM, singleCoreN, singleCoreK;
+  int32_t baseM, baseN, baseK;
+  int32_t depthA1, depthB1, stepM, stepN;
+  int32_t isBias, transLength, iterateOrder, shareMode;
+  int32_t shareL1Size, shareL0CSize, shareUbSize;
+  int32_t batchM, batchN, singleBatchM, singleBatchN;
+  int32_t stepKa, stepKb, depthAL1CacheUB, depthBL1CacheUB;
+  int32_t dbL0A, dbL0B, dbL0C;
+  int32_t ALayoutInfoB, ALayoutInfoS, ALayoutInfoN, ALayoutInfoG, ALayoutInfoD;
+  int32_t BLayoutInfoB, BLayoutInfoS, BLayoutInfoN, BLayoutInfoG, BLayoutInfoD;
+  int32_t CLayoutInfoB, CLayoutInfoS1, CLayoutInfoN, CLayoutInfoG, CLayoutInfoS2;
+  int32_t BatchNum, mxTypePara;
+};
+static_assert(sizeof(TCubeTiling) == 50 * sizeof(int32_t), "TCubeTiling");

@@ -1,0 +1,2 @@
+// Sources that hold host code too include this: what it declares is for hosts alone.
+#pragma once

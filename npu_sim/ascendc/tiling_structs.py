@@ -1,0 +1,95 @@
+"""The tiling structures of an operator project: what its host sources define, for the kernel beside them.
+
+A project keeps kernels in ``op_kernel`` and host sources in ``op_host``; its build makes the kernel's structures of the
+macros that define them there (BEGIN_TILING_DATA_DEF), and so does this. Of other names in those files nothing is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+_KERNELS, _HOSTS = "op_kernel", "op_host"
+_MOST_BYTES = 1 << 20
+"""Of a header; larger ones are not looked at."""
+_STRUCT = re.compile(r"\bBEGIN_TILING_DATA_DEF\s*\(\s*(\w+)\s*\)(.*?)\bEND_TILING_DATA_DEF\b", re.DOTALL)
+_FIELD = re.compile(r"\bTILING_DATA_FIELD_DEF(?P<kind>_ARR|_STRUCT)?\s*\(\s*(?P<operands>[^)]*)\)")
+_REGISTERED = re.compile(r"\bREGISTER_TILING_DATA_CLASS\s*\(\s*(\w+)\s*,\s*([\w:]+)\s*\)")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+def host_headers(source: Path) -> list[Path]:
+    """Return the headers of the project's host sources that define tilings, in the order of their names."""
+    folder = next((parent for parent in source.parents if parent.name == _KERNELS), None)
+    if folder is None:
+        return []
+    found = sorted((folder.parent / _HOSTS).rglob("*.h"))
+    return [path for path in found if path.stat().st_size <= _MOST_BYTES and "BEGIN_TILING_DATA_DEF" in _text(path)]
+
+
+def structs_header(headers: Iterable[Path], kernel: str, own: Sequence[str]) -> str:
+    """Return a header with the structures that ``headers`` define.
+
+    Parameters
+    ----------
+    headers : iterable of Path
+        See `host_headers`.
+    kernel : str
+        The kernel, whose tiling GET_TILING_DATA without a structure reads: of those that are registered the one with
+        the kernel's name, whatever the case and underscores, else the only one.
+    own : sequence of str
+        The source and what it includes: structures that these define are left to them.
+    """
+    text = "\n".join(_COMMENT.sub(" ", _text(path)) for path in headers)
+    theirs = "\n".join(own)
+    waiting = {
+        name: _members(body, text)
+        for name, body in _STRUCT.findall(text)
+        if not re.search(rf"\b(?:struct|class)\s+(?:\w+\s*\([^)]*\)\s*)?{name}\b", theirs)
+        and not re.search(rf"\bBEGIN_TILING_DATA_DEF\s*\(\s*{name}\s*\)", theirs)
+    }
+    lines = ["#pragma once", '#include "kernel_tiling/kernel_tiling.h"']
+    while ready := [
+        name for name, members in waiting.items() if not any(kind in waiting for kind, _, is_one in members if is_one)
+    ]:
+        for name in ready:
+            fields = "".join(f" {kind} {field};" for kind, field, _ in waiting.pop(name))
+            lines.append(f"struct alignas(8) {name} {{{fields} }};")
+    if "REGISTER_TILING_DEFAULT" not in theirs and (default := _default(text, kernel)):
+        lines.append(f"using npusim_default_tiling = {default};")
+    return "\n".join(lines) + "\n"
+
+
+def _members(body: str, text: str) -> list[tuple[str, str, bool]]:
+    """Return type and name of each member, and whether it is a structure; lengths by name are looked up in ``text``."""
+    members = []
+    for found in _FIELD.finditer(body):
+        operands = [one.strip() for one in found["operands"].split(",")]
+        is_array = found["kind"] == "_ARR"
+        if len(operands) != 2 + is_array:
+            continue
+        kind, *size, name = operands
+        members.append((kind, f"{name}[{_number(size[0], text)}]" if is_array else name, found["kind"] == "_STRUCT"))
+    return members
+
+
+def _number(size: str, text: str) -> str:
+    """Return a length as a number if it is the name of one."""
+    if not size.isidentifier():
+        return size
+    found = re.search(rf"#\s*define\s+{size}\s+(\w+)", text) or re.search(rf"\b{size}\s*=\s*(\w+)\s*;", text)
+    return _number(found[1], text) if found and found[1] != size else size
+
+
+def _default(text: str, kernel: str) -> str | None:
+    registered = {op.lower(): name.rpartition("::")[2] for op, name in _REGISTERED.findall(text)}
+    wanted = kernel.partition("<")[0].replace("_", "").lower()
+    if wanted in registered:
+        return registered[wanted]
+    whole = {op: name for op, name in registered.items() if op != f"{name.lower()}op"}
+    return next(iter(whole.values())) if len(whole) == 1 else None
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="surrogateescape")

@@ -1,0 +1,125 @@
+"""Kernels of operator projects: their tilings come from the host sources beside them, host code stands in their way no
+longer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npu_sim import ascendc
+from npu_sim.ascendc.tiling_structs import host_headers, structs_header
+from npu_sim.compilers import CompilationError
+from tests.ascendc.compiler import require_compiler
+
+require_compiler()
+
+HOST = """
+#include "register/tilingdata_base.h"
+#include "nothing/that/is/here.h"
+namespace optiling {
+constexpr uint32_t PARTS = 3;  // BEGIN_TILING_DATA_DEF(Nothing)
+BEGIN_TILING_DATA_DEF(OneFactor)
+  TILING_DATA_FIELD_DEF(uint8_t, shift);
+  TILING_DATA_FIELD_DEF(float, scale);
+END_TILING_DATA_DEF;
+REGISTER_TILING_DATA_CLASS(OneFactorOp, OneFactor)
+BEGIN_TILING_DATA_DEF(ScaleTilingData)
+  TILING_DATA_FIELD_DEF(uint8_t, rounds);
+  TILING_DATA_FIELD_DEF(uint32_t, count);
+  TILING_DATA_FIELD_DEF_ARR(uint16_t, PARTS, parts);
+  TILING_DATA_FIELD_DEF(uint64_t, wide);
+  TILING_DATA_FIELD_DEF_STRUCT(OneFactor, factor);
+END_TILING_DATA_DEF;
+REGISTER_TILING_DATA_CLASS(ScaleTwo, ScaleTilingData)
+}
+"""
+KERNEL = """
+#include "kernel_operator.h"
+#include "acl/acl.h"
+#include "helpers.h"
+using namespace AscendC;
+extern "C" __global__ __aicore__ void scale_two(GM_ADDR x, GM_ADDR y, GM_ADDR workspace, GM_ADDR tiling) {
+  GET_TILING_DATA(t, tiling);
+  GlobalTensor<float> in, out;
+  in.SetGlobalBuffer((__gm__ float*)x); out.SetGlobalBuffer((__gm__ float*)y);
+  TPipe pipe;
+  TQue<TPosition::VECIN, 1> queue;
+  TQue<TPosition::VECOUT, 1> result;
+  pipe.InitBuffer(queue, 1, t.count * sizeof(float));
+  pipe.InitBuffer(result, 1, t.count * sizeof(float));
+  LocalTensor<float> local = queue.AllocTensor<float>();
+  DataCopy(local, in, t.count);
+  queue.EnQue(local);
+  local = queue.DeQue<float>();
+  LocalTensor<float> scaled = result.AllocTensor<float>();
+  Muls(scaled, local, t.factor.scale * float(t.wide) + t.parts[2], t.count);
+  result.EnQue(scaled);
+  queue.FreeTensor(local);
+  scaled = result.DeQue<float>();
+  DataCopy(out, scaled, t.count);
+  result.FreeTensor(scaled);
+}
+"""
+HELPERS = """
+#pragma once
+#include "acl/acl.h"
+bool Load(void* device, const void* host, size_t size) {
+  return aclrtMemcpy(device, size, host, size, ACL_MEMCPY_HOST_TO_DEVICE) == ACL_SUCCESS;
+}
+"""
+TILING = np.dtype(
+    {
+        "names": ["rounds", "count", "parts", "wide", "shift", "scale"],
+        "formats": ["u1", "u4", ("u2", 3), "u8", "u1", "f4"],
+        "offsets": [0, 4, 8, 16, 24, 28],
+        "itemsize": 32,
+    }
+)
+"""Each member at a multiple of its size, the whole and what it holds padded to 8 bytes."""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return the kernel of a project."""
+    for folder, name, text in (
+        ("op_host", "scale_two_tiling.h", HOST), ("op_kernel", "scale_two.cpp", KERNEL),
+        ("op_kernel", "helpers.h", HELPERS),
+    ):  # fmt: skip
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / name).write_text(text)
+    return tmp_path / "op_kernel" / "scale_two.cpp"
+
+
+def test_a_kernel_reads_the_tiling_that_its_host_sources_define(project: Path) -> None:
+    tiling = np.zeros((), TILING)
+    tiling["count"], tiling["parts"], tiling["wide"], tiling["scale"] = 64, (7, 8, 9), 2, 1.5
+    x = np.arange(64, dtype=np.float32)
+    y = np.empty_like(x)
+    run = ascendc.compile(project)(x, y, None, tiling=tiling, outputs=[1])
+    assert np.array_equal(y, x * np.float32(1.5 * 2 + 9))
+    assert run.findings == ()
+
+
+def test_structures_come_behind_what_they_hold_and_only_if_the_source_has_none(project: Path) -> None:
+    headers = host_headers(project)
+    text = structs_header(headers, "scale_two", [KERNEL])
+    assert [line.split()[2] for line in text.splitlines() if line.startswith("struct")] == [
+        "OneFactor",
+        "ScaleTilingData",
+    ]
+    assert "uint16_t parts[3];" in text
+    assert text.endswith("using npusim_default_tiling = ScaleTilingData;\n")
+    own = structs_header(headers, "another", ["struct OneFactor { int a; };"])
+    assert "struct alignas(8) OneFactor" not in own
+    assert own.endswith("using npusim_default_tiling = ScaleTilingData;\n")
+    assert "using" not in structs_header(headers, "scale_two", ["REGISTER_TILING_DEFAULT(Mine)"])
+
+
+def test_sources_outside_of_projects_have_no_tiling_of_hosts(project: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "alone.cpp"
+    alone.write_text(KERNEL.replace('#include "helpers.h"', ""))
+    assert host_headers(alone) == []
+    with pytest.raises(CompilationError, match="npusim_default_tiling"):
+        ascendc.compile(alone).build()
