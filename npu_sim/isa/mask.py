@@ -70,6 +70,15 @@ def block_bits(low: Int, high: Int, first: Int, count: Int) -> Int:
 
 
 @jit
+def is_void(row: Any, lanes: Int) -> Flag:
+    """Return whether no lane of an issued row is active."""
+    if repeats_of(row, lanes) <= 0:
+        return True
+    no_low = row["mask_low"] & leading(lanes) == 0
+    return not is_counter(row) and no_low and (lanes <= _HALF or row["mask_high"] == 0)
+
+
+@jit
 def active_lanes(row: Any, lanes: Int) -> Int:
     """Return the number of active lanes over all repeats."""
     if is_counter(row):

@@ -23,7 +23,7 @@ from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NO_FOOTPRINT, NONE, ONCE, READ, UB, WRITE, line
 from npu_sim.isa.instruction import BYTE, DEVKIT, FLOATS, HALF, ITEM, WORD, Index, Instruction, Rows
 from npu_sim.isa.lanes import decode_rows
-from npu_sim.isa.mask import block_bits, is_counter, lanes_of, leading, mask_of_repeat, masked_boxes, repeats_of
+from npu_sim.isa.mask import block_bits, is_counter, is_void, lanes_of, mask_of_repeat, masked_boxes, repeats_of
 from npu_sim.isa.masked import masked_occupancy
 from npu_sim.isa.mte import BLOCK, item_bytes
 from npu_sim.reinterpret import reinterpret
@@ -132,19 +132,11 @@ def _sources(row: Any, out: Any) -> Int:
 
 
 @jit
-def _is_void(row: Any, lanes: Int) -> Flag:
-    """Return whether no lane of an operand is active."""
-    if is_counter(row):
-        return repeats_of(row, lanes) <= 0
-    return row["mask_low"] & leading(lanes) == 0 and (lanes <= 64 or row["mask_high"] == 0)
-
-
-@jit
 def _one_of_each(row: Any, out: Any, step: Int, length: Int) -> Int:
     """One result for each repeat."""
     lanes = lanes_of(item_bytes(row["dtype"]))
     count = _sources(row, out)
-    if _is_void(row, lanes):
+    if is_void(row, lanes):
         return count
     pitch = np.int64(row["dst_rep_stride"]) * step
     return line(out, count, UB, WRITE, np.int64(row["dst"]), length, repeats_of(row, lanes), pitch)
@@ -276,7 +268,7 @@ def run_sums(row: Any, ub: np.ndarray, staging: np.ndarray, config: np.ndarray) 
     item = np.int64(item_bytes(dtype))
     lanes = lanes_of(item)
     values = staging[:128]
-    if _is_void(row, lanes):
+    if is_void(row, lanes):
         return True
     for r in range(repeats_of(row, lanes)):
         low, high = mask_of_repeat(row, r, lanes)

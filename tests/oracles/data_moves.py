@@ -11,7 +11,8 @@ import struct
 
 import numpy as np
 
-from npu_sim.isa.op import Data, Op, Space
+from npu_sim.isa.op import Data, Mode, Op, Space
+from tests.oracles.masked import address_of, repeats_of
 
 _BYTES = {Data.FP16: 2, Data.BF16: 2, Data.FP32: 4, Data.INT32: 4, Data.INT16: 2}
 UB = Space.UB
@@ -110,7 +111,35 @@ def _gather_mask(row, machine):
         machine.store(UB, get("dst"), np.concatenate(found))
 
 
+def _copy(row, machine):
+    item = _BYTES[Data(row["dtype"])]
+    for repeat, lanes in enumerate(repeats_of(row)):
+        for lane in lanes:
+            element = machine.load(UB, address_of(row, "src0", item, repeat, lane), item)
+            machine.store(UB, address_of(row, "dst", item, repeat, lane), element)
+
+
+def _offset_lanes(row):
+    """Yield (address of the offset, address of the result) of every active lane of a masked Gather."""
+    get, item = _get(row), _BYTES[Data(row["dtype"])]
+    for repeat, lanes in enumerate(repeats_of(row)):
+        for lane in lanes:
+            at = get("dst") + 32 * repeat * get("dst_rep_stride") + lane * item
+            yield get("src1") + 4 * (repeat * (256 // item) + lane), at
+
+
+def _gather_masked(row, machine):
+    item = _BYTES[Data(row["dtype"])]
+    for offset_at, at in _offset_lanes(row):
+        [offset] = _offsets(machine, offset_at, 1)
+        assert offset % item == 0
+        assert offset + item <= int(row["src_bytes"])
+        machine.store(UB, at, machine.load(UB, int(row["src0"]) + offset, item))
+
+
 RUN = {
+    Op.COPY: _copy,
+    Op.GATHER_MASKED: _gather_masked,
     Op.TRANSPOSE: _transpose,
     Op.GATHER: _gather,
     Op.SCATTER: _scatter,
@@ -119,7 +148,7 @@ RUN = {
     Op.MRG_SORT: _mrg_sort,
     Op.GATHER_MASK: _gather_mask,
 }
-BY_DATA = frozenset({Op.GATHER, Op.SCATTER, Op.GATHERB, Op.GATHER_MASK})
+BY_DATA = frozenset({Op.GATHER, Op.GATHER_MASKED, Op.SCATTER, Op.GATHERB, Op.GATHER_MASK})
 """Those whose addresses follow from data: what is touched is part of the footprint, which says what may be."""
 
 
@@ -159,6 +188,13 @@ def touched(row, out):
                 out.write(UB, get("dst") + i * item, item)
             else:
                 out.write(UB, get("dst") + 32 * (i // 8 * get("dst_rep_stride") + i % 8 * get("dst_blk_stride")), 32)
+        return
+    if op == Op.GATHER_MASKED:
+        item = _BYTES[Data(row["dtype"])]
+        for offset_at, at in _offset_lanes(row):
+            out.read(UB, offset_at, 4)
+            out.write(UB, at, item)
+            out.read(UB, get("src0"), get("src_bytes"))
         return
     RUN[op](row, _Recorder(out))
 
@@ -238,7 +274,28 @@ def _extent_of_gather_mask(r):
     return found
 
 
+def _extent_of_gather_masked(r):
+    item = r.item()
+    lanes = min(256 // item, 128)
+    if r.mode & Mode.COUNTER:
+        raise r.undefined("mode")
+    if not 0 <= r.dst_rep_stride < 2**16:
+        raise r.undefined("dst_rep_stride")
+    mask = r.mask_low % 2**64 + r.mask_high % 2**64 * 2**64
+    active = [lane for lane in range(lanes) if mask >> lane & 1]
+    if not active or r.repeat <= 0:
+        return {}
+    first, last = active[0], active[-1]
+    steps = (r.repeat, 4 * lanes), (r.repeat, 32 * r.dst_rep_stride)
+    return {
+        "src0": _line(r.src0, r.src_bytes),
+        "src1": (UB, _boxes(r.src1 + 4 * first, 4 * (last - first + 1), steps[0])),
+        "dst": (UB, _boxes(r.dst + item * first, item * (last - first + 1), steps[1])),
+    }
+
+
 EXTENTS = {
+    Op.GATHER_MASKED: _extent_of_gather_masked,
     Op.TRANSPOSE: _extent_of_transpose,
     Op.GATHER: _extent_of_gather,
     Op.SCATTER: _extent_of_scatter,

@@ -404,6 +404,7 @@ _HANDLERS = {
     Op.BRCB: _brcb,
     Op.TRANS_DATA_TO_5HD: _trans_data_to_5hd,
     **data_moves.EXTENTS,
+    Op.COPY: _masked,
     **dict.fromkeys(reductions.OPS, reductions.extent),
 }
 

@@ -671,6 +671,34 @@ def gather(rng):
     return Instance(builder, memory=dtype, planted={at: offsets})
 
 
+def gather_masked(rng):
+    builder = ProgramBuilder(_pick(rng, (A2, UNIFIED)))
+    dtype = _pick(rng, _types(Op.GATHER_MASKED, builder.product))
+    item, repeat, reach = ITEM[dtype], int(rng.integers(5)), 32 * int(rng.integers(1, 20))
+    dst, src, at = _placed(rng, 4 * 20 * 32 + 256, reach, 4 * 512)
+    if rng.random() < 0.8:
+        builder.set_vector_mask(*random_mask(rng))
+    builder.gather_masked(
+        dst=dst, src0=src, src1=at, src_bytes=reach, dtype=dtype, repeat=repeat, dst_rep_stride=_pick(rng, (8, 9, 20)),
+    )  # fmt: skip
+    offsets = rng.integers(0, reach // item, repeat * 256 // item, dtype=np.uint32) * np.uint32(item)
+    return Instance(builder, memory=dtype, planted={at: offsets})
+
+
+def copy(rng):
+    builder = ProgramBuilder(A2)
+    dtype = _pick(rng, _types(Op.COPY, A2))
+    if rng.random() < 0.8:
+        builder.set_vector_mask(*random_mask(rng))
+    dst, src = rng.permutation(2) * 32768 + 32 * rng.integers(99, size=2)
+    builder.copy(
+        dst=int(dst), src=int(src), dtype=dtype, repeat=_pick(rng, (0, 1, 2, 5)), dst_blk_stride=_pick(rng, (1, 1, 2)),
+        src_blk_stride=_pick(rng, (1, 0, 3)), dst_rep_stride=_pick(rng, (8, 16, 40)),
+        src_rep_stride=_pick(rng, (8, 0, 1, 60)),
+    )  # fmt: skip
+    return Instance(builder, memory=dtype)
+
+
 def scatter(rng):
     builder = ProgramBuilder(UNIFIED)
     dtype = _pick(rng, _types(Op.SCATTER, UNIFIED))
@@ -787,6 +815,8 @@ GENERATORS = {
     Op.SORT32: sort32,
     Op.MRG_SORT: mrg_sort,
     Op.GATHER_MASK: gather_mask,
+    Op.GATHER_MASKED: gather_masked,
+    Op.COPY: copy,
     **{op: partial(reduction, op=op) for op in reductions.OPS},
 }
 

@@ -380,6 +380,18 @@ def _by_offsets(op, emitter):
     return write
 
 
+def _gather_masked(w, row):
+    sizes = 32 * w._size(64), w._dtype(Op.GATHER_MASKED), w._size(40), w._size(40)
+    emit.emit_gather_masked(row, 0, 0, 0, 0, *sizes, 0, 0)
+    row["mask_low"], row["mask_high"] = random_mask(w.rng)
+
+
+def _copy(w, row):
+    steps = 1 + w._size(4), w._size(4), w._size(40), w._size(40)
+    emit.emit_copy(row, 0, 0, 0, w._dtype(Op.COPY), w._size(60), *steps, 0, 0)
+    row["mask_low"], row["mask_high"] = random_mask(w.rng)
+
+
 def _gatherb(w, row):
     sizes = 32 * w._size(64), w._dtype(Op.GATHERB), w._size(64), 1 + w._size(4), w._size(40)
     emit.emit_gatherb(row, 0, 0, 0, 0, *sizes, 0, 0)
@@ -465,6 +477,8 @@ _EMITTERS = {
     Op.TRANS_DATA_TO_5HD: _trans_data_to_5hd,
     Op.TRANSPOSE: _transpose,
     Op.GATHER: _by_offsets(Op.GATHER, emit.emit_gather),
+    Op.GATHER_MASKED: _gather_masked,
+    Op.COPY: _copy,
     Op.SCATTER: _by_offsets(Op.SCATTER, emit.emit_scatter),
     Op.GATHERB: _gatherb,
     Op.SORT32: _sort32,

@@ -5,17 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.codes import C220, M200, Pipe, Space
-from npu_sim.isa.cost_rates import divide_up
+from npu_sim.isa.codes import C220, M200, Mode, Pipe, Space
+from npu_sim.isa.cost_rates import amount, divide_up
 from npu_sim.isa.cost_vector import streamed
 from npu_sim.isa.emitter import emitter
-from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, line
-from npu_sim.isa.instruction import B16, B32, COUNT, DEVKIT, UNIFIED_B16, Instruction
-from npu_sim.isa.mte import item_bytes
+from npu_sim.isa.footprint_boxes import NO_FOOTPRINT, NONE, ONCE, READ, UB, WRITE, line
+from npu_sim.isa.instruction import B16, B32, BYTE, COUNT, DEVKIT, UNIFIED_B16, WORD, Index, Instruction, Range, Rows
+from npu_sim.isa.mask import block_bits, is_void, lanes_of, masked_boxes
+from npu_sim.isa.mte import BLOCK, item_bytes
 from npu_sim.reinterpret import reinterpret
 from npu_sim.units import REPEAT_BYTES
 
-OP = 65
+OP, _MASKED_OP = 65, 193
 _STEP, _FIXED, _START = 12_000, 3_000, 24
 """Thousandths of a cycle of 64 elements and beside them, cycles until it is complete (MK streams; documented: 5
 elements a cycle). ASSUMED: on 310P too."""
@@ -89,18 +90,128 @@ def cost(row, cost):
     return gathering(np.int64(row["count"]), np.int64(item_bytes(row["dtype"])), cost)
 
 
+emit_gather_masked = emitter(
+    "gather_masked",
+    _MASKED_OP,
+    Pipe.V,
+    "dst src0 src1 src_bytes dtype repeat dst_rep_stride",
+    """Gather: the active lanes of each of ``repeat`` repeats, lane l of repeat r by ``src1[r * lanes + l]``.
+
+The mask is that of SetVectorMask, in NORMAL mode; ``dst_rep_stride`` in 32-byte blocks. Offsets of masked lanes are not
+read (ASSUMED). All else as without a mask.""",
+    dst_space=Space.UB,
+    src0_space=Space.UB,
+    src1_space=Space.UB,
+    mask_low=-1,
+    mask_high=-1,
+)
+
+
+@jit
+def footprint_masked(row, out):
+    """All that may be gathered, an offset and a result for each active lane."""
+    item = item_bytes(row["dtype"])
+    lanes = lanes_of(item)
+    if row["mode"] & Mode.COUNTER != 0:
+        return NO_FOOTPRINT
+    if is_void(row, lanes):
+        return 0
+    count = line(out, NONE, UB, READ, np.int64(row["src0"]), np.int64(row["src_bytes"]), ONCE, NONE)
+    count = _offset_boxes(row, out, count, lanes)
+    return masked_boxes(out, count, WRITE, row["dst"], item, item, ONCE, row["dst_rep_stride"], row)
+
+
+@jit
+def _offset_boxes(row, out, count, lanes):
+    """Note the offsets of the active lanes of all repeats."""
+    base, repeats, step = np.int64(row["src1"]), np.int64(row["repeat"]), lanes * 4
+    lane = np.int64(0)
+    while lane < lanes:
+        first = lane
+        while lane < lanes and block_bits(row["mask_low"], row["mask_high"], lane, 1) != 0:
+            lane += 1
+        count = line(out, count, UB, READ, base + 4 * first, 4 * (lane - first), repeats, step)
+        lane += 1
+    return count
+
+
+@jit
+def run_masked(row, ub):
+    """Look at all offsets before anything is written."""
+    item = np.int64(item_bytes(row["dtype"]))
+    if (item != 2 and item != 4) or row["mode"] & Mode.COUNTER != 0:
+        return False
+    lanes, repeats, a, b = lanes_of(item), np.int64(row["repeat"]), np.int64(row["src0"]), np.int64(row["src1"])
+    offsets = reinterpret(ub[b : b + 4 * lanes * repeats], np.uint32)
+    for writes in range(2):
+        for i in range(lanes * repeats):
+            lane = i % lanes
+            if block_bits(row["mask_low"], row["mask_high"], lane, 1) == 0:
+                continue
+            offset = np.int64(offsets[i])
+            if writes == 0:
+                if offset % item != 0 or offset + item > np.int64(row["src_bytes"]):
+                    return False
+            else:
+                at = np.int64(row["dst"]) + i // lanes * np.int64(row["dst_rep_stride"]) * BLOCK + lane * item
+                for byte in range(item):
+                    ub[at + byte] = ub[a + offset + byte]
+    return True
+
+
+@jit
+def cost_masked(row, cost):
+    """ASSUMED: masked lanes take as long as others."""
+    size = np.int64(item_bytes(row["dtype"]))
+    return gathering(amount(np.int64(row["repeat"]), lanes_of(size), ONCE), size, cost)
+
+
+def check_masked(chunk: Rows, index: Index) -> None:
+    bad = chunk.column(index, "mode") & Mode.COUNTER != 0
+    chunk.unsupported(index, bad, lambda row: "must come in NORMAL mode: what COUNTER mode does here is not known")
+
+
+_SPACES = {"dst": Space.UB, "src0": Space.UB, "src1": Space.UB}
+_ARCHS = frozenset({M200, C220})
+_REACH: tuple[Range, ...] = (("src_bytes", 0, 2**31 - 1),)
+_DTYPES = {M200: UNIFIED_B16 | B32, C220: B16 | B32}
+_BY_DATA = "an offset in src1 a multiple of the bytes of an element and inside the first src_bytes bytes"
+
+_MASKED = Instruction(
+    op=_MASKED_OP,
+    api="Gather",
+    emit=emit_gather_masked,
+    fields=(*getattr(emit_gather_masked, "py_func", emit_gather_masked).fields, "mask_low", "mask_high"),
+    source=DEVKIT + "Gather, mask style",
+    archs=_ARCHS,
+    routes={(Space.UB, Space.UB): Pipe.V},
+    spaces=_SPACES,
+    ranges=(*_REACH, ("repeat", 0, BYTE), ("dst_rep_stride", 0, WORD)),
+    dtypes=_DTYPES,
+    own_types=("src1",),
+    by_data=_BY_DATA,
+    unit="vector",
+    footprint=footprint_masked,
+    run=run_masked,
+    apart=True,
+    cost=cost_masked,
+    check=check_masked,
+    defaults={"repeat": 1, "dst_rep_stride": 8},
+)
+
 INSTRUCTION = Instruction(
     op=OP,
     api="Gather",
     emit=emit_gather,
     source=DEVKIT + "Gather, count style",
-    archs=frozenset({M200, C220}),
+    archs=_ARCHS,
     routes={(Space.UB, Space.UB): Pipe.V},
-    spaces={"dst": Space.UB, "src0": Space.UB, "src1": Space.UB},
-    ranges=(*COUNT, ("src_bytes", 0, 2**31 - 1)),
-    dtypes={M200: UNIFIED_B16 | B32, C220: B16 | B32},
+    spaces=_SPACES,
+    ranges=(*COUNT, *_REACH),
+    dtypes=_DTYPES,
     own_types=("src1",),
-    by_data="an offset in src1 a multiple of the bytes of an element and inside the first src_bytes bytes",
+    by_data=_BY_DATA,
+    masked=_MASKED,
     unit="vector",
     footprint=footprint,
     run=run,
