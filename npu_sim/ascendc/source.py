@@ -19,7 +19,10 @@ _SKIPPED = re.compile(
     r"//[^\n]*|/\*.*?\*/|R\"(?P<end>[^()\\\s]{0,16})\(.*?\)(?P=end)\"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'",
     re.DOTALL,
 )
-_HOST_CALL = re.compile(r"<<<|\bacl[A-Z]\w*\s*\(|\bACL\w*\s*\(|\bACLRT_LAUNCH_KERNEL\b|\bCHECK_ACL\b|\bICPU_RUN_KF\b")
+_HOST_CALL = re.compile(
+    r"<<<|\bacl[A-Z]\w*\s*\(|\bACL\w*\s*\(|\bACLRT_LAUNCH_KERNEL\b|\bCHECK_ACL\b|\bICPU_RUN_KF\b"
+    r"|\bplatform_ascendc::|\bmatmul_tiling::|\boptiling::|\bgert::|\bat::|\btorch::|\bReadFile\s*\(|\bWriteFile\s*\("
+)
 _KERNEL = re.compile(r"__global__\b[^;{}()]*?(?:__\w+__(?:\s*\([^)]*\))?\s+)*\bvoid\s+(\w+)\s*\(")
 _TASK_KIND = re.compile(r"KERNEL_TASK_TYPE(?:_DEFAULT)?\s*\([^)]*?KERNEL_TYPE_(\w+)\s*\)")
 _CUBE_NAMES = re.compile(r"\b(Mmad|Fixpipe|LoadData|LoadDataWithTranspose|Matmul|MatmulImpl|REGIST_MATMUL_OBJ)\b")

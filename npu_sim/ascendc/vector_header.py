@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npu_sim.ascendc.registry_header import operands
+from npu_sim.isa.codes import Pipe
 from npu_sim.isa.op import OPS
 
 _COUNT_FORMS = {
@@ -17,6 +18,9 @@ _COUNT_FORMS = {
     ("dst", "src", "dtype", "count", "value_bits"): "NPUSIM_SCALAR",
 }
 """Macro of `npusim/families.h` that makes the public functions, by the operands of the emitter."""
+
+_BY_BITS = dict.fromkeys(("And", "Or", "Not"), "moved")
+"""Instructions that take any element type of the size."""
 
 _ASCENDC_NAMES = tuple(
     """
@@ -65,8 +69,9 @@ def vector_header(own: frozenset[str]) -> str:
 def _families() -> Iterator[tuple[str, str]]:
     for instruction in OPS:
         macro = _COUNT_FORMS.get(tuple(operands(instruction.emit)))
-        if instruction.elementwise is not None and macro is not None:
-            text = f"{macro}({instruction.api}, {instruction.name.lower()})"
+        if macro is not None and instruction.pipes == (Pipe.V,):
+            words = f"{instruction.api}, {instruction.name.lower()}, {_BY_BITS.get(instruction.api, 'number')}"
+            text = f"{macro}({words})"
             if instruction.masked is not None:
-                text += f"\n{macro}_MASKED({instruction.api}, {instruction.name.lower()})"
+                text += f"\n{macro}_MASKED({words})"
             yield instruction.api, text

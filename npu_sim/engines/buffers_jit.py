@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npu_sim._jit import Int, jit
+from npu_sim._jit import Flag, Int, jit
 from npu_sim.isa.footprint import READ, footprint
 from npu_sim.isa.op import Op
 
@@ -99,8 +99,8 @@ def _free(lives: Any, number: Int, space: Int, start: Int, length: Int) -> None:
 
 
 @jit
-def _touch(lives: Any, space: Int, access: Int, cell: Int, intended: Int) -> None:
-    """Judge and record an access to one cell."""
+def _touch(lives: Any, space: Int, access: Int, cell: Int, intended: Int, is_element: Flag) -> None:
+    """Judge and record an access to one cell, or to an element of it that leaves the others alone."""
     book, owner, written, unread, writers = lives.book, lives.owner, lives.written, lives.unread, lives.writers
     c, now, width = book[BASE + space] + cell, book[ROW], np.int64(32)
     own = owner[c]
@@ -117,7 +117,7 @@ def _touch(lives: Any, space: Int, access: Int, cell: Int, intended: Int) -> Non
         if writers[writer, 0] == before:
             writers[writer, 0] = 0
         return
-    if before != 0 and before != now and writers[writer, 0] == before:
+    if before != 0 and before != now and writers[writer, 0] == before and not is_element:
         writers[writer, 2] += 1
         if writers[writer, 2] == writers[writer, 1]:
             _report(lives, UNREAD, before, space, cell * 32, width)
@@ -165,7 +165,7 @@ def check_rows(lives: Any, rows: np.ndarray, count: Int, runs: np.ndarray) -> No
             for repeat in range(min(runs[r, 4], cells)):
                 start = first + repeat * runs[r, 5]
                 for cell in range(max(start >> 5, 0), min((start + runs[r, 3] + 31) >> 5, cells)):
-                    _touch(lives, space, runs[r, 1], np.int64(cell), intended)
+                    _touch(lives, space, runs[r, 1], np.int64(cell), intended, op == Op.SCALAR_STORE)
 
 
 @jit

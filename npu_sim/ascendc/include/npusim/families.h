@@ -3,81 +3,84 @@
 #include "npusim/mask.h"
 
 // Of two tensors: a number of elements.
-#define NPUSIM_TWO(Name, name)                                                                                       \
+#define NPUSIM_TWO(Name, name, type)                                                                                 \
   template <class T, bool set_mask = true>                                                                           \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                \
                    const int32_t& count, Here here = Here::now()) {                                                  \
     if (!npusim::has_vector()) return;                                                                               \
     npusim::emit_##name(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src0, #Name),                     \
-                        npusim::in_ub(here, src1, #Name), npusim::number<T>(), count);                               \
+                        npusim::in_ub(here, src1, #Name), npusim::type<T>(), count);                                 \
   }
 
 // Of one tensor.
-#define NPUSIM_ONE(Name, name)                                                                                       \
+#define NPUSIM_ONE(Name, name, type)                                                                                 \
   template <class T, bool set_mask = true>                                                                           \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t& count,                       \
                    Here here = Here::now()) {                                                                        \
     if (!npusim::has_vector()) return;                                                                               \
-    npusim::emit_##name(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src, #Name), npusim::number<T>(), \
+    npusim::emit_##name(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src, #Name), npusim::type<T>(),   \
                         count);                                                                                      \
   }
 
 // Of a tensor and a scalar.
-#define NPUSIM_SCALAR(Name, name)                                                                                    \
+#define NPUSIM_SCALAR(Name, name, type)                                                                              \
   template <class T, bool set_mask = true>                                                                           \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const std::common_type_t<T>& scalar,        \
                    const int32_t& count, Here here = Here::now()) {                                                  \
     if (!npusim::has_vector()) return;                                                                               \
-    npusim::emit_##name(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src, #Name), npusim::number<T>(), \
+    npusim::emit_##name(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src, #Name), npusim::type<T>(),   \
                         count, npusim::bits_of(T(scalar)));                                                          \
   }
 
 // The same under a mask, which comes as a number of leading lanes or as words of bits.
-#define NPUSIM_TWO_UNDER(Mask, Name, name)                                                                           \
+#define NPUSIM_TWO_UNDER(Mask, Name, name, type)                                                                     \
   template <class T, bool set_mask = true>                                                                           \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, Mask mask,     \
                    const uint8_t repeats, const BinaryRepeatParams& p, Here here = Here::now()) {                    \
     if (!npusim::has_vector()) return;                                                                               \
     npusim::bring_mask(here, set_mask, mask);                                                                        \
     npusim::emit_##name##_masked(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src0, #Name),            \
-                                 npusim::in_ub(here, src1, #Name), npusim::number<T>(), repeats, p.dstBlkStride,     \
+                                 npusim::in_ub(here, src1, #Name), npusim::type<T>(), repeats, p.dstBlkStride,       \
                                  p.src0BlkStride, p.src1BlkStride, p.dstRepStride, p.src0RepStride,                  \
                                  p.src1RepStride);                                                                   \
   }
-#define NPUSIM_TWO_MASKED(Name, name)     \
-  NPUSIM_TWO_UNDER(uint64_t, Name, name)  \
-  NPUSIM_TWO_UNDER(const uint64_t*, Name, name)
+#define NPUSIM_TWO_MASKED(Name, name, type)                                                                          \
+  NPUSIM_TWO_UNDER(uint64_t, Name, name, type)                                                                       \
+  NPUSIM_TWO_UNDER(const uint64_t*, Name, name, type)
 
-#define NPUSIM_ONE_UNDER(Mask, Name, name)                                                                           \
+#define NPUSIM_ONE_UNDER(Mask, Name, name, type)                                                                     \
   template <class T, bool set_mask = true>                                                                           \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, Mask mask, const uint8_t repeats,           \
                    const UnaryRepeatParams& p, Here here = Here::now()) {                                            \
     if (!npusim::has_vector()) return;                                                                               \
     npusim::bring_mask(here, set_mask, mask);                                                                        \
     npusim::emit_##name##_masked(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src, #Name),             \
-                                 npusim::number<T>(), repeats, p.dstBlkStride, p.srcBlkStride, p.dstRepStride,       \
+                                 npusim::type<T>(), repeats, p.dstBlkStride, p.srcBlkStride, p.dstRepStride,         \
                                  p.srcRepStride);                                                                    \
   }
-#define NPUSIM_ONE_MASKED(Name, name)     \
-  NPUSIM_ONE_UNDER(uint64_t, Name, name)  \
-  NPUSIM_ONE_UNDER(const uint64_t*, Name, name)
+#define NPUSIM_ONE_MASKED(Name, name, type)                                                                          \
+  NPUSIM_ONE_UNDER(uint64_t, Name, name, type)                                                                       \
+  NPUSIM_ONE_UNDER(const uint64_t*, Name, name, type)
 
-#define NPUSIM_SCALAR_UNDER(Mask, Name, name)                                                                        \
+#define NPUSIM_SCALAR_UNDER(Mask, Name, name, type)                                                                  \
   template <class T, bool set_mask = true>                                                                           \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const std::common_type_t<T>& scalar,        \
                    Mask mask, const uint8_t repeats, const UnaryRepeatParams& p, Here here = Here::now()) {          \
     if (!npusim::has_vector()) return;                                                                               \
     npusim::bring_mask(here, set_mask, mask);                                                                        \
     npusim::emit_##name##_masked(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src, #Name),             \
-                                 npusim::number<T>(), repeats, p.dstBlkStride, p.srcBlkStride, p.dstRepStride,       \
+                                 npusim::type<T>(), repeats, p.dstBlkStride, p.srcBlkStride, p.dstRepStride,         \
                                  p.srcRepStride, npusim::bits_of(T(scalar)));                                        \
   }
-#define NPUSIM_SCALAR_MASKED(Name, name)     \
-  NPUSIM_SCALAR_UNDER(uint64_t, Name, name)  \
-  NPUSIM_SCALAR_UNDER(const uint64_t*, Name, name)
+#define NPUSIM_SCALAR_MASKED(Name, name, type)                                                                       \
+  NPUSIM_SCALAR_UNDER(uint64_t, Name, name, type)                                                                    \
+  NPUSIM_SCALAR_UNDER(const uint64_t*, Name, name, type)
 
 // A name that Ascend C has and this machine lacks; functions of the user's with the name stay his.
 #define NPUSIM_MISSING(Name)                                                                                         \
   template <class... T, class U, class... A> inline void Name(const LocalTensor<U>&, A&&...) {                       \
     static_assert(npusim::never<U, A...>, #Name " is not modelled by this emulator");                                \
+  }                                                                                                                  \
+  template <class T, auto flag, auto... flags, class U, class... A> inline void Name(const LocalTensor<U>&, A&&...) {\
+    static_assert(npusim::never<T, U, A...>, #Name " is not modelled by this emulator");                             \
   }

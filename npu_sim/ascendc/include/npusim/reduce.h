@@ -71,6 +71,37 @@ NPUSIM_EXTREMES(WholeReduceMax, whole_reduce_max_masked)
 #ifdef NPUSIM_HAS_WHOLE_REDUCE_MIN
 NPUSIM_EXTREMES(WholeReduceMin, whole_reduce_min)
 #endif
+
+// The newer names, by what is done. Those of units are as those of repeats: the mask before the repeats.
+template <ReduceType type, class T, bool set_mask = true, class M>
+inline void ReduceRepeat(const LocalTensor<T>& dst, const LocalTensor<T>& src, const M& mask, const int32_t repeats,
+                         const int32_t dst_step, const int32_t src_block, const int32_t src_step,
+                         ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX, Here here = Here::now()) {
+  if constexpr (type == ReduceType::SUM)
+    WholeReduceSum<T, set_mask>(dst, src, mask, repeats, dst_step, src_block, src_step, here);
+  else if constexpr (type == ReduceType::MAX)
+    WholeReduceMax<T, set_mask>(dst, src, mask, repeats, dst_step, src_block, src_step, order, here);
+  else
+    WholeReduceMin<T, set_mask>(dst, src, mask, repeats, dst_step, src_block, src_step, order, here);
+}
+template <ReduceType type, class T, bool set_mask = true, class M>
+inline void ReduceDataBlock(const LocalTensor<T>& dst, const LocalTensor<T>& src, const M& mask, const int32_t repeats,
+                            const int32_t dst_step, const int32_t src_block, const int32_t src_step,
+                            Here here = Here::now()) {
+  if constexpr (type == ReduceType::SUM)
+    BlockReduceSum<T, set_mask>(dst, src, repeats, mask, dst_step, src_block, src_step, here);
+  else if constexpr (type == ReduceType::MAX)
+    BlockReduceMax<T, set_mask>(dst, src, repeats, mask, dst_step, src_block, src_step, here);
+  else
+    BlockReduceMin<T, set_mask>(dst, src, repeats, mask, dst_step, src_block, src_step, here);
+}
+template <ReduceType type, class T, bool set_mask = true, class M>
+inline void ReducePairElem(const LocalTensor<T>& dst, const LocalTensor<T>& src, const M& mask, const int32_t repeats,
+                           const int32_t dst_step, const int32_t src_block, const int32_t src_step,
+                           Here here = Here::now()) {
+  static_assert(type == ReduceType::SUM, "ReducePairElem adds pairs");
+  PairReduceSum<T, set_mask>(dst, src, repeats, mask, dst_step, src_block, src_step, here);
+}
 }  // namespace AscendC
 
 namespace npusim {
@@ -79,6 +110,8 @@ namespace npusim {
 template <class T> inline void look(Here here, const LocalTensor<T>& tensor, int64_t count, T* values) {
   hand_flag(here, pipe::V, pipe::S);
   memcpy((void*)values, settled(here, space::UB, tensor.address, count * int64_t(sizeof(T))), size_t(count) * sizeof(T));
+  for (int64_t i = 0; i < count; i += 32 / int64_t(sizeof(T)))  // a read of each block
+    emit_scalar_load(here, space::UB, tensor.address + i * int64_t(sizeof(T)), moved<T>(), -1);
 }
 
 template <class T> inline void leave(Here here, const LocalTensor<T>& dst, int index, T value) {

@@ -1,0 +1,2 @@
+// For host code, which is not compiled here.
+#pragma once
