@@ -20,6 +20,7 @@ from npu_sim.arguments import choice, whole
 from npu_sim.budget import reserve
 from npu_sim.crew import run_parts
 from npu_sim.dtypes.formats import TieRule
+from npu_sim.engines.issue_order import first_held_wait, starts_of
 from npu_sim.engines.reorder import legal_order, new_flags
 from npu_sim.engines.turns import run_by_turns
 from npu_sim.errors import ProductError, ProgramError, ShapeError, shown
@@ -299,23 +300,39 @@ def _chunks(
     collected: list[np.ndarray] = []
     done = 0
     flags = kept.flags if kept else None
+    if options.order == "program" and not launch.trusted:
+        flags = new_flags() if flags is None else flags
     for rows in issued_chunks(launch, core, phase, buffer, kept.state if kept else None):
         if not launch.trusted:
             _check(rows, launch, product, core, done)
         done += len(rows)
-        if options.order == "program":
-            yield rows
-            continue
         first = 0
+        if options.order == "program" and not collected:
+            first = len(rows) if flags is None else int(first_held_wait(rows, 0, flags))
+            if first:
+                yield rows[:first]
         for wait in np.flatnonzero(rows["op"] == Op.CROSS_CORE_WAIT_FLAG).tolist():
-            stretch = join_rows([*collected, rows[first:wait].copy()])
-            yield stretch[legal_order(stretch, options.order, flags)]
+            if wait < first:
+                continue
+            yield _ordered([*collected, rows[first:wait].copy()], options, product, flags)
             yield rows[wait : wait + 1]
             collected, first = [], wait + 1
-        collected.append(rows[first:].copy())
+        if first < len(rows):
+            collected.append(rows[first:].copy())
     if collected:
-        everything = join_rows(collected)
-        yield everything[legal_order(everything, options.order, flags)]
+        yield _ordered(collected, options, product, flags)
+
+
+def _ordered(
+    parts: list[np.ndarray], options: ExecuteOptions, product: Product, flags: npt.NDArray[np.int64] | None
+) -> np.ndarray:
+    """Return rows in the order of ``options``, the program's being that in which they start."""
+    rows = join_rows(parts)
+    if options.order != "program" or flags is None:
+        return rows[legal_order(rows, options.order, flags)]
+    starts = starts_of(rows, flags, product.cost.queue_depth_rows)
+    # rows that wait for ever are for the hazards engine to find; here they run as if they did not
+    return rows if starts.waits else rows[starts.order]
 
 
 def _run_core(

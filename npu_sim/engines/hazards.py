@@ -90,7 +90,7 @@ def run_hazards(
     is_stuck = False
     for number, launch in enumerate(sequence):
         buffer = empty_rows(max(chunk_rows, launch.step_rows))
-        checker.auto_sync = launch.auto_sync
+        checker.auto_sync, checker.line_of = launch.auto_sync, launch.place_of
         checker.has_buffers, checker.keeps_cores = bool(launch.buffers), launch.keeps_cores
         core_states = np.zeros((launch.core_count, CORE_STATE_LENGTH), np.int64)
         if launch.by_turns:

@@ -38,7 +38,11 @@ CORE = 20
 """Which of them runs."""
 TURNS = 21
 """Turns of the phase so far."""
-SPACE = 22
+LENIENT = 22
+"""Whether a wait for a flag that is not set is passed over, with a finding; else checking stops there."""
+STOPPED = 23
+"""Whether it has stopped there."""
+SPACE = 24
 """[7 spaces, 4]: first cell, capacity in bytes, alignment of addresses, spare."""
 USED = SPACE + 4 * SPACES
 """[7 spaces, 7 slots]: whether a slot of a space was ever written."""

@@ -9,13 +9,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.budget import reserve
 from npu_sim.engines import hazards_book as kept
 from npu_sim.engines import hazards_jit as jitted
 from npu_sim.engines.hazards_kept import KeptCore, forget, go_on, note_turn, put_aside, take_turn
+from npu_sim.engines.issue_order import deadlock_words, starts_of
+from npu_sim.engines.reorder import new_flags
 from npu_sim.isa.codes import Pipe, Space
 from npu_sim.isa.footprint import empty_runs
 from npu_sim.isa.names import pipe_name
 from npu_sim.isa.op import Op
+from npu_sim.isa.row import ROW_BYTES, join_rows
 from npu_sim.products import Product
 from npu_sim.program.core_kind import foreign_rows
 from npu_sim.program.disassemble import disassemble, name_of
@@ -70,6 +74,10 @@ _CONFLICTS = {
     kept.STALE: "reads what is left of",
 }
 _STATES = ((Op.SET_ATOMIC, "SetAtomicAdd"), (Op.SET_HF32, "HF32 mode"))
+_OF_ORDER = (
+    kept.RAW, kept.WAR, kept.WAW, kept.CORE_RAW, kept.CORE_WAR, kept.CORE_WAW, kept.WAIT_UNSET, kept.SET_TWICE,
+    kept.LEFT_SET, kept.PIPE_RAW, kept.PIPE_WAW, kept.STALE,
+)  # fmt: skip
 _IN_PIPE = (kept.PIPE_RAW, kept.PIPE_WAW)
 _BETWEEN_CORES = (kept.CORE_RAW, kept.CORE_WAR, kept.CORE_WAW)
 
@@ -81,7 +89,7 @@ RowSource = Callable[[int, int, int], np.ndarray]
 class _Part:
     """Rows of one core and phase: serials from ``serial`` on, row numbers of the core from ``first_row`` on.
 
-    ``index`` is the number of the first of them in the phase.
+    ``index`` is the number of the first of them in the phase. They are in program order, or in ``order``.
     """
 
     serial: int
@@ -90,6 +98,12 @@ class _Part:
     core: int
     first_row: int
     index: int
+    order: npt.NDArray[np.int64] | None = None
+
+    def offset(self, serial: int) -> int:
+        """Return how far behind the first of the rows the one with a serial number is."""
+        at = serial - self.serial
+        return at if self.order is None else int(self.order[at])
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +144,10 @@ class Checker:
     has_buffers: bool = False
     keeps_cores: bool = False
     turn_cores: int = 0
+    line_of: Callable[[int], str] = field(default=lambda site: "")
     aside: dict[int, KeptCore] = field(default_factory=dict)
+    held: list[np.ndarray] = field(default_factory=list)
+    stuck: list[Violation] = field(default_factory=list)
     begun: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -149,6 +166,7 @@ class Checker:
         if new_phase:
             self.begun.clear()
             self.phase_rows = dict(self.rows_of_core)
+        self.shadow.book[kept.LENIENT] = 0
         first = self.rows_of_core.get(core, 0)
         self.parts.append(_Part(serial, launch, phase, core, first, first - self.phase_rows.get(core, 0)))
         if self.turn_cores:
@@ -171,17 +189,77 @@ class Checker:
 
     def check(self, rows: np.ndarray, count: int) -> None:
         """Check the next ``count`` issued rows."""
-        if self.core_kind is not None:
-            first = int(self.shadow.book[kept.SERIAL])
-            other = np.flatnonzero(foreign_rows(rows[:count], self.product, self.core_kind))
-            room = FINDING_LIMIT - len(self.foreign)
-            self.foreign += [[int(kept.OTHER_CORE), first + int(row), 0, 0, 0, 0, 0] for row in other[:room]]
         done = 0
-        while (done := int(jitted.check_rows(self.shadow, rows, done, count))) < count:
-            self._grow(int(jitted.nodes_needed_by(self.shadow, rows, done)))
+        if not self.held:
+            first = int(self.shadow.book[kept.SERIAL])
+            while (done := int(jitted.check_rows(self.shadow, rows, done, count))) < count:
+                if self.shadow.book[kept.STOPPED]:
+                    break
+                self._grow(int(jitted.nodes_needed_by(self.shadow, rows, done)))
+            if self.core_kind is not None:
+                other = np.flatnonzero(foreign_rows(rows[:done], self.product, self.core_kind))
+                room = FINDING_LIMIT - len(self.foreign)
+                self.foreign += [[int(kept.OTHER_CORE), first + int(row), 0, 0, 0, 0, 0] for row in other[:room]]
+        if done < count:
+            reserve("Rows of a core behind a wait", (count + sum(map(len, self.held))) * ROW_BYTES)
+            self.held.append(rows[done:count].copy())
+
+    def go_on(self) -> None:
+        """Check the rows from a wait on whose flag was not set, in the order in which they start.
+
+        If they wait for each other, that is one finding, and what they would do in some order is none. If nothing sets
+        the flag, they are checked in program order as if the wait were not there, to show what it breaks.
+        """
+        if not self.held:
+            return
+        book, part = self.shadow.book, self.parts[-1]
+        rows, self.held = join_rows(self.held), []
+        book[kept.STOPPED], book[kept.LENIENT] = 0, 1
+        starts = starts_of(rows, self._flag_counts(), self.product.cost.queue_depth_rows)
+        serial = int(book[kept.SERIAL])
+        behind = serial - part.serial
+        order = starts.order if not starts.waits else np.arange(len(rows))
+        here = replace(part, serial=serial, first_row=part.first_row + behind, index=part.index + behind, order=order)
+        self.parts.append(here)
+        count = int(book[kept.FINDINGS])
+        self.check(rows[order], len(rows))
+        book = self.shadow.book
+        if starts.is_cycle:
+            first, second = rows[starts.waits[0]], rows[starts.waits[-1]]
+            self.stuck.append(
+                Violation(
+                    kind=Kind.SYNC_UNPAIRED,
+                    row=here.first_row + starts.waits[0],
+                    other_row=here.first_row + starts.waits[-1],
+                    core=here.core,
+                    tile=int(first["tile"]),
+                    site=int(first["site"]),
+                    other_site=int(second["site"]),
+                    launch=here.launch,
+                    detail=deadlock_words(rows, starts, here.first_row, self.line_of),
+                )
+            )
+            found = self.shadow.findings[count : book[kept.FINDINGS]]
+            others = found[~np.isin(found[:, 0], _OF_ORDER)]
+            self.shadow.findings[count : count + len(others)] = others
+            book[kept.FINDINGS] = count + len(others)
+            self.shadow.flags[:] = 0
+        elif not starts.waits:
+            book[kept.LENIENT] = 0
+
+    def _flag_counts(self) -> npt.NDArray[np.int64]:
+        """Return which flags are set, as `issue_order` counts them."""
+        counts = new_flags()
+        events = int(self.shadow.book[kept.EVENTS])
+        for flag in np.flatnonzero(self.shadow.flags).tolist():
+            pipes, event = divmod(flag, events)
+            source, target = divmod(pipes, 7)
+            counts[(source * 8 + target) * 256 + event] = 1
+        return counts
 
     def end(self, *, is_last: bool = True) -> None:
         """Finish the rows of one core and phase, or of its turn; ``is_last``: and the core."""
+        self.go_on()
         if is_last:
             jitted.end_core(self.shadow)
         if self.keeps_cores and is_last:
@@ -247,7 +325,7 @@ class Checker:
         dropped = int(book[kept.DROPPED])
         if dropped:
             result[-1] = replace(result[-1], detail=f"{result[-1].detail} (and {dropped} more findings)")
-        return result
+        return [*self.stuck, *result]
 
     def _grow(self, needed: int) -> None:
         book, nodes = self.shadow.book, self.shadow.nodes
@@ -268,9 +346,9 @@ class Checker:
             owner = self.parts[bisect_right(self.parts, serial, key=lambda part: part.serial) - 1]
             if owner is not part or rows is None:
                 part, rows = owner, source(owner.launch, owner.phase, owner.core)
-            index = serial - owner.serial
-            at = owner.index + index
-            places[serial] = _Place(owner, index, rows[at : at + 1].copy()[0])
+            offset = owner.offset(serial)
+            at = owner.index + offset
+            places[serial] = _Place(owner, offset, rows[at : at + 1].copy()[0])
         return places
 
     def _violation(self, finding: list[int], places: dict[int, _Place]) -> Violation:

@@ -3,12 +3,13 @@
 **Entries.** Every row of a run has a serial number; ``entry = 8 * serial + pipe`` names an access in one word. Pipes
 run in order, so "the other access is complete" is one comparison: ``entry <= clocks[pipe now, entry's pipe]``.
 
-**Order.** A row follows the earlier rows of its pipe; on the pipes of `BARRIER_PIPES` it is issued behind them, but
-meets their results only behind a barrier, or a wait that something the pipe set leads to. SET_FLAG saves what its pipe
-knows, WAIT_FLAG joins that into its pipe (into every pipe when the scalar unit waits, since it issues everything that
-follows). A barrier on `Pipe.ALL` joins all. Flags are single bits: after a fault the analysis goes on in the most
-permissive way that still shows what the fault breaks - a wait without a set orders nothing, a second set replaces the
-first.
+**Order.** Rows are checked in the order in which they start, which is that of the program but where a wait stands
+before its set (`issue_order`). A row follows the earlier rows of its pipe; on the pipes of `BARRIER_PIPES` it is issued
+behind them, but meets their results only behind a barrier, or a wait that something the pipe set leads to. SET_FLAG
+saves what its pipe knows, WAIT_FLAG joins that into its pipe (into every pipe when the scalar unit waits, since it
+issues everything that follows). A barrier on `Pipe.ALL` joins all. Flags are single bits: after a fault the analysis
+goes on in the most permissive way that still shows what the fault breaks - a wait without a set orders nothing, a
+second set replaces the first.
 
 Lives of tiles and shadow cells are those of `hazards_cells`, what is kept from row to row is in `hazards_book`.
 """
@@ -53,6 +54,7 @@ from npu_sim.engines.hazards_book import (
     KNOWN,
     LAUNCH_BASE,
     LEFT_SET,
+    LENIENT,
     LIVES,
     NODE_COUNT,
     ONE,
@@ -71,6 +73,7 @@ from npu_sim.engines.hazards_book import (
     SET_TWICE,
     SLOTS,
     SPACE,
+    STOPPED,
     TOO_LARGE,
     TURNED,
     USED,
@@ -450,6 +453,15 @@ def _synchronise(
 
 
 @jit
+def _is_held(book: np.ndarray, flags: np.ndarray, row: Any) -> bool:
+    """Return whether a WAIT_FLAG waits for a flag that exists and is not set."""
+    pipe, peer, event = np.int64(row["pipe"]), np.int64(row["peer"]), np.int64(row["event"])
+    if pipe >= Pipe.ALL or peer >= Pipe.ALL or pipe == peer or event >= book[EVENTS]:
+        return False
+    return flags[(peer * 7 + pipe) * book[EVENTS] + event] == 0
+
+
+@jit
 def _limits_of(book: np.ndarray, row: Any) -> Int:
     """Return where the clocks of a memory instruction are."""
     pipe = np.int64(row["pipe"])
@@ -535,7 +547,8 @@ def check_rows(shadow: Any, rows: np.ndarray, first: Int, end: Int) -> Int:
     Returns
     -------
     int
-        ``end``, or the row before which ``shadow.nodes`` must grow (by `nodes_needed_by`).
+        ``end``, or the row before which ``shadow.nodes`` must grow (by `nodes_needed_by`), or the wait for a flag that
+        is not set yet (`STOPPED`).
     """
     # Taken out of the tuple once: handing the tuple from function to function would count references every time.
     slots, nodes, book, findings = shadow.slots, shadow.nodes, shadow.book, shadow.findings
@@ -546,6 +559,9 @@ def check_rows(shadow: Any, rows: np.ndarray, first: Int, end: Int) -> Int:
         op = row["op"]
         book[ROW_FINDINGS] = book[FINDINGS]
         if _IS_SYNCHRONISATION[op]:
+            if op == Op.WAIT_FLAG and book[LENIENT] == 0 and _is_held(book, flags, row):
+                book[STOPPED] = 1
+                return i
             if op == Op.SET_FLAG or op == Op.WAIT_FLAG or op == Op.PIPE_BARRIER:
                 _synchronise(book, findings, flags, flag_clocks, turned, row)
             elif book[CORES] == 0 and (op == Op.CROSS_CORE_SET_FLAG or op == Op.CROSS_CORE_WAIT_FLAG):

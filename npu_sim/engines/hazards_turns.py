@@ -50,6 +50,7 @@ class _Turn:
 
     def set(self, core: int, row: np.ndarray, number: int) -> Known:
         """Return what is complete."""
+        self._checker.go_on()
         known = np.zeros((self._launch.core_count, kept.PIPES), np.int64)
         pipe = int(row["pipe"][0])
         if pipe < kept.PIPES - 1:
@@ -59,6 +60,7 @@ class _Turn:
 
     def wait(self, core: int, row: np.ndarray, number: int, tokens: Sequence[Known]) -> None:
         """Let the core know what those that set the flag knew."""
+        self._checker.go_on()
         for known in tokens:
             jitted.learn(self._checker.shadow.book, known)
         self._checker.check(row, 1)

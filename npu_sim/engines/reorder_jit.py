@@ -25,7 +25,7 @@ _ALL = np.int64(Pipe.ALL)
 
 
 @jit
-def _flag(row: Any) -> Int:
+def flag_number(row: Any) -> Int:
     """Return the number of the flag that a SET_FLAG or WAIT_FLAG names."""
     source, target = np.int64(row["pipe"]), np.int64(row["peer"])
     if row["op"] == Op.WAIT_FLAG:
@@ -94,7 +94,7 @@ def _blocker(rows: np.ndarray, heads: np.ndarray, flags: np.ndarray, waits: np.n
     if pipe != _S and waits[heads[_S]] < head:
         return _S
     row = rows[head]
-    if row["op"] == Op.WAIT_FLAG and flags[_flag(row)] == 0:
+    if row["op"] == Op.WAIT_FLAG and flags[flag_number(row)] == 0:
         return np.int64(row["peer"]) & 7
     return np.int64(-1)
 
@@ -193,9 +193,9 @@ def schedule(
         head = heads[pipe]
         row = rows[head]
         if row["op"] == Op.SET_FLAG:
-            flags[_flag(row)] += 1
+            flags[flag_number(row)] += 1
         elif row["op"] == Op.WAIT_FLAG:
-            flags[_flag(row)] -= 1
+            flags[flag_number(row)] -= 1
         order[position] = head
         heads[pipe] = following[head]
     return np.int64(n)
@@ -243,9 +243,9 @@ def hold_back(
             return position
         row = rows[head]
         if row["op"] == Op.SET_FLAG:
-            flags[_flag(row)] += 1
+            flags[flag_number(row)] += 1
         elif row["op"] == Op.WAIT_FLAG:
-            flags[_flag(row)] -= 1
+            flags[flag_number(row)] -= 1
         order[position] = head
         heads[pipe] = following[head]
         is_free = is_free or head == wanted

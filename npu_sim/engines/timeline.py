@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from npu_sim.arguments import whole
 from npu_sim.engines.core_classes import classify
+from npu_sim.engines.timeline_held import advance_held
 from npu_sim.engines.timeline_jit import (
     AT_BUSY,
     AT_BYTES,
@@ -261,8 +262,8 @@ def run_timeline(
     Raises
     ------
     ProgramError
-        If a wait precedes its set in program order, a flag is set twice without a wait, an instruction has no cost
-        on this product, or a row holds what no instruction can.
+        If rows wait for each other or for a flag that none sets, a flag is set twice without a wait, an instruction has
+        no cost on this product, or a row holds what no instruction can.
 
     Examples
     --------
@@ -461,17 +462,24 @@ class _Run:
         keep = core in self.shown_cores
         kept_rows: list[np.ndarray] = []
         kept_spans: list[np.ndarray] = []
+        held: list[np.ndarray] = []
         done = 0
         for count in launch.rows(core, phase, rows):
             issue(rows, count, core_state)
-            spans = np.zeros((count, 2), np.int64) if keep else self.no_spans
-            code, bad = advance(rows, count, cost, clocks, spans)
-            if code != OK:
-                raise ProgramError([self._violation(code, rows[bad], done + bad, core)])
+            taken = 0
+            if not held:
+                spans = np.zeros((count, 2), np.int64) if keep else self.no_spans
+                code, taken = advance(rows, count, cost, clocks, spans)
+                if code not in (OK, WAIT_WITHOUT_SET):
+                    raise ProgramError([self._violation(code, rows[taken], done + taken, core)])
+                done += taken
+                kept_spans.append(spans[:taken])
+            if taken < count:
+                held.append(rows[taken:count].copy())
             if keep:
                 kept_rows.append(rows[:count].copy())
-                kept_spans.append(spans)
-            done += count
+        if held:
+            kept_spans.append(advance_held(join_rows(held), cost, clocks, launch, (core, done), self._violation))
         if kept_rows:
             self._keep(core, phase, join_rows(kept_rows), np.concatenate(kept_spans))
         if launch.keeps_cores:

@@ -163,17 +163,14 @@ def _set_flag(clocks: Any, pipe: Int, destination: Int, event: Int, cycles: Int)
 
 
 @jit
-def _wait_flag(clocks: Any, source: Int, pipe: Int, event: Int, cycles: Int) -> int:
+def _wait_flag(clocks: Any, source: Int, pipe: Int, event: Int, cycles: Int) -> None:
     slot = flag_slot(source, pipe, event)
-    if clocks[AT_TIME + slot] < 0:
-        return WAIT_WITHOUT_SET
     gap = _reach(clocks, FREE + pipe, slot)
     clocks[AT_STALL + pipe * CAUSES + source] += gap
     clocks[AT_TIME + slot] = -1
     _add(clocks, FREE + pipe, pipe, cycles)
     clocks[AT_BUSY + pipe] += cycles
     clocks[AT_FRESH + pipe] |= FRESH | (STARVED if gap > 0 else 0)
-    return OK
 
 
 @jit
@@ -208,6 +205,13 @@ def _exceeds(seventh: Int, eighth: Int) -> Flag:
 
 
 @jit
+def _is_held(clocks: Any, row: Any) -> Flag:
+    """Return whether a WAIT_FLAG waits for a flag that exists and that no row so far has set."""
+    peer, pipe, event = np.int64(row["peer"]), np.int64(row["pipe"]), np.int64(row["event"])
+    return pipe < PIPES and not _exceeds(peer, event) and clocks[AT_TIME + flag_slot(peer, pipe, event)] < 0
+
+
+@jit
 def advance(rows: np.ndarray, n: int, cost: np.ndarray, clocks: np.ndarray, spans: np.ndarray) -> tuple[int, int]:
     """Advance the clocks of one core over rows ``[0, n)``.
 
@@ -227,9 +231,10 @@ def advance(rows: np.ndarray, n: int, cost: np.ndarray, clocks: np.ndarray, span
     Returns
     -------
     (code, row)
-        ``OK`` and ``n``, or what is wrong and the row it is wrong in: `WAIT_WITHOUT_SET` (in program order),
-        `SET_TWICE` (without a wait between), `NO_COST_RULE`, `UNSUPPORTED_BY_PRODUCT`, `BAD_PIPE`, `BAD_FLAG`,
-        `OUT_OF_RANGE` (operands beyond what can be encoded), `TOO_LONG` (all rows so far).
+        ``OK`` and ``n``, or what is wrong and the row it is wrong in: `WAIT_WITHOUT_SET` (none so far; then nothing of
+        the row has happened, and rows behind it may be taken first), `SET_TWICE` (without a wait between),
+        `NO_COST_RULE`, `UNSUPPORTED_BY_PRODUCT`, `BAD_PIPE`, `BAD_FLAG`, `OUT_OF_RANGE` (operands beyond what can be
+        encoded), `TOO_LONG` (all rows so far).
 
     Notes
     -----
@@ -255,6 +260,8 @@ def advance(rows: np.ndarray, n: int, cost: np.ndarray, clocks: np.ndarray, span
         pipe = np.int64(row["pipe"])
         if op >= OPCODES:
             return NO_COST_RULE, i
+        if op == Op.WAIT_FLAG and _is_held(clocks, row):
+            return WAIT_WITHOUT_SET, i
         clocks[AT_COUNT + op] += 1
         if op == Op.PIPE_BARRIER and pipe == Pipe.ALL:
             start = clocks[AT_TIME + FREE]
@@ -274,9 +281,7 @@ def advance(rows: np.ndarray, n: int, cost: np.ndarray, clocks: np.ndarray, span
             peer, event = np.int64(row["peer"]), np.int64(row["event"])
             if _exceeds(peer, event):
                 return BAD_FLAG, i
-            code = _wait_flag(clocks, peer, pipe, event, flag_cycles)
-            if code != OK:
-                return code, i
+            _wait_flag(clocks, peer, pipe, event, flag_cycles)
         elif op == Op.SET_FLAG:
             peer, event = np.int64(row["peer"]), np.int64(row["event"])
             if _exceeds(peer, event):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.engines.timeline_held import advance_held
 from npu_sim.engines.timeline_jit import (
     AT_TIME,
     CLOCK_WORDS,
@@ -16,6 +17,7 @@ from npu_sim.engines.timeline_jit import (
     FREE,
     OK,
     PARTS,
+    WAIT_WITHOUT_SET,
     advance,
     cross_set,
     cross_wait,
@@ -25,7 +27,7 @@ from npu_sim.engines.timeline_jit import (
 from npu_sim.engines.turns import run_by_turns
 from npu_sim.errors import ProgramError
 from npu_sim.isa.issue import CORE_STATE_LENGTH
-from npu_sim.isa.row import empty_rows
+from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.program.cross_core import CrossCoreFlags
 from npu_sim.program.launch import Launch
 from npu_sim.program.legality import issued_chunks
@@ -89,6 +91,7 @@ class TurnClocks:
         self.kept: dict[int, list[tuple[np.ndarray, npt.NDArray[np.int64]]]] = defaultdict(list)
         self.row_counts: dict[int, int] = {}
         self.crossings: list[Crossing] = []
+        self._held: dict[int, tuple[int, list[np.ndarray]]] = {}
 
     def run_phase(
         self,
@@ -127,6 +130,8 @@ class TurnClocks:
         found, _ = run_by_turns(range(self._launch.core_count), chunks, flags, self, row_counts)
         if found:
             raise ProgramError(found[-1:])
+        for core in sorted(self._held):
+            self._go_on(core)
 
     def ends(self) -> list[tuple[int, npt.NDArray[np.int64]]]:
         """Return cycles and parts of the critical path of each core."""
@@ -141,15 +146,29 @@ class TurnClocks:
 
     def run(self, core: int, rows: np.ndarray, number: int) -> None:
         """Advance the clocks of a core."""
-        spans = np.zeros((len(rows), 2), np.int64) if core in self._shown else self._no_spans
-        code, bad = advance(rows, len(rows), self._cost, self.clocks[core], spans)
-        if code != OK:
-            raise ProgramError([self._violation(code, rows[bad], number + bad, core)])
-        if core in self._shown:
-            self.kept[core].append((rows.copy(), spans))
+        taken = 0
+        if core not in self._held:
+            spans = np.zeros((len(rows), 2), np.int64) if core in self._shown else self._no_spans
+            code, taken = advance(rows, len(rows), self._cost, self.clocks[core], spans)
+            if code not in (OK, WAIT_WITHOUT_SET):
+                raise ProgramError([self._violation(code, rows[taken], number + taken, core)])
+            if core in self._shown:
+                self.kept[core].append((rows[:taken].copy(), spans[:taken]))
+        if taken < len(rows):
+            self._held.setdefault(core, (number + taken, []))[1].append(rows[taken:].copy())
+
+    def _go_on(self, core: int) -> None:
+        """Advance the clocks of a core over what stands behind a wait whose flag was not set."""
+        if core in self._held:
+            number, parts = self._held.pop(core)
+            rows, clocks = join_rows(parts), self.clocks[core]
+            spans = advance_held(rows, self._cost, clocks, self._launch, (core, number), self._violation)
+            if core in self._shown:
+                self.kept[core].append((rows, spans))
 
     def set(self, core: int, row: np.ndarray, number: int) -> Token:
         """Return when the flag arrives at those who wait."""
+        self._go_on(core)
         self.run(core, row, number)
         token = np.zeros(1 + PARTS, np.int64)
         cross_set(self.clocks[core], int(row["pipe"][0]), self._cross_core_cycles, token)
@@ -157,6 +176,7 @@ class TurnClocks:
 
     def wait(self, core: int, row: np.ndarray, number: int, tokens: Sequence[Token]) -> None:
         """Let a core wait until the last of the flags arrives; those of earlier phases are there."""
+        self._go_on(core)
         clocks = self.clocks[core]
         start = int(clocks[AT_TIME + FREE])
         for token in tokens:

@@ -181,8 +181,7 @@ class CrossCoreFlags:
         return next((c for c in peers if c not in held), peers[0] if peers else one.core)
 
     def _words(self, one: Waiting) -> str:
-        site = int(one.row["site"])
-        where = self._launch.lines.get(site) or self._launch.sites.get(site)
+        where = self._launch.place_of(int(one.row["site"]))
         kind = self._launch.kind_of(one.core)
         place = f" ({where})" if where else ""
         return f"core {one.core} ({kind}) row {one.number} {disassemble(one.row).split(maxsplit=1)[1]}{place}"

@@ -181,6 +181,10 @@ class Launch:
         blocks = self.block_count
         return core if core < blocks else (core - blocks) // self.vectors
 
+    def place_of(self, site: int) -> str:
+        """Return where a site is: file and line, else its name, else ""."""
+        return str(self.lines.get(site) or self.sites.get(site) or "")
+
     @property
     def cores_in_words(self) -> str:
         """How many cores of which kinds."""

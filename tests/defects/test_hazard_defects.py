@@ -244,14 +244,16 @@ def test_hazard_flags_out_of_range_and_left_set():
     assert [v.kind for v in found] == [Kind.FIELD_RANGE]
 
 
-def test_hazard_wait_before_its_set_is_unpaired():
+def test_hazard_wait_and_set_of_different_flags_are_unpaired():
     rows = empty_rows(2)
     emit.emit_wait_flag(rows, 0, Pipe.M, Pipe.FIX, 1, 0, 5)
     emit.emit_set_flag(rows, 1, Pipe.M, Pipe.FIX, 1, 0, 5)
+    assert run_hazards_rows(rows, PRODUCT, PRODUCT_TABLE) == []  # FIX waits, M sets
+    rows["event"][1] = 2
     found = run_hazards_rows(rows, PRODUCT, PRODUCT_TABLE)
     assert [str(v) for v in found] == [
         "ErrorSync3 core 0 tile 5 row 0 WaitFlag (FIX) waits for flag 1 of M, which no earlier set leaves set",
-        "ErrorSync3 core 0 tile 5 row 1 SetFlag (M) sets flag 1 for FIX, and no wait clears it",
+        "ErrorSync3 core 0 tile 5 row 1 SetFlag (M) sets flag 2 for FIX, and no wait clears it",
     ]
 
 
@@ -437,13 +439,15 @@ def test_hazard_launches_follow_one_another_on_the_same_memory():
         run_hazards([first, replay([[add]], product_memory())], PRODUCT)
 
 
-def test_hazard_buffers_do_not_survive_a_phase():
+def test_hazard_buffers_of_trusted_launches_do_not_survive_a_phase():
     """Another core used them in between, so a read of an earlier phase's L1 is uninitialised."""
     rows = empty_rows(1)
     emit.emit_load_2d(rows, 0, Space.L0A, 0, Space.L1, 0, Data.FP16, 0, 1, 1, 0, 0, -1, 3, 0)
     first = empty_rows(1)
     emit.emit_data_copy(first, 0, Space.L1, 0, Space.GM, 0, 1, 16, 0, 0, Data.FP16, 0, 1, 0)
-    [violation] = run_hazards(replay([[first], [rows]], product_memory()), PRODUCT)
+    launch = replay([[first], [rows]], product_memory())
+    assert run_hazards(launch, PRODUCT) == []
+    [violation] = run_hazards(replace(launch, trusted=True), PRODUCT)
     assert violation.kind is Kind.READ_UNINITIALISED
 
 
