@@ -9,6 +9,9 @@ The exact model works on float64 copies of the operands. Its rounding to float32
 overflow, are not Inf or NaN, and are multiples of the smallest subnormal, 2^-149, as float32 itself is, or where
 subnormals are flushed of 2^-126, so that there are none; the ranges of the operands, collected while they are copied,
 tell. Either way the bits are those of the definition.
+
+Zeros of A that come in whole rows (padding) or in every other row (inserted zeros of a stride) are left out where that
+changes no bit: `_find_zeros`.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from npu_sim.dtypes.convert_jit import fp32_to_hf32, saturate_fp32
 from npu_sim.dtypes.formats import TieRule
 from npu_sim.isa import microkernel as mk
 from npu_sim.isa.cube_tree import LARGEST, saturated, settled, tree
-from npu_sim.isa.lanes import fragile_lanes, infinite_lanes, nonzero_lanes
+from npu_sim.isa.cube_zeros import clear, end_of_run, find_zeros, is_finite_panel, keeps_zero_products
 from npu_sim.reinterpret import reinterpret
 
 if TYPE_CHECKING:
@@ -118,105 +121,39 @@ def _stage_vector(src, src_at, k, k0, dst, dst_at):
 
 
 @jit
-def _tile_in(c, c_at, c_column, rows, first, last, init, tile, tile_at):
+def _tile_in(c, c_at, c_column, c_row, rows, first, last, init, tile, tile_at):
     """Copy columns ``first`` to ``last`` of some rows of L0C to a tile; the rest of the tile becomes zero."""
     for i in range(mk.TILE_FLOATS):
         tile[tile_at + i] = np.float32(0)
     if init == 0:
         for r in range(rows):
             for i in range(first, last):
-                at = c_at + (i >> 4) * c_column + 16 * r + (i & 15)
+                at = c_at + (i >> 4) * c_column + c_row * r + (i & 15)
                 tile[tile_at + 256 * (i >> 4) + 16 * r + (i & 15)] = c[at]
 
 
 @jit
-def _tile_out(c, c_at, c_column, rows, first, last, tile, tile_at):
+def _tile_out(c, c_at, c_column, c_row, rows, first, last, tile, tile_at):
     """Copy the valid part of a tile back to L0C."""
     for r in range(rows):
         for i in range(first, last):
-            at = c_at + (i >> 4) * c_column + 16 * r + (i & 15)
+            at = c_at + (i >> 4) * c_column + c_row * r + (i & 15)
             c[at] = tile[tile_at + 256 * (i >> 4) + 16 * r + (i & 15)]
 
 
-_WIDE_ENOUGH = 64
-"""Columns from which on looking for rows of zeros costs a small part of the products."""
-
-
 @jit
-def _find_zero_rows(a, a_at, a_row, a_step, m, n, k, k0):
-    """Return for every 16 rows of A the bits of those that are zero in all k, and whether there are any.
-
-    Inserted zeros and padding come in whole rows. A NaN is not zero. Short products are not worth the look: no rows.
-    """
-    m1 = (m + 15) // 16
-    zeros = np.empty(m1, np.int64)  # np.zeros takes three times as long to compile
-    for f in range(m1):
-        zeros[f] = 0
-    found = np.int64(0)
-    if n < _WIDE_ENOUGH:
-        return zeros, found
-    for f in range(m1):
-        nonzero = np.int64(0)
-        for start in range(0, k, k0):
-            at = a_at + f * a_row + start // k0 * a_step
-            for kk in range(min(k0, k - start)):
-                nonzero |= nonzero_lanes(a, at + 16 * kk)
-            # dense rows leave after the first fractal
-            if nonzero == 0xFFFF:
-                break
-        zeros[f] = nonzero ^ 0xFFFF
-        found |= zeros[f]
-    return zeros, found
-
-
-@jit
-def _are_zero(zeros, first, rows):
-    """Return whether the bits of rows ``first`` to ``first + rows``, all in one fractal, are set."""
-    wanted = (1 << rows) - 1
-    return (zeros[first >> 4] >> (first & 15)) & wanted == wanted
-
-
-@jit
-def _is_finite_panel(b, b_at, k, k0, b_step, vectors):
-    """Return whether all of B[k, 16 * vectors] is finite."""
-    bad = np.int64(0)
-    for kk in range(k):
-        at = b_at + kk // k0 * b_step + 16 * (kk % k0)
-        for j in range(vectors):
-            bad |= infinite_lanes(b, at + 256 * j)
-    return bad == 0
-
-
-@jit
-def _keeps_zero_products(c, c_at, c_column, rows, first, last, init):
-    """Return whether adding zeros leaves columns of C as they are (`fragile_lanes`); ``init``: they become zero.
-
-    ``c_at`` is the first of the rows in column 0; the whole columns of 16 are looked at.
-    """
-    if init:
-        for r in range(rows):
-            for i in range(first, last):
-                c[c_at + (i >> 4) * c_column + 16 * r + (i & 15)] = np.float32(0)
-        return True
-    bad = np.int64(0)
-    for v in range(first >> 4, (last + 15) >> 4):
-        for r in range(rows):
-            bad |= fragile_lanes(c, c_at + v * c_column + 16 * r)
-    return bad == 0
-
-
-@jit
-def _serial(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, tile, tile_at):
+def _serial(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, singles, staged, tile_at):
     """Run the float32 chain straight from the carriers: for a fixed k 16 m and 16 n are adjacent.
 
-    Tiles whose rows of A are zero (inserted zeros, padding) are left out where that changes no bit.
+    Fractals of A that are zero in the rows of a tile are left out where that changes no bit.
     """
-    n1 = (n + 15) // 16
+    n1, chunks = (n + 15) // 16, (k + k0 - 1) // k0
     c_column = 256 * ((m + 15) // 16)
     b_step = 256 * n1
     fractal = np.int64(256)
     none = np.int64(0)
-    zeros, any_zero = _find_zero_rows(a, a_at, a_row, a_step, m, n, k, k0)
+    moved_row = 256 * chunks
+    zeros, any_zero = find_zeros(a, a_at, a_row, a_step, m, n, k, k0, singles, staged, moved_row)
     j = 0
     while j < n1:
         vectors = 1 if n1 == 1 else mk.vectors_of_panel(n1 - j)
@@ -225,27 +162,45 @@ def _serial(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, tile,
         bj = b_at + 256 * j
         finite = np.int64(-1)
         for r in range(0, m, height):
-            ar = a_at + (r >> 4) * a_row + (r & 15)
+            f, lane = r >> 4, r & 15
+            base = f * (1 + chunks)
+            source, ar, c_row = a, a_at + f * a_row + lane, np.int64(16)
             c_tile = c_at + j * c_column + 16 * r
+            if any_zero and zeros[base] != 0:
+                source, ar, c_row = singles, staged + f * moved_row + lane, np.int64(32)
+                c_tile = c_at + j * c_column + 256 * f + 16 * (lane >> 3) + 32 * (lane & 7)
             rows = min(height, m - r)
             whole = rows == height and columns == 16 * vectors
-            if any_zero and whole and _are_zero(zeros, r, rows):
-                if finite < 0:
-                    finite = np.int64(_is_finite_panel(b, bj, k, k0, b_step, vectors))
-                if finite and _keeps_zero_products(l0c, c_tile, c_column, rows, none, columns, init):
-                    continue
-            c, at, column, start = l0c, c_tile, c_column, init
+            c, at, column, row, start = l0c, c_tile, c_column, c_row, init
             if not whole:
-                _tile_in(l0c, c_tile, c_column, rows, none, columns, init, tile, tile_at)
-                c, at, column, start = tile, tile_at, fractal, none
-            if vectors == 1:
-                mk.serial_single(a, ar, b, bj, c, at, k, k0, a_step, b_step, fractal, column, start)
-            elif vectors == mk.FULL_VECTORS:
-                mk.serial_full(a, ar, b, bj, c, at, k, k0, a_step, b_step, fractal, column, start)
-            else:
-                mk.serial_rest(a, ar, b, bj, c, at, k, k0, a_step, b_step, fractal, column, start)
+                _tile_in(l0c, c_tile, c_column, c_row, rows, none, columns, init, singles, tile_at)
+                c, at, column, row, start = singles, tile_at, fractal, np.int64(16), none
+            wanted = ((1 << rows) - 1) << lane
+            chunk = np.int64(0)
+            while chunk < chunks:
+                end = chunks
+                if any_zero and whole:
+                    end = np.int64(end_of_run(zeros, base, chunk, chunks, wanted))
+                    if zeros[base + 1 + chunk] & wanted == 0:
+                        if finite < 0:
+                            finite = np.int64(is_finite_panel(b, bj, k, k0, b_step, vectors))
+                        if finite and (start or keeps_zero_products(c, at, column, row, rows, none, columns)):
+                            chunk = end
+                            continue
+                length = min(k, end * k0) - chunk * k0
+                ak, bk = ar + chunk * a_step, bj + chunk * b_step
+                chunk = end
+                if vectors == 1:
+                    mk.serial_single(source, ak, b, bk, c, at, length, k0, a_step, b_step, fractal, column, row, start)
+                elif vectors == mk.FULL_VECTORS:
+                    mk.serial_full(source, ak, b, bk, c, at, length, k0, a_step, b_step, fractal, column, row, start)
+                else:
+                    mk.serial_rest(source, ak, b, bk, c, at, length, k0, a_step, b_step, fractal, column, row, start)
+                start = none
+            if start:
+                clear(c, at, column, row, rows, none, columns)
             if not whole:
-                _tile_out(l0c, c_tile, c_column, rows, none, columns, tile, tile_at)
+                _tile_out(l0c, c_tile, c_column, c_row, rows, none, columns, singles, tile_at)
         j += vectors
 
 
@@ -294,22 +249,46 @@ def _settle(l0c, c_at, m, n, flushes, saturates):
 
 
 @jit
-def _exact(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, wide, b_wide, small):
+def _exact(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, wide, b_wide, staged, small):
     """Run the exact model in blocks of k that end with a group: L0C holds the accumulator in between."""
     block = _BLOCK_K if _BLOCK_K % add[0] == 0 else k
     n1 = (n + 15) // 16
+    moved_row = 256 * ((k + k0 - 1) // k0)
     for start in range(0, k, block):
         at_a = a_at + start // k0 * a_step
+        moved_at = staged + start // k0 * 256
         at_b = b_at + start // k0 * 256 * n1
         length = min(block, k - start)
         first = init if start == 0 else 0
         _exact_block(
-            a, at_a, a_row, a_step, b, at_b, l0c, c_at, m, n, length, k0, first, add, largest, wide, b_wide, small
-        )
+            a, at_a, a_row, a_step, b, at_b, l0c, c_at, m, n, length, k0, first, add, largest, wide, b_wide,
+            moved_at, moved_row, small,
+        )  # fmt: skip
 
 
 @jit
-def _exact_block(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, wide, b_wide, small):
+def _exact_block(
+    a,
+    a_at,
+    a_row,
+    a_step,
+    b,
+    b_at,
+    l0c,
+    c_at,
+    m,
+    n,
+    k,
+    k0,
+    init,
+    add,
+    largest,
+    wide,
+    b_wide,
+    moved_at,
+    moved_row,
+    small,
+):
     group, _, round, flushes, to_max = add
     floor, finest = (np.int64(0x00800000), -126) if flushes else (np.int64(0), -149)
     limit = np.inf
@@ -317,17 +296,22 @@ def _exact_block(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, 
         limit = -1.0
     elif to_max or largest != 0:
         limit = LARGEST
-    n1 = (n + 15) // 16
+    n1, chunks = (n + 15) // 16, (k + k0 - 1) // k0
     c_column = 256 * ((m + 15) // 16)
     ranges = reinterpret(wide, np.int32)[small : small + 24]
     tile = reinterpret(wide, np.float32)
     tile_at = small + 24
-    zeros, any_zero = _find_zero_rows(a, a_at, a_row, a_step, m, n, k, k0)
+    zeros, any_zero = find_zeros(a, a_at, a_row, a_step, m, n, k, k0, tile, moved_at, moved_row)
+    # what is left out has to be whole groups
+    divides = k0 % group == 0
 
     _reset_ranges(ranges)
     for r in range(0, m, mk.TILE_ROWS):
-        a_tile = a_at + (r >> 4) * a_row + (r & 15)
-        mk.widen_rows(a, a_tile, k, k0, a_step, m - r, wide, r * k, np.int64(mk.TILE_ROWS), ranges)
+        f = r >> 4
+        source, a_tile = a, a_at + f * a_row + (r & 15)
+        if any_zero and zeros[f * (1 + chunks)] != 0:
+            source, a_tile = tile, moved_at + f * moved_row + (r & 15)
+        mk.widen_rows(source, a_tile, k, k0, a_step, m - r, wide, r * k, np.int64(mk.TILE_ROWS), ranges)
     a_top, a_grain = _top_and_grain(ranges)
     if a_top == 255 and largest != 0:
         _saturate(wide, 0, (m + mk.TILE_ROWS - 1) // mk.TILE_ROWS * mk.TILE_ROWS * k, largest)
@@ -362,44 +346,63 @@ def _exact_block(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, 
         half = j & 1
         last = min(8 * (half + vectors), n - 8 * (j - half))
         for r in range(0, m, mk.TILE_ROWS):
-            c_tile = c_at + (j >> 1) * c_column + 16 * r
+            f, lane = r >> 4, r & 15
+            base = f * (1 + chunks)
+            c_tile, c_row = c_at + (j >> 1) * c_column + 16 * r, np.int64(16)
+            if any_zero and zeros[base] != 0:
+                c_tile = c_at + (j >> 1) * c_column + 256 * f + 16 * (lane >> 3) + 32 * (lane & 7)
+                c_row = np.int64(32)
             rows = min(mk.TILE_ROWS, m - r)
             whole = rows == mk.TILE_ROWS and last == 8 * (half + vectors)
-            if (
-                any_zero
-                and whole
-                and b_top < 255
-                and _are_zero(zeros, r, rows)
-                and _keeps_zero_products(l0c, c_tile, c_column, rows, 8 * half, last, init)
-            ):
-                continue
-            c, at, column, start = l0c, c_tile, c_column, init
+            c, at, column, row, start = l0c, c_tile, c_column, c_row, init
             if not whole:
-                _tile_in(l0c, c_tile, c_column, rows, 8 * half, last, init, tile, tile_at)
-                c, at, column, start = tile, tile_at, np.int64(256), np.int64(0)
-            if vectors == mk.FULL_VECTORS:
-                if fast:
-                    mk.fast_full(wide, r * k, wide, b_wide, c, at, half, column, k, group, limit, floor, start)
+                _tile_in(l0c, c_tile, c_column, c_row, rows, 8 * half, last, init, tile, tile_at)
+                c, at, column, row, start = tile, tile_at, np.int64(256), np.int64(16), np.int64(0)
+            wanted = ((1 << rows) - 1) << lane
+            chunk = np.int64(0)
+            while chunk < chunks:
+                end = chunks
+                if any_zero and whole and b_top < 255:
+                    run = np.int64(end_of_run(zeros, base, chunk, chunks, wanted))
+                    if divides or (chunk == 0 and run == chunks):
+                        end = run
+                        if zeros[base + 1 + chunk] & wanted == 0 and (
+                            start or keeps_zero_products(c, at, column, row, rows, 8 * half, last)
+                        ):
+                            chunk = end
+                            continue
+                first = chunk * k0
+                length = min(k, end * k0) - first
+                ak, bk = r * k + first * mk.TILE_ROWS, b_wide + first * 8 * vectors
+                chunk = end
+                if vectors == mk.FULL_VECTORS:
+                    if fast:
+                        mk.fast_full(wide, ak, wide, bk, c, at, half, column, row, length, group, limit, floor, start)
+                    else:
+                        mk.exact_full(wide, ak, wide, bk, c, at, half, column, row, length, group, limit, floor, start)
+                elif fast:
+                    mk.fast_rest(wide, ak, wide, bk, c, at, half, column, row, length, group, limit, floor, start)
                 else:
-                    mk.exact_full(wide, r * k, wide, b_wide, c, at, half, column, k, group, limit, floor, start)
-            elif fast:
-                mk.fast_rest(wide, r * k, wide, b_wide, c, at, half, column, k, group, limit, floor, start)
-            else:
-                mk.exact_rest(wide, r * k, wide, b_wide, c, at, half, column, k, group, limit, floor, start)
+                    mk.exact_rest(wide, ak, wide, bk, c, at, half, column, row, length, group, limit, floor, start)
+                start = np.int64(0)
+            if start:
+                clear(c, at, column, row, rows, 8 * half, last)
             if not whole:
-                _tile_out(l0c, c_tile, c_column, rows, 8 * half, last, tile, tile_at)
+                _tile_out(l0c, c_tile, c_column, c_row, rows, 8 * half, last, tile, tile_at)
         j += vectors
     if not all_finite:
         _settle(l0c, c_at, m, n, flushes, False)
 
 
 @jit
-def _chained(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, scratch, a_words, small):
+def _chained(
+    a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, scratch, a_words, staged, small
+):
     singles = reinterpret(scratch, np.float32)
     if add[1] == Inner.TREE:
         tree(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, singles, small)
     else:
-        _serial(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, singles, small)
+        _serial(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, singles, staged, small)
 
 
 def _mmad_with(model):
@@ -512,7 +515,10 @@ def _mmad_with(model):
             b = singles
             b_at = staged_b
         add = group, inner, round, flushes, to_max
-        model(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, scratch, a_words, small)
+        model(
+            a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, scratch, a_words, staged_a,
+            small,
+        )  # fmt: skip
         return OK
 
     return mmad

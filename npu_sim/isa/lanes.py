@@ -17,7 +17,7 @@ else:
 _decode_fp16, _decode_bf16, _copy_fp32 = (_kernels.decode(kind) for kind in ("fp16", "bf16", "fp32"))
 _transpose_fp16, _transpose_bf16, _transpose_fp32 = (_kernels.transpose(kind) for kind in ("fp16", "bf16", "fp32"))
 _transpose_blocks_16, _transpose_blocks_32 = _kernels.transpose_blocks(16), _kernels.transpose_blocks(32)
-_copy, _splat = _kernels.copy, _kernels.splat
+_copy, _splat, _separate = _kernels.copy, _kernels.splat, _kernels.separate
 _nonzero, _not_finite = _kernels.nonzero, _kernels.not_finite
 _any_bit, _extreme = _kernels.any_bit, _kernels.extreme
 
@@ -95,9 +95,22 @@ def transpose_blocks(wide, data, addresses, source_shift, target_shift):
 
 
 @jit
+def separate_lanes(src, src_index, dst, dst_index, count):
+    """Copy ``count`` rows of 16 float32 with the even lanes before the odd ones; the two may be the same place."""
+    for i in range(count):
+        _separate(src, src_index + 16 * i, dst, dst_index + 16 * i)
+
+
+@jit
 def nonzero_lanes(values, index):
     """Return the bits of the 16 float32 at ``index`` that are not +0 or -0."""
     return _nonzero(values, index)
+
+
+@jit
+def extreme_lanes(values, index):
+    """Return the bits of the 16 float32 at ``index`` that are zero, subnormal, infinite or NaN."""
+    return _extreme(values, index)
 
 
 @jit

@@ -134,6 +134,25 @@ def splat(typingctx, dst, index, value):
     return signature, codegen
 
 
+@intrinsic
+def separate(typingctx, src, src_index, dst, dst_index):
+    """Store the 16 lanes at ``src[src_index]`` at ``dst[dst_index]``, even ones first; both may be the same place."""
+    signature = types.void(src, types.intp, dst, types.intp)
+
+    def codegen(context, builder, sig, args):
+        vector = ir.VectorType(ir.IntType(32), 16)
+        places = []
+        for array_type, array, index in ((sig.args[0], args[0], args[1]), (sig.args[2], args[2], args[3])):
+            byte = builder.mul(index, ir.Constant(index.type, 4))
+            places.append(_vector_pointer(builder, _byte_pointer(context, builder, array_type, array, byte), vector))
+        bits = builder.load(places[0], align=4)
+        order = ir.Constant(vector, [*range(0, 16, 2), *range(1, 16, 2)])
+        builder.store(builder.shuffle_vector(bits, bits, order), places[1], align=4)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
 def _mask(mask, predicate, wanted, shift=0):
     """Build ``f(values: float32[:], index) -> int64``: bit i tells whether ``(bits + shift & mask) predicate wanted``.
 

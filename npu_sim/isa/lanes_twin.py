@@ -67,6 +67,12 @@ def splat(dst, index, value):
     dst[index : index + 16] = value
 
 
+def separate(src, src_index, dst, dst_index):
+    """Store 16 lanes, even ones first."""
+    lanes = src[src_index : src_index + 16].view(np.uint32)
+    dst[dst_index : dst_index + 16].view(np.uint32)[:] = np.concatenate([lanes[::2], lanes[1::2]])
+
+
 def transpose_blocks(bits):
     """Build ``f(data: uint8[:], addresses: int64[32], source shift, target shift)`` for words of ``bits``."""
     dtype = _WORDS[bits]

@@ -136,19 +136,19 @@ def serial_tile(row_count, column_count):
     """Build the float32 chain on ``row_count`` rows and ``column_count`` vectors of 16 columns."""
 
     @intrinsic
-    def tile(typing_context, a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, init):
+    def tile(typing_context, a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init):
         index = types.int64
-        signature = types.void(a, index, b, index, c, *[index] * 8)
+        signature = types.void(a, index, b, index, c, *[index] * 9)
 
         def codegen(context, builder, signature, args):
             _keep_out_of_line(builder)
-            a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, init = args
+            a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init = args
             vector_type = _vector(_F32, LANES32)
             a_first = _pointer(context, builder, signature.args[0], a, a_at)
             b_first = _pointer(context, builder, signature.args[2], b, b_at)
             c_first = _pointer(context, builder, signature.args[4], c, c_at)
             c_columns = [builder.gep(c_first, [builder.mul(c_column, _I64(j))]) for j in range(column_count)]
-            targets = [builder.gep(p, [_I64(16 * r)]) for r in range(row_count) for p in c_columns]
+            targets = [builder.gep(p, [builder.mul(c_row, _I64(r))]) for r in range(row_count) for p in c_columns]
             acc = _load_or_zero(builder, init, targets, vector_type)
 
             def one_k(values):
@@ -222,13 +222,13 @@ def exact_tile(row_count, vector_count, *, fast):
     """Build the grouped float64 sum on ``row_count`` rows and ``vector_count`` vectors of 8 columns."""
 
     @intrinsic
-    def tile(typing_context, a, a_at, b, b_at, c, c_at, half, c_column, k, group, limit, floor, init):
+    def tile(typing_context, a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init):
         index = types.int64
-        signature = types.void(a, index, b, index, c, *[index] * 5, types.float64, index, index)
+        signature = types.void(a, index, b, index, c, *[index] * 6, types.float64, index, index)
 
         def codegen(context, builder, signature, args):
             _keep_out_of_line(builder)
-            a, a_at, b, b_at, c, c_at, half, c_column, k, group, limit, floor, init = args
+            a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init = args
             wide, narrow = _vector(_F64, LANES64), _vector(_F32, LANES64)
             a_first = _pointer(context, builder, signature.args[0], a, a_at)
             b_first = _pointer(context, builder, signature.args[2], b, b_at)
@@ -240,7 +240,7 @@ def exact_tile(row_count, vector_count, *, fast):
                 column = builder.mul(builder.lshr(at, _I64(1)), c_column)
                 lane = builder.mul(builder.and_(at, _I64(1)), _I64(LANES64))
                 c_vectors.append(builder.gep(c_first, [builder.add(column, lane)]))
-            targets = [builder.gep(p, [_I64(16 * r)]) for r in range(row_count) for p in c_vectors]
+            targets = [builder.gep(p, [builder.mul(c_row, _I64(r))]) for r in range(row_count) for p in c_vectors]
             acc = [builder.fpext(value, wide) for value in _load_or_zero(builder, init, targets, narrow)]
 
             def one_k(values):

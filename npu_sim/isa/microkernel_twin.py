@@ -51,10 +51,10 @@ def round_to_float32(value, limit, floor):
 def serial_tile(row_count, column_count):
     """Return the twin of `microkernel_ir.serial_tile`."""
 
-    def tile(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, init):
+    def tile(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init):
         for r in range(row_count):
             for column in range(16 * column_count):
-                at = c_at + (column // 16) * c_column + 16 * r + column % 16
+                at = c_at + (column // 16) * c_column + c_row * r + column % 16
                 acc = np.float32(0) if init else c[at]
                 for kk in range(k):
                     outer, inner = kk // chunk, kk % chunk
@@ -70,11 +70,11 @@ def exact_tile(row_count, vector_count, *, fast):
     """Return the twin of `microkernel_ir.exact_tile`; ``fast`` changes nothing, as it must."""
     del fast
 
-    def tile(a, a_at, b, b_at, c, c_at, half, c_column, k, group, limit, floor, init):
+    def tile(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init):
         for r in range(row_count):
             for column in range(8 * vector_count):
                 place = column + 8 * half
-                at = c_at + (place // 16) * c_column + 16 * r + place % 16
+                at = c_at + (place // 16) * c_column + c_row * r + place % 16
                 acc = np.float32(0) if init else c[at]
                 for start in range(0, k, group):
                     total = np.float64(acc)

@@ -35,7 +35,7 @@ def round_with(kernel, sums, limit, floor):
     tile = np.empty(16 * R * (FULL // 2 + 1), np.float32)
     for first in range(0, rows.size, R):
         tile.fill(-0.0)
-        kernel(rows, first, ones, 0, tile, 0, 0, 16 * R, 1, 1, limit, floor, 0)
+        kernel(rows, first, ones, 0, tile, 0, 0, 16 * R, 16, 1, 1, limit, floor, 0)
         out[first : first + R] = tile[: 16 * R : 16]
     return out[: sums.size]
 
@@ -96,16 +96,17 @@ def test_twin_fma_equals_rational_arithmetic():
 
 @needs_jit
 @pytest.mark.parametrize("init", [0, 1])
+@pytest.mark.parametrize("c_row", [16, 32])
 @pytest.mark.parametrize(
     ("kernel", "rows", "vectors"),
     [(mk.serial_full, R, FULL), (mk.serial_rest, R, REST), (mk.serial_single, mk.SINGLE_ROWS, 1)],
     ids=["full", "rest", "single"],
 )
-def test_serial_kernel_equals_its_twin(kernel, rows, vectors, init):
+def test_serial_kernel_equals_its_twin(kernel, rows, vectors, c_row, init):
     rng = np.random.default_rng(init)
-    a, b, c = hard_singles(rng, 600), hard_singles(rng, 1400), hard_singles(rng, 1000)
+    a, b, c = hard_singles(rng, 600), hard_singles(rng, 1400), hard_singles(rng, 1200)
     want = c.copy()
-    args = (11, 8, 100, 130, 300, 257, init)  # k, chunk, a_step, b_step, b_column, c_column, init
+    args = (11, 8, 100, 130, 300, 257, c_row, init)  # k, chunk, a_step, b_step, b_column, c_column, c_row, init
     kernel(a, 5, b, 7, c, 3, *args)
     twin.serial_tile(rows, vectors)(a, 5, b, 7, want, 3, *args)
     assert oracle.same(c, want)
@@ -113,20 +114,21 @@ def test_serial_kernel_equals_its_twin(kernel, rows, vectors, init):
 
 @needs_jit
 @pytest.mark.parametrize("init", [0, 1])
+@pytest.mark.parametrize("c_row", [16, 32])
 @pytest.mark.parametrize("half", [0, 1])
 @pytest.mark.parametrize(
     ("kernel", "vectors", "limit", "floor"),
     [(mk.exact_full, FULL, np.inf, 0), (mk.exact_full, FULL, -1.0, 0x00800000), (mk.exact_rest, REST, -1.0, 0),
      (mk.exact_rest, REST, LIMITS[2], 0x00800000), (mk.fast_full, FULL, np.inf, 0), (mk.fast_rest, REST, np.inf, 0)],
 )  # fmt: skip
-def test_exact_kernel_equals_its_twin(kernel, vectors, limit, floor, half, init):
+def test_exact_kernel_equals_its_twin(kernel, vectors, limit, floor, half, c_row, init):
     rng = np.random.default_rng(half)
     draw = hard_singles if kernel in (mk.exact_full, mk.exact_rest) else lambda rng, size: rng.standard_normal(size)
     with np.errstate(invalid="ignore"):  # signalling NaNs
         a, b = draw(rng, 200).astype(np.float64), draw(rng, 600).astype(np.float64)
     c = draw(rng, 1000).astype(np.float32)
     want = c.copy()
-    args = (half, 300, 13, 5, limit, floor, init)  # half, c_column, k, group, limit, floor, init
+    args = (half, 300, c_row, 13, 5, limit, floor, init)  # half, c_column, c_row, k, group, limit, floor, init
     kernel(a, 2, b, 9, c, 4, *args)
     twin.exact_tile(R, vectors, fast=False)(a, 2, b, 9, want, 4, *args)
     assert oracle.same(c, want)

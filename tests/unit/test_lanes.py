@@ -10,9 +10,11 @@ from npu_sim.isa.lanes import (
     copy_bytes,
     decode_fractal_transposed,
     decode_rows,
+    extreme_lanes,
     fragile_lanes,
     infinite_lanes,
     nonzero_lanes,
+    separate_lanes,
     splat_rows,
 )
 from npu_sim.isa.op import Data
@@ -129,3 +131,22 @@ def test_lane_masks_name_what_is_not_a_normal_number():
             (infinite_lanes(values, at), ~np.isfinite(part)),
         ):
             assert mask == sum(1 << i for i in range(16) if wanted[i])
+
+
+@pytest.mark.parametrize("shift", [0, 3, 48])
+def test_separate_lanes_puts_even_ones_first_in_the_same_place_too(shift):
+    rng = np.random.default_rng(shift)
+    values = rng.integers(0, 1 << 32, 120, dtype=np.uint32).view(np.float32)
+    out = values.copy() if shift == 0 else np.full(120, SENTINEL)
+    want = out.view(np.uint32).copy()
+    words = values.view(np.uint32)[16:64].reshape(3, 16)
+    want[16 + shift : 64 + shift] = np.concatenate([words[:, ::2], words[:, 1::2]], axis=1).ravel()
+    separate_lanes(out if shift == 0 else values, 16, out, 16 + shift, 3)
+    np.testing.assert_array_equal(out.view(np.uint32), want)
+
+
+def test_extreme_lanes_are_zero_subnormal_infinite_or_nan():
+    values = np.array(
+        [0.0, -0.0, 1e-40, -1e-40, np.inf, -np.inf, np.nan, 1, -1, 1.2e-38, 3e38, 2, 3, 4, 5, 6], np.float32
+    )
+    assert extreme_lanes(values, 0) == 0b1111111
