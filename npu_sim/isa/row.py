@@ -94,6 +94,9 @@ _FIXED: tuple[tuple[str, int], ...] = (
     ("pattern", 7),
     ("src1_blk_stride", 15),
     ("order", 8),
+    # Fixpipe with more than a conversion.
+    ("relu", 11),
+    ("offset", 12),
 )
 WIDE_FIELDS: dict[str, int] = {"mask_low": 0, "mask_high": 2}
 """First slot of each operand of 64 bits: the halves of the vector mask."""

@@ -18,6 +18,7 @@ MOVERS = (
     Op.ND2NZ,
     Op.LOAD_2D,
     Op.FIXPIPE,
+    Op.FIXPIPE_QUANT,
     Op.DATA_COPY_PAD,
     Op.SCALAR_COPY,
     Op.SCALAR_LOAD,

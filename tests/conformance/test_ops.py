@@ -286,7 +286,7 @@ def _source_type(op, row, instance, space):
     """Element type of what a computing instruction reads in ``space``; None for movers and decoders."""
     if op == Op.MMAD:
         return Data.FP32 if space == Space.L0C else instance.l0
-    if op == Op.FIXPIPE or op == Op.L0C_TO_UB:
+    if op in (Op.FIXPIPE, Op.FIXPIPE_QUANT, Op.L0C_TO_UB):
         kind = Data(row["dst_dtype"])
         return Data.FP32 if space == Space.L0C and kind != Data.INT32 else kind
     if op in (*ELEMENTWISE, *MASKED, Op.CAST, Op.REDUCE_REPEAT, Op.WHOLE_REDUCE_MAX, *reductions.OPS):

@@ -120,7 +120,7 @@ def _is_long(row: np.void) -> bool:
     """Return whether a row moves too much to be run here."""
     if row["op"] == Op.ND2NZ:
         return int(row["nd_num"]) * int(row["n_value"]) * int(row["d_value"]) > _MOST_ELEMENTS
-    if row["op"] == Op.FIXPIPE:
+    if row["op"] in (Op.FIXPIPE, Op.FIXPIPE_QUANT):
         return max(int(row["nd_num"]), 1) * int(row["m_size"]) * int(row["n_size"]) > _MOST_ELEMENTS
     return False
 

@@ -392,6 +392,7 @@ _HANDLERS = {
     Op.FILL: _fill,
     Op.MMAD: _mmad,
     Op.FIXPIPE: _fixpipe,
+    Op.FIXPIPE_QUANT: _fixpipe,
     Op.L0C_TO_UB: _l0c_to_ub,
     **dict.fromkeys((Op.DUPLICATE, Op.CAST, *ELEMENTWISE), _vector),
     **dict.fromkeys(MASKED, _masked),

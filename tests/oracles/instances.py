@@ -394,14 +394,27 @@ def mmad(rng):
 
 
 def fixpipe(rng):
+    return _fixpipe(rng, "fixpipe", _pick(rng, (Data.FP32, Data.FP32, Data.FP16, Data.BF16, Data.INT32)), {})
+
+
+def fixpipe_quant(rng):
+    dtype = _pick(rng, (Data.FP32, Data.FP16, Data.BF16, Data.INT8, Data.UINT8))
+    further = {"relu": int(rng.integers(2))}
+    if dtype in (Data.INT8, Data.UINT8):
+        scale = np.float32(_pick(rng, (20.0, 30.5, 25.0078)))
+        further |= {"value_bits": int(scale.view(np.uint32)), "offset": int(rng.integers(-9, 10))}
+    return _fixpipe(rng, "fixpipe_quant", dtype, further)
+
+
+def _fixpipe(rng, name, dtype, further):
     builder = ProgramBuilder(A2)
-    dtype = _pick(rng, (Data.FP32, Data.FP32, Data.FP16, Data.BF16, Data.INT32))
     item = ITEM[dtype]
-    space = _pick(rng, (Space.GM, Space.GM, Space.L1))
-    if rng.random() < 0.5:
+    is_byte = item == 1
+    space = Space.GM if is_byte else _pick(rng, (Space.GM, Space.GM, Space.L1))
+    if rng.random() < 0.5 and not is_byte:
         builder.set_atomic(dtype)
     m = _rarely_zero(rng, 1 + int(rng.integers(36)))
-    kind = _pick(rng, ("nz", "nd", "split") if dtype == Data.FP32 else ("nz", "nd"))
+    kind = "nd" if is_byte else _pick(rng, ("nz", "nd", "split") if dtype == Data.FP32 else ("nz", "nd"))
     matrices = {}
     if kind == "nd":
         n = int(rng.integers(40))
@@ -418,10 +431,10 @@ def fixpipe(rng):
         at = int(rng.integers(99)) * 32
     if space == Space.L1:
         at = at // 32 * 32
-    builder.fixpipe(
+    getattr(builder, name)(
         dst_space=space, dst=at, src=int(rng.integers(60)) * 64, dst_dtype=dtype, m_size=m, n_size=n,
         src_stride=_pick(rng, (-(-m // 16) * 16, m + int(rng.integers(5)), int(rng.integers(50)))), dst_stride=step,
-        mode=mode, tensor=0, **matrices,
+        mode=mode, tensor=0, **matrices, **further,
     )  # fmt: skip
     return Instance(builder, memory=dtype)
 
@@ -796,6 +809,7 @@ GENERATORS = {
     Op.FILL: fill,
     Op.MMAD: mmad,
     Op.FIXPIPE: fixpipe,
+    Op.FIXPIPE_QUANT: fixpipe_quant,
     Op.L0C_TO_UB: l0c_to_ub,
     **{op: partial(_vector, op=op) for op in (Op.DUPLICATE, *ELEMENTWISE)},
     Op.CAST: cast,
@@ -824,6 +838,7 @@ GENERATORS = {
 RESULT_TYPE_FIELD = {
     Op.DATA_COPY: "dtype",
     Op.FIXPIPE: "dst_dtype",
+    Op.FIXPIPE_QUANT: "dst_dtype",
     Op.L0C_TO_UB: "dst_dtype",
     **dict.fromkeys((*ELEMENTWISE, Op.REDUCE_REPEAT, Op.WHOLE_REDUCE_MAX, Op.DATA_COPY_PAD, *reductions.OPS), "dtype"),
     Op.CAST: "dst_dtype",

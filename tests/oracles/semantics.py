@@ -421,6 +421,24 @@ def _leave_cube(data, dtype, saturate):
     return encode_float(decode(data, Data.FP32), dtype, saturate=saturate)
 
 
+def _leave_fixpipe(row, data, dtype, saturate):
+    """Convert one L0C element as Fixpipe does with reluEn and quantPre: quantised, then no less than 0."""
+    if row["op"] == Op.FIXPIPE:
+        return _leave_cube(data, dtype, saturate)
+    x, relu = data.view(np.float32)[0], bool(row["relu"])
+    if dtype not in (Data.INT8, Data.UINT8):
+        return _leave_cube(np.zeros(4, np.uint8) if relu and x <= 0 else data, dtype, saturate)
+    if np.isnan(x):
+        return np.zeros(1, np.uint8)
+    scale = np.uint32(int(row["value"]) % 2**32 >> 13 << 13).view(np.float32)
+    low, high = (0 if relu or dtype == Data.UINT8 else -128), (127 if dtype == Data.INT8 else 255)
+    if np.isinf(x):
+        y = high if (x > 0) == (scale > 0) else low
+    else:
+        y = round_integer(Fraction(float(x)) * Fraction(float(scale)) + int(row["offset"]), "RINT")
+    return np.array([min(max(y, low), high) % 256], np.uint8)
+
+
 def fixpipe(row, machine, saturate):
     get = _getter(row)
     dtype = Data(get("dst_dtype"))
@@ -438,7 +456,7 @@ def fixpipe(row, machine, saturate):
                     target = n // 8 * get("dst_stride") * 32 + (m * 8 + n % 8) * 4
                 else:
                     target = n // 16 * get("dst_stride") * 32 + (m * 16 + n % 16) * item
-                data = _leave_cube(machine.load(Space.L0C, get("src0") + 4 * source, 4), dtype, saturate)
+                data = _leave_fixpipe(row, machine.load(Space.L0C, get("src0") + 4 * source, 4), dtype, saturate)
                 _put(machine, get("dst_space"), get("dst") + target, data, dtype, atomic, saturate)
 
 
@@ -722,6 +740,7 @@ def run(row, machine, *, saturate=False, model=((16, "exact", "rne"), {"flush": 
     clamping = {
         Op.DATA_COPY: data_copy,
         Op.FIXPIPE: fixpipe,
+        Op.FIXPIPE_QUANT: fixpipe,
         Op.L0C_TO_UB: l0c_to_ub,
         **dict.fromkeys((Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN), combine),
         Op.MULS: muls,

@@ -103,7 +103,7 @@ def test_specials_of_half_depend_on_the_overflow_mode():
     assert total(2050, 1, 0) == 2052
 
 
-@pytest.mark.parametrize("op", [Op.DATA_COPY, Op.FIXPIPE, Op.DATA_COPY_PAD], ids=lambda op: op.name)
+@pytest.mark.parametrize("op", [Op.DATA_COPY, Op.FIXPIPE, Op.FIXPIPE_QUANT, Op.DATA_COPY_PAD], ids=lambda op: op.name)
 def test_instructions_with_a_log_equal_direct_ones_and_fit_the_demand(op):
     rng = np.random.default_rng([2, op])
     logged = 0

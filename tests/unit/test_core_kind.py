@@ -35,7 +35,7 @@ def _buffers_of(row):
     fixed = {Op.MMAD: {Space.L0A, Space.L0B, Space.L0C}, Op.L0C_TO_UB: {Space.L0C, Space.UB}}
     if op in fixed:
         return fixed[op]
-    if op == Op.FIXPIPE:
+    if op in (Op.FIXPIPE, Op.FIXPIPE_QUANT):
         return {Space.L0C, Space(row["dst_space"])} - {Space.GM}
     if op == Op.FILL:
         return {Space(row["dst_space"])}

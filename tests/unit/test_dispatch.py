@@ -36,7 +36,18 @@ BOTH = {
     Op.CROSS_CORE_WAIT_FLAG,
     Op.DATA_COPY,
 }
-CUBE = {Op.MMAD, Op.LOAD_3D, Op.LOAD_3D_V1, Op.LOAD_2D, Op.LOAD_TRANSPOSE, Op.FILL, Op.ND2NZ, Op.FIXPIPE, Op.L0C_TO_UB}
+CUBE = {
+    Op.MMAD,
+    Op.LOAD_3D,
+    Op.LOAD_3D_V1,
+    Op.LOAD_2D,
+    Op.LOAD_TRANSPOSE,
+    Op.FILL,
+    Op.ND2NZ,
+    Op.FIXPIPE,
+    Op.FIXPIPE_QUANT,
+    Op.L0C_TO_UB,
+}
 
 
 def test_instructions_are_parted_by_their_unit():

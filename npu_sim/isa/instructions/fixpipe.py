@@ -115,7 +115,7 @@ def _store_run(gm_or_l1, address, atomic, l0c, at, count, dtype, staging, sink, 
 
 
 @jit
-def _store(target, l0c, row, staging, sink, log_runs, log_bytes):
+def store(target, l0c, row, staging, sink, log_runs, log_bytes):
     """Fixpipe: m_size x n_size of L0C leave as NZ columns, split NZ columns of 8, or row-major matrices.
 
     ``staging`` is uint8 scratch of one column (65535 rows are cut by the caller's tile: at most L0C's bytes).
@@ -190,7 +190,7 @@ def run(row, gm, l1, l0c, staging, sink, log_runs, log_bytes):
     if not is_carried(row["dst_dtype"]):
         return False
     target = gm if row["dst_space"] == Space.GM else l1
-    _store(target, l0c, row, reinterpret(staging, np.uint8), sink, log_runs, log_bytes)
+    store(target, l0c, row, reinterpret(staging, np.uint8), sink, log_runs, log_bytes)
     return True
 
 

@@ -1,0 +1,135 @@
+"""Fixpipe with reluEn, or with the quantisation of float results to 8 bits (quantPre QF322B8_PRE, one scale for all).
+
+An instruction of its own beside `fixpipe`, so that most programs, which only convert, compile nothing of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim._jit import jit
+from npu_sim.isa.codes import C220, Data, Mode, Pipe, Space
+from npu_sim.isa.emitter import emitter
+from npu_sim.isa.instruction import B8, DEVKIT, FLOATS, SPLIT, WORD, Index, Instruction, Rows
+from npu_sim.isa.instructions.fixpipe import check as check_fixpipe
+from npu_sim.isa.instructions.fixpipe import cost, extent, footprint, log_demand, store
+from npu_sim.reinterpret import reinterpret
+
+OP = 79
+_SCALE_BITS = 0xFFFFE000
+"""What the hardware reads of a float scale: sign, exponent and 10 bits."""
+
+
+emit_fixpipe_quant = emitter(
+    "fixpipe_quant",
+    OP,
+    Pipe.FIX,
+    "dst_space dst src=src0 dst_dtype m_size n_size src_stride dst_stride nd_num src_nd_stride dst_nd_stride "
+    "mode relu value_bits=value offset tensor",
+    """Fixpipe as `emit_fixpipe`, with max(0, x) of the results where ``relu`` is 1.
+
+Results of 8 bits are x * scale + offset, rounded to the nearest even integer and clamped (ASSUMED: one rounding; NaN
+gives 0); ``value_bits`` is the float scale, of which 10 bits of the mantissa count, ``offset`` has 9 bits.""",
+    src0_space=Space.L0C,
+)
+
+
+@jit
+def _quantised(x, scale, offset, relu, low, high):
+    """Return an accumulator as an integer of 8 bits."""
+    y = np.float64(x) * scale + offset
+    if np.isnan(y):
+        return np.int64(0)
+    return np.int64(np.rint(min(max(y, 0.0 if relu else low, low), high)))
+
+
+@jit
+def _store_bytes(target, l0c, row):
+    """Row-major results of 8 bits."""
+    is_signed = row["dst_dtype"] == Data.INT8
+    low, high = (-128.0, 127.0) if is_signed else (0.0, 255.0)
+    word = np.uint32(np.int64(row["value"]) & _SCALE_BITS)
+    scale, offset = np.float64(word.view(np.float32)), np.float64(row["offset"])
+    column = np.int64(row["src_stride"]) * 16
+    for z in range(np.int64(row["nd_num"])):
+        first = np.int64(row["src0"]) // 4 + z * np.int64(row["src_nd_stride"]) * 256
+        for r in range(np.int64(row["m_size"])):
+            at = np.int64(row["dst"]) + z * np.int64(row["dst_nd_stride"]) + r * np.int64(row["dst_stride"])
+            for c in range(np.int64(row["n_size"])):
+                x = l0c[first + c // 16 * column + r * 16 + c % 16]
+                target[at + c] = _quantised(x, scale, offset, row["relu"] != 0, low, high) & 0xFF
+
+
+@jit
+def run(row, gm, l1, l0c, staging, sink, log_runs, log_bytes):
+    """Quantise one by one; where results stay floats, Fixpipe takes a copy of L0C without what is below 0."""
+    dtype = row["dst_dtype"]
+    target = gm if row["dst_space"] == Space.GM else l1
+    if dtype == Data.INT8 or dtype == Data.UINT8:
+        if row["mode"] & (Mode.ATOMIC | Mode.NZ2ND) != Mode.NZ2ND:
+            return False
+        _store_bytes(target, l0c, row)
+        return True
+    if dtype != Data.FP16 and dtype != Data.BF16 and dtype != Data.FP32:
+        return False
+    results = l0c.copy()
+    if row["relu"] != 0:
+        for i in range(len(results)):
+            if results[i] <= 0:
+                results[i] = 0.0
+    store(target, results, row, reinterpret(staging, np.uint8), sink, log_runs, log_bytes)
+    return True
+
+
+def check(chunk: Rows, index: Index) -> None:
+    check_fixpipe(chunk, index)
+    mode = chunk.column(index, "mode")
+    is_byte = np.isin(chunk.column(index, "dst_dtype"), [int(data) for data in B8])
+    plain = is_byte & (mode & (Mode.NZ2ND | Mode.ATOMIC) != Mode.NZ2ND)
+    chunk.unsupported(index, plain, lambda row: "results of 8 bits must be row-major and must not be added")
+    to_l1 = is_byte & (chunk.column(index, "dst_space") != Space.GM)
+    chunk.unsupported(index, to_l1, lambda row: "results of 8 bits must go to GM")
+    for name in ("value", "offset"):
+        given = ~is_byte & (chunk.column(index, name) != 0)
+        chunk.rule(index, given, name, "0 where results are floats")
+
+
+INSTRUCTION = Instruction(
+    op=OP,
+    api="Fixpipe",
+    emit=emit_fixpipe_quant,
+    source=DEVKIT + "Fixpipe (FixpipeParamsV220) with reluEn and quantPre",
+    archs=SPLIT,
+    routes={(Space.GM, Space.L0C): Pipe.FIX, (Space.L1, Space.L0C): Pipe.FIX},
+    spaces={"src0": Space.L0C},
+    ranges=(
+        ("m_size", 0, WORD),
+        ("n_size", 0, 4095),
+        ("src_stride", 0, WORD),
+        ("dst_stride", 1, 2**31 - 1),
+        ("relu", 0, 1),
+        ("offset", -256, 255),
+    ),
+    dst_dtypes={C220: FLOATS | B8 | {Data.BF16}},
+    modes={C220: Mode.CHANNEL_SPLIT | Mode.NZ2ND | Mode.ATOMIC},
+    adds=True,
+    unit="cube",
+    footprint=footprint,
+    run=run,
+    apart=True,
+    cost=cost,
+    extent=extent,
+    log_demand=log_demand,
+    check=check,
+    defaults={
+        "dst_space": Space.GM,
+        "nd_num": 1,
+        "src_nd_stride": 0,
+        "dst_nd_stride": 0,
+        "mode": 0,
+        "relu": 0,
+        "value_bits": 0,
+        "offset": 0,
+        "tensor": -1,
+    },
+)
