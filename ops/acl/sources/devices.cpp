@@ -162,7 +162,10 @@ aclError aclFinalize(void) {
     npu_sim::was_finalized = true;
     npu_sim::drain();
     npu_sim::report_leaks();
-    if (const auto *bridge = npu_sim::running_python()) bridge->finish();
+    if (const auto *bridge = npu_sim::running_python()) {
+        const npu_sim::Unwatched unwatched;
+        bridge->finish();
+    }
     return ACL_SUCCESS;
 }
 

@@ -19,7 +19,10 @@ struct Executor : Object {
     std::vector<Call::Use> uses;
 
     ~Executor() override {
-        if (const Bridge *bridge = running_python()) bridge->forget(call);
+        if (const Bridge *bridge = running_python()) {
+            const Unwatched unwatched;
+            bridge->forget(call);
+        }
     }
 };
 
@@ -97,8 +100,12 @@ aclnnStatus Call::plan(uint64_t *workspaceSize, aclOpExecutor **executor) {
     const Bridge *bridge = python(phase_.c_str());
     if (bridge == nullptr) return ACLNN_ERR_INNER;
     int64_t results[2] = {0, 0};  // bytes of the workspace, number of the call
-    const auto status = static_cast<aclnnStatus>(
-        bridge->plan(name_, words_.data(), static_cast<int64_t>(words_.size()), is_deterministic(), results));
+    aclnnStatus status;
+    {
+        const Unwatched unwatched;
+        status = static_cast<aclnnStatus>(
+            bridge->plan(name_, words_.data(), static_cast<int64_t>(words_.size()), is_deterministic(), results));
+    }
     if (status != ACLNN_SUCCESS) return status;
     auto made = std::make_shared<Executor>();
     made->name = name_;
@@ -146,10 +153,18 @@ aclnnStatus launch(const char *name, void *workspace, uint64_t workspaceSize, ac
         if (status != ACLNN_SUCCESS) return status;
     }
     int64_t run = 0;
-    const auto status = static_cast<aclnnStatus>(bridge->accept(name, own->call, workspace, workspaceSize, &run));
+    aclnnStatus status;
+    {
+        const Unwatched unwatched;
+        status = static_cast<aclnnStatus>(bridge->accept(name, own->call, workspace, workspaceSize, &run));
+    }
     if (status != ACLNN_SUCCESS) return status;
     if (!own->is_repeatable) remove_object(Kind::executor, executor);
-    return submit(name, stream, [own, bridge, run] { return static_cast<int>(bridge->run(run)); }, std::move(held));
+    const auto work = [own, bridge, run] {
+        const Unwatched unwatched;
+        return static_cast<int>(bridge->run(run));
+    };
+    return submit(name, stream, work, std::move(held));
 }
 
 }  // namespace npu_sim
@@ -167,6 +182,7 @@ aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor *executor) {
                       "executor must be one that has not run, not " + npu_sim::describe(Kind::executor, executor));
     const auto *bridge = npu_sim::python(call);
     if (bridge == nullptr) return ACLNN_ERR_INNER;
+    const npu_sim::Unwatched unwatched;
     const auto status = static_cast<aclnnStatus>(bridge->set_repeatable(own->call));
     if (status == ACLNN_SUCCESS) own->is_repeatable = true;
     return status;

@@ -82,8 +82,14 @@ void finish_at_exit() {
     // A Python that was there before this library ends before it, and has done this by then.
     if (const Bridge *bridge = running_python()) {
         drain();
+        const Unwatched unwatched;
         bridge->finish();
     }
+}
+
+void call_if_there(const char *name) {
+    void (*function)();
+    if (look_up(function, name)) function();
 }
 
 std::string start(Python &own) {
@@ -117,13 +123,20 @@ std::string start(Python &own) {
 
 }  // namespace
 
+Unwatched::Unwatched() { call_if_there("__lsan_disable"); }
+
+Unwatched::~Unwatched() { call_if_there("__lsan_enable"); }
+
 const Bridge *python(const char *call) {
     Python &own = state();
     std::lock_guard<std::mutex> lock(own.mutex);
     if (!own.is_tried) {
         own.is_tried = true;
         own.bridge.keep = [](const char *line) { keep(line); };
-        own.problem = start(own);
+        {
+            const Unwatched unwatched;
+            own.problem = start(own);
+        }
         own.is_running = own.problem.empty();
         if (own.is_running)
             atexit(finish_at_exit);

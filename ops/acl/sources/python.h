@@ -22,6 +22,16 @@ struct Bridge {
     char product[64];  // SoC version
 };
 
+// While one lives, what this thread allocates is no leak to the leak check of AddressSanitizer, if the program has it:
+// Python is never taken down.
+class Unwatched {
+   public:
+    Unwatched();
+    ~Unwatched();
+    Unwatched(const Unwatched &) = delete;
+    Unwatched &operator=(const Unwatched &) = delete;
+};
+
 // Return the table, starting Python if need be; null, with a message, if that fails.
 const Bridge *python(const char *call);
 
