@@ -11,7 +11,7 @@ import contextlib
 import ctypes
 import itertools
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any
@@ -23,6 +23,7 @@ from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, use_product
 from npu_sim.report.explain import Recorder, recording
 from ops import aclnn
+from ops.acl.words import RefusedError, Words
 from ops.aclnn.executor import PhaseOne, accept
 from ops.common.status import AclnnStatus
 
@@ -50,60 +51,6 @@ class Table(ctypes.Structure):
     )
 
 
-@dataclass(slots=True)
-class _Words:
-    """The arguments of a call, read one by one; ``sources/executor.h`` says how they are written."""
-
-    words: Sequence[int]
-    at: int = 0
-
-    def take(self) -> int:
-        self.at += 1
-        return self.words[self.at - 1]
-
-    def values(self) -> list[int] | None:
-        count = self.take()
-        if count < 0:
-            return None
-        self.at += count
-        return list(self.words[self.at - count : self.at])
-
-    def arguments(self) -> Iterator[Any]:
-        """Yield every argument as `ops.aclnn` takes it.
-
-        Raises
-        ------
-        NpuSimError
-            A tensor cannot be made.
-        """
-        while self.at < len(self.words):
-            kind = self.take()
-            if kind == 0:
-                yield None
-            elif kind == 1:
-                yield self._tensor()
-            elif kind == 2:
-                yield aclnn.aclCreateIntArray(self.values())
-            elif kind == 3:
-                yield self.take()
-            else:
-                yield aclnn.aclCreateBoolArray([value != 0 for value in self.values() or ()])
-
-    def _tensor(self) -> aclnn.aclTensor:
-        data_type, storage_format, offset = self.take(), self.take(), self.take()
-        view, strides, storage = self.values(), self.values(), self.values()
-        address, byte_count = self.take(), self.take()
-        data = _memory(address, byte_count) if address else None
-        made = aclnn.aclCreateTensor(view, data_type, strides, offset, storage_format, storage, data)
-        if made is None:
-            raise _RefusedError
-        return made
-
-
-class _RefusedError(Exception):
-    """An object of a call cannot be made; a message says why."""
-
-
 _PHASE_ONE: dict[str, Callable[..., PhaseOne]] = {
     "aclnnAvgPool2d": aclnn.aclnnAvgPool2dGetWorkspaceSize,
     "aclnnAvgPool2dBackward": aclnn.aclnnAvgPool2dBackwardGetWorkspaceSize,
@@ -112,13 +59,6 @@ _PHASE_ONE: dict[str, Callable[..., PhaseOne]] = {
 }
 _FOLLOWS_DETERMINISTIC = frozenset({"aclnnAvgPool2dBackward", "aclnnConvolutionBackward"})
 """Operators whose kernels depend on ACL_OPT_DETERMINISTIC."""
-
-
-def _memory(address: int, byte_count: int) -> np.ndarray:
-    """Return memory of the library as an array; the library keeps it as long as a run needs it."""
-    if byte_count == 0:
-        return np.empty(0, np.uint8)
-    return np.frombuffer(memoryview((ctypes.c_uint8 * byte_count).from_address(address)), np.uint8)
 
 
 @dataclass(slots=True)
@@ -160,8 +100,8 @@ class Bridge:
             if self.recorder is not None:
                 self._has_ended = False
                 stack.enter_context(recording(self.recorder))
-            with contextlib.suppress(_RefusedError):
-                given = _Words(words[:count]).arguments()
+            with contextlib.suppress(RefusedError):
+                given = Words(words[:count]).arguments()
                 options = {"deterministic": bool(is_deterministic)} if call in _FOLLOWS_DETERMINISTIC else {}
                 status, workspace_bytes, executor = _PHASE_ONE[call](*given, **options)
         if executor is not None:

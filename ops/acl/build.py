@@ -100,7 +100,8 @@ def build_sdk(compiler: Compiler | None = None, *, note: Callable[[str], None] |
     reason = _jit.why_not_kept()
     if reason is not None:
         raise LibraryError(f"Libraries must be kept, but {reason}; NUMBA_CACHE_DIR names another directory")
-    facts = (build_number(), str(compiler), compiler.version, str(python), sys.executable)
+    how = Path(__file__).read_bytes()
+    facts = (build_number(), how, str(compiler), compiler.version, str(python), sys.executable)
     root = parent / f"acl-{hashlib.sha256(repr(facts).encode()).hexdigest()[:20]}"
     if not root.is_dir():
         if note is not None:
@@ -170,7 +171,8 @@ def _build(root: Path, compiler: Compiler, python: Path) -> None:
             name,
         )  # fmt: skip
         before.insert(0, f"-l{name.removeprefix('lib').removesuffix('.so')}")
-    folder = sdk.lib / "cmake" / "npu-sim"
+    # where CMake looks on every system; lib64 is not
+    folder = root / "lib" / "cmake" / "npu-sim"
     folder.mkdir(parents=True)
     (folder / "npu-sim-config.cmake").write_text(_CMAKE, encoding="utf-8")
 

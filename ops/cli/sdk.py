@@ -30,5 +30,5 @@ def sdk_command(
     sdk = build_sdk(note=note)
     words = [*(sdk.cflags if cflags else ()), *(sdk.libs if libs else ())]
     if cmake:
-        words.append(f"-DCMAKE_PREFIX_PATH={sdk.lib}")
+        words.append(f"-DCMAKE_PREFIX_PATH={sdk.root}")
     typer.echo(shlex.join(words) if words else str(sdk.root))

@@ -4,7 +4,6 @@
 
 #include <cstdarg>
 #include <cstdio>
-#include <deque>
 
 #include "acl/acl_base.h"
 #include "aclnn/acl_meta.h"
@@ -73,6 +72,10 @@ std::string take_messages() {
     unread().lines.clear();
     return all;
 }
+
+MessageScope::MessageScope() { before_.swap(unread().lines); }
+
+MessageScope::~MessageScope() { unread().lines.swap(before_); }
 
 void report(const std::string &text) {
     const std::string line = "npu-sim: " + text + "\n";

@@ -1,7 +1,7 @@
 // Why calls failed, per thread, for aclGetRecentErrMsg; and reports on standard error of what no status tells.
 #pragma once
 
-#include <cstdint>
+#include <deque>
 #include <string>
 
 namespace npu_sim {
@@ -14,6 +14,18 @@ int refuse(int status, const char *call, const std::string &text);
 
 // Return the lines of this thread, the latest first, and forget them; "" if there are none.
 std::string take_messages();
+
+// While one lives, the thread begins with no lines; those it had come back.
+class MessageScope {
+   public:
+    MessageScope();
+    ~MessageScope();
+    MessageScope(const MessageScope &) = delete;
+    MessageScope &operator=(const MessageScope &) = delete;
+
+   private:
+    std::deque<std::string> before_;
+};
 
 // Write "npu-sim: <text>" on standard error, in one piece.
 void report(const std::string &text);

@@ -50,11 +50,12 @@ class Stream : public Object {
     explicit Stream(std::shared_ptr<Context> context) : context_(std::move(context)) {}
     ~Stream() override;
 
-    // Append work; it runs behind everything appended before, on the stream's thread.
+    // Append work; it runs behind everything appended before, on the stream's thread or on one that waits for it.
     void append(std::function<int()> work, std::vector<AllocationPtr> held);
     // Wait until all is done or the time has come; false: the time.
     bool wait(Deadline until);
     bool is_idle();
+    // Whether this thread does the stream's work at this moment.
     bool is_own_thread();
     // Return the first failure since the last call and its messages.
     std::pair<int, std::string> take_failure();

@@ -12,9 +12,13 @@ struct Stream::State {
     std::condition_variable wake, done;
     std::deque<Task> tasks;
     bool is_busy = false, is_ending = false;
+    std::thread::id runner;  // of the work that is done now
     int failure = 0;
     std::string messages;
     std::thread thread;
+
+    // Do the first of the tasks; `lock` holds the mutex, but for the time of the work.
+    void run_first(std::unique_lock<std::mutex> &lock);
 };
 
 Stream::~Stream() {
@@ -24,7 +28,8 @@ Stream::~Stream() {
         state_->is_ending = true;
     }
     state_->wake.notify_one();
-    if (is_own_thread())
+    // the last to name a stream may be its own thread
+    if (state_->thread.get_id() == std::this_thread::get_id())
         state_->thread.detach();
     else
         state_->thread.join();
@@ -45,26 +50,37 @@ void Stream::append(std::function<int()> work, std::vector<AllocationPtr> held) 
     state_->wake.notify_one();
 }
 
+void Stream::State::run_first(std::unique_lock<std::mutex> &lock) {
+    Task task = std::move(tasks.front());
+    tasks.pop_front();
+    is_busy = true;
+    runner = std::this_thread::get_id();
+    lock.unlock();
+    const MessageScope own;  // what the work says is the stream's, not the thread's that does it
+    const int status = task.work();
+    std::string said = take_messages();
+    for (const auto &one : task.held) --one->uses;
+    task = {};
+    lock.lock();
+    is_busy = false;
+    runner = {};
+    if (status != 0 && failure == 0) {
+        failure = status;
+        messages = std::move(said);
+    }
+    // the thread of the stream may have slept through a task that a waiting one has done
+    if (tasks.empty())
+        done.notify_all();
+    else
+        wake.notify_one();
+}
+
 void Stream::serve(std::shared_ptr<State> state) {
     std::unique_lock<std::mutex> lock(state->mutex);
     for (;;) {
-        state->wake.wait(lock, [&] { return state->is_ending || !state->tasks.empty(); });
+        state->wake.wait(lock, [&] { return !state->is_busy && (state->is_ending || !state->tasks.empty()); });
         if (state->tasks.empty()) return;
-        Task task = std::move(state->tasks.front());
-        state->tasks.pop_front();
-        state->is_busy = true;
-        lock.unlock();
-        const int status = task.work();
-        const std::string messages = take_messages();
-        for (const auto &one : task.held) --one->uses;
-        task = {};
-        lock.lock();
-        state->is_busy = false;
-        if (status != 0 && state->failure == 0) {
-            state->failure = status;
-            state->messages = messages;
-        }
-        if (state->tasks.empty()) state->done.notify_all();
+        state->run_first(lock);
     }
 }
 
@@ -77,18 +93,20 @@ bool Stream::wait(Deadline until) {
     if (state == nullptr) return true;
     std::unique_lock<std::mutex> lock(state->mutex);
     const auto is_done = [&] { return state->tasks.empty() && !state->is_busy; };
-    if (until == Deadline::max()) {
-        state->done.wait(lock, is_done);
-        return true;
-    }
-    return state->done.wait_until(lock, until, is_done);
+    if (until != Deadline::max()) return state->done.wait_until(lock, until, is_done);
+    // Who waits does the work, unless the stream's thread is at it: that saves two switches of threads for each call.
+    while (!state->tasks.empty() && !state->is_busy) state->run_first(lock);
+    state->done.wait(lock, is_done);
+    return true;
 }
 
 bool Stream::is_idle() { return wait(Clock::now()); }
 
 bool Stream::is_own_thread() {
     std::lock_guard<std::mutex> starting(start_);
-    return state_ != nullptr && state_->thread.get_id() == std::this_thread::get_id();
+    if (state_ == nullptr) return false;
+    std::lock_guard<std::mutex> lock(state_->mutex);
+    return state_->runner == std::this_thread::get_id();
 }
 
 std::pair<int, std::string> Stream::take_failure() {
