@@ -34,8 +34,9 @@ def test_the_tiled_product_is_exact_for_whole_numbers(sizes, tiles, blocks):
 SOURCE = """
 #include "kernel_operator.h"
 using namespace AscendC;
-// A product of 32 x 32 with image-to-column loads, its result in float or half, as rows or as fractals.
-template <class T, bool rows> __global__ __aicore__ void windows(GM_ADDR a, GM_ADDR b, GM_ADDR c) {
+// A product of 32 x 32 with image-to-column loads, its result as rows or as fractals, with or without numbers below 0;
+// of 8 bits with scale 0.5 and offset -3.
+template <class T, bool rows, bool clips = false> __global__ __aicore__ void windows(GM_ADDR a, GM_ADDR b, GM_ADDR c) {
   GlobalTensor<half> left, right; GlobalTensor<T> out;
   left.SetGlobalBuffer((__gm__ half*)a); right.SetGlobalBuffer((__gm__ half*)b); out.SetGlobalBuffer((__gm__ T*)c);
   LocalTensor<half> a1(TPosition::A1, 0, 1024), b1(TPosition::B1, 4096, 1024);
@@ -55,7 +56,9 @@ template <class T, bool rows> __global__ __aicore__ void windows(GM_ADDR a, GM_A
   SetFlag<HardEvent::M_FIX>(EVENT_ID0); WaitFlag<HardEvent::M_FIX>(EVENT_ID0);
   FixpipeParamsV220 store(32, 32, 32, 32, false);
   if (!rows) store.dstStride = 32 * 16 * sizeof(T) / 32;
-  store.quantPre = sizeof(T) == 2 ? F322F16 : NoQuant;
+  store.quantPre = sizeof(T) == 2 ? F322F16 : sizeof(T) == 1 ? QF322B8_PRE : NoQuant;
+  store.deqScalar = 0x3F000000ull | 509ull << 37 | 1ull << 46;
+  store.reluEn = clips;
   if constexpr (rows) Fixpipe<T, float, CFG_ROW_MAJOR>(out, sums, store);
   else Fixpipe<T, float, CFG_NZ>(out, sums, store);
 }
@@ -82,6 +85,17 @@ def test_windows_and_layouts(source, cpp, dtype, rows):
     assert kernel(a, b, c).findings == ()
     product = (a.astype(np.float32) @ b.astype(np.float32)).astype(dtype)
     assert np.array_equal(c if rows else c.reshape(2, 32, 16).transpose(1, 0, 2).reshape(32, 32), product)
+
+
+@pytest.mark.parametrize(("cpp", "dtype"), [("float", np.float32), ("half", np.float16), ("int8_t", np.int8)])
+def test_results_that_fixpipe_clips_and_quantises(source, cpp, dtype):
+    rng = np.random.default_rng(5)
+    a, b = (rng.integers(-4, 5, (32, 32)).astype(np.float16) for _ in range(2))
+    c = np.zeros((32, 32), dtype)
+    assert ascendc.compile(source, f"windows<{cpp}, true, true>", kind="cube")(a, b, c).findings == ()
+    product = a.astype(np.float32) @ b.astype(np.float32)
+    scaled = np.clip(np.rint(product / 2 - 3), -128, 127) if dtype == np.int8 else product
+    assert np.array_equal(c, np.maximum(scaled, 0).astype(dtype))
 
 
 def test_both_kinds_of_cores_of_a_mixed_kernel_know_who_they_are(source):

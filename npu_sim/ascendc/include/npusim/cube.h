@@ -200,10 +200,12 @@ template <class T, class U> inline void check_quantisation(Here here, QuantMode_
   bool is_plain = std::is_same_v<T, U>;
   bool fits = mode == NoQuant ? is_plain
               : mode == F322F16 ? std::is_same_v<T, half> && std::is_same_v<U, float>
-                                : mode == F322BF16 && std::is_same_v<T, bfloat16_t> && std::is_same_v<U, float>;
+              : mode == F322BF16
+                  ? std::is_same_v<T, bfloat16_t> && std::is_same_v<U, float>
+                  : mode == QF322B8_PRE && sizeof(T) == 1 && std::is_integral_v<T> && std::is_same_v<U, float>;
   if (!fits)
-    refuse(here, "Fixpipe quantPre must be NoQuant, F322F16 or F322BF16, and fit its tensors; %d is not modelled here",
-           int(mode));
+    refuse(here, "Fixpipe quantPre must be NoQuant, F322F16, F322BF16 or QF322B8_PRE, and fit its tensors; %d is not "
+           "modelled here", int(mode));
 }
 }  // namespace npusim
 
@@ -322,11 +324,23 @@ inline void npusim_fixpipe(Here here, const D& dst, const LocalTensor<U>& src, c
   if (src.space != npusim::space::L0C)
     npusim::refuse(here, "Fixpipe must come from L0C, not from %s", npusim::space_name(src.space));
   if (config.format == CO2Layout::COLUMN_MAJOR) npusim::refuse(here, "Fixpipe to COLUMN_MAJOR is not modelled");
-  if (p.reluEn) npusim::refuse(here, "Fixpipe reluEn is not modelled");
   if (p.unitFlag) npusim::refuse(here, "Fixpipe unitFlag is not modelled");
   npusim::check_quantisation<T, U>(here, p.quantPre);
   int64_t mode = (config.format == CO2Layout::ROW_MAJOR ? npusim::mode::NZ2ND : 0) |
                  (p.isChannelSplit ? npusim::mode::CHANNEL_SPLIT : 0);
+  if (p.reluEn || p.quantPre == QF322B8_PRE) {
+    // bits 0 to 31 are the scale, 37 to 45 the offset, which has a sign, 46 says whether results have one
+    bool quantises = p.quantPre == QF322B8_PRE;
+    uint64_t word = quantises ? p.deqScalar : 0;
+    if (quantises && (word >> 46 & 1) != std::is_signed_v<T>)
+      npusim::refuse(here, "Fixpipe deqScalar must have bit 46 set for int8_t and clear for uint8_t");
+    int64_t offset = int64_t(word >> 37 & 0x1FF);
+    npusim::emit_fixpipe_quant(here, npusim::space_in(dst), npusim::address_in(dst), src.address, npusim::moved<T>(),
+                               p.mSize, p.nSize, p.srcStride, p.dstStride, p.ndNum, p.srcNdStride, p.dstNdStride, mode,
+                               p.reluEn, int64_t(int32_t(uint32_t(word))), offset < 256 ? offset : offset - 512,
+                               npusim::tensor_in(dst));
+    return;
+  }
   npusim::emit_fixpipe(here, npusim::space_in(dst), npusim::address_in(dst), src.address, npusim::moved<T>(), p.mSize,
                        p.nSize, p.srcStride, p.dstStride, p.ndNum, p.srcNdStride, p.dstNdStride, mode,
                        npusim::tensor_in(dst));
