@@ -20,6 +20,8 @@ FILE_BYTES = 512
 LINE_BITS = 20
 """A ``site`` is the number of a file above so many bits of line."""
 MAX_CORES = 256
+MAX_SITES = 1 << 15
+MAX_BUFFERS = 1 << 12
 
 
 class Status(IntEnum):
@@ -107,9 +109,13 @@ class Control(ctypes.Structure):
         ("space", ctypes.c_int64),
         ("address", ctypes.c_int64),
         ("size", ctypes.c_int64),
-        ("buffer_count", ctypes.c_int64),
+        ("crosses", ctypes.c_int64),
         ("file_count", ctypes.c_int64),
+        ("site_count", ctypes.c_int64),
+        ("buffer_count", ctypes.c_int64),
         ("text_bytes", ctypes.c_int64),
+        ("sites", ctypes.c_int64 * MAX_SITES),  # each once, as they come
+        ("buffers", ctypes.c_int64 * MAX_BUFFERS),
         ("files", File * MAX_FILES),
         ("text", ctypes.c_char * TEXT_BYTES),
         # the answer to READ
@@ -131,7 +137,8 @@ def control_header() -> str:
         "MAX_FILES": MAX_FILES,
         "FILE_BYTES": FILE_BYTES,
         "LINE_BITS": LINE_BITS,
-        "MAX_CORES": MAX_CORES,
+        "MAX_SITES": MAX_SITES,
+        "MAX_BUFFERS": MAX_BUFFERS,
         "ROWS_AT": ROWS_AT,
     }
     lines = ["// Generated: what both processes share.", "#pragma once", "#include <cstdint>", "namespace npusim {"]

@@ -24,7 +24,7 @@ from npu_sim.errors import InputFileError, ProgramError, ShapeError, shown
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product, get_product
 from npu_sim.program.launch import CoreKind, Launch
-from npu_sim.program.recorded import launch_of
+from npu_sim.program.recorded import launch_of_parts
 from npu_sim.report.explain import own_recorder
 
 _POSITION_BITS = 5
@@ -361,18 +361,17 @@ def _launches(
 ) -> tuple[Launch, ...]:
     """Return what ran as a launch."""
     names = {number: _buffer_name(number) for number in cores.buffers}
-    sites = {number: str(line) for number, line in cores.lines.items()}
-    programs = [cores.programs(core) for core in range(sum(counts.values()))]
-    launch = launch_of(
+    lines = cores.lines
+    launch = launch_of_parts(
         name,
-        programs,
+        cores.programs,
         arguments.gm,
         core_kind=next(iter(counts)),
         vectors=counts["vector"] // counts["cube"] if len(counts) > 1 else 0,
         crosses=cores.crosses,
-        lines=dict(cores.lines),
+        lines=lines,
         buffers=names,
-        sites=sites,
+        sites={number: str(line) for number, line in lines.items()},
         auto_sync=auto_sync,
     )
     return (launch,)

@@ -20,12 +20,10 @@ from npu_sim.engines.session import Session
 from npu_sim.errors import NpuSimError, ProgramError
 from npu_sim.isa.codes import Data, Space
 from npu_sim.isa.op import Op
-from npu_sim.isa.row import INSTR, ROW_BYTES
+from npu_sim.isa.row import ROW_BYTES
 from npu_sim.products import Product
 from npu_sim.program.launch import SourceLine
 from npu_sim.program.violation import Violation
-
-_CROSSING = (Op.CROSS_CORE_SET_FLAG, Op.CROSS_CORE_WAIT_FLAG)
 
 
 class Cores:
@@ -58,9 +56,6 @@ class Cores:
         self._parts: list[list[list[npt.NDArray[np.uint8]]]] = [[[]] for _ in range(core_count)]
         self._counts = [0] * core_count
         self._bytes = 0
-        self.lines: dict[int, SourceLine] = {}
-        self.buffers: set[int] = set()
-        self.crosses = False
         self.refused: list[Violation] = []
 
     def take(self) -> None:
@@ -83,7 +78,6 @@ class Cores:
         rows = process.rows[:count]
         self._parts[core][-1].append(process.row_bytes[:count].copy())
         first, self._counts[core] = self._counts[core], self._counts[core] + count
-        self._note(rows)
         if self._memory is None:
             return
         try:
@@ -133,20 +127,27 @@ class Cores:
             session.close()
         self._sessions = {}
 
-    def programs(self, core: int) -> list[np.ndarray]:
-        """Return the rows of a core, phase by phase."""
-        empty = np.zeros((0, ROW_BYTES), np.uint8)
-        return [np.concatenate([empty, *parts]).reshape(-1).view(INSTR) for parts in self._parts[core]]
+    @property
+    def programs(self) -> list[list[list[npt.NDArray[np.uint8]]]]:
+        """Rows by core and phase, in the parts in which they came."""
+        return self._parts
 
-    def _note(self, rows: np.ndarray) -> None:
-        """Remember what sites and buffers are called."""
-        for site in np.unique(rows["site"]).tolist():
-            if site not in self.lines:
-                line = self._process.line(site)
-                if line is not None:
-                    self.lines[site] = line
-        self.crosses = self.crosses or bool(np.isin(rows["op"], _CROSSING).any())
-        self.buffers.update(np.unique(rows["value"][rows["op"] == Op.ALLOC_TENSOR]).tolist())
+    @property
+    def lines(self) -> dict[int, SourceLine]:
+        """Places in the source by the ``site`` of rows."""
+        control = self._process.control
+        found = ((site, self._process.line(site)) for site in control.sites[: control.site_count])
+        return {site: line for site, line in found if line is not None}
+
+    @property
+    def buffers(self) -> list[int]:
+        """Numbers of named buffers."""
+        return list(self._process.control.buffers[: self._process.control.buffer_count])
+
+    @property
+    def crosses(self) -> bool:
+        """Whether a core has set or waited for a flag of others."""
+        return bool(self._process.control.crosses)
 
     def _session(self, core: int) -> Session:
         if core not in self._sessions:

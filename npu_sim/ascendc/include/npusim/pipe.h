@@ -178,6 +178,7 @@ class TPipe {
   }
 
   void mark(Here here, npusim::Block& block, bool begins) {
+    npusim::note_buffer(block.number);
     if (begins) npusim::emit_alloc_tensor(here, block.space, block.address, block.bytes, block.number);
     else npusim::emit_free_tensor(here, block.space, block.address, block.bytes, block.number);
   }

@@ -99,11 +99,32 @@ inline void misfit(Here here, const char* api, const char* field, int bits, int6
   refuse(here, "%s %s must fit %d bits, not be %lld", api, field, bits, (long long)value);
 }
 
+// Sites and buffers that the emulator has not heard of are told once.
+inline bool is_new(uint64_t* seen, int64_t number) {
+  uint64_t bit = 1ull << (number & 63);
+  if (seen[number >> 6] & bit) return false;
+  seen[number >> 6] |= bit;
+  return true;
+}
+
+inline void note_site(int64_t site) {
+  static uint64_t seen[(MAX_FILES << LINE_BITS) / 64];
+  if (is_new(seen, site) && control->site_count < MAX_SITES) control->sites[control->site_count++] = site;
+}
+
+inline void note_buffer(int64_t number) {
+  static uint64_t seen[(MAX_BUFFERS << 5) / 64];
+  if (number < (MAX_BUFFERS << 5) && is_new(seen, number) && control->buffer_count < MAX_BUFFERS)
+    control->buffers[control->buffer_count++] = number;
+}
+
 inline Row& new_row(Here here) {
   if (control->count == ROW_CAPACITY) hand_over(Status::ROWS);
   Row& row = rows[control->count++];
   memset(&row, 0, sizeof row);
-  self->last_site = site_of(here);
+  int64_t site = site_of(here);
+  if (site != self->last_site) note_site(site);
+  self->last_site = site;
   self->row_count++;
   put_at<int32_t>(row, SITE_AT, int32_t(self->last_site));
   put_at<int32_t>(row, TILE_AT, -1);
@@ -197,6 +218,7 @@ template <class F> inline void for_targets(const Core& core, int mode, F visit) 
 }
 
 inline void cross_set(int mode, int flag) {
+  control->crosses = 1;
   self->sets[mode][flag]++;
   bool all = true;
   for_setters(*self, mode, [&](Core& core) { all = all && core.sets[mode][flag]; });
@@ -209,6 +231,7 @@ inline void cross_set(int mode, int flag) {
 }
 
 inline void cross_wait(int flag) {
+  control->crosses = 1;
   if (!self->counters[flag]) {
     self->wait = Wait::FLAG;
     self->awaited = flag;

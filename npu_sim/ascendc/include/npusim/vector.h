@@ -107,6 +107,7 @@ inline void InitGlobalMemory(GlobalTensor<T>& target, const uint64_t size, const
   uint64_t room = scratch.bytes / 32 * 32 / sizeof(T);
   if (!room && size) npusim::refuse(here, "InitGlobalMemory must find free bytes in UB");
   if (room > 32768 / sizeof(T)) room = 32768 / sizeof(T);
+  npusim::note_buffer(npusim::SCRATCH);
   npusim::emit_alloc_tensor(here, scratch.space, scratch.address, int64_t(room * sizeof(T)), npusim::SCRATCH);
   Duplicate(scratch, value, int32_t(size < room ? size : room), here);
   int event = owner->FetchEventID(HardEvent::V_MTE3);
