@@ -150,13 +150,15 @@ inline void before_row(Here here, int64_t on) {
   }
 }
 
-// Before the scalar unit touches memory.
-inline void before_scalar(Here here, bool stores) {
+// Before the scalar unit touches memory; what touches the same kind of memory in the other way waits for it.
+inline void before_scalar(Here here, bool in_gm, bool stores) {
   if (!control->auto_sync || !self->is_vector) return;
   for (int64_t on : {pipe::V, pipe::MTE2, pipe::MTE3})
     if (self->before_scalar >> on & 1) hand_flag(here, on, pipe::S);
   self->before_scalar = 0;
-  if (stores) self->behind_scalar = 1u << pipe::V | 1u << pipe::MTE2 | 1u << pipe::MTE3;
+  uint32_t readers = in_gm ? 1u << pipe::MTE2 : 1u << pipe::V | 1u << pipe::MTE3;
+  uint32_t writers = in_gm ? 1u << pipe::MTE3 : 1u << pipe::V | 1u << pipe::MTE2;
+  self->behind_scalar |= writers | (stores ? readers : 0);
 }
 
 // The place of an address in global memory, which kernels hold as pointers.

@@ -10,7 +10,7 @@ template <class T> inline T read_gm(Here here, const T* pointer, int64_t tensor)
     refuse(here, "GetValue must read inside a tensor, not at %p", (const void*)pointer);
 #ifdef NPUSIM_HAS_SCALAR_LOAD
   if constexpr (Element<T>::known) {
-    before_scalar(here, false);
+    before_scalar(here, true, false);
     emit_scalar_load(here, space::GM, at, moved<T>(), tensor);
   }
 #endif
@@ -24,7 +24,7 @@ template <class T> inline T read_local(Here here, int64_t in_space, int64_t addr
   if (in_space != space::UB || address < 0 || address + int64_t(sizeof(T)) > control->ub_bytes)
     refuse(here, "GetValue must read inside UB, not %s[%lld]", space_name(in_space), (long long)address);
   if (!self->is_vector) return T(0);  // a Cube core sees nothing of UB
-  before_scalar(here, false);
+  before_scalar(here, false, false);
   T value;
   memcpy((void*)&value, settled(here, in_space, address, sizeof value), sizeof value);
 #ifdef NPUSIM_HAS_SCALAR_LOAD
@@ -39,7 +39,7 @@ template <class T> inline void store_scalar(Here here, int64_t in_space, int64_t
     refuse(here, "SetValue must write UB or global memory, not %s", space_name(in_space));
   if (in_space == space::UB && !self->is_vector) return;
 #ifdef NPUSIM_HAS_SCALAR_STORE
-  before_scalar(here, true);
+  before_scalar(here, in_space == space::GM, true);
   if constexpr (sizeof(T) == 8) {
     int32_t words[2];
     memcpy(words, &value, 8);
