@@ -1,7 +1,8 @@
 """The kernel's source as it is compiled: what only a host runs is taken out, lines stay where they are.
 
 Files often hold a kernel and the host code that launches it. Launch brackets are no C++, and what host functions call
-does not exist here, so a function that launches a kernel or calls the runtime keeps its head and loses its body.
+does not exist here, so a function that launches a kernel or calls the runtime keeps its head and loses its body; one
+with types of a host library in its head goes as a whole.
 """
 
 from __future__ import annotations
@@ -21,8 +22,12 @@ _SKIPPED = re.compile(
 )
 _HOST_CALL = re.compile(
     r"<<<|\bacl[A-Z]\w*\s*\(|\bACL\w*\s*\(|\bACLRT_LAUNCH_KERNEL\b|\bCHECK_ACL\b|\bICPU_RUN_KF\b"
-    r"|\bplatform_ascendc::|\bmatmul_tiling::|\boptiling::|\bgert::|\bat::|\btorch::|\bReadFile\s*\(|\bWriteFile\s*\("
+    r"|\bplatform_ascendc::|\bmatmul_tiling::|\boptiling::|\bgert::|\bge::|\bstd::(?:vector|string|cout|cerr|ifstream|ofstream)\b|\bat::|\btorch::|\bReadFile\s*\(|\bWriteFile\s*\("
 )
+_HOST_TYPE = re.compile(r"\b(?:platform_ascendc|matmul_tiling|gert|ge|at|torch)::")
+"""In the head of a function: its types are not there, so the whole function goes."""
+_BEFORE_HEAD = re.compile(r"\A|[;{}]|^\s*#[^\n]*(?:\\\n[^\n]*)*$", re.MULTILINE)
+"""Where the head of a function may begin."""
 _KERNEL = re.compile(r"__global__\b[^;{}()]*?(?:__\w+__(?:\s*\([^)]*\))?\s+)*\bvoid\s+(\w+)\s*\(")
 _TASK_KIND = re.compile(r"KERNEL_TASK_TYPE(?:_DEFAULT)?\s*\([^)]*?KERNEL_TYPE_(\w+)\s*\)")
 _CUBE_NAMES = re.compile(r"\b(Mmad|Fixpipe|LoadData|LoadDataWithTranspose|Matmul|MatmulImpl|REGIST_MATMUL_OBJ)\b")
@@ -81,12 +86,16 @@ def _without_text(text: str) -> str:
 
 
 def _without_host_code(text: str, code: str) -> str:
-    """Return the text with the bodies of host functions emptied."""
+    """Return the text without what only a host runs."""
     pieces, done = [], 0
     for start, end in _bodies(code):
         body = code[start:end]
-        head = code[code.rfind("\n", 0, max(start - 1, 0)) + 1 : start]
-        if _HOST_CALL.search(body) or re.search(r"\bmain\s*\(", head):
+        first = max(found.end() for found in _BEFORE_HEAD.finditer(code, 0, start))
+        head = code[first:start]
+        if _HOST_TYPE.search(head):
+            pieces += [text[done:first], re.sub(r"[^\n]", "", text[first:end])]
+            done = end
+        elif _HOST_CALL.search(body) or re.search(r"\bmain\s*\(", head):
             pieces += [text[done : start + 1], "__builtin_trap();", re.sub(r"[^\n]", "", text[start:end]), "}"]
             done = end
     pieces.append(text[done:])

@@ -136,7 +136,7 @@ class Core:
             capacity = self.allocator.capacities[space]
             what = name or position.name
             rule = f"size of {what} must fit in {space.name}, of whose {capacity} bytes {free} are free in one piece"
-            self.refuse(frame, ShapeError, f"{rule}, not be {byte_count}", Kind.CAPACITY)
+            self.refuse(frame, ShapeError, f"{rule}, not be {shown(byte_count)}", Kind.CAPACITY)
         number = len(self._names)
         self._names[number] = name or f"{position.name}#{number}"
         if owned:

@@ -123,3 +123,46 @@ def test_sources_outside_of_projects_have_no_tiling_of_hosts(project: Path, tmp_
     assert host_headers(alone) == []
     with pytest.raises(CompilationError, match="npusim_default_tiling"):
         ascendc.compile(alone).build()
+
+
+MIXED = """
+#include "kernel_operator.h"
+#include "tiling/tiling_api.h"
+#include "register/tilingdata_base.h"
+namespace optiling {
+BEGIN_TILING_DATA_DEF(Fill)
+  TILING_DATA_FIELD_DEF(uint32_t, count);
+END_TILING_DATA_DEF;
+}
+static ge::graphStatus Choose(gert::TilingContext* context, const platform_ascendc::PlatformAscendC& chip)
+{
+  optiling::Fill tiling;
+  tiling.set_count(context->GetInput(0)->GetSize());
+  return ge::GRAPH_SUCCESS;
+}
+template <class T> __aicore__ inline uint32_t Share(T count) { return count / GetBlockNum(); }
+extern "C" __global__ __aicore__ void fill(GM_ADDR y, optiling::Fill tiling) {
+  AscendC::GlobalTensor<float> out;
+  uint32_t share = Share(tiling.get_count());
+  out.SetGlobalBuffer((__gm__ float*)y + GetBlockIdx() * share);
+  AscendC::LocalTensor<float> ones(AscendC::TPosition::VECOUT, 0, 256);
+  AscendC::Duplicate(ones, 1.0f, share);
+  AscendC::SetFlag<AscendC::HardEvent::V_MTE3>(EVENT_ID0);
+  AscendC::WaitFlag<AscendC::HardEvent::V_MTE3>(EVENT_ID0);
+  AscendC::DataCopy(out, ones, share);
+}
+std::vector<float> Golden(size_t count)
+{
+  return std::vector<float>(count, 1.0f);
+}
+int main() { optiling::Fill tiling; fill<<<4, nullptr, nullptr>>>(nullptr, tiling); return 0; }
+"""
+
+
+def test_host_functions_and_their_tilings_stand_beside_a_kernel(tmp_path: Path) -> None:
+    path = tmp_path / "fill.asc"
+    path.write_text(MIXED.replace('#include "kernel_operator.h"', '#include <vector>\n#include "kernel_operator.h"', 1))
+    y = np.zeros(128, np.float32)
+    run = ascendc.compile(path)(y, tiling=np.array([128], np.uint64), blocks=4, outputs=[0])
+    assert (y == 1).all()
+    assert run.findings == ()

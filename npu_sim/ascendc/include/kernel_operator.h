@@ -2,3 +2,9 @@
 #pragma once
 #include "npusim/cube.h"
 #include "npusim/system.h"
+
+// Names that templates of kernels use before they say which namespace they mean.
+using AscendC::GetBlockIdx;
+using AscendC::GetBlockNum;
+using AscendC::GetSubBlockIdx;
+using AscendC::GetTPipePtr;

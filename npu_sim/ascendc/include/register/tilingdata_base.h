@@ -6,7 +6,11 @@
 #include <cstdint>
 
 #define BEGIN_TILING_DATA_DEF(name) struct alignas(8) name {
-#define TILING_DATA_FIELD_DEF(type, field) type field
+#define TILING_DATA_FIELD_DEF(type, field)        \
+  type field;                                     \
+  void set_##field(type value) { field = value; } \
+  type get_##field() const { return field; }      \
+  static_assert(true, "takes the semicolon behind it")
 #define TILING_DATA_FIELD_DEF_ARR(type, count, field) type field[count]
 #define TILING_DATA_FIELD_DEF_STRUCT(type, field) type field
 #define END_TILING_DATA_DEF }
