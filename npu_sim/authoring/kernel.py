@@ -165,7 +165,7 @@ class KernelFunction:
         given, keywords = arguments.of_kernel(core)
         core.machine = Follower(
             core.product,
-            lambda: options_of(core.product, core.recorder.rows, None, 1, None),
+            lambda: replace(options_of(core.product, core.recorder.rows), order="program"),
             core.block_idx,
             core.block_num == 1,
             arguments.copies,

@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+
 import numpy as np
 
 from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.engines.execute import ExecuteOptions
+from npu_sim.engines.reorder import Order
 from npu_sim.errors import ShapeError
 from npu_sim.isa.codes import Data
 from npu_sim.isa.op import Op
 from npu_sim.products import Product
+
+_orders: ContextVar[tuple[Order, int | None]] = ContextVar("npu_sim_orders", default=("program", None))
+
+
+@contextlib.contextmanager
+def use_orders(order: Order = "program", core_order: int | None = None) -> Iterator[None]:
+    """Run the kernels of a ``with`` block in other legal orders, in this thread or task only.
+
+    Parameters
+    ----------
+    order : "program", "late" or int
+        Of the rows of a core, see `ExecuteOptions`.
+    core_order : int or None
+        Of the cores, where a call does not say its own.
+    """
+    token = _orders.set((order, core_order))
+    try:
+        yield
+    finally:
+        _orders.reset(token)
 
 
 def options_of(
@@ -30,6 +55,7 @@ def options_of(
         None: the product's own model for the type that Mmad multiplies.
     threads : int
     core_order : int or None
+        None: that of `use_orders`, whose order of rows is taken too.
 
     Raises
     ------
@@ -44,4 +70,7 @@ def options_of(
         raise ShapeError(f"accumulation must be given where Mmad multiplies {' and '.join(names)} ({product.name})")
     default = default_accumulation(product, names[0] if names else "fp16")
     model = Accumulation.parse(accumulation, default)
-    return ExecuteOptions(accumulation=model, threads=threads, core_order=core_order)
+    order, cores = _orders.get()
+    return ExecuteOptions(
+        accumulation=model, threads=threads, order=order, core_order=cores if core_order is None else core_order
+    )

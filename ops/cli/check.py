@@ -83,7 +83,7 @@ def check_command(
     if explain is not None:
         raise typer.Exit(print_code(explain))
     wanted = Wanted(tools=read_tools(tool), core=core)
-    if file is not None and scripts.is_script(file):
+    if file is not None and (scripts.is_script(file) or scripts.is_program(file)):
         scripts.refuse_options(
             {
                 "--model": model, "--batch": batch, "--x": x, "--weight": weight, "--stride": stride,

@@ -29,7 +29,11 @@ SarifOption = Annotated[
     str | None, typer.Option("--sarif", metavar="FILE", help="Write the findings as SARIF 2.1.0, for editors and CI.")
 ]
 ExplainOption = Annotated[
-    str | None, typer.Option(metavar="CODE", help="Say what a code such as ErrorSync1 means and what to do; no check.")
+    str | None,
+    typer.Option(
+        metavar="[CODE]",
+        help="Say what a code such as ErrorSync1 means and what to do; no check. Without a code: list all.",
+    ),
 ]
 _COLOURS = {"error": "red", "warning": "yellow", "advice": "cyan"}
 
@@ -60,6 +64,11 @@ def print_code(code: str) -> int:
     """Print what a code means; return the exit code."""
     from npu_sim.program.finding_codes import CODES, code_words
 
+    if code == "all":
+        width = max(len(kind.value) for kind in CODES)
+        for kind, meaning in CODES.items():
+            typer.echo(f"{kind.value:<{width}}  {meaning.severity:<7}  {meaning.tool:<9}  {meaning.title}")
+        return 0
     lines = code_words(code)
     if not lines:
         known = ", ".join(kind.value for kind in CODES)

@@ -18,7 +18,9 @@ from ops.cli.output import console
 if TYPE_CHECKING:
     from ops.studies.kernel_judging import Judgement
 
-FileArgument = Annotated[str, typer.Argument(metavar="FILE.py", help="Python file that calls kernels.")]
+FileArgument = Annotated[
+    str, typer.Argument(metavar="FILE.py", help="Python file that calls kernels, or a stored program.")
+]
 GoldenOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -42,6 +44,8 @@ def judge_command(
     call: CallOption = None,
     product: shapes.ProductOption = None,
     max_findings: MaxFindingsOption = 20,
+    order: shapes.OrderOption = "program",
+    core_order: shapes.CoreOrderOption = None,
     json_path: shapes.JsonOption = None,
     sarif_path: SarifOption = None,
 ) -> None:
@@ -58,6 +62,7 @@ def judge_command(
     130: interrupted.
     """
     # Imported here: they load the compiler, which the help does not need.
+    from npu_sim.engines.numerics import use_orders
     from ops.cli import scripts
     from ops.studies.findings import finding_of_refusal
     from ops.studies.kernel_judging import Judgement, judge_calls
@@ -65,9 +70,10 @@ def judge_command(
     chip = scripts.one_product(product)
     json_file = shapes.output_path("--json", json_path, file)
     sarif_file = shapes.output_path("--sarif", sarif_path, file)
-    outcome = scripts.run_script(
-        file, arguments or (), chip, explain=False, quiet=json_path == "-", keeps_tensors=True, shows_refusals=False
-    )
+    with use_orders(shapes.read_order(order), core_order):
+        outcome = scripts.run_script(
+            file, arguments or (), chip, explain=False, quiet=json_path == "-", keeps_tensors=True, shows_refusals=False
+        )
     refusals = () if outcome.refused is None else (finding_of_refusal(outcome.refused),)
     goldens = () if refusals else golden or ()
     calls = judge_calls(outcome.explanations, goldens, budget, call, outcome.error)

@@ -61,6 +61,8 @@ class _Commands(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         if name in _OF_SOURCES and any(word.endswith(_SOURCES) for word in rest):
             return name, command and _load(name, f"{name}_source"), rest
+        if name == "check" and rest[-1:] == ["--explain"]:
+            rest = [*rest, "all"]
         if name == "perf":
             module, rest = _form_of_perf(rest)
             return name, command and _load(name, module), rest

@@ -128,7 +128,7 @@ def perf_command(
         "--batch": batch, "--input": inputs, "--mask": mask, "--forward": forward or None, "--details": details or None,
         "--html": html,
     }  # fmt: skip
-    if file is not None and scripts.is_script(file):
+    if file is not None and (scripts.is_script(file) or scripts.is_program(file)):
         scripts.refuse_options(
             {
                 **of_network, "--model": model, "--advice": advice or None, "--x": x, "--weight": weight,

@@ -26,6 +26,8 @@ def run_command(
             help="SoC version, series alias or product file (.toml) that calls without one use.",
         ),
     ] = None,
+    order: shapes.OrderOption = "program",
+    core_order: shapes.CoreOrderOption = None,
     json_path: shapes.JsonOption = None,
 ) -> None:
     """Run a Python file with the emulator, on its own product unless one is named.
@@ -35,12 +37,14 @@ def run_command(
     input; 3: internal error; 130: interrupted.
     """
     # Imported here: it loads the compiler, which the help does not need.
+    from npu_sim.engines.numerics import use_orders
     from ops.cli import scripts
 
     chip = scripts.one_product(None if product is None else [product])
     shapes.output_path("--json", json_path, file)
     wanted = explain or json_path is not None
-    outcome = scripts.run_script(file, arguments or (), chip, explain=wanted, quiet=json_path == "-")
+    with use_orders(shapes.read_order(order), core_order):
+        outcome = scripts.run_script(file, arguments or (), chip, explain=wanted, quiet=json_path == "-")
     if explain and json_path != "-":
         screen = console()
         for made in outcome.explanations:

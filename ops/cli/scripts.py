@@ -31,6 +31,35 @@ def is_script(file: str | None) -> bool:
     return file is not None and file.endswith(".py")
 
 
+def is_program(file: str | None) -> bool:
+    """Return whether the file argument of a command names what ``npu-sim program --save`` wrote."""
+    from npu_sim.report.program_file import MAGIC
+
+    if file is None or not Path(file).is_file():
+        return False
+    with Path(file).open("rb") as opened:
+        return opened.read(len(MAGIC)) == MAGIC
+
+
+def stored_call(file: str, product: Product | None) -> Outcome:
+    """Return the call that a stored program holds.
+
+    Raises
+    ------
+    UsageError
+        A product is given: the program has its own.
+    InputFileError
+        It cannot be read.
+    """
+    from npu_sim.report.program_file import read_program
+
+    if product is not None:
+        raise UsageError("--product must not be given together with a stored program, which has its own")
+    stored = read_program(Path(file))
+    made = Explanation(title=Path(file).name, product=stored.product, launches=stored.launches)
+    return Outcome(code=0, error="", explanations=(made,))
+
+
 def one_product(products: Sequence[str] | None) -> Product | None:
     """Return the product given for a script; None leaves every call its own default, as when Python runs the file.
 
@@ -99,6 +128,8 @@ def run_script(
 ) -> Outcome:
     """Run a Python file as ``python file arguments...`` would, with ``product`` as the current one.
 
+    A stored program is one call that has run.
+
     Parameters
     ----------
     file : str
@@ -121,6 +152,8 @@ def run_script(
     UsageError
         If there is no such file.
     """
+    if is_program(file):
+        return stored_call(file, product)
     path = Path(file)
     if not path.is_file():
         raise UsageError(f"Script must be an existing file, not {file}")

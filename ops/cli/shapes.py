@@ -35,6 +35,7 @@ from ops.studies.models.tables import MODELS
 from ops.studies.precision_report import SCOPES, Refusal, Scope, default_products
 
 if TYPE_CHECKING:
+    from npu_sim.engines.reorder import Order
     from ops.studies.cases import CaseSet
 
 DEFAULT_BATCH = 8
@@ -95,6 +96,18 @@ DtypeOption = Annotated[
 ]
 JsonOption = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON; '-' is standard output.")
+]
+OrderOption = Annotated[
+    str,
+    typer.Option(
+        "--order",
+        metavar="ORDER",
+        help="Order of the instructions of a core in kernels in Python: program, late (data movement as late as legal) "
+        "or the seed of a random legal one.",
+    ),
+]
+CoreOrderOption = Annotated[
+    int | None, typer.Option("--core-order", "--seed", min=0, help="Seed of the order in which cores add to memory.")
 ]
 NoProgressOption = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
 
@@ -205,6 +218,23 @@ def _one_shape(shape: ShapeOptions, dtype: str) -> CaseSet:
         dtype=dtype,
     )
     return CaseSet(source="command line", cases=(case,))
+
+
+def read_order(text: str) -> Order:
+    """Return the order of the instructions of a core.
+
+    Raises
+    ------
+    UsageError
+        It is none.
+    """
+    if text == "program":
+        return "program"
+    if text == "late":
+        return "late"
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise UsageError(f"--order must be program, late or a seed of 0 or more, not {text!r}")
+    return int(text)
 
 
 def integers(option: str, text: str) -> tuple[int, ...]:

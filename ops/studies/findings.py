@@ -6,7 +6,7 @@ One fault shows in every tile and on every core; `grouped` makes one finding of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,11 +21,14 @@ from npu_sim.isa.row import join_rows
 from npu_sim.program.disassemble import listing, name_of
 from npu_sim.program.finding_codes import CODES, SEVERITIES, Code
 from npu_sim.program.launch import Launch
-from npu_sim.program.violation import Violation
+from npu_sim.program.violation import Kind, Violation
 from npu_sim.report.sarif import SarifPlace, SarifResult, SarifRule
 
+GroupKey = tuple[Any, ...]
 WINDOW_ROWS = 2
 """Rows shown before and behind each row of a finding."""
+_PROGRAMS = 4
+"""Programs kept at a time: findings come core by core."""
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
 
 
@@ -77,6 +80,8 @@ class Finding:
         The row to blame, and the earlier one that is involved.
     buffer : BufferRange or None
         The bytes, where something named holds them.
+    also : tuple of str
+        What else the same missing order shows as.
     """
 
     launch: str
@@ -86,6 +91,7 @@ class Finding:
     instruction: Instruction | None = None
     other: Instruction | None = None
     buffer: BufferRange | None = None
+    also: tuple[str, ...] = ()
 
     @property
     def code(self) -> Code:
@@ -102,7 +108,7 @@ class Finding:
             made.append(f"  bytes {self.buffer}")
         if self.count > 1:
             made.append(f"  {self.count} times")
-        return made
+        return [*made, *(f"  it shows as {text} too" for text in self.also)]
 
     def document(self) -> dict[str, Any]:
         """Return the finding as plain data, the same in every report."""
@@ -131,6 +137,7 @@ class Finding:
             "instruction": self.instruction,
             "other_instruction": self.other,
             "buffer": self.buffer,
+            "also": self.also,
             "windows": self.windows,
         }
 
@@ -201,16 +208,88 @@ def grouped(violations: Iterable[Violation], launches: Sequence[Launch]) -> tupl
     """Return one finding for each fault, worst first.
 
     Violations are of one fault if code, launch, sites of both rows, space and words but for the numbers are the same.
-    The first of them is shown.
+    The first of them is shown. What one missing order between two pipes shows as is one finding (`causes`).
     """
-    groups: dict[tuple[Any, ...], list[Violation]] = {}
+    groups: dict[GroupKey, list[Violation]] = {}
     for violation in violations:
         words = _NUMBERS.sub("#", violation.detail)
         key = violation.launch, violation.kind, violation.site, violation.other_site, violation.space, words
         groups.setdefault(key, []).append(violation)
     programs = Programs()
-    found = [programs.finding(group[0], len(group), launches[group[0].launch]) for group in groups.values()]
+    found = [
+        replace(programs.finding(first, len(groups[key]), launches[first.launch]), also=tuple(map(str, others)))
+        for key, first, others in causes({key: group[0] for key, group in groups.items()}, launches, programs)
+    ]
     return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.code.severity)))
+
+
+_HAZARDS = (Kind.SYNC_READ_HAZARD, Kind.SYNC_WRITE_HAZARD)
+_BARRIERS = (Kind.BARRIER_READ, Kind.BARRIER_WRITE)
+_FLAGS = (Kind.SYNC_UNPAIRED, Kind.SYNC_DUPLICATE)
+
+
+def causes(
+    firsts: Mapping[GroupKey, Violation], launches: Sequence[Launch], programs: Programs
+) -> list[tuple[GroupKey, Violation, list[Violation]]]:
+    """Return the violations that are shown, each with those that the same missing order shows as.
+
+    A dropped wait leaves every row of its tile unordered that the pipe behind it runs, and its flag is left set or set
+    twice: rows of one tile and core with the same two pipes have one cause, and so has a flag between these pipes.
+    """
+    shown: dict[tuple[Any, ...], tuple[GroupKey, Violation, list[Violation]]] = {}
+    flags: list[tuple[GroupKey, Violation, tuple[int, ...]]] = []
+    for number, (key, first) in enumerate(firsts.items()):
+        pipes = _pipes(first, launches, programs)
+        if pipes is not None and first.kind in _FLAGS:
+            flags.append((key, first, pipes))
+            continue
+        same: tuple[Any, ...] = (number,)
+        if pipes is not None and first.kind in _HAZARDS and first.other_core < 0:
+            same = first.launch, pipes, first.core, first.tile
+        if same in shown:
+            shown[same][2].append(first)
+        else:
+            shown[same] = key, first, []
+    hazards = {place: one for one in shown.values() if one[1].kind in _HAZARDS for place in _places_of(one[1])}
+    for same, one in list(shown.items()):  # pipes that hand over to each other need no barrier in between
+        if one[1].kind in _BARRIERS:
+            cause = next((hazards[place] for place in _places_of(one[1]) if place in hazards), None)
+            if cause is not None:
+                cause[2].append(shown.pop(same)[1])
+    for key, first, ends in flags:
+        like = [one for one in shown.values() if one[1].launch == first.launch and one[1].kind in _HAZARDS]
+        like = [one for one in like if _pipes(one[1], launches, programs) == ends]
+        if like:
+            nearest = min(like, key=lambda one: (one[1].core != first.core, abs(one[1].row - first.row)))
+            nearest[2].append(first)
+        else:
+            same = first.launch, ends, "flag"
+            if same in shown:
+                shown[same][2].append(first)
+            else:
+                shown[same] = key, first, []
+    return list(shown.values())
+
+
+def _places_of(violation: Violation) -> list[tuple[int, int, int, str]]:
+    """Return both rows of a violation."""
+    at = violation.launch, violation.core
+    return [(*at, violation.row, "later"), (*at, violation.other_row, "earlier")]
+
+
+def _pipes(violation: Violation, launches: Sequence[Launch], programs: Programs) -> tuple[int, int] | None:
+    """Return the pipes between which order is missing, source first; None where it is not about that."""
+    if violation.row < 0 or violation.kind not in (*_HAZARDS, *_FLAGS):
+        return None
+    row = programs.rows(launches[violation.launch], violation.core)[violation.row]
+    if violation.kind in _FLAGS:
+        ends = int(row["pipe"]), int(row["peer"])
+        return ends if row["op"] == Op.SET_FLAG else ends[::-1] if row["op"] == Op.WAIT_FLAG else None
+    if violation.other_row < 0:
+        return None
+    core = violation.core if violation.other_core < 0 else violation.other_core
+    other = programs.rows(launches[violation.launch], core)[violation.other_row]
+    return int(other["pipe"]), int(row["pipe"])
 
 
 @dataclass(slots=True)
@@ -240,7 +319,8 @@ class Programs:
         """Return the rows of a core, through all phases."""
         key = (id(launch), core)
         if key not in self.known:
-            self.known.clear()  # findings come core by core: one program at a time is enough
+            if len(self.known) >= _PROGRAMS:
+                self.known.clear()
             self.known[key] = join_rows([emit_rows(launch, core, phase) for phase in range(launch.phase_count)])
         return self.known[key]
 

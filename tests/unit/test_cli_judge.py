@@ -136,3 +136,103 @@ def test_diverge_beside_a_good_file(files, capsys, tmp_path):
     assert main(["diverge", str(script), "--good", str(good), "right"]) == 0
     assert main(["diverge", str(script), "--good", str(good), "--golden", str(golden), "right"]) == 2
     assert "one of --golden and --good must be given" in capsys.readouterr().err
+
+
+def test_judge_in_another_order_makes_a_race_bite(files, capsys):
+    script, golden = files
+    code, said = document(capsys, "judge", script, "--golden", golden, "races")
+    assert said["calls"][0]["values"][0]["wrong_count"] == 0
+    code, said = document(capsys, "judge", script, "--golden", golden, "--order", "late", "races")
+    assert (code, "values are over budget" in said["reasons"]) == (1, True)
+    code, said = document(capsys, "judge", script, "--golden", golden, "--order", "late", "--seed", "3", "right")
+    assert (code, said["reasons"]) == (0, [])
+    assert main(["judge", str(script), "--order", "soon", "right"]) == 2
+    assert "--order must be program, late or a seed" in capsys.readouterr().err
+    assert main(["run", str(script), "--order", "5", "right"]) == 0
+
+
+def test_stored_programs_are_checked_timed_and_judged(files, capsys, tmp_path):
+    golden = files[1]
+    stored = {}
+    for how in ("right", "races"):
+        source, stored[how] = tmp_path / f"{how}.py", tmp_path / f"{how}.npu"
+        source.write_text(KERNEL.replace("sys.argv[1]", repr(how)), encoding="utf-8")
+        assert main(["program", str(source), "--save", str(stored[how])]) == 0
+    capsys.readouterr()
+    assert document(capsys, "check", stored["right"])[0] == 0
+    code, said = document(capsys, "check", stored["races"])
+    (launch,) = said["launches"]
+    assert (code, launch["title"], launch["launch"]) == (1, "races.npu", "double")
+    assert {finding["kind"] for finding in launch["findings"]} == {"ErrorSync2"}
+    assert launch["findings"][0]["line"] > 0
+    code, said = document(capsys, "perf", stored["right"])
+    assert said["calls"][0]["title"] == "right.npu"
+    code, said = document(capsys, "judge", stored["races"])
+    assert (code, said["reasons"]) == (1, ["the checks found something"])
+    assert main(["check", str(stored["right"]), "--product", "910b"]) == 2
+    assert "a stored program, which has its own" in capsys.readouterr().err
+    assert main(["judge", str(stored["right"]), "--golden", str(golden)]) == 2
+    assert "--call must be a call of a kernel that ended (none)" in capsys.readouterr().err
+
+
+def test_check_explain_without_a_code_lists_all(capsys):
+    from npu_sim.program.finding_codes import CODES
+
+    assert main(["check", "--explain"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [kind.value for kind in CODES]
+    assert main(["check", "--explain", "ErrorBuffer2"]) == 0
+    assert "BUFFER_STATE" in capsys.readouterr().out
+
+
+REFUSED = """
+import numpy as np
+
+from npu_sim.authoring import Out, TPipe, TPosition, TQue, kernel
+
+
+@kernel
+def misuse(core, y: Out):
+    pipe = TPipe(core)
+    first = pipe.init_buffer(TQue(TPosition.VECOUT), 1, 256)
+    second = pipe.init_buffer(TQue(TPosition.VECOUT), 1, 256)
+    t = first.alloc_tensor("float32")
+    core.duplicate(t, 0, 64)
+    {fault}
+    first.enque(t)
+    core.data_copy(y, first.deque("float32"), 64)
+    first.free_tensor(t)
+
+
+misuse(np.empty(64, np.float32), blocks=1, product="Ascend910B2")
+"""
+MISUSES = [
+    ("pass", None),
+    ("TQue(TPosition.VECIN).alloc_tensor('float32')", "ErrorBuffer0"),
+    ("second.enque(t)", "ErrorBuffer1"),
+    ("first.deque('float32')", "ErrorBuffer2"),
+    ("first.enque(t), first.enque(t)", "ErrorBuffer2"),
+    ("first.alloc_tensor('float32')", "ErrorBuffer2"),
+    ("first.free_tensor(t)", "ErrorBuffer2"),
+    ("core.duplicate(t, 0, 128)", "ErrorWrite2"),
+    ("core.duplicate(t[1:], 0, 8)", "ErrorWrite4"),
+]
+
+
+@pytest.mark.parametrize(("fault", "kind"), MISUSES)
+def test_misuse_of_queues_is_a_finding_with_its_code_and_line(tmp_path, capsys, fault, kind):
+    script = tmp_path / "misuse.py"
+    script.write_text(REFUSED.format(fault=fault), encoding="utf-8")
+    sarif = tmp_path / "found.sarif"
+    code, said = document(capsys, "check", script, "--sarif", sarif)
+    found = [finding for launch in said["launches"] for finding in launch["findings"]]
+    if kind is None:
+        assert (code, found) == (0, [])
+        return
+    assert code == 1
+    assert found[0]["kind"] == kind
+    at = found[0]["line"]
+    line = REFUSED.format(fault=fault).splitlines()[at - 1]
+    assert fault in line or fault == "first.free_tensor(t)"
+    (result,) = json.loads(sarif.read_text())["runs"][0]["results"]
+    assert result["ruleId"] == kind
