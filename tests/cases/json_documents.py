@@ -298,7 +298,7 @@ def documents() -> dict[str, list[Any]]:
     at = Instruction(core=0, row=0, tile=0, site="", api="", pipe="")
     part = BufferRange(name="", start=0, end=0)
     violation = Violation(kind=Kind.UNDEFINED, row=0)
-    wrong = Finding(launch="", violation=violation, windows=("",), instruction=at, other=at, buffer=part)
+    wrong = Finding(launch="", violation=violation, windows=("",), instruction=at, other=at, buffer=part, also=("",))
     plain = replace(wrong, instruction=None, other=None, buffer=None)
     rows = (*report.rows, replace(report.rows[0], findings=(wrong, plain)))
     found["check"] = [json.loads(replace(report, rows=rows).to_json())]
