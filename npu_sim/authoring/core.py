@@ -59,7 +59,6 @@ class Core:
         self.pipe: TPipe | None = None
         self._names = names
         self._last: FrameType = sys._getframe(0)
-        self._flags: list[tuple[int, int, int]] = []
         self._owned: set[int] = set()
 
     @property
@@ -161,14 +160,8 @@ class Core:
         return self.flag(sys._getframe(1), Op.WAIT_FLAG, src_pipe, dst_pipe, event)
 
     def flag(self, frame: FrameType, op: int, src_pipe: int, dst_pipe: int, event: int) -> int:
-        """Append a SetFlag or WaitFlag and remember which flags are set."""
-        row = self._append(SPEC_OF_OP[op], frame, (src_pipe, dst_pipe, event), (), {})
-        flag = int(src_pipe), int(dst_pipe), int(event)
-        if op == Op.SET_FLAG:
-            self._flags.append(flag)
-        elif flag in self._flags:
-            self._flags.remove(flag)
-        return row
+        """Append a SetFlag or WaitFlag."""
+        return self._append(SPEC_OF_OP[op], frame, (src_pipe, dst_pipe, event), (), {})
 
     def free_event(
         self, frame: FrameType, src_pipe: int, dst_pipe: int, taken: Mapping[tuple[int, int], set[int]]
@@ -192,18 +185,11 @@ class Core:
             self.pipe.close(self._last)
 
     def sync_all(self) -> None:
-        """SyncAll: a new phase begins when every core has ended this one.
+        """SyncAll: a new phase begins when every core of the launch has ended this one, of a mixed kernel both kinds.
 
-        Flags that are set stay set (waited for before and set again behind it). Buffers keep what they hold, but in a
-        mixed kernel.
+        Flags that are set stay set, and buffers keep what they hold.
         """
-        frame = sys._getframe(1)
-        carried = sorted(self._flags)
-        for flag in carried:
-            self.flag(frame, Op.WAIT_FLAG, *flag)
         self.recorder.phases.append(self.recorder.count)
-        for flag in carried:
-            self.flag(frame, Op.SET_FLAG, *flag)
 
     # Instructions ----------------------------------------------------------------------------------------------------
 

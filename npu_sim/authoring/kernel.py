@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, overload
 
@@ -23,7 +23,7 @@ from npu_sim.engines.numerics import options_of
 from npu_sim.errors import ProgramError, ShapeError, shown
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product, get_product
-from npu_sim.program.launch import CoreKind, Launch
+from npu_sim.program.launch import CoreKind
 from npu_sim.program.legality import verify_program
 from npu_sim.program.recorded import launch_of
 from npu_sim.report.explain import own_recorder
@@ -130,13 +130,17 @@ class KernelFunction:
             programs[kind] = [
                 self._program(Core(chip, kind, index, count, sites, names), arguments) for index in range(count)
             ]
-        launches = tuple(
-            replace(
-                launch, lines=sites.lines(), buffers=dict(names), sites={n: str(s) for n, s in sites.lines().items()}
-            )
-            for launch in _launches(self.name, programs, arguments)
+        launch = launch_of(
+            self.name,
+            [core for cores in programs.values() for core in cores],
+            arguments.gm,
+            core_kind=next(iter(groups)),
+            vectors=groups["vector"] // groups["cube"] if len(groups) > 1 else 0,
+            lines=sites.lines(),
+            buffers=dict(names),
+            sites={number: str(line) for number, line in sites.lines().items()},
         )
-        return KernelRun(name=self.name, call=arguments.words(), product=chip, launches=launches), arguments
+        return KernelRun(name=self.name, call=arguments.words(), product=chip, launches=(launch,)), arguments
 
     def _cores(self, product: Product, blocks: int | None) -> dict[CoreKind, int]:
         """Return how many cores of each kind run the kernel."""
@@ -199,8 +203,9 @@ def kernel(function: Callable[..., Any] | None = None, /, *, kind: Kind = "vecto
         ``f(core, ...)``.
     kind : "vector", "cube" or "mix"
         The cores that it is for on products with separate ones (``__vector__``, ``__cube__``, ``__mix__``). A mixed
-        kernel runs on both, asks ``core.is_cube`` and ``core.is_vector``, and orders them by ``core.sync_all()``:
-        between two of these all Cube cores come before all vector cores. Elsewhere every core is both.
+        kernel runs on both at once, asks ``core.is_cube`` and ``core.is_vector``, and orders them by
+        ``core.sync_all()``, which all cores call, and flags between cores (``core.cross_core_set_flag``). Elsewhere
+        every core is both.
     vectors : int
         Vector cores for each Cube core of a mixed kernel, 1 or 2.
 
@@ -226,16 +231,3 @@ def kernel(function: Callable[..., Any] | None = None, /, *, kind: Kind = "vecto
     if function is None:
         return lambda own: KernelFunction(own, kind, vectors)
     return KernelFunction(function, kind, vectors)
-
-
-def _launches(name: str, programs: dict[CoreKind, list[list[np.ndarray]]], arguments: Arguments) -> Iterator[Launch]:
-    """Yield one launch, or those of a mixed kernel: phase by phase, Cube cores first."""
-    if len(programs) == 1:
-        [(kind, cores)] = programs.items()
-        yield launch_of(name, cores, arguments.gm, core_kind=kind)
-        return
-    for phase in range(max(len(core) for cores in programs.values() for core in cores)):
-        for kind, cores in programs.items():
-            if any(len(core) > phase and len(core[phase]) for core in cores):
-                part = [core[phase : phase + 1] for core in cores]
-                yield launch_of(f"{name}.{kind}{phase}", part, arguments.gm, core_kind=kind)

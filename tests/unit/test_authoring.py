@@ -237,8 +237,61 @@ def test_mixed_kernel_runs_on_both_kinds_of_core():
         run = both(np.ones(256, np.float16), y, blocks=2, product=product)
         np.testing.assert_array_equal(y, np.repeat(np.arange(256 // share), share))
         assert run.findings == ()
-    kinds = [launch.core_kind for launch in both.record(y, y.copy(), blocks=2, product="910b").launches]
-    assert kinds == ["cube", "vector"]
+    [launch] = both.record(y, y.copy(), blocks=2, product="910b").launches
+    assert [launch.kind_of(core) for core in range(6)] == ["cube"] * 2 + ["vector"] * 4
+    assert both.record(y, y.copy(), blocks=2, product="310p").launches[0].vectors == 0
+
+
+def test_mixed_kernel_hands_blocks_on_by_flags_between_cores():
+    @kernel(kind="mix", vectors=2)
+    def product(core, a: In, b: In, c: InOut, y: Out, forget):
+        """The Cube core multiplies two fractals, the vector cores of its block add 1 to a half each."""
+        if core.is_cube:
+            l1a, l1b = core.alloc(TPosition.A1, "fp16", 256), core.alloc(TPosition.B1, "fp16", 256)
+            l0a, l0b = core.alloc(TPosition.A2, "fp16", 256), core.alloc(TPosition.B2, "fp16", 256)
+            l0c = core.alloc(TPosition.CO1, "fp32", 256)
+            core.data_copy(l1a, a[core.block_idx * 256], 256)
+            core.data_copy(l1b, b, 256)
+            core.set_flag(Pipe.MTE2, Pipe.MTE1, 0)
+            core.wait_flag(Pipe.MTE2, Pipe.MTE1, 0)
+            core.load_2d(l0a, l1a, 0, 1, 1, 0)
+            core.load_2d(l0b, l1b, 0, 1, 1, 0)
+            core.set_flag(Pipe.MTE1, Pipe.M, 0)
+            core.wait_flag(Pipe.MTE1, Pipe.M, 0)
+            core.mmad(l0c, l0a, l0b, 16, 16, 16, init=True)
+            core.set_flag(Pipe.M, Pipe.FIX, 0)
+            core.wait_flag(Pipe.M, Pipe.FIX, 0)
+            core.fixpipe(c[core.block_idx * 256], l0c, m_size=16, n_size=16, src_stride=16, dst_stride=16, nz2nd=True)
+            core.cross_core_set_flag(2, Pipe.FIX, 5)
+            for tensor in (l1a, l1b, l0a, l0b, l0c):
+                core.free(tensor)
+        else:
+            own = core.block_idx * 128
+            t = core.alloc(TPosition.VECCALC, "fp32", 128)
+            if not forget or core.block_idx:
+                core.cross_core_wait_flag(5)
+            core.data_copy(t, c[own], 128)
+            core.set_flag(Pipe.MTE2, Pipe.V, 0)
+            core.wait_flag(Pipe.MTE2, Pipe.V, 0)
+            core.adds(t, t, 1, 128)
+            core.set_flag(Pipe.V, Pipe.MTE3, 0)
+            core.wait_flag(Pipe.V, Pipe.MTE3, 0)
+            core.data_copy(y[own], t, 128)
+            core.free(t)
+
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-4, 5, shape).astype(np.float16) for shape in ((2, 16, 16), (16, 16)))
+    c, y = np.zeros((2, 16, 16), np.float32), np.empty((2, 16, 16), np.float32)
+    # fractals of L0B have n in their rows
+    run = product(a, np.ascontiguousarray(b.T), c, y, False, blocks=2)
+    np.testing.assert_array_equal(y, a.astype(np.float32) @ b.astype(np.float32) + 1)
+    assert run.findings == ()
+    assert run.times[0].stall_cycles["S"]["cross_core"] > 0
+    machine = product.machine(a, np.ascontiguousarray(b.T), np.zeros_like(c), np.empty_like(y), False, blocks=2)
+    machine.run()
+    np.testing.assert_array_equal(machine.tensor("y").reshape(y.shape), y)
+    found = product.record(a, b, c, y, True, blocks=2).findings
+    assert {(v.kind, v.core) for v in found} == {(Kind.SYNC_READ_HAZARD, 2), (Kind.SYNC_UNPAIRED, 0)}
 
 
 def test_call_is_recorded_for_the_command_line():
