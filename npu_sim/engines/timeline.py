@@ -357,9 +357,10 @@ class _Run:
         self.contended: list[bool] = []
         self.kept_spans: list[CoreSpans] = []
         # of each core at the begin of the phase and, if it keeps them, at its end: core state, then which flags are set
-        self.states = np.zeros((launch.core_count, CORE_STATE_LENGTH + len(self.clocks[FLAG_TIMES])), np.int64)
+        cores = launch.core_count if launch.keeps_cores else 0
+        self.states = np.zeros((cores, CORE_STATE_LENGTH + (FLAG_TIMES.stop - FLAG_TIMES.start)), np.int64)
         self.next_states = self.states.copy()
-        self.cross_flags = CrossCoreFlags(launch)
+        self.cross_flags = CrossCoreFlags(launch) if launch.by_turns else None
         self.row_counts: dict[int, int] = {}
         self.crossings: list[Crossing] = []
 
@@ -406,7 +407,8 @@ class _Run:
             if cycles > slowest:
                 slowest, slowest_sums, slowest_parts = cycles, sums.copy(), self.parts.copy()
         self.core_cycles += cycles_of[first_of]
-        self.states = self.next_states[first_of]
+        if self.launch.keeps_cores:
+            self.states = self.next_states[first_of]
         self.contended.append(bool(contended))
         self._end_phase(slowest, slowest_sums, slowest_parts)
 
@@ -450,15 +452,18 @@ class _Run:
         turn = TurnClocks(
             self.launch, phase, self._cost(contended), self.product.cost.cross_core_cycles, self._violation
         )
+        assert self.cross_flags is not None
         turn.run_phase(self.states, self.shown_cores, self.cross_flags, dict(self.row_counts))
         return turn
 
     def _core(self, core: int, phase: int, cost: np.ndarray) -> int:
         """Run one core and phase; leaves its clocks and parts in the buffers and returns its cycles."""
         launch, rows, clocks = self.launch, self.rows, self.clocks
-        core_state, are_set = np.split(self.states[core].copy(), [CORE_STATE_LENGTH])
+        core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
         reset_clocks(clocks)
-        clocks[FLAG_TIMES][are_set != 0] = 0
+        if launch.keeps_cores:
+            core_state[:] = self.states[core, :CORE_STATE_LENGTH]
+            clocks[FLAG_TIMES][self.states[core, CORE_STATE_LENGTH:] != 0] = 0
         keep = core in self.shown_cores
         kept_rows: list[np.ndarray] = []
         kept_spans: list[np.ndarray] = []
