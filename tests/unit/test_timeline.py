@@ -329,7 +329,7 @@ def test_illegal_program_is_refused_with_the_row(writer, kind, detail):
 @pytest.mark.parametrize(
     ("field", "value", "detail"),
     [
-        ("op", 60, "Opcode must be one with a cost rule, not 60"),
+        ("op", 252, "Opcode must be one with a cost rule, not 252"),
         ("op", 200, "Opcode must be one with a cost rule, not 200"),
         ("pipe", 9, "Pipe of Mmad must be in [0, 6], not 9"),
         ("pipe", 7, "Pipe of Mmad must be in [0, 6], not 7"),
