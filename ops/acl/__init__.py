@@ -1,5 +1,6 @@
 """Host programs in C++: headers and libraries with the names of AscendCL and aclnn, over `ops.aclnn`.
 
-``include`` holds the headers, ``sources`` the libraries, which `ops.acl.build` compiles for this machine; a program
-that is linked with them starts Python by itself, and `ops.acl.bridge` answers it.
+The runtime's headers stand in ``npu_sim/ascendc/host``, those of the operators in ``include``; ``sources`` are the
+libraries, which `ops.acl.build` compiles for this machine. A program that is linked with them starts Python by itself,
+and `ops.acl.bridge` answers it.
 """

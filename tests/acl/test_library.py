@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ops import aclnn
-from ops.acl.build import HEADERS, LIBRARIES, SOURCES
+from ops.acl.build import LIBRARIES, SOURCES
 from ops.common.status import AclnnStatus
 from tests.acl.library import Library, Pooling, expected
 
@@ -118,28 +118,28 @@ def test_half_precision_is_numpys(lib):
         assert lib.aclFloatToFloat16(c_float(float(value))) == wanted, value
 
 
-def _header(name):
-    return (HEADERS / name).read_text(encoding="utf-8")
+def _header(sdk, name):
+    return (sdk.include / name).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("kind", [aclnn.aclDataType, aclnn.aclFormat])
-def test_enumerators_of_the_header_are_those_of_the_python_interface(kind):
-    found = dict(re.findall(r"\b(ACL_\w+) = (-?\d+)", _header("acl/acl_base.h")))
+def test_enumerators_of_the_header_are_those_of_the_python_interface(sdk, kind):
+    found = dict(re.findall(r"\b(ACL_\w+) = (-?\d+)", _header(sdk, "acl/acl_base.h")))
     names = {name: int(member) for name, member in kind.__members__.items() if name.startswith("ACL_")}
     assert names
     assert {name: int(found.get(name, -99)) for name in names} == names
 
 
-def test_statuses_of_the_header_are_those_of_the_operators():
-    found = dict(re.findall(r"aclnnStatus (ACLNN_\w+) = (\d+);", _header("aclnn/acl_meta.h")))
+def test_statuses_of_the_header_are_those_of_the_operators(sdk):
+    found = dict(re.findall(r"aclnnStatus (ACLNN_\w+) = (\d+);", _header(sdk, "aclnn/acl_meta.h")))
     assert len(found) > 8
     for name, number in found.items():
         assert AclnnStatus[name] == int(number)
 
 
-def test_every_function_of_the_headers_is_in_a_library(lib):
+def test_every_function_of_the_headers_is_in_a_library(lib, sdk):
     names = set()
-    for path in sorted(HEADERS.rglob("*.h")):
+    for path in sorted(sdk.include.rglob("*.h")):
         names |= set(re.findall(r"ACL_FUNC_VISIBILITY[^;(]*?\*?(acl\w+)\(", path.read_text(encoding="utf-8")))
     assert len(names) > 80
     assert {name for name in names if not hasattr(lib, name)} == set()
