@@ -47,7 +47,7 @@ _OF_SOURCES = ("run", "check", "perf")
 _SWITCHES = frozenset(
     {
         "--yes", "--no-progress", "--advice", "--forward", "--details", "--bias", "--ceil-mode", "--count-include-pad",
-        "--no-count-include-pad", "--trans-a", "--trans-b", "--help",
+        "--no-count-include-pad", "--trans-a", "--trans-b", "--tune", "--help",
     }
 )  # fmt: skip
 """Options of ``perf`` that no value follows."""

@@ -12,7 +12,16 @@ from npu_sim.report.record import counted
 from npu_sim.report.tables import fitted_tables
 from ops.cli.output import console, print_prose
 from ops.cli.shapes import refusal_lines
-from ops.cli.timing_text import BOUNDS, advice_words, calibration, critical_path, parameters, percent, waits
+from ops.cli.timing_text import (
+    BOUNDS,
+    advice_words,
+    bounds_words,
+    calibration,
+    critical_path,
+    parameters,
+    percent,
+    waits,
+)
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes, seconds_words
 from ops.studies.network.report import NetworkReport, conclusion
 from ops.studies.network.sums import (
@@ -137,8 +146,7 @@ def _layer_cells(times: StepTimes, layers: list[LayerTimes], total: float, task:
     busiest = max(pipes, key=lambda pipe: pipes[pipe], default="")
     return (
         _us(seconds),
-        _us(task.low_seconds),
-        _us(task.high_seconds),
+        *bounds_words(task),
         percent(seconds / total, 1),
         *(_us(part) if part else "" for part in results.values()),
         _us(layouts) if layouts else "",
@@ -205,8 +213,8 @@ def comparison_lines(report: NetworkReport) -> tuple[tuple[str, ...], list[tuple
     images = [times.setting.batch for times in report.steps]
     lines.append(("step", *(_limited(one, one.task_seconds) for one in every)))
     for name in ("low", "high"):
-        bounds = (getattr(times.task, f"{name}_seconds") for times in report.steps)
-        lines.append((name, *(_us(seconds) for seconds in bounds)))
+        bounds = (dict(zip(("low", "high"), bounds_words(times.task), strict=True)) for times in report.steps)
+        lines.append((name, *(both[name] for both in bounds)))
     lines.append(("image", *(_us(one.task_seconds / batch) for one, batch in zip(every, images, strict=True))))
     return ("layer", *labels), lines
 

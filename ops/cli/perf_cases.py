@@ -53,7 +53,19 @@ def perf_cases_command(
     A request names an operator, a product, shapes and attributes. Each gets an
     answer, or the reason why there is none, which stops no other. Test cases are
     those of ATK (.json) and TTK (.csv) as they are: the whole backward call of
-    each, with the gradients and the cubeMathType it asks for.
+    each, with the gradients and the cubeMathType it asks for. --product,
+    --cube-math-type, --layer and --scope are of test cases; a request says these
+    things itself:
+
+    id, op (conv, conv_backprop_filter, conv_backprop_input, conv_backward,
+    avg_pool, avg_pool_grad, matmul, transdata, cast, transpose, reduce_sum, fill,
+    tensor_move, add, ...), product (910b), scope (call, kernel or core_time),
+    block_dim; of convolutions x, w, g, stride, pads, dilation, groups, mask,
+    compute, generation; of products m, k, n, batch, trans_a, trans_b, tiling; of
+    the others in_shape, in_dtype, in_format, out_shape, out_dtype, out_format,
+    perm, axes. For example
+    [{"op": "matmul", "product": "910b", "m": 64, "k": 512, "n": 256}].
+    The schema is docs/schemas/perf_request_file.json.
 
     Exit code 0: something was timed; 1: nothing was; 2: bad input, or too much
     work without --yes; 3: internal error; 130: interrupted.
@@ -136,18 +148,31 @@ def _time_cases(
 
 
 def _print_answers(answers: Sequence[Answer]) -> None:
+    from ops.cli.timing_text import BOUNDS, critical_path
+
     screen = console()
     timed = [one for one in answers if not one.error]
     has_range = any(one.low_us is not None for one in timed)
-    headings = ["id", "what", "product", "scope", "us", *(["low", "high"] if has_range else []), "cycles"]
+    headings = [
+        "id",
+        "what",
+        "product",
+        "scope",
+        "us",
+        *(["low", "high"] if has_range else []),
+        "cycles",
+        "longest launch",
+        "critical path",
+    ]
     rows = [
         (
             str(one.id), one.op.removeprefix("call of "), one.product, one.scope, _microseconds(one.duration_us),
-            *([_microseconds(one.low_us), _microseconds(one.high_us)] if has_range else []), str(one.cycles),
+            *([_bound(one, one.low_us), _bound(one, one.high_us)] if has_range else []), str(one.cycles),
+            _longest(one), critical_path(one.critical_shares) or "-",
         )
         for one in timed
     ]  # fmt: skip
-    for table in fitted_tables(headings, rows, width=screen.width, left=("id", "what", "product", "scope")):
+    for table in fitted_tables(headings, rows, width=screen.width, left=_LEFT):
         screen.print(table)
     for one in answers:
         if one.error:
@@ -157,8 +182,24 @@ def _print_answers(answers: Sequence[Answer]) -> None:
     print_prose(
         screen,
         f"{counted(len(answers), 'request')}, {len(timed)} answered. us: of calls and kernels with launch overhead, of "
-        "a core_time without; cycles: core time.",
+        f"a core_time without; cycles: core time. {BOUNDS}",
     )
+
+
+_LEFT = ("id", "what", "product", "scope", "longest launch", "critical path")
+
+
+def _bound(one: Answer, value: float | None) -> str:
+    return _microseconds(value) + ("?" if one.is_calibrated is False else "")
+
+
+def _longest(one: Answer) -> str:
+    """Return the kernel that takes most, with its time where there are others."""
+    parts: dict[str, float] = {}
+    for _, kernel, value in one.launches:
+        parts[kernel] = parts.get(kernel, 0.0) + value
+    longest = max(parts, key=parts.__getitem__, default="-")
+    return longest if len(parts) < 2 else f"{longest} {_microseconds(parts[longest])}"
 
 
 def _microseconds(value: float | None) -> str:

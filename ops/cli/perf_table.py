@@ -21,6 +21,7 @@ from ops.cli.timing_text import (
     CRITICAL_PATH,
     PIPES,
     advice_words,
+    bounds_words,
     calibration,
     critical_path,
     parameters,
@@ -28,7 +29,7 @@ from ops.cli.timing_text import (
     wait_words,
 )
 from ops.studies.calls.planned import BoundedCall, TimedCall
-from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes
+from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes, seconds_words
 from ops.studies.precision_report import Scope
 from ops.studies.timing import TimingReport
 
@@ -45,9 +46,13 @@ def print_timing(report: TimingReport) -> None:
         mode_words = "" if mode is None else f", cubeMathType {mode}"
         screen.print(Text(f"{name}{mode_words}: {parameters(chip)}", style="bold"))
         results = [row.result for row in rows if row.result is not None]
+        if len(results) == 1:
+            print_prose(screen, _headline(results[0]), "bold")
         if results:
             for table in (*_times(results, report.scope, screen.width), *reasons(results, screen.width)):
                 screen.print(table)
+        for line in _kernel_lines(results):
+            print_prose(screen, line)
         for line in shapes.refusal_lines((row.request.name, row.refusal) for row in rows):
             print_prose(screen, line)
         screen.print()
@@ -71,6 +76,43 @@ def write_timing(
     print_timing(report)
     for path in contents:
         console().print(f"written: {path}", soft_wrap=True)
+
+
+def _headline(result: BoundedCall) -> str:
+    """Return what is said of one call first: its time, how sure that is, and what takes most of it."""
+    task, pipe = result.task, result.busiest_pipe
+    doubt = "" if task.is_calibrated else ", a guess"
+    words = (
+        f"{result.request.name} takes {seconds_words(task.seconds)} ({seconds_words(task.low_seconds)} to "
+        f"{seconds_words(task.high_seconds)}{doubt}), by an estimate."
+    )
+    if not pipe:
+        return words
+    parts = _seconds_by_step(result)
+    longest = max(parts, key=parts.__getitem__)
+    most = "" if len(parts) == 1 else f" {longest} takes {percent(parts[longest] / task.seconds)} of it;"
+    path = critical_path(result.critical_shares)
+    return f"{words}{most} {pipe} is busy longest ({percent(result.pipe_shares[pipe])}). Critical path: {path}."
+
+
+def _seconds_by_step(result: BoundedCall) -> dict[str, float]:
+    """Return the task time of steps by their name."""
+    parts: dict[str, float] = {}
+    for step, times in result.by_step:
+        parts[step.step.name] = parts.get(step.step.name, 0.0) + times.task_seconds
+    return parts
+
+
+def _kernel_lines(results: Sequence[BoundedCall]) -> Iterator[str]:
+    """Yield what each step launches that is not called like its one kernel, in the first call that has it."""
+    seen: set[str] = set()
+    for result in results:
+        for step, times in result.by_step:
+            name = step.step.name
+            if name not in seen and [launch.launch for launch in times.launches] != [name]:
+                kernels = ", ".join(f"{one.launch} {_microseconds(one.task_seconds())}" for one in times.launches)
+                yield f"{name} of {result.request.name} launches {kernels}."
+            seen.add(name)
 
 
 def _times(results: Sequence[BoundedCall], scope: Scope, width: int) -> list[Table]:
@@ -105,7 +147,8 @@ def _figures(times: LaunchTimes, task: TimeInterval, peak: float, kernels: Seque
     return (
         str(times.total_cycles),
         _microseconds(times.seconds),
-        *(_microseconds(seconds) for seconds in (task.seconds, task.low_seconds, task.high_seconds)),
+        _microseconds(task.seconds),
+        *bounds_words(task),
         *(_microseconds(kernel.task_seconds) for kernel in kernels),
         percent(peak, 1) if peak else "-",
         *(percent(pipes.get(pipe, 0.0)) for pipe in PIPES),
@@ -122,9 +165,7 @@ def _parts(results: Sequence[BoundedCall], width: int) -> list[Table]:
     headings = ("layer", "task us of the launches, by step", "tiling of the kernel")
     rows = []
     for result in results:
-        parts: dict[str, float] = {}
-        for step, times in result.by_step:
-            parts[step.step.name] = parts.get(step.step.name, 0.0) + times.task_seconds
+        parts = _seconds_by_step(result)
         words = ", ".join(f"{name} {_microseconds(seconds)}" for name, seconds in parts.items()) or "nothing launched"
         rows.append((result.request.name, words, _tiling(result)))
     return fitted_tables(headings, rows, width=width, left=headings)
@@ -155,7 +196,7 @@ def _legend(report: TimingReport) -> Iterator[str]:
     combinations = counted(len(report.rows), "combination")
     yield f"layers: {report.source}. {combinations}: {refused} refused; {counted(rows, 'instruction')} timed."
     if report.scope == "call":
-        kernel = "kernel us: the part of task us that is the kernel's, more of which --scope kernel shows. "
+        kernel = f"{CRITICAL_PATH} kernel us: the kernel's part of task us, more of which --scope kernel shows. "
     else:
         kernel = f"{CRITICAL_PATH} --scope call times the calls around these kernels. "
     yield (

@@ -20,7 +20,7 @@ from ops.cli import scripts
 from ops.cli.effort import announce
 from ops.cli.output import console, print_prose
 from ops.cli.shapes import output_path, progress_bar
-from ops.cli.timing_text import BOUNDS, CRITICAL_PATH, PIPES, calibration, critical_path, percent
+from ops.cli.timing_text import BOUNDS, CRITICAL_PATH, PIPES, bounds_words, calibration, critical_path, percent
 from ops.cli.trace_files import TraceFiles, read_trace_files
 from ops.studies.effort import TIMING_ROWS_PER_SECOND, launches_effort
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes, describe_parameters
@@ -198,7 +198,8 @@ def _figures(times: LaunchTimes, bounds: Sequence[LaunchBounds]) -> tuple[str, .
     return (
         str(times.total_cycles),
         _microseconds(times.seconds),
-        *(_microseconds(seconds) for seconds in (task.seconds, task.low_seconds, task.high_seconds)),
+        _microseconds(task.seconds),
+        *bounds_words(task),
         *(percent(shares.get(pipe, 0.0)) for pipe in PIPES),
         critical_path(times.critical_shares),
     )

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from npu_sim.products import Product
 from npu_sim.report.record import counted
 from ops.studies.advice import Change, worth_it
 from ops.studies.launch_times import describe_parameters, seconds_words
 
+if TYPE_CHECKING:
+    from npu_sim.engines.intervals import TimeInterval
+
 PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
 _SHORT_PARTS = {"kernel_fixed": "fixed", "phase_barrier": "barrier"}
 BOUNDS = (
-    "low, high: where four of five of the published times lie that they were set by; a guess for kernels of which none "
-    "is published."
+    "low, high: where four of five of the published times lie that they were set by; with ?: a guess, as of kernels of "
+    "the kind on this architecture none is published."
 )
 CRITICAL_PATH = (
     "Critical path: fixed is the kernel's prologue and epilogue, barrier the one between phases, latency the time "
@@ -40,6 +44,13 @@ def _parts(shares: Mapping[str, float]) -> Iterator[str]:
 
 
 _WAITS = {"barrier": "a barrier", "issue": "its instructions", "queue_full": "a full queue", "end": "end of the phase"}
+
+
+def bounds_words(task: TimeInterval) -> tuple[str, str]:
+    """Return low and high in microseconds, marked where they are a guess."""
+    mark = "" if task.is_calibrated else "?"
+    low, high = (f"{seconds * 1e6:.1f}{mark}" for seconds in (task.low_seconds, task.high_seconds))
+    return low, high
 
 
 def wait_words(cause: str) -> str:

@@ -160,8 +160,9 @@ def _row_document(row: TimingRow) -> dict[str, Any]:
             "cube_wait_shares": result.cube_wait_shares,
             "critical_shares": result.critical_shares,
             "launches": [
-                {"works_on": works_on, **json.loads(timed.to_json())}
-                for works_on, timed in zip(launch_works(result.steps), result.launches, strict=True)
+                {"step": step.step.name, "works_on": works_on, **json.loads(timed.to_json())}
+                for step, own in result.by_step
+                for works_on, timed in zip(launch_works((step,)), own.launches, strict=True)
             ],
         }
     }

@@ -223,6 +223,8 @@ MEANINGS = {
     "other_instruction": "the earlier one that is involved",
     "severity": "error, warning or advice",
     "windows": "listings around the rows of the finding",
+    "step": "what the operator calls it; the kernel launched is launch, and a step may have several",
+    "by_launch": "time of what is launched, one after the other, as of duration_us",
     "works_on": "tensors of the launch",
     "zero_match_ratio": "share of elements that a result of nothing but zeros would match",
 }

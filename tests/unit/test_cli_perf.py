@@ -199,13 +199,19 @@ def test_perf_says_what_it_times_in_text_and_json(capsys, monkeypatch, width, sc
 def test_perf_text_says_where_the_time_of_a_call_goes(capsys):
     (row,) = rows_of(capsys, *SHAPE, "--product", "310p", "--dtype", "fp32", "--cube-math-type", "1")
     _, out, _ = call(capsys, *SHAPE, "--product", "310p", "--dtype", "fp32", "--cube-math-type", "1")
-    names = {"MemSet": "Conv2DBackpropFilter", "Conv3DBackpropFilter": "Conv2DBackpropFilter"}
-    parts = {}
+    parts, kernels = {}, {}
     for launch in row["result"]["launches"]:
-        name = names.get(launch["launch"], launch["launch"])
-        parts[name] = parts.get(name, 0.0) + launch["task_seconds"] * 1e6
+        parts[launch["step"]] = parts.get(launch["step"], 0.0) + launch["task_seconds"] * 1e6
+        if launch["launch"] != launch["step"]:
+            kernels[launch["launch"]] = launch["task_seconds"] * 1e6
     assert list(parts) == ["Cast", "TransData", "Conv2DBackpropFilter"]
-    assert ", ".join(f"{name} {us:.1f}" for name, us in parts.items()) in " ".join(out.split())
+    assert list(kernels) == ["MemSet", "Conv3DBackpropFilter"]
+    text = " ".join(out.split())
+    assert ", ".join(f"{name} {us:.1f}" for name, us in parts.items()) in text
+    launched = ", ".join(f"{name} {us:.1f}" for name, us in kernels.items())
+    assert f"Conv2DBackpropFilter of {row['layer']} launches {launched}." in text
+    assert f"{row['result']['high_task_seconds'] * 1e6:.1f}?" in out
+    assert f"TransData takes {100 * parts['TransData'] / sum(parts.values()):.0f}% of it" in " ".join(out.split())
 
 
 def test_perf_of_a_call_that_computes_nothing_times_its_fill(capsys):

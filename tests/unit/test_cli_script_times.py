@@ -35,8 +35,9 @@ HEADINGS = (
 COLUMNS = "launch works on cores cycles us task us low high S V M MTE1 MTE2 MTE3 FIX critical path"
 LEGEND = (
     "us: core time; task us: with launch overhead; low, high: where four of five of the published times lie that they "
-    "were set by; a guess for kernels of which none is published. Pipes: occupied share of the core time on the "
-    "slowest core. Critical path: fixed is the kernel's prologue and epilogue, barrier the one between phases, "
+    "were set by; with ?: a guess, as of kernels of the kind on this architecture none is published. Pipes: occupied "
+    "share of the core time on the slowest core. Critical path: fixed is the kernel's prologue and epilogue, barrier "
+    "the one between phases, "
     "latency the time until a result can be used, memory what L2 and memory take beyond the cores. Cycle-approximate: "
     "in-order pipes joined by flags are modelled, the cost of each instruction is that of the parameter set. "
     "A call takes its launches one after the other; gaps between launches and the time of the host are not modelled."

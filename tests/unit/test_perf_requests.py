@@ -542,3 +542,27 @@ def test_fields_that_say_nothing_are_named():
 def test_blocks_beyond_any_product_are_refused():
     one = answer(0, {"op": "matmul", "m": 32, "k": 32, "n": 32, "block_dim": 2**31})
     assert one.error == "block_dim must be in [1, 1024], not 2147483648"
+
+
+def test_an_answer_says_what_is_launched_and_how_sure_it_is():
+    request = {"op": "conv_backprop_filter", "product": "910", "x": [2, 16, 8, 8], "w": [16, 16, 3, 3], "pads": 1}
+    (call,) = answer_all([request])
+    document = call.to_plain()
+    assert [one["launch"] for one in document["by_launch"]] == [
+        "TransData", "TransData", "MemSet", "Conv3DBackpropFilter", "TransData"
+    ]  # fmt: skip
+    assert sum(one["duration_us"] for one in document["by_launch"]) == pytest.approx(document["duration_us"])
+    assert document["is_calibrated"] is False
+    assert sum(document["critical_shares"].values()) == pytest.approx(1)
+    assert set(document["pipe_shares"]) == {"S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX"}
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_vector_kernels_have_the_blocks_of_the_request(blocks):
+    values = {"op": "cast", "in_shape": [1 << 20], "out_dtype": "fp32", "in_dtype": "fp16"}
+    item = read_item(values | {"block_dim": blocks})
+    assert item.ignored == ()
+    timed, free = (answers.time_item(one) for one in (item, read_item(values)))
+    assert [launch.core_count for launch in timed.launches] == [blocks]
+    assert free.launches[0].core_count > blocks
+    assert timed.seconds > free.seconds

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -51,6 +51,14 @@ class Answer:
         Where it is expected to lie in four of five cases; None of a point of a micro-benchmark.
     cycles : int or None
         Core time.
+    is_calibrated : bool or None
+        The model was compared with measured kernels of these kinds; else low and high are a guess. None of a point.
+    tiling : str
+        Where the tiling of what multiplies comes from; "" where nothing does.
+    launches : tuple of (str, str, float)
+        Step, kernel, and its time in microseconds, as of ``duration_us``.
+    pipe_shares, critical_shares : mapping of str to float
+        As of `LaunchTimes`; empty of a point.
     ignored : tuple of str
         Fields of the item that say nothing about its time: misspelt ones are among them.
     """
@@ -65,6 +73,11 @@ class Answer:
     low_us: float | None = None
     high_us: float | None = None
     cycles: int | None = None
+    is_calibrated: bool | None = None
+    tiling: str = ""
+    launches: tuple[tuple[str, str, float], ...] = ()
+    pipe_shares: Mapping[str, float] = field(default_factory=dict)
+    critical_shares: Mapping[str, float] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
 
     def to_plain(self) -> dict[str, Any]:
@@ -80,6 +93,13 @@ class Answer:
             "low_us": self.low_us,
             "high_us": self.high_us,
             "cycles": self.cycles,
+            "is_calibrated": self.is_calibrated,
+            "tiling": self.tiling,
+            "by_launch": [
+                {"step": step, "launch": launch, "duration_us": time} for step, launch, time in self.launches
+            ],
+            "pipe_shares": dict(self.pipe_shares),
+            "critical_shares": dict(self.critical_shares),
             "ignored": list(self.ignored),
         }
 
@@ -114,7 +134,8 @@ def answer(number: int, values: object) -> Answer:
         raise
     except (NpuSimError, OverflowError) as error:
         return Answer(id=identity, error=" ".join(str(error).split()), status=getattr(error, "status", 161002))
-    interval = timed.core if item.scope == "core_time" else timed.task
+    is_core = item.scope == "core_time"
+    interval = timed.core if is_core else timed.task
     return Answer(
         id=identity,
         op=item.request.words,
@@ -124,6 +145,15 @@ def answer(number: int, values: object) -> Answer:
         low_us=interval.low_seconds * 1e6,
         high_us=interval.high_seconds * 1e6,
         cycles=timed.total_cycles,
+        is_calibrated=interval.is_calibrated,
+        tiling=timed.planned.tiling_origin,
+        launches=tuple(
+            (step.step.name, launch.launch, 1e6 * (launch.seconds() if is_core else launch.task_seconds()))
+            for step, own in timed.by_step
+            for launch in own.launches
+        ),
+        pipe_shares=timed.pipe_shares,
+        critical_shares=timed.critical_shares,
         ignored=item.ignored,
     )
 

@@ -13,6 +13,7 @@ from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from ops.common.arguments import Argument
+from ops.common.core_count import with_vector_cores
 from ops.common.pipeline import Buffer, Kernel, Step, plan_steps
 from ops.common.view import View
 from ops.studies.calls.planned import PlannedCall
@@ -50,6 +51,8 @@ class LaunchRequest:
         What a scope of "kernel" means of it; "" where there is one kernel.
     inputs_in_l2 : bool
         As of `PlannedCall`.
+    block_dim : int or None
+        Vector cores that its kernels may have; None: those of the product.
     """
 
     name: str
@@ -60,6 +63,7 @@ class LaunchRequest:
     macs: int = 0
     kernel_words: str = ""
     inputs_in_l2: bool = False
+    block_dim: int | None = None
     cube_math_type: None = field(default=None, init=False)
     batch: int = field(default=1, init=False)
 
@@ -73,7 +77,7 @@ class LaunchRequest:
 
     def plan(self, product: Product) -> PlannedCall:
         """Plan the steps; an `NpuSimError` says why it is refused."""
-        steps = StepList(product)
+        steps = StepList(with_vector_cores(product, self.block_dim))
         self.steps(steps)
         calls = plan_steps(product, steps.steps)
         multiplying = tuple(step for step in calls.steps if step.kernel.tiling is not None)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from npu_sim.products import Product, get_product
 from ops.studies.calls.fields import Fields, RequestError, key_of
+from ops.studies.calls.launches import LaunchRequest
 from ops.studies.calls.planned import Request
 from ops.studies.calls.read_elementwise import ELEMENTWISE, read_elementwise
 from ops.studies.calls.read_moves import (
@@ -34,8 +35,9 @@ SCOPES: tuple[TimedScope, ...] = ("call", "kernel", "core_time")
 _Reader = Callable[[Fields, Product, TimedScope], Request]
 
 
-def _step(read: Callable[[Fields, Product], Request]) -> _Reader:
-    return lambda fields, product, scope: read(fields, product)
+def _step(read: Callable[[Fields, Product], LaunchRequest]) -> _Reader:
+    """Return a reader of a kernel of the vector cores; ``block_dim``: cores it may have."""
+    return lambda fields, product, scope: replace(read(fields, product), block_dim=fields.block_dim())
 
 
 READERS: Mapping[str, _Reader] = {

@@ -273,7 +273,7 @@ def _call_document(call: BoundedCall) -> dict[str, Any]:
         "seconds_by_result": seconds_by_result(call),
         "roofline": roofline_document(roofline([(1, call)], planned.product)),
         "launches": [
-            {"works_on": works_on, "kind": kind_of(call, step), **json.loads(timed.to_json())}
+            {"step": step.step.name, "works_on": works_on, "kind": kind_of(call, step), **json.loads(timed.to_json())}
             for step, own in call.by_step
             for timed, works_on in zip(own.launches, launch_works((step,)), strict=True)
         ],
