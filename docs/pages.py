@@ -26,6 +26,7 @@ TEXTS = {
     "npu_sim/DESIGN.md": "design.md",
     "examples/README.md": "examples.md",
     "examples/kernels/README.md": "kernels.md",
+    "examples/ascendc/README.md": "kernels_cpp.md",
     "examples/acl/README.md": "cpp_programs.md",
     "ops/conv_backward/RULES.md": "rules/convolution_backward.md",
     "ops/conv_forward/RULES.md": "rules/convolution.md",
@@ -52,6 +53,9 @@ MODULES = {
     "Kernels in Python": (
         "npu_sim.authoring.kernel", "npu_sim.authoring.core", "npu_sim.authoring.queues", "npu_sim.authoring.tensors",
         "npu_sim.authoring.positions", "npu_sim.authoring.run", "npu_sim.authoring.methods",
+    ),
+    "Kernels in C++": (
+        "npu_sim.ascendc.kernel", "npu_sim.ascendc.run", "npu_sim.ascendc.process", "npu_sim.ascendc.source",
     ),
     "Debugging": (
         "npu_sim.debug.machine", "npu_sim.debug.views", "npu_sim.debug.divergence", "npu_sim.debug.good",
@@ -98,6 +102,9 @@ COMMANDS = (
     "selftest",
     "products",
     "run",
+    "run KERNEL.cpp",
+    "check KERNEL.cpp",
+    "perf KERNEL.cpp",
     "program",
     "sdk",
     "cc",
