@@ -15,18 +15,13 @@ import numpy as np
 from npu_sim._jit import jit
 from npu_sim.isa.codes import Data, Pipe, Space
 from npu_sim.isa.cost_vector import add_step_millicycles, whole_vector
-from npu_sim.isa.emitter import emitter
+from npu_sim.isa.emitter import emitter, emitter_name
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, line
-from npu_sim.isa.instruction import COUNT, DEVKIT, Elementwise, Instruction
+from npu_sim.isa.instruction import COUNT, DEVKIT, EVERY_ARCH, Elementwise, Index, Instruction, Rows
 from npu_sim.isa.masked import masked_cost, masked_form
 from npu_sim.isa.mte import item_bytes
 
-Operands = Literal["src", "src value", "src0 src1"]
-_SHAPES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "src": (("src0",), ()),
-    "src value": (("src0",), ("value_bits=value",)),
-    "src0 src1": (("src0", "src1"), ()),
-}
+Operands = Literal["src", "src value", "src0 src1", "src value dst", "src0 src1 dst", "src0 dst src1"]
 _FORM = "``count`` consecutive elements of each vector."
 Cycles = int | str
 """Cycles (a step: thousandths of them), or the name of the parameter of `products.cost` that holds them."""
@@ -47,6 +42,34 @@ def _footprint_of_two(row: Any, out: Any) -> Any:
     count = line(out, NONE, UB, READ, np.int64(row["src0"]), length, ONCE, NONE)
     count = line(out, count, UB, READ, np.int64(row["src1"]), length, ONCE, NONE)
     return line(out, count, UB, WRITE, np.int64(row["dst"]), length, ONCE, NONE)
+
+
+@jit
+def _footprint_of_one_and_result(row: Any, out: Any) -> Any:
+    """Consecutive elements of one source and of the result, which is read too."""
+    length = np.int64(row["count"]) * item_bytes(row["dtype"])
+    count = line(out, NONE, UB, READ, np.int64(row["src0"]), length, ONCE, NONE)
+    count = line(out, count, UB, READ, np.int64(row["dst"]), length, ONCE, NONE)
+    return line(out, count, UB, WRITE, np.int64(row["dst"]), length, ONCE, NONE)
+
+
+@jit
+def _footprint_of_two_and_result(row: Any, out: Any) -> Any:
+    """Consecutive elements of two sources and of the result, which is read too."""
+    length = np.int64(row["count"]) * item_bytes(row["dtype"])
+    count = line(out, NONE, UB, READ, np.int64(row["src0"]), length, ONCE, NONE)
+    count = line(out, count, UB, READ, np.int64(row["src1"]), length, ONCE, NONE)
+    count = line(out, count, UB, READ, np.int64(row["dst"]), length, ONCE, NONE)
+    return line(out, count, UB, WRITE, np.int64(row["dst"]), length, ONCE, NONE)
+
+
+_FOOTPRINTS = {
+    (1, False): _footprint_of_one,
+    (2, False): _footprint_of_two,
+    (1, True): _footprint_of_one_and_result,
+    (2, True): _footprint_of_two_and_result,
+}
+"""By number of sources and by whether the result is an operand too."""
 
 
 def _parameter(cycles: Cycles) -> Any:
@@ -89,20 +112,29 @@ def _cost_by_banks(call: Cycles) -> Any:
     return cost
 
 
+def _check_amount(chunk: Rows, index: Index) -> None:
+    amount, bits = chunk.column(index, "value"), 8 * chunk.item_bytes(index)
+    chunk.rule(index, (amount < 0) | (amount > bits), "value", "from 0 to the bits of an element")
+
+
 def elementwise(
     name: str,
     op: int,
     operands: Operands,
     documentation: str,
     *,
-    floats: Any,
+    floats: Any = None,
     halves: Any = None,
     integers: Any = None,
     reference: Callable[..., Any],
+    then: Elementwise | None = None,
     dtypes: Mapping[str, frozenset[Data]],
     call: Cycles,
     step: Cycles | None = None,
     accumulates: bool = False,
+    common: bool = False,
+    is_amount: bool = False,
+    archs: frozenset[str] = EVERY_ARCH,
 ) -> Instruction:
     """Return an element-wise instruction.
 
@@ -110,11 +142,12 @@ def elementwise(
     ----------
     name, op
         Name in Ascend C, and opcode.
-    operands : {"src", "src value", "src0 src1"}
-        One vector, a vector and a scalar (a bit pattern of ``dtype``), or two vectors.
+    operands : str
+        Vectors and a scalar ``value`` (a bit pattern of ``dtype``), in the order of `Elementwise.order`; ``src`` is the
+        only one, ``dst`` what the result replaces.
     documentation : str
         What it does to an element, for its emitter.
-    floats, halves, integers, reference
+    floats, halves, integers, reference, then
         See `Elementwise`.
     dtypes : mapping of str to frozenset of Data
         Element types by architecture.
@@ -123,30 +156,45 @@ def elementwise(
         bank groups of the operands allow.
     accumulates : bool
         Whether the second source may be the result of the repeat before.
+    is_amount : bool
+        Whether the scalar is an integer from 0 to the bits of an element, whatever the type.
+    archs : frozenset of str
+        Architectures that have it.
+    common : bool
+        Whether most programs have its count form, which is compiled with the others then (`Instruction.apart`).
     """
-    sources, value = _SHAPES[operands]
+    order = tuple("src0" if name == "src" else name for name in operands.split())
+    sources = tuple(name for name in ("src0", "src1") if name in order)
+    value = ("value_bits=value",) if "value" in order else ()
     spaces = {f"{field}_space": Space.UB for field in ("dst", *sources)}
     two = len(sources) == 2
     by_banks = two and step is None
     step = step or "vector_step_millicycles"
+    reads_dst = "dst" in order
     masked = masked_form(
         name, op, len(sources), documentation, dtypes=dtypes, tail=" ".join(value), accumulates=accumulates,
         cost=masked_cost(_parameter(call), None if by_banks else _parameter(step), len(sources)),
+        reads_dst=reads_dst, archs=archs, value_check=_check_amount if is_amount else None,
     )  # fmt: skip
     parameters = " ".join(("dst", *(["src0", "src1"] if two else ["src=src0"]), "dtype count", *value))
     return Instruction(
         op=op,
         api=name,
-        emit=emitter(name.lower(), op, Pipe.V, parameters, f"{name}: {documentation}\n\n{_FORM}", **spaces),
+        emit=emitter(emitter_name(name), op, Pipe.V, parameters, f"{name}: {documentation}\n\n{_FORM}", **spaces),
         source=f"{DEVKIT}{name}, count style",
         routes={(Space.UB, Space.UB): Pipe.V},
         spaces=dict.fromkeys(("dst", *sources), Space.UB),
+        archs=archs,
         ranges=COUNT,
         dtypes=dtypes,
+        check=_check_amount if is_amount else None,
         unit="vector",
-        footprint=_footprint_of_two if two else _footprint_of_one,
+        footprint=_FOOTPRINTS[len(sources), reads_dst],
         run=None,
-        elementwise=Elementwise(floats=floats, halves=halves, integers=integers, reference=reference),
+        apart=not common,
+        elementwise=Elementwise(
+            floats=floats, halves=halves, integers=integers, reference=reference, then=then, order=order
+        ),
         cost=_cost_by_banks(call) if by_banks else _cost(call, step),
         masked=masked,
     )

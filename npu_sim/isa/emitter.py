@@ -6,6 +6,8 @@ As `dataclasses` and `collections.namedtuple` do, the function is put together a
 
 from __future__ import annotations
 
+import re
+from keyword import iskeyword
 from typing import Any
 
 from npu_sim._jit import jit
@@ -13,6 +15,12 @@ from npu_sim.isa.codes import Pipe, Space
 
 _NAMES: dict[str, Any] = {"GM": Space.GM, "L1": Space.L1, "UB": Space.UB, **Pipe.__members__}
 """What the expression for a pipe can name."""
+
+
+def emitter_name(api: str) -> str:
+    """Return the name of an instruction in lower case: ``add_relu`` for AddRelu, ``and_`` for And."""
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", api).lower()
+    return f"{name}_" if iskeyword(name) else name
 
 
 def emitter(

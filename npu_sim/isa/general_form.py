@@ -13,6 +13,7 @@ import numpy as np
 
 from npu_sim._jit import JIT_ENABLED, Flag, jit
 from npu_sim.isa.footprint_boxes import BLOCK
+from npu_sim.isa.instruction import Instruction
 from npu_sim.isa.machine import MACHINE, call_range, call_row
 from npu_sim.isa.mask import lanes_of, mask_of_repeat, put, repeats_of, take
 from npu_sim.isa.mte import item_bytes
@@ -31,6 +32,14 @@ _STAGED = 4096
 """Where in ``staging`` copies of the operands lie: behind what the semantics of count forms use of it."""
 _WORDS = 3 * REPEAT_BYTES // 4
 _NOP = 0
+
+
+def _reads_dst(instruction: Instruction) -> bool:
+    count_form = SPEC_OF_OP.get(instruction.general_form_of)
+    return count_form is not None and count_form.elementwise is not None and "dst" in count_form.elementwise.order
+
+
+_READS_DST = by_opcode(_reads_dst, dtype=np.bool_)
 
 if JIT_ENABLED:
 
@@ -98,6 +107,9 @@ def run_general_form(
         if _SOURCES[op] > 1:
             at = row["src1"] + r * np.int64(row["src1_rep_stride"]) * BLOCK
             take(ub, at, item, lanes, np.int64(row["src1_blk_stride"]), low, high, y)
+        if _READS_DST[op]:
+            at = row["dst"] + r * np.int64(row["dst_rep_stride"]) * BLOCK
+            take(ub, at, item, lanes, np.int64(row["dst_blk_stride"]), low, high, dst)
         if not _carry_out(
             rows, gm, l1, l0a, l0b, l0c, copies, config, scratch, staging, sink, log_runs, log_bytes, addresses
         ):

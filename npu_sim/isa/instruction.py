@@ -102,7 +102,7 @@ class Elementwise:
 
     Attributes
     ----------
-    floats : jitted function
+    floats : jitted function or None
         Of one or two float32: the result for ``float``, and before it is rounded for half.
     halves : jitted function or None
         Of float32 from half: what is rounded to half, where two roundings of ``floats`` would show.
@@ -110,12 +110,23 @@ class Elementwise:
         Of one or two int64: the exact result, which the machine fits into the type.
     reference : callable
         The same of float64 or int64 arrays, written independently with NumPy, for the tests.
+    then : Elementwise or None
+        What is computed of the result, after it was rounded to the type; of it alone or of it and a third operand.
+    order : tuple of str
+        Fields of the operands, first those of the function, then that of ``then``; ``dst`` is what the result replaces.
     """
 
-    floats: Any
+    floats: Any = None
     halves: Any = None
     integers: Any = None
     reference: Callable[..., Any]
+    then: Elementwise | None = None
+    order: tuple[str, ...] = ()
+
+    @property
+    def arguments(self) -> int:
+        """Number of operands of the function, without that of ``then``."""
+        return min(len(self.order), 2)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -16,9 +16,9 @@ from npu_sim._jit import Int, jit
 from npu_sim.isa.codes import Data, Mode, Pipe, Space
 from npu_sim.isa.cost_rates import divide_up
 from npu_sim.isa.cost_vector import add_step_millicycles, block_conflicts
-from npu_sim.isa.emitter import emitter
+from npu_sim.isa.emitter import emitter, emitter_name
 from npu_sim.isa.footprint_boxes import NONE, READ, WRITE
-from npu_sim.isa.instruction import BYTE, DEVKIT, WORD, Index, Instruction, Range, Rows
+from npu_sim.isa.instruction import BYTE, DEVKIT, EVERY_ARCH, WORD, Index, Instruction, Range, Rows
 from npu_sim.isa.mask import active_lanes, lanes_of, masked_boxes, repeats_of
 from npu_sim.isa.masked_check import check_strides
 from npu_sim.isa.mte import item_bytes
@@ -62,6 +62,25 @@ def masked_footprint_of_two(row: Any, out: Any) -> Any:
     item = item_bytes(row["dtype"])
     count = masked_boxes(out, NONE, READ, row["src0"], item, item, row["src_blk_stride"], row["src_rep_stride"], row)
     count = masked_boxes(out, count, READ, row["src1"], item, item, row["src1_blk_stride"], row["src1_rep_stride"], row)
+    return masked_boxes(out, count, WRITE, row["dst"], item, item, row["dst_blk_stride"], row["dst_rep_stride"], row)
+
+
+@jit
+def masked_footprint_of_one_and_result(row: Any, out: Any) -> Any:
+    """Lanes of one source and of the result, which is read too."""
+    item = item_bytes(row["dtype"])
+    count = masked_boxes(out, NONE, READ, row["src0"], item, item, row["src_blk_stride"], row["src_rep_stride"], row)
+    count = masked_boxes(out, count, READ, row["dst"], item, item, row["dst_blk_stride"], row["dst_rep_stride"], row)
+    return masked_boxes(out, count, WRITE, row["dst"], item, item, row["dst_blk_stride"], row["dst_rep_stride"], row)
+
+
+@jit
+def masked_footprint_of_two_and_result(row: Any, out: Any) -> Any:
+    """Lanes of two sources and of the result, which is read too."""
+    item = item_bytes(row["dtype"])
+    count = masked_boxes(out, NONE, READ, row["src0"], item, item, row["src_blk_stride"], row["src_rep_stride"], row)
+    count = masked_boxes(out, count, READ, row["src1"], item, item, row["src1_blk_stride"], row["src1_rep_stride"], row)
+    count = masked_boxes(out, count, READ, row["dst"], item, item, row["dst_blk_stride"], row["dst_rep_stride"], row)
     return masked_boxes(out, count, WRITE, row["dst"], item, item, row["dst_blk_stride"], row["dst_rep_stride"], row)
 
 
@@ -139,7 +158,14 @@ def masked_cost(call: Any, step: Any, sources: int) -> Any:
     return cost
 
 
-_FOOTPRINTS = {0: masked_footprint_of_none, 1: masked_footprint_of_one, 2: masked_footprint_of_two}
+_FOOTPRINTS = {
+    (0, False): masked_footprint_of_none,
+    (1, False): masked_footprint_of_one,
+    (2, False): masked_footprint_of_two,
+    (1, True): masked_footprint_of_one_and_result,
+    (2, True): masked_footprint_of_two_and_result,
+}
+"""By number of sources and by whether the result is an operand too."""
 
 
 def masked_form(
@@ -154,8 +180,10 @@ def masked_form(
     tail: str = "",
     footprint: Any = None,
     check: Callable[[Rows, Index], None] | None = None,
+    value_check: Callable[[Rows, Index], None] | None = None,
     accumulates: bool = False,
-    archs: frozenset[str] | None = None,
+    reads_dst: bool = False,
+    archs: frozenset[str] = EVERY_ARCH,
     defaults: Mapping[str, int] | None = None,
 ) -> Instruction:
     """Return the record of the general form of an instruction.
@@ -178,14 +206,19 @@ def masked_form(
         See `Instruction`; None: all operands are of one type.
     check : callable, optional
         Rules in place of those of strides and overlap for operands of one type.
+    value_check : callable, optional
+        Rules of the scalar.
     accumulates : bool
         Whether the second source may be the result of the repeat before.
+    reads_dst : bool
+        Whether what the result replaces is an operand.
     """
     addresses = {0: "dst", 1: "dst src=src0", 2: "dst src0 src1"}[sources]
     operands = ("dst", "src0", "src1")[: sources + 1]
     spaces = {f"{field}_space": Space.UB for field in operands}
+    own_name = f"{emitter_name(name).rstrip('_')}_masked"
     emit = emitter(
-        f"{name.lower()}_masked", op + GENERAL, Pipe.V, f"{addresses} {parameters} {_STRIDES[sources]} {tail}",
+        own_name, op + GENERAL, Pipe.V, f"{addresses} {parameters} {_STRIDES[sources]} {tail}",
         f"{name}: {documentation}\n\n{_FORM}", mask_low=-1, mask_high=-1, **spaces,
     )  # fmt: skip
     fields = (*getattr(emit, "py_func", emit).fields, *_MASK)
@@ -196,9 +229,10 @@ def masked_form(
 
     def check_one_type(chunk: Rows, index: Index) -> None:
         check_strides(chunk, index, sources, accumulates=accumulates)
+        if value_check is not None:
+            value_check(chunk, index)
 
     unit_strides = {field.partition("=")[0]: 1 if "blk" in field else 8 for field in _STRIDES[sources].split()}
-    keywords: dict[str, Any] = {} if archs is None else {"archs": archs}
     return Instruction(
         op=op + GENERAL,
         api=name,
@@ -210,12 +244,12 @@ def masked_form(
         ranges=(("repeat", 0, BYTE), *strides),
         dtypes=dtypes,
         unit="vector",
-        footprint=footprint or _FOOTPRINTS[sources],
+        footprint=footprint or _FOOTPRINTS[sources, reads_dst],
         run=None,
         apart=True,
         general_form_of=op,
         cost=cost,
         check=check or check_one_type,
         defaults={"repeat": 1, **unit_strides, **(defaults or {})},
-        **keywords,
+        archs=archs,
     )

@@ -1,4 +1,4 @@
-"""Semantics of the element-wise vector instructions (count style, operands in UB), put together from the instructions.
+"""Semantics of the element-wise vector instructions that most programs have (count style), put together from them.
 
 Half and bf16 arithmetic is rounded to its type once per instruction, float32 arithmetic is IEEE 754 with subnormals,
 integers wrap around in INF_NAN mode and clamp in saturation mode (asc-devkit, boundary values of vector computation).
@@ -24,18 +24,18 @@ _PIECE = 1024
 """Elements that are decoded at a time; three pieces of float32 stay in the first cache."""
 
 _ONE, _TWO, _SCALAR = 1, 2, 3
-_MEMBERS = [instruction for instruction in OPS if instruction.elementwise is not None]
+_MEMBERS = [i for i in OPS if i.elementwise is not None and not i.apart]
 
 
 def _shape(instruction: Any) -> int:
     """Return what an element-wise instruction combines; 0 for others."""
-    if instruction.elementwise is None:
+    if instruction.elementwise is None or instruction.apart:
         return 0
     return _TWO if instruction.inputs == 2 else _SCALAR if "value" in instruction.fields else _ONE
 
 
 _SHAPE = by_opcode(_shape, dtype=np.uint8)
-_HAS_INTEGERS = by_opcode(lambda i: i.elementwise is not None and i.elementwise.integers is not None, dtype=np.bool_)
+_HAS_INTEGERS = by_opcode(lambda i: i in _MEMBERS and i.elementwise.integers is not None, dtype=np.bool_)
 
 
 def _over_one(function: Any) -> Any:

@@ -24,6 +24,7 @@ from npu_sim.program.disassemble import disassemble
 from tests.oracles import reductions, semantics
 from tests.oracles.data_moves import BY_DATA
 from tests.oracles.instances import A2, GENERATORS, SIZES, Emulated, candidates, one_of_each
+from tests.oracles.masked import reads_result
 from tests.oracles.semantics import FRACTAL, ITEM
 from tests.oracles.tables import ELEMENTWISE, MASKED
 
@@ -57,7 +58,7 @@ def _bytes_of(fields):
 def test_every_instruction_is_tried():
     """One that moves or computes needs random instances: those of its family, or its own."""
     assert list(GENERATORS.keys() ^ set(MOVING)) == []
-    assert {spec.general_form_of or spec.op for spec in OPS if spec.run is None} == set(ELEMENTWISE)
+    assert {spec.op for spec in OPS if spec.run is None} == {*ELEMENTWISE, *MASKED}
 
 
 def test_every_opcode_has_exactly_one_emitter():
@@ -162,16 +163,21 @@ def test_unknown_opcode_stops_the_run_at_its_row():
 @pytest.mark.parametrize("spec", list(ELEMENTWISE.values()), ids=lambda spec: spec.name)
 def test_function_of_one_element_is_its_definition(spec):
     """Beside the random operands of the twin: every pair of values at which functions bend."""
-    count = 2 if spec.inputs == 2 or "value" in spec.fields else 1
+    _check_definition(spec.elementwise, spec.elementwise.arguments)
+    if spec.elementwise.then is not None:
+        _check_definition(spec.elementwise.then, len(spec.elementwise.order) - 1 if spec.elementwise.order[2:] else 1)
+
+
+def _check_definition(element, count):
     floats = np.array([0.0, -0.0, 1.5, -1.5, 3.0, 4.0, np.inf, -np.inf, np.nan, 1e-45, -1e-38, 3.4e38], np.float32)
-    for values in product(floats, repeat=count):
+    for values in product(floats if element.floats else (), repeat=count):
         with np.errstate(all="ignore"):
-            got = np.float32(spec.elementwise.floats(*values))
-            want = np.asarray(spec.elementwise.reference(*(np.array([value]) for value in values)), np.float32)[0]
+            got = np.float32(element.floats(*values))
+            want = np.asarray(element.reference(*(np.array([value]) for value in values)), np.float32)[0]
         assert got.tobytes() == want.tobytes() or (np.isnan(got) and np.isnan(want)), (values, got, want)
-    for numbers in product((-(2**31), -2, -1, 0, 1, 7, 2**31 - 1) if spec.elementwise.integers else (), repeat=count):
-        got = int(spec.elementwise.integers(*numbers))
-        assert got == int(spec.elementwise.reference(*(np.array([n], np.int64) for n in numbers))[0]), numbers
+    for numbers in product((-(2**31), -2, -1, 0, 1, 7, 2**31 - 1) if element.integers else (), repeat=count):
+        got = int(element.integers(*numbers))
+        assert got == int(element.reference(*(np.array([n], np.int64) for n in numbers))[0]), numbers
 
 
 # The footprint ------------------------------------------------------------------------------------------------------
@@ -200,19 +206,26 @@ def _ordinary_memories(rng, dtype, l0):
 _FAR = {Data.FP16: 0x78, Data.BF16: 0x7F, Data.FP32: 0x7F}
 
 
-def _flip_element(contents, space, byte, dtype, start, negate):
-    """Change the element of ``dtype`` that holds ``byte``: floats become four times as large, integers change a bit.
+def _flip_element(contents, space, byte, dtype, start, way):
+    """Change the element of ``dtype`` that holds ``byte`` in one of `_WAYS`.
 
-    ``negate`` changes the sign bit instead, which makes it the smaller of any two.
+    "far": floats become four times as large, integers change a bit. "negate" changes the sign bit, which makes it the
+    smaller of any two; "zero" makes it 0.
     """
     item = ITEM[dtype]
     at = (byte - start) // item * item + start
-    if negate:
+    if way == "zero":
+        contents[space][at : at + item] = 0
+    elif way == "negate":
         contents[space][at + item - 1] ^= 0x80
     elif dtype in semantics.INTEGERS:
         contents[space][at] ^= 0x10
     else:
         contents[space][at + item - 1] ^= _FAR[dtype]
+
+
+_WAYS = ("far", "negate", "zero")
+"""One of them shows in what any instruction makes of ordinary elements."""
 
 
 class _Declared:
@@ -262,10 +275,16 @@ def _run(instance, rows, contents):
 def _prepared(op, instance, rng):
     """Rows and contents in which every read shows, or None for instances outside the small memories or in place."""
     rows = instance.rows
+    count_form = SPEC_OF_OP[op].general_form_of or op
     if op in (*ELEMENTWISE, *MASKED) and "value" in SPEC_OF_OP[op].fields:
         dtype = Data(rows[-1]["dtype"])
-        rows["value"][-1] = int(_ordinary(rng, 1, dtype).view(f"i{ITEM[dtype]}")[0])
+        if count_form == Op.SHIFT_RIGHT:
+            rows["value"][-1] %= 4  # so that the bit that is changed stays
+        else:
+            rows["value"][-1] = int(_ordinary(rng, 1, dtype).view(f"i{ITEM[dtype]}")[0])
     contents = instance.with_planted(_ordinary_memories(rng, instance.memory, instance.l0))
+    if count_form == Op.AND_:
+        contents[Space.UB][::2] |= 0x10  # the bit that is changed
     machine = semantics.Machine(contents)
     try:
         semantics.run(rows[-1], machine)
@@ -275,8 +294,10 @@ def _prepared(op, instance, rng):
     if op in BY_DATA:
         declared.narrow(machine)
     alike = (*ELEMENTWISE, *MASKED, Op.TRANS_DATA_TO_5HD)
-    in_place = op in alike and (declared.read[Space.UB] & declared.write[Space.UB]).any()
-    cancels = (SPEC_OF_OP[op].general_form_of or op) in (Op.SUB, Op.DIV) and rows["src0"][-1] == rows["src1"][-1]
+    in_place = op in alike and not reads_result(rows[-1]) and (declared.read[Space.UB] & declared.write[Space.UB]).any()
+    cancels = (SPEC_OF_OP[op].general_form_of or op) in (Op.SUB, Op.DIV, Op.SUB_RELU) and rows["src0"][-1] == rows[
+        "src1"
+    ][-1]
     # a lane that was the extreme before stays it, whatever becomes of its value
     keeps = "order" in SPEC_OF_OP[op].fields and rows["order"][-1] == ONLY_INDEX
     return None if machine.overlaps or in_place or cancels or keeps else (rows, contents, declared)
@@ -330,24 +351,21 @@ def _check_reads(op, instance, rows, contents, declared, after, rng):
         where = np.setdiff1d(np.flatnonzero(mask), _planted_bytes(instance) if space == Space.UB else [])
         kind = _source_type(op, row, instance, space)
         for byte in rng.permutation(where)[:FLIPS].tolist():
-            flipped = {key: data.copy() if key == space else data for key, data in contents.items()}
-            if kind is None:
-                flipped[space][byte] ^= 1
-            else:
-                start = 0 if space in (Space.L0A, Space.L0B, Space.L0C) else int(where[0])
-                _flip_element(
-                    flipped,
-                    space,
-                    byte,
-                    kind,
-                    start,
-                    (SPEC_OF_OP[op].general_form_of or op) in (Op.MIN, *reductions.SMALLEST),
+            shows = False
+            for way in _WAYS if kind is not None else ("far",):
+                flipped = {key: data.copy() if key == space else data for key, data in contents.items()}
+                if kind is None:
+                    flipped[space][byte] ^= 1
+                else:
+                    start = 0 if space in (Space.L0A, Space.L0B, Space.L0C) else int(where[0])
+                    _flip_element(flipped, space, byte, kind, start, way)
+                result = _run(instance, rows, flipped)
+                shows = any(
+                    not np.array_equal(result.words(target)[where_], after.words(target)[where_])
+                    for target, where_ in written.items()
                 )
-            result = _run(instance, rows, flipped)
-            shows = any(
-                not np.array_equal(result.words(target)[where_], after.words(target)[where_])
-                for target, where_ in written.items()
-            )
+                if shows:
+                    break
             assert shows, (space, byte)
 
 

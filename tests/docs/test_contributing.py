@@ -130,7 +130,7 @@ def test_instruction_of_the_recipe_is_one_file_and_passes_the_tests_it_names(tmp
 def test_wrong_instruction_fails_conformance_and_its_twin_compiled_or_not(tmp_path):
     follow("Add an instruction", copied(tmp_path))
     ((name, _, text),) = files_of("Add an instruction")
-    wrong = text.replace("np.float32(1) / x", "np.float32(1) / x + 1")
+    wrong = text.replace("return -x", "return 1 - x")
     (tmp_path / name).write_text(wrong, encoding="utf-8")
     # the count form and the general form
     assert [failed for _, failed, _ in run_commands(tmp_path)] == [["conformance", "differential", "differential"]] * 2

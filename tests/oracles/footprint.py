@@ -10,7 +10,7 @@ from collections import defaultdict
 
 from npu_sim.isa.op import SPEC_OF_OP, Data, Mode, Op, Space
 from tests.oracles import data_moves, reductions
-from tests.oracles.masked import touched_lanes
+from tests.oracles.masked import reads_result, touched_lanes
 from tests.oracles.tables import ELEMENTWISE, MASKED
 
 ITEM = {
@@ -233,12 +233,17 @@ def _vector(row, touched):
             touched.read(Space.UB, get("src0") + i * item, item)
         if "src1" in SPEC_OF_OP[int(row["op"])].fields:
             touched.read(Space.UB, get("src1") + i * item, item)
+        if reads_result(row):
+            touched.read(Space.UB, get("dst") + i * item, item)
         touched.write(Space.UB, get("dst") + i * out, out)
 
 
 def _masked(row, touched):
     for name, start, length in touched_lanes(row):
-        (touched.write if name == "dst" else touched.read)(Space.UB, start, length)
+        if name != "dst" or reads_result(row):
+            touched.read(Space.UB, start, length)
+        if name == "dst":
+            touched.write(Space.UB, start, length)
 
 
 def _data_copy_pad(row, touched):

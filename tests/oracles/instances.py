@@ -459,8 +459,20 @@ def _types(op, product):
     return sorted(SPEC_OF_OP[op].dtypes[product.arch])
 
 
+def _scalar_for(rng, op, dtype):
+    """A scalar that is legal for a count form: any element, but for shifts an amount."""
+    if op == Op.SHIFT_RIGHT:
+        return int(rng.integers(8 * ITEM[dtype] + 1))
+    return int(random_elements(rng, 1, dtype).view(f"u{ITEM[dtype]}")[0])
+
+
+def _having(op):
+    """Products that have an instruction."""
+    return [product for product in (A2, UNIFIED, TRAINING) if product.arch in SPEC_OF_OP[op].archs]
+
+
 def _vector(rng, op):
-    product = _pick(rng, (A2, UNIFIED, TRAINING))
+    product = _pick(rng, _having(op))
     builder = ProgramBuilder(product)
     dtype = _pick(rng, _types(op, product))
     first, second, third = (area * 16384 + int(rng.integers(99)) * 32 for area in rng.permutation(3).tolist())
@@ -469,7 +481,7 @@ def _vector(rng, op):
     if rng.random() < 0.1:
         third = second
     count = _pick(rng, (0, 1, int(rng.integers(300))))
-    bits = int(random_elements(rng, 1, dtype).view(f"u{ITEM[dtype]}")[0])
+    bits = _scalar_for(rng, op, dtype)
     operands = {"src0": second, "src1": third} if op in TWO_INPUTS else {} if op == Op.DUPLICATE else {"src": second}
     if "value" in SPEC_OF_OP[op].fields:
         operands["value_bits"] = bits
@@ -480,7 +492,7 @@ def _vector(rng, op):
 def masked(rng, op):
     """A general form behind what sets its mask; in place only with the same strides."""
     spec = MASKED[op]
-    product = _pick(rng, (A2, UNIFIED, TRAINING))
+    product = _pick(rng, _having(op))
     builder = ProgramBuilder(product)
     operands = [name for name in ("dst", "src0", "src1") if name in spec.fields]
     names = {name: "src" if name == "src0" and "src1" not in operands else name for name in operands}
@@ -500,7 +512,7 @@ def masked(rng, op):
         given |= {names[name]: bases[name]}
         given |= dict(zip((f"{names[name]}_blk_stride", f"{names[name]}_rep_stride"), strides[name], strict=True))
     if "value" in spec.fields:
-        given["value_bits"] = int(random_elements(rng, 1, src).view(f"u{ITEM[src]}")[0])
+        given["value_bits"] = _scalar_for(rng, spec.general_form_of, src)
     _set_random_mask(rng, builder)
     getattr(builder, spec.name.lower())(repeat=_pick(rng, (0, 1, 2, 3, 5)), **given)
     return Instance(builder, memory=src)

@@ -29,6 +29,13 @@ def items_of(row):
     return items
 
 
+def reads_result(row):
+    """Return whether what the result replaces is an operand."""
+    spec = SPEC_OF_OP[int(row["op"])]
+    element = (SPEC_OF_OP[spec.general_form_of] if spec.general_form_of else spec).elementwise
+    return element is not None and "dst" in element.order
+
+
 def repeats_of(row):
     """Return the active lanes of every repeat, as lists."""
     lanes = 256 // max(items_of(row).values())

@@ -584,17 +584,26 @@ def elementwise(row, machine, saturate):
     """An instruction as its record defines it, each result rounded once to nearest even."""
     spec, dtype = SPEC_OF_OP[int(row["op"])], Data(row["dtype"])
     count, item = int(row["count"]), ITEM[dtype]
-    operands = [machine.load(Space.UB, int(row[name]), count * item) for name in ("src0", "src1")[: spec.inputs]]
-    if "value" in spec.fields:
-        operands.append(np.tile(_scalar(row, item), count))
+    scalar = np.tile(_scalar(row, item), count)
+    operands = [
+        scalar if name == "value" else machine.load(Space.UB, int(row[name]), count * item)
+        for name in spec.elementwise.order
+    ]
+    arguments = 2 if len(operands) == 3 else len(operands)
+    result = _rounded(spec.elementwise, operands[:arguments], dtype, saturate)
+    if spec.elementwise.then is not None:
+        result = _rounded(spec.elementwise.then, [result, *operands[arguments:]], dtype, saturate)
+    machine.store(Space.UB, int(row["dst"]), result)
+
+
+def _rounded(element, operands, dtype, saturate):
+    """What the definition of one function gives, each element rounded, resp. fitted, to the type."""
     values = [decode(operand, dtype) for operand in operands]
     with np.errstate(all="ignore"):
         if dtype in INTEGERS:
-            exact = spec.elementwise.reference(*(value.astype(np.int64) for value in values))
-            result = encode_integer(exact.tolist(), dtype, saturate)
-        else:
-            result = _pack_floats(spec.elementwise.reference(*values), dtype, saturate)
-    machine.store(Space.UB, int(row["dst"]), result)
+            exact = element.reference(*(value.astype(np.int64) for value in values))
+            return encode_integer(exact.tolist(), dtype, saturate)
+        return _pack_floats(element.reference(*values), dtype, saturate)
 
 
 def muls(row, machine, saturate):
@@ -707,9 +716,11 @@ def masked(row, machine, saturate):
         apart = Machine({Space.UB: np.zeros(4096, np.uint8)})
         plain = {name: row[name] for name in ("dtype", "dst_dtype", "round_mode", "value")}
         plain |= {"op": SPEC_OF_OP[int(row["op"])].general_form_of, "count": len(lanes)}
+        count_form = SPEC_OF_OP[plain["op"]].elementwise
+        reads = ("src0", "src1", "dst" if count_form is not None and "dst" in count_form.order else "")
         for number, (name, item) in enumerate(items.items()):
             plain[name] = 1024 * number
-            for at, lane in enumerate(lanes if name != "dst" else ()):
+            for at, lane in enumerate(lanes if name in reads else ()):
                 data = machine.load(Space.UB, address_of(row, name, item, repeat, lane), item)
                 apart.bytes[Space.UB][1024 * number + at * item :][:item] = data
         run(plain, apart, saturate=saturate)

@@ -19,6 +19,12 @@ PRODUCTS = {C100: get_product("910"), M200: get_product("310p"), C220: get_produ
 INT_LOW, INT_HIGH = -(2**31), 2**31 - 1
 
 
+def _type_of(spec):
+    """Half, or what an instruction without it has everywhere."""
+    common = frozenset.intersection(*spec.dtypes.values()) if spec.dtypes else {Data.FP16}
+    return Data.FP16 if Data.FP16 in common else min(common)
+
+
 def _legal(op, arch):
     """Return one row of ``op`` that is legal on ``arch``."""
     rows = empty_rows(1)
@@ -80,13 +86,13 @@ def _legal(op, arch):
     if op in ELEMENTWISE:
         spec = ELEMENTWISE[op]
         value = [0] if "value" in spec.fields else []
-        spec.emit(rows, 0, 0, *(32, 64)[: spec.inputs], half, 16, *value, 0, 0)
+        spec.emit(rows, 0, 0, *(32, 64)[: spec.inputs], _type_of(spec), 16, *value, 0, 0)
     elif op in MASKED:
         names = ("dst", "src0", "src1")
         casts = (half, Data.FP32, RoundMode.NONE)
         emit_masked(
-            rows, op, dtype=half, value=0, addresses={"dst": 0, "src0": 8192, "src1": 16384}, repeat=2, casts=casts,
-            blk=dict.fromkeys(names, 1), rep=dict.fromkeys(names, 8),
+            rows, op, dtype=_type_of(MASKED[op]), value=0, addresses={"dst": 0, "src0": 8192, "src1": 16384}, repeat=2,
+            casts=casts, blk=dict.fromkeys(names, 1), rep=dict.fromkeys(names, 8),
         )  # fmt: skip
     elif op in reductions.OPS:
         order = [0] if "order" in SPEC_OF_OP[op].fields else []

@@ -31,4 +31,5 @@ INSTRUCTION = elementwise(
     reference=np.abs,
     dtypes={C100: FLOATS, M200: FLOATS | {Data.INT16}, C220: FLOATS | {Data.INT16}},
     call="vector_duplicate_cycles",
+    common=True,
 )

@@ -24,4 +24,5 @@ INSTRUCTION = elementwise(
     reference=np.add,
     dtypes=WITH_SCALAR,
     call="vector_muls_cycles",
+    common=True,
 )

@@ -25,4 +25,5 @@ INSTRUCTION = elementwise(
     dtypes=dict.fromkeys(ARCHS, FLOATS),
     call="vector_div_cycles",
     step="vector_div_step_millicycles",
+    common=True,
 )

@@ -24,4 +24,5 @@ INSTRUCTION = elementwise(
     dtypes=dict.fromkeys(ARCHS, FLOATS),
     call=32,
     step=2000,
+    common=True,
 )

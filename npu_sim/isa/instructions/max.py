@@ -24,7 +24,7 @@ def _integers(x, y):
     return max(x, y)
 
 
-def _larger(x, y):
+def larger_of(x, y):
     """Return the maximum as IEEE 754-2019 defines it: NaN if one is, +0 above -0."""
     larger = np.maximum(x, y)
     if larger.dtype.kind == "f":
@@ -39,8 +39,9 @@ INSTRUCTION = elementwise(
     "dst[i] = the larger of src0[i] and src1[i] in UB.",
     floats=larger_float,
     integers=_integers,
-    reference=_larger,
+    reference=larger_of,
     dtypes=ARITHMETIC,
     call="vector_add_cycles",
     accumulates=True,
+    common=True,
 )

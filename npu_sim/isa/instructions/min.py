@@ -10,7 +10,8 @@ from npu_sim.isa.instruction import ARITHMETIC
 
 
 @jit
-def _floats(x, y):
+def smaller_float(x, y):
+    """Return the smaller of two float32; NaN if one is, -0 below +0."""
     # equal numbers differ in the sign of zero alone
     same = np.uint32(np.float32(x).view(np.uint32) | np.float32(y).view(np.uint32)).view(np.float32)
     smaller = x if x < y else y
@@ -23,7 +24,7 @@ def _integers(x, y):
     return min(x, y)
 
 
-def _smaller(x, y):
+def smaller_of(x, y):
     """Return the minimum as IEEE 754-2019 defines it: NaN if one is, -0 below +0."""
     smaller = np.minimum(x, y)
     if smaller.dtype.kind == "f":
@@ -36,10 +37,11 @@ INSTRUCTION = elementwise(
     26,
     "src0 src1",
     "dst[i] = the smaller of src0[i] and src1[i] in UB.",
-    floats=_floats,
+    floats=smaller_float,
     integers=_integers,
-    reference=_smaller,
+    reference=smaller_of,
     dtypes=ARITHMETIC,
     call="vector_add_cycles",
     accumulates=True,
+    common=True,
 )

@@ -24,4 +24,5 @@ INSTRUCTION = elementwise(
     reference=np.multiply,
     dtypes=WITH_SCALAR,
     call="vector_muls_cycles",
+    common=True,
 )

@@ -7,7 +7,7 @@ import numpy as np
 from npu_sim._jit import jit
 from npu_sim.isa.codes import C100, C220, M200, Data
 from npu_sim.isa.elementwise import elementwise
-from npu_sim.isa.instruction import FLOATS, HALF
+from npu_sim.isa.instruction import FLOATS, HALF, Elementwise
 
 
 @jit
@@ -24,6 +24,8 @@ def _rectified(x):
     return np.where(np.isnan(x) | (x > 0), x, 0).astype(x.dtype)
 
 
+RELU = Elementwise(floats=_floats, integers=_integers, reference=_rectified)
+
 INSTRUCTION = elementwise(
     "Relu",
     31,
@@ -34,4 +36,5 @@ INSTRUCTION = elementwise(
     reference=_rectified,
     dtypes={C100: HALF, M200: FLOATS | {Data.INT32}, C220: FLOATS | {Data.INT32}},
     call="vector_duplicate_cycles",
+    common=True,
 )

@@ -29,4 +29,5 @@ INSTRUCTION = elementwise(
     dtypes=dict.fromkeys(ARCHS, FLOATS),
     call=39,
     step=2000,
+    common=True,
 )

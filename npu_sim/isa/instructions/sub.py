@@ -25,4 +25,5 @@ INSTRUCTION = elementwise(
     dtypes=ARITHMETIC,
     call="vector_add_cycles",
     accumulates=True,
+    common=True,
 )

@@ -1,0 +1,26 @@
+"""Or: bitwise, on lanes of 16 bits; uint16 are the same bits as int16."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim._jit import jit
+from npu_sim.isa.codes import ARCHS, Data
+from npu_sim.isa.elementwise import elementwise
+
+
+@jit
+def _integers(x, y):
+    return x | y
+
+
+INSTRUCTION = elementwise(
+    "Or",
+    85,
+    "src0 src1",
+    "dst[i] = src0[i] | src1[i] in UB, on 16 bits.",
+    integers=_integers,
+    reference=np.bitwise_or,
+    dtypes=dict.fromkeys(ARCHS, frozenset({Data.INT16})),
+    call=20,
+)
