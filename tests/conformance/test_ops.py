@@ -295,9 +295,7 @@ def _prepared(op, instance, rng):
         declared.narrow(machine)
     alike = (*ELEMENTWISE, *MASKED, Op.TRANS_DATA_TO_5HD)
     in_place = op in alike and not reads_result(rows[-1]) and (declared.read[Space.UB] & declared.write[Space.UB]).any()
-    cancels = (SPEC_OF_OP[op].general_form_of or op) in (Op.SUB, Op.DIV, Op.SUB_RELU) and rows["src0"][-1] == rows[
-        "src1"
-    ][-1]
+    cancels = count_form in (Op.SUB, Op.DIV, Op.SUB_RELU) and rows["src0"][-1] == rows["src1"][-1]
     # a lane that was the extreme before stays it, whatever becomes of its value
     keeps = "order" in SPEC_OF_OP[op].fields and rows["order"][-1] == ONLY_INDEX
     return None if machine.overlaps or in_place or cancels or keeps else (rows, contents, declared)
