@@ -70,8 +70,8 @@ def _families() -> Iterator[tuple[str, str]]:
     for instruction in OPS:
         macro = _COUNT_FORMS.get(tuple(operands(instruction.emit)))
         if macro is not None and instruction.pipes == (Pipe.V,):
-            words = f"{instruction.api}, {instruction.name.lower()}, {_BY_BITS.get(instruction.api, 'number')}"
-            text = f"{macro}({words})"
+            kind = _BY_BITS.get(instruction.api, "number")
+            text = f"{macro}({instruction.api}, {instruction.name.lower()}, {kind})"
             if instruction.masked is not None:
-                text += f"\n{macro}_MASKED({words})"
+                text += f"\n{macro}_MASKED({instruction.api}, {instruction.masked.name.lower()}, {kind})"
             yield instruction.api, text

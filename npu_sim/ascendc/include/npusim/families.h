@@ -39,7 +39,7 @@
                    const uint8_t repeats, const BinaryRepeatParams& p, Here here = Here::now()) {                    \
     if (!npusim::has_vector()) return;                                                                               \
     npusim::bring_mask(here, set_mask, mask);                                                                        \
-    npusim::emit_##name##_masked(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src0, #Name),            \
+    npusim::emit_##name(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src0, #Name),            \
                                  npusim::in_ub(here, src1, #Name), npusim::type<T>(), repeats, p.dstBlkStride,       \
                                  p.src0BlkStride, p.src1BlkStride, p.dstRepStride, p.src0RepStride,                  \
                                  p.src1RepStride);                                                                   \
@@ -54,7 +54,7 @@
                    const UnaryRepeatParams& p, Here here = Here::now()) {                                            \
     if (!npusim::has_vector()) return;                                                                               \
     npusim::bring_mask(here, set_mask, mask);                                                                        \
-    npusim::emit_##name##_masked(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src, #Name),             \
+    npusim::emit_##name(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src, #Name),             \
                                  npusim::type<T>(), repeats, p.dstBlkStride, p.srcBlkStride, p.dstRepStride,         \
                                  p.srcRepStride);                                                                    \
   }
@@ -68,7 +68,7 @@
                    Mask mask, const uint8_t repeats, const UnaryRepeatParams& p, Here here = Here::now()) {          \
     if (!npusim::has_vector()) return;                                                                               \
     npusim::bring_mask(here, set_mask, mask);                                                                        \
-    npusim::emit_##name##_masked(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src, #Name),             \
+    npusim::emit_##name(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src, #Name),             \
                                  npusim::type<T>(), repeats, p.dstBlkStride, p.srcBlkStride, p.dstRepStride,         \
                                  p.srcRepStride, npusim::bits_of(T(scalar)));                                        \
   }
