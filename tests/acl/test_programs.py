@@ -40,3 +40,12 @@ def test_product_that_does_not_exist_is_told_once(example, started):
     assert "GetWorkspaceSize" in done.stderr
     assert "gave 561000" in done.stderr
     assert done.stderr.count("npu-sim: nothing can be computed: Product must be a known SoC version") == 1
+
+
+def test_what_fails_on_a_stream_comes_back_from_the_call_that_waits(example, started):
+    done = started(example, NPU_SIM_MEMORY="1KiB")
+    assert (done.returncode, done.stdout) == (1, "")
+    first, second, third, *_ = done.stderr.splitlines()
+    assert first == "aclrtSynchronizeStream(stream) gave 507015"
+    assert second.startswith("507015 ACL_ERROR_RT_AICORE_EXCEPTION: aclrtSynchronizeStream: ")
+    assert third.startswith("361001 ACLNN_ERR_RUNTIME_ERROR: aclnnAvgPool2dBackward: run must succeed, not fail with")
