@@ -18,8 +18,8 @@ def sdk_command(
     """Build headers and libraries for C++ programs that call AscendCL and aclnn, and print where they are.
 
     Without an option: the folder, with include and lib64, which a program's build
-    takes for ASCEND_TOOLKIT_HOME. The libraries are compiled once, for this Python,
-    and start it by themselves.
+    takes for ASCEND_TOOLKIT_HOME. The libraries are compiled once, for this
+    Python, and start it by themselves.
 
     g++ sample.cpp -o sample $(npu-sim sdk --cflags --libs)
     """
