@@ -127,6 +127,8 @@ def _compared(outcomes: Sequence[Outcome], here: dict[str, Any], path: Path, con
     record = json.loads(path.read_text(encoding="utf-8"))
     if record["host"]["processor"] != here["processor"]:
         console.print(f"The record {path.name} is of another processor, {record['host']['processor']}.")
+    if record["host"]["load"] > record["host"]["processors"]:
+        console.print(f"The record {path.name} was made beside other work, at a load of {record['host']['load']}.")
     before = from_plain(record["races"])
     known = sum(one.key in before for one in outcomes)
     changes = slower(outcomes, before)

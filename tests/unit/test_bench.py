@@ -119,6 +119,13 @@ def test_run_is_recorded_and_compared(
     arguments = ["--only", "checks", "--seconds", "1e-9", "--against", str(record)]
     assert bench.main(arguments) == 0
     assert "0 of 2 recorded races are slower by more than noise" in capsys.readouterr().out
+    busy = json.loads(record.read_text())
+    busy["host"] |= {"load": 9.5, "processors": 2, "processor": "another one"}
+    record.write_text(json.dumps(busy))
+    assert bench.main(arguments) == 0
+    out = capsys.readouterr().out
+    assert "The record record.json was made beside other work, at a load of 9.5." in out
+    assert "The record record.json is of another processor, another one." in out
     small_groups[1] = (0.04, 0.01)
     assert bench.main(arguments) == 1
     out = capsys.readouterr().out
