@@ -139,6 +139,18 @@ def _cycles(builder):
     return int(out[0, 0])
 
 
+def test_results_that_would_overwrite_the_offsets_are_refused():
+    builder = ProgramBuilder(A2)
+    builder.gather(dst=512, src0=0, src1=512, src_bytes=64, dtype=Data.FP32, count=8)
+    builder.gather_masked(dst=480, src0=0, src1=512, src_bytes=64, dtype=Data.FP32)
+    builder.gatherb(dst=288, src0=0, src1=512, src_bytes=64, dtype=Data.INT32)
+    builder.gatherb(dst=256, src0=0, src1=512, src_bytes=64, dtype=Data.INT32)
+    assert [v.detail for v in verify(builder.rows, A2)] == [
+        f"{name} dst must be apart from the offsets, not {at} ({A2.name})"
+        for name, at in (("Gather", 512), ("Gather", 480), ("Gatherb", 288))
+    ]
+
+
 MEASURED = [
     # cycles in a stream on 910B1 (mskpp); repeats of 256 bytes, of 32 elements where lists are merged
     ("gatherb", {1: 11.03, 2: 12.02, 8: 18.02, 9: 26.03, 16: 34.03, 17: 42.03, 32: 67.03}),

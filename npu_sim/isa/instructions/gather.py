@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from npu_sim._jit import jit
 from npu_sim.isa.codes import C220, M200, Mode, Pipe, Space
@@ -20,6 +21,9 @@ OP, _MASKED_OP = 65, 193
 _STEP, _FIXED, _START = 12_000, 3_000, 24
 """Thousandths of a cycle of 64 elements and beside them, cycles until it is complete (MK streams; documented: 5
 elements a cycle). ASSUMED: on 310P too."""
+
+
+Numbers = npt.NDArray[np.int64]
 
 
 emit_gather = emitter(
@@ -166,9 +170,32 @@ def cost_masked(row, cost):
     return gathering(amount(np.int64(row["repeat"]), lanes_of(size), ONCE), size, cost)
 
 
+def keep_offsets(chunk: Rows, index: Index, written: Numbers, offsets: Numbers) -> None:
+    """Report results that reach into the offsets: they would lead where nobody looked before.
+
+    Parameters
+    ----------
+    chunk, index
+        See `Rows`.
+    written, offsets : int64[n]
+        Bytes from ``dst`` to the last result, bytes of all offsets.
+    """
+    dst, src = chunk.column(index, "dst"), chunk.column(index, "src1")
+    meet = (written > 0) & (offsets > 0) & (dst < src + offsets) & (src < dst + written)
+    chunk.rule(index, meet, "dst", "apart from the offsets")
+
+
+def check(chunk: Rows, index: Index) -> None:
+    count = chunk.column(index, "count")
+    keep_offsets(chunk, index, count * chunk.item_bytes(index), 4 * count)
+
+
 def check_masked(chunk: Rows, index: Index) -> None:
     bad = chunk.column(index, "mode") & Mode.COUNTER != 0
     chunk.unsupported(index, bad, lambda row: "must come in NORMAL mode: what COUNTER mode does here is not known")
+    repeats, step = chunk.column(index, "repeat"), chunk.column(index, "dst_rep_stride") * BLOCK
+    lanes = REPEAT_BYTES // chunk.item_bytes(index)
+    keep_offsets(chunk, index, np.where(repeats > 0, (repeats - 1) * step + REPEAT_BYTES, 0), 4 * lanes * repeats)
 
 
 _SPACES = {"dst": Space.UB, "src0": Space.UB, "src1": Space.UB}
@@ -217,4 +244,5 @@ INSTRUCTION = Instruction(
     run=run,
     apart=True,
     cost=cost,
+    check=check,
 )

@@ -10,6 +10,7 @@ from npu_sim.isa.cost_vector import streamed
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, box, line
 from npu_sim.isa.instruction import BYTE, DEVKIT, SPLIT, Index, Instruction, Rows
+from npu_sim.isa.instructions.gather import keep_offsets
 from npu_sim.isa.lanes import copy_bytes
 from npu_sim.isa.mte import BLOCK
 from npu_sim.reinterpret import reinterpret
@@ -78,6 +79,9 @@ def cost(row, cost):
 
 def check(chunk: Rows, index: Index) -> None:
     chunk.rule(index, chunk.column(index, "dst_blk_stride") == 0, "dst_blk_stride", "at least 1")
+    repeats = chunk.column(index, "repeat")
+    last = (repeats - 1) * chunk.column(index, "dst_rep_stride") + 7 * chunk.column(index, "dst_blk_stride") + 1
+    keep_offsets(chunk, index, np.where(repeats > 0, last * BLOCK, 0), repeats * BLOCK)
 
 
 INSTRUCTION = Instruction(

@@ -8,8 +8,8 @@ from npu_sim._jit import jit
 from npu_sim.isa.codes import M200, Pipe, Space
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, line
-from npu_sim.isa.instruction import B32, COUNT, DEVKIT, UNIFIED_B16, Instruction
-from npu_sim.isa.instructions.gather import gathering, inside
+from npu_sim.isa.instruction import B32, COUNT, DEVKIT, UNIFIED_B16, Index, Instruction, Rows
+from npu_sim.isa.instructions.gather import gathering, inside, keep_offsets
 from npu_sim.isa.mte import item_bytes
 from npu_sim.reinterpret import reinterpret
 
@@ -65,6 +65,10 @@ def cost(row, cost):
     return gathering(np.int64(row["count"]), np.int64(item_bytes(row["dtype"])), cost)
 
 
+def check(chunk: Rows, index: Index) -> None:
+    keep_offsets(chunk, index, chunk.column(index, "dst_bytes"), 4 * chunk.column(index, "count"))
+
+
 INSTRUCTION = Instruction(
     op=OP,
     api="Scatter",
@@ -82,4 +86,5 @@ INSTRUCTION = Instruction(
     run=run,
     apart=True,
     cost=cost,
+    check=check,
 )
