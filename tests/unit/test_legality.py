@@ -96,7 +96,7 @@ def test_session_that_refuses_rows_keeps_its_core_state():
     assert len(session.rows) == 3
 
 
-def test_verify_launch_counts_rows_through_phases_and_starts_each_with_no_state():
+def test_verify_launch_counts_rows_through_phases_and_keeps_the_state_where_cores_do():
     def copy(rows, n):
         return emit.emit_data_copy_pad(rows, n, Space.GM, 0, Space.UB, 0, 1, 154, 0, 0, 0, 0, 0, 0, Data.FP16, 0, 3, 4)
 
@@ -105,6 +105,9 @@ def test_verify_launch_counts_rows_through_phases_and_starts_each_with_no_state(
         return [copy, *(atomic if (core, phase) == (1, 0) else []), copy]
 
     launch = replace(launch_of(program, cores=2, phases=2), core_kind="vector")
+    assert launch.keeps_cores
+    assert [(v.core, v.row) for v in verify_launch(launch, A2)] == [(1, 2), (1, 3), (1, 4)]
+    launch = replace(launch, trusted=True)
     found = verify_launch(launch, A2)
     assert [(v.core, v.row, v.site, v.tile, v.detail) for v in found] == [(1, 2, 3, 4, PAD_RULE)]
     moved = verify_launch(replace(launch, core_kind="cube"), A2)
