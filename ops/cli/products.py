@@ -27,11 +27,12 @@ from npu_sim.products import (
     unit_of,
 )
 from npu_sim.report.files import check_writable, write_files
-from npu_sim.report.marked_assumptions import marked_assumptions
+from npu_sim.report.marked_assumptions import MarkedAssumption, marked_assumptions
 from npu_sim.report.record import to_plain
 from npu_sim.report.tables import break_paths, fitted_tables
 from npu_sim.units import KIB, MIB
 from ops.cli.output import PIPE_WIDTH, console, note_hints
+from ops.cli.shapes import UsageError
 
 SCHEMA_VERSION = 1
 _PACKAGES = ("npu_sim", "ops")
@@ -73,6 +74,10 @@ class Entry:
     note: str
     confidence: str
 
+    def mentions(self, words: str) -> bool:
+        """Return whether name, evidence, source or note have ``words``, in any case."""
+        return words.casefold() in f"{self.field} {self.evidence} {self.source} {self.note}".casefold()
+
 
 def products_command(
     name: Annotated[
@@ -90,6 +95,12 @@ def products_command(
             "without PRODUCT what the machine and the operators assume too.",
         ),
     ] = False,
+    about: Annotated[
+        str | None,
+        typer.Option(
+            "--about", metavar="WORDS", help="Of --sources and --assumptions those that mention this, such as matmul."
+        ),
+    ] = None,
     json_path: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON; '-' is standard output.")
     ] = None,
@@ -97,23 +108,28 @@ def products_command(
     """List the products: cores, clock, buffers, Cube types and peak rates, each with its source."""
     if name is not None and product is not None:
         raise ProductError(f"Product must be named once, not as {shown(name)} and as {shown(product)}")
+    if about is not None and not (sources or assumptions):
+        raise UsageError("--about must be given together with --sources or --assumptions")
+    words = about or ""
     product = product if name is None else name
     chosen = list_products() if product is None else (get_product(product),)
     note_hints(() if product is None else (product,))
     if json_path is not None:
-        _write_json(assumptions_document(chosen) if assumptions else products_document(chosen), json_path)
+        _write_json(assumptions_document(chosen, words) if assumptions else products_document(chosen), json_path)
         if json_path == "-":
             return
     parts: list[Table | str | Text]
     screen = console()
     if assumptions:
-        found = [entry for one in chosen for entry in entries_of(one) if entry.evidence in UNSTATED]
+        found = [
+            entry for one in chosen for entry in entries_of(one) if entry.evidence in UNSTATED and entry.mentions(words)
+        ]
         parts = [sources_table(found, title="Assumptions", width=screen.width), *_SOURCES_LEGEND]
         if product is None:
             parts += ["", "Of the machine, the kernels and the operators, as their modules say:"]
-            parts += [Text(f"{one.module}: {one.text}") for one in marked_assumptions(_PACKAGES)]
+            parts += [Text(f"{one.module}: {one.text}") for one in _marked(words)]
     elif sources:
-        found = [entry for one in chosen for entry in entries_of(one)]
+        found = [entry for one in chosen for entry in entries_of(one) if entry.mentions(words)]
         parts = [sources_table(found, title="Facts and their sources", width=screen.width), *_SOURCES_LEGEND]
     elif product is not None:
         parts = [*product_view(chosen[0])]
@@ -151,12 +167,22 @@ def products_document(products: Sequence[Product]) -> dict[str, Any]:
     }
 
 
-def assumptions_document(products: Sequence[Product]) -> dict[str, Any]:
-    """Return what the vendor does not state as a JSON object.
+def _marked(words: str) -> list[MarkedAssumption]:
+    """Return the passages of modules that mention ``words``."""
+    return [one for one in marked_assumptions(_PACKAGES) if words.casefold() in f"{one.module} {one.text}".casefold()]
+
+
+def assumptions_document(products: Sequence[Product], words: str = "") -> dict[str, Any]:
+    """Return what the vendor does not state, as far as it mentions ``words``, as a JSON object.
 
     An entry per field, value and source of ``products``, and one per passage that a module marks.
     """
-    assumed = [entry for product in products for entry in entries_of(product) if entry.evidence in UNSTATED]
+    assumed = [
+        entry
+        for product in products
+        for entry in entries_of(product)
+        if entry.evidence in UNSTATED and entry.mentions(words)
+    ]
     return {
         "schema_version": SCHEMA_VERSION,
         "assumptions": [
@@ -164,7 +190,7 @@ def assumptions_document(products: Sequence[Product]) -> dict[str, Any]:
             for group in _groups(assumed)
             for first in group[:1]
         ],
-        "marked": to_plain(marked_assumptions(_PACKAGES)),
+        "marked": to_plain(_marked(words)),
     }
 
 

@@ -16,8 +16,9 @@ from npu_sim.errors import ProductError
 from npu_sim.products import PLATFORM_CONFIG, UNSTATED, get_product, list_products, list_series, unit_of
 from npu_sim.report.files import OutputFileError
 from ops.cli import products as products_module
+from ops.cli.main import main
 from ops.cli.output import PIPE_WIDTH
-from ops.cli.products import entries_of, products_command
+from ops.cli.products import assumptions_document, entries_of, products_command
 
 APP = typer.Typer()
 APP.command("products")(products_command)
@@ -222,3 +223,20 @@ def test_entry_without_source_is_left_out() -> None:
     shown: dict[str, Any] = {entry.field: entry.value for entry in entries_of(get_product("910"))}
     assert "measured_clock_hz" not in shown
     assert shown["memory_bytes"] is None
+
+
+def test_facts_and_assumptions_can_be_asked_for_by_words(capsys) -> None:
+    assert main(["products", "--assumptions", "--about", "Tuning Records"]) == 0
+    few = capsys.readouterr().out
+    assert "ops.matmul.tiling" in few
+    assert main(["products", "--assumptions"]) == 0
+    assert len(few) < len(capsys.readouterr().out) / 4
+    assert main(["products", "910b", "--sources", "--about", "matmul_model_error"]) == 0
+    shown = capsys.readouterr().out
+    assert "matmul_model_error" in shown
+    assert "hf32_mantissa_bits" not in shown
+    document = assumptions_document((get_product("910b"),), "tuning records")
+    assert document["marked"]
+    assert all("tuning records" in one["text"].casefold() for one in document["marked"])
+    assert main(["products", "--about", "matmul"]) == 2
+    assert "--about must be given together" in capsys.readouterr().err
