@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from npu_sim.engines.hazards_checker import FINDING_LIMIT, Checker
 from npu_sim.engines.hazards_turns import check_by_turns
+from npu_sim.engines.unused_reads import as_notes
 from npu_sim.errors import ShapeError
 from npu_sim.isa.codes import Pipe
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
@@ -111,7 +112,11 @@ def run_hazards(
                 checker.end(is_last=is_last)
                 if is_last:
                     checker.leave(core, core_state, source)
-    found = checker.violations(source)
+
+    def rows_of(launch: int, core: int) -> np.ndarray:
+        return join_rows([source(launch, phase, core) for phase in range(sequence[launch].phase_count)])
+
+    found = as_notes(checker.violations(source), rows_of, product)
     if outputs is None:
         births = checker.shadow.births
         filled = [tensor.index for tensor in gm.tensors if tensor.is_output and births[tensor.index]]

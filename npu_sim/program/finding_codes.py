@@ -36,6 +36,10 @@ CODES: dict[Kind, Code] = {
         "error", "initcheck", "Reads a tile whose life is over: its buffer was handed back or allocated anew",
         "load the new tile before, or start the sum with cmatrixInitVal",
     ),
+    Kind.READ_UNUSED: Code(
+        "advice", "initcheck", "Loads bytes that nothing has written and that no Mmad uses",
+        "nothing has to be done; fill them if a later k or m takes them in",
+    ),
     Kind.READ_OUT_OF_BOUNDS: Code(
         "error", "memcheck", "Reads beyond its tensor or buffer", "shorten the last tile, or check the offset"
     ),

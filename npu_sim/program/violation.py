@@ -33,6 +33,7 @@ class Kind(Enum):
     BUFFER_STATE = "ErrorBuffer2"
     BUFFER_TAKEN = "ErrorBuffer3"
     READ_STALE = "ErrorRead2/stale"
+    READ_UNUSED = "ErrorRead2/unused"
     BARRIER_WRITE = "ErrorSync1/barrier"
     BARRIER_READ = "ErrorSync2/barrier"
     OUTPUT_HOLE = "OutputHole"

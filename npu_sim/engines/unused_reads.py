@@ -1,0 +1,111 @@
+"""Uninitialised bytes of L1 that a load takes along and no Mmad uses: behind the last k or row of a fractal.
+
+A LoadData moves whole fractals, so kernels whose k or m ends inside one read what nobody has written, and an Mmad of
+that k leaves it out. The load is carried out twice, on two contents of the bytes, to see which elements of L0 they
+reach; if no Mmad reads one of these before it is overwritten, the finding is a note. So it is only where the load takes
+other bytes too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.isa.atomic import SINK_LENGTH
+from npu_sim.isa.codes import Space
+from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
+from npu_sim.isa.footprint import READ, empty_runs, footprint_at
+from npu_sim.isa.mte import ITEM_BYTES_OF_CODE
+from npu_sim.isa.op import SPEC_OF_OP
+from npu_sim.products import Product
+from npu_sim.program.violation import Kind, Violation
+from npu_sim.units import FRACTAL_BYTES
+
+_ROWS = 1 << 13
+"""Rows behind a load that are looked at; a load whose elements live longer stays an error."""
+_FINDINGS = 100
+"""Findings that are looked into."""
+_SIDE, _CARRIERS = 16, 256
+_L0 = (Space.L0A, Space.L0B)
+
+
+def as_notes(
+    found: Iterable[Violation], rows_of: Callable[[int, int], np.ndarray], product: Product
+) -> list[Violation]:
+    """Return findings, those of uninitialised bytes that no Mmad uses as notes.
+
+    Parameters
+    ----------
+    found : iterable of Violation
+    rows_of : callable
+        From launch and core to all rows of the core.
+    product : Product
+    """
+    result: list[Violation] = []
+    looked = 0
+    for violation in found:
+        if violation.kind is Kind.READ_UNINITIALISED and violation.space is Space.L1 and looked < _FINDINGS:
+            looked += 1
+            if _is_unused(violation, rows_of(violation.launch, violation.core), product):
+                text = f"{violation.detail}, and which no Mmad uses"
+                result.append(replace(violation, kind=Kind.READ_UNUSED, detail=text))
+                continue
+        result.append(violation)
+    return result
+
+
+def _is_unused(violation: Violation, rows: np.ndarray, product: Product) -> bool:
+    row, space = rows[violation.row], int(rows["dst_space"][violation.row])
+    instruction = SPEC_OF_OP.get(int(row["op"]))
+    if instruction is None or space not in _L0 or (space, Space.L1) not in instruction.routes:
+        return False
+    runs = empty_runs()
+    count = int(footprint_at(rows, violation.row, runs))
+    loaded = sum(run[3] * run[4] for run in runs[: max(count, 0)].tolist() if run[0] == Space.L1)
+    if loaded <= violation.length:  # a load of nothing but such bytes was meant to load something
+        return False
+    reached = _reached(rows[violation.row : violation.row + 1].copy(), violation, product)[space]
+    for at in range(violation.row + 1, min(len(rows), violation.row + 1 + _ROWS)):
+        count = int(footprint_at(rows, at, runs))
+        for own, access, start, length, repeats, step in runs[: max(count, 0)].tolist():
+            if own != space:
+                continue
+            for first in range(start, start + repeats * step, step) if repeats > 1 else (start,):
+                if access == READ and reached[first : first + length].any():
+                    return False
+                reached[first : first + length] &= access == READ
+        if not reached.any():
+            return True
+    return len(rows) <= violation.row + 1 + _ROWS
+
+
+def _reached(row: np.ndarray, violation: Violation, product: Product) -> dict[int, npt.NDArray[np.bool_]]:
+    """Return which bytes of L0A and L0B hold elements that the bytes of a finding reach through a load."""
+    core = product.core
+    outcomes = []
+    for content in (0x00, 0x3C):
+        l1, ub = np.zeros(core.l1_bytes, np.uint8), np.zeros(0, np.uint8)
+        l1[violation.start : violation.start + violation.length] = content
+        l0a, l0b = np.zeros(core.l0a_bytes // 2, np.float32), np.zeros(core.l0b_bytes // 2, np.float32)
+        staging = np.zeros(max(core.l0c_bytes // 4, 8192), np.float32)
+        run_rows(
+            row, 0, 1, np.zeros(0, np.uint8), l1, l0a, l0b, np.zeros(0, np.float32), ub,
+            np.zeros(CONFIG_LENGTH, np.int64), np.zeros(8192, np.float64), staging,
+            np.zeros(SINK_LENGTH, np.int64), np.zeros((0, 4), np.int64), np.zeros(0, np.uint8),
+        )  # fmt: skip
+        outcomes.append((l0a, l0b))
+    item = int(ITEM_BYTES_OF_CODE[int(row["dtype"][0])])
+    found = {}
+    for space, before, now in zip(_L0, *outcomes, strict=True):
+        carriers = np.flatnonzero(before != now)
+        fractal, rest = np.divmod(carriers, _CARRIERS)
+        depth, line = np.divmod(rest, _SIDE)  # carriers are k-major, a fractal's lines of 32 bytes hold k
+        first = fractal * FRACTAL_BYTES + line * (FRACTAL_BYTES // _SIDE) + depth * item
+        reached = np.zeros(2 * len(now), np.bool_)
+        for byte in range(item):
+            reached[first + byte] = True
+        found[int(space)] = reached
+    return found

@@ -1,0 +1,58 @@
+"""Uninitialised bytes that a load takes along: a note where no Mmad uses them, an error where one does."""
+
+from __future__ import annotations
+
+import pytest
+
+from npu_sim.engines.hazards import run_hazards
+from npu_sim.isa.op import Data, Mode, Pipe, Space
+from npu_sim.memory.gm import GlobalMemory
+from npu_sim.products import get_product
+from npu_sim.program.builder import ProgramBuilder
+from npu_sim.program.finding_codes import CODES
+from npu_sim.program.violation import Kind
+
+CHIP = get_product("910b")
+
+
+def product(k, *, again=0, written=1, item=2):
+    """Return the findings of an Mmad over ``k`` of two fractals of k that are loaded, ``written`` of them filled."""
+    dtype = Data.FP16 if item == 2 else Data.FP32
+    builder = ProgramBuilder(CHIP)
+    gm = GlobalMemory()
+    gm.add("x", 4096, initialised=True)
+    copy = {"src_space": Space.GM, "dst_space": Space.L1, "src": 0, "dtype": dtype, "tensor": 0}
+    builder.data_copy(dst=0, block_count=1, block_len=16 * written, src_gap=0, dst_gap=0, **copy)
+    builder.data_copy(dst=2048, block_count=1, block_len=32, src_gap=0, dst_gap=0, **copy)
+    builder.join(Pipe.MTE2, Pipe.MTE1, 0)
+    loads = {"start_index": 0, "repeat": 2, "src_stride": 1, "dst_gap": 0, "mode": 0, "dtype": dtype}
+    builder.load_2d(dst_space=Space.L0A, dst=0, src_space=Space.L1, src=0, **loads)
+    builder.load_2d(dst_space=Space.L0B, dst=0, src_space=Space.L1, src=2048, **loads)
+    builder.join(Pipe.MTE1, Pipe.M, 0)
+    for depth in (k, *([again] if again else [])):
+        builder.mmad(dst=0, src_a=0, src_b=0, dtype=dtype, m=16, n=16, k=depth, mode=Mode.INIT)
+        builder.pipe_barrier(Pipe.M)
+    return run_hazards(builder.launch(gm), CHIP)
+
+
+@pytest.mark.parametrize("item", [2, 4])
+def test_load_behind_the_last_k_is_a_note(item):
+    # two fractals of k are loaded, the second was never written, and the Mmad takes only the first
+    step = 32 // item
+    [found] = product(step, item=item)
+    assert (found.kind, found.space, found.start) == (Kind.READ_UNUSED, Space.L1, 512)
+    assert CODES[found.kind].severity == "advice"
+    [found] = product(step + 1, item=item)
+    assert found.kind is Kind.READ_UNINITIALISED
+    assert product(step + 1, item=item, written=2) == []
+
+
+def test_a_later_mmad_that_uses_them_makes_it_an_error():
+    assert [v.kind for v in product(16, again=32)] == [Kind.READ_UNINITIALISED]
+
+
+def test_reads_of_other_buffers_stay_errors():
+    builder = ProgramBuilder(CHIP)
+    builder.add(dst=0, src0=64, src1=64, dtype=Data.FP32, count=8)
+    found = run_hazards(builder.launch(GlobalMemory(), core_kind="vector"), CHIP)
+    assert {v.kind for v in found} == {Kind.READ_UNINITIALISED}
