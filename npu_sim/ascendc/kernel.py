@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from npu_sim.ascendc.process import SILENCE_SECONDS, KernelError, Process
 from npu_sim.ascendc.run import SourceRun, located
 from npu_sim.ascendc.source import Kind, Source, read_source
 from npu_sim.authoring.positions import TPosition
+from npu_sim.debug.execution import Execution
+from npu_sim.engines.numerics import options_of
 from npu_sim.errors import InputFileError, ProgramError, ShapeError, shown
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product, get_product
@@ -192,8 +195,11 @@ class SourceKernel:
         counts = self._cores(chip, blocks)
         process = Process(self.build(chip), arguments.gm.total_bytes, silence)
         memory: npt.NDArray[np.uint8] = np.frombuffer(process.gm, np.uint8)
+        recorder = own_recorder()
+        after: dict[str, np.ndarray] = {}
         try:
             arguments.load(process, memory)
+            before = _contents(arguments, memory) if computes and recorder and recorder.keeps_tensors else None
             _describe(process, chip, blocks, counts, tiling_key, auto_sync=auto_sync, computes=computes)
             shared = SharedMemory(arguments.gm, memory) if computes else None
             cores = Cores(process, chip, shared, accumulation, sum(counts.values()))
@@ -204,6 +210,7 @@ class SourceKernel:
             launches = _launches(self.name, cores, counts, arguments, auto_sync=auto_sync)
             if stopped_by is None and computes and not cores.refused:
                 arguments.store(memory)
+                after = {} if before is None else _contents(arguments, memory)
         finally:
             process.close()
         run = SourceRun(
@@ -215,8 +222,21 @@ class SourceKernel:
             refused=located(cores.refused, launches),
             printed=printed,
         )
-        if (recorder := own_recorder()) is not None:
-            recorder.add(lambda: run.explanation)
+        execution = None
+        if before is not None and after:
+            execution = Execution(
+                launches=launches,
+                product=chip,
+                tensors=before,
+                results={
+                    place.name: after[place.name]
+                    for place in arguments.gm.tensors
+                    if place.is_output or not np.array_equal(after[place.name], before[place.name])
+                },
+                options=options_of(chip, run.rows(), accumulation),
+            )
+        if recorder is not None:
+            recorder.add(lambda: replace(run.explanation, execution=execution))
         return run
 
     def _serve(self, process: Process, cores: Cores, product: Product) -> tuple[KernelError | None, str]:
@@ -260,6 +280,12 @@ class SourceKernel:
 
     def __repr__(self) -> str:
         return f"{self.name} of {self.source.path}"
+
+
+def _contents(arguments: Arguments, memory: npt.NDArray[np.uint8]) -> dict[str, np.ndarray]:
+    """Return copies of the bytes of every tensor, by name."""
+    places = arguments.gm.tensors
+    return {place.name: memory[place.address : place.address + place.byte_count].copy() for place in places}
 
 
 def compile(

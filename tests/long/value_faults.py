@@ -1,6 +1,6 @@
 """Where `diverge` ends for faults that make values wrong and leave the order right.
 
-``python -m tests.long.value_faults [--faults 1200] [--seed 0] [--json FILE]``
+``python -m tests.long.value_faults [--faults 600] [--seed 0] [--json FILE]``
 
 One row of a kernel of `tests.cases.python_kernels` is changed, dropped or taken from another tile; faults that change
 no element beyond its budget are drawn again. `diverge` ends well at the row itself, or at a row of its tile. Exit code
@@ -111,7 +111,7 @@ def run(seed: int, faults: int) -> dict[str, Any]:
 def main() -> int:
     """Run, print and record; exit code 1 if a bar is missed."""
     parser = parser_of("tests.long.value_faults", __doc__)
-    parser.add_argument("--faults", type=int, default=1200)
+    parser.add_argument("--faults", type=int, default=600)
     arguments = parser.parse_args()
     found = run(arguments.seed, arguments.faults)
     publish(
