@@ -45,7 +45,9 @@ def _note_foreign(rows: np.ndarray, moves: np.ndarray, lacks: np.ndarray, has_ub
             space = row["dst_space"] if pipe == Pipe.MTE2 else row["src0_space"]
             if (space == Space.UB or op == Op.SCALAR_COPY) != has_ub:
                 bad = True
-        foreign[i] = bad
+        loads = op == Op.SCALAR_LOAD and row["src0_space"] == Space.UB
+        stores = op == Op.SCALAR_STORE and row["dst_space"] == Space.UB
+        foreign[i] = bad or ((loads or stores) and not has_ub)
 
 
 def foreign_rows(rows: np.ndarray, product: Product, kind: CoreKind) -> npt.NDArray[np.bool_]:

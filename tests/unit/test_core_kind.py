@@ -37,8 +37,10 @@ def _buffers_of(row):
         return fixed[op]
     if op in (Op.FIXPIPE, Op.FIXPIPE_QUANT):
         return {Space.L0C, Space(row["dst_space"])} - {Space.GM}
-    if op == Op.FILL:
-        return {Space(row["dst_space"])}
+    if op in (Op.FILL, Op.SCALAR_STORE):
+        return {Space(row["dst_space"])} - {Space.GM}
+    if op == Op.SCALAR_LOAD:
+        return {Space(row["src0_space"])} - {Space.GM}
     if row["pipe"] == Pipe.V:
         return {Space.UB}
     return {Space(row["dst_space"]), Space(row["src0_space"])} - {Space.GM}
