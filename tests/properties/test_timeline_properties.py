@@ -95,7 +95,7 @@ def test_timeline_random_program_equals_event_driven_oracle(variant):
 
 def test_random_programs_reach_every_stall_cause():
     # Otherwise the comparison above would prove less than it seems to. A flag of the scalar unit itself never makes
-    # anyone wait: it is set before the scalar unit hands over the wait. Flags of other cores are for `test_mix_timeline`.
+    # anyone wait: it is set before the scalar unit hands over the wait. Flags between cores: `test_mix_timeline`.
     seen = np.zeros(jitted.CAUSES, np.int64)
     for seed in SEEDS:
         seen += _stalls(_advance(random_rows(seed, 400), _record(queue_depth_rows=3))[0]).sum(axis=0)
