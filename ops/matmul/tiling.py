@@ -193,7 +193,7 @@ def bank_tiling(
     Raises
     ------
     ShapeError
-        A sequence is too short, or K is divided over cores.
+        A sequence is too short or has a number below 1, or K is divided over cores.
 
     Notes
     -----
@@ -205,13 +205,15 @@ def bank_tiling(
     base = {"al0": ints("al0", al0), "cl0": ints("cl0", cl0)}
     if len(cores) < 3 or len(base["al0"]) < 2 or len(base["cl0"]) < 2:
         raise ShapeError("block_dim must have 3 numbers, al0 and cl0 2, as tuning records have")
+    a1, b1 = ints("al1", al1), ints("bl1", bl1)
+    if min(*cores, *base["al0"], *base["cl0"], *a1, *b1) < 1:
+        raise ShapeError("block_dim, al0, cl0, al1 and bl1 must hold positive numbers alone")
     if len(cores) > 3 and cores[3] > 1:
         raise ShapeError(f"block_dim must not divide K, which it does by {cores[3]}")
     base_n, base_m, base_k = base["cl0"][0] * CUBE, base["cl0"][1] * CUBE, base["al0"][1] * CUBE
     whole = align_up(shape.k, CUBE)
     m_blocks, n_blocks = ceil_div(shape.m, base_m), ceil_div(shape.n, base_n)
     cores_batch, cores_n, cores_m = min(cores[0], shape.batch), min(cores[1], n_blocks), min(cores[2], m_blocks)
-    a1, b1 = ints("al1", al1), ints("bl1", bl1)
     return MatmulTiling(
         base_m=base_m,
         base_n=base_n,

@@ -171,7 +171,9 @@ def _groups(fields: Fields, channels: int, w: Extents | None) -> int:
     if fields.has("groups", "group"):
         return fields.number("groups", "group", default=1)
     # blocks of channels are no groups: only a divisor is
-    return channels // w[1] if w and channels % w[1] == 0 and w[0] % (channels // w[1]) == 0 and channels > w[1] else 1
+    return (
+        channels // w[1] if w and 0 < w[1] < channels and channels % w[1] == 0 and w[0] % (channels // w[1]) == 0 else 1
+    )
 
 
 def _pads(
