@@ -8,6 +8,7 @@ and, for the general form (`isa.masked`), in `isa.vector_apart`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -72,6 +73,7 @@ _FOOTPRINTS = {
 """By number of sources and by whether the result is an operand too."""
 
 
+@cache
 def _parameter(cycles: Cycles) -> Any:
     """Return a jitted function of the cost record that gives ``cycles``."""
     if isinstance(cycles, int):
@@ -89,6 +91,7 @@ def _parameter(cycles: Cycles) -> Any:
     return named
 
 
+@cache
 def _cost(call: Cycles, step: Cycles) -> Any:
     call_cycles, step_millicycles = _parameter(call), _parameter(step)
 
@@ -100,6 +103,7 @@ def _cost(call: Cycles, step: Cycles) -> Any:
     return cost
 
 
+@cache
 def _cost_by_banks(call: Cycles) -> Any:
     call_cycles = _parameter(call)
 

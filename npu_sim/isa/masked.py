@@ -8,6 +8,7 @@ is core state (`SetVectorMask`), which `isa.issue` copies into the row.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,7 @@ def masked_occupancy(row: Any, wide: Int, written: Int, step: Int, call: Int, co
     return max(cycles, cost["vector_minimum_cycles"]), np.int64(0), active * written
 
 
+@cache
 def masked_cost(call: Any, step: Any, sources: int) -> Any:
     """Return the cost rule of a general form.
 
