@@ -31,6 +31,42 @@ inline void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const L
                       npusim::in_ub(here, offset, "Gather"), int64_t(src.bytes) - base, npusim::moved<T>(), count);
 }
 #endif
+#ifdef NPUSIM_HAS_GATHER_MASKED
+#define NPUSIM_GATHER_UNDER(Mask)                                                                                    \
+  template <class T>                                                                                                 \
+  inline void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& offset,      \
+                     const uint32_t base, Mask mask, const uint8_t repeats, const uint16_t step,                     \
+                     Here here = Here::now()) {                                                                      \
+    if (!npusim::has_vector()) return;                                                                               \
+    npusim::bring_mask(here, true, mask);                                                                            \
+    npusim::emit_gather_masked(here, npusim::in_ub(here, dst, "Gather"), npusim::in_ub(here, src, "Gather") + base,  \
+                               npusim::in_ub(here, offset, "Gather"), int64_t(src.bytes) - base,                     \
+                               npusim::moved<T>(), repeats, step);                                                   \
+  }
+NPUSIM_GATHER_UNDER(uint64_t)
+NPUSIM_GATHER_UNDER(const uint64_t*)
+#endif
+
+struct CopyRepeatParams {
+  uint16_t dstStride = 0, srcStride = 0, dstRepeatSize = 8, srcRepeatSize = 8;
+  CopyRepeatParams() = default;
+  CopyRepeatParams(uint16_t dst_block, uint16_t src_block, uint16_t dst_repeat, uint16_t src_repeat)
+      : dstStride(dst_block), srcStride(src_block), dstRepeatSize(dst_repeat), srcRepeatSize(src_repeat) {}
+};
+#ifdef NPUSIM_HAS_COPY
+#define NPUSIM_COPY_UNDER(Name, Mask)                                                                                \
+  template <class T, bool set_mask = true>                                                                           \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, Mask mask, const uint8_t repeats,           \
+                   const CopyRepeatParams& p, Here here = Here::now()) {                                             \
+    if (!npusim::has_vector()) return;                                                                               \
+    npusim::bring_mask(here, set_mask, mask);                                                                        \
+    npusim::emit_copy(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src, #Name), npusim::moved<T>(),    \
+                      repeats, p.dstStride, p.srcStride, p.dstRepeatSize, p.srcRepeatSize);                          \
+  }
+NPUSIM_COPY_UNDER(Copy, uint64_t)
+NPUSIM_COPY_UNDER(Copy, const uint64_t*)
+#endif
+
 #ifdef NPUSIM_HAS_GATHERB
 template <class T>
 inline void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& offset,

@@ -23,7 +23,7 @@ struct DataCopyExtParams {
   int64_t srcStride = 0, dstStride = 0;
   uint32_t rsv = 0;
   DataCopyExtParams() = default;
-  DataCopyExtParams(uint16_t count, uint32_t length, int64_t source_gap, int64_t target_gap, uint32_t reserved = 0)
+  DataCopyExtParams(uint16_t count, uint32_t length, int64_t source_gap, int64_t target_gap, uint32_t reserved)
       : blockCount(count), blockLen(length), srcStride(source_gap), dstStride(target_gap), rsv(reserved) {}
 };
 
@@ -147,7 +147,7 @@ inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, c
                         const DataCopyPadParams& pad, Here here = Here::now()) {
   T value;
   memcpy((void*)&value, &pad.paddingValue, sizeof value);
-  DataCopyPad(dst, src, DataCopyExtParams(p.blockCount, p.blockLen, p.srcStride, p.dstStride),
+  DataCopyPad(dst, src, DataCopyExtParams(p.blockCount, p.blockLen, p.srcStride, p.dstStride, 0),
               DataCopyPadExtParams<T>(pad.isPad, pad.leftPadding, pad.rightPadding, value), here);
 }
 template <class T>
@@ -161,6 +161,6 @@ inline void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, c
 template <class T>
 inline void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& p,
                         Here here = Here::now()) {
-  DataCopyPad(dst, src, DataCopyExtParams(p.blockCount, p.blockLen, p.srcStride, p.dstStride), here);
+  DataCopyPad(dst, src, DataCopyExtParams(p.blockCount, p.blockLen, p.srcStride, p.dstStride, 0), here);
 }
 }  // namespace AscendC

@@ -106,5 +106,30 @@ template <class T, MaskMode mode = MaskMode::NORMAL> inline void SetVectorMask(i
   if (mode == MaskMode::COUNTER) npusim::set_lanes(here, {uint64_t(length), 0});
   else npusim::bring_mask(here, true, uint64_t(length));
 }
+
+// Older names of the same, and sizes.
+struct AscendCUtils {
+  template <class T, bool set_mask = true>
+  static void SetMask(const uint64_t& high, const uint64_t& low, Here here = Here::now()) {
+    if (set_mask) SetVectorMask<T>(high, low, here);
+  }
+  template <class T, bool set_mask = true> static void SetMask(int32_t length, Here here = Here::now()) {
+    if (!set_mask || !npusim::has_vector()) return;
+    bool is_whole = length == int32_t(32 / sizeof(T)) * 8 || length >= 128;
+    npusim::set_lanes(here, is_whole ? npusim::Lanes{~0ull, ~0ull} : npusim::leading(length));
+  }
+  template <bool set_mask = true> static void ResetMask(Here here = Here::now()) {
+    if (set_mask) AscendC::ResetMask(here);
+  }
+  template <class T> static void SetMaskCount(Here here = Here::now()) { AscendC::SetMaskCount(here); }
+  template <class T> static void SetMaskNorm(Here here = Here::now()) { AscendC::SetMaskNorm(here); }
+  template <class... A> static void SetOverflow(A...) {
+    static_assert(npusim::never<A...>, "AscendCUtils::SetOverflow is not modelled by this emulator");
+  }
+  static int32_t GetC0Size() { return DEFAULT_C0_SIZE; }
+  static int32_t GetC0Count(int32_t bytes) { return int32_t(DEFAULT_C0_SIZE) / bytes; }
+  static int32_t GetBitSize(int32_t bytes) { return bytes * int32_t(ONE_BYTE_BIT_SIZE); }
+  static int32_t GetDefaultBlockNum() { return DEFAULT_BLK_NUM; }
+};
 }  // namespace AscendC
 #endif

@@ -21,7 +21,10 @@ inline void say(const char* text, size_t length) {
   hand_over(Status::PRINT);
 }
 
-inline void print(const char* format, ...) {
+template <class T> inline T plain(T value) { return value; }
+template <class T> inline T plain(const AscendC::LocalElement<T>& element) { return element; }
+
+inline void print_plain(const char* format, ...) {
   char text[4096];
   va_list arguments;
   va_start(arguments, format);
@@ -29,6 +32,7 @@ inline void print(const char* format, ...) {
   va_end(arguments);
   if (length > 0) say(text, size_t(length) < sizeof text ? size_t(length) : sizeof text - 1);
 }
+template <class... A> inline void print(const char* format, A... values) { print_plain(format, plain(values)...); }
 }  // namespace npusim
 
 // With one kind of core the compiler of the source knows which.
@@ -45,6 +49,13 @@ inline const npusim::CoreType npusim_core_type;
 #define ASCEND_IS_NOT_AIC (npusim_core_type != AscendC::AIC)
 #define ASCEND_IS_NOT_AIV (npusim_core_type != AscendC::AIV)
 inline const npusim::BlockIndex block_idx;
+inline int64_t get_block_idx() { return block_idx; }
+inline int64_t get_block_num() { return npusim::control->blocks; }
+
+// Of the scalar unit, in the type itself. Templates, so that headers of the C library may have theirs too.
+template <class T, class = std::enable_if_t<std::is_same_v<T, float>>> inline float sqrt(T value) {
+  return __builtin_sqrtf(value);
+}
 
 #define KERNEL_TASK_TYPE_DEFAULT(...)
 #define KERNEL_TASK_TYPE(...)

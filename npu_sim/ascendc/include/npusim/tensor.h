@@ -58,6 +58,22 @@ template <class T> class GlobalTensor {
   ShapeInfo shape;
 };
 
+template <class T> class LocalTensor;
+
+// What `tensor(i)` is: an element that may be read and written.
+template <class T> class LocalElement {
+ public:
+  LocalElement(const LocalTensor<T>& from, uint32_t index, Here place) : tensor(from), offset(index), here(place) {}
+  operator T() const { return tensor.GetValue(offset, here); }
+  const LocalElement& operator=(T value) const { return tensor.SetValue(offset, value, here), *this; }
+  const LocalElement& operator=(const LocalElement& other) const { return *this = T(other); }
+
+ private:
+  LocalTensor<T> tensor;
+  uint32_t offset;
+  Here here;
+};
+
 template <class T> class LocalTensor {
  public:
   using PrimType = T;
@@ -88,7 +104,7 @@ template <class T> class LocalTensor {
   T GetValue(uint32_t offset, Here here = Here::now()) const { 
     return npusim::read_local<T>(here, space, address + int64_t(offset) * sizeof(T));
   }
-  T operator()(uint32_t offset, Here here = Here::now()) const { return GetValue(offset, here); }
+  LocalElement<T> operator()(uint32_t offset, Here here = Here::now()) const { return {*this, offset, here}; }
   void SetValue(uint32_t offset, T value, Here here = Here::now()) const {
     npusim::store_scalar(here, space, address + int64_t(offset) * sizeof(T), -1, value);
   }

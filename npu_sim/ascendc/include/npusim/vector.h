@@ -115,7 +115,7 @@ inline void InitGlobalMemory(GlobalTensor<T>& target, const uint64_t size, const
   npusim::wait_flag(here, HardEvent::V_MTE3, event);
   for (uint64_t at = 0; at < size; at += room) {
     uint64_t part = size - at < room ? size - at : room;
-    DataCopyPad(target[at], scratch, DataCopyExtParams(1, uint32_t(part * sizeof(T)), 0, 0), here);
+    DataCopyPad(target[at], scratch, DataCopyExtParams(1, uint32_t(part * sizeof(T)), 0, 0, 0), here);
   }
   event = owner->FetchEventID(HardEvent::MTE3_V);
   npusim::set_flag(here, HardEvent::MTE3_V, event);

@@ -1,0 +1,137 @@
+"""Further public forms of calls: Copy and Gather under masks, elements by tensor(i), older names, from C++."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npu_sim import ascendc
+from npu_sim.compilers import CompilationError
+from tests.ascendc.compiler import require_compiler
+
+require_compiler()
+
+SOURCE = """
+#include "kernel_operator_mm_intf.h"
+#include "kernel_tpipe.h"
+#include "kernel_log.h"
+#include "impl/dav_c220/kernel_operator_reg_others_impl.h"
+#include <math.h>
+using namespace AscendC;
+__aicore__ inline void Ready() { SetFlag<HardEvent::MTE2_V>(0); WaitFlag<HardEvent::MTE2_V>(0); }
+__aicore__ inline void Done() { SetFlag<HardEvent::V_MTE3>(0); WaitFlag<HardEvent::V_MTE3>(0); }
+__aicore__ void copies(GlobalTensor<float32_t>& in, GlobalTensor<float>& out) {
+  LocalTensor<float> t(TPosition::VECCALC, 0, 512), u(TPosition::VECCALC, 2048, 512);
+  LocalTensor<int32_t> at(TPosition::VECCALC, 4096, 128);
+  DataCopyPad(t, in, {1, uint16_t(512 * sizeof(float)), 0, 0}, {false, 0, 0, 0});
+  Ready();
+  Duplicate(u, -1.0f, 512);
+  CreateVecIndex(at, 0, 128);
+  Muls(at, at, 8, 128);
+  Copy(u, t[64], 40, 2, {1, 1, 8, 16});
+  uint64_t odd[2] = {0xAAAAAAAAAAAAAAAAull, 0};
+  Copy(u[128], t, odd, 1, {1, 1, 8, 8});
+  Gather(u[256], t, at.ReinterpretCast<uint32_t>(), 32, 50, 2, 8);
+  Done();
+  DataCopyPad(out, u, {1, uint16_t(512 * sizeof(float)), 0, 0});
+}
+__aicore__ void masks(GlobalTensor<float>& in, GlobalTensor<float>& out) {
+  LocalTensor<float> t(TPosition::VECCALC, 0, 512), u(TPosition::VECCALC, 2048, 512);
+  DataCopy(t, in, 512);
+  Ready();
+  Duplicate(u, -1.0f, 512);
+  AscendCUtils::SetMask<float>(20);
+  Adds<float, false>(u, t, 1.0f, MASK_PLACEHOLDER, 1, {1, 1, 8, 8});
+  AscendCUtils::SetMask<float>(64);
+  vcadd((__ubuf__ float*)u[64].GetPhyAddr(), (__ubuf__ float*)t.GetPhyAddr(), 8, 1, 1, 8, false);
+  AscendCUtils::SetMask<float>(0, 0x5);
+  Adds<float, false>(u[128], t, 2.0f, MASK_PLACEHOLDER, 1, {1, 1, 8, 8});
+  AscendCUtils::SetMaskCount<float>();
+  SetVectorMask<float, MaskMode::COUNTER>(70);
+  Adds<float, false>(u[192], t, 3.0f, MASK_PLACEHOLDER, 1, {1, 1, 8, 8});
+  AscendCUtils::SetMaskNorm<float>();
+  AscendCUtils::ResetMask();
+  Adds<float, false>(u[320], t, 4.0f, MASK_PLACEHOLDER, 1, {1, 1, 8, 8});
+  Done();
+  DataCopy(out, u, 512);
+}
+__aicore__ void elements(GlobalTensor<float>& in, GlobalTensor<float>& out) {
+  LocalTensor<float> t(TPosition::VECCALC, 0, 64), u(TPosition::VECCALC, 1024, 64);
+  DataCopy(t, in, 64);
+  Ready();
+  Adds(u, t, 0.5f, 64);
+  u(1) = u(0) + 1.0f;
+  t[8](0) = float(float16_t(1.0f / 3));
+  t(0) = sqrt(t(7));
+  t(1) = t(2);
+  t(3) = float(get_block_num() * 10 + get_block_idx());
+  t(4) = float(AscendCUtils::GetC0Count(2) * 100 + AscendCUtils::GetBitSize(4) + PAD_SIZE);
+  PRINTF("%g\\n", t(2));
+  Duplicate(t[16], t(5), 8);
+  Done();
+  SetFlag<HardEvent::S_MTE3>(0); WaitFlag<HardEvent::S_MTE3>(0);
+  DataCopy(out, t, 64);
+  DataCopy(out[64], u, 64);
+}
+__global__ __aicore__ void forms(GM_ADDR x, GM_ADDR y, int32_t which) {
+  GlobalTensor<float> in, out;
+  in.SetGlobalBuffer((__gm__ float*)x);
+  out.SetGlobalBuffer((__gm__ float*)y);
+  void (*all[])(GlobalTensor<float>&, GlobalTensor<float>&) = {copies, masks, elements};
+  all[which](in, out);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def forms(tmp_path_factory):
+    path = tmp_path_factory.mktemp("forms") / "kernels.cpp"
+    path.write_text(SOURCE)
+    return ascendc.compile(path)
+
+
+def test_copy_and_gather_under_masks(forms):
+    x, y = np.arange(512, dtype=np.float32), np.zeros(512, np.float32)
+    assert forms(x, y, 0).findings == ()
+    wanted = np.full(512, -1, np.float32)
+    wanted[:40], wanted[64:104] = x[64:104], x[192:232]
+    wanted[129:192:2] = x[1:64:2]
+    wanted[256:306], wanted[320:370] = x[8:108:2], x[136:236:2]
+    assert np.array_equal(y, wanted)
+
+
+def test_older_names_of_masks_and_the_instruction_that_adds(forms):
+    x, y = np.arange(512, dtype=np.float32), np.zeros(512, np.float32)
+    assert forms(x, y, 1).findings == ()
+    wanted = np.full(512, -1, np.float32)
+    wanted[:20] = x[:20] + 1
+    wanted[64:72] = x.reshape(8, 64).sum(1)
+    wanted[[128, 130]] = x[[0, 2]] + 2
+    wanted[192:262] = x[:70] + 3
+    wanted[320:384] = x[:64] + 4
+    assert np.array_equal(y, wanted)
+
+
+def test_elements_that_are_written_by_their_index(forms):
+    x, y = np.arange(64, dtype=np.float32), np.zeros(128, np.float32)
+    run = forms(x, y, 2)
+    wanted = x.copy()
+    wanted[8] = np.float32(np.float16(1 / 3))
+    wanted[[0, 1, 3, 4]] = np.sqrt(x[7]), 2, 10, 1636
+    wanted[16:24] = 5
+    assert np.array_equal(y[:64], wanted)
+    other = x + np.float32(0.5)
+    other[1] = 1.5
+    assert np.array_equal(y[64:], other)
+    assert run.printed == "2\n"
+    assert run.findings == ()
+
+
+def test_a_register_that_the_machine_lacks_is_named(tmp_path):
+    path = tmp_path / "kernel.cpp"
+    path.write_text(
+        '#include "kernel_operator.h"\n'
+        "__global__ __aicore__ void kernel(GM_ADDR x) { AscendC::AscendCUtils::SetOverflow(1); }\n"
+    )
+    with pytest.raises(CompilationError, match="SetOverflow is not modelled"):
+        ascendc.compile(path)(np.zeros(8, np.float32))
