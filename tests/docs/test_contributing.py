@@ -98,9 +98,10 @@ def test_every_file_that_is_named_is_there():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     new = {name for title in RECIPES for name, _, _ in files_of(title)}
     paths = {path for path in re.findall(r"[(`]([\w.]+/[\w./]+)[)`]", text) if not path.startswith(".venv")}
-    modules = {f"{name.replace('.', '/')}.py" for name in re.findall(r"python -m ((?:perf|tests)\.[\w.]+)", text)}
+    names = [name.replace(".", "/") for name in re.findall(r"python -m ((?:perf|tests)\.[\w.]+)", text)]
+    modules = {f"{name}/__main__.py" if (ROOT / name).is_dir() else f"{name}.py" for name in names}
     assert len(paths - new) > 10
-    assert modules == {"perf/bench/rows.py", "tests/long/wild_rows.py"}
+    assert modules == {"perf/bench/__main__.py", "perf/bench/rows.py", "tests/long/wild_rows.py"}
     assert [path for path in sorted((paths | modules) - new - {"site/index.html"}) if not (ROOT / path).exists()] == []
 
 
