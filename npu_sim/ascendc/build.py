@@ -34,6 +34,8 @@ _MADE = re.compile(r"^NPUSIM_\w+\(([^()]*)\)$", re.MULTILINE)
 """Uses of macros that define a public function, whose names begin with a capital."""
 _UNRESOLVED = "-DACL_FUNC_VISIBILITY=__attribute__((weak))"
 """What headers of the user call of the runtime need not be there when the kernel's program is linked."""
+_C_NAMES = ("abs", "div", "labs", "ldiv", "remove", "rename")
+"""Functions of the C library that the runtime's own headers declare; a kernel may have such a name too."""
 _CORE_KIND = {"mix": 0, "cube": 1, "vector": 2}
 _CCE_ARCH = {2201: 220, 2002: 200, 1001: 100}
 """``__CCE_AICORE__`` by ``__NPU_ARCH__``. ASSUMED: the numbers come with the vendor's compiler, not with a document."""
@@ -137,10 +139,12 @@ class Build:
         path = str(self.source.path).replace("\\", "\\\\").replace('"', '\\"')
         body = f'#line 1 "{path}"\n{self.source.text}'
         (place / "source.inc").write_text(body, encoding="utf-8", errors="surrogateescape")
+        renamed = {"main": "npusim_user_main"}
+        renamed |= {name: f"npusim_kernel_{name}" for name in _C_NAMES if name == self.kernel}
         main = [
             '#include "npusim/runtime.h"',
             f'#include "{_TILINGS}"',
-            "#define main npusim_user_main",
+            *(f"#define {name} {other}" for name, other in renamed.items()),
             '#include "source.inc"',
             "#undef main",
             '#include "npusim/entry.h"',

@@ -339,6 +339,10 @@ def compile(
         kernel = source.kernels[0]
     if not re.fullmatch(r"[A-Za-z_][\w:]*(?:<.*>)?", kernel):
         raise InputFileError(f"kernel must be a name, perhaps with template arguments, not {shown(kernel)}")
+    if "<" not in kernel and _is_template(source, kernel):
+        raise InputFileError(
+            f'kernel {kernel} is a template and must be named with its arguments, as in "{kernel}<half>"'
+        )
     for define in defines:
         if not re.match(r"[A-Za-z_]\w*(?:=|$)", define):
             raise InputFileError(f"defines must be NAME or NAME=VALUE, not {shown(define)}")
@@ -349,6 +353,13 @@ def compile(
 
 def _product(product: str | Product | None) -> Product:
     return current_product() if product is None else get_product(product)
+
+
+def _is_template(source: Source, kernel: str) -> bool:
+    """Return whether the kernel's text begins with ``template``."""
+    name = re.escape(kernel.rpartition(":")[2])
+    head = rf"\btemplate\s*<[^;{{}}]*>[^;{{}}()]*__global__[^;{{}}]*\bvoid\s+{name}\s*\("
+    return re.search(head, source.text) is not None
 
 
 def _parameters(source: Source, kernel: str) -> list[str]:

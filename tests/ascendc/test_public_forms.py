@@ -7,6 +7,7 @@ import pytest
 
 from npu_sim import ascendc
 from npu_sim.compilers import CompilationError
+from npu_sim.errors import InputFileError
 from tests.ascendc.compiler import require_compiler
 
 require_compiler()
@@ -135,3 +136,36 @@ def test_a_register_that_the_machine_lacks_is_named(tmp_path):
     )
     with pytest.raises(CompilationError, match="SetOverflow is not modelled"):
         ascendc.compile(path)(np.zeros(8, np.float32))
+
+
+def test_a_kernel_may_have_the_name_of_a_function_of_c(tmp_path):
+    path = tmp_path / "kernel.cpp"
+    path.write_text(
+        '#include "kernel_operator.h"\n'
+        'extern "C" __global__ __aicore__ void div(GM_ADDR x) {\n'
+        "  static_assert(AscendC::GetUBSizeInBytes() == 192 * 1024);\n"
+        "  AscendC::GlobalTensor<float> out;\n"
+        "  out.SetGlobalBuffer((__gm__ float*)x);\n"
+        "  out.SetValue(3, 2.5f);\n"
+        "}\n"
+    )
+    x = np.zeros(8, np.float32)
+    ascendc.compile(path)(x)
+    assert x.tolist() == [0, 0, 0, 2.5, 0, 0, 0, 0]
+
+
+def test_a_kernel_that_is_a_template_needs_its_arguments(tmp_path):
+    path = tmp_path / "kernel.cpp"
+    path.write_text(
+        '#include "kernel_operator.h"\n'
+        "template <class T, int at>\n__global__ __aicore__ void put(GM_ADDR x) {\n"
+        "  AscendC::GlobalTensor<T> out;\n"
+        "  out.SetGlobalBuffer((__gm__ T*)x);\n"
+        "  out.SetValue(at, T(7));\n"
+        "}\n"
+    )
+    with pytest.raises(InputFileError, match="put is a template and must be named with its arguments"):
+        ascendc.compile(path)
+    x = np.zeros(4, np.int32)
+    ascendc.compile(path, kernel="put<int32_t, 2>")(x)
+    assert x.tolist() == [0, 0, 7, 0]

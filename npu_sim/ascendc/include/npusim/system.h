@@ -95,6 +95,7 @@ inline int64_t GetSubBlockNum() { return GetTaskRatio(); }
 inline int64_t GetBlockIdx() { return npusim::self->block * GetTaskRatio() + npusim::self->sub_block; }
 inline int64_t GetSystemCycle() { return npusim::self->row_count; }
 inline constexpr int16_t GetDataBlockSizeInBytes() { return 32; }
+inline constexpr uint32_t GetUBSizeInBytes() { return TOTAL_UB_SIZE; }
 inline void Trap(Here here = Here::now()) { npusim::refuse(here, "Trap: the kernel stopped itself"); }
 
 inline void SetSysWorkspace(GM_ADDR pointer) {
