@@ -27,6 +27,7 @@ __aicore__ void copies(GlobalTensor<float32_t>& in, GlobalTensor<float>& out) {
   DataCopyPad(t, in, {1, uint16_t(512 * sizeof(float)), 0, 0}, {false, 0, 0, 0});
   Ready();
   Duplicate(u, -1.0f, 512);
+  Duplicate(at, 7, 128);
   CreateVecIndex(at, 0, 128);
   Muls(at, at, 8, 128);
   Copy(u, t[64], 40, 2, {1, 1, 8, 16});

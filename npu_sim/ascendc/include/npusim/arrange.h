@@ -182,6 +182,7 @@ inline void CreateVecIndex(const LocalTensor<T>& dst, const T& first, uint32_t c
   if (!npusim::has_vector()) return;
   npusim::in_ub(here, dst, "CreateVecIndex");
   constexpr uint32_t block = 32 / sizeof(T), lanes = 256 / sizeof(T);
+  npusim::before_scalar(here, false, true);
   for (uint32_t i = 0; i < block && i < count; i++) {
     T value = std::is_integral_v<T> ? T(first + T(i)) : T(float(first) + float(i));
     npusim::emit_scalar_store(here, npusim::space::UB, dst.address + int64_t(i * sizeof(T)), npusim::moved<T>(),
