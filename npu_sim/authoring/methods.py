@@ -11,6 +11,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -141,10 +142,10 @@ def scalar_bits(value: object, data: int) -> int:
     """
     storage = DTYPE_OF_DATA[data]
     try:
-        if isinstance(value, bool | np.bool_ | str | bytes):
+        if isinstance(value, bool | np.bool_) or not isinstance(value, Number | np.generic | np.ndarray):
             raise TypeError
-        number = np.array(value)
-        if number.ndim or number.dtype.kind == "c":
+        number = np.asarray(value)
+        if number.ndim or number.dtype.kind not in "iufV":  # V: ml_dtypes
             raise TypeError
         with np.errstate(over="ignore"):  # too large for the type is its infinity
             element = number.astype(storage.storage)

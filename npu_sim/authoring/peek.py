@@ -81,7 +81,8 @@ def _elements(session: Session, tensor: LocalTensor) -> np.ndarray:
         carriers = (memory.l0a if tensor.space == Space.L0A else memory.l0b)[first // 2 : end // 2]
         depth = FRACTAL_BYTES // _FRACTAL_SIDE // kind.item_bytes
         fractals = carriers[: len(carriers) // 256 * 256].reshape(-1, _FRACTAL_SIDE, _FRACTAL_SIDE)
-        return fractals[:, :depth].transpose(0, 2, 1).astype(kind.storage)
+        with np.errstate(invalid="ignore"):  # what nobody wrote is NaN, which integers do not have
+            return fractals[:, :depth].transpose(0, 2, 1).astype(kind.storage)
     if tensor.space == Space.L0C:
         whole = memory.l0c[first // 4 : end // 4]
         return whole[: len(whole) // 256 * 256].reshape(-1, _FRACTAL_SIDE, _FRACTAL_SIDE).copy()

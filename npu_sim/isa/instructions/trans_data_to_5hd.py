@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from npu_sim._jit import jit
+from npu_sim.errors import shown
 from npu_sim.isa.codes import C100, C220, M200, Pipe, Space
 from npu_sim.isa.cost_rates import UNSUPPORTED
 from npu_sim.isa.cost_vector import streamed
@@ -188,8 +189,9 @@ def _addresses(name, setter):
     """Return what fills an address list from the builder's operand ``name``."""
 
     def prepare(addresses):
-        if not isinstance(addresses, Sequence | np.ndarray) or len(addresses) != LIST_LENGTH:
-            return f"{name} must be {LIST_LENGTH} addresses, not {addresses!r}"
+        is_list = isinstance(addresses, Sequence) or (isinstance(addresses, np.ndarray) and addresses.ndim == 1)
+        if not is_list or len(addresses) != LIST_LENGTH:
+            return f"{name} must be {LIST_LENGTH} addresses, not {shown(addresses)}"
         return [(setter, (i, address)) for i, address in enumerate(addresses)]
 
     return prepare
