@@ -103,7 +103,8 @@ class _Part:
     def offset(self, serial: int) -> int:
         """Return how far behind the first of the rows the one with a serial number is."""
         at = serial - self.serial
-        return at if self.order is None else int(self.order[at])
+        # what is found when a core ends stands behind its rows
+        return at if self.order is None or at >= len(self.order) else int(self.order[at])
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +219,9 @@ class Checker:
         starts = starts_of(rows, self._flag_counts(), self.product.cost.queue_depth_rows)
         serial = int(book[kept.SERIAL])
         behind = serial - part.serial
-        order = starts.order if not starts.waits else np.arange(len(rows))
+        # rows of pipes that do not exist never start
+        is_whole = not starts.waits and len(starts.order) == len(rows)
+        order = starts.order if is_whole else np.arange(len(rows))
         here = replace(part, serial=serial, first_row=part.first_row + behind, index=part.index + behind, order=order)
         self.parts.append(here)
         count = int(book[kept.FINDINGS])

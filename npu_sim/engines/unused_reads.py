@@ -21,6 +21,7 @@ from npu_sim.isa.footprint import READ, empty_runs, footprint_at
 from npu_sim.isa.mte import ITEM_BYTES_OF_CODE
 from npu_sim.isa.op import SPEC_OF_OP
 from npu_sim.products import Product
+from npu_sim.program.verify import verify
 from npu_sim.program.violation import Kind, Violation
 from npu_sim.units import FRACTAL_BYTES
 
@@ -62,6 +63,8 @@ def _is_unused(violation: Violation, rows: np.ndarray, product: Product) -> bool
     instruction = SPEC_OF_OP.get(int(row["op"]))
     if instruction is None or space not in _L0 or (space, Space.L1) not in instruction.routes:
         return False
+    if verify(rows[violation.row : violation.row + 1 + _ROWS], product):
+        return False  # rows that nobody vouches for are not carried out, nor are their addresses followed
     runs = empty_runs()
     count = int(footprint_at(rows, violation.row, runs))
     loaded = sum(run[3] * run[4] for run in runs[: max(count, 0)].tolist() if run[0] == Space.L1)
