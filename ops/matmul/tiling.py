@@ -206,8 +206,8 @@ def bank_tiling(
     if len(cores) < 3 or len(base["al0"]) < 2 or len(base["cl0"]) < 2:
         raise ShapeError("block_dim must have 3 numbers, al0 and cl0 2, as tuning records have")
     a1, b1 = ints("al1", al1), ints("bl1", bl1)
-    if min(*cores, *base["al0"], *base["cl0"], *a1, *b1) < 1:
-        raise ShapeError("block_dim, al0, cl0, al1 and bl1 must hold positive numbers alone")
+    if min(*cores[:3], base["al0"][1], *base["cl0"][:2], *a1[:2], *b1[:2]) < 1:
+        raise ShapeError("block_dim, al0, cl0, al1 and bl1 must hold positive numbers")
     if len(cores) > 3 and cores[3] > 1:
         raise ShapeError(f"block_dim must not divide K, which it does by {cores[3]}")
     base_n, base_m, base_k = base["cl0"][0] * CUBE, base["cl0"][1] * CUBE, base["al0"][1] * CUBE
