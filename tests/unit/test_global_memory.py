@@ -76,7 +76,7 @@ def test_allocate_poisons_what_is_given_only():
 
 
 def test_call_that_computes_nothing_hands_out_poison(monkeypatch):
-    monkeypatch.setattr(run, "run_steps", lambda calls, options: None)
+    monkeypatch.setattr(run, "run_steps", lambda calls, options, gm: None)
     monkeypatch.setattr(memory, "_SPARE", memory._Spare())
     _leave_bytes_behind()
     one = np.ones((1, 16, 8, 8), np.float16)
