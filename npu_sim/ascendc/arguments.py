@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from npu_sim.ascendc.control import MAX_ARGUMENTS, MAX_TENSORS, ArgumentKind
 from npu_sim.ascendc.process import Process
+from npu_sim.budget import reserve
 from npu_sim.dtypes.formats import get_dtype
 from npu_sim.errors import DTypeError, NpuSimError, ShapeError, shown
 from npu_sim.isa.codes import Data
@@ -48,7 +49,9 @@ def tiling_bytes(tiling: object) -> bytes:
     """
     if isinstance(tiling, bytes | bytearray | memoryview | ctypes.Structure):
         return bytes(tiling)
-    if isinstance(tiling, np.ndarray | np.generic):
+    is_masked = isinstance(tiling, np.ma.MaskedArray)
+    if isinstance(tiling, np.ndarray | np.generic) and not is_masked and not tiling.dtype.hasobject:
+        reserve("tiling", tiling.nbytes)
         return tiling.tobytes()
     raise DTypeError(f"tiling must be bytes, a ctypes structure or an array, not {shown(tiling)}")
 
@@ -76,7 +79,7 @@ class Arguments:
     def __init__(self, kernel: str, names: Sequence[str], given: Sequence[Any], outputs: Sequence[int]) -> None:
         self._kernel, self._given = kernel, list(given)
         self._names = [names[i] if i < len(names) else f"argument {i}" for i in range(len(given))]
-        self._outputs = {int(number) for number in outputs}
+        self._outputs = set(outputs)
         self.gm = GlobalMemory()
         self._tensors: dict[int, GmTensor] = {}
         self._bytes: dict[int, bytes] = {}
@@ -167,6 +170,8 @@ class Arguments:
 def _number(value: Any) -> tuple[ArgumentKind, int]:
     """Return kind and word of a number."""
     plain = value.item() if isinstance(value, np.generic | np.ndarray) else value
+    if not isinstance(plain, int | float):
+        raise DTypeError(f"numbers of a kernel must be whole or real, not {shown(value)}")
     if isinstance(plain, bool | int):
         if not -(2**63) <= plain < 2**64:
             raise ShapeError(f"whole numbers of a kernel must fit 64 bits, not be {shown(plain)}")

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npu_sim.accumulation import Accumulation
+from npu_sim.accumulation import Accumulation, default_accumulation
+from npu_sim.arguments import flag, ints, whole
 from npu_sim.ascendc.arguments import Arguments, SharedMemory, tiling_bytes
 from npu_sim.ascendc.build import Build
 from npu_sim.ascendc.control import MAX_CORES, Status
@@ -21,6 +22,7 @@ from npu_sim.ascendc.process import SILENCE_SECONDS, KernelError, Process
 from npu_sim.ascendc.run import SourceRun, located
 from npu_sim.ascendc.source import Kind, Source, read_source
 from npu_sim.authoring.positions import TPosition
+from npu_sim.budget import reserve
 from npu_sim.debug.execution import Execution
 from npu_sim.engines.numerics import options_of
 from npu_sim.errors import InputFileError, ProgramError, ShapeError, shown
@@ -31,6 +33,8 @@ from npu_sim.program.recorded import launch_of_parts
 from npu_sim.report.explain import own_recorder
 
 _POSITION_BITS = 5
+_LONGEST_SILENCE = 86_400
+"""Seconds; what a core may be waited for has to be a time that comes."""
 
 
 class SourceKernel:
@@ -191,23 +195,26 @@ class SourceKernel:
     ) -> SourceRun:
         chip = _product(product)
         all_given = [*given, *([] if tiling is None else [tiling_bytes(tiling)])]
-        arguments = Arguments(self.name, self.parameters, all_given, outputs)
+        arguments = Arguments(self.name, self.parameters, all_given, ints("outputs", outputs))
         counts = self._cores(chip, blocks)
-        process = Process(self.build(chip), arguments.gm.total_bytes, silence)
+        key, syncs, patience = whole("tiling_key", tiling_key), flag("auto_sync", auto_sync), _seconds(silence)
+        Accumulation.parse(accumulation, default_accumulation(chip, "fp16"))  # refused before anything is computed
+        reserve(f"Memory of {self.name}", arguments.gm.total_bytes)
+        process = Process(self.build(chip), arguments.gm.total_bytes, patience)
         memory: npt.NDArray[np.uint8] = np.frombuffer(process.gm, np.uint8)
         recorder = own_recorder()
         after: dict[str, np.ndarray] = {}
         try:
             arguments.load(process, memory)
             before = _contents(arguments, memory) if computes and recorder and recorder.keeps_tensors else None
-            _describe(process, chip, blocks, counts, tiling_key, auto_sync=auto_sync, computes=computes)
+            _describe(process, chip, blocks, counts, key, auto_sync=syncs, computes=computes)
             shared = SharedMemory(arguments.gm, memory) if computes else None
             cores = Cores(process, chip, shared, accumulation, sum(counts.values()))
             try:
                 stopped_by, printed = self._serve(process, cores, chip)
             finally:
                 cores.close()
-            launches = _launches(self.name, cores, counts, arguments, auto_sync=auto_sync)
+            launches = _launches(self.name, cores, counts, arguments, auto_sync=syncs)
             if stopped_by is None and computes and not cores.refused:
                 arguments.store(memory)
                 after = {} if before is None else _contents(arguments, memory)
@@ -280,6 +287,12 @@ class SourceKernel:
 
     def __repr__(self) -> str:
         return f"{self.name} of {self.source.path}"
+
+
+def _seconds(silence: float) -> float:
+    if isinstance(silence, bool) or not isinstance(silence, int | float) or not 0 < silence <= _LONGEST_SILENCE:
+        raise ShapeError(f"silence must be seconds, more than 0 and at most {_LONGEST_SILENCE}, not {shown(silence)}")
+    return float(silence)
 
 
 def _contents(arguments: Arguments, memory: npt.NDArray[np.uint8]) -> dict[str, np.ndarray]:

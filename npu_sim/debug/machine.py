@@ -13,15 +13,16 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.arguments import flag, whole
 from npu_sim.budget import reserve
 from npu_sim.debug.operands import Operand, operands_of, runs_of
 from npu_sim.debug.parts import Part, parts_of
-from npu_sim.debug.views import SpaceView
+from npu_sim.debug.views import SpaceView, space_of
 from npu_sim.dtypes.formats import DTYPE_OF_DATA
 from npu_sim.engines.execute import ExecuteOptions, configuration
 from npu_sim.engines.numerics import options_of
 from npu_sim.engines.reorder import legal_order, new_flags
-from npu_sim.errors import ProgramError, ShapeError, StateError, shown
+from npu_sim.errors import DTypeError, ProgramError, ShapeError, StateError, shown
 from npu_sim.fenv import default_fenv
 from npu_sim.isa.atomic import SINK_LENGTH
 from npu_sim.isa.codes import Data, Space
@@ -194,15 +195,16 @@ class Machine:
         if self._program is None:
             return []
         memory = self.memory(self._program.core)
-        return operands_of(self._program.rows, self._program.at, memory, self._gm, written=written)
+        is_written = flag("written", written)
+        return operands_of(self._program.rows, self._program.at, memory, self._gm, written=is_written)
 
     # Going on --------------------------------------------------------------------------------------------------------
 
     def step(self, count: int = 1) -> Stop:
         """Run ``count`` rows of the core, and of those behind it, and stop."""
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-            raise ShapeError(f"count must be a whole number of 1 or more, not {shown(count)}")
-        left = int(count)
+        left = whole("count", count)
+        if left < 1:
+            raise ShapeError(f"count must be 1 or more, not {shown(count)}")
         while self._program is not None and left:
             program = self._program
             end = min(program.at + left, len(program.rows))
@@ -231,17 +233,21 @@ class Machine:
         row, tile, core, launch : int or None
             Number of the row, label, core, launch; what is None is not asked for.
         """
+        numbers = {"row": row, "tile": tile, "core": core, "launch": launch}
+        asked = {name: whole(name, value) for name, value in numbers.items() if value is not None}
         begin = int(not self._is_fresh)
         self._is_fresh = False
         while (program := self._program) is not None:
             wanted = np.ones(len(program.rows), np.bool_)
-            for asked, have in ((row, program.numbers), (tile, program.rows["tile"])):
-                if asked is not None:
-                    wanted &= have == asked
+            for name, have in (("row", program.numbers), ("tile", program.rows["tile"])):
+                if name in asked:
+                    wanted &= have == asked[name]
             if line is not None:
                 wanted &= np.isin(program.rows["site"], self._sites(program.launch, line))
-            others = (core is None or core == program.core) and (launch is None or launch == program.launch)
-            hits = np.flatnonzero(wanted[program.at + begin :]) if others else np.zeros(0, np.int64)
+            is_there = all(
+                asked.get(name, have) == have for name, have in (("core", program.core), ("launch", program.launch))
+            )
+            hits = np.flatnonzero(wanted[program.at + begin :]) if is_there else np.zeros(0, np.int64)
             target = program.at + begin + int(hits[0]) if len(hits) else len(program.rows)
             if self._advance(target):
                 return self._stop("watch")
@@ -269,14 +275,10 @@ class Machine:
         core : int or None
             Of this core only.
         """
-        try:
-            held = Space[space.upper()] if isinstance(space, str) else Space(space)
-        except (KeyError, ValueError):
-            raise ShapeError(f"space must be one of GM, L1, L0A, L0B, L0C, UB, not {shown(space)}") from None
-        last = (1 << 62) if end is None else end
-        if not 0 <= start < last:
-            raise ShapeError(f"range must begin at 0 or later and end behind that, not [{start}:{last}]")
-        self._watches.append(_Watch(held, start, last, core))
+        first, last = whole("start", start), (1 << 62) if end is None else whole("end", end)
+        if not 0 <= first < last:
+            raise ShapeError(f"range must begin at 0 or later and end behind that, not [{first}:{last}]")
+        self._watches.append(_Watch(space_of(space), first, last, None if core is None else self._core(core)))
 
     def unwatch(self) -> None:
         """Watch nothing any more."""
@@ -286,19 +288,20 @@ class Machine:
 
     def memory(self, core: int | None = None) -> CoreMemory:
         """Return the buffers of a core, those the machine works on; None: of the core it stands in or ran last."""
-        number = core
-        if number is None:
-            now = self.place or self._last
-            number = 0 if now is None else now.core
+        now = self.place or self._last
+        number = self._core(core) if core is not None else 0 if now is None else now.core
         if number not in self._memories:
             held = sum(getattr(self.product.core, f"{name}_bytes") for name in ("l1", "ub", "l0c", "l0a", "l0b"))
             reserve("Buffers of the cores under the debugger", (len(self._memories) + 1) * 2 * held)
             self._memories[number] = CoreMemory.for_core(self.product.core)
         return self._memories[number]
 
-    def view(self, space: Space, core: int | None = None) -> SpaceView:
+    def view(self, space: Space | str, core: int | None = None) -> SpaceView:
         """Return a buffer of a core to look at."""
-        return SpaceView(space, self.memory(core))
+        held = space_of(space)
+        if held in (Space.NONE, Space.GM):
+            raise ShapeError(f"space must be one of L1, L0A, L0B, L0C, UB, not {held.name}")
+        return SpaceView(held, self.memory(core))
 
     @property
     def ub(self) -> SpaceView:
@@ -342,7 +345,7 @@ class Machine:
     def extent(self, name: str) -> GmTensor:
         """Return where a tensor lies."""
         for place in self.launches[0].gm.tensors:
-            if place.name == name:
+            if isinstance(name, str) and place.name == name:
                 return place
         known = ", ".join(place.name for place in self.launches[0].gm.tensors)
         raise ShapeError(f"tensor must be one of {known}, not {shown(name)}")
@@ -459,6 +462,12 @@ class Machine:
             text=disassemble(row),
         )
 
+    def _core(self, core: int) -> int:
+        number, count = whole("core", core), max(launch.core_count for launch in self.launches)
+        if not 0 <= number < count:
+            raise ShapeError(f"core must be from 0 to {count - 1}, not {number}")
+        return number
+
     def _sites(self, launch: int, line: int | str) -> list[int]:
         """Return the sites of a line of the source.
 
@@ -467,7 +476,7 @@ class Machine:
         ShapeError
             No instruction of any launch is there.
         """
-        file, _, number = str(line).rpartition(":")
+        file, _, number = (line if isinstance(line, str) else str(whole("line", line))).rpartition(":")
         every = [
             (index, site)
             for index, one in enumerate(self.launches)
@@ -491,13 +500,16 @@ def _overlaps(start: int, length: int, repeats: int, stride: int, watch: _Watch)
 
 def _loaded(launch: Launch, tensors: Mapping[str, np.ndarray]) -> npt.NDArray[np.uint8]:
     """Return a global memory of its own: poison, and what the tensors hold."""
+    if not isinstance(tensors, Mapping):
+        raise ShapeError(f"tensors must be a mapping of names to arrays, not {shown(tensors)}")
     gm = launch.gm
     arena = np.full(reserve("Global memory under the debugger", gm.total_bytes), POISON_BYTE, np.uint8)
     for place in gm.tensors:
         if (given := tensors.get(place.name)) is None:
             continue
-        data = np.ascontiguousarray(given).reshape(-1).view(np.uint8)
-        if len(data) != place.byte_count:
-            raise ShapeError(f"tensor {place.name} must have {place.byte_count} bytes, not {len(data)}")
-        arena[place.address : place.address + place.byte_count] = data
+        if not isinstance(given, np.ndarray) or given.dtype.hasobject:
+            raise DTypeError(f"tensor {place.name} must be an array of numbers, not {shown(given)}")
+        if given.nbytes != place.byte_count:
+            raise ShapeError(f"tensor {place.name} must have {place.byte_count} bytes, not {given.nbytes}")
+        arena[place.address : place.address + place.byte_count] = np.frombuffer(given.tobytes(), np.uint8)
     return arena

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from npu_sim.arguments import per_axis, whole
 from npu_sim.dtypes.formats import DTYPE_OF_DATA, DType, get_dtype
 from npu_sim.errors import ShapeError, shown
 from npu_sim.isa.codes import Data, Space
@@ -58,10 +60,11 @@ class SpaceView:
         kind = _stored(dtype)
         if self._is_carried:
             raise ShapeError(f"{self.space.name} must be looked at as fractals or as a matrix, not element by element")
-        lengths = shape if isinstance(shape, tuple) else (shape,)
-        end = start + int(np.prod(lengths, dtype=np.int64)) * kind.item_bytes
-        self._require(start, end, kind.item_bytes)
-        return self._held.view(np.uint8)[start:end].view(kind.storage).reshape(lengths).copy()
+        lengths = per_axis("shape", shape, 1)
+        if min(lengths, default=0) < 0:
+            raise ShapeError(f"shape must have no negative extent, not {shown(shape)}")
+        first, last = self._require(start, math.prod(lengths) * kind.item_bytes, kind.item_bytes)
+        return self._held.view(np.uint8)[first:last].view(kind.storage).reshape(lengths).copy()
 
     def fractals(self, dtype: object, count: int, start: int = 0) -> np.ndarray:
         """Return fractals in the order of their addresses: [count, 16, 32 bytes of elements], in L0C [count, 16, 16].
@@ -75,12 +78,13 @@ class SpaceView:
         """
         kind = _stored(dtype)
         size = _L0C_FRACTAL_BYTES if self.space is Space.L0C else FRACTAL_BYTES
-        self._require(start, start + count * size, size if self._is_carried else BLOCK_BYTES)
+        many = whole("count", count)
+        begin, end = self._require(start, many * size, size if self._is_carried else BLOCK_BYTES)
         if not self._is_carried:
-            return self.nd(kind, (count, SIDE, size // SIDE // kind.item_bytes), start)
-        first, depth = start // FRACTAL_BYTES, BLOCK_BYTES // kind.item_bytes
-        carriers = self._held.view(np.float32)[first * _CARRIERS : (first + count) * _CARRIERS]
-        return carriers.reshape(count, SIDE, SIDE)[:, :depth].transpose(0, 2, 1).astype(kind.storage)
+            return self.nd(kind, (many, SIDE, size // SIDE // kind.item_bytes), begin)
+        first, last, depth = begin // FRACTAL_BYTES, end // FRACTAL_BYTES, BLOCK_BYTES // kind.item_bytes
+        carriers = self._held.view(np.float32)[first * _CARRIERS : last * _CARRIERS]
+        return carriers.reshape(many, SIDE, SIDE)[:, :depth].transpose(0, 2, 1).astype(kind.storage)
 
     def matrix(self, dtype: object, rows: int, columns: int, start: int = 0) -> np.ndarray:
         """Return the matrix [rows, columns] that fractals hold in the order of the buffer.
@@ -93,10 +97,13 @@ class SpaceView:
         ShapeError
             The fractals are not all in the buffer, or do not begin where fractals begin.
         """
+        rows, columns = whole("rows", rows), whole("columns", columns)
         if rows < 1 or columns < 1:
             raise ShapeError(f"rows and columns must be at least 1, not {rows} and {columns} ({self.space.name})")
         kind = _stored(dtype)
         depth = BLOCK_BYTES // kind.item_bytes
+        if self.space is Space.L0C and kind.item_bytes != 4:
+            raise ShapeError(f"dtype must be one of 4 bytes in L0C, not {kind.name}")
         if self.space is Space.L0A:
             down, across = ceil_div(rows, SIDE), ceil_div(columns, depth)
             grid = self.fractals(kind, down * across, start).reshape(down, across, SIDE, depth).transpose(0, 2, 1, 3)
@@ -119,10 +126,27 @@ class SpaceView:
     def _is_carried(self) -> bool:
         return self.space in (Space.L0A, Space.L0B)
 
-    def _require(self, start: int, end: int, alignment: int) -> None:
-        if start % alignment or not 0 <= start <= end <= self.byte_count:
+    def _require(self, start: int, length: int, alignment: int) -> tuple[int, int]:
+        """Return the bytes from ``start`` on as [begin, end)."""
+        begin = whole("start", start)
+        if begin % alignment or length < 0 or not 0 <= begin <= begin + length <= self.byte_count:
             rule = f"must be within its {self.byte_count} bytes and begin at a multiple of {alignment}"
-            raise ShapeError(f"what is looked at in {self.space.name} {rule}, not [{start}:{end}]")
+            raise ShapeError(f"what is looked at in {self.space.name} {rule}, not [{begin}:{begin + length}]")
+        return begin, begin + length
+
+
+def space_of(space: Space | str) -> Space:
+    """Return a space by itself or its name in any case.
+
+    Raises
+    ------
+    ShapeError
+        There is none of this name.
+    """
+    try:
+        return Space[space.upper()] if isinstance(space, str) else Space(whole("space", space))
+    except (KeyError, ValueError):
+        raise ShapeError(f"space must be one of GM, L1, L0A, L0B, L0C, UB, not {shown(space)}") from None
 
 
 def _stored(dtype: object) -> DType:

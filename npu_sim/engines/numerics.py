@@ -62,8 +62,9 @@ def options_of(
     ShapeError
         Mmad multiplies several types and no model is given.
     """
-    types = {int(data) for data in np.unique(rows["dtype"][rows["op"] == Op.MMAD])}
-    names = sorted(Data(data).name.lower() for data in types)
+    types = set(np.unique(rows["dtype"][rows["op"] == Op.MMAD]).tolist())
+    # a row of a file may hold any byte; verify refuses it when its turn comes
+    names = sorted(data.name.lower() for data in Data if data in types)
     if names == ["fp32"] and (rows["value"][rows["op"] == Op.SET_HF32] == 1).any():
         names = ["hf32"]
     if len(names) > 1 and accumulation is None:

@@ -61,7 +61,7 @@ def _places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found
 
 
-def _changed(document: Any, rng: np.random.Generator) -> Any:
+def changed_document(document: Any, rng: np.random.Generator) -> Any:
     """Return a document in which a value or a key is another, or missing."""
     document = json.loads(json.dumps(document))
     for _ in range(int(rng.choice((1, 1, 2, 4)))):
@@ -84,7 +84,7 @@ def _changed(document: Any, rng: np.random.Generator) -> Any:
 
 
 def _json_bytes(document: Any, rng: np.random.Generator) -> bytes:
-    data = json.dumps(_changed(document, rng), ensure_ascii=True).encode()
+    data = json.dumps(changed_document(document, rng), ensure_ascii=True).encode()
     return _spoiled(data, rng)
 
 

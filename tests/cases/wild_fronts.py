@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,8 +19,10 @@ from ops.common.geometry import ConvGeometry
 from ops.common.status import AclnnStatus
 from ops.studies.capture import load_capture
 from ops.studies.cases import case_of_shape, cases_of_model
-from tests.cases.wild_arguments import EDGES, WORDS, changed, near, number, one_changed, wild
+from tests.cases.wild_arguments import WORDS, changed, near, number, one_changed, wild
+from tests.cases.wild_commands import call_line, other_line
 from tests.cases.wild_kernels import kernel_in_python
+from tests.cases.wild_machine import debugger, kernel_in_cpp, program_file
 from tests.cases.wild_requests import operator, operator_line, request
 from tests.oracles.series import SERIES, UNIFIED
 
@@ -395,40 +394,10 @@ def study_inputs(rng: np.random.Generator) -> object:
     return calls[int(rng.choice((0, 0, 0, 1, 2)))]()
 
 
-_ARGUMENTS = {
-    "--x": "1,16,8,8", "--weight": "16,16,3,3", "--stride": "1", "--padding": "1", "--dilation": "1", "--groups": "1",
-    "--product": "910b", "--cube-math-type": "1", "--dtype": "fp16",
-}  # fmt: skip
-
-
-def command_line(rng: np.random.Generator) -> object:
-    """Run ``npu-sim perf`` or ``check`` with wild arguments: refusals are one line and code 2."""
-    from ops.cli.main import main
-
-    given = dict(_ARGUMENTS)
-    others = ("--model", "--batch", "--layer", "--json", "--trace", "--cores", "--nonsense", "FILE")
-    for _ in range(int(rng.choice((1, 1, 2, 3)))):
-        name = str(rng.choice((*_ARGUMENTS, *others)))
-        edge = EDGES[int(rng.integers(len(EDGES) - 1))]
-        given[name] = str(
-            rng.choice(
-                (*WORDS, f"{edge}", f"1,{edge},8,8", f"{edge},16,3,3", f"{-edge}", "1,16,8", "1,16,2,2,8,8", ".")
-            )
-        )
-        if rng.random() < 0.2:
-            del given[name]
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        arguments = [str(rng.choice(("perf", "check")))]
-        for name, value in given.items():
-            arguments += [value] if name == "FILE" else [name, value]
-        arguments = [argument for argument in arguments if "\0" not in argument]
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = main(arguments)
-    lines = [line for line in err.getvalue().splitlines() if "error" in line]
-    if code not in (0, 1, 2) or (code == 2 and len(lines) != 1) or "Traceback" in err.getvalue():
-        raise FrontError(f"{code} {arguments} {err.getvalue()[-300:]}")
-    return code
+def matrix_product(rng: np.random.Generator) -> object:
+    """Call `ops.matrix_product`."""
+    good = {"a": np.ones((3, 4), np.float16), "b": np.ones((4, 5), np.float16), "bias": np.ones(5, np.float16)}
+    return ops.matrix_product(**changed(rng, good, ("cube_math_type", *_OPTIONS)))
 
 
 FRONTS: dict[str, Front] = {
@@ -447,10 +416,15 @@ FRONTS: dict[str, Front] = {
     "ops.ascendc.Conv3dBpFilterTiling": ascendc_tiling,
     "names and records": names_and_records,
     "study inputs": study_inputs,
-    "command line": command_line,
+    "ops.matrix_product": matrix_product,
+    "command line": call_line,
+    "other commands": other_line,
     "request files": request,
     "operators by argument": operator,
     "perf OPERATOR": operator_line,
     "kernels in Python": kernel_in_python,
+    "kernels in C++": kernel_in_cpp,
+    "program files": program_file,
+    "npu_sim.debug.Machine": debugger,
 }
 """One wild call each."""

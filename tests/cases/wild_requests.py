@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +10,7 @@ import numpy as np
 from ops.studies.calls.answers import answer
 from ops.studies.calls.request_items import READERS, SCOPES, read_call
 from tests.cases.wild_arguments import EDGES, WORDS
+from tests.cases.wild_commands import run_line
 from tests.oracles.series import SERIES
 
 _CONVOLUTION: dict[str, Any] = {
@@ -154,19 +153,10 @@ def _text(value: Any) -> str:
 
 def operator_line(rng: np.random.Generator) -> object:
     """Run ``npu-sim perf OPERATOR`` with wild arguments: refusals are one line and code 2."""
-    from ops.cli.main import main
-
     name, good = _operator(rng)
     arguments = ["perf", name.replace("_", "-")]
     for field, value in _changed(rng, good).items():
         arguments += [f"--{field.replace('_', '-')}", _text(value)]
     if rng.random() < 0.3:
         arguments += ["--product", str(rng.choice(SERIES))]
-    arguments = [argument for argument in arguments if "\0" not in argument]
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(arguments)
-    lines = [line for line in err.getvalue().splitlines() if "error" in line]
-    if code not in (0, 1, 2) or (code == 2 and len(lines) != 1) or "Traceback" in err.getvalue():
-        raise AssertionError(f"{code} {str(arguments)[:300]} {err.getvalue()[-300:]}")
-    return code
+    return run_line(arguments)
