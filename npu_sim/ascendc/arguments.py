@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,21 @@ def tiling_bytes(tiling: object) -> bytes:
     raise DTypeError(f"tiling must be bytes, a ctypes structure or an array, not {shown(tiling)}")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Pointer:
+    """An argument that points into memory; arguments with the same ``memory`` share it, as pointers do.
+
+    Attributes
+    ----------
+    memory : uint8 array
+    offset : int
+        Of the place that it points to.
+    """
+
+    memory: npt.NDArray[np.uint8]
+    offset: int
+
+
 class Arguments:
     """The arguments of one call.
 
@@ -66,7 +82,7 @@ class Arguments:
     names : sequence of str
         Of the parameters, as far as they are known.
     given : sequence
-        NumPy arrays, numbers, bytes (a struct, or what a pointer means), None (a null pointer).
+        NumPy arrays, places in memory, numbers, bytes (a struct, or what a pointer means), None (a null pointer).
     outputs : sequence of int
         Numbers of the arrays whose content before the call means nothing, and all of which must be written.
 
@@ -77,7 +93,9 @@ class Arguments:
     """
 
     def __init__(self, kernel: str, names: Sequence[str], given: Sequence[Any], outputs: Sequence[int]) -> None:
-        self._kernel, self._given = kernel, list(given)
+        self._kernel = kernel
+        self._given = [value.memory if isinstance(value, Pointer) else value for value in given]
+        self._offsets = [value.offset if isinstance(value, Pointer) else 0 for value in given]
         self._names = [names[i] if i < len(names) else f"argument {i}" for i in range(len(given))]
         self._outputs = set(outputs)
         self.gm = GlobalMemory()
@@ -85,8 +103,12 @@ class Arguments:
         self._bytes: dict[int, bytes] = {}
         if len(given) > MAX_ARGUMENTS:
             raise ShapeError(f"arguments of {kernel} must be at most {MAX_ARGUMENTS}, not {len(given)}")
-        for number, value in enumerate(given):
-            self._place(number, value)
+        first: dict[int, int] = {}
+        for number, value in enumerate(self._given):
+            if isinstance(given[number], Pointer) and first.setdefault(id(value), number) != number:
+                self._tensors[number] = self._tensors[first[id(value)]]
+            else:
+                self._place(number, value)
         bad = [number for number in self._outputs if number not in self._tensors]
         if bad:
             raise ShapeError(f"outputs of {kernel} must be numbers of arrays, not {bad}")
@@ -123,7 +145,8 @@ class Arguments:
             if place is not None:
                 data = self._bytes.get(number)
                 argument.kind = ArgumentKind.TENSOR if data is None else ArgumentKind.BYTES
-                argument.word, argument.size = place.address, value.nbytes if data is None else len(data)
+                argument.word = place.address + self._offsets[number]
+                argument.size = value.nbytes if data is None else len(data)
                 raw = value.tobytes() if data is None else data
                 if not place.is_output:
                     memory[place.address : place.address + len(raw)] = np.frombuffer(raw, np.uint8)

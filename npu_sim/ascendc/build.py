@@ -36,7 +36,7 @@ _UNRESOLVED = "-DACL_FUNC_VISIBILITY=__attribute__((weak))"
 """What headers of the user call of the runtime need not be there when the kernel's program is linked."""
 _C_NAMES = ("abs", "div", "labs", "ldiv", "remove", "rename")
 """Functions of the C library that the runtime's own headers declare; a kernel may have such a name too."""
-_CORE_KIND = {"mix": 0, "cube": 1, "vector": 2}
+CORE_KIND: dict[Kind, int] = {"mix": 0, "cube": 1, "vector": 2}
 _CCE_ARCH = {2201: 220, 2002: 200, 1001: 100}
 """``__CCE_AICORE__`` by ``__NPU_ARCH__``. ASSUMED: the numbers come with the vendor's compiler, not with a document."""
 
@@ -63,7 +63,7 @@ def arch_defines(product: Product, kind: Kind) -> list[str]:
     """Return what a compilation for a product and a kind of core defines."""
     number = product.npu_arch
     split = [f"__DAV_{'CUBE' if kind == 'cube' else 'VEC'}__=1"] if product.core.is_split and kind != "mix" else []
-    core_kind = _CORE_KIND[kind] if product.core.is_split else 0
+    core_kind = CORE_KIND[kind] if product.core.is_split else 0
     return [
         f"__NPU_ARCH__={number}",
         f"__CCE_AICORE__={_CCE_ARCH.get(number, number // 10)}",

@@ -20,7 +20,7 @@ from npu_sim.ascendc.control import MAX_CORES, Status
 from npu_sim.ascendc.machine import Cores
 from npu_sim.ascendc.process import SILENCE_SECONDS, KernelError, Process
 from npu_sim.ascendc.run import SourceRun, located
-from npu_sim.ascendc.source import Kind, Source, read_source
+from npu_sim.ascendc.source import Kind, Source, parameter_names, read_source
 from npu_sim.authoring.positions import TPosition
 from npu_sim.budget import reserve
 from npu_sim.debug.execution import Execution
@@ -200,7 +200,7 @@ class SourceKernel:
         key, syncs, patience = whole("tiling_key", tiling_key), flag("auto_sync", auto_sync), _seconds(silence)
         Accumulation.parse(accumulation, default_accumulation(chip, "fp16"))  # refused before anything is computed
         reserve(f"Memory of {self.name}", arguments.gm.total_bytes)
-        process = Process(self.build(chip), arguments.gm.total_bytes, patience)
+        process = self._process(chip, arguments.gm.total_bytes, patience)
         memory: npt.NDArray[np.uint8] = np.frombuffer(process.gm, np.uint8)
         recorder = own_recorder()
         after: dict[str, np.ndarray] = {}
@@ -245,6 +245,10 @@ class SourceKernel:
         if recorder is not None:
             recorder.add(lambda: replace(run.explanation, execution=execution))
         return run
+
+    def _process(self, product: Product, gm_bytes: int, silence: float) -> Process:
+        """Return the program that runs the kernel, not started."""
+        return Process(self.build(product), gm_bytes, silence)
 
     def _serve(self, process: Process, cores: Cores, product: Product) -> tuple[KernelError | None, str]:
         """Take what the program hands over until it ends; return what stopped it, and what it printed."""
@@ -379,9 +383,7 @@ def _parameters(source: Source, kernel: str) -> list[str]:
     """Return the names of the kernel's parameters, as far as its text shows them."""
     name = re.escape(kernel.partition("<")[0].rpartition(":")[2])
     found = re.search(rf"\bvoid\s+{name}\s*\(([^()]*)\)", source.text)
-    parts = found[1].split(",") if found else []
-    names = [re.findall(r"[A-Za-z_]\w*", part) for part in parts]
-    return [words[-1] for words in names if words]
+    return parameter_names(found[1]) if found else []
 
 
 def _describe(

@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -51,11 +52,13 @@ class Process:
         Global memory.
     silence : float
         Seconds after which a core that says nothing is ended.
+    entry : mapping of str to str or None
+        Environment variables by which a program that is more than this kernel knows that it is started for it.
     """
 
-    def __init__(self, program: Path, gm_bytes: int, silence: float) -> None:
+    def __init__(self, program: Path, gm_bytes: int, silence: float, entry: Mapping[str, str] | None = None) -> None:
         self._silence = silence
-        self._program = program
+        self._program, self._entry = program, dict(entry or {})
         self._shared_fd = os.memfd_create("npu-sim-control")
         self._gm_fd = os.memfd_create("npu-sim-gm")
         self._child: subprocess.Popen[bytes] | None = None
@@ -80,7 +83,10 @@ class Process:
         passed = (self._shared_fd, self._gm_fd, ask, answer)
         try:
             self._child = subprocess.Popen(
-                [str(self._program), *map(str, passed)], pass_fds=passed, stdin=subprocess.DEVNULL
+                [str(self._program), *map(str, passed)],
+                pass_fds=passed,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **self._entry},
             )
         finally:
             os.close(ask)

@@ -29,6 +29,9 @@ _HOST_TYPE = re.compile(r"\b(?:platform_ascendc|matmul_tiling|gert|ge|at|torch):
 _BEFORE_HEAD = re.compile(r"\A|[;{}]|^\s*#[^\n]*(?:\\\n[^\n]*)*$", re.MULTILINE)
 """Where the head of a function may begin."""
 _KERNEL = re.compile(r"__global__\b[^;{}()]*?(?:__\w+__(?:\s*\([^)]*\))?\s+)*\bvoid\s+(\w+)\s*\(")
+_PARAMETERS = re.compile(r"[^()]*(?:\([^()]*\)[^()]*)*\)")
+_CORES = re.compile(r"__(vector|cube|mix)__\b(?:\s*\(\s*(\d+)\s*,\s*(\d+)\s*\))?")
+"""Attributes of a kernel that say which cores it is for; those of ``__mix__`` are Cube and vector cores."""
 _TASK_KIND = re.compile(r"KERNEL_TASK_TYPE(?:_DEFAULT)?\s*\([^)]*?KERNEL_TYPE_(\w+)\s*\)")
 _CUBE_NAMES = re.compile(r"\b(Mmad|Fixpipe|LoadData|LoadDataWithTranspose|Matmul|MatmulImpl|REGIST_MATMUL_OBJ)\b")
 _VECTOR_NAMES = re.compile(
@@ -62,6 +65,30 @@ class Source:
     vectors: int
 
 
+@dataclass(frozen=True, slots=True)
+class KernelHead:
+    """What the text of a kernel's head says.
+
+    Attributes
+    ----------
+    kind, vectors
+        As of `Source`, but for what its own attributes say.
+    parameters : str
+        As they are written, without comments.
+    is_template : bool
+    """
+
+    kind: Kind
+    vectors: int
+    parameters: str
+    is_template: bool
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the parameters."""
+        return parameter_names(self.parameters)
+
+
 def read_source(path: str | Path) -> Source:
     """Read a kernel's source.
 
@@ -71,16 +98,46 @@ def read_source(path: str | Path) -> Source:
         It cannot be read.
     """
     place = Path(path)
-    try:
-        text = place.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise InputFileError(f"{place} must be a C++ source that can be read ({error.strerror})") from error
-    code = _without_text(text)
-    kind, vectors = _kind_of(code)
+    text = read_text(place)
+    code = without_text(text)
+    kind, vectors = kind_of(code)
     return Source(place.resolve(), _without_host_code(text, code), tuple(_KERNEL.findall(code)), kind, vectors)
 
 
-def _without_text(text: str) -> str:
+def read_text(path: Path) -> str:
+    """Return the text of a source.
+
+    Raises
+    ------
+    InputFileError
+        It cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise InputFileError(f"{path} must be a C++ source that can be read ({error.strerror})") from error
+
+
+def kernel_heads(code: str) -> dict[str, KernelHead]:
+    """Return the kernels that are defined or declared in ``code`` (see `without_text`), by name."""
+    kind, vectors = kind_of(code)
+    heads = {}
+    for found in _KERNEL.finditer(code):
+        head, end = _head_of(code, found.start()) + found[0], _PARAMETERS.match(code, found.end())
+        own, own_vectors = _attributes(head) or (kind, vectors)
+        parameters = " ".join(end[0][:-1].split()) if end else ""
+        is_template = re.search(r"\btemplate\s*<", head) is not None
+        heads[found[1]] = KernelHead(own, own_vectors, parameters, is_template)
+    return heads
+
+
+def parameter_names(parameters: str) -> list[str]:
+    """Return the names in a list of parameters, as far as they have any."""
+    names = [re.findall(r"[A-Za-z_]\w*", part.partition("=")[0]) for part in parameters.split(",")]
+    return [words[-1] for words in names if words]
+
+
+def without_text(text: str) -> str:
     """Return the text with blanks for comments and for what stands in quotes, of the same length and lines."""
     return _SKIPPED.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
 
@@ -121,7 +178,29 @@ def _bodies(code: str) -> list[tuple[int, int]]:
     return found
 
 
-def _kind_of(code: str) -> tuple[Kind, int]:
+def _head_of(code: str, at: int) -> str:
+    """Return what stands before ``at`` and belongs to the same declaration."""
+    return code[max(code.rfind(one, 0, at) for one in ";{}") + 1 : at]
+
+
+def _attributes(head: str) -> tuple[Kind, int] | None:
+    """Return which cores the attributes in the head of a kernel name; None: they name none."""
+    found = _CORES.search(head)
+    if found is None:
+        return None
+    if found[1] != "mix":
+        return ("vector" if found[1] == "vector" else "cube"), 2
+    cubes, vectors = int(found[2] or 1), int(found[3] or 2)
+    if not cubes or not vectors:
+        return ("cube" if cubes else "vector"), 2
+    return "mix", vectors
+
+
+def kind_of(code: str) -> tuple[Kind, int]:
+    """Return which cores the kernels of a source are for, see `Source`."""
+    said = {own for found in _KERNEL.finditer(code) if (own := _attributes(_head_of(code, found.start()) + found[0]))}
+    if said:
+        return said.pop() if len(said) == 1 else ("mix", max(vectors for _, vectors in said))
     named = set(_TASK_KIND.findall(code))
     mixed = {"MIX_AIC_1_1": 1, "MIX_AIC_1_2": 2} if named else {}
     for name, vectors in mixed.items():

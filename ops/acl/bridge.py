@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from npu_sim.errors import NpuSimError, shown
+from npu_sim.errors import NpuSimError, ProgramError, shown
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, use_product
 from npu_sim.report.explain import Recorder, recording
@@ -29,6 +29,22 @@ from ops.common.status import AclnnStatus
 
 _KEEP = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 _INT64S = ctypes.POINTER(ctypes.c_int64)
+
+
+class KernelRecord(ctypes.Structure):
+    """``npu_sim_kernel`` of ``npusim/launched.h``."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("parameters", ctypes.c_char_p),
+        ("module", ctypes.c_char_p),
+        ("source", ctypes.c_int64),
+        ("enter", ctypes.c_int64),
+        ("function", ctypes.c_int64),
+        ("arch", ctypes.c_int64),
+        ("kind", ctypes.c_int64),
+        ("vectors", ctypes.c_int64),
+    )
 
 
 class Table(ctypes.Structure):
@@ -46,6 +62,13 @@ class Table(ctypes.Structure):
         ("run", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)),
         ("set_repeatable", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)),
         ("forget", ctypes.CFUNCTYPE(None, ctypes.c_int64)),
+        (
+            "launch",
+            ctypes.CFUNCTYPE(
+                ctypes.c_int64, ctypes.POINTER(KernelRecord), ctypes.c_char_p, ctypes.c_int64, _INT64S, ctypes.c_int64
+            ),
+        ),
+        ("print", ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64)),
         ("finish", ctypes.CFUNCTYPE(None)),
         ("product", ctypes.c_char * 64),
     )
@@ -60,6 +83,9 @@ _PHASE_ONE: dict[str, Callable[..., PhaseOne]] = {
 _FOLLOWS_DETERMINISTIC = frozenset({"aclnnAvgPool2dBackward", "aclnnConvolutionBackward"})
 """Operators whose kernels depend on ACL_OPT_DETERMINISTIC."""
 
+EXCEPTION = 507015
+"""ACL_ERROR_RT_AICORE_EXCEPTION."""
+
 
 @dataclass(slots=True)
 class Bridge:
@@ -73,16 +99,30 @@ class Bridge:
         What keeps how they were planned.
     finish : callable
         Called when the program ends its work; with the recorder.
+    silence : float
+        Seconds after which a core of the program's own kernels that hands over no instruction is ended.
     """
 
     product: Product
     recorder: Recorder | None
     finish: Callable[[Recorder], None]
+    silence: float
     _keep: Callable[[bytes], None]
+    _print: Callable[[bytes, int], None]
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _executors: dict[int, aclnn.aclOpExecutor] = field(default_factory=dict)
     _runs: dict[int, Callable[[], AclnnStatus]] = field(default_factory=dict)
     _has_ended: bool = False
+
+    @contextlib.contextmanager
+    def _recording(self) -> Iterator[None]:
+        """Run calls on the product, and have them recorded if that is wanted."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(use_product(self.product))
+            if self.recorder is not None:
+                self._has_ended = False
+                stack.enter_context(recording(self.recorder))
+            yield
 
     def _answer(self, status: int) -> int:
         """Hand the messages of this call to the library; return the status."""
@@ -95,15 +135,10 @@ class Bridge:
         """Phase 1."""
         call = name.decode()
         status, workspace_bytes, executor = AclnnStatus.ACLNN_ERR_PARAM_INVALID, 0, None
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(use_product(self.product))
-            if self.recorder is not None:
-                self._has_ended = False
-                stack.enter_context(recording(self.recorder))
-            with contextlib.suppress(RefusedError):
-                given = Words(words[:count]).arguments()
-                options = {"deterministic": bool(is_deterministic)} if call in _FOLLOWS_DETERMINISTIC else {}
-                status, workspace_bytes, executor = _PHASE_ONE[call](*given, **options)
+        with self._recording(), contextlib.suppress(RefusedError):
+            given = Words(words[:count]).arguments()
+            options = {"deterministic": bool(is_deterministic)} if call in _FOLLOWS_DETERMINISTIC else {}
+            status, workspace_bytes, executor = _PHASE_ONE[call](*given, **options)
         if executor is not None:
             number = next(self._numbers)
             self._executors[number] = executor
@@ -132,6 +167,26 @@ class Bridge:
         """Drop a call that the library needs no more."""
         self._executors.pop(call, None)
 
+    def launch(self, record: Any, call: bytes, blocks: int, words: Any, count: int) -> int:
+        """Run a kernel of the program's own, on the thread of a stream."""
+        # Imported here: most programs have no kernels.
+        from ops.acl.launches import arguments_of, kernel_of
+
+        problem: Exception | None = None
+        try:
+            with self._recording():
+                given = arguments_of(words[:count])
+                run = kernel_of(record[0]).check(*given, blocks=blocks, silence=self.silence)
+            printed = run.printed.encode()
+            self._print(printed, len(printed))
+            problem = ProgramError(run.refused) if run.refused else run.stopped_by
+        except NpuSimError as error:
+            problem = error
+        if problem is None:
+            return 0
+        self._keep(f"{EXCEPTION} ACL_ERROR_RT_AICORE_EXCEPTION: {call.decode()}: {problem}".encode())
+        return EXCEPTION
+
     def end(self) -> None:
         """Report what ran since this was last called: the library calls it at aclFinalize and at exit."""
         if self.recorder is not None and not self._has_ended:
@@ -140,7 +195,13 @@ class Bridge:
             self.finish(done)
 
 
-def connect(address: int, product: Product, recorder: Recorder | None, finish: Callable[[Recorder], None]) -> Bridge:
+def connect(
+    address: int,
+    product: Product,
+    recorder: Recorder | None,
+    finish: Callable[[Recorder], None],
+    silence: float,
+) -> Bridge:
     """Fill the table of the library.
 
     Parameters
@@ -153,6 +214,8 @@ def connect(address: int, product: Product, recorder: Recorder | None, finish: C
         What keeps how they were planned.
     finish : callable
         Called with the recorder when the program's work has ended.
+    silence : float
+        See `Bridge`.
 
     Returns
     -------
@@ -160,11 +223,11 @@ def connect(address: int, product: Product, recorder: Recorder | None, finish: C
         Must live as long as the process.
     """
     table = Table.from_address(address)
-    bridge = Bridge(product, recorder, finish, table.keep)
+    bridge = Bridge(product, recorder, finish, silence, table.keep, table.print)
     table.product = product.name.encode()
     functions: dict[str, Callable[..., Any]] = {
         "plan": bridge.plan, "accept": bridge.accept, "run": bridge.run, "set_repeatable": bridge.set_repeatable,
-        "forget": bridge.forget, "finish": bridge.end,
+        "forget": bridge.forget, "launch": bridge.launch, "finish": bridge.end,
     }  # fmt: skip
     kinds: dict[str, Any] = dict(Table._fields_)
     for name, function in functions.items():

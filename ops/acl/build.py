@@ -30,7 +30,7 @@ SOURCES = _HERE / "sources"
 CPP_STANDARD = "-std=c++17"
 
 LIBRARIES = {
-    "libascendcl.so": ("messages", "handles", "memory", "streams", "devices", "data_types", "python"),
+    "libascendcl.so": ("messages", "handles", "memory", "streams", "devices", "data_types", "python", "launch"),
     "libnnopbase.so": ("objects", "executor"),
     "libopapi.so": ("operators",),
 }

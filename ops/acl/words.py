@@ -89,7 +89,7 @@ def _tensor(
     byte_count: int,
 ) -> aclnn.aclTensor:
     """Return a tensor over memory of the library, which sees to it that a run finds that memory there."""
-    data = _memory(address, byte_count) if address else None
+    data = memory_at(address, byte_count) if address else None
     made = aclnn.aclCreateTensor(view, data_type, strides, offset, storage_format, storage, data)
     if made is None:
         raise RefusedError
@@ -103,5 +103,6 @@ _WRITEABLE = 0x200
 """PyBUF_WRITE of the C API."""
 
 
-def _memory(address: int, byte_count: int) -> np.ndarray:
+def memory_at(address: int, byte_count: int) -> np.ndarray:
+    """Return bytes of the library's memory as they are there."""
     return np.frombuffer(_VIEW(address, byte_count, _WRITEABLE), np.uint8) if byte_count else np.empty(0, np.uint8)

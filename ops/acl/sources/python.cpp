@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <string>
@@ -133,6 +134,7 @@ const Bridge *python(const char *call) {
     if (!own.is_tried) {
         own.is_tried = true;
         own.bridge.keep = [](const char *line) { keep(line); };
+        own.bridge.print = [](const char *text, int64_t count) { fwrite(text, 1, static_cast<size_t>(count), stdout); };
         {
             const Unwatched unwatched;
             own.problem = start(own);

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "npusim/launched.h"
+
 namespace npu_sim {
 
 // Every function may be called from any thread; a status is returned, and messages are kept by `keep`.
@@ -17,6 +19,11 @@ struct Bridge {
     int64_t (*run)(int64_t run);
     int64_t (*set_repeatable)(int64_t call);
     void (*forget)(int64_t call);
+    // Run a kernel of the program's own: its arguments as words (launch.cpp). `call` is for messages.
+    int64_t (*launch)(const npu_sim_kernel *kernel, const char *call, int64_t blocks, const int64_t *words,
+                      int64_t count);
+    // For Python: write what a kernel printed where the program prints.
+    void (*print)(const char *text, int64_t count);
     // Print what NPU_SIM_EXPLAIN, NPU_SIM_CHECK and NPU_SIM_PERF ask for.
     void (*finish)();
     char product[64];  // SoC version

@@ -88,6 +88,11 @@ inline int64_t site_of(Here here) {
 inline void refuse(Here here, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
+  if (!control) {  // host code of a program that holds kernels
+    fprintf(stderr, "%s:%d: ", here.file, here.line);
+    vfprintf(stderr, format, arguments);
+    abort();
+  }
   vsnprintf(control->text, TEXT_BYTES, format, arguments);
   va_end(arguments);
   hand_over(Status::REFUSED, here.line ? site_of(here) : self ? self->last_site : 0);

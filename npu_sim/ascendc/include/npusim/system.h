@@ -15,6 +15,10 @@ struct BlockIndex {
 };
 
 inline void say(const char* text, size_t length) {
+  if (!control) {  // host code of a program that holds kernels
+    fwrite(text, 1, length, stdout);
+    return;
+  }
   control->text_bytes = int64_t(length < size_t(TEXT_BYTES) ? length : TEXT_BYTES - 1);
   memcpy(control->text, text, size_t(control->text_bytes));
   control->text[control->text_bytes] = 0;

@@ -1,0 +1,135 @@
+// Stands before a source that holds host code and kernels: launches, and the program's second life as a kernel.
+//
+// A launch hands the emulator addresses. It starts the same program anew to run the kernel, and that ends before main.
+#pragma once
+#include <climits>
+#include <dlfcn.h>
+#include <sys/auxv.h>
+
+#include "npusim/launched.h"
+#include "npusim/runtime.h"
+
+namespace npusim {
+
+// What the text of a kernel says; the first stands for kernels that are not in the table.
+struct Head {
+  const char* name;
+  int64_t kind, vectors;
+  const char* parameters;
+};
+
+// A place in this source, by which its copy of this header is told from others.
+static const char source_mark = 0;
+
+struct Module {
+  char path[PATH_MAX] = "";
+  const char* base = nullptr;
+};
+
+// The file that an address of this program is in.
+inline Module module_of(const void* address) {
+  Module module;
+  Dl_info own, program;
+  if (!dladdr(address, &own)) return module;
+  module.base = (const char*)own.dli_fbase;
+  bool is_program = dladdr((const void*)getauxval(AT_ENTRY), &program) && program.dli_fbase == own.dli_fbase;
+  if (!realpath(is_program ? "/proc/self/exe" : own.dli_fname, module.path)) module.path[0] = 0;
+  return module;
+}
+
+template <class T> inline npu_sim_argument given(const T& value) {
+  npu_sim_argument to{};
+  if constexpr (std::is_pointer_v<T>) {
+    to.word = (int64_t)value;
+  } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+    to.kind = int64_t(ArgumentKind::INTEGER);
+    to.word = int64_t(value);
+  } else if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, half>) {
+    to.kind = int64_t(ArgumentKind::FLOAT);
+    double number = double(value);
+    memcpy(&to.word, &number, 8);
+  } else {
+    static_assert(std::is_trivially_copyable_v<T>, "arguments of a kernel must be copied byte by byte");
+    to.kind = int64_t(ArgumentKind::BYTES);
+    to.word = sizeof value;
+    to.bytes = &value;
+  }
+  return to;
+}
+
+template <class... A> inline void enter(void* kernel) {
+  call((void (*)(A...))kernel, std::index_sequence_for<A...>{});
+}
+
+template <class... A> struct Launch {
+  npu_sim_kernel kernel;
+  Here here;
+  int64_t blocks;
+  void* stream;
+
+  int operator()(A... values) const {
+    Module module = module_of(&source_mark);
+    npu_sim_kernel own = kernel;
+    own.module = module.path;
+    own.source = &source_mark - module.base;
+    own.enter = (const char*)(void*)&enter<A...> - module.base;
+    own.function -= (int64_t)module.base;
+    npu_sim_argument arguments[] = {given<std::remove_cv_t<A>>(values)..., npu_sim_argument{}};
+    return npu_sim_launch(&own, here.file, here.line, blocks, stream, arguments, sizeof...(A));
+  }
+};
+
+template <class... A> struct Kernel {
+  npu_sim_kernel kernel;
+
+  // The second number is for the L2 cache, which the emulator has no part of that kernels could set.
+  Launch<A...> on(int64_t blocks, const void* l2, void* stream, Here here = Here::now()) const {
+    return {kernel, here, blocks, stream};
+  }
+  Launch<A...> on(int64_t blocks, int64_t l2, void* stream, Here here = Here::now()) const {
+    return on(blocks, nullptr, stream, here);
+  }
+  Launch<A...> on(int64_t blocks, int l2, void* stream, Here here = Here::now()) const {
+    return on(blocks, nullptr, stream, here);
+  }
+  Launch<A...> on(int64_t blocks, int64_t l2 = 0, Here here = Here::now()) const {
+    return on(blocks, nullptr, nullptr, here);
+  }
+};
+
+template <size_t count, class... A>
+inline Kernel<A...> kernel(const Head (&heads)[count], const char* text, void (*function)(A...)) {
+  const Head* found = heads;
+  size_t end = strcspn(text, " <");
+  for (const Head& one : heads) {
+    size_t length = strlen(one.name);
+    bool is_end = length && length <= end && !strncmp(text + end - length, one.name, length);
+    if (is_end && (length == end || text[end - length - 1] == ':')) found = &one;
+  }
+  return {{text, found->parameters, nullptr, 0, 0, (int64_t)function, __NPU_ARCH__, found->kind, found->vectors}};
+}
+
+// Becomes a kernel's process if the emulator has started this program as one, of this source.
+static void (*entered)(void*);
+static void* entered_with;
+static void serve_kernel() { entered(entered_with); }
+
+__attribute__((constructor)) static void serve_if_asked(int argc, char** argv, char**) {
+  const char* asked = getenv("NPU_SIM_KERNEL");
+  if (asked == nullptr) return;
+  long long source = 0, function = 0, thunk = 0;
+  int length = 0;
+  Module module = module_of(&source_mark);
+  if (sscanf(asked, "%lld %lld %lld %n", &source, &thunk, &function, &length) != 3 || strcmp(asked + length, module.path) ||
+      source != &source_mark - module.base)
+    return;
+  entered = (void (*)(void*))(module.base + thunk);
+  entered_with = (void*)(module.base + function);
+  _exit(serve(argc, argv, serve_kernel));
+}
+
+}  // namespace npusim
+
+#define NPUSIM_TEXT(...) #__VA_ARGS__
+#define NPUSIM_TEXT_OF(...) NPUSIM_TEXT(__VA_ARGS__)
+#define NPUSIM_KERNEL(...) ::npusim::kernel(npusim_heads, NPUSIM_TEXT_OF(__VA_ARGS__), __VA_ARGS__)

@@ -1,0 +1,82 @@
+"""Kernels of programs that hold host code too: the program runs a second time as the kernel alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from npu_sim.ascendc.kernel import SourceKernel
+from npu_sim.ascendc.process import Process
+from npu_sim.ascendc.source import Kind, Source
+from npu_sim.errors import ProductError
+from npu_sim.products import Product
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a kernel is in a program, as ``include/npusim/launch.h`` tells it.
+
+    Attributes
+    ----------
+    module : Path
+        The program, or a library that it has loaded.
+    source, enter, function : int
+        Places in that file from where it is loaded on: what tells its sources apart, what calls the kernel with its
+        arguments, and the kernel.
+    arch : int
+        ``__NPU_ARCH__`` that it was compiled for.
+    """
+
+    module: Path
+    source: int
+    enter: int
+    function: int
+    arch: int
+
+    @property
+    def entry(self) -> dict[str, str]:
+        """The environment variables that let a process begin with the kernel."""
+        entry = {"NPU_SIM_KERNEL": f"{self.source} {self.enter} {self.function} {self.module}"}
+        if self.module != self.program:
+            entry["LD_PRELOAD"] = str(self.module)
+        return entry
+
+    @property
+    def program(self) -> Path:
+        """What is started: the program of this process."""
+        return Path(os.path.realpath("/proc/self/exe"))
+
+
+class LinkedKernel(SourceKernel):
+    """A kernel of the program in whose process this runs.
+
+    Parameters
+    ----------
+    name : str
+        With its template arguments.
+    place : Place
+    kind : "vector", "cube" or "mix"
+    vectors : int
+        Vector cores for each Cube core.
+    parameters : sequence of str
+        Their names.
+    """
+
+    def __init__(self, name: str, place: Place, kind: Kind, vectors: int, parameters: Sequence[str]) -> None:
+        super().__init__(Source(place.module, "", (name,), kind, vectors), name, kind, (), ())
+        self._place, self._names = place, list(parameters)
+
+    @property
+    def parameters(self) -> list[str]:
+        """Names of the kernel's parameters."""
+        return self._names
+
+    def _process(self, product: Product, gm_bytes: int, silence: float) -> Process:
+        if product.npu_arch != self._place.arch:
+            raise ProductError(
+                f"{self.name} must run on what it was compiled for, __NPU_ARCH__ {self._place.arch}, not on "
+                f"{product.name} ({product.npu_arch}): npu-sim cc --product {product.name}"
+            )
+        return Process(self._place.program, gm_bytes, silence, self._place.entry)

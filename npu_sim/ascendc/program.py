@@ -1,0 +1,194 @@
+"""Programs of host code and kernels in the same sources: each source as a C++ compiler takes it.
+
+Host code and kernels are compiled together, as one program of this machine. That a kernel is another program on a
+device shows where it matters: it gets copies of its arguments and reaches device memory alone, since the emulator runs
+it in a process of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from npu_sim.ascendc.build import CORE_KIND, HOST_INCLUDE, INCLUDE, arch_defines, generated_headers
+from npu_sim.ascendc.launches import launches, launches_as_calls
+from npu_sim.ascendc.source import KernelHead, kernel_heads, kind_of, read_text, without_text
+from npu_sim.products import Product
+
+_INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)"([^"\n]+)"', re.MULTILINE)
+_STUBBED = re.compile(r"\bACLRT_LAUNCH_KERNEL\s*\(\s*(\w+)\s*\)|\baclrtlaunch_(\w+)")
+_ADDRESS = re.compile(r"\bGM_ADDR\b|\b__gm__\s+(?:const\s+)?[\w:]+(?:<[^<>]*>)?\s*\*|\b\w+\s*\*")
+"""Parameters that the generated headers of a launch by name take as ``void*``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A source that is compiled with kernels.
+
+    Attributes
+    ----------
+    path : Path
+        What the user wrote.
+    options : tuple of str
+        What the compiler is told, the file that stands for it at the end.
+    """
+
+    path: Path
+    options: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class ProgramSources:
+    """The sources of one program, of which those with kernels or launches are written anew.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        All of its sources.
+    product : Product
+        What kernels are compiled for.
+    place : Path
+        A directory for what is made.
+    include : sequence of Path
+        Directories of the user's headers.
+    is_part : bool
+        The program has other sources too.
+    """
+
+    paths: Sequence[Path]
+    product: Product
+    place: Path
+    include: Sequence[Path] = ()
+    is_part: bool = False
+    _made: dict[Path, Path | None] = field(default_factory=dict)
+    _texts: dict[Path, str] = field(default_factory=dict)
+
+    def units(self) -> list[Unit]:
+        """Return the sources with kernels or launches, in their order; headers for launches by name stand beside them.
+
+        Raises
+        ------
+        InputFileError
+            A source cannot be read, or launches what is no kernel.
+        """
+        found = [path for path in self.paths if self._is_concerned(path)]
+        if not found:
+            return []
+        for name, text in generated_headers().items():
+            (self.place / name).write_text(text, encoding="utf-8")
+        heads = {path: self._heads(path) for path in found}
+        codes = [without_text(self._text(file)) for path in self.paths for file in self._files(path)]
+        called = {first or second for code in codes for first, second in _STUBBED.findall(code)}
+        for name in called:
+            head = next((own[name] for own in heads.values() if name in own), None)
+            if head is not None:
+                (self.place / f"aclrtlaunch_{name}.h").write_text(_stub_header(name, head), encoding="utf-8")
+        many = self.is_part or len([path for path in found if heads[path]]) > 1
+        return [self._unit(number, path, heads[path], called, many) for number, path in enumerate(found)]
+
+    def _unit(self, number: int, path: Path, heads: dict[str, KernelHead], called: Iterable[str], many: bool) -> Unit:
+        code = "".join(without_text(self._text(file)) for file in self._files(path))
+        kind, vectors = kind_of(code)
+        rows = [
+            f'{{"{name}", {CORE_KIND[head.kind]}, {head.vectors}, "{",".join(head.names)}"}}'
+            for name, head in heads.items()
+        ]
+        table = ", ".join([f'{{"", {CORE_KIND[kind]}, {vectors}, ""}}', *rows])
+        own = without_text(self._text(path))
+        stubs = [
+            _stub(name, head) for name, head in heads.items() if name in called and re.search(rf"\b{name}\s*\(", own)
+        ]
+        lines = [
+            '#include "npusim/launch.h"',
+            f"static constexpr ::npusim::Head npusim_heads[] = {{{table}}};",
+            f'#line 1 "{_quoted(path)}"',
+            self._rewritten(path),
+            *stubs,
+        ]
+        made = self.place / f"{number}_{path.stem}.cpp"
+        made.write_text("\n".join([*lines, ""]), encoding="utf-8", errors="surrogateescape")
+        defines = arch_defines(self.product, kind)
+        if many:  # sources for other cores have other functions of these names
+            mark = zlib.crc32(str(path).encode(errors="surrogateescape"))
+            defines += [f"{name}={name}_{mark:08x}" for name in ("npusim", "AscendC")]
+        include = [f"-I{path}" for path in (self.place, INCLUDE, HOST_INCLUDE)]
+        include += [f"-iquote{path}" for path in (path.parent.resolve(), *self.include)]
+        return Unit(path, ("-O1", "-w", *(f"-D{one}" for one in defines), *include, str(made)))
+
+    def _heads(self, path: Path) -> dict[str, KernelHead]:
+        return kernel_heads("\n".join(without_text(self._text(file)) for file in self._files(path)))
+
+    def _is_concerned(self, path: Path) -> bool:
+        codes = (without_text(self._text(file)) for file in self._files(path))
+        return any("__global__" in code or next(launches(code), -1) >= 0 for code in codes)
+
+    def _text(self, path: Path) -> str:
+        if path not in self._texts:
+            self._texts[path] = read_text(path)
+        return self._texts[path]
+
+    def _files(self, path: Path) -> list[Path]:
+        """Return a source and every file of the user that it includes, through others too."""
+        seen: list[Path] = []
+
+        def visit(one: Path) -> None:
+            if one not in seen:
+                seen.append(one)
+                for other in self._included(one).values():
+                    visit(other)
+
+        visit(path)
+        return seen
+
+    def _included(self, path: Path) -> dict[str, Path]:
+        found = {}
+        for _, name in _INCLUDE.findall(self._text(path)):
+            folders = (path.parent, *(source.parent for source in self.paths), *self.include)
+            place = next((folder / name for folder in folders if (folder / name).is_file()), None)
+            if place is not None:
+                found[name] = place.resolve()
+        return found
+
+    def _rewritten(self, path: Path) -> str:
+        """Return a file with calls for launches, and with the names of what is made for headers that have some."""
+        text = launches_as_calls(self._text(path), path)
+        others = {name: made for name, place in self._included(path).items() if (made := self._header(place))}
+        return _INCLUDE.sub(lambda found: f'{found[1]}"{others.get(found[2], found[2])}"', text)
+
+    def _header(self, path: Path) -> Path | None:
+        """Return what stands for a header; None: it may stay as it is."""
+        if path not in self._made:
+            self._made[path] = None  # headers that include each other
+            text = self._rewritten(path)
+            if text != self._text(path):
+                self._made[path] = made = self.place / f"{len(self._made)}_{path.name}"
+                made.write_text(
+                    f'#pragma once\n#line 1 "{_quoted(path)}"\n{text}', encoding="utf-8", errors="surrogateescape"
+                )
+        return self._made[path]
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _stub(name: str, head: KernelHead) -> str:
+    """Return the function by which other sources launch a kernel."""
+    parameters = "".join(f", {one}" for one in head.parameters.split(",") if one.strip())
+    return (
+        f'extern "C" __attribute__((weak)) uint32_t aclrtlaunch_{name}(uint32_t npusim_blocks, void* npusim_stream'
+        f"{parameters}) {{ return NPUSIM_KERNEL({name}).on(npusim_blocks, nullptr, npusim_stream)"
+        f"({', '.join(head.names)}); }}"
+    )
+
+
+def _stub_header(name: str, head: KernelHead) -> str:
+    parameters = "".join(f", {_ADDRESS.sub('void*', one).strip()}" for one in head.parameters.split(",") if one.strip())
+    return (
+        "#pragma once\n#include <stdint.h>\n#ifndef ACLRT_LAUNCH_KERNEL\n"
+        "#define ACLRT_LAUNCH_KERNEL(kernel) aclrtlaunch_##kernel\n#endif\n"
+        f'extern "C" uint32_t aclrtlaunch_{name}(uint32_t blocks, void* stream{parameters});\n'
+    )

@@ -1,0 +1,93 @@
+"""C++ programs compiled and linked with the libraries of `ops.acl.build`; those with kernels too."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from npu_sim.ascendc.program import ProgramSources
+from npu_sim.compilers import CompilationError, Compiler
+from npu_sim.products import Product
+from ops.acl.build import CPP_STANDARD, Sdk
+
+SOURCES = (".cpp", ".cc", ".cxx", ".c++", ".asc")
+"""How the names of sources end that may hold kernels."""
+_ARCH = "--npu-arch="
+"""An option of the vendor's compiler; --product stands for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is compiled.
+
+    Attributes
+    ----------
+    words : sequence of str
+        Sources, and options of the compiler; with ``-c`` among them nothing is linked.
+    output : str
+    product : Product
+        What kernels in the sources are compiled for.
+    """
+
+    words: Sequence[str]
+    output: str
+    product: Product
+
+    def build(self, compiler: Compiler, sdk: Sdk) -> str:
+        """Compile and link; return what the compiler said all the same.
+
+        Raises
+        ------
+        CompilationError
+            It refuses a source.
+        InputFileError
+            A source cannot be read, or launches what is no kernel.
+        """
+        words = [word for word in self.words if not word.startswith(_ARCH)]
+        paths = {word: Path(word).resolve() for word in words if word.endswith(SOURCES) and not word.startswith("-")}
+        options = [word for word in words if word not in paths]
+        only_compiled = "-c" in options
+        what, said = " ".join(word for word in words if not word.startswith("-")), list[str]()
+        with tempfile.TemporaryDirectory(prefix="npu-sim-") as name:
+            place = Path(name)
+            include = [Path(one[2:]).resolve() for one in _joined(options) if one.startswith("-I")]
+            sources = ProgramSources(list(paths.values()), self.product, place, include, is_part=only_compiled)
+            inputs = {word: ["-x", "c++", word, "-x", "none"] if word.endswith(".asc") else [word] for word in words}
+            for unit in sources.units():
+                word = next(word for word, path in paths.items() if path == unit.path)
+                made = self.output if only_compiled else f"{unit.options[-1]}.o"
+                own = [CPP_STANDARD, *unit.options[:-1], *sdk.cflags, *_compiled(options), "-c", unit.options[-1]]
+                said.append(_run(compiler, [*own, "-o", made], word, place))
+                inputs[word] = [] if only_compiled else [made]
+            rest = [one for word in words for one in inputs[word]]
+            if not (only_compiled and paths and not any(inputs[word] for word in paths)):
+                libs = [] if only_compiled else ["-pthread", *sdk.libs, "-ldl"]
+                own = [CPP_STANDARD, *sdk.cflags, f"-I{place}", *rest, "-o", self.output, *libs]
+                said.append(_run(compiler, own, what, place))
+        return "\n".join(filter(None, said))
+
+
+def _run(compiler: Compiler, words: Sequence[str], what: str, place: Path) -> str:
+    """Run the compiler, whose messages shall not name files that are gone when they are read."""
+    try:
+        return compiler.run(words, what).replace(f"{place}/", "")
+    except CompilationError as error:
+        raise CompilationError(str(error).replace(f"{place}/", "")) from None
+
+
+def _joined(options: Sequence[str]) -> list[str]:
+    """Return options with ``-I DIR`` as one word."""
+    joined: list[str] = []
+    for option in options:
+        if joined and joined[-1] == "-I":
+            joined[-1] += option
+        else:
+            joined.append(option)
+    return joined
+
+
+def _compiled(options: Sequence[str]) -> list[str]:
+    """Return what options of a program are for compiling a source of it."""
+    return [one for one in _joined(options) if one.startswith("-") and one != "-c" and not one.startswith(("-l", "-L"))]

@@ -1,0 +1,49 @@
+"""A launch of a program's own kernel, as ``sources/launch.cpp`` hands it over."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from npu_sim.ascendc.arguments import Pointer
+from npu_sim.ascendc.build import CORE_KIND
+from npu_sim.ascendc.linked import LinkedKernel, Place
+from npu_sim.ascendc.source import Kind
+from ops.acl.words import memory_at
+
+POINTER, INTEGER, FLOAT, BYTES, NULL = range(5)
+_KINDS: dict[int, Kind] = {number: kind for kind, number in CORE_KIND.items()}
+
+
+def kernel_of(record: Any) -> LinkedKernel:
+    """Return the kernel that an ``npu_sim_kernel`` names."""
+    module = Path(record.module.decode(errors="surrogateescape"))
+    place = Place(module, record.source, record.enter, record.function, record.arch)
+    parameters = record.parameters.decode().split(",") if record.parameters else []
+    return LinkedKernel(record.name.decode(), place, _KINDS[record.kind], record.vectors, parameters)
+
+
+def arguments_of(words: Sequence[int]) -> list[Any]:
+    """Return the arguments for a call of the kernel; those in the same memory share it."""
+    given: list[Any] = []
+    memories: dict[int, Any] = {}
+    rest = iter(words)
+    for kind in rest:
+        if kind == POINTER:
+            address, size, offset = next(rest), next(rest), next(rest)
+            if address not in memories:
+                memories[address] = memory_at(address, size)
+            given.append(Pointer(memories[address], offset))
+        elif kind == INTEGER:
+            given.append(next(rest))
+        elif kind == FLOAT:
+            given.append(struct.unpack("<d", struct.pack("<q", next(rest)))[0])
+        elif kind == BYTES:
+            address, size = next(rest), next(rest)
+            given.append(ctypes.string_at(address, size))
+        else:
+            given.append(None)
+    return given

@@ -1,0 +1,106 @@
+"""Programs with kernels of their own: launches by brackets and by name, and what is told when a kernel goes wrong."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ops.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = Path(__file__).parent / "programs"
+IN_KERNEL = r"core 0 {} \(scale<T>, Ascend910B2, \S*launches\.asc:{}\)"
+WRONG = {
+    "endless": IN_KERNEL.format(r"must not loop without an instruction for 0\.5 seconds", 21),
+    "crash": IN_KERNEL.format("SIGSEGV: it touched memory at 0x1, which is not its own", 21),
+    "assertion": IN_KERNEL.format("assertion must hold: length == 1", 27),
+    "host": "x must be live device memory, not host memory at 0x[0-9a-f]+",
+    "many_blocks": r"blocks must be in \[1, 48\], not 9999 \(scale<T>, Ascend910B2\)",
+    "freed": r"x must be live device memory, not device memory of aclrtMalloc \d+, freed by aclrtFree",
+}
+
+
+@pytest.fixture(scope="module")
+def program(sdk, tmp_path_factory):
+    made = tmp_path_factory.mktemp("launches") / "program"
+    sources = [str(PROGRAMS / name) for name in ("launches_main.cpp", "launches.asc")]
+    assert main(["cc", *sources, "-o", str(made), "--", "-Wall", "--npu-arch=dav-2201"]) == 0
+    return made
+
+
+@pytest.fixture(scope="module")
+def example(sdk, tmp_path_factory):
+    made = tmp_path_factory.mktemp("launches") / "add"
+    assert main(["cc", str(ROOT / "examples/acl/add.asc"), "-o", str(made)]) == 0
+    return made
+
+
+@pytest.fixture(scope="module")
+def wrong(program, started):
+    return started(program, *WRONG, "no_stream", "nothing", NPU_SIM_SILENCE="0.5")
+
+
+def test_example_adds_and_is_checked(example, started):
+    done = started(example, NPU_SIM_CHECK="1", NPU_SIM_PERF="1")
+    assert (done.returncode, done.stdout) == (0, "Ascend910B2: 32768 sums, 0 wrong\n")
+    assert "add<T> (Ascend910B2): x uint8 65536, y uint8 65536, z uint8 65536, lengths 8 bytes" in done.stderr
+    assert "2 calls, 2 launches: 0 findings" in done.stderr
+    assert "critical path" in done.stderr
+
+
+def test_example_is_for_the_product_it_was_compiled_for(example, started):
+    done = started(example, NPU_SIM_PRODUCT="310p")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "compiled for, __NPU_ARCH__ 2201, not on Ascend310P3 (2002): npu-sim cc --product" in done.stderr
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_kernel_that_goes_wrong_is_a_status_of_the_stream(wrong, what):
+    _, status, first, second = re.split(rf"^{what}: (\d+)\n(.*)\n(.*)$", wrong.stdout, flags=re.MULTILINE)[:4]
+    assert status == "507015"
+    assert first.startswith("507015 ACL_ERROR_RT_AICORE_EXCEPTION: aclrtSynchronizeStream: ")
+    place = r"507015 ACL_ERROR_RT_AICORE_EXCEPTION: scale<T><<<>>> \(\S*launches\.h:13\): "
+    assert re.fullmatch(place + WRONG[what], second), second
+
+
+def test_launch_on_what_is_no_stream_is_reported_where_it_stands(wrong):
+    assert re.search(
+        r"^no_stream: 0\n107017 ACL_ERROR_RT_INVALID_HANDLE: scale<T><<<>>> \(", wrong.stdout, re.MULTILINE
+    )
+    assert re.search(r"^npu-sim: scale<T><<<>>> \(\S*launches\.h:13\) gave 107017$", wrong.stderr, re.MULTILINE)
+
+
+def test_launches_run_in_the_order_of_the_stream_from_all_sources(wrong):
+    # behind all that went wrong, in the same process
+    assert wrong.returncode == 0
+    assert wrong.stdout.endswith("nothing: 0\n\n36 1143 7 7 5 64\n")
+
+
+def test_kernels_print_and_are_checked(program, started):
+    done = started(program, "prints", "race", NPU_SIM_CHECK="1")
+    assert done.stdout == "block 0 of 2\nblock 1 of 2\nprints: 0\n\nrace: 0\n\n"
+    assert re.search(r"launches\.asc:33: ErrorSync1 core 1 .* in the same phase$", done.stderr, re.MULTILINE)
+    assert "bytes z[256:512]" in done.stderr
+    assert "2 calls, 2 launches: 1 finding" in done.stderr
+
+
+def test_silence_is_seconds(program, started):
+    done = started(program, "nothing", NPU_SIM_SILENCE="soon")
+    assert "NPU_SIM_SILENCE must be seconds, more than 0 and at most 86400, not soon" in done.stderr
+
+
+def test_errors_are_those_of_the_users_source(sdk, capsys, tmp_path):
+    source = tmp_path / "wrong.asc"
+    source.write_text(
+        '#include "kernel_operator.h"\n__global__ __aicore__ void f(GM_ADDR x) {\n}\n'
+        "void g() {\n  f<<<1, nullptr,\n  nullptr>>>(nowhere);\n}\n"
+    )
+    assert main(["cc", str(source)]) == 2
+    said = capsys.readouterr().err
+    assert "wrong.asc:6:" in said
+    assert "npu-sim-" not in said
+    source.write_text(source.read_text().replace("nullptr>>>", "nullptr>>"))
+    assert main(["cc", str(source)]) == 2
+    assert f"{source}:5: launch must be kernel<<<blocks, l2, stream>>>(arguments)" in capsys.readouterr().err
