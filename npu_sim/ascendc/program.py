@@ -19,6 +19,7 @@ from npu_sim.ascendc.source import KernelHead, kernel_heads, kind_of, read_text,
 from npu_sim.products import Product
 
 _INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)"([^"\n]+)"', re.MULTILINE)
+_ANY_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
 _STUBBED = re.compile(r"\bACLRT_LAUNCH_KERNEL\s*\(\s*(\w+)\s*\)|\baclrtlaunch_(\w+)")
 _ADDRESS = re.compile(r"\bGM_ADDR\b|\b__gm__\s+(?:const\s+)?[\w:]+(?:<[^<>]*>)?\s*\*|\b\w+\s*\*")
 """Parameters that the generated headers of a launch by name take as ``void*``."""
@@ -122,8 +123,13 @@ class ProgramSources:
         return kernel_heads("\n".join(without_text(self._text(file)) for file in self._files(path)))
 
     def _is_concerned(self, path: Path) -> bool:
-        codes = (without_text(self._text(file)) for file in self._files(path))
-        return any("__global__" in code or next(launches(code), -1) >= 0 for code in codes)
+        for file in self._files(path):
+            code = without_text(self._text(file))
+            if "__global__" in code or next(launches(code), -1) >= 0:
+                return True
+            if any((INCLUDE / name).is_file() for name in _ANY_INCLUDE.findall(self._text(file))):
+                return True
+        return False
 
     def _text(self, path: Path) -> str:
         if path not in self._texts:

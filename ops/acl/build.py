@@ -30,7 +30,17 @@ SOURCES = _HERE / "sources"
 CPP_STANDARD = "-std=c++17"
 
 LIBRARIES = {
-    "libascendcl.so": ("messages", "handles", "memory", "streams", "devices", "data_types", "python", "launch"),
+    "libascendcl.so": (
+        "messages",
+        "handles",
+        "memory",
+        "streams",
+        "devices",
+        "data_types",
+        "python",
+        "launch",
+        "reports",
+    ),
     "libnnopbase.so": ("objects", "executor"),
     "libopapi.so": ("operators",),
 }

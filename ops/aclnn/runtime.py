@@ -19,6 +19,7 @@ from ops.aclnn.messages import keep
 ACL_SUCCESS = 0
 ACL_ERROR_INVALID_PARAM = 100000
 ACL_ERROR_BAD_ALLOC = 200000
+ACL_ERROR_RT_PARAM_INVALID = 107000
 ACL_ERROR_RT_SYSPARAMOPT_NOT_SET = 107021
 ACL_MEM_MALLOC_HUGE_FIRST = 0
 """Allocation policy of `aclrtMalloc`; there is only one kind of memory here."""
@@ -165,6 +166,8 @@ def aclrtMemcpy(dst: Any, destMax: int, src: Any, count: int, kind: int) -> int:
     limits = (target.size, source.size, destMax)
     if not all(isinstance(value, (int, np.integer)) for value in (count, destMax)) or not 0 <= count <= min(limits):
         rule = f"at most {min(target.size, source.size)} and destMax"
-        return _refuse("aclrtMemcpy", "count", rule, count)
+        text = f"aclrtMemcpy: count must be {rule}, not {shown(count)}"
+        keep(f"{ACL_ERROR_RT_PARAM_INVALID} ACL_ERROR_RT_PARAM_INVALID: {text}")
+        return ACL_ERROR_RT_PARAM_INVALID
     target[:count] = source[:count]
     return ACL_SUCCESS

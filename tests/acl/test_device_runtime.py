@@ -83,6 +83,11 @@ def test_program_that_ends_in_the_middle_of_its_work_ends_well(program, started)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def test_callbacks_run_where_they_are_asked_for(program, started):
+    done = started(program, "callbacks")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_threads_compute_beside_each_other(program, started):
     done = started(program, "threads", "8", "10")
     assert (done.returncode, done.stdout, done.stderr) == (0, "0 wrong\n", "")

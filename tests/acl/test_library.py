@@ -55,6 +55,48 @@ def test_repeatable_executor_reads_its_tensors_anew(lib):
     pooling.close()
 
 
+def test_repeatable_executor_takes_other_memory(lib):
+    pooling, other = Pooling(lib), Pooling(lib)
+    assert pooling.plan() == 0
+    executor, tensors = pooling.executor, pooling.tensors
+    refused = lib.aclSetInputTensorAddr(executor, c_size_t(0), tensors["gradOutput"], other.memory["gradOutput"])
+    assert (refused, "runs once" in lib.message()) == (161002, True)
+    assert lib.aclSetAclOpExecutorRepeatable(executor) == 0
+    workspace = lib.malloc(pooling.size.value) if pooling.size.value else None
+    for seed, chosen in enumerate((pooling, other, other, pooling)):
+        lib.write(chosen.memory["gradOutput"], gradient(seed))
+        memory = chosen.memory
+        set_input = lib.aclSetInputTensorAddr if seed % 2 else lib.aclSetTensorAddr
+        assert set_input(executor, c_size_t(0), tensors["gradOutput"], memory["gradOutput"]) == 0, lib.message()
+        assert lib.aclSetOutputTensorAddr(executor, c_size_t(0), tensors["gradInput"], memory["gradInput"]) == 0
+        assert pooling.launch(workspace, pooling.size.value) == 0, lib.message()
+        assert lib.aclrtSynchronizeStream(None) == 0
+        result = lib.read(np.empty((1, 3, 6, 8), np.float32), memory["gradInput"])
+        np.testing.assert_array_equal(result, expected(gradient(seed)))
+    for status, words, call, index, tensor in (
+        (561103, "executor must be an object, not a null", lib.aclSetTensorAddr, 0, None),
+        (561103, "tensor must be an object, not a null", lib.aclSetTensorAddr, 0, None),
+        (161002, "index must be below 1, not 1 (aclnnAvgPool2dBackward)", lib.aclSetOutputTensorAddr, 1, "gradInput"),
+        (161002, "index must be below 3, not 3", lib.aclSetTensorAddr, 3, "gradInput"),
+        (161002, "tensor must be one that aclnnAvgPool2dBackward was", lib.aclSetInputTensorAddr, 1, "gradInput"),
+        (161002, "tensor lists", lib.aclSetDynamicInputTensorAddr, 0, "gradInput"),
+    ):
+        own = None if words.startswith("executor") else executor
+        got = call(
+            own, c_size_t(index), *([c_size_t(0)] if "Dynamic" in call.__name__ else []), tensors.get(tensor), None
+        )
+        text = lib.message()
+        assert (got, words in text) == (status, True), text
+    # memory too small, or none, is phase 2's to refuse
+    small = lib.malloc(16)
+    assert lib.aclSetOutputTensorAddr(executor, c_size_t(0), tensors["gradInput"], small) == 0
+    assert pooling.launch(workspace, pooling.size.value) == 161002
+    assert "gradInput data must have 576 bytes, not the 16 left of" in lib.message()
+    assert lib.aclDestroyAclOpExecutor(executor) == 0
+    pooling.close()
+    other.close()
+
+
 def test_tensor_with_strides_and_an_offset_into_its_memory(lib):
     pooling = Pooling(lib)
     whole = np.zeros((1, 4, 3, 8), np.float32)

@@ -14,7 +14,7 @@ from npu_sim.errors import InputFileError
     [
         ("add<<<8, nullptr, s>>>(x, y);", "NPUSIM_KERNEL(add).on(8, nullptr, s)(x, y);"),
         ("a::b<T, (x>3)>::c<Q<int>><<<n,0,s>>>(z)", "NPUSIM_KERNEL(a::b<T, (x>3)>::c<Q<int>>).on(n,0,s)(z)"),
-        ("if (x) f<<<1>>>(y); else g<1><<<2>>>()", "if (x) NPUSIM_KERNEL(f).on(1)(y); else NPUSIM_KERNEL(g<1>).on(2)()"),
+        ("if (x) f<<<1>>>(); else g<1><<<2>>>()", "if (x) NPUSIM_KERNEL(f).on(1)(); else NPUSIM_KERNEL(g<1>).on(2)()"),
         ("return ::add<<<1,0,s>>>();", "return NPUSIM_KERNEL(::add).on(1,0,s)();"),
         ("(f<a,b>)<<<1,0,s>>>()", "NPUSIM_KERNEL((f<a,b>)).on(1,0,s)()"),
         ("k[i] <<<1,0,s>>>()", "NPUSIM_KERNEL(k[i] ).on(1,0,s)()"),

@@ -14,9 +14,33 @@ namespace npu_sim {
 struct Executor : Object {
     static constexpr Kind kind = Kind::executor;
     std::string name;
-    int64_t call = 0;
-    bool is_repeatable = false;
+    int64_t call = 0, is_deterministic = 0;
+    bool is_repeatable = false, is_stale = false;  // stale: a tensor's address was set since it was planned
+    std::vector<int64_t> words;
     std::vector<Call::Use> uses;
+
+    aclnnStatus plan(const Bridge &bridge, uint64_t &workspace_size) {
+        int64_t results[2] = {0, 0};  // bytes of the workspace, number of the call
+        const Unwatched unwatched;
+        const int64_t status = bridge.plan(name.c_str(), words.data(), static_cast<int64_t>(words.size()),
+                                           is_deterministic, results);
+        if (status == ACLNN_SUCCESS) {
+            workspace_size = static_cast<uint64_t>(results[0]);
+            call = results[1];
+        }
+        return static_cast<aclnnStatus>(status);
+    }
+
+    // Plan once more behind aclSet*TensorAddr.
+    aclnnStatus renew(const Bridge &bridge) {
+        const int64_t before = call;
+        uint64_t size = 0;
+        if (const aclnnStatus status = plan(bridge, size)) return status;
+        const Unwatched unwatched;
+        bridge.forget(before);
+        is_stale = false;
+        return static_cast<aclnnStatus>(bridge.set_repeatable(call));
+    }
 
     ~Executor() override {
         if (const Bridge *bridge = running_python()) {
@@ -45,10 +69,25 @@ void append(std::vector<int64_t> &words, const Values &values) {
     words.insert(words.end(), values.begin(), values.end());
 }
 
+// Where the bytes of a tensor are, and how many: zeros if that is no device memory, which phase 2 then says.
+std::pair<int64_t, int64_t> bytes_at(const char *data) {
+    const auto memory = find_device(data);
+    const size_t offset = memory ? static_cast<size_t>(data - memory->device) : 0;
+    if (memory == nullptr || offset > memory->size) return {0, 0};
+    return {reinterpret_cast<int64_t>(memory->backing + offset), static_cast<int64_t>(memory->size - offset)};
+}
+
 }  // namespace
+
+Call &Call::output(const char *what, aclTensor *value) {
+    tensor(what, value);
+    uses_.back().is_output = true;
+    return *this;
+}
 
 Call &Call::tensor(const char *what, const aclTensor *value) {
     const auto own = alive<Tensor>(what, value);
+    uses_.push_back({what, value, false});
     if (own == nullptr) return *this;
     words_.insert(words_.end(), {1, own->data_type, own->format, own->offset});
     append(words_, own->view);
@@ -57,15 +96,11 @@ Call &Call::tensor(const char *what, const aclTensor *value) {
     else
         words_.push_back(-1);
     append(words_, own->storage);
-    const auto memory = find_device(own->data);
-    const size_t offset = memory ? static_cast<size_t>(own->data - memory->device) : 0;
-    if (memory != nullptr && offset <= memory->size) {
-        words_.push_back(reinterpret_cast<int64_t>(memory->backing + offset));
-        words_.push_back(static_cast<int64_t>(memory->size - offset));
-    } else {
-        words_.insert(words_.end(), {0, 0});  // phase 2 says what it is
-    }
-    if (own->data != nullptr) uses_.push_back({what, own->data, own->byte_count()});
+    uses_.back().data = own->data;
+    uses_.back().byte_count = own->byte_count();
+    uses_.back().place = words_.size();
+    const auto [address, bytes] = bytes_at(own->data);
+    words_.insert(words_.end(), {address, bytes});
     return *this;
 }
 
@@ -99,19 +134,14 @@ aclnnStatus Call::plan(uint64_t *workspaceSize, aclOpExecutor **executor) {
     if (status_ != ACLNN_SUCCESS) return status_;
     const Bridge *bridge = python(phase_.c_str());
     if (bridge == nullptr) return ACLNN_ERR_INNER;
-    int64_t results[2] = {0, 0};  // bytes of the workspace, number of the call
-    aclnnStatus status;
-    {
-        const Unwatched unwatched;
-        status = static_cast<aclnnStatus>(
-            bridge->plan(name_, words_.data(), static_cast<int64_t>(words_.size()), is_deterministic(), results));
-    }
-    if (status != ACLNN_SUCCESS) return status;
     auto made = std::make_shared<Executor>();
     made->name = name_;
-    made->call = results[1];
+    made->words = std::move(words_);
     made->uses = std::move(uses_);
-    *workspaceSize = static_cast<uint64_t>(results[0]);
+    made->is_deterministic = is_deterministic();
+    uint64_t size = 0;
+    if (const aclnnStatus status = made->plan(*bridge, size)) return status;
+    *workspaceSize = size;
     *executor = static_cast<aclOpExecutor *>(add_object(Kind::executor, std::move(made)));
     return ACLNN_SUCCESS;
 }
@@ -149,7 +179,12 @@ aclnnStatus launch(const char *name, void *workspace, uint64_t workspaceSize, ac
         if (status != ACLNN_SUCCESS) return status;
     }
     for (const auto &use : own->uses) {
+        if (use.data == nullptr) continue;  // Python says what it is
         const auto status = check_memory(name, std::string(use.what) + " data", use.data, use.byte_count, held);
+        if (status != ACLNN_SUCCESS) return status;
+    }
+    if (own->is_stale) {
+        const auto status = own->renew(*bridge);
         if (status != ACLNN_SUCCESS) return status;
     }
     int64_t run = 0;
@@ -167,9 +202,57 @@ aclnnStatus launch(const char *name, void *workspace, uint64_t workspaceSize, ac
     return submit(name, stream, work, std::move(held));
 }
 
+namespace {
+
+enum class Side { input, output, any };
+
+// What aclSet*TensorAddr does: the tensor and the call get another address. The tensor says which of the call's it is;
+// the index only has to be one that there is, as with CANN.
+aclnnStatus set_address(const char *call, aclOpExecutor *executor, size_t index, aclTensor *tensor, void *address,
+                        Side side) {
+    const auto own = find<Executor>(executor);
+    const auto named = find<Tensor>(tensor);
+    if (executor == nullptr || tensor == nullptr)
+        return refuse(ACLNN_ERR_INNER_NULLPTR, call,
+                      std::string(executor ? "tensor" : "executor") + " must be an object, not a null pointer");
+    if (own == nullptr || !own->is_repeatable)
+        return refuse(ACLNN_ERR_PARAM_INVALID, call,
+                      "executor must be a repeatable one, not " +
+                          (own ? "one that runs once" : describe(Kind::executor, executor)));
+    size_t count = 0;
+    decltype(own->uses.data()) found = nullptr;
+    for (auto &use : own->uses) {
+        if (side != Side::any && use.is_output != (side == Side::output)) continue;
+        ++count;
+        if (use.tensor == tensor) found = &use;
+    }
+    if (index >= count)
+        return refuse(ACLNN_ERR_PARAM_INVALID, call,
+                      "index must be below " + std::to_string(count) + ", not " + std::to_string(index) + " (" +
+                          own->name + ")");
+    if (named == nullptr || found == nullptr)
+        return refuse(ACLNN_ERR_PARAM_INVALID, call,
+                      "tensor must be one that " + own->name + " was planned with, not " +
+                          (named ? "another" : describe(Kind::tensor, tensor)));
+    named->data = found->data = static_cast<char *>(address);
+    const auto [at, bytes] = bytes_at(found->data);
+    own->words[found->place] = at;
+    own->words[found->place + 1] = bytes;
+    own->is_stale = true;
+    return ACLNN_SUCCESS;
+}
+
+aclnnStatus no_lists(const char *call, const void *executor) {
+    if (executor == nullptr)
+        return refuse(ACLNN_ERR_INNER_NULLPTR, call, "executor must be an object, not a null pointer");
+    return refuse(ACLNN_ERR_PARAM_INVALID, call, "executor must be of an operator with tensor lists, which none here has");
+}
+
+}  // namespace
 }  // namespace npu_sim
 
 using npu_sim::Kind;
+using npu_sim::Side;
 using npu_sim::refuse;
 
 extern "C" {
@@ -186,6 +269,30 @@ aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor *executor) {
     const auto status = static_cast<aclnnStatus>(bridge->set_repeatable(own->call));
     if (status == ACLNN_SUCCESS) own->is_repeatable = true;
     return status;
+}
+
+aclnnStatus aclSetTensorAddr(aclOpExecutor *executor, const size_t index, aclTensor *tensor, void *addr) {
+    return npu_sim::set_address("aclSetTensorAddr", executor, index, tensor, addr, Side::any);
+}
+
+aclnnStatus aclSetInputTensorAddr(aclOpExecutor *executor, const size_t index, aclTensor *tensor, void *addr) {
+    return npu_sim::set_address("aclSetInputTensorAddr", executor, index, tensor, addr, Side::input);
+}
+
+aclnnStatus aclSetOutputTensorAddr(aclOpExecutor *executor, const size_t index, aclTensor *tensor, void *addr) {
+    return npu_sim::set_address("aclSetOutputTensorAddr", executor, index, tensor, addr, Side::output);
+}
+
+aclnnStatus aclSetDynamicTensorAddr(aclOpExecutor *executor, size_t, const size_t, aclTensorList *, void *) {
+    return npu_sim::no_lists("aclSetDynamicTensorAddr", executor);
+}
+
+aclnnStatus aclSetDynamicInputTensorAddr(aclOpExecutor *executor, size_t, const size_t, aclTensorList *, void *) {
+    return npu_sim::no_lists("aclSetDynamicInputTensorAddr", executor);
+}
+
+aclnnStatus aclSetDynamicOutputTensorAddr(aclOpExecutor *executor, size_t, const size_t, aclTensorList *, void *) {
+    return npu_sim::no_lists("aclSetDynamicOutputTensorAddr", executor);
 }
 
 aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor *executor) {

@@ -32,6 +32,7 @@ class Call {
     explicit Call(const char *name) : name_(name), phase_(std::string(name) + "GetWorkspaceSize") {}
 
     Call &tensor(const char *what, const aclTensor *value);
+    Call &output(const char *what, aclTensor *value);
     Call &ints(const char *what, const aclIntArray *value);
     Call &bools(const char *what, const aclBoolArray *value);
     Call &number(int64_t value);
@@ -42,8 +43,11 @@ class Call {
    private:
     struct Use {
         const char *what;
-        char *data;
-        uint64_t byte_count;
+        const void *tensor;
+        bool is_output;
+        char *data = nullptr;
+        uint64_t byte_count = 0;
+        size_t place = 0;  // of address and bytes among the words
     };
     friend struct Executor;
     template <class Type>

@@ -39,6 +39,9 @@ const char *name_of(int status) {
         NAMED(ACL_ERROR_RT_INVALID_HANDLE);
         NAMED(ACL_ERROR_RT_INVALID_MEMORY_TYPE);
         NAMED(ACL_ERROR_RT_SYSPARAMOPT_NOT_SET);
+        NAMED(ACL_ERROR_RT_THREAD_SUBSCRIBE);
+        NAMED(ACL_ERROR_RT_STREAM_NO_CB_REG);
+        NAMED(ACL_ERROR_RT_REPORT_TIMEOUT);
         NAMED(ACL_ERROR_RT_MEMORY_ALLOCATION);
         NAMED(ACL_ERROR_RT_INTERNAL_ERROR);
         NAMED(ACL_ERROR_RT_AICORE_EXCEPTION);
@@ -47,6 +50,7 @@ const char *name_of(int status) {
         NAMED(ACLNN_ERR_PARAM_NULLPTR);
         NAMED(ACLNN_ERR_PARAM_INVALID);
         NAMED(ACLNN_ERR_INNER);
+        NAMED(ACLNN_ERR_INNER_NULLPTR);
 #undef NAMED
         default:
             return "error";
@@ -55,6 +59,11 @@ const char *name_of(int status) {
 
 }  // namespace
 
+int &last_error() {
+    static thread_local int own = ACL_SUCCESS;
+    return own;
+}
+
 void keep(std::string line) {
     auto &lines = unread().lines;
     lines.push_front(std::move(line));
@@ -62,6 +71,8 @@ void keep(std::string line) {
 }
 
 int refuse(int status, const char *call, const std::string &text) {
+    const int range = status / 1000;
+    if (range != 161 && range != 361 && range != 561) last_error() = status;  // those are aclnn's
     keep(std::to_string(status) + " " + name_of(status) + ": " + call + ": " + text);
     return status;
 }

@@ -12,6 +12,9 @@ void keep(std::string line);
 // Keep "<status> <name>: <call>: <text>" and return the status.
 int refuse(int status, const char *call, const std::string &text);
 
+// The status of the runtime's last refusal on this thread.
+int &last_error();
+
 // Return the lines of this thread, the latest first, and forget them; "" if there are none.
 std::string take_messages();
 

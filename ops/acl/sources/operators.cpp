@@ -24,7 +24,7 @@ aclnnStatus aclnnConvolutionGetWorkspaceSize(const aclTensor *input, const aclTe
         .number(transposed)
         .ints("outputPadding", outputPadding)
         .number(groups)
-        .tensor("output", output)
+        .output("output", output)
         .number(cubeMathType)
         .plan(workspaceSize, executor);
 }
@@ -52,9 +52,9 @@ aclnnStatus aclnnConvolutionBackwardGetWorkspaceSize(
         .number(groups)
         .bools("outputMask", outputMask)
         .number(cubeMathType)
-        .tensor("gradInput", gradInput)
-        .tensor("gradWeight", gradWeight)
-        .tensor("gradBias", gradBias)
+        .output("gradInput", gradInput)
+        .output("gradWeight", gradWeight)
+        .output("gradBias", gradBias)
         .plan(workspaceSize, executor);
 }
 
@@ -76,7 +76,7 @@ aclnnStatus aclnnAvgPool2dGetWorkspaceSize(const aclTensor *self, const aclIntAr
         .number(countIncludePad)
         .number(divisorOverride)
         .number(cubeMathType)
-        .tensor("out", out)
+        .output("out", out)
         .plan(workspaceSize, executor);
 }
 
@@ -99,7 +99,7 @@ aclnnStatus aclnnAvgPool2dBackwardGetWorkspaceSize(const aclTensor *gradOutput, 
         .number(countIncludePad)
         .number(divisorOverride)
         .number(cubeMathType)
-        .tensor("gradInput", gradInput)
+        .output("gradInput", gradInput)
         .plan(workspaceSize, executor);
 }
 

@@ -1,5 +1,7 @@
 // What only a program of its own can show: how it ends, what it leaves, and what runs beside it. The first argument
 // says which; nothing of it but `threads` needs Python.
+#include <pthread.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -210,6 +212,51 @@ void multiply(int thread, int calls, std::atomic<int> *wrong) {
     MUST(aclrtDestroyStream(stream) == 0 && aclrtResetDevice(0) == 0);
 }
 
+// Callbacks run on the subscribed thread, in the order of the stream, and one that blocks is waited for.
+int callbacks() {
+    begin();
+    aclrtStream stream;
+    MUST(aclrtCreateStream(&stream) == ACL_SUCCESS);
+    static std::string order;
+    const auto first = [](void *) { order += "first "; };
+    const auto second = [](void *data) { order += static_cast<const char *>(data); };
+    MUST(aclrtLaunchCallback(first, nullptr, ACL_CALLBACK_BLOCK, stream) == ACL_ERROR_RT_STREAM_NO_CB_REG);
+    MUST(aclrtProcessReport(0) == ACL_ERROR_RT_THREAD_SUBSCRIBE);
+    std::atomic<int> served{0};
+    std::thread server([&] {
+        while (!gate) std::this_thread::yield();
+        while (served < 2)
+            if (aclrtProcessReport(2000) == ACL_SUCCESS) ++served;
+    });
+    const auto thread = static_cast<uint64_t>(server.native_handle());
+    MUST(aclrtSubscribeReport(thread, stream) == ACL_SUCCESS);
+    MUST(aclrtSubscribeReport(thread, stream) == ACL_ERROR_RT_THREAD_SUBSCRIBE);
+    MUST(aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL) == ACL_ERROR_RT_THREAD_SUBSCRIBE);
+    MUST(aclrtGetLastError(ACL_RT_THREAD_LEVEL) == ACL_ERROR_RT_THREAD_SUBSCRIBE);
+    MUST(aclrtGetLastError(ACL_RT_THREAD_LEVEL) == ACL_SUCCESS);
+    gate = true;
+    char text[] = "second ";
+    MUST(aclrtLaunchCallback(first, nullptr, ACL_CALLBACK_BLOCK, stream) == ACL_SUCCESS);
+    MUST(aclrtLaunchHostFunc(stream, [](void *) { order += "host "; }, nullptr) == ACL_SUCCESS);
+    MUST(aclrtLaunchCallback(second, text, ACL_CALLBACK_BLOCK, stream) == ACL_SUCCESS);
+    MUST(aclrtSynchronizeStream(stream) == ACL_SUCCESS);
+    MUST(order == "first host second ");
+    server.join();
+    MUST(aclrtUnSubscribeReport(thread, stream) == ACL_SUCCESS);
+    MUST(aclrtUnSubscribeReport(thread, stream) == ACL_ERROR_RT_THREAD_SUBSCRIBE);
+    const auto self = static_cast<uint64_t>(pthread_self());
+    MUST(aclrtSubscribeReport(self, stream) == ACL_SUCCESS);
+    MUST(aclrtProcessReport(10) == ACL_ERROR_RT_REPORT_TIMEOUT);
+    MUST(aclrtLaunchCallback(first, nullptr, ACL_CALLBACK_NO_BLOCK, stream) == ACL_SUCCESS);
+    MUST(aclrtSynchronizeStream(stream) == ACL_SUCCESS);
+    MUST(order == "first host second ");
+    MUST(aclrtProcessReport(-1) == ACL_SUCCESS && order == "first host second first ");
+    MUST(aclrtUnSubscribeReport(self, stream) == ACL_SUCCESS);
+    MUST(aclrtDestroyStream(stream) == ACL_SUCCESS);
+    end();
+    return 0;
+}
+
 int threads(int count, int calls) {
     begin();
     std::atomic<int> wrong{0};
@@ -233,6 +280,7 @@ int main(int count, char **arguments) {
     if (what == "order") return order();
     if (what == "life") return life();
     if (what == "leave") return leave();
+    if (what == "callbacks") return callbacks();
     if (what == "threads" && count == 4) return threads(std::atoi(arguments[2]), std::atoi(arguments[3]));
     return 2;
 }

@@ -69,6 +69,31 @@ inline void hand_over(Status status, int64_t site) {
 
 inline void hand_over(Status status) { hand_over(status, self ? self->last_site : 0); }
 
+// What a kernel prints; host code of a program that holds kernels prints by itself.
+inline void say(const char* text, size_t length) {
+  if (!control) {
+    fwrite(text, 1, length, stdout);
+    return;
+  }
+  control->text_bytes = int64_t(length < size_t(TEXT_BYTES) ? length : TEXT_BYTES - 1);
+  memcpy(control->text, text, size_t(control->text_bytes));
+  control->text[control->text_bytes] = 0;
+  hand_over(Status::PRINT);
+}
+
+// Kernels may call printf of the C library.
+inline void take_standard_output() {
+  cookie_io_functions_t functions{};
+  functions.write = [](void*, const char* text, size_t length) {
+    say(text, length);
+    return ssize_t(length);
+  };
+  if (FILE* file = fopencookie(nullptr, "w", functions)) {
+    setvbuf(file, nullptr, _IOLBF, 1 << 12);
+    stdout = file;
+  }
+}
+
 inline int64_t site_of(Here here) {
   static const char* last = nullptr;
   static int64_t number = 0;
@@ -300,6 +325,7 @@ inline void core_main() {
   } catch (...) {
     refuse(Here{"", 0}, "kernel must not throw");
   }
+  fflush(stdout);
   self->wait = Wait::ENDED;
   hand_over(Status::END);
   swapcontext(&self->context, &scheduler);
@@ -375,6 +401,7 @@ inline int serve(int argc, char** argv, void (*kernel)()) {
   gm = (uint8_t*)at;
   the_kernel = kernel;
   catch_signals();
+  take_standard_output();
   cores = new Core[control->cores];
   for (int64_t i = 0; i < control->cores; i++) make_core(i);
   for (int64_t ended = 0; ended < control->cores;) {

@@ -14,17 +14,6 @@ struct BlockIndex {
   operator int64_t() const { return self->block; }
 };
 
-inline void say(const char* text, size_t length) {
-  if (!control) {  // host code of a program that holds kernels
-    fwrite(text, 1, length, stdout);
-    return;
-  }
-  control->text_bytes = int64_t(length < size_t(TEXT_BYTES) ? length : TEXT_BYTES - 1);
-  memcpy(control->text, text, size_t(control->text_bytes));
-  control->text[control->text_bytes] = 0;
-  hand_over(Status::PRINT);
-}
-
 template <class T> inline T plain(T value) { return value; }
 template <class T> inline T plain(const AscendC::LocalElement<T>& element) { return element; }
 
