@@ -39,8 +39,9 @@ ATTRIBUTION_LEGEND = (
 )
 SPREAD_LEGEND = (
     "min to max: relative L2 errors against what was multiplied, over orders in which cores add to memory (that of "
-    "their numbers is not among them), and over the tilings for fewer cores or less of L1, deterministic ones too; "
-    "runs: how many were tried; distinct: results that differ in a bit."
+    "their numbers is not among them), and over tilings, deterministic ones too: where runs says of how many, one for "
+    "each way in which a legal tiling cuts the sums, else those chosen for fewer cores or less of L1; runs: how many "
+    "were tried; distinct: results that differ in a bit."
 )
 
 
@@ -89,10 +90,13 @@ def spread_lines(rows: Sequence[AttributionRow]) -> tuple[tuple[str, ...], list[
     """Return headings and lines of the spread, of the rows that have one."""
     headings = ("gradient", "product", "mode", "over", "runs", "distinct", "min", "median", "max")
     cells = [
-        (row, (what, *_range_cells(each)))
+        (row, cells)
         for row in rows
         if row.spread is not None
-        for what, each in (("core orders", row.spread.core_orders), ("tilings", row.spread.tilings))
+        for cells in (
+            ("core orders", *_range_cells(row.spread.core_orders)),
+            ("tilings", *_range_cells(row.spread.tilings, row.spread.possible_tilings)),
+        )
     ]
     return headings, list(_merged(cells))
 
@@ -195,5 +199,6 @@ def _print_spread(rows: Sequence[AttributionRow], console: Console) -> None:
     print_prose(console, SPREAD_LEGEND)
 
 
-def _range_cells(found: Range) -> tuple[str, ...]:
-    return str(found.runs), str(found.distinct), short(found.min), short(found.median), short(found.max)
+def _range_cells(found: Range, possible: int | None = None) -> tuple[str, ...]:
+    runs = f"{found.runs}" if possible is None else f"{found.runs} of {possible}"
+    return runs, str(found.distinct), short(found.min), short(found.median), short(found.max)

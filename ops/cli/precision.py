@@ -149,7 +149,9 @@ def precision_command(
     scheduler: Annotated[
         str | None,
         typer.Option(
-            "--scheduler", metavar="ADDRESS", help="Dask scheduler whose workers compute, such as tcp://host:8786."
+            "--scheduler",
+            metavar="ADDRESS",
+            help="Dask scheduler whose workers compute, with --attribute too, such as tcp://host:8786.",
         ),
     ] = None,
     picture: Annotated[
@@ -187,8 +189,8 @@ def precision_command(
             "--spread",
             metavar="N",
             min=0,
-            help="With --attribute: how far results spread over N orders of the cores and the tilings for N numbers of "
-            "cores and less of L1. Default: 0.",
+            help="With --attribute: how far results spread over N orders of the cores and over N legal tilings, or all "
+            "if they are fewer. Default: 0.",
             show_default=False,
         ),
     ] = 0,
@@ -260,7 +262,9 @@ def precision_command(
         report = study(capture, options, progress=progress, results=kept, jobs=jobs, scheduler=scheduler)
     if attribution:
         with progress_bar(shown=not no_progress) as progress:
-            causes = attribute(capture, options, spread=spread, progress=progress, results=kept, jobs=jobs)
+            causes = attribute(
+                capture, options, spread=spread, progress=progress, results=kept, jobs=jobs, scheduler=scheduler
+            )
         report = replace(report, attribution=causes)
     contents: dict[Path, bytes] = {path: WRITERS[path.suffix.lower()](report) for path in tables}
     json_text = report.to_json() + "\n"

@@ -67,7 +67,7 @@ class WeightGradientTilingSpace:
         return choose_tiling(self.geometry, self.product, self.compute_dtype)
 
     @property
-    def start(self) -> Mapping[str, int]:
+    def start(self) -> dict[str, int]:
         """A point near `default`."""
         t, axes = self.default, self.axes
         wanted = {
@@ -107,6 +107,26 @@ class WeightGradientTilingSpace:
         tiling = assemble(search, replace(self.geometry, dilation=single_tap_dilation(self.geometry)),
                           self.compute_dtype, ORIGIN_TUNED)  # fmt: skip
         return None if overflows(tiling, self.product.core) or unencodable(tiling) else tiling
+
+    @property
+    def cuts_of_k(self) -> tuple[DwTiling, ...]:
+        """A tiling for each way in which any tiling of the space cuts the sums.
+
+        A sum over K ends where a core's rows of dY end, and is added to memory there; base blocks begin at whole slices
+        of the Cube, and cuts of M and N share out the sums without changing any. So the number of parts of K says which
+        partial sums there are, and its tilings differ at most in which core adds first.
+        """
+        found = []
+        for parts in self.axes["k_parts"]:
+            others = (self.start, self.start | {"n_parts": 1}, self.start | {"m_parts": 1}, self._smallest)
+            tilings = (self.tiling({**point, "k_parts": parts}) for point in others)
+            found.append(next((tiling for tiling in tilings if tiling is not None), None))
+        return tuple(tiling for tiling in found if tiling is not None)
+
+    @property
+    def _smallest(self) -> dict[str, int]:
+        """The point whose blocks are the smallest."""
+        return {name: values[0] for name, values in self.axes.items()}
 
     def members(self, tiling: DwTiling) -> Mapping[str, int]:
         """Return a tiling under CANN's names (`DwTiling.vendor_members`), all three parts together."""

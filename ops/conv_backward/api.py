@@ -26,6 +26,7 @@ from ops.common.plan_cache import planned_once
 from ops.common.rule import Profile
 from ops.common.run import empty_results
 from ops.common.tensor_desc import TensorDesc
+from ops.conv3d_backprop_filter.tiling_data import DwTiling
 from ops.conv_backward.call import ConvBackwardCall, parse_quirks
 from ops.conv_backward.explain import explain_call
 from ops.conv_backward.plan import ConvBackwardPlan, plan_call
@@ -119,6 +120,7 @@ def plan_convolution_backward(
     strict_output_dtype: bool = False,
     generation: Generation = "published",
     block_dim: int | None = None,
+    dw_tiling: DwTiling | None = None,
 ) -> ConvBackwardPlan:
     """Check and plan the call that `convolution_backward` makes of such tensors; no tensor data exists.
 
@@ -130,6 +132,8 @@ def plan_convolution_backward(
         Of the kernels of A2 and A3 that exist twice (`ops.common.generation`).
     block_dim : int or None
         Cube cores that kernels may have; None: those of the product.
+    dw_tiling : DwTiling or None
+        Of the weight gradient's published kernel, one of `conv3d_backprop_filter.tiling_space`; None: what it chooses.
 
     Raises
     ------
@@ -142,7 +146,7 @@ def plan_convolution_backward(
         product=product, bias_sizes=bias_sizes, profile=profile, quirks=quirks, deterministic=deterministic,
         strict_output_dtype=strict_output_dtype,
     )  # fmt: skip
-    return plan_call(check(call), generation=generation, block_dim=block_dim)
+    return plan_call(check(call), generation=generation, block_dim=block_dim, dw_tiling=dw_tiling)
 
 
 def _call_of(
@@ -307,13 +311,39 @@ def convolution_backward(
         deterministic=deterministic, strict_output_dtype=strict_output_dtype,
     )  # fmt: skip
     plan = planned_once(call, call.product, lambda: plan_call(check(call)))
+    return run_convolution_backward(
+        plan, g, x, w, accumulation=accumulation, overflow=overflow, threads=threads, core_order=core_order
+    )
+
+
+@default_fenv
+def run_convolution_backward(
+    plan: ConvBackwardPlan,
+    grad_output: np.ndarray,
+    input: np.ndarray,
+    weight: np.ndarray,
+    *,
+    accumulation: Accumulation | str | None = None,
+    overflow: Overflow | None = None,
+    threads: int | None = None,
+    core_order: int | None = None,
+) -> ConvolutionBackward:
+    """Compute what `plan_convolution_backward` planned.
+
+    Parameters
+    ----------
+    plan : ConvBackwardPlan
+        For tensors of such shapes and types.
+    grad_output, input, weight : array
+        The tensors, contiguous; not modified. The others are those of `convolution_backward`.
+    """
     resolved = plan.resolved
     recorder = current_recorder()
     if recorder is not None:
         recorder.add(lambda: explain_call(plan))
     options = run_options(resolved.product, resolved.compute_dtype, accumulation, overflow, threads, core_order)
     outputs = empty_results(plan.calls, resolved.wanted_outputs)
-    storages = {"grad_output": g, "input": x, "weight": w} | outputs
+    storages = {"grad_output": grad_output, "input": input, "weight": weight} | outputs
     run_call(plan, {name: storage.reshape(-1) for name, storage in storages.items()}, options)
     return ConvolutionBackward(
         grad_input=outputs.get("grad_input"),

@@ -24,6 +24,7 @@ from ops.common.pipeline import Buffer, CallPlan, Kernel, PlannedStep, Step, pla
 from ops.common.status import NO_KERNEL
 from ops.common.view import View
 from ops.conv3d_backprop_filter.plan import WeightGradientLayouts, weight_gradient_kernel
+from ops.conv3d_backprop_filter.tiling_data import DwTiling
 from ops.conv3d_backprop_input.limits import library_only_limits
 from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
 from ops.conv_backward.call import ConvBackwardCall
@@ -131,9 +132,16 @@ def _of_what_is_read(geometry: ConvGeometry, call: ConvBackwardCall) -> ConvGeom
 class _Planner:
     """The steps of one call in the making."""
 
-    def __init__(self, resolved: Resolved, route: Route, generation: Generation, block_dim: int | None) -> None:
+    def __init__(
+        self,
+        resolved: Resolved,
+        route: Route,
+        generation: Generation,
+        block_dim: int | None,
+        dw_tiling: DwTiling | None,
+    ) -> None:
         self._resolved, self._route = resolved, route
-        self._generation, self._block_dim = generation, block_dim
+        self._generation, self._block_dim, self._dw_tiling = generation, block_dim, dw_tiling
         self._call = resolved.call
         self._compute = resolved.compute_dtype
         self._product = resolved.product
@@ -231,7 +239,9 @@ class _Planner:
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
             operands = (geometry, product, compute, gm, at(x), at(dy), at(result))
-            return weight_gradient_kernel(*operands, deterministic, self._generation, self._block_dim)
+            return weight_gradient_kernel(
+                *operands, deterministic, self._generation, self._block_dim, self._dw_tiling
+            )  # fmt: skip
 
         name = f"Conv{self._dimension}BackpropFilter"
         self._steps.add(Step(name=name, reads=(x, dy), writes=(result,), build=build))
@@ -297,7 +307,11 @@ class _Planner:
 
 
 def plan_call(
-    resolved: Resolved, *, generation: Generation = "published", block_dim: int | None = None
+    resolved: Resolved,
+    *,
+    generation: Generation = "published",
+    block_dim: int | None = None,
+    dw_tiling: DwTiling | None = None,
 ) -> ConvBackwardPlan:
     """Plan a checked call; touches no tensor data.
 
@@ -309,6 +323,8 @@ def plan_call(
         Of the kernels of A2 and A3 that exist twice (`ops.common.generation`).
     block_dim : int or None
         Cube cores that kernels may have; None: those of the product.
+    dw_tiling : DwTiling or None
+        Of the weight gradient's published kernel (`conv3d_backprop_filter.tiling_space`); None: what it chooses.
 
     Raises
     ------
@@ -316,7 +332,7 @@ def plan_call(
         561103 if a kernel cannot do the shape.
     """
     route = choose_route(resolved)
-    planner = _Planner(resolved, route, generation, block_dim)
+    planner = _Planner(resolved, route, generation, block_dim, dw_tiling)
     try:
         calls = planner.plan()
     except OperatorError as error:

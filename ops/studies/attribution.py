@@ -33,6 +33,7 @@ from npu_sim.fenv import default_fenv
 from ops.studies.attribution_case import Case
 from ops.studies.attribution_report import AttributionRow
 from ops.studies.attribution_spread import spread_of
+from ops.studies.distributed import run_parts_on
 from ops.studies.goldens import Goldens
 from ops.studies.kinds import Asked, Backend
 from ops.studies.layers import AnyLayer, Capture, Layer
@@ -59,6 +60,7 @@ def attribute(
     progress: Progress | None = None,
     results: Results | None = None,
     jobs: int = 1,
+    scheduler: str | None = None,
 ) -> tuple[AttributionRow, ...]:
     """Take the error of each result of a study apart.
 
@@ -76,6 +78,8 @@ def attribute(
         Where what is found is looked up and kept, all calls of a result of a layer together.
     jobs : int
         Processes that work at once, each with its part of the threads.
+    scheduler : str or None
+        Address of a Dask scheduler whose workers work instead (extra ``dask``).
 
     Returns
     -------
@@ -88,6 +92,8 @@ def attribute(
         A product is unknown.
     InputFileError
         A layer is not in the file, or no layer has such a gradient.
+    MissingExtraError, StudyOptionError
+        ``scheduler`` is given and distributed is not installed, or there is none.
     """
     options = options or StudyOptions()
     every, backend = combinations_of(capture, options), emulator()
@@ -101,7 +107,7 @@ def attribute(
         known = {key: rows for key, rows in found if rows is not None}
     missing = tuple(part for part in parts if id(part) not in known)
     done = len(every) - sum(len(part.calls) for part in missing)
-    for part, rows in _computed(missing, options, spread, jobs, backend, progress, done, len(every)):
+    for part, rows in _computed(missing, options, spread, jobs, scheduler, backend, progress, done, len(every)):
         known[id(part)] = rows
         if results is not None:
             results.keep_causes(keys[id(part)], rows)
@@ -115,14 +121,20 @@ def _computed(
     options: StudyOptions,
     spread: int,
     jobs: int,
+    scheduler: str | None,
     backend: Backend,
     progress: Progress | None,
     done: int,
     total: int,
 ) -> Iterator[tuple[Part, tuple[AttributionRow, ...]]]:
     """Yield parts with what is found of them, as they end."""
-    if jobs > 1 and len(parts) > 1:
-        for part, rows in run_parts(parts, options, jobs, partial(_run_task, spread=spread)):
+    if parts and (scheduler is not None or (jobs > 1 and len(parts) > 1)):
+        run = partial(_run_task, spread=spread)
+        if scheduler is not None:
+            found = run_parts_on(scheduler, parts, options, run)
+        else:
+            found = run_parts(parts, options, jobs, run)
+        for part, rows in found:
             done += len(part.calls)
             if progress is not None:
                 progress(done, total, f"{part.layer.name} {part.kind.gradient}")

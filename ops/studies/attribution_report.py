@@ -144,12 +144,16 @@ class Spread:
     core_orders : Range
         Over orders in which cores add to memory, by the tiling of the call; none of an output.
     tilings : Range
-        Over the tilings that are chosen for fewer cores or for a half and a quarter of L1, of gradients with and
-        without the deterministic mode; one order. ``runs`` says how many different ones there were.
+        One order of the cores each. Of a weight gradient by the published kernel of A2 and A3 over one tiling for each
+        way in which any legal tiling cuts the sums, the deterministic ones too. Of others, whose tilings are the
+        library's own, over those that are chosen for fewer cores or for a half and a quarter of L1.
+    possible_tilings : int or None
+        How many runs there are in all; None: not known.
     """
 
     core_orders: Range
     tilings: Range
+    possible_tilings: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

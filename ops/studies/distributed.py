@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from npu_sim.errors import MissingExtraError
-from ops.studies.parallel import run_task, tasks_of
-from ops.studies.precision_report import LayerSummary, PrecisionRow, StudyOptionError, StudyOptions
+from ops.studies.parallel import Task, tasks_of
+from ops.studies.precision_report import StudyOptionError, StudyOptions
 from ops.studies.study_parts import Part
 
 _CONNECT_SECONDS = 30
+Result = TypeVar("Result")
 
 
 def run_parts_on(
-    address: str, parts: tuple[Part, ...], options: StudyOptions
-) -> Iterator[tuple[Part, tuple[LayerSummary, tuple[PrecisionRow, ...]]]]:
+    address: str, parts: tuple[Part, ...], options: StudyOptions, run: Callable[[Task], Result]
+) -> Iterator[tuple[Part, Result]]:
     """Yield parts with their results as they end on the cluster of a scheduler.
 
     Parameters
@@ -26,6 +27,8 @@ def run_parts_on(
         What to compute; tensors are sent, or what draws them.
     options : StudyOptions
         Of the study; without threads a part takes all of its worker's machine.
+    run : callable
+        What a worker does with a `Task`; a function of a module.
 
     Raises
     ------
@@ -34,7 +37,7 @@ def run_parts_on(
     StudyOptionError
         There is no scheduler.
     NpuSimError
-        As `ops.studies.precision.run_part`.
+        As ``run``.
     """
     try:
         import distributed as _distributed
@@ -51,7 +54,7 @@ def run_parts_on(
             f"scheduler must be reachable, not {address} ({' '.join(str(error).split())})"
         ) from error
     with client:
-        futures = client.map(run_task, tasks_of(parts, options, None), pure=False)
+        futures = client.map(run, tasks_of(parts, options, None), pure=False)
         of_key = {future.key: part for future, part in zip(futures, parts, strict=True)}
         try:
             # gathered in the client's own loop: what a dead worker had computed may have to be computed again

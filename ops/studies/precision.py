@@ -142,7 +142,7 @@ def study(
 
         done = len(known.rows)
         if scheduler is not None:
-            found = run_parts_on(scheduler, missing, options)
+            found = run_parts_on(scheduler, missing, options, run_task)
         else:
             found = run_parts(missing, options, jobs, run_task)
         for part, (summary, rows) in found:

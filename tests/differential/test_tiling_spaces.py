@@ -1,6 +1,7 @@
 """Tilings that a search may choose: every point of a space runs, in order, to the values of the definition."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from npu_sim.products import get_product
 from ops.conv3d_backprop_filter.params import split_params
 from ops.conv3d_backprop_filter.plan import split_launches
 from ops.conv3d_backprop_filter.tiling_space import WeightGradientTilingSpace
+from ops.conv_backward.api import described, plan_convolution_backward, run_convolution_backward
+from ops.conv_backward.plan import geometry_of
 from ops.matmul.tiling import MatmulShape
 from ops.matmul.tiling_space import MatmulTilingSpace
 from tests.cases.weight_gradient import expected, operands, plan_of, random_case, run_plan
@@ -56,6 +59,45 @@ def test_every_tiling_of_a_weight_gradient_gives_the_definition(series):
             np.testing.assert_array_equal(got, expected(case, x, dy))
             if ran % 4 == 0:
                 assert run_hazards(own.launches, own.product) == []
+
+
+@pytest.mark.parametrize(
+    ("x_shape", "weight_shape", "padding", "n_cut"),
+    [
+        ((1, 4, 9, 6), (6, 4, 3, 2), (1, 0), False),
+        ((2, 40, 5, 7), (35, 40, 1, 3), (0, 1), True),
+        ((1, 16, 21, 5), (16, 16, 2, 2), (0, 0), True),
+    ],
+)
+def test_cuts_of_k_give_every_result_that_any_tiling_gives(x_shape, weight_shape, padding, n_cut):
+    call = {"stride": 1, "padding": padding, "dilation": 1, "output_mask": (False, True, False), "product": "910b"}
+    rng = np.random.default_rng(x_shape[1])
+    x, w = rng.standard_normal(x_shape).astype(np.float32), np.zeros(weight_shape, np.float32)
+    size = [one + 2 * pad - tap + 1 for one, pad, tap in zip(x_shape[2:], padding, weight_shape[2:], strict=True)]
+    g = rng.standard_normal((x_shape[0], weight_shape[0], *size)).astype(np.float32)
+    descs = [described(tensor.shape, "fp32") for tensor in (g, x, w)]
+    plan = plan_convolution_backward(*descs, **call)
+    space = WeightGradientTilingSpace(
+        geometry=geometry_of(plan.resolved.call), product=get_product("910b"), compute_dtype=plan.resolved.compute_dtype
+    )
+
+    def bits(tiling):
+        made = plan_convolution_backward(*descs, **call, dw_tiling=tiling)
+        return run_convolution_backward(made, g, x, w).grad_weight.tobytes()
+
+    axes = {name: values if name.endswith("_parts") else values[:2] for name, values in space.axes.items()}
+    small = [dict(zip(axes, point, strict=True)) for point in product(*axes.values())]
+    legal = [tiling for point in small if (tiling := space.tiling(point)) is not None] + drawn(space, rng, 200)
+    cuts = {tiling.k_count: bits(tiling) for tiling in space.cuts_of_k}
+    assert set(cuts) == {tiling.k_count for tiling in legal}
+    assert len(set(cuts.values())) > 2
+    assert any(tiling.n_count > 1 for tiling in legal) == n_cut
+    # one block a core: which core adds first is the same in all of them then
+    blocks = space.product.cube_core_count // x_shape[0]
+    alone = [one for one in dict.fromkeys(legal) if one.m_count * one.n_count * one.k_count <= blocks]
+    found = {bits(alone[i]) for i in rng.choice(len(alone), min(len(alone), 100), replace=False)}
+    assert found <= set(cuts.values())
+    assert len(found) > 2
 
 
 @pytest.mark.parametrize(

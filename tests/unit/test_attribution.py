@@ -197,6 +197,10 @@ def test_spread_holds_the_call_itself_and_other_orders():
     orders, tilings = row.spread.core_orders, row.spread.tilings
     assert (orders.runs, orders.distinct) == (4, 4)
     assert tilings.distinct > 1
+    # the call's own and its deterministic one, and 9 rows of K in 1, 2, 3 and 5 parts; its own are 9
+    assert (tilings.runs, row.spread.possible_tilings) == (6, 6)
+    (few,) = rows_of(layer(), products=(SPLIT[0],), cube_math_types=(0,), spread=2)
+    assert (few.spread.tilings.runs, few.spread.possible_tilings) == (4, 6)
     assert tilings.min <= own <= tilings.max
     for one in (orders, tilings):
         assert 0 < one.min <= one.median <= one.max < 1e-6
@@ -204,6 +208,7 @@ def test_spread_holds_the_call_itself_and_other_orders():
     # every element has one core and one order, however the work is cut
     assert (output.spread.core_orders.runs, output.spread.tilings.distinct) == (0, 1)
     assert output.spread.tilings.runs > 1
+    assert output.spread.possible_tilings is None
     (fixed,) = rows_of(layer(), products=(SPLIT[0],), cube_math_types=(0,), gradients=("dx",), spread=3)
     assert (fixed.spread.core_orders.runs, fixed.spread.core_orders.distinct) == (3, 1)
 
@@ -290,6 +295,6 @@ def test_less_of_l1_gives_tilings_that_fewer_cores_do_not(monkeypatch):
     found = {}
     for parts in ((), (2, 4)):
         monkeypatch.setattr("ops.studies.attribution_spread._PARTS_OF_L1", parts)
-        (row,) = rows_of(wide, products=(SPLIT[0],), cube_math_types=(0,), spread=1)
+        (row,) = rows_of(wide, products=(UNIFIED[0],), cube_math_types=(0,), spread=1)
         found[parts] = row.spread.tilings.runs
     assert found[2, 4] > found[()]

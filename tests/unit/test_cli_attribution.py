@@ -71,9 +71,9 @@ def test_spread_has_a_table_of_its_own():
         Range(runs=4, distinct=3, min=1e-8, median=2e-8, max=3e-8),
         Range(runs=0, distinct=0, min=None, median=None, max=None),
     )
-    text = text_of(row(spread=Spread(core_orders=some, tilings=none)))
-    assert "core orders 4 3 1.0e-08 2.0e-08 3.0e-08" in " ".join(text.split())
-    assert "tilings 0 0 - - -" in " ".join(text.split())
+    text = text_of(row(spread=Spread(core_orders=none, tilings=some, possible_tilings=12)))
+    assert "tilings 4 of 12 3 1.0e-08 2.0e-08 3.0e-08" in " ".join(text.split())
+    assert "core orders 0 0 - - -" in " ".join(text.split())
 
 
 def test_lost_elements_have_a_column():

@@ -276,10 +276,11 @@ def taken_apart(layer, product, shares, spread=None):
 
 def test_bars_are_as_long_as_the_shares_of_the_causes(report):
     same = Range(runs=4, distinct=2, min=1e-8, median=2e-8, max=3e-8)
+    spread = Spread(core_orders=same, tilings=same, possible_tilings=None)
     rows = (
         taken_apart(EVIL, "910b", {"input": 0.75, "sums": 0.2, "output": 0.0}),
         taken_apart(EVIL, "910_93", {"input": 0.75, "sums": 0.2, "output": 0.0}),
-        taken_apart("b", "910b", {"input": 0.9, "sums": 0.9, "output": 0.2}, Spread(core_orders=same, tilings=same)),
+        taken_apart("b", "910b", {"input": 0.9, "sums": 0.9, "output": 0.2}, spread),
     )
     text = render(replace(report, attribution=rows)).decode()
     page = Page(text)

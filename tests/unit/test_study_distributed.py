@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from test_precision_study import capture
 
+from ops.studies.attribution import attribute
 from ops.studies.layers import Capture
 from ops.studies.precision import study
 from ops.studies.precision_report import StudyOptionError, StudyOptions
@@ -75,9 +76,16 @@ def test_study_survives_a_worker_that_is_killed(cluster, tmp_path):
     assert study(tensors, options, scheduler="tcp://127.0.0.1:1", results=Results(tmp_path / "kept.json")) == together
 
 
+def test_causes_are_found_by_a_cluster(cluster):
+    address, _ = cluster
+    tensors, options = many_layers(3), StudyOptions(products=("910b",), cube_math_types=(1,), threads=1)
+    assert attribute(tensors, options, spread=1, scheduler=address) == attribute(tensors, options, spread=1)
+
+
 def test_scheduler_that_is_not_there_is_refused(monkeypatch):
     monkeypatch.setattr("ops.studies.distributed._CONNECT_SECONDS", 1)
     begin = time.monotonic()
-    with pytest.raises(StudyOptionError, match=r"scheduler must be reachable, not tcp://127\.0\.0\.1:1"):
-        study(capture(), StudyOptions(), scheduler="tcp://127.0.0.1:1")
+    for ask in (study, attribute):
+        with pytest.raises(StudyOptionError, match=r"scheduler must be reachable, not tcp://127\.0\.0\.1:1"):
+            ask(capture(), StudyOptions(), scheduler="tcp://127.0.0.1:1")
     assert time.monotonic() - begin < 20

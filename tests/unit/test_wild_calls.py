@@ -16,9 +16,9 @@ import pytest
 from npu_sim.budget import use_budget
 from npu_sim.errors import BudgetError, InputFileError, UndefinedOnHardware
 from ops.studies.capture import load_capture
+from tests.ascendc.compiler import require_compiler
 from tests.cases import damaged_captures, damaged_inputs
 from tests.cases.wild_fronts import FRONTS
-from tests.ascendc.compiler import require_compiler
 from tests.long.damaged_files import read_one
 from tests.long.damaged_inputs import read_one as read_input
 from tests.long.wild_calls import one_call
