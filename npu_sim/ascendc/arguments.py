@@ -147,9 +147,11 @@ class Arguments:
                 argument.kind = ArgumentKind.TENSOR if data is None else ArgumentKind.BYTES
                 argument.word = place.address + self._offsets[number]
                 argument.size = value.nbytes if data is None else len(data)
-                raw = value.tobytes() if data is None else data
-                if not place.is_output:
-                    memory[place.address : place.address + len(raw)] = np.frombuffer(raw, np.uint8)
+                held = memory[place.address : place.address + argument.size]
+                if data is not None:
+                    held[:] = np.frombuffer(data, np.uint8)
+                elif not place.is_output:
+                    held.view(value.dtype).reshape(value.shape)[...] = value
             elif value is None:
                 argument.kind, argument.word = ArgumentKind.TENSOR, -1
             else:

@@ -199,7 +199,8 @@ class SourceKernel:
         counts = self._cores(chip, blocks)
         key, syncs, patience = whole("tiling_key", tiling_key), flag("auto_sync", auto_sync), _seconds(silence)
         Accumulation.parse(accumulation, default_accumulation(chip, "fp16"))  # refused before anything is computed
-        reserve(f"Memory of {self.name}", arguments.gm.total_bytes)
+        # what is compared with the arrays at the end is copied
+        reserve(f"Memory of {self.name}, twice,", 2 * arguments.gm.total_bytes)
         process = self._process(chip, arguments.gm.total_bytes, patience)
         memory: npt.NDArray[np.uint8] = np.frombuffer(process.gm, np.uint8)
         recorder = own_recorder()

@@ -73,7 +73,8 @@ class Cores:
         count, core = int(process.control.count), int(process.control.core)
         if not count:
             return
-        self._bytes += count * ROW_BYTES
+        # kept here, and once or twice by what looks at them afterwards
+        self._bytes += 3 * count * ROW_BYTES
         reserve("Rows of a kernel", self._bytes)
         rows = process.rows[:count]
         self._parts[core][-1].append(process.row_bytes[:count].copy())

@@ -454,6 +454,7 @@ def _new_shadow(product: Product, table: npt.NDArray[np.int64]) -> kept.Shadow:
     book[kept.EVENTS] = product.core.event_count
     book[kept.SPACE : kept.USED] = spaces.reshape(-1)
     flags = 7 * 7 * product.core.event_count
+    reserve("What the checks know of the memory of a launch", kept.SLOTS * cells * 8)
     return kept.Shadow(
         slots=np.zeros((kept.SLOTS, cells), np.int64),
         nodes=_empty_nodes(_FIRST_NODES),

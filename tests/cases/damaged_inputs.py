@@ -47,7 +47,8 @@ def _some_value(rng: np.random.Generator) -> Any:
         return EDGES[int(rng.integers(len(EDGES) - 1))]
     if kind < 0.45:
         return str(WORDS[int(rng.integers(len(WORDS)))])
-    return _VALUES[int(rng.integers(len(_VALUES)))]
+    # a value of its own: what is changed next may lie in it
+    return json.loads(json.dumps(_VALUES[int(rng.integers(len(_VALUES)))]))
 
 
 def _places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
