@@ -199,6 +199,6 @@ if(NOT TARGET npu-sim::acl)
   set_target_properties(npu-sim::acl PROPERTIES
     INTERFACE_INCLUDE_DIRECTORIES "${_npu_sim_root}/include"
     INTERFACE_LINK_LIBRARIES
-      "${_npu_sim_root}/lib64/libopapi.so;${_npu_sim_root}/lib64/libnnopbase.so;${_npu_sim_root}/lib64/libascendcl.so")
+      "${_npu_sim_root}/lib64/libopapi.so;${_npu_sim_root}/lib64/libnnopbase.so;${_npu_sim_root}/lib64/libascendcl.so;${CMAKE_DL_LIBS}")
 endif()
 """
