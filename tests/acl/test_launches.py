@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from npu_sim.errors import ShapeError
+from ops.cli import host_program
 from ops.cli.main import main
 
 ROOT = Path(__file__).parents[2]
@@ -88,9 +90,11 @@ def test_kernels_print_and_are_checked(program, started):
     assert "2 calls, 2 launches: 1 finding" in done.stderr
 
 
-def test_silence_is_seconds(program, started):
-    done = started(program, "nothing", NPU_SIM_SILENCE="soon")
-    assert "NPU_SIM_SILENCE must be seconds, more than 0 and at most 86400, not soon" in done.stderr
+@pytest.mark.parametrize("text", ["soon", "0", "-1", "nan", "inf", "86401"])
+def test_silence_is_seconds(monkeypatch, text):
+    monkeypatch.setenv("NPU_SIM_SILENCE", text)
+    with pytest.raises(ShapeError, match=f"NPU_SIM_SILENCE must be seconds, more than 0 and at most 86400, not {text}"):
+        host_program._silence()
 
 
 def test_errors_are_those_of_the_users_source(sdk, capsys, tmp_path):
