@@ -15,11 +15,10 @@ def example(compiled):
     return compiled(EXAMPLES / "avg_pool2d_backward.cpp")
 
 
-@pytest.mark.parametrize(("product", "soc"), [("", "Ascend910B2"), ("310p", "Ascend310P3")])
-def test_example_computes_the_gradient_and_leaves_nothing(example, started, product, soc):
-    done = started(example, NPU_SIM_PRODUCT=product)
+def test_example_computes_the_gradient_and_leaves_nothing(example, started):
+    done = started(example, NPU_SIM_PRODUCT="310p")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"{soc}: 144 elements, 0 wrong\n"
+    assert done.stdout == "Ascend310P3: 144 elements, 0 wrong\n"
 
 
 def test_variables_print_what_run_check_and_perf_do(example, started, tmp_path):
