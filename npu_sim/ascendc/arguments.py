@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.ascendc.control import MAX_ARGUMENTS, MAX_TENSORS, ArgumentKind
+from npu_sim.ascendc.operator_types import type_name
 from npu_sim.ascendc.process import Process
 from npu_sim.budget import reserve
 from npu_sim.dtypes.formats import get_dtype
@@ -177,6 +178,13 @@ class Arguments:
                     f"{place.name} of {self._kernel}, which it wrote, must be an array that can be written"
                 )
             value[...] = np.frombuffer(data.tobytes(), value.dtype).reshape(value.shape)
+
+    def types(self) -> tuple[str | None, ...]:
+        """Return what definitions of operators call the type of each array, None for the other arguments."""
+        return tuple(
+            type_name(value.dtype) if number in self._tensors and number not in self._bytes else None
+            for number, value in enumerate(self._given)
+        )
 
     def words(self) -> str:
         """Return shapes and types, and the other arguments, for reports."""

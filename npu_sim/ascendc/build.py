@@ -11,12 +11,13 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from npu_sim._jit import cache_parent, why_not_kept
 from npu_sim.ascendc.control import control_header
+from npu_sim.ascendc.operator_types import Types, with_numbers
 from npu_sim.ascendc.registry_header import registry_header
 from npu_sim.ascendc.source import Kind, Source
 from npu_sim.ascendc.tiling_structs import host_headers, structs_header
@@ -86,6 +87,8 @@ class Build:
         ``NAME`` or ``NAME=VALUE``.
     include : sequence of path
         Directories.
+    types : Types
+        Of the operator's tensors.
     """
 
     def __init__(
@@ -96,13 +99,11 @@ class Build:
         kind: Kind,
         defines: Sequence[str],
         include: Sequence[str | Path],
+        types: Types,
     ) -> None:
         self.source, self.kernel = source, kernel
-        self._defines = [*arch_defines(product, kind), *defines]
-        self._include = [source.path.parent, *(Path(path).resolve() for path in include)]
-        for path in self._include:
-            if not path.is_dir():
-                raise InputFileError(f"include must name directories, not {path}")
+        self._defines = [*arch_defines(product, kind), *types.macros, *defines]
+        self._include = include_directories(source, include)
 
     def program(self) -> Path:
         """Return the program, compiled now unless it is kept.
@@ -137,8 +138,9 @@ class Build:
             (place / name).write_text(text, encoding="utf-8")
         (place / _TILINGS).write_text(self._tilings(), encoding="utf-8", errors="surrogateescape")
         path = str(self.source.path).replace("\\", "\\\\").replace('"', '\\"')
-        body = f'#line 1 "{path}"\n{self.source.text}'
+        body = f'#line 1 "{path}"\n{with_numbers(self.source.text)}'
         (place / "source.inc").write_text(body, encoding="utf-8", errors="surrogateescape")
+        copies = _copied(included(self.source, self._include), place / "copies")
         renamed = {"main": "npusim_user_main"}
         renamed |= {name: f"npusim_kernel_{name}" for name in _C_NAMES if name == self.kernel}
         main = [
@@ -153,7 +155,8 @@ class Build:
         (place / "main.cpp").write_text("\n".join(main) + "\n", encoding="utf-8")
         include = [f"-I{INCLUDE}", f"-I{place}", f"-I{HOST_INCLUDE}"]
         for directory in self._include:
-            include += ["-iquote", str(directory), f"-I{directory}"]
+            for place_of in (place / "copies" / directory.relative_to("/"), directory)[not copies :]:
+                include += ["-iquote", str(place_of), f"-I{place_of}"]
         options = [
             "-std=c++17",
             "-O1",
@@ -173,7 +176,7 @@ class Build:
         return structs_header(host_headers(self.source.path), self.kernel, self._own_texts())
 
     def _own_texts(self) -> list[str]:
-        return [self.source.text, *_included(self.source, self._include)]
+        return [self.source.text, *(f"{path}\n{text}" for path, text in included(self.source, self._include).items())]
 
     def _digest(self, compiler: Compiler) -> str:
         parts = [compiler.version, str(compiler), self.kernel, str(self.source.path), *self._defines]
@@ -193,8 +196,23 @@ class Build:
 _INCLUDES = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 
 
-def _included(source: Source, directories: Sequence[Path]) -> list[str]:
-    """Return the text of every file of the user that the source includes, through others too."""
+def include_directories(source: Source, include: Sequence[str | Path]) -> list[Path]:
+    """Return where the headers of the user are looked for: beside the source, and in what is named.
+
+    Raises
+    ------
+    InputFileError
+        What is named is no directory.
+    """
+    directories = [source.path.parent, *(Path(path).resolve() for path in include)]
+    for path in directories:
+        if not path.is_dir():
+            raise InputFileError(f"include must name directories, not {path}")
+    return directories
+
+
+def included(source: Source, directories: Sequence[Path]) -> dict[Path, str]:
+    """Return the text of every file of the user that the source includes, through others too, in the order of paths."""
     seen: dict[Path, str] = {}
 
     def visit(text: str, own: Path) -> None:
@@ -207,7 +225,23 @@ def _included(source: Source, directories: Sequence[Path]) -> list[str]:
                     break
 
     visit(source.text, source.path.parent)
-    return [f"{path}\n{text}" for path, text in sorted(seen.items())]
+    return dict(sorted(seen.items()))
+
+
+def _copied(headers: Mapping[Path, str], folder: Path) -> bool:
+    """Copy the user's headers if one of them compares types or formats in directives; return whether.
+
+    All of them then, as a header finds those beside it first.
+    """
+    changed = {path: with_numbers(text) for path, text in headers.items()}
+    if changed == dict(headers):
+        return False
+    for path, text in changed.items():
+        copy = folder / path.relative_to("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        body = f'#line 1 "{path}"\n{text}'
+        copy.write_text(body, encoding="utf-8", errors="surrogateescape")
+    return True
 
 
 @cache

@@ -15,9 +15,10 @@ import numpy.typing as npt
 from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.arguments import flag, ints, whole
 from npu_sim.ascendc.arguments import Arguments, SharedMemory, tiling_bytes
-from npu_sim.ascendc.build import Build
+from npu_sim.ascendc.build import Build, include_directories, included
 from npu_sim.ascendc.control import MAX_CORES, Status
 from npu_sim.ascendc.machine import Cores
+from npu_sim.ascendc.operator_types import Types, definition_of, type_macros, uses_types
 from npu_sim.ascendc.process import SILENCE_SECONDS, KernelError, Process
 from npu_sim.ascendc.run import SourceRun, located
 from npu_sim.ascendc.source import Kind, Source, parameter_names, read_source
@@ -55,31 +56,60 @@ class SourceKernel:
         kind: Kind,
         defines: Sequence[str],
         include: Sequence[str | Path],
+        definition: str | Path | None = None,
     ) -> None:
         self.source, self.name, self.kind = source, name, kind
         self._defines, self._include = tuple(defines), tuple(include)
-        self._builds: dict[tuple[int, bool], Build] = {}
+        self._definition = None if definition is None else Path(definition)
+        self._builds: dict[tuple[int, bool, Types], Build] = {}
 
     @property
     def parameters(self) -> list[str]:
         """Names of the kernel's parameters, as far as its text shows them."""
         return _parameters(self.source, self.name)
 
-    def build(self, product: str | Product | None = None) -> Path:
+    def build(self, product: str | Product | None = None, types: Sequence[str | None] = ()) -> Path:
         """Return the program of the kernel for a product, compiled now unless it is kept.
+
+        Parameters
+        ----------
+        product : str, Product or None
+        types : sequence of str or None
+            Of its arguments (``DT_FLOAT``), where it asks for them; None: not known.
 
         Raises
         ------
         CompilationError
             The compiler refuses the source.
+        DTypeError
+            The operator's definition has no such combination of types.
         MissingExtraError
             There is no compiler.
         """
-        chip = _product(product)
-        key = chip.npu_arch, chip.core.is_split
+        return self._program(_product(product), self._types(types))
+
+    def _program(self, product: Product, types: Types) -> Path:
+        key = product.npu_arch, product.core.is_split, types
         if key not in self._builds:
-            self._builds[key] = Build(self.source, self.name, chip, self.kind, self._defines, self._include)
+            self._builds[key] = Build(self.source, self.name, product, self.kind, self._defines, self._include, types)
         return self._builds[key].program()
+
+    def _types(self, given: Sequence[str | None]) -> Types:
+        """Return the macros of the types of its tensors."""
+        texts = self._texts()
+        if not uses_types(texts):
+            return Types()
+        definition = definition_of(self.source.path, self.name, self._definition)
+        return type_macros(definition, self.parameters, given, self._defines, texts)
+
+    def _texts(self) -> list[str]:
+        directories = include_directories(self.source, self._include)
+        return [self.source.text, *included(self.source, directories).values()]
+
+    @property
+    def asks_for_types(self) -> bool:
+        """Whether its program depends on the types of its arguments (``DTYPE_X``)."""
+        return uses_types(self._texts())
 
     @default_fenv
     def __call__(
@@ -201,7 +231,8 @@ class SourceKernel:
         Accumulation.parse(accumulation, default_accumulation(chip, "fp16"))  # refused before anything is computed
         # what is compared with the arrays at the end is copied
         reserve(f"Memory of {self.name}, twice,", 2 * arguments.gm.total_bytes)
-        process = self._process(chip, arguments.gm.total_bytes, patience)
+        types = self._types(arguments.types())
+        process = self._process(chip, arguments.gm.total_bytes, patience, types)
         memory: npt.NDArray[np.uint8] = np.frombuffer(process.gm, np.uint8)
         recorder = own_recorder()
         after: dict[str, np.ndarray] = {}
@@ -229,6 +260,7 @@ class SourceKernel:
             stopped_by=stopped_by,
             refused=located(cores.refused, launches),
             printed=printed,
+            types=types.note,
         )
         execution = None
         if before is not None and after:
@@ -247,9 +279,9 @@ class SourceKernel:
             recorder.add(lambda: replace(run.explanation, execution=execution))
         return run
 
-    def _process(self, product: Product, gm_bytes: int, silence: float) -> Process:
+    def _process(self, product: Product, gm_bytes: int, silence: float, types: Types) -> Process:
         """Return the program that runs the kernel, not started."""
-        return Process(self.build(product), gm_bytes, silence)
+        return Process(self._program(product, types), gm_bytes, silence)
 
     def _serve(self, process: Process, cores: Cores, product: Product) -> tuple[KernelError | None, str]:
         """Take what the program hands over until it ends; return what stopped it, and what it printed."""
@@ -314,6 +346,7 @@ def compile(
     include: Sequence[str | Path] = (),
     kind: Kind | None = None,
     product: str | Product | None = None,
+    definition: str | Path | None = None,
 ) -> SourceKernel:
     """Compile a kernel of an Ascend C source for this machine.
 
@@ -333,7 +366,11 @@ def compile(
     kind : "vector", "cube", "mix" or None
         Which cores it is for on products with separate ones; None: KERNEL_TASK_TYPE, else its names.
     product : str, Product or None
-        For which to compile now; others are compiled when they are first called. None: the current product.
+        For which to compile now; others are compiled when they are first called. None: the current product. A source
+        that asks for the types of its arguments (``DTYPE_X``) is compiled when it is called.
+    definition : path or None
+        File with the operator's definition: a host source with a class of OpDef, or a JSON document. None: what is
+        found in ``op_host`` beside the kernel's ``op_kernel``.
 
     Returns
     -------
@@ -364,8 +401,9 @@ def compile(
     for define in defines:
         if not re.match(r"[A-Za-z_]\w*(?:=|$)", define):
             raise InputFileError(f"defines must be NAME or NAME=VALUE, not {shown(define)}")
-    made = SourceKernel(source, kernel, kind or source.kind, defines, include)
-    made.build(product)
+    made = SourceKernel(source, kernel, kind or source.kind, defines, include, definition)
+    if not made.asks_for_types:
+        made.build(product)
     return made
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from npu_sim.ascendc.kernel import SourceKernel
+from npu_sim.ascendc.operator_types import Types
 from npu_sim.ascendc.process import Process
 from npu_sim.ascendc.source import Kind, Source
 from npu_sim.errors import ProductError
@@ -73,7 +74,10 @@ class LinkedKernel(SourceKernel):
         """Names of the kernel's parameters."""
         return self._names
 
-    def _process(self, product: Product, gm_bytes: int, silence: float) -> Process:
+    def _types(self, given: Sequence[str | None]) -> Types:
+        return Types()
+
+    def _process(self, product: Product, gm_bytes: int, silence: float, types: Types) -> Process:
         if product.npu_arch != self._place.arch:
             raise ProductError(
                 f"{self.name} must run on what it was compiled for, __NPU_ARCH__ {self._place.arch}, not on "

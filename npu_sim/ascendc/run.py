@@ -59,11 +59,14 @@ class SourceRun(KernelRun):
         Instructions that could not be carried out; nothing was computed behind them.
     printed : str
         What it printed (printf, DumpTensor).
+    types : str
+        Types of tensors that nothing told, which the kernel was compiled with by default.
     """
 
     stopped_by: KernelError | None = None
     refused: tuple[Finding, ...] = ()
     printed: str = ""
+    types: str = ""
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
@@ -83,4 +86,5 @@ class SourceRun(KernelRun):
             launches=self.launches,
             is_finished=self.stopped_by is None,
             stopped_by="" if self.stopped_by is None else str(self.stopped_by),
+            notes=(self.types,) if self.types else (),
         )

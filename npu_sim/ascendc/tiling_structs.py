@@ -19,12 +19,17 @@ _REGISTERED = re.compile(r"\bREGISTER_TILING_DATA_CLASS\s*\(\s*(\w+)\s*,\s*([\w:
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
+def project_folder(source: Path) -> Path | None:
+    """Return the folder of the operator project that a kernel's source is part of; None: it is in none."""
+    return next((parent.parent for parent in source.parents if parent.name == _KERNELS), None)
+
+
 def host_headers(source: Path) -> list[Path]:
     """Return the headers of the project's host sources that define tilings, in the order of their names."""
-    folder = next((parent for parent in source.parents if parent.name == _KERNELS), None)
+    folder = project_folder(source)
     if folder is None:
         return []
-    found = sorted((folder.parent / _HOSTS).rglob("*.h"))
+    found = sorted((folder / _HOSTS).rglob("*.h"))
     return [path for path in found if path.stat().st_size <= _MOST_BYTES and "BEGIN_TILING_DATA_DEF" in _text(path)]
 
 

@@ -11,6 +11,7 @@ from ops.cli.source_kernel import (
     AutoSyncOption,
     BlocksOption,
     DefineOption,
+    DefinitionOption,
     FileArgument,
     Given,
     IncludeOption,
@@ -34,6 +35,7 @@ def perf_source_command(
     tiling_key: TilingKeyOption = 0,
     define: DefineOption = None,
     include: IncludeOption = None,
+    definition: DefinitionOption = None,
     kind: KindOption = None,
     product: ProductOption = None,
     auto_sync: AutoSyncOption = True,
@@ -60,7 +62,8 @@ def perf_source_command(
     files = read_trace_files(trace, trace_core, op_prof, file, (json_file,))
     given = Given(
         file=file, kernel=kernel, blocks=blocks, args=arg or (), outs=out or (), tiling=tiling, tiling_key=tiling_key,
-        defines=define or (), include=include or (), kind=kind, product=product, auto_sync=auto_sync,
+        defines=define or (), include=include or (), definition=definition, kind=kind, product=product,
+        auto_sync=auto_sync,
     )  # fmt: skip
     run, _ = given.called(checks=False)
     outcome = Outcome(code=0, error="", explanations=(run.explanation,))

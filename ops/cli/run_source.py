@@ -16,6 +16,7 @@ from ops.cli.source_kernel import (
     AutoSyncOption,
     BlocksOption,
     DefineOption,
+    DefinitionOption,
     FileArgument,
     Given,
     IncludeOption,
@@ -38,6 +39,7 @@ def run_source_command(
     tiling_key: TilingKeyOption = 0,
     define: DefineOption = None,
     include: IncludeOption = None,
+    definition: DefinitionOption = None,
     kind: KindOption = None,
     product: ProductOption = None,
     auto_sync: AutoSyncOption = True,
@@ -54,7 +56,8 @@ def run_source_command(
     """
     given = Given(
         file=file, kernel=kernel, blocks=blocks, args=arg or (), outs=out or (), tiling=tiling, tiling_key=tiling_key,
-        defines=define or (), include=include or (), kind=kind, product=product, auto_sync=auto_sync,
+        defines=define or (), include=include or (), definition=definition, kind=kind, product=product,
+        auto_sync=auto_sync,
     )  # fmt: skip
     paths = {name.partition(":")[0]: Path(f"{name.partition(':')[0]}.npy") for name in given.outs}
     for path in paths.values():

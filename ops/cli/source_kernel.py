@@ -51,6 +51,14 @@ DefineOption = Annotated[list[str] | None, typer.Option("-D", "--define", metava
 IncludeOption = Annotated[
     list[str] | None, typer.Option("-I", "--include", metavar="DIR", help="Directory of its headers; repeatable.")
 ]
+DefinitionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--definition",
+        metavar="FILE",
+        help="Operator's definition (OpDef class or JSON) for DTYPE_X. Default: in op_host beside op_kernel.",
+    ),
+]
 KindOption = Annotated[
     str | None, typer.Option("--kind", metavar="KIND", help="Cores it is for: vector, cube or mix. Default: it says.")
 ]
@@ -79,6 +87,7 @@ class Given:
     tiling_key: int
     defines: Sequence[str]
     include: Sequence[str]
+    definition: str | None
     kind: str | None
     product: str | None
     auto_sync: bool
@@ -96,6 +105,7 @@ class Given:
             include=list(self.include),
             kind=self.kind,  # type: ignore[arg-type]  # checked above
             product=self.product,
+            definition=self.definition,
         )
 
     def called(self, *, checks: bool) -> tuple[SourceRun, dict[str, np.ndarray]]:
