@@ -14,12 +14,13 @@ from npu_sim.engines.execute import Overflow
 from npu_sim.fenv import default_fenv
 from npu_sim.products import current_product
 from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
-from ops.aclnn.front import planned_work
-from ops.aclnn.handles import alive, truth, whole
+from ops.aclnn.front import fields_of, planned_work, storages_of
+from ops.aclnn.handles import truth, whole
 from ops.aclnn.objects import aclIntArray, aclTensor
-from ops.avg_pool_forward.call import AvgPool2dCall, parse_quirks
+from ops.avg_pool_forward.call import DEVIATIONS, AvgPool2dCall
 from ops.avg_pool_forward.rules import ARRAYS, TENSORS, call_context, check
 from ops.common.options import run_options
+from ops.common.quirks import parse_quirks
 from ops.common.rule import Profile
 from ops.common.status import AclnnStatus
 
@@ -39,7 +40,7 @@ def aclnnAvgPool2dGetWorkspaceSize(
     out: aclTensor | None,
     *,
     profile: Profile | None = None,
-    library_quirks: bool | Iterable[str] = False,
+    quirks: bool | Iterable[str] = False,
     accumulation: Accumulation | str | None = None,
     overflow: Overflow | None = None,
     threads: int | None = None,
@@ -60,7 +61,7 @@ def aclnnAvgPool2dGetWorkspaceSize(
         0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32.
     profile : {"page", "library"} or None
         What wins where the operator's page and newer library source differ (``ops/avg_pool_forward/RULES.md``).
-    library_quirks : bool, str, or list, tuple or set of str
+    quirks : bool, str, or list, tuple or set of str
         Deviations of the library to reproduce, of `ops.avg_pool_forward.call.DEVIATIONS`: all, none, or these.
     accumulation : Accumulation, str or None
         Model of the Cube's additions; None: the product's default for the compute dtype.
@@ -74,14 +75,10 @@ def aclnnAvgPool2dGetWorkspaceSize(
     status, workspaceSize, executor
         161001, 161002 or 561000 with 0 and None if the call is refused; `aclGetRecentErrMsg` says why.
     """
-    tensors = {"self": self, "out": out}
-    arrays = {"kernelSize": kernelSize, "strides": strides, "paddings": paddings}
+    given = {"self": self, "out": out, "kernelSize": kernelSize, "strides": strides, "paddings": paddings}
 
     def build() -> Work:
-        own = {TENSORS[name]: alive(name, aclTensor, tensor) for name, tensor in tensors.items()}
-        lists = {ARRAYS[name]: alive(name, aclIntArray, value) for name, value in arrays.items()}
-        values: dict[str, Any] = {name: None if value is None else value.values for name, value in lists.items()}
-        descs: dict[str, Any] = {name: None if tensor is None else tensor.desc for name, tensor in own.items()}
+        fields = fields_of(given, TENSORS, ARRAYS)
         call = AvgPool2dCall(
             product=current_product(),
             ceil_mode=truth("ceilMode", ceilMode),
@@ -89,15 +86,15 @@ def aclnnAvgPool2dGetWorkspaceSize(
             divisor_override=whole("divisorOverride", divisorOverride),
             cube_math_type=cube_math_number("cubeMathType", cubeMathType),
             profile=profile,
-            library_quirks=parse_quirks(library_quirks),
-            **descs,
-            **values,
+            quirks=parse_quirks(quirks, DEVIATIONS),
+            **fields,
         )
         resolved = check(call)
         options = run_options(call.product, resolved.route.compute_dtype, accumulation, overflow, threads)
-        storages = {name: None if tensor is None else tensor.storage for name, tensor in own.items()}
         outputs = {"output": resolved.output}
-        return planned_work("ops.avg_pool_forward", resolved, TENSORS, storages, outputs, options, call_context(call))
+        return planned_work(
+            "ops.avg_pool_forward", resolved, TENSORS, storages_of(given, TENSORS), outputs, options, call_context(call)
+        )
 
     return first_phase(NAME, build)
 

@@ -15,14 +15,15 @@ from npu_sim.engines.execute import Overflow
 from npu_sim.fenv import default_fenv
 from npu_sim.products import current_product
 from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
-from ops.aclnn.front import planned_work
-from ops.aclnn.handles import alive, truth, whole
+from ops.aclnn.front import fields_of, planned_work, storages_of
+from ops.aclnn.handles import truth, whole
 from ops.aclnn.objects import aclIntArray, aclTensor
 from ops.aclnn.runtime import is_deterministic
-from ops.avg_pool.call import AvgPoolCall, parse_quirks
+from ops.avg_pool.call import DEVIATIONS, AvgPoolCall
 from ops.avg_pool.rule import TENSORS
 from ops.avg_pool.rules import call_context, check
 from ops.common.options import run_options
+from ops.common.quirks import parse_quirks
 from ops.common.rule import Profile
 from ops.common.status import AclnnStatus
 
@@ -44,7 +45,7 @@ def aclnnAvgPool2dBackwardGetWorkspaceSize(
     gradInput: aclTensor | None,
     *,
     profile: Literal["page", "library"] | None = None,
-    library_quirks: bool | Iterable[str] = False,
+    quirks: bool | Iterable[str] = False,
     strict_shape: bool = False,
     deterministic: bool = False,
     accumulation: Accumulation | str | None = None,
@@ -67,7 +68,7 @@ def aclnnAvgPool2dBackwardGetWorkspaceSize(
         0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32.
     profile : {"page", "library"} or None
         What wins where the operator's page and newer library source differ (``ops/avg_pool/RULES.md``).
-    library_quirks : bool, str, or list, tuple or set of str
+    quirks : bool, str, or list, tuple or set of str
         Deviations of the library to reproduce, of `ops.avg_pool.call.DEVIATIONS`: all, none, or these.
     strict_shape : bool
         gradOutput must have the shape of the forward output, which the library does not check.
@@ -88,16 +89,23 @@ def aclnnAvgPool2dBackwardGetWorkspaceSize(
     given: dict[str, Any] = {
         "gradOutput": gradOutput, "self": self, "kernelSize": kernelSize, "stride": stride, "padding": padding,
         "ceilMode": ceilMode, "countIncludePad": countIncludePad, "divisorOverride": divisorOverride,
-        "cubeMathType": cubeMathType, "gradInput": gradInput, "profile": profile, "library_quirks": library_quirks,
+        "cubeMathType": cubeMathType, "gradInput": gradInput, "profile": profile, "quirks": quirks,
         "strict_shape": strict_shape, "deterministic": deterministic,
     }  # fmt: skip
 
     def build() -> Work:
         resolved = check(_call_of(given))
         options = run_options(resolved.product, resolved.cube_dtype, accumulation, overflow, threads)
-        storages = {field: given[name].storage for name, field in TENSORS.items()}
         outputs = {"grad_input": resolved.desc("grad_input")}
-        return planned_work("ops.avg_pool", resolved, TENSORS, storages, outputs, options, call_context(resolved.call))
+        return planned_work(
+            "ops.avg_pool",
+            resolved,
+            TENSORS,
+            storages_of(given, TENSORS),
+            outputs,
+            options,
+            call_context(resolved.call),
+        )
 
     return first_phase(NAME, build)
 
@@ -122,24 +130,16 @@ def _call_of(given: dict[str, Any]) -> AvgPoolCall:
     OperatorError
         161002: an argument is not of its type.
     """
-    tensors = {field: alive(name, aclTensor, given[name]) for name, field in TENSORS.items()}
-    arrays = {field: alive(name, aclIntArray, given[name]) for name, field in _ARRAYS.items()}
-    descs = {field: None if value is None else value.desc for field, value in tensors.items()}
-    values = {field: None if array is None else array.values for field, array in arrays.items()}
+    fields = fields_of(given, TENSORS, _ARRAYS)
     return AvgPoolCall(
         product=current_product(),
-        grad_output=descs["grad_output"],
-        input=descs["input"],
-        kernel_size=values["kernel_size"],
-        stride=values["stride"],
-        padding=values["padding"],
         ceil_mode=truth("ceilMode", given["ceilMode"]),
         count_include_pad=truth("countIncludePad", given["countIncludePad"]),
         divisor_override=whole("divisorOverride", given["divisorOverride"]),
         cube_math_type=cube_math_number("cubeMathType", given["cubeMathType"]),
-        grad_input=descs["grad_input"],
         profile=cast("Profile | None", given["profile"]),
-        library_quirks=parse_quirks(given["library_quirks"]),
+        quirks=parse_quirks(given["quirks"], DEVIATIONS),
         strict_shape=truth("strict_shape", given["strict_shape"]),
         deterministic=truth("deterministic", given["deterministic"]) or is_deterministic(),
+        **fields,
     )

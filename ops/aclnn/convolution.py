@@ -14,8 +14,8 @@ from npu_sim.engines.execute import Overflow
 from npu_sim.fenv import default_fenv
 from npu_sim.products import current_product
 from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
-from ops.aclnn.front import planned_work
-from ops.aclnn.handles import alive, truth, whole
+from ops.aclnn.front import fields_of, planned_work, storages_of
+from ops.aclnn.handles import truth, whole
 from ops.aclnn.objects import aclIntArray, aclTensor
 from ops.common.conv_rules import ARRAYS
 from ops.common.options import run_options
@@ -79,14 +79,13 @@ def aclnnConvolutionGetWorkspaceSize(
     status, workspaceSize, executor
         161001, 161002, 361001 or 561103 with 0 and None if the call is refused; `aclGetRecentErrMsg` says why.
     """
-    tensors = {"input": input, "weight": weight, "bias": bias, "output": output}
-    arrays = {"stride": stride, "padding": padding, "dilation": dilation, "outputPadding": outputPadding}
+    given = {
+        "input": input, "weight": weight, "bias": bias, "output": output, "stride": stride, "padding": padding,
+        "dilation": dilation, "outputPadding": outputPadding,
+    }  # fmt: skip
 
     def build() -> Work:
-        own = {name: alive(name, aclTensor, tensor) for name, tensor in tensors.items()}
-        lists = {ARRAYS[name]: alive(name, aclIntArray, value) for name, value in arrays.items()}
-        values: dict[str, Any] = {name: None if value is None else value.values for name, value in lists.items()}
-        descs: dict[str, Any] = {name: None if tensor is None else tensor.desc for name, tensor in own.items()}
+        fields = fields_of(given, TENSORS, ARRAYS)
         call = ConvolutionCall(
             product=current_product(),
             transposed=truth("transposed", transposed),
@@ -94,14 +93,14 @@ def aclnnConvolutionGetWorkspaceSize(
             cube_math_type=cube_math_number("cubeMathType", cubeMathType),
             profile=profile,
             strict_output_dtype=truth("strict_output_dtype", strict_output_dtype),
-            **descs,
-            **values,
+            **fields,
         )
         resolved = check(call)
         options = run_options(call.product, resolved.compute_dtype, accumulation, overflow, threads)
-        storages = {name: None if tensor is None else tensor.storage for name, tensor in own.items()}
         outputs = {"output": resolved.output}
-        return planned_work("ops.conv_forward", resolved, TENSORS, storages, outputs, options, call_context(call))
+        return planned_work(
+            "ops.conv_forward", resolved, TENSORS, storages_of(given, TENSORS), outputs, options, call_context(call)
+        )
 
     return first_phase(NAME, build)
 

@@ -7,7 +7,7 @@ Source: the published aclnnConvolutionBackward page (prototypes, parameters) and
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, cast
+from typing import Any
 
 from npu_sim.accumulation import Accumulation
 from npu_sim.dtypes.cube_math import cube_math_number
@@ -15,21 +15,25 @@ from npu_sim.engines.execute import Overflow
 from npu_sim.fenv import default_fenv
 from npu_sim.products import current_product
 from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
-from ops.aclnn.front import planned_work
+from ops.aclnn.front import fields_of, planned_work, storages_of
 from ops.aclnn.handles import alive, truth, whole
 from ops.aclnn.objects import aclBoolArray, aclIntArray, aclTensor
 from ops.aclnn.runtime import is_deterministic
 from ops.common.options import run_options
+from ops.common.quirks import parse_quirks
 from ops.common.rule import Profile
 from ops.common.status import AclnnStatus
-from ops.conv_backward.call import ConvBackwardCall, parse_quirks
+from ops.conv_backward.call import QUIRKS, ConvBackwardCall
 from ops.conv_backward.rule import TENSORS
 from ops.conv_backward.rules import call_context, check
 
 NAME = "aclnnConvolutionBackward"
 INT32 = 2**31
 
-_ARRAYS = ("biasSizes", "stride", "padding", "dilation", "outputPadding")
+_ARRAYS = {
+    "biasSizes": "bias_sizes", "stride": "stride", "padding": "padding", "dilation": "dilation",
+    "outputPadding": "output_padding",
+}  # fmt: skip
 
 
 @default_fenv
@@ -50,8 +54,8 @@ def aclnnConvolutionBackwardGetWorkspaceSize(
     gradWeight: aclTensor | None,
     gradBias: aclTensor | None,
     *,
-    profile: Literal["page", "library"] = "page",
-    quirks: Iterable[str] = (),
+    profile: Profile | None = None,
+    quirks: bool | Iterable[str] = False,
     deterministic: bool = False,
     strict_output_dtype: bool = False,
     accumulation: Accumulation | str | None = None,
@@ -76,10 +80,11 @@ def aclnnConvolutionBackwardGetWorkspaceSize(
         0 KEEP_DTYPE, 1 ALLOW_FP32_DOWN_PRECISION, 2 USE_FP16, 3 USE_HF32.
     gradInput, gradWeight, gradBias : aclTensor or None
         Where the results go in phase 2.
-    profile : {"page", "library"}
-        What wins where the operator's page and newer library source differ (``ops/conv_backward/RULES.md``).
-    quirks : iterable of str
-        Faults of the library to reproduce, of `ops.conv_backward.call.QUIRKS`.
+    profile : {"page", "library"} or None
+        What wins where the operator's page and newer library source differ (``ops/conv_backward/RULES.md``); None: the
+        page.
+    quirks : bool, str, or list, tuple or set of str
+        Faults of the library to reproduce, of `ops.conv_backward.call.QUIRKS`: all, none, or these.
     deterministic : bool
         Deterministic mode, also where that of the context (`aclrtCtxSetSysParamOpt`) is off.
     strict_output_dtype : bool
@@ -108,10 +113,10 @@ def aclnnConvolutionBackwardGetWorkspaceSize(
         call = _call_of(given)
         resolved = check(call)
         options = run_options(call.product, resolved.compute_dtype, accumulation, overflow, threads)
-        storages = {field: given[name].storage for name, field in TENSORS.items() if given[name] is not None}
         return planned_work(
-            "ops.conv_backward", resolved, TENSORS, storages, resolved.wanted_outputs, options, call_context(call)
-        )
+            "ops.conv_backward", resolved, TENSORS, storages_of(given, TENSORS), resolved.wanted_outputs, options,
+            call_context(call),
+        )  # fmt: skip
 
     return first_phase(NAME, build)
 
@@ -148,30 +153,17 @@ def _call_of(given: dict[str, Any]) -> ConvBackwardCall:
     OperatorError
         161002: an argument is not of its type.
     """
-    tensors = {name: alive(name, aclTensor, given[name]) for name in TENSORS}
-    arrays = {name: alive(name, aclIntArray, given[name]) for name in _ARRAYS}
+    fields = fields_of(given, TENSORS, _ARRAYS)
     mask = alive("outputMask", aclBoolArray, given["outputMask"])
-    descs = {name: None if value is None else value.desc for name, value in tensors.items()}
-    values = {name: None if array is None else array.values for name, array in arrays.items()}
     return ConvBackwardCall(
         product=current_product(),
-        grad_output=descs["gradOutput"],
-        input=descs["input"],
-        weight=descs["weight"],
-        bias_sizes=values["biasSizes"],
-        stride=values["stride"],
-        padding=values["padding"],
-        dilation=values["dilation"],
         transposed=truth("transposed", given["transposed"]),
-        output_padding=values["outputPadding"],
         groups=whole("groups", given["groups"], INT32),
         output_mask=None if mask is None else mask.values,
         cube_math_type=cube_math_number("cubeMathType", given["cubeMathType"]),
-        grad_input=descs["gradInput"],
-        grad_weight=descs["gradWeight"],
-        grad_bias=descs["gradBias"],
-        profile=cast("Profile", given["profile"]),
-        quirks=parse_quirks(given["quirks"]),
+        profile="page" if given["profile"] is None else given["profile"],
+        quirks=parse_quirks(given["quirks"], QUIRKS),
         deterministic=truth("deterministic", given["deterministic"]) or is_deterministic(),
         strict_output_dtype=truth("strict_output_dtype", given["strict_output_dtype"]),
+        **fields,
     )

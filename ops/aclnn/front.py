@@ -1,4 +1,4 @@
-"""What the first phases of the operators share once a call is checked: writeable results, plan, run."""
+"""What the first phases of the operators share: tensors and arrays of a call, writeable results, plan, run."""
 
 from __future__ import annotations
 
@@ -12,16 +12,46 @@ from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.errors import NpuSimError, OperatorError
 from npu_sim.report.explain import current_recorder
 from ops.aclnn.executor import Work
+from ops.aclnn.handles import alive
 from ops.aclnn.memory import check_writeable, tensors_of_run
+from ops.aclnn.objects import aclIntArray, aclTensor
 from ops.common.plan_cache import planned_once
 from ops.common.tensor_desc import TensorDesc
+
+
+def fields_of(given: Mapping[str, Any], tensors: Mapping[str, str], arrays: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a call that are tensors and arrays: descriptors and tuples of int, None of a null pointer.
+
+    Parameters
+    ----------
+    given : mapping of str to object
+        Arguments by their names in the C interface.
+    tensors, arrays : mapping of str to str
+        Fields by the names of the arguments that are such.
+
+    Raises
+    ------
+    OperatorError
+        161002: an argument is of another type, or destroyed.
+    """
+    own = {field: alive(name, aclTensor, given[name]) for name, field in tensors.items()}
+    lists = {field: alive(name, aclIntArray, given[name]) for name, field in arrays.items()}
+    return {
+        **{field: None if tensor is None else tensor.desc for field, tensor in own.items()},
+        **{field: None if array is None else array.values for field, array in lists.items()},
+    }
+
+
+def storages_of(given: Mapping[str, Any], tensors: Mapping[str, str]) -> dict[str, np.ndarray | None]:
+    """Return the storages of checked tensors by field, None of a null pointer."""
+    return {field: None if given[name] is None else given[name].storage for name, field in tensors.items()}
 
 
 def planned_work(
     package: str,
     resolved: Any,
     names: Mapping[str, str],
-    storages: dict[str, np.ndarray | None],
+    storages: Mapping[str, np.ndarray | None],
     outputs: Mapping[str, TensorDesc],
     options: ExecuteOptions,
     context: str,
@@ -36,7 +66,7 @@ def planned_work(
         The checked call.
     names : mapping of str to str
         Fields of the call by the argument names of the C interface, outputs in the order in which they are written.
-    storages : dict of str to array or None
+    storages : mapping of str to array or None
         The caller's storages by field.
     outputs : mapping of str to TensorDesc
         Results the call writes, by field.

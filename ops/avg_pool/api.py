@@ -17,7 +17,7 @@ from npu_sim.engines.execute import Overflow
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product, get_product
 from npu_sim.report.explain import current_recorder
-from ops.avg_pool.call import AvgPoolCall, parse_quirks
+from ops.avg_pool.call import DEVIATIONS, AvgPoolCall
 from ops.avg_pool.explain import explain_call
 from ops.avg_pool.plan import AvgPoolPlan, plan_call
 from ops.avg_pool.rules import check
@@ -26,6 +26,7 @@ from ops.common.arrays import as_array, contiguous
 from ops.common.notebook import result_html
 from ops.common.options import run_options
 from ops.common.plan_cache import planned_once
+from ops.common.quirks import parse_quirks
 from ops.common.rule import Profile
 from ops.common.run import empty_results
 from ops.common.tensor_desc import TensorDesc
@@ -56,7 +57,7 @@ class AvgPool2dBackward:
 
     def __repr__(self) -> str:
         result = f"grad_input={self.grad_input.dtype}{list(self.grad_input.shape)}, path={self.path!r}"
-        active = f", library_quirks={list(self.plan.route.active)}" if self.plan.route.active else ""
+        active = f", quirks={list(self.plan.route.active)}" if self.plan.route.active else ""
         product = f"product={self.product.name!r}{active}"
         return f"AvgPool2dBackward({result}, compute_dtype={self.compute_dtype!r}, {product})"
 
@@ -95,7 +96,7 @@ def plan_avg_pool2d_backward(
     cube_math_type: int | str | CubeMathType = 0,
     product: str | Product | None = None,
     profile: Profile | None = None,
-    library_quirks: bool | Iterable[str] = False,
+    quirks: bool | Iterable[str] = False,
     strict_shape: bool = True,
     deterministic: bool = False,
 ) -> AvgPoolPlan:
@@ -114,7 +115,7 @@ def plan_avg_pool2d_backward(
     call = _call_of(
         grad_output, input, kernel_size=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode,
         count_include_pad=count_include_pad, divisor_override=divisor_override, cube_math_type=cube_math_type,
-        product=product, profile=profile, library_quirks=library_quirks, strict_shape=strict_shape,
+        product=product, profile=profile, quirks=quirks, strict_shape=strict_shape,
         deterministic=deterministic,
     )  # fmt: skip
     return plan_call(check(call))
@@ -126,7 +127,7 @@ def _call_of(
     *,
     product: str | Product | None,
     profile: Profile | None,
-    library_quirks: bool | Iterable[str],
+    quirks: bool | Iterable[str],
     kernel_size: Any, stride: Any, padding: Any, ceil_mode: Any, count_include_pad: Any, divisor_override: Any,
     cube_math_type: Any, strict_shape: Any, deterministic: Any,
 ) -> AvgPoolCall:  # fmt: skip
@@ -144,7 +145,7 @@ def _call_of(
         cube_math_type=cube_math_number("cube_math_type", cube_math_type),
         grad_input=input,
         profile=profile,
-        library_quirks=parse_quirks(library_quirks),
+        quirks=parse_quirks(quirks, DEVIATIONS),
         strict_shape=flag("strict_shape", strict_shape),
         deterministic=flag("deterministic", deterministic),
     )
@@ -167,7 +168,7 @@ def avg_pool2d_backward(
     overflow: Overflow | None = None,
     threads: int | None = None,
     profile: Profile | None = None,
-    library_quirks: bool | Iterable[str] = False,
+    quirks: bool | Iterable[str] = False,
     strict_shape: bool = True,
     deterministic: bool = False,
 ) -> AvgPool2dBackward:
@@ -203,7 +204,7 @@ def avg_pool2d_backward(
     profile : {"page", "library"} or None
         What wins where the operator's page and newer library source differ. None: the page where it names the
         series (but split cores compute more than 65535 channels), the library on 910_93, which it does not name.
-    library_quirks : bool, str, or list, tuple or set of str
+    quirks : bool, str, or list, tuple or set of str
         Deviations of the library to reproduce, see `ops.avg_pool.call.DEVIATIONS`: all, none, or these.
     strict_shape : bool
         grad_output must have the shape of the forward output. False: what the library computes is computed.
@@ -241,7 +242,7 @@ def avg_pool2d_backward(
     call = _call_of(
         described(g.shape, dtype_name(g.dtype)), own, kernel_size=kernel_size, stride=stride, padding=padding,
         ceil_mode=ceil_mode, count_include_pad=count_include_pad, divisor_override=divisor_override,
-        cube_math_type=cube_math_type, product=chip, profile=profile, library_quirks=library_quirks,
+        cube_math_type=cube_math_type, product=chip, profile=profile, quirks=quirks,
         strict_shape=strict_shape, deterministic=deterministic,
     )  # fmt: skip
     plan = planned_once(call, chip, lambda: plan_call(check(call)))

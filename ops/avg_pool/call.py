@@ -9,7 +9,7 @@ import numpy as np
 
 from npu_sim.budget import reserve
 from npu_sim.products import Product
-from ops.common.quirks import check_names, parse_names
+from ops.common.quirks import check_quirks
 from ops.common.rule import Profile, check_profile
 from ops.common.tensor_desc import TensorDesc
 
@@ -113,19 +113,6 @@ def pool_axes(
     )
 
 
-def parse_quirks(value: object) -> frozenset[str]:
-    """Return the deviations that are on: all for True, none for False, or those that are named.
-
-    Raises
-    ------
-    OperatorError
-        161002: anything else.
-    """
-    if isinstance(value, (bool, np.bool_)):
-        return frozenset(DEVIATIONS) if value else frozenset()
-    return parse_names("library_quirks", value, DEVIATIONS, "a bool or a set of")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvgPoolCall:
     """The arguments of aclnnAvgPool2dBackward; None stands for a null pointer.
@@ -148,7 +135,7 @@ class AvgPoolCall:
         What wins where the operator's page and newer library source differ. None: the page where it names the
         series; then more than 65535 channels are computed where a route can. The page's rule on the type and format
         of self holds wherever the profile is not "library".
-    library_quirks : frozenset of str
+    quirks : frozenset of str
         Members of `DEVIATIONS` that are on.
     strict_shape : bool
         gradOutput must have the forward output's shape; otherwise what the library computes is computed.
@@ -173,14 +160,14 @@ class AvgPoolCall:
     cube_math_type: int
     grad_input: TensorDesc | None
     profile: Profile | None = None
-    library_quirks: frozenset[str] = frozenset()
+    quirks: frozenset[str] = frozenset()
     strict_shape: bool = False
     deterministic: bool = False
 
     def __post_init__(self) -> None:
         if self.profile is not None:
             check_profile(self.profile, "None or one of")
-        check_names("library quirk", self.library_quirks, DEVIATIONS)
+        check_quirks(self.quirks, DEVIATIONS)
 
     @property
     def column(self) -> Profile:

@@ -22,13 +22,13 @@ def explain_call(plan: AvgPoolPlan, title: str = "aclnnAvgPool2dBackward") -> Ex
             "workspace (bytes)": plan.workspace_bytes,
             "profile": call.column,
             "deterministic": call.deterministic,
-            "library quirks": ", ".join(sorted(call.library_quirks)) or "none",
+            "quirks": ", ".join(sorted(call.quirks)) or "none",
             "deviations met": ", ".join(route.deviations) or "none",
         }
     }
     facts.update(kernel_facts(plan.calls))
-    rows = tuple((name, DEVIATIONS[name], "on" if name in call.library_quirks else "off") for name in route.deviations)
-    columns = ("name", "what the library does", "library_quirks")
+    rows = tuple((name, DEVIATIONS[name], "on" if name in call.quirks else "off") for name in route.deviations)
+    columns = ("name", "what the library does", "quirks")
     deviations = ExplanationTable(title="deviations of the library that this call meets", columns=columns, rows=rows)
     words = call_words(
         {"gradOutput": call.grad_output, "input": call.input},

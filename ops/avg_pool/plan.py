@@ -93,7 +93,7 @@ def kernel_value(call: AvgPoolCall, route: Route) -> float:
 
 def kernel_divisor(call: AvgPoolCall) -> int:
     """Return the divisorOverride that reaches the vector kernel: the library passes 32 bits."""
-    return (call.divisor_override + 2**31) % 2**32 - 2**31 if call.library_quirks else call.divisor_override
+    return (call.divisor_override + 2**31) % 2**32 - 2**31 if call.quirks else call.divisor_override
 
 
 def mean_matrix(call: AvgPoolCall, route: Route, dtype: str) -> np.ndarray:

@@ -103,7 +103,7 @@ def _met(call: AvgPoolCall, axes: tuple[PoolAxis, ...], dtype: str) -> tuple[str
         return _met_by_windows(call, axes, dtype)
     if not any(axis.pad for axis in axes):
         return ()
-    return ("A5",) if "A5" in call.library_quirks else (*_met_by_windows(call, axes, dtype), "A5")
+    return ("A5",) if "A5" in call.quirks else (*_met_by_windows(call, axes, dtype), "A5")
 
 
 def _met_by_windows(call: AvgPoolCall, axes: tuple[PoolAxis, ...], dtype: str) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ def _met_by_windows(call: AvgPoolCall, axes: tuple[PoolAxis, ...], dtype: str) -
         return tuple(found)
     if abs(call.divisor_override) == MAX_DIVISOR:
         found.append("A2")
-    mean = call.divisor_override == 0 or "A2" in (set(found) & call.library_quirks)
+    mean = call.divisor_override == 0 or "A2" in (set(found) & call.quirks)
     if mean and dtype == "fp16" and int(h.covered.max()) * int(w.covered.max()) > MAX_HALF_COUNT:
         found.append("A3")
     return tuple(found)
@@ -148,7 +148,7 @@ def choose_route(call: AvgPoolCall) -> Route:
         return Route(name="empty", compute_dtype="fp16" if dtype == "fp16" else "fp32", why="a tensor has no element")
     axes = call.axes
     met = _met(call, axes, dtype)
-    active = tuple(name for name in met if name in call.library_quirks)
+    active = tuple(name for name in met if name in call.quirks)
     if is_global(call, axes) and ("A5" in active or not any(axis.pad for axis in axes)):
         wishes_half = call.cube_math_type in (CubeMathType.ALLOW_FP32_DOWN_PRECISION, CubeMathType.USE_FP16)
         return Route(

@@ -86,7 +86,7 @@ def rules_page() -> str:
         "| `strict_shape` | gradOutput must have the forward output's shape; default: true for "
         "`ops.avg_pool2d_backward`, false for the two-phase call, which then computes what the library computes |\n"
         "| `deterministic` | AvgPool3DGrad adds overlapping windows on one core; off by default |\n"
-        "| `library_quirks` | deviations of the library, by name or all; off by default. With any on, AvgPool3DGrad "
+        "| `quirks` | deviations of the library, by name or all; off by default. With any on, AvgPool3DGrad "
         "reads divisorOverride as 32 bits |\n"
     )
     deviations = "".join(f"| {name} | {text} |\n" for name, text in DEVIATIONS.items())

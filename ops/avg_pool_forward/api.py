@@ -17,7 +17,7 @@ from npu_sim.engines.execute import Overflow
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product, get_product
 from npu_sim.report.explain import current_recorder
-from ops.avg_pool_forward.call import AvgPool2dCall, parse_quirks
+from ops.avg_pool_forward.call import DEVIATIONS, AvgPool2dCall
 from ops.avg_pool_forward.explain import explain_call
 from ops.avg_pool_forward.plan import AvgPool2dPlan, plan_call
 from ops.avg_pool_forward.rules import check
@@ -26,6 +26,7 @@ from ops.common.arrays import as_array, contiguous
 from ops.common.notebook import result_html
 from ops.common.options import run_options
 from ops.common.plan_cache import planned_once
+from ops.common.quirks import parse_quirks
 from ops.common.rule import Profile
 from ops.common.run import empty_results
 from ops.common.tensor_desc import TensorDesc
@@ -56,7 +57,7 @@ class AvgPool2d:
 
     def __repr__(self) -> str:
         result = f"output={self.output.dtype}{list(self.output.shape)}, path={self.path!r}"
-        active = f", library_quirks={list(self.plan.route.active)}" if self.plan.route.active else ""
+        active = f", quirks={list(self.plan.route.active)}" if self.plan.route.active else ""
         product = f"product={self.product.name!r}{active}"
         return f"AvgPool2d({result}, compute_dtype={self.compute_dtype!r}, {product})"
 
@@ -93,7 +94,7 @@ def plan_avg_pool2d(
     cube_math_type: int | str | CubeMathType = 0,
     product: str | Product | None = None,
     profile: Profile | None = None,
-    library_quirks: bool | Iterable[str] = False,
+    quirks: bool | Iterable[str] = False,
 ) -> AvgPool2dPlan:
     """Check and plan the call that `avg_pool2d` makes of such a tensor; no tensor data exists.
 
@@ -110,7 +111,7 @@ def plan_avg_pool2d(
     call = _call_of(
         input, kernel_size=kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode,
         count_include_pad=count_include_pad, divisor_override=divisor_override, cube_math_type=cube_math_type,
-        product=product, profile=profile, library_quirks=library_quirks,
+        product=product, profile=profile, quirks=quirks,
     )  # fmt: skip
     return plan_call(check(call))
 
@@ -120,7 +121,7 @@ def _call_of(
     *,
     product: str | Product | None,
     profile: Profile | None,
-    library_quirks: bool | Iterable[str],
+    quirks: bool | Iterable[str],
     kernel_size: Any, stride: Any, padding: Any, ceil_mode: Any, count_include_pad: Any, divisor_override: Any,
     cube_math_type: Any,
 ) -> AvgPool2dCall:  # fmt: skip
@@ -137,7 +138,7 @@ def _call_of(
         cube_math_type=cube_math_number("cube_math_type", cube_math_type),
         output=input,
         profile=profile,
-        library_quirks=parse_quirks(library_quirks),
+        quirks=parse_quirks(quirks, DEVIATIONS),
     )
     # no tensor has a negative extent: a call without a window is refused by its rule
     shape = tuple(max(extent, 0) for extent in call.output_shape or input.shape)
@@ -160,7 +161,7 @@ def avg_pool2d(
     overflow: Overflow | None = None,
     threads: int | None = None,
     profile: Profile | None = None,
-    library_quirks: bool | Iterable[str] = False,
+    quirks: bool | Iterable[str] = False,
 ) -> AvgPool2d:
     """Compute 2D average pooling on the emulated machine, as aclnnAvgPool2d does.
 
@@ -190,7 +191,7 @@ def avg_pool2d(
         Host threads; None: all. The result does not depend on it.
     profile : {"page", "library"} or None
         What wins where the operator's page and newer library source differ, see ``ops/avg_pool_forward/RULES.md``.
-    library_quirks : bool, str, or list, tuple or set of str
+    quirks : bool, str, or list, tuple or set of str
         Deviations of the library to reproduce, see `ops.avg_pool_forward.call.DEVIATIONS`: all, none, or these.
 
     Returns
@@ -221,7 +222,7 @@ def avg_pool2d(
     call = _call_of(
         described(x.shape, dtype_name(x.dtype)), kernel_size=kernel_size, stride=stride, padding=padding,
         ceil_mode=ceil_mode, count_include_pad=count_include_pad, divisor_override=divisor_override,
-        cube_math_type=cube_math_type, product=chip, profile=profile, library_quirks=library_quirks,
+        cube_math_type=cube_math_type, product=chip, profile=profile, quirks=quirks,
     )  # fmt: skip
     plan = planned_once(call, chip, lambda: plan_call(check(call)))
     recorder = current_recorder()

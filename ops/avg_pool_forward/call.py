@@ -8,7 +8,7 @@ import numpy as np
 
 from npu_sim.products import Product
 from ops.avg_pool.call import PoolAxis, pool_axes
-from ops.common.quirks import check_names, parse_names
+from ops.common.quirks import check_quirks
 from ops.common.rule import Profile, check_profile
 from ops.common.tensor_desc import TensorDesc
 
@@ -20,19 +20,6 @@ DEVIATIONS = {
 }
 """Where the library differs from the mean's definition; all off by default. Source: ops-nn
 ``pooling/avg_pool3_d/op_api/aclnn_avgpool2d.cpp``."""
-
-
-def parse_quirks(value: object) -> frozenset[str]:
-    """Return the deviations that are on: all for True, none for False, or those that are named.
-
-    Raises
-    ------
-    OperatorError
-        161002: anything else.
-    """
-    if isinstance(value, (bool, np.bool_)):
-        return frozenset(DEVIATIONS) if value else frozenset()
-    return parse_names("library_quirks", value, DEVIATIONS, "a bool or a set of")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +43,7 @@ class AvgPool2dCall:
     profile : {"page", "library"} or None
         What wins where the operator's page and newer library source differ. None: the page, but what the
         library's published tests compute is computed.
-    library_quirks : frozenset of str
+    quirks : frozenset of str
         Members of `DEVIATIONS` that are on.
 
     Raises
@@ -76,12 +63,12 @@ class AvgPool2dCall:
     cube_math_type: int
     output: TensorDesc | None
     profile: Profile | None = None
-    library_quirks: frozenset[str] = frozenset()
+    quirks: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if self.profile is not None:
             check_profile(self.profile, "None or one of")
-        check_names("library quirk", self.library_quirks, DEVIATIONS)
+        check_quirks(self.quirks, DEVIATIONS)
 
     @property
     def column(self) -> Profile:

@@ -21,13 +21,13 @@ def explain_call(plan: AvgPool2dPlan, title: str = "aclnnAvgPool2d") -> Explanat
             "computes in": route.compute_dtype,
             "workspace (bytes)": plan.workspace_bytes,
             "profile": call.column,
-            "library quirks": ", ".join(sorted(call.library_quirks)) or "none",
+            "quirks": ", ".join(sorted(call.quirks)) or "none",
             "deviations met": ", ".join(route.deviations) or "none",
         }
     }
     facts.update(kernel_facts(plan.calls))
     rows = tuple((name, DEVIATIONS[name], "on" if name in route.active else "off") for name in route.deviations)
-    columns = ("name", "what the library does", "library_quirks")
+    columns = ("name", "what the library does", "quirks")
     deviations = ExplanationTable(title="deviations of the library that this call meets", columns=columns, rows=rows)
     return Explanation(
         title=title,

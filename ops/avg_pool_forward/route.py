@@ -102,7 +102,7 @@ def choose_route(call: AvgPool2dCall) -> Route:
             met.append("F1")
         elif not call.count_include_pad and compute == "fp16":
             met.append("F2")
-    active = tuple(name for name in met if name in call.library_quirks)
+    active = tuple(name for name in met if name in call.quirks)
     constant = call.divisor_override != 0 or (call.count_include_pad and (not clipped or "F1" in active))
     limit = None if is_split else _limits(call, axes)
     why = "one divisor for all windows" if constant else "a divisor for each window"

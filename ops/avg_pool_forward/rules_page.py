@@ -67,7 +67,7 @@ channels that are multiplied with it (up to 15 others) NaN, too.
 | `profile=None` (default) | the published page wins, but what the library's published tests compute is computed |
 | `profile="page"` | the published page wins throughout |
 | `profile="library"` | newer library source wins |
-| `library_quirks` | deviations of the library, by name or all; off by default |
+| `quirks` | deviations of the library, by name or all; off by default |
 
 | deviation | what the library does |
 |---|---|

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +23,12 @@ from ops.common.notebook import result_html
 from ops.common.options import run_options
 from ops.common.padding import named_padding
 from ops.common.plan_cache import planned_once
+from ops.common.quirks import parse_quirks
 from ops.common.rule import Profile
 from ops.common.run import empty_results
 from ops.common.tensor_desc import TensorDesc
 from ops.conv3d_backprop_filter.tiling_data import DwTiling
-from ops.conv_backward.call import ConvBackwardCall, parse_quirks
+from ops.conv_backward.call import QUIRKS, ConvBackwardCall
 from ops.conv_backward.explain import explain_call
 from ops.conv_backward.plan import ConvBackwardPlan, plan_call
 from ops.conv_backward.rules import check
@@ -114,8 +115,8 @@ def plan_convolution_backward(
     cube_math_type: int | str | CubeMathType = 0,
     product: str | Product | None = None,
     bias_sizes: Sequence[int] | None = None,
-    profile: Profile = "page",
-    quirks: Sequence[str] = (),
+    profile: Profile | None = None,
+    quirks: bool | Iterable[str] = False,
     deterministic: bool = False,
     strict_output_dtype: bool = False,
     generation: Generation = "published",
@@ -156,7 +157,7 @@ def _call_of(
     *,
     product: str | Product | None,
     bias_sizes: Sequence[int] | None,
-    profile: Profile,
+    profile: Profile | None,
     stride: Any, padding: Any, dilation: Any, transposed: Any, output_padding: Any, groups: Any, output_mask: Any,
     cube_math_type: Any, quirks: Any, deterministic: Any, strict_output_dtype: Any,
 ) -> ConvBackwardCall:  # fmt: skip
@@ -185,8 +186,8 @@ def _call_of(
         grad_input=input,
         grad_weight=weight,
         grad_bias=TensorDesc(shape=(bias_length,), dtype=grad_output.dtype, format="ND"),
-        profile=profile,
-        quirks=parse_quirks(quirks),
+        profile="page" if profile is None else profile,
+        quirks=parse_quirks(quirks, QUIRKS),
         deterministic=flag("deterministic", deterministic),
         strict_output_dtype=flag("strict_output_dtype", strict_output_dtype),
     )
@@ -212,8 +213,8 @@ def convolution_backward(
     threads: int | None = None,
     core_order: int | None = None,
     bias_sizes: Sequence[int] | None = None,
-    profile: Profile = "page",
-    quirks: Sequence[str] = (),
+    profile: Profile | None = None,
+    quirks: bool | Iterable[str] = False,
     deterministic: bool = False,
     strict_output_dtype: bool = False,
 ) -> ConvolutionBackward:
@@ -251,10 +252,10 @@ def convolution_backward(
         that a device may take. Nothing else depends on it.
     bias_sizes : sequence of int or None
         Looked at only if a tensor is empty; None: Cout.
-    profile : {"page", "library"}
-        What wins where the operator's page and newer library source differ.
-    quirks : sequence of str
-        Faults of the library to reproduce, see `ops.conv_backward.call.QUIRKS`.
+    profile : {"page", "library"} or None
+        What wins where the operator's page and newer library source differ; None: the page.
+    quirks : bool, str, or list, tuple or set of str
+        Faults of the library to reproduce, see `ops.conv_backward.call.QUIRKS`: all, none, or these.
     deterministic : bool
         The context's deterministic mode: a weight gradient whose additions have one order, by another route with other
         workspace. The other gradients have one anyway.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from npu_sim.products import Product
 from ops.common.conv_axes import ConvAxis, spatial_axes, split_padding
-from ops.common.quirks import check_names, parse_names
+from ops.common.quirks import check_quirks
 from ops.common.rule import Profile, check_profile
 from ops.common.tensor_desc import TensorDesc
 
@@ -17,17 +17,6 @@ Q1: with groups, a float32 weight gradient of a 16-bit computation is cast to th
 Q2: the window check of empty calls reads a padding of length 4 as if its first two entries were those of H and W.
 Q3: a deterministic 3D weight gradient with groups is refused, as in the operator's first published version.
 """
-
-
-def parse_quirks(value: object) -> frozenset[str]:
-    """Return the quirks that are on.
-
-    Raises
-    ------
-    OperatorError
-        161002: ``value`` is no list, tuple, set or name of `QUIRKS`.
-    """
-    return parse_names("quirks", value, QUIRKS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +80,7 @@ class ConvBackwardCall:
 
     def __post_init__(self) -> None:
         check_profile(self.profile)
-        check_names("quirk", self.quirks, QUIRKS)
+        check_quirks(self.quirks, QUIRKS)
 
     @property
     def column(self) -> Profile:

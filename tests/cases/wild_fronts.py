@@ -68,7 +68,7 @@ def avg_pool2d_backward(rng: np.random.Generator) -> object:
         "kernel_size": [2, 2], "stride": (2, 2), "padding": 0,
     }  # fmt: skip
     more = (
-        "ceil_mode", "count_include_pad", "divisor_override", "cube_math_type", "profile", "library_quirks",
+        "ceil_mode", "count_include_pad", "divisor_override", "cube_math_type", "profile", "quirks",
         "strict_shape", "deterministic", *_OPTIONS,
     )  # fmt: skip
     return ops.avg_pool2d_backward(**changed(rng, good, more))
@@ -78,7 +78,7 @@ def avg_pool2d(rng: np.random.Generator) -> object:
     """Call `ops.avg_pool2d`."""
     good = {"input": np.ones((1, 3, 4, 4), np.float16), "kernel_size": [2, 2], "stride": (2, 2), "padding": 0}
     more = (
-        "ceil_mode", "count_include_pad", "divisor_override", "cube_math_type", "profile", "library_quirks", *_OPTIONS
+        "ceil_mode", "count_include_pad", "divisor_override", "cube_math_type", "profile", "quirks", *_OPTIONS
     )  # fmt: skip
     return ops.avg_pool2d(**changed(rng, good, more))
 
@@ -176,7 +176,7 @@ def aclnn_avg_pool2d_backward(rng: np.random.Generator) -> object:
         "gradOutput": g, "self": x, "kernelSize": arrays[0], "stride": arrays[1], "padding": arrays[2],
         "ceilMode": False, "countIncludePad": True, "divisorOverride": 0, "cubeMathType": 1, "gradInput": dx,
     }  # fmt: skip
-    names = ("profile", "library_quirks", "strict_shape", "deterministic")
+    names = ("profile", "quirks", "strict_shape", "deterministic")
     first = aclnn.aclnnAvgPool2dBackwardGetWorkspaceSize
     return _phases(rng, first, aclnn.aclnnAvgPool2dBackward, given, names)
 
@@ -193,7 +193,7 @@ def aclnn_avg_pool2d(rng: np.random.Generator) -> object:
         "countIncludePad": True, "divisorOverride": 0, "cubeMathType": 1, "out": y,
     }  # fmt: skip
     first = aclnn.aclnnAvgPool2dGetWorkspaceSize
-    return _phases(rng, first, aclnn.aclnnAvgPool2d, given, ("profile", "library_quirks"))
+    return _phases(rng, first, aclnn.aclnnAvgPool2d, given, ("profile", "quirks"))
 
 
 def aclnn_runtime(rng: np.random.Generator) -> object:

@@ -164,7 +164,7 @@ def test_aclnn_avg_pool_executor_runs_once_and_needs_its_workspace():
     [
         ({"profile": 3}, "profile must be None or one of page, library, not 3"),
         ({"profile": "book"}, "profile must be None or one of page, library, not 'book'"),
-        ({"library_quirks": ["A9"]}, "library_quirks must be a bool or a set of A1, A2, A3, A4, A5, not ['A9']"),
+        ({"quirks": ["A9"]}, "quirks must be a bool or a set of A1, A2, A3, A4, A5, not ['A9']"),
         (
             {"accumulation": 7},
             "accumulation must be None, an npu_sim.Accumulation, 'serial' or a name like 'exact16-rne' or "
@@ -249,7 +249,7 @@ def test_aclnn_avg_pool_explains_itself_once_and_knows_the_quirks():
         for quirks, path in ((True, "cube"), (False, "cube+mul"), ({"A1"}, "cube"), ("A2", "cube+mul")):
             x, out = tensor((1, 2, 6, 6), "fp16"), np.zeros(72, np.float16)
             dx = tensor((1, 2, 6, 6), "fp16", out)
-            status, size, executor = phase_one(g, x, dx, case, library_quirks=quirks)
+            status, size, executor = phase_one(g, x, dx, case, quirks=quirks)
             assert status == 0
             assert aclnn.aclnnAvgPool2dBackward(np.empty(size, np.uint8), size, executor, None) == 0
             explanation = recorder.explanations()[-1]

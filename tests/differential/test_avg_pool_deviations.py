@@ -62,7 +62,7 @@ def test_a1_divides_a_clipped_last_window_by_the_whole_kernel(series, quirks):
     assert_follows(case, grad, off, pooling)
     assert deviations_of(recorder.explanations()[0]) == {"A1": "off"}
     with recording() as recorder:
-        _, on = run(case, library_quirks=quirks)
+        _, on = run(case, quirks=quirks)
     assert on.path == "cube"
     assert_leaves(case, grad, on)
     assert_follows(case, grad, on, replace(pooling, divisor_override=9))
@@ -77,11 +77,11 @@ def test_a2_ignores_the_largest_divisor(series, divisor):
     grad, off = run(case)
     assert off.path == "cube"
     assert_follows(case, grad, off, pooling)
-    _, on = run(case, library_quirks={"A2"})
+    _, on = run(case, quirks={"A2"})
     assert on.path == "cube+mul"
     assert_leaves(case, grad, on)
     assert_follows(case, grad, on, replace(pooling, divisor_override=0))
-    _, smaller = run(replace(case, pooling=replace(pooling, divisor_override=254)), library_quirks=True)
+    _, smaller = run(replace(case, pooling=replace(pooling, divisor_override=254)), quirks=True)
     assert smaller.path == "cube"
 
 
@@ -101,7 +101,7 @@ def test_a3_stops_counting_at_2048(series):
     assert off.path == "cube+mul"
     assert_follows(case, grad, off, pooling)
     for quirks in ("A3", True):
-        _, on = run(case, large, library_quirks=quirks)
+        _, on = run(case, large, quirks=quirks)
         assert_leaves(case, grad, on)
         assert_follows(case, grad.astype(np.float64) * count / np.minimum(count, 2048), on, pooling)
         # the same bits from the rows, which stream the weights through L1
@@ -118,7 +118,7 @@ def test_a3_is_met_by_windows_of_more_than_2048_halves_without_padding_only(seri
         cube_math_type=0, grad_input=x,
     )  # fmt: skip
     for quirks, count in ((frozenset(), 2500), (frozenset({"A3"}), 2048), (frozenset({"A1"}), 2500)):
-        mine = replace(call, library_quirks=quirks)
+        mine = replace(call, quirks=quirks)
         route = choose_route(mine)
         assert (route.name, route.deviations) == ("cube+mul", ("A3",))
         assert (mean_matrix(mine, route, "fp16") == np.float16(1 / count)).all()
@@ -134,9 +134,9 @@ def test_a3_is_met_by_windows_of_more_than_2048_halves_without_padding_only(seri
     # with A2 off the divisor stands and nothing is counted
     overridden = replace(call, divisor_override=255)
     for quirks, met in (((), ("A2",)), (("A3",), ("A2",)), (("A2",), ("A2", "A3"))):
-        assert choose_route(replace(overridden, library_quirks=frozenset(quirks))).deviations == met
+        assert choose_route(replace(overridden, quirks=frozenset(quirks))).deviations == met
     floats = {name: replace(getattr(call, name), dtype="fp32") for name in ("grad_output", "input", "grad_input")}
-    wide = replace(call, **floats, cube_math_type=1, library_quirks=frozenset(DEVIATIONS))
+    wide = replace(call, **floats, cube_math_type=1, quirks=frozenset(DEVIATIONS))
     assert choose_route(wide).deviations == ()
     assert (mean_matrix(wide, choose_route(wide), "fp32") == np.float32(1) / np.float32(2500)).all()
 
@@ -150,7 +150,7 @@ def test_a4_computes_in_fp16_on_the_cube(series, dtype, off, on):
     _, default = run(case, grad)
     assert default.compute_dtype == off
     assert_follows(case, grad, default, pooling)
-    _, quirk = run(case, grad, library_quirks="A4")
+    _, quirk = run(case, grad, quirks="A4")
     assert quirk.compute_dtype == on
     assert not np.isfinite(quirk.grad_input.astype(np.float32)).all()  # far beyond FP16
 
@@ -163,7 +163,7 @@ def test_a5_fills_the_plane_in_spite_of_padding(series):
     assert off.path == ("cube+mul" if series in UNIFIED else "AvgPool3DGrad")
     assert_follows(case, grad, off, pooling)
     assert (off.grad_input[..., -2:, :] == 0).all()
-    _, on = run(case, library_quirks={"A5"})
+    _, on = run(case, quirks={"A5"})
     assert on.path == "global"
     assert (on.grad_input == (grad / np.float16(120)).astype(np.float16)).all()
     plain = replace(case, pooling=replace(pooling, pad=(0, 0)))
@@ -188,10 +188,10 @@ def test_a4_holds_on_the_cube_where_a5_is_off(series):
     pooling = Pooling(kernel=(10, 10), stride=(20, 20), pad=(2, 2))
     case = Case(series=series, dtype="fp32", leading=(1, 3), extents=(10, 10), pooling=pooling, cube_math_type=1)
     for quirks, compute in (((), "hf32"), (("A4",), "fp16"), (("A2", "A3"), "hf32")):
-        grad, r = run(case, library_quirks=quirks)
+        grad, r = run(case, quirks=quirks)
         assert (r.path, r.compute_dtype, r.plan.route.deviations) == ("cube", compute, ("A4", "A5"))
         assert_follows(case, grad, r, pooling)
-    _, r = run(case, library_quirks=("A4", "A5"))
+    _, r = run(case, quirks=("A4", "A5"))
     assert (r.path, r.compute_dtype, r.plan.route.deviations) == ("global", "fp16", ("A5",))
 
 
@@ -201,7 +201,7 @@ def test_a3_holds_for_the_matrix_where_a5_is_off(series):
     case = Case(series=series, dtype="fp16", leading=(1, 2), extents=(50, 50), pooling=pooling)
     large = np.full((1, 2, 1, 1), 1000, np.float16)
     for quirks, count in (((), 49 * 48), ("A3", 2048)):
-        _, r = run(case, large, library_quirks=quirks)
+        _, r = run(case, large, quirks=quirks)
         assert (r.path, r.plan.route.deviations) == ("cube+mul", ("A3", "A5"))
         assert r.grad_input.max() == np.float16(1000) * np.float16(1 / count)
 
@@ -211,7 +211,7 @@ def test_clipped_windows_count_the_padding_whatever_other_deviation_is_on(series
     """The last of 4 windows on 6 + 2 positions has 2 positions of a row, one of them padding."""
     pooling = Pooling(kernel=(3, 3), stride=(2, 2), pad=(1, 1), ceil_mode=True)
     case = Case(series=series, dtype="fp16", leading=(2, 3), extents=(6, 6), pooling=pooling)
-    grad, r = run(case, library_quirks=set(DEVIATIONS) - {"A1"})
+    grad, r = run(case, quirks=set(DEVIATIONS) - {"A1"})
     assert (r.path, r.plan.route.deviations) == ("cube+mul", ("A1",))
     assert_follows(case, grad, r, pooling)
 
@@ -223,7 +223,7 @@ def test_a1_is_about_ceil_mode_only(series):
     case = Case(series=series, dtype="fp16", leading=(1, 2), extents=(8, 8), pooling=pooling)
     grad = np.full((1, 2, 4, 5), 2, np.float16)
     for quirks in ((), ("A1",)):
-        _, r = run(case, grad, library_quirks=quirks, strict_shape=False)
+        _, r = run(case, grad, quirks=quirks, strict_shape=False)
         assert (r.path, r.plan.route.deviations) == ("cube", ())
         expected_sums = input_gradient(grad, (8, 8), replace(pooling, divisor_override=1)) * np.float16(1 / 9)
         np.testing.assert_array_equal(r.grad_input, expected_sums.astype(np.float16))
@@ -238,17 +238,17 @@ def test_deviations_are_all_off_by_default_and_shown_in_the_explanation():
     assert deviations_of(explanation) == {}
     assert explanation.facts["call"] == {
         "route": "cube", "why": "one divisor for all windows", "gradOutput": "fp16 2x3x3x3", "cubeMathType": 0,
-        "computes in": "fp16", "workspace (bytes)": r.workspace_bytes, "profile": "page", "library quirks": "none",
+        "computes in": "fp16", "workspace (bytes)": r.workspace_bytes, "profile": "page", "quirks": "none",
         "deviations met": "none", "deterministic": False,
     }  # fmt: skip
     assert r.workspace_bytes > 0
     with recording() as recorder:
         wide = replace(case, series="910_93", dtype="bf16", cube_math_type=2)
-        run(replace(wide, pooling=replace(pooling, ceil_mode=True)), library_quirks=("A5", "A1"))
+        run(replace(wide, pooling=replace(pooling, ceil_mode=True)), quirks=("A5", "A1"))
         run(wide)
     vector, widened = (found.facts["call"] for found in recorder.explanations())
     expected_facts = ("AvgPool3DGrad", "ceilMode is true", "bf16 2x3x4x4", 2, "fp32", "library", "A1, A5")
-    facts = ("route", "why", "gradOutput", "cubeMathType", "computes in", "profile", "library quirks")
+    facts = ("route", "why", "gradOutput", "cubeMathType", "computes in", "profile", "quirks")
     assert tuple(vector[fact] for fact in facts) == expected_facts
     assert (widened["computes in"], widened["route"]) == ("fp16", "cube")
     assert explanation.launches == r.plan.calls.launches
@@ -289,10 +289,10 @@ def test_avg_pool_wide_divisors_are_cut_to_32_bits_by_the_library_only():
     grad, x = np.ones((1, 2, 2), np.float32), np.zeros((1, 4, 4), np.float32)
     common = {"kernel_size": 2, "divisor_override": 2**32 + 2, "product": "910_93"}
     assert ops.avg_pool2d_backward(grad, x, **common).grad_input.max() == np.float32(1) / np.float32(2**32)
-    assert ops.avg_pool2d_backward(grad, x, **common, library_quirks=True).grad_input.max() == 0.5
+    assert ops.avg_pool2d_backward(grad, x, **common, quirks=True).grad_input.max() == 0.5
     # the sign is bit 31; 0 is no override at all
     for wide, seen in ((2**31, -(2**31)), (-(2**31) - 1, 2**31 - 1), (2**31 - 1, 2**31 - 1), (2**32, 4)):
-        r = ops.avg_pool2d_backward(grad, x, **{**common, "divisor_override": wide}, library_quirks="A1")
+        r = ops.avg_pool2d_backward(grad, x, **{**common, "divisor_override": wide}, quirks="A1")
         assert (r.grad_input == np.float32(1) / np.float32(seen)).all(), wide
 
 
@@ -410,10 +410,10 @@ def test_avg_pool_infinity_that_saturates_before_the_cube_stays_in_its_channel()
 def test_avg_pool_repr_names_the_deviations_that_are_active():
     grad, x = np.zeros((1, 1, 3, 3), np.float16), np.zeros((1, 1, 6, 6), np.float16)
     common = {"kernel_size": 3, "stride": 2, "product": "310p"}
-    r = ops.avg_pool2d_backward(grad, x, **common, ceil_mode=True, library_quirks=True)
+    r = ops.avg_pool2d_backward(grad, x, **common, ceil_mode=True, quirks=True)
     assert repr(r) == (
         "AvgPool2dBackward(grad_input=float16[1, 1, 6, 6], path='cube', compute_dtype='fp16', product='Ascend310P3', "
-        "library_quirks=['A1'])"
+        "quirks=['A1'])"
     )
     assert "Conv2DBackpropInput, TransData" in str(r.plan)
 

@@ -106,7 +106,7 @@ def test_means_of_large_halves_do_not_pass_their_range_unless_the_library_lets_t
     x = np.full((1, 3, 20, 20), 300.0, np.float16)
     call = {"kernel_size": 18, "stride": 1, "padding": 2, "count_include_pad": False, "product": "910b"}
     np.testing.assert_allclose(ops.avg_pool2d(x, **call).output.astype(np.float64), 300, rtol=2.0**-10)
-    quirky = ops.avg_pool2d(x, **call, library_quirks=True)
+    quirky = ops.avg_pool2d(x, **call, quirks=True)
     assert (quirky.path, quirky.plan.route.active) == ("cube+mul", ("F2",))
     assert np.isinf(quirky.output).any()
 
@@ -115,8 +115,8 @@ def test_clipped_windows_are_divided_by_the_kernels_area_where_the_library_does(
     x = np.ones((1, 1, 5, 5), np.float16)
     call = {"kernel_size": 2, "stride": 2, "ceil_mode": True}
     assert (ops.avg_pool2d(x, **call, product="310p").output == 1).all()
-    assert ops.avg_pool2d(x, **call, product="310p", library_quirks="F1").output[0, 0, 2].tolist() == [0.5, 0.5, 0.25]
-    assert (ops.avg_pool2d(x, **call, product="910b", library_quirks=True).output == 1).all()
+    assert ops.avg_pool2d(x, **call, product="310p", quirks="F1").output[0, 0, 2].tolist() == [0.5, 0.5, 0.25]
+    assert (ops.avg_pool2d(x, **call, product="910b", quirks=True).output == 1).all()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

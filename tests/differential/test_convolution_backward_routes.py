@@ -116,6 +116,9 @@ def test_quirk_q1_rounds_a_grouped_weight_gradient_on_the_way(product, limit):
     np.testing.assert_array_equal(plain.grad_weight, np.full((4, 2, 1, 1), 1_000_000, np.float32))
     np.testing.assert_array_equal(faulty.grad_weight, np.full((4, 2, 1, 1), limit, np.float32))
     np.testing.assert_array_equal(plain.grad_input, faulty.grad_input)
+    for quirks in (True, "Q1"):
+        again = ops.convolution_backward(g, x, w.astype(np.float32), quirks=quirks, **keywords)
+        np.testing.assert_array_equal(again.grad_weight, faulty.grad_weight)
 
 
 @pytest.mark.parametrize("product", SPLIT)

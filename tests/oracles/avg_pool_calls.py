@@ -56,7 +56,7 @@ def arguments_of(call: AvgPoolCall, storages: dict[str, Any] | None = None) -> t
         call.ceil_mode, call.count_include_pad, call.divisor_override, call.cube_math_type, made["grad_input"],
     ]  # fmt: skip
     keywords = {
-        "profile": call.profile, "library_quirks": call.library_quirks, "strict_shape": call.strict_shape,
+        "profile": call.profile, "quirks": call.quirks, "strict_shape": call.strict_shape,
         "deterministic": call.deterministic,
     }  # fmt: skip
     return positional, keywords

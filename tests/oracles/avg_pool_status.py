@@ -47,7 +47,7 @@ def status(call: Any) -> tuple[int, str | None]:
     no_fp32 = not new_cores and g.dtype == "fp32" and call.cube_math_type in (0, 3)
     if no_fp32 and page:
         return 161002, None
-    if d == 0 and (kh, kw, oh, ow) == (h, w, 1, 1) and h >= 10 <= w and (ph == pw == 0 or "A5" in call.library_quirks):
+    if d == 0 and (kh, kw, oh, ow) == (h, w, 1, 1) and h >= 10 <= w and (ph == pw == 0 or "A5" in call.quirks):
         return (0, "global") if g.shape[:-2] == x.shape[:-2] else (561103, None)
     planes_of_g, planes_of_x = 1, 1
     for a, b in zip(g.shape[:-2], x.shape[:-2], strict=True):
@@ -63,7 +63,7 @@ def status(call: Any) -> tuple[int, str | None]:
         return 161002, None
     clipped = call.ceil_mode and ((oh - 1) * sh + kh > h + 2 * ph or (ow - 1) * sw + kw > w + 2 * pw)
     if call.count_include_pad:
-        one_divisor = new_cores or d != 0 or not clipped or "A1" in call.library_quirks
+        one_divisor = new_cores or d != 0 or not clipped or "A1" in call.quirks
     else:
-        one_divisor = d != 0 and (abs(d) != 255 or "A2" not in call.library_quirks)
+        one_divisor = d != 0 and (abs(d) != 255 or "A2" not in call.quirks)
     return 0, "cube" if one_divisor else "cube+mul"

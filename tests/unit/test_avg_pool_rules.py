@@ -11,10 +11,11 @@ import pytest
 
 from npu_sim import get_product
 from npu_sim.errors import OperatorError
-from ops.avg_pool.call import DEVIATIONS, AvgPoolCall, parse_quirks
+from ops.avg_pool.call import DEVIATIONS, AvgPoolCall
 from ops.avg_pool.route import choose_route
 from ops.avg_pool.rules import RULES, check, find_violation
 from ops.avg_pool.rules_page import PATH, rules_page
+from ops.common.quirks import parse_quirks
 from ops.common.tensor_desc import TensorDesc
 from tests.oracles.avg_pool_status import status
 from tests.oracles.pooling import output_extent
@@ -268,19 +269,19 @@ def test_cube_route_takes_at_least_the_windows_that_fit_and_any_number_more(seri
 def test_avg_pool_names_no_unknown_profile_or_quirk():
     with pytest.raises(OperatorError, match=r"^profile must be None or one of page, library, not 'book'$"):
         call(profile="book")
-    with pytest.raises(OperatorError, match=r"^library quirk must be one of A1, A2, A3, A4, A5, not 'A6'$"):
-        call(library_quirks=frozenset({"A1", "A6"}))
+    with pytest.raises(OperatorError, match=r"^quirk must be one of A1, A2, A3, A4, A5, not 'A6'$"):
+        call(quirks=frozenset({"A1", "A6"}))
 
 
 @pytest.mark.parametrize("value", [3, None, "A9", ["A1", 2], {"A1": 1}])
 def test_avg_pool_quirks_are_a_bool_or_names(value):
     with pytest.raises(OperatorError) as caught:
-        parse_quirks(value)
-    assert str(caught.value) == f"library_quirks must be a bool or a set of A1, A2, A3, A4, A5, not {value!r}"
-    assert parse_quirks(True) == parse_quirks(np.True_) == set(DEVIATIONS)
-    assert parse_quirks(np.False_) == frozenset()
-    assert parse_quirks("A2") == parse_quirks(["A2"]) == {"A2"}
-    assert parse_quirks(False) == parse_quirks(()) == frozenset()
+        parse_quirks(value, DEVIATIONS)
+    assert str(caught.value) == f"quirks must be a bool or a set of A1, A2, A3, A4, A5, not {value!r}"
+    assert parse_quirks(True, DEVIATIONS) == parse_quirks(np.True_, DEVIATIONS) == set(DEVIATIONS)
+    assert parse_quirks(np.False_, DEVIATIONS) == frozenset()
+    assert parse_quirks("A2", DEVIATIONS) == parse_quirks(["A2"], DEVIATIONS) == {"A2"}
+    assert parse_quirks(False, DEVIATIONS) == parse_quirks((), DEVIATIONS) == frozenset()
 
 
 def square(extent, **changes):
@@ -350,7 +351,7 @@ def test_avg_pool_global_route_begins_at_ten(series):
         far = replace(padded, stride=(30, 30), grad_output=desc(2, 1, 1))
         assert check(far).route.name == "cube"
         assert choose_route(far).deviations == ("A5",)
-        assert check(replace(far, library_quirks=frozenset({"A5"}))).route.name == "global"
+        assert check(replace(far, quirks=frozenset({"A5"}))).route.name == "global"
 
 
 COMPUTE = {
@@ -387,7 +388,7 @@ def test_avg_pool_compute_type_follows_route_tensors_and_cube_math_type(series, 
             if wanted is not None:  # the Cube of 310P and 910 multiplies halves only
                 assert check(made).cube_dtype == (wanted if split else "fp16")
             if name == "cube" and split and dtype != "fp16":
-                quirk = choose_route(replace(made, library_quirks=frozenset({"A4"})))
+                quirk = choose_route(replace(made, quirks=frozenset({"A4"})))
                 assert quirk.compute_dtype == COMPUTE["cube with A4"][number]
 
 
@@ -435,7 +436,7 @@ def any_call(rng):
         padding=pick(pad, None, (), (0,), (9, 9), (-1, 0), (0, 0, 0)), ceil_mode=ceil_mode,
         count_include_pad=bool(rng.integers(2)), divisor_override=pick(0, 1, 255, -255, 256, -256, 300, chance=0.5),
         cube_math_type=int(pick(rng.integers(0, 4), -1, 4)), profile=(None, "page", "library")[rng.integers(3)],
-        library_quirks=parse_quirks([False, True, "A1", "A2", "A5"][rng.integers(5)]),
+        quirks=parse_quirks([False, True, "A1", "A2", "A5"][rng.integers(5)], DEVIATIONS),
         strict_shape=bool(rng.integers(2)),
     )  # fmt: skip
 
