@@ -59,6 +59,8 @@ if recorder is not None:
     recorder.add(lambda: made)
 """
 PRODUCTS = ("--product", "910b", "--product", "310p")
+SMALL_PRODUCT = ("matmul", "--m", "16", "--k", "64", "--n", "16", "--product", "910b")
+SMALL_GRADIENT = ("conv-backprop-filter", "--x", "1,16,2,2", "--weight", "16,16,1,1", "--product", "910b")
 POINT = {"op": "instruction", "ascend_instructions": [{"op": "vadds", "repeat": 1}], "dtype": "float32"}
 SHAPE = ("--x", "2,20,9,7", "--weight", "20,20,3,3", "--dtype", "fp32", *PRODUCTS)
 
@@ -101,6 +103,7 @@ TITLES = {
         "How long the calls of a network's training step take, and where the time goes.",
     ),
     "perf_requests": ("npu-sim perf REQUESTS.json --json", "How long each request takes, or why that cannot be said."),
+    "perf_tune": ("npu-sim perf OPERATOR --tune --json", "The fastest tiling of a kernel that was found, and its own."),
     "perf_validate": ("npu-sim perf --validate --json", "How far predicted times are from published ones."),
     "check": ("npu-sim check --json", "What is wrong in the kernel of each weight gradient, or why it is refused."),
     "perf_script": ("npu-sim perf FILE.py --json", "How long each operator call of a Python file takes."),
@@ -121,9 +124,10 @@ INPUTS = {"perf_request_file": request_schema}
 """Schemas of what commands read."""
 
 NAMES_AS_KEYS = frozenset({
-    "additions", "advice", "aliases", "busy_cycles", "busy_cycles_all_cores", "bytes_by_path", "critical_parts",
-    "critical_shares", "cube_wait_shares", "evidence", "facts", "instruction_counts", "metadata", "peak_flops",
-    "pipe_shares", "products", "seconds_by_kind", "seconds_by_result", "stall_cycles", "untimed", "wait_shares",
+    "additions", "advice", "aliases", "best", "busy_cycles", "busy_cycles_all_cores", "bytes_by_path",
+    "critical_parts", "critical_shares", "cube_wait_shares", "default", "evidence", "facts", "instruction_counts",
+    "metadata", "peak_flops", "pipe_shares", "products", "seconds_by_kind", "seconds_by_result", "stall_cycles",
+    "untimed", "wait_shares",
 })  # fmt: skip
 """Fields whose value is an object with keys that are names: of products, pipes, facts, .."""
 
@@ -153,6 +157,8 @@ MEANINGS = {
     "is_calibrated": "the model was compared with measured kernels of these kinds on this architecture",
     "low_task_seconds": "lower bound: task_seconds is expected between both in four of five cases",
     "low_us": "lower bound of duration_us; null of points of micro-benchmarks",
+    "default": "the kernel's own tiling, under CANN's names",
+    "default_cycles": "core time of the kernel with its own tiling",
     "deciding": "the figure that decided, against its threshold",
     "evidence": "how the number is known; of a parameter set, how many are known so",
     "file": "source of the instruction, where it is a kernel in Python; else empty",
@@ -209,11 +215,14 @@ MEANINGS = {
     "stopped_by": "error that ended the kernel early",
     "task_seconds": "core time and launch overhead",
     "baseline_us": "operations at peak or bytes at the memory's bandwidth, and a constant of the chip",
+    "best": "the fastest tiling that was found, under CANN's names",
+    "best_cycles": "core time of the kernel with it",
     "bias": "median of predicted over measured",
     "coverage": "share of measured times between low and high",
     "half": "calibration: parameters were fitted while looking at the row; validation: it was held back",
     "median": "of the ratio of the larger to the smaller time",
     "thresholds": "numbers of the standard for the dtype",
+    "timed_count": "tilings that were timed",
     "total_cycles": "core time",
     "untimed": "what else the step runs, with how often; empty where that is not known",
     "verdicts": "what each standard says",
@@ -291,6 +300,7 @@ def documents() -> dict[str, list[Any]]:
             ),
             _printed("perf", "--model", "resnet50", "--batch", "1", "--layer", "pool5", "--product", "910b"),
         ],
+        "perf_tune": [_printed("perf", *call, "--tune", "--jobs", "1") for call in (SMALL_PRODUCT, SMALL_GRADIENT)],
         "perf_validate": [_validation()],
         "products": [_printed("products")],
         "assumptions": [_printed("products", "--assumptions")],

@@ -13,6 +13,7 @@ from ops.studies.calls.planned import time_call
 from ops.studies.cases import case_of_shape
 from ops.studies.network.report import run_network
 from ops.studies.network.step import step_of_table
+from tests.long.advice_signs import outcome, time_of
 from tests.oracles.series import SERIES
 
 WIDE = case_of_shape((4, 20, 14, 14), (40, 20, 3, 3), padding=(1,), dtype="fp32")
@@ -112,3 +113,16 @@ def test_a_call_without_images_has_no_batch_to_change(capsys):
     assert main(["perf", "matmul", "--m", "64", "--k", "64", "--n", "64", "--product", "910b", "--advice"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "Advice for 910b: no change that was timed gains anything." in out or "; a call takes " in out
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+def test_every_change_can_be_made_to_a_request_and_gains_there_what_it_promises(dtype):
+    call = {"op": "conv_backward", "x": [2, 20, 9, 9], "w": [20, 20, 3, 3], "pads": 1, "in_dtype": dtype}
+    call |= {"cube_math_type": 0, "product": "910b"}
+    before, chip = time_of(call), get_product("910b")
+    changes = advise([AdvisedCall(request=before.request, count=1, seconds=before.task_seconds)], chip, "call")
+    assert {"give calls fewer cores (block_dim)", "take twice the batch"} <= {change.words for change in changes}
+    for change in changes:
+        assert outcome(change, call, before, chip.cube_core_count)[0], change.words
+        assert not outcome(replace(change, changed_seconds=2 * change.seconds - change.changed_seconds), call, before,
+                           chip.cube_core_count)[0], change.words  # fmt: skip

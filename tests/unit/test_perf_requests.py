@@ -12,6 +12,7 @@ from test_case_files import INPUT_KERNEL, KERNEL, atk_convolution, atk_pooling, 
 from npu_sim.engines.timeline import run_timeline
 from npu_sim.products import get_product
 from ops.cli.main import main
+from ops.common.generation import GENERATIONS
 from ops.common.geometry import ConvGeometry
 from ops.common.tensor_desc import TensorDesc
 from ops.matmul.plan import MatmulShape
@@ -555,6 +556,24 @@ def test_an_answer_says_what_is_launched_and_how_sure_it_is():
     assert document["is_calibrated"] is False
     assert sum(document["critical_shares"].values()) == pytest.approx(1)
     assert set(document["pipe_shares"]) == {"S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX"}
+
+
+@pytest.mark.parametrize("op", ["conv_backward", "conv"])
+def test_kernels_of_whole_calls_have_the_cores_of_the_request(op):
+    values = {"op": op, "x": [4, 32, 14, 14], "w": [32, 32, 3, 3], "pads": 1}
+    item = read_item(values | {"block_dim": 3})
+    assert item.ignored == ()
+    few, free = (
+        [launch.core_count for launch in answers.time_item(one).kernel.launches if launch.launch.startswith("Conv")]
+        for one in (item, read_item(values))
+    )
+    assert max(few) <= 3 < min(free)
+
+
+def test_kernels_of_whole_calls_are_of_the_generation_of_the_request():
+    values = {"op": "conv_backward", "x": [4, 32, 14, 14], "w": [32, 32, 3, 3], "pads": 1, "mask": "dw"}
+    published, closed = (answers.time_item(read_item(values | {"generation": one})) for one in GENERATIONS)
+    assert published.kernel.total_cycles != closed.kernel.total_cycles
 
 
 @pytest.mark.parametrize("blocks", [1, 4])

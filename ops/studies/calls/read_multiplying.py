@@ -71,7 +71,10 @@ def read_kernel(kernel: ConvKernel, fields: Fields, product: Product, scope: Tim
         has_bias = _has_bias(fields)
         name = convolution_name(given.geometry)
         return ConvolutionRequest(
-            case=given.case(name, dtype), has_bias=has_bias, cube_math_type=mode_of(dtype, compute)
+            case=given.case(name, dtype),
+            has_bias=has_bias,
+            cube_math_type=mode_of(dtype, compute),
+            block_dim=fields.block_dim(),
         )
     result = fields.dtype("out_dtype", "output_dtype", default="fp32" if kernel == "filter" else dtype)
     return convolution_operator_request(kernel, given.geometry, compute, (dtype, result), **_chosen(fields))
@@ -86,12 +89,16 @@ def _chosen(fields: Fields) -> dict[str, Any]:
 
 
 def read_backward(fields: Fields, product: Product, scope: TimedScope) -> Request:
-    """Return a call of aclnnConvolutionBackward; ``mask``: three bools, or names of gradients (dx, dw, db: all)."""
+    """Return a call of aclnnConvolutionBackward; ``mask``: three bools, or names of gradients (dx, dw, db: all).
+
+    ``block_dim`` and ``generation`` are those of its kernels, as of `read_kernel`.
+    """
     given = read_convolution(fields)
     dtype, compute = types_of(fields, product, "hf32")
     name = convolution_name(given.geometry)
     mode = fields.number("cube_math_type", default=mode_of(dtype, compute))
-    return GradientRequest(case=given.case(name, dtype), gradients=_gradients(fields), cube_math_type=mode)
+    case = given.case(name, dtype)
+    return GradientRequest(case=case, gradients=_gradients(fields), cube_math_type=mode, **_chosen(fields))
 
 
 def _gradients(fields: Fields) -> tuple[GradientName, ...]:

@@ -55,8 +55,9 @@ FIELDS: Mapping[str, tuple[Mapping[str, Any], str, tuple[str, ...]]] = {
     "b_format": ({"type": "string"}, "likewise", ("matmul",)),
     "c_format": ({"type": "string"}, "likewise", ("matmul",)),
     "tiling": ({"type": "object"}, "one of CANN's tuning records: block_dim, al1, bl1, al0, bl0, cl0", ("matmul",)),
-    "block_dim": (_INTS, "cores of the kernel; default: as many as are of use", ("matmul", *_KERNELS)),
-    "generation": ({"type": "string"}, "closed, the one of most profiles, or published; default closed", _KERNELS),
+    "block_dim": (_INTS, "cores of the kernel; default: as many as are of use", ("matmul", *_CONVOLUTIONS)),
+    "generation": ({"type": "string"}, "closed, the one of most profiles, or published; default closed",
+                   _CONVOLUTIONS),
     "in_shape": (_SHAPES, "shape of what is read", _VECTOR),
     "other_shape": (_SHAPE, "of a second operand, if it is another; of one element: a number", tuple(ELEMENTWISE)),
     "in_dtype": ({"type": "string"}, "type of the tensors: fp16, FLOAT16, DT_BF16, float32, INT64, ...; default fp16, "
