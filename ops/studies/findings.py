@@ -23,12 +23,15 @@ from npu_sim.program.finding_codes import CODES, SEVERITIES, Code
 from npu_sim.program.launch import Launch
 from npu_sim.program.violation import Kind, Violation
 from npu_sim.report.sarif import SarifPlace, SarifResult, SarifRule
+from ops.studies.odd_rows import odd_row
 
 GroupKey = tuple[Any, ...]
 WINDOW_ROWS = 2
 """Rows shown before and behind each row of a finding."""
-_PROGRAMS = 4
-"""Programs kept at a time: findings come core by core."""
+_PROGRAMS = 8
+"""Programs kept at a time: findings come core by core, and each is held to a few other cores."""
+_CAUSES = 64
+"""Findings whose cause is looked for: who has more does not read them one by one."""
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
 
 
@@ -63,6 +66,22 @@ class BufferRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """What a finding is likely due to (`ops.studies.odd_rows`).
+
+    ``instruction`` is the row that is wrong, or, at the row in front of which it is missing, the one that should be
+    there.
+    """
+
+    words: str
+    instruction: Instruction
+
+    def __str__(self) -> str:
+        at = self.instruction
+        return f"{at.file}:{at.line}: {self.words}" if at.line else self.words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One finding with the instructions around it.
 
@@ -82,6 +101,8 @@ class Finding:
         The bytes, where something named holds them.
     also : tuple of str
         What else the same missing order shows as.
+    cause : Cause or None
+        The row that is not as in the other tiles and cores, where there is one.
     """
 
     launch: str
@@ -92,6 +113,12 @@ class Finding:
     other: Instruction | None = None
     buffer: BufferRange | None = None
     also: tuple[str, ...] = ()
+    cause: Cause | None = None
+
+    @property
+    def blamed(self) -> Instruction | None:
+        """The instruction to look at first."""
+        return self.cause.instruction if self.cause is not None else self.instruction
 
     @property
     def code(self) -> Code:
@@ -102,6 +129,8 @@ class Finding:
         """Return the finding as text: what, where in the source, in what, how often."""
         first, other = self.instruction, self.other
         made = [f"{first.file}:{first.line}: {self.violation}" if first and first.line else str(self.violation)]
+        if self.cause is not None:
+            made.append(f"  likely because {self.cause}")
         if other is not None and other.line:
             made.append(f"  with {other}")
         if self.buffer is not None:
@@ -138,6 +167,7 @@ class Finding:
             "other_instruction": self.other,
             "buffer": self.buffer,
             "also": self.also,
+            "likely_cause": self.cause,
             "windows": self.windows,
         }
 
@@ -145,7 +175,7 @@ class Finding:
         """Return the finding for `npu_sim.report.sarif`."""
         places = tuple(
             SarifPlace(logical=f"{self.launch}/core {at.core}/row {at.row}", message=at.api, file=at.file, line=at.line)
-            for at in (self.instruction, self.other)
+            for at in (None if self.cause is None else self.cause.instruction, self.instruction, self.other)
             if at is not None
         )
         return SarifResult(
@@ -208,7 +238,8 @@ def grouped(violations: Iterable[Violation], launches: Sequence[Launch]) -> tupl
     """Return one finding for each fault, worst first.
 
     Violations are of one fault if code, launch, sites of both rows, space and words but for the numbers are the same.
-    The first of them is shown. What one missing order between two pipes shows as is one finding (`causes`).
+    The first of them is shown. What one missing order between two pipes shows as is one finding (`causes`), and so is
+    what is likely due to one row (`Finding.cause`).
     """
     groups: dict[GroupKey, list[Violation]] = {}
     for violation in violations:
@@ -220,7 +251,17 @@ def grouped(violations: Iterable[Violation], launches: Sequence[Launch]) -> tupl
         replace(programs.finding(first, len(groups[key]), launches[first.launch]), also=tuple(map(str, others)))
         for key, first, others in causes({key: group[0] for key, group in groups.items()}, launches, programs)
     ]
-    return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.code.severity)))
+    found.sort(key=lambda finding: SEVERITIES.index(finding.code.severity))
+    by_cause: dict[Any, Finding] = {}
+    for number, finding in enumerate(found):
+        cause = programs.cause(finding, launches) if number < _CAUSES else None
+        of = number if cause is None else (finding.violation.launch, cause.instruction.core, cause.instruction.row)
+        if of in by_cause:
+            also = (*by_cause[of].also, str(finding.violation), *finding.also)
+            by_cause[of] = replace(by_cause[of], also=also)
+        else:
+            by_cause[of] = replace(finding, cause=cause)
+    return tuple(by_cause.values())
 
 
 _HAZARDS = (Kind.SYNC_READ_HAZARD, Kind.SYNC_WRITE_HAZARD)
@@ -323,6 +364,21 @@ class Programs:
                 self.known.clear()
             self.known[key] = join_rows([emit_rows(launch, core, phase) for phase in range(launch.phase_count)])
         return self.known[key]
+
+    def cause(self, finding: Finding, launches: Sequence[Launch]) -> Cause | None:
+        """Return what a finding is likely due to."""
+        if finding.code.severity == "advice":
+            return None
+        launch = launches[finding.violation.launch]
+
+        def rows_of(core: int) -> np.ndarray:
+            return self.rows(launch, core)
+
+        odd = odd_row(finding.violation, rows_of, launch.core_count)
+        if odd is None:
+            return None
+        right = self._instruction(launch, odd.like_core, odd.like)
+        return Cause(words=odd.words(rows_of), instruction=replace(right, core=odd.core, row=odd.row))
 
     def _instruction(self, launch: Launch, core: int, number: int) -> Instruction:
         row = self.rows(launch, core)[number]

@@ -24,7 +24,7 @@ from ops.cli.main import main
 from ops.studies.calls.request_schema import request_schema
 from ops.studies.cases import CaseSet, case_of_shape
 from ops.studies.checking import run_check
-from ops.studies.findings import BufferRange, Finding, Instruction
+from ops.studies.findings import BufferRange, Cause, Finding, Instruction
 from ops.studies.selftest.arithmetic import Arithmetic, emulate
 from ops.studies.selftest.vectors import digest, vectors_of
 from ops.studies.validation import validate
@@ -144,6 +144,7 @@ MEANINGS = {
     "first_difference": "first element that differs, directed probes first; null if none does",
     "differing_count": "elements of the matrix product that are not the device's",
     "critical_shares": "shares of the critical path by what they are spent on; they add up to 1",
+    "likely_cause": "the row that other tiles and cores have and this one lacks, or has elsewhere or with another event",
     "cause": "carried, input, sums, atomics, output, sums and output, overflow: what makes this part of the error",
     "cross": "share of twice the inner products of the parts; with their shares it adds up to 1",
     "crossing": "largest of these products where cross is above 0.05, with its standard deviations by chance",
@@ -310,8 +311,9 @@ def documents() -> dict[str, list[Any]]:
     at = Instruction(core=0, row=0, tile=0, site="", api="", pipe="")
     part = BufferRange(name="", start=0, end=0)
     violation = Violation(kind=Kind.UNDEFINED, row=0)
-    wrong = Finding(launch="", violation=violation, windows=("",), instruction=at, other=at, buffer=part, also=("",))
-    plain = replace(wrong, instruction=None, other=None, buffer=None)
+    why = Cause(words="", instruction=at)
+    plain = Finding(launch="", violation=violation, windows=("",), also=("",))
+    wrong = replace(plain, instruction=at, other=at, buffer=part, cause=why)
     rows = (*report.rows, replace(report.rows[0], findings=(wrong, plain)))
     found["check"] = [json.loads(replace(report, rows=rows).to_json())]
     with tempfile.TemporaryDirectory() as folder:
@@ -359,9 +361,12 @@ def documents() -> dict[str, list[Any]]:
         script.write_text(SCRIPT, encoding="utf-8")
         for command in ("perf", "check"):
             found[f"{command}_script"] = [_printed(command, str(script))]
-        found["check_script"][0]["launches"][0]["findings"] += found["check"][0]["rows"][-1]["findings"]
+        every = found["check"][0]["rows"][-1]["findings"]
+        found["check_script"][0]["launches"][0]["findings"] += every
         found["run"] = [_printed("run", str(script))]
         found["judge"], found["diverge"] = _kernels(Path(folder))
+        for findings in (found["judge"][3]["refusals"], found["judge"][2]["calls"][0]["findings"]):
+            findings += every
     return found
 
 

@@ -61,3 +61,78 @@ def test_a_flag_without_anything_behind_it_stays_a_finding():
     (found,) = findings_without(call, [last])
     assert found.violation.kind in (Kind.SYNC_UNPAIRED, Kind.SYNC_DUPLICATE)
     assert found.also == ()
+
+
+def changed_rows(kind, rows, at):
+    """Return rows with one fault."""
+    gone = join_rows([rows[:at], rows[at + 1 :]])
+    if kind == "gone":
+        return gone
+    if kind == "late":
+        return join_rows([gone[: at + 3], rows[at : at + 1], gone[at + 3 :]])
+    changed = rows.copy()
+    changed["event"][at] ^= 1
+    return changed
+
+
+def causes_of(call, core, rows):
+    """Return the findings of a call in which a core has other rows."""
+    run = call.record()
+    programs = [rows if other == core else run.rows(other) for other in range(run.launches[0].core_count)]
+    execution = call.execution(programs)
+    return check_launches(execution.launches, run.product)[1]
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("kind", ["gone", "event"])
+def test_a_flag_that_is_gone_or_another_is_named(name, kind):
+    call = CALLS[name]()
+    run = call.record()
+    rows, sites = run.rows(1), run.launches[0].sites
+    flags_of = np.flatnonzero((rows["op"] == Op.WAIT_FLAG) | ((rows["op"] == Op.SET_FLAG) & (kind == "gone")))
+    named = 0
+    for at in np.random.default_rng(11).choice(flags_of, 8, replace=False).tolist():
+        (found,) = causes_of(call, 1, changed_rows(kind, rows, at))
+        assert found.cause is not None
+        named += found.blamed.site == sites[int(rows["site"][at])] and abs(found.blamed.row - at) <= 3
+        assert found.document()["likely_cause"].instruction == found.blamed
+        assert any(f"likely because {found.blamed.file}" in line for line in found.lines())
+        assert found.sarif().places[0].line == found.blamed.line
+    assert named >= 7
+
+
+def test_a_load_store_or_barrier_that_is_gone_is_named():
+    call = CALLS["matmul"]()
+    rows = call.record().rows(1)
+    named = 0
+    for op, api in ((Op.PIPE_BARRIER, "PipeBarrier"), (Op.ND2NZ, "DataCopy(Nd2NzParams)"), (Op.FIXPIPE, "Fixpipe")):
+        for at in np.flatnonzero(rows["op"] == op).tolist():
+            found = causes_of(call, 1, changed_rows("gone", rows, at))
+            if not found:  # nothing adds to the sums behind the last barrier of a tile
+                assert op == Op.PIPE_BARRIER
+                continue
+            assert (found[0].blamed.row, found[0].blamed.api) == (at, api)
+            assert f" is missing in front of core 1 row {at}, as in core " in found[0].cause.words
+            named += 1
+    assert named >= 15
+
+
+def test_what_shows_between_two_rows_names_the_one_that_was_moved_across_them():
+    call = CALLS["softmax"]()
+    rows = call.record().rows(1)
+    at = flags(rows, Op.WAIT_FLAG, Pipe.MTE2, Pipe.V)[0]
+    (found,) = causes_of(call, 1, changed_rows("late", rows, at))
+    assert "does not stand as in core" in found.cause.words
+    assert found.blamed.row == at + 3
+
+
+def test_what_is_wrong_in_every_tile_and_core_names_no_other():
+    call = CALLS["vector_add"]()
+    run = call.record()
+    programs = [run.rows(core) for core in range(run.launches[0].core_count)]
+    line = int(programs[0]["site"][flags(programs[0], Op.WAIT_FLAG, Pipe.V, Pipe.MTE3)[0]])
+    kept = [rows[(rows["op"] != Op.WAIT_FLAG) | (rows["site"] != line)] for rows in programs]
+    execution = call.execution(kept)
+    found = check_launches(execution.launches, run.product)[1]
+    assert found
+    assert all(finding.cause is None and finding.blamed == finding.instruction for finding in found)
