@@ -18,10 +18,10 @@ from ops.aclnn.front import fields_of, planned_work, storages_of
 from ops.aclnn.handles import truth, whole
 from ops.aclnn.objects import aclIntArray, aclTensor
 from ops.avg_pool_forward.call import DEVIATIONS, AvgPool2dCall
-from ops.avg_pool_forward.rules import ARRAYS, TENSORS, call_context, check
+from ops.avg_pool_forward.rules import ARRAYS, TENSORS, check
 from ops.common.options import run_options
 from ops.common.quirks import parse_quirks
-from ops.common.rule import Profile
+from ops.common.rule import Profile, product_text
 from ops.common.status import AclnnStatus
 
 NAME = "aclnnAvgPool2d"
@@ -93,7 +93,7 @@ def aclnnAvgPool2dGetWorkspaceSize(
         options = run_options(call.product, resolved.route.compute_dtype, accumulation, overflow, threads)
         outputs = {"output": resolved.output}
         return planned_work(
-            "ops.avg_pool_forward", resolved, TENSORS, storages_of(given, TENSORS), outputs, options, call_context(call)
+            "ops.avg_pool_forward", resolved, TENSORS, storages_of(given, TENSORS), outputs, options, product_text(call)
         )
 
     return first_phase(NAME, build)

@@ -21,10 +21,10 @@ from ops.aclnn.objects import aclIntArray, aclTensor
 from ops.aclnn.runtime import is_deterministic
 from ops.avg_pool.call import DEVIATIONS, AvgPoolCall
 from ops.avg_pool.rule import TENSORS
-from ops.avg_pool.rules import call_context, check
+from ops.avg_pool.rules import check
 from ops.common.options import run_options
 from ops.common.quirks import parse_quirks
-from ops.common.rule import Profile
+from ops.common.rule import Profile, product_text
 from ops.common.status import AclnnStatus
 
 NAME = "aclnnAvgPool2dBackward"
@@ -104,7 +104,7 @@ def aclnnAvgPool2dBackwardGetWorkspaceSize(
             storages_of(given, TENSORS),
             outputs,
             options,
-            call_context(resolved.call),
+            product_text(resolved.call),
         )
 
     return first_phase(NAME, build)

@@ -17,12 +17,12 @@ from ops.aclnn.executor import PhaseOne, Work, first_phase, second_phase
 from ops.aclnn.front import fields_of, planned_work, storages_of
 from ops.aclnn.handles import truth, whole
 from ops.aclnn.objects import aclIntArray, aclTensor
-from ops.common.conv_rules import ARRAYS
+from ops.common.conv_rules import ARRAYS, call_context
 from ops.common.options import run_options
 from ops.common.rule import Profile
 from ops.common.status import AclnnStatus
 from ops.conv_forward.call import ConvolutionCall
-from ops.conv_forward.rules import TENSORS, call_context, check
+from ops.conv_forward.rules import TENSORS, check
 
 NAME = "aclnnConvolution"
 

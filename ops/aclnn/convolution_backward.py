@@ -19,13 +19,14 @@ from ops.aclnn.front import fields_of, planned_work, storages_of
 from ops.aclnn.handles import alive, truth, whole
 from ops.aclnn.objects import aclBoolArray, aclIntArray, aclTensor
 from ops.aclnn.runtime import is_deterministic
+from ops.common.conv_rules import call_context
 from ops.common.options import run_options
 from ops.common.quirks import parse_quirks
 from ops.common.rule import Profile
 from ops.common.status import AclnnStatus
 from ops.conv_backward.call import QUIRKS, ConvBackwardCall
 from ops.conv_backward.rule import TENSORS
-from ops.conv_backward.rules import call_context, check
+from ops.conv_backward.rules import check
 
 NAME = "aclnnConvolutionBackward"
 INT32 = 2**31

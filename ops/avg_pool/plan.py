@@ -18,11 +18,13 @@ from npu_sim.memory.gm import GlobalMemory, GmTensor
 from ops.avg_pool.avg_pool3d_grad import avg_pool3d_grad_launch, avg_pool_tiling, private_bytes, sums_bytes
 from ops.avg_pool.call import AvgPoolCall, PoolAxis, covered_counts, divisors
 from ops.avg_pool.route import MAX_HALF_COUNT, Route
-from ops.avg_pool.rules import Resolved, call_context
+from ops.avg_pool.rules import Resolved
 from ops.common.arguments import Argument, argument_of
 from ops.common.cube_operands import input_layout, output_layout, weight_layout
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Buffer, CallPlan, Kernel, Step, plan_steps
+from ops.common.plan import OperatorPlan
+from ops.common.rule import product_text
 from ops.common.status import AclnnStatus
 from ops.conv3d_backprop_input.plan import input_gradient_launches
 from ops.vector.elementwise import div_launch, mul_launch
@@ -34,41 +36,20 @@ ARGUMENTS = ("grad_output", "grad_input")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class AvgPoolPlan:
-    """What one call runs.
+class AvgPoolPlan(OperatorPlan):
+    """What one call runs; the rest as of `OperatorPlan`.
 
     Attributes
     ----------
     resolved : Resolved
         The checked call and its route.
-    calls : CallPlan
-        Steps, launches and workspace.
-    arguments : dict of str to Argument
-        The caller's tensors the call touches.
-    constants : dict of Buffer to array
+    constants : mapping of Buffer to array
         What the host computes and puts into global memory.
     """
 
     resolved: Resolved
-    calls: CallPlan
-    arguments: Mapping[str, Argument]
+    route: Route
     constants: Mapping[Buffer, np.ndarray]
-
-    def __repr__(self) -> str:
-        return f"AvgPoolPlan({self.route.name} on {self.calls.summary})"
-
-    def _repr_html_(self) -> str:
-        return self.calls.to_html(f"AvgPoolPlan: {self.route.name}")
-
-    @property
-    def route(self) -> Route:
-        """The way of the call."""
-        return self.resolved.route
-
-    @property
-    def workspace_bytes(self) -> int:
-        """What phase 1 asks for."""
-        return self.calls.workspace_bytes
 
 
 def geometry_of(call: AvgPoolCall) -> ConvGeometry:
@@ -256,6 +237,8 @@ def plan_call(resolved: Resolved) -> AvgPoolPlan:
     try:
         calls = planner.plan()
     except OperatorError as error:
-        text = str(error) if resolved.product.name in str(error) else f"{error} ({call_context(resolved.call)})"
+        text = str(error) if resolved.product.name in str(error) else f"{error} ({product_text(resolved.call)})"
         raise OperatorError(text, int(wrapped)) from error
-    return AvgPoolPlan(resolved=resolved, calls=calls, arguments=planner.arguments, constants=planner.constants)
+    return AvgPoolPlan(
+        resolved=resolved, route=resolved.route, calls=calls, arguments=planner.arguments, constants=planner.constants
+    )

@@ -22,12 +22,13 @@ from ops.common.rule import (
     first_breach,
     null_violation,
     product_rule,
+    product_text,
     refuse_breach,
     sentence,
     shape_text,
 )
 from ops.common.status import AclnnStatus
-from ops.common.tensor_desc import TensorDesc
+from ops.common.tensor_desc import TensorDesc, present
 
 API = "ops-nn pooling/avg_pool3_d_grad/op_api/aclnn_avgpool2d_backward.cpp"
 PAGE = "aclnnAvgPool2dBackward page"
@@ -357,9 +358,7 @@ class Resolved:
 
     def desc(self, name: str) -> TensorDesc:
         """Return a tensor by its field: grad_output, input or grad_input."""
-        desc: TensorDesc | None = getattr(self.call, name)
-        assert desc is not None, "a checked call holds no null pointer"
-        return desc
+        return present(getattr(self.call, name))
 
 
 def find_violation(call: AvgPoolCall) -> tuple[Rule, str] | None:
@@ -375,10 +374,5 @@ def check(call: AvgPoolCall) -> Resolved:
     OperatorError
         With the status of the first rule that is broken; the message names the rule, the value and the product.
     """
-    refuse_breach(call, RULES, call_context)
+    refuse_breach(call, RULES, product_text)
     return Resolved(call=call, route=choose_route(call))
-
-
-def call_context(call: AvgPoolCall) -> str:
-    """Return "Ascend910A, Atlas training series" for messages."""
-    return f"{call.product.name}, {call.product.series_name}"

@@ -22,11 +22,13 @@ from ops.avg_pool.call import divisors
 from ops.avg_pool_forward.avg_pool3d import avg_pool3d_launch, avg_pool3d_tiling
 from ops.avg_pool_forward.call import AvgPool2dCall
 from ops.avg_pool_forward.route import Route, vector_route
-from ops.avg_pool_forward.rules import Resolved, call_context
+from ops.avg_pool_forward.rules import Resolved
 from ops.common.arguments import Argument, argument_of
 from ops.common.cube_operands import SYSTEM_WORKSPACE_BYTES, input_layout, output_layout, weight_layout
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Buffer, CallPlan, Kernel, Step, plan_steps
+from ops.common.plan import OperatorPlan
+from ops.common.rule import product_text
 from ops.common.status import AclnnStatus
 from ops.conv3d_backprop_input.plan import forward_launches
 from ops.vector.elementwise import div_launch, mul_launch
@@ -39,41 +41,20 @@ _MOST_SHIFT = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class AvgPool2dPlan:
-    """What one call runs.
+class AvgPool2dPlan(OperatorPlan):
+    """What one call runs; the rest as of `OperatorPlan`.
 
     Attributes
     ----------
     resolved : Resolved
         The checked call and its route.
-    calls : CallPlan
-        Steps, launches and workspace.
-    arguments : dict of str to Argument
-        The caller's tensors the call touches.
-    constants : dict of Buffer to array
+    constants : mapping of Buffer to array
         What the host computes and puts into global memory.
     """
 
     resolved: Resolved
-    calls: CallPlan
-    arguments: Mapping[str, Argument]
+    route: Route
     constants: Mapping[Buffer, np.ndarray]
-
-    def __repr__(self) -> str:
-        return f"AvgPool2dPlan({self.route.name} on {self.calls.summary})"
-
-    def _repr_html_(self) -> str:
-        return self.calls.to_html(f"AvgPool2dPlan: {self.route.name}")
-
-    @property
-    def route(self) -> Route:
-        """The way of the call."""
-        return self.resolved.route
-
-    @property
-    def workspace_bytes(self) -> int:
-        """What phase 1 asks for."""
-        return self.calls.workspace_bytes
 
 
 def geometry_of(call: AvgPool2dCall) -> ConvGeometry:
@@ -265,6 +246,8 @@ def plan_call(resolved: Resolved) -> AvgPool2dPlan:
     except OperatorError as error:
         if resolved.product.core.is_split and resolved.route.name.startswith("cube"):
             return plan_call(replace(resolved, route=vector_route(f"the Cube's kernel here cannot: {error}")))
-        text = str(error) if resolved.product.name in str(error) else f"{error} ({call_context(resolved.call)})"
+        text = str(error) if resolved.product.name in str(error) else f"{error} ({product_text(resolved.call)})"
         raise OperatorError(text, int(AclnnStatus.ACLNN_ERR_INNER)) from error
-    return AvgPool2dPlan(resolved=resolved, calls=calls, arguments=planner.arguments, constants=planner.constants)
+    return AvgPool2dPlan(
+        resolved=resolved, route=resolved.route, calls=calls, arguments=planner.arguments, constants=planner.constants
+    )

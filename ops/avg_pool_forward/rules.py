@@ -23,11 +23,12 @@ from ops.common.rule import (
     first,
     null_violation,
     product_rule,
+    product_text,
     refuse_breach,
     sentence,
     shape_text,
 )
-from ops.common.tensor_desc import TensorDesc
+from ops.common.tensor_desc import TensorDesc, present
 
 API = "ops-nn pooling/avg_pool3_d/op_api/aclnn_avgpool2d.cpp"
 PAGE = "aclnnAvgPool2d page"
@@ -309,14 +310,12 @@ class Resolved:
     @property
     def input(self) -> TensorDesc:
         """The call's input."""
-        assert self.call.input is not None, "a checked call holds no null pointer"
-        return self.call.input
+        return present(self.call.input)
 
     @property
     def output(self) -> TensorDesc:
         """The call's output."""
-        assert self.call.output is not None, "a checked call holds no null pointer"
-        return self.call.output
+        return present(self.call.output)
 
 
 def check(call: AvgPool2dCall) -> Resolved:
@@ -327,10 +326,5 @@ def check(call: AvgPool2dCall) -> Resolved:
     OperatorError
         With the status of the first rule that is broken; the message names the rule, the value and the product.
     """
-    refuse_breach(call, RULES, call_context)
+    refuse_breach(call, RULES, product_text)
     return Resolved(call=call, route=choose_route(call))
-
-
-def call_context(call: AvgPool2dCall) -> str:
-    """Return "Ascend910A, Atlas training series" for messages."""
-    return f"{call.product.name}, {call.product.series_name}"

@@ -65,6 +65,12 @@ class ConvArguments(Protocol):
 CallT = TypeVar("CallT", bound=ConvArguments)
 
 
+def call_context(call: ConvArguments) -> str:
+    """Return "2D, transposed=False, Ascend910A, Atlas training series" for messages."""
+    dimensions = f"{call.rank - 2}D, " if call.rank in AXES_OF_RANK else ""
+    return f"{dimensions}transposed={call.transposed}, {rule.product_text(call)}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvRule(rule.Rule[CallT]):
     """A rule that may look at some ranks or one direction only.

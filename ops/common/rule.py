@@ -48,6 +48,11 @@ class RuledCall(Protocol):
 CallT = TypeVar("CallT", bound=RuledCall)
 
 
+def product_text(call: RuledCall) -> str:
+    """Return "Ascend910A, Atlas training series" for messages."""
+    return f"{call.product.name}, {call.product.series_name}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule(Generic[CallT]):
     """One rule: the check, the message, the tests and the page of rules are made from it.

@@ -129,3 +129,9 @@ class TensorDesc:
         return np.lib.stride_tricks.as_strided(
             storage[self.offset :], self.shape, strides, writeable=storage.flags.writeable
         )
+
+
+def present(desc: TensorDesc | None) -> TensorDesc:
+    """Return the descriptor of a tensor of a checked call, which is no null pointer."""
+    assert desc is not None, "a checked call holds no null pointer where a tensor is needed"
+    return desc

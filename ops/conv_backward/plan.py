@@ -5,7 +5,7 @@ Source of the order and of the routes: ops-nn ``conv/convolution_backward/op_api
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -20,7 +20,8 @@ from ops.common.cube_operands import (
 )
 from ops.common.generation import Generation
 from ops.common.geometry import ConvGeometry
-from ops.common.pipeline import Buffer, CallPlan, Kernel, PlannedStep, Step, plan_steps
+from ops.common.pipeline import Buffer, CallPlan, Kernel, Step, plan_steps
+from ops.common.plan import OperatorPlan
 from ops.common.status import NO_KERNEL
 from ops.common.view import View
 from ops.conv3d_backprop_filter.plan import WeightGradientLayouts, weight_gradient_kernel
@@ -39,41 +40,17 @@ _OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ConvBackwardPlan:
-    """What one call runs.
+class ConvBackwardPlan(OperatorPlan):
+    """What one call runs; the rest as of `OperatorPlan`.
 
     Attributes
     ----------
     resolved : Resolved
         The checked call.
-    route : Route
-        Which of the library's ways it takes, and why.
-    calls : CallPlan
-        Steps, launches and workspace.
-    arguments : dict of str to Argument
-        The caller's tensors that the call reads or writes, by the names of the API.
     """
 
     resolved: Resolved
     route: Route
-    calls: CallPlan
-    arguments: Mapping[str, Argument]
-
-    def __repr__(self) -> str:
-        return f"ConvBackwardPlan({self.route.name} on {self.calls.summary})"
-
-    def _repr_html_(self) -> str:
-        return self.calls.to_html(f"ConvBackwardPlan: {self.route.name}")
-
-    @property
-    def workspace_bytes(self) -> int:
-        """What phase 1 asks for."""
-        return self.calls.workspace_bytes
-
-    @property
-    def multiplying_steps(self) -> tuple[PlannedStep, ...]:
-        """The steps that multiply: one for each gradient of input and weight; the others convert, sum or clear."""
-        return tuple(planned for planned in self.calls.steps if planned.kernel.tiling is not None)
 
     @property
     def tiling_origin(self) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from npu_sim.dtypes.cube_math import resolve_compute_dtype
 from npu_sim.products import Product
 from ops.common.conv_rules import common_dtype
-from ops.common.tensor_desc import TensorDesc
+from ops.common.tensor_desc import TensorDesc, present
 from ops.conv_backward.call import ConvBackwardCall
 
 
@@ -43,29 +43,24 @@ class Resolved:
     @property
     def grad_output(self) -> TensorDesc:
         """The call's gradOutput."""
-        return _present(self.call.grad_output)
+        return present(self.call.grad_output)
 
     @property
     def input(self) -> TensorDesc:
         """The call's input."""
-        return _present(self.call.input)
+        return present(self.call.input)
 
     @property
     def weight(self) -> TensorDesc:
         """The call's weight."""
-        return _present(self.call.weight)
+        return present(self.call.weight)
 
     @property
     def wanted_outputs(self) -> dict[str, TensorDesc]:
         """The outputs the mask asks for, by name: grad_input, grad_weight, grad_bias, in this order."""
         call = self.call
         outputs = {"grad_input": call.grad_input, "grad_weight": call.grad_weight, "grad_bias": call.grad_bias}
-        return {name: _present(desc) for index, (name, desc) in enumerate(outputs.items()) if call.wants(index)}
-
-
-def _present(desc: TensorDesc | None) -> TensorDesc:
-    assert desc is not None, "a checked call holds no null pointer where a tensor is needed"
-    return desc
+        return {name: present(desc) for index, (name, desc) in enumerate(outputs.items()) if call.wants(index)}
 
 
 def promoted_dtype(call: ConvBackwardCall) -> str | None:

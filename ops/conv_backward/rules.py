@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ops.common.conv_rules import call_context
 from ops.common.rule import first_breach, product_rule, refuse_breach
 from ops.conv_backward.call import ConvBackwardCall
 from ops.conv_backward.resolve import Resolved, resolve
@@ -57,9 +58,3 @@ def check(call: ConvBackwardCall) -> Resolved:
     """
     refuse_breach(call, RULES, call_context)
     return resolve(call)
-
-
-def call_context(call: ConvBackwardCall) -> str:
-    """Return "2D, transposed=False, Ascend910A, Atlas training series" for messages."""
-    dimensions = f"{call.rank - 2}D, " if call.rank in (3, 4, 5) else ""
-    return f"{dimensions}transposed={call.transposed}, {call.product.name}, {call.product.series_name}"

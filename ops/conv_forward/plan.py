@@ -5,7 +5,7 @@ Source of the order and of the routes: ops-nn ``conv/convolution_forward/op_host
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -13,10 +13,11 @@ from npu_sim.dtypes.cube_math import promote
 from npu_sim.dtypes.formats import DTYPES
 from npu_sim.errors import OperatorError, ShapeError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
-from ops.common.arguments import Argument, argument_of
+from ops.common.arguments import argument_of
 from ops.common.cube_operands import input_layout, output_layout, weight_layout
 from ops.common.geometry import ConvGeometry
-from ops.common.pipeline import Buffer, CallPlan, Kernel, PlannedStep, Step, plan_steps
+from ops.common.pipeline import Buffer, CallPlan, Kernel, Step, plan_steps
+from ops.common.plan import OperatorPlan
 from ops.common.status import NO_KERNEL
 from ops.conv3d_backprop_input.bias import bias_dtype, bias_layout
 from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
@@ -34,41 +35,17 @@ TENSORS = ("input", "weight", "bias", "output")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ConvolutionPlan:
-    """What one call runs.
+class ConvolutionPlan(OperatorPlan):
+    """What one call runs; the rest as of `OperatorPlan`.
 
     Attributes
     ----------
     resolved : Resolved
         The checked call.
-    route : Route
-        Which of the library's ways it takes, and why.
-    calls : CallPlan
-        Steps, launches and workspace.
-    arguments : dict of str to Argument
-        The caller's tensors that the call reads or writes.
     """
 
     resolved: Resolved
     route: Route
-    calls: CallPlan
-    arguments: Mapping[str, Argument]
-
-    def __repr__(self) -> str:
-        return f"ConvolutionPlan({self.route.name} on {self.calls.summary})"
-
-    def _repr_html_(self) -> str:
-        return self.calls.to_html(f"ConvolutionPlan: {self.route.name}")
-
-    @property
-    def workspace_bytes(self) -> int:
-        """What phase 1 asks for."""
-        return self.calls.workspace_bytes
-
-    @property
-    def multiplying_steps(self) -> tuple[PlannedStep, ...]:
-        """The step that multiplies; none for an empty call."""
-        return tuple(planned for planned in self.calls.steps if planned.kernel.tiling is not None)
 
 
 def geometry_of(call: ConvolutionCall) -> ConvGeometry:

@@ -8,7 +8,7 @@ from npu_sim.dtypes.cube_math import promote, resolve_compute_dtype
 from npu_sim.dtypes.formats import DTYPES
 from npu_sim.products import Product
 from ops.common.conv_rules import common_dtype
-from ops.common.tensor_desc import TensorDesc
+from ops.common.tensor_desc import TensorDesc, present
 from ops.conv_forward.call import ConvolutionCall
 
 
@@ -38,17 +38,17 @@ class Resolved:
     @property
     def input(self) -> TensorDesc:
         """The call's input."""
-        return _present(self.call.input)
+        return present(self.call.input)
 
     @property
     def weight(self) -> TensorDesc:
         """The call's weight."""
-        return _present(self.call.weight)
+        return present(self.call.weight)
 
     @property
     def output(self) -> TensorDesc:
         """The call's output."""
-        return _present(self.call.output)
+        return present(self.call.output)
 
     @property
     def bias_dtype(self) -> str:
@@ -62,11 +62,6 @@ class Resolved:
         if call.transposed and self.product.core.is_split and call.bias is not None:
             stored = promote(stored, call.bias.dtype)
         return "fp32" if stored == "bf16" and not (call.transposed and call.rank == 5) else stored
-
-
-def _present(desc: TensorDesc | None) -> TensorDesc:
-    assert desc is not None, "a checked call holds no null pointer where a tensor is needed"
-    return desc
 
 
 def promoted_dtype(call: ConvolutionCall) -> str | None:

@@ -19,6 +19,7 @@ from ops.common.conv_rules import (
     ConvRule,
     at_least,
     at_most,
+    call_context,
     cube_math_known,
     cube_math_violation,
     extents_range,
@@ -464,9 +465,3 @@ def check(call: ConvolutionCall) -> Resolved:
     """
     refuse_breach(call, RULES, call_context)
     return resolve(call)
-
-
-def call_context(call: ConvolutionCall) -> str:
-    """Return "2D, transposed=False, Ascend910A, Atlas training series" for messages."""
-    dimensions = f"{call.rank - 2}D, " if call.rank in (3, 4, 5) else ""
-    return f"{dimensions}transposed={call.transposed}, {call.product.name}, {call.product.series_name}"
