@@ -144,7 +144,8 @@ MEANINGS = {
     "first_difference": "first element that differs, directed probes first; null if none does",
     "differing_count": "elements of the matrix product that are not the device's",
     "critical_shares": "shares of the critical path by what they are spent on; they add up to 1",
-    "likely_cause": "the row that other tiles and cores have and this one lacks, or has elsewhere or with another event",
+    "likely_cause": "the row that other tiles and cores have and this one lacks, or has elsewhere or with another "
+    "event",
     "cause": "carried, input, sums, atomics, output, sums and output, overflow: what makes this part of the error",
     "cross": "share of twice the inner products of the parts; with their shares it adds up to 1",
     "crossing": "largest of these products where cross is above 0.05, with its standard deviations by chance",
