@@ -11,7 +11,8 @@ Examples
 from __future__ import annotations
 
 from npu_sim.ascendc.kernel import SourceKernel, compile
+from npu_sim.ascendc.matmul_tiling import TCubeTiling, matmul_tiling
 from npu_sim.ascendc.process import KernelError
 from npu_sim.ascendc.run import Finding, SourceRun
 
-__all__ = ["Finding", "KernelError", "SourceKernel", "SourceRun", "compile"]
+__all__ = ["Finding", "KernelError", "SourceKernel", "SourceRun", "TCubeTiling", "compile", "matmul_tiling"]

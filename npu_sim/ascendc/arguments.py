@@ -102,6 +102,7 @@ class Arguments:
         self.gm = GlobalMemory()
         self._tensors: dict[int, GmTensor] = {}
         self._bytes: dict[int, bytes] = {}
+        self.scratch = -1
         if len(given) > MAX_ARGUMENTS:
             raise ShapeError(f"arguments of {kernel} must be at most {MAX_ARGUMENTS}, not {len(given)}")
         first: dict[int, int] = {}
@@ -115,6 +116,10 @@ class Arguments:
             raise ShapeError(f"outputs of {kernel} must be numbers of arrays, not {bad}")
         if len(self.gm.tensors) > MAX_TENSORS:
             raise ShapeError(f"arrays of {kernel} must be at most {MAX_TENSORS}, not {len(self.gm.tensors)}")
+
+    def add_scratch(self, byte_count: int) -> None:
+        """Give the library memory of its own behind the arguments."""
+        self.scratch = self.gm.add("library", byte_count, initialised=False).address
 
     def _place(self, number: int, value: Any) -> None:
         name = self._names[number]
@@ -137,6 +142,7 @@ class Arguments:
         """Fill the memory of a kernel's program, and tell it what its arguments are."""
         memory[:] = POISON_BYTE
         control = process.control
+        control.scratch = self.scratch
         control.argument_count, control.tensor_count = len(self._given), len(self.gm.tensors)
         for i, tensor in enumerate(self.gm.tensors):
             control.tensors[i].address, control.tensors[i].size = tensor.address, tensor.byte_count

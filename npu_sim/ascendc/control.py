@@ -96,6 +96,7 @@ class Control(ctypes.Structure):
         ("ub_bytes", ctypes.c_int64),
         ("bt_bytes", ctypes.c_int64),
         ("tiling_key", ctypes.c_int64),
+        ("scratch", ctypes.c_int64),  # where the library's own memory begins; -1: there is none
         ("reads", ctypes.c_int64),  # 0: nothing is computed, so nothing can be read
         ("argument_count", ctypes.c_int64),
         ("tensor_count", ctypes.c_int64),

@@ -34,6 +34,8 @@ from npu_sim.program.recorded import launch_of_parts
 from npu_sim.report.explain import own_recorder
 
 _POSITION_BITS = 5
+_SCRATCHES = 3
+"""Of UB's size, of each vector core."""
 _LONGEST_SILENCE = 86_400
 """Seconds; what a core may be waited for has to be a time that comes."""
 
@@ -227,6 +229,9 @@ class SourceKernel:
         all_given = [*given, *([] if tiling is None else [tiling_bytes(tiling)])]
         arguments = Arguments(self.name, self.parameters, all_given, ints("outputs", outputs))
         counts = self._cores(chip, blocks)
+        if self.kind != "vector":
+            # operands and results of Matmul objects that are in UB go through memory
+            arguments.add_scratch(_SCRATCHES * counts.get("vector", 1) * chip.core.ub_bytes if len(counts) > 1 else 32)
         key, syncs, patience = whole("tiling_key", tiling_key), flag("auto_sync", auto_sync), _seconds(silence)
         Accumulation.parse(accumulation, default_accumulation(chip, "fp16"))  # refused before anything is computed
         # what is compared with the arrays at the end is copied

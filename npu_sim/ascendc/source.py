@@ -210,6 +210,8 @@ def kind_of(code: str) -> tuple[Kind, int]:
         return "cube", 2
     if named & {"AIV_ONLY", "MIX_AIV_1_0"}:
         return "vector", 2
+    if "REGIST_MATMUL_OBJ" in code and not re.search(r"^\s*#\s*define\s+ASCENDC_CUBE_ONLY\b", code, re.MULTILINE):
+        return "mix", 2
     has_cube = bool(_CUBE_NAMES.search(code))
     if has_cube and re.search(r"\bASCEND_IS_AIV\b|\bASCEND_IS_AIC\b", code):
         return "mix", 2

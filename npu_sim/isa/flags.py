@@ -12,7 +12,9 @@ CROSS_CORE_FLAGS = 16
 """Counters that each core has for flags of other cores."""
 CROSS_CORE_LIMIT = 15
 """Largest value of such a counter."""
-CROSS_CORE_MODES = 3
+CROSS_CORE_MODES = 4
+MESSAGE_MODE = 3
+"""Of the Matmul library, see `npu_sim.program.cross_core`; the others are the device's."""
 
 
 def check_flag(chunk: Rows, index: Index) -> None:

@@ -9,10 +9,15 @@ mode   set by                      counts on
 1      all vector cores of a block each of them
 2      the Cube core of a block    each vector core of the block, at once
 2      all vector cores of a block the Cube core of the block
+3      a vector core of a block    the Cube core of the block, at once
+3      the Cube core of a block    its vector core ``id % 2``, at once
 =====  ==========================  =============================================
 
 and CrossCoreWaitFlag lowers the counter of its core, or holds the core up while it is 0. The k-th set of a core belongs
 to the k-th of the others; the n-th wait to the n-th count. Source: asc-devkit, CrossCoreSetFlag and CrossCoreWaitFlag.
+
+Mode 3 is no mode of the device: it stands for the messages of the Matmul library, which vector cores post in memory and
+their Cube core answers (ids 2 * object + vector core). ASSUMED: they take as long as a flag.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npu_sim.isa.flags import CROSS_CORE_LIMIT
+from npu_sim.isa.flags import CROSS_CORE_LIMIT, MESSAGE_MODE
 from npu_sim.isa.names import pipe_name
 from npu_sim.isa.op import Op
 from npu_sim.program.disassemble import disassemble
@@ -68,15 +73,18 @@ class CrossCoreFlags:
         for kind in ("cube", "vector"):
             self._kinds[kind] = tuple(c for c in range(launch.core_count) if launch.kind_of(c) == kind)
 
-    def groups_of(self, core: int, mode: int) -> tuple[Group, Group] | None:
+    def groups_of(self, core: int, mode: int, event: int) -> tuple[Group, Group] | None:
         """Return who sets a flag together with ``core``, and on whom it counts; None if the mode is not for it."""
         launch, kind = self._launch, self._launch.kind_of(core)
         if mode == 0:
             return self._kinds[kind], self._kinds[kind]
-        if not launch.vectors or mode > 2:
+        if not launch.vectors or mode > MESSAGE_MODE:
             return None
         blocks, block = launch.block_count, launch.block_of(core)
         vectors = tuple(blocks + block * launch.vectors + i for i in range(launch.vectors))
+        if mode == MESSAGE_MODE:
+            targets = vectors[event % 2 :][:1] if kind == "cube" else (block,)
+            return ((core,), targets) if targets else None
         if kind == "cube":
             return ((block,), vectors) if mode == 2 else None
         return (vectors, (block,)) if mode == 2 else (vectors, vectors)
@@ -84,7 +92,7 @@ class CrossCoreFlags:
     def set(self, mark: Mark) -> list[Violation]:
         """Note that a core has set a flag; return what is wrong with that."""
         mode, event = int(mark.row["value"]), int(mark.row["event"])
-        groups = self.groups_of(mark.core, mode)
+        groups = self.groups_of(mark.core, mode, event)
         if groups is None:
             rule = f"{disassemble(mark.row).strip()} must be in a mixed launch, mode 1 on a vector core"
             return [_violation(mark, Kind.UNSUPPORTED, f"{rule}, not on a {self._launch.kind_of(mark.core)} core")]

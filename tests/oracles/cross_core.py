@@ -1,7 +1,8 @@
 """Brute force for cores that run by turns: who must be complete before whom, across cores, and every conflicting pair.
 
 Shares nothing with the engines: cores take one row each in a round, sets of rows stand for what is complete, and flags
-between cores are counted as the page says (spec of CrossCoreSetFlag: modes 0, 1, 2).
+between cores are counted as the page says (spec of CrossCoreSetFlag: modes 0, 1, 2), messages of the
+Matmul library as mode 3.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ from tests.oracles.footprint import touched_bytes
 from tests.oracles.hazards import _conflicts
 
 
-def members(blocks, vectors, core, mode):
+def members(blocks, vectors, core, mode, event):
     """Return (who sets together, on whom it counts)."""
     cubes = list(range(blocks))
     every = [blocks + i for i in range(blocks * vectors)]
     if core < blocks:
         own = [blocks + core * vectors + i for i in range(vectors)]
-        return (cubes, cubes) if mode == 0 else ([core], own)
+        named = [one for one in own if one - own[0] == event % 2]
+        return {0: (cubes, cubes), 2: ([core], own), 3: ([core], named)}[mode]
     block = (core - blocks) // vectors
     own = [blocks + block * vectors + i for i in range(vectors)]
-    return {0: (every, every), 1: (own, own), 2: (own, [block])}[mode]
+    return {0: (every, every), 1: (own, own), 2: (own, [block]), 3: ([core], [block])}[mode]
 
 
 def order(programs, blocks, vectors):
@@ -76,7 +78,7 @@ def _answers(sets, core, event, blocks, vectors):
     """Return the sets that each count on a core's flag is made of, in the order in which it counts."""
     found, queues = [], {}
     for setter, i, mode, number in sets:
-        together, targets = members(blocks, vectors, setter, mode)
+        together, targets = members(blocks, vectors, setter, mode, number)
         if number != event or core not in targets:
             continue
         queue = queues.setdefault((mode, tuple(together)), {one: [] for one in together})

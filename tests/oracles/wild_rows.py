@@ -454,7 +454,7 @@ _EMITTERS = {
         row, 0, w._pick((Pipe.V, Pipe.M, Pipe.MTE1, Pipe.ALL)), 0, 0
     ),
     Op.CROSS_CORE_SET_FLAG: lambda w, row: emit.emit_cross_core_set_flag(
-        row, 0, int(w.rng.integers(3)), w._pick((Pipe.MTE2, Pipe.MTE3)), int(w.rng.integers(16)), 0, 0
+        row, 0, int(w.rng.integers(4)), w._pick((Pipe.MTE2, Pipe.MTE3)), int(w.rng.integers(16)), 0, 0
     ),
     Op.CROSS_CORE_WAIT_FLAG: lambda w, row: emit.emit_cross_core_wait_flag(row, 0, int(w.rng.integers(16)), 0, 0),
     Op.SET_ATOMIC: lambda w, row: emit.emit_set_atomic(row, 0, w._dtype(Op.SET_ATOMIC), 0, 0),

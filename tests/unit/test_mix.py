@@ -40,7 +40,7 @@ def test_rows_show_what_they_are_and_where_they_may_run():
     assert [v.row for v in verify(rows, CHIP, core_kind="vector")] == [0]
     assert kind_of(rows[:2], CHIP) == "cube"
     assert {v.kind for v in verify(rows, get_product("310p"))} == {Kind.UNSUPPORTED}
-    rows["event"], rows["value"] = 16, 3
+    rows["event"], rows["value"] = 16, 4
     assert [v.row for v in verify(rows, CHIP)] == [0, 0, 1, 2, 2]
 
 
@@ -80,6 +80,9 @@ def test_each_mode_counts_where_the_page_says():
     assert counted(launch, (4, 1, 7), (5, 1, 7)) == [(4, 7, (0, 1)), (5, 7, (0, 1))]
     assert counted(launch, (1, 2, 3)) == [(4, 3, (0,)), (5, 3, (0,))]
     assert counted(launch, (3, 2, 3)) == []
+    # messages of the Matmul library: from one vector core to its Cube core, and to the one that the flag names
+    assert counted(launch, (3, 3, 1), (2, 3, 0)) == [(0, 0, (1,)), (0, 1, (0,))]
+    assert counted(launch, (1, 3, 2), (1, 3, 5)) == [(4, 2, (0,)), (5, 5, (1,))]
     # the k-th set of a core belongs to the k-th of the other
     assert counted(launch, (3, 2, 3), (3, 2, 3), (2, 2, 3)) == [(0, 3, (2, 0))]
 

@@ -25,7 +25,7 @@ def random_core(rng, is_cube, length, sync, places=3, patience=0.4):
     for _ in range(length):
         if rng.random() < sync:
             flag = int(rng.integers(2))
-            mode = int(rng.choice([0, 2] if is_cube else [0, 1, 2]))
+            mode = int(rng.choice([0, 2, 3] if is_cube else [0, 1, 2, 3]))
             pipe = [Pipe.MTE2, Pipe.MTE3][int(rng.integers(2))]
             made.append(waits(flag) if rng.random() < patience else sets(mode, flag, pipe))
         elif rng.random() < 0.3:

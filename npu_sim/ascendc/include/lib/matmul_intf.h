@@ -1,1 +1,3 @@
-#error "lib/matmul_intf.h: the Matmul class is not modelled by this emulator; Mmad, LoadData and Fixpipe are"
+// The Matmul class.
+#pragma once
+#include "npusim/matmul.h"

@@ -19,7 +19,7 @@ namespace npusim {
 
 constexpr size_t STACK_BYTES = 1 << 20, GUARD_BYTES = 1 << 16;
 
-enum class Wait { NONE, SYNC, FLAG, ENDED };
+enum class Wait { NONE, SYNC, FLAG, MESSAGE, ENDED };
 constexpr int CROSS_FLAGS = 16, CROSS_MODES = 3;
 
 // What a core's registers hold between calls, and the pipe that owns its buffers.
@@ -417,12 +417,15 @@ inline int serve(int argc, char** argv, void (*kernel)()) {
     if (moved) continue;
     const Core* stuck = nullptr;
     for (int64_t i = control->cores - 1; i >= 0; i--)
-      if (cores[i].wait == Wait::FLAG || (ended && cores[i].wait == Wait::SYNC)) stuck = &cores[i];
+      if (cores[i].wait == Wait::FLAG || cores[i].wait == Wait::MESSAGE || (ended && cores[i].wait == Wait::SYNC)) stuck = &cores[i];
     if (stuck) {
       self = &cores[stuck->index];
       control->core = self->index;
       if (self->wait == Wait::SYNC)
         snprintf(control->text, TEXT_BYTES, "SyncAll must be reached by every core, not be skipped by one that returned");
+      else if (self->wait == Wait::MESSAGE)
+        snprintf(control->text, TEXT_BYTES,
+                 "REGIST_MATMUL_OBJ must be reached by every vector core of the block, not be waited for for ever");
       else
         snprintf(control->text, TEXT_BYTES, "CrossCoreWaitFlag(%d) must be answered by a set, not wait for ever",
                  self->awaited);

@@ -95,7 +95,10 @@ inline void SetSysWorkspace(GM_ADDR pointer) {
   if (!npusim::workspace) npusim::workspace = pointer;
 }
 inline void SetSysWorkspaceForce(GM_ADDR pointer) { npusim::workspace = pointer; }
-inline GM_ADDR GetSysWorkSpacePtr() { return npusim::workspace; }
+inline GM_ADDR GetSysWorkSpacePtr() {
+  if (npusim::workspace || npusim::control->scratch < 0) return npusim::workspace;
+  return npusim::gm + npusim::control->scratch;
+}
 inline GM_ADDR GetUserWorkspace(GM_ADDR pointer) { return pointer; }
 
 inline float ToFloat(const bfloat16_t& value) { return float(value); }

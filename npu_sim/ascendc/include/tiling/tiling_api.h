@@ -1,4 +1,4 @@
-// Sources that hold host code too include this: its functions are not there, the structures are.
+// Host functions that make tilings, and the structures that they fill in.
 #pragma once
-#include "kernel_tiling/kernel_tiling.h"
+#include "npusim/matmul_tiling.h"
 #include "register/tilingdata_base.h"

@@ -1,0 +1,2 @@
+#pragma once
+#include "lib/matmul_intf.h"

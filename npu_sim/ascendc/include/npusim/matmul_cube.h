@@ -1,0 +1,375 @@
+// A matrix product on one Cube core, block by block: what the Matmul class does where it runs.
+//
+// Bits follow from baseK, the order of k and the conversion on the way out alone. ASSUMED of cycles: one load brings
+// stepM * baseM x stepKa * baseK of A (B alike) in both templates, CFG_NORM's cache of single blocks is not imitated,
+// and a block leaves L0C as a whole (no unitFlag). A bias is the product of a column of ones and its row, before the
+// others: the sum begins with it as it would from the bias table.
+#pragma once
+#include "npusim/matmul_types.h"
+
+namespace npusim {
+
+constexpr int64_t FRACTAL = 512, MMAD_BARRIER = 2560, MAX_ROW_STEP = 65535;
+constexpr int64_t up(int64_t value, int64_t by) { return (value + by - 1) / by * by; }
+constexpr int64_t parts(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+// An operand as it is stored: rows and columns as SetOrgShape says, or L1 that holds it already.
+template <class T> struct Stored {
+  AscendC::GlobalTensor<T> gm;
+  AscendC::LocalTensor<T> l1;
+  bool is_local = false, is_nz = false, turns = false;  // turns: its rows become columns on the way to L0
+  int64_t rows = 0, columns = 0;                        // of the whole in memory
+};
+
+// What a call computes; sent as a whole with every message.
+template <class A, class B, class Bias> struct Product {
+  Stored<A> a;
+  Stored<B> b;
+  AscendC::GlobalTensor<Bias> bias;
+  bool has_bias = false, hf32 = false;
+  int64_t m = 0, n = 0, k = 0;  // of one core
+  int64_t c_rows = 0, c_columns = 0;
+  int64_t version = 0;  // another one of operands: nothing of what L1 holds is theirs
+};
+
+// Part of an operand in L1: columns of blocks of 32 bytes, each of whole fractals of rows.
+template <class T, AscendC::TPosition P> class Panels {
+ public:
+  void init(Here here, AscendC::TPipe& pipe, int64_t count, int64_t bytes) {
+    count_ = int(count < 1 ? 1 : count > MAX ? MAX : count);
+    pipe.InitBuffer(queue_, uint8_t(count_), uint32_t(bytes), here);
+  }
+
+  struct Panel {
+    AscendC::LocalTensor<T> tensor;
+    int64_t owner = -1, version = 0, row = 0, column = 0, rows = 0, columns = 0;
+  };
+
+  // The panel with rows x columns from (row, column) on, loaded if it is not there; both start at multiples of 16.
+  const Panel& get(Here here, const Stored<T>& from, int64_t owner, int64_t version, int64_t row, int64_t rows,
+                   int64_t column, int64_t columns) {
+    for (int i = 0; i < count_; i++) {
+      const Panel& one = held_[i];
+      if (one.owner == owner && one.version == version && one.row == row && one.column == column && one.rows == rows &&
+          one.columns == columns)
+        return one;
+    }
+    Panel& next = held_[next_];
+    next_ = (next_ + 1) % count_;
+    drop(here, next);
+    next = {queue_.template AllocTensor<T>(here), owner, version, row, column, rows, columns};
+    load(here, from, next);
+    queue_.EnQue(next.tensor, here);
+    next.tensor = queue_.template DeQue<T>(here);
+    return next;
+  }
+
+  void drop_all(Here here, int64_t owner) {
+    for (int i = 0; i < count_; i++)
+      if (held_[(next_ + i) % count_].owner == owner) drop(here, held_[(next_ + i) % count_]);
+  }
+
+ private:
+  static constexpr int MAX = 16;
+  static constexpr int64_t C0 = 32 / sizeof(T);
+  AscendC::TQue<P, MAX> queue_;
+  Panel held_[MAX];
+  int count_ = 0, next_ = 0;
+
+  void drop(Here here, Panel& one) {
+    if (one.owner >= 0) queue_.FreeTensor(one.tensor, here);
+    one.owner = -1;
+  }
+
+  void load(Here here, const Stored<T>& from, const Panel& to) {
+    checked(here, from.gm, "Matmul");
+    if (from.is_nz) return load_nz(here, from, to);
+    define_tail(here, from, to);
+    int64_t at = to.row * from.columns + to.column;
+    if (sizeof(T) == 2 || !from.turns) return fetch(here, from, to.tensor.address, at, to.rows, to.columns, up(to.rows, 16));
+    // squares of 32-bit elements are turned fractal by fractal: their rows lie in bands of 16
+    int64_t band = 2 * parts(to.columns, 16) * FRACTAL;
+    for (int64_t row = 0; row < to.rows; row += 16) {
+      int64_t rows = to.rows - row < 16 ? to.rows - row : 16;
+      fetch(here, from, to.tensor.address + row / 16 * band, at + row * from.columns, rows, to.columns, 16);
+    }
+  }
+
+  // What ND2NZ leaves of the last fractals: the loads to L0 take it along. ASSUMED: a device multiplies what is there.
+  static void define_tail(Here here, const Stored<T>& from, const Panel& to) {
+    int64_t lines = to.rows % 16, columns = parts(to.columns, C0), pitch = up(to.rows, 16);
+    int64_t at = to.tensor.address + to.rows * 32;
+    if (from.turns && sizeof(T) == 4) {
+      int64_t pairs = 2 * parts(to.columns, 16);
+      if (columns < pairs)
+        emit_fill(here, space::L1, to.tensor.address + columns * FRACTAL, data::FP16, parts(to.rows, 16), 16,
+                  16 * pairs - 16, 0);
+      columns = pairs;
+      pitch = 16;
+      at = to.tensor.address + to.rows / 16 * columns * FRACTAL + lines * 32;
+    }
+    if (lines) emit_fill(here, space::L1, at, data::FP16, columns, 16 - lines, pitch - 16 + lines, 0);
+  }
+
+  static void fetch(Here here, const Stored<T>& from, int64_t l1, int64_t at, int64_t rows, int64_t columns,
+                    int64_t pitch) {
+    bool fits = from.columns <= MAX_ROW_STEP;
+    for (int64_t row = 0; row < (fits ? 1 : rows); row++)
+      emit_nd2nz(here, l1 + row * 32, from.gm[uint64_t(at + row * from.columns)].address(), moved<T>(), 1,
+                 fits ? rows : 1, columns, 0, fits ? from.columns : 1, pitch, 1, 0, from.gm.tensor);
+  }
+
+  static void load_nz(Here here, const Stored<T>& from, const Panel& to) {
+    int64_t whole = up(from.rows, 16), lines = up(to.rows, 16), count = parts(to.columns, C0);
+    int64_t at = (to.column / C0 * whole + to.row) * C0;
+    bool fits = whole - lines <= MAX_ROW_STEP;
+    for (int64_t i = 0; i < (fits ? 1 : count); i++)
+      emit_data_copy(here, space::L1, to.tensor.address + i * lines * 32, space::GM,
+                     from.gm[uint64_t(at + i * whole * C0)].address(), fits ? count : 1, lines, fits ? whole - lines : 0,
+                     0, moved<T>(), from.gm.tensor);
+  }
+};
+
+// Fractals of a panel to L0A or L0B: `lines` of M or N from `line` on, and k from `k_at` on, both within the panel, in
+// the fewest instructions that can say it.
+template <class T, class P>
+inline void load_fractals(Here here, int64_t space, int64_t dst, const P& panel, bool turns, int64_t line, int64_t lines,
+                          int64_t k_at, int64_t k) {
+  constexpr int64_t c0 = 32 / int64_t(sizeof(T));
+  bool is_left = space == space::L0A;
+  int64_t l1 = panel.tensor.address, count = parts(lines, 16), k1 = parts(k, 16);
+  // fractals of L0A lie by rows of them, those of L0B by steps of k
+  int64_t band = k1 * (16 / c0), along_line = is_left ? band : 1, along_column = is_left ? 1 : count;
+  if (turns && sizeof(T) == 4) {
+    int64_t pitch = parts(panel.columns, 16), first = k_at / 16 * pitch + line / 16;
+    for (int64_t i = 0; i < (is_left ? count : k1); i++) {
+      if (is_left)
+        emit_load_transpose(here, space, dst + i * band * FRACTAL, l1, moved<T>(), first + i, k1, pitch, 1, 0);
+      else
+        emit_load_transpose(here, space, dst + 2 * i * count * FRACTAL, l1, moved<T>(), first + i * pitch, count, 1, 0,
+                            count - 1);
+    }
+    return;
+  }
+  int64_t pitch = parts(panel.rows, 16), columns = turns ? k1 : parts(k, c0), mode = turns ? mode::TRANSPOSE : 0;
+  int64_t per_line = turns ? pitch : 1, per_column = turns ? 1 : pitch;
+  int64_t at = turns ? line / 16 * per_line + k_at / 16 : k_at / c0 * per_column + line / 16;
+  if (!is_left && !turns && count == pitch && columns * count <= 255)
+    return void(emit_load_2d(here, space, dst, space::L1, l1, moved<T>(), at, columns * count, 1, 0, mode, -1));
+  bool by_lines = is_left ? count <= columns : columns > count;
+  for (int64_t i = 0; i < (by_lines ? count : columns); i++) {
+    if (by_lines)
+      emit_load_2d(here, space, dst + i * along_line * FRACTAL, space::L1, l1, moved<T>(), at + i * per_line, columns,
+                   per_column, along_column - 1, mode, -1);
+    else
+      emit_load_2d(here, space, dst + i * along_column * FRACTAL, space::L1, l1, moved<T>(), at + i * per_column, count,
+                   per_line, along_line - 1, mode, -1);
+  }
+}
+
+// Blocks of C in the order of the tiling: in groups of columns (stepN blocks) row by row where M comes first, else in
+// groups of rows column by column.
+struct Walk {
+  int64_t m_blocks = 0, n_blocks = 0, group = 1, m = 0, n = 0, done = 0;
+  bool m_first = true;
+
+  static Walk of(const TCubeTiling& t, int64_t m, int64_t n) {
+    Walk walk;
+    walk.m_blocks = parts(m, t.baseM);
+    walk.n_blocks = parts(n, t.baseN);
+    walk.m_first = t.iterateOrder == 0;
+    int32_t group = walk.m_first ? t.stepN : t.stepM;
+    walk.group = group < 1 ? 1 : group;
+    return walk;
+  }
+  bool is_last() const { return done == m_blocks * n_blocks; }
+
+  bool next() {
+    if (done == m_blocks * n_blocks) return false;
+    int64_t across = m_first ? n_blocks : m_blocks, along = m_first ? m_blocks : n_blocks;
+    int64_t first = done / (group * along) * group, width = across - first < group ? across - first : group;
+    int64_t at = done++ - first * along;
+    m = m_first ? at / width : first + at % width;
+    n = m_first ? first + at % width : at / width;
+    return true;
+  }
+};
+
+template <class A, class B, class C, class Bias> class CubeProduct {
+ public:
+  using Problem = Product<A, B, Bias>;
+
+  void init(Here here, AscendC::TPipe& pipe, const TCubeTiling& t) {
+    auto positive = [&](const char* name, int32_t value, int32_t unit) {
+      if (value <= 0 || value % unit)
+        refuse(here, "TCubeTiling %s must be a positive multiple of %d, not %d", name, int(unit), int(value));
+    };
+    positive("baseM", t.baseM, 16);
+    positive("baseN", t.baseN, 16);
+    positive("baseK", t.baseK, 16);
+    t_ = t;
+    halves_ = t.dbL0A >= 2 && t.dbL0B >= 2 ? 2 : 1;
+    int64_t depth = t.baseK;
+    if (t.baseM * depth * int64_t(sizeof(A)) * halves_ > control->l0a_bytes ||
+        t.baseN * depth * int64_t(sizeof(B)) * halves_ > control->l0b_bytes)
+      refuse(here, "TCubeTiling baseM %d, baseN %d and baseK %d must fit L0A and L0B of %lld bytes %d times", int(t.baseM),
+             int(t.baseN), int(t.baseK), (long long)control->l0a_bytes, int(halves_));
+    take_l0<AscendC::TPosition::A2>(here, pipe);
+    take_l0<AscendC::TPosition::B2>(here, pipe);
+    int64_t a_step = step(t.stepM) * step(t.stepKa), b_step = step(t.stepN) * step(t.stepKb);
+    a_.init(here, pipe, t.depthA1 / a_step, a_step * t.baseM * depth * int64_t(sizeof(A)));
+    b_.init(here, pipe, t.depthB1 / b_step, b_step * t.baseN * depth * int64_t(sizeof(B)));
+    if (t.isBias) bias_.init(here, pipe, 1, 16 * t.baseN * int64_t(sizeof(Bias)));
+    pipe.InitBuffer(out_, uint8_t(t.dbL0C >= 2 ? 2 : 1), uint32_t(t.baseM * t.baseN * 4), here);
+    is_ready_ = true;
+  }
+  bool is_ready() const { return is_ready_; }
+  const TCubeTiling& tiling() const { return t_; }
+  // Blocks of L0C that are not given out.
+  bool has_room() const { return out_.HasIdleBuffer(); }
+
+  Walk walk(const Problem& p) const { return Walk::of(t_, p.m, p.n); }
+
+  // Computes the block that the walk stands at; `into` holds it, and is continued if it holds one already.
+  void compute(Here here, const Problem& p, int64_t owner, const Walk& at, AscendC::LocalTensor<float>& into,
+               bool continues) {
+    int64_t m_at = at.m * t_.baseM, n_at = at.n * t_.baseN;
+    int64_t m = p.m - m_at < t_.baseM ? p.m - m_at : t_.baseM, n = p.n - n_at < t_.baseN ? p.n - n_at : t_.baseN;
+    // one row alone would switch the Cube to vectors
+    int64_t rows = m == 1 ? 16 : m;
+    if (!continues) into = out_.template AllocTensor<float>(here);
+    bool starts = !continues;
+    if (p.has_bias && starts) {
+      begin_with_bias(here, p, owner, n_at, rows, n, into);
+      starts = false;
+    }
+    if (p.hf32) emit_set_hf32(here, true);
+    for (int64_t k_at = 0; k_at < p.k; k_at += t_.baseK) {
+      int64_t k = p.k - k_at < t_.baseK ? p.k - k_at : t_.baseK;
+      take_half(here);
+      operand(here, p.a, a_, space::L0A, half_ * control->l0a_bytes / 2, owner, p.version, p.m, step(t_.stepM) * t_.baseM,
+              m_at, m, p.k, step(t_.stepKa) * t_.baseK, k_at, k);
+      operand(here, p.b, b_, space::L0B, half_ * control->l0b_bytes / 2, owner, p.version, p.n, step(t_.stepN) * t_.baseN,
+              n_at, n, p.k, step(t_.stepKb) * t_.baseK, k_at, k);
+      multiply<A>(here, into, rows, n, k, starts);
+      starts = false;
+    }
+    if (p.hf32) emit_set_hf32(here, false);
+  }
+
+  // Moves a block to its place (row, column) of a matrix of so many rows and columns, and gives it up.
+  void store(Here here, const Problem& p, const Walk& at, AscendC::LocalTensor<float>& from,
+             const AscendC::GlobalTensor<C>& to, int64_t row, int64_t column, int64_t matrix_rows,
+             int64_t matrix_columns, bool is_nz, int atomic) {
+    int64_t m_at = at.m * t_.baseM, n_at = at.n * t_.baseN;
+    int64_t m = p.m - m_at < t_.baseM ? p.m - m_at : t_.baseM, n = p.n - n_at < t_.baseN ? p.n - n_at : t_.baseN;
+    checked(here, to, "GetTensorC");
+    out_.EnQue(from, here);
+    from = out_.template DeQue<float>(here);
+    if (atomic) AscendC::SetAtomicAdd<C>(here);
+    AscendC::FixpipeParamsV220 how;
+    how.quantPre = std::is_same_v<C, float> ? NoQuant : std::is_same_v<C, half> ? F322F16 : F322BF16;
+    how.srcStride = uint16_t(up(m, 16));
+    if (is_nz) {
+      int64_t pitch = up(matrix_rows, 16) * 16;
+      how.mSize = uint16_t(up(m, 16));
+      how.nSize = uint16_t(up(n, 16));
+      how.dstStride = uint32_t(pitch * int64_t(sizeof(C)) / 32);
+      npusim_fixpipe(here, to[uint64_t(column / 16 * pitch + row * 16)], from, how, CubeFormat::NZ);
+    } else {
+      how.mSize = uint16_t(m);
+      how.nSize = uint16_t(n);
+      how.dstStride = uint32_t(matrix_columns);
+      npusim_fixpipe(here, to[uint64_t(row * matrix_columns + column)], from, how, CubeFormat::ND);
+    }
+    if (atomic) AscendC::SetAtomicNone(here);
+    out_.FreeTensor(from, here);
+  }
+
+  // What L1 holds for one who asked is given up: behind the last block.
+  void forget(Here here, int64_t owner) {
+    a_.drop_all(here, owner);
+    b_.drop_all(here, owner);
+    bias_.drop_all(here, owner);
+  }
+
+ private:
+  TCubeTiling t_{};
+  bool is_ready_ = false;
+  int64_t halves_ = 1, half_ = 0;
+  Panels<A, AscendC::TPosition::A1> a_;
+  Panels<B, AscendC::TPosition::B1> b_;
+  Panels<Bias, AscendC::TPosition::C1> bias_;
+  AscendC::TQue<AscendC::TPosition::CO1, 2> out_;
+
+  static int64_t step(int32_t value) { return value < 1 ? 1 : value; }
+
+  static void npusim_fixpipe(Here here, const AscendC::GlobalTensor<C>& to, const AscendC::LocalTensor<float>& from,
+                             const AscendC::FixpipeParamsV220& how, CubeFormat format) {
+    if (format == CubeFormat::NZ) AscendC::Fixpipe<C, float, AscendC::CFG_NZ>(to, from, how, here);
+    else AscendC::Fixpipe<C, float, AscendC::CFG_ROW_MAJOR>(to, from, how, here);
+  }
+
+  // All objects of a core share L0A and L0B.
+  template <AscendC::TPosition P> static void take_l0(Here here, AscendC::TPipe& pipe) {
+    AscendC::LocalTensor<uint8_t> rest;
+    pipe.PopStackBuffer<uint8_t, P>(rest);
+    AscendC::TBuf<P> whole;
+    if (rest.address && rest.bytes) refuse(here, "Matmul must find %s free or its own", space_name(rest.space));
+    if (rest.bytes) pipe.InitBuffer(whole, rest.bytes, here);
+  }
+
+  // L0A and L0B are filled in turns; the flags of both halves are set when a TPipe opens.
+  void take_half(Here here) {
+    half_ = halves_ == 2 ? 1 - half_ : 0;
+    wait_flag(here, HardEvent::M_MTE1, half_);
+  }
+
+  template <class T>
+  void multiply(Here here, const AscendC::LocalTensor<float>& into, int64_t rows, int64_t n, int64_t k, bool starts) {
+    set_flag(here, HardEvent::MTE1_M, half_);
+    wait_flag(here, HardEvent::MTE1_M, half_);
+    int64_t mode = (starts ? mode::INIT : 0) | (sizeof(T) == 4 ? mode::K_ALIGN : 0);
+    emit_mmad(here, into.address, half_ * control->l0a_bytes / 2, half_ * control->l0b_bytes / 2, number<T>(), rows, n, k,
+              mode);
+    if (rows * n < MMAD_BARRIER) emit_pipe_barrier(here, pipe::M);
+    set_flag(here, HardEvent::M_MTE1, half_);
+  }
+
+  // Part of an operand in L0: lines [line, line + lines) of `all_lines`, k alike, by panels of so many of each.
+  template <class T, class P>
+  void operand(Here here, const Stored<T>& from, P& panels, int64_t space, int64_t dst, int64_t owner, int64_t version,
+               int64_t all_lines, int64_t panel_lines, int64_t line, int64_t lines, int64_t all_k, int64_t panel_k,
+               int64_t k_at, int64_t k) {
+    if (from.is_local) {
+      typename P::Panel whole;
+      whole.tensor = from.l1;
+      whole.rows = from.rows;
+      whole.columns = from.columns;
+      return load_fractals<T>(here, space, dst, whole, from.turns, line, lines, k_at, k);
+    }
+    int64_t first = line / panel_lines * panel_lines, k_first = k_at / panel_k * panel_k;
+    int64_t height = all_lines - first < panel_lines ? all_lines - first : panel_lines;
+    int64_t depth = all_k - k_first < panel_k ? all_k - k_first : panel_k;
+    const auto& panel = from.turns ? panels.get(here, from, owner, version, k_first, depth, first, height)
+                                   : panels.get(here, from, owner, version, first, height, k_first, depth);
+    load_fractals<T>(here, space, dst, panel, from.turns, line - first, lines, k_at - k_first, k);
+  }
+
+  void begin_with_bias(Here here, const Problem& p, int64_t owner, int64_t n_at, int64_t rows, int64_t n,
+                       const AscendC::LocalTensor<float>& into) {
+    if (!t_.isBias) refuse(here, "TCubeTiling isBias must be 1 where SetBias is called");
+    Stored<Bias> row;
+    row.gm = p.bias;
+    row.turns = true;
+    row.rows = 1;
+    row.columns = p.n;
+    const auto& panel = bias_.get(here, row, owner, p.version, 0, 1, n_at, n);
+    take_half(here);
+    emit_fill(here, space::L0A, half_ * control->l0a_bytes / 2, moved<Bias>(), 1,
+              parts(rows, 16) * (sizeof(Bias) == 4 ? 2 : 1), 0, bits_of(Bias(1.0f)));
+    load_fractals<Bias>(here, space::L0B, half_ * control->l0b_bytes / 2, panel, true, 0, n, 0, 1);
+    multiply<Bias>(here, into, rows, n, 1, true);
+  }
+};
+}  // namespace npusim

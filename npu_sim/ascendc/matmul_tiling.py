@@ -1,0 +1,119 @@
+"""Tilings of the Matmul class: TCubeTiling with the names of its fields, and our own rule for one.
+
+``include/npusim/matmul_tiling.h`` is the same rule for C++ host code; tests hold both to the same numbers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Literal
+
+from npu_sim.arguments import whole
+from npu_sim.errors import ShapeError
+from npu_sim.products import Product, current_product, get_product
+from npu_sim.units import align_up, ceil_div
+
+_FIELDS = """
+usedCoreNum M N Ka Kb singleCoreM singleCoreN singleCoreK baseM baseN baseK depthA1 depthB1 stepM stepN isBias
+transLength iterateOrder shareMode shareL1Size shareL0CSize shareUbSize batchM batchN singleBatchM singleBatchN stepKa
+stepKb depthAL1CacheUB
+depthBL1CacheUB dbL0A dbL0B dbL0C ALayoutInfoB ALayoutInfoS ALayoutInfoN ALayoutInfoG ALayoutInfoD
+BLayoutInfoB BLayoutInfoS BLayoutInfoN BLayoutInfoG BLayoutInfoD CLayoutInfoB CLayoutInfoS1 CLayoutInfoN CLayoutInfoG
+CLayoutInfoS2 BatchNum mxTypePara
+""".split()  # noqa: SIM905
+_CUBE = 16
+_BIAS_BYTES = 64
+"""Of L1 for a column of bias: a fractal's 16 rows of 32 bits."""
+
+
+class TCubeTiling(ctypes.Structure):
+    """The structure of that name, 50 int32; source: asc-devkit, include/adv_api/matmul/matmul_tilingdata.h."""
+
+    _fields_ = tuple((name, ctypes.c_int32) for name in _FIELDS)
+
+
+def matmul_tiling(
+    m: int,
+    n: int,
+    k: int,
+    *,
+    cores: int = 1,
+    item_bytes: Literal[2, 4] = 2,
+    bias: bool = False,
+    base: tuple[int, int, int] = (-1, -1, -1),
+    single: tuple[int, int, int] = (-1, -1, -1),
+    n_first: bool | None = None,
+    product: str | Product | None = None,
+) -> TCubeTiling:
+    """Return a tiling of C[m][n] = A[m][k] B[k][n] for the Matmul class, as MultiCoreMatmulTiling does.
+
+    Parameters
+    ----------
+    m, n, k : int
+        Extents.
+    cores : int
+        Cores that may be used at most (SetDim): those that call the class, in mixed kernels the vector cores.
+    item_bytes : 2 or 4
+        Of an element of A and B.
+    bias : bool
+        Whether there is one.
+    base : tuple of 3 int
+        baseM, baseN, baseK (SetFixSplit); -1: by the rule.
+    single : tuple of 3 int
+        What a core computes (SetSingleShape); -1: by the rule.
+    n_first : bool or None
+        Whether blocks follow each other along N (SetTraverse); None: by the rule.
+    product : str, Product or None
+        None: the current product.
+
+    Raises
+    ------
+    ShapeError
+        A number is out of range, or the blocks do not fit the buffers.
+    """
+    chip = current_product() if product is None else get_product(product)
+    core = chip.core
+    sizes = {"m": m, "n": n, "k": k, "cores": cores}
+    for name, value in sizes.items():
+        if whole(name, value) < 1:
+            raise ShapeError(f"{name} must be at least 1, not {value} (matmul_tiling, {chip.name})")
+    if item_bytes not in (2, 4):
+        raise ShapeError(f"item_bytes must be 2 or 4, not {item_bytes} (matmul_tiling, {chip.name})")
+    own_m, own_n, own_k = (part if part > 0 else all_of for part, all_of in zip(single, (m, n, k), strict=True))
+    if single[0] <= 0 and single[1] <= 0:
+        own_m, own_n = _share(m, n, cores)
+    base_m = base[0] if base[0] > 0 else min(128, align_up(own_m, _CUBE))
+    base_n = base[1] if base[1] > 0 else min(256, align_up(own_n, _CUBE))
+    widest, l0_bytes = max(base_m, base_n), min(core.l0a_bytes, core.l0b_bytes)
+    most_k = l0_bytes // 2 // (widest * item_bytes) // _CUBE * _CUBE
+    base_k = base[2] if base[2] > 0 else min(most_k, align_up(own_k, _CUBE))
+    k_steps = ceil_div(own_k, max(base_k, 1))
+    line, free = base_k * (base_m + base_n) * item_bytes, core.l1_bytes - bias * _BIAS_BYTES * base_n
+    fits_l0 = base_k > 0 and 2 * widest * base_k * item_bytes <= l0_bytes and 4 * base_m * base_n <= core.l0c_bytes
+    if not fits_l0 or free < line:
+        raise ShapeError(
+            f"base blocks must fit L0A, L0B, L0C and L1, not be {base_m} x {base_n} x {base_k} "
+            f"(matmul_tiling, {chip.name})"
+        )
+    step = min(free // (2 * line), k_steps)
+    buffers = 1 if step in (0, k_steps) else 2
+    is_full, step = step == k_steps, max(step, 1)
+    if n_first is None:
+        loops_m, loops_n = ceil_div(own_m, base_m), ceil_div(own_n, base_n)
+        n_first = is_full and own_m + own_n * loops_m < own_n + own_m * loops_n
+    double = 2 if 8 * base_m * base_n <= core.l0c_bytes else 1
+    return TCubeTiling(
+        usedCoreNum=ceil_div(m, own_m) * ceil_div(n, own_n), M=m, N=n, Ka=k, Kb=k, singleCoreM=own_m, singleCoreN=own_n,
+        singleCoreK=own_k, baseM=base_m, baseN=base_n, baseK=base_k, depthA1=buffers * step, depthB1=buffers * step,
+        stepM=1, stepN=1, isBias=int(bias), iterateOrder=int(n_first),
+        shareL1Size=buffers * step * line + bias * _BIAS_BYTES * base_n, shareL0CSize=4 * base_m * base_n * double,
+        batchM=1, batchN=1, singleBatchM=1, singleBatchN=1, stepKa=step, stepKb=step, dbL0A=2, dbL0B=2, dbL0C=double,
+    )  # fmt: skip
+
+
+def _share(m: int, n: int, cores: int) -> tuple[int, int]:
+    """Return rows and columns of a core: the cut with the smallest blocks, of these the squarest ones."""
+    rows, columns = ceil_div(m, _CUBE), ceil_div(n, _CUBE)
+    cuts = [(ceil_div(rows, i), ceil_div(columns, min(cores // i, columns))) for i in range(1, min(cores, rows) + 1)]
+    high, wide = min(cuts, key=lambda cut: (cut[0] * cut[1], cut[0] + cut[1]))
+    return min(high * _CUBE, m), min(wide * _CUBE, n)

@@ -1,0 +1,324 @@
+"""The Matmul class: on Cube cores alone and for vector cores, against integers and the project's own operator."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npu_sim import ascendc
+from npu_sim.accumulation import SERIAL
+from npu_sim.ascendc.build import INCLUDE
+from npu_sim.compilers import CompilationError
+from npu_sim.errors import ShapeError
+from npu_sim.products import get_product
+from ops.matmul.tiling import MatmulShape
+from tests.ascendc.compiler import require_compiler
+from tests.differential.test_matmul import in_fractals, multiply
+
+compiler = require_compiler()
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "ascendc" / "matmul_relu.cpp"
+SOURCE = """
+#include "kernel_operator.h"
+#include "lib/matmul_intf.h"
+using namespace AscendC;
+// Each core that calls computes its part of C, as the tiling says: whole (0), block by block (1), added to what is
+// there (2), without waiting (3).
+template <class T, class U, CubeFormat F = CubeFormat::ND, class Bias = float, CubeFormat G = CubeFormat::ND>
+__global__ __aicore__ void product(GM_ADDR a, GM_ADDR b, GM_ADDR bias, GM_ADDR c, int32_t ta, int32_t tb, int32_t how,
+                                   GM_ADDR tiling) {
+  GET_TILING_DATA_WITH_STRUCT(TCubeTiling, t, tiling);
+  TPipe pipe;
+  Matmul<MatmulType<TPosition::GM, F, T, true>, MatmulType<TPosition::GM, F, T, true>,
+         MatmulType<TPosition::GM, G, U>, MatmulType<TPosition::GM, CubeFormat::ND, Bias>> mm;
+  REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), mm, &t);
+  GlobalTensor<T> A, B; GlobalTensor<U> C; GlobalTensor<Bias> row;
+  A.SetGlobalBuffer((__gm__ T*)a); B.SetGlobalBuffer((__gm__ T*)b); C.SetGlobalBuffer((__gm__ U*)c);
+  row.SetGlobalBuffer((__gm__ Bias*)bias);
+  int32_t own = GetBlockIdx(), rows = (t.M + t.singleCoreM - 1) / t.singleCoreM;
+  if (own >= t.usedCoreNum) return;
+  int32_t m0 = own % rows * t.singleCoreM, n0 = own / rows * t.singleCoreN;
+  int32_t m = t.M - m0 < t.singleCoreM ? t.M - m0 : t.singleCoreM;
+  int32_t n = t.N - n0 < t.singleCoreN ? t.N - n0 : t.singleCoreN;
+  mm.SetTensorA(A[ta ? m0 : m0 * t.Ka], ta);
+  mm.SetTensorB(B[tb ? n0 * t.Kb : n0], tb);
+  if (t.isBias) mm.SetBias(row[n0]);
+  mm.SetTail(m, n);
+  GlobalTensor<U> out = C[m0 * t.N + n0];
+  if (how == 1) while (mm.Iterate()) mm.GetTensorC(out);
+  else if (how == 3) { mm.template IterateAll<false>(out, 0, false, true); mm.WaitIterateAll(); }
+  else mm.IterateAll(out, how == 2);
+  mm.End();
+}
+"""
+CHAINED = """
+#include "kernel_operator.h"
+#include "lib/matmul_intf.h"
+using namespace AscendC;
+// c = (a + a) b with a in UB and c by way of UB; then e = d c, another object and shape.
+__global__ __aicore__ void chained(GM_ADDR a, GM_ADDR b, GM_ADDR c, GM_ADDR d, GM_ADDR e, GM_ADDR tiling,
+                                   GM_ADDR second) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_1);
+  GET_TILING_DATA_WITH_STRUCT(TCubeTiling, t, tiling);
+  GET_TILING_DATA_WITH_STRUCT(TCubeTiling, u, second);
+  TPipe pipe;
+  using Gm = MatmulType<TPosition::GM, CubeFormat::ND, half>;
+  using Left = MatmulType<TPosition::VECOUT, CubeFormat::ND, half>;
+  Matmul<Left, Gm, MatmulType<TPosition::VECIN, CubeFormat::ND, half>> mm;
+  Matmul<Gm, Gm, MatmulType<TPosition::GM, CubeFormat::ND, float>> other;
+  REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), mm, &t, other, (TCubeTiling*)nullptr);
+  GlobalTensor<half> A, B, C, D; GlobalTensor<float> E;
+  A.SetGlobalBuffer((__gm__ half*)a); B.SetGlobalBuffer((__gm__ half*)b); C.SetGlobalBuffer((__gm__ half*)c);
+  D.SetGlobalBuffer((__gm__ half*)d); E.SetGlobalBuffer((__gm__ float*)e);
+  TQue<TPosition::VECIN, 1> in; TQue<TPosition::VECOUT, 1> out, left;
+  pipe.InitBuffer(in, 1, t.M * t.Ka * 2); pipe.InitBuffer(left, 1, t.M * t.Ka * 2);
+  pipe.InitBuffer(out, 1, t.M * t.N * 2);
+  LocalTensor<half> x = in.AllocTensor<half>();
+  DataCopy(x, A, t.M * t.Ka);
+  in.EnQue(x); x = in.DeQue<half>();
+  LocalTensor<half> y = left.AllocTensor<half>();
+  Add(y, x, x, t.M * t.Ka);
+  in.FreeTensor(x);
+  mm.SetTensorA(y);
+  mm.SetTensorB(B);
+  LocalTensor<half> z = out.AllocTensor<half>();
+  mm.IterateAll(z);
+  left.FreeTensor(y);
+  out.EnQue(z); z = out.DeQue<half>();
+  DataCopy(C, z, t.M * t.N);
+  out.FreeTensor(z);
+  other.Init(&u);
+  other.SetTensorA(D);
+  other.SetTensorB(C);
+  other.IterateAll(E);
+  mm.End();
+  other.End();
+}
+"""
+CHIP = get_product("910b")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    path = tmp_path_factory.mktemp("matmul") / "product.cpp"
+    path.write_text(SOURCE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def chained(tmp_path_factory):
+    path = tmp_path_factory.mktemp("chained") / "chained.cpp"
+    path.write_text(CHAINED)
+    return ascendc.compile(path)
+
+
+def whole_numbers(rng, rows, columns, dtype):
+    return rng.integers(-4, 5, (rows, columns)).astype(dtype)
+
+
+def compute(source, name, a, b, bias, c, tiling, *, ta=0, tb=0, how=0, blocks=1, kind=None):
+    """Return the run of a product whose operands lie as they are stored."""
+    defines = ("ASCENDC_CUBE_ONLY",) if kind == "cube" else ()
+    kernel = ascendc.compile(source, f"product<{name}>", kind=kind, defines=defines)
+    outputs = [] if how == 2 else [3]
+    return kernel(a, b, bias, c, ta, tb, how, tiling=tiling, blocks=blocks, outputs=outputs, accumulation=SERIAL)
+
+
+@pytest.mark.parametrize("kind", ["cube", None])
+@pytest.mark.parametrize(("ta", "tb"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize(("name", "dtype", "out"), [
+    ("half, float", np.float16, np.float32), ("half, half", np.float16, np.float16),
+    ("float, float", np.float32, np.float32),
+])  # fmt: skip
+def test_ragged_products_are_exact_for_whole_numbers(source, kind, ta, tb, name, dtype, out):
+    m, k, n = 100, 72, 130
+    rng = np.random.default_rng(3)
+    a, b = whole_numbers(rng, m, k, dtype), whole_numbers(rng, k, n, dtype)
+    bias, c = rng.integers(-9, 10, n).astype(np.float32), np.zeros((m, n), out)
+    tiling = ascendc.matmul_tiling(m, n, k, cores=3, item_bytes=a.itemsize, bias=True, base=(32, 48, 16))
+    tiling.stepKa, tiling.stepKb, tiling.depthA1, tiling.depthB1, tiling.stepN = 2, 3, 4, 6, 2
+    a, b = a.T.copy() if ta else a, b.T.copy() if tb else b
+    run = compute(source, name, a, b, bias, c, tiling, ta=ta, tb=tb, blocks=3 if kind else 2, kind=kind)
+    exact = (a.T if ta else a).astype(np.float32) @ (b.T if tb else b).astype(np.float32) + bias
+    assert np.array_equal(c, exact.astype(out))
+    assert run.findings == ()
+
+
+@pytest.mark.parametrize("how", [0, 1, 2, 3])
+@pytest.mark.parametrize("order", [0, 1])
+def test_every_way_to_iterate_gives_the_same(source, how, order):
+    m, k, n = 150, 64, 200
+    rng = np.random.default_rng(4)
+    a, b = whole_numbers(rng, m, k, np.float16), whole_numbers(rng, k, n, np.float16)
+    before = rng.integers(-9, 10, (m, n)).astype(np.float32)
+    c = before.copy()
+    tiling = ascendc.matmul_tiling(m, n, k, cores=4, base=(32, 32, 32), n_first=bool(order))
+    tiling.stepM, tiling.stepN, tiling.depthA1, tiling.depthB1 = 2, 3, 4, 6
+    run = compute(source, "half, float", a, b, before, c, tiling, how=how, blocks=2)
+    exact = a.astype(np.float32) @ b.astype(np.float32) + (before if how == 2 else 0)
+    assert np.array_equal(c, exact)
+    assert run.findings == ()
+
+
+def test_bits_are_those_of_the_operator(source):
+    shape = MatmulShape(m=70, n=90, k=333)
+    rng = np.random.default_rng(5)
+    a, b = (rng.standard_normal(size).astype(np.float16) for size in ((shape.m, shape.k), (shape.k, shape.n)))
+    c = np.zeros((shape.m, shape.n), np.float32)
+    tiling = ascendc.matmul_tiling(shape.m, shape.n, shape.k, cores=2, base=(48, 64, 32))
+    compute(source, "half, float", a, b, c, c, tiling)
+    assert np.array_equal(c, multiply(shape, a[None], b, "fp16", "fp32")[0])
+    summed, bias = np.zeros_like(c), rng.standard_normal(shape.n).astype(np.float32)
+    tiling.isBias = 1
+    compute(source, "half, float", a, b, bias, summed, tiling)
+    # the sum begins with the bias: it is the serial sum of one more product
+    wide = np.concatenate([np.ones((shape.m, 1), np.float16), a], axis=1)
+    begun = np.broadcast_to(bias, c.shape).astype(np.float32)
+    for i in range(shape.k):
+        begun = begun + wide[:, i + 1 : i + 2].astype(np.float32) * b[i].astype(np.float32)
+    assert np.array_equal(summed, begun)
+
+
+def test_operands_and_results_in_fractals(source):
+    shape = MatmulShape(m=80, n=112, k=64, a_nz=True, b_nz=True, c_nz=True)
+    rng = np.random.default_rng(6)
+    a, b = whole_numbers(rng, shape.m, shape.k, np.float16), whole_numbers(rng, shape.k, shape.n, np.float16)
+    c = np.zeros((shape.n // 16, shape.m, 16), np.float32)
+    tiling = ascendc.matmul_tiling(shape.m, shape.n, shape.k, base=(32, 48, 32))
+    name = "half, float, CubeFormat::NZ, float, CubeFormat::NZ"
+    run = compute(source, name, in_fractals(a[None])[0], in_fractals(b[None])[0], c, c, tiling)
+    exact = a.astype(np.float32) @ b.astype(np.float32)
+    assert np.array_equal(c.transpose(1, 0, 2).reshape(shape.m, shape.n), exact)
+    assert run.findings == ()
+
+
+def test_operands_and_results_in_ub_and_two_objects(chained):
+    m, k, n, p = 48, 32, 64, 24
+    rng = np.random.default_rng(7)
+    a, b, d = (whole_numbers(rng, *size, np.float16) for size in ((m, k), (k, n), (p, m)))
+    c, e = np.zeros((m, n), np.float16), np.zeros((p, n), np.float32)
+    first = ascendc.matmul_tiling(m, n, k, base=(16, 32, 16))
+    second = ascendc.matmul_tiling(p, n, m, base=(16, 32, 16))
+    first.dbL0C = second.dbL0C = 1
+    run = chained(a, b, c, d, e, bytes(first), tiling=second, outputs=[2, 4])
+    exact = 2 * a.astype(np.float32) @ b.astype(np.float32)
+    assert np.array_equal(c, exact.astype(np.float16))
+    assert np.array_equal(e, d.astype(np.float32) @ exact)
+    # the second product reads what the vector core stores: the library sends its messages behind that
+    assert run.findings == ()
+
+
+def test_the_example_hands_blocks_to_vector_cores():
+    m, k, n = 300, 200, 256
+    rng = np.random.default_rng(8)
+    a, b = whole_numbers(rng, m, k, np.float16), whole_numbers(rng, k, n, np.float16)
+    bias, c = rng.integers(-9, 10, n).astype(np.float32), np.zeros((m, n), np.float32)
+    tiling = ascendc.matmul_tiling(m, n, k, bias=True, base=(64, 64, 64), single=(160, 128, k))
+    assert tiling.usedCoreNum == 4
+    run = ascendc.compile(EXAMPLE)(a, b, bias, c, None, tiling=tiling, blocks=2, outputs=[3])
+    assert np.array_equal(c, np.maximum(a.astype(np.float32) @ b.astype(np.float32) + bias, 0))
+    assert run.findings == ()
+    text = EXAMPLE.read_text().splitlines()
+    lines = {run.launches[0].lines[site].line for site in np.unique(run.rows(0)["site"]).tolist()}
+    assert {"product.Iterate()", "GetTensorC("} <= {
+        name for name in ("product.Iterate()", "GetTensorC(") for line in lines if name in text[line - 1]
+    }
+
+
+def test_what_a_tiling_may_not_be_ends_the_kernel(source):
+    a = np.zeros((64, 64), np.float16)
+    tiling = ascendc.matmul_tiling(64, 64, 64)
+    for field, value, said in (("baseM", 20, "baseM must be a positive multiple of 16, not 20"),
+                               ("baseK", 4096, "must fit L0A and L0B"),
+                               ("singleCoreK", 0, "sizes above 0"),
+                               ("stepKa", 100, "InitBuffer must leave L1")):  # fmt: skip
+        wrong = ascendc.TCubeTiling.from_buffer_copy(tiling)
+        setattr(wrong, field, value)
+        with pytest.raises(ascendc.KernelError, match=said):
+            compute(source, "half, float", a, a, a, np.zeros((64, 64), np.float32), wrong)
+
+
+def test_a_vector_core_that_never_registers_is_waited_for_in_vain(tmp_path):
+    path = tmp_path / "lost.cpp"
+    path.write_text(SOURCE.replace("  TPipe pipe;\n  Matmul<MatmulType<TPosition::GM, F", """  TPipe pipe;
+  if ASCEND_IS_AIV { if (GetSubBlockIdx()) return; }
+  Matmul<MatmulType<TPosition::GM, F""", 1))  # fmt: skip
+    a, c = np.zeros((64, 64), np.float16), np.zeros((64, 64), np.float32)
+    with pytest.raises(ascendc.KernelError, match="REGIST_MATMUL_OBJ must be reached by every vector core"):
+        compute(path, "half, float", a, a, a, c, ascendc.matmul_tiling(64, 64, 64))
+
+
+def test_types_that_the_cube_lacks_here_do_not_compile(source):
+    with pytest.raises(CompilationError, match="Matmul is modelled of half, bfloat16_t and float"):
+        ascendc.compile(source, "product<int8_t, float>")
+
+
+HOST = """
+#include <cstdio>
+#include "tiling/tiling_api.h"
+using namespace matmul_tiling;
+int main() {
+  int m, n, k, cores, item, bias, order, base[3], single[3];
+  while (scanf("%d %d %d %d %d %d %d %d %d %d %d %d %d", &m, &n, &k, &cores, &item, &bias, &order, base, base + 1,
+               base + 2, single, single + 1, single + 2) == 13) {
+    MultiCoreMatmulTiling tiling;
+    tiling.SetDim(cores);
+    DataType type = item == 4 ? DataType::DT_FLOAT : DataType::DT_FLOAT16;
+    tiling.SetAType(TPosition::GM, CubeFormat::ND, type);
+    tiling.SetBType(TPosition::GM, CubeFormat::ND, type);
+    tiling.SetShape(m, n, k);
+    tiling.SetOrgShape(m, n, k);
+    tiling.SetBias(bias);
+    tiling.SetFixSplit(base[0], base[1], base[2]);
+    tiling.SetSingleShape(single[0], single[1], single[2]);
+    if (order >= 0) tiling.SetTraverse(order ? MatrixTraverse::FIRSTN : MatrixTraverse::FIRSTM);
+    optiling::TCubeTiling t;
+    int32_t words[50] = {int32_t(tiling.GetTiling(t))};
+    if (!words[0]) t.SaveToBuffer(words, sizeof words);
+    for (int word : words) printf("%d ", word);
+    printf("\\n");
+  }
+}
+"""
+
+
+def test_host_code_and_python_make_the_same_tilings(tmp_path):
+    path, program = tmp_path / "host.cpp", tmp_path / "host"
+    path.write_text(HOST)
+    compiler.run(["-std=c++17", "-w", f"-I{INCLUDE}", str(path), "-o", str(program)], str(path))
+    rng, cases, wanted = np.random.default_rng(9), [], []
+    for _ in range(300):
+        m, n, k = (int(2 ** rng.uniform(0, 13)) for _ in range(3))
+        cores, item, bias, order = (
+            int(rng.integers(1, 49)),
+            int(rng.choice([2, 4])),
+            int(rng.integers(2)),
+            int(rng.integers(-1, 2)),
+        )
+        base = [int(rng.choice([-1, 16, 64, 128, 256])) for _ in range(3)]
+        single = [-1] * 3 if rng.random() < 0.5 else [min(m, 200), min(n, 300), k]
+        cases.append(" ".join(map(str, (m, n, k, cores, item, bias, order, *base, *single))))
+        try:
+            made = ascendc.matmul_tiling(
+                m, n, k, cores=cores, item_bytes=item, bias=bool(bias), base=tuple(base), single=tuple(single),
+                n_first=None if order < 0 else bool(order), product=CHIP,
+            )  # fmt: skip
+            wanted.append(list((ctypes.c_int32 * 50).from_buffer_copy(made)))
+        except ShapeError:
+            wanted.append([-1] + [0] * 49)
+    said = subprocess.run([program], input="\n".join(cases), capture_output=True, text=True, check=True).stdout
+    assert [list(map(int, line.split())) for line in said.splitlines()] == wanted
+    assert 0 < sum(one[0] == -1 for one in wanted) < 200
+
+
+def test_a_tiling_uses_the_cores_it_is_given():
+    tiling = ascendc.matmul_tiling(4096, 4096, 1024, cores=48)
+    assert 40 <= tiling.usedCoreNum <= 48
+    with pytest.raises(ShapeError, match="base blocks must fit"):
+        ascendc.matmul_tiling(512, 512, 512, base=(256, 256, -1))
+    with pytest.raises(ShapeError, match="m must be at least 1"):
+        ascendc.matmul_tiling(0, 1, 1)
