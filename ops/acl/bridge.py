@@ -13,7 +13,7 @@ import itertools
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import lru_cache, partial, wraps
 from typing import Any
 
 import numpy as np
@@ -80,6 +80,15 @@ _PHASE_ONE: dict[str, Callable[..., PhaseOne]] = {
     "aclnnConvolution": aclnn.aclnnConvolutionGetWorkspaceSize,
     "aclnnConvolutionBackward": aclnn.aclnnConvolutionBackwardGetWorkspaceSize,
 }
+_room = lru_cache(64)(partial(np.broadcast_to, np.zeros(1, np.uint8)))
+"""As many bytes as are asked for, of which none takes memory."""
+
+
+@default_fenv
+def _in_default_environment(work: Callable[[], AclnnStatus]) -> AclnnStatus:
+    return work()
+
+
 _FOLLOWS_DETERMINISTIC = frozenset({"aclnnAvgPool2dBackward", "aclnnConvolutionBackward"})
 """Operators whose kernels depend on ACL_OPT_DETERMINISTIC."""
 
@@ -117,12 +126,13 @@ class Bridge:
     @contextlib.contextmanager
     def _recording(self) -> Iterator[None]:
         """Run calls on the product, and have them recorded if that is wanted."""
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(use_product(self.product))
-            if self.recorder is not None:
-                self._has_ended = False
-                stack.enter_context(recording(self.recorder))
-            yield
+        with use_product(self.product):
+            if self.recorder is None:
+                yield
+                return
+            self._has_ended = False
+            with recording(self.recorder):
+                yield
 
     def _answer(self, status: int) -> int:
         """Hand the messages of this call to the library; return the status."""
@@ -147,7 +157,7 @@ class Bridge:
 
     def accept(self, name: bytes, call: int, workspace: int | None, size: int, run: Any) -> int:
         """Check phase 2. The bytes of the workspace are not used, so its address is looked at by the library alone."""
-        room = np.broadcast_to(np.zeros(1, np.uint8), size) if workspace else None
+        room = _room(size) if workspace else None
         status, work = accept(name.decode(), room, size, self._executors[call], None)
         if work is not None:
             number = next(self._numbers)
@@ -157,7 +167,7 @@ class Bridge:
 
     def run(self, run: int) -> int:
         """Phase 2, on the thread of a stream."""
-        return self._answer(default_fenv(self._runs.pop(run))())
+        return self._answer(_in_default_environment(self._runs.pop(run)))
 
     def set_repeatable(self, call: int) -> int:
         """Let a call run more than once."""

@@ -18,7 +18,7 @@ from ops.aclnn.messages import keep
 
 ACL_SUCCESS = 0
 ACL_ERROR_INVALID_PARAM = 100000
-ACL_ERROR_BAD_ALLOC = 200000
+ACL_ERROR_RT_MEMORY_ALLOCATION = 207001
 ACL_ERROR_RT_PARAM_INVALID = 107000
 ACL_ERROR_RT_SYSPARAMOPT_NOT_SET = 107021
 ACL_MEM_MALLOC_HUGE_FIRST = 0
@@ -141,8 +141,8 @@ def aclrtMalloc(size: int, policy: int = ACL_MEM_MALLOC_HUGE_FIRST) -> tuple[int
     try:
         return ACL_SUCCESS, np.empty(reserve("Device memory", int(size)), np.uint8)
     except (BudgetError, MemoryError) as error:
-        keep(f"{ACL_ERROR_BAD_ALLOC} ACL_ERROR_BAD_ALLOC: aclrtMalloc: {error}")
-        return ACL_ERROR_BAD_ALLOC, None
+        keep(f"{ACL_ERROR_RT_MEMORY_ALLOCATION} ACL_ERROR_RT_MEMORY_ALLOCATION: aclrtMalloc: {error}")
+        return ACL_ERROR_RT_MEMORY_ALLOCATION, None
 
 
 def aclrtFree(devPtr: np.ndarray | None) -> int:

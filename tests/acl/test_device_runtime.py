@@ -70,6 +70,11 @@ def test_streams_keep_their_order_and_events_join_them(program, started):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def test_work_begins_by_itself_behind_calls_that_were_waited_for(program, started):
+    done = started(program, "unwatched")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_begin_and_end(program, started):
     done = started(program, "life")
     assert (done.returncode, done.stdout) == (0, "")

@@ -180,8 +180,9 @@ def test_tensors_that_no_memory_holds_are_refused_by_the_plan():
 
 def test_device_memory_beyond_the_budget_is_a_status():
     with budget.use_budget(4096):
-        assert aclnn.aclrtMalloc(8192) == (200000, None)
+        assert aclnn.aclrtMalloc(8192) == (207001, None)
         status, memory = aclnn.aclrtMalloc(4096)
     assert (status, memory.size) == (0, 4096)
-    message = "200000 ACL_ERROR_BAD_ALLOC: aclrtMalloc: Device memory must be at most 4096 bytes, the memory budget"
+    name = "207001 ACL_ERROR_RT_MEMORY_ALLOCATION: aclrtMalloc: "
+    message = f"{name}Device memory must be at most 4096 bytes, the memory budget"
     assert aclnn.aclGetRecentErrMsg().startswith(message)

@@ -6,12 +6,21 @@
 #include "runtime.h"
 
 namespace npu_sim {
+namespace {
+
+// A stream whose work is done by who waits for it (Stream::wait) does not have its thread woken by every call, which on
+// a busy machine takes as long as a small call does. Until it is left alone for so long, the thread looks by itself.
+constexpr auto LEFT_ALONE = std::chrono::milliseconds(100), LOOKS_EVERY = std::chrono::milliseconds(10);
+
+}  // namespace
 
 struct Stream::State {
     std::mutex mutex;
     std::condition_variable wake, done;
     std::deque<Task> tasks;
     bool is_busy = false, is_ending = false;
+    bool is_looking = false;     // the thread, by itself
+    uint64_t done_by_waits = 0;  // tasks
     std::thread::id runner;  // of the work that is done now
     int failure = 0;
     std::string messages;
@@ -19,6 +28,8 @@ struct Stream::State {
 
     // Do the first of the tasks; `lock` holds the mutex, but for the time of the work.
     void run_first(std::unique_lock<std::mutex> &lock);
+    // Wait, on the stream's thread, until there is something to do or to end.
+    void await_task(std::unique_lock<std::mutex> &lock);
 };
 
 Stream::~Stream() {
@@ -43,11 +54,9 @@ void Stream::append(std::function<int()> work, std::vector<AllocationPtr> held) 
         state_->thread = std::thread(serve, state_);
     }
     for (const auto &one : held) ++one->uses;
-    {
-        std::lock_guard<std::mutex> lock(state_->mutex);
-        state_->tasks.push_back({std::move(work), std::move(held)});
-    }
-    state_->wake.notify_one();
+    std::lock_guard<std::mutex> lock(state_->mutex);
+    state_->tasks.push_back({std::move(work), std::move(held)});
+    if (!state_->is_looking) state_->wake.notify_one();
 }
 
 void Stream::State::run_first(std::unique_lock<std::mutex> &lock) {
@@ -68,17 +77,32 @@ void Stream::State::run_first(std::unique_lock<std::mutex> &lock) {
         failure = status;
         messages = std::move(said);
     }
-    // the thread of the stream may have slept through a task that a waiting one has done
-    if (tasks.empty())
-        done.notify_all();
-    else
-        wake.notify_one();
+    if (tasks.empty()) done.notify_all();
+}
+
+void Stream::State::await_task(std::unique_lock<std::mutex> &lock) {
+    uint64_t seen = done_by_waits;
+    Clock::time_point last;
+    while (is_busy || (tasks.empty() && !is_ending)) {
+        if (seen != done_by_waits) {
+            seen = done_by_waits;
+            last = Clock::now();
+            is_looking = true;
+        } else if (is_looking) {
+            is_looking = Clock::now() - last < LEFT_ALONE;
+        }
+        if (is_looking)
+            wake.wait_for(lock, LOOKS_EVERY);
+        else
+            wake.wait(lock);
+    }
+    is_looking = false;
 }
 
 void Stream::serve(std::shared_ptr<State> state) {
     std::unique_lock<std::mutex> lock(state->mutex);
     for (;;) {
-        state->wake.wait(lock, [&] { return !state->is_busy && (state->is_ending || !state->tasks.empty()); });
+        state->await_task(lock);
         if (state->tasks.empty()) return;
         state->run_first(lock);
     }
@@ -93,9 +117,12 @@ bool Stream::wait(Deadline until) {
     if (state == nullptr) return true;
     std::unique_lock<std::mutex> lock(state->mutex);
     const auto is_done = [&] { return state->tasks.empty() && !state->is_busy; };
-    if (until != Deadline::max()) return state->done.wait_until(lock, until, is_done);
+    if (until != Deadline::max()) {
+        if (!is_done()) state->wake.notify_one();
+        return state->done.wait_until(lock, until, is_done);
+    }
     // Who waits does the work, unless the stream's thread is at it: that saves two switches of threads for each call.
-    while (!state->tasks.empty() && !state->is_busy) state->run_first(lock);
+    for (; !state->tasks.empty() && !state->is_busy; ++state->done_by_waits) state->run_first(lock);
     state->done.wait(lock, is_done);
     return true;
 }

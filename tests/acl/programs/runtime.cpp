@@ -145,6 +145,29 @@ int order() {
     return 0;
 }
 
+// Work begins by itself also behind calls that were all waited for, soon after them and long after.
+int unwatched() {
+    begin();
+    aclrtStream stream;
+    MUST(aclrtCreateStream(&stream) == ACL_SUCCESS);
+    static std::atomic<int> done{0};
+    const auto count = [](void *) { ++done; };
+    for (const int pause : {0, 300}) {
+        for (int i = 0; i < 200; ++i) {
+            MUST(aclrtLaunchHostFunc(stream, count, nullptr) == ACL_SUCCESS);
+            MUST(aclrtSynchronizeStream(stream) == ACL_SUCCESS);
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(pause));
+        done = 0;
+        MUST(aclrtLaunchHostFunc(stream, count, nullptr) == ACL_SUCCESS);
+        for (int i = 0; i < 10000 && done == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        MUST(done == 1);
+    }
+    MUST(aclrtDestroyStream(stream) == ACL_SUCCESS);
+    end();
+    return 0;
+}
+
 int life() {
     MUST(aclFinalize() == ACL_ERROR_UNINITIALIZE);
     begin();
@@ -278,6 +301,7 @@ int main(int count, char **arguments) {
     if (what == "free_early") return free_early();
     if (what == "destroy_busy") return destroy_busy();
     if (what == "order") return order();
+    if (what == "unwatched") return unwatched();
     if (what == "life") return life();
     if (what == "leave") return leave();
     if (what == "callbacks") return callbacks();
