@@ -23,6 +23,7 @@ from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, use_product
 from npu_sim.report.explain import Recorder, recording
 from ops import aclnn
+from ops.acl.facts import facts_of
 from ops.acl.words import RefusedError, Words
 from ops.aclnn.executor import PhaseOne, accept
 from ops.common.status import AclnnStatus
@@ -71,6 +72,7 @@ class Table(ctypes.Structure):
         ("print", ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64)),
         ("finish", ctypes.CFUNCTYPE(None)),
         ("product", ctypes.c_char * 64),
+        ("facts", ctypes.c_int64 * 15),
     )
 
 
@@ -235,6 +237,7 @@ def connect(
     table = Table.from_address(address)
     bridge = Bridge(product, recorder, finish, silence, table.keep, table.print)
     table.product = product.name.encode()
+    table.facts[:] = facts_of(product)
     functions: dict[str, Callable[..., Any]] = {
         "plan": bridge.plan, "accept": bridge.accept, "run": bridge.run, "set_repeatable": bridge.set_repeatable,
         "forget": bridge.forget, "launch": bridge.launch, "finish": bridge.end,

@@ -181,6 +181,39 @@ const char *aclrtGetSocName(void) {
     return bridge == nullptr ? nullptr : bridge->product;
 }
 
+int64_t npu_sim_fact_of(npu_sim_fact fact) {
+    const auto *bridge = npu_sim::python("platform_ascendc");
+    return bridge == nullptr ? -1 : bridge->facts[fact];
+}
+
+aclError aclrtGetDeviceInfo(uint32_t deviceId, aclrtDevAttr attr, int64_t *value) {
+    const char *call = "aclrtGetDeviceInfo";
+    if (value == nullptr) return refuse(ACL_ERROR_INVALID_PARAM, call, "value must be an address, not a null pointer");
+    if (const int status = npu_sim::check_device(call, static_cast<int32_t>(deviceId))) return status;
+    const auto *bridge = npu_sim::python(call);
+    if (bridge == nullptr) return ACL_ERROR_RT_INTERNAL_ERROR;
+    const int64_t *facts = bridge->facts;
+    int64_t found = -1;
+    switch (attr) {
+        case ACL_DEV_ATTR_AICORE_CORE_NUM:
+        case ACL_DEV_ATTR_CUBE_CORE_NUM: found = facts[NPU_SIM_CUBE_CORES]; break;
+        // cores of their own: where Cube and vector unit are one core, those without a Cube, if there are any
+        case ACL_DEV_ATTR_VECTOR_CORE_NUM:
+            found = facts[facts[NPU_SIM_IS_SPLIT] ? NPU_SIM_VECTOR_CORES : NPU_SIM_VECTOR_ONLY_CORES];
+            break;
+        case ACL_DEV_ATTR_UBUF_PER_VECTOR_CORE: found = facts[NPU_SIM_UB]; break;
+        case ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE: found = facts[NPU_SIM_MEMORY] ? facts[NPU_SIM_MEMORY] : -1; break;
+        case ACL_DEV_ATTR_L2_CACHE_SIZE: found = facts[NPU_SIM_L2]; break;
+        default: break;
+    }
+    if (found < 0)
+        return refuse(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, call,
+                      "attr must be one that is known of " + std::string(bridge->product) + ", not " +
+                          std::to_string(attr));
+    *value = found;
+    return ACL_SUCCESS;
+}
+
 aclError aclrtGetRunMode(aclrtRunMode *runMode) {
     if (runMode == nullptr)
         return refuse(ACL_ERROR_INVALID_PARAM, "aclrtGetRunMode", "runMode must be an address, not a null pointer");

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "npusim/device_facts.h"
 #include "npusim/launched.h"
 
 namespace npu_sim {
@@ -27,6 +28,7 @@ struct Bridge {
     // Print what NPU_SIM_EXPLAIN, NPU_SIM_CHECK and NPU_SIM_PERF ask for.
     void (*finish)();
     char product[64];  // SoC version
+    int64_t facts[NPU_SIM_FACTS];
 };
 
 // While one lives, what this thread allocates is no leak to the leak check of AddressSanitizer, if the program has it:

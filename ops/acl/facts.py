@@ -1,0 +1,25 @@
+"""What host code of C++ programs asks of the product: the numbers behind ``npusim/device_facts.h``."""
+
+from __future__ import annotations
+
+from npu_sim.products import Product
+
+SOC_VERSIONS = {"Ascend910": 0, "Ascend910B": 1, "Ascend910_93": 1, "Ascend310P": 2, "Ascend310": 8}
+"""``platform_ascendc::SocVersion`` by ``short_soc_version``; A3 has that of A2 (asc-devkit, page of GetSocVersion)."""
+_OTHER_SOC = 99999
+_MIB = 1 << 20
+
+
+def facts_of(product: Product) -> list[int]:
+    """Return the facts in the order of ``npu_sim_fact``; sizes in bytes, 0 for device memory of unknown size.
+
+    The system's workspace is that of asc-devkit's ``GetLibApiWorkSpaceSize``: 16 MiB where Cube and vector cores are
+    cores of their own, which talk to each other there, else 2 MiB.
+    """
+    core = product.core
+    return [
+        int(core.is_split), product.cube_core_count, product.vector_core_count, product.vector_only_core_count,
+        core.l0a_bytes, core.l0b_bytes, core.l0c_bytes, core.l1_bytes, product.l2_bytes, core.ub_bytes,
+        product.memory_bytes or 0, sum(core.fb_bytes), core.bt_bytes,
+        SOC_VERSIONS.get(product.short_soc_version, _OTHER_SOC), (16 if core.is_split else 2) * _MIB,
+    ]  # fmt: skip
