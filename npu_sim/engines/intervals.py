@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import exp, hypot, log
 
-from npu_sim.engines.timeline import TimedProduct, TimelineOptions, TimelineResult, run_timelines
+from npu_sim.engines.timeline import LaunchTime, TimedProduct, TimelineOptions, TimelineResult, run_timelines
 from npu_sim.products.cost import CostParams
 from npu_sim.products.source import UNSTATED
 from npu_sim.products.uncertainty import optimistic, pessimistic
@@ -62,17 +62,21 @@ class LaunchBounds:
 
     Attributes
     ----------
-    optimistic, expected, pessimistic : TimelineResult
-        With every parameter in favour of a shorter time, as it is, and against it.
+    optimistic : LaunchTime
+        With every parameter in favour of a shorter time.
+    expected : TimelineResult
+        With every parameter as it is.
+    pessimistic : LaunchTime
+        With every parameter against a shorter time.
     model_error : float
         Width of the logarithm of its time that the model leaves open.
     is_calibrated : bool
         See `TimeInterval`.
     """
 
-    optimistic: TimelineResult
+    optimistic: LaunchTime
     expected: TimelineResult
-    pessimistic: TimelineResult
+    pessimistic: LaunchTime
     model_error: float
     is_calibrated: bool
 
@@ -95,7 +99,7 @@ def bound_launch(launch: Launch, product: TimedProduct, *, options: TimelineOpti
         _Variant(product.name, product.timing_clock_hz, product.l2_bytes, moved)
         for moved in (optimistic(cost), pessimistic(cost))
     ]
-    expected, low, high = run_timelines(launch, (product, *variants), options=options)
+    expected, (low, high) = run_timelines(launch, product, variants, options=options)
     kind = launch.error_kind or launch.fixed_cost
     name = f"{kind}_model_error_permille"
     return LaunchBounds(
@@ -109,15 +113,17 @@ def bound_launch(launch: Launch, product: TimedProduct, *, options: TimelineOpti
 
 def core_interval(bounds: Iterable[LaunchBounds]) -> TimeInterval:
     """Return the interval of the core time of launches that run one after the other."""
-    return _interval(tuple(bounds), TimelineResult.seconds)
+    return _interval(tuple(bounds), lambda one: one.seconds())
 
 
 def task_interval(bounds: Iterable[LaunchBounds]) -> TimeInterval:
     """Return the interval of the task duration (core time and launch overhead) of launches one after the other."""
-    return _interval(tuple(bounds), TimelineResult.task_seconds)
+    return _interval(tuple(bounds), lambda one: one.task_seconds())
 
 
-def _interval(bounds: tuple[LaunchBounds, ...], seconds_of: Callable[[TimelineResult], float]) -> TimeInterval:
+def _interval(
+    bounds: tuple[LaunchBounds, ...], seconds_of: Callable[[TimelineResult | LaunchTime], float]
+) -> TimeInterval:
     seconds = sum(seconds_of(one.expected) for one in bounds)
     is_calibrated = all(one.is_calibrated for one in bounds)
     if not seconds:

@@ -72,9 +72,10 @@ class MemoryTraffic:
     missing_store_bytes: int
 
 
-def first_reads(extents: npt.NDArray[np.int64], lines: Sequence[int] | slice = slice(None)) -> int:
-    """Return the bytes that are read of some lines of a table of extents, each once."""
-    return int(np.maximum(extents[lines, READ + 1] - extents[lines, READ], 0).sum())
+def first_accesses(extents: npt.NDArray[np.int64], column: int, lines: Sequence[int] | None = None) -> int:
+    """Return the bytes that are read or stored (``column``) of some or all lines of a table of extents, each once."""
+    ends = extents[:, column : column + 2].tolist()
+    return sum(max(end - first, 0) for first, end in (ends if lines is None else [ends[line] for line in lines]))
 
 
 def memory_traffic(
@@ -93,9 +94,8 @@ def memory_traffic(
     l2_hit_permille : int
         Part of all accesses that L2 has room for.
     """
-    first_stores = int(np.maximum(extents[:, STORED + 1] - extents[:, STORED], 0).sum())
-    missing = min(first_reads(extents), reads) * read_miss_permille // 1000
-    share = min(first_stores, stores) * read_miss_permille // 1000
+    missing = min(first_accesses(extents, READ), reads) * read_miss_permille // 1000
+    share = min(first_accesses(extents, STORED), stores) * read_miss_permille // 1000
     over = 1000 - l2_hit_permille
     return MemoryTraffic(
         read_bytes=reads,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from math import exp, hypot, log
 
@@ -12,7 +13,7 @@ import ops
 from npu_sim.engines.intervals import LaunchBounds, bound_launch, core_interval, task_interval
 from npu_sim.engines.timeline import TimelineResult, run_timeline
 from npu_sim.isa import emit
-from npu_sim.isa.op import Data, Space
+from npu_sim.isa.op import Data, Pipe, Space
 from npu_sim.products import get_product, list_series
 from npu_sim.products.cost import NUMBERS
 from npu_sim.products.uncertainty import SPREADS, moves, optimistic, pessimistic
@@ -65,27 +66,56 @@ def test_what_a_user_gives_does_not_move():
 def test_bounds_are_the_times_of_three_parameter_sets():
     for launch in _call():
         bounds = bound_launch(launch, A2)
-        for result, cost in (
-            (bounds.expected, A2.cost), (bounds.optimistic, optimistic(A2.cost)),
-            (bounds.pessimistic, pessimistic(A2.cost)),
-        ):  # fmt: skip
-            assert result == run_timeline(launch, replace(A2, cost=cost))
+        assert bounds.expected == run_timeline(launch, A2)
+        for time, moved in ((bounds.optimistic, optimistic), (bounds.pessimistic, pessimistic)):
+            whole = run_timeline(launch, replace(A2, cost=moved(A2.cost)))
+            assert (time.total_cycles, time.seconds()) == (whole.total_cycles, whole.seconds())
+            assert time.task_seconds() == whole.task_seconds()
         assert bounds.optimistic.total_cycles <= bounds.expected.total_cycles <= bounds.pessimistic.total_cycles
 
 
-def test_bounds_take_at_most_three_times_the_rows():
+def test_bounds_take_the_rows_of_the_slowest_core_twice_more():
     emitted = []
 
     def program(core, phase):
         emitted.append(core)
-        return _copies(core, phase)
+        return _copies(core, phase)[: 1 + 6 * (core % 8)]
 
-    launch = launch_of(program, cores=8, gm_bytes=1 << 20)
+    launch = launch_of(program, cores=16, gm_bytes=1 << 20)
     run_timeline(launch, A2)
     once = len(emitted)
     emitted.clear()
+    bounds = bound_launch(launch, A2)
+    assert len(emitted) == once + 2
+    assert emitted[-2:] == [7, 7]
+    for time, moved in ((bounds.optimistic, optimistic), (bounds.pessimistic, pessimistic)):
+        assert time.total_cycles == run_timeline(launch, replace(A2, cost=moved(A2.cost))).total_cycles
+
+
+def test_cores_that_keep_their_flags_are_all_timed_with_moved_parameters():
+    def program(core, phase):
+        flag = emit.emit_wait_flag if phase else emit.emit_set_flag
+        copies = _copies(core, phase)[: 4 + 8 * (core ^ phase)]
+        return [*copies, lambda r, n: flag(r, n, Pipe.MTE2, Pipe.MTE1, 0, 0, 0)]
+
+    launch = replace(launch_of(program, cores=2, gm_bytes=1 << 20), phase_count=2, trusted=False)
+    assert launch.keeps_cores
+    bounds = bound_launch(launch, A2)
+    whole = run_timeline(launch, replace(A2, cost=pessimistic(A2.cost)))
+    assert bounds.pessimistic.total_cycles == whole.total_cycles
+
+
+def test_timing_keeps_no_rows():
+    """Buffers of rows that were not given back were a third of the memory that networks took."""
+    launch = _call()[0]
     bound_launch(launch, A2)
-    assert len(emitted) <= 3 * once
+    tracemalloc.start()
+    try:
+        for _ in range(20):
+            bound_launch(launch, A2)
+        assert tracemalloc.get_traced_memory()[0] < 256 << 10
+    finally:
+        tracemalloc.stop()
 
 
 def test_copies_hang_on_what_moves_them():
