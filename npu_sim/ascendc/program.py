@@ -15,7 +15,7 @@ from pathlib import Path
 
 from npu_sim.ascendc.build import CORE_KIND, HOST_INCLUDE, INCLUDE, arch_defines, generated_headers
 from npu_sim.ascendc.launches import launches, launches_as_calls
-from npu_sim.ascendc.source import KernelHead, kernel_heads, kind_of, read_text, without_text
+from npu_sim.ascendc.source import KernelHead, kernel_heads, kernel_side_names, kind_of, read_text, without_text
 from npu_sim.products import Product
 
 _INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)"([^"\n]+)"', re.MULTILINE)
@@ -114,10 +114,22 @@ class ProgramSources:
         defines = arch_defines(self.product, kind)
         if many:  # sources for other cores have other functions of these names
             mark = zlib.crc32(str(path).encode(errors="surrogateescape"))
-            defines += [f"{name}={name}_{mark:08x}" for name in ("npusim", "AscendC")]
+            apart = sorted(self._apart(path))
+            defines += [f"{name}={name}_{mark:08x}" for name in ("npusim", "AscendC", *apart)]
         include = [f"-I{path}" for path in (self.place, INCLUDE, HOST_INCLUDE)]
         include += [f"-iquote{path}" for path in (path.parent.resolve(), *self.include)]
         return Unit(path, ("-O1", "-w", *(f"-D{one}" for one in defines), *include, str(made)))
+
+    def _apart(self, path: Path) -> set[str]:
+        """Return the names of a source for code of kernels that another source may have other code for."""
+        if self.is_part:  # what the other sources have is not known
+            return self._kernel_names([path])
+        files = self._files(path)
+        others = {file for other in self.paths for file in self._files(other)}.difference(files)
+        return self._kernel_names(files) & self._kernel_names(others)
+
+    def _kernel_names(self, files: Iterable[Path]) -> set[str]:
+        return {name for file in files for name in kernel_side_names(without_text(self._text(file)))}
 
     def _heads(self, path: Path) -> dict[str, KernelHead]:
         return kernel_heads("\n".join(without_text(self._text(file)) for file in self._files(path)))

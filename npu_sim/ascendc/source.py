@@ -30,6 +30,11 @@ _BEFORE_HEAD = re.compile(r"\A|[;{}]|^\s*#[^\n]*(?:\\\n[^\n]*)*$", re.MULTILINE)
 """Where the head of a function may begin."""
 _KERNEL = re.compile(r"__global__\b[^;{}()]*?(?:__\w+__(?:\s*\([^)]*\))?\s+)*\bvoid\s+(\w+)\s*\(")
 _PARAMETERS = re.compile(r"[^()]*(?:\([^()]*\)[^()]*)*\)")
+_CLASS = re.compile(r"\b(?:class|struct)\s+(\w+)\s*(?:final\s*)?(?:<[^;{}()]*>\s*)?(?::[^;{}()]*)?\{")
+_HELPER = re.compile(
+    r"^(?![ \t]|extern\b|[^\n]*__global__)[^;{}()#\n]*\b__aicore__\b[^;{}()\n]*?(?<![\w:~])(\w+)\s*\(", re.MULTILINE
+)
+"""A function of a kernel that is no member: it begins its line."""
 _CORES = re.compile(r"__(vector|cube|mix)__\b(?:\s*\(\s*(\d+)\s*,\s*(\d+)\s*\))?")
 """Attributes of a kernel that say which cores it is for; those of ``__mix__`` are Cube and vector cores."""
 _TASK_KIND = re.compile(r"KERNEL_TASK_TYPE(?:_DEFAULT)?\s*\([^)]*?KERNEL_TYPE_(\w+)\s*\)")
@@ -129,6 +134,21 @@ def kernel_heads(code: str) -> dict[str, KernelHead]:
         is_template = re.search(r"\btemplate\s*<", head) is not None
         heads[found[1]] = KernelHead(own, own_vectors, parameters, is_template)
     return heads
+
+
+def kernel_side_names(code: str) -> set[str]:
+    """Return the classes and helper functions in ``code`` (see `without_text`) that are code of kernels.
+
+    Two sources may each have their own of one name: on a device their kernels are never linked.
+    """
+    found = {name for name in _HELPER.findall(code)} - kernel_heads(code).keys()
+    for one in _CLASS.finditer(code):
+        depth, end = 1, one.end()
+        while depth and (brace := re.compile(r"[{}]").search(code, end)) is not None:
+            depth, end = depth + (1 if brace[0] == "{" else -1), brace.end()
+        if "__aicore__" in code[one.end() : end]:
+            found.add(one[1])
+    return found
 
 
 def parameter_names(parameters: str) -> list[str]:
