@@ -11,7 +11,7 @@ import pytest
 
 from npu_sim import ascendc
 from npu_sim.accumulation import SERIAL
-from npu_sim.ascendc.build import INCLUDE
+from npu_sim.ascendc.build import HOST_INCLUDE, INCLUDE
 from npu_sim.compilers import CompilationError
 from npu_sim.errors import ShapeError
 from npu_sim.products import get_product
@@ -289,7 +289,7 @@ int main() {
 def test_host_code_and_python_make_the_same_tilings(tmp_path):
     path, program = tmp_path / "host.cpp", tmp_path / "host"
     path.write_text(HOST)
-    compiler.run(["-std=c++17", "-w", f"-I{INCLUDE}", str(path), "-o", str(program)], str(path))
+    compiler.run(["-std=c++17", "-w", f"-I{INCLUDE}", f"-I{HOST_INCLUDE}", str(path), "-o", str(program)], str(path))
     rng, cases, wanted = np.random.default_rng(9), [], []
     for _ in range(300):
         m, n, k = (int(2 ** rng.uniform(0, 13)) for _ in range(3))

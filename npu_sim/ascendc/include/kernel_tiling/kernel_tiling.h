@@ -18,3 +18,9 @@ struct TCubeTiling {
   int32_t BatchNum, mxTypePara;
 };
 static_assert(sizeof(TCubeTiling) == 50 * sizeof(int32_t), "TCubeTiling");
+
+struct SoftMaxTiling {
+  uint32_t srcM, srcK, srcSize, outMaxM, outMaxK, outMaxSize, splitM, splitK, splitSize;
+  uint32_t reduceM, reduceK, reduceSize, rangeM, tailM, tailSplitSize, tailReduceSize;
+};
+static_assert(sizeof(SoftMaxTiling) == 16 * sizeof(uint32_t), "SoftMaxTiling");

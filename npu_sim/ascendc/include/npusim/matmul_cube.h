@@ -10,7 +10,6 @@
 namespace npusim {
 
 constexpr int64_t FRACTAL = 512, MMAD_BARRIER = 2560, MAX_ROW_STEP = 65535;
-constexpr int64_t up(int64_t value, int64_t by) { return (value + by - 1) / by * by; }
 constexpr int64_t parts(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 // An operand as it is stored: rows and columns as SetOrgShape says, or L1 that holds it already.

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "kernel_tiling/kernel_tiling.h"
-#include "tiling/platform/platform_ascendc.h"
 
 namespace optiling {
 

@@ -187,5 +187,7 @@ template <class T> inline int64_t bits_of(T value) {
   return sizeof(T) <= 4 ? int64_t(int32_t(uint32_t(bits))) : int64_t(bits);
 }
 
+constexpr int64_t up(int64_t value, int64_t by) { return (value + by - 1) / by * by; }
+
 template <class...> inline constexpr bool never = false;
 }  // namespace npusim

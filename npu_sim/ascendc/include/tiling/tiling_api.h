@@ -2,3 +2,4 @@
 #pragma once
 #include "npusim/matmul_tiling.h"
 #include "register/tilingdata_base.h"
+#include "tiling/platform/platform_ascendc.h"

@@ -1,0 +1,2 @@
+#pragma once
+#include "npusim/matmul_types.h"

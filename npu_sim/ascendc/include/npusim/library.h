@@ -1,0 +1,261 @@
+// Functions of the library on rows of a matrix in UB: SoftMax, Sum, Mean, Broadcast.
+//
+// ASSUMED of bits: a row is folded lane by lane over repeats of 256 bytes, and the last repeat is reduced as a tree.
+#pragma once
+#include "kernel_tiling/kernel_tiling.h"
+#include "npusim/math.h"
+
+namespace AscendC {
+
+struct SumParams {
+  uint32_t outter = 1, inner = 0, n = 0;
+};
+struct MeanParams {
+  uint32_t outter = 1, inner = 0, n = 0;
+};
+struct SoftMaxShapeInfo {
+  uint32_t srcM = 0, srcK = 0, oriSrcM = 0, oriSrcK = 0;
+};
+struct SoftmaxConfig {
+  bool isCheckTiling = true;
+  uint32_t oriSrcM = 0, oriSrcK = 0;
+};
+inline constexpr SoftmaxConfig SOFTMAX_DEFAULT_CFG = {};
+}  // namespace AscendC
+
+namespace npusim {
+
+template <class T> inline constexpr int64_t LANES = 256 / int64_t(sizeof(T));
+
+// One repeat of `free` is what folding `count` elements of a row leaves: lane i of elements i, i + lanes, ...
+template <class T, class F>
+inline void fold(Here here, const LocalTensor<T>& free, const LocalTensor<T>& row, int64_t count, T neutral, F combine) {
+  int64_t lanes = LANES<T>;
+  AscendC::Duplicate<T>(free, neutral, int32_t(lanes), here);
+  for (int64_t at = 0; at < count; at += lanes) {
+    barrier(here, pipe::V);
+    combine(free, row[uint32_t(at)], int32_t(count - at < lanes ? count - at : lanes));
+  }
+  barrier(here, pipe::V);
+}
+
+template <class T>
+inline void fold_sum(Here here, const LocalTensor<T>& free, const LocalTensor<T>& row, int64_t count) {
+  fold(here, free, row, count, T(0), [&](const LocalTensor<T>& into, const LocalTensor<T>& part, int32_t n) {
+    AscendC::Add(into, into, part, n, here);
+  });
+}
+template <class T>
+inline void sums_of(Here here, const LocalTensor<T>& dst, const LocalTensor<T>& folded, int64_t count, int32_t step = 8) {
+  AscendC::WholeReduceSum(dst, folded, int32_t(LANES<T>), int32_t(count), 1, 1, step, here);
+  barrier(here, pipe::V);
+}
+// dst = combine(row, block): each block of the row with the same block of 8 floats.
+template <class F>
+inline void with_block(Here here, const LocalTensor<float>& row, const LocalTensor<float>& block, int64_t count, F combine) {
+  AscendC::BinaryRepeatParams steps(1, 1, 0, 8, 8, 0);
+  for (int64_t at = 0; at < count;) {
+    int64_t left = count - at, repeats = left < 64 ? 1 : left / 64 < 255 ? left / 64 : 255;
+    const LocalTensor<float> part = row[uint32_t(at)];
+    combine(part, part, block, uint64_t(left < 64 ? left : 64), uint8_t(repeats), steps);
+    at += left < 64 ? left : repeats * 64;
+  }
+  barrier(here, pipe::V);
+}
+
+// Rows of `rows` by `pitch` elements, of which `count` are meant; the blocks of `sum` and `max` get a row's value each.
+template <class T, class U>
+inline void softmax(Here here, const char* call, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst,
+                    const LocalTensor<U>* sum, const LocalTensor<U>* max, const LocalTensor<T>& src, int64_t rows,
+                    int64_t pitch, int64_t count) {
+  static_assert(std::is_same_v<T, half> || std::is_same_v<T, float>, "SoftMax is of half and float");
+  if (!has_vector()) return;
+  if (rows <= 0 || count <= 0 || count > pitch || pitch * int64_t(sizeof(T)) % 32)
+    refuse(here, "%s must be of rows of whole blocks, not %lld x %lld of %lld elements", call, (long long)rows,
+           (long long)count, (long long)pitch);
+  int64_t row_bytes = up(count * 4, 256), needed = row_bytes + 256 + 64;
+  constexpr int32_t copies = 32 / sizeof(U);  // of a value, in a block of its type
+  Temporary room(here, call, given);
+  if (room.bytes() < needed)
+    refuse(here, "%s must be given a temporary buffer of at least %lld bytes, not %lld", call, (long long)needed,
+           (long long)room.bytes());
+  room.take(needed);
+  LocalTensor<float> wide = room.part<float>(0, row_bytes), lanes = room.part<float>(row_bytes, 256);
+  LocalTensor<float> block = room.part<float>(row_bytes + 256, 64);
+  auto keep = [&](const LocalTensor<U>& to, int64_t row) {  // a block of 32 bytes
+    if constexpr (std::is_same_v<U, float>) AscendC::Adds(to[uint32_t(row * copies)], block, 0.0f, copies, here);
+    else AscendC::Cast(to[uint32_t(row * copies)], block, AscendC::RoundMode::CAST_RINT, copies, here);
+    barrier(here, pipe::V);
+  };
+  for (int64_t row = 0; row < rows; row++) {
+    const LocalTensor<T> from = src[uint32_t(row * pitch)], to = dst[uint32_t(row * pitch)];
+    if constexpr (sizeof(T) == 2) AscendC::Cast(wide, from, AscendC::RoundMode::CAST_NONE, uint32_t(count), here);
+    else AscendC::Adds(wide, from, 0.0f, int32_t(count), here);
+    barrier(here, pipe::V);
+    fold(here, lanes, wide, count, -__builtin_inff(), [&](auto&& into, auto&& part, int32_t n) {
+      AscendC::Max(into, into, part, n, here);
+    });
+    AscendC::WholeReduceMax(block, lanes, 64, copies, 1, 1, 0, AscendC::ReduceOrder::ORDER_ONLY_VALUE, here);
+    barrier(here, pipe::V);
+    if (max) keep(*max, row);
+    with_block(here, wide, block, count, [&](auto&&... operands) { AscendC::Sub(operands..., here); });
+    AscendC::Exp(wide, wide, int32_t(count), here);
+    barrier(here, pipe::V);
+    fold_sum(here, lanes, wide, count);
+    sums_of(here, block, lanes, copies, 0);
+    if (sum) keep(*sum, row);
+    with_block(here, wide, block, count, [&](auto&&... operands) { AscendC::Div(operands..., here); });
+    if constexpr (sizeof(T) == 2) AscendC::Cast(to, wide, AscendC::RoundMode::CAST_RINT, uint32_t(count), here);
+    else AscendC::Adds(to, wide, 0.0f, int32_t(count), here);
+    barrier(here, pipe::V);
+  }
+  AscendC::ResetMask(here);
+}
+
+// Rows, their pitch and the elements that are meant: of the call, else of the tiling.
+inline void softmax_shape(const SoftMaxTiling& tiling, const AscendC::SoftMaxShapeInfo& info, int64_t& rows,
+                          int64_t& pitch, int64_t& count) {
+  rows = info.srcM ? info.srcM : tiling.srcM;
+  pitch = info.srcK ? info.srcK : tiling.srcK;
+  count = info.oriSrcK ? info.oriSrcK : pitch;
+}
+
+template <class T>
+inline void row_sums(Here here, const char* call, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst,
+                     const LocalTensor<T>& src, int64_t rows, int64_t pitch, int64_t count, bool means) {
+  static_assert(std::is_same_v<T, half> || std::is_same_v<T, float>, "Sum and Mean are of half and float");
+  if (!has_vector()) return;
+  if (rows <= 0 || count <= 0 || count > pitch || pitch * int64_t(sizeof(T)) % 32)
+    refuse(here, "%s must be of rows of whole blocks (inner) that hold n elements, not %lld x %lld of %lld", call,
+           (long long)rows, (long long)count, (long long)pitch);
+  Temporary room(here, call, given);
+  if (room.bytes() < 256)
+    refuse(here, "%s must be given a temporary buffer of at least 256 bytes, not %lld", call, (long long)room.bytes());
+  // as many rows at a time as there is room for, in whole blocks of results
+  constexpr int64_t in_block = 32 / int64_t(sizeof(T));
+  int64_t group = room.bytes() / 256 < 255 ? room.bytes() / 256 : 255;
+  group = group >= rows ? rows : group > in_block ? group / in_block * in_block : group;
+  room.take(group * 256);
+  LocalTensor<T> folded = room.template part<T>(0, group * 256);
+  for (int64_t row = 0; row < rows; row += group) {
+    int64_t height = rows - row < group ? rows - row : group;
+    for (int64_t i = 0; i < height; i++)
+      fold_sum(here, folded[uint32_t(i * LANES<T>)], src[uint32_t((row + i) * pitch)], count);
+    sums_of(here, dst[uint32_t(row)], folded, height);
+  }
+  if (means) {
+    AscendC::Muls(dst, dst, T(1.0f / float(count)), int32_t(rows), here);
+    barrier(here, pipe::V);
+  }
+  AscendC::ResetMask(here);
+}
+
+// The same elements again and again: a row to `rows` of them, or each element of a column to a row of `width`.
+template <class T, int32_t dims, int32_t axis>
+inline void broadcast(Here here, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst, const LocalTensor<T>& src,
+                      const uint32_t (&to)[dims], const uint32_t (&from)[dims]) {
+  static_assert((dims == 1 && axis == 0) || (dims == 2 && (axis == 0 || axis == 1)), "Broadcast is of 1 or 2 dimensions");
+  static_assert(sizeof(T) == 2 || sizeof(T) == 4, "Broadcast is modelled of 16-bit and 32-bit elements");
+  if (!has_vector()) return;
+  int64_t rows = dims == 1 ? 1 : to[0], width = to[dims - 1], height = dims == 1 ? 1 : from[0], length = from[dims - 1];
+  bool is_column = dims == 1 ? length == 1 && width != 1 : axis == 1 && length == 1;
+  if ((height != 1 && height != rows) || (length != 1 && length != width) || (is_column ? height : length) != (is_column ? rows : width))
+    refuse(here, "Broadcast must be along its axis, not from %lld x %lld to %lld x %lld", (long long)height,
+           (long long)length, (long long)rows, (long long)width);
+  int64_t bytes = width * int64_t(sizeof(T)), lanes = LANES<T>, in_block = 32 / int64_t(sizeof(T));
+  if (rows > 1 && bytes % 32)
+    refuse(here, "Broadcast must be to rows of whole blocks of 32 bytes, not of %lld bytes", (long long)bytes);
+  AscendC::CopyRepeatParams steps(1, is_column ? 0 : 1, 8, is_column ? 0 : 8);
+  auto row_of = [&](const LocalTensor<T>& out, const LocalTensor<T>& in) {
+    for (int64_t at = 0; at < width;) {
+      int64_t left = width - at, repeats = left < lanes ? 1 : left / lanes < 255 ? left / lanes : 255;
+      AscendC::Copy(out[uint32_t(at)], in[uint32_t(is_column ? 0 : at)], uint64_t(left < lanes ? left : lanes),
+                    uint8_t(repeats), steps, here);
+      at += left < lanes ? left : repeats * lanes;
+    }
+  };
+  if (!is_column) {
+    for (int64_t row = 0; row < rows; row++)
+      row_of(dst[uint32_t(row * width)], src[uint32_t(height == 1 ? 0 : row * width)]);
+  } else {  // the elements of a block become blocks; those behind the last one are zeros
+    Temporary room(here, "Broadcast", given);
+    int64_t needed = in_block * 32 + 32;
+    if (room.bytes() < needed)
+      refuse(here, "Broadcast must be given a temporary buffer of at least %lld bytes, not %lld", (long long)needed,
+             (long long)room.bytes());
+    room.take(needed);
+    LocalTensor<T> blocks = room.template part<T>(0, in_block * 32), last = room.template part<T>(in_block * 32, 32);
+    for (int64_t row = 0; row < rows; row += in_block) {
+      LocalTensor<T> from_here = src[uint32_t(row)];
+      if (rows - row < in_block) {
+        AscendC::Duplicate<T>(last, T(0), int32_t(in_block), here);
+        barrier(here, pipe::V);
+        LocalTensor<int16_t> words = last.template ReinterpretCast<int16_t>();
+        AscendC::Or(words, words, from_here.template ReinterpretCast<int16_t>(),
+                    int32_t((rows - row) * int64_t(sizeof(T) / 2)), here);
+        barrier(here, pipe::V);
+        from_here = last;
+      }
+      AscendC::Brcb(blocks, from_here, uint8_t(in_block / 8), AscendC::BrcbRepeatParams(1, 8), here);
+      barrier(here, pipe::V);
+      for (int64_t i = 0; i < in_block && row + i < rows; i++)
+        row_of(dst[uint32_t((row + i) * width)], blocks[uint32_t(i * in_block)]);
+      barrier(here, pipe::V);
+    }
+  }
+  barrier(here, pipe::V);
+  AscendC::ResetMask(here);
+}
+}  // namespace npusim
+
+namespace AscendC {
+
+#define NPUSIM_SOFTMAX_WITH(Name, PARAMETER, given)                                                                  \
+  template <class T, bool reuse = false, bool basic = false, bool nz = false,                                       \
+            const SoftmaxConfig& config = SOFTMAX_DEFAULT_CFG, class U>                                             \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<U>& sum, const LocalTensor<U>& max,                 \
+                   const LocalTensor<T>& src, PARAMETER const SoftMaxTiling& tiling,                                \
+                   const SoftMaxShapeInfo& info = {}, Here here = Here::now()) {                                    \
+    static_assert(!nz, "SoftMax of fractals is not modelled");                                                      \
+    int64_t rows, pitch, count;                                                                                     \
+    npusim::softmax_shape(tiling, info, rows, pitch, count);                                                        \
+    npusim::softmax<T, U>(here, #Name, given, dst, &sum, &max, src, rows, pitch, count);                            \
+  }                                                                                                                  \
+  template <class T, bool reuse = false, bool basic = false, const SoftmaxConfig& config = SOFTMAX_DEFAULT_CFG>     \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, PARAMETER const SoftMaxTiling& tiling,     \
+                   const SoftMaxShapeInfo& info = {}, Here here = Here::now()) {                                    \
+    int64_t rows, pitch, count;                                                                                     \
+    npusim::softmax_shape(tiling, info, rows, pitch, count);                                                        \
+    npusim::softmax<T, float>(here, #Name, given, dst, nullptr, nullptr, src, rows, pitch, count);                  \
+  }
+#define NPUSIM_GIVEN const LocalTensor<uint8_t>& temporary,
+NPUSIM_SOFTMAX_WITH(SoftMax, NPUSIM_GIVEN, &temporary)
+NPUSIM_SOFTMAX_WITH(SoftMax, , nullptr)
+
+#define NPUSIM_ROW_SUM(Name, Params, means)                                                                          \
+  template <class T, auto... options>                                                                                \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint8_t>& temporary,      \
+                   const Params& p, Here here = Here::now()) {                                                       \
+    npusim::row_sums(here, #Name, &temporary, dst, src, p.outter, p.inner, p.n, means);                              \
+  }                                                                                                                  \
+  template <class T, auto... options>                                                                                \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Params& p, Here here = Here::now()) { \
+    npusim::row_sums(here, #Name, nullptr, dst, src, p.outter, p.inner, p.n, means);                                 \
+  }
+NPUSIM_ROW_SUM(Sum, SumParams, false)
+NPUSIM_ROW_SUM(Mean, MeanParams, true)
+
+#define NPUSIM_BROADCAST(Name)                                                                                       \
+  template <class T, int32_t dims, int32_t axis, bool reuse = false>                                                 \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t (&to)[dims],                 \
+                   const uint32_t (&from)[dims], LocalTensor<uint8_t>& temporary, Here here = Here::now()) {         \
+    npusim::broadcast<T, dims, axis>(here, &temporary, dst, src, to, from);                                          \
+  }                                                                                                                  \
+  template <class T, int32_t dims, int32_t axis, bool reuse = false>                                                 \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t (&to)[dims],                 \
+                   const uint32_t (&from)[dims], Here here = Here::now()) {                                          \
+    npusim::broadcast<T, dims, axis>(here, nullptr, dst, src, to, from);                                             \
+  }
+NPUSIM_BROADCAST(BroadCast)
+NPUSIM_BROADCAST(Broadcast)
+}  // namespace AscendC

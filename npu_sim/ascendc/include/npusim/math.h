@@ -1,0 +1,444 @@
+// Functions of the library on elements: composites of vector instructions in float, half by way of float.
+//
+// Their values are the formula's, with every step rounded once; which steps a device takes is not published but where a
+// formula names its source, and ASSUMED. Temporaries lie in the given buffer, else in the free part of UB; a buffer that
+// is too small for all elements is used several times.
+#pragma once
+#include "npusim/arrange.h"
+#include "npusim/reduce.h"
+
+namespace npusim {
+
+// Temporaries of a call: its own buffer, or what InitBuffer has left of UB, until the call ends.
+class Temporary {
+ public:
+  Temporary(Here place, const char* call, const LocalTensor<uint8_t>* given) : here(place) {
+    if (given) {
+      in_ub(here, *given, call);
+      room = *given;
+      return;
+    }
+    AscendC::TPipe* owner = AscendC::GetTPipePtr();
+    if (!owner) refuse(here, "%s without a temporary buffer must come behind a TPipe", call);
+    owner->PopStackBuffer<uint8_t, TPosition::VECCALC>(room);
+    is_own = true;
+  }
+  ~Temporary() {
+    if (is_own && taken) emit_free_tensor(here, space::UB, room.address, taken, SCRATCH);
+  }
+  // The first bytes of it.
+  void take(int64_t bytes) {
+    taken = bytes;
+    if (!is_own || !bytes) return;
+    note_buffer(SCRATCH);
+    emit_alloc_tensor(here, space::UB, room.address, bytes, SCRATCH);
+  }
+  template <class T> LocalTensor<T> part(int64_t offset, int64_t bytes) const {
+    LocalTensor<T> tensor = room.template ReinterpretCast<T>();
+    tensor.address += offset;
+    tensor.bytes = uint32_t(bytes);
+    return tensor;
+  }
+  int64_t bytes() const { return room.bytes; }
+
+ private:
+  Here here;
+  LocalTensor<uint8_t> room;
+  bool is_own = false;
+  int64_t taken = 0;
+};
+
+// Steps on a number of floats, each complete before the next.
+class Steps {
+ public:
+  using F = LocalTensor<float>;
+  Here here;
+  int32_t count;
+
+#define NPUSIM_STEP_TWO(name, Api)                          \
+  void name(const F& dst, const F& a, const F& b) const {   \
+    AscendC::Api(dst, a, b, count, here);                   \
+    wait();                                                 \
+  }
+  NPUSIM_STEP_TWO(add, Add) NPUSIM_STEP_TWO(sub, Sub) NPUSIM_STEP_TWO(mul, Mul) NPUSIM_STEP_TWO(div, Div)
+#undef NPUSIM_STEP_TWO
+#define NPUSIM_STEP_ONE(name, Api)                   \
+  void name(const F& dst, const F& a) const {        \
+    AscendC::Api(dst, a, count, here);               \
+    wait();                                          \
+  }
+  NPUSIM_STEP_ONE(exp, Exp) NPUSIM_STEP_ONE(ln, Ln) NPUSIM_STEP_ONE(abs, Abs) NPUSIM_STEP_ONE(sqrt, Sqrt)
+#undef NPUSIM_STEP_ONE
+#define NPUSIM_STEP_SCALAR(name, Api)                      \
+  void name(const F& dst, const F& a, float s) const {     \
+    AscendC::Api(dst, a, s, count, here);                  \
+    wait();                                                \
+  }
+  NPUSIM_STEP_SCALAR(adds, Adds) NPUSIM_STEP_SCALAR(muls, Muls) NPUSIM_STEP_SCALAR(maxs, Maxs)
+  NPUSIM_STEP_SCALAR(mins, Mins)
+#undef NPUSIM_STEP_SCALAR
+  void set(const F& dst, float value) const {
+    AscendC::Duplicate<float>(dst, value, count, here);
+    wait();
+  }
+  template <class T, class U> void cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, AscendC::RoundMode mode) const {
+    AscendC::Cast(dst, src, mode, uint32_t(count), here);
+    wait();
+  }
+  // dst = 1 / (1 + e^a)
+  void logistic(const F& dst, const F& a, const F& free) const {
+    exp(dst, a);
+    adds(dst, dst, 1.0f);
+    set(free, 1.0f);
+    div(dst, free, dst);
+  }
+  // a = a - round(a / pi - at) pi - at pi, and in `odd` how often, modulo 2; pi in three parts of few bits.
+  void reduce(const F& a, const F& odd, const F& free, float at) const {
+    muls(odd, a, 0.318309886f);
+    if (at != 0) adds(odd, odd, -at);
+    cast(odd, odd, AscendC::RoundMode::CAST_RINT);
+    if (at != 0) adds(odd, odd, at);
+    for (float part : {3.140625f, 0.000967025757f, 6.27711310e-7f}) {
+      muls(free, odd, part);
+      sub(a, a, free);
+    }
+    if (at != 0) adds(odd, odd, -at);
+    muls(free, odd, 0.5f);
+    cast(free, free, AscendC::RoundMode::CAST_FLOOR);
+    muls(free, free, 2.0f);
+    sub(odd, odd, free);
+  }
+  // a = sin(a) for |a| <= pi / 2: its series.
+  void series(const F& a, const F& square, const F& sum) const {
+    mul(square, a, a);
+    set(sum, 1.60590438e-10f);
+    for (float term : {-2.50521084e-8f, 2.75573192e-6f, -1.98412698e-4f, 8.33333333e-3f, -0.166666667f, 1.0f}) {
+      mul(sum, sum, square);
+      adds(sum, sum, term);
+    }
+    mul(a, a, sum);
+  }
+
+ private:
+  void wait() const { barrier(here, pipe::V); }
+};
+
+// Carries out `compute(steps, dst, x, ...)` on chunks of the operands, with so many temporaries of floats: x may be
+// overwritten where it is a temporary, which it is for half alone.
+template <int temporaries, class T, class F, class... S>
+inline void elements(Here here, const char* call, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst,
+                     int64_t count, F compute, const LocalTensor<S>&... sources) {
+  static_assert(std::is_same_v<T, half> || std::is_same_v<T, float>, "functions of the library are of half and float");
+  if (!has_vector() || count <= 0) return;
+  constexpr bool is_half = sizeof(T) == 2;
+  constexpr int64_t parts = temporaries + (is_half ? 1 + int64_t(sizeof...(S)) : 0);
+  Temporary room(here, call, given);
+  int64_t chunk = up(count, 64);
+  if constexpr (parts > 0) {
+    int64_t fitting = room.bytes() / (4 * parts) / 64 * 64;
+    if (fitting < 64)
+      refuse(here, "%s must be given a temporary buffer of at least %lld bytes, not %lld", call,
+             (long long)(parts * 256), (long long)room.bytes());
+    chunk = fitting < chunk ? fitting : chunk;
+  }
+  room.take(parts * chunk * 4);
+  auto temporary = [&](int64_t i) { return room.template part<float>(i * chunk * 4, chunk * 4); };
+  for (int64_t at = 0; at < count; at += chunk) {
+    Steps steps{here, int32_t(count - at < chunk ? count - at : chunk)};
+    int64_t next = temporaries;
+    auto as_float = [&](const auto& tensor) {
+      if constexpr (!is_half) return tensor[uint32_t(at)];
+      else {
+        LocalTensor<float> wide = temporary(next++);
+        steps.cast(wide, tensor[uint32_t(at)], AscendC::RoundMode::CAST_NONE);
+        return wide;
+      }
+    };
+    std::tuple operands{as_float(sources)...};
+    LocalTensor<float> result = [&] {
+      if constexpr (is_half) return temporary(next);
+      else return dst[uint32_t(at)];
+    }();
+    LocalTensor<float> free[temporaries + 1];
+    for (int i = 0; i < temporaries; i++) free[i] = temporary(i);
+    std::apply([&](const auto&... operand) { compute(steps, result, free, operand...); }, operands);
+    if constexpr (is_half) steps.cast(dst[uint32_t(at)], result, AscendC::RoundMode::CAST_RINT);
+  }
+}
+
+// Formulas: the result, temporaries, the operand.
+#define NPUSIM_STEPS [](const Steps& s, const auto& y, const auto& t, const auto& x)
+
+
+// 1 / (1 + e^-x)
+inline constexpr auto sigmoid_of = NPUSIM_STEPS {
+  s.muls(t[0], x, -1.0f);
+  s.logistic(t[0], t[0], t[1]);
+  s.adds(y, t[0], 0.0f);
+};
+// (e^2x - 1) / (e^2x + 1) within 8.8 of 0
+inline constexpr auto tanh_of = NPUSIM_STEPS {
+  s.mins(t[0], x, 8.8f);
+  s.maxs(t[0], t[0], -8.8f);
+  s.muls(t[0], t[0], 2.0f);
+  s.exp(t[0], t[0]);
+  s.adds(t[1], t[0], 1.0f);
+  s.adds(t[0], t[0], -1.0f);
+  s.div(y, t[0], t[1]);
+};
+inline constexpr auto log_of = NPUSIM_STEPS { s.ln(y, x); };
+inline constexpr auto log2_of = NPUSIM_STEPS {
+  s.ln(t[0], x);
+  s.muls(y, t[0], 1.44269504f);
+};
+inline constexpr auto log10_of = NPUSIM_STEPS {
+  s.ln(t[0], x);
+  s.muls(y, t[0], 0.434294482f);
+};
+// x / (1 + e^-x)
+inline constexpr auto silu_of = NPUSIM_STEPS {
+  s.muls(t[0], x, -1.0f);
+  s.exp(t[0], t[0]);
+  s.adds(t[0], t[0], 1.0f);
+  s.div(y, x, t[0]);
+};
+// x / (1 + e^(-2 sqrt(2 / pi) (x + 0.044715 x^3)))
+inline constexpr auto gelu_of = NPUSIM_STEPS {
+  s.mul(t[0], x, x);
+  s.muls(t[0], t[0], 0.044715f);
+  s.adds(t[0], t[0], 1.0f);
+  s.mul(t[0], t[0], x);
+  s.muls(t[0], t[0], -1.59576912f);
+  s.exp(t[0], t[0]);
+  s.adds(t[0], t[0], 1.0f);
+  s.div(y, x, t[0]);
+};
+// x / (1 + e^(-1.702 x))
+inline constexpr auto faster_gelu_of = NPUSIM_STEPS {
+  s.muls(t[0], x, -1.702f);
+  s.exp(t[0], t[0]);
+  s.adds(t[0], t[0], 1.0f);
+  s.div(y, x, t[0]);
+};
+// x e^(0.851 (x - |x|)) / (1 + e^(-1.702 |x|))
+inline constexpr auto faster_gelu_v2_of = NPUSIM_STEPS {
+  s.abs(t[0], x);
+  s.sub(t[1], x, t[0]);
+  s.muls(t[1], t[1], 0.851f);
+  s.exp(t[1], t[1]);
+  s.mul(t[1], t[1], x);
+  s.muls(t[0], t[0], -1.702f);
+  s.exp(t[0], t[0]);
+  s.adds(t[0], t[0], 1.0f);
+  s.div(y, t[1], t[0]);
+};
+inline constexpr auto floor_of = NPUSIM_STEPS { s.cast(y, x, AscendC::RoundMode::CAST_FLOOR); };
+inline constexpr auto ceil_of = NPUSIM_STEPS { s.cast(y, x, AscendC::RoundMode::CAST_CEIL); };
+inline constexpr auto trunc_of = NPUSIM_STEPS { s.cast(y, x, AscendC::RoundMode::CAST_TRUNC); };
+inline constexpr auto round_of = NPUSIM_STEPS { s.cast(y, x, AscendC::RoundMode::CAST_RINT); };
+inline constexpr auto frac_of = NPUSIM_STEPS {
+  s.cast(t[0], x, AscendC::RoundMode::CAST_TRUNC);
+  s.sub(y, x, t[0]);
+};
+// Any number above the smallest becomes more than 1.
+inline constexpr auto sign_of = NPUSIM_STEPS {
+  s.muls(t[0], x, 1.70141183e38f);
+  s.muls(t[0], t[0], 1.70141183e38f);
+  s.mins(t[0], t[0], 1.0f);
+  s.maxs(y, t[0], -1.0f);
+};
+inline constexpr auto sin_of = NPUSIM_STEPS {
+  s.adds(t[0], x, 0.0f);
+  s.reduce(t[0], t[1], t[2], 0.0f);
+  s.muls(t[1], t[1], -2.0f);
+  s.adds(t[1], t[1], 1.0f);
+  s.mul(t[0], t[0], t[1]);
+  s.series(t[0], t[1], t[2]);
+  s.adds(y, t[0], 0.0f);
+};
+inline constexpr auto cos_of = NPUSIM_STEPS {
+  s.adds(t[0], x, 0.0f);
+  s.reduce(t[0], t[1], t[2], 0.5f);
+  s.muls(t[1], t[1], 2.0f);
+  s.adds(t[1], t[1], -1.0f);
+  s.mul(t[0], t[0], t[1]);
+  s.series(t[0], t[1], t[2]);
+  s.adds(y, t[0], 0.0f);
+};
+// 1 - (a1 u + ... + a5 u^5) e^-x^2, u = 1 / (1 + p |x|): Abramowitz and Stegun, 7.1.26, within 1.5e-7
+inline constexpr auto erf_of = NPUSIM_STEPS {
+  s.abs(t[0], x);
+  s.mins(t[0], t[0], 4.0f);
+  s.muls(t[1], t[0], 0.3275911f);
+  s.adds(t[1], t[1], 1.0f);
+  s.set(t[2], 1.0f);
+  s.div(t[1], t[2], t[1]);
+  s.set(t[2], 1.061405429f);
+  for (float term : {-1.453152027f, 1.421413741f, -0.284496736f, 0.254829592f, 0.0f}) {
+    s.mul(t[2], t[2], t[1]);
+    s.adds(t[2], t[2], term);
+  }
+  s.mul(t[0], t[0], t[0]);
+  s.muls(t[0], t[0], -1.0f);
+  s.exp(t[0], t[0]);
+  s.mul(t[2], t[2], t[0]);
+  s.muls(t[2], t[2], -1.0f);
+  s.adds(t[2], t[2], 1.0f);
+  s.muls(t[3], x, 1.70141183e38f);
+  s.muls(t[3], t[3], 1.70141183e38f);
+  s.mins(t[3], t[3], 1.0f);
+  s.maxs(t[3], t[3], -1.0f);
+  s.mul(y, t[2], t[3]);
+};
+}  // namespace npusim
+
+namespace AscendC {
+
+// The four forms of a function of one tensor: with a temporary buffer or without, of all its elements or of some.
+#define NPUSIM_ELEMENTWISE(Name, temporaries, formula)                                                               \
+  template <class T, bool reuse = false>                                                                             \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint8_t>& temporary,      \
+                   const uint32_t count, Here here = Here::now()) {                                                  \
+    npusim::elements<temporaries>(here, #Name, &temporary, dst, count, npusim::formula, src);                        \
+  }                                                                                                                  \
+  template <class T, bool reuse = false>                                                                             \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint8_t>& temporary,      \
+                   Here here = Here::now()) {                                                                        \
+    npusim::elements<temporaries>(here, #Name, &temporary, dst, src.GetSize(), npusim::formula, src);                \
+  }                                                                                                                  \
+  template <class T, bool reuse = false>                                                                             \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count,                       \
+                   Here here = Here::now()) {                                                                        \
+    npusim::elements<temporaries>(here, #Name, nullptr, dst, count, npusim::formula, src);                           \
+  }                                                                                                                  \
+  template <class T, bool reuse = false>                                                                             \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, Here here = Here::now()) {                  \
+    npusim::elements<temporaries>(here, #Name, nullptr, dst, src.GetSize(), npusim::formula, src);                   \
+  }
+NPUSIM_ELEMENTWISE(Sigmoid, 2, sigmoid_of)
+NPUSIM_ELEMENTWISE(Tanh, 2, tanh_of)
+NPUSIM_ELEMENTWISE(Log, 0, log_of)
+NPUSIM_ELEMENTWISE(Log2, 1, log2_of)
+NPUSIM_ELEMENTWISE(Log10, 1, log10_of)
+NPUSIM_ELEMENTWISE(Silu, 1, silu_of)
+NPUSIM_ELEMENTWISE(Gelu, 1, gelu_of)
+NPUSIM_ELEMENTWISE(FasterGelu, 1, faster_gelu_of)
+NPUSIM_ELEMENTWISE(FasterGeluV2, 2, faster_gelu_v2_of)
+NPUSIM_ELEMENTWISE(Floor, 0, floor_of)
+NPUSIM_ELEMENTWISE(Ceil, 0, ceil_of)
+NPUSIM_ELEMENTWISE(Trunc, 0, trunc_of)
+NPUSIM_ELEMENTWISE(Round, 0, round_of)
+NPUSIM_ELEMENTWISE(Frac, 1, frac_of)
+NPUSIM_ELEMENTWISE(Sign, 1, sign_of)
+NPUSIM_ELEMENTWISE(Sin, 3, sin_of)
+NPUSIM_ELEMENTWISE(Cos, 3, cos_of)
+NPUSIM_ELEMENTWISE(Erf, 4, erf_of)
+
+// x / (1 + e^(-scale x))
+template <class T, bool reuse = false>
+inline void Swish(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint32_t count, const std::common_type_t<T> scale,
+                  Here here = Here::now()) {
+  npusim::elements<1>(here, "Swish", nullptr, dst, count, [&](const npusim::Steps& s, const auto& y, const auto& t, const auto& x) {
+    s.muls(t[0], x, -float(scale));
+    s.exp(t[0], t[0]);
+    s.adds(t[0], t[0], 1.0f);
+    s.div(y, x, t[0]);
+  }, src);
+}
+
+#define NPUSIM_CLAMP(Name, name)                                                                                     \
+  template <class T, bool reuse = false>                                                                             \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint8_t>&,                \
+                   const std::common_type_t<T> scalar, const uint32_t count, Here here = Here::now()) {              \
+    name(dst, src, scalar, int32_t(count), here);                                                                    \
+  }                                                                                                                  \
+  template <class T, bool reuse = false>                                                                             \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const std::common_type_t<T> scalar,         \
+                   const uint32_t count, Here here = Here::now()) {                                                  \
+    name(dst, src, scalar, int32_t(count), here);                                                                    \
+  }
+NPUSIM_CLAMP(ClampMax, Mins)
+NPUSIM_CLAMP(ClampMin, Maxs)
+}  // namespace AscendC
+
+namespace npusim {
+
+// x^y = e^(y ln |x|), with the sign of x where y is odd, and NaN for x below 0 where y is no whole number.
+inline void raise(const Steps& s, const LocalTensor<float>& result, const LocalTensor<float>* t,
+                  const LocalTensor<float>& x, const LocalTensor<float>& y) {
+  s.cast(t[0], y, AscendC::RoundMode::CAST_FLOOR);
+  s.sub(t[1], y, t[0]);  // what y is above a whole number
+  s.muls(t[2], t[0], 0.5f);
+  s.cast(t[2], t[2], AscendC::RoundMode::CAST_FLOOR);
+  s.muls(t[2], t[2], 2.0f);
+  s.sub(t[0], t[0], t[2]);  // 1 where it is odd
+  // -1 where the sign of x is set
+  LocalTensor<int32_t> signs = t[2].template ReinterpretCast<int32_t>();
+  AscendC::ShiftRight(signs, x.template ReinterpretCast<int32_t>(), 31, s.count, s.here);
+  barrier(s.here, pipe::V);
+  s.cast(t[2], signs, AscendC::RoundMode::CAST_NONE);
+  s.mul(t[1], t[1], t[2]);
+  s.sqrt(t[1], t[1]);  // 0, or NaN
+  s.mul(t[0], t[0], t[2]);
+  s.muls(t[0], t[0], 2.0f);
+  s.adds(t[0], t[0], 1.0f);
+  s.abs(t[2], x);
+  s.ln(t[2], t[2]);
+  s.maxs(t[2], t[2], -3e38f);
+  s.mul(t[2], t[2], y);
+  s.exp(t[2], t[2]);
+  s.mul(t[2], t[2], t[0]);
+  s.add(result, t[2], t[1]);
+}
+
+template <class T>
+inline void power(Here here, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst, const LocalTensor<T>& base,
+                  const LocalTensor<T>& exponent, uint32_t count) {
+  elements<3>(here, "Power", given, dst, count,
+              [](const Steps& s, const auto& r, const auto& t, const auto& x, const auto& y) { raise(s, r, t, x, y); },
+              base, exponent);
+}
+template <class T>
+inline void power(Here here, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst, const LocalTensor<T>& base,
+                  const std::common_type_t<T>& exponent, uint32_t count) {
+  elements<4>(here, "Power", given, dst, count, [&](const Steps& s, const auto& r, const auto& t, const auto& x) {
+    s.set(t[3], float(exponent));
+    raise(s, r, t, x, t[3]);
+  }, base);
+}
+template <class T>
+inline void power(Here here, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst,
+                  const std::common_type_t<T>& base, const LocalTensor<T>& exponent, uint32_t count) {
+  elements<4>(here, "Power", given, dst, count, [&](const Steps& s, const auto& r, const auto& t, const auto& y) {
+    s.set(t[3], float(base));
+    raise(s, r, t, t[3], y);
+  }, exponent);
+}
+}  // namespace npusim
+
+namespace AscendC {
+
+#define NPUSIM_POWER_OF(Name, Base, Exponent, all)                                                                   \
+  template <class T, bool reuse = false>                                                                             \
+  inline void Name(const LocalTensor<T>& dst, const Base& base, const Exponent& exponent,                            \
+                   const LocalTensor<uint8_t>& temporary, uint32_t count, Here here = Here::now()) {                 \
+    npusim::power<T>(here, &temporary, dst, base, exponent, count);                                                  \
+  }                                                                                                                  \
+  template <class T, bool reuse = false>                                                                             \
+  inline void Name(const LocalTensor<T>& dst, const Base& base, const Exponent& exponent,                            \
+                   const LocalTensor<uint8_t>& temporary, Here here = Here::now()) {                                 \
+    npusim::power<T>(here, &temporary, dst, base, exponent, all.GetSize());                                          \
+  }                                                                                                                  \
+  template <class T, bool reuse = false>                                                                             \
+  inline void Name(const LocalTensor<T>& dst, const Base& base, const Exponent& exponent, uint32_t count,            \
+                   Here here = Here::now()) {                                                                        \
+    npusim::power<T>(here, nullptr, dst, base, exponent, count);                                                     \
+  }                                                                                                                  \
+  template <class T, bool reuse = false>                                                                             \
+  inline void Name(const LocalTensor<T>& dst, const Base& base, const Exponent& exponent, Here here = Here::now()) { \
+    npusim::power<T>(here, nullptr, dst, base, exponent, all.GetSize());                                             \
+  }
+NPUSIM_POWER_OF(Power, LocalTensor<T>, LocalTensor<T>, base)
+NPUSIM_POWER_OF(Power, LocalTensor<T>, std::common_type_t<T>, base)
+NPUSIM_POWER_OF(Power, std::common_type_t<T>, LocalTensor<T>, exponent)
+}  // namespace AscendC

@@ -1,0 +1,229 @@
+"""Functions of the library on vector cores: math, SoftMax, Sum, Mean, Broadcast, against definitions in float64."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from npu_sim import ascendc
+from npu_sim.compilers import CompilationError
+from tests.ascendc.compiler import require_compiler
+
+require_compiler()
+
+MATH = """
+#include "kernel_operator.h"
+using namespace AscendC;
+template <class T> __global__ __aicore__ void apply(GM_ADDR x, GM_ADDR e, GM_ADDR y, int32_t count, int32_t which,
+                                                    int32_t room) {
+  TPipe pipe; TQue<TPosition::VECIN, 1> in, in2; TQue<TPosition::VECOUT, 1> out; TBuf<TPosition::VECCALC> buffer;
+  uint32_t bytes = (count * sizeof(T) + 31) / 32 * 32;
+  pipe.InitBuffer(in, 1, bytes); pipe.InitBuffer(in2, 1, bytes); pipe.InitBuffer(out, 1, bytes);
+  if (room) pipe.InitBuffer(buffer, room);
+  GlobalTensor<T> X, E, Y;
+  X.SetGlobalBuffer((__gm__ T*)x); E.SetGlobalBuffer((__gm__ T*)e); Y.SetGlobalBuffer((__gm__ T*)y);
+  LocalTensor<T> a = in.AllocTensor<T>(), b = in2.AllocTensor<T>();
+  DataCopyPad(a, X, DataCopyExtParams(1, count * sizeof(T), 0, 0, 0), DataCopyPadExtParams<T>());
+  DataCopyPad(b, E, DataCopyExtParams(1, count * sizeof(T), 0, 0, 0), DataCopyPadExtParams<T>());
+  in.EnQue(a); in2.EnQue(b); a = in.DeQue<T>(); b = in2.DeQue<T>();
+  LocalTensor<T> r = out.AllocTensor<T>();
+  LocalTensor<uint8_t> free = room ? buffer.Get<uint8_t>() : LocalTensor<uint8_t>();
+  int32_t next = 0;
+#define TRY(F) if (which == next++) { if (room) F(r, a, free, count); else F(r, a, count); }
+  FUNCTIONS
+  if (which == next++) { if (room) Power(r, a, b, free, count); else Power<T, false>(r, a, b, count); }
+  if (which == next++) Power(r, a, T(3), uint32_t(count));
+  if (which == next++) Power(r, T(2), b, uint32_t(count));
+  if (which == next++) Swish(r, a, count, T(1.5));
+  if (which == next++) ClampMax(r, a, T(0.5), count);
+  if (which == next++) ClampMin(r, a, free, T(0.5), count);
+  out.EnQue(r); r = out.DeQue<T>(); in.FreeTensor(a); in2.FreeTensor(b);
+  DataCopyPad(Y, r, DataCopyExtParams(1, count * sizeof(T), 0, 0, 0));
+  out.FreeTensor(r);
+}
+"""
+
+
+def _logistic(x):
+    return 1 / (1 + np.exp(-x))
+
+
+DEFINITIONS = {
+    "Sigmoid": _logistic,
+    "Tanh": np.tanh,
+    "Log": lambda x: np.log(np.abs(x)),
+    "Log2": lambda x: np.log2(np.abs(x)),
+    "Log10": lambda x: np.log10(np.abs(x)),
+    "Silu": lambda x: x * _logistic(x),
+    "Gelu": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "FasterGelu": lambda x: x * _logistic(1.702 * x),
+    "FasterGeluV2": lambda x: x * np.exp(0.851 * (x - abs(x))) / (1 + np.exp(-1.702 * abs(x))),
+    "Floor": np.floor,
+    "Ceil": np.ceil,
+    "Trunc": np.trunc,
+    "Round": np.rint,
+    "Frac": lambda x: x - np.trunc(x),
+    "Sign": np.sign,
+    "Sin": np.sin,
+    "Cos": np.cos,
+    "Erf": np.vectorize(math.erf),
+}
+OTHERS = {
+    "Power": lambda x, e: np.power(x, e),
+    "Power of a scalar exponent": lambda x, e: x**3,
+    "Power of a scalar base": lambda x, e: np.power(2.0, e),
+    "Swish": lambda x, e: x * _logistic(1.5 * x),
+    "ClampMax": lambda x, e: np.minimum(x, 0.5),
+    "ClampMin": lambda x, e: np.maximum(x, 0.5),
+}
+NAMES = [*DEFINITIONS, *OTHERS]
+EXACT = {"Floor", "Ceil", "Trunc", "Round", "Frac", "Sign", "ClampMax", "ClampMin"}
+
+
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory):
+    path = tmp_path_factory.mktemp("math") / "functions.cpp"
+    path.write_text(MATH.replace("FUNCTIONS", " ".join(f"TRY({name})" for name in DEFINITIONS)))
+    return path
+
+
+@pytest.mark.parametrize(("cpp", "dtype"), [("float", np.float32), ("half", np.float16)])
+@pytest.mark.parametrize("name", NAMES)
+def test_each_function_is_its_definition(functions, cpp, dtype, name):
+    rng, count = np.random.default_rng(2), 777
+    x, e = (rng.standard_normal(count) * 4).astype(dtype), rng.integers(-3, 4, count).astype(dtype)
+    x[:6] = 0, -0.5, 0.5, 1.5, 2.5, -1
+    e[:2] = 0, 2
+    x = np.abs(x[6:] if name.startswith("Log") else x)[: len(x)] if name.startswith("Log") else x
+    count = len(x)
+    exact = (
+        DEFINITIONS[name](x.astype(np.float64)) if name in DEFINITIONS else OTHERS[name](*np.float64([x, e[:count]]))
+    )
+    results = []
+    for room in (0, 4352):  # UB that is left; a buffer for some of the elements at a time
+        y = np.zeros(count, dtype)
+        kernel = ascendc.compile(functions, f"apply<{cpp}>")
+        run = kernel(x, e[:count], y, count, NAMES.index(name), room, outputs=[2])
+        assert run.findings == ()
+        results.append(y)
+    assert np.array_equal(*results)
+    if name in EXACT:
+        assert np.array_equal(results[0], exact.astype(dtype))
+    else:
+        # a few roundings of float, more of small results of differences; half rounds once more
+        fits = np.abs(exact) < 60000 if dtype == np.float16 else np.ones(count, bool)
+        scale = np.maximum(np.abs(exact), 1 if name in ("Erf", "Tanh") else 0.02)
+        bound = 1e-6 if dtype == np.float32 else 2.0**-11 + 1e-6
+        assert np.max((np.abs(results[0] - exact) / scale)[fits]) < bound
+
+
+def test_powers_of_negative_numbers_and_what_is_none(functions):
+    x = np.array([-2, -2, -2, 0, 0, 4, -0.0, np.inf], np.float32)
+    e = np.array([3, 2, 0.5, 0, 2, -0.5, 3, 2], np.float32)
+    y = np.zeros_like(x)
+    ascendc.compile(functions, "apply<float>")(x, e, y, len(x), NAMES.index("Power"), 0)
+    assert np.isnan(y[2])
+    np.testing.assert_allclose(np.delete(y, 2), [-8, 4, 1, 0, 0.5, 0, np.inf], rtol=1e-6)
+
+
+def test_a_buffer_that_holds_nothing_is_refused(functions):
+    x = np.zeros(64, np.float32)
+    with pytest.raises(
+        ascendc.KernelError, match="Sigmoid must be given a temporary buffer of at least 512 bytes, not 96"
+    ):
+        ascendc.compile(functions, "apply<float>")(x, x, x.copy(), 64, 0, 96)
+
+
+def test_other_types_do_not_compile(functions):
+    with pytest.raises(CompilationError, match="functions of the library are of half and float"):
+        ascendc.compile(functions, "apply<int16_t>")
+
+
+ROWS = """
+#include "kernel_operator.h"
+using namespace AscendC;
+template <class T, class U> __global__ __aicore__ void rows(
+    GM_ADDR x, GM_ADDR y, GM_ADDR sums, GM_ADDR maxes, GM_ADDR one, GM_ADDR wide, uint32_t m, uint32_t k,
+    uint32_t pitch, int32_t room, GM_ADDR tiling) {
+  GET_TILING_DATA_WITH_STRUCT(SoftMaxTiling, t, tiling);
+  TPipe pipe; TBuf<TPosition::VECCALC> a, b, c, d, e, f, buffer;
+  uint32_t block = 32 / sizeof(U);
+  pipe.InitBuffer(a, m * pitch * sizeof(T)); pipe.InitBuffer(b, m * pitch * sizeof(T)); pipe.InitBuffer(c, m * 32);
+  pipe.InitBuffer(d, m * 32); pipe.InitBuffer(e, m * sizeof(T)); pipe.InitBuffer(f, m * pitch * sizeof(T));
+  if (room) pipe.InitBuffer(buffer, room);
+  GlobalTensor<T> X, Y, O, W; GlobalTensor<U> S, M;
+  X.SetGlobalBuffer((__gm__ T*)x); Y.SetGlobalBuffer((__gm__ T*)y); O.SetGlobalBuffer((__gm__ T*)one);
+  W.SetGlobalBuffer((__gm__ T*)wide); S.SetGlobalBuffer((__gm__ U*)sums); M.SetGlobalBuffer((__gm__ U*)maxes);
+  LocalTensor<T> in = a.Get<T>(), out = b.Get<T>(), o = e.Get<T>(), w = f.Get<T>();
+  LocalTensor<U> s = c.Get<U>(), g = d.Get<U>();
+  DataCopy(in, X, m * pitch);
+  SetFlag<HardEvent::MTE2_V>(0); WaitFlag<HardEvent::MTE2_V>(0);
+  SoftMaxShapeInfo info{m, pitch, m, k};
+  SumParams p{m, pitch, k};
+  MeanParams q{m, pitch, k};
+  uint32_t to[2] = {m, pitch}, from[2] = {m, 1}, row[2] = {1, pitch};
+  if (room) {
+    LocalTensor<uint8_t> free = buffer.Get<uint8_t>();
+    SoftMax<T>(out, s, g, in, free, t, info);
+    Sum(o, in, free, p);
+    BroadCast<T, 2, 1>(w, o, to, from, free);
+  } else {
+    SoftMax<T>(out, in, t, info);
+    Duplicate(s, U(0), m * block); Duplicate(g, U(0), m * block);
+    Mean(o, in, q);
+    Broadcast<T, 2, 0>(w, in, to, row);
+  }
+  SetFlag<HardEvent::V_MTE3>(0); WaitFlag<HardEvent::V_MTE3>(0);
+  uint16_t rest = (pitch * sizeof(T) - (k * sizeof(T) + 31) / 32 * 32) / 32;
+  DataCopyPad(Y, out, DataCopyExtParams(m, k * sizeof(T), rest, (pitch - k) * sizeof(T), 0));
+  DataCopy(S, s, m * block); DataCopy(M, g, m * block); DataCopy(W, w, m * pitch);
+  DataCopyPad(O, o, DataCopyExtParams(1, m * sizeof(T), 0, 0, 0));
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def of_rows(tmp_path_factory):
+    path = tmp_path_factory.mktemp("rows") / "rows.cpp"
+    path.write_text(ROWS)
+    return path
+
+
+@pytest.mark.parametrize("types", [("float", "float"), ("half", "half"), ("half", "float")])
+@pytest.mark.parametrize(("m", "k", "pitch"), [(5, 200, 208), (11, 40, 48), (3, 64, 64), (2, 300, 320), (1, 1, 16)])
+def test_functions_of_rows(of_rows, types, m, k, pitch):
+    dtype, other = ({"float": np.float32, "half": np.float16}[name] for name in types)
+    x = np.random.default_rng(3).standard_normal((m, pitch)).astype(dtype)
+    kernel = ascendc.compile(of_rows, f"rows<{', '.join(types)}>", kind="vector")
+    exact = x.astype(np.float64)[:, :k]
+    powers = np.exp(exact - exact.max(1, keepdims=True))
+    # a sum of k rounded terms; half rounds the result once more, and Sum adds in half
+    bound = {np.float32: 2.0**-22, np.float16: 2.0**-10}
+    blocks = (m, 32 // np.dtype(other).itemsize)
+    for room in (0, 4608):
+        y, wide, one = np.zeros_like(x), np.zeros_like(x), np.zeros(m, dtype)
+        sums, maxes = np.zeros(blocks, other), np.zeros(blocks, other)
+        run = kernel(x, y, sums, maxes, one, wide, np.uint32(m), np.uint32(k), np.uint32(pitch), room,
+                     tiling=np.zeros(16, np.uint32), outputs=[2, 3, 4, 5])  # fmt: skip
+        assert run.findings == ()
+        np.testing.assert_allclose(y[:, :k], powers / powers.sum(1, keepdims=True), rtol=2 * bound[dtype])
+        if room:
+            assert np.array_equal(maxes, np.broadcast_to(exact.max(1, keepdims=True), blocks))
+            np.testing.assert_allclose(sums, np.broadcast_to(powers.sum(1, keepdims=True), blocks), rtol=bound[other])
+            np.testing.assert_allclose(one, exact.sum(1), atol=bound[dtype] * np.abs(exact).sum(1).max())
+            assert np.array_equal(wide, np.broadcast_to(one[:, None], wide.shape))
+        else:
+            np.testing.assert_allclose(one, exact.mean(1), atol=bound[dtype] * np.abs(exact).sum(1).max())
+            assert np.array_equal(wide, np.broadcast_to(x[:1], wide.shape))
+
+
+def test_shapes_that_do_not_fit_are_refused(of_rows):
+    x = np.zeros((3, 64), np.float32)
+    kernel = ascendc.compile(of_rows, "rows<float, float>", kind="vector")
+    for k, pitch, room, said in ((65, 64, 0, "SoftMax must be of rows of whole blocks, not 3 x 65 of 64"),
+                                 (64, 64, 512, "SoftMax must be given a temporary buffer of at least 5")):  # fmt: skip
+        with pytest.raises(ascendc.KernelError, match=said):
+            kernel(x, *(x.copy() for _ in range(5)), np.uint32(3), np.uint32(k), np.uint32(pitch), room,
+                   tiling=np.zeros(16, np.uint32))  # fmt: skip
