@@ -71,6 +71,9 @@ CODES: dict[Kind, Code] = {
         "error", "racecheck", "Reads what an earlier instruction of its own pipe may not have written yet",
         "put a PipeBarrier of the pipe between the two",
     ),
+    Kind.BARRIER_UNNEEDED: Code(
+        "advice", "racecheck", "A PipeBarrier that orders nothing that has to be, and takes time", "leave it out"
+    ),
     Kind.SYNC_UNPAIRED: Code(
         "error", "synccheck", "A SetFlag without WaitFlag, or a WaitFlag without SetFlag", "set and wait in pairs"
     ),

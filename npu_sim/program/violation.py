@@ -36,6 +36,7 @@ class Kind(Enum):
     READ_UNUSED = "ErrorRead2/unused"
     BARRIER_WRITE = "ErrorSync1/barrier"
     BARRIER_READ = "ErrorSync2/barrier"
+    BARRIER_UNNEEDED = "BarrierUnneeded"
     OUTPUT_HOLE = "OutputHole"
     STATE_LEFT = "StateLeft"
     CAPACITY = "Capacity"

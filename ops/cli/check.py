@@ -53,6 +53,8 @@ def check_command(
     core: CoreOption = None,
     max_findings: MaxFindingsOption = 20,
     explain: ExplainOption = None,
+    order: shapes.OrderOption = "program",
+    core_order: shapes.CoreOrderOption = None,
     json_path: shapes.JsonOption = None,
     sarif_path: SarifOption = None,
     yes: YesOption = False,
@@ -66,7 +68,8 @@ def check_command(
     checked: the kernel, and the casts and layout conversions around it. A Python
     file is run, on its own product unless --product names one; it is the way to
     check every other operator: average pooling, the other gradients of a
-    convolution, Ascend C kernels, kernels in Python (npu_sim.authoring).
+    convolution, Ascend C kernels, kernels in Python (npu_sim.authoring). What is
+    found does not depend on --order and --core-order, the results of the file do.
 
     Exit code 0: kernels were checked and nothing was found; 1: findings, every
     combination is refused, or the Python file ended with an error, launched
@@ -74,6 +77,7 @@ def check_command(
     without --yes; 3: internal error; 130: interrupted.
     """
     # Imported here: they load the compiler, which the help does not need.
+    from npu_sim.engines.numerics import use_orders
     from ops.cli import scripts
     from ops.cli.script_checks import check_script
     from ops.studies import checking
@@ -92,9 +96,13 @@ def check_command(
             }
         )  # fmt: skip
         output = Output(json_path, sarif_path, max_findings)
-        raise typer.Exit(
-            check_script(file, arguments or (), product, output, wanted=wanted, yes=yes, show_progress=not no_progress)
-        )
+        with use_orders(shapes.read_order(order), core_order):
+            code = check_script(
+                file, arguments or (), product, output, wanted=wanted, yes=yes, show_progress=not no_progress
+            )
+        raise typer.Exit(code)
+    if order != "program" or core_order is not None:
+        raise shapes.UsageError("--order and --core-order must be given with a Python file, which is run")
     shapes.refuse_arguments(arguments)
     given = shapes.ShapeOptions(x=x, weight=weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
     cases = shapes.read_cases(file, model, batch, given, dtype=dtype, layers=layer)

@@ -74,17 +74,25 @@ def diverge_command(
         found = diverge_from_golden(execution, read_goldens(golden or (), execution), budget)
     else:
         twin = diverge_from_good(execution, _executed(good, arguments or (), chip, call), budget or 0.0)
-        found = twin or _nothing()
+        found = twin or no_divergence()
+    raise typer.Exit(report_divergence(found, file, json_path, dump_file, chain))
+
+
+def report_divergence(found: Divergence, file: str, json_path: str | None, dump_file: Path | None, chain: int) -> int:
+    """Print and write where a kernel diverges; return the exit code."""
+    from ops.cli import scripts
+
     if json_path != "-":
         _print(found, console(), chain)
     if dump_file is not None:
         _dump(found, dump_file)
     if json_path is not None:
         scripts.write_report(document_of(found, file), json_path, file, {})
-    raise typer.Exit(0 if found.place is None and not any(tensor.wrong_count for tensor in found.tensors) else 1)
+    return 0 if found.place is None and not any(tensor.wrong_count for tensor in found.tensors) else 1
 
 
-def _nothing() -> Divergence:
+def no_divergence() -> Divergence:
+    """Return what is said of two kernels that do the same."""
     from npu_sim.debug.divergence import Divergence
 
     return Divergence(tensors=(), store=None, suspect=None, reason="no instruction writes other values", executions=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -78,19 +79,26 @@ def judge_command(
     goldens = () if refusals else golden or ()
     calls = judge_calls(outcome.explanations, goldens, budget, call, outcome.error)
     judged = Judgement(source=file, calls=calls, refusals=refusals, error=outcome.error)
+    raise typer.Exit(report_judgement(judged, json_path, json_file, sarif_file, max_findings))
+
+
+def report_judgement(
+    judged: Judgement, json_path: str | None, json_file: Path | None, sarif_file: Path | None, shown: int
+) -> int:
+    """Print and write an answer; return the exit code."""
     text = to_json_text(judged.document()) + "\n"
     contents = {} if json_file is None else {json_file: text.encode()}
     if sarif_file is not None:
-        every = [finding for one in calls for finding in one.findings]
-        contents[sarif_file] = sarif_of([*refusals, *every])
+        every = [finding for one in judged.calls for finding in one.findings]
+        contents[sarif_file] = sarif_of([*judged.refusals, *every])
     write_files(contents)
     if json_path == "-":
         sys.stdout.write(text)
     else:
-        _print(judged, console(), max_findings)
+        _print(judged, console(), shown)
         for path in contents:
             console().print(f"written: {path}", soft_wrap=True)
-    raise typer.Exit(0 if judged.passed else 1)
+    return 0 if judged.passed else 1
 
 
 def _print(judged: Judgement, screen: Console, shown: int) -> None:

@@ -42,7 +42,7 @@ _COMMANDS = (
 _CASE_FILES = (".json", ".csv")
 _SOURCES = (".cpp", ".cc", ".cxx", ".asc")
 """How the names of kernel sources in C++ end."""
-_OF_SOURCES = ("run", "check", "perf")
+_OF_SOURCES = ("run", "check", "perf", "judge", "diverge")
 """Commands that take one, with options of their own: modules ``<name>_source``."""
 _SWITCHES = frozenset(
     {

@@ -1,4 +1,4 @@
-"""What ``npu-sim run``, ``check`` and ``perf`` of a C++ kernel share: its options, its arguments, its call."""
+"""What the commands of ``npu-sim`` share that take a C++ kernel: its options, its arguments, its call."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ops.cli.shapes import UsageError
 
 if TYPE_CHECKING:
     from npu_sim.ascendc import SourceKernel, SourceRun
+    from npu_sim.report.explain import Explanation
 
 FileArgument = Annotated[str, typer.Argument(metavar="FILE.cpp", help="Ascend C source with a kernel.")]
 KernelOption = Annotated[
@@ -131,6 +132,15 @@ class Given:
             auto_sync=self.auto_sync,
         )
         return run, {name: value for value, name in order if name}
+
+    def recorded(self) -> Explanation:
+        """Compile and call the kernel; return what it did, with its tensors if it ended."""
+        from npu_sim.report.explain import Recorder, recording
+
+        with recording(Recorder(own_only=True, keeps_tensors=True)) as recorder:
+            self.called(checks=True)
+        (made,) = recorder.explanations()
+        return made
 
     def _arguments(self) -> tuple[list[Any], dict[str, np.ndarray]]:
         outputs: dict[str, np.ndarray] = {}

@@ -15,6 +15,7 @@ from npu_sim.errors import InternalError, NpuSimError, ShapeError
 from npu_sim.isa.op import Op
 from npu_sim.isa.row import empty_rows
 from npu_sim.products import Product
+from npu_sim.program.finding_codes import CODES
 from npu_sim.program.launch import Launch
 from npu_sim.program.legality import verify_launch
 from npu_sim.program.violation import Kind, Violation
@@ -26,6 +27,7 @@ from ops.studies.convolution_kinds import WEIGHT_GRADIENT_CALL
 from ops.studies.findings import EVERYTHING, Finding, Programs, Wanted, grouped
 from ops.studies.precision import Progress
 from ops.studies.precision_report import Refusal
+from ops.studies.unneeded import unneeded_barriers
 
 SCHEMA_VERSION = 3
 GM_LIMIT_BYTES = 4096 * MIB
@@ -215,7 +217,8 @@ def check_launches(
     -------
     (checked launches, findings)
         The findings of `program.verify` (each instruction by itself) and `engines.buffers` first, then those of
-        `engines.hazards` that are not the same kind at the same instruction; one for each fault, worst first.
+        `engines.hazards` that are not the same kind at the same instruction; one for each fault, worst first. Where
+        there are none, barriers of a user's own kernels that may go (`ops.studies.unneeded`).
         `Violation.launch` is the number of the launch.
     """
     checked: list[CheckedLaunch] = []
@@ -235,6 +238,8 @@ def check_launches(
     outputs = [tensor.name for tensor in launches[0].gm.tensors if tensor.is_output] if launches else []
     together = run_hazards(launches, chip, outputs=outputs)
     found += [violation for violation in together if _place(violation) not in known]
+    if all(CODES[violation.kind].severity == "advice" for violation in found):
+        found += unneeded_barriers(launches, chip, row_counts=[launch.row_count for launch in checked])
     return tuple(checked), grouped(filter(wanted.has, found), launches)
 
 

@@ -236,3 +236,18 @@ def test_misuse_of_queues_is_a_finding_with_its_code_and_line(tmp_path, capsys, 
     assert fault in line or fault == "first.free_tensor(t)"
     (result,) = json.loads(sarif.read_text())["runs"][0]["results"]
     assert result["ruleId"] == kind
+
+
+def test_check_runs_the_file_in_another_order(files, capsys):
+    script, golden = files
+    text = script.read_text().replace("np.empty_like(x)", "y := np.empty_like(x)")
+    text += f"assert np.array_equal(y, np.load({str(golden)!r}))\n"
+    script.write_text(text)
+    assert main(["check", str(script), "right"]) == 0
+    ended = []
+    for order in ("program", "late"):
+        assert main(["check", str(script), "--order", order, "races"]) == 1  # the checks find the race in any
+        ended.append("AssertionError" in capsys.readouterr().err)
+    assert ended == [False, True]
+    assert main(["check", "--product", "310p", "--order", "late"]) == 2
+    assert "--order and --core-order must be given with a Python file" in " ".join(capsys.readouterr().err.split())

@@ -1,4 +1,4 @@
-"""``npu-sim run``, ``check`` and ``perf`` with a kernel in C++."""
+"""Commands of ``npu-sim`` with a kernel in C++."""
 
 from __future__ import annotations
 
@@ -94,3 +94,47 @@ def test_tiling_in_json_is_laid_out_as_a_struct(tmp_path):
         path.write_text(text)
         with pytest.raises(InputFileError, match="must hold a list of"):
             read_tiling(str(path))
+
+
+@pytest.fixture
+def goldens(call):
+    """Return the arguments of a call with its golden; ``wrong.cpp`` adds half of each tile."""
+    np.save("golden.npy", 2 * np.load("x.npy"))
+    text = ADD.read_text().replace("Add(z, x, y, TILE);", "Add(z, x, y, TILE / 2);")
+    assert text != ADD.read_text()
+    Path("wrong.cpp").write_text(text)
+    return [*call, "--golden", "z=golden.npy"]
+
+
+def test_judge_answers_for_a_source_as_for_a_python_file(goldens, capsys):
+    assert main(["judge", str(ADD), *goldens, "--json", "right.json"]) == 0
+    assert capsys.readouterr().out.rstrip().endswith("written: right.json")
+    right = json.loads(Path("right.json").read_text())
+    (call,) = right["calls"]
+    assert (right["verdict"], right["values_judged"], call["findings"]) == ("pass", True, [])
+    assert call["launches"][0]["total_cycles"] > 0
+    assert main(["judge", "wrong.cpp", *goldens, "--json", "wrong.json"]) == 1
+    wrong = json.loads(Path("wrong.json").read_text())
+    assert "values are over budget" in wrong["reasons"]
+    assert wrong["calls"][0]["values"][0]["wrong_count"] > 0
+
+
+def test_judge_of_a_source_that_is_left_judges_no_values(goldens, capsys):
+    Path("left.cpp").write_text(ADD.read_text().replace("    inX_.EnQue(x);\n", ""))
+    assert main(["judge", "left.cpp", *goldens, "--json", "left.json"]) == 1
+    left = json.loads(Path("left.json").read_text())
+    assert left["reasons"][0] == "a kernel was left before its end"
+    assert not left["values_judged"]
+
+
+def test_diverge_names_the_line_of_a_source(goldens, call, capsys):
+    assert main(["diverge", str(ADD), *goldens]) == 0
+    line = next(n for n, text in enumerate(ADD.read_text().splitlines(), 1) if "Add(z, x, y, TILE);" in text)
+    for how, of in ((goldens, "chain"), ([*call, "--good", str(ADD)], "suspect")):
+        assert main(["diverge", "wrong.cpp", *how, "--json", "found.json"]) == 1
+        found = json.loads(Path("found.json").read_text())
+        assert found["diverges"]
+        named = found[of] if of == "chain" else [found[of]]
+        assert (line, "wrong.cpp") in {(place["line"], Path(place["file"]).name) for place in named}
+    assert main(["diverge", "wrong.cpp", *call]) == 2
+    assert "one of --golden and --good" in capsys.readouterr().err
