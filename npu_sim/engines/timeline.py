@@ -309,7 +309,7 @@ def run_timelines(
 
     There, of each phase the core is timed that was the slowest on ``product``, with MTE1 contended where it was there.
     Where another core or state would be the slowest, the time is off: of 3,380 times, those of the launches of the
-    published rows and of two networks on two series, 37 are, by at most 8 %.
+    published rows and of two networks on two series, 37 are, by at most 8 % (``python -m tests.long.moved_times``).
 
     Raises
     ------
