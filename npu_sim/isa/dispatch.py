@@ -39,6 +39,7 @@ def _do_nothing() -> Flag:
 # plain Python has nothing to compile apart
 _APART = frozenset(instruction.op for instruction in OPS if instruction.apart and JIT_ENABLED)
 _CUBE, _VECTOR = 1, 2
+_EXACT = int(Inner.EXACT)
 _CODES = {None: 0, "cube": _CUBE, "vector": _VECTOR}
 _UNIT = by_opcode(lambda i: 0 if i.op in _APART else _CODES[i.unit], dtype=np.uint8)
 
@@ -214,7 +215,7 @@ def run_rows(
         a Mmad or TransDataTo5HD outside the buffers.
     """
     # most users need one accumulation model alone, and Mmad is the longest of all to compile
-    is_exact = config[1] == Inner.EXACT and config[0] != 1
+    is_exact = config[1] == _EXACT and config[0] != 1
     run_cube_rows = _run_exact_cube_rows if is_exact else _run_chained_cube_rows
     at = first
     while at < last:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.codes import Mode, Space
-from npu_sim.isa.lanes import copy_bytes, decode_fractal_transposed, decode_rows, splat_rows
+from npu_sim.isa.codes import Data, Mode, Space
+from npu_sim.isa.lanes import decode_fractal_transposed, decode_rows, splat_rows
 from npu_sim.isa.mte import item_bytes
 from npu_sim.reinterpret import reinterpret
 
@@ -36,11 +36,23 @@ def output_extent(length, pad_before, pad_after, kernel, dilation, stride):
 
 
 @jit
-def _tap_points(row, dtype, src, plane, kh, kw, m_start, count, wo, dst, target, point_step, k0, lanes):
-    """Write V[m_start : m_start + count, tap] as k-major carriers.
+def _windows_inside(first, length, stride):
+    """Return (lo, hi): windows from lo to below hi of an output row begin inside the map.
 
-    Point ``p`` (counted from m_start) goes to line ``p % k0`` of the fractal ``p // k0`` along the points; ``plane`` is
-    the byte address of the tap's c1 plane, ``target`` the carrier of point 0's first lane and ``point_step`` the
+    ``first`` is where in the map window 0 begins. Without a stride nothing is divided, which takes longer than the rest.
+    """
+    if stride == 1:
+        return max(-first, 0), max(length - first, 0)
+    lo = 0 if first >= 0 else (-first + stride - 1) // stride
+    return lo, (length - first + stride - 1) // stride if length > first else 0
+
+
+@jit
+def _tap_points(row, dtype, src, plane, kh, kw, oh, ow, count, wo, dst, target, point_step, k0, lanes):
+    """Write ``count`` points of V from (``oh``, ``ow``) on, of one tap, as k-major carriers.
+
+    Point ``p`` (counted from the first) goes to line ``p % k0`` of the fractal ``p // k0`` along the points; ``plane``
+    is the byte address of the tap's c1 plane, ``target`` the carrier of point 0's first lane and ``point_step`` the
     carriers between consecutive fractals along the points.
     """
     l1_h = np.int64(row["l1_h"])
@@ -48,11 +60,8 @@ def _tap_points(row, dtype, src, plane, kh, kw, m_start, count, wo, dst, target,
     stride_w = np.int64(row["stride_w"])
     stride_h = np.int64(row["stride_h"])
     w_off = kw * np.int64(row["dilation_w"]) - np.int64(row["pad_left"])
-    h = (m_start // wo) * stride_h + kh * np.int64(row["dilation_h"]) - np.int64(row["pad_top"])
-    ow = m_start % wo
-    # windows ow in [lo, hi) of an output row lie inside the map
-    lo = 0 if w_off >= 0 else (-w_off + stride_w - 1) // stride_w
-    hi = (l1_w - w_off + stride_w - 1) // stride_w if l1_w > w_off else 0
+    h = oh * stride_h + kh * np.int64(row["dilation_h"]) - np.int64(row["pad_top"])
+    lo, hi = _windows_inside(w_off, l1_w, stride_w)
     zero = np.float32(0.0)
     p = np.int64(0)
     line = np.int64(0)
@@ -81,6 +90,32 @@ def _tap_points(row, dtype, src, plane, kh, kw, m_start, count, wo, dst, target,
         if ow == wo:
             ow = 0
             h += stride_h
+
+
+@jit
+def _is_dense(row):
+    """Return whether the windows are the points of the map, one after the other, with one tap."""
+    return (
+        row["filter_h"] == 1
+        and row["filter_w"] == 1
+        and row["stride_h"] == 1
+        and row["stride_w"] == 1
+        and row["pad_left"] == 0
+        and row["pad_right"] == 0
+        and row["pad_top"] == 0
+    )
+
+
+@jit
+def _dense_points(dtype, src, plane, plane_bytes, planes, count, dst, first, line_step, point_step, c0):
+    """Write ``count`` adjacent points of some planes as k-major carriers; arguments as in `_tap_points`."""
+    for t in range(planes):
+        lane = t * c0
+        at = (first + (lane >> 4) * line_step) * 256 + (lane & 15)
+        for p in range(0, count, c0):
+            decode_rows(dtype, src, plane + p * BLOCK, BLOCK, dst, at, 16, min(c0, count - p))
+            at += 256 * point_step
+        plane += plane_bytes
 
 
 @jit
@@ -130,15 +165,21 @@ def load_3d(dst, src, row, scratch):
         np.int64(row["stride_w"]),
     )
     valid = min(m_ext, max(ho * wo - m_start, 0))
+    oh, ow = (m_start // wo, m_start % wo) if valid > 0 else (np.int64(0), np.int64(0))
     first = np.int64(row["dst"]) // FRACTAL
     plain_l0a = row["dst_space"] == Space.L0A and not row["mode"] & Mode.TRANSPOSE
-    raw = reinterpret(scratch, np.uint8)
     taps = (k_ext + c0 - 1) // c0
+    tap = np.int64(row["k_start"]) // c0
+    kw = tap % filter_w
+    kh = (tap // filter_w) % filter_h
+    plane_bytes = l1_h * l1_w * BLOCK
+    plane = np.int64(row["src0"]) + (tap // (filter_w * filter_h)) * plane_bytes
+    line_step, point_step = _orientation(row, wide, m_ext, k_ext)
+    if not plain_l0a and valid > 0 and _is_dense(row):
+        start = plane + m_start * BLOCK
+        _dense_points(dtype, src, start, plane_bytes, taps, valid, dst, first, line_step, point_step, c0)
+        taps = 0
     for t in range(taps):
-        tap = np.int64(row["k_start"]) // c0 + t
-        kw = tap % filter_w
-        kh = (tap // filter_w) % filter_h
-        plane = np.int64(row["src0"]) + (tap // (filter_w * filter_h)) * l1_h * l1_w * BLOCK
         if plain_l0a:
             _points_as_rows(
                 row,
@@ -147,7 +188,8 @@ def load_3d(dst, src, row, scratch):
                 plane,
                 kh,
                 kw,
-                m_start,
+                oh,
+                ow,
                 valid,
                 wo,
                 dst,
@@ -156,16 +198,20 @@ def load_3d(dst, src, row, scratch):
                 (m_ext + 15) // 16,
                 c0,
                 min(c0, k_ext - t * c0),
-                raw,
+                scratch,
             )
-        else:
+        elif valid > 0:
             lane = t * c0
-            line_step, point_step = _orientation(row, wide, m_ext, k_ext)
             target = (first + (lane // 16) * line_step) * 256 + lane % 16
-            if valid > 0:
-                _tap_points(row, dtype, src, plane, kh, kw, m_start, valid, wo, dst, target, point_step * 256, c0, c0)
+            _tap_points(row, dtype, src, plane, kh, kw, oh, ow, valid, wo, dst, target, point_step * 256, c0, c0)
+        kw += 1
+        if kw == filter_w:
+            kw = 0
+            kh += 1
+            if kh == filter_h:
+                kh = 0
+                plane += plane_bytes
     if not plain_l0a:
-        line_step, point_step = _orientation(row, wide, m_ext, k_ext)
         lines = (k_ext + 15) // 16
         points = line_step if row["dst_space"] == Space.L0A else (m_ext + c0 - 1) // c0
         if valid < points * c0:
@@ -184,18 +230,18 @@ def _orientation(row, wide, m_ext, k_ext):
 
 
 @jit
-def _gather_points(row, src, plane, kh, kw, m_start, count, wo, raw):
-    """Copy the blocks of V[m_start : m_start + count, tap] to ``raw``, 32 bytes a point, zeros outside the map."""
+def _gather_points(row, src, plane, kh, kw, oh, ow, count, wo, blocks):
+    """Copy ``count`` blocks of V from (``oh``, ``ow``) on, of one tap, to ``blocks``, with zeros outside the map.
+
+    A block counts as 8 float32 there, whatever it holds.
+    """
     l1_h = np.int64(row["l1_h"])
     l1_w = np.int64(row["l1_w"])
     stride_w = np.int64(row["stride_w"])
     stride_h = np.int64(row["stride_h"])
     w_off = kw * np.int64(row["dilation_w"]) - np.int64(row["pad_left"])
-    h = (m_start // wo) * stride_h + kh * np.int64(row["dilation_h"]) - np.int64(row["pad_top"])
-    ow = m_start % wo
-    # windows ow in [lo, hi) of an output row lie inside the map
-    lo = 0 if w_off >= 0 else (-w_off + stride_w - 1) // stride_w
-    hi = (l1_w - w_off + stride_w - 1) // stride_w if l1_w > w_off else 0
+    h = oh * stride_h + kh * np.int64(row["dilation_h"]) - np.int64(row["pad_top"])
+    lo, hi = _windows_inside(w_off, l1_w, stride_w)
     p = np.int64(0)
     while p < count:
         run = min(count - p, wo - ow)
@@ -204,18 +250,10 @@ def _gather_points(row, src, plane, kh, kw, m_start, count, wo, raw):
         if h >= 0 and h < l1_h:
             before = min(max(lo - ow, 0), run)
             inside = min(max(hi - ow, before), run) - before
-        at = p * BLOCK
-        raw[at : at + before * BLOCK] = 0
-        at += before * BLOCK
+        splat_rows(blocks, 8 * p, 8, before, 8, np.float32(0))
         source = plane + (h * l1_w + (ow + before) * stride_w + w_off) * BLOCK
-        if stride_w == 1:
-            if inside > 0:
-                copy_bytes(raw, at, src, source, inside * BLOCK)
-        else:
-            for i in range(inside):
-                copy_bytes(raw, at + i * BLOCK, src, source + i * stride_w * BLOCK, BLOCK)
-        at += inside * BLOCK
-        raw[at : (p + run) * BLOCK] = 0
+        decode_rows(Data.FP32, src, source, stride_w * BLOCK, blocks, 8 * (p + before), 8, inside)
+        splat_rows(blocks, 8 * (p + before + inside), 8, run - before - inside, 8, np.float32(0))
         p += run
         ow += run
         if ow == wo:
@@ -231,7 +269,8 @@ def _points_as_rows(
     plane,
     kh,
     kw,
-    m_start,
+    oh,
+    ow,
     valid,
     wo,
     dst,
@@ -240,12 +279,16 @@ def _points_as_rows(
     point_fractals,
     c0,
     channels,
-    raw,
+    blocks,
 ):
     """Write one tap (one k fractal) of plain L0A: 16 points are the rows m, the C0 channels the k of each fractal."""
     for first in range(0, valid, _GATHER_POINTS):
         count = min(_GATHER_POINTS, valid - first)
-        _gather_points(row, src, plane, kh, kw, m_start + first, count, wo, raw)
+        if first > 0:
+            point = oh * wo + ow + _GATHER_POINTS
+            oh, ow = point // wo, point % wo
+        _gather_points(row, src, plane, kh, kw, oh, ow, count, wo, blocks)
+        raw = reinterpret(blocks, np.uint8)
         for f in range((count + 15) // 16):
             at = (fractal + (first // 16 + f) * fractal_step) * 256
             decode_fractal_transposed(dtype, raw, f * FRACTAL, dst, at)
@@ -285,25 +328,25 @@ def load_3d_v1(dst, src, row, scratch):
         np.int64(row["stride_h"]),
     )
     filter_h, filter_w = np.int64(row["filter_h"]), np.int64(row["filter_w"])
-    oh = (np.int64(row["left_top_h"]) + np.int64(row["pad_top"])) // np.int64(row["stride_h"])
-    ow = (np.int64(row["left_top_w"]) + np.int64(row["pad_left"])) // np.int64(row["stride_w"])
+    top = (np.int64(row["left_top_h"]) + np.int64(row["pad_top"])) // np.int64(row["stride_h"])
+    left = (np.int64(row["left_top_w"]) + np.int64(row["pad_left"])) // np.int64(row["stride_w"])
     tap0 = (np.int64(row["c1_index"]) * filter_h + np.int64(row["fetch_filter_h"])) * filter_w
     tap0 += np.int64(row["fetch_filter_w"])
     plane_bytes = np.int64(row["l1_h"]) * np.int64(row["l1_w"]) * BLOCK
-    raw = reinterpret(scratch, np.uint8)
     for r in range(np.int64(row["repeat"])):
         tap = tap0 + r if row["repeat_mode"] == 0 else tap0
-        window = oh * wo + ow + (16 * r if row["repeat_mode"] == 1 else 0)
+        window = top * wo + left + (16 * r if row["repeat_mode"] == 1 else 0)
         plane = np.int64(row["src0"]) + (tap // (filter_w * filter_h)) * plane_bytes
         valid = min(np.int64(16), max(ho * wo - window, 0))
+        oh, ow = (window // wo, window % wo) if valid > 0 else (np.int64(0), np.int64(0))
         at = (np.int64(row["dst"]) // FRACTAL + r * np.int64(row["jump_stride"])) * 256
         kh, kw = (tap // filter_w) % filter_h, tap % filter_w
         if row["dst_space"] == Space.L0A:
             _points_as_rows(
-                row, dtype, src, plane, kh, kw, window, valid, wo, dst, at // 256, 1, 1, 16, np.int64(16), raw
+                row, dtype, src, plane, kh, kw, oh, ow, valid, wo, dst, at // 256, 1, 1, 16, np.int64(16), scratch
             )
             continue
         if valid > 0:
-            _tap_points(row, dtype, src, plane, kh, kw, window, valid, wo, dst, at, 256, 16, 16)
+            _tap_points(row, dtype, src, plane, kh, kw, oh, ow, valid, wo, dst, at, 256, 16, 16)
         for i in range(valid * 16, 256):
             dst[at + i] = UNSPECIFIED

@@ -60,7 +60,7 @@ def splat_rows(dst, dst_index, dst_step, count, lanes, value):
             _splat(dst, dst_index + i * dst_step, value)
     else:
         for i in range(count):
-            for j in range(lanes):
+            for j in range(8):
                 dst[dst_index + i * dst_step + j] = value
 
 

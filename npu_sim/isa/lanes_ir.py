@@ -182,7 +182,7 @@ def transpose(kind):
     """Build ``f(src: uint8[:], byte, dst: float32[:], index)``: decode a 512-byte fractal and transpose it.
 
     16-bit: 16 rows of 16 elements, dst[16 c + r] = src[r][c].  fp32: 16 rows of 8, dst[16 c + r] = src[r][c].
-    The network merges pairs of vectors by interleaving, log2(16) rounds, which keeps every step in registers.
+    Squares of 8 by 8: vectors of 8 are registers of every x86 host, and no shuffle crosses more than halves of them.
     """
 
     @intrinsic
@@ -205,17 +205,15 @@ def transpose(kind):
                     rows.append(builder.bitcast(shifted, row_type))
                 else:
                     rows.append(builder.load(_vector_pointer(builder, source, row_type), align=4))
-            if lanes == 8:
-                # two rows of 8 side by side make 16 lanes: lanes 0-7 = row r, 8-15 = row r + 8
-                join = ir.Constant(ir.VectorType(ir.IntType(32), 16), list(range(16)))
-                rows = [builder.shuffle_vector(rows[r], rows[r + 8], join) for r in range(8)]
-            columns = _interleave_transpose(builder, rows)
-            vector = ir.VectorType(ir.FloatType(), 16)
-            for c, column in enumerate(columns):
-                element = builder.add(args[3], ir.Constant(args[3].type, 16 * c))
-                byte = builder.mul(element, ir.Constant(args[3].type, 4))
-                target = _byte_pointer(context, builder, sig.args[2], args[2], byte)
-                builder.store(column, _vector_pointer(builder, target, vector), align=4)
+            for first in range(0, lanes, 8):
+                for half in (0, 8):
+                    square = [_some_lanes(builder, row, range(first, first + 8)) for row in rows[half : half + 8]]
+                    for c, column in enumerate(_transposed_square(builder, square)):
+                        at = 16 * (first + c) + half
+                        element = builder.add(args[3], ir.Constant(args[3].type, at))
+                        byte = builder.mul(element, ir.Constant(args[3].type, 4))
+                        target = _byte_pointer(context, builder, sig.args[2], args[2], byte)
+                        builder.store(column, _vector_pointer(builder, target, column.type), align=4)
             return context.get_dummy_value()
 
         return signature, codegen
@@ -223,22 +221,39 @@ def transpose(kind):
     return fractal
 
 
-def _interleave_transpose(builder, rows):
-    """Transpose 16 vectors of 16 lanes, or 8 vectors (r | r + 8), into vectors over r = 0..15.
+def _some_lanes(builder, a, lanes, b=None):
+    """Return a vector of the numbered lanes of ``a`` and behind them those of ``b``."""
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
+    return builder.shuffle_vector(a, a if b is None else b, mask)
 
-    Lane labels are tracked symbolically, so the network is right by construction for both row counts.
+
+def _transposed_square(builder, rows):
+    """Return the columns of 8 vectors of 8 lanes of 32 bits, by shuffles as SSE and AVX have them."""
+    columns = []
+    for first in (0, 4):
+        halves = [*range(first, first + 4), *range(first + 8, first + 12)]
+        # in each half of 4 lanes one 4 by 4 square: rows 0 to 3, rows 4 to 7
+        a, b, c, d = (_some_lanes(builder, rows[r], halves, rows[r + 4]) for r in range(4))
+        for unpack in ((0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)):
+            ab, cd = _some_lanes(builder, a, unpack, b), _some_lanes(builder, c, unpack, d)
+            columns.append(_some_lanes(builder, ab, (0, 1, 8, 9, 4, 5, 12, 13), cd))
+            columns.append(_some_lanes(builder, ab, (2, 3, 10, 11, 6, 7, 14, 15), cd))
+    return columns
+
+
+def _interleave_transpose(builder, rows):
+    """Transpose 16 vectors of 16 lanes.
+
+    Pairs of vectors are merged by interleaving, log2(16) rounds, which keeps every step in registers. Lane labels are
+    tracked symbolically, so the network is right by construction.
     """
-    count = len(rows)
     # position[v][lane] = (r, c) held by vector v at that lane
-    if count == 16:
-        position = [[(r, c) for c in range(16)] for r in range(16)]
-    else:
-        position = [[(r, c) for c in range(8)] + [(r + 8, c) for c in range(8)] for r in range(8)]
+    position = [[(r, c) for c in range(16)] for r in range(16)]
     vectors = list(rows)
-    span = count // 2
+    span = 8
     while span >= 1:
-        merged, merged_position = [None] * count, [None] * count
-        for base in range(0, count, 2 * span):
+        merged, merged_position = [None] * 16, [None] * 16
+        for base in range(0, 16, 2 * span):
             for i in range(span):
                 a, b = base + i, base + i + span
                 for half in range(2):
@@ -248,13 +263,12 @@ def _interleave_transpose(builder, rows):
                     labels = [(position[a][lane], lane) for lane in keep_a]
                     labels += [(position[b][lane], 16 + lane) for lane in keep_b]
                     labels.sort(key=lambda item: (item[0][1], item[0][0]))
-                    mask = ir.Constant(ir.VectorType(ir.IntType(32), 16), [lane for _, lane in labels])
                     slot = base + i + half * span
-                    merged[slot] = builder.shuffle_vector(vectors[a], vectors[b], mask)
+                    merged[slot] = _some_lanes(builder, vectors[a], [lane for _, lane in labels], vectors[b])
                     merged_position[slot] = [label for label, _ in labels]
         vectors, position = merged, merged_position
         span //= 2
-    ordered = [None] * count
+    ordered = [None] * 16
     for vector, labels in zip(vectors, position, strict=True):
         ordered[labels[0][1]] = vector
     return ordered
@@ -284,12 +298,10 @@ def transpose_blocks(bits):
 
             rows = [builder.load(block(i, args[2]), align=bits // 8) for i in range(16)]
             if lanes == 8:
-                join = ir.Constant(ir.VectorType(ir.IntType(32), 16), list(range(16)))
-                rows = [builder.shuffle_vector(rows[r], rows[r + 8], join) for r in range(8)]
-            columns = _interleave_transpose(builder, rows)
-            if lanes == 8:
-                halves = [ir.Constant(ir.VectorType(ir.IntType(32), 8), list(range(h, h + 8))) for h in (0, 8)]
-                columns = [builder.shuffle_vector(column, column, half) for column in columns for half in halves]
+                halves = [_transposed_square(builder, rows[first : first + 8]) for first in (0, 8)]
+                columns = [half[c] for c in range(8) for half in halves]
+            else:
+                columns = _interleave_transpose(builder, rows)
             for i, column in enumerate(columns):
                 builder.store(column, block(16 + i, args[3]), align=bits // 8)
             return context.get_dummy_value()
