@@ -18,6 +18,7 @@ _decode_fp16, _decode_bf16, _copy_fp32 = (_kernels.decode(kind) for kind in ("fp
 _transpose_fp16, _transpose_bf16, _transpose_fp32 = (_kernels.transpose(kind) for kind in ("fp16", "bf16", "fp32"))
 _transpose_blocks_16, _transpose_blocks_32 = _kernels.transpose_blocks(16), _kernels.transpose_blocks(32)
 _copy, _splat, _separate = _kernels.copy, _kernels.splat, _kernels.separate
+_add_block = _kernels.add_block
 _nonzero, _not_finite = _kernels.nonzero, _kernels.not_finite
 _any_bit, _extreme = _kernels.any_bit, _kernels.extreme
 
@@ -50,6 +51,13 @@ def decode_rows(dtype, src, src_byte, src_step, dst, dst_index, dst_step, count)
 def copy_bytes(dst, dst_byte, src, src_byte, length):
     """Copy ``length`` bytes between two arrays, of any element type, whose ranges do not overlap."""
     _copy(dst, dst_byte, src, src_byte, length)
+
+
+@jit
+def add_rows(dst, dst_byte, src, src_index, src_step, count):
+    """Add ``count`` rows of 8 float32, ``src_step`` apart in float32[:] ``src``, to adjacent ones in uint8[:] ``dst``."""
+    for i in range(count):
+        _add_block(dst, dst_byte + 32 * i, src, src_index + i * src_step)
 
 
 @jit

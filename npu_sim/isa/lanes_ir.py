@@ -116,6 +116,23 @@ def copy(typingctx, dst, dst_byte, src, src_byte, length):
 
 
 @intrinsic
+def add_block(typingctx, dst, dst_byte, src, src_index):
+    """Add the 8 float32 at ``src[src_index]`` to those at byte ``dst_byte``."""
+    signature = types.void(dst, types.intp, src, types.intp)
+
+    def codegen(context, builder, sig, args):
+        vector = ir.VectorType(ir.FloatType(), 8)
+        target = _vector_pointer(builder, _byte_pointer(context, builder, sig.args[0], args[0], args[1]), vector)
+        byte = builder.mul(args[3], ir.Constant(args[3].type, 4))
+        source = _vector_pointer(builder, _byte_pointer(context, builder, sig.args[2], args[2], byte), vector)
+        total = builder.fadd(builder.load(target, align=1), builder.load(source, align=4))
+        builder.store(total, target, align=1)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
 def splat(typingctx, dst, index, value):
     """Store 16 copies of ``value`` at ``dst[index]``."""
     signature = types.void(dst, types.intp, types.float32)

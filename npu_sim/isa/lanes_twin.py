@@ -62,6 +62,11 @@ def copy(dst, dst_byte, src, src_byte, length):
     target[dst_byte : dst_byte + length] = source[src_byte : src_byte + length]
 
 
+def add_block(dst, dst_byte, src, src_index):
+    """Add 8 float32 to those at ``dst_byte``."""
+    dst[dst_byte : dst_byte + 32].view(np.float32)[:] += src[src_index : src_index + 8]
+
+
 def splat(dst, index, value):
     """Store 16 copies of ``value`` at ``dst[index]``."""
     dst[index : index + 16] = value

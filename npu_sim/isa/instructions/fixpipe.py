@@ -22,7 +22,7 @@ from npu_sim.isa.footprint_boxes import (
     store_access,
 )
 from npu_sim.isa.instruction import B8, B32, DEVKIT, FLOATS, SPLIT, WORD, Index, Instruction, Rows
-from npu_sim.isa.lanes import copy_bytes
+from npu_sim.isa.lanes import add_rows, copy_bytes
 from npu_sim.isa.mte import BLOCK, is_carried, item_bytes
 from npu_sim.reinterpret import reinterpret
 from npu_sim.units import BLOCK_BYTES
@@ -174,6 +174,9 @@ def store(target, l0c, row, staging, sink, log_runs, log_bytes):
 @jit
 def _store_half_columns(target, at, atomic, l0c, first, m, staging, sink, log_runs, log_bytes):
     """Store m rows of 8 float32 (half a fractal's columns) as one contiguous run."""
+    if atomic and sink[0] == 0:
+        add_rows(target, at, l0c, first, 16, m)
+        return
     packed = reinterpret(staging[: m * 32], np.float32)
     for r in range(m):
         for j in range(8):
