@@ -38,6 +38,7 @@ BAD_RANGE = 1
 
 _MAX_K = 4095
 _BLOCK_K = 128  # k at a time, so that a panel of L0B stays in the first-level cache
+_LONG_CHAIN = 96  # k from which on a float32 chain takes longer than to see that its rows are zero
 _SMALL_WORDS = 512  # ranges, the tree's stack, a tile
 
 
@@ -142,6 +143,23 @@ def _tile_out(c, c_at, c_column, c_row, rows, first, last, tile, tile_at):
 
 
 @jit
+def _serial_tiles(vectors, a, a_at, b, b_at, c, c_at, k, k0, a_step, b_step, c_column, c_row, init, tiles, a_row):
+    """Run the kernel for as many vectors of columns; operands as in `microkernel`."""
+    if vectors == 1:
+        mk.serial_single(
+            a, a_at, b, b_at, c, c_at, k, k0, a_step, b_step, 256, c_column, c_row, init, tiles, a_row
+        )  # fmt: skip
+    elif vectors == mk.FULL_VECTORS:
+        mk.serial_full(
+            a, a_at, b, b_at, c, c_at, k, k0, a_step, b_step, 256, c_column, c_row, init, tiles, a_row
+        )  # fmt: skip
+    else:
+        mk.serial_rest(
+            a, a_at, b, b_at, c, c_at, k, k0, a_step, b_step, 256, c_column, c_row, init, tiles, a_row
+        )  # fmt: skip
+
+
+@jit
 def _serial(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, singles, staged, tile_at):
     """Run the float32 chain straight from the carriers: for a fixed k 16 m and 16 n are adjacent.
 
@@ -153,7 +171,7 @@ def _serial(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, singl
     fractal = np.int64(256)
     none = np.int64(0)
     moved_row = 256 * chunks
-    zeros, any_zero = find_zeros(a, a_at, a_row, a_step, m, n, k, k0, singles, staged, moved_row)
+    zeros, any_zero = find_zeros(a, a_at, a_row, a_step, m, n, k, k0, _LONG_CHAIN, singles, staged, moved_row)
     j = 0
     while j < n1:
         vectors = 1 if n1 == 1 else mk.vectors_of_panel(n1 - j)
@@ -161,7 +179,14 @@ def _serial(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, singl
         columns = min(16 * vectors, n - 16 * j)
         bj = b_at + 256 * j
         finite = np.int64(-1)
-        for r in range(0, m, height):
+        # without zeros the whole tiles of a panel are one run of the kernel
+        first = m // height * height if not any_zero and columns == 16 * vectors else np.int64(0)
+        if first > 0:
+            _serial_tiles(
+                vectors, a, a_at, b, bj, l0c, c_at + j * c_column, k, k0, a_step, b_step, c_column, np.int64(16), init,
+                first // height, a_row,
+            )  # fmt: skip
+        for r in range(first, m, height):
             f, lane = r >> 4, r & 15
             base = f * (1 + chunks)
             source, ar, c_row = a, a_at + f * a_row + lane, np.int64(16)
@@ -190,12 +215,9 @@ def _serial(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, singl
                 length = min(k, end * k0) - chunk * k0
                 ak, bk = ar + chunk * a_step, bj + chunk * b_step
                 chunk = end
-                if vectors == 1:
-                    mk.serial_single(source, ak, b, bk, c, at, length, k0, a_step, b_step, fractal, column, row, start)
-                elif vectors == mk.FULL_VECTORS:
-                    mk.serial_full(source, ak, b, bk, c, at, length, k0, a_step, b_step, fractal, column, row, start)
-                else:
-                    mk.serial_rest(source, ak, b, bk, c, at, length, k0, a_step, b_step, fractal, column, row, start)
+                _serial_tiles(
+                    vectors, source, ak, b, bk, c, at, length, k0, a_step, b_step, column, row, start, np.int64(1), none
+                )
                 start = none
             if start:
                 clear(c, at, column, row, rows, none, columns)
@@ -301,7 +323,7 @@ def _exact_block(
     ranges = reinterpret(wide, np.int32)[small : small + 24]
     tile = reinterpret(wide, np.float32)
     tile_at = small + 24
-    zeros, any_zero = find_zeros(a, a_at, a_row, a_step, m, n, k, k0, tile, moved_at, moved_row)
+    zeros, any_zero = find_zeros(a, a_at, a_row, a_step, m, n, k, k0, 0, tile, moved_at, moved_row)
     # what is left out has to be whole groups
     divides = k0 % group == 0
 

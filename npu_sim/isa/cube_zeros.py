@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.lanes import extreme_lanes, fragile_lanes, infinite_lanes, nonzero_lanes, separate_lanes
+from npu_sim.isa.lanes import fragile_lanes, infinite_lanes, nonzero_lanes, separate_lanes
 
 _WIDE_ENOUGH = 64
 """Columns from which on looking for rows of zeros costs a small part of the products."""
 
 
 @jit
-def find_zeros(a, a_at, a_row, a_step, m, n, k, k0, moved, moved_at, moved_row):
+def find_zeros(a, a_at, a_row, a_step, m, n, k, k0, shortest, moved, moved_at, moved_row):
     """Find the rows of A that are zero in all k of a fractal; a NaN is not zero.
 
     Inserted zeros come in every other row, so a fractal of 16 rows can be copied with its even rows before its odd ones
@@ -24,6 +24,8 @@ def find_zeros(a, a_at, a_row, a_step, m, n, k, k0, moved, moved_at, moved_row):
 
     Parameters
     ----------
+    shortest
+        The k from which on leaving out is worth the look.
     moved, moved_at, moved_row
         Where the copy of the first 16 rows goes, and those of the next ones from there; it may be A itself.
 
@@ -38,7 +40,7 @@ def find_zeros(a, a_at, a_row, a_step, m, n, k, k0, moved, moved_at, moved_row):
     m1, chunks = (m + 15) // 16, (k + k0 - 1) // k0
     zeros = np.empty(m1 * (1 + chunks), np.int64)
     found = np.int64(0)
-    if n < _WIDE_ENOUGH:
+    if n < _WIDE_ENOUGH or k < shortest:
         return zeros, found
     for f in range(m1):
         base = f * (1 + chunks)
@@ -48,10 +50,7 @@ def find_zeros(a, a_at, a_row, a_step, m, n, k, k0, moved, moved_at, moved_row):
         for c in range(chunks):
             held = np.int64(0xFFFF)
             if not is_dense:
-                held = np.int64(0)
-                at = a_at + f * a_row + c * a_step
-                for kk in range(min(k0, k - c * k0)):
-                    held |= nonzero_lanes(a, at + 16 * kk)
+                held = np.int64(nonzero_lanes(a, a_at + f * a_row + c * a_step, min(k0, k - c * k0)))
                 # dense rows leave after the first fractal
                 is_dense = held == 0xFFFF
             zeros[base + 1 + c] = held
@@ -83,10 +82,11 @@ def end_of_run(zeros, base, chunk, chunks, wanted):
 def is_finite_panel(b, b_at, k, k0, b_step, vectors):
     """Return whether all of B[k, 16 * vectors] is finite."""
     bad = np.int64(0)
-    for kk in range(k):
-        at = b_at + kk // k0 * b_step + 16 * (kk % k0)
+    at = b_at
+    for first in range(0, k, k0):
         for j in range(vectors):
-            bad |= infinite_lanes(b, at + 256 * j)
+            bad |= infinite_lanes(b, at + 256 * j, min(k0, k - first))
+        at += b_step
     return bad == 0
 
 
@@ -104,14 +104,7 @@ def keeps_zero_products(c, c_at, c_column, c_row, rows, first, last):
 
     ``c_at`` is the first of the rows in column 0; the whole columns of 16 are looked at.
     """
-    extreme = np.int64(0)
-    for v in range(first >> 4, (last + 15) >> 4):
-        for r in range(rows):
-            extreme |= extreme_lanes(c, c_at + v * c_column + c_row * r)
-    if extreme == 0:
-        return True
     bad = np.int64(0)
     for v in range(first >> 4, (last + 15) >> 4):
-        for r in range(rows):
-            bad |= fragile_lanes(c, c_at + v * c_column + c_row * r)
+        bad |= fragile_lanes(c, c_at + v * c_column, rows, c_row)
     return bad == 0

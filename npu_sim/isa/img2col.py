@@ -39,7 +39,7 @@ def output_extent(length, pad_before, pad_after, kernel, dilation, stride):
 def _windows_inside(first, length, stride):
     """Return (lo, hi): windows from lo to below hi of an output row begin inside the map.
 
-    ``first`` is where in the map window 0 begins. Without a stride nothing is divided, which takes longer than the rest.
+    ``first`` is where in the map window 0 begins. Without a stride nothing is divided: that takes longer than the rest.
     """
     if stride == 1:
         return max(-first, 0), max(length - first, 0)

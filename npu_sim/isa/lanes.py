@@ -19,8 +19,7 @@ _transpose_fp16, _transpose_bf16, _transpose_fp32 = (_kernels.transpose(kind) fo
 _transpose_blocks_16, _transpose_blocks_32 = _kernels.transpose_blocks(16), _kernels.transpose_blocks(32)
 _copy, _splat, _separate = _kernels.copy, _kernels.splat, _kernels.separate
 _add_block = _kernels.add_block
-_nonzero, _not_finite = _kernels.nonzero, _kernels.not_finite
-_any_bit, _extreme = _kernels.any_bit, _kernels.extreme
+_nonzero, _not_finite, _fragile = _kernels.nonzero, _kernels.not_finite, _kernels.fragile
 
 
 @jit
@@ -55,7 +54,7 @@ def copy_bytes(dst, dst_byte, src, src_byte, length):
 
 @jit
 def add_rows(dst, dst_byte, src, src_index, src_step, count):
-    """Add ``count`` rows of 8 float32, ``src_step`` apart in float32[:] ``src``, to adjacent ones in uint8[:] ``dst``."""
+    """Add ``count`` rows of 8 float32, ``src_step`` apart in float32[:], to adjacent ones in the uint8[:] ``dst``."""
     for i in range(count):
         _add_block(dst, dst_byte + 32 * i, src, src_index + i * src_step)
 
@@ -110,27 +109,22 @@ def separate_lanes(src, src_index, dst, dst_index, count):
 
 
 @jit
-def nonzero_lanes(values, index):
-    """Return the bits of the 16 float32 at ``index`` that are not +0 or -0."""
-    return _nonzero(values, index)
+def nonzero_lanes(values, index, count):
+    """Return the bits of the lanes that are not +0 or -0 in any of ``count`` adjacent vectors of 16 float32."""
+    return _nonzero(values, index, count, 16)
 
 
 @jit
-def extreme_lanes(values, index):
-    """Return the bits of the 16 float32 at ``index`` that are zero, subnormal, infinite or NaN."""
-    return _extreme(values, index)
+def fragile_lanes(values, index, count, step):
+    """Return the bits of the lanes that adding a zero may change in any of ``count`` vectors of 16 float32.
 
-
-@jit
-def fragile_lanes(values, index):
-    """Return the bits of the 16 float32 at ``index`` that adding a zero may change.
-
-    These are -0 and, as some models of the Cube have it, subnormal numbers, infinities and NaN.
+    These are -0 and, as some models of the Cube have it, subnormal numbers, infinities and NaN. Vectors are ``step``
+    apart.
     """
-    return _any_bit(values, index) & _extreme(values, index)
+    return _fragile(values, index, count, step)
 
 
 @jit
-def infinite_lanes(values, index):
-    """Return the bits of the 16 float32 at ``index`` that are infinite or NaN."""
-    return _not_finite(values, index)
+def infinite_lanes(values, index, count):
+    """Return the bits of the lanes that are infinite or NaN in any of ``count`` adjacent vectors of 16 float32."""
+    return _not_finite(values, index, count, 16)

@@ -170,29 +170,45 @@ def separate(typingctx, src, src_index, dst, dst_index):
     return signature, codegen
 
 
-def _mask(mask, predicate, wanted, shift=0):
-    """Build ``f(values: float32[:], index) -> int64``: bit i tells whether ``(bits + shift & mask) predicate wanted``.
+def _lanes_where(test):
+    """Build ``f(values: float32[:], index, count, step) -> int64``: bit i tells of lane i whether any passes ``test``.
 
-    The bits are those of lane i of the 16 at ``index``; ``predicate`` is "==" or "!=".
+    There are ``count`` vectors of 16 lanes, ``step`` apart, the first at ``index``. ``test(builder, bits)`` gives lanes
+    of 1 bit; they are looked at once, behind the last vector.
     """
 
     @intrinsic
-    def test(typingctx, values, index):
-        signature = types.int64(values, types.intp)
+    def lanes(typingctx, values, index, count, step):
+        signature = types.int64(values, types.intp, types.intp, types.intp)
 
         def codegen(context, builder, sig, args):
-            byte = builder.mul(args[1], ir.Constant(args[1].type, 4))
-            source = _byte_pointer(context, builder, sig.args[0], args[0], byte)
             vector = ir.VectorType(ir.IntType(32), 16)
-            bits = builder.load(_vector_pointer(builder, source, vector), align=4)
-            bits = builder.add(bits, ir.Constant(vector, [shift] * 16))
-            kept = builder.and_(bits, ir.Constant(vector, [mask] * 16))
-            lanes = builder.icmp_unsigned(predicate, kept, ir.Constant(vector, [wanted] * 16))
-            return builder.zext(builder.bitcast(lanes, ir.IntType(16)), ir.IntType(64))
+            none = ir.Constant(vector, [0] * 16)
+            found = cgutils.alloca_once_value(builder, none)
+            with cgutils.for_range(builder, args[2]) as loop:
+                at = builder.add(args[1], builder.mul(loop.index, args[3]))
+                byte = builder.mul(at, ir.Constant(at.type, 4))
+                source = _byte_pointer(context, builder, sig.args[0], args[0], byte)
+                bits = builder.load(_vector_pointer(builder, source, vector), align=4)
+                passed = builder.sext(test(builder, bits), vector)
+                builder.store(builder.or_(builder.load(found), passed), found)
+            mask = builder.icmp_unsigned("!=", builder.load(found), none)
+            return builder.zext(builder.bitcast(mask, ir.IntType(16)), ir.IntType(64))
 
         return signature, codegen
 
-    return test
+    return lanes
+
+
+def _is(builder, bits, mask, predicate, wanted):
+    kept = builder.and_(bits, ir.Constant(bits.type, [mask] * 16))
+    return builder.icmp_unsigned(predicate, kept, ir.Constant(bits.type, [wanted] * 16))
+
+
+def _is_fragile(builder, bits):
+    # exponents 0 and 255
+    extreme = _is(builder, builder.add(bits, ir.Constant(bits.type, [0x00800000] * 16)), 0x7F000000, "==", 0)
+    return builder.and_(extreme, _is(builder, bits, 0xFFFFFFFF, "!=", 0))
 
 
 def transpose(kind):
@@ -328,7 +344,6 @@ def transpose_blocks(bits):
     return blocks
 
 
-nonzero = _mask(0x7FFFFFFF, "!=", 0)
-any_bit = _mask(0xFFFFFFFF, "!=", 0)
-extreme = _mask(0x7F000000, "==", 0, shift=0x00800000)  # exponents 0 and 255
-not_finite = _mask(0x7F800000, "==", 0x7F800000)
+nonzero = _lanes_where(lambda builder, bits: _is(builder, bits, 0x7FFFFFFF, "!=", 0))
+not_finite = _lanes_where(lambda builder, bits: _is(builder, bits, 0x7F800000, "==", 0x7F800000))
+fragile = _lanes_where(_is_fragile)

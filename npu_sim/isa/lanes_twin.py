@@ -20,29 +20,26 @@ def decode(kind):
     return block_of
 
 
-def _as_mask(lanes):
-    return sum(1 << i for i in range(16) if lanes[i])
+def _lanes_where(test):
+    """Build ``f(values: float32[:], index, count, step)``: the bits of lanes where any of ``count`` vectors passes."""
+
+    def lanes(values, index, count, step):
+        found = np.zeros(16, np.bool_)
+        for at in range(index, index + count * step, step):
+            found |= test(values[at : at + 16].view(np.uint32))
+        return sum(1 << i for i in range(16) if found[i])
+
+    return lanes
 
 
-def nonzero(values, index):
-    """Return the bits of the 16 lanes at ``index`` that are not zero."""
-    return _as_mask(values[index : index + 16].view(np.uint32) << np.uint32(1))
+def _is_fragile(bits):
+    exponents = bits << np.uint32(1) >> np.uint32(24)
+    return ((exponents == 0) | (exponents == 255)) & (bits != 0)
 
 
-def any_bit(values, index):
-    """Return the bits of the lanes that are not +0."""
-    return _as_mask(values[index : index + 16].view(np.uint32) != 0)
-
-
-def extreme(values, index):
-    """Return the bits of the lanes that are zero, subnormal, infinite or NaN."""
-    exponents = values[index : index + 16].view(np.uint32) << np.uint32(1) >> np.uint32(24)
-    return _as_mask((exponents == 0) | (exponents == 255))
-
-
-def not_finite(values, index):
-    """Return the bits of the lanes that are infinite or NaN."""
-    return _as_mask(~np.isfinite(values[index : index + 16]))
+nonzero = _lanes_where(lambda bits: bits << np.uint32(1) != 0)
+not_finite = _lanes_where(lambda bits: ~np.isfinite(bits.view(np.float32)))
+fragile = _lanes_where(_is_fragile)
 
 
 def transpose(kind):

@@ -4,10 +4,11 @@ A tile is a block of L0C held in registers for a whole Mmad: ``TILE_ROWS`` rows 
 vectors of columns. The shapes fit the host's registers; no shape changes a bit. All offsets count elements of the array
 before them; every loop of k runs upwards.
 
-serial: ``(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init)``
+serial: ``(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row)``
     c = fma(a, b, c) for each k. ``a`` and ``b`` float32 carriers, 16 per k; after ``chunk`` k the next one starts
     ``a_step`` or ``b_step`` behind the start of this one. Columns in vectors of 16, ``b_column`` and ``c_column``
-    apart, rows of ``c`` ``c_row``. ``init`` != 0 starts from zero without reading ``c``.
+    apart, rows of ``c`` ``c_row``. ``init`` != 0 starts from zero without reading ``c``. ``tiles`` >= 1, one below the
+    other: the first of several begins a fractal of 16 rows, and fractals of ``a`` are ``a_row`` apart.
 exact: ``(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init)``
     float64 sums of ``group`` k from the accumulator on, then one rounding to float32: to nearest, but toward zero where
     that is above ``limit`` (float64: Inf, the largest finite float32 or a negative number); results whose bits are then
@@ -71,21 +72,27 @@ def vectors_of_panel(left):
 
 
 @jit
-def serial_full(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init):
-    """Run a serial tile: TILE_ROWS rows, FULL_VECTORS vectors of 16 columns."""
-    _serial_full(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init)
+def serial_full(
+    a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row
+):  # fmt: skip
+    """Run serial tiles: TILE_ROWS rows, FULL_VECTORS vectors of 16 columns."""
+    _serial_full(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row)
 
 
 @jit
-def serial_rest(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init):
-    """Run a serial tile: TILE_ROWS rows, REST_VECTORS vectors of 16 columns."""
-    _serial_rest(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init)
+def serial_rest(
+    a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row
+):  # fmt: skip
+    """Run serial tiles: TILE_ROWS rows, REST_VECTORS vectors of 16 columns."""
+    _serial_rest(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row)
 
 
 @jit
-def serial_single(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init):
-    """Run a serial tile: SINGLE_ROWS rows, one vector of 16 columns."""
-    _serial_single(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init)
+def serial_single(
+    a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row
+):  # fmt: skip
+    """Run serial tiles: SINGLE_ROWS rows, one vector of 16 columns."""
+    _serial_single(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row)
 
 
 @jit

@@ -133,23 +133,22 @@ def _fma_step(builder, rows, columns, acc):
 
 
 def serial_tile(row_count, column_count):
-    """Build the float32 chain on ``row_count`` rows and ``column_count`` vectors of 16 columns."""
+    """Build the float32 chain on tiles of ``row_count`` rows and ``column_count`` vectors of 16 columns."""
 
     @intrinsic
-    def tile(typing_context, a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init):
+    def tile(
+        typing_context, a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles,
+        a_row,
+    ):  # fmt: skip
         index = types.int64
-        signature = types.void(a, index, b, index, c, *[index] * 9)
+        signature = types.void(a, index, b, index, c, *[index] * 11)
 
         def codegen(context, builder, signature, args):
             _keep_out_of_line(builder)
-            a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init = args
+            a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row = args
             vector_type = _vector(_F32, LANES32)
-            a_first = _pointer(context, builder, signature.args[0], a, a_at)
             b_first = _pointer(context, builder, signature.args[2], b, b_at)
-            c_first = _pointer(context, builder, signature.args[4], c, c_at)
-            c_columns = [builder.gep(c_first, [builder.mul(c_column, _I64(j))]) for j in range(column_count)]
-            targets = [builder.gep(p, [builder.mul(c_row, _I64(r))]) for r in range(row_count) for p in c_columns]
-            acc = _load_or_zero(builder, init, targets, vector_type)
+            next_fractal = builder.sub(a_row, _I64(16 - row_count))
 
             def one_k(values):
                 a_now, b_now, *acc = values
@@ -172,9 +171,23 @@ def serial_tile(row_count, column_count):
                 moved = [left, builder.gep(a_now, [a_step]), builder.gep(b_now, [b_step]), *new]
                 return moved, builder.icmp_signed(">", left, _I64(0))
 
-            acc = _repeat_while(builder, [k, a_first, b_first, *acc], one_chunk)[3:]
-            for value, target in zip(acc, targets, strict=True):
-                _store(builder, value, target)
+            def one_tile(values):
+                lane, a_first, c_first = values
+                c_columns = [builder.gep(c_first, [builder.mul(c_column, _I64(j))]) for j in range(column_count)]
+                targets = [builder.gep(p, [builder.mul(c_row, _I64(r))]) for r in range(row_count) for p in c_columns]
+                acc = _load_or_zero(builder, init, targets, vector_type)
+                acc = _repeat_while(builder, [k, a_first, b_first, *acc], one_chunk)[3:]
+                for value, target in zip(acc, targets, strict=True):
+                    _store(builder, value, target)
+                lane = builder.add(lane, _I64(row_count))
+                is_last = builder.icmp_signed("==", lane, _I64(16))
+                a_first = builder.gep(a_first, [builder.select(is_last, next_fractal, _I64(row_count))])
+                c_first = builder.gep(c_first, [builder.mul(c_row, _I64(row_count))])
+                return [builder.select(is_last, _I64(0), lane), a_first, c_first]
+
+            a_first = _pointer(context, builder, signature.args[0], a, a_at)
+            c_first = _pointer(context, builder, signature.args[4], c, c_at)
+            _repeat(builder, tiles, [_I64(0), a_first, c_first], one_tile)
             return context.get_dummy_value()
 
         return signature, codegen

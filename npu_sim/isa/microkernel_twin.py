@@ -51,14 +51,14 @@ def round_to_float32(value, limit, floor):
 def serial_tile(row_count, column_count):
     """Return the twin of `microkernel_ir.serial_tile`."""
 
-    def tile(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init):
-        for r in range(row_count):
+    def tile(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row):
+        for r in range(tiles * row_count):
             for column in range(16 * column_count):
                 at = c_at + (column // 16) * c_column + c_row * r + column % 16
                 acc = np.float32(0) if init else c[at]
                 for kk in range(k):
                     outer, inner = kk // chunk, kk % chunk
-                    x = a[a_at + outer * a_step + 16 * inner + r]
+                    x = a[a_at + (r // 16) * a_row + outer * a_step + 16 * inner + r % 16]
                     y = b[b_at + outer * b_step + 16 * inner + (column // 16) * b_column + column % 16]
                     acc = fma32(x, y, acc)
                 c[at] = acc

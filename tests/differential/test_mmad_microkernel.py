@@ -102,11 +102,14 @@ def test_twin_fma_equals_rational_arithmetic():
     [(mk.serial_full, R, FULL), (mk.serial_rest, R, REST), (mk.serial_single, mk.SINGLE_ROWS, 1)],
     ids=["full", "rest", "single"],
 )
-def test_serial_kernel_equals_its_twin(kernel, rows, vectors, c_row, init):
+@pytest.mark.parametrize("fractals", [0, 3])
+def test_serial_kernel_equals_its_twin(kernel, rows, vectors, c_row, init, fractals):
     rng = np.random.default_rng(init)
-    a, b, c = hard_singles(rng, 600), hard_singles(rng, 1400), hard_singles(rng, 1200)
+    a, b, c = hard_singles(rng, 1600), hard_singles(rng, 1400), hard_singles(rng, 6000)
     want = c.copy()
-    args = (11, 8, 100, 130, 300, 257, c_row, init)  # k, chunk, a_step, b_step, b_column, c_column, c_row, init
+    tiles = fractals * (16 // rows) or 1
+    # k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row
+    args = (11, 8, 100, 130, 300, 1700, c_row, init, tiles, 444)
     kernel(a, 5, b, 7, c, 3, *args)
     twin.serial_tile(rows, vectors)(a, 5, b, 7, want, 3, *args)
     assert oracle.same(c, want)

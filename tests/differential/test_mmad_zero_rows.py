@@ -18,7 +18,7 @@ MODELS = [
     Accumulation(1, "serial", "rne"), Accumulation(16, "exact", "rne"), Accumulation(4, "exact", "rne"),
     Accumulation(8, "exact", "rne", subnormals="keep"),
 ]  # fmt: skip
-SHAPES = [(40, 64, 48), (33, 80, 40), (64, 112, 24), (24, 72, 16)]
+SHAPES = [(40, 64, 104), (33, 80, 40), (64, 112, 24), (24, 72, 16)]
 
 
 def operands(rng, shape, kind):
@@ -106,7 +106,7 @@ def test_mmad_with_inserted_zeros_has_the_bits_of_all_products(model, kind, trou
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_mmad_with_rows_of_zeros_keeps_what_an_underflow_left(model):
     # fp32 products can underflow to -0, and such an accumulator must not turn into +0 or stay -0 against the products
-    shape = (32, 64, 16)
+    shape = (32, 64, 96)
     rng = np.random.default_rng(5)
     a, b, c = operands(rng, shape, "fp32")
     a[:8], b[0] = 0.0, 1.0
@@ -124,13 +124,14 @@ def test_zero_rows_are_found_row_by_row():
     core = Core(32, 64, 24, "fp16", addresses=(0, 0, 0))
     core.load(a, np.ones((24, 64), np.float32))
     copy = np.empty(4 * 256, np.float32)
-    found, some = find_zeros(core.l0a, 0, 2 * 256, 256, 32, 64, 24, 16, copy, 0, 2 * 256)
+    found, some = find_zeros(core.l0a, 0, 2 * 256, 256, 32, 64, 24, 16, 24, copy, 0, 2 * 256)
     held = found.reshape(2, 3)
     assert some
     assert not held[:, 0].any()
     assert [row for row in range(32) if not any(int(bits) >> row % 16 & 1 for bits in held[row // 16, 1:])] == zero
     assert int(held[0, 1]) >> 5 & 1 == 0
-    assert find_zeros(core.l0a, 0, 2 * 256, 256, 32, 48, 24, 16, copy, 0, 2 * 256)[1] == 0
+    assert find_zeros(core.l0a, 0, 2 * 256, 256, 32, 48, 24, 16, 0, copy, 0, 2 * 256)[1] == 0
+    assert find_zeros(core.l0a, 0, 2 * 256, 256, 32, 64, 24, 16, 25, copy, 0, 2 * 256)[1] == 0
 
 
 def test_every_other_row_is_found_and_put_apart():
@@ -141,7 +142,7 @@ def test_every_other_row_is_found_and_put_apart():
     core = Core(48, 64, 32, "fp32", addresses=(0, 0, 0))
     core.load(a, np.ones((32, 64), np.float32))
     copy = np.full(12 * 256, np.nan, np.float32)
-    found, some = find_zeros(core.l0a, 0, 4 * 256, 256, 48, 64, 32, 8, copy, 0, 4 * 256)
+    found, some = find_zeros(core.l0a, 0, 4 * 256, 256, 48, 64, 32, 8, 0, copy, 0, 4 * 256)
     assert some
     held = found.reshape(3, 5)
     assert held[0, 0] == 0 == held[2, 0]

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from npu_sim.isa.lanes import (
+    add_rows,
     copy_bytes,
     decode_fractal_transposed,
     decode_rows,
-    extreme_lanes,
     fragile_lanes,
     infinite_lanes,
     nonzero_lanes,
@@ -105,6 +105,18 @@ def test_copy_bytes_counts_bytes_in_arrays_of_any_type():
     assert not dst[11:].any()
 
 
+def test_add_rows_adds_to_adjacent_rows_only():
+    rng = np.random.default_rng(3)
+    src, before = rng.standard_normal(100, np.float32), rng.standard_normal(60, np.float32)
+    out = np.zeros(243, np.uint8)
+    out[3:] = before.view(np.uint8)
+    add_rows(out, 3 + 4 * 5, src, 7, 20, 4)
+    want = before.copy()
+    want[5 : 5 + 32] += src[7:87].reshape(4, 20)[:, :8].ravel()
+    np.testing.assert_array_equal(out[3:].view(np.float32), want)
+    assert not out[:3].any()
+
+
 @pytest.mark.parametrize("lanes", [8, 16])
 def test_splat_rows_fills_its_lanes_only(lanes):
     for value in (np.float32(0.0), np.float32(-0.0), np.float32(1.5)):
@@ -116,21 +128,23 @@ def test_splat_rows_fills_its_lanes_only(lanes):
         assert np.array_equal(out.view(np.uint32), want.view(np.uint32))
 
 
-def test_lane_masks_name_what_is_not_a_normal_number():
+@pytest.mark.parametrize("count", [1, 3])
+def test_lane_masks_name_what_is_not_a_normal_number_in_any_vector(count):
     special = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 2.0**-126, 3e38], np.float32)
     rng = np.random.default_rng(8)
     values = rng.choice(special, 200)
-    for at in (0, 1, 7, 100, 184):
-        part = values[at : at + 16]
+    values[rng.random(200) < 0.6] = 0.0
+    for at in (0, 1, 7, 100, 120):
+        near, far = (np.stack([values[i : i + 16] for i in range(at, at + count * step, step)]) for step in (16, 32))
         for mask, wanted in (
-            (nonzero_lanes(values, at), part != 0),
+            (nonzero_lanes(values, at, count), near != 0),
             (
-                fragile_lanes(values, at),
-                (part.view(np.uint32) != 0) & ~(np.isfinite(part) & (np.abs(part) >= 2.0**-126)),
+                fragile_lanes(values, at, count, 32),
+                (far.view(np.uint32) != 0) & ~(np.isfinite(far) & (np.abs(far) >= 2.0**-126)),
             ),
-            (infinite_lanes(values, at), ~np.isfinite(part)),
+            (infinite_lanes(values, at, count), ~np.isfinite(near)),
         ):
-            assert mask == sum(1 << i for i in range(16) if wanted[i])
+            assert mask == sum(1 << i for i in range(16) if wanted[:, i].any())
 
 
 @pytest.mark.parametrize("shift", [0, 3, 48])
@@ -143,10 +157,3 @@ def test_separate_lanes_puts_even_ones_first_in_the_same_place_too(shift):
     want[16 + shift : 64 + shift] = np.concatenate([words[:, ::2], words[:, 1::2]], axis=1).ravel()
     separate_lanes(out if shift == 0 else values, 16, out, 16 + shift, 3)
     np.testing.assert_array_equal(out.view(np.uint32), want)
-
-
-def test_extreme_lanes_are_zero_subnormal_infinite_or_nan():
-    values = np.array(
-        [0.0, -0.0, 1e-40, -1e-40, np.inf, -np.inf, np.nan, 1, -1, 1.2e-38, 3e38, 2, 3, 4, 5, 6], np.float32
-    )
-    assert extreme_lanes(values, 0) == 0b1111111
