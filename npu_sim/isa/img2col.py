@@ -103,6 +103,7 @@ def _is_dense(row):
         and row["pad_left"] == 0
         and row["pad_right"] == 0
         and row["pad_top"] == 0
+        and row["pad_bottom"] == 0
     )
 
 
