@@ -302,9 +302,14 @@ def load_transpose(rng):
 def _random_window(rng):
     """A window, its output extents, and whether it is empty."""
     filter_h, filter_w, stride_h, stride_w = (int(rng.choice((1, 1, 2, 3, 4))) for _ in range(4))
+    as_it_is = rng.random() < 0.2
+    if as_it_is:  # points of a map one after the other, as matrices are read
+        filter_h = filter_w = stride_h = stride_w = 1
     dilation_h, dilation_w = (int(rng.choice((1, 1, 2, 3))) for _ in range(2))
     span_h, span_w = (filter_h - 1) * dilation_h + 1, (filter_w - 1) * dilation_w + 1
     pads = [int(rng.choice((0, 0, 1, 2, 5))) for _ in range(4)]
+    if as_it_is:
+        pads[:3] = 0, 0, 0
     l1_h = max(1, span_h - pads[2] - pads[3] + int(rng.integers(9)))
     l1_w = max(1, span_w - pads[0] - pads[1] + int(rng.choice((0, 1, 3, 7, 11, 18, 30))))
     ho = (l1_h + pads[2] + pads[3] - span_h) // stride_h + 1
