@@ -2,7 +2,8 @@
 #pragma once
 #include <cstdint>
 
-struct TCubeTiling {
+// Structures of a tiling begin at multiples of 8 within others.
+struct alignas(8) TCubeTiling {
   int32_t usedCoreNum, M, N, Ka, Kb;
   int32_t singleCoreM, singleCoreN, singleCoreK;
   int32_t baseM, baseN, baseK;
@@ -19,7 +20,7 @@ struct TCubeTiling {
 };
 static_assert(sizeof(TCubeTiling) == 50 * sizeof(int32_t), "TCubeTiling");
 
-struct SoftMaxTiling {
+struct alignas(8) SoftMaxTiling {
   uint32_t srcM, srcK, srcSize, outMaxM, outMaxK, outMaxSize, splitM, splitK, splitSize;
   uint32_t reduceM, reduceK, reduceSize, rangeM, tailM, tailSplitSize, tailReduceSize;
 };
