@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,11 @@ def test_python_without_a_shared_library_is_told(monkeypatch):
     monkeypatch.setattr(build.sys, "base_prefix", "/nowhere")
     with pytest.raises(build.MissingExtraError, match=r"apt install libpython3\.\d+"):
         build.shared_python()
+
+
+def test_what_a_program_waits_for_has_no_kernels_in_python():
+    code = "import sys, ops.acl.build\nsys.exit('npu_sim.authoring' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=False).returncode == 0
 
 
 def test_libraries_need_a_place(monkeypatch, sdk):
