@@ -67,8 +67,11 @@ _SWITCHES = """
   one of them goes with it. {unified} refuse these, as page and source say; {split} take them, as newer source does.
 - outputPadding: the page only has a lower bound. A stride or more is computed (what it adds to gradOutput beyond the
   windows of input counts for gradBias alone); `profile="library"` refuses it.
-- groups > 1 in 3D: the page names depthwise convolutions of BF16. All are computed, as newer source does, but for what
-  that refuses: an FP32 weight gradient of a 16-bit computation.
+- groups > 1 in 3D: the page supports depthwise convolutions (groups = channels of gradOutput = those of gradInput) of a
+  BF16 input that are not transposed. All others are computed too, as newer source does, but for what that refuses: an
+  FP32 weight gradient of a 16-bit computation. `profile="library"` refuses it for what the page supports, too.
+- cubeMathType 0 and 3 of FP32: the page calls them errors on 910 and says nothing of 310P. Both Cubes multiply FP16
+  alone, and the source refuses both.
 
 ## cubeMathType
 

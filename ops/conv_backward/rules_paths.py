@@ -120,11 +120,22 @@ def _no_conv3d(call: ConvBackwardCall) -> str | None:
     return sentence("input rank", "3 or 4", "5, which has no kernels here")
 
 
+def _is_depthwise_of_page(call: ConvBackwardCall) -> bool:
+    """Return whether the page supports a 3D call with groups whose gradWeight is FP32."""
+    grad, x, weight = call.grad_output, call.input, call.weight
+    if grad is None or x is None or weight is None or call.transposed or x.dtype != "bf16":
+        return False
+    # its gradWeight has the higher type of weight and gradOutput
+    return x.shape[1] == grad.shape[1] == call.groups and "fp32" in (weight.dtype, grad.dtype)
+
+
 def _grouped_fp32_weight(call: ConvBackwardCall) -> str | None:
     promoted = promoted_dtype(call)
     if not call.wants(1) or call.groups <= 1 or call.grad_weight is None or call.grad_weight.dtype != "fp32":
         return None
     if promoted is None or (call.cube_math_type != 2 and promoted == "fp32"):
+        return None
+    if call.profile == "page" and _is_depthwise_of_page(call):
         return None
     return sentence(
         "gradWeight dtype", "FP16 or BF16 for a 3D call with groups that the Cube computes in 16 bits", "FP32"
@@ -264,12 +275,14 @@ COMPUTE_RULES: tuple[Rule, ...] = (
         step="12",
         name="grouped-fp32-weight-3d",
         parameter="gradWeight",
-        requirement="not FP32 where it is wanted, groups > 1, and cubeMathType is 2 or the inputs are of 16 bits",
+        requirement="not FP32 where it is wanted, groups > 1, and cubeMathType is 2 or the inputs are of 16 bits "
+        "(page: but for a BF16 input beside an FP32 weight or gradOutput, not transposed, with groups = channels "
+        "of input = channels of gradOutput)",
         violation=_grouped_fp32_weight,
         path="compute",
         needs=SPLIT,
         ranks=(5,),
-        source=f"{PAGE} (names groups > 1 in 3D for BF16 only); {API}",
+        source=f"{PAGE} (supports groups > 1 in 3D for depthwise convolutions of a BF16 input, not transposed); {API}",
     ),
 )
 """Step 12 for calls without an empty tensor."""

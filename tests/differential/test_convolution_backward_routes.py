@@ -72,6 +72,20 @@ def test_matrix_products_stand_for_windows_that_do_not_overlap(case, mask, expec
             np.testing.assert_array_equal(got.astype(np.float64), want.astype(NUMPY[dtype]).astype(np.float64))
 
 
+def test_depthwise_3d_convolutions_of_bfloat16_have_float32_weight_gradients():
+    # products with bfloat16 inputs in FP16: a weight of FP32 makes the common type FP32
+    rng = np.random.default_rng(13)
+    x, g, w = integers(rng, (2, 5, 4, 6, 7), "bf16"), integers(rng, (2, 5, 3, 4, 6), "bf16"), (5, 1, 2, 3, 2)
+    result = ops.convolution_backward(
+        g, x, integers(rng, w, "fp32"), stride=1, padding=0, dilation=1, groups=5, output_mask=(False, True, False),
+        product="910b", cube_math_type=2, strict_output_dtype=True,
+    )  # fmt: skip
+    assert result.grad_weight.dtype == np.float32
+    attributes = Attributes(stride=(1,) * 3, pads=((0, 0),) * 3, dilation=(1,) * 3, groups=5)
+    exact = gradients(*(array.astype(np.float64) for array in (g, x, np.zeros(w))), attributes)[1]
+    np.testing.assert_array_equal(result.grad_weight.astype(np.float64), exact)
+
+
 @pytest.mark.parametrize(
     ("mask", "product", "matmul"),
     [

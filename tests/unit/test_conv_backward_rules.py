@@ -422,3 +422,29 @@ def test_output_padding_of_a_stride_or_more_is_the_pages_and_not_the_librarys(se
         for profile, code in (("page", page), ("library", library)):
             call = make_call(**changes, profile=profile)
             assert code_of(call) == code == status(call), (changes, profile)
+
+
+DEPTHWISE = {
+    **VOLUME, "w": (4, 1, 3, 3, 3), "y": (1, 4, 3, 4, 4), "groups": 4, "cube_math_type": 2, "dtype": "bf16",
+    "weight_dtype": "fp32", "grad_weight_dtype": "fp32",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "refused"),
+    [
+        ({}, False),
+        ({"weight_dtype": "bf16", "grad_output_dtype": "fp32"}, False),
+        ({"profile": "library"}, True),
+        ({"dtype": "fp32"}, True),  # input is not BF16
+        ({"dtype": "fp16"}, True),
+        ({"weight_dtype": "bf16"}, True),  # the page's gradWeight is BF16
+        ({"w": (8, 1, 3, 3, 3), "y": (1, 8, 3, 4, 4)}, True),  # gradOutput has more channels than groups
+        ({"w": (4, 2, 3, 3, 3), "groups": 2}, True),
+        ({"transposed": True}, True),
+    ],
+)
+def test_the_page_has_float32_weight_gradients_of_depthwise_convolutions_of_bfloat16(changes, refused):
+    found = find_violation(make_call(**(DEPTHWISE | changes)))
+    assert (found is not None and found[0].name == "grouped-fp32-weight-3d") == refused
+    assert refused or found is None
