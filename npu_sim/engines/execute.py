@@ -8,8 +8,9 @@ decides their order; here `ExecuteOptions.core_order` does, so that the spread o
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
@@ -448,15 +449,17 @@ class _Phase:
 class _Turn:
     """What `run_by_turns` asks for here: each row takes effect at once, and additions to GM as they come."""
 
-    def __init__(self, launch: Launch, worker: _Worker, kept: list[_Kept], gm: npt.NDArray[np.uint8]) -> None:
-        self._launch, self._worker, self._kept, self._gm = launch, worker, kept, gm
+    def __init__(
+        self, launch: Launch, worker: _Worker, memories: Mapping[int, CoreMemory], gm: npt.NDArray[np.uint8]
+    ) -> None:
+        self._launch, self._worker, self._memories, self._gm = launch, worker, memories, gm
 
     def turn(self, core: int) -> None:
         """Go to a core: its memory is there."""
 
     def run(self, core: int, rows: np.ndarray, number: int) -> None:
         """Run rows of a core."""
-        bad = _run_rows(rows, 0, len(rows), self._worker, self._kept[core].memory, self._gm)
+        bad = _run_rows(rows, 0, len(rows), self._worker, self._memories[core], self._gm)
         if bad >= 0:
             raise ProgramError([_unsupported(rows[bad], self._launch, core, number + bad)])
 
@@ -481,12 +484,15 @@ class _Run:
     def run(self) -> None:
         """Run every phase; the calling thread is one of the workers. Raise the first error of any."""
         self._workers.append(self._new_worker())
-        if self._launch.keeps_cores:
+        apart = self._launch.blocks_apart
+        if self._launch.keeps_cores and not apart:
             count, core = self._launch.core_count, self._product.core
             reserve(f"Buffers of {count} cores", count * memory_bytes(core))
             self._kept = [_Kept(CoreMemory.for_core(core)) for _ in range(count)]
         for number in range(self._launch.phase_count):
-            if self._launch.by_turns:
+            if apart:
+                self._run_blocks(number)
+            elif self._launch.by_turns:
                 self._run_by_turns(number)
             else:
                 self._run_phase(number)
@@ -494,15 +500,53 @@ class _Run:
             _BUFFERS.give_back(self._product.core, worker.memory)
             _ROWS.give_back(len(worker.rows), worker.rows)
 
-    def _run_phase(self, number: int) -> None:
-        threads = min(self._options.threads, self._launch.core_count)
+    def _hire(self, number: int, parts: int) -> int:
+        """Make workers for a phase of so many parts; return how many."""
+        threads = min(self._options.threads, parts)
         if threads > 1 and self._is_small(number):
             threads = 1
-        cores = core_sequence(self._launch.core_count, number, self._options.core_order)
-        phase = _Phase(self._arena, cores, threads == 1)
         while len(self._workers) < threads:
             self._workers.append(self._new_worker())
-        run_parts(lambda part: self._work(number, phase, self._workers[part]), max(threads, 1))
+        return max(threads, 1)
+
+    def _run_phase(self, number: int) -> None:
+        threads = self._hire(number, self._launch.core_count)
+        cores = core_sequence(self._launch.core_count, number, self._options.core_order)
+        phase = _Phase(self._arena, cores, threads == 1)
+        run_parts(lambda part: self._work(number, phase, self._workers[part]), threads)
+
+    def _run_blocks(self, number: int) -> None:
+        """Share the blocks of a phase out to host threads; the cores of each run by turns and keep nothing."""
+        threads = self._hire(number, self._launch.block_count)
+        sequence = core_sequence(self._launch.block_count, number, self._options.core_order)
+        phase = _Phase(self._arena, sequence, threads == 1)
+        run_parts(lambda part: self._work_blocks(number, phase, self._workers[part]), threads)
+
+    def _chunks_of(
+        self, number: int, buffers: dict[int, np.ndarray], kept: dict[int, _Kept], core: int
+    ) -> Iterator[np.ndarray]:
+        return _chunks(self._launch, core, number, self._options, self._product, buffers[core], kept.get(core))
+
+    def _work_blocks(self, number: int, phase: _Phase, worker: _Worker) -> None:
+        launch, options, core = self._launch, self._options, self._product.core
+        own = [worker.memory, *(_BUFFERS.take(core) for _ in range(launch.vectors))]
+        buffers = [worker.rows, *(_ROWS.take(len(worker.rows)) for _ in range(launch.vectors))]
+        while (taken := phase.take()) is not None:
+            cores = launch.cores_of(taken[1])
+            if options.poison:
+                for memory in own:
+                    memory.poison()
+            memories, places = dict(zip(cores, own, strict=True)), dict(zip(cores, buffers, strict=True))
+            # other orders are found between two waits for other cores: flags reach from one stretch to the next
+            kept = {} if options.order == "program" else {core: _Kept(memories[core]) for core in cores}
+            chunks = partial(self._chunks_of, number, places, kept)
+            driver = _Turn(launch, worker, memories, self._arena)
+            found, _ = run_by_turns(cores, chunks, CrossCoreFlags(launch), driver, {})
+            if found:
+                raise ProgramError(found[-1:])
+        for memory, rows in zip(own[1:], buffers[1:], strict=True):
+            _BUFFERS.give_back(core, memory)
+            _ROWS.give_back(len(rows), rows)
 
     def _run_by_turns(self, number: int) -> None:
         """Run the cores of a phase on the calling thread, by turns."""
@@ -512,7 +556,8 @@ class _Run:
         def chunks(core: int) -> Iterator[np.ndarray]:
             return _chunks(launch, core, number, options, self._product, empty_rows(room), self._kept[core])
 
-        driver = _Turn(launch, worker, self._kept, self._arena)
+        memories = {core: kept.memory for core, kept in enumerate(self._kept)}
+        driver = _Turn(launch, worker, memories, self._arena)
         cores = core_sequence(launch.core_count, number, options.core_order)
         self._flags = self._flags or CrossCoreFlags(launch)
         found, _ = run_by_turns(cores, chunks, self._flags, driver, self._row_counts)

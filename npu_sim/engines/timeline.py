@@ -426,7 +426,7 @@ class _Run:
         if contended not in self.costs:
             self.costs[contended] = _shared_record(
                 self.product.cost,
-                self.launch.core_count,
+                self.launch.sharing_cores,
                 self.product.timing_clock_hz,
                 l2_hit_permille=self.l2_hit_permille,
                 read_miss_permille=self.read_miss_permille,
@@ -451,7 +451,7 @@ class _Run:
     def _time_phase(self, phase: int, first_of: npt.NDArray[np.int64]) -> None:
         """Time the cores of a phase; of those that run the same (``first_of``, see `CoreClasses`) the first one."""
         if self.launch.by_turns:
-            self._time_by_turns(phase)
+            self._time_by_turns(phase, self._timed_for(first_of))
             return
         contended = self.options.mte1_contended
         if self.launch.keeps_cores:
@@ -489,27 +489,44 @@ class _Run:
         self.critical += sums
         self.critical_parts += parts
 
-    def _time_by_turns(self, phase: int) -> None:
-        """Time the cores of a phase that wait for each other."""
+    def _timed_for(self, first_of: npt.NDArray[np.int64]) -> list[int]:
+        """Return for each core which one is timed for it: itself, or where blocks are apart that of an equal block."""
+        launch = self.launch
+        timed = list(range(launch.core_count))
+        if not launch.blocks_apart:
+            return timed
+        blocks = [launch.cores_of(block) for block in range(launch.block_count)]
+        firsts: dict[tuple[int, ...], tuple[int, ...]] = {}
+        for cores in blocks:
+            key = tuple(first_of[list(cores)].tolist())
+            if self.shown_cores.isdisjoint(cores):
+                for core, first in zip(cores, firsts.setdefault(key, cores), strict=True):
+                    timed[core] = first
+        return timed
+
+    def _time_by_turns(self, phase: int, timed_for: list[int]) -> None:
+        """Time the cores of a phase that wait for each other, some of them for all."""
         contended = self.options.mte1_contended
         flags = deepcopy(self.cross_flags)
-        turn = self._turn(phase, bool(contended))
+        cores = sorted(set(timed_for))
+        turn = self._turn(phase, bool(contended), cores)
         ended = turn.ends()
         if contended is None:
             busy = next((core for core, (cycles, _) in enumerate(ended) if cycles), 0)
             contended = bool(2 * turn.clocks[busy][AT_BUSY + Pipe.MTE2] > ended[busy][0])
             if contended:
                 self.cross_flags = flags
-                turn = self._turn(phase, True)
+                turn = self._turn(phase, True, cores)
                 ended = turn.ends()
         slowest = 0
-        for core, (cycles, _) in enumerate(ended):
+        for core, timed in enumerate(timed_for):
+            cycles = ended[timed][0]
             if cycles > CORE_CYCLES:
                 raise ProgramError([self._violation(TOO_LONG, self.rows[0], self.row_counts[core], core)])
-            self.totals += turn.clocks[core][AT_BUSY:]
+            self.totals += turn.clocks[timed][AT_BUSY:]
             self.core_cycles[core] += cycles
-            self.states[core] = np.concatenate((turn.core_states[core], turn.clocks[core][FLAG_TIMES] >= 0))
-            slowest = core if cycles > ended[slowest][0] else slowest
+            self.states[core] = np.concatenate((turn.core_states[timed], turn.clocks[timed][FLAG_TIMES] >= 0))
+            slowest = timed if cycles > ended[slowest][0] else slowest
             if core in turn.kept:
                 rows, spans = zip(*turn.kept[core], strict=True)
                 self.clocks[:] = turn.clocks[core]
@@ -517,14 +534,25 @@ class _Run:
         self.row_counts = turn.row_counts
         self.crossings += turn.crossings
         self.contended.append(bool(contended))
-        self._end_phase(ended[slowest][0], turn.clocks[slowest][AT_BUSY:], ended[slowest][1])
+        sums = turn.clocks[slowest][AT_BUSY:].copy()
+        if self.launch.vectors:
+            self._add_block(sums, turn.clocks[list(self.launch.cores_of(self.launch.block_of(slowest)))])
+        self._end_phase(ended[slowest][0], sums, ended[slowest][1])
 
-    def _turn(self, phase: int, contended: bool) -> TurnClocks:
+    @staticmethod
+    def _add_block(sums: npt.NDArray[np.int64], clocks: npt.NDArray[np.int64]) -> None:
+        """Let ``sums`` have of each pipe what the core of a block has that keeps it busiest: kinds differ in pipes."""
+        stalls = sums[AT_STALL - AT_BUSY :][: 8 * CAUSES].reshape(8, CAUSES)
+        for pipe, core in enumerate(clocks[:, AT_BUSY:][:, :PIPES].argmax(axis=0)):
+            sums[pipe] = clocks[core, AT_BUSY + pipe]
+            stalls[pipe] = clocks[core, AT_STALL:][: 8 * CAUSES].reshape(8, CAUSES)[pipe]
+
+    def _turn(self, phase: int, contended: bool, cores: list[int]) -> TurnClocks:
         turn = TurnClocks(
             self.launch, phase, self._cost(contended), self.product.cost.cross_core_cycles, self._violation
         )
         assert self.cross_flags is not None
-        turn.run_phase(self.states, self.shown_cores, self.cross_flags, dict(self.row_counts))
+        turn.run_phase(self.states, self.shown_cores, self.cross_flags, dict(self.row_counts), cores)
         return turn
 
     def _core(self, core: int, phase: int, cost: np.ndarray) -> int:
@@ -640,7 +668,7 @@ class _Run:
     @property
     def launch_nanoseconds(self) -> int:
         """Overhead of the launch."""
-        return self.product.cost.launch_nanoseconds(self.launch.core_count)
+        return self.product.cost.launch_nanoseconds(self.launch.block_count)
 
     def result(self) -> TimelineResult:
         """Return what the phases add up to."""

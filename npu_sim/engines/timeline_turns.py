@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -99,6 +99,7 @@ class TurnClocks:
         shown: frozenset[int],
         flags: CrossCoreFlags,
         row_counts: dict[int, int],
+        cores: Iterable[int],
     ) -> None:
         """Time the cores of the phase.
 
@@ -111,6 +112,8 @@ class TurnClocks:
         flags : CrossCoreFlags
         row_counts : dict of int to int
             Rows of each core in earlier phases.
+        cores : iterable of int
+            Those that run.
 
         Raises
         ------
@@ -127,7 +130,7 @@ class TurnClocks:
             buffer = empty_rows(max(_ROOM, self._launch.step_rows))
             return issued_chunks(self._launch, core, self._phase, buffer, self.core_states[core])
 
-        found, _ = run_by_turns(range(self._launch.core_count), chunks, flags, self, row_counts)
+        found, _ = run_by_turns(cores, chunks, flags, self, row_counts)
         if found:
             raise ProgramError(found[-1:])
         for core in sorted(self._held):

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from npu_sim.isa.op import Op
+from npu_sim.isa.row import join_rows
 from npu_sim.program.cross_core import CrossCoreFlags, Mark, Waiting, is_cross_core
 from npu_sim.program.violation import Violation
 
@@ -100,7 +101,7 @@ def run_by_turns(
                 driver.run(core.number, stretch, core.done + core.at)
                 core.at += len(stretch)
                 continue
-            number, row = core.done + core.at, core.rows[core.at : core.at + 1].copy()
+            number, row = core.done + core.at, join_rows([core.rows[core.at : core.at + 1]])
             if row["op"][0] == Op.CROSS_CORE_SET_FLAG:
                 found += flags.set(Mark(core.number, number, row[0], driver.set(core.number, row, number)))
                 freed = [other for other, (_, one) in held.items() if flags.has(other, one.row)]

@@ -80,8 +80,8 @@ class CrossCoreFlags:
             return self._kinds[kind], self._kinds[kind]
         if not launch.vectors or mode > MESSAGE_MODE:
             return None
-        blocks, block = launch.block_count, launch.block_of(core)
-        vectors = tuple(blocks + block * launch.vectors + i for i in range(launch.vectors))
+        block, *others = launch.cores_of(launch.block_of(core))
+        vectors = tuple(others)
         if mode == MESSAGE_MODE:
             targets = vectors[event % 2 :][:1] if kind == "cube" else (block,)
             return ((core,), targets) if targets else None

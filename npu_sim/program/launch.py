@@ -34,6 +34,28 @@ class PhaseKernels:
         return self.phases[phase](rows, params, core, phase)
 
 
+class BlockKernels:
+    """The kernels of a mixed launch, each a jitted generator of its own.
+
+    Parameters
+    ----------
+    block_count : int
+        Blocks of the launch.
+    cube, vector : callable
+        What writes the rows of a Cube core, by its block, and of a vector core, by its number among those; see
+        `Launch.kernel`.
+    """
+
+    def __init__(self, block_count: int, cube: Kernel, vector: Kernel) -> None:
+        self.block_count, self.cube, self.vector = block_count, cube, vector
+
+    def __call__(self, rows: np.ndarray, params: np.ndarray, core: int, phase: int) -> Iterator[int]:
+        """Write the rows of one core and phase."""
+        if core < self.block_count:
+            return self.cube(rows, params, core, phase)
+        return self.vector(rows, params, core - self.block_count, phase)
+
+
 CoreKind = Literal["cube", "vector"]
 
 InputPlace = Literal["memory", "unknown", "l2"]
@@ -168,9 +190,27 @@ class Launch:
         return self.crosses or self.vectors > 0
 
     @property
+    def blocks_apart(self) -> bool:
+        """Whether blocks of a mixed launch need nothing of each other but SyncAll, nor add to the same memory.
+
+        So do kernels of this project that do not say `crosses`: `execute` runs their blocks on several threads.
+        """
+        return self.trusted and self.vectors > 0 and not self.crosses
+
+    @property
     def block_count(self) -> int:
         """Blocks: Cube cores of a mixed launch, else cores."""
         return self.core_count // (1 + self.vectors)
+
+    @property
+    def sharing_cores(self) -> int:
+        """Cores that share L2 and memory: of a mixed launch those of one kind, as both are seldom busy at once."""
+        return self.block_count * max(self.vectors, 1)
+
+    def cores_of(self, block: int) -> tuple[int, ...]:
+        """Return the cores of a block, the Cube core first."""
+        first = self.block_count + block * self.vectors
+        return (block, *range(first, first + self.vectors))
 
     def kind_of(self, core: int) -> CoreKind:
         """Return the kind of a core by its number."""

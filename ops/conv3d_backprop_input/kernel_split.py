@@ -4,16 +4,19 @@ M = pixels of the result, N = its channels in one merged group, K = (c1, window,
 items (merged group, M rows, batch, planes, N block); in an item planes, then N, then M in base blocks; in a block the
 depth taps, ascending, and K. All taps of a block add up in L0C, which one Fixpipe rounds and stores: NDC1HWC0, 16
 columns (fp32: 8) at a time, which is the order L0C has. Nothing is added in memory. Phase 0, where some results are
-under no window, clears everything first.
+under no window, clears everything first. A plain result, NCDHW, is written by the vector cores (`kernel_split_plain`):
+the Cube core leaves each block in a slot of its own in memory and says so.
 
-Source: ops-nn ``conv/conv3d_backprop_input_v2/op_kernel/arch22`` (drivers, clearing, Iterate and Compute).
-Left out: results in NCDHW by the vector cores.
+Source: ops-nn ``conv/conv3d_backprop_input_v2/op_kernel/arch22`` (drivers, clearing, Iterate and Compute, and of
+``conv3d_backprop_input_v2_aiv.h`` the flags).
 """
 
 from __future__ import annotations
 
 from npu_sim._jit import jit
 from npu_sim.isa.emit import (
+    emit_cross_core_set_flag,
+    emit_cross_core_wait_flag,
     emit_fill,
     emit_fixpipe,
     emit_mmad,
@@ -37,6 +40,8 @@ from ops.conv3d_backprop_input.kernel_split_work import (
     LOAD_L0B,
     MMAD,
     PROLOGUE,
+    SLOT_FREE,
+    SLOT_FULL,
     STORE,
     block_of,
     in_part,
@@ -76,14 +81,37 @@ def _zero_l0c(rows, n, p):
 
 
 @jit
-def _leave(rows, n, p, dst, src, pixels, channels, src_stride, dst_stride, site, tile):
+def _leave(rows, n, p, dst, src, pixels, channels, src_stride, dst_stride, tensor, site, tile):
     """Let a block leave L0C, rounded once, as columns of C0; strides in rows and in pixels."""
     mode = Mode.CHANNEL_SPLIT if p.c0 == 8 else 0
     return emit_fixpipe(
         rows, n, dst_space=Space.GM, dst=dst, src=src, dst_dtype=p.out_data, m_size=pixels, n_size=channels,
         src_stride=src_stride, dst_stride=dst_stride, nd_num=1, src_nd_stride=0, dst_nd_stride=0,
-        mode=mode, tensor=p.out_tensor, site=site, tile=tile,
+        mode=mode, tensor=tensor, site=site, tile=tile,
     )  # fmt: skip
+
+
+@jit
+def _clear_rest(rows, n, p):
+    """Clear the last elements of a plain result, which are no whole block."""
+    return emit_fixpipe(
+        rows, n, dst_space=Space.GM, dst=p.out + p.out_blocks * BLOCK, src=0, dst_dtype=p.out_data, m_size=1,
+        n_size=p.out_rest, src_stride=p.l0c_rows, dst_stride=p.out_rest, nd_num=1, src_nd_stride=0, dst_nd_stride=0,
+        mode=Mode.NZ2ND, tensor=p.out_tensor, site=CLEAR, tile=-1,
+    )  # fmt: skip
+
+
+@jit
+def _store_in_slot(rows, n, p, core, is_first, block, src, tile):
+    """Hand the finished block over to the vector core, whole fractals of it."""
+    if not is_first:
+        n = emit_cross_core_wait_flag(rows, n, SLOT_FREE, STORE, tile)
+    pixels = ceil_div(block.m_len, 16) * 16
+    n = _leave(
+        rows, n, p, dst=p.slots + core * p.slot_bytes, src=src, pixels=pixels, channels=block.n_len, src_stride=pixels,
+        dst_stride=pixels, tensor=p.slots_tensor, site=STORE, tile=tile,
+    )  # fmt: skip
+    return emit_cross_core_set_flag(rows, n, 2, Pipe.FIX, SLOT_FULL, STORE, tile)
 
 
 @jit
@@ -95,7 +123,7 @@ def _store(rows, n, p, item, block, src, tile):
     plane = (item.batch * p.out_d + block.d) * p.out_c1 + item.group * p.n1_g + block.n_block
     return _leave(
         rows, n, p, dst=p.out + (plane * hw + block.m) * BLOCK, src=src, pixels=block.m_len, channels=block.n_len,
-        src_stride=ceil_div(block.m_len, 16) * 16, dst_stride=hw, site=STORE, tile=tile,
+        src_stride=ceil_div(block.m_len, 16) * 16, dst_stride=hw, tensor=p.out_tensor, site=STORE, tile=tile,
     )  # fmt: skip
 
 
@@ -148,8 +176,15 @@ def convolve(rows, params, core, phase):
             count = min(p.l0c_rows, end - at)
             n = _leave(
                 rows, n, p, dst=p.out + at * BLOCK, src=0, pixels=count, channels=p.c0, src_stride=p.l0c_rows,
-                dst_stride=count, site=CLEAR, tile=-1,
+                dst_stride=count, tensor=p.out_tensor, site=CLEAR, tile=-1,
             )  # fmt: skip
+        if p.out_rest and start <= p.out_blocks < start + p.clear_share:
+            if n + p.step_rows > len(rows):
+                yield n
+                n = 0
+            if start == end:
+                n = _zero_l0c(rows, n, p)
+            n = _clear_rest(rows, n, p)
         yield n
         return
 
@@ -164,7 +199,7 @@ def convolve(rows, params, core, phase):
     n = open_queue(rows, n, L0C, p.cl0, PROLOGUE)
     if p.has_bias:
         n = open_queue(rows, n, bias_queue(p), 1, PROLOGUE)
-    l0_half = l0c_half = 0
+    l0_half = l0c_half = stored = 0
     for turn in range((end - first) * len(params)):
         tile, p = first + turn // len(params), params[turn % len(params)]
         item = item_of(p, core, tile)
@@ -249,7 +284,11 @@ def convolve(rows, params, core, phase):
                 # all taps have added up
                 n = enque(rows, n, L0C, l0c_half, STORE, tile)
                 n = deque(rows, n, L0C, l0c_half, STORE, tile)
-                n = _store(rows, n, p, item, block, l0c_half * p.l0c_half, tile)
+                if p.plain:
+                    n = _store_in_slot(rows, n, p, core, stored == 0, block, l0c_half * p.l0c_half, tile)
+                    stored += 1
+                else:
+                    n = _store(rows, n, p, item, block, l0c_half * p.l0c_half, tile)
                 n = free(rows, n, L0C, l0c_half, STORE, tile)
                 l0c_half = (l0c_half + 1) % p.cl0
         if b_held:
@@ -260,6 +299,8 @@ def convolve(rows, params, core, phase):
     n = close_queue(rows, n, L0C, p.cl0, EPILOGUE)
     if p.has_bias:
         n = close_queue(rows, n, bias_queue(p), 1, EPILOGUE)
+    if stored:
+        n = emit_cross_core_wait_flag(rows, n, SLOT_FREE, EPILOGUE, -1)
     if p.hf32:
         n = emit_set_hf32(rows, n, 0, EPILOGUE, -1)
     yield n

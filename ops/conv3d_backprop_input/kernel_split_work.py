@@ -7,11 +7,15 @@ from typing import NamedTuple
 from npu_sim._jit import jit
 from ops.common.kernel_parts import ceil_div, core_share
 
-CLEAR, PROLOGUE, LOAD_A1, LOAD_B1, LOAD_L0A, LOAD_L0B, MMAD, STORE, EPILOGUE = range(9)
+CLEAR, PROLOGUE, LOAD_A1, LOAD_B1, LOAD_L0A, LOAD_L0B, MMAD, STORE, EPILOGUE, COPY_IN, TURN, COPY_OUT = range(12)
 SITES = {
     CLEAR: "CLEAR", PROLOGUE: "PROLOGUE", LOAD_A1: "LOAD_A1", LOAD_B1: "LOAD_B1", LOAD_L0A: "LOAD_L0A",
-    LOAD_L0B: "LOAD_L0B", MMAD: "MMAD", STORE: "STORE", EPILOGUE: "EPILOGUE",
+    LOAD_L0B: "LOAD_L0B", MMAD: "MMAD", STORE: "STORE", EPILOGUE: "EPILOGUE", COPY_IN: "COPY_IN", TURN: "TURN",
+    COPY_OUT: "COPY_OUT",
 }  # fmt: skip
+
+SLOT_FULL, SLOT_FREE = 6, 5
+"""Flags between a Cube core and its vector core: a block lies in the slot, and has been read."""
 
 
 class Item(NamedTuple):

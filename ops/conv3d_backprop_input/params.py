@@ -14,6 +14,7 @@ from npu_sim.units import align_up, ceil_div
 from ops.common.kernel_parts import MAX_BLOCK_COUNT, MAX_FIELD
 from ops.common.records import int_fields, record, tensor_fields
 from ops.conv3d_backprop_input.bias import BIAS_FIELDS, bias_fields
+from ops.conv3d_backprop_input.kernel_split_plain import STEP_ROWS
 from ops.conv3d_backprop_input.tiling_dx_data import DxProblem, DxTiling, block_rows
 from ops.conv3d_backprop_input.tiling_dx_strided import phase_geometry
 from ops.conv3d_backprop_input.tiling_forward import ForwardTiling
@@ -34,7 +35,9 @@ _NAMES = (
     "pads_lines",
     # tensors
     "a", "weight", "out", "a_tensor", "weight_tensor", "out_tensor", "data", "out_data", "hf32", "clear",
-    "clear_share", "out_blocks",
+    "clear_share", "out_blocks", "out_rest",
+    # a plain result: its channels, and a place in memory for a block of each core
+    "plain", "out_c", "slots", "slots_tensor", "slot_bytes", "ub_out",
     *BIAS_FIELDS,
     # tiling
     "base_m", "base_n", "base_k", "plane_steps", "step_ka", "step_kb", "al1", "bl1", "cl0", "b_full", "m_total",
@@ -50,6 +53,7 @@ _WHOLE_ROWS = dict.fromkeys(
     ("per_row", "line_taps", "row_lines", "line_step", "load_step_w", "load_dilation_w", "pads_lines"), 0
 )
 _WHOLE_KERNEL = {"first_tap": 0, "tap_step_h": 0, "tap_step_w": 0, "out_first": 0, "out_step_h": 1, "out_step_w": 1}
+_BLOCKED = dict.fromkeys(("plain", "out_c", "slots", "slots_tensor", "slot_bytes", "ub_out"), 0)
 _NO_GRID = {"grid": 0, "n_dim": 1, "m_dim": 1, "batch_dim": 1, "d_dim": 1, "single_d": 1, "single_batch": 1}
 _BASE = ("base_m", "base_n", "base_k", "step_ka", "step_kb")
 
@@ -116,6 +120,29 @@ def dx_params(tiling: DxTiling, core: CoreSpec, dy: GmTensor, weight: GmTensor, 
     }  # fmt: skip
     values = _gradient_shape(p) | numbers | _common(t.problem, image, p.dilation) | _WHOLE_ROWS
     return _record(values | _image_buffers(values, p.c0 == 8), core, p.compute_dtype, dy, weight, dx)
+
+
+def plain_params(
+    tiling: DxTiling, core: CoreSpec, dy: GmTensor, weight: GmTensor, dx: GmTensor, slots: GmTensor
+) -> np.ndarray:
+    """Return the parameters for a result in NCDHW, of which blocks wait for the vector cores in ``slots``."""
+    t, g = tiling, tiling.problem.geometry
+    params = dx_params(t, core, dy, weight, dx)
+    elems = g.n * g.cin * g.di * g.hi * g.wi
+    values = tensor_fields(slots=slots) | {
+        "plain": 1, "out_c": g.cin, "slot_bytes": slot_bytes(t), "ub_out": core.ub_bytes // 2,
+        "out_blocks": elems // 16, "out_rest": elems % 16,
+        "clear_share": align_up(ceil_div(elems, t.core_num), 32) // 16,
+        "step_rows": max(int(params[0]["step_rows"]), STEP_ROWS),
+    }  # fmt: skip
+    for name, value in values.items():
+        params[name] = value
+    return params
+
+
+def slot_bytes(tiling: DxTiling) -> int:
+    """Return the bytes of a block of 16-bit elements."""
+    return tiling.base_m * tiling.base_n * 2
 
 
 def strided_params(tiling: DxTiling, core: CoreSpec, dy: GmTensor, weight: GmTensor, dx: GmTensor) -> np.ndarray:
@@ -272,7 +299,8 @@ def _record(
     data = DTYPES[compute_dtype].data
     v |= {
         **tensor_fields(a=a, weight=weight, out=out), "data": int(data), "out_data": int(data),
-        "hf32": int(compute_dtype == "hf32"), "out_blocks": blocks, **dict.fromkeys(BIAS_FIELDS, 0),
+        "hf32": int(compute_dtype == "hf32"), "out_blocks": blocks, "out_rest": 0, **_BLOCKED,
+        **dict.fromkeys(BIAS_FIELDS, 0),
         "clear_share": align_up(ceil_div(blocks * v["c0"], v["cores"]), 32) // v["c0"],
         "plane_steps": max(window // v["base_k"], 1),
         "b_full": int(v["kd"] == 1 and v["bl1"] == 1 and whole_k and v["base_n"] >= v["single_n"]),

@@ -13,6 +13,7 @@ from npu_sim.dtypes.formats import DTYPES
 from npu_sim.errors import OperatorError, ShapeError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from ops.common.arguments import Argument, argument_of
+from ops.common.core_count import with_cores
 from ops.common.cube_operands import (
     input_layout,
     output_layout,
@@ -28,6 +29,8 @@ from ops.conv3d_backprop_filter.plan import WeightGradientLayouts, weight_gradie
 from ops.conv3d_backprop_filter.tiling_data import DwTiling
 from ops.conv3d_backprop_input.limits import library_only_limits
 from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
+from ops.conv3d_backprop_input.plan_split import plain_input_gradient, plain_tiling
+from ops.conv3d_backprop_input.tiling_dx_data import DxTiling
 from ops.conv_backward.call import ConvBackwardCall
 from ops.conv_backward.resolve import Resolved
 from ops.conv_backward.route import Route, choose_route
@@ -194,17 +197,37 @@ class _Planner:
         weight = self._operand("weight", compute)
         blocked = self._steps.to_blocked(gradient, source)
         fractal = self._steps.to_fractal(weight, fractal_layout)
-        result = self._kernel_result("grad_input", blocked_shape(target), DTYPES[compute].stored_as, blocked.format)
+        name = f"Conv{self._dimension}" if self._call.transposed else f"Conv{self._dimension}BackpropInput"
+        stored, delivered = DTYPES[compute].stored_as, self._argument("grad_input")
+        plain = self._plain_tiling(geometry)
+        if plain is not None:
+            direct = self._steps.direct_target(delivered, stored)
+            result = direct or self._kernel_result("grad_input", delivered.shape, stored, "NCDHW")
+        else:
+            result = self._kernel_result("grad_input", blocked_shape(target), stored, blocked.format)
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
-            operands = (geometry, product, compute, gm, at(blocked), at(fractal), at(result))
+            tensors = gm, at(blocked), at(fractal), at(result)
+            if plain is not None:
+                return plain_input_gradient(plain, product, *tensors)
             if self._call.transposed:
-                return forward_launches(*operands, block_dim=self._block_dim)
-            return input_gradient_launches(*operands, generation=self._generation, block_dim=self._block_dim)
+                return forward_launches(geometry, product, compute, *tensors, block_dim=self._block_dim)
+            generation, block_dim = self._generation, self._block_dim
+            return input_gradient_launches(
+                geometry, product, compute, *tensors, generation=generation, block_dim=block_dim
+            )
 
-        name = f"Conv{self._dimension}" if self._call.transposed else f"Conv{self._dimension}BackpropInput"
         self._steps.add(Step(name=name, reads=(blocked, fractal), writes=(result,), build=build))
-        self._steps.deliver_blocked(result, target, self._argument("grad_input"))
+        if plain is None:
+            self._steps.deliver_blocked(result, target, delivered)
+        elif direct is None:
+            self._steps.deliver_plain(result, delivered)
+
+    def _plain_tiling(self, geometry: ConvGeometry) -> DxTiling | None:
+        """Return the tiling of the kernel that writes NCDHW itself, None where the call takes another."""
+        if not self._route.plain_input_gradient or self._generation != "published":
+            return None
+        return plain_tiling(geometry, with_cores(self._product, self._block_dim), self._compute)
 
     def _weight_gradient(self, geometry: ConvGeometry) -> None:
         compute, product, deterministic = self._compute, self._product, self._call.deterministic

@@ -29,6 +29,8 @@ class Route:
         The weight gradient is a matrix product, too.
     keeps_bf16 : bool
         The matrix products multiply bfloat16 although FP16 was asked for, as the library does.
+    plain_input_gradient : bool
+        The kernel of the input gradient writes NCDHW with the help of the vector cores, where it can do the shape.
     notes : tuple of str
         What the library does differently inside, without any effect on values.
     """
@@ -37,6 +39,7 @@ class Route:
     input_gradient_matmul: MatmulCase | None = None
     weight_gradient_matmul: bool = False
     keeps_bf16: bool = False
+    plain_input_gradient: bool = False
     notes: tuple[str, ...] = ()
 
     @property
@@ -60,6 +63,39 @@ def _matmul_case(resolved: Resolved) -> MatmulCase | None:
     if tiles and any(axis.stride > 1 for axis in axes):
         return "blocks"
     return None
+
+
+_L1_COLUMNS = 4096
+_LEAST_PIXELS, _MOST_PLANES = 5500, 85
+_MOST_STEP, _MOST_TAPS = 2, 4
+
+
+def _takes_ascend_c(resolved: Resolved) -> bool:
+    """Return whether a 3D input gradient on split cores is the kernel in Ascend C, not the older one in TBE.
+
+    The library's list of single shapes that take it, too, is not here.
+    """
+    call, axes = resolved.call, resolved.call.spatial_axes
+    if call.groups > 1 or resolved.input.dtype == "fp32":
+        return True
+    depth, height, width = axes
+    rows = min((height.y - 1) * height.stride + 1, (height.kernel - 1) * height.dilation + 2)
+    if (
+        depth.stride > depth.kernel
+        or any(axis.before >= axis.kernel for axis in axes)
+        or rows * width.y * width.stride > _L1_COLUMNS
+    ):
+        return False
+    if any(axis.x > axis.read - axis.before or axis.dilation > 1 for axis in axes):
+        return True
+    small = all(max(axis.stride, axis.before) <= _MOST_STEP and axis.kernel <= _MOST_TAPS for axis in axes)
+    return small and height.x * width.x >= _LEAST_PIXELS and depth.x <= _MOST_PLANES
+
+
+def _writes_plain(resolved: Resolved) -> bool:
+    """Return whether the library's kernel of the input gradient writes NCDHW: a 16-bit result of the Ascend C one."""
+    is_3d = resolved.product.core.is_split and resolved.rank == 5 and not resolved.call.transposed
+    return is_3d and resolved.compute_dtype in ("fp16", "bf16") and _takes_ascend_c(resolved)
 
 
 def _notes(resolved: Resolved) -> tuple[str, ...]:
@@ -107,5 +143,10 @@ def choose_route(resolved: Resolved) -> Route:
     if call.deterministic and call.wants(1) and not dw_matmul:
         notes = (*notes, _deterministic_note(resolved))
     return Route(
-        name=name, input_gradient_matmul=dx_case, weight_gradient_matmul=dw_matmul, keeps_bf16=keeps_bf16, notes=notes
+        name=name,
+        input_gradient_matmul=dx_case,
+        weight_gradient_matmul=dw_matmul,
+        keeps_bf16=keeps_bf16,
+        plain_input_gradient=call.wants(0) and dx_case is None and _writes_plain(resolved),
+        notes=notes,
     )

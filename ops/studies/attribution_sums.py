@@ -30,6 +30,7 @@ from npu_sim.isa.row import empty_rows
 from npu_sim.memory.gm import GmTensor
 from npu_sim.products import Product, get_product, list_series
 from npu_sim.program.launch import Launch
+from ops.common.generation import Generation
 from ops.common.options import run_options
 from ops.common.pipeline import PlannedStep
 from ops.conv_backward.api import described, plan_convolution_backward
@@ -168,7 +169,9 @@ def _plan_gradient(layer: Layer, tensors: Tensors, asked: SumsAsked) -> ConvBack
     call, name = plan.resolved.call, RESULTS[asked.gradient]
     # checked already; rules about the type of a result do not concern what is not delivered
     wide = replace(call, **{name: replace(getattr(call, name), dtype="fp32")})
-    return plan_call(replace(plan.resolved, call=wide))
+    # the published kernel may hand blocks to vector cores; the other one's, of the same bits, leave the Cube for good
+    generation: Generation = "closed" if asked.gradient == "dx" else "published"
+    return plan_call(replace(plan.resolved, call=wide), generation=generation)
 
 
 class _Run:

@@ -28,7 +28,13 @@ from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Kernel
 from ops.conv3d_backprop_input.bias import bias_dtype, bias_layout, core_beside_bias
 from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
-from ops.conv3d_backprop_input.plan_split import dx_launch, forward_launch, streamed_launch
+from ops.conv3d_backprop_input.plan_split import (
+    dx_launch,
+    forward_launch,
+    plain_input_gradient,
+    plain_tiling,
+    streamed_launch,
+)
 from ops.conv3d_backprop_input.tiling_dx import overflows
 from ops.conv3d_backprop_input.tiling_dx_data import DxProblem, DxTiling
 from ops.conv3d_backprop_input.tiling_forward import ForwardTiling
@@ -66,7 +72,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """A plan with its tensors: ``a`` is dy resp. x, ``out`` dx resp. y."""
+    """A plan with its tensors: ``a`` is dy resp. x, ``out`` dx resp. y, which ``is_plain`` or blocked."""
 
     case: Case
     gm: GlobalMemory
@@ -75,6 +81,7 @@ class Setup:
     out: GmTensor
     plan: Kernel
     bias: GmTensor | None = None
+    is_plain: bool = False
 
 
 def _pick(rng: np.random.Generator, values: Any) -> int:
@@ -245,6 +252,8 @@ def run(setup: Setup, a: np.ndarray, weight: np.ndarray, options: ExecuteOptions
     gm.view(setup.out, np.uint8, (setup.out.byte_count,)).fill(_NAN_BYTE)
     for launch in setup.plan.launches:
         execute(launch, setup.case.product, options)
+    if setup.is_plain:
+        return gm.view(setup.out, STORED[compute], (g.n, g.cin, g.di, g.hi, g.wi)).copy()
     storage = gm.view(setup.out, STORED[compute], outof.storage_shape)
     return activation_from_blocked(storage, outof)
 
@@ -287,6 +296,23 @@ def random_split_tiling(rng: np.random.Generator, setup: Setup) -> Setup:
     assert isinstance(plan.tiling, ForwardTiling)
     forward = _random_forward_tiling(rng, plan.tiling, product)
     return replace(setup, plan=replace(plan, tiling=forward, launches=(forward_launch(forward, product, *tensors),)))
+
+
+def plain(setup: Setup, rng: np.random.Generator | None = None) -> Setup | None:
+    """Return ``setup`` with a result in NCDHW, None if no kernel writes that; with ``rng`` a random tiling."""
+    case = setup.case
+    tiling = plain_tiling(case.geometry, case.product, case.compute_dtype)
+    if tiling is None:
+        return None
+    if rng is not None:
+        tiling = _random_dx_tiling(rng, tiling, case.product)
+    g, dtype = case.geometry, DTYPES[case.compute_dtype]
+    size = g.n * g.cin * g.di * g.hi * g.wi * dtype.item_bytes
+    gm = GlobalMemory()
+    a, weight = (gm.add(one.name, one.byte_count, initialised=True, data=one.data) for one in (setup.a, setup.weight))
+    out = gm.add("out", size, initialised=False, data=dtype.data, is_output=True)
+    plan = plain_input_gradient(tiling, case.product, gm, a, weight, out)
+    return Setup(case=case, gm=gm, a=a, weight=weight, out=out, plan=plan, is_plain=True)
 
 
 def _core(setup: Setup) -> CoreSpec:
