@@ -24,7 +24,7 @@ from ops.conv3d_backprop_filter.tiling_data import (
     Split,
     single_tap_dilation,
 )
-from ops.conv3d_backprop_filter.tiling_parts import column_parts, part_problem, tap_problem
+from ops.conv3d_backprop_filter.tiling_parts import MOST_COLUMNS, column_parts, part_problem, tap_problem
 from ops.conv3d_backprop_filter.tiling_public import Buffers, assemble, matrix_problem
 from ops.conv3d_backprop_filter.tiling_search import CUBE, BlockSearch, Problem, SearchRules
 
@@ -34,6 +34,9 @@ _ROUNDS_ENOUGH = 4
 # Weights that only rank our own grids against each other; no claim about hardware is made with them.
 _GM_BYTES_PER_STEP = 64
 _BLOCK_OVERHEAD_STEPS = 500
+
+_COLUMNS = (MOST_COLUMNS, MOST_COLUMNS // 2, MOST_COLUMNS // 4)
+"""Widths of parts that are tried: many channels, and 32-bit ones, leave L1 no room for two buffers of the widest."""
 
 _Grid = tuple[int, int, int]
 
@@ -92,6 +95,8 @@ def cut_tilings(
 ) -> Iterator[DwTiling]:
     """Yield our tilings in parts of the columns of y, which may overflow L1, then the one tap by tap, which does not.
 
+    First come those whose L1 has two buffers of a whole part each, then those that load a part again and again.
+
     Parameters
     ----------
     make : callable
@@ -101,8 +106,20 @@ def cut_tilings(
     loadable : bool
         Whether image-to-column can encode the window.
     """
-    for parts in column_parts(geometry, l1_bytes) if loadable else ():
-        yield make(w_parts=parts)
+    slower = []
+    tried = set[int]()
+    for most in _COLUMNS if loadable else ():
+        for parts in column_parts(geometry, l1_bytes, most):
+            if parts in tried:
+                continue
+            tried.add(parts)
+            tiling = make(w_parts=parts)
+            is_double = tiling.al1_pbuffer == tiling.bl1_pbuffer == 2
+            if is_double and tiling.step_kb * tiling.base_k >= ceil_div(geometry.wo, parts):
+                yield tiling
+            else:
+                slower.append(tiling)
+    yield from slower
     yield make(tap_by_tap=True)
 
 

@@ -15,14 +15,14 @@ _L1_SHARES = (8, 4, 2, 1)
 The kernels read all columns of a part for each step of K, so that parts of about one step are the fastest.
 """
 
-_MOST_COLUMNS = 512
+MOST_COLUMNS = 512
 """As many as the largest step of K has pixels (4 base blocks of 128)."""
 
 _LEAST_COLUMNS = 16
 """Narrower parts read more columns of x twice than a walk tap by tap reads pixels."""
 
 
-def column_parts(geometry: ConvGeometry, l1_bytes: int) -> Iterator[int]:
+def column_parts(geometry: ConvGeometry, l1_bytes: int, most: int = MOST_COLUMNS) -> Iterator[int]:
     """Yield numbers of parts to try, the best first; none where not even `_LEAST_COLUMNS` of y can be in a part.
 
     Parameters
@@ -31,11 +31,13 @@ def column_parts(geometry: ConvGeometry, l1_bytes: int) -> Iterator[int]:
         The convolution.
     l1_bytes : int
         Capacity of L1.
+    most : int
+        Columns of y that a part may have.
     """
     rows = min(geometry.kernel_height + geometry.stride[1], geometry.hi)
     for share in _L1_SHARES:
         x_columns = l1_bytes // (share * rows * BLOCK_BYTES)
-        columns = min((x_columns - geometry.kernel_width) // geometry.stride[2] + 1, _MOST_COLUMNS)
+        columns = min((x_columns - geometry.kernel_width) // geometry.stride[2] + 1, most)
         if _LEAST_COLUMNS <= columns < geometry.wo:
             yield ceil_div(geometry.wo, columns)
 
