@@ -24,6 +24,10 @@ ORIGIN_TAPS = "not CANN's tiling (our fallback, tap by tap)"
 _MOST_LINES = highest(Op.LOAD_3D, "filter_h")
 _LAST_COLUMN = highest(Op.LOAD_3D, "k_start")
 _SMALL_M = 64
+# Weights that only rank our own blocks against each other; no claim about hardware is made with them.
+_GM_BYTES_PER_STEP = 64
+_LEAST_STEP = 100
+_BLOCK_OVERHEAD_STEPS = 1000
 _TAP_COPIES_WORTH = 2
 """A line under a row of the kernel may bring that many times the pixels of lines under taps: fewer, longer copies."""
 
@@ -193,6 +197,14 @@ class _StreamedBlocks(Ladder):
         columns = min(_LAST_COLUMN, (_MOST_LINES - 1) * self.line_taps * self.problem.c0)
         return max((columns - self.line_taps * self.problem.c0) // self.base_k, 1)
 
+    def cost(self, core: CoreSpec) -> int:
+        """Return the rough time of a base block, before it climbs down: Cube steps, or the loads of its lines."""
+        p, base_k = self.problem, self.base_ks(core)[-1]
+        fractals = ceil_div(self.base_m, EDGE) * ceil_div(self.base_n, EDGE) * base_k // p.c0
+        steps = ceil_div(self.k_planes * p.window, base_k) * max(fractals * p.item // 2, _LEAST_STEP)
+        pixels = self.k_planes * self._lines * line_columns(p, self.forward, self.line_taps, self.base_m)
+        return max(steps, pixels * 32 // _GM_BYTES_PER_STEP) + _BLOCK_OVERHEAD_STEPS
+
     def base_ks(self, core: CoreSpec) -> list[int]:
         p = self.problem
         most = min(K_BYTES // p.item, self.k_planes * p.window)
@@ -212,11 +224,18 @@ def streamed_tiling(problem: DxProblem, forward: bool, core: CoreSpec, cores: in
     planes, rows, width = (g.do, g.ho, g.wo) if forward else (g.di, g.hi, g.wi)
     n = (p.cout1_g if forward else p.cin1_g) * p.c0
     most_m, base_n = first_base(align_up(width, EDGE), align_up(n, EDGE))
-    # blocks of one size, the last one aside, and enough of them for all cores unless they become small
-    others = g.n * planes * p.groups * ceil_div(n, base_n)
-    per_row = max(ceil_div(width, most_m), min(ceil_div(cores, others * rows), ceil_div(width, _SMALL_M)))
-    base_m = align_up(ceil_div(width, per_row), EDGE)
     row_lines = [g.kw] if _has_row_lines(p, forward) else []
+    others = g.n * planes * p.groups * ceil_div(n, base_n)
+
+    def rank(base_m: int) -> int:
+        blocks = _StreamedBlocks(problem=p, forward=forward, line_taps=(*row_lines, 1)[0], base_m=base_m, base_n=base_n)
+        return ceil_div(others * rows * ceil_div(width, base_m), cores) * blocks.cost(core)
+
+    # blocks of one size, the last one aside
+    sizes = (
+        align_up(ceil_div(width, ceil_div(width, m)), EDGE) for m in range(most_m, min(_SMALL_M, most_m) - 1, -EDGE)
+    )
+    base_m = min(dict.fromkeys(sizes), key=rank)
     for line_taps, cut in ((taps, cut) for taps in (*row_lines, 1) for cut in (False, True)):
         blocks = _StreamedBlocks(problem=p, forward=forward, line_taps=line_taps, base_m=base_m, base_n=base_n)
         if (cut or blocks.loads_whole) and blocks.fit(core, cut=cut):

@@ -139,6 +139,9 @@ def test_streamed_windows_leave_the_bits_of_whole_rows(compute, kind):
         ((1, 16, 1, 4096), (32, 16, 1, 10), {"stride": (1, 5)}),
         ((1, 64, 1, 4096), (64, 64, 1, 3), {"pad": (0, 0, 1, 1)}),
         ((1, 32, 64, 512), (32, 32, 3, 3), {"pad": 1}),
+        # blocks that leave a third of the cores idle in the last round, and those whose steps are short
+        ((1, 128, 32, 256), (128, 128, 3, 3), {"pad": 1}),
+        ((1, 16, 32, 1024), (16, 16, 5, 5), {"pad": 2}),
     ],
 )
 def test_rows_that_fit_take_no_longer_in_lines(x_shape, weight_shape, attributes, compute, kind):

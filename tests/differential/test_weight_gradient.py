@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,9 +14,12 @@ import pytest
 from npu_sim.accumulation import default_accumulation
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.engines.hazards import emit_rows, run_hazards
+from npu_sim.engines.timeline import run_timeline
 from npu_sim.errors import OperatorError
 from npu_sim.isa.op import Op, Space
+from ops.conv3d_backprop_filter.tiling import overflows
 from ops.conv3d_backprop_filter.tiling_data import ORIGIN_BASE, ORIGIN_BASIC_BLOCK, Split
+from ops.conv3d_backprop_filter.tiling_fallback import cut_tilings, fallback_tiling
 from tests.cases.weight_gradient import (
     CASE_KINDS,
     SERIES,
@@ -238,6 +242,36 @@ def test_weight_gradient_of_maps_that_l1_or_the_load_do_not_hold_equals_the_orac
 @pytest.mark.parametrize("series", UNIFIED)
 def test_weight_gradient_columns_too_far_apart_for_a_store_gap_equal_the_oracle(series):
     assert_exact(make_case(series, (2, 3, 2, 3), (33_000, 3, 1, 2)))
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+@pytest.mark.parametrize(
+    ("x_shape", "weight_shape", "attributes"),
+    [
+        ((1, 1, 8000), (8, 1, 10), {"stride": (5,)}),
+        ((1, 64, 4096), (64, 64, 3), {"padding": (1,)}),
+        ((1, 512, 3200), (512, 512, 3), {"stride": (2,)}),
+        ((1, 32, 64, 512), (32, 32, 3, 3), {"padding": (1, 1)}),
+        ((1, 128, 32, 256), (128, 128, 3, 3), {"padding": (1, 1)}),
+    ],
+)
+def test_weight_gradient_of_rows_that_fit_takes_no_longer_in_parts(x_shape, weight_shape, attributes, dtype):
+    case = make_case("910b", x_shape, weight_shape, dtype=dtype, cube_math_type=0, **attributes)
+    plan = plan_of(case)
+    assert plan.tiling.w_parts == 1
+    product, g = plan.product, case.geometry
+    make = partial(fallback_tiling, g, dtype, product.cube_core_count, product.core)
+    cut = next(
+        tiling
+        for tiling in cut_tilings(make, g, product.core.l1_bytes, loadable=True)
+        if not overflows(tiling, product.core)
+    )
+    assert cut.w_parts > 1
+    whole, parts = (
+        sum(run_timeline(launch, product).total_cycles for launch in each.launches)
+        for each in (plan, with_tiling(plan, cut))
+    )
+    assert parts <= 1.05 * whole
 
 
 def test_weight_gradient_key_of_every_split_and_both_orders_equal_the_oracle():
