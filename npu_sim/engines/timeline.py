@@ -541,11 +541,12 @@ class _Run:
 
     @staticmethod
     def _add_block(sums: npt.NDArray[np.int64], clocks: npt.NDArray[np.int64]) -> None:
-        """Let ``sums`` have of each pipe what the core of a block has that keeps it busiest: kinds differ in pipes."""
+        """Let ``sums``, of one core of a block, have what others do on pipes that it does not use."""
         stalls = sums[AT_STALL - AT_BUSY :][: 8 * CAUSES].reshape(8, CAUSES)
         for pipe, core in enumerate(clocks[:, AT_BUSY:][:, :PIPES].argmax(axis=0)):
-            sums[pipe] = clocks[core, AT_BUSY + pipe]
-            stalls[pipe] = clocks[core, AT_STALL:][: 8 * CAUSES].reshape(8, CAUSES)[pipe]
+            if sums[pipe] == 0:
+                sums[pipe] = clocks[core, AT_BUSY + pipe]
+                stalls[pipe] = clocks[core, AT_STALL:][: 8 * CAUSES].reshape(8, CAUSES)[pipe]
 
     def _turn(self, phase: int, contended: bool, cores: list[int]) -> TurnClocks:
         turn = TurnClocks(

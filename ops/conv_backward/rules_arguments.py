@@ -232,7 +232,7 @@ ARGUMENT_RULES: tuple[Rule, ...] = (
         parameter="cubeMathType",
         requirement="1 or 2 where the common type of the inputs is FP32 and the Cube has no FP32 ({no fp32})",
         violation=predicates.cube_math_available,
-        source=f"{PAGE} (FP32 with 0 or 3 is an error on 910; of 310P it says nothing); {CHECKER}",
+        source=f"{PAGE} (an error on Atlas training products; silent on Atlas inference ones); {CHECKER}",
     ),
     Rule(
         step="7",

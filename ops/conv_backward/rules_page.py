@@ -70,8 +70,8 @@ _SWITCHES = """
 - groups > 1 in 3D: the page supports depthwise convolutions (groups = channels of gradOutput = those of gradInput) of a
   BF16 input that are not transposed. All others are computed too, as newer source does, but for what that refuses: an
   FP32 weight gradient of a 16-bit computation. `profile="library"` refuses it for what the page supports, too.
-- cubeMathType 0 and 3 of FP32: the page calls them errors on 910 and says nothing of 310P. Both Cubes multiply FP16
-  alone, and the source refuses both.
+- cubeMathType 0 and 3 of FP32: the page calls them errors on Atlas training products and says nothing of Atlas
+  inference products. The Cubes of both multiply FP16 alone, and the source refuses both.
 
 ## cubeMathType
 
