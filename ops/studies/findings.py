@@ -70,10 +70,11 @@ class Cause:
     """What a finding is likely due to (`ops.studies.odd_rows`).
 
     ``instruction`` is the row that is wrong, or, at the row in front of which it is missing, the one that should be
-    there.
+    there; it is of ``launch``, which may be an earlier one than the finding's.
     """
 
     words: str
+    launch: int
     instruction: Instruction
 
     def __str__(self) -> str:
@@ -255,7 +256,7 @@ def grouped(violations: Iterable[Violation], launches: Sequence[Launch]) -> tupl
     by_cause: dict[Any, Finding] = {}
     for number, finding in enumerate(found):
         cause = programs.cause(finding, launches) if number < _CAUSES else None
-        of = number if cause is None else (finding.violation.launch, cause.instruction.core, cause.instruction.row)
+        of = number if cause is None else (cause.launch, cause.instruction.core, cause.instruction.row)
         if of in by_cause:
             also = (*by_cause[of].also, str(finding.violation), *finding.also)
             by_cause[of] = replace(by_cause[of], also=also)
@@ -369,16 +370,34 @@ class Programs:
         """Return what a finding is likely due to."""
         if finding.code.severity == "advice":
             return None
-        launch = launches[finding.violation.launch]
+        violation, number = finding.violation, finding.violation.launch
+        if (cause := self._cause(violation, number, launches[number])) is not None:
+            return cause
+        if violation.space is not Space.GM or violation.kind not in (Kind.OUTPUT_HOLE, Kind.READ_UNINITIALISED):
+            return None
+        # an earlier launch had to write it
+        hole = replace(violation, kind=Kind.OUTPUT_HOLE, row=-1)
+        causes = (self._cause(hole, earlier, launches[earlier]) for earlier in range(number - 1, -1, -1))
+        return next((cause for cause in causes if cause is not None), None)
+
+    def _cause(self, violation: Violation, number: int, launch: Launch) -> Cause | None:
+        """Return the row of a launch that something is likely due to."""
 
         def rows_of(core: int) -> np.ndarray:
             return self.rows(launch, core)
 
-        odd = odd_row(finding.violation, rows_of, launch.core_count)
+        held = (
+            tensor
+            for tensor in launch.gm.tensors
+            if tensor.address <= violation.start < tensor.address + tensor.byte_count
+        )
+        tensor = next((tensor.index for tensor in held), -1)
+        odd = odd_row(violation, rows_of, launch.core_count, tensor=tensor)
         if odd is None:
             return None
         right = self._instruction(launch, odd.like_core, odd.like)
-        return Cause(words=odd.words(rows_of), instruction=replace(right, core=odd.core, row=odd.row))
+        words = odd.words(rows_of) + (f" (launch {number} {launch.name})" if number != violation.launch else "")
+        return Cause(words=words, launch=number, instruction=replace(right, core=odd.core, row=odd.row))
 
     def _instruction(self, launch: Launch, core: int, number: int) -> Instruction:
         row = self.rows(launch, core)[number]

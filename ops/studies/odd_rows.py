@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.isa.codes import Space
-from npu_sim.isa.op import Op, by_opcode
-from npu_sim.program.disassemble import disassemble
+from npu_sim.isa.op import SPEC_OF_OP, Op, by_opcode
+from npu_sim.isa.row import INSTR, ROW_BYTES
+from npu_sim.program.disassemble import disassemble, name_of
 from npu_sim.program.violation import Kind, Violation
 
 RowsOf = Callable[[int], np.ndarray]
@@ -31,10 +32,13 @@ _HOLE_CORES = 64
 """Cores of which one may have left out what it had to write."""
 _TILES = 24
 """Tiles of a core that are looked at, the nearest ones."""
+_ADDRESSES = ("dst", "src0", "src1")
 _AROUND = 3
 """Rows before and behind a row that make its surroundings."""
 _REACH = 4096
 """Rows before and behind a finding whose surroundings are looked at."""
+_OPERANDS_AT = INSTR.fields["dst"][1] + 24  # type: ignore[index]  # behind the three addresses
+_ODD_NUMBERS = np.random.default_rng(0).integers(1, 2**62, (ROW_BYTES - _OPERANDS_AT) // 8) | 1
 _FLAGS = (Op.SET_FLAG, Op.WAIT_FLAG)
 _ORDER = (*_FLAGS, Op.PIPE_BARRIER)
 _IS_STATE = by_opcode(lambda instruction: not instruction.routes, dtype=np.bool_)
@@ -66,7 +70,14 @@ class OddRow:
             return f"{right} is missing in front of core {self.core} row {self.row}, {twin}"
         if self.what == "moved":
             return f"{right}, core {self.core} row {self.row}, does not stand {twin}"
-        wrong = " ".join(disassemble(rows_of(self.core)[self.row]).split(",")[0].split())
+        own, other = rows_of(self.core)[self.row], rows_of(self.like_core)[self.like]
+        if all(own[name] == other[name] for name in ("op", "pipe", "peer", "event")):
+            fields = [name for name in SPEC_OF_OP[int(own["op"])].fields if name not in _ADDRESSES]
+            differing = [
+                f"{name} {own[name]}, not {other[name]}" for name in fields if np.any(own[name] != other[name])
+            ]
+            return f"{name_of(own)}, core {self.core} row {self.row}, has {', '.join(differing)} {twin}"
+        wrong = " ".join(disassemble(own).split(",")[0].split())
         return f"{wrong}, core {self.core} row {self.row}, is not {right} {twin}"
 
 
@@ -79,7 +90,7 @@ class _Tile:
     keys: Keys
 
 
-def odd_row(violation: Violation, rows_of: RowsOf, core_count: int) -> OddRow | None:
+def odd_row(violation: Violation, rows_of: RowsOf, core_count: int, *, tensor: int = -1) -> OddRow | None:
     """Return the row that a finding is likely due to, None if no twin of its tile shows one.
 
     Parameters
@@ -90,13 +101,15 @@ def odd_row(violation: Violation, rows_of: RowsOf, core_count: int) -> OddRow | 
         Rows of a core of the launch, before `issue`.
     core_count : int
         Cores of the launch.
+    tensor : int
+        Of an OUTPUT_HOLE: which tensor of the launch has it.
     """
     if violation.row < 0:
         if violation.kind is not Kind.OUTPUT_HOLE:
             return None
         cores = range(min(core_count, _HOLE_CORES))
         found = (one for core in cores for one in _odd_rows(violation, core, rows_of, core_count))
-        return next(found, None)
+        return next((one for one in found if int(rows_of(one.like_core)["tensor"][one.like]) == tensor), None)
     return next(_odd_rows(violation, violation.core, rows_of, core_count), None)
 
 
@@ -107,21 +120,26 @@ def _odd_rows(violation: Violation, core: int, rows_of: RowsOf, core_count: int)
     near = min(max(violation.row, 0), len(rows))
     others = [other for other in dict.fromkeys((core - 1, core + 1, 0, core_count - 1)) if 0 <= other < core_count]
     cores = [core, *(other for other in others if other != core)][: _CORES + 1]
-    for differences in (_of_tiles, _of_surroundings):
-        for with_event in (True, False):
-            keys = {other: _keys(rows_of(other), with_event) for other in cores}
-            found = differences(core, keys, rows_of, near, first, last)
-            fitting = [odd for odd in found if _fits(violation, odd, rows, rows_of)]
-            yield from sorted(fitting, key=lambda odd: (odd.what == "another", abs(odd.row - near)))
+    for differences, part in (
+        (_of_tiles, "event"), (_of_tiles, "place"), (_of_tiles, "operands"),
+        (_of_surroundings, "event"), (_of_surroundings, "place"),
+    ):  # fmt: skip
+        keys = {other: _keys(rows_of(other), part) for other in cores}
+        found = differences(core, keys, rows_of, near, first, last)
+        fitting = [odd for odd in found if _fits(violation, odd, rows, rows_of)]
+        yield from sorted(fitting, key=lambda odd: (odd.what == "another", abs(odd.row - near)))
     yield from _barriers(violation, core, cores, rows_of)
 
 
-def _keys(rows: np.ndarray, with_event: bool) -> Keys:
-    """Return what is the same of the same row in every tile, as one number."""
+def _keys(rows: np.ndarray, part: str) -> Keys:
+    """Return what is the same of the same row in every tile, as one number: its place, event or operands too."""
     keys = rows["site"].astype(np.int64) << 32
-    for shift, name in ((24, "op"), (16, "pipe"), (8, "peer"), (0, "event" if with_event else "")):
-        if name:
+    for shift, name in ((24, "op"), (16, "pipe"), (8, "peer"), (0, "event")):
+        if part != "place" or name != "event":
             keys |= rows[name].astype(np.int64) << shift
+    if part == "operands":
+        words = rows.view(np.uint8).reshape(-1, ROW_BYTES)[:, _OPERANDS_AT:].copy().view(np.int64)
+        keys += (words * _ODD_NUMBERS).sum(axis=1)  # wraps around; equal rows have equal sums
     return keys
 
 

@@ -312,7 +312,7 @@ def documents() -> dict[str, list[Any]]:
     at = Instruction(core=0, row=0, tile=0, site="", api="", pipe="")
     part = BufferRange(name="", start=0, end=0)
     violation = Violation(kind=Kind.UNDEFINED, row=0)
-    why = Cause(words="", instruction=at)
+    why = Cause(words="", launch=0, instruction=at)
     plain = Finding(launch="", violation=violation, windows=("",), also=("",))
     wrong = replace(plain, instruction=at, other=at, buffer=part, cause=why)
     rows = (*report.rows, replace(report.rows[0], findings=(wrong, plain)))

@@ -54,7 +54,8 @@ def errors_of(execution: Execution) -> list[Finding]:
 def blamed(fault: ProgramFault, first: Finding, subject: Subject, rows: list[np.ndarray]) -> tuple[bool, bool]:
     """Return whether a finding names the line of a fault, and whether a row near it."""
     at, sites = first.blamed, subject.launch.sites
-    if at is None or first.violation.launch != subject.number:
+    launch = first.violation.launch if first.cause is None else first.cause.launch
+    if at is None or launch != subject.number:
         return False, False
     if fault.kind.endswith(EVERYWHERE):
         places = np.flatnonzero(rows[at.core]["site"] == fault.site)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npu_sim.isa.codes import Pipe
+from npu_sim.isa.codes import Pipe, Space
 from npu_sim.isa.op import Op
 from npu_sim.isa.row import join_rows
 from npu_sim.program.violation import Kind
 from ops.studies.checking import check_launches
+from tests.cases.fault_subjects import subjects
 from tests.cases.python_kernels import CALLS
 
 
@@ -136,3 +137,26 @@ def test_what_is_wrong_in_every_tile_and_core_names_no_other():
     found = check_launches(execution.launches, run.product)[1]
     assert found
     assert all(finding.cause is None and finding.blamed == finding.instruction for finding in found)
+
+
+def test_a_store_that_is_too_short_is_named_with_what_is_less():
+    call = CALLS["weighted_sums"]()
+    rows = call.record().rows(1)
+    at = np.flatnonzero((rows["op"] == Op.DATA_COPY) & (rows["dst_space"] == Space.GM))[2]
+    changed = rows.copy()
+    changed["block_len"][at] = 40
+    (found,) = causes_of(call, 1, changed)
+    assert (found.violation.kind, found.blamed.core, found.blamed.row) == (Kind.OUTPUT_HOLE, 1, at)
+    assert "has block_len 40, not 64 as in core" in found.cause.words
+
+
+def test_what_an_earlier_launch_did_not_write_is_blamed_on_it():
+    subject = next(one for one in subjects() if one.name == "gradients: 1 TransData")
+    programs = subject.programs()
+    (at,) = np.flatnonzero(programs[1]["dst_space"] == Space.GM)[-1:]
+    programs[1] = changed_rows("gone", programs[1], at)
+    execution = subject.with_programs(programs)
+    found = check_launches(execution.launches, execution.product)[1]
+    causes = [one.cause for one in found if one.violation.kind is Kind.READ_UNINITIALISED]
+    assert [(cause.launch, cause.instruction.core) for cause in causes if cause is not None] == [(1, 1)]
+    assert causes[0].words.endswith("(launch 1 TransData)")
