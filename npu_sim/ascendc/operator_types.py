@@ -174,7 +174,7 @@ def _of_source(text: str) -> list[Definition]:
     code = _COMMENT.sub(" ", text)
     heads = list(_CLASS.finditer(code))
     ends = [*(head.start() for head in heads[1:]), len(code)]
-    return [_of_class(head[1], code[head.end() : end], code) for head, end in zip(heads, ends, strict=True)]
+    return [_of_class(head[1], code[head.end() : end], code) for head, end in zip(heads, ends, strict=False)]
 
 
 def _of_class(op: str, body: str, code: str) -> Definition:

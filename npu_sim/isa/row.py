@@ -92,6 +92,8 @@ _FIXED: tuple[tuple[str, int], ...] = (
     ("src_bytes", 6),
     ("dst_bytes", 6),
     ("pattern", 7),
+    ("comparison", 7),
+    ("src2_rep_stride", 7),
     ("src1_blk_stride", 15),
     ("order", 8),
     # Fixpipe with more than a conversion.

@@ -21,7 +21,7 @@ from npu_sim.isa.row import INSTR, LIST_FIELDS, ROW_BYTES, empty_rows
 from npu_sim.products.cost import cost_record
 from npu_sim.program.builder import ProgramBuilder
 from npu_sim.program.disassemble import disassemble
-from tests.oracles import reductions, semantics
+from tests.oracles import comparisons, reductions, semantics
 from tests.oracles.data_moves import BY_DATA
 from tests.oracles.instances import A2, GENERATORS, SIZES, Emulated, candidates, one_of_each
 from tests.oracles.masked import reads_result
@@ -276,7 +276,9 @@ def _prepared(op, instance, rng):
     """Rows and contents in which every read shows, or None for instances outside the small memories or in place."""
     rows = instance.rows
     count_form = SPEC_OF_OP[op].general_form_of or op
-    if op in (*ELEMENTWISE, *MASKED) and "value" in SPEC_OF_OP[op].fields:
+    if op in comparisons.COMPARISONS:
+        rows["comparison"][-1] %= 2  # what shows every change: LT or GT
+    if op in (*ELEMENTWISE, *MASKED, Op.COMPARE_SCALAR) and "value" in SPEC_OF_OP[op].fields:
         dtype = Data(rows[-1]["dtype"])
         if count_form == Op.SHIFT_RIGHT:
             rows["value"][-1] %= 4  # so that the bit that is changed stays
@@ -291,11 +293,11 @@ def _prepared(op, instance, rng):
     except semantics.OutsideMemoryError:
         return None
     declared = _Declared(rows)
-    if op in BY_DATA:
+    if op in (*BY_DATA, *comparisons.SELECTIONS):
         declared.narrow(machine)
     alike = (*ELEMENTWISE, *MASKED, Op.TRANS_DATA_TO_5HD)
     in_place = op in alike and not reads_result(rows[-1]) and (declared.read[Space.UB] & declared.write[Space.UB]).any()
-    cancels = count_form in (Op.SUB, Op.DIV, Op.SUB_RELU) and rows["src0"][-1] == rows["src1"][-1]
+    cancels = count_form in (Op.SUB, Op.DIV, Op.SUB_RELU, Op.COMPARE) and rows["src0"][-1] == rows["src1"][-1]
     # a lane that was the extreme before stays it, whatever becomes of its value
     keeps = "order" in SPEC_OF_OP[op].fields and rows["order"][-1] == ONLY_INDEX
     return None if machine.overlaps or in_place or cancels or keeps else (rows, contents, declared)
@@ -308,7 +310,15 @@ def _source_type(op, row, instance, space):
     if op in (Op.FIXPIPE, Op.FIXPIPE_QUANT, Op.L0C_TO_UB):
         kind = Data(row["dst_dtype"])
         return Data.FP32 if space == Space.L0C and kind != Data.INT32 else kind
-    if op in (*ELEMENTWISE, *MASKED, Op.CAST, Op.REDUCE_REPEAT, Op.WHOLE_REDUCE_MAX, *reductions.OPS):
+    if op in (
+        *ELEMENTWISE,
+        *MASKED,
+        Op.CAST,
+        Op.REDUCE_REPEAT,
+        Op.WHOLE_REDUCE_MAX,
+        *reductions.OPS,
+        *comparisons.COMPARISONS,
+    ):
         return Data(row["dtype"])
     if op in (Op.DATA_COPY, Op.DATA_COPY_PAD) and row["mode"] & Mode.ATOMIC:
         return Data(row["dtype"])

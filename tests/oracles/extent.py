@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import product as pairs
 
 from npu_sim.isa.op import SPEC_OF_OP, Mode, Op, Space
-from tests.oracles import data_moves, reductions
+from tests.oracles import comparisons, data_moves, reductions
 from tests.oracles.footprint import ITEM
 from tests.oracles.tables import ELEMENTWISE, MASKED
 
@@ -336,6 +336,10 @@ def _data_copy_pad(r):
     }
 
 
+def _select(r):
+    return {**_masked(r), "src2": comparisons.extent_of_bits(r)}
+
+
 def _scalar_copy(r):
     item = r.item()
     return {"src0": (r.src0_space, _boxes(r.src0, item)), "dst": (r.dst_space, _boxes(r.dst, item))}
@@ -407,6 +411,8 @@ _HANDLERS = {
     **data_moves.EXTENTS,
     Op.COPY: _masked,
     **dict.fromkeys(reductions.OPS, reductions.extent),
+    **comparisons.EXTENTS,
+    **dict.fromkeys(comparisons.SELECTIONS, _select),
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from npu_sim.isa.op import SPEC_OF_OP, Data, Mode, Op, Space
-from tests.oracles import data_moves, reductions
+from tests.oracles import comparisons, data_moves, reductions
 from tests.oracles.masked import reads_result, touched_lanes
 from tests.oracles.tables import ELEMENTWISE, MASKED
 
@@ -336,6 +336,7 @@ _HANDLERS = {
     Op.TRANS_DATA_TO_5HD: _trans_data_to_5hd,
     **dict.fromkeys(data_moves.RUN, data_moves.touched),
     **dict.fromkeys(reductions.OPS, reductions.touched),
+    **dict.fromkeys(comparisons.RUN, comparisons.touched),
 }
 
 

@@ -22,7 +22,7 @@ from npu_sim.isa.op import OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.products import get_product
 from npu_sim.program.builder import ProgramBuilder, window
 from npu_sim.program.verify import verify
-from tests.oracles import reductions, semantics
+from tests.oracles import comparisons, reductions, semantics
 from tests.oracles.data_moves import score_key
 from tests.oracles.masked import random_mask
 from tests.oracles.semantics import FRACTAL, ITEM
@@ -805,6 +805,61 @@ def gather_mask(rng):
     return Instance(builder, memory=dtype, planted=planted)
 
 
+def compare(rng, op):
+    products = (A2, UNIFIED, TRAINING) if op == Op.COMPARE else (A2, UNIFIED)
+    builder = ProgramBuilder(_pick(rng, products))
+    dtype = _pick(rng, _types(op, builder.product))
+    dst, src0, src1 = _placed(rng, 32 * 7, 32 * 600, 32 * 600)
+    src1 = src0 if rng.random() < 0.1 else src1
+    steps = {"src_blk_stride": _pick(rng, (1, 1, 0, 2)), "src_rep_stride": _pick(rng, (8, 8, 0, 1, 70))}
+    value = random_elements(rng, 1, dtype).view(f"i{ITEM[dtype]}")[0]
+    if op == Op.COMPARE:
+        steps |= {"src1_blk_stride": _pick(rng, (1, 1, 0, 2)), "src1_rep_stride": _pick(rng, (8, 8, 0, 1, 70))}
+        operands = {"src0": src0, "src1": src1}
+    else:
+        operands = {"src": src0, "value_bits": int(value)}
+    getattr(builder, Op(op).name.lower())(
+        dst=dst, dtype=dtype, comparison=2 if dtype == Data.INT32 else int(rng.integers(6)),
+        repeat=int(rng.integers(7)), **operands, **_renamed(op, steps),
+    )  # fmt: skip
+    # elements of few values are alike
+    few = random_elements(rng, 3, dtype).reshape(3, -1)
+    planted = {at: few[rng.integers(0, 3, 32 * 600 // ITEM[dtype])].ravel() for at in {src0, src1}}
+    return Instance(builder, memory=dtype, planted=planted if rng.random() < 0.5 else {})
+
+
+def select(rng, op):
+    products = (A2, UNIFIED, TRAINING) if op == Op.SELECT else (A2, UNIFIED)
+    builder = ProgramBuilder(_pick(rng, products))
+    dtype = _pick(rng, _types(op, builder.product))
+    if rng.random() < 0.2 and builder.product is not TRAINING:
+        builder.set_mask_count()
+        builder.set_vector_mask(int(rng.integers(400)), 0)
+    elif rng.random() < 0.8:
+        builder.set_vector_mask(*random_mask(rng))
+    dst, src0, src1, bits = _placed(rng, 32 * 80, 32 * 600, 32 * 600, 100)
+    blk, rep = _pick(rng, (1, 1, 2)), _pick(rng, (8, 8, 16))
+    steps = {"dst_blk_stride": blk, "dst_rep_stride": rep, "src_blk_stride": _pick(rng, (1, 0, 3)),
+             "src_rep_stride": _pick(rng, (8, 0, 1, 60))}  # fmt: skip
+    if op == Op.SELECT:
+        steps |= {"src1_blk_stride": _pick(rng, (1, 0, 3)), "src1_rep_stride": _pick(rng, (8, 0, 1, 60))}
+        steps |= {"src2_rep_stride": 0 if builder.product is TRAINING else int(rng.integers(2))}
+        operands = {"src0": src0, "src1": src1}
+    else:
+        operands = {"src": src0, "value_bits": int(random_elements(rng, 1, dtype).view(f"i{ITEM[dtype]}")[0])}
+    getattr(builder, Op(op).name.lower())(
+        dst=dst, src2=bits, dtype=dtype, repeat=int(rng.integers(5)), **operands, **_renamed(op, steps)
+    )
+    return Instance(builder, memory=dtype, planted={bits: rng.integers(0, 256, 100, dtype=np.uint8)})
+
+
+def _renamed(op, steps):
+    """Return strides by the names that the emitter of two vectors has for those of the first."""
+    if op not in (Op.COMPARE, Op.SELECT):
+        return steps
+    return {name.replace("src_", "src0_"): value for name, value in steps.items()}
+
+
 def cast(rng):
     product = _pick(rng, (A2, UNIFIED, TRAINING))
     builder = ProgramBuilder(product)
@@ -849,6 +904,8 @@ GENERATORS = {
     Op.GATHER_MASKED: gather_masked,
     Op.COPY: copy,
     **{op: partial(reduction, op=op) for op in reductions.OPS},
+    **{op: partial(compare, op=op) for op in comparisons.COMPARISONS},
+    **{op: partial(select, op=op) for op in comparisons.SELECTIONS},
 }
 
 

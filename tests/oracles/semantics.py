@@ -19,7 +19,7 @@ import numpy as np
 
 from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.op import SPEC_OF_OP, Data, Mode, Op, Space
-from tests.oracles import data_moves, reductions
+from tests.oracles import comparisons, data_moves, reductions
 from tests.oracles import mmad as cube
 from tests.oracles.masked import address_of, items_of, repeats_of
 from tests.oracles.rounding import BF16, FP16, FP32, round_fraction, round_integer, round_values
@@ -747,6 +747,7 @@ def run(row, machine, *, saturate=False, model=((16, "exact", "rne"), {"flush": 
         Op.TRANS_DATA_TO_5HD: trans_data_to_5hd,
         Op.BRCB: brcb,
         **data_moves.RUN,
+        **comparisons.RUN,
     }
     clamping = {
         Op.DATA_COPY: data_copy,

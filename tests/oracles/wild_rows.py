@@ -428,6 +428,29 @@ def _gather_mask(w, row):
     emit.emit_gather_mask(row, 0, 0, 0, 0, w._dtype(Op.GATHER_MASK), w._size(6), count, repeat, *steps, 0, 0)
 
 
+def _compare(w, row):
+    steps = w._size(4), w._size(4), w._size(40), w._size(40)
+    dtype = w._dtype(Op.COMPARE)
+    emit.emit_compare(row, 0, 0, 0, 0, dtype, 2 if dtype == Data.INT32 else w._size(5), w._size(60), *steps, 0, 0)
+
+
+def _compare_scalar(w, row):
+    dtype = w._dtype(Op.COMPARE_SCALAR)
+    kind = 2 if dtype == Data.INT32 else w._size(5)
+    emit.emit_compare_scalar(row, 0, 0, 0, dtype, kind, w._size(60), w._size(4), w._size(40), w._value(), 0, 0)
+
+
+def _select(op):
+    def write(w, row):
+        two = op == Op.SELECT
+        addresses, steps = (0,) * (4 if two else 3), [1 + w._size(4), w._size(4), *([w._size(4)] if two else [])]
+        steps += [8 + w._size(40), w._size(40), *([w._size(40), int(w.rng.integers(2))] if two else [w._value()])]
+        SPEC_OF_OP[op].emit(row, 0, *addresses, w._dtype(op), w._size(60), *steps, 0, 0)
+        row["mask_low"], row["mask_high"] = random_mask(w.rng)
+
+    return write
+
+
 def _reduction(op):
     def write(w, row):
         order = [0] if "order" in SPEC_OF_OP[op].fields else []
@@ -497,5 +520,9 @@ _EMITTERS = {
     Op.SORT32: _sort32,
     Op.MRG_SORT: _mrg_sort,
     Op.GATHER_MASK: _gather_mask,
+    Op.COMPARE: _compare,
+    Op.COMPARE_SCALAR: _compare_scalar,
+    Op.SELECT: _select(Op.SELECT),
+    Op.SELECT_SCALAR: _select(Op.SELECT_SCALAR),
     **{op: _reduction(op) for op in reductions.OPS},
 }

@@ -80,6 +80,10 @@ def _legal(op, arch):
         Op.SORT32: lambda: emit.emit_sort32(rows, 0, 0, 512, 1024, half, 1, 0, 0),
         Op.MRG_SORT: lambda: emit.emit_mrg_sort(rows, 0, 0, 512, 1024, half, 4, 4, 0, 0, 0, 0, 1, 0, 0),
         Op.GATHER_MASK: lambda: emit.emit_gather_mask(rows, 0, 0, 512, 1024, half, 0, 0, 1, 1, 8, 1, 0, 0),
+        Op.COMPARE: lambda: emit.emit_compare(rows, 0, 0, 512, 1024, half, 0, 1, 1, 1, 8, 8, 0, 0),
+        Op.COMPARE_SCALAR: lambda: emit.emit_compare_scalar(rows, 0, 0, 512, half, 0, 1, 1, 8, 0, 0, 0),
+        Op.SELECT: lambda: emit.emit_select(rows, 0, 0, 1024, 2048, 512, half, 1, 1, 1, 1, 8, 8, 8, 0, 0, 0),
+        Op.SELECT_SCALAR: lambda: emit.emit_select_scalar(rows, 0, 0, 1024, 512, half, 1, 1, 1, 8, 8, 0, 0, 0),
         Op.REDUCE_REPEAT: lambda: emit.emit_reduce_repeat(rows, 0, 2, 64, half, 128, 2, 1, 1, 8, 0, 0),
         Op.TRANS_DATA_TO_5HD: lambda: emit.emit_trans_data_to_5hd(rows, 0, half, 2, 1, 1, 0, 0),
     }

@@ -39,6 +39,8 @@ struct Core {
   void* pipe = nullptr;
   FeatureMap maps[2];
   bool counts = false;  // SetMaskCount
+  int64_t comparison = -1;  // where the bits of CmpMask are
+  void (*at_end)() = nullptr;
   int64_t last_site = 0;
   // Pipes whose rows the scalar unit has not waited for, and pipes that have not waited for it (auto_sync).
   uint32_t before_scalar = 0, behind_scalar = 0;
@@ -320,6 +322,7 @@ inline void (*the_kernel)() = nullptr;
 inline void core_main() {
   try {
     the_kernel();
+    if (self->at_end) self->at_end();
   } catch (const std::exception& error) {
     refuse(Here{"", 0}, "kernel must not throw: %s", error.what());
   } catch (...) {

@@ -86,6 +86,11 @@ template <class T> class LocalTensor {
   LocalTensor() = default;
   LocalTensor(TPosition where, uint32_t start, uint32_t count)
       : address(start), space(npusim::space_of(where)), bytes(count * sizeof(T)), position(where) {}
+  // What an operator of tensors makes, see operators.h.
+  template <class E, class = typename E::IsExpression> LocalTensor& operator=(const E& expression) {
+    expression.into(*this);
+    return *this;
+  }
   LocalTensor operator[](uint32_t offset) const {
     LocalTensor other = *this;
     other.address += int64_t(offset) * sizeof(T);

@@ -1,0 +1,112 @@
+"""Select: elements of one of two vectors, as bits say."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim._jit import jit
+from npu_sim.isa.codes import ARCHS, C100, Pipe, Space
+from npu_sim.isa.emitter import emitter
+from npu_sim.isa.footprint_boxes import NONE, READ, WRITE
+from npu_sim.isa.instruction import BYTE, DEVKIT, FLOATS, Index, Instruction, Rows
+from npu_sim.isa.lanes import copy_bytes
+from npu_sim.isa.mask import block_bits, lanes_of, mask_of_repeat, masked_boxes, repeats_of
+from npu_sim.isa.masked import masked_cost
+from npu_sim.isa.mte import item_bytes
+from npu_sim.isa.selections import bit_of, bits_read, check_bits, lane_address, step_of_bits
+
+OP = 98
+
+
+emit_select = emitter(
+    "select",
+    OP,
+    Pipe.V,
+    "dst src0 src1 src2 dtype repeat dst_blk_stride src0_blk_stride=src_blk_stride src1_blk_stride "
+    "dst_rep_stride src0_rep_stride=src_rep_stride src1_rep_stride src2_rep_stride",
+    """Select: lanes under the mask (SetVectorMask) are those of ``src0`` where ``src2`` has a 1, else of ``src1``.
+
+The bits of a repeat lie one behind the other, the first the lowest; with ``src2_rep_stride`` 1 those of repeats do too
+(VSEL_TENSOR_TENSOR_MODE), with 0 all repeats have the same (VSEL_CMPMASK_SPR). Other strides in 32-byte blocks.""",
+    dst_space=Space.UB,
+    src0_space=Space.UB,
+    src1_space=Space.UB,
+    mask_low=-1,
+    mask_high=-1,
+)
+
+
+@jit
+def footprint(row, out):
+    """Lanes of both vectors and of the result, and the bits."""
+    item = item_bytes(row["dtype"])
+    count = masked_boxes(out, NONE, READ, row["src0"], item, item, row["src_blk_stride"], row["src_rep_stride"], row)
+    count = masked_boxes(out, count, READ, row["src1"], item, item, row["src1_blk_stride"], row["src1_rep_stride"], row)
+    count = masked_boxes(out, count, WRITE, row["dst"], item, item, row["dst_blk_stride"], row["dst_rep_stride"], row)
+    return bits_read(row, out, count)
+
+
+@jit
+def run(row, ub):
+    """Copy lane after lane: patterns of NaN stay (ASSUMED)."""
+    item = np.int64(item_bytes(row["dtype"]))
+    if item != 2 and item != 4:
+        return False
+    lanes = lanes_of(item)
+    step = step_of_bits(row, lanes)
+    for r in range(repeats_of(row, lanes)):
+        low, high = mask_of_repeat(row, r, lanes)
+        for lane in range(lanes):
+            if block_bits(low, high, lane, 1) == 0:
+                continue
+            if bit_of(ub, np.int64(row["src2"]) + r * step, lane) != 0:
+                src = lane_address(row["src0"], row["src_blk_stride"], row["src_rep_stride"], r, lane, item)
+            else:
+                src = lane_address(row["src1"], row["src1_blk_stride"], row["src1_rep_stride"], r, lane, item)
+            dst = lane_address(row["dst"], row["dst_blk_stride"], row["dst_rep_stride"], r, lane, item)
+            copy_bytes(ub, dst, ub, src, item)
+    return True
+
+
+@jit
+def _call(cost):
+    return cost["vector_add_cycles"]
+
+
+def check(chunk: Rows, index: Index) -> None:
+    if chunk.product.arch == C100:
+        own = chunk.column(index, "src2_rep_stride") != 0
+        chunk.rule(index, own, "src2_rep_stride", f"0 on {C100}: all repeats have the same bits")
+    check_bits(chunk, index, 2)
+
+
+INSTRUCTION = Instruction(
+    op=OP,
+    api="Select",
+    emit=emit_select,
+    fields=(*getattr(emit_select, "py_func", emit_select).fields, "mask_low", "mask_high"),
+    source=DEVKIT + "Select, modes 0 and 2; cycles: MK points of vsel, those of vadd",
+    routes={(Space.UB, Space.UB): Pipe.V},
+    spaces={"dst": Space.UB, "src0": Space.UB, "src1": Space.UB},
+    ranges=(
+        ("repeat", 0, BYTE),
+        ("dst_blk_stride", 0, BYTE),
+        ("src_blk_stride", 0, BYTE),
+        ("src1_blk_stride", 0, BYTE),
+        ("dst_rep_stride", 0, BYTE),
+        ("src_rep_stride", 0, BYTE),
+        ("src1_rep_stride", 0, BYTE),
+        ("src2_rep_stride", 0, 1),
+    ),
+    dtypes=dict.fromkeys(ARCHS, FLOATS),
+    unit="vector",
+    footprint=footprint,
+    run=run,
+    apart=True,
+    cost=masked_cost(_call, None, 2),
+    check=check,
+    defaults={
+        "repeat": 1, "dst_blk_stride": 1, "src_blk_stride": 1, "src1_blk_stride": 1, "dst_rep_stride": 8,
+        "src_rep_stride": 8, "src1_rep_stride": 8, "src2_rep_stride": 1,
+    },
+)  # fmt: skip

@@ -1,0 +1,116 @@
+"""Select between a vector and a scalar, as bits say."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim._jit import jit
+from npu_sim.isa.codes import C220, M200, Pipe, Space
+from npu_sim.isa.emitter import emitter
+from npu_sim.isa.footprint_boxes import NONE, READ, WRITE
+from npu_sim.isa.instruction import BYTE, DEVKIT, FLOATS, WORD, Index, Instruction, Rows
+from npu_sim.isa.lanes import copy_bytes
+from npu_sim.isa.mask import block_bits, lanes_of, mask_of_repeat, masked_boxes, repeats_of
+from npu_sim.isa.masked import masked_cost
+from npu_sim.isa.mte import item_bytes
+from npu_sim.isa.reductions import store
+from npu_sim.isa.selections import bit_of, bits_read, check_bits, lane_address, step_of_bits
+
+OP = 77
+
+
+emit_select_scalar = emitter(
+    "select_scalar",
+    OP,
+    Pipe.V,
+    "dst src=src0 src2 dtype repeat dst_blk_stride src_blk_stride dst_rep_stride src_rep_stride value_bits=value",
+    """Select, VSEL_TENSOR_SCALAR_MODE: lanes under the mask are those of ``src`` where ``src2`` has a 1, else a scalar.
+
+``value_bits`` is the scalar's bit pattern in ``dtype``; bits and strides as of `emit_select`.""",
+    dst_space=Space.UB,
+    src0_space=Space.UB,
+    src2_rep_stride=1,
+    mask_low=-1,
+    mask_high=-1,
+)
+
+
+@jit
+def footprint(row, out):
+    """Lanes of the vector and of the result, and the bits."""
+    item = item_bytes(row["dtype"])
+    count = masked_boxes(out, NONE, READ, row["src0"], item, item, row["src_blk_stride"], row["src_rep_stride"], row)
+    count = masked_boxes(out, count, WRITE, row["dst"], item, item, row["dst_blk_stride"], row["dst_rep_stride"], row)
+    return bits_read(row, out, count)
+
+
+@jit
+def run(row, ub):
+    """Copy lane after lane: patterns of NaN stay (ASSUMED)."""
+    item = np.int64(item_bytes(row["dtype"]))
+    if item != 2 and item != 4:
+        return False
+    lanes = lanes_of(item)
+    step = step_of_bits(row, lanes)
+    for r in range(repeats_of(row, lanes)):
+        low, high = mask_of_repeat(row, r, lanes)
+        for lane in range(lanes):
+            if block_bits(low, high, lane, 1) == 0:
+                continue
+            dst = lane_address(row["dst"], row["dst_blk_stride"], row["dst_rep_stride"], r, lane, item)
+            if bit_of(ub, np.int64(row["src2"]) + r * step, lane) != 0:
+                src = lane_address(row["src0"], row["src_blk_stride"], row["src_rep_stride"], r, lane, item)
+                copy_bytes(ub, dst, ub, src, item)
+            else:
+                store(ub, dst, item, np.int64(row["value"]))
+    return True
+
+
+@jit
+def _call(cost):
+    return cost["vector_add_cycles"]
+
+
+@jit
+def _step(cost):
+    return cost["vector_step_millicycles"]
+
+
+def check(chunk: Rows, index: Index) -> None:
+    check_bits(chunk, index, 1)
+
+
+_ARCHS = (M200, C220)
+
+INSTRUCTION = Instruction(
+    op=OP,
+    api="Select",
+    emit=emit_select_scalar,
+    fields=(
+        *getattr(emit_select_scalar, "py_func", emit_select_scalar).fields,
+        "src2_rep_stride",
+        "mask_low",
+        "mask_high",
+    ),
+    source=DEVKIT
+    + "Select, mode 1; 910 has none. ASSUMED: the cycles of a selection of two vectors in two bank groups",
+    archs=frozenset(_ARCHS),
+    routes={(Space.UB, Space.UB): Pipe.V},
+    spaces={"dst": Space.UB, "src0": Space.UB},
+    ranges=(
+        ("repeat", 0, BYTE),
+        ("dst_blk_stride", 0, WORD),
+        ("src_blk_stride", 0, WORD),
+        ("dst_rep_stride", 0, BYTE),
+        ("src_rep_stride", 0, BYTE),
+        ("src2_rep_stride", 0, 1),
+    ),
+    dtypes=dict.fromkeys(_ARCHS, FLOATS),
+    unit="vector",
+    footprint=footprint,
+    run=run,
+    apart=True,
+    cost=masked_cost(_call, _step, 1),
+    check=check,
+    defaults={"repeat": 1, "dst_blk_stride": 1, "src_blk_stride": 1, "dst_rep_stride": 8, "src_rep_stride": 8},
+)
