@@ -289,6 +289,24 @@ def _exact(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, l
 
 
 @jit
+def _exact_tiles(fast, vectors, wide, a_at, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles):
+    """Run the kernel for as many vectors of columns; operands as in `microkernel`."""
+    if vectors == mk.FULL_VECTORS:
+        if fast:
+            mk.fast_full(
+                wide, a_at, wide, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles
+            )  # fmt: skip
+        else:
+            mk.exact_full(
+                wide, a_at, wide, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles
+            )  # fmt: skip
+    elif fast:
+        mk.fast_rest(wide, a_at, wide, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles)
+    else:
+        mk.exact_rest(wide, a_at, wide, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles)
+
+
+@jit
 def _exact_block(
     a,
     a_at,
@@ -367,7 +385,14 @@ def _exact_block(
         fast = simple and b_top < 255 and a_top + b_top <= 366 and a_grain + b_grain >= finest
         half = j & 1
         last = min(8 * (half + vectors), n - 8 * (j - half))
-        for r in range(0, m, mk.TILE_ROWS):
+        # without zeros the whole tiles of a panel are one run of the kernel
+        above = m // mk.TILE_ROWS * mk.TILE_ROWS if not any_zero and last == 8 * (half + vectors) else np.int64(0)
+        if above > 0:
+            _exact_tiles(
+                fast, vectors, wide, np.int64(0), b_wide, l0c, c_at + (j >> 1) * c_column, half, c_column, np.int64(16),
+                k, group, limit, floor, init, above // mk.TILE_ROWS,
+            )  # fmt: skip
+        for r in range(above, m, mk.TILE_ROWS):
             f, lane = r >> 4, r & 15
             base = f * (1 + chunks)
             c_tile, c_row = c_at + (j >> 1) * c_column + 16 * r, np.int64(16)
@@ -397,15 +422,10 @@ def _exact_block(
                 length = min(k, end * k0) - first
                 ak, bk = r * k + first * mk.TILE_ROWS, b_wide + first * 8 * vectors
                 chunk = end
-                if vectors == mk.FULL_VECTORS:
-                    if fast:
-                        mk.fast_full(wide, ak, wide, bk, c, at, half, column, row, length, group, limit, floor, start)
-                    else:
-                        mk.exact_full(wide, ak, wide, bk, c, at, half, column, row, length, group, limit, floor, start)
-                elif fast:
-                    mk.fast_rest(wide, ak, wide, bk, c, at, half, column, row, length, group, limit, floor, start)
-                else:
-                    mk.exact_rest(wide, ak, wide, bk, c, at, half, column, row, length, group, limit, floor, start)
+                _exact_tiles(
+                    fast, vectors, wide, ak, bk, c, at, half, column, row, length, group, limit, floor, start,
+                    np.int64(1),
+                )  # fmt: skip
                 start = np.int64(0)
             if start:
                 clear(c, at, column, row, rows, 8 * half, last)

@@ -9,12 +9,13 @@ serial: ``(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_colu
     ``a_step`` or ``b_step`` behind the start of this one. Columns in vectors of 16, ``b_column`` and ``c_column``
     apart, rows of ``c`` ``c_row``. ``init`` != 0 starts from zero without reading ``c``. ``tiles`` >= 1, one below the
     other: the first of several begins a fractal of 16 rows, and fractals of ``a`` are ``a_row`` apart.
-exact: ``(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init)``
+exact: ``(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles)``
     float64 sums of ``group`` k from the accumulator on, then one rounding to float32: to nearest, but toward zero where
     that is above ``limit`` (float64: Inf, the largest finite float32 or a negative number); results whose bits are then
     below ``floor`` become zeros. ``a`` float64[k][rows], ``b`` float64[k][vectors][8]. Columns in vectors of 8, two per
     16 of ``c``; ``half`` = 1 starts with the second. The fast variant is for operands whose sums are finite multiples
-    of 2^-149, or of 2^-126 where ``floor`` counts (`cube`), and rounds to nearest only.
+    of 2^-149, or of 2^-126 where ``floor`` counts (`cube`), and rounds to nearest only. ``tiles`` >= 1, one below the
+    other, in ``a`` one behind the other.
 widen: ``(src, src_at, k, chunk, step, valid, dst, dst_at, dst_step, ranges)``
     float32 carriers to float64, some adjacent lanes of each k; lanes from ``valid`` on become zero. ``ranges``
     int32[3, 8] collects per lane the largest magnitude, the smallest nonzero one less 1, and the OR of all (bits).
@@ -96,27 +97,27 @@ def serial_single(
 
 
 @jit
-def exact_full(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init):
-    """Run an exact tile: TILE_ROWS rows, FULL_VECTORS vectors of 8 columns."""
-    _exact_full(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init)
+def exact_full(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles):
+    """Run exact tiles: TILE_ROWS rows, FULL_VECTORS vectors of 8 columns."""
+    _exact_full(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles)
 
 
 @jit
-def exact_rest(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init):
-    """Run an exact tile: TILE_ROWS rows, REST_VECTORS vectors of 8 columns."""
-    _exact_rest(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init)
+def exact_rest(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles):
+    """Run exact tiles: TILE_ROWS rows, REST_VECTORS vectors of 8 columns."""
+    _exact_rest(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles)
 
 
 @jit
-def fast_full(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init):
-    """Run an exact tile with fast rounding: TILE_ROWS rows, FULL_VECTORS vectors of 8 columns."""
-    _fast_full(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init)
+def fast_full(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles):
+    """Run exact tiles with fast rounding: TILE_ROWS rows, FULL_VECTORS vectors of 8 columns."""
+    _fast_full(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles)
 
 
 @jit
-def fast_rest(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init):
-    """Run an exact tile with fast rounding: TILE_ROWS rows, REST_VECTORS vectors of 8 columns."""
-    _fast_rest(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init)
+def fast_rest(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles):
+    """Run exact tiles with fast rounding: TILE_ROWS rows, REST_VECTORS vectors of 8 columns."""
+    _fast_rest(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles)
 
 
 @jit

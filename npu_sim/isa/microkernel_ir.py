@@ -232,29 +232,25 @@ def _magnitude(builder, s):
 
 
 def exact_tile(row_count, vector_count, *, fast):
-    """Build the grouped float64 sum on ``row_count`` rows and ``vector_count`` vectors of 8 columns."""
+    """Build the grouped float64 sum on tiles of ``row_count`` rows and ``vector_count`` vectors of 8 columns."""
 
     @intrinsic
-    def tile(typing_context, a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init):
+    def tile(typing_context, a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles):
         index = types.int64
-        signature = types.void(a, index, b, index, c, *[index] * 6, types.float64, index, index)
+        signature = types.void(a, index, b, index, c, *[index] * 6, types.float64, index, index, index)
 
         def codegen(context, builder, signature, args):
             _keep_out_of_line(builder)
-            a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init = args
+            a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles = args
             wide, narrow = _vector(_F64, LANES64), _vector(_F32, LANES64)
-            a_first = _pointer(context, builder, signature.args[0], a, a_at)
             b_first = _pointer(context, builder, signature.args[2], b, b_at)
-            c_first = _pointer(context, builder, signature.args[4], c, c_at)
             limits, floors = [_splat(builder, x, LANES64) for x in (limit, builder.trunc(floor, _I32))]
             c_vectors = []
             for j in range(vector_count):
                 at = builder.add(half, _I64(j))
                 column = builder.mul(builder.lshr(at, _I64(1)), c_column)
                 lane = builder.mul(builder.and_(at, _I64(1)), _I64(LANES64))
-                c_vectors.append(builder.gep(c_first, [builder.add(column, lane)]))
-            targets = [builder.gep(p, [builder.mul(c_row, _I64(r))]) for r in range(row_count) for p in c_vectors]
-            acc = [builder.fpext(value, wide) for value in _load_or_zero(builder, init, targets, narrow)]
+                c_vectors.append(builder.add(column, lane))
 
             def one_k(values):
                 a_now, b_now, *acc = values
@@ -278,9 +274,20 @@ def exact_tile(row_count, vector_count, *, fast):
                 left = builder.sub(left, count)
                 return [left, a_next, b_next, *new], builder.icmp_signed(">", left, _I64(0))
 
-            acc = _repeat_while(builder, [k, a_first, b_first, *acc], one_group)[3:]
-            for value, target in zip(acc, targets, strict=True):
-                _store(builder, builder.fptrunc(value, narrow), target)
+            def one_tile(values):
+                a_first, c_first = values
+                places = [builder.gep(c_first, [place]) for place in c_vectors]
+                targets = [builder.gep(p, [builder.mul(c_row, _I64(r))]) for r in range(row_count) for p in places]
+                acc = [builder.fpext(value, wide) for value in _load_or_zero(builder, init, targets, narrow)]
+                acc = _repeat_while(builder, [k, a_first, b_first, *acc], one_group)[3:]
+                for value, target in zip(acc, targets, strict=True):
+                    _store(builder, builder.fptrunc(value, narrow), target)
+                a_first = builder.gep(a_first, [builder.mul(k, _I64(row_count))])
+                return [a_first, builder.gep(c_first, [builder.mul(c_row, _I64(row_count))])]
+
+            a_first = _pointer(context, builder, signature.args[0], a, a_at)
+            c_first = _pointer(context, builder, signature.args[4], c, c_at)
+            _repeat(builder, tiles, [a_first, c_first], one_tile)
             return context.get_dummy_value()
 
         return signature, codegen

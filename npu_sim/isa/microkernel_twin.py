@@ -70,8 +70,9 @@ def exact_tile(row_count, vector_count, *, fast):
     """Return the twin of `microkernel_ir.exact_tile`; ``fast`` changes nothing, as it must."""
     del fast
 
-    def tile(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init):
-        for r in range(row_count):
+    def tile(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles):
+        for r in range(tiles * row_count):
+            first = a_at + r // row_count * row_count * k + r % row_count
             for column in range(8 * vector_count):
                 place = column + 8 * half
                 at = c_at + (place // 16) * c_column + c_row * r + place % 16
@@ -80,7 +81,7 @@ def exact_tile(row_count, vector_count, *, fast):
                     total = np.float64(acc)
                     with np.errstate(all="ignore"):
                         for kk in range(start, min(start + group, k)):
-                            total = total + a[a_at + kk * row_count + r] * b[b_at + kk * 8 * vector_count + column]
+                            total = total + a[first + kk * row_count] * b[b_at + kk * 8 * vector_count + column]
                     acc = round_to_float32(total, limit, floor)
                 c[at] = acc
 

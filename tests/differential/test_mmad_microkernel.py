@@ -35,7 +35,7 @@ def round_with(kernel, sums, limit, floor):
     tile = np.empty(16 * R * (FULL // 2 + 1), np.float32)
     for first in range(0, rows.size, R):
         tile.fill(-0.0)
-        kernel(rows, first, ones, 0, tile, 0, 0, 16 * R, 16, 1, 1, limit, floor, 0)
+        kernel(rows, first, ones, 0, tile, 0, 0, 16 * R, 16, 1, 1, limit, floor, 0, 1)
         out[first : first + R] = tile[: 16 * R : 16]
     return out[: sums.size]
 
@@ -124,14 +124,16 @@ def test_serial_kernel_equals_its_twin(kernel, rows, vectors, c_row, init, fract
     [(mk.exact_full, FULL, np.inf, 0), (mk.exact_full, FULL, -1.0, 0x00800000), (mk.exact_rest, REST, -1.0, 0),
      (mk.exact_rest, REST, LIMITS[2], 0x00800000), (mk.fast_full, FULL, np.inf, 0), (mk.fast_rest, REST, np.inf, 0)],
 )  # fmt: skip
-def test_exact_kernel_equals_its_twin(kernel, vectors, limit, floor, half, c_row, init):
+@pytest.mark.parametrize("tiles", [1, 3])
+def test_exact_kernel_equals_its_twin(kernel, vectors, limit, floor, half, c_row, init, tiles):
     rng = np.random.default_rng(half)
     draw = hard_singles if kernel in (mk.exact_full, mk.exact_rest) else lambda rng, size: rng.standard_normal(size)
     with np.errstate(invalid="ignore"):  # signalling NaNs
-        a, b = draw(rng, 200).astype(np.float64), draw(rng, 600).astype(np.float64)
-    c = draw(rng, 1000).astype(np.float32)
+        a, b = draw(rng, 400).astype(np.float64), draw(rng, 600).astype(np.float64)
+    c = draw(rng, 3000).astype(np.float32)
     want = c.copy()
-    args = (half, 300, c_row, 13, 5, limit, floor, init)  # half, c_column, c_row, k, group, limit, floor, init
+    # half, c_column, c_row, k, group, limit, floor, init, tiles
+    args = (half, 800, c_row, 13, 5, limit, floor, init, tiles)
     kernel(a, 2, b, 9, c, 4, *args)
     twin.exact_tile(R, vectors, fast=False)(a, 2, b, 9, want, 4, *args)
     assert oracle.same(c, want)
