@@ -35,7 +35,7 @@ _MADE = re.compile(r"^NPUSIM_\w+\(([^()]*)\)$", re.MULTILINE)
 """Uses of macros that define a public function, whose names begin with a capital."""
 _UNRESOLVED = "-DACL_FUNC_VISIBILITY=__attribute__((weak))"
 """What headers of the user call of the runtime need not be there when the kernel's program is linked."""
-_C_NAMES = ("abs", "div", "labs", "ldiv", "remove", "rename")
+_C_NAMES = ("abs", "div", "labs", "ldiv", "remove", "rename", "sqrt")
 """Functions of the C library that the runtime's own headers declare; a kernel may have such a name too."""
 CORE_KIND: dict[Kind, int] = {"mix": 0, "cube": 1, "vector": 2}
 _CCE_ARCH = {2201: 220, 2002: 200, 1001: 100}

@@ -284,6 +284,7 @@ template <TPosition S, TPosition D, int32_t depth, auto mask = 0> class TQueBind
   template <TPosition s, TPosition d, class T> LocalTensor<T> DeQue(Here here = Here::now()) {
     return deque<T>(here, npusim::handshake_of(s, d).ready);
   }
+  TBufHandle DeQue(Here here = Here::now()) { return (TBufHandle)DeQue<uint8_t>(here).GetPhyAddr(); }
   template <class T> void DeQue(LocalTensor<T>& tensor, Here here = Here::now()) { tensor = DeQue<T>(here); }
 
   template <class T> void FreeTensor(const LocalTensor<T>& tensor, Here here = Here::now()) {
@@ -368,9 +369,7 @@ template <TPosition S, TPosition D, int32_t depth, auto mask = 0> class TQueBind
 };
 
 template <TPosition P, int32_t depth, auto mask = 0>
-class TQue : public TQueBind<npusim::source_of(P), npusim::target_of(P), depth, mask> {
-  static_assert(P != TPosition::VECCALC, "a queue cannot be at VECCALC: TBuf can");
-};
+class TQue : public TQueBind<npusim::source_of(P), npusim::target_of(P), depth, mask> {};
 
 template <TPosition P> class TBuf {
  public:

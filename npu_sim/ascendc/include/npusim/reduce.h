@@ -71,6 +71,9 @@ inline void RepeatReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src
     npusim::bring_mask(here, set_mask, mask);                                                                        \
     npusim::emit_##name(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src, #Name), npusim::number<T>(), \
                         int64_t(order), repeats, dst_step, src_block, src_step);                                     \
+    bool has_both = order == ReduceOrder::ORDER_VALUE_INDEX || order == ReduceOrder::ORDER_INDEX_VALUE;              \
+    int64_t last = dst.address + int64_t(repeats - 1) * dst_step * 2 * int64_t(sizeof(T));                           \
+    npusim::self->extreme = {has_both && repeats > 0 ? last : -1, order == ReduceOrder::ORDER_INDEX_VALUE};          \
   }
 #define NPUSIM_EXTREMES(Name, name)          \
   NPUSIM_EXTREME(int32_t, Name, name)        \
@@ -185,6 +188,8 @@ inline void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, cons
   else
     sum = npusim::sum_of_tree(values, parts, lanes);
   npusim::leave(here, dst, 0, sum);
+  npusim::self->sum = 0;
+  memcpy(&npusim::self->sum, (const void*)&sum, sizeof sum);
   npusim::let_go(here);
 }
 

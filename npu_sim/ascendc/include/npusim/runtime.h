@@ -41,6 +41,13 @@ struct Core {
   bool counts = false;  // SetMaskCount
   int64_t comparison = -1;  // where the bits of CmpMask are
   void (*at_end)() = nullptr;
+  // What ReduceSum left, where the last extreme is, what casts scale by.
+  uint64_t sum = 0;
+  struct {
+    int64_t address = -1;
+    bool index_first = false;
+  } extreme;
+  float scale = __builtin_nanf("");
   int64_t last_site = 0;
   // Pipes whose rows the scalar unit has not waited for, and pipes that have not waited for it (auto_sync).
   uint32_t before_scalar = 0, behind_scalar = 0;

@@ -4,20 +4,21 @@
 
 namespace npusim {
 
-// CmpMask, the register of bits, is kept at the end of the part of UB that calls may use for themselves. ASSUMED: bits of
-// lanes that the mask leaves out are those of the comparison too.
-constexpr int64_t REGISTER_BYTES = 32;
-inline int64_t comparison_register(Here here) {
-  int64_t at = control->ub_bytes - REGISTER_BYTES;
+// The part of UB that calls may use for themselves, and at its end CmpMask, the register of bits. ASSUMED: bits of lanes
+// that the mask leaves out are those of the comparison too.
+constexpr int64_t TEMPORARY_BYTES = 8192, REGISTER_BYTES = 32;
+inline int64_t temporary_area(Here here) {
+  int64_t at = control->ub_bytes - TEMPORARY_BYTES;
   if (self->pipe && !self->at_end) {
     note_buffer(SCRATCH);
-    emit_alloc_tensor(here, space::UB, at, REGISTER_BYTES, SCRATCH);
+    emit_alloc_tensor(here, space::UB, at, TEMPORARY_BYTES, SCRATCH);
     self->at_end = [] {
-      emit_free_tensor(Here{"", 0}, space::UB, control->ub_bytes - REGISTER_BYTES, REGISTER_BYTES, SCRATCH);
+      emit_free_tensor(Here{"", 0}, space::UB, control->ub_bytes - TEMPORARY_BYTES, TEMPORARY_BYTES, SCRATCH);
     };
   }
   return at;
 }
+inline int64_t comparison_register(Here here) { return temporary_area(here) + TEMPORARY_BYTES - REGISTER_BYTES; }
 
 // Repeats of one instruction: as many as leave the next result at a multiple of 32 bytes.
 constexpr int64_t MOST_COMPARED = 252;

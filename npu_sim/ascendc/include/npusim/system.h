@@ -130,6 +130,10 @@ template <int bit> inline int64_t GetSFFValue(uint64_t value) {
 template <int bit> inline int64_t ScalarGetSFFValue(uint64_t value) { return GetSFFValue<bit>(value); }
 
 template <class A, class B> inline constexpr auto DivCeil(A value, B by) { return (value + by - 1) / by; }
+template <class A, class B, class = std::enable_if_t<std::is_integral_v<A> && std::is_integral_v<B>>>
+inline constexpr auto Ceil(A value, B by) {
+  return (value + by - 1) / by;
+}
 template <class A, class B> inline constexpr auto CeilDivision(A value, B by) { return (value + by - 1) / by; }
 template <class A, class B> inline constexpr auto AlignUp(A value, B by) { return (value + by - 1) / by * by; }
 
@@ -177,6 +181,7 @@ using AscendC::GetSysWorkSpacePtr;
   } while (0)
 #define ASCENDC_ASSERT(condition, ...) ascendc_assert(condition)
 #define ASSERT(condition) ascendc_assert(condition)
+#define ASSERT_MSG(condition, ...) ascendc_assert(condition)
 #ifdef assert
 #undef assert
 #endif

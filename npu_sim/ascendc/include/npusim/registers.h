@@ -1,0 +1,82 @@
+// What reductions leave in registers of the scalar unit, and numbers that casts scale by.
+#pragma once
+#include "npusim/operators.h"
+
+namespace npusim {
+
+// The elements that a Cast to half scales go through float in the part of UB that calls may use for themselves.
+constexpr int64_t SCALED_AT_ONCE = (TEMPORARY_BYTES - 256) / int64_t(sizeof(float));  // whole repeats
+}  // namespace npusim
+
+namespace AscendC {
+
+// The sum of the last ReduceSum of a number of elements, by the bits of its type.
+inline uint64_t GetAccVal(Here = Here::now()) { return npusim::self->sum; }
+template <class T> inline T GetAccVal(Here = Here::now()) {
+  T value;
+  memcpy((void*)&value, &npusim::self->sum, sizeof value);
+  return value;
+}
+template <class T> inline T GetReduceRepeatSumSpr(Here here = Here::now()) { return GetAccVal<T>(here); }
+
+// Value and index of the last repeat of the last WholeReduceMax or WholeReduceMin, from where it wrote them: ASSUMED that
+// these are what the register holds.
+template <class T> inline void GetReduceRepeatMaxMinSpr(T& value, T& index, Here here = Here::now()) {
+  if (!npusim::has_vector()) return;
+  const auto& last = npusim::self->extreme;
+  if (last.address < 0)
+    npusim::refuse(here, "GetReduceRepeatMaxMinSpr must come behind a WholeReduceMax or WholeReduceMin that writes values "
+                         "and indices");
+  T pair[2];
+  memcpy((void*)pair, npusim::settled(here, npusim::space::UB, last.address, sizeof pair), sizeof pair);
+  npusim::emit_scalar_load(here, npusim::space::UB, last.address, npusim::moved<T>(), -1);
+  value = pair[last.index_first];
+  index = pair[!last.index_first];
+}
+template <class T> inline void GetReduceRepeatMaxMinSpr(T& value, Here here = Here::now()) {
+  T index;
+  GetReduceRepeatMaxMinSpr<T>(value, index, here);
+}
+template <class T> inline void GetReduceMaxMinCount(T& value, T& index, Here here = Here::now()) {
+  GetReduceRepeatMaxMinSpr<T>(value, index, here);
+}
+template <class T> inline void GetReduceMaxMinCount(T& value, Here here = Here::now()) {
+  GetReduceRepeatMaxMinSpr<T>(value, here);
+}
+
+inline void SetDeqScale(half scale, Here = Here::now()) { npusim::self->scale = float(scale); }
+
+// int32_t to half, times the scale: float(x) * scale in float, then rounded. ASSUMED: it takes the time of the casts and the
+// product that it is made of.
+inline void Cast(const LocalTensor<half>& dst, const LocalTensor<int32_t>& src, const RoundMode&, const uint32_t count,
+                 Here here = Here::now()) {
+  if (!npusim::has_vector()) return;
+  float scale = npusim::self->scale;
+  if (scale != scale) npusim::refuse(here, "Cast of int32_t to half must come behind SetDeqScale");
+  int64_t area = npusim::temporary_area(here);
+  for (uint32_t at = 0; at < count; at += npusim::SCALED_AT_ONCE) {
+    uint32_t some = count - at < npusim::SCALED_AT_ONCE ? count - at : uint32_t(npusim::SCALED_AT_ONCE);
+    LocalTensor<float> single(TPosition::VECCALC, uint32_t(area), some);
+    Cast(single, src[at], RoundMode::CAST_RINT, some, here);
+    npusim::barrier(here, npusim::pipe::V);
+    if (scale != 1) {
+      Muls(single, single, scale, int32_t(some), here);
+      npusim::barrier(here, npusim::pipe::V);
+    }
+    Cast(dst[at], single, RoundMode::CAST_NONE, some, here);
+    npusim::barrier(here, npusim::pipe::V);
+  }
+}
+
+template <class T, TPosition P> inline bool PopStackBuffer(LocalTensor<T>& tensor, Here here = Here::now()) {
+  TPipe* pipe = GetTPipePtr();
+  if (!pipe) npusim::refuse(here, "PopStackBuffer must come behind a TPipe");
+  return pipe->PopStackBuffer<T, P>(tensor);
+}
+inline bfloat16_t ToBfloat16(const float& value) { return bfloat16_t(value); }
+template <class T> inline uint64_t GetScalarBitcodeValue(T value) {
+  uint64_t bits = 0;
+  memcpy(&bits, (const void*)&value, sizeof value);
+  return bits;
+}
+}  // namespace AscendC

@@ -1,0 +1,106 @@
+"""What the scalar unit keeps of reductions, casts by a scale, and smaller names of kernels in C++."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npu_sim import ascendc
+from npu_sim.ascendc import KernelError
+from tests.ascendc.compiler import require_compiler
+
+require_compiler()
+
+SOURCE = """
+#include "kernel_operator.h"
+using namespace AscendC;
+constexpr uint32_t N = 5120;
+extern "C" __global__ __aicore__ void registers(GM_ADDR x, GM_ADDR y, GM_ADDR z, int32_t form, float scale) {
+  GlobalTensor<float> gx;
+  GlobalTensor<int32_t> gi;
+  GlobalTensor<half> gy;
+  GlobalTensor<float> gz;
+  gx.SetGlobalBuffer((__gm__ float*)x); gi.SetGlobalBuffer((__gm__ int32_t*)x);
+  gy.SetGlobalBuffer((__gm__ half*)y); gz.SetGlobalBuffer((__gm__ float*)z);
+  TPipe pipe;
+  TQue<QuePosition::VECCALC, 1> in;
+  TBuf<> results;
+  pipe.InitBuffer(in, 1, N * sizeof(float));
+  pipe.InitBuffer(results, N * sizeof(half));
+  LocalTensor<float> u = in.AllocTensor<float>();
+  DataCopy(u, gx, N);
+  in.EnQue(u);
+  in.DeQue();
+  LocalTensor<half> w = results.Get<half>();
+  LocalTensor<float> r = w.ReinterpretCast<float>();
+  ASSERT_MSG(form >= 0, "a form");
+  if (form == 0) {
+    ReduceSum(r, u, r[1024], 200);
+    gz.SetValue(0, GetAccVal<float>());
+    uint64_t bits = GetAccVal();
+    gz.SetValue(1, *(float*)&bits);
+  } else if (form < 4) {
+    ReduceOrder order = form == 1 ? ReduceOrder::ORDER_VALUE_INDEX : form == 2 ? ReduceOrder::ORDER_INDEX_VALUE
+                                                                           : ReduceOrder::ORDER_ONLY_VALUE;
+    WholeReduceMax(r, u, 64, 3, 1, 1, 8, order);
+    SetFlag<HardEvent::V_S>(0); WaitFlag<HardEvent::V_S>(0);
+    float value, index;
+    GetReduceMaxMinCount<float>(value, index);
+    gz.SetValue(0, value);
+    gz.SetValue(1, float(*(uint32_t*)&index));
+    WholeReduceMin(r, u, 64, 1, 1, 1, 8);
+    SetFlag<HardEvent::V_S>(1); WaitFlag<HardEvent::V_S>(1);
+    GetReduceRepeatMaxMinSpr<float>(value, index);
+    gz.SetValue(2, value);
+    gz.SetValue(3, float(*(uint32_t*)&index));
+  } else {
+    if (form == 4) SetDeqScale(half(scale));
+    Cast(w, u.ReinterpretCast<int32_t>(), RoundMode::CAST_NONE, N);
+    SetFlag<HardEvent::V_MTE3>(0); WaitFlag<HardEvent::V_MTE3>(0);
+    DataCopy(gy, w, N);
+  }
+  in.FreeTensor(u);
+}
+"""
+N = 5120
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> ascendc.SourceKernel:
+    source = tmp_path_factory.mktemp("registers") / "registers.cpp"
+    source.write_text(SOURCE)
+    return ascendc.compile(source)
+
+
+def test_a_sum_is_read_from_its_register(kernel: ascendc.SourceKernel) -> None:
+    x, z = np.arange(N, dtype=np.float32), np.zeros(8, np.float32)
+    kernel(x, np.zeros(N, np.float16), z, 0, 1.0)
+    assert z[:2].tolist() == [sum(range(200))] * 2
+
+
+@pytest.mark.parametrize("form", [1, 2])
+def test_an_extreme_and_its_index_are_those_of_the_last_repeat(kernel: ascendc.SourceKernel, form: int) -> None:
+    x, z = np.random.default_rng(1).standard_normal(N).astype(np.float32), np.zeros(8, np.float32)
+    run = kernel(x, np.zeros(N, np.float16), z, form, 1.0)
+    last = x[128:192]
+    assert run.findings == ()
+    assert z[:4].tolist() == [last.max(), last.argmax(), x[:64].min(), x[:64].argmin()]
+
+
+def test_an_extreme_without_its_index_is_refused(kernel: ascendc.SourceKernel) -> None:
+    with pytest.raises(KernelError, match="must come behind a WholeReduceMax or WholeReduceMin that writes values"):
+        kernel(np.zeros(N, np.float32), np.zeros(N, np.float16), np.zeros(8, np.float32), 3, 1.0)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.3])
+def test_int32_is_cast_to_half_by_the_scale(kernel: ascendc.SourceKernel, scale: float) -> None:
+    x = np.random.default_rng(2).integers(-70000, 70000, N).astype(np.int32)
+    x[:3] = 2**31 - 1, -(2**31), 2**24 + 1
+    y = np.zeros(N, np.float16)
+    run = kernel(x, y, np.zeros(8, np.float32), 4, scale)
+    with np.errstate(over="ignore"):
+        wanted = (x.astype(np.float32) * np.float32(np.float16(scale))).astype(np.float16)
+    assert np.array_equal(y, wanted)
+    assert run.findings == ()
+    with pytest.raises(KernelError, match="must come behind SetDeqScale"):
+        kernel(x, y, np.zeros(8, np.float32), 5, scale)
