@@ -66,9 +66,9 @@ CallT = TypeVar("CallT", bound=ConvArguments)
 
 
 def call_context(call: ConvArguments) -> str:
-    """Return "2D, transposed=False, Ascend910A, Atlas training series" for messages."""
+    """Return "2D, transposed, Ascend910A, Atlas training series" for messages; rank and "transposed" where they are."""
     dimensions = f"{call.rank - 2}D, " if call.rank in AXES_OF_RANK else ""
-    return f"{dimensions}transposed={call.transposed}, {rule.product_text(call)}"
+    return f"{dimensions}{'transposed, ' if call.transposed else ''}{rule.product_text(call)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

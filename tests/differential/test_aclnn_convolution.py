@@ -91,7 +91,7 @@ def test_refusals_come_back_as_statuses_with_their_reason():
         assert aclnn.aclGetRecentErrMsg().startswith("161001 ACLNN_ERR_PARAM_NULLPTR: aclnnConvolutionGetWorkspaceSize")
         assert sample(output=(2, 1, 2, 1))[1] == (161002, 0, None)
         assert aclnn.aclGetRecentErrMsg().endswith(
-            "output shape must be [2, 1, 2, 2], as the other arguments give, not [2, 1, 2, 1] (2D, transposed=False, "
+            "output shape must be [2, 1, 2, 2], as the other arguments give, not [2, 1, 2, 1] (2D, "
             "Ascend910B2, Atlas A2 training / 800I A2 inference; rule 6 output-shape)"
         )
         assert sample(input=3)[1][0] == 161002

@@ -214,8 +214,8 @@ def test_merged_messages_joins_values_then_products_and_nothing_else():
     assert merged_messages(messages) == [
         f"{rule}, not 0 (KEEP) or 3 (HF32) (AscendP, Atlas series; AscendA, Atlas series)"
     ]
-    messages = [f"{rule}, not 0 (2D, transposed=False, {chip}, Atlas; rule 5 mode)" for chip in "PA"]
-    assert merged_messages(messages) == [f"{rule}, not 0 (2D, transposed=False: P, Atlas; A, Atlas; rule 5 mode)"]
+    messages = [f"{rule}, not 0 (2D, {chip}, Atlas; rule 5 mode)" for chip in "PA"]
+    assert merged_messages(messages) == [f"{rule}, not 0 (2D: P, Atlas; A, Atlas; rule 5 mode)"]
 
 
 @pytest.fixture

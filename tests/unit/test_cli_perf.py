@@ -254,7 +254,7 @@ def test_perf_refused_combination_is_one_line_and_exit_1_when_nothing_else_ran(c
     text = " ".join(out.split())
     assert text.count("refused, ") == 2
     for name in ("Ascend910A", "Ascend310P3"):
-        words = "gradOutput dtype must be FP32 or FP16, not BF16 (2D, transposed=False, "
+        words = "gradOutput dtype must be FP32 or FP16, not BF16 (2D, "
         where = f"{name}, {get_product(name).series_name}; rule 2 grad-output-dtype)"
         assert f"refused, status 161002, 6 layers: {words}{where}" in text
 
