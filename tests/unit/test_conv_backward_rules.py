@@ -120,8 +120,7 @@ def test_message_names_rule_value_and_product(name):
         ),
         (
             {"input_dtype": "bf16", "product": "910"},
-            "input dtype must be FP32 or FP16, not BF16 (2D, Ascend910A, Atlas training series; rule "
-            "2 input-dtype)",
+            "input dtype must be FP32 or FP16, not BF16 (2D, Ascend910A, Atlas training series; rule 2 input-dtype)",
         ),
         (
             {"input": None},
