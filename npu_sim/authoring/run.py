@@ -9,7 +9,8 @@ import numpy as np
 
 from npu_sim.engines.buffers import run_buffers
 from npu_sim.engines.hazards import run_hazards
-from npu_sim.engines.timeline import TimelineResult, run_timeline
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.engines.timeline_result import TimelineResult
 from npu_sim.isa.row import join_rows
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch

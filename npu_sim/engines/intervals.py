@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import exp, hypot, log
 
-from npu_sim.engines.timeline import LaunchTime, TimedProduct, TimelineOptions, TimelineResult, run_timelines
+from npu_sim.engines.timeline import run_timelines
+from npu_sim.engines.timeline_result import LaunchTime, TimedProduct, TimelineOptions, TimelineResult
 from npu_sim.products.cost import CostParams
 from npu_sim.products.source import UNSTATED
 from npu_sim.products.uncertainty import optimistic, pessimistic

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from npu_sim.engines.timeline import TimelineOptions, run_timeline
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.engines.timeline_result import TimelineOptions
 from npu_sim.errors import ShapeError, shown
 from npu_sim.isa.codes import Data, Mode, Pipe, Space
 from npu_sim.memory.gm import GlobalMemory

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from npu_sim.engines.timeline import CoreSpans, TimelineResult
+from npu_sim.engines.timeline_result import CoreSpans, TimelineResult
 from npu_sim.errors import ShapeError
 from npu_sim.isa.codes import Data
 from npu_sim.isa.names import pipe_name, type_name

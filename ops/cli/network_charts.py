@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npu_sim.engines.intervals import TimeInterval
-from npu_sim.engines.timeline import CoreSpans
+from npu_sim.engines.timeline_result import CoreSpans
 from npu_sim.isa.op import Op, Pipe
 from ops.cli.precision_charts import Label
 from ops.cli.timing_text import PIPES

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from npu_sim.engines.timeline import TimelineOptions, run_timeline
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.engines.timeline_result import TimelineOptions
 from npu_sim.report.record import counted
 from ops.cli import network_charts as charts
 from ops.cli.html_page import render_page

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from npu_sim.debug.divergence import WrongTensor, compare
-from npu_sim.engines.timeline import TimelineResult, run_timeline
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.engines.timeline_result import TimelineResult
 from npu_sim.errors import InputFileError, ProgramError
 from npu_sim.program.finding_codes import SEVERITIES
 from npu_sim.report.explain import Explanation

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from npu_sim.engines.timeline import TimelineResult
+from npu_sim.engines.timeline_result import TimelineResult
 from npu_sim.products import Product
 
 APPROXIMATE = (

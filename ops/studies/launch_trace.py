@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from npu_sim.engines.timeline import TimelineOptions, TimelineResult, run_timeline
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.engines.timeline_result import TimelineOptions, TimelineResult
 from npu_sim.errors import OperatorError
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
-from npu_sim.engines.timeline import TimelineOptions, run_timeline
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.engines.timeline_result import TimelineOptions
 from npu_sim.report.op_prof import op_prof_files
 from ops.studies.launch_trace import TracedLaunch, require_traceable
 

@@ -10,7 +10,8 @@ import pytest
 from npu_sim.accumulation import default_accumulation
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.engines.hazards import run_hazards
-from npu_sim.engines.timeline import TimelineOptions, run_timeline
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.engines.timeline_result import TimelineOptions
 from npu_sim.errors import OperatorError, ShapeError
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product

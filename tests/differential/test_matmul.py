@@ -12,7 +12,8 @@ import pytest
 from npu_sim.accumulation import SERIAL
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.engines.hazards import emit_rows, run_hazards, run_hazards_rows
-from npu_sim.engines.timeline import TimelineOptions, run_timeline
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.engines.timeline_result import TimelineOptions
 from npu_sim.errors import OperatorError, ShapeError
 from npu_sim.isa.op import Op
 from npu_sim.memory.gm import GlobalMemory

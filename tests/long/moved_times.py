@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from npu_sim.engines.intervals import bound_launch
-from npu_sim.engines.timeline import TimelineOptions, run_timeline
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.engines.timeline_result import TimelineOptions
 from npu_sim.products import Product, get_product
 from npu_sim.products.uncertainty import optimistic, pessimistic
 from ops.studies.calls.planned import Request

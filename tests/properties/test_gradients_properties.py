@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from npu_sim.engines.timeline import TimelineOptions, run_timeline
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.engines.timeline_result import TimelineOptions
 from npu_sim.products import list_products
 from ops.common.geometry import ConvGeometry
 from tests.cases.weight_gradient import SERIES, gradient_of, plan_weight_gradient, random_case

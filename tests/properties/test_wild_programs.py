@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from npu_sim.engines.hazards import run_hazards_rows
-from npu_sim.engines.timeline import CoreSpans
+from npu_sim.engines.timeline_result import CoreSpans
 from npu_sim.isa.footprint import empty_runs, footprint_at
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.row import empty_rows

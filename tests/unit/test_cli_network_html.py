@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from test_cli_precision_html import EVIL, Page
 
-from npu_sim.engines.timeline import TimelineOptions, run_timeline
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.engines.timeline_result import TimelineOptions
 from ops.cli import network_charts as charts
 from ops.cli.main import main
 from ops.cli.network_html import render

@@ -9,7 +9,8 @@ import pytest
 from test_precision_capture import layer_arrays
 
 import ops
-from npu_sim.engines.timeline import PART_NAMES, STALL_NAMES, run_timeline
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.engines.timeline_result import PART_NAMES, STALL_NAMES
 from npu_sim.products import get_product
 from npu_sim.report.trace import LANES
 from ops.cli.main import main

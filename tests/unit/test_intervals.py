@@ -11,7 +11,8 @@ import pytest
 
 import ops
 from npu_sim.engines.intervals import LaunchBounds, bound_launch, core_interval, task_interval
-from npu_sim.engines.timeline import TimelineResult, run_timeline
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.engines.timeline_result import TimelineResult
 from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Pipe, Space
 from npu_sim.products import get_product, list_series

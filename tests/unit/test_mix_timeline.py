@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from npu_sim.engines.timeline import TimelineOptions, run_timeline
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.engines.timeline_result import TimelineOptions
 from npu_sim.errors import ProgramError
 from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Pipe, Space

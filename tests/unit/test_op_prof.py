@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from npu_sim.engines.timeline import TimelineOptions, run_timeline
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.engines.timeline_result import TimelineOptions
 from npu_sim.errors import ShapeError
 from npu_sim.products import get_product
 from npu_sim.report.files import OutputFileError, write_folder

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from npu_sim.engines import timeline_jit as jitted
-from npu_sim.engines.timeline import PART_NAMES, STALL_NAMES, TimelineOptions, run_timeline
+from npu_sim.engines.timeline import _KEPT, run_timeline
+from npu_sim.engines.timeline_result import PART_NAMES, STALL_NAMES, TimelineOptions
 from npu_sim.errors import ProgramError, ShapeError
 from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Mode, Op, Pipe, Space
@@ -251,6 +252,16 @@ def test_result_does_not_depend_on_the_chunk(chunk):
     options = TimelineOptions(chunk_rows=chunk)
     launch = dataclasses.replace(launch_of(chain, cores=2), step_rows=1)
     assert run_timeline(launch, Product(), options=options) == run_timeline(launch, Product())
+
+
+def test_launches_of_the_same_steps_share_a_buffer():
+    launch = launch_of(chain)
+    for chunk in (100, 101):
+        run_timeline(launch, get_product("910b"), options=TimelineOptions(chunk_rows=chunk))
+    before = dict(_KEPT.buffers)
+    for chunk in (100, 101, 100):
+        run_timeline(launch, get_product("910b"), options=TimelineOptions(chunk_rows=chunk))
+    assert {room: id(rows) for room, rows in _KEPT.buffers.items()} == {room: id(rows) for room, rows in before.items()}
 
 
 def test_options_chunk_below_one_is_refused():

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import ops
-from npu_sim.engines.timeline import TimelineOptions, run_timeline
+from npu_sim.engines.timeline import run_timeline
 from npu_sim.engines.timeline_memory import MemoryTraffic, memory_cycles, memory_traffic
+from npu_sim.engines.timeline_result import TimelineOptions
 from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Space
 from npu_sim.memory.gm import GlobalMemory

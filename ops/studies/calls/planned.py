@@ -14,7 +14,8 @@ from itertools import islice
 from typing import Any, Protocol
 
 from npu_sim.engines.intervals import LaunchBounds, TimeInterval, bound_launch, core_interval, task_interval
-from npu_sim.engines.timeline import TimelineOptions, run_timeline
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.engines.timeline_result import TimelineOptions
 from npu_sim.errors import InternalError, ProgramError
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product

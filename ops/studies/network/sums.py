@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from npu_sim.engines.timeline import TimelineResult
+from npu_sim.engines.timeline_result import TimelineResult
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from ops.common.explain import launch_works
