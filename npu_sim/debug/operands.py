@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from npu_sim.debug.views import SpaceView
+from npu_sim.debug.views import SpaceView, lanes_of
 from npu_sim.dtypes.formats import DTYPE_OF_DATA, DType
 from npu_sim.isa.codes import Data, Mode, Space
 from npu_sim.isa.footprint import READ, empty_runs, footprint_at
@@ -117,9 +117,7 @@ def operands_of(
             sums = SpaceView(Space.L0C, memory)
             values, fractals = sums.matrix(kind, m, n, at), sums.fractals(kind, ceil_div(m, 16) * ceil_div(n, 16), at)
         elif space in (Space.L0A, Space.L0B):
-            depth = 32 // kind.item_bytes
-            carried = data.view(np.float32).reshape(-1, 16, 16)
-            values = fractals = carried[:, :depth].transpose(0, 2, 1).astype(kind.storage)
+            values = fractals = lanes_of(data.view(np.float32).reshape(-1, 16, 16), kind)
         else:
             values = data[: len(data) - len(data) % kind.item_bytes].view(kind.storage)
         verb = ("reads", "writes", "adds to")[access]

@@ -82,9 +82,9 @@ class SpaceView:
         begin, end = self._require(start, many * size, size if self._is_carried else BLOCK_BYTES)
         if not self._is_carried:
             return self.nd(kind, (many, SIDE, size // SIDE // kind.item_bytes), begin)
-        first, last, depth = begin // FRACTAL_BYTES, end // FRACTAL_BYTES, BLOCK_BYTES // kind.item_bytes
+        first, last = begin // FRACTAL_BYTES, end // FRACTAL_BYTES
         carriers = self._held.view(np.float32)[first * _CARRIERS : last * _CARRIERS]
-        return carriers.reshape(many, SIDE, SIDE)[:, :depth].transpose(0, 2, 1).astype(kind.storage)
+        return lanes_of(carriers.reshape(many, SIDE, SIDE), kind)
 
     def matrix(self, dtype: object, rows: int, columns: int, start: int = 0) -> np.ndarray:
         """Return the matrix [rows, columns] that fractals hold in the order of the buffer.
@@ -147,6 +147,19 @@ def space_of(space: Space | str) -> Space:
         return Space[space.upper()] if isinstance(space, str) else Space(whole("space", space))
     except (KeyError, ValueError):
         raise ShapeError(f"space must be one of GM, L1, L0A, L0B, L0C, UB, not {shown(space)}") from None
+
+
+def lanes_of(carriers: np.ndarray, kind: DType) -> np.ndarray:
+    """Return fractals of L0A or L0B, [count, 16, elements of 32 bytes], of their carriers.
+
+    Of a type of integers a lane that holds none of them, as one that nothing wrote, is 0, or the nearest.
+    """
+    lanes = carriers[:, : BLOCK_BYTES // kind.item_bytes].transpose(0, 2, 1)
+    if kind.storage.kind in "iu":
+        limits = np.iinfo(kind.storage)
+        lanes = np.clip(np.nan_to_num(lanes.astype(np.float64)), limits.min, limits.max)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return lanes.astype(kind.storage)
 
 
 def _stored(dtype: object) -> DType:

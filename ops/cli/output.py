@@ -221,7 +221,13 @@ def merged_messages(messages: Sequence[str]) -> list[str]:
 
 
 def _listed_places(places: Sequence[str]) -> str:
-    """Return "2D: A, training; B, inference" for "2D, A, training" and "2D, B, inference"."""
+    """Return "2D: A, training; B, inference" for "2D, A, training" and "2D, B, inference".
+
+    What is refused transposed and not is said once.
+    """
+    plain = [place for place in places if "transposed, " not in place]
+    both = [place for place in places if place not in plain and place.replace("transposed, ", "") in plain]
+    places = [place for place in places if place not in both]
     parts = [place.split(", ") for place in places]
     shared = [words[0] for words in takewhile(lambda words: len(set(words)) == 1, zip(*parts, strict=False))]
     if len(places) == 1 or not shared:

@@ -57,6 +57,8 @@ def read_layers(
         if (more := len(found.left_out) - _REASONS_SHOWN) > 0:
             note(f"left out for {more} more reasons")
         return found.capture
+    if source is not None and source.endswith(".py"):
+        raise UsageError(f"{source} must be given with the function that builds the model, as {source}:build")
     if source is not None and is_model(source):
         capture = _captured(source)
     else:

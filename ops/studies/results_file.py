@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,22 @@ def _sources() -> str:
 
 
 def digest(*parts: object) -> str:
-    """Return a digest of the representations of ``parts``."""
-    return hashlib.sha256("\0".join(map(repr, parts)).encode()).hexdigest()[:40]
+    """Return a digest of what ``parts`` hold: the same in every process."""
+    return hashlib.sha256("\0".join(map(_text, parts)).encode()).hexdigest()[:40]
+
+
+def _text(value: object) -> str:
+    """Return a representation in which sets have an order: theirs is another one in each process."""
+    if isinstance(value, (set, frozenset)):
+        return f"{{{', '.join(sorted(map(_text, value)))}}}"
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(map(_text, value))})"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_text(key)}: {_text(item)}' for key, item in value.items())}}}"
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = (f"{field.name}={_text(getattr(value, field.name))}" for field in dataclasses.fields(value))
+        return f"{type(value).__name__}({', '.join(fields)})"
+    return repr(value)
 
 
 def layer_digest(layer: AnyLayer) -> str:

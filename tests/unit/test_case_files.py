@@ -274,6 +274,7 @@ def test_command_takes_case_files_and_distributions(capsys, tmp_path, monkeypatc
             "must be one of uniform, normal, wide, small, outliers, special, not cauchy",
         ),
         (("--generate", "normal", "--seed", "-1"), "--seed must be at least 0, not -1"),
+        (("missing.py",), "missing.py must be given with the function that builds the model, as missing.py:build"),
         (("missing.py:build",), "Python file must exist, but missing.py does not"),
     ],
 )

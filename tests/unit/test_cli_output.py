@@ -216,6 +216,9 @@ def test_merged_messages_joins_values_then_products_and_nothing_else():
     ]
     messages = [f"{rule}, not 0 (2D, {chip}, Atlas; rule 5 mode)" for chip in "PA"]
     assert merged_messages(messages) == [f"{rule}, not 0 (2D: P, Atlas; A, Atlas; rule 5 mode)"]
+    transposed = [message.replace("(2D, ", "(2D, transposed, ") for message in messages]
+    assert merged_messages([*transposed, *messages]) == merged_messages(messages)
+    assert merged_messages(transposed) == [f"{rule}, not 0 (2D, transposed: P, Atlas; A, Atlas; rule 5 mode)"]
 
 
 @pytest.fixture

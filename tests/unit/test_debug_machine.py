@@ -7,6 +7,8 @@ import pytest
 
 from npu_sim.authoring import In, Out, TBuf, TPipe, TPosition, kernel
 from npu_sim.debug import Machine, SpaceView
+from npu_sim.debug.views import lanes_of
+from npu_sim.dtypes.formats import get_dtype
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.engines.numerics import options_of
 from npu_sim.errors import ProgramError, ShapeError, StateError
@@ -168,6 +170,16 @@ def test_views_show_what_a_twin_reads_element_by_element():
     assert np.array_equal(l1.nd("fp16", (3, 7), 2), halves[1:22].reshape(3, 7))
     assert np.array_equal(l0a.fractals("fp16", 2)[1], memory.l0a[256:512].reshape(16, 16).T)
     assert (l0a.byte_count, l1.byte_count) == (PRODUCT.core.l0a_bytes, PRODUCT.core.l1_bytes)
+
+
+def test_lanes_that_hold_no_integer_are_0_or_the_nearest(recwarn):
+    carriers = np.full((1, 16, 16), np.nan, np.float32)
+    carriers[0, :3, 5] = (-7, 300, -np.inf)
+    lanes = lanes_of(carriers, get_dtype("int8"))
+    assert lanes.shape == (1, 16, 16)
+    assert lanes[0, 5, :4].tolist() == [-7, 127, -128, 0]
+    assert not lanes[0, :5].any()
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,9 @@ import dataclasses
 import io
 import json
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -236,3 +239,23 @@ def test_command_keeps_results_and_writes_tables(capsys, tmp_path, monkeypatch):
     ):
         assert main(["precision", "--no-picture", *options]) == 2
         assert message in capsys.readouterr().err
+
+
+def test_digests_are_those_of_other_processes():
+    # sets of integers that collide are in the order in which they were filled, sets of texts in one of the process
+    assert list({0, 8}) != list({8, 0})
+    assert results_file.digest(frozenset((0, 8))) == results_file.digest(frozenset((8, 0)))
+    assert results_file.digest(frozenset((0, 8))) != results_file.digest(frozenset((0, 9)))
+    assert results_file.digest({"a": {1: 2}}) != results_file.digest({"a": {1: 3}})
+    code = (
+        "from npu_sim.products import get_product; from ops.studies.results_file import digest, options_digest;"
+        "from ops.studies.precision_report import StudyOptions;"
+        "print(digest(*(get_product(name) for name in ('310p', '910b'))), options_digest(StudyOptions()))"
+    )
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(texts) == 1
