@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from npu_sim.products import Product
+from npu_sim.products.platform_versions import SOC_VERSIONS
 
-SOC_VERSIONS = {"Ascend910": 0, "Ascend910B": 1, "Ascend910_93": 1, "Ascend310P": 2, "Ascend310": 8}
-"""``platform_ascendc::SocVersion`` by ``short_soc_version``; A3 has that of A2 (asc-devkit, page of GetSocVersion)."""
 _OTHER_SOC = 99999
 _MIB = 1 << 20
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from npu_sim.products import get_product, list_products
-from ops.acl.facts import SOC_VERSIONS, facts_of
+from npu_sim.products.platform_versions import SOC_VERSIONS
+from ops.acl.facts import facts_of
 from tests.acl.library import Library
 
 SOURCE = Path(__file__).parent / "programs" / "platform.cpp"

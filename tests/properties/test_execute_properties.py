@@ -167,11 +167,11 @@ def test_row_without_semantics_ends_the_launch_with_one_error(threads, bad_core)
     def spoiled(rows, params, core, phase):
         for count in kernel.rows(core, phase, rows):
             if core == bad_core and phase == 1:
-                rows["op"][0] = 77
+                rows["op"][0] = 250
             yield count
 
     message = (
-        rf"^Unsupported core {bad_core} tile -1 row 0 \w+ +Op<77> must have modelled element types and lie inside the "
+        rf"^Unsupported core {bad_core} tile -1 row 0 \w+ +Op<250> must have modelled element types and lie inside the "
         r"buffers \(Conv3DBackpropFilterV2\)$"
     )
     plan.gm.arena[:] = 0

@@ -297,6 +297,7 @@ def _cast(rng, rows):
     )
 
 
+COMPARISONS = (Op.COMPARE, Op.COMPARE_SCALAR, Op.SELECT, Op.SELECT_SCALAR)
 GENERATORS = {
     Op.DATA_COPY: _data_copy,
     Op.ND2NZ: _nd2nz,
@@ -320,7 +321,7 @@ GENERATORS = {
     Op.WHOLE_REDUCE_MAX: _whole_reduce_max,
     Op.BRCB: _brcb,
     Op.TRANS_DATA_TO_5HD: _trans_data_to_5hd,
-    **{op: _legal(op) for op in (*data_moves.RUN, *reductions.OPS, Op.FIXPIPE_QUANT)},
+    **{op: _legal(op) for op in (*data_moves.RUN, *reductions.OPS, *COMPARISONS, Op.FIXPIPE_QUANT)},
 }
 NO_MEMORY = {
     Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER, Op.SET_ATOMIC, Op.SET_HF32, Op.ALLOC_TENSOR, Op.FREE_TENSOR,

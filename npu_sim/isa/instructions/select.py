@@ -42,8 +42,8 @@ def footprint(row, out):
     item = item_bytes(row["dtype"])
     count = masked_boxes(out, NONE, READ, row["src0"], item, item, row["src_blk_stride"], row["src_rep_stride"], row)
     count = masked_boxes(out, count, READ, row["src1"], item, item, row["src1_blk_stride"], row["src1_rep_stride"], row)
-    count = masked_boxes(out, count, WRITE, row["dst"], item, item, row["dst_blk_stride"], row["dst_rep_stride"], row)
-    return bits_read(row, out, count)
+    count = bits_read(row, out, count)
+    return masked_boxes(out, count, WRITE, row["dst"], item, item, row["dst_blk_stride"], row["dst_rep_stride"], row)
 
 
 @jit

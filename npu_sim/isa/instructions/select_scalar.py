@@ -40,8 +40,8 @@ def footprint(row, out):
     """Lanes of the vector and of the result, and the bits."""
     item = item_bytes(row["dtype"])
     count = masked_boxes(out, NONE, READ, row["src0"], item, item, row["src_blk_stride"], row["src_rep_stride"], row)
-    count = masked_boxes(out, count, WRITE, row["dst"], item, item, row["dst_blk_stride"], row["dst_rep_stride"], row)
-    return bits_read(row, out, count)
+    count = bits_read(row, out, count)
+    return masked_boxes(out, count, WRITE, row["dst"], item, item, row["dst_blk_stride"], row["dst_rep_stride"], row)
 
 
 @jit
