@@ -144,7 +144,8 @@ class Build:
         renamed = {"main": "npusim_user_main"}
         renamed |= {name: f"npusim_kernel_{name}" for name in _C_NAMES if name == self.kernel}
         main = [
-            '#include "npusim/runtime.h"',
+            # all that declares one of these names stands before it is another
+            '#include "npusim/system.h"',
             f'#include "{_TILINGS}"',
             *(f"#define {name} {other}" for name, other in renamed.items()),
             '#include "source.inc"',

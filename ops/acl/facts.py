@@ -1,4 +1,8 @@
-"""What host code of C++ programs asks of the product: the numbers behind ``npusim/device_facts.h``."""
+"""What host code of C++ programs asks of the product: the numbers behind ``npusim/device_facts.h``.
+
+ASSUMED: vector cores are those without a Cube, on 310P its 7, on 910 none. The page of a device's attributes defines a
+core and gives no numbers of these products.
+"""
 
 from __future__ import annotations
 

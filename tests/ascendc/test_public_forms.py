@@ -139,11 +139,12 @@ def test_a_register_that_the_machine_lacks_is_named(tmp_path):
         ascendc.compile(path)(np.zeros(8, np.float32))
 
 
-def test_a_kernel_may_have_the_name_of_a_function_of_c(tmp_path):
+@pytest.mark.parametrize("name", ["div", "sqrt"])
+def test_a_kernel_may_have_the_name_of_a_function_of_c(tmp_path, name):
     path = tmp_path / "kernel.cpp"
     path.write_text(
         '#include "kernel_operator.h"\n'
-        'extern "C" __global__ __aicore__ void div(GM_ADDR x) {\n'
+        f'extern "C" __global__ __aicore__ void {name}(GM_ADDR x) {{\n'
         "  static_assert(AscendC::GetUBSizeInBytes() == 192 * 1024);\n"
         "  AscendC::GlobalTensor<float> out;\n"
         "  out.SetGlobalBuffer((__gm__ float*)x);\n"
