@@ -14,38 +14,12 @@ from ops.cli.check_options import (
     read_tools,
 )
 from ops.cli.effort import YesOption
-from ops.cli.source_kernel import (
-    ArgOption,
-    AutoSyncOption,
-    BlocksOption,
-    DefineOption,
-    DefinitionOption,
-    FileArgument,
-    Given,
-    IncludeOption,
-    KernelOption,
-    KindOption,
-    OutOption,
-    ProductOption,
-    TilingKeyOption,
-    TilingOption,
-)
+from ops.cli.source_kernel import Given, takes_kernel
 
 
+@takes_kernel
 def check_source_command(
-    file: FileArgument,
-    kernel: KernelOption = None,
-    blocks: BlocksOption = 1,
-    arg: ArgOption = None,
-    out: OutOption = None,
-    tiling: TilingOption = None,
-    tiling_key: TilingKeyOption = 0,
-    define: DefineOption = None,
-    include: IncludeOption = None,
-    definition: DefinitionOption = None,
-    kind: KindOption = None,
-    product: ProductOption = None,
-    auto_sync: AutoSyncOption = True,
+    given: Given,
     tool: ToolOption = None,
     core: CoreOption = None,
     max_findings: MaxFindingsOption = 20,
@@ -72,12 +46,7 @@ def check_source_command(
 
     output = Output(json_path, sarif_path, max_findings)
     wanted = Wanted(tools=read_tools(tool), core=core)
-    check_paths(output, file)
-    given = Given(
-        file=file, kernel=kernel, blocks=blocks, args=arg or (), outs=out or (), tiling=tiling, tiling_key=tiling_key,
-        defines=define or (), include=include or (), definition=definition, kind=kind, product=product,
-        auto_sync=auto_sync,
-    )  # fmt: skip
+    check_paths(output, given.file)
     run, _ = given.called(checks=True)
     outcome = Outcome(code=0, error="", explanations=(run.explanation,))
-    raise typer.Exit(report_checks(outcome, file, output, wanted=wanted, yes=yes, show_progress=not no_progress))
+    raise typer.Exit(report_checks(outcome, given.file, output, wanted=wanted, yes=yes, show_progress=not no_progress))

@@ -11,22 +11,7 @@ from npu_sim.debug.execution import Execution
 from ops.cli import shapes
 from ops.cli.diverge import ChainOption, DumpOption, no_divergence, report_divergence
 from ops.cli.judge import BudgetOption, GoldenOption
-from ops.cli.source_kernel import (
-    ArgOption,
-    AutoSyncOption,
-    BlocksOption,
-    DefineOption,
-    DefinitionOption,
-    FileArgument,
-    Given,
-    IncludeOption,
-    KernelOption,
-    KindOption,
-    OutOption,
-    ProductOption,
-    TilingKeyOption,
-    TilingOption,
-)
+from ops.cli.source_kernel import Given, takes_kernel
 
 GoodOption = Annotated[
     str | None,
@@ -34,20 +19,9 @@ GoodOption = Annotated[
 ]
 
 
+@takes_kernel
 def diverge_source_command(
-    file: FileArgument,
-    kernel: KernelOption = None,
-    blocks: BlocksOption = 1,
-    arg: ArgOption = None,
-    out: OutOption = None,
-    tiling: TilingOption = None,
-    tiling_key: TilingKeyOption = 0,
-    define: DefineOption = None,
-    include: IncludeOption = None,
-    definition: DefinitionOption = None,
-    kind: KindOption = None,
-    product: ProductOption = None,
-    auto_sync: AutoSyncOption = True,
+    given: Given,
     golden: GoldenOption = None,
     good: GoodOption = None,
     budget: BudgetOption = None,
@@ -73,20 +47,15 @@ def diverge_source_command(
 
     if bool(golden) == bool(good):
         raise shapes.UsageError("one of --golden and --good must be given, not both or none")
-    dump_file = shapes.output_path("--dump", dump, file)
-    shapes.output_path("--json", json_path, file)
-    given = Given(
-        file=file, kernel=kernel, blocks=blocks, args=arg or (), outs=out or (), tiling=tiling, tiling_key=tiling_key,
-        defines=define or (), include=include or (), definition=definition, kind=kind, product=product,
-        auto_sync=auto_sync,
-    )  # fmt: skip
+    dump_file = shapes.output_path("--dump", dump, given.file)
+    shapes.output_path("--json", json_path, given.file)
     execution = _executed(given)
     if good is None:
         found = diverge_from_golden(execution, read_goldens(golden or (), execution), budget)
     else:
         twin = diverge_from_good(execution, _executed(replace(given, file=good)), budget or 0.0)
         found = twin or no_divergence()
-    raise typer.Exit(report_divergence(found, file, json_path, dump_file, chain))
+    raise typer.Exit(report_divergence(found, given.file, json_path, dump_file, chain))
 
 
 def _executed(given: Given) -> Execution:

@@ -7,38 +7,12 @@ import typer
 from ops.cli import shapes
 from ops.cli.check_options import MaxFindingsOption, SarifOption
 from ops.cli.judge import BudgetOption, GoldenOption, report_judgement
-from ops.cli.source_kernel import (
-    ArgOption,
-    AutoSyncOption,
-    BlocksOption,
-    DefineOption,
-    DefinitionOption,
-    FileArgument,
-    Given,
-    IncludeOption,
-    KernelOption,
-    KindOption,
-    OutOption,
-    ProductOption,
-    TilingKeyOption,
-    TilingOption,
-)
+from ops.cli.source_kernel import Given, takes_kernel
 
 
+@takes_kernel
 def judge_source_command(
-    file: FileArgument,
-    kernel: KernelOption = None,
-    blocks: BlocksOption = 1,
-    arg: ArgOption = None,
-    out: OutOption = None,
-    tiling: TilingOption = None,
-    tiling_key: TilingKeyOption = 0,
-    define: DefineOption = None,
-    include: IncludeOption = None,
-    definition: DefinitionOption = None,
-    kind: KindOption = None,
-    product: ProductOption = None,
-    auto_sync: AutoSyncOption = True,
+    given: Given,
     golden: GoldenOption = None,
     budget: BudgetOption = None,
     max_findings: MaxFindingsOption = 20,
@@ -59,15 +33,10 @@ def judge_source_command(
     """
     from ops.studies.kernel_judging import Judgement, judge_calls
 
-    json_file = shapes.output_path("--json", json_path, file)
-    sarif_file = shapes.output_path("--sarif", sarif_path, file)
-    given = Given(
-        file=file, kernel=kernel, blocks=blocks, args=arg or (), outs=out or (), tiling=tiling, tiling_key=tiling_key,
-        defines=define or (), include=include or (), definition=definition, kind=kind, product=product,
-        auto_sync=auto_sync,
-    )  # fmt: skip
+    json_file = shapes.output_path("--json", json_path, given.file)
+    sarif_file = shapes.output_path("--sarif", sarif_path, given.file)
     made = given.recorded()
     # a kernel that was left before its end has no results
     calls = judge_calls([made], golden or () if made.execution is not None else (), budget, None, "")
-    judged = Judgement(source=file, calls=calls, refusals=(), error="")
+    judged = Judgement(source=given.file, calls=calls, refusals=(), error="")
     raise typer.Exit(report_judgement(judged, json_path, json_file, sarif_file, max_findings))

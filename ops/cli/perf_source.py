@@ -6,39 +6,13 @@ import typer
 
 from ops.cli import shapes
 from ops.cli.effort import YesOption
-from ops.cli.source_kernel import (
-    ArgOption,
-    AutoSyncOption,
-    BlocksOption,
-    DefineOption,
-    DefinitionOption,
-    FileArgument,
-    Given,
-    IncludeOption,
-    KernelOption,
-    KindOption,
-    OutOption,
-    ProductOption,
-    TilingKeyOption,
-    TilingOption,
-)
+from ops.cli.source_kernel import Given, takes_kernel
 from ops.cli.trace_files import OpProfOption, TraceCoreOption, TraceOption, read_trace_files
 
 
+@takes_kernel
 def perf_source_command(
-    file: FileArgument,
-    kernel: KernelOption = None,
-    blocks: BlocksOption = 1,
-    arg: ArgOption = None,
-    out: OutOption = None,
-    tiling: TilingOption = None,
-    tiling_key: TilingKeyOption = 0,
-    define: DefineOption = None,
-    include: IncludeOption = None,
-    definition: DefinitionOption = None,
-    kind: KindOption = None,
-    product: ProductOption = None,
-    auto_sync: AutoSyncOption = True,
+    given: Given,
     json_path: shapes.JsonOption = None,
     trace: TraceOption = None,
     trace_core: TraceCoreOption = None,
@@ -58,13 +32,8 @@ def perf_source_command(
     from ops.cli.script_times import report_times
     from ops.cli.scripts import Outcome
 
-    json_file = shapes.output_path("--json", json_path, file)
-    files = read_trace_files(trace, trace_core, op_prof, file, (json_file,))
-    given = Given(
-        file=file, kernel=kernel, blocks=blocks, args=arg or (), outs=out or (), tiling=tiling, tiling_key=tiling_key,
-        defines=define or (), include=include or (), definition=definition, kind=kind, product=product,
-        auto_sync=auto_sync,
-    )  # fmt: skip
+    json_file = shapes.output_path("--json", json_path, given.file)
+    files = read_trace_files(trace, trace_core, op_prof, given.file, (json_file,))
     run, _ = given.called(checks=False)
     outcome = Outcome(code=0, error="", explanations=(run.explanation,))
-    raise typer.Exit(report_times(outcome, file, json_path, files, yes=yes, show_progress=not no_progress))
+    raise typer.Exit(report_times(outcome, given.file, json_path, files, yes=yes, show_progress=not no_progress))

@@ -11,39 +11,11 @@ import numpy as np
 from npu_sim.report.files import write_files
 from ops.cli import shapes
 from ops.cli.output import console, print_prose
-from ops.cli.source_kernel import (
-    ArgOption,
-    AutoSyncOption,
-    BlocksOption,
-    DefineOption,
-    DefinitionOption,
-    FileArgument,
-    Given,
-    IncludeOption,
-    KernelOption,
-    KindOption,
-    OutOption,
-    ProductOption,
-    TilingKeyOption,
-    TilingOption,
-)
+from ops.cli.source_kernel import Given, takes_kernel
 
 
-def run_source_command(
-    file: FileArgument,
-    kernel: KernelOption = None,
-    blocks: BlocksOption = 1,
-    arg: ArgOption = None,
-    out: OutOption = None,
-    tiling: TilingOption = None,
-    tiling_key: TilingKeyOption = 0,
-    define: DefineOption = None,
-    include: IncludeOption = None,
-    definition: DefinitionOption = None,
-    kind: KindOption = None,
-    product: ProductOption = None,
-    auto_sync: AutoSyncOption = True,
-) -> None:
+@takes_kernel
+def run_source_command(given: Given) -> None:
     """Compile a kernel in C++ for this machine, run it, and write what it computed.
 
     The kernel is compiled with the C++ compiler of this machine and runs as native
@@ -54,14 +26,9 @@ def run_source_command(
     it cannot be compiled, broke a rule of a call, crashed or did not end; 3:
     internal error; 130: interrupted.
     """
-    given = Given(
-        file=file, kernel=kernel, blocks=blocks, args=arg or (), outs=out or (), tiling=tiling, tiling_key=tiling_key,
-        defines=define or (), include=include or (), definition=definition, kind=kind, product=product,
-        auto_sync=auto_sync,
-    )  # fmt: skip
-    paths = {name.partition(":")[0]: Path(f"{name.partition(':')[0]}.npy") for name in given.outs}
+    paths = {name.partition(":")[0]: Path(f"{name.partition(':')[0]}.npy") for name in given.out or ()}
     for path in paths.values():
-        shapes.output_path("--out", str(path), file)
+        shapes.output_path("--out", str(path), given.file)
     run, results = given.called(checks=False)
     sys.stdout.write(run.printed)
     contents = {}

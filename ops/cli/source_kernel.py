@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import numpy as np
 import typer
@@ -20,78 +22,70 @@ if TYPE_CHECKING:
     from npu_sim.ascendc import SourceKernel, SourceRun
     from npu_sim.report.explain import Explanation
 
-FileArgument = Annotated[str, typer.Argument(metavar="FILE.cpp", help="Ascend C source with a kernel.")]
-KernelOption = Annotated[
-    str | None, typer.Option("--kernel", metavar="NAME", help="The kernel, as add<half>. Default: the only one.")
-]
-BlocksOption = Annotated[int, typer.Option("--blocks", min=1, help="Blocks of the launch (numBlocks).")]
-ArgOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--arg",
-        metavar="VALUE",
-        help="Next argument of the kernel: a .npy file, zeros:SHAPE:TYPE (zeros:16x32:fp16), or a number; repeatable.",
-    ),
-]
-OutOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--out",
-        metavar="NAME:SHAPE:TYPE",
-        help="An argument that the kernel writes (z:8x2048:fp16), by the name of its parameter; repeatable.",
-    ),
-]
-TilingOption = Annotated[
-    str | None,
-    typer.Option(
-        "--tiling", metavar="FILE", help='Last argument: bytes, or JSON such as [["uint32", 8], ["float", 1]].'
-    ),
-]
-TilingKeyOption = Annotated[int, typer.Option("--tiling-key", help="What TILING_KEY_IS compares with.")]
-DefineOption = Annotated[list[str] | None, typer.Option("-D", "--define", metavar="NAME[=VALUE]", help="Repeatable.")]
-IncludeOption = Annotated[
-    list[str] | None, typer.Option("-I", "--include", metavar="DIR", help="Directory of its headers; repeatable.")
-]
-DefinitionOption = Annotated[
-    str | None,
-    typer.Option(
-        "--definition",
-        metavar="FILE",
-        help="Operator's definition (OpDef class or JSON) for DTYPE_X. Default: in op_host beside op_kernel.",
-    ),
-]
-KindOption = Annotated[
-    str | None, typer.Option("--kind", metavar="KIND", help="Cores it is for: vector, cube or mix. Default: it says.")
-]
-ProductOption = Annotated[
-    str | None, typer.Option("--product", "--soc-version", help="SoC version, series alias or product file (.toml).")
-]
-AutoSyncOption = Annotated[
-    bool,
-    typer.Option(
-        "--auto-sync/--no-auto-sync",
-        help="Whether the source's compiler adds barriers between vector instructions and flags of the scalar unit.",
-    ),
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What the command line says of a kernel and its call."""
+    """What the command line says of a kernel and its call: the options that `takes_kernel` gives a command."""
 
-    file: str
-    kernel: str | None
-    blocks: int
-    args: Sequence[str]
-    outs: Sequence[str]
-    tiling: str | None
-    tiling_key: int
-    defines: Sequence[str]
-    include: Sequence[str]
-    definition: str | None
-    kind: str | None
-    product: str | None
-    auto_sync: bool
+    file: Annotated[str, typer.Argument(metavar="FILE.cpp", help="Ascend C source with a kernel.")]
+    kernel: Annotated[
+        str | None, typer.Option("--kernel", metavar="NAME", help="The kernel, as add<half>. Default: the only one.")
+    ] = None
+    blocks: Annotated[int, typer.Option("--blocks", min=1, help="Blocks of the launch (numBlocks).")] = 1
+    arg: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--arg",
+            metavar="VALUE",
+            help="Next argument of the kernel: a .npy file, zeros:SHAPE:TYPE (zeros:16x32:fp16), or a number; "
+            "repeatable.",
+        ),
+    ] = None
+    out: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--out",
+            metavar="NAME:SHAPE:TYPE",
+            help="An argument that the kernel writes (z:8x2048:fp16), by the name of its parameter; repeatable.",
+        ),
+    ] = None
+    tiling: Annotated[
+        str | None,
+        typer.Option(
+            "--tiling", metavar="FILE", help='Last argument: bytes, or JSON such as [["uint32", 8], ["float", 1]].'
+        ),
+    ] = None
+    tiling_key: Annotated[int, typer.Option("--tiling-key", help="What TILING_KEY_IS compares with.")] = 0
+    define: Annotated[list[str] | None, typer.Option("-D", "--define", metavar="NAME[=VALUE]", help="Repeatable.")] = (
+        None
+    )
+    include: Annotated[
+        list[str] | None, typer.Option("-I", "--include", metavar="DIR", help="Directory of its headers; repeatable.")
+    ] = None
+    definition: Annotated[
+        str | None,
+        typer.Option(
+            "--definition",
+            metavar="FILE",
+            help="Operator's definition (OpDef class or JSON) for DTYPE_X. Default: in op_host beside op_kernel.",
+        ),
+    ] = None
+    kind: Annotated[
+        str | None,
+        typer.Option("--kind", metavar="KIND", help="Cores it is for: vector, cube or mix. Default: it says."),
+    ] = None
+    product: Annotated[
+        str | None,
+        typer.Option("--product", "--soc-version", help="SoC version, series alias or product file (.toml)."),
+    ] = None
+    auto_sync: Annotated[
+        bool,
+        typer.Option(
+            "--auto-sync/--no-auto-sync",
+            help="Whether the source's compiler adds barriers between vector instructions and flags of the scalar "
+            "unit.",
+        ),
+    ] = True
 
     def compiled(self) -> SourceKernel:
         """Compile the kernel."""
@@ -102,8 +96,8 @@ class Given:
         return ascendc.compile(
             self.file,
             self.kernel,
-            defines=self.defines,
-            include=list(self.include),
+            defines=self.define or (),
+            include=self.include or (),
             kind=self.kind,  # type: ignore[arg-type]  # checked above
             product=self.product,
             definition=self.definition,
@@ -144,12 +138,28 @@ class Given:
 
     def _arguments(self) -> tuple[list[Any], dict[str, np.ndarray]]:
         outputs: dict[str, np.ndarray] = {}
-        for text in self.outs:
+        for text in self.out or ():
             name, _, rest = text.partition(":")
             if not name.isidentifier() or name in outputs:
                 raise UsageError(f"--out must begin with a name of its own, not {text!r}")
             outputs[name] = _zeros("--out", rest, text)
-        return [_argument(text) for text in self.args], outputs
+        return [_argument(text) for text in self.arg or ()], outputs
+
+
+def takes_kernel(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a kernel before its own; it is called with a `Given` in their place."""
+    theirs, own = (list(inspect.signature(what).parameters.values()) for what in (Given, command))
+    hints = get_type_hints(Given, include_extras=True) | get_type_hints(command, include_extras=True)
+    options = [one.replace(kind=one.KEYWORD_ONLY, annotation=hints[one.name]) for one in (*theirs, *own[1:])]
+
+    @functools.wraps(command)
+    def called(**values: Any) -> None:
+        command(Given(**{one.name: values.pop(one.name) for one in theirs}), **values)
+
+    # what typer reads; without the annotations of the command, whose first parameter is no option
+    called.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    called.__annotations__ = {one.name: one.annotation for one in options}
+    return called
 
 
 def _placed(arguments: list[Any], outputs: dict[str, np.ndarray], names: Sequence[str]) -> list[tuple[Any, str]]:
