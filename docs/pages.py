@@ -41,9 +41,9 @@ MODULES = {
         "ops.aclnn", "ops.ascendc", "ops.tbe.dsl",
     ),
     "Engines": (
-        "npu_sim.engines.execute", "npu_sim.engines.timeline", "npu_sim.engines.timeline_result",
-        "npu_sim.engines.hazards", "npu_sim.engines.reorder", "npu_sim.engines.session",
-        "npu_sim.engines.intervals", "npu_sim.points.request",
+        "npu_sim.engines.execute", "npu_sim.engines.execute_options", "npu_sim.engines.timeline",
+        "npu_sim.engines.timeline_result", "npu_sim.engines.hazards", "npu_sim.engines.reorder",
+        "npu_sim.engines.session", "npu_sim.engines.intervals", "npu_sim.points.request",
     ),
     "Programs": (
         "npu_sim.program.launch", "npu_sim.program.builder", "npu_sim.program.verify", "npu_sim.program.legality",

@@ -19,7 +19,7 @@ from npu_sim.debug.operands import Operand, operands_of, runs_of
 from npu_sim.debug.parts import Part, parts_of
 from npu_sim.debug.views import SpaceView, space_of
 from npu_sim.dtypes.formats import DTYPE_OF_DATA
-from npu_sim.engines.execute import ExecuteOptions, configuration
+from npu_sim.engines.execute_options import ExecuteOptions, configuration
 from npu_sim.engines.numerics import options_of
 from npu_sim.engines.reorder import legal_order, new_flags
 from npu_sim.errors import DTypeError, ProgramError, ShapeError, StateError, shown

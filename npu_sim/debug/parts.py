@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npu_sim.budget import reserve
-from npu_sim.engines.execute import core_sequence
+from npu_sim.engines.execute_turns import core_sequence
 from npu_sim.engines.turns import run_by_turns
 from npu_sim.errors import ProgramError
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue

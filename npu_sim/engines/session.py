@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from npu_sim.engines.execute import ExecuteOptions, configuration
+from npu_sim.engines.execute_options import ExecuteOptions, configuration
 from npu_sim.engines.session_jit import first_outside, localise
 from npu_sim.errors import InternalError, ProgramError, ShapeError
 from npu_sim.fenv import default_fenv

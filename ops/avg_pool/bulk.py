@@ -24,7 +24,7 @@ import numpy as np
 from npu_sim.accumulation import Accumulation
 from npu_sim.crew import run_parts
 from npu_sim.dtypes.formats import DTYPES
-from npu_sim.engines.execute import ExecuteOptions, configuration
+from npu_sim.engines.execute_options import ExecuteOptions, configuration
 from npu_sim.units import ceil_div
 from ops.avg_pool import bulk_planes
 from ops.avg_pool.call import AvgPoolCall, PoolAxis, divisors

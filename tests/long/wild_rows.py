@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.accumulation import default_accumulation
-from npu_sim.engines.execute import ExecuteOptions, configuration
+from npu_sim.engines.execute_options import ExecuteOptions, configuration
 from npu_sim.isa.atomic import SINK_LENGTH, apply_log
 from npu_sim.isa.cube import scratch_floats
 from npu_sim.isa.dispatch import run_rows

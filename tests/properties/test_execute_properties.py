@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from npu_sim.accumulation import SERIAL, default_accumulation
-from npu_sim.engines import execute as engine
+from npu_sim.engines import execute_turns as engine
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.engines.hazards import emit_rows
 from npu_sim.errors import ProductError, ProgramError, ShapeError
@@ -136,14 +136,14 @@ def test_core_that_runs_ahead_waits_instead_of_logging_too_much(monkeypatch):
     options = ExecuteOptions(accumulation=SERIAL, chunk_rows=1)
     reference = run_plan(plan, x, dy, options)
     waited = threading.Event()
-    wait = engine._Turns.wait
+    wait = engine.Turns.wait
 
     def counted(self, core):
         waited.set()
         wait(self, core)
 
     monkeypatch.setattr(engine, "_LOG_LIMIT_BYTES", 256)
-    monkeypatch.setattr(engine._Turns, "wait", counted)
+    monkeypatch.setattr(engine.Turns, "wait", counted)
     # the cores of the calling thread are held until a later one had to wait for them
     issue = legality.issue
 

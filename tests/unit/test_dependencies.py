@@ -176,9 +176,10 @@ def test_reach_of_the_dispatcher_holds_the_semantics_and_the_writers_of_machine_
     walk.add(dispatch._run_exact_cube_rows.py_func)
     places = {text for text in walk.texts if text.startswith("npu_sim.")}
     assert {
-        "npu_sim.isa.cube._exact_block",
+        "npu_sim.isa.cube_exact._exact_block",
         "npu_sim.isa.microkernel_ir._vector",
         "npu_sim.dtypes.convert_jit.fp32_to_fp16",
         "npu_sim.reinterpret.reinterpret",
     } <= places
-    assert not [place for place in places if place.startswith(("npu_sim.isa.vector.", "npu_sim.isa.cube._tree"))]
+    others = ("npu_sim.isa.vector.", "npu_sim.isa.cube_tree.tree", "npu_sim.isa.cube_serial.")
+    assert not [place for place in places if place.startswith(others)]

@@ -9,7 +9,7 @@ import pytest
 
 import ops
 from npu_sim.accumulation import SERIAL
-from npu_sim.engines import execute as engine
+from npu_sim.engines import execute_core, execute_turns
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Pipe, Space
@@ -70,7 +70,7 @@ def test_launch_that_is_not_trusted_starts_on_poison_whatever_ran_before():
 
 
 def test_memory_is_kept_for_cores_of_the_same_kind_only():
-    buffers, small, large = engine._Spare(CoreMemory.for_core), get_product("910b").core, get_product("910").core
+    buffers, small, large = execute_core._Spare(CoreMemory.for_core), get_product("910b").core, get_product("910").core
     memory = buffers.take(small)
     buffers.give_back(small, memory)
     other = buffers.take(large)
@@ -87,8 +87,8 @@ def test_memory_is_kept_for_cores_of_the_same_kind_only():
 
 def test_log_of_a_core_that_ran_ahead_keeps_the_overflow_mode(monkeypatch):
     # the engine hands a core a new log where none is to spare; Fixpipe reads the mode from the log
-    finish = engine._Turns.finish
-    monkeypatch.setattr(engine._Turns, "finish", lambda self, core, log: finish(self, core, log) and None)
+    finish = execute_turns.Turns.finish
+    monkeypatch.setattr(execute_turns.Turns, "finish", lambda self, core, log: finish(self, core, log) and None)
     one = np.full((8, 16, 8, 8), 300, np.float16)
     result = ops.convolution_backward(
         one, one, np.full((16, 16, 1, 1), 300, np.float16), stride=1, padding=0, dilation=1, product="910b",

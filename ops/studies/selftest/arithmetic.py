@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from npu_sim.accumulation import SERIAL, Accumulation
 from npu_sim.dtypes.formats import DTYPES
-from npu_sim.engines.execute import ExecuteOptions, Overflow, configuration
+from npu_sim.engines.execute_options import ExecuteOptions, Overflow, configuration
 from npu_sim.isa.atomic import SINK_LENGTH
 from npu_sim.isa.codes import Mode
 from npu_sim.isa.cube import scratch_words

@@ -1,0 +1,222 @@
+"""One core of a launch: its rows, checked and put in order, and the buffers they run on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.engines.execute_options import ExecuteOptions
+from npu_sim.engines.execute_turns import Log, Turns, take_turn
+from npu_sim.engines.issue_order import first_held_wait, starts_of
+from npu_sim.engines.reorder import legal_order, new_flags
+from npu_sim.errors import ProgramError
+from npu_sim.isa.dispatch import run_rows
+from npu_sim.isa.issue import CORE_STATE_LENGTH
+from npu_sim.isa.op import Op
+from npu_sim.isa.row import empty_rows, join_rows
+from npu_sim.memory.core import CoreMemory
+from npu_sim.products import Product
+from npu_sim.program.bounds import gm_violations
+from npu_sim.program.cross_core import undeclared_crossings
+from npu_sim.program.disassemble import disassemble, duty_of
+from npu_sim.program.launch import Launch
+from npu_sim.program.legality import issued_chunks
+from npu_sim.program.verify import verify
+from npu_sim.program.violation import Kind, Violation
+
+KindT = TypeVar("KindT")
+BufferT = TypeVar("BufferT")
+
+TURN_ROWS = 512
+"""How often a core that logs looks whether its turn has come; what it logs is written and read once more."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """What a core keeps from phase to phase (`Launch.keeps_cores`)."""
+
+    memory: CoreMemory
+    state: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(CORE_STATE_LENGTH, np.int64))
+    flags: npt.NDArray[np.int64] = field(default_factory=new_flags)
+
+
+@dataclass(slots=True)
+class Worker:
+    """Buffers of one host thread."""
+
+    product: Product
+    memory: CoreMemory
+    rows: np.ndarray
+    scratch: np.ndarray
+    staging: npt.NDArray[np.float32]
+    config: npt.NDArray[np.int64]
+    log: Log = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.log = Log(int(self.config[3]))
+
+
+class _Spare(Generic[KindT, BufferT]):
+    """Buffers that no launch uses, by kind: allocating and filling some takes as long as a small launch."""
+
+    LIMIT = 8
+
+    def __init__(self, make: Callable[[KindT], BufferT]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._spare: list[tuple[KindT, BufferT]] = []
+
+    def take(self, kind: KindT) -> BufferT:
+        """Return a buffer of ``kind``, as it is made or as another launch left it."""
+        with self._lock:
+            for i, (spare, buffer) in enumerate(self._spare):
+                if spare is kind or spare == kind:
+                    del self._spare[i]
+                    return buffer
+        return self._make(kind)
+
+    def give_back(self, kind: KindT, buffer: BufferT) -> None:
+        """Keep ``buffer`` for a later launch, and drop the oldest if there are too many."""
+        with self._lock:
+            self._spare.append((kind, buffer))
+            del self._spare[: -self.LIMIT]
+
+
+BUFFERS = _Spare(CoreMemory.for_core)
+ROWS = _Spare(empty_rows)
+
+
+def chunks_of(
+    launch: Launch,
+    core: int,
+    phase: int,
+    options: ExecuteOptions,
+    product: Product,
+    buffer: np.ndarray,
+    kept: Kept | None,
+) -> Iterator[np.ndarray]:
+    """Yield the issued rows of one core and phase, checked unless the launch is trusted, in the order of ``options``.
+
+    They are views that are valid until the next one. No row changes places with a CrossCoreWaitFlag.
+    """
+    if launch.trusted and kept is None and options.order == "program":
+        # nothing to check, to hold back or to move
+        yield from issued_chunks(launch, core, phase, buffer)
+        return
+    collected: list[np.ndarray] = []
+    done = 0
+    flags = kept.flags if kept else None
+    if options.order == "program" and not launch.trusted:
+        flags = new_flags() if flags is None else flags
+    for rows in issued_chunks(launch, core, phase, buffer, kept.state if kept else None):
+        if not launch.trusted:
+            _check(rows, launch, product, core, done)
+        done += len(rows)
+        first = 0
+        if options.order == "program" and not collected:
+            first = len(rows) if flags is None else int(first_held_wait(rows, 0, flags))
+            if first:
+                yield rows[:first]
+        for wait in np.flatnonzero(rows["op"] == Op.CROSS_CORE_WAIT_FLAG).tolist():
+            if wait < first:
+                continue
+            yield _ordered([*collected, rows[first:wait].copy()], options, product, flags)
+            yield rows[wait : wait + 1]
+            collected, first = [], wait + 1
+        if first < len(rows):
+            collected.append(rows[first:].copy())
+    if collected:
+        yield _ordered(collected, options, product, flags)
+
+
+def _ordered(
+    parts: list[np.ndarray], options: ExecuteOptions, product: Product, flags: npt.NDArray[np.int64] | None
+) -> np.ndarray:
+    """Return rows in the order of ``options``, the program's being that in which they start."""
+    rows = join_rows(parts)
+    if options.order != "program" or flags is None:
+        return rows[legal_order(rows, options.order, flags)]
+    starts = starts_of(rows, flags, product.cost.queue_depth_rows)
+    # rows that wait for ever are for the hazards engine to find; here they run as if they did not
+    return rows if starts.waits else rows[starts.order]
+
+
+def run_core(
+    launch: Launch,
+    core: int,
+    place: int,
+    phase: int,
+    options: ExecuteOptions,
+    worker: Worker,
+    turns: Turns,
+    kept: Kept | None,
+) -> None:
+    """Run what a core does in a phase; ``place`` is its place in the `core_sequence`, ``kept`` what it keeps."""
+    gm = turns.gm
+    memory = kept.memory if kept else worker.memory
+    if options.poison and not kept:
+        memory.poison()
+    done = 0
+    for rows in chunks_of(launch, core, phase, options, worker.product, worker.rows, kept):
+        # alone, a core has its turn from the start; among others it looks again every few rows
+        step = len(rows) if options.threads == 1 else TURN_ROWS
+        for first in range(0, len(rows), step):
+            last = min(first + step, len(rows))
+            take_turn(place, rows[first:last], worker.log, turns, gm)
+            bad = carry_out(rows, first, last, worker, memory, gm)
+            if bad >= 0:
+                raise ProgramError([unsupported(rows[bad], launch, core, done + bad)])
+        done += len(rows)
+    worker.log = turns.finish(place, worker.log) or Log(int(worker.config[3]))
+
+
+def carry_out(rows: np.ndarray, first: int, last: int, worker: Worker, memory: CoreMemory, gm: np.ndarray) -> int:
+    """Run a stretch of rows on the buffers of a core; return the row that cannot be carried out, or -1."""
+    log = worker.log
+    return int(
+        run_rows(
+            rows,
+            first,
+            last,
+            gm,
+            memory.l1,
+            memory.l0a,
+            memory.l0b,
+            memory.l0c,
+            memory.ub,
+            worker.config,
+            worker.scratch,
+            worker.staging,
+            log.sink,
+            log.runs,
+            log.data,
+        )
+    )
+
+
+def unsupported(row: np.void, launch: Launch, core: int, number: int) -> Violation:
+    """Return the finding for a row without semantics."""
+    return Violation(
+        kind=Kind.UNSUPPORTED,
+        row=number,
+        core=core,
+        tile=int(row["tile"]),
+        site=int(row["site"]),
+        detail=f"{disassemble(row)} must {duty_of(row)} ({launch.name})",
+    )
+
+
+def _check(rows: np.ndarray, launch: Launch, product: Product, core: int, first: int) -> None:
+    """Refuse rows that are illegal on the product or leave their tensors, before they touch memory."""
+    found = [replace(v, core=core, row=first + v.row) for v in verify(rows, product, core_kind=launch.kind_of(core))]
+    found += [replace(v, core=core, row=first + v.row) for v in undeclared_crossings(rows, launch)]
+    known = {violation.row for violation in found}
+    bounds = gm_violations(rows, launch.gm.table(), core=core, first=first)
+    found += [violation for violation in bounds if violation.row not in known]
+    if found:
+        raise ProgramError(found)
