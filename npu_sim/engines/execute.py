@@ -16,9 +16,8 @@ import numpy.typing as npt
 
 from npu_sim.budget import reserve
 from npu_sim.crew import run_parts
+from npu_sim.engines.execute_again import ran_again
 from npu_sim.engines.execute_core import (
-    BUFFERS,
-    ROWS,
     TURN_ROWS,
     Kept,
     Worker,
@@ -29,10 +28,10 @@ from npu_sim.engines.execute_core import (
 )
 from npu_sim.engines.execute_options import ExecuteOptions, Overflow, configuration, saturates
 from npu_sim.engines.execute_turns import Phase, core_sequence
+from npu_sim.engines.kit import KITS, ROWS
 from npu_sim.engines.turns import run_by_turns
 from npu_sim.errors import ProgramError
 from npu_sim.fenv import default_fenv
-from npu_sim.isa.cube import scratch_floats
 from npu_sim.isa.row import empty_rows
 from npu_sim.memory.core import CoreMemory, memory_bytes
 from npu_sim.memory.gm import GlobalMemory
@@ -97,7 +96,7 @@ class _Run:
             else:
                 self._run_phase(number)
         for worker in self._workers:
-            BUFFERS.give_back(self._product.core, worker.memory)
+            KITS.give_back(self._product.core, worker.kit)
             ROWS.give_back(len(worker.rows), worker.rows)
 
     def _hire(self, number: int, parts: int) -> int:
@@ -129,7 +128,8 @@ class _Run:
 
     def _work_blocks(self, number: int, phase: Phase, worker: Worker) -> None:
         launch, options, core = self._launch, self._options, self._product.core
-        own = [worker.memory, *(BUFFERS.take(core) for _ in range(launch.vectors))]
+        kits = [worker.kit, *(KITS.take(core) for _ in range(launch.vectors))]
+        own = [kit.memory for kit in kits]
         buffers = [worker.rows, *(ROWS.take(len(worker.rows)) for _ in range(launch.vectors))]
         while (taken := phase.take()) is not None:
             cores = launch.cores_of(taken[1])
@@ -144,8 +144,8 @@ class _Run:
             found, _ = run_by_turns(cores, chunks, CrossCoreFlags(launch), driver, {})
             if found:
                 raise ProgramError(found[-1:])
-        for memory, rows in zip(own[1:], buffers[1:], strict=True):
-            BUFFERS.give_back(core, memory)
+        for kit, rows in zip(kits[1:], buffers[1:], strict=True):
+            KITS.give_back(core, kit)
             ROWS.give_back(len(rows), rows)
 
     def _run_by_turns(self, number: int) -> None:
@@ -171,15 +171,13 @@ class _Run:
         return next(parts, 0) * self._launch.core_count <= _SMALL_PHASE_ROWS and next(parts, 0) == 0
 
     def _new_worker(self) -> Worker:
-        memory = BUFFERS.take(self._product.core)
+        kit = KITS.take(self._product.core)
         if not self._launch.trusted:
-            memory.poison()
+            kit.memory.poison()
         return Worker(
             product=self._product,
-            memory=memory,
+            kit=kit,
             rows=ROWS.take(max(self._options.chunk_rows, self._launch.step_rows)),
-            scratch=np.empty(scratch_floats(self._product.core), np.float64),
-            staging=np.empty(max(self._product.core.l0c_bytes // 4, 8192), np.float32),
             config=self._config,
         )
 
@@ -223,8 +221,8 @@ def execute(launch: Launch, product: Product, options: ExecuteOptions, gm: Globa
         # kernels are proven on the buffers of the products of the package; on others every row is looked at
         launch = replace(launch, trusted=False)
     arena = (gm or launch.gm).arena
-    plain = launch.trusted and options.shortcuts and options.order == "program" and not options.poison
-    if plain and launch.shortcut is not None:
+    plain = launch.trusted and options.order == "program" and not options.poison
+    if plain and options.shortcuts and launch.shortcut is not None:
         launch.shortcut(arena, saturates(product, options), options.threads)
-    else:
+    elif not plain or not ran_again(launch, arena, product, options):
         _Run(launch, arena, product, options).run()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +11,13 @@ import numpy.typing as npt
 from npu_sim.engines.execute_options import ExecuteOptions
 from npu_sim.engines.execute_turns import Log, Turns, take_turn
 from npu_sim.engines.issue_order import first_held_wait, starts_of
+from npu_sim.engines.kit import Kit
 from npu_sim.engines.reorder import legal_order, new_flags
 from npu_sim.errors import ProgramError
 from npu_sim.isa.dispatch import run_rows
 from npu_sim.isa.issue import CORE_STATE_LENGTH
 from npu_sim.isa.op import Op
-from npu_sim.isa.row import empty_rows, join_rows
+from npu_sim.isa.row import join_rows
 from npu_sim.memory.core import CoreMemory
 from npu_sim.products import Product
 from npu_sim.program.bounds import gm_violations
@@ -28,9 +27,6 @@ from npu_sim.program.launch import Launch
 from npu_sim.program.legality import issued_chunks
 from npu_sim.program.verify import verify
 from npu_sim.program.violation import Kind, Violation
-
-KindT = TypeVar("KindT")
-BufferT = TypeVar("BufferT")
 
 TURN_ROWS = 512
 """How often a core that logs looks whether its turn has come; what it logs is written and read once more."""
@@ -50,45 +46,13 @@ class Worker:
     """Buffers of one host thread."""
 
     product: Product
-    memory: CoreMemory
+    kit: Kit
     rows: np.ndarray
-    scratch: np.ndarray
-    staging: npt.NDArray[np.float32]
     config: npt.NDArray[np.int64]
     log: Log = field(init=False)
 
     def __post_init__(self) -> None:
         self.log = Log(int(self.config[3]))
-
-
-class _Spare(Generic[KindT, BufferT]):
-    """Buffers that no launch uses, by kind: allocating and filling some takes as long as a small launch."""
-
-    LIMIT = 8
-
-    def __init__(self, make: Callable[[KindT], BufferT]) -> None:
-        self._make = make
-        self._lock = threading.Lock()
-        self._spare: list[tuple[KindT, BufferT]] = []
-
-    def take(self, kind: KindT) -> BufferT:
-        """Return a buffer of ``kind``, as it is made or as another launch left it."""
-        with self._lock:
-            for i, (spare, buffer) in enumerate(self._spare):
-                if spare is kind or spare == kind:
-                    del self._spare[i]
-                    return buffer
-        return self._make(kind)
-
-    def give_back(self, kind: KindT, buffer: BufferT) -> None:
-        """Keep ``buffer`` for a later launch, and drop the oldest if there are too many."""
-        with self._lock:
-            self._spare.append((kind, buffer))
-            del self._spare[: -self.LIMIT]
-
-
-BUFFERS = _Spare(CoreMemory.for_core)
-ROWS = _Spare(empty_rows)
 
 
 def chunks_of(
@@ -158,7 +122,7 @@ def run_core(
 ) -> None:
     """Run what a core does in a phase; ``place`` is its place in the `core_sequence`, ``kept`` what it keeps."""
     gm = turns.gm
-    memory = kept.memory if kept else worker.memory
+    memory = kept.memory if kept else worker.kit.memory
     if options.poison and not kept:
         memory.poison()
     done = 0
@@ -190,8 +154,8 @@ def carry_out(rows: np.ndarray, first: int, last: int, worker: Worker, memory: C
             memory.l0c,
             memory.ub,
             worker.config,
-            worker.scratch,
-            worker.staging,
+            worker.kit.scratch,
+            worker.kit.staging,
             log.sink,
             log.runs,
             log.data,

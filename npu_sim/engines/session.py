@@ -6,20 +6,19 @@ arrays, and can keep the rows, so that the engines that look at rows only can ju
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from npu_sim.engines.execute_options import ExecuteOptions, configuration
+from npu_sim.engines.kit import KITS, Kit
 from npu_sim.engines.session_jit import first_outside, localise
 from npu_sim.errors import InternalError, ProgramError, ShapeError
 from npu_sim.fenv import default_fenv
 from npu_sim.isa.atomic import SINK_LENGTH
 from npu_sim.isa.codes import Space
-from npu_sim.isa.cube import scratch_floats
 from npu_sim.isa.dispatch import run_rows
 from npu_sim.isa.footprint import empty_runs
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
@@ -27,51 +26,12 @@ from npu_sim.isa.row import join_rows
 from npu_sim.memory.core import CoreMemory
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.memory.host import HostMemory, HostSpan
-from npu_sim.products import CoreSpec, Product
+from npu_sim.products import Product
 from npu_sim.program.disassemble import disassemble, duty_of
 from npu_sim.program.launch import Launch
 from npu_sim.program.recorded import launch_of
 from npu_sim.program.verify import verify
 from npu_sim.program.violation import Kind, Violation
-
-
-@dataclass(slots=True)
-class _Kit:
-    """Buffers of one core and what the executor works with."""
-
-    memory: CoreMemory
-    scratch: np.ndarray
-    staging: npt.NDArray[np.float32]
-
-
-class _Kits:
-    """Kits that no session uses: filling fresh pages takes longer than a small kernel."""
-
-    LIMIT = 4
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._spare: list[tuple[CoreSpec, _Kit]] = []
-
-    def take(self, core: CoreSpec) -> _Kit:
-        with self._lock:
-            for i, (spec, kit) in enumerate(self._spare):
-                if spec == core:
-                    del self._spare[i]
-                    return kit
-        return _Kit(
-            memory=CoreMemory.for_core(core),
-            scratch=np.empty(scratch_floats(core), np.float64),
-            staging=np.empty(max(core.l0c_bytes // 4, 256), np.float32),
-        )
-
-    def give_back(self, core: CoreSpec, kit: _Kit) -> None:
-        with self._lock:
-            self._spare.append((core, kit))
-            del self._spare[: -self.LIMIT]
-
-
-_KITS = _Kits()
 
 
 class Session:
@@ -118,7 +78,7 @@ class Session:
         self._reached = np.zeros((1, len(Space), 2), np.int64)
         # tables of the last two lots of spans: loads and stores take turns
         self._tables: list[tuple[Sequence[HostSpan], npt.NDArray[np.int64]]] = []
-        self._kit: _Kit | None = _KITS.take(product.core)
+        self._kit: Kit | None = KITS.take(product.core)
         core_memory = self._kit.memory
         core_memory.poison()
         self._buffers = core_memory.l1, core_memory.l0a, core_memory.l0b, core_memory.l0c, core_memory.ub
@@ -200,7 +160,7 @@ class Session:
     def close(self) -> None:
         """Give the buffers back; the rows stay."""
         if self._kit is not None:
-            _KITS.give_back(self._product.core, self._kit)
+            KITS.give_back(self._product.core, self._kit)
             self._kit = None
 
     def _table_of(self, spans: Sequence[HostSpan]) -> npt.NDArray[np.int64]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from npu_sim.crew import run_parts
 from npu_sim.dtypes.formats import BF16, FP16, DType
 from npu_sim.errors import DTypeError, LayoutError, ShapeError
+from npu_sim.fenv import default_fenv
 from npu_sim.layouts import transform_jit
 from npu_sim.layouts.formats import (
     ActivationLayout,
@@ -81,36 +81,64 @@ def _check_block(c0: int, item_bytes: int) -> None:
         raise LayoutError(f"C0 of {8 * item_bytes}-bit elements must be {allowed}, not {c0}")
 
 
-def _run(
-    src: np.ndarray,
-    dst: np.ndarray,
-    threads: int,
-    function: Callable[..., None],
-    tasks: int,
-    scratch_elems: int,
-    *arguments: Any,
-) -> None:
-    """Run the tasks of a jitted transform, in as many parts as the work is worth."""
-    if threads < 1:
-        raise ShapeError(f"threads must be at least 1, not {threads}")
-    parts = max(1, min(threads, tasks, dst.nbytes // BYTES_PER_THREAD))
+class Transform:
+    """A jitted transform of one layout: what every run of it needs, found once.
 
-    def run_part(part: int) -> None:
-        scratch = (np.empty(scratch_elems, dst.dtype),) if scratch_elems else ()
-        function(src, dst, tasks * part // parts, tasks * (part + 1) // parts, *scratch, *arguments)
+    Parameters
+    ----------
+    layout : ActivationLayout, WeightLayout or MatrixLayout
+        The blocked side.
+    to_blocked : bool
+        Whether that is the result.
+    cast, saturate
+        As of `blocked_from_activation`.
+    """
 
-    if tasks:
-        run_parts(run_part, parts)
+    def __init__(self, layout: Layout, to_blocked: bool, cast: DType | None = None, saturate: bool = False) -> None:
+        self._function, self._tasks, self._scratch_elems, self._arguments = _jitted(layout, to_blocked)
+        if cast is not None:
+            self._function = transform_jit.cast_blocked_from_planes
+            code = transform_jit.CAST_FP16 if cast is FP16 else transform_jit.CAST_BF16
+            self._arguments = *self._arguments, code, int(saturate)
+
+    def run(self, src: np.ndarray, dst: np.ndarray, threads: int) -> None:
+        """Fill ``dst`` from ``src``: flat words of the two sides, unchecked, in as many parts as the work is worth."""
+        if threads < 1:
+            raise ShapeError(f"threads must be at least 1, not {threads}")
+        parts = max(1, min(threads, self._tasks, dst.nbytes // BYTES_PER_THREAD))
+        if parts > 1:
+            run_parts(lambda part: self._run_part(src, dst, part, parts), parts)
+        elif self._tasks:
+            self._run_part(src, dst, 0, 1)
+
+    def _run_part(self, src: np.ndarray, dst: np.ndarray, part: int, parts: int) -> None:
+        first, last = self._tasks * part // parts, self._tasks * (part + 1) // parts
+        scratch = (np.empty(self._scratch_elems, dst.dtype),) if self._scratch_elems else ()
+        self._function(src, dst, first, last, *scratch, *self._arguments)
 
 
-def _activation_tasks(layout: ActivationLayout) -> tuple[int, int]:
-    """Return the tasks of a feature map and its pixels per plane; no task if it is empty."""
-    plane = layout.h * layout.w
-    if layout.storage_elems == 0:
-        return 0, plane
-    return layout.n * layout.d * layout.c1 * transform_jit.chunks_of_plane(plane), plane
+def _jitted(layout: Layout, to_blocked: bool) -> tuple[Callable[..., None], int, int, tuple[int, ...]]:
+    """Return the function of a transform, its tasks (none if nothing is there), its scratch and what it reads."""
+    function: Callable[..., None]
+    if isinstance(layout, ActivationLayout):
+        plane = layout.h * layout.w
+        chunks = layout.n * layout.d * layout.c1 * transform_jit.chunks_of_plane(plane) if layout.storage_elems else 0
+        scratch_elems = (layout.c0 + 1) * transform_jit.SCRATCH_STEP
+        function = transform_jit.blocked_from_planes if to_blocked else transform_jit.planes_from_blocked
+        return function, chunks, scratch_elems, (layout.c, layout.d, plane, layout.c0)
+    if isinstance(layout, WeightLayout):
+        window = layout.kh * layout.kw
+        shape = (layout.groups, layout.cout_per_group, layout.cin_per_group, layout.kd, window, layout.c0)
+        arguments = *shape, layout.mag, layout.cin1_g, layout.cout_g
+        rows = layout.real_g * layout.cout_g if to_blocked else layout.cout
+        function = transform_jit.fractal_from_weights if to_blocked else transform_jit.weights_from_fractal
+        return function, ceil_div(rows, transform_jit.WEIGHT_ROWS), layout.c0 * (window + 1), arguments
+    tasks = prod(layout.leading) * layout.m1 if layout.storage_elems else 0
+    function = transform_jit.nz_from_rows if to_blocked else transform_jit.rows_from_nz
+    return function, tasks, 0, (layout.m, layout.n, layout.n0)
 
 
+@default_fenv
 def blocked_from_activation(
     source: np.ndarray,
     layout: ActivationLayout,
@@ -159,15 +187,7 @@ def blocked_from_activation(
         words = cast.code
     _check_block(layout.c0, words.itemsize)
     dst = _output("out", out, words, layout.storage_elems, src)
-    tasks, plane = _activation_tasks(layout)
-    scratch_elems = (layout.c0 + 1) * transform_jit.SCRATCH_STEP
-    shape = (layout.c, layout.d, plane, layout.c0)
-    if cast is None:
-        _run(src, dst, threads, transform_jit.blocked_from_planes, tasks, scratch_elems, *shape)
-    else:
-        code = transform_jit.CAST_FP16 if cast is FP16 else transform_jit.CAST_BF16
-        function = transform_jit.cast_blocked_from_planes
-        _run(src, dst, threads, function, tasks, scratch_elems, *shape, code, int(saturate))
+    Transform(layout, to_blocked=True, cast=cast, saturate=saturate).run(src, dst, threads)
     return dst
 
 
@@ -197,44 +217,28 @@ def activation_from_blocked(
     ShapeError, DTypeError, LayoutError
         An argument does not fit.
     """
-    tasks, plane = _activation_tasks(layout)
-    scratch_elems = (layout.c0 + 1) * transform_jit.SCRATCH_STEP
-    shape = (layout.c, layout.d, plane, layout.c0)
-    return _from_storage(
-        storage, layout, layout.c0, out, threads, transform_jit.planes_from_blocked, tasks, scratch_elems, *shape
-    )
+    return _from_storage(storage, layout, layout.c0, out, threads)
 
 
-def _to_storage(
-    source: np.ndarray, layout: Layout, block: int, out: np.ndarray | None, threads: int, *transform: Any
-) -> np.ndarray:
-    """Check a row-major array and convert it; ``transform`` is the rest of the arguments of `_run`."""
+def _to_storage(source: np.ndarray, layout: Layout, block: int, out: np.ndarray | None, threads: int) -> np.ndarray:
+    """Check a row-major array and convert it."""
     src = _flat_words("source", source, layout.logical_shape)
     _check_block(block, src.dtype.itemsize)
     dst = _output("out", out, src.dtype, layout.storage_elems, src)
-    _run(src, dst, threads, *transform)
+    Transform(layout, to_blocked=True).run(src, dst, threads)
     return dst
 
 
-def _from_storage(
-    storage: np.ndarray, layout: Layout, block: int, out: np.ndarray | None, threads: int, *transform: Any
-) -> np.ndarray:
-    """Check a storage and convert it to a row-major array; ``transform`` as of `_to_storage`."""
+def _from_storage(storage: np.ndarray, layout: Layout, block: int, out: np.ndarray | None, threads: int) -> np.ndarray:
+    """Check a storage and convert it to a row-major array."""
     src = _flat_storage("storage", storage, layout.storage_elems)
     _check_block(block, src.dtype.itemsize)
     result = np.empty(layout.logical_shape, storage.dtype) if out is None else out
     if result.shape != layout.logical_shape:
         raise ShapeError(f"Shape of out must be {layout.logical_shape}, not {result.shape}")
     dst = _output("out", result, _word_type(storage.dtype), prod(layout.logical_shape), storage)
-    _run(src, dst, threads, *transform)
+    Transform(layout, to_blocked=False).run(src, dst, threads)
     return result
-
-
-def _weight_arguments(layout: WeightLayout) -> tuple[int, ...]:
-    """Return the scratch of the transforms of weights and what they read."""
-    window = layout.kh * layout.kw
-    shape = (layout.groups, layout.cout_per_group, layout.cin_per_group, layout.kd, window, layout.c0)
-    return layout.c0 * (window + 1), *shape, layout.mag, layout.cin1_g, layout.cout_g
 
 
 def fractal_from_weight(
@@ -247,9 +251,7 @@ def fractal_from_weight(
     uint16[layout.storage_elems] or uint32[...]
         Flat words; padding, and the blocks between different groups of a merged group, are 0.
     """
-    tasks = layout.real_g * layout.cout_g // transform_jit.WEIGHT_ROWS
-    function = transform_jit.fractal_from_weights
-    return _to_storage(source, layout, layout.c0, out, threads, function, tasks, *_weight_arguments(layout))
+    return _to_storage(source, layout, layout.c0, out, threads)
 
 
 def weight_from_fractal(
@@ -260,9 +262,7 @@ def weight_from_fractal(
     What lies outside the diagonal blocks of a merged group is ignored, because the weight-gradient kernel leaves the
     products of different groups there.
     """
-    tasks = ceil_div(layout.cout, transform_jit.WEIGHT_ROWS)
-    function = transform_jit.weights_from_fractal
-    return _from_storage(storage, layout, layout.c0, out, threads, function, tasks, *_weight_arguments(layout))
+    return _from_storage(storage, layout, layout.c0, out, threads)
 
 
 def nz_from_matrix(
@@ -275,22 +275,14 @@ def nz_from_matrix(
     uint16[layout.storage_elems] or uint32[...]
         Flat words; the padding is 0.
     """
-    function = transform_jit.nz_from_rows
-    return _to_storage(source, layout, layout.n0, out, threads, function, *_nz_arguments(layout))
+    return _to_storage(source, layout, layout.n0, out, threads)
 
 
 def matrix_from_nz(
     storage: np.ndarray, layout: MatrixLayout, out: np.ndarray | None = None, *, threads: int = 1
 ) -> np.ndarray:
     """Convert FRACTAL_NZ to row-major matrices, with everything else as of `activation_from_blocked`."""
-    function = transform_jit.rows_from_nz
-    return _from_storage(storage, layout, layout.n0, out, threads, function, *_nz_arguments(layout))
-
-
-def _nz_arguments(layout: MatrixLayout) -> tuple[int, ...]:
-    """Return the tasks of the transforms of matrices, their scratch (none) and what they read."""
-    tasks = prod(layout.leading) * layout.m1 if layout.storage_elems else 0
-    return tasks, 0, layout.m, layout.n, layout.n0
+    return _from_storage(storage, layout, layout.n0, out, threads)
 
 
 def trans_data(

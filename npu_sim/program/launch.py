@@ -81,6 +81,14 @@ class SourceLine(NamedTuple):
 Shortcut = Callable[[npt.NDArray[np.uint8], bool, int], None]
 
 
+@dataclass(slots=True)
+class KeptRows:
+    """What `engines.execute` keeps of a launch: how often it ran (2: or more), and then its rows, INSTR[n], if few."""
+
+    runs: int = 0
+    rows: np.ndarray | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """One kernel launch.
@@ -145,6 +153,8 @@ class Launch:
         Tests hold it to the rows.
     known : tuple of Violation
         What whoever made the rows knows to be undefined on a device and no row shows; the hazards engine reports it.
+    kept : KeptRows
+        Of this launch alone: one that `replace` makes of it begins anew.
     """
 
     name: str
@@ -169,6 +179,7 @@ class Launch:
     list_commands: int = 0
     shortcut: Shortcut | None = None
     known: tuple[Violation, ...] = ()
+    kept: KeptRows = field(init=False, repr=False, compare=False, default_factory=KeptRows)
 
     @property
     def keeps_cores(self) -> bool:

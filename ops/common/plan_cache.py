@@ -22,8 +22,9 @@ from npu_sim.units import KIB
 
 PlanT = TypeVar("PlanT")
 
-LIMIT = 128
-"""Plans that are kept, those used last; one of three gradients with all its launches has about 40 KiB."""
+LIMIT = 256
+"""Signatures whose plans are kept, those used last: many calls have two, arguments as given and as read, and one plan
+of about 40 KiB, and as much as 128 KiB more for each launch that ran again (`engines.execute_again`)."""
 
 LIMIT_BYTES = 256 * KIB
 """Bytes of constants (matrices of divisors) in a plan that is kept."""
@@ -46,7 +47,10 @@ class _Plans:
             return found[1]
 
     def keep(self, signature: Hashable, product: Product, plan: object) -> None:
-        """Keep a plan, and drop that which was not used for longest if there are too many."""
+        """Keep a plan without large constants, and drop that which was not used for longest if there are too many."""
+        constants: Mapping[Any, np.ndarray] = getattr(plan, "constants", {})
+        if sum(values.nbytes for values in constants.values()) > LIMIT_BYTES:
+            return
         with self._lock:
             self._kept[signature] = product, plan
             if len(self._kept) > LIMIT:
@@ -67,6 +71,47 @@ forget_plans = _PLANS.clear
 def _values_of(kind: Any) -> Callable[[Any], tuple[Hashable, ...]]:
     """Return what gives the fields of a call but its product, whose hash would walk through all its facts."""
     return attrgetter(*(field.name for field in fields(kind) if field.name != "product"))
+
+
+_PLAIN = frozenset((int, bool, str, type(None), np.dtype))
+
+
+def plain(value: Any) -> Hashable:
+    """Return what is equal for arguments of equal values and types alone, 1 and True being two; None for others.
+
+    Plain are ints, bools, words, None, and tuples and lists of them.
+    """
+    kind = type(value)
+    if kind is tuple or kind is list:
+        parts = tuple(map(plain, value))
+        return None if None in parts else (kind, parts)
+    return (kind, value) if kind in _PLAIN else None
+
+
+def planned_again(arrays: tuple[np.ndarray, ...], product: Product, make: Callable[[], PlanT], *others: Any) -> PlanT:
+    """Return the plan of a call that was made before of such arrays and ``others`` as they were given, else ``make()``.
+
+    Reading and checking arguments takes as long as to compute a small call.
+
+    Parameters
+    ----------
+    arrays : tuple of array
+        Of which only types and shapes decide the plan.
+    product, make
+        As of `planned_once`, which ``make`` calls.
+    others : object
+        All other arguments that decide the plan, with the name of the operator. Where one is not `plain`, ``make`` does
+        it all.
+    """
+    given = plain(others)
+    if given is None or current_recorder() is not None:
+        return make()
+    signature = (id(product), given, *((array.dtype, array.shape) for array in arrays))
+    plan: PlanT | None = _PLANS.find(signature)
+    if plan is None:
+        plan = make()
+        _PLANS.keep(signature, product, plan)
+    return plan
 
 
 def planned_once(call: Any, product: Product, make: Callable[[], PlanT], *others: Hashable) -> PlanT:
@@ -94,7 +139,5 @@ def planned_once(call: Any, product: Product, make: Callable[[], PlanT], *others
     plan: PlanT | None = _PLANS.find(signature)
     if plan is None:
         plan = make()
-        constants: Mapping[Any, np.ndarray] = getattr(plan, "constants", {})
-        if sum(values.nbytes for values in constants.values()) <= LIMIT_BYTES:
-            _PLANS.keep(signature, product, plan)
+        _PLANS.keep(signature, product, plan)
     return plan

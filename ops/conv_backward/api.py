@@ -22,7 +22,7 @@ from ops.common.generation import Generation
 from ops.common.notebook import result_html
 from ops.common.options import run_options
 from ops.common.padding import named_padding
-from ops.common.plan_cache import planned_once
+from ops.common.plan_cache import planned_again, planned_once
 from ops.common.quirks import parse_quirks
 from ops.common.rule import Profile
 from ops.common.run import empty_results
@@ -305,13 +305,21 @@ def convolution_backward(
         "weight": as_array(weight, "weight"),
     }
     g, x, w = (contiguous(tensor, name) for name, tensor in tensors.items())
-    call = _call_of(
-        _desc(g), _desc(x), _desc(w), stride=stride, padding=padding, dilation=dilation, transposed=transposed,
-        output_padding=output_padding, groups=groups, output_mask=output_mask, cube_math_type=cube_math_type,
-        product=product, bias_sizes=bias_sizes, profile=profile, quirks=quirks,
-        deterministic=deterministic, strict_output_dtype=strict_output_dtype,
+    chip = current_product() if product is None else get_product(product)
+
+    def planned() -> ConvBackwardPlan:
+        call = _call_of(
+            _desc(g), _desc(x), _desc(w), stride=stride, padding=padding, dilation=dilation, transposed=transposed,
+            output_padding=output_padding, groups=groups, output_mask=output_mask, cube_math_type=cube_math_type,
+            product=chip, bias_sizes=bias_sizes, profile=profile, quirks=quirks,
+            deterministic=deterministic, strict_output_dtype=strict_output_dtype,
+        )  # fmt: skip
+        return planned_once(call, chip, lambda: plan_call(check(call)))
+
+    plan = planned_again(
+        (g, x, w), chip, planned, "convolution_backward", stride, padding, dilation, transposed, output_padding, groups,
+        output_mask, cube_math_type, bias_sizes, profile, quirks, deterministic, strict_output_dtype,
     )  # fmt: skip
-    plan = planned_once(call, call.product, lambda: plan_call(check(call)))
     return run_convolution_backward(
         plan, g, x, w, accumulation=accumulation, overflow=overflow, threads=threads, core_order=core_order
     )

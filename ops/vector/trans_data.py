@@ -6,13 +6,11 @@ shortcut.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 
-from npu_sim.layouts import transform
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
+from npu_sim.layouts.transform import Transform
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import InputPlace, Launch, Shortcut
@@ -29,23 +27,17 @@ from ops.vector.trans_data_plan import (
 
 NAME = "TransData"
 
-_Move = Callable[..., np.ndarray]
-"""One of `npu_sim.layouts.transform`."""
-
 
 def _shortcut(
-    src: GmTensor, dst: GmTensor, layout: ActivationLayout | WeightLayout, item_bytes: int, forward: bool, move: _Move
+    src: GmTensor, dst: GmTensor, layout: ActivationLayout | WeightLayout, item_bytes: int, forward: bool
 ) -> Shortcut:
-    """Return a shortcut that hands views of the arena to ``move``; ``forward``: ``dst`` is the blocked one."""
+    """Return a shortcut that transforms in the arena; ``forward``: ``dst`` is the blocked one. Sizes were checked."""
     words = np.dtype(f"u{item_bytes}")
-    shapes = layout.logical_shape, (layout.storage_elems,)
-
-    def view(arena: npt.NDArray[np.uint8], tensor: GmTensor, shape: tuple[int, ...]) -> np.ndarray:
-        return arena[tensor.address : tensor.address + tensor.byte_count].view(words).reshape(shape)
+    transform = Transform(layout, to_blocked=forward)
+    source, result = (slice(tensor.address, tensor.address + tensor.byte_count) for tensor in (src, dst))
 
     def shortcut(arena: npt.NDArray[np.uint8], saturate: bool, threads: int) -> None:
-        source, out = view(arena, src, shapes[not forward]), view(arena, dst, shapes[forward])
-        move(source, layout, out, threads=threads)
+        transform.run(arena[source].view(words), arena[result].view(words), threads)
 
     return shortcut
 
@@ -90,12 +82,11 @@ def trans_data_activation_launch(
     """
     params = activation_params(src, dst, layout, item_bytes, direction, product)
     forward, kernel = direction == "to_blocked", kernel_trans_data_activation
-    move: _Move = transform.blocked_from_activation if forward else transform.activation_from_blocked
     return vector_launch(
         NAME, kernel.to_blocked if forward else kernel.from_blocked, params, gm, kernel.SITES, fixed_cost="trans_data",
         inputs=_inputs(forward),
         list_commands=activation_commands(layout, item_bytes, product),
-        shortcut=_shortcut(src, dst, layout, item_bytes, forward, move),
+        shortcut=_shortcut(src, dst, layout, item_bytes, forward),
     )  # fmt: skip
 
 
@@ -129,10 +120,9 @@ def trans_data_weight_launch(
     """
     params = weight_params(src, dst, layout, item_bytes, direction, product)
     forward, kernel = direction == "to_fractal", kernel_trans_data_weight
-    move: _Move = transform.fractal_from_weight if forward else transform.weight_from_fractal
     return vector_launch(
         NAME, kernel.to_fractal if forward else kernel.from_fractal, params, gm, kernel_trans_data_lines.SITES,
         step_rows=kernel.STEP_ROWS, fixed_cost="trans_data", inputs=_inputs(forward),
         list_commands=weight_commands(layout, item_bytes),
-        shortcut=_shortcut(src, dst, layout, item_bytes, forward, move),
+        shortcut=_shortcut(src, dst, layout, item_bytes, forward),
     )  # fmt: skip

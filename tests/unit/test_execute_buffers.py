@@ -9,8 +9,9 @@ import pytest
 
 import ops
 from npu_sim.accumulation import SERIAL
-from npu_sim.engines import execute_core, execute_turns
+from npu_sim.engines import execute_turns
 from npu_sim.engines.execute import ExecuteOptions, execute
+from npu_sim.engines.kit import Spare
 from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Pipe, Space
 from npu_sim.memory.core import POISON_BYTE, CoreMemory
@@ -70,7 +71,7 @@ def test_launch_that_is_not_trusted_starts_on_poison_whatever_ran_before():
 
 
 def test_memory_is_kept_for_cores_of_the_same_kind_only():
-    buffers, small, large = execute_core._Spare(CoreMemory.for_core), get_product("910b").core, get_product("910").core
+    buffers, small, large = Spare(CoreMemory.for_core), get_product("910b").core, get_product("910").core
     memory = buffers.take(small)
     buffers.give_back(small, memory)
     other = buffers.take(large)

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import ops
-from npu_sim.errors import OperatorError
+from npu_sim.errors import NpuSimError, OperatorError
 from npu_sim.products import get_product
 from npu_sim.report.explain import recording
 from ops.common import plan_cache
+from ops.conv_backward import api
 from tests.oracles.convolution import Attributes, gradients
 
 SHAPES = ((2, 16, 6, 6), (2, 16, 6, 6), (16, 16, 3, 3))
@@ -91,6 +92,28 @@ def test_plans_of_recorded_calls_are_not_kept_nor_taken() -> None:
     assert _call(0)[1].plan is first.plan
 
 
+@pytest.mark.parametrize("name", ["stride", "padding", "dilation", "groups"])
+def test_arguments_are_known_by_type_as_well_as_by_value(name: str) -> None:
+    plan = _call(0, padding=1)[1].plan
+    for wrong in (True, 1.0, np.True_):
+        # 1 == True == 1.0, and they have one hash
+        with pytest.raises(NpuSimError, match=name):
+            _call(0, **{name: wrong})
+    if name != "groups":
+        with pytest.raises(NpuSimError, match=name):
+            _call(0, **{name: (1, True)})
+        assert _call(0, **{name: [1, 1]})[1].plan is plan
+    assert _call(0, **{name: np.int64(1)})[1].plan is plan
+
+
+def test_arguments_as_they_were_given_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = _call(0, stride=[1, 1])[1].plan
+    monkeypatch.setattr(api, "_call_of", None)
+    assert _call(1, stride=[1, 1])[1].plan is plan
+    with pytest.raises(TypeError):
+        _call(0, stride=(1, 1))
+
+
 def test_refusals_are_made_anew() -> None:
     for _ in range(2):
         with pytest.raises(OperatorError, match="groups"):
@@ -116,7 +139,7 @@ def test_threads_share_one_plan() -> None:
 
 
 def test_plans_that_were_not_used_for_longest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_cache, "LIMIT", 2)
+    monkeypatch.setattr(plan_cache, "LIMIT", 3)  # calls have two signatures, as given and as read
     plans = [_call(0, output_mask=mask)[1].plan for mask in ((True, False, False), (False, True, False))]
     assert _call(0, output_mask=(True, False, False))[1].plan is plans[0]
     _call(0, output_mask=(False, False, True))

@@ -10,7 +10,8 @@ import pytest
 from npu_sim._jit import jit
 from npu_sim.accumulation import default_accumulation
 from npu_sim.engines.execute import ExecuteOptions
-from npu_sim.engines.session import _KITS, Session, recorded_launch
+from npu_sim.engines.kit import KITS
+from npu_sim.engines.session import Session, recorded_launch
 from npu_sim.engines.session_jit import first_outside, gm_operands, localise
 from npu_sim.errors import InternalError, ProgramError, ShapeError
 from npu_sim.isa.footprint import empty_runs, reach
@@ -294,10 +295,10 @@ def test_session_on_another_product_has_its_buffers():
 
 
 def test_sessions_closed_leave_few_buffers_behind():
-    opened = [session(HostMemory()) for _ in range(_KITS.LIMIT + 2)]
+    opened = [session(HostMemory()) for _ in range(KITS.LIMIT + 2)]
     for each in opened:
         each.close()
-    assert len(_KITS._spare) == _KITS.LIMIT
+    assert len(KITS._spare) == KITS.LIMIT
 
 
 def test_run_outside_of_a_view_counts_rows_from_the_first_of_the_session():

@@ -1,0 +1,67 @@
+"""What one emulated core works with, kept from launch to launch: making and filling it takes as long as a small one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.isa.cube import scratch_floats
+from npu_sim.isa.row import empty_rows
+from npu_sim.memory.core import CoreMemory
+from npu_sim.products import CoreSpec
+
+KindT = TypeVar("KindT")
+BufferT = TypeVar("BufferT")
+
+
+@dataclass(slots=True)
+class Kit:
+    """Buffers of one core and the workspaces of `isa.dispatch.run_rows`."""
+
+    memory: CoreMemory
+    scratch: np.ndarray
+    staging: npt.NDArray[np.float32]
+
+    @classmethod
+    def for_core(cls, core: CoreSpec) -> Kit:
+        """Make a kit with poison in its buffers."""
+        return cls(
+            memory=CoreMemory.for_core(core),
+            scratch=np.empty(scratch_floats(core), np.float64),
+            staging=np.empty(max(core.l0c_bytes // 4, 8192), np.float32),
+        )
+
+
+class Spare(Generic[KindT, BufferT]):
+    """Buffers that nobody uses, by kind."""
+
+    LIMIT = 8
+
+    def __init__(self, make: Callable[[KindT], BufferT]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._spare: list[tuple[KindT, BufferT]] = []
+
+    def take(self, kind: KindT) -> BufferT:
+        """Return a buffer of ``kind``, as it is made or as another left it."""
+        with self._lock:
+            for i, (spare, buffer) in enumerate(self._spare):
+                if spare is kind or spare == kind:
+                    del self._spare[i]
+                    return buffer
+        return self._make(kind)
+
+    def give_back(self, kind: KindT, buffer: BufferT) -> None:
+        """Keep ``buffer`` for a later launch, and drop the oldest if there are too many."""
+        with self._lock:
+            self._spare.append((kind, buffer))
+            del self._spare[: -self.LIMIT]
+
+
+KITS = Spare(Kit.for_core)
+ROWS = Spare(empty_rows)
