@@ -58,6 +58,19 @@ def tiling_bytes(tiling: object) -> bytes:
     raise DTypeError(f"tiling must be bytes, a ctypes structure or an array, not {shown(tiling)}")
 
 
+def list_bytes(shapes: Sequence[Sequence[int]], addresses: Sequence[int]) -> bytes:
+    """Return what a list of tensors is in memory: where the pointers begin, the sizes of each tensor, the pointers.
+
+    Words of 64 bits; that before the sizes of a tensor holds their number below, and above the tensor's number, in the
+    first the number of tensors (the page ListTensorDesc of the Ascend C API).
+    """
+    words = [0]
+    for number, shape in enumerate(shapes):
+        words += [(number or len(shapes)) << 32 | len(shape), *shape]
+    words[0] = 8 * len(words)
+    return struct.pack(f"<{len(words) + len(addresses)}Q", *words, *addresses)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Pointer:
     """An argument that points into memory; arguments with the same ``memory`` share it, as pointers do.
@@ -83,9 +96,10 @@ class Arguments:
     names : sequence of str
         Of the parameters, as far as they are known.
     given : sequence
-        NumPy arrays, places in memory, numbers, bytes (a struct, or what a pointer means), None (a null pointer).
+        NumPy arrays, lists of them (of dynamic inputs and outputs), places in memory, numbers, bytes (a struct, or what
+        a pointer means), None (a null pointer).
     outputs : sequence of int
-        Numbers of the arrays whose content before the call means nothing, and all of which must be written.
+        Numbers of the arrays, or lists, whose content before the call means nothing, and all of which must be written.
 
     Raises
     ------
@@ -102,6 +116,7 @@ class Arguments:
         self.gm = GlobalMemory()
         self._tensors: dict[int, GmTensor] = {}
         self._bytes: dict[int, bytes] = {}
+        self._lists: dict[int, list[tuple[np.ndarray, GmTensor]]] = {}
         self.scratch = -1
         if len(given) > MAX_ARGUMENTS:
             raise ShapeError(f"arguments of {kernel} must be at most {MAX_ARGUMENTS}, not {len(given)}")
@@ -111,7 +126,7 @@ class Arguments:
                 self._tensors[number] = self._tensors[first[id(value)]]
             else:
                 self._place(number, value)
-        bad = [number for number in self._outputs if number not in self._tensors]
+        bad = [number for number in self._outputs if number not in self._tensors | self._lists]
         if bad:
             raise ShapeError(f"outputs of {kernel} must be numbers of arrays, not {bad}")
         if len(self.gm.tensors) > MAX_TENSORS:
@@ -123,20 +138,31 @@ class Arguments:
 
     def _place(self, number: int, value: Any) -> None:
         name = self._names[number]
+        is_out = number in self._outputs
         if isinstance(value, np.ndarray) and value.ndim:
-            is_out = number in self._outputs
-            if is_out and not value.flags.writeable:
-                raise ShapeError(f"{name} of {self._kernel} must be an array that can be written")
-            if value.dtype.hasobject:
-                raise DTypeError(f"{name} of {self._kernel} must be an array of numbers, not of {value.dtype}")
-            self._tensors[number] = self.gm.add(
-                name, max(value.nbytes, 1), initialised=not is_out, data=_data_of(value.dtype), is_output=is_out
-            )
+            self._tensors[number] = self._place_array(name, value, is_out=is_out)
+        elif isinstance(value, list | tuple) and value and all(isinstance(one, np.ndarray) for one in value):
+            self._lists[number] = [
+                (one, self._place_array(f"{name}[{i}]", one, is_out=is_out)) for i, one in enumerate(value)
+            ]
+            data = list_bytes([one.shape for one in value], [place.address for _, place in self._lists[number]])
+            self._bytes[number] = data
+            self._tensors[number] = self.gm.add(name, len(data), initialised=True)
         elif isinstance(value, bytes | bytearray | memoryview | ctypes.Structure):
             self._bytes[number] = bytes(value)
             self._tensors[number] = self.gm.add(name, max(len(self._bytes[number]), 1), initialised=True)
         elif value is not None and not isinstance(value, int | float | np.generic | np.ndarray):
-            raise DTypeError(f"{name} of {self._kernel} must be an array, a number, bytes or None, not {shown(value)}")
+            kinds = "an array, a list of arrays, a number, bytes or None"
+            raise DTypeError(f"{name} of {self._kernel} must be {kinds}, not {shown(value)}")
+
+    def _place_array(self, name: str, value: np.ndarray, *, is_out: bool) -> GmTensor:
+        if is_out and not value.flags.writeable:
+            raise ShapeError(f"{name} of {self._kernel} must be an array that can be written")
+        if value.dtype.hasobject:
+            raise DTypeError(f"{name} of {self._kernel} must be an array of numbers, not of {value.dtype}")
+        return self.gm.add(
+            name, max(value.nbytes, 1), initialised=not is_out, data=_data_of(value.dtype), is_output=is_out
+        )
 
     def load(self, process: Process, memory: npt.NDArray[np.uint8]) -> None:
         """Fill the memory of a kernel's program, and tell it what its arguments are."""
@@ -151,7 +177,8 @@ class Arguments:
             place = self._tensors.get(number)
             if place is not None:
                 data = self._bytes.get(number)
-                argument.kind = ArgumentKind.TENSOR if data is None else ArgumentKind.BYTES
+                kind = ArgumentKind.LIST if number in self._lists else ArgumentKind.BYTES
+                argument.kind = ArgumentKind.TENSOR if data is None else kind
                 argument.word = place.address + self._offsets[number]
                 argument.size = value.nbytes if data is None else len(data)
                 held = memory[place.address : place.address + argument.size]
@@ -163,6 +190,9 @@ class Arguments:
                 argument.kind, argument.word = ArgumentKind.TENSOR, -1
             else:
                 argument.kind, argument.word = _number(value)
+        for array, place in (one for group in self._lists.values() for one in group):
+            if not place.is_output:
+                memory[place.address : place.address + array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
 
     def store(self, memory: npt.NDArray[np.uint8]) -> None:
         """Write what the kernel changed to the caller's arrays.
@@ -172,10 +202,8 @@ class Arguments:
         ShapeError
             It changed one that cannot be written.
         """
-        for number, place in self._tensors.items():
-            value = self._given[number]
-            if number in self._bytes:
-                continue
+        own = [(self._given[number], place) for number, place in self._tensors.items() if number not in self._bytes]
+        for value, place in [*own, *(one for group in self._lists.values() for one in group)]:
             data = memory[place.address : place.address + value.nbytes]
             if not place.is_output and data.tobytes() == value.tobytes():
                 continue
@@ -187,16 +215,19 @@ class Arguments:
 
     def types(self) -> tuple[str | None, ...]:
         """Return what definitions of operators call the type of each array, None for the other arguments."""
+        arrays: dict[int, np.ndarray] = {number: group[0][0] for number, group in self._lists.items()}
+        arrays |= {number: self._given[number] for number in self._tensors if number not in self._bytes}
         return tuple(
-            type_name(value.dtype) if number in self._tensors and number not in self._bytes else None
-            for number, value in enumerate(self._given)
+            type_name(arrays[number].dtype) if number in arrays else None for number in range(len(self._given))
         )
 
     def words(self) -> str:
         """Return shapes and types, and the other arguments, for reports."""
         parts = []
         for number, value in enumerate(self._given):
-            if number in self._bytes:
+            if number in self._lists:
+                words = f"{len(value)} tensors"
+            elif number in self._bytes:
                 words = f"{len(self._bytes[number])} bytes"
             elif isinstance(value, np.ndarray) and value.ndim:
                 words = f"{_type_name(value.dtype)} {'x'.join(map(str, value.shape))}"

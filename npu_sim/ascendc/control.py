@@ -56,6 +56,8 @@ class ArgumentKind(IntEnum):
     FLOAT = 2
     BYTES = 3
     """``size`` bytes at an offset in global memory: a struct, or what a pointer means."""
+    LIST = 4
+    """The same of a list of tensors; its pointers are offsets in global memory."""
 
 
 class Tensor(ctypes.Structure):

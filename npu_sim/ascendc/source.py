@@ -35,6 +35,8 @@ _HELPER = re.compile(
     r"^(?![ \t]|extern\b|[^\n]*__global__)[^;{}()#\n]*\b__aicore__\b[^;{}()\n]*?(?<![\w:~])(\w+)\s*\(", re.MULTILINE
 )
 """A function of a kernel that is no member: it begins its line."""
+_STRAY_ASSERT = re.compile(r"(?<=[\w\]])(?<!\belse)\s+(ASSERT\s*)\(")
+"""Behind no end of a statement: a device's build, in which ASSERT is nothing, makes one statement of what is around."""
 _CORES = re.compile(r"__(vector|cube|mix)__\b(?:\s*\(\s*(\d+)\s*,\s*(\d+)\s*\))?")
 """Attributes of a kernel that say which cores it is for; those of ``__mix__`` are Cube and vector cores."""
 _TASK_KIND = re.compile(r"KERNEL_TASK_TYPE(?:_DEFAULT)?\s*\([^)]*?KERNEL_TYPE_(\w+)\s*\)")
@@ -103,7 +105,7 @@ def read_source(path: str | Path) -> Source:
         It cannot be read.
     """
     place = Path(path)
-    text = read_text(place)
+    text = _without_stray_asserts(read_text(place))
     code = without_text(text)
     kind, vectors = kind_of(code)
     return Source(place.resolve(), _without_host_code(text, code), tuple(_KERNEL.findall(code)), kind, vectors)
@@ -160,6 +162,18 @@ def parameter_names(parameters: str) -> list[str]:
 def without_text(text: str) -> str:
     """Return the text with blanks for comments and for what stands in quotes, of the same length and lines."""
     return _SKIPPED.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+
+
+def _without_stray_asserts(text: str) -> str:
+    """Return the text with blanks for each ASSERT amid a statement."""
+    code = without_text(text)
+    for found in _STRAY_ASSERT.finditer(code):
+        end = _PARAMETERS.match(code, found.end())
+        directive = code[code.rfind("\n", 0, found.start(1)) + 1 : found.start(1)].lstrip().startswith("#")
+        if end and not directive:
+            start = found.start(1)
+            text = text[:start] + re.sub(r"[^\n]", " ", text[start : end.end()]) + text[end.end() :]
+    return text
 
 
 def _without_host_code(text: str, code: str) -> str:

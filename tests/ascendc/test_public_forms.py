@@ -171,3 +171,37 @@ def test_a_kernel_that_is_a_template_needs_its_arguments(tmp_path):
     x = np.zeros(4, np.int32)
     ascendc.compile(path, kernel="put<int32_t, 2>")(x)
     assert x.tolist() == [0, 0, 7, 0]
+
+
+ASSERTS = """
+#include "kernel_operator.h"
+using namespace AscendC;
+#define CHECKED(x) ASSERT(x)
+extern "C" __global__ __aicore__ void asserts(GM_ADDR y, int32_t which) {
+  GlobalTensor<int32_t> out;
+  out.SetGlobalBuffer((__gm__ int32_t*)y);
+  int32_t value = 0;
+  ASSERT(which != 1 && "a comment in (brackets")
+  value = which
+  ASSERT(which != 2);
+  if (which == 3) ASSERT(value != 3);
+  else value += 10;
+  if (which == 4) value = 40; else ASSERT(which != 5);
+  CHECKED(which != 6);
+  out.SetValue(0, value);
+}
+"""
+
+
+def test_asserts_without_a_semicolon_before_or_behind_them(tmp_path):
+    path = tmp_path / "asserts.cpp"
+    path.write_text(ASSERTS)
+    kernel = ascendc.compile(path)
+    wanted = {0: 10, 2: 12, 4: 40}
+    for which, value in wanted.items():
+        y = np.zeros(8, np.int32)
+        kernel(y, which)
+        assert y[0] == value
+    for which in (1, 3, 5, 6):
+        with pytest.raises(ascendc.KernelError, match="assertion must hold"):
+            kernel(np.zeros(8, np.int32), which)

@@ -192,7 +192,7 @@ def test_calls_that_make_no_sense_are_refused(source):
         run(np.zeros(1), blocks=0)
     with pytest.raises(ShapeError, match="outputs of scalars must be numbers of arrays"):
         run(np.zeros(1), 1, 2.0, 3, outputs=[1])
-    with pytest.raises(NpuSimError, match="y of scalars must be an array, a number, bytes or None"):
+    with pytest.raises(NpuSimError, match="y of scalars must be an array, a list of arrays, a number, bytes or None"):
         run("text", 1, 2.0, 3)
     with pytest.raises(InputFileError, match="kernel must be named where"):
         ascendc.compile(source)

@@ -3,6 +3,7 @@
 #include "npusim/cube.h"
 #include "npusim/registers.h"
 #include "npusim/library.h"
+#include "npusim/lists.h"
 #include "npusim/system.h"
 
 // Names that templates of kernels use before they say which namespace they mean.

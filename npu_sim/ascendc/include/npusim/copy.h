@@ -139,8 +139,14 @@ inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, c
     npusim::refuse(here, "DataCopyPad must go to UB, not to %s", npusim::space_name(dst.space));
   npusim::emit_data_copy_pad(here, dst.space, dst.address, npusim::space::GM, src.address(), p.blockCount, p.blockLen,
                              p.srcStride, p.dstStride, pad.leftPadding, pad.rightPadding,
-                             pad.isPad ? npusim::mode::PAD : 0, npusim::bits_of(pad.paddingValue), npusim::moved<T>(),
-                             src.tensor);
+                             pad.isPad || npusim::self->pads ? npusim::mode::PAD : 0,
+                             pad.isPad ? npusim::bits_of(pad.paddingValue) : npusim::self->pad_bits,
+                             npusim::moved<T>(), src.tensor);
+}
+// The value of copies that pad without naming one (isPad false).
+template <class T, TPosition position = TPosition::MAX> inline void SetPadValue(T value) {
+  npusim::self->pads = true;
+  npusim::self->pad_bits = npusim::bits_of(value);
 }
 template <class T>
 inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& p,
@@ -162,5 +168,72 @@ template <class T>
 inline void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& p,
                         Here here = Here::now()) {
   DataCopyPad(dst, src, DataCopyExtParams(p.blockCount, p.blockLen, p.srcStride, p.dstStride, 0), here);
+}
+
+constexpr uint32_t K_MAX_DIM = 8, K_MAX_SHAPE_DIM = 8;
+
+// Which places of one dimension are copied: on the innermost burstLen blocks of 32 bytes, then stride elements that are
+// not; on the others every (stride + 1)-th.
+struct SliceInfo {
+  uint32_t startIndex = 0, endIndex = 0, stride = 0, burstLen = 0, shapeValue = 0;
+  SliceInfo() = default;
+  SliceInfo(uint32_t start, uint32_t end, uint32_t gap, uint32_t burst, uint32_t size = 0)
+      : startIndex(start), endIndex(end), stride(gap), burstLen(burst), shapeValue(size) {}
+};
+}  // namespace AscendC
+
+namespace npusim {
+using AscendC::SliceInfo;
+
+// Where the rows that a slice has begin, elements from the tensor's begin, in order.
+inline int slice_rows(Here here, const SliceInfo* slices, uint32_t dims, int64_t row, int64_t* starts, int most) {
+  int64_t step = 1, of_row = row;
+  for (uint32_t d = 0; d + 1 < dims; d++) step *= slices[d].shapeValue;
+  if (dims == 1) return starts[0] = of_row, 1;
+  const SliceInfo& outer = slices[dims - 1];
+  int count = 0;
+  for (int64_t i = outer.startIndex; i <= int64_t(outer.endIndex); i += int64_t(outer.stride) + 1) {
+    if (count >= most) refuse(here, "DataCopy of slices must be of at most %d rows", most);
+    count += slice_rows(here, slices, dims - 1, of_row + i * step, starts + count, most - count);
+  }
+  return count;
+}
+
+constexpr int MOST_SLICE_ROWS = 4096;
+template <class T, class D, class S>
+inline void copy_slices(Here here, const D& dst, const S& src, const SliceInfo* to, const SliceInfo* from, uint32_t dims,
+                        int64_t to_unit, int64_t from_unit) {
+  if (dims < 1 || dims > AscendC::K_MAX_DIM) refuse(here, "DataCopy of slices must have 1 to 8 dimensions, not %u", dims);
+  static thread_local int64_t sources[MOST_SLICE_ROWS], targets[MOST_SLICE_ROWS];
+  int rows = slice_rows(here, from, dims, from[0].startIndex, sources, MOST_SLICE_ROWS);
+  int64_t burst = int64_t(from[0].burstLen) * 32 / int64_t(sizeof(T)), extent = int64_t(from[0].endIndex) - from[0].startIndex + 1;
+  int64_t bursts = burst ? (extent + from[0].stride) / (burst + from[0].stride) : 0;
+  if (!bursts || bursts * burst + (bursts - 1) * from[0].stride != extent)
+    refuse(here, "DataCopy of slices: endIndex - startIndex + 1 must be whole bursts and the gaps between them, not %lld",
+           (long long)extent);
+  if (slice_rows(here, to, dims, to[0].startIndex, targets, MOST_SLICE_ROWS) != rows || to[0].burstLen != from[0].burstLen)
+    refuse(here, "DataCopy of slices must have as many rows, of bursts as long, in dst as in src");
+  AscendC::DataCopyExtParams p(uint16_t(bursts), uint32_t(burst * int64_t(sizeof(T))),
+                               int64_t(from[0].stride * sizeof(T)) / from_unit, int64_t(to[0].stride * sizeof(T)) / to_unit, 0);
+  for (int r = 0; r < rows; r++) {
+    if constexpr (std::is_same_v<D, LocalTensor<T>>)
+      DataCopyPad(dst[targets[r]], src[sources[r]], p, AscendC::DataCopyPadExtParams<T>(), here);
+    else
+      DataCopyPad(dst[targets[r]], src[sources[r]], p, here);
+  }
+}
+}  // namespace npusim
+
+namespace AscendC {
+
+template <class T>
+inline void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const SliceInfo to[], const SliceInfo from[],
+                     const uint32_t dims = 1, Here here = Here::now()) {
+  npusim::copy_slices<T>(here, dst, src, to, from, dims, 32, 1);
+}
+template <class T>
+inline void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const SliceInfo to[], const SliceInfo from[],
+                     const uint32_t dims = 1, Here here = Here::now()) {
+  npusim::copy_slices<T>(here, dst, src, to, from, dims, 1, 32);
 }
 }  // namespace AscendC

@@ -85,9 +85,9 @@ NPUSIM_EXTREMES(WholeReduceMax, whole_reduce_max_masked)
 NPUSIM_EXTREMES(WholeReduceMin, whole_reduce_min)
 #endif
 
-// The newer names, by what is done. Those of units are as those of repeats: the mask before the repeats.
-template <ReduceType type, class T, bool set_mask = true, class M>
-inline void ReduceRepeat(const LocalTensor<T>& dst, const LocalTensor<T>& src, const M& mask, const int32_t repeats,
+// The newer names, by what is done; T and U are one type here. Those of units are as those of repeats: the mask before the repeats.
+template <ReduceType type, class T, class U = T, bool set_mask = true, class M>
+inline void ReduceRepeat(const LocalTensor<T>& dst, const LocalTensor<U>& src, const M& mask, const int32_t repeats,
                          const int32_t dst_step, const int32_t src_block, const int32_t src_step,
                          ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX, Here here = Here::now()) {
   if constexpr (type == ReduceType::SUM)
@@ -97,8 +97,8 @@ inline void ReduceRepeat(const LocalTensor<T>& dst, const LocalTensor<T>& src, c
   else
     WholeReduceMin<T, set_mask>(dst, src, mask, repeats, dst_step, src_block, src_step, order, here);
 }
-template <ReduceType type, class T, bool set_mask = true, class M>
-inline void ReduceDataBlock(const LocalTensor<T>& dst, const LocalTensor<T>& src, const M& mask, const int32_t repeats,
+template <ReduceType type, class T, class U = T, bool set_mask = true, class M>
+inline void ReduceDataBlock(const LocalTensor<T>& dst, const LocalTensor<U>& src, const M& mask, const int32_t repeats,
                             const int32_t dst_step, const int32_t src_block, const int32_t src_step,
                             Here here = Here::now()) {
   if constexpr (type == ReduceType::SUM)
@@ -108,8 +108,8 @@ inline void ReduceDataBlock(const LocalTensor<T>& dst, const LocalTensor<T>& src
   else
     BlockReduceMin<T, set_mask>(dst, src, repeats, mask, dst_step, src_block, src_step, here);
 }
-template <ReduceType type, class T, bool set_mask = true, class M>
-inline void ReducePairElem(const LocalTensor<T>& dst, const LocalTensor<T>& src, const M& mask, const int32_t repeats,
+template <ReduceType type, class T, class U = T, bool set_mask = true, class M>
+inline void ReducePairElem(const LocalTensor<T>& dst, const LocalTensor<U>& src, const M& mask, const int32_t repeats,
                            const int32_t dst_step, const int32_t src_block, const int32_t src_step,
                            Here here = Here::now()) {
   static_assert(type == ReduceType::SUM, "ReducePairElem adds pairs");

@@ -48,6 +48,9 @@ struct Core {
     bool index_first = false;
   } extreme;
   float scale = __builtin_nanf("");
+  // Of SetPadValue.
+  bool pads = false;
+  int64_t pad_bits = 0;
   int64_t last_site = 0;
   // Pipes whose rows the scalar unit has not waited for, and pipes that have not waited for it (auto_sync).
   uint32_t before_scalar = 0, behind_scalar = 0;
@@ -292,7 +295,8 @@ template <class T> T argument(int64_t index) {
   };
   ArgumentKind kind = ArgumentKind(given.kind);
   if constexpr (std::is_pointer_v<Plain>) {
-    if (kind != ArgumentKind::TENSOR && kind != ArgumentKind::BYTES) wrong("an array (GM_ADDR)");
+    if (kind != ArgumentKind::TENSOR && kind != ArgumentKind::BYTES && kind != ArgumentKind::LIST)
+      wrong("an array (GM_ADDR)");
     return (Plain)(given.word < 0 ? nullptr : gm + given.word);
   } else if constexpr (std::is_arithmetic_v<Plain> || std::is_enum_v<Plain> || std::is_same_v<Plain, half>) {
     if (kind == ArgumentKind::FLOAT) {
@@ -393,6 +397,16 @@ inline void make_core(int64_t index) {
   makecontext(&core.context, core_main, 0);
 }
 
+// What the pointers of a list of tensors are in this process.
+inline void place_lists() {
+  for (int64_t i = 0; i < control->argument_count; i++) {
+    const Argument& given = control->arguments[i];
+    if (ArgumentKind(given.kind) != ArgumentKind::LIST) continue;
+    uint64_t* words = (uint64_t*)(gm + given.word);
+    for (uint64_t at = words[0] / 8; at < uint64_t(given.size) / 8; at++) words[at] += (uint64_t)gm;
+  }
+}
+
 inline int serve(int argc, char** argv, void (*kernel)()) {
   if (argc != 5) {
     fprintf(stderr, "this program is run by npu_sim.ascendc\n");
@@ -409,6 +423,7 @@ inline int serve(int argc, char** argv, void (*kernel)()) {
   at = map(memory, control->gm_bytes);
   if (at == MAP_FAILED) return 4;
   gm = (uint8_t*)at;
+  place_lists();
   the_kernel = kernel;
   catch_signals();
   take_standard_output();

@@ -82,6 +82,12 @@ inline void Compare(const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPM
 template <class T> inline void SetCmpMask(const LocalTensor<T>& src, Here here = Here::now()) {
   if (npusim::has_vector()) npusim::self->comparison = npusim::in_ub(here, src, "SetCmpMask");
 }
+// 128 bits, moved as numbers of which none changes.
+template <class T> inline void GetCmpMask(const LocalTensor<T>& dst, Here here = Here::now()) {
+  if (!npusim::has_vector()) return;
+  if (npusim::self->comparison < 0) npusim::refuse(here, "GetCmpMask must come behind a Compare or SetCmpMask");
+  npusim::emit_adds(here, npusim::in_ub(here, dst, "GetCmpMask"), npusim::self->comparison, npusim::data::INT16, 8, 0);
+}
 
 #ifdef NPUSIM_HAS_COMPARE_SCALAR
 #define NPUSIM_COMPARE_SCALAR(Name)                                                                                  \

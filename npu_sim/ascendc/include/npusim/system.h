@@ -180,8 +180,11 @@ using AscendC::GetSysWorkSpacePtr;
     if (!(condition)) ::npusim::refuse(::npusim::Here::now(), "assertion must hold: %s", #condition); \
   } while (0)
 #define ASCENDC_ASSERT(condition, ...) ascendc_assert(condition)
-#define ASSERT(condition) ascendc_assert(condition)
-#define ASSERT_MSG(condition, ...) ascendc_assert(condition)
+// Kernels leave the semicolon out: a device's build makes nothing of these.
+#define ASSERT(condition)                                                                            \
+  if (!(condition)) ::npusim::refuse(::npusim::Here::now(), "assertion must hold: %s", #condition); \
+  else
+#define ASSERT_MSG(condition, ...) ASSERT(condition)
 #ifdef assert
 #undef assert
 #endif

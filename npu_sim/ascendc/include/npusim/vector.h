@@ -27,6 +27,21 @@ inline void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const Rou
                     npusim::number<T>(), npusim::rounding(mode), count);
 }
 
+// With a type of its own for the operand, as far as the machine has it.
+#define NPUSIM_TYPED_AXPY(...)                                                                                       \
+  template <class T, class U, bool set_mask = true>                                                                  \
+  inline void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const std::common_type_t<U>& scalar,        \
+                   __VA_ARGS__, Here here = Here::now()) {                                                           \
+    static_assert(std::is_same_v<T, U>, "Axpy of half into float is not modelled");
+NPUSIM_TYPED_AXPY(const int32_t& count) Axpy<T, set_mask>(dst, src, scalar, count, here); }
+NPUSIM_TYPED_AXPY(uint64_t mask, const uint8_t repeats, const UnaryRepeatParams& p)
+  Axpy<T, set_mask>(dst, src, scalar, mask, repeats, p, here);
+}
+NPUSIM_TYPED_AXPY(const uint64_t* mask, const uint8_t repeats, const UnaryRepeatParams& p)
+  Axpy<T, set_mask>(dst, src, scalar, mask, repeats, p, here);
+}
+#undef NPUSIM_TYPED_AXPY
+
 #ifdef NPUSIM_HAS_DUPLICATE_MASKED
 #define NPUSIM_DUPLICATE_UNDER(Mask)                                                                                 \
   template <class T, bool set_mask = true>                                                                           \
