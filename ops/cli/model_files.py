@@ -59,7 +59,9 @@ def _parts(made: Any, inputs: Sequence[tuple[int, ...]]) -> tuple[Any, Any]:
     if not isinstance(model, torch.nn.Module) or not (rest or inputs):
         raise UsageError("The function must return (model, loss) or (model, x, ...), the model being a torch.nn.Module")
     first = rest[0] if rest else None
-    if not inputs and len(rest) == 1 and (callable(first) or (isinstance(first, torch.Tensor) and first.ndim == 0)):
+    # an input that something was computed for is a loss, be it none that can be used
+    is_made = isinstance(first, torch.Tensor) and (first.ndim == 0 or first.grad_fn is not None)
+    if not inputs and len(rest) == 1 and (callable(first) or is_made):
         return model, first
     dtype = next((parameter.dtype for parameter in model.parameters()), None)
     given = [torch.randn(shape, dtype=dtype) for shape in inputs] or rest

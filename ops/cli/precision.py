@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from npu_sim.errors import NpuSimError
+from npu_sim.products.registry import get_product
 from npu_sim.report.files import check_writable, write_files, write_folder
 from npu_sim.report.record import counted
 from npu_sim.report.standards.registry import DEFAULT, STANDARDS
@@ -212,10 +213,11 @@ def precision_command(
     gradient of nothing but zeros would pass too. With several standards a gradient
     fails if one of them says so.
 
-    The golden that decides is rounded, of what was multiplied: it tells a wrong
-    kernel. Whether a mode is fit for a layer tells the original one, of the
-    tensors in the file; its failures are shown first, too, and --golden original
-    lets them decide.
+    The first lines say which products and modes are fit. The golden that decides
+    is rounded, of what was multiplied: it tells a wrong kernel. Whether a mode is
+    fit for a layer tells the original one, of the tensors in the file; its failures
+    stand beside, and --golden original lets them decide. What the step trains and
+    no line is about (linear layers, norms) is named, too.
 
     Exit code 0: a gradient passes and none fails; 1: one fails, or none passes
     (all refused or void); 2: bad input, or too much work without --yes; 3:
@@ -248,8 +250,11 @@ def precision_command(
     charts_folder = _charts_folder(charts)
     _check_outputs(file, [*tables, *filter(None, (json_file, html_file, picture_file, results_file))])
     kept = Results(results_file) if results_file is not None else None
-    capture = read_layers(file, generate, seed, default_shapes=default_shapes)
+    # before a user's model runs
+    for name in options.products:
+        get_product(name)
     note_hints(options.products)
+    capture = read_layers(file, generate, seed, default_shapes=default_shapes)
     note_compilation()
     # Imported here: they load the compiler, which the help does not need.
     from ops.studies.attribution import attribute, runs_of

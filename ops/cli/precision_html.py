@@ -20,7 +20,7 @@ from ops.cli.attribution_table import (
 from ops.cli.html_page import render_page
 from ops.cli.output import merged_messages
 from ops.cli.precision_standards import STANDARD_HEADINGS, standard_legend, standard_lines, standard_names
-from ops.cli.precision_summary import PRODUCT_LEGEND, product_lines, ranked_legend, ranked_lines
+from ops.cli.precision_summary import PRODUCT_LEGEND, fitness_lines, product_lines, ranked_legend, ranked_lines
 from ops.cli.precision_table import (
     COLUMNS,
     figure_cells,
@@ -30,9 +30,10 @@ from ops.cli.precision_table import (
     notes,
     refusals,
     verdict_text,
-    warnings,
 )
+from ops.cli.precision_warnings import warnings
 from ops.studies.attribution_report import AttributionRow
+from ops.studies.fitness import FITNESS_LEGEND
 from ops.studies.precision_conclusion import cause_words, error_words, standards_words, verdict_words
 from ops.studies.precision_report import GOLDENS, LayerSummary, PrecisionReport
 
@@ -74,6 +75,8 @@ def _contents(report: PrecisionReport) -> dict[str, Any]:
         "report": report,
         "title": "; ".join(filter(None, (verdict, cause_words(results)))) if results else "Every call is refused",
         "errors": error_words(results),
+        "fitness": fitness_lines(report),
+        "fitness_legend": FITNESS_LEGEND,
         "extent": ", ".join(
             (
                 f"{counted(len(report.layers), 'gradient')} of {report.source.rpartition('/')[2]}",

@@ -70,10 +70,9 @@ def _captured(source: str) -> Capture:
     """Return the layers of a training step of the model that a function of a Python file builds."""
     import ops.torch
 
-    model, loss = model_and_loss(source)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "step.npz"
-        captured = guarded(source, lambda: ops.torch.capture(model, loss, file))
+        captured = guarded(source, lambda: ops.torch.capture_built(lambda: model_and_loss(source), file))
         for kind, calls in captured.left_out.items():
             note(f"left out: {kind} {calls}")
         return replace(load_capture(file), source=source)

@@ -15,8 +15,10 @@ from npu_sim.report.standards.verdict import Outcome
 from npu_sim.report.tables import fitted_tables
 from ops.cli.output import merged_messages, print_prose
 from ops.cli.precision_standards import print_standards, standard_names
-from ops.cli.precision_table import merged, refusals, short, verdict_text, warnings
-from ops.studies.precision_conclusion import cause_words, error_words, standards_words
+from ops.cli.precision_table import merged, refusals, short, verdict_text
+from ops.cli.precision_warnings import warnings
+from ops.studies.fitness import FITNESS_LEGEND
+from ops.studies.precision_conclusion import cancelling, cause_words, error_words, standards_words
 from ops.studies.precision_report import (
     GOLDENS,
     CaseResult,
@@ -26,10 +28,10 @@ from ops.studies.precision_report import (
     PrecisionRow,
 )
 
+MOST_SENTENCES = 12
+"""Lines that say what is fit."""
 MOST_RANKED = 20
 """Lines of the ranked table."""
-_NO_DIGIT = 0.1
-"""Where the framework's own gradient is as far from float64, the terms of the gradient cancel (as in `ops.torch`)."""
 _WORDS: Mapping[Outcome, str] = {"pass": "pass", "fail": "FAIL", "void": "void"}
 _RANK: Mapping[Outcome, int] = {"fail": 0, "pass": 1, "void": 2}
 _STYLES: Mapping[Outcome, str] = {"pass": "", "fail": "bold red", "void": "yellow"}
@@ -45,6 +47,8 @@ PRODUCT_LEGEND = (
 def print_summary(report: PrecisionReport, console: Console) -> None:
     """Print the answer: verdicts, errors by product and mode, reservations, then every gradient, worst first."""
     console.print(_headline(report))
+    for line in fitness_lines(report):
+        console.print(Text(line, style=_fit_style(line)))
     for golden in GOLDENS:
         failed = report.count(golden, "fail")
         if failed and golden != report.options.golden:
@@ -59,9 +63,22 @@ def print_summary(report: PrecisionReport, console: Console) -> None:
         console.print()
         print_standards(report, console)
     for line in warnings(report):
-        console.print(Text(line, style="yellow"), soft_wrap=True)
+        console.print(Text(line, style="yellow"))
     console.print()
     _print_ranked(report, console)
+
+
+def fitness_lines(report: PrecisionReport) -> list[str]:
+    """Return whether the gradients of each product and mode are fit for use, a sentence each, and no more than fit."""
+    words = [one.words for one in report.fitness]
+    more = len(words) - MOST_SENTENCES
+    return words if more <= 0 else [*words[:MOST_SENTENCES], f"and {more} more products and modes, in the table below"]
+
+
+def _fit_style(line: str) -> str:
+    if "FAIL" in line:
+        return "bold red"
+    return "bold yellow" if "not judged by" in line else "bold"
 
 
 def _headline(report: PrecisionReport) -> Text:
@@ -84,15 +101,6 @@ def _counts(rows: Sequence[PrecisionRow], golden: Golden) -> str:
         if outcome == "pass" or outcome in outcomes
     ]
     return ", ".join(words)
-
-
-def _cancelling(report: PrecisionReport) -> set[str]:
-    """Return the gradients whose terms cancel, as far as the framework's own gradients in the file tell."""
-    return {
-        layer.title
-        for layer in report.layers
-        if layer.reference is not None and (layer.reference.relative_l2 or 0.0) >= _NO_DIGIT
-    }
 
 
 def _figure(result: CaseResult, golden: Golden) -> float:
@@ -126,6 +134,7 @@ def _print_by_product(report: PrecisionReport, console: Console) -> None:
     styles = {number: "red" for number, row in enumerate(rows) if any("FAIL" in cell for cell in row)}
     for table in fitted_tables(headings, rows, width=console.width, left=left, styles=styles):
         console.print(table)
+    print_prose(console, FITNESS_LEGEND)
     print_prose(console, PRODUCT_LEGEND)
     for status, messages in refusals(report).items():
         for message in merged_messages(messages):
@@ -151,12 +160,12 @@ def _groups(report: PrecisionReport) -> list[_Group]:
     by_place: dict[str, dict[str, list[PrecisionRow]]] = {}
     for row in report.rows:
         by_place.setdefault(row.place, {}).setdefault(row.mode, []).append(row)
-    cancelling = _cancelling(report)
+    cancels = cancelling(report)
     groups: list[_Group] = []
     for place, by_mode in by_place.items():
         own: dict[tuple[str, ...], _Group] = {}
         for mode, rows in by_mode.items():
-            cells = _cells(rows, cancelling)
+            cells = _cells(rows, cancels)
             own.setdefault(cells, _Group(places=[place], cells=cells)).modes.append(mode)
         for group in own.values():
             same = next((one for one in groups if (one.modes, one.cells) == (group.modes, group.cells)), None)
@@ -167,7 +176,7 @@ def _groups(report: PrecisionReport) -> list[_Group]:
     return sorted(groups, key=lambda group: group.is_refused)
 
 
-def _cells(rows: Sequence[PrecisionRow], cancelling: set[str]) -> tuple[str, ...]:
+def _cells(rows: Sequence[PrecisionRow], cancels: set[str]) -> tuple[str, ...]:
     """Return type, worst gradient, for each golden its largest error and verdicts, and how many are refused."""
     computed = [(row, row.result) for row in rows if row.result is not None]
     refused = len(rows) - len(computed)
@@ -177,7 +186,7 @@ def _cells(rows: Sequence[PrecisionRow], cancelling: set[str]) -> tuple[str, ...
     telling = [
         (row.title, result)
         for row, result in computed
-        if row.title not in cancelling and result.original.outcome != "void"
+        if row.title not in cancels and result.original.outcome != "void"
     ]
     known = [(_figure(result, "original"), title) for title, result in telling]
     known = [pair for pair in known if not math.isnan(pair[0])]
@@ -216,7 +225,7 @@ def ranked_legend(report: PrecisionReport) -> str:
         "(|golden| + 1e-7)) and max abs (largest error) against the original golden. verdict: against the golden that "
         "decides, and where it is another against the other one. K depth: products in one sum."
     )
-    if any(title in _cancelling(report) for title in dict.fromkeys(row.title for row in report.computed)):
+    if any(title in cancelling(report) for title in dict.fromkeys(row.title for row in report.computed)):
         text += " ~ the terms cancel: the gradient is nothing but rounding, in the framework too."
     if any(row.gradient == "y" for row in report.rows):
         text += " y: the output of the forward call."
@@ -225,10 +234,10 @@ def ranked_legend(report: PrecisionReport) -> str:
 
 def _ranked(report: PrecisionReport) -> Iterator[tuple[tuple[float, ...], Outcome, tuple[str, ...]]]:
     """Yield place in the ranking, outcome and cells of every line."""
-    cancelling = _cancelling(report)
+    cancels = cancelling(report)
     for layer in report.layers:
         for products, modes, result in merged(report.rows_of(layer)):
-            yield _line(layer, products, modes, result, report.options.golden, cancels=layer.title in cancelling)
+            yield _line(layer, products, modes, result, report.options.golden, cancels=layer.title in cancels)
 
 
 def _line(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -13,7 +13,7 @@ from rich.text import Text
 from npu_sim.dtypes.cube_math import CubeMathType
 from npu_sim.report.precision import ErrorMetrics
 from npu_sim.report.record import counted
-from npu_sim.report.standards.verdict import MATCHED, Verdict, VoidCause
+from npu_sim.report.standards.verdict import MATCHED, Verdict
 from ops.studies.precision_report import (
     GOLDENS,
     CaseResult,
@@ -40,17 +40,6 @@ COLUMNS = (
 
 _NAMES = 3
 """The first columns, which name the combination."""
-_WEAK_SHARE = 0.9
-"""A tolerance that more than this share of zeros would meet says little."""
-_NAMES_SHOWN = 6
-_VOID: Mapping[VoidCause, str] = {
-    "empty": "the gradient has no element",
-    "peer": "there is no peer to compare with",
-    "golden": "no element of the golden is finite",
-    "inputs": "an operand became all 0 in the type that is multiplied",
-    "zeros": "a gradient of nothing but zeros would pass too",
-}
-"""What makes a verdict void, in words."""
 
 
 def print_details(report: PrecisionReport, console: Console) -> None:
@@ -228,16 +217,20 @@ def _failed_figure(verdict: Verdict) -> str:
 def _refused_line(rows: Sequence[PrecisionRow]) -> str:
     parts = []
     for status in dict.fromkeys(row.refusal.status for row in rows if row.refusal):
-        modes_of: dict[str, list[str]] = {}
-        for row in rows:
-            if row.refusal and row.refusal.status == status:
-                modes_of.setdefault(row.place, []).append(row.mode)
-        products_of: dict[str, list[str]] = {}
-        for product, modes in modes_of.items():
-            products_of.setdefault(" ".join(modes), []).append(product)
-        listed = "; ".join(f"{' '.join(products)} mode {modes}" for modes, products in products_of.items())
-        parts.append(f"status {status}: {listed}")
+        own = ((row.place, row.mode) for row in rows if row.refusal and row.refusal.status == status)
+        parts.append(f"status {status}: {places_words(own)}")
     return " | ".join(parts)
+
+
+def places_words(places: Iterable[tuple[str, str]]) -> str:
+    """Return products and modes as "310p 910 mode 1 2; 910b mode 0": those with the same modes together."""
+    modes_of: dict[str, dict[str, None]] = {}
+    for place, mode in places:
+        modes_of.setdefault(place, {})[mode] = None
+    places_of: dict[str, list[str]] = {}
+    for place, modes in modes_of.items():
+        places_of.setdefault(" ".join(modes), []).append(place)
+    return "; ".join(f"{' '.join(names)} mode {modes}" for modes, names in places_of.items())
 
 
 def legend(report: PrecisionReport) -> Iterator[str]:
@@ -316,63 +309,24 @@ def notes(layer: LayerSummary, rows: Sequence[PrecisionRow]) -> Iterator[str]:
             if error.golden_specials:
                 share = f"{error.golden_specials} of {error.count} golden elements are NaN/Inf"
                 seen[f"NaN/Inf        {dtype}, {golden}: {share}"] = None
-        counts = _losses(row.result)
+        counts = losses(row.result)
         if any(counts):
-            seen[f"inputs lost    {_lost(counts)} in {dtype}"] = None
+            seen[f"inputs lost    {lost_words(counts)} in {dtype}"] = None
     yield from seen
 
 
-def warnings(report: PrecisionReport) -> Iterator[str]:
-    """Yield what makes the verdicts of the report weaker than they read, one line per reason."""
-    specials: dict[str, None] = {layer.title: None for layer in report.layers if layer.input_specials}
-    lost: dict[str, dict[str, tuple[int, ...]]] = {}
-    weak: dict[str, float] = {}
-    void: dict[VoidCause, dict[str, None]] = {}
-    for row in report.computed:
-        result, title = row.result, row.title
-        if result is None:
-            continue
-        if any(result.against(golden).error.golden_specials for golden in GOLDENS):
-            specials[title] = None
-        counts = _losses(result)
-        if any(counts):
-            # products differ where one saturates; the larger number is the one to know
-            known = lost.setdefault(result.compute_dtype, {})
-            known[title] = tuple(map(max, counts, known.get(title, counts)))
-        decides = result.against(report.options.golden)
-        share = max((verdict.zero_match_ratio or 0.0 for verdict in decides.verdicts), default=0.0)
-        if decides.void_cause is not None:
-            void.setdefault(decides.void_cause, {})[title] = None
-        elif share > _WEAK_SHARE:
-            weak[title] = max(share, weak.get(title, 0.0))
-    if specials:
-        yield f"NaN/Inf in inputs or goldens of {_listed(list(specials))}: where both have them the standard says pass."
-    for dtype, layers in lost.items():
-        sums = tuple(map(sum, zip(*layers.values(), strict=True)))
-        yield f"inputs: {_lost(sums)} in {dtype} ({_listed(list(layers))})."
-    for cause, names in void.items():
-        yield f"void, which is no pass, at {_listed(list(names))}: {_VOID[cause]}."
-    if weak:
-        # Rounded down: what is not all must not read 100 %.
-        shares = [f"{math.floor(share * 1000) / 10:.1f} % of {name}" for name, share in weak.items()]
-        yield f"weak verdicts: a gradient of zeros would match {_listed(shares)} (within atol + rtol |golden|)."
-
-
 _OUTCOMES = ("became 0", "became Inf or the largest number", "NaN/Inf became 0 or the largest number")
-"""What a cast can do to inputs, in the order of `_losses`."""
+"""What a cast can do to inputs, in the order of `losses`."""
 
 
-def _losses(result: CaseResult) -> tuple[int, ...]:
+def losses(result: CaseResult) -> tuple[int, ...]:
+    """Return how many inputs of a result were lost in each way of `_OUTCOMES`."""
     return result.input_underflow, result.input_overflow, result.input_specials_lost
 
 
-def _lost(counts: Sequence[int]) -> str:
+def lost_words(counts: Sequence[int]) -> str:
+    """Return "3 became 0, ..." for such counts."""
     return ", ".join(f"{count} {outcome}" for outcome, count in zip(_OUTCOMES, counts, strict=True) if count)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    return ", ".join(names[:_NAMES_SHOWN]) + more
 
 
 def _tolerances(report: PrecisionReport) -> list[str]:

@@ -44,6 +44,7 @@ key                              array                                 meaning
 ``<layer>.grad_input``           same dtypes, x_shape (optional)       the framework's own gradient
 ===============================  ====================================  ===============================================
 
+Where the metadata has ``not_measured``, names of modules by their class, reports say that the step trained these too.
 NumPy writes a bfloat16 array as raw 2-byte elements; they are read back as bfloat16. Nothing in the file is unpickled.
 """
 
@@ -57,7 +58,7 @@ from typing import IO, Any, NoReturn
 import numpy as np
 
 from ops.studies.captured_layers import CONVOLUTION_KEYS, POOLING_KEYS, layer_of
-from ops.studies.layers import Capture
+from ops.studies.layers import NOT_MEASURED, Capture
 from ops.studies.npz import open_file, path_text, read_arrays, refuse
 
 EXAMPLE = "digits_cnn_step.npz"
@@ -123,7 +124,14 @@ def _metadata(array: np.ndarray | None, source: str) -> dict[str, Any]:
         refuse(source, f"'metadata' must be JSON ({error})", error)
     if not isinstance(value, dict):
         refuse(source, f"'metadata' must be a JSON object, not {type(value).__name__}")
+    modules = value.get(NOT_MEASURED, {})
+    if not isinstance(modules, dict) or not all(map(_is_names, modules.values())):
+        refuse(source, f"'metadata' must name modules that are not measured as lists of names by class, not {modules}")
     return value
+
+
+def _is_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
 def _reject_constant(text: str) -> NoReturn:

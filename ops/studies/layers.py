@@ -18,7 +18,8 @@ ResultName = Literal["dx", "dw", "db", "y"]
 RESULT_NAMES: tuple[ResultName, ...] = (*GRADIENTS, "y")
 """What a study computes of a layer: a gradient, or the output of the forward call."""
 Operator = Literal["convolution", "transposed convolution", "average pooling"]
-
+NOT_MEASURED = "not_measured"
+"""Key of a file's metadata: names of modules by their class whose gradients a step made and the file has not."""
 
 OwnStandard = str | CaseTolerance
 """The name of a standard, or what a case file says."""

@@ -32,6 +32,7 @@ from npu_sim.dtypes.formats import dtype_name
 from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.fenv import default_fenv
 from npu_sim.report.precision import element_errors, measure
+from ops.studies.fitness import fitness_of
 from ops.studies.goldens import Goldens
 from ops.studies.judging import compare, standards_of
 from ops.studies.kinds import Asked, Backend, Kind
@@ -158,6 +159,7 @@ def study(
     if progress:
         progress(len(every), len(every), "done")
     calls = dict.fromkeys(one.kind.calls[one.entry].words for one in every)
+    rows = tuple(known.rows[id(one)] for one in every)
     return PrecisionReport(
         program=f"npu-sim {_own_version()}",
         source=capture.source,
@@ -165,8 +167,9 @@ def study(
         options=options,
         standards=_standards(every, options),
         gradient=f"result of a {'; of a '.join(calls)}",
+        fitness=fitness_of(rows, options.golden),
         layers=tuple(known.summary(part) for part in parts_of(every)),
-        rows=with_chosen_maps(tuple(known.rows[id(one)] for one in every), options.golden),
+        rows=with_chosen_maps(rows, options.golden),
     )
 
 

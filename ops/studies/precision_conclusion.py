@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from npu_sim.report.standards.verdict import Outcome
-from ops.studies.precision_report import CaseResult, Golden
+from ops.studies.layers import NOT_MEASURED
+from ops.studies.precision_report import CaseResult, Golden, PrecisionReport
 
 _SMALL_PART = 0.1
 """Where the additions make no more than this part of the error, the rounding of the inputs is said to make it."""
+_NO_DIGIT = 0.1
+"""Where the framework's own gradient is as far from float64, the terms of the gradient cancel (as in `ops.torch`)."""
 _OTHERS: tuple[Outcome, ...] = ("fail", "void")
 
 
@@ -46,6 +50,26 @@ def cause_words(results: Sequence[CaseResult]) -> str:
         return ""
     dtypes = " and ".join(dict.fromkeys(result.compute_dtype for result in rounded))
     return f"the error in {dtypes} comes from rounding the inputs, not from the Cube's additions as modelled"
+
+
+def cancelling(report: PrecisionReport) -> set[str]:
+    """Return the gradients whose terms cancel, as far as the framework's own gradients in the file tell."""
+    return {
+        layer.title
+        for layer in report.layers
+        if layer.reference is not None and (layer.reference.relative_l2 or 0.0) >= _NO_DIGIT
+    }
+
+
+def not_measured_words(metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which modules got gradients in the step of the file that no row of the report is about."""
+    modules = metadata.get(NOT_MEASURED, {})
+    if modules:
+        listed = ", ".join(f"{kind} ({', '.join(names)})" for kind, names in modules.items())
+        yield (
+            f"not measured: the gradients of {listed}, whose parameters the step trains too; fit says nothing of them "
+            "(ops.torch.emulate with linear=True, compare=True measures those of linear layers)."
+        )
 
 
 def _judged(results: Sequence[CaseResult]) -> list[CaseResult]:

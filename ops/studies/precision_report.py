@@ -29,8 +29,9 @@ Golden = Literal["original", "rounded"]
 
 Scope = Literal["call", "kernel"]
 """What a figure is of: a whole call of the operator, or its kernel that multiplies."""
+Fit = Literal["fit", "not fit", "not judged"]
 SCOPES: tuple[Scope, ...] = ("call", "kernel")
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """Of the JSON form of a report."""
 CUBE_MATH_TYPES = tuple(int(member) for member in CubeMathType)
 GOLDENS: tuple[Golden, ...] = ("original", "rounded")
@@ -338,6 +339,39 @@ class LayerSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fitness:
+    """What the verdicts on all gradients of a product and mode come to, or of several where it is the same.
+
+    Attributes
+    ----------
+    places, modes, compute_dtypes : tuple of str
+        Products with their interfaces and cubeMathTypes as `PrecisionRow` words them, and what was multiplied.
+    gradients, refused : int
+        Combinations of one product and mode, and how many of them are refused.
+    original, rounded : {"fit", "not fit", "not judged"}
+        By that golden: no gradient fails and one passes; one fails; neither, as all are void or refused.
+    failing_original, failing_rounded : tuple of str
+        Gradients that fail against that golden.
+    void : tuple of str
+        Gradients that are void against the golden that decides.
+    words : str
+        All of it in one sentence.
+    """
+
+    places: tuple[str, ...]
+    modes: tuple[str, ...]
+    compute_dtypes: tuple[str, ...]
+    gradients: int
+    refused: int
+    original: Fit
+    rounded: Fit
+    failing_original: tuple[str, ...]
+    failing_rounded: tuple[str, ...]
+    void: tuple[str, ...]
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PrecisionReport:
     """The outcome of a study.
 
@@ -359,6 +393,8 @@ class PrecisionReport:
         What was called.
     note : str
         What the figures are not.
+    fitness : tuple of Fitness
+        Product by product and mode by mode, those with the same as one; refused ones last.
     layers : tuple of LayerSummary
         The gradients that ran, layer by layer.
     rows : tuple of PrecisionRow
@@ -375,6 +411,7 @@ class PrecisionReport:
     standards: tuple[Mapping[str, str], ...]
     gradient: str
     note: str = "Emulated, not certified against silicon: order and width of the Cube's additions are inferred."
+    fitness: tuple[Fitness, ...]
     layers: tuple[LayerSummary, ...]
     rows: tuple[PrecisionRow, ...]
     attribution: tuple[AttributionRow, ...] | None = None

@@ -15,10 +15,11 @@ _EXPORTS = {
     "Captured": "ops.torch.step",
     "Emulation": "ops.torch.emulation",
     "capture": "ops.torch.step",
+    "capture_built": "ops.torch.step",
     "emulate": "ops.torch.emulation",
 }
 
-__all__ = ["Captured", "Emulation", "capture", "emulate"]
+__all__ = ["Captured", "Emulation", "capture", "capture_built", "emulate"]
 
 
 def __getattr__(name: str) -> Any:

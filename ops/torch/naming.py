@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import torch
 
@@ -32,6 +32,8 @@ class _Operator:
     ----------
     module : str
         Where; empty if no module was running.
+    owner : weak reference or None
+        To that module.
     is_gradient : bool
         Whether it was a matrix product of a backward pass: then its own gradients are second derivatives.
     extents : tuple of int, or None
@@ -41,6 +43,7 @@ class _Operator:
     """
 
     module: str
+    owner: ReferenceType[torch.nn.Module] | None
     is_gradient: bool
     extents: tuple[int, int] | None = None
     right: int = 0
@@ -62,13 +65,24 @@ class ModuleNames:
         self._known: WeakKeyDictionary[torch.nn.Module, str] = WeakKeyDictionary()
         self._parameters: dict[int, str] = {}
         if model is not None:
-            self._known.update((module, name or "model") for name, module in model.named_modules())
-            for name, parameter in model.named_parameters():
-                self._parameters.setdefault(id(parameter), name.rpartition(".")[0] or "model")
+            self._take_names(model)
         # with the node of autograd in which it was called, -1 outside of backward passes
         self._running: list[tuple[torch.nn.Module, str, int]] = []
         self._by_node: dict[int, _Operator] = {}
         self._thread: int | None = None
+
+    def _take_names(self, model: torch.nn.Module) -> None:
+        self._known.update((module, name or "model") for name, module in model.named_modules())
+        for name, parameter in model.named_parameters():
+            self._parameters.setdefault(id(parameter), name.rpartition(".")[0] or "model")
+
+    def adopt(self, model: torch.nn.Module) -> None:
+        """Use the names of a model for what has run already, too."""
+        self._take_names(model)
+        for number, made in self._by_node.items():
+            owner = made.owner() if made.owner is not None else None
+            if owner is not None:
+                self._by_node[number] = replace(made, module=self._known[owner])
 
     @contextmanager
     def follow(self) -> Iterator[None]:
@@ -133,13 +147,13 @@ class ModuleNames:
         found = [tensor for tensor in tensors if isinstance(tensor, torch.Tensor)]
         if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in found):
             return
-        module = self.here if self._running else ""
+        module, owner = (self.here, ref(self._running[-1][0])) if self._running else ("", None)
         is_gradient = is_product and not self.is_forward and _is_product(_current_node())
         if not is_product:
-            made = _Operator(module, is_gradient)
+            made = _Operator(module, owner, is_gradient)
         else:
             extents = (found[-2].shape[-2], found[-1].shape[-1])
-            made = _Operator(module, is_gradient, extents, _memory(found[-1]))
+            made = _Operator(module, owner, is_gradient, extents, _memory(found[-1]))
         self._by_node[_next_sequence_number() - 1] = made
         if len(self._by_node) > _NODES:
             del self._by_node[next(iter(self._by_node))]

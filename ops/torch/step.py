@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -19,7 +19,7 @@ from npu_sim.errors import ShapeError, shown
 from npu_sim.report.files import check_writable, write_files
 from npu_sim.report.record import counted, to_plain
 from ops.common.arrays import shared_array
-from ops.studies.layers import GRADIENTS
+from ops.studies.layers import GRADIENTS, NOT_MEASURED
 from ops.torch.naming import ModuleNames, is_second_derivative
 
 # PyTorch's types leave these out.
@@ -87,29 +87,60 @@ def capture(
 
     Notes
     -----
-    The file holds operands and gradients of convolutions, transposed convolutions and average poolings in float32,
+    Its metadata names the modules whose parameters got gradients that are not in it (`NOT_MEASURED`). It holds operands
+    and gradients of convolutions, transposed convolutions and average poolings in float32,
     float16 or bfloat16, and which gradients the step wanted; calls in other types are counted in ``left_out``. Biases
     are in it where ``loss`` is a function. A module that runs several times has several layers: ``conv``, ``conv#2``.
     """
+    return _captured(_Capture(ModuleNames(model)), lambda _mode: (model, loss), path, metadata)
+
+
+def capture_built(
+    build: Callable[[], tuple[torch.nn.Module, Callable[[], torch.Tensor] | torch.Tensor]], path: str | PathLike[str]
+) -> Captured:
+    """Call ``build``, which returns what `capture` takes, and do the same.
+
+    A loss that ``build`` returns as a scalar has been made by then: its forward pass is followed, too, so that poolings
+    have names and biases are in the file.
+    """
+    return _captured(_Capture(ModuleNames(None)), lambda mode: _followed(mode, build), path, None)
+
+
+def _followed(mode: _Capture, build: Callable[[], Any]) -> Any:
+    """Return the model and the loss, with the names of the model for what ran on the way."""
+    mode.is_backward_kept = False  # of a training on the way
+    model, loss = build()
+    mode.is_backward_kept = True
+    mode.names.adopt(model)
+    return model, loss
+
+
+def _captured(
+    mode: _Capture,
+    build: Callable[[_Capture], tuple[torch.nn.Module, Any]],
+    path: str | PathLike[str],
+    metadata: Mapping[str, Any] | None,
+) -> Captured:
     target = Path(path)
     check_writable(target)
-    mode = _Capture(ModuleNames(model))
-    kept = [parameter.grad for parameter in model.parameters()]
-    for parameter in model.parameters():
-        parameter.grad = None
-    try:
-        with mode, mode.names.follow():
+    with mode, mode.names.follow():
+        model, loss = build(mode)
+        kept = [parameter.grad for parameter in model.parameters()]
+        for parameter in model.parameters():
+            parameter.grad = None
+        try:
             value = loss() if callable(loss) else loss
             if not isinstance(value, torch.Tensor) or value.numel() != 1 or not value.requires_grad:
-                raise ShapeError(f"loss must be a scalar that requires a gradient, not {shown(value)}")
+                raise ShapeError(f"loss must be a scalar that requires a gradient, not {_loss_words(value)}")
             torch.autograd.backward(value)
-    finally:
-        for parameter, gradient in zip(model.parameters(), kept, strict=True):
-            parameter.grad = gradient
+            left = _trained(model, mode.layers)
+        finally:
+            for parameter, gradient in zip(model.parameters(), kept, strict=True):
+                parameter.grad = gradient
     if not mode.layers:
         rule = "The backward pass must need a gradient of a convolution or average pooling"
         raise ShapeError(f"{rule}, but {mode.left_out_text()}")
-    about = {"loss": float(value.detach()), "torch": torch.__version__, **(metadata or {})}
+    about = {"loss": float(value.detach()), "torch": torch.__version__, NOT_MEASURED: left, **(metadata or {})}
     file = io.BytesIO()
     arrays: dict[str, Any] = {"metadata": np.array(json.dumps(to_plain(about)))}
     arrays |= {f"{name}.{role}": array for name, roles in mode.layers.items() for role, array in roles.items()}
@@ -118,12 +149,33 @@ def capture(
     return Captured(path=target, layers=tuple(mode.layers), left_out=dict(mode.left_out))
 
 
+def _loss_words(value: object) -> str:
+    """Return what a loss is instead of a scalar, and what makes one of it."""
+    if not isinstance(value, torch.Tensor):
+        return shown(value)
+    if value.numel() != 1:
+        return f"a tensor of shape {tuple(value.shape)}; return its mean() or sum()"
+    return "one without a gradient (made of no parameter, detached, or under torch.no_grad)"
+
+
+def _trained(model: torch.nn.Module, layers: Iterable[str]) -> dict[str, list[str]]:
+    """Return by class the modules whose own parameters got gradients that are not among ``layers``."""
+    known = {name.partition("#")[0] for name in layers}
+    found: dict[str, list[str]] = {}
+    for name, module in model.named_modules():
+        has_gradient = any(parameter.grad is not None for parameter in module.parameters(recurse=False))
+        if has_gradient and (name or "model") not in known:
+            found.setdefault(type(module).__name__, []).append(name or "model")
+    return found
+
+
 class _Capture(_modes.TorchDispatchMode):  # type: ignore[misc]
     """Keeps the operands and the gradients of every backward call of a convolution or average pooling."""
 
     def __init__(self, names: ModuleNames) -> None:
         super().__init__()
         self.names = names
+        self.is_backward_kept = True
         self.layers: dict[str, dict[str, np.ndarray]] = {}
         self.left_out: Counter[str] = Counter()
         self._times: Counter[str] = Counter()
@@ -138,14 +190,15 @@ class _Capture(_modes.TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         """Compute everything with PyTorch."""
         result = func(*args, **(kwargs or {}))
+        is_kept = self.is_backward_kept and not is_second_derivative()
         if func in (_aten.convolution.default, _aten.avg_pool2d.default):
             self.names.note(args)
             if func is _aten.convolution.default:
                 # by its memory: a weight is kept for the backward pass, which is not told of the bias
                 self._biases[args[1].data_ptr()] = args[2]
-        elif func is _aten.convolution_backward.default and not is_second_derivative():
+        elif func is _aten.convolution_backward.default and is_kept:
             self._keep_convolution(result, *args)
-        elif func is _aten.avg_pool2d_backward.default and not is_second_derivative():
+        elif func is _aten.avg_pool2d_backward.default and is_kept:
             self._keep_pooling(result, *args)
         return result
 

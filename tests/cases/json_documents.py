@@ -237,6 +237,10 @@ MEANINGS = {
     "step": "what the operator calls it; the kernel launched is launch, and a step may have several",
     "by_launch": "time of what is launched, one after the other, as of duration_us",
     "works_on": "tensors of the launch",
+    "fitness": "what the verdicts of each product and mode come to",
+    "failing_original": "gradients that fail against that golden",
+    "failing_rounded": "gradients that fail against that golden",
+    "least_scale": "least exponent of two by which the golden would have to be larger for zeros to fail",
     "zero_match_ratio": "share of elements that a result of nothing but zeros would match",
 }
 """What a field says, where its name does not."""
@@ -343,6 +347,14 @@ def documents() -> dict[str, list[Any]]:
         np.savez(tensors, **named)  # type: ignore[arg-type]  # names with a dot
         wanted = ("--gradient", "dx", "--gradient", "dw", "--entry", "aclnn", "--entry", "tbe", "--dtype", "fp16")
         found["precision"].append(_printed("precision", str(tensors), "--product", "310p", *wanted, "--attribute"))
+        pool = {"x_shape": (1, 1, 3, 3), "dy": np.full((1, 1, 1, 1), 0.1, np.float32), "kernel_size": 3}
+        small = pool | {"dy": np.full((1, 1, 1, 1), 1e-5, np.float32)}
+        both = {"p": pool, "small": small}
+        named = {f"{name}.{role}": value for name, own in both.items() for role, value in own.items()}
+        np.savez(tensors, **named)  # type: ignore[arg-type]
+        strict = ("--product", "310p", "--cube-math-type", "1", "--standard", "double-benchmark-l1")
+        again = ("--standard", "mixed-tolerance")
+        found["precision"].append(_printed("precision", str(tensors), *strict, *again))
         found["compare"] = _comparisons(Path(folder))
         results = Path(folder) / "results.npz"
         refused = {"bf16.error": "", "digest": digest(), "device": "", "software": ""}

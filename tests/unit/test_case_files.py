@@ -296,6 +296,14 @@ def with_loss():
     model, x = build()
     return model, lambda: model(x).sum()
 
+def with_scalar():
+    model, x = build()
+    return model, model(x).square().mean()
+
+def with_losses():
+    model, x = build()
+    return model, model(x).square()
+
 def nothing():
     return 3
 
@@ -309,7 +317,7 @@ def test_function_that_builds_a_model_is_a_source(capsys, tmp_path, monkeypatch)
     monkeypatch.setattr("ops.cli.precision.note_compilation", lambda: None)
     path = tmp_path / "mymodel.py"
     path.write_text(MODEL)
-    for function in ("build", "with_loss"):
+    for function in ("build", "with_loss", "with_scalar"):
         code, out, _ = call(capsys, f"{path}:{function}", "--product", "910b", "--cube-math-type", "0", "--json", "-")
         report = json.loads(out)
         assert code == 0
@@ -321,6 +329,7 @@ def test_function_that_builds_a_model_is_a_source(capsys, tmp_path, monkeypatch)
         ]
         assert all(layer["reference"]["relative_l2"] < 1e-5 for layer in report["layers"])
     for function, message in (
+        ("with_losses", "loss must be a scalar that requires a gradient, not a tensor of shape (2, 4, 3, 3)"),
         ("nothing", "The function must return (model, loss) or (model, x, ...)"),
         ("broken", f"{path}:broken must run, but ends with RuntimeError: no data"),
         ("missing", f"{path} must define the function missing"),

@@ -201,6 +201,32 @@ def test_mixed_tolerance_of_zeros_is_judged_as_a_result_of_zeros_would_be():
             assert (verdict.void_cause in ("zeros", "golden")) == (meets(zeros) and meets(verdict))
 
 
+@pytest.mark.parametrize("name", [name for name, standard in STANDARDS.items() if not standard.needs_peer])
+def test_least_scale_is_the_first_power_of_two_that_zeros_do_not_pass(name):
+    rng = np.random.default_rng(7)
+    voids = 0
+    for scale in (2.0**-40, 2.0**-25, 2.0**-17, 1.0):
+        golden = rng.normal(size=300) * scale
+        golden[0] = 0.0
+        # a peer that another standard needs changes nothing
+        verdict = STANDARDS[name].judge(evidence(golden, golden, peer=as_peer(golden.astype(np.float32), golden)))
+        passing = [
+            exponent
+            for exponent in range(65)
+            if meets(STANDARDS[name].judge(evidence(np.zeros(300), golden * 2.0**exponent)))
+        ]
+        if verdict.void_cause != "zeros":
+            assert verdict.least_scale is None
+            continue
+        voids += 1
+        assert passing == list(range(len(passing)))
+        assert verdict.least_scale == (len(passing) if len(passing) < 65 else None)
+    zeros = STANDARDS[name].judge(evidence(np.zeros(8), np.zeros(8)))
+    assert zeros.least_scale is None
+    if name in ("mixed-tolerance", "single-benchmark"):
+        assert voids
+
+
 def evidence(actual, golden, *, peer=None, row="fp32", **options):
     errors = element_errors(np.asarray(actual, np.float32), np.asarray(golden, np.float64))
     return Evidence(errors=errors, row=row, golden="rounded", peer=peer, **options)

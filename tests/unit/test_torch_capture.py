@@ -136,3 +136,52 @@ def test_file_that_cannot_be_written_is_refused_before_the_pass(tmp_path):
     model, _ = model_and_input()
     with pytest.raises(OutputFileError):
         ops.torch.capture(model, lambda: pytest.fail("ran"), tmp_path / "none" / "step.npz")
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.AvgPool2d(2))
+        self.side = nn.Sequential(nn.AvgPool2d(3), nn.Conv2d(2, 2, 1))
+        self.head = nn.Linear(36, 3)
+        self.unused = nn.Linear(2, 2)
+        self.frozen = nn.GroupNorm(2, 4).requires_grad_(False)
+
+
+@pytest.mark.parametrize("is_trained_before", [False, True])
+def test_model_that_ran_before_it_was_known_has_its_own_names(tmp_path, is_trained_before):
+    """The loss is a scalar, of calls of several modules of the model, none of which is the model."""
+
+    def build():
+        torch.manual_seed(2)
+        model, x = Net(), torch.randn(2, 2, 8, 8, requires_grad=True)
+
+        def loss():
+            return model.head(model.frozen(model.features(x)).flatten(1)).square().mean() + model.side(x).sum()
+
+        if is_trained_before:
+            loss().backward()
+        return model, loss()
+
+    made = ops.torch.capture_built(build, tmp_path / "step.npz")
+    assert sorted(made.layers) == ["features.0", "features.2", "side.0", "side.1"]
+    step = load_capture(made.path)
+    assert step.metadata["not_measured"] == {"BatchNorm2d": ["features.1"], "Linear": ["head"]}
+    layers = {layer.name: layer for layer in step.layers}
+    assert layers["features.2"].kernel_size == (2, 2)
+    assert layers["side.0"].kernel_size == (3, 3)
+    model, loss = build()
+    loss.backward()
+    assert np.array_equal(layers["features.0"].bias, model.features[0].bias.detach().numpy())
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (lambda: torch.ones(2, 3), r"not a tensor of shape \(2, 3\); return its mean\(\) or sum\(\)$"),
+        (lambda: torch.tensor(1.0), r"not one without a gradient \(made of no parameter, detached, or under"),
+    ],
+)
+def test_wrong_loss_says_what_to_return(tmp_path, loss, words):
+    with pytest.raises(ShapeError, match=words):
+        ops.torch.capture(model_and_input()[0], loss, tmp_path / "no.npz")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -148,21 +149,32 @@ class Standard:
             label=found.deciding.label,
             remark=found.remark if not cause else "",
             zero_match_ratio=next((check.value for check in zeros.checks if check.name == MATCHED), None),
+            # a standard with a peer compares two errors, which scale alike
+            least_scale=self._least_scale(evidence) if cause == "zeros" and not self.needs_peer else None,
             checks=found.checks,
         )
 
+    def _least_scale(self, evidence: Evidence) -> int | None:
+        """Return the least exponent of two that makes zeros fail beside the scaled golden, None if none does."""
+        evidence = replace(evidence, peer=None)
+        exponents = range(1, _MOST_SCALE + 1)
+        least = bisect_left(exponents, True, key=lambda exponent: not self.find(_of_zeros(evidence, exponent)).passes)
+        return exponents[least] if least < len(exponents) else None
 
+
+_MOST_SCALE = 64
 _PEERS = Check(name="peers to compare with", label="peer", value=0, relation=">=", threshold=1)
 _NO_PEER = Finding(passes=True, checks=(_PEERS,), deciding=_PEERS)
 """Without a peer nothing is found, and the verdict is void."""
 
 
-def _of_zeros(evidence: Evidence) -> Evidence:
-    """Return the evidence of a result of nothing but zeros beside the same golden."""
-    golden = evidence.errors.golden
+def _of_zeros(evidence: Evidence, exponent: int = 0) -> Evidence:
+    """Return the evidence of nothing but zeros beside the golden times 2**exponent; a peer has the golden as it is."""
+    golden = np.ldexp(evidence.errors.golden, exponent) if exponent else evidence.errors.golden
     is_finite = np.isfinite(golden)
     errors = replace(
         evidence.errors,
+        golden=golden,
         actual=np.zeros_like(golden),
         error=np.where(is_finite, np.abs(golden), np.inf),
         special_mismatches=int(np.count_nonzero(~is_finite)),

@@ -135,6 +135,9 @@ class Verdict:
     zero_match_ratio : float or None
         Share of elements that a result of nothing but zeros would match; near 1 the tolerance hardly tells right from
         wrong. None where the standard counts no matching elements.
+    least_scale : int or None
+        Of a result that is void for zeros: the least exponent of two by which golden and result would have to be larger
+        for zeros to fail. None where no scale up to 2^64 does that, and of other outcomes.
     checks : tuple of Check
         All figures that were compared.
     """
@@ -154,6 +157,7 @@ class Verdict:
     label: str
     remark: str
     zero_match_ratio: float | None
+    least_scale: int | None
     checks: tuple[Check, ...]
 
     def figure(self, name: str) -> float:

@@ -1,0 +1,113 @@
+"""What makes the verdicts of a precision report weaker than they read, and what can be done about it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from npu_sim.report.standards.verdict import Verdict, VoidCause
+from ops.cli.precision_table import losses, lost_words, places_words, short
+from ops.studies.precision_conclusion import cancelling, not_measured_words
+from ops.studies.precision_report import Comparison, PrecisionReport
+
+_WEAK_SHARE = 0.5
+"""A tolerance that more than this share of zeros would meet depends on the scale of the loss more than on the error."""
+_NAMES_SHOWN = 6
+_REMEDIES: Mapping[VoidCause, str] = {
+    "empty": "the gradient has no element",
+    "peer": "there is no peer to compare with",
+    "golden": "no element of the golden is finite; look for the NaN/Inf in the tensors of this step, and take another",
+    "inputs": "an operand became all 0 in the type that is multiplied; scale the loss, or the operand, or take a mode "
+    "that multiplies a wider type",
+    "zeros": "a gradient of nothing but zeros would pass too",
+}
+"""What makes a verdict void, in words, and what to do."""
+
+
+def warnings(report: PrecisionReport) -> Iterator[str]:
+    """Yield what makes the verdicts of the report weaker than they read, one line per reason."""
+    specials: dict[str, None] = {layer.title: None for layer in report.layers if layer.input_specials}
+    lost: dict[str, dict[str, tuple[int, ...]]] = {}
+    for row in report.computed:
+        result, title = row.result, row.title
+        if result is None:
+            continue
+        if any(against.error.golden_specials for against in (result.original, result.rounded)):
+            specials[title] = None
+        counts = losses(result)
+        if any(counts):
+            # products differ where one saturates; the larger number is the one to know
+            known = lost.setdefault(result.compute_dtype, {})
+            known[title] = tuple(map(max, counts, known.get(title, counts)))
+    if specials:
+        yield f"NaN/Inf in inputs or goldens of {_listed(list(specials))}: where both have them the standard says pass."
+    for dtype, layers in lost.items():
+        sums = tuple(map(sum, zip(*layers.values(), strict=True)))
+        yield f"inputs: {lost_words(sums)} in {dtype} ({_listed(list(layers))})."
+    yield from _void_lines(report)
+    yield from _weak_lines(report)
+    yield from not_measured_words(report.metadata)
+
+
+def _void_lines(report: PrecisionReport) -> Iterator[str]:
+    """Yield where verdicts are void, why, and what to do, those with one reason together."""
+    cancels = cancelling(report)
+    found: dict[tuple[VoidCause, str, bool], dict[str, dict[tuple[str, str], Comparison]]] = {}
+    for row in report.computed:
+        decides = None if row.result is None else row.result.against(report.options.golden)
+        if decides is None or decides.void_cause is None:
+            continue
+        verdict = _void_verdict(decides)
+        numbers = f"{verdict.row}: {verdict.thresholds}" if decides.void_cause == "zeros" else ""
+        gradients = found.setdefault((decides.void_cause, numbers, row.title in cancels), {})
+        gradients.setdefault(row.title, {})[row.place, row.mode] = decides
+    for (cause, numbers, is_noise), gradients in found.items():
+        names_of: dict[str, list[str]] = {}
+        for title, places in gradients.items():
+            names_of.setdefault(places_words(places), []).append(title)
+        where = "; ".join(f"{_listed(names)} on {places}" for places, names in names_of.items())
+        every = [one for places in gradients.values() for one in places.values()]
+        why = f"{_REMEDIES[cause]}{_of_zeros(every, numbers, is_noise=is_noise) if cause == 'zeros' else ''}"
+        yield f"void, which is no pass, at {where}: {why}."
+
+
+def _of_zeros(every: Sequence[Comparison], numbers: str, *, is_noise: bool) -> str:
+    """Return how small the gradients are beside the standard, and the remedy."""
+    sizes = [one.error.golden_max_abs for one in every if one.error.golden_max_abs is not None]
+    size = f", |gradient| <= {short(max(sizes))} against {numbers}" if sizes else ""
+    if is_noise:
+        return f"{size}; ~ the terms cancel, and no scale of the loss makes more than rounding of them"
+    scales = [scale for one in every if (scale := _void_verdict(one).least_scale) is not None]
+    remedy = f"scale the loss by 2^{max(scales)} or more and capture again, or judge" if scales else "judge"
+    return f"{size}; {remedy} without an absolute tolerance (--standard double-benchmark-l1)"
+
+
+def _void_verdict(comparison: Comparison) -> Verdict:
+    """Return the verdict that made a comparison void; the first of one that was put together without."""
+    return next((one for one in comparison.verdicts if one.void_cause is not None), comparison.verdicts[0])
+
+
+def _weak_lines(report: PrecisionReport) -> Iterator[str]:
+    """Yield which verdicts would be others with another scale of the loss."""
+    weak: dict[str, float] = {}
+    rows: dict[str, None] = {}
+    for row in report.computed:
+        decides = None if row.result is None else row.result.against(report.options.golden)
+        if decides is None or decides.void_cause is not None:
+            continue
+        for verdict in decides.verdicts:
+            if (verdict.zero_match_ratio or 0.0) > _WEAK_SHARE:
+                weak[row.title] = max(verdict.zero_match_ratio or 0.0, weak.get(row.title, 0.0))
+                rows[f"{verdict.row}: {verdict.thresholds}"] = None
+    if weak:
+        # Rounded down: what is not all must not read 100 %.
+        shares = [f"{math.floor(share * 1000) / 10:.1f} % of {name}" for name, share in weak.items()]
+        yield (
+            f"weak verdicts: a gradient of zeros would match {_listed(shares)}, as |gradient| is below atol there "
+            f"({'; '.join(rows)}); with a larger loss the same relative error may fail."
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + more
