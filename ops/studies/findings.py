@@ -23,6 +23,7 @@ from npu_sim.program.finding_codes import CODES, SEVERITIES, Code
 from npu_sim.program.launch import Launch
 from npu_sim.program.violation import Kind, Violation
 from npu_sim.report.sarif import SarifPlace, SarifResult, SarifRule
+from ops.studies.likely_rows import HOLES, LikelyRow, likely_row, unread_row
 from ops.studies.odd_rows import odd_row
 
 GroupKey = tuple[Any, ...]
@@ -376,9 +377,23 @@ class Programs:
         if violation.space is not Space.GM or violation.kind not in (Kind.OUTPUT_HOLE, Kind.READ_UNINITIALISED):
             return None
         # an earlier launch had to write it
+        is_output = violation.kind is Kind.OUTPUT_HOLE
         hole = replace(violation, kind=Kind.OUTPUT_HOLE, row=-1)
-        causes = (self._cause(hole, earlier, launches[earlier]) for earlier in range(number - 1, -1, -1))
-        return next((cause for cause in causes if cause is not None), None)
+        last = len(launches) if is_output else number
+        for find in (self._cause, self._unread):
+            for earlier in range(last - 1, -1, -1):
+                if (cause := find(hole, earlier, launches[earlier])) is not None:
+                    return cause
+        return None
+
+    def _unread(self, violation: Violation, number: int, launch: Launch) -> Cause | None:
+        """Return the row of a launch whose result nothing stores."""
+        likely = unread_row(lambda core: self.rows(launch, core), launch.core_count)
+        return None if likely is None else self._cause_of(likely, violation, number, launch)
+
+    def _cause_of(self, likely: LikelyRow, violation: Violation, number: int, launch: Launch) -> Cause:
+        words = likely.words + (f" (launch {number} {launch.name})" if number != violation.launch else "")
+        return Cause(words=words, launch=number, instruction=self._instruction(launch, likely.core, likely.row))
 
     def _cause(self, violation: Violation, number: int, launch: Launch) -> Cause | None:
         """Return the row of a launch that something is likely due to."""
@@ -386,13 +401,16 @@ class Programs:
         def rows_of(core: int) -> np.ndarray:
             return self.rows(launch, core)
 
-        held = (
-            tensor
+        tensors = {
+            tensor.index
             for tensor in launch.gm.tensors
             if tensor.address <= violation.start < tensor.address + tensor.byte_count
-        )
-        tensor = next((tensor.index for tensor in held), -1)
-        odd = odd_row(violation, rows_of, launch.core_count, tensor=tensor)
+        }
+        odd = odd_row(violation, rows_of, launch.core_count, tensors=tensors)
+        if odd is None or (odd.what == "another" and violation.kind in HOLES):  # of two, the one that ends there
+            likely = likely_row(violation, rows_of, launch.core_count, tensors=tensors)
+            if likely is not None and (odd is None or (likely.core, likely.row) != (odd.core, odd.row)):
+                return self._cause_of(likely, violation, number, launch)
         if odd is None:
             return None
         right = self._instruction(launch, odd.like_core, odd.like)

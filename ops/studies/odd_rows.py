@@ -9,7 +9,7 @@ around a row, loops of any length taken as one. What is wrong in every tile alik
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -28,7 +28,7 @@ RowsOf = Callable[[int], np.ndarray]
 
 _CORES = 3
 """Other cores that a core is held to."""
-_HOLE_CORES = 64
+HOLE_CORES = 64
 """Cores of which one may have left out what it had to write."""
 _TILES = 24
 """Tiles of a core that are looked at, the nearest ones."""
@@ -41,6 +41,8 @@ _OPERANDS_AT = INSTR.fields["dst"][1] + 24  # type: ignore[index]  # behind the 
 _ODD_NUMBERS = np.random.default_rng(0).integers(1, 2**62, (ROW_BYTES - _OPERANDS_AT) // 8) | 1
 _FLAGS = (Op.SET_FLAG, Op.WAIT_FLAG)
 _ORDER = (*_FLAGS, Op.PIPE_BARRIER)
+_OF_ORDER = (Kind.SYNC_READ_HAZARD, Kind.SYNC_WRITE_HAZARD, Kind.BARRIER_READ, Kind.BARRIER_WRITE)
+_BUFFERS = (Op.ALLOC_TENSOR, Op.FREE_TENSOR)
 _IS_STATE = by_opcode(lambda instruction: not instruction.routes, dtype=np.bool_)
 """Flags, barriers, buffers: what loops of one instruction do not consist of."""
 
@@ -90,7 +92,7 @@ class _Tile:
     keys: Keys
 
 
-def odd_row(violation: Violation, rows_of: RowsOf, core_count: int, *, tensor: int = -1) -> OddRow | None:
+def odd_row(violation: Violation, rows_of: RowsOf, core_count: int, *, tensors: Collection[int] = ()) -> OddRow | None:
     """Return the row that a finding is likely due to, None if no twin of its tile shows one.
 
     Parameters
@@ -101,15 +103,15 @@ def odd_row(violation: Violation, rows_of: RowsOf, core_count: int, *, tensor: i
         Rows of a core of the launch, before `issue`.
     core_count : int
         Cores of the launch.
-    tensor : int
-        Of an OUTPUT_HOLE: which tensor of the launch has it.
+    tensors : collection of int
+        Of an OUTPUT_HOLE: the tensors of the launch that have it; those of the workspace can lie in one place.
     """
     if violation.row < 0:
         if violation.kind is not Kind.OUTPUT_HOLE:
             return None
-        cores = range(min(core_count, _HOLE_CORES))
+        cores = range(min(core_count, HOLE_CORES))
         found = (one for core in cores for one in _odd_rows(violation, core, rows_of, core_count))
-        return next((one for one in found if int(rows_of(one.like_core)["tensor"][one.like]) == tensor), None)
+        return next((one for one in found if int(rows_of(one.like_core)["tensor"][one.like]) in tensors), None)
     return next(_odd_rows(violation, violation.core, rows_of, core_count), None)
 
 
@@ -127,7 +129,12 @@ def _odd_rows(violation: Violation, core: int, rows_of: RowsOf, core_count: int)
         keys = {other: _keys(rows_of(other), part) for other in cores}
         found = differences(core, keys, rows_of, near, first, last)
         fitting = [odd for odd in found if _fits(violation, odd, rows, rows_of)]
-        yield from sorted(fitting, key=lambda odd: (odd.what == "another", abs(odd.row - near)))
+
+        def worth(odd: OddRow) -> tuple[bool, bool, int]:
+            is_order = violation.kind not in _OF_ORDER or rows_of(odd.like_core)["op"][odd.like] in _ORDER
+            return not is_order, odd.what == "another", abs(odd.row - near)
+
+        yield from sorted(fitting, key=worth)
     yield from _barriers(violation, core, cores, rows_of)
 
 
@@ -285,8 +292,11 @@ def _fits(violation: Violation, edit: OddRow, rows: np.ndarray, rows_of: RowsOf)
         at = rows[violation.row]
         ends = {int(at["pipe"]), int(at["peer"])}
         return op in _FLAGS and {int(right["pipe"]), int(right["peer"])} == ends
-    if kind in (Kind.SYNC_READ_HAZARD, Kind.SYNC_WRITE_HAZARD, Kind.BARRIER_READ, Kind.BARRIER_WRITE):
-        return op in _ORDER
+    is_moved = edit.what == "moved" and edit.row in (violation.row, violation.other_row)
+    if kind in _OF_ORDER:
+        return op in _ORDER or is_moved
+    if kind in (Kind.READ_UNALLOCATED, Kind.WRITE_UNALLOCATED):
+        return op in _BUFFERS or is_moved
     if kind is Kind.OUTPUT_HOLE:
         return int(right["dst_space"]) == Space.GM and op not in _ORDER
     if kind in (Kind.READ_UNINITIALISED, Kind.READ_STALE):

@@ -1,0 +1,135 @@
+"""What is wrong in every tile alike is led back to a row by the bytes that rows touch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npu_sim.isa.op import Op
+from ops.studies.checking import check_launches
+from tests.cases.fault_subjects import subjects
+from tests.cases.program_faults import program_fault
+
+SUBJECTS = {subject.name: subject for subject in subjects()}
+
+
+class Chosen:
+    """Draws a core and the first row that fits."""
+
+    def __init__(self, core, wanted):
+        self.core, self.wanted = core, wanted
+
+    def integers(self, end):
+        return self.core
+
+    def choice(self, places):
+        return next(at for at in places.tolist() if self.wanted(at))
+
+
+def first_of(name, kind, wanted=lambda rows, at: True, core=0):
+    """Return the rows, the row of a fault, and the first finding of a kernel with it."""
+    subject = SUBJECTS[name]
+    programs = subject.programs()
+    fault = program_fault(kind, programs, Chosen(core, lambda at: wanted(programs[core], at)))
+    execution = subject.with_programs(fault.programs)
+    found = check_launches(execution.launches, execution.product)[1]
+    return fault.programs, fault, found[0]
+
+
+def at_line(subject, fault):
+    return SUBJECTS[subject].launch.sites[fault.site]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "words"),
+    [
+        ("matmul", "load too short in every tile", "DataCopy(Nd2NzParams), core {core} row {row}, writes up to L1["),
+        ("matmul", "computation too short in every tile", "Mmad, core {core} row {row}, writes up to L0C["),
+        ("vector_add", "store too short in every tile", "DataCopy, core {core} row {row}, writes up to GM["),
+        (
+            "vector_add",
+            "load late in every tile",
+            "SetFlag, core {core} row {before}, stands in front of row {row} DataCopy",
+        ),
+        (
+            "vector_add",
+            "release early in every tile",
+            "FreeTensor, core {core} row {row}, stands in front of the last use",
+        ),
+    ],
+)
+def test_a_row_that_is_wrong_in_every_tile_is_named(name, kind, words):
+    _, fault, found = first_of(name, kind)
+    at = found.blamed
+    assert found.cause is not None
+    assert at.site == at_line(name, fault)
+    assert found.cause.words.startswith(words.format(core=at.core, row=at.row, before=at.row - 1))
+
+
+def test_a_store_that_is_in_no_tile_is_led_back_to_the_result_that_nothing_reads():
+    _, fault, found = first_of("vector_add", "store dropped in every tile")
+    at = found.blamed
+    assert (at.core, at.api) == (0, "Add")
+    assert found.cause.words == f"nothing reads what Add, core 0 row {at.row}, writes"
+    assert 0 < fault.row - at.row < 8
+
+
+def test_a_store_that_is_in_no_tile_of_an_earlier_launch_is_blamed_on_that_launch():
+    _, fault, found = first_of("gradients: 1 TransData", "store dropped in every tile")
+    at = found.blamed
+    assert (found.cause.launch, at.api) == (1, "TransDataTo5HD")
+    assert "(launch 1 TransData)" in found.cause.words
+    assert 0 < fault.row - at.row < 8
+
+
+def test_a_release_that_is_in_no_tile_is_due_behind_the_last_use():
+    _, fault, found = first_of("softmax", "release dropped in every tile", lambda rows, at: rows["value"][at] == 0)
+    at = found.blamed
+    assert found.cause.words == f"FreeTensor is missing behind core {at.core} row {at.row}, the last use"
+    assert at.api != "AllocTensor"
+    assert found.instruction.row < at.row < fault.row
+
+
+def test_a_flag_without_its_other_end_names_where_that_belongs():
+    programs, fault, found = first_of("gradients: 7 TransData", "set dropped in every tile", in_tile(Op.SET_FLAG))
+    at = found.blamed
+    pipe = int(SUBJECTS["gradients: 7 TransData"].programs()[0]["pipe"][fault.row])
+    assert "SetFlag<" in found.cause.words
+    assert f"is missing behind core 0 row {at.row}" in found.cause.words
+    assert int(programs[0]["pipe"][at.row]) == pipe
+    assert abs(fault.row - at.row) <= 4
+
+
+def test_a_set_that_nothing_needs_is_waited_for_at_the_end():
+    _, fault, found = first_of(
+        "gradients: 7 TransData", "wait dropped in every tile", lambda rows, at: rows["tile"][at] < 0
+    )
+    assert "is missing at the end of core 0" in found.cause.words
+    assert abs(fault.row - found.blamed.row) <= 4
+
+
+@pytest.mark.parametrize(("kind", "row"), [("set of another pipe", 1), ("wait of another pipe", 26)])
+def test_a_flag_on_another_pipe_is_named_itself(kind, row):
+    name = "gradients on 310P: 1 TransData"
+    programs, fault, found = first_of(name, f"{kind} in every tile", lambda rows, at: at == row)
+    blamed = programs[found.blamed.core][found.blamed.row]
+    assert found.blamed.site == at_line(name, fault)
+    assert [blamed[name] for name in ("op", "pipe")] == [programs[0][name][fault.row] for name in ("op", "pipe")]
+
+
+def test_a_state_that_is_left_on_names_the_last_row_that_it_is_for():
+    _, fault, found = first_of("split_k", "atomic off dropped in every tile")
+    assert found.cause.words.endswith("is the last one that it is for")
+    assert 0 < fault.row - found.blamed.row < 8
+
+
+def test_what_is_right_about_other_bytes_is_not_blamed():
+    _, _, found = first_of("matmul", "load dropped in every tile")
+    assert found.cause is None or not found.cause.words.startswith("DataCopy")
+
+
+def in_tile(op):
+    def wanted(rows, at):
+        return bool(rows["tile"][at] >= 0) and rows["op"][at] == op and at > np.argmax(rows["tile"] >= 0) + 2
+
+    return wanted
