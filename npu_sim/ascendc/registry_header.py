@@ -38,6 +38,7 @@ _ELEMENTS = {
     "uint32_t": ("UINT32", "INT32"),
     "uint16_t": ("UINT16", "INT16"),
     "uint64_t": ("UINT64", "INT64"),
+    "double": ("FP64", "INT64"),
     "bool": ("UINT8",),
 }
 """The element type of each C++ type: the first that the machine has; the others move the same bytes."""

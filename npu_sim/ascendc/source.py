@@ -35,8 +35,9 @@ _HELPER = re.compile(
     r"^(?![ \t]|extern\b|[^\n]*__global__)[^;{}()#\n]*\b__aicore__\b[^;{}()\n]*?(?<![\w:~])(\w+)\s*\(", re.MULTILINE
 )
 """A function of a kernel that is no member: it begins its line."""
-_STRAY_ASSERT = re.compile(r"(?<=[\w\]])(?<!\belse)\s+(ASSERT\s*)\(")
-"""Behind no end of a statement: a device's build, in which ASSERT is nothing, makes one statement of what is around."""
+_ASSERT = re.compile(r"\bASSERT\s*\(")
+_STATEMENT_ENDS = re.compile(r"(?:[^\w\]\s]|\belse)\s*\Z")
+"""Before an ASSERT that is a statement; a device's build has none, so another joins what is around it."""
 _CORES = re.compile(r"__(vector|cube|mix)__\b(?:\s*\(\s*(\d+)\s*,\s*(\d+)\s*\))?")
 """Attributes of a kernel that say which cores it is for; those of ``__mix__`` are Cube and vector cores."""
 _TASK_KIND = re.compile(r"KERNEL_TASK_TYPE(?:_DEFAULT)?\s*\([^)]*?KERNEL_TYPE_(\w+)\s*\)")
@@ -165,13 +166,17 @@ def without_text(text: str) -> str:
 
 
 def _without_stray_asserts(text: str) -> str:
-    """Return the text with blanks for each ASSERT amid a statement."""
+    """Return the text with blanks for each ASSERT that is no statement of its own."""
     code = without_text(text)
-    for found in _STRAY_ASSERT.finditer(code):
-        end = _PARAMETERS.match(code, found.end())
-        directive = code[code.rfind("\n", 0, found.start(1)) + 1 : found.start(1)].lstrip().startswith("#")
-        if end and not directive:
-            start = found.start(1)
+    for found in _ASSERT.finditer(code):
+        start, end = found.start(), _PARAMETERS.match(code, found.end())
+        line = code[code.rfind("\n", 0, start) + 1 : start]
+        if end is None or "#" in line:
+            continue
+        is_statement = (
+            _STATEMENT_ENDS.search(code[max(start - 300, 0) : start]) and code[end.end() :].lstrip()[:1] == ";"
+        )
+        if not is_statement:
             text = text[:start] + re.sub(r"[^\n]", " ", text[start : end.end()]) + text[end.end() :]
     return text
 

@@ -181,7 +181,8 @@ extern "C" __global__ __aicore__ void asserts(GM_ADDR y, int32_t which) {
   GlobalTensor<int32_t> out;
   out.SetGlobalBuffer((__gm__ int32_t*)y);
   int32_t value = 0;
-  ASSERT(which != 1 && "a comment in (brackets")
+  ASSERT(which != 1 && "a comment in (brackets");
+  ASSERT(which != 7)
   value = which
   ASSERT(which != 2);
   if (which == 3) ASSERT(value != 3);

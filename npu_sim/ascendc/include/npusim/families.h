@@ -2,6 +2,11 @@
 #pragma once
 #include "npusim/mask.h"
 
+// Kernels take the address of a function as well, for a type without the place of the call. What they get differs from
+// the function in a type of its own for one operand, so that a call prefers the function; its rows have the place of the
+// call before.
+#define NPUSIM_SAME(T, U) class = std::enable_if_t<std::is_same_v<T, U>>
+
 // Of two tensors: a number of elements.
 #define NPUSIM_TWO(Name, name, type)                                                                                 \
   template <class T, bool set_mask = true>                                                                           \
@@ -10,6 +15,11 @@
     if (!npusim::has_vector()) return;                                                                               \
     npusim::emit_##name(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src0, #Name),                     \
                         npusim::in_ub(here, src1, #Name), npusim::type<T>(), count);                                 \
+  }                                                                                                                  \
+  template <class T, bool set_mask = true, class U, NPUSIM_SAME(T, U)>                                               \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<T>& src1,                \
+                   const int32_t& count) {                                                                           \
+    Name<T, set_mask>(dst, src0, src1, count, npusim::last_call());                                                  \
   }
 
 // Of one tensor.
@@ -20,6 +30,10 @@
     if (!npusim::has_vector()) return;                                                                               \
     npusim::emit_##name(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src, #Name), npusim::type<T>(),   \
                         count);                                                                                      \
+  }                                                                                                                  \
+  template <class T, bool set_mask = true, class U, NPUSIM_SAME(T, U)>                                               \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<U>& src, const int32_t& count) {                     \
+    Name<T, set_mask>(dst, src, count, npusim::last_call());                                                         \
   }
 
 // Of a tensor and a scalar.
@@ -30,6 +44,11 @@
     if (!npusim::has_vector()) return;                                                                               \
     npusim::emit_##name(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src, #Name), npusim::type<T>(),   \
                         count, npusim::bits_of(T(scalar)));                                                          \
+  }                                                                                                                  \
+  template <class T, bool set_mask = true, class U, NPUSIM_SAME(T, U)>                                               \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<U>& src, const std::common_type_t<T>& scalar,        \
+                   const int32_t& count) {                                                                           \
+    Name<T, set_mask>(dst, src, scalar, count, npusim::last_call());                                                 \
   }
 
 // The same under a mask, which comes as a number of leading lanes or as words of bits.
@@ -43,6 +62,11 @@
                                  npusim::in_ub(here, src1, #Name), npusim::type<T>(), repeats, p.dstBlkStride,       \
                                  p.src0BlkStride, p.src1BlkStride, p.dstRepStride, p.src0RepStride,                  \
                                  p.src1RepStride);                                                                   \
+  }                                                                                                                  \
+  template <class T, bool set_mask = true, class U, NPUSIM_SAME(T, U)>                                               \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<T>& src1, Mask mask,     \
+                   const uint8_t repeats, const BinaryRepeatParams& p) {                                             \
+    Name<T, set_mask>(dst, src0, src1, mask, repeats, p, npusim::last_call());                                       \
   }
 #define NPUSIM_TWO_MASKED(Name, name, type)                                                                          \
   NPUSIM_TWO_UNDER(uint64_t, Name, name, type)                                                                       \

@@ -3,7 +3,7 @@
 // ASSUMED of bits: a row is folded lane by lane over repeats of 256 bytes, and the last repeat is reduced as a tree.
 #pragma once
 #include "kernel_tiling/kernel_tiling.h"
-#include "npusim/math.h"
+#include "npusim/angles.h"
 
 namespace AscendC {
 

@@ -241,34 +241,40 @@ inline constexpr auto frac_of = NPUSIM_STEPS {
   s.sub(y, x, t[0]);
 };
 // Any number above the smallest becomes more than 1.
-inline constexpr auto sign_of = NPUSIM_STEPS {
-  s.muls(t[0], x, 1.70141183e38f);
-  s.muls(t[0], t[0], 1.70141183e38f);
-  s.mins(t[0], t[0], 1.0f);
-  s.maxs(y, t[0], -1.0f);
-};
+inline void signs(const Steps& s, const LocalTensor<float>& sign, const LocalTensor<float>& x) {
+  s.muls(sign, x, 1.70141183e38f);
+  s.muls(sign, sign, 1.70141183e38f);
+  s.mins(sign, sign, 1.0f);
+  s.maxs(sign, sign, -1.0f);
+}
+// 1 where x is above 0, else 0
+inline void step_up(const Steps& s, const LocalTensor<float>& up, const LocalTensor<float>& x) {
+  signs(s, up, x);
+  s.maxs(up, up, 0.0f);
+}
+inline constexpr auto sign_of = NPUSIM_STEPS { signs(s, y, x); };
+// a = sin(a + at pi), in three of t
+inline void sine(const Steps& s, const LocalTensor<float>& a, const LocalTensor<float>* t, float at) {
+  s.reduce(a, t[1], t[2], at);
+  s.muls(t[1], t[1], at == 0 ? -2.0f : 2.0f);
+  s.adds(t[1], t[1], at == 0 ? 1.0f : -1.0f);
+  s.mul(a, a, t[1]);
+  s.series(a, t[1], t[2]);
+}
 inline constexpr auto sin_of = NPUSIM_STEPS {
   s.adds(t[0], x, 0.0f);
-  s.reduce(t[0], t[1], t[2], 0.0f);
-  s.muls(t[1], t[1], -2.0f);
-  s.adds(t[1], t[1], 1.0f);
-  s.mul(t[0], t[0], t[1]);
-  s.series(t[0], t[1], t[2]);
+  sine(s, t[0], t, 0.0f);
   s.adds(y, t[0], 0.0f);
 };
 inline constexpr auto cos_of = NPUSIM_STEPS {
   s.adds(t[0], x, 0.0f);
-  s.reduce(t[0], t[1], t[2], 0.5f);
-  s.muls(t[1], t[1], 2.0f);
-  s.adds(t[1], t[1], -1.0f);
-  s.mul(t[0], t[0], t[1]);
-  s.series(t[0], t[1], t[2]);
+  sine(s, t[0], t, 0.5f);
   s.adds(y, t[0], 0.0f);
 };
-// 1 - (a1 u + ... + a5 u^5) e^-x^2, u = 1 / (1 + p |x|): Abramowitz and Stegun, 7.1.26, within 1.5e-7
-inline constexpr auto erf_of = NPUSIM_STEPS {
+// t[2] = (a1 u + ... + a5 u^5) e^-x^2, u = 1 / (1 + p |x|): Abramowitz and Stegun, 7.1.26, within 1.5e-7
+inline void error_left(const Steps& s, const LocalTensor<float>* t, const LocalTensor<float>& x, float most = 12.0f) {
   s.abs(t[0], x);
-  s.mins(t[0], t[0], 4.0f);
+  s.mins(t[0], t[0], most);
   s.muls(t[1], t[0], 0.3275911f);
   s.adds(t[1], t[1], 1.0f);
   s.set(t[2], 1.0f);
@@ -282,19 +288,20 @@ inline constexpr auto erf_of = NPUSIM_STEPS {
   s.muls(t[0], t[0], -1.0f);
   s.exp(t[0], t[0]);
   s.mul(t[2], t[2], t[0]);
+}
+inline constexpr auto erf_of = NPUSIM_STEPS {
+  error_left(s, t, x, 4.0f);
   s.muls(t[2], t[2], -1.0f);
   s.adds(t[2], t[2], 1.0f);
-  s.muls(t[3], x, 1.70141183e38f);
-  s.muls(t[3], t[3], 1.70141183e38f);
-  s.mins(t[3], t[3], 1.0f);
-  s.maxs(t[3], t[3], -1.0f);
+  signs(s, t[3], x);
   s.mul(y, t[2], t[3]);
 };
 }  // namespace npusim
 
 namespace AscendC {
 
-// The four forms of a function of one tensor: with a temporary buffer or without, of all its elements or of some.
+// The four forms of a function of one tensor: with a temporary buffer or without, of all its elements or of some; and
+// those of which a kernel takes the address (families.h).
 #define NPUSIM_ELEMENTWISE(Name, temporaries, formula)                                                               \
   template <class T, bool reuse = false>                                                                             \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint8_t>& temporary,      \
@@ -314,6 +321,15 @@ namespace AscendC {
   template <class T, bool reuse = false>                                                                             \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, Here here = Here::now()) {                  \
     npusim::elements<temporaries>(here, #Name, nullptr, dst, src.GetSize(), npusim::formula, src);                   \
+  }                                                                                                                  \
+  template <class T, bool reuse = false, class U, NPUSIM_SAME(T, U)>                                                 \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<U>& src, const uint32_t count) {                     \
+    Name<T, reuse>(dst, src, count, npusim::last_call());                                                            \
+  }                                                                                                                  \
+  template <class T, bool reuse = false, class U, NPUSIM_SAME(T, U)>                                                 \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<U>& src, const LocalTensor<uint8_t>& temporary,      \
+                   const uint32_t count) {                                                                           \
+    Name<T, reuse>(dst, src, temporary, count, npusim::last_call());                                                 \
   }
 NPUSIM_ELEMENTWISE(Sigmoid, 2, sigmoid_of)
 NPUSIM_ELEMENTWISE(Tanh, 2, tanh_of)
@@ -329,7 +345,7 @@ NPUSIM_ELEMENTWISE(Ceil, 0, ceil_of)
 NPUSIM_ELEMENTWISE(Trunc, 0, trunc_of)
 NPUSIM_ELEMENTWISE(Round, 0, round_of)
 NPUSIM_ELEMENTWISE(Frac, 1, frac_of)
-NPUSIM_ELEMENTWISE(Sign, 1, sign_of)
+NPUSIM_ELEMENTWISE(Sign, 0, sign_of)
 NPUSIM_ELEMENTWISE(Sin, 3, sin_of)
 NPUSIM_ELEMENTWISE(Cos, 3, cos_of)
 NPUSIM_ELEMENTWISE(Erf, 4, erf_of)

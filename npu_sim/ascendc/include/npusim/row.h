@@ -9,7 +9,7 @@
 
 typedef _Float16 half;
 
-// Stored as the upper half of a float; Cast and ToFloat convert, the scalar unit does not compute with it.
+// Stored as the upper half of a float, which it becomes where one is wanted.
 struct bfloat16_t {
   uint16_t bits;
   bfloat16_t() = default;
@@ -19,7 +19,7 @@ struct bfloat16_t {
     bool nan = (word & 0x7fffffff) > 0x7f800000;
     bits = nan ? uint16_t(word >> 16 | 0x40) : uint16_t((word + 0x7fff + (word >> 16 & 1)) >> 16);
   }
-  explicit operator float() const {
+  operator float() const {
     uint32_t word = uint32_t(bits) << 16;
     float value;
     memcpy(&value, &word, 4);

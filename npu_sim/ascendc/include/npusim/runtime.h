@@ -106,6 +106,11 @@ inline void take_standard_output() {
   }
 }
 
+// The place of the last row, for calls that do not know theirs.
+inline Here last_call() {
+  return {control->files[self->last_site >> LINE_BITS].name, int32_t(self->last_site & ((1 << LINE_BITS) - 1))};
+}
+
 inline int64_t site_of(Here here) {
   static const char* last = nullptr;
   static int64_t number = 0;
