@@ -7,7 +7,7 @@ decides their order; here `ExecuteOptions.core_order` does, so that the spread o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -26,7 +26,7 @@ from npu_sim.engines.execute_core import (
     run_core,
     unsupported,
 )
-from npu_sim.engines.execute_options import ExecuteOptions, Overflow, configuration, saturates
+from npu_sim.engines.execute_options import ExecuteOptions, Overflow, configuration
 from npu_sim.engines.execute_turns import Phase, core_sequence
 from npu_sim.engines.kit import KITS, ROWS
 from npu_sim.engines.turns import run_by_turns
@@ -39,7 +39,7 @@ from npu_sim.products import Product, is_known_core
 from npu_sim.program.cross_core import CrossCoreFlags
 from npu_sim.program.launch import Launch
 
-__all__ = ["ExecuteOptions", "Overflow", "execute"]
+__all__ = ["ExecuteOptions", "Overflow", "execute", "execute_all"]
 
 _SMALL_PHASE_ROWS = 1024
 """Rows of a phase, all cores together, that one thread runs alone: memory-bound if long, and mostly short."""
@@ -72,9 +72,16 @@ class _Turn:
 class _Run:
     """One `execute`: phase after phase, the cores of each shared out to host threads with buffers of their own."""
 
-    def __init__(self, launch: Launch, arena: npt.NDArray[np.uint8], product: Product, options: ExecuteOptions) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        arena: npt.NDArray[np.uint8],
+        product: Product,
+        options: ExecuteOptions,
+        config: npt.NDArray[np.int64],
+    ) -> None:
         self._launch, self._arena, self._product, self._options = launch, arena, product, options
-        self._config = configuration(product, options)
+        self._config = config
         self._workers: list[Worker] = []
         self._kept: list[Kept] = []
         self._flags: CrossCoreFlags | None = None
@@ -192,7 +199,6 @@ class _Run:
             raise
 
 
-@default_fenv
 def execute(launch: Launch, product: Product, options: ExecuteOptions, gm: GlobalMemory | None = None) -> None:
     """Run ``launch``: afterwards `launch.gm`, or ``gm``, holds the result.
 
@@ -217,12 +223,21 @@ def execute(launch: Launch, product: Product, options: ExecuteOptions, gm: Globa
         illegal on the product or leaves its tensors; if an instruction names element types the emulator does not model,
         or a Mmad lies outside its buffers.
     """
-    if launch.trusted and not is_known_core(product.core):
-        # kernels are proven on the buffers of the products of the package; on others every row is looked at
-        launch = replace(launch, trusted=False)
-    arena = (gm or launch.gm).arena
-    plain = launch.trusted and options.order == "program" and not options.poison
-    if plain and options.shortcuts and launch.shortcut is not None:
-        launch.shortcut(arena, saturates(product, options), options.threads)
-    elif not plain or not ran_again(launch, arena, product, options):
-        _Run(launch, arena, product, options).run()
+    execute_all((launch,), product, options, gm or launch.gm)
+
+
+@default_fenv
+def execute_all(launches: Iterable[Launch], product: Product, options: ExecuteOptions, gm: GlobalMemory) -> None:
+    """Run ``launches`` one after the other on one memory; everything else as of `execute`."""
+    is_known, arena = is_known_core(product.core), gm.arena
+    config = configuration(product, options)
+    in_order = options.order == "program" and not options.poison
+    for launch in launches:
+        if launch.trusted and not is_known:
+            # kernels are proven on the buffers of the products of the package; on others every row is looked at
+            launch = replace(launch, trusted=False)
+        plain = launch.trusted and in_order
+        if plain and options.shortcuts and launch.shortcut is not None:
+            launch.shortcut(arena, config[3] != 0, options.threads)
+        elif not (plain and options.core_order is None and ran_again(launch, arena, product, config)):
+            _Run(launch, arena, product, options, config).run()

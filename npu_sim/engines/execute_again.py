@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from npu_sim.engines.execute_options import ExecuteOptions, configuration
 from npu_sim.engines.kit import KITS
 from npu_sim.isa.atomic import SINK_LENGTH
 from npu_sim.isa.dispatch import run_rows
@@ -22,13 +21,13 @@ LIMIT_ROWS = 1024
 """Rows of a launch that are kept, 128 KiB; more take longer than to make them, and are worth several threads."""
 
 
-def ran_again(launch: Launch, arena: npt.NDArray[np.uint8], product: Product, options: ExecuteOptions) -> bool:
+def ran_again(launch: Launch, arena: npt.NDArray[np.uint8], product: Product, config: npt.NDArray[np.int64]) -> bool:
     """Run a trusted launch in program order on ``arena`` from rows that were kept; return whether it was possible.
 
-    Not the first time, nor if it has too many rows or cores that run by turns, adds in another order of the cores, or
-    has a row that cannot be carried out, which whoever runs the launch otherwise finds again.
+    Not the first time, nor if it has too many rows or cores that run by turns, or has a row that cannot be carried out,
+    which whoever runs the launch otherwise finds again.
     """
-    if launch.by_turns or options.core_order is not None:
+    if launch.by_turns:
         return False
     kept = launch.kept
     if kept.rows is None:
@@ -39,7 +38,7 @@ def ran_again(launch: Launch, arena: npt.NDArray[np.uint8], product: Product, op
     rows = kept.rows
     if rows is None:
         return False
-    config, sink = configuration(product, options), np.zeros(SINK_LENGTH, np.int64)
+    sink = np.zeros(SINK_LENGTH, np.int64)
     sink[3] = config[3]
     kit = KITS.take(product.core)
     memory = kit.memory

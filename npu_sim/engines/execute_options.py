@@ -77,7 +77,7 @@ class ExecuteOptions:
             choice("hf32_ties", self.hf32_ties, [rule.name.lower() for rule in TieRule])
 
 
-def saturates(product: Product, options: ExecuteOptions) -> bool:
+def _saturates(product: Product, options: ExecuteOptions) -> bool:
     """Return whether overflow clamps."""
     overflow = options.overflow or product.overflow_mode
     if overflow not in product.overflow_modes:
@@ -88,7 +88,7 @@ def saturates(product: Product, options: ExecuteOptions) -> bool:
 
 def configuration(product: Product, options: ExecuteOptions) -> npt.NDArray[np.int64]:
     """Return the numeric configuration of `isa.dispatch` for ``product``."""
-    clamps = saturates(product, options)
+    clamps = _saturates(product, options)
     config = np.zeros(CONFIG_LENGTH, np.int64)
     model = options.accumulation
     config[0], config[1], config[2], config[6], config[7] = model.codes

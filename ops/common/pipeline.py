@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from npu_sim.dtypes.formats import DTYPES
-from npu_sim.engines.execute import ExecuteOptions, execute
+from npu_sim.engines.execute import ExecuteOptions, execute_all
 from npu_sim.errors import InternalError
 from npu_sim.memory.gm import GlobalMemory, GmTensor, allocated_bytes
 from npu_sim.products import Product
@@ -300,5 +300,4 @@ def _workspace_bytes(planned: Sequence[PlannedStep], lives: dict[Buffer, tuple[i
 
 def run_steps(plan: CallPlan, options: ExecuteOptions, gm: GlobalMemory | None = None) -> None:
     """Execute all launches of ``plan`` in stream order on ``gm``, None: its own; the inputs must be in the arena."""
-    for launch in plan.launches:
-        execute(launch, plan.product, options, gm)
+    execute_all(plan.launches, plan.product, options, gm or plan.gm)

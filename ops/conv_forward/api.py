@@ -21,7 +21,7 @@ from ops.common.arrays import as_array, contiguous
 from ops.common.notebook import result_html
 from ops.common.options import run_options
 from ops.common.padding import named_padding
-from ops.common.plan_cache import planned_once
+from ops.common.plan_cache import planned_again, planned_once
 from ops.common.rule import Profile
 from ops.common.run import empty_results
 from ops.common.tensor_desc import TensorDesc
@@ -249,13 +249,21 @@ def convolution(
     """
     given = {"input": input, "weight": weight} | ({} if bias is None else {"bias": bias})
     arrays = {name: contiguous(as_array(value, name), name) for name, value in given.items()}
-    descs = {name: described(array.shape, dtype_name(array.dtype)) for name, array in arrays.items()}
-    call = _call_of(
-        descs["input"], descs["weight"], descs.get("bias"), stride=stride, padding=padding, dilation=dilation,
-        transposed=transposed, output_padding=output_padding, groups=groups, output_dtype=output_dtype,
-        cube_math_type=cube_math_type, product=product, profile=profile, strict_output_dtype=strict_output_dtype,
+    chip = current_product() if product is None else get_product(product)
+
+    def planned() -> ConvolutionPlan:
+        descs = {name: described(array.shape, dtype_name(array.dtype)) for name, array in arrays.items()}
+        call = _call_of(
+            descs["input"], descs["weight"], descs.get("bias"), stride=stride, padding=padding, dilation=dilation,
+            transposed=transposed, output_padding=output_padding, groups=groups, output_dtype=output_dtype,
+            cube_math_type=cube_math_type, product=chip, profile=profile, strict_output_dtype=strict_output_dtype,
+        )  # fmt: skip
+        return planned_once(call, chip, lambda: plan_call(check(call)))
+
+    plan = planned_again(
+        tuple(arrays.values()), chip, planned, "convolution", stride, padding, dilation, transposed, output_padding,
+        groups, output_dtype, cube_math_type, profile, strict_output_dtype,
     )  # fmt: skip
-    plan = planned_once(call, call.product, lambda: plan_call(check(call)))
     resolved = plan.resolved
     recorder = current_recorder()
     if recorder is not None:

@@ -16,6 +16,7 @@ from npu_sim.products import get_product
 from npu_sim.report.explain import recording
 from ops.common import plan_cache
 from ops.conv_backward import api
+from ops.conv_forward import api as forward_api
 from tests.oracles.convolution import Attributes, gradients
 
 SHAPES = ((2, 16, 6, 6), (2, 16, 6, 6), (16, 16, 3, 3))
@@ -112,6 +113,20 @@ def test_arguments_as_they_were_given_are_read_once(monkeypatch: pytest.MonkeyPa
     assert _call(1, stride=[1, 1])[1].plan is plan
     with pytest.raises(TypeError):
         _call(0, stride=(1, 1))
+
+
+def test_forward_convolutions_are_known_by_their_arguments_as_given_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w = (np.ones(shape, np.float16) for shape in SHAPES[1:])
+    bias = np.ones(16, np.float16)
+    plan = ops.convolution(x, w, padding=1).plan
+    for wrong in (True, 1.0):
+        with pytest.raises(NpuSimError, match="padding"):
+            ops.convolution(x, w, padding=wrong)
+    others = ops.convolution(x, w, bias, padding=1).plan, ops.convolution(x[:1], w, padding=1).plan
+    assert len({id(plan), *map(id, others)}) == 3
+    monkeypatch.setattr(forward_api, "_call_of", None)
+    assert ops.convolution(x + 1, w, padding=1).plan is plan
+    assert ops.convolution(x, w, bias + 1, padding=1).plan is others[0]
 
 
 def test_refusals_are_made_anew() -> None:
