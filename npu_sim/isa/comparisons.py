@@ -16,6 +16,7 @@ from npu_sim.isa.cost_rates import divide_up
 from npu_sim.isa.footprint_boxes import NO_FOOTPRINT, NONE, ONCE, READ, UB, WRITE, box, line
 from npu_sim.isa.instruction import FLOATS, Index, Rows
 from npu_sim.isa.mte import BLOCK, item_bytes
+from npu_sim.isa.selections import lane_address
 from npu_sim.isa.vector_values import read_element, widen
 
 LT, GT, EQ, LE, GE, NE = range(6)
@@ -65,12 +66,34 @@ def bytes_of_bits(item: Int) -> Int:
 
 
 @jit
-def element(row: Any, ub: np.ndarray, base: Int, blk: Int, rep: Int, repeat: Int, lane: Int) -> Int:
+def _element(row: Any, ub: np.ndarray, base: Int, blk: Int, rep: Int, repeat: Int, lane: Int) -> Int:
     """Return one element of a vector; strides in blocks of 32 bytes."""
-    item = np.int64(item_bytes(row["dtype"]))
-    per_block = BLOCK // item
-    at = base + BLOCK * (repeat * rep + lane // per_block * blk) + lane % per_block * item
+    at = lane_address(base, blk, rep, repeat, lane, np.int64(item_bytes(row["dtype"])))
     return read_element(ub, at, row["dtype"])
+
+
+@jit
+def compare_lanes(row: Any, ub: np.ndarray, other: np.ndarray, base: Int, blk: Int, rep: Int) -> Flag:
+    """Compare ``src0`` with the operand at ``base`` of ``other``, a byte of bits after the other.
+
+    Those of a repeat are written when all of it was read.
+    """
+    if not is_compared(row):
+        return False
+    dtype, comparison = row["dtype"], row["comparison"]
+    length = bytes_of_bits(item_bytes(dtype))
+    found = np.zeros(16, np.uint8)
+    for r in range(np.int64(row["repeat"])):
+        for at in range(length):
+            bits = 0
+            for bit in range(8):
+                x = _element(row, ub, row["src0"], row["src_blk_stride"], row["src_rep_stride"], r, 8 * at + bit)
+                y = _element(row, other, base, blk, rep, r, 8 * at + bit)
+                bits |= np.int64(bits_hold(comparison, dtype, x, y)) << bit
+            found[at] = bits
+        for at in range(length):
+            ub[np.int64(row["dst"]) + r * length + at] = found[at]
+    return True
 
 
 @jit

@@ -18,7 +18,7 @@ from npu_sim.isa.codes import Data, Pipe, Space
 from npu_sim.isa.cost_vector import add_step_millicycles, whole_vector
 from npu_sim.isa.emitter import emitter, emitter_name
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, line
-from npu_sim.isa.instruction import COUNT, DEVKIT, EVERY_ARCH, Elementwise, Index, Instruction, Rows
+from npu_sim.isa.instruction import COUNT, DEVKIT, Elementwise, Index, Instruction, Rows
 from npu_sim.isa.masked import masked_cost, masked_form
 from npu_sim.isa.mte import item_bytes
 
@@ -138,7 +138,6 @@ def elementwise(
     accumulates: bool = False,
     common: bool = False,
     is_amount: bool = False,
-    archs: frozenset[str] = EVERY_ARCH,
 ) -> Instruction:
     """Return an element-wise instruction.
 
@@ -154,7 +153,7 @@ def elementwise(
     floats, halves, integers, reference, then
         See `Elementwise`.
     dtypes : mapping of str to frozenset of Data
-        Element types by architecture.
+        Element types by architecture that has it.
     call, step : Cycles
         Cycles of a call, and of a repeat of 256 bytes. Without ``step`` that of the unit, or, for two vectors, what the
         bank groups of the operands allow.
@@ -162,8 +161,6 @@ def elementwise(
         Whether the second source may be the result of the repeat before.
     is_amount : bool
         Whether the scalar is an integer from 0 to the bits of an element, whatever the type.
-    archs : frozenset of str
-        Architectures that have it.
     common : bool
         Whether most programs have its count form, which is compiled with the others then (`Instruction.apart`).
     """
@@ -178,17 +175,13 @@ def elementwise(
     masked = masked_form(
         name, op, len(sources), documentation, dtypes=dtypes, tail=" ".join(value), accumulates=accumulates,
         cost=masked_cost(_parameter(call), None if by_banks else _parameter(step), len(sources)),
-        reads_dst=reads_dst, archs=archs, value_check=_check_amount if is_amount else None,
+        reads_dst=reads_dst, value_check=_check_amount if is_amount else None,
     )  # fmt: skip
     parameters = " ".join(("dst", *(["src0", "src1"] if two else ["src=src0"]), "dtype count", *value))
     return Instruction(
-        op=op,
         api=name,
         emit=emitter(emitter_name(name), op, Pipe.V, parameters, f"{name}: {documentation}\n\n{_FORM}", **spaces),
         source=f"{DEVKIT}{name}, count style",
-        routes={(Space.UB, Space.UB): Pipe.V},
-        spaces=dict.fromkeys(("dst", *sources), Space.UB),
-        archs=archs,
         ranges=COUNT,
         dtypes=dtypes,
         check=_check_amount if is_amount else None,

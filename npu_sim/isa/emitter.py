@@ -51,7 +51,7 @@ def emitter(
     names : mapping, optional
         Further names in ``pipe``.
     **fixed : int
-        Fields that always hold the same.
+        Fields that it always writes the same; those that name no space are operands which something else fills.
     """
     pairs = [(parameter, field or parameter) for parameter, _, field in (o.partition("=") for o in operands.split())]
     head = {"op": op, "pipe": int(pipe) if isinstance(pipe, Pipe) else pipe, "site": "site", "tile": "tile", "mode": 0}
@@ -59,7 +59,8 @@ def emitter(
     stores = head | {field: int(value) for field, value in fixed.items()} | given
     function = _compiled(f"emit_{name}", [*given.values(), "site", "tile"], stores, ["    return n + 1"], names or {})
     function.__doc__ = documentation
-    function.fields = tuple(field for _, field in pairs if field not in ("tensor", "pipe"))
+    operands_of_row = (*(field for _, field in pairs), *(field for field in fixed if not field.endswith("_space")))
+    function.fields = tuple(field for field in operands_of_row if field not in ("tensor", "pipe"))
     return jit(function)
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from npu_sim._jit import jit
 from npu_sim.isa.codes import ARCHS, C100, C220, M200, Data, Pipe, Space
+from npu_sim.isa.emitter import stores_of
 from npu_sim.products import Product
 
 Range = tuple[str, int, int]
@@ -32,7 +33,6 @@ ITEM = -1
 DEVKIT = "asc-devkit docs/zh/api/SIMD-API/"
 SPLIT = frozenset({C220})
 UNIFIED = frozenset({C100, M200})
-EVERY_ARCH = frozenset(ARCHS)
 EVERY_PIPE = (Pipe.S, Pipe.V, Pipe.M, Pipe.MTE1, Pipe.MTE2, Pipe.MTE3, Pipe.FIX)
 
 BYTE, SHORT, WORD = 255, 32767, 65535
@@ -135,25 +135,26 @@ class Instruction:
 
     Attributes
     ----------
-    op : int
-        Opcode, 1 to 254, of this instruction alone.
     api : str
         Name in Ascend C.
     emit : jitted function
-        Of `npu_sim.isa.emitter`.
+        Of `npu_sim.isa.emitter`; what it writes whatever the operands says what is not given below.
+    op : int
+        Opcode, 1 to 254, of this instruction alone; that of the emitter.
     fields : tuple of str
         Fields of `row.INSTR` that carry operands, in the order of the disassembly; those of the emitter if none are
         given. All others are undefined.
     source : str
         Where the instruction is documented.
     archs : frozenset of str
-        Compiler architectures that have it.
+        Compiler architectures that have it; if none are given those of the types, or all.
     routes : mapping of (destination, source) to Pipe
-        Data paths and the pipe each runs on; `Space.NONE` for an operand it does not have.
+        Data paths and the pipe each runs on; `Space.NONE` for an operand it does not have. If none are given that of
+        operands in UB on the pipe of the vector unit.
     pipes : tuple of Pipe
         Pipes of an instruction that moves no data; else those of ``routes``.
     spaces : mapping of str to Space
-        Spaces of operands (``dst``, ``src0``, ``src1``) whose row has no field for them.
+        Spaces of operands (``dst``, ``src0``, ``src1``) whose row has no field for them, beside those of the emitter.
     paths : mapping of str to frozenset
         Data paths by architecture, where not all ``routes`` exist.
     ranges : tuple of Range
@@ -207,12 +208,12 @@ class Instruction:
         Whether the builder's method takes its operands by position.
     """
 
-    op: int
     api: str
     emit: Any
+    op: int = field(init=False)
     source: str
     fields: tuple[str, ...] = ()
-    archs: frozenset[str] = EVERY_ARCH
+    archs: frozenset[str] = frozenset()
     routes: Mapping[Path, Pipe] = field(default_factory=dict)
     pipes: tuple[Pipe, ...] = ()
     spaces: Mapping[str, Space] = field(default_factory=dict)
@@ -243,12 +244,28 @@ class Instruction:
     by_position: bool = False
 
     def __post_init__(self) -> None:
+        stores = stores_of(self.emit)
+        self._set("op", stores["op"])
         if not self.fields:
-            object.__setattr__(self, "fields", getattr(self.emit, "py_func", self.emit).fields)
+            self._set("fields", getattr(self.emit, "py_func", self.emit).fields)
+        own = {
+            name: Space(stores[f"{name}_space"])
+            for name in ("dst", "src0", "src1")
+            if isinstance(stores.get(f"{name}_space"), int) and f"{name}_space" not in self.fields
+        }
+        self._set("spaces", {**own, **self.spaces})
+        if not self.routes and own.get("dst") == Space.UB and stores["pipe"] == Pipe.V:
+            self._set("routes", {(Space.UB, own.get("src0", Space.NONE)): Pipe.V})
+        if not self.archs:
+            self._set("archs", frozenset(self.dtypes or self.dst_dtypes or ARCHS))
         if self.routes:
-            object.__setattr__(self, "pipes", tuple(dict.fromkeys(self.routes.values())))
+            self._set("pipes", tuple(dict.fromkeys(self.routes.values())))
             if not self.paths:
-                object.__setattr__(self, "paths", dict.fromkeys(self.archs, frozenset(self.routes)))
+                self._set("paths", dict.fromkeys(self.archs, frozenset(self.routes)))
+
+    def _set(self, name: str, value: Any) -> None:
+        """Set an attribute that follows from others."""
+        object.__setattr__(self, name, value)
 
     @property
     def name(self) -> str:

@@ -47,7 +47,6 @@ def _text(api: str) -> Any:
 def marker(api: str, name: str, op: int, documentation: str) -> Instruction:
     """Return the instruction ``name`` of `npu_sim.isa.instructions`: its row names a buffer and its bytes."""
     return Instruction(
-        op=op,
         api=api,
         emit=emitter(name, op, Pipe.S, "dst_space dst count buffer=value", documentation),
         source=f"{DEVKIT}TQue and TBuf, {api}",

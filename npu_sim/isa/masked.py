@@ -19,14 +19,13 @@ from npu_sim.isa.cost_rates import divide_up
 from npu_sim.isa.cost_vector import add_step_millicycles, block_conflicts
 from npu_sim.isa.emitter import emitter, emitter_name
 from npu_sim.isa.footprint_boxes import NONE, READ, WRITE
-from npu_sim.isa.instruction import BYTE, DEVKIT, EVERY_ARCH, WORD, Index, Instruction, Range, Rows
+from npu_sim.isa.instruction import BYTE, DEVKIT, WORD, Index, Instruction, Range, Rows
 from npu_sim.isa.mask import active_lanes, lanes_of, masked_boxes, repeats_of
 from npu_sim.isa.masked_check import check_strides
 from npu_sim.isa.mte import item_bytes
 
 GENERAL = 128
 """What the opcode of the general form has more than that of the count form."""
-_MASK = ("mask_low", "mask_high")
 _STRIDES = {
     0: "dst_blk_stride dst_rep_stride",
     1: "dst_blk_stride src_blk_stride dst_rep_stride src_rep_stride",
@@ -185,7 +184,6 @@ def masked_form(
     value_check: Callable[[Rows, Index], None] | None = None,
     accumulates: bool = False,
     reads_dst: bool = False,
-    archs: frozenset[str] = EVERY_ARCH,
     defaults: Mapping[str, int] | None = None,
 ) -> Instruction:
     """Return the record of the general form of an instruction.
@@ -200,7 +198,7 @@ def masked_form(
         Vectors it reads, 0 to 2.
     documentation : str
         What it does to an element, for its emitter.
-    dtypes, cost, archs, defaults
+    dtypes, cost, defaults
         See `Instruction`.
     parameters, tail : str
         Operands of the emitter behind the addresses, and behind the strides.
@@ -223,10 +221,9 @@ def masked_form(
         own_name, op + GENERAL, Pipe.V, f"{addresses} {parameters} {_STRIDES[sources]} {tail}",
         f"{name}: {documentation}\n\n{_FORM}", mask_low=-1, mask_high=-1, **spaces,
     )  # fmt: skip
-    fields = (*getattr(emit, "py_func", emit).fields, *_MASK)
     width = BYTE if sources == 2 else WORD
     strides: tuple[Range, ...] = tuple(
-        (field, 0, width if "blk" in field else BYTE) for field in fields if field.endswith("stride")
+        (field.rpartition("=")[2], 0, width if "blk" in field else BYTE) for field in _STRIDES[sources].split()
     )
 
     def check_one_type(chunk: Rows, index: Index) -> None:
@@ -236,13 +233,9 @@ def masked_form(
 
     unit_strides = {field.partition("=")[0]: 1 if "blk" in field else 8 for field in _STRIDES[sources].split()}
     return Instruction(
-        op=op + GENERAL,
         api=name,
         emit=emit,
-        fields=fields,
         source=f"{DEVKIT}{name}, mask style; general description of vector computation",
-        routes={(Space.UB, Space.UB if sources else Space.NONE): Pipe.V},
-        spaces={"dst": Space.UB, **({} if sources else {"src0": Space.NONE}), **dict.fromkeys(operands[1:], Space.UB)},
         ranges=(("repeat", 0, BYTE), *strides),
         dtypes=dtypes,
         unit="vector",
@@ -253,5 +246,4 @@ def masked_form(
         cost=cost,
         check=check or check_one_type,
         defaults={"repeat": 1, **unit_strides, **(defaults or {})},
-        archs=archs,
     )

@@ -398,12 +398,9 @@ Of each of ``repeat`` repeats the lanes under the mask (SetVectorMask); source s
             check(chunk, index)
 
     return Instruction(
-        op=op,
         api=name,
         emit=emit,
-        fields=(*getattr(emit, "py_func", emit).fields, "mask_low", "mask_high"),
         source=f"{DEVKIT}{name}, mask style",
-        routes={(Space.UB, Space.UB): Pipe.V},
         spaces={"dst": Space.UB, "src0": Space.UB},
         ranges=(
             *((("order", VALUE_INDEX, ONLY_INDEX),) if has_order else ()),

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from npu_sim._jit import Int, jit
+from npu_sim._jit import Flag, Int, jit
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, line
 from npu_sim.isa.instruction import Index, Rows
-from npu_sim.isa.mask import block_bits, is_counter, lanes_of
+from npu_sim.isa.lanes import copy_bytes
+from npu_sim.isa.mask import block_bits, is_counter, lanes_of, mask_of_repeat, repeats_of
 from npu_sim.isa.masked_check import check_strides
 from npu_sim.isa.mte import BLOCK, item_bytes
 from npu_sim.units import BLOCK_BYTES
@@ -36,6 +37,31 @@ def lane_address(base: Int, blk: Int, rep: Int, repeat: Int, lane: Int, item: In
 def bit_of(ub: np.ndarray, at: Int, lane: Int) -> Any:
     """Return the bit of a lane in the bits from ``at`` on."""
     return (ub[at + lane // 8] >> (lane % 8)) & 1
+
+
+@jit
+def select_lanes(row: Any, ub: np.ndarray, other: np.ndarray, base: Int, blk: Int, rep: Int) -> Flag:
+    """Copy lane after lane, of ``src0`` where a bit is 1, else of the operand at ``base`` of ``other``.
+
+    Patterns of NaN stay (ASSUMED).
+    """
+    item = np.int64(item_bytes(row["dtype"]))
+    if item != 2 and item != 4:
+        return False
+    lanes = lanes_of(item)
+    step = step_of_bits(row, lanes)
+    for r in range(repeats_of(row, lanes)):
+        low, high = mask_of_repeat(row, r, lanes)
+        for lane in range(lanes):
+            if block_bits(low, high, lane, 1) == 0:
+                continue
+            dst = lane_address(row["dst"], row["dst_blk_stride"], row["dst_rep_stride"], r, lane, item)
+            if bit_of(ub, np.int64(row["src2"]) + r * step, lane) != 0:
+                src = lane_address(row["src0"], row["src_blk_stride"], row["src_rep_stride"], r, lane, item)
+                copy_bytes(ub, dst, ub, src, item)
+            else:
+                copy_bytes(ub, dst, other, lane_address(base, blk, rep, r, lane, item), item)
+    return True
 
 
 @jit

@@ -1,11 +1,21 @@
-"""What composite vector instructions make of a product: a sum with a third operand, and its Relu."""
+"""Composite vector instructions of a product: its sum with a third operand, and the Relu of that.
+
+ASSUMED: the product is rounded to the type before it is added (documented is that it overflows by itself).
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.instruction import Elementwise
+from npu_sim.isa.codes import C220, M200
+from npu_sim.isa.elementwise import Operands, elementwise
+from npu_sim.isa.instruction import FLOATS, Elementwise, Instruction
+
+
+@jit
+def _product(x, y):  # type: ignore[no-untyped-def]
+    return x * y
 
 
 @jit
@@ -26,3 +36,19 @@ def _rectified(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 SUM = Elementwise(floats=_sum, reference=np.add)
 RECTIFIED_SUM = Elementwise(floats=_rectified_sum, reference=_rectified)
+
+
+def sum_with_product(name: str, op: int, operands: Operands, documentation: str, then: Elementwise) -> Instruction:
+    """Return the instruction that makes ``then`` of the product of the first two operands and the third."""
+    return elementwise(
+        name,
+        op,
+        operands,
+        documentation,
+        floats=_product,
+        reference=np.multiply,
+        then=then,
+        dtypes=dict.fromkeys((M200, C220), FLOATS),
+        call=30,
+        step=6000,
+    )

@@ -9,7 +9,7 @@ import numpy as np
 from npu_sim._jit import Flag, Int, jit
 from npu_sim.dtypes.convert_jit import bf16_to_fp32, fp16_to_fp32, fp32_to_bf16, fp32_to_fp16
 from npu_sim.isa.codes import Data
-from npu_sim.isa.mte import item_bytes
+from npu_sim.isa.mte import BLOCK, item_bytes
 from npu_sim.reinterpret import reinterpret
 
 
@@ -68,3 +68,12 @@ def write_element(ub: np.ndarray, at: Int, dtype: Int, value: Any) -> None:
     """Store one element as little-endian bytes."""
     for i in range(item_bytes(dtype)):
         ub[at + i] = (value >> (8 * i)) & 0xFF
+
+
+@jit
+def block_of(bits: Int, dtype: Int) -> np.ndarray:
+    """Return uint8[32]: an element of that bit pattern over and over."""
+    block = np.zeros(BLOCK, np.uint8)
+    for at in range(0, BLOCK, max(item_bytes(dtype), 1)):
+        write_element(block, at, dtype, bits)
+    return block

@@ -9,7 +9,7 @@ from npu_sim.isa.codes import C220, Pipe, Space
 from npu_sim.isa.cost_vector import streamed
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, box, line
-from npu_sim.isa.instruction import B16, B32, BYTE, DEVKIT, SPLIT, WORD, Index, Instruction, Rows
+from npu_sim.isa.instruction import B16, B32, BYTE, DEVKIT, WORD, Index, Instruction, Rows
 from npu_sim.isa.mte import BLOCK, item_bytes
 
 OP = 37
@@ -72,13 +72,9 @@ def check(chunk: Rows, index: Index) -> None:
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="Brcb",
     emit=emit_brcb,
     source=DEVKIT + "Brcb with BrcbRepeatParams; only A2 and A3 have it as one instruction",
-    archs=SPLIT,
-    routes={(Space.UB, Space.UB): Pipe.V},
-    spaces={"dst": Space.UB, "src0": Space.UB},
     ranges=(("repeat", 0, BYTE), ("dst_blk_stride", 0, WORD), ("dst_rep_stride", 0, WORD)),
     dtypes={C220: B16 | B32},
     unit="vector",

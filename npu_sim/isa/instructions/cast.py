@@ -165,12 +165,9 @@ def check_masked(chunk: Rows, index: Index) -> None:
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="Cast",
     emit=emit_cast,
     source=DEVKIT + "Cast, count style; dtype is the source type",
-    routes={(Space.UB, Space.UB): Pipe.V},
-    spaces={"dst": Space.UB, "src0": Space.UB},
     ranges=COUNT,
     unit="vector",
     footprint=footprint,

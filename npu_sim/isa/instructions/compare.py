@@ -10,11 +10,8 @@ from npu_sim.isa.comparisons import (
     NE,
     TYPES,
     bit_boxes,
-    bits_hold,
-    bytes_of_bits,
     check_integers,
-    element,
-    is_compared,
+    compare_lanes,
     occupancy,
     source_boxes,
 )
@@ -22,7 +19,6 @@ from npu_sim.isa.cost_vector import add_step_millicycles
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE
 from npu_sim.isa.instruction import BYTE, DEVKIT, Instruction
-from npu_sim.isa.mte import item_bytes
 
 OP = 96
 _PARTIAL = 5
@@ -55,25 +51,8 @@ def footprint(row, out):
 
 @jit
 def run(row, ub):
-    """Compare a byte of bits after the other; those of a repeat are written when all of it was read."""
-    if not is_compared(row):
-        return False
-    dtype, comparison = row["dtype"], row["comparison"]
-    length = bytes_of_bits(item_bytes(dtype))
-    found = np.zeros(16, np.uint8)
-    a, a_blk, a_rep = np.int64(row["src0"]), np.int64(row["src_blk_stride"]), np.int64(row["src_rep_stride"])
-    b, b_blk, b_rep = np.int64(row["src1"]), np.int64(row["src1_blk_stride"]), np.int64(row["src1_rep_stride"])
-    for r in range(np.int64(row["repeat"])):
-        for at in range(length):
-            bits = 0
-            for bit in range(8):
-                x = element(row, ub, a, a_blk, a_rep, r, 8 * at + bit)
-                y = element(row, ub, b, b_blk, b_rep, r, 8 * at + bit)
-                bits |= np.int64(bits_hold(comparison, dtype, x, y)) << bit
-            found[at] = bits
-        for at in range(length):
-            ub[np.int64(row["dst"]) + r * length + at] = found[at]
-    return True
+    """Compare with the elements of the second vector."""
+    return compare_lanes(row, ub, ub, np.int64(row["src1"]), row["src1_blk_stride"], row["src1_rep_stride"])
 
 
 @jit
@@ -84,12 +63,9 @@ def cost(row, cost):
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="Compare",
     emit=emit_compare,
     source=DEVKIT + "Compare, results in memory",
-    routes={(Space.UB, Space.UB): Pipe.V},
-    spaces={"dst": Space.UB, "src0": Space.UB, "src1": Space.UB},
     ranges=(
         ("comparison", 0, NE),
         ("repeat", 0, BYTE),

@@ -5,23 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.codes import C220, M200, Data, Pipe, Space
+from npu_sim.isa.codes import C220, M200, Pipe, Space
 from npu_sim.isa.comparisons import (
     NE,
     TYPES,
     bit_boxes,
-    bits_hold,
-    bytes_of_bits,
     check_integers,
-    element,
-    is_compared,
+    compare_lanes,
     occupancy,
     source_boxes,
 )
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE
 from npu_sim.isa.instruction import BYTE, DEVKIT, Instruction
-from npu_sim.isa.mte import item_bytes
+from npu_sim.isa.vector_values import block_of
 
 OP = 97
 _PARTIAL = 6
@@ -50,26 +47,8 @@ def footprint(row, out):
 
 @jit
 def run(row, ub):
-    """Compare a byte of bits after the other; those of a repeat are written when all of it was read."""
-    if not is_compared(row):
-        return False
-    dtype, comparison = row["dtype"], row["comparison"]
-    length = bytes_of_bits(item_bytes(dtype))
-    found = np.zeros(16, np.uint8)
-    a, a_blk, a_rep = np.int64(row["src0"]), np.int64(row["src_blk_stride"]), np.int64(row["src_rep_stride"])
-    y = np.int64(row["value"])
-    if dtype != Data.INT32:
-        y &= np.int64(0xFFFF) if dtype == Data.FP16 else np.int64(0xFFFFFFFF)
-    for r in range(np.int64(row["repeat"])):
-        for at in range(length):
-            bits = 0
-            for bit in range(8):
-                x = element(row, ub, a, a_blk, a_rep, r, 8 * at + bit)
-                bits |= np.int64(bits_hold(comparison, dtype, x, y)) << bit
-            found[at] = bits
-        for at in range(length):
-            ub[np.int64(row["dst"]) + r * length + at] = found[at]
-    return True
+    """Compare with the scalar: a block of its elements, without strides."""
+    return compare_lanes(row, ub, block_of(np.int64(row["value"]), row["dtype"]), np.int64(0), 0, 0)
 
 
 @jit
@@ -81,13 +60,9 @@ def cost(row, cost):
 _ARCHS = (M200, C220)
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="CompareScalar",
     emit=emit_compare_scalar,
     source=DEVKIT + "CompareScalar; 910 has none",
-    archs=frozenset(_ARCHS),
-    routes={(Space.UB, Space.UB): Pipe.V},
-    spaces={"dst": Space.UB, "src0": Space.UB},
     ranges=(("comparison", 0, NE), ("repeat", 0, BYTE), ("src_blk_stride", 0, BYTE), ("src_rep_stride", 0, BYTE)),
     dtypes={arch: TYPES[arch] for arch in _ARCHS},
     own_types=("dst",),

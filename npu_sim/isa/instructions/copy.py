@@ -9,7 +9,7 @@ from npu_sim.isa.codes import C220, Mode, Pipe, Space
 from npu_sim.isa.cost_vector import block_conflicts
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, READ, WRITE
-from npu_sim.isa.instruction import B16, B32, BYTE, DEVKIT, SPLIT, WORD, Index, Instruction, Rows
+from npu_sim.isa.instruction import B16, B32, BYTE, DEVKIT, WORD, Index, Instruction, Rows
 from npu_sim.isa.mask import lanes_of, mask_of_repeat, masked_boxes, put, repeats_of, take
 from npu_sim.isa.masked import masked_occupancy
 from npu_sim.isa.masked_check import check_strides
@@ -78,14 +78,9 @@ def check(chunk: Rows, index: Index) -> None:
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="Copy",
     emit=emit_copy,
-    fields=(*getattr(emit_copy, "py_func", emit_copy).fields, "mask_low", "mask_high"),
     source=DEVKIT + "Copy with CopyRepeatParams; only A2 and A3 have it",
-    archs=SPLIT,
-    routes={(Space.UB, Space.UB): Pipe.V},
-    spaces={"dst": Space.UB, "src0": Space.UB},
     ranges=(
         ("repeat", 0, BYTE),
         ("dst_blk_stride", 0, WORD),

@@ -35,7 +35,6 @@ def text(row):
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="CrossCoreSetFlag",
     emit=emit_cross_core_set_flag,
     source=DEVKIT + "synchronisation between cores: queued in its pipe, modes 0 to 2, 16 counters of each core",

@@ -34,7 +34,6 @@ def text(row):
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="CrossCoreWaitFlag",
     emit=emit_cross_core_wait_flag,
     source=DEVKIT + "synchronisation between cores: mode and pipe are ignored, the whole core waits",

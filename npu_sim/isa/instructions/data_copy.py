@@ -173,7 +173,6 @@ _UNIFIED_PATHS = frozenset(_ROUTES) - {(Space.GM, Space.L1)}
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="DataCopy",
     emit=emit_data_copy,
     source=DEVKIT + "DataCopy with DataCopyParams; lengths and gaps in 32-byte blocks",

@@ -12,7 +12,7 @@ from npu_sim.isa.cost_rates import amount
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, READ, UB, WRITE, line, store_access
 from npu_sim.isa.footprint_extent import block_extent
-from npu_sim.isa.instruction import B8, B16, B32, DEVKIT, SPLIT, WORD, Index, Instruction, Rows
+from npu_sim.isa.instruction import B8, B16, B32, DEVKIT, WORD, Index, Instruction, Rows
 from npu_sim.isa.lanes import copy_bytes
 from npu_sim.isa.mte import BLOCK, item_bytes
 from npu_sim.units import BLOCK_BYTES
@@ -190,7 +190,6 @@ def check(chunk: Rows, index: Index) -> None:
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="DataCopyPad",
     emit=emit_data_copy_pad,
     fields=(
@@ -209,7 +208,6 @@ INSTRUCTION = Instruction(
         "mode",
     ),
     source=DEVKIT + "DataCopyPad with DataCopyExtParams; lengths and GM gaps in bytes, UB gaps in 32-byte blocks",
-    archs=SPLIT,
     routes={(Space.UB, Space.GM): Pipe.MTE2, (Space.GM, Space.UB): Pipe.MTE3},
     ranges=(
         ("block_count", 1, 4095),

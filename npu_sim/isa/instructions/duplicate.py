@@ -76,12 +76,9 @@ def _step(cost):
 _DTYPES = {C100: UNIFIED_B16 | B32, M200: UNIFIED_B16 | B32, C220: B16 | B32}
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="Duplicate",
     emit=emit_duplicate,
     source=DEVKIT + "Duplicate, count style",
-    routes={(Space.UB, Space.NONE): Pipe.V},
-    spaces={"dst": Space.UB, "src0": Space.NONE},
     ranges=COUNT,
     dtypes=_DTYPES,
     unit="vector",

@@ -98,7 +98,6 @@ def check(chunk, index):
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="InitConstValue",
     emit=emit_fill,
     source=DEVKIT + "InitConstValue: L1 in 32-byte blocks (MTE2), L0A/L0B in 512-byte blocks (MTE1)",

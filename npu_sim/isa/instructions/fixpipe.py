@@ -21,7 +21,7 @@ from npu_sim.isa.footprint_boxes import (
     line,
     store_access,
 )
-from npu_sim.isa.instruction import B8, B32, DEVKIT, FLOATS, SPLIT, WORD, Index, Instruction, Rows
+from npu_sim.isa.instruction import B8, B32, DEVKIT, FLOATS, WORD, Index, Instruction, Rows
 from npu_sim.isa.lanes import add_rows, copy_bytes
 from npu_sim.isa.mte import BLOCK, is_carried, item_bytes
 from npu_sim.reinterpret import reinterpret
@@ -249,13 +249,10 @@ def check(chunk: Rows, index: Index) -> None:
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="Fixpipe",
     emit=emit_fixpipe,
     source=DEVKIT + "Fixpipe (FixpipeParamsV220)",
-    archs=SPLIT,
     routes={(Space.GM, Space.L0C): Pipe.FIX, (Space.L1, Space.L0C): Pipe.FIX},
-    spaces={"src0": Space.L0C},
     ranges=(("m_size", 0, WORD), ("n_size", 0, 4095), ("src_stride", 0, WORD), ("dst_stride", 1, 2**31 - 1)),
     dst_dtypes={C220: FLOATS | B32 | B8 | {Data.BF16}},
     modes={C220: Mode.CHANNEL_SPLIT | Mode.NZ2ND | Mode.ATOMIC},

@@ -10,7 +10,7 @@ import numpy as np
 from npu_sim._jit import jit
 from npu_sim.isa.codes import C220, Data, Mode, Pipe, Space
 from npu_sim.isa.emitter import emitter
-from npu_sim.isa.instruction import B8, DEVKIT, FLOATS, SPLIT, WORD, Index, Instruction, Rows
+from npu_sim.isa.instruction import B8, DEVKIT, FLOATS, WORD, Index, Instruction, Rows
 from npu_sim.isa.instructions.fixpipe import check as check_fixpipe
 from npu_sim.isa.instructions.fixpipe import cost, extent, footprint, log_demand, store
 from npu_sim.reinterpret import reinterpret
@@ -95,13 +95,10 @@ def check(chunk: Rows, index: Index) -> None:
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="Fixpipe",
     emit=emit_fixpipe_quant,
     source=DEVKIT + "Fixpipe (FixpipeParamsV220) with reluEn and quantPre",
-    archs=SPLIT,
     routes={(Space.GM, Space.L0C): Pipe.FIX, (Space.L1, Space.L0C): Pipe.FIX},
-    spaces={"src0": Space.L0C},
     ranges=(
         ("m_size", 0, WORD),
         ("n_size", 0, 4095),

@@ -205,14 +205,9 @@ _DTYPES = {M200: UNIFIED_B16 | B32, C220: B16 | B32}
 _BY_DATA = "an offset in src1 a multiple of the bytes of an element and inside the first src_bytes bytes"
 
 _MASKED = Instruction(
-    op=_MASKED_OP,
     api="Gather",
     emit=emit_gather_masked,
-    fields=(*getattr(emit_gather_masked, "py_func", emit_gather_masked).fields, "mask_low", "mask_high"),
     source=DEVKIT + "Gather, mask style",
-    archs=_ARCHS,
-    routes={(Space.UB, Space.UB): Pipe.V},
-    spaces=_SPACES,
     ranges=(*_REACH, ("repeat", 0, BYTE), ("dst_rep_stride", 0, WORD)),
     dtypes=_DTYPES,
     own_types=("src1",),
@@ -227,13 +222,9 @@ _MASKED = Instruction(
 )
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="Gather",
     emit=emit_gather,
     source=DEVKIT + "Gather, count style",
-    archs=_ARCHS,
-    routes={(Space.UB, Space.UB): Pipe.V},
-    spaces=_SPACES,
     ranges=(*COUNT, *_REACH),
     dtypes=_DTYPES,
     own_types=("src1",),

@@ -153,13 +153,9 @@ def check(chunk: Rows, index: Index) -> None:
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="GatherMask",
     emit=emit_gather_mask,
     source=DEVKIT + "GatherMask with GatherMaskParams",
-    archs=frozenset({M200, C220}),
-    routes={(Space.UB, Space.UB): Pipe.V},
-    spaces={"dst": Space.UB, "src0": Space.UB, "src1": Space.UB},
     ranges=(
         *COUNT,
         ("pattern", 0, ALL),

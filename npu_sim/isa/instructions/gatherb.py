@@ -9,7 +9,7 @@ from npu_sim.isa.codes import C220, Data, Pipe, Space
 from npu_sim.isa.cost_vector import streamed
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, box, line
-from npu_sim.isa.instruction import BYTE, DEVKIT, SPLIT, Index, Instruction, Rows
+from npu_sim.isa.instruction import BYTE, DEVKIT, Index, Instruction, Rows
 from npu_sim.isa.instructions.gather import keep_offsets
 from npu_sim.isa.lanes import copy_bytes
 from npu_sim.isa.mte import BLOCK
@@ -85,13 +85,9 @@ def check(chunk: Rows, index: Index) -> None:
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="Gatherb",
     emit=emit_gatherb,
     source=DEVKIT + "Gatherb with GatherRepeatParams; only A2 and A3 have it",
-    archs=SPLIT,
-    routes={(Space.UB, Space.UB): Pipe.V},
-    spaces={"dst": Space.UB, "src0": Space.UB, "src1": Space.UB},
     ranges=(("repeat", 0, BYTE), ("src_bytes", 0, 2**31 - 1), ("dst_blk_stride", 0, BYTE), ("dst_rep_stride", 0, BYTE)),
     dtypes={C220: frozenset({Data.INT16, Data.INT32})},
     own_types=("src1",),

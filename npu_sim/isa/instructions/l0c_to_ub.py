@@ -10,7 +10,7 @@ from npu_sim.isa.convert_run import convert_run
 from npu_sim.isa.cost_rates import UNSUPPORTED, amount, transfer_cycles
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import L0C, NONE, READ, UB, WRITE, line
-from npu_sim.isa.instruction import DEVKIT, FLOATS, UNIFIED, WORD, Instruction
+from npu_sim.isa.instruction import DEVKIT, FLOATS, WORD, Instruction
 from npu_sim.isa.mte import BLOCK, is_carried, item_bytes
 
 OP = 15
@@ -79,13 +79,10 @@ def cost(row, cost):
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="DataCopy(L0C to UB)",
     emit=emit_l0c_to_ub,
     source=DEVKIT + "DataCopy with DataCopyEnhancedParams, MATRIX mode; lengths in 16x16 fractals",
-    archs=UNIFIED,
     routes={(Space.UB, Space.L0C): Pipe.V},
-    spaces={"dst": Space.UB, "src0": Space.L0C},
     ranges=(("block_count", 0, 4095), ("block_len", 0, WORD), ("src_gap", 0, WORD), ("dst_gap", 0, WORD)),
     dst_dtypes=dict.fromkeys((C100, M200), FLOATS | {Data.INT32}),
     unit="cube",

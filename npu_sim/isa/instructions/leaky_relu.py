@@ -28,6 +28,5 @@ INSTRUCTION = elementwise(
     floats=_floats,
     reference=_reference,
     dtypes=dict.fromkeys((M200, C220), FLOATS),
-    archs=frozenset({M200, C220}),
     call=26,
 )

@@ -145,7 +145,6 @@ def check(chunk: Rows, index: Index) -> None:
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="LoadData(LoadData2DParams)",
     emit=emit_load_2d,
     source=DEVKIT + "LoadData 2D; strides in 512-byte fractals",

@@ -105,7 +105,6 @@ def _check_transpose(chunk: Rows, index: Index, mode: npt.NDArray[np.int64], ite
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="LoadData(LoadData3DParamsV2)",
     emit=emit_load_3d,
     fields=(
@@ -123,7 +122,6 @@ INSTRUCTION = Instruction(
         "mode",
     ),
     source=DEVKIT + "LoadData 3D v2 (img2col)",
-    archs=frozenset({M200, C220}),
     routes=dict.fromkeys(TO_L0, Pipe.MTE1),
     ranges=(
         *WINDOW_RANGES,

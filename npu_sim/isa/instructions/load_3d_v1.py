@@ -13,7 +13,7 @@ from npu_sim.isa.cost_window import img2col_cycles, output_width
 from npu_sim.isa.emit_window import WINDOW_FIELDS, WINDOW_RANGES, window_operands
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.img2col import load_3d_v1
-from npu_sim.isa.instruction import B8, BYTE, DEVKIT, HALF, SHORT, TO_L0, UNIFIED, Index, Instruction, Rows
+from npu_sim.isa.instruction import B8, BYTE, DEVKIT, HALF, SHORT, TO_L0, Index, Instruction, Rows
 
 OP = 11
 
@@ -71,7 +71,6 @@ def check(chunk: Rows, index: Index) -> None:
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="LoadData(LoadData3DParamsV1)",
     emit=emit_load_3d_v1,
     fields=(
@@ -91,7 +90,6 @@ INSTRUCTION = Instruction(
         "repeat",
     ),
     source=DEVKIT + "LoadData 3D v1 (window walker, one fractal per repeat)",
-    archs=UNIFIED,
     routes=dict.fromkeys(TO_L0, Pipe.MTE1),
     ranges=(
         *WINDOW_RANGES,

@@ -10,7 +10,7 @@ from npu_sim.isa.cost_paths import load_l0, transpose_rate
 from npu_sim.isa.cost_rates import amount, transfer_cycles
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, WRITE, box, line
-from npu_sim.isa.instruction import B8, B16, B32, BYTE, DEVKIT, SPLIT, TO_L0, WORD, Instruction
+from npu_sim.isa.instruction import B8, B16, B32, BYTE, DEVKIT, TO_L0, WORD, Instruction
 from npu_sim.isa.lanes import decode_rows
 from npu_sim.isa.mte import BLOCK, FRACTAL, is_carried, item_bytes
 
@@ -103,7 +103,6 @@ def cost(row, cost):
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="LoadDataWithTranspose",
     emit=emit_load_transpose,
     fields=(
@@ -119,7 +118,6 @@ INSTRUCTION = Instruction(
         "dst_frac_gap",
     ),
     source=DEVKIT + "LoadDataWithTranspose; srcStride in squares, gaps in fractals",
-    archs=SPLIT,
     routes=dict.fromkeys(TO_L0, Pipe.MTE1),
     ranges=(
         ("start_index", 0, WORD),

@@ -23,6 +23,5 @@ INSTRUCTION = elementwise(
     integers=_integers,
     reference=larger_of,
     dtypes=dict.fromkeys((M200, C220), UNIFIED_B16 | B32),
-    archs=frozenset({M200, C220}),
     call=23,
 )

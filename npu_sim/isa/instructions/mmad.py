@@ -170,12 +170,10 @@ def check(chunk: Rows, index: Index) -> None:
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="Mmad",
     emit=emit_mmad,
     source=DEVKIT + "Mmad: L0C[m, n] (+)= L0A[m, k] L0B[k, n]",
     routes={(Space.L0C, Space.L0A): Pipe.M},
-    spaces={"dst": Space.L0C, "src0": Space.L0A, "src1": Space.L0B},
     ranges=(("m", 0, 4095), ("n", 0, 4095), ("k", 0, 4095)),
     dtypes={
         C100: HALF | B8,

@@ -9,7 +9,7 @@ from npu_sim.isa.codes import C220, Data, Pipe, Space
 from npu_sim.isa.cost_vector import streamed
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, line
-from npu_sim.isa.instruction import BYTE, DEVKIT, FLOATS, SPLIT, Index, Instruction, Rows
+from npu_sim.isa.instruction import BYTE, DEVKIT, FLOATS, Index, Instruction, Rows
 from npu_sim.isa.lanes import copy_bytes
 from npu_sim.isa.sorting import ELEMENT, rank_at
 
@@ -121,13 +121,9 @@ def check(chunk: Rows, index: Index) -> None:
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="MrgSort",
     emit=emit_mrg_sort,
     source=DEVKIT + "MrgSort; only A2 and A3 have it",
-    archs=SPLIT,
-    routes={(Space.UB, Space.UB): Pipe.V},
-    spaces={"dst": Space.UB, "src0": Space.UB, "src1": Space.UB},
     ranges=(*((f"length{i}", 0, _LONGEST) for i in range(_LISTS)), ("repeat", 0, BYTE)),
     dtypes={C220: FLOATS},
     alignment={"src0": ELEMENT, "src1": ELEMENT},

@@ -1,34 +1,7 @@
-"""MulAddDst: products added to the result; half and float.
-
-ASSUMED: the product is rounded to the type before it is added (documented is that it overflows by itself).
-"""
+"""MulAddDst: products added to the result; half and float."""
 
 from __future__ import annotations
 
-import numpy as np
+from npu_sim.isa.sums import SUM, sum_with_product
 
-from npu_sim._jit import jit
-from npu_sim.isa.codes import C220, M200
-from npu_sim.isa.elementwise import elementwise
-from npu_sim.isa.instruction import FLOATS
-from npu_sim.isa.sums import SUM
-
-
-@jit
-def _product(x, y):
-    return x * y
-
-
-INSTRUCTION = elementwise(
-    "MulAddDst",
-    93,
-    "src0 src1 dst",
-    "dst[i] = src0[i] * src1[i] + dst[i] in UB.",
-    floats=_product,
-    reference=np.multiply,
-    then=SUM,
-    dtypes=dict.fromkeys((M200, C220), FLOATS),
-    archs=frozenset({M200, C220}),
-    call=30,
-    step=6000,
-)
+INSTRUCTION = sum_with_product("MulAddDst", 93, "src0 src1 dst", "dst[i] = src0[i] * src1[i] + dst[i] in UB.", SUM)

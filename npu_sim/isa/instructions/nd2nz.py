@@ -9,7 +9,7 @@ from npu_sim.isa.codes import C220, Data, Pipe, Space
 from npu_sim.isa.cost_rates import UNSUPPORTED, amount, divide_up, transfer_cycles
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, WRITE, box
-from npu_sim.isa.instruction import B8, B16, B32, DEVKIT, SPLIT, WORD, Instruction
+from npu_sim.isa.instruction import B8, B16, B32, DEVKIT, WORD, Instruction
 from npu_sim.isa.lanes import copy_bytes
 from npu_sim.isa.mte import BLOCK, item_bytes
 
@@ -133,7 +133,6 @@ def cost(row, cost):
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="DataCopy(Nd2NzParams)",
     emit=emit_nd2nz,
     fields=(
@@ -152,7 +151,6 @@ INSTRUCTION = Instruction(
         "dst_nd_stride",
     ),
     source=DEVKIT + "DataCopy on-the-fly ND2NZ",
-    archs=SPLIT,
     routes={(Space.L1, Space.GM): Pipe.MTE2},
     ranges=(
         ("nd_num", 0, 4095),

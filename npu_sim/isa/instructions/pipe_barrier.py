@@ -34,7 +34,6 @@ def text(row):
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="PipeBarrier",
     emit=emit_pipe_barrier,
     source=DEVKIT + "synchronisation: later instructions of the pipe wait for earlier ones",

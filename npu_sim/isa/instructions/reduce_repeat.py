@@ -11,7 +11,8 @@ from npu_sim.isa.codes import ARCHS, C100, Data, Pipe, Space
 from npu_sim.isa.cost_vector import repeated
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, box, line
-from npu_sim.isa.instruction import BYTE, DEVKIT, FLOATS, ITEM, WORD, Index, Instruction, Rows
+from npu_sim.isa.instruction import BYTE, DEVKIT, FLOATS, ITEM, WORD, Index, Instruction, Range, Rows
+from npu_sim.isa.instructions.max import larger_float
 from npu_sim.isa.lanes import decode_rows
 from npu_sim.isa.mte import BLOCK, item_bytes
 from npu_sim.isa.reductions import cost_of_sums, footprint_of_sums, reduction, run_sums, tree
@@ -19,6 +20,14 @@ from npu_sim.reinterpret import reinterpret
 from npu_sim.units import REPEAT_BYTES
 
 OP = 28
+RANGES: tuple[Range, ...] = (
+    ("mask", 0, 128),
+    ("repeat", 0, BYTE),
+    ("dst_rep_stride", 0, WORD),
+    ("src_blk_stride", 0, WORD),
+    ("src_rep_stride", 0, WORD),
+)
+DEFAULTS = {"repeat": 1, "dst_rep_stride": 1, "src_blk_stride": 1, "src_rep_stride": 8}
 
 
 emit_reduce_repeat = emitter(
@@ -52,17 +61,20 @@ def footprint(row, out):
 
 
 @jit
-def _sums(ub, row, staging, saturate):
-    """ReduceRepeat<SUM> of half or float: ((a0 + a1) + (a2 + a3)) + .., every sum rounded to the element type.
+def fold_leading(row, ub, staging, config, largest):
+    """Make one half or float of the first ``mask`` elements of each repeat: the largest, or the sum.
 
-    ``staging``: float32 scratch, at least 128. Lanes of the last block behind the mask are decoded but not used.
+    A sum is ((a0 + a1) + (a2 + a3)) + .., each rounded to the element type. ``staging``: float32 scratch, at least 128.
+    Lanes of the last block behind the mask are decoded but not used.
     """
-    dtype = row["dtype"]
+    dtype, saturate = row["dtype"], config[3]
+    if dtype != Data.FP16 and dtype != Data.FP32:
+        return False
     item = item_bytes(dtype)
     lanes = REPEAT_BYTES // item
     mask = min(np.int64(row["mask"]), lanes)
     if mask <= 0:
-        return
+        return True
     per_block = BLOCK // item
     blocks = (mask + per_block - 1) // per_block
     values = staging[:128]
@@ -71,22 +83,24 @@ def _sums(ub, row, staging, saturate):
     for r in range(np.int64(row["repeat"])):
         src = np.int64(row["src0"]) + r * np.int64(row["src_rep_stride"]) * BLOCK
         decode_rows(dtype, ub, src, np.int64(row["src_blk_stride"]) * BLOCK, values, 0, per_block, blocks)
-        values[mask:lanes] = 0.0
-        tree(values, 0, lanes, dtype, saturate)
+        if largest:
+            for i in range(1, mask):
+                values[0] = larger_float(values[0], values[i])
+        else:
+            values[mask:lanes] = 0.0
+            tree(values, 0, lanes, dtype, saturate)
         dst = np.int64(row["dst"]) // item + r * np.int64(row["dst_rep_stride"])
         if dtype == Data.FP32:
             singles[dst] = values[0]
         else:
             halves[dst] = fp32_to_fp16(words[0], RoundMode.RINT, saturate)
+    return True
 
 
 @jit
 def run(row, ub, staging, config):
     """Add floats."""
-    if row["dtype"] != Data.FP16 and row["dtype"] != Data.FP32:
-        return False
-    _sums(ub, row, staging, config[3])
-    return True
+    return fold_leading(row, ub, staging, config, False)
 
 
 @jit
@@ -103,9 +117,14 @@ def cost(row, cost):
     return repeated(repeats, cost["vector_reduce_step_millicycles"], call, repeats * size, cost)
 
 
-def check(chunk: Rows, index: Index) -> None:
+def check_mask(chunk: Rows, index: Index) -> None:
+    """Report masks of more elements than a repeat has."""
     lanes = REPEAT_BYTES // chunk.item_bytes(index)
     chunk.rule(index, chunk.column(index, "mask") > lanes, "mask", f"within the {REPEAT_BYTES} bytes of a repeat")
+
+
+def check(chunk: Rows, index: Index) -> None:
+    check_mask(chunk, index)
     if chunk.product.arch == C100:
         chunk.rule(index, chunk.column(index, "dst_rep_stride") == 0, "dst_rep_stride", f"at least 1 on {C100}")
 
@@ -125,19 +144,10 @@ _MASKED = reduction(
 )
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="ReduceRepeat",
     emit=emit_reduce_repeat,
     source=DEVKIT + "ReduceRepeat<SUM> (WholeReduceSum), mask of leading elements; order of ReduceDataBlock",
-    routes={(Space.UB, Space.UB): Pipe.V},
-    spaces={"dst": Space.UB, "src0": Space.UB},
-    ranges=(
-        ("mask", 0, 128),
-        ("repeat", 0, BYTE),
-        ("dst_rep_stride", 0, WORD),
-        ("src_blk_stride", 0, WORD),
-        ("src_rep_stride", 0, WORD),
-    ),
+    ranges=RANGES,
     dtypes=_DTYPES,
     alignment={"dst": ITEM},
     unit="vector",
@@ -146,5 +156,5 @@ INSTRUCTION = Instruction(
     cost=cost,
     check=check,
     masked=_MASKED,
-    defaults={"repeat": 1, "dst_rep_stride": 1, "src_blk_stride": 1, "src_rep_stride": 8},
+    defaults=DEFAULTS,
 )

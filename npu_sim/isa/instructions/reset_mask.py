@@ -13,7 +13,6 @@ emit_reset_mask = emitter("reset_mask", OP, Pipe.S, "", "ResetMask: all 128 bits
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="ResetMask",
     emit=emit_reset_mask,
     source=DEVKIT + "ResetMask",

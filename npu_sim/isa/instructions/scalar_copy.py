@@ -68,7 +68,6 @@ def cost(row, cost):
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="GetValue/SetValue",
     emit=emit_scalar_copy,
     source=DEVKIT + "LocalTensor and GlobalTensor GetValue, SetValue: the scalar unit moves one element",

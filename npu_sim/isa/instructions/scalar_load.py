@@ -49,12 +49,10 @@ def cost(row, cost):
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="GetValue",
     emit=emit_scalar_load,
     source=DEVKIT + "LocalTensor and GlobalTensor GetValue",
     routes={(Space.NONE, Space.UB): Pipe.S, (Space.NONE, Space.GM): Pipe.S},
-    spaces={"dst": Space.NONE},
     dtypes=dict.fromkeys(ARCHS, ANY - {Data.NONE}),
     alignment={"src0": ITEM},
     footprint=footprint,

@@ -61,7 +61,6 @@ def cost(row, cost):
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="SetValue",
     emit=emit_scalar_store,
     source=DEVKIT + "LocalTensor and GlobalTensor SetValue; 64-bit elements are two rows",

@@ -70,13 +70,9 @@ def check(chunk: Rows, index: Index) -> None:
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="Scatter",
     emit=emit_scatter,
     source=DEVKIT + "Scatter, count style; only 310P has it",
-    archs=frozenset({M200}),
-    routes={(Space.UB, Space.UB): Pipe.V},
-    spaces={"dst": Space.UB, "src0": Space.UB, "src1": Space.UB},
     ranges=(*COUNT, ("dst_bytes", 0, 2**31 - 1)),
     dtypes={M200: UNIFIED_B16 | B32},
     own_types=("src1",),

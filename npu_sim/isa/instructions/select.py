@@ -9,11 +9,10 @@ from npu_sim.isa.codes import ARCHS, C100, Pipe, Space
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, READ, WRITE
 from npu_sim.isa.instruction import BYTE, DEVKIT, FLOATS, Index, Instruction, Rows
-from npu_sim.isa.lanes import copy_bytes
-from npu_sim.isa.mask import block_bits, lanes_of, mask_of_repeat, masked_boxes, repeats_of
+from npu_sim.isa.mask import masked_boxes
 from npu_sim.isa.masked import masked_cost
 from npu_sim.isa.mte import item_bytes
-from npu_sim.isa.selections import bit_of, bits_read, check_bits, lane_address, step_of_bits
+from npu_sim.isa.selections import bits_read, check_bits, select_lanes
 
 OP = 98
 
@@ -48,24 +47,8 @@ def footprint(row, out):
 
 @jit
 def run(row, ub):
-    """Copy lane after lane: patterns of NaN stay (ASSUMED)."""
-    item = np.int64(item_bytes(row["dtype"]))
-    if item != 2 and item != 4:
-        return False
-    lanes = lanes_of(item)
-    step = step_of_bits(row, lanes)
-    for r in range(repeats_of(row, lanes)):
-        low, high = mask_of_repeat(row, r, lanes)
-        for lane in range(lanes):
-            if block_bits(low, high, lane, 1) == 0:
-                continue
-            if bit_of(ub, np.int64(row["src2"]) + r * step, lane) != 0:
-                src = lane_address(row["src0"], row["src_blk_stride"], row["src_rep_stride"], r, lane, item)
-            else:
-                src = lane_address(row["src1"], row["src1_blk_stride"], row["src1_rep_stride"], r, lane, item)
-            dst = lane_address(row["dst"], row["dst_blk_stride"], row["dst_rep_stride"], r, lane, item)
-            copy_bytes(ub, dst, ub, src, item)
-    return True
+    """Take the lanes of the second vector where bits are 0."""
+    return select_lanes(row, ub, ub, np.int64(row["src1"]), row["src1_blk_stride"], row["src1_rep_stride"])
 
 
 @jit
@@ -81,13 +64,9 @@ def check(chunk: Rows, index: Index) -> None:
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="Select",
     emit=emit_select,
-    fields=(*getattr(emit_select, "py_func", emit_select).fields, "mask_low", "mask_high"),
     source=DEVKIT + "Select, modes 0 and 2; cycles: MK points of vsel, those of vadd",
-    routes={(Space.UB, Space.UB): Pipe.V},
-    spaces={"dst": Space.UB, "src0": Space.UB, "src1": Space.UB},
     ranges=(
         ("repeat", 0, BYTE),
         ("dst_blk_stride", 0, BYTE),

@@ -9,12 +9,11 @@ from npu_sim.isa.codes import C220, M200, Pipe, Space
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, READ, WRITE
 from npu_sim.isa.instruction import BYTE, DEVKIT, FLOATS, WORD, Index, Instruction, Rows
-from npu_sim.isa.lanes import copy_bytes
-from npu_sim.isa.mask import block_bits, lanes_of, mask_of_repeat, masked_boxes, repeats_of
+from npu_sim.isa.mask import masked_boxes
 from npu_sim.isa.masked import masked_cost
 from npu_sim.isa.mte import item_bytes
-from npu_sim.isa.reductions import store
-from npu_sim.isa.selections import bit_of, bits_read, check_bits, lane_address, step_of_bits
+from npu_sim.isa.selections import bits_read, check_bits, select_lanes
+from npu_sim.isa.vector_values import block_of
 
 OP = 77
 
@@ -46,24 +45,9 @@ def footprint(row, out):
 
 @jit
 def run(row, ub):
-    """Copy lane after lane: patterns of NaN stay (ASSUMED)."""
-    item = np.int64(item_bytes(row["dtype"]))
-    if item != 2 and item != 4:
-        return False
-    lanes = lanes_of(item)
-    step = step_of_bits(row, lanes)
-    for r in range(repeats_of(row, lanes)):
-        low, high = mask_of_repeat(row, r, lanes)
-        for lane in range(lanes):
-            if block_bits(low, high, lane, 1) == 0:
-                continue
-            dst = lane_address(row["dst"], row["dst_blk_stride"], row["dst_rep_stride"], r, lane, item)
-            if bit_of(ub, np.int64(row["src2"]) + r * step, lane) != 0:
-                src = lane_address(row["src0"], row["src_blk_stride"], row["src_rep_stride"], r, lane, item)
-                copy_bytes(ub, dst, ub, src, item)
-            else:
-                store(ub, dst, item, np.int64(row["value"]))
-    return True
+    """Take the scalar where bits are 0: a block of its elements, without strides."""
+    block = block_of(np.int64(row["value"]), row["dtype"])
+    return select_lanes(row, ub, block, np.int64(0), 0, 0)
 
 
 @jit
@@ -83,20 +67,10 @@ def check(chunk: Rows, index: Index) -> None:
 _ARCHS = (M200, C220)
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="Select",
     emit=emit_select_scalar,
-    fields=(
-        *getattr(emit_select_scalar, "py_func", emit_select_scalar).fields,
-        "src2_rep_stride",
-        "mask_low",
-        "mask_high",
-    ),
     source=DEVKIT
     + "Select, mode 1; 910 has none. ASSUMED: the cycles of a selection of two vectors in two bank groups",
-    archs=frozenset(_ARCHS),
-    routes={(Space.UB, Space.UB): Pipe.V},
-    spaces={"dst": Space.UB, "src0": Space.UB},
     ranges=(
         ("repeat", 0, BYTE),
         ("dst_blk_stride", 0, WORD),

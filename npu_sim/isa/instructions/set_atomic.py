@@ -26,7 +26,6 @@ def text(row):
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="SetAtomicAdd/SetAtomicNone",
     emit=emit_set_atomic,
     source=DEVKIT + "atomics: core state; dtype NONE ends it",

@@ -35,7 +35,6 @@ def text(row):
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="SetFlag",
     emit=emit_set_flag,
     source=DEVKIT + "synchronisation: runs in the source pipe after its earlier instructions",

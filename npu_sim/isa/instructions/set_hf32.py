@@ -19,7 +19,6 @@ emit_set_hf32 = emitter(
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="SetHF32Mode",
     emit=emit_set_hf32,
     source=DEVKIT + "SetHF32Mode: core state CTRL[46]",

@@ -19,7 +19,6 @@ emit_set_mask_count = emitter(
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="SetMaskCount",
     emit=emit_set_mask_count,
     source=DEVKIT + "SetMaskCount: CTRL[56]; not on dav-c100",

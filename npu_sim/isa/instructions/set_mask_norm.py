@@ -19,7 +19,6 @@ emit_set_mask_norm = emitter(
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="SetMaskNorm",
     emit=emit_set_mask_norm,
     source=DEVKIT + "SetMaskNorm: CTRL[56]; not on dav-c100",

@@ -21,7 +21,6 @@ Behind SetMaskCount the low 32 bits of ``mask_low`` are the number of elements. 
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="SetVectorMask",
     emit=emit_set_vector_mask,
     source=DEVKIT + "SetVectorMask: the 128-bit mask register",

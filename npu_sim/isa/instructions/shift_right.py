@@ -10,7 +10,6 @@ import numpy as np
 from npu_sim._jit import jit
 from npu_sim.isa.codes import C220, Data
 from npu_sim.isa.elementwise import elementwise
-from npu_sim.isa.instruction import SPLIT
 
 
 @jit
@@ -31,7 +30,6 @@ INSTRUCTION = elementwise(
     integers=_integers,
     reference=_reference,
     dtypes={C220: frozenset({Data.INT16, Data.INT32})},
-    archs=SPLIT,
     is_amount=True,
     call="vector_muls_cycles",
 )

@@ -9,7 +9,7 @@ from npu_sim.isa.codes import C220, Data, Pipe, Space
 from npu_sim.isa.cost_vector import streamed
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, line
-from npu_sim.isa.instruction import BYTE, DEVKIT, FLOATS, SPLIT, Instruction
+from npu_sim.isa.instruction import BYTE, DEVKIT, FLOATS, Instruction
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.sorting import ELEMENT, rank_at
 
@@ -75,13 +75,9 @@ def cost(row, cost):
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="Sort32",
     emit=emit_sort32,
     source=DEVKIT + "Sort32; only A2 and A3 have it",
-    archs=SPLIT,
-    routes={(Space.UB, Space.UB): Pipe.V},
-    spaces={"dst": Space.UB, "src0": Space.UB, "src1": Space.UB},
     ranges=(("repeat", 0, BYTE),),
     dtypes={C220: FLOATS},
     own_types=("dst", "src1"),

@@ -26,7 +26,6 @@ INSTRUCTION = elementwise(
     reference=np.subtract,
     then=RELU,
     dtypes=dict.fromkeys((M200, C220), FLOATS | {Data.INT16}),
-    archs=frozenset({M200, C220}),
     call="vector_add_cycles",
     accumulates=True,
 )

@@ -198,13 +198,10 @@ def _addresses(name, setter):
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="TransDataTo5HD",
     emit=emit_trans_data_to_5hd,
     fields=("dst_list", "src_list", "dtype", "repeat", "dst_rep_stride", "src_rep_stride"),
     source=DEVKIT + "TransDataTo5HD; 16 + 16 block addresses, strides in 32-byte blocks",
-    routes={(Space.UB, Space.UB): Pipe.V},
-    spaces={"dst": Space.UB, "src0": Space.UB},
     ranges=(
         ("repeat", 0, BYTE),
         ("dst_rep_stride", 0, WORD),

@@ -62,12 +62,9 @@ def cost(row, cost):
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="Transpose",
     emit=emit_transpose,
     source=DEVKIT + "Transpose of 16 x 16",
-    routes={(Space.UB, Space.UB): Pipe.V},
-    spaces={"dst": Space.UB, "src0": Space.UB},
     dtypes=dict.fromkeys(ARCHS, UNIFIED_B16),
     unit="vector",
     footprint=footprint,

@@ -35,7 +35,6 @@ def text(row):
 
 
 INSTRUCTION = Instruction(
-    op=OP,
     api="WaitFlag",
     emit=emit_wait_flag,
     source=DEVKIT + "synchronisation: blocks the destination pipe until the flag is set, and clears it",
