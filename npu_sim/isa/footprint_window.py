@@ -19,7 +19,7 @@ from npu_sim.isa.footprint_boxes import (
     box,
     line,
 )
-from npu_sim.isa.img2col import output_extent
+from npu_sim.isa.img2col import output_extents
 from npu_sim.isa.mte import item_bytes
 
 _MOST_FRACTALS = 4096
@@ -125,55 +125,20 @@ def _window_taps(row, out, count, c1, planes, tap_first, tap_last, m_first, m_la
             held_rows += 1
             continue
         count = box(
-            out,
-            count,
-            space,
-            READ,
-            src + held_h * pitch + held_lo * BLOCK,
-            (held_hi - held_lo) * BLOCK,
-            held_rows,
-            pitch,
-            planes,
-            plane,
-            ONCE,
-            NONE,
-        )
+            out, count, space, READ, src + held_h * pitch + held_lo * BLOCK, (held_hi - held_lo) * BLOCK, held_rows,
+            pitch, planes, plane, ONCE, NONE,
+        )  # fmt: skip
         held_lo, held_hi, held_h, held_rows = lo, hi, h, np.int64(hi > lo)
     return box(
-        out,
-        count,
-        space,
-        READ,
-        src + held_h * pitch + held_lo * BLOCK,
-        (held_hi - held_lo) * BLOCK,
-        held_rows,
-        pitch,
-        planes,
-        plane,
-        ONCE,
-        NONE,
-    )
+        out, count, space, READ, src + held_h * pitch + held_lo * BLOCK, (held_hi - held_lo) * BLOCK, held_rows, pitch,
+        planes, plane, ONCE, NONE,
+    )  # fmt: skip
 
 
 @jit
 def _windows(row, out, count, tap_first, tap_end, m_first, m_end):
     """Append the L1 blocks under windows ``[m_first, m_end)`` and taps ``[tap_first, tap_end)`` (c1, kh, kw order)."""
-    wo = output_extent(
-        np.int64(row["l1_w"]),
-        np.int64(row["pad_left"]),
-        np.int64(row["pad_right"]),
-        np.int64(row["filter_w"]),
-        np.int64(row["dilation_w"]),
-        np.int64(row["stride_w"]),
-    )
-    ho = output_extent(
-        np.int64(row["l1_h"]),
-        np.int64(row["pad_top"]),
-        np.int64(row["pad_bottom"]),
-        np.int64(row["filter_h"]),
-        np.int64(row["dilation_h"]),
-        np.int64(row["stride_h"]),
-    )
+    ho, wo = output_extents(row)
     m_first = max(m_first, np.int64(0))
     m_end = min(m_end, ho * wo)
     if m_first >= m_end:
@@ -266,14 +231,7 @@ def load_3d_v1(row, out):
         return NO_FOOTPRINT
     if repeat > _MOST_FRACTALS:
         return TOO_MANY_RUNS
-    wo = output_extent(
-        np.int64(row["l1_w"]),
-        np.int64(row["pad_left"]),
-        np.int64(row["pad_right"]),
-        np.int64(row["filter_w"]),
-        np.int64(row["dilation_w"]),
-        np.int64(row["stride_w"]),
-    )
+    _, wo = output_extents(row)
     tap = (c1 * np.int64(row["filter_h"]) + tap_h) * np.int64(row["filter_w"]) + tap_w
     window = top // np.int64(row["stride_h"]) * wo + left // np.int64(row["stride_w"])
     if row["repeat_mode"] == 0:

@@ -27,12 +27,22 @@ _GATHER_POINTS = 1024
 
 
 @jit
-def output_extent(length, pad_before, pad_after, kernel, dilation, stride):
-    """Return the number of windows along one axis (0 if the dilated kernel does not fit)."""
-    span = length + pad_before + pad_after - ((kernel - 1) * dilation + 1)
+def _output_extent(length, pads, kernel, dilation, stride):
+    span = length + pads - ((kernel - 1) * dilation + 1)
     if span < 0:
         return 0
     return span // stride + 1
+
+
+@jit
+def output_extents(row):
+    """Return the number of windows along both axes (0 if the dilated kernel does not fit): rows, columns."""
+    pads_h = np.int64(row["pad_top"]) + np.int64(row["pad_bottom"])
+    pads_w = np.int64(row["pad_left"]) + np.int64(row["pad_right"])
+    filter_h, filter_w = np.int64(row["filter_h"]), np.int64(row["filter_w"])
+    ho = _output_extent(np.int64(row["l1_h"]), pads_h, filter_h, np.int64(row["dilation_h"]), np.int64(row["stride_h"]))
+    wo = _output_extent(np.int64(row["l1_w"]), pads_w, filter_w, np.int64(row["dilation_w"]), np.int64(row["stride_w"]))
+    return ho, wo
 
 
 @jit
@@ -48,6 +58,15 @@ def _windows_inside(first, length, stride):
 
 
 @jit
+def _place_of_tap(row, kh, kw, oh):
+    """Return the row of the map under a tap in output row ``oh``, its column in window 0, and `_windows_inside`."""
+    h = oh * np.int64(row["stride_h"]) + kh * np.int64(row["dilation_h"]) - np.int64(row["pad_top"])
+    w_off = kw * np.int64(row["dilation_w"]) - np.int64(row["pad_left"])
+    lo, hi = _windows_inside(w_off, np.int64(row["l1_w"]), np.int64(row["stride_w"]))
+    return h, w_off, lo, hi
+
+
+@jit
 def _tap_points(row, dtype, src, plane, kh, kw, oh, ow, count, wo, dst, target, point_step, k0, lanes):
     """Write ``count`` points of V from (``oh``, ``ow``) on, of one tap, as k-major carriers.
 
@@ -55,13 +74,9 @@ def _tap_points(row, dtype, src, plane, kh, kw, oh, ow, count, wo, dst, target, 
     is the byte address of the tap's c1 plane, ``target`` the carrier of point 0's first lane and ``point_step`` the
     carriers between consecutive fractals along the points.
     """
-    l1_h = np.int64(row["l1_h"])
-    l1_w = np.int64(row["l1_w"])
-    stride_w = np.int64(row["stride_w"])
-    stride_h = np.int64(row["stride_h"])
-    w_off = kw * np.int64(row["dilation_w"]) - np.int64(row["pad_left"])
-    h = oh * stride_h + kh * np.int64(row["dilation_h"]) - np.int64(row["pad_top"])
-    lo, hi = _windows_inside(w_off, l1_w, stride_w)
+    l1_h, l1_w = np.int64(row["l1_h"]), np.int64(row["l1_w"])
+    stride_h, stride_w = np.int64(row["stride_h"]), np.int64(row["stride_w"])
+    h, w_off, lo, hi = _place_of_tap(row, kh, kw, oh)
     zero = np.float32(0.0)
     p = np.int64(0)
     line = np.int64(0)
@@ -149,22 +164,7 @@ def load_3d(dst, src, row, scratch):
         return
     if filter_h == 0 or filter_w == 0:
         return
-    ho = output_extent(
-        l1_h,
-        np.int64(row["pad_top"]),
-        np.int64(row["pad_bottom"]),
-        filter_h,
-        np.int64(row["dilation_h"]),
-        np.int64(row["stride_h"]),
-    )
-    wo = output_extent(
-        l1_w,
-        np.int64(row["pad_left"]),
-        np.int64(row["pad_right"]),
-        filter_w,
-        np.int64(row["dilation_w"]),
-        np.int64(row["stride_w"]),
-    )
+    ho, wo = output_extents(row)
     valid = min(m_ext, max(ho * wo - m_start, 0))
     oh, ow = (m_start // wo, m_start % wo) if valid > 0 else (np.int64(0), np.int64(0))
     first = np.int64(row["dst"]) // FRACTAL
@@ -236,13 +236,9 @@ def _gather_points(row, src, plane, kh, kw, oh, ow, count, wo, blocks):
 
     A block counts as 8 float32 there, whatever it holds.
     """
-    l1_h = np.int64(row["l1_h"])
-    l1_w = np.int64(row["l1_w"])
-    stride_w = np.int64(row["stride_w"])
-    stride_h = np.int64(row["stride_h"])
-    w_off = kw * np.int64(row["dilation_w"]) - np.int64(row["pad_left"])
-    h = oh * stride_h + kh * np.int64(row["dilation_h"]) - np.int64(row["pad_top"])
-    lo, hi = _windows_inside(w_off, l1_w, stride_w)
+    l1_h, l1_w = np.int64(row["l1_h"]), np.int64(row["l1_w"])
+    stride_h, stride_w = np.int64(row["stride_h"]), np.int64(row["stride_w"])
+    h, w_off, lo, hi = _place_of_tap(row, kh, kw, oh)
     p = np.int64(0)
     while p < count:
         run = min(count - p, wo - ow)
@@ -312,22 +308,7 @@ def load_3d_v1(dst, src, row, scratch):
     the transposed fractal has channels as rows (n) and windows as k.
     """
     dtype = row["dtype"]
-    wo = output_extent(
-        np.int64(row["l1_w"]),
-        np.int64(row["pad_left"]),
-        np.int64(row["pad_right"]),
-        np.int64(row["filter_w"]),
-        np.int64(row["dilation_w"]),
-        np.int64(row["stride_w"]),
-    )
-    ho = output_extent(
-        np.int64(row["l1_h"]),
-        np.int64(row["pad_top"]),
-        np.int64(row["pad_bottom"]),
-        np.int64(row["filter_h"]),
-        np.int64(row["dilation_h"]),
-        np.int64(row["stride_h"]),
-    )
+    ho, wo = output_extents(row)
     filter_h, filter_w = np.int64(row["filter_h"]), np.int64(row["filter_w"])
     top = (np.int64(row["left_top_h"]) + np.int64(row["pad_top"])) // np.int64(row["stride_h"])
     left = (np.int64(row["left_top_w"]) + np.int64(row["pad_left"])) // np.int64(row["stride_w"])

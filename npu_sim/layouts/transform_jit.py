@@ -91,6 +91,18 @@ def _staged_to_pixels(scratch, step, rows, dst, dst_at, length, c0):
 
 
 @jit
+def _place_of_task(task, channels, depth, plane, c0):
+    """Return where its pixels begin in planes and in blocks, its channels that exist, and its pixels."""
+    c1_count, chunks = -(-channels // c0), chunks_of_plane(plane)
+    block = task // chunks
+    chunk = task - block * chunks
+    pixel = chunk * CHUNK
+    c1, d, n = block % c1_count, block // c1_count % depth, block // (c1_count * depth)
+    in_planes = ((n * channels + c1 * c0) * depth + d) * plane + pixel
+    return in_planes, (block * plane + pixel) * c0, min(c0, channels - c1 * c0), _chunk_length(chunk, plane)
+
+
+@jit
 def blocked_from_planes(src, dst, begin, end, scratch, channels, depth, plane, c0):
     """NC(D)HW to N(D)C1HWC0, words unchanged; the channels that do not exist become 0.
 
@@ -107,18 +119,8 @@ def blocked_from_planes(src, dst, begin, end, scratch, channels, depth, plane, c
     c0 : int
         16, or 8 for 32-bit words.
     """
-    c1_count = -(-channels // c0)
-    chunks = chunks_of_plane(plane)
     for task in range(begin, end):
-        block = task // chunks
-        pixel = (task - block * chunks) * CHUNK
-        length = _chunk_length(task - block * chunks, plane)
-        c1 = block % c1_count
-        n = block // (c1_count * depth)
-        d = block // c1_count % depth
-        rows = min(c0, channels - c1 * c0)
-        src_at = ((n * channels + c1 * c0) * depth + d) * plane + pixel
-        dst_at = (block * plane + pixel) * c0
+        src_at, dst_at, rows, length = _place_of_task(task, channels, depth, plane, c0)
         if length >= c0:
             _tiles_to_pixels(src, src_at, depth * plane, rows, dst, dst_at, length, c0)
         else:
@@ -140,19 +142,9 @@ def cast_blocked_from_planes(src, dst, begin, end, scratch, channels, depth, pla
     saturate : bool
         Overflow mode of the conversion.
     """
-    c1_count = -(-channels // c0)
-    chunks = chunks_of_plane(plane)
     for task in range(begin, end):
-        block = task // chunks
-        pixel = (task - block * chunks) * CHUNK
-        length = _chunk_length(task - block * chunks, plane)
-        c1 = block % c1_count
-        n = block // (c1_count * depth)
-        d = block // c1_count % depth
-        rows = min(c0, channels - c1 * c0)
-        src_at = ((n * channels + c1 * c0) * depth + d) * plane + pixel
-        dst_at = (block * plane + pixel) * c0
-        if depth == 1 and chunks == 1:
+        src_at, dst_at, rows, length = _place_of_task(task, channels, depth, plane, c0)
+        if depth == 1 and chunks_of_plane(plane) == 1:
             # the channels of a small plane follow each other: one cast of all is faster than one a row
             _cast_words(src, src_at, scratch, 0, rows * plane, cast, saturate)
             _staged_to_pixels(scratch, plane, rows, dst, dst_at, length, c0)
@@ -182,18 +174,8 @@ def planes_from_blocked(src, dst, begin, end, scratch, channels, depth, plane, c
 
     Parameters as in `blocked_from_planes`, with ``src`` and ``dst`` exchanged; the same tasks.
     """
-    c1_count = -(-channels // c0)
-    chunks = chunks_of_plane(plane)
     for task in range(begin, end):
-        block = task // chunks
-        pixel = (task - block * chunks) * CHUNK
-        length = _chunk_length(task - block * chunks, plane)
-        c1 = block % c1_count
-        n = block // (c1_count * depth)
-        d = block // c1_count % depth
-        rows = min(c0, channels - c1 * c0)
-        src_at = (block * plane + pixel) * c0
-        dst_at = ((n * channels + c1 * c0) * depth + d) * plane + pixel
+        dst_at, src_at, rows, length = _place_of_task(task, channels, depth, plane, c0)
         if length >= c0:
             _tiles_to_rows(src, src_at, dst, dst_at, depth * plane, rows, length, c0)
         else:
