@@ -85,7 +85,7 @@ def compare_lanes(row: Any, ub: np.ndarray, other: np.ndarray, base: Int, blk: I
     found = np.zeros(16, np.uint8)
     for r in range(np.int64(row["repeat"])):
         for at in range(length):
-            bits = 0
+            bits = np.int64(0)
             for bit in range(8):
                 x = _element(row, ub, row["src0"], row["src_blk_stride"], row["src_rep_stride"], r, 8 * at + bit)
                 y = _element(row, other, base, blk, rep, r, 8 * at + bit)

@@ -160,6 +160,12 @@ def current_recorder() -> Recorder | None:
     return None if recorder is None or recorder.own_only else recorder
 
 
+def record_call(explain: Callable[[], Explanation]) -> None:
+    """Have the current recorder, if there is one, add what a call of an operator runs; see `Recorder.add`."""
+    if (recorder := current_recorder()) is not None:
+        recorder.add(explain)
+
+
 def own_recorder() -> Recorder | None:
     """Return the same for kernels of the program itself."""
     return _CURRENT.get()

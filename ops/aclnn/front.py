@@ -10,7 +10,7 @@ import numpy as np
 
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.errors import NpuSimError, OperatorError
-from npu_sim.report.explain import current_recorder
+from npu_sim.report.explain import record_call
 from ops.aclnn.executor import Work
 from ops.aclnn.handles import alive
 from ops.aclnn.memory import check_writeable, tensors_of_run
@@ -91,14 +91,11 @@ def planned_work(
         if resolved.product.name in str(error):
             raise
         raise OperatorError(f"{error} ({context})", error.status) from error
-    recorder = current_recorder()
-    if recorder is not None:
-        recorder.add(lambda: import_module(f"{package}.explain").explain_call(plan))
+    record_call(lambda: import_module(f"{package}.explain").explain_call(plan))
 
     def prepare() -> Callable[[], None]:
         written = [name_of[field] for field in outputs]
         tensors = tensors_of_run(plan.arguments, names, storages, written, context)
-        run_call: Callable[..., None] = import_module(f"{package}.run").run_call
-        return lambda: run_call(plan, tensors, options)
+        return lambda: plan.run(tensors, options)
 
     return Work(workspace_bytes=plan.workspace_bytes, prepare=prepare, context=context)

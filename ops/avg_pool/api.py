@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +16,16 @@ from npu_sim.dtypes.formats import dtype_name
 from npu_sim.engines.execute import Overflow
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product, get_product
-from npu_sim.report.explain import current_recorder
+from npu_sim.report.explain import record_call
 from ops.avg_pool.call import DEVIATIONS, AvgPoolCall
 from ops.avg_pool.explain import explain_call
 from ops.avg_pool.plan import AvgPoolPlan, plan_call
 from ops.avg_pool.rules import check
-from ops.avg_pool.run import run_call
 from ops.common.arrays import as_array, contiguous
-from ops.common.notebook import result_html
 from ops.common.options import run_options
 from ops.common.plan_cache import planned_once
 from ops.common.quirks import parse_quirks
+from ops.common.result import PooledResult
 from ops.common.rule import Profile
 from ops.common.run import empty_results
 from ops.common.tensor_desc import TensorDesc
@@ -35,7 +34,7 @@ _FORMATS = {3: "NCL", 4: "NCHW"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class AvgPool2dBackward:
+class AvgPool2dBackward(PooledResult):
     """Result of `avg_pool2d_backward`; two results are equal only if they are the same object.
 
     Attributes
@@ -50,30 +49,11 @@ class AvgPool2dBackward:
         Route, steps, tilings and workspace.
     """
 
+    ARRAYS: ClassVar[tuple[str, ...]] = ("grad_input",)
     grad_input: np.ndarray
     path: str
     compute_dtype: str
     plan: AvgPoolPlan
-
-    def __repr__(self) -> str:
-        result = f"grad_input={self.grad_input.dtype}{list(self.grad_input.shape)}, path={self.path!r}"
-        active = f", quirks={list(self.plan.route.active)}" if self.plan.route.active else ""
-        product = f"product={self.product.name!r}{active}"
-        return f"AvgPool2dBackward({result}, compute_dtype={self.compute_dtype!r}, {product})"
-
-    def _repr_html_(self) -> str:
-        arrays = {"grad_input": self.grad_input}
-        return result_html(f"AvgPool2dBackward, multiplied in {self.compute_dtype}", arrays, self.plan.calls)
-
-    @property
-    def product(self) -> Product:
-        """The product it ran on."""
-        return self.plan.resolved.product
-
-    @property
-    def workspace_bytes(self) -> int:
-        """What phase 1 of the two-phase call asks for."""
-        return self.plan.workspace_bytes
 
 
 def described(shape: tuple[int, ...], dtype: str, rank: int | None = None) -> TensorDesc:
@@ -246,13 +226,11 @@ def avg_pool2d_backward(
         strict_shape=strict_shape, deterministic=deterministic,
     )  # fmt: skip
     plan = planned_once(call, chip, lambda: plan_call(check(call)))
-    recorder = current_recorder()
-    if recorder is not None:
-        recorder.add(lambda: explain_call(plan))
+    record_call(lambda: explain_call(plan))
     options = run_options(chip, plan.resolved.cube_dtype, accumulation, overflow, threads)
     result = empty_results(plan.calls, {"grad_input": own})["grad_input"]
     if plan.route.name == "empty":
         result[...] = 0
     else:
-        run_call(plan, {"grad_output": g.reshape(-1), "grad_input": result.reshape(-1)}, options)
+        plan.run({"grad_output": g.reshape(-1), "grad_input": result.reshape(-1)}, options)
     return AvgPool2dBackward(grad_input=result, path=plan.route.name, compute_dtype=plan.route.compute_dtype, plan=plan)

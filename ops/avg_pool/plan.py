@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npu_sim.dtypes.formats import DTYPES
+from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.errors import OperatorError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from ops.avg_pool.avg_pool3d_grad import avg_pool3d_grad_launch, avg_pool_tiling, private_bytes, sums_bytes
@@ -43,13 +44,19 @@ class AvgPoolPlan(OperatorPlan):
     ----------
     resolved : Resolved
         The checked call and its route.
-    constants : mapping of Buffer to array
-        What the host computes and puts into global memory.
     """
 
     resolved: Resolved
     route: Route
-    constants: Mapping[Buffer, np.ndarray]
+
+    def run(self, tensors: Mapping[str, np.ndarray], options: ExecuteOptions) -> None:
+        """Execute the call, at once where that gives the same; all else as of `OperatorPlan`."""
+        # it asks plans of this class
+        from ops.avg_pool.bulk import run_in_bulk
+
+        if not run_in_bulk(self, tensors, options):
+            # zero arguments do not find the class that slots made anew
+            super(AvgPoolPlan, self).run(tensors, options)
 
 
 def geometry_of(call: AvgPoolCall) -> ConvGeometry:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from npu_sim.dtypes.cube_math import CubeMathType
-from npu_sim.products import Product
 from ops.avg_pool.call import AXIS_NAMES, AvgPoolCall, PoolAxis, expanded
 from ops.avg_pool.route import MAX_CHANNELS, MAX_DIVISOR, Route, choose_route
 from ops.avg_pool.rule import TENSORS, Rule, tensor
 from ops.common.capability import NO_FP32, SPLIT, UNIFIED
+from ops.common.resolved import ResolvedCall
 from ops.common.rule import (
     STATUS_NULL,
     dtype_violation,
@@ -28,7 +28,6 @@ from ops.common.rule import (
     shape_text,
 )
 from ops.common.status import AclnnStatus
-from ops.common.tensor_desc import TensorDesc, present
 
 API = "ops-nn pooling/avg_pool3_d_grad/op_api/aclnn_avgpool2d_backward.cpp"
 PAGE = "aclnnAvgPool2dBackward page"
@@ -331,7 +330,7 @@ RULES: tuple[Rule, ...] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
+class Resolved(ResolvedCall):
     """A call that passed every rule.
 
     Attributes
@@ -346,19 +345,10 @@ class Resolved:
     route: Route
 
     @property
-    def product(self) -> Product:
-        """Where the call runs."""
-        return self.call.product
-
-    @property
     def cube_dtype(self) -> str:
         """What the Cube would multiply, to choose the model of its additions: fp16 where a route does without it."""
         dtype = self.route.compute_dtype
         return dtype if dtype in self.product.cube_dtypes else "fp16"
-
-    def desc(self, name: str) -> TensorDesc:
-        """Return a tensor by its field: grad_output, input or grad_input."""
-        return present(getattr(self.call, name))
 
 
 def find_violation(call: AvgPoolCall) -> tuple[Rule, str] | None:

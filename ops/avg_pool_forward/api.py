@@ -16,17 +16,16 @@ from npu_sim.dtypes.formats import dtype_name
 from npu_sim.engines.execute import Overflow
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product, get_product
-from npu_sim.report.explain import current_recorder
+from npu_sim.report.explain import record_call
 from ops.avg_pool_forward.call import DEVIATIONS, AvgPool2dCall
 from ops.avg_pool_forward.explain import explain_call
 from ops.avg_pool_forward.plan import AvgPool2dPlan, plan_call
 from ops.avg_pool_forward.rules import check
-from ops.avg_pool_forward.run import run_call
 from ops.common.arrays import as_array, contiguous
-from ops.common.notebook import result_html
 from ops.common.options import run_options
 from ops.common.plan_cache import planned_once
 from ops.common.quirks import parse_quirks
+from ops.common.result import PooledResult
 from ops.common.rule import Profile
 from ops.common.run import empty_results
 from ops.common.tensor_desc import TensorDesc
@@ -35,7 +34,7 @@ _FORMATS = {3: "NCL", 4: "NCHW"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class AvgPool2d:
+class AvgPool2d(PooledResult):
     """Result of `avg_pool2d`; two results are equal only if they are the same object.
 
     Attributes
@@ -54,26 +53,6 @@ class AvgPool2d:
     path: str
     compute_dtype: str
     plan: AvgPool2dPlan
-
-    def __repr__(self) -> str:
-        result = f"output={self.output.dtype}{list(self.output.shape)}, path={self.path!r}"
-        active = f", quirks={list(self.plan.route.active)}" if self.plan.route.active else ""
-        product = f"product={self.product.name!r}{active}"
-        return f"AvgPool2d({result}, compute_dtype={self.compute_dtype!r}, {product})"
-
-    def _repr_html_(self) -> str:
-        arrays = {"output": self.output}
-        return result_html(f"AvgPool2d, multiplied in {self.compute_dtype}", arrays, self.plan.calls)
-
-    @property
-    def product(self) -> Product:
-        """The product it ran on."""
-        return self.plan.resolved.product
-
-    @property
-    def workspace_bytes(self) -> int:
-        """What phase 1 of the two-phase call asks for."""
-        return self.plan.workspace_bytes
 
 
 def described(shape: tuple[int, ...], dtype: str) -> TensorDesc:
@@ -225,10 +204,8 @@ def avg_pool2d(
         cube_math_type=cube_math_type, product=chip, profile=profile, quirks=quirks,
     )  # fmt: skip
     plan = planned_once(call, chip, lambda: plan_call(check(call)))
-    recorder = current_recorder()
-    if recorder is not None:
-        recorder.add(lambda: explain_call(plan))
+    record_call(lambda: explain_call(plan))
     options = run_options(chip, plan.route.compute_dtype, accumulation, overflow, threads)
     output = empty_results(plan.calls, {"output": plan.resolved.output})["output"]
-    run_call(plan, {"input": x.reshape(-1), "output": output.reshape(-1)}, options)
+    plan.run({"input": x.reshape(-1), "output": output.reshape(-1)}, options)
     return AvgPool2d(output=output, path=plan.route.name, compute_dtype=plan.route.compute_dtype, plan=plan)

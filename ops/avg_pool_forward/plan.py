@@ -10,7 +10,7 @@ says; its ReduceMean adds in float32 and divides; its AvgPoolUpdate multiplies b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -48,13 +48,10 @@ class AvgPool2dPlan(OperatorPlan):
     ----------
     resolved : Resolved
         The checked call and its route.
-    constants : mapping of Buffer to array
-        What the host computes and puts into global memory.
     """
 
     resolved: Resolved
     route: Route
-    constants: Mapping[Buffer, np.ndarray]
 
 
 def geometry_of(call: AvgPool2dCall) -> ConvGeometry:

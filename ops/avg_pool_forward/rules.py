@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from npu_sim.dtypes.cube_math import CubeMathType
-from npu_sim.products import Product
 from ops.avg_pool.call import AXIS_NAMES, expanded
 from ops.avg_pool_forward.call import AvgPool2dCall
 from ops.avg_pool_forward.route import Route, choose_route
 from ops.common import rule
 from ops.common.capability import NO_FP32, SPLIT
+from ops.common.resolved import ResolvedCall
 from ops.common.rule import (
     STATUS_NULL,
     dtype_violation,
@@ -28,7 +28,7 @@ from ops.common.rule import (
     sentence,
     shape_text,
 )
-from ops.common.tensor_desc import TensorDesc, present
+from ops.common.tensor_desc import TensorDesc
 
 API = "ops-nn pooling/avg_pool3_d/op_api/aclnn_avgpool2d.cpp"
 PAGE = "aclnnAvgPool2d page"
@@ -288,7 +288,7 @@ RULES: tuple[Rule, ...] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
+class Resolved(ResolvedCall):
     """A call that passed every rule.
 
     Attributes
@@ -301,21 +301,6 @@ class Resolved:
 
     call: AvgPool2dCall
     route: Route
-
-    @property
-    def product(self) -> Product:
-        """Where the call runs."""
-        return self.call.product
-
-    @property
-    def input(self) -> TensorDesc:
-        """The call's input."""
-        return present(self.call.input)
-
-    @property
-    def output(self) -> TensorDesc:
-        """The call's output."""
-        return present(self.call.output)
 
 
 def check(call: AvgPool2dCall) -> Resolved:

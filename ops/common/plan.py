@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+
+from npu_sim.engines.execute import ExecuteOptions
 from ops.common.arguments import Argument
-from ops.common.pipeline import CallPlan, PlannedStep
+from ops.common.pipeline import Buffer, CallPlan, PlannedStep
+from ops.common.resolved import ResolvedCall
+from ops.common.run import run_planned
 
 
 class NamedRoute(Protocol):
@@ -24,23 +29,48 @@ class OperatorPlan:
 
     Attributes
     ----------
+    resolved : ResolvedCall
+        The checked call.
     route : Route
         Which of the library's ways it takes, and why.
     calls : CallPlan
         Steps, launches and workspace.
     arguments : mapping of str to Argument
-        The caller's tensors that the call reads or writes, by the names of the API.
+        The caller's tensors that the call reads or writes, by the names of the API; outputs are written in this order.
+    constants : mapping of Buffer to array
+        What the host computes and puts into global memory.
     """
 
+    resolved: ResolvedCall
     route: NamedRoute
     calls: CallPlan
     arguments: Mapping[str, Argument]
+    constants: Mapping[Buffer, np.ndarray] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.route.name} on {self.calls.summary})"
 
     def _repr_html_(self) -> str:
         return self.calls.to_html(f"{type(self).__name__}: {self.route.name}")
+
+    def run(self, tensors: Mapping[str, np.ndarray], options: ExecuteOptions) -> None:
+        """Execute the call on the caller's storages. Nothing is written unless all is computed.
+
+        Parameters
+        ----------
+        tensors : mapping of str to array
+            Flat storage of every tensor of ``arguments``, in the element type of its descriptor. Outputs are changed at
+            the end, through their views; inputs never.
+        options : ExecuteOptions
+            How.
+
+        Raises
+        ------
+        ProductError
+            If the overflow mode does not exist on the product; nothing is written then.
+        """
+        descs = {name: self.resolved.desc(name) for name in self.arguments}
+        run_planned(self.calls, self.arguments, descs, tensors, options, self.constants)
 
     @property
     def workspace_bytes(self) -> int:

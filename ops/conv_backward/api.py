@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +16,14 @@ from npu_sim.dtypes.formats import dtype_name
 from npu_sim.engines.execute import Overflow
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product, get_product
-from npu_sim.report.explain import current_recorder
+from npu_sim.report.explain import record_call
 from ops.common.arrays import as_array, contiguous
 from ops.common.generation import Generation
-from ops.common.notebook import result_html
 from ops.common.options import run_options
 from ops.common.padding import named_padding
 from ops.common.plan_cache import planned_again, planned_once
 from ops.common.quirks import parse_quirks
+from ops.common.result import MultipliedResult
 from ops.common.rule import Profile
 from ops.common.run import empty_results
 from ops.common.tensor_desc import TensorDesc
@@ -32,13 +32,12 @@ from ops.conv_backward.call import QUIRKS, ConvBackwardCall
 from ops.conv_backward.explain import explain_call
 from ops.conv_backward.plan import ConvBackwardPlan, plan_call
 from ops.conv_backward.rules import check
-from ops.conv_backward.run import run_call
 
 _FORMATS = {3: "NCL", 4: "NCHW", 5: "NCDHW"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class ConvolutionBackward:
+class ConvolutionBackward(MultipliedResult):
     """Result of `convolution_backward`; two results are equal only if they are the same object.
 
     Attributes
@@ -53,40 +52,13 @@ class ConvolutionBackward:
         Route, steps, layouts, tilings and workspace; calls that differ in their data alone may share it.
     """
 
+    ARRAYS: ClassVar[tuple[str, ...]] = ("grad_input", "grad_weight", "grad_bias")
     grad_input: np.ndarray | None
     grad_weight: np.ndarray | None
     grad_bias: np.ndarray | None
     compute_dtype: str
     accumulation: Accumulation
     plan: ConvBackwardPlan
-
-    def __repr__(self) -> str:
-        outputs = ", ".join(
-            f"{name}={'None' if value is None else f'{value.dtype}{list(value.shape)}'}"
-            for name, value in (
-                ("grad_input", self.grad_input),
-                ("grad_weight", self.grad_weight),
-                ("grad_bias", self.grad_bias),
-            )
-        )
-        return (
-            f"ConvolutionBackward({outputs}, compute_dtype={self.compute_dtype!r}, "
-            f"accumulation={self.accumulation.name!r}, product={self.product.name!r})"
-        )
-
-    def _repr_html_(self) -> str:
-        arrays = {"grad_input": self.grad_input, "grad_weight": self.grad_weight, "grad_bias": self.grad_bias}
-        return result_html(f"ConvolutionBackward, multiplied in {self.compute_dtype}", arrays, self.plan.calls)
-
-    @property
-    def product(self) -> Product:
-        """The product it ran on."""
-        return self.plan.resolved.product
-
-    @property
-    def workspace_bytes(self) -> int:
-        """What phase 1 of the two-phase call asks for."""
-        return self.plan.workspace_bytes
 
 
 def described(shape: tuple[int, ...], dtype: str) -> TensorDesc:
@@ -347,13 +319,11 @@ def run_convolution_backward(
         The tensors, contiguous; not modified. The others are those of `convolution_backward`.
     """
     resolved = plan.resolved
-    recorder = current_recorder()
-    if recorder is not None:
-        recorder.add(lambda: explain_call(plan))
+    record_call(lambda: explain_call(plan))
     options = run_options(resolved.product, resolved.compute_dtype, accumulation, overflow, threads, core_order)
     outputs = empty_results(plan.calls, resolved.wanted_outputs)
     storages = {"grad_output": grad_output, "input": input, "weight": weight} | outputs
-    run_call(plan, {name: storage.reshape(-1) for name, storage in storages.items()}, options)
+    plan.run({name: storage.reshape(-1) for name, storage in storages.items()}, options)
     return ConvolutionBackward(
         grad_input=outputs.get("grad_input"),
         grad_weight=outputs.get("grad_weight"),

@@ -41,6 +41,8 @@ from ops.vector.steps import StepList, blocked_shape
 _OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
 """In the order in which the library copies into strided ones."""
 
+_IN_ORDER = ("grad_output", "input", "weight", "grad_input", "grad_weight", "grad_bias")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ConvBackwardPlan(OperatorPlan):
@@ -339,4 +341,6 @@ def plan_call(
         if error.status == NO_KERNEL:
             raise
         raise OperatorError(str(error), NO_KERNEL) from error
-    return ConvBackwardPlan(resolved=resolved, route=route, calls=calls, arguments=planner.arguments)
+    # the steps meet the bias gradient first, but outputs that share memory are written in the order of the interface
+    arguments = {name: planner.arguments[name] for name in _IN_ORDER if name in planner.arguments}
+    return ConvBackwardPlan(resolved=resolved, route=route, calls=calls, arguments=arguments)

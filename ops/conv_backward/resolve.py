@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from npu_sim.dtypes.cube_math import resolve_compute_dtype
-from npu_sim.products import Product
 from ops.common.conv_rules import common_dtype
+from ops.common.resolved import ResolvedCall
 from ops.common.tensor_desc import TensorDesc, present
 from ops.conv_backward.call import ConvBackwardCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
+class Resolved(ResolvedCall):
     """A call that passed every rule.
 
     Attributes
@@ -34,26 +34,6 @@ class Resolved:
     promoted_dtype: str
     compute_dtype: str
     rank: int
-
-    @property
-    def product(self) -> Product:
-        """Where the call runs."""
-        return self.call.product
-
-    @property
-    def grad_output(self) -> TensorDesc:
-        """The call's gradOutput."""
-        return present(self.call.grad_output)
-
-    @property
-    def input(self) -> TensorDesc:
-        """The call's input."""
-        return present(self.call.input)
-
-    @property
-    def weight(self) -> TensorDesc:
-        """The call's weight."""
-        return present(self.call.weight)
 
     @property
     def wanted_outputs(self) -> dict[str, TensorDesc]:

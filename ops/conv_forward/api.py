@@ -16,12 +16,12 @@ from npu_sim.dtypes.formats import dtype_name, get_dtype
 from npu_sim.engines.execute import Overflow
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product, get_product
-from npu_sim.report.explain import current_recorder
+from npu_sim.report.explain import record_call
 from ops.common.arrays import as_array, contiguous
-from ops.common.notebook import result_html
 from ops.common.options import run_options
 from ops.common.padding import named_padding
 from ops.common.plan_cache import planned_again, planned_once
+from ops.common.result import MultipliedResult
 from ops.common.rule import Profile
 from ops.common.run import empty_results
 from ops.common.tensor_desc import TensorDesc
@@ -30,11 +30,10 @@ from ops.conv_forward.explain import explain_call
 from ops.conv_forward.plan import ConvolutionPlan, plan_call
 from ops.conv_forward.resolve import promoted_dtype
 from ops.conv_forward.rules import FORMAT_OF_RANK, check
-from ops.conv_forward.run import run_call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Convolution:
+class Convolution(MultipliedResult):
     """Result of `convolution`; two results are equal only if they are the same object.
 
     Attributes
@@ -53,26 +52,6 @@ class Convolution:
     compute_dtype: str
     accumulation: Accumulation
     plan: ConvolutionPlan
-
-    def __repr__(self) -> str:
-        return (
-            f"Convolution(output={self.output.dtype}{list(self.output.shape)}, compute_dtype={self.compute_dtype!r}, "
-            f"accumulation={self.accumulation.name!r}, product={self.product.name!r})"
-        )
-
-    def _repr_html_(self) -> str:
-        arrays = {"output": self.output}
-        return result_html(f"Convolution, multiplied in {self.compute_dtype}", arrays, self.plan.calls)
-
-    @property
-    def product(self) -> Product:
-        """The product it ran on."""
-        return self.plan.resolved.product
-
-    @property
-    def workspace_bytes(self) -> int:
-        """What phase 1 of the two-phase call asks for."""
-        return self.plan.workspace_bytes
 
 
 def described(shape: tuple[int, ...], dtype: str) -> TensorDesc:
@@ -265,13 +244,11 @@ def convolution(
         groups, output_dtype, cube_math_type, profile, strict_output_dtype,
     )  # fmt: skip
     resolved = plan.resolved
-    recorder = current_recorder()
-    if recorder is not None:
-        recorder.add(lambda: explain_call(plan))
+    record_call(lambda: explain_call(plan))
     options = run_options(resolved.product, resolved.compute_dtype, accumulation, overflow, threads)
     output = empty_results(plan.calls, {"output": resolved.output})["output"]
     tensors = {name: array.reshape(-1) for name, array in (arrays | {"output": output}).items()}
-    run_call(plan, tensors, options)
+    plan.run(tensors, options)
     return Convolution(
         output=output, compute_dtype=resolved.compute_dtype, accumulation=options.accumulation, plan=plan
     )  # fmt: skip

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 from npu_sim.dtypes.cube_math import promote, resolve_compute_dtype
 from npu_sim.dtypes.formats import DTYPES
-from npu_sim.products import Product
 from ops.common.conv_rules import common_dtype
-from ops.common.tensor_desc import TensorDesc, present
+from ops.common.resolved import ResolvedCall
 from ops.conv_forward.call import ConvolutionCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
+class Resolved(ResolvedCall):
     """A call that passed every rule.
 
     Attributes
@@ -29,26 +28,6 @@ class Resolved:
     call: ConvolutionCall
     promoted_dtype: str
     compute_dtype: str
-
-    @property
-    def product(self) -> Product:
-        """Where the call runs."""
-        return self.call.product
-
-    @property
-    def input(self) -> TensorDesc:
-        """The call's input."""
-        return present(self.call.input)
-
-    @property
-    def weight(self) -> TensorDesc:
-        """The call's weight."""
-        return present(self.call.weight)
-
-    @property
-    def output(self) -> TensorDesc:
-        """The call's output."""
-        return present(self.call.output)
 
     @property
     def bias_dtype(self) -> str:

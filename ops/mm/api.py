@@ -15,11 +15,12 @@ from npu_sim.engines.execute import Overflow
 from npu_sim.errors import ShapeError
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product, get_product
-from npu_sim.report.explain import Explanation, current_recorder
+from npu_sim.report.explain import Explanation, record_call
 from ops.common.arrays import as_array, contiguous
 from ops.common.explain import call_words, kernel_facts, launch_works, steps_tables
 from ops.common.options import run_options
 from ops.common.plan_cache import planned_once
+from ops.common.result import MultipliedResult
 from ops.common.run import empty_results, run_planned
 from ops.common.tensor_desc import TensorDesc
 from ops.matmul.tiling import MatmulShape
@@ -27,7 +28,7 @@ from ops.mm.plan import MatrixProductPlan, plan_matrix_product
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class MatrixProduct:
+class MatrixProduct(MultipliedResult):
     """Result of `matrix_product`; two results are equal only if they are the same object.
 
     Attributes
@@ -46,12 +47,6 @@ class MatrixProduct:
     compute_dtype: str
     accumulation: Accumulation
     plan: MatrixProductPlan
-
-    def __repr__(self) -> str:
-        return (
-            f"MatrixProduct(output={self.output.dtype}{list(self.output.shape)}, compute_dtype={self.compute_dtype!r}, "
-            f"accumulation={self.accumulation.name!r}, product={self.plan.product.name!r})"
-        )
 
 
 @default_fenv
@@ -134,9 +129,7 @@ def matrix_product(
     plan = planned_once(
         shape, chip, lambda: plan_matrix_product(shape, tensors, number, chip), *tensors.items(), number
     )
-    recorder = current_recorder()
-    if recorder is not None:
-        recorder.add(lambda: _explained(plan, words))
+    record_call(lambda: _explained(plan, words))
     options = run_options(chip, plan.compute_dtype, accumulation, overflow, threads)
     result = empty_results(plan.calls, {"output": output})["output"]
     flat = {name: array.reshape(-1) for name, (array, _) in stored.items()} | {"output": result.reshape(-1)}

@@ -19,7 +19,6 @@ from ops.avg_pool import bulk
 from ops.avg_pool.bulk import adds_tap_by_tap, can_run
 from ops.avg_pool.plan import plan_call
 from ops.avg_pool.rules import check
-from ops.avg_pool.run import run_call
 from ops.common.run import run_planned
 from ops.common.tensor_desc import TensorDesc
 from tests.cases.avg_pool import DTYPES, Case, random_case
@@ -163,7 +162,7 @@ def test_avg_pool_in_bulk_reads_and_writes_through_views(include):
     options = ExecuteOptions(accumulation=default_accumulation(r.product, "fp16"))
     assert can_run(plan, options)
     before, expected = source_storage.copy(), target_storage.copy()
-    run_call(plan, {"grad_output": source_storage, "grad_input": target_storage}, options)
+    plan.run({"grad_output": source_storage, "grad_input": target_storage}, options)
     np.testing.assert_array_equal(source_storage, before)
     target.view(expected)[...] = r.grad_input
     assert target_storage.tobytes() == expected.tobytes()
@@ -190,7 +189,7 @@ def test_avg_pool_in_bulk_windows_behind_the_input_write_nothing(series, pooling
         target = replace(call.grad_input, storage_elems=r.grad_input.size + 64)
         plan = plan_call(check(replace(call, grad_input=target)))
         storage = np.full(r.grad_input.size + 64, 77, np.float16)
-        run_call(plan, {"grad_output": grad.reshape(-1), "grad_input": storage}, ExecuteOptions(accumulation=model))
+        plan.run({"grad_output": grad.reshape(-1), "grad_input": storage}, ExecuteOptions(accumulation=model))
         assert storage[:-64].tobytes() == r.grad_input.tobytes()
         assert (storage[-64:] == 77).all()
 
@@ -210,7 +209,7 @@ def test_avg_pool_in_bulk_may_write_over_grad_output(channels, pooling):
     source = replace(r.plan.resolved.call.grad_output, offset=5, storage_elems=storage.size)
     plan = plan_call(check(replace(r.plan.resolved.call, grad_output=source)))
     options = ExecuteOptions(accumulation=default_accumulation(r.product, "fp16"))
-    run_call(plan, {"grad_output": storage, "grad_input": storage}, options)
+    plan.run({"grad_output": storage, "grad_input": storage}, options)
     assert storage.tobytes() == r.grad_input.tobytes()
 
 
@@ -292,7 +291,7 @@ def test_avg_pool_in_bulk_refuses_an_overflow_mode_the_product_lacks_and_writes_
     out = np.full(r.grad_input.size, 5, np.float16)
     options = ExecuteOptions(accumulation=default_accumulation(r.product, "fp16"), overflow="inf_nan")
     with pytest.raises(ProductError, match=r"^overflow must be one of saturate, not inf_nan \(Ascend910A, "):
-        run_call(r.plan, {"grad_output": case.gradient(1).reshape(-1), "grad_input": out}, options)
+        r.plan.run({"grad_output": case.gradient(1).reshape(-1), "grad_input": out}, options)
     assert set(out.tolist()) == {5.0}
 
 

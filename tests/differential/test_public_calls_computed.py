@@ -13,7 +13,6 @@ from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.errors import OperatorError
 from ops.conv_backward.plan import plan_call
 from ops.conv_backward.rules import check
-from ops.conv_backward.run import run_call
 from tests.cases.convolution_backward import bounds_of
 from tests.oracles.aclnn_cases import call_of, load_cases
 from tests.oracles.convolution import Attributes, gradients
@@ -68,7 +67,7 @@ def compute_and_compare(case, series):
         inputs[name] = rng.standard_normal(desc.elems).astype(np.float32).astype(NUMPY[desc.dtype])
     outputs = {name: np.empty(desc.elems, NUMPY[desc.dtype]) for name, desc in resolved.wanted_outputs.items()}
     options = ExecuteOptions(accumulation=default_accumulation(call.product, resolved.compute_dtype), threads=2)
-    run_call(plan, inputs | outputs, options)
+    plan.run(inputs | outputs, options)
     arrays = tuple(inputs[name].reshape(getattr(call, name).shape) for name in ("grad_output", "input", "weight"))
     axes = call.spatial_axes
     attributes = Attributes(

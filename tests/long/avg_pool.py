@@ -21,7 +21,6 @@ from npu_sim.accumulation import default_accumulation
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.products import get_product
 from ops.avg_pool.api import AvgPool2dBackward
-from ops.avg_pool.run import run_call
 from tests.cases.avg_pool import DTYPES, Case, as_integers, bound, expected, random_case
 from tests.long.recording import parser_of, publish
 from tests.oracles.series import SERIES
@@ -39,7 +38,7 @@ def _rows_agree(result: AvgPool2dBackward, grad: np.ndarray, order: int) -> bool
     again = np.zeros_like(result.grad_input)
     model = default_accumulation(result.product, result.plan.resolved.cube_dtype)
     options = ExecuteOptions(accumulation=model, poison=True, order=order, threads=1 + order % 3)
-    run_call(result.plan, {"grad_output": grad.reshape(-1), "grad_input": again.reshape(-1)}, options)
+    result.plan.run({"grad_output": grad.reshape(-1), "grad_input": again.reshape(-1)}, options)
     return again.tobytes() == result.grad_input.tobytes()
 
 

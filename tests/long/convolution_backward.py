@@ -22,7 +22,6 @@ from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.errors import OperatorError
 from npu_sim.products import get_product
 from ops.conv_backward.api import ConvolutionBackward
-from ops.conv_backward.run import run_call
 from tests.cases.convolution_backward import (
     OUTPUTS,
     Call,
@@ -69,7 +68,7 @@ def _rows_agree(call: Call, result: ConvolutionBackward, arrays: Any, order: int
     wanted = {name: getattr(result, name) for name in OUTPUTS if getattr(result, name) is not None}
     again = {name: np.zeros(value.size, value.dtype) for name, value in wanted.items()}
     options = ExecuteOptions(accumulation=SERIAL, poison=True, order=order, threads=1 + order % 3)
-    run_call(result.plan, tensors | again, options)
+    result.plan.run(tensors | again, options)
     return all(again[name].tobytes() == value.tobytes() for name, value in wanted.items())
 
 

@@ -20,7 +20,6 @@ from npu_sim.accumulation import SERIAL
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.errors import OperatorError
 from ops.conv_forward.api import Convolution
-from ops.conv_forward.run import run_call
 from tests.cases import avg_pool_forward, convolution_forward
 from tests.cases.avg_pool import as_integers
 from tests.long.recording import parser_of, publish
@@ -63,7 +62,7 @@ def _rows_agree(result: Convolution, arrays: Any, order: int) -> bool:
     }
     again = np.zeros(result.output.size, result.output.dtype)
     options = ExecuteOptions(accumulation=SERIAL, poison=True, order=order, threads=1 + order % 3)
-    run_call(result.plan, tensors | {"output": again}, options)
+    result.plan.run(tensors | {"output": again}, options)
     return again.tobytes() == result.output.tobytes()
 
 

@@ -46,11 +46,13 @@ class Kernels:
             raise self.plan_failure
         self.planned.append(resolved)
         names = ["grad_output", "input", "weight"][0 if resolved.call.wants(2) else 1 :]
-        return SimpleNamespace(
+        plan = SimpleNamespace(
             resolved=resolved,
             workspace_bytes=self.workspace_bytes,
             arguments=dict.fromkeys([*names, *resolved.wanted_outputs]),
         )
+        plan.run = lambda tensors, options: self.run_call(plan, tensors, options)
+        return plan
 
     def run_call(self, plan: Any, tensors: dict[str, np.ndarray], options: Any) -> None:
         self.seen.append({name: bool(storage.flags.writeable) for name, storage in tensors.items()})
@@ -70,7 +72,6 @@ class Kernels:
 def kernels(monkeypatch):
     double = Kernels()
     monkeypatch.setitem(sys.modules, "ops.conv_backward.plan", SimpleNamespace(plan_call=double.plan_call))
-    monkeypatch.setitem(sys.modules, "ops.conv_backward.run", SimpleNamespace(run_call=double.run_call))
     monkeypatch.setattr("ops.aclnn.front.planned_once", lambda call, product, make: make())
     aclnn.aclGetRecentErrMsg()
     return double
@@ -567,7 +568,7 @@ def test_runs_of_a_repeatable_executor_follow_each_other(kernels):
         with guard:
             running -= 1
 
-    sys.modules["ops.conv_backward.run"].run_call = run_slowly
+    kernels.run_call = run_slowly
     got: list[int] = []
     threads = [threading.Thread(target=lambda: got.append(int(second_phase(executor)))) for _ in range(4)]
     for thread in threads:

@@ -35,7 +35,9 @@ def _nothing_runs(monkeypatch, tmp_path):
     monkeypatch.setattr("ops.studies.effort.count_rows", lambda launches, budget: (0, True))
     for engine, found in (("verify_launch", ()), ("run_buffers", ()), ("run_hazards", ()), ("_row_count", 0)):
         monkeypatch.setattr(f"ops.studies.checking.{engine}", lambda *_, found=found, **options: found)
-    monkeypatch.setattr("ops.conv_backward.api.run_call", lambda plan, tensors, options: tensors["grad_weight"].fill(0))
+    monkeypatch.setattr(
+        "ops.common.plan.OperatorPlan.run", lambda plan, tensors, options: tensors["grad_weight"].fill(0)
+    )
     for command in ("perf", "check"):
         monkeypatch.setattr(f"ops.cli.{command}.note_compilation", lambda: None)
     monkeypatch.chdir(tmp_path)
