@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import mmap
 import os
 import select
@@ -147,8 +146,3 @@ def shown_path(path: str) -> str:
     """Return a path as messages show it: below the current directory where it is there."""
     relative = os.path.relpath(path) if os.path.isabs(path) else path
     return path if relative.startswith("..") else relative
-
-
-def window_of(control: Control) -> npt.NDArray[np.uint8]:
-    """Return the memory of answers as an array."""
-    return np.frombuffer(control.window, np.uint8) if ctypes.sizeof(control.window) else np.zeros(0, np.uint8)

@@ -360,11 +360,6 @@ class Core:
         def __getattr__(self, name: str) -> Any: ...
 
 
-def space_name_of(space: int) -> str:
-    """Return the name of a space."""
-    return Space(space).name
-
-
 BUFFER_MARKS = (Op.ALLOC_TENSOR, Op.FREE_TENSOR)
 """Instructions that `Core.alloc`, `Core.free`, queues and TBufs append, never a kernel itself."""
 
