@@ -206,6 +206,7 @@ def _load_dy(rows, n, p, w, k, half):
             block_num=w.a_pixels, dst_gap=0, value_bits=0, site=LOAD_DY, tile=w.tile,
         )  # fmt: skip
     n = enque(rows, n, A1, half, LOAD_DY, w.tile)
+    # the one wait of MTE1 for this load: K steps and blocks that find the buffer filled go on without
     return deque(rows, n, A1, half, LOAD_DY, w.tile)
 
 
@@ -245,6 +246,7 @@ def _load_x(rows, n, p, w, first_row, half):
             dst_plane=length, src_plane=hw, data=p.data, tensor=p.x_tensor, site=LOAD_X, tile=w.tile,
         )  # fmt: skip
     n = enque(rows, n, B1, half, LOAD_X, w.tile)
+    # as in `_load_dy`; it waits also where every row is padding, as the buffer is given back either way
     return deque(rows, n, B1, half, LOAD_X, w.tile)
 
 
@@ -328,6 +330,7 @@ def k_step(rows, n, p, walk, k):
         tile=tile,
     )  # fmt: skip
     if w.m_use * w.n_use < MMAD_BARRIER_ELEMS:
+        # the next Mmad would read these sums before so small a one wrote them
         n = emit_pipe_barrier(rows, n, Pipe.M, MMAD, tile)
     n = free(rows, n, L0, half, MMAD, tile)
     w.l0_half = (half + 1) % p.l0_buffers

@@ -229,6 +229,7 @@ def convolve(rows, params, core, phase):
                     ka, kb, is_last = in_part(p, k, p.step_ka), in_part(p, k, p.step_kb), k == item.k_steps - 1
                     k_len = min(p.base_k, item.k_len - k * p.base_k)
 
+                    # MTE1 waits for a part of K where it is loaded; the K steps that find it in L1 go on without
                     if ka == 0:
                         parts = part_number(p, item.k_steps - 1, p.step_ka) + 1
                         a_half = (block.m_step * parts + part_number(p, k, p.step_ka)) % p.al1
@@ -260,6 +261,7 @@ def convolve(rows, params, core, phase):
                     else:
                         n = load_l0a(rows, n, p, block, image, a1, a_part, ka * p.base_k, k_len, l0a, tile)
                     n = load_l0b(rows, n, p, block, weights, b1, kb * p.base_k, k_len, l0b, tile)
+                    # parts of A and of B end at K steps of their own
                     if is_last or in_part(p, k + 1, p.step_ka) == 0:
                         n = free(rows, n, A1, a_half, LOAD_L0A, tile)
                     if (is_last or in_part(p, k + 1, p.step_kb) == 0) and not b_held:
@@ -276,7 +278,7 @@ def convolve(rows, params, core, phase):
                     )  # fmt: skip
                     if m_len * block.n_len <= MMAD_BARRIER_ELEMS:
                         # nothing else keeps the next product from reading these accumulators before so small a one
-                        # wrote them
+                        # wrote them; the published kernel has <=, that of the weight gradient <
                         n = emit_pipe_barrier(rows, n, Pipe.M, MMAD, tile)
                     n = free(rows, n, L0, l0_half, MMAD, tile)
                     l0_half, is_first = 1 - l0_half, False

@@ -169,6 +169,7 @@ def _forward_tile(rows, n, p, t):
     n = enque(rows, n, OUT, BUFFER, TRANSPOSE, task)
 
     n = deque(rows, n, OUT, BUFFER, STORE, task)
+    # pixels of C0 channels are whole blocks, so that no store needs to be exact
     plane = (t.batch * p.d + t.depth) * p.c1 + t.c1
     target = p.dst + (plane * p.pixels + t.first) * p.c0 * p.item
     n = store_bytes(rows, n, 0, target, p.store_at, t.length * p.c0 * p.item, p.data, p.dst_tensor, STORE, task)
