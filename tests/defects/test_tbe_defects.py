@@ -14,8 +14,8 @@ from npu_sim.program.violation import Kind
 from ops import tbe
 from ops.conv3d_backprop_filter.params import unified_params
 from ops.conv3d_backprop_filter.plan import unified_launches
-from tests.defects.test_weight_gradient_defects import SYNC_OPS, Program, removal_statistics
-from tests.oracles.programs import issued
+from tests.defects.test_weight_gradient_defects import Program, removal_statistics
+from tests.oracles.programs import SYNC_OPS, issued
 from tests.oracles.series import DSL
 from tests.oracles.sync_removal import uninitialised
 

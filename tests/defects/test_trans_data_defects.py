@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from npu_sim.engines.hazards import emit_rows, run_hazards, run_hazards_rows
@@ -15,13 +14,10 @@ from npu_sim.isa.op import Op, Pipe
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.program.violation import Kind
 from tests.oracles.hazards import happens_before
-from tests.oracles.programs import issued
+from tests.oracles.programs import SYNC_OPS, issued
 from tests.oracles.series import UNIFIED
-from tests.oracles.sync_removal import closure, conflicts, lost_by_removal, uninitialised, unordered
+from tests.oracles.sync_removal import closure, judged_removals, uninitialised
 from tests.oracles.trans_data import conversion, machine
-
-SYNC_KINDS = {Kind.SYNC_READ_HAZARD: "read", Kind.SYNC_WRITE_HAZARD: "write"}
-SYNC_OPS = (Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER)
 
 
 def feature_map(series, direction, item, c0, cores, **extents):
@@ -61,25 +57,11 @@ def test_trans_data_every_sync_row_removed_one_at_a_time_is_judged_as_the_oracle
     case = PROGRAMS[name]()
     table = case.gm.table()
     rows = issued(emit_rows(case.launch, 0, 0))
-
-    def hazards(program):
-        return run_hazards_rows(program, case.product, table)
-
-    assert hazards(rows) == []
-    pairs = conflicts(rows)
-    assert unordered(rows, pairs) == set()
     assert closure(rows) == happens_before(rows)
     assert uninitialised(rows, table) == {}
-    broken = {op: 0 for op in SYNC_OPS}
+    broken = dict.fromkeys(SYNC_OPS, 0)
     kept = []
-    for removed in np.flatnonzero(np.isin(rows["op"], SYNC_OPS)).tolist():
-        expected = lost_by_removal(rows, pairs, removed)
-        found = hazards(np.delete(rows, removed))
-        reported = {(v.row, v.other_row, SYNC_KINDS[v.kind]) for v in found if v.kind in SYNC_KINDS}
-        assert reported <= expected, removed
-        assert bool(reported) == bool(expected), removed
-        orphans = [v for v in found if v.kind in (Kind.SYNC_UNPAIRED, Kind.SYNC_DUPLICATE)]
-        assert bool(orphans) == (rows["op"][removed] != Op.PIPE_BARRIER), removed
+    for removed, expected, _ in judged_removals(rows, lambda program: run_hazards_rows(program, case.product, table)):
         op = Op(rows["op"][removed])
         broken[op] += bool(expected)
         if not expected and op == Op.WAIT_FLAG:

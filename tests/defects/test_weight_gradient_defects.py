@@ -22,13 +22,18 @@ from ops.common.geometry import ConvGeometry
 from ops.vector.memset import memset_launch
 from tests.cases.weight_gradient import SERIES, plan_of, plan_weight_gradient, random_case, random_tiling, with_tiling
 from tests.oracles.hazards import happens_before
-from tests.oracles.programs import issued
+from tests.oracles.programs import SYNC_OPS, issued
 from tests.oracles.series import SPLIT, UNIFIED
-from tests.oracles.sync_removal import closure, conflicts, lost_by_removal, uninitialised, unordered
+from tests.oracles.sync_removal import (
+    SYNC_KINDS,
+    closure,
+    conflicts,
+    judged_removals,
+    uninitialised,
+    unordered,
+)
 
 CASES_PER_SERIES = 30
-SYNC_KINDS = {Kind.SYNC_READ_HAZARD: "read", Kind.SYNC_WRITE_HAZARD: "write"}
-SYNC_OPS = (Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER)
 
 
 @pytest.mark.parametrize("series", SERIES)
@@ -198,26 +203,14 @@ PROGRAMS = {
 def removal_statistics(program):
     """Remove every sync row in turn and compare the engine with the oracle; count what the removals broke."""
     rows = program.rows
-    assert program.hazards(rows) == []
-    pairs = conflicts(rows)
-    assert unordered(rows, pairs) == set()
     assert closure(rows) == happens_before(rows)
-    broken = {op: 0 for op in SYNC_OPS}
+    broken = dict.fromkeys(SYNC_OPS, 0)
     redundant = dict(broken)
-    for removed in np.flatnonzero(np.isin(rows["op"], SYNC_OPS)).tolist():
-        op = Op(rows["op"][removed])
-        mutant = np.delete(rows, removed)
-        expected = lost_by_removal(rows, pairs, removed)
-        found = program.hazards(mutant)
-        reported = {(v.row, v.other_row, SYNC_KINDS[v.kind]) for v in found if v.kind in SYNC_KINDS}
-        context = f"row {removed}, {op.name} {Pipe(rows['pipe'][removed]).name}"
-        assert reported <= expected, context
-        assert min(reported, default=None) is None or min(reported)[0] == min(expected)[0], context
-        assert bool(reported) == bool(expected), context
-        # whatever it ordered, a flag without its partner is a fault of its own; a barrier has no partner
-        orphans = [v for v in found if v.kind in (Kind.SYNC_UNPAIRED, Kind.SYNC_DUPLICATE)]
-        assert bool(orphans) == (op != Op.PIPE_BARRIER), context
+    for removed, expected, found in judged_removals(rows, program.hazards):
+        op, mutant = Op(rows["op"][removed]), np.delete(rows, removed)
         if expected:
+            context = f"row {removed}, {op.name} {Pipe(rows['pipe'][removed]).name}"
+            assert min(v.row for v in found if v.kind in SYNC_KINDS) == min(expected)[0], context
             broken[op] += 1
             pipes = [Pipe(rows[name][removed]) for name in ("pipe", "peer")]
             lost = tuple(pipes if op == Op.SET_FLAG else reversed(pipes))

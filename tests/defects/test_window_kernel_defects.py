@@ -17,11 +17,8 @@ from npu_sim.program.violation import Kind
 from ops.conv3d_backprop_input.tiling_unified import Source
 from tests.oracles.programs import issued
 from tests.oracles.series import UNIFIED
-from tests.oracles.sync_removal import conflicts, lost_by_removal, uninitialised, unordered
+from tests.oracles.sync_removal import broken_orders, uninitialised
 from tests.oracles.window_cases import made, planned
-
-SYNC_KINDS = {Kind.SYNC_READ_HAZARD: "read", Kind.SYNC_WRITE_HAZARD: "write"}
-SYNC_OPS = (Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER)
 
 
 def program(series, geometry, *, forward=False, source=None, parts=None, **changes):
@@ -170,23 +167,7 @@ def test_window_kernel_every_sync_row_removed_one_at_a_time_is_judged_as_the_ora
     make, series = PROGRAMS[name]
     rows, plan = make(series)
     table = plan.gm.table()
-
-    def hazards(program):
-        return run_hazards_rows(program, plan.product, table)
-
-    assert hazards(rows) == []
-    pairs = conflicts(rows)
-    assert unordered(rows, pairs) == set()
-    broken = {op: 0 for op in SYNC_OPS}
-    for removed in np.flatnonzero(np.isin(rows["op"], SYNC_OPS)).tolist():
-        expected = lost_by_removal(rows, pairs, removed)
-        found = hazards(np.delete(rows, removed))
-        reported = {(v.row, v.other_row, SYNC_KINDS[v.kind]) for v in found if v.kind in SYNC_KINDS}
-        assert reported <= expected, removed
-        assert bool(reported) == bool(expected), removed
-        orphans = [v for v in found if v.kind in (Kind.SYNC_UNPAIRED, Kind.SYNC_DUPLICATE)]
-        assert bool(orphans) == (rows["op"][removed] != Op.PIPE_BARRIER), removed
-        broken[Op(rows["op"][removed])] += bool(expected)
+    broken = broken_orders(rows, lambda program: run_hazards_rows(program, plan.product, table))
     assert broken[Op.SET_FLAG] == broken[Op.WAIT_FLAG] == BROKEN[make.__name__], (len(rows), broken)
     assert broken[Op.PIPE_BARRIER] == 0  # behind small Mmads: their pipe is in order anyway
 

@@ -10,8 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim.isa.op import Op, Pipe, Space
+from npu_sim.program.violation import Kind
 from tests.oracles.footprint import touched_bytes
 from tests.oracles.hazards import ADD, READ, WRITE
+from tests.oracles.programs import SYNC_OPS
+
+SYNC_KINDS = {Kind.SYNC_READ_HAZARD: "read", Kind.SYNC_WRITE_HAZARD: "write"}
 
 
 def conflicts(rows):
@@ -70,6 +74,36 @@ def lost_by_removal(rows, pairs, removed):
         if removed not in (later, earlier)
     }
     return unordered(np.delete(rows, removed), shifted)
+
+
+def judged_removals(rows, hazards):
+    """Remove every synchronisation row in turn, and assert that ``hazards`` reports what the removal loses.
+
+    Yields (removed row, conflicts that lose their order, what ``hazards`` found).
+    """
+    assert hazards(rows) == []
+    pairs = conflicts(rows)
+    assert unordered(rows, pairs) == set()
+    for removed in np.flatnonzero(np.isin(rows["op"], SYNC_OPS)).tolist():
+        op = Op(rows["op"][removed])
+        expected = lost_by_removal(rows, pairs, removed)
+        found = hazards(np.delete(rows, removed))
+        reported = {(v.row, v.other_row, SYNC_KINDS[v.kind]) for v in found if v.kind in SYNC_KINDS}
+        context = f"row {removed}, {op.name} {Pipe(rows['pipe'][removed]).name}"
+        assert reported <= expected, context
+        assert bool(reported) == bool(expected), context
+        # whatever it ordered, a flag without its partner is a fault of its own; a barrier has no partner
+        orphans = [v for v in found if v.kind in (Kind.SYNC_UNPAIRED, Kind.SYNC_DUPLICATE)]
+        assert bool(orphans) == (op != Op.PIPE_BARRIER), context
+        yield removed, expected, found
+
+
+def broken_orders(rows, hazards):
+    """Return how many removals of each of `SYNC_OPS` lose an ordering; all are `judged_removals`."""
+    broken = dict.fromkeys(SYNC_OPS, 0)
+    for removed, expected, _ in judged_removals(rows, hazards):
+        broken[Op(rows["op"][removed])] += bool(expected)
+    return broken
 
 
 def uninitialised(rows, table):
