@@ -216,6 +216,12 @@ def bounds(
     return bounds_of(arrays, call.attributes, exact, compute_dtype, call.dtypes[0], types)
 
 
+def magnitudes(array: np.ndarray, compute_dtype: str) -> np.ndarray:
+    """Return the magnitudes that the roundoff of the type is relative to: no less than its smallest normal number."""
+    values = np.abs(array.astype(np.float64))
+    return np.where(values == 0, 0.0, np.maximum(values, _TINY[compute_dtype] / (2 * _UNIT[compute_dtype])))
+
+
 def bounds_of(
     arrays: tuple[np.ndarray, ...],
     attributes: Attributes,
@@ -226,11 +232,11 @@ def bounds_of(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return how far each element of each gradient may be from the exact one.
 
-    With u the roundoff of the operands in the Cube, K the number of products and S the sum of their absolute values:
+    With u the roundoff of the operands in the Cube, K the number of products and S the sum of their `magnitudes`:
     both operands are rounded (2u + u^2), K additions in float32 of relative error 2^-23 each (rounding toward zero
     included), then one rounding to the kernel's type and one to the output's, each with its smallest subnormal.
     """
-    g, x, w = (np.abs(array.astype(np.float64)) for array in arrays)
+    g, x, w = (magnitudes(array, compute_dtype) for array in arrays)
     sizes = gradients(g, x, w, attributes)
     unit = _UNIT[compute_dtype]
     stored = "fp32" if compute_dtype == "hf32" else compute_dtype
@@ -243,7 +249,7 @@ def bounds_of(
     kernel_types = (stored, "fp32", bias_dtype)
     result = []
     for i in range(3):
-        operand_error = 0.0 if i == 2 else 2 * unit + unit * unit + 2 * _TINY[compute_dtype]
+        operand_error = 0.0 if i == 2 else 2 * unit + unit * unit
         total = sizes[i] * (operand_error + (additions[i] + 2) * 2.0**-23)
         for kind in (kernel_types[i], output_dtypes[i]):
             total = total + (np.abs(exact[i]) + total) * _UNIT[kind] + _TINY[kind]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from npu_sim.dtypes.cube_math import promote
-from tests.cases.convolution_backward import _TINY, _UNIT, NUMPY, random_call
+from tests.cases.convolution_backward import _TINY, _UNIT, NUMPY, magnitudes, random_call
 from tests.oracles.convolution import Attributes, forward, input_gradient
 from tests.oracles.series import SPLIT
 
@@ -118,11 +118,11 @@ def bound_of(
     may have a rounding of its own.
     """
     stored = "fp32" if compute_dtype == "hf32" else compute_dtype
-    unit, tiny = _UNIT[compute_dtype], _TINY[compute_dtype]
-    size = exact_output(call, np.abs(x.astype(np.float64)), np.abs(w.astype(np.float64)), None)
+    unit = _UNIT[compute_dtype]
+    size = exact_output(call, magnitudes(x, compute_dtype), magnitudes(w, compute_dtype), None)
     own = np.zeros(1) if bias is None else np.abs(bias.astype(np.float64)).reshape(-1, *[1] * (x.ndim - 2))
     depth = int(np.prod(w.shape[1:])) if not call.attributes.transposed else int(np.prod(w.shape[2:])) * w.shape[0]
-    total = size * (2 * unit + unit * unit + 2 * tiny) + (size + own) * (depth + 3) * 2.0**-23
+    total = size * (2 * unit + unit * unit) + (size + own) * (depth + 3) * 2.0**-23
     total = total + own * _UNIT[stored] + _TINY[stored]
     for kind in (stored, stored, call.output_dtype):
         total = total + (np.abs(exact) + total) * _UNIT[kind] + _TINY[kind]

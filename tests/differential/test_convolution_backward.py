@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,12 @@ from tests.oracles.convolution import Attributes, forward, gradients, input_grad
 from tests.oracles.series import SERIES
 
 NAMES = ("grad_input", "grad_weight", "grad_bias")
+ONE_PRODUCT = dict(
+    input_shape=(1, 1, 1, 1), weight_shape=(1, 1, 1, 1), output_shape=(1, 1, 1, 1), stride=(1, 1), padding=(0, 0),
+    dilation=(1, 1), groups=1, transposed=False, output_padding=(0, 0), output_mask=(True, True, False),
+    cube_math_type=2, dtypes=("fp32",) * 3,
+)  # fmt: skip
+"""A convolution of one element with another, by USE_FP16."""
 
 
 def run(call, arrays):
@@ -59,6 +67,19 @@ def test_gradients_of_reals_lie_within_the_derived_bound(series, seed):
     for i, gradient, _ in outputs_of(call, result):
         error = np.abs(gradient.astype(np.float64) - exact[i])
         assert (error <= allowed[i]).all(), (call, NAMES[i], float((error / allowed[i]).max()))
+
+
+@pytest.mark.parametrize("series", SERIES)
+def test_an_operand_that_rounds_to_a_subnormal_lies_within_the_derived_bound(series):
+    call = replace(random_call(np.random.default_rng(0), series), **ONE_PRODUCT)
+    # 9.445281e-06 is not a multiple of 2^-24: its error in float16 is 2.8e-8, three thousandths of it
+    arrays = (np.full((1, 1, 1, 1), 9.445281e-06, np.float32), *np.ones((2, 1, 1, 1, 1), np.float32))
+    exact = exact_gradients(call, arrays)
+    result = run(call, arrays)
+    assert result.compute_dtype == "fp16"
+    allowed = bounds(call, arrays, exact, "fp16")
+    error = np.abs(result.grad_weight.astype(np.float64) - exact[1])
+    assert 0 < error.item() <= allowed[1].item() < 3 * error.item()
 
 
 @pytest.mark.parametrize("series", SERIES)
