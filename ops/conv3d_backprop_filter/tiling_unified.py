@@ -40,6 +40,9 @@ LOAD3D_LIMITS = {
 _ELEMENT_BYTES = FP16.item_bytes
 _MOST_M, _MOST_N, _MOST_K, _MOST_STEPS = 128, 256, 64, 16
 
+# Weights that only rank our own blocks against each other; no claim about hardware is made with them.
+_STEP_CYCLES, _BLOCK_CYCLES, _READ_RATE = 60, 1000, 64
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnifiedTiling:
@@ -206,8 +209,8 @@ def unified_tiling(
 ) -> UnifiedTiling:
     """Return the tiling of a weight gradient on a product with unified cores.
 
-    Whole rows of x where L1 holds them and image-to-column can do the window, else parts of the columns, else the
-    window tap by tap, which always fits.
+    Whole rows of x or parts of the columns, whichever is done sooner, where L1 holds them and image-to-column can do
+    the window, else the window tap by tap, which always fits.
 
     Parameters
     ----------
@@ -238,13 +241,30 @@ def unified_tiling(
         raise DTypeError(f"compute_dtype must be fp16, not {compute_dtype!r} ({product.name})")
     if merged is None:
         merged = geometry.merged_groups(C0)
+    found = []
     with suppress(OperatorError):
-        return whole_map_tiling(geometry, product, merged)
+        found.append(whole_map_tiling(geometry, product, merged))
     *parts, taps = _cut_loads(geometry, product)
     for load in parts:
         with suppress(OperatorError):
-            return _tiling(geometry, product, merged, load)
-    return _tiling(geometry, product, merged, taps)
+            found.append(_tiling(geometry, product, merged, load))
+            break
+    return min(found, key=_cycles) if found else _tiling(geometry, product, merged, taps)
+
+
+def _cycles(tiling: UnifiedTiling) -> int:
+    """Return the rough time of the busiest core.
+
+    All columns of a row, or of a part, are loaded for each step of K: whole rows take their square, and rows that are
+    shared by cores are done sooner.
+    """
+    t = tiling
+    items = ceil_div(t.task_count, t.block_dim) * ceil_div(t.batch_dout, t.batch_parts)
+    loads = ceil_div(t.pixels, t.base_k * t.step_k)
+    m, n, k = t.base_m // C0, t.base_n // C0, ceil_div(t.pixels, C0)
+    moved = loads * (t.a1_bytes + t.b1_bytes) // _READ_RATE
+    computed = m * n * k + 2 * (m + n) * k + _STEP_CYCLES * ceil_div(t.pixels, t.base_k)
+    return items * (max(moved, computed) if t.bl1_pbuffer > 1 else moved + computed) + _BLOCK_CYCLES
 
 
 def single_writer(tiling: UnifiedTiling) -> UnifiedTiling:

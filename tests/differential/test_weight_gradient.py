@@ -17,6 +17,7 @@ from npu_sim.engines.hazards import emit_rows, run_hazards
 from npu_sim.engines.timeline import run_timeline
 from npu_sim.errors import OperatorError
 from npu_sim.isa.op import Op, Space
+from ops.conv3d_backprop_filter import tiling_unified
 from ops.conv3d_backprop_filter.tiling import overflows
 from ops.conv3d_backprop_filter.tiling_data import ORIGIN_BASE, ORIGIN_BASIC_BLOCK, Split
 from ops.conv3d_backprop_filter.tiling_fallback import cut_tilings, fallback_tiling
@@ -272,6 +273,33 @@ def test_weight_gradient_of_rows_that_fit_takes_no_longer_in_parts(x_shape, weig
         for each in (plan, with_tiling(plan, cut))
     )
     assert parts <= 1.05 * whole
+
+
+@pytest.mark.parametrize(
+    ("series", "x_shape", "weight_shape", "attributes", "is_cut"),
+    [
+        ("310p", (1, 1, 8000), (8, 1, 10), {"stride": (5,)}, True),
+        ("910", (1, 64, 4096), (64, 64, 3), {"padding": (1,)}, True),
+        ("310p", (1, 64, 4, 2000), (64, 64, 3, 3), {"padding": (1, 1)}, True),
+        ("310p", (1, 64, 4, 1100), (64, 64, 7, 7), {"padding": (3, 3)}, False),
+        ("910", (32, 3, 4, 600), (8, 3, 1, 1), {}, False),
+    ],
+)
+def test_weight_gradient_of_unified_cores_cuts_rows_where_that_is_sooner(
+    series, x_shape, weight_shape, attributes, is_cut, monkeypatch
+):
+    case = make_case(series, x_shape, weight_shape, **attributes)
+    plan = plan_of(case)
+    assert (plan.tiling.w_parts > 1) == is_cut
+    # the other way
+    monkeypatch.setattr(tiling_unified, "_cycles", lambda tiling, rough=tiling_unified._cycles: -rough(tiling))
+    other = tiling_unified.unified_tiling(case.geometry, plan.product)
+    assert (other.w_parts > 1) != is_cut
+    chosen, refused = (
+        sum(run_timeline(launch, plan.product).total_cycles for launch in each.launches)
+        for each in (plan, with_tiling(plan, other))
+    )
+    assert chosen < refused
 
 
 def test_weight_gradient_key_of_every_split_and_both_orders_equal_the_oracle():

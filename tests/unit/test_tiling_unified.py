@@ -72,7 +72,8 @@ def test_unified_tiling_single_column_output_becomes_two_columns() -> None:
 def test_unified_tiling_wide_rows_go_down_the_ladder() -> None:
     # A row of 16 channels is 128 KiB. Three rows of the three channel blocks that 256 of N touch overflow L1 even with
     # one buffer; 128 of N touch two.
-    tiling = unified_tiling(plane(hi=5, ho=5, wi=4096, wo=4096), PRODUCT_310P)
+    geometry = plane(hi=5, ho=5, wi=4096, wo=4096)
+    tiling = whole_map_tiling(geometry, PRODUCT_310P, geometry.merged_groups(C0))
     assert (tiling.step_k, tiling.al1_pbuffer, tiling.bl1_pbuffer) == (1, 1, 1)
     assert (tiling.base_n, tiling.base_k, tiling.b1_rows, tiling.b1_channels) == (128, 64, 3, 2)
 
