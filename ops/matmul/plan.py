@@ -9,8 +9,9 @@ from npu_sim.errors import OperatorError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import ErrorKind
-from npu_sim.units import ceil_div
+from npu_sim.units import align_up, ceil_div
 from ops.common.cube_operands import SYSTEM_WORKSPACE_BYTES
+from ops.common.kernel_parts import MAX_BLOCK_COUNT, MAX_FIELD
 from ops.common.pipeline import Kernel
 from ops.common.records import kernel_launch, record, tensor_fields
 from ops.common.status import NO_KERNEL
@@ -96,7 +97,7 @@ def matmul_launches(
         "l0c_buffers": buffers.l0c, "l0c_half": core.l0c_bytes // 2,
         "hf32": int(compute_dtype == "hf32"),
         "unified": int(not core.is_split), "ub_half": core.ub_bytes // 2 // 512 * 512,
-        "cores": tiling.cores, "step_rows": _step_rows(tiling, shape, not core.is_split),
+        "cores": tiling.cores, "step_rows": _step_rows(tiling, shape, out.item_bytes, not core.is_split),
     }  # fmt: skip
     params = record(MATMUL_PARAMS, values)
     error_kind: ErrorKind | None = "matmul" if tiling.origin == ORIGIN_OURS else None
@@ -106,15 +107,30 @@ def matmul_launches(
     return Kernel(launches=(launch,), private_bytes=SYSTEM_WORKSPACE_BYTES, tiling=tiling)
 
 
-def _step_rows(tiling: MatmulTiling, shape: MatmulShape, is_unified: bool) -> int:
-    """Return the most rows between two looks at the buffer: every row of both operands may need one of its own."""
-    t = tiling
-    rows_a = t.k_a if shape.a_transposed else t.blocks_a * t.base_m
-    rows_b = t.blocks_b * t.base_n if shape.b_transposed else t.k_b
-    if is_unified:
-        # strips, and rows again for the rest of a fractal
-        rows_a, rows_b = t.k_a + t.blocks_a * t.base_m, t.k_b + t.blocks_b * t.base_n
+def _step_rows(tiling: MatmulTiling, shape: MatmulShape, c_item: int, is_unified: bool) -> int:
+    """Return the most rows between two looks at the buffer: two chunks of both operands come, and a block of C goes."""
+    t, s = tiling, shape
+    lines_a, lines_b = t.blocks_a * t.base_m, t.blocks_b * t.base_n
+    stored_a = (s.k, s.m, t.k_a, lines_a) if s.a_transposed else (s.m, s.k, lines_a, t.k_a)
+    stored_b = (s.n, s.k, lines_b, t.k_b) if s.b_transposed else (s.k, s.n, t.k_b, lines_b)
+    rows_a, rows_b = _fetch_rows(*stored_a, s.a_nz, is_unified), _fetch_rows(*stored_b, s.b_nz, is_unified)
     loads = t.base_m + t.base_n + t.base_k
+    # four flags beside each slice of strips
+    store = _fetch_rows(s.m, s.n * c_item // 2, t.base_m, t.base_n, s.c_nz, is_unified) + t.base_n // 4
     if t.keeps_b:
-        return ceil_div(shape.k, t.k_b) * (rows_b + t.base_n + t.k_b + 16) + 2 * rows_a + loads + 256
-    return 2 * (rows_a + rows_b) + loads + 256
+        return ceil_div(s.k, t.k_b) * (rows_b + t.base_n + t.k_b + 16) + 2 * rows_a + loads + store + 256
+    return 2 * (rows_a + rows_b) + loads + store + 256
+
+
+def _fetch_rows(rows: int, columns: int, height: int, width: int, is_nz: bool, is_unified: bool) -> int:
+    """Return the most rows that copy ``height`` x ``width`` of a matrix of ``rows`` x ``columns`` of 2 bytes."""
+    strips = ceil_div(width, 16)
+    if is_nz:
+        # of 8 columns where they are of 32 bits
+        return 2 * strips if rows > MAX_FIELD else ceil_div(2 * strips, MAX_BLOCK_COUNT)
+    if not is_unified:
+        return height
+    if columns > 16 * MAX_FIELD:
+        return strips * align_up(height, 16)
+    # rows again for the rest of a fractal, 15 times if there is one
+    return strips * (ceil_div(height, MAX_BLOCK_COUNT) + 15)

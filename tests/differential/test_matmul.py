@@ -218,6 +218,15 @@ def test_product_on_unified_cores_is_exact_and_ordered(shape, name, stored):
     np.testing.assert_array_equal(got, left.astype(np.int64) @ right.astype(np.int64))
 
 
+def test_rows_too_far_apart_for_a_copy_come_one_by_one_on_unified_cores():
+    # rows of 65,537 blocks, and twice as many of C in fp32
+    rng = np.random.default_rng(7)
+    shape = MatmulShape(m=16, n=16 * 65_537, k=16)
+    left, right = rng.integers(-4, 5, (1, 16, 16)), rng.integers(-4, 5, (16, shape.n))
+    got = multiply(shape, left.astype(np.float16), right.astype(np.float16), "fp16", "fp32", product=get_product("910"))
+    np.testing.assert_array_equal(got[0], left[0] @ right)
+
+
 def test_type_that_the_cube_cannot_multiply_is_refused():
     message = r"^MatMul must run on cores that multiply bf16, not on Ascend910A \(Atlas training series\)$"
     with pytest.raises(OperatorError, match=message) as caught:
