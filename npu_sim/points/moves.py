@@ -51,7 +51,7 @@ def operand(op: Mapping[str, Any], name: str, default: int | None = None) -> int
     """
     value = op.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
-        raise ShapeError(f"{name} of {op['op']} must be a whole number in [0, {MOST}], not {shown(value)}")
+        raise ShapeError(f"{name} of {shown(op['op'])} must be a whole number in [0, {MOST}], not {shown(value)}")
     return value
 
 

@@ -294,6 +294,19 @@ def test_gradient_of_a_pooling_follows_from_the_input():
         request_of(**given, ceil_mode=True)
 
 
+@pytest.mark.parametrize("name", ["m", "k", "n"])
+def test_extents_of_products_are_not_negative(name):
+    with pytest.raises(RequestError, match=f"^{name} must be at least 0, not -1"):
+        request_of(op="matmul", **({"m": 4, "k": 4, "n": 4} | {name: -1}))
+
+
+def test_a_name_of_any_length_is_shown_short():
+    steps = [{"op": [10, "b" * 3000], "repeat": 2**70}, {"op": "vconv", "repeat": 2, "bytes": 512}]
+    found = answer(0, {"op": "instruction", "product": "910b", "mode": "streamed", "ascend_instructions": steps})
+    assert found.error.startswith("repeat of [10, ")
+    assert len(found.error) < 500
+
+
 def test_fused_operators_are_the_first():
     assert request_of(op="MatMul+Relu", m=4, k=4, n=4) == request_of(op="matmul", m=4, k=4, n=4)
 

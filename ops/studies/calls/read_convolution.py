@@ -121,10 +121,10 @@ def _activation(fields: Fields, names: tuple[str, ...], short: str, known_axes: 
         # a fifth axis is depth, but C0 where there are two axes to stride along; a sixth is C0
         given = "NC1HWC0" if len(shape) == 5 and known_axes == 2 else _PLAIN.get(len(shape), "NDC1HWC0")
     if not 3 <= len(shape) <= 6:
-        raise RequestError(f"{names[0]} must have 3 to 6 axes, not the shape {list(shape)}")
+        raise RequestError(f"{names[0]} must have 3 to 6 axes, not the shape {shown(list(shape))}")
     axes = _ACTIVATIONS.get(given)
     if axes is None or len(axes) != len(shape):
-        raise RequestError(f"{names[0]} must have the axes of {given}, not the shape {list(shape)}")
+        raise RequestError(f"{names[0]} must have the axes of {given}, not the shape {shown(list(shape))}")
     extents = dict(zip(axes, shape, strict=True))
     channels = extents["C"] if "C" in extents else extents["1"] * extents["0"]
     found = (extents["N"], channels, extents.get("D", 1), extents.get("H", 1), extents["W"])
@@ -141,7 +141,7 @@ def _weight(fields: Fields) -> tuple[Extents | None, int]:
         shape = (shape[0], 1, *shape[1:])
     axes = _WEIGHTS.get(given if given not in ("", "ND") else _PLAIN.get(len(shape), ""))
     if axes is None or len(axes) != len(shape):
-        raise RequestError(f"w must have the axes of {given or 'a weight'}, not the shape {list(shape)}")
+        raise RequestError(f"w must have the axes of {given or 'a weight'}, not the shape {shown(list(shape))}")
     extents = dict(zip(axes, shape, strict=True))
     found = (extents["N"], extents["C"], extents.get("D", 1), extents.get("H", 1), extents["W"])
     return found, 3 if "D" in extents else 2 if "H" in extents else 1

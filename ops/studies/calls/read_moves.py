@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from npu_sim.dtypes.formats import DTYPES
+from npu_sim.errors import shown
 from npu_sim.layouts.formats import FRACTAL_ROWS, ActivationLayout, Format, WeightLayout
 from npu_sim.products import Product
 from npu_sim.units import align_up, ceil_div
@@ -90,7 +91,7 @@ def _activation(
 ) -> ActivationLayout:
     c0 = _c0(blocked, dtype, product)
     if blocked is not None and len(blocked) not in (5, 6):
-        raise RequestError(f"NC1HWC0 must have 5 or 6 axes, not {list(blocked)}")
+        raise RequestError(f"NC1HWC0 must have 5 or 6 axes, not {shown(list(blocked))}")
     if plain is None or len(plain) < 3:
         # a matrix whose columns are channels and pixels
         if blocked is None:
@@ -136,7 +137,7 @@ def read_transpose(fields: Fields, product: Product) -> LaunchRequest:
     shape = fields.require_shape(*_IN)
     order = fields.ints("perm", "order", "axes", "dims", default=()) or _order(shape, fields.shape(*_OUT))
     if sorted(axis % max(len(shape), 1) for axis in order) != list(range(len(shape))):
-        raise RequestError(f"perm must be an order of {len(shape)} axes, not {list(order)}")
+        raise RequestError(f"perm must be an order of {len(shape)} axes, not {shown(list(order))}")
     order = tuple(axis % len(shape) for axis in order)
     moved, word = moved_as(shape, in_dtype(fields))
     return permuted_request("Transpose", moved, (*order, len(shape)) if len(moved) > len(shape) else order, word)
@@ -150,7 +151,7 @@ def _order(shape: tuple[int, ...], target: tuple[int, ...] | None) -> tuple[int,
     for extent in target:
         found = next((axis for axis in left if shape[axis] == extent), None)
         if found is None:
-            raise RequestError(f"out_shape must have the extents of {list(shape)}, not {list(target)}")
+            raise RequestError(f"out_shape must have the extents of {shown(list(shape))}, not {shown(list(target))}")
         left.remove(found)
         order.append(found)
     return tuple(order)

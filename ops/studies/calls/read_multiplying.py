@@ -138,8 +138,9 @@ def read_matmul(fields: Fields, product: Product, scope: TimedScope) -> Request:
         batch = fields.number("batch", "batch_size", default=1)
     else:
         turned, (batch, m, k, n) = _factors(fields, turned)
-    if batch < 1:
-        raise RequestError(f"batch must be at least 1, not {shown(batch)}")
+    for name, extent, least in (("m", m, 0), ("k", k, 0), ("n", n, 0), ("batch", batch, 1)):
+        if extent < least:
+            raise RequestError(f"{name} must be at least {least}, not {shown(extent)}")
     in_fractals = scope == "core_time" and dtype != "fp32"
     fractals = [
         fields.format(f"{name}_format", default="FRACTAL_NZ" if in_fractals else "") == "FRACTAL_NZ" for name in "abc"
@@ -203,7 +204,7 @@ def _matrix(fields: Fields, names: tuple[str, ...], turned: bool) -> tuple[int, 
     """Return batch, rows and columns."""
     shape = fields.require_shape(*names)
     if len(shape) < 2:
-        raise RequestError(f"{names[0]} must have at least 2 axes, not {list(shape)}")
+        raise RequestError(f"{names[0]} must have at least 2 axes, not {shown(list(shape))}")
     given = fields.format(*(f"{name}_format" for name in names), *names)
     *lead, rows, columns = shape
     if given == "FRACTAL_NZ" and len(shape) > 3:
@@ -248,7 +249,7 @@ def _pooling(fields: Fields, product: Product) -> dict[str, Any]:
     pads = fields.ints("pads", "padding", "pad", default=(0,))
     if len(pads) == 4:
         if pads[0] != pads[1] or pads[2] != pads[3]:
-            raise RequestError(f"pads of a pooling must be the same on both sides, not {list(pads)}")
+            raise RequestError(f"pads of a pooling must be the same on both sides, not {shown(list(pads))}")
         pads = pads[::2]
     return {
         "kernel_size": kernel,
