@@ -163,11 +163,16 @@ def run_check(
 
     Notes
     -----
-    A refused combination is a row of the report, not an error.
+    A refused combination is a row of the report, not an error. Layers that differ in their names only are checked once.
     """
-    every = combinations(cases, products, cube_math_types, progress)
-    rows = tuple(_check(case, name, chip, mode, wanted) for name, chip, mode, case in every)
-    return CheckReport(source=cases.source, rows=rows)
+    rows: list[CheckRow] = []
+    known: dict[tuple[str, int, ConvCase], CheckRow] = {}
+    for name, chip, mode, case in combinations(cases, products, cube_math_types, progress):
+        key = name, mode, replace(case, name="")
+        if key not in known:
+            known[key] = _check(case, name, chip, mode, wanted)
+        rows.append(replace(known[key], case=case))
+    return CheckReport(source=cases.source, rows=tuple(rows))
 
 
 def _check(case: ConvCase, product: str, chip: Product, mode: int, wanted: Wanted) -> CheckRow:

@@ -18,7 +18,7 @@ from npu_sim.program.launch import Launch
 from npu_sim.report.standards.registry import get_standard
 from ops.studies.calls.convolutions import ConvolutionRequest, GradientRequest
 from ops.studies.calls.planned import Request
-from ops.studies.cases import CaseSet, case_of_layer, combinations
+from ops.studies.cases import CaseSet, ConvCase, case_of_layer, combinations
 from ops.studies.checking import MEMORY_PER_GM_BYTE, require_size
 from ops.studies.layers import Capture, Layer
 from ops.studies.precision_report import Scope, StudyOptions
@@ -115,7 +115,7 @@ def timing_effort(requests: Sequence[Request], products: Sequence[str], scope: S
 
 
 def checking_effort(cases: CaseSet, products: Sequence[str], modes: Sequence[int]) -> Effort:
-    """Return the effort of checking, as `timing_effort`.
+    """Return the effort of checking, as `timing_effort`; layers that differ in their names only are checked once.
 
     Raises
     ------
@@ -125,7 +125,12 @@ def checking_effort(cases: CaseSet, products: Sequence[str], modes: Sequence[int
         If the tensors of a case are too large for the checker.
     """
     effort = Effort()
-    for _, chip, mode, case in combinations(cases, products, modes, None):
+    known: set[tuple[str, int, ConvCase]] = set()
+    for name, chip, mode, case in combinations(cases, products, modes, None):
+        key = name, mode, replace(case, name="")
+        if key in known:
+            continue
+        known.add(key)
         request = GradientRequest(case=case, gradients=("dw",), cube_math_type=mode, generation="published")
         part = _rows_effort(request, chip, "call", CHECKING_ROWS_PER_SECOND, MEMORY_PER_GM_BYTE)
         require_size(case, part.bytes // MEMORY_PER_GM_BYTE)

@@ -21,7 +21,7 @@ from npu_sim.products import get_product
 from npu_sim.units import MIB
 from ops.cli import effort as shown
 from ops.cli.main import main
-from ops.studies import effort
+from ops.studies import checking, effort
 from ops.studies.calls.convolutions import gradient_requests
 from ops.studies.capture import load_example
 from ops.studies.cases import CaseSet, case_of_shape, cases_of_capture, cases_of_model, plan_case, steps_of
@@ -245,3 +245,18 @@ def test_interrupted_large_work_ends_with_130_and_one_line():
     assert (process.returncode, out) == (130, "")
     assert err.splitlines()[-1] == "npu-sim: error: interrupted"
     assert "Traceback" not in err
+
+
+def test_layers_that_differ_in_their_names_only_are_checked_once(monkeypatch):
+    (case,) = cases().cases
+    other = case_of_shape((2, 20, 9, 7), (24, 20, 3, 3), padding=(1,))
+    every = CaseSet(source="test", cases=(case, other, replace(case, name="again")))
+    apart = CaseSet(source="test", cases=(case, other))
+    assert checking_effort(every, ("910b",), (0,)) == checking_effort(apart, ("910b",), (0,))
+    planned = []
+    monkeypatch.setattr(checking, "plan_case", lambda case, *rest: planned.append(case.name) or plan_case(case, *rest))
+    rows = checking.run_check(every, ("910b", "310p"), (0,)).rows
+    assert planned == [case.name, other.name] * 2
+    assert [row.case.name for row in rows] == [case.name, other.name, "again"] * 2
+    assert [row.product for row in rows] == ["910b"] * 3 + ["310p"] * 3
+    assert rows[2].launches == rows[0].launches != rows[1].launches
