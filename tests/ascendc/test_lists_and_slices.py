@@ -179,3 +179,46 @@ def test_newer_forms_with_two_types_and_the_bits_of_a_comparison(tmp_path):
     assert np.array_equal(y[240:242], wanted.reshape(2, 128).sum(1))
     assert np.array_equal(np.unpackbits(bits[:16], bitorder="little"), a[:128] < b[:128])
     assert (bits[16:] == 255).all()
+
+
+WIDE = """
+#include "kernel_operator.h"
+using namespace AscendC;
+extern "C" __global__ __aicore__ void wide(GM_ADDR x, GM_ADDR y, GM_ADDR bits, bool by_buffer) {
+  TPipe pipe; TBuf<TPosition::VECCALC> buffer, more;
+  pipe.InitBuffer(buffer, 40960); pipe.InitBuffer(more, 1024);
+  GlobalTensor<half> in; GlobalTensor<float> out; GlobalTensor<uint16_t> words;
+  in.SetGlobalBuffer((__gm__ half*)x); out.SetGlobalBuffer((__gm__ float*)y);
+  words.SetGlobalBuffer((__gm__ uint16_t*)bits);
+  LocalTensor<float> sum = buffer.Get<float>();
+  LocalTensor<half> a = buffer.Get<half>()[16384];
+  LocalTensor<uint16_t> w = more.Get<uint16_t>();
+  DataCopy(sum, out, 4000); DataCopy(a, in, 4000); DataCopy(w, words, 512);
+  SetFlag<HardEvent::MTE2_V>(0); WaitFlag<HardEvent::MTE2_V>(0);
+  LocalTensor<uint16_t> front = w, back = w[256];
+  front.SetSize(256); back.SetSize(256);
+  if (by_buffer) {
+    Axpy(sum, a, half(0.3), more.Get<uint8_t>(), 4000u);
+    Xor<uint16_t, false>(front, front, back, a.ReinterpretCast<uint8_t>());
+  } else {
+    Axpy<float, half>(sum, a, half(0.3), 4000);
+    Xor(front, front, back);
+  }
+  SetFlag<HardEvent::V_MTE3>(0); WaitFlag<HardEvent::V_MTE3>(0);
+  DataCopy(out, sum, 4000); DataCopy(words, w, 512);
+}
+"""
+
+
+@pytest.mark.parametrize("by_buffer", [False, True])
+def test_products_of_half_are_added_to_float_without_rounding_and_words_are_combined(tmp_path, by_buffer):
+    path = tmp_path / "wide.cpp"
+    path.write_text(WIDE)
+    rng = np.random.default_rng(6)
+    x, y = rng.standard_normal(4000).astype(np.float16), rng.standard_normal(4000).astype(np.float32)
+    words = rng.integers(0, 2**16, 512).astype(np.uint16)
+    exact = y.astype(np.float64) + x.astype(np.float64) * float(np.float16(0.3))
+    combined = words[:256] ^ words[256:]
+    ascendc.compile(path)(x, y, words, by_buffer)
+    assert np.array_equal(y, exact.astype(np.float32))
+    assert np.array_equal(words[:256], combined)

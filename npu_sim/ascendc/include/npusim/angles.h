@@ -168,6 +168,16 @@ inline void Xor(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const Loc
                 Here here = Here::now()) {
   npusim::exclusive<T>(here, nullptr, dst, src0, src1, count);
 }
+template <class T, bool reuse = false>
+inline void Xor(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
+                const LocalTensor<uint8_t>& temporary, Here here = Here::now()) {
+  npusim::exclusive(here, &temporary, dst, src0, src1, src0.GetSize());
+}
+template <class T, bool reuse = false>
+inline void Xor(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
+                Here here = Here::now()) {
+  npusim::exclusive<T>(here, nullptr, dst, src0, src1, src0.GetSize());
+}
 
 NPUSIM_ELEMENTWISE(Asin, 5, asin_of)
 NPUSIM_ELEMENTWISE(Acos, 5, acos_of)

@@ -79,4 +79,26 @@ template <class T> inline uint64_t GetScalarBitcodeValue(T value) {
   memcpy(&bits, (const void*)&value, sizeof value);
   return bits;
 }
+
+// dst += src * scalar of half into float: the product is exact. ASSUMED: it takes the time of a cast and an Axpy in float.
+template <class T, class U, class = std::enable_if_t<std::is_same_v<T, float> && std::is_same_v<U, half>>>
+inline void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const std::common_type_t<U>& scalar,
+                 const int32_t& count, Here here = Here::now()) {
+  if (!npusim::has_vector()) return;
+  int64_t area = npusim::temporary_area(here), all = count;
+  for (int64_t at = 0; at < all; at += npusim::SCALED_AT_ONCE) {
+    int32_t some = int32_t(all - at < npusim::SCALED_AT_ONCE ? all - at : npusim::SCALED_AT_ONCE);
+    LocalTensor<float> wide(TPosition::VECCALC, uint32_t(area), uint32_t(some));
+    Cast(wide, src[uint32_t(at)], RoundMode::CAST_NONE, uint32_t(some), here);
+    npusim::barrier(here, npusim::pipe::V);
+    Axpy(dst[uint32_t(at)], wide, float(scalar), some, here);
+    npusim::barrier(here, npusim::pipe::V);
+  }
+}
+// The form of the library, whose buffer is not needed.
+template <class T, class U, bool reuse = false>
+inline void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const std::common_type_t<U> scalar,
+                 const LocalTensor<uint8_t>&, const uint32_t count, Here here = Here::now()) {
+  Axpy<T, U>(dst, src, scalar, int32_t(count), here);
+}
 }  // namespace AscendC

@@ -74,7 +74,7 @@ NPUSIM_SIZES(Tanh, 2) NPUSIM_SIZES(Floor, 0) NPUSIM_SIZES(Ceil, 0) NPUSIM_SIZES(
 NPUSIM_SIZES(Frac, 1) NPUSIM_SIZES(Sign, 0) NPUSIM_SIZES(Sin, 3) NPUSIM_SIZES(Cos, 3) NPUSIM_SIZES(Tan, 4)
 NPUSIM_SIZES(Erf, 4) NPUSIM_SIZES(Erfc, 4) NPUSIM_SIZES(Asin, 5) NPUSIM_SIZES(Acos, 5) NPUSIM_SIZES(Atan, 4)
 NPUSIM_SIZES(Sinh, 2) NPUSIM_SIZES(Cosh, 2) NPUSIM_SIZES(Asinh, 2) NPUSIM_SIZES(Acosh, 1) NPUSIM_SIZES(Atanh, 2)
-NPUSIM_SIZES(Clamp, 0)
+NPUSIM_SIZES(Clamp, 0) NPUSIM_SIZES(Axpy, 0)
 #undef NPUSIM_SIZES
 
 inline void GetXorMaxMinTmpSize(const TensorShape& shape, const uint32_t type_size, const bool, uint32_t& most,

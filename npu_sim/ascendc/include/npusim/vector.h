@@ -27,12 +27,11 @@ inline void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const Rou
                     npusim::number<T>(), npusim::rounding(mode), count);
 }
 
-// With a type of its own for the operand, as far as the machine has it.
+// With the type of the operand; registers.h has that of half into float.
 #define NPUSIM_TYPED_AXPY(...)                                                                                       \
-  template <class T, class U, bool set_mask = true>                                                                  \
+  template <class T, class U, bool set_mask = true, NPUSIM_SAME(T, U)>                                               \
   inline void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const std::common_type_t<U>& scalar,        \
-                   __VA_ARGS__, Here here = Here::now()) {                                                           \
-    static_assert(std::is_same_v<T, U>, "Axpy of half into float is not modelled");
+                   __VA_ARGS__, Here here = Here::now()) {
 NPUSIM_TYPED_AXPY(const int32_t& count) Axpy<T, set_mask>(dst, src, scalar, count, here); }
 NPUSIM_TYPED_AXPY(uint64_t mask, const uint8_t repeats, const UnaryRepeatParams& p)
   Axpy<T, set_mask>(dst, src, scalar, mask, repeats, p, here);
