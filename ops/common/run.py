@@ -19,12 +19,13 @@ from ops.common.tensor_desc import TensorDesc
 
 def _words(gm: GlobalMemory, calls: CallPlan, buffer: Buffer) -> np.ndarray:
     """Return the words of ``buffer`` in the arena of ``gm``."""
-    return gm.view(calls.places[buffer], DTYPES[buffer.dtype].code, (buffer.elems,))
+    place = calls.places[buffer]
+    return gm.arena[place.address : place.address + place.byte_count].view(DTYPES[buffer.dtype].code)
 
 
-def _touched(desc: TensorDesc, storage: np.ndarray) -> np.ndarray:
-    """Return the words of a caller's storage from the view's first element to its last."""
-    return storage[desc.offset : desc.end].view(DTYPES[desc.dtype].code)
+def _touched(desc: TensorDesc, storage: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """Return what ``words`` are in a caller's storage: from the view's first element to its last."""
+    return storage[desc.offset : desc.offset + words.size].view(words.dtype)
 
 
 def run_planned(
@@ -55,7 +56,8 @@ def run_planned(
         gm.allocate(calls.places[buffer] for buffer in outputs if not buffer.preserved)
     for name, argument in arguments.items():
         if argument.buffer.role != "output" or argument.buffer.preserved:
-            copy_words(_words(gm, calls, argument.buffer), _touched(descs[name], tensors[name]), options.threads)
+            words = _words(gm, calls, argument.buffer)
+            copy_words(words, _touched(descs[name], tensors[name], words), options.threads)
     for buffer, values in (constants or {}).items():
         gm.view(calls.places[buffer], values.dtype, values.shape)[...] = values
     run_steps(calls, options, gm)
@@ -96,10 +98,10 @@ def copy_words(target: np.ndarray, source: np.ndarray, threads: int) -> None:
 def _write_back(words: np.ndarray, argument: Argument, desc: TensorDesc, storage: np.ndarray, threads: int) -> None:
     """Copy the elements of an output, and nothing between them, to the caller."""
     if argument.view is None:
-        copy_words(_touched(desc, storage), words, threads)
+        copy_words(_touched(desc, storage, words), words, threads)
         return
     step = words.itemsize
     strides = tuple(stride * step for stride in argument.view.strides)
     source = np.lib.stride_tricks.as_strided(words, argument.shape, strides, writeable=False)
-    target = _touched(desc, storage)
+    target = _touched(desc, storage, words)
     np.lib.stride_tricks.as_strided(target, argument.shape, strides)[...] = source
