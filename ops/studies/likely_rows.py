@@ -246,18 +246,25 @@ def _beside_flag(violation: Violation, rows: np.ndarray) -> LikelyRow | None:
 
 def _single_flags(rows: np.ndarray, *, of_sets: bool) -> Iterator[tuple[np.void, int]]:
     """Yield sets of flags, or waits, of which the program has more than the other, with the row of the first."""
-    sets, waits = (np.flatnonzero(rows["op"] == op) for op in (Op.SET_FLAG, Op.WAIT_FLAG))
-    count: dict[tuple[int, int, int], int] = {}
-    first: dict[tuple[int, int, int], int] = {}
-    for places, names, of in ((sets, ("pipe", "peer"), of_sets), (waits, ("peer", "pipe"), not of_sets)):
-        for row in places.tolist():
-            flag = int(rows[names[0]][row]), int(rows[names[1]][row]), int(rows["event"][row])
-            count[flag] = count.get(flag, 0) + (1 if of else -1)
-            if of:
-                first.setdefault(flag, row)
-    for flag, more in count.items():
-        if more > 0:
-            yield rows[first[flag]], first[flag]
+    wanted, others = (Op.SET_FLAG, Op.WAIT_FLAG) if of_sets else (Op.WAIT_FLAG, Op.SET_FLAG)
+    flags = [_flag_numbers(rows, op) for op in (wanted, others)]
+    numbers, first, counts = np.unique(flags[0], return_index=True, return_counts=True)
+    there, against = np.unique(flags[1], return_counts=True)
+    fewer = dict(zip(there.tolist(), against.tolist(), strict=True))
+    places = np.flatnonzero(rows["op"] == wanted)[first]
+    for number, place, count in zip(numbers.tolist(), places.tolist(), counts.tolist(), strict=True):
+        if count > fewer.get(number, 0):
+            yield rows[place], place
+
+
+def _flag_numbers(rows: np.ndarray, op: Op) -> npt.NDArray[np.int64]:
+    """Return the flags that rows set or wait for: source, target and event as one number."""
+    part = rows[rows["op"] == op]
+    source, target = ("pipe", "peer") if op == Op.SET_FLAG else ("peer", "pipe")
+    found: npt.NDArray[np.int64] = (
+        part[source].astype(np.int64) << 32 | part[target].astype(np.int64) << 16 | part["event"].astype(np.int64)
+    )
+    return found
 
 
 def _behind_its_set(violation: Violation, rows: np.ndarray) -> LikelyRow | None:
