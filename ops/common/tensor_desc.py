@@ -10,6 +10,9 @@ import numpy as np
 from npu_sim.errors import ShapeError
 from ops.common.view import shares_places
 
+FORMAT_OF_RANK = {3: "NCL", 4: "NCHW", 5: "NCDHW"}
+"""Format of a tensor of a convolution in 1D, 2D and 3D."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorDesc:
@@ -129,6 +132,11 @@ class TensorDesc:
         return np.lib.stride_tricks.as_strided(
             storage[self.offset :], self.shape, strides, writeable=storage.flags.writeable
         )
+
+
+def described(shape: tuple[int, ...], dtype: str) -> TensorDesc:
+    """Return the descriptor of a contiguous tensor of a convolution, in the format of its rank."""
+    return TensorDesc(shape=shape, dtype=dtype, format=FORMAT_OF_RANK.get(len(shape), "ND"))
 
 
 def present(desc: TensorDesc | None) -> TensorDesc:

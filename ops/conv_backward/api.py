@@ -26,14 +26,12 @@ from ops.common.quirks import parse_quirks
 from ops.common.result import MultipliedResult
 from ops.common.rule import Profile
 from ops.common.run import empty_results
-from ops.common.tensor_desc import TensorDesc
+from ops.common.tensor_desc import TensorDesc, described
 from ops.conv3d_backprop_filter.tiling_data import DwTiling
 from ops.conv_backward.call import QUIRKS, ConvBackwardCall
 from ops.conv_backward.explain import explain_call
 from ops.conv_backward.plan import ConvBackwardPlan, plan_call
 from ops.conv_backward.rules import check
-
-_FORMATS = {3: "NCL", 4: "NCHW", 5: "NCDHW"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -59,11 +57,6 @@ class ConvolutionBackward(MultipliedResult):
     compute_dtype: str
     accumulation: Accumulation
     plan: ConvBackwardPlan
-
-
-def described(shape: tuple[int, ...], dtype: str) -> TensorDesc:
-    """Return the descriptor of a contiguous tensor in the format of its rank."""
-    return TensorDesc(shape=shape, dtype=dtype, format=_FORMATS.get(len(shape), "ND"))
 
 
 def _desc(array: np.ndarray) -> TensorDesc:

@@ -24,12 +24,12 @@ from ops.common.plan_cache import planned_again, planned_once
 from ops.common.result import MultipliedResult
 from ops.common.rule import Profile
 from ops.common.run import empty_results
-from ops.common.tensor_desc import TensorDesc
+from ops.common.tensor_desc import TensorDesc, described
 from ops.conv_forward.call import ConvolutionCall
 from ops.conv_forward.explain import explain_call
 from ops.conv_forward.plan import ConvolutionPlan, plan_call
 from ops.conv_forward.resolve import promoted_dtype
-from ops.conv_forward.rules import FORMAT_OF_RANK, check
+from ops.conv_forward.rules import check
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -52,11 +52,6 @@ class Convolution(MultipliedResult):
     compute_dtype: str
     accumulation: Accumulation
     plan: ConvolutionPlan
-
-
-def described(shape: tuple[int, ...], dtype: str) -> TensorDesc:
-    """Return the descriptor of a contiguous tensor in the format of its rank."""
-    return TensorDesc(shape=shape, dtype=dtype, format=FORMAT_OF_RANK.get(len(shape), "ND"))
 
 
 @default_fenv

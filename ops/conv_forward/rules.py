@@ -42,7 +42,7 @@ from ops.common.rule import (
     shape_text,
 )
 from ops.common.status import AclnnStatus
-from ops.common.tensor_desc import TensorDesc
+from ops.common.tensor_desc import FORMAT_OF_RANK, TensorDesc
 from ops.conv_forward.call import PAIRED_RANKS, ConvolutionCall
 from ops.conv_forward.resolve import Resolved, promoted_dtype, resolve
 
@@ -53,7 +53,6 @@ TESTS = "ops-nn conv/convolution_forward/tests"
 TENSORS = {"input": "input", "weight": "weight", "bias": "bias", "output": "output"}
 """Names of the interface and of the fields of `ConvolutionCall`."""
 
-FORMAT_OF_RANK = {3: "NCL", 4: "NCHW", 5: "NCDHW"}
 BIAS_FORMATS = ("ND", "NCL", "NCHW", "NCDHW")
 MAX_TENSOR_EXTENT = 1_000_000
 MAX_KERNEL_3D = 511

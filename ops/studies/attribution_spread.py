@@ -13,9 +13,10 @@ import numpy as np
 from npu_sim.dtypes.formats import dtype_name
 from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.products import Product
+from ops.common.tensor_desc import described
 from ops.conv3d_backprop_filter.tiling_data import DwTiling
 from ops.conv3d_backprop_filter.tiling_space import WeightGradientTilingSpace
-from ops.conv_backward.api import described, plan_convolution_backward, run_convolution_backward
+from ops.conv_backward.api import plan_convolution_backward, run_convolution_backward
 from ops.conv_backward.plan import geometry_of
 from ops.conv_forward.api import convolution, plan_convolution
 from ops.studies.attribution_parts import relative_error

@@ -33,7 +33,8 @@ from npu_sim.program.launch import Launch
 from ops.common.generation import Generation
 from ops.common.options import run_options
 from ops.common.pipeline import PlannedStep
-from ops.conv_backward.api import described, plan_convolution_backward
+from ops.common.tensor_desc import described
+from ops.conv_backward.api import plan_convolution_backward
 from ops.conv_backward.plan import ConvBackwardPlan, plan_call
 from ops.conv_forward.api import plan_convolution
 from ops.conv_forward.plan import ConvolutionPlan

@@ -20,7 +20,8 @@ from ops.common.generation import Generation
 from ops.common.padding import named_padding
 from ops.common.pipeline import PlannedStep
 from ops.common.status import PARAM_INVALID
-from ops.conv_backward.api import described, plan_convolution_backward
+from ops.common.tensor_desc import described
+from ops.conv_backward.api import plan_convolution_backward
 from ops.conv_backward.plan import ConvBackwardPlan
 from ops.studies.convolution_kinds import output_mask
 from ops.studies.layers import Capture, GradientName, Layer

@@ -25,8 +25,9 @@ from npu_sim.layouts.transform import blocked_from_activation, weight_from_fract
 from npu_sim.products import get_product
 from ops.ascendc import Conv3DBackpropFilter, Conv3dBpFilterTiling, ConvDtype, ConvFormat, ConvType, TPosition
 from ops.common.geometry import ConvGeometry
+from ops.common.tensor_desc import described
 from ops.conv3d_backprop_filter.plan import WeightGradientLayouts
-from ops.conv_backward.api import convolution_backward, described, plan_convolution_backward
+from ops.conv_backward.api import convolution_backward, plan_convolution_backward
 from perf.bench.weight_gradient import BATCH, LAYERS, PRODUCT, Layer
 
 HALF = ConvType(TPosition.GM, ConvFormat.NDC1HWC0, np.float16)

@@ -31,6 +31,7 @@ from npu_sim.program.launch import Launch
 from npu_sim.units import align_up, ceil_div
 from ops.common.definition import weight_gradient as oracle_weight_gradient
 from ops.common.geometry import ConvGeometry
+from ops.common.tensor_desc import described
 from ops.conv3d_backprop_filter.params import split_params, unified_params
 from ops.conv3d_backprop_filter.plan import (
     WeightGradientLayouts,
@@ -40,7 +41,7 @@ from ops.conv3d_backprop_filter.plan import (
 )
 from ops.conv3d_backprop_filter.tiling_data import DwTiling, Split, StreamK
 from ops.conv3d_backprop_filter.tiling_unified import UnifiedTiling, single_writer
-from ops.conv_backward.api import ConvolutionBackward, convolution_backward, described, plan_convolution_backward
+from ops.conv_backward.api import ConvolutionBackward, convolution_backward, plan_convolution_backward
 from tests.oracles.series import SERIES
 
 DTYPES: dict[str, np.dtype] = {

@@ -6,7 +6,8 @@ import pytest
 
 from npu_sim.accumulation import Accumulation
 from npu_sim.products import get_product
-from ops.conv_backward.api import described, plan_convolution_backward
+from ops.common.tensor_desc import described
+from ops.conv_backward.api import plan_convolution_backward
 from ops.conv_backward.plan import geometry_of
 from ops.studies.attribution_sums import SumsAsked, sums_of
 from ops.studies.layers import Layer

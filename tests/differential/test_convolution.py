@@ -8,7 +8,8 @@ import pytest
 import ops
 from npu_sim.engines.hazards import emit_rows, run_hazards
 from npu_sim.program.verify import verify
-from ops.conv_forward.api import described, plan_convolution
+from ops.common.tensor_desc import described
+from ops.conv_forward.api import plan_convolution
 from tests.cases.convolution_backward import NUMPY
 from tests.cases.convolution_forward import bound_of, exact_output, operands, random_forward_call
 from tests.oracles.convolution import forward, input_gradient

@@ -12,7 +12,8 @@ from npu_sim.engines.timeline import run_timeline
 from npu_sim.isa.op import Op, Space
 from npu_sim.program.verify import verify
 from ops.common.cube_operands import SYSTEM_WORKSPACE_BYTES
-from ops.conv_backward.api import described, plan_convolution_backward
+from ops.common.tensor_desc import described
+from ops.conv_backward.api import plan_convolution_backward
 from tests.cases.input_gradient import (
     STORED,
     default_options,

@@ -11,10 +11,11 @@ from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.engines.hazards import run_hazards
 from npu_sim.errors import OperatorError
 from npu_sim.products import get_product
+from ops.common.tensor_desc import described
 from ops.conv3d_backprop_filter.params import split_params
 from ops.conv3d_backprop_filter.plan import split_launches
 from ops.conv3d_backprop_filter.tiling_space import WeightGradientTilingSpace
-from ops.conv_backward.api import described, plan_convolution_backward, run_convolution_backward
+from ops.conv_backward.api import plan_convolution_backward, run_convolution_backward
 from ops.conv_backward.plan import geometry_of
 from ops.matmul.tiling import MatmulShape
 from ops.matmul.tiling_space import MatmulTilingSpace

@@ -12,6 +12,7 @@ import struct
 import numpy as np
 
 from npu_sim.isa.op import Data, Mode, Op, Space
+from tests.oracles.byte_ranges import boxes, join
 from tests.oracles.masked import address_of, repeats_of
 
 _BYTES = {Data.FP16: 2, Data.BF16: 2, Data.FP32: 4, Data.INT32: 4, Data.INT16: 2}
@@ -203,18 +204,6 @@ def _line(first, length):
     return (UB, (first, first + length) if length > 0 else None)
 
 
-def _boxes(start, length, *dimensions):
-    if length <= 0 or any(count <= 0 for count, _ in dimensions):
-        return None
-    corners = [(count - 1) * stride for count, stride in dimensions]
-    return start + sum(min(0, corner) for corner in corners), start + length + sum(max(0, c) for c in corners)
-
-
-def _join(*ranges):
-    present = [one for one in ranges if one is not None]
-    return (min(low for low, _ in present), max(high for _, high in present)) if present else None
-
-
 def _extent_of_transpose(r):
     return {"src0": _line(r.src0, 512), "dst": _line(r.dst, 512)}
 
@@ -238,7 +227,7 @@ def _extent_of_scatter(r):
 def _extent_of_gatherb(r):
     if r.repeat <= 0:
         return {}
-    target = _boxes(r.dst, 32, (8, r.dst_blk_stride * 32), (r.repeat, r.dst_rep_stride * 32))
+    target = boxes(r.dst, 32, (8, r.dst_blk_stride * 32), (r.repeat, r.dst_rep_stride * 32))
     return {"src0": _line(r.src0, r.src_bytes), "src1": _line(r.src1, 32 * r.repeat), "dst": (UB, target)}
 
 
@@ -250,8 +239,8 @@ def _extent_of_sort32(r):
 def _extent_of_mrg_sort(r):
     lengths = [max(0, getattr(r, f"length{i}")) for i in range(4)]
     repeats = (r.repeat, 8 * sum(lengths))
-    found = {f"src{i}": (UB, _boxes(getattr(r, f"src{i}"), 8 * lengths[i], repeats)) for i in range(4)}
-    return found | {"dst": (UB, _boxes(r.dst, 8 * sum(lengths), repeats))}
+    found = {f"src{i}": (UB, boxes(getattr(r, f"src{i}"), 8 * lengths[i], repeats)) for i in range(4)}
+    return found | {"dst": (UB, boxes(r.dst, 8 * sum(lengths), repeats))}
 
 
 def _extent_of_gather_mask(r):
@@ -267,10 +256,10 @@ def _extent_of_gather_mask(r):
     # the hull of the elements of the first and of the last blocks
     for i in {*numbers[:per_block], *numbers[-2 * per_block :]}:
         at = r.src0 + i // per_block * blk + i % per_block * item
-        source = _join(source, _boxes(at, item, repeats))
+        source = join(source, boxes(at, item, repeats))
     found = {"src0": (UB, source), "dst": _line(r.dst, len(numbers) * item * max(0, r.repeat))}
     if r.pattern == 0:
-        found["src1"] = UB, _boxes(r.src1, -(-elements // 8), (r.repeat, r.src1_rep_stride * 32))
+        found["src1"] = UB, boxes(r.src1, -(-elements // 8), (r.repeat, r.src1_rep_stride * 32))
     return found
 
 
@@ -289,8 +278,8 @@ def _extent_of_gather_masked(r):
     steps = (r.repeat, 4 * lanes), (r.repeat, 32 * r.dst_rep_stride)
     return {
         "src0": _line(r.src0, r.src_bytes),
-        "src1": (UB, _boxes(r.src1 + 4 * first, 4 * (last - first + 1), steps[0])),
-        "dst": (UB, _boxes(r.dst + item * first, item * (last - first + 1), steps[1])),
+        "src1": (UB, boxes(r.src1 + 4 * first, 4 * (last - first + 1), steps[0])),
+        "dst": (UB, boxes(r.dst + item * first, item * (last - first + 1), steps[1])),
     }
 
 

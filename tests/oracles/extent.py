@@ -10,6 +10,7 @@ from itertools import product as pairs
 
 from npu_sim.isa.op import SPEC_OF_OP, Mode, Op, Space
 from tests.oracles import comparisons, data_moves, reductions
+from tests.oracles.byte_ranges import boxes, join
 from tests.oracles.footprint import ITEM
 from tests.oracles.tables import ELEMENTWISE, MASKED
 
@@ -18,19 +19,6 @@ _KNOWN_TYPES = {int(data): size for data, size in ITEM.items()}
 
 class UndefinedRowError(Exception):
     """The row names something that does not exist (opcode, element type, step of a window), so it has no extent."""
-
-
-def _boxes(start, length, *dimensions):
-    """Return (low, high) of ``length`` bytes repeated over (count, stride) dimensions, None if there are none."""
-    if length <= 0 or any(count <= 0 for count, _ in dimensions):
-        return None
-    corners = [(count - 1) * stride for count, stride in dimensions]
-    return start + sum(min(0, corner) for corner in corners), start + length + sum(max(0, c) for c in corners)
-
-
-def _join(*ranges):
-    present = [one for one in ranges if one is not None]
-    return (min(low for low, _ in present), max(high for _, high in present)) if present else None
 
 
 class _Row:
@@ -62,8 +50,8 @@ def _up(value, step):
 def _data_copy(r):
     length = r.block_len * 32
     return {
-        "src0": (r.src0_space, _boxes(r.src0, length, (r.block_count, length + r.src_gap * 32))),
-        "dst": (r.dst_space, _boxes(r.dst, length, (r.block_count, length + r.dst_gap * 32))),
+        "src0": (r.src0_space, boxes(r.src0, length, (r.block_count, length + r.src_gap * 32))),
+        "dst": (r.dst_space, boxes(r.dst, length, (r.block_count, length + r.dst_gap * 32))),
     }
 
 
@@ -74,15 +62,15 @@ def _nd2nz(r):
     columns = (_up(r.d_value * item, 32), r.dst_c0_stride * 32)
     target = (rows, r.dst_n_stride * 32), columns, (matrices, r.dst_nd_stride * item)
     return {
-        "src0": (r.src0_space, _boxes(r.src0, r.d_value * item, *source)),
-        "dst": (r.dst_space, _boxes(r.dst, 32, *target)),
+        "src0": (r.src0_space, boxes(r.src0, r.d_value * item, *source)),
+        "dst": (r.dst_space, boxes(r.dst, 32, *target)),
     }
 
 
 def _load_2d(r):
     return {
-        "src0": (r.src0_space, _boxes(r.src0 + r.start_index * 512, 512, (r.repeat, r.src_stride * 512))),
-        "dst": (r.dst_space, _boxes(r.dst, 512, (r.repeat, (r.dst_gap + 1) * 512))),
+        "src0": (r.src0_space, boxes(r.src0 + r.start_index * 512, 512, (r.repeat, r.src_stride * 512))),
+        "dst": (r.dst_space, boxes(r.dst, 512, (r.repeat, (r.dst_gap + 1) * 512))),
     }
 
 
@@ -91,15 +79,15 @@ def _load_transpose(r):
     square = fractals * 512
     target = (r.repeat, (r.dst_gap + 1) * 512), (fractals, (r.dst_frac_gap + 1) * 512)
     return {
-        "src0": (r.src0_space, _boxes(r.src0 + r.start_index * square, square, (r.repeat, r.src_stride * square))),
-        "dst": (r.dst_space, _boxes(r.dst, 512, *target)),
+        "src0": (r.src0_space, boxes(r.src0 + r.start_index * square, square, (r.repeat, r.src_stride * square))),
+        "dst": (r.dst_space, boxes(r.dst, 512, *target)),
     }
 
 
 def _fill(r):
     block = 32 if r.dst_space == Space.L1 else 512
     length = r.block_num * block
-    return {"dst": (r.dst_space, _boxes(r.dst, length, (r.repeat, length + r.dst_gap * block)))}
+    return {"dst": (r.dst_space, boxes(r.dst, length, (r.repeat, length + r.dst_gap * block)))}
 
 
 def _windows(length, before, after, kernel, dilation, stride):
@@ -207,7 +195,7 @@ def _load_3d_v1(r):
     taps, windows = (tap + r.repeat, window + 16) if r.repeat_mode == 0 else (tap + 1, window + 16 * r.repeat)
     return {
         "src0": (r.src0_space, _map_points(r, range(tap, taps), range(window, windows))),
-        "dst": (r.dst_space, _boxes(r.dst, 512, (r.repeat, r.jump_stride * 512))),
+        "dst": (r.dst_space, boxes(r.dst, 512, (r.repeat, r.jump_stride * 512))),
     }
 
 
@@ -254,19 +242,19 @@ def _fixpipe(r):
     if r.n_size <= 0:
         return {}
     column = r.src_stride * 64
-    source = _join(
-        _boxes(r.src0, r.m_size * 64, (full, column), matrices),
-        _boxes(r.src0 + full * column, tail * 4, (r.m_size, 64), matrices),
+    source = join(
+        boxes(r.src0, r.m_size * 64, (full, column), matrices),
+        boxes(r.src0 + full * column, tail * 4, (r.m_size, 64), matrices),
     )
     if nd:
-        target = _boxes(r.dst, r.n_size * item, (r.m_size, r.dst_stride * item), (r.nd_num, r.dst_nd_stride * item))
+        target = boxes(r.dst, r.n_size * item, (r.m_size, r.dst_stride * item), (r.nd_num, r.dst_nd_stride * item))
     else:
         width = 8 if r.mode & Mode.CHANNEL_SPLIT else 16
         full, tail = r.n_size // width, r.n_size % width
         step = r.dst_stride * 32
-        target = _join(
-            _boxes(r.dst, r.m_size * width * item, (full, step)),
-            _boxes(r.dst + full * step, tail * item, (r.m_size, width * item)),
+        target = join(
+            boxes(r.dst, r.m_size * width * item, (full, step)),
+            boxes(r.dst + full * step, tail * item, (r.m_size, width * item)),
         )
     return {"src0": (Space.L0C, source), "dst": (r.dst_space, target)}
 
@@ -276,19 +264,19 @@ def _l0c_to_ub(r):
     return {
         "src0": (
             Space.L0C,
-            _boxes(r.src0, r.block_len * 1024, (r.block_count, (r.block_len + r.src_gap) * 1024)),
+            boxes(r.src0, r.block_len * 1024, (r.block_count, (r.block_len + r.src_gap) * 1024)),
         ),
-        "dst": (Space.UB, _boxes(r.dst, length, (r.block_count, length + r.dst_gap * 32))),
+        "dst": (Space.UB, boxes(r.dst, length, (r.block_count, length + r.dst_gap * 32))),
     }
 
 
 def _vector(r):
     item = r.item()
-    found = {"dst": (Space.UB, _boxes(r.dst, r.count * (r.item("dst_dtype") if r.op == Op.CAST else item)))}
+    found = {"dst": (Space.UB, boxes(r.dst, r.count * (r.item("dst_dtype") if r.op == Op.CAST else item)))}
     if r.op != Op.DUPLICATE:
-        found["src0"] = Space.UB, _boxes(r.src0, r.count * item)
+        found["src0"] = Space.UB, boxes(r.src0, r.count * item)
     if "src1" in SPEC_OF_OP[r.op].fields:
-        found["src1"] = Space.UB, _boxes(r.src1, r.count * item)
+        found["src1"] = Space.UB, boxes(r.src1, r.count * item)
     return found
 
 
@@ -314,8 +302,8 @@ def _masked(r):
             for lane in active:
                 block, offset = divmod(lane * item, 32)
                 at = getattr(r, name) + 32 * (first * rep + block * blk) + offset
-                ends.append(_boxes(at, item, (repeats, 32 * rep)))
-        found[name] = Space.UB, _join(*ends)
+                ends.append(boxes(at, item, (repeats, 32 * rep)))
+        found[name] = Space.UB, join(*ends)
     return found
 
 
@@ -326,13 +314,13 @@ def _data_copy_pad(r):
     if r.src0_space == Space.GM:
         blocks = _up(length + (r.left_padding + r.right_padding) * r.item(), 32)
         return {
-            "src0": (Space.GM, _boxes(r.src0, length, (r.block_count, length + r.src_gap))),
-            "dst": (r.dst_space, _boxes(r.dst, blocks * 32, (r.block_count, (blocks + r.dst_gap) * 32))),
+            "src0": (Space.GM, boxes(r.src0, length, (r.block_count, length + r.src_gap))),
+            "dst": (r.dst_space, boxes(r.dst, blocks * 32, (r.block_count, (blocks + r.dst_gap) * 32))),
         }
     blocks = _up(length, 32)
     return {
-        "src0": (r.src0_space, _boxes(r.src0, length, (r.block_count, (blocks + r.src_gap) * 32))),
-        "dst": (r.dst_space, _boxes(r.dst, length, (r.block_count, length + r.dst_gap))),
+        "src0": (r.src0_space, boxes(r.src0, length, (r.block_count, (blocks + r.src_gap) * 32))),
+        "dst": (r.dst_space, boxes(r.dst, length, (r.block_count, length + r.dst_gap))),
     }
 
 
@@ -342,15 +330,15 @@ def _select(r):
 
 def _scalar_copy(r):
     item = r.item()
-    return {"src0": (r.src0_space, _boxes(r.src0, item)), "dst": (r.dst_space, _boxes(r.dst, item))}
+    return {"src0": (r.src0_space, boxes(r.src0, item)), "dst": (r.dst_space, boxes(r.dst, item))}
 
 
 def _scalar_load(r):
-    return {"src0": (r.src0_space, _boxes(r.src0, r.item()))}
+    return {"src0": (r.src0_space, boxes(r.src0, r.item()))}
 
 
 def _scalar_store(r):
-    return {"dst": (r.dst_space, _boxes(r.dst, r.item()))}
+    return {"dst": (r.dst_space, boxes(r.dst, r.item()))}
 
 
 def _reduce_repeat(r):
@@ -360,18 +348,18 @@ def _reduce_repeat(r):
         return {}
     repeats, between = (r.repeat, r.src_rep_stride * 32), r.src_blk_stride * 32
     full, tail = divmod(taken, 32)
-    source = _join(_boxes(r.src0, 32, (full, between), repeats), _boxes(r.src0 + full * between, tail, repeats))
+    source = join(boxes(r.src0, 32, (full, between), repeats), boxes(r.src0 + full * between, tail, repeats))
     return {
         "src0": (Space.UB, source),
-        "dst": (Space.UB, _boxes(r.dst, item, (r.repeat, r.dst_rep_stride * item))),
+        "dst": (Space.UB, boxes(r.dst, item, (r.repeat, r.dst_rep_stride * item))),
     }
 
 
 def _brcb(r):
     eight, repeats = (8, r.dst_blk_stride * 32), (r.repeat, r.dst_rep_stride * 32)
     return {
-        "src0": (Space.UB, _boxes(r.src0, 8 * r.repeat * r.item())),
-        "dst": (Space.UB, _boxes(r.dst, 32, eight, repeats)),
+        "src0": (Space.UB, boxes(r.src0, 8 * r.repeat * r.item())),
+        "dst": (Space.UB, boxes(r.dst, 32, eight, repeats)),
     }
 
 
@@ -381,8 +369,8 @@ def _trans_data_to_5hd(r):
         step = getattr(r, f"{name}_rep_stride") * 32
         shift = step if r.repeat == 1 else 0
         blocks = r.numbers(f"{name}_list")
-        ranges = [_boxes(block * 32 + shift, 32, (r.repeat, step)) for block in blocks]
-        found[f"{name}_list"] = Space.UB, _join(*ranges)
+        ranges = [boxes(block * 32 + shift, 32, (r.repeat, step)) for block in blocks]
+        found[f"{name}_list"] = Space.UB, join(*ranges)
     return found
 
 

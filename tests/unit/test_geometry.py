@@ -11,6 +11,7 @@ import pytest
 
 from npu_sim.errors import ShapeError
 from ops.common.geometry import MAX_EXTENT, ConvGeometry
+from tests.cases.merged_groups import GROUP_EXAMPLES
 
 
 def geometry(**changes: object) -> ConvGeometry:
@@ -224,21 +225,7 @@ def test_input_depth_is_none_in_the_padding() -> None:
     assert depths == [[None, None, 0], [0, 1, 2], [2, None, None]]
 
 
-# (groups, cin, cout) -> (real_g, mag, cin1_g, cout_g) for C0 = 16: calculate_group of the TBE convolution helpers.
-@pytest.mark.parametrize(
-    ("channels", "expected"),
-    [
-        ((1, 16, 16), (1, 1, 1, 16)),
-        ((1, 20, 33), (1, 1, 2, 48)),
-        ((4, 20, 56), (1, 4, 2, 64)),
-        ((2, 64, 64), (2, 1, 2, 32)),
-        ((6, 48, 24), (2, 4, 2, 16)),
-        ((32, 96, 224), (2, 16, 3, 112)),
-        ((16, 16, 16), (1, 16, 1, 16)),
-        ((3, 48, 48), (3, 1, 1, 16)),
-        ((17, 17, 34), (2, 16, 1, 32)),
-    ],
-)
+@pytest.mark.parametrize(("channels", "expected"), GROUP_EXAMPLES)
 def test_merged_groups_worked_examples(channels: tuple[int, int, int], expected: tuple[int, int, int, int]) -> None:
     groups, cin, cout = channels
     merged = geometry(groups=groups, cin=cin, cout=cout).merged_groups(16)

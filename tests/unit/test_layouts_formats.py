@@ -13,6 +13,7 @@ from npu_sim.layouts.formats import (
     WeightLayout,
     check_conversion,
 )
+from tests.cases.merged_groups import GROUP_EXAMPLES
 
 
 def naive_merge(groups: int, cin: int, cout: int, c0: int) -> tuple[int, int, int, int]:
@@ -25,20 +26,6 @@ def naive_merge(groups: int, cin: int, cout: int, c0: int) -> tuple[int, int, in
 def merge_of(groups: int, cin: int, cout: int, c0: int) -> tuple[int, int, int, int]:
     layout = WeightLayout(cout=cout, cin_per_group=cin // groups, groups=groups, kh=1, kw=1, c0=c0)
     return layout.real_g, layout.mag, layout.cin1_g, layout.cout_g
-
-
-# (groups, Cin, Cout) -> (real_g, mag, cin1_g, cout_g), C0 = 16: the group dictionary of tbe conv3d_backprop_filter.
-GROUP_EXAMPLES = [
-    ((1, 16, 16), (1, 1, 1, 16)),
-    ((1, 20, 33), (1, 1, 2, 48)),
-    ((4, 20, 56), (1, 4, 2, 64)),
-    ((2, 64, 64), (2, 1, 2, 32)),
-    ((6, 48, 24), (2, 4, 2, 16)),
-    ((32, 96, 224), (2, 16, 3, 112)),
-    ((16, 16, 16), (1, 16, 1, 16)),
-    ((3, 48, 48), (3, 1, 1, 16)),
-    ((17, 17, 34), (2, 16, 1, 32)),
-]
 
 
 @pytest.mark.parametrize(("channels", "expected"), GROUP_EXAMPLES)

@@ -91,3 +91,5 @@ def test_other_results_show_theirs():
         made = Cells(result._repr_html_())
         assert made.rows[1] == [name, str(array.dtype), "x".join(map(str, array.shape))]
         assert Cells(result.plan._repr_html_()).text.startswith(type(result.plan).__name__)
+    product = ops.matrix_product(x[0, 0], x[0, 0], product="910b")
+    assert Cells(product._repr_html_()).rows[1] == ["output", "float16", "4x4"]

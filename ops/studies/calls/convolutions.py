@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from npu_sim.products import Product
 from ops.common.generation import Generation
-from ops.conv_forward.api import described, plan_convolution
+from ops.common.tensor_desc import described
+from ops.conv_forward.api import plan_convolution
 from ops.studies.calls.planned import PlannedCall
 from ops.studies.cases import ConvCase, plan_case
 from ops.studies.convolution_kinds import call_words
