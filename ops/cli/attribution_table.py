@@ -22,9 +22,10 @@ WORDS: dict[Cause, str] = {
     "sums and output": "additions and rounding the result",
     "input saturation": "saturation of the inputs",
     "output saturation": "saturation of the result",
+    "input underflow": "underflow of the inputs",
 }
 _COLUMNS: tuple[tuple[Cause, str], ...] = (
-    ("input", "input"), ("sums", "sums"), ("atomics", "atomics"), ("output", "output"),
+    ("input", "input"), ("input underflow", "in tiny"), ("sums", "sums"), ("atomics", "atomics"), ("output", "output"),
     ("sums and output", "sums+out"), ("input saturation", "in sat"), ("output saturation", "out sat"),
 )  # fmt: skip
 _BY_CHANCE = 3.0
@@ -32,10 +33,17 @@ _BY_CHANCE = 3.0
 _MOST_LISTED = 5
 ATTRIBUTION_LEGEND = (
     "error: relative L2 error against the tensors of the file; then the share of its square that each cause makes, "
-    "input: rounded operands, sums: additions in the Cube, atomics: additions of parts of K in memory, output: the "
-    "gradient's type, in sat, out sat: what is beyond the type of the operands or of the result and becomes its "
-    "largest number; cross: twice the inner products of these parts, so that all add up to 100 %; lost: elements that "
-    "are no number in some stage, in no figure, and by which cause."
+    "input: rounded operands, in tiny: operands below the least normal number of the type that is multiplied, which "
+    "lose digits or become 0 (a larger loss helps, where dy is one of them), sums: additions in the Cube, atomics: "
+    "additions of parts of K in memory, output: the gradient's type, sums+out: the last three together, where the "
+    "operator has no sums that could be taken out, in sat, out sat: what is beyond the type of the operands or of the "
+    "result and becomes its largest number; cross: twice the inner products of these parts, so that all add up to 100 "
+    "%; lost: elements that are no number in some stage, in no figure, and by which cause."
+)
+_SUMS = (
+    "sums before they are rounded, largest relative L2 error against what was multiplied, by who adds (the product's "
+    "model; serial: one product after the other; deterministic: the call's mode of that name, which adds parts of K in "
+    "a fixed order)"
 )
 SPREAD_LEGEND = (
     "min to max: relative L2 errors against what was multiplied, over orders in which cores add to memory (that of "
@@ -58,8 +66,8 @@ def print_attribution(rows: Sequence[AttributionRow], console: Console) -> None:
         console.print(table)
     for line in crossings(rows):
         console.print(Text(line, style="yellow"))
-    for line in _models(rows):
-        print_prose(console, f"sums before they are rounded, relative L2 error against what was multiplied: {line}", "")
+    if models := list(_models(rows)):
+        print_prose(console, f"{_SUMS}: {'; '.join(models)}", "")
     if any(row.spread is not None for row in rows):
         console.print()
         _print_spread(rows, console)

@@ -262,15 +262,19 @@ def precision_command(
     from ops.studies.precision import study
 
     runs = 1 + (runs_of(spread) if attribution else 0)
-    announce(precision_effort(capture, options).times(runs), yes=yes)
-    with progress_bar(shown=not no_progress) as progress:
-        report = study(capture, options, progress=progress, results=kept, jobs=jobs, scheduler=scheduler)
-    if attribution:
+    announce(precision_effort(capture, options, runs), yes=yes)
+    try:
         with progress_bar(shown=not no_progress) as progress:
-            causes = attribute(
-                capture, options, spread=spread, progress=progress, results=kept, jobs=jobs, scheduler=scheduler
-            )
-        report = replace(report, attribution=causes)
+            report = study(capture, options, progress=progress, results=kept, jobs=jobs, scheduler=scheduler)
+        if attribution:
+            with progress_bar(shown=not no_progress) as progress:
+                causes = attribute(
+                    capture, options, spread=spread, progress=progress, results=kept, jobs=jobs, scheduler=scheduler
+                )
+            report = replace(report, attribution=causes)
+    except KeyboardInterrupt:
+        note(_kept_words(kept))
+        raise
     contents: dict[Path, bytes] = {path: WRITERS[path.suffix.lower()](report) for path in tables}
     json_text = report.to_json() + "\n"
     if json_file is not None:
@@ -302,6 +306,13 @@ def precision_command(
         if charts_folder is not None:
             console().print(f"written: {charts_folder}, {counted(len(pictures), 'file')}", soft_wrap=True)
     raise typer.Exit(0 if report.passed else 1)
+
+
+def _kept_words(kept: Results | None) -> str:
+    """Return what is left of a run that was interrupted, and how to go on."""
+    if kept is None:
+        return "nothing is kept; with --results FILE what is computed stays, and the same command goes on from there"
+    return f"{kept.path} holds {kept.words}; the same command goes on from there"
 
 
 def read_entries(texts: list[str] | None) -> tuple[Entry, ...]:

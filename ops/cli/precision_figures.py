@@ -22,7 +22,8 @@ SUFFIXES = (".png", ".svg")
 """Of each chart one picture of each."""
 # The light colours of templates/page.css and precision.css.
 _LEVELS = ("#f7fbff", "#e3eef9", "#cfe1f2", "#b0d2e8", "#84bcdb", "#549ccb", "#2d78b5", "#145193", "#0a2f63")
-_CAUSES = ("#f0e442", "#e69f00", "#0072b2", "#56b4e9", "#009e73", "#cc79a7", "#d55e00", "#999999")
+_CAUSES = ("#f0e442", "#e69f00", "#0072b2", "#56b4e9", "#009e73", "#cc79a7", "#d55e00", "#999999", "#882255")
+_DARK = (2, 8)
 _INK, _SOFT, _LINE, _WHITE = "#1b1b1b", "#5a5a5a", "#d0d0d0", "#ffffff"
 _BAR, _EXACT, _INFINITE, _VOID = "#0072b2", "#009e73", "#d55e00", "#6b5200"
 _FIRST_DARK = 6
@@ -146,7 +147,7 @@ def _causes(bars: Bars, rows: Sequence[AttributionRow]) -> _Sheet:
         for one in line.segments:
             sheet.boxes.append(_Box(x + one.x, y + line.y + 2, one.width, 16, _CAUSES[one.number], _WHITE))
             if one.label:
-                colour = _WHITE if one.number == 2 else _INK
+                colour = _WHITE if one.number in _DARK else _INK
                 sheet.texts.append(_Text(x + one.x + 5, y + line.y + 14, one.label, _SMALL, "left", colour))
         sheet.texts.append(_Text(x + line.end, y + line.y + 14, line.error))
     _key(sheet, [(_CAUSES[number], words) for number, words in used_causes(rows)])

@@ -10,6 +10,8 @@ Each cause is found by runs of the same kernel that differ in it alone:
     to what is in memory when the parts of K are added there, in the order of the cores;
 ``output``
     to the gradient, rounded to its type;
+``input underflow``
+    the part of the first step that operands make which are below the least normal number of the type;
 ``input saturation``, ``output saturation``
     the parts of the first and the last step that saturation makes, where the product saturates.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -100,18 +102,24 @@ class Case:
         return found
 
     def _inputs(self) -> list[tuple[Cause, Float64]]:
-        """Return the goldens of the operands, before and after those beyond their format are clamped."""
-        golden = self.rounded.golden
-        if not (self.rounded.input_overflow and self.asked.chip.overflow_mode == "saturate"):
-            return [("input", golden)]
-        limit = OUTPUT_FORMATS[self.run.compute_dtype].overflow_threshold
+        """Return the goldens of the rounded operands: all but tiny and clamped ones, with the tiny ones, all."""
+        form, saturates = OUTPUT_FORMATS[self.run.compute_dtype], self.asked.chip.overflow_mode == "saturate"
         own = self.kind.tensors(self.layer) or {}
-        free: Tensors = {
-            name: _unclamped(own[name], operand, limit) if name in own else operand
-            for name, operand in self.rounded.operands.items()
-        }
+        free: Tensors = dict(self.rounded.operands)
+        stages: list[tuple[Cause, Float64]] = [("input", self.rounded.golden)]
+        # the last cause is taken back first
+        if self.rounded.input_overflow and saturates:
+            free = _with_own(free, own, lambda size: size >= form.overflow_threshold)
+            stages = [("input", self._golden_of(free)), ("input saturation", self.rounded.golden)]
+        least = math.ldexp(1.0, form.min_exponent)
+        whole = _with_own(free, own, lambda size: size < least)
+        if any(not np.array_equal(whole[name], free[name], equal_nan=True) for name in free):
+            stages = [("input", self._golden_of(whole)), ("input underflow", stages[0][1]), *stages[1:]]
+        return stages
+
+    def _golden_of(self, operands: Tensors) -> Float64:
         with np.errstate(all="ignore"):
-            return [("input", self.kind.golden(self.layer, free, self.asked.backend)), ("input saturation", golden)]
+            return self.kind.golden(self.layer, operands, self.asked.backend)
 
     def _sums(self) -> Sums | None:
         """Return the sums of the call, None if what was caught does not round to its result."""
@@ -144,7 +152,12 @@ class Case:
         return np.where(clamped, wide, result) if clamped.any() else None
 
 
-def _unclamped(own: np.ndarray, operand: np.ndarray, limit: float) -> Float64:
-    """Return an operand with the tensor's own elements in place of finite ones that were clamped."""
-    wide = own.astype(np.float64)
-    return np.where(np.isfinite(wide) & (np.abs(wide) >= limit), wide, operand.astype(np.float64))
+def _with_own(operands: Tensors, own: Tensors, holds: Callable[[Float64], np.ndarray]) -> dict[str, Float64]:
+    """Return the operands with the tensors' own elements in place of those whose finite size ``holds``."""
+    found = {}
+    for name, operand in operands.items():
+        found[name] = operand.astype(np.float64)
+        if name in own:
+            wide = own[name].astype(np.float64)
+            found[name] = np.where(np.isfinite(wide) & holds(np.abs(wide)), wide, found[name])
+    return found

@@ -10,14 +10,15 @@ from ops.studies.kinds import Entry
 from ops.studies.layers import ResultName
 
 Cause = Literal[
-    "carried", "input", "sums", "atomics", "output", "sums and output", "input saturation", "output saturation"
+    "carried", "input", "sums", "atomics", "output", "sums and output", "input saturation", "output saturation",
+    "input underflow",
 ]  # fmt: skip
 """What makes a part of an error.
 
 carried
     The gradient at the output was computed with errors already (`ops.studies.attribution_chain`).
 input
-    The tensors are rounded to the type that is multiplied; what becomes 0 there is a part of it.
+    The tensors are rounded to the type that is multiplied, but for what is in "input underflow" or "input saturation".
 sums
     The additions in a Cube: groups of products and their order.
 atomics
@@ -29,9 +30,13 @@ sums and output
 input saturation, output saturation
     What is beyond the type that is multiplied, or that of the result, becomes its largest number. What becomes infinite
     is overflow: such elements are lost.
+input underflow
+    What is below the least normal number of the type that is multiplied loses digits there, or becomes 0. A larger loss
+    helps here, where dy is the operand; it does not help against rounding.
 """
 CAUSES: tuple[Cause, ...] = (
-    "carried", "input", "sums", "atomics", "output", "sums and output", "input saturation", "output saturation"
+    "carried", "input", "sums", "atomics", "output", "sums and output", "input saturation", "output saturation",
+    "input underflow",
 )  # fmt: skip
 
 MOST_CROSS = 0.05

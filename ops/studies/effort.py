@@ -31,8 +31,8 @@ MACS_PER_SECOND = 3e9
 GOLDEN_MACS_PER_SECOND = 2e9
 PEER_MACS_PER_SECOND = 0.1e9
 """The same of a golden in float64, and of a peer in float32, one product after the other."""
-COMPARED_PER_SECOND = 5e6
-"""Elements of a result that are compared with a golden and judged in a second."""
+COMPARED_PER_SECOND = 2.5e6
+"""Elements of a result beyond the caches that are compared with a golden and judged in a second."""
 _MOST_GOLDENS = 4
 """Of the tensors as they are, and as they are multiplied in three types."""
 _COMPARED_BYTES = 10 * 8
@@ -138,8 +138,8 @@ def checking_effort(cases: CaseSet, products: Sequence[str], modes: Sequence[int
     return effort
 
 
-def precision_effort(capture: Capture, options: StudyOptions) -> Effort:
-    """Return the effort of computing a study, as `timing_effort`; work of about a second or less is not counted.
+def precision_effort(capture: Capture, options: StudyOptions, runs: int = 1) -> Effort:
+    """Return the effort of computing a study ``runs`` times, as `timing_effort`; a second or less is not counted.
 
     Raises
     ------
@@ -148,11 +148,11 @@ def precision_effort(capture: Capture, options: StudyOptions) -> Effort:
     """
     chips = {name: get_product(name) for name in options.products}
     every = combinations_of(capture, options)
-    if sum(one.kind.macs(one.layer) for one in every) < MACS_PER_SECOND:
+    if runs * sum(one.kind.macs(one.layer) for one in every) < MACS_PER_SECOND:
         return Effort()
     with_peer = any(get_standard(name).needs_peer for name in options.standards)
     computed = _sum(_computed_effort(one, chips[one.product], options.dtype) for one in every)
-    return computed + _sum(_golden_effort(part, with_peer) for part in parts_of(every))
+    return (computed + _sum(_golden_effort(part, with_peer) for part in parts_of(every))).times(runs)
 
 
 def _golden_effort(part: Part, with_peer: bool) -> Effort:

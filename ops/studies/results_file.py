@@ -22,7 +22,7 @@ from npu_sim.budget import reserve
 from npu_sim.errors import InputFileError
 from npu_sim.report.files import check_writable, write_files
 from npu_sim.report.from_plain import from_plain
-from npu_sim.report.record import to_plain
+from npu_sim.report.record import counted, to_plain
 from ops.studies.attribution_report import AttributionRow
 from ops.studies.layers import AnyLayer
 from ops.studies.npz import open_file, refuse
@@ -100,7 +100,7 @@ class Results:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         check_writable(path)
         self._rows: dict[str, PrecisionRow] = {}
         self._layers: dict[str, LayerSummary] = {}
@@ -110,7 +110,7 @@ class Results:
 
     def _read(self, name: str) -> None:
         with open_file(name) as file:
-            size = self._path.stat().st_size
+            size = self.path.stat().st_size
             reserve(f"Results of {name}", size * _BYTES_PER_BYTE)
             data = file.read(size)
         try:
@@ -126,6 +126,12 @@ class Results:
             raise
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             refuse(name, f"The file must hold results ({FORMAT}), not something else ({error})", error)
+
+    @property
+    def words(self) -> str:
+        """How much it holds."""
+        causes = sum(map(len, self._causes.values()))
+        return f"{counted(len(self._rows), 'result')}{f' and the causes of {causes}' if causes else ''}"
 
     def row(self, key: str) -> PrecisionRow | None:
         """Return the result with that digest, if there is one."""
@@ -155,4 +161,4 @@ class Results:
         if self._causes:
             document["causes"] = self._causes
         text = json.dumps(to_plain(document), allow_nan=False)
-        write_files({self._path: text.encode()})
+        write_files({self.path: text.encode()})

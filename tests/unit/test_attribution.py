@@ -11,7 +11,7 @@ from precision_backend import gradient, operand
 from npu_sim.errors import ShapeError
 from npu_sim.products import get_product
 from npu_sim.report.record import to_plain
-from ops.common.definition import input_gradient
+from ops.common.definition import input_gradient, weight_gradient
 from ops.conv_backward.api import convolution_backward
 from ops.studies.attribution import attribute
 from ops.studies.attribution_chain import carry
@@ -157,6 +157,34 @@ def test_attribution_tells_every_gradient_apart(dtype):
         rounds = row.output_dtype != "fp32" or (row.gradient == "dx" and row.compute_dtype == "fp16")
         assert (row.error.share("output") > 0) == rounds
         assert set(row.additions) >= ({"serial"} if row.gradient != "db" else set())
+
+
+def test_underflow_is_told_from_rounding():
+    """dy is below the normal numbers of fp16: what is lost there is not what other operands lose."""
+    whole = layer()
+    small = dataclasses.replace(whole, dy=(whole.dy * np.float32(2.0**-20)))
+    options = dict(products=(SPLIT[0],), cube_math_types=(2,), gradients=("dw",))
+    (row,) = rows_of(small, **options)
+    assert row.error.main == "input underflow"
+
+    def golden(x, dy):
+        wide = (x.astype(np.float64), dy.astype(np.float64))
+        return weight_gradient(*wide, small.weight_shape, small.stride, small.padding)
+
+    def as_half(values):
+        """Rounded, but for what is below the normal numbers."""
+        tiny = np.abs(values) < 2.0**-14
+        return np.where(tiny, values.astype(np.float64), values.astype(np.float16).astype(np.float64))
+
+    exact, rounded = golden(small.x, small.dy), golden(as_half(small.x), as_half(small.dy))
+    lost = golden(small.x.astype(np.float16), small.dy.astype(np.float16)) - rounded
+    whole_error = row.error.relative_l2**2 * np.sum(exact**2)
+    assert row.error.share("input underflow") == pytest.approx(np.sum(lost**2) / whole_error, rel=1e-4)
+    assert row.error.share("input") == pytest.approx(np.sum((rounded - exact) ** 2) / whole_error, rel=1e-4)
+    (scaled,) = rows_of(dataclasses.replace(small, dy=small.dy * np.float32(2.0**30)), **options)
+    assert scaled.error.main == "input"
+    assert (scaled.error.share("input underflow") or 0) < 1e-4
+    assert scaled.error.relative_l2 < row.error.relative_l2 / 10
 
 
 def test_saturation_is_a_cause_and_infinity_is_lost():

@@ -386,6 +386,30 @@ def test_precision_wrong_product_is_refused_before_the_model_runs(capsys, tmp_pa
     assert "Product must be a known SoC version or series alias, not '910c'" in err
 
 
+def test_precision_interrupted_says_what_is_kept_and_how_to_go_on(capsys, monkeypatch, own_file):
+    calls = []
+
+    def runner(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return convolution_backward(*arguments, **options)
+
+    stand_in = Backend(convolution_backward=runner, golden=backend().golden, get_product=backend().get_product)
+    monkeypatch.setattr(precision_study, "emulator", lambda: stand_in)
+    arguments = (own_file, "--product", "910b", "--cube-math-type", "0", "--cube-math-type", "1", "--no-picture")
+    for kept, words in (
+        ((), "nothing is kept; with --results FILE what is computed stays, and the same command goes on from there"),
+        (("--results", "kept.json"), "kept.json holds 2 results; the same command goes on from there"),
+    ):
+        calls.clear()
+        code, out, err = call(capsys, *arguments, *kept)
+        assert (code, out) == (130, "")
+        assert err == f"npu-sim: {words}\nnpu-sim: error: interrupted\n"
+    assert call(capsys, *arguments, *kept)[0] == 0
+    assert len(calls) == 6
+
+
 def words_of(picture):
     """The texts in an SVG picture, one string."""
     return " ".join(re.findall("<!-- (.*?) -->", picture))

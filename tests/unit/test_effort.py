@@ -115,6 +115,10 @@ def layers_of(found):
 def test_effort_of_precision_counts_from_a_second_on(monkeypatch):
     capture, options = layers_of(cases()), StudyOptions(products=("910b",), cube_math_types=(0,))
     assert precision_effort(capture, options) == Effort()
+    # below a second once, above it in so many runs
+    monkeypatch.setattr(effort, "MACS_PER_SECOND", cases().cases[0].macs * 50)
+    assert precision_effort(capture, options) == Effort()
+    assert 2 <= precision_effort(capture, options, 100).seconds < 3
     monkeypatch.setattr(effort, "MACS_PER_SECOND", cases().cases[0].macs / 50)
     found = precision_effort(capture, options)
     assert found.seconds == pytest.approx(50, rel=0.01)
