@@ -144,6 +144,33 @@ def test_copies_pad_by_the_value_that_was_set_unless_they_name_one(tmp_path, nam
     assert np.array_equal(y, np.append(x, np.full(12, 3 if names else 1, np.float16)))
 
 
+LONG = """
+#include "kernel_operator.h"
+using namespace AscendC;
+extern "C" __global__ __aicore__ void longs(GM_ADDR x, GM_ADDR y, int64_t value) {
+  GlobalTensor<int64_t> in, out;
+  in.SetGlobalBuffer((__gm__ int64_t*)x); out.SetGlobalBuffer((__gm__ int64_t*)y);
+  LocalTensor<int64_t> t(TPosition::VECCALC, 0, 16);
+  DataCopyPad(t, in, DataCopyExtParams(2, 40, 0, 0, 0), DataCopyPadExtParams<int64_t>(true, 1, 2, value));
+  SetFlag<HardEvent::MTE2_MTE3>(0); WaitFlag<HardEvent::MTE2_MTE3>(0);
+  DataCopyPad(out, t, DataCopyExtParams(1, 120, 0, 0, 0));
+}
+"""
+
+
+def test_elements_of_64_bits_are_padded(tmp_path):
+    path = tmp_path / "longs.cpp"
+    path.write_text(LONG)
+    x, y = np.arange(10, dtype=np.int64) * (1 << 40) + 3, np.zeros(15, np.int64)
+    kernel = ascendc.compile(path)
+    for value in (0, -1):
+        kernel(x, y, value)
+        rows = [[value, *x[5 * i : 5 * i + 5], value, value] for i in range(2)]
+        assert y.tolist() == np.concatenate(rows)[:15].tolist()
+    with pytest.raises(ascendc.KernelError, match="must pad by a value with equal halves"):
+        kernel(x, y, 7)
+
+
 NEWER = """
 #include "kernel_operator.h"
 using namespace AscendC;

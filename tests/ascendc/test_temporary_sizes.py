@@ -54,6 +54,7 @@ int main() {
     AscendC::GetPowerMaxMinTmpSize(row, one, false, size, false, most, least); printf("%u %u ", most, least);
     AscendC::GetXorMaxMinTmpSize(row, 2, false, most, least); printf("%u %u ", most, least);
     AscendC::GetSumMaxMinTmpSize(48, size, false, most, least); printf("%u %u ", most, least);
+    AscendC::GetMeanMaxMinTmpSize(48, size, size, false, most, least); printf("%u %u ", most, least);
     least = AscendC::GetSoftMaxMinTmpSize(matrix, size, false);
     printf("%u %u\\n", AscendC::GetSoftMaxMaxTmpSize(matrix, size, false), least);
   }
@@ -86,12 +87,13 @@ template <class T> __global__ __aicore__ void apply(GM_ADDR x, GM_ADDR y, int32_
     Xor(to.template ReinterpretCast<int16_t>(), from.template ReinterpretCast<int16_t>(),
         from.template ReinterpretCast<int16_t>(), free, 300);
   if (which == next++) Sum(to, from, free, SumParams{7, 48, 48});
+  if (which == next++) Mean(to, from, free, MeanParams{7, 48, 48});
   if (which == next++) SoftMax<T>(to, from, free, t, SoftMaxShapeInfo{7, 48, 7, 48});
   SetFlag<HardEvent::V_MTE3>(0); WaitFlag<HardEvent::V_MTE3>(0);
   DataCopy(out, to, 336);
 }
 """
-NAMES = [*FUNCTIONS, "Power", "Xor", "Sum", "SoftMax"]
+NAMES = [*FUNCTIONS, "Power", "Xor", "Sum", "Mean", "SoftMax"]
 
 
 @pytest.fixture(scope="module")

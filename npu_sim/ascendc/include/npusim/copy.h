@@ -129,6 +129,24 @@ inline void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, cons
                      src.tensor);
 }
 #endif
+}  // namespace AscendC
+
+namespace npusim {
+
+// Elements of 64 bits are two words of 32 for DataCopyPad, so what they are padded by has to have equal halves.
+template <class T> inline constexpr int PAD_WORDS = sizeof(T) == 8 ? 2 : 1;
+template <class T> constexpr int64_t padded() { return sizeof(T) == 8 ? int64_t(data::INT32) : moved<T>(); }
+template <class T> inline int64_t pad_value(Here here, int64_t bits) {
+  if constexpr (sizeof(T) == 8) {
+    if (uint32_t(bits) != uint32_t(uint64_t(bits) >> 32))
+      refuse(here, "DataCopyPad of 64-bit elements must pad by a value with equal halves, such as 0 or -1");
+    return int32_t(bits);
+  }
+  return bits;
+}
+}  // namespace npusim
+
+namespace AscendC {
 
 template <class T>
 inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& p,
@@ -138,10 +156,12 @@ inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, c
   if (dst.space != npusim::space::UB)
     npusim::refuse(here, "DataCopyPad must go to UB, not to %s", npusim::space_name(dst.space));
   npusim::emit_data_copy_pad(here, dst.space, dst.address, npusim::space::GM, src.address(), p.blockCount, p.blockLen,
-                             p.srcStride, p.dstStride, pad.leftPadding, pad.rightPadding,
+                             p.srcStride, p.dstStride, pad.leftPadding * npusim::PAD_WORDS<T>,
+                             pad.rightPadding * npusim::PAD_WORDS<T>,
                              pad.isPad || npusim::self->pads ? npusim::mode::PAD : 0,
-                             pad.isPad ? npusim::bits_of(pad.paddingValue) : npusim::self->pad_bits,
-                             npusim::moved<T>(), src.tensor);
+                             npusim::pad_value<T>(here, pad.isPad ? npusim::bits_of(pad.paddingValue)
+                                                                  : npusim::self->pad_bits),
+                             npusim::padded<T>(), src.tensor);
 }
 // The value of copies that pad without naming one (isPad false).
 template <class T, TPosition position = TPosition::MAX> inline void SetPadValue(T value) {
@@ -162,7 +182,7 @@ inline void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, c
   npusim::checked(here, dst, "DataCopyPad");
   npusim::checked(here, src, "DataCopyPad");
   npusim::emit_data_copy_pad(here, npusim::space::GM, dst.address(), src.space, src.address, p.blockCount, p.blockLen,
-                             p.srcStride, p.dstStride, 0, 0, 0, 0, npusim::moved<T>(), dst.tensor);
+                             p.srcStride, p.dstStride, 0, 0, 0, 0, npusim::padded<T>(), dst.tensor);
 }
 template <class T>
 inline void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& p,

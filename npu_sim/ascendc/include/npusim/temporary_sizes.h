@@ -112,6 +112,10 @@ inline void GetSumMaxMinTmpSize(const uint32_t, const uint32_t, const bool, uint
   least = npusim::LEAST_TEMPORARY;
   most = 255 * npusim::LEAST_TEMPORARY;
 }
+inline void GetMeanMaxMinTmpSize(const uint32_t count, const uint32_t type_size, const uint32_t, const bool reuses,
+                                 uint32_t& most, uint32_t& least) {
+  GetSumMaxMinTmpSize(count, type_size, reuses, most, least);
+}
 
 // A row of floats, its last repeat and a block.
 inline uint32_t GetSoftMaxMinTmpSize(const TensorShape& shape, const uint32_t, const bool) {
