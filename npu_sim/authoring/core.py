@@ -58,7 +58,7 @@ class Core:
         self.machine: Follower | None = None
         self.pipe: TPipe | None = None
         self._names = names
-        self._last: FrameType = sys._getframe(0)
+        self._last: FrameType | None = None
         self._owned: set[int] = set()
 
     @property
@@ -182,7 +182,11 @@ class Core:
     def end(self) -> None:
         """Do what the end of a kernel does: its TPipe is destroyed, at the line of the last instruction."""
         if self.pipe is not None:
-            self.pipe.close(self._last)
+            self.pipe.close(self._last or sys._getframe(0))
+
+    def release(self) -> None:
+        """Let go of what refers back to the core, so that its rows go with it and not when garbage is collected."""
+        self.machine = self.pipe = self._last = None
 
     def sync_all(self) -> None:
         """SyncAll: a new phase begins when every core of the launch has ended this one, of a mixed kernel both kinds.

@@ -179,7 +179,7 @@ class KernelFunction:
             core.end()
         finally:
             core.machine.close()
-            core.machine = None
+            core.release()
 
 
 @overload

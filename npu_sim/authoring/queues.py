@@ -316,6 +316,7 @@ class TPipe:
             core.refuse(frame, StateError, "a TPipe must be destroyed once, not twice")
         for queue in self._queues:
             queue._close(frame, self)
+        self._queues.clear()
         for event in range(CUBE_EVENTS if self._has_preset else 0):
             core.flag(frame, Op.WAIT_FLAG, Pipe.M, Pipe.MTE1, event)
         for buffer in self._buffers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import re
 import runpy
@@ -439,3 +440,13 @@ def test_looking_at_a_buffer_behind_an_illegal_row_names_the_row_s_line():
     lines, start = inspect.getsourcelines(looks.__wrapped__)
     line = start + next(at for at, text in enumerate(lines) if "not a whole block" in text)
     assert f"test_authoring.py:{line})" in str(caught.value)
+
+
+def test_recording_leaves_nothing_for_the_garbage_collector():
+    gc.collect()
+    gc.disable()
+    try:
+        scaled.record(_x(), np.empty(LENGTH, np.float32), blocks=2)
+        assert not [thing for thing in gc.get_objects() if isinstance(thing, Core | TPipe)]
+    finally:
+        gc.enable()
