@@ -26,7 +26,7 @@ def fitness_of(rows: Iterable[PrecisionRow], deciding: Golden) -> tuple[Fitness,
     rows : iterable of PrecisionRow
         Of a report.
     deciding : {"original", "rounded"}
-        Golden that decides; the sentences name it first.
+        Golden that decides; the sentences name it first unless only the other one says "not fit".
     """
     by_mode: dict[tuple[str, str], list[PrecisionRow]] = {}
     for row in rows:
@@ -70,7 +70,7 @@ def _fitness(rows: Sequence[PrecisionRow], deciding: Golden) -> Fitness:
 
 
 def _words(one: Fitness, deciding: Golden) -> str:
-    """Return "910b mode 2 (fp16): fit by the rounded golden, not fit by the original: 2 FAIL (a dw, b dw); ..."."""
+    """Return "910b mode 2 (fp16): not fit by the original golden: 2 FAIL (a dw, b dw); fit by the rounded..."."""
     modes = f" mode {' '.join(one.modes)}" if one.modes != ("-",) else ""
     where = f"{' '.join(one.places)}{modes}"
     if one.refused == one.gradients:
@@ -84,8 +84,9 @@ def _words(one: Fitness, deciding: Golden) -> str:
         by = " by both goldens" if fits[deciding] != "not judged" else ""
         judged = f"{fits[deciding]}{by}{listed[deciding]}"
     else:
-        parts = (f"{fits[golden]} by the {golden} golden{listed[golden]}" for golden in (deciding, other))
-        judged = "; ".join(parts)
+        # who reads no further than the first words reads the worse of the two
+        order = sorted((deciding, other), key=lambda golden: fits[golden] != "not fit")
+        judged = "; ".join(f"{fits[golden]} by the {golden} golden{listed[golden]}" for golden in order)
     rest = [f"{len(one.void)} void, not judged"] if one.void else []
     rest += [f"{one.refused} refused"] if one.refused else []
     gradients = counted(one.gradients, "gradient")

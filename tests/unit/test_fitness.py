@@ -71,17 +71,19 @@ def test_every_row_is_counted_once_and_equal_products_and_modes_are_one(deciding
     [
         ([("pass", "pass")], "rounded", "910b mode 1 (fp16): fit by both goldens; 1 gradient"),
         ([("fail", "pass")], "rounded",
-         "910b mode 1 (fp16): fit by the rounded golden; not fit by the original golden: 1 FAIL (l0 dw); 1 gradient"),
+         "910b mode 1 (fp16): not fit by the original golden: 1 FAIL (l0 dw); fit by the rounded golden; 1 gradient"),
         ([("fail", "pass")], "original",
          "910b mode 1 (fp16): not fit by the original golden: 1 FAIL (l0 dw); fit by the rounded golden; 1 gradient"),
+        ([("void", "pass")], "rounded",
+         "910b mode 1 (fp16): fit by the rounded golden; not judged by the original golden; 1 gradient"),
         ([("fail", "fail"), ("pass", "pass")], "rounded",
          "910b mode 1 (fp16): not fit by both goldens: 1 FAIL (l0 dw); 2 gradients"),
         ([("void", "void")] * 2, "rounded", "910b mode 1 (fp16): not judged; of 2 gradients 2 void, not judged"),
         ([("pass", "pass"), ("void", "void"), None], "rounded",
          "910b mode 1 (fp16): fit by both goldens; of 3 gradients 1 void, not judged, 1 refused"),
         ([("fail", "pass")] * 6, "rounded",
-         "910b mode 1 (fp16): fit by the rounded golden; not fit by the original golden: 6 FAIL (l0 dw, l1 dw, l2 dw, "
-         "l3 dw and 2 more); 6 gradients"),
+         "910b mode 1 (fp16): not fit by the original golden: 6 FAIL (l0 dw, l1 dw, l2 dw, l3 dw and 2 more); "
+         "fit by the rounded golden; 6 gradients"),
         ([None], "rounded", "910b mode 1: refused"),
     ],
 )  # fmt: skip
