@@ -16,6 +16,7 @@ from npu_sim.ascendc.arguments import SharedMemory
 from npu_sim.ascendc.process import Process
 from npu_sim.budget import reserve
 from npu_sim.engines.execute import ExecuteOptions
+from npu_sim.engines.kit import kit_bytes
 from npu_sim.engines.session import Session
 from npu_sim.errors import NpuSimError, ProgramError
 from npu_sim.isa.codes import Data, Space
@@ -154,6 +155,8 @@ class Cores:
         if core not in self._sessions:
             assert self._memory is not None
             options = self._options("fp16")
+            cores = len(self._sessions) + 1
+            reserve(f"Buffers of {cores} cores", cores * kit_bytes(self._product.core))
             self._sessions[core] = Session(self._product, options, self._memory, core=core)
             self._types[core] = "fp16"
         return self._sessions[core]

@@ -11,12 +11,22 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.isa.cube import scratch_floats
+from npu_sim.isa.footprint import empty_runs
 from npu_sim.isa.row import empty_rows
-from npu_sim.memory.core import CoreMemory
+from npu_sim.memory.core import CoreMemory, memory_bytes
 from npu_sim.products import CoreSpec
 
 KindT = TypeVar("KindT")
 BufferT = TypeVar("BufferT")
+
+
+def kit_bytes(core: CoreSpec) -> int:
+    """Return what a `Kit` takes on the host."""
+    return memory_bytes(core) + 8 * scratch_floats(core) + 4 * _staging_floats(core)
+
+
+def _staging_floats(core: CoreSpec) -> int:
+    return max(core.l0c_bytes // 4, 8192)
 
 
 @dataclass(slots=True)
@@ -33,7 +43,7 @@ class Kit:
         return cls(
             memory=CoreMemory.for_core(core),
             scratch=np.empty(scratch_floats(core), np.float64),
-            staging=np.empty(max(core.l0c_bytes // 4, 8192), np.float32),
+            staging=np.empty(_staging_floats(core), np.float32),
         )
 
 
@@ -65,3 +75,4 @@ class Spare(Generic[KindT, BufferT]):
 
 KITS = Spare(Kit.for_core)
 ROWS = Spare(empty_rows)
+RUNS = Spare(empty_runs)

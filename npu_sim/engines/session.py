@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.engines.execute_options import ExecuteOptions, configuration
-from npu_sim.engines.kit import KITS, Kit
+from npu_sim.engines.kit import KITS, RUNS, Kit
 from npu_sim.engines.session_jit import first_outside, localise
 from npu_sim.errors import InternalError, ProgramError, ShapeError
 from npu_sim.fenv import default_fenv
 from npu_sim.isa.atomic import SINK_LENGTH
 from npu_sim.isa.codes import Space
 from npu_sim.isa.dispatch import run_rows
-from npu_sim.isa.footprint import empty_runs
+from npu_sim.isa.footprint import RUN_CAPACITY
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.row import join_rows
 from npu_sim.memory.core import CoreMemory
@@ -70,7 +70,6 @@ class Session:
         self._core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
         self._parts: list[np.ndarray] | None = [] if record else None
         self._count = 0
-        self._runs = empty_runs()
         self._sink = np.zeros(SINK_LENGTH, np.int64)
         self._sink[3] = self._config[3]
         self._no_gm = np.zeros(0, np.uint8)
@@ -140,7 +139,9 @@ class Session:
         if table is None:
             table = self._table_of(spans)
             self._tables = [*self._tables[-1:], (spans, table)]
-        outside = int(first_outside(rows, count, table, self._runs, self._reached))
+        runs = RUNS.take(RUN_CAPACITY)
+        outside = int(first_outside(rows, count, table, runs, self._reached))
+        RUNS.give_back(RUN_CAPACITY, runs)
         if outside >= 0:
             raise ProgramError([self._outside(rows[outside], outside, spans, context)])
         if self._parts is not None and emitted is not None:

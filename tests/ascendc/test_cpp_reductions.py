@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from npu_sim import ascendc
+from npu_sim.budget import ENVIRONMENT
+from npu_sim.errors import BudgetError
 from tests.ascendc.compiler import require_compiler
 
 require_compiler()
@@ -25,6 +28,21 @@ def test_softmax_of_rows():
     # exp and the sum of 200 terms: a few roundings of 2^-24 each, the sum's own error at most 200 of them
     assert np.abs(y / exact - 1).max() < 220 * 2.0**-24
     assert run.findings == ()
+
+
+def test_buffers_of_all_cores_are_in_the_budget(monkeypatch):
+    softmax = ascendc.compile(SOFTMAX)
+    x, y = np.ones((40, 64), np.float32), np.empty((40, 64), np.float32)
+    monkeypatch.setenv(ENVIRONMENT, "16 MiB")
+    with pytest.raises(BudgetError, match=r"^Buffers of \d+ cores must be at most 16777216 bytes"):
+        softmax(x, y, 40, 64, blocks=20, product="910b")
+    tracemalloc.start(1)
+    try:
+        softmax(x, y, 40, 64, blocks=2, product="910b")
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_allclose(y, 1 / 64)
 
 
 SOURCE = """
