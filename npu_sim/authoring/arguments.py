@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from npu_sim.authoring.tensors import GlobalTensor, In, InOut, Out
+from npu_sim.budget import reserve
 from npu_sim.dtypes.formats import get_dtype
 from npu_sim.errors import DTypeError, ShapeError, shown
 from npu_sim.memory.core import POISON_BYTE
@@ -96,6 +97,8 @@ class Arguments:
 
     def copies(self) -> dict[str, np.ndarray]:
         """Return the bytes of every tensor as the kernel finds them: results are poison."""
+        # of an input twice for a moment
+        reserve("Copies of the tensors of a kernel", 2 * sum(one.array.nbytes for one in self._tensors.values()))
         return {
             name: np.full(one.array.nbytes, POISON_BYTE, np.uint8)
             if isinstance(one.tensor, Out)

@@ -17,7 +17,7 @@ from npu_sim.authoring.core import BUFFER_MARKS
 from npu_sim.authoring.methods import parameters_of, shape_of
 from npu_sim.authoring.reference import methods_table
 from npu_sim.engines.timeline import run_timeline
-from npu_sim.errors import NpuSimError, ShapeError, StateError
+from npu_sim.errors import BudgetError, NpuSimError, ShapeError, StateError
 from npu_sim.isa.codes import Data, Mode, Space
 from npu_sim.isa.op import OPS, Op
 from npu_sim.products import get_product
@@ -440,6 +440,13 @@ def test_looking_at_a_buffer_behind_an_illegal_row_names_the_row_s_line():
     lines, start = inspect.getsourcelines(looks.__wrapped__)
     line = start + next(at for at, text in enumerate(lines) if "not a whole block" in text)
     assert f"test_authoring.py:{line})" in str(caught.value)
+
+
+def test_copies_of_tensors_are_in_the_budget():
+    # one element, seen as 2^43 bytes
+    x = np.broadcast_to(np.float32(1), 1 << 41)
+    with pytest.raises(BudgetError, match=r"^Copies of the tensors of a kernel must be at most"):
+        scaled.machine(x, np.empty(LENGTH, np.float32), blocks=1)
 
 
 def test_recording_leaves_nothing_for_the_garbage_collector():
