@@ -454,6 +454,7 @@ def test_recording_leaves_nothing_for_the_garbage_collector():
     gc.disable()
     try:
         scaled.record(_x(), np.empty(LENGTH, np.float32), blocks=2)
-        assert not [thing for thing in gc.get_objects() if isinstance(thing, Core | TPipe)]
+        # by type: isinstance asks objects for their class, and what other libraries left may answer with a warning
+        assert not [thing for thing in gc.get_objects() if issubclass(type(thing), Core | TPipe)]
     finally:
         gc.enable()
