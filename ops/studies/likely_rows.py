@@ -96,12 +96,11 @@ def unread_row(rows_of: RowsOf, core_count: int) -> LikelyRow | None:
         for at in reversed(_working(rows).tolist()):
             touched = _touched(rows, at)
             written = [run for run in touched if run[1] != READ and run[0] != Space.GM]
-            if any(run[1] != READ and run[0] == Space.GM for run in touched) or not written:
-                is_used = True
-            elif all(run[1] != READ for run in touched):
-                is_used = True  # what only fills can be overwritten before anything reads it
-            else:
-                is_used = any(part.any() for run in written for part in _cells(read, run))
+            is_store = any(run[1] != READ and run[0] == Space.GM for run in touched)
+            # what only fills can be overwritten before anything reads it
+            is_fill = all(run[1] != READ for run in touched)
+            is_used = is_store or is_fill or not written
+            is_used = is_used or any(part.any() for run in written for part in _cells(read, run))
             for run in written:
                 for part in _cells(read, run):
                     part[:] = False

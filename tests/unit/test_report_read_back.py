@@ -12,7 +12,7 @@ from ops.cli.precision_html import render
 from ops.studies.attribution import attribute
 from ops.studies.default_shapes import default_shapes
 from ops.studies.precision import study
-from ops.studies.precision_report import PrecisionReport, StudyOptions
+from ops.studies.precision_report import SCHEMA_VERSION, PrecisionReport, StudyOptions
 from ops.studies.precision_rows import csv_bytes
 
 
@@ -42,7 +42,7 @@ def test_report_is_read_back_to_the_last_figure(report):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda plain: plain | {"schema_version": 5},
+        lambda plain: plain | {"schema_version": SCHEMA_VERSION - 1},
         lambda plain: plain | {"rows": 3},
         lambda plain: plain | {"more": 1},
         lambda plain: plain | {"options": plain["options"] | {"golden": "third"}},
@@ -52,7 +52,8 @@ def test_report_is_read_back_to_the_last_figure(report):
     ],
 )
 def test_other_documents_are_refused_on_one_line(report, change):
-    with pytest.raises(InputFileError, match=r"^A precision report must be JSON of schema_version 6, not ") as caught:
+    rule = f"^A precision report must be JSON of schema_version {SCHEMA_VERSION}, not "
+    with pytest.raises(InputFileError, match=rule) as caught:
         PrecisionReport.from_json(json.dumps(change(json.loads(report.to_json()))))
     assert "\n" not in str(caught.value)
     with pytest.raises(InputFileError):
