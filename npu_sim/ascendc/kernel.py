@@ -97,12 +97,11 @@ class SourceKernel:
         return self._builds[key].program()
 
     def _types(self, given: Sequence[str | None]) -> Types:
-        """Return the macros of the types of its tensors."""
+        """Return the macros of the types of its tensors, which must be its operator's, asked for or not."""
         texts = self._texts()
-        if not uses_types(texts):
-            return Types()
         definition = definition_of(self.source.path, self.name, self._definition)
-        return type_macros(definition, self.parameters, given, self._defines, texts)
+        types = type_macros(definition, self.parameters, given, self._defines, texts)
+        return types if uses_types(texts) else Types()
 
     def _texts(self) -> list[str]:
         directories = include_directories(self.source, self._include)

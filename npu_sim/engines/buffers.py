@@ -1,5 +1,8 @@
 """Lives of named buffers: use without or behind their life, overruns, old content, double and missing FreeTensor.
 
+A buffer may end behind its space, as on a device, where nothing happens until those bytes are used: that it does is a
+finding, and what uses them is refused as any access outside a space.
+
 For launches whose rows say where their buffers are (`npu_sim.isa.local_buffer`). The names of the findings are those of
 asc-tools' npuchk (``docs/02_npu_check_en.md``).
 """
@@ -36,6 +39,7 @@ _KINDS = {
     jitted.TAKEN: Kind.BUFFER_TAKEN,
     jitted.NOT_ALIVE: Kind.BUFFER_FREED_TWICE,
     jitted.LEAK: Kind.BUFFER_LEAK,
+    jitted.TOO_LARGE: Kind.CAPACITY,
 }
 
 
@@ -69,7 +73,7 @@ def run_buffers(launch: Launch, product: Product) -> list[Violation]:
         count = int(lives.book[jitted.FINDINGS])
         if count:
             rows = _program(launch, core, buffer)
-            found += [_violation(finding, rows, core, launch) for finding in lives.findings[:count].tolist()]
+            found += [_violation(finding, rows, core, launch, product) for finding in lives.findings[:count].tolist()]
     return found
 
 
@@ -97,9 +101,14 @@ def _new_lives(product: Product, buffer_count: int) -> jitted.Lives:
     )
 
 
-def _violation(finding: list[int], rows: np.ndarray, core: int, launch: Launch) -> Violation:
+def _violation(finding: list[int], rows: np.ndarray, core: int, launch: Launch, product: Product) -> Violation:
     code, number, other, space, start, length = finding
     row = rows[number - 1 : number].copy()[0]
+    if code == jitted.TOO_LARGE:
+        name, capacity = Space(space).name, space_capacities(product)[Space(space)]
+        words = f"must leave {name} at most {capacity} bytes, not ask for {start + length} ({product.name})"
+    else:
+        words = _detail(np.int64(code), rows, number, other, launch)
     return Violation(
         kind=_KINDS[np.int64(code)],
         row=number - 1,
@@ -111,7 +120,7 @@ def _violation(finding: list[int], rows: np.ndarray, core: int, launch: Launch) 
         space=Space(space),
         start=start,
         length=length,
-        detail=f"{name_of(row)} {_detail(np.int64(code), rows, number, other, launch)}",
+        detail=f"{name_of(row)} {words}",
     )
 
 

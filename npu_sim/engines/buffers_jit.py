@@ -25,8 +25,8 @@ BOOK_LENGTH = CELLS + 7
 WRITERS = 1 << 13
 """Rows back to which the bytes that a row wrote are counted."""
 
-(READ_FREE, WRITE_FREE, READ_OVERRUN, WRITE_OVERRUN, DEAD, UNREAD, TAKEN, NOT_ALIVE, LEAK) = (
-    np.int64(code) for code in range(1, 10)
+(READ_FREE, WRITE_FREE, READ_OVERRUN, WRITE_OVERRUN, DEAD, UNREAD, TAKEN, NOT_ALIVE, LEAK, TOO_LARGE) = (
+    np.int64(code) for code in range(1, 11)
 )
 
 
@@ -148,11 +148,14 @@ def check_rows(lives: Any, rows: np.ndarray, count: Int, runs: np.ndarray) -> No
             space, start, length = np.int64(row["dst_space"]), np.int64(row["dst"]), np.int64(row["count"])
             number = np.int64(row["value"])
             inside = 0 <= space < 7 and 0 <= number < len(lives.alive) and start >= 0 and length >= 0
-            if inside and book[BASE + space] >= 0 and start + length <= 32 * book[CELLS + space]:
-                if op == Op.ALLOC_TENSOR:
-                    _allocate(lives, number, space, start, length)
-                else:
-                    _free(lives, number, space, start, length)
+            if inside and book[BASE + space] >= 0:
+                room = 32 * book[CELLS + space] - start
+                if op == Op.ALLOC_TENSOR and length > room:
+                    _report(lives, TOO_LARGE, np.int64(0), space, start, length)
+                if room > 0 and op == Op.ALLOC_TENSOR:
+                    _allocate(lives, number, space, start, min(length, room))
+                elif room > 0:
+                    _free(lives, number, space, start, min(length, room))
             continue
         at = book[ROW] & (WRITERS - 1)
         lives.writers[at, 0], lives.writers[at, 1], lives.writers[at, 2] = book[ROW], 0, 0

@@ -138,6 +138,7 @@ def elementwise(
     accumulates: bool = False,
     common: bool = False,
     is_amount: bool = False,
+    keeps_sign: bool = False,
 ) -> Instruction:
     """Return an element-wise instruction.
 
@@ -150,7 +151,7 @@ def elementwise(
         only one, ``dst`` what the result replaces.
     documentation : str
         What it does to an element, for its emitter.
-    floats, halves, integers, reference, then
+    floats, halves, integers, reference, then, keeps_sign
         See `Elementwise`.
     dtypes : mapping of str to frozenset of Data
         Element types by architecture that has it.
@@ -190,7 +191,13 @@ def elementwise(
         run=None,
         apart=not common,
         elementwise=Elementwise(
-            floats=floats, halves=halves, integers=integers, reference=reference, then=then, order=order
+            floats=floats,
+            halves=halves,
+            integers=integers,
+            reference=reference,
+            then=then,
+            order=order,
+            keeps_sign=keeps_sign,
         ),
         cost=_cost_by_banks(call) if by_banks else _cost(call, step),
         masked=masked,

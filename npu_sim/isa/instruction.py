@@ -114,6 +114,8 @@ class Elementwise:
         What is computed of the result, after it was rounded to the type; of it alone or of it and a third operand.
     order : tuple of str
         Fields of the operands, first those of the function, then that of ``then``; ``dst`` is what the result replaces.
+    keeps_sign : bool
+        Whether an integer result keeps the sign bit of its first operand, and of ``integers`` only the bits below.
     """
 
     floats: Any = None
@@ -122,6 +124,7 @@ class Elementwise:
     reference: Callable[..., Any]
     then: Elementwise | None = None
     order: tuple[str, ...] = ()
+    keeps_sign: bool = False
 
     @property
     def arguments(self) -> int:

@@ -17,7 +17,7 @@ from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.codes import Data
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import OPS, by_opcode
-from npu_sim.isa.vector_values import fit_integer, is_arithmetic, widen
+from npu_sim.isa.vector_values import fit_integer, is_arithmetic, widen, with_sign_of
 from npu_sim.reinterpret import reinterpret
 
 _PIECE = 1024
@@ -100,6 +100,7 @@ _scalar_of_floats = switch(("dst", "x", "scalar"), _floats_of(_SCALAR, _over_sca
 _HALVES = {i.op: i.elementwise.halves for i in _MEMBERS if i.elementwise.halves is not None}
 _HAS_HALVES = by_opcode(lambda i: i.op in _HALVES, dtype=np.bool_)
 _one_of_halves = switch(("dst", "x"), {op: _over_one(function) for op, function in _HALVES.items()}, _no_loop)
+_KEEPS_SIGN = by_opcode(lambda i: i in _MEMBERS and i.elementwise.keeps_sign, dtype=np.bool_)
 _integer = switch(("x", "y"), _integers_of((_ONE, _TWO, _SCALAR)), _no_integer)
 
 
@@ -116,17 +117,23 @@ def _combine_floats(op, dst, x, y, scalar):
 
 
 @jit
+def _fitted(op, x, y, bits, saturate):
+    exact = _integer(op, x, y)
+    return with_sign_of(x, exact, bits) if _KEEPS_SIGN[op] else fit_integer(exact, bits, saturate)
+
+
+@jit
 def _combine_int32(op, dst, x, y, scalar, saturate):
     for i in range(len(dst)):
         other = scalar if _SHAPE[op] == _SCALAR else np.int64(y[i])
-        dst[i] = fit_integer(_integer(op, np.int64(x[i]), other), 32, saturate)
+        dst[i] = _fitted(op, np.int64(x[i]), other, 32, saturate)
 
 
 @jit
 def _combine_int16(op, dst, x, y, scalar, saturate):
     for i in range(len(dst)):
         other = scalar if _SHAPE[op] == _SCALAR else np.int64(y[i])
-        dst[i] = fit_integer(_integer(op, np.int64(x[i]), other), 16, saturate)
+        dst[i] = _fitted(op, np.int64(x[i]), other, 16, saturate)
 
 
 @jit

@@ -46,6 +46,13 @@ def fit_integer(value: Any, bits: Int, saturate: Int) -> Int:
 
 
 @jit
+def with_sign_of(other: Any, value: Any, bits: Int) -> Int:
+    """Return a signed integer of ``bits`` bits with the sign bit of ``other`` and the bits of ``value`` below."""
+    half = np.int64(1) << np.int64(bits - 1)
+    return (value & (half - 1)) | (other & -half)
+
+
+@jit
 def read_element(ub: np.ndarray, at: Int, dtype: Int) -> Int:
     """Return one element: the pattern of a float (unsigned), the value of an integer."""
     if dtype == Data.FP32:

@@ -13,7 +13,7 @@ from npu_sim import ascendc
 from npu_sim.accumulation import SERIAL
 from npu_sim.ascendc.build import HOST_INCLUDE, INCLUDE
 from npu_sim.compilers import CompilationError
-from npu_sim.errors import ShapeError
+from npu_sim.errors import ProgramError, ShapeError
 from npu_sim.products import get_product
 from ops.matmul.tiling import MatmulShape
 from tests.ascendc.compiler import require_compiler
@@ -234,12 +234,14 @@ def test_what_a_tiling_may_not_be_ends_the_kernel(source):
     tiling = ascendc.matmul_tiling(64, 64, 64)
     for field, value, said in (("baseM", 20, "baseM must be a positive multiple of 16, not 20"),
                                ("baseK", 4096, "must fit L0A and L0B"),
-                               ("singleCoreK", 0, "sizes above 0"),
-                               ("stepKa", 100, "InitBuffer must leave L1")):  # fmt: skip
+                               ("singleCoreK", 0, "sizes above 0")):  # fmt: skip
         wrong = ascendc.TCubeTiling.from_buffer_copy(tiling)
         setattr(wrong, field, value)
         with pytest.raises(ascendc.KernelError, match=said):
             compute(source, "half, float", a, a, a, np.zeros((64, 64), np.float32), wrong)
+    tiling.stepKa = 100
+    with pytest.raises(ProgramError, match="must stay inside the 524288 bytes of L1"):
+        compute(source, "half, float", a, a, a, np.zeros((64, 64), np.float32), tiling)
 
 
 def test_a_vector_core_that_never_registers_is_waited_for_in_vain(tmp_path):

@@ -195,3 +195,15 @@ def test_findings_and_errors_name_the_header_and_not_its_copy(project: Path) -> 
     with pytest.raises(CompilationError) as error:
         _told(project, np.int32, np.float32, np.int32)
     assert re.search(rf"{re.escape(str(told))}:7", str(error.value))
+
+
+def test_arrays_of_other_types_than_the_operator_has_are_refused_of_kernels_that_do_not_ask(project: Path) -> None:
+    project.write_text(
+        """#include "kernel_operator.h"
+        extern "C" __global__ __aicore__ void half_sum(GM_ADDR x, GM_ADDR scale, GM_ADDR y) {}
+        """
+    )
+    kernel = ascendc.compile(project)
+    kernel(np.zeros(16, np.float16), np.zeros(16, np.float32), np.zeros(8, np.float32))
+    with pytest.raises(DTypeError, match="types of HalfSum must be a combination of its definition"):
+        kernel(np.zeros(16, np.float16), np.zeros(16, np.float32), np.zeros(16, np.float16))

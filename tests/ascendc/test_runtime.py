@@ -8,6 +8,7 @@ import pytest
 from npu_sim import ascendc
 from npu_sim.compilers import CompilationError
 from npu_sim.errors import InputFileError, NpuSimError, ProgramError, ShapeError
+from npu_sim.program.violation import Kind
 from tests.ascendc.compiler import require_compiler
 
 require_compiler()
@@ -31,39 +32,50 @@ __aicore__ void overflows(GM_ADDR x) { if (deep(1)) Trap(); }
 __aicore__ void throws(GM_ADDR x) { throw 3; }
 __aicore__ void exits(GM_ADDR x) { _exit(5); }
 __aicore__ void too_big(GM_ADDR x) {
-  TPipe pipe; TBuf<> buffer;
-  pipe.InitBuffer(buffer, 1 << 20);  // 21
+  TPipe pipe; TBuf<> first, buffer; TQue<TPosition::VECIN, 1> queue;
+  pipe.InitBuffer(first, 1 << 17);
+  pipe.InitBuffer(buffer, 1 << 17);  // 22
+  pipe.InitBuffer(queue, 1, 64);  // 23
+  GlobalTensor<float> g; g.SetGlobalBuffer((__gm__ float*)x);
+  auto head = buffer.Get<float>();
+  Duplicate(head, 3.0f, 64);
+  int event = pipe.FetchEventID(HardEvent::V_MTE3);
+  SetFlag<HardEvent::V_MTE3>(event); WaitFlag<HardEvent::V_MTE3>(event);
+  DataCopy(g[64 * GetBlockIdx()], head, 64);
+  if (GetBlockNum() == 2) return;
+  auto block = queue.AllocTensor<float>();
+  Duplicate(block, 3.0f, 8);  // 32
 }
 __aicore__ void empty(GM_ADDR x) {
   TPipe pipe; TQue<TPosition::VECIN, 1> queue; pipe.InitBuffer(queue, 1, 64);
-  auto tensor = queue.DeQue<half>();  // 25
+  auto tensor = queue.DeQue<half>();  // 36
 }
 __aicore__ void full(GM_ADDR x) {
   TPipe pipe; TQue<TPosition::VECIN, 1> queue; pipe.InitBuffer(queue, 1, 64);
   auto first = queue.AllocTensor<half>();
-  auto second = queue.AllocTensor<half>();  // 30
+  auto second = queue.AllocTensor<half>();  // 41
 }
 __aicore__ void skips(GM_ADDR x) {
   if (GetBlockIdx() == 0) return;
-  SyncAll();  // 34
+  SyncAll();  // 45
 }
 __aicore__ void asserts(GM_ADDR x) {
-  ascendc_assert(GetBlockNum() == 77, "blocks");  // 37
+  ascendc_assert(GetBlockNum() == 77, "blocks");  // 48
 }
 __aicore__ void unaligned(GM_ADDR x) {
   TPipe pipe; TBuf<> buffer; pipe.InitBuffer(buffer, 64);
   GlobalTensor<half> g; g.SetGlobalBuffer((__gm__ half*)x);
-  DataCopy(buffer.Get<half>(), g, 5);  // 42
+  DataCopy(buffer.Get<half>(), g, 5);  // 53
 }
 __aicore__ void outside(GM_ADDR x) {
   TPipe pipe; TBuf<> buffer; pipe.InitBuffer(buffer, 4096);
   GlobalTensor<float> g; g.SetGlobalBuffer((__gm__ float*)x);
-  DataCopy(buffer.Get<float>(),  // 47
+  DataCopy(buffer.Get<float>(),  // 58
            g[64], 1024);
 }
 __aicore__ void wide(GM_ADDR x) {
   LocalTensor<float> t(TPosition::VECCALC, 0, 64);
-  Adds(t, t, 1.0f, 1 << 30);  // 52
+  Adds(t, t, 1.0f, 1 << 30);  // 63
 }
 __global__ __aicore__ void ends(GM_ADDR x, int32_t which) {
   void (*all[])(GM_ADDR) = {loops, crashes, overflows, throws, exits, too_big, empty, full, skips,
@@ -123,12 +135,11 @@ def kernel(source, name):
         ("overflows", "stack of 1024 KiB overflowed", 0, None),
         ("throws", "kernel must not throw", 0, None),
         ("exits", "its program ended with exit code 5", 0, None),
-        ("too_big", "InitBuffer must leave UB at most 196608 bytes, not ask for 1048576", 0, 21),
-        ("empty", "DeQue of a VECIN queue must come behind an EnQue", 0, 25),
-        ("full", "AllocTensor of a VECIN queue must find a free one of its 1 blocks", 0, 30),
-        ("skips", "SyncAll must be reached by every core", 1, 34),
-        ("asserts", "assertion must hold: GetBlockNum() == 77", 0, 37),
-        ("unaligned", "DataCopy count must be whole blocks of 32 bytes, not 5", 0, 42),
+        ("empty", "DeQue of a VECIN queue must come behind an EnQue", 0, 36),
+        ("full", "AllocTensor of a VECIN queue must find a free one of its 1 blocks", 0, 41),
+        ("skips", "SyncAll must be reached by every core", 1, 45),
+        ("asserts", "assertion must hold: GetBlockNum() == 77", 0, 48),
+        ("unaligned", "DataCopy count must be whole blocks of 32 bytes, not 5", 0, 53),
     ],
 )
 def test_what_ends_a_kernel_names_core_and_line(source, name, words, core, line):
@@ -147,7 +158,7 @@ def test_what_ends_a_kernel_names_core_and_line(source, name, words, core, line)
     assert words in str(checked.stopped_by)
 
 
-@pytest.mark.parametrize(("name", "line"), [("outside", 47), ("wide", 52)])
+@pytest.mark.parametrize(("name", "line"), [("outside", 58), ("wide", 63)])
 def test_an_instruction_that_cannot_be_carried_out_is_a_finding_at_its_line(source, name, line):
     run, which = kernel(source, "ends"), NAMES.index(name)
     x = np.arange(64, dtype=np.float32)
@@ -158,6 +169,20 @@ def test_an_instruction_that_cannot_be_carried_out_is_a_finding_at_its_line(sour
     assert [found.line.line for found in checked.findings] == [line]
     assert "auto_sync on" in str(checked.findings[0])
     assert np.array_equal(x, np.arange(64))
+
+
+def test_more_of_a_buffer_than_there_is_is_a_finding_and_its_use_is_refused(source):
+    run, which = kernel(source, "ends"), NAMES.index("too_big")
+    x = np.zeros(128, np.float32)
+    found = run(x, which, blocks=2).findings
+    assert (x == 3).all()
+    assert [(one.core, one.line.line, one.kind) for one in found] == [
+        (core, line, Kind.CAPACITY) for core in (0, 1) for line in (22, 23)
+    ]
+    assert "must leave UB at most 196608 bytes, not ask for 262144 (Ascend910B2)" in str(found[0])
+    with pytest.raises(ProgramError) as raised:
+        run(x, which)
+    assert [one.line.line for one in raised.value.violations] == [32]
 
 
 def test_numbers_structs_and_pointers_arrive(source):

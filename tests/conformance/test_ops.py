@@ -280,7 +280,7 @@ def _prepared(op, instance, rng):
         rows["comparison"][-1] %= 2  # what shows every change: LT or GT
     if op in (*ELEMENTWISE, *MASKED, Op.COMPARE_SCALAR) and "value" in SPEC_OF_OP[op].fields:
         dtype = Data(rows[-1]["dtype"])
-        if count_form == Op.SHIFT_RIGHT:
+        if count_form in (Op.SHIFT_LEFT, Op.SHIFT_RIGHT):
             rows["value"][-1] %= 4  # so that the bit that is changed stays
         else:
             rows["value"][-1] = int(_ordinary(rng, 1, dtype).view(f"i{ITEM[dtype]}")[0])

@@ -466,7 +466,7 @@ def _types(op, product):
 
 def _scalar_for(rng, op, dtype):
     """A scalar that is legal for a count form: any element, but for shifts an amount."""
-    if op == Op.SHIFT_RIGHT:
+    if op in (Op.SHIFT_LEFT, Op.SHIFT_RIGHT):
         return int(rng.integers(8 * ITEM[dtype] + 1))
     return int(random_elements(rng, 1, dtype).view(f"u{ITEM[dtype]}")[0])
 

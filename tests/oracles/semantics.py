@@ -602,6 +602,9 @@ def _rounded(element, operands, dtype, saturate):
     with np.errstate(all="ignore"):
         if dtype in INTEGERS:
             exact = element.reference(*(value.astype(np.int64) for value in values))
+            if element.keeps_sign:
+                half = 1 << (8 * ITEM[dtype] - 1)
+                exact = exact % half - half * (values[0] < 0)
             return encode_integer(exact.tolist(), dtype, saturate)
         return _pack_floats(element.reference(*values), dtype, saturate)
 

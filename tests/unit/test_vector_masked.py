@@ -42,6 +42,14 @@ def test_shift_right_keeps_the_sign_as_in_the_page(amount, wanted):
     assert got[:8].view(np.uint16).tolist() == [wanted] * 4
 
 
+@pytest.mark.parametrize(("amount", "wanted"), [(1, 0xD554), (3, 0xD550), (16, 0x8000)])
+def test_shift_left_keeps_the_sign_bit_as_in_the_page(amount, wanted):
+    builder = ProgramBuilder(A2)
+    builder.shift_left(dst=0, src=256, dtype=Data.INT16, count=4, value_bits=amount)
+    got = _after(builder, src=(256, np.full(4, 0xAAAA, np.uint16)))
+    assert got[:8].view(np.uint16).tolist() == [wanted] * 4
+
+
 def test_leaky_relu_of_signed_zeros_and_infinities_as_in_the_page():
     builder = ProgramBuilder(A2)
     minus_one = int(np.array(-1, np.float16).view(np.uint16))

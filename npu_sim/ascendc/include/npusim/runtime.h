@@ -232,6 +232,8 @@ inline void settle_gm(Here here) {
 inline const uint8_t* settled(Here here, int64_t in_space, int64_t address, int64_t size) {
   if (!control->reads) refuse(here, "GetValue must come in a call that computes, not in one that is only recorded");
   bool is_ub = in_space == space::UB;
+  if (is_ub && (address < 0 || address + size > control->ub_bytes))
+    refuse(here, "contents of UB must be looked at inside it, not at %lld", (long long)address);
   if (!(is_ub && window_owner == self->index && self->ub_rows == self->row_count)) {
     control->space = in_space;
     control->address = is_ub ? 0 : address;
