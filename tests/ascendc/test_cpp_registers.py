@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -104,3 +106,40 @@ def test_int32_is_cast_to_half_by_the_scale(kernel: ascendc.SourceKernel, scale:
     assert run.findings == ()
     with pytest.raises(KernelError, match="must come behind SetDeqScale"):
         kernel(x, y, np.zeros(8, np.float32), 5, scale)
+
+
+def test_sums_of_repeats_are_added_in_a_register(tmp_path: Path) -> None:
+    path = tmp_path / "sums.cpp"
+    path.write_text("""
+#include "kernel_operator.h"
+using namespace AscendC;
+extern "C" __global__ __aicore__ void sums(GM_ADDR x, GM_ADDR y, bool accumulates) {
+  GlobalTensor<float> gx, gy;
+  gx.SetGlobalBuffer((__gm__ float*)x); gy.SetGlobalBuffer((__gm__ float*)y);
+  TPipe pipe;
+  TQue<QuePosition::VECIN, 1> in;
+  pipe.InitBuffer(in, 1, 300 * sizeof(float));
+  LocalTensor<float> u = in.AllocTensor<float>();
+  DataCopy(u, gx, 296);
+  in.EnQue(u);
+  u = in.DeQue<float>();
+  int32_t repeats = 4;
+  AscendCUtils::SetMask<float>(64);
+  vcadd(nullptr, (__ubuf__ float*)u.GetPhyAddr(), repeats, 1, 1, 8, accumulates);
+  gy.SetValue(0, GetAccVal<float>());
+  AscendCUtils::SetMask<float>(40);
+  vcadd(nullptr, (__ubuf__ float*)u[256].GetPhyAddr(), 1, 1, 1, 8, true);
+  uint64_t bits = GetAccVal();
+  gy.SetValue(1, *reinterpret_cast<float*>(&bits));
+  in.FreeTensor(u);
+}
+""")
+    x, y = np.random.default_rng(4).integers(-9, 10, 296).astype(np.float32), np.zeros(8, np.float32)
+    x[:256] = 0
+    x[:256:64] = 2.0**24, 1, 1, 1  # as a tree, or from the other end, they would be more
+    run = ascendc.compile(path)(x, y, True)
+    assert y[0] == 2.0**24
+    assert y[1] == x[256:].sum()
+    assert run.findings == ()
+    with pytest.raises(KernelError, match="vcadd that does not accumulate must be given a place"):
+        ascendc.compile(path)(x, y, False)

@@ -258,4 +258,68 @@ NPUSIM_ROW_SUM(Mean, MeanParams, true)
   }
 NPUSIM_BROADCAST(BroadCast)
 NPUSIM_BROADCAST(Broadcast)
+
+// Rows of a tensor and of masks of a byte, which may be longer.
+struct SelectWithBytesMaskShapeInfo {
+  uint32_t firstAxis = 0, srcLastAxis = 0, maskLastAxis = 0;
+};
+}  // namespace AscendC
+
+namespace npusim {
+
+// Where the mask is what `mode` says to 0, the tensor's elements, else the scalar.
+template <class T, class U>
+inline void select_bytes(Here here, const LocalTensor<T>& dst, const LocalTensor<T>& src, T scalar,
+                         const LocalTensor<U>& mask, const LocalTensor<uint8_t>& temporary, AscendC::CMPMODE mode,
+                         const AscendC::SelectWithBytesMaskShapeInfo& info) {
+  static_assert(sizeof(U) == 1, "Select with a mask is modelled of masks of bytes");
+  if (!has_vector()) return;
+  if (info.maskLastAxis < info.srcLastAxis || info.maskLastAxis % 32 || info.srcLastAxis * sizeof(T) % 32)
+    refuse(here, "Select with a mask must have rows of whole blocks, those of the mask not shorter, not of %u and %u elements",
+           info.srcLastAxis, info.maskLastAxis);
+  constexpr int64_t AT_ONCE = 256;  // elements whose bits are a block
+  Temporary room(here, "Select", &temporary);
+  int64_t turn = room.bytes() / (AT_ONCE * 2 + AT_ONCE / 8) * AT_ONCE;
+  if (!turn) refuse(here, "Select with a mask must be given a temporary buffer of 544 bytes, not %lld", (long long)room.bytes());
+  bool is_flat = info.maskLastAxis == info.srcLastAxis;
+  int64_t rows = is_flat ? 1 : info.firstAxis, width = int64_t(info.srcLastAxis) * (is_flat ? info.firstAxis : 1);
+  LocalTensor<half> words = room.template part<half>(0, turn * 2);
+  LocalTensor<uint8_t> bits = room.template part<uint8_t>(turn * 2, turn / 8);
+  for (int64_t row = 0; row < rows; row++) {
+    for (int64_t first = 0; first < width; first += turn) {
+      int32_t count = int32_t(width - first < turn ? width - first : turn);
+      int32_t whole = int32_t(up(count, AT_ONCE));
+      uint32_t at = uint32_t(row * info.srcLastAxis + first);
+      if (whole != count) AscendC::Duplicate<half>(words, half(0), whole, here);
+      barrier(here, pipe::V);
+      AscendC::Cast(words, mask[uint32_t(row * info.maskLastAxis + first)].template ReinterpretCast<uint8_t>(),
+                    AscendC::RoundMode::CAST_NONE, uint32_t(count), here);
+      barrier(here, pipe::V);
+      AscendC::CompareScalar(bits, words, half(0), mode, uint32_t(whole), here);
+      barrier(here, pipe::V);
+      AscendC::Select(dst[at], bits, src[at], scalar, AscendC::SELMODE::VSEL_TENSOR_SCALAR_MODE, uint32_t(count), here);
+      barrier(here, pipe::V);
+    }
+  }
+}
+}  // namespace npusim
+
+namespace AscendC {
+
+// A mask of 0 chooses the first, any other the second of tensor and scalar.
+#define NPUSIM_SELECT_BYTES(Name)                                                                                    \
+  template <class T, class U, bool reuse = true>                                                                     \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const std::common_type_t<T> src1,          \
+                   const LocalTensor<U>& mask, const LocalTensor<uint8_t>& temporary,                                \
+                   const SelectWithBytesMaskShapeInfo& info, Here here = Here::now()) {                              \
+    npusim::select_bytes<T, U>(here, dst, src0, src1, mask, temporary, CMPMODE::EQ, info);                           \
+  }                                                                                                                  \
+  template <class T, class U, bool reuse = true>                                                                     \
+  inline void Name(const LocalTensor<T>& dst, const std::common_type_t<T> src0, const LocalTensor<T>& src1,          \
+                   const LocalTensor<U>& mask, const LocalTensor<uint8_t>& temporary,                                \
+                   const SelectWithBytesMaskShapeInfo& info, Here here = Here::now()) {                              \
+    npusim::select_bytes<T, U>(here, dst, src1, src0, mask, temporary, CMPMODE::NE, info);                           \
+  }
+NPUSIM_SELECT_BYTES(Select)
+NPUSIM_SELECT_BYTES(SelectWithBytesMask)
 }  // namespace AscendC

@@ -3,12 +3,12 @@
 #include "npusim/vector.h"
 
 #ifdef NPUSIM_HAS_REDUCE_REPEAT_MASKED
-// The instruction itself, by addresses of UB; its sums are not accumulated.
+// The instruction itself, by addresses of UB; registers.h has the form that accumulates.
 template <class T, class = std::enable_if_t<sizeof(T) == 2 || sizeof(T) == 4>>
 inline void vcadd(T* dst, T* src, int32_t repeats, int32_t dst_step, int32_t src_block, int32_t src_step,
                   bool accumulates = false, npusim::Here here = npusim::Here::now()) {
   if (!npusim::has_vector()) return;
-  if (accumulates) npusim::refuse(here, "vcadd that accumulates is not modelled");
+  if (accumulates) npusim::refuse(here, "vcadd that accumulates must be given no place (nullptr)");
   npusim::emit_reduce_repeat_masked(here, int64_t(dst), int64_t(src), npusim::number<T>(), repeats, dst_step, src_block,
                                     src_step);
 }

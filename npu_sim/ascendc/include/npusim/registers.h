@@ -8,6 +8,26 @@ namespace npusim {
 constexpr int64_t SCALED_AT_ONCE = (TEMPORARY_BYTES - 256) / int64_t(sizeof(float));  // whole repeats
 }  // namespace npusim
 
+#ifdef NPUSIM_HAS_REDUCE_REPEAT_MASKED
+// To no place: the sums of the repeats are added, in their order, in the register that GetAccVal reads. ASSUMED that it
+// begins at 0 with each call, and that the sums go through the part of UB that calls may use for themselves.
+template <class T, class = std::enable_if_t<sizeof(T) == 2 || sizeof(T) == 4>>
+inline void vcadd(std::nullptr_t, T* src, int32_t repeats, int32_t, int32_t src_block, int32_t src_step,
+                  bool accumulates, npusim::Here here = npusim::Here::now()) {
+  if (!npusim::has_vector() || repeats <= 0) return;
+  if (!accumulates) npusim::refuse(here, "vcadd that does not accumulate must be given a place for its sums");
+  AscendC::LocalTensor<T> sums(AscendC::TPosition::VECCALC, uint32_t(npusim::temporary_area(here)), uint32_t(repeats));
+  vcadd((T*)sums.address, src, repeats, 1, src_block, src_step, false, here);
+  T values[npusim::MAX_PARTS];
+  npusim::look(here, sums, repeats, values);
+  T sum = values[0];
+  for (int32_t i = 1; i < repeats; i++) sum = T(float(sum) + float(values[i]));
+  npusim::self->sum = 0;
+  memcpy(&npusim::self->sum, (const void*)&sum, sizeof sum);
+  npusim::let_go(here);
+}
+#endif
+
 namespace AscendC {
 
 // The sum of the last ReduceSum of a number of elements, by the bits of its type.
