@@ -11,7 +11,8 @@ issues everything that follows). A barrier on `Pipe.ALL` joins all. Flags are si
 goes on in the most permissive way that still shows what the fault breaks - a wait without a set orders nothing, a
 second set replaces the first.
 
-Lives of tiles and shadow cells are those of `hazards_cells`, what is kept from row to row is in `hazards_book`.
+Lives of tiles and shadow cells are those of `hazards_cells`, what a row touches of them is in `hazards_touch`, what is
+kept from row to row in `hazards_book`.
 """
 
 from __future__ import annotations
@@ -29,323 +30,51 @@ from npu_sim.engines.hazards_book import (
     BARRIER_PIPES,
     BLOCK_LIMIT,
     BY_HANDSHAKES,
-    CAPACITY,
     CHIP_BASE,
     CHIP_FLOOR,
     CLOCKS,
     CORE,
     CORE_BASE,
-    CORE_RAW,
-    CORE_WAR,
-    CORE_WAW,
     CORES,
     CROSSING,
     EVENTS,
     FINDINGS,
-    FOREIGN_ATOMIC,
-    FOREIGN_READER,
     FRAGMENTED,
     FREE_COUNT,
     FULL,
     GM,
-    GM_READER,
-    GM_SCALAR_READER,
     HELD,
     KNOWN,
-    LAUNCH_BASE,
     LEFT_SET,
     LENIENT,
     LIVES,
-    NODE_COUNT,
     ONE,
     OUTSIDE,
     PHASE_BASE,
     PIPE,
     PIPES,
-    RAW,
-    READ_BEYOND,
     READ_MISALIGNED,
-    READ_NOWHERE,
     ROW_FINDINGS,
-    RUN_BLOCKS,
-    SCALAR_READER,
     SERIAL,
     SET_TWICE,
-    SLOTS,
     SPACE,
     STOPPED,
     TOO_LARGE,
     TURNED,
-    USED,
     WAIT_UNSET,
-    WAR,
-    WAW,
-    WRITE_BEYOND,
     WRITE_MISALIGNED,
-    WRITE_NOWHERE,
     ZERO,
     report,
 )
-from npu_sim.engines.hazards_cells import (
-    end_lives,
-    keep_foreign,
-    scan,
-    scan_lives,
-    set,
-)
+from npu_sim.engines.hazards_cells import set
+from npu_sim.engines.hazards_touch import blocks_touched, nodes_needed, touch_run
 from npu_sim.isa.codes import Pipe
-from npu_sim.isa.footprint import ATOMIC_ADD, NO_FOOTPRINT, READ, WRITE, footprint
+from npu_sim.isa.footprint import NO_FOOTPRINT, footprint
 from npu_sim.isa.gm_extent import space_of
 from npu_sim.isa.instruction import ITEM, Instruction
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import Op, by_opcode
 from npu_sim.program.limits import MMAD_BARRIER_ELEMS
-
-
-@jit
-def _touch_cells(
-    slots: np.ndarray,
-    nodes: np.ndarray,
-    book: np.ndarray,
-    findings: np.ndarray,
-    lives: np.ndarray,
-    turned: np.ndarray,
-    space: Int,
-    access: Int,
-    entry: Int,
-    limits: Int,
-    c0: Int,
-    c1: Int,
-    mask: Int,
-    init_floor: Int,
-) -> None:
-    """Check an access to the bytes ``mask`` of cells ``[c0, c1)`` against every slot that matters, then record it."""
-    pipe = entry & 7
-    on_chip = space != GM
-    reader = pipe if pipe != Pipe.S else SCALAR_READER
-    core_floor = book[CORE_BASE] * 8
-    floor = book[PHASE_BASE] * 8
-    if on_chip:
-        # What other cores left in a buffer does not exist.
-        floor = book[CHIP_FLOOR] * 8
-        init_floor = book[CHIP_BASE] * 8 if access == READ else ZERO
-    for slot in range(SLOTS):
-        if slot > 0 and book[USED + SLOTS * space + slot] == 0:
-            continue
-        is_reader = slot > 0 if on_chip else slot > 3
-        if is_reader and (access == READ or (on_chip and slot == reader)):
-            continue
-        if access == ATOMIC_ADD and 1 <= slot <= 3:
-            continue
-        own_code, core_code = WAW, CORE_WAW
-        if is_reader:
-            own_code, core_code = WAR, CORE_WAR
-        elif access == READ:
-            own_code, core_code = RAW, CORE_RAW
-        init = init_floor if slot == 0 else ZERO
-        scan(
-            slots,
-            nodes,
-            book,
-            findings,
-            lives,
-            np.int64(slot),
-            c0,
-            c1,
-            mask,
-            limits,
-            own_code,
-            core_code,
-            floor,
-            init,
-            space,
-        )
-    target, foreign = ZERO, ZERO
-    if on_chip:
-        if access == READ:
-            target = reader
-    elif access == READ:
-        target, foreign = GM_READER if pipe != Pipe.S else GM_SCALAR_READER, FOREIGN_READER
-    elif access == ATOMIC_ADD:
-        target, foreign = np.int64(1 if pipe == Pipe.MTE3 else 2), FOREIGN_ATOMIC
-    if foreign != 0 and floor != core_floor:
-        keep_foreign(slots, nodes, book, target, foreign, c0, c1, mask)
-    if on_chip and access == READ:
-        scan_lives(slots, book, findings, lives, turned, c0, c1, space)
-    elif on_chip:
-        end_lives(slots, book, lives, c0, c1)
-    set(slots, nodes, book, target, c0, c1, mask, entry, space)
-
-
-@jit
-def _touch_bytes(
-    slots: np.ndarray,
-    nodes: np.ndarray,
-    book: np.ndarray,
-    findings: np.ndarray,
-    lives: np.ndarray,
-    turned: np.ndarray,
-    space: Int,
-    access: Int,
-    entry: Int,
-    limits: Int,
-    start: Int,
-    end: Int,
-    init_floor: Int,
-) -> None:
-    """Check and record an access to the bytes ``[start, end)``: a part of a cell, whole cells, a part of a cell."""
-    base = book[SPACE + 4 * space + 0]
-    while start < end:
-        cell, lead = start >> 5, start & 31
-        if lead == 0 and end - start >= 32:
-            behind, mask = end >> 5, FULL
-        else:
-            behind = cell + 1
-            mask = (FULL << lead) & FULL
-            if behind * 32 > end:
-                mask &= (ONE << (end & 31)) - 1
-        _touch_cells(
-            slots,
-            nodes,
-            book,
-            findings,
-            lives,
-            turned,
-            space,
-            access,
-            entry,
-            limits,
-            base + cell,
-            base + behind,
-            mask,
-            init_floor,
-        )
-        start = behind * 32
-
-
-@jit
-def _beyond(
-    book: np.ndarray, findings: np.ndarray, access: Int, space: Int, low: Int, high: Int, start: Int, end: Int
-) -> None:
-    """Report the part of ``[start, end)`` outside ``[low, high)``."""
-    code = CAPACITY
-    if space == GM:
-        code = READ_BEYOND if access == READ else WRITE_BEYOND
-    report(book, findings, code, ZERO, space, start, end - start, high if end > high else low)
-
-
-@jit
-def _touch_run(
-    slots: np.ndarray,
-    nodes: np.ndarray,
-    book: np.ndarray,
-    findings: np.ndarray,
-    lives: np.ndarray,
-    turned: np.ndarray,
-    births: np.ndarray,
-    tensors: np.ndarray,
-    runs: np.ndarray,
-    r: Int,
-    entry: Int,
-    limits: Int,
-    tensor: Int,
-) -> None:
-    """Check and record run ``r`` of a footprint."""
-    space, access, start = runs[r, 0], runs[r, 1], runs[r, 2]
-    length, repeats, stride = runs[r, 3], runs[r, 4], runs[r, 5]
-    low, high = ZERO, book[SPACE + 4 * space + 1]
-    data_end, init_floor = high, ZERO
-    if space == GM:
-        if tensor < 0 or tensor >= len(tensors):
-            code = READ_NOWHERE if access == READ else WRITE_NOWHERE
-            report(book, findings, code, ZERO, space, start, (repeats - 1) * stride + length, tensor)
-            return
-        low = tensors[tensor, 0]
-        high = low + tensors[tensor, 2]
-        data_end = low + tensors[tensor, 1]
-        # An atomic add reads its destination. Spare bytes behind a tensor may be read without having been written.
-        if births[tensor] == 0:
-            births[tensor] = book[LAUNCH_BASE]
-        if access != WRITE and tensors[tensor, 3] == 0:
-            init_floor = births[tensor] * 8
-    first, last = ZERO, repeats
-    if start < low or start + (repeats - 1) * stride + length > high:
-        _beyond(book, findings, access, space, low, high, start, start + (repeats - 1) * stride + length)
-        if start < low:
-            first = max(first, (low - start - length) // stride + 1)
-        last = min(last, (high - start + stride - 1) // stride)
-    for i in range(first, last):
-        begin = max(low, start + i * stride)
-        end = min(high, start + i * stride + length)
-        if begin >= end:
-            continue
-        if init_floor == 0 or end <= data_end:
-            _touch_bytes(
-                slots, nodes, book, findings, lives, turned, space, access, entry, limits, begin, end, init_floor
-            )
-        else:
-            if begin < data_end:
-                _touch_bytes(
-                    slots,
-                    nodes,
-                    book,
-                    findings,
-                    lives,
-                    turned,
-                    space,
-                    access,
-                    entry,
-                    limits,
-                    begin,
-                    data_end,
-                    init_floor,
-                )
-            _touch_bytes(
-                slots,
-                nodes,
-                book,
-                findings,
-                lives,
-                turned,
-                space,
-                access,
-                entry,
-                limits,
-                max(begin, data_end),
-                end,
-                ZERO,
-            )
-
-
-@jit
-def _blocks_touched(book: np.ndarray, runs: np.ndarray, count: Int) -> Int:
-    """Return an upper bound of what counts against `BLOCK_LIMIT` in ``count`` runs; it stops above that."""
-    blocks = np.int64(0)
-    for i in range(count):
-        capacity = book[SPACE + 4 * runs[i, 0] + 1]
-        repeats = min(runs[i, 4], capacity // runs[i, 5] + 2)
-        blocks += repeats * ((min(runs[i, 3], capacity) >> 5) + RUN_BLOCKS)
-        if blocks > BLOCK_LIMIT:
-            break
-    return blocks
-
-
-@jit
-def _nodes_needed(book: np.ndarray, runs: np.ndarray, count: Int) -> Int:
-    """Return an upper bound of the nodes that recording the ``count`` runs in ``runs`` may take.
-
-    A partly touched cell takes two nodes, in GM two more for what an earlier core did there. Keeping lists of earlier
-    cores copies each of their nodes at most once.
-    """
-    needed = np.int64(8 * count)
-    for i in range(count):
-        space = runs[i, 0]
-        if (runs[i, 2] | runs[i, 3] | runs[i, 5]) & 31 != 0:
-            needed += 8 * min(runs[i, 4], book[SPACE + 4 * space + 1] // runs[i, 5] + 2)
-    if book[PHASE_BASE] != book[CORE_BASE]:
-        needed += 3 * (book[NODE_COUNT] - book[FREE_COUNT])
-    return needed
-
 
 _OPERANDS = ("dst", "src0", "src1")
 
@@ -578,11 +307,11 @@ def check_rows(shadow: Any, rows: np.ndarray, first: Int, end: Int) -> Int:
             report(book, findings, OUTSIDE, ZERO, ZERO, ZERO, ZERO, ZERO)
         elif count < 0:
             report(book, findings, FRAGMENTED, ZERO, ZERO, ZERO, ZERO, np.int64(len(runs)))
-        elif _blocks_touched(book, runs, count) > BLOCK_LIMIT:
+        elif blocks_touched(book, runs, count) > BLOCK_LIMIT:
             report(book, findings, TOO_LARGE, ZERO, ZERO, ZERO, ZERO, BLOCK_LIMIT)
             count = np.int64(0)
         if count > 0:
-            if _nodes_needed(book, runs, count) > book[FREE_COUNT]:
+            if nodes_needed(book, runs, count) > book[FREE_COUNT]:
                 return i
             _check_alignment(book, findings, row)
         book[PIPE] = pipe
@@ -593,7 +322,7 @@ def check_rows(shadow: Any, rows: np.ndarray, first: Int, end: Int) -> Int:
             life = lives[book[SERIAL] & (LIVES - 1)]
             life[0], life[1], life[2], life[3] = book[SERIAL], book[HELD + pipe], op, 0
         for r in range(count):
-            _touch_run(
+            touch_run(
                 slots,
                 nodes,
                 book,
@@ -615,7 +344,7 @@ def check_rows(shadow: Any, rows: np.ndarray, first: Int, end: Int) -> Int:
 @jit
 def nodes_needed_by(shadow: Any, rows: np.ndarray, index: Int) -> Int:
     """Return the nodes that ``rows[index]`` may need."""
-    return _nodes_needed(shadow.book, shadow.runs, footprint(rows[index], shadow.runs))
+    return nodes_needed(shadow.book, shadow.runs, footprint(rows[index], shadow.runs))
 
 
 @jit
