@@ -1,10 +1,7 @@
 """Which cores of a launch run the same program, so that one of them need be timed for all, and what the cores touch.
 
 Two cores take the same time if their rows agree in all that the cost rules and the clocks read: opcode, pipe, mode and
-operands. Addresses in GM, tensors and the names for reports (site, tile) are left out, and so are bytes of a row that
-are no operand of its instruction. What is left of every row, in program order, goes into 16 lanes of 64 bits, one for
-each word of a row, and equal lanes mean equal cores: programs that differ would have to collide in every lane in which
-they differ.
+operands, without addresses in GM (`npu_sim.program.row_digest`).
 """
 
 from __future__ import annotations
@@ -21,41 +18,11 @@ from npu_sim._jit import JIT_ENABLED, Flag, jit
 from npu_sim.engines.timeline_memory import READ, STORED, no_extents
 from npu_sim.isa.codes import Space
 from npu_sim.isa.gm_extent import gm_extent, space_of
-from npu_sim.isa.instruction import Instruction
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
-from npu_sim.isa.op import by_opcode
-from npu_sim.isa.row import INSTR, ROW_BYTES
 from npu_sim.program.launch import Launch, PhaseKernels
+from npu_sim.program.row_digest import IN_USE, LANES, MASKS, mix_operands, mixed
 
-LANES = ROW_BYTES // 8
-_OFFSETS: Any = INSTR.fields
-_DST_LANE, _SRC_LANE = (_OFFSETS[name][1] // 8 for name in ("dst", "src0"))
-
-
-def _mask(instruction: Instruction) -> npt.NDArray[np.uint64]:
-    """Return the bits of a row that its time can depend on; addresses in GM are left out row by row."""
-    mask = np.zeros(ROW_BYTES, np.uint8)
-    for name in {"op", "pipe", "mode", *instruction.fields} - {"tensor", "site", "tile"}:
-        dtype, offset, *_ = _OFFSETS[name]
-        mask[offset : offset + dtype.itemsize] = 0xFF
-    return mask.view(np.uint64)
-
-
-MASKS = by_opcode(_mask, default=np.full(LANES, np.uint64(0xFF)), dtype=np.uint64)
-"""uint64[256, LANES]: what counts of a row; of numbers that are no opcode the number."""
-
-
-def _lanes_in_use() -> npt.NDArray[np.uint8]:
-    """Return, by opcode, how many lanes its mask has anything in, and which these are."""
-    table = np.zeros((len(MASKS), LANES + 1), np.uint8)
-    for op, mask in enumerate(MASKS):
-        used = np.flatnonzero(mask)
-        table[op, 0], table[op, 1 : 1 + len(used)] = len(used), used
-    return table
-
-
-IN_USE = _lanes_in_use()
-"""uint8[256, 1 + LANES]. Lane 0 of every row has the opcode: equal there, programs agree in which rows others have."""
+_NO_GM_BITS = np.uint64(0)
 
 
 @jit
@@ -70,14 +37,6 @@ def _widen(row: Any, is_read: Flag, gm_extents: np.ndarray) -> None:
     column = READ if is_read else STORED
     gm_extents[tensor, column] = min(gm_extents[tensor, column], low)
     gm_extents[tensor, column + 1] = max(gm_extents[tensor, column + 1], high)
-
-
-@jit
-def _mixed(lane: Any, word: Any) -> Any:
-    """Return a lane with one more word in it; all are uint64."""
-    mixed = lane ^ word
-    mixed = (mixed << np.uint64(25)) | (mixed >> np.uint64(39))
-    return mixed * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0xD1B54A32D192ED03)
 
 
 @jit
@@ -98,11 +57,8 @@ def _note(
         row = rows[i]
         op = np.int64(row["op"])
         to_gm, from_gm = space_of(row, 0) == Space.GM, space_of(row, 1) == Space.GM
-        first = _mixed(first, words[i * LANES] & masks[op, 0])
-        for at in range(2, 1 + np.int64(in_use[op, 0])):
-            lane = np.int64(in_use[op, at])
-            if not ((to_gm and lane == _DST_LANE) or (from_gm and lane == _SRC_LANE)):
-                lanes[lane] = _mixed(lanes[lane], words[i * LANES + lane] & masks[op, lane])
+        first = mixed(first, words[i * LANES] & masks[op, 0])
+        mix_operands(words, i, op, to_gm, from_gm, masks, in_use, _NO_GM_BITS, lanes)
         if with_extents and (to_gm or from_gm):
             _widen(row, from_gm, gm_extents)
     lanes[0] = first

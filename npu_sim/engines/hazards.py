@@ -21,7 +21,8 @@ from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
-from npu_sim.program.legality import issued_chunks
+from npu_sim.program.legality import issued_chunks, programs_of
+from npu_sim.program.row_digest import Programs
 from npu_sim.program.violation import Violation
 
 __all__ = ["FINDING_LIMIT", "emit_rows", "missing_order", "run_hazards", "run_hazards_programs", "run_hazards_rows"]
@@ -41,6 +42,7 @@ def run_hazards(
     *,
     outputs: Iterable[str] | None = None,
     chunk_rows: int = CHUNK_ROWS,
+    programs: Sequence[Programs] | None = None,
 ) -> list[Violation]:
     """Check every core and phase of one launch, or of several in stream order, without touching tensor data.
 
@@ -55,6 +57,9 @@ def run_hazards(
         Tensors that the launches have to fill. None: those outputs (`GmTensor.is_output`) of which they write anything.
     chunk_rows : int
         Rows emitted at a time (at least a launch's ``step_rows``); never changes the result.
+    programs : sequence of Programs, optional
+        Those of each launch (`program.legality.programs_of`), so that what equal cores do in their buffers is checked
+        once; never changes the result. None: they are found out.
 
     Returns
     -------
@@ -93,6 +98,9 @@ def run_hazards(
         buffer = empty_rows(max(chunk_rows, launch.step_rows))
         checker.auto_sync, checker.line_of = launch.auto_sync, launch.place_of
         checker.has_buffers, checker.keeps_cores = bool(launch.buffers), launch.keeps_cores
+        alike = None
+        if not launch.keeps_cores and launch.core_count > 1:
+            alike = programs_of(launch) if programs is None else programs[number]
         core_states = np.zeros((launch.core_count, CORE_STATE_LENGTH), np.int64)
         if launch.by_turns:
             found, is_stuck = check_by_turns(checker, number, launch, core_states)
@@ -106,7 +114,7 @@ def run_hazards(
             is_last = not launch.keeps_cores or phase == launch.phase_count - 1
             for core, core_state in enumerate(core_states):
                 checker.core_kind = launch.kind_of(core)
-                checker.begin(number, phase, core)
+                checker.begin(number, phase, core, None if alike is None else alike.digests[phase][core])
                 for rows in issued_chunks(launch, core, phase, buffer, core_state):
                     checker.check(rows, len(rows))
                 checker.end(is_last=is_last)

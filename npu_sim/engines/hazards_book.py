@@ -42,7 +42,9 @@ LENIENT = 22
 """Whether a wait for a flag that is not set is passed over, with a finding; else checking stops there."""
 STOPPED = 23
 """Whether it has stopped there."""
-SPACE = 24
+GM_ONLY = 24
+"""Whether only accesses to GM are checked: an equal program has shown that those to the buffers of a core are right."""
+SPACE = 25
 """[7 spaces, 4]: first cell, capacity in bytes, alignment of addresses, spare."""
 USED = SPACE + 4 * SPACES
 """[7 spaces, 7 slots]: whether a slot of a space was ever written."""

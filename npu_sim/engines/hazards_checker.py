@@ -81,6 +81,9 @@ _OF_ORDER = (
 _IN_PIPE = (kept.PIPE_RAW, kept.PIPE_WAW)
 _BETWEEN_CORES = (kept.CORE_RAW, kept.CORE_WAR, kept.CORE_WAW)
 
+_Program = tuple[bytes, bool, bool]
+"""Digest of the rows of a core and phase, and whether its compiler puts barriers and its rows say where buffers are."""
+
 RowSource = Callable[[int, int, int], np.ndarray]
 """``source(launch, phase, core)``: the rows of one core and phase."""
 
@@ -150,12 +153,18 @@ class Checker:
     held: list[np.ndarray] = field(default_factory=list)
     stuck: list[Violation] = field(default_factory=list)
     begun: set[int] = field(default_factory=set)
+    clean: set[_Program] = field(default_factory=set)
+    program: _Program | None = None
+    found_before: int = 0
 
     def __post_init__(self) -> None:
         self.shadow = _new_shadow(self.product, self.table)
 
-    def begin(self, launch: int, phase: int, core: int) -> None:
-        """Start the rows of one core and phase of a launch, or its next turn."""
+    def begin(self, launch: int, phase: int, core: int, digest: bytes | None = None) -> None:
+        """Start the rows of one core and phase of a launch, or its next turn.
+
+        ``digest``, of a core that begins anew: if nothing was found in an equal program, only GM is looked at.
+        """
         serial = int(self.shadow.book[kept.SERIAL])
         new_phase = not self.parts or (self.parts[-1].launch, self.parts[-1].phase) != (launch, phase)
         if not self.parts or self.parts[-1].launch != launch:
@@ -182,6 +191,9 @@ class Checker:
         self.shadow.book[kept.BY_HANDSHAKES] = not self.has_buffers
         self.shadow.book[kept.BARRIER_PIPES] = sum(1 << pipe for pipe in pipes)
         jitted.begin_core(self.shadow, new_phase)
+        self.program = None if digest is None else (digest, self.auto_sync, self.has_buffers)
+        self.shadow.book[kept.GM_ONLY] = self.program in self.clean
+        self.found_before = self._found()
         if self.keeps_cores:
             go_on(self.shadow, self.aside.pop(core, None))
         if self.turn_cores:
@@ -197,7 +209,7 @@ class Checker:
                 if self.shadow.book[kept.STOPPED]:
                     break
                 self._grow(int(jitted.nodes_needed_by(self.shadow, rows, done)))
-            if self.core_kind is not None:
+            if self.core_kind is not None and not self.shadow.book[kept.GM_ONLY]:
                 other = np.flatnonzero(foreign_rows(rows[:done], self.product, self.core_kind))
                 room = FINDING_LIMIT - len(self.foreign)
                 self.foreign += [[int(kept.OTHER_CORE), first + int(row), 0, 0, 0, 0, 0] for row in other[:room]]
@@ -250,6 +262,11 @@ class Checker:
         elif not starts.waits:
             book[kept.LENIENT] = 0
 
+    def _found(self) -> int:
+        """Count what was found so far."""
+        findings, dropped = self.shadow.book[[kept.FINDINGS, kept.DROPPED]].tolist()
+        return int(findings + dropped) + len(self.foreign) + len(self.stuck)
+
     def _flag_counts(self) -> npt.NDArray[np.int64]:
         """Return which flags are set, as `issue_order` counts them."""
         counts = new_flags()
@@ -265,6 +282,8 @@ class Checker:
         self.go_on()
         if is_last:
             jitted.end_core(self.shadow)
+        if self.program is not None and self._found() == self.found_before:
+            self.clean.add(self.program)
         if self.keeps_cores and is_last:
             forget(self.shadow)
         elif self.keeps_cores:

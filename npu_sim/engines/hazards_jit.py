@@ -43,6 +43,7 @@ from npu_sim.engines.hazards_book import (
     FREE_COUNT,
     FULL,
     GM,
+    GM_ONLY,
     HELD,
     KNOWN,
     LEFT_SET,
@@ -70,7 +71,7 @@ from npu_sim.engines.hazards_cells import set
 from npu_sim.engines.hazards_touch import blocks_touched, nodes_needed, touch_run
 from npu_sim.isa.codes import Pipe
 from npu_sim.isa.footprint import NO_FOOTPRINT, footprint
-from npu_sim.isa.gm_extent import space_of
+from npu_sim.isa.gm_extent import gm_operands, space_of
 from npu_sim.isa.instruction import ITEM, Instruction
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import Op, by_opcode
@@ -283,6 +284,7 @@ def check_rows(shadow: Any, rows: np.ndarray, first: Int, end: Int) -> Int:
     slots, nodes, book, findings = shadow.slots, shadow.nodes, shadow.book, shadow.findings
     flags, flag_clocks, tensors, runs = shadow.flags, shadow.flag_clocks, shadow.tensors, shadow.runs
     lives, turned, births = shadow.lives, shadow.turned, shadow.births
+    gm_only = book[GM_ONLY] != 0
     for i in range(first, end):
         row = rows[i]
         op = row["op"]
@@ -295,6 +297,9 @@ def check_rows(shadow: Any, rows: np.ndarray, first: Int, end: Int) -> Int:
                 _synchronise(book, findings, flags, flag_clocks, turned, row)
             elif book[CORES] == 0 and (op == Op.CROSS_CORE_SET_FLAG or op == Op.CROSS_CORE_WAIT_FLAG):
                 report(book, findings, CROSSING, ZERO, ZERO, ZERO, ZERO, ZERO)
+            book[SERIAL] += 1
+            continue
+        if gm_only and gm_operands(row) == 0:
             book[SERIAL] += 1
             continue
         pipe = np.int64(row["pipe"])

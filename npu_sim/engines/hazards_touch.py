@@ -19,6 +19,7 @@ from npu_sim.engines.hazards_book import (
     FREE_COUNT,
     FULL,
     GM,
+    GM_ONLY,
     GM_READER,
     GM_SCALAR_READER,
     LAUNCH_BASE,
@@ -212,6 +213,8 @@ def touch_run(
             births[tensor] = book[LAUNCH_BASE]
         if access != WRITE and tensors[tensor, 3] == 0:
             init_floor = births[tensor] * 8
+    elif book[GM_ONLY] != 0:
+        return
     first, last = ZERO, repeats
     if start < low or start + (repeats - 1) * stride + length > high:
         _beyond(book, findings, access, space, low, high, start, start + (repeats - 1) * stride + length)

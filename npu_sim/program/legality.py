@@ -15,10 +15,15 @@ from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import Product
 from npu_sim.program.launch import CoreKind, Launch
+from npu_sim.program.row_digest import LANES, Programs, digest
 from npu_sim.program.verify import verify
 from npu_sim.program.violation import Violation
+from npu_sim.units import BLOCK_BYTES
 
 _CHUNK_ROWS = 1 << 14
+_DIGEST_ROWS = 1 << 12
+_GM_BITS = ~np.uint64((1 << 40) - 1) | np.uint64(BLOCK_BYTES - 1)
+"""What the checks may read of an address in GM beside where its tensor is: its alignment, and whether it can be one."""
 
 
 def issued_chunks(
@@ -44,6 +49,24 @@ def issued_chunks(
         yield buffer[:count]
 
 
+def programs_of(launch: Launch) -> Programs:
+    """Emit the rows of every core and phase once, and tell which are the same program wherever their tensors are."""
+    buffer = empty_rows(max(_DIGEST_ROWS, launch.step_rows))
+    words = buffer.view(np.uint8).reshape(-1).view(np.uint64)
+    row_counts = np.zeros((launch.phase_count, launch.core_count), np.int64)
+    digests = [[b""] * launch.core_count for _ in range(launch.phase_count)]
+    for core in range(launch.core_count):
+        core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
+        for phase in range(launch.phase_count):
+            lanes = np.zeros(LANES, np.uint64)
+            with np.errstate(over="ignore"):  # without compilation NumPy reports that numbers of 64 bits wrap around
+                for rows in issued_chunks(launch, core, phase, buffer, core_state):
+                    digest(rows, words, len(rows), _GM_BITS, lanes)
+                    row_counts[phase, core] += len(rows)
+            digests[phase][core] = lanes.tobytes() + launch.kind_of(core).encode()
+    return Programs(tuple(map(tuple, digests)), row_counts)
+
+
 def verify_program(rows: np.ndarray, product: Product, *, core_kind: CoreKind | None = None) -> list[Violation]:
     """Check the whole program of one core and phase, INSTR[n] as emitted; ``rows`` are left alone. See `verify`."""
     issued = rows.copy()
@@ -51,7 +74,7 @@ def verify_program(rows: np.ndarray, product: Product, *, core_kind: CoreKind | 
     return verify(issued, product, core_kind=core_kind)
 
 
-def verify_launch(launch: Launch, product: Product) -> list[Violation]:
+def verify_launch(launch: Launch, product: Product, *, programs: Programs | None = None) -> list[Violation]:
     """Check every row of a launch, core by core, phase by phase, chunk by chunk.
 
     Parameters
@@ -59,18 +82,31 @@ def verify_launch(launch: Launch, product: Product) -> list[Violation]:
     launch : Launch
         Its GM arena is not used; bounds of GM tensors are for `program.bounds` and `engines.hazards`.
     product : Product
+    programs : Programs, optional
+        Those of the launch (`programs_of`): one of each kind is checked, and all if anything is wrong with it.
 
     Returns
     -------
     list of Violation
         As `verify`, on cores of the launch's kind; rows are numbered through the phases of a core.
     """
+    found = _verified(launch, product, programs)
+    return _verified(launch, product, None) if found and programs is not None else found
+
+
+def _verified(launch: Launch, product: Product, programs: Programs | None) -> list[Violation]:
+    """Check every row, or one program of each kind."""
     buffer = empty_rows(max(_CHUNK_ROWS, launch.step_rows))
-    batch, found = _Batch(product), []
+    batch, found, known = _Batch(product), [], set[bytes]()
     for core in range(launch.core_count):
         first = 0
         core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
         for phase in range(launch.phase_count):
+            if programs is not None and not launch.keeps_cores:
+                if programs.digests[phase][core] in known:
+                    first += int(programs.row_counts[phase, core])
+                    continue
+                known.add(programs.digests[phase][core])
             for rows in issued_chunks(launch, core, phase, buffer, core_state):
                 found += batch.add(rows, core, first, launch.kind_of(core))
                 first += len(rows)

@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from npu_sim.engines.buffers import run_buffers
-from npu_sim.engines.hazards import CHUNK_ROWS, run_hazards
+from npu_sim.engines.hazards import run_hazards
 from npu_sim.errors import InternalError, NpuSimError, ShapeError
 from npu_sim.isa.op import Op
-from npu_sim.isa.row import empty_rows
 from npu_sim.products import Product
 from npu_sim.program.finding_codes import CODES
 from npu_sim.program.launch import Launch
-from npu_sim.program.legality import verify_launch
+from npu_sim.program.legality import programs_of, verify_launch
 from npu_sim.program.violation import Kind, Violation
 from npu_sim.report.record import to_json_text, to_plain
 from npu_sim.units import MIB
@@ -228,31 +227,25 @@ def check_launches(
     """
     checked: list[CheckedLaunch] = []
     found: list[Violation] = []
+    programs = [programs_of(launch) for launch in launches]
     for number, launch in enumerate(launches):
-        alone = (*verify_launch(launch, chip), *run_buffers(launch, chip))
+        alone = (*verify_launch(launch, chip, programs=programs[number]), *run_buffers(launch, chip))
         found += [replace(violation, launch=number) for violation in alone]
         checked.append(
             CheckedLaunch(
                 name=launch.name,
                 core_count=launch.core_count,
                 phase_count=launch.phase_count,
-                row_count=_row_count(launch),
+                row_count=int(programs[number].row_counts.sum()),
             )
         )
     known = {_place(violation) for violation in found}
     outputs = [tensor.name for tensor in launches[0].gm.tensors if tensor.is_output] if launches else []
-    together = run_hazards(launches, chip, outputs=outputs)
+    together = run_hazards(launches, chip, outputs=outputs, programs=programs)
     found += [violation for violation in together if _place(violation) not in known]
     if all(CODES[violation.kind].severity == "advice" for violation in found):
         found += unneeded_barriers(launches, chip, row_counts=[launch.row_count for launch in checked])
     return tuple(checked), grouped(filter(wanted.has, found), launches)
-
-
-def _row_count(launch: Launch) -> int:
-    """Return the rows of all cores and phases."""
-    buffer = empty_rows(max(CHUNK_ROWS, launch.step_rows))
-    places = ((core, phase) for core in range(launch.core_count) for phase in range(launch.phase_count))
-    return sum(sum(launch.rows(*place, buffer)) for place in places)
 
 
 def _place(violation: Violation) -> tuple[int, int, int, Kind]:

@@ -15,12 +15,10 @@ import numpy as np
 
 import ops
 from npu_sim.accumulation import SERIAL, default_accumulation
-from npu_sim.engines.buffers import run_buffers
 from npu_sim.engines.execute import ExecuteOptions, execute
-from npu_sim.engines.hazards import run_hazards
 from npu_sim.products import get_product
-from npu_sim.program.legality import verify_launch
 from ops.common.plan_cache import forget_plans
+from ops.studies.checking import check_launches
 from perf.bench import mmad, rows, transforms
 from perf.bench.avg_pool import POOLS
 from perf.bench.race import Race
@@ -182,10 +180,7 @@ def checks(threads: int) -> Iterator[Race]:
         words[:] = np.random.default_rng(1).standard_normal(words.size)
 
         def check(launches: Any = plan.launches) -> None:
-            for launch in launches:
-                verify_launch(launch, chip)
-                run_buffers(launch, chip)
-            run_hazards(launches, chip)
+            check_launches(launches, chip)
 
         def compute(launches: Any = plan.launches) -> None:
             for launch in launches:

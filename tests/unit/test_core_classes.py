@@ -7,7 +7,7 @@ import pytest
 
 import ops
 from npu_sim.engines import core_classes, timeline
-from npu_sim.engines.core_classes import IN_USE, LANES, MASKS, CoreClasses, classify
+from npu_sim.engines.core_classes import CoreClasses, classify
 from npu_sim.engines.timeline import run_timeline
 from npu_sim.isa import cost as rules
 from npu_sim.isa import emit
@@ -15,6 +15,7 @@ from npu_sim.isa.op import FROM_ROW, SPACE_OF_OPERAND, Data, Space
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import get_product
 from npu_sim.products.cost import cost_record
+from npu_sim.program.row_digest import IN_USE, LANES, MASKS
 from tests.conformance.test_gm_extent import _extents
 from tests.oracles.instances import GENERATORS, candidates
 from tests.unit.small_launches import launch_of

@@ -12,6 +12,7 @@ import ops
 from npu_sim.engines.intervals import bound_launch
 from npu_sim.errors import NpuSimError
 from npu_sim.products import get_product, list_products
+from npu_sim.program.row_digest import Programs
 from ops.cli.main import main
 from ops.studies.cases import case_of_shape, plan_case
 from ops.studies.kinds import Backend
@@ -33,8 +34,10 @@ def _nothing_runs(monkeypatch, tmp_path):
     bounds = bound_launch(launch, chip)
     monkeypatch.setattr("ops.studies.calls.planned.bound_launch", lambda launch, chip, options: bounds)
     monkeypatch.setattr("ops.studies.effort.count_rows", lambda launches, budget: (0, True))
-    for engine, found in (("verify_launch", ()), ("run_buffers", ()), ("run_hazards", ()), ("_row_count", 0)):
+    for engine, found in (("verify_launch", ()), ("run_buffers", ()), ("run_hazards", ())):
         monkeypatch.setattr(f"ops.studies.checking.{engine}", lambda *_, found=found, **options: found)
+    nothing = Programs((), np.zeros((1, 1), np.int64))
+    monkeypatch.setattr("ops.studies.checking.programs_of", lambda launch: nothing)
     monkeypatch.setattr(
         "ops.common.plan.OperatorPlan.run", lambda plan, tensors, options: tensors["grad_weight"].fill(0)
     )
