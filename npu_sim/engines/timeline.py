@@ -43,7 +43,7 @@ from npu_sim.engines.timeline_jit import (
     finish,
     reset_clocks,
 )
-from npu_sim.engines.timeline_memory import READ, first_accesses, l2_hits, memory_cycles, memory_traffic, touched_bytes
+from npu_sim.engines.timeline_memory import Touched, l2_hits, memory_cycles, memory_traffic, touched_of
 from npu_sim.engines.timeline_result import (
     PART_NAMES,
     PIPE_NAMES,
@@ -123,7 +123,7 @@ def run_timelines(
     with _buffer(launch, given) as rows:
         first, classes = _timed(launch, product, given, False, rows)
         for other in moved:
-            run = _Run(launch, other, given, False, classes.gm_extents, rows)
+            run = _Run(launch, other, given, False, first.touched, rows)
             if launch.keeps_cores:
                 run.time(classes)
             else:
@@ -159,32 +159,26 @@ def _timed(
     launch: Launch, product: TimedProduct, options: TimelineOptions, spans: bool, rows: np.ndarray
 ) -> tuple[_Run, CoreClasses]:
     classes = classify(launch, rows, with_extents=options.l2_hit_permille is None)
-    run = _Run(launch, product, options, spans, classes.gm_extents, rows)
+    run = _Run(launch, product, options, spans, touched_of(classes.gm_extents, launch.gm), rows)
     run.time(classes)
     return run, classes
 
 
-def _l2_misses(
-    launch: Launch, product: TimedProduct, options: TimelineOptions, gm_extents: npt.NDArray[np.int64]
-) -> tuple[int, int]:
+def _l2_misses(launch: Launch, product: TimedProduct, options: TimelineOptions, touched: Touched) -> tuple[int, int]:
     """Return the part of the accesses that hit L2, and that of what is read that misses it, in thousandths."""
     if options.l2_hit_permille is not None:
         return options.l2_hit_permille, 0
-    touched = touched_bytes(gm_extents, launch.gm.total_bytes)
-    apart = touched if launch.reuse_bytes is None else min(touched, launch.reuse_bytes)
+    apart = touched.byte_count if launch.reuse_bytes is None else min(touched.byte_count, launch.reuse_bytes)
     # what L2 has no room for is not there when it is first read
-    misses = max(_read_misses(launch, product, options, gm_extents), 1000 - l2_hits(touched, product.l2_bytes))
+    misses = max(_read_misses(launch, product, options, touched), 1000 - l2_hits(touched.byte_count, product.l2_bytes))
     return l2_hits(apart, product.l2_bytes), misses
 
 
-def _read_misses(
-    launch: Launch, product: TimedProduct, options: TimelineOptions, gm_extents: npt.NDArray[np.int64]
-) -> int:
+def _read_misses(launch: Launch, product: TimedProduct, options: TimelineOptions, touched: Touched) -> int:
     """Return the part of what is read that is not in L2 when the launch begins, in thousandths."""
     place: InputPlace = "l2" if options.inputs_in_l2 else launch.inputs
     missing = {"memory": 1000, "unknown": product.cost.unknown_miss_permille, "l2": 0}[place]
-    inputs = [tensor.index for tensor in launch.gm.tensors if tensor.initialised]
-    return missing * first_accesses(gm_extents, READ, inputs) // max(first_accesses(gm_extents, READ), 1)
+    return missing * touched.input_bytes // max(touched.read_bytes, 1)
 
 
 # Launches of a network differ in few of the arguments; nothing writes to a record.
@@ -200,12 +194,12 @@ class _Run:
         product: TimedProduct,
         options: TimelineOptions,
         spans: bool,
-        gm_extents: npt.NDArray[np.int64],
+        touched: Touched,
         rows: np.ndarray,
     ) -> None:
         self.launch, self.product, self.options, self.rows = launch, product, options, rows
-        self.gm_extents = gm_extents
-        self.l2_hit_permille, self.read_miss_permille = _l2_misses(launch, product, options, gm_extents)
+        self.touched = touched
+        self.l2_hit_permille, self.read_miss_permille = _l2_misses(launch, product, options, touched)
         self.clocks = np.empty(CLOCK_WORDS, np.int64)
         self.parts = np.zeros(PARTS, np.int64)
         self.no_spans = np.zeros((0, 2), np.int64)
@@ -460,7 +454,7 @@ class _Run:
         """Find out by how much L2 and memory take longer for what all cores read and store than the cores do."""
         paths = self.totals[AT_BYTES - AT_BUSY :].reshape(8, 8)
         reads, stores = int(paths[Space.GM].sum()), int(paths[:, Space.GM].sum())
-        moved = memory_traffic(reads, stores, self.gm_extents, self.read_miss_permille, self.l2_hit_permille)
+        moved = memory_traffic(reads, stores, self.touched, self.read_miss_permille, self.l2_hit_permille)
         least = memory_cycles(moved, self.product.cost, self.product.timing_clock_hz)
         self.memory_cycles = max(least - sum(self.phase_cycles) - self.barrier_cycles, 0)
 

@@ -13,12 +13,13 @@ ASSUMED: the first and second of these rules, for single launches; no source say
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products.cost import CostParams
 from npu_sim.units import ceil_div
 
@@ -38,11 +39,40 @@ def l2_hits(byte_count: int, l2_bytes: int) -> int:
     return 1000 if byte_count <= l2_bytes else 1000 * l2_bytes // byte_count
 
 
-def touched_bytes(extents: npt.NDArray[np.int64], total_bytes: int) -> int:
-    """Return the bytes from the first to the last one touched in each tensor, those of several tensors counted once."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Touched:
+    """What the cores of a launch touch in GM.
+
+    Attributes
+    ----------
+    byte_count : int
+        Bytes from the first to the last one touched in each tensor, those of several tensors counted once.
+    read_bytes, stored_bytes : int
+        Bytes from the first to the last one read, and stored, in each tensor.
+    input_bytes : int
+        Those of `read_bytes` that are of tensors that were there before the launch.
+    """
+
+    byte_count: int
+    read_bytes: int
+    stored_bytes: int
+    input_bytes: int
+
+
+def touched_of(extents: npt.NDArray[np.int64], gm: GlobalMemory) -> Touched:
+    """Return what a table of extents, int64[tensors + 1, 4] or without lines, comes to in ``gm``."""
     # a handful of lines: NumPy takes longer to begin
-    ends = ((min(read, stored), max(read_end, store_end)) for read, read_end, stored, store_end in extents.tolist())
-    return bytes_in((max(first, 0), min(end, total_bytes)) for first, end in ends)
+    lines = [(number, *line) for number, line in enumerate(extents.tolist()) if max(line[1], line[3]) > -_NOWHERE]
+    reads = {number: max(end - first, 0) for number, first, end, _, _ in lines}
+    ends = ((min(read, stored), max(read_end, store_end)) for _, read, read_end, stored, store_end in lines)
+    return Touched(
+        byte_count=bytes_in((max(first, 0), min(end, gm.total_bytes)) for first, end in ends),
+        read_bytes=sum(reads.values()),
+        stored_bytes=sum(max(end - first, 0) for *_, first, end in lines),
+        input_bytes=sum(
+            count for number, count in reads.items() if number < len(gm.tensors) and gm.tensors[number].initialised
+        ),
+    )
 
 
 def bytes_in(extents: Iterable[tuple[int, int]]) -> int:
@@ -72,14 +102,8 @@ class MemoryTraffic:
     missing_store_bytes: int
 
 
-def first_accesses(extents: npt.NDArray[np.int64], column: int, lines: Sequence[int] | None = None) -> int:
-    """Return the bytes that are read or stored (``column``) of some or all lines of a table of extents, each once."""
-    ends = extents[:, column : column + 2].tolist()
-    return sum(max(end - first, 0) for first, end in (ends if lines is None else [ends[line] for line in lines]))
-
-
 def memory_traffic(
-    reads: int, stores: int, extents: npt.NDArray[np.int64], read_miss_permille: int, l2_hit_permille: int
+    reads: int, stores: int, touched: Touched, read_miss_permille: int, l2_hit_permille: int
 ) -> MemoryTraffic:
     """Return what a launch moves and how much of it misses.
 
@@ -87,15 +111,15 @@ def memory_traffic(
     ----------
     reads, stores : int
         Bytes from and to GM.
-    extents : int64[tensors + 1, 4]
+    touched : Touched
         Where they are.
     read_miss_permille : int
         Part of what is read that is not in L2 when the launch begins.
     l2_hit_permille : int
         Part of all accesses that L2 has room for.
     """
-    missing = min(first_accesses(extents, READ), reads) * read_miss_permille // 1000
-    share = min(first_accesses(extents, STORED), stores) * read_miss_permille // 1000
+    missing = min(touched.read_bytes, reads) * read_miss_permille // 1000
+    share = min(touched.stored_bytes, stores) * read_miss_permille // 1000
     over = 1000 - l2_hit_permille
     return MemoryTraffic(
         read_bytes=reads,

@@ -2,15 +2,17 @@
 
     python -m perf.bench.networks [--product 910b] [--batch 32] [--repeat R] [--json FILE]
 
-Each repeat is a process of its own, after one that compiles: ResNet-50, AlexNet, VGG-16, MobileNetV1 and V2, whole
-backward calls that want dx, dw and db of every convolution, with low and high times. The fastest counts. CPU seconds
-are those of all threads; on a machine that does something else beside, they say more than the others.
+Each repeat is a process of its own, after one that compiles, Python's modules too (also where
+PYTHONDONTWRITEBYTECODE is set): ResNet-50, AlexNet, VGG-16, MobileNetV1 and V2, whole backward calls that want dx, dw
+and db of every convolution, with low and high times. The fastest counts. CPU seconds are those of all threads; on a
+machine that does something else beside, they say more than the others.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -42,7 +44,8 @@ def measure(product: str, batch: int) -> dict[str, Any]:
     """Time a process that times the networks."""
     command = [sys.executable, "-m", __spec__.name, "--product", product, "--batch", str(batch), "--here"]
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, env=own).stdout
     seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return {"seconds": seconds, "cpu_seconds": cpu, **json.loads(printed)}

@@ -9,7 +9,7 @@ import pytest
 
 import ops
 from npu_sim.engines.timeline import run_timeline
-from npu_sim.engines.timeline_memory import MemoryTraffic, memory_cycles, memory_traffic
+from npu_sim.engines.timeline_memory import MemoryTraffic, Touched, memory_cycles, memory_traffic, touched_of
 from npu_sim.engines.timeline_result import TimelineOptions
 from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Space
@@ -127,8 +127,22 @@ def test_reads_alone_and_stores_alone_take_the_rate_of_memory():
 
 
 def test_beyond_the_capacity_of_l2_everything_misses_in_proportion():
-    moved = memory_traffic(4000, 1000, np.array([[0, 1000, 0, 1000]]), 0, 250)
+    touched = Touched(byte_count=1000, read_bytes=1000, stored_bytes=1000, input_bytes=0)
+    moved = memory_traffic(4000, 1000, touched, 0, 250)
     assert moved == MemoryTraffic(read_bytes=4000, store_bytes=1000, missing_read_bytes=3000, missing_store_bytes=750)
+
+
+def test_what_is_touched_is_the_hull_of_each_tensor_once():
+    gm = GlobalMemory()
+    gm.add("x", 1000, initialised=True)
+    gm.add("y", 1000, initialised=False)
+    gm.add("same place as y", 1000, initialised=True, address=gm.tensors[1].address)
+    y = gm.tensors[1].address
+    none = (1 << 62, -(1 << 62))
+    table = np.array([[100, 300, *none], [y, y + 400, y + 200, y + 1000], [*none, y, y + 700], [-8, 4, *none]])
+    found = Touched(byte_count=200 + 1000 + 4, read_bytes=200 + 400 + 12, stored_bytes=800 + 700, input_bytes=200)
+    assert touched_of(table, gm) == found
+    assert touched_of(table[:0], gm) == Touched(byte_count=0, read_bytes=0, stored_bytes=0, input_bytes=0)
 
 
 def test_fixed_cost_is_that_of_the_kind_of_kernel():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
 
-from npu_sim.engines.intervals import LaunchBounds, TimeInterval, bound_launch, core_interval, task_interval
+from npu_sim.engines.intervals import LaunchBounds, TimeInterval, core_interval, task_interval
 from npu_sim.engines.timeline import run_timeline
 from npu_sim.engines.timeline_result import TimelineOptions
 from npu_sim.errors import InternalError, ProgramError
@@ -21,8 +21,11 @@ from npu_sim.fenv import default_fenv
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from ops.common.pipeline import CallPlan, PlannedStep
+from ops.studies.calls.known_bounds import KnownBounds
 from ops.studies.launch_times import LaunchTimes
 from ops.studies.precision_report import Scope
+
+_KNOWN = KnownBounds()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +202,7 @@ def bound_call(request: Request, product: Product, scope: Scope) -> BoundedCall:
     planned = request.plan(product)
     options = TimelineOptions(inputs_in_l2=planned.inputs_in_l2)
     with _legal(request):
-        bounds = tuple(bound_launch(launch, product, options=options) for launch in planned.launches(scope))
+        bounds = tuple(_KNOWN.of(launch, product, options) for launch in planned.launches(scope))
     timed = tuple(one.expected for one in bounds)
     return BoundedCall(request=request, planned=planned, scope=scope, launches=timed, bounds=bounds)
 
