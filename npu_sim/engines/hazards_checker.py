@@ -138,6 +138,7 @@ class Checker:
     names: Sequence[str]
     launches: Sequence[str] = ("",)
     shadow: kept.Shadow = field(init=False)
+    barrier_pipes: int = field(init=False)
     parts: list[_Part] = field(default_factory=list)
     rows_of_core: dict[int, int] = field(default_factory=dict)
     phase_rows: dict[int, int] = field(default_factory=dict)
@@ -159,6 +160,7 @@ class Checker:
 
     def __post_init__(self) -> None:
         self.shadow = _new_shadow(self.product, self.table)
+        self.barrier_pipes = sum({1 << Pipe[name] for name in self.product.core.barrier_pipes})
 
     def begin(self, launch: int, phase: int, core: int, digest: bytes | None = None) -> None:
         """Start the rows of one core and phase of a launch, or its next turn.
@@ -185,11 +187,9 @@ class Checker:
             take_turn(self.shadow, self.aside.pop(core))
             return
         self.begun.add(core)
-        pipes = {Pipe[name] for name in self.product.core.barrier_pipes}
-        if self.auto_sync:
-            pipes.discard(Pipe.V)
+        pipes = self.barrier_pipes & ~(1 << Pipe.V) if self.auto_sync else self.barrier_pipes
         self.shadow.book[kept.BY_HANDSHAKES] = not self.has_buffers
-        self.shadow.book[kept.BARRIER_PIPES] = sum(1 << pipe for pipe in pipes)
+        self.shadow.book[kept.BARRIER_PIPES] = pipes
         jitted.begin_core(self.shadow, new_phase)
         self.program = None if digest is None else (digest, self.auto_sync, self.has_buffers)
         self.shadow.book[kept.GM_ONLY] = self.program in self.clean
@@ -264,8 +264,8 @@ class Checker:
 
     def _found(self) -> int:
         """Count what was found so far."""
-        findings, dropped = self.shadow.book[[kept.FINDINGS, kept.DROPPED]].tolist()
-        return int(findings + dropped) + len(self.foreign) + len(self.stuck)
+        book = self.shadow.book
+        return int(book[kept.FINDINGS]) + int(book[kept.DROPPED]) + len(self.foreign) + len(self.stuck)
 
     def _flag_counts(self) -> npt.NDArray[np.int64]:
         """Return which flags are set, as `issue_order` counts them."""

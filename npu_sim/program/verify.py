@@ -138,6 +138,14 @@ def _all(index: Index) -> Flags:
     return np.ones(len(index), np.bool_)
 
 
+def _is_none_of(values: np.ndarray, allowed: Iterable[int], count: int = 256) -> Flags:
+    """Return which ``values``, integers below ``count``, are not among those ``allowed``."""
+    table = np.ones(count, np.bool_)
+    table[list(allowed)] = False
+    bad: Flags = table[values]
+    return bad
+
+
 def _check_core_kind(chunk: Chunk, kind: CoreKind) -> None:
     """Report rows that belong to the other kind of core."""
     other = "vector" if kind == "cube" else "cube"
@@ -159,7 +167,7 @@ def _check_pipe(chunk: Chunk, index: Index, instruction: Instruction) -> None:
     has_fixpipe = chunk.product.core.has_fixpipe
     allowed = [pipe for pipe in instruction.pipes if pipe != Pipe.FIX or has_fixpipe]
     names = ", ".join(pipe.name for pipe in allowed)
-    bad = ~np.isin(chunk.column(index, "pipe"), allowed)
+    bad = _is_none_of(chunk.rows["pipe"][index], allowed)
     chunk.unsupported(index, bad, lambda row: f"pipe must be one of {names}, not {pipe_name(int(row['pipe']))}")
 
 
@@ -169,7 +177,7 @@ def _check_paths(chunk: Chunk, index: Index, instruction: Instruction) -> None:
         return
     paths, arch = instruction.paths[chunk.product.arch], chunk.product.arch
     spaces = [_spaces(chunk, index, instruction, name) for name in ("dst", "src0")]
-    bad = ~np.isin(spaces[0] * 256 + spaces[1], [dst * 256 + src for dst, src in paths])
+    bad = _is_none_of(spaces[0] * 256 + spaces[1], [dst * 256 + src for dst, src in paths], 1 << 16)
     if "src0_space" in instruction.fields:
         chunk.unsupported(index, bad, lambda row: f"path must exist on {arch}, not {path_name(row)}")
     else:
@@ -201,7 +209,7 @@ def _check_types(chunk: Chunk, index: Index, instruction: Instruction) -> None:
 
 def _check_type_field(chunk: Chunk, index: Index, name: str, allowed: frozenset[Data]) -> None:
     names = ", ".join(type_name(data) for data in sorted(allowed))
-    bad = ~np.isin(chunk.column(index, name), [int(data) for data in allowed])
+    bad = _is_none_of(chunk.rows[name][index], [int(data) for data in allowed])
     chunk.unsupported(index, bad, lambda row: f"{name} must be one of {names}, not {type_name(int(row[name]))}")
 
 
@@ -226,8 +234,8 @@ def _check_addresses(chunk: Chunk) -> None:
         everything, failure == TOO_MANY_RUNS, Kind.CAPACITY, lambda row: "must touch fewer separate runs of bytes"
     )
     lost = np.flatnonzero(failure == NO_FOOTPRINT)
-    # an operand that is out of its range says it better
-    lost = lost[~np.isin(lost + chunk.first, [violation.row for violation in chunk.found])]
+    if len(lost):  # an operand that is out of its range says it better
+        lost = lost[~np.isin(lost + chunk.first, [violation.row for violation in chunk.found])]
     text = f"must stay within {REACH_BYTES} bytes of address 0"
     chunk.flag(lost, _all(lost), Kind.CAPACITY, lambda row: text)
 
