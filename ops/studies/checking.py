@@ -6,7 +6,7 @@ All launches of a call are checked, in stream order on their one memory: the ker
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from npu_sim.engines.buffers import run_buffers
@@ -162,19 +162,44 @@ def run_check(
 
     Notes
     -----
-    A refused combination is a row of the report, not an error. Layers that differ in their names only are checked once.
+    A refused combination is a row of the report, not an error. Layers that differ in their names only are checked once,
+    and calls in which nothing is found once for products that differ in their names and clock only.
     """
     rows: list[CheckRow] = []
     known: dict[tuple[str, int, ConvCase], CheckRow] = {}
+    clean: _Clean = {}
     for name, chip, mode, case in combinations(cases, products, cube_math_types, progress):
         key = name, mode, replace(case, name="")
         if key not in known:
-            known[key] = _check(case, name, chip, mode, wanted)
+            known[key] = _check(case, name, chip, mode, wanted, clean)
         rows.append(replace(known[key], case=case))
     return CheckReport(source=cases.source, rows=tuple(rows))
 
 
-def _check(case: ConvCase, product: str, chip: Product, mode: int, wanted: Wanted) -> CheckRow:
+_Clean = dict[tuple[Any, ...], list[tuple[list[Any], tuple[CheckedLaunch, ...]]]]
+"""By what a call launches, for machines on which nothing was found in it: the machine, and what was checked."""
+_NAMES = {"name", "series", "series_name", "short_soc_version", "clock_hz", "on_operator_pages", "sources"}
+_OF_PLANS = {"dilates_strided_gradients"}
+
+
+def _machine(chip: Product) -> list[Any]:
+    """Return all that the checks of a planned call can depend on of a product."""
+    return [getattr(chip, fact.name) for fact in fields(chip) if fact.name not in _NAMES | _OF_PLANS]
+
+
+def _signature(launches: Sequence[Launch]) -> tuple[Any, ...]:
+    """Return what the rows of a call and the memory they work on depend on."""
+    what = [
+        (launch.name, launch.kernel, launch.params.dtype, launch.params.tobytes(), launch.core_count,
+         launch.phase_count, launch.auto_sync, launch.trusted, launch.core_kind, launch.vectors, launch.crosses,
+         len(launch.buffers), launch.known)
+        for launch in launches
+    ]  # fmt: skip
+    gm = launches[0].gm if launches else None
+    return (*what, gm and (gm.table().tobytes(), *((tensor.name, tensor.is_output) for tensor in gm.tensors)))
+
+
+def _check(case: ConvCase, product: str, chip: Product, mode: int, wanted: Wanted, clean: _Clean) -> CheckRow:
     try:
         plan = plan_case(case, chip, mode)
     except InternalError:
@@ -182,10 +207,17 @@ def _check(case: ConvCase, product: str, chip: Product, mode: int, wanted: Wante
     except NpuSimError as error:
         return CheckRow(case=case, product=product, chip=chip, cube_math_type=mode, refusal=Refusal.of(error))
     require_size(case, plan.calls.gm.total_bytes)
+    row = CheckRow(case=case, product=product, chip=chip, cube_math_type=mode)
+    machine, alike = _machine(chip), clean.setdefault(_signature(plan.calls.launches), [])
+    for other, launches in alike:
+        if other == machine:
+            return replace(row, launches=launches)
     checked, findings = check_launches(plan.calls.launches, chip, wanted)
     works = launch_works(plan.calls.steps)
     launches = tuple(replace(launch, works_on=words) for launch, words in zip(checked, works, strict=True))
-    return CheckRow(case=case, product=product, chip=chip, cube_math_type=mode, launches=launches, findings=findings)
+    if not findings:
+        alike.append((machine, launches))
+    return replace(row, launches=launches, findings=findings)
 
 
 def require_size(case: ConvCase, gm_bytes: int) -> None:
