@@ -1,4 +1,4 @@
-"""Select by masks of bytes in C++ kernels: held to NumPy, in rows of masks that are longer, in several turns."""
+"""Select by masks of bytes, and Cast of wide integers, in C++ kernels: held to NumPy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ __global__ __aicore__ void chosen(GM_ADDR x, GM_ADDR m, GM_ADDR y, GM_ADDR z, ui
   TPipe pipe;
   TQue<TPosition::VECIN, 1> in, masks;
   TQue<TPosition::VECOUT, 1> out;
-  TBuf<> temporary;
+  TBuf<> temporary, rest;
+  if (room == 64) pipe.InitBuffer(rest, 196608 - rows * (2 * width * sizeof(T) + longer) - room);
   pipe.InitBuffer(in, 1, rows * width * sizeof(T));
   pipe.InitBuffer(out, 1, rows * width * sizeof(T));
   pipe.InitBuffer(masks, 1, rows * longer);
@@ -73,6 +74,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("float, uint8_t", np.float32, np.uint8, (5, 40, 64), 544),
         ("float, int8_t", np.float32, np.int8, (2, 1024, 1024), 2176),
         ("half, uint8_t", np.float16, np.uint8, (1, 1600, 1632), 544),
+        ("float, bool", np.float32, np.bool_, (1, 64, 64), 128),
+        ("half, int8_t", np.float16, np.int8, (3, 176, 192), 512),
     ],
 )
 def test_a_mask_of_0_chooses_the_first_of_tensor_and_scalar(source, kernel, dtype, mask, shape, room):
@@ -88,10 +91,56 @@ def test_a_mask_of_0_chooses_the_first_of_tensor_and_scalar(source, kernel, dtyp
     assert run.findings == ()
 
 
+CASTS = """
+#include "kernel_operator.h"
+using namespace AscendC;
+template <class S, class D>
+__global__ __aicore__ void casts(GM_ADDR x, GM_ADDR y, bool rounds) {
+  TPipe pipe;
+  TBuf<> from, to;
+  pipe.InitBuffer(from, 64 * sizeof(S));
+  pipe.InitBuffer(to, 64 * sizeof(D));
+  GlobalTensor<S> gx;
+  GlobalTensor<D> gy;
+  gx.SetGlobalBuffer((__gm__ S*)x); gy.SetGlobalBuffer((__gm__ D*)y);
+  DataCopy(from.Get<S>(), gx, 64);
+  PipeBarrier<PIPE_ALL>();
+  Cast(to.Get<D>(), from.Get<S>(), rounds ? RoundMode::CAST_RINT : RoundMode::CAST_NONE, 64);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(gy, to.Get<D>(), 64);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "from_type", "to_type"),
+    [
+        ("float, int64_t", np.float32, np.int64),
+        ("int64_t, float", np.int64, np.float32),
+        ("int64_t, int32_t", np.int64, np.int32),
+        ("int32_t, int64_t", np.int32, np.int64),
+        ("int32_t, int16_t", np.int32, np.int16),
+        ("int16_t, float", np.int16, np.float32),
+        ("float, int16_t", np.float32, np.int16),
+    ],
+)
+def test_elements_of_64_and_16_bits_are_cast(tmp_path, kernel, from_type, to_type):
+    (tmp_path / "casts.cpp").write_text(CASTS)
+    x = np.random.default_rng(2).standard_normal(64) * 2.0 ** min(40, np.dtype(from_type).itemsize * 8 - 4)
+    x, y = x.astype(from_type), np.zeros(64, to_type)
+    rounds = np.issubdtype(from_type, np.floating) or (from_type, to_type) == (np.int64, np.float32)
+    run = ascendc.compile(tmp_path / "casts.cpp", f"casts<{kernel}>")(x, y, rounds)
+    wanted = np.rint(x.astype(np.float64)) if to_type == np.int64 else x
+    if np.issubdtype(to_type, np.integer):
+        wanted = np.clip(np.rint(wanted), np.iinfo(to_type).min, np.iinfo(to_type).max)
+    assert np.array_equal(y, wanted.astype(to_type))
+    assert run.findings == ()
+
+
 @pytest.mark.parametrize(
     ("shape", "room", "words"),
     [
-        ((2, 32, 32), 512, "temporary buffer of 544 bytes, not 512"),
+        ((2, 32, 32), 64, "temporary buffer of 544 bytes, or find them free, not 0"),
         ((2, 48, 32), 544, "must have rows of whole blocks"),
         ((2, 16, 48), 544, "not of 16 and 48 elements"),
     ],

@@ -131,6 +131,14 @@ _CASTS_C220: _Conversions = {
     (Data.FP16, Data.INT16): _NEAREST,
     (Data.INT16, Data.FP16): _NONE_ONLY | _NEAREST,
     (Data.INT32, Data.FP32): _NONE_ONLY | _NEAREST,
+    (Data.BF16, Data.INT32): _NEAREST,
+    (Data.FP32, Data.INT16): _NEAREST,
+    (Data.FP32, Data.INT64): _NEAREST,
+    (Data.INT16, Data.FP32): _NONE_ONLY,
+    (Data.INT32, Data.INT16): _NONE_ONLY,
+    (Data.INT32, Data.INT64): _NONE_ONLY,
+    (Data.INT64, Data.INT32): _NONE_ONLY,
+    (Data.INT64, Data.FP32): _NEAREST,
 }
 CASTS: dict[str, _Conversions] = {
     C100: _CASTS_C100,
@@ -141,7 +149,7 @@ CASTS: dict[str, _Conversions] = {
     },
     C220: _CASTS_C220,
 }
-"""Rounding modes of Cast by architecture and (source, destination) type; only float formats and small integers."""
+"""Rounding modes of Cast by architecture and (source, destination) type; those of int4 are not here."""
 
 
 def check(chunk: Rows, index: Index) -> None:

@@ -277,10 +277,15 @@ inline void select_bytes(Here here, const LocalTensor<T>& dst, const LocalTensor
   if (info.maskLastAxis < info.srcLastAxis || info.maskLastAxis % 32 || info.srcLastAxis * sizeof(T) % 32)
     refuse(here, "Select with a mask must have rows of whole blocks, those of the mask not shorter, not of %u and %u elements",
            info.srcLastAxis, info.maskLastAxis);
-  constexpr int64_t AT_ONCE = 256;  // elements whose bits are a block
-  Temporary room(here, "Select", &temporary);
-  int64_t turn = room.bytes() / (AT_ONCE * 2 + AT_ONCE / 8) * AT_ONCE;
-  if (!turn) refuse(here, "Select with a mask must be given a temporary buffer of 544 bytes, not %lld", (long long)room.bytes());
+  constexpr int64_t AT_ONCE = 256, BYTES = AT_ONCE * 2 + AT_ONCE / 8;  // elements whose bits are a block
+  // kernels that pass by the host's size give less than is needed here
+  bool fits = int64_t(temporary.bytes) >= BYTES;
+  Temporary room(here, "Select", fits ? &temporary : nullptr);
+  int64_t turn = fits ? room.bytes() / BYTES * AT_ONCE : AT_ONCE;
+  if (room.bytes() < BYTES)
+    refuse(here, "Select with a mask must be given a temporary buffer of 544 bytes, or find them free, not %lld",
+           (long long)room.bytes());
+  if (!fits) room.take(BYTES);
   bool is_flat = info.maskLastAxis == info.srcLastAxis;
   int64_t rows = is_flat ? 1 : info.firstAxis, width = int64_t(info.srcLastAxis) * (is_flat ? info.firstAxis : 1);
   LocalTensor<half> words = room.template part<half>(0, turn * 2);
