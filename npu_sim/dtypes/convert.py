@@ -184,8 +184,11 @@ def _cast_float(words: np.ndarray, target: DType, mode: int, saturate: int) -> n
         return words
     if target.is_float:
         out = np.empty(words.size, target.code)
-        encode = bulk_jit.encode_fp16 if target.name == "fp16" else bulk_jit.encode_bf16
-        encode(words, out, mode, saturate)
+        is_half = target.name == "fp16"
+        if mode == RoundMode.RINT:
+            (bulk_jit.nearest_fp16 if is_half else bulk_jit.nearest_bf16)(words, out, saturate)
+        else:
+            (bulk_jit.encode_fp16 if is_half else bulk_jit.encode_bf16)(words, out, mode, saturate)
         return out
     integers = np.empty(words.size, np.int64)
     bulk_jit.encode_int_of_fp32(words, integers, int(target.min_finite), int(target.max_finite), mode)

@@ -12,8 +12,7 @@ import numpy as np
 
 from npu_sim._jit import jit
 from npu_sim._switch import switch
-from npu_sim.dtypes.bulk_jit import decode_bf16, decode_fp16, encode_bf16, encode_fp16
-from npu_sim.dtypes.formats import RoundMode
+from npu_sim.dtypes.bulk_jit import decode_bf16, decode_fp16, nearest_bf16, nearest_fp16
 from npu_sim.isa.codes import Data
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import OPS, by_opcode
@@ -151,9 +150,9 @@ def _narrow_all(dst, src, dtype, saturate):
     """Round float32 to 16-bit patterns, ties to even."""
     words = reinterpret(src, np.uint32)
     if dtype == Data.FP16:
-        encode_fp16(words, dst, RoundMode.RINT, saturate)
+        nearest_fp16(words, dst, saturate)
     else:
-        encode_bf16(words, dst, RoundMode.RINT, saturate)
+        nearest_bf16(words, dst, saturate)
 
 
 @jit

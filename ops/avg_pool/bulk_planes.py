@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.dtypes.bulk_jit import decode_bf16, decode_fp16, encode_bf16, encode_fp16
-from npu_sim.dtypes.formats import RoundMode
+from npu_sim.dtypes.bulk_jit import decode_bf16, decode_fp16, nearest_bf16, nearest_fp16
 from npu_sim.isa.op import Data
 from npu_sim.layouts.transform_jit import SCRATCH_STEP, blocked_from_planes, chunks_of_plane, planes_from_blocked
 from npu_sim.reinterpret import reinterpret
@@ -51,15 +50,15 @@ def _encode(floats, halves, words, data, first, saturate):
         for i in range(count):
             target[i] = floats[i]
     elif data == Data.FP16:
-        encode_fp16(reinterpret(floats, np.uint32), halves[first : first + count], RoundMode.RINT, saturate)
+        nearest_fp16(reinterpret(floats, np.uint32), halves[first : first + count], saturate)
     else:
-        encode_bf16(reinterpret(floats, np.uint32), halves[first : first + count], RoundMode.RINT, saturate)
+        nearest_bf16(reinterpret(floats, np.uint32), halves[first : first + count], saturate)
 
 
 @jit
 def _round_to_half(floats, codes, saturate):
     """Round to FP16 in place; ``codes`` is scratch of the same length."""
-    encode_fp16(reinterpret(floats, np.uint32), codes, RoundMode.RINT, saturate)
+    nearest_fp16(reinterpret(floats, np.uint32), codes, saturate)
     decode_fp16(codes, reinterpret(floats, np.uint32))
 
 
@@ -86,7 +85,7 @@ def all_halves_finite(halves, words, data, saturate):
     for first in range(0, total, PIECE):
         count = min(PIECE, total - first)
         _decode(halves, words, data, first, floats[:count])
-        encode_fp16(reinterpret(floats[:count], np.uint32), codes[:count], RoundMode.RINT, saturate)
+        nearest_fp16(reinterpret(floats[:count], np.uint32), codes[:count], saturate)
         for i in range(count):
             found |= np.int64((codes[i] & _HALF_INFINITY) == _HALF_INFINITY)
     return found == 0

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.dtypes.bulk_jit import decode_bf16, decode_fp16, encode_bf16, encode_fp16
-from npu_sim.dtypes.formats import RoundMode
+from npu_sim.dtypes.bulk_jit import decode_bf16, decode_fp16, nearest_bf16, nearest_fp16
 from npu_sim.isa.op import Data
 from npu_sim.reinterpret import reinterpret
 from ops.vector.kernel_reduce_sum import LANES
@@ -63,8 +62,8 @@ def sum_channels(src, dst, params, first, last, saturate):
         total[0] = reinterpret(acc[:1], np.uint32)[0]
         out = dst[channel : channel + 1]
         if data == Data.FP16:
-            encode_fp16(total, reinterpret(out, np.uint16), RoundMode.RINT, saturate)
+            nearest_fp16(total, reinterpret(out, np.uint16), saturate)
         elif data == Data.BF16:
-            encode_bf16(total, reinterpret(out, np.uint16), RoundMode.RINT, saturate)
+            nearest_bf16(total, reinterpret(out, np.uint16), saturate)
         else:
             reinterpret(out, np.uint32)[0] = total[0]

@@ -152,15 +152,14 @@ def _convert_all(
 def _convert(source: np.ndarray, target: np.ndarray, src_dtype: str, dst_dtype: str, saturate: bool) -> None:
     """Convert patterns; 16-bit formats go through float32 words a piece at a time."""
     decode = bulk_jit.decode_fp16 if src_dtype == "fp16" else bulk_jit.decode_bf16
-    encode = bulk_jit.encode_fp16 if dst_dtype == "fp16" else bulk_jit.encode_bf16
-    mode = int(RoundMode.RINT)
+    nearest = bulk_jit.nearest_fp16 if dst_dtype == "fp16" else bulk_jit.nearest_bf16
     if dst_dtype == "fp32":
         decode(source, target)
     elif src_dtype == "fp32":
-        encode(source, target, mode, int(saturate))
+        nearest(source, target, int(saturate))
     else:
         words = np.empty(min(len(source), _BULK_ELEMS), np.uint32)
         for at in range(0, len(source), _BULK_ELEMS):
             piece = source[at : at + _BULK_ELEMS]
             decode(piece, words[: len(piece)])
-            encode(words[: len(piece)], target[at : at + _BULK_ELEMS], mode, int(saturate))
+            nearest(words[: len(piece)], target[at : at + _BULK_ELEMS], int(saturate))
