@@ -30,12 +30,13 @@ import numpy.typing as npt
 from npu_sim.accumulation import default_accumulation
 from npu_sim.engines.execute_options import ExecuteOptions, configuration
 from npu_sim.isa.atomic import SINK_LENGTH, apply_log
+from npu_sim.isa.codes import Mode
 from npu_sim.isa.cube import scratch_floats
 from npu_sim.isa.dispatch import run_rows
 from npu_sim.isa.footprint import READ, empty_runs, footprint_at, reach
 from npu_sim.isa.gm_extent import atomic_demand
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
-from npu_sim.isa.op import Op, Space
+from npu_sim.isa.op import SPEC_OF_OP, Op, Space
 from npu_sim.isa.row import INSTR, ROW_BYTES
 from npu_sim.products import Product, get_product
 from npu_sim.program.bounds import gm_violations
@@ -122,7 +123,10 @@ def _is_long(row: np.void) -> bool:
         return int(row["nd_num"]) * int(row["n_value"]) * int(row["d_value"]) > _MOST_ELEMENTS
     if row["op"] in (Op.FIXPIPE, Op.FIXPIPE_QUANT):
         return max(int(row["nd_num"]), 1) * int(row["m_size"]) * int(row["n_size"]) > _MOST_ELEMENTS
-    return False
+    # a mask that counts, up to 2^32, may go over the same elements again and again
+    if row["op"] == Op.NOP or "mask_low" not in SPEC_OF_OP[int(row["op"])].fields:
+        return False
+    return bool(row["mode"] & Mode.COUNTER) and int(row["mask_low"]) & 0xFFFFFFFF > _MOST_ELEMENTS
 
 
 def _has_ends_of_oracle(rows: np.ndarray, at: int, machine: _Machine) -> bool:
