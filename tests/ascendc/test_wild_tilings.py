@@ -26,8 +26,20 @@ def test_what_is_lost_is_noticed(monkeypatch):
     (given, tiling), kernel = wild_tilings.CALLS["matmul"](), ascendc.compile(wild_tilings.EXAMPLES / "matmul.cpp")
     assert wild_tilings.try_one(kernel, given, tiling) == "right"
     assert np.all(given[2] == 64)
-    with subprocess.Popen(["sleep", "60"]) as left:
+    left = []
+    check = kernel.check
+
+    def leaves_one(*arguments, **options):
+        left.append(subprocess.Popen(["sleep", "60"]))
+        return check(*arguments, **options)
+
+    monkeypatch.setattr(kernel, "check", leaves_one)
+    with subprocess.Popen(["sleep", "60"]) as other:  # of somebody else
         assert wild_tilings.try_one(kernel, given, tiling) == "lost: a program that is still there"
-        left.kill()
+        monkeypatch.setattr(kernel, "check", check)
+        assert wild_tilings.try_one(kernel, given, tiling) == "right"
+        other.kill()
+    left[0].kill()
+    left[0].wait()
     monkeypatch.setattr(kernel, "check", lambda *_, **__: 1 // 0)
     assert wild_tilings.try_one(kernel, given, tiling).startswith("lost: ZeroDivisionError")
