@@ -191,7 +191,8 @@ def _draw_panel(
     panel.set_axisbelow(True)
     for side in ("top", "right"):
         panel.spines[side].set_visible(False)
-    panel.set_title(f"{title}  (K depth {layer.k_depth})", fontsize=10, loc="left")
+    # at a place said, not one found by measuring every label of the axes
+    panel.set_title(f"{title}  (K depth {layer.k_depth})", fontsize=10, loc="left", y=1.0)
     if layer.reference is not None:
         panel.axhline(
             _clamped(layer.reference.relative_l2, limits), color=_GREY, linewidth=1.0, linestyle="--", zorder=1

@@ -51,6 +51,10 @@ if _jit.JIT_ENABLED:
         for i in range(count):
             yield i * p["f99"] + p["f0"]
 
+    @_jit.jit
+    def _half(value):
+        return value // 2
+
 
 VALUES = np.arange(5, dtype=np.int64)
 
@@ -70,6 +74,27 @@ def test_generator_keeps_a_record_across_its_yields_without_storing_byte_after_b
     (code,) = _multiples.inspect_llvm().values()
     # the generator's wrapper returns the record by value, once; a yield does not
     assert code.count("store i8") <= params.nbytes
+
+
+def test_generators_are_optimised_briefly_and_other_entries_as_numba_does(monkeypatch):
+    from numba.core.registry import cpu_target
+
+    generator = cpu_target.target_context.codegen()
+    asked = []
+
+    def module_pass_manager(**options):
+        asked.append(options)
+        return type(generator)._module_pass_manager(generator, **options)
+
+    monkeypatch.setattr(generator, "_module_pass_manager", module_pass_manager)
+    params = np.ones(1, np.dtype([("f0", np.int64), ("f99", np.int64)]))
+    assert list(_multiples(params, 2)) == [1, 2]
+    briefly = asked.copy()
+    asked.clear()
+    assert _half(8) == 4
+    assert {"opt": 1} in briefly
+    assert asked
+    assert not any(asked)
 
 
 def test_function_that_was_a_callee_runs_when_python_calls_it():
