@@ -206,3 +206,57 @@ def test_asserts_without_a_semicolon_before_or_behind_them(tmp_path):
     for which in (1, 3, 5, 6):
         with pytest.raises(ascendc.KernelError, match="assertion must hold"):
             kernel(np.zeros(8, np.int32), which)
+
+
+SCRATCH = """
+#include "kernel_operator.h"
+using namespace AscendC;
+template <int scratch, bool queues> __global__ __aicore__ void scratches(GM_ADDR x, GM_ADDR y) {
+  TPipe pipe;
+  TQue<TPosition::VECIN, 1> in;
+  TQue<TPosition::VECOUT, 1> out;
+  TQue<TPosition::VECCALC, 1> calc[scratch];
+  GlobalTensor<float> from, to;
+  from.SetGlobalBuffer((__gm__ float*)x);
+  to.SetGlobalBuffer((__gm__ float*)y);
+  pipe.InitBuffer(in, 1, 256);
+  pipe.InitBuffer(out, 1, 256);
+  for (auto& queue : calc) pipe.InitBuffer(queue, 1, 256);
+  for (int i = 0; i < 4; i++) {
+    auto a = in.AllocTensor<float>();
+    DataCopy(a, from[64 * i], 64);
+    in.EnQue(a);
+    a = in.DeQue<float>();
+    LocalTensor<float> t[scratch];
+    for (int k = 0; k < scratch; k++) {
+      t[k] = calc[k].template AllocTensor<float>();
+      Adds(t[k], k ? t[k - 1] : a, 1.0f, 64);
+      if (queues) {
+        calc[k].EnQue(t[k]);
+        t[k] = calc[k].template DeQue<float>();
+      }
+    }
+    auto b = out.AllocTensor<float>();
+    Muls(b, t[scratch - 1], 2.0f, 64);
+    for (int k = 0; k < scratch; k++) calc[k].FreeTensor(t[k]);
+    in.FreeTensor(a);
+    out.EnQue(b);
+    b = out.DeQue<float>();
+    DataCopy(to[64 * i], b, 64);
+    out.FreeTensor(b);
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(("scratch", "queues"), [(10, False), (7, True)])
+def test_scratch_that_no_queue_hands_over_holds_no_event(tmp_path, scratch, queues):
+    """Eight events of a kind there are; scratch that goes through EnQue holds one as any other block does."""
+    path = tmp_path / "scratches.cpp"
+    path.write_text(SCRATCH)
+    x, y = np.arange(256, dtype=np.float32), np.zeros(256, np.float32)
+    run = ascendc.compile(path, kernel=f"scratches<{scratch}, {str(queues).lower()}>")(x, y, outputs=[1])
+    assert np.array_equal(y, (x + scratch) * 2)
+    assert run.findings == ()
+    with pytest.raises(ascendc.KernelError, match="events of one kind must be at most 8 at a time"):
+        ascendc.compile(path, kernel="scratches<8, true>")(x, y)

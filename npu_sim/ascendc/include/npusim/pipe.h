@@ -34,7 +34,7 @@ struct Block {
   TPosition position = TPosition::MAX;
   int ready_id = -1, free_id = -1;
   HardEvent free_event = HardEvent::MAX;
-  bool taken = false, queued = false, is_buffer = false;
+  bool taken = false, queued = false, was_queued = false, is_buffer = false;
 };
 
 // The event with which what fills a queue's blocks tells what empties them, and the one back.
@@ -300,7 +300,10 @@ template <TPosition S, TPosition D, int32_t depth, auto mask = 0> class TQueBind
     if (!block.taken)
       npusim::refuse(here, "FreeTensor must be of a tensor that is allocated, not of one that was freed");
     block.taken = false;
-    if constexpr (hands.free != HardEvent::MAX) {
+    // ASSUMED: a queue of VECCALC, which the vector unit has to itself, hands over what went through EnQue alone
+    bool is_handed = position != TPosition::VECCALC || block.was_queued;
+    block.was_queued = false;
+    if (hands.free != HardEvent::MAX && is_handed) {
       block.free_event = hands.free;
       block.free_id = pipe.take_event(here, hands.free);
       npusim::set_flag(here, hands.free, block.free_id);
@@ -353,7 +356,7 @@ template <TPosition S, TPosition D, int32_t depth, auto mask = 0> class TQueBind
       npusim::refuse(here, "EnQue of a %s queue must leave at most %d tensors queued, not %d",
                      npusim::position_name(position), int(depth), own.used + 1);
     block.ready_id = pipe.take_event(here, ready);
-    block.queued = true;
+    block.queued = block.was_queued = true;
     npusim::set_flag(here, ready, block.ready_id);
     own.ring[(own.head + own.used++) % npusim::MAX_BLOCKS] = tensor.block;
     return true;
