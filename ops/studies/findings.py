@@ -23,8 +23,9 @@ from npu_sim.program.finding_codes import CODES, SEVERITIES, Code
 from npu_sim.program.launch import Launch
 from npu_sim.program.violation import Kind, Violation
 from npu_sim.report.sarif import SarifPlace, SarifResult, SarifRule
-from ops.studies.likely_rows import HOLES, LikelyRow, likely_row, unread_row
+from ops.studies.likely_rows import HOLES, likely_row, unread_row
 from ops.studies.odd_rows import odd_row
+from ops.studies.row_bytes import LikelyRow
 
 GroupKey = tuple[Any, ...]
 WINDOW_ROWS = 2

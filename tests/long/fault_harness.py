@@ -6,8 +6,9 @@ One fault at a time (`tests.cases.program_faults`) in kernels of users and of op
 Whether one that is not reported changes a result is found by running it in program order, with data movement late and
 in two random orders; a program that deadlocks in an order, or that is refused, changes it too. A reported fault is
 named exactly if the first finding blames the line it is in, and nearly if the row it blames is at most 16 rows away; a
-fault in every tile is as near as its nearest row. Exit code 1 if a fault of order that changes a result is not
-reported, or a kernel without a fault is. What changes values in program order alone is for `diverge`.
+fault in every tile is as near as its nearest row. A line that is dropped in every tile is in no program: named is there
+the line before or behind it, what takes and gives back buffers left out. Exit code 1 if a fault of order that changes a
+result is not reported, or a kernel without a fault is. What changes values in program order alone is for `diverge`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 from npu_sim.debug.execution import Execution
 from npu_sim.engines.reorder import Order
 from npu_sim.errors import NpuSimError
+from npu_sim.isa.op import Op
 from ops.studies.checking import check_launches
 from ops.studies.findings import Finding
 from tests.cases.fault_subjects import Subject, subjects
@@ -65,6 +67,19 @@ def blamed(fault: ProgramFault, first: Finding, subject: Subject, rows: list[np.
     return is_near and at.site == sites.get(fault.site, str(fault.site)), is_near
 
 
+def stands_beside(fault: ProgramFault, first: Finding, subject: Subject, rows: list[np.ndarray]) -> bool:
+    """Return whether a finding names the line before or behind one that is in no tile."""
+    at = first.blamed
+    if at is None or not blamed(fault, first, subject, rows)[1]:
+        return False
+    own, op = rows[at.core], rows[fault.core]["op"][fault.row]
+    gone = (own["site"] == fault.site) & (own["op"] == op)
+    kept = np.flatnonzero(~gone & ~np.isin(own["op"], (Op.ALLOC_TENSOR, Op.FREE_TENSOR)))
+    behind = np.searchsorted(kept, np.flatnonzero(gone))
+    places = kept[np.unique(np.concatenate([behind - 1, behind]).clip(0, len(kept) - 1))]
+    return at.site in {subject.launch.sites.get(site, str(site)) for site in own["site"][places].tolist()}
+
+
 def run(seed: int, faults: int, chosen: tuple[Subject, ...] | None = None) -> dict[str, Any]:
     """Put in that many faults, as many of each kernel, and hold what is reported to what is so."""
     by_class: dict[str, Counter[str]] = {kind: Counter() for kind in CLASSES}
@@ -96,12 +111,15 @@ def run(seed: int, faults: int, chosen: tuple[Subject, ...] | None = None) -> di
             if errors:
                 exact, near = blamed(fault, errors[0], subject, programs)
                 where = "in every tile" if kind.endswith(EVERYWHERE) else "in one row"
+                if kind.endswith("dropped" + EVERYWHERE):
+                    where = "gone from every tile"
+                    exact = exact or stands_beside(fault, errors[0], subject, programs)
                 counts["named exactly"] += exact
                 total.update({f"reported {where}": 1, f"exact {where}": exact, f"near {where}": near})
                 total["one finding"] += len(errors) == 1
                 if not near:
                     far.append(place | {"said": str(errors[0].violation)})
-    ends = ("in one row", "in every tile")
+    ends = ("in one row", "in every tile", "gone from every tile")
     reported = sum(total[f"reported {end}"] for end in ends)
 
     def share(what: str) -> dict[str, float]:

@@ -69,17 +69,18 @@ def test_a_row_that_is_wrong_in_every_tile_is_named(name, kind, words):
 def test_a_store_that_is_in_no_tile_is_led_back_to_the_result_that_nothing_reads():
     _, fault, found = first_of("vector_add", "store dropped in every tile")
     at = found.blamed
-    assert (at.core, at.api) == (0, "Add")
-    assert found.cause.words == f"nothing reads what Add, core 0 row {at.row}, writes"
-    assert 0 < fault.row - at.row < 8
+    assert (at.core, at.row, at.api) == (0, fault.row - 1, "WaitFlag")
+    assert found.cause.words == (
+        f"nothing reads what Add, core 0 row 9, writes: MTE3 waits at core 0 row {at.row} and does nothing behind it"
+    )
 
 
 def test_a_store_that_is_in_no_tile_of_an_earlier_launch_is_blamed_on_that_launch():
     _, fault, found = first_of("gradients: 1 TransData", "store dropped in every tile")
     at = found.blamed
-    assert (found.cause.launch, at.api) == (1, "TransDataTo5HD")
+    assert (found.cause.launch, at.row, at.api) == (1, fault.row - 1, "WaitFlag")
+    assert found.cause.words.startswith("nothing reads what TransDataTo5HD, core 0 row ")
     assert "(launch 1 TransData)" in found.cause.words
-    assert 0 < fault.row - at.row < 8
 
 
 def test_a_release_that_is_in_no_tile_is_due_behind_the_last_use():
@@ -121,6 +122,55 @@ def test_a_state_that_is_left_on_names_the_last_row_that_it_is_for():
     _, fault, found = first_of("split_k", "atomic off dropped in every tile")
     assert found.cause.words.endswith("is the last one that it is for")
     assert 0 < fault.row - found.blamed.row < 8
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "row", "words"),
+    [
+        ("gradients on 310P: 5 MemSet", "set with another event", 1, "SetFlag, {at}, has event 1, WaitFlag, row 2"),
+        ("pooling: 0 TransData", "set with another event", 4, "SetFlag, {at}, has event 1, WaitFlag, row 5, event 0"),
+        ("weighted_sums", "set with another event", 7, "SetFlag, {at}, has event 1, WaitFlag, row 8, event 0"),
+        ("gradients on 310P: 0 TransData", "wait with another event", 54, "core 0 row 54 does it on MTE2 with event 1"),
+        ("gradients: 0 ReduceSum", "set of another pipe", 8, "SetFlag, {at}, is not on MTE2"),
+        ("gradients on 310P: 3 TransData", "wait of another pipe", 10, "WaitFlag, {at}, is not on MTE3"),
+        ("softmax", "set early", 5, "SetFlag, {at}, stands in front of row 5 DataCopy"),
+        ("softmax", "load late", 4, "SetFlag, core 0 row 4, stands in front of row 7 DataCopy"),
+        ("matmul", "wait late", 10, "WaitFlag, {at}, stands behind row 12 LoadData(LoadData2DParams)"),
+        ("gradients on 310P: 1 TransData", "load late", 6, "DataCopy, {at}, stands behind row 8, which waited for its"),
+        ("gradients on 310P: 1 TransData", "barrier of another pipe", 25, "PipeBarrier, {at}, is on M"),
+        ("weighted_sums", "barrier late", 12, "PipeBarrier, {at}, stands behind row 12 Sub"),
+        ("weighted_sums", "barrier early", 12, "PipeBarrier, {at}, stands in front of row 12 Mul"),
+        ("softmax", "barrier late", 11, "PipeBarrier, {at}, stands behind row 11 Brcb"),
+        (
+            "gradients: 0 ReduceSum",
+            "load late",
+            7,
+            "DataCopyPad, {at}, stands behind row 9, which needs what it writes",
+        ),
+        ("softmax", "computation late", 10, "WholeReduceMax, {at}, stands behind row 11, which needs what it writes"),
+        ("convolution", "computation late", 20, "Mmad, {at}, stands behind the flag and FreeTensor for its buffer"),
+    ],
+)
+def test_what_stands_on_the_wrong_side_or_has_another_event_is_named_itself(name, kind, row, words):
+    _, fault, found = first_of(name, f"{kind} in every tile", lambda rows, at: at == row)
+    at = found.blamed
+    assert (at.site, abs(at.row - row) <= 3) == (at_line(name, fault), True)
+    assert found.cause.words.startswith(words.format(at=f"core 0 row {at.row}"))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "row", "wait"),
+    [
+        ("gradients: 1 TransData", "load dropped", 3, 2),
+        ("gradients: 7 TransData", "load dropped", 4, 3),
+        ("matmul", "computation dropped", 30, 29),
+    ],
+)
+def test_a_pipe_that_waits_and_does_nothing_is_named_where_it_waits(name, kind, row, wait):
+    _, _, found = first_of(name, f"{kind} in every tile", lambda rows, at: at == row)
+    programs = SUBJECTS[name].programs()
+    assert found.blamed.site == SUBJECTS[name].launch.sites[int(programs[0]["site"][wait])]
+    assert f"waits at core 0 row {found.blamed.row} and does nothing up to row " in found.cause.words
 
 
 def test_what_is_right_about_other_bytes_is_not_blamed():
