@@ -132,3 +132,24 @@ def test_main_terminal_without_unicode_is_no_error():
         timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_program_ends_without_freeing_but_waits_calls_and_writes_what_python_does(tmp_path):
+    script = tmp_path / "left.py"
+    script.write_text(
+        "import atexit, sys, threading, time\n"
+        "class Last:\n"
+        "    def __del__(self):\n"
+        "        print('freed')\n"
+        "last = sys.modules['kept'] = Last()\n"
+        "atexit.register(print, 'registered')\n"
+        "def late():\n"
+        "    time.sleep(0.5)\n"
+        "    print('waited for')\n"
+        "threading.Thread(target=late).start()\n"
+        "sys.exit(5)\n"
+    )
+    done = start("-m", "ops.cli.main", "run", str(script))
+    assert done.stdout.splitlines()[-2:] == ["waited for", "registered"]
+    # of a script that ends with another code than 0
+    assert done.returncode == 1
