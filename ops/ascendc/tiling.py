@@ -7,6 +7,7 @@ The algorithm is `ops.conv3d_backprop_filter.tiling_public`. Source of names and
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from npu_sim.isa.op import C220
 from npu_sim.products import Product, get_product
 from npu_sim.program.violation import Kind, Violation
 from ops.ascendc.types import CONV_DTYPES, ConvDtype, ConvFormat, TPosition, member, numpy_dtype
+from ops.common.vendor_members import words_of
 from ops.conv3d_backprop_filter.tiling import overflows
 from ops.conv3d_backprop_filter.tiling_data import DW_MEMBERS, DwTiling
 from ops.conv3d_backprop_filter.tiling_public import ConvArguments, DefaultBuffers, public_tiling, refusal
@@ -131,6 +133,17 @@ class Conv3DBackpropFilterTilingData:
     params: TConv3DBpFilterParams = field(default_factory=TConv3DBpFilterParams)
     dwTiling: TConv3DBpFilterTiling = field(default_factory=TConv3DBpFilterTiling)
     basicBlockTiling: TConv3DBpFilterBasicBlockTiling = field(default_factory=TConv3DBpFilterBasicBlockTiling)
+
+    def __bytes__(self) -> bytes:
+        """Return the structure as C++ kernels read it, 240 bytes: parts begin at multiples of 8."""
+        members = tuple((name, name, words) for _, name, words in DW_MEMBERS)
+        block = self.basicBlockTiling
+        words = (
+            *(self.params.totalL1Size, 0),
+            *words_of(members, lambda name: int(getattr(self.dwTiling, name))),
+            *(block.singleCoreM, block.singleCoreN, block.singleCoreK, 0),
+        )
+        return struct.pack(f"<{len(words)}I", *words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

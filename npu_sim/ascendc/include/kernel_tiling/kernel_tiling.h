@@ -25,3 +25,28 @@ struct alignas(8) SoftMaxTiling {
   uint32_t reduceM, reduceK, reduceSize, rangeM, tailM, tailSplitSize, tailReduceSize;
 };
 static_assert(sizeof(SoftMaxTiling) == 16 * sizeof(uint32_t), "SoftMaxTiling");
+
+// Of the class Conv3DBackpropFilter; extents in elements, cin1G and cout1G in blocks of channelSize, steps in base blocks.
+struct TConv3DBpFilterTiling {
+  uint32_t batch, cin, cout, cin1G, cout1G, dout, ho, wo, di, hi, wi, dk, hk, wk, group;
+  uint32_t strideD, strideH, strideW, padFront, padBack, padUp, padDown, padLeft, padRight;
+  uint32_t dilationD, dilationH, dilationW, channelSize;
+  uint32_t al0Pbuffer, bl0Pbuffer, cl0Pbuffer, al1Pbuffer, bl1Pbuffer;
+  uint32_t baseM, baseK, baseN, m0, k0, n0, stepM, stepN, stepKa, stepKb, iterateOrder, bl1Bound, hf32Flag;
+  uint32_t singleCoreDk, singleCoreGroup, singleCoreCout, singleCoreHo;
+  uint64_t singleCoreBatch, singleCoreCin;
+};
+static_assert(sizeof(TConv3DBpFilterTiling) == 54 * sizeof(uint32_t), "TConv3DBpFilterTiling");
+
+struct TConv3DBpFilterParams {
+  uint32_t totalL1Size;
+};
+struct TConv3DBpFilterBasicBlockTiling {
+  uint32_t singleCoreM, singleCoreN, singleCoreK;
+};
+struct Conv3DBackpropFilterTilingData {
+  TConv3DBpFilterParams params;
+  TConv3DBpFilterTiling dwTiling;
+  TConv3DBpFilterBasicBlockTiling basicBlockTiling;
+};
+static_assert(sizeof(Conv3DBackpropFilterTilingData) == 60 * sizeof(uint32_t), "Conv3DBackpropFilterTilingData");

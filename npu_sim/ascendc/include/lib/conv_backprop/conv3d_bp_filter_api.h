@@ -1,0 +1,3 @@
+// The class Conv3DBackpropFilter.
+#pragma once
+#include "npusim/conv3d_bp_filter.h"
