@@ -77,9 +77,7 @@ def check_command(
     without --yes; 3: internal error; 130: interrupted.
     """
     # Imported here: they load the compiler, which the help does not need.
-    from npu_sim.engines.numerics import use_orders
     from ops.cli import scripts
-    from ops.cli.script_checks import check_script
     from ops.studies import checking
     from ops.studies.effort import checking_effort
     from ops.studies.findings import Wanted
@@ -95,6 +93,10 @@ def check_command(
                 "--cube-math-type": cube_math_type,
             }
         )  # fmt: skip
+        # they execute, which checking alone does not load
+        from npu_sim.engines.numerics import use_orders
+        from ops.cli.script_checks import check_script
+
         output = Output(json_path, sarif_path, max_findings)
         with use_orders(shapes.read_order(order), core_order):
             code = check_script(
@@ -113,7 +115,7 @@ def check_command(
     announce(checking_effort(cases, products, modes), yes=yes)
     with shapes.progress_bar(shown=not no_progress) as progress:
         report = checking.run_check(cases, products, modes, wanted=wanted, progress=progress)
-    json_text = report.to_json() + "\n"
+    json_text = "" if json_path is None else report.to_json() + "\n"
     contents: dict[Path, bytes] = {} if json_file is None else {json_file: json_text.encode()}
     if sarif_file is not None:
         contents[sarif_file] = sarif_of(finding for row in report.rows for finding in row.findings)

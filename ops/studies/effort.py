@@ -25,7 +25,7 @@ from ops.studies.precision_report import Scope, StudyOptions
 from ops.studies.study_parts import Combination, Part, combinations_of, parts_of
 
 TIMING_ROWS_PER_SECOND = 10e6
-CHECKING_ROWS_PER_SECOND = 0.25e6
+CHECKING_ROWS_PER_SECOND = 0.5e6
 MACS_PER_SECOND = 3e9
 """Multiply-adds a second of a computed result."""
 GOLDEN_MACS_PER_SECOND = 2e9
@@ -197,15 +197,16 @@ def _rows_effort(
 ) -> Effort:
     """Return the effort of the rows of one call, of a smaller batch if there are many."""
     try:
-        total_bytes = request.plan(chip).calls.gm.total_bytes
+        plan = request.plan(chip)
+        total_bytes = plan.calls.gm.total_bytes
         batch = part = request.batch
         while True:
             budget = _BUDGET_ROWS if part > 1 else _LAST_BUDGET_ROWS
-            steps = request.with_batch(part).plan(chip).steps(scope)
-            rows, is_all = count_rows((launch for step in steps for launch in step.kernel.launches), budget)
+            rows, is_all = count_rows(plan.launches(scope), budget)
             if is_all or part == 1:
                 break
             part = max(part // _STEP, 1)
+            plan = request.with_batch(part).plan(chip)
     except InternalError:
         raise
     except NpuSimError:

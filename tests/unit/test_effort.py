@@ -153,6 +153,19 @@ def test_effort_of_precision_has_goldens_peers_and_comparisons(monkeypatch):
     assert seconds() == pytest.approx((2 + 3) * macs / 1e3 + 2 * 2 * results)
 
 
+def test_a_call_whose_rows_are_all_counted_is_planned_once(monkeypatch):
+    planned = []
+
+    def counted(case, *given, **options):
+        planned.append(case)
+        return plan_case(case, *given, **options)
+
+    monkeypatch.setattr("ops.studies.calls.convolutions.plan_case", counted)
+    one = CaseSet(source="test", cases=cases().cases[:1])
+    assert checking_effort(one, ("910b",), (0,)).instructions > 0
+    assert planned == list(one.cases)
+
+
 def test_effort_of_checking_needs_memory_and_refuses_what_does_not_fit():
     plan = plan_case(cases().cases[0], get_product("910b"), 0)
     assert checking_effort(cases(), ("910b",), (0,)).bytes == 2 * plan.calls.gm.total_bytes
