@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -359,9 +360,10 @@ class Core:
         except ProgramError as error:
             raise ProgramError([self.recorder.located(found) for found in error.violations]) from None
 
-    if TYPE_CHECKING:  # the methods of the instructions
-
-        def __getattr__(self, name: str) -> Any: ...
+    def __getattr__(self, name: str) -> Any:  # the methods of the instructions are set below
+        near = _methods_like(name)
+        may_be = f"; it may be {' or '.join(near)}" if near else ""
+        raise AttributeError(f"A method of Core must be one that examples/kernels/README.md lists, not {name}{may_be}")
 
 
 BUFFER_MARKS = (Op.ALLOC_TENSOR, Op.FREE_TENSOR)
@@ -370,3 +372,12 @@ BUFFER_MARKS = (Op.ALLOC_TENSOR, Op.FREE_TENSOR)
 for _instruction in OPS:
     if _instruction.op not in BUFFER_MARKS and not hasattr(Core, _instruction.name.lower()):
         setattr(Core, _instruction.name.lower(), method_of(_instruction))
+
+
+def _methods_like(name: str) -> list[str]:
+    """Return the methods that a name of Ascend C, or one that is not spelled right, can mean."""
+    methods = [method for method in vars(Core) if not method.startswith("_")]
+    plain = name.replace("_", "").lower()
+    found = [method for method in methods if method.replace("_", "") == plain]
+    found = found or [spec.name.lower() for spec in OPS if spec.api.lower().split("(")[0] == plain]
+    return found or get_close_matches(name.lower(), methods, n=3)

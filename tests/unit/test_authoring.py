@@ -458,3 +458,23 @@ def test_recording_leaves_nothing_for_the_garbage_collector():
         assert not [thing for thing in gc.get_objects() if issubclass(type(thing), Core | TPipe)]
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("name", "may_be"),
+    [
+        ("DataCopy", "; it may be data_copy"),
+        ("LoadData", "; it may be load_2d or load_3d or load_3d_v1"),
+        ("load_data_2d", "; it may be load_2d or load_3d_v1 or load_3d"),
+        ("SyncAll", "; it may be sync_all"),
+        ("qqq", ""),
+    ],
+)
+def test_a_method_that_does_not_exist_names_those_that_it_may_be(name, may_be):
+    @kernel
+    def wrong(core):
+        getattr(core, name)()
+
+    rule = f"A method of Core must be one that examples/kernels/README.md lists, not {name}{may_be}"
+    with pytest.raises(AttributeError, match=f"^{re.escape(rule)}$"):
+        wrong.record(blocks=1, product="910b")
