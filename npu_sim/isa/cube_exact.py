@@ -16,7 +16,7 @@ from npu_sim.accumulation import AccumulatorRound
 from npu_sim.isa import microkernel as mk
 from npu_sim.isa.cube_tiles import tile_in, tile_out
 from npu_sim.isa.cube_tree import LARGEST, saturated, settled
-from npu_sim.isa.cube_zeros import clear, end_of_run, find_zeros, keeps_zero_products
+from npu_sim.isa.cube_zeros import clear, find_runs, keeps_zero_products, put_apart, rows_of_half
 from npu_sim.reinterpret import reinterpret
 
 _BLOCK_K = 128  # k at a time, so that a panel of L0B stays in the first-level cache
@@ -67,21 +67,64 @@ def settle(l0c, c_at, m, n, flushes, saturates):
 
 
 @jit
-def _exact_tiles(fast, vectors, wide, a_at, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles):
+def _exact_tiles(
+    fast, vectors, wide, a_at, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile,
+    a_skip, b_skip,
+):  # fmt: skip
     """Run the kernel for as many vectors of columns; operands as in `microkernel`."""
     if vectors == mk.FULL_VECTORS:
         if fast:
             mk.fast_full(
-                wide, a_at, wide, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles
+                wide, a_at, wide, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile,
+                a_skip, b_skip,
             )  # fmt: skip
         else:
             mk.exact_full(
-                wide, a_at, wide, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles
+                wide, a_at, wide, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile,
+                a_skip, b_skip,
             )  # fmt: skip
     elif fast:
-        mk.fast_rest(wide, a_at, wide, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles)
+        mk.fast_rest(
+            wide, a_at, wide, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip,
+            b_skip,
+        )  # fmt: skip
     else:
-        mk.exact_rest(wide, a_at, wide, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles)
+        mk.exact_rest(
+            wide, a_at, wide, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip,
+            b_skip,
+        )  # fmt: skip
+
+
+@jit
+def _exact_run(
+    runs, i, apart, fast, vectors, wide, b_wide, c, c_at, half, c_column, m, k, k0, group, limit, floor, init
+):
+    """Multiply run ``i`` of `find_runs` by a panel of B: the zeros too if the panel is not ``fast``."""
+    first, count, chunk, chunks, step = runs[i, 0], runs[i, 1], runs[i, 2], runs[i, 3], runs[i, 4]
+    is_new = i == 0 or runs[i - 1, 0] != first
+    if not fast:
+        if not is_new:
+            return
+        chunk, chunks, step = np.int64(0), (k + k0 - 1) // k0, np.int64(1)
+    c_row = np.int64(32) if apart else np.int64(16)
+    at = c_at + 16 * rows_of_half(first, m // 16, apart)[2]
+    start = init if is_new else np.int64(0)
+    if chunks == 0 and start:
+        for v in range(vectors):
+            clear(c, at + ((half + v) >> 1) * c_column + 8 * ((half + v) & 1), c_row, 8 * count, 8)
+    # the kernel leaves something out behind each group: all fractals of k in one go if these are the groups
+    once = step == 1 or group == k0
+    skip = (step - 1) * k0 if once else np.int64(0)
+    for part in range(min(chunks, 1) if once else chunks):
+        k_first = (chunk + part * step) * k0
+        last = chunk + (chunks - 1) * step if once else chunk + part * step
+        length = (chunks - 1 if once else np.int64(0)) * k0 + min(k0, k - last * k0)
+        _exact_tiles(
+            fast, vectors, wide, 8 * first * k + k_first * mk.TILE_ROWS, b_wide + k_first * 8 * vectors, c, at, half,
+            c_column, c_row, length, group, limit, floor, start, count * 8 // mk.TILE_ROWS, k * mk.TILE_ROWS,
+            skip * mk.TILE_ROWS, skip * 8 * vectors,
+        )  # fmt: skip
+        start = np.int64(0)
 
 
 @jit
@@ -114,22 +157,30 @@ def _exact_block(
         limit = -1.0
     elif to_max or largest != 0:
         limit = LARGEST
-    n1, chunks = (n + 15) // 16, (k + k0 - 1) // k0
+    n1 = (n + 15) // 16
     c_column = 256 * ((m + 15) // 16)
     ranges = reinterpret(wide, np.int32)[small : small + 24]
     tile = reinterpret(wide, np.float32)
     tile_at = small + 24
-    zeros, any_zero = find_zeros(a, a_at, a_row, a_step, m, n, k, k0, 0, tile, moved_at, moved_row)
     # what is left out has to be whole groups
-    divides = k0 % group == 0
+    runs, apart = find_runs(a, a_at, a_row, a_step, m, n if k0 % group == 0 else np.int64(0), k, k0)
+    left_out = len(runs) > 0 and (init or keeps_zero_products(l0c, c_at, c_column, m // 16 * 16, n))
+    apart = apart and left_out
+    above = m // 16 * 16 if left_out else np.int64(0)
+    if apart:
+        put_apart(a, a_at, a_row, a_step, m, k, k0, tile, moved_at, moved_row)
 
     _reset_ranges(ranges)
     for r in range(0, m, mk.TILE_ROWS):
-        f = r >> 4
-        source, a_tile = a, a_at + f * a_row + (r & 15)
-        if any_zero and zeros[f * (1 + chunks)] != 0:
-            source, a_tile = tile, moved_at + f * moved_row + (r & 15)
-        mk.widen_rows(source, a_tile, k, k0, a_step, m - r, wide, r * k, np.int64(mk.TILE_ROWS), ranges)
+        if apart and r < above:
+            f, lane, _ = rows_of_half(r >> 3, m // 16, apart)
+            lane += r & 7
+            mk.widen_rows(
+                tile, moved_at + f * moved_row + lane, k, k0, 256, m - r, wide, r * k, np.int64(mk.TILE_ROWS), ranges
+            )
+        else:
+            a_tile = a_at + (r >> 4) * a_row + (r & 15)
+            mk.widen_rows(a, a_tile, k, k0, a_step, m - r, wide, r * k, np.int64(mk.TILE_ROWS), ranges)
     a_top, a_grain = _top_and_grain(ranges)
     if a_top == 255 and largest != 0:
         _saturate(wide, 0, (m + mk.TILE_ROWS - 1) // mk.TILE_ROWS * mk.TILE_ROWS * k, largest)
@@ -162,53 +213,30 @@ def _exact_block(
         # Float64 rounds multiples of 2^-149 or 2^-126 to such multiples, and so does float32.
         fast = simple and b_top < 255 and a_top + b_top <= 366 and a_grain + b_grain >= finest
         half = j & 1
+        cj = c_at + (j >> 1) * c_column
         last = min(8 * (half + vectors), n - 8 * (j - half))
-        # without zeros the whole tiles of a panel are one run of the kernel
-        above = m // mk.TILE_ROWS * mk.TILE_ROWS if not any_zero and last == 8 * (half + vectors) else np.int64(0)
-        if above > 0:
-            _exact_tiles(
-                fast, vectors, wide, np.int64(0), b_wide, l0c, c_at + (j >> 1) * c_column, half, c_column, np.int64(16),
-                k, group, limit, floor, init, above // mk.TILE_ROWS,
-            )  # fmt: skip
-        for r in range(above, m, mk.TILE_ROWS):
-            f, lane = r >> 4, r & 15
-            base = f * (1 + chunks)
-            c_tile, c_row = c_at + (j >> 1) * c_column + 16 * r, np.int64(16)
-            if any_zero and zeros[base] != 0:
-                c_tile = c_at + (j >> 1) * c_column + 256 * f + 16 * (lane >> 3) + 32 * (lane & 7)
-                c_row = np.int64(32)
-            rows = min(mk.TILE_ROWS, m - r)
-            whole = rows == mk.TILE_ROWS and last == 8 * (half + vectors)
-            c, at, column, row, start = l0c, c_tile, c_column, c_row, init
-            if not whole:
-                tile_in(l0c, c_tile, c_column, c_row, rows, 8 * half, last, init, tile, tile_at)
-                c, at, column, row, start = tile, tile_at, np.int64(256), np.int64(16), np.int64(0)
-            wanted = ((1 << rows) - 1) << lane
-            chunk = np.int64(0)
-            while chunk < chunks:
-                end = chunks
-                if any_zero and whole and b_top < 255:
-                    run = np.int64(end_of_run(zeros, base, chunk, chunks, wanted))
-                    if divides or (chunk == 0 and run == chunks):
-                        end = run
-                        if zeros[base + 1 + chunk] & wanted == 0 and (
-                            start or keeps_zero_products(c, at, column, row, rows, 8 * half, last)
-                        ):
-                            chunk = end
-                            continue
-                first = chunk * k0
-                length = min(k, end * k0) - first
-                ak, bk = r * k + first * mk.TILE_ROWS, b_wide + first * 8 * vectors
-                chunk = end
-                _exact_tiles(
-                    fast, vectors, wide, ak, bk, c, at, half, column, row, length, group, limit, floor, start,
-                    np.int64(1),
+        if left_out:
+            # fast sums are exact where they cancel, to +0 then
+            for i in range(len(runs)):
+                _exact_run(
+                    runs, i, apart, fast, vectors, wide, b_wide, l0c, cj, half, c_column, m, k, k0, group, limit, floor,
+                    init,
                 )  # fmt: skip
-                start = np.int64(0)
-            if start:
-                clear(c, at, column, row, rows, 8 * half, last)
-            if not whole:
-                tile_out(l0c, c_tile, c_column, c_row, rows, 8 * half, last, tile, tile_at)
+        # the whole tiles of a panel are one run of the kernel
+        tiles = (m - above) // mk.TILE_ROWS if last == 8 * (half + vectors) else np.int64(0)
+        if tiles > 0:
+            _exact_tiles(
+                fast, vectors, wide, above * k, b_wide, l0c, cj + 16 * above, half, c_column, np.int64(16), k, group,
+                limit, floor, init, tiles, k * mk.TILE_ROWS, np.int64(0), np.int64(0),
+            )  # fmt: skip
+        for r in range(above + tiles * mk.TILE_ROWS, m, mk.TILE_ROWS):
+            c_tile, rows = cj + 16 * r, min(np.int64(mk.TILE_ROWS), m - r)
+            tile_in(l0c, c_tile, c_column, np.int64(16), rows, 8 * half, last, init, tile, tile_at)
+            _exact_tiles(
+                fast, vectors, wide, r * k, b_wide, tile, tile_at, half, np.int64(256), np.int64(16), k, group, limit,
+                floor, np.int64(0), np.int64(1), np.int64(0), np.int64(0), np.int64(0),
+            )  # fmt: skip
+            tile_out(l0c, c_tile, c_column, np.int64(16), rows, 8 * half, last, tile, tile_at)
         j += vectors
     if not all_finite:
         settle(l0c, c_at, m, n, flushes, False)

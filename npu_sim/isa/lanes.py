@@ -19,7 +19,7 @@ _transpose_fp16, _transpose_bf16, _transpose_fp32 = (_kernels.transpose(kind) fo
 _transpose_blocks_16, _transpose_blocks_32 = _kernels.transpose_blocks(16), _kernels.transpose_blocks(32)
 _copy, _splat, _separate = _kernels.copy, _kernels.splat, _kernels.separate
 _add_block = _kernels.add_block
-_nonzero, _not_finite, _fragile = _kernels.nonzero, _kernels.not_finite, _kernels.fragile
+_nonzero, _fragile, _tiny, _awkward = _kernels.nonzero, _kernels.fragile, _kernels.tiny, _kernels.awkward
 
 
 @jit
@@ -111,20 +111,25 @@ def separate_lanes(src, src_index, dst, dst_index, count):
 @jit
 def nonzero_lanes(values, index, count):
     """Return the bits of the lanes that are not +0 or -0 in any of ``count`` adjacent vectors of 16 float32."""
-    return _nonzero(values, index, count, 16)
+    return _nonzero(values, index, count)
 
 
 @jit
-def fragile_lanes(values, index, count, step):
-    """Return the bits of the lanes that adding a zero may change in any of ``count`` vectors of 16 float32.
+def fragile_lanes(values, index, count):
+    """Return the bits of the lanes that adding a zero may change in any of ``count`` adjacent vectors of 16 float32.
 
-    These are -0 and, as some models of the Cube have it, subnormal numbers, infinities and NaN. Vectors are ``step``
-    apart.
+    These are -0 and, as some models of the Cube have it, subnormal numbers, infinities and NaN.
     """
-    return _fragile(values, index, count, step)
+    return _fragile(values, index, count)
 
 
 @jit
-def infinite_lanes(values, index, count):
-    """Return the bits of the lanes that are infinite or NaN in any of ``count`` adjacent vectors of 16 float32."""
-    return _not_finite(values, index, count, 16)
+def tiny_lanes(values, index, count):
+    """Return the bits of the lanes that are below 2^-51 but not zero in any of ``count`` adjacent vectors of 16."""
+    return _tiny(values, index, count)
+
+
+@jit
+def awkward_lanes(values, index, count):
+    """Return the bits of the lanes that are tiny, infinite or NaN in any of ``count`` adjacent vectors of 16."""
+    return _awkward(values, index, count)

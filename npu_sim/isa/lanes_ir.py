@@ -15,6 +15,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 _I8P = ir.IntType(8).as_pointer()
+_BITS_OF_2_TO_MINUS_51 = 76 << 23
 
 
 def _byte_pointer(context, builder, array_type, array_value, byte_index):
@@ -170,29 +171,28 @@ def separate(typingctx, src, src_index, dst, dst_index):
     return signature, codegen
 
 
-def _lanes_where(test):
-    """Build ``f(values: float32[:], index, count, step) -> int64``: bit i tells of lane i whether any passes ``test``.
+def _lanes_where(kept, test):
+    """Build ``f(values: float32[:], index, count) -> int64``: bit i tells of lane i what its ``count`` values are like.
 
-    There are ``count`` vectors of 16 lanes, ``step`` apart, the first at ``index``. ``test(builder, bits)`` gives lanes
-    of 1 bit; they are looked at once, behind the last vector.
+    There are ``count`` adjacent vectors of 16 lanes, the first at ``index``. ``kept`` are (first value, how the next
+    comes from it and the bits of a vector); ``test(builder, *kept)`` looks at them behind the last vector.
     """
 
     @intrinsic
-    def lanes(typingctx, values, index, count, step):
-        signature = types.int64(values, types.intp, types.intp, types.intp)
+    def lanes(typingctx, values, index, count):
+        signature = types.int64(values, types.intp, types.intp)
 
         def codegen(context, builder, sig, args):
             vector = ir.VectorType(ir.IntType(32), 16)
-            none = ir.Constant(vector, [0] * 16)
-            found = cgutils.alloca_once_value(builder, none)
+            places = [cgutils.alloca_once_value(builder, ir.Constant(vector, [first] * 16)) for first, _ in kept]
             with cgutils.for_range(builder, args[2]) as loop:
-                at = builder.add(args[1], builder.mul(loop.index, args[3]))
+                at = builder.add(args[1], builder.mul(loop.index, ir.Constant(args[1].type, 16)))
                 byte = builder.mul(at, ir.Constant(at.type, 4))
                 source = _byte_pointer(context, builder, sig.args[0], args[0], byte)
                 bits = builder.load(_vector_pointer(builder, source, vector), align=4)
-                passed = builder.sext(test(builder, bits), vector)
-                builder.store(builder.or_(builder.load(found), passed), found)
-            mask = builder.icmp_unsigned("!=", builder.load(found), none)
+                for place, (_, combine) in zip(places, kept, strict=True):
+                    builder.store(combine(builder, builder.load(place), bits), place)
+            mask = test(builder, *(builder.load(place) for place in places))
             return builder.zext(builder.bitcast(mask, ir.IntType(16)), ir.IntType(64))
 
         return signature, codegen
@@ -200,15 +200,47 @@ def _lanes_where(test):
     return lanes
 
 
-def _is(builder, bits, mask, predicate, wanted):
-    kept = builder.and_(bits, ir.Constant(bits.type, [mask] * 16))
-    return builder.icmp_unsigned(predicate, kept, ir.Constant(bits.type, [wanted] * 16))
+def _splat_bits(like, value):
+    return ir.Constant(like.type, [value] * 16)
 
 
-def _is_fragile(builder, bits):
-    # exponents 0 and 255
-    extreme = _is(builder, builder.add(bits, ir.Constant(bits.type, [0x00800000] * 16)), 0x7F000000, "==", 0)
-    return builder.and_(extreme, _is(builder, bits, 0xFFFFFFFF, "!=", 0))
+def _magnitude(builder, bits):
+    return builder.and_(bits, _splat_bits(bits, 0x7FFFFFFF))
+
+
+def _compare(builder, predicate, a, value):
+    return builder.icmp_unsigned(predicate, a, _splat_bits(a, value))
+
+
+def _either(builder, kept, bits):
+    return builder.or_(kept, bits)
+
+
+def _smallest(builder, kept, bits):
+    """Keep the smallest magnitude less 1, unsigned, so that zero is the largest."""
+    value = builder.sub(_magnitude(builder, bits), _splat_bits(bits, 1))
+    return builder.select(builder.icmp_unsigned("<", value, kept), value, kept)
+
+
+def _largest(builder, kept, bits):
+    value = _magnitude(builder, bits)
+    return builder.select(builder.icmp_unsigned(">", value, kept), value, kept)
+
+
+def _most_negative(builder, kept, bits):
+    """Keep the smallest signed number that the bits are: -0 is the smallest of all."""
+    return builder.select(builder.icmp_signed("<", bits, kept), bits, kept)
+
+
+def _is_fragile(builder, smallest, largest, negative):
+    extreme = builder.or_(
+        _compare(builder, "<", smallest, 0x00800000 - 1), _compare(builder, ">=", largest, 0x7F800000)
+    )
+    return builder.or_(extreme, _compare(builder, "==", negative, 0x80000000))
+
+
+def _is_tiny(builder, smallest):
+    return _compare(builder, "<", smallest, _BITS_OF_2_TO_MINUS_51 - 1)
 
 
 def transpose(kind):
@@ -344,6 +376,12 @@ def transpose_blocks(bits):
     return blocks
 
 
-nonzero = _lanes_where(lambda builder, bits: _is(builder, bits, 0x7FFFFFFF, "!=", 0))
-not_finite = _lanes_where(lambda builder, bits: _is(builder, bits, 0x7F800000, "==", 0x7F800000))
-fragile = _lanes_where(_is_fragile)
+nonzero = _lanes_where([(0, _either)], lambda builder, bits: _compare(builder, "!=", _magnitude(builder, bits), 0))
+fragile = _lanes_where([(0xFFFFFFFF, _smallest), (0, _largest), (0, _most_negative)], _is_fragile)
+tiny = _lanes_where([(0xFFFFFFFF, _smallest)], _is_tiny)
+awkward = _lanes_where(
+    [(0xFFFFFFFF, _smallest), (0, _largest)],
+    lambda builder, smallest, largest: builder.or_(
+        _is_tiny(builder, smallest), _compare(builder, ">=", largest, 0x7F800000)
+    ),
+)

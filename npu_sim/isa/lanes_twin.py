@@ -21,11 +21,11 @@ def decode(kind):
 
 
 def _lanes_where(test):
-    """Build ``f(values: float32[:], index, count, step)``: the bits of lanes where any of ``count`` vectors passes."""
+    """Build ``f(values: float32[:], index, count)``: the bits of lanes where any of ``count`` vectors passes."""
 
-    def lanes(values, index, count, step):
+    def lanes(values, index, count):
         found = np.zeros(16, np.bool_)
-        for at in range(index, index + count * step, step):
+        for at in range(index, index + count * 16, 16):
             found |= test(values[at : at + 16].view(np.uint32))
         return sum(1 << i for i in range(16) if found[i])
 
@@ -37,9 +37,15 @@ def _is_fragile(bits):
     return ((exponents == 0) | (exponents == 255)) & (bits != 0)
 
 
+def _is_tiny(bits):
+    size = np.abs(bits.view(np.float32))
+    return (size < np.float32(2.0**-51)) & (size != 0)
+
+
 nonzero = _lanes_where(lambda bits: bits << np.uint32(1) != 0)
-not_finite = _lanes_where(lambda bits: ~np.isfinite(bits.view(np.float32)))
 fragile = _lanes_where(_is_fragile)
+tiny = _lanes_where(_is_tiny)
+awkward = _lanes_where(lambda bits: _is_tiny(bits) | ~np.isfinite(bits.view(np.float32)))
 
 
 def transpose(kind):

@@ -4,18 +4,21 @@ A tile is a block of L0C held in registers for a whole Mmad: ``TILE_ROWS`` rows 
 vectors of columns. The shapes fit the host's registers; no shape changes a bit. All offsets count elements of the array
 before them; every loop of k runs upwards.
 
-serial: ``(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row)``
+serial: ``(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row,
+       lane, lanes)``
     c = fma(a, b, c) for each k. ``a`` and ``b`` float32 carriers, 16 per k; after ``chunk`` k the next one starts
     ``a_step`` or ``b_step`` behind the start of this one. Columns in vectors of 16, ``b_column`` and ``c_column``
     apart, rows of ``c`` ``c_row``. ``init`` != 0 starts from zero without reading ``c``. ``tiles`` >= 1, one below the
-    other: the first of several begins a fractal of 16 rows, and fractals of ``a`` are ``a_row`` apart.
-exact: ``(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles)``
+    other, of which the next ``lanes`` - ``lane`` rows, and then ``lanes`` at a time, are in one fractal of ``a``;
+    fractals are ``a_row`` apart.
+exact: ``(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile,
+       a_skip, b_skip)``
     float64 sums of ``group`` k from the accumulator on, then one rounding to float32: to nearest, but toward zero where
     that is above ``limit`` (float64: Inf, the largest finite float32 or a negative number); results whose bits are then
     below ``floor`` become zeros. ``a`` float64[k][rows], ``b`` float64[k][vectors][8]. Columns in vectors of 8, two per
     16 of ``c``; ``half`` = 1 starts with the second. The fast variant is for operands whose sums are finite multiples
     of 2^-149, or of 2^-126 where ``floor`` counts (`cube`), and rounds to nearest only. ``tiles`` >= 1, one below the
-    other, in ``a`` one behind the other.
+    other, in ``a`` ``a_tile`` apart; behind each group ``a_skip`` and ``b_skip`` elements are left out.
 widen: ``(src, src_at, k, chunk, step, valid, dst, dst_at, dst_step, ranges)``
     float32 carriers to float64, some adjacent lanes of each k; lanes from ``valid`` on become zero. ``ranges``
     int32[3, 8] collects per lane the largest magnitude, the smallest nonzero one less 1, and the OR of all (bits).
@@ -74,50 +77,72 @@ def vectors_of_panel(left):
 
 @jit
 def serial_full(
-    a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row
+    a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row, lane, lanes
 ):  # fmt: skip
     """Run serial tiles: TILE_ROWS rows, FULL_VECTORS vectors of 16 columns."""
-    _serial_full(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row)
+    _serial_full(
+        a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row, lane, lanes
+    )  # fmt: skip
 
 
 @jit
 def serial_rest(
-    a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row
+    a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row, lane, lanes
 ):  # fmt: skip
     """Run serial tiles: TILE_ROWS rows, REST_VECTORS vectors of 16 columns."""
-    _serial_rest(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row)
+    _serial_rest(
+        a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row, lane, lanes
+    )  # fmt: skip
 
 
 @jit
 def serial_single(
-    a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row
+    a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row, lane, lanes
 ):  # fmt: skip
     """Run serial tiles: SINGLE_ROWS rows, one vector of 16 columns."""
-    _serial_single(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row)
+    _serial_single(
+        a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row, lane, lanes
+    )  # fmt: skip
 
 
 @jit
-def exact_full(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles):
+def exact_full(
+    a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip, b_skip
+):  # fmt: skip
     """Run exact tiles: TILE_ROWS rows, FULL_VECTORS vectors of 8 columns."""
-    _exact_full(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles)
+    _exact_full(
+        a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip, b_skip
+    )  # fmt: skip
 
 
 @jit
-def exact_rest(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles):
+def exact_rest(
+    a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip, b_skip
+):  # fmt: skip
     """Run exact tiles: TILE_ROWS rows, REST_VECTORS vectors of 8 columns."""
-    _exact_rest(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles)
+    _exact_rest(
+        a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip, b_skip
+    )  # fmt: skip
 
 
 @jit
-def fast_full(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles):
+def fast_full(
+    a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip, b_skip
+):  # fmt: skip
     """Run exact tiles with fast rounding: TILE_ROWS rows, FULL_VECTORS vectors of 8 columns."""
-    _fast_full(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles)
+    _fast_full(
+        a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip, b_skip
+    )  # fmt: skip
 
 
 @jit
-def fast_rest(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles):
+def fast_rest(
+    a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip, b_skip
+):  # fmt: skip
     """Run exact tiles with fast rounding: TILE_ROWS rows, REST_VECTORS vectors of 8 columns."""
-    _fast_rest(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles)
+    _fast_rest(
+        a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip, b_skip
+    )  # fmt: skip
 
 
 @jit

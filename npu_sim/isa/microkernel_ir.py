@@ -138,17 +138,18 @@ def serial_tile(row_count, column_count):
     @intrinsic
     def tile(
         typing_context, a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles,
-        a_row,
+        a_row, lane, lanes,
     ):  # fmt: skip
         index = types.int64
-        signature = types.void(a, index, b, index, c, *[index] * 11)
+        signature = types.void(a, index, b, index, c, *[index] * 13)
 
         def codegen(context, builder, signature, args):
             _keep_out_of_line(builder)
-            a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row = args
+            a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles = args[:15]
+            a_row, first_lane, lanes = args[15:]
             vector_type = _vector(_F32, LANES32)
             b_first = _pointer(context, builder, signature.args[2], b, b_at)
-            next_fractal = builder.sub(a_row, _I64(16 - row_count))
+            next_fractal = builder.sub(a_row, builder.sub(lanes, _I64(row_count)))
 
             def one_k(values):
                 a_now, b_now, *acc = values
@@ -180,14 +181,14 @@ def serial_tile(row_count, column_count):
                 for value, target in zip(acc, targets, strict=True):
                     _store(builder, value, target)
                 lane = builder.add(lane, _I64(row_count))
-                is_last = builder.icmp_signed("==", lane, _I64(16))
+                is_last = builder.icmp_signed("==", lane, lanes)
                 a_first = builder.gep(a_first, [builder.select(is_last, next_fractal, _I64(row_count))])
                 c_first = builder.gep(c_first, [builder.mul(c_row, _I64(row_count))])
                 return [builder.select(is_last, _I64(0), lane), a_first, c_first]
 
             a_first = _pointer(context, builder, signature.args[0], a, a_at)
             c_first = _pointer(context, builder, signature.args[4], c, c_at)
-            _repeat(builder, tiles, [_I64(0), a_first, c_first], one_tile)
+            _repeat(builder, tiles, [first_lane, a_first, c_first], one_tile)
             return context.get_dummy_value()
 
         return signature, codegen
@@ -235,13 +236,17 @@ def exact_tile(row_count, vector_count, *, fast):
     """Build the grouped float64 sum on tiles of ``row_count`` rows and ``vector_count`` vectors of 8 columns."""
 
     @intrinsic
-    def tile(typing_context, a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles):
+    def tile(
+        typing_context, a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile,
+        a_skip, b_skip,
+    ):  # fmt: skip
         index = types.int64
-        signature = types.void(a, index, b, index, c, *[index] * 6, types.float64, index, index, index)
+        signature = types.void(a, index, b, index, c, *[index] * 6, types.float64, *[index] * 6)
 
         def codegen(context, builder, signature, args):
             _keep_out_of_line(builder)
-            a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles = args
+            a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles = args[:15]
+            a_tile, a_skip, b_skip = args[15:]
             wide, narrow = _vector(_F64, LANES64), _vector(_F32, LANES64)
             b_first = _pointer(context, builder, signature.args[2], b, b_at)
             limits, floors = [_splat(builder, x, LANES64) for x in (limit, builder.trunc(floor, _I32))]
@@ -272,6 +277,7 @@ def exact_tile(row_count, vector_count, *, fast):
                 else:
                     new = [_round_by_conversion(builder, s, limits, floors) for s in sums]
                 left = builder.sub(left, count)
+                a_next, b_next = builder.gep(a_next, [a_skip]), builder.gep(b_next, [b_skip])
                 return [left, a_next, b_next, *new], builder.icmp_signed(">", left, _I64(0))
 
             def one_tile(values):
@@ -282,7 +288,7 @@ def exact_tile(row_count, vector_count, *, fast):
                 acc = _repeat_while(builder, [k, a_first, b_first, *acc], one_group)[3:]
                 for value, target in zip(acc, targets, strict=True):
                     _store(builder, builder.fptrunc(value, narrow), target)
-                a_first = builder.gep(a_first, [builder.mul(k, _I64(row_count))])
+                a_first = builder.gep(a_first, [a_tile])
                 return [a_first, builder.gep(c_first, [builder.mul(c_row, _I64(row_count))])]
 
             a_first = _pointer(context, builder, signature.args[0], a, a_at)

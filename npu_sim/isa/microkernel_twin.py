@@ -51,14 +51,17 @@ def round_to_float32(value, limit, floor):
 def serial_tile(row_count, column_count):
     """Return the twin of `microkernel_ir.serial_tile`."""
 
-    def tile(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row):
+    def tile(
+        a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row, lane, lanes
+    ):  # fmt: skip
         for r in range(tiles * row_count):
+            fractal, place = (lane + r) // lanes, (lane + r) % lanes - lane
             for column in range(16 * column_count):
                 at = c_at + (column // 16) * c_column + c_row * r + column % 16
                 acc = np.float32(0) if init else c[at]
                 for kk in range(k):
                     outer, inner = kk // chunk, kk % chunk
-                    x = a[a_at + (r // 16) * a_row + outer * a_step + 16 * inner + r % 16]
+                    x = a[a_at + fractal * a_row + place + outer * a_step + 16 * inner]
                     y = b[b_at + outer * b_step + 16 * inner + (column // 16) * b_column + column % 16]
                     acc = fma32(x, y, acc)
                 c[at] = acc
@@ -70,9 +73,11 @@ def exact_tile(row_count, vector_count, *, fast):
     """Return the twin of `microkernel_ir.exact_tile`; ``fast`` changes nothing, as it must."""
     del fast
 
-    def tile(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles):
+    def tile(
+        a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip, b_skip
+    ):  # fmt: skip
         for r in range(tiles * row_count):
-            first = a_at + r // row_count * row_count * k + r % row_count
+            first = a_at + r // row_count * a_tile + r % row_count
             for column in range(8 * vector_count):
                 place = column + 8 * half
                 at = c_at + (place // 16) * c_column + c_row * r + place % 16
@@ -81,7 +86,8 @@ def exact_tile(row_count, vector_count, *, fast):
                     total = np.float64(acc)
                     with np.errstate(all="ignore"):
                         for kk in range(start, min(start + group, k)):
-                            total = total + a[first + kk * row_count] * b[b_at + kk * 8 * vector_count + column]
+                            x = a[first + kk * row_count + kk // group * a_skip]
+                            total = total + x * b[b_at + kk * 8 * vector_count + column + kk // group * b_skip]
                     acc = round_to_float32(total, limit, floor)
                 c[at] = acc
 

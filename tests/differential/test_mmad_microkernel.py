@@ -35,7 +35,7 @@ def round_with(kernel, sums, limit, floor):
     tile = np.empty(16 * R * (FULL // 2 + 1), np.float32)
     for first in range(0, rows.size, R):
         tile.fill(-0.0)
-        kernel(rows, first, ones, 0, tile, 0, 0, 16 * R, 16, 1, 1, limit, floor, 0, 1)
+        kernel(rows, first, ones, 0, tile, 0, 0, 16 * R, 16, 1, 1, limit, floor, 0, 1, R, 0, 0)
         out[first : first + R] = tile[: 16 * R : 16]
     return out[: sums.size]
 
@@ -102,14 +102,16 @@ def test_twin_fma_equals_rational_arithmetic():
     [(mk.serial_full, R, FULL), (mk.serial_rest, R, REST), (mk.serial_single, mk.SINGLE_ROWS, 1)],
     ids=["full", "rest", "single"],
 )
-@pytest.mark.parametrize("fractals", [0, 3])
-def test_serial_kernel_equals_its_twin(kernel, rows, vectors, c_row, init, fractals):
+@pytest.mark.parametrize(("halves", "lane", "lanes"), [(1, 0, 16), (6, 0, 16), (5, 8, 16), (3, 0, 8)])
+def test_serial_kernel_equals_its_twin(kernel, rows, vectors, c_row, init, halves, lane, lanes):
     rng = np.random.default_rng(init)
     a, b, c = hard_singles(rng, 1600), hard_singles(rng, 1400), hard_singles(rng, 6000)
     want = c.copy()
-    tiles = fractals * (16 // rows) or 1
-    # k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row
-    args = (11, 8, 100, 130, 300, 1700, c_row, init, tiles, 444)
+    if rows == 16:
+        lane, lanes = 0, 16
+    tiles = max(halves * 8 // rows, 1)
+    # k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row, lane, lanes
+    args = (11, 8, 100, 130, 300, 1700, c_row, init, tiles, 444, lane, lanes)
     kernel(a, 5, b, 7, c, 3, *args)
     twin.serial_tile(rows, vectors)(a, 5, b, 7, want, 3, *args)
     assert oracle.same(c, want)
@@ -124,16 +126,16 @@ def test_serial_kernel_equals_its_twin(kernel, rows, vectors, c_row, init, fract
     [(mk.exact_full, FULL, np.inf, 0), (mk.exact_full, FULL, -1.0, 0x00800000), (mk.exact_rest, REST, -1.0, 0),
      (mk.exact_rest, REST, LIMITS[2], 0x00800000), (mk.fast_full, FULL, np.inf, 0), (mk.fast_rest, REST, np.inf, 0)],
 )  # fmt: skip
-@pytest.mark.parametrize("tiles", [1, 3])
-def test_exact_kernel_equals_its_twin(kernel, vectors, limit, floor, half, c_row, init, tiles):
+@pytest.mark.parametrize(("tiles", "steps"), [(1, (0, 0, 0)), (3, (13 * R, 0, 0)), (2, (20 * R, 2 * R, 11))])
+def test_exact_kernel_equals_its_twin(kernel, vectors, limit, floor, half, c_row, init, tiles, steps):
     rng = np.random.default_rng(half)
     draw = hard_singles if kernel in (mk.exact_full, mk.exact_rest) else lambda rng, size: rng.standard_normal(size)
     with np.errstate(invalid="ignore"):  # signalling NaNs
         a, b = draw(rng, 400).astype(np.float64), draw(rng, 600).astype(np.float64)
     c = draw(rng, 3000).astype(np.float32)
     want = c.copy()
-    # half, c_column, c_row, k, group, limit, floor, init, tiles
-    args = (half, 800, c_row, 13, 5, limit, floor, init, tiles)
+    # half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip, b_skip
+    args = (half, 800, c_row, 13, 5, limit, floor, init, tiles, *steps)
     kernel(a, 2, b, 9, c, 4, *args)
     twin.exact_tile(R, vectors, fast=False)(a, 2, b, 9, want, 4, *args)
     assert oracle.same(c, want)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from npu_sim.accumulation import Accumulation
-from npu_sim.isa.cube_zeros import find_zeros
+from npu_sim.isa.cube_zeros import find_runs, put_apart
 from tests.differential.test_mmad import Core, draw
 from tests.oracles import mmad as oracle
 
@@ -43,7 +43,9 @@ def spread(rng, shape, kind):
     step = 8 if kind in ("fp32", "hf32") else 16
     for start in range(0, k, step):
         for first in range(0, m, 16):
-            zero = [slice(0, 0), slice(0, 16), slice(0, 16, 2), slice(1, 16, 2), slice(0, 8)][int(rng.integers(5))]
+            # rows of which all hold something are not searched on
+            kinds = [slice(0, 0), slice(0, 16), slice(0, 16, 2), slice(1, 16, 2), slice(0, 8)]
+            zero = kinds[int(rng.integers(first != 16, 5))]
             part = a[first : first + 16, start : start + step]
             part[zero] = rng.choice(np.array([0.0, -0.0], np.float32), part[zero].shape)
     return a, b, c
@@ -81,7 +83,7 @@ def test_mmad_with_rows_of_zeros_has_the_bits_of_all_products(shape, model, trou
 
 @pytest.mark.parametrize("model", [*MODELS, Accumulation(24, "exact", "rne")], ids=str)
 @pytest.mark.parametrize("kind", ["fp16", "fp32", "hf32"])
-@pytest.mark.parametrize("trouble", ["none", "negative zero", "subnormal", "infinite", "underflow"])
+@pytest.mark.parametrize("trouble", ["none", "negative zero", "subnormal", "infinite", "underflow", "underflow by b"])
 def test_mmad_with_inserted_zeros_has_the_bits_of_all_products(model, kind, trouble):
     rng = np.random.default_rng([len(kind), len(trouble), model.group])
     for shape in ((48, 64, 160), (56, 80, 40), (33, 72, 96)):
@@ -92,11 +94,13 @@ def test_mmad_with_inserted_zeros_has_the_bits_of_all_products(model, kind, trou
             c[rng.random(c.shape) < 0.02] = rng.choice(np.array([1e-40, -1e-40], np.float32))
         if trouble == "infinite":
             b[int(rng.integers(shape[2])), int(rng.integers(shape[1]))] = np.inf
-        if trouble == "underflow" and kind != "fp16":
-            # products underflow to -0 in between, and a zero behind them would make that +0
-            a, b, c = a * np.float32(2.0**-100), -np.abs(b) * np.float32(2.0**-48), c * np.float32(0)
+        if "underflow" in trouble and kind != "fp16":
+            # products underflow to -0 in between, and a zero behind them would make that +0; one operand alone is tiny
+            tiny = 104 if trouble == "underflow" else 48
+            a = np.copysign(np.ceil(np.abs(a)), a) * np.float32(2.0**-tiny)
+            b, c = -np.ceil(np.abs(b)) * np.float32(2.0 ** (tiny - 152)), np.zeros_like(c)
         # float64 adds such small numbers exactly
-        inner = "exact" if trouble == "underflow" else model.inner
+        inner = "exact" if "underflow" in trouble else model.inner
         with np.errstate(all="ignore"):
             for start in (c, None):
                 want = oracle.mmad_by_planes(a, b, start, model.group, inner, flush=model.flushes)
@@ -115,39 +119,92 @@ def test_mmad_with_rows_of_zeros_keeps_what_an_underflow_left(model):
     assert oracle.same(got[:8], np.zeros((8, 64), np.float32))
 
 
-def test_zero_rows_are_found_row_by_row():
+def left(runs, apart, fractals, shape, step):
+    """What `find_runs` left: a mask of the elements of A that are multiplied."""
+    held = np.zeros(shape, np.bool_)
+    for half, halves, chunk, chunks, distance in runs.tolist():
+        for h in range(half, half + halves):
+            first = 16 * (h % fractals) + h // fractals if apart else 8 * h
+            rows = slice(first, first + 16, 2) if apart else slice(first, first + 8)
+            for c in range(chunks):
+                start = (chunk + c * distance) * step
+                # each element once
+                assert not held[rows, start : start + step].any()
+                held[rows, start : start + step] = True
+    return held
+
+
+def found(core, shape, n, step):
+    row = -(-shape[1] // step)
+    return find_runs(core.l0a, 0, row * 256, 256, shape[0], n, shape[1], step)
+
+
+def test_rows_of_zeros_are_found_by_halves():
     # a search that reported none would make the tests above pass without leaving anything out
-    a = np.ones((32, 24), np.float32)
-    zero = [0, 3, 8, 9, 10, 11, 12, 13, 14, 15, 31]
-    a[zero] = np.where(np.arange(24) % 2, np.float32(0), np.float32(-0.0))
+    a = np.ones((40, 24), np.float32)
+    a[8:16] = np.where(np.arange(24) % 2, np.float32(0), np.float32(-0.0))
+    a[16:32, :16] = 0
     a[5, :23] = 0
-    core = Core(32, 64, 24, "fp16", addresses=(0, 0, 0))
+    core = Core(40, 64, 24, "fp16", addresses=(0, 0, 0))
     core.load(a, np.ones((24, 64), np.float32))
-    copy = np.empty(4 * 256, np.float32)
-    found, some = find_zeros(core.l0a, 0, 2 * 256, 256, 32, 64, 24, 16, 24, copy, 0, 2 * 256)
-    held = found.reshape(2, 3)
-    assert some
-    assert not held[:, 0].any()
-    assert [row for row in range(32) if not any(int(bits) >> row % 16 & 1 for bits in held[row // 16, 1:])] == zero
-    assert int(held[0, 1]) >> 5 & 1 == 0
-    assert find_zeros(core.l0a, 0, 2 * 256, 256, 32, 48, 24, 16, 0, copy, 0, 2 * 256)[1] == 0
-    assert find_zeros(core.l0a, 0, 2 * 256, 256, 32, 64, 24, 16, 25, copy, 0, 2 * 256)[1] == 0
+    runs, apart = found(core, a.shape, 64, 16)
+    assert not apart
+    assert runs.tolist() == [[0, 1, 0, 2, 1], [1, 1, 0, 0, 1], [2, 2, 1, 1, 1]]
+    for n in (48, 72):
+        assert len(found(core, a.shape, n, 16)[0]) == 0
+    core.load(np.where(a == 0, np.float32(1), a), np.ones((24, 64), np.float32))
+    assert len(found(core, a.shape, 64, 16)[0]) == 0
 
 
-def test_every_other_row_is_found_and_put_apart():
-    # rows 16 to 31 hold something in odd rows of the first fractal of k and in even ones of the second
-    a = np.arange(1, 48 * 32 + 1, dtype=np.float32).reshape(48, 32)
-    a[16:32:2, :16], a[17:32:2, 16:] = 0, 0
+def test_runs_that_cost_more_than_they_save_are_none():
+    a = np.ones((48, 80), np.float32)
+    # a fractal of rows with something in each is not searched on
+    a[31], a[16:24, 32:48] = 0, 0
+    core = Core(48, 64, 80, "fp16", addresses=(0, 0, 0))
+    core.load(a, np.ones((80, 64), np.float32))
+    assert len(found(core, a.shape, 64, 16)[0]) == 0
+    a[16:24, 48:64] = 0
+    core.load(a, np.ones((80, 64), np.float32))
+    assert found(core, a.shape, 64, 16)[0].tolist() == [
+        [0, 2, 0, 5, 1],
+        [2, 1, 0, 2, 1],
+        [2, 1, 4, 1, 1],
+        [3, 3, 0, 5, 1],
+    ]
+
+
+def test_every_other_row_is_found():
+    # rows 16 to 31 hold something in odd rows of the first fractals of k and in even ones of the next
+    a = np.arange(1, 48 * 40 + 1, dtype=np.float32).reshape(48, 40)
+    a[:32:2, :16], a[1:32:2, 16:] = 0, 0
+    a[:, 32:] = 0
     a[32:] = 0
-    core = Core(48, 64, 32, "fp32", addresses=(0, 0, 0))
-    core.load(a, np.ones((32, 64), np.float32))
-    copy = np.full(12 * 256, np.nan, np.float32)
-    found, some = find_zeros(core.l0a, 0, 4 * 256, 256, 48, 64, 32, 8, 0, copy, 0, 4 * 256)
-    assert some
-    held = found.reshape(3, 5)
-    assert held[0, 0] == 0 == held[2, 0]
-    assert held[1].tolist() == [1, 0xFF00, 0xFF00, 0xFF, 0xFF]
-    assert held[2, 1:].tolist() == [0, 0, 0, 0]
-    moved = copy.reshape(3, 4, 16, 16)[1, :, :8]
-    order = [*range(0, 16, 2), *range(1, 16, 2)]
-    np.testing.assert_array_equal(moved.transpose(2, 0, 1).reshape(16, 32), a[16:32][order])
+    core = Core(48, 64, 40, "fp32", addresses=(0, 0, 0))
+    core.load(a, np.ones((40, 64), np.float32))
+    runs, apart = found(core, a.shape, 64, 8)
+    assert apart
+    assert np.array_equal(left(runs, apart, 3, a.shape, 8), a != 0)
+    assert runs.tolist() == [[0, 2, 2, 2, 1], [2, 1, 0, 0, 1], [3, 2, 0, 2, 1], [5, 1, 0, 0, 1]]
+
+
+def test_fractals_of_k_at_equal_distances_are_one_run():
+    a = np.ones((64, 144), np.float32)
+    taps = np.arange(144) // 16
+    a[:, taps % 2 == 1] = 0
+    a[:, taps == 4], a[15::16] = 0, 0
+    core = Core(64, 64, 144, "fp16", addresses=(0, 0, 0))
+    core.load(a, np.ones((144, 64), np.float32))
+    runs, apart = found(core, a.shape, 64, 16)
+    assert runs.tolist() == [[0, 8, 0, 2, 2], [0, 8, 6, 2, 2]]
+    assert np.array_equal(left(runs, apart, 4, a.shape, 16)[0], a[0] != 0)
+
+
+def test_rows_put_apart_have_the_even_ones_first_in_the_same_place_too():
+    a = np.arange(1, 40 * 24 + 1, dtype=np.float32).reshape(40, 24)
+    core = Core(40, 64, 24, "fp16", addresses=(0, 0, 0))
+    core.load(a, np.ones((24, 64), np.float32))
+    order = np.array([*range(0, 16, 2), *range(1, 16, 2)])
+    for moved in (np.zeros(2 * 2 * 256, np.float32), core.l0a):
+        put_apart(core.l0a, 0, 512, 256, 40, 24, 16, moved, 0, 512)
+        panels = moved[:1024].reshape(2, 2, 16, 16).transpose(0, 3, 1, 2).reshape(2, 16, 32)[:, :, :24]
+        np.testing.assert_array_equal(panels, np.stack([a[order], a[16 + order]]))

@@ -8,14 +8,15 @@ import pytest
 
 from npu_sim.isa.lanes import (
     add_rows,
+    awkward_lanes,
     copy_bytes,
     decode_fractal_transposed,
     decode_rows,
     fragile_lanes,
-    infinite_lanes,
     nonzero_lanes,
     separate_lanes,
     splat_rows,
+    tiny_lanes,
 )
 from npu_sim.isa.op import Data
 
@@ -130,19 +131,23 @@ def test_splat_rows_fills_its_lanes_only(lanes):
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_lane_masks_name_what_is_not_a_normal_number_in_any_vector(count):
-    special = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 2.0**-126, 3e38], np.float32)
+    small = np.float32(2.0**-51)
+    tiny = [1e-45, -1e-45, 2.0**-126, -np.nextafter(small, np.float32(0))]
+    special = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, *tiny, small, -small, 3e38], np.float32)
     rng = np.random.default_rng(8)
     values = rng.choice(special, 200)
     values[rng.random(200) < 0.6] = 0.0
     for at in (0, 1, 7, 100, 120):
-        near, far = (np.stack([values[i : i + 16] for i in range(at, at + count * step, step)]) for step in (16, 32))
+        near = np.stack([values[i : i + 16] for i in range(at, at + count * 16, 16)])
+        below = (np.abs(near) < small) & (near != 0)
         for mask, wanted in (
             (nonzero_lanes(values, at, count), near != 0),
             (
-                fragile_lanes(values, at, count, 32),
-                (far.view(np.uint32) != 0) & ~(np.isfinite(far) & (np.abs(far) >= 2.0**-126)),
+                fragile_lanes(values, at, count),
+                (near.view(np.uint32) != 0) & ~(np.isfinite(near) & (np.abs(near) >= 2.0**-126)),
             ),
-            (infinite_lanes(values, at, count), ~np.isfinite(near)),
+            (tiny_lanes(values, at, count), below),
+            (awkward_lanes(values, at, count), below | ~np.isfinite(near)),
         ):
             assert mask == sum(1 << i for i in range(16) if wanted[:, i].any())
 
