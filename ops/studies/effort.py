@@ -42,7 +42,9 @@ GOLDEN_BYTES_PER_ELEMENT = 4 * 8
 
 _BUDGET_ROWS = 200_000
 _LAST_BUDGET_ROWS = 20_000_000
-"""Where no smaller batch is left to count."""
+"""Where no smaller batch is left to count; of more, the rows of first cores are."""
+_MOST_SECONDS = 150
+"""Of looking at rows: where more are found, counting ends. More than anybody may start unasked."""
 _STEP = 8
 
 
@@ -94,12 +96,36 @@ def count_rows(launches: Iterable[Launch], budget: int) -> tuple[int, bool]:
     return count, True
 
 
+def _rows_of_first_cores(launches: Iterable[Launch], most: float) -> tuple[int, bool]:
+    """Return the rows of ``launches`` if all their cores have as many as the first, and whether these are all.
+
+    Counting ends when there are more than ``most``.
+    """
+    count = 0
+    for launch in launches:
+        buffer = empty_rows(max(CHUNK_ROWS, launch.step_rows))
+        for phase in range(launch.phase_count):
+            for rows in launch.rows(0, phase, buffer):
+                count += rows * launch.core_count
+                if count > most:
+                    return count, False
+    return count, True
+
+
+def _count_or_estimate(launches: Sequence[Launch], rows_per_second: float) -> tuple[int, bool]:
+    """Return the rows of ``launches``, about if there are many, and whether there may be any number more."""
+    rows, is_all = count_rows(launches, _LAST_BUDGET_ROWS)
+    if not is_all:
+        rows, is_all = _rows_of_first_cores(launches, _MOST_SECONDS * rows_per_second)
+    return rows, not is_all
+
+
 def launches_effort(launches: Sequence[Launch], rows_per_second: float, bytes_per_gm_byte: int = 0) -> Effort:
     """Return the effort of looking at the rows of launches that exist."""
-    rows, is_all = count_rows(launches, _LAST_BUDGET_ROWS)
+    rows, is_bound = _count_or_estimate(launches, rows_per_second)
     largest = max((launch.gm.total_bytes for launch in launches), default=0)
     seconds = rows / rows_per_second
-    return Effort(instructions=rows, is_bound=not is_all, seconds=seconds, bytes=bytes_per_gm_byte * largest)
+    return Effort(instructions=rows, is_bound=is_bound, seconds=seconds, bytes=bytes_per_gm_byte * largest)
 
 
 def timing_effort(requests: Sequence[Request], products: Sequence[str], scope: Scope) -> Effort:
@@ -201,9 +227,13 @@ def _rows_effort(
         total_bytes = plan.calls.gm.total_bytes
         batch = part = request.batch
         while True:
-            budget = _BUDGET_ROWS if part > 1 else _LAST_BUDGET_ROWS
-            rows, is_all = count_rows(plan.launches(scope), budget)
-            if is_all or part == 1:
+            launches = plan.launches(scope)
+            if part <= 1:
+                rows, is_bound = _count_or_estimate(launches, rows_per_second)
+                break
+            rows, is_all = count_rows(launches, _BUDGET_ROWS)
+            is_bound = False
+            if is_all:
                 break
             part = max(part // _STEP, 1)
             plan = request.with_batch(part).plan(chip)
@@ -214,7 +244,7 @@ def _rows_effort(
     rows = rows * batch // max(part, 1)  # an empty batch is filled, not computed
     return Effort(
         instructions=rows,
-        is_bound=not is_all,
+        is_bound=is_bound,
         seconds=rows / rows_per_second,
         bytes=bytes_per_gm_byte * total_bytes,
     )
