@@ -176,17 +176,25 @@ class Cores:
 
     def _stretches(self, core: int, rows: np.ndarray) -> Iterator[tuple[np.ndarray, str]]:
         """Yield the rows in parts whose Mmads multiply one type, and its name."""
-        places = np.flatnonzero((rows["op"] == Op.MMAD) | (rows["op"] == Op.SET_HF32))
+        ops = rows["op"]
+        types, modes = rows["dtype"][ops == Op.MMAD], rows["value"][ops == Op.SET_HF32]
+        if (types == types[:1]).all() and (modes == self._hf32[core]).all():
+            yield rows, self._compute_type(core, int(types[0])) if len(types) else ""
+            return
         first, name = 0, ""
-        for at in places.tolist():
+        for at in np.flatnonzero((ops == Op.MMAD) | (ops == Op.SET_HF32)).tolist():
             row = rows[at]
             if row["op"] == Op.SET_HF32:
                 self._hf32[core] = bool(row["value"])
                 continue
-            own = Data(int(row["dtype"])).name.lower()
-            own = "hf32" if own == "fp32" and self._hf32[core] else own
+            own = self._compute_type(core, int(row["dtype"]))
             if name and own != name:
                 yield rows[first:at], name
                 first = at
             name = own
         yield rows[first:], name
+
+    def _compute_type(self, core: int, data: int) -> str:
+        """Return what an Mmad of a core multiplies, by its type."""
+        name = Data(data).name.lower()
+        return "hf32" if name == "fp32" and self._hf32[core] else name

@@ -166,9 +166,12 @@ def _check_opcode(chunk: Chunk, index: Index, instruction: Instruction) -> None:
 def _check_pipe(chunk: Chunk, index: Index, instruction: Instruction) -> None:
     has_fixpipe = chunk.product.core.has_fixpipe
     allowed = [pipe for pipe in instruction.pipes if pipe != Pipe.FIX or has_fixpipe]
-    names = ", ".join(pipe.name for pipe in allowed)
     bad = _is_none_of(chunk.rows["pipe"][index], allowed)
-    chunk.unsupported(index, bad, lambda row: f"pipe must be one of {names}, not {pipe_name(int(row['pipe']))}")
+
+    def text(row: np.void) -> str:
+        return f"pipe must be one of {', '.join(pipe.name for pipe in allowed)}, not {pipe_name(int(row['pipe']))}"
+
+    chunk.unsupported(index, bad, text)
 
 
 def _check_paths(chunk: Chunk, index: Index, instruction: Instruction) -> None:
@@ -180,11 +183,13 @@ def _check_paths(chunk: Chunk, index: Index, instruction: Instruction) -> None:
     bad = _is_none_of(spaces[0] * 256 + spaces[1], [dst * 256 + src for dst, src in paths], 1 << 16)
     if "src0_space" in instruction.fields:
         chunk.unsupported(index, bad, lambda row: f"path must exist on {arch}, not {path_name(row)}")
-    else:
+        return
+
+    def text(row: np.void) -> str:
         names = " or ".join(dst.name for dst, _ in sorted(paths))
-        chunk.unsupported(
-            index, bad, lambda row: f"destination must be {names}, not {space_name(int(row['dst_space']))}"
-        )
+        return f"destination must be {names}, not {space_name(int(row['dst_space']))}"
+
+    chunk.unsupported(index, bad, text)
 
 
 def _spaces(chunk: Chunk, index: Index, instruction: Instruction, operand: str) -> Values:
@@ -208,9 +213,13 @@ def _check_types(chunk: Chunk, index: Index, instruction: Instruction) -> None:
 
 
 def _check_type_field(chunk: Chunk, index: Index, name: str, allowed: frozenset[Data]) -> None:
-    names = ", ".join(type_name(data) for data in sorted(allowed))
     bad = _is_none_of(chunk.rows[name][index], [int(data) for data in allowed])
-    chunk.unsupported(index, bad, lambda row: f"{name} must be one of {names}, not {type_name(int(row[name]))}")
+
+    def text(row: np.void) -> str:
+        names = ", ".join(type_name(data) for data in sorted(allowed))
+        return f"{name} must be one of {names}, not {type_name(int(row[name]))}"
+
+    chunk.unsupported(index, bad, text)
 
 
 def _check_addresses(chunk: Chunk) -> None:

@@ -22,6 +22,7 @@ from ops.studies.checking import check_launches
 from perf.bench import mmad, rows, transforms
 from perf.bench.avg_pool import POOLS
 from perf.bench.race import Race
+from perf.bench.sources import Twins, clock
 from perf.bench.weight_gradient import BATCH, LAYERS, PRODUCT
 
 MASKS = {"dx": (True, False, False), "dw": (False, True, False), "dx dw db": (True, True, True)}
@@ -248,8 +249,24 @@ def commands(threads: int) -> Iterator[Race]:
     )  # fmt: skip
 
 
+def sources(threads: int) -> Iterator[Race]:
+    """Yield the weight gradient as an Ascend C source against the shipped kernel of the same rows; needs a compiler."""
+    for layer in LAYERS:
+        twins = Twins(layer)
+        twins.check()
+        yield Race(
+            group="sources", name=f"{layer.name}, run", ours=twins.source, peer=twins.shipped,
+            peer_name="the jitted kernel", clock=clock,
+        )  # fmt: skip
+        yield Race(
+            group="sources", name=f"{layer.name}, emitted", ours=twins.record, peer=twins.emission,
+            peer_name="the jitted kernel", clock=clock,
+        )  # fmt: skip
+
+
 GROUPS: dict[str, Callable[[int], Iterator[Race]]] = {
-    make.__name__: make for make in (gradients, kinds, calls, pools, checks, kernels, moves, timeline, commands)
+    make.__name__: make
+    for make in (gradients, kinds, calls, pools, checks, kernels, moves, timeline, sources, commands)
 }
 """What there is, by name; each takes the threads to try besides one and makes a race when it is its turn."""
 NEED_TORCH = ("gradients", "kinds", "calls", "pools")
