@@ -146,6 +146,13 @@ def beside_flag(violation: Violation, rows: np.ndarray) -> LikelyRow | None:
         found = overlapping(rows, other_rows.tolist(), runs_of(rows, number).copy())
         if found >= 0:
             break
+    if found < 0 and is_set and violation.kind is Kind.SYNC_DUPLICATE:
+        # it was set for a buffer that is free: before the first that fills what its pipe reads next
+        own_later = behind[rows["pipe"][behind] == pipe]
+        for number in own_later[:_SHARING].tolist():
+            found = overlapping(rows, other_rows[other_rows < number].tolist(), runs_of(rows, number).copy())
+            if found >= 0:
+                break
     if found < 0 and len(other_rows) and (not is_set or violation.kind is Kind.SYNC_DUPLICATE):
         found = int(other_rows[0])
     ends = (pipe, peer) if is_set else (peer, pipe)

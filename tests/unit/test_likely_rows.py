@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from npu_sim.isa.op import Op
+from npu_sim.program.violation import Kind
 from ops.studies.checking import check_launches
 from tests.cases.fault_subjects import subjects
 from tests.cases.program_faults import program_fault
@@ -107,6 +108,14 @@ def test_a_set_that_nothing_needs_is_waited_for_at_the_end():
     )
     assert "is missing at the end of core 0" in found.cause.words
     assert abs(fault.row - found.blamed.row) <= 4
+
+
+def test_a_wait_for_a_buffer_that_was_free_from_the_begin_belongs_before_the_row_that_fills_it():
+    _, _, found = first_of("gradients: 2 TransData", "wait dropped in every tile", lambda rows, at: at == 26)
+    at = found.blamed
+    assert found.violation.kind is Kind.SYNC_DUPLICATE
+    assert found.cause.words == f"V WaitFlag<MTE3_V>(0) is missing in front of core 0 row {at.row}"
+    assert (at.row, at.site) == (26, "GATHER")
 
 
 @pytest.mark.parametrize(("kind", "row"), [("set of another pipe", 1), ("wait of another pipe", 26)])
