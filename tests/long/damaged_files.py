@@ -15,6 +15,7 @@ import tempfile
 import tracemalloc
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,15 @@ ROOM_BYTES = 96 << 20
 TRACED_EVERY = 16
 
 
-def read_one(path: Path) -> tuple[str, str]:
+def read_capture(path: Path) -> object:
+    """Read the file as what was captured of a network."""
+    return cases_of_capture(load_capture(path))
+
+
+def read_one(read: Callable[[Path], object], path: Path) -> tuple[str, str]:
     """Return how the reading of a file ended (read, refused, budget, foreign), and what is wrong with that."""
     try:
-        cases_of_capture(load_capture(path))
+        read(path)
     except BudgetError:
         return "budget", ""
     except InputFileError as error:
@@ -62,7 +68,7 @@ def run(seed: int, files: int) -> dict[str, Any]:
             traced = number % TRACED_EVERY == 0 or kind == "bombs"
             if traced:
                 tracemalloc.start(1)
-            end, text = read_one(path)
+            end, text = read_one(read_capture, path)
             if traced:
                 most = max(most, tracemalloc.get_traced_memory()[1])
                 tracemalloc.stop()

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from npu_sim import budget
-from npu_sim.errors import BudgetError, InputFileError
 from ops.studies.capture import load_capture
 from ops.studies.case_file import load_cases
 from ops.studies.layers import Capture
@@ -28,7 +27,7 @@ from ops.studies.registry import kinds_of
 from ops.studies.results_file import Results
 from ops.studies.selftest.vectors import load_results
 from tests.cases.damaged_inputs import INPUTS
-from tests.long.damaged_files import BUDGET_BYTES, limit_address_space
+from tests.long.damaged_files import BUDGET_BYTES, limit_address_space, read_one
 from tests.long.recording import parser_of, publish
 
 TRACED_EVERY = 16
@@ -51,20 +50,6 @@ READERS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def read_one(reader: str, path: Path) -> tuple[str, str]:
-    """Return how the reading of a file ended (read, refused, budget, foreign), and what is wrong with that."""
-    try:
-        READERS[reader](path)
-    except BudgetError:
-        return "budget", ""
-    except InputFileError as error:
-        text = str(error)
-        return ("refused", "") if text.isprintable() and len(text) <= 500 else ("foreign", f"text {text[:200]!r}")
-    except Exception as error:
-        return "foreign", f"{type(error).__name__}: {str(error)[:200]}"
-    return "read", ""
-
-
 def run(seed: int, files: int) -> dict[str, Any]:
     """Read ``files`` files with each reader, with the limits set."""
     warnings.simplefilter("error")
@@ -80,7 +65,7 @@ def run(seed: int, files: int) -> dict[str, Any]:
                 traced = number % TRACED_EVERY == 0
                 if traced:
                     tracemalloc.start(1)
-                end, text = read_one(reader, path)
+                end, text = read_one(READERS[reader], path)
                 if traced:
                     most = max(most, tracemalloc.get_traced_memory()[1])
                     tracemalloc.stop()

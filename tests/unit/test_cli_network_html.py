@@ -3,7 +3,6 @@
 import itertools
 import json
 import re
-import shutil
 import sys
 from dataclasses import replace
 
@@ -20,6 +19,7 @@ from ops.studies.launch_times import seconds_words
 from ops.studies.network.report import run_network
 from ops.studies.network.step import step_of_table
 from ops.studies.network.sums import KINDS, ranked_launches, roofline, seconds_by_kind
+from tests.cases.browser import pages, saved_document
 
 
 def small(batch, mode):
@@ -199,44 +199,19 @@ def test_command_writes_the_page_and_refuses_other_files(capsys, tmp_path, monke
 
 
 def test_browser_sorts_saves_the_json_and_shows_both_schemes(report, tmp_path):
-    """With Playwright and a Chromium of the system: what no parser sees."""
-    sync_api = pytest.importorskip("playwright.sync_api")
-    browser_path = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser_path is None:
-        pytest.skip("no Chromium")
-    (tmp_path / "r.html").write_bytes(render(report))
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
-        papers = {}
-        for scheme in ("light", "dark"):
-            page = browser.new_page(color_scheme=scheme)
-            wrong, asked = [], []
-            page.on("console", lambda message, wrong=wrong: wrong.append(message.text))
-            page.on("pageerror", lambda error, wrong=wrong: wrong.append(str(error)))
-            page.on("request", lambda request, asked=asked: asked.append(request.url))
-            page.goto((tmp_path / "r.html").as_uri())
-            papers[scheme] = page.evaluate("getComputedStyle(document.body).backgroundColor")
-            assert len(asked) == 1
-            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-            # no text of a picture is cut off or covers another one of its lane
-            outside = page.evaluate(
-                "[...document.querySelectorAll('svg text')].filter(t => {const b = t.getBBox(), s = t.ownerSVGElement;"
-                "return b.x < 0 || b.x + b.width > s.viewBox.baseVal.width}).map(t => t.textContent)"
+    """What no parser sees."""
+    for page in pages(render(report), tmp_path):
+        # no text of a picture is cut off or covers another one of its lane
+        outside = page.evaluate(
+            "[...document.querySelectorAll('svg text')].filter(t => {const b = t.getBBox(), s = t.ownerSVGElement;"
+            "return b.x < 0 || b.x + b.width > s.viewBox.baseVal.width}).map(t => t.textContent)"
+        )
+        assert outside == []
+        page.locator("#layers0 thead button", has_text=re.compile("^us each")).focus()
+        for order in (1, -1):
+            page.keyboard.press("Enter")
+            figures = page.evaluate(
+                "[...document.querySelectorAll('#layers0 tbody tr')].map(r => Number(r.cells[1].textContent))"
             )
-            assert outside == []
-            page.locator("#layers0 thead button", has_text=re.compile("^us each")).focus()
-            for order in (1, -1):
-                page.keyboard.press("Enter")
-                figures = page.evaluate(
-                    "[...document.querySelectorAll('#layers0 tbody tr')].map(r => Number(r.cells[1].textContent))"
-                )
-                assert figures == sorted(figures, reverse=order < 0)
-            with page.expect_download() as saved:
-                page.locator("#download").click()
-            assert saved.value.suggested_filename == "npu-sim-network.json"
-            document = json.loads(saved.value.path().read_text(encoding="utf-8"))
-            assert document == json.loads(report.to_json())
-            assert wrong == []
-        assert papers == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 24, 27)"}
-        assert page.pdf(format="A4").startswith(b"%PDF")
-        browser.close()
+            assert figures == sorted(figures, reverse=order < 0)
+        assert saved_document(page) == ("npu-sim-network.json", json.loads(report.to_json()))

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -18,6 +17,7 @@ from ops.studies.attribution_report import AttributionRow, ErrorPart, ErrorParts
 from ops.studies.capture import load_example
 from ops.studies.precision import study
 from ops.studies.precision_report import GOLDENS, StudyOptions
+from tests.cases.browser import pages, saved_document
 
 VOID = {"meta", "br", "rect", "path", "link", "img", "input", "hr"}
 EVIL = "</script><script>alert('x')</script>&amp;\"><img src=x onerror=alert(1)>{{7*7}}"
@@ -226,42 +226,17 @@ def test_command_refuses_other_files_and_a_missing_library(capsys, tmp_path, mon
 
 
 def test_browser_sorts_by_keyboard_saves_the_json_and_shows_both_schemes(report, tmp_path):
-    """With Playwright and a Chromium of the system: what no parser sees."""
-    sync_api = pytest.importorskip("playwright.sync_api")
-    browser_path = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser_path is None:
-        pytest.skip("no Chromium")
-    (tmp_path / "r.html").write_bytes(render(spoiled(report)))
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
-        papers = {}
-        for scheme in ("light", "dark"):
-            page = browser.new_page(color_scheme=scheme)
-            wrong, asked = [], []
-            page.on("console", lambda message, wrong=wrong: wrong.append(message.text))
-            page.on("pageerror", lambda error, wrong=wrong: wrong.append(str(error)))
-            page.on("request", lambda request, asked=asked: asked.append(request.url))
-            page.goto((tmp_path / "r.html").as_uri())
-            papers[scheme] = page.evaluate("getComputedStyle(document.body).backgroundColor")
-            assert len(asked) == 1
-            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-            heading = page.locator("#ranking thead button", has_text=re.compile("^original"))
-            heading.focus()
-            for order in (1, -1):
-                page.keyboard.press("Enter")
-                column = page.evaluate(
-                    "[...document.querySelectorAll('#ranking tbody tr')].map(r => r.cells[4].textContent)"
-                )
-                figures = [float(text) for text in column]
-                assert figures == sorted(figures, reverse=order < 0)
-            with page.expect_download() as saved:
-                page.locator("#download").click()
-            document = json.loads(saved.value.path().read_text(encoding="utf-8"))
-            assert document == json.loads(spoiled(report).to_json())
-            assert wrong == []
-        assert papers == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 24, 27)"}
-        assert page.pdf(format="A4").startswith(b"%PDF")
-        browser.close()
+    """What no parser sees."""
+    for page in pages(render(spoiled(report)), tmp_path):
+        page.locator("#ranking thead button", has_text=re.compile("^original")).focus()
+        for order in (1, -1):
+            page.keyboard.press("Enter")
+            column = page.evaluate(
+                "[...document.querySelectorAll('#ranking tbody tr')].map(r => r.cells[4].textContent)"
+            )
+            figures = [float(text) for text in column]
+            assert figures == sorted(figures, reverse=order < 0)
+        assert saved_document(page)[1] == json.loads(spoiled(report).to_json())
 
 
 def taken_apart(layer, product, shares, spread=None):

@@ -19,8 +19,8 @@ from ops.studies.capture import load_capture
 from tests.ascendc.compiler import require_compiler
 from tests.cases import damaged_captures, damaged_inputs
 from tests.cases.wild_fronts import FRONTS
-from tests.long.damaged_files import read_one
-from tests.long.damaged_inputs import read_one as read_input
+from tests.long.damaged_files import read_capture, read_one
+from tests.long.damaged_inputs import READERS
 from tests.long.wild_calls import one_call
 from tests.unit.test_precision_capture import layer_arrays
 
@@ -47,7 +47,7 @@ def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
     with use_budget("16 MiB"):
         for _ in range(1000):
             path.write_bytes(damaged_captures.damaged(rng)[1])
-            end, text = read_one(path)
+            end, text = read_one(read_capture, path)
             assert not text
             ends[end] += 1
     assert min(ends["read"], ends["refused"]) > 20
@@ -62,7 +62,7 @@ def test_damaged_inputs_are_read_or_refused(tmp_path: Path, reader: str) -> None
     with use_budget("16 MiB"):
         for _ in range(250):
             path.write_bytes(make(rng))
-            end, text = read_input(reader, path)
+            end, text = read_one(READERS[reader], path)
             assert not text
             ends[end] += 1
     assert min(ends["read"], ends["refused"]) > 10
