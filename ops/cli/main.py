@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import atexit
+import errno
 import gc
 import os
 import sys
@@ -187,6 +188,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str], output: GuardedOutput) -> int:
     """Run the command and return the exit code for however it ended."""
     try:
+        for word in arguments:
+            # A system's own arguments always are; those of a caller of `main` may name files that cannot be.
+            os.fsencode(word)
+    except UnicodeEncodeError:
+        return _fail(f"a word of the command line must be text that a file name can hold, not {word!a:.60}", EXIT_USAGE)
+    try:
         command = typer.main.get_command(app)
         code = command.main(args=arguments, prog_name="npu-sim", standalone_mode=False)
         output.flush()
@@ -208,6 +215,12 @@ def _run(arguments: list[str], output: GuardedOutput) -> int:
         return _fail(str(error), EXIT_FINDINGS if isinstance(error, ProgramError) else EXIT_USAGE)
     except MemoryError:
         return _fail("not enough memory", EXIT_INTERNAL)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            return _report(error)
+        return _fail(
+            f"a file name must be one that the file system takes, not {error.filename!s:.60}... (too long)", EXIT_USAGE
+        )
     except Exception as error:
         # Errors of the command line itself; their class lives in click or, in newer versions, inside typer.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):

@@ -145,9 +145,11 @@ def chosen_call(made: Sequence[Explanation], number: int | None) -> int:
         There is none.
     """
     kept = [index for index, one in enumerate(made) if one.execution is not None]
-    if number is None and kept:
+    if number is None and not kept:
+        raise InputFileError("golden must be of a call of a kernel that ended, but none was run to its end")
+    if number is None:
         return kept[-1]
-    if number is None or number not in kept:
+    if number not in kept:
         words = ", ".join(map(str, kept)) or "none"
         raise InputFileError(f"--call must be a call of a kernel that ended ({words}), not {number}")
     return number

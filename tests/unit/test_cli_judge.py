@@ -172,7 +172,7 @@ def test_stored_programs_are_checked_timed_and_judged(files, capsys, tmp_path):
     assert main(["check", str(stored["right"]), "--product", "910b"]) == 2
     assert "a stored program, which has its own" in capsys.readouterr().err
     assert main(["judge", str(stored["right"]), "--golden", str(golden)]) == 2
-    assert "--call must be a call of a kernel that ended (none)" in capsys.readouterr().err
+    assert "golden must be of a call of a kernel that ended, but none was run to its end" in capsys.readouterr().err
 
 
 def test_check_explain_without_a_code_lists_all(capsys):

@@ -153,3 +153,18 @@ def test_program_ends_without_freeing_but_waits_calls_and_writes_what_python_doe
     assert done.stdout.splitlines()[-2:] == ["waited for", "registered"]
     # of a script that ends with another code than 0
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize("command", ["check", "judge", "run", "program", "precision", "perf", "cc", "selftest"])
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [("é\ud800", "must be text that a file name can hold, not '\\xe9"), ("x" * 5000, "")],
+    ids=["unencodable", "too long"],
+)
+def test_file_name_that_no_file_can_have_is_bad_input(capsys, tmp_path, monkeypatch, command, name, rule):
+    monkeypatch.chdir(tmp_path)
+    assert main([command, name]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    assert said.count("npu-sim: error: ") == 1
+    assert rule in said
