@@ -234,7 +234,8 @@ def thrifty(typing_context: Any, target: Any) -> Iterator[None]:
             (debuginfo, "suspend_emission", _let_pass),
             (types.Record, "__repr__", cache(types.Record.__repr__)),
             (utils, "pysignature", cache(utils.pysignature)),
-            (target.data_model_manager, "_cache", dict(target.data_model_manager._cache)),
+            # by items: a function's type that outlives the function is found in its table no more
+            (target.data_model_manager, "_cache", dict(target.data_model_manager._cache.items())),
             *_plain_errors(),
             # two events for each call of LLVM, to which nobody listens
             (ffi.lib._lock, "_cblist", []),

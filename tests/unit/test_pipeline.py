@@ -223,3 +223,17 @@ def test_collection_that_was_off_stays_off():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_code_is_compiled_after_a_function_whose_type_is_still_known_has_gone():
+    gone = _jit.jit(lambda x: x + 1)
+    kind = numba.typeof(gone)
+    models = cpu_target.target_context.data_model_manager
+    assert models[kind]
+    del gone
+    gc.collect()
+    with pytest.raises(ReferenceError):
+        _ = kind.dispatcher
+    assert kind not in models._cache
+    assert any(each is kind for each in models._cache)
+    assert _jit.jit(lambda x: x + 2)(1) == 3
