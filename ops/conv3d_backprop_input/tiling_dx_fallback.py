@@ -92,9 +92,10 @@ def fallback_blocks(problem: BlockProblem, core: CoreSpec) -> Blocks | None:
 def _cheapest(p: BlockProblem, core: CoreSpec) -> Blocks | None:
     """Return the block that takes least time, None if none of those that are tried fits."""
     best: tuple[float, Blocks] | None = None
+    depths = _k_candidates(p)
     for base_m in _row_blocks(p):
         for base_n in _column_blocks(p):
-            for base_k in _k_candidates(p):
+            for base_k in depths:
                 if not _fits_l0(p, core, base_m, base_n, base_k):
                     continue
                 steps = _l1_blocks(p, core, base_m, base_n, base_k)
@@ -104,6 +105,7 @@ def _cheapest(p: BlockProblem, core: CoreSpec) -> Blocks | None:
                 cycles = _cycles(p, blocks)
                 if best is None or cycles < best[0]:
                     best = cycles, blocks
+                break  # nothing but the steps depends on K, and a shorter one has no fewer
     return None if best is None else best[1]
 
 
