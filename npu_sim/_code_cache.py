@@ -24,11 +24,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from llvmlite import binding as _llvm
 from numba.core import compiler as _compiler
 from numba.core import serialize as _serialize
 
+from npu_sim._without_scipy import refresh
+
 # Numba's inner parts are not typed.
 compiler: Any = _compiler
+llvm: Any = _llvm
 serialize: Any = _serialize
 
 _LOG = logging.getLogger("npu_sim")
@@ -186,6 +190,33 @@ def write_whole(path: str, body: bytes) -> None:
         raise
 
 
+# ---------------------------------------------------------------------------------------------------------------------
+# Compiled code.
+
+
+def _kept(compiled: Any) -> tuple[Any, ...]:
+    """Return what is kept of compiled code: Numba's parts, without the LLVM code behind the machine code.
+
+    Numba keeps it to link it into callers, which here link callees instead (`npu_sim._linking`); to read it takes
+    longer than to read the rest. Its names stay, by which Numba knows what the machine code defines.
+    """
+    (name, kind, (machine_code, _)), *rest = compiled._reduce()
+    defined = (
+        function.name
+        for function in compiled.library._final_module.functions
+        if not function.is_declaration and function.linkage == llvm.Linkage.external
+    )
+    names = llvm.parse_assembly("".join(f'define void @"{each}"() {{ unreachable }}\n' for each in defined))
+    return (name, kind, (machine_code, names.as_bitcode())), *rest
+
+
+def _loaded(target: Any, kept: tuple[Any, ...]) -> Any:
+    """Return compiled code as Numba has it; whoever links it is told that there is nothing to link."""
+    compiled = compiler.CompileResult._rebuild(target, *kept)
+    compiled.library._shared_module = None
+    return compiled
+
+
 class CodeCache:
     """What a Numba dispatcher asks for compiled code, and gives what it has compiled.
 
@@ -207,13 +238,13 @@ class CodeCache:
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         """Return the compiled code for a signature, None if there is none."""
-        target.refresh()
+        refresh(target)
         if not _is_usable(self._directory()):
             return None
         path = self._path(signature, target.codegen())
         try:
             body = read_whole(path)
-            return None if body is None else compiler.CompileResult._rebuild(target, *pickle.loads(body))
+            return None if body is None else _loaded(target, pickle.loads(body))
         except OSError as error:
             _note(f"compiling again: {error.filename} is not readable ({error.strerror})")
         except Exception as error:
@@ -227,7 +258,7 @@ class CodeCache:
         if not _is_usable(directory) or compiled.library.has_dynamic_globals:
             return
         try:
-            write_whole(self._path(signature, compiled.codegen), serialize.dumps(compiled._reduce()))
+            write_whole(self._path(signature, compiled.codegen), serialize.dumps(_kept(compiled)))
             _prune(os.path.dirname(directory))
         except OSError as error:
             _note(f"compiled code is not kept: {directory} is not usable ({error.strerror})")

@@ -12,7 +12,9 @@ import sys
 import time
 from pathlib import Path
 
+import numba
 import pytest
+from llvmlite import binding as llvm
 
 from npu_sim import _code_cache, _jit
 
@@ -259,3 +261,43 @@ def test_prune_removes_what_was_not_used_for_long_and_nothing_else(tmp_path):
     assert not old.exists()
     assert sorted(path.name for path in young.iterdir()) == ["f.code", "now.part", "other.txt"]
     assert len(list(foreign.iterdir())) == 3
+
+
+def overload(function):
+    (compiled,) = function.overloads.values()
+    return compiled
+
+
+def test_what_is_kept_is_machine_code_and_its_names(parent):
+    """What is loaded defines every name that what was compiled did, and has no LLVM code to be linked."""
+    made = _jit.jit(plus_one)
+    made(41)
+    library = overload(made).library
+    defined = {f.name for f in library._final_module.functions if not f.is_declaration and f.linkage.name == "external"}
+    assert overload(made).fndesc.llvm_cpython_wrapper_name in defined
+
+    loaded = _jit.jit(plus_one)
+    assert loaded(41) == 42
+    assert loaded.stats.cache_hits
+    compiled = overload(loaded)
+    assert all(compiled.library.get_pointer_to_function(name) for name in defined)
+    with pytest.raises(RuntimeError, match="unfit for linking"):
+        compiled.library._get_module_for_linking()
+
+    (_, _, (_, names)), *_ = _code_cache._kept(overload(made))
+    module = llvm.parse_bitcode(names)
+    assert {f.name for f in module.functions} == defined
+    assert all(len(list(block.instructions)) == 1 for f in module.functions for block in f.blocks)
+
+
+def test_loaded_code_is_called_from_jitted_code_of_others(kept_file):
+    """A caller links the callee, which is compiled for it, not what was loaded."""
+    one = _jit.jit(plus_one)
+    assert one(41) == 42
+    assert one.stats.cache_hits
+
+    @numba.njit
+    def twice(x):
+        return one(one(x))
+
+    assert twice(40) == 42

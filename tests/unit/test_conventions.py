@@ -16,7 +16,7 @@ SOURCES = sorted(path for package in ("npu_sim", "ops", "perf") for path in (ROO
 
 # Each layer imports only what stands before it (`npu_sim/DESIGN.md`); two packages of one layer do not know each other.
 LAYERS = (
-    ("npu_sim._dependencies",),
+    ("npu_sim._dependencies", "npu_sim._without_scipy"),
     ("npu_sim._pipeline",),
     ("npu_sim._linking", "npu_sim._code_cache", "npu_sim.fenv"),
     ("npu_sim.units", "npu_sim.errors", "npu_sim._jit", "npu_sim.crew"),
