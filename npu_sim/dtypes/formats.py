@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from npu_sim.dtypes.element_types import ElementType
 from npu_sim.errors import DTypeError, shown
 from npu_sim.units import BLOCK_BYTES
 
@@ -48,21 +49,6 @@ class TieRule(IntEnum):
     EVEN = 0
     AWAY = 1
     TOWARD_ZERO = 2
-
-
-class ElementType(IntEnum):
-    """Element types by the codes that rows hold; ``isa.op.Data`` is the same enumeration."""
-
-    NONE = 0
-    """Of an instruction without elements; no format has it."""
-    FP16 = 1
-    BF16 = 2
-    FP32 = 3
-    INT32 = 4
-    INT16 = 5
-    INT8 = 6
-    UINT8 = 7
-    INT64 = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from npu_sim.dtypes.formats import ElementType
+from npu_sim.dtypes.element_types import ElementType
 
 
 class Pipe(IntEnum):

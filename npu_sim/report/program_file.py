@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from npu_sim.budget import reserve
-from npu_sim.dtypes.formats import ElementType
+from npu_sim.dtypes.element_types import ElementType
 from npu_sim.errors import InputFileError, NpuSimError, shown
 from npu_sim.isa.row import INSTR, ROW_BYTES
 from npu_sim.memory.gm import GlobalMemory

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ops.studies.case_file import OTHER_KINDS, Case, CaseError, wanted
+from ops.studies.case import OTHER_KINDS, Case, CaseError, wanted
 from ops.studies.generate import Constant, Draw, Normal, Uniform
 from ops.studies.npz import refuse
 

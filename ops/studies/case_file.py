@@ -17,54 +17,20 @@ import numpy as np
 
 from npu_sim.budget import reserve
 from npu_sim.dtypes.formats import get_dtype
-from npu_sim.errors import InputFileError, NpuSimError
+from npu_sim.errors import NpuSimError
 from ops.studies.captured_layers import layer_of
-from ops.studies.generate import DISTRIBUTIONS, Draw, drawn_layer, placeholder
-from ops.studies.layers import GRADIENTS, AnyLayer, Capture, GradientName, OwnStandard
+from ops.studies.case import OTHER_KINDS, Case, CaseError
+from ops.studies.case_atk import atk_cases
+from ops.studies.case_ttk import ttk_cases
+from ops.studies.generate import DISTRIBUTIONS, drawn_layer, placeholder
+from ops.studies.layers import AnyLayer, Capture
 from ops.studies.npz import one_line, open_file, path_text, refuse
 from ops.studies.output_sizes import convolution_output, per_axis, pooling_output
 from ops.studies.rounding import STORAGE
 
 SUFFIXES = (".json", ".csv")
-OTHER_KINDS = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
-"""What comes of a value of another kind than a case should have."""
 _BYTES_PER_BYTE = 30
 """What Python keeps of a byte of text, roughly, at most."""
-
-
-class CaseError(InputFileError):
-    """One case that cannot be computed here."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One row of a file, in the keys of `ops.studies.capture`.
-
-    Attributes
-    ----------
-    name : str
-        Of the case.
-    shapes : mapping of str to tuple of int
-        Of the tensors: "x", "dy", "weight" and "bias", of a pooling "dy" or "x". Without "dy" the output is wanted.
-    dtype : str
-        Of all tensors, by any of its names.
-    attributes : mapping of str to object
-        The other keys.
-    draws : mapping of str to distribution
-        By tensor that is wanted.
-    cube_math_type : int or None
-        The mode; None: the case is of a kernel, which has none.
-    standards : tuple of str or CaseTolerance
-        What the case itself is to be judged by.
-    """
-
-    name: str
-    shapes: Mapping[str, tuple[int, ...]]
-    dtype: str
-    attributes: Mapping[str, Any]
-    draws: Mapping[str, Draw]
-    cube_math_type: int | None
-    standards: tuple[OwnStandard, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +72,6 @@ def load_cases(path: str | os.PathLike[str], *, seed: int = 0, distribution: str
     BudgetError
         The file is larger than the memory budget.
     """
-    from ops.studies.case_atk import atk_cases
-    from ops.studies.case_ttk import ttk_cases
-
     name = path_text(path)
     with open_file(name) as file:
         size = os.fstat(file.fileno()).st_size
@@ -181,19 +144,3 @@ def _output_shape(shapes: Mapping[str, tuple[int, ...]], attributes: Mapping[str
         output_padding=per_axis(attributes.get("output_padding", 0), axes),
     )  # fmt: skip
     return (x[0], channels, *extents)
-
-
-def wanted(mask: Any) -> list[GradientName]:
-    """Return the gradients of an outputMask.
-
-    Raises
-    ------
-    CaseError
-        It is no list of three bools, or none is wanted.
-    """
-    if not isinstance(mask, list | tuple) or len(mask) != len(GRADIENTS):
-        raise CaseError(f"outputMask must be three bools, not {mask!r}")
-    found = [gradient for gradient, is_wanted in zip(GRADIENTS, mask, strict=True) if is_wanted]
-    if not found:
-        raise CaseError("outputMask must want a gradient")
-    return found

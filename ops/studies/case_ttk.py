@@ -21,7 +21,7 @@ from typing import Any
 
 from npu_sim.dtypes.cube_math import CubeMathType
 from npu_sim.report.standards.case_tolerance import CaseTolerance
-from ops.studies.case_file import OTHER_KINDS, Case, CaseError, wanted
+from ops.studies.case import OTHER_KINDS, Case, CaseError, wanted
 from ops.studies.generate import Draw, Uniform
 from ops.studies.layers import OwnStandard
 from ops.studies.npz import refuse

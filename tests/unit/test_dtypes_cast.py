@@ -12,7 +12,8 @@ import pytest
 
 from npu_sim.dtypes.convert import CAST_MODES, cast, check_cast, round_hf32, round_to_integral
 from npu_sim.dtypes.convert_jit import cast_scalar, saturate_fp32
-from npu_sim.dtypes.formats import DTYPE_OF_DATA, DTYPES, ElementType, RoundMode
+from npu_sim.dtypes.element_types import ElementType
+from npu_sim.dtypes.formats import DTYPE_OF_DATA, DTYPES, RoundMode
 from npu_sim.errors import DTypeError, ProductError
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
