@@ -18,9 +18,8 @@ from ops.studies.attribution_case import Case
 from ops.studies.attribution_parts import Float64
 from ops.studies.attribution_report import ErrorParts
 from ops.studies.goldens import Goldens
-from ops.studies.kinds import Asked
+from ops.studies.kinds import Asked, emulator
 from ops.studies.layers import Layer
-from ops.studies.precision import emulator
 from ops.studies.registry import kinds_of
 from ops.studies.rounding import cast
 

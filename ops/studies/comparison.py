@@ -21,9 +21,8 @@ from ops.studies.comparison_report import Bin, ComparisonReport, ModelFit, SideS
 from ops.studies.comparison_terms import terms_of
 from ops.studies.dumps import Dump, load_dump
 from ops.studies.goldens import Goldens
-from ops.studies.kinds import VECTOR, Asked, Backend, Entry, Kind, Run, Tensors
+from ops.studies.kinds import VECTOR, Asked, Backend, Entry, Kind, Run, Tensors, emulator
 from ops.studies.layers import AnyLayer, Capture, ResultName
-from ops.studies.precision import emulator
 from ops.studies.registry import kinds_of
 from ops.studies.rounding import cast
 

@@ -56,6 +56,15 @@ class Backend:
     get_product: Callable[[str], Any]
 
 
+def emulator() -> Backend:
+    """Return the real backend; its modules are imported here, not with this one."""
+    from npu_sim.products.registry import get_product
+    from ops.common.definition_by_matrices import weight_gradient as golden
+    from ops.conv_backward.api import convolution_backward
+
+    return Backend(convolution_backward=convolution_backward, golden=golden, get_product=get_product)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """How a gradient is to be computed.

@@ -22,62 +22,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
-import numpy as np
-
-from npu_sim.dtypes.formats import dtype_name
-from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.fenv import default_fenv
-from npu_sim.report.precision import element_errors, measure
 from ops.studies.fitness import fitness_of
-from ops.studies.goldens import Goldens
-from ops.studies.judging import compare, standards_of
-from ops.studies.kinds import Asked, Backend, Kind
-from ops.studies.layers import AnyLayer, Capture, Layer, PoolingLayer
-from ops.studies.precision_report import (
-    CaseResult,
-    LayerSummary,
-    PrecisionReport,
-    PrecisionRow,
-    Refusal,
-    StudyOptionError,
-    StudyOptions,
-)
+from ops.studies.judging import standards_of
+from ops.studies.kinds import Backend, emulator
+from ops.studies.layers import Capture
+from ops.studies.precision_part import run_part
+from ops.studies.precision_report import PrecisionReport, StudyOptionError, StudyOptions
 from ops.studies.results_file import Results
-from ops.studies.study_parts import Combination, Known, Part, combinations_of, parts_of
+from ops.studies.study_parts import Combination, Known, combinations_of, parts_of
 from ops.studies.ulp_maps import with_chosen_maps
 
-
-def emulator() -> Backend:
-    """Return the real backend; its modules are imported here, not with this one."""
-    from npu_sim.products.registry import get_product
-    from ops.common.definition_by_matrices import weight_gradient as golden
-    from ops.conv_backward.api import convolution_backward
-
-    return Backend(convolution_backward=convolution_backward, golden=golden, get_product=get_product)
-
-
 Progress = Callable[[int, int, str], None]
-
-
-Done = Callable[[Combination], None]
-
-
-def run_part(
-    part: Part, options: StudyOptions, backend: Backend, before: Done | None = None
-) -> tuple[LayerSummary, tuple[PrecisionRow, ...]]:
-    """Compute one part of a study; ``before`` is called with what comes next."""
-    layer = part.layer.filled()
-    goldens = Goldens(layer, part.kind, options.dtype, backend)
-    rows = []
-    for one in part.calls:
-        if before is not None:
-            before(one)
-        rows.append(_case(one, layer, goldens, backend.get_product(one.product), options, backend))
-    return _summarise(layer, part.kind, goldens), tuple(rows)
 
 
 @default_fenv
@@ -137,7 +95,7 @@ def study(
     if missing and (scheduler is not None or (jobs > 1 and len(missing) > 1)):
         if backend is not None:
             raise StudyOptionError("jobs must be 1 with a backend of one's own, not more")
-        # imported here: they import this module, for the processes that run a part
+        # imported here: what starts processes, few studies do
         from ops.studies.distributed import run_parts_on
         from ops.studies.parallel import run_parts, run_task
 
@@ -177,98 +135,6 @@ def _standards(every: tuple[Combination, ...], options: StudyOptions) -> tuple[d
     """Return a summary of each standard behind the verdicts, those of the study first."""
     own = (standard for one in every for standard in standards_of(one.layer, options))
     return tuple({standard.name: standard.summary() for standard in own}.values())
-
-
-def _case(
-    one: Combination, layer: AnyLayer, goldens: Goldens, chip: Any, options: StudyOptions, backend: Backend
-) -> PrecisionRow:
-    """Run one combination."""
-    call = one.kind.calls[one.entry]
-    row: dict[str, Any] = {
-        "layer": one.layer.name,
-        "gradient": one.kind.gradient,
-        "entry": one.entry,
-        "product": one.product,
-        "soc": chip.name,
-        "cube_math_type": one.cube_math_type,
-        "input_dtype": goldens.dtype,
-    }
-    asked = Asked(
-        product=one.product,
-        chip=chip,
-        cube_math_type=one.cube_math_type,
-        accumulation=options.accumulation,
-        threads=options.threads,
-        backend=backend,
-    )
-    try:
-        run = call.run(layer, goldens.tensors, asked)
-    except InternalError:
-        raise
-    except NpuSimError as error:
-        return PrecisionRow(**row, refusal=Refusal.of(error))
-    rounded = goldens.rounded(run, chip)
-    judge = partial(
-        compare, run=run, goldens=goldens, options=options, layer=layer, kind=one.kind, call=call, asked=asked
-    )
-    return PrecisionRow(
-        **row,
-        result=CaseResult(
-            compute_dtype=run.compute_dtype,
-            output_dtype=dtype_name(run.gradient.dtype),
-            accumulation=run.accumulation,
-            k_depth=one.kind.k_depth(one.layer),
-            tiling=run.tiling,
-            route=run.route,
-            input_underflow=rounded.input_underflow,
-            input_overflow=rounded.input_overflow,
-            input_specials_lost=rounded.input_specials_lost,
-            lost_tensors=rounded.lost_tensors,
-            original=judge("original"),
-            rounded=judge("rounded"),
-        ),
-    )
-
-
-def _summarise(layer: AnyLayer, kind: Kind, goldens: Goldens) -> LayerSummary:
-    reference, own = None, kind.reference(layer)
-    if own is not None:
-        reference = measure(element_errors(own, goldens.original))
-    in_file, used = dtype_name(layer.dy.dtype), goldens.dtype
-    specials = sum(int(np.count_nonzero(~np.isfinite(tensor))) for tensor in (kind.tensors(layer) or {}).values())
-    return LayerSummary(
-        name=layer.name,
-        operator=kind.operator,
-        gradient=kind.gradient,
-        x_shape=layer.x_shape,
-        dy_shape=layer.dy.shape,
-        stride=layer.stride,
-        padding=layer.padding,
-        dtype=in_file,
-        tensors=in_file if used == in_file else f"{in_file} in the file, cast to {used}",
-        input_specials=specials,
-        k_depth=kind.k_depth(layer),
-        reference=reference,
-        **_own_attributes(layer),
-    )
-
-
-def _own_attributes(layer: AnyLayer) -> dict[str, Any]:
-    """Return what only convolutions or only poolings have."""
-    if isinstance(layer, PoolingLayer):
-        return {
-            "kernel_size": layer.kernel_size,
-            "ceil_mode": layer.ceil_mode,
-            "count_include_pad": layer.count_include_pad,
-            "divisor_override": layer.divisor_override,
-        }
-    assert isinstance(layer, Layer)
-    return {
-        "weight_shape": layer.weight_shape,
-        "dilation": layer.dilation,
-        "groups": layer.groups,
-        "output_padding": layer.output_padding,
-    }
 
 
 def _own_version() -> str:

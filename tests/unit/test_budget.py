@@ -18,8 +18,8 @@ from ops.avg_pool.call import PoolAxis
 from ops.common.records import MOST_GM_BYTES, check_addressable
 from ops.common.tensor_desc import TensorDesc
 from ops.studies.goldens import Goldens
+from ops.studies.kinds import emulator
 from ops.studies.layers import Layer
-from ops.studies.precision import emulator
 from ops.studies.registry import kinds_of
 from tests.unit import test_ascendc_calls as ascendc_calls
 

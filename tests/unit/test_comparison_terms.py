@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ops.studies.comparison_terms import terms_of
+from ops.studies.kinds import emulator
 from ops.studies.layers import Layer
-from ops.studies.precision import emulator
 from ops.studies.registry import kinds_of
 
 CASES = {

@@ -13,9 +13,9 @@ import pytest
 from npu_sim.errors import InputFileError
 from ops.common.pooling_definition import spread_shares, window_divisors
 from ops.studies.capture import load_capture
-from ops.studies.kinds import ENTRIES
+from ops.studies.kinds import ENTRIES, emulator
 from ops.studies.layers import GRADIENTS, Capture, Layer, PoolingLayer
-from ops.studies.precision import emulator, study
+from ops.studies.precision import study
 from ops.studies.precision_report import StudyOptionError, StudyOptions, default_products
 from ops.studies.registry import kinds_of
 from tests.long.avg_pool_torch import out_of, random_config

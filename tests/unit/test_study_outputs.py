@@ -18,8 +18,9 @@ from ops.studies.capture import load_capture, load_example
 from ops.studies.case_file import load_cases
 from ops.studies.comparison_terms import terms_of
 from ops.studies.generate import regenerated
+from ops.studies.kinds import emulator
 from ops.studies.layers import Capture
-from ops.studies.precision import emulator, study
+from ops.studies.precision import study
 from ops.studies.precision_report import StudyOptions
 from ops.studies.registry import kinds_of
 from tests.long.avg_pool_torch import out_of, random_config

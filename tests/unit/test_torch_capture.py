@@ -9,8 +9,9 @@ import ops.torch
 from npu_sim.errors import NpuSimError, ShapeError
 from npu_sim.report.files import OutputFileError
 from ops.studies.capture import load_capture
+from ops.studies.kinds import emulator
 from ops.studies.layers import GRADIENTS
-from ops.studies.precision import emulator, study
+from ops.studies.precision import study
 from ops.studies.precision_report import StudyOptions
 from ops.studies.registry import kinds_of
 
