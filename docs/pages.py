@@ -84,8 +84,9 @@ MODULES = {
         "ops.vector.frame", "ops.vector.kernel_frame", "ops.vector.steps",
     ),
     "Studies": (
-        "ops.studies.precision_report", "ops.studies.timing", "ops.studies.checking", "ops.studies.selftest.run",
-        "ops.studies.selftest.vectors", "ops.studies.selftest.report", "ops.studies.comparison", "ops.studies.dumps",
+        "ops.studies.precision_results", "ops.studies.precision_report", "ops.studies.timing", "ops.studies.checking",
+        "ops.studies.selftest.run", "ops.studies.selftest.vectors", "ops.studies.selftest.report",
+        "ops.studies.comparison", "ops.studies.dumps",
         "ops.studies.attribution", "ops.studies.attribution_report", "ops.studies.attribution_chain",
     ),
     "Errors and limits": ("npu_sim.errors", "npu_sim.budget"),

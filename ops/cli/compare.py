@@ -144,7 +144,7 @@ def _effort(
     """Return the effort of both calls and of those that try models."""
     from ops.studies.comparison import MODELS, Emulated, select
     from ops.studies.effort import Effort, precision_effort
-    from ops.studies.precision_report import StudyOptions
+    from ops.studies.precision_results import StudyOptions
 
     one, kind = select(capture, layer, gradient)  # type: ignore[arg-type]  # checked by the command
     # the models are tried on the first side that is emulated

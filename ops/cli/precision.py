@@ -27,7 +27,7 @@ from ops.cli.precision_summary import print_summary
 from ops.cli.precision_table import print_details
 from ops.cli.shapes import NoProgressOption, UsageError, progress_bar, read_modes
 from ops.studies.kinds import ENTRIES, Entry
-from ops.studies.precision_report import StudyOptions, default_products
+from ops.studies.precision_results import StudyOptions, default_products
 from ops.studies.precision_rows import WRITERS
 from ops.studies.results_file import Results
 

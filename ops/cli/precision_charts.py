@@ -10,7 +10,8 @@ from typing import TypeVar
 from npu_sim.report.ulps import UlpHistogram, UlpMap
 from ops.cli.precision_table import short, verdict_text
 from ops.cli.short_names import short_names
-from ops.studies.precision_report import Golden, PrecisionReport, PrecisionRow
+from ops.studies.precision_report import PrecisionReport
+from ops.studies.precision_results import Golden, PrecisionRow
 
 T = TypeVar("T")
 

@@ -16,7 +16,8 @@ from ops.cli.attribution_chart import Bars, attribution_bars, used_causes
 from ops.cli.precision_picture import require_matplotlib
 from ops.cli.precision_table import merged
 from ops.studies.attribution_report import AttributionRow
-from ops.studies.precision_report import GOLDENS, LayerSummary, PrecisionReport
+from ops.studies.precision_report import PrecisionReport
+from ops.studies.precision_results import GOLDENS, LayerSummary
 
 SUFFIXES = (".png", ".svg")
 """Of each chart one picture of each."""

@@ -35,7 +35,8 @@ from ops.cli.precision_warnings import warnings
 from ops.studies.attribution_report import AttributionRow
 from ops.studies.fitness import FITNESS_LEGEND
 from ops.studies.precision_conclusion import cause_words, error_words, standards_words, verdict_words
-from ops.studies.precision_report import GOLDENS, LayerSummary, PrecisionReport
+from ops.studies.precision_report import PrecisionReport
+from ops.studies.precision_results import GOLDENS, LayerSummary
 
 _TEXT = frozenset({
     "product", "mode", "type", "golden", "verdict", "verdicts", "worst gradient", "gradient", "standard", "over",

@@ -12,7 +12,8 @@ from npu_sim.errors import MissingExtraError
 from npu_sim.report.standards.verdict import Outcome
 from ops.cli.short_names import short_names
 from ops.studies.precision_conclusion import cause_words, error_words, standards_words, verdict_words
-from ops.studies.precision_report import GOLDENS, LayerSummary, PrecisionReport, PrecisionRow
+from ops.studies.precision_report import PrecisionReport
+from ops.studies.precision_results import GOLDENS, LayerSummary, PrecisionRow
 
 SUFFIXES = (".png", ".svg", ".pdf")
 MAX_PANELS = 30

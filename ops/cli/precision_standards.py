@@ -9,7 +9,8 @@ from rich.console import Console
 from npu_sim.report.standards.verdict import Verdict
 from npu_sim.report.tables import fitted_tables
 from ops.cli.output import print_prose
-from ops.studies.precision_report import GOLDENS, Golden, PrecisionReport, PrecisionRow
+from ops.studies.precision_report import PrecisionReport
+from ops.studies.precision_results import GOLDENS, Golden, PrecisionRow
 
 STANDARD_HEADINGS = ("standard", "golden", "pass", "FAIL", "void", "first that does not pass")
 

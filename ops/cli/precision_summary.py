@@ -19,14 +19,8 @@ from ops.cli.precision_table import merged, refusals, short, verdict_text
 from ops.cli.precision_warnings import warnings
 from ops.studies.fitness import FITNESS_LEGEND
 from ops.studies.precision_conclusion import cancelling, cause_words, error_words, standards_words
-from ops.studies.precision_report import (
-    GOLDENS,
-    CaseResult,
-    Golden,
-    LayerSummary,
-    PrecisionReport,
-    PrecisionRow,
-)
+from ops.studies.precision_report import PrecisionReport
+from ops.studies.precision_results import GOLDENS, CaseResult, Golden, LayerSummary, PrecisionRow
 
 MOST_SENTENCES = 12
 """Lines that say what is fit."""
@@ -160,7 +154,7 @@ def _groups(report: PrecisionReport) -> list[_Group]:
     by_place: dict[str, dict[str, list[PrecisionRow]]] = {}
     for row in report.rows:
         by_place.setdefault(row.place, {}).setdefault(row.mode, []).append(row)
-    cancels = cancelling(report)
+    cancels = cancelling(report.layers)
     groups: list[_Group] = []
     for place, by_mode in by_place.items():
         own: dict[tuple[str, ...], _Group] = {}
@@ -225,7 +219,7 @@ def ranked_legend(report: PrecisionReport) -> str:
         "(|golden| + 1e-7)) and max abs (largest error) against the original golden. verdict: against the golden that "
         "decides, and where it is another against the other one. K depth: products in one sum."
     )
-    if any(title in cancelling(report) for title in dict.fromkeys(row.title for row in report.computed)):
+    if any(title in cancelling(report.layers) for title in dict.fromkeys(row.title for row in report.computed)):
         text += " ~ the terms cancel: the gradient is nothing but rounding, in the framework too."
     if any(row.gradient == "y" for row in report.rows):
         text += " y: the output of the forward call."
@@ -234,7 +228,7 @@ def ranked_legend(report: PrecisionReport) -> str:
 
 def _ranked(report: PrecisionReport) -> Iterator[tuple[tuple[float, ...], Outcome, tuple[str, ...]]]:
     """Yield place in the ranking, outcome and cells of every line."""
-    cancels = cancelling(report)
+    cancels = cancelling(report.layers)
     for layer in report.layers:
         for products, modes, result in merged(report.rows_of(layer)):
             yield _line(layer, products, modes, result, report.options.golden, cancels=layer.title in cancels)

@@ -14,15 +14,8 @@ from npu_sim.dtypes.cube_math import CubeMathType
 from npu_sim.report.precision import ErrorMetrics
 from npu_sim.report.record import counted
 from npu_sim.report.standards.verdict import MATCHED, Verdict
-from ops.studies.precision_report import (
-    GOLDENS,
-    CaseResult,
-    Comparison,
-    Golden,
-    LayerSummary,
-    PrecisionReport,
-    PrecisionRow,
-)
+from ops.studies.precision_report import PrecisionReport
+from ops.studies.precision_results import GOLDENS, CaseResult, Comparison, Golden, LayerSummary, PrecisionRow
 
 COLUMNS = (
     ("product", 14, "left"),

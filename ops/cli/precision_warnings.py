@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from npu_sim.report.standards.verdict import Verdict, VoidCause
 from ops.cli.precision_table import losses, lost_words, places_words, short
 from ops.studies.precision_conclusion import cancelling, not_measured_words
-from ops.studies.precision_report import Comparison, PrecisionReport
+from ops.studies.precision_report import PrecisionReport
+from ops.studies.precision_results import Comparison
 
 _WEAK_SHARE = 0.5
 """A tolerance that more than this share of zeros would meet depends on the scale of the loss more than on the error."""
@@ -51,7 +52,7 @@ def warnings(report: PrecisionReport) -> Iterator[str]:
 
 def _void_lines(report: PrecisionReport) -> Iterator[str]:
     """Yield where verdicts are void, why, and what to do, those with one reason together."""
-    cancels = cancelling(report)
+    cancels = cancelling(report.layers)
     found: dict[tuple[VoidCause, str, bool], dict[str, dict[tuple[str, str], Comparison]]] = {}
     for row in report.computed:
         decides = None if row.result is None else row.result.against(report.options.golden)

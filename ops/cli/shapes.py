@@ -32,7 +32,7 @@ from ops.cli.output import compiled_so_far, note, note_hints
 from ops.common.geometry import MAX_EXTENT
 from ops.studies.capture import load_capture, load_example
 from ops.studies.models.tables import MODELS
-from ops.studies.precision_report import SCOPES, Refusal, Scope, default_products
+from ops.studies.precision_results import SCOPES, Refusal, Scope, default_products
 
 if TYPE_CHECKING:
     from npu_sim.engines.reorder import Order

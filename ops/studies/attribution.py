@@ -40,7 +40,7 @@ from ops.studies.goldens import Goldens
 from ops.studies.kinds import Asked, Backend, emulator
 from ops.studies.layers import AnyLayer, Capture, Layer
 from ops.studies.parallel import Task, part_of, run_parts
-from ops.studies.precision_report import StudyOptions
+from ops.studies.precision_results import StudyOptions
 from ops.studies.results_file import Results
 from ops.studies.study_parts import Combination, Part, combinations_of, part_digest, parts_of
 

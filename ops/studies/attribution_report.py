@@ -168,7 +168,7 @@ class AttributionRow:
     Attributes
     ----------
     layer, gradient, entry, product, cube_math_type
-        As of `ops.studies.precision_report.PrecisionRow`.
+        As of `ops.studies.precision_results.PrecisionRow`.
     compute_dtype, output_dtype : str
         What was multiplied, and the type of the gradient.
     error : ErrorParts

@@ -28,7 +28,7 @@ from ops.studies.layers import Capture, GradientName, Layer
 from ops.studies.models.layers import ConvLayer
 from ops.studies.models.tables import network
 from ops.studies.precision import Progress
-from ops.studies.precision_report import Refusal, Scope
+from ops.studies.precision_results import Refusal, Scope
 from ops.studies.rounding import STORAGE
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from npu_sim.errors import MissingExtraError
 from ops.studies.parallel import Task, tasks_of
-from ops.studies.precision_report import StudyOptionError, StudyOptions
+from ops.studies.precision_results import StudyOptionError, StudyOptions
 from ops.studies.study_parts import Part
 
 _CONNECT_SECONDS = 30

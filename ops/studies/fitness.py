@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from npu_sim.report.record import counted
-from ops.studies.precision_report import GOLDENS, Fit, Fitness, Golden, PrecisionRow
+from ops.studies.precision_results import GOLDENS, Fit, Fitness, Golden, PrecisionRow
 
 _NAMES_SHOWN = 4
 FITNESS_LEGEND = (

@@ -14,7 +14,7 @@ from npu_sim.dtypes.formats import dtype_name
 from npu_sim.report.precision import Overflow
 from ops.studies.kinds import Backend, Kind, Run, Tensors
 from ops.studies.layers import AnyLayer
-from ops.studies.precision_report import Comparison
+from ops.studies.precision_results import Comparison
 from ops.studies.rounding import cast, count_overflow, count_underflow
 
 

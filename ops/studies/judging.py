@@ -19,7 +19,7 @@ from npu_sim.report.ulps import UlpHistogram, UlpMap
 from ops.studies.goldens import Goldens
 from ops.studies.kinds import Asked, Call, Kind, Run
 from ops.studies.layers import AnyLayer, ResultName
-from ops.studies.precision_report import Comparison, Golden, StudyOptions
+from ops.studies.precision_results import Comparison, Golden, StudyOptions
 from ops.studies.rounding import cast
 
 _ROW_AXES: dict[ResultName, int] = {"dx": 2, "dw": 1, "db": 0, "y": 2}

@@ -14,7 +14,7 @@ from npu_sim.budget import budget_bytes, use_budget
 from ops.studies.kinds import Entry, emulator
 from ops.studies.layers import AnyLayer, ResultName
 from ops.studies.precision_part import run_part
-from ops.studies.precision_report import LayerSummary, PrecisionRow, StudyOptions
+from ops.studies.precision_results import LayerSummary, PrecisionRow, StudyOptions
 from ops.studies.registry import kinds_of
 from ops.studies.study_parts import Combination, Part
 

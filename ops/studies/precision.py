@@ -30,7 +30,8 @@ from ops.studies.judging import standards_of
 from ops.studies.kinds import Backend, emulator
 from ops.studies.layers import Capture
 from ops.studies.precision_part import run_part
-from ops.studies.precision_report import PrecisionReport, StudyOptionError, StudyOptions
+from ops.studies.precision_report import PrecisionReport
+from ops.studies.precision_results import StudyOptionError, StudyOptions
 from ops.studies.results_file import Results
 from ops.studies.study_parts import Combination, Known, combinations_of, parts_of
 from ops.studies.ulp_maps import with_chosen_maps

@@ -7,13 +7,18 @@ from typing import Any
 
 from npu_sim.report.standards.verdict import Outcome
 from ops.studies.layers import NOT_MEASURED
-from ops.studies.precision_report import CaseResult, Golden, PrecisionReport
+from ops.studies.precision_results import CaseResult, Golden, LayerSummary
 
 _SMALL_PART = 0.1
 """Where the additions make no more than this part of the error, the rounding of the inputs is said to make it."""
 _NO_DIGIT = 0.1
 """Where the framework's own gradient is as far from float64, the terms of the gradient cancel (as in `ops.torch`)."""
 _OTHERS: tuple[Outcome, ...] = ("fail", "void")
+
+
+def relative_error(result: CaseResult, golden: Golden) -> float:
+    """Return the relative L2 error, 0 where there is none."""
+    return result.against(golden).error.relative_l2 or 0.0
 
 
 def standards_words(standards: Sequence[Mapping[str, str]]) -> str:
@@ -33,12 +38,13 @@ def error_words(results: Sequence[CaseResult]) -> str:
     judged = _judged(results)
     dtypes = dict.fromkeys(result.compute_dtype for result in judged)
     worst = {
-        dtype: max(_error(result, "original") for result in judged if result.compute_dtype == dtype) for dtype in dtypes
+        dtype: max(relative_error(result, "original") for result in judged if result.compute_dtype == dtype)
+        for dtype in dtypes
     }
     if not worst:
         return ""
     listed = ", ".join(f"{error:.1e} in {dtype}" for dtype, error in sorted(worst.items(), key=lambda item: item[1]))
-    rounded = [_error(result, "rounded") for result in _rounding(judged)]
+    rounded = [relative_error(result, "rounded") for result in _rounding(judged)]
     more = f"; against the rounded inputs at most {max(rounded):.1e}" if rounded else ""
     return f"relative L2 error at most {listed}{more}"
 
@@ -46,17 +52,19 @@ def error_words(results: Sequence[CaseResult]) -> str:
 def cause_words(results: Sequence[CaseResult]) -> str:
     """Return what makes the error, "" if that cannot be said of every gradient whose inputs were rounded."""
     rounded = _rounding(_judged(results))
-    if not rounded or any(_error(one, "rounded") > _SMALL_PART * _error(one, "original") for one in rounded):
+    if not rounded or any(
+        relative_error(one, "rounded") > _SMALL_PART * relative_error(one, "original") for one in rounded
+    ):
         return ""
     dtypes = " and ".join(dict.fromkeys(result.compute_dtype for result in rounded))
     return f"the error in {dtypes} comes from rounding the inputs, not from the Cube's additions as modelled"
 
 
-def cancelling(report: PrecisionReport) -> set[str]:
+def cancelling(layers: Sequence[LayerSummary]) -> set[str]:
     """Return the gradients whose terms cancel, as far as the framework's own gradients in the file tell."""
     return {
         layer.title
-        for layer in report.layers
+        for layer in layers
         if layer.reference is not None and (layer.reference.relative_l2 or 0.0) >= _NO_DIGIT
     }
 
@@ -79,7 +87,3 @@ def _judged(results: Sequence[CaseResult]) -> list[CaseResult]:
 def _rounding(results: Sequence[CaseResult]) -> list[CaseResult]:
     """Return the gradients whose inputs were rounded on their way to the Cube."""
     return [result for result in results if result.original.error != result.rounded.error]
-
-
-def _error(result: CaseResult, golden: Golden) -> float:
-    return result.against(golden).error.relative_l2 or 0.0

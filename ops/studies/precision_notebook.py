@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from npu_sim.report.notebook import html_table
-from ops.studies.precision_conclusion import cause_words, error_words, standards_words, verdict_words
-from ops.studies.precision_report import GOLDENS, CaseResult, Golden, PrecisionReport, PrecisionRow
+from ops.studies.precision_conclusion import relative_error
+from ops.studies.precision_results import GOLDENS, Golden, PrecisionRow
 
 _HEADINGS = (
     "gradient",
@@ -20,20 +22,20 @@ _HEADINGS = (
 )
 
 
-def report_html(report: PrecisionReport) -> str:
-    """Return the conclusion and the worst result of each gradient; failures first, then the larger error."""
-    results = [row.result for row in report.computed if row.result is not None]
-    words = (
-        verdict_words(results, report.options.golden, standards_words(report.standards)),
-        error_words(results),
-        cause_words(results),
-        report.note,
-    )
-    found = sorted(
-        (_line(layer.title, report.rows_of(layer), report.options.golden) for layer in report.layers),
-        key=lambda line: line[0],
-    )
-    return html_table("; ".join(filter(None, words)), _HEADINGS, [cells for _, cells in found])
+def gradients_html(words: str, rows: Mapping[str, tuple[PrecisionRow, ...]], deciding: Golden) -> str:
+    """Return a conclusion and the worst result of each gradient; failures first, then the larger error.
+
+    Parameters
+    ----------
+    words : str
+        The conclusion.
+    rows : mapping of str to tuple of PrecisionRow
+        Of each gradient by its title.
+    deciding : {"original", "rounded"}
+        Golden whose verdicts decide.
+    """
+    found = sorted((_line(title, own, deciding) for title, own in rows.items()), key=lambda line: line[0])
+    return html_table(words, _HEADINGS, [cells for _, cells in found])
 
 
 def _line(title: str, rows: tuple[PrecisionRow, ...], deciding: Golden) -> tuple[tuple[int, float], tuple[str, ...]]:
@@ -44,11 +46,7 @@ def _line(title: str, rows: tuple[PrecisionRow, ...], deciding: Golden) -> tuple
     refused = str(len(rows) - len(computed))
     if not computed:
         return (1, 0.0), (title, "-", "-", "-", "-", "-", *counts, refused)
-    row, worst = max(computed, key=lambda pair: _error(pair[1], "original"))
+    row, worst = max(computed, key=lambda pair: relative_error(pair[1], "original"))
     names = (title, row.place, row.mode, worst.compute_dtype)
-    errors = tuple(f"{_error(worst, golden):.1e}" for golden in GOLDENS)
-    return (-outcomes.count("fail"), -_error(worst, "original")), (*names, *errors, *counts, refused)
-
-
-def _error(result: CaseResult, golden: Golden) -> float:
-    return result.against(golden).error.relative_l2 or 0.0
+    errors = tuple(f"{relative_error(worst, golden):.1e}" for golden in GOLDENS)
+    return (-outcomes.count("fail"), -relative_error(worst, "original")), (*names, *errors, *counts, refused)

@@ -15,7 +15,7 @@ from ops.studies.goldens import Goldens
 from ops.studies.judging import compare
 from ops.studies.kinds import Asked, Backend, Kind
 from ops.studies.layers import AnyLayer, Layer, PoolingLayer
-from ops.studies.precision_report import CaseResult, LayerSummary, PrecisionRow, Refusal, StudyOptions
+from ops.studies.precision_results import CaseResult, LayerSummary, PrecisionRow, Refusal, StudyOptions
 from ops.studies.study_parts import Combination, Part
 
 Done = Callable[[Combination], None]

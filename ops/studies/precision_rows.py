@@ -7,7 +7,8 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 
 from npu_sim.errors import MissingExtraError
-from ops.studies.precision_report import GOLDENS, PrecisionReport, PrecisionRow
+from ops.studies.precision_report import PrecisionReport
+from ops.studies.precision_results import GOLDENS, PrecisionRow
 
 Cell = str | int | float | None
 _FIGURES = ("relative_l2", "max_abs", "rmse", "mean_rel", "max_rel", "mean_ulp", "max_ulp", "cosine")

@@ -26,7 +26,7 @@ from npu_sim.report.record import counted, to_plain
 from ops.studies.attribution_report import AttributionRow
 from ops.studies.layers import AnyLayer
 from ops.studies.npz import open_file, refuse
-from ops.studies.precision_report import LayerSummary, PrecisionRow, StudyOptions
+from ops.studies.precision_results import LayerSummary, PrecisionRow, StudyOptions
 
 FORMAT = "npu-sim precision results 2"
 _BYTES_PER_BYTE = 30

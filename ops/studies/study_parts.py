@@ -9,7 +9,7 @@ from typing import Any
 from npu_sim.errors import InputFileError
 from ops.studies.kinds import Entry, Kind
 from ops.studies.layers import AnyLayer, Capture
-from ops.studies.precision_report import CUBE_MATH_TYPES, LayerSummary, PrecisionRow, StudyOptions
+from ops.studies.precision_results import CUBE_MATH_TYPES, LayerSummary, PrecisionRow, StudyOptions
 from ops.studies.registry import kinds_of
 from ops.studies.results_file import Results, digest, layer_digest, options_digest
 

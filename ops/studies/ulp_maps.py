@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
-from ops.studies.precision_report import Comparison, Golden, PrecisionRow
+from ops.studies.precision_results import Comparison, Golden, PrecisionRow
 
 MOST_MAPS = 64
 """A map takes as much room as the rest of its row, so a report holds no more."""

@@ -33,7 +33,7 @@ from ops.studies.capture import load_example
 from ops.studies.checking import check_launches
 from ops.studies.launch_trace import TracedLaunch, trace_launches
 from ops.studies.precision import study
-from ops.studies.precision_report import StudyOptions
+from ops.studies.precision_results import StudyOptions
 from ops.tbe import calculate_group, conv3d_backprop_filter, gradient_from_result, result_from_gradient, to_6hd
 
 _SPLIT, *_OTHER_SPLIT = series_of_calls(SPLIT)

@@ -19,7 +19,7 @@ import numpy as np
 
 from ops.studies.layers import Capture, Layer
 from ops.studies.precision import study
-from ops.studies.precision_report import StudyOptions
+from ops.studies.precision_results import StudyOptions
 from ops.studies.results_file import Results
 from ops.studies.selftest.vectors import TENSORS, results_file, vectors_of
 from tests.cases.damaged_captures import _bytes, _truncated

@@ -19,7 +19,7 @@ from ops.studies.attribution_parts import relative_error, split_error
 from ops.studies.attribution_report import CAUSES
 from ops.studies.attribution_sums import SumsAsked, sums_of
 from ops.studies.layers import Capture, Layer, PoolingLayer
-from ops.studies.precision_report import StudyOptions
+from ops.studies.precision_results import StudyOptions
 from ops.studies.results_file import Results
 from tests.oracles.series import SPLIT, UNIFIED
 

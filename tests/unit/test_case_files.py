@@ -18,7 +18,7 @@ from ops.studies.capture import load_example
 from ops.studies.case_file import load_cases
 from ops.studies.generate import DISTRIBUTIONS, regenerated
 from ops.studies.precision import study
-from ops.studies.precision_report import StudyOptions
+from ops.studies.precision_results import StudyOptions
 
 
 def attrs(name, *values):

@@ -14,7 +14,7 @@ from npu_sim.report.standards.standard import Evidence
 from ops.cli.main import main
 from ops.studies.case_file import load_cases
 from ops.studies.precision import study
-from ops.studies.precision_report import StudyOptions
+from ops.studies.precision_results import StudyOptions
 from ops.studies.results_file import Results
 from tests.unit.test_case_files import CALL, INPUT_KERNEL, KERNEL, atk_convolution, write_csv, write_json
 

@@ -14,7 +14,7 @@ from ops.cli.precision_table import short
 from ops.studies.attribution import attribute
 from ops.studies.default_shapes import default_shapes
 from ops.studies.precision import study
-from ops.studies.precision_report import StudyOptions
+from ops.studies.precision_results import StudyOptions
 
 pytest.importorskip("matplotlib")
 

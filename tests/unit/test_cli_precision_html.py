@@ -16,7 +16,7 @@ from ops.studies import precision as precision_study
 from ops.studies.attribution_report import AttributionRow, ErrorPart, ErrorParts, Range, Spread
 from ops.studies.capture import load_example
 from ops.studies.precision import study
-from ops.studies.precision_report import GOLDENS, StudyOptions
+from ops.studies.precision_results import GOLDENS, StudyOptions
 from tests.cases.browser import pages, saved_document
 
 VOID = {"meta", "br", "rect", "path", "link", "img", "input", "hr"}

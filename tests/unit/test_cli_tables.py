@@ -16,7 +16,7 @@ from npu_sim.report.tables import fitted_tables
 from ops.cli import output, products
 from ops.cli.main import main
 from ops.cli.output import LEAST_WIDTH, PIPE_WIDTH, console
-from ops.studies.precision_report import GOLDENS
+from ops.studies.precision_results import GOLDENS
 
 SCRIPT = """
 import numpy as np, ops

@@ -9,7 +9,7 @@ from ops.studies.default_shapes import default_shapes
 from ops.studies.kinds import ENTRIES
 from ops.studies.layers import RESULT_NAMES
 from ops.studies.precision import study
-from ops.studies.precision_report import StudyOptions, default_products
+from ops.studies.precision_results import StudyOptions, default_products
 from ops.studies.registry import KINDS, kinds_of
 
 

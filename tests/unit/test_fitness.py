@@ -6,7 +6,7 @@ import random
 import pytest
 
 from ops.studies.fitness import fitness_of
-from ops.studies.precision_report import GOLDENS, PrecisionRow, Refusal
+from ops.studies.precision_results import GOLDENS, PrecisionRow, Refusal
 
 OUTCOMES = ("pass", "fail", "void")
 

@@ -17,7 +17,7 @@ from ops.cli.main import main
 from ops.conv_backward import rules as conv_rules
 from ops.conv_backward import rules_page as conv_page
 from ops.conv_forward import rules_page as forward_page
-from ops.studies.precision_report import StudyOptions
+from ops.studies.precision_results import StudyOptions
 from tests.oracles.conv_backward_cases import BREAKS, make_call
 from tests.oracles.series import ALL, SERIES
 from tests.unit.test_avg_pool_rules import any_call

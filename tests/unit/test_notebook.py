@@ -11,7 +11,7 @@ import ops
 from npu_sim.report.notebook import MOST_LINES, html_table
 from ops.studies.capture import load_example
 from ops.studies.precision import study
-from ops.studies.precision_report import StudyOptions
+from ops.studies.precision_results import StudyOptions
 
 
 class Cells(HTMLParser):

@@ -18,7 +18,7 @@ from ops.studies.cases import case_of_shape, plan_case
 from ops.studies.kinds import Backend
 from ops.studies.layers import Capture, Layer
 from ops.studies.precision import study
-from ops.studies.precision_report import StudyOptions
+from ops.studies.precision_results import StudyOptions
 from ops.studies.rounding import STORAGE
 
 CALLS = 200

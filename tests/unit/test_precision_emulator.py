@@ -9,7 +9,7 @@ from precision_backend import gradient, operand
 from ops.studies.capture import load_example
 from ops.studies.layers import Capture, Layer
 from ops.studies.precision import study
-from ops.studies.precision_report import StudyOptions
+from ops.studies.precision_results import StudyOptions
 
 
 def magnitude(layer):

@@ -18,7 +18,7 @@ from ops.common import definition
 from ops.common.definition import weight_gradient
 from ops.studies.layers import Capture, Layer
 from ops.studies.precision import study
-from ops.studies.precision_report import StudyOptionError, StudyOptions
+from ops.studies.precision_results import StudyOptionError, StudyOptions
 from ops.studies.rounding import round_to_hf32
 from tests.oracles.series import SERIES, SPLIT, UNIFIED
 

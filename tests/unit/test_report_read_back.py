@@ -12,7 +12,8 @@ from ops.cli.precision_html import render
 from ops.studies.attribution import attribute
 from ops.studies.default_shapes import default_shapes
 from ops.studies.precision import study
-from ops.studies.precision_report import SCHEMA_VERSION, PrecisionReport, StudyOptions
+from ops.studies.precision_report import SCHEMA_VERSION, PrecisionReport
+from ops.studies.precision_results import StudyOptions
 from ops.studies.precision_rows import csv_bytes
 
 

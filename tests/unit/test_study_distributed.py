@@ -17,7 +17,7 @@ from test_precision_study import capture
 from ops.studies.attribution import attribute
 from ops.studies.layers import Capture
 from ops.studies.precision import study
-from ops.studies.precision_report import StudyOptionError, StudyOptions
+from ops.studies.precision_results import StudyOptionError, StudyOptions
 from ops.studies.results_file import Results
 
 distributed = pytest.importorskip("distributed")

@@ -16,7 +16,7 @@ from ops.studies.capture import load_capture
 from ops.studies.kinds import ENTRIES, emulator
 from ops.studies.layers import GRADIENTS, Capture, Layer, PoolingLayer
 from ops.studies.precision import study
-from ops.studies.precision_report import StudyOptionError, StudyOptions, default_products
+from ops.studies.precision_results import StudyOptionError, StudyOptions, default_products
 from ops.studies.registry import kinds_of
 from tests.long.avg_pool_torch import out_of, random_config
 from tests.oracles.pooling import input_gradient

@@ -21,7 +21,7 @@ from ops.studies.generate import regenerated
 from ops.studies.kinds import emulator
 from ops.studies.layers import Capture
 from ops.studies.precision import study
-from ops.studies.precision_report import StudyOptions
+from ops.studies.precision_results import StudyOptions
 from ops.studies.registry import kinds_of
 from tests.long.avg_pool_torch import out_of, random_config
 from tests.oracles.pooling import forward

@@ -25,7 +25,8 @@ from ops.studies.generate import regenerated
 from ops.studies.kinds import Backend
 from ops.studies.layers import Capture
 from ops.studies.precision import study
-from ops.studies.precision_report import PrecisionReport, PrecisionRow, StudyOptionError, StudyOptions
+from ops.studies.precision_report import PrecisionReport
+from ops.studies.precision_results import PrecisionRow, StudyOptionError, StudyOptions
 from ops.studies.precision_rows import csv_bytes, flat_rows, markdown_bytes, parquet_bytes
 from ops.studies.results_file import Results
 
@@ -249,7 +250,7 @@ def test_digests_are_those_of_other_processes():
     assert results_file.digest({"a": {1: 2}}) != results_file.digest({"a": {1: 3}})
     code = (
         "from npu_sim.products import get_product; from ops.studies.results_file import digest, options_digest;"
-        "from ops.studies.precision_report import StudyOptions;"
+        "from ops.studies.precision_results import StudyOptions;"
         "print(digest(*(get_product(name) for name in ('310p', '910b'))), options_digest(StudyOptions()))"
     )
     texts = {

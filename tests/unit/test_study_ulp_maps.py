@@ -11,7 +11,7 @@ from npu_sim.report.ulps import MAP_COLUMNS, MAP_ROWS
 from ops.studies.capture import load_example
 from ops.studies.kinds import Backend
 from ops.studies.precision import study
-from ops.studies.precision_report import GOLDENS, StudyOptions
+from ops.studies.precision_results import GOLDENS, StudyOptions
 from ops.studies.ulp_maps import MOST_MAPS, with_chosen_maps
 
 

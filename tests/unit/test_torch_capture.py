@@ -12,7 +12,7 @@ from ops.studies.capture import load_capture
 from ops.studies.kinds import emulator
 from ops.studies.layers import GRADIENTS
 from ops.studies.precision import study
-from ops.studies.precision_report import StudyOptions
+from ops.studies.precision_results import StudyOptions
 from ops.studies.registry import kinds_of
 
 torch = pytest.importorskip("torch")

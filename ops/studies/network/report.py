@@ -29,7 +29,7 @@ from ops.studies.network.sums import (
 )
 from ops.studies.network.times import Setting, StepTimes, time_step
 from ops.studies.precision import Progress
-from ops.studies.precision_report import Scope
+from ops.studies.precision_results import Scope
 
 SCHEMA_VERSION = 1
 
