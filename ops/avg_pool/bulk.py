@@ -28,8 +28,9 @@ from npu_sim.engines.execute_options import ExecuteOptions, configuration
 from npu_sim.units import ceil_div
 from ops.avg_pool import bulk_planes
 from ops.avg_pool.call import AvgPoolCall, PoolAxis, divisors
+from ops.avg_pool.divisors import kernel_divisor, kernel_value, mean_matrix
 from ops.avg_pool.lanes import LANES
-from ops.avg_pool.plan import AvgPoolPlan, kernel_divisor, kernel_value, mean_matrix
+from ops.avg_pool.rules import Resolved
 
 _WORK_PER_THREAD = 1 << 18
 """Elements and additions worth a thread of their own, some 100 us."""
@@ -40,23 +41,23 @@ def adds_tap_by_tap(model: Accumulation) -> bool:
     return LANES % model.group == 0 and model.round == "rne"
 
 
-def can_run(plan: AvgPoolPlan, options: ExecuteOptions) -> bool:
-    """Return whether there is a way around the rows of ``plan``, as far as arguments tell."""
+def can_run(resolved: Resolved, options: ExecuteOptions) -> bool:
+    """Return whether there is a way around the rows of a call, as far as arguments tell."""
     if not options.shortcuts or options.order != "program" or options.poison:
         return False
-    if plan.route.name == "AvgPool3DGrad":
+    if resolved.route.name == "AvgPool3DGrad":
         return options.core_order is None
-    on_cube = plan.route.name in ("cube", "cube+mul")
-    return on_cube and plan.route.compute_dtype == "fp16" and adds_tap_by_tap(options.accumulation)
+    on_cube = resolved.route.name in ("cube", "cube+mul")
+    return on_cube and resolved.route.compute_dtype == "fp16" and adds_tap_by_tap(options.accumulation)
 
 
-def run_in_bulk(plan: AvgPoolPlan, tensors: Mapping[str, np.ndarray], options: ExecuteOptions) -> bool:
-    """Execute ``plan`` without its rows.
+def run_in_bulk(resolved: Resolved, tensors: Mapping[str, np.ndarray], options: ExecuteOptions) -> bool:
+    """Execute a call without its rows.
 
     Parameters
     ----------
-    plan : AvgPoolPlan
-        What to run.
+    resolved : Resolved
+        The checked call.
     tensors : mapping of str to array
         Flat storages of ``grad_output`` and ``grad_input``; the latter is written.
     options : ExecuteOptions
@@ -73,19 +74,19 @@ def run_in_bulk(plan: AvgPoolPlan, tensors: Mapping[str, np.ndarray], options: E
     ProductError
         If the overflow mode does not exist on the product; nothing is written then.
     """
-    if not can_run(plan, options):
+    if not can_run(resolved, options):
         return False
-    saturate = int(configuration(plan.resolved.product, options)[3])
-    source, target = (plan.resolved.desc(name) for name in ("grad_output", "grad_input"))
+    saturate = int(configuration(resolved.product, options)[3])
+    source, target = (resolved.desc(name) for name in ("grad_output", "grad_input"))
     grads = np.ascontiguousarray(source.view(tensors["grad_output"])).reshape(-1)
     place = target.view(tensors["grad_input"])
-    mode, factors, weight = _scale(plan)
+    mode, factors, weight = _scale(resolved)
     codes = int(DTYPES[source.dtype].data), int(DTYPES[target.dtype].data)
     if mode != bulk_planes.PLAIN and not bulk_planes.all_halves_finite(*_words(grads), codes[0], saturate):
         return False
     direct = place.flags.c_contiguous and not np.may_share_memory(grads, place)
     result = place.reshape(-1) if direct else np.empty(place.size, place.dtype)
-    _fill(plan.resolved.call, grads, result, codes, (mode, factors, weight), saturate, options)
+    _fill(resolved.call, grads, result, codes, (mode, factors, weight), saturate, options)
     if not direct:
         place[...] = result.reshape(place.shape)
     return True
@@ -98,9 +99,9 @@ def _words(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return flat.view(np.uint16), np.empty(0, np.uint32)
 
 
-def _scale(plan: AvgPoolPlan) -> tuple[int, np.ndarray, np.float32]:
+def _scale(resolved: Resolved) -> tuple[int, np.ndarray, np.float32]:
     """Return how terms are made, what each window's gradient is multiplied by, float32[Ho * Wo], and the weight."""
-    call, route = plan.resolved.call, plan.route
+    call, route = resolved.call, resolved.route
     assert call.grad_output is not None
     if route.name == "AvgPool3DGrad":
         count = divisors(replace(call, divisor_override=kernel_divisor(call)), call.axes).astype(np.float32)

@@ -17,8 +17,10 @@ from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.errors import OperatorError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from ops.avg_pool.avg_pool3d_grad import avg_pool3d_grad_launch, avg_pool_tiling, private_bytes, sums_bytes
-from ops.avg_pool.call import AvgPoolCall, PoolAxis, covered_counts, divisors
-from ops.avg_pool.route import MAX_HALF_COUNT, Route
+from ops.avg_pool.bulk import run_in_bulk
+from ops.avg_pool.call import AvgPoolCall
+from ops.avg_pool.divisors import kernel_divisor, kernel_value, mean_matrix
+from ops.avg_pool.route import Route
 from ops.avg_pool.rules import Resolved
 from ops.common.arguments import Argument, argument_of
 from ops.common.cube_operands import input_layout, output_layout, weight_layout
@@ -30,7 +32,6 @@ from ops.common.status import AclnnStatus
 from ops.conv3d_backprop_input.plan import input_gradient_launches
 from ops.vector.elementwise import div_launch, mul_launch
 from ops.vector.steps import StepList, blocked_shape
-from ops.vector.transpose import transpose_launch
 
 ARGUMENTS = ("grad_output", "grad_input")
 """Tensors a call touches; of input only the shape matters."""
@@ -51,10 +52,7 @@ class AvgPoolPlan(OperatorPlan):
 
     def run(self, tensors: Mapping[str, np.ndarray], options: ExecuteOptions) -> None:
         """Execute the call, at once where that gives the same; all else as of `OperatorPlan`."""
-        # it asks plans of this class
-        from ops.avg_pool.bulk import run_in_bulk
-
-        if not run_in_bulk(self, tensors, options):
+        if not run_in_bulk(self.resolved, tensors, options):
             # zero arguments do not find the class that slots made anew
             super(AvgPoolPlan, self).run(tensors, options)
 
@@ -71,45 +69,14 @@ def geometry_of(call: AvgPoolCall) -> ConvGeometry:
     )  # fmt: skip
 
 
-def kernel_value(call: AvgPoolCall, route: Route) -> float:
-    """Return what every element of the constant weight is, before it is rounded to float32 or float16."""
-    if route.name == "cube+mul":
-        return 1.0
-    h, w = call.axes
-    return 1.0 / (call.divisor_override or h.kernel * w.kernel)
-
-
-def kernel_divisor(call: AvgPoolCall) -> int:
-    """Return the divisorOverride that reaches the vector kernel: the library passes 32 bits."""
-    return (call.divisor_override + 2**31) % 2**32 - 2**31 if call.quirks else call.divisor_override
-
-
-def mean_matrix(call: AvgPoolCall, route: Route, dtype: str) -> np.ndarray:
-    """Return the matrix gradOutput is multiplied by, [Ho, Wo] of ``dtype``: reciprocals of the divisors.
-
-    With A2 on, an ignored divisorOverride is none; with A3 on, counts stop at 2048.
-    """
-    axes: tuple[PoolAxis, ...] = call.axes
-    if route.ignores_override:
-        count = covered_counts(axes)
-    else:
-        count = divisors(call, axes)
-    if route.counts_in_half:
-        count = np.minimum(count, MAX_HALF_COUNT)
-    reciprocal = np.zeros(count.shape, np.float32)
-    np.divide(np.float32(1.0), count.astype(np.float32), out=reciprocal, where=count != 0)
-    return reciprocal.astype(DTYPES[dtype].storage)
-
-
 class _Planner:
     """The steps of one call in the making."""
 
     def __init__(self, resolved: Resolved) -> None:
         self._resolved, self._route, self._call = resolved, resolved.route, resolved.call
         self._product = resolved.product
-        self._steps = StepList(resolved.product)
+        self.steps = StepList(resolved.product)
         self.arguments: dict[str, Argument] = {}
-        self.constants: dict[Buffer, np.ndarray] = {}
 
     def plan(self) -> CallPlan:
         """Return the whole call."""
@@ -117,36 +84,27 @@ class _Planner:
             for name in ARGUMENTS:
                 desc = self._resolved.desc(name)
                 self.arguments[name] = argument_of(name, desc, is_output=name == "grad_input")
-            source = self._steps.contiguous(self.arguments["grad_output"])
+            source = self.steps.contiguous(self.arguments["grad_output"])
             if self._route.name == "global":
                 self._global(source)
             elif self._route.name == "AvgPool3DGrad":
                 self._vector(source)
             else:
                 self._cube(source)
-        return plan_steps(self._product, self._steps.steps)
-
-    def _constant(self, name: str, shape: tuple[int, ...], dtype: str, values: np.ndarray) -> Buffer:
-        buffer = Buffer(name=name, shape=shape, dtype=dtype, format="ND", role="input")
-        self.constants[buffer] = np.broadcast_to(values.astype(DTYPES[dtype].storage), shape)
-        return buffer
+        return plan_steps(self._product, self.steps.steps)
 
     def _global(self, gradient: Buffer) -> None:
         """Divide one value a plane by the area and spread it."""
         dtype, product, target = self._route.compute_dtype, self._product, self.arguments["grad_input"]
-        source = self._steps.cast(gradient, dtype)
+        source = self.steps.cast(gradient, dtype)
         h, w = self._call.axes
         planes, elems, area = self._call.planes, h.x * w.x, float(h.kernel * w.kernel)
-        direct = self._steps.direct_target(target, dtype)
-        result = direct or Buffer(name="grad_input.Div", shape=target.shape, dtype=dtype, format="ND")
-
-        def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
-            launch = div_launch(gm, at(source), at(result), planes, elems, area, dtype, product)
-            return Kernel(launches=(launch,))
-
-        self._steps.add(Step(name="Div", reads=(source,), writes=(result,), build=build))
-        if direct is None:
-            self._steps.deliver_plain(result, target)
+        result = self.steps.plain_result("Div", target, dtype)
+        self.steps.launch(
+            "Div", (source,), result,
+            lambda gm, src, dst: div_launch(gm, src, dst, planes, elems, area, dtype, product),
+        )  # fmt: skip
+        self.steps.deliver_plain(result, target)
 
     def _cube(self, gradient: Buffer) -> None:
         """Run the input gradient of a convolution with one channel a group and a constant weight."""
@@ -154,46 +112,37 @@ class _Planner:
         stored = DTYPES[compute].stored_as
         geometry = geometry_of(call)
         wide = "fp16" if gradient.dtype == "fp16" else "fp32"
-        gradient = self._steps.cast(gradient, wide)
+        gradient = self.steps.cast(gradient, wide)
         if self._route.name == "cube+mul":
             gradient = self._times_mean(gradient)
-        gradient = self._steps.cast(gradient, stored)
+        gradient = self.steps.cast(gradient, stored)
         h, w = call.axes
         value = np.array(kernel_value(call, self._route), np.float32)
-        constant = self._constant("weight", (geometry.cin, 1, h.kernel, w.kernel), wide, value)
-        weight = self._steps.cast(constant, stored)
-        blocked = self._steps.to_blocked(gradient, output_layout(geometry, compute))
-        fractal = self._steps.to_fractal(weight, weight_layout(geometry, compute))
+        constant = self.steps.constant("weight", (geometry.cin, 1, h.kernel, w.kernel), wide, value)
+        weight = self.steps.cast(constant, stored)
+        blocked = self.steps.to_blocked(gradient, output_layout(geometry, compute))
+        fractal = self.steps.to_fractal(weight, weight_layout(geometry, compute))
         layout = input_layout(geometry, compute)
         result = Buffer(name="grad_input.NC1HWC0", shape=blocked_shape(layout), dtype=stored, format="NC1HWC0")
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
             return input_gradient_launches(geometry, product, compute, gm, at(blocked), at(fractal), at(result))
 
-        self._steps.add(Step(name="Conv2DBackpropInput", reads=(blocked, fractal), writes=(result,), build=build))
-        self._steps.deliver_blocked(result, layout, self.arguments["grad_input"])
+        self.steps.add(Step(name="Conv2DBackpropInput", reads=(blocked, fractal), writes=(result,), build=build))
+        self.steps.deliver_blocked(result, layout, self.arguments["grad_input"])
 
     def _times_mean(self, gradient: Buffer) -> Buffer:
         """Multiply every plane of gradOutput by the matrix of reciprocal divisors."""
         product, dtype, planes = self._product, gradient.dtype, self._call.planes
         h, w = self._call.axes
-        matrix = self._constant("mean", (h.y, w.y), dtype, mean_matrix(self._call, self._route, dtype))
+        matrix = self.steps.constant("mean", (h.y, w.y), dtype, mean_matrix(self._call, self._route, dtype))
         product_of = Buffer(name="grad_output.Mul", shape=gradient.shape, dtype=dtype, format="ND")
 
-        def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
-            places = (at(gradient), at(matrix), at(product_of))
-            return Kernel(launches=(mul_launch(gm, *places, planes, h.y * w.y, dtype, product),))
-
-        self._steps.add(Step(name="Mul", reads=(gradient, matrix), writes=(product_of,), build=build))
+        self.steps.launch(
+            "Mul", (gradient, matrix), product_of,
+            lambda gm, *places: mul_launch(gm, *places, planes, h.y * w.y, dtype, product),
+        )  # fmt: skip
         return product_of
-
-    def _transpose(self, source: Buffer, target: Buffer, rows: int, columns: int) -> None:
-        item, product = DTYPES[source.dtype].item_bytes, self._product
-
-        def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
-            return Kernel(launches=(transpose_launch(gm, at(source), at(target), rows, columns, item, product),))
-
-        self._steps.add(Step(name="Transpose", reads=(source,), writes=(target,), build=build))
 
     def _vector(self, gradient: Buffer) -> None:
         """Scatter from pixels of lanes N * C to pixels of lanes."""
@@ -203,7 +152,7 @@ class _Planner:
         small, large = h.y * w.y, h.x * w.x
         source = Buffer(name="grad_output.NDHWC", shape=(1, 1, h.y, w.y, lanes), dtype=dtype, format="NDHWC")
         turned = Buffer(name="grad_input.NDHWC", shape=(1, 1, h.x, w.x, lanes), dtype=dtype, format="NDHWC")
-        self._transpose(gradient, source, lanes, small)
+        self.steps.transpose(gradient, source, lanes, small)
         divisor = kernel_divisor(call)
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
@@ -219,13 +168,11 @@ class _Planner:
                 tiling=avg_pool_tiling(axes, lanes, item, product, call.deterministic),
             )
 
-        self._steps.add(Step(name="AvgPool3DGrad", reads=(source,), writes=(turned,), build=build))
+        self.steps.add(Step(name="AvgPool3DGrad", reads=(source,), writes=(turned,), build=build))
         target = self.arguments["grad_input"]
-        direct = self._steps.direct_target(target, dtype)
-        result = direct or Buffer(name="grad_input.Transpose", shape=target.shape, dtype=dtype, format="ND")
-        self._transpose(turned, result, large, lanes)
-        if direct is None:
-            self._steps.deliver_plain(result, target)
+        result = self.steps.plain_result("Transpose", target, dtype)
+        self.steps.transpose(turned, result, large, lanes)
+        self.steps.deliver_plain(result, target)
 
 
 def plan_call(resolved: Resolved) -> AvgPoolPlan:
@@ -247,5 +194,9 @@ def plan_call(resolved: Resolved) -> AvgPoolPlan:
         text = str(error) if resolved.product.name in str(error) else f"{error} ({product_text(resolved.call)})"
         raise OperatorError(text, int(wrapped)) from error
     return AvgPoolPlan(
-        resolved=resolved, route=resolved.route, calls=calls, arguments=planner.arguments, constants=planner.constants
+        resolved=resolved,
+        route=resolved.route,
+        calls=calls,
+        arguments=planner.arguments,
+        constants=planner.steps.constants,
     )

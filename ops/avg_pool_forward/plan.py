@@ -34,7 +34,6 @@ from ops.conv3d_backprop_input.plan import forward_launches
 from ops.vector.elementwise import div_launch, mul_launch
 from ops.vector.reduce_sum import reduce_sum_launch
 from ops.vector.steps import StepList, blocked_shape
-from ops.vector.transpose import transpose_launch
 
 _MOST_SHIFT = 15
 """Powers of two up to this are halves."""
@@ -99,9 +98,8 @@ class _Planner:
     def __init__(self, resolved: Resolved) -> None:
         self._resolved, self._route, self._call = resolved, resolved.route, resolved.call
         self._product = resolved.product
-        self._steps = StepList(resolved.product)
+        self.steps = StepList(resolved.product)
         self.arguments: dict[str, Argument] = {}
-        self.constants: dict[Buffer, np.ndarray] = {}
 
     def plan(self) -> CallPlan:
         """Return the whole call."""
@@ -110,34 +108,25 @@ class _Planner:
                 "input": argument_of("input", self._resolved.input, is_output=False),
                 "output": argument_of("output", self._resolved.output, is_output=True),
             }
-            source = self._steps.contiguous(self.arguments["input"])
+            source = self.steps.contiguous(self.arguments["input"])
             if self._route.name == "global":
                 self._global(source)
             elif self._route.name == "AvgPool3D":
                 self._vector(source)
             else:
                 self._cube(source)
-        return plan_steps(self._product, self._steps.steps)
-
-    def _constant(self, name: str, shape: tuple[int, ...], dtype: str, values: np.ndarray) -> Buffer:
-        buffer = Buffer(name=name, shape=shape, dtype=dtype, format="ND", role="input")
-        self.constants[buffer] = np.broadcast_to(values.astype(DTYPES[dtype].storage), shape)
-        return buffer
-
-    def _result(self, name: str, dtype: str, is_last: bool) -> tuple[Buffer, bool]:
-        """Return where a step writes the result, and whether that is the caller's tensor."""
-        target = self.arguments["output"]
-        direct = self._steps.direct_target(target, dtype) if is_last else None
-        made = direct or Buffer(name=f"output.{name}", shape=target.shape, dtype=dtype, format="ND")
-        return made, direct is not None
+        return plan_steps(self._product, self.steps.steps)
 
     def _global(self, source: Buffer) -> None:
         """Add up each plane, divide by its area, and make up for another divisor."""
         product, compute, override = self._product, self._route.compute_dtype, self._call.divisor_override
         h, w = self._call.axes
         planes, area = self._call.planes, h.x * w.x
-        wide = self._steps.cast(self._steps.cast(source, compute), "fp32")
-        mean, done = self._result("ReduceMean", "fp32", compute == "fp32" and not override)
+        target = self.arguments["output"]
+        wide = self.steps.cast(self.steps.cast(source, compute), "fp32")
+        mean = Buffer(name="output.ReduceMean", shape=target.shape, dtype="fp32", format="ND")
+        if compute == "fp32" and not override:
+            mean = self.steps.plain_result("ReduceMean", target, "fp32")
 
         def reduce(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
             sums = gm.add("ReduceMean.sums", 4 * planes, initialised=False)
@@ -147,29 +136,25 @@ class _Planner:
                 private_bytes=4 * planes,
             )
 
-        self._steps.add(Step(name="ReduceMean", reads=(wide,), writes=(mean,), build=reduce))
+        self.steps.add(Step(name="ReduceMean", reads=(wide,), writes=(mean,), build=reduce))
         made = mean
         if override:
             factor = np.full((1, 1), area / override, np.float32)
-            made, done = self._times(self._steps.cast(mean, compute), factor, "Muls")
-        if not done:
-            target = self.arguments["output"]
-            # rounded to the type that computes, unless that is the last step's own work
-            rounded = made if target.buffer.dtype == compute else self._steps.cast(made, compute)
-            self._steps.deliver_plain(rounded, target)
+            made = self._times(self.steps.cast(mean, compute), factor, "Muls")
+        # rounded to the type that computes, unless that is the last step's own work
+        rounded = made if target.buffer.dtype == compute else self.steps.cast(made, compute)
+        self.steps.deliver_plain(rounded, target)
 
-    def _times(self, source: Buffer, factors: np.ndarray, name: str) -> tuple[Buffer, bool]:
-        """Multiply each plane by a matrix; return the product and whether it is the caller's tensor."""
+    def _times(self, source: Buffer, factors: np.ndarray, name: str) -> Buffer:
+        """Multiply each plane by a matrix; return the product, the caller's tensor if it can be."""
         product, dtype, planes = self._product, source.dtype, self._call.planes
-        matrix = self._constant("mean", factors.shape, dtype, factors)
-        made, done = self._result(name, dtype, True)
-
-        def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
-            places = (at(source), at(matrix), at(made))
-            return Kernel(launches=(mul_launch(gm, *places, planes, factors.size, dtype, product),))
-
-        self._steps.add(Step(name=name, reads=(source, matrix), writes=(made,), build=build))
-        return made, done
+        matrix = self.steps.constant("mean", factors.shape, dtype, factors)
+        made = self.steps.plain_result(name, self.arguments["output"], dtype)
+        self.steps.launch(
+            name, (source, matrix), made,
+            lambda gm, *places: mul_launch(gm, *places, planes, factors.size, dtype, product),
+        )  # fmt: skip
+        return made
 
     def _cube(self, source: Buffer) -> None:
         """Run the convolution with one channel a group and a constant weight."""
@@ -177,31 +162,22 @@ class _Planner:
         geometry = geometry_of(call)
         h, w = call.axes
         value = np.array(kernel_value(call, self._route), np.float32)
-        weight = self._constant("weight", (geometry.cin, 1, h.kernel, w.kernel), compute, value)
-        blocked = self._steps.to_blocked(self._steps.cast(source, compute), input_layout(geometry, compute))
-        fractal = self._steps.to_fractal(weight, weight_layout(geometry, compute))
+        weight = self.steps.constant("weight", (geometry.cin, 1, h.kernel, w.kernel), compute, value)
+        blocked = self.steps.to_blocked(self.steps.cast(source, compute), input_layout(geometry, compute))
+        fractal = self.steps.to_fractal(weight, weight_layout(geometry, compute))
         layout = output_layout(geometry, compute)
         result = Buffer(name="output.NC1HWC0", shape=blocked_shape(layout), dtype=compute, format="NC1HWC0")
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
             return forward_launches(geometry, product, compute, gm, at(blocked), at(fractal), at(result))
 
-        self._steps.add(Step(name="Pooling", reads=(blocked, fractal), writes=(result,), build=build))
+        self.steps.add(Step(name="Pooling", reads=(blocked, fractal), writes=(result,), build=build))
         if self._route.name == "cube":
-            self._steps.deliver_blocked(result, layout, self.arguments["output"])
+            self.steps.deliver_blocked(result, layout, self.arguments["output"])
             return
-        sums = self._steps.from_blocked(result, layout)
-        made, done = self._times(sums, mean_matrix(call, self._route), "AvgPoolUpdate")
-        if not done:
-            self._steps.deliver_plain(made, self.arguments["output"])
-
-    def _transpose(self, source: Buffer, target: Buffer, rows: int, columns: int) -> None:
-        item, product = DTYPES[source.dtype].item_bytes, self._product
-
-        def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
-            return Kernel(launches=(transpose_launch(gm, at(source), at(target), rows, columns, item, product),))
-
-        self._steps.add(Step(name="Transpose", reads=(source,), writes=(target,), build=build))
+        sums = self.steps.from_blocked(result, layout)
+        made = self._times(sums, mean_matrix(call, self._route), "AvgPoolUpdate")
+        self.steps.deliver_plain(made, self.arguments["output"])
 
     def _vector(self, source: Buffer) -> None:
         """Gather from pixels of lanes N * C to pixels of lanes."""
@@ -210,7 +186,7 @@ class _Planner:
         h, w = axes
         pixels = Buffer(name="input.NDHWC", shape=(1, 1, h.x, w.x, lanes), dtype=dtype, format="NDHWC")
         means = Buffer(name="output.NDHWC", shape=(1, 1, h.y, w.y, lanes), dtype=dtype, format="NDHWC")
-        self._transpose(source, pixels, lanes, h.x * w.x)
+        self.steps.transpose(source, pixels, lanes, h.x * w.x)
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
             launch = avg_pool3d_launch(
@@ -220,11 +196,11 @@ class _Planner:
             # ASSUMED: the library reserves for this kernel what it reserves for the others
             return Kernel(launches=(launch,), private_bytes=SYSTEM_WORKSPACE_BYTES, tiling=tiling)
 
-        self._steps.add(Step(name="AvgPool3D", reads=(pixels,), writes=(means,), build=build))
-        made, done = self._result("Transpose", dtype, True)
-        self._transpose(means, made, h.y * w.y, lanes)
-        if not done:
-            self._steps.deliver_plain(made, self.arguments["output"])
+        self.steps.add(Step(name="AvgPool3D", reads=(pixels,), writes=(means,), build=build))
+        target = self.arguments["output"]
+        made = self.steps.plain_result("Transpose", target, dtype)
+        self.steps.transpose(means, made, h.y * w.y, lanes)
+        self.steps.deliver_plain(made, target)
 
 
 def plan_call(resolved: Resolved) -> AvgPool2dPlan:
@@ -246,5 +222,9 @@ def plan_call(resolved: Resolved) -> AvgPool2dPlan:
         text = str(error) if resolved.product.name in str(error) else f"{error} ({product_text(resolved.call)})"
         raise OperatorError(text, int(AclnnStatus.ACLNN_ERR_INNER)) from error
     return AvgPool2dPlan(
-        resolved=resolved, route=resolved.route, calls=calls, arguments=planner.arguments, constants=planner.constants
+        resolved=resolved,
+        route=resolved.route,
+        calls=calls,
+        arguments=planner.arguments,
+        constants=planner.steps.constants,
     )

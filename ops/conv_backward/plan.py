@@ -203,8 +203,8 @@ class _Planner:
         stored, delivered = DTYPES[compute].stored_as, self._argument("grad_input")
         plain = self._plain_tiling(geometry)
         if plain is not None:
-            direct = self._steps.direct_target(delivered, stored)
-            result = direct or self._kernel_result("grad_input", delivered.shape, stored, "NCDHW")
+            own = self._kernel_result("grad_input", delivered.shape, stored, "NCDHW")
+            result = self._steps.direct_target(delivered, stored) or own
         else:
             result = self._kernel_result("grad_input", blocked_shape(target), stored, blocked.format)
 
@@ -222,7 +222,7 @@ class _Planner:
         self._steps.add(Step(name=name, reads=(blocked, fractal), writes=(result,), build=build))
         if plain is None:
             self._steps.deliver_blocked(result, target, delivered)
-        elif direct is None:
+        else:
             self._steps.deliver_plain(result, delivered)
 
     def _plain_tiling(self, geometry: ConvGeometry) -> DxTiling | None:
@@ -283,8 +283,8 @@ class _Planner:
         a, b = (self._operand(name, compute) for name in operands)
         target = self._argument(output)
         dtype = target.buffer.dtype
-        direct = None if permuted is not None else self._steps.direct_target(target, dtype)
-        result = direct or self._kernel_result(output, (shape.batch, shape.m, shape.n), dtype, "ND")
+        result = None if permuted is not None else self._steps.direct_target(target, dtype)
+        result = result or self._kernel_result(output, (shape.batch, shape.m, shape.n), dtype, "ND")
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
             operands = (gm, at(a), at(b), at(result))
@@ -293,7 +293,7 @@ class _Planner:
         self._steps.add(Step(name="MatMulV2", reads=(a, b), writes=(result,), build=build))
         if permuted is not None:
             self._steps.deliver_permuted(result, permuted, target)
-        elif direct is None:
+        else:
             self._steps.deliver_plain(result, target)
 
     def _kernel_result(self, name: str, shape: tuple[int, ...], dtype: str, storage_format: str) -> Buffer:

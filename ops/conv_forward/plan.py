@@ -28,7 +28,6 @@ from ops.matmul.plan import matmul_launches
 from ops.matmul.tiling import MatmulShape
 from ops.vector.elementwise import add_launch, broadcast_launch
 from ops.vector.steps import StepList, blocked_shape
-from ops.vector.transpose import transpose_launch
 
 TENSORS = ("input", "weight", "bias", "output")
 """Fields of the caller's tensors, in the order of the interface."""
@@ -179,16 +178,12 @@ class _Planner:
         target = self.arguments["output"]
         x, w = self._operand("input", stored), self._operand("weight", stored)
         turned = Buffer(name="weight.Transpose", shape=(k, cout), dtype=stored, format="ND")
-        item = DTYPES[stored].item_bytes
-
-        def transpose(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
-            return Kernel(launches=(transpose_launch(gm, at(w), at(turned), cout, k, item, product),))
-
-        self._steps.add(Step(name="Transpose", reads=(w,), writes=(turned,), build=transpose))
+        self._steps.transpose(w, turned, cout, k)
         # with a bias the sum leaves unrounded, as the library's kernel adds the bias before it rounds
         dtype = stored if "bias" not in self.arguments else "fp32"
-        result = self._steps.direct_target(target, dtype) if "bias" not in self.arguments else None
-        made = result or Buffer(name="output.MatMul", shape=target.shape, dtype=dtype, format="ND")
+        made = Buffer(name="output.MatMul", shape=target.shape, dtype=dtype, format="ND")
+        if "bias" not in self.arguments:
+            made = self._steps.plain_result("MatMul", target, dtype)
 
         def multiply(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
             shape = MatmulShape(m=n, n=cout, k=k)
@@ -198,7 +193,7 @@ class _Planner:
         self._steps.add(Step(name=self._route.kernel, reads=(x, turned), writes=(made,), build=multiply))
         if "bias" in self.arguments:
             self._add_bias(made, cout, "fp32", stored)
-        elif result is None:
+        else:
             self._steps.deliver_plain(made, target)
 
     def _add_bias(self, source: Buffer, channels: int, dtype: str, rounded_to: str | None = None) -> None:
@@ -212,22 +207,19 @@ class _Planner:
         if length > 1:
             matrix = Buffer(name="bias.BroadcastTo", shape=(channels, length), dtype=wide, format="ND")
 
-            def spread(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
-                launch = broadcast_launch(gm, at(bias), at(matrix), channels, length, wide, product)
-                return Kernel(launches=(launch,))
-
-            self._steps.add(Step(name="BroadcastTo", reads=(bias,), writes=(matrix,), build=spread))
+            self._steps.launch(
+                "BroadcastTo", (bias,), matrix,
+                lambda gm, src, dst: broadcast_launch(gm, src, dst, channels, length, wide, product),
+            )  # fmt: skip
         final = rounded_to or dtype
-        direct = self._steps.direct_target(target, wide) if wide == final else None
-        made = direct or Buffer(name="output.Add", shape=target.shape, dtype=wide, format="ND")
-
-        def add(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
-            places = (at(values), at(matrix), at(made))
-            return Kernel(launches=(add_launch(gm, *places, planes, channels * length, wide, product),))
-
-        self._steps.add(Step(name="Add", reads=(values, matrix), writes=(made,), build=add))
-        if direct is None:
-            self._steps.deliver_plain(made if final == target.buffer.dtype else self._steps.cast(made, final), target)
+        made = Buffer(name="output.Add", shape=target.shape, dtype=wide, format="ND")
+        if wide == final:
+            made = self._steps.plain_result("Add", target, wide)
+        self._steps.launch(
+            "Add", (values, matrix), made,
+            lambda gm, *places: add_launch(gm, *places, planes, channels * length, wide, product),
+        )  # fmt: skip
+        self._steps.deliver_plain(made if final == target.buffer.dtype else self._steps.cast(made, final), target)
 
 
 def plan_call(resolved: Resolved, block_dim: int | None = None) -> ConvolutionPlan:

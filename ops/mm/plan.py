@@ -208,13 +208,8 @@ class _Planner:
     def _add_bias(self, total: Buffer, target: Argument) -> None:
         product, (rows, columns) = self._product, target.shape
         bias = self.steps.cast(self._arguments["bias"].buffer, "fp32")
-        direct = self.steps.direct_target(target, "fp32")
-        made = direct or Buffer(name="output.Add", shape=target.shape, dtype="fp32", format="ND")
-
-        def add(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
-            launch = add_launch(gm, at(total), at(bias), at(made), rows, columns, "fp32", product)
-            return Kernel(launches=(launch,))
-
-        self.steps.add(Step(name="Add", reads=(total, bias), writes=(made,), build=add))
-        if direct is None:
-            self.steps.deliver_plain(made, target)
+        made = self.steps.plain_result("Add", target, "fp32")
+        self.steps.launch(
+            "Add", (total, bias), made, lambda gm, *places: add_launch(gm, *places, rows, columns, "fp32", product)
+        )
+        self.steps.deliver_plain(made, target)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from npu_sim.dtypes.formats import DTYPES
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GlobalMemory, GmTensor
@@ -23,6 +25,7 @@ from ops.vector.copy import copy_launch
 from ops.vector.memset import memset_launch
 from ops.vector.reduce_sum import reduce_sum_launch
 from ops.vector.trans_data import trans_data_activation_launch, trans_data_weight_launch
+from ops.vector.transpose import transpose_launch
 
 PLAIN = "ND"
 
@@ -44,15 +47,13 @@ def blocked_shape(layout: ActivationLayout) -> tuple[int, ...]:
     return (shape[0], *shape[2:]) if len(shape) == 6 and shape[1] == 1 else shape
 
 
-def one_launch_step(
-    name: str, source: Buffer, target: Buffer, launch: Callable[[GlobalMemory, GmTensor, GmTensor], Launch]
-) -> Step:
-    """Return a step of one launch from ``source`` to ``target``."""
+def one_launch_step(name: str, reads: Sequence[Buffer], target: Buffer, launch: Callable[..., Launch]) -> Step:
+    """Return a step of one launch, which ``launch`` makes of a memory and the places of ``reads`` and ``target``."""
     return Step(
         name=name,
-        reads=(source,),
+        reads=tuple(reads),
         writes=(target,),
-        build=lambda gm, at: Kernel(launches=(launch(gm, at(source), at(target)),)),
+        build=lambda gm, at: Kernel(launches=(launch(gm, *map(at, reads), at(target)),)),
     )
 
 
@@ -65,6 +66,11 @@ class StepList:
         Where the call runs.
     outputs : sequence of str
         Names of the caller's outputs in the order of the copies into strided ones; without, the order of delivery.
+
+    Attributes
+    ----------
+    constants : dict of Buffer to array
+        What the host computes and puts into global memory.
     """
 
     def __init__(self, product: Product, outputs: Sequence[str] = ()) -> None:
@@ -72,6 +78,7 @@ class StepList:
         self._steps: list[Step] = []
         self._last: list[Step] = []
         self._made: dict[Hashable, Buffer] = {}
+        self.constants: dict[Buffer, np.ndarray] = {}
 
     @property
     def product(self) -> Product:
@@ -88,6 +95,24 @@ class StepList:
         """Append a kernel."""
         self._steps.append(step)
 
+    def launch(self, name: str, reads: Sequence[Buffer], target: Buffer, launch: Callable[..., Launch]) -> None:
+        """Append a step of one launch; see `one_launch_step`."""
+        self._steps.append(one_launch_step(name, reads, target, launch))
+
+    def transpose(self, source: Buffer, target: Buffer, rows: int, columns: int) -> None:
+        """Append the transposition of a matrix."""
+        item, product = DTYPES[source.dtype].item_bytes, self._product
+        self.launch(
+            "Transpose", (source,), target,
+            lambda gm, src, dst: transpose_launch(gm, src, dst, rows, columns, item, product),
+        )  # fmt: skip
+
+    def constant(self, name: str, shape: tuple[int, ...], dtype: str, values: np.ndarray) -> Buffer:
+        """Return a tensor that the host computes, ``values`` rounded to ``dtype``."""
+        buffer = Buffer(name=name, shape=shape, dtype=dtype, format=PLAIN, role="input")
+        self.constants[buffer] = np.broadcast_to(values.astype(DTYPES[dtype].storage), shape)
+        return buffer
+
     def _convert(self, source: Buffer, stage: _Stage) -> Buffer:
         """Append a conversion into a new workspace tensor, once for each source and result."""
         key = (source, stage.name, stage.shape, stage.dtype, stage.format)
@@ -98,7 +123,7 @@ class StepList:
                 dtype=stage.dtype,
                 format=stage.format,
             )
-            self._steps.append(one_launch_step(stage.name, source, target, stage.launch))
+            self._steps.append(one_launch_step(stage.name, (source,), target, stage.launch))
             self._made[key] = target
         return self._made[key]
 
@@ -144,8 +169,9 @@ class StepList:
         self._deliver(source, [self._weight_stage(source.dtype, layout, "from_fractal")], target)
 
     def deliver_plain(self, source: Buffer, target: Argument) -> None:
-        """Convert a plain result to the caller's tensor."""
-        self._deliver(source, [], target)
+        """Convert a plain result to the caller's tensor, unless it is there (`plain_result`)."""
+        if source is not target.buffer:
+            self._deliver(source, [], target)
 
     def deliver_permuted(self, source: Buffer, view: View, target: Argument) -> None:
         """Convert a plain result, whose elements in the target's order are those of ``view``."""
@@ -176,20 +202,22 @@ class StepList:
         product, buffer = self._product, target.buffer
         if target.view is not None:
             buffer = Buffer(name=f"{buffer.name}.zeros", shape=target.shape, dtype=buffer.dtype, format=buffer.format)
-        self._steps.append(
-            Step(
-                name="MemSet",
-                reads=(),
-                writes=(buffer,),
-                build=lambda gm, at: Kernel(launches=(memset_launch(gm, at(buffer), product),)),
-            )
-        )
+        self.launch("MemSet", (), buffer, lambda gm, dst: memset_launch(gm, dst, product))
         if target.view is not None:
             self._deliver(buffer, [], target)
 
     def direct_target(self, target: Argument, dtype: str) -> Buffer | None:
         """Return the caller's buffer if a kernel can write its plain result of ``dtype`` there itself."""
         return target.buffer if target.view is None and target.buffer.dtype == dtype else None
+
+    def plain_result(self, step: str, target: Argument, dtype: str) -> Buffer:
+        """Return where the last step writes a plain result of ``dtype``: the caller's buffer if it can, or a new one.
+
+        `deliver_plain` moves a new one there.
+        """
+        direct = self.direct_target(target, dtype)
+        name = target.buffer.name
+        return direct or Buffer(name=f"{name}.{step}", shape=target.shape, dtype=dtype, format=PLAIN)
 
     def _deliver(self, source: Buffer, stages: list[_Stage], target: Argument) -> None:
         dtype = stages[-1].dtype if stages else source.dtype
@@ -200,11 +228,10 @@ class StepList:
             plain = View.contiguous(target.shape)
             for stage in stages:
                 source = self._convert(source, stage)
-            final = source
             self._last.append(
                 one_launch_step(
                     "ViewCopy",
-                    final,
+                    (source,),
                     target.buffer,
                     lambda gm, src, dst: copy_launch(gm, src, plain, dst, view, item, product),
                 )
@@ -213,7 +240,7 @@ class StepList:
         for stage in stages[:-1]:
             source = self._convert(source, stage)
         if stages:
-            self._steps.append(one_launch_step(stages[-1].name, source, target.buffer, stages[-1].launch))
+            self._steps.append(one_launch_step(stages[-1].name, (source,), target.buffer, stages[-1].launch))
 
     def _cast_stage(self, source: Buffer, dtype: str) -> _Stage:
         stage = self._cast_stage_of(source.shape, source.dtype, dtype)

@@ -14,7 +14,7 @@ from npu_sim.accumulation import default_accumulation
 from npu_sim.errors import NpuSimError, OperatorError, ProductError, ShapeError, shown
 from npu_sim.report.explain import recording
 from ops.avg_pool.call import DEVIATIONS, AvgPoolCall
-from ops.avg_pool.plan import mean_matrix
+from ops.avg_pool.divisors import mean_matrix
 from ops.avg_pool.route import choose_route
 from ops.common.tensor_desc import TensorDesc
 from tests.cases.avg_pool import DTYPES, Case, bound, expected

@@ -68,7 +68,7 @@ def compare(case, model=None, seed=3, special=False, grad=None, overflow=None, *
 
 def in_bulk(r, model):
     """Whether a call goes around its rows, as far as its arguments tell."""
-    return can_run(r.plan, ExecuteOptions(accumulation=model))
+    return can_run(r.plan.resolved, ExecuteOptions(accumulation=model))
 
 
 @pytest.mark.parametrize("series", SERIES)
@@ -160,7 +160,7 @@ def test_avg_pool_in_bulk_reads_and_writes_through_views(include):
     call = replace(r.plan.resolved.call, grad_output=source, grad_input=target)
     plan = plan_call(check(call))
     options = ExecuteOptions(accumulation=default_accumulation(r.product, "fp16"))
-    assert can_run(plan, options)
+    assert can_run(plan.resolved, options)
     before, expected = source_storage.copy(), target_storage.copy()
     plan.run({"grad_output": source_storage, "grad_input": target_storage}, options)
     np.testing.assert_array_equal(source_storage, before)
@@ -274,7 +274,7 @@ def test_avg_pool_that_asks_for_rows_gets_them():
     model = default_accumulation(r.product, "fp16")
     assert in_bulk(r, model)
     for wish in ({"shortcuts": False}, {"order": "late"}, {"order": 3}, {"poison": True}):
-        assert not can_run(r.plan, ExecuteOptions(accumulation=model, **wish))
+        assert not can_run(r.plan.resolved, ExecuteOptions(accumulation=model, **wish))
 
 
 @pytest.mark.parametrize(("series", "pooling", "path"), [("910b", OVER, "cube"), ("910_93", MEANS, "AvgPool3DGrad")])
@@ -282,7 +282,7 @@ def test_avg_pool_runs_its_rows_in_an_order_of_cores_only_where_cores_add(series
     r = compare(Case(series=series, dtype="fp16", leading=(1, 16), extents=(6, 6), pooling=pooling))
     assert r.path == path
     options = ExecuteOptions(accumulation=default_accumulation(r.product, "fp16"), core_order=1)
-    assert can_run(r.plan, options) == (path == "cube")
+    assert can_run(r.plan.resolved, options) == (path == "cube")
 
 
 def test_avg_pool_in_bulk_refuses_an_overflow_mode_the_product_lacks_and_writes_nothing():

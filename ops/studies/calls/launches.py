@@ -20,7 +20,7 @@ from ops.studies.calls.planned import PlannedCall
 from ops.vector.copy import copy_launch
 from ops.vector.elementwise import add_launch, mul_launch
 from ops.vector.frame import has_byte_copies
-from ops.vector.steps import StepList, blocked_shape, one_launch_step
+from ops.vector.steps import StepList, blocked_shape
 from ops.vector.stream import BINARY, stream_launch
 from ops.vector.trans_data_plan import ActivationDirection, WeightDirection
 from ops.vector.transpose import transpose_launch
@@ -186,7 +186,7 @@ def permuted_request(words: str, shape: tuple[int, ...], order: tuple[int, ...],
                 return transpose_launch(gm, src, dst, *matrix, item, product)
             return copy_launch(gm, src, view, dst, View.contiguous(target), item, product)
 
-        found.add(one_launch_step(words, source, output.buffer, launch))
+        found.launch(words, (source,), output.buffer, launch)
 
     return LaunchRequest(
         name=extents_text(shape),
