@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.codes import Data, Pipe, Space
+from npu_sim.isa.codes import Data
 from npu_sim.isa.cost_vector import add_step_millicycles, whole_vector
-from npu_sim.isa.emitter import emitter, emitter_name
+from npu_sim.isa.emitter import emitter_name, vector_emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, line
 from npu_sim.isa.instruction import COUNT, DEVKIT, Elementwise, Index, Instruction, Rows
 from npu_sim.isa.masked import masked_cost, masked_form
@@ -168,7 +168,6 @@ def elementwise(
     order = tuple("src0" if name == "src" else name for name in operands.split())
     sources = tuple(name for name in ("src0", "src1") if name in order)
     value = ("value_bits=value",) if "value" in order else ()
-    spaces = {f"{field}_space": Space.UB for field in ("dst", *sources)}
     two = len(sources) == 2
     by_banks = two and step is None
     step = step or "vector_step_millicycles"
@@ -181,7 +180,7 @@ def elementwise(
     parameters = " ".join(("dst", *(["src0", "src1"] if two else ["src=src0"]), "dtype count", *value))
     return Instruction(
         api=name,
-        emit=emitter(emitter_name(name), op, Pipe.V, parameters, f"{name}: {documentation}\n\n{_FORM}", **spaces),
+        emit=vector_emitter(emitter_name(name), op, parameters, f"{name}: {documentation}\n\n{_FORM}"),
         source=f"{DEVKIT}{name}, count style",
         ranges=COUNT,
         dtypes=dtypes,

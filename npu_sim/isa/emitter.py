@@ -64,6 +64,18 @@ def emitter(
     return jit(function)
 
 
+def vector_emitter(name: str, op: int, operands: str, documentation: str, /, **fixed: int) -> Any:
+    """Return the `emitter` of an instruction of the vector unit whose operands are all in UB."""
+    fields = {operand.rpartition("=")[2] for operand in operands.split()}
+    spaces = {f"{field}_space": Space.UB for field in ("dst", "src0", "src1") if field in fields}
+    return emitter(name, op, Pipe.V, operands, documentation, **spaces, **fixed)
+
+
+def masked_emitter(name: str, op: int, operands: str, documentation: str, /, **fixed: int) -> Any:
+    """Return the `vector_emitter` of an instruction under the vector mask, which `isa.issue` copies into the row."""
+    return vector_emitter(name, op, operands, documentation, **fixed, mask_low=-1, mask_high=-1)
+
+
 def setter(name: str, fields: tuple[str, ...], documentation: str) -> Any:
     """Return ``name(rows, n, fields..)``, which fills operands of row ``n`` before an emitter completes it."""
     function = _compiled(name, list(fields), dict(zip(fields, fields, strict=True)), [], {})

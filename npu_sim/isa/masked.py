@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from npu_sim._jit import Int, jit
-from npu_sim.isa.codes import Data, Mode, Pipe, Space
+from npu_sim.isa.codes import Data, Mode
 from npu_sim.isa.cost_rates import divide_up
 from npu_sim.isa.cost_vector import add_step_millicycles, block_conflicts
-from npu_sim.isa.emitter import emitter, emitter_name
+from npu_sim.isa.emitter import emitter_name, masked_emitter
 from npu_sim.isa.footprint_boxes import NONE, READ, WRITE
 from npu_sim.isa.instruction import BYTE, DEVKIT, WORD, Index, Instruction, Range, Rows
 from npu_sim.isa.mask import active_lanes, lanes_of, masked_boxes, repeats_of
@@ -214,13 +214,13 @@ def masked_form(
         Whether what the result replaces is an operand.
     """
     addresses = {0: "dst", 1: "dst src=src0", 2: "dst src0 src1"}[sources]
-    operands = ("dst", "src0", "src1")[: sources + 1]
-    spaces = {f"{field}_space": Space.UB for field in operands}
     own_name = f"{emitter_name(name).rstrip('_')}_masked"
-    emit = emitter(
-        own_name, op + GENERAL, Pipe.V, f"{addresses} {parameters} {_STRIDES[sources]} {tail}",
-        f"{name}: {documentation}\n\n{_FORM}", mask_low=-1, mask_high=-1, **spaces,
-    )  # fmt: skip
+    emit = masked_emitter(
+        own_name,
+        op + GENERAL,
+        f"{addresses} {parameters} {_STRIDES[sources]} {tail}",
+        f"{name}: {documentation}\n\n{_FORM}",
+    )
     width = BYTE if sources == 2 else WORD
     strides: tuple[Range, ...] = tuple(
         (field.rpartition("=")[2], 0, width if "blk" in field else BYTE) for field in _STRIDES[sources].split()

@@ -17,9 +17,9 @@ import numpy as np
 from npu_sim._jit import Flag, Int, jit
 from npu_sim.dtypes.convert_jit import fp16_to_fp32, fp32_to_fp16
 from npu_sim.dtypes.formats import RoundMode
-from npu_sim.isa.codes import C100, C220, M200, Data, Pipe, Space
+from npu_sim.isa.codes import C100, C220, M200, Data, Space
 from npu_sim.isa.cost_vector import block_conflicts
-from npu_sim.isa.emitter import emitter
+from npu_sim.isa.emitter import masked_emitter
 from npu_sim.isa.footprint_boxes import NO_FOOTPRINT, NONE, ONCE, READ, UB, WRITE, line
 from npu_sim.isa.instruction import BYTE, DEVKIT, FLOATS, HALF, ITEM, WORD, Index, Instruction, Rows
 from npu_sim.isa.lanes import decode_rows
@@ -381,12 +381,11 @@ def reduction(
         Further rules.
     """
     order = "order " if has_order else ""
-    emit = emitter(
-        emitted, op, Pipe.V, f"dst src=src0 dtype {order}repeat dst_rep_stride src_blk_stride src_rep_stride",
+    emit = masked_emitter(
+        emitted, op, f"dst src=src0 dtype {order}repeat dst_rep_stride src_blk_stride src_rep_stride",
         f"""{name}: {documentation}
 
 Of each of ``repeat`` repeats the lanes under the mask (SetVectorMask); source strides in 32-byte blocks.""",
-        dst_space=Space.UB, src0_space=Space.UB, mask_low=-1, mask_high=-1,
     )  # fmt: skip
 
     def check_all(chunk: Rows, index: Index) -> None:

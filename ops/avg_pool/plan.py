@@ -140,7 +140,7 @@ class _Planner:
 
         self.steps.launch(
             "Mul", (gradient, matrix), product_of,
-            lambda gm, *places: mul_launch(gm, *places, planes, h.y * w.y, dtype, product),
+            lambda gm, src, matrix, dst: mul_launch(gm, src, matrix, dst, planes, h.y * w.y, dtype, product),
         )  # fmt: skip
         return product_of
 

@@ -152,7 +152,7 @@ class _Planner:
         made = self.steps.plain_result(name, self.arguments["output"], dtype)
         self.steps.launch(
             name, (source, matrix), made,
-            lambda gm, *places: mul_launch(gm, *places, planes, factors.size, dtype, product),
+            lambda gm, src, matrix, dst: mul_launch(gm, src, matrix, dst, planes, factors.size, dtype, product),
         )  # fmt: skip
         return made
 

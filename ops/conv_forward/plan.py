@@ -217,7 +217,7 @@ class _Planner:
             made = self._steps.plain_result("Add", target, wide)
         self._steps.launch(
             "Add", (values, matrix), made,
-            lambda gm, *places: add_launch(gm, *places, planes, channels * length, wide, product),
+            lambda gm, src, matrix, dst: add_launch(gm, src, matrix, dst, planes, channels * length, wide, product),
         )  # fmt: skip
         self._steps.deliver_plain(made if final == target.buffer.dtype else self._steps.cast(made, final), target)
 

@@ -210,6 +210,9 @@ class _Planner:
         bias = self.steps.cast(self._arguments["bias"].buffer, "fp32")
         made = self.steps.plain_result("Add", target, "fp32")
         self.steps.launch(
-            "Add", (total, bias), made, lambda gm, *places: add_launch(gm, *places, rows, columns, "fp32", product)
+            "Add",
+            (total, bias),
+            made,
+            lambda gm, src, matrix, dst: add_launch(gm, src, matrix, dst, rows, columns, "fp32", product),
         )
         self.steps.deliver_plain(made, target)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.codes import C220, Pipe, Space
+from npu_sim.isa.codes import C220
 from npu_sim.isa.cost_vector import streamed
-from npu_sim.isa.emitter import emitter
+from npu_sim.isa.emitter import vector_emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, box, line
 from npu_sim.isa.instruction import B16, B32, BYTE, DEVKIT, WORD, Index, Instruction, Rows
 from npu_sim.isa.mte import BLOCK, item_bytes
@@ -17,16 +17,13 @@ PER_REPEAT = 8
 """Elements of a repeat."""
 
 
-emit_brcb = emitter(
+emit_brcb = vector_emitter(
     "brcb",
     OP,
-    Pipe.V,
     "dst src=src0 dtype repeat dst_blk_stride dst_rep_stride",
     """Brcb: element 8 r + j of ``src`` fills the 32 bytes at block ``r * dst_rep_stride + j * dst_blk_stride``.
 
 ``repeat`` times 8 elements; strides in 32-byte blocks.""",
-    dst_space=Space.UB,
-    src0_space=Space.UB,
 )
 
 

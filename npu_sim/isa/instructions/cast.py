@@ -8,9 +8,9 @@ from npu_sim._jit import jit
 from npu_sim.dtypes.bulk_jit import decode_bf16, decode_fp16, encode_bf16, encode_fp16
 from npu_sim.dtypes.convert_jit import cast_scalar
 from npu_sim.dtypes.formats import RoundMode
-from npu_sim.isa.codes import C100, C220, M200, Data, Pipe, Space
+from npu_sim.isa.codes import C100, C220, M200, Data
 from npu_sim.isa.cost_vector import block_conflicts, whole_vector
-from npu_sim.isa.emitter import emitter
+from npu_sim.isa.emitter import vector_emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, line
 from npu_sim.isa.instruction import COUNT, DEVKIT, Index, Instruction, Rows
 from npu_sim.isa.mask import masked_boxes
@@ -24,14 +24,11 @@ from npu_sim.reinterpret import reinterpret
 OP = 19
 
 
-emit_cast = emitter(
+emit_cast = vector_emitter(
     "cast",
     OP,
-    Pipe.V,
     "dst src=src0 src_dtype=dtype dst_dtype round_mode count",
     "Cast: ``count`` elements of UB from ``src_dtype`` to ``dst_dtype`` with a `dtypes.RoundMode`.",
-    dst_space=Space.UB,
-    src0_space=Space.UB,
 )
 
 

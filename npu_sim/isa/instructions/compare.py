@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.codes import Pipe, Space
 from npu_sim.isa.comparisons import (
     NE,
     TYPES,
@@ -16,7 +15,7 @@ from npu_sim.isa.comparisons import (
     source_boxes,
 )
 from npu_sim.isa.cost_vector import add_step_millicycles
-from npu_sim.isa.emitter import emitter
+from npu_sim.isa.emitter import vector_emitter
 from npu_sim.isa.footprint_boxes import NONE
 from npu_sim.isa.instruction import BYTE, DEVKIT, Instruction
 
@@ -25,19 +24,15 @@ _PARTIAL = 5
 """Cycles of results that end within a block (MK points of vcmpv)."""
 
 
-emit_compare = emitter(
+emit_compare = vector_emitter(
     "compare",
     OP,
-    Pipe.V,
     "dst src0 src1 dtype comparison repeat src0_blk_stride=src_blk_stride src1_blk_stride "
     "src0_rep_stride=src_rep_stride src1_rep_stride",
     """Compare: bit i of ``dst`` says whether elements i of ``src0`` and ``src1`` compare so.
 
 ``comparison``: 0 LT, 1 GT, 2 EQ, 3 LE, 4 GE, 5 NE; with a NaN none holds. ``repeat`` times 256 bytes, whatever the
 mask; strides in 32-byte blocks. The bits of repeats lie one behind the other.""",
-    dst_space=Space.UB,
-    src0_space=Space.UB,
-    src1_space=Space.UB,
 )
 
 

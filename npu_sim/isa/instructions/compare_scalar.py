@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.codes import C220, M200, Pipe, Space
+from npu_sim.isa.codes import C220, M200
 from npu_sim.isa.comparisons import (
     NE,
     TYPES,
@@ -15,7 +15,7 @@ from npu_sim.isa.comparisons import (
     occupancy,
     source_boxes,
 )
-from npu_sim.isa.emitter import emitter
+from npu_sim.isa.emitter import vector_emitter
 from npu_sim.isa.footprint_boxes import NONE
 from npu_sim.isa.instruction import BYTE, DEVKIT, Instruction
 from npu_sim.isa.vector_values import block_of
@@ -25,16 +25,13 @@ _PARTIAL = 6
 """Cycles of results that end within a block (MK points of vcmpvs)."""
 
 
-emit_compare_scalar = emitter(
+emit_compare_scalar = vector_emitter(
     "compare_scalar",
     OP,
-    Pipe.V,
     "dst src=src0 dtype comparison repeat src_blk_stride src_rep_stride value_bits=value",
     """CompareScalar: bit i of ``dst`` says whether element i of ``src`` compares so with a scalar.
 
 ``comparison``, repeats and strides as of `emit_compare`; ``value_bits`` is the scalar's bit pattern in ``dtype``.""",
-    dst_space=Space.UB,
-    src0_space=Space.UB,
 )
 
 

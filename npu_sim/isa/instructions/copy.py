@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.codes import C220, Mode, Pipe, Space
+from npu_sim.isa.codes import C220, Mode
 from npu_sim.isa.cost_vector import block_conflicts
-from npu_sim.isa.emitter import emitter
+from npu_sim.isa.emitter import masked_emitter
 from npu_sim.isa.footprint_boxes import NONE, READ, WRITE
 from npu_sim.isa.instruction import B16, B32, BYTE, DEVKIT, WORD, Index, Instruction, Rows
 from npu_sim.isa.mask import lanes_of, mask_of_repeat, masked_boxes, put, repeats_of, take
@@ -23,19 +23,14 @@ _STEP, _START = 1000, 19
 """Thousandths of a cycle of a repeat, cycles until it is complete (MK streams; CA execution stage)."""
 
 
-emit_copy = emitter(
+emit_copy = masked_emitter(
     "copy",
     OP,
-    Pipe.V,
     "dst src=src0 dtype repeat dst_blk_stride src_blk_stride dst_rep_stride src_rep_stride",
     """Copy: the lanes under the mask (SetVectorMask) of ``repeat`` repeats, elements of 16 or 32 bits.
 
 Strides in 32-byte blocks, between the blocks of a repeat and between repeats. Not in COUNTER mode, which means elements
 of each repeat here.""",
-    dst_space=Space.UB,
-    src0_space=Space.UB,
-    mask_low=-1,
-    mask_high=-1,
 )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.codes import C100, C220, M200, Pipe, Space
+from npu_sim.isa.codes import C100, C220, M200
 from npu_sim.isa.cost_vector import whole_vector
-from npu_sim.isa.emitter import emitter
+from npu_sim.isa.emitter import vector_emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, UB, WRITE, line
 from npu_sim.isa.instruction import B16, B32, COUNT, DEVKIT, UNIFIED_B16, Instruction
 from npu_sim.isa.masked import masked_cost, masked_form
@@ -18,13 +18,11 @@ from npu_sim.reinterpret import reinterpret
 OP = 16
 
 
-emit_duplicate = emitter(
+emit_duplicate = vector_emitter(
     "duplicate",
     OP,
-    Pipe.V,
     "dst dtype count value_bits=value",
     "Duplicate: ``count`` elements of UB get the bit pattern ``value_bits``.",
-    dst_space=Space.UB,
 )
 
 

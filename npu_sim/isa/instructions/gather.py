@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim._jit import jit
-from npu_sim.isa.codes import C220, M200, Mode, Pipe, Space
+from npu_sim.isa.codes import C220, M200, Mode, Space
 from npu_sim.isa.cost_rates import amount, divide_up
 from npu_sim.isa.cost_vector import streamed
-from npu_sim.isa.emitter import emitter
+from npu_sim.isa.emitter import masked_emitter, vector_emitter
 from npu_sim.isa.footprint_boxes import NO_FOOTPRINT, NONE, ONCE, READ, UB, WRITE, line
 from npu_sim.isa.instruction import B16, B32, BYTE, COUNT, DEVKIT, UNIFIED_B16, WORD, Index, Instruction, Range, Rows
 from npu_sim.isa.mask import block_bits, is_void, lanes_of, masked_boxes
@@ -26,18 +26,14 @@ elements a cycle). ASSUMED: on 310P too."""
 Numbers = npt.NDArray[np.int64]
 
 
-emit_gather = emitter(
+emit_gather = vector_emitter(
     "gather",
     OP,
-    Pipe.V,
     "dst src0 src1 src_bytes dtype count",
     """Gather: dst[i] is the element ``src1[i]`` bytes behind ``src0``, for ``count`` elements of 16 or 32 bits.
 
 ``src1`` holds uint32, multiples of the bytes of an element. ``src_bytes``: how far behind ``src0`` they may reach, in
 bytes; an offset beyond ends the run. srcBaseAddr of Gather is part of ``src0`` here.""",
-    dst_space=Space.UB,
-    src0_space=Space.UB,
-    src1_space=Space.UB,
 )
 
 
@@ -94,20 +90,14 @@ def cost(row, cost):
     return gathering(np.int64(row["count"]), np.int64(item_bytes(row["dtype"])), cost)
 
 
-emit_gather_masked = emitter(
+emit_gather_masked = masked_emitter(
     "gather_masked",
     _MASKED_OP,
-    Pipe.V,
     "dst src0 src1 src_bytes dtype repeat dst_rep_stride",
     """Gather: the active lanes of each of ``repeat`` repeats, lane l of repeat r by ``src1[r * lanes + l]``.
 
 The mask is that of SetVectorMask, in NORMAL mode; ``dst_rep_stride`` in 32-byte blocks. Offsets of masked lanes are not
 read (ASSUMED). All else as without a mask.""",
-    dst_space=Space.UB,
-    src0_space=Space.UB,
-    src1_space=Space.UB,
-    mask_low=-1,
-    mask_high=-1,
 )
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim._jit import jit
-from npu_sim.isa.codes import C220, M200, Pipe, Space
+from npu_sim.isa.codes import C220, M200
 from npu_sim.isa.cost_rates import amount, divide_up, fits
 from npu_sim.isa.cost_vector import streamed
-from npu_sim.isa.emitter import emitter
+from npu_sim.isa.emitter import vector_emitter
 from npu_sim.isa.footprint_boxes import NO_FOOTPRINT, NONE, ONCE, READ, UB, WRITE, box, line
 from npu_sim.isa.instruction import B16, B32, BYTE, COUNT, DEVKIT, UNIFIED_B16, WORD, Index, Instruction, Rows
 from npu_sim.isa.mte import BLOCK, item_bytes
@@ -22,19 +22,15 @@ ALL = 7
 """The pattern that keeps everything."""
 
 
-emit_gather_mask = emitter(
+emit_gather_mask = vector_emitter(
     "gather_mask",
     OP,
-    Pipe.V,
     "dst src0 src1 dtype pattern count repeat src_blk_stride src_rep_stride src1_rep_stride",
     """GatherMask: the elements of ``src0`` that a pattern marks go to ``dst``, one behind the other over all repeats.
 
 ``pattern`` 1 and 2: even and odd elements; 3 to 6: element 0 to 3 of every four; 7: all; 0: the bits of ``src1``,
 lowest first, for every repeat from block ``r * src1_rep_stride`` on. ``count``: elements of a repeat (reduceMode true),
 0: 256 bytes. Strides in 32-byte blocks. `kept` counts what is kept (rsvdCnt).""",
-    dst_space=Space.UB,
-    src0_space=Space.UB,
-    src1_space=Space.UB,
 )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.codes import C220, Data, Pipe, Space
+from npu_sim.isa.codes import C220, Data
 from npu_sim.isa.cost_vector import streamed
-from npu_sim.isa.emitter import emitter
+from npu_sim.isa.emitter import vector_emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, box, line
 from npu_sim.isa.instruction import BYTE, DEVKIT, Index, Instruction, Rows
 from npu_sim.isa.instructions.gather import keep_offsets
@@ -23,18 +23,14 @@ _STEP, _FIXED, _FURTHER, _START = 1_000, 10_000, 8_000, 11
 (MK streams of 1 to 32 repeats)."""
 
 
-emit_gatherb = emitter(
+emit_gatherb = vector_emitter(
     "gatherb",
     OP,
-    Pipe.V,
     "dst src0 src1 src_bytes dtype repeat dst_blk_stride dst_rep_stride",
     """Gatherb: block 8 r + j is the 32 bytes ``src1[8 r + j]`` bytes behind ``src0``.
 
 It goes to block ``r * dst_rep_stride + j * dst_blk_stride``, ``repeat`` times 8 blocks. ``src1`` holds uint32,
 multiples of 32. ``src_bytes``: how far behind ``src0`` they may reach; an offset beyond ends the run.""",
-    dst_space=Space.UB,
-    src0_space=Space.UB,
-    src1_space=Space.UB,
 )
 
 

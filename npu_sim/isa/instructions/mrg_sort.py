@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.codes import C220, Data, Pipe, Space
+from npu_sim.isa.codes import C220, Data
 from npu_sim.isa.cost_vector import streamed
-from npu_sim.isa.emitter import emitter
+from npu_sim.isa.emitter import vector_emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, line
 from npu_sim.isa.instruction import BYTE, DEVKIT, FLOATS, Index, Instruction, Rows
 from npu_sim.isa.lanes import copy_bytes
@@ -21,19 +21,15 @@ _STEP, _FIXED, _START = 500, 6_000, 20
 elements and 6; documented: 2 elements a cycle)."""
 
 
-emit_mrg_sort = emitter(
+emit_mrg_sort = vector_emitter(
     "mrg_sort",
     OP,
-    Pipe.V,
     "dst src0 src1 dtype length0 length1 src2 length2 src3 length3 repeat",
     """MrgSort: lists of pairs of score and index, in falling order each, become one list in falling order.
 
 Lengths in pairs of 8 bytes; a list of length 0 is not there. Of equal scores that of the first list comes first.
 ``repeat`` above 1 is for four lists of one length side by side: the next four follow them, the next result the first.
 Lists are merged to their ends (ifExhaustedSuspension false).""",
-    dst_space=Space.UB,
-    src0_space=Space.UB,
-    src1_space=Space.UB,
 )
 
 

@@ -7,9 +7,9 @@ import numpy as np
 from npu_sim._jit import jit
 from npu_sim.dtypes.convert_jit import fp32_to_fp16
 from npu_sim.dtypes.formats import RoundMode
-from npu_sim.isa.codes import ARCHS, C100, Data, Pipe, Space
+from npu_sim.isa.codes import ARCHS, C100, Data
 from npu_sim.isa.cost_vector import repeated
-from npu_sim.isa.emitter import emitter
+from npu_sim.isa.emitter import vector_emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, box, line
 from npu_sim.isa.instruction import BYTE, DEVKIT, FLOATS, ITEM, WORD, Index, Instruction, Range, Rows
 from npu_sim.isa.instructions.max import larger_float
@@ -30,17 +30,14 @@ RANGES: tuple[Range, ...] = (
 DEFAULTS = {"repeat": 1, "dst_rep_stride": 1, "src_blk_stride": 1, "src_rep_stride": 8}
 
 
-emit_reduce_repeat = emitter(
+emit_reduce_repeat = vector_emitter(
     "reduce_repeat",
     OP,
-    Pipe.V,
     "dst src=src0 dtype mask repeat dst_rep_stride src_blk_stride src_rep_stride",
     """ReduceRepeat<SUM>: each repeat of 256 bytes becomes one element, the sum of its first ``mask`` elements.
 
 ``dst_rep_stride`` in elements, ``src_blk_stride`` (between the 8 blocks of a repeat) and ``src_rep_stride`` in
 32-byte blocks.""",
-    dst_space=Space.UB,
-    src0_space=Space.UB,
 )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.codes import M200, Pipe, Space
-from npu_sim.isa.emitter import emitter
+from npu_sim.isa.codes import M200
+from npu_sim.isa.emitter import vector_emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, line
 from npu_sim.isa.instruction import B32, COUNT, DEVKIT, UNIFIED_B16, Index, Instruction, Rows
 from npu_sim.isa.instructions.gather import gathering, inside, keep_offsets
@@ -16,19 +16,15 @@ from npu_sim.reinterpret import reinterpret
 OP = 66
 
 
-emit_scatter = emitter(
+emit_scatter = vector_emitter(
     "scatter",
     OP,
-    Pipe.V,
     "dst src0 src1 dst_bytes dtype count",
     """Scatter: ``src0[i]`` goes ``src1[i]`` bytes behind ``dst``, for ``count`` elements of 16 or 32 bits.
 
 ``src1`` holds uint32, multiples of the bytes of an element. ``dst_bytes``: how far behind ``dst`` they may reach, in
 bytes; an offset beyond ends the run. dstBaseAddr of Scatter is part of ``dst`` here. Of equal offsets the last element
 stays here; on a device any may.""",
-    dst_space=Space.UB,
-    src0_space=Space.UB,
-    src1_space=Space.UB,
 )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.codes import ARCHS, C100, Pipe, Space
-from npu_sim.isa.emitter import emitter
+from npu_sim.isa.codes import ARCHS, C100
+from npu_sim.isa.emitter import masked_emitter
 from npu_sim.isa.footprint_boxes import NONE, READ, WRITE
 from npu_sim.isa.instruction import BYTE, DEVKIT, FLOATS, Index, Instruction, Rows
 from npu_sim.isa.mask import masked_boxes
@@ -17,21 +17,15 @@ from npu_sim.isa.selections import bits_read, check_bits, select_lanes
 OP = 98
 
 
-emit_select = emitter(
+emit_select = masked_emitter(
     "select",
     OP,
-    Pipe.V,
     "dst src0 src1 src2 dtype repeat dst_blk_stride src0_blk_stride=src_blk_stride src1_blk_stride "
     "dst_rep_stride src0_rep_stride=src_rep_stride src1_rep_stride src2_rep_stride",
     """Select: lanes under the mask (SetVectorMask) are those of ``src0`` where ``src2`` has a 1, else of ``src1``.
 
 The bits of a repeat lie one behind the other, the first the lowest; with ``src2_rep_stride`` 1 those of repeats do too
 (VSEL_TENSOR_TENSOR_MODE), with 0 all repeats have the same (VSEL_CMPMASK_SPR). Other strides in 32-byte blocks.""",
-    dst_space=Space.UB,
-    src0_space=Space.UB,
-    src1_space=Space.UB,
-    mask_low=-1,
-    mask_high=-1,
 )
 
 

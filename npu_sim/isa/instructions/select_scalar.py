@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.codes import C220, M200, Pipe, Space
-from npu_sim.isa.emitter import emitter
+from npu_sim.isa.codes import C220, M200
+from npu_sim.isa.emitter import masked_emitter
 from npu_sim.isa.footprint_boxes import NONE, READ, WRITE
 from npu_sim.isa.instruction import BYTE, DEVKIT, FLOATS, WORD, Index, Instruction, Rows
 from npu_sim.isa.mask import masked_boxes
@@ -18,19 +18,14 @@ from npu_sim.isa.vector_values import block_of
 OP = 77
 
 
-emit_select_scalar = emitter(
+emit_select_scalar = masked_emitter(
     "select_scalar",
     OP,
-    Pipe.V,
     "dst src=src0 src2 dtype repeat dst_blk_stride src_blk_stride dst_rep_stride src_rep_stride value_bits=value",
     """Select, VSEL_TENSOR_SCALAR_MODE: lanes under the mask are those of ``src`` where ``src2`` has a 1, else a scalar.
 
 ``value_bits`` is the scalar's bit pattern in ``dtype``; bits and strides as of `emit_select`.""",
-    dst_space=Space.UB,
-    src0_space=Space.UB,
     src2_rep_stride=1,
-    mask_low=-1,
-    mask_high=-1,
 )
 
 

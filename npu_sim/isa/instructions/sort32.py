@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.codes import C220, Data, Pipe, Space
+from npu_sim.isa.codes import C220, Data
 from npu_sim.isa.cost_vector import streamed
-from npu_sim.isa.emitter import emitter
+from npu_sim.isa.emitter import vector_emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, line
 from npu_sim.isa.instruction import BYTE, DEVKIT, FLOATS, Instruction
 from npu_sim.isa.mte import item_bytes
@@ -20,18 +20,14 @@ _STEP, _START = 16_000, 20
 """Thousandths of a cycle of a repeat, cycles until it is complete (MK: a constant; documented: 2 elements a cycle)."""
 
 
-emit_sort32 = emitter(
+emit_sort32 = vector_emitter(
     "sort32",
     OP,
-    Pipe.V,
     "dst src0 src1 dtype repeat",
     """Sort32: every 32 scores of ``src0`` with their indices of ``src1`` (uint32) become 32 pairs of 8 bytes.
 
 Highest score first, of equal ones the first first. Operands of one repeat follow those of the one before. ASSUMED: 64
 bytes of half scores a repeat (one table of the page has 128).""",
-    dst_space=Space.UB,
-    src0_space=Space.UB,
-    src1_space=Space.UB,
 )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.codes import ARCHS, Pipe, Space
+from npu_sim.isa.codes import ARCHS
 from npu_sim.isa.cost_vector import streamed
-from npu_sim.isa.emitter import emitter
+from npu_sim.isa.emitter import vector_emitter
 from npu_sim.isa.footprint_boxes import FRACTAL, NONE, ONCE, READ, UB, WRITE, line
 from npu_sim.isa.instruction import DEVKIT, UNIFIED_B16, Instruction
 from npu_sim.isa.lanes import copy_bytes
@@ -21,16 +21,13 @@ _STEP, _START = 21_000, 19
 910 too."""
 
 
-emit_transpose = emitter(
+emit_transpose = vector_emitter(
     "transpose",
     OP,
-    Pipe.V,
     "dst src=src0 dtype",
     """Transpose: element (r, c) of 16 rows of 16 elements goes to (c, r); half, int16 and uint16.
 
 512 bytes each; source and destination may be the same.""",
-    dst_space=Space.UB,
-    src0_space=Space.UB,
 )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from npu_sim._jit import jit
-from npu_sim.isa.codes import C220, Pipe, Space
-from npu_sim.isa.emitter import emitter
+from npu_sim.isa.codes import C220
+from npu_sim.isa.emitter import vector_emitter
 from npu_sim.isa.instruction import DEVKIT, FLOATS, ITEM, Instruction
 from npu_sim.isa.instructions.reduce_repeat import DEFAULTS, RANGES, check_mask, cost, fold_leading, footprint
 from npu_sim.isa.reductions import extreme_of_repeats
@@ -12,17 +12,14 @@ from npu_sim.isa.reductions import extreme_of_repeats
 OP = 38
 
 
-emit_whole_reduce_max = emitter(
+emit_whole_reduce_max = vector_emitter(
     "whole_reduce_max",
     OP,
-    Pipe.V,
     "dst src=src0 dtype mask repeat dst_rep_stride src_blk_stride src_rep_stride",
     """WholeReduceMax, ONLY_VALUE: each repeat of 256 bytes becomes one element, the largest of its first ``mask``.
 
 ``dst_rep_stride`` in elements, ``src_blk_stride`` (between the 8 blocks of a repeat) and ``src_rep_stride`` in
 32-byte blocks. A NaN wins; +0 is above -0.""",
-    dst_space=Space.UB,
-    src0_space=Space.UB,
 )
 
 
