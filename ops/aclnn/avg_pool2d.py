@@ -63,12 +63,8 @@ def aclnnAvgPool2dGetWorkspaceSize(
         What wins where the operator's page and newer library source differ (``ops/avg_pool_forward/RULES.md``).
     quirks : bool, str, or list, tuple or set of str
         Deviations of the library to reproduce, of `ops.avg_pool_forward.call.DEVIATIONS`: all, none, or these.
-    accumulation : Accumulation, str or None
-        Model of the Cube's additions; None: the product's default for the compute dtype.
-    overflow : {"inf_nan", "saturate"} or None
-        What becomes of a result beyond its type's range; None: the product's default mode.
-    threads : int or None
-        Host threads of phase 2; None: all. The result does not depend on it.
+    accumulation, overflow, threads
+        As of `aclnnConvolutionBackwardGetWorkspaceSize`.
 
     Returns
     -------
@@ -101,11 +97,5 @@ def aclnnAvgPool2dGetWorkspaceSize(
 
 @default_fenv
 def aclnnAvgPool2d(workspace: Any, workspaceSize: Any, executor: Any, stream: Any) -> AclnnStatus:
-    """Run a planned call; out is written as a whole or not at all. All else is as of `aclnnConvolutionBackward`.
-
-    Returns
-    -------
-    AclnnStatus
-        0; 161001 for a null pointer, 161002 for a wrong argument, 361001 if the run fails.
-    """
+    """Run a planned call; out is written as a whole or not at all. All else is as of `aclnnConvolutionBackward`."""
     return second_phase(NAME, workspace, workspaceSize, executor, stream)

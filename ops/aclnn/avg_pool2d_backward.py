@@ -74,12 +74,8 @@ def aclnnAvgPool2dBackwardGetWorkspaceSize(
         gradOutput must have the shape of the forward output, which the library does not check.
     deterministic : bool
         Deterministic mode, also where that of the context (`aclrtCtxSetSysParamOpt`) is off.
-    accumulation : Accumulation, str or None
-        Model of the Cube's additions; None: the product's default for the compute dtype.
-    overflow : {"inf_nan", "saturate"} or None
-        What becomes of a result beyond its type's range; None: the product's default mode.
-    threads : int or None
-        Host threads of phase 2; None: all. The result does not depend on it.
+    accumulation, overflow, threads
+        As of `aclnnConvolutionBackwardGetWorkspaceSize`.
 
     Returns
     -------
@@ -112,13 +108,7 @@ def aclnnAvgPool2dBackwardGetWorkspaceSize(
 
 @default_fenv
 def aclnnAvgPool2dBackward(workspace: Any, workspaceSize: Any, executor: Any, stream: Any) -> AclnnStatus:
-    """Run a planned call; gradInput is written as a whole or not at all. All else is as of `aclnnConvolutionBackward`.
-
-    Returns
-    -------
-    AclnnStatus
-        0; 161001 for a null pointer, 161002 for a wrong argument, 361001 if the run fails.
-    """
+    """Run a planned call; gradInput is written as a whole or not at all. All else as of `aclnnConvolutionBackward`."""
     return second_phase(NAME, workspace, workspaceSize, executor, stream)
 
 

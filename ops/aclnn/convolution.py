@@ -67,12 +67,8 @@ def aclnnConvolutionGetWorkspaceSize(
         What wins where the operator's page and newer library source differ (``ops/conv_forward/RULES.md``).
     strict_output_dtype : bool
         Require the output dtype that the page names.
-    accumulation : Accumulation, str or None
-        Model of the Cube's additions; None: the product's default for the compute dtype.
-    overflow : {"inf_nan", "saturate"} or None
-        What becomes of a result beyond its type's range; None: the product's default mode.
-    threads : int or None
-        Host threads of phase 2; None: all. The result does not depend on it.
+    accumulation, overflow, threads
+        As of `aclnnConvolutionBackwardGetWorkspaceSize`.
 
     Returns
     -------
@@ -107,11 +103,5 @@ def aclnnConvolutionGetWorkspaceSize(
 
 @default_fenv
 def aclnnConvolution(workspace: Any, workspaceSize: Any, executor: Any, stream: Any) -> AclnnStatus:
-    """Run a planned call; output is written as a whole or not at all. All else is as of `aclnnConvolutionBackward`.
-
-    Returns
-    -------
-    AclnnStatus
-        0; 161001 for a null pointer, 161002 for a wrong argument, 361001 if the run fails.
-    """
+    """Run a planned call; output is written as a whole or not at all. All else is as of `aclnnConvolutionBackward`."""
     return second_phase(NAME, workspace, workspaceSize, executor, stream)

@@ -52,18 +52,7 @@ def fallback_tiling(
 ) -> DwTiling:
     """Return our tiling: merged groups and depth taps are separate work, and blocks fit L0A, L0B and L0C.
 
-    Parameters
-    ----------
-    geometry : ConvGeometry
-        The convolution.
-    compute_dtype : str
-        What the Cube multiplies.
-    cores : int
-        Cube cores.
-    buffers : Buffers
-        Capacities of the core.
-    w_parts, tap_by_tap : int, bool
-        As in `DwTiling`.
+    Parameters are those of `tiling_basic_block.basic_block_tiling`; ``w_parts`` and ``tap_by_tap`` as in `DwTiling`.
 
     Returns
     -------

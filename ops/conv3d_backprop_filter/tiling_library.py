@@ -53,21 +53,9 @@ class LibraryTiling:
 
 
 def library_tiling(geometry: ConvGeometry, compute_dtype: str, cores: int) -> LibraryTiling | None:
-    """Return the library's choice for a call whose windows image-to-column can encode.
+    """Return the library's choice for a call as of `tiling_base.base_tiling`.
 
-    Parameters
-    ----------
-    geometry : ConvGeometry
-        The convolution; attributes of an axis with one tap are normalised here.
-    compute_dtype : str
-        What the Cube multiplies.
-    cores : int
-        Cube cores.
-
-    Returns
-    -------
-    LibraryTiling or None
-        None where the library refuses the call: a few rows of x do not fit L1, or the search gets stuck.
+    None where the library refuses the call: a few rows of x do not fit L1, or the search gets stuck.
     """
     p = _extents(geometry, compute_dtype)
     if not _smallest_block_fits(p):

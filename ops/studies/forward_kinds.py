@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -11,9 +12,9 @@ import numpy.typing as npt
 
 from ops.common.pooling_definition import window_sums
 from ops.studies.convolution_kinds import attributes_of, call_attributes
-from ops.studies.kinds import VECTOR, Asked, Backend, Call, Golden, Kind, Run, Tensors
+from ops.studies.kinds import Asked, Backend, Call, Golden, Kind, Run, Tensors
 from ops.studies.layers import Layer, Operator, PoolingLayer
-from ops.studies.pooling_kinds import ON_CUBE, pooling_attributes, pooling_divisors
+from ops.studies.pooling_kinds import pooling_divisors, run_pooling
 from ops.studies.rounding import cast, multiplied
 
 FORWARD_CALL = "call of aclnnConvolution"
@@ -93,27 +94,9 @@ def _kind(operator: Operator) -> Kind:
 
 def _run_pooling(layer: PoolingLayer, tensors: Tensors, asked: Asked) -> Run:
     # imported here, as above
-    from npu_sim.accumulation import default_accumulation
     from ops.avg_pool_forward.api import avg_pool2d
 
-    result = avg_pool2d(
-        tensors["x"],
-        **pooling_attributes(layer),
-        cube_math_type=asked.cube_math_type or 0,
-        product=asked.product,
-        accumulation=asked.accumulation,
-        threads=asked.threads,
-    )
-    model = VECTOR
-    if result.path in ON_CUBE:
-        model = asked.accumulation or default_accumulation(asked.chip, result.compute_dtype).name
-    return Run(
-        gradient=result.output,
-        compute_dtype=result.compute_dtype,
-        accumulation=model,
-        tiling="",
-        route=result.path,
-    )
+    return run_pooling(partial(avg_pool2d, tensors["x"]), "output", layer, asked)
 
 
 def _means(layer: PoolingLayer, tensors: Tensors, dtype: type[np.floating[Any]]) -> np.ndarray:

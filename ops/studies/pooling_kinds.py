@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -19,37 +21,50 @@ ON_CUBE = ("cube", "cube+mul")
 """Routes on which the Cube adds, of both passes."""
 
 
-def pooling_attributes(layer: PoolingLayer) -> dict[str, Any]:
-    """Return what a call is told of the layer besides its tensors."""
-    names = ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
-    return {name: getattr(layer, name) for name in names}
+def run_pooling(call: Callable[..., Any], result: str, layer: PoolingLayer, asked: Asked) -> Run:
+    """Return what a pooling gives, of either pass.
 
-
-def _run(layer: PoolingLayer, tensors: Tensors, asked: Asked) -> Run:
-    # imported here: they load the compiler, which reading a file does not need
+    Parameters
+    ----------
+    call : callable
+        The operator, with its tensors.
+    result : str
+        The attribute of what it returns that is wanted.
+    layer : PoolingLayer
+        Which pooling.
+    asked : Asked
+        How.
+    """
+    # imported here: it loads the compiler, which reading a file does not need
     from npu_sim.accumulation import default_accumulation
-    from ops.avg_pool.api import avg_pool2d_backward
 
-    dy = tensors["dy"]
-    result = avg_pool2d_backward(
-        dy,
-        np.zeros(layer.x_shape, dy.dtype),
-        **pooling_attributes(layer),
+    names = ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
+    made = call(
+        **{name: getattr(layer, name) for name in names},
         cube_math_type=asked.cube_math_type or 0,
         product=asked.product,
         accumulation=asked.accumulation,
         threads=asked.threads,
     )
     model = VECTOR
-    if result.path in ON_CUBE:
-        model = asked.accumulation or default_accumulation(asked.chip, result.compute_dtype).name
+    if made.path in ON_CUBE:
+        model = asked.accumulation or default_accumulation(asked.chip, made.compute_dtype).name
     return Run(
-        gradient=result.grad_input,
-        compute_dtype=result.compute_dtype,
+        gradient=getattr(made, result),
+        compute_dtype=made.compute_dtype,
         accumulation=model,
         tiling="",
-        route=result.path,
+        route=made.path,
     )
+
+
+def _run(layer: PoolingLayer, tensors: Tensors, asked: Asked) -> Run:
+    # imported here, as above
+    from ops.avg_pool.api import avg_pool2d_backward
+
+    dy = tensors["dy"]
+    call = partial(avg_pool2d_backward, dy, np.zeros(layer.x_shape, dy.dtype))
+    return run_pooling(call, "grad_input", layer, asked)
 
 
 def pooling_divisors(layer: PoolingLayer) -> npt.NDArray[np.float64]:

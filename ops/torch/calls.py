@@ -44,68 +44,27 @@ class Call:
     run: Callable[[Mapping[str, Any]], Computed]
 
 
-def convolution(
-    input: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-) -> Call:
+def convolution(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *rest: Any) -> Call:
     """Return ``aten.convolution`` as `ops.convolution`."""
 
     def run(options: Mapping[str, Any]) -> Computed:
-        result = ops.convolution(
-            input,
-            weight,
-            bias,
-            stride=tuple(stride),
-            padding=tuple(padding),
-            dilation=tuple(dilation),
-            transposed=transposed,
-            output_padding=tuple(output_padding),
-            groups=groups,
-            **options,
-        )
+        result = ops.convolution(input, weight, bias, **convolution_attributes(*rest), **options)
         return (result.output,), result.compute_dtype
 
-    return Call(
-        tensors=(input, weight, bias),
-        rest=(stride, padding, dilation, transposed, output_padding, groups),
-        results=("output",),
-        multiplied={"output": (0, 1)},
-        run=run,
-    )
+    return Call(tensors=(input, weight, bias), rest=rest, results=("output",), multiplied={"output": (0, 1)}, run=run)
 
 
 def convolution_backward(
-    grad_output: torch.Tensor,
-    input: torch.Tensor,
-    weight: torch.Tensor,
-    bias_sizes: Sequence[int] | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-    output_mask: Sequence[bool],
+    grad_output: torch.Tensor, input: torch.Tensor, weight: torch.Tensor, bias_sizes: Sequence[int] | None, *rest: Any
 ) -> Call:
     """Return ``aten.convolution_backward`` as `ops.convolution_backward`."""
     tensors = (grad_output, input, weight)
+    *attributes, output_mask = rest
 
     def run(options: Mapping[str, Any]) -> Computed:
         result = ops.convolution_backward(
             *tensors,
-            stride=tuple(stride),
-            padding=tuple(padding),
-            dilation=tuple(dilation),
-            transposed=transposed,
-            output_padding=tuple(output_padding),
-            groups=groups,
+            **convolution_attributes(*attributes),
             output_mask=tuple(output_mask),
             bias_sizes=bias_sizes or None,
             deterministic=torch.are_deterministic_algorithms_enabled(),
@@ -115,11 +74,26 @@ def convolution_backward(
 
     return Call(
         tensors=tensors,
-        rest=(bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask),
+        rest=(bias_sizes, *rest),
         results=_GRADIENTS,
         multiplied={"grad_input": (0, 2), "grad_weight": (0, 1), "grad_bias": ()},
         run=run,
     )
+
+
+def convolution_attributes(
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> dict[str, Any]:
+    """Return what follows the tensors in PyTorch's calls of a convolution, by the names of our operators."""
+    return {
+        "stride": tuple(stride), "padding": tuple(padding), "dilation": tuple(dilation), "transposed": transposed,
+        "output_padding": tuple(output_padding), "groups": groups,
+    }  # fmt: skip
 
 
 def avg_pool2d(

@@ -17,6 +17,7 @@ from npu_sim.errors import ShapeError, shown
 from ops.studies.calls.poolings import PoolingGradientRequest
 from ops.studies.cases import ConvCase
 from ops.studies.layers import GRADIENTS, GradientName
+from ops.torch.calls import convolution_attributes
 from ops.torch.naming import ModuleNames, is_second_derivative
 
 # PyTorch's types leave these out.
@@ -225,25 +226,18 @@ class _Seeing(_modes.TorchDispatchMode):  # type: ignore[misc]
         input: torch.Tensor,
         weight: torch.Tensor,
         bias: torch.Tensor | None,
-        stride: Sequence[int],
-        padding: Sequence[int],
-        dilation: Sequence[int],
-        transposed: bool,
-        output_padding: Sequence[int],
-        groups: int,
+        *rest: Any,
     ) -> SeenConvolution:
+        given = convolution_attributes(*rest)
+        if not given["transposed"]:
+            given["output_padding"] = ()
         case = ConvCase(
             name=name,
             x_shape=tuple(input.shape),
             dy_shape=tuple(output.shape),
             weight_shape=tuple(weight.shape),
-            stride=tuple(stride),
-            padding=tuple(padding),
-            dilation=tuple(dilation),
-            groups=groups,
             dtype=_format(input),
-            transposed=transposed,
-            output_padding=tuple(output_padding) if transposed else (),
+            **given,
         )
         return SeenConvolution(case=case, has_bias=bias is not None)
 

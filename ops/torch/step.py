@@ -20,6 +20,7 @@ from npu_sim.report.files import check_writable, write_files
 from npu_sim.report.record import counted, to_plain
 from ops.common.arrays import shared_array
 from ops.studies.layers import GRADIENTS, NOT_MEASURED
+from ops.torch.calls import convolution_attributes
 from ops.torch.naming import ModuleNames, is_second_derivative
 
 # PyTorch's types leave these out.
@@ -209,14 +210,9 @@ class _Capture(_modes.TorchDispatchMode):  # type: ignore[misc]
         input: torch.Tensor,
         weight: torch.Tensor,
         bias_sizes: object,
-        stride: Sequence[int],
-        padding: Sequence[int],
-        dilation: Sequence[int],
-        transposed: bool,
-        output_padding: Sequence[int],
-        groups: int,
-        output_mask: Sequence[bool],
+        *rest: Any,
     ) -> None:
+        *attributes, output_mask = rest
         wanted = [name for name, is_wanted in zip(GRADIENTS, output_mask, strict=True) if is_wanted]
         if not wanted or self._has_other_type("convolutions", input):
             return
@@ -225,12 +221,11 @@ class _Capture(_modes.TorchDispatchMode):  # type: ignore[misc]
         if bias is not None and bias.dtype != input.dtype:
             bias = None
         tensors = {"x": input, "dy": grad_output, "weight": weight, "bias": bias, **made}
-        numbers = {"stride": stride, "padding": padding, "dilation": dilation, "output_padding": output_padding}
+        numbers = convolution_attributes(*attributes)
         self._keep(
             self.names.of_backward(weight),
             tensors,
-            {role: np.array(tuple(value), np.int64) for role, value in numbers.items()}
-            | {"groups": np.array(groups), "transposed": np.array(int(transposed)), "gradients": np.array(wanted)},
+            {role: np.array(value, np.int64) for role, value in numbers.items()} | {"gradients": np.array(wanted)},
         )
 
     def _keep_pooling(
