@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from npu_sim.dtypes.formats import DTYPES
-from npu_sim.layouts.formats import ActivationLayout, WeightLayout
+from npu_sim.layouts.formats import FRACTAL_ROWS, ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
@@ -25,6 +25,7 @@ from ops.vector.copy import copy_launch
 from ops.vector.memset import memset_launch
 from ops.vector.reduce_sum import reduce_sum_launch
 from ops.vector.trans_data import trans_data_activation_launch, trans_data_weight_launch
+from ops.vector.trans_data_groups import GroupDirection, trans_data_groups_launch, whole_layout
 from ops.vector.transpose import transpose_launch
 
 PLAIN = "ND"
@@ -32,13 +33,14 @@ PLAIN = "ND"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stage:
-    """One conversion of a chain: what it writes, and its launch."""
+    """One conversion of a chain: what it writes, its launch, and whether a MemSet clears what it writes before."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     format: str
     launch: Callable[[GlobalMemory, GmTensor, GmTensor], Launch]
+    clears: bool = False
 
 
 def blocked_shape(layout: ActivationLayout) -> tuple[int, ...]:
@@ -123,9 +125,20 @@ class StepList:
                 dtype=stage.dtype,
                 format=stage.format,
             )
-            self._steps.append(one_launch_step(stage.name, (source,), target, stage.launch))
+            self._append(stage, source, target)
             self._made[key] = target
         return self._made[key]
+
+    def _append(self, stage: _Stage, source: Buffer, target: Buffer) -> None:
+        """Append the steps of a conversion."""
+        if stage.clears:
+            self._clear(target)
+        self._steps.append(one_launch_step(stage.name, (source,), target, stage.launch))
+
+    def _clear(self, target: Buffer) -> None:
+        """Append a fill of a tensor."""
+        product = self._product
+        self.launch("MemSet", (), target, lambda gm, dst: memset_launch(gm, dst, product))
 
     def contiguous(self, argument: Argument) -> Buffer:
         """Return the elements of ``argument`` in order."""
@@ -154,7 +167,10 @@ class StepList:
 
     def to_fractal(self, source: Buffer, layout: WeightLayout) -> Buffer:
         """Return plain weights as FRACTAL_Z or FRACTAL_Z_3D."""
-        return self._convert(source, self._weight_stage(source.dtype, layout, "to_fractal"))
+        if not self._groups_apart(layout):
+            return self._convert(source, self._weight_stage(source.dtype, layout, "to_fractal"))
+        whole = self._convert(source, self._weight_stage(source.dtype, whole_layout(layout), "to_fractal"))
+        return self._convert(whole, self._group_stage(source.dtype, layout, "to_groups"))
 
     def from_blocked(self, source: Buffer, layout: ActivationLayout) -> Buffer:
         """Return NC1HWC0 or NDC1HWC0 data as NCHW or NCDHW."""
@@ -166,7 +182,14 @@ class StepList:
 
     def deliver_fractal(self, source: Buffer, layout: WeightLayout, target: Argument) -> None:
         """Convert a fractal weight gradient to the caller's tensor."""
-        self._deliver(source, [self._weight_stage(source.dtype, layout, "from_fractal")], target)
+        if not self._groups_apart(layout):
+            self._deliver(source, [self._weight_stage(source.dtype, layout, "from_fractal")], target)
+            return
+        stages = [
+            self._group_stage(source.dtype, layout, "from_groups"),
+            self._weight_stage(source.dtype, whole_layout(layout), "from_fractal"),
+        ]
+        self._deliver(source, stages, target)
 
     def deliver_plain(self, source: Buffer, target: Argument) -> None:
         """Convert a plain result to the caller's tensor, unless it is there (`plain_result`)."""
@@ -199,10 +222,10 @@ class StepList:
 
     def clear(self, target: Argument) -> None:
         """Write zeros to the caller's tensor."""
-        product, buffer = self._product, target.buffer
+        buffer = target.buffer
         if target.view is not None:
             buffer = Buffer(name=f"{buffer.name}.zeros", shape=target.shape, dtype=buffer.dtype, format=buffer.format)
-        self.launch("MemSet", (), buffer, lambda gm, dst: memset_launch(gm, dst, product))
+        self._clear(buffer)
         if target.view is not None:
             self._deliver(buffer, [], target)
 
@@ -240,7 +263,7 @@ class StepList:
         for stage in stages[:-1]:
             source = self._convert(source, stage)
         if stages:
-            self._steps.append(one_launch_step(stages[-1].name, (source,), target.buffer, stages[-1].launch))
+            self._append(stages[-1], source, target.buffer)
 
     def _cast_stage(self, source: Buffer, dtype: str) -> _Stage:
         stage = self._cast_stage_of(source.shape, source.dtype, dtype)
@@ -280,6 +303,33 @@ class StepList:
             name="TransData",
             shape=layout.storage_shape if fractal else layout.logical_shape,
             dtype=dtype,
-            format=("FRACTAL_Z_3D" if layout.kd > 1 else "FRACTAL_Z") if fractal else PLAIN,
+            format=_fractal_format(layout) if fractal else PLAIN,
             launch=lambda gm, src, dst: trans_data_weight_launch(gm, src, dst, layout, item, direction, product),
+            # 32-bit elements in blocks of 8 take another kernel, whose destination nothing clears (CANN 8.1
+            # ``tbe/impl/dynamic/trans_data.py``, and ``is_atomic_add`` in ``trans_data_positive_source_ntc.py``)
+            clears=fractal and product.core.is_split and layout.c0 == FRACTAL_ROWS,
         )
+
+    def _groups_apart(self, layout: WeightLayout) -> bool:
+        """Return whether groups are merged by a launch of their own.
+
+        So do A2 and A3, whose published calls of two groups have one TransData and one MemSet more than those of one
+        (cann-bench ``tasks/level3/conv_3d_backprop_filter``).
+        """
+        return layout.groups > 1 and self._product.core.is_split
+
+    def _group_stage(self, dtype: str, layout: WeightLayout, direction: GroupDirection) -> _Stage:
+        product, item = self._product, DTYPES[dtype].item_bytes
+        target = layout if direction == "to_groups" else whole_layout(layout)
+        return _Stage(
+            name="TransData",
+            shape=target.storage_shape,
+            dtype=dtype,
+            format=_fractal_format(layout),
+            launch=lambda gm, src, dst: trans_data_groups_launch(gm, src, dst, layout, item, direction, product),
+            clears=True,
+        )
+
+
+def _fractal_format(layout: WeightLayout) -> str:
+    return "FRACTAL_Z_3D" if layout.kd > 1 else "FRACTAL_Z"

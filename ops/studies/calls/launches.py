@@ -81,9 +81,11 @@ class LaunchRequest:
         self.steps(steps)
         calls = plan_steps(product, steps.steps)
         multiplying = tuple(step for step in calls.steps if step.kernel.tiling is not None)
+        # the fill of what a kernel writes is a kernel of its own
+        moving = tuple(step for step in calls.steps if step.step.name != "MemSet")
         return PlannedCall(
             calls=calls,
-            kernels=multiplying or calls.steps,
+            kernels=multiplying or moving or calls.steps,
             compute_dtype=self.compute_dtype,
             macs=self.macs,
             inputs_in_l2=self.inputs_in_l2,
