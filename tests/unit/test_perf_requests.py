@@ -137,6 +137,34 @@ def test_call_of_a_gradient_is_that_of_the_library():
     assert given.cycles == forward.total_cycles
 
 
+def test_result_of_a_plain_2d_convolution_of_halves_stays_blocked():
+    """As the lists of kernels of published calls have it: two TransData for half, three for float and bfloat16."""
+
+    def steps(**given):
+        item = read_item({"op": "conv", **CONV, "in_dtype": "fp16", **given})
+        return [planned.step.name for planned in item.request.plan(item.product).calls.steps]
+
+    half = ["TransData", "MemSet", "TransData", "Conv2D"]
+    assert steps() == steps(out_format="NC1HWC0") == half
+    assert "stays in NC1HWC0" in request_of(op="conv", **CONV).words
+    for given in ({"out_format": "NCHW"}, {"out_format": "ND"}, {"in_dtype": "bf16"}):
+        assert steps(**given) == [*half, "TransData"], given
+    assert steps(in_dtype="fp32", compute="hf32") == ["TransData", "TransData", "Conv2D", "TransData"]
+    assert steps(w=[20, 1, 3, 3])[-1] == steps(product="310p")[-1] == "TransData"
+    with pytest.raises(RequestError, match="out_format of a convolution must be plain or, of a 2D one, NC1HWC0"):
+        request_of(op="conv", **CONV, out_format="FRACTAL_Z")
+
+
+def test_fill_of_what_a_weights_transdata_writes_is_no_part_of_that_kernel():
+    given = {"in_shape": [64, 32, 3, 3], "in_dtype": "fp16", "out_format": "FRACTAL_Z"}
+    found = {}
+    for scope in ("call", "kernel"):
+        item = read_item({"op": "transdata", **given, "scope": scope})
+        planned = item.request.plan(item.product)
+        found[scope] = [launch.name for launch in planned.launches(scope)]
+    assert found == {"call": ["MemSet", "TransData"], "kernel": ["TransData"]}
+
+
 def test_kernel_of_a_gradient_is_that_inside_the_call():
     case = case_of_shape((2, 20, 9, 7), (36, 20, 3, 3), stride=(2,), padding=(1,))
     for product in ("910b", "910", "310p"):

@@ -103,12 +103,15 @@ class ConvolutionRequest:
         0..3.
     block_dim : int or None
         Cube cores that kernels may have; None: those of the product.
+    stays_blocked : bool
+        The result is left in NC1HWC0, as PyTorch keeps some: the last conversion is left out.
     """
 
     case: ConvCase
     has_bias: bool = False
     cube_math_type: int = 0
     block_dim: int | None = None
+    stays_blocked: bool = False
     kernel_words: ClassVar[str] = "the kernel of the convolution"
 
     @property
@@ -119,7 +122,8 @@ class ConvolutionRequest:
     @property
     def words(self) -> str:
         """What is called."""
-        return "call of aclnnConvolution" + (" with a bias" if self.has_bias else "")
+        name = "Conv2D whose result stays in NC1HWC0" if self.stays_blocked else "aclnnConvolution"
+        return f"call of {name}" + (" with a bias" if self.has_bias else "")
 
     @property
     def batch(self) -> int:
@@ -132,7 +136,8 @@ class ConvolutionRequest:
 
     def facts(self) -> Mapping[str, Any]:
         """Return shapes, types and attributes as plain data."""
-        return _facts(self.case, self.cube_math_type) | {"has_bias": self.has_bias}
+        facts = {"has_bias": self.has_bias, "stays_blocked": self.stays_blocked}
+        return _facts(self.case, self.cube_math_type) | facts
 
     def plan(self, product: Product) -> PlannedCall:
         """Plan the call; an `NpuSimError` says why it is refused."""
@@ -144,9 +149,13 @@ class ConvolutionRequest:
             output_padding=case.output_padding or 0, cube_math_type=self.cube_math_type, product=product,
             block_dim=self.block_dim,
         )  # fmt: skip
+        calls, kernels = plan.calls, plan.multiplying_steps
+        if self.stays_blocked and kernels:
+            # what follows the kernel only moves the result to where the caller wants it
+            calls = replace(calls, steps=calls.steps[: calls.steps.index(kernels[-1]) + 1])
         return PlannedCall(
-            calls=plan.calls,
-            kernels=plan.multiplying_steps,
+            calls=calls,
+            kernels=kernels,
             compute_dtype=plan.resolved.compute_dtype,
             route=plan.route.name,
             macs=case.macs,

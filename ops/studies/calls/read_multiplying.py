@@ -23,7 +23,7 @@ from ops.studies.calls.fields import Fields, RequestError
 from ops.studies.calls.planned import Request
 from ops.studies.calls.poolings import PoolingGradientRequest, PoolingRequest
 from ops.studies.calls.products import MatrixProductRequest
-from ops.studies.calls.read_convolution import read_convolution
+from ops.studies.calls.read_convolution import GivenConvolution, read_convolution
 from ops.studies.calls.read_moves import in_dtype
 from ops.studies.layers import GRADIENTS, GradientName
 
@@ -61,7 +61,7 @@ def read_kernel(kernel: ConvKernel, fields: Fields, product: Product, scope: Tim
 
     A gradient between plain tensors has the type of ``out_dtype``, otherwise of its operands; that of a weight fp32,
     in which the kernel leaves it. ``block_dim``: cores of the kernel; ``generation``: closed (those that profiles are
-    of) or published.
+    of) or published. The result of a convolution has the format ``out_format``, see `_stays_blocked`.
     """
     given = read_convolution(fields)
     dtype, compute = types_of(fields, product, "hf32")
@@ -75,9 +75,28 @@ def read_kernel(kernel: ConvKernel, fields: Fields, product: Product, scope: Tim
             has_bias=has_bias,
             cube_math_type=mode_of(dtype, compute),
             block_dim=fields.block_dim(),
+            stays_blocked=_stays_blocked(fields, given, dtype, product),
         )
     result = fields.dtype("out_dtype", "output_dtype", default="fp32" if kernel == "filter" else dtype)
     return convolution_operator_request(kernel, given.geometry, compute, (dtype, result), **_chosen(fields))
+
+
+_PLAIN_RESULTS = ("NCL", "NCHW", "NCDHW")
+
+
+def _stays_blocked(fields: Fields, given: GivenConvolution, dtype: str, product: Product) -> bool:
+    """Return whether the result of a convolution is left in NC1HWC0.
+
+    ``out_format`` says; without, PyTorch keeps half results so (Ascend op-plugin: tensors of half are made in
+    ACL_FORMAT_NC1HWC0, others in ACL_FORMAT_ND). The kernels that cann-bench lists of its calls on A2 are two TransData
+    for half and three for float and bfloat16, of convolutions without groups.
+    """
+    if not fields.has("out_format", "output_format"):
+        return dtype == "fp16" and given.axes == 2 and given.geometry.groups == 1 and product.core.is_split
+    chosen = fields.format("out_format", "output_format")
+    if chosen not in ("", "ND", *_PLAIN_RESULTS) and (chosen, given.axes) != ("NC1HWC0", 2):
+        raise RequestError(f"out_format of a convolution must be plain or, of a 2D one, NC1HWC0, not {chosen[:40]}")
+    return chosen == "NC1HWC0"
 
 
 def _chosen(fields: Fields) -> dict[str, Any]:
