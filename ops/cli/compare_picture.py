@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
-
 from ops.cli.compare_table import bin_words
-from ops.cli.precision_picture import SUFFIXES, require_matplotlib
+from ops.cli.precision_picture import SUFFIXES, picture_bytes, require_matplotlib
 from ops.studies.comparison_report import ComparisonReport
 
 __all__ = ["SUFFIXES", "draw", "require_matplotlib"]
@@ -16,20 +14,7 @@ _UPRIGHT = 8
 
 
 def draw(report: ComparisonReport, suffix: str) -> bytes:
-    """Draw how many elements are how far apart.
-
-    Parameters
-    ----------
-    report : ComparisonReport
-        What to draw.
-    suffix : {".png", ".svg", ".pdf"}
-        File format.
-
-    Raises
-    ------
-    MissingExtraError
-        matplotlib is not installed.
-    """
+    """Draw how many elements are how far apart; parameters and errors as of `precision_picture.draw`."""
     require_matplotlib()
     from matplotlib.figure import Figure
 
@@ -54,6 +39,4 @@ def draw(report: ComparisonReport, suffix: str) -> bytes:
     panel.set_title(
         f"{report.gradient} of {report.layer}\nleft: {report.left.words}\nright: {report.right.words}", fontsize=9
     )
-    stream = io.BytesIO()
-    figure.savefig(stream, format=suffix.removeprefix("."))
-    return stream.getvalue()
+    return picture_bytes(figure, suffix)

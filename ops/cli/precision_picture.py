@@ -6,7 +6,7 @@ import io
 import math
 import textwrap
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from npu_sim.errors import MissingExtraError
 from npu_sim.report.standards.verdict import Outcome
@@ -20,6 +20,9 @@ MAX_PANELS = 30
 """More layers than this do not fit one readable picture; those with the largest error are shown."""
 
 # Okabe and Ito's colours, told apart with every common colour vision; the marker's shape says the same.
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 _STYLES = {
     "fp32": ("#0072B2", "o"),
     "hf32": ("#E69F00", "s"),
@@ -50,6 +53,13 @@ def require_matplotlib() -> None:
         raise MissingExtraError(
             "A picture must have matplotlib, which is not installed; run: pip install matplotlib (the extra report)"
         ) from error
+
+
+def picture_bytes(figure: Figure, suffix: str) -> bytes:
+    """Return a drawn figure as a file of the format that ``suffix`` (one of `SUFFIXES`) names."""
+    stream = io.BytesIO()
+    figure.savefig(stream, format=suffix.removeprefix("."))
+    return stream.getvalue()
 
 
 def draw(report: PrecisionReport, suffix: str) -> bytes:
@@ -118,9 +128,7 @@ def draw(report: PrecisionReport, suffix: str) -> bytes:
         frameon=False,
         bbox_to_anchor=(0.5, 0.0),
     )
-    stream = io.BytesIO()
-    figure.savefig(stream, format=suffix.removeprefix("."))
-    return stream.getvalue()
+    return picture_bytes(figure, suffix)
 
 
 def _chosen(report: PrecisionReport) -> list[LayerSummary]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 
-from ops.cli.precision_picture import SUFFIXES, require_matplotlib
+from ops.cli.precision_picture import SUFFIXES, picture_bytes, require_matplotlib
 from ops.studies.validation import ComparedRow, ValidationReport, agreement
 
 __all__ = ["SUFFIXES", "draw", "require_matplotlib"]
@@ -23,20 +22,7 @@ _NEAR = 1.5
 
 
 def draw(report: ValidationReport, suffix: str) -> bytes:
-    """Draw each row as a point: measured time to the right, predicted one up.
-
-    Parameters
-    ----------
-    report : ValidationReport
-        What to draw.
-    suffix : {".png", ".svg", ".pdf"}
-        File format.
-
-    Raises
-    ------
-    MissingExtraError
-        matplotlib is not installed.
-    """
+    """Draw each row as a point, measured time right, predicted one up; all else as of `precision_picture.draw`."""
     require_matplotlib()
     from matplotlib.figure import Figure
 
@@ -73,9 +59,7 @@ def draw(report: ValidationReport, suffix: str) -> bytes:
         ha="right",
         fontsize=8,
     )
-    stream = io.BytesIO()
-    figure.savefig(stream, format=suffix.removeprefix("."))
-    return stream.getvalue()
+    return picture_bytes(figure, suffix)
 
 
 def _family(one: ComparedRow) -> str:

@@ -106,14 +106,8 @@ def input_gradient(
         Weight.
     input_shape : sequence of int
         (n, cin, spatial...).
-    stride, dilation : int or sequence of int
-        For all axes, or one for each.
-    padding : int or sequence of int
-        For all axes, one for each axis, or (before, after) of each axis in one flat sequence.
-    groups : int
-        Groups.
-    dtype : dtype
-        float64, int64 for integer-valued tensors of any size, or float32 for the sums of `inner_products`.
+    stride, padding, dilation, groups, dtype
+        As of `weight_gradient`.
 
     Returns
     -------

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from math import prod
+from typing import Any
 
 from npu_sim.arguments import ints, whole
 from npu_sim.dtypes.formats import dtype_name, get_dtype
@@ -90,6 +91,11 @@ class ConvCase:
     def macs(self) -> int:
         """Multiply-adds of one gradient or of the convolution, padding included."""
         return prod(self.x_shape if self.transposed else self.dy_shape) * prod(self.weight_shape[1:])
+
+    def facts(self) -> dict[str, Any]:
+        """Return type, shapes and attributes as plain data."""
+        names = ("x_shape", "dy_shape", "weight_shape", "stride", "padding", "dilation", "groups")
+        return {"input_dtype": self.dtype} | {name: getattr(self, name) for name in names}
 
     def with_batch(self, batch: int) -> ConvCase:
         """Return the case with ``batch`` images."""

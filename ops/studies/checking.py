@@ -118,14 +118,7 @@ def _case_document(row: CheckRow) -> dict[str, Any]:
         "product": row.product,
         "soc": row.chip.name,
         "cube_math_type": row.cube_math_type,
-        "input_dtype": case.dtype,
-        "x_shape": case.x_shape,
-        "dy_shape": case.dy_shape,
-        "weight_shape": case.weight_shape,
-        "stride": case.stride,
-        "padding": case.padding,
-        "dilation": case.dilation,
-        "groups": case.groups,
+        **case.facts(),
         "refusal": to_plain(row.refusal),
     }
 

@@ -8,11 +8,10 @@ tensors (``kernel``), and the whole call from NCHW to NCHW (``call``), on one th
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from ops.common.tensor_desc import described
 from ops.conv3d_backprop_filter.plan import WeightGradientLayouts
 from ops.conv_backward.api import convolution_backward, plan_convolution_backward
 from perf.bench.weight_gradient import BATCH, LAYERS, PRODUCT, Layer
+from perf.peer import write_results
 
 HALF = ConvType(TPosition.GM, ConvFormat.NDC1HWC0, np.float16)
 SIZE = ConvType(TPosition.GM, ConvFormat.ND, np.int32)
@@ -159,9 +159,7 @@ def main() -> None:
             *(f"{r.by_hand / other:.2f}" for other in others),
         )
     Console(width=120).print(table)
-    if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump([asdict(result) for result in results], file, indent=1)
+    write_results(results, arguments.json)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,8 @@ peer and every call in turn, so all see the same machine; the figures are the be
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,7 @@ from rich.table import Table
 import ops
 from npu_sim.engines.timeline import run_timeline
 from perf.bench.weight_gradient import best_of
-from perf.peer import require_torch
+from perf.peer import race_arguments, write_results
 
 PRODUCT = "Ascend910B2"
 
@@ -104,12 +102,7 @@ def main() -> None:
     """Print ratios: above 1 is faster than PyTorch."""
     # a peer whose threads spin for work that does not come would take the processors from whoever runs next
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    parser = argparse.ArgumentParser(prog="python -m perf.bench.avg_pool", description=__doc__)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--json", default=None)
-    arguments = parser.parse_args()
-    require_torch(parser.prog)
+    arguments = race_arguments("python -m perf.bench.avg_pool", __doc__)
     results = [measure(pool, threads, arguments.rounds) for threads in arguments.threads for pool in POOLS]
     table = Table(title="aclnnAvgPool2dBackward, fp16; PyTorch fp32 = 1.00")
     for title in ("call", "route", "threads", "torch ms", "call ms", "x", "device us", "longest launch"):
@@ -126,9 +119,7 @@ def main() -> None:
             r.busiest,
         )
     Console(width=120).print(table)
-    if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump([asdict(result) for result in results], file, indent=1)
+    write_results(results, arguments.json)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,10 @@ launches: gradients, sums, casts and layout conversions.
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import os
 import tracemalloc
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +23,7 @@ from npu_sim.accumulation import SERIAL
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.memory.gm import free_spare
 from perf.bench.weight_gradient import BATCH, LAYERS, PRODUCT, Layer, best_of
-from perf.peer import require_torch
+from perf.peer import race_arguments, write_results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,12 +110,7 @@ def main() -> None:
     """Print ratios: dx above 1 is faster than PyTorch; a call of 1 takes no longer than its kernels."""
     # a peer whose threads spin for work that does not come would take the processors from whoever runs next
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    parser = argparse.ArgumentParser(prog="python -m perf.bench.convolution_backward", description=__doc__)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--json", default=None)
-    arguments = parser.parse_args()
-    require_torch(parser.prog)
+    arguments = race_arguments("python -m perf.bench.convolution_backward", __doc__)
     results = [measure(layer, threads, arguments.rounds) for threads in arguments.threads for layer in LAYERS]
     table = Table(title=f"aclnnConvolutionBackward, N = {BATCH}, fp16 on {PRODUCT}; PyTorch fp32 = 1.00")
     titles = (
@@ -150,9 +143,7 @@ def main() -> None:
         means = {name: math.exp(sum(map(math.log, values)) / len(values)) for name, values in ratios.items()}
         figures = ", ".join(f"{name} {value:.2f}x" for name, value in means.items())
         console.print(f"geometric mean, {threads} thread(s): {figures}")
-    if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump([asdict(result) for result in results], file, indent=1)
+    write_results(results, arguments.json)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,10 @@ the peer and every model in turn, so all see the same machine; the figures are t
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -19,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ops.conv_backward.api import convolution_backward
-from perf.peer import require_torch
+from perf.peer import race_arguments, write_results
 
 PRODUCT = "Ascend910B2"
 
@@ -100,12 +98,7 @@ def measure(layer: Layer, threads: int, rounds: int) -> Result:
 
 def main() -> None:
     """Print ratios against the peer: above 1 is faster than PyTorch."""
-    parser = argparse.ArgumentParser(prog="python -m perf.bench.weight_gradient", description=__doc__)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--json", default=None)
-    arguments = parser.parse_args()
-    require_torch(parser.prog)
+    arguments = race_arguments("python -m perf.bench.weight_gradient", __doc__)
     results = [measure(layer, threads, arguments.rounds) for threads in arguments.threads for layer in LAYERS]
     table = Table(title=f"Weight gradient, N = {BATCH}, fp16 on {PRODUCT}, NCHW in to NCHW out; PyTorch fp32 = 1.00")
     for title in ("layer", "threads", "torch ms", "serial ms", "default ms", "serial x", "default x"):
@@ -132,9 +125,7 @@ def main() -> None:
             one = sum(math.log(getattr(r, name)) for r in results if r.threads == 1)
             two = sum(math.log(getattr(r, name)) for r in results if r.threads == 2)
             console.print(f"two threads over one, {name}: {math.exp((one - two) / len(LAYERS)):.2f}x")
-    if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump([asdict(result) for result in results], file, indent=1)
+    write_results(results, arguments.json)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from npu_sim.products import Product
 from ops.common.generation import Generation
@@ -20,33 +20,55 @@ _TENSOR_OF = {"dx": "input", "dw": "weight"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GradientRequest:
-    """A call of aclnnConvolutionBackward.
+class _Request:
+    """A call about a convolution.
 
     Attributes
     ----------
     case : ConvCase
-        The convolution.
-    gradients : tuple of {"dx", "dw", "db"}
-        What its outputMask wants.
+        The convolution; its ``dy_shape`` is that of the output.
     cube_math_type : int
         0..3.
-    generation : {"closed", "published"}
-        Of the kernels of A2 and A3 that exist twice. The closed ones are those that were measured.
     block_dim : int or None
         Cube cores that kernels may have; None: those of the product.
     """
 
     case: ConvCase
-    gradients: tuple[GradientName, ...] = GRADIENTS
     cube_math_type: int = 0
-    generation: Generation = "closed"
     block_dim: int | None = None
 
     @property
     def name(self) -> str:
         """Name in reports."""
         return self.case.name
+
+    @property
+    def batch(self) -> int:
+        """Images."""
+        return self.case.x_shape[0]
+
+    def with_batch(self, batch: int) -> Self:
+        """Return the request for another batch."""
+        return replace(self, case=self.case.with_batch(batch))
+
+    def _facts(self) -> dict[str, Any]:
+        return {"cube_math_type": self.cube_math_type, **self.case.facts(), "transposed": self.case.transposed}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientRequest(_Request):
+    """A call of aclnnConvolutionBackward; the rest as of `_Request`.
+
+    Attributes
+    ----------
+    gradients : tuple of {"dx", "dw", "db"}
+        What its outputMask wants.
+    generation : {"closed", "published"}
+        Of the kernels of A2 and A3 that exist twice. The closed ones are those that were measured.
+    """
+
+    gradients: tuple[GradientName, ...] = GRADIENTS
+    generation: Generation = "closed"
 
     @property
     def words(self) -> str:
@@ -61,18 +83,9 @@ class GradientRequest:
             return "no kernel that multiplies"
         return f"the kernel of the {tensors[0]} gradient" if len(tensors) == 1 else "the kernels of both gradients"
 
-    @property
-    def batch(self) -> int:
-        """Images."""
-        return self.case.x_shape[0]
-
-    def with_batch(self, batch: int) -> GradientRequest:
-        """Return the request for another batch."""
-        return replace(self, case=self.case.with_batch(batch))
-
     def facts(self) -> Mapping[str, Any]:
         """Return shapes, types and attributes as plain data."""
-        return _facts(self.case, self.cube_math_type) | {"gradients": self.gradients}
+        return self._facts() | {"gradients": self.gradients}
 
     def plan(self, product: Product) -> PlannedCall:
         """Plan the call; an `NpuSimError` says why it is refused."""
@@ -90,34 +103,20 @@ class GradientRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConvolutionRequest:
-    """A call of aclnnConvolution.
+class ConvolutionRequest(_Request):
+    """A call of aclnnConvolution; the rest as of `_Request`.
 
     Attributes
     ----------
-    case : ConvCase
-        The convolution; its ``dy_shape`` is that of the output.
     has_bias : bool
         With a bias of the tensors' type.
-    cube_math_type : int
-        0..3.
-    block_dim : int or None
-        Cube cores that kernels may have; None: those of the product.
     stays_blocked : bool
         The result is left in NC1HWC0, as PyTorch keeps some: the last conversion is left out.
     """
 
-    case: ConvCase
     has_bias: bool = False
-    cube_math_type: int = 0
-    block_dim: int | None = None
     stays_blocked: bool = False
     kernel_words: ClassVar[str] = "the kernel of the convolution"
-
-    @property
-    def name(self) -> str:
-        """Name in reports."""
-        return self.case.name
 
     @property
     def words(self) -> str:
@@ -125,19 +124,9 @@ class ConvolutionRequest:
         name = "Conv2D whose result stays in NC1HWC0" if self.stays_blocked else "aclnnConvolution"
         return f"call of {name}" + (" with a bias" if self.has_bias else "")
 
-    @property
-    def batch(self) -> int:
-        """Images."""
-        return self.case.x_shape[0]
-
-    def with_batch(self, batch: int) -> ConvolutionRequest:
-        """Return the request for another batch."""
-        return replace(self, case=self.case.with_batch(batch))
-
     def facts(self) -> Mapping[str, Any]:
         """Return shapes, types and attributes as plain data."""
-        facts = {"has_bias": self.has_bias, "stays_blocked": self.stays_blocked}
-        return _facts(self.case, self.cube_math_type) | facts
+        return self._facts() | {"has_bias": self.has_bias, "stays_blocked": self.stays_blocked}
 
     def plan(self, product: Product) -> PlannedCall:
         """Plan the call; an `NpuSimError` says why it is refused."""
@@ -160,21 +149,6 @@ class ConvolutionRequest:
             route=plan.route.name,
             macs=case.macs,
         )
-
-
-def _facts(case: ConvCase, cube_math_type: int) -> dict[str, Any]:
-    return {
-        "cube_math_type": cube_math_type,
-        "input_dtype": case.dtype,
-        "x_shape": case.x_shape,
-        "dy_shape": case.dy_shape,
-        "weight_shape": case.weight_shape,
-        "stride": case.stride,
-        "padding": case.padding,
-        "dilation": case.dilation,
-        "groups": case.groups,
-        "transposed": case.transposed,
-    }
 
 
 def gradient_requests(
