@@ -83,7 +83,10 @@ class Arguments:
             raise DTypeError(f"{words} must be a NumPy array, not {shown(value)}")
         if role is not In and not value.flags.writeable:
             raise ShapeError(f"{words} must be an array that can be written ({role.__name__})")
-        kind = get_dtype(value.dtype)
+        try:
+            kind = get_dtype(value.dtype)
+        except DTypeError as error:
+            raise DTypeError(f"{words}: {error}") from None
         is_out = role is Out
         place = self.gm.add(what, value.nbytes, initialised=not is_out, data=kind.data, is_output=is_out)
         return _Argument(array=value, place=place, tensor=role(what, place, value.shape, int(kind.data)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from npu_sim.authoring.peek import Follower
     from npu_sim.authoring.queues import TPipe
 
+_WORD = re.compile(r"\w+")
 _COPY = shape_of(SPEC_OF_OP[Op.DATA_COPY])
 
 
@@ -147,6 +149,8 @@ class Core:
         """Append the row that says that a buffer begins or ends to live."""
         buffer.is_alive = op == Op.ALLOC_TENSOR
         buffer.generation += buffer.is_alive
+        if not buffer.is_alive:
+            buffer.freed_at = frame.f_code, frame.f_lineno
         operands = (buffer.space, buffer.address, buffer.byte_count, buffer.number)
         self._append(SPEC_OF_OP[op], frame, operands, (), {})
 
@@ -228,9 +232,9 @@ class Core:
         if count is not None:
             byte_count = self.whole(frame, "count", count) * src.dtype.item_bytes
             if byte_count % BLOCK_BYTES:
-                self.refuse(
-                    frame, ShapeError, f"count of DataCopy must be whole blocks of {BLOCK_BYTES} bytes, not {count}"
-                )
+                rule = f"count of DataCopy must be whole blocks of {BLOCK_BYTES} bytes, not {count} {src.dtype.name}"
+                pads = self.product.arch in SPEC_OF_OP[Op.DATA_COPY_PAD].archs
+                self.refuse(frame, ShapeError, f"{rule}; data_copy_pad takes any bytes" if pads else rule)
             block_len = byte_count // BLOCK_BYTES
         operands = (dst.space, dst.address, src.space, src.address, block_count, block_len, src_gap, dst_gap, src.data)
         return self._append(_COPY.instruction, frame, (*operands, max(dst.tensor, src.tensor)), (dst, src), {})
@@ -339,7 +343,9 @@ class Core:
     def check_alive(self, frame: FrameType, tensor: LocalTensor) -> None:
         """Refuse a tensor whose buffer was given back."""
         if not tensor.is_alive:
-            text = f"tensor must live, not be the freed {tensor.buffer.name}"
+            freed = tensor.buffer.freed_at
+            where = "" if freed is None else f" at {':'.join(map(str, line_of(*freed)[:2]))}"
+            text = f"tensor must live, not be {tensor.buffer.name}, which was freed{where}"
             self.refuse(frame, StateError, text, Kind.BUFFER_STATE)
 
     def refuse(
@@ -363,7 +369,8 @@ class Core:
     def __getattr__(self, name: str) -> Any:  # the methods of the instructions are set below
         near = _methods_like(name)
         may_be = f"; it may be {' or '.join(near)}" if near else ""
-        raise AttributeError(f"A method of Core must be one that examples/kernels/README.md lists, not {name}{may_be}")
+        listed = "help(npu_sim.authoring.Core) or examples/kernels/README.md lists"
+        raise AttributeError(f"A method of Core must be one that {listed}, not {name}{may_be}")
 
 
 BUFFER_MARKS = (Op.ALLOC_TENSOR, Op.FREE_TENSOR)
@@ -380,4 +387,6 @@ def _methods_like(name: str) -> list[str]:
     plain = name.replace("_", "").lower()
     found = [method for method in methods if method.replace("_", "") == plain]
     found = found or [spec.name.lower() for spec in OPS if spec.api.lower().split("(")[0] == plain]
+    # what one instruction of the machine does for several names of Ascend C, as WholeReduceSum
+    found = found or [one for one in methods if plain in _WORD.findall((vars(Core)[one].__doc__ or "").lower())]
     return found or get_close_matches(name.lower(), methods, n=3)

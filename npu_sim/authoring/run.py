@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,10 +14,34 @@ from npu_sim.engines.timeline import run_timeline
 from npu_sim.engines.timeline_result import TimelineResult
 from npu_sim.isa.row import join_rows
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch
+from npu_sim.program.launch import Launch, SourceLine
 from npu_sim.program.recorded import rows_of
 from npu_sim.program.violation import Violation
 from npu_sim.report.explain import Explanation
+
+
+class Findings(tuple[Violation, ...]):
+    """What is wrong with a run, row by row; shown as one entry for each line and kind, with how often it is so."""
+
+    _lines: Sequence[Mapping[int, SourceLine]]
+
+    def __new__(cls, found: Iterable[Violation], launches: Sequence[Launch]) -> Findings:
+        """Return the findings of launches, which know the lines of their rows."""
+        made = super().__new__(cls, found)
+        made._lines = [launch.lines for launch in launches]
+        return made
+
+    def __repr__(self) -> str:
+        groups: dict[tuple[object, ...], list[Violation]] = {}
+        for found in self:
+            groups.setdefault((found.launch, found.kind, found.site, found.other_site), []).append(found)
+        shown = []
+        for same in groups.values():
+            first = same[0]
+            line = self._lines[first.launch].get(first.site) if first.row >= 0 else None
+            times = f" ({len(same)} times)" if len(same) > 1 else ""
+            shown.append(f"{line}: {first}{times}" if line else f"{first}{times}")
+        return "\n".join((f"{len(self)} findings:", *shown)) if shown else "()"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,7 +76,7 @@ class KernelRun:
             for number, launch in enumerate(self.launches)
             for found in run_buffers(launch, self.product)
         ]
-        return (*lives, *run_hazards(self.launches, self.product, outputs=outputs))
+        return Findings((*lives, *run_hazards(self.launches, self.product, outputs=outputs)), self.launches)
 
     @cached_property
     def times(self) -> tuple[TimelineResult, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import CodeType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,6 +54,8 @@ class Buffer:
         Between AllocTensor and FreeTensor.
     generation : int
         How often it was allocated: a tensor of an earlier allocation is dead.
+    freed_at : (code, line) or None
+        The last FreeTensor.
     """
 
     number: int
@@ -63,6 +66,7 @@ class Buffer:
     byte_count: int
     is_alive: bool = False
     generation: int = 0
+    freed_at: tuple[CodeType, int] | None = None
 
 
 class LocalTensor:
@@ -191,6 +195,9 @@ class GlobalTensor:
             offset = 0
             for i, size in pairs:
                 offset = offset * size + i
+        elif isinstance(index, slice):
+            rule = f"index of {self.name} must be the first element, {self.name}[i]"
+            raise ShapeError(f"{rule}: instructions say how many they take, not {shown(index)}")
         else:
             offset = _element(index, self.name)
         part = type(self).__new__(type(self))

@@ -9,6 +9,8 @@ asc-tools' npuchk (``docs/02_npu_check_en.md``).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from npu_sim.engines import buffers_jit as jitted
@@ -56,8 +58,8 @@ def run_buffers(launch: Launch, product: Product) -> list[Violation]:
     Returns
     -------
     list of Violation
-        Core by core in the order of the rows; at most one per (kind, row, other row), at most `FINDING_LIMIT` a core.
-        Those of a core's end, LEAK, last.
+        Core by core in the order of the rows; at most one per (kind, row, other row), at most `FINDING_LIMIT` a core
+        and the first of each kind (`Violation.left_out` has how many more). Those of a core's end, LEAK, last.
     """
     found: list[Violation] = []
     if not launch.buffers:
@@ -73,7 +75,11 @@ def run_buffers(launch: Launch, product: Product) -> list[Violation]:
         count = int(lives.book[jitted.FINDINGS])
         if count:
             rows = _program(launch, core, buffer)
-            found += [_violation(finding, rows, core, launch, product) for finding in lives.findings[:count].tolist()]
+            findings, left = lives.findings[:count].tolist(), lives.book[jitted.LEFT :].tolist()
+            last = {finding[0]: at for at, finding in enumerate(findings)}
+            for at, finding in enumerate(findings):
+                made = _violation(finding, rows, core, launch, product)
+                found.append(replace(made, left_out=left[finding[0]]) if last[finding[0]] == at else made)
     return found
 
 
@@ -96,7 +102,7 @@ def _new_lives(product: Product, buffer_count: int) -> jitted.Lives:
         unread=np.zeros(cells, np.int64),
         writers=np.zeros((jitted.WRITERS, 3), np.int64),
         alive=np.zeros((buffer_count, 4), np.int64),
-        findings=np.zeros((FINDING_LIMIT, jitted.FINDING_FIELDS), np.int64),
+        findings=np.zeros((FINDING_LIMIT + jitted.CODES, jitted.FINDING_FIELDS), np.int64),
         book=book,
     )
 

@@ -16,17 +16,24 @@ from npu_sim.isa.op import Op
 
 FINDING_FIELDS = 6
 """Code, row, other row (0: none), space, first byte, bytes."""
-FINDINGS, ROW, ROW_FINDINGS, DROPPED = range(4)
+FINDINGS, ROW, ROW_FINDINGS = range(3)
+LAST_LEFT = 3
+"""[3]: code, row and other row of the last finding that found no room."""
 BASE = 8
 """[7 spaces]: first cell of a space of the core, -1 for others."""
 CELLS = BASE + 7
 """[7 spaces]: cells of a space."""
-BOOK_LENGTH = CELLS + 7
+CODES = 11
+KEPT = CELLS + 7
+"""[codes]: how many findings of a code are in the list."""
+LEFT = KEPT + CODES
+"""[codes]: how many found no room there. The first of a code always does."""
+BOOK_LENGTH = LEFT + CODES
 WRITERS = 1 << 13
 """Rows back to which the bytes that a row wrote are counted."""
 
 (READ_FREE, WRITE_FREE, READ_OVERRUN, WRITE_OVERRUN, DEAD, UNREAD, TAKEN, NOT_ALIVE, LEAK, TOO_LARGE) = (
-    np.int64(code) for code in range(1, 11)
+    np.int64(code) for code in range(1, CODES)
 )
 
 
@@ -41,7 +48,7 @@ class Lives(NamedTuple):
         At its number modulo WRITERS: row, cells it wrote, cells of these that were written again unread.
     alive : int64[buffers, 4]
         Row that allocated the buffer (0: not alive), space, first byte, bytes.
-    findings : int64[capacity, FINDING_FIELDS]
+    findings : int64[capacity + CODES, FINDING_FIELDS]
     book : int64[BOOK_LENGTH]
     """
 
@@ -65,10 +72,13 @@ def _report(lives: Any, code: Int, other: Int, space: Int, start: Int, length: I
             findings[i, 5] = end - findings[i, 4]
             return
     at = book[FINDINGS]
-    if at == len(findings):
-        book[DROPPED] += 1
+    if at >= len(findings) - CODES and book[KEPT + code] > 0:
+        if code != book[LAST_LEFT] or book[ROW] != book[LAST_LEFT + 1] or other != book[LAST_LEFT + 2]:
+            book[LEFT + code] += 1
+        book[LAST_LEFT], book[LAST_LEFT + 1], book[LAST_LEFT + 2] = code, book[ROW], other
         return
     book[FINDINGS] = at + 1
+    book[KEPT + code] += 1
     findings[at, 0], findings[at, 1], findings[at, 2] = code, book[ROW], other
     findings[at, 3], findings[at, 4], findings[at, 5] = space, start, length
 

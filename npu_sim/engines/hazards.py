@@ -66,7 +66,8 @@ def run_hazards(
     list of Violation
         In the order launch, phase, core, row, then state that cores leave on, outputs that are not filled, and what the
         launches say themselves (`Launch.known`); empty when all is well. At most one per (kind of conflict, row, other
-        row), at most `FINDING_LIMIT`. Row numbers count the rows of a core through all phases of a launch; of several
+        row), at most `FINDING_LIMIT` and the first of each kind; how many more of its kind there are is in the last
+        (`Violation.left_out`). Row numbers count the rows of a core through all phases of a launch; of several
         launches, `detail` names the one.
 
     Raises

@@ -55,7 +55,12 @@ HELD = CLOCKS + PIPES * PIPES
 """[8 pipes]: bits of the flags (source, event) that a pipe has waited for and not set back."""
 TURNED = HELD + PIPES
 """[8 pipes]: serial of the last wait of a pipe."""
-BOOK_LENGTH = TURNED + PIPES
+CODES = 28
+KEPT = TURNED + PIPES
+"""[codes]: how many findings of a code are in the list."""
+LEFT = KEPT + CODES
+"""[codes]: how many found no room there. The first of a code always does."""
+BOOK_LENGTH = LEFT + CODES
 KNOWN = BOOK_LENGTH
 """[cores, 8 pipes], where cores run by turns: largest entry of a pipe of a core that is complete before the next row of
 the running one. Behind it [turns, 2]: serial of the first row of a turn, and its core."""
@@ -65,7 +70,7 @@ the running one. Behind it [turns, 2]: serial of the first row of a turn, and it
     RAW, WAR, WAW, CORE_RAW, CORE_WAR, CORE_WAW, UNINITIALISED, READ_BEYOND, WRITE_BEYOND, READ_NOWHERE, WRITE_NOWHERE,
     CAPACITY, READ_MISALIGNED, WRITE_MISALIGNED, WAIT_UNSET, SET_TWICE, LEFT_SET, BAD_EVENT, BAD_PIPE, FRAGMENTED,
     OTHER_CORE, OUTSIDE, TOO_LARGE, PIPE_RAW, PIPE_WAW, STALE, CROSSING,
-) = (np.int64(code) for code in range(1, 28))  # fmt: skip
+) = (np.int64(code) for code in range(1, CODES))  # fmt: skip
 
 LIVES = 1 << 14
 """Rows back to which handshakes and opcodes are remembered."""
@@ -105,7 +110,7 @@ class Shadow(NamedTuple):
         Entry of the SET_FLAG that holds the flag (source, destination, event), 0: clear.
     flag_clocks : int64[7 * 7 * events, 8]
         Clocks of the source pipe at that moment.
-    findings : int64[capacity, FINDING_FIELDS]
+    findings : int64[capacity + CODES, FINDING_FIELDS]
         What was found.
     tensors : int64[tensors, 4]
         `GlobalMemory.table`.
@@ -146,14 +151,16 @@ def report(
             findings[i, 5] = end - findings[i, 4]
             return
     at = book[FINDINGS]
-    if at == len(findings):
+    if at >= len(findings) - CODES and book[KEPT + code] > 0:
         if code != book[LAST_DROPPED] or book[SERIAL] != book[LAST_DROPPED + 1] or other != book[LAST_DROPPED + 2]:
             book[DROPPED] += 1
+            book[LEFT + code] += 1
         book[LAST_DROPPED] = code
         book[LAST_DROPPED + 1] = book[SERIAL]
         book[LAST_DROPPED + 2] = other
         return
     book[FINDINGS] = at + 1
+    book[KEPT + code] += 1
     findings[at, 0] = code
     findings[at, 1] = book[SERIAL]
     findings[at, 2] = other

@@ -143,6 +143,7 @@ class Checker:
     rows_of_core: dict[int, int] = field(default_factory=dict)
     phase_rows: dict[int, int] = field(default_factory=dict)
     foreign: list[list[int]] = field(default_factory=list)
+    foreign_left_out: int = 0
     states: list[Violation] = field(default_factory=list)
     core_kind: CoreKind | None = None
     auto_sync: bool = False
@@ -211,7 +212,8 @@ class Checker:
                 self._grow(int(jitted.nodes_needed_by(self.shadow, rows, done)))
             if self.core_kind is not None and not self.shadow.book[kept.GM_ONLY]:
                 other = np.flatnonzero(foreign_rows(rows[:done], self.product, self.core_kind))
-                room = FINDING_LIMIT - len(self.foreign)
+                room = max(FINDING_LIMIT - len(self.foreign), 0)
+                self.foreign_left_out += max(len(other) - room, 0)
                 self.foreign += [[int(kept.OTHER_CORE), first + int(row), 0, 0, 0, 0, 0] for row in other[:room]]
         if done < count:
             reserve("Rows of a core behind a wait", (count + sum(map(len, self.held))) * ROW_BYTES)
@@ -258,6 +260,8 @@ class Checker:
             others = found[~np.isin(found[:, 0], _OF_ORDER)]
             self.shadow.findings[count : count + len(others)] = others
             book[kept.FINDINGS] = count + len(others)
+            codes = self.shadow.findings[: book[kept.FINDINGS], 0]
+            book[kept.KEPT : kept.LEFT] = np.bincount(codes, minlength=kept.CODES)
             self.shadow.flags[:] = 0
         elif not starts.waits:
             book[kept.LENIENT] = 0
@@ -344,9 +348,11 @@ class Checker:
         ordered = sorted(findings.tolist() + self.foreign, key=lambda finding: int(finding[1]))
         places = self._places({finding[1] for finding in ordered} | {finding[2] >> 3 for finding in ordered}, source)
         result = [self._violation(finding, places) for finding in ordered]
-        dropped = int(book[kept.DROPPED])
-        if dropped:
-            result[-1] = replace(result[-1], detail=f"{result[-1].detail} (and {dropped} more findings)")
+        left = book[kept.LEFT : kept.BOOK_LENGTH].tolist()
+        left[kept.OTHER_CORE] = self.foreign_left_out
+        for code, at in {finding[0]: at for at, finding in enumerate(ordered)}.items():
+            if left[code]:
+                result[at] = replace(result[at], left_out=left[code])
         return [*self.stuck, *result]
 
     def _grow(self, needed: int) -> None:
@@ -480,7 +486,7 @@ def _new_shadow(product: Product, table: npt.NDArray[np.int64]) -> kept.Shadow:
         book=book,
         flags=np.zeros(flags, np.int64),
         flag_clocks=np.zeros((flags, kept.PIPES), np.int64),
-        findings=np.zeros((FINDING_LIMIT, kept.FINDING_FIELDS), np.int64),
+        findings=np.zeros((FINDING_LIMIT + kept.CODES, kept.FINDING_FIELDS), np.int64),
         tensors=table,
         runs=empty_runs(),
         lives=np.zeros((kept.LIVES, 4), np.int64),

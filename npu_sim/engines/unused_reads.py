@@ -48,6 +48,9 @@ def as_notes(
     result: list[Violation] = []
     looked = 0
     for violation in found:
+        if violation.left_out:  # of those that are not there nothing is known
+            result.append(violation)
+            continue
         if violation.kind is Kind.READ_UNINITIALISED and violation.space is Space.L1 and looked < _FINDINGS:
             looked += 1
             if _is_unused(violation, rows_of(violation.launch, violation.core), product):

@@ -103,8 +103,13 @@ CODES: dict[Kind, Code] = {
         "warning", "synccheck", "State of the core stays on behind the kernel", "call SetAtomicNone or SetHF32Mode(0)"
     ),
     Kind.CAPACITY: Code("error", "memcheck", "Leaves the memory of a core", "make the tile smaller"),
-    Kind.FIELD_RANGE: Code("error", "rules", "An operand is out of its range", "split the instruction"),
-    Kind.UNSUPPORTED: Code("error", "rules", "The product does not have the instruction, type or path", "use another"),
+    Kind.FIELD_RANGE: Code(
+        "error", "rules", "An operand breaks a rule", "keep to the rule; what is too long takes several instructions"
+    ),
+    Kind.UNSUPPORTED: Code(
+        "error", "rules", "The product does not have the instruction, type or path",
+        "use another one, another kind of core (kernel(kind=...)), or a product that has it",
+    ),
     Kind.UNDEFINED: Code("error", "rules", "What a device makes of it is undefined", "see the message"),
 }  # fmt: skip
 

@@ -45,7 +45,7 @@ class Kind(Enum):
     UNDEFINED = "UndefinedOnHardware"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Violation:
     """One finding.
 
@@ -68,6 +68,8 @@ class Violation:
         Bytes.
     detail : str
         Rule, value and both instructions in words.
+    left_out : int
+        Of the last one of its kind in a list that is as long as it may be: how many more of the kind there are.
     """
 
     kind: Kind
@@ -83,9 +85,15 @@ class Violation:
     start: int = 0
     length: int = 0
     detail: str = ""
+    left_out: int = 0
 
     def __str__(self) -> str:
         where = f" {self.space.name}[{self.start}:{self.start + self.length}]" if self.space is not Space.NONE else ""
+        more = f" (and {self.left_out} more)" if self.left_out else ""
         if self.row < 0:
-            return f"{self.kind.value}{where} {self.detail}"
-        return f"{self.kind.value} core {self.core} tile {self.tile} row {self.row}{where} {self.detail}"
+            return f"{self.kind.value}{where} {self.detail}{more}"
+        tile = f" tile {self.tile}" if self.tile >= 0 else ""
+        return f"{self.kind.value} core {self.core}{tile} row {self.row}{where} {self.detail}{more}"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"

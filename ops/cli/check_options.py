@@ -24,7 +24,7 @@ ToolOption = Annotated[
     ),
 ]
 CoreOption = Annotated[int | None, typer.Option(min=0, help="Findings of this core only. Default: of all.")]
-MaxFindingsOption = Annotated[int, typer.Option(min=0, help="Findings printed per launch; files have all of them.")]
+MaxFindingsOption = Annotated[int, typer.Option(min=0, help="Findings printed per launch; files have all kept.")]
 SarifOption = Annotated[
     str | None, typer.Option("--sarif", metavar="FILE", help="Write the findings as SARIF 2.1.0, for editors and CI.")
 ]
@@ -88,7 +88,7 @@ def print_findings(findings: Sequence[Finding], screen: Console, shown: int) -> 
         for window in finding.windows:
             for line in window.splitlines():
                 screen.print(Text(f"      {line}"), soft_wrap=True)
-        screen.print(Text(f"      to do: {finding.code.hint}", style="dim"), soft_wrap=True)
+        screen.print(Text(f"      to do: {finding.hint}", style="dim"), soft_wrap=True)
     if len(findings) > shown:
         screen.print(Text(f"    ... {len(findings) - shown} more; --json has all of them"))
 

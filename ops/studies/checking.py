@@ -267,10 +267,10 @@ def check_launches(
     known = {_place(violation) for violation in found}
     outputs = [tensor.name for tensor in launches[0].gm.tensors if tensor.is_output] if launches else []
     together = run_hazards(launches, chip, outputs=outputs, programs=programs)
-    found += [violation for violation in together if _place(violation) not in known]
+    found += [violation for violation in together if violation.left_out or _place(violation) not in known]
     if all(CODES[violation.kind].severity == "advice" for violation in found):
         found += unneeded_barriers(launches, chip, row_counts=[launch.row_count for launch in checked])
-    return tuple(checked), grouped(filter(wanted.has, found), launches)
+    return tuple(checked), grouped(wanted.chosen(found), launches)
 
 
 def _place(violation: Violation) -> tuple[int, int, int, Kind]:

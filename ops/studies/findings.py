@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from npu_sim.engines.hazards import emit_rows
-from npu_sim.errors import InternalError, NpuSimError
+from npu_sim.errors import InternalError, NpuSimError, ProgramError
 from npu_sim.isa.codes import Space
 from npu_sim.isa.names import pipe_name
 from npu_sim.isa.op import Op
@@ -34,6 +34,10 @@ _PROGRAMS = 8
 """Programs kept at a time: findings come core by core, and each is held to a few other cores."""
 _CAUSES = 64
 """Findings whose cause is looked for: who has more does not read them one by one."""
+_HAZARDS = (Kind.SYNC_READ_HAZARD, Kind.SYNC_WRITE_HAZARD)
+_BETWEEN_CORES = (
+    "give every core a part of its own, add with SetAtomicAdd, or order the cores by SyncAll or a flag between them"
+)
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
 
 
@@ -106,6 +110,8 @@ class Finding:
         What else the same missing order shows as.
     cause : Cause or None
         The row that is not as in the other tiles and cores, where there is one.
+    left_out : int
+        How many more of the kind the checks found and did not keep (`engines.hazards.FINDING_LIMIT`).
     """
 
     launch: str
@@ -117,6 +123,7 @@ class Finding:
     buffer: BufferRange | None = None
     also: tuple[str, ...] = ()
     cause: Cause | None = None
+    left_out: int = 0
 
     @property
     def blamed(self) -> Instruction | None:
@@ -127,6 +134,13 @@ class Finding:
     def code(self) -> Code:
         """What the code means."""
         return CODES[self.violation.kind]
+
+    @property
+    def hint(self) -> str:
+        """What to do."""
+        if self.violation.kind in _HAZARDS and self.violation.other_core >= 0:
+            return _BETWEEN_CORES
+        return self.code.hint
 
     def lines(self) -> list[str]:
         """Return the finding as text: what, where in the source, in what, how often."""
@@ -140,6 +154,8 @@ class Finding:
             made.append(f"  bytes {self.buffer}")
         if self.count > 1:
             made.append(f"  {self.count} times")
+        if self.left_out:
+            made.append(f"  {self.left_out} more {self.violation.kind.value} were found and not kept")
         return [*made, *(f"  it shows as {text} too" for text in self.also)]
 
     def document(self) -> dict[str, Any]:
@@ -153,6 +169,7 @@ class Finding:
             "severity": self.code.severity,
             "tool": self.code.tool,
             "count": self.count,
+            "left_out": self.left_out,
             "core": violation.core,
             "row": violation.row,
             "other_row": violation.other_row,
@@ -165,7 +182,7 @@ class Finding:
             "text": str(violation),
             "file": self.instruction.file if self.instruction else "",
             "line": self.instruction.line if self.instruction else 0,
-            "hint": self.code.hint,
+            "hint": self.hint,
             "instruction": self.instruction,
             "other_instruction": self.other,
             "buffer": self.buffer,
@@ -194,7 +211,8 @@ def finding_of_refusal(error: NpuSimError) -> Finding:
     refused = error.refusal
     if refused is None:
         raise InternalError(f"Error must be the refusal of a kernel, not {error!r}")
-    text = " ".join(str(error).split())
+    rows = error.violations if isinstance(error, ProgramError) else ()
+    text = rows[0].detail if rows else " ".join(str(error).split())
     at = Instruction(
         core=refused.core, row=-1, tile=-1, site=f"{refused.file}:{refused.line}", api="", pipe="", file=refused.file,
         line=refused.line,
@@ -220,8 +238,22 @@ class Wanted:
 
     def has(self, violation: Violation) -> bool:
         """Return whether to keep a violation."""
-        if self.core is not None and violation.core >= 0 and self.core not in (violation.core, violation.other_core):
-            return False
+        is_of_core = violation.core < 0 or self.core in (None, violation.core, violation.other_core)
+        return is_of_core and self._is_of_tool(violation)
+
+    def chosen(self, found: Sequence[Violation]) -> list[Violation]:
+        """Return those to keep; how many more of a kind there are, of whatever core, stays with one of the kind."""
+        kept = {id(violation): violation for violation in found if self.has(violation)}
+        for violation in found:
+            if violation.left_out and id(violation) not in kept and self._is_of_tool(violation):
+                same = [at for at, one in kept.items() if one.kind is violation.kind]
+                if same:
+                    kept[same[-1]] = replace(kept[same[-1]], left_out=violation.left_out)
+                else:
+                    kept[id(violation)] = violation
+        return list(kept.values())
+
+    def _is_of_tool(self, violation: Violation) -> bool:
         is_npuchk = violation.kind.value.startswith("Error")
         return not self.tools or CODES[violation.kind].tool in self.tools or (is_npuchk and "npuchk" in self.tools)
 
@@ -250,8 +282,13 @@ def grouped(violations: Iterable[Violation], launches: Sequence[Launch]) -> tupl
         key = violation.launch, violation.kind, violation.site, violation.other_site, violation.space, words
         groups.setdefault(key, []).append(violation)
     programs = Programs()
+    left_out = {id(group[0]): sum(violation.left_out for violation in group) for group in groups.values()}
     found = [
-        replace(programs.finding(first, len(groups[key]), launches[first.launch]), also=tuple(map(str, others)))
+        replace(
+            programs.finding(first, len(groups[key]), launches[first.launch]),
+            also=tuple(str(replace(other, left_out=0)) for other in others),
+            left_out=sum(left_out[id(one)] for one in (first, *others)),
+        )
         for key, first, others in causes({key: group[0] for key, group in groups.items()}, launches, programs)
     ]
     found.sort(key=lambda finding: SEVERITIES.index(finding.code.severity))
@@ -261,13 +298,12 @@ def grouped(violations: Iterable[Violation], launches: Sequence[Launch]) -> tupl
         of = number if cause is None else (cause.launch, cause.instruction.core, cause.instruction.row)
         if of in by_cause:
             also = (*by_cause[of].also, str(finding.violation), *finding.also)
-            by_cause[of] = replace(by_cause[of], also=also)
+            by_cause[of] = replace(by_cause[of], also=also, left_out=by_cause[of].left_out + finding.left_out)
         else:
             by_cause[of] = replace(finding, cause=cause)
     return tuple(by_cause.values())
 
 
-_HAZARDS = (Kind.SYNC_READ_HAZARD, Kind.SYNC_WRITE_HAZARD)
 _BARRIERS = (Kind.BARRIER_READ, Kind.BARRIER_WRITE)
 _FLAGS = (Kind.SYNC_UNPAIRED, Kind.SYNC_DUPLICATE)
 

@@ -144,6 +144,7 @@ MEANINGS = {
     "first_difference": "first element that differs, directed probes first; null if none does",
     "differing_count": "elements of the matrix product that are not the device's",
     "critical_shares": "shares of the critical path by what they are spent on; they add up to 1",
+    "left_out": "how many more of the kind were found and not kept: 1000 and the first of each kind are",
     "likely_cause": "the row that other tiles and cores have and this one lacks, or has elsewhere or with another "
     "event",
     "cause": "carried, input, sums, atomics, output, sums and output, overflow: what makes this part of the error",

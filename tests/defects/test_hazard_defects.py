@@ -458,7 +458,8 @@ def test_hazard_findings_are_limited_and_say_so():
     rows["dst"] = rows["dst"] + 4096
     found = run_hazards_rows(rows, PRODUCT, PRODUCT_TABLE)
     assert len(found) == FINDING_LIMIT
-    assert found[-1].detail == "Add (V) reads bytes that nothing has written (and 5 more findings)"
+    assert [violation.left_out for violation in found] == [0] * (FINDING_LIMIT - 1) + [5]
+    assert str(found[-1]).endswith("Add (V) reads bytes that nothing has written (and 5 more)")
 
 
 def test_hazard_instruction_on_the_wrong_pipe_is_unsupported():
@@ -484,8 +485,9 @@ def test_hazard_garbage_rows_never_fail():
     rows["tensor"] = rng.integers(-1, 4, len(rows))
     with np.errstate(over="ignore"):  # addresses near 2^63, when run without the JIT
         found = run_hazards_rows(rows, PRODUCT, PRODUCT_TABLE)
-    assert len(found) == FINDING_LIMIT
-    assert len({v.kind for v in found}) > 5
+    kinds = {v.kind for v in found}
+    assert FINDING_LIMIT <= len(found) <= FINDING_LIMIT + len(kinds)
+    assert len(kinds) > 5
 
 
 def test_emit_rows_is_the_whole_program():

@@ -62,7 +62,7 @@ FAULTS = (
         "            combine(e, source, wide, size)\n",
         "            combine(e, source, wide, size)\n"
         "            if combine == core.div:\n                in_x.free_tensor(a)\n",
-        r"tensor must live, not be the freed in_x\[0\]",
+        r"tensor must live, not be in_x\[0\], which was freed at ",
         "in_x.free_tensor(a)",
     ),
 )

@@ -171,7 +171,7 @@ def test_row_without_semantics_ends_the_launch_with_one_error(threads, bad_core)
             yield count
 
     message = (
-        rf"^Unsupported core {bad_core} tile -1 row 0 \w+ +Op<250> must have modelled element types and lie inside the "
+        rf"^Unsupported core {bad_core} row 0 \w+ +Op<250> must have modelled element types and lie inside the "
         r"buffers \(Conv3DBackpropFilterV2\)$"
     )
     plan.gm.arena[:] = 0

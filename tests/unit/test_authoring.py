@@ -310,6 +310,15 @@ def test_arguments_are_refused():
         scaled([1, 2], y)
     with pytest.raises(ShapeError, match=r"blocks must be in \[1, 48\], not 0"):
         scaled(_x(), y, blocks=0)
+    with pytest.raises(NpuSimError, match=r"x of scaled: dtype must be one of .*, not float64"):
+        scaled(_x().astype(np.float64), y)
+
+    @kernel
+    def sliced(core, x: In):
+        x[1:3]
+
+    with pytest.raises(ShapeError, match=r"must be the first element, x\[i\]: instructions say how many they take"):
+        sliced(_x(), blocks=1)
     y.flags.writeable = False
     with pytest.raises(ShapeError, match="must be an array that can be written"):
         scaled(_x(), y, blocks=1)
@@ -409,6 +418,32 @@ def test_findings_have_leaks_and_holes():
     assert [found.kind for found in run.findings] == [Kind.BUFFER_LEAK, Kind.OUTPUT_HOLE]
 
 
+def test_findings_of_a_run_are_shown_once_for_each_line():
+    y = np.empty(LENGTH, np.float32)
+    assert repr(scaled(_x(), y, blocks=1).findings) == "()"
+    head, leak, race, _ = repr(scaled(_x(), y, "no flag", blocks=3).findings).splitlines()
+    assert head.endswith(" findings:")
+    first, second = _line_of('a = q.alloc_tensor("fp32")'), _line_of("core.muls(t, b, 2.5, LENGTH)")
+    assert f"test_authoring.py:{first}: ErrorLeak core 0 row " in leak
+    assert f"test_authoring.py:{second}: ErrorSync2 core 0 row " in race
+    assert leak.endswith(" (3 times)")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("freed", rf"q\[0\], which was freed at \S*test_authoring.py:{_line_of('q.free_tensor(b)')} "),
+        ("count", r"whole blocks of 32 bytes, not 3 fp32; data_copy_pad takes any bytes \("),
+    ],
+)
+def test_mistakes_say_what_would_be_right(wrong, words):
+    with pytest.raises(NpuSimError, match=words):
+        scaled(_x(), np.empty(LENGTH, np.float32), wrong, blocks=1)
+    if wrong == "count":  # there is no such instruction
+        with pytest.raises(NpuSimError, match=r"not 3 fp32 \("):
+            scaled(_x(), np.empty(LENGTH, np.float32), wrong, blocks=1, product="310p")
+
+
 def test_run_command_says_what_was_launched(tmp_path, capsys):
     path = Path(__file__).parents[2] / "examples/kernels/vector_add.py"
     assert main(["run", str(path)]) == 0
@@ -465,8 +500,9 @@ def test_recording_leaves_nothing_for_the_garbage_collector():
     [
         ("DataCopy", "; it may be data_copy"),
         ("LoadData", "; it may be load_2d or load_3d or load_3d_v1"),
-        ("load_data_2d", "; it may be load_2d or load_3d_v1 or load_3d"),
+        ("load_data_2d", "; it may be load_2d"),
         ("SyncAll", "; it may be sync_all"),
+        ("whole_reduce_sum", "; it may be reduce_repeat_masked"),
         ("qqq", ""),
     ],
 )
@@ -475,6 +511,7 @@ def test_a_method_that_does_not_exist_names_those_that_it_may_be(name, may_be):
     def wrong(core):
         getattr(core, name)()
 
-    rule = f"A method of Core must be one that examples/kernels/README.md lists, not {name}{may_be}"
+    listed = "help(npu_sim.authoring.Core) or examples/kernels/README.md lists"
+    rule = f"A method of Core must be one that {listed}, not {name}{may_be}"
     with pytest.raises(AttributeError, match=f"^{re.escape(rule)}$"):
         wrong.record(blocks=1, product="910b")

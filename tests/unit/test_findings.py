@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from npu_sim.authoring import Core, In, Out, Pipe, TPosition, kernel
+from npu_sim.engines.buffers import FINDING_LIMIT
 from npu_sim.products import get_product
 from npu_sim.program.finding_codes import CODES, NPUCHK_CODES, SEVERITIES, TOOLS, code_words
 from npu_sim.program.violation import Kind
@@ -126,3 +127,58 @@ def test_findings_that_are_advice_come_last_and_hold_for_whom_asks():
     assert found[-1].code.severity == "advice"
     _, found = check_launches(run.launches, get_product("910b"), Wanted(tools=("memcheck",), core=0))
     assert found == ()
+
+
+@kernel
+def _twice_each(core: Core, z: Out, tiles: int) -> None:
+    """Fill a buffer twice in every tile, which is advice; ``z`` is written without waiting for the last of them."""
+    part = core.alloc(TPosition.VECCALC, z.dtype, 128, "part")
+    for _ in range(tiles):
+        core.duplicate(part, 0, 128)
+        core.pipe_barrier(Pipe.V)
+    core.free(part)
+    core.data_copy(z, core.alloc(TPosition.VECCALC, z.dtype, 128, "other"), 128)
+
+
+def test_findings_that_were_not_kept_are_said_and_hide_no_other_kind():
+    """`FINDING_LIMIT` are kept and the first of each kind: a long list of advice passes over no error."""
+    z = np.zeros(128, np.float16)
+    run = _twice_each.record(z, FINDING_LIMIT + 5, blocks=1)
+    _, found = check_launches(run.launches, run.product)
+    kinds = [Kind.READ_STALE, Kind.SYNC_READ_HAZARD, Kind.BUFFER_LEAK, Kind.WRITE_UNREAD]
+    assert [finding.violation.kind for finding in found] == kinds
+    assert [(finding.count, finding.left_out) for finding in found] == [(1, 0)] * 3 + [(FINDING_LIMIT, 4)]
+    assert "  4 more ErrorWrite3 were found and not kept" in found[-1].lines()
+    assert found[-1].document()["left_out"] == 4
+    for core, expected in ((0, kinds), (1, kinds[-1:])):  # those that were not kept may be of any core
+        _, found = check_launches(run.launches, run.product, Wanted(core=core))
+        assert [finding.violation.kind for finding in found] == expected
+    _, found = check_launches(run.launches, run.product, Wanted(tools=("racecheck",)))
+    assert [(finding.violation.kind, finding.left_out) for finding in found] == [(Kind.SYNC_READ_HAZARD, 0)]
+
+
+@kernel
+def _all_of_it(core: Core, x: In, z: Out) -> None:
+    part = core.alloc(TPosition.VECCALC, x.dtype, len(x), "part")
+    core.data_copy(part, x, len(x))
+    core.pipe_barrier(Pipe.ALL)
+    core.data_copy(z, part, len(x))
+    core.free(part)
+
+
+def test_findings_between_cores_say_what_orders_cores():
+    x = np.zeros(512, np.float16)
+    run = _all_of_it.record(x, np.empty_like(x), blocks=2)
+    ((finding),) = check_launches(run.launches, run.product)[1]
+    assert finding.violation.kind is Kind.SYNC_WRITE_HAZARD
+    assert finding.hint == finding.document()["hint"] != finding.code.hint
+    assert "SetAtomicAdd" in finding.hint
+
+
+def test_findings_of_a_refused_row_name_its_kind_once(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("ops.cli.scripts.note_compilation", lambda: None)
+    path = tmp_path / "wrong.py"
+    path.write_text(KERNEL.replace("core.add(part, part, part, 512)", "core.add(part[1], part, part, 64)"))
+    code, out = _check(capsys, path)
+    assert code == 1
+    assert ":10: ErrorWrite4 Add UB address must be a multiple of 32, not 2 (" in " ".join(out.split())
