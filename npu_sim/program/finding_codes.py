@@ -74,6 +74,10 @@ CODES: dict[Kind, Code] = {
     Kind.BARRIER_UNNEEDED: Code(
         "advice", "racecheck", "A PipeBarrier that orders nothing that has to be, and takes time", "leave it out"
     ),
+    Kind.BANK_CONFLICT: Code(
+        "advice", "memcheck", "A vector instruction whose operands meet in banks of UB, and which takes longer for it",
+        "begin a second source 256 bytes (modulo 512) from the first, a block stride in an odd number of blocks",
+    ),
     Kind.SYNC_UNPAIRED: Code(
         "error", "synccheck", "A SetFlag without WaitFlag, or a WaitFlag without SetFlag", "set and wait in pairs"
     ),

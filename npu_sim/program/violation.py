@@ -37,6 +37,7 @@ class Kind(Enum):
     BARRIER_WRITE = "ErrorSync1/barrier"
     BARRIER_READ = "ErrorSync2/barrier"
     BARRIER_UNNEEDED = "BarrierUnneeded"
+    BANK_CONFLICT = "BankConflict"
     OUTPUT_HOLE = "OutputHole"
     STATE_LEFT = "StateLeft"
     CAPACITY = "Capacity"

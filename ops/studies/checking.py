@@ -21,6 +21,7 @@ from npu_sim.program.violation import Kind, Violation
 from npu_sim.report.record import to_json_text, to_plain
 from npu_sim.units import MIB
 from ops.common.explain import launch_works
+from ops.studies.bank_conflicts import bank_conflicts
 from ops.studies.cases import CaseSet, ConvCase, StudyRow, combinations, plan_case, program_name
 from ops.studies.convolution_kinds import WEIGHT_GRADIENT_CALL
 from ops.studies.findings import EVERYTHING, Finding, Programs, Wanted, grouped
@@ -247,7 +248,8 @@ def check_launches(
     (checked launches, findings)
         The findings of `program.verify` (each instruction by itself) and `engines.buffers` first, then those of
         `engines.hazards` that are not the same kind at the same instruction; one for each fault, worst first. Where
-        there are none, barriers of a user's own kernels that may go (`ops.studies.unneeded`).
+        there are none, barriers of a user's own kernels that may go (`ops.studies.unneeded`) and operands that meet in
+        banks of UB (`ops.studies.bank_conflicts`).
         `Violation.launch` is the number of the launch.
     """
     checked: list[CheckedLaunch] = []
@@ -269,7 +271,9 @@ def check_launches(
     together = run_hazards(launches, chip, outputs=outputs, programs=programs)
     found += [violation for violation in together if violation.left_out or _place(violation) not in known]
     if all(CODES[violation.kind].severity == "advice" for violation in found):
-        found += unneeded_barriers(launches, chip, row_counts=[launch.row_count for launch in checked])
+        row_counts = [launch.row_count for launch in checked]
+        found += unneeded_barriers(launches, chip, row_counts=row_counts)
+        found += bank_conflicts(launches, chip, row_counts=row_counts)
     return tuple(checked), grouped(wanted.chosen(found), launches)
 
 
