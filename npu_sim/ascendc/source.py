@@ -121,7 +121,7 @@ def read_text(path: Path) -> str:
         It cannot be read.
     """
     try:
-        return path.read_text(encoding="utf-8", errors="surrogateescape")
+        return path.read_text(encoding="utf-8-sig", errors="surrogateescape")
     except OSError as error:
         raise InputFileError(f"{path} must be a C++ source that can be read ({error.strerror})") from error
 

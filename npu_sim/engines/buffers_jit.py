@@ -109,8 +109,8 @@ def _free(lives: Any, number: Int, space: Int, start: Int, length: Int) -> None:
 
 
 @jit
-def _touch(lives: Any, space: Int, access: Int, cell: Int, intended: Int, is_element: Flag) -> None:
-    """Judge and record an access to one cell, or to an element of it that leaves the others alone."""
+def _touch(lives: Any, space: Int, access: Int, cell: Int, intended: Int, is_part: Flag) -> None:
+    """Judge and record an access to one cell, or to a part of it that leaves the rest alone."""
     book, owner, written, unread, writers = lives.book, lives.owner, lives.written, lives.unread, lives.writers
     c, now, width = book[BASE + space] + cell, book[ROW], np.int64(32)
     own = owner[c]
@@ -127,7 +127,7 @@ def _touch(lives: Any, space: Int, access: Int, cell: Int, intended: Int, is_ele
         if writers[writer, 0] == before:
             writers[writer, 0] = 0
         return
-    if before != 0 and before != now and writers[writer, 0] == before and not is_element:
+    if before != 0 and before != now and writers[writer, 0] == before and not is_part:
         writers[writer, 2] += 1
         if writers[writer, 2] == writers[writer, 1]:
             _report(lives, UNREAD, before, space, cell * 32, width)
@@ -177,8 +177,10 @@ def check_rows(lives: Any, rows: np.ndarray, count: Int, runs: np.ndarray) -> No
             intended = owner[book[BASE + space] + (first >> 5)]
             for repeat in range(min(runs[r, 4], cells)):
                 start = first + repeat * runs[r, 5]
-                for cell in range(max(start >> 5, 0), min((start + runs[r, 3] + 31) >> 5, cells)):
-                    _touch(lives, space, runs[r, 1], np.int64(cell), intended, op == Op.SCALAR_STORE)
+                end = start + runs[r, 3]
+                for cell in range(max(start >> 5, 0), min((end + 31) >> 5, cells)):
+                    is_part = start > cell * 32 or end < cell * 32 + 32
+                    _touch(lives, space, runs[r, 1], np.int64(cell), intended, is_part)
 
 
 @jit

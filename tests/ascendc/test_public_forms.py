@@ -260,3 +260,31 @@ def test_scratch_that_no_queue_hands_over_holds_no_event(tmp_path, scratch, queu
     assert run.findings == ()
     with pytest.raises(ascendc.KernelError, match="events of one kind must be at most 8 at a time"):
         ascendc.compile(path, kernel="scratches<8, true>")(x, y)
+
+
+NAMES = """
+#include "kernel_operator.h"
+#include "kernel_tensor.h"
+using namespace AscendC;
+#define TOOL __forceinline__ __aicore__
+template <class T> TOOL T most(T a) { return max(a, 7) + min(a, T(2)); }
+template <class T, class U> __aicore__ inline T min(T a, U b) { return a < b ? a : T(b); }
+constexpr TPosition none[] = {TPosition::MAX, TPosition::MAX};
+constexpr TQueConfig config = {false, false, false, 0, 1, 0, {none[0], none[1]}};
+__global__ __aicore__ void names(GM_ADDR x) {
+  GlobalTensor<int32_t> X;
+  X.SetGlobalBuffer((__gm__ int32_t*)x);
+  X.SetValue(0, most(3));
+  X.SetValue(1, max(int64_t(-1), uint8_t(5)) + min(2.5f, 1));
+  X.SetValue(2, config.bufferNumber + B32_DATA_NUM_PER_BLOCK + HALF_DEFAULT_REPEAT_STRIDE + NCHW_CONV_ADDR_LIST_SIZE);
+  X.SetValue(3, FULL_MASK == ~0ull && F32_NEG_INF == 0xFF800000);
+}
+"""
+
+
+def test_names_of_the_scalar_unit_and_constants_behind_a_byte_order_mark(tmp_path):
+    path = tmp_path / "kernel.cpp"
+    path.write_text(NAMES, encoding="utf-8-sig")
+    x = np.zeros(8, np.int32)
+    ascendc.compile(path)(x)
+    assert x[:4].tolist() == [9, 6, 29, 1]

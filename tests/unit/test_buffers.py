@@ -105,3 +105,11 @@ def test_buffers_rows_of_any_bytes_end_in_findings():
     builder.rows["value"][::5] = 2**31 - 1
     launch = replace(builder.launch(GlobalMemory(), check=False, core_kind="vector"), buffers=NAMES)
     assert len({v.kind for v in run_buffers(launch, PRODUCT)}) > 4
+
+
+def test_results_side_by_side_in_one_block_do_not_overwrite_each_other():
+    def total(dst):
+        return lambda p: p.reduce_repeat(dst=dst, src=0, dtype=Data.FP32, mask=64, repeat=1)
+
+    steps = (alloc(0, A), alloc(1, B), write(0, 256), *(total(256 + 4 * i) for i in range(8)), free(0, A), free(1, B))
+    assert check(*steps) == []

@@ -3,6 +3,8 @@
 #include "npusim/cube.h"
 #include "npusim/registers.h"
 #include "npusim/library.h"
+#include "npusim/patterns.h"
+#include "npusim/sorts.h"
 #include "npusim/lists.h"
 #include "npusim/system.h"
 

@@ -9,8 +9,10 @@ namespace AscendC {
 class TPipe;
 
 struct TQueConfig {
-  uint32_t bufferLen = 0, bufferNumber = 0;
-  bool nd2nz = false, nz2nd = false, scmBlockGroup = false, enableLoopQueue = false;
+  bool nd2nz = false, nz2nd = false, scmBlockGroup = false;
+  uint32_t bufferLen = 0, bufferNumber = 0, consumerSize = 0;
+  TPosition consumer[8] = {};
+  bool enableStaticEvtId = false, enableLoopQueue = false;
 };
 
 struct TBuffAddr {

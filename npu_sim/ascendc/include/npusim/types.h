@@ -23,6 +23,7 @@
 #define __sync_in__
 #define __sync_out__
 #define __simd_callee__
+#define __forceinline__
 #define __no_simd_vf_fusion__
 #define __tiling_data_ptr__
 #ifndef GM_ADDR
@@ -48,6 +49,17 @@ typedef float float32_t;
 
 #define likely(x) (x)
 #define unlikely(x) (x)
+
+// Of the scalar unit, for all that it compares. An empty pack makes functions of a kernel's own the better ones.
+#define NPUSIM_SCALAR_EXTREME(name, sign)                                                                            \
+  template <class A, class B, class... None,                                                                         \
+            class = std::enable_if_t<std::is_convertible_v<A, float> && std::is_convertible_v<B, float> && !sizeof...(None)>> \
+  inline constexpr auto name(A a, B b, None...) {                                                                    \
+    return a sign b ? a : b;                                                                                         \
+  }
+NPUSIM_SCALAR_EXTREME(min, <)
+NPUSIM_SCALAR_EXTREME(max, >)
+#undef NPUSIM_SCALAR_EXTREME
 
 namespace AscendC {
 namespace Std = ::std;
@@ -95,7 +107,14 @@ struct int4b_t {
 
 constexpr uint32_t ONE_BLK_SIZE = 32, ONE_BLK_FLOAT_NUM = 8, ONE_BLK_HALF_NUM = 16, BLOCK_CUBE = 16, CUBE_MAX_SIZE = 256,
                    DEFAULT_C0_SIZE = 32, DEFAULT_BLK_NUM = 8, DEFAULT_BLK_STRIDE = 1, DEFAULT_REPEAT_STRIDE = 8,
-                   MAX_REPEAT_TIMES = 255, PAD_SIZE = 4, ONE_REPEAT_BYTE_SIZE = 256, ONE_BYTE_BIT_SIZE = 8, BYTE_PER_FRACTAL = 512;
+                   MAX_REPEAT_TIMES = 255, PAD_SIZE = 4, ONE_REPEAT_BYTE_SIZE = 256, ONE_BYTE_BIT_SIZE = 8, BYTE_PER_FRACTAL = 512,
+                   B16_DATA_NUM_PER_BLOCK = 16, B32_DATA_NUM_PER_BLOCK = 8, B16_DATA_NUM_PER_REPEAT = 128,
+                   B32_DATA_NUM_PER_REPEAT = 64, B16_BYTE_SIZE = 2, B32_BYTE_SIZE = 4, BRCB_BROADCAST_NUMBER = 8,
+                   DEFAULT_DATA_COPY_NBURST = 1, DEFAULT_DATA_COPY_STRIDE = 0, MAX_16BITS_STRIDE = 65535,
+                   HALF_FACTOR = 2, HALF_DEFAULT_REPEAT_STRIDE = 4, ONE_FOURTH_DEFAULT_REPEAT_STRIDE = 2,
+                   F32_INF = 0x7F800000, F32_NEG_INF = 0xFF800000, F32_NAN = 0x7FC00000;
+constexpr int32_t NCHW_CONV_ADDR_LIST_SIZE = 16;
+constexpr uint64_t FULL_MASK = ~0ull;
 #if __NPU_ARCH__ == 2201
 constexpr uint32_t TOTAL_UB_SIZE = 192 * 1024, TOTAL_L1_SIZE = 512 * 1024, TOTAL_L0C_SIZE = 128 * 1024,
                    TOTAL_VEC_LOCAL_SIZE = 184 * 1024;

@@ -1,0 +1,157 @@
+"""Sort, Concat and Extract, and reductions of matrices by a pattern, from C++."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npu_sim import ascendc
+from npu_sim.ascendc.process import KernelError
+from tests.ascendc.compiler import require_compiler
+
+require_compiler()
+
+SORTS = """
+#include "kernel_operator.h"
+using namespace AscendC;
+template <class T> __global__ __aicore__ void sorts(GM_ADDR x, GM_ADDR y, GM_ADDR z, int32_t n, int32_t full,
+                                                    int32_t room) {
+  TPipe pipe;
+  TBuf<TPosition::VECCALC> buffer;
+  pipe.InitBuffer(buffer, n * 28);
+  LocalTensor<uint8_t> all = buffer.Get<uint8_t>();
+  LocalTensor<T> in = all.ReinterpretCast<T>(), values = all[n * 4].ReinterpretCast<T>(), scores;
+  LocalTensor<uint32_t> index = all[n * 8].ReinterpretCast<uint32_t>();
+  LocalTensor<T> out = all[n * 12].ReinterpretCast<T>(), temporary = all[n * 20].ReinterpretCast<T>();
+  temporary.SetSize(GetSortLen<T>(room));
+  GlobalTensor<T> X, Y;
+  GlobalTensor<uint32_t> Z;
+  X.SetGlobalBuffer((__gm__ T*)x);
+  Y.SetGlobalBuffer((__gm__ T*)y);
+  Z.SetGlobalBuffer((__gm__ uint32_t*)z);
+  DataCopy(in, X, n);
+  SetFlag<HardEvent::MTE2_V>(0); WaitFlag<HardEvent::MTE2_V>(0);
+  CreateVecIndex(index.ReinterpretCast<int32_t>(), 0, n);
+  Concat(scores, in, temporary, n / 16);
+  if (full) Sort<T, true>(out, scores, index, temporary, n / 32);
+  else Sort<T, false>(out, scores, index, temporary, n / 32);
+  Extract(values, index, out, n / 32);
+  SetFlag<HardEvent::V_MTE3>(0); WaitFlag<HardEvent::V_MTE3>(0);
+  DataCopy(Y, values, n);
+  DataCopy(Z, index, n);
+}
+template <class T> __global__ __aicore__ void merges(GM_ADDR x, GM_ADDR y, GM_ADDR z) {
+  LocalTensor<T> in(TPosition::VECCALC, 0, 64), pairs(TPosition::VECCALC, 512, 64 * 8 / sizeof(T));
+  LocalTensor<T> out(TPosition::VECCALC, 2048, 64 * 8 / sizeof(T)), values(TPosition::VECCALC, 4096, 64);
+  LocalTensor<uint32_t> index(TPosition::VECCALC, 8192, 64);
+  GlobalTensor<T> X, Y;
+  GlobalTensor<uint32_t> Z;
+  X.SetGlobalBuffer((__gm__ T*)x);
+  Y.SetGlobalBuffer((__gm__ T*)y);
+  Z.SetGlobalBuffer((__gm__ uint32_t*)z);
+  DataCopy(in, X, 64);
+  SetFlag<HardEvent::MTE2_V>(0); WaitFlag<HardEvent::MTE2_V>(0);
+  CreateVecIndex(index.ReinterpretCast<int32_t>(), 0, 64);
+  Sort32(pairs, in, index, 2);
+  const uint16_t lengths[4] = {20, 32, 0, 0};
+  uint32_t sorted[4];
+  uint32_t second = GetSortOffset<T>(32);
+  MrgSort(out, MrgSortSrcList<T>(pairs, pairs[second], pairs[second], pairs[second]), lengths, sorted, 3, 1);
+  Extract(values, index, out, 2);
+  if (sorted[0] + sorted[1] != 52 || sorted[2]) Trap();
+  SetFlag<HardEvent::V_MTE3>(0); WaitFlag<HardEvent::V_MTE3>(0);
+  DataCopy(Y, values, 48);
+  DataCopy(Z, index, 48);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def sorts(tmp_path_factory):
+    path = tmp_path_factory.mktemp("sorts") / "kernels.cpp"
+    path.write_text(SORTS)
+    return path
+
+
+@pytest.mark.parametrize("full", [0, 1])
+@pytest.mark.parametrize(("dtype", "name"), [(np.float32, "float"), (np.float16, "half")])
+@pytest.mark.parametrize("n", [32, 64, 160, 512, 544, 2080])
+def test_sorts_are_stable_and_falling(sorts, dtype, name, n, full):
+    x = np.random.default_rng(n).integers(0, n // 2, n).astype(dtype)
+    y, z = np.zeros(n, dtype), np.zeros(n, np.uint32)
+    run = ascendc.compile(sorts, kernel=f"sorts<{name}>")(x, y, z, n, full, n, outputs=[1, 2])
+    step = n if full else 32
+    order = np.concatenate([i + np.argsort(-x[i : i + step], kind="stable") for i in range(0, n, step)])
+    assert np.array_equal(y, x[order])
+    assert np.array_equal(z, order)
+    assert run.findings == ()
+
+
+def test_a_sort_whose_temporary_tensor_is_too_small_is_refused(sorts):
+    x, y, z = np.zeros(64, np.float32), np.zeros(64, np.float32), np.zeros(64, np.uint32)
+    with pytest.raises(KernelError, match="Sort must be given a temporary tensor of 512 bytes, not 256"):
+        ascendc.compile(sorts, kernel="sorts<float>")(x, y, z, 64, 1, 32)
+
+
+@pytest.mark.parametrize(("dtype", "name"), [(np.float32, "float"), (np.float16, "half")])
+def test_lists_of_other_lengths_are_merged(sorts, dtype, name):
+    x = np.random.default_rng(1).integers(0, 40, 64).astype(dtype)
+    y, z = np.zeros(48, dtype), np.zeros(48, np.uint32)
+    ascendc.compile(sorts, kernel=f"merges<{name}>")(x, y, z)
+    first, second = np.argsort(-x[:32], kind="stable")[:20], 32 + np.argsort(-x[32:], kind="stable")
+    both = np.concatenate([first, second])
+    wanted = both[np.argsort(-x[both], kind="stable")][:48]
+    assert np.array_equal(y, x[wanted])
+    assert np.array_equal(z, wanted)
+
+
+PATTERNS = """
+#include "kernel_operator.h"
+using namespace AscendC;
+template <class T, class pattern>
+__global__ __aicore__ void reduces(GM_ADDR x, GM_ADDR y, uint32_t rows, uint32_t width, int32_t which, int32_t room) {
+  TPipe pipe;
+  TBuf<TPosition::VECCALC> in, out, free;
+  uint32_t pitch = (width * sizeof(T) + 31) / 32 * 32;
+  uint32_t kept = std::is_same_v<pattern, Pattern::Reduce::AR> ? rows : width;
+  pipe.InitBuffer(in, rows * pitch);
+  pipe.InitBuffer(out, max(kept * sizeof(T), 32));
+  if (room) pipe.InitBuffer(free, room);
+  GlobalTensor<T> X, Y;
+  X.SetGlobalBuffer((__gm__ T*)x);
+  Y.SetGlobalBuffer((__gm__ T*)y);
+  LocalTensor<T> a = in.Get<T>(), r = out.Get<T>();
+  DataCopyPad(a, X, DataCopyExtParams(rows, width * sizeof(T), 0, 0, 0), DataCopyPadExtParams<T>());
+  SetFlag<HardEvent::MTE2_V>(0); WaitFlag<HardEvent::MTE2_V>(0);
+  uint32_t shape[2] = {rows, width};
+  LocalTensor<uint8_t> t = room ? free.Get<uint8_t>() : LocalTensor<uint8_t>();
+#define TRY(number, F) \\
+  if (which == number) { if (room) F<T, pattern>(r, a, t, shape, true); else F<T, pattern, true>(r, a, shape, true); }
+  TRY(0, ReduceSum) TRY(1, ReduceMean) TRY(2, ReduceMax) TRY(3, ReduceMin)
+  SetFlag<HardEvent::V_MTE3>(0); WaitFlag<HardEvent::V_MTE3>(0);
+  DataCopyPad(Y, r, DataCopyExtParams(1, min(kept, rows + width) * sizeof(T), 0, 0, 0));
+}
+"""
+REDUCTIONS = (np.sum, np.mean, np.max, np.min)
+
+
+@pytest.fixture(scope="module")
+def patterns(tmp_path_factory):
+    path = tmp_path_factory.mktemp("patterns") / "kernels.cpp"
+    path.write_text(PATTERNS)
+    return path
+
+
+@pytest.mark.parametrize("room", [0, 256, 1024, 8192])
+@pytest.mark.parametrize("pattern", ["AR", "RA"])
+@pytest.mark.parametrize(("dtype", "name"), [(np.float32, "float"), (np.float16, "half")])
+def test_reductions_along_an_axis(patterns, dtype, name, pattern, room):
+    kernel = ascendc.compile(patterns, kernel=f"reduces<{name}, AscendC::Pattern::Reduce::{pattern}>")
+    for rows, width in ((1, 16), (7, 19), (20, 200), (3, 64), (17, 129)):
+        x = np.random.default_rng(rows).integers(-8, 9, (rows, width)).astype(dtype)
+        for which, definition in enumerate(REDUCTIONS):
+            y = np.zeros(rows if pattern == "AR" else width, dtype)
+            run = kernel(x, y, np.uint32(rows), np.uint32(width), which, room, outputs=[1])
+            wanted = definition(x.astype(np.float64), axis=1 if pattern == "AR" else 0)
+            assert np.allclose(y, wanted, rtol=0 if which != 1 else 2e-3, atol=0 if which != 1 else 1e-3)
+            assert run.findings == ()
