@@ -90,6 +90,8 @@ class CostParams:
         Factor on the time of DataCopyPad rows in GM whose pitch is not a multiple of 32 bytes.
     gm_row_misaligned_permille, gm_row_pitch_permille : int
         Factor on ND2NZ rows whose pitch is not a multiple of 32 bytes, resp. of 512 bytes.
+    gm_row_misaligned_floor_millicycles : int
+        Least time of an ND2NZ row whose pitch is not a multiple of 32 bytes.
     l2_miss_cycles, gm_to_ub_miss_millibytes_per_cycle : int
         Latency added to a command that misses L2; rate at which what a UB reads comes to L2 first (0: not known).
     unknown_miss_permille : int
@@ -114,6 +116,8 @@ class CostParams:
         Fixpipe to GM that adds float32.
     fix_row_floor_cycles, fix_narrow_row_bytes : int
         Row-major Fixpipe: least time of a row narrower than this many bytes.
+    fix_misaligned_block_cycles : int
+        Row-major Fixpipe to rows whose pitch is not a multiple of 32 bytes: time of 32 bytes of a row.
     fix_to_l1_start_cycles, fix_to_l1_elements_per_cycle, fix_latency_cycles : int
         Fixpipe to L1; latency of every Fixpipe.
     l0c_to_ub_start_cycles, l0c_to_ub_millibytes_per_cycle : int
@@ -140,8 +144,8 @@ class CostParams:
     {kernel,vector,trans_data,transpose,reduce_sum}_fixed_cycles : int
         Time of a core beside its rows, by the kind of kernel (`Launch.fixed_cost`): code that is fetched, tiling that
         is read, prologue and epilogue.
-    vector_start_cycles : int
-        Time between the starts of two cores of a kernel of the kind "vector".
+    kernel_start_cycles, vector_start_cycles : int
+        Time between the starts of two cores of a kernel of the kinds "kernel" and "vector".
     {kernel,matmul,vector,cast,trans_data,transpose,reduce_sum}_model_error_permille : int
         What the model leaves open beside its parameters, by kind of kernel (`Launch.error_kind`): half the width of the
         logarithm of a time in which four of five measured kernels lie.
@@ -208,6 +212,7 @@ class CostParams:
     ub_row_floor_millicycles: int
     gm_to_ub_misaligned_permille: int
     gm_row_misaligned_permille: int
+    gm_row_misaligned_floor_millicycles: int
     gm_row_pitch_permille: int
     l2_miss_cycles: int
     gm_to_ub_miss_millibytes_per_cycle: int
@@ -232,6 +237,7 @@ class CostParams:
     fix_atomic_fp32_millibytes_per_cycle: int
     fix_row_floor_cycles: int
     fix_narrow_row_bytes: int
+    fix_misaligned_block_cycles: int
     fix_to_l1_start_cycles: int
     fix_to_l1_elements_per_cycle: int
     fix_latency_cycles: int
@@ -258,6 +264,7 @@ class CostParams:
     ub_bank_groups: int
     ub_bank_bytes: int
     kernel_fixed_cycles: int
+    kernel_start_cycles: int
     vector_fixed_cycles: int
     vector_start_cycles: int
     trans_data_fixed_cycles: int
@@ -299,8 +306,8 @@ class CostParams:
 
     def fixed_cycles(self, kind: str, active_cores: int) -> int:
         """Return the time beside its rows of a kernel of a kind (`Launch.fixed_cost`) on ``active_cores`` cores."""
-        starts = self.vector_start_cycles * (active_cores - 1) if kind == "vector" else 0
-        return int(getattr(self, f"{kind}_fixed_cycles")) + starts
+        between = {"kernel": self.kernel_start_cycles, "vector": self.vector_start_cycles}.get(kind, 0)
+        return int(getattr(self, f"{kind}_fixed_cycles")) + between * (active_cores - 1)
 
     def launch_nanoseconds(self, active_cores: int) -> int:
         """Return task duration minus core time for a launch on ``active_cores`` cores."""

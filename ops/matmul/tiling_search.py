@@ -14,7 +14,7 @@ import numpy.typing as npt
 from npu_sim.dtypes.formats import DTYPES
 from npu_sim.errors import OperatorError, ShapeError
 from npu_sim.products import Product
-from npu_sim.units import align_up, ceil_div
+from npu_sim.units import BLOCK_BYTES, align_up, ceil_div
 from ops.common.status import NO_KERNEL
 from ops.matmul.tiling import CUBE, MatmulShape, MatmulTiling, buffers_of
 
@@ -138,9 +138,7 @@ class _Grid:
         steps = np.minimum(deepest // CUBE, self.k // CUBE)
         self.base_k = CUBE * (_largest_divisors(np.full_like(steps, self.k // CUBE), steps) if is_static else steps)
         self.is_static = is_static
-        busy = self.cores_m * self.cores_n * self.cores_batch
-        share = l2_bytes_per_cycle(product) / busy
-        self.read_rate = np.minimum(self.costs.gm_to_l1_millibytes_per_cycle / 1000, share)
+        self.product = product
         self._compute(compute_dtype)
 
     def _compute(self, compute_dtype: str) -> None:
@@ -163,13 +161,44 @@ class _Grid:
         if not self.core.is_split:
             return c.l0c_to_ub_start_cycles + elems * 4000 // c.l0c_to_ub_millibytes_per_cycle
         tile = np.maximum(c.fix_minimum_cycles, elems * 1000 // c.fix_to_gm_millielements_per_cycle)
-        if not self.shape.c_nz:
-            narrow = self.base_n * self.item < c.fix_narrow_row_bytes
-            tile = np.where(narrow, np.maximum(tile, self.base_m * c.fix_row_floor_cycles), tile)
-        return tile
+        if self.shape.c_nz:
+            return tile
+        width = self.base_n * self.item
+        if self.shape.n * self.item % BLOCK_BYTES:
+            blocks = -(-np.minimum(width, c.fix_narrow_row_bytes) // BLOCK_BYTES)
+            row_cycles = np.maximum(c.fix_row_floor_cycles, blocks * c.fix_misaligned_block_cycles)
+        else:
+            has_floor = (self.base_n < self.shape.n) & (width < c.fix_narrow_row_bytes)
+            row_cycles = np.where(has_floor, c.fix_row_floor_cycles, 0)
+        return np.maximum(tile, self.base_m * row_cycles)
+
+    def _read_rate(self, keeps_a: bool, keeps_b: bool) -> npt.NDArray[np.float64]:
+        """Return the bytes a core reads in a cycle: its share of L2, less where what is read again is out of it.
+
+        See `reuse_bytes`.
+        """
+        shape, product = self.shape, self.product
+        copies = self.cores_batch if shape.b_batched else 1
+        by_rows = self.cores_m * self.base_m * self.cores_batch + shape.n * copies
+        by_columns = self.cores_n * self.base_n * copies + shape.m * self.cores_batch
+        if keeps_a != keeps_b:
+            rows_outside = np.full(by_rows.shape, keeps_a)
+        else:
+            a_side, b_side = shape.m / self.cores_m, shape.n / self.cores_n
+            again = a_side * np.where(self.m_count > 1, self.n_count, 1)
+            rows_outside = a_side + b_side * np.where(self.n_count > 1, self.m_count, 1) <= b_side + again
+        reuse = np.where(rows_outside, by_rows, by_columns) * self.k * self.item
+        hits = np.minimum(product.l2_bytes / reuse, 1.0)
+        l2, memory = (total * 1e6 / product.timing_clock_hz for total in (
+            self.costs.l2_total_bytes_per_microsecond, self.costs.hbm_total_bytes_per_microsecond
+        ))  # fmt: skip
+        total = 1 / (hits / l2 + (1 - hits) / memory)
+        busy = self.cores_m * self.cores_n * self.cores_batch
+        return np.minimum(self.costs.gm_to_l1_millibytes_per_cycle / 1000, total / busy)
 
     def _read(
         self,
+        read_rate: npt.NDArray[np.float64],
         times: npt.NDArray[np.int64],
         side: npt.NDArray[np.int64],
         chunk: npt.NDArray[np.int64] | int,
@@ -182,9 +211,15 @@ class _Grid:
         is_nz = shape.b_nz if is_b else shape.a_nz
         turns = not shape.b_transposed if is_b else shape.a_transposed
         rows, length = (self.k, side) if turns else (side * chunks, np.minimum(chunk, self.k))
-        row_cycles = length * self.item / self.read_rate
+        row_cycles = length * self.item / read_rate
         if not is_nz:
-            row_cycles = np.maximum(row_cycles, c.gm_row_floor_millicycles / 1000)
+            whole = (shape.n if is_b else shape.m) if turns else shape.k
+            if self.core.is_split and whole * self.item % BLOCK_BYTES:
+                row_cycles = row_cycles * c.gm_row_misaligned_permille / 1000
+                row_cycles = np.maximum(row_cycles, c.gm_row_misaligned_floor_millicycles / 1000)
+            else:
+                floor = np.where(length < whole, c.gm_row_floor_millicycles / 1000, 0)
+                row_cycles = np.maximum(row_cycles, floor)
         return times * (rows * row_cycles + chunks * c.gm_to_l1_command_cycles)
 
     def _chunk(self, keeps_a: bool, keeps_b: bool) -> npt.NDArray[np.int64]:
@@ -215,11 +250,12 @@ class _Grid:
         if keeps_a and keeps_b:
             # one of them goes round while the other stays
             reads_a, reads_b = np.where(self.n_count > 1, 1, reads_a), np.where(self.n_count > 1, self.m_count, 1)
-        mte2 = self._read(reads_a * self.m_count, self.base_m, chunk if not keeps_a else self.k, is_b=False)
-        mte2 = mte2 + self._read(reads_b * self.n_count, self.base_n, chunk if not keeps_b else self.k, is_b=True)
+        rate = self._read_rate(keeps_a, keeps_b)
+        mte2 = self._read(rate, reads_a * self.m_count, self.base_m, chunk if not keeps_a else self.k, is_b=False)
+        mte2 = mte2 + self._read(rate, reads_b * self.n_count, self.base_n, chunk if not keeps_b else self.k, is_b=True)
         pipes = np.stack((self.cube, self.mte1, mte2, self.fix))
         longest = pipes.max(0)
-        first = (self.base_m + self.base_n) * np.minimum(chunk, self.k) * self.item / self.read_rate
+        first = (self.base_m + self.base_n) * np.minimum(chunk, self.k) * self.item / rate
         cycles = longest + _OVERLAP_PERCENT / 100 * (pipes.sum(0) - longest) + first + self.alone
         return np.where(chunk > 0, cycles * self.batches, np.inf)
 
@@ -246,8 +282,3 @@ class _Grid:
             cores_n=int(self.cores_n[index]),
             cores_m=int(self.cores_m[index]),
         )
-
-
-def l2_bytes_per_cycle(product: Product) -> float:
-    """Return what all cores together read from L2 in a cycle."""
-    return product.cost.l2_total_bytes_per_microsecond * 1e6 / product.timing_clock_hz

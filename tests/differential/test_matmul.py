@@ -21,7 +21,7 @@ from npu_sim.products import get_product
 from npu_sim.program.verify import verify
 from ops.matmul.plan import matmul_launches
 from ops.matmul.tiling import MatmulShape, MatmulTiling, bank_tiling
-from ops.matmul.tiling_search import search_tiling
+from ops.matmul.tiling_search import reuse_bytes, search_tiling
 from tests.oracles.sync_removal import conflicts, lost_by_removal
 
 CHIP = get_product("910b")
@@ -365,6 +365,15 @@ def test_static_tiling_has_no_remainder(shape):
     blocks = ((m, found.base_m, found.cores_m), (n, found.base_n, found.cores_n))
     assert [(extent % base, extent // base % cores) for extent, base, cores in blocks] == [(0, 0), (0, 0)]
     assert [k % found.k_a, k % found.k_b, found.k_a % found.base_k, found.k_b % found.base_k] == [0] * 4
+
+
+def test_an_operand_beyond_l2_is_read_once():
+    chip = get_product("Ascend910B4")
+    found = search_tiling(MatmulShape(m=4096, n=151936, k=1024, b_transposed=True), chip, "bf16", 20)
+    # B has 311 MB: read anew for every block of M it would come from memory 20 times and more
+    assert found.k_b >= 1024
+    few = search_tiling(MatmulShape(m=4096, n=4096, k=1024, b_transposed=True), chip, "bf16", 20)
+    assert reuse_bytes(few, MatmulShape(m=4096, n=4096, k=1024, b_transposed=True), 2) < chip.l2_bytes
 
 
 def test_static_tiling_of_an_extent_with_large_prime_factors_takes_longer():

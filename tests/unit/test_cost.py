@@ -92,8 +92,11 @@ def load_3d_v1(target, *, width, repeat, repeat_mode, stride=1, left_top_w=0, fi
     return row
 
 
-def fixpipe(m, n, dtype=Data.FP32, target=Space.GM, mode=0, matrices=1):
-    return lambda rows, at: emit.emit_fixpipe(rows, at, target, 0, 0, dtype, m, n, m, n, matrices, 0, 0, mode, 0, 0, 0)
+def fixpipe(m, n, dtype=Data.FP32, target=Space.GM, mode=0, matrices=1, pitch=0):
+    step = pitch or n
+    return lambda rows, at: emit.emit_fixpipe(
+        rows, at, target, 0, 0, dtype, m, n, m, step, matrices, 0, 0, mode, 0, 0, 0
+    )
 
 
 # --- the tables -----------------------------------------------------------------------------------
@@ -445,7 +448,10 @@ def test_data_copy_strided_rows_have_a_floor(length, payload):
         (128, 64, 256, 128 * 4),  # 128-byte rows, 512-byte pitch: the floor
         (128, 512, 512, math.ceil(131072 / 134)),
         (128, 64, 80, math.ceil(512 * 1.1)),  # pitch 160: a multiple of 32, not of 512
-        (128, 64, 65, math.ceil(512 * 1.9)),  # pitch 130
+        (128, 1024, 1028, math.ceil(math.ceil(262144 / 134) * 1.9)),  # pitch 2056
+        (128, 64, 65, 128 * 14),  # pitch 130: the floor of rows that begin anywhere
+        (128, 64, 64, math.ceil(16384 / 134)),  # rows without gaps are read like one
+        (128, 49, 49, 128 * 14),  # unless they begin anywhere
         (1, 64, 65, 4),  # one row has no pitch
     ],
 )
@@ -497,9 +503,13 @@ def test_store_rate_is_shared():
         (fixpipe(128, 64, mode=Mode.CHANNEL_SPLIT), 1024, 32768),  # a block of 8 a cycle
         (fixpipe(128, 256, mode=Mode.ATOMIC), math.ceil(131072 / 40), 131072),
         (fixpipe(128, 256, Data.FP16, mode=Mode.ATOMIC), 2 * math.ceil(32768 / 41), 65536),
-        (fixpipe(128, 64, mode=Mode.NZ2ND), 128 * 21, 32768),  # rows of 256 bytes
+        (fixpipe(128, 64, mode=Mode.NZ2ND, pitch=256), 128 * 21, 32768),  # rows of 256 bytes
+        (fixpipe(128, 64, mode=Mode.NZ2ND), math.ceil(32768 / 115), 32768),  # without gaps: written like one
+        (fixpipe(128, 9, Data.FP16, mode=Mode.NZ2ND), 128 * 21, 2304),  # rows that begin anywhere, of one block
+        (fixpipe(128, 100, Data.FP16, mode=Mode.NZ2ND, pitch=101), 128 * 7 * 5, 25600),  # of seven blocks
+        (fixpipe(128, 512, Data.FP16, mode=Mode.NZ2ND, pitch=1001), 128 * 16 * 5, 131072),  # the middle is whole
         (fixpipe(128, 128, mode=Mode.NZ2ND), math.ceil(65536 / 115), 65536),  # rows of 512 bytes
-        (fixpipe(64, 64, mode=Mode.NZ2ND, matrices=2), 128 * 21, 32768),
+        (fixpipe(64, 64, mode=Mode.NZ2ND, matrices=2, pitch=128), 128 * 21, 32768),
         (fixpipe(64, 64, matrices=2), math.ceil(16384 / 115), 16384),  # ndNum counts only when row-major
         (fixpipe(128, 64, Data.FP16, Space.L1), 20 + 128, 16384),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from ops.studies.calls.convolution_kernels import convolution_kernel_request
 from ops.studies.calls.convolutions import ConvolutionRequest, GradientRequest
 from ops.studies.calls.fields import Fields, RequestError
 from ops.studies.calls.planned import time_call
+from ops.studies.calls.products import recorded_shape
 from ops.studies.calls.read_elementwise import ELEMENTWISE
 from ops.studies.calls.request_items import READERS, read_item
 from ops.studies.calls.request_schema import FIELDS, request_schema
@@ -348,6 +350,45 @@ def test_core_time_is_that_of_a_tuning_record():
     assert time_call(found, get_product("910b"), "kernel").core_count == 4
     few = request_of(op="MatMul", m=256, k=128, n=256, block_dim=3)
     assert time_call(few, get_product("910b"), "kernel").core_count <= 3
+
+
+def test_extents_of_tuning_records_may_be_padded_where_operands_are_row_major():
+    given = {"op": "matmul", "m": 208, "k": 64, "n": 112, "batch": 48}
+    record = request_of(**given, scope="core_time", a_format="ND", b_format="ND", c_format="ND")
+    assert (record.name, record.shape.m, record.shape.n) == ("48*208x64x112", 208, 112)
+    whole = MatmulShape(m=208, n=112, k=64, batch=48, b_batched=True)
+    assert recorded_shape(whole) == replace(whole, m=201, n=105)
+    assert recorded_shape(replace(whole, a_nz=True, b_nz=True, c_nz=True)).m == 208
+    # rows that begin anywhere take longer than those of 128 elements
+    chip = get_product("910b")
+    even = request_of(**{**given, "m": 224, "n": 128}, scope="core_time", a_format="ND", b_format="ND", c_format="ND")
+    assert time_call(record, chip, "kernel").total_cycles > 1.5 * time_call(even, chip, "kernel").total_cycles
+    assert request_of(**given, scope="kernel").is_static is False
+
+
+def test_the_result_of_a_matrix_product_may_have_a_type_of_its_own():
+    given = {"op": "matmul", "m": 512, "k": 64, "n": 512, "in_dtype": "fp16"}
+    for product in ("910b", "910", "310p"):
+        wide, narrow = (
+            time_call(request_of(**given, **out, product=product), get_product(product), "kernel").launches[0]
+            for out in ({"out_dtype": "fp32"}, {})
+        )
+        written = [sum(n for path, n in one.bytes_by_path.items() if path.endswith("->GM")) for one in (wide, narrow)]
+        assert written == [4 * 512 * 512, 2 * 512 * 512]
+
+
+def test_operands_of_a_profiled_matrix_product_are_where_a_network_leaves_them():
+    batched = {"batch": 2}
+    given = {"op": "matmul", "m": 64, "k": 64, "n": 64}
+    found = {
+        (scope, *extra): request_of(**given, **extra, scope=scope).inputs_in_l2
+        for scope in ("call", "kernel", "core_time")
+        for extra in ({}, batched)
+    }
+    assert found == {
+        ("call",): False, ("call", "batch"): False, ("kernel",): False, ("kernel", "batch"): True,
+        ("core_time",): True, ("core_time", "batch"): True,
+    }  # fmt: skip
 
 
 def test_points_of_micro_benchmarks_are_answered_in_cycles():

@@ -154,6 +154,11 @@ def test_fixed_cost_is_that_of_the_kind_of_kernel():
         assert result.critical_parts["kernel_fixed"] == getattr(COST, f"{kind}_fixed_cycles")
 
 
+def test_cores_of_cube_kernels_start_one_after_the_other():
+    assert COST.fixed_cycles("kernel", 1) == COST.kernel_fixed_cycles
+    assert COST.fixed_cycles("kernel", 24) == COST.kernel_fixed_cycles + 23 * COST.kernel_start_cycles
+
+
 def test_cores_of_unified_products_start_one_after_the_other():
     cost = get_product("910").cost
     assert cost.fixed_cycles("vector", 1) == cost.vector_fixed_cycles

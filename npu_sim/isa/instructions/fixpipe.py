@@ -227,8 +227,16 @@ def cost(row, cost):
         else:
             payload = divide_up(payload * cost["atomic_permille"], 1000)
     occupancy = max(cost["fix_minimum_cycles"], payload, to_memory)
-    if row_major and columns * size < cost["fix_narrow_row_bytes"]:
-        occupancy = max(occupancy, rows * cost["fix_row_floor_cycles"])
+    pitch = np.int64(row["dst_stride"]) * size
+    if row_major and rows > 1:
+        if pitch % 32 != 0:
+            # of a longer row the lines in its middle are whole
+            narrow = min(columns * size, cost["fix_narrow_row_bytes"])
+            blocks = divide_up(narrow, np.int64(32)) * cost["fix_misaligned_block_cycles"]
+            occupancy = max(occupancy, rows * max(cost["fix_row_floor_cycles"], blocks))
+        # rows that follow each other without a gap fill the lines of L2 as one does
+        elif pitch != columns * size and columns * size < cost["fix_narrow_row_bytes"]:
+            occupancy = max(occupancy, rows * cost["fix_row_floor_cycles"])
     return occupancy, latency, byte_count
 
 

@@ -116,15 +116,16 @@ def cost(row, cost):
         return np.int64(UNSUPPORTED), np.int64(0), byte_count
     if byte_count == 0:
         return cost["issue_cycles"], np.int64(0), byte_count
-    payload = max(
-        transfer_cycles(byte_count, rate),
-        divide_up(rows * cost["gm_row_floor_millicycles"], 1000),
-    )
+    payload = transfer_cycles(byte_count, rate)
     pitch = np.int64(row["src_d_value"]) * size
-    if rows > 1:
-        if pitch % 32 != 0:
-            payload = divide_up(payload * cost["gm_row_misaligned_permille"], 1000)
-        elif pitch % 512 != 0:
+    # rows that follow each other without a gap share the lines of L2: they are read like one
+    has_gaps = row["src_d_value"] != row["d_value"]
+    if rows > 1 and pitch % 32 != 0:
+        payload = divide_up(payload * cost["gm_row_misaligned_permille"], 1000)
+        payload = max(payload, divide_up(rows * cost["gm_row_misaligned_floor_millicycles"], 1000))
+    elif has_gaps:
+        payload = max(payload, divide_up(rows * cost["gm_row_floor_millicycles"], 1000))
+        if rows > 1 and pitch % 512 != 0:
             payload = divide_up(payload * cost["gm_row_pitch_permille"], 1000)
     occupancy = cost["gm_to_l1_command_cycles"] + payload
     latency = max(cost["nd2nz_isolated_cycles"] + transfer_cycles(byte_count, isolated_rate) - occupancy, 0)

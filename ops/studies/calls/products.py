@@ -25,6 +25,8 @@ class MatrixProductRequest:
         Extents, and how the factors are stored.
     dtype : {"fp16", "bf16", "fp32"}
         Of all tensors.
+    out_dtype : {"", "fp16", "bf16", "fp32"}
+        Of the result, if it has another one.
     has_bias : bool
         With a bias of N elements.
     cube_math_type : int
@@ -34,13 +36,15 @@ class MatrixProductRequest:
     block_dim : int or None
         Cores that the search may use; None: all.
     is_static : bool
-        The search keeps to what TBE's static schedule can write (`ops.matmul.tiling_search`).
+        It is one of CANN's tuning records: the search keeps to what TBE's static schedule can write
+        (`ops.matmul.tiling_search`), and extents may be padded (`recorded_shape`).
     inputs_in_l2 : bool
         As of `PlannedCall`: the product is run again and again, as it is to be tuned.
     """
 
     shape: MatmulShape
     dtype: str = "fp16"
+    out_dtype: str = ""
     has_bias: bool = False
     cube_math_type: int = 0
     tiling: MatmulTiling | None = None
@@ -87,7 +91,7 @@ class MatrixProductRequest:
 
     def plan(self, product: Product) -> PlannedCall:
         """Plan the call; an `NpuSimError` says why it is refused."""
-        s = self.shape
+        s = recorded_shape(self.shape) if self.is_static else self.shape
         lead = (s.batch,) if s.b_batched or s.batch > 1 else ()
         b_lead = lead if s.b_batched else ()
         shapes = {
@@ -95,8 +99,9 @@ class MatrixProductRequest:
             "b": (*b_lead, *_stored((s.n, s.k) if s.b_transposed else (s.k, s.n), s.b_nz)),
             "output": (*lead, *_stored((s.m, s.n), s.c_nz)),
         } | ({"bias": (s.n,)} if self.has_bias else {})
-        descs = {name: TensorDesc(shape=shape, dtype=self.dtype, format="ND") for name, shape in shapes.items()}
-        tiling = self._static_tiling(product) if self.is_static and self.tiling is None else self.tiling
+        dtypes = dict.fromkeys(shapes, self.dtype) | {"output": self.out_dtype or self.dtype}
+        descs = {name: TensorDesc(shape=shape, dtype=dtypes[name], format="ND") for name, shape in shapes.items()}
+        tiling = self._static_tiling(s, product) if self.is_static and self.tiling is None else self.tiling
         plan = plan_matrix_product(s, descs, self.cube_math_type, product, tiling=tiling, block_dim=self.block_dim)
         return PlannedCall(
             calls=plan.calls,
@@ -106,14 +111,32 @@ class MatrixProductRequest:
             inputs_in_l2=self.inputs_in_l2,
         )
 
-    def _static_tiling(self, product: Product) -> MatmulTiling | None:
+    def _static_tiling(self, s: MatmulShape, product: Product) -> MatmulTiling | None:
         """Return what the static schedule would do, None where there is nothing to multiply."""
-        s = self.shape
         if min(s.m, s.n, s.k, s.batch) < 1:
             return None
         compute = compute_dtype_of(self.dtype, self.cube_math_type, product)
         cores = product.cube_core_count if self.block_dim is None else self.block_dim
         return search_tiling(s, product, compute, cores, is_static=True)
+
+
+_PADDING = 7
+"""What a padded extent of a tuning record is taken to be shorter: half of a fractal, and odd."""
+
+
+def recorded_shape(shape: MatmulShape) -> MatmulShape:
+    """Return the extents that a tuning record was made with.
+
+    Records hold extents that are padded to 16, and do not say which are. It shows where operands are row-major: their
+    rows then begin anywhere. ASSUMED: those with an odd number of fractals are (100 and 197 are common, 112 and 208 are
+    not), and by `_PADDING`. Of 208 x 64 x 64 and the like the records are three to five times as slow an element as of
+    128 x 128 x 64, and these as fast as in FRACTAL_NZ.
+    """
+    if shape.a_nz and shape.b_nz and shape.c_nz:
+        return shape
+    extents = {name: getattr(shape, name) for name in "mnk"}
+    padded = {name: extent - _PADDING for name, extent in extents.items() if extent % (2 * CUBE) == CUBE}
+    return replace(shape, **padded)
 
 
 def _stored(extents: tuple[int, int], is_nz: bool) -> tuple[int, ...]:

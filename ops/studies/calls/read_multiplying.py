@@ -136,10 +136,11 @@ def _gradients(fields: Fields) -> tuple[GradientName, ...]:
 def read_matmul(fields: Fields, product: Product, scope: TimedScope) -> Request:
     """Return a matrix product: ``m``, ``k``, ``n``, ``batch`` (1), or the shapes ``a`` and ``b`` (x1, x2).
 
-    ``trans_a``, ``trans_b``; ``bias``; ``b_batched`` (true with a batch); ``a_format``, ``b_format``, ``c_format``:
-    FRACTAL_NZ or none; ``tiling``: a tuning record of CANN's; ``block_dim``: cores. A core time is what such records
-    hold, of 16-bit products that TBE's static schedule runs again and again in FRACTAL_NZ; the kernel of these takes a
-    bias along, which is not timed. On cores that multiply nothing wider, the casts before it are no part of its time.
+    ``trans_a``, ``trans_b``; ``bias``; ``out_dtype``; ``b_batched`` (true with a batch); ``a_format``, ``b_format``,
+    ``c_format``: FRACTAL_NZ or none; ``tiling``: a tuning record of CANN's; ``block_dim``: cores. A core time is what
+    such records hold, of 16-bit products that TBE's static schedule runs again and again in FRACTAL_NZ; the kernel of
+    these takes a bias along, which is not timed. On cores that multiply nothing wider, the casts before it are no part
+    of its time.
     """
     dtype, compute = types_of(fields, product, "fp32")
     if scope == "core_time" and DTYPES[compute].item_bytes == 2:
@@ -169,15 +170,18 @@ def read_matmul(fields: Fields, product: Product, scope: TimedScope) -> Request:
         b_batched=fields.flag("b_batched", default=batch > 1), a_nz=fractals[0], b_nz=fractals[1], c_nz=fractals[2],
     )  # fmt: skip
     tiling = _tiling(fields, shape)
+    result = fields.dtype("out_dtype", "output_dtype", default="")
     return MatrixProductRequest(
         shape=shape,
         dtype=dtype if DTYPES[dtype].is_float else "fp16",
+        out_dtype=result if result and DTYPES[result].is_float else "",
         has_bias=_has_bias(fields) and batch == 1 and not shape.c_nz,
         cube_math_type=mode_of(dtype, compute),
         tiling=tiling,
         block_dim=None if tiling else fields.block_dim(),
         is_static=scope == "core_time",
-        inputs_in_l2=scope != "call",
+        # in a profile weights come from memory, where two activations are multiplied they were just written
+        inputs_in_l2=scope == "core_time" or (scope == "kernel" and shape.b_batched),
     )
 
 

@@ -65,7 +65,8 @@ FIELDS: Mapping[str, tuple[Mapping[str, Any], str, tuple[str, ...]]] = {
     "in_format": ({"type": "string"}, "format of what is read; default: plain", ("transdata",)),
     "out_shape": (_SHAPE, "shape of what is written", ("transdata", "transpose", "reduce_sum", "fill", "tensor_move")),
     "out_dtype": ({"type": "string"}, "type of what is written; default: in_dtype, of cast fp16, of a weight gradient "
-                  "between plain tensors fp32", ("cast", "fill", "conv_backprop_filter", "conv_backprop_input")),
+                  "between plain tensors fp32",
+                  ("cast", "fill", "matmul", "conv_backprop_filter", "conv_backprop_input")),
     "out_format": ({"type": "string"}, "format of what is written; default: plain, but of whole 2D convolutions of "
                    "fp16 without groups on A2 and A3 NC1HWC0, as PyTorch keeps it", ("transdata", "conv")),
     "perm": (_INTS, "order of the axes; default: the one that out_shape tells", ("transpose",)),
