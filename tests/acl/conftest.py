@@ -12,6 +12,7 @@ import pytest
 from npu_sim.compilers import find_compiler
 from npu_sim.errors import MissingExtraError
 from ops.acl.build import CPP_STANDARD, Sdk, build_sdk, shared_python
+from tests.acl.library import Library
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,6 +25,15 @@ def sdk() -> Sdk:
     except MissingExtraError as error:
         pytest.skip(str(error))
     return build_sdk()
+
+
+@pytest.fixture(scope="module")
+def lib(sdk):
+    """Return the library with a device, for the tests of a file."""
+    library = Library(sdk)
+    assert library.aclrtSetDevice(0) == 0
+    yield library
+    assert library.aclrtResetDevice(0) == 0
 
 
 @pytest.fixture(scope="session")

@@ -11,15 +11,7 @@ import pytest
 from ops import aclnn
 from ops.acl.build import LIBRARIES, SOURCES
 from ops.common.status import AclnnStatus
-from tests.acl.library import Library, Pooling, expected
-
-
-@pytest.fixture(scope="module")
-def lib(sdk):
-    library = Library(sdk)
-    assert library.aclrtSetDevice(0) == 0
-    yield library
-    assert library.aclrtResetDevice(0) == 0
+from tests.acl.library import Pooling, expected
 
 
 def gradient(seed):

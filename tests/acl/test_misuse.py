@@ -8,18 +8,10 @@ from ctypes import CFUNCTYPE, byref, c_float, c_int64, c_size_t, c_uint64, c_voi
 import numpy as np
 import pytest
 
-from tests.acl.library import HOST_TO_HOST, ON_DEVICE, TO_DEVICE, TO_HOST, Library, Pooling, address
+from tests.acl.library import HOST_TO_HOST, ON_DEVICE, TO_DEVICE, TO_HOST, Pooling, address
 
 HOST = np.zeros(256, np.uint8)
 NULL, NO_HANDLE, INVALID, RT_INVALID = 161001, 107017, 161002, 107000
-
-
-@pytest.fixture(scope="module")
-def lib(sdk):
-    library = Library(sdk)
-    assert library.aclrtSetDevice(0) == 0
-    yield library
-    assert library.aclrtResetDevice(0) == 0
 
 
 @pytest.fixture

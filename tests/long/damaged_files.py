@@ -93,12 +93,24 @@ def limit_address_space() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def main() -> int:
-    """Run, print and record; exit code 1 if anything else than a refusal came."""
-    parser = parser_of("tests.long.damaged_files", __doc__)
-    parser.add_argument("--files", type=int, default=100_000)
+def run_in_little_room(
+    name: str, documentation: str | None, run: Callable[[int, int], dict[str, Any]], *, files: int, first: int
+) -> int:
+    """Read files with little memory, print and record what came of it; exit code 1 if anything else than a refusal did.
+
+    Parameters
+    ----------
+    name, documentation : str
+        Of the module.
+    run : callable
+        (seed, how many files) to what is recorded.
+    files, first : int
+        How many unless the command line says, and before memory is limited: what these import and compile stays.
+    """
+    parser = parser_of(name, documentation)
+    parser.add_argument("--files", type=int, default=files)
     arguments = parser.parse_args()
-    run(arguments.seed, 200)
+    run(arguments.seed, first)
     limit_address_space()
     found = run(arguments.seed, arguments.files)
     publish(f"{parser.prog} --files {arguments.files} --seed {arguments.seed}", found, arguments.json)
@@ -106,4 +118,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_in_little_room("tests.long.damaged_files", __doc__, run, files=100_000, first=200))

@@ -27,8 +27,7 @@ from ops.studies.registry import kinds_of
 from ops.studies.results_file import Results
 from ops.studies.selftest.vectors import load_results
 from tests.cases.damaged_inputs import INPUTS
-from tests.long.damaged_files import BUDGET_BYTES, limit_address_space, read_one
-from tests.long.recording import parser_of, publish
+from tests.long.damaged_files import BUDGET_BYTES, read_one, run_in_little_room
 
 TRACED_EVERY = 16
 
@@ -81,17 +80,5 @@ def run(seed: int, files: int) -> dict[str, Any]:
     }
 
 
-def main() -> int:
-    """Run, print and record; exit code 1 if anything else than a refusal came."""
-    parser = parser_of("tests.long.damaged_inputs", __doc__)
-    parser.add_argument("--files", type=int, default=10_000)
-    arguments = parser.parse_args()
-    run(arguments.seed, 20)
-    limit_address_space()
-    found = run(arguments.seed, arguments.files)
-    publish(f"{parser.prog} --files {arguments.files} --seed {arguments.seed}", found, arguments.json)
-    return 1 if found["foreign_at"] else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_in_little_room("tests.long.damaged_inputs", __doc__, run, files=10_000, first=20))

@@ -12,7 +12,7 @@ from npu_sim.isa.op import SPEC_OF_OP, Mode, Op, Space
 from tests.oracles import comparisons, data_moves, reductions
 from tests.oracles.byte_ranges import boxes, join
 from tests.oracles.footprint import ITEM
-from tests.oracles.tables import ELEMENTWISE, MASKED
+from tests.oracles.tables import ELEMENTWISE, MASKED, named_handlers
 
 _KNOWN_TYPES = {int(data): size for data, size in ITEM.items()}
 
@@ -375,27 +375,11 @@ def _trans_data_to_5hd(r):
 
 
 _HANDLERS = {
-    Op.DATA_COPY: _data_copy,
-    Op.ND2NZ: _nd2nz,
-    Op.LOAD_2D: _load_2d,
-    Op.LOAD_TRANSPOSE: _load_transpose,
-    Op.LOAD_3D: _load_3d,
-    Op.LOAD_3D_V1: _load_3d_v1,
-    Op.FILL: _fill,
-    Op.MMAD: _mmad,
-    Op.FIXPIPE: _fixpipe,
-    Op.FIXPIPE_QUANT: _fixpipe,
-    Op.L0C_TO_UB: _l0c_to_ub,
+    **named_handlers(globals()),
     **dict.fromkeys((Op.DUPLICATE, Op.CAST, *ELEMENTWISE), _vector),
     **dict.fromkeys(MASKED, _masked),
-    Op.DATA_COPY_PAD: _data_copy_pad,
-    Op.SCALAR_COPY: _scalar_copy,
-    Op.SCALAR_LOAD: _scalar_load,
-    Op.SCALAR_STORE: _scalar_store,
-    Op.REDUCE_REPEAT: _reduce_repeat,
+    Op.FIXPIPE_QUANT: _fixpipe,
     Op.WHOLE_REDUCE_MAX: _reduce_repeat,
-    Op.BRCB: _brcb,
-    Op.TRANS_DATA_TO_5HD: _trans_data_to_5hd,
     **data_moves.EXTENTS,
     Op.COPY: _masked,
     **dict.fromkeys(reductions.OPS, reductions.extent),

@@ -11,7 +11,7 @@ from collections import defaultdict
 from npu_sim.isa.op import SPEC_OF_OP, Data, Mode, Op, Space
 from tests.oracles import comparisons, data_moves, reductions
 from tests.oracles.masked import reads_result, touched_lanes
-from tests.oracles.tables import ELEMENTWISE, MASKED
+from tests.oracles.tables import ELEMENTWISE, MASKED, named_handlers
 
 ITEM = {
     Data.FP16: 2, Data.BF16: 2, Data.FP32: 4, Data.INT32: 4, Data.INT16: 2, Data.INT8: 1, Data.UINT8: 1, Data.INT64: 8,
@@ -311,29 +311,11 @@ def _trans_data_to_5hd(row, touched):
 
 
 _HANDLERS = {
-    Op.DATA_COPY: _data_copy,
-    Op.ND2NZ: _nd2nz,
-    Op.LOAD_2D: _load_2d,
-    Op.LOAD_TRANSPOSE: _load_transpose,
-    Op.LOAD_3D: _load_3d,
-    Op.LOAD_3D_V1: _load_3d_v1,
-    Op.FILL: _fill,
-    Op.MMAD: _mmad,
-    Op.FIXPIPE: _fixpipe,
-    Op.FIXPIPE_QUANT: _fixpipe,
-    Op.L0C_TO_UB: _l0c_to_ub,
-    Op.DUPLICATE: _vector,
-    **dict.fromkeys(ELEMENTWISE, _vector),
-    Op.CAST: _vector,
+    **named_handlers(globals()),
+    **dict.fromkeys((Op.DUPLICATE, Op.CAST, *ELEMENTWISE), _vector),
     **dict.fromkeys(MASKED, _masked),
-    Op.DATA_COPY_PAD: _data_copy_pad,
-    Op.SCALAR_COPY: _scalar_copy,
-    Op.SCALAR_LOAD: _scalar_load,
-    Op.SCALAR_STORE: _scalar_store,
-    Op.REDUCE_REPEAT: _reduce_repeat,
+    Op.FIXPIPE_QUANT: _fixpipe,
     Op.WHOLE_REDUCE_MAX: _reduce_repeat,
-    Op.BRCB: _brcb,
-    Op.TRANS_DATA_TO_5HD: _trans_data_to_5hd,
     **dict.fromkeys(data_moves.RUN, data_moves.touched),
     **dict.fromkeys(reductions.OPS, reductions.touched),
     **dict.fromkeys(comparisons.RUN, comparisons.touched),

@@ -23,6 +23,19 @@ def issued(rows):
     return rows
 
 
+def waits_behind_their_sets(rows):
+    """Return (which rows stay without sets of set flags and waits for unset ones, places of sets nobody clears)."""
+    keep, held = np.ones(len(rows), np.bool_), {}
+    for i, row in enumerate(rows):
+        if row["op"] == Op.SET_FLAG:
+            key = int(row["pipe"]), int(row["peer"]), int(row["event"])
+            keep[i] = key not in held
+            held.setdefault(key, i)
+        elif row["op"] == Op.WAIT_FLAG:
+            keep[i] = held.pop((int(row["peer"]), int(row["pipe"]), int(row["event"])), None) is not None
+    return keep, list(held.values())
+
+
 def _pick(rng, options):
     return options[int(rng.integers(len(options)))]
 

@@ -82,6 +82,19 @@ def test_work_items_cover_everything_once(mode: str) -> None:
     assert len(seen) >= 3, seen
 
 
+def assert_adds_up(
+    geometry: ConvGeometry, tiling: DwTiling | UnifiedTiling, items: list[WorkItem], rng: np.random.Generator
+) -> None:
+    """Assert that work items make the gradient of integers."""
+    x = rng.integers(-4, 5, (geometry.n, geometry.cin, geometry.di, geometry.hi, geometry.wi))
+    dy = rng.integers(-4, 5, (geometry.n, geometry.cout, geometry.do, geometry.ho, geometry.wo))
+    wanted = weight_gradient(
+        x, dy, geometry.weight_shape, geometry.stride, geometry.pad, geometry.dilation, geometry.groups
+    )
+    made = model.gradient_from_items(tiling, geometry, items, x, dy)
+    assert np.array_equal(made, wanted), (geometry, tiling)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_work_items_add_up_to_the_gradient(mode: str) -> None:
     rng = np.random.default_rng(5)
@@ -90,13 +103,7 @@ def test_work_items_add_up_to_the_gradient(mode: str) -> None:
         items = list(work_items(tiling, geometry))
         if sum(item.n_len for item in items) > 4000:
             continue
-        x = rng.integers(-4, 5, (geometry.n, geometry.cin, geometry.di, geometry.hi, geometry.wi))
-        dy = rng.integers(-4, 5, (geometry.n, geometry.cout, geometry.do, geometry.ho, geometry.wo))
-        wanted = weight_gradient(
-            x, dy, geometry.weight_shape, geometry.stride, geometry.pad, geometry.dilation, geometry.groups
-        )
-        made = model.gradient_from_items(tiling, geometry, items, x, dy)
-        assert np.array_equal(made, wanted), (geometry, tiling)
+        assert_adds_up(geometry, tiling, items, rng)
         done += 1
     assert done >= 60
 
@@ -112,12 +119,7 @@ def test_work_items_of_cut_maps_add_up_to_the_gradient() -> None:
         items = list(work_items(tiling, geometry))
         if sum(item.n_len for item in items) > 4000:
             continue
-        x = rng.integers(-4, 5, (geometry.n, geometry.cin, geometry.di, geometry.hi, geometry.wi))
-        dy = rng.integers(-4, 5, (geometry.n, geometry.cout, geometry.do, geometry.ho, geometry.wo))
-        wanted = weight_gradient(
-            x, dy, geometry.weight_shape, geometry.stride, geometry.pad, geometry.dilation, geometry.groups
-        )
-        assert np.array_equal(model.gradient_from_items(tiling, geometry, items, x, dy), wanted), (geometry, tiling)
+        assert_adds_up(geometry, tiling, items, rng)
         assert not overflows(tiling, product.core)
         for item in items:
             most_a, most_b = model.split_loads(tiling, item)

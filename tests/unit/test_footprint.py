@@ -10,7 +10,7 @@ from tests.oracles import data_moves, instances, reductions
 from tests.oracles.extent import extents
 from tests.oracles.footprint import touched_bytes
 from tests.oracles.masked import emit_masked, random_mask
-from tests.oracles.tables import ELEMENTWISE, MASKED
+from tests.oracles.tables import ELEMENTWISE, MASKED, named_handlers
 
 RUNS = footprint.empty_runs()
 HALF_SINGLE = (Data.FP16, Data.BF16, Data.FP32)
@@ -299,28 +299,9 @@ def _cast(rng, rows):
 
 COMPARISONS = (Op.COMPARE, Op.COMPARE_SCALAR, Op.SELECT, Op.SELECT_SCALAR)
 GENERATORS = {
-    Op.DATA_COPY: _data_copy,
-    Op.ND2NZ: _nd2nz,
-    Op.LOAD_2D: _load_2d,
-    Op.LOAD_TRANSPOSE: _load_transpose,
-    Op.LOAD_3D: _load_3d,
-    Op.LOAD_3D_V1: _load_3d_v1,
-    Op.FILL: _fill,
-    Op.MMAD: _mmad,
-    Op.FIXPIPE: _fixpipe,
-    Op.L0C_TO_UB: _l0c_to_ub,
-    Op.DUPLICATE: _duplicate,
-    Op.CAST: _cast,
+    **named_handlers(globals()),
     **{op: _elementwise(spec) for op, spec in ELEMENTWISE.items()},
     **{op: _masked(op) for op in MASKED},
-    Op.DATA_COPY_PAD: _data_copy_pad,
-    Op.SCALAR_COPY: _scalar_copy,
-    Op.SCALAR_LOAD: _scalar_load,
-    Op.SCALAR_STORE: _scalar_store,
-    Op.REDUCE_REPEAT: _reduce_repeat,
-    Op.WHOLE_REDUCE_MAX: _whole_reduce_max,
-    Op.BRCB: _brcb,
-    Op.TRANS_DATA_TO_5HD: _trans_data_to_5hd,
     **{op: _legal(op) for op in (*data_moves.RUN, *reductions.OPS, *COMPARISONS, Op.FIXPIPE_QUANT)},
 }
 NO_MEMORY = {

@@ -107,7 +107,9 @@ def test_literal_and_variable_argument_share_one_callee():
     assert len(callees_of(_scaled).signatures) == 1
 
 
-def test_callee_alone_makes_no_machine_code_and_no_entry():
+def called_from_another():
+    """Return a function that a compiled one has called, and what it was compiled to."""
+
     @_jit.jit
     def inner(value):
         return value + 1
@@ -118,6 +120,11 @@ def test_callee_alone_makes_no_machine_code_and_no_entry():
 
     assert outer(4) == 10
     (compiled,) = callees_of(inner)._compiled.values()
+    return inner, compiled
+
+
+def test_callee_alone_makes_no_machine_code_and_no_entry():
+    inner, compiled = called_from_another()
     engine = compiled.library.codegen._engine
     name = compiled.fndesc.llvm_func_name
     assert not inner.signatures
@@ -135,17 +142,7 @@ def test_error_of_a_callee_reaches_python_with_its_values():
 @pytest.mark.parametrize(("limit", "inlined"), [(0, False), (400, True)])
 def test_callee_is_marked_for_inlining_up_to_the_limit(monkeypatch, limit, inlined):
     monkeypatch.setattr(_linking, "INLINED_LINES", limit)
-
-    @_jit.jit
-    def inner(value):
-        return value + 1
-
-    @_jit.jit
-    def outer(value):
-        return inner(value) * 2
-
-    assert outer(4) == 10
-    (compiled,) = callees_of(inner)._compiled.values()
+    _, compiled = called_from_another()
     assert ("alwaysinline" in str(compiled.library._final_module)) == inlined
 
 

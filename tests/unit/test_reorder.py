@@ -19,21 +19,14 @@ from tests.oracles.programs import (
     SITE_MMAD,
     double_buffered_product,
     random_program,
+    waits_behind_their_sets,
 )
 
 
 def _runnable(rng, length):
     """Return a random program whose waits all have a set that is still there."""
     rows = random_program(rng, length, sync=0.6)
-    keep = np.ones(len(rows), np.bool_)
-    held = {}
-    for i, row in enumerate(rows):
-        if row["op"] == Op.SET_FLAG:
-            key = int(row["pipe"]), int(row["peer"]), int(row["event"])
-            keep[i] = key not in held
-            held.setdefault(key, i)
-        elif row["op"] == Op.WAIT_FLAG:
-            keep[i] = held.pop((int(row["peer"]), int(row["pipe"]), int(row["event"])), None) is not None
+    keep, _ = waits_behind_their_sets(rows)
     return rows[keep]
 
 

@@ -15,7 +15,13 @@ from npu_sim.products import get_product
 from npu_sim.program.violation import Kind
 from tests.oracles.faults import Bench
 from tests.oracles.hazards import happens_before
-from tests.oracles.programs import GM_TABLE, PRODUCT_TABLE, double_buffered_product, random_program
+from tests.oracles.programs import (
+    GM_TABLE,
+    PRODUCT_TABLE,
+    double_buffered_product,
+    random_program,
+    waits_behind_their_sets,
+)
 
 PRODUCT = get_product("910b")
 RACES = (Kind.SYNC_READ_HAZARD, Kind.SYNC_WRITE_HAZARD)
@@ -23,15 +29,8 @@ RACES = (Kind.SYNC_READ_HAZARD, Kind.SYNC_WRITE_HAZARD)
 
 def _balanced(rows):
     """Return the rows without waits whose set is missing and sets nobody clears, which no order runs."""
-    keep, held = np.ones(len(rows), np.bool_), {}
-    for i, row in enumerate(rows):
-        if row["op"] == Op.SET_FLAG:
-            key = int(row["pipe"]), int(row["peer"]), int(row["event"])
-            keep[i] = key not in held
-            held.setdefault(key, i)
-        elif row["op"] == Op.WAIT_FLAG:
-            keep[i] = held.pop((int(row["peer"]), int(row["pipe"]), int(row["event"])), None) is not None
-    keep[list(held.values())] = False
+    keep, left = waits_behind_their_sets(rows)
+    keep[left] = False
     return rows[keep]
 
 
