@@ -107,7 +107,10 @@ OrderOption = Annotated[
     ),
 ]
 CoreOrderOption = Annotated[
-    int | None, typer.Option("--core-order", "--seed", min=0, help="Seed of the order in which cores add to memory.")
+    int | None,
+    typer.Option(
+        "--core-order", "--seed", min=0, max=2**63 - 1, help="Seed of the order in which cores add to memory."
+    ),
 ]
 NoProgressOption = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
 

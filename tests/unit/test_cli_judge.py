@@ -251,3 +251,11 @@ def test_check_runs_the_file_in_another_order(files, capsys):
     assert ended == [False, True]
     assert main(["check", "--product", "310p", "--order", "late"]) == 2
     assert "--order and --core-order must be given with a Python file" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("command", ["run", "check", "judge"])
+def test_a_seed_of_more_than_64_bits_is_refused_before_the_file_runs(command, files, capsys):
+    script, _ = files
+    script.write_text("raise SystemExit('the file was run')")
+    assert main([command, str(script), "--core-order", str(2**63)]) == 2
+    assert "--core-order" in capsys.readouterr().err
