@@ -8,7 +8,7 @@ from __future__ import annotations
 from npu_sim.authoring.core import Core
 from npu_sim.authoring.kernel import KernelFunction, kernel
 from npu_sim.authoring.positions import TPosition
-from npu_sim.authoring.queues import TBuf, TPipe, TQue, TQueBind
+from npu_sim.authoring.queues import TBuf, TBufPool, TPipe, TQue, TQueBind
 from npu_sim.authoring.run import KernelRun
 from npu_sim.authoring.tensors import GlobalTensor, In, InOut, LocalTensor, Out
 from npu_sim.dtypes.formats import RoundMode
@@ -27,6 +27,7 @@ __all__ = [
     "Pipe",
     "RoundMode",
     "TBuf",
+    "TBufPool",
     "TPipe",
     "TPosition",
     "TQue",

@@ -42,3 +42,30 @@ class Allocator:
             yield start, first
             start = end
         yield start, self.capacities[space]
+
+
+class Window:
+    """A piece of one memory, given from its begin on and never taken back (TBufPool).
+
+    Parameters
+    ----------
+    space : Space
+    start, end : int
+        First byte, and the byte behind the last.
+    """
+
+    def __init__(self, space: Space, start: int, end: int) -> None:
+        self.space, self.start, self.end, self._next = space, start, end, start
+        self.capacities = {space: end - start}
+
+    def take(self, space: Space, byte_count: int) -> int | None:
+        """Return the address of that many free bytes, None if there are none."""
+        address = self._next
+        if align_up(byte_count, ALIGNMENT_BYTES[space]) > self.largest_gap(space):
+            return None
+        self._next += align_up(byte_count, ALIGNMENT_BYTES[space])
+        return address
+
+    def largest_gap(self, space: Space) -> int:
+        """Return the bytes that are left."""
+        return self.end - self._next if space == self.space else 0

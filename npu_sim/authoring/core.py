@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from npu_sim.authoring.allocator import Allocator
+from npu_sim.authoring.allocator import Allocator, Window
 from npu_sim.authoring.methods import Shape, method_of, scalar_bits, shape_of
 from npu_sim.authoring.positions import TPosition, position_of, space_of
 from npu_sim.authoring.recorder import Recorder, Sites, line_of
@@ -124,20 +124,29 @@ class Core:
         self.allocator.give_back(tensor.buffer.space, tensor.buffer.address)
 
     def place(
-        self, frame: FrameType, position: TPosition, byte_count: int, name: str | None, *, owned: bool = False
+        self,
+        frame: FrameType,
+        position: TPosition,
+        byte_count: int,
+        name: str | None,
+        *,
+        owned: bool = False,
+        memory: Window | None = None,
     ) -> Buffer:
-        """Return a new buffer, not yet alive; ``owned``: it belongs to a queue or TBuf."""
+        """Return a new buffer, not yet alive; ``owned``: it belongs to a queue or TBuf; ``memory``: of that pool."""
         try:
             position = position_of(position)
             space = space_of(position, self.product)
         except NpuSimError as error:
             self.refuse(frame, ShapeError, str(error).removesuffix(f" ({self.product.name})"))
-        address = self.allocator.take(space, byte_count)
+        source = self.allocator if memory is None else memory
+        address = source.take(space, byte_count)
         if address is None:
-            free = self.allocator.largest_gap(space)
-            capacity = self.allocator.capacities[space]
+            free = source.largest_gap(space)
+            capacity = source.capacities.get(space, 0)
             what = name or position.name
-            rule = f"size of {what} must fit in {space.name}, of whose {capacity} bytes {free} are free in one piece"
+            where = space.name if memory is None else f"its pool in {space.name}"
+            rule = f"size of {what} must fit in {where}, of whose {capacity} bytes {free} are free in one piece"
             self.refuse(frame, ShapeError, f"{rule}, not be {shown(byte_count)}", Kind.CAPACITY)
         number = len(self._names)
         self._names[number] = name or f"{position.name}#{number}"

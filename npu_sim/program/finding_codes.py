@@ -1,6 +1,6 @@
 """What the codes of findings mean: how bad they are, which check looks for them, what to do.
 
-Names that begin with Error are those of asc-tools' npuchk (``docs/02_npu_check_en.md``); `NPUCHK_CODES` lists all 19.
+Names that begin with Error are those of asc-tools' npuchk (``docs/02_npu_check_en.md``); all its 19 are here.
 """
 
 from __future__ import annotations
@@ -100,6 +100,9 @@ CODES: dict[Kind, Code] = {
     Kind.BUFFER_TAKEN: Code(
         "error", "memcheck", "A buffer is allocated over one that is alive", "give each its own bytes, or free before"
     ),
+    Kind.BUFFER_POOL_NOT_GIVEN: Code(
+        "error", "memcheck", "A TBufPool has no memory", "give it a piece of UB or L1 with InitBufPool first"
+    ),
     Kind.OUTPUT_HOLE: Code(
         "error", "initcheck", "An output is not written as a whole", "store every tile, the last one too"
     ),
@@ -116,12 +119,6 @@ CODES: dict[Kind, Code] = {
     ),
     Kind.UNDEFINED: Code("error", "rules", "What a device makes of it is undefined", "see the message"),
 }  # fmt: skip
-
-NPUCHK_CODES = {
-    **{kind.value: kind.name for kind in Kind if kind.value.startswith("Error") and "/" not in kind.value},
-    "ErrorBuffer4": "A TBufPool that InitBufPool did not give: there is no TBufPool here",
-}
-"""The codes of npuchk: the kind of finding, or what happens instead."""
 
 
 def code_words(name: str) -> list[str]:
@@ -140,7 +137,4 @@ def code_words(name: str) -> list[str]:
                 f"  {code.title}.",
                 f"  To do: {code.hint}.",
             ]
-    for other, words in NPUCHK_CODES.items():
-        if other.lower() == name.lower() and other not in {kind.value for kind in Kind}:
-            lines.append(f"{other}: {words}.")
     return lines

@@ -32,6 +32,7 @@ class Kind(Enum):
     BUFFER_OTHER_QUEUE = "ErrorBuffer1"
     BUFFER_STATE = "ErrorBuffer2"
     BUFFER_TAKEN = "ErrorBuffer3"
+    BUFFER_POOL_NOT_GIVEN = "ErrorBuffer4"
     READ_STALE = "ErrorRead2/stale"
     READ_UNUSED = "ErrorRead2/unused"
     BARRIER_WRITE = "ErrorSync1/barrier"

@@ -188,7 +188,7 @@ def test_check_explain_without_a_code_lists_all(capsys):
 REFUSED = """
 import numpy as np
 
-from npu_sim.authoring import Out, TPipe, TPosition, TQue, kernel
+from npu_sim.authoring import Out, TBuf, TBufPool, TPipe, TPosition, TQue, kernel
 
 
 @kernel
@@ -209,6 +209,8 @@ misuse(np.empty(64, np.float32), blocks=1, product="Ascend910B2")
 MISUSES = [
     ("pass", None),
     ("TQue(TPosition.VECIN).alloc_tensor('float32')", "ErrorBuffer0"),
+    ("TBufPool(TPosition.VECIN).init_buffer(TBuf(), 32)", "ErrorBuffer4"),
+    ("pipe.init_buf_pool(TBufPool(TPosition.VECIN), 256).init_buffer(TBuf(), 32)", None),
     ("second.enque(t)", "ErrorBuffer1"),
     ("first.deque('float32')", "ErrorBuffer2"),
     ("first.enque(t), first.enque(t)", "ErrorBuffer2"),
