@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from npu_sim.report.explain import Explanation, ExplanationTable, Value
+from npu_sim.report.explain import Explanation, Value
 from ops.avg_pool.call import DEVIATIONS
 from ops.avg_pool.plan import AvgPoolPlan
-from ops.common.explain import call_words, kernel_facts, launch_works, steps_tables
+from ops.common.explain import call_words, deviations_tables, explanation_of
 
 
 def explain_call(plan: AvgPoolPlan, title: str = "aclnnAvgPool2dBackward") -> Explanation:
     """Return what ``plan`` runs and why; touches no tensor data."""
     call, route = plan.resolved.call, plan.route
     gradient = plan.resolved.desc("grad_output")
-    facts: dict[str, dict[str, Value]] = {
-        "call": {
-            "route": route.name,
-            "why": route.why,
-            "gradOutput": f"{gradient.dtype} {'x'.join(map(str, gradient.shape))}",
-            "cubeMathType": call.cube_math_type,
-            "computes in": route.compute_dtype,
-            "workspace (bytes)": plan.workspace_bytes,
-            "profile": call.column,
-            "deterministic": call.deterministic,
-            "quirks": ", ".join(sorted(call.quirks)) or "none",
-            "deviations met": ", ".join(route.deviations) or "none",
-        }
+    facts: dict[str, Value] = {
+        "route": route.name,
+        "why": route.why,
+        "gradOutput": f"{gradient.dtype} {'x'.join(map(str, gradient.shape))}",
+        "cubeMathType": call.cube_math_type,
+        "computes in": route.compute_dtype,
+        "workspace (bytes)": plan.workspace_bytes,
+        "profile": call.column,
+        "deterministic": call.deterministic,
+        "quirks": ", ".join(sorted(call.quirks)) or "none",
+        "deviations met": ", ".join(route.deviations) or "none",
     }
-    facts.update(kernel_facts(plan.calls))
-    rows = tuple((name, DEVIATIONS[name], "on" if name in call.quirks else "off") for name in route.deviations)
-    columns = ("name", "what the library does", "quirks")
-    deviations = ExplanationTable(title="deviations of the library that this call meets", columns=columns, rows=rows)
+    deviations = deviations_tables(DEVIATIONS, route.deviations, call.quirks)
     words = call_words(
         {"gradOutput": call.grad_output, "input": call.input},
         {
@@ -38,12 +33,4 @@ def explain_call(plan: AvgPoolPlan, title: str = "aclnnAvgPool2dBackward") -> Ex
             "padding": (call.padding or (), 0),
         },
     )
-    return Explanation(
-        title=title,
-        call=f"{words}, deterministic" if call.deterministic else words,
-        product=plan.resolved.product,
-        facts=facts,
-        tables=(*steps_tables(plan.calls), *((deviations,) if rows else ())),
-        launches=plan.calls.launches,
-        launch_works=launch_works(plan.calls.steps),
-    )
+    return explanation_of(plan, title, f"{words}, deterministic" if call.deterministic else words, facts, deviations)

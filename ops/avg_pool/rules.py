@@ -10,17 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from npu_sim.dtypes.cube_math import CubeMathType
-from ops.avg_pool.call import AXIS_NAMES, AvgPoolCall, PoolAxis, expanded
+from ops.avg_pool.call import AXIS_NAMES, AvgPoolCall, PoolAxis
 from ops.avg_pool.route import MAX_CHANNELS, MAX_DIVISOR, Route, choose_route
-from ops.avg_pool.rule import TENSORS, Rule, tensor
+from ops.avg_pool.rule import TENSORS, Rule, cube_math_violation, half_kernel_violation, rank_violation, tensor
 from ops.common.capability import NO_FP32, SPLIT, UNIFIED
 from ops.common.resolved import ResolvedCall
 from ops.common.rule import (
-    STATUS_NULL,
-    dtype_violation,
+    dtype_rule,
     first,
     first_breach,
-    null_violation,
+    null_rule,
     product_rule,
     product_text,
     refuse_breach,
@@ -31,32 +30,10 @@ from ops.common.status import AclnnStatus
 
 API = "ops-nn pooling/avg_pool3_d_grad/op_api/aclnn_avgpool2d_backward.cpp"
 PAGE = "aclnnAvgPool2dBackward page"
+_BOTH = f"{PAGE}; {API}"
 
 _ARRAYS = {"kernelSize": "kernel_size", "stride": "stride", "padding": "padding"}
 _FORMATS = ("NCHW", "NCL")
-
-
-def _null(parameter: str, field: str, kind: str) -> Rule:
-    return Rule(
-        step="1",
-        name=f"{parameter}-null",
-        parameter=parameter,
-        requirement=f"{kind}, not a null pointer",
-        status=STATUS_NULL,
-        violation=lambda call: null_violation(call, field, parameter, kind),
-        source=f"{PAGE}; {API}",
-    )
-
-
-def _dtype(parameter: str) -> Rule:
-    return Rule(
-        step="2",
-        name=f"{parameter}-dtype",
-        parameter=parameter,
-        requirement="FP32 or FP16, or BF16 where the Cube multiplies it ({bf16})",
-        violation=lambda call: dtype_violation(call, TENSORS[parameter], parameter),
-        source=f"{PAGE}; {API}",
-    )
 
 
 def _same(parameter: str, attribute: str, step: str, *, library_may_differ: bool) -> Rule:
@@ -93,7 +70,7 @@ def _format(parameter: str) -> Rule:
         parameter=parameter,
         requirement="in the format NCHW or NCL",
         violation=violation,
-        source=f"{PAGE}; {API}",
+        source=_BOTH,
     )
 
 
@@ -109,10 +86,7 @@ def _format_4d(call: AvgPoolCall) -> str | None:
 
 def _rank(parameter: str) -> Rule:
     def violation(call: AvgPoolCall) -> str | None:
-        desc = tensor(call, parameter)
-        if desc is None or desc.rank in (3, 4):
-            return None
-        return sentence(f"{parameter} rank", "3 or 4", f"{desc.rank} (shape {shape_text(desc.shape)})")
+        return rank_violation(tensor(call, parameter), parameter)
 
     return Rule(
         step="4",
@@ -120,7 +94,7 @@ def _rank(parameter: str) -> Rule:
         parameter=parameter,
         requirement="of rank 3 or 4",
         violation=violation,
-        source=f"{PAGE}; {API}",
+        source=_BOTH,
     )
 
 
@@ -152,24 +126,12 @@ def _array(parameter: str, lengths: tuple[int, ...], least: int) -> Rule:
         parameter=parameter,
         requirement=f"{' or '.join(map(str, lengths))} entries of at least {least}",
         violation=violation,
-        source=f"{PAGE}; {API}",
+        source=_BOTH,
     )
 
 
 def _half_kernel(call: AvgPoolCall) -> str | None:
-    kernel, pad = call.kernel, expanded(call.padding)
-    return first(
-        sentence(f"padding{name}", f"at most half of kernelSize{name} = {k}", p)
-        for name, k, p in zip(AXIS_NAMES, kernel, pad, strict=False)
-        if 2 * p > k
-    )
-
-
-def _cube_math_type(call: AvgPoolCall) -> str | None:
-    if call.cube_math_type in CubeMathType.__members__.values():
-        return None
-    known = ", ".join(f"{member.value} ({member.name})" for member in CubeMathType)
-    return sentence("cubeMathType", f"one of {known}", call.cube_math_type)
+    return half_kernel_violation(call.kernel_size, call.padding, "padding")
 
 
 def _self_shape(call: AvgPoolCall) -> str | None:
@@ -247,12 +209,12 @@ def _no_fp32(call: AvgPoolCall) -> str | None:
 
 RULES: tuple[Rule, ...] = (
     product_rule(Rule),
-    _null("gradOutput", "grad_output", "a tensor"),
-    _null("self", "input", "a tensor"),
-    _null("kernelSize", "kernel_size", "an array"),
-    _null("padding", "padding", "an array"),
-    _null("gradInput", "grad_input", "a tensor"),
-    *map(_dtype, TENSORS),
+    null_rule(Rule, "gradOutput-null", "gradOutput", "grad_output", "a tensor", _BOTH),
+    null_rule(Rule, "self-null", "self", "input", "a tensor", _BOTH),
+    null_rule(Rule, "kernelSize-null", "kernelSize", "kernel_size", "an array", _BOTH),
+    null_rule(Rule, "padding-null", "padding", "padding", "an array", _BOTH),
+    null_rule(Rule, "gradInput-null", "gradInput", "grad_input", "a tensor", _BOTH),
+    *(dtype_rule(Rule, f"{name}-dtype", name, field, _BOTH) for name, field in TENSORS.items()),
     _same("gradOutput", "dtype", "2", library_may_differ=False),
     _same("self", "dtype", "2", library_may_differ=True),
     *map(_format, TENSORS),
@@ -271,11 +233,11 @@ RULES: tuple[Rule, ...] = (
     _array("stride", (0, 1, 2), 1),
     _array("padding", (1, 2), 0),
     Rule(
-        step="5", name="padding-half-kernel", parameter="padding", source=f"{PAGE}; {API}", violation=_half_kernel,
+        step="5", name="padding-half-kernel", parameter="padding", source=_BOTH, violation=_half_kernel,
         requirement="at most half of kernelSize, axis by axis",
     ),
     Rule(
-        step="6", name="cubeMathType", parameter="cubeMathType", source=f"{PAGE}; {API}", violation=_cube_math_type,
+        step="6", name="cubeMathType", parameter="cubeMathType", source=_BOTH, violation=cube_math_violation,
         requirement="one of 0, 1, 2, 3",
     ),
     Rule(
@@ -287,7 +249,7 @@ RULES: tuple[Rule, ...] = (
         violation=_strict_shape, requirement="of the shape of the forward output", switch="strict_shape",
     ),
     Rule(
-        step="10", name="channels", parameter="self", source=f"{PAGE}; {API}", violation=_channels, path="compute",
+        step="10", name="channels", parameter="self", source=_BOTH, violation=_channels, path="compute",
         needs=UNIFIED, requirement=f"of at most {MAX_CHANNELS} channels",
     ),
     Rule(
@@ -295,7 +257,7 @@ RULES: tuple[Rule, ...] = (
         needs=SPLIT, switch='profile="page" given', requirement=f"of at most {MAX_CHANNELS} channels",
     ),
     Rule(
-        step="10", name="divisorOverride", parameter="divisorOverride", source=f"{PAGE}; {API}", violation=_divisor,
+        step="10", name="divisorOverride", parameter="divisorOverride", source=_BOTH, violation=_divisor,
         path="compute", needs=UNIFIED, requirement=f"in [-{MAX_DIVISOR}, {MAX_DIVISOR}]",
     ),
     Rule(

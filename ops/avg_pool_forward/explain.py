@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from npu_sim.report.explain import Explanation, ExplanationTable, Value
+from npu_sim.report.explain import Explanation, Value
 from ops.avg_pool_forward.call import DEVIATIONS
 from ops.avg_pool_forward.plan import AvgPool2dPlan
-from ops.common.explain import call_words, kernel_facts, launch_works, steps_tables
+from ops.common.explain import call_words, deviations_tables, explanation_of
 
 _AI_CPU = "the library computes this call on the AI CPU, which the machine does not have"
 
@@ -13,25 +13,21 @@ _AI_CPU = "the library computes this call on the AI CPU, which the machine does 
 def explain_call(plan: AvgPool2dPlan, title: str = "aclnnAvgPool2d") -> Explanation:
     """Return what ``plan`` runs and why; touches no tensor data."""
     call, route = plan.resolved.call, plan.route
-    facts: dict[str, dict[str, Value]] = {
-        "call": {
-            "route": route.name,
-            "why": route.why,
-            "cubeMathType": call.cube_math_type,
-            "computes in": route.compute_dtype,
-            "workspace (bytes)": plan.workspace_bytes,
-            "profile": call.column,
-            "quirks": ", ".join(sorted(call.quirks)) or "none",
-            "deviations met": ", ".join(route.deviations) or "none",
-        }
+    facts: dict[str, Value] = {
+        "route": route.name,
+        "why": route.why,
+        "cubeMathType": call.cube_math_type,
+        "computes in": route.compute_dtype,
+        "workspace (bytes)": plan.workspace_bytes,
+        "profile": call.column,
+        "quirks": ", ".join(sorted(call.quirks)) or "none",
+        "deviations met": ", ".join(route.deviations) or "none",
     }
-    facts.update(kernel_facts(plan.calls))
-    rows = tuple((name, DEVIATIONS[name], "on" if name in route.active else "off") for name in route.deviations)
-    columns = ("name", "what the library does", "quirks")
-    deviations = ExplanationTable(title="deviations of the library that this call meets", columns=columns, rows=rows)
-    return Explanation(
-        title=title,
-        call=call_words(
+    deviations = deviations_tables(DEVIATIONS, route.deviations, route.active)
+    return explanation_of(
+        plan,
+        title,
+        call_words(
             {"self": call.input},
             {
                 "kernel": (call.kernel_size or (), 0),
@@ -39,10 +35,7 @@ def explain_call(plan: AvgPool2dPlan, title: str = "aclnnAvgPool2d") -> Explanat
                 "padding": (call.paddings or (), 0),
             },
         ),
-        product=plan.resolved.product,
-        facts=facts,
-        tables=(*steps_tables(plan.calls), *((deviations,) if rows else ())),
+        facts,
+        deviations,
         notes=(_AI_CPU,) if route.on_ai_cpu else (),
-        launches=plan.calls.launches,
-        launch_works=launch_works(plan.calls.steps),
     )

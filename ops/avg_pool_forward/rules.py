@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 from npu_sim.dtypes.cube_math import CubeMathType
 from ops.avg_pool.call import AXIS_NAMES, expanded
+from ops.avg_pool.rule import cube_math_violation, half_kernel_violation, rank_violation
 from ops.avg_pool_forward.call import AvgPool2dCall
 from ops.avg_pool_forward.route import Route, choose_route
 from ops.common import rule
 from ops.common.capability import NO_FP32, SPLIT
 from ops.common.resolved import ResolvedCall
 from ops.common.rule import (
-    STATUS_NULL,
-    dtype_violation,
+    dtype_rule,
     first,
-    null_violation,
+    null_rule,
     product_rule,
     product_text,
     refuse_breach,
@@ -32,6 +32,7 @@ from ops.common.tensor_desc import TensorDesc
 
 API = "ops-nn pooling/avg_pool3_d/op_api/aclnn_avgpool2d.cpp"
 PAGE = "aclnnAvgPool2d page"
+_BOTH = f"{PAGE}; {API}"
 TESTS = "ops-nn pooling/avg_pool3_d/tests"
 GIVEN = 'profile="page" given'
 
@@ -64,22 +65,6 @@ def _tensor(call: AvgPool2dCall, parameter: str) -> TensorDesc | None:
     return desc
 
 
-def _null(parameter: str, field: str, kind: str) -> Rule:
-    return Rule(
-        step="1", name=f"{parameter}-null", parameter=parameter, requirement=f"{kind}, not a null pointer",
-        status=STATUS_NULL, violation=lambda call: null_violation(call, field, parameter, kind),
-        source=f"{PAGE}; {API}",
-    )  # fmt: skip
-
-
-def _dtype(parameter: str) -> Rule:
-    return Rule(
-        step="2", name=f"{parameter}-dtype", parameter=parameter, source=f"{PAGE}; {API}",
-        requirement="FP32 or FP16, or BF16 where the Cube multiplies it ({bf16})",
-        violation=lambda call: dtype_violation(call, TENSORS[parameter], parameter),
-    )  # fmt: skip
-
-
 def _same_dtype(call: AvgPool2dCall) -> str | None:
     x, y = call.input, call.output
     if x is None or y is None or x.dtype == y.dtype:
@@ -99,7 +84,7 @@ def _format(parameter: str) -> Rule:
         return sentence(f"{parameter} format", " or ".join(allowed), desc.format)
 
     return Rule(
-        step="3", name=f"{parameter}-format", parameter=parameter, violation=violation, source=f"{PAGE}; {API}",
+        step="3", name=f"{parameter}-format", parameter=parameter, violation=violation, source=_BOTH,
         requirement="in the format NCHW where self has 4 axes, NCL where it has 3",
     )  # fmt: skip
 
@@ -116,15 +101,12 @@ def _values(parameter: str, least: int) -> Rule:
 
     return Rule(
         step="4", name=f"{parameter}-values", parameter=parameter, requirement=f"at least {least} in every entry",
-        violation=violation, source=f"{PAGE}; {API}",
+        violation=violation, source=_BOTH,
     )  # fmt: skip
 
 
 def _rank(call: AvgPool2dCall) -> str | None:
-    desc = call.input
-    if desc is None or desc.rank in (3, 4):
-        return None
-    return sentence("self rank", "3 or 4", f"{desc.rank} (shape {shape_text(desc.shape)})")
+    return rank_violation(call.input, "self")
 
 
 def _equal_ranks(call: AvgPool2dCall) -> str | None:
@@ -146,18 +128,13 @@ def _length(parameter: str, lengths: tuple[int, ...]) -> Rule:
         return sentence(f"{parameter} length", " or ".join(map(str, lengths)), f"{len(values)} ({shape_text(values)})")
 
     return Rule(
-        step="5", name=f"{parameter}-length", parameter=parameter, violation=violation, source=f"{PAGE}; {API}",
+        step="5", name=f"{parameter}-length", parameter=parameter, violation=violation, source=_BOTH,
         requirement=f"of length {' or '.join(map(str, lengths))}",
     )  # fmt: skip
 
 
 def _half_kernel(call: AvgPool2dCall) -> str | None:
-    kernel, pad = expanded(call.kernel_size), expanded(call.paddings)
-    return first(
-        sentence(f"paddings{name}", f"at most half of kernelSize{name} = {k}", p)
-        for name, k, p in zip(AXIS_NAMES, kernel, pad, strict=False)
-        if 2 * p > k
-    )
+    return half_kernel_violation(call.kernel_size, call.paddings, "paddings")
 
 
 def _windows(call: AvgPool2dCall) -> str | None:
@@ -174,13 +151,6 @@ def _output_shape(call: AvgPool2dCall) -> str | None:
     if call.output is None or wanted is None or call.output.shape == wanted:
         return None
     return sentence("out shape", f"{shape_text(wanted)}, as the other arguments give", shape_text(call.output.shape))
-
-
-def _cube_math_type(call: AvgPool2dCall) -> str | None:
-    if call.cube_math_type in CubeMathType.__members__.values():
-        return None
-    known = ", ".join(f"{member.value} ({member.name})" for member in CubeMathType)
-    return sentence("cubeMathType", f"one of {known}", call.cube_math_type)
 
 
 def _refused(
@@ -214,12 +184,12 @@ _KEEP, _DOWN, _HALF, _HF32 = CubeMathType
 
 RULES: tuple[Rule, ...] = (
     product_rule(Rule),
-    _null("self", "input", "a tensor"),
-    *(_null(parameter, field, "an array") for parameter, field in ARRAYS.items()),
-    _null("out", "output", "a tensor"),
-    *map(_dtype, TENSORS),
+    null_rule(Rule, "self-null", "self", "input", "a tensor", _BOTH),
+    *(null_rule(Rule, f"{name}-null", name, field, "an array", _BOTH) for name, field in ARRAYS.items()),
+    null_rule(Rule, "out-null", "out", "output", "a tensor", _BOTH),
+    *(dtype_rule(Rule, f"{name}-dtype", name, field, _BOTH) for name, field in TENSORS.items()),
     Rule(
-        step="2", name="out-dtype-as-self", parameter="out", source=f"{PAGE}; {API}", violation=_same_dtype,
+        step="2", name="out-dtype-as-self", parameter="out", source=_BOTH, violation=_same_dtype,
         requirement="of the dtype of self",
     ),
     *map(_format, TENSORS),
@@ -227,7 +197,7 @@ RULES: tuple[Rule, ...] = (
     _values("strides", 1),
     _values("paddings", 0),
     Rule(
-        step="5", name="self-rank", parameter="self", source=f"{PAGE}; {API}", violation=_rank,
+        step="5", name="self-rank", parameter="self", source=_BOTH, violation=_rank,
         requirement="of rank 3 or 4",
     ),
     Rule(
@@ -242,7 +212,7 @@ RULES: tuple[Rule, ...] = (
     _length("paddings", (1, 2)),
     _length("strides", (0, 1, 2)),
     Rule(
-        step="5", name="paddings-half-kernel", parameter="paddings", source=f"{PAGE}; {API}", violation=_half_kernel,
+        step="5", name="paddings-half-kernel", parameter="paddings", source=_BOTH, violation=_half_kernel,
         requirement="at most half of kernelSize, axis by axis",
     ),
     Rule(
@@ -250,15 +220,15 @@ RULES: tuple[Rule, ...] = (
         requirement="one with a window on each axis",
     ),
     Rule(
-        step="5", name="out-shape", parameter="out", source=f"{PAGE}; {API}", violation=_output_shape,
+        step="5", name="out-shape", parameter="out", source=_BOTH, violation=_output_shape,
         requirement="of the shape that the other arguments give",
     ),
     Rule(
-        step="6", name="cubeMathType", parameter="cubeMathType", source=API, violation=_cube_math_type,
+        step="6", name="cubeMathType", parameter="cubeMathType", source=API, violation=cube_math_violation,
         requirement="one of 0, 1, 2, 3",
     ),
     Rule(
-        step="6", name="cubeMathType-fp32", parameter="cubeMathType", source=f"{PAGE}; {API}", needs=NO_FP32,
+        step="6", name="cubeMathType-fp32", parameter="cubeMathType", source=_BOTH, needs=NO_FP32,
         violation=_refused("fp32", (_KEEP, _HF32)), requirement="1 or 2 for FP32 tensors",
     ),
     Rule(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 
-from npu_sim.report.explain import ExplanationTable, Value
+from npu_sim.report.explain import Explanation, ExplanationTable, Value
 from ops.common.pipeline import Buffer, CallPlan, PlannedStep
+from ops.common.plan import OperatorPlan
 from ops.common.tensor_desc import TensorDesc
 
 _COLUMNS = ("step", "kernel", "reads", "writes", "cores", "workspace bytes", "tiling")
@@ -103,3 +104,46 @@ def steps_tables(calls: CallPlan) -> tuple[ExplanationTable, ...]:
     """Return the steps of a call as a table, and no table for a call without any."""
     rows = tuple(_row(number, planned) for number, planned in enumerate(calls.steps))
     return (ExplanationTable(title="steps", columns=_COLUMNS, rows=rows),) if rows else ()
+
+
+def explanation_of(
+    plan: OperatorPlan,
+    title: str,
+    call: str,
+    facts: Mapping[str, Value],
+    tables: Sequence[ExplanationTable] = (),
+    notes: Sequence[str] = (),
+) -> Explanation:
+    """Return what a planned call of an operator runs and why.
+
+    Parameters
+    ----------
+    plan : OperatorPlan
+        The plan: product, steps, launches.
+    title, call : str
+        The operator, and which call it was (`call_words`).
+    facts : mapping of str to value
+        What is known of the call besides.
+    tables, notes : sequence
+        Behind the table of the steps, and behind all.
+    """
+    return Explanation(
+        title=title,
+        call=call,
+        product=plan.resolved.product,
+        facts={"call": dict(facts), **kernel_facts(plan.calls)},
+        tables=(*steps_tables(plan.calls), *tables),
+        notes=tuple(notes),
+        launches=plan.calls.launches,
+        launch_works=launch_works(plan.calls.steps),
+    )
+
+
+def deviations_tables(
+    known: Mapping[str, str], met: Sequence[str], active: Collection[str]
+) -> tuple[ExplanationTable, ...]:
+    """Return the deviations of the library that a call meets, and which are on, as a table; none without any."""
+    rows = tuple((name, known[name], "on" if name in active else "off") for name in met)
+    columns = ("name", "what the library does", "quirks")
+    title = "deviations of the library that this call meets"
+    return (ExplanationTable(title=title, columns=columns, rows=rows),) if rows else ()

@@ -116,6 +116,23 @@ def product_rule(kind: type[RuleT]) -> RuleT:
     )  # fmt: skip
 
 
+def null_rule(kind: type[RuleT], name: str, parameter: str, field: str, what: str, source: str) -> RuleT:
+    """Return the rule, among the first, that ``parameter`` (``field`` of the call) is ``what`` and no null pointer."""
+    return kind(
+        step="1", name=name, parameter=parameter, requirement=f"{what}, not a null pointer", status=STATUS_NULL,
+        violation=lambda call: null_violation(call, field, parameter, what), source=source,
+    )  # fmt: skip
+
+
+def dtype_rule(kind: type[RuleT], name: str, parameter: str, field: str, source: str) -> RuleT:
+    """Return the rule that a tensor is of a floating-point type of the Cube."""
+    return kind(
+        step="2", name=name, parameter=parameter, source=source,
+        requirement="FP32 or FP16, or BF16 where the Cube multiplies it ({bf16})",
+        violation=lambda call: dtype_violation(call, field, parameter),
+    )  # fmt: skip
+
+
 def first_breach(call: RuledCall, rules: Iterable[RuleT]) -> tuple[RuleT, str] | None:
     """Return the first of ``rules`` that ``call`` breaks and its sentence, None if it breaks none."""
     for rule in rules:

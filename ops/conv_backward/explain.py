@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npu_sim.report.explain import Explanation, Value
-from ops.common.explain import call_words, kernel_facts, launch_works, steps_tables
+from ops.common.explain import call_words, explanation_of
 from ops.conv_backward.plan import ConvBackwardPlan
 
 
@@ -11,25 +11,22 @@ def explain_call(plan: ConvBackwardPlan, title: str = "aclnnConvolutionBackward"
     """Return what ``plan`` runs and why; touches no tensor data."""
     resolved = plan.resolved
     call = resolved.call
-    facts: dict[str, dict[str, Value]] = {
-        "call": {
-            "route": plan.route.name,
-            "transposed": call.transposed,
-            "groups": call.groups,
-            "promoted dtype": resolved.promoted_dtype,
-            "cubeMathType": call.cube_math_type,
-            "the Cube multiplies": resolved.compute_dtype,
-            "workspace (bytes)": plan.workspace_bytes,
-            "profile": call.profile,
-            "deterministic": call.deterministic,
-            "quirks": ", ".join(sorted(call.quirks)) or "none",
-        }
+    facts: dict[str, Value] = {
+        "route": plan.route.name,
+        "transposed": call.transposed,
+        "groups": call.groups,
+        "promoted dtype": resolved.promoted_dtype,
+        "cubeMathType": call.cube_math_type,
+        "the Cube multiplies": resolved.compute_dtype,
+        "workspace (bytes)": plan.workspace_bytes,
+        "profile": call.profile,
+        "deterministic": call.deterministic,
+        "quirks": ", ".join(sorted(call.quirks)) or "none",
     }
     if plan.route.input_gradient_matmul is not None:
-        facts["call"]["gradInput"] = f"matrix product ({plan.route.input_gradient_matmul})"
+        facts["gradInput"] = f"matrix product ({plan.route.input_gradient_matmul})"
     if plan.route.weight_gradient_matmul:
-        facts["call"]["gradWeight"] = "matrix product"
-    facts.update(kernel_facts(plan.calls))
+        facts["gradWeight"] = "matrix product"
     words = call_words(
         {"gradOutput": call.grad_output, "input": call.input, "weight": call.weight},
         {
@@ -39,13 +36,6 @@ def explain_call(plan: ConvBackwardPlan, title: str = "aclnnConvolutionBackward"
             "groups": ((call.groups,), 1),
         },
     )
-    return Explanation(
-        title=title,
-        call=f"{words}, deterministic" if call.deterministic else words,
-        product=resolved.product,
-        facts=facts,
-        tables=steps_tables(plan.calls),
-        notes=plan.route.notes,
-        launches=plan.calls.launches,
-        launch_works=launch_works(plan.calls.steps),
+    return explanation_of(
+        plan, title, f"{words}, deterministic" if call.deterministic else words, facts, notes=plan.route.notes
     )

@@ -8,7 +8,7 @@ from ops.common.conv_rules import SUPPORTED_DTYPES, at_least, cube_math_known, g
 from ops.common.rule import (
     STATUS_NULL,
     dtype_violation,
-    null_violation,
+    null_rule,
     sentence,
     shape_text,
 )
@@ -36,15 +36,7 @@ def _kebab(parameter: str) -> str:
 
 def _null(parameter: str, kind: str) -> Rule:
     field = _kebab(parameter).replace("-", "_")
-    return Rule(
-        step="1",
-        name=f"{_kebab(parameter)}-null",
-        parameter=parameter,
-        requirement=f"{kind}, not a null pointer",
-        status=STATUS_NULL,
-        violation=lambda call: null_violation(call, field, parameter, kind),
-        source=CHECKER,
-    )
+    return null_rule(Rule, f"{_kebab(parameter)}-null", parameter, field, kind, CHECKER)
 
 
 def _wanted_null(index: int) -> Rule:

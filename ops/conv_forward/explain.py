@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npu_sim.report.explain import Explanation, Value
-from ops.common.explain import call_words, kernel_facts, launch_works, steps_tables
+from ops.common.explain import call_words, explanation_of
 from ops.conv_forward.plan import ConvolutionPlan
 
 
@@ -11,23 +11,21 @@ def explain_call(plan: ConvolutionPlan, title: str = "aclnnConvolution") -> Expl
     """Return what ``plan`` runs and why; touches no tensor data."""
     resolved = plan.resolved
     call = resolved.call
-    facts: dict[str, dict[str, Value]] = {
-        "call": {
-            "route": plan.route.name,
-            "transposed": call.transposed,
-            "groups": call.groups,
-            "bias": "none" if call.bias is None else "added" if plan.route.adds_bias else "begins the Cube's sums",
-            "promoted dtype": resolved.promoted_dtype,
-            "cubeMathType": call.cube_math_type,
-            "the Cube multiplies": resolved.compute_dtype,
-            "workspace (bytes)": plan.workspace_bytes,
-            "profile": call.column,
-        }
+    facts: dict[str, Value] = {
+        "route": plan.route.name,
+        "transposed": call.transposed,
+        "groups": call.groups,
+        "bias": "none" if call.bias is None else "added" if plan.route.adds_bias else "begins the Cube's sums",
+        "promoted dtype": resolved.promoted_dtype,
+        "cubeMathType": call.cube_math_type,
+        "the Cube multiplies": resolved.compute_dtype,
+        "workspace (bytes)": plan.workspace_bytes,
+        "profile": call.column,
     }
-    facts.update(kernel_facts(plan.calls))
-    return Explanation(
-        title=title,
-        call=call_words(
+    return explanation_of(
+        plan,
+        title,
+        call_words(
             {"input": call.input, "weight": call.weight, "bias": call.bias},
             {
                 "stride": (call.stride or (), 1),
@@ -37,10 +35,6 @@ def explain_call(plan: ConvolutionPlan, title: str = "aclnnConvolution") -> Expl
                 "groups": ((call.groups,), 1),
             },
         ),
-        product=resolved.product,
-        facts=facts,
-        tables=steps_tables(plan.calls),
+        facts,
         notes=plan.route.notes,
-        launches=plan.calls.launches,
-        launch_works=launch_works(plan.calls.steps),
     )

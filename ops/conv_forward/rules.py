@@ -7,7 +7,7 @@ differ, the rule says which profile it belongs to. ``RULES.md`` beside this file
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ops.common import conv_rules
@@ -32,10 +32,9 @@ from ops.common.conv_rules import (
     windows_violation,
 )
 from ops.common.rule import (
-    STATUS_NULL,
-    dtype_violation,
+    dtype_rule,
     first,
-    null_violation,
+    null_rule,
     product_rule,
     refuse_breach,
     sentence,
@@ -79,19 +78,12 @@ def _kebab(parameter: str) -> str:
 
 def _null(parameter: str, kind: str, *, transposed: bool | None = None) -> Rule:
     field = conv_rules.ARRAYS.get(parameter, parameter)
-    return Rule(
-        step="1", name=f"{_kebab(parameter)}-null", parameter=parameter, requirement=f"{kind}, not a null pointer",
-        status=STATUS_NULL, violation=lambda call: null_violation(call, field, parameter, kind), source=API,
-        transposed=transposed,
-    )  # fmt: skip
+    made = null_rule(Rule, f"{_kebab(parameter)}-null", parameter, field, kind, API)
+    return replace(made, transposed=transposed)
 
 
 def _dtype(parameter: str) -> Rule:
-    return Rule(
-        step="2", name=f"{parameter}-dtype", parameter=parameter, source=f"{PAGE}; {API}",
-        requirement="FP32 or FP16, or BF16 where the Cube multiplies it ({bf16})",
-        violation=lambda call: dtype_violation(call, TENSORS[parameter], parameter),
-    )  # fmt: skip
+    return dtype_rule(Rule, f"{parameter}-dtype", parameter, TENSORS[parameter], f"{PAGE}; {API}")
 
 
 def _as_promoted(call: ConvolutionCall, parameter: str) -> str | None:
