@@ -112,6 +112,7 @@ def test_perf_of_a_script_names_the_tensor_that_each_conversion_converts(script)
     assert names == [
         "ReduceSum: grad_output -> grad_bias",
         "TransData: grad_output NCHW -> NC1HWC0",
+        "MemSet: weight",
         "TransData: weight NCHW -> FRACTAL_Z",
         "Conv3DBackpropInputV2: grad_output, weight -> grad_input",
         "TransData: grad_input NC1HWC0 -> NCHW",

@@ -139,20 +139,28 @@ def _bounds(seconds, down, up, error, template):
         return replace(template, total_cycles=round(seconds * factor * template.clock_hz), launch_nanoseconds=0)
 
     return LaunchBounds(
-        optimistic=result(exp(-down)), expected=result(1), pessimistic=result(exp(up)), model_error=error,
-        is_calibrated=True,
+        optimistic=result(exp(-down)), expected=result(1), pessimistic=result(exp(up)), kernel="copies",
+        model_error=error, is_calibrated=True,
     )  # fmt: skip
 
 
-def test_errors_of_launches_in_a_row_add_up():
+def test_errors_of_launches_of_one_kernel_add_up_and_of_others_their_squares_do():
     template: TimelineResult = run_timeline(launch_of(_copies, gm_bytes=1 << 20), A2)
     one = _bounds(1e-3, 0.1, 0.2, 0.3, template)
     same = task_interval([one, one])
     assert same.seconds == pytest.approx(2e-3)
     assert log(same.seconds / same.low_seconds) == pytest.approx(hypot(0.1, 0.3), rel=1e-4)
     assert log(same.high_seconds / same.seconds) == pytest.approx(hypot(0.2, 0.3), rel=1e-4)
-    both = task_interval([one, _bounds(1e-3, 0.1, 0.2, 0.5, template)])
+    worse = _bounds(1e-3, 0.1, 0.2, 0.5, template)
+    both = task_interval([one, worse])
     assert log(both.high_seconds / both.seconds) == pytest.approx(hypot(0.2, 0.4), rel=1e-4)
+    apart = task_interval([one, replace(worse, kernel="another")])
+    assert log(apart.high_seconds / apart.seconds) == pytest.approx(hypot(0.2, 0.15, 0.25), rel=1e-4)
+
+
+def test_kernel_of_a_launch_is_what_writes_its_rows():
+    kernels = [bound_launch(launch, A2).kernel for launch in _call()]
+    assert {"TransData to_blocked", "TransData from_fractal"} < set(kernels)
 
 
 def test_no_launches_take_no_time():
