@@ -25,6 +25,8 @@ TILE_STEP = 16
 """Pixels of one repeat of the transposition."""
 MAX_TILE_PIXELS = 4080
 """255 repeats of 16 pixels."""
+MAX_TILE_PLANES = 64
+"""Planes of a tile, ASSUMED."""
 MAX_RING_FRACTALS = 16
 """Fractals of one half of the ring, ASSUMED."""
 _SPARE_BYTES = 2 * 32 * 16
@@ -50,13 +52,14 @@ ACTIVATION_PARAMS = np.dtype(
         (name, "i8")
         for name in (
             *_TENSORS, "c", "d", "c0", "c1", "pixels", "segment", "planes_d", "tile_pixels", "tiles", "overlaps",
-            "half_words", "load_at", "store_at", "step_rows",
+            "half_words", "load_at", "store_at", "step_rows", "planes", "serial",
         )
     ]
 )  # fmt: skip
 """What `kernel_trans_data_activation` reads: extents in elements, addresses and ``*_bytes`` in bytes. ``pixels`` of a
 plane; a plane is one depth, or all of them (``segment`` pixels each) where it is stored in one piece. ``tails``: the
-core's last block is put together separately; ``overlaps``: a ragged plane's last tile is moved back."""
+core's last block is put together separately; ``overlaps``: a ragged plane's last tile is moved back; ``planes``: whole
+planes of a tile; ``serial``: a tile is loaded when the one before is stored."""
 
 WEIGHT_PARAMS = np.dtype(
     [
@@ -270,6 +273,10 @@ def activation_params(
         unit = smallest_unit(smallest, item_bytes)
         unit = min(unit, 2) if layout.c1 > 1 else unit
     buffer_bytes = align_up(tiles.tile_pixels, TILE_STEP) * layout.c0 * item_bytes
+    serial, planes = direction == "from_blocked" and has_byte_copies(product), 1
+    if serial and tiles.tiles == 1 and tiles.planes_d == layout.d:
+        planes = min(usable_ub_bytes(product) // 2 // buffer_bytes, layout.c1, MAX_TILE_PLANES)
+        buffer_bytes *= planes
     if tiles.tails:
         # the last block of a core is put together here
         buffer_bytes = max(buffer_bytes, SLOTS_BYTES + BLOCK_BYTES)
@@ -283,7 +290,8 @@ def activation_params(
             "pixels": tiles.pixels, "segment": layout.h * layout.w, "planes_d": tiles.planes_d,
             "tile_pixels": tiles.tile_pixels, "tiles": tiles.tiles, "overlaps": int(tiles.overlaps),
             "half_words": int(needs_half_words(item_bytes, product)), "load_at": 0, "store_at": buffer_bytes,
-            "step_rows": activation_kernel.STEP_ROWS + merged_rows,
+            "step_rows": activation_kernel.STEP_ROWS + merged_rows + 5 * planes, "planes": planes,
+            "serial": int(serial),
         },
     )  # fmt: skip
 

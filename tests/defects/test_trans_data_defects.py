@@ -78,7 +78,7 @@ COUNTS = {
     "to blocked, exact": (56, 14, 6),
     "to blocked, blocks": (120, 22, 8),
     "to blocked, half words": (176, 22, 8),
-    "from blocked, exact": (152, 46, 4),
+    "from blocked, exact": (126, 35, 2),
     "from blocked, moved back": (84, 14, 4),
     "from blocked, half words": (160, 22, 4),
     "from blocked, last block": (159, 24, 4),

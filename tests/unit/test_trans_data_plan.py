@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.engines.timeline_result import TimelineOptions
 from npu_sim.errors import LayoutError, ShapeError
+from npu_sim.isa.op import Op
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GlobalMemory
 from ops.vector import trans_data_plan
@@ -54,6 +58,23 @@ def test_cores_are_those_of_the_axis_that_keeps_most_busy(extents, item, c0, cor
     assert library_cores(layout, item, product) == cores
     for direction in ("to_blocked", "from_blocked"):
         assert conversion(layout, direction, item, product).launch.core_count == cores
+
+
+def test_split_cores_have_one_tile_at_a_time_of_several_planes_on_the_way_back():
+    layout, product = ActivationLayout(n=32, c=256, h=13, w=13, c0=8), machine("910b")
+    case = conversion(layout, "from_blocked", 4, product)
+    timed = run_timeline(case.launch, product, spans=True, options=TimelineOptions(span_cores=(0,)))
+    (core,) = timed.spans
+    ops = core.rows["op"].astype(int)
+    loads, stores = (np.flatnonzero(ops == op) for op in (Op.DATA_COPY, Op.DATA_COPY_PAD))
+    # planes of 176 pixels of 32 bytes, of which 17 fill half of the UB, of the 32 of an image
+    assert (len(loads), len(stores), int((ops == Op.TRANS_DATA_TO_5HD).sum())) == (2, 2, 32)
+    assert core.rows["block_count"][loads].tolist() == [17, 15]
+    assert core.start_cycles[loads[1]] >= core.end_cycles[stores[0]]
+    forward = conversion(layout, "to_blocked", 4, product).launch.params[0]
+    unified = conversion(ActivationLayout(n=32, c=256, h=13, w=13, c0=16), "from_blocked", 2, machine("310p"))
+    for params in (forward, unified.launch.params[0]):
+        assert (params["planes"], params["serial"]) == (1, 0)
 
 
 def test_ragged_rows_without_exact_copies_are_tiles_of_whole_blocks_or_single_rows():
