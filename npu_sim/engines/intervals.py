@@ -7,8 +7,8 @@ measured ones shows (``cost.*_model_error_permille``, by `Launch.error_kind`). B
 a time and independent of each other, so that the square of their sum is the sum of their squares.
 
 Launches that run one after the other share their parameters, so that these errors add up. Launches of one kernel share
-what its model leaves out; those of different kernels do not, so that of these errors the squares add up. Of 47 published
-calls of several launches 41 are inside then (``npu-sim perf --validate``).
+what its model leaves out; those of different kernels do not, so that of these errors the squares add up: more than four
+of five of the published calls of several launches are inside then (``npu-sim perf --validate``).
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Unit of work: a tile of pixels of one plane (n, d, c1). There is one input and one output buffer in UB (IN, OUT), as in
 the library's kernel: a tile is loaded while the one before is stored, and not before that is turned. A buffer holds
 [C0 channel rows][pitch pixels] on the plain side and [pitch pixels][C0] on the blocked side; TransDataTo5HD turns one
-into the other. On the way back, split cores have one tile at a time, of as many planes as there is room for: of the six
-such kernels that msinsight profiled on 910B2, the core time is that of the pipes one after the other and 7,000 to 10,000
-cycles, which is that of the others beside their longest pipe.
+into the other. On the way back, split cores have one tile at a time, of as many planes as there is room for: the core
+time of the six such kernels that msinsight profiled on 910B2 is that of their pipes one after the other and 7,000 to
+10,000 cycles.
 
 Sources: asc-devkit ``docs/zh/api/SIMD-API``, TransDataTo5HD page (address lists of NCHW to NC1HWC0), DataCopy and
 DataCopyPad pages. CANN 8.1 ``tbe/impl/dynamic/trans_data_positive_source_ntc.py`` and
