@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim.isa.op import Op, highest
-from npu_sim.memory.gm import GmTensor
 from npu_sim.products import Product
 from npu_sim.units import ceil_div
+from ops.common.records import tensor_fields
 from ops.conv3d_backprop_input.bias import BIAS_FIELDS, bias_fields
+from ops.conv3d_backprop_input.operands import Operands
 from ops.conv3d_backprop_input.problem_unified import C0, WindowProblem
 from ops.conv3d_backprop_input.tiling_unified import Source, UnifiedTiling
 
@@ -38,10 +39,7 @@ def unified_params(
     problem: WindowProblem,
     tiling: UnifiedTiling,
     product: Product,
-    src: GmTensor,
-    weight: GmTensor,
-    dst: GmTensor,
-    bias: GmTensor | None = None,
+    at: Operands,
 ) -> np.ndarray:
     """Return the parameters of the kernel for tensors in NC1HWC0 and FRACTAL_Z, C0 = 16.
 
@@ -53,10 +51,8 @@ def unified_params(
         How.
     product : Product
         Capacities, and which image-to-column load there is.
-    src, weight, dst : GmTensor
-        dy, weight and dx, or x, weight and y.
-    bias : GmTensor or None
-        See `plan.forward_launches`.
+    at : Operands
+        The tensors.
 
     Returns
     -------
@@ -66,8 +62,7 @@ def unified_params(
     spread = t.source is Source.PIXELS and q.is_expanded
     a1_columns = t.a1_columns if not t.by_row else 0
     values = {
-        "src": src.address, "dst": dst.address, "weight": weight.address, "src_tensor": src.index,
-        "dst_tensor": dst.index, "weight_tensor": weight.index,
+        **tensor_fields(src=at.source, dst=at.result, weight=at.weight),
         "batch": q.batch, "groups": q.groups, "src_c1": q.source_planes, "dst_c1": q.result_planes,
         "k_c1": q.k_planes, "n_c1": q.n_planes, "src_w": q.source[1], "src_hw": q.source[0] * q.source[1],
         "out_w": q.result[1], "out_hw": q.result[0] * q.result[1], "weight_rows": q.weight_rows, "kw": q.kernel[1],
@@ -90,8 +85,8 @@ def unified_params(
         "group_dim": t.group_dim, "n_dim": t.n_dim, "step_rows": _step_rows(q, t, core.ub_bytes // 4),
         **dict.fromkeys(BIAS_FIELDS, 0),
     }  # fmt: skip
-    if bias is not None:
-        values |= bias_fields(bias, "fp16", t.al1_pbuffer * t.a1_bytes + t.bl1_pbuffer * t.b1_bytes)
+    if at.bias is not None:
+        values |= bias_fields(at.bias, "fp16", t.al1_pbuffer * t.a1_bytes + t.bl1_pbuffer * t.b1_bytes)
     out = np.zeros(1, UNIFIED_PARAMS)
     for name in UNIFIED_PARAMS.names or ():
         out[name] = values[name]

@@ -9,6 +9,7 @@ from ops.common.cube_operands import check_compute_dtype
 from ops.common.generation import Generation
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Kernel
+from ops.conv3d_backprop_input.operands import Operands
 from ops.conv3d_backprop_input.plan_split import split_forward, split_input_gradient
 from ops.conv3d_backprop_input.plan_unified import unified_forward, unified_input_gradient
 
@@ -57,9 +58,10 @@ def input_gradient_launches(
     """
     check_compute_dtype(product, compute_dtype)
     product = with_cores(product, block_dim)
+    at = Operands(gm, dy, weight, dx, bias)
     if product.core.is_split:
-        return split_input_gradient(geometry, product, compute_dtype, gm, dy, weight, dx, bias, generation)
-    return unified_input_gradient(geometry, product, gm, dy, weight, dx, bias)
+        return split_input_gradient(geometry, product, compute_dtype, at, generation)
+    return unified_input_gradient(geometry, product, at)
 
 
 def forward_launches(
@@ -85,6 +87,7 @@ def forward_launches(
     """
     check_compute_dtype(product, compute_dtype)
     product = with_cores(product, block_dim)
+    at = Operands(gm, x, weight, y, bias)
     if product.core.is_split:
-        return split_forward(geometry, product, compute_dtype, gm, x, weight, y, bias)
-    return unified_forward(geometry, product, gm, x, weight, y, bias)
+        return split_forward(geometry, product, compute_dtype, at)
+    return unified_forward(geometry, product, at)

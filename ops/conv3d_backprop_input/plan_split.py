@@ -19,6 +19,7 @@ from ops.conv3d_backprop_input import kernel_split, kernel_split_plain
 from ops.conv3d_backprop_input.bias import core_beside_bias
 from ops.conv3d_backprop_input.kernel_split_work import SITES
 from ops.conv3d_backprop_input.limits import check_planes, loads_whole_rows
+from ops.conv3d_backprop_input.operands import Operands
 from ops.conv3d_backprop_input.params import (
     add_bias,
     dx_params,
@@ -42,11 +43,7 @@ def split_input_gradient(
     geometry: ConvGeometry,
     product: Product,
     compute_dtype: str,
-    gm: GlobalMemory,
-    dy: GmTensor,
-    weight: GmTensor,
-    dx: GmTensor,
-    bias: GmTensor | None = None,
+    at: Operands,
     generation: Generation = "published",
 ) -> Kernel:
     """Plan an input gradient; see `plan.input_gradient_launches`.
@@ -57,12 +54,12 @@ def split_input_gradient(
         561103: a plane has more pixels than an instruction can count.
     """
     check_planes(geometry, product, f"input gradient, {compute_dtype}")
-    core = _core(product, geometry.cin, bias)
-    tiling = _whole_rows_tiling(geometry, product, compute_dtype, core, generation, has_bias=bias is not None)
+    core = _core(product, geometry.cin, at.bias)
+    tiling = _whole_rows_tiling(geometry, product, compute_dtype, core, generation, has_bias=at.bias is not None)
     if tiling is not None:
-        return _kernel(tiling, dx_launch(tiling, product, gm, dy, weight, dx, bias))
+        return _kernel(tiling, dx_launch(tiling, product, at))
     streamed = streamed_tiling(DxProblem.of(geometry, compute_dtype), False, core, product.cube_core_count)
-    return _kernel(streamed, streamed_launch(streamed, product, gm, dy, weight, dx, bias))
+    return _kernel(streamed, streamed_launch(streamed, product, at))
 
 
 def _whole_rows_tiling(
@@ -106,7 +103,7 @@ def plain_input_gradient(
     )  # fmt: skip
     params = plain_params(tiling, product.core, dy, weight, dx, slots)
     launch = replace(
-        _launch("Conv3DBackpropInputV2", params, gm),
+        _split_launch("Conv3DBackpropInputV2", params, gm),
         kernel=BlockKernels(blocks, kernel_split.convolve, kernel_split_plain.write),
         core_count=2 * blocks,
         vectors=1,
@@ -119,11 +116,7 @@ def split_forward(
     geometry: ConvGeometry,
     product: Product,
     compute_dtype: str,
-    gm: GlobalMemory,
-    x: GmTensor,
-    weight: GmTensor,
-    y: GmTensor,
-    bias: GmTensor | None = None,
+    at: Operands,
 ) -> Kernel:
     """Plan a forward convolution; see `plan.forward_launches`.
 
@@ -133,46 +126,34 @@ def split_forward(
         561103: a plane has more pixels than an instruction can count.
     """
     check_planes(geometry, product, f"convolution, {compute_dtype}")
-    core = _core(product, geometry.cout, bias)
+    core = _core(product, geometry.cout, at.bias)
     if loads_whole_rows(geometry, compute_dtype, forward=True):
         tiling = forward_tiling(geometry, compute_dtype, core, product.cube_core_count)
         if tiling is not None:
-            return _kernel(tiling, forward_launch(tiling, product, gm, x, weight, y, bias))
+            return _kernel(tiling, forward_launch(tiling, product, at))
     streamed = streamed_tiling(DxProblem.of(geometry, compute_dtype), True, core, product.cube_core_count)
-    return _kernel(streamed, streamed_launch(streamed, product, gm, x, weight, y, bias))
+    return _kernel(streamed, streamed_launch(streamed, product, at))
 
 
-def dx_launch(
-    tiling: DxTiling,
-    product: Product,
-    gm: GlobalMemory,
-    dy: GmTensor,
-    weight: GmTensor,
-    dx: GmTensor,
-    bias: GmTensor | None = None,
-) -> Launch:
+def dx_launch(tiling: DxTiling, product: Product, at: Operands) -> Launch:
     """Return the launch of the kernel with ``tiling``."""
     make = strided_params if tiling.splits_kernel else dx_params
-    params = make(tiling, product.core, dy, weight, dx)
-    if bias is not None:
-        add_bias(params, tiling, _core(product, tiling.problem.geometry.cin, bias), bias)
-    return _launch("Conv3DBackpropInputV2", params, gm)
+    params = make(tiling, product.core, at.source, at.weight, at.result)
+    return _launch("Conv3DBackpropInputV2", tiling, params, product, tiling.problem.geometry.cin, at)
 
 
-def forward_launch(
-    tiling: ForwardTiling,
-    product: Product,
-    gm: GlobalMemory,
-    x: GmTensor,
-    weight: GmTensor,
-    y: GmTensor,
-    bias: GmTensor | None = None,
-) -> Launch:
+def forward_launch(tiling: ForwardTiling, product: Product, at: Operands) -> Launch:
     """Return the launch of the kernel with ``tiling``."""
-    params = forward_params(tiling, product.core, x, weight, y)
-    if bias is not None:
-        add_bias(params, tiling, _core(product, tiling.geometry.cout, bias), bias)
-    return _launch("Conv3D", params, gm)
+    params = forward_params(tiling, product.core, at.source, at.weight, at.result)
+    return _launch("Conv3D", tiling, params, product, tiling.geometry.cout, at)
+
+
+def streamed_launch(tiling: StreamedTiling, product: Product, at: Operands) -> Launch:
+    """Return the launch of the kernel with ``tiling``."""
+    g = tiling.problem.geometry
+    params = streamed_params(tiling, product.core, at.source, at.weight, at.result)
+    name, channels = ("Conv3D", g.cout) if tiling.forward else ("Conv3DBackpropInputV2", g.cin)
+    return _launch(name, tiling, params, product, channels, at)
 
 
 def _core(product: Product, channels: int, bias: GmTensor | None) -> CoreSpec:
@@ -180,24 +161,21 @@ def _core(product: Product, channels: int, bias: GmTensor | None) -> CoreSpec:
     return product.core if bias is None else core_beside_bias(product.core, channels)
 
 
-def streamed_launch(
-    tiling: StreamedTiling,
+def _launch(
+    name: str,
+    tiling: DxTiling | ForwardTiling | StreamedTiling,
+    params: np.ndarray,
     product: Product,
-    gm: GlobalMemory,
-    a: GmTensor,
-    weight: GmTensor,
-    out: GmTensor,
-    bias: GmTensor | None = None,
+    channels: int,
+    at: Operands,
 ) -> Launch:
-    """Return the launch of the kernel with ``tiling``."""
-    g = tiling.problem.geometry
-    params = streamed_params(tiling, product.core, a, weight, out)
-    if bias is not None:
-        add_bias(params, tiling, _core(product, g.cout if tiling.forward else g.cin, bias), bias)
-    return _launch("Conv3D" if tiling.forward else "Conv3DBackpropInputV2", params, gm)
+    """Return the launch with the bias of its ``channels``, if there is one, among its parameters."""
+    if at.bias is not None:
+        add_bias(params, tiling, _core(product, channels, at.bias), at.bias)
+    return _split_launch(name, params, at.gm)
 
 
-def _launch(name: str, params: np.ndarray, gm: GlobalMemory) -> Launch:
+def _split_launch(name: str, params: np.ndarray, gm: GlobalMemory) -> Launch:
     phases = 1 + int(params[0]["clear"])
     return kernel_launch(name, kernel_split.convolve, params, gm, SITES, phase_count=phases)
 

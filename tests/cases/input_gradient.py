@@ -27,6 +27,7 @@ from ops.common.cube_operands import (
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Kernel
 from ops.conv3d_backprop_input.bias import bias_dtype, bias_layout, core_beside_bias
+from ops.conv3d_backprop_input.operands import Operands
 from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
 from ops.conv3d_backprop_input.plan_split import (
     dx_launch,
@@ -82,6 +83,11 @@ class Setup:
     plan: Kernel
     bias: GmTensor | None = None
     is_plain: bool = False
+
+    @property
+    def operands(self) -> Operands:
+        """What the kernel works on."""
+        return Operands(self.gm, self.a, self.weight, self.out, self.bias)
 
 
 def _pick(rng: np.random.Generator, values: Any) -> int:
@@ -287,15 +293,15 @@ def random_options(rng: np.random.Generator, setup: Setup) -> ExecuteOptions:
 def random_split_tiling(rng: np.random.Generator, setup: Setup) -> Setup:
     """Return ``setup`` with a random tiling that fits the buffers: every branch of the emitter runs."""
     plan, product = setup.plan, setup.case.product
-    tensors = (setup.gm, setup.a, setup.weight, setup.out, setup.bias)
     if isinstance(plan.tiling, DxTiling):
         tiling = _random_dx_tiling(rng, plan.tiling, product)
-        return replace(setup, plan=replace(plan, tiling=tiling, launches=(dx_launch(tiling, product, *tensors),)))
+        return replace(setup, plan=replace(plan, tiling=tiling, launches=(dx_launch(tiling, product, setup.operands),)))
     if isinstance(plan.tiling, StreamedTiling):
         return random_streamed_tiling(rng, setup)
     assert isinstance(plan.tiling, ForwardTiling)
     forward = _random_forward_tiling(rng, plan.tiling, product)
-    return replace(setup, plan=replace(plan, tiling=forward, launches=(forward_launch(forward, product, *tensors),)))
+    launch = forward_launch(forward, product, setup.operands)
+    return replace(setup, plan=replace(plan, tiling=forward, launches=(launch,)))
 
 
 def plain(setup: Setup, rng: np.random.Generator | None = None) -> Setup | None:
@@ -327,7 +333,7 @@ def streamed(setup: Setup, tiling: StreamedTiling | None = None) -> Setup:
     if tiling is None:
         problem, cores = DxProblem.of(case.geometry, case.compute_dtype), case.product.cube_core_count
         tiling = streamed_tiling(problem, case.kind == "forward", _core(setup), cores)
-    launch = streamed_launch(tiling, case.product, setup.gm, setup.a, setup.weight, setup.out, setup.bias)
+    launch = streamed_launch(tiling, case.product, setup.operands)
     return replace(setup, plan=replace(setup.plan, tiling=tiling, launches=(launch,)))
 
 

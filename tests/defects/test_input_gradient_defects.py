@@ -34,7 +34,7 @@ def gradient(compute, x_shape, weight_shape, *, attributes=None, phase=0, **tili
     """One core, small blocks, so that every loop turns more than once."""
     setup = setup_of(case_of("input_gradient", compute, x_shape, weight_shape, **(attributes or {})))
     made = replace(setup.plan.tiling, core_num=1, is_block_driver=True, **tiling)
-    launch = dx_launch(made, setup.case.product, setup.gm, setup.a, setup.weight, setup.out)
+    launch = dx_launch(made, setup.case.product, setup.operands)
     return _program(replace(setup, plan=replace(setup.plan, tiling=made, launches=(launch,))), phase)
 
 
@@ -44,7 +44,7 @@ def forward(compute, x_shape, weight_shape, *, attributes=None, **blocks):
     made = replace(
         tiling, core_num=1, single_m=tiling.geometry.pixels, single_n=32, blocks=replace(tiling.blocks, **blocks)
     )
-    launch = forward_launch(made, setup.case.product, setup.gm, setup.a, setup.weight, setup.out)
+    launch = forward_launch(made, setup.case.product, setup.operands)
     return _program(replace(setup, plan=replace(setup.plan, tiling=made, launches=(launch,))))
 
 

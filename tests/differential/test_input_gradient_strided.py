@@ -56,7 +56,7 @@ def strided(case: Case, **members: int):  # type: ignore[no-untyped-def]
         **values,
     )
     assert strided_fits(tiling, CORE)
-    launch = dx_launch(tiling, case.product, setup.gm, setup.a, setup.weight, setup.out)
+    launch = dx_launch(tiling, case.product, setup.operands)
     return replace(setup, plan=replace(setup.plan, tiling=tiling, launches=(launch,)))
 
 

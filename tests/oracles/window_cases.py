@@ -14,6 +14,7 @@ from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
 from ops.common.geometry import ConvGeometry
 from ops.conv3d_backprop_input import tiling_unified as unified
+from ops.conv3d_backprop_input.operands import Operands
 from ops.conv3d_backprop_input.plan_unified import kernel_of, unified_forward, unified_input_gradient
 from ops.conv3d_backprop_input.problem_unified import WindowProblem, forward_problem, input_gradient_problem
 from tests.oracles import window_kernels
@@ -37,7 +38,7 @@ class Planned:
     tensors: tuple
 
     def with_tiling(self, tiling):
-        launches = kernel_of(self.problem, tiling, self.product, self.gm, *self.tensors).launches
+        launches = kernel_of(self.problem, tiling, self.product, Operands(self.gm, *self.tensors)).launches
         return replace(self, tiling=tiling, launches=launches)
 
     @property
@@ -153,7 +154,7 @@ def planned(geometry, series, *, forward, product=None):
     ):
         tensors.append(gm.add(name, elems * 2, initialised=name != "result", data=Data.FP16))
     plan = unified_forward if forward else unified_input_gradient
-    kernel = plan(g, product, gm, *tensors)
+    kernel = plan(g, product, Operands(gm, *tensors))
     assert kernel.private_bytes == 0
     return Planned(
         geometry=g, forward=forward, product=product, problem=problem, tiling=kernel.tiling,
