@@ -94,35 +94,9 @@ def avg_pool3d_launch(
     count_include_pad: bool,
     product: Product,
 ) -> Launch:
-    """Return the launch that writes the means of windows.
+    """Return the launch that writes the means of windows, [Ho * Wo][lanes], of an input [H * W][lanes].
 
-    Parameters
-    ----------
-    gm : GlobalMemory
-        Holds the tensors, which are disjoint.
-    src : GmTensor
-        Input, [H * W][lanes].
-    dst : GmTensor
-        Output, [Ho * Wo][lanes].
-    axes : tuple of PoolAxis
-        Height and width.
-    lanes : int
-        N * C.
-    dtype : {"fp32", "fp16", "bf16"}
-        Of both tensors.
-    divisor_override : int
-        0: none.
-    count_include_pad : bool
-        Positions in the padding count.
-    product : Product
-        With DataCopyPad (A2, A3).
-
-    Raises
-    ------
-    ProductError
-        The product has no such kernel.
-    ShapeError
-        A tensor has another size.
+    Parameters and errors as of `ops.avg_pool.avg_pool3d_grad.avg_pool3d_grad_launch`.
     """
     if not has_byte_copies(product):
         raise ProductError(f"AvgPool3D must run on a product with DataCopyPad, not on {product.name}")

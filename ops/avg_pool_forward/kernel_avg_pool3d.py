@@ -78,6 +78,7 @@ def average(rows: Any, params: Any, core: int, phase: int) -> Iterator[int]:
         if n + p.step_rows > len(rows):
             yield n
             n = 0
+        # a half of OUT is sums and result: float32 is stored from where it was added up
         n = alloc(rows, n, OUT, half, SUM, tile)
         n = emit_duplicate(rows, n, dst=total, dtype=Data.FP32, count=lanes, value_bits=0, site=SUM, tile=tile)
         n = emit_pipe_barrier(rows, n, Pipe.V, SUM, tile)
@@ -90,8 +91,8 @@ def average(rows: Any, params: Any, core: int, phase: int) -> Iterator[int]:
                 gm = p.src + ((h * p.w + w) * p.lanes + lane) * p.item
                 n = alloc(rows, n, IN, half_in, LOAD, tile)
                 n = load_rows(
-                    rows, n, source, gm, count, lanes * p.item, p.pitch * p.item, p.lanes * p.item, 1, p.data,
-                    p.src_tensor, LOAD, tile,
+                    rows, n, ub=source, gm=gm, count=count, length=lanes * p.item, ub_step=p.pitch * p.item,
+                    gm_step=p.lanes * p.item, exact=1, dtype=p.data, tensor=p.src_tensor, site=LOAD, tile=tile,
                 )  # fmt: skip
                 n = enque(rows, n, IN, half_in, LOAD, tile)
                 n = deque(rows, n, IN, half_in, SUM, tile)

@@ -166,6 +166,8 @@ def sum_slots(rows, params, core, phase):
                 n = _copy(rows, n, Space.UB, p.sum_bytes, Space.GM, part, length, p.slots_tensor, LOAD, number)
                 n = enque(rows, n, PART, 0, LOAD, number)
 
+                # slot 0 came before in the same pipe, so it is there too; and as there is one PART, its load has waited
+                # for the addition before, which needs no barrier then
                 n = deque(rows, n, PART, 0, ADD, number)
                 n = emit_add(
                     rows, n, dst=0, src0=0, src1=p.sum_bytes, dtype=Data.FP32, count=length // 4, site=ADD, tile=number

@@ -104,6 +104,7 @@ def _clear_rest(rows, n, p):
 @jit
 def _store_in_slot(rows, n, p, core, is_first, block, src, tile):
     """Hand the finished block over to the vector core, whole fractals of it."""
+    # the vector core frees the slot when it has read a block, so nobody has freed it for the first
     if not is_first:
         n = emit_cross_core_wait_flag(rows, n, SLOT_FREE, STORE, tile)
     pixels = ceil_div(block.m_len, 16) * 16

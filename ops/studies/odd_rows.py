@@ -95,16 +95,7 @@ class _Tile:
 def odd_row(violation: Violation, rows_of: RowsOf, core_count: int, *, tensors: Collection[int] = ()) -> OddRow | None:
     """Return the row that a finding is likely due to, None if no twin of its tile shows one.
 
-    Parameters
-    ----------
-    violation : Violation
-        What is wrong.
-    rows_of : callable
-        Rows of a core of the launch, before `issue`.
-    core_count : int
-        Cores of the launch.
-    tensors : collection of int
-        Of an OUTPUT_HOLE: the tensors of the launch that have it; those of the workspace can lie in one place.
+    Parameters as of `likely_rows.likely_row`; tensors of the workspace can lie in one place.
     """
     if violation.row < 0:
         if violation.kind is not Kind.OUTPUT_HOLE:
