@@ -26,8 +26,9 @@ from ops.studies.calls.convolutions import ConvolutionRequest, GradientRequest
 from ops.studies.calls.fields import Fields, RequestError
 from ops.studies.calls.planned import time_call
 from ops.studies.calls.products import recorded_shape
+from ops.studies.calls.read_convolution import read_convolution
 from ops.studies.calls.read_elementwise import ELEMENTWISE
-from ops.studies.calls.request_items import READERS, read_item
+from ops.studies.calls.request_items import READERS, read_call, read_item
 from ops.studies.calls.request_schema import FIELDS, request_schema
 from ops.studies.cases import case_of_shape
 from ops.studies.layers import Layer, PoolingLayer
@@ -405,6 +406,18 @@ WRONG = [
     ({"op": "conv", "w": [16, 16, 3, 3]}, "x must be given as a shape, or g and w"),
     ({"op": "conv", "x": [2, 16], "w": [16, 16, 3, 3]}, "x must have 3 to 6 axes, not the shape [2, 16]"),
     ({"op": "conv", "x": [2, 16, 9]}, "w must be given as a plain shape, or kernel_size"),
+    ({"op": "conv", "x": [2, 64, 9, 9], "w": [16, 24, 3, 3]}, "channels of x must be those of w times groups, not 64"),
+    (
+        {"op": "conv", "x": [2, 2, 9, 9, 16], "w": [16, 15, 3, 3]},
+        "channels of x must be those of w times groups, not 32",
+    ),
+    (
+        {"op": "conv_backward", "x": [2, 64, 9, 9], "w": [64, 64, 3, 3], "groups": 64},
+        "channels of x must be those of w times groups, not 64 with 64 times 64",
+    ),
+    ({"op": "conv", "x": [2, 16, 9], "w": [16, 16, 3, 3]}, "w must have as many axes of the window as x has of pixels"),
+    ({"op": "conv", "x": [2, 16, 5, 9], "w": [16, 16, 7, 3]}, "the window must fit into x and its padding, not [7, 3]"),
+    ({"op": "conv_backprop_filter", **CONV, "g": [2, 30, 5, 4]}, "channels of g must be the 36 of w, not 30"),
     (
         {"op": "conv", "x": [2, 16, 9, 9], "w": [16, 16, 3, 3], "pads": [1, 2, 3]},
         "pads must have 1, 2 or 4 entries, not 3",
@@ -422,6 +435,19 @@ WRONG = [
         {"op": "transpose", "in_shape": [4, 5], "out_shape": [4, 6]},
         "out_shape must have the extents of [4, 5], not [4, 6]",
     ),
+    ({"op": "reduce_sum", "in_shape": [4, 5], "axes": [2]}, "axes must be in [-2, 1] of the shape [4, 5], not [2]"),
+    ({"op": "reduce_sum", "in_shape": [4, 5], "axes": [-3]}, "axes must be in [-2, 1] of the shape [4, 5], not [-3]"),
+    (
+        {"op": "add", "in_shape": [4, 5], "other_shape": [4]},
+        "other_shape must be repeated to that of the other, not [4]",
+    ),
+    ({"op": "transdata", "in_shape": [4, 5, 6, 7], "out_format": "NCWH"}, "out_format must be one of ND, NCL, NCHW, "),
+    ({"op": "cast", "in_shape": [4], "block_dim": 0}, "block_dim must be in [1, 1024], not 0"),
+    ({"op": "matmul", "m": 4, "k": 5, "nn": 6}, "m, k and n must be given together, not m and k alone"),
+    (
+        {"op": "matmul", "m": 4, "k": 5, "n": 6, "dtype": "int8"},
+        "operands of a matrix product must be fp16, bf16 or fp32",
+    ),
     ({"op": "reduce_sum", "in_shape": [4, 5], "out_shape": [7]}, "out_shape must be that of [4, 5] without some axes"),
     ({"op": "transdata", "in_shape": [4, 5], "out_format": "NC1HWC0"}, "in_shape and out_shape must be given"),
     ({"op": "matmul", "a": [4, 5], "b": [6, 7]}, "a and b must have the same inner extent, not 5 and 6"),
@@ -429,6 +455,19 @@ WRONG = [
     ("cast", "an item must be an object, not str"),
     (None, "an item must be an object, not NoneType"),
 ]
+
+
+def test_a_shape_that_was_asked_for_its_type_alone_is_not_looked_at():
+    (found,) = answer_all([{"op": "matmul", "m": 4, "k": 5, "n": 6, "x": [1, 2, 3]}])
+    assert not found.error
+    assert found.ignored == ("x",)
+    with pytest.raises(RequestError, match="matmul must be given without x"):
+        read_call("matmul", {"m": 4, "k": 5, "n": 6, "x": [1, 2, 3]}, "910b", "call")
+
+
+def test_the_channels_of_an_input_that_follows_are_those_of_all_groups():
+    given = {"g": [2, 36, 5, 4], "w": [36, 10, 3, 3], "pads": 1, "groups": 2}
+    assert read_convolution(Fields(given)).geometry.cin == 20
 
 
 def test_wrong_items_say_what_is_wrong_and_stop_no_other():

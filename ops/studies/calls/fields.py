@@ -125,18 +125,24 @@ class Fields:
         return default if value is None else dtype_of(value)
 
     def _word(self, what: str, names: Sequence[str]) -> Any:
-        """Return the first of the names that is no shape; of an object its field ``what``."""
+        """Return the first of the names that is no shape; of an object its field ``what``.
+
+        A shape among them stays unread: it was not asked for its extents.
+        """
         for name in names:
+            if isinstance(self._values.get(key_of(name)), list | tuple):
+                continue
             value = self.get(name)
             value = value.get(what) if isinstance(value, Mapping) else value
-            if value is not None and not isinstance(value, list | tuple):
+            if value is not None:
                 return value
         return None
 
     def block_dim(self) -> int | None:
         """Return the number of cores, None if it is not given; of a list the product."""
         given = self.ints("block_dim", "core_num", default=())
-        blocks = prod(value for value in given if value) if given else None
+        # a tuning record has 0 for an axis that is not cut
+        blocks = given[0] if len(given) == 1 else prod(value for value in given if value) if given else None
         if blocks is not None and not 0 < blocks <= MOST_BLOCKS:
             raise RequestError(f"block_dim must be in [1, {MOST_BLOCKS}], not {shown(blocks)}")
         return blocks

@@ -68,11 +68,13 @@ def read_convolution(fields: Fields) -> GivenConvolution:
     """
     w, w_axes = _weight(fields)
     known = w_axes or len(fields.ints("stride", "strides", default=()))
-    x, x_axes = _activation(fields, ("x", "input", "fmap", "in_shape"), "x", known)
-    g, g_axes = _activation(fields, ("g", "dy", "y", "grad_output", "out_backprop", "out_shape"), "g", known)
+    x, x_axes, x_block = _activation(fields, ("x", "input", "fmap", "in_shape"), "x", known)
+    g, g_axes, g_block = _activation(fields, ("g", "dy", "y", "grad_output", "out_backprop", "out_shape"), "g", known)
     axes = max(x_axes, g_axes, w_axes)
     if not axes:
         raise RequestError("x, g or w must be given as a shape")
+    if x and w and x_block == 1 and x_axes != w_axes:
+        raise RequestError(f"w must have as many axes of the window as x has of pixels, {x_axes}, not {w_axes}")
     kernel = w[2:] if w else _kernel(fields, x)
     strides, dilations = (_triple(fields, axes, *names) for names in (_STRIDES, _DILATIONS))
     if min(strides) < 1:
@@ -84,18 +86,27 @@ def read_convolution(fields: Fields) -> GivenConvolution:
         d, h, w_in = (
             (out - 1) * step + tap - pad for out, step, tap, pad in zip(g[2:], strides, taps, around, strict=True)
         )
-        x = (g[0], w[1] if w else g[1], d, h, w_in)
+        x = (g[0], w[1] * fields.number("groups", "group", default=1) if w else g[1], d, h, w_in)
     if x is None:
         raise RequestError("x must be given as a shape, or g and w")
     out = [(size + pad - tap) // step + 1 for size, pad, tap, step in zip(x[2:], around, taps, strides, strict=True)]
+    if g is None and min(out) < 1:
+        raise RequestError(
+            f"the window must fit into x and its padding, not {shown(taps[-axes:])} into "
+            f"{shown([size + pad for size, pad in zip(x[2:], around, strict=True)][-axes:])}"
+        )
     groups = _groups(fields, x[1], w)
-    cin = min(x[1], w[1] * groups) if w else x[1]
+    cin = fields.number("cin", default=min(x[1], w[1] * groups) if w else x[1])
     cout = fields.number("cout", default=w[0] if w else g[1] if g else _stored_channels(fields))
     if cout < 1:
         raise RequestError("w or g must be given as a shape, for the channels of the output")
+    if w and (w[1] * groups != cin or not cin <= x[1] < cin + x_block):
+        raise RequestError(f"channels of x must be those of w times groups, not {x[1]} with {w[1]} times {groups}")
+    if g is not None and not cout <= g[1] < cout + g_block:
+        raise RequestError(f"channels of g must be the {cout} of w, not {g[1]}")
     do, ho, wo = out if g is None else g[2:]
     geometry = ConvGeometry(
-        n=x[0], cin=fields.number("cin", default=cin), cout=cout, groups=groups, di=x[2], hi=x[3], wi=x[4],
+        n=x[0], cin=cin, cout=cout, groups=groups, di=x[2], hi=x[3], wi=x[4],
         do=do, ho=ho, wo=wo, kd=kernel[0], kh=kernel[1], kw=kernel[2],
         stride=strides, pad=pads, dilation=dilations, spatial_rank=axes,
     )  # fmt: skip
@@ -112,10 +123,11 @@ def _triple(fields: Fields, axes: int, *names: str) -> tuple[int, int, int]:
     return d, h, w
 
 
-def _activation(fields: Fields, names: tuple[str, ...], short: str, known_axes: int) -> tuple[Extents | None, int]:
+def _activation(fields: Fields, names: tuple[str, ...], short: str, known_axes: int) -> tuple[Extents | None, int, int]:
+    """Return extents, spatial axes, and how many channels its format keeps together."""
     shape = fields.shape(*names)
     if shape is None:
-        return None, 0
+        return None, 0, 1
     given = fields.format(f"{short}_format", *(f"{name}_format" for name in names), *names, "format")
     if not given or given == "ND":
         # a fifth axis is depth, but C0 where there are two axes to stride along; a sixth is C0
@@ -128,7 +140,7 @@ def _activation(fields: Fields, names: tuple[str, ...], short: str, known_axes: 
     extents = dict(zip(axes, shape, strict=True))
     channels = extents["C"] if "C" in extents else extents["1"] * extents["0"]
     found = (extents["N"], channels, extents.get("D", 1), extents.get("H", 1), extents["W"])
-    return found, 3 if "D" in extents else 2 if "H" in extents else 1
+    return found, 3 if "D" in extents else 2 if "H" in extents else 1, extents.get("0", 1)
 
 
 def _weight(fields: Fields) -> tuple[Extents | None, int]:

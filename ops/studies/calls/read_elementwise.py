@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import prod
 
 from npu_sim.arguments import ints
+from npu_sim.errors import shown
 from npu_sim.products import Product
 from ops.studies.calls.fields import Fields, RequestError, elements, moved_as
 from ops.studies.calls.launches import PLANES, LaunchRequest, elementwise_request, planes_request
@@ -31,6 +32,10 @@ def read_elementwise(operator: str, fields: Fields, product: Product) -> LaunchR
     """
     operation = ELEMENTWISE[operator]
     small, large = sorted(_shapes(fields), key=elements)
+    if any(one not in (1, other) for one, other in zip(small[::-1], large[::-1], strict=False) if other != 1):
+        raise RequestError(
+            f"other_shape must be repeated to that of the other, not {shown(list(small))} to {shown(list(large))}"
+        )
     dtype = in_dtype(fields)
     shape, word = (large, dtype) if dtype in FLOATS else moved_as(large, dtype)
     if operation not in BINARY or elements(small) == elements(large):

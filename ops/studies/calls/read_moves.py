@@ -27,6 +27,7 @@ _IN = ("in_shape", "x", "input", "input_shape", "shape")
 _OUT = ("out_shape", "y", "output", "output_shape")
 _BLOCKED = ("NC1HWC0", "NDC1HWC0")
 _FRACTAL = ("FRACTAL_Z", "FRACTAL_Z_3D")
+_PLAIN = ("ND", "NCL", "NCHW", "NCDHW", "NHWC", "NDHWC", "HWCN", "DHWCN")
 
 
 def in_dtype(fields: Fields, default: str = "fp16") -> str:
@@ -58,6 +59,9 @@ def read_trans_data(fields: Fields, product: Product) -> LaunchRequest:
     the product has no other.
     """
     source, target = (fields.format(f"{side}_format", *names) for side, names in (("in", _IN), ("out", _OUT)))
+    for name, given in (("in_format", source), ("out_format", target)):
+        if given and given not in (known := (*_PLAIN, *_BLOCKED, *_FRACTAL, "FRACTAL_NZ")):
+            raise RequestError(f"{name} must be one of {', '.join(known)}, not {given[:40]}")
     shapes = fields.shape(*_IN), fields.shape(*_OUT)
     dtype = in_dtype(fields)
     if target in _BLOCKED or source in _BLOCKED:
@@ -200,6 +204,10 @@ def read_reduce_sum(fields: Fields, product: Product) -> LaunchRequest:
 def _kept(shape: tuple[int, ...], axes: tuple[int, ...], target: tuple[int, ...] | None) -> list[int]:
     """Return the axes that are not summed; those of extent 1 may be either."""
     rank = len(shape)
+    if wrong := [axis for axis in axes if not -rank <= axis < max(rank, 1)]:
+        raise RequestError(
+            f"axes must be in [{-rank}, {max(rank, 1) - 1}] of the shape {shown(list(shape))}, not {shown(wrong)}"
+        )
     if axes:
         return [axis for axis in range(rank) if axis not in {given % max(rank, 1) for given in axes}]
     left = [extent for extent in target or () if extent > 1]

@@ -143,6 +143,8 @@ def read_matmul(fields: Fields, product: Product, scope: TimedScope) -> Request:
     of its time.
     """
     dtype, compute = types_of(fields, product, "fp32")
+    if wrong := [one for one in (dtype, compute) if one not in ("fp16", "bf16", "fp32", "hf32")]:
+        raise RequestError(f"operands of a matrix product must be fp16, bf16 or fp32 here, not {wrong[0]}")
     if scope == "core_time" and DTYPES[compute].item_bytes == 2:
         dtype = compute
     code = fields.number("trans_code", default=0)
@@ -153,7 +155,10 @@ def read_matmul(fields: Fields, product: Product, scope: TimedScope) -> Request:
         )
         for number, name in enumerate("ab", 1)
     )  # fmt: skip
-    if fields.has("m") and fields.has("n"):
+    given = [name for name in "mkn" if fields.has(name)]
+    if given and len(given) < 3 and not fields.has(*_FACTORS[0][0]):
+        raise RequestError(f"m, k and n must be given together, not {' and '.join(given)} alone")
+    if len(given) == 3:
         m, k, n = (fields.number(name, default=1) for name in "mkn")
         batch = fields.number("batch", "batch_size", default=1)
     else:
@@ -173,7 +178,7 @@ def read_matmul(fields: Fields, product: Product, scope: TimedScope) -> Request:
     result = fields.dtype("out_dtype", "output_dtype", default="")
     return MatrixProductRequest(
         shape=shape,
-        dtype=dtype if DTYPES[dtype].is_float else "fp16",
+        dtype=dtype,
         out_dtype=result if result and DTYPES[result].is_float else "",
         has_bias=_has_bias(fields) and batch == 1 and not shape.c_nz,
         cube_math_type=mode_of(dtype, compute),
