@@ -121,11 +121,7 @@ class RooflineChart:
 def setting_bars(report: NetworkReport) -> tuple[Bars, ...]:
     """Return the time of an image in each setting, by what it is spent on."""
     return _bars(
-        [
-            (report.label(times), seconds_by_kind(times), times.task, times.setting.batch)
-            for times in report.steps
-            if times.call_count
-        ]
+        [(report.label(times), seconds_by_kind(times), times.task, times.setting.batch) for times in report.comparable]
     )
 
 

@@ -209,14 +209,18 @@ def comparison_lines(report: NetworkReport) -> tuple[tuple[str, ...], list[tuple
     for number, layer in enumerate(report.step.layers):
         own = [times.layers[number] for times in report.steps]
         lines.append((layer.label, *(refused_words(one) or _limited(one.one, one.task_seconds) for one in own)))
-    every = [times.every for times in report.steps]
-    images = [times.setting.batch for times in report.steps]
-    lines.append(("step", *(_limited(one, one.task_seconds) for one in every)))
-    for name in ("low", "high"):
-        bounds = (dict(zip(("low", "high"), bounds_words(times.task), strict=True)) for times in report.steps)
-        lines.append((name, *(both[name] for both in bounds)))
-    lines.append(("image", *(_us(one.task_seconds / batch) for one, batch in zip(every, images, strict=True))))
+    whole = {id(times) for times in report.comparable}
+    sums = [_sums(times) if id(times) in whole else ("-",) * len(_SUMS) for times in report.steps]
+    lines += [(name, *own) for name, *own in zip(_SUMS, *sums, strict=True)]
     return ("layer", *labels), lines
+
+
+_SUMS = ("step", "low", "high", "image")
+
+
+def _sums(times: StepTimes) -> tuple[str, ...]:
+    seconds = times.every.task_seconds
+    return (_limited(times.every, seconds), *bounds_words(times.task), _us(seconds / times.setting.batch))
 
 
 def refused_words(layer: LayerTimes) -> str:

@@ -8,6 +8,8 @@ import pytest
 from npu_sim.engines.timeline import run_timeline
 from npu_sim.errors import InputFileError
 from npu_sim.products import get_product
+from ops.cli.network_charts import setting_bars
+from ops.cli.network_table import comparison_lines
 from ops.matmul.tiling import MatmulShape
 from ops.studies.calls.convolutions import GradientRequest
 from ops.studies.calls.launches import channel_sums_request
@@ -200,6 +202,19 @@ def test_report_has_every_setting_and_says_which_takes_least():
     first, _, last = conclusion(report)
     assert first.startswith(f"AlexNet, batch {batch}, takes ")
     assert last.startswith(f"An image takes least on {product} batch {batch}, {seconds_words(min(images.values()))};")
+
+
+def test_what_refuses_more_of_a_step_is_not_compared():
+    report = run_network(make("r2plus1d_18"), ["310p", "910b"], [0], [1], layers=["layer4_2a_t", "fc"])
+    partial, whole = report.steps
+    assert partial.every.task_seconds < whole.every.task_seconds
+    assert report.comparable == (whole,)
+    first, *_, last = conclusion(report)
+    assert "on Ascend910B2 in " in first
+    assert last == "Not compared: 310p, which refuses 1 of 2 calls."
+    _, lines = comparison_lines(report)
+    assert [(line[1], line[2] == "-") for line in lines[-4:]] == [("-", False)] * 4
+    assert len(setting_bars(report)[0].lines) == 1
 
 
 def test_refused_calls_are_counted_and_left_out():

@@ -58,6 +58,13 @@ class NetworkReport:
         return self.steps[0].step
 
     @property
+    def comparable(self) -> tuple[StepTimes, ...]:
+        """The settings that run as much of the step as any: time that is short for what is refused says nothing."""
+        timed = [times for times in self.steps if times.call_count]
+        least = min((times.refused_count for times in timed), default=0)
+        return tuple(times for times in timed if times.refused_count == least)
+
+    @property
     def timed(self) -> str:
         """What the figures are of."""
         passes = "forward and backward calls" if self.has_forward else "backward calls"
@@ -153,15 +160,20 @@ def run_network(
 
 def conclusion(report: NetworkReport) -> list[str]:
     """Return what a report says, in two or three sentences."""
-    timed = [times for times in report.steps if times.call_count]
-    if not timed:
+    ranked = sorted(report.comparable, key=lambda times: times.every.task_seconds / times.setting.batch)
+    if not ranked:
         return ["Every call is refused."]
-    best = min(timed, key=lambda times: times.every.task_seconds / times.setting.batch)
+    best = ranked[0]
     sentences = list(_answer(report, best))
-    if len(timed) > 1:
-        ranked = sorted(timed, key=lambda times: times.every.task_seconds / times.setting.batch)
+    if len(ranked) > 1:
         others = ", ".join(f"{report.label(times)} {_per_image(times)}" for times in ranked[1:4])
         sentences.append(f"An image takes least on {report.label(best)}, {_per_image(best)}; {others}.")
+    if partial := [times for times in report.steps if times.refused_count > best.refused_count]:
+        words = ", ".join(
+            f"{report.label(times)}, which refuses {times.refused_count} of {times.refused_count + times.call_count} calls"
+            for times in partial
+        )
+        sentences.append(f"Not compared: {words}.")
     return sentences
 
 
