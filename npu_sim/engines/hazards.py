@@ -133,7 +133,7 @@ def run_hazards(
         asked = set(outputs)
         filled = [tensor.index for tensor in gm.tensors if tensor.name in asked]
     known = (replace(said, launch=number) for number, launch in enumerate(sequence) for said in launch.known)
-    holes = [] if is_stuck else checker.holes(filled)
+    holes = [] if is_stuck else checker.holes(filled, source)
     return [*between, *found, *checker.states, *holes, *known]
 
 

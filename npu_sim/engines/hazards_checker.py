@@ -318,25 +318,34 @@ class Checker:
                     )
                 )
 
-    def holes(self, outputs: Iterable[int]) -> list[Violation]:
-        """Return a violation for each of the tensors ``outputs`` of which a byte was never written."""
-        found, hole = [], np.zeros(2, np.int64)
+    def holes(self, outputs: Iterable[int], source: RowSource) -> list[Violation]:
+        """Return a violation for each of the tensors ``outputs`` of which a byte was never written.
+
+        Its other core and site are those of a store next to the first hole, which may be too short or elsewhere.
+        """
+        found, hole = [], np.zeros(3, np.int64)
         for tensor in outputs:
             missing = int(jitted.unwritten(self.shadow, tensor, hole))
             if missing:
                 first, byte_count = self.table[tensor, :2].tolist()
-                start, end = (hole - first).tolist()
+                start, end = (hole[:2] - first).tolist()
                 text = f"{missing} of {byte_count} bytes of output {self.names[tensor]} are never written"
+                near = next(iter(self._places({int(hole[2]) >> 3}, source).values()), None)
+                if near is not None and near.part.launch != len(self.launches) - 1:
+                    near = None  # sites are those of one launch
+                store = "" if near is None else f"; the store next to them is {name_of(near.row)}"
                 found.append(
                     Violation(
                         kind=Kind.OUTPUT_HOLE,
                         row=-1,
                         core=-1,
+                        other_core=-1 if near is None else near.part.core,
+                        other_site=-1 if near is None else int(near.row["site"]),
                         launch=len(self.launches) - 1,
                         space=Space.GM,
                         start=int(hole[0]),
                         length=int(hole[1] - hole[0]),
-                        detail=f"{text}, the first is byte {start}, the last byte {end - 1}",
+                        detail=f"{text}, the first is byte {start}, the last byte {end - 1}{store}",
                     )
                 )
         return found

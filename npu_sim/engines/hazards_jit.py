@@ -354,30 +354,33 @@ def nodes_needed_by(shadow: Any, rows: np.ndarray, index: Int) -> Int:
 
 @jit
 def unwritten(shadow: Any, tensor: Int, hole: np.ndarray) -> Int:
-    """Count the bytes of a GM tensor that nothing wrote or added to; the first and the last of them go to ``hole``.
+    """Count the bytes of a GM tensor that nothing wrote or added to; where they are goes to ``hole``.
 
     Parameters
     ----------
     shadow : Shadow
     tensor : int64
-    hole : int64[2]
-        First byte in the arena and byte behind the last.
+    hole : int64[3]
+        First byte in the arena, byte behind the last, and entry of a store next to them (before, else behind; 0: none).
     """
+    hole[2] = ZERO
     slots, nodes, book, tensors = shadow.slots, shadow.nodes, shadow.book, shadow.tensors
     start, missing = tensors[tensor, 0], np.int64(0)
     end, born = start + tensors[tensor, 1], shadow.births[tensor] * 8
     base = book[SPACE + 4 * GM]
     for cell in range(start >> 5, (end + 31) >> 5):
-        written = ZERO
+        written, last = ZERO, ZERO
         for slot in range(4):
             entry = slots[slot, base + cell]
             if entry > 0 and entry >= born:
-                written = FULL
+                written, last = FULL, max(last, entry)
             node = -entry
             while node > 0:
                 if nodes[node, 1] >= born:
-                    written |= nodes[node, 0]
+                    written, last = written | nodes[node, 0], max(last, nodes[node, 1])
                 node = nodes[node, 2]
+        if last > 0 and (missing == 0 or hole[2] == 0):
+            hole[2] = last
         if written == FULL:
             continue
         for byte in range(max(start - cell * 32, 0), min(end - cell * 32, 32)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import ops
 from npu_sim.engines.hazards import run_hazards
@@ -47,8 +48,20 @@ def test_outputs_with_a_hole_name_its_bytes():
     [found] = run_hazards(_stores((0, 100), (110, 290)).launch(_memory()), PRODUCT)
     assert (found.kind, found.row, found.start, found.length) == (Kind.OUTPUT_HOLE, -1, 100, 200)
     assert str(found) == (
-        "OutputHole GM[100:300] 20 of 300 bytes of output y are never written, the first is byte 100, the last byte 299"
+        "OutputHole GM[100:300] 20 of 300 bytes of output y are never written, the first is byte 100, the last byte 299; "
+        "the store next to them is DataCopyPad"
     )
+    assert (found.other_core, found.other_site) == (0, 0)
+
+
+@pytest.mark.parametrize("stores", [((0, 64), (96, 300)), ((64, 128), (128, 300)), ((0, 40), (64, 300))])
+def test_holes_name_the_store_before_them_else_the_one_behind(stores):
+    builder = _stores(*stores)
+    rows = builder.rows
+    rows["site"] = np.arange(len(rows)) + 10
+    [first] = np.flatnonzero((rows["op"] == Op.DATA_COPY_PAD) & (rows["dst"] == stores[0][0]))
+    [found] = run_hazards(builder.launch(_memory()), PRODUCT)
+    assert (found.other_core, found.other_site) == (0, 10 + first)
 
 
 def test_outputs_nobody_writes_are_holes_if_they_are_asked_for():
