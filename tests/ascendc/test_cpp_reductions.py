@@ -11,6 +11,7 @@ import pytest
 from npu_sim import ascendc
 from npu_sim.budget import ENVIRONMENT
 from npu_sim.errors import BudgetError
+from npu_sim.program.violation import Kind
 from tests.ascendc.compiler import require_compiler
 
 require_compiler()
@@ -89,3 +90,45 @@ def test_each_reduction_is_its_definition(tmp_path, cpp, dtype, index):
     assert y[320] == x[: 4 * lanes].sum(dtype=np.float64)
     assert np.array_equal(y[384 : 384 + lanes // 2], x[:lanes].reshape(-1, 2).sum(1, dtype=np.float64))
     assert run.findings == ()
+
+
+ROOM = """
+#include "kernel_operator.h"
+using namespace AscendC;
+__global__ __aicore__ void room(GM_ADDR x, GM_ADDR y, int32_t which) {
+  TPipe pipe;
+  TBuf<TPosition::VECCALC> in, out, small, behind;
+  pipe.InitBuffer(in, 4096); pipe.InitBuffer(out, 32); pipe.InitBuffer(small, 32); pipe.InitBuffer(behind, 256);
+  LocalTensor<float> t = in.Get<float>(), r = out.Get<float>(), work = small.Get<float>(), other = behind.Get<float>();
+  GlobalTensor<float> X, Y;
+  X.SetGlobalBuffer((__gm__ float*)x); Y.SetGlobalBuffer((__gm__ float*)y);
+  DataCopy(t, X, 1024);
+  SetFlag<HardEvent::MTE2_V>(0); WaitFlag<HardEvent::MTE2_V>(0);
+  Duplicate(r, 7.0f, 8);
+  Duplicate(other, 5.0f, 8);
+  if (which == 0) ReduceSum(r, t, work, 1024);
+  if (which == 1) ReduceSum(r, t, t, 1024);
+  if (which == 2) ReduceMax(r, t, work, 1024);
+  SetFlag<HardEvent::V_MTE3>(0); WaitFlag<HardEvent::V_MTE3>(0);
+  SetFlag<HardEvent::S_MTE3>(0); WaitFlag<HardEvent::S_MTE3>(0);
+  DataCopy(Y, r, 8); DataCopy(Y[8], other, 8); DataCopy(Y[16], t, 1024);
+}
+"""
+
+
+def test_the_sum_of_a_number_of_elements_needs_no_temporary_tensor_but_an_extreme_does(tmp_path):
+    path = tmp_path / "room.cpp"
+    path.write_text(ROOM)
+    kernel, x = ascendc.compile(path), np.arange(1024, dtype=np.float32) % 11
+    for which in (0, 1):
+        y = np.zeros(1040, np.float32)
+        assert kernel(x, y, which, outputs=[1]).findings == ()
+        assert y[:16].tolist() == [x.sum(), *[7] * 7, *[5] * 8]
+        assert np.array_equal(y[16:], x)
+    y = np.zeros(1040, np.float32)
+    run = kernel.check(x, y, 2, outputs=[1])
+    [line] = [number for number, text in enumerate(ROOM.splitlines(), 1) if "ReduceMax" in text]
+    assert {(found.kind, found.line.line) for found in run.findings if found.line is not None} >= {
+        (Kind.WRITE_OUT_OF_BOUNDS, line)
+    }
+    assert y[0] == 10

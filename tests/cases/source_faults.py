@@ -123,9 +123,9 @@ def _add() -> tuple[list[object], int, np.ndarray]:
 
 
 def _softmax() -> tuple[list[object], int, np.ndarray]:
-    x = np.random.default_rng(1).standard_normal((12, 256)).astype(np.float32)
+    x = np.random.default_rng(1).standard_normal((12, 512)).astype(np.float32)
     wide = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
-    return [x, np.zeros_like(x), 12, 256], 1, (wide / wide.sum(axis=1, keepdims=True)).astype(np.float32)
+    return [x, np.zeros_like(x), 12, 512], 1, (wide / wide.sum(axis=1, keepdims=True)).astype(np.float32)
 
 
 def _matmul() -> tuple[list[object], int, np.ndarray]:

@@ -138,15 +138,24 @@ inline void let_go(Here here) {
 
 constexpr int64_t MAX_PARTS = 2048;
 
-// Where the results of repeats are put: the call's temporary tensor, else the destination if it has the room.
+// Where the results of repeats are put: the call's temporary tensor, and as on a device what is behind it if it is short.
 template <class T>
-inline LocalTensor<T> room(Here here, const char* call, const LocalTensor<T>& temporary, const LocalTensor<T>& dst,
-                           int64_t count) {
+inline LocalTensor<T> room(Here here, const char* call, const LocalTensor<T>& temporary, int64_t count) {
   if (count > MAX_PARTS) refuse(here, "%s must have at most %lld repeats", call, (long long)MAX_PARTS);
-  int64_t bytes = count * int64_t(sizeof(T));
-  if (temporary.bytes >= bytes) return temporary;
-  if (dst.bytes >= bytes) return dst;
-  refuse(here, "%s must be given a temporary tensor of %lld bytes, not %u", call, (long long)bytes, temporary.bytes);
+  in_ub(here, temporary, call);
+  return temporary;
+}
+
+inline int64_t temporary_area(Here here);  // select.h
+
+// Of a sum that a device keeps in a register: the temporary tensor is only a place for it where it is free.
+template <class T>
+inline LocalTensor<T> free_room(Here here, const char* call, const LocalTensor<T>& temporary, const LocalTensor<T>& src,
+                                int64_t count, int64_t parts) {
+  int64_t bytes = parts * int64_t(sizeof(T)), end = src.address + count * int64_t(sizeof(T));
+  bool is_free = temporary.address + bytes <= src.address || temporary.address >= end;
+  if (temporary.space == space::UB && temporary.bytes >= bytes && is_free) return room(here, call, temporary, parts);
+  return room(here, call, LocalTensor<T>(TPosition::VECCALC, uint32_t(temporary_area(here)), uint32_t(parts)), parts);
 }
 
 template <class T> inline T sum_of_tree(T* values, int64_t count, int64_t lanes) {
@@ -175,7 +184,8 @@ inline void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, cons
   if (!npusim::has_vector() || count <= 0) return;
   constexpr int64_t lanes = 256 / sizeof(T);
   int64_t parts = (count + lanes - 1) / lanes;
-  LocalTensor<T> sums = npusim::room(here, "ReduceSum", temporary, dst, parts);
+  LocalTensor<T> sums = npusim::is_split ? npusim::free_room(here, "ReduceSum", temporary, src, count, parts)
+                                         : npusim::room(here, "ReduceSum", temporary, parts);
   npusim::counted(here, count, [&] {
     npusim::emit_reduce_repeat_masked(here, npusim::in_ub(here, sums, "ReduceSum"), npusim::in_ub(here, src, "ReduceSum"),
                                       npusim::number<T>(), 1, 1, 1, 8);
@@ -198,7 +208,7 @@ inline std::enable_if_t<std::is_integral_v<M> || std::is_pointer_v<M> || std::is
     const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& temporary, const M& mask,
     const int32_t repeats, const int32_t src_step, Here here = Here::now()) {
   if (!npusim::has_vector() || repeats <= 0) return;
-  LocalTensor<T> sums = npusim::room(here, "ReduceSum", temporary, dst, repeats);
+  LocalTensor<T> sums = npusim::room(here, "ReduceSum", temporary, repeats);
   for (int32_t first = 0; first < repeats; first += 255) {
     int32_t some = repeats - first < 255 ? repeats - first : 255;
     WholeReduceSum<T, set_mask>(sums[first], src[first * src_step * (32 / int(sizeof(T)))], mask, some, 1, 1, src_step,
@@ -243,7 +253,7 @@ namespace AscendC {
     if (!npusim::has_vector() || count <= 0) return;                                                                 \
     constexpr int64_t lanes = 256 / sizeof(T);                                                                       \
     int64_t parts = (count + lanes - 1) / lanes;                                                                     \
-    LocalTensor<T> pairs = npusim::room(here, #Name, temporary, dst, 2 * parts);                                     \
+    LocalTensor<T> pairs = npusim::room(here, #Name, temporary, 2 * parts);                                     \
     npusim::counted(here, count, [&] {                                                                               \
       npusim::emit_##name(here, npusim::in_ub(here, pairs, #Name), npusim::in_ub(here, src, #Name),                  \
                           npusim::number<T>(), 0, 1, 1, 1, 8);                                                       \
@@ -257,7 +267,7 @@ namespace AscendC {
       const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& temporary, const M& mask,          \
       const int32_t repeats, const int32_t src_step, bool with_index = false, Here here = Here::now()) {             \
     if (!npusim::has_vector() || repeats <= 0) return;                                                               \
-    LocalTensor<T> pairs = npusim::room(here, #Name, temporary, dst, 2 * repeats);                                   \
+    LocalTensor<T> pairs = npusim::room(here, #Name, temporary, 2 * repeats);                                   \
     Repeats(pairs, src, mask, repeats, 1, 1, src_step, ReduceOrder::ORDER_VALUE_INDEX, here);                        \
     T values[npusim::MAX_PARTS];                                                                                     \
     npusim::look(here, pairs, 2 * repeats, values);                                                                  \
