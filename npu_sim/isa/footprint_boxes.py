@@ -8,6 +8,7 @@ import numpy as np
 
 from npu_sim._jit import Int, jit
 from npu_sim.isa.codes import Mode, Space
+from npu_sim.units import BLOCK_BYTES, FRACTAL_BYTES
 
 # NumPy integers, not Python ones: Numba compiles a function once more for every literal argument it sees.
 READ = np.int64(0)
@@ -22,8 +23,7 @@ REACH_BYTES = np.int64(1 << 48)
 OPERAND_BITS = 16
 """Width of the widest operand that is multiplied by other operands before it meets a box (`limits.RANGES`)."""
 
-BLOCK = np.int64(32)
-FRACTAL = np.int64(512)
+BLOCK, FRACTAL = np.int64(BLOCK_BYTES), np.int64(FRACTAL_BYTES)
 
 NONE = np.int64(0)
 ONCE = np.int64(1)

@@ -16,11 +16,9 @@ import numpy as np
 from npu_sim._jit import jit
 from npu_sim.isa.codes import Data, Mode, Space
 from npu_sim.isa.lanes import decode_fractal_transposed, decode_rows, splat_rows
-from npu_sim.isa.mte import item_bytes
+from npu_sim.isa.mte import BLOCK, FRACTAL, item_bytes
 from npu_sim.reinterpret import reinterpret
 
-BLOCK = 32
-FRACTAL = 512
 UNSPECIFIED = np.float32(np.nan)
 _GATHER_POINTS = 1024
 """Points gathered at a time: 32 KiB, which stay in the host's fastest cache until they are decoded."""

@@ -8,9 +8,9 @@ from npu_sim._jit import Flag, Int, jit
 from npu_sim.dtypes.formats import DTYPE_OF_DATA
 from npu_sim.isa.codes import Data
 from npu_sim.isa.lanes import copy_bytes
+from npu_sim.units import BLOCK_BYTES, FRACTAL_BYTES
 
-BLOCK = 32
-FRACTAL = 512
+BLOCK, FRACTAL = BLOCK_BYTES, FRACTAL_BYTES
 
 
 ITEM_BYTES_OF_CODE = np.zeros(256, np.int64)

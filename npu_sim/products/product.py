@@ -10,6 +10,7 @@ from typing import Any
 from npu_sim.errors import ProductError
 from npu_sim.products.cost import CostParams
 from npu_sim.products.source import FrozenMapping, Source, Sources
+from npu_sim.units import BLOCK_BYTES, REPEAT_BYTES
 
 CUBE_DTYPES = ("fp16", "bf16", "fp32", "hf32", "int8", "int4")
 """Operand types a Cube can have. ``hf32`` is fp32 data rounded when it is multiplied."""
@@ -74,8 +75,6 @@ ARCHS: Mapping[str, InstructionSet] = FrozenMapping(
 """The instruction sets that are modelled. A product of another one needs instructions, not only a product file."""
 
 FRACTAL_EDGE = 16
-UB_BLOCK_BYTES = 32
-REPEAT_BYTES = 256
 LEAST_L1_BYTES = 1024
 """Two fractals; no tiling has blocks for less."""
 
@@ -163,7 +162,7 @@ class CoreSpec:
             _require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
         _require(self.l1_bytes >= LEAST_L1_BYTES, "l1_bytes", f"at least {LEAST_L1_BYTES}", self.l1_bytes)
         for name, only in (
-            ("cube_m", FRACTAL_EDGE), ("cube_n", FRACTAL_EDGE), ("ub_block_bytes", UB_BLOCK_BYTES),
+            ("cube_m", FRACTAL_EDGE), ("cube_n", FRACTAL_EDGE), ("ub_block_bytes", BLOCK_BYTES),
             ("vector_bytes_per_repeat", REPEAT_BYTES),
         ):  # fmt: skip
             _require(
@@ -180,7 +179,7 @@ class CoreSpec:
         _require(self.ub_bank_count % groups == 0, "ub_bank_count", f"a multiple of {groups}", self.ub_bank_count)
         for name in ("l1_bytes", "l0a_bytes", "l0b_bytes", "l0c_bytes", "ub_bytes"):
             size = getattr(self, name)
-            _require(size % UB_BLOCK_BYTES == 0, name, f"a multiple of {UB_BLOCK_BYTES}", size)
+            _require(size % BLOCK_BYTES == 0, name, f"a multiple of {BLOCK_BYTES}", size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

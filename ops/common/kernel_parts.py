@@ -9,8 +9,9 @@ import numpy as np
 from npu_sim._jit import Int, jit
 from npu_sim.isa.emit import emit_data_copy
 from npu_sim.isa.op import Op, Space, highest
+from npu_sim.units import BLOCK_BYTES
 
-BLOCK = 32
+BLOCK = BLOCK_BYTES
 """Bytes of one block: the unit of copies, and one pixel of one channel block."""
 
 MAX_BLOCK_COUNT = highest(Op.DATA_COPY, "block_count")

@@ -13,12 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd
 
-from npu_sim.units import KIB, ceil_div
+from npu_sim.units import FRACTAL_BYTES, KIB, ceil_div
 
 L1_BYTES = 512 * KIB
 _L0C_BYTES = 128 * KIB
 _LANES = 16
-_FRACTAL_BYTES = 512
 _SUM_FRACTAL_BYTES = 1024
 
 _L1_BYTES_PER_CYCLE = 256
@@ -253,30 +252,30 @@ def _holds_k(s: CoreShare, k: int) -> bool:
 
 
 def _l0a_cycles(p: Extents, b: Block) -> int:
-    written = b.m * b.k * _FRACTAL_BYTES // _L1_BYTES_PER_CYCLE
+    written = b.m * b.k * FRACTAL_BYTES // _L1_BYTES_PER_CYCLE
     if p.is_32_bit:
         return _LOAD_3D_COST + written
-    return _LOAD_2D_COST + b.k * _FRACTAL_BYTES // _L1_BYTES_PER_CYCLE + written
+    return _LOAD_2D_COST + b.k * FRACTAL_BYTES // _L1_BYTES_PER_CYCLE + written
 
 
 def _l0b_cycles(p: Extents, b: Block) -> int:
     row_changes = (_LANES - (_LANES % p.wo == 0)) // p.wi
     rate = _OTHER_STRIDE_BYTES_PER_CYCLE
     if p.stride_w == 1:
-        rate = _FRACTAL_BYTES // (row_changes + 4)
+        rate = FRACTAL_BYTES // (row_changes + 4)
     elif p.stride_w in (2, 4, 8):
-        rate = _FRACTAL_BYTES // (row_changes + 2 + 2 * p.stride_w)
-    return _LOAD_3D_COST + b.k * b.n * _FRACTAL_BYTES // rate
+        rate = FRACTAL_BYTES // (row_changes + 2 + 2 * p.stride_w)
+    return _LOAD_3D_COST + b.k * b.n * FRACTAL_BYTES // rate
 
 
 def _load_a_cycles(b: Block) -> int:
-    return _GM_LATENCY + b.m_l1 * b.m * b.k_al1 * _FRACTAL_BYTES // _GM_BYTES_PER_CYCLE
+    return _GM_LATENCY + b.m_l1 * b.m * b.k_al1 * FRACTAL_BYTES // _GM_BYTES_PER_CYCLE
 
 
 def _load_b_cycles(p: Extents, b: Block) -> int:
     columns = min((p.wo - 1) * p.stride_w + p.kernel_width, p.wi)
     lines = ceil_div(b.n_l1 * b.n, p.taps) * rows_of_x(p, b.k_bl1)
-    return _GM_LATENCY + lines * _requests(columns) * _FRACTAL_BYTES // _GM_BYTES_PER_CYCLE
+    return _GM_LATENCY + lines * _requests(columns) * FRACTAL_BYTES // _GM_BYTES_PER_CYCLE
 
 
 def _requests(blocks: int) -> int:
