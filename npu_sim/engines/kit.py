@@ -13,7 +13,7 @@ import numpy.typing as npt
 from npu_sim.isa.cube import scratch_floats
 from npu_sim.isa.footprint import empty_runs
 from npu_sim.isa.row import empty_rows
-from npu_sim.memory.core import CoreMemory, memory_bytes
+from npu_sim.memory.core import CoreMemory, aligned, memory_bytes
 from npu_sim.products import CoreSpec
 
 KindT = TypeVar("KindT")
@@ -42,8 +42,8 @@ class Kit:
         """Make a kit with poison in its buffers."""
         return cls(
             memory=CoreMemory.for_core(core),
-            scratch=np.empty(scratch_floats(core), np.float64),
-            staging=np.empty(_staging_floats(core), np.float32),
+            scratch=aligned(scratch_floats(core), np.float64),
+            staging=aligned(_staging_floats(core), np.float32),
         )
 
 

@@ -5,8 +5,8 @@ L0C in zN order (N1, M1, 16, 16) as float32. In L0C all rows of one n1 are adjac
 not stop at fractals. Carriers of L0A and L0B: `memory.core`.
 
 How the additions are done is an `accumulation.Accumulation`; ASSUMED: all of them, no public document states the order.
-`cube_exact`, `cube_serial` and `cube_tree` are the ways. Zeros of A that come in whole rows (padding) or in every other
-row (inserted zeros of a stride) are left out where that changes no bit: `cube_zeros`.
+`cube_exact`, `cube_serial` and `cube_tree` are the ways. Zeros of A that come in whole rows (padding, inserted zeros of
+a stride) are left out where that changes no bit: `cube_rows`.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ _SMALL_WORDS = 512  # ranges, the tree's stack, a tile
 def scratch_words(l0a_size: int, l0b_size: int) -> int:
     """Return how many float64 `mmad` needs as ``scratch`` for carrier arrays of these sizes.
 
-    The parts: float64 copy of A, float64 copy of a panel of B, float32 copies of A and B (HF32, m = 1), small things.
+    The parts: float64 copy of A, float64 copy of a panel of B, float32 copies of A and B (HF32, m = 1), rows of A
+    without zeros, small things.
     """
     a_words = max(l0a_size, 8 * (_MAX_K + 1))
-    return a_words + l0b_size + a_words + l0b_size // 2 + _SMALL_WORDS + 8
+    return a_words + l0b_size + a_words + l0b_size // 2 + a_words // 2 + _SMALL_WORDS + 8
 
 
 def scratch_floats(core: CoreSpec) -> int:
@@ -87,13 +88,13 @@ def clamp_l0c(l0c: np.ndarray, c_addr: int, m: int, n: int) -> None:
 
 @jit
 def _chained(
-    a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, scratch, a_words, staged, small
+    a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, scratch, a_words, packed, small
 ):
     singles = reinterpret(scratch, np.float32)
     if add[1] == Inner.TREE:
         tree(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, singles, small)
     else:
-        serial(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, singles, staged, small)
+        serial(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, singles, packed, small)
 
 
 def _mmad_with(model):
@@ -182,7 +183,8 @@ def _mmad_with(model):
         singles = reinterpret(scratch, np.float32)
         staged_a = 2 * (a_words + l0b.size)
         staged_b = staged_a + 2 * a_words
-        small = staged_b + l0b.size
+        packed = staged_b + l0b.size
+        small = packed + a_words
         a = l0a
         b = l0b
         a_row = 256 * k1_row
@@ -207,7 +209,7 @@ def _mmad_with(model):
             b_at = staged_b
         add = group, inner, round, flushes, to_max
         model(
-            a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, scratch, a_words, staged_a,
+            a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, scratch, a_words, packed,
             small,
         )  # fmt: skip
         return OK

@@ -14,9 +14,19 @@ import numpy as np
 from npu_sim._jit import jit
 from npu_sim.accumulation import AccumulatorRound
 from npu_sim.isa import microkernel as mk
+from npu_sim.isa.cube_rows import (
+    all_places,
+    clear_empty,
+    group_rows,
+    keeps_zero_products,
+    live_rows,
+    next_run,
+    pack_group,
+    settle_rows,
+)
 from npu_sim.isa.cube_tiles import tile_in, tile_out
 from npu_sim.isa.cube_tree import LARGEST, saturated, settled
-from npu_sim.isa.cube_zeros import clear, find_runs, keeps_zero_products, put_apart, rows_of_half
+from npu_sim.isa.lanes import extreme_lanes, unusual_lanes
 from npu_sim.reinterpret import reinterpret
 
 _BLOCK_K = 128  # k at a time, so that a panel of L0B stays in the first-level cache
@@ -67,64 +77,128 @@ def settle(l0c, c_at, m, n, flushes, saturates):
 
 
 @jit
+def _range_of_panels(values, at, row, step, count, k, k0, ranges):
+    """Return (top, grain) of ``count`` carriers per k: fractals of 16 are ``row`` apart, those of k ``step``."""
+    _reset_ranges(ranges)
+    for f in range((count + 15) // 16):
+        for c in range((k + k0 - 1) // k0):
+            for lane in range(0, min(16, count - 16 * f), 8):
+                begin = at + f * row + c * step + lane
+                mk.scan(values, begin, min(k0, k - c * k0), count - 16 * f - lane, ranges)
+    return _top_and_grain(ranges)
+
+
+@jit
+def _operand_range(values, at, row, step, count, k, k0, ranges):
+    """Return (top, grain) as of `_range_of_panels`, or bounds of them that do where no value is out of the usual."""
+    bad = np.int64(0)
+    for f in range((count + 15) // 16):
+        lanes = np.int64(0)
+        for c in range((k + k0 - 1) // k0):
+            lanes |= unusual_lanes(values, at + f * row + c * step, min(k0, k - c * k0))
+        bad |= lanes & ((np.int64(1) << min(np.int64(16), count - 16 * f)) - 1)
+    if bad == 0:
+        return np.int64(126 + 40), np.int64(-24 - 23)
+    return _range_of_panels(values, at, row, step, count, k, k0, ranges)
+
+
+@jit
+def _accumulator_range(c, c_at, c_column, m, n, ranges):
+    """Return (top, grain) of C[m, n], bounds where no value is out of the usual, and whether there is no -0."""
+    bad = np.int64(0)
+    for j in range((n + 15) // 16):
+        bad |= extreme_lanes(c, c_at + j * c_column, m) & ((np.int64(1) << min(np.int64(16), n - 16 * j)) - 1)
+    if bad == 0:
+        return np.int64(252), np.int64(-102 - 23), True
+    _reset_ranges(ranges)
+    for j in range((n + 7) // 8):
+        mk.scan(c, c_at + (j >> 1) * c_column + 8 * (j & 1), m, n - 8 * j, ranges)
+    top, grain = _top_and_grain(ranges)
+    words = reinterpret(c, np.uint32)
+    for j in range(n):
+        for r in range(m):
+            if words[c_at + (j >> 4) * c_column + 16 * r + (j & 15)] == np.uint32(0x80000000):
+                return top, grain, False
+    return top, grain, True
+
+
+@jit
 def _exact_tiles(
-    fast, vectors, wide, a_at, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile,
-    a_skip, b_skip,
-):  # fmt: skip
+    fast, vectors, a, a_at, b, b_at, c, c_at, rows, half, c_column, k, group, limit, floor, init, tiles, a_tile, b_skip
+):
     """Run the kernel for as many vectors of columns; operands as in `microkernel`."""
     if vectors == mk.FULL_VECTORS:
         if fast:
             mk.fast_full(
-                wide, a_at, wide, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile,
-                a_skip, b_skip,
-            )  # fmt: skip
+                a, a_at, b, b_at, c, c_at, rows, half, c_column, k, group, limit, floor, init, tiles, a_tile, b_skip
+            )
         else:
             mk.exact_full(
-                wide, a_at, wide, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile,
-                a_skip, b_skip,
-            )  # fmt: skip
+                a, a_at, b, b_at, c, c_at, rows, half, c_column, k, group, limit, floor, init, tiles, a_tile, b_skip
+            )
     elif fast:
         mk.fast_rest(
-            wide, a_at, wide, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip,
-            b_skip,
-        )  # fmt: skip
+            a, a_at, b, b_at, c, c_at, rows, half, c_column, k, group, limit, floor, init, tiles, a_tile, b_skip
+        )
     else:
         mk.exact_rest(
-            wide, a_at, wide, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip,
-            b_skip,
-        )  # fmt: skip
+            a, a_at, b, b_at, c, c_at, rows, half, c_column, k, group, limit, floor, init, tiles, a_tile, b_skip
+        )
 
 
 @jit
-def _exact_run(
-    runs, i, apart, fast, vectors, wide, b_wide, c, c_at, half, c_column, m, k, k0, group, limit, floor, init
+def _packed_tiles(
+    groups, places, fast, vectors, wide, b_wide, c, c_at, half, c_column, k, k0, group, limit, floor, init
 ):
-    """Multiply run ``i`` of `find_runs` by a panel of B: the zeros too if the panel is not ``fast``."""
-    first, count, chunk, chunks, step = runs[i, 0], runs[i, 1], runs[i, 2], runs[i, 3], runs[i, 4]
-    is_new = i == 0 or runs[i - 1, 0] != first
-    if not fast:
-        if not is_new:
-            return
-        chunk, chunks, step = np.int64(0), (k + k0 - 1) // k0, np.int64(1)
-    c_row = np.int64(32) if apart else np.int64(16)
-    at = c_at + 16 * rows_of_half(first, m // 16, apart)[2]
-    start = init if is_new else np.int64(0)
-    if chunks == 0 and start:
-        for v in range(vectors):
-            clear(c, at + ((half + v) >> 1) * c_column + 8 * ((half + v) & 1), c_row, 8 * count, 8)
-    # the kernel leaves something out behind each group: all fractals of k in one go if these are the groups
-    once = step == 1 or group == k0
-    skip = (step - 1) * k0 if once else np.int64(0)
-    for part in range(min(chunks, 1) if once else chunks):
-        k_first = (chunk + part * step) * k0
-        last = chunk + (chunks - 1) * step if once else chunk + part * step
-        length = (chunks - 1 if once else np.int64(0)) * k0 + min(k0, k - last * k0)
-        _exact_tiles(
-            fast, vectors, wide, 8 * first * k + k_first * mk.TILE_ROWS, b_wide + k_first * 8 * vectors, c, at, half,
-            c_column, c_row, length, group, limit, floor, start, count * 8 // mk.TILE_ROWS, k * mk.TILE_ROWS,
-            skip * mk.TILE_ROWS, skip * 8 * vectors,
-        )  # fmt: skip
-        start = np.int64(0)
+    """Multiply the groups of packed rows by a panel; ``places`` are where the rows begin in C."""
+    at = np.int64(0)
+    for g in range(len(groups)):
+        first, slots, held = groups[g, 0], groups[g, 2], groups[g, 3]
+        start, chunk = init, np.int64(0)
+        length = np.int64(0)
+        a_tile = mk.TILE_ROWS * _lines_of(held, k, k0)
+        while held >> chunk != 0:
+            chunk, count, distance = next_run(held, chunk)
+            # the kernel leaves something out behind each group: several fractals in one go if these are the groups
+            if group != k0 and distance != 1:
+                count, distance = np.int64(1), np.int64(1)
+            last = chunk + (count - 1) * distance
+            run = (count - 1) * k0 + min(k0, k - last * k0)
+            _exact_tiles(
+                fast, vectors, wide, at + mk.TILE_ROWS * length, wide, b_wide + 8 * vectors * chunk * k0, c, c_at,
+                places[first:], half, c_column, run, group, limit, floor, start, slots // mk.TILE_ROWS, a_tile,
+                8 * vectors * (distance - 1) * k0,
+            )  # fmt: skip
+            length += run
+            start = np.int64(0)
+            chunk = last + 1
+        at += slots // mk.TILE_ROWS * a_tile
+
+
+@jit
+def _lines_of(held, k, k0):
+    """Return how many k there are in some fractals of k."""
+    lines = np.int64(0)
+    for c in range((k + k0 - 1) // k0):
+        lines += ((held >> c) & 1) * min(k0, k - c * k0)
+    return lines
+
+
+@jit
+def _widen_groups(a, a_at, a_row, a_step, k, k0, groups, masks, singles, packed_at, wide):
+    """Write the packed rows of all groups as tiles of float64."""
+    at = np.int64(0)
+    for g in range(len(groups)):
+        slots = groups[g, 2]
+        if groups[g, 3] == 0:
+            continue
+        lines = pack_group(a, a_at, a_row, a_step, k, k0, groups[g], masks[g], singles, packed_at)
+        for slot in range(0, slots, mk.TILE_ROWS):
+            mk.widen_rows(
+                singles, packed_at + slot, lines, lines, slots, np.int64(0), np.int64(mk.TILE_ROWS), wide, at,
+                np.int64(mk.TILE_ROWS),
+            )  # fmt: skip
+            at += mk.TILE_ROWS * lines
 
 
 @jit
@@ -146,8 +220,7 @@ def _exact_block(
     largest,
     wide,
     b_wide,
-    moved_at,
-    moved_row,
+    packed_at,
     small,
 ):
     group, _, round, flushes, to_max = add
@@ -160,101 +233,101 @@ def _exact_block(
     n1 = (n + 15) // 16
     c_column = 256 * ((m + 15) // 16)
     ranges = reinterpret(wide, np.int32)[small : small + 24]
-    tile = reinterpret(wide, np.float32)
+    singles = reinterpret(wide, np.float32)
     tile_at = small + 24
-    # what is left out has to be whole groups
-    runs, apart = find_runs(a, a_at, a_row, a_step, m, n if k0 % group == 0 else np.int64(0), k, k0)
-    left_out = len(runs) > 0 and (init or keeps_zero_products(l0c, c_at, c_column, m // 16 * 16, n))
-    apart = apart and left_out
-    above = m // 16 * 16 if left_out else np.int64(0)
-    if apart:
-        put_apart(a, a_at, a_row, a_step, m, k, k0, tile, moved_at, moved_row)
+    live = live_rows(a, a_at, a_row, m) if largest == 0 else m
 
-    _reset_ranges(ranges)
-    for r in range(0, m, mk.TILE_ROWS):
-        if apart and r < above:
-            f, lane, _ = rows_of_half(r >> 3, m // 16, apart)
-            lane += r & 7
-            mk.widen_rows(
-                tile, moved_at + f * moved_row + lane, k, k0, 256, m - r, wide, r * k, np.int64(mk.TILE_ROWS), ranges
-            )
-        else:
-            a_tile = a_at + (r >> 4) * a_row + (r & 15)
-            mk.widen_rows(a, a_tile, k, k0, a_step, m - r, wide, r * k, np.int64(mk.TILE_ROWS), ranges)
-    a_top, a_grain = _top_and_grain(ranges)
-    if a_top == 255 and largest != 0:
-        _saturate(wide, 0, (m + mk.TILE_ROWS - 1) // mk.TILE_ROWS * mk.TILE_ROWS * k, largest)
-    _reset_ranges(ranges)
+    a_top, a_grain = _operand_range(a, a_at, a_row, a_step, live, k, k0, ranges)
+    b_top, b_grain = _operand_range(b, b_at, np.int64(256), 256 * n1, n, k, k0, ranges)
+    c_top, c_grain, plain = np.int64(0), np.int64(200), True
     if init == 0:
-        for j in range(n1):
-            mk.scan(l0c, c_at + j * c_column, m, n - 16 * j, ranges)
-            if n - 16 * j > 8:
-                mk.scan(l0c, c_at + j * c_column + 8, m, n - 16 * j - 8, ranges)
-    c_top, c_grain = _top_and_grain(ranges)
-    if c_top == 255 or c_grain < finest:
-        settle(l0c, c_at, m, n, flushes, largest != 0)
-    all_finite = a_top < 255 and c_top < 255
-    simple = round == AccumulatorRound.RNE and a_top < 255 and c_top <= 252 and c_grain >= finest
+        c_top, c_grain, plain = _accumulator_range(l0c, c_at, c_column, live, n, ranges)
+        if c_top == 255 or c_grain < finest:
+            settle(l0c, c_at, m, n, flushes, largest != 0)
+    all_finite = a_top < 255 and b_top < 255 and c_top < 255
+    # 4096 products below 2^(a_top + b_top - 252) and an accumulator below 2^126 stay below 2^127 and a little. Float64
+    # rounds multiples of 2^-149 or 2^-126 to such multiples, and so does float32. Nothing is or becomes -0.
+    fast = (
+        round == AccumulatorRound.RNE
+        and all_finite
+        and a_top + b_top <= 366
+        and c_top <= 252
+        and min(a_grain + b_grain, c_grain) >= finest
+        and plain
+    )
+    # what is left out has to be whole groups; fast sums are exact where they cancel, to +0 then
+    look = fast and k0 % group == 0
+    groups, masks, rows = group_rows(a, a_at, a_row, a_step, live, n if look else np.int64(0), k, k0)
+    packed = len(groups) > 0 and (init != 0 or keeps_zero_products(l0c, c_at, c_column, live, n))
+    if packed:
+        _widen_groups(a, a_at, a_row, a_step, k, k0, groups, masks, singles, packed_at, wide)
+        if init:
+            clear_empty(groups, rows, l0c, c_at, c_column, n)
+    else:
+        rows = all_places(max(m, mk.TILE_ROWS))
+        for r in range(0, live, mk.TILE_ROWS):
+            mk.widen_rows(
+                a, a_at + (r >> 4) * a_row + (r & 15), k, k0, np.int64(16), a_step, live - r, wide, r * k,
+                np.int64(mk.TILE_ROWS),
+            )  # fmt: skip
+        if a_top == 255 and largest != 0:
+            _saturate(wide, 0, (m + mk.TILE_ROWS - 1) // mk.TILE_ROWS * mk.TILE_ROWS * k, largest)
+    # rows of NaN fill the last tile up
+    computed = min(m, (live + mk.TILE_ROWS - 1) // mk.TILE_ROWS * mk.TILE_ROWS)
 
     vectors_total = (n + 7) // 8
     j = 0
     while j < vectors_total:
         vectors = mk.vectors_of_panel(vectors_total - j)
-        _reset_ranges(ranges)
         for v in range(vectors):
             b_from = b_at + 256 * ((j + v) >> 1) + 8 * ((j + v) & 1)
-            valid = n - 8 * (j + v)
-            mk.widen_columns(b, b_from, k, k0, 256 * n1, valid, wide, b_wide + 8 * v, 8 * vectors, ranges)
-        b_top, b_grain = _top_and_grain(ranges)
-        all_finite &= b_top < 255
+            mk.widen_columns(
+                b, b_from, k, k0, np.int64(16), 256 * n1, n - 8 * (j + v), wide, b_wide + 8 * v, 8 * vectors
+            )
         if b_top == 255 and largest != 0:
             _saturate(wide, b_wide, 8 * vectors * k, largest)
-        # 4096 products below 2^(a_top + b_top - 252) and an accumulator below 2^126 stay below 2^127 and a little.
-        # Float64 rounds multiples of 2^-149 or 2^-126 to such multiples, and so does float32.
-        fast = simple and b_top < 255 and a_top + b_top <= 366 and a_grain + b_grain >= finest
         half = j & 1
         cj = c_at + (j >> 1) * c_column
         last = min(8 * (half + vectors), n - 8 * (j - half))
-        if left_out:
-            # fast sums are exact where they cancel, to +0 then
-            for i in range(len(runs)):
-                _exact_run(
-                    runs, i, apart, fast, vectors, wide, b_wide, l0c, cj, half, c_column, m, k, k0, group, limit, floor,
-                    init,
-                )  # fmt: skip
+        j += vectors
+        if packed:
+            _packed_tiles(
+                groups, rows, fast, vectors, wide, b_wide, l0c, cj, half, c_column, k, k0, group, limit, floor, init
+            )
+            continue
         # the whole tiles of a panel are one run of the kernel
-        tiles = (m - above) // mk.TILE_ROWS if last == 8 * (half + vectors) else np.int64(0)
+        tiles = computed // mk.TILE_ROWS if last == 8 * (half + vectors) else np.int64(0)
         if tiles > 0:
             _exact_tiles(
-                fast, vectors, wide, above * k, b_wide, l0c, cj + 16 * above, half, c_column, np.int64(16), k, group,
-                limit, floor, init, tiles, k * mk.TILE_ROWS, np.int64(0), np.int64(0),
+                fast, vectors, wide, np.int64(0), wide, b_wide, l0c, cj, rows, half, c_column, k, group, limit, floor,
+                init, tiles, k * mk.TILE_ROWS, np.int64(0),
             )  # fmt: skip
-        for r in range(above + tiles * mk.TILE_ROWS, m, mk.TILE_ROWS):
-            c_tile, rows = cj + 16 * r, min(np.int64(mk.TILE_ROWS), m - r)
-            tile_in(l0c, c_tile, c_column, np.int64(16), rows, 8 * half, last, init, tile, tile_at)
+        for r in range(tiles * mk.TILE_ROWS, computed, mk.TILE_ROWS):
+            c_tile, count = cj + 16 * r, min(np.int64(mk.TILE_ROWS), m - r)
+            tile_in(l0c, c_tile, c_column, count, 8 * half, last, init, singles, tile_at)
             _exact_tiles(
-                fast, vectors, wide, r * k, b_wide, tile, tile_at, half, np.int64(256), np.int64(16), k, group, limit,
-                floor, np.int64(0), np.int64(1), np.int64(0), np.int64(0), np.int64(0),
+                fast, vectors, wide, r * k, wide, b_wide, singles, tile_at, rows, half, np.int64(256), k, group, limit,
+                floor, np.int64(0), np.int64(1), np.int64(0), np.int64(0),
             )  # fmt: skip
-            tile_out(l0c, c_tile, c_column, np.int64(16), rows, 8 * half, last, tile, tile_at)
-        j += vectors
+            tile_out(l0c, c_tile, c_column, count, 8 * half, last, singles, tile_at)
     if not all_finite:
         settle(l0c, c_at, m, n, flushes, False)
+    settle_rows(l0c, c_at, c_column, live, m, n)
 
 
 @jit
-def exact(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, wide, b_wide, staged, small):
+def exact(
+    a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, wide, b_wide, packed_at, small,
+):  # fmt: skip
     """Run the exact model in blocks of k that end with a group: L0C holds the accumulator in between."""
     block = _BLOCK_K if _BLOCK_K % add[0] == 0 else k
     n1 = (n + 15) // 16
-    moved_row = 256 * ((k + k0 - 1) // k0)
     for start in range(0, k, block):
         at_a = a_at + start // k0 * a_step
-        moved_at = staged + start // k0 * 256
         at_b = b_at + start // k0 * 256 * n1
         length = min(block, k - start)
         first = init if start == 0 else 0
         _exact_block(
-            a, at_a, a_row, a_step, b, at_b, l0c, c_at, m, n, length, k0, first, add, largest, wide, b_wide,
-            moved_at, moved_row, small,
+            a, at_a, a_row, a_step, b, at_b, l0c, c_at, m, n, length, k0, first, add, largest, wide, b_wide, packed_at,
+            small,
         )  # fmt: skip

@@ -46,21 +46,21 @@ def stage_vector(src, src_at, k, k0, dst, dst_at):
 
 
 @jit
-def tile_in(c, c_at, c_column, c_row, rows, first, last, init, tile, tile_at):
+def tile_in(c, c_at, c_column, rows, first, last, init, tile, tile_at):
     """Copy columns ``first`` to ``last`` of some rows of L0C to a tile; the rest of the tile becomes zero."""
     for i in range(mk.TILE_FLOATS):
         tile[tile_at + i] = np.float32(0)
     if init == 0:
         for r in range(rows):
             for i in range(first, last):
-                at = c_at + (i >> 4) * c_column + c_row * r + (i & 15)
+                at = c_at + (i >> 4) * c_column + 16 * r + (i & 15)
                 tile[tile_at + 256 * (i >> 4) + 16 * r + (i & 15)] = c[at]
 
 
 @jit
-def tile_out(c, c_at, c_column, c_row, rows, first, last, tile, tile_at):
+def tile_out(c, c_at, c_column, rows, first, last, tile, tile_at):
     """Copy the valid part of a tile back to L0C."""
     for r in range(rows):
         for i in range(first, last):
-            at = c_at + (i >> 4) * c_column + c_row * r + (i & 15)
+            at = c_at + (i >> 4) * c_column + 16 * r + (i & 15)
             c[at] = tile[tile_at + 256 * (i >> 4) + 16 * r + (i & 15)]

@@ -17,9 +17,10 @@ else:
 _decode_fp16, _decode_bf16, _copy_fp32 = (_kernels.decode(kind) for kind in ("fp16", "bf16", "fp32"))
 _transpose_fp16, _transpose_bf16, _transpose_fp32 = (_kernels.transpose(kind) for kind in ("fp16", "bf16", "fp32"))
 _transpose_blocks_16, _transpose_blocks_32 = _kernels.transpose_blocks(16), _kernels.transpose_blocks(32)
-_copy, _splat, _separate = _kernels.copy, _kernels.splat, _kernels.separate
+_copy, _splat, _compress = _kernels.copy, _kernels.splat, _kernels.compress
 _add_block = _kernels.add_block
 _nonzero, _fragile, _tiny, _awkward = _kernels.nonzero, _kernels.fragile, _kernels.tiny, _kernels.awkward
+_minus_zero, _nan, _unusual, _extreme = _kernels.minus_zero, _kernels.nan, _kernels.unusual, _kernels.extreme
 
 
 @jit
@@ -102,10 +103,9 @@ def transpose_blocks(wide, data, addresses, source_shift, target_shift):
 
 
 @jit
-def separate_lanes(src, src_index, dst, dst_index, count):
-    """Copy ``count`` rows of 16 float32 with the even lanes before the odd ones; the two may be the same place."""
-    for i in range(count):
-        _separate(src, src_index + 16 * i, dst, dst_index + 16 * i)
+def compress_lanes(src, src_index, mask, dst, dst_index):
+    """Copy those of 16 adjacent float32 that the bits of ``mask`` name; 16 places are overwritten."""
+    _compress(src, src_index, mask, dst, dst_index)
 
 
 @jit
@@ -133,3 +133,27 @@ def tiny_lanes(values, index, count):
 def awkward_lanes(values, index, count):
     """Return the bits of the lanes that are tiny, infinite or NaN in any of ``count`` adjacent vectors of 16."""
     return _awkward(values, index, count)
+
+
+@jit
+def minus_zero_lanes(values, index, count):
+    """Return the bits of the lanes that are -0 in any of ``count`` adjacent vectors of 16 float32."""
+    return _minus_zero(values, index, count)
+
+
+@jit
+def nan_lanes(values, index, count):
+    """Return the bits of the lanes that are NaN in any of ``count`` adjacent vectors of 16 float32."""
+    return _nan(values, index, count)
+
+
+@jit
+def unusual_lanes(values, index, count):
+    """Return the bits of the lanes that are not 0 but below 2^-24, or from 2^40 on or NaN, in ``count`` vectors."""
+    return _unusual(values, index, count)
+
+
+@jit
+def extreme_lanes(values, index, count):
+    """Return the bits of the lanes that are -0, nonzero below 2^-102, from 2^126 on or NaN in ``count`` vectors."""
+    return _extreme(values, index, count)

@@ -153,19 +153,24 @@ def splat(typingctx, dst, index, value):
 
 
 @intrinsic
-def separate(typingctx, src, src_index, dst, dst_index):
-    """Store the 16 lanes at ``src[src_index]`` at ``dst[dst_index]``, even ones first; both may be the same place."""
-    signature = types.void(src, types.intp, dst, types.intp)
+def compress(typingctx, src, src_index, mask, dst, dst_index):
+    """Store those of the 16 lanes at ``src[src_index]`` that ``mask`` names, adjacent, at ``dst[dst_index]``.
+
+    Sixteen are written: what stands behind the named ones means nothing.
+    """
+    signature = types.void(src, types.intp, types.intp, dst, types.intp)
 
     def codegen(context, builder, sig, args):
-        vector = ir.VectorType(ir.IntType(32), 16)
+        vector, lanes = ir.VectorType(ir.IntType(32), 16), ir.VectorType(ir.IntType(1), 16)
         places = []
-        for array_type, array, index in ((sig.args[0], args[0], args[1]), (sig.args[2], args[2], args[3])):
+        for array_type, array, index in ((sig.args[0], args[0], args[1]), (sig.args[3], args[3], args[4])):
             byte = builder.mul(index, ir.Constant(index.type, 4))
             places.append(_vector_pointer(builder, _byte_pointer(context, builder, array_type, array, byte), vector))
+        kind = ir.FunctionType(vector, [vector, lanes, vector])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.experimental.vector.compress.v16i32")
+        mask = builder.bitcast(builder.trunc(args[2], ir.IntType(16)), lanes)
         bits = builder.load(places[0], align=4)
-        order = ir.Constant(vector, [*range(0, 16, 2), *range(1, 16, 2)])
-        builder.store(builder.shuffle_vector(bits, bits, order), places[1], align=4)
+        builder.store(builder.call(function, [bits, mask, ir.Constant(vector, ir.Undefined)]), places[1], align=4)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -241,6 +246,17 @@ def _is_fragile(builder, smallest, largest, negative):
 
 def _is_tiny(builder, smallest):
     return _compare(builder, "<", smallest, _BITS_OF_2_TO_MINUS_51 - 1)
+
+
+def _is_outside(smallest, largest):
+    """Build the test for numbers below 2^``smallest`` but not zero, or from 2^``largest`` on, or with a third: -0."""
+
+    def test(builder, least, most, negative=None):
+        tiny = _compare(builder, "<", least, ((127 + smallest) << 23) - 1)
+        found = builder.or_(tiny, _compare(builder, ">=", most, (127 + largest) << 23))
+        return found if negative is None else builder.or_(found, _compare(builder, "==", negative, 0x80000000))
+
+    return test
 
 
 def transpose(kind):
@@ -385,3 +401,9 @@ awkward = _lanes_where(
         _is_tiny(builder, smallest), _compare(builder, ">=", largest, 0x7F800000)
     ),
 )
+minus_zero = _lanes_where(
+    [(0, _most_negative)], lambda builder, negative: _compare(builder, "==", negative, 0x80000000)
+)
+nan = _lanes_where([(0, _largest)], lambda builder, largest: _compare(builder, ">", largest, 0x7F800000))
+unusual = _lanes_where([(0xFFFFFFFF, _smallest), (0, _largest)], _is_outside(-24, 40))
+extreme = _lanes_where([(0xFFFFFFFF, _smallest), (0, _largest), (0, _most_negative)], _is_outside(-102, 126))

@@ -42,10 +42,22 @@ def _is_tiny(bits):
     return (size < np.float32(2.0**-51)) & (size != 0)
 
 
+def _is_outside(smallest, largest):
+    def test(bits):
+        size = np.abs(bits.view(np.float32))
+        return ~((size == 0) | ((size >= np.float32(2.0**smallest)) & (size < np.float32(2.0**largest))))
+
+    return test
+
+
 nonzero = _lanes_where(lambda bits: bits << np.uint32(1) != 0)
 fragile = _lanes_where(_is_fragile)
 tiny = _lanes_where(_is_tiny)
 awkward = _lanes_where(lambda bits: _is_tiny(bits) | ~np.isfinite(bits.view(np.float32)))
+minus_zero = _lanes_where(lambda bits: bits == 1 << 31)
+nan = _lanes_where(lambda bits: np.isnan(bits.view(np.float32)))
+unusual = _lanes_where(_is_outside(-24, 40))
+extreme = _lanes_where(lambda bits: _is_outside(-102, 126)(bits) | (bits == 1 << 31))
 
 
 def transpose(kind):
@@ -75,10 +87,11 @@ def splat(dst, index, value):
     dst[index : index + 16] = value
 
 
-def separate(src, src_index, dst, dst_index):
-    """Store 16 lanes, even ones first."""
-    lanes = src[src_index : src_index + 16].view(np.uint32)
-    dst[dst_index : dst_index + 16].view(np.uint32)[:] = np.concatenate([lanes[::2], lanes[1::2]])
+def compress(src, src_index, mask, dst, dst_index):
+    """Store the named ones of 16 lanes, adjacent."""
+    named = [lane for lane in range(16) if mask >> lane & 1]
+    lanes = src[src_index : src_index + 16].view(np.uint32)[named]
+    dst[dst_index : dst_index + lanes.size].view(np.uint32)[:] = lanes
 
 
 def transpose_blocks(bits):

@@ -1,29 +1,30 @@
 """The micro-kernels of `cube`: which shapes exist, and what their arguments mean.
 
 A tile is a block of L0C held in registers for a whole Mmad: ``TILE_ROWS`` rows and ``FULL_VECTORS`` or ``REST_VECTORS``
-vectors of columns. The shapes fit the host's registers; no shape changes a bit. All offsets count elements of the array
+vectors of columns. All of it is read before any is written, so a row may be in it twice, with the same A. The shapes
+fit the host's registers; no shape changes a bit. All offsets count elements of the array
 before them; every loop of k runs upwards.
 
-serial: ``(a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row,
+serial: ``(a, a_at, b, b_at, c, c_at, rows, k, chunk, a_line, a_step, b_step, b_column, c_column, init, tiles, a_row,
        lane, lanes)``
-    c = fma(a, b, c) for each k. ``a`` and ``b`` float32 carriers, 16 per k; after ``chunk`` k the next one starts
-    ``a_step`` or ``b_step`` behind the start of this one. Columns in vectors of 16, ``b_column`` and ``c_column``
-    apart, rows of ``c`` ``c_row``. ``init`` != 0 starts from zero without reading ``c``. ``tiles`` >= 1, one below the
-    other, of which the next ``lanes`` - ``lane`` rows, and then ``lanes`` at a time, are in one fractal of ``a``;
-    fractals are ``a_row`` apart.
-exact: ``(a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile,
-       a_skip, b_skip)``
+    c = fma(a, b, c) for each k. ``a`` and ``b`` float32, in ``a`` one k ``a_line`` behind the other, in ``b`` 16; after
+    ``chunk`` k the next one starts ``a_step`` or ``b_step`` behind the start of this one. Columns in vectors of 16,
+    ``b_column`` and ``c_column`` apart; ``rows`` (int64) has where the rows begin, from ``c_at`` on. ``init`` != 0
+    starts from zero without reading ``c``. ``tiles`` >= 1, one below the other, of which the next ``lanes`` - ``lane``
+    rows, and then ``lanes`` at a time, are adjacent in ``a``; such stretches are ``a_row`` apart.
+exact: ``(a, a_at, b, b_at, c, c_at, rows, half, c_column, k, group, limit, floor, init, tiles, a_tile, b_skip)``
     float64 sums of ``group`` k from the accumulator on, then one rounding to float32: to nearest, but toward zero where
     that is above ``limit`` (float64: Inf, the largest finite float32 or a negative number); results whose bits are then
     below ``floor`` become zeros. ``a`` float64[k][rows], ``b`` float64[k][vectors][8]. Columns in vectors of 8, two per
     16 of ``c``; ``half`` = 1 starts with the second. The fast variant is for operands whose sums are finite multiples
-    of 2^-149, or of 2^-126 where ``floor`` counts (`cube`), and rounds to nearest only. ``tiles`` >= 1, one below the
-    other, in ``a`` ``a_tile`` apart; behind each group ``a_skip`` and ``b_skip`` elements are left out.
-widen: ``(src, src_at, k, chunk, step, valid, dst, dst_at, dst_step, ranges)``
-    float32 carriers to float64, some adjacent lanes of each k; lanes from ``valid`` on become zero. ``ranges``
-    int32[3, 8] collects per lane the largest magnitude, the smallest nonzero one less 1, and the OR of all (bits).
+    of 2^-149, or of 2^-126 where ``floor`` counts, but not -0 (`cube_exact`), and rounds to nearest only. ``tiles`` >=
+    1, one below the other, in ``a`` ``a_tile`` apart; behind each group ``b_skip`` elements of ``b`` are left out.
+widen: ``(src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step)``
+    float32 to float64, some adjacent lanes of each k; one k is ``line`` behind the other and a chunk ``step``. Lanes
+    from ``valid`` on become zero.
 scan: ``(src, src_at, row_count, valid, ranges)``
-    The same ranges of 8 adjacent float32 in each of some rows of 16.
+    Looks at 8 adjacent float32 in each of some rows of 16; lanes from ``valid`` on count as zero. ``ranges``
+    int32[3, 8] collects per lane the largest magnitude, the smallest nonzero one less 1, and the OR of all (bits).
 """
 
 # mypy: ignore-errors
@@ -77,87 +78,93 @@ def vectors_of_panel(left):
 
 @jit
 def serial_full(
-    a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row, lane, lanes
+    a, a_at, b, b_at, c, c_at, rows, k, chunk, a_line, a_step, b_step, b_column, c_column, init, tiles, a_row, lane,
+    lanes,
 ):  # fmt: skip
     """Run serial tiles: TILE_ROWS rows, FULL_VECTORS vectors of 16 columns."""
     _serial_full(
-        a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row, lane, lanes
+        a, a_at, b, b_at, c, c_at, rows, k, chunk, a_line, a_step, b_step, b_column, c_column, init, tiles, a_row, lane,
+        lanes,
     )  # fmt: skip
 
 
 @jit
 def serial_rest(
-    a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row, lane, lanes
+    a, a_at, b, b_at, c, c_at, rows, k, chunk, a_line, a_step, b_step, b_column, c_column, init, tiles, a_row, lane,
+    lanes,
 ):  # fmt: skip
     """Run serial tiles: TILE_ROWS rows, REST_VECTORS vectors of 16 columns."""
     _serial_rest(
-        a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row, lane, lanes
+        a, a_at, b, b_at, c, c_at, rows, k, chunk, a_line, a_step, b_step, b_column, c_column, init, tiles, a_row, lane,
+        lanes,
     )  # fmt: skip
 
 
 @jit
 def serial_single(
-    a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row, lane, lanes
+    a, a_at, b, b_at, c, c_at, rows, k, chunk, a_line, a_step, b_step, b_column, c_column, init, tiles, a_row, lane,
+    lanes,
 ):  # fmt: skip
     """Run serial tiles: SINGLE_ROWS rows, one vector of 16 columns."""
     _serial_single(
-        a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row, lane, lanes
+        a, a_at, b, b_at, c, c_at, rows, k, chunk, a_line, a_step, b_step, b_column, c_column, init, tiles, a_row, lane,
+        lanes,
     )  # fmt: skip
 
 
 @jit
 def exact_full(
-    a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip, b_skip
+    a, a_at, b, b_at, c, c_at, rows, half, c_column, k, group, limit, floor, init, tiles, a_tile, b_skip
 ):  # fmt: skip
     """Run exact tiles: TILE_ROWS rows, FULL_VECTORS vectors of 8 columns."""
     _exact_full(
-        a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip, b_skip
+        a, a_at, b, b_at, c, c_at, rows, half, c_column, k, group, limit, floor, init, tiles, a_tile, b_skip
     )  # fmt: skip
 
 
 @jit
 def exact_rest(
-    a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip, b_skip
+    a, a_at, b, b_at, c, c_at, rows, half, c_column, k, group, limit, floor, init, tiles, a_tile, b_skip
 ):  # fmt: skip
     """Run exact tiles: TILE_ROWS rows, REST_VECTORS vectors of 8 columns."""
     _exact_rest(
-        a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip, b_skip
+        a, a_at, b, b_at, c, c_at, rows, half, c_column, k, group, limit, floor, init, tiles, a_tile, b_skip
     )  # fmt: skip
 
 
 @jit
 def fast_full(
-    a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip, b_skip
+    a, a_at, b, b_at, c, c_at, rows, half, c_column, k, group, limit, floor, init, tiles, a_tile, b_skip
 ):  # fmt: skip
     """Run exact tiles with fast rounding: TILE_ROWS rows, FULL_VECTORS vectors of 8 columns."""
     _fast_full(
-        a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip, b_skip
+        a, a_at, b, b_at, c, c_at, rows, half, c_column, k, group, limit, floor, init, tiles, a_tile, b_skip
     )  # fmt: skip
 
 
 @jit
 def fast_rest(
-    a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip, b_skip
+    a, a_at, b, b_at, c, c_at, rows, half, c_column, k, group, limit, floor, init, tiles, a_tile, b_skip
 ):  # fmt: skip
     """Run exact tiles with fast rounding: TILE_ROWS rows, REST_VECTORS vectors of 8 columns."""
     _fast_rest(
-        a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip, b_skip
+        a, a_at, b, b_at, c, c_at, rows, half, c_column, k, group, limit, floor, init, tiles, a_tile, b_skip
     )  # fmt: skip
 
 
 @jit
-def widen_rows(src, src_at, k, chunk, step, valid, dst, dst_at, dst_step, ranges):
-    """Widen TILE_ROWS lanes of L0A."""
-    _widen_rows(src, src_at, k, chunk, step, valid, dst, dst_at, dst_step, ranges)
+def widen_rows(src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step):
+    """Widen TILE_ROWS lanes of A."""
+    _widen_rows(src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step)
 
 
 @jit
-def widen_columns(src, src_at, k, chunk, step, valid, dst, dst_at, dst_step, ranges):
-    """Widen 8 lanes of L0B."""
-    _widen_columns(src, src_at, k, chunk, step, valid, dst, dst_at, dst_step, ranges)
+def widen_columns(src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step):
+    """Widen 8 lanes of B."""
+    _widen_columns(src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step)
 
 
 @jit
 def scan(src, src_at, row_count, valid, ranges):
-    """Collect the range of 8 lanes of L0C."""
+    """Collect the range of 8 lanes."""
     _scan(src, src_at, row_count, valid, ranges)

@@ -132,21 +132,27 @@ def _fma_step(builder, rows, columns, acc):
     return new
 
 
+def _row_pointers(builder, row, row_count, columns):
+    """Return where the next ``row_count`` rows begin in each of ``columns``; ``row`` points to their offsets."""
+    places = [builder.load(builder.gep(row, [_I64(r)])) for r in range(row_count)]
+    return [builder.gep(column, [place]) for place in places for column in columns]
+
+
 def serial_tile(row_count, column_count):
     """Build the float32 chain on tiles of ``row_count`` rows and ``column_count`` vectors of 16 columns."""
 
     @intrinsic
     def tile(
-        typing_context, a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles,
-        a_row, lane, lanes,
+        typing_context, a, a_at, b, b_at, c, c_at, rows, k, chunk, a_line, a_step, b_step, b_column, c_column, init,
+        tiles, a_row, lane, lanes,
     ):  # fmt: skip
         index = types.int64
-        signature = types.void(a, index, b, index, c, *[index] * 13)
+        signature = types.void(a, index, b, index, c, index, rows, *[index] * 12)
 
         def codegen(context, builder, signature, args):
             _keep_out_of_line(builder)
-            a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles = args[:15]
-            a_row, first_lane, lanes = args[15:]
+            a, a_at, b, b_at, c, c_at, rows, k, chunk, a_line, a_step, b_step, b_column, c_column, init = args[:15]
+            tiles, a_row, first_lane, lanes = args[15:]
             vector_type = _vector(_F32, LANES32)
             b_first = _pointer(context, builder, signature.args[2], b, b_at)
             next_fractal = builder.sub(a_row, builder.sub(lanes, _I64(row_count)))
@@ -162,7 +168,7 @@ def serial_tile(row_count, column_count):
                     for r in range(row_count)
                 ]
                 new = _fma_step(builder, rows, columns, acc)
-                return [builder.gep(a_now, [_I64(16)]), builder.gep(b_now, [_I64(16)]), *new]
+                return [builder.gep(a_now, [a_line]), builder.gep(b_now, [_I64(16)]), *new]
 
             def one_chunk(values):
                 left, a_now, b_now, *acc = values
@@ -173,9 +179,8 @@ def serial_tile(row_count, column_count):
                 return moved, builder.icmp_signed(">", left, _I64(0))
 
             def one_tile(values):
-                lane, a_first, c_first = values
-                c_columns = [builder.gep(c_first, [builder.mul(c_column, _I64(j))]) for j in range(column_count)]
-                targets = [builder.gep(p, [builder.mul(c_row, _I64(r))]) for r in range(row_count) for p in c_columns]
+                lane, a_first, row = values
+                targets = _row_pointers(builder, row, row_count, c_columns)
                 acc = _load_or_zero(builder, init, targets, vector_type)
                 acc = _repeat_while(builder, [k, a_first, b_first, *acc], one_chunk)[3:]
                 for value, target in zip(acc, targets, strict=True):
@@ -183,12 +188,13 @@ def serial_tile(row_count, column_count):
                 lane = builder.add(lane, _I64(row_count))
                 is_last = builder.icmp_signed("==", lane, lanes)
                 a_first = builder.gep(a_first, [builder.select(is_last, next_fractal, _I64(row_count))])
-                c_first = builder.gep(c_first, [builder.mul(c_row, _I64(row_count))])
-                return [builder.select(is_last, _I64(0), lane), a_first, c_first]
+                return [builder.select(is_last, _I64(0), lane), a_first, builder.gep(row, [_I64(row_count)])]
 
             a_first = _pointer(context, builder, signature.args[0], a, a_at)
             c_first = _pointer(context, builder, signature.args[4], c, c_at)
-            _repeat(builder, tiles, [first_lane, a_first, c_first], one_tile)
+            c_columns = [builder.gep(c_first, [builder.mul(c_column, _I64(j))]) for j in range(column_count)]
+            row = _pointer(context, builder, signature.args[6], rows, _I64(0))
+            _repeat(builder, tiles, [first_lane, a_first, row], one_tile)
             return context.get_dummy_value()
 
         return signature, codegen
@@ -196,18 +202,19 @@ def serial_tile(row_count, column_count):
     return tile
 
 
-def _round_by_fma(builder, s):
-    """Round float64 lanes to 24 significant bits, to nearest even, with two operations instead of four.
+def _round_by_subtraction(builder, s):
+    """Round float64 lanes to 24 significant bits, to nearest even, by what leaves the multipliers free.
 
     t = 2^29 s - s has its last place where float32 has it, so the rounding of t is the rounding of s: 2^29 s is a
     multiple of that last place, and an even one when s lies half way. Just above a power of two t drops one binade and
     keeps one bit more; s is then within 2^-6 places of the power, which both grids contain. 2^29 s - t is exact.
-    Equal to fptrunc where s is a multiple of 2^-149 (below 2^-126 both then keep it as it is) and the result is finite.
-    The caller must know that (`cube`, "fast").
+    2^29 s is s with another exponent; of a zero it is no zero, but it cancels: zeros become +0.
+    Equal to fptrunc where s is a multiple of 2^-149 (below 2^-126 both then keep it as it is), not -0, and the result
+    is finite. The caller must know that (`cube_exact`, "fast").
     """
-    scale = _constant(s.type, 2.0**29)
-    t = _call_fma(builder, s, scale, builder.fneg(s))
-    return _call_fma(builder, s, scale, builder.fneg(t))
+    bits = builder.bitcast(s, _vector(_I64, s.type.count))
+    scaled = builder.bitcast(builder.add(bits, _constant(bits.type, 29 << 52)), s.type)
+    return builder.fsub(scaled, builder.fsub(scaled, s))
 
 
 def _round_by_conversion(builder, s, limit, floor):
@@ -237,16 +244,16 @@ def exact_tile(row_count, vector_count, *, fast):
 
     @intrinsic
     def tile(
-        typing_context, a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile,
-        a_skip, b_skip,
+        typing_context, a, a_at, b, b_at, c, c_at, rows, half, c_column, k, group, limit, floor, init, tiles, a_tile,
+        b_skip,
     ):  # fmt: skip
         index = types.int64
-        signature = types.void(a, index, b, index, c, *[index] * 6, types.float64, *[index] * 6)
+        signature = types.void(a, index, b, index, c, index, rows, *[index] * 4, types.float64, *[index] * 5)
 
         def codegen(context, builder, signature, args):
             _keep_out_of_line(builder)
-            a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles = args[:15]
-            a_tile, a_skip, b_skip = args[15:]
+            a, a_at, b, b_at, c, c_at, rows, half, c_column, k, group, limit, floor, init, tiles = args[:15]
+            a_tile, b_skip = args[15:]
             wide, narrow = _vector(_F64, LANES64), _vector(_F32, LANES64)
             b_first = _pointer(context, builder, signature.args[2], b, b_at)
             limits, floors = [_splat(builder, x, LANES64) for x in (limit, builder.trunc(floor, _I32))]
@@ -273,27 +280,26 @@ def exact_tile(row_count, vector_count, *, fast):
                 count = _at_most(builder, left, group)
                 a_next, b_next, *sums = _repeat(builder, count, running, one_k)
                 if fast:
-                    new = [_round_by_fma(builder, s) for s in sums]
+                    new = [_round_by_subtraction(builder, s) for s in sums]
                 else:
                     new = [_round_by_conversion(builder, s, limits, floors) for s in sums]
                 left = builder.sub(left, count)
-                a_next, b_next = builder.gep(a_next, [a_skip]), builder.gep(b_next, [b_skip])
-                return [left, a_next, b_next, *new], builder.icmp_signed(">", left, _I64(0))
+                return [left, a_next, builder.gep(b_next, [b_skip]), *new], builder.icmp_signed(">", left, _I64(0))
 
             def one_tile(values):
-                a_first, c_first = values
-                places = [builder.gep(c_first, [place]) for place in c_vectors]
-                targets = [builder.gep(p, [builder.mul(c_row, _I64(r))]) for r in range(row_count) for p in places]
+                a_first, row = values
+                targets = _row_pointers(builder, row, row_count, c_places)
                 acc = [builder.fpext(value, wide) for value in _load_or_zero(builder, init, targets, narrow)]
                 acc = _repeat_while(builder, [k, a_first, b_first, *acc], one_group)[3:]
                 for value, target in zip(acc, targets, strict=True):
                     _store(builder, builder.fptrunc(value, narrow), target)
-                a_first = builder.gep(a_first, [a_tile])
-                return [a_first, builder.gep(c_first, [builder.mul(c_row, _I64(row_count))])]
+                return [builder.gep(a_first, [a_tile]), builder.gep(row, [_I64(row_count)])]
 
             a_first = _pointer(context, builder, signature.args[0], a, a_at)
             c_first = _pointer(context, builder, signature.args[4], c, c_at)
-            _repeat(builder, tiles, [a_first, c_first], one_tile)
+            c_places = [builder.gep(c_first, [place]) for place in c_vectors]
+            row = _pointer(context, builder, signature.args[6], rows, _I64(0))
+            _repeat(builder, tiles, [a_first, row], one_tile)
             return context.get_dummy_value()
 
         return signature, codegen
@@ -322,43 +328,36 @@ def _range_pointers(builder, base):
 
 
 def widen(lanes):
-    """Build the conversion of ``lanes`` adjacent carriers per k to float64, with their range."""
+    """Build the conversion of ``lanes`` adjacent carriers per k to float64."""
 
     @intrinsic
-    def convert(typing_context, src, src_at, k, chunk, step, valid, dst, dst_at, dst_step, ranges):
+    def convert(typing_context, src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step):
         index = types.int64
-        signature = types.void(src, *[index] * 5, dst, index, index, ranges)
+        signature = types.void(src, *[index] * 6, dst, index, index)
 
         def codegen(context, builder, signature, args):
             _keep_out_of_line(builder)
-            src, src_at, k, chunk, step, valid, dst, dst_at, dst_step, ranges = args
-            bits_type = _vector(_I32, lanes)
+            src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step = args
             source = _pointer(context, builder, signature.args[0], src, src_at)
-            target = _pointer(context, builder, signature.args[6], dst, dst_at)
-            stores = _range_pointers(builder, _pointer(context, builder, signature.args[9], ranges, _I64(0)))
+            target = _pointer(context, builder, signature.args[7], dst, dst_at)
             mask = _valid_lanes(builder, valid, lanes)
+            bits_type = _vector(_I32, lanes)
 
             def one_k(values):
-                source, target, *found = values
+                source, target = values
                 bits = _load(builder, builder.bitcast(source, _I32.as_pointer()), bits_type)
-                bits = builder.select(mask, bits, _constant(bits_type, 0))
-                value = builder.bitcast(bits, _vector(_F32, lanes))
+                value = builder.bitcast(builder.select(mask, bits, _constant(bits_type, 0)), _vector(_F32, lanes))
                 _store(builder, builder.fpext(value, _vector(_F64, lanes)), target)
-                moved = [builder.gep(source, [_I64(16)]), builder.gep(target, [dst_step])]
-                return [*moved, *_range_step(builder, bits, found)]
+                return [builder.gep(source, [line]), builder.gep(target, [dst_step])]
 
             def one_chunk(values):
-                left, source, target, *found = values
+                left, source, target = values
                 count = _at_most(builder, left, chunk)
-                _, target, *found = _repeat(builder, count, [source, target, *found], one_k)
+                _, target = _repeat(builder, count, [source, target], one_k)
                 left = builder.sub(left, count)
-                moved = [left, builder.gep(source, [step]), target, *found]
-                return moved, builder.icmp_signed(">", left, _I64(0))
+                return [left, builder.gep(source, [step]), target], builder.icmp_signed(">", left, _I64(0))
 
-            found = [_load(builder, pointer, bits_type) for pointer in stores]
-            found = _repeat_while(builder, [k, source, target, *found], one_chunk)[3:]
-            for value, pointer in zip(found, stores, strict=True):
-                _store(builder, value, pointer)
+            _repeat_while(builder, [k, source, target], one_chunk)
             return context.get_dummy_value()
 
         return signature, codegen

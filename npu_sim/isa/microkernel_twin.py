@@ -52,16 +52,21 @@ def serial_tile(row_count, column_count):
     """Return the twin of `microkernel_ir.serial_tile`."""
 
     def tile(
-        a, a_at, b, b_at, c, c_at, k, chunk, a_step, b_step, b_column, c_column, c_row, init, tiles, a_row, lane, lanes
+        a, a_at, b, b_at, c, c_at, rows, k, chunk, a_line, a_step, b_step, b_column, c_column, init, tiles, a_row, lane,
+        lanes,
     ):  # fmt: skip
+        before = c
         for r in range(tiles * row_count):
-            fractal, place = (lane + r) // lanes, (lane + r) % lanes - lane
+            # a tile is read before it is written: a row may be in it twice
+            if r % row_count == 0:
+                before = c.copy()
+            stretch, place = (lane + r) // lanes, (lane + r) % lanes - lane
             for column in range(16 * column_count):
-                at = c_at + (column // 16) * c_column + c_row * r + column % 16
-                acc = np.float32(0) if init else c[at]
+                at = c_at + (column // 16) * c_column + rows[r] + column % 16
+                acc = np.float32(0) if init else before[at]
                 for kk in range(k):
                     outer, inner = kk // chunk, kk % chunk
-                    x = a[a_at + fractal * a_row + place + outer * a_step + 16 * inner]
+                    x = a[a_at + stretch * a_row + place + outer * a_step + a_line * inner]
                     y = b[b_at + outer * b_step + 16 * inner + (column // 16) * b_column + column % 16]
                     acc = fma32(x, y, acc)
                 c[at] = acc
@@ -74,19 +79,22 @@ def exact_tile(row_count, vector_count, *, fast):
     del fast
 
     def tile(
-        a, a_at, b, b_at, c, c_at, half, c_column, c_row, k, group, limit, floor, init, tiles, a_tile, a_skip, b_skip
+        a, a_at, b, b_at, c, c_at, rows, half, c_column, k, group, limit, floor, init, tiles, a_tile, b_skip
     ):  # fmt: skip
+        before = c
         for r in range(tiles * row_count):
+            if r % row_count == 0:
+                before = c.copy()
             first = a_at + r // row_count * a_tile + r % row_count
             for column in range(8 * vector_count):
                 place = column + 8 * half
-                at = c_at + (place // 16) * c_column + c_row * r + place % 16
-                acc = np.float32(0) if init else c[at]
+                at = c_at + (place // 16) * c_column + rows[r] + place % 16
+                acc = np.float32(0) if init else before[at]
                 for start in range(0, k, group):
                     total = np.float64(acc)
                     with np.errstate(all="ignore"):
                         for kk in range(start, min(start + group, k)):
-                            x = a[first + kk * row_count + kk // group * a_skip]
+                            x = a[first + kk * row_count]
                             total = total + x * b[b_at + kk * 8 * vector_count + column + kk // group * b_skip]
                     acc = round_to_float32(total, limit, floor)
                 c[at] = acc
@@ -94,7 +102,7 @@ def exact_tile(row_count, vector_count, *, fast):
     return tile
 
 
-def _widen_range(word, lane, ranges):
+def _look_at(word, lane, ranges):
     magnitude = int(word) & 0x7FFFFFFF
     found = ranges.view(np.uint32)
     found[lane] = max(int(found[lane]), magnitude)
@@ -105,12 +113,11 @@ def _widen_range(word, lane, ranges):
 def widen(lanes):
     """Return the twin of `microkernel_ir.widen`."""
 
-    def convert(src, src_at, k, chunk, step, valid, dst, dst_at, dst_step, ranges):
+    def convert(src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step):
         for kk in range(k):
             for lane in range(lanes):
-                value = src[src_at + (kk // chunk) * step + 16 * (kk % chunk) + lane] if lane < valid else np.float32(0)
-                dst[dst_at + kk * dst_step + lane] = np.float64(value)
-                _widen_range(value.view(np.int32), lane, ranges)
+                at = src_at + (kk // chunk) * step + line * (kk % chunk) + lane
+                dst[dst_at + kk * dst_step + lane] = np.float64(src[at]) if lane < valid else 0.0
 
     return convert
 
@@ -122,6 +129,6 @@ def scan(lanes):
         for r in range(row_count):
             for lane in range(lanes):
                 value = src[src_at + 16 * r + lane] if lane < valid else np.float32(0)
-                _widen_range(value.view(np.int32), lane, ranges)
+                _look_at(value.view(np.int32), lane, ranges)
 
     return look

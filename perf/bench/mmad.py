@@ -29,6 +29,7 @@ from npu_sim.accumulation import SERIAL, Accumulation, default_accumulation
 from npu_sim.dtypes.formats import TieRule
 from npu_sim.errors import InternalError
 from npu_sim.isa import cube
+from npu_sim.memory.core import aligned
 from npu_sim.products import Product, get_product
 
 TILES = ((128, 64, 256), (128, 128, 128), (256, 64, 128))
@@ -77,10 +78,10 @@ class Tile:
         self.b = rng.standard_normal((k, n)).astype(np.float16).astype(np.float32)
         self.out = np.zeros((m, n), np.float32)
         core = product.core
-        self.l0a = np.full(core.l0a_bytes // 2, np.nan, np.float32)
-        self.l0b = np.full(core.l0b_bytes // 2, np.nan, np.float32)
-        self.l0c = np.zeros(core.l0c_bytes // 4, np.float32)
-        self.scratch = np.empty(cube.scratch_floats(core), np.float64)
+        self.l0a = aligned(core.l0a_bytes // 2, np.float32)
+        self.l0b = aligned(core.l0b_bytes // 2, np.float32)
+        self.l0c = aligned(core.l0c_bytes // 4, np.float32)
+        self.scratch = aligned(cube.scratch_floats(core), np.float64)
         k0, k1 = self.k0, k // self.k0
         a = self.l0a[: m * k1 * 16].reshape(m // 16, k1, 16, 16)
         a[:, :, :k0] = self.a.reshape(m // 16, 16, k1, k0).transpose(0, 2, 3, 1)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from npu_sim.accumulation import Accumulation
-from npu_sim.isa.cube_zeros import find_runs, put_apart
+from npu_sim.isa import microkernel as mk
+from npu_sim.isa.cube_rows import group_rows, live_rows, next_run, pack_group
 from tests.differential.test_mmad import Core, draw
 from tests.oracles import mmad as oracle
 
@@ -119,92 +120,114 @@ def test_mmad_with_rows_of_zeros_keeps_what_an_underflow_left(model):
     assert oracle.same(got[:8], np.zeros((8, 64), np.float32))
 
 
-def left(runs, apart, fractals, shape, step):
-    """What `find_runs` left: a mask of the elements of A that are multiplied."""
-    held = np.zeros(shape, np.bool_)
-    for half, halves, chunk, chunks, distance in runs.tolist():
-        for h in range(half, half + halves):
-            first = 16 * (h % fractals) + h // fractals if apart else 8 * h
-            rows = slice(first, first + 16, 2) if apart else slice(first, first + 8)
-            for c in range(chunks):
-                start = (chunk + c * distance) * step
-                # each element once
-                assert not held[rows, start : start + step].any()
-                held[rows, start : start + step] = True
-    return held
+def rows_of(groups, masks, places):
+    """What `group_rows` found, as {fractals of k: rows}, after a look at how slots are filled."""
+    found = {}
+    for (first, count, slots, bits), mask in zip(groups.tolist(), masks.tolist(), strict=False):
+        rows = [16 * f + i for f, word in enumerate(mask) for i in range(16) if word >> i & 1]
+        assert len(rows) == count
+        assert slots == -(-count // mk.TILE_ROWS) * mk.TILE_ROWS
+        assert (places[first : first + slots] // 16).tolist() == rows + rows[-1:] * (slots - count)
+        assert bits not in found
+        found[bits] = rows
+    return found
 
 
-def found(core, shape, n, step):
+def grouped(core, shape, n, step):
     row = -(-shape[1] // step)
-    return find_runs(core.l0a, 0, row * 256, 256, shape[0], n, shape[1], step)
+    return rows_of(*group_rows(core.l0a, 0, row * 256, 256, shape[0], n, shape[1], step))
 
 
-def test_rows_of_zeros_are_found_by_halves():
-    # a search that reported none would make the tests above pass without leaving anything out
+def test_rows_with_the_same_zeros_are_a_group():
+    # a search that found none would make the tests above pass without leaving anything out
     a = np.ones((40, 24), np.float32)
     a[8:16] = np.where(np.arange(24) % 2, np.float32(0), np.float32(-0.0))
-    a[16:32, :16] = 0
-    a[5, :23] = 0
+    a[16:31:2, :16] = 0
+    a[39, 16:] = 0
     core = Core(40, 64, 24, "fp16", addresses=(0, 0, 0))
     core.load(a, np.ones((24, 64), np.float32))
-    runs, apart = found(core, a.shape, 64, 16)
-    assert not apart
-    assert runs.tolist() == [[0, 1, 0, 2, 1], [1, 1, 0, 0, 1], [2, 2, 1, 1, 1]]
+    want = {3: [r for r in range(39) if r not in (*range(8, 16), *range(16, 31, 2))], 0: [*range(8, 16)]}
+    want[2], want[1] = [*range(16, 31, 2)], [39]
+    assert grouped(core, a.shape, 64, 16) == want
+    # too narrow, or not of whole fractals
     for n in (48, 72):
-        assert len(found(core, a.shape, n, 16)[0]) == 0
+        assert grouped(core, a.shape, n, 16) == {}
     core.load(np.where(a == 0, np.float32(1), a), np.ones((24, 64), np.float32))
-    assert len(found(core, a.shape, 64, 16)[0]) == 0
+    assert grouped(core, a.shape, 64, 16) == {}
 
 
-def test_runs_that_cost_more_than_they_save_are_none():
+def test_few_zeros_are_not_worth_packing():
     a = np.ones((48, 80), np.float32)
-    # a fractal of rows with something in each is not searched on
-    a[31], a[16:24, 32:48] = 0, 0
     core = Core(48, 64, 80, "fp16", addresses=(0, 0, 0))
-    core.load(a, np.ones((80, 64), np.float32))
-    assert len(found(core, a.shape, 64, 16)[0]) == 0
-    a[16:24, 48:64] = 0
-    core.load(a, np.ones((80, 64), np.float32))
-    assert found(core, a.shape, 64, 16)[0].tolist() == [
-        [0, 2, 0, 5, 1],
-        [2, 1, 0, 2, 1],
-        [2, 1, 4, 1, 1],
-        [3, 3, 0, 5, 1],
-    ]
+    for zeros, packs in ((6, False), (16, True)):
+        a[:zeros, :48] = 0
+        core.load(a, np.ones((80, 64), np.float32))
+        assert bool(grouped(core, a.shape, 64, 16)) == packs
 
 
-def test_every_other_row_is_found():
-    # rows 16 to 31 hold something in odd rows of the first fractals of k and in even ones of the next
-    a = np.arange(1, 48 * 40 + 1, dtype=np.float32).reshape(48, 40)
-    a[:32:2, :16], a[1:32:2, 16:] = 0, 0
-    a[:, 32:] = 0
-    a[32:] = 0
-    core = Core(48, 64, 40, "fp32", addresses=(0, 0, 0))
-    core.load(a, np.ones((40, 64), np.float32))
-    runs, apart = found(core, a.shape, 64, 8)
-    assert apart
-    assert np.array_equal(left(runs, apart, 3, a.shape, 8), a != 0)
-    assert runs.tolist() == [[0, 2, 2, 2, 1], [2, 1, 0, 0, 1], [3, 2, 0, 2, 1], [5, 1, 0, 0, 1]]
+def test_rows_of_too_many_kinds_are_not_grouped():
+    a = np.ones((64, 64), np.float32)
+    core = Core(64, 64, 64, "fp16", addresses=(0, 0, 0))
+    for kinds, packs in ((12, True), (14, False)):
+        for r in range(64):
+            held = np.arange(64) // 16
+            a[r] = (r % kinds >> held) & 1
+        core.load(a, np.ones((64, 64), np.float32))
+        assert bool(grouped(core, a.shape, 64, 16)) == packs
 
 
-def test_fractals_of_k_at_equal_distances_are_one_run():
-    a = np.ones((64, 144), np.float32)
-    taps = np.arange(144) // 16
-    a[:, taps % 2 == 1] = 0
-    a[:, taps == 4], a[15::16] = 0, 0
-    core = Core(64, 64, 144, "fp16", addresses=(0, 0, 0))
-    core.load(a, np.ones((144, 64), np.float32))
-    runs, apart = found(core, a.shape, 64, 16)
-    assert runs.tolist() == [[0, 8, 0, 2, 2], [0, 8, 6, 2, 2]]
-    assert np.array_equal(left(runs, apart, 4, a.shape, 16)[0], a[0] != 0)
-
-
-def test_rows_put_apart_have_the_even_ones_first_in_the_same_place_too():
+@pytest.mark.parametrize("kind", ["fp16", "fp32"])
+def test_packed_rows_are_adjacent(kind):
+    step = 16 if kind == "fp16" else 8
     a = np.arange(1, 40 * 24 + 1, dtype=np.float32).reshape(40, 24)
-    core = Core(40, 64, 24, "fp16", addresses=(0, 0, 0))
+    a[::3, :step], a[5:9] = 0, 0
+    core = Core(40, 64, 24, kind, addresses=(0, 0, 0))
     core.load(a, np.ones((24, 64), np.float32))
-    order = np.array([*range(0, 16, 2), *range(1, 16, 2)])
-    for moved in (np.zeros(2 * 2 * 256, np.float32), core.l0a):
-        put_apart(core.l0a, 0, 512, 256, 40, 24, 16, moved, 0, 512)
-        panels = moved[:1024].reshape(2, 2, 16, 16).transpose(0, 3, 1, 2).reshape(2, 16, 32)[:, :, :24]
-        np.testing.assert_array_equal(panels, np.stack([a[order], a[16 + order]]))
+    row = -(-24 // step) * 256
+    groups, masks, places = group_rows(core.l0a, 0, row, 256, 40, 64, 24, step)
+    packed = np.full(4096, np.nan, np.float32)
+    for g in range(len(groups)):
+        first, _, slots, bits = groups[g].tolist()
+        kept = [i for i in range(24) if bits >> i // step & 1]
+        lines = pack_group(core.l0a, 0, row, 256, 24, step, groups[g], masks[g], packed, 7)
+        assert lines == len(kept)
+        got = packed[7 : 7 + lines * slots].reshape(lines, slots)
+        np.testing.assert_array_equal(got, a[places[first : first + slots] // 16][:, kept].T)
+
+
+@pytest.mark.parametrize(
+    ("bits", "runs"),
+    [(0b1, [(0, 1, 1)]), (0b111, [(0, 3, 1)]), (0b10100, [(2, 2, 2)]), (0b1011, [(0, 2, 1), (3, 1, 1)]),
+     (0b1001001, [(0, 3, 3)]), (0b110101, [(0, 3, 2), (5, 1, 1)])],
+)  # fmt: skip
+def test_fractals_of_k_at_equal_distances_are_one_run(bits, runs):
+    chunk, found = 0, []
+    while bits >> chunk:
+        first, count, distance = next_run(bits, chunk)
+        found.append((first, count, distance))
+        chunk = first + (count - 1) * distance + 1
+    assert found == runs
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+@pytest.mark.parametrize(("m", "live"), [(64, 49), (48, 48), (32, 0), (33, 30), (80, 65)])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_windows_behind_the_last_one_are_nan(model, m, live, zeros):
+    rng = np.random.default_rng([m, zeros])
+    shape = (m, 64, 48)
+    a, b, c = (
+        spread(rng, shape, "fp16") if zeros else (draw(rng, s, "fp16", "normal") for s in ((m, 48), (48, 64), (m, 64)))
+    )
+    a[live:] = np.nan
+    assert live_rows(*_l0a(a, shape)) == live
+    c[live:] = np.nan
+    with np.errstate(all="ignore"):
+        for start in (c, None):
+            want = oracle.mmad_by_planes(a, b, start, model.group, model.inner, flush=model.flushes)
+            assert oracle.same(bits_of(shape, "fp16", model, a, b, start), want)
+
+
+def _l0a(a, shape):
+    core = Core(*shape, "fp16", addresses=(0, 0, 0))
+    core.load(a, np.ones((shape[2], shape[1]), np.float32))
+    return core.l0a, 0, 256 * -(-shape[2] // 16), shape[0]

@@ -9,14 +9,18 @@ import pytest
 from npu_sim.isa.lanes import (
     add_rows,
     awkward_lanes,
+    compress_lanes,
     copy_bytes,
     decode_fractal_transposed,
     decode_rows,
+    extreme_lanes,
     fragile_lanes,
+    minus_zero_lanes,
+    nan_lanes,
     nonzero_lanes,
-    separate_lanes,
     splat_rows,
     tiny_lanes,
+    unusual_lanes,
 )
 from npu_sim.isa.op import Data
 
@@ -129,11 +133,18 @@ def test_splat_rows_fills_its_lanes_only(lanes):
         assert np.array_equal(out.view(np.uint32), want.view(np.uint32))
 
 
+def outside(values, low, high):
+    size = np.abs(values)
+    return (size != 0) & ~((size >= 2.0**low) & (size < 2.0**high))
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_lane_masks_name_what_is_not_a_normal_number_in_any_vector(count):
     small = np.float32(2.0**-51)
     tiny = [1e-45, -1e-45, 2.0**-126, -np.nextafter(small, np.float32(0))]
-    special = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, *tiny, small, -small, 3e38], np.float32)
+    edges = [f(np.float32(2.0**e)) for e in (-102, -24, 40, 126) for f in (np.float32, lambda x: -np.nextafter(x, 0))]
+    ordinary = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan]
+    special = np.array([*ordinary, *tiny, *edges, small, -small, 3e38], np.float32)
     rng = np.random.default_rng(8)
     values = rng.choice(special, 200)
     values[rng.random(200) < 0.6] = 0.0
@@ -148,17 +159,19 @@ def test_lane_masks_name_what_is_not_a_normal_number_in_any_vector(count):
             ),
             (tiny_lanes(values, at, count), below),
             (awkward_lanes(values, at, count), below | ~np.isfinite(near)),
+            (minus_zero_lanes(values, at, count), near.view(np.uint32) == 1 << 31),
+            (nan_lanes(values, at, count), np.isnan(near)),
+            (unusual_lanes(values, at, count), outside(near, -24, 40)),
+            (extreme_lanes(values, at, count), outside(near, -102, 126) | (near.view(np.uint32) == 1 << 31)),
         ):
             assert mask == sum(1 << i for i in range(16) if wanted[:, i].any())
 
 
-@pytest.mark.parametrize("shift", [0, 3, 48])
-def test_separate_lanes_puts_even_ones_first_in_the_same_place_too(shift):
-    rng = np.random.default_rng(shift)
-    values = rng.integers(0, 1 << 32, 120, dtype=np.uint32).view(np.float32)
-    out = values.copy() if shift == 0 else np.full(120, SENTINEL)
-    want = out.view(np.uint32).copy()
-    words = values.view(np.uint32)[16:64].reshape(3, 16)
-    want[16 + shift : 64 + shift] = np.concatenate([words[:, ::2], words[:, 1::2]], axis=1).ravel()
-    separate_lanes(out if shift == 0 else values, 16, out, 16 + shift, 3)
-    np.testing.assert_array_equal(out.view(np.uint32), want)
+@pytest.mark.parametrize("mask", [0, 1, 0x8000, 0x5555, 0xFFFF, 0x0FF1])
+def test_compress_lanes_puts_the_named_ones_side_by_side(mask):
+    values = np.random.default_rng(mask).integers(0, 1 << 32, 40, dtype=np.uint32).view(np.float32)
+    out = np.full(40, SENTINEL)
+    compress_lanes(values, 3, mask, out, 5)
+    named = [i for i in range(16) if mask >> i & 1]
+    np.testing.assert_array_equal(out.view(np.uint32)[5 : 5 + len(named)], values.view(np.uint32)[3:19][named])
+    assert np.all(np.delete(out, range(5, 21)) == SENTINEL)
