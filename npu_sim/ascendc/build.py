@@ -19,7 +19,7 @@ from npu_sim._jit import cache_parent, why_not_kept
 from npu_sim.ascendc.control import control_header
 from npu_sim.ascendc.operator_types import Types, with_numbers
 from npu_sim.ascendc.registry_header import registry_header
-from npu_sim.ascendc.source import Kind, Source
+from npu_sim.ascendc.source import Kind, Source, without_attributes
 from npu_sim.ascendc.tiling_structs import host_headers, structs_header
 from npu_sim.ascendc.vector_header import vector_header
 from npu_sim.compilers import CompilationError, Compiler, find_compiler
@@ -37,6 +37,8 @@ _UNRESOLVED = "-DACL_FUNC_VISIBILITY=__attribute__((weak))"
 """What headers of the user call of the runtime need not be there when the kernel's program is linked."""
 _C_NAMES = ("abs", "div", "labs", "ldiv", "remove", "rename", "sqrt")
 """Functions of the C library that the runtime's own headers declare; a kernel may have such a name too."""
+_UNQUALIFIED = re.compile(r"did you mean .AscendC::")
+"""How g++ refuses templates that only their arguments lead to, which it takes as C++20, and the vendor's compiler always."""
 CORE_KIND: dict[Kind, int] = {"mix": 0, "cube": 1, "vector": 2}
 _CCE_ARCH = {2201: 220, 2002: 200, 1001: 100}
 """``__CCE_AICORE__`` by ``__NPU_ARCH__``. ASSUMED: the numbers come with the vendor's compiler, not with a document."""
@@ -138,7 +140,7 @@ class Build:
             (place / name).write_text(text, encoding="utf-8")
         (place / _TILINGS).write_text(self._tilings(), encoding="utf-8", errors="surrogateescape")
         path = str(self.source.path).replace("\\", "\\\\").replace('"', '\\"')
-        body = f'#line 1 "{path}"\n{with_numbers(self.source.text)}'
+        body = f'#line 1 "{path}"\n{_plain(self.source.text)}'
         (place / "source.inc").write_text(body, encoding="utf-8", errors="surrogateescape")
         copies = _copied(included(self.source, self._include), place / "copies")
         renamed = {"main": "npusim_user_main"}
@@ -159,7 +161,6 @@ class Build:
             for place_of in (place / "copies" / directory.relative_to("/"), directory)[not copies :]:
                 include += ["-iquote", str(place_of), f"-I{place_of}"]
         options = [
-            "-std=c++17",
             "-O1",
             "-g0",
             "-w",
@@ -167,14 +168,20 @@ class Build:
             *include,
             *(f"-D{define}" for define in self._defines),
         ]
+        command, what = [*options, str(place / "main.cpp"), "-o", str(place / "kernel")], str(self.source.path)
         try:
-            compiler.run([*options, str(place / "main.cpp"), "-o", str(place / "kernel")], str(self.source.path))
+            compiler.run(["-std=c++17", *command], what)
         except CompilationError as error:
-            raise CompilationError(_told(str(error), place)) from None
+            try:
+                if not _UNQUALIFIED.search(str(error)):
+                    raise
+                compiler.run(["-std=c++20", *command], what)
+            except CompilationError:
+                raise CompilationError(_told(str(error), place)) from None
 
     def _tilings(self) -> str:
-        """Return the tiling structures of the project that the source is part of."""
-        return structs_header(host_headers(self.source.path), self.kernel, self._own_texts())
+        """Return the tiling structures of the project that the source is part of, and of the directories named."""
+        return structs_header(host_headers(self.source.path, self._include[1:]), self.kernel, self._own_texts())
 
     def _own_texts(self) -> list[str]:
         return [self.source.text, *(f"{path}\n{text}" for path, text in included(self.source, self._include).items())]
@@ -229,12 +236,17 @@ def included(source: Source, directories: Sequence[Path]) -> dict[Path, str]:
     return dict(sorted(seen.items()))
 
 
+def _plain(text: str) -> str:
+    """Return a text of the user as any compiler takes it, lines unmoved."""
+    return without_attributes(with_numbers(text))
+
+
 def _copied(headers: Mapping[Path, str], folder: Path) -> bool:
-    """Copy the user's headers if one of them compares types or formats in directives; return whether.
+    """Copy the user's headers if one of them is not plain; return whether.
 
     All of them then, as a header finds those beside it first.
     """
-    changed = {path: with_numbers(text) for path, text in headers.items()}
+    changed = {path: _plain(text) for path, text in headers.items()}
     if changed == dict(headers):
         return False
     for path, text in changed.items():

@@ -38,6 +38,8 @@ _HELPER = re.compile(
 _ASSERT = re.compile(r"\bASSERT\s*\(")
 _STATEMENT_ENDS = re.compile(r"(?:[^\w\]\s]|\belse)\s*\Z")
 """Before an ASSERT that is a statement; a device's build has none, so another joins what is around it."""
+_ATTRIBUTE = re.compile(r"(?<![\w\])])\[(?:host, *)?aicore\]")
+"""Of the vendor's compiler, as catlass writes ``__aicore__``; behind a name or a bracket it would be an index."""
 _CORES = re.compile(r"__(vector|cube|mix)__\b(?:\s*\(\s*(\d+)\s*,\s*(\d+)\s*\))?")
 """Attributes of a kernel that say which cores it is for; those of ``__mix__`` are Cube and vector cores."""
 _TASK_KIND = re.compile(r"KERNEL_TASK_TYPE(?:_DEFAULT)?\s*\([^)]*?KERNEL_TYPE_(\w+)\s*\)")
@@ -124,6 +126,11 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig", errors="surrogateescape")
     except OSError as error:
         raise InputFileError(f"{path} must be a C++ source that can be read ({error.strerror})") from error
+
+
+def without_attributes(text: str) -> str:
+    """Return the text without ``[aicore]`` and ``[host, aicore]``, which only the vendor's compiler knows."""
+    return _ATTRIBUTE.sub("", text)
 
 
 def kernel_heads(code: str) -> dict[str, KernelHead]:

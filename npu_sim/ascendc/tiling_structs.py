@@ -24,12 +24,14 @@ def project_folder(source: Path) -> Path | None:
     return next((parent.parent for parent in source.parents if parent.name == _KERNELS), None)
 
 
-def host_headers(source: Path) -> list[Path]:
-    """Return the headers of the project's host sources that define tilings, in the order of their names."""
+def host_headers(source: Path, others: Iterable[Path] = ()) -> list[Path]:
+    """Return the headers of the project's host sources that define tilings, in the order of their names.
+
+    Behind them those in the folders ``others`` themselves, where projects keep what several of them share.
+    """
     folder = project_folder(source)
-    if folder is None:
-        return []
-    found = sorted((folder / _HOSTS).rglob("*.h"))
+    found = [] if folder is None else sorted((folder / _HOSTS).rglob("*.h"))
+    found += [path for other in others for path in sorted(other.glob("*.h")) if path not in found]
     return [path for path in found if path.stat().st_size <= _MOST_BYTES and "BEGIN_TILING_DATA_DEF" in _text(path)]
 
 

@@ -36,7 +36,7 @@ SOURCE = """
 using namespace AscendC;
 // A product of 32 x 32 with image-to-column loads, its result as rows or as fractals, with or without numbers below 0;
 // of 8 bits with scale 0.5 and offset -3.
-template <class T, bool rows, bool clips = false> __global__ __aicore__ void windows(GM_ADDR a, GM_ADDR b, GM_ADDR c) {
+template <class T, bool rows, bool clips = false, bool copies = false> __global__ __aicore__ void windows(GM_ADDR a, GM_ADDR b, GM_ADDR c) {
   GlobalTensor<half> left, right; GlobalTensor<T> out;
   left.SetGlobalBuffer((__gm__ half*)a); right.SetGlobalBuffer((__gm__ half*)b); out.SetGlobalBuffer((__gm__ T*)c);
   LocalTensor<half> a1(TPosition::A1, 0, 1024), b1(TPosition::B1, 4096, 1024);
@@ -59,6 +59,11 @@ template <class T, bool rows, bool clips = false> __global__ __aicore__ void win
   store.quantPre = sizeof(T) == 2 ? F322F16 : sizeof(T) == 1 ? QF322B8_PRE : NoQuant;
   store.deqScalar = 0x3F000000ull | 509ull << 37 | 1ull << 46;
   store.reluEn = clips;
+  if constexpr (copies) {
+    SetFixpipeNz2ndFlag(1, 0, 0);
+    DataCopyCO12DstParams copy(32, 32, store.dstStride, 32, store.quantPre, clips, false, rows);
+    return DataCopy(out, sums, copy);
+  }
   if constexpr (rows) Fixpipe<T, float, CFG_ROW_MAJOR>(out, sums, store);
   else Fixpipe<T, float, CFG_NZ>(out, sums, store);
 }
@@ -76,12 +81,13 @@ def source(tmp_path_factory):
     return path
 
 
+@pytest.mark.parametrize("copies", ["false", "false, true"])
 @pytest.mark.parametrize(("cpp", "dtype", "rows"), [("float", np.float32, True), ("half", np.float16, False)])
-def test_windows_and_layouts(source, cpp, dtype, rows):
+def test_windows_and_layouts(source, cpp, dtype, rows, copies):
     rng = np.random.default_rng(4)
     a, b = (rng.integers(-4, 5, (32, 32)).astype(np.float16) for _ in range(2))
     c = np.zeros((32, 32), dtype)
-    kernel = ascendc.compile(source, f"windows<{cpp}, {str(rows).lower()}>", kind="cube")
+    kernel = ascendc.compile(source, f"windows<{cpp}, {str(rows).lower()}, {copies}>", kind="cube")
     assert kernel(a, b, c).findings == ()
     product = (a.astype(np.float32) @ b.astype(np.float32)).astype(dtype)
     assert np.array_equal(c if rows else c.reshape(2, 32, 16).transpose(1, 0, 2).reshape(32, 32), product)
@@ -138,12 +144,14 @@ __global__ __aicore__ void fused(GM_ADDR a, GM_ADDR b, GM_ADDR workspace, GM_ADD
     Mmad(l0c, a2, b2, MmadParams(16, 16, 16, false, 0, false, false, false));
     SetFlag<HardEvent::M_FIX>(0); WaitFlag<HardEvent::M_FIX>(0);
     Fixpipe(sums[block * 256], l0c, FixpipeParamsV220(16, 16, 16, 16, false));
-    if (faulty != 1) CrossCoreSetFlag<2, PIPE_FIX>(3);
+    if (faulty == 3) ffts_cross_core_sync(PIPE_FIX, 1 | 2 << 4 | 3 << 8);
+    else if (faulty != 1) CrossCoreSetFlag<2, PIPE_FIX>(3);
   }
   if ASCEND_IS_AIV {
     int64_t at = GetBlockIdx() * 128;
     LocalTensor<float> t(TPosition::VECCALC, 0, 128);
-    if (faulty != 2) CrossCoreWaitFlag(3);
+    if (faulty == 3) wait_flag_dev(3);
+    else if (faulty != 2) CrossCoreWaitFlag(3);
     DataCopy(t, sums[at], 128);
     SetFlag<HardEvent::MTE2_V>(0); WaitFlag<HardEvent::MTE2_V>(0);
     Adds(t, t, 1.0f, 128);
@@ -169,9 +177,10 @@ def _fused_operands():
     return a, b, np.zeros((32, 16), np.float32), np.zeros((32, 16), np.float32)
 
 
-def test_cube_and_vector_cores_of_a_mixed_kernel_hand_over_by_flags(fused):
+@pytest.mark.parametrize("names", [0, 3])
+def test_cube_and_vector_cores_of_a_mixed_kernel_hand_over_by_flags(fused, names):
     a, b, workspace, c = _fused_operands()
-    run = fused(a, b, workspace, c, 0, blocks=2)
+    run = fused(a, b, workspace, c, names, blocks=2)
     assert np.array_equal(c, np.maximum(a.astype(np.float32) @ b.astype(np.float32) + 1, 0))
     assert run.findings == ()
     assert run.launches[0].vectors == 2

@@ -123,6 +123,10 @@ def test_sources_outside_of_projects_have_no_tiling_of_hosts(project: Path, tmp_
     assert host_headers(alone) == []
     with pytest.raises(CompilationError, match="npusim_default_tiling"):
         ascendc.compile(alone).build()
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "tiling.h").write_text(HOST)
+    ascendc.compile(alone, include=[shared]).build()
 
 
 MIXED = """

@@ -266,7 +266,9 @@ NAMES = """
 #include "kernel_operator.h"
 #include "kernel_tensor.h"
 using namespace AscendC;
-#define TOOL __forceinline__ __aicore__
+#define TOOL __forceinline__ [aicore]
+#define EITHER __forceinline__ [host, aicore]
+EITHER constexpr int second(const int* all, int aicore) { return all[aicore]; }
 template <class T> TOOL T most(T a) { return max(a, 7) + min(a, T(2)); }
 template <class T, class U> __aicore__ inline T min(T a, U b) { return a < b ? a : T(b); }
 constexpr TPosition none[] = {TPosition::MAX, TPosition::MAX};
@@ -277,6 +279,8 @@ __global__ __aicore__ void names(GM_ADDR x) {
   X.SetValue(0, most(3));
   X.SetValue(1, max(int64_t(-1), uint8_t(5)) + min(2.5f, 1));
   X.SetValue(2, config.bufferNumber + B32_DATA_NUM_PER_BLOCK + HALF_DEFAULT_REPEAT_STRIDE + NCHW_CONV_ADDR_LIST_SIZE);
+  int all[] = {4, 6};
+  X.SetValue(4, second(all, 1));
   X.SetValue(3, FULL_MASK == ~0ull && F32_NEG_INF == 0xFF800000);
 }
 """
@@ -287,4 +291,26 @@ def test_names_of_the_scalar_unit_and_constants_behind_a_byte_order_mark(tmp_pat
     path.write_text(NAMES, encoding="utf-8-sig")
     x = np.zeros(8, np.int32)
     ascendc.compile(path)(x)
-    assert x[:4].tolist() == [9, 6, 29, 1]
+    assert x[:5].tolist() == [9, 6, 29, 1, 6]
+
+
+def test_templates_that_only_their_arguments_lead_to_are_found(tmp_path):
+    path = tmp_path / "kernel.cpp"
+    path.write_text("""
+#include "kernel_operator.h"
+__global__ __aicore__ void twos(GM_ADDR x) {
+  AscendC::LocalTensor<float> t(AscendC::TPosition::VECCALC, 0, 8);
+  AscendC::GlobalTensor<float> X;
+  X.SetGlobalBuffer((__gm__ float*)x);
+  Duplicate<float>(t, 2.0f, 8);
+  AscendC::SetFlag<AscendC::HardEvent::V_MTE3>(0);
+  AscendC::WaitFlag<AscendC::HardEvent::V_MTE3>(0);
+  DataCopy(X, t, 8);
+}
+""")
+    x = np.zeros(8, np.float32)
+    ascendc.compile(path)(x)
+    assert x.tolist() == [2] * 8
+    path.write_text(path.read_text().replace("Duplicate<float>(t", "Duplicate<float>(nothing"))
+    with pytest.raises(CompilationError, match="nothing"):
+        ascendc.compile(path)(x)

@@ -48,8 +48,8 @@ def test_outputs_with_a_hole_name_its_bytes():
     [found] = run_hazards(_stores((0, 100), (110, 290)).launch(_memory()), PRODUCT)
     assert (found.kind, found.row, found.start, found.length) == (Kind.OUTPUT_HOLE, -1, 100, 200)
     assert str(found) == (
-        "OutputHole GM[100:300] 20 of 300 bytes of output y are never written, the first is byte 100, the last byte 299; "
-        "the store next to them is DataCopyPad"
+        "OutputHole GM[100:300] 20 of 300 bytes of output y are never written, the first is byte 100, the last byte "
+        "299; the store next to them is DataCopyPad"
     )
     assert (found.other_core, found.other_site) == (0, 0)
 

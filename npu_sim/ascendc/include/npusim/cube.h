@@ -133,6 +133,23 @@ struct FixpipeParamsV220 {
         isChannelSplit(splits) {}
 };
 
+// Of a DataCopy out of L0C, which is a Fixpipe by another name.
+struct DataCopyCO12DstParams {
+  uint8_t sid = 0;
+  uint16_t nSize = 0, mSize = 0;
+  uint32_t dstStride = 0;
+  uint16_t srcStride = 0;
+  uint8_t unitFlag = 0, clipReluPre = 0, eltWiseOp = 0;
+  QuantMode_t quantPre = NoQuant;
+  uint8_t reluPre = 0;
+  bool channelSplit = false, nz2ndEn = false;
+  DataCopyCO12DstParams() = default;
+  DataCopyCO12DstParams(uint16_t n, uint16_t m, uint32_t target, uint16_t source, QuantMode_t quant, uint8_t relu,
+                        bool splits, bool to_rows)
+      : nSize(n), mSize(m), dstStride(target), srcStride(source), quantPre(quant), reluPre(relu), channelSplit(splits),
+        nz2ndEn(to_rows) {}
+};
+
 struct QuantParams {
   QuantMode_t quantPre = NoQuant;
   uint64_t deqScalar = 0;
@@ -372,6 +389,43 @@ inline void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const
   now.dstNdStride = p.nz2ndParams.dstNdStride;
   if (p.nz2ndParams.nz2ndEn) npusim_fixpipe<T, U, CFG_ROW_MAJOR>(here, dst, src, now);
   else npusim_fixpipe<T, U, CFG_NZ>(here, dst, src, now);
+}
+
+// How many matrices the next copies to rows move, and how far they lie apart.
+inline void SetFixpipeNz2ndFlag(uint16_t count, uint16_t src, uint16_t dst) {
+  npusim::self->matrices = count;
+  npusim::self->src_matrix = src;
+  npusim::self->dst_matrix = dst;
+}
+}  // namespace AscendC
+
+namespace npusim {
+template <class T, class U, class D>
+inline void copy_from_l0c(Here here, const D& dst, const LocalTensor<U>& src, const AscendC::DataCopyCO12DstParams& p) {
+  using namespace AscendC;
+  if (p.clipReluPre || p.eltWiseOp || p.reluPre > 1)
+    refuse(here, "DataCopy from L0C with clipReluPre, eltWiseOp or a reluPre other than 0 and 1 is not modelled");
+  FixpipeParamsV220 now(p.nSize, p.mSize, p.srcStride, p.dstStride, p.reluPre == 1, p.quantPre, 0, 1, 0, 0, p.unitFlag,
+                        p.channelSplit);
+  if (!p.nz2ndEn) return npusim_fixpipe<T, U, CFG_NZ>(here, dst, src, now);
+  now.ndNum = self->matrices;
+  now.srcNdStride = self->src_matrix;
+  now.dstNdStride = self->dst_matrix;
+  npusim_fixpipe<T, U, CFG_ROW_MAJOR>(here, dst, src, now);
+}
+}  // namespace npusim
+
+namespace AscendC {
+
+template <class T, class U>
+inline void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const DataCopyCO12DstParams& p,
+                     Here here = Here::now()) {
+  npusim::copy_from_l0c<T>(here, dst, src, p);
+}
+template <class T, class U>
+inline void DataCopy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const DataCopyCO12DstParams& p,
+                     Here here = Here::now()) {
+  npusim::copy_from_l0c<T>(here, dst, src, p);
 }
 
 // 310P and 910: L0C leaves through the vector unit.

@@ -48,6 +48,8 @@ struct Core {
     bool index_first = false;
   } extreme;
   float scale = __builtin_nanf("");
+  // Of SetFixpipeNz2ndFlag.
+  uint16_t matrices = 1, src_matrix = 0, dst_matrix = 0;
   // Of SetPadValue.
   bool pads = false;
   int64_t pad_bits = 0;

@@ -160,3 +160,10 @@ inline void wait_flag(pipe_t from, pipe_t to, int32_t id, npusim::Here here = np
   npusim::emit_wait_flag(here, from, to, id);
 }
 inline void pipe_barrier(pipe_t on, npusim::Here here = npusim::Here::now()) { npusim::barrier(here, on); }
+#ifdef NPUSIM_HAS_CROSS_CORE_SET_FLAG
+// A word of bits: 1 in the lowest, the mode from bit 4, the flag from bit 8.
+inline void ffts_cross_core_sync(pipe_t on, uint64_t word, npusim::Here here = npusim::Here::now()) {
+  npusim::cross_core_set(here, int(word >> 4 & 3), on, int64_t(word >> 8 & 15));
+}
+inline void wait_flag_dev(int64_t flag, npusim::Here here = npusim::Here::now()) { npusim::cross_core_wait(here, flag); }
+#endif
