@@ -24,6 +24,7 @@ from ops.cli.check_options import (
     print_code,
     print_findings,
     read_tools,
+    refuse_core,
     sarif_of,
 )
 from ops.cli.effort import YesOption, announce
@@ -66,7 +67,7 @@ def check_command(
     and barriers, outputs that are not filled, misused buffers and illegal
     instructions. What one fault shows in many tiles is one finding. Of a weight gradient every launch of its call is
     checked: the kernel, and the casts and layout conversions around it. A Python
-    file is run, on its own product unless --product names one; it is the way to
+    file is run; calls that name no product run on --product. It is the way to
     check every other operator: average pooling, the other gradients of a
     convolution, Ascend C kernels, kernels in Python (npu_sim.authoring). What is
     found does not depend on --order and --core-order, the results of the file do.
@@ -115,6 +116,7 @@ def check_command(
     announce(checking_effort(cases, products, modes), yes=yes)
     with shapes.progress_bar(shown=not no_progress) as progress:
         report = checking.run_check(cases, products, modes, wanted=wanted, progress=progress)
+    refuse_core(core, (launch.core_count for row in report.rows for launch in row.launches))
     json_text = "" if json_path is None else report.to_json() + "\n"
     contents: dict[Path, bytes] = {} if json_file is None else {json_file: json_text.encode()}
     if sarif_file is not None:

@@ -38,6 +38,19 @@ ExplainOption = Annotated[
 _COLOURS = {"error": "red", "warning": "yellow", "advice": "cyan"}
 
 
+def refuse_core(core: int | None, core_counts: Iterable[int]) -> None:
+    """Refuse a core that no launch has: that nothing is found of it would say nothing.
+
+    Raises
+    ------
+    UsageError
+        There is none of this number, though there are launches.
+    """
+    most = max(core_counts, default=0)
+    if core is not None and 0 < most <= core:
+        raise UsageError(f"--core must be in [0, {most - 1}], the cores of the launches, not {core}")
+
+
 class Output(NamedTuple):
     """Where a report goes, and how many findings per launch are printed."""
 

@@ -43,7 +43,7 @@ def diverge_command(
     good: GoodOption = None,
     budget: BudgetOption = None,
     call: CallOption = None,
-    product: shapes.ProductOption = None,
+    product: shapes.ScriptProductOption = None,
     chain: ChainOption = 12,
     dump: DumpOption = None,
     json_path: shapes.JsonOption = None,
@@ -104,6 +104,7 @@ def _executed(file: str, arguments: Sequence[str], chip: Any, call: int | None) 
     from ops.studies.kernel_judging import chosen_call
 
     outcome = scripts.run_script(file, arguments, chip, explain=False, quiet=True, keeps_tensors=True)
+    scripts.hold_to_product(outcome, file, chip)
     execution = outcome.explanations[chosen_call(outcome.explanations, call)].execution
     assert execution is not None
     return execution

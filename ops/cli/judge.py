@@ -43,7 +43,7 @@ def judge_command(
     golden: GoldenOption = None,
     budget: BudgetOption = None,
     call: CallOption = None,
-    product: shapes.ProductOption = None,
+    product: shapes.ScriptProductOption = None,
     max_findings: MaxFindingsOption = 20,
     order: shapes.OrderOption = "program",
     core_order: shapes.CoreOrderOption = None,
@@ -75,6 +75,7 @@ def judge_command(
         outcome = scripts.run_script(
             file, arguments or (), chip, explain=False, quiet=json_path == "-", keeps_tensors=True, shows_refusals=False
         )
+    scripts.hold_to_product(outcome, file, chip)
     refusals = () if outcome.refused is None else (finding_of_refusal(outcome.refused),)
     goldens = () if refusals else golden or ()
     calls = judge_calls(outcome.explanations, goldens, budget, call, outcome.error)
@@ -121,7 +122,8 @@ def _print(judged: Judgement, screen: Console, shown: int) -> None:
     for finding in judged.refusals:
         screen.print(Text(f"{finding.launch}: refused", style="bold"))
         print_findings([finding], screen, 1)
-    words = "pass" if judged.passed else f"fail: {', '.join(judged.reasons)}"
+    unjudged = "" if any(call.values for call in judged.calls) else ": the checks; no value was judged"
+    words = f"pass{unjudged}" if judged.passed else f"fail: {', '.join(judged.reasons)}"
     screen.print(Text(words, style="bold"))
 
 

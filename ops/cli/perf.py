@@ -99,9 +99,9 @@ def perf_command(
     A weight gradient is a call of aclnnConvolutionBackward that wants no other
     gradient, and refused where the operator refuses it. The whole call is timed,
     or with --scope kernel the kernel in it that multiplies. No tensor data is
-    touched, except by a Python file, which is run, on its own product unless
-    --product names one: of every operator call in it, Ascend C kernels and
-    kernels in Python (npu_sim.authoring) too.
+    touched, except by a Python file, which is run (calls that name no product on
+    --product): of every operator call in it, Ascend C kernels and kernels in
+    Python (npu_sim.authoring) too.
 
     Three other forms have options of their own: npu-sim perf OPERATOR --help (any
     operator by its arguments, such as conv-backward or matmul), npu-sim perf

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ops.cli import shapes
+from ops.cli.check_options import refuse_core
 from ops.cli.output import console
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def _listed(program: StoredProgram, file: str, core: int, rows: int, json_path: 
     from npu_sim.program.disassemble import listing
     from npu_sim.program.recorded import rows_of
 
+    refuse_core(core, (launch.core_count for launch in program.launches))
     document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "source": file, "product": program.product.name}
     document["launches"] = []
     for launch in program.launches:

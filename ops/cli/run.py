@@ -30,7 +30,7 @@ def run_command(
     core_order: shapes.CoreOrderOption = None,
     json_path: shapes.JsonOption = None,
 ) -> None:
-    """Run a Python file with the emulator, on its own product unless one is named.
+    """Run a Python file with the emulator; its calls that name no product run on --product.
 
     How much a file computes cannot be known before it runs, so nothing is
     announced. Exit code 0: the file ended well; 1: it ended with an error; 2: bad

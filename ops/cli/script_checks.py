@@ -13,7 +13,7 @@ from rich.text import Text
 from npu_sim.report.explain import Explanation
 from npu_sim.report.record import counted
 from ops.cli import scripts
-from ops.cli.check_options import Output, print_findings, sarif_of
+from ops.cli.check_options import Output, print_findings, refuse_core, sarif_of
 from ops.cli.effort import announce
 from ops.cli.output import console, print_prose
 from ops.cli.shapes import output_path, progress_bar
@@ -58,6 +58,7 @@ def check_script(
     check_paths(output, file)
     quiet = output.json_path == "-"
     outcome = scripts.run_script(file, arguments, product, explain=True, quiet=quiet, shows_refusals=False)
+    scripts.hold_to_product(outcome, file, product)
     return report_checks(outcome, file, output, wanted=wanted, yes=yes, show_progress=show_progress)
 
 
@@ -76,6 +77,7 @@ def report_checks(
     refusals = [] if outcome.refused is None else [finding_of_refusal(outcome.refused)]
     refusals = [finding for finding in refusals if wanted.has(finding.violation)]
     launches = [launch for made in outcome.explanations for launch in made.launches]
+    refuse_core(wanted.core, (launch.core_count for launch in launches))
     announce(launches_effort(launches, CHECKING_ROWS_PER_SECOND, MEMORY_PER_GM_BYTE), yes=yes)
     calls = []
     with progress_bar(shown=show_progress) as progress:

@@ -61,6 +61,7 @@ def time_script(
     product = scripts.one_product(products)
     files = read_trace_files(trace, trace_cores, op_prof, file, (output_path("--json", json_path, file),))
     outcome = scripts.run_script(file, arguments, product, explain=True, quiet=json_path == "-")
+    scripts.hold_to_product(outcome, file, product)
     return report_times(outcome, file, json_path, files, yes=yes, show_progress=show_progress)
 
 

@@ -177,6 +177,25 @@ def run_script(
     return Outcome(code=code, error=error, explanations=recorder.explanations(), refused=refused)
 
 
+def hold_to_product(outcome: Outcome, file: str, product: Product | None) -> None:
+    """Say that calls of a script name a product of their own, on which they ran whatever ``--product`` is.
+
+    Raises
+    ------
+    UsageError
+        No call ran on it: nothing would be said of the product that was asked for.
+    """
+    calls = outcome.explanations
+    others = [made.product.name for made in calls if product is not None and made.product.name != product.name]
+    if not others or product is None:
+        return
+    verb = "names" if len(others) == 1 else "name"
+    words = f"{len(others)} of {counted(len(calls), 'call')} of {file} {verb} {', '.join(dict.fromkeys(others))}"
+    if len(others) == len(calls):
+        raise UsageError(f"--product must be that of a call, not {product.name}: {words}")
+    note(f"{words}, not {product.name}")
+
+
 def _run(path: Path, shows_refusals: bool) -> tuple[int, str, NpuSimError | None]:
     """Run the file and return its exit code, the exception that ended it, and again if it refuses a kernel.
 

@@ -79,6 +79,14 @@ ProductOption = Annotated[
         help="SoC version, series alias or product file; repeatable. Default: all series with aclnn calls.",
     ),
 ]
+ScriptProductOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--product",
+        "--soc-version",
+        help="SoC version, series alias or product file (.toml) that calls without one run on.",
+    ),
+]
 ModeOption = Annotated[
     list[str] | None,
     typer.Option(

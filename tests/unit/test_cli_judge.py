@@ -261,3 +261,37 @@ def test_a_seed_of_more_than_64_bits_is_refused_before_the_file_runs(command, fi
     script.write_text("raise SystemExit('the file was run')")
     assert main([command, str(script), "--core-order", str(2**63)]) == 2
     assert "--core-order" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["check", "judge", "perf", "diverge"])
+def test_a_product_that_no_call_runs_on_is_refused(command, files, capsys):
+    script, golden = files
+    more = ["--golden", f"y={golden}"] if command in ("judge", "diverge") else []
+    arguments = [command, str(script), *more, "--product"]
+    assert main([*arguments, "910", "right"]) == 2
+    assert "1 of 1 call of" in (error := " ".join(capsys.readouterr().err.split()))
+    assert "names Ascend910B2" in error
+    assert main([*arguments, "910b", "right"]) == 0
+
+
+@pytest.mark.parametrize("command", ["check", "program"])
+def test_a_core_that_no_launch_has_is_refused(command, files, capsys):
+    script, _ = files
+    script.write_text(KERNEL.replace("sys.argv[1]", "'right'"))
+    assert main([command, str(script), "--core", "0"]) == 0
+    assert main([command, str(script), "--core", "1"]) == 2
+    assert "--core must be in [0, 0], the cores of the launches, not 1" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_layer_of_the_step_has_no_core_beyond_those_of_its_product(capsys):
+    shape = ["--x", "1,16,6,6", "--weight", "16,16,3,3", "--product", "910b"]
+    assert main(["check", *shape, "--core", "48"]) == 2
+    assert "--core must be in [0, " in capsys.readouterr().err
+
+
+def test_a_pass_without_a_golden_says_that_no_value_was_judged(files, capsys):
+    script, golden = files
+    assert main(["judge", str(script), "right"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "pass: the checks; no value was judged"
+    assert main(["judge", str(script), "--golden", f"y={golden}", "right"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "pass"

@@ -170,8 +170,8 @@ def conclusion(report: NetworkReport) -> list[str]:
         sentences.append(f"An image takes least on {report.label(best)}, {_per_image(best)}; {others}.")
     if partial := [times for times in report.steps if times.refused_count > best.refused_count]:
         words = ", ".join(
-            f"{report.label(times)}, which refuses {times.refused_count} of {times.refused_count + times.call_count} calls"
-            for times in partial
+            f"{report.label(one)}, which refuses {one.refused_count} of {one.refused_count + one.call_count} calls"
+            for one in partial
         )
         sentences.append(f"Not compared: {words}.")
     return sentences
