@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -29,10 +29,16 @@ from npu_sim.units import BLOCK_BYTES
 
 if TYPE_CHECKING:
     from npu_sim.authoring.peek import Follower
-    from npu_sim.authoring.queues import TPipe
 
 _WORD = re.compile(r"\w+")
 _COPY = shape_of(SPEC_OF_OP[Op.DATA_COPY])
+
+
+class Closing(Protocol):
+    """What a kernel's end closes: its TPipe."""
+
+    def close(self, frame: FrameType) -> None:
+        """Destroy it, at the line of ``frame``."""
 
 
 class Core:
@@ -59,7 +65,7 @@ class Core:
         self.allocator = Allocator(product)
         self.failing: Violation | None = None
         self.machine: Follower | None = None
-        self.pipe: TPipe | None = None
+        self.pipe: Closing | None = None
         self._names = names
         self._last: FrameType | None = None
         self._owned: set[int] = set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import CodeType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
@@ -15,8 +15,12 @@ from npu_sim.isa.codes import Space
 from npu_sim.memory.gm import GmTensor
 from npu_sim.units import BLOCK_BYTES, align_up
 
-if TYPE_CHECKING:
-    from npu_sim.authoring.core import Core
+
+class Memory(Protocol):
+    """What a tensor is in: the core."""
+
+    def contents(self, tensor: LocalTensor) -> np.ndarray:
+        """Return a copy of the elements of a tensor."""
 
 
 def _element(index: object, what: str) -> int:
@@ -87,7 +91,7 @@ class LocalTensor:
     __slots__ = ("_core", "_generation", "address", "buffer", "data", "end")
     tensor = -1
 
-    def __init__(self, core: Core, buffer: Buffer, data: int, address: int, end: int) -> None:
+    def __init__(self, core: Memory, buffer: Buffer, data: int, address: int, end: int) -> None:
         self._core, self.buffer, self.data, self.address, self.end = core, buffer, data, address, end
         self._generation = buffer.generation
 

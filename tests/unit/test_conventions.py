@@ -107,6 +107,25 @@ def test_module_imports_only_lower_layers(path: Path) -> None:
             assert other[0] < own[0] or other == own, f"{module} imports {name}, which does not stand below it"
 
 
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Not even for types only or inside a function; faces of packages, which hand names on, are no modules here."""
+    modules = {module_name(path): path for path in SOURCES if path.name != "__init__.py"}
+    imports: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        found = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            elif isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+        imports[module] = found & set(modules) - {module}
+    while leaves := [module for module, names in imports.items() if not names & set(imports)]:
+        for module in leaves:
+            del imports[module]
+    # what is left imports only what is left
+    assert {module: sorted(names & set(imports)) for module, names in imports.items()} == {}
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_room_imports_only_the_rooms_it_stands_on(room: str) -> None:
     paths = list((ROOT / room).rglob("*.py"))
