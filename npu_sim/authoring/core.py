@@ -166,7 +166,7 @@ class Core:
         buffer.generation += buffer.is_alive
         if not buffer.is_alive:
             buffer.freed_at = frame.f_code, frame.f_lineno
-        operands = (buffer.space, buffer.address, buffer.byte_count, buffer.number)
+        operands = (int(buffer.space), buffer.address, buffer.byte_count, buffer.number)
         self._append(SPEC_OF_OP[op], frame, operands, (), {})
 
     # Synchronisation -------------------------------------------------------------------------------------------------

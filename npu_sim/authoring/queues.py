@@ -82,19 +82,23 @@ class TQue:
         self.position, self.depth = position_of(position), whole("depth", depth)
         self.name = self.position.name
         self._pipe: TPipe | None = None
+        self._ends: tuple[int, int] | None = None
         self._blocks: list[_Block] = []
         self._queued: deque[_Block] = deque()
         self._cursor = 0
 
     def alloc_tensor(self, dtype: object) -> LocalTensor:
         """AllocTensor: return a free block as elements of ``dtype``; the filling pipe waits until it is empty."""
-        frame, pipe = sys._getframe(1), self._owner(sys._getframe(1))
-        order = [*range(self._cursor, len(self._blocks)), *range(self._cursor)]
-        at = next((i for i in order if not self._blocks[i].buffer.is_alive), None)
-        if at is None:
-            rule = f"AllocTensor of {self.name} must find a free one of its {len(self._blocks)} blocks"
+        frame = sys._getframe(1)
+        pipe, count = self._owner(frame), len(self._blocks)
+        for at in range(self._cursor, self._cursor + count):
+            if not self._blocks[at % count].buffer.is_alive:
+                break
+        else:
+            rule = f"AllocTensor of {self.name} must find a free one of its {count} blocks"
             pipe.core.refuse(frame, StateError, f"{rule}, not wait for ever", Kind.BUFFER_STATE)
-        self._cursor = (at + 1) % len(self._blocks)
+        at %= count
+        self._cursor = (at + 1) % count
         block = self._blocks[at]
         kind = stored_dtype(dtype)
         pipe.core.mark(frame, Op.ALLOC_TENSOR, block.buffer)
@@ -104,7 +108,8 @@ class TQue:
 
     def enque(self, tensor: LocalTensor) -> None:
         """EnQue: the filling pipe says that it has filled the tensor."""
-        frame, pipe = sys._getframe(1), self._owner(sys._getframe(1))
+        frame = sys._getframe(1)
+        pipe = self._owner(frame)
         block = self._block_of(frame, pipe, tensor)
         if block.is_queued:
             pipe.core.refuse(
@@ -123,7 +128,8 @@ class TQue:
 
     def deque(self, dtype: object) -> LocalTensor:
         """DeQue: the emptying pipe waits for the tensor that was queued first, and returns it."""
-        frame, pipe = sys._getframe(1), self._owner(sys._getframe(1))
+        frame = sys._getframe(1)
+        pipe = self._owner(frame)
         if not self._queued:
             pipe.core.refuse(
                 frame,
@@ -142,7 +148,8 @@ class TQue:
 
     def free_tensor(self, tensor: LocalTensor) -> None:
         """FreeTensor: the emptying pipe gives the block back; what it holds is lost."""
-        frame, pipe = sys._getframe(1), self._owner(sys._getframe(1))
+        frame = sys._getframe(1)
+        pipe = self._owner(frame)
         block = self._block_of(frame, pipe, tensor)
         if block.is_queued:
             rule = f"FreeTensor of {self.name} must come behind DeQue"
@@ -156,7 +163,10 @@ class TQue:
         return f"{len(self._queued)} queued"
 
     def _pipes(self, pipe: TPipe) -> tuple[int, int]:
-        return queue_pipes(self._src, self.position, pipe.core.product)
+        if self._ends is None:
+            producer, consumer = queue_pipes(self._src, self.position, pipe.core.product)
+            self._ends = int(producer), int(consumer)
+        return self._ends
 
     def _owner(self, frame: FrameType) -> TPipe:
         if self._pipe is None:

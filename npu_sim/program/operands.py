@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 from functools import cache
 from typing import Any
 
@@ -42,24 +43,26 @@ _PATTERNS = ("value_bits", "mask_low", "mask_high")
 
 
 @cache
-def _parameters(emitter: Callable[..., Any]) -> tuple[tuple[str, int, int], ...]:
-    """Return the name, lowest and highest value of each operand of an emitter, those behind rows and row number."""
+def _parameters(emitter: Callable[..., Any]) -> tuple[tuple[str, int, int, int], ...]:
+    """Return the operands of an emitter behind rows and row number: name, lowest and highest value, highest stored."""
     names = list(inspect.signature(getattr(emitter, "py_func", emitter)).parameters)[2:]
     found = []
     for name in names:
         if name == "i":  # place in an address list
-            found.append((name, 0, np.iinfo(np.int64).max))
+            found.append((name, 0, np.iinfo(np.int64).max, np.iinfo(np.int64).max))
             continue
         limits = np.iinfo(INSTR[FIELDS.get(name, name)])
         high = int(limits.max) - int(limits.min) if name in _PATTERNS else limits.max
-        found.append((name.removesuffix("_elems"), int(limits.min), int(high)))
+        found.append((name.removesuffix("_elems"), int(limits.min), int(high), int(limits.max)))
     return tuple(found)
 
 
-def _whole(value: object) -> int | None:
-    """Return ``value`` as an integer, None if it is none: a bool, a fraction, no number."""
+def _whole(value: object, *, is_switch: bool) -> int | None:
+    """Return ``value`` as an integer, None if it is none: a bool where it is no switch, a fraction, no number."""
+    if isinstance(value, IntEnum):  # most of what is no plain integer
+        return value.value
     if isinstance(value, bool | np.bool_):
-        return None
+        return int(value) if is_switch else None
     if isinstance(value, int | np.integer):
         return int(value)
     if isinstance(value, float | np.floating) and value.is_integer():
@@ -84,13 +87,9 @@ def checked_operands(emitter: Callable[..., Any], values: Sequence[object]) -> t
         "<operand> must be a whole number in [<low>, <high>], not <value>".
     """
     operands = []
-    for (name, low, high), value in zip(_parameters(emitter), values, strict=True):
-        number = value if type(value) is int else _whole(value)
-        if name == _SWITCH and isinstance(value, bool | np.bool_):
-            number = int(value)
+    for (name, low, high, most), value in zip(_parameters(emitter), values, strict=True):
+        number = value if type(value) is int else _whole(value, is_switch=name == _SWITCH)
         if number is None or not low <= number <= high:
             return [], f"{name} must be a whole number in [{low}, {high}], not {shown(value)}"
-        if name in _PATTERNS and number > -low - 1:
-            number += 2 * low
-        operands.append(number)
+        operands.append(number if number <= most else number + 2 * low)
     return operands, None

@@ -119,8 +119,9 @@ def test_every_operand_of_every_emitter_is_checked_against_a_field_of_its_own_wi
     names = {f"emit_{op.name.lower()}" for op in Op if op != Op.NOP} | {"set_feature_map", "set_window"}
     assert len(names) == len(OPS) + 2
     for name in names:
-        for operand, low, high in _parameters(getattr(emit, name)):
+        for operand, low, high, most in _parameters(getattr(emit, name)):
+            assert most == (high if high in (255, 65535) else high & 2**31 - 1 if high < 2**32 else high & 2**63 - 1)
             assert (low, high) in {(0, 255), (0, 65535), (-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1),
                                    (-(2**31), 2**32 - 1), (-(2**63), 2**64 - 1)}, operand  # fmt: skip
-    assert ("event", 0, 255) in _parameters(emit.emit_set_flag)
+    assert ("event", 0, 255, 255) in _parameters(emit.emit_set_flag)
     assert INSTR["event"] == np.uint8
