@@ -10,30 +10,34 @@ from __future__ import annotations
 
 import grp
 import hashlib
+import io
 import logging
 import os
 import pickle
 import pwd
 import re
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from llvmlite import binding as _llvm
 from numba.core import compiler as _compiler
 from numba.core import serialize as _serialize
-
-from npu_sim._without_scipy import refresh
+from numba.core.runtime import nrt as _nrt
 
 # Numba's inner parts are not typed.
 compiler: Any = _compiler
 llvm: Any = _llvm
 serialize: Any = _serialize
+nrt: Any = _nrt
 
 _LOG = logging.getLogger("npu_sim")
 _MAGIC = b"npu-sim compiled code 1\n"
@@ -210,8 +214,36 @@ def _kept(compiled: Any) -> tuple[Any, ...]:
     return (name, kind, (machine_code, names.as_bitcode())), *rest
 
 
+class _Pickler(serialize.NumbaPickler):  # type: ignore[misc]
+    """Keeps a jitted function that stands in a module by its name: the signature of a generator names the function.
+
+    Numba keeps it whole, with all that it calls.
+    """
+
+    def reducer_override(self, value: Any) -> Any:
+        """Return what `pickle` keeps of ``value``."""
+        if isinstance(value, FunctionType):
+            place = value.__module__, value.__name__
+            stands = getattr(sys.modules.get(place[0]), place[1], None)
+            if getattr(stands, "py_func", None) is value:
+                return _function, place
+        return super().reducer_override(value)
+
+
+def _function(module: str, name: str) -> Any:
+    """Return the Python function of a jitted one."""
+    return getattr(import_module(module), name).py_func
+
+
+def _pickled(value: Any) -> bytes:
+    with io.BytesIO() as file:
+        _Pickler(file, protocol=4).dump(value)
+        return file.getvalue()
+
+
 def _loaded(target: Any, kept: tuple[Any, ...]) -> Any:
     """Return compiled code as Numba has it; whoever links it is told that there is nothing to link."""
+    nrt.rtsys.initialize(target)
     compiled = compiler.CompileResult._rebuild(target, *kept)
     compiled.library._shared_module = None
     return compiled
@@ -238,7 +270,6 @@ class CodeCache:
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         """Return the compiled code for a signature, None if there is none."""
-        refresh(target)
         if not _is_usable(self._directory()):
             return None
         path = self._path(signature, target.codegen())
@@ -258,7 +289,7 @@ class CodeCache:
         if not _is_usable(directory) or compiled.library.has_dynamic_globals:
             return
         try:
-            write_whole(self._path(signature, compiled.codegen), serialize.dumps(_kept(compiled)))
+            write_whole(self._path(signature, compiled.codegen), _pickled(_kept(compiled)))
             _prune(os.path.dirname(directory))
         except OSError as error:
             _note(f"compiled code is not kept: {directory} is not usable ({error.strerror})")

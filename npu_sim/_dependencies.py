@@ -127,7 +127,8 @@ class _Walk:
         # a jitted function, an intrinsic, something wrapped: the function in it says what it is
         for inner in ("py_func", "_defn", "__wrapped__", "__func__"):
             if isinstance(function := getattr(value, inner, None), FunctionType):
-                self.texts.append(f"{type(value).__name__} {getattr(value, 'targetoptions', '')}")
+                options = getattr(value, "__dict__", {}).get("targetoptions", "")
+                self.texts.append(f"{type(value).__name__} {options}")
                 self.add(function)
                 return
         kind = value if isinstance(value, type) else type(value)

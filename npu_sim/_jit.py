@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import partial
+from functools import partial, update_wrapper
+from threading import RLock
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -30,6 +31,8 @@ Flag: TypeAlias = bool | np.bool
 Int: TypeAlias = int | np.integer[Any]
 """An integer parameter of jitted code: a Python int, or what a row or an array holds."""
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+_OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 JIT_ENABLED = not bool(config.DISABLE_JIT)
 """False under ``NUMBA_DISABLE_JIT=1``: jitted functions then run as plain Python."""
@@ -59,15 +62,56 @@ def why_not_kept() -> str | None:
     return _code_cache.why_not_kept(_CACHE_PARENT)
 
 
+class Jitted:
+    """A jitted function: Numba's dispatcher, made when it is first asked for anything.
+
+    Of some thousand functions most are only called from others, whose compiled code is read from the cache; to make
+    their dispatchers would take as long as a tenth of a command.
+
+    Parameters
+    ----------
+    function : Python function
+        As written.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        update_wrapper(self, function)
+        self.py_func = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the compiled code; compile it if there is none."""
+        return self._dispatcher(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the dispatcher has by that name; called once for the dispatcher itself."""
+        if name == "_dispatcher":
+            with _MAKING:
+                # another thread may have made it
+                return self.__dict__.get(name) or self.__dict__.setdefault(name, _made(self.py_func))
+        return getattr(self._dispatcher, name)
+
+    @property
+    def _numba_type_(self) -> Any:
+        return self._dispatcher._numba_type_
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return jit, (self.py_func,)
+
+
+_MAKING = RLock()
+
+
+def _made(function: Callable[..., Any]) -> Any:
+    """Return Numba's dispatcher of ``function``, with our cache and our callees."""
+    compiled: Any = _njit(**_OPTIONS, no_cfunc_wrapper=True, pipeline_class=EntryCompiler)(function)
+    compiled._cache = CodeCache(function, partial(cache_directory, function))
+    _share_callees(compiled)
+    return compiled
+
+
 def jit(function: Function) -> Function:
     """Compile ``function`` in nopython mode with our cache; no fastmath, no object mode, no ``parallel``."""
-    compiled: Any = _njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, pipeline_class=EntryCompiler)(
-        function
-    )
-    if JIT_ENABLED:
-        compiled._cache = CodeCache(function, partial(cache_directory, function))
-        _share_callees(compiled)
-    return cast(Function, compiled)
+    return cast(Function, Jitted(function)) if JIT_ENABLED else function
 
 
 def _share_callees(compiled: Any) -> None:

@@ -23,6 +23,7 @@ from numba.core import typing as _typing
 from numba.core.compiler_lock import global_compiler_lock
 
 from npu_sim._pipeline import Compiler, Flags, SimplifiedLibrary, thrifty
+from npu_sim._without_scipy import without_scipy
 
 # Numba's inner parts are not typed, or not as they are used.
 compiler: Any = _compiler
@@ -105,7 +106,8 @@ class EntryCompiler(Compiler):
     """The compiler of a function that Python calls."""
 
     def __init__(self, typing_context: Any, target: Any, library: Any, args: Any, result: Any, flags: Any, locals: Any):
-        super().__init__(typing_context, target, library, args, result, Flags(flags), locals)
+        with without_scipy():
+            super().__init__(typing_context, target, library, args, result, Flags(flags), locals)
 
     def compile_extra(self, function: Callable[..., Any]) -> Any:
         """Compile ``function`` and give its callees their environments, as code loaded from the cache has them."""

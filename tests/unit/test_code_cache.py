@@ -17,6 +17,7 @@ import pytest
 from llvmlite import binding as llvm
 
 from npu_sim import _code_cache, _jit
+from ops.common.kernel_parts import core_share
 
 pytestmark = pytest.mark.skipif(not _jit.JIT_ENABLED, reason="compiles")
 
@@ -288,6 +289,19 @@ def test_what_is_kept_is_machine_code_and_its_names(parent):
     module = llvm.parse_bitcode(names)
     assert {f.name for f in module.functions} == defined
     assert all(len(list(block.instructions)) == 1 for f in module.functions for block in f.blocks)
+
+
+def test_a_jitted_function_of_a_module_is_kept_by_its_name():
+    """So the code of a kernel, whose signature names it, does not hold all that it calls."""
+    function = core_share.py_func
+    kept = _code_cache._pickled(function)
+    assert pickle.loads(kept) is function
+    assert len(kept) < 200
+
+    def inner(x):
+        return x
+
+    assert pickle.loads(_code_cache._pickled(inner))(5) == 5
 
 
 def test_loaded_code_is_called_from_jitted_code_of_others(kept_file):

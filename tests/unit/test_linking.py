@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Barrier, Thread
 
 import numpy as np
 import pytest
@@ -196,3 +197,33 @@ def test_functions_of_one_name_from_different_processes_keep_their_code(tmp_path
     alone = run("1") + run("2")
     assert alone[0] != alone[1]
     assert run("12") == alone
+
+
+def test_a_dispatcher_is_made_when_it_is_first_asked_for():
+    """Not where a function is only written down; one for all threads."""
+
+    @_jit.jit
+    def nine():
+        return 9
+
+    @_jit.jit
+    def eighteen():
+        return 2 * nine()
+
+    assert nine.py_func() == 9
+    assert nine.__name__ == "nine"
+    assert "_dispatcher" not in vars(nine)
+    barrier, made = Barrier(8), []
+
+    def ask():
+        barrier.wait()
+        made.append(nine.get_call_template)
+
+    threads = [Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(made)) == 1
+    assert len(made) == 8
+    assert eighteen() == 18
