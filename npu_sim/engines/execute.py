@@ -239,5 +239,5 @@ def execute_all(launches: Iterable[Launch], product: Product, options: ExecuteOp
         plain = launch.trusted and in_order
         if plain and options.shortcuts and launch.shortcut is not None:
             launch.shortcut(arena, config[3] != 0, options.threads)
-        elif not (plain and options.core_order is None and ran_again(launch, arena, product, config)):
+        elif not (plain and options.core_order is None and ran_again(launch, arena, product, config, options.threads)):
             _Run(launch, arena, product, options, config).run()

@@ -6,6 +6,9 @@ thread that runs them one after the other lets each add to GM at once. So their 
 
 from __future__ import annotations
 
+from threading import RLock
+from weakref import finalize
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,12 +19,18 @@ from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from npu_sim.program.legality import issued_chunks
+from npu_sim.units import MIB
 
-LIMIT_ROWS = 1024
-"""Rows of a launch that are kept, 128 KiB; more take longer than to make them, and are worth several threads."""
+LIMIT_ROWS, SHARED_ROWS = 4096, 1024
+"""Rows of a launch that are kept, 512 KiB; and that are run from there where there are other threads, for which more
+are worth a part each."""
+LIMIT_BYTES = 32 * MIB
+"""Of all rows that are kept."""
 
 
-def ran_again(launch: Launch, arena: npt.NDArray[np.uint8], product: Product, config: npt.NDArray[np.int64]) -> bool:
+def ran_again(
+    launch: Launch, arena: npt.NDArray[np.uint8], product: Product, config: npt.NDArray[np.int64], threads: int
+) -> bool:
     """Run a trusted launch in program order on ``arena`` from rows that were kept; return whether it was possible.
 
     Not the first time, nor if it has too many rows or cores that run by turns, or has a row that cannot be carried out,
@@ -29,14 +38,15 @@ def ran_again(launch: Launch, arena: npt.NDArray[np.uint8], product: Product, co
     """
     if launch.by_turns:
         return False
-    kept = launch.kept
+    kept, limit = launch.kept, LIMIT_ROWS if threads == 1 else SHARED_ROWS
     if kept.rows is None:
         # threads that meet here keep the same twice
-        if kept.runs == 1:
-            kept.rows = _few_rows(launch)
-        kept.runs = min(kept.runs + 1, 2)
+        if 0 <= kept.looked < limit:
+            kept.rows = _few_rows(launch, limit)
+            kept.looked = limit
+        kept.looked = max(kept.looked, 0)
     rows = kept.rows
-    if rows is None:
+    if rows is None or len(rows) > limit:
         return False
     sink = np.zeros(SINK_LENGTH, np.int64)
     sink[3] = config[3]
@@ -53,14 +63,40 @@ def ran_again(launch: Launch, arena: npt.NDArray[np.uint8], product: Product, co
 _NO_RUNS, _NO_BYTES = np.zeros((0, 4), np.int64), np.zeros(0, np.uint8)
 
 
-def _few_rows(launch: Launch) -> np.ndarray | None:
+class _Shelf:
+    """How many bytes of rows there are."""
+
+    def __init__(self) -> None:
+        # rows may go while this thread counts others
+        self._lock = RLock()
+        self._used = 0
+
+    def has_room_for(self, rows: np.ndarray) -> bool:
+        """Return whether ``rows`` can be kept, and count them as long as they exist."""
+        with self._lock:
+            if self._used + rows.nbytes > LIMIT_BYTES:
+                return False
+            self._used += rows.nbytes
+        finalize(rows, self._give_back, rows.nbytes)
+        return True
+
+    def _give_back(self, byte_count: int) -> None:
+        with self._lock:
+            self._used -= byte_count
+
+
+_SHELF = _Shelf()
+
+
+def _few_rows(launch: Launch, limit: int) -> np.ndarray | None:
     """Return the issued rows of all cores, phase after phase, or None if they are many."""
-    buffer, parts, count = empty_rows(max(LIMIT_ROWS, launch.step_rows)), [], 0
+    buffer, parts, count = empty_rows(max(limit, launch.step_rows)), [], 0
     for phase in range(launch.phase_count):
         for core in range(launch.core_count):
             for rows in issued_chunks(launch, core, phase, buffer):
                 count += len(rows)
-                if count > LIMIT_ROWS:
+                if count > limit:
                     return None
                 parts.append(rows.copy())
-    return join_rows(parts)
+    joined = join_rows(parts)
+    return joined if _SHELF.has_room_for(joined) else None

@@ -83,9 +83,12 @@ Shortcut = Callable[[npt.NDArray[np.uint8], bool, int], None]
 
 @dataclass(slots=True)
 class KeptRows:
-    """What `engines.execute` keeps of a launch: how often it ran (2: or more), and then its rows, INSTR[n], if few."""
+    """What `engines.execute` keeps of a launch: its rows, INSTR[n], if it ran before and they are few.
 
-    runs: int = 0
+    ``looked`` says how many it was looked whether there are at most; 0: it ran once, -1: it did not.
+    """
+
+    looked: int = -1
     rows: np.ndarray | None = None
 
 

@@ -14,6 +14,7 @@ from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.errors import ProgramError
 from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Space
+from npu_sim.isa.row import ROW_BYTES
 from npu_sim.products import get_product
 from tests.unit.small_launches import launch_of
 
@@ -112,6 +113,39 @@ def test_many_rows_are_made_each_time(monkeypatch):
     for _ in range(2):
         total(fits)
     assert len(fits.kept.rows) == 24
+
+
+def test_more_rows_are_kept_for_one_thread_alone(monkeypatch):
+    launch, asked = counted_launch(value)
+    monkeypatch.setattr(execute_again, "SHARED_ROWS", 23)
+    two = replace(OPTIONS, threads=2)
+    for _ in range(3):
+        total(launch, two)
+    assert launch.kept.rows is None
+    first = total(launch)
+    before = len(asked)
+    assert total(launch) == first
+    assert len(launch.kept.rows) == 24
+    assert len(asked) == before
+    assert total(launch, two) == first
+    assert len(asked) > before
+
+
+def test_rows_of_all_launches_are_kept_within_a_limit(monkeypatch):
+    monkeypatch.setattr(execute_again, "_SHELF", execute_again._Shelf())
+    monkeypatch.setattr(execute_again, "LIMIT_BYTES", 24 * ROW_BYTES)
+
+    def ran_thrice():
+        launch, _ = counted_launch(value)
+        for _ in range(3):
+            total(launch)
+        return launch
+
+    one, other = ran_thrice(), ran_thrice()
+    assert one.kept.rows is not None
+    assert other.kept.rows is None
+    del one
+    assert ran_thrice().kept.rows is not None
 
 
 def test_row_that_cannot_be_carried_out_is_found_each_time():
