@@ -44,9 +44,6 @@ _CORES = re.compile(r"__(vector|cube|mix)__\b(?:\s*\(\s*(\d+)\s*,\s*(\d+)\s*\))?
 """Attributes of a kernel that say which cores it is for; those of ``__mix__`` are Cube and vector cores."""
 _TASK_KIND = re.compile(r"KERNEL_TASK_TYPE(?:_DEFAULT)?\s*\([^)]*?KERNEL_TYPE_(\w+)\s*\)")
 _CUBE_NAMES = re.compile(r"\b(Mmad|Fixpipe|LoadData|LoadDataWithTranspose|Matmul|MatmulImpl|REGIST_MATMUL_OBJ)\b")
-_VECTOR_NAMES = re.compile(
-    r"\b(VECIN|VECOUT|VECCALC|Add|Adds|Mul|Muls|Cast|Duplicate|Exp|DataCopyPad|ReduceSum|ASCEND_IS_AIV)\b"
-)
 
 
 @dataclass(frozen=True, slots=True)

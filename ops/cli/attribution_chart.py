@@ -6,21 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ops.cli.attribution_table import WORDS, attribution_lines
+from ops.cli.bars import Bar, Bars
 from ops.studies.attribution_report import CAUSES, AttributionRow, Cause
 
 _NAME, _BAR, _NOTE, _LINE, _CHARACTER, _ROWS = 300, 640, 120, 20, 7, 40
 _NAME_LENGTH = _NAME // _CHARACTER
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
-    """The share of one cause: place and width, colour (a number of `CAUSES`), what it is, and that where it fits."""
-
-    x: float
-    width: float
-    number: int
-    words: str
-    label: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,22 +20,12 @@ class BarLine:
     y: int
     name: str
     full: str
-    segments: tuple[Segment, ...]
+    segments: tuple[Bar, ...]
     end: float
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bars:
-    """Bars that fit a page."""
-
-    width: int
-    height: int
-    name_end: int
-    lines: tuple[BarLine, ...]
-
-
-def attribution_bars(rows: Sequence[AttributionRow]) -> tuple[Bars, ...]:
+def attribution_bars(rows: Sequence[AttributionRow]) -> tuple[Bars[BarLine], ...]:
     """Return a bar for each line of the table.
 
     A full bar is the squared error. What a bar is shorter than that is the share of the cross terms; where they are
@@ -88,8 +68,8 @@ def _line(y: int, cells: Sequence[str], row: AttributionRow) -> BarLine:
     )
 
 
-def _segment(x: float, width: float, cause: Cause, share: float) -> Segment:
+def _segment(x: float, width: float, cause: Cause, share: float) -> Bar:
     label = f"{cause} {share:.0%}"
     fits = len(label) * _CHARACTER < width
     words = f"{WORDS[cause]}: {share:.2%}"
-    return Segment(x=round(x, 1), width=round(width, 1), number=CAUSES.index(cause), words=words, label=label * fits)
+    return Bar(x=round(x, 1), width=round(width, 1), number=CAUSES.index(cause), words=words, label=label * fits)

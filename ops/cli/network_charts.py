@@ -11,6 +11,7 @@ import numpy as np
 from npu_sim.engines.intervals import TimeInterval
 from npu_sim.engines.timeline_result import CoreSpans
 from npu_sim.isa.op import Op, Pipe
+from ops.cli.bars import Bar, Bars
 from ops.cli.precision_charts import Label
 from ops.cli.timing_text import PIPES
 from ops.studies.launch_times import seconds_words
@@ -38,17 +39,6 @@ _BINS = 430
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """A part of a line: place, width, number of its kind, and what it is in words."""
-
-    x: float
-    width: float
-    number: int
-    words: str
-    label: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BarLine:
     """A line of bars with its name and, behind it, its sum, which is expected between two places."""
 
@@ -59,16 +49,6 @@ class BarLine:
     low: float
     high: float
     sum: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bars:
-    """Lines of bars on one scale."""
-
-    width: int
-    height: int
-    name_end: int
-    lines: tuple[BarLine, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,14 +98,14 @@ class RooflineChart:
     up: tuple[Label, ...]
 
 
-def setting_bars(report: NetworkReport) -> tuple[Bars, ...]:
+def setting_bars(report: NetworkReport) -> tuple[Bars[BarLine], ...]:
     """Return the time of an image in each setting, by what it is spent on."""
     return _bars(
         [(report.label(times), seconds_by_kind(times), times.task, times.setting.batch) for times in report.comparable]
     )
 
 
-def layer_bars(times: StepTimes) -> tuple[Bars, ...]:
+def layer_bars(times: StepTimes) -> tuple[Bars[BarLine], ...]:
     """Return the time of each layer, equal ones together, by what it is spent on."""
     return _bars([(layer.layer.label, _kinds_of(layer), layer.task, 1) for layer in times.layers if layer.calls])
 
@@ -138,7 +118,7 @@ def _kinds_of(layer: LayerTimes) -> dict[str, float]:
     return found
 
 
-def _bars(lines: Sequence[tuple[str, dict[str, float], TimeInterval, int]]) -> tuple[Bars, ...]:
+def _bars(lines: Sequence[tuple[str, dict[str, float], TimeInterval, int]]) -> tuple[Bars[BarLine], ...]:
     """Return lines of (name, seconds by kind, bounds of their sum, divisor) in pieces for a page, on one scale."""
     most = max((task.high_seconds / divisor for _, _, task, divisor in lines), default=0.0) or 1.0
     made: list[BarLine] = []

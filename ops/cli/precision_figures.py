@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ops.cli import precision_charts as charts
-from ops.cli.attribution_chart import Bars, attribution_bars, used_causes
+from ops.cli.attribution_chart import BarLine, attribution_bars, used_causes
+from ops.cli.bars import Bars
 from ops.cli.precision_picture import require_matplotlib
 from ops.cli.precision_table import merged
 from ops.studies.attribution_report import AttributionRow
@@ -140,7 +141,7 @@ def _heat(piece: charts.HeatMap, title: str) -> _Sheet:
     return sheet
 
 
-def _causes(bars: Bars, rows: Sequence[AttributionRow]) -> _Sheet:
+def _causes(bars: Bars[BarLine], rows: Sequence[AttributionRow]) -> _Sheet:
     sheet = _titled(bars.width, bars.height, "Share of the squared error that each cause makes")
     x, y = _MARGIN, _MARGIN + _TITLE
     for line in bars.lines:

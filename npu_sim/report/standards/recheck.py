@@ -21,7 +21,6 @@ from npu_sim.report.standards.double_benchmark import DOUBLE_BENCHMARKS
 from npu_sim.report.standards.verdict import Check, Verdict
 
 MIN_RUNS = 200
-ADVISED_RUNS = 1000
 RESAMPLES = 2000
 _LOWER = RESAMPLES * 25 // 1000
 _UPPER = RESAMPLES - _LOWER + 1
