@@ -213,7 +213,9 @@ class Core:
 
         Flags that are set stay set, and buffers keep what they hold.
         """
+        frame = sys._getframe(1)
         self.recorder.phases.append(self.recorder.count)
+        self.recorder.syncs.append(line_of(frame.f_code, frame.f_lineno))
 
     # Instructions ----------------------------------------------------------------------------------------------------
 

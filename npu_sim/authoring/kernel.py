@@ -16,6 +16,7 @@ from npu_sim.authoring.core import Core
 from npu_sim.authoring.peek import Follower
 from npu_sim.authoring.recorder import Sites
 from npu_sim.authoring.run import KernelRun
+from npu_sim.authoring.sync_all import Syncs, refuse_unpaired
 from npu_sim.debug.execution import Execution
 from npu_sim.debug.machine import Machine
 from npu_sim.engines.execute import ExecuteOptions, execute
@@ -126,10 +127,14 @@ class KernelFunction:
         groups = self._cores(chip, blocks)
         sites, names = Sites(), dict[int, str]()
         programs: dict[CoreKind, list[list[np.ndarray]]] = {}
+        syncs: list[Syncs] = []
         for kind, count in groups.items():
-            programs[kind] = [
-                self._program(Core(chip, kind, index, count, sites, names), arguments) for index in range(count)
-            ]
+            programs[kind] = []
+            for index in range(count):
+                core = Core(chip, kind, index, count, sites, names)
+                programs[kind].append(self._program(core, arguments))
+                syncs.append(Syncs(kind, index, core.recorder.syncs))
+        refuse_unpaired(syncs, chip)
         launch = launch_of(
             self.name,
             [core for cores in programs.values() for core in cores],

@@ -90,12 +90,15 @@ class Recorder:
         Rows so far, through the phases.
     phases : list of int
         Number of the first row of each phase.
+    syncs : list of SourceLine
+        Where each phase but the first was begun.
     tile : int
         Label of the rows that follow.
     """
 
     def __init__(self, sites: Sites) -> None:
         self.sites, self.count, self.phases, self.tile = sites, 0, [0], -1
+        self.syncs: list[SourceLine] = []
         self._rows = empty_rows(_FIRST_CAPACITY)
 
     @property

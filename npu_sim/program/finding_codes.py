@@ -81,6 +81,10 @@ CODES: dict[Kind, Code] = {
     Kind.SYNC_UNPAIRED: Code(
         "error", "synccheck", "A SetFlag without WaitFlag, or a WaitFlag without SetFlag", "set and wait in pairs"
     ),
+    Kind.SYNC_ALL_UNPAIRED: Code(
+        "error", "synccheck", "A SyncAll that not every core calls: the others would wait for ever",
+        "call it on every core, those without work too",
+    ),
     Kind.SYNC_DUPLICATE: Code(
         "error", "synccheck", "A flag is set again before it was waited for", "wait before, or use another event"
     ),

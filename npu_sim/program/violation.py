@@ -24,6 +24,7 @@ class Kind(Enum):
     SYNC_WRITE_HAZARD = "ErrorSync1"
     SYNC_READ_HAZARD = "ErrorSync2"
     SYNC_UNPAIRED = "ErrorSync3"
+    SYNC_ALL_UNPAIRED = "ErrorSync3/all"
     SYNC_DUPLICATE = "ErrorSync4"
     WRITE_UNREAD = "ErrorWrite3"
     BUFFER_LEAK = "ErrorLeak"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import linecache
 import re
 import runpy
 import sys
@@ -293,6 +294,35 @@ def test_mixed_kernel_hands_blocks_on_by_flags_between_cores():
     np.testing.assert_array_equal(machine.tensor("y").reshape(y.shape), y)
     found = product.record(a, b, c, y, True, blocks=2).findings
     assert {(v.kind, v.core) for v in found} == {(Kind.SYNC_READ_HAZARD, 2), (Kind.SYNC_UNPAIRED, 0)}
+
+
+@pytest.mark.parametrize("calls", [(1, 0, 0), (1, 1, 2), (0, 1, 1), (2, 2, 2), (0, 0, 0)])
+def test_sync_all_that_some_cores_do_not_call_is_refused_at_its_line(calls):
+    @kernel
+    def meets(core):
+        for _ in range(calls[core.block_idx]):
+            core.sync_all()
+
+    if len(set(calls)) == 1:
+        meets(blocks=3)
+        return
+    core = calls.index(max(calls))
+    text = f"vector core {core} calls it {max(calls)} times, vector core {calls.index(min(calls))} {min(calls)} times"
+    with pytest.raises(StateError, match=text) as caught:
+        meets(blocks=3)
+    assert caught.value.refusal.kind is Kind.SYNC_ALL_UNPAIRED
+    assert linecache.getline(caught.value.refusal.file, caught.value.refusal.line).strip() == "core.sync_all()"
+
+
+def test_both_kinds_of_cores_of_a_mixed_kernel_meet_at_sync_all():
+    @kernel(kind="mix")
+    def meets(core, both):
+        if core.is_vector or both:
+            core.sync_all()
+
+    meets(True, blocks=1)
+    with pytest.raises(StateError, match="vector core 0 calls it 1 times, cube core 0 0 times"):
+        meets(False, blocks=1)
 
 
 def test_call_is_recorded_for_the_command_line():
