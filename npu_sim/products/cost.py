@@ -146,7 +146,7 @@ class CostParams:
         is read, prologue and epilogue.
     kernel_start_cycles, vector_start_cycles : int
         Time between the starts of two cores of a kernel of the kinds "kernel" and "vector".
-    {kernel,matmul,vector,cast,trans_data,transpose,reduce_sum}_model_error_permille : int
+    {kernel,matmul,vector_product,vector,cast,trans_data,transpose,reduce_sum}_model_error_permille : int
         What the model leaves open beside its parameters, by kind of kernel (`Launch.error_kind`): half the width of the
         logarithm of a time in which four of five measured kernels lie.
     phase_barrier_cycles, cross_core_cycles : int
@@ -272,6 +272,7 @@ class CostParams:
     reduce_sum_fixed_cycles: int
     kernel_model_error_permille: int
     matmul_model_error_permille: int
+    vector_product_model_error_permille: int
     cast_model_error_permille: int
     vector_model_error_permille: int
     trans_data_model_error_permille: int

@@ -25,6 +25,7 @@ from ops.studies.calls.poolings import PoolingGradientRequest, PoolingRequest
 from ops.studies.calls.products import MatrixProductRequest
 from ops.studies.calls.read_convolution import GivenConvolution, read_convolution
 from ops.studies.calls.read_moves import in_dtype
+from ops.studies.calls.vector_products import vector_product_request
 from ops.studies.layers import GRADIENTS, GradientName
 
 TimedScope = Literal["call", "kernel", "core_time"]
@@ -139,12 +140,16 @@ def read_matmul(fields: Fields, product: Product, scope: TimedScope) -> Request:
     ``trans_a``, ``trans_b``; ``bias``; ``out_dtype``; ``b_batched`` (true with a batch); ``a_format``, ``b_format``,
     ``c_format``: FRACTAL_NZ or none; ``tiling``: a tuning record of CANN's; ``block_dim``: cores. A core time is what
     such records hold, of 16-bit products that TBE's static schedule runs again and again in FRACTAL_NZ; the kernel of
-    these takes a bias along, which is not timed. On cores that multiply nothing wider, the casts before it are no part
-    of its time.
+    these takes a bias along, which is not timed. The kernel of fp32 runs on the vector unit where the Cube has none,
+    unless ``compute`` says that the Cube multiplies fp16: casts before it are then no part of its time.
     """
     dtype, compute = types_of(fields, product, "fp32")
     if wrong := [one for one in (dtype, compute) if one not in ("fp16", "bf16", "fp32", "hf32")]:
         raise RequestError(f"operands of a matrix product must be fp16, bf16 or fp32 here, not {wrong[0]}")
+    # nothing but a whole call casts them for the Cube
+    is_for_vectors = (
+        scope != "call" and dtype == "fp32" and not product.core.is_split and not fields.has("compute", "compute_dtype")
+    )
     if scope == "core_time" and DTYPES[compute].item_bytes == 2:
         dtype = compute
     code = fields.number("trans_code", default=0)
@@ -166,7 +171,7 @@ def read_matmul(fields: Fields, product: Product, scope: TimedScope) -> Request:
     for name, extent, least in (("m", m, 0), ("k", k, 0), ("n", n, 0), ("batch", batch, 1)):
         if extent < least:
             raise RequestError(f"{name} must be at least {least}, not {shown(extent)}")
-    in_fractals = scope == "core_time" and dtype != "fp32"
+    in_fractals = scope == "core_time" and dtype != "fp32" and not is_for_vectors
     fractals = [
         fields.format(f"{name}_format", default="FRACTAL_NZ" if in_fractals else "") == "FRACTAL_NZ" for name in "abc"
     ]
@@ -174,6 +179,8 @@ def read_matmul(fields: Fields, product: Product, scope: TimedScope) -> Request:
         m=m, n=n, k=k, a_transposed=turned[0], b_transposed=turned[1], batch=batch,
         b_batched=fields.flag("b_batched", default=batch > 1), a_nz=fractals[0], b_nz=fractals[1], c_nz=fractals[2],
     )  # fmt: skip
+    if is_for_vectors and min(m, k, n) > 0 and not shape.a_nz and not shape.b_nz:
+        return vector_product_request(shape, _has_bias(fields) and batch == 1, fields.block_dim())
     tiling = _tiling(fields, shape)
     result = fields.dtype("out_dtype", "output_dtype", default="")
     return MatrixProductRequest(
