@@ -6,20 +6,18 @@ operands, without addresses in GM (`npu_sim.program.row_digest`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from npu_sim._jit import JIT_ENABLED, Flag, jit
+from npu_sim._jit import Flag, jit
 from npu_sim.engines.timeline_memory import READ, STORED, no_extents
 from npu_sim.isa.codes import Space
 from npu_sim.isa.gm_extent import gm_extent, space_of
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
-from npu_sim.program.launch import Launch, PhaseKernels
+from npu_sim.program.launch import Launch
 from npu_sim.program.row_digest import IN_USE, LANES, MASKS, mix_operands, mixed
 
 _NO_GM_BITS = np.uint64(0)
@@ -64,32 +62,20 @@ def _note(
     lanes[0] = first
 
 
-def _made_walk(kernel: Any) -> Callable[..., bool]:
-    """Return a function that notes the rows of all cores of one phase."""
-
-    def walk(rows, words, params, phase, masks, in_use, lanes, gm_extents, states):  # type: ignore[no-untyped-def]
-        for core in range(lanes.shape[0]):
-            state = states[core]
-            for count in kernel(rows, params, core, phase):
-                if count < 0 or count > len(rows):
-                    return False
-                issue(rows, count, state)
-                _note(rows, words, count, masks, in_use, lanes[core], gm_extents)
-        return True
-
-    return walk
-
-
-@cache
-def _compiled_walk(kernel: Any) -> Callable[..., bool]:
-    return jit(_made_walk(kernel))
-
-
-def _walk(kernel: Any, phase: int) -> Callable[..., bool]:
-    """Return the walk of a phase: compiled if the kernel is; a kernel in plain Python may be made for one launch."""
-    if isinstance(kernel, PhaseKernels):
-        kernel = kernel.phases[phase]
-    return _compiled_walk(kernel) if JIT_ENABLED and hasattr(kernel, "py_func") else _made_walk(kernel)
+@jit
+def _take(
+    rows: np.ndarray,
+    words: np.ndarray,
+    n: int,
+    core_state: np.ndarray,
+    masks: np.ndarray,
+    in_use: np.ndarray,
+    lanes: np.ndarray,
+    gm_extents: np.ndarray,
+) -> None:
+    """Issue rows ``[0, n)`` of a core and note them."""
+    issue(rows, n, core_state)
+    _note(rows, words, n, masks, in_use, lanes, gm_extents)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,11 +118,10 @@ def classify(launch: Launch, rows: np.ndarray, with_extents: bool) -> CoreClasse
         lanes = np.zeros((cores, LANES), np.uint64)
         if not launch.keeps_cores:
             states[:] = 0
-        # A kernel that says it wrote more than there is room for is refused when its cores are timed.
         with np.errstate(over="ignore"):
-            walk = _walk(launch.kernel, phase)
-            is_whole = walk(rows, words, launch.params, phase, MASKS, IN_USE, lanes, extents, states)
+            for core, own, state in zip(range(cores), lanes, states, strict=True):
+                for count in launch.rows(core, phase, rows):
+                    _take(rows, words, count, state, MASKS, IN_USE, own, extents)
         firsts: dict[bytes, int] = {}
-        keys = [line.tobytes() for line in lanes] if is_whole else [bytes([core]) for core in range(cores)]
-        first_of.append(np.array([firsts.setdefault(key, core) for core, key in enumerate(keys)]))
+        first_of.append(np.array([firsts.setdefault(line.tobytes(), core) for core, line in enumerate(lanes)]))
     return CoreClasses(tuple(first_of), extents)

@@ -17,7 +17,7 @@ from npu_sim.errors import ShapeError
 from npu_sim.isa.codes import Pipe
 from npu_sim.products.cost import CostParams
 
-CHUNK_ROWS = 1024
+CHUNK_ROWS = 4096
 PIPE_NAMES = tuple(Pipe(pipe).name for pipe in range(PIPES))
 PART_NAMES = (*PIPE_NAMES, "latency", "phase_barrier", "memory", "kernel_fixed")
 """Parts of the critical path: occupancy of each pipe (S: issue), latency, barriers between phases, what L2 and memory
