@@ -17,6 +17,7 @@ from npu_sim.budget import reserve
 from npu_sim.errors import ShapeError
 from npu_sim.isa.codes import Data
 from npu_sim.memory.core import POISON_BYTE
+from npu_sim.memory.pages import give_back_pages
 from npu_sim.units import MIB, align_up
 
 GM_ALIGN_BYTES = 512
@@ -169,6 +170,11 @@ class GlobalMemory:
 
     def _taken(self) -> npt.NDArray[np.uint8]:
         return _SPARE.take(reserve("Global memory of a launch", self.total_bytes))
+
+    def forget(self, tensor: GmTensor) -> None:
+        """Give the memory of ``tensor`` back to the host: nobody reads it again before it is written."""
+        if self._arena is not None:
+            give_back_pages(self._arena[tensor.address : tensor.address + tensor.byte_count])
 
     def release(self) -> None:
         """Give the arena up: nobody may hold a view into it. Using it again starts anew."""

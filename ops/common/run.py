@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from npu_sim.budget import reserve
 from npu_sim.crew import run_parts
 from npu_sim.dtypes.formats import DTYPES
-from npu_sim.engines.execute import ExecuteOptions
+from npu_sim.engines.execute import ExecuteOptions, execute_all
 from npu_sim.layouts.transform import BYTES_PER_THREAD
 from npu_sim.memory.gm import GlobalMemory
+from npu_sim.units import MIB
 from ops.common.arguments import Argument
 from ops.common.pipeline import Buffer, CallPlan, run_steps
 from ops.common.tensor_desc import TensorDesc
+
+_LARGE_BYTES = 64 * MIB
+"""Global memory from which on tensors are there only from the first step that needs them to the last."""
 
 
 def _words(gm: GlobalMemory, calls: CallPlan, buffer: Buffer) -> np.ndarray:
@@ -54,17 +58,48 @@ def run_planned(
     if not options.poison:
         outputs = [argument.buffer for argument in arguments.values() if argument.buffer.role == "output"]
         gm.allocate(calls.places[buffer] for buffer in outputs if not buffer.preserved)
-    for name, argument in arguments.items():
-        if argument.buffer.role != "output" or argument.buffer.preserved:
-            words = _words(gm, calls, argument.buffer)
-            copy_words(words, _touched(descs[name], tensors[name], words), options.threads)
+    filled = {a.buffer: name for name, a in arguments.items() if a.buffer.role != "output" or a.buffer.preserved}
+
+    def fill(buffer: Buffer) -> None:
+        name, words = filled[buffer], _words(gm, calls, buffer)
+        copy_words(words, _touched(descs[name], tensors[name], words), options.threads)
+
+    is_large = calls.gm.total_bytes >= _LARGE_BYTES
+    if not is_large:
+        for buffer in filled:
+            fill(buffer)
     for buffer, values in (constants or {}).items():
         gm.view(calls.places[buffer], values.dtype, values.shape)[...] = values
-    run_steps(calls, options, gm)
+    if is_large:
+        _run_sparingly(calls, options, gm, filled, fill)
+    else:
+        run_steps(calls, options, gm)
     for name, argument in arguments.items():
         if argument.buffer.role == "output":
             _write_back(_words(gm, calls, argument.buffer), argument, descs[name], tensors[name], options.threads)
     gm.release()
+
+
+def _run_sparingly(
+    calls: CallPlan,
+    options: ExecuteOptions,
+    gm: GlobalMemory,
+    filled: Mapping[Buffer, str],
+    fill: Callable[[Buffer], None],
+) -> None:
+    """Run step after step, each input ``filled`` before its first one; what no later step needs is forgotten."""
+    uses: dict[Buffer, list[int]] = {}
+    for number, planned in enumerate(calls.steps):
+        for buffer in (*planned.step.reads, *planned.step.writes):
+            uses.setdefault(buffer, []).append(number)
+    for number, planned in enumerate(calls.steps):
+        for buffer in filled:
+            if uses[buffer][0] == number:
+                fill(buffer)
+        execute_all(planned.kernel.launches, calls.product, options, gm)
+        for buffer, numbers in uses.items():
+            if numbers[-1] == number and buffer.role != "output":
+                gm.forget(calls.places[buffer])
 
 
 def empty_results(calls: CallPlan, descs: Mapping[str, TensorDesc]) -> dict[str, np.ndarray]:
