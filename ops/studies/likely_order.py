@@ -6,6 +6,7 @@ line is wrong most often. Where none lacks it, a flag or a barrier stands on the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,6 +25,8 @@ _BEFORE = 4
 """Rows between a flag or barrier and the instruction that should stand on its other side."""
 _SHARING = 4
 """Rows nearest to a flag of which one shares bytes with what the flag is for."""
+_WAITS = 6
+"""Waits before the last work of a pipe that may be for what a row reads."""
 _OTHER = {Op.SET_FLAG: Op.WAIT_FLAG, Op.WAIT_FLAG: Op.SET_FLAG}
 
 
@@ -319,10 +322,25 @@ def behind_its_reader(violation: Violation, rows: np.ndarray) -> LikelyRow | Non
     return LikelyRow(core, found, words)
 
 
-def without_work(violation: Violation, rows: np.ndarray) -> LikelyRow | None:
-    """Return where the pipe that a reader waited for waits itself, if it did nothing behind that."""
+def without_work(violation: Violation, rows: np.ndarray, *, is_near: bool = True) -> LikelyRow | None:
+    """Return where the pipe that a reader waited for waits itself, if it did nothing behind that.
+
+    Waits behind what the reader's pipe did before are looked at, or, if not ``is_near``, the last ones before that.
+    """
     core = violation.core
-    for wait in _flags_in_front(rows, violation.row):
+    for wait, at, working in handed_over(rows, violation.row, is_near=is_near):
+        if wait < 0 or (len(working) and working[-1] > wait):
+            continue
+        pipe = pipe_name(int(rows["pipe"][at]))
+        return LikelyRow(core, wait, f"{pipe} waits at core {core} row {wait} and does nothing up to row {at} SetFlag")
+    return None
+
+
+def handed_over(
+    rows: np.ndarray, row: int, *, is_near: bool = True
+) -> Iterator[tuple[int, int, npt.NDArray[np.int64]]]:
+    """Yield what other pipes did for a row: their last wait (-1: none) before the flag, the flag, and what they did."""
+    for wait in _flags_in_front(rows, row, is_near=is_near):
         source, target = _ends(rows[wait])
         first = max(wait - REACH, 0)
         near = rows[first:wait]
@@ -332,22 +350,18 @@ def without_work(violation: Violation, rows: np.ndarray) -> LikelyRow | None:
             continue
         at = first + int(np.flatnonzero(sets)[-1])
         own = first + np.flatnonzero(rows["pipe"][first:at] == source)
-        working = own[working_rows(rows[own])]
         waits = own[rows["op"][own] == Op.WAIT_FLAG]
-        if not len(waits) or (len(working) and working[-1] > waits[-1]):
-            continue
-        words = f"{pipe_name(source)} waits at core {core} row {waits[-1]} and does nothing up to row {at} SetFlag"
-        return LikelyRow(core, int(waits[-1]), words)
-    return None
+        yield int(waits[-1]) if len(waits) else -1, at, own[working_rows(rows[own])]
 
 
-def _flags_in_front(rows: np.ndarray, row: int) -> list[int]:
-    """Return the waits of a row's pipe since what it did before, the nearest first."""
+def _flags_in_front(rows: np.ndarray, row: int, *, is_near: bool) -> list[int]:
+    """Return the waits of a row's pipe since what it did before, or the `_WAITS` before that; the nearest first."""
     own = np.flatnonzero(rows["pipe"][:row] == rows["pipe"][row])[-REACH:]
     working = own[working_rows(rows[own])]
-    behind = own[own > working[-1]] if len(working) else own
-    waits: list[int] = behind[rows["op"][behind] == Op.WAIT_FLAG][::-1].tolist()
-    return waits
+    is_wait = rows["op"][own] == Op.WAIT_FLAG
+    is_behind = own > working[-1] if len(working) else np.ones(len(own), np.bool_)
+    waits: list[int] = own[is_wait & (is_behind == is_near)][::-1].tolist()
+    return waits if is_near else waits[:_WAITS]
 
 
 def idle_wait(rows: np.ndarray, core: int, row: int) -> LikelyRow | None:

@@ -13,12 +13,14 @@ import numpy.typing as npt
 
 from npu_sim.isa.codes import Space
 from npu_sim.isa.footprint import READ
+from npu_sim.isa.names import pipe_name
 from npu_sim.isa.op import Op
 from npu_sim.program.disassemble import name_of
 from npu_sim.program.violation import Kind, Violation
 from ops.studies.likely_order import (
     behind_its_reader,
     beside_flag,
+    handed_over,
     idle_wait,
     unordered,
     without_barrier,
@@ -59,7 +61,14 @@ def likely_row(
         return None
     rows = rows_of(violation.core)
     if kind in HOLES:
-        return behind_its_reader(violation, rows) or without_work(violation, rows) or _short(violation, rows)
+        return (
+            behind_its_reader(violation, rows)
+            or without_work(violation, rows)
+            or _short(violation, rows)
+            or _unfilled(violation, rows)
+            or _beside_operand(violation, rows)
+            or without_work(violation, rows, is_near=False)
+        )
     if kind in _FLAGS:
         return beside_flag(violation, rows)
     if kind in (Kind.SYNC_READ_HAZARD, Kind.SYNC_WRITE_HAZARD):
@@ -129,6 +138,82 @@ def _short(violation: Violation, rows: np.ndarray) -> LikelyRow | None:
         if end_of(runs_of(rows, number), space, violation.start) == violation.start:
             return _writes_up_to(violation, rows, violation.core, number)
     return None
+
+
+def _unfilled(violation: Violation, rows: np.ndarray) -> LikelyRow | None:
+    """Return the row beside which the one is missing that should fill a named buffer, in which nothing is written.
+
+    The pipe that sets a flag for the reader behind AllocTensor should have: buffers are filled in the order in which
+    they were allocated, as far as others are between AllocTensor and the flag.
+    """
+    at, core = violation.row, violation.core
+    first = max(at - REACH, 0)
+    allocation = _allocation(rows, at, int(violation.space), violation.start, first)
+    if allocation < 0:
+        return None
+    start = int(rows["dst"][allocation])
+    bytes_of = np.array([[violation.space, READ, start, rows["count"][allocation], 1, 0]], np.int64)
+    between = allocation + 1 + working_rows(rows[allocation + 1 : at])
+    numbers = np.arange(allocation + 1, at)
+    sets = numbers[(rows["op"][numbers] == Op.SET_FLAG) & (rows["peer"][numbers] == rows["pipe"][at])]
+    if not len(sets) or overlapping(rows, between.tolist(), bytes_of) >= 0:
+        return None
+    flag = int(sets[0])
+    pipe = rows["pipe"][flag]
+    where, number = "in front of", flag
+    for filling in between[(between < flag) & (rows["pipe"][between] == pipe)].tolist():
+        written = [run for run in touched_by(rows, filling) if run[1] != READ]
+        if not written:
+            continue
+        if _allocation(rows, filling, written[0][0], written[0][2], first) < allocation:
+            where, number = "behind", filling
+        elif where == "in front of":
+            number = filling
+            break
+    words = f"{pipe_name(int(pipe))} fills nothing of it between AllocTensor, row {allocation}, and SetFlag, row {flag}"
+    return LikelyRow(core, number, f"{words}: what does is missing {where} core {core} row {number}")
+
+
+def _beside_operand(violation: Violation, rows: np.ndarray) -> LikelyRow | None:
+    """Return the row that fills another operand of a reader, beside which the one is missing that fills this one.
+
+    Between its own wait and its flag for the reader, a pipe fills operands in their order.
+    """
+    at, core, space, start = violation.row, violation.core, violation.space, violation.start
+    operands = [np.array([run], np.int64) for run in touched_by(rows, at) if run[1] == READ]
+    own = [order for order, (run,) in enumerate(operands) if run[0] == space and run[2] <= start < _end(run)]
+    if not own:
+        return None
+    for wait, flag, _ in handed_over(rows, at):
+        first = max(wait, 0)
+        pipe = rows["pipe"][flag]
+        filling = first + working_rows(rows[first:flag])
+        place = None
+        for number in filling[rows["pipe"][filling] == pipe].tolist():
+            others = [order for order, run in enumerate(operands) if overlapping(rows, [number], run) >= 0]
+            if own[0] in others:
+                return None
+            if others and others[0] < own[0]:
+                place = "behind", number
+            elif others and place is None:
+                place = "in front of", number
+        if place is not None:
+            words = f"{pipe_name(int(pipe))} fills nothing of it up to its SetFlag, row {flag}"
+            return LikelyRow(core, place[1], f"{words}: what does is missing {place[0]} core {core} row {place[1]}")
+    return None
+
+
+def _end(run: npt.NDArray[np.int64]) -> int:
+    return int(run[2] + (run[4] - 1) * run[5] + run[3])
+
+
+def _allocation(rows: np.ndarray, before: int, space: int, byte: int, first: int) -> int:
+    """Return the last AllocTensor before a row of the buffer that a byte is in, -1: none from row ``first`` on."""
+    near = rows[first:before]
+    is_it = (near["op"] == Op.ALLOC_TENSOR) & (near["dst_space"] == space)
+    is_it &= (near["dst"] <= byte) & (byte < near["dst"] + near["count"])
+    found = np.flatnonzero(is_it)
+    return first + int(found[-1]) if len(found) else -1
 
 
 def _writes_up_to(violation: Violation, rows: np.ndarray, core: int, number: int) -> LikelyRow:

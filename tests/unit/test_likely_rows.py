@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from npu_sim.isa.codes import Space
 from npu_sim.isa.op import Op
 from npu_sim.program.violation import Kind
 from ops.studies.checking import check_launches
 from tests.cases.fault_subjects import subjects
 from tests.cases.program_faults import program_fault
+from tests.long.fault_harness import stands_beside
 
 SUBJECTS = {subject.name: subject for subject in subjects()}
 
@@ -84,6 +86,45 @@ def test_a_store_that_is_in_no_tile_of_an_earlier_launch_is_blamed_on_that_launc
     assert "(launch 1 TransData)" in found.cause.words
 
 
+def _second(rows, at):
+    """Whether a row is the second of its opcode and its place."""
+    same = np.flatnonzero((rows["op"] == rows["op"][at]) & (rows["dst_space"] == rows["dst_space"][at]))
+    return len(same) > 1 and at == same[1] and rows["site"][same[0]] != rows["site"][at]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "wanted", "words"),
+    [
+        # named buffers: filled in the order of AllocTensor
+        ("vector_add", "load", lambda rows, at: True, "missing in front of"),
+        ("vector_add", "load", _second, "missing behind"),
+        ("matmul", "load", _second, "missing behind"),
+        ("matmul", "copy on the chip", lambda rows, at: True, "missing in front of"),
+        ("weighted_sums", "load", lambda rows, at: True, "missing in front of"),
+        # others: in the order of the operands of who reads them
+        ("gradients: 4 Conv3DBackpropInputV2", "copy on the chip", lambda rows, at: True, "missing in front of"),
+        (
+            "gradients: 4 Conv3DBackpropInputV2", "copy on the chip",
+            lambda rows, at: rows["dst_space"][at] == Space.L0B, "missing behind",
+        ),
+    ],
+)  # fmt: skip
+def test_a_row_that_is_in_no_tile_is_missing_beside_its_neighbour(name, kind, wanted, words):
+    before = SUBJECTS[name].programs()
+    _, fault, found = first_of(name, f"{kind} dropped in every tile", wanted)
+    assert found.violation.kind is Kind.READ_UNINITIALISED
+    assert stands_beside(fault, found, SUBJECTS[name], before)
+    assert words in found.cause.words
+
+
+def test_a_load_that_is_in_no_tile_is_missing_where_its_pipe_waits_and_does_nothing():
+    """The reader did other work behind its wait."""
+    name = "gradients: 5 TransData"
+    _, fault, found = first_of(name, "load dropped in every tile")
+    assert stands_beside(fault, found, SUBJECTS[name], SUBJECTS[name].programs())
+    assert " does nothing up to row " in found.cause.words
+
+
 def test_a_release_that_is_in_no_tile_is_due_behind_the_last_use():
     _, fault, found = first_of("softmax", "release dropped in every tile", lambda rows, at: rows["value"][at] == 0)
     at = found.blamed
@@ -93,9 +134,9 @@ def test_a_release_that_is_in_no_tile_is_due_behind_the_last_use():
 
 
 def test_a_flag_without_its_other_end_names_where_that_belongs():
-    programs, fault, found = first_of("gradients: 7 TransData", "set dropped in every tile", in_tile(Op.SET_FLAG))
+    programs, fault, found = first_of("gradients: 8 TransData", "set dropped in every tile", in_tile(Op.SET_FLAG))
     at = found.blamed
-    pipe = int(SUBJECTS["gradients: 7 TransData"].programs()[0]["pipe"][fault.row])
+    pipe = int(SUBJECTS["gradients: 8 TransData"].programs()[0]["pipe"][fault.row])
     assert "SetFlag<" in found.cause.words
     assert f"is missing behind core 0 row {at.row}" in found.cause.words
     assert int(programs[0]["pipe"][at.row]) == pipe
@@ -104,14 +145,14 @@ def test_a_flag_without_its_other_end_names_where_that_belongs():
 
 def test_a_set_that_nothing_needs_is_waited_for_at_the_end():
     _, fault, found = first_of(
-        "gradients: 7 TransData", "wait dropped in every tile", lambda rows, at: rows["tile"][at] < 0
+        "gradients: 8 TransData", "wait dropped in every tile", lambda rows, at: rows["tile"][at] < 0
     )
     assert "is missing at the end of core 0" in found.cause.words
     assert abs(fault.row - found.blamed.row) <= 4
 
 
 def test_a_wait_for_a_buffer_that_was_free_from_the_begin_belongs_before_the_row_that_fills_it():
-    _, _, found = first_of("gradients: 2 TransData", "wait dropped in every tile", lambda rows, at: at == 26)
+    _, _, found = first_of("gradients: 3 TransData", "wait dropped in every tile", lambda rows, at: at == 26)
     at = found.blamed
     assert found.violation.kind is Kind.SYNC_DUPLICATE
     assert found.cause.words == f"V WaitFlag<MTE3_V>(0) is missing in front of core 0 row {at.row}"
@@ -171,7 +212,7 @@ def test_what_stands_on_the_wrong_side_or_has_another_event_is_named_itself(name
     ("name", "kind", "row", "wait"),
     [
         ("gradients: 1 TransData", "load dropped", 3, 2),
-        ("gradients: 7 TransData", "load dropped", 4, 3),
+        ("gradients: 8 TransData", "load dropped", 4, 3),
         ("matmul", "computation dropped", 30, 29),
     ],
 )
