@@ -38,7 +38,7 @@ _UNRESOLVED = "-DACL_FUNC_VISIBILITY=__attribute__((weak))"
 _C_NAMES = ("abs", "div", "labs", "ldiv", "remove", "rename", "sqrt")
 """Functions of the C library that the runtime's own headers declare; a kernel may have such a name too."""
 _UNQUALIFIED = re.compile(r"did you mean .AscendC::")
-"""How g++ refuses templates that only their arguments lead to, which it takes as C++20, and the vendor's compiler always."""
+"""How g++ refuses templates that only their arguments lead to, which the vendor's compiler takes, and g++ as C++20."""
 CORE_KIND: dict[Kind, int] = {"mix": 0, "cube": 1, "vector": 2}
 _CCE_ARCH = {2201: 220, 2002: 200, 1001: 100}
 """``__CCE_AICORE__`` by ``__NPU_ARCH__``. ASSUMED: the numbers come with the vendor's compiler, not with a document."""

@@ -36,7 +36,8 @@ SOURCE = """
 using namespace AscendC;
 // A product of 32 x 32 with image-to-column loads, its result as rows or as fractals, with or without numbers below 0;
 // of 8 bits with scale 0.5 and offset -3.
-template <class T, bool rows, bool clips = false, bool copies = false> __global__ __aicore__ void windows(GM_ADDR a, GM_ADDR b, GM_ADDR c) {
+template <class T, bool rows, bool clips = false, bool copies = false>
+__global__ __aicore__ void windows(GM_ADDR a, GM_ADDR b, GM_ADDR c) {
   GlobalTensor<half> left, right; GlobalTensor<T> out;
   left.SetGlobalBuffer((__gm__ half*)a); right.SetGlobalBuffer((__gm__ half*)b); out.SetGlobalBuffer((__gm__ T*)c);
   LocalTensor<half> a1(TPosition::A1, 0, 1024), b1(TPosition::B1, 4096, 1024);

@@ -33,6 +33,7 @@ template <class T> __global__ __aicore__ void apply(GM_ADDR x, GM_ADDR e, GM_ADD
   int32_t next = 0;
 #define TRY(F) if (which == next++) { if (room) F(r, a, free, count); else F(r, a, count); }
   FUNCTIONS
+  if (which == next++) FasterGelu<T, false, true>(r, a, uint32_t(count));
   if (which == next++) { if (room) Power(r, a, b, free, count); else Power<T, false>(r, a, b, count); }
   if (which == next++) Power(r, a, T(3), uint32_t(count));
   if (which == next++) Power(r, T(2), b, uint32_t(count));
@@ -84,6 +85,7 @@ WITHIN = {"Asin": (-1, 1), "Acos": (-1, 1), "Acosh": (1, 20), "Atanh": (-0.999, 
 AROUND_1 = {"Erf", "Erfc", "Tanh", "Sinh", "Asinh", "Atanh", "Acos", "Asin", "Acosh"}
 """Functions whose errors are of numbers around 1 where their values are small."""
 OTHERS = {
+    "FasterGelu with options": lambda x, e: x * _logistic(1.702 * x),
     "Power": lambda x, e: np.power(x, e),
     "Power of a scalar exponent": lambda x, e: x**3,
     "Power of a scalar base": lambda x, e: np.power(2.0, e),

@@ -303,22 +303,22 @@ namespace AscendC {
 // The four forms of a function of one tensor: with a temporary buffer or without, of all its elements or of some; and
 // those of which a kernel takes the address (families.h).
 #define NPUSIM_ELEMENTWISE(Name, temporaries, formula)                                                               \
-  template <class T, bool reuse = false>                                                                             \
+  template <class T, bool... options>                                                                                \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint8_t>& temporary,      \
                    const uint32_t count, Here here = Here::now()) {                                                  \
     npusim::elements<temporaries>(here, #Name, &temporary, dst, count, npusim::formula, src);                        \
   }                                                                                                                  \
-  template <class T, bool reuse = false>                                                                             \
+  template <class T, bool... options>                                                                                \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint8_t>& temporary,      \
                    Here here = Here::now()) {                                                                        \
     npusim::elements<temporaries>(here, #Name, &temporary, dst, src.GetSize(), npusim::formula, src);                \
   }                                                                                                                  \
-  template <class T, bool reuse = false>                                                                             \
+  template <class T, bool... options>                                                                                \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count,                       \
                    Here here = Here::now()) {                                                                        \
     npusim::elements<temporaries>(here, #Name, nullptr, dst, count, npusim::formula, src);                           \
   }                                                                                                                  \
-  template <class T, bool reuse = false>                                                                             \
+  template <class T, bool... options>                                                                                \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, Here here = Here::now()) {                  \
     npusim::elements<temporaries>(here, #Name, nullptr, dst, src.GetSize(), npusim::formula, src);                   \
   }                                                                                                                  \
