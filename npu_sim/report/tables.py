@@ -25,13 +25,14 @@ def fitted_tables(
     breaks: Sequence[str] = (),
     title: str | None = None,
     styles: Mapping[int, str] | None = None,
+    names: int | None = None,
 ) -> list[Table]:
     """Return a table, or several with some of the columns each where they do not fit side by side.
 
     Parameters
     ----------
     headings : sequence of str
-        Of the columns. Those up to the first of ``left``, but at most two, begin every table.
+        Of the columns. The first of them, by ``names``, begin every table.
     rows : sequence of sequences of str
         A cell a column; () leaves a line free.
     width : int
@@ -44,13 +45,15 @@ def fitted_tables(
         Stands above the first table.
     styles : mapping of int to str, or None
         Styles of some rows, by their number.
+    names : int or None
+        Columns that name a row; None: those up to the first of ``left``, but at most two.
     """
     columns = [[heading, *(row[i] for row in rows if row)] for i, heading in enumerate(headings)]
     natural = [max(cell_len(line) for text in column for line in text.splitlines() or [""]) for column in columns]
     least = [max(cell_len(word) for text in column for word in text.split() or [""]) for column in columns]
     return [
         _table(headings, rows, group, _widths(natural, least, group, width), left, None if number else title, styles)
-        for number, group in enumerate(_groups(headings, natural, least, left, breaks, width))
+        for number, group in enumerate(_groups(headings, natural, least, left, breaks, width, names))
     ]
 
 
@@ -61,6 +64,7 @@ def _groups(
     left: Sequence[str],
     breaks: Sequence[str],
     width: int,
+    names: int | None,
 ) -> list[list[int]]:
     """Return which columns stand in one table."""
     every = list(range(len(headings)))
@@ -71,7 +75,7 @@ def _groups(
     if _total(tight, every) <= width:
         return [every]
     first_words = next((i for i, heading in enumerate(headings) if heading in left), 0)
-    keys = every[: min(first_words, 1) + 1]
+    keys = every[: min(first_words, 1) + 1 if names is None else names]
     groups = [list(keys)]
     for column in every[len(keys) :]:
         is_full = _total(loose, [*groups[-1], column]) > width

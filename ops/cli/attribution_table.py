@@ -62,7 +62,7 @@ def print_attribution(rows: Sequence[AttributionRow], console: Console) -> None:
     console.print()
     headings, lines = attribution_lines(rows)
     left = ("gradient", "product", "mode", "type")
-    for table in fitted_tables(headings, [cells for cells, _ in lines], width=console.width, left=left):
+    for table in fitted_tables(headings, [cells for cells, _ in lines], width=console.width, left=left, names=4):
         console.print(table)
     for line in crossings(rows):
         console.print(Text(line, style="yellow"))
@@ -202,7 +202,7 @@ def crossings(rows: Sequence[AttributionRow]) -> Iterator[str]:
 
 def _print_spread(rows: Sequence[AttributionRow], console: Console) -> None:
     headings, lines = spread_lines(rows)
-    for table in fitted_tables(headings, lines, width=console.width, left=headings[:4]):
+    for table in fitted_tables(headings, lines, width=console.width, left=headings[:4], names=4):
         console.print(table)
     print_prose(console, SPREAD_LEGEND)
 

@@ -22,19 +22,27 @@ def print_comparison(report: ComparisonReport, screen: Console) -> None:
     screen.print(Text(f"{report.gradient} of {report.layer}, {shape}, {report.source}", style="bold"))
     screen.print(Text(f"left   {_side(report.left)}"), soft_wrap=True)
     screen.print(Text(f"right  {_side(report.right)}"), soft_wrap=True)
-    share = report.equal_count / report.element_count
-    words = f"{report.equal_count} of {counted(report.element_count, 'element')} equal ({share:.2%})"
-    if report.nan_count:
-        words += f", {report.nan_count} NaN on one side only"
-    words += f", at most {report.max_ulps} ULP of {report.ulp_dtype} apart, {report.mean_ulps:.3g} on average"
-    print_prose(screen, words, "bold green" if report.equal else "bold")
-    _print_histogram(report, screen)
+    print_prose(screen, _words(report), "bold green" if report.equal else "bold")
+    can_compare = report.nan_count < report.element_count
+    if can_compare:
+        _print_histogram(report, screen)
     if report.worst:
         screen.print()
         _print_worst(report, screen)
-    if report.models:
+    if report.models and can_compare:
         screen.print()
         _print_fits(report, screen)
+
+
+def _words(report: ComparisonReport) -> str:
+    elements = counted(report.element_count, "element")
+    if report.nan_count == report.element_count:
+        return f"no element can be compared: {report.nan_count} of {elements} NaN on one side only"
+    words = f"{report.equal_count} of {elements} equal ({report.equal_count / report.element_count:.2%})"
+    others = f", {report.nan_count} NaN on one side only; the others" if report.nan_count else ","
+    return (
+        f"{words}{others} at most {report.max_ulps} ULP of {report.ulp_dtype} apart, {report.mean_ulps:.3g} on average"
+    )
 
 
 def _side(side: SideSummary) -> str:

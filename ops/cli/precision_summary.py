@@ -126,7 +126,7 @@ def _print_by_product(report: PrecisionReport, console: Console) -> None:
     headings, rows = product_lines(report)
     left = ("product", "mode", "type", "worst gradient", "verdicts")
     styles = {number: "red" for number, row in enumerate(rows) if any("FAIL" in cell for cell in row)}
-    for table in fitted_tables(headings, rows, width=console.width, left=left, styles=styles):
+    for table in fitted_tables(headings, rows, width=console.width, left=left, styles=styles, names=3):
         console.print(table)
     print_prose(console, FITNESS_LEGEND)
     print_prose(console, PRODUCT_LEGEND)
@@ -199,7 +199,7 @@ def _print_ranked(report: PrecisionReport, console: Console) -> None:
     shown = [cells for _, cells in lines[:MOST_RANKED]]
     styles = {number: _STYLES[outcome] for number, (outcome, _) in enumerate(lines[:MOST_RANKED])}
     left = ("gradient", "product", "mode", "type", "verdict")
-    for table in fitted_tables(headings, shown, width=console.width, left=left, styles=styles):
+    for table in fitted_tables(headings, shown, width=console.width, left=left, styles=styles, names=4):
         console.print(table)
     more = len(lines) - len(shown)
     text = ranked_legend(report)
@@ -221,6 +221,11 @@ def ranked_legend(report: PrecisionReport) -> str:
     )
     if any(title in cancelling(report.layers) for title in dict.fromkeys(row.title for row in report.computed)):
         text += " ~ the terms cancel: the gradient is nothing but rounding, in the framework too."
+    failing = (row.result.against(golden) for row in report.computed if row.result for golden in GOLDENS)
+    if any(verdict.outcome == "fail" and verdict.label == "limit" for one in failing for verdict in one.verdicts):
+        text += (
+            " FAIL limit: an error is beyond both the absolute limit and 32 ULP; else FAIL has the share that matches."
+        )
     if any(row.gradient == "y" for row in report.rows):
         text += " y: the output of the forward call."
     return text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from npu_sim.report.standards.verdict import Verdict, VoidCause
 from ops.cli.precision_table import losses, lost_words, places_words, short
@@ -23,6 +23,7 @@ _REMEDIES: Mapping[VoidCause, str] = {
     "zeros": "a gradient of nothing but zeros would pass too",
 }
 """What makes a verdict void, in words, and what to do."""
+_WITHOUT_ABSOLUTE = "without an absolute tolerance (--standard double-benchmark-l1)"
 
 
 def warnings(report: PrecisionReport) -> Iterator[str]:
@@ -47,40 +48,52 @@ def warnings(report: PrecisionReport) -> Iterator[str]:
         yield f"inputs: {lost_words(sums)} in {dtype} ({_listed(list(layers))})."
     yield from _void_lines(report)
     yield from _weak_lines(report)
+    yield from _large_lines(report)
     yield from not_measured_words(report.metadata)
 
 
 def _void_lines(report: PrecisionReport) -> Iterator[str]:
     """Yield where verdicts are void, why, and what to do, those with one reason together."""
     cancels = cancelling(report.layers)
-    found: dict[tuple[VoidCause, str, bool], dict[str, dict[tuple[str, str], Comparison]]] = {}
+    found: dict[tuple[VoidCause, str, str], dict[str, dict[tuple[str, str], Comparison]]] = {}
     for row in report.computed:
         decides = None if row.result is None else row.result.against(report.options.golden)
         if decides is None or decides.void_cause is None:
             continue
         verdict = _void_verdict(decides)
-        numbers = f"{verdict.row}: {verdict.thresholds}" if decides.void_cause == "zeros" else ""
-        gradients = found.setdefault((decides.void_cause, numbers, row.title in cancels), {})
+        is_zeros = decides.void_cause == "zeros"
+        is_small = is_zeros and decides.error.golden_max_abs
+        numbers = f" against {verdict.row}: {verdict.thresholds}" if is_small else ""
+        remedy = _remedy(decides, verdict, is_noise=row.title in cancels) if is_zeros else ""
+        gradients = found.setdefault((decides.void_cause, numbers, remedy), {})
         gradients.setdefault(row.title, {})[row.place, row.mode] = decides
-    for (cause, numbers, is_noise), gradients in found.items():
-        names_of: dict[str, list[str]] = {}
-        for title, places in gradients.items():
-            names_of.setdefault(places_words(places), []).append(title)
-        where = "; ".join(f"{_listed(names)} on {places}" for places, names in names_of.items())
+    for (cause, numbers, remedy), gradients in found.items():
         every = [one for places in gradients.values() for one in places.values()]
-        why = f"{_REMEDIES[cause]}{_of_zeros(every, numbers, is_noise=is_noise) if cause == 'zeros' else ''}"
-        yield f"void, which is no pass, at {where}: {why}."
+        sizes = [one.error.golden_max_abs for one in every if one.error.golden_max_abs]
+        why = _REMEDIES[cause] + (f", |gradient| <= {short(max(sizes))}{numbers}" if numbers and sizes else "")
+        if "{}" in remedy:
+            remedy = remedy.format(max(_void_verdict(one).least_scale or 0 for one in every))
+        yield f"void, which is no pass, at {_where(gradients)}: {why}{remedy}."
 
 
-def _of_zeros(every: Sequence[Comparison], numbers: str, *, is_noise: bool) -> str:
-    """Return how small the gradients are beside the standard, and the remedy."""
-    sizes = [one.error.golden_max_abs for one in every if one.error.golden_max_abs is not None]
-    size = f", |gradient| <= {short(max(sizes))} against {numbers}" if sizes else ""
+def _where(gradients: Mapping[str, Iterable[tuple[str, str]]]) -> str:
+    """Return gradients with their products and modes as "a dw, b dw on 910b mode 1; ..."."""
+    names_of: dict[str, list[str]] = {}
+    for title, places in gradients.items():
+        names_of.setdefault(places_words(places), []).append(title)
+    return "; ".join(f"{_listed(names)} on {places}" for places, names in names_of.items())
+
+
+def _remedy(comparison: Comparison, verdict: Verdict, *, is_noise: bool) -> str:
+    """Return what can be done where zeros would pass; "{}" stands for a scale."""
+    if not comparison.error.golden_max_abs:
+        return ": every element of the golden is 0, which no scale of the loss and no standard can judge"
     if is_noise:
-        return f"{size}; ~ the terms cancel, and no scale of the loss makes more than rounding of them"
-    scales = [scale for one in every if (scale := _void_verdict(one).least_scale) is not None]
-    remedy = f"scale the loss by 2^{max(scales)} or more and capture again, or judge" if scales else "judge"
-    return f"{size}; {remedy} without an absolute tolerance (--standard double-benchmark-l1)"
+        return "; ~ the terms cancel, and no scale of the loss makes more than rounding of them"
+    if verdict.peer:
+        return "; the peer is no nearer to the golden"
+    scale = "scale the loss by 2^{} or more and capture again, or " if verdict.least_scale is not None else ""
+    return f"; {scale}judge {_WITHOUT_ABSOLUTE}"
 
 
 def _void_verdict(comparison: Comparison) -> Verdict:
@@ -105,7 +118,29 @@ def _weak_lines(report: PrecisionReport) -> Iterator[str]:
         shares = [f"{math.floor(share * 1000) / 10:.1f} % of {name}" for name, share in weak.items()]
         yield (
             f"weak verdicts: a gradient of zeros would match {_listed(shares)}, as |gradient| is below atol there "
-            f"({'; '.join(rows)}); with a larger loss the same relative error may fail."
+            f"({'; '.join(rows)}), those that are 0 not counted; with a larger loss the same relative error may fail."
+        )
+
+
+def _large_lines(report: PrecisionReport) -> Iterator[str]:
+    """Yield which gradients fail as they are large, not as they are wrong."""
+    found: dict[str, dict[str, dict[tuple[str, str], tuple[int, Comparison]]]] = {}
+    for row in report.computed:
+        decides = None if row.result is None else row.result.against(report.options.golden)
+        for verdict in () if decides is None else decides.verdicts:
+            if verdict.outcome == "fail" and verdict.least_scale is not None and decides is not None:
+                numbers = f"{verdict.row}: {verdict.thresholds}"
+                places = found.setdefault(numbers, {}).setdefault(row.title, {})
+                places[row.place, row.mode] = verdict.least_scale, decides
+    for numbers, gradients in found.items():
+        every = [one for places in gradients.values() for one in places.values()]
+        size = max(one.error.golden_max_abs or 0.0 for _, one in every)
+        worst = max(one.error.relative_l2 or 0.0 for _, one in every)
+        yield (
+            f"FAIL limit at {_where(gradients)}: a gradient this large has errors beyond the absolute limit and 32 ULP "
+            f"by rounding alone, |gradient| <= {short(size)} against {numbers}, relative L2 error at most "
+            f"{short(worst)}; scale the loss by 2^{min(scale for scale, _ in every)} or less and capture again, "
+            f"or judge {_WITHOUT_ABSOLUTE}."
         )
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from npu_sim.report.record import counted
 from ops.studies.precision_results import GOLDENS, Fit, Fitness, Golden, PrecisionRow
 
 _NAMES_SHOWN = 4
+_BY_BOTH: Mapping[Fit, str] = {
+    "fit": "fit by both goldens",
+    "not fit": "not fit by either golden",
+    "not judged": "not judged",
+}
 FITNESS_LEGEND = (
     "fit: no gradient fails. The rounded golden tells whether the kernel computes what CANN accepts; the original "
     "one whether the mode keeps the gradients of these tensors, casts included, which is what a training needs. Void "
@@ -39,7 +44,7 @@ def fitness_of(rows: Iterable[PrecisionRow], deciding: Golden) -> tuple[Fitness,
         places.setdefault((tuple(numbers), found), []).append(place)
     every = (replace(found, places=tuple(names), modes=numbers) for (numbers, found), names in places.items())
     worded = [replace(one, words=_words(one, deciding)) for one in every]
-    return tuple(sorted(worded, key=lambda one: one.refused == one.gradients))
+    return tuple(sorted(worded, key=lambda one: len(one.refused) == one.gradients))
 
 
 def _fitness(rows: Sequence[PrecisionRow], deciding: Golden) -> Fitness:
@@ -59,7 +64,7 @@ def _fitness(rows: Sequence[PrecisionRow], deciding: Golden) -> Fitness:
         modes=(),
         compute_dtypes=tuple(dict.fromkeys(result.compute_dtype for result in results.values())),
         gradients=len(rows),
-        refused=len(rows) - len(results),
+        refused=tuple(row.title for row in rows if row.result is None),
         original=fits["original"],
         rounded=fits["rounded"],
         failing_original=failing["original"],
@@ -73,7 +78,7 @@ def _words(one: Fitness, deciding: Golden) -> str:
     """Return "910b mode 2 (fp16): not fit by the original golden: 2 FAIL (a dw, b dw); fit by the rounded..."."""
     modes = f" mode {' '.join(one.modes)}" if one.modes != ("-",) else ""
     where = f"{' '.join(one.places)}{modes}"
-    if one.refused == one.gradients:
+    if len(one.refused) == one.gradients:
         return f"{where}: refused"
     where += f" ({' '.join(one.compute_dtypes)})"
     other: Golden = "original" if deciding == "rounded" else "rounded"
@@ -81,14 +86,13 @@ def _words(one: Fitness, deciding: Golden) -> str:
     failing: dict[Golden, tuple[str, ...]] = {"original": one.failing_original, "rounded": one.failing_rounded}
     listed = {golden: f": {len(names)} FAIL ({_listed(names)})" if names else "" for golden, names in failing.items()}
     if fits[deciding] == fits[other] and failing[deciding] == failing[other]:
-        by = " by both goldens" if fits[deciding] != "not judged" else ""
-        judged = f"{fits[deciding]}{by}{listed[deciding]}"
+        judged = f"{_BY_BOTH[fits[deciding]]}{listed[deciding]}"
     else:
         # who reads no further than the first words reads the worse of the two
         order = sorted((deciding, other), key=lambda golden: fits[golden] != "not fit")
         judged = "; ".join(f"{fits[golden]} by the {golden} golden{listed[golden]}" for golden in order)
-    rest = [f"{len(one.void)} void, not judged"] if one.void else []
-    rest += [f"{one.refused} refused"] if one.refused else []
+    others = (("void, not judged", one.void), ("refused", one.refused))
+    rest = [f"{len(names)} {what} ({_listed(names)})" for what, names in others if names]
     gradients = counted(one.gradients, "gradient")
     return f"{where}: {judged}; {f'of {gradients} ' if rest else gradients}{', '.join(rest)}"
 

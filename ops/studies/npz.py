@@ -18,7 +18,7 @@ import numpy as np
 import numpy.lib.format as npy
 
 from npu_sim.budget import reserve
-from npu_sim.errors import BudgetError, InputFileError, shown
+from npu_sim.errors import InputFileError, NpuSimError, shown
 
 MOST_DIRECTORY_BYTES = 4 << 20
 """Bytes of a zip directory: tens of thousands of layers. What Python keeps of it is some ten times larger."""
@@ -136,7 +136,8 @@ def read_arrays(file: IO[bytes], source: str) -> dict[str, np.ndarray]:
             try:
                 with archive.open(entry) as stream:
                     arrays[key] = _read_array(stream, entry.file_size, key, source, kept_bytes)
-            except (InputFileError, BudgetError):
+            except NpuSimError:
+                # a budget that is too small, or none
                 raise
             except Exception as error:
                 refuse(source, f"Array {key!r} must be undamaged, not unreadable ({error})", error)

@@ -34,30 +34,41 @@ def verdict_words(results: Sequence[CaseResult], golden: Golden, standard: str) 
 
 
 def error_words(results: Sequence[CaseResult]) -> str:
-    """Return the largest relative L2 errors by what was multiplied, void gradients left out; "" if all are."""
-    judged = _judged(results)
-    dtypes = dict.fromkeys(result.compute_dtype for result in judged)
-    worst = {
-        dtype: max(relative_error(result, "original") for result in judged if result.compute_dtype == dtype)
-        for dtype in dtypes
-    }
+    """Return the largest relative L2 errors by what was multiplied, those of `telling` results; "" without any."""
+    shown = telling(results)
+    worst: dict[str, float] = {}
+    for result in shown:
+        error = relative_error(result, "original")
+        worst[result.compute_dtype] = max(error, worst.get(result.compute_dtype, 0.0))
     if not worst:
         return ""
     listed = ", ".join(f"{error:.1e} in {dtype}" for dtype, error in sorted(worst.items(), key=lambda item: item[1]))
-    rounded = [relative_error(result, "rounded") for result in _rounding(judged)]
-    more = f"; against the rounded inputs at most {max(rounded):.1e}" if rounded else ""
-    return f"relative L2 error at most {listed}{more}"
+    rounded = max(relative_error(result, "rounded") for result in shown)
+    more = f"; against the rounded inputs at most {rounded:.1e}" if _rounding(shown) else ""
+    void = len(results) - len(shown)
+    return f"relative L2 error at most {listed}{more}{f'; without {void} void' if void else ''}"
 
 
 def cause_words(results: Sequence[CaseResult]) -> str:
-    """Return what makes the error, "" if that cannot be said of every gradient whose inputs were rounded."""
-    rounded = _rounding(_judged(results))
-    if not rounded or any(
-        relative_error(one, "rounded") > _SMALL_PART * relative_error(one, "original") for one in rounded
+    """Return what makes the error, "" if that cannot be said of every gradient in types that inputs are rounded to."""
+    judged = [result for result in telling(results) if result.rounded.outcome != "void"]
+    dtypes = dict.fromkeys(result.compute_dtype for result in _rounding(judged))
+    own = [result for result in judged if result.compute_dtype in dtypes]
+    if not own or any(
+        relative_error(one, "rounded") > _SMALL_PART * relative_error(one, "original")
+        or one.input_overflow
+        or one.input_specials_lost
+        for one in own
     ):
         return ""
-    dtypes = " and ".join(dict.fromkeys(result.compute_dtype for result in rounded))
-    return f"the error in {dtypes} comes from rounding the inputs, not from the Cube's additions as modelled"
+    return (
+        f"the error in {' and '.join(dtypes)} comes from rounding the inputs, not from the Cube's additions as modelled"
+    )
+
+
+def telling(results: Sequence[CaseResult]) -> list[CaseResult]:
+    """Return the results whose error against the original golden says something; that of a void one says nothing."""
+    return [result for result in results if result.original.outcome != "void"]
 
 
 def cancelling(layers: Sequence[LayerSummary]) -> set[str]:
@@ -78,10 +89,6 @@ def not_measured_words(metadata: Mapping[str, Any]) -> Iterator[str]:
             f"not measured: the gradients of {listed}, whose parameters the step trains too; fit says nothing of them "
             "(ops.torch.emulate with linear=True, compare=True measures those of linear layers)."
         )
-
-
-def _judged(results: Sequence[CaseResult]) -> list[CaseResult]:
-    return [result for result in results if "void" not in (result.original.outcome, result.rounded.outcome)]
 
 
 def _rounding(results: Sequence[CaseResult]) -> list[CaseResult]:

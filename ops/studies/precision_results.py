@@ -339,8 +339,10 @@ class Fitness:
     ----------
     places, modes, compute_dtypes : tuple of str
         Products with their interfaces and cubeMathTypes as `PrecisionRow` words them, and what was multiplied.
-    gradients, refused : int
-        Combinations of one product and mode, and how many of them are refused.
+    gradients : int
+        Combinations of one product and mode.
+    refused : tuple of str
+        Gradients that are refused.
     original, rounded : {"fit", "not fit", "not judged"}
         By that golden: no gradient fails and one passes; one fails; neither, as all are void or refused.
     failing_original, failing_rounded : tuple of str
@@ -355,7 +357,7 @@ class Fitness:
     modes: tuple[str, ...]
     compute_dtypes: tuple[str, ...]
     gradients: int
-    refused: int
+    refused: tuple[str, ...]
     original: Fit
     rounded: Fit
     failing_original: tuple[str, ...]

@@ -241,8 +241,10 @@ MEANINGS = {
     "fitness": "what the verdicts of each product and mode come to",
     "failing_original": "gradients that fail against that golden",
     "failing_rounded": "gradients that fail against that golden",
-    "least_scale": "least exponent of two by which the golden would have to be larger for zeros to fail",
-    "zero_match_ratio": "share of elements that a result of nothing but zeros would match",
+    "least_scale": "exponent of two by which the golden would have to be larger for zeros to fail, smaller for an "
+    "absolute limit to hold",
+    "refused": "gradients that are refused",
+    "zero_match_ratio": "share of the elements whose golden is not 0 that a result of nothing but zeros would match",
 }
 """What a field says, where its name does not."""
 

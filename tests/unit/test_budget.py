@@ -1,5 +1,6 @@
 """The memory budget: where it comes from, and that nothing is allocated beyond it."""
 
+import io
 import os
 import re
 import subprocess
@@ -20,6 +21,7 @@ from ops.common.tensor_desc import TensorDesc
 from ops.studies.goldens import Goldens
 from ops.studies.kinds import emulator
 from ops.studies.layers import Layer
+from ops.studies.npz import read_arrays
 from ops.studies.registry import kinds_of
 from tests.unit import test_ascendc_calls as ascendc_calls
 
@@ -55,6 +57,10 @@ def test_environment_that_is_no_number_of_bytes_is_refused(monkeypatch):
     monkeypatch.setenv(budget.ENVIRONMENT, "much")
     with pytest.raises(ShapeError, match=r"^NPU_SIM_MEMORY must be a number of bytes such as .*, not 'much'$"):
         budget.reserve("x", 1)
+    file = io.BytesIO()
+    np.savez(file, x=np.ones(3))
+    with pytest.raises(ShapeError, match=r"^NPU_SIM_MEMORY must be"):
+        read_arrays(file, "fine.npz")
 
 
 @pytest.mark.parametrize(

@@ -275,6 +275,21 @@ def test_every_gradient_is_compared(tmp_path, capsys, layer, gradient):
         assert abs(worst["golden"]) <= worst["magnitude"]
 
 
+def test_nothing_is_said_of_distances_where_no_element_can_be_compared(tmp_path, capsys):
+    shape = STEM.weight_shape
+    for name, values in {"all": np.full(shape, np.nan), "half": np.where(np.arange(shape[0]) % 2, np.nan, 0.0)}.items():
+        np.save(tmp_path / f"{name}.npy", np.broadcast_to(values.T, shape[::-1]).T.astype(np.float32))
+    texts = []
+    for name in ("all", "half"):
+        right = ["--right", str(tmp_path / f"{name}.npy")]
+        assert main(["compare", "--layer", "stem", "--left", "product=910b", *right]) == 1
+        texts.append(" ".join(capsys.readouterr().out.split()))
+    count = np.prod(shape)
+    assert f"no element can be compared: {count} of {count} elements NaN on one side only" in texts[0]
+    assert not any(words in texts[0] for words in ("apart", "on average", "max ULP"))
+    assert f"{count // 2} NaN on one side only; the others at most " in texts[1]
+
+
 def test_command_refuses_bad_options(capsys):
     sides = ["--left", "product=910b", "--right", "product=910b"]
     for extra in (["--gradient", "dz"], ["--dtype", "fp64"], ["--picture", "c.bmp"], ["--layer", "none"]):

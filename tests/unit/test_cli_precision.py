@@ -7,6 +7,7 @@ import os
 import re
 import sys
 
+import ml_dtypes
 import numpy as np
 import pytest
 from precision_backend import backend, convolution_backward, gradient
@@ -353,6 +354,51 @@ def test_precision_void_for_a_small_loss_names_the_scale_that_is_judged(capsys, 
     assert json.loads(judged)["rows"][0]["result"]["rounded"]["outcome"] == "pass"
 
 
+def test_precision_void_of_a_golden_of_zeros_advises_nothing(capsys, tmp_path):
+    """A small gradient beside it has a remedy of its own."""
+    arrays = layer_arrays("nothing", dy=np.zeros((2, 6, 3, 3), np.float32))
+    small = layer_arrays("small")
+    small["small.dy"] = (small["small.dy"] * 2.0**-30).astype(np.float32)
+    np.savez(tmp_path / "own.npz", **arrays, **small)
+    arguments = ("own.npz", "--product", "910b", "--cube-math-type", "0", "--cube-math-type", "1", "--no-picture")
+    text = flat(call(capsys, *arguments)[1])
+    words = "nothing dw on 910b mode 0 1: a gradient of nothing but zeros would pass too: every element of the golden"
+    assert f"{words} is 0, which no scale of the loss and no standard can judge." in text
+    assert len(re.findall(r"at small dw on 910b mode \d:[^:]*:[^:]*; scale the loss by", text)) == 2
+    assert words in flat(call(capsys, *arguments, "--standard", "double-benchmark-l1")[1])
+
+
+def test_precision_weak_verdicts_leave_out_elements_that_are_0(capsys, tmp_path):
+    """Three of four channels of the gradient are 0, whatever the loss."""
+    arrays = layer_arrays()
+    arrays["conv.dy"] = arrays["conv.dy"].copy()
+    arrays["conv.dy"][:, 1:] = 0
+    np.savez(tmp_path / "own.npz", **arrays)
+    text = flat(call(capsys, "own.npz", "--product", "910b", "--cube-math-type", "0", "--no-picture")[1])
+    assert "weak verdicts" not in text
+
+
+def test_precision_fail_for_a_large_loss_names_the_scale_that_passes(capsys, tmp_path, monkeypatch):
+    def cancel(result):
+        """The error of large terms in a small sum."""
+        result.grad_weight.flat[abs(result.grad_weight).argmin()] += abs(result.grad_weight).max() * np.float32(2**-20)
+
+    with_runner(monkeypatch, cancel)
+    arrays = layer_arrays()
+    passing = ("--product", "910b", "--cube-math-type", "0", "--no-picture")
+    large = arrays | {"conv.dy": (arrays["conv.dy"] * 2.0**22).astype(np.float32)}
+    np.savez(tmp_path / "large.npz", **large)
+    text = flat(call(capsys, "large.npz", *passing)[1])
+    assert "910b mode 0 (fp32): not fit by either golden: 1 FAIL (conv dw); 1 gradient" in text
+    assert " FAIL limit: an error is beyond both the absolute limit and 32 ULP" in text
+    found = re.search(
+        r"FAIL limit at conv dw on 910b mode 0: .*; scale the loss by 2\^(-\d+) or less and capture", text
+    )
+    scaled = large["conv.dy"] * np.float32(2.0 ** int(found[1]))
+    np.savez(tmp_path / "scaled.npz", **arrays | {"conv.dy": scaled})
+    assert call(capsys, "scaled.npz", *passing)[0] == 0
+
+
 def test_precision_void_of_terms_that_cancel_advises_no_scale(capsys, tmp_path):
     arrays = layer_arrays()
     small = arrays | {"conv.dy": (arrays["conv.dy"] * 1e-9).astype(np.float32)}
@@ -413,6 +459,26 @@ def test_precision_interrupted_says_what_is_kept_and_how_to_go_on(capsys, monkey
 def words_of(picture):
     """The texts in an SVG picture, one string."""
     return " ".join(re.findall("<!-- (.*?) -->", picture))
+
+
+def test_precision_first_lines_are_about_every_figure_of_the_summary(capsys, tmp_path):
+    """Tensors that are not rounded, results that overflow, and void ones, which are counted."""
+    own = layer_arrays("bf")
+    own |= {key: own[key].astype(ml_dtypes.bfloat16).view("V2") for key in ("bf.x", "bf.dy")}
+    large, zero = layer_arrays("large"), layer_arrays("zero", dy=np.zeros((2, 6, 3, 3), np.float32))
+    large["large.x"] = (large["large.x"] * 1e6).astype(np.float32)
+    np.savez(tmp_path / "own.npz", **own, **large, **zero)
+    arguments = ("own.npz", "--product", "910b", "--cube-math-type", "1", "--cube-math-type", "2", "--no-picture")
+    _, out, _ = call(capsys, *arguments, "--json", "r.json")
+    rows = [row["result"] for row in json.loads((tmp_path / "r.json").read_text())["rows"]]
+    shown = [row for row in rows if row["original"]["outcome"] != "void"]
+    rounded = [row["rounded"]["error"]["relative_l2"] for row in shown]
+    left = max(float(figure) for figure in rounded if figure is not None)
+    text = flat(out)
+    line = text[text.index("relative L2 error at most") : text.index("product mode")]
+    assert f"inf in fp16; against the rounded inputs at most {left:.1e}; without 2 void" in line
+    assert left > 1e-3, "that of bfloat16, which no cast touches"
+    assert "the error in hf32 comes from rounding the inputs" in line
 
 
 def test_precision_title_of_the_picture_is_what_the_figures_come_to(capsys, tmp_path, own_file):

@@ -77,6 +77,9 @@ def test_fitted_tables_stacked_ones_repeat_the_keys_and_begin_at_the_breaks():
     shown = [[column.header for column in table.columns] for table in tables]
     assert shown == [["step", "kernel", "a"], ["step", "kernel", "b", "c", "d"]]
     assert [table.title for table in tables] == ["T", None]
+    tables = fitted_tables(headings, rows, width=40, left=("step", "kernel"), names=3)
+    shown = [[column.header for column in table.columns] for table in tables]
+    assert shown == [["step", "kernel", "a", "b"], ["step", "kernel", "a", "c"], ["step", "kernel", "a", "d"]]
 
 
 @pytest.mark.parametrize(

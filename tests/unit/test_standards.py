@@ -137,7 +137,7 @@ def test_mixed_tolerance_zero_match_ratio_is_the_matched_ratio_of_zeros(row):
         for actual in (golden.astype(np.float32).astype(dtype), np.zeros(500, dtype))
     )
     assert 0.5 < of_result.zero_match_ratio < 0.9
-    assert of_result.zero_match_ratio == of_zeros.zero_match_ratio == of_zeros.figure(MATCHED)
+    assert of_result.zero_match_ratio == of_zeros.zero_match_ratio == (round(of_zeros.figure(MATCHED) * 500) - 1) / 499
 
 
 def test_empty_result_is_void():
@@ -184,6 +184,18 @@ def test_mixed_tolerance_products_of_6272_terms_give_the_known_verdicts():
     errors = element_errors(serial_product(a, b), a.astype(np.float64) @ b.astype(np.float64))
     verdict = mixed_tolerance(errors, row="fp32", golden="original")
     assert (verdict.outcome, verdict.label, verdict.figure(MATCHED)) == ("fail", "limit", 1.0)
+    scaled = [
+        mixed_tolerance(
+            element_errors(*(np.ldexp(one, verdict.least_scale + more) for one in pair)), row="fp32", golden=""
+        )
+        for more in (0, 1)
+        for pair in [(errors.actual.astype(np.float32), errors.golden)]
+    ]
+    assert [one.outcome for one in scaled] == ["pass", "fail"]
+    wrong = errors.golden.astype(np.float32)
+    wrong[0] = 2 * np.abs(wrong).max()
+    broken = mixed_tolerance(element_errors(wrong, errors.golden), row="fp32", golden="original")
+    assert (broken.label, broken.least_scale) == ("limit", None), "a wrong element is not the scale's"
     assert 1e-2 < measure(errors).max_abs < 6e-2
     assert measure(errors).max_ulp > 32
 
@@ -197,7 +209,8 @@ def test_mixed_tolerance_of_zeros_is_judged_as_a_result_of_zeros_would_be():
             golden[:2] = rng.choice([0.0, np.nan, np.inf, 2.0**-5, 3.0], 2)
             verdict = mixed_tolerance(element_errors(golden.astype(dtype), golden), row=row, golden="rounded")
             zeros = mixed_tolerance(element_errors(np.zeros(200, dtype), golden), row=row, golden="rounded")
-            assert verdict.zero_match_ratio == zeros.figure(MATCHED)
+            matched, nothing = round(zeros.figure(MATCHED) * 200), int(np.sum(golden == 0))
+            assert verdict.zero_match_ratio == (matched - nothing) / (200 - nothing)
             assert (verdict.void_cause in ("zeros", "golden")) == (meets(zeros) and meets(verdict))
 
 

@@ -15,12 +15,13 @@ golden", and a verdict that needed it says so (remark ``"ULP"``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from npu_sim.report.precision import OUTPUT_FORMATS
+from npu_sim.report.precision import OUTPUT_FORMATS, ElementErrors
 from npu_sim.report.standards.standard import DTYPES, Evidence, Standard
 from npu_sim.report.standards.verdict import MATCHED, Check, Finding, all_of, number_text
 
@@ -62,7 +63,7 @@ def _find(evidence: Evidence, table: Table) -> Finding:
     beyond = above_constant
     if above_constant.any():
         beyond = above_constant & ~(errors.in_ulps(OUTPUT_FORMATS[evidence.row]) <= LIMIT_ULPS)
-    return all_of(
+    found = all_of(
         errors.special_mismatches,
         Check(
             name=MATCHED,
@@ -80,6 +81,18 @@ def _find(evidence: Evidence, table: Table) -> Finding:
         ),
         remark="ULP" if np.any(above_constant) else "",
     )
+    return replace(found, scale=_scale(errors, beyond, tolerance)) if found.deciding.label == "limit" else found
+
+
+def _scale(errors: ElementErrors, beyond: np.ndarray, tolerance: ToleranceRow) -> int | None:
+    """Return the exponent of two that takes all errors to the limit; None where they are none of rounding.
+
+    What rounding makes of large terms is small beside the largest element, also where the terms of an element cancel.
+    """
+    largest = errors.error[beyond].max()
+    if largest > tolerance.rtol * np.abs(errors.golden[np.isfinite(errors.golden)]).max():
+        return None
+    return -math.ceil(math.log2(largest / tolerance.limit))
 
 
 def _thresholds(row: str, table: Table) -> str:

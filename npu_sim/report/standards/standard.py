@@ -148,9 +148,9 @@ class Standard:
             deciding=found.deciding.text,
             label=found.deciding.label,
             remark=found.remark if not cause else "",
-            zero_match_ratio=next((check.value for check in zeros.checks if check.name == MATCHED), None),
+            zero_match_ratio=_zero_match_ratio(errors, zeros),
             # a standard with a peer compares two errors, which scale alike
-            least_scale=self._least_scale(evidence) if cause == "zeros" and not self.needs_peer else None,
+            least_scale=self._least_scale(evidence) if cause == "zeros" and not self.needs_peer else found.scale,
             checks=found.checks,
         )
 
@@ -166,6 +166,13 @@ _MOST_SCALE = 64
 _PEERS = Check(name="peers to compare with", label="peer", value=0, relation=">=", threshold=1)
 _NO_PEER = Finding(passes=True, checks=(_PEERS,), deciding=_PEERS)
 """Without a peer nothing is found, and the verdict is void."""
+
+
+def _zero_match_ratio(errors: ElementErrors, zeros: Finding) -> float | None:
+    """Return the share of the elements with a golden other than 0 that zeros match: 0 is matched whatever the scale."""
+    shares = [check.value for check in zeros.checks if check.name == MATCHED]
+    count, others = errors.golden.size, int(np.count_nonzero(errors.golden))
+    return (round(shares[0] * count) - (count - others)) / others if shares and others else None
 
 
 def _of_zeros(evidence: Evidence, exponent: int = 0) -> Evidence:

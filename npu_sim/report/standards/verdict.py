@@ -81,12 +81,16 @@ class Finding:
         The one that decided: the first that does not hold, or the one that was enough.
     remark : str
         What a pass owes to a clause of the rule; "" for nothing.
+    scale : int or None
+        Exponent of two by which golden and result would have to be larger (negative: smaller) for the rule to be met,
+        where it fails for an absolute limit alone.
     """
 
     passes: bool
     checks: tuple[Check, ...]
     deciding: Check
     remark: str = ""
+    scale: int | None = None
 
 
 def every(*checks: Check, remark: str = "") -> Finding:
@@ -133,11 +137,13 @@ class Verdict:
     remark : str
         What a pass owes to a clause of the rule ("ULP", "warning", ...); "" for nothing.
     zero_match_ratio : float or None
-        Share of elements that a result of nothing but zeros would match; near 1 the tolerance hardly tells right from
-        wrong. None where the standard counts no matching elements.
+        Share of the elements whose golden is not 0 that a result of nothing but zeros would match; near 1 the tolerance
+        hardly tells right from wrong. None where the standard counts no matching elements, or all are 0.
     least_scale : int or None
         Of a result that is void for zeros: the least exponent of two by which golden and result would have to be larger
-        for zeros to fail. None where no scale up to 2^64 does that, and of other outcomes.
+        for zeros to fail. Of one that fails for an absolute limit alone, beside which its errors are those of rounding
+        large terms: the exponent, negative, that takes them to the limit. None where no scale up to 2^64 does that, and
+        of other outcomes.
     checks : tuple of Check
         All figures that were compared.
     """
