@@ -7,7 +7,7 @@ store; the order of atomic additions of different cores is that of the cores (fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -126,6 +126,20 @@ def avg_pool3d_grad(rows: np.ndarray, params: np.ndarray, core: int, phase: int)
     return (kernel.clear, kernel.scatter, kernel.round_sums)[phase](rows, params, core, phase)
 
 
+def check_pixels(name: str, pixels: Iterable[tuple[GmTensor, int]], pixel_bytes: int, product: Product) -> None:
+    """Refuse products without the kernel ``name``, and tensors of other sizes than so many pixels.
+
+    Raises
+    ------
+    ProductError, ShapeError
+    """
+    if not has_byte_copies(product):
+        raise ProductError(f"{name} must run on a product with DataCopyPad, not on {product.name}")
+    for tensor, count in pixels:
+        if tensor.byte_count != (wanted := count * pixel_bytes):
+            raise ShapeError(f"{tensor.name} must be {wanted} bytes, not {tensor.byte_count} ({name}, {product.name})")
+
+
 def avg_pool3d_grad_launch(
     gm: GlobalMemory,
     src: GmTensor,
@@ -173,15 +187,9 @@ def avg_pool3d_grad_launch(
     ShapeError
         A tensor has another size.
     """
-    if not has_byte_copies(product):
-        raise ProductError(f"AvgPool3DGrad must run on a product with DataCopyPad, not on {product.name}")
     h, w = axes
     item = DTYPES[dtype].item_bytes
-    wanted = ((src, h.y * w.y * lanes * item), (dst, h.x * w.x * lanes * item))
-    for tensor, byte_count in wanted:
-        if tensor.byte_count != byte_count:
-            rule = f"{byte_count} bytes"
-            raise ShapeError(f"{tensor.name} must be {rule}, not {tensor.byte_count} (AvgPool3DGrad, {product.name})")
+    check_pixels("AvgPool3DGrad", ((src, h.y * w.y), (dst, h.x * w.x)), lanes * item, product)
     own = sums_bytes(axes, lanes, item)
     if own != (0 if sums is None else sums.byte_count):
         raise ShapeError(f"sums must be {own} bytes, not {sums} (AvgPool3DGrad, {product.name})")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -114,16 +115,16 @@ def pool_axes(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AvgPoolCall:
-    """The arguments of aclnnAvgPool2dBackward; None stands for a null pointer.
+class PoolingCall:
+    """What the calls of both passes have; None stands for a null pointer.
 
     Attributes
     ----------
     product : Product
         Where it runs.
-    grad_output, input, grad_input : TensorDesc or None
-        (N, C, H, W) or (C, H, W); of input only the shape matters.
-    kernel_size, stride, padding : tuple of int or None
+    input : TensorDesc or None
+        (N, C, H, W) or (C, H, W).
+    kernel_size : tuple of int or None
         As given.
     ceil_mode, count_include_pad : bool
         Of the pooling.
@@ -132,15 +133,9 @@ class AvgPoolCall:
     cube_math_type : int
         What the Cube may do with the precision.
     profile : {"page", "library"} or None
-        What wins where the operator's page and newer library source differ. None: the page where it names the
-        series; then more than 65535 channels are computed where a route can. The page's rule on the type and format
-        of self holds wherever the profile is not "library".
+        What wins where the operator's page and newer library source differ; None as the operator says.
     quirks : frozenset of str
-        Members of `DEVIATIONS` that are on.
-    strict_shape : bool
-        gradOutput must have the forward output's shape; otherwise what the library computes is computed.
-    deterministic : bool
-        The context's deterministic mode.
+        Deviations that are on, of those that the operator has.
 
     Raises
     ------
@@ -148,26 +143,54 @@ class AvgPoolCall:
         161002: no such profile or quirk. Everything else is the business of the rules.
     """
 
+    KNOWN: ClassVar[Mapping[str, str]]
     product: Product
-    grad_output: TensorDesc | None
     input: TensorDesc | None
     kernel_size: tuple[int, ...] | None
-    stride: tuple[int, ...] | None
-    padding: tuple[int, ...] | None
     ceil_mode: bool
     count_include_pad: bool
     divisor_override: int
     cube_math_type: int
-    grad_input: TensorDesc | None
     profile: Profile | None = None
     quirks: frozenset[str] = frozenset()
-    strict_shape: bool = False
-    deterministic: bool = False
 
     def __post_init__(self) -> None:
         if self.profile is not None:
             check_profile(self.profile, "None or one of")
-        check_quirks(self.quirks, DEVIATIONS)
+        check_quirks(self.quirks, self.KNOWN)
+
+    @property
+    def channels(self) -> int:
+        """C of the input; 0 if there is none."""
+        return 0 if self.input is None or self.input.rank < 3 else self.input.shape[-3]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvgPoolCall(PoolingCall):
+    """The arguments of aclnnAvgPool2dBackward; the rest as of `PoolingCall`, of input only the shape matters.
+
+    Without a profile the page wins where it names the series; then more than 65535 channels are computed where a route
+    can. The page's rule on the type and format of self holds wherever the profile is not "library".
+
+    Attributes
+    ----------
+    grad_output, grad_input : TensorDesc or None
+        (N, C, H, W) or (C, H, W).
+    stride, padding : tuple of int or None
+        As given.
+    strict_shape : bool
+        gradOutput must have the forward output's shape; otherwise what the library computes is computed.
+    deterministic : bool
+        The context's deterministic mode.
+    """
+
+    KNOWN: ClassVar[Mapping[str, str]] = DEVIATIONS
+    grad_output: TensorDesc | None
+    stride: tuple[int, ...] | None
+    padding: tuple[int, ...] | None
+    grad_input: TensorDesc | None
+    strict_shape: bool = False
+    deterministic: bool = False
 
     @property
     def column(self) -> Profile:
@@ -196,11 +219,6 @@ class AvgPoolCall:
         for extent in () if self.grad_output is None else self.grad_output.shape[:-2]:
             count *= extent
         return count
-
-    @property
-    def channels(self) -> int:
-        """C of the input; 0 if there is none."""
-        return 0 if self.input is None or self.input.rank < 3 else self.input.shape[-3]
 
 
 def covered_counts(axes: tuple[PoolAxis, ...]) -> np.ndarray:

@@ -39,13 +39,7 @@ ARGUMENTS = ("grad_output", "grad_input")
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AvgPoolPlan(OperatorPlan):
-    """What one call runs; the rest as of `OperatorPlan`.
-
-    Attributes
-    ----------
-    resolved : Resolved
-        The checked call and its route.
-    """
+    """What one call runs; attributes as of `OperatorPlan`."""
 
     resolved: Resolved
     route: Route

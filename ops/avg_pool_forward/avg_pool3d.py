@@ -9,16 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from npu_sim.dtypes.formats import DTYPES
-from npu_sim.errors import ProductError, ShapeError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from npu_sim.units import BLOCK_BYTES, align_up, ceil_div
-from ops.avg_pool.avg_pool3d_grad import UB_RESERVED_BYTES
+from ops.avg_pool.avg_pool3d_grad import UB_RESERVED_BYTES, check_pixels
 from ops.avg_pool.call import PoolAxis
 from ops.avg_pool_forward import kernel_avg_pool3d as kernel
 from ops.common.records import int_fields, record, tensor_fields
-from ops.vector.frame import cores_for, has_byte_copies, vector_launch
+from ops.vector.frame import cores_for, vector_launch
 
 _MOST_LANES = 4096
 """Lanes of a piece: longer ones hide no more of an instruction's start."""
@@ -98,14 +97,9 @@ def avg_pool3d_launch(
 
     Parameters and errors as of `ops.avg_pool.avg_pool3d_grad.avg_pool3d_grad_launch`.
     """
-    if not has_byte_copies(product):
-        raise ProductError(f"AvgPool3D must run on a product with DataCopyPad, not on {product.name}")
     h, w = axes
     item = DTYPES[dtype].item_bytes
-    for tensor, byte_count in ((src, h.x * w.x * lanes * item), (dst, h.y * w.y * lanes * item)):
-        if tensor.byte_count != byte_count:
-            rule = f"{byte_count} bytes"
-            raise ShapeError(f"{tensor.name} must be {rule}, not {tensor.byte_count} (AvgPool3D, {product.name})")
+    check_pixels("AvgPool3D", ((src, h.x * w.x), (dst, h.y * w.y)), lanes * item, product)
     t = avg_pool3d_tiling(axes, lanes, item, product)
     in_half = t.pixels * t.pitch * item
     wide, line = 2 * in_half, t.pitch * 4

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from npu_sim.products import Product
-from ops.avg_pool.call import PoolAxis, pool_axes
-from ops.common.quirks import check_quirks
-from ops.common.rule import Profile, check_profile
+from ops.avg_pool.call import PoolAxis, PoolingCall, pool_axes
+from ops.common.rule import Profile
 from ops.common.tensor_desc import TensorDesc
 
 DEVIATIONS = {
@@ -23,52 +23,23 @@ DEVIATIONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AvgPool2dCall:
-    """The arguments of aclnnAvgPool2d; None stands for a null pointer.
+class AvgPool2dCall(PoolingCall):
+    """The arguments of aclnnAvgPool2d; the rest as of `PoolingCall`.
+
+    Without a profile the page wins, but what the library's published tests compute is computed.
 
     Attributes
     ----------
-    product : Product
-        Where it runs.
-    input, output : TensorDesc or None
-        (N, C, H, W) or (C, H, W).
-    kernel_size, strides, paddings : tuple of int or None
+    strides, paddings : tuple of int or None
         As given.
-    ceil_mode, count_include_pad : bool
-        Of the pooling.
-    divisor_override : int
-        0: none.
-    cube_math_type : int
-        What the Cube may do with the precision.
-    profile : {"page", "library"} or None
-        What wins where the operator's page and newer library source differ. None: the page, but what the
-        library's published tests compute is computed.
-    quirks : frozenset of str
-        Members of `DEVIATIONS` that are on.
-
-    Raises
-    ------
-    OperatorError
-        161002: no such profile or quirk. Everything else is the business of the rules.
+    output : TensorDesc or None
+        (N, C, H, W) or (C, H, W).
     """
 
-    product: Product
-    input: TensorDesc | None
-    kernel_size: tuple[int, ...] | None
+    KNOWN: ClassVar[Mapping[str, str]] = DEVIATIONS
     strides: tuple[int, ...] | None
     paddings: tuple[int, ...] | None
-    ceil_mode: bool
-    count_include_pad: bool
-    divisor_override: int
-    cube_math_type: int
     output: TensorDesc | None
-    profile: Profile | None = None
-    quirks: frozenset[str] = frozenset()
-
-    def __post_init__(self) -> None:
-        if self.profile is not None:
-            check_profile(self.profile, "None or one of")
-        check_quirks(self.quirks, DEVIATIONS)
 
     @property
     def column(self) -> Profile:
@@ -89,11 +60,6 @@ class AvgPool2dCall:
     def planes(self) -> int:
         """Planes of the input, N * C."""
         return int(np.prod(self.input.shape[:-2], dtype=np.int64)) if self.input is not None else 0
-
-    @property
-    def channels(self) -> int:
-        """C of the input; 0 if there is none."""
-        return 0 if self.input is None or self.input.rank < 3 else self.input.shape[-3]
 
     @property
     def output_shape(self) -> tuple[int, ...] | None:

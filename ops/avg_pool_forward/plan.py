@@ -41,13 +41,7 @@ _MOST_SHIFT = 15
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AvgPool2dPlan(OperatorPlan):
-    """What one call runs; the rest as of `OperatorPlan`.
-
-    Attributes
-    ----------
-    resolved : Resolved
-        The checked call and its route.
-    """
+    """What one call runs; attributes as of `OperatorPlan`."""
 
     resolved: Resolved
     route: Route

@@ -274,12 +274,6 @@ class Resolved(ResolvedCall):
 
 
 def check(call: AvgPool2dCall) -> Resolved:
-    """Return what ``call`` amounts to; no tensor data is involved.
-
-    Raises
-    ------
-    OperatorError
-        With the status of the first rule that is broken; the message names the rule, the value and the product.
-    """
+    """Return what ``call`` amounts to, without looking at data; errors as of `ops.common.rule.refuse_breach`."""
     refuse_breach(call, RULES, product_text)
     return Resolved(call=call, route=choose_route(call))

@@ -58,12 +58,8 @@ def basic_block_tiling(
 
     Parameters
     ----------
-    geometry : ConvGeometry
-        The convolution; attributes of an axis with one tap are normalised here.
-    compute_dtype : str
-        What the Cube multiplies.
-    cores : int
-        Cube cores.
+    geometry, compute_dtype, cores
+        As of `tiling_base.base_tiling`.
     buffers : Buffers
         Capacities of the core.
     deterministic : bool

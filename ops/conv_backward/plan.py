@@ -46,13 +46,7 @@ _IN_ORDER = ("grad_output", "input", "weight", "grad_input", "grad_weight", "gra
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ConvBackwardPlan(OperatorPlan):
-    """What one call runs; the rest as of `OperatorPlan`.
-
-    Attributes
-    ----------
-    resolved : Resolved
-        The checked call.
-    """
+    """What one call runs; attributes as of `OperatorPlan`."""
 
     resolved: Resolved
     route: Route

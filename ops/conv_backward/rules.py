@@ -49,12 +49,6 @@ def find_violation(call: ConvBackwardCall, rules: Sequence[Rule] = RULES) -> tup
 
 
 def check(call: ConvBackwardCall) -> Resolved:
-    """Return what ``call`` amounts to; no tensor data is involved.
-
-    Raises
-    ------
-    OperatorError
-        With the status of the first rule that is broken; the message names the rule, the value and the product.
-    """
+    """Return what ``call`` amounts to, without looking at data; errors as of `ops.common.rule.refuse_breach`."""
     refuse_breach(call, RULES, call_context)
     return resolve(call)

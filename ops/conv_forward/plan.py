@@ -35,13 +35,7 @@ TENSORS = ("input", "weight", "bias", "output")
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ConvolutionPlan(OperatorPlan):
-    """What one call runs; the rest as of `OperatorPlan`.
-
-    Attributes
-    ----------
-    resolved : Resolved
-        The checked call.
-    """
+    """What one call runs; attributes as of `OperatorPlan`."""
 
     resolved: Resolved
     route: Route
