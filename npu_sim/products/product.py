@@ -293,6 +293,10 @@ class Product:
         self._check_numerics()
         object.__setattr__(self, "sources", Sources(self.sources, values))
 
+    def __str__(self) -> str:
+        # its fields fill pages; npu-sim products shows them
+        return self.name
+
     def _check_instructions(self) -> None:
         self._require(self.arch in ARCHS, "arch", f"one of {', '.join(ARCHS)}", self.arch)
         modelled = ARCHS[self.arch]

@@ -664,3 +664,7 @@ def _is_default(target: ast.expr) -> bool:
 
 def test_public_names_exist() -> None:
     assert [name for name in products.__all__ if not hasattr(products, name)] == []
+
+
+def test_a_product_prints_as_its_name() -> None:
+    assert str(products.get_product("910b")) == "Ascend910B2"
