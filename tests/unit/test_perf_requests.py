@@ -392,6 +392,22 @@ def test_operands_of_a_profiled_matrix_product_are_where_a_network_leaves_them()
     }  # fmt: skip
 
 
+def test_matrices_of_a_batch_are_turned_like_one():
+    chip = get_product("910b")
+    one = {"op": "transpose", "in_dtype": "fp16"}
+    for batch, whole in (
+        ({"in_shape": [4, 9, 32, 64], "perm": [0, 2, 3, 1]}, {"in_shape": [9, 4 * 32 * 64], "perm": [1, 0]}),
+        ({"in_shape": [4, 32, 64, 9], "perm": [0, 3, 1, 2]}, {"in_shape": [4 * 32 * 64, 9], "perm": [1, 0]}),
+    ):
+        launches = [request_of(**one, **item).plan(chip).launches("call")[0] for item in (batch, whole)]
+        assert {launch.name for launch in launches} == {"Transpose"}
+        assert len({run_timeline(launch, chip).total_cycles for launch in launches}) == 1
+    # rows that stay whole are copied, and so is what several groups of axes change
+    for shape, perm in (([4, 9, 32, 64], [0, 2, 1, 3]), ([4, 9, 32, 64], [2, 1, 0, 3])):
+        launch = request_of(**one, in_shape=shape, perm=perm).plan(chip).launches("call")[0]
+        assert launch.name != "Transpose"
+
+
 def test_points_of_micro_benchmarks_are_answered_in_cycles():
     add = {"op": "vadds", "repeat": 16, "count": 1}
     point = {"op": "instruction", "id": "p", "ascend_instructions": [add], "mode": "streamed", "dtype": "float32"}

@@ -199,11 +199,20 @@ def permuted_request(words: str, shape: tuple[int, ...], order: tuple[int, ...],
 
 
 def _turned_matrix(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, int] | None:
-    """Return rows and columns if the axes split into two groups that change places."""
+    """Return rows and columns if the axes, behind those that stay in front, split into two groups that change places.
+
+    Several matrices are timed as one whose longer side is as long as theirs together: it has as many tiles.
+    """
     real = [axis for axis in order if shape[axis] > 1]
+    behind = sorted(real)
+    matrices = 1
+    while len(real) > 2 and real[0] == behind[0]:
+        matrices *= shape[real[0]]
+        real, behind = real[1:], behind[1:]
     for cut in range(1, len(real)):
-        if real == sorted(real[:cut]) + sorted(real[cut:]) and real[cut:] + real[:cut] == sorted(real):
-            return prod(shape[axis] for axis in real[cut:]), prod(shape[axis] for axis in real[:cut])
+        if real[cut:] + real[:cut] == behind:
+            rows, columns = prod(shape[axis] for axis in real[cut:]), prod(shape[axis] for axis in real[:cut])
+            return (rows * matrices, columns) if rows > columns else (rows, columns * matrices)
     return None
 
 
