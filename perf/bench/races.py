@@ -65,6 +65,11 @@ RESNET = tuple(
     Layer(name=one.name, x=(BATCH, one.cin, one.hw, one.hw), cout=one.cout, kernel=one.kernel, stride=one.stride)
     for one in LAYERS
 )
+DEEP = (
+    Layer(name="14x14x1024->256 1x1", x=(BATCH, 1024, 14, 14), cout=256, kernel=1),
+    Layer(name="7x7x512 3x3", x=(BATCH, 512, 7, 7), cout=512, kernel=3),
+)
+"""Layers of small maps and many channels: weights and sums in memory weigh more than in `RESNET`."""
 KINDS = (
     Layer(name="depthwise 3x3", x=(BATCH, 128, 28, 28), cout=128, kernel=3, groups=128),
     Layer(name="4 groups 3x3", x=(BATCH, 128, 28, 28), cout=128, kernel=3, groups=4),
@@ -110,10 +115,10 @@ def _gradients(group: str, layer: Layer, gradients: str, model: str | None, thre
 
 
 def gradients(threads: int) -> Iterator[Race]:
-    """Yield the gradients of four layers of ResNet-50, on one thread and on ``threads``."""
+    """Yield the gradients of six layers of ResNet-50, on one thread and on ``threads``."""
     for count in sorted({1, threads}):
         for model in ("serial", None):
-            for layer in RESNET:
+            for layer in (*RESNET, *DEEP):
                 for wanted in ("dx", "dw"):
                     yield _gradients("gradients", layer, wanted, model, count)
 
