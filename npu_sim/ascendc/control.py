@@ -85,6 +85,7 @@ class Control(ctypes.Structure):
         # to the kernel's side
         ("gm_bytes", ctypes.c_int64),
         ("blocks", ctypes.c_int64),
+        ("blocks_at_once", ctypes.c_int64),
         ("cores", ctypes.c_int64),
         ("vectors_per_block", ctypes.c_int64),  # 0: Cube cores alone, or cores that are both
         ("cubes_per_block", ctypes.c_int64),

@@ -36,6 +36,7 @@ from npu_sim.report.explain import own_recorder
 _POSITION_BITS = 5
 _SCRATCHES = 3
 """Of UB's size, of each vector core."""
+_MOST_BLOCKS = 65_535
 _LONGEST_SILENCE = 86_400
 """Seconds; what a core may be waited for has to be a time that comes."""
 
@@ -132,7 +133,7 @@ class SourceKernel:
         *arguments
             In the order of the kernel: NumPy arrays where it takes ``GM_ADDR`` (workspace too), numbers, bytes.
         blocks : int
-            Blocks (numBlocks of ``<<<>>>``): cores of the kernel's kind.
+            Blocks (numBlocks of ``<<<>>>``), each a core of the kernel's kind; more than there are take turns.
         tiling : bytes, ctypes structure, array or None
             What the kernel's last parameter points to, or is.
         tiling_key : int
@@ -313,18 +314,16 @@ class SourceKernel:
             return KernelError(text, error.line, error.core), "".join(printed)
 
     def _cores(self, product: Product, blocks: int) -> dict[CoreKind, int]:
-        """Return how many cores of each kind run the kernel."""
+        """Return how many cores of each kind run the kernel; more blocks than cores take turns."""
         is_split = product.core.is_split
         limit = product.vector_core_count if self.kind == "vector" else product.cube_core_count
-        if (
-            isinstance(blocks, bool)
-            or not isinstance(blocks, int | np.integer)
-            or not 1 <= blocks <= min(limit, MAX_CORES)
-        ):
-            raise ShapeError(f"blocks must be in [1, {limit}], not {shown(blocks)} ({self.name}, {product.name})")
+        if isinstance(blocks, bool) or not isinstance(blocks, int | np.integer) or not 1 <= blocks <= _MOST_BLOCKS:
+            words = f"blocks must be in [1, {_MOST_BLOCKS}], not {shown(blocks)}"
+            raise ShapeError(f"{words} ({self.name}, {product.name})")
+        at_once = min(int(blocks), limit, MAX_CORES)
         if self.kind == "mix" and is_split:
-            return {"cube": int(blocks), "vector": int(blocks) * self.source.vectors}
-        return {"vector" if self.kind == "vector" else "cube": int(blocks)}
+            return {"cube": at_once, "vector": at_once * self.source.vectors}
+        return {"vector" if self.kind == "vector" else "cube": at_once}
 
     def __repr__(self) -> str:
         return f"{self.name} of {self.source.path}"
@@ -441,10 +440,11 @@ def _describe(
 ) -> None:
     """Tell a program which machine it runs on."""
     control, core = process.control, product.core
-    control.blocks, control.cores = blocks, sum(counts.values())
+    at_once = next(iter(counts.values()))
+    control.blocks, control.blocks_at_once, control.cores = blocks, at_once, sum(counts.values())
     control.is_split, control.auto_sync, control.reads = core.is_split, auto_sync, computes
-    control.cubes_per_block = counts.get("cube", 0) // blocks
-    control.vectors_per_block = counts.get("vector", 0) // blocks
+    control.cubes_per_block = counts.get("cube", 0) // at_once
+    control.vectors_per_block = counts.get("vector", 0) // at_once
     control.event_count = core.event_count
     for name in ("l1_bytes", "l0a_bytes", "l0b_bytes", "l0c_bytes", "ub_bytes", "bt_bytes"):
         setattr(control, name, getattr(core, name))

@@ -19,7 +19,7 @@ WRONG = {
     "crash": IN_KERNEL.format("SIGSEGV: it touched memory at 0x1, which is not its own", 21),
     "assertion": IN_KERNEL.format("assertion must hold: length == 1", 27),
     "host": "x must be live device memory, not host memory at 0x[0-9a-f]+",
-    "many_blocks": r"blocks must be in \[1, 48\], not 9999 \(scale<T>, Ascend910B2\)",
+    "many_blocks": r"blocks must be in \[1, 65535\], not 99999 \(scale<T>, Ascend910B2\)",
     "freed": r"x must be live device memory, not device memory of aclrtMalloc \d+, freed by aclrtFree",
 }
 

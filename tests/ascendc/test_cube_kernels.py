@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from npu_sim import ascendc
+from npu_sim.ascendc.process import KernelError
 from npu_sim.compilers import CompilationError
 from tests.ascendc.compiler import require_compiler
 
@@ -159,7 +160,7 @@ __global__ __aicore__ void fused(GM_ADDR a, GM_ADDR b, GM_ADDR workspace, GM_ADD
     Relu(t, t, 128);
     SetFlag<HardEvent::V_MTE3>(0); WaitFlag<HardEvent::V_MTE3>(0);
     DataCopy(out[at], t, 128);
-    SyncAll<true>();
+    if (faulty != 4) SyncAll<true>();
   }
 }
 """
@@ -172,10 +173,10 @@ def fused(tmp_path_factory):
     return ascendc.compile(path)
 
 
-def _fused_operands():
+def _fused_operands(rows=32):
     rng = np.random.default_rng(6)
-    a, b = rng.integers(-4, 5, (32, 16)).astype(np.float16), rng.integers(-4, 5, (16, 16)).astype(np.float16)
-    return a, b, np.zeros((32, 16), np.float32), np.zeros((32, 16), np.float32)
+    a, b = rng.integers(-4, 5, (rows, 16)).astype(np.float16), rng.integers(-4, 5, (16, 16)).astype(np.float16)
+    return a, b, np.zeros((rows, 16), np.float32), np.zeros((rows, 16), np.float32)
 
 
 @pytest.mark.parametrize("names", [0, 3])
@@ -187,6 +188,17 @@ def test_cube_and_vector_cores_of_a_mixed_kernel_hand_over_by_flags(fused, names
     assert run.launches[0].vectors == 2
     assert run.launches[0].core_count == 6
     assert run.seconds > 0
+
+
+def test_more_blocks_than_cores_take_turns(fused):
+    a, b, workspace, c = _fused_operands(16 * 61)
+    run = fused(a, b, workspace, c, 4, blocks=61)
+    assert np.array_equal(c, np.maximum(a.astype(np.float32) @ b.astype(np.float32) + 1, 0))
+    assert run.findings == ()
+    assert run.launches[0].core_count == 24 * 3
+    words = r"SyncAll must be of at most as many blocks as there are cores \(24\), not of 61"
+    with pytest.raises(KernelError, match=words):
+        fused(a, b, workspace, c, 0, blocks=61)
 
 
 def test_a_flag_between_cores_that_nobody_sets_is_an_error_and_a_wait_that_misses_a_race(fused):

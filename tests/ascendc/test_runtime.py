@@ -213,7 +213,7 @@ def test_arguments_that_do_not_fit_are_refused(source, name, given, words):
 
 def test_calls_that_make_no_sense_are_refused(source):
     run = kernel(source, "scalars")
-    with pytest.raises(ShapeError, match=r"blocks must be in \[1, 48\], not 0"):
+    with pytest.raises(ShapeError, match=r"blocks must be in \[1, 65535\], not 0"):
         run(np.zeros(1), blocks=0)
     with pytest.raises(ShapeError, match="outputs of scalars must be numbers of arrays"):
         run(np.zeros(1), 1, 2.0, 3, outputs=[1])
@@ -238,3 +238,33 @@ def test_a_name_that_the_machine_lacks_does_not_compile_and_is_named(tmp_path):
     with pytest.raises(CompilationError, match="LayerNorm is not modelled by this emulator") as raised:
         ascendc.compile(path)
     assert "lacks.cpp:5" in str(raised.value)
+
+
+def test_a_block_begins_with_registers_of_its_own(tmp_path):
+    path = tmp_path / "blocks.cpp"
+    path.write_text("""
+#include "kernel_operator.h"
+using namespace AscendC;
+__global__ __aicore__ void blocks(GM_ADDR y) {
+  TPipe pipe;
+  TQue<TPosition::VECOUT, 1> queue;
+  pipe.InitBuffer(queue, 1, 256);
+  GlobalTensor<float> Y;
+  Y.SetGlobalBuffer((__gm__ float*)y + GetBlockIdx() * 64, 64);
+  LocalTensor<float> t = queue.AllocTensor<float>();
+  Duplicate(t, float(GetBlockNum()), uint64_t(64), 1, 1, 8);
+  SetVectorMask<float>(3);
+  Adds<float, false>(t, t, float(GetBlockIdx()), MASK_PLACEHOLDER, 1, {1, 1, 8, 8});
+  SetMaskCount();
+  queue.EnQue(t);
+  t = queue.DeQue<float>();
+  SetAtomicAdd<float>();
+  DataCopy(Y, t, 64);
+  queue.FreeTensor(t);
+}
+""")
+    y = np.zeros((100, 64), np.float32)
+    run = ascendc.compile(path)(y, blocks=100)
+    assert run.launches[0].core_count == 48
+    assert (y[:, 3:] == 100).all()
+    assert np.array_equal(y[:, 0], 100 + np.arange(100))

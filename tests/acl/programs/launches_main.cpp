@@ -32,7 +32,7 @@ int launch(const std::string &what, aclrtStream stream) {
     if (aclrtSynchronizeStream(stream)) return 2;
     if (what == "freed") aclrtFree(x);
     char *inside = static_cast<char *>(z) + 256;
-    scale_do(what == "many_blocks" ? 9999 : 2, what == "no_stream" ? host : stream, what == "host" ? host : x, inside,
+    scale_do(what == "many_blocks" ? 99999 : 2, what == "no_stream" ? host : stream, what == "host" ? host : x, inside,
              number_of(what), 3, length);
     if (what == "nothing") {
         // in place, behind the other: 4 -> 12 -> 36; then by name, and in a macro

@@ -482,6 +482,7 @@ bool regist_with(Here here, AscendC::TPipe* pipe, int number, M& object, const T
   constexpr bool asks = IsClient<M>::value;
   if constexpr (asks) {
     object.regist(number, tiling);
+    if (has_both_kinds()) expect_all_at_once(here, "REGIST_MATMUL_OBJ");
     if (self->is_cube && has_both_kinds()) service_of(self->block).objects[number] = &object;
   }
   if (tiling && self->is_cube) object.M::Init(tiling, pipe, here);

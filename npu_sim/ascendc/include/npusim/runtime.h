@@ -27,15 +27,8 @@ struct FeatureMap {
   int64_t l1_h = 0, l1_w = 0, pad[4] = {};
 };
 
-struct Core {
-  int64_t index = 0, block = 0, sub_block = 0;
-  bool is_vector = false, is_cube = false;
-  Wait wait = Wait::NONE;
-  // Flags between cores: counters, the one that is waited for, and sets that others have yet to join.
-  int counters[CROSS_FLAGS] = {}, awaited = 0;
-  int sets[CROSS_MODES][CROSS_FLAGS] = {};
-  ucontext_t context;
-  uint8_t* stack = nullptr;
+// What a block begins with.
+struct Registers {
   void* pipe = nullptr;
   FeatureMap maps[2];
   bool counts = false;  // SetMaskCount
@@ -53,6 +46,17 @@ struct Core {
   // Of SetPadValue.
   bool pads = false;
   int64_t pad_bits = 0;
+};
+
+struct Core : Registers {
+  int64_t index = 0, block = 0, sub_block = 0;
+  bool is_vector = false, is_cube = false;
+  Wait wait = Wait::NONE;
+  // Flags between cores: counters, the one that is waited for, and sets that others have yet to join.
+  int counters[CROSS_FLAGS] = {}, awaited = 0;
+  int sets[CROSS_MODES][CROSS_FLAGS] = {};
+  ucontext_t context;
+  uint8_t* stack = nullptr;
   int64_t last_site = 0;
   // Pipes whose rows the scalar unit has not waited for, and pipes that have not waited for it (auto_sync).
   uint32_t before_scalar = 0, behind_scalar = 0;
@@ -255,18 +259,23 @@ inline void wait_for_all() {
 
 inline bool has_both_kinds() { return control->cubes_per_block && control->vectors_per_block; }
 
+// Whether two cores belong to one block, of whose successors one may have begun already.
+inline bool are_together(const Core& one, const Core& other) {
+  return one.block % control->blocks_at_once == other.block % control->blocks_at_once;
+}
+
 // Those who set a flag of a mode together with a core, and those on whom it counts then.
 template <class F> inline void for_setters(const Core& core, int mode, F visit) {
   for (int64_t i = 0; i < control->cores; i++) {
     Core& other = cores[i];
-    if (other.is_cube == core.is_cube && (mode == 0 || other.block == core.block)) visit(other);
+    if (other.is_cube == core.is_cube && (mode == 0 || are_together(core, other))) visit(other);
   }
 }
 template <class F> inline void for_targets(const Core& core, int mode, F visit) {
   for (int64_t i = 0; i < control->cores; i++) {
     Core& other = cores[i];
     bool same_kind = other.is_cube == core.is_cube;
-    if (mode == 0 ? same_kind : other.block == core.block && same_kind == (mode == 1)) visit(other);
+    if (mode == 0 ? same_kind : are_together(core, other) && same_kind == (mode == 1)) visit(other);
   }
 }
 
@@ -388,7 +397,7 @@ inline void make_core(int64_t index) {
     core.block = index;
     core.is_cube = core.is_vector = true;
   } else {  // Cube cores come first
-    int64_t cube_cores = control->blocks * cubes;
+    int64_t cube_cores = control->blocks_at_once * cubes;
     core.is_cube = index < cube_cores;
     core.is_vector = !core.is_cube;
     int64_t of_kind = core.is_cube ? index : index - cube_cores;

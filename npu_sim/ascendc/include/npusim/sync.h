@@ -40,10 +40,18 @@ inline void barrier(Here here, int64_t on) {
   emit_pipe_barrier(here, on);
 }
 
+// Cores that wait for all others, of which some would begin when these have ended.
+inline void expect_all_at_once(Here here, const char* call) {
+  if (control->blocks > control->blocks_at_once)
+    refuse(here, "%s must be of at most as many blocks as there are cores (%lld), not of %lld, which would wait for ever",
+           call, (long long)control->blocks_at_once, (long long)control->blocks);
+}
+
 #ifdef NPUSIM_HAS_CROSS_CORE_SET_FLAG
 inline void cross_core_set(Here here, int mode, int64_t on, int64_t flag) {
   if (!is_split) refuse(here, "CrossCoreSetFlag must be on a product with separate cores");
   if (mode < 0 || mode >= CROSS_MODES) refuse(here, "CrossCoreSetFlag mode must be 0, 1 or 2, not %d", mode);
+  if (!mode) expect_all_at_once(here, "CrossCoreSetFlag of mode 0");
   if (mode && !has_both_kinds()) refuse(here, "CrossCoreSetFlag of mode %d must be in a mixed kernel", mode);
   if (mode == 1 && self->is_cube) refuse(here, "CrossCoreSetFlag of mode 1 must be on a vector core");
   emit_cross_core_set_flag(here, mode, on, flag & (CROSS_FLAGS - 1));
@@ -61,6 +69,7 @@ inline void cross_core_wait(Here here, int64_t flag) {
 constexpr int CUBE_FLAG = 11, VECTOR_FLAG = 12, CUBE_TO_VECTOR_FLAG = 13, VECTORS_FLAG = 14;
 
 inline void sync_all(Here here, bool only_vectors) {
+  expect_all_at_once(here, "SyncAll");
   if (!has_both_kinds()) {
     emit_pipe_barrier(here, pipe::ALL);
     return wait_for_all();
