@@ -348,6 +348,23 @@ def _n_range(
     return start, max(min(tiling.block_n, extent - start), 0)
 
 
+def _made(
+    owner: tuple[int, int, int, int],
+    depths: tuple[int, int, int],
+    m_range: tuple[int, int],
+    n_range: tuple[int, int],
+    k_range: tuple[int, int],
+    **more: int,
+) -> WorkItem:
+    """Return an item of (core, block, group, kd), of (n, do, di), and of ranges with their lengths."""
+    (core, block, group, kd), (n, do, di) = owner, depths
+    (m0, m_len), (n0, n_len), (k0, k_len) = m_range, n_range, k_range
+    return WorkItem(
+        core=core, block=block, group=group, kd=kd, n=n, do=do, di=di, m0=m0, m_len=m_len, n0=n0, n_len=n_len, k0=k0,
+        k_len=k_len, **more,
+    )  # fmt: skip
+
+
 def _item(
     tiling: DwTiling,
     geometry: ConvGeometry,
@@ -369,22 +386,7 @@ def _item(
     m0, m_len = _m_range(tiling, group, m_index)
     n0, n_len = _n_range(tiling, geometry, group, kd, n_index, do)
     if m_len and n_len:
-        yield WorkItem(
-            core=core,
-            block=block,
-            group=group,
-            kd=kd,
-            n=n,
-            do=do,
-            di=di,
-            m0=m0,
-            m_len=m_len,
-            n0=n0,
-            n_len=n_len,
-            k0=k_range[0],
-            k_len=k_range[1],
-            slot=slot,
-        )
+        yield _made((core, block, group, kd), (n, do, di), (m0, m_len), (n0, n_len), k_range, slot=slot)
 
 
 def _unified_items(tiling: UnifiedTiling, geometry: ConvGeometry) -> Iterator[WorkItem]:
@@ -408,19 +410,4 @@ def _unified_items(tiling: UnifiedTiling, geometry: ConvGeometry) -> Iterator[Wo
                 cut = {"part": part, "position": position if tiling.tap_by_tap else ALL_TAPS}
                 pixels = len(pixels_of(tiling, geometry, **cut))
                 if di is not None and pixels:
-                    yield WorkItem(
-                        core=core,
-                        block=task,
-                        group=group,
-                        kd=kd,
-                        n=n,
-                        do=do,
-                        di=di,
-                        m0=m0,
-                        m_len=m_len,
-                        n0=n0,
-                        n_len=n_len,
-                        k0=0,
-                        k_len=pixels,
-                        **cut,
-                    )
+                    yield _made((core, task, group, kd), (n, do, di), (m0, m_len), (n0, n_len), (0, pixels), **cut)
