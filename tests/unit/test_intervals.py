@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ops
-from npu_sim.engines.intervals import LaunchBounds, bound_launch, core_interval, task_interval
+from npu_sim.engines.intervals import FASTER, LaunchBounds, bound_launch, core_interval, task_interval
 from npu_sim.engines.timeline import run_timeline
 from npu_sim.engines.timeline_result import TimelineResult
 from npu_sim.isa import emit
@@ -128,7 +128,7 @@ def test_copies_hang_on_what_moves_them():
     interval = core_interval([bounds])
     error = A2.cost.kernel_model_error_permille / 1000
     assert interval.seconds == bounds.expected.seconds()
-    assert interval.low_seconds == pytest.approx(interval.seconds * exp(-hypot(down, error)))
+    assert interval.low_seconds == pytest.approx(interval.seconds * exp(-hypot(down, FASTER * error)))
     assert interval.width == interval.high_seconds / interval.low_seconds
 
 
@@ -149,7 +149,7 @@ def test_errors_of_launches_of_one_kernel_add_up_and_of_others_their_squares_do(
     one = _bounds(1e-3, 0.1, 0.2, 0.3, template)
     same = task_interval([one, one])
     assert same.seconds == pytest.approx(2e-3)
-    assert log(same.seconds / same.low_seconds) == pytest.approx(hypot(0.1, 0.3), rel=1e-4)
+    assert log(same.seconds / same.low_seconds) == pytest.approx(hypot(0.1, 0.3 * FASTER), rel=1e-4)
     assert log(same.high_seconds / same.seconds) == pytest.approx(hypot(0.2, 0.3), rel=1e-4)
     worse = _bounds(1e-3, 0.1, 0.2, 0.5, template)
     both = task_interval([one, worse])

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from npu_sim.engines.intervals import bound_launch, core_interval, task_interval
+from npu_sim.engines.timeline import run_timeline
+from npu_sim.engines.timeline_result import TimelineOptions
 from npu_sim.products import get_product
 from ops.cli import validation_picture
 from ops.cli.main import main
@@ -161,3 +163,47 @@ def test_bad_input_is_exit_2(capsys, tmp_path, arguments, message):
     assert (code, out) == (2, "")
     assert message in err
     assert list(tmp_path.iterdir()) == []
+
+
+# Ascend/msinsight kernel_details.csv: core time in us, and busy part of it on the mean core, by pipe
+PROFILED = {
+    "mk00002": (310.734, {"M": 0.523, "S": 0.757, "MTE1": 0.888, "MTE2": 0.917, "FIX": 0.085}),
+    "mk00074": (76.403, {"M": 0.643, "S": 0.561, "MTE1": 0.827, "MTE2": 0.249, "FIX": 0.074}),
+    "mk00081": (96.869, {"M": 0.697, "S": 0.593, "MTE1": 0.88, "MTE2": 0.264, "FIX": 0.075}),
+    "mk00087": (107.484, {"M": 0.518, "S": 0.768, "MTE1": 0.857, "MTE2": 0.249, "FIX": 0.044}),
+    "mk00102": (101.325, {"M": 0.834, "S": 0.451, "MTE1": 0.677, "MTE2": 0.464, "FIX": 0.17}),
+    "mk00113": (311.283, {"M": 0.284, "S": 0.267, "MTE1": 0.629, "MTE2": 0.373, "FIX": 0.074}),
+}
+MOST_OFF = {"M": 1.15, "MTE1": 1.3, "MTE2": 1.5, "FIX": 1.5, "S": 2.0}
+
+
+def test_pipes_of_profiled_convolutions_are_as_busy_as_measured():
+    requests = {row.id: row.request for row in measured_rows(CUBE)}
+    off = {pipe: [] for pipe in MOST_OFF}
+    for name, (core_us, busy) in PROFILED.items():
+        item = read_item(requests[name])
+        (launch,) = item.request.plan(item.product).launches("kernel")
+        timed = run_timeline(launch, item.product, options=TimelineOptions(inputs_in_l2=True))
+        for pipe, share in busy.items():
+            cycles = timed.busy_cycles_all_cores[pipe] / timed.core_count
+            off[pipe].append(abs(math.log(cycles / timed.clock_hz * 1e6 / (share * core_us))))
+    found = {pipe: math.exp(np.median(values)) for pipe, values in off.items()}
+    assert {pipe for pipe, value in found.items() if value > MOST_OFF[pipe]} == set(), found
+
+
+@pytest.mark.parametrize(
+    ("op", "scopes", "median", "p90"),
+    [
+        ("conv", ("call",), 1.20, 1.60),
+        ("conv_backprop_filter", ("call",), 1.15, 1.35),
+        ("transdata", ("kernel",), 1.15, 1.60),
+        (None, ("kernel",), 1.12, 1.25),
+    ],
+)
+def test_published_convolutions_and_transdata_on_a2_are_near(op, scopes, median, p90):
+    """None: the kernels of convolutions and gradients."""
+    report = validate(CUBE[1:] if op is None else (op,), 1)
+    rows = [one for one in report.rows if one.row.scope in scopes and one.row.product == "Ascend910B2"]
+    found = agreement(rows)
+    assert len(rows) > 5
+    assert (found.median <= median, found.p90 <= p90) == (True, True), found
