@@ -146,6 +146,8 @@ __global__ __aicore__ void fused(GM_ADDR a, GM_ADDR b, GM_ADDR workspace, GM_ADD
     Mmad(l0c, a2, b2, MmadParams(16, 16, 16, false, 0, false, false, false));
     SetFlag<HardEvent::M_FIX>(0); WaitFlag<HardEvent::M_FIX>(0);
     Fixpipe(sums[block * 256], l0c, FixpipeParamsV220(16, 16, 16, 16, false));
+    SetSyncBaseAddr(uint64_t(faulty));
+    set_ffts_base_addr(uint64_t(faulty));
     if (faulty == 3) ffts_cross_core_sync(PIPE_FIX, 1 | 2 << 4 | 3 << 8);
     else if (faulty != 1) CrossCoreSetFlag<2, PIPE_FIX>(3);
   }

@@ -149,6 +149,7 @@ inline void SetMMRowMajor() {}
 inline void SetMMColumnMajor() {}
 inline void SetMMLayoutTransform(bool) {}
 inline void InitSocState() {}
+inline void SetSyncBaseAddr(uint64_t) {}
 inline void SetNextTaskStart() {}
 inline void WaitPreTaskEnd() {}
 
@@ -176,3 +177,5 @@ inline void ffts_cross_core_sync(pipe_t on, uint64_t word, npusim::Here here = n
 }
 inline void wait_flag_dev(int64_t flag, npusim::Here here = npusim::Here::now()) { npusim::cross_core_wait(here, flag); }
 #endif
+// Where a device keeps its flags between cores.
+inline void set_ffts_base_addr(uint64_t) {}
