@@ -1,7 +1,8 @@
 """Which cores of a launch run the same program, so that one of them need be timed for all, and what the cores touch.
 
 Two cores take the same time if their rows agree in all that the cost rules and the clocks read: opcode, pipe, mode and
-operands, without addresses in GM (`npu_sim.program.row_digest`).
+operands, without addresses (`npu_sim.program.row_digest`) but those of vector instructions, whose operands may meet in
+the banks of UB.
 """
 
 from __future__ import annotations
@@ -16,11 +17,25 @@ from npu_sim._jit import Flag, jit
 from npu_sim.engines.timeline_memory import READ, STORED, no_extents
 from npu_sim.isa.codes import Space
 from npu_sim.isa.gm_extent import gm_extent, space_of
+from npu_sim.isa.instruction import Instruction
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
+from npu_sim.isa.op import by_opcode
 from npu_sim.program.launch import Launch
-from npu_sim.program.row_digest import IN_USE, LANES, MASKS, mix_operands, mixed
+from npu_sim.program.row_digest import LANES, UNKNOWN_MASK, lanes_in_use, mask_of, mix_operands, mixed
 
 _NO_GM_BITS = np.uint64(0)
+_ADDRESSES = frozenset({"dst", "src0", "src1"})
+
+
+def _timed(instruction: Instruction) -> npt.NDArray[np.uint64]:
+    """Return what of a row its cost and the clocks may read."""
+    is_apart_from_banks = instruction.extent is not None or instruction.unit == "cube"
+    return mask_of(instruction, _ADDRESSES if is_apart_from_banks else frozenset())
+
+
+TIMED = by_opcode(_timed, default=UNKNOWN_MASK, dtype=np.uint64)
+"""uint64[256, LANES], as `row_digest.MASKS`."""
+IN_USE = lanes_in_use(TIMED)
 
 
 @jit
@@ -121,7 +136,7 @@ def classify(launch: Launch, rows: np.ndarray, with_extents: bool) -> CoreClasse
         with np.errstate(over="ignore"):
             for core, own, state in zip(range(cores), lanes, states, strict=True):
                 for count in launch.rows(core, phase, rows):
-                    _take(rows, words, count, state, MASKS, IN_USE, own, extents)
+                    _take(rows, words, count, state, TIMED, IN_USE, own, extents)
         firsts: dict[bytes, int] = {}
         first_of.append(np.array([firsts.setdefault(line.tobytes(), core) for core, line in enumerate(lanes)]))
     return CoreClasses(tuple(first_of), extents)

@@ -25,29 +25,30 @@ _OFFSETS: Any = INSTR.fields
 _DST_LANE, _SRC_LANE = (_OFFSETS[name][1] // 8 for name in ("dst", "src0"))
 
 
-def _mask(instruction: Instruction) -> npt.NDArray[np.uint64]:
-    """Return the bits of a row that count; addresses in GM are treated row by row."""
+def mask_of(instruction: Instruction, without: frozenset[str] = frozenset()) -> npt.NDArray[np.uint64]:
+    """Return the bits of a row that count, those of ``without`` left out; addresses in GM are treated row by row."""
     mask = np.zeros(ROW_BYTES, np.uint8)
-    for name in {"op", "pipe", "mode", *instruction.fields} - {"tensor", "site", "tile"}:
+    for name in {"op", "pipe", "mode", *instruction.fields} - {"tensor", "site", "tile"} - without:
         dtype, offset, *_ = _OFFSETS[name]
         mask[offset : offset + dtype.itemsize] = 0xFF
     return mask.view(np.uint64)
 
 
-MASKS = by_opcode(_mask, default=np.full(LANES, np.uint64(0xFF)), dtype=np.uint64)
+UNKNOWN_MASK = np.full(LANES, np.uint64(0xFF))
+MASKS = by_opcode(mask_of, default=UNKNOWN_MASK, dtype=np.uint64)
 """uint64[256, LANES]: what counts of a row; of numbers that are no opcode the number."""
 
 
-def _lanes_in_use() -> npt.NDArray[np.uint8]:
+def lanes_in_use(masks: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
     """Return, by opcode, how many lanes its mask has anything in, and which these are."""
-    table = np.zeros((len(MASKS), LANES + 1), np.uint8)
-    for op, mask in enumerate(MASKS):
+    table = np.zeros((len(masks), LANES + 1), np.uint8)
+    for op, mask in enumerate(masks):
         used = np.flatnonzero(mask)
         table[op, 0], table[op, 1 : 1 + len(used)] = len(used), used
     return table
 
 
-IN_USE = _lanes_in_use()
+IN_USE = lanes_in_use(MASKS)
 """uint8[256, 1 + LANES]. Lane 0 of every row has the opcode: equal there, programs agree in which rows others have."""
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import ops
 from npu_sim.engines import core_classes, timeline
-from npu_sim.engines.core_classes import CoreClasses, classify
+from npu_sim.engines.core_classes import IN_USE, TIMED, CoreClasses, classify
 from npu_sim.engines.timeline import run_timeline
 from npu_sim.isa import cost as rules
 from npu_sim.isa import emit
@@ -15,7 +15,7 @@ from npu_sim.isa.op import FROM_ROW, SPACE_OF_OPERAND, Data, Space
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import get_product
 from npu_sim.products.cost import cost_record
-from npu_sim.program.row_digest import IN_USE, LANES, MASKS
+from npu_sim.program.row_digest import LANES
 from tests.conformance.test_gm_extent import _extents
 from tests.oracles.instances import GENERATORS, candidates
 from tests.unit.small_launches import launch_of
@@ -106,13 +106,25 @@ def test_cores_are_equal_whatever_they_touch_in_gm_and_are_called():
     assert _first_of(write) == [0, 0, 0, 0]
 
 
+def test_cores_are_equal_wherever_in_buffers_without_banks_their_operands_are():
+    def write(core, phase):
+        return [
+            lambda r, n: emit.emit_load_2d(
+                r, n, Space.L0A, 512 * core, Space.L1, 0, 0, 1, 1, 0, 0, Data.FP16, -1, 0, 0
+            ),
+            lambda r, n: emit.emit_data_copy(r, n, Space.L1, 64 * core, Space.GM, 0, 2, 8, 3, 0, Data.FP16, 0, 0, core),
+        ]
+
+    assert _first_of(write) == [0, 0, 0, 0]
+
+
 @pytest.mark.parametrize(
     "write",
     [
         lambda core: lambda r, n: emit.emit_add(r, n, 0, 256, 32 * core, Data.FP16, 128, 0, 0),
         lambda core: lambda r, n: emit.emit_add(r, n, 0, 256, 0, Data.FP16, 128 + core, 0, 0),
         lambda core: (
-            lambda r, n: emit.emit_load_2d(r, n, Space.L0A, 512 * core, Space.L1, 0, 0, 1, 1, 0, 0, Data.FP16, -1, 0, 0)
+            lambda r, n: emit.emit_load_2d(r, n, Space.L0A, 0, Space.L1, 0, 0, 1 + core, 1, 0, 0, Data.FP16, -1, 0, 0)
         ),
     ],
 )
@@ -139,7 +151,7 @@ def test_no_cost_reads_what_is_left_out():
     rows = _legal_rows()
     noisy = rows.copy()
     words = noisy.view(np.uint8).view(np.uint64).reshape(-1, LANES)
-    masks = MASKS[rows["op"]]
+    masks = TIMED[rows["op"]]
     words[:] = (words & masks) | (rng.integers(0, 1 << 64, words.shape, dtype=np.uint64) & ~masks)
     for operand, field in enumerate(("dst", "src0")):
         noisy[field] = np.where(_in_gm(rows, operand), rng.integers(0, 1 << 40, len(rows)), noisy[field])
@@ -157,7 +169,7 @@ def _lanes(rows):
     lanes = np.zeros(LANES, np.uint64)
     words = rows.view(np.uint8).view(np.uint64)
     with np.errstate(over="ignore"):  # without compilation NumPy reports that numbers of 64 bits wrap around
-        core_classes._note(rows, words, len(rows), MASKS, IN_USE, lanes, np.zeros((0, 2), np.int64))
+        core_classes._note(rows, words, len(rows), TIMED, IN_USE, lanes, np.zeros((0, 2), np.int64))
     return lanes
 
 
@@ -167,7 +179,7 @@ def test_every_operand_that_a_cost_can_read_counts():
     rows = _legal_rows()
     before = _lanes(rows)
     for at in rng.choice(len(rows), 60, replace=False):
-        mask = MASKS[rows["op"][at]].copy()
+        mask = TIMED[rows["op"][at]].copy()
         mask[0] &= ~np.uint64(0xFF)  # another opcode has another mask
         mask[1] = 0  # as has another space
         mask[[lane for operand, lane in ((0, 3), (1, 4)) if _in_gm(rows[at : at + 1], operand)]] = 0
