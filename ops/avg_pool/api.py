@@ -23,7 +23,7 @@ from ops.avg_pool.plan import AvgPoolPlan, plan_call
 from ops.avg_pool.rules import check
 from ops.common.arrays import as_array, contiguous
 from ops.common.options import run_options
-from ops.common.plan_cache import planned_once
+from ops.common.plan_cache import planned_again, planned_once
 from ops.common.quirks import parse_quirks
 from ops.common.result import PooledResult
 from ops.common.rule import Profile
@@ -219,13 +219,20 @@ def avg_pool2d_backward(
     g = contiguous(g, "grad_output")
     # one format for all, so that a wrong rank is refused as a rank: NumPy arrays have no format of their own
     own = described(x.shape, dtype_name(x.dtype), g.ndim)
-    call = _call_of(
-        described(g.shape, dtype_name(g.dtype)), own, kernel_size=kernel_size, stride=stride, padding=padding,
-        ceil_mode=ceil_mode, count_include_pad=count_include_pad, divisor_override=divisor_override,
-        cube_math_type=cube_math_type, product=chip, profile=profile, quirks=quirks,
-        strict_shape=strict_shape, deterministic=deterministic,
+
+    def planned() -> AvgPoolPlan:
+        call = _call_of(
+            described(g.shape, dtype_name(g.dtype)), own, kernel_size=kernel_size, stride=stride, padding=padding,
+            ceil_mode=ceil_mode, count_include_pad=count_include_pad, divisor_override=divisor_override,
+            cube_math_type=cube_math_type, product=chip, profile=profile, quirks=quirks,
+            strict_shape=strict_shape, deterministic=deterministic,
+        )  # fmt: skip
+        return planned_once(call, chip, lambda: plan_call(check(call)))
+
+    plan = planned_again(
+        (g, x), chip, planned, "avg_pool2d_backward", kernel_size, stride, padding, ceil_mode, count_include_pad,
+        divisor_override, cube_math_type, profile, quirks, strict_shape, deterministic,
     )  # fmt: skip
-    plan = planned_once(call, chip, lambda: plan_call(check(call)))
     record_call(lambda: explain_call(plan))
     options = run_options(chip, plan.resolved.cube_dtype, accumulation, overflow, threads)
     result = empty_results(plan.calls, {"grad_input": own})["grad_input"]

@@ -147,6 +147,8 @@ class Emulation(_modes.TorchDispatchMode):  # type: ignore[misc]
         self._compare, self._refused, self._uncovered = compare, refused, uncovered
         self._covered = {**BACKWARD, **FORWARD} if forward else BACKWARD
         self._products = PRODUCTS if linear else ()
+        # by operators of a step, each of which takes a while to hash
+        self._roles: dict[Any, tuple[Any, bool, bool, bool]] = {}
         self._following: list[ExitStack] = []
         self.clear()
 
@@ -182,20 +184,28 @@ class Emulation(_modes.TorchDispatchMode):  # type: ignore[misc]
         given = kwargs or {}
         if torch.is_inference_mode_enabled() and (parts := self._parts(func, args, given)) is not NotImplemented:
             return parts
+        if (role := self._roles.get(func)) is None:
+            role = self._roles[func] = self._role_of(func)
+        made, is_product, is_noted, is_computed = role
         call = None
-        if not self._names.is_second_derivative:
-            if func in self._covered:
-                call = self._covered[func](*args, **given)
-            elif func in self._products:
+        if (made is not None or is_product) and not self._names.is_second_derivative:
+            if made is not None:
+                call = made(*args, **given)
+            else:
                 call = matrix_product(self._names.product_result(*args[-2:]), *args, **given)
-        if func in FORWARD or func in self._products:
-            self._names.note(args, is_product=func in self._products)
+        if is_noted:
+            self._names.note(args, is_product=is_product)
         if call is not None:
             return self._emulated(func, call)
-        name = func.overloadpacket.__name__
-        if any(part in name for part in _OTHER):
-            self._pass_by(name, func)
+        if is_computed:
+            self._pass_by(func.overloadpacket.__name__, func)
         return func(*args, **given)
+
+    def _role_of(self, func: Any) -> tuple[Any, bool, bool, bool]:
+        """Return what makes the call of an operator, whether it is a product, is noted, and runs on Cube or pools."""
+        is_product = func in self._products
+        is_computed = any(part in func.overloadpacket.__name__ for part in _OTHER)
+        return self._covered.get(func), is_product, is_product or func in FORWARD, is_computed
 
     def _parts(self, func: Any, args: Sequence[Any], given: Mapping[str, Any]) -> Any:
         """Return what the operators compute that ``func`` is made of, which PyTorch leaves whole in inference mode."""

@@ -203,8 +203,11 @@ class ModuleNames:
     @property
     def is_second_derivative(self) -> bool:
         """Whether autograd differentiates a gradient now."""
-        made = self._by_node.get(_node_number())
-        return is_second_derivative() or (made is not None and made.is_gradient)
+        node = _current_node()
+        if node is None:
+            return False
+        made = self._by_node.get(int(node._sequence_nr()))
+        return "BackwardBackward" in node.name() or (made is not None and made.is_gradient)
 
 
 def is_second_derivative() -> bool:

@@ -130,8 +130,34 @@ def kinds(threads: int) -> Iterator[Race]:
             yield _gradients("kinds", layer, wanted, "serial", 1)
 
 
+def _step() -> Race:
+    """Return a training step of a small network whose gradients the bridge computes, against PyTorch's own."""
+    import torch
+    from torch import nn
+
+    import ops.torch
+
+    model = nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(),
+        nn.AvgPool2d(2), nn.Flatten(), nn.Linear(32 * 7 * 7, 10),
+    )  # fmt: skip
+    images = torch.rand((4, 1, 28, 28), generator=torch.Generator().manual_seed(0))
+    emulation = ops.torch.emulate(model=model, threads=1)
+
+    def peer() -> None:
+        torch.set_num_threads(1)
+        model.zero_grad()
+        model(images).logsumexp(1).sum().backward()
+
+    def ours() -> None:
+        with emulation:
+            peer()
+
+    return Race(group="calls", name="step of a small CNN, batch 4", ours=ours, peer=peer, peer_name="PyTorch fp32")
+
+
 def calls(threads: int) -> Iterator[Race]:
-    """Yield a small call that is repeated, and one that is planned anew each time."""
+    """Yield a small call that is repeated, one that is planned anew each time, and a step of a small network."""
     repeated = _gradients("calls", SMALL, "dx dw db", None, 1)
     yield repeated
 
@@ -146,6 +172,7 @@ def calls(threads: int) -> Iterator[Race]:
         peer=repeated.peer,
         peer_name=repeated.peer_name,
     )
+    yield _step()
 
 
 def pools(threads: int) -> Iterator[Race]:

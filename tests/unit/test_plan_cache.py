@@ -14,6 +14,7 @@ import ops
 from npu_sim.errors import NpuSimError, OperatorError
 from npu_sim.products import get_product
 from npu_sim.report.explain import recording
+from ops.avg_pool import api as pool_api
 from ops.common import plan_cache
 from ops.conv_backward import api
 from ops.conv_forward import api as forward_api
@@ -127,6 +128,24 @@ def test_forward_convolutions_are_known_by_their_arguments_as_given_too(monkeypa
     monkeypatch.setattr(forward_api, "_call_of", None)
     assert ops.convolution(x + 1, w, padding=1).plan is plan
     assert ops.convolution(x, w, bias + 1, padding=1).plan is others[0]
+
+
+def test_gradients_of_poolings_are_known_by_their_arguments_as_given_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, g = np.ones((2, 16, 6, 6), np.float16), np.ones((2, 16, 3, 3), np.float16)
+    plan = ops.avg_pool2d_backward(g, x, kernel_size=2).plan
+    for wrong in (2.0, True):
+        with pytest.raises(NpuSimError, match="kernel_size"):
+            ops.avg_pool2d_backward(g, x, kernel_size=wrong)
+    others = [
+        ops.avg_pool2d_backward(g[:1], x[:1], kernel_size=2).plan,
+        ops.avg_pool2d_backward(g, x, kernel_size=2, divisor_override=3).plan,
+        ops.avg_pool2d_backward(g[..., :2, :2], x[..., :5, :5], kernel_size=2).plan,
+    ]
+    assert len({id(plan), *map(id, others)}) == 4
+    monkeypatch.setattr(pool_api, "_call_of", None)
+    result = ops.avg_pool2d_backward(4 * g, x, kernel_size=2)
+    assert result.plan is plan
+    assert (result.grad_input == 1).all()
 
 
 def test_refusals_are_made_anew() -> None:
