@@ -9,7 +9,7 @@ from ops.cli.attribution_table import WORDS, attribution_lines
 from ops.cli.bars import Bar, Bars
 from ops.studies.attribution_report import CAUSES, AttributionRow, Cause
 
-_NAME, _BAR, _NOTE, _LINE, _CHARACTER, _ROWS = 300, 640, 120, 20, 7, 40
+_NAME, _BAR, _NOTE, _LINE, _CHARACTER, _ROWS = 300, 640, 150, 20, 7, 40
 _NAME_LENGTH = _NAME // _CHARACTER
 
 
@@ -64,7 +64,7 @@ def _line(y: int, cells: Sequence[str], row: AttributionRow) -> BarLine:
         full=name,
         segments=tuple(segments),
         end=_NAME + _BAR + 6,
-        error=error,
+        error=f"{error}, {row.error.lost} lost" if row.error.lost else error,
     )
 
 

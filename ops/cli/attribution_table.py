@@ -23,6 +23,7 @@ WORDS: dict[Cause, str] = {
     "input saturation": "saturation of the inputs",
     "output saturation": "saturation of the result",
     "input underflow": "underflow of the inputs",
+    "input specials": "replacing NaN/Inf of the inputs by numbers",
 }
 _COLUMNS: tuple[tuple[Cause, str], ...] = (
     ("input", "input"), ("input underflow", "in tiny"), ("sums", "sums"), ("atomics", "atomics"), ("output", "output"),
@@ -32,13 +33,14 @@ _BY_CHANCE = 3.0
 """Standard deviations up to which a cross term is what random signs make."""
 _MOST_LISTED = 5
 ATTRIBUTION_LEGEND = (
-    "error: relative L2 error against the tensors of the file; then the share of its square that each cause makes, "
-    "input: rounded operands, in tiny: operands below the least normal number of the type that is multiplied, which "
+    "error: relative L2 error against the tensors of the file, of elements that are finite in every stage; then the "
+    "share of its square that each cause makes, input: rounded operands, in tiny: operands below the least normal number of the type that is multiplied, which "
     "lose digits or become 0 (a larger loss helps, where dy is one of them), sums: additions in the Cube, atomics: "
     "additions of parts of K in memory, output: the gradient's type, sums+out: the last three together, where the "
     "operator has no sums that could be taken out, in sat, out sat: what is beyond the type of the operands or of the "
     "result and becomes its largest number; cross: twice the inner products of these parts, so that all add up to 100 "
-    "%; lost: elements that are no number in some stage, in no figure, and by which cause."
+    "%; lost: elements that are NaN or Inf in some stage, in no other figure, and which cause made them so or made "
+    "numbers of them, golden: those that are what the golden is."
 )
 _SUMS = (
     "sums before they are rounded, largest relative L2 error against what was multiplied, by who adds (the product's "
@@ -111,14 +113,15 @@ def spread_lines(rows: Sequence[AttributionRow]) -> tuple[tuple[str, ...], list[
 
 def _answer(rows: Sequence[AttributionRow]) -> str:
     """Return which causes are the main one of how many gradients, by what was multiplied."""
-    found: dict[Cause, dict[str, int]] = {}
+    found: dict[str, dict[str, int]] = {}
     for row in rows:
         if row.error.main is not None:
-            types = found.setdefault(row.error.main, {})
+            lost = " (NaN/Inf)" if row.error.lost_by and row.error.main != "input specials" else ""
+            types = found.setdefault(WORDS[row.error.main] + lost, {})
             types[row.compute_dtype] = types.get(row.compute_dtype, 0) + 1
     ranked = sorted(found.items(), key=lambda item: -sum(item[1].values()))
-    words = "; ".join(f"{WORDS[cause]} in {sum(types.values())} ({', '.join(types)})" for cause, types in ranked)
-    empty = sum(row.error.count == 0 for row in rows)
+    words = "; ".join(f"{cause} in {sum(types.values())} ({', '.join(types)})" for cause, types in ranked)
+    empty = sum(row.error.main is None and row.error.count == 0 for row in rows)
     exact = sum(row.error.main is None for row in rows) - empty
     others = ((exact, "without error"), (empty, "without a finite element"))
     rest = "".join(f"; {count} {what}" for count, what in others if count)
@@ -131,8 +134,10 @@ def _cross_words(rows: Sequence[AttributionRow]) -> str:
 
 
 def _lost(row: AttributionRow) -> str:
-    """Return how many elements are lost, and by which cause: "12 input"."""
-    return ", ".join(f"{count} {cause}" for cause, count in row.error.lost_by.items()) or str(row.error.lost or "")
+    """Return how many elements are lost, and by which cause: "12 input, 3 golden"."""
+    kept = row.error.lost - sum(row.error.lost_by.values())
+    by_cause = {**row.error.lost_by, "golden": kept}
+    return ", ".join(f"{count} {cause}" for cause, count in by_cause.items() if count)
 
 
 def _shares(row: AttributionRow, causes: Sequence[Cause]) -> tuple[str, ...]:

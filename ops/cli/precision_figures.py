@@ -24,8 +24,19 @@ SUFFIXES = (".png", ".svg")
 """Of each chart one picture of each."""
 # The light colours of templates/page.css and precision.css.
 _LEVELS = ("#f7fbff", "#e3eef9", "#cfe1f2", "#b0d2e8", "#84bcdb", "#549ccb", "#2d78b5", "#145193", "#0a2f63")
-_CAUSES = ("#f0e442", "#e69f00", "#0072b2", "#56b4e9", "#009e73", "#cc79a7", "#d55e00", "#999999", "#882255")
-_DARK = (2, 8)
+_CAUSES = (
+    "#f0e442",
+    "#e69f00",
+    "#0072b2",
+    "#56b4e9",
+    "#009e73",
+    "#cc79a7",
+    "#d55e00",
+    "#999999",
+    "#882255",
+    "#332288",
+)
+_DARK = (2, 8, 9)
 _INK, _SOFT, _LINE, _WHITE = "#1b1b1b", "#5a5a5a", "#d0d0d0", "#ffffff"
 _BAR, _EXACT, _INFINITE, _VOID = "#0072b2", "#009e73", "#d55e00", "#6b5200"
 _FIRST_DARK = 6

@@ -13,13 +13,15 @@ Each cause is found by runs of the same kernel that differ in it alone:
 ``input underflow``
     the part of the first step that operands make which are below the least normal number of the type;
 ``input saturation``, ``output saturation``
-    the parts of the first and the last step that saturation makes, where the product saturates.
+    the parts of the first and the last step that saturation makes, where the product saturates;
+``input specials``
+    what a product that saturates makes of NaN and Inf in the tensors, which are numbers then.
 
 The steps add up to the error. Sums that do not round to the call's own result bit for bit are not taken for its sums:
 then "sums and output" are one cause, as they are for average poolings with results of 16 bits, and for outputs whose
 bias is added by a launch of its own. Of poolings in float32, the TBE DSL and the Ascend C class, whose results are
-float32, "sums" are all additions. Elements that are not finite in a stage are counted by the cause that made them so,
-and in no figure: where the product has infinities, that is overflow.
+float32, "sums" are all additions. Elements that are not finite in a stage are counted, by the cause that made them so
+or made numbers of them, and in no other figure: where the product has infinities, that is overflow.
 """
 
 from __future__ import annotations

@@ -102,15 +102,18 @@ class Case:
         return found
 
     def _inputs(self) -> list[tuple[Cause, Float64]]:
-        """Return the goldens of the rounded operands: all but tiny and clamped ones, with the tiny ones, all."""
+        """Return the goldens of the rounded operands: all but what a later stage adds, up to all."""
         form, saturates = OUTPUT_FORMATS[self.run.compute_dtype], self.asked.chip.overflow_mode == "saturate"
         own = self.kind.tensors(self.layer) or {}
         free: Tensors = dict(self.rounded.operands)
         stages: list[tuple[Cause, Float64]] = [("input", self.rounded.golden)]
         # the last cause is taken back first
+        if self.rounded.input_specials_lost:
+            free = _with_own(free, own, lambda size: ~np.isfinite(size))
+            stages = [("input", self._golden_of(free)), ("input specials", self.rounded.golden)]
         if self.rounded.input_overflow and saturates:
-            free = _with_own(free, own, lambda size: size >= form.overflow_threshold)
-            stages = [("input", self._golden_of(free)), ("input saturation", self.rounded.golden)]
+            free = _with_own(free, own, lambda size: np.isfinite(size) & (size >= form.overflow_threshold))
+            stages = [("input", self._golden_of(free)), ("input saturation", stages[0][1]), *stages[1:]]
         least = math.ldexp(1.0, form.min_exponent)
         whole = _with_own(free, own, lambda size: size < least)
         if any(not np.array_equal(whole[name], free[name], equal_nan=True) for name in free):
@@ -153,11 +156,11 @@ class Case:
 
 
 def _with_own(operands: Tensors, own: Tensors, holds: Callable[[Float64], np.ndarray]) -> dict[str, Float64]:
-    """Return the operands with the tensors' own elements in place of those whose finite size ``holds``."""
+    """Return the operands with the tensors' own elements in place of those whose size ``holds``."""
     found = {}
     for name, operand in operands.items():
         found[name] = operand.astype(np.float64)
         if name in own:
             wide = own[name].astype(np.float64)
-            found[name] = np.where(np.isfinite(wide) & holds(np.abs(wide)), wide, found[name])
+            found[name] = np.where(holds(np.abs(wide)), wide, found[name])
     return found

@@ -58,7 +58,7 @@ def split_error(golden: Float64, stages: Sequence[tuple[Cause, Float64]], clampe
     cross = (error - math.fsum(squares.values())) / scale if scale else 0.0
     return ErrorParts(
         count=int(np.count_nonzero(finite)),
-        lost=int(np.count_nonzero(np.isfinite(flat[0]) & ~finite)),
+        lost=int(np.count_nonzero(~finite)),
         lost_by=_lost_by(causes, flat),
         relative_l2=_relative(error, norm),
         parts=tuple(
@@ -71,11 +71,13 @@ def split_error(golden: Float64, stages: Sequence[tuple[Cause, Float64]], clampe
 
 
 def _lost_by(causes: Sequence[Cause], stages: Sequence[Float64]) -> dict[Cause, int]:
-    """Return how many elements each cause makes infinite or NaN that were finite until then."""
-    left = np.isfinite(stages[0])
+    """Return of how many elements each cause is the first that makes a number of NaN or Inf, or the other way round."""
+    golden = stages[0]
+    left = np.ones(golden.shape, bool)
     found: dict[Cause, int] = {}
     for cause, stage in zip(causes, stages[1:], strict=True):
-        gone = left & ~np.isfinite(stage)
+        stays = (np.isfinite(golden) & np.isfinite(stage)) | (np.isnan(golden) & np.isnan(stage)) | (golden == stage)
+        gone = left & ~stays
         if gone.any():
             found[cause] = found.get(cause, 0) + int(np.count_nonzero(gone))
         left &= ~gone

@@ -11,7 +11,7 @@ from ops.studies.layers import ResultName
 
 Cause = Literal[
     "carried", "input", "sums", "atomics", "output", "sums and output", "input saturation", "output saturation",
-    "input underflow",
+    "input underflow", "input specials",
 ]  # fmt: skip
 """What makes a part of an error.
 
@@ -33,10 +33,13 @@ input saturation, output saturation
 input underflow
     What is below the least normal number of the type that is multiplied loses digits there, or becomes 0. A larger loss
     helps here, where dy is the operand; it does not help against rounding.
+input specials
+    NaN and Inf of the tensors become 0 and the largest number where the product saturates: gradients that are NaN or
+    Inf by the tensors are numbers, or the other way round, and such elements are lost.
 """
 CAUSES: tuple[Cause, ...] = (
     "carried", "input", "sums", "atomics", "output", "sums and output", "input saturation", "output saturation",
-    "input underflow",
+    "input underflow", "input specials",
 )  # fmt: skip
 
 MOST_CROSS = 0.05
@@ -94,11 +97,13 @@ class ErrorParts:
     count : int
         Elements that are finite in every stage; the others are in no figure.
     lost : int
-        Elements whose golden is finite and a later stage is not: overflow where the format has infinities.
+        The others, which are NaN or infinite in some stage.
     lost_by : mapping of str to int
-        Those elements by the cause that made them infinite or NaN first; causes without any are left out.
+        Those that do not stay what the golden is, finite, NaN or infinite, by the cause that changed it first; causes
+        without any are left out. The error of each is infinite.
     relative_l2 : float or None
-        Norm of the error over that of the golden; None where the golden is 0.
+        Norm of the error over that of the golden, of elements that are finite in every stage; None where the golden is
+        0.
     parts : tuple of ErrorPart
         In the order of `CAUSES`; shares and ``cross`` add up to 1, to 0 where there is no error.
     cross : float
@@ -117,7 +122,9 @@ class ErrorParts:
 
     @property
     def main(self) -> Cause | None:
-        """The cause with the largest part; None where there is no error."""
+        """The cause with the largest part, first by elements that it lost; None where there is no error."""
+        if self.lost_by:
+            return max(self.lost_by, key=lambda cause: self.lost_by[cause])
         largest = max(self.parts, key=lambda part: part.share)
         return largest.cause if largest.share > 0 else None
 

@@ -110,7 +110,12 @@ def test_cross_term_names_the_pair_and_whether_it_is_chance():
 def test_elements_that_are_not_finite_are_counted_and_in_no_figure():
     golden = np.array([1.0, 2.0, np.inf, 4.0])
     got = split_error(golden, [("input", np.array([1.5, np.nan, 1.0, 4.0])), ("output", np.array([1.5, 0, 0, np.inf]))])
-    assert (got.count, got.lost, got.relative_l2) == (1, 2, 0.5)
+    assert (got.count, got.lost, got.relative_l2) == (1, 3, 0.5)
+    assert (got.lost_by, got.main) == ({"input": 2, "output": 1}, "input")
+    both = split_error(golden, [("input", golden), ("output", golden + np.eye(4)[3])])
+    assert (both.count, both.lost, both.lost_by, both.main) == (3, 1, {}, "output")
+    turned = split_error(np.array([1.0, np.inf, np.nan]), [("input", np.array([1.0, np.nan, np.inf]))])
+    assert (turned.count, turned.lost_by) == (1, {"input": 2})
     none = split_error(golden[:2], [("input", golden[:2])])
     assert (none.main, none.cross, none.parts[0].share) == (None, 0.0, 0.0)
 
@@ -209,6 +214,29 @@ def test_saturation_is_a_cause_and_infinity_is_lost():
     beyond = rows_of(half, products=(SPLIT[0],), cube_math_types=(2,), gradients=("dw",))[0]
     assert beyond.error.lost > 0
     assert beyond.error.lost_by == {"output": beyond.error.lost}
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
+def test_specials_that_a_product_replaces_are_lost_by_that(special):
+    """Every element of dw that reads the place in x is NaN or Inf by the tensors."""
+    whole = layer()
+    x = whole.x.copy()
+    x[1, 2, 4, 4] = special
+    x[0, 0, 0, 0], x[0, 1, 0, 0] = 1e6, 1e-7
+    one = dataclasses.replace(whole, x=x)
+    saturated, kept = (
+        rows_of(one, products=(product,), cube_math_types=(2,), gradients=("dw",))[0]
+        for product in (UNIFIED[0], SPLIT[0])
+    )
+    golden = weight_gradient(x.astype(np.float64), one.dy.astype(np.float64), one.weight_shape, (1, 1), (1, 1))
+    gone = int(np.count_nonzero(~np.isfinite(golden)))
+    assert gone == 18 * 9
+    assert (saturated.error.lost, saturated.error.lost_by) == (gone, {"input specials": gone})
+    assert (saturated.error.main, saturated.error.count) == ("input specials", golden.size - gone)
+    assert saturated.error.share("input specials") == 0
+    assert saturated.error.share("input saturation") > 0.9
+    # 1e6 is infinite here, in elements of its own channel
+    assert kept.error.lost == gone + kept.error.lost_by["input"]
 
 
 @pytest.mark.parametrize(("dtype", "last"), [("fp16", "sums and output"), ("fp32", "sums")])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from ops.cli.attribution_chart import attribution_bars
 from ops.cli.attribution_table import print_attribution
 from ops.cli.main import main
 from ops.studies.attribution_parts import split_error
@@ -80,11 +81,21 @@ def test_lost_elements_have_a_column():
     lost = split_error(GOLDEN, [("input", np.where(GOLDEN > 0, GOLDEN + INPUT, np.inf))])
     text = text_of(row(error=lost))
     assert text.split("\n\n")[1].splitlines()[1].split()[-2:] == [str(int((GOLDEN <= 0).sum())), "input"]
+    assert "is rounding the inputs (NaN/Inf) in 1 (fp16)" in " ".join(text.split())
+    special = np.where(GOLDEN > 1, np.inf, GOLDEN)
+    replaced = split_error(special, [("input", special + 1e-3 * INPUT), ("input specials", GOLDEN + 1e-3 * INPUT)])
+    text = " ".join(text_of(row(error=replaced)).split())
+    assert "is replacing NaN/Inf of the inputs by numbers in 1 (fp16)" in text
+    assert f" {(GOLDEN > 1).sum()} input specials " in text
+    both = split_error(special, [("input", special + 1e-3 * INPUT)])
+    assert f" {(GOLDEN > 1).sum()} golden\n" in text_of(row(error=both))
+    (bars,) = attribution_bars([row(error=both)])
+    assert bars.lines[0].error.endswith(f", {(GOLDEN > 1).sum()} lost")
 
 
 def test_gradients_without_a_figure_are_said_apart():
     exact = split_error(GOLDEN, [("input", GOLDEN)])
-    empty = split_error(GOLDEN, [("input", GOLDEN * np.nan)])
+    empty = split_error(GOLDEN * np.nan, [("input", GOLDEN * np.nan)])
     text = " ".join(text_of(row(error=exact), row(error=empty)).split())
     assert "error of 2 gradients is none; 1 without error; 1 without a finite element" in text
 
