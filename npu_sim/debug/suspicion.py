@@ -51,7 +51,8 @@ def suspicion(
         its like, or the same as that of another.
     """
     if not siblings:
-        return Evidence(store, chain, None, "no store of its line leaves right elements only", 0)
+        why = "no store of its line leaves right elements only, to compare with: see what it rests on, or give --good"
+        return Evidence(store, chain, None, why, 0)
     right = {key for other, slice_ in siblings for key in (*slice_, *slicer.tile_of(other))}
     own = sorted({*(key for key in chain if _tile(slicer, key) in (_tile(slicer, store), -1)), *slicer.tile_of(store)})
     why = "no right element of the same line comes from an instruction like it"

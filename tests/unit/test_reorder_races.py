@@ -13,6 +13,8 @@ from npu_sim.isa.op import Op, Pipe
 from npu_sim.isa.row import join_rows
 from npu_sim.products import get_product
 from npu_sim.program.violation import Kind
+from tests.cases.fault_subjects import subjects
+from tests.long.race_bites import run
 from tests.oracles.faults import Bench
 from tests.oracles.hazards import happens_before
 from tests.oracles.programs import (
@@ -102,3 +104,11 @@ def test_reorder_bite_of_a_dropped_flag_changes_the_result():
 def test_reorder_rows_that_are_no_pair_are_refused(pair):
     with pytest.raises(ShapeError, match=r"^earlier and later must be two of \d+ rows in order, not "):
         order_that_bites(double_buffered_product(1, 1), *pair)
+
+
+def test_orders_of_races_in_kernels_change_their_results():
+    """Two executions: one in order, one with the later row first."""
+    found = run(3, 24, subjects()[:2])
+    assert found["first order changes the result"] >= 5
+    assert found["missed"] == []
+    assert found["in_two_executions"] == 1
