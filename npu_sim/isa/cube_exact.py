@@ -104,12 +104,15 @@ def _operand_range(values, at, row, step, count, k, k0, ranges):
 
 @jit
 def _accumulator_range(c, c_at, c_column, m, n, ranges):
-    """Return (top, grain) of C[m, n], bounds where no value is out of the usual, and whether there is no -0."""
+    """Return (top, grain) of C[m, n], whether there is no -0, and whether no value is out of the usual.
+
+    Of usual values these are bounds, and adding zeros leaves them as they are.
+    """
     bad = np.int64(0)
     for j in range((n + 15) // 16):
         bad |= extreme_lanes(c, c_at + j * c_column, m) & ((np.int64(1) << min(np.int64(16), n - 16 * j)) - 1)
     if bad == 0:
-        return np.int64(252), np.int64(-102 - 23), True
+        return np.int64(252), np.int64(-102 - 23), True, True
     _reset_ranges(ranges)
     for j in range((n + 7) // 8):
         mk.scan(c, c_at + (j >> 1) * c_column + 8 * (j & 1), m, n - 8 * j, ranges)
@@ -118,8 +121,8 @@ def _accumulator_range(c, c_at, c_column, m, n, ranges):
     for j in range(n):
         for r in range(m):
             if words[c_at + (j >> 4) * c_column + 16 * r + (j & 15)] == np.uint32(0x80000000):
-                return top, grain, False
-    return top, grain, True
+                return top, grain, False, False
+    return top, grain, True, False
 
 
 @jit
@@ -239,9 +242,9 @@ def _exact_block(
 
     a_top, a_grain = _operand_range(a, a_at, a_row, a_step, live, k, k0, ranges)
     b_top, b_grain = _operand_range(b, b_at, np.int64(256), 256 * n1, n, k, k0, ranges)
-    c_top, c_grain, plain = np.int64(0), np.int64(200), True
+    c_top, c_grain, plain, usual = np.int64(0), np.int64(200), True, True
     if init == 0:
-        c_top, c_grain, plain = _accumulator_range(l0c, c_at, c_column, live, n, ranges)
+        c_top, c_grain, plain, usual = _accumulator_range(l0c, c_at, c_column, live, n, ranges)
         if c_top == 255 or c_grain < finest:
             settle(l0c, c_at, m, n, flushes, largest != 0)
     all_finite = a_top < 255 and b_top < 255 and c_top < 255
@@ -258,7 +261,7 @@ def _exact_block(
     # what is left out has to be whole groups; fast sums are exact where they cancel, to +0 then
     look = fast and k0 % group == 0
     groups, masks, rows = group_rows(a, a_at, a_row, a_step, live, n if look else np.int64(0), k, k0)
-    packed = len(groups) > 0 and (init != 0 or keeps_zero_products(l0c, c_at, c_column, live, n))
+    packed = len(groups) > 0 and (usual or keeps_zero_products(l0c, c_at, c_column, live, n))
     if packed:
         _widen_groups(a, a_at, a_row, a_step, k, k0, groups, masks, singles, packed_at, wide)
         if init:
