@@ -38,7 +38,7 @@ _HELPER = re.compile(
 _ASSERT = re.compile(r"\bASSERT\s*\(")
 _STATEMENT_ENDS = re.compile(r"(?:[^\w\]\s]|\belse)\s*\Z")
 """Before an ASSERT that is a statement; a device's build has none, so another joins what is around it."""
-_ATTRIBUTE = re.compile(r"(?<![\w\])])\[(?:host, *)?aicore\]")
+_ATTRIBUTE = re.compile(r"(?:(?<![\w\])])|(?<=__forceinline__)|(?<=\binline))\[(?:host, *)?aicore\]")
 """Of the vendor's compiler, as catlass writes ``__aicore__``; behind a name or a bracket it would be an index."""
 _CORES = re.compile(r"__(vector|cube|mix)__\b(?:\s*\(\s*(\d+)\s*,\s*(\d+)\s*\))?")
 """Attributes of a kernel that say which cores it is for; those of ``__mix__`` are Cube and vector cores."""

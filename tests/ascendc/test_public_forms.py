@@ -33,6 +33,9 @@ __aicore__ void copies(GlobalTensor<float32_t>& in, GlobalTensor<float>& out) {
   Copy(u, t[64], 40, 2, {1, 1, 8, 16});
   uint64_t odd[2] = {0xAAAAAAAAAAAAAAAAull, 0};
   Copy(u[128], t, odd, 1, {1, 1, 8, 8});
+  Duplicate(u[384], 1.0f, 128);
+  MulAddDst<float, float>(u[384], t, t[64], 20);
+  MulAddDst<float, float, true>(u[448], t, t[64], uint64_t(20), 1, {1, 1, 1, 8, 8, 8});
   Gather(u[256], t, at.ReinterpretCast<uint32_t>(), 32, 50, 2, 8);
   Done();
   DataCopyPad(out, u, {1, uint16_t(512 * sizeof(float)), 0, 0});
@@ -99,6 +102,9 @@ def test_copy_and_gather_under_masks(forms):
     wanted[:40], wanted[64:104] = x[64:104], x[192:232]
     wanted[129:192:2] = x[1:64:2]
     wanted[256:306], wanted[320:370] = x[8:108:2], x[136:236:2]
+    wanted[384:] = 1
+    wanted[384:404] += x[:20] * x[64:84]
+    wanted[448:468] = wanted[384:404]
     assert np.array_equal(y, wanted)
 
 
@@ -267,7 +273,7 @@ NAMES = """
 #include "kernel_tensor.h"
 using namespace AscendC;
 #define TOOL __forceinline__ [aicore]
-#define EITHER __forceinline__ [host, aicore]
+#define EITHER __forceinline__[host, aicore]
 EITHER constexpr int second(const int* all, int aicore) { return all[aicore]; }
 template <class T> TOOL T most(T a) { return max(a, 7) + min(a, T(2)); }
 template <class T, class U> __aicore__ inline T min(T a, U b) { return a < b ? a : T(b); }

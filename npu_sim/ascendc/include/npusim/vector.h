@@ -40,6 +40,18 @@ NPUSIM_TYPED_AXPY(const uint64_t* mask, const uint8_t repeats, const UnaryRepeat
   Axpy<T, set_mask>(dst, src, scalar, mask, repeats, p, here);
 }
 #undef NPUSIM_TYPED_AXPY
+#define NPUSIM_TYPED_MUL_ADD_DST(...)                                                                                \
+  template <class T, class U, bool set_mask = true, NPUSIM_SAME(T, U)>                                               \
+  inline void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1,           \
+                        __VA_ARGS__, Here here = Here::now()) {
+NPUSIM_TYPED_MUL_ADD_DST(const int32_t& count) MulAddDst<T, set_mask>(dst, src0, src1, count, here); }
+NPUSIM_TYPED_MUL_ADD_DST(uint64_t mask, const uint8_t repeats, const BinaryRepeatParams& p)
+  MulAddDst<T, set_mask>(dst, src0, src1, mask, repeats, p, here);
+}
+NPUSIM_TYPED_MUL_ADD_DST(const uint64_t* mask, const uint8_t repeats, const BinaryRepeatParams& p)
+  MulAddDst<T, set_mask>(dst, src0, src1, mask, repeats, p, here);
+}
+#undef NPUSIM_TYPED_MUL_ADD_DST
 
 #ifdef NPUSIM_HAS_DUPLICATE_MASKED
 #define NPUSIM_DUPLICATE_UNDER(Mask)                                                                                 \
