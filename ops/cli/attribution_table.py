@@ -34,7 +34,8 @@ _BY_CHANCE = 3.0
 _MOST_LISTED = 5
 ATTRIBUTION_LEGEND = (
     "error: relative L2 error against the tensors of the file, of elements that are finite in every stage; then the "
-    "share of its square that each cause makes, input: rounded operands, in tiny: operands below the least normal number of the type that is multiplied, which "
+    "share of its square that each cause makes, input: rounded operands, in tiny: operands below the least normal "
+    "number of the type that is multiplied, which "
     "lose digits or become 0 (a larger loss helps, where dy is one of them), sums: additions in the Cube, atomics: "
     "additions of parts of K in memory, output: the gradient's type, sums+out: the last three together, where the "
     "operator has no sums that could be taken out, in sat, out sat: what is beyond the type of the operands or of the "
@@ -136,8 +137,8 @@ def _cross_words(rows: Sequence[AttributionRow]) -> str:
 def _lost(row: AttributionRow) -> str:
     """Return how many elements are lost, and by which cause: "12 input, 3 golden"."""
     kept = row.error.lost - sum(row.error.lost_by.values())
-    by_cause = {**row.error.lost_by, "golden": kept}
-    return ", ".join(f"{count} {cause}" for cause, count in by_cause.items() if count)
+    by_cause = [*row.error.lost_by.items(), ("golden", kept)]
+    return ", ".join(f"{count} {cause}" for cause, count in by_cause if count)
 
 
 def _shares(row: AttributionRow, causes: Sequence[Cause]) -> tuple[str, ...]:
