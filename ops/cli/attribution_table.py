@@ -35,13 +35,12 @@ _MOST_LISTED = 5
 ATTRIBUTION_LEGEND = (
     "error: relative L2 error against the tensors of the file, of elements that are finite in every stage; then the "
     "share of its square that each cause makes, input: rounded operands, in tiny: operands below the least normal "
-    "number of the type that is multiplied, which "
-    "lose digits or become 0 (a larger loss helps, where dy is one of them), sums: additions in the Cube, atomics: "
-    "additions of parts of K in memory, output: the gradient's type, sums+out: the last three together, where the "
-    "operator has no sums that could be taken out, in sat, out sat: what is beyond the type of the operands or of the "
-    "result and becomes its largest number; cross: twice the inner products of these parts, so that all add up to 100 "
-    "%; lost: elements that are NaN or Inf in some stage, in no other figure, and which cause made them so or made "
-    "numbers of them, golden: those that are what the golden is."
+    "number of the type that is multiplied, which lose digits or become 0 (a larger loss helps, where dy is one of "
+    "them), sums: additions in the Cube, atomics: additions of parts of K in memory, output: the gradient's type, "
+    "sums+out: the last three together, where the operator has no sums that could be taken out, in sat, out sat: what "
+    "is beyond the type of the operands or of the result and becomes its largest number; cross: twice the inner "
+    "products of these parts, so that all add up to 100 %; lost: elements that are NaN or Inf in some stage, in no "
+    "other figure, and which cause made them so or made numbers of them, golden: those that are what the golden is."
 )
 _SUMS = (
     "sums before they are rounded, largest relative L2 error against what was multiplied, by who adds (the product's "
@@ -52,7 +51,8 @@ SPREAD_LEGEND = (
     "min to max: relative L2 errors against what was multiplied, over orders in which cores add to memory (that of "
     "their numbers is not among them), and over tilings, deterministic ones too: where runs says of how many, one for "
     "each way in which a legal tiling cuts the sums, else those chosen for fewer cores or less of L1; runs: how many "
-    "were tried; distinct: results that differ in a bit."
+    "were tried, up to as many as --spread says, of tilings besides those of the call, of its deterministic mode and "
+    "for less of L1; distinct: results that differ in a bit."
 )
 
 

@@ -124,19 +124,23 @@ def products_command(
         found = [
             entry for one in chosen for entry in entries_of(one) if entry.evidence in UNSTATED and entry.mentions(words)
         ]
-        parts = [sources_table(found, title="Assumptions", width=screen.width), *_SOURCES_LEGEND]
-        if product is None:
+        parts = _sourced(found, "Assumptions", screen.width)
+        if product is None and (marked := _marked(words)):
             parts += ["", "Of the machine, the kernels and the operators, as their modules say:"]
-            parts += [Text(f"{one.module}: {one.text}") for one in _marked(words)]
+            parts += [Text(f"{one.module}: {one.text}") for one in marked]
     elif sources:
         found = [entry for one in chosen for entry in entries_of(one) if entry.mentions(words)]
-        parts = [sources_table(found, title="Facts and their sources", width=screen.width), *_SOURCES_LEGEND]
+        parts = _sourced(found, "Facts and their sources", screen.width)
     elif product is not None:
         parts = [*product_view(chosen[0])]
     else:
         parts = [*products_table(chosen, screen.width), *_legend(chosen)]
-    for part in parts:
+    for part in parts or [Text(f"nothing mentions {words}")]:
         screen.print(part)
+
+
+def _sourced(entries: Sequence[Entry], title: str, width: int) -> list[Table | str | Text]:
+    return [sources_table(entries, title=title, width=width), *_SOURCES_LEGEND] if entries else []
 
 
 def entries_of(product: Product) -> list[Entry]:

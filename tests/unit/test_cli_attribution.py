@@ -75,6 +75,7 @@ def test_spread_has_a_table_of_its_own():
     text = text_of(row(spread=Spread(core_orders=none, tilings=some, possible_tilings=12)))
     assert "tilings 4 of 12 3 1.0e-08 2.0e-08 3.0e-08" in " ".join(text.split())
     assert "core orders 0 0 - - -" in " ".join(text.split())
+    assert "up to as many as --spread says, of tilings besides those of the call" in " ".join(text.split())
 
 
 def test_lost_elements_have_a_column():

@@ -235,6 +235,9 @@ def test_facts_and_assumptions_can_be_asked_for_by_words(capsys) -> None:
     shown = capsys.readouterr().out
     assert "matmul_model_error" in shown
     assert "hf32_mantissa_bits" not in shown
+    for asked in (["--assumptions"], ["--sources"], ["910b", "--assumptions"]):
+        assert main(["products", *asked, "--about", "zzzz"]) == 0
+        assert capsys.readouterr().out == "nothing mentions zzzz\n"
     document = assumptions_document((get_product("910b"),), "tuning records")
     assert document["marked"]
     assert all("tuning records" in one["text"].casefold() for one in document["marked"])

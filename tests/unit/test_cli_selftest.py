@@ -107,6 +107,18 @@ def test_results_that_no_model_has_are_exit_1_with_the_deciding_probe(tmp_path, 
     assert "first in round-sticky: 0, the model has 2" in text
 
 
+@pytest.mark.parametrize("value", [0, 1, np.nan])
+def test_device_with_one_result_for_everything_answers_nothing(tmp_path, capsys, value):
+    one = np.full((len(vectors_of("fp16").a),) * 2, value, np.float16)
+    (tmp_path / "results.npz").write_bytes(results_file({"fp16": one}))
+    assert main(["selftest", str(tmp_path / "results.npz"), "--json", str(tmp_path / "r.json")]) == 1
+    assert "no model fits" in capsys.readouterr().out
+    (part,) = json.loads((tmp_path / "r.json").read_text())["tensors"]
+    assert {reading["value"] for reading in part["readings"]} == {"unknown"}
+    words = "no result is finite" if np.isnan(value) else f"every finite result is {value}"
+    assert {reading["probes"] for reading in part["readings"]} == {words}
+
+
 def test_report_goes_to_standard_output(tmp_path, capsys):
     (tmp_path / "results.npz").write_bytes(results_file(emulated("tree4-rz")))
     assert main(["selftest", str(tmp_path / "results.npz"), "--json", "-"]) == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -24,6 +24,8 @@ from ops.studies.selftest.probes import (
 
 NOT_SEEN: Final = "not seen"
 """The probes contradict each other, or show something that no answer is known for."""
+UNKNOWN: Final = "unknown"
+"""The probes have one result whatever is multiplied: what seems lost says nothing."""
 FLOAT32_BITS: Final = 24
 
 Shown = Mapping[str, float]
@@ -39,7 +41,7 @@ class Reading:
     feature : str
         What was asked: "products added at once", ...
     value : str
-        What the device does, or `NOT_SEEN`.
+        What the device does, `NOT_SEEN` or `UNKNOWN`.
     probes : str
         Results that say so.
     """
@@ -75,6 +77,11 @@ def read(tensors: str, shown: Shown) -> tuple[Reading, ...]:
     if DTYPES[tensors].item_bytes == 4 and (read_operands(shown).mantissa_bits or 0) > FLOAT32_BITS // 2:
         found.append(_product_reading(shown))
     found += [*_subnormal_readings(tensors, shown), *_overflow_readings(tensors, shown), _special_reading(shown)]
+    # NaN and Inf may pass a device that adds nothing
+    results = {value for value in shown.values() if math.isfinite(value)}
+    if len(results) < 2:
+        words = f"every finite result is {number(*results)}" if results else "no result is finite"
+        return tuple(replace(one, value=UNKNOWN, probes=words) for one in found)
     return tuple(found)
 
 
