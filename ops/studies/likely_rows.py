@@ -160,6 +160,11 @@ def _unfilled(violation: Violation, rows: np.ndarray) -> LikelyRow | None:
         return None
     flag = int(sets[0])
     pipe = rows["pipe"][flag]
+    behind = rows[flag:at]
+    is_flag = (behind["op"] == Op.SET_FLAG) & (behind["pipe"] == pipe) & (behind["peer"] == rows["pipe"][at])
+    flags = len(is_flag) if is_flag.all() else int(np.argmin(is_flag))
+    if allocation not in first + np.flatnonzero(rows["op"][first:flag] == Op.ALLOC_TENSOR)[-flags:]:
+        return None  # the flags are for buffers that were allocated behind it
     where, number = "in front of", flag
     for filling in between[(between < flag) & (rows["pipe"][between] == pipe)].tolist():
         written = [run for run in touched_by(rows, filling) if run[1] != READ]

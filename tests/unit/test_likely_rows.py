@@ -117,6 +117,14 @@ def test_a_row_that_is_in_no_tile_is_missing_beside_its_neighbour(name, kind, wa
     assert words in found.cause.words
 
 
+def test_what_fills_a_buffer_without_flags_is_not_looked_for_on_other_pipes():
+    _, _, found = first_of(
+        "softmax", "computation dropped in every tile", lambda rows, at: rows["op"][at + 2] == Op.BRCB
+    )
+    assert found.violation.kind is Kind.READ_UNINITIALISED
+    assert found.cause is None or "fills nothing of it" not in found.cause.words
+
+
 def test_a_load_that_is_in_no_tile_is_missing_where_its_pipe_waits_and_does_nothing():
     """The reader did other work behind its wait."""
     name = "gradients: 5 TransData"
