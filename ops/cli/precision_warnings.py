@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from npu_sim.report.standards.verdict import Verdict, VoidCause
 from ops.cli.precision_table import losses, lost_words, places_words, short
+from ops.studies.layers import LEFT_OUT
 from ops.studies.precision_conclusion import cancelling, not_measured_words
 from ops.studies.precision_report import PrecisionReport
 from ops.studies.precision_results import Comparison
@@ -50,6 +51,7 @@ def warnings(report: PrecisionReport) -> Iterator[str]:
     yield from _weak_lines(report)
     yield from _large_lines(report)
     yield from not_measured_words(report.metadata)
+    yield from (f"left out: {reason}." for reason in report.metadata.get(LEFT_OUT, ()))
 
 
 def _void_lines(report: PrecisionReport) -> Iterator[str]:

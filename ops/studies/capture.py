@@ -57,8 +57,8 @@ from typing import IO, Any, NoReturn
 
 import numpy as np
 
-from ops.studies.captured_layers import CONVOLUTION_KEYS, POOLING_KEYS, layer_of
-from ops.studies.layers import NOT_MEASURED, Capture
+from ops.studies.captured_layers import CONVOLUTION_KEYS, POOLING_KEYS, EmptyTensorError, layer_of
+from ops.studies.layers import LEFT_OUT, NOT_MEASURED, AnyLayer, Capture
 from ops.studies.npz import open_file, path_text, read_arrays, refuse
 
 EXAMPLE = "digits_cnn_step.npz"
@@ -99,6 +99,7 @@ def _parse(file: IO[bytes], source: str) -> Capture:
     """Read all arrays of an .npz file and build the layers."""
     arrays = read_arrays(file, source)
     metadata = _metadata(arrays.pop("metadata", None), source)
+    metadata.pop(LEFT_OUT, None)
     known = tuple(dict.fromkeys((*CONVOLUTION_KEYS, *POOLING_KEYS)))
     by_layer: dict[str, dict[str, np.ndarray]] = {}
     for key, array in arrays.items():
@@ -108,8 +109,17 @@ def _parse(file: IO[bytes], source: str) -> Capture:
         by_layer.setdefault(name, {})[role] = array
     if not by_layer:
         refuse(source, "The file must hold at least one layer, not none")
-    layers = tuple(layer_of(name, roles, source) for name, roles in by_layer.items())
-    return Capture(source=source, layers=layers, metadata=metadata)
+    layers: list[AnyLayer] = []
+    empty: list[EmptyTensorError] = []
+    for name, roles in by_layer.items():
+        try:
+            layers.append(layer_of(name, roles, source))
+        except EmptyTensorError as error:
+            empty.append(error)
+    if not layers:
+        raise empty[0]
+    reasons = {LEFT_OUT: [str(error).removeprefix(f"{source}: ") for error in empty]} if empty else {}
+    return Capture(source=source, layers=tuple(layers), metadata={**metadata, **reasons})
 
 
 def _metadata(array: np.ndarray | None, source: str) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from typing import cast
 import ml_dtypes
 import numpy as np
 
+from npu_sim.errors import InputFileError
 from ops.studies.layers import RESULT_NAMES, AnyLayer, Layer, PoolingLayer, ResultName
-from ops.studies.npz import refuse
+from ops.studies.npz import one_line, refuse
 from ops.studies.output_sizes import convolution_output, pooling_output
 
 _CONVOLUTION = ("x", "dy", "weight_shape", "stride", "padding", "dilation", "groups")
@@ -31,6 +32,10 @@ _TENSOR_DTYPES = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes
 Arrays = Mapping[str, np.ndarray]
 
 
+class EmptyTensorError(InputFileError):
+    """A tensor of a layer has no element, so that there is nothing to compute."""
+
+
 def layer_of(name: str, arrays: Arrays, source: str) -> AnyLayer:
     """Return the layer that the arrays of a file make.
 
@@ -46,7 +51,7 @@ def layer_of(name: str, arrays: Arrays, source: str) -> AnyLayer:
     Raises
     ------
     InputFileError
-        A key is missing or one too many, or arrays do not fit together.
+        A key is missing or one too many, or arrays do not fit together; `EmptyTensorError`: a tensor has no element.
     """
     if not name.isprintable() or len(name) > 100:
         refuse(source, "A layer's name must be printable and have at most 100 characters")
@@ -199,7 +204,7 @@ def _tensor(label: str, array: np.ndarray, source: str, ranks: tuple[int, ...] =
         rule = "3 (NCL), 4 (NCHW) or 5 (NCDHW)" if len(ranks) == 3 else " or ".join(map(str, ranks))
         refuse(source, f"{label} must have rank {rule}, not {array.ndim}")
     if array.size == 0:
-        refuse(source, f"{label} must not be empty, but its shape is {array.shape}")
+        raise EmptyTensorError(one_line(f"{source}: {label} must not be empty, but its shape is {array.shape}"))
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 

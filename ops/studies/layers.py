@@ -20,6 +20,8 @@ RESULT_NAMES: tuple[ResultName, ...] = (*GRADIENTS, "y")
 Operator = Literal["convolution", "transposed convolution", "average pooling"]
 NOT_MEASURED = "not_measured"
 """Key of a file's metadata: names of modules by their class whose gradients a step made and the file has not."""
+LEFT_OUT = "left_out"
+"""Key of a capture's metadata: why layers of the file are not in it, a text each; never the file's own."""
 
 OwnStandard = str | CaseTolerance
 """The name of a standard, or what a case file says."""

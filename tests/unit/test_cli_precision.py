@@ -410,6 +410,20 @@ def test_precision_void_of_terms_that_cancel_advises_no_scale(capsys, tmp_path):
     assert "scale the loss by" not in flat(out)
 
 
+def test_precision_leaves_out_empty_layers_and_says_so(capsys, tmp_path):
+    empty = {name: np.zeros((0, *shape), np.float32) for name, shape in {"x": (4, 5, 6), "dy": (6, 3, 3)}.items()}
+    own = {"metadata": np.array('{"left_out": 5}')}
+    np.savez(tmp_path / "own.npz", **layer_arrays(), **own)
+    assert call(capsys, "own.npz", "--product", "910b", "--cube-math-type", "0", "--no-picture")[0] == 0
+    np.savez(tmp_path / "own.npz", **layer_arrays("none", **empty), **layer_arrays(), **own)
+    code, out, err = call(capsys, "own.npz", "--product", "910b", "--cube-math-type", "0", "--no-picture")
+    assert (code, err) == (0, "")
+    assert "1 combination: 0 refused, 1 computed; 1 pass" in flat(out)
+    assert "left out: none.x must not be empty, but its shape is (0, 4, 5, 6)." in flat(out)
+    np.savez(tmp_path / "own.npz", **layer_arrays("none", **empty))
+    assert call(capsys, "own.npz", "--no-picture")[0] == 2
+
+
 def test_precision_names_what_the_step_trains_and_no_row_is_about(capsys, tmp_path):
     about = {"not_measured": {"Linear": ["head"], "BatchNorm2d": ["1", "4"]}}
     np.savez(tmp_path / "own.npz", **layer_arrays(), metadata=np.array(json.dumps(about)))
