@@ -21,6 +21,7 @@ from npu_sim.debug.execution import Execution
 from npu_sim.debug.machine import Machine
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.engines.numerics import options_of
+from npu_sim.engines.races import with_race
 from npu_sim.errors import ProgramError, ShapeError, shown
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product, get_product
@@ -80,10 +81,11 @@ class KernelFunction:
         kept: list[Execution] = []
         recorder = own_recorder()
         if recorder is not None:
-            recorder.add(lambda: replace(run.explanation, execution=kept[0] if kept else None))
+            recorder.add(lambda: replace(run.explanation, takes_orders=True, execution=kept[0] if kept else None))
         before = arguments.copies() if recorder is not None and recorder.keeps_tensors else None
         arguments.load()
         options = options_of(run.product, run.rows(), accumulation, threads, core_order)
+        options = with_race(options, run.launches, run.product)
         for launch in run.launches:
             execute(launch, run.product, options)
         arguments.store()

@@ -12,8 +12,8 @@ from npu_sim.engines.execute_options import ExecuteOptions
 from npu_sim.engines.execute_turns import Log, Turns, take_turn
 from npu_sim.engines.issue_order import first_held_wait, starts_of
 from npu_sim.engines.kit import Kit
-from npu_sim.engines.reorder import legal_order, new_flags
-from npu_sim.errors import ProgramError
+from npu_sim.engines.reorder import Order, Race, legal_order, new_flags, order_that_bites
+from npu_sim.errors import ProgramError, ShapeError
 from npu_sim.isa.dispatch import run_rows
 from npu_sim.isa.issue import CORE_STATE_LENGTH
 from npu_sim.isa.op import Op
@@ -68,43 +68,66 @@ def chunks_of(
 
     They are views that are valid until the next one. No row changes places with a CrossCoreWaitFlag.
     """
-    if launch.trusted and kept is None and options.order == "program":
+    order = _order_of(options, launch, core)
+    if launch.trusted and kept is None and order == "program":
         # nothing to check, to hold back or to move
         yield from issued_chunks(launch, core, phase, buffer)
         return
     collected: list[np.ndarray] = []
-    done = 0
+    done = begin = 0
+    if isinstance(order, Race):
+        before = sum(sum(launch.rows(core, earlier, buffer)) for earlier in range(phase))
+        order = replace(order, earlier=order.earlier - before, later=order.later - before)
     flags = kept.flags if kept else None
-    if options.order == "program" and not launch.trusted:
+    if order == "program" and not launch.trusted:
         flags = new_flags() if flags is None else flags
     for rows in issued_chunks(launch, core, phase, buffer, kept.state if kept else None):
         if not launch.trusted:
             _check(rows, launch, product, core, done)
-        done += len(rows)
+        start, done = done, done + len(rows)
         first = 0
-        if options.order == "program" and not collected:
+        if order == "program" and not collected:
             first = len(rows) if flags is None else int(first_held_wait(rows, 0, flags))
             if first:
                 yield rows[:first]
         for wait in np.flatnonzero(rows["op"] == Op.CROSS_CORE_WAIT_FLAG).tolist():
             if wait < first:
                 continue
-            yield _ordered([*collected, rows[first:wait].copy()], options, product, flags)
+            yield _ordered([*collected, rows[first:wait].copy()], order, begin, product, flags)
             yield rows[wait : wait + 1]
             collected, first = [], wait + 1
+            begin = start + first
         if first < len(rows):
             collected.append(rows[first:].copy())
     if collected:
-        yield _ordered(collected, options, product, flags)
+        yield _ordered(collected, order, begin, product, flags)
+
+
+def _order_of(options: ExecuteOptions, launch: Launch, core: int) -> Order:
+    """Return the order of the rows of a core; a race of another core or launch leaves that of the program."""
+    order = options.order
+    if isinstance(order, Race) and (order.launch, order.core) != (launch.name, core):
+        return "program"
+    return order
 
 
 def _ordered(
-    parts: list[np.ndarray], options: ExecuteOptions, product: Product, flags: npt.NDArray[np.int64] | None
+    parts: list[np.ndarray], order: Order, begin: int, product: Product, flags: npt.NDArray[np.int64] | None
 ) -> np.ndarray:
-    """Return rows in the order of ``options``, the program's being that in which they start."""
+    """Return rows, of which the first has the number ``begin``, in an order, the program's being that of their starts.
+
+    They are those between two waits for other cores; a race of rows that are elsewhere leaves them as they are.
+    """
     rows = join_rows(parts)
-    if options.order != "program" or flags is None:
-        return rows[legal_order(rows, options.order, flags)]
+    if isinstance(order, Race):
+        if begin <= order.earlier and order.later < begin + len(rows):
+            biting = order_that_bites(rows, order.earlier - begin, order.later - begin, flags)
+            if biting is None:
+                raise ShapeError(f"order must be that of a race, not {order}: something orders the two rows")
+            return rows[biting]
+        order = "program"
+    if order != "program" or flags is None:
+        return rows[legal_order(rows, order, flags)]
     starts = starts_of(rows, flags, product.cost.queue_depth_rows)
     # rows that wait for ever are for the hazards engine to find; here they run as if they did not
     return rows if starts.waits else rows[starts.order]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from npu_sim.accumulation import Accumulation
 from npu_sim.arguments import choice, whole
 from npu_sim.dtypes.formats import TieRule
+from npu_sim.engines.reorder import Order, Race
 from npu_sim.errors import ProductError, ShapeError, shown
 from npu_sim.isa.dispatch import CONFIG_LENGTH
 from npu_sim.products import Product
@@ -36,8 +37,9 @@ class ExecuteOptions:
         Host threads; never changes the result.
     chunk_rows : int
         Rows emitted at a time (at least the launch's ``step_rows``); never changes the result.
-    order : "program", "late" or int
-        Order of the rows of a core: as emitted, with data movement as late as legal, or a random legal order by seed.
+    order : "program", "late", int or Race
+        Order of the rows of a core: as emitted, with data movement as late as legal, a random legal order by seed, or
+        as emitted but for the rows of a `Race`, of which the later one runs first.
         A program without races gives the same bits in every one.
     core_order : int or None
         Whose atomic additions come first in a phase: those of the core with the lowest number (None), or of cores in a
@@ -56,7 +58,7 @@ class ExecuteOptions:
     hf32_ties: Literal["even", "away", "toward_zero"] | None = None
     threads: int = 1
     chunk_rows: int = CHUNK_ROWS
-    order: Literal["program", "late"] | int = "program"
+    order: Order = "program"
     core_order: int | None = None
     poison: bool = False
     shortcuts: bool = True
@@ -69,7 +71,7 @@ class ExecuteOptions:
                 raise ShapeError(f"{name} must be at least 1, not {getattr(self, name)}")
         if isinstance(self.order, str):
             choice("order", self.order, ("program", "late"))
-        else:
+        elif not isinstance(self.order, Race):
             whole("order", self.order)
         if self.core_order is not None and whole("core_order", self.core_order) < 0:
             raise ShapeError(f"core_order must be None or a seed of 0 or more, not {self.core_order}")

@@ -5,34 +5,52 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 import numpy as np
 
 from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.engines.execute import ExecuteOptions
-from npu_sim.engines.reorder import Order
+from npu_sim.engines.reorder import Order, Race
 from npu_sim.errors import ShapeError
 from npu_sim.isa.codes import Data
 from npu_sim.isa.op import Op
 from npu_sim.products import Product
 
-_orders: ContextVar[tuple[Order, int | None]] = ContextVar("npu_sim_orders", default=("program", None))
+
+@dataclass(slots=True)
+class Orders:
+    """Orders of a ``with`` block of `use_orders`, and whether a kernel in it had the race that ``order`` is."""
+
+    order: Order = "program"
+    core_order: int | None = None
+    had_race: bool = False
+
+
+_orders: ContextVar[Orders] = ContextVar("npu_sim_orders", default=Orders())  # noqa: B039 - only blocks change theirs
+
+
+def current_orders() -> Orders:
+    """Return those of the innermost `use_orders`."""
+    return _orders.get()
 
 
 @contextlib.contextmanager
-def use_orders(order: Order = "program", core_order: int | None = None) -> Iterator[None]:
+def use_orders(order: Order = "program", core_order: int | None = None) -> Iterator[Orders]:
     """Run the kernels of a ``with`` block in other legal orders, in this thread or task only.
 
     Parameters
     ----------
-    order : "program", "late" or int
-        Of the rows of a core, see `ExecuteOptions`.
+    order : "program", "late", int or Race
+        Of the rows of a core, see `ExecuteOptions`. A race is that of whichever kernels have it
+        (`engines.races.with_race`); the others run in program order.
     core_order : int or None
         Of the cores, where a call does not say its own.
     """
-    token = _orders.set((order, core_order))
+    orders = Orders(order, core_order)
+    token = _orders.set(orders)
     try:
-        yield
+        yield orders
     finally:
         _orders.reset(token)
 
@@ -55,7 +73,7 @@ def options_of(
         None: the product's own model for the type that Mmad multiplies.
     threads : int
     core_order : int or None
-        None: that of `use_orders`, whose order of rows is taken too.
+        None: that of `use_orders`, whose order of rows is taken too, unless it is a race.
 
     Raises
     ------
@@ -71,7 +89,10 @@ def options_of(
         raise ShapeError(f"accumulation must be given where Mmad multiplies {' and '.join(names)} ({product.name})")
     default = default_accumulation(product, names[0] if names else "fp16")
     model = Accumulation.parse(accumulation, default)
-    order, cores = _orders.get()
+    orders = _orders.get()
     return ExecuteOptions(
-        accumulation=model, threads=threads, order=order, core_order=cores if core_order is None else core_order
+        accumulation=model,
+        threads=threads,
+        order="program" if isinstance(orders.order, Race) else orders.order,
+        core_order=orders.core_order if core_order is None else core_order,
     )

@@ -5,6 +5,7 @@ A program without races gives the same bits in every legal order; one with a rac
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -18,7 +19,30 @@ from npu_sim.isa.op import Op
 from npu_sim.program.disassemble import disassemble
 from npu_sim.program.violation import Kind, Violation
 
-Order = Literal["program", "late"] | int
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Race:
+    """Two rows of one core of a launch that nothing orders, as an order: the later one runs first.
+
+    Attributes
+    ----------
+    launch : str
+        Its name.
+    core, earlier, later : int
+        Row numbers count the rows of the core through all phases, as those of a finding do (`Violation.other_row`,
+        `Violation.row`).
+    """
+
+    launch: str
+    core: int
+    earlier: int
+    later: int
+
+    def __str__(self) -> str:
+        return f"race:{self.launch}:{self.core}:{self.earlier}:{self.later}"
+
+
+Order = Literal["program", "late"] | int | Race
 
 
 def new_flags() -> npt.NDArray[np.int64]:
@@ -84,7 +108,9 @@ def legal_order(
     return result
 
 
-def order_that_bites(rows: np.ndarray, earlier: int, later: int) -> npt.NDArray[np.int64] | None:
+def order_that_bites(
+    rows: np.ndarray, earlier: int, later: int, flags: npt.NDArray[np.int64] | None = None
+) -> npt.NDArray[np.int64] | None:
     """Return a legal execution order in which row ``later`` runs before row ``earlier``: what a race allows.
 
     Parameters
@@ -93,6 +119,8 @@ def order_that_bites(rows: np.ndarray, earlier: int, later: int) -> npt.NDArray[
         All rows of one core and phase.
     earlier, later : int
         Row numbers of two rows that a finding says nothing orders (`Violation.other_row` and `Violation.row`).
+    flags : int64[FLAGS] or None
+        As of `legal_order`; undefined afterwards if there is no such order.
 
     Returns
     -------
@@ -114,7 +142,7 @@ def order_that_bites(rows: np.ndarray, earlier: int, later: int) -> npt.NDArray[
         raise ProgramError(stray)
     following, heads = np.empty(len(rows), np.int64), np.empty(jitted.PIPES, np.int64)
     jitted.link(rows, following, heads)
-    flags, result = np.zeros(jitted.FLAGS, np.int64), np.empty(len(rows), np.int64)
+    flags, result = new_flags() if flags is None else flags, np.empty(len(rows), np.int64)
     placed = int(jitted.hold_back(rows, following, heads, flags, earlier, later, result))
     return result if placed == len(rows) else None
 

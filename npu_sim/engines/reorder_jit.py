@@ -34,6 +34,16 @@ def flag_number(row: Any) -> Int:
 
 
 @jit
+def pass_flags(rows: np.ndarray, flags: np.ndarray) -> None:
+    """Let all of ``rows``, INSTR[n], set and clear ``flags``, int64[FLAGS]."""
+    for i in range(len(rows)):
+        if rows[i]["op"] == Op.SET_FLAG:
+            flags[flag_number(rows[i])] += 1
+        elif rows[i]["op"] == Op.WAIT_FLAG:
+            flags[flag_number(rows[i])] -= 1
+
+
+@jit
 def _next_random(state: np.ndarray) -> np.int64:
     """Advance the Lehmer generator (factor 48271, modulus 2^31 - 1) in ``state[0]`` and return its value.
 

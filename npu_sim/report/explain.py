@@ -72,6 +72,8 @@ class Explanation:
         The error that left the kernel before its end; "" without one.
     execution : Execution or None
         What it takes to run the call once more, where the recorder keeps tensors and the call has ended.
+    takes_orders : bool
+        Whether it ran in the orders of `engines.numerics.use_orders`.
 
     Raises
     ------
@@ -90,6 +92,7 @@ class Explanation:
     is_finished: bool = True
     stopped_by: str = ""
     execution: Execution | None = None
+    takes_orders: bool = False
 
     def __post_init__(self) -> None:
         if self.launch_works and len(self.launch_works) != len(self.launches):

@@ -94,12 +94,10 @@ def check_command(
                 "--cube-math-type": cube_math_type,
             }
         )  # fmt: skip
-        # they execute, which checking alone does not load
-        from npu_sim.engines.numerics import use_orders
         from ops.cli.script_checks import check_script
 
         output = Output(json_path, sarif_path, max_findings)
-        with use_orders(shapes.read_order(order), core_order):
+        with shapes.orders_used(order, core_order):
             code = check_script(
                 file, arguments or (), product, output, wanted=wanted, yes=yes, show_progress=not no_progress
             )

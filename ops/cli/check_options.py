@@ -102,6 +102,10 @@ def print_findings(findings: Sequence[Finding], screen: Console, shown: int) -> 
             for line in window.splitlines():
                 screen.print(Text(f"      {line}"), soft_wrap=True)
         screen.print(Text(f"      to do: {finding.hint}", style="dim"), soft_wrap=True)
+        if finding.order:
+            screen.print(
+                Text(f"      to see it: {finding.order}, with npu-sim run or judge", style="dim"), soft_wrap=True
+            )
     if len(findings) > shown:
         screen.print(Text(f"    ... {len(findings) - shown} more; --json has all of them"))
 

@@ -63,7 +63,6 @@ def judge_command(
     130: interrupted.
     """
     # Imported here: they load the compiler, which the help does not need.
-    from npu_sim.engines.numerics import use_orders
     from ops.cli import scripts
     from ops.studies.findings import finding_of_refusal
     from ops.studies.kernel_judging import Judgement, judge_calls
@@ -71,7 +70,7 @@ def judge_command(
     chip = scripts.one_product(product)
     json_file = shapes.output_path("--json", json_path, file)
     sarif_file = shapes.output_path("--sarif", sarif_path, file)
-    with use_orders(shapes.read_order(order), core_order):
+    with shapes.orders_used(order, core_order):
         outcome = scripts.run_script(
             file, arguments or (), chip, explain=False, quiet=json_path == "-", keeps_tensors=True, shows_refusals=False
         )

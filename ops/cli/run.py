@@ -37,13 +37,12 @@ def run_command(
     input; 3: internal error; 130: interrupted.
     """
     # Imported here: it loads the compiler, which the help does not need.
-    from npu_sim.engines.numerics import use_orders
     from ops.cli import scripts
 
     chip = scripts.one_product(None if product is None else [product])
     shapes.output_path("--json", json_path, file)
     wanted = explain or json_path is not None
-    with use_orders(shapes.read_order(order), core_order):
+    with shapes.orders_used(order, core_order):
         outcome = scripts.run_script(file, arguments or (), chip, explain=wanted, quiet=json_path == "-")
     if explain and json_path != "-":
         screen = console()

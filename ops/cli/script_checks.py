@@ -17,6 +17,7 @@ from ops.cli.check_options import Output, print_findings, refuse_core, sarif_of
 from ops.cli.effort import announce
 from ops.cli.output import console, print_prose
 from ops.cli.shapes import output_path, progress_bar
+from ops.studies.biting import with_orders
 from ops.studies.checking import MEMORY_PER_GM_BYTE, check_launches, known_of_beginnings
 from ops.studies.effort import CHECKING_ROWS_PER_SECOND, launches_effort
 from ops.studies.findings import EVERYTHING, Finding, Wanted, finding_of_refusal
@@ -137,6 +138,8 @@ def _findings(made: Explanation, wanted: Wanted, *, is_stopped: bool) -> Iterato
         _, findings = check_launches(launches, made.product, wanted)
         if is_stopped:
             findings = known_of_beginnings(launches, findings)
+        if made.takes_orders:
+            findings = with_orders(findings, launches)
         for number in range(len(launches)):
             yield tuple(finding for finding in findings if finding.violation.launch == number)
 

@@ -110,8 +110,8 @@ OrderOption = Annotated[
     typer.Option(
         "--order",
         metavar="ORDER",
-        help="Order of the instructions of a core in kernels in Python: program, late (data movement as late as legal) "
-        "or the seed of a random legal one.",
+        help="Order of the instructions of a core in kernels in Python: program, late (data movement as late as legal),"
+        " a seed of a random legal one, or race:KERNEL:CORE:ROW:ROW as check prints it: the later row of a race first.",
     ),
 ]
 CoreOrderOption = Annotated[
@@ -243,9 +243,38 @@ def read_order(text: str) -> Order:
         return "program"
     if text == "late":
         return "late"
+    if re.fullmatch(r"race:.+(:[0-9]{1,18}){3}", text, re.ASCII | re.DOTALL):
+        from npu_sim.engines.reorder import Race
+
+        launch, *numbers = text.removeprefix("race:").rsplit(":", 3)
+        core, earlier, later = map(int, numbers)
+        return Race(launch=launch, core=core, earlier=earlier, later=later)
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise UsageError(f"--order must be program, late or a seed of 0 or more, not {text!r}")
+        raise UsageError(
+            f"--order must be program, late, a seed of 0 or more or a race (race:KERNEL:CORE:ROW:ROW), not {text!r}"
+        )
     return int(text)
+
+
+@contextmanager
+def orders_used(order: str, core_order: int | None) -> Iterator[None]:
+    """Run the kernels of a ``with`` block in the orders of --order and --core-order.
+
+    Raises
+    ------
+    UsageError
+        The first is none, or the race of none of the kernels that were run.
+    """
+    # Imported here: it loads the compiler, which the help does not need.
+    from npu_sim.engines.numerics import use_orders
+    from npu_sim.engines.reorder import Race
+
+    with use_orders(read_order(order), core_order) as orders:
+        yield
+    if isinstance(orders.order, Race) and not orders.had_race:
+        raise UsageError(
+            f"--order must be a race of a kernel in Python of the file, as npu-sim check prints it, not {order!r}"
+        )
 
 
 def integers(option: str, text: str) -> tuple[int, ...]:

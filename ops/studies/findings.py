@@ -110,6 +110,8 @@ class Finding:
         What else the same missing order shows as.
     cause : Cause or None
         The row that is not as in the other tiles and cores, where there is one.
+    order : str
+        Option of ``npu-sim run`` and ``judge`` with which the race changes the result; "" where none is known.
     left_out : int
         How many more of the kind the checks found and did not keep (`engines.hazards.FINDING_LIMIT`).
     """
@@ -123,6 +125,7 @@ class Finding:
     buffer: BufferRange | None = None
     also: tuple[str, ...] = ()
     cause: Cause | None = None
+    order: str = ""
     left_out: int = 0
 
     @property
@@ -183,6 +186,7 @@ class Finding:
             "file": self.instruction.file if self.instruction else "",
             "line": self.instruction.line if self.instruction else 0,
             "hint": self.hint,
+            "order": self.order,
             "instruction": self.instruction,
             "other_instruction": self.other,
             "buffer": self.buffer,

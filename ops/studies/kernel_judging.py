@@ -14,6 +14,7 @@ from npu_sim.errors import InputFileError, ProgramError
 from npu_sim.program.finding_codes import SEVERITIES
 from npu_sim.report.explain import Explanation
 from npu_sim.report.record import to_plain
+from ops.studies.biting import with_orders
 from ops.studies.cases import program_name
 from ops.studies.checking import check_launches
 from ops.studies.findings import Finding
@@ -188,6 +189,8 @@ def judge_calls(
 
 def _judged(made: Explanation, values: tuple[WrongTensor, ...], error: str) -> JudgedCall:
     _, findings = check_launches(made.launches, made.product)
+    if made.takes_orders:
+        findings = with_orders(findings, made.launches)
     times, untimed = [], ""
     try:
         times = [run_timeline(launch, made.product) for launch in made.launches]

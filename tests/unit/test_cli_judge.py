@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -147,7 +149,7 @@ def test_judge_in_another_order_makes_a_race_bite(files, capsys):
     code, said = document(capsys, "judge", script, "--golden", golden, "--order", "late", "--seed", "3", "right")
     assert (code, said["reasons"]) == (0, [])
     assert main(["judge", str(script), "--order", "soon", "right"]) == 2
-    assert "--order must be program, late or a seed" in capsys.readouterr().err
+    assert "--order must be program, late, a seed" in capsys.readouterr().err
     assert main(["run", str(script), "--order", "5", "right"]) == 0
 
 
@@ -253,6 +255,56 @@ def test_check_runs_the_file_in_another_order(files, capsys):
     assert ended == [False, True]
     assert main(["check", "--product", "310p", "--order", "late"]) == 2
     assert "--order and --core-order must be given with a Python file" in " ".join(capsys.readouterr().err.split())
+
+
+def test_check_names_the_order_in_which_a_race_bites(files, capsys):
+    """One command, and the values are others; in another process the same. A kernel without the race refuses it."""
+    script, golden = files
+    script.write_text(script.read_text().replace("np.empty_like(x)", "y := np.empty_like(x)") + "print(y.tolist())\n")
+    code, said = document(capsys, "check", script, "races")
+    (found,) = said["launches"][0]["findings"]
+    option, race = found["order"].split()
+    assert (code, option) == (1, "--order")
+    assert main(["check", str(script), "races"]) == 1
+    assert f"to see it: {found['order']}, with npu-sim run or judge" in capsys.readouterr().out
+
+    values = []
+    for order in ("program", race):
+        assert main(["run", str(script), "--order", order, "races"]) == 0
+        values.append(json.loads(capsys.readouterr().out.splitlines()[0]))
+    right, bitten = map(np.array, values)
+    assert np.array_equal(right, np.load(golden))
+    assert not np.array_equal(bitten[:64], right[:64])
+    assert np.array_equal(bitten[64:], right[64:])  # the race is that of the first tile
+    command = [sys.executable, "-m", "ops.cli.main", "run", str(script), "--order", race, "races"]
+    assert json.loads(subprocess.check_output(command, text=True).splitlines()[0]) == values[1]
+    code, said = document(capsys, "judge", script, "--golden", f"y={golden}", "--order", race, "races")
+    (tensor,) = said["calls"][0]["values"]
+    assert (code, 0 < tensor["wrong_count"] <= 64) == (1, True)
+    assert said["calls"][0]["findings"][0]["order"] == f"--order {race}"
+
+    for how, order in (("right", race), ("races", race.replace("double", "triple")), ("races", f"{race}0")):
+        for command in ("run", "judge", "check"):
+            assert main([command, str(script), "--order", order, how]) == 2
+            assert "--order must be a race of a kernel in Python of the file" in capsys.readouterr().err
+    script.write_text("raise SystemExit('the file was run')")
+    for order in ("race:double:0:1", "race::0:1:2", "race:double:0:1:-2", "race"):
+        assert main(["run", str(script), "--order", order, "races"]) == 2
+        assert "--order must be program, late, a seed" in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_order_of_cores_in_which_their_race_bites(files, capsys):
+    script, _ = files
+    text = script.read_text().replace("else 2.0", "else 2.0 + core.block_idx").replace("blocks=1", "blocks=40")
+    script.write_text(text.replace("np.empty_like(x)", "y := np.empty_like(x)") + "print(y[1])\n")
+    _, said = document(capsys, "check", script, "right")
+    option, seed = said["launches"][0]["findings"][0]["order"].split()
+    assert option == "--core-order"
+    values = []
+    for order in ([], [option, seed]):
+        assert main(["run", str(script), *order, "right"]) == 0
+        values.append(capsys.readouterr().out.splitlines()[0])
+    assert values == ["41.0", "2.0"]
 
 
 @pytest.mark.parametrize("command", ["run", "check", "judge"])
