@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
+from urllib.parse import quote
 
 from npu_sim.report.record import to_json_text
 
@@ -98,6 +99,6 @@ def _location(place: SarifPlace) -> dict[str, Any]:
         made["message"] = {"text": place.message}
     if place.line:
         file = PurePath(place.file)
-        uri = file.as_uri() if file.is_absolute() else file.as_posix()
+        uri = file.as_uri() if file.is_absolute() else quote(file.as_posix())  # else a:b.py is of a scheme a
         made["physicalLocation"] = {"artifactLocation": {"uri": uri}, "region": {"startLine": place.line}}
     return made
