@@ -45,6 +45,7 @@ _DONE: dict[str, tuple[str, ...]] = {
     "with another event": ("wait", "set"),
     "of another pipe": ("wait", "set", "barrier"),
     "too short": ("load", "copy on the chip", "computation", "store"),
+    "too long": ("load", "copy on the chip", "computation", "store"),
 }
 EVERYWHERE = " in every tile"
 """What a class of faults in every row of one line and core kind ends with."""
@@ -114,5 +115,8 @@ def _done(done: str, rows: np.ndarray, places: npt.NDArray[np.int64]) -> np.ndar
             fields = [name for name in _COUNTS if name in _FIELDS[int(rows["op"][at])] and rows[name][at] > 1]
             if not fields:
                 return None
-            changed[fields[0]][at] = rows[fields[0]][at] // 2
+            if done == "too short":
+                changed[fields[0]][at] = rows[fields[0]][at] // 2
+            else:
+                changed[fields[0]][at] += (rows[fields[0]][at] + 3) // 4
     return changed

@@ -9,6 +9,7 @@ named exactly if the first finding blames the line it is in, and nearly if the r
 fault in every tile is as near as its nearest row. A line that is dropped in every tile is in no program: named is there
 the line before or behind it, what takes and gives back buffers left out. Exit code 1 if a fault of order that changes a
 result is not reported, or a kernel without a fault is. What changes values in program order alone is for `diverge`.
+Of faults with an effect of `tests.long.fault_families` the share that is reported is counted apart.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ops.studies.checking import check_launches
 from ops.studies.findings import Finding
 from tests.cases.fault_subjects import Subject, subjects
 from tests.cases.program_faults import CLASSES, EVERYWHERE, OF_ORDER, ProgramFault, program_fault
+from tests.long.fault_families import FAMILIES, family_of
 from tests.long.recording import parser_of, publish
 
 ORDERS: tuple[Order, ...] = ("program", "late", 1, 2)
@@ -85,6 +87,8 @@ def run(seed: int, faults: int, chosen: tuple[Subject, ...] | None = None) -> di
     """Put in that many faults, as many of each kernel, and hold what is reported to what is so."""
     by_class: dict[str, Counter[str]] = {kind: Counter() for kind in CLASSES}
     total: Counter[str] = Counter()
+    families = {family: Counter({"faults": 0, "reported": 0}) for family in FAMILIES}
+    silent: list[dict[str, Any]] = []
     missed: list[dict[str, Any]] = []
     far: list[dict[str, Any]] = []
     alarms = []
@@ -106,6 +110,10 @@ def run(seed: int, faults: int, chosen: tuple[Subject, ...] | None = None) -> di
             counts["faults"] += 1
             counts["reported"] += bool(errors)
             place = {"kernel": subject.name, "kind": kind, "core": fault.core, "row": fault.row}
+            family = family_of(fault, subject, execution)
+            if family is not None:
+                families[family].update({"faults": 1, "reported": int(bool(errors))})
+                silent += [] if errors else [place | {"family": family}]
             if not errors and results_of(execution) != right:
                 counts["change a result unreported"] += 1
                 missed += [place] if kind.startswith(OF_ORDER) else []
@@ -136,6 +144,8 @@ def run(seed: int, faults: int, chosen: tuple[Subject, ...] | None = None) -> di
         "one_finding": round(total["one finding"] / max(reported, 1), 4),
         "false_alarms": alarms,
         "missed_effects_of_order": missed,
+        "families": {family: dict(counts) for family, counts in families.items()},
+        "silent_of_families": silent,
         "named_elsewhere": far,
         "by_class": {kind: dict(sorted(counts.items())) for kind, counts in by_class.items()},
     }
