@@ -20,6 +20,8 @@ from ops.matmul.tiling import CUBE, MatmulShape, MatmulTiling, buffers_of
 
 _SIDES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 """Sides of base blocks that are tried, in fractals."""
+_LONGEST_SIDE = 128
+"""The longest that a static one may have: 16 columns of 16-bit operands fill L0A or L0B."""
 _OVERLAP_PERCENT = 15
 """Part of the time of the pipes that are not the longest that a good pipeline does not hide (FIT on tuning records)."""
 _CHUNK_ELEMS = 1024
@@ -70,7 +72,8 @@ def search_tiling(
 
     With ``is_static`` of those that TBE's static schedule can write: loops without a remainder, so that base blocks
     divide the extents in fractals. All 70 tunings of CANN 8.1.RC1 for the Ascend910B1 do, and 61 and 69 of them divide
-    the blocks along M and N among the cores without a remainder, too.
+    the blocks along M and N among the cores without a remainder, too. A static block may be so long that L0 has no room
+    for a second one: L0A has not in four of them, L0B in six, where B stays.
 
     Raises
     ------
@@ -93,7 +96,7 @@ def _sides(extent: int, is_static: bool) -> list[int]:
     """Return sides of base blocks up to ``extent``, in elements; static ones divide it."""
     whole = ceil_div(extent, CUBE)
     if is_static:
-        return [CUBE * side for side in range(1, min(whole, _SIDES[-1]) + 1) if whole % side == 0]
+        return [CUBE * side for side in range(1, min(whole, _LONGEST_SIDE) + 1) if whole % side == 0]
     shorter = [CUBE * side for side in _SIDES if side < whole]
     return [*shorter, CUBE * whole] if whole <= _SIDES[-1] else shorter
 
@@ -127,7 +130,8 @@ class _Grid:
         if is_static:
             cores_n = _largest_divisors(n_blocks, cores_n)
             fits &= m_blocks % cores_m == 0
-        fits &= 2 * CUBE * self.item * np.maximum(base_m, base_n) <= min(self.core.l0a_bytes, self.core.l0b_bytes)
+        l0_bytes = CUBE * self.item * np.maximum(base_m, base_n) * (1 if is_static else 2)
+        fits &= l0_bytes <= min(self.core.l0a_bytes, self.core.l0b_bytes)
         pick = np.nonzero(fits)
         spread = np.broadcast_arrays(base_m, base_n, cores_m, cores_n, m_blocks, n_blocks)
         self.base_m, self.base_n, self.cores_m, self.cores_n, m_blocks, n_blocks = (array[pick] for array in spread)
@@ -135,7 +139,8 @@ class _Grid:
         deepest = np.minimum(
             self.core.l0a_bytes // (2 * self.base_m * self.item), self.core.l0b_bytes // (2 * self.base_n * self.item)
         )
-        steps = np.minimum(deepest // CUBE, self.k // CUBE)
+        self.alternates = deepest < CUBE
+        steps = np.clip(deepest // CUBE, 1, self.k // CUBE)
         self.base_k = CUBE * (_largest_divisors(np.full_like(steps, self.k // CUBE), steps) if is_static else steps)
         self.is_static = is_static
         self.product = product
@@ -254,7 +259,8 @@ class _Grid:
         mte2 = self._read(rate, reads_a * self.m_count, self.base_m, chunk if not keeps_a else self.k, is_b=False)
         mte2 = mte2 + self._read(rate, reads_b * self.n_count, self.base_n, chunk if not keeps_b else self.k, is_b=True)
         pipes = np.stack((self.cube, self.mte1, mte2, self.fix))
-        longest = pipes.max(0)
+        # with one buffer in L0 a pipe waits for the other
+        longest = np.maximum(pipes.max(0), np.where(self.alternates, self.cube + self.mte1, 0))
         first = (self.base_m + self.base_n) * np.minimum(chunk, self.k) * self.item / rate
         cycles = longest + _OVERLAP_PERCENT / 100 * (pipes.sum(0) - longest) + first + self.alone
         return np.where(chunk > 0, cycles * self.batches, np.inf)

@@ -20,7 +20,7 @@ from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
 from npu_sim.program.verify import verify
 from ops.matmul.plan import matmul_launches
-from ops.matmul.tiling import MatmulShape, MatmulTiling, bank_tiling
+from ops.matmul.tiling import MatmulShape, MatmulTiling, bank_tiling, buffers_of
 from ops.matmul.tiling_search import reuse_bytes, search_tiling
 from tests.oracles.sync_removal import conflicts, lost_by_removal
 
@@ -365,6 +365,31 @@ def test_static_tiling_has_no_remainder(shape):
     blocks = ((m, found.base_m, found.cores_m), (n, found.base_n, found.cores_n))
     assert [(extent % base, extent // base % cores) for extent, base, cores in blocks] == [(0, 0), (0, 0)]
     assert [k % found.k_a, k % found.k_b, found.k_a % found.base_k, found.k_b % found.base_k] == [0] * 4
+
+
+def test_static_tiling_of_a_prime_extent_takes_it_whole():
+    # 1808 are 16 * 113 columns; 56.27 us on an Ascend910B2 (CANN 8.1.RC1's repository of matrix products): in narrow
+    # blocks every row read would be one of 32 bytes
+    shape = MatmulShape(m=32, n=1801, k=2048)
+    found = search_tiling(shape, CHIP, "fp16", 24, is_static=True)
+    buffers = buffers_of(found, shape, 2, CHIP.core)
+    assert found.base_n == 1808
+    assert buffers is not None
+    assert buffers.l0 == 1
+    launch = planned(shape, out="fp16", tiling=found)[0].launches[0]
+    assert 45e-6 < run_timeline(launch, CHIP).seconds() < 70e-6
+    rng = np.random.default_rng(9)
+    left, right = rng.integers(-4, 5, (1, 32, 2048)), rng.integers(-4, 5, (2048, 1801))
+    got = multiply(shape, left.astype(np.float16), right.astype(np.float16), "fp16", "fp32", tiling=found)
+    np.testing.assert_array_equal(got[0], left[0] @ right)
+    assert run_hazards([launch], CHIP) == []
+
+
+def test_only_static_blocks_leave_no_room_for_a_second_one_in_l0():
+    shape = MatmulShape(m=32, n=1801, k=2048)
+    buffers = buffers_of(search_tiling(shape, CHIP, "fp16", 24), shape, 2, CHIP.core)
+    assert buffers is not None
+    assert buffers.l0 == 2
 
 
 def test_an_operand_beyond_l2_is_read_once():
