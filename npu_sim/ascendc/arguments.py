@@ -205,7 +205,7 @@ class Arguments:
         own = [(self._given[number], place) for number, place in self._tensors.items() if number not in self._bytes]
         for value, place in [*own, *(one for group in self._lists.values() for one in group)]:
             data = memory[place.address : place.address + value.nbytes]
-            if not place.is_output and data.tobytes() == value.tobytes():
+            if not place.is_output and np.array_equal(data, np.ascontiguousarray(value).reshape(-1).view(np.uint8)):
                 continue
             if not value.flags.writeable:
                 raise ShapeError(

@@ -9,8 +9,8 @@ import ctypes
 from enum import IntEnum
 from typing import Any
 
-ROWS = 1 << 14
-"""Rows of a core that are handed over at a time, at most."""
+ROWS = 1 << 16
+"""Rows that are handed over at a time, at most. So much of them, 8 MiB, is kept in large pages, which come faster."""
 TEXT_BYTES = 1 << 16
 WINDOW_BYTES = 1 << 18
 MAX_TENSORS = 128
@@ -22,6 +22,7 @@ LINE_BITS = 20
 MAX_CORES = 256
 MAX_SITES = 1 << 15
 MAX_BUFFERS = 1 << 12
+MAX_LOTS = 1 << 10
 
 
 class Status(IntEnum):
@@ -32,9 +33,9 @@ class Status(IntEnum):
     READ = 1
     """A core needs bytes of one of its buffers, as the rows so far leave them."""
     SYNC = 2
-    """The rows end where a core waits for all others."""
+    """A lot's rows end where its core waits for all others."""
     END = 3
-    """A core's kernel has returned."""
+    """They end where its kernel has returned."""
     DONE = 4
     """All have."""
     PRINT = 5
@@ -70,6 +71,12 @@ class Argument(ctypes.Structure):
     """One argument of the kernel."""
 
     _fields_ = (("kind", ctypes.c_int64), ("word", ctypes.c_int64), ("size", ctypes.c_int64))
+
+
+class Lot(ctypes.Structure):
+    """Rows of one core among those that are handed over, which end before row ``end`` for a reason (a `Status`)."""
+
+    _fields_ = (("core", ctypes.c_int64), ("end", ctypes.c_int64), ("why", ctypes.c_int64))
 
 
 class File(ctypes.Structure):
@@ -109,6 +116,8 @@ class Control(ctypes.Structure):
         ("status", ctypes.c_int64),
         ("core", ctypes.c_int64),
         ("count", ctypes.c_int64),
+        ("lot_count", ctypes.c_int64),  # what follows the last lot is of ``core``
+        ("lots", Lot * MAX_LOTS),
         ("site", ctypes.c_int64),
         ("space", ctypes.c_int64),
         ("address", ctypes.c_int64),
@@ -143,13 +152,14 @@ def control_header() -> str:
         "LINE_BITS": LINE_BITS,
         "MAX_SITES": MAX_SITES,
         "MAX_BUFFERS": MAX_BUFFERS,
+        "MAX_LOTS": MAX_LOTS,
         "ROWS_AT": ROWS_AT,
     }
     lines = ["// Generated: what both processes share.", "#pragma once", "#include <cstdint>", "namespace npusim {"]
     lines += [f"constexpr int64_t {name} = {value};" for name, value in constants.items()]
     lines += [f"enum class Status : int64_t {{ {_members(Status)} }};"]
     lines += [f"enum class ArgumentKind : int64_t {{ {_members(ArgumentKind)} }};"]
-    for record in (Tensor, Argument, File, Control):
+    for record in (Tensor, Argument, Lot, File, Control):
         name = {"Tensor": "SharedTensor", "File": "SharedFile"}.get(record.__name__, record.__name__)
         lines += [f"struct {name} {{ {' '.join(_field(*field) for field in record._fields_)} }};"]
         lines += [f"static_assert(sizeof({name}) == {ctypes.sizeof(record)});"]
@@ -166,6 +176,6 @@ _PLAIN = {ctypes.c_int64: "int64_t", ctypes.c_char: "char", ctypes.c_uint8: "uin
 def _field(name: str, kind: Any) -> str:
     if issubclass(kind, ctypes.Array):
         item = kind._type_
-        known = {Tensor: "SharedTensor", Argument: "Argument", File: "SharedFile"}.get(item) or _PLAIN[item]
+        known = {Tensor: "SharedTensor", Argument: "Argument", Lot: "Lot", File: "SharedFile"}.get(item) or _PLAIN[item]
         return f"{known} {name}[{kind._length_}];"
     return f"{_PLAIN[kind]} {name};"

@@ -64,7 +64,7 @@ class SourceKernel:
         self.source, self.name, self.kind = source, name, kind
         self._defines, self._include = tuple(defines), tuple(include)
         self._definition = None if definition is None else Path(definition)
-        self._builds: dict[tuple[int, bool, Types], Build] = {}
+        self._programs: dict[tuple[int, bool, Types], Path] = {}
 
     @property
     def parameters(self) -> list[str]:
@@ -93,9 +93,12 @@ class SourceKernel:
 
     def _program(self, product: Product, types: Types) -> Path:
         key = product.npu_arch, product.core.is_split, types
-        if key not in self._builds:
-            self._builds[key] = Build(self.source, self.name, product, self.kind, self._defines, self._include, types)
-        return self._builds[key].program()
+        # of the source as it was read, so that its headers are not asked for at each call
+        program = self._programs.get(key)
+        if program is None or not program.exists():
+            build = Build(self.source, self.name, product, self.kind, self._defines, self._include, types)
+            program = self._programs[key] = build.program()
+        return program
 
     def _types(self, given: Sequence[str | None]) -> Types:
         """Return the macros of the types of its tensors, which must be its operator's, asked for or not."""
@@ -297,9 +300,7 @@ class SourceKernel:
                 cores.take()
                 if status is Status.DONE:
                     return None, "".join(printed)
-                if status is Status.SYNC:
-                    cores.end_phase()
-                elif status is Status.READ and not cores.refused:
+                if status is Status.READ and not cores.refused:
                     cores.answer()
                 elif status is Status.READ:
                     raise process.error("cannot read a value behind what could not be computed")
@@ -309,6 +310,7 @@ class SourceKernel:
                     raise process.error(process.text())
                 status = process.go_on()
         except KernelError as error:
+            cores.take_lots()
             where = "" if error.line is None else f", {error.line}"
             text = f"{error} ({self.name}, {product.name}{where})"
             return KernelError(text, error.line, error.core), "".join(printed)

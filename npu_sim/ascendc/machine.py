@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.ascendc.arguments import SharedMemory
+from npu_sim.ascendc.control import Status
 from npu_sim.ascendc.process import Process
 from npu_sim.budget import reserve
 from npu_sim.engines.execute import ExecuteOptions
@@ -20,10 +21,12 @@ from npu_sim.engines.kit import kit_bytes
 from npu_sim.engines.session import Session
 from npu_sim.errors import NpuSimError, ProgramError
 from npu_sim.isa.codes import Data, Space
+from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.op import Op
 from npu_sim.isa.row import ROW_BYTES
 from npu_sim.products import Product
 from npu_sim.program.launch import SourceLine
+from npu_sim.program.verify import verify
 from npu_sim.program.violation import Violation
 
 
@@ -56,6 +59,7 @@ class Cores:
         self._hf32 = [False] * core_count
         self._parts: list[list[list[npt.NDArray[np.uint8]]]] = [[[]] for _ in range(core_count)]
         self._counts = [0] * core_count
+        self._states = np.zeros((core_count, CORE_STATE_LENGTH), np.int64)
         self._bytes = 0
         self.refused: list[Violation] = []
 
@@ -70,36 +74,43 @@ class Cores:
         BudgetError
             There are more rows than the budget holds.
         """
-        process = self._process
-        count, core = int(process.control.count), int(process.control.core)
-        if not count:
-            return
+        control = self._process.control
+        self._take([*self._lots(), (int(control.core), int(control.count), Status.ROWS)])
+
+    def take_lots(self) -> None:
+        """Take what the program was about to hand over of cores that had given up their turn when it was stopped."""
+        self._take(self._lots())
+
+    def _lots(self) -> list[tuple[int, int, Status]]:
+        control = self._process.control
+        lots = [(int(lot.core), int(lot.end), Status(lot.why)) for lot in control.lots[: control.lot_count]]
+        control.lot_count = 0  # each is taken once, also where the program does not go on
+        return lots
+
+    def _take(self, lots: list[tuple[int, int, Status]]) -> None:
+        """Keep and run rows, which are those of each core in turn up to an end."""
+        count = lots[-1][1] if lots else 0
         # kept here, and once or twice by what looks at them afterwards
         self._bytes += 3 * count * ROW_BYTES
         reserve("Rows of a kernel", self._bytes)
-        rows = process.rows[:count]
-        self._parts[core][-1].append(process.row_bytes[:count].copy())
-        first, self._counts[core] = self._counts[core], self._counts[core] + count
-        if self._memory is None:
-            return
-        try:
-            self._run(core, rows)
-        except ProgramError as error:
-            # a session numbers rows that ran before as the program does
-            found = tuple(replace(violation, core=core) for violation in error.violations)
-            assert all(first <= violation.row < self._counts[core] for violation in found)
-            self.stop()
-            self.refused += found
+        kept = self._process.row_bytes[:count].copy()
+        parts, first = list[tuple[int, slice, Status]](), 0
+        for core, end, why in lots:
+            if end > first:
+                self._parts[core][-1].append(kept[first:end])
+            if why is Status.SYNC:
+                self._parts[core].append([])
+            parts.append((core, slice(first, end), why))
+            first = end
+        self._run(parts)
+        for core, part, _ in parts:
+            self._counts[core] += part.stop - part.start
 
     def stop(self) -> None:
         """Run nothing any more; the program cannot read values from now on."""
         self._memory = None
         self._process.control.reads = 0
         self.close()
-
-    def end_phase(self) -> None:
-        """Begin a new phase of the core whose turn it is."""
-        self._parts[int(self._process.control.core)].append([])
 
     def answer(self) -> None:
         """Copy the bytes that the program asks for to where it reads them.
@@ -165,14 +176,42 @@ class Cores:
         model = Accumulation.parse(self._model, default_accumulation(self._product, name))
         return ExecuteOptions(accumulation=model)
 
-    def _run(self, core: int, rows: np.ndarray) -> None:
+    def _run(self, parts: list[tuple[int, slice, Status]]) -> None:
+        """Run rows that were handed over, those of each core as far as all before them are right."""
+        rows = self._process.rows
+        if self._memory is None or not parts:
+            return
+        for core, part, _ in parts:
+            issue(rows[part], part.stop - part.start, self._states[core])
+        found = verify(rows[: parts[-1][1].stop], self._product)
+        counts = self._counts.copy()
+        try:
+            for core, part, why in parts:
+                if part.stop > part.start:
+                    self._run_part(core, part, found)
+                    counts[core] += part.stop - part.start
+                if why is Status.END and core in self._sessions:
+                    self._sessions.pop(core).close()
+        except ProgramError as error:
+            # a session numbers rows that ran before as the program does
+            wrong = tuple(replace(violation, core=core) for violation in error.violations)
+            assert all(counts[core] <= one.row < counts[core] + part.stop - part.start for one in wrong)
+            self.stop()
+            self.refused += wrong
+
+    def _run_part(self, core: int, part: slice, found: list[Violation]) -> None:
+        """Run rows of one core but for those that break a rule, and what Mmads of another type stand behind them."""
         session = self._session(core)
         assert self._memory is not None
-        for part, name in self._stretches(core, rows):
+        first = part.start
+        for rows, name in self._stretches(core, self._process.rows[part]):
             if name and name != self._types[core]:
                 session.use(self._options(name))
                 self._types[core] = name
-            session.run(part, self._memory.spans)
+            end = first + len(rows)
+            session.refuse(replace(one, row=one.row - first) for one in found if first <= one.row < end)
+            session.run_issued(rows, self._memory.spans)
+            first = end
 
     def _stretches(self, core: int, rows: np.ndarray) -> Iterator[tuple[np.ndarray, str]]:
         """Yield the rows in parts whose Mmads multiply one type, and its name."""

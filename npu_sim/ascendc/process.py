@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import mmap
 import os
 import select
@@ -14,7 +15,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from npu_sim.ascendc.control import LINE_BITS, ROWS, ROWS_AT, Control, Status
+from npu_sim.ascendc.control import LINE_BITS, MAX_LOTS, ROWS, ROWS_AT, Control, Status
+from npu_sim.engines.kit import Spare
 from npu_sim.errors import NpuSimError
 from npu_sim.isa.row import INSTR, ROW_BYTES
 from npu_sim.program.launch import SourceLine
@@ -41,6 +43,33 @@ class KernelError(NpuSimError, RuntimeError):
         self.line, self.core = line, core
 
 
+class _Memory:
+    """Memory that two processes share, as many bytes, and the file that it is for both."""
+
+    def __init__(self, byte_count: int) -> None:
+        self.fd = os.memfd_create("npu-sim")
+        os.ftruncate(self.fd, byte_count)
+        self.bytes = mmap.mmap(self.fd, byte_count)
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+_CONTROL_BYTES = ROWS_AT + ROWS * ROW_BYTES
+_MOST_KEPT = 48 << 20
+"""Bytes of global memory that are kept for the next call: touching fresh pages takes longer than filling them."""
+_CONTROLS, _GLOBALS = Spare(_Memory), Spare(_Memory, limit=1)
+
+
+def _forget() -> None:
+    """Leave what is kept to the process that this one is a copy of."""
+    global _CONTROLS, _GLOBALS
+    _CONTROLS, _GLOBALS = Spare(_Memory), Spare(_Memory, limit=1)
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
 class Process:
     """A running program and the memory it shares with this process.
 
@@ -48,7 +77,7 @@ class Process:
     ----------
     program : Path
     gm_bytes : int
-        Global memory.
+        Global memory; what is in it is left over.
     silence : float
         Seconds after which a core that says nothing is ended.
     entry : mapping of str to str or None
@@ -58,20 +87,17 @@ class Process:
     def __init__(self, program: Path, gm_bytes: int, silence: float, entry: Mapping[str, str] | None = None) -> None:
         self._silence = silence
         self._program, self._entry = program, dict(entry or {})
-        self._shared_fd = os.memfd_create("npu-sim-control")
-        self._gm_fd = os.memfd_create("npu-sim-gm")
         self._child: subprocess.Popen[bytes] | None = None
         self._fds: list[int] = []
-        size = ROWS_AT + ROWS * ROW_BYTES
-        os.ftruncate(self._shared_fd, size)
-        os.ftruncate(self._gm_fd, max(gm_bytes, 4096))
-        self._shared = mmap.mmap(self._shared_fd, size)
-        self.control = Control.from_buffer(self._shared)
-        self.control.gm_bytes = max(gm_bytes, 4096)
-        self.gm = mmap.mmap(self._gm_fd, max(gm_bytes, 4096))
-        self.rows = np.frombuffer(self._shared, INSTR, ROWS, ROWS_AT)
+        self._gm_bytes = max(gm_bytes, 4096)
+        self._shared, self._global = _CONTROLS.take(_CONTROL_BYTES), _GLOBALS.take(self._gm_bytes)
+        self.control = Control.from_buffer(self._shared.bytes)
+        ctypes.memset(ctypes.addressof(self.control), 0, ctypes.sizeof(Control))
+        self.control.gm_bytes = self._gm_bytes
+        self.gm = self._global.bytes
+        self.rows = np.frombuffer(self._shared.bytes, INSTR, ROWS, ROWS_AT)
         self.row_bytes: npt.NDArray[np.uint8] = np.frombuffer(
-            self._shared, np.uint8, ROWS * ROW_BYTES, ROWS_AT
+            self._shared.bytes, np.uint8, ROWS * ROW_BYTES, ROWS_AT
         ).reshape(ROWS, ROW_BYTES)
 
     def start(self) -> Status:
@@ -79,7 +105,7 @@ class Process:
         from_child, ask = os.pipe()
         answer, to_child = os.pipe()
         self._fds = [from_child, to_child]
-        passed = (self._shared_fd, self._gm_fd, ask, answer)
+        passed = (self._shared.fd, self._global.fd, ask, answer)
         try:
             self._child = subprocess.Popen(
                 [str(self._program), *map(str, passed)],
@@ -123,8 +149,9 @@ class Process:
 
     def _silent(self, what: str) -> KernelError:
         """Return the error of a core that named no place: that of its last instruction."""
-        count = int(self.control.count)
-        if 0 < count <= ROWS:
+        count, lots = int(self.control.count), int(self.control.lot_count)
+        begin = int(self.control.lots[lots - 1].end) if 0 < lots <= MAX_LOTS else 0
+        if begin < count <= ROWS:
             self.control.site = int(self.rows[count - 1]["site"])
         return self.error(what)
 
@@ -133,12 +160,15 @@ class Process:
         return self.control.text.decode(errors="replace")
 
     def close(self) -> None:
-        """End the program and give its memory back."""
+        """End the program and give its memory back: nobody may look at it from now on."""
         if self._child is not None:
             self._child.kill()
             self._child.wait()
-        for fd in (*self._fds, self._shared_fd, self._gm_fd):
+        for fd in self._fds:
             os.close(fd)
+        _CONTROLS.give_back(_CONTROL_BYTES, self._shared)
+        if self._gm_bytes <= _MOST_KEPT:
+            _GLOBALS.give_back(self._gm_bytes, self._global)
         self._fds = []
 
 

@@ -50,10 +50,8 @@ class Kit:
 class Spare(Generic[KindT, BufferT]):
     """Buffers that nobody uses, by kind."""
 
-    LIMIT = 8
-
-    def __init__(self, make: Callable[[KindT], BufferT]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[KindT], BufferT], limit: int = 8) -> None:
+        self._make, self.limit = make, limit
         self._lock = threading.Lock()
         self._spare: list[tuple[KindT, BufferT]] = []
 
@@ -70,7 +68,7 @@ class Spare(Generic[KindT, BufferT]):
         """Keep ``buffer`` for a later launch, and drop the oldest if there are too many."""
         with self._lock:
             self._spare.append((kind, buffer))
-            del self._spare[: -self.LIMIT]
+            del self._spare[: -self.limit]
 
 
 KITS = Spare(Kit.for_core)

@@ -6,7 +6,7 @@ arrays, and can keep the rows, so that the engines that look at rows only can ju
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -127,26 +127,69 @@ class Session:
         """
         if self._kit is None:
             raise InternalError("Session must be open, not closed")
-        count = len(rows)
         emitted = rows.copy() if self._parts is not None else None
         core_state = self._core_state.copy()
-        issue(rows, count, core_state)
+        issue(rows, len(rows), core_state)
         if not self._trusted:
-            found = [replace(v, core=self._core, row=self._count + v.row) for v in verify(rows, self._product)]
-            if found:
-                raise ProgramError(found)
+            self.refuse(verify(rows, self._product))
+        table = self._table_within(rows, spans, context)
+        self._core_state = core_state
+        if self._parts is not None and emitted is not None:
+            self._parts.append(emitted)
+        self._carry_out(rows, table, context)
+
+    def refuse(self, found: Iterable[Violation]) -> None:
+        """Raise what is wrong with the next rows, numbered as all of the core.
+
+        Parameters
+        ----------
+        found : iterable of Violation
+            Numbered from the first of the next rows.
+
+        Raises
+        ------
+        ProgramError
+            If there are any.
+        """
+        numbered = [replace(one, core=self._core, row=self._count + one.row) for one in found]
+        if numbered:
+            raise ProgramError(numbered)
+
+    @default_fenv
+    def run_issued(self, rows: np.ndarray, spans: Sequence[HostSpan], context: str = "") -> None:
+        """Run the next rows, which `isa.issue` has seen and which were held to the rules of single rows.
+
+        A session runs rows by this or by `run`, not by both.
+
+        Parameters
+        ----------
+        rows, spans, context
+            See `run`.
+
+        Raises
+        ------
+        ProgramError
+            If a row leaves the spans, or cannot be carried out.
+        """
+        self._carry_out(rows, self._table_within(rows, spans, context), context)
+
+    def _table_within(self, rows: np.ndarray, spans: Sequence[HostSpan], context: str) -> npt.NDArray[np.int64]:
+        """Return what rows may touch, see `_table_of`; refuse those that touch more."""
         table = next((table for known, table in self._tables if known is spans), None)
         if table is None:
             table = self._table_of(spans)
             self._tables = [*self._tables[-1:], (spans, table)]
         runs = RUNS.take(RUN_CAPACITY)
-        outside = int(first_outside(rows, count, table, runs, self._reached))
+        outside = int(first_outside(rows, len(rows), table, runs, self._reached))
         RUNS.give_back(RUN_CAPACITY, runs)
         if outside >= 0:
             raise ProgramError([self._outside(rows[outside], outside, spans, context)])
-        if self._parts is not None and emitted is not None:
-            self._parts.append(emitted)
-        self._core_state = core_state
+        return table
+
+    def _carry_out(self, rows: np.ndarray, table: npt.NDArray[np.int64], context: str) -> None:
+        if self._kit is None:
+            raise InternalError("Session must be open, not closed")
+        count = len(rows)
         if len(self._segments) <= count:
             self._segments = np.zeros((2 * count, 2), np.int64)
         first = 0

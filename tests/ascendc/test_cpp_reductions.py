@@ -31,15 +31,23 @@ def test_softmax_of_rows():
     assert run.findings == ()
 
 
-def test_buffers_of_all_cores_are_in_the_budget(monkeypatch):
-    softmax = ascendc.compile(SOFTMAX)
+WAITS = """
+#include "kernel_operator.h"
+using namespace AscendC;
+__global__ __aicore__ void waits(GM_ADDR x) { SyncAll(); }
+"""
+
+
+def test_buffers_of_all_cores_are_in_the_budget(monkeypatch, tmp_path):
+    softmax, waits = ascendc.compile(SOFTMAX), tmp_path / "waits.cpp"
+    waits.write_text(WAITS)
     x, y = np.ones((40, 64), np.float32), np.empty((40, 64), np.float32)
     monkeypatch.setenv(ENVIRONMENT, "16 MiB")
     with pytest.raises(BudgetError, match=r"^Buffers of \d+ cores must be at most 16777216 bytes"):
-        softmax(x, y, 40, 64, blocks=20, product="910b")
+        ascendc.compile(waits)(x, blocks=20, product="910b")
     tracemalloc.start(1)
     try:
-        softmax(x, y, 40, 64, blocks=2, product="910b")
+        softmax(x, y, 40, 64, blocks=20, product="910b")  # no core waits for another, so each ends before the next
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()

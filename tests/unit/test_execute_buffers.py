@@ -79,10 +79,10 @@ def test_memory_is_kept_for_cores_of_the_same_kind_only():
     assert (other.l1.size, other.ub.size, other.l0c.size * 4) == (large.l1_bytes, large.ub_bytes, large.l0c_bytes)
     assert buffers.take(small) is memory
     assert buffers.take(small) is not memory
-    many = [buffers.take(small) for _ in range(buffers.LIMIT + 3)]
+    many = [buffers.take(small) for _ in range(buffers.limit + 3)]
     for one in many:
         buffers.give_back(small, one)
-    kept = [buffers.take(small) for _ in range(buffers.LIMIT)]
+    kept = [buffers.take(small) for _ in range(buffers.limit)]
     assert {id(one) for one in kept} == {id(one) for one in many[3:]}  # the oldest are dropped
 
 

@@ -295,10 +295,10 @@ def test_session_on_another_product_has_its_buffers():
 
 
 def test_sessions_closed_leave_few_buffers_behind():
-    opened = [session(HostMemory()) for _ in range(KITS.LIMIT + 2)]
+    opened = [session(HostMemory()) for _ in range(KITS.limit + 2)]
     for each in opened:
         each.close()
-    assert len(KITS._spare) == KITS.LIMIT
+    assert len(KITS._spare) == KITS.limit
 
 
 def test_run_outside_of_a_view_counts_rows_from_the_first_of_the_session():

@@ -59,7 +59,7 @@ inline void serve_products(Here here) {
       vector = (vector + 1) % control->vectors_per_block;
       if (vector != next) continue;
       self->wait = Wait::MESSAGE;
-      hand_over(Status::ROWS);
+      end_lot(Status::ROWS);
       swapcontext(&self->context, &scheduler);
     }
     Message message = std::move(service.waiting[vector].front());

@@ -1,13 +1,15 @@
 // The process that a kernel runs in: its cores are coroutines, whose rows go to the emulator through shared memory.
 //
 // The emulator answers with one byte when it has taken (and run) what was handed over. A core gives its place up where
-// it waits for others only, so its rows come in program order and its reads see what these left.
+// it waits for others only, so its rows come in program order and its reads see what these left. Rows of several cores
+// are handed over at once, one lot behind the other: a hand-over costs as much as hundreds of rows.
 #pragma once
 #include <csignal>
 #include <cstdarg>
 #include <exception>
 #include <string>
 #include <sys/mman.h>
+#include <time.h>
 #include <tuple>
 #include <ucontext.h>
 #include <unistd.h>
@@ -75,6 +77,13 @@ inline int ask_fd = -1, answer_fd = -1;
 // Rows of the buffer that are known to store nothing to global memory.
 inline int64_t scanned = 0;
 inline int64_t window_owner = -1;
+inline int64_t handed_over = 0;
+
+inline int64_t milliseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
 
 // Hands over and waits for the answer.
 inline void hand_over(Status status, int64_t site) {
@@ -82,10 +91,31 @@ inline void hand_over(Status status, int64_t site) {
   control->site = site;
   char byte = 0;
   if (write(ask_fd, &byte, 1) != 1 || read(answer_fd, &byte, 1) != 1) _exit(4);  // the emulator is gone
-  control->count = scanned = 0;
+  control->count = control->lot_count = scanned = 0;
+  handed_over = milliseconds();
 }
 
 inline void hand_over(Status status) { hand_over(status, self ? self->last_site : 0); }
+
+// The emulator ends a core that is silent for long, so it hears something after some time. A core looks at the clock when
+// its turn is over, and whenever it has made so many rows.
+constexpr int64_t LONGEST_WAIT = 20;  // milliseconds
+constexpr int64_t LOOK_ROWS = 4096;
+
+inline bool is_late() { return milliseconds() - handed_over > LONGEST_WAIT; }
+
+// Ends the rows that the core hands over in its turn. The emulator hears of them with what follows, but at once where
+// there is no room for another.
+inline void end_lot(Status why) {
+  control->lots[control->lot_count++] = {self->index, control->count, int64_t(why)};
+  control->site = self->last_site;
+  if (control->lot_count == MAX_LOTS || is_late()) hand_over(Status::ROWS);
+}
+
+// What cores before this one did is done then, for a kernel that looks at memory by a pointer.
+inline void hand_over_lots() {
+  if (control->lot_count) hand_over(Status::ROWS);
+}
 
 // What a kernel prints; host code of a program that holds kernels prints by itself.
 inline void say(const char* text, size_t length) {
@@ -172,7 +202,8 @@ inline void note_buffer(int64_t number) {
 }
 
 inline Row& new_row(Here here) {
-  if (control->count == ROW_CAPACITY) hand_over(Status::ROWS);
+  int64_t count = control->count;
+  if (count == ROW_CAPACITY || (count % LOOK_ROWS == 0 && is_late())) [[unlikely]] hand_over(Status::ROWS);
   Row& row = rows[control->count++];
   memset(&row, 0, sizeof row);
   int64_t site = site_of(here);
@@ -253,7 +284,7 @@ inline const uint8_t* settled(Here here, int64_t in_space, int64_t address, int6
 
 inline void wait_for_all() {
   self->wait = Wait::SYNC;
-  hand_over(Status::SYNC);
+  end_lot(Status::SYNC);
   swapcontext(&self->context, &scheduler);
 }
 
@@ -297,9 +328,10 @@ inline void cross_wait(int flag) {
   if (!self->counters[flag]) {
     self->wait = Wait::FLAG;
     self->awaited = flag;
-    hand_over(Status::ROWS);
+    end_lot(Status::ROWS);
     swapcontext(&self->context, &scheduler);
   }
+  hand_over_lots();
   self->counters[flag]--;
 }
 
@@ -359,7 +391,7 @@ inline void core_main() {
   }
   fflush(stdout);
   self->wait = Wait::ENDED;
-  hand_over(Status::END);
+  end_lot(Status::END);
   swapcontext(&self->context, &scheduler);
 }
 
@@ -443,6 +475,7 @@ inline int serve(int argc, char** argv, void (*kernel)()) {
   gm = (uint8_t*)at;
   place_lists();
   the_kernel = kernel;
+  handed_over = milliseconds();
   catch_signals();
   take_standard_output();
   cores = new Core[control->cores];
@@ -475,6 +508,7 @@ inline int serve(int argc, char** argv, void (*kernel)()) {
       hand_over(Status::DEADLOCK);
       return 3;
     }
+    hand_over_lots();
     for (int64_t i = 0; i < control->cores; i++) cores[i].wait = Wait::NONE;
   }
   self = nullptr;
