@@ -53,7 +53,7 @@ MODULES = {
     ),
     "Kernels in Python": (
         "npu_sim.authoring.kernel", "npu_sim.authoring.core", "npu_sim.authoring.queues", "npu_sim.authoring.tensors",
-        "npu_sim.authoring.positions", "npu_sim.authoring.run", "npu_sim.authoring.methods",
+        "npu_sim.program.positions", "npu_sim.report.kernel_run", "npu_sim.authoring.methods",
     ),
     "Kernels in C++": (
         "npu_sim.ascendc.kernel", "npu_sim.ascendc.run", "npu_sim.ascendc.process", "npu_sim.ascendc.source",

@@ -22,7 +22,6 @@ from npu_sim.ascendc.operator_types import Types, definition_of, type_macros, us
 from npu_sim.ascendc.process import SILENCE_SECONDS, KernelError, Process
 from npu_sim.ascendc.run import SourceRun, located
 from npu_sim.ascendc.source import Kind, Source, parameter_names, read_source
-from npu_sim.authoring.positions import TPosition
 from npu_sim.budget import reserve
 from npu_sim.debug.execution import Execution
 from npu_sim.engines.numerics import options_of
@@ -30,6 +29,7 @@ from npu_sim.errors import InputFileError, ProgramError, ShapeError, shown
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product, get_product
 from npu_sim.program.launch import CoreKind, Launch
+from npu_sim.program.positions import TPosition
 from npu_sim.program.recorded import launch_of_parts
 from npu_sim.report.explain import own_recorder
 

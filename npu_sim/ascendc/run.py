@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 from npu_sim.ascendc.process import KernelError
-from npu_sim.authoring.run import KernelRun
 from npu_sim.program.launch import Launch, SourceLine
 from npu_sim.program.violation import Violation
 from npu_sim.report.explain import Explanation
+from npu_sim.report.kernel_run import KernelRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

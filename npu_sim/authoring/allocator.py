@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npu_sim.authoring.positions import ALIGNMENT_BYTES
 from npu_sim.isa.codes import Space
 from npu_sim.products import Product
+from npu_sim.program.positions import ALIGNMENT_BYTES
 from npu_sim.program.verify import space_capacities
 from npu_sim.units import align_up
 

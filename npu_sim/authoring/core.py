@@ -13,7 +13,6 @@ import numpy as np
 
 from npu_sim.authoring.allocator import Allocator, Window
 from npu_sim.authoring.methods import Shape, method_of, scalar_bits, shape_of
-from npu_sim.authoring.positions import TPosition, position_of, space_of
 from npu_sim.authoring.recorder import Recorder, Sites, line_of
 from npu_sim.authoring.tensors import Buffer, GlobalTensor, LocalTensor, stored_dtype
 from npu_sim.errors import DTypeError, NpuSimError, ProgramError, Refusal, ShapeError, StateError, shown
@@ -24,6 +23,7 @@ from npu_sim.isa.op import OPS, SPEC_OF_OP, Op
 from npu_sim.products import Product
 from npu_sim.program.launch import CoreKind
 from npu_sim.program.operands import FIELDS, checked_operands
+from npu_sim.program.positions import TPosition, position_of, space_of
 from npu_sim.program.violation import Kind, Violation
 from npu_sim.units import BLOCK_BYTES
 

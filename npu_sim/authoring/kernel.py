@@ -15,7 +15,6 @@ from npu_sim.authoring.arguments import Arguments, roles_of
 from npu_sim.authoring.core import Core
 from npu_sim.authoring.peek import Follower
 from npu_sim.authoring.recorder import Sites
-from npu_sim.authoring.run import KernelRun
 from npu_sim.authoring.sync_all import Syncs, refuse_unpaired
 from npu_sim.debug.execution import Execution
 from npu_sim.debug.machine import Machine
@@ -29,6 +28,7 @@ from npu_sim.program.launch import CoreKind
 from npu_sim.program.legality import verify_program
 from npu_sim.program.recorded import launch_of
 from npu_sim.report.explain import own_recorder
+from npu_sim.report.kernel_run import KernelRun
 
 Kind = Literal["vector", "cube", "mix"]
 _KINDS: dict[Kind, tuple[CoreKind, ...]] = {"vector": ("vector",), "cube": ("cube",), "mix": ("cube", "vector")}

@@ -25,12 +25,12 @@ from typing import TypeVar
 from npu_sim.arguments import whole
 from npu_sim.authoring.allocator import Window
 from npu_sim.authoring.core import Core
-from npu_sim.authoring.positions import TPosition, position_of, queue_pipes, space_of
 from npu_sim.authoring.recorder import line_of
 from npu_sim.authoring.tensors import Buffer, LocalTensor, stored_dtype
 from npu_sim.errors import ProductError, Refusal, ShapeError, StateError, shown
 from npu_sim.isa.codes import Pipe, Space
 from npu_sim.isa.op import Op
+from npu_sim.program.positions import TPosition, position_of, queue_pipes, space_of
 from npu_sim.program.violation import Kind
 from npu_sim.units import BLOCK_BYTES, align_up
 

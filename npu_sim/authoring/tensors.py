@@ -8,11 +8,11 @@ from typing import Protocol
 
 import numpy as np
 
-from npu_sim.authoring.positions import TPosition
 from npu_sim.dtypes.formats import DTYPE_OF_DATA, DType, get_dtype
 from npu_sim.errors import ShapeError, shown
 from npu_sim.isa.codes import Space
 from npu_sim.memory.gm import GmTensor
+from npu_sim.program.positions import TPosition
 from npu_sim.units import BLOCK_BYTES, align_up
 
 

@@ -29,6 +29,7 @@ from ops.cli.check_options import (
 )
 from ops.cli.effort import YesOption, announce
 from ops.cli.output import console, note_compilation, print_prose
+from ops.cli.usage import UsageError, output_path
 from ops.studies.convolution_kinds import WEIGHT_GRADIENT_CALL
 
 if TYPE_CHECKING:
@@ -103,13 +104,13 @@ def check_command(
             )
         raise typer.Exit(code)
     if order != "program" or core_order is not None:
-        raise shapes.UsageError("--order and --core-order must be given with a Python file, which is run")
+        raise UsageError("--order and --core-order must be given with a Python file, which is run")
     shapes.refuse_arguments(arguments)
     given = shapes.ShapeOptions(x=x, weight=weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
     cases = shapes.read_cases(file, model, batch, given, dtype=dtype, layers=layer)
     products, modes = shapes.read_products(product), shapes.read_modes(cube_math_type)
-    json_file = shapes.output_path("--json", json_path, file)
-    sarif_file = shapes.output_path("--sarif", sarif_path, file)
+    json_file = output_path("--json", json_path, file)
+    sarif_file = output_path("--sarif", sarif_path, file)
     note_compilation()
     announce(checking_effort(cases, products, modes), yes=yes)
     with shapes.progress_bar(shown=not no_progress) as progress:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from ops.cli.shapes import UsageError
+from ops.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from ops.studies.findings import Finding

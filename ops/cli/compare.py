@@ -13,6 +13,7 @@ from ops.cli import shapes
 from ops.cli.compare_table import print_comparison
 from ops.cli.effort import YesOption, announce
 from ops.cli.output import console, note_compilation, note_hints
+from ops.cli.usage import UsageError, output_path
 from ops.studies.capture import load_capture, load_example
 from ops.studies.layers import RESULT_NAMES
 
@@ -69,16 +70,16 @@ def compare_command(
     """
     sides = read_side("--left", left), read_side("--right", right)
     if dtype not in (None, "fp16", "bf16", "fp32"):
-        raise shapes.UsageError(f"--dtype must be fp16, bf16 or fp32, not {dtype}")
+        raise UsageError(f"--dtype must be fp16, bf16 or fp32, not {dtype}")
     if gradient not in (None, *RESULT_NAMES):
-        raise shapes.UsageError(f"--gradient must be dx, dw, db or y, not {gradient}")
-    json_file = shapes.output_path("--json", json_path, file)
-    picture_file = shapes.output_path("--picture", picture, file, (json_file,))
+        raise UsageError(f"--gradient must be dx, dw, db or y, not {gradient}")
+    json_file = output_path("--json", json_path, file)
+    picture_file = output_path("--picture", picture, file, (json_file,))
     if picture_file is not None:
         from ops.cli.compare_picture import SUFFIXES, draw, require_matplotlib
 
         if picture_file.suffix.lower() not in SUFFIXES:
-            raise shapes.UsageError(f"Picture must be a {', '.join(SUFFIXES)} file, not {picture}")
+            raise UsageError(f"Picture must be a {', '.join(SUFFIXES)} file, not {picture}")
         require_matplotlib()
     capture = load_capture(file) if file is not None else load_example()
     # Imported here: they load the compiler, which the help does not need.
@@ -123,18 +124,18 @@ def read_side(option: str, text: str) -> Side:
     for item in [first, *rest] if is_emulated else rest:
         key, equals, value = item.partition("=")
         if key not in known or not equals or not value or key in given:
-            raise shapes.UsageError(
+            raise UsageError(
                 f"{option} must be {_SIDE if is_emulated else _DUMP}, each once, not {text!r} (at {item!r})"
             )
         given[key] = value
     if not is_emulated:
         return Dump(path=first, **given)
     if "product" not in given:
-        raise shapes.UsageError(f"{option} must name a product: {_SIDE}, not {text!r}")
+        raise UsageError(f"{option} must name a product: {_SIDE}, not {text!r}")
     if "cube_math_type" in given:
         (given["cube_math_type"],) = shapes.read_modes([given["cube_math_type"]])
     if given.get("entry", "aclnn") not in ("aclnn", "tbe", "ascendc"):
-        raise shapes.UsageError(f"entry of {option} must be aclnn, tbe or ascendc, not {given['entry']}")
+        raise UsageError(f"entry of {option} must be aclnn, tbe or ascendc, not {given['entry']}")
     return Emulated(**given)
 
 

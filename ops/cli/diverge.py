@@ -15,6 +15,7 @@ from rich.text import Text
 from ops.cli import shapes
 from ops.cli.judge import BudgetOption, CallOption, FileArgument, GoldenOption, value_words
 from ops.cli.output import console
+from ops.cli.usage import UsageError, output_path
 
 if TYPE_CHECKING:
     from npu_sim.debug.divergence import Divergence
@@ -65,10 +66,10 @@ def diverge_command(
     from ops.studies.goldens_given import read_goldens
 
     if bool(golden) == bool(good):
-        raise shapes.UsageError("one of --golden and --good must be given, not both or none")
+        raise UsageError("one of --golden and --good must be given, not both or none")
     chip = scripts.one_product(product)
-    dump_file = shapes.output_path("--dump", dump, file)
-    shapes.output_path("--json", json_path, file)
+    dump_file = output_path("--dump", dump, file)
+    output_path("--json", json_path, file)
     execution = _executed(file, arguments or (), chip, call)
     if good is None:
         found = diverge_from_golden(execution, read_goldens(golden or (), execution), budget)

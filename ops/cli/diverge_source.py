@@ -12,6 +12,7 @@ from ops.cli import shapes
 from ops.cli.diverge import ChainOption, DumpOption, no_divergence, report_divergence
 from ops.cli.judge import BudgetOption, GoldenOption
 from ops.cli.source_kernel import Given, takes_kernel
+from ops.cli.usage import UsageError, output_path
 
 GoodOption = Annotated[
     str | None,
@@ -46,9 +47,9 @@ def diverge_source_command(
     from ops.studies.goldens_given import read_goldens
 
     if bool(golden) == bool(good):
-        raise shapes.UsageError("one of --golden and --good must be given, not both or none")
-    dump_file = shapes.output_path("--dump", dump, given.file)
-    shapes.output_path("--json", json_path, given.file)
+        raise UsageError("one of --golden and --good must be given, not both or none")
+    dump_file = output_path("--dump", dump, given.file)
+    output_path("--json", json_path, given.file)
     execution = _executed(given)
     if good is None:
         found = diverge_from_golden(execution, read_goldens(golden or (), execution), budget)
@@ -62,5 +63,5 @@ def _executed(given: Given) -> Execution:
     """Return the call of a kernel that must end."""
     made = given.recorded()
     if made.execution is None:
-        raise shapes.UsageError(f"{given.file} must end, and not be left before: npu-sim check says why")
+        raise UsageError(f"{given.file} must end, and not be left before: npu-sim check says why")
     return made.execution

@@ -9,7 +9,7 @@ import typer
 
 from npu_sim.units import MIB
 from ops.cli.output import note
-from ops.cli.shapes import UsageError
+from ops.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from ops.studies.effort import Effort

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from npu_sim.errors import MissingExtraError
-from ops.cli.shapes import UsageError
+from ops.cli.usage import UsageError
 
 SUFFIXES = (".html", ".htm")
 _TEMPLATES = Path(__file__).parent / "templates"

@@ -15,6 +15,7 @@ from npu_sim.report.record import counted, to_json_text
 from ops.cli import shapes
 from ops.cli.check_options import MaxFindingsOption, SarifOption, print_findings, sarif_of
 from ops.cli.output import console
+from ops.cli.usage import output_path
 
 if TYPE_CHECKING:
     from ops.studies.kernel_judging import Judgement
@@ -68,8 +69,8 @@ def judge_command(
     from ops.studies.kernel_judging import Judgement, judge_calls
 
     chip = scripts.one_product(product)
-    json_file = shapes.output_path("--json", json_path, file)
-    sarif_file = shapes.output_path("--sarif", sarif_path, file)
+    json_file = output_path("--json", json_path, file)
+    sarif_file = output_path("--sarif", sarif_path, file)
     with shapes.orders_used(order, core_order):
         outcome = scripts.run_script(
             file, arguments or (), chip, explain=False, quiet=json_path == "-", keeps_tensors=True, shows_refusals=False

@@ -8,6 +8,7 @@ from ops.cli import shapes
 from ops.cli.check_options import MaxFindingsOption, SarifOption
 from ops.cli.judge import BudgetOption, GoldenOption, report_judgement
 from ops.cli.source_kernel import Given, takes_kernel
+from ops.cli.usage import output_path
 
 
 @takes_kernel
@@ -33,8 +34,8 @@ def judge_source_command(
     """
     from ops.studies.kernel_judging import Judgement, judge_calls
 
-    json_file = shapes.output_path("--json", json_path, given.file)
-    sarif_file = shapes.output_path("--sarif", sarif_path, given.file)
+    json_file = output_path("--json", json_path, given.file)
+    sarif_file = output_path("--sarif", sarif_path, given.file)
     made = given.recorded()
     # a kernel that was left before its end has no results
     calls = judge_calls([made], golden or () if made.execution is not None else (), budget, None, "")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from npu_sim.errors import NpuSimError
-from ops.cli.shapes import UsageError
+from ops.cli.usage import UsageError
 
 
 def is_model(source: str | None) -> bool:

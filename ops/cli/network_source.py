@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from npu_sim.errors import MissingExtraError
 from ops.cli.model_files import guarded, model_and_loss
-from ops.cli.shapes import DEFAULT_DTYPE, UsageError
+from ops.cli.shapes import DEFAULT_DTYPE
+from ops.cli.usage import UsageError
 from ops.studies.calls.linears import LinearRequest
 from ops.studies.layers import GradientName
 from ops.studies.network.step import (

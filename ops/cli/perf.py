@@ -13,6 +13,7 @@ from ops.cli import shapes
 from ops.cli.effort import YesOption, announce
 from ops.cli.output import console, note_compilation
 from ops.cli.trace_files import OpProfOption, TraceCoreOption, TraceOption, read_trace_files
+from ops.cli.usage import UsageError, output_path
 
 
 def perf_command(
@@ -163,16 +164,16 @@ def perf_command(
     shapes.refuse_arguments(arguments)
     for option, value in of_network.items():
         if value is not None:
-            raise shapes.UsageError(f"{option} must be given together with --model or a PyTorch model")
+            raise UsageError(f"{option} must be given together with --model or a PyTorch model")
     cases = shapes.read_cases(file, None, None, given, dtype=dtype, layers=layer)
     products, modes = shapes.read_products(product), shapes.read_modes(cube_math_type)
     wanted = shapes.read_scope(scope)
-    json_file = shapes.output_path("--json", json_path, file)
+    json_file = output_path("--json", json_path, file)
     files = read_trace_files(trace, trace_core, op_prof, file, (json_file,))
     requests = gradient_requests(cases.cases, modes)
     combinations = len(requests) * len(products)
     if files.option and combinations != 1:
-        raise shapes.UsageError(
+        raise UsageError(
             f"{files.option} must come with one --layer, --product and --cube-math-type, not {combinations} "
             "combinations"
         )

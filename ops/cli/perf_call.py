@@ -11,6 +11,7 @@ from ops.cli import shapes
 from ops.cli.effort import YesOption, announce
 from ops.cli.output import note_compilation
 from ops.cli.trace_files import OpProfOption, TraceCoreOption, TraceOption, read_trace_files
+from ops.cli.usage import UsageError, output_path
 
 
 def _option(name: str, help: str, metavar: str | None = None) -> Any:
@@ -120,13 +121,13 @@ def perf_call_command(
 
     values = {name: _integers(name, text) for name, text in given.items()}
     wanted = shapes.read_scope(scope)
-    json_file = shapes.output_path("--json", json_path, None)
+    json_file = output_path("--json", json_path, None)
     files = read_trace_files(trace, trace_core, op_prof, None, (json_file,))
     names = shapes.read_products(product)
     if tune:
         with_other = {"--trace": trace, "--op-prof": op_prof, "--advice": advice, "--scope": scope}
         if clash := [name for name, value in with_other.items() if value]:
-            raise shapes.UsageError(f"--tune must be without {', '.join(clash)}: it times kernels alone")
+            raise UsageError(f"--tune must be without {', '.join(clash)}: it times kernels alone")
         tunables = [read_tunable(operator, values, get_product(name)) for name in names]
         note_compilation()
         with shapes.progress_bar(shown=not no_progress) as progress:
@@ -134,9 +135,9 @@ def perf_call_command(
         write_tuning(reports, json_path, json_file)
         raise typer.Exit(0)
     if jobs is not None:
-        raise shapes.UsageError("--jobs must be given together with --tune")
+        raise UsageError("--jobs must be given together with --tune")
     if files.option and len(names) != 1:
-        raise shapes.UsageError(f"{files.option} must come with one --product, not {len(names)}")
+        raise UsageError(f"{files.option} must come with one --product, not {len(names)}")
     requests = {name: read_call(operator, values, name, wanted) for name in names}
     note_compilation()
     effort = [timing_effort([request], [name], wanted) for name, request in requests.items()]

@@ -17,6 +17,7 @@ from npu_sim.report.tables import fitted_tables
 from ops.cli import shapes
 from ops.cli.effort import YesOption, announce
 from ops.cli.output import console, note, note_compilation, print_prose
+from ops.cli.usage import UsageError, output_path
 from ops.studies.npz import open_file, refuse
 
 if TYPE_CHECKING:
@@ -81,8 +82,8 @@ def perf_cases_command(
         "--product": product, "--cube-math-type": cube_math_type, "--layer": layer, "--scope": scope,
     }.items():  # fmt: skip
         if value is not None:
-            raise shapes.UsageError(f"{option} must not be given together with requests, which say it themselves")
-    target = shapes.output_path("--json", json_path, file)
+            raise UsageError(f"{option} must not be given together with requests, which say it themselves")
+    target = output_path("--json", json_path, file)
     note_compilation()
     with shapes.progress_bar(shown=not no_progress) as progress:
         answers = answer_all(items_of(document, file), jobs, progress)
@@ -135,10 +136,10 @@ def _time_cases(
         note(f"left out for {more} more reasons")
     chosen = [one for one in found.capture.layers if layers is None or one.name in layers]
     if not chosen:
-        raise shapes.UsageError(f"--layer must name cases of {file}, not {', '.join(layers or ())}")
+        raise UsageError(f"--layer must name cases of {file}, not {', '.join(layers or ())}")
     requests = requests_of_layers(chosen, shapes.read_modes(modes) if modes else None)
     names, wanted = shapes.read_products(products), shapes.read_scope(scope)
-    target = shapes.output_path("--json", json_path, file)
+    target = output_path("--json", json_path, file)
     note_compilation()
     announce(timing_effort(requests, names, wanted), yes=yes)
     with shapes.progress_bar(shown=shown) as progress:

@@ -15,6 +15,7 @@ from ops.cli.network_source import model_source, table_source
 from ops.cli.network_table import print_network
 from ops.cli.output import console, note_compilation
 from ops.cli.trace_files import read_trace_files
+from ops.cli.usage import UsageError, output_path
 from ops.common.explain import launch_works
 from ops.common.geometry import MAX_EXTENT
 from ops.studies.effort import Effort, timing_effort
@@ -74,17 +75,17 @@ def time_network(given: NetworkOptions) -> int:
     """Time the steps that the options ask for, print and write them; return the exit code."""
     scope = shapes.read_scope(given.scope)
     products, modes = shapes.read_products(given.products), shapes.read_modes(given.modes)
-    json_file = shapes.output_path("--json", given.json_path, None)
+    json_file = output_path("--json", given.json_path, None)
     files = read_trace_files(given.trace, given.trace_cores, given.op_prof, None, (json_file,))
     html_file = html_path(given.html)
     if html_file is not None:
-        shapes.output_path("--html", given.html, None, (json_file, files.trace))
+        output_path("--html", given.html, None, (json_file, files.trace))
     make, batches = _source(given)
     layers = given.layers or None
     settings = len(products) * len(modes) * len(batches)
     steps = [make(batch, mode).select(layers) for batch in batches for mode in modes]
     if files.option and settings * steps[0].layer_count != 1:
-        raise shapes.UsageError(
+        raise UsageError(
             f"{files.option} must come with one --layer, --product, --cube-math-type and --batch, "
             f"not {settings * steps[0].layer_count} combinations"
         )
@@ -122,9 +123,9 @@ def _source(given: NetworkOptions) -> tuple[Make, tuple[int, ...]]:
     batches = read_batches(given.batch)
     if given.model is not None:
         if given.inputs:
-            raise shapes.UsageError("--input must be given together with a PyTorch model")
+            raise UsageError("--input must be given together with a PyTorch model")
         if given.file is not None:
-            raise shapes.UsageError("Layers must come from one of FILE and --model, not from both")
+            raise UsageError("Layers must come from one of FILE and --model, not from both")
         return table_source(given.model, batches, given.dtype, gradients)
     inputs = [shapes.integers("--input", text) for text in given.inputs or ()]
     return model_source(given.file or "", inputs, batches, given.dtype, gradients)
@@ -141,7 +142,7 @@ def read_batches(text: str | None) -> tuple[int, ...]:
     batches = () if text is None else shapes.integers("--batch", text)
     for batch in batches:
         if not 1 <= batch <= MAX_EXTENT:
-            raise shapes.UsageError(f"--batch must be in [1, {MAX_EXTENT}], not {batch}")
+            raise UsageError(f"--batch must be in [1, {MAX_EXTENT}], not {batch}")
     return tuple(dict.fromkeys(batches))
 
 
@@ -155,7 +156,7 @@ def read_mask(text: str) -> tuple[GradientName, ...]:
     """
     names = text.split(",")
     if not set(names) <= set(GRADIENTS):
-        raise shapes.UsageError(f"--mask must be some of {','.join(GRADIENTS)}, not {text}")
+        raise UsageError(f"--mask must be some of {','.join(GRADIENTS)}, not {text}")
     return tuple(name for name in GRADIENTS if name in names)
 
 

@@ -8,6 +8,7 @@ from ops.cli import shapes
 from ops.cli.effort import YesOption
 from ops.cli.source_kernel import Given, takes_kernel
 from ops.cli.trace_files import OpProfOption, TraceCoreOption, TraceOption, read_trace_files
+from ops.cli.usage import output_path
 
 
 @takes_kernel
@@ -32,7 +33,7 @@ def perf_source_command(
     from ops.cli.script_times import report_times
     from ops.cli.scripts import Outcome
 
-    json_file = shapes.output_path("--json", json_path, given.file)
+    json_file = output_path("--json", json_path, given.file)
     files = read_trace_files(trace, trace_core, op_prof, given.file, (json_file,))
     run, _ = given.called(checks=False)
     outcome = Outcome(code=0, error="", explanations=(run.explanation,))

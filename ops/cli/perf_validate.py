@@ -14,6 +14,7 @@ from npu_sim.report.record import counted
 from npu_sim.report.tables import fitted_tables
 from ops.cli import shapes
 from ops.cli.output import console, note_compilation, print_prose
+from ops.cli.usage import UsageError, output_path
 
 if TYPE_CHECKING:
     from ops.studies.validation import Agreement, ValidationReport
@@ -49,19 +50,19 @@ def perf_validate_command(
     from ops.studies.validation import validate as compare_all
 
     names = None if operator is None else tuple(map(operator_name, operator))
-    json_file = shapes.output_path("--json", json_path, None)
-    picture_file = shapes.output_path("--picture", picture, None, (json_file,))
+    json_file = output_path("--json", json_path, None)
+    picture_file = output_path("--picture", picture, None, (json_file,))
     if picture == "-":
-        raise shapes.UsageError("--picture must be a file, not standard output")
+        raise UsageError("--picture must be a file, not standard output")
     if picture_file is not None:
         if picture_file.suffix not in validation_picture.SUFFIXES:
-            raise shapes.UsageError(f"--picture must end in {', '.join(validation_picture.SUFFIXES)}, not {picture}")
+            raise UsageError(f"--picture must end in {', '.join(validation_picture.SUFFIXES)}, not {picture}")
         validation_picture.require_matplotlib()
     note_compilation()
     with shapes.progress_bar(shown=not no_progress) as progress:
         report = compare_all(names, jobs, progress)
     if not report.rows:
-        raise shapes.UsageError(f"--operator must be one with published times, not {', '.join(operator or ())}")
+        raise UsageError(f"--operator must be one with published times, not {', '.join(operator or ())}")
     text = report.to_json() + "\n"
     contents: dict[Path, bytes] = {} if json_file is None else {json_file: text.encode()}
     if picture_file is not None:

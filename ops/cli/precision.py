@@ -25,7 +25,8 @@ from ops.cli.precision_picture import SUFFIXES, draw, require_matplotlib
 from ops.cli.precision_source import read_layers
 from ops.cli.precision_summary import print_summary
 from ops.cli.precision_table import print_details
-from ops.cli.shapes import NoProgressOption, UsageError, progress_bar, read_modes
+from ops.cli.shapes import NoProgressOption, progress_bar, read_modes
+from ops.cli.usage import UsageError
 from ops.studies.kinds import ENTRIES, Entry
 from ops.studies.precision_results import StudyOptions, default_products
 from ops.studies.precision_rows import WRITERS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ops.cli.model_files import guarded, is_model, model_and_loss
 from ops.cli.output import note
-from ops.cli.shapes import UsageError
+from ops.cli.usage import UsageError
 from ops.studies.capture import load_capture, load_example
 from ops.studies.case_file import SUFFIXES, load_cases
 from ops.studies.default_shapes import default_shapes as shapes_of_all_operators

@@ -32,7 +32,7 @@ from npu_sim.report.record import to_plain
 from npu_sim.report.tables import break_paths, fitted_tables
 from npu_sim.units import KIB, MIB
 from ops.cli.output import PIPE_WIDTH, console, note_hints
-from ops.cli.shapes import UsageError
+from ops.cli.usage import UsageError
 
 SCHEMA_VERSION = 1
 _PACKAGES = ("npu_sim", "ops")

@@ -10,6 +10,7 @@ import typer
 from ops.cli import shapes
 from ops.cli.check_options import refuse_core
 from ops.cli.output import console
+from ops.cli.usage import output_path
 
 if TYPE_CHECKING:
     from npu_sim.report.program_file import StoredProgram
@@ -66,7 +67,6 @@ def _program(file: str, call: int, product: str | None) -> StoredProgram:
 def _save(program: StoredProgram, path: str, source: str) -> None:
     from npu_sim.report.files import write_files
     from npu_sim.report.program_file import program_bytes
-    from ops.cli.shapes import output_path
 
     target = output_path("--save", path, source)
     if target is not None:

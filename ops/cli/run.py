@@ -8,6 +8,7 @@ import typer
 
 from ops.cli import shapes
 from ops.cli.output import console, print_prose
+from ops.cli.usage import output_path
 
 
 def run_command(
@@ -40,7 +41,7 @@ def run_command(
     from ops.cli import scripts
 
     chip = scripts.one_product(None if product is None else [product])
-    shapes.output_path("--json", json_path, file)
+    output_path("--json", json_path, file)
     wanted = explain or json_path is not None
     with shapes.orders_used(order, core_order):
         outcome = scripts.run_script(file, arguments or (), chip, explain=wanted, quiet=json_path == "-")

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from npu_sim.report.files import write_files
-from ops.cli import shapes
 from ops.cli.output import console, print_prose
 from ops.cli.source_kernel import Given, takes_kernel
+from ops.cli.usage import output_path
 
 
 @takes_kernel
@@ -28,7 +28,7 @@ def run_source_command(given: Given) -> None:
     """
     paths = {name.partition(":")[0]: Path(f"{name.partition(':')[0]}.npy") for name in given.out or ()}
     for path in paths.values():
-        shapes.output_path("--out", str(path), given.file)
+        output_path("--out", str(path), given.file)
     run, results = given.called(checks=False)
     sys.stdout.write(run.printed)
     contents = {}

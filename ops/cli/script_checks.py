@@ -16,7 +16,8 @@ from ops.cli import scripts
 from ops.cli.check_options import Output, print_findings, refuse_core, sarif_of
 from ops.cli.effort import announce
 from ops.cli.output import console, print_prose
-from ops.cli.shapes import output_path, progress_bar
+from ops.cli.shapes import progress_bar
+from ops.cli.usage import output_path
 from ops.studies.biting import with_orders
 from ops.studies.checking import MEMORY_PER_GM_BYTE, check_launches, known_of_beginnings
 from ops.studies.effort import CHECKING_ROWS_PER_SECOND, launches_effort

@@ -19,9 +19,10 @@ from npu_sim.report.tables import fitted_tables
 from ops.cli import scripts
 from ops.cli.effort import announce
 from ops.cli.output import console, print_prose
-from ops.cli.shapes import output_path, progress_bar
+from ops.cli.shapes import progress_bar
 from ops.cli.timing_text import BOUNDS, CRITICAL_PATH, PIPES, bounds_words, calibration, critical_path, percent
 from ops.cli.trace_files import TraceFiles, read_trace_files
+from ops.cli.usage import output_path
 from ops.studies.effort import TIMING_ROWS_PER_SECOND, launches_effort
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes, describe_parameters
 from ops.studies.launch_trace import TracedLaunch

@@ -21,7 +21,7 @@ from npu_sim.report.files import write_files
 from npu_sim.report.record import counted, to_json_text, to_plain
 from npu_sim.report.tables import fitted_tables
 from ops.cli.output import console, note, note_compilation, print_prose
-from ops.cli.shapes import UsageError, output_path
+from ops.cli.usage import UsageError, output_path
 
 SCHEMA_VERSION = 1
 

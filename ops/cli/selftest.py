@@ -16,6 +16,7 @@ from npu_sim.report.record import counted
 from npu_sim.report.tables import fitted_tables
 from ops.cli import shapes
 from ops.cli.output import console, note_compilation, print_prose
+from ops.cli.usage import UsageError, output_path
 from ops.studies.selftest.probes import DEPTH
 
 if TYPE_CHECKING:
@@ -54,13 +55,13 @@ def selftest_command(
     for some type; 2: bad input; 3: internal error; 130: interrupted.
     """
     if file is None and write is None and script is None:
-        raise shapes.UsageError("One of RESULTS.npz, --write and --script must be given")
+        raise UsageError("One of RESULTS.npz, --write and --script must be given")
     if file is not None and (write is not None or script is not None):
-        raise shapes.UsageError("RESULTS.npz must not be given together with --write or --script")
+        raise UsageError("RESULTS.npz must not be given together with --write or --script")
     if file is None:
         _write(write, script)
         return
-    json_file = shapes.output_path("--json", json_path, file)
+    json_file = output_path("--json", json_path, file)
     # Imported here: they load the compiler, which the help does not need.
     from ops.studies.selftest.run import self_test
     from ops.studies.selftest.vectors import load_results
@@ -85,7 +86,7 @@ def _write(vectors: str | None, script: str | None) -> None:
     from ops.studies.selftest.vectors import device_script, vectors_file
 
     if vectors is not None and script is not None and Path(vectors).resolve() == Path(script).resolve():
-        raise shapes.UsageError(f"--script must be another file than {vectors}")
+        raise UsageError(f"--script must be another file than {vectors}")
     makers = {vectors: vectors_file, script: device_script}
     paths = {Path(path): make for path, make in makers.items() if path is not None}
     for path in paths:

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,10 +24,9 @@ from rich.progress import (
 from rich.text import Text
 
 from npu_sim.dtypes.cube_math import CubeMathType, parse_cube_math_type
-from npu_sim.errors import NpuSimError
-from npu_sim.report.files import check_writable
 from npu_sim.report.record import counted
 from ops.cli.output import compiled_so_far, note, note_hints
+from ops.cli.usage import UsageError
 from ops.common.geometry import MAX_EXTENT
 from ops.studies.capture import load_capture, load_example
 from ops.studies.models.tables import MODELS
@@ -121,10 +119,6 @@ CoreOrderOption = Annotated[
     ),
 ]
 NoProgressOption = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
-
-
-class UsageError(NpuSimError, ValueError):
-    """Options that contradict each other or have no meaning."""
 
 
 def refuse_arguments(arguments: Sequence[str] | None) -> None:
@@ -319,32 +313,6 @@ def read_modes(texts: Sequence[str] | None, default: tuple[int, ...] = (DEFAULT_
 def _mode(text: str) -> int:
     """Return 0..3 from a digit or a name in any case."""
     return int(parse_cube_math_type(int(text) if text.isdecimal() and text.isascii() else text.upper()))
-
-
-def output_path(option: str, text: str | None, source: str | None, others: Sequence[Path | None] = ()) -> Path | None:
-    """Return where a file goes (None for none and for standard output), refused early if it cannot be written.
-
-    Parameters
-    ----------
-    option : str
-        Name of the option, for messages.
-    text : str or None
-        As given; "-" is standard output.
-    source : str or None
-        Input file, which must not be replaced.
-    others : sequence of Path or None
-        Outputs that must be other files.
-    """
-    if text is None or text == "-":
-        return None
-    path = Path(text)
-    check_writable(path)
-    if source is not None and path.resolve() == Path(source).resolve():
-        raise UsageError(f"{option} must not be the input {source}")
-    for other in others:
-        if other is not None and other.resolve() == path.resolve():
-            raise UsageError(f"{option} must be another file than {other}")
-    return path
 
 
 def refusal_lines(rows: Iterable[tuple[str, Refusal | None]]) -> Iterator[str]:

@@ -16,7 +16,7 @@ import typer
 from npu_sim.dtypes.formats import get_dtype
 from npu_sim.errors import InputFileError, NpuSimError
 from ops.cli.output import note_compilation
-from ops.cli.shapes import UsageError
+from ops.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from npu_sim.ascendc import SourceKernel, SourceRun

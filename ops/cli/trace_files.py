@@ -13,7 +13,7 @@ import typer
 
 from npu_sim.report.files import OutputFileError, write_folder
 from ops.cli.output import console
-from ops.cli.shapes import UsageError, output_path
+from ops.cli.usage import UsageError, output_path
 
 if TYPE_CHECKING:
     from ops.studies.launch_trace import TracedLaunch

@@ -12,7 +12,7 @@ import ops
 from npu_sim.errors import InputFileError, MissingExtraError, OperatorError
 from ops.cli.compare import read_side
 from ops.cli.main import main
-from ops.cli.shapes import UsageError
+from ops.cli.usage import UsageError
 from ops.studies.capture import load_example
 from ops.studies.comparison import Emulated, compare, histogram, ulp_distance
 from ops.studies.dumps import Dump, load_dump
