@@ -19,7 +19,7 @@ from npu_sim.isa.codes import Data, Mode, Pipe, Space
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import Product
 from npu_sim.program.builder import ProgramBuilder
-from npu_sim.units import BLOCK_BYTES, FRACTAL_BYTES, ceil_div
+from npu_sim.units import BLOCK_BYTES, FRACTAL_BYTES, align_up, ceil_div
 
 Spacing = Literal["streamed", "isolated"]
 Emission = Callable[[ProgramBuilder], Any]
@@ -95,9 +95,14 @@ def _load(op: Mapping[str, Any], dst: Space, src: Space) -> Emission:
 
 
 def _fixpipe(op: Mapping[str, Any], dst: Space, row_major: bool) -> Emission:
-    """Fixpipe of a tile m x n, or of ``bytes`` of float32 in L0C, in wide rows where they are none of its own."""
+    """Fixpipe of a tile m x n, or of ``bytes`` of float32 in L0C, in wide rows where they are none of its own.
+
+    A tile is part of a wider matrix, so that there are gaps between its rows.
+    """
+    gap = 0
     if "m" in op:
         m, n = operand(op, "m"), operand(op, "n")
+        gap = align_up(n, 16) + 16 - n
     else:
         elements = ceil_div(operand(op, "bytes"), 4)
         n = _WIDE_COLUMNS if row_major else 16
@@ -105,7 +110,7 @@ def _fixpipe(op: Mapping[str, Any], dst: Space, row_major: bool) -> Emission:
     kind = Data.FP16 if dst == Space.L1 else Data.FP32
     return lambda b: b.fixpipe(
         dst_space=dst, dst=0, src=0, dst_dtype=kind, mode=Mode.NZ2ND if row_major else 0, m_size=m, n_size=n,
-        src_stride=m, dst_stride=n, nd_num=1, src_nd_stride=0, dst_nd_stride=0, tensor=0,
+        src_stride=m, dst_stride=n + gap, nd_num=1, src_nd_stride=0, dst_nd_stride=0, tensor=0,
     )  # fmt: skip
 
 

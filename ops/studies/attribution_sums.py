@@ -194,14 +194,14 @@ class _Run:
 
     def as_delivered(self) -> Sums:
         """Return what the call delivers, which nothing has rounded."""
-        plan, left = self._plan, None
-        multiplying = plan.multiplying_steps[0] if plan.multiplying_steps else None
         self._fill()
-        for number, planned in enumerate(self._calls.steps):
-            if planned is multiplying and self._asked.with_left and self._adds(planned):
-                left = self._left(number)
+        for planned in self._calls.steps:
             self._execute(planned.kernel.launches)
-        values = self._delivered()
+        values, left = self._delivered(), None
+        if self._asked.with_left and self._plan.multiplying_steps:
+            multiplying = self._plan.multiplying_steps[0]
+            if self._adds(multiplying):
+                left = self._left(self._calls.steps.index(multiplying))
         self._calls.gm.release()
         return Sums(values=values, stored="fp32", left=left)
 
@@ -250,7 +250,13 @@ class _Run:
         return self._asked.gradient == "dw" and planned.step.name != "MatMulV2" and not self._asked.deterministic
 
     def _left(self, number: int) -> npt.NDArray[np.float64]:
-        """Return the sum of what step ``number`` adds to memory, each addition to cleared memory."""
+        """Return the sum of what step ``number`` adds to memory, each addition to cleared memory.
+
+        From the caller's tensors on: what steps behind it wrote may lie where its operands were.
+        """
+        self._fill()
+        for planned in self._calls.steps[:number]:
+            self._execute(planned.kernel.launches)
         planned = self._calls.steps[number]
         result = planned.step.writes[0]
         place = self._calls.places[result]
