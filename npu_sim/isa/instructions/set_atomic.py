@@ -15,7 +15,7 @@ emit_set_atomic = emitter(
     OP,
     Pipe.S,
     "dtype",
-    "SetAtomicAdd<dtype>; `Data.NONE` is SetAtomicNone.",
+    "SetAtomicAdd<dtype>; None (of a builder `Data.NONE`) is SetAtomicNone.",
 )
 
 
