@@ -114,6 +114,11 @@ def jit(function: Function) -> Function:
     return cast(Function, Jitted(function)) if JIT_ENABLED else function
 
 
+def as_written(function: Function) -> Function:
+    """Return the Python function of a jitted one: for a few numbers a run asks of what is compiled into others."""
+    return cast(Function, getattr(function, "py_func", function))
+
+
 def _share_callees(compiled: Any) -> None:
     """Make calls from other jitted functions share one specialisation of ``compiled``, see `npu_sim._linking`.
 

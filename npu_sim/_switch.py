@@ -14,7 +14,7 @@ from typing import Any
 from numba.core import types
 from numba.extending import intrinsic
 
-from npu_sim._jit import JIT_ENABLED
+from npu_sim._jit import JIT_ENABLED, as_written
 
 
 def switch(
@@ -37,7 +37,7 @@ def switch(
         For jitted code, by position; without the JIT for Python.
     """
     wanted = {
-        function: tuple(parameters.index(name) for name in inspect.signature(_python(function)).parameters)
+        function: tuple(parameters.index(name) for name in inspect.signature(as_written(function)).parameters)
         for function in (*functions.values(), otherwise)
     }
 
@@ -61,7 +61,7 @@ def switch(
         def codegen(context, builder, signature, values):
             number, *values = values
             end = builder.append_basic_block("chosen")
-            blocks = {function: builder.append_basic_block(_python(function).__name__) for function in wanted}
+            blocks = {function: builder.append_basic_block(as_written(function).__name__) for function in wanted}
             choice = builder.switch(number, blocks[otherwise])
             for code, function in functions.items():
                 choice.add_case(number.type(code), blocks[function])
@@ -93,7 +93,3 @@ def switch(
         ]
     )
     return intrinsic(choose)
-
-
-def _python(function):
-    return getattr(function, "py_func", function)

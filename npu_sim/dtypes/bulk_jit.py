@@ -18,6 +18,8 @@ from npu_sim.dtypes.convert_jit import (
     fp32_to_hf32,
     fp32_to_int,
     fp32_to_integral,
+    fp32_to_nearest_bf16,
+    fp32_to_nearest_fp16,
     fp64_to_bf16,
     fp64_to_fp16,
     fp64_to_fp32,
@@ -48,10 +50,10 @@ def nearest_fp16(src: np.ndarray, dst: np.ndarray, saturate: Int) -> None:
     """fp32 words (uint32) to fp16 patterns (uint16), ties to even; ``saturate`` is 0 or 1."""
     if saturate:
         for i in range(dst.size):
-            dst[i] = fp32_to_fp16(src[i], RoundMode.RINT, 1)
+            dst[i] = fp32_to_nearest_fp16(src[i], 1)
     else:
         for i in range(dst.size):
-            dst[i] = fp32_to_fp16(src[i], RoundMode.RINT, 0)
+            dst[i] = fp32_to_nearest_fp16(src[i], 0)
 
 
 @jit
@@ -81,10 +83,10 @@ def nearest_bf16(src: np.ndarray, dst: np.ndarray, saturate: Int) -> None:
     """fp32 words (uint32) to bf16 patterns (uint16), ties to even; ``saturate`` is 0 or 1."""
     if saturate:
         for i in range(dst.size):
-            dst[i] = fp32_to_bf16(src[i], RoundMode.RINT, 1)
+            dst[i] = fp32_to_nearest_bf16(src[i], 1)
     else:
         for i in range(dst.size):
-            dst[i] = fp32_to_bf16(src[i], RoundMode.RINT, 0)
+            dst[i] = fp32_to_nearest_bf16(src[i], 0)
 
 
 @jit

@@ -152,8 +152,8 @@ def _with_sign32(code, negative):
 
 
 @jit
-def _nearest_fp16(word, saturate):
-    """Return fp16 of an fp32 word, nearest even, without branches."""
+def fp32_to_nearest_fp16(word, saturate):
+    """Return the fp16 pattern (uint16) of an fp32 word (uint32), ties to even; without branches."""
     magnitude = np.uint32(word & np.uint32(0x7FFFFFFF))
     # Subnormal results: adding 0.5 makes the host round at 2^-24, the weight of fp16's last subnormal bit.
     small = np.uint32(min(magnitude, np.uint32(0x38800000))).view(np.float32)
@@ -169,8 +169,8 @@ def _nearest_fp16(word, saturate):
 
 
 @jit
-def _nearest_bf16(word, saturate):
-    """Return bf16 of an fp32 word, nearest even, without branches."""
+def fp32_to_nearest_bf16(word, saturate):
+    """Return the bf16 pattern (uint16) of an fp32 word (uint32), ties to even; without branches."""
     magnitude = np.uint32(word & np.uint32(0x7FFFFFFF))
     odd = np.uint32(np.uint32(magnitude >> np.uint32(16)) & np.uint32(1))
     code = np.uint32(np.uint32(magnitude + np.uint32(0x7FFF) + odd) >> np.uint32(16))
@@ -184,7 +184,7 @@ def _nearest_bf16(word, saturate):
 def fp32_to_fp16(word, mode, saturate):
     """Return the fp16 pattern (uint16) of an fp32 word (uint32)."""
     if mode == RoundMode.RINT or mode == RoundMode.NONE:
-        return _nearest_fp16(np.uint32(word), saturate)
+        return fp32_to_nearest_fp16(np.uint32(word), saturate)
     bits = np.int64(word)
     negative = bits > 0x7FFFFFFF
     code = _narrow(bits & 0x7FFFFFFF, negative, 23, 0x7F800000, 10, 113, 0x7C00, mode, saturate)
@@ -195,7 +195,7 @@ def fp32_to_fp16(word, mode, saturate):
 def fp32_to_bf16(word, mode, saturate):
     """Return the bf16 pattern (uint16) of an fp32 word (uint32)."""
     if mode == RoundMode.RINT or mode == RoundMode.NONE:
-        return _nearest_bf16(np.uint32(word), saturate)
+        return fp32_to_nearest_bf16(np.uint32(word), saturate)
     bits = np.int64(word)
     negative = bits > 0x7FFFFFFF
     code = _narrow(bits & 0x7FFFFFFF, negative, 23, 0x7F800000, 7, 1, 0x7F80, mode, saturate)

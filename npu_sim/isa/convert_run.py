@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.dtypes.convert_jit import fp32_to_bf16, fp32_to_fp16
+from npu_sim.dtypes.convert_jit import fp32_to_nearest_bf16, fp32_to_nearest_fp16
 from npu_sim.isa.codes import Data
 from npu_sim.isa.lanes import copy_bytes
 from npu_sim.reinterpret import reinterpret
@@ -21,7 +21,7 @@ def convert_run(src, src_at, dst, dst_at, count, dtype, saturate):
         half = reinterpret(dst[dst_at : dst_at + 2 * count], np.uint16)
         if dtype == Data.FP16:
             for i in range(count):
-                half[i] = fp32_to_fp16(bits[i], 0, saturate)
+                half[i] = fp32_to_nearest_fp16(bits[i], saturate)
         else:
             for i in range(count):
-                half[i] = fp32_to_bf16(bits[i], 0, saturate)
+                half[i] = fp32_to_nearest_bf16(bits[i], saturate)

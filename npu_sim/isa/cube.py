@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npu_sim._jit import jit
+from npu_sim._jit import as_written, jit
 from npu_sim.accumulation import Inner
 from npu_sim.dtypes.convert_jit import saturate_fp32
 from npu_sim.isa.cube_exact import exact
@@ -56,7 +56,7 @@ def scratch_floats(core: CoreSpec) -> int:
     core : CoreSpec
         Capacities of the core; carriers take two bytes of architectural capacity each.
     """
-    return int(scratch_words(core.l0a_bytes // 2, core.l0b_bytes // 2))
+    return int(as_written(scratch_words)(core.l0a_bytes // 2, core.l0b_bytes // 2))
 
 
 @jit

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from npu_sim._jit import Flag, Int, jit
-from npu_sim.dtypes.convert_jit import fp16_to_fp32, fp32_to_fp16
-from npu_sim.dtypes.formats import RoundMode
+from npu_sim.dtypes.convert_jit import fp16_to_fp32, fp32_to_nearest_fp16
 from npu_sim.isa.codes import C100, C220, M200, Data, Space
 from npu_sim.isa.cost_vector import block_conflicts
 from npu_sim.isa.emitter import masked_emitter
@@ -74,7 +73,7 @@ def add_neighbours(values: np.ndarray, first: Int, width: Int, dtype: Int, satur
         values[first + i] = values[first + 2 * i] + values[first + 2 * i + 1]
     if dtype == Data.FP16:
         for i in range(first, first + width // 2):
-            words[i] = fp16_to_fp32(fp32_to_fp16(words[i], RoundMode.RINT, saturate))
+            words[i] = fp16_to_fp32(fp32_to_nearest_fp16(words[i], saturate))
 
 
 @jit
@@ -119,7 +118,7 @@ def store_value(ub: np.ndarray, at: Int, dtype: Int, values: np.ndarray, lane: I
     if dtype == Data.FP32:
         store(ub, at, 4, np.int64(word))
     else:
-        store(ub, at, 2, np.int64(fp32_to_fp16(word, RoundMode.RINT, saturate)))
+        store(ub, at, 2, np.int64(fp32_to_nearest_fp16(word, saturate)))
 
 
 # Footprints -----------------------------------------------------------------------------------------------------------

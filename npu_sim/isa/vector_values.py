@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from npu_sim._jit import Flag, Int, jit
-from npu_sim.dtypes.convert_jit import bf16_to_fp32, fp16_to_fp32, fp32_to_bf16, fp32_to_fp16
+from npu_sim.dtypes.convert_jit import bf16_to_fp32, fp16_to_fp32, fp32_to_nearest_bf16, fp32_to_nearest_fp16
 from npu_sim.isa.codes import Data
 from npu_sim.isa.mte import BLOCK, item_bytes
 from npu_sim.reinterpret import reinterpret
@@ -32,8 +32,8 @@ def narrow(value: Any, dtype: Int, saturate: Int) -> Int:
     """Round a float32 to a 16-bit float pattern, ties to even."""
     word = np.float32(value).view(np.uint32)
     if dtype == Data.FP16:
-        return fp32_to_fp16(word, 0, saturate)
-    return fp32_to_bf16(word, 0, saturate)
+        return fp32_to_nearest_fp16(word, saturate)
+    return fp32_to_nearest_bf16(word, saturate)
 
 
 @jit

@@ -13,6 +13,7 @@ from math import prod
 
 import numpy as np
 
+from npu_sim._jit import as_written
 from npu_sim.crew import run_parts
 from npu_sim.dtypes.formats import BF16, FP16, DType
 from npu_sim.errors import DTypeError, LayoutError, ShapeError
@@ -122,7 +123,8 @@ def _jitted(layout: Layout, to_blocked: bool) -> tuple[Callable[..., None], int,
     function: Callable[..., None]
     if isinstance(layout, ActivationLayout):
         plane = layout.h * layout.w
-        chunks = layout.n * layout.d * layout.c1 * transform_jit.chunks_of_plane(plane) if layout.storage_elems else 0
+        per_plane = as_written(transform_jit.chunks_of_plane)(plane)
+        chunks = layout.n * layout.d * layout.c1 * per_plane if layout.storage_elems else 0
         scratch_elems = (layout.c0 + 1) * transform_jit.SCRATCH_STEP
         function = transform_jit.blocked_from_planes if to_blocked else transform_jit.planes_from_blocked
         return function, chunks, scratch_elems, (layout.c, layout.d, plane, layout.c0)

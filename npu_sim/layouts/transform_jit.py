@@ -8,8 +8,7 @@ The offsets follow the index maps of the tests, which compare every function wit
 from __future__ import annotations
 
 from npu_sim._jit import jit
-from npu_sim.dtypes.convert_jit import fp32_to_bf16, fp32_to_fp16
-from npu_sim.dtypes.formats import RoundMode
+from npu_sim.dtypes.convert_jit import fp32_to_nearest_bf16, fp32_to_nearest_fp16
 from npu_sim.layouts.shuffle_jit import copy_lanes, transpose_tile
 
 CHUNK = 256
@@ -45,10 +44,10 @@ def _cast_words(src, src_at, dst, dst_at, count, cast, saturate):
     target = dst[dst_at : dst_at + count]
     if cast == CAST_FP16:
         for i in range(target.size):
-            target[i] = fp32_to_fp16(source[i], RoundMode.RINT, saturate)
+            target[i] = fp32_to_nearest_fp16(source[i], saturate)
     else:
         for i in range(target.size):
-            target[i] = fp32_to_bf16(source[i], RoundMode.RINT, saturate)
+            target[i] = fp32_to_nearest_bf16(source[i], saturate)
 
 
 @jit

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.dtypes.convert_jit import fp32_to_fp16
-from npu_sim.dtypes.formats import RoundMode
+from npu_sim.dtypes.convert_jit import fp32_to_nearest_fp16
 from npu_sim.isa.codes import ARCHS, C100, Data
 from npu_sim.isa.cost_vector import repeated
 from npu_sim.isa.emitter import vector_emitter
@@ -90,7 +89,7 @@ def fold_leading(row, ub, staging, config, largest):
         if dtype == Data.FP32:
             singles[dst] = values[0]
         else:
-            halves[dst] = fp32_to_fp16(words[0], RoundMode.RINT, saturate)
+            halves[dst] = fp32_to_nearest_fp16(words[0], saturate)
     return True
 
 
