@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -37,11 +37,35 @@ code that was not simplified before, and leaves calls in the inner loops of the 
 less time at 400 than at 100, and nothing compiles longer."""
 
 
+def _callers_first(libraries: Iterable[Any]) -> list[Any]:
+    """Return ``libraries`` and those they link, each once and before what it calls, in a fixed order.
+
+    LLVM takes from a library what was called before, so one that is linked before a caller lacks what that calls.
+    """
+    found: dict[Any, None] = {}
+
+    def visit(library: Any) -> None:
+        if library not in found:
+            # what Numba finished itself holds all it calls
+            for called in reversed(library._linking_libraries) if isinstance(library, _CalleeLibrary) else ():
+                visit(called)
+            found[library] = None
+
+    for library in reversed(list(libraries)):
+        visit(library)
+    return list(reversed(found))
+
+
 class _EntryLibrary(SimplifiedLibrary):
     """Code of an entry with all its callees: optimised once, as these were simplified before."""
 
     options: ClassVar[dict[str, int]] = {}
     """Of LLVM's pipeline, where they are not Numba's."""
+
+    def finalize(self) -> None:
+        """Link the callees and make machine code."""
+        self._linking_libraries = _callers_first(self._linking_libraries)
+        super().finalize()
 
     def _optimize_final_module(self) -> None:
         # Numba runs a second pipeline before, to bring what counts references into one function
@@ -96,10 +120,7 @@ class _CalleeLibrary(SimplifiedLibrary):
 
     def parts(self) -> list[Any]:
         """Return this library and all that code calling it must link, each once, in a fixed order."""
-        found: dict[Any, None] = {self: None}
-        for library in self._linking_libraries:
-            found.update(dict.fromkeys(library.parts() if isinstance(library, _CalleeLibrary) else [library]))
-        return list(found)
+        return _callers_first([self])
 
 
 class EntryCompiler(Compiler):

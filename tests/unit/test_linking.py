@@ -53,6 +53,21 @@ if _jit.JIT_ENABLED:
             yield i * p["f99"] + p["f0"]
 
     @_jit.jit
+    def _never_views(word):
+        nothing = np.uint32(word & np.uint32(0))
+        if nothing > 0:
+            return nothing.view(np.float32)
+        return np.float32(1)
+
+    @_jit.jit
+    def _views(word):
+        return np.uint32(word).view(np.float32)
+
+    @_jit.jit
+    def _views_late(word):
+        return _never_views(word) + _views(word)
+
+    @_jit.jit
     def _half(value):
         return value // 2
 
@@ -66,6 +81,10 @@ def callees_of(dispatcher) -> _linking.Callees:
 
 def test_call_of_a_jitted_function_gives_what_python_gives():
     assert _twice(VALUES, 7) == 10 * 9 == _twice.py_func(VALUES, 7)
+
+
+def test_code_that_an_earlier_callee_links_but_does_not_call_is_there_for_a_later_one():
+    assert _views_late(np.uint32(0x3FC00000)) == 2.5
 
 
 def test_generator_keeps_a_record_across_its_yields_without_storing_byte_after_byte():
