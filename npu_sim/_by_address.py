@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 
@@ -52,8 +52,63 @@ def caller(arguments: tuple[Any, ...], result: Any = types.boolean) -> Callable[
 
         return result(types.int64, *arguments), codegen
 
-    names = ("context", "address", *(f"given{i}" for i in range(len(arguments))))
-    call.__signature__ = inspect.Signature(
-        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    return _of_positions(call, "address", *(f"given{i}" for i in range(len(arguments))))
+
+
+def table_maker(kinds: tuple[Any, ...]) -> Callable[..., Any]:
+    """Return ``table(*arrays)`` for jitted code: where the arrays stand in the caller's memory, an int64.
+
+    A dozen arrays are a hundred words, which each call would hand over anew; a table hands over one. It holds as long
+    as the function that made it has not returned, and does not keep the arrays: the caller uses them after the last
+    call that is given the table.
+
+    Parameters
+    ----------
+    kinds : tuple of numba Array
+        Types of the arrays. Calls with others do not compile.
+    """
+    whole = types.Tuple(kinds)
+
+    def make(typing_context, *given):
+        if given != kinds:
+            return None
+
+        def codegen(context, builder, signature, values):
+            entries = []
+            for kind, value in zip(kinds, values, strict=True):
+                array = context.make_array(kind)(context, builder, value)
+                # without an owner nobody counts references to it
+                array.meminfo = cgutils.get_null_value(array.meminfo.type)
+                array.parent = cgutils.get_null_value(array.parent.type)
+                entries.append(array._getvalue())
+            table = cgutils.alloca_once_value(builder, context.make_tuple(builder, whole, entries))
+            return builder.ptrtoint(table, context.get_value_type(types.int64))
+
+        return types.int64(*kinds), codegen
+
+    return _of_positions(make, *(f"array{i}" for i in range(len(kinds))))
+
+
+def table_reader(kinds: tuple[Any, ...]) -> Callable[..., Any]:
+    """Return ``arrays(table)`` for jitted code: what a function of `table_maker` with the same ``kinds`` put there."""
+    whole = types.Tuple(kinds)
+
+    def read(typing_context, table):
+        if table != types.int64:
+            return None
+
+        def codegen(context, builder, signature, values):
+            kind = context.get_value_type(whole)
+            return builder.load(builder.inttoptr(values[0], kind.as_pointer()))
+
+        return whole(types.int64), codegen
+
+    return _of_positions(read, "table")
+
+
+def _of_positions(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
+    """Return an intrinsic of parameters of these names; Numba asks for one name each."""
+    function.__signature__ = inspect.Signature(
+        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("context", *names)]
     )
-    return intrinsic(call)
+    return intrinsic(function)

@@ -64,7 +64,8 @@ class _EntryLibrary(SimplifiedLibrary):
 
     def finalize(self) -> None:
         """Link the callees and make machine code."""
-        self._linking_libraries = _callers_first(self._linking_libraries)
+        libraries: list[Any] = self._linking_libraries
+        libraries[:] = _callers_first(libraries)
         super().finalize()
 
     def _optimize_final_module(self) -> None:

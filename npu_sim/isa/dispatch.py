@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -13,157 +14,111 @@ from npu_sim._jit import JIT_ENABLED, Flag, Int, jit
 from npu_sim._switch import switch
 from npu_sim.accumulation import Inner
 from npu_sim.isa.general_form import run_general_form
-from npu_sim.isa.instruction import Instruction
+from npu_sim.isa.instruction import changes_nothing
 from npu_sim.isa.instructions.mmad import run_chained
-from npu_sim.isa.machine import ADDRESSES, MACHINE, RANGE_ARGUMENTS, ROW_ARGUMENTS, call_row
-from npu_sim.isa.op import OPS, SPEC_OF_OP, Op, by_opcode, handlers
-from npu_sim.isa.vector import combine
+from npu_sim.isa.machine import (
+    MACHINE,
+    NOTHING,
+    ROW_ARGUMENTS,
+    UNKNOWN,
+    UNMET,
+    call_row,
+    machine,
+    parts_of,
+    run_as_python,
+)
+from npu_sim.isa.op import OPS, Op, by_opcode
 from npu_sim.isa.vector_apart import semantics_of
 
 CONFIG_LENGTH = 9
 """int64 words of the numeric configuration: 0 group, 1 inner, 2 round (`accumulation` codes), 3 saturate, 4 HF32 drop
 bits, 5 HF32 tie rule, 6 flushes, 7 overflows to max (codes), 8 saturate operands of the Cube."""
 
-
-@jit
-def _stop() -> Flag:
-    """Leave a row to the other kind of code, or to nobody."""
-    return False
-
-
-@jit
-def _do_nothing() -> Flag:
-    return True
-
-
-# plain Python has nothing to compile apart
-_APART = frozenset(instruction.op for instruction in OPS if instruction.apart and JIT_ENABLED)
-_CUBE, _VECTOR = 1, 2
 _EXACT = int(Inner.EXACT)
-_CODES = {None: 0, "cube": _CUBE, "vector": _VECTOR}
-_UNIT = by_opcode(lambda i: 0 if i.op in _APART else _CODES[i.unit], dtype=np.uint8)
-
-
-def _compiled_apart(instruction: Instruction) -> Any:
-    """Return the semantics of an instruction that is compiled apart; general forms share one."""
-    return run_general_form if instruction.general_form_of else semantics_of(instruction)
-
-
-def _semantics(unit: str) -> dict[int, Any]:
-    """Return the semantics of a unit's instructions that are compiled together, by opcode."""
-    computed = dict.fromkeys(handlers("elementwise"), combine) if unit == "vector" else {}
-    # without the JIT, where nothing is compiled apart
-    made = {i.op: _compiled_apart(i) for i in OPS if i.apart and i.unit in (None, unit) and i.op not in _APART}
-    together = {op: run for op, run in (computed | handlers("run", unit=unit)).items() if op not in _APART}
-    return {int(Op.NOP): _do_nothing} | together | made
-
-
-_exact_cube = switch(MACHINE, _semantics("cube"), _stop)
-_chained_cube = switch(MACHINE, _semantics("cube") | {int(Op.MMAD): run_chained}, _stop)
-_vector = switch(MACHINE, _semantics("vector"), _stop)
-
-_lock = threading.RLock()
+_COUNT_FORMS = {instruction.op: instruction.general_form_of for instruction in OPS if instruction.general_form_of}
 
 
 @cache
 def _entry_of(semantics: Any) -> Any:
-    """Return the entry that carries out one row of an instruction that is compiled apart."""
+    """Return the entry that carries out one row: instructions with the same semantics share it."""
     carry_out = switch(MACHINE, {}, semantics)
 
     @jit
-    def run_row(
-        rows: np.ndarray,
-        i: Int,
-        gm: np.ndarray,
-        l1: np.ndarray,
-        l0a: np.ndarray,
-        l0b: np.ndarray,
-        l0c: np.ndarray,
-        ub: np.ndarray,
-        config: np.ndarray,
-        scratch: np.ndarray,
-        staging: np.ndarray,
-        sink: np.ndarray,
-        log_runs: np.ndarray,
-        log_bytes: np.ndarray,
-        addresses: np.ndarray,
-    ) -> Flag:
-        return carry_out(
-            0, rows[i], gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes, addresses
-        )
+    def run_row(table: Int, row: Any) -> Flag:
+        return carry_out(0, row, *parts_of(table))
 
     return run_row
 
 
-def _provide(op: int) -> None:
-    """Compile the semantics of an instruction that is compiled apart, unless another thread just did."""
-    instruction = SPEC_OF_OP[op]
-    with _lock:
-        if instruction.general_form_of in _APART:
-            _provide(instruction.general_form_of)
-        elif instruction.general_form_of and ADDRESSES[Op.NOP] == 0:
-            ADDRESSES[Op.NOP] = address_of(_run_vector_rows, RANGE_ARGUMENTS)
-        if ADDRESSES[op] == 0:
-            ADDRESSES[op] = address_of(_entry_of(_compiled_apart(instruction)), ROW_ARGUMENTS)
+class _Semantics:
+    """What carries out each instruction, compiled when the first row that has it is met.
 
+    Parameters
+    ----------
+    others : mapping of int to jitted function
+        By opcode, in place of what the instruction says itself.
 
-def _runner(carry_out: Any) -> Any:
-    """Return an entry that carries out rows as far as ``carry_out`` can.
-
-    It returns the row it ends at, or -1 - the row whose instruction is neither in ``carry_out`` nor has an address.
+    Attributes
+    ----------
+    by_opcode : dict of int to jitted function
+    addresses : int64[256]
+        See `machine.MACHINE`.
     """
 
-    @jit
-    def run(
-        rows: np.ndarray,
-        first: Int,
-        last: Int,
-        gm: np.ndarray,
-        l1: np.ndarray,
-        l0a: np.ndarray,
-        l0b: np.ndarray,
-        l0c: np.ndarray,
-        ub: np.ndarray,
-        config: np.ndarray,
-        scratch: np.ndarray,
-        staging: np.ndarray,
-        sink: np.ndarray,
-        log_runs: np.ndarray,
-        log_bytes: np.ndarray,
-        addresses: np.ndarray,
-    ) -> Int:
-        for i in range(first, last):
-            row = rows[i]
-            if carry_out(
-                row["op"], row, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes,
-                addresses,
-            ):  # fmt: skip
-                continue
-            address = addresses[row["op"]]
-            if address == 0:
-                return -1 - i
-            if not call_row(
-                address, rows, i, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes,
-                addresses,
-            ):  # fmt: skip
-                return i
-        return last
+    def __init__(self, others: Mapping[int, Any]) -> None:
+        general = dict.fromkeys(_COUNT_FORMS, run_general_form)
+        own = {instruction.op: semantics_of(instruction) for instruction in OPS if instruction.op not in general}
+        self.by_opcode = {int(Op.NOP): changes_nothing} | own | general | dict(others)
+        self.addresses = by_opcode(
+            lambda i: NOTHING if self.by_opcode[i.op] is changes_nothing else UNMET, default=UNKNOWN
+        )
+        self.addresses[Op.NOP] = NOTHING
+        self._lock = threading.RLock()
 
-    return run
+    def provide(self, op: int) -> None:
+        """Compile the semantics of an opcode and of what it calls by address, unless another thread just did."""
+        with self._lock:
+            if op in _COUNT_FORMS:
+                self.provide(_COUNT_FORMS[op])
+            if self.addresses[op] == UNMET:
+                self.addresses[op] = address_of(_entry_of(self.by_opcode[op]), ROW_ARGUMENTS)
 
 
-_run_exact_cube_rows, _run_chained_cube_rows = _runner(_exact_cube), _runner(_chained_cube)
-_run_vector_rows = _runner(_vector)
+# most users need one accumulation model alone, and Mmad is the longest of all to compile
+_exact = _Semantics({})
+_chained = _Semantics({int(Op.MMAD): run_chained})
 
 
 @jit
-def _is_for_cube(rows: np.ndarray, first: Int, last: Int) -> Flag:
-    """Return whether the first row that only one of the two functions carries out is the Cube's."""
+def _run_what_is_compiled(
+    rows: np.ndarray,
+    first: Int,
+    last: Int,
+    gm: np.ndarray,
+    l1: np.ndarray,
+    l0a: np.ndarray,
+    l0b: np.ndarray,
+    l0c: np.ndarray,
+    ub: np.ndarray,
+    config: np.ndarray,
+    scratch: np.ndarray,
+    staging: np.ndarray,
+    sink: np.ndarray,
+    log_runs: np.ndarray,
+    log_bytes: np.ndarray,
+    addresses: np.ndarray,
+) -> Int:
+    """Carry out rows, and return the one it ends at; -1 - the row if only nobody compiled its instruction yet."""
+    table = machine(gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes, addresses)
     for i in range(first, last):
-        unit = _UNIT[rows[i]["op"]]
-        if unit != 0:
-            return unit == _CUBE
-    return False
+        address = addresses[rows[i]["op"]]
+        if address == NOTHING:
+            continue
+        if address == UNMET:
+            return -1 - i
+        if address == UNKNOWN or not call_row(address, table, rows[i]):
+            return i
+    return last
 
 
 def run_rows(
@@ -185,9 +140,7 @@ def run_rows(
 ) -> int:
     """Carry out ``rows[first:last]`` in program order.
 
-    Cube and vector units have a compiled function each, so that a program of one compiles nothing for the other; where
-    a unified core mixes them they take turns. So have the kinds of accumulation models. Instructions that say so
-    (`Instruction.apart`) have one each, compiled when the first row that has it is met, and called by both.
+    Each instruction is an entry of its own, compiled when the first row that has it is met.
 
     Parameters
     ----------
@@ -214,21 +167,18 @@ def run_rows(
         -1, or the first row that cannot be carried out: an unknown opcode, element types that do not exist here, or
         a Mmad or TransDataTo5HD outside the buffers.
     """
-    # most users need one accumulation model alone, and Mmad is the longest of all to compile
-    is_exact = config[1] == _EXACT and config[0] != 1
-    run_cube_rows = _run_exact_cube_rows if is_exact else _run_chained_cube_rows
+    semantics = _exact if config[1] == _EXACT and config[0] != 1 else _chained
+    parts = (
+        gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes, semantics.addresses,
+    )  # fmt: skip
+    if not JIT_ENABLED:
+        for i in range(first, last):
+            run = semantics.by_opcode.get(int(rows[i]["op"]))
+            if run is None or not run_as_python(run, rows[i], *parts):
+                return i
+        return -1
     at = first
-    while at < last:
-        before = at
-        run = run_cube_rows if _is_for_cube(rows, at, last) else _run_vector_rows
-        at = run(
-            rows, at, last, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes, ADDRESSES
-        )
-        if at < 0:
-            at = -1 - at
-            if (op := int(rows["op"][at])) in _APART:
-                _provide(op)
-                continue
-        if at == before:
-            return at
-    return -1
+    while (at := int(_run_what_is_compiled(rows, at, last, *parts))) < 0:
+        at = -1 - at
+        semantics.provide(int(rows["op"][at]))
+    return -1 if at == last else at

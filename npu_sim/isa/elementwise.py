@@ -151,7 +151,7 @@ def elementwise(
         only one, ``dst`` what the result replaces.
     documentation : str
         What it does to an element, for its emitter.
-    floats, halves, integers, reference, then, keeps_sign
+    floats, halves, integers, reference, then, keeps_sign, common
         See `Elementwise`.
     dtypes : mapping of str to frozenset of Data
         Element types by architecture that has it.
@@ -162,8 +162,6 @@ def elementwise(
         Whether the second source may be the result of the repeat before.
     is_amount : bool
         Whether the scalar is an integer from 0 to the bits of an element, whatever the type.
-    common : bool
-        Whether most programs have its count form, which is compiled with the others then (`Instruction.apart`).
     """
     order = tuple("src0" if name == "src" else name for name in operands.split())
     sources = tuple(name for name in ("src0", "src1") if name in order)
@@ -188,7 +186,6 @@ def elementwise(
         unit="vector",
         footprint=_FOOTPRINTS[len(sources), reads_dst],
         run=None,
-        apart=not common,
         elementwise=Elementwise(
             floats=floats,
             halves=halves,
@@ -197,6 +194,7 @@ def elementwise(
             then=then,
             order=order,
             keeps_sign=keeps_sign,
+            common=common,
         ),
         cost=_cost_by_banks(call) if by_banks else _cost(call, step),
         masked=masked,

@@ -6,7 +6,6 @@ lanes of its result are put back. So this is compiled once for all instructions,
 
 from __future__ import annotations
 
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,11 @@ import numpy as np
 from npu_sim._jit import JIT_ENABLED, Flag, jit
 from npu_sim.isa.footprint_boxes import BLOCK
 from npu_sim.isa.instruction import Instruction
-from npu_sim.isa.machine import MACHINE, call_range, call_row
+from npu_sim.isa.machine import call_row, machine, run_as_python
 from npu_sim.isa.mask import lanes_of, mask_of_repeat, put, repeats_of, take
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import SPEC_OF_OP, by_opcode
 from npu_sim.isa.row import INSTR
-from npu_sim.isa.vector import combine
 from npu_sim.isa.vector_apart import semantics_of
 from npu_sim.reinterpret import reinterpret
 from npu_sim.units import REPEAT_BYTES
@@ -31,7 +29,6 @@ _HAS_OWN_RESULT = by_opcode(lambda instruction: "dst_dtype" in instruction.field
 _STAGED = 4096
 """Where in ``staging`` copies of the operands lie: behind what the semantics of count forms use of it."""
 _WORDS = 3 * REPEAT_BYTES // 4
-_NOP = 0
 
 
 def _reads_dst(instruction: Instruction) -> bool:
@@ -44,27 +41,17 @@ _READS_DST = by_opcode(_reads_dst, dtype=np.bool_)
 if JIT_ENABLED:
 
     @jit
-    def _carry_out(rows, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes, addresses):  # type: ignore[no-untyped-def]
-        """Carry out the row of a count form."""
-        apart = addresses[rows[0]["op"]]
-        if apart != 0:
-            return call_row(
-                apart, rows, np.int64(0), gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs,
-                log_bytes, addresses,
-            )  # fmt: skip
-        done = call_range(
-            addresses[_NOP], rows, np.int64(0), np.int64(1), gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink,
-            log_runs, log_bytes, addresses,
-        )  # fmt: skip
-        return done == 1
+    def _run_count_form(  # type: ignore[no-untyped-def]
+        rows, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes, addresses
+    ):
+        """Carry out the row of a count form, which `dispatch` compiled before."""
+        table = machine(gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes, addresses)
+        return call_row(addresses[rows[0]["op"]], table, rows[0])
 
 else:
 
-    def _carry_out(rows: np.ndarray, *buffers: np.ndarray) -> bool:
-        count_form = SPEC_OF_OP[int(rows[0]["op"])]
-        compute = semantics_of(count_form) if count_form.apart else count_form.run or combine
-        given = dict(zip(MACHINE, (rows[0], *buffers), strict=True))
-        return bool(compute(*(given[name] for name in signature(compute).parameters)))
+    def _run_count_form(rows: np.ndarray, *parts: np.ndarray) -> bool:
+        return run_as_python(semantics_of(SPEC_OF_OP[int(rows[0]["op"])]), rows[0], *parts)
 
 
 @jit
@@ -110,7 +97,7 @@ def run_general_form(
         if _READS_DST[op]:
             at = row["dst"] + r * np.int64(row["dst_rep_stride"]) * BLOCK
             take(ub, at, item, lanes, np.int64(row["dst_blk_stride"]), low, high, dst)
-        if not _carry_out(
+        if not _run_count_form(
             rows, gm, l1, l0a, l0b, l0c, copies, config, scratch, staging, sink, log_runs, log_bytes, addresses
         ):
             return False

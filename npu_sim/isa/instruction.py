@@ -116,6 +116,8 @@ class Elementwise:
         Fields of the operands, first those of the function, then that of ``then``; ``dst`` is what the result replaces.
     keeps_sign : bool
         Whether an integer result keeps the sign bit of its first operand, and of ``integers`` only the bits below.
+    common : bool
+        Whether most programs have its count form: those are compiled together, all others one by one.
     """
 
     floats: Any = None
@@ -125,6 +127,7 @@ class Elementwise:
     then: Elementwise | None = None
     order: tuple[str, ...] = ()
     keeps_sign: bool = False
+    common: bool = False
 
     @property
     def arguments(self) -> int:
@@ -176,16 +179,13 @@ class Instruction:
     adds : bool
         Whether its stores to GM obey SetAtomicAdd.
     unit : "cube", "vector" or None
-        Kind of engine whose code carries it out; None: both have it.
+        Which of the two it belongs to; None: both.
     footprint : jitted function
         Of ``row, out``: notes boxes (`footprint_boxes`) and returns their number or what is wrong.
     run : jitted function or None
         The semantics: takes those of `dispatch.MACHINE` it names, returns whether it was carried out, False for types
         the machine does not compute with. None: `elementwise` says what it computes, or, of a general form, what the
         count form makes of the active lanes of each repeat (`isa.general_form`).
-    apart : bool
-        Whether the semantics is compiled by itself when a program first has the instruction, instead of with all
-        others of its unit: for all but those that most programs have, as each lengthens the first run of every program.
     elementwise : Elementwise, optional
     masked : Instruction or None
         The general form of an instruction whose record is that of the count form (`isa.masked`).
@@ -232,7 +232,6 @@ class Instruction:
     unit: Literal["cube", "vector"] | None = None
     footprint: Any = touches_nothing
     run: Any = changes_nothing
-    apart: bool = False
     elementwise: Elementwise | None = None
     masked: Instruction | None = None
     general_form_of: int = 0

@@ -241,7 +241,6 @@ def masked_form(
         unit="vector",
         footprint=footprint or _FOOTPRINTS[sources, reads_dst],
         run=None,
-        apart=True,
         general_form_of=op,
         cost=cost,
         check=check or check_one_type,

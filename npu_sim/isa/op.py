@@ -64,21 +64,9 @@ Op: Any = _enumeration("Op", {"NOP": 0} | {instruction.name: instruction.op for 
 SPEC_OF_OP: dict[int, Instruction] = {instruction.op: instruction for instruction in OPS}
 
 
-def handlers(name: str, *, unit: str | None = None) -> dict[int, Any]:
-    """Return the functions that the records call ``name``, by opcode.
-
-    Parameters
-    ----------
-    name : str
-        Attribute of `Instruction`; those without one are left out.
-    unit : "cube" or "vector", optional
-        Only the instructions that code of this kind carries out.
-    """
-    return {
-        instruction.op: getattr(instruction, name)
-        for instruction in OPS
-        if getattr(instruction, name) is not None and (unit is None or instruction.unit in (None, unit))
-    }
+def handlers(name: str) -> dict[int, Any]:
+    """Return the functions that the records call ``name``, an attribute of `Instruction`, by opcode."""
+    return {instruction.op: getattr(instruction, name) for instruction in OPS if getattr(instruction, name) is not None}
 
 
 def by_opcode(of: Callable[[Instruction], Any], *, default: Any = 0, dtype: Any = np.int64) -> np.ndarray:

@@ -412,7 +412,6 @@ Of each of ``repeat`` repeats the lanes under the mask (SetVectorMask); source s
         unit="vector",
         footprint=footprint,
         run=run,
-        apart=True,
         cost=cost,
         check=check_all,
         defaults={"repeat": 1, "dst_rep_stride": 1, "src_blk_stride": 1, "src_rep_stride": 8},

@@ -23,12 +23,12 @@ _PIECE = 1024
 """Elements that are decoded at a time; three pieces of float32 stay in the first cache."""
 
 _ONE, _TWO, _SCALAR = 1, 2, 3
-_MEMBERS = [i for i in OPS if i.elementwise is not None and not i.apart]
+_MEMBERS = [i for i in OPS if i.elementwise is not None and i.elementwise.common]
 
 
 def _shape(instruction: Any) -> int:
     """Return what an element-wise instruction combines; 0 for others."""
-    if instruction.elementwise is None or instruction.apart:
+    if instruction not in _MEMBERS:
         return 0
     return _TWO if instruction.inputs == 2 else _SCALAR if "value" in instruction.fields else _ONE
 

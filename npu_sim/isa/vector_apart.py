@@ -1,6 +1,7 @@
-"""Semantics of an element-wise instruction by itself, made when a program first has it: see `Instruction.apart`.
+"""Semantics of an instruction: what its record says, or for an element-wise one what is put together of that.
 
-`isa.vector` has the count forms that most programs have, compiled together; here is what other count forms compute.
+`isa.vector` has the count forms that most programs have (`Elementwise.common`), compiled together; here is what other
+count forms compute.
 Half and float are rounded, and integers wrap or clamp, as there; where a second function follows, after both.
 """
 
@@ -15,6 +16,7 @@ from npu_sim._jit import jit
 from npu_sim.isa.codes import Data
 from npu_sim.isa.instruction import Instruction
 from npu_sim.isa.mte import item_bytes
+from npu_sim.isa.vector import combine
 from npu_sim.isa.vector_values import fit_integer, narrow, widen, with_sign_of
 from npu_sim.reinterpret import reinterpret
 
@@ -99,10 +101,12 @@ def _no_loop(dst, x, y, z, value, saturate):  # type: ignore[no-untyped-def]
 
 @cache
 def semantics_of(instruction: Instruction) -> Any:
-    """Return the semantics of a count form that is compiled apart: its own, or of what its record computes."""
+    """Return the semantics of an instruction that is no general form."""
     element = instruction.elementwise
-    if instruction.run is not None or element is None:
+    if element is None:
         return instruction.run
+    if element.common:
+        return combine
     types = frozenset().union(*instruction.dtypes.values())
     has_single, has_half = Data.FP32 in types, Data.FP16 in types
     has_word, has_short = Data.INT32 in types, Data.INT16 in types

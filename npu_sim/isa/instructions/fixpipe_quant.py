@@ -113,7 +113,6 @@ INSTRUCTION = Instruction(
     unit="cube",
     footprint=footprint,
     run=run,
-    apart=True,
     cost=cost,
     extent=extent,
     log_demand=log_demand,

@@ -205,7 +205,6 @@ _MASKED = Instruction(
     unit="vector",
     footprint=footprint_masked,
     run=run_masked,
-    apart=True,
     cost=cost_masked,
     check=check_masked,
     defaults={"repeat": 1, "dst_rep_stride": 8},
@@ -223,7 +222,6 @@ INSTRUCTION = Instruction(
     unit="vector",
     footprint=footprint,
     run=run,
-    apart=True,
     cost=cost,
     check=check,
 )

@@ -165,7 +165,6 @@ INSTRUCTION = Instruction(
     unit="vector",
     footprint=footprint,
     run=run,
-    apart=True,
     cost=cost,
     check=check,
     defaults={"count": 0, "repeat": 1, "src_blk_stride": 1, "src_rep_stride": 8, "src1_rep_stride": 0},

@@ -91,7 +91,6 @@ INSTRUCTION = Instruction(
     unit="vector",
     footprint=footprint,
     run=run,
-    apart=True,
     cost=cost,
     check=check,
     defaults={"repeat": 1, "dst_blk_stride": 1, "dst_rep_stride": 8},

@@ -128,7 +128,6 @@ INSTRUCTION = Instruction(
     ),
     dtypes={C220: B8 | B16 | B32},
     unit="cube",
-    apart=True,
     footprint=footprint,
     run=run,
     cost=cost,

@@ -126,7 +126,6 @@ INSTRUCTION = Instruction(
     unit="vector",
     footprint=footprint,
     run=run,
-    apart=True,
     cost=cost,
     check=check,
     defaults={"src2": 0, "src3": 0, "length2": 0, "length3": 0, "repeat": 1},

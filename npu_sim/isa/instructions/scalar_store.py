@@ -69,7 +69,6 @@ INSTRUCTION = Instruction(
     dtypes=dict.fromkeys(ARCHS, ANY - {Data.NONE, Data.INT64}),
     alignment={"dst": ITEM},
     unit="vector",
-    apart=True,
     footprint=footprint,
     run=run,
     cost=cost,

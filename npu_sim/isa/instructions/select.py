@@ -75,7 +75,6 @@ INSTRUCTION = Instruction(
     unit="vector",
     footprint=footprint,
     run=run,
-    apart=True,
     cost=masked_cost(_call, None, 2),
     check=check,
     defaults={

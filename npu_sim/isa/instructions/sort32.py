@@ -80,7 +80,6 @@ INSTRUCTION = Instruction(
     unit="vector",
     footprint=footprint,
     run=run,
-    apart=True,
     cost=cost,
     defaults={"repeat": 1},
 )

@@ -66,6 +66,5 @@ INSTRUCTION = Instruction(
     unit="vector",
     footprint=footprint,
     run=run,
-    apart=True,
     cost=cost,
 )

@@ -41,7 +41,6 @@ INSTRUCTION = Instruction(
     unit="vector",
     footprint=footprint,
     run=run,
-    apart=True,
     cost=cost,
     check=check_mask,
     masked=_MASKED,
