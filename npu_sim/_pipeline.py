@@ -21,6 +21,7 @@ from numba.core import compiler as _compiler
 from numba.core import compiler_machinery as _machinery
 from numba.core import debuginfo as _debuginfo
 from numba.core import errors as _errors
+from numba.core import interpreter as _interpreter
 from numba.core import ir as _ir
 from numba.core import lowering as _lowering
 from numba.core import postproc as _postproc
@@ -42,6 +43,7 @@ compiler: Any = _compiler
 machinery: Any = _machinery
 debuginfo: Any = _debuginfo
 errors: Any = _errors
+interpreter: Any = _interpreter
 ir: Any = _ir
 lowering: Any = _lowering
 postproc: Any = _postproc
@@ -109,28 +111,51 @@ def _remembering(resolve: Callable[..., Any]) -> Callable[..., Any]:
     return resolve_function_type
 
 
-def _sizing_once(size_of: Callable[..., int]) -> Callable[..., int]:
+def _refreshing_what_grew(refresh: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Return a ``refresh`` of contexts that looks for what registries hold where one has grown.
+
+    Numba looks whenever something is not found at once, and there hardly ever is anything: most of what it knows is
+    not found at once.
+    """
+    known: list[int] = []
+
+    def sizes(context: Any) -> list[int]:
+        return [
+            len(getattr(registry, name))
+            for one in (context, getattr(context, "typing_context", context))
+            for registry, loader in one._registries.items()
+            for name in loader.registry_items
+        ]
+
+    def refresh_what_grew(context: Any) -> None:
+        if known != sizes(context):
+            refresh(context)
+            known[:] = sizes(context)
+
+    return refresh_what_grew
+
+
+def _sizing_once(size_of: Callable[[Any, Any], int]) -> Callable[[Any, Any], int]:
     """Return a ``get_abi_sizeof`` that has LLVM read a module for a type only once, not for each variable."""
     known: dict[Any, int] = {}
 
-    def get_abi_sizeof(kind: Any) -> int:
+    def get_abi_sizeof(context: Any, kind: Any) -> int:
         if kind not in known:
-            known[kind] = size_of(kind)
+            known[kind] = size_of(context, kind)
         return known[kind]
 
     return get_abi_sizeof
 
 
-def _copying_records(context: Any) -> Callable[..., None]:
+def _copying_records(pack: Callable[..., None]) -> Callable[..., None]:
     """Return a ``pack_value`` that keeps a record across a generator's yields by copying the memory.
 
     Numba stores byte after byte: two thirds of the LLVM code of the kernels, which keep a record of some 900 bytes.
     """
-    pack = context.pack_value
 
-    def pack_value(builder: Any, kind: Any, value: Any, pointer: Any, align: Any = None) -> None:
+    def pack_value(context: Any, builder: Any, kind: Any, value: Any, pointer: Any, align: Any = None) -> None:
         if not isinstance(kind, types.Record):
-            pack(builder, kind, value, pointer, align=align)
+            pack(context, builder, kind, value, pointer, align=align)
             return
         target, source = (builder.bitcast(place, cgutils.voidptr_t) for place in (pointer, value))
         cgutils.raw_memcpy(builder, target, source, context.get_constant(types.intp, kind.size), 1)
@@ -179,6 +204,10 @@ def _post_process_once(processor: Any, emit_dels: bool = False, extend_lifetimes
         processor._insert_var_dels(extend_lifetimes=extend_lifetimes)
 
 
+def _unchanged(code: Any) -> Any:
+    return code
+
+
 class _ErrorContext:
     """What ``errors.new_error_context`` is, without a generator for each statement: it matters where one fails."""
 
@@ -224,10 +253,16 @@ def thrifty(typing_context: Any, target: Any) -> Iterator[None]:
         stack.enter_context(_without_collection())
         for holder, name, value in (
             (typing_context, "resolve_function_type", _remembering(typing_context.resolve_function_type)),
-            (target, "get_abi_sizeof", _sizing_once(target.get_abi_sizeof)),
-            (target, "pack_value", _copying_records(target)),
+            (type(typing_context), "refresh", _refreshing_what_grew(type(typing_context).refresh)),
+            # each function has a copy of the target of its own
+            (type(target), "refresh", _refreshing_what_grew(type(target).refresh)),
+            (type(target), "get_abi_sizeof", _sizing_once(type(target).get_abi_sizeof)),
+            (type(target), "pack_value", _copying_records(type(target).pack_value)),
             (ir.Inst, "_rec_list_vars", _variables),
             (postproc.PostProcessor, "run", _post_process_once),
+            # looks twice at every variable for what ``with`` leaves, which no jitted function of ours has
+            (interpreter, "peep_hole_delete_with_exit", _unchanged),
+            (typeinfer, "TypeInferer", _TypeInferer),
             (typeinfer, "new_error_context", _ErrorContext),
             (lowering, "new_error_context", _ErrorContext),
             (errors.WarningsFixer, "catch_warnings", _let_pass),
@@ -259,6 +294,30 @@ class SimplifiedLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
         for function in module.functions:
             if not function.is_declaration:
                 manager.run(function, builder)
+
+    def add_ir_module(self, module: Any) -> None:
+        """Take over LLVM code, and take the objects that stood for it apart.
+
+        They refer to each other: half a million that only the garbage collector would find, in a second.
+        """
+        super().add_ir_module(module)
+        for function in module.functions:
+            for block in function.blocks:
+                block.instructions.clear()
+                block.terminator = None
+            function.blocks.clear()
+            function.args = function.return_value = None
+        module.globals.clear()
+
+
+class _TypeInferer(typeinfer.TypeInferer):  # type: ignore[misc]
+    """Numba's type inference, which leaves nothing behind: inner functions of `unify` that know each other hold it."""
+
+    def unify(self, raise_errors: bool = True) -> Any:
+        """Return the types of variables, of the result and of calls, for good."""
+        result = super().unify(raise_errors)
+        vars(self).clear()
+        return result
 
 
 class Flags(compiler.Flags):  # type: ignore[misc]
@@ -347,6 +406,7 @@ _UNUSED_PASSES = frozenset(
         typed_passes.InlineOverloads,
         typed_passes.NopythonRewrites,
         typed_passes.DumpParforDiagnostics,
+        typed_passes.AnnotateTypes,
     }
 )
 """Passes for what no jitted function of ours has: ``with``, closures and comprehensions, ``literally`` and
@@ -393,4 +453,7 @@ class Compiler(compiler.CompilerBase):  # type: ignore[misc]
             state.func_id.unique_name = f"{function.__qualname__}${state.func_id.unique_id}"
         untyped_passes.ExtractByteCode().run_pass(state)
         state.lifted, state.lifted_from = (), None
-        return self._compile_bytecode()
+        result = self._compile_bytecode()
+        # it knows the compiler, which knows it
+        state.clear()
+        return result

@@ -173,16 +173,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail("Standard output must be open, not closed", EXIT_USAGE)
     guarded = GuardedOutput(real)
     sys.stdout = cast(TextIO, guarded)
-    thresholds = gc.get_threshold()
-    # A run makes many objects and few cycles: compilation leaves millions that live on, and looking through them all
-    # each time took a twelfth of a first run.
-    gc.set_threshold(1_000_000, 20, 100)
     try:
         return _run(list(sys.argv[1:] if arguments is None else arguments), guarded)
     finally:
         stop_noting()
         sys.stdout = real
-        gc.set_threshold(*thresholds)
 
 
 def _run(arguments: list[str], output: GuardedOutput) -> int:
@@ -244,6 +239,9 @@ def program() -> NoReturn:
 
     Python would free each of millions of objects before the system takes all memory back: a twelfth of a first run.
     """
+    # A run makes many objects and few cycles: compilation leaves a million that live on, and looking through them all
+    # took a fifteenth of a first run.
+    gc.set_threshold(2_000_000, 20, 100)
     code = main()
     try:
         # what Python does first: waits for threads, calls what was registered, writes what is buffered
