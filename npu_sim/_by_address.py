@@ -16,9 +16,17 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from npu_sim._jit import jit
+
+
+def addressed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Jit a function that is called by its address alone; Python cannot call it."""
+    function.is_called_by_address = True
+    return jit(function)
+
 
 def address_of(function: Callable[..., Any], arguments: tuple[Any, ...]) -> int:
-    """Return the address of a jitted function for arguments of the Numba types ``arguments``; compile it if need be.
+    """Return the address of an `addressed` function for arguments of these Numba types; compile it if need be.
 
     It holds as long as the process does.
     """

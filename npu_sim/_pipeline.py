@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
+from llvmlite import ir as _llvm
 from llvmlite.binding import ffi as _ffi
 from numba.core import bytecode as _bytecode
 from numba.core import cgutils as _cgutils
@@ -35,6 +36,7 @@ from numba.core import utils as _utils
 from npu_sim._dependencies import digest
 
 # Numba's inner parts are not typed, or not as they are used.
+llvm: Any = _llvm
 ffi: Any = _ffi
 bytecode: Any = _bytecode
 cgutils: Any = _cgutils
@@ -316,7 +318,7 @@ class _TypeInferer(typeinfer.TypeInferer):  # type: ignore[misc]
     def unify(self, raise_errors: bool = True) -> Any:
         """Return the types of variables, of the result and of calls, for good."""
         result = super().unify(raise_errors)
-        vars(self).clear()
+        self.__dict__.clear()
         return result
 
 
@@ -333,12 +335,29 @@ class Flags(compiler.Flags):  # type: ignore[misc]
         return (isinstance(other, Flags) and self._values == other._values) or super().__eq__(other)
 
 
+def is_called_by_address(function: Callable[..., Any]) -> bool:
+    """Return whether jitted code calls a Python function by its address, and nobody else calls it (`_by_address`)."""
+    return getattr(function, "is_called_by_address", False)
+
+
 class _Lower(lowering.Lower):  # type: ignore[misc]
     """Numba's translation to LLVM, which for operators of numbers asks type inference first.
 
     What holds no reference, which is most variables, is not looked through for references, and not cleared at the end
     of its life.
     """
+
+    def create_cpython_wrapper(self, release_gil: bool = False) -> None:
+        """Create what Python calls: of a function that is only called by address nothing but the name."""
+        if not is_called_by_address(self.func_ir.func_id.func):
+            super().create_cpython_wrapper(release_gil)
+            return
+        module = self.context.create_module("wrapper")
+        kind = llvm.FunctionType(cgutils.voidptr_t, [cgutils.voidptr_t] * 3)
+        wrapper = llvm.Function(module, kind, self.fndesc.llvm_cpython_wrapper_name)
+        # no result without an exception is an error of Python's
+        llvm.IRBuilder(wrapper.append_basic_block()).ret(cgutils.voidptr_t(None))
+        self.library.add_ir_module(module)
 
     def _holds_references(self, kind: Any) -> bool:
         known = self.__dict__.setdefault("_known_kinds", {})

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from npu_sim._by_address import address_of
+from npu_sim._by_address import address_of, addressed
 from npu_sim._jit import JIT_ENABLED, Flag, Int, jit
 from npu_sim._switch import switch
 from npu_sim.accumulation import Inner
@@ -43,7 +43,7 @@ def _entry_of(semantics: Any) -> Any:
     """Return the entry that carries out one row: instructions with the same semantics share it."""
     carry_out = switch(MACHINE, {}, semantics)
 
-    @jit
+    @addressed
     def run_row(table: Int, row: Any) -> Flag:
         return carry_out(0, row, *parts_of(table))
 

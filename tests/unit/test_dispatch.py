@@ -10,7 +10,7 @@ import pytest
 from numba import types
 from numba.core.errors import TypingError
 
-from npu_sim._by_address import address_of, caller, table_maker, table_reader
+from npu_sim._by_address import address_of, addressed, caller, table_maker, table_reader
 from npu_sim._jit import JIT_ENABLED, jit
 from npu_sim.isa.dispatch import _chained, _entry_of, _exact
 from npu_sim.isa.emit import emit_sqrt_masked, emit_whole_reduce_max
@@ -128,7 +128,7 @@ def test_a_row_that_cannot_be_carried_out_ends_the_run():
 def test_a_call_by_address_takes_the_types_it_was_made_for_and_no_others():
     call = caller((types.float64,))
 
-    @jit
+    @addressed
     def positive(x):
         return x > 0
 
@@ -140,6 +140,8 @@ def test_a_call_by_address_takes_the_types_it_was_made_for_and_no_others():
     assert (ask(address, 1.5), ask(address, -1.5)) == (True, False)
     with pytest.raises(TypingError):
         ask(address, 1)
+    with pytest.raises(SystemError):
+        positive(1.5)
 
 
 @pytest.mark.skipif(not JIT_ENABLED, reason="compiles")
@@ -148,7 +150,7 @@ def test_arrays_of_a_table_are_those_that_were_put_there():
     table_of, arrays_in = table_maker(kinds), table_reader(kinds)
     call = caller((types.int64,))
 
-    @jit
+    @addressed
     def double(table):
         singles, matrix = arrays_in(table)
         for i in range(len(singles)):
