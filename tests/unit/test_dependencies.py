@@ -10,6 +10,7 @@ import pytest
 
 from npu_sim import _dependencies
 from npu_sim.isa import dispatch
+from npu_sim.isa.op import Op
 
 SOURCES = {
     "__init__": "",
@@ -150,11 +151,15 @@ def test_digest_changes_with_what_is_in_reach_and_with_nothing_else(digests, mod
     assert {name for name in FUNCTIONS if before[name] != after[name]} == reached
 
 
+def _mmad_entry():
+    return dispatch._entry_of(dispatch._exact.by_opcode[Op.MMAD]).py_func
+
+
 def test_digest_is_the_same_in_another_process():
     """An address in it would make it another one."""
     program = (
-        "from npu_sim import _dependencies; from npu_sim.isa import dispatch; "
-        "print(_dependencies.digest(dispatch._run_exact_cube_rows.py_func))"
+        "from npu_sim import _dependencies; from npu_sim.isa import dispatch, op; "
+        "print(_dependencies.digest(dispatch._entry_of(dispatch._exact.by_opcode[op.Op.MMAD]).py_func))"
     )
     children = {
         subprocess.run(
@@ -162,23 +167,23 @@ def test_digest_is_the_same_in_another_process():
         ).stdout.strip()
         for seed in ("1", "2")
     }
-    assert children == {_dependencies.digest(dispatch._run_exact_cube_rows.py_func)}
+    assert children == {_dependencies.digest(_mmad_entry())}
 
 
 def test_digest_changes_with_the_compiler(monkeypatch):
-    before = _dependencies.digest(dispatch._run_exact_cube_rows.py_func)
+    before = _dependencies.digest(_mmad_entry())
     monkeypatch.setattr(_dependencies, "_of_compiler", lambda: "another")
-    assert _dependencies.digest(dispatch._run_exact_cube_rows.py_func) != before
+    assert _dependencies.digest(_mmad_entry()) != before
 
 
-def test_reach_of_the_dispatcher_holds_the_semantics_and_the_writers_of_machine_code():
+def test_reach_of_an_instruction_holds_its_semantics_and_the_writers_of_machine_code():
     walk = _dependencies._Walk()
-    walk.add(dispatch._run_exact_cube_rows.py_func)
+    walk.add(_mmad_entry())
     places = {text for text in walk.texts if text.startswith("npu_sim.")}
     assert {
         "npu_sim.isa.cube_exact._exact_block",
         "npu_sim.isa.microkernel_ir._vector",
-        "npu_sim.dtypes.convert_jit.fp32_to_fp16",
+        "npu_sim.dtypes.convert_jit.fp32_to_hf32",
         "npu_sim.reinterpret.reinterpret",
     } <= places
     others = ("npu_sim.isa.vector.", "npu_sim.isa.cube_tree.tree", "npu_sim.isa.cube_serial.")
