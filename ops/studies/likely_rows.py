@@ -17,6 +17,7 @@ from npu_sim.isa.names import pipe_name
 from npu_sim.isa.op import Op
 from npu_sim.program.disassemble import name_of
 from npu_sim.program.violation import Kind, Violation
+from ops.studies.likely_extent import reads_too_far
 from ops.studies.likely_order import (
     behind_its_reader,
     beside_flag,
@@ -128,7 +129,7 @@ def _cells(read: dict[int, npt.NDArray[np.bool_]], run: list[int]) -> Iterator[n
 
 
 def _short(violation: Violation, rows: np.ndarray) -> LikelyRow | None:
-    """Return the row that wrote the bytes right below those that a row reads and nothing wrote."""
+    """Return the row that wrote the bytes right below those that a row reads and nothing wrote, or that row itself."""
     at, space = violation.row, int(violation.space)
     allocated = (rows["op"][:at] == Op.ALLOC_TENSOR) & (rows["dst_space"][:at] == space)
     if (allocated & (rows["dst"][:at] == violation.start)).any():
@@ -136,6 +137,8 @@ def _short(violation: Violation, rows: np.ndarray) -> LikelyRow | None:
     first = max(at - REACH, violation.other_row, 0)
     for number in (first + working_rows(rows[first:at])[::-1]).tolist():
         if end_of(runs_of(rows, number), space, violation.start) == violation.start:
+            if reads_too_far(rows, number, at, space, violation.start):
+                return _reads_beyond(violation, rows, number)
             return _writes_up_to(violation, rows, violation.core, number)
     return None
 
@@ -224,6 +227,12 @@ def _allocation(rows: np.ndarray, before: int, space: int, byte: int, first: int
 def _writes_up_to(violation: Violation, rows: np.ndarray, core: int, number: int) -> LikelyRow:
     at = f"{violation.space.name}[{violation.start}]"
     return LikelyRow(core, number, f"{name_of(rows[number])}, core {core} row {number}, writes up to {at} only")
+
+
+def _reads_beyond(violation: Violation, rows: np.ndarray, writer: int) -> LikelyRow:
+    core, at = violation.core, violation.row
+    written = f"{violation.space.name}[{violation.start}], where {name_of(rows[writer])}, row {writer}, ends"
+    return LikelyRow(core, at, f"{name_of(rows[at])}, core {core} row {at}, reads beyond {written}")
 
 
 def _last_store(violation: Violation, rows_of: RowsOf, core_count: int, tensors: Collection[int]) -> LikelyRow | None:

@@ -69,6 +69,27 @@ def test_a_row_that_is_wrong_in_every_tile_is_named(name, kind, words):
     assert found.cause.words.startswith(words.format(core=at.core, row=at.row, before=at.row - 1))
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "words"),
+    [
+        # the one reads more than the other wrote: which of them is wrong, their neighbours say
+        ("gradients: 9 Cast", "load too short", "DataCopy, core {core} row {row}, writes up to UB["),
+        ("gradients: 9 Cast", "computation too long", "Cast, core {core} row {row}, reads beyond UB["),
+        ("gradients: 9 Cast", "computation too short", "Cast, core {core} row {row}, writes up to UB["),
+        ("gradients: 9 Cast", "store too long", "DataCopy, core {core} row {row}, reads beyond UB["),
+        ("gradients: 1 TransData", "load too short", "DataCopyPad, core {core} row {row}, writes up to UB["),
+        ("gradients: 1 TransData", "computation too long", "TransDataTo5HD, core {core} row {row}, reads beyond UB["),
+        ("gradients: 1 TransData", "store too long", "DataCopy, core {core} row {row}, reads beyond UB["),
+        ("gradients: 0 ReduceSum", "store too long", "DataCopyPad, core {core} row {row}, reads beyond UB["),
+    ],
+)
+def test_of_a_writer_and_a_reader_that_do_not_fit_the_one_that_fits_no_neighbour_is_named(name, kind, words):
+    _, fault, found = first_of(name, f"{kind} in every tile")
+    at = found.blamed
+    assert at.site == at_line(name, fault)
+    assert found.cause.words.startswith(words.format(core=at.core, row=at.row))
+
+
 def test_a_store_that_is_in_no_tile_is_led_back_to_the_result_that_nothing_reads():
     _, fault, found = first_of("vector_add", "store dropped in every tile")
     at = found.blamed
