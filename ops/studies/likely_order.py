@@ -13,11 +13,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.isa.footprint import READ, WRITE
 from npu_sim.isa.names import pipe_name
-from npu_sim.isa.op import Op, Pipe
+from npu_sim.isa.op import OPS, Op, Pipe
 from npu_sim.program.disassemble import name_of
 from npu_sim.program.violation import Kind, Violation
-from ops.studies.row_bytes import REACH, LikelyRow, overlapping, runs_of, working_rows
+from ops.studies.row_bytes import REACH, LikelyRow, overlapping, runs_of, touched_by, working_rows
 
 _TWICE = 2
 """Rows between two that are one too many."""
@@ -25,9 +26,17 @@ _BEFORE = 4
 """Rows between a flag or barrier and the instruction that should stand on its other side."""
 _SHARING = 4
 """Rows nearest to a flag of which one shares bytes with what the flag is for."""
+_BARRIER_ROWS = 32
+"""Rows in front of a reader in which a barrier can be for it."""
 _WAITS = 6
 """Waits before the last work of a pipe that may be for what a row reads."""
+RELEASE_ROWS = 16
+"""Rows behind the last use of a buffer in which it is given back."""
 _OTHER = {Op.SET_FLAG: Op.WAIT_FLAG, Op.WAIT_FLAG: Op.SET_FLAG}
+_FILLS = {(int(pipe), int(dst)) for instruction in OPS for (dst, _), pipe in instruction.routes.items()}
+"""Pipes and the spaces that they can write to."""
+_READS = {(int(pipe), int(src)) for instruction in OPS for (_, src), pipe in instruction.routes.items()}
+"""Pipes and the spaces that they can read from."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +173,9 @@ def beside_flag(violation: Violation, rows: np.ndarray) -> LikelyRow | None:
     if found < 0:
         end = len(rows) - 1 if is_set else 0
         return LikelyRow(core, end, f"{missing} at the {'end' if is_set else 'begin'} of core {core}")
+    if not is_set and (release := _bare_release(rows, found, pipe)) >= 0:
+        words = f"{missing} in front of core {core} row {release}, which gives the buffer back"
+        return LikelyRow(core, release, words)
     return LikelyRow(core, found, f"{missing} {'in front of' if is_set else 'behind'} core {core} row {found}")
 
 
@@ -198,11 +210,26 @@ def unordered(violation: Violation, rows: np.ndarray) -> LikelyRow | None:
     for at in reversed(elsewhere):
         if not waits and rows["op"][at] == Op.WAIT_FLAG and rows["peer"][at] == source and rows["pipe"][at] != target:
             return LikelyRow(core, at, f"{name_of(rows[at])}, core {core} row {at}, is not on {pipe_name(target)}")
-    return (
+    likely = (
         (_behind_its_handshake(rows, core, earlier, later) if violation.kind is Kind.SYNC_WRITE_HAZARD else None)
         or _early_set(rows, core, earlier, later)
         or _late_wait(rows, core, earlier, later)
     )
+    if likely is None and not sets and (release := _bare_release(rows, earlier, target)) >= 0:
+        missing = f"{pipe_name(source)} SetFlag<{pipe_name(source)}_{pipe_name(target)}> is missing"
+        return LikelyRow(core, release, f"{missing} in front of core {core} row {release}, which gives the buffer back")
+    return likely
+
+
+def _bare_release(rows: np.ndarray, used: int, filling: int) -> int:
+    """Return the next row that gives back a buffer which a row uses and has no flag for a pipe in front, -1: none."""
+    near = used + 1 + np.flatnonzero(rows["op"][used + 1 : used + 1 + RELEASE_ROWS] == Op.FREE_TENSOR)
+    for at in near[(rows["op"][near - 1] != Op.SET_FLAG) | (rows["peer"][near - 1] != filling)].tolist():
+        buffer = rows[at]
+        bytes_of = np.array([[buffer["dst_space"], WRITE, buffer["dst"], buffer["count"], 1, 0]], np.int64)
+        if overlapping(rows, [used], bytes_of) >= 0:
+            return int(at)
+    return -1
 
 
 def _behind_its_handshake(rows: np.ndarray, core: int, earlier: int, later: int) -> LikelyRow | None:
@@ -336,6 +363,32 @@ def without_work(violation: Violation, rows: np.ndarray, *, is_near: bool = True
     return None
 
 
+def idle_barrier(violation: Violation, rows: np.ndarray) -> LikelyRow | None:
+    """Return the barrier nearest in front of a reader that has none of its pipe's work in front of it."""
+    core, at = violation.core, violation.row
+    first = max(at - _BARRIER_ROWS, 0)
+    own = first + np.flatnonzero(rows["pipe"][first:at] == rows["pipe"][at])
+    barriers = own[rows["op"][own] == Op.PIPE_BARRIER]
+    working = own[working_rows(rows[own])]
+    for before, barrier in zip(barriers[-2::-1].tolist(), barriers[:0:-1].tolist(), strict=True):
+        if not ((before < working) & (working < barrier)).any():
+            words = f"{pipe_name(int(rows['pipe'][at]))} does nothing between PipeBarrier, row {before}, and that of"
+            return LikelyRow(core, barrier, f"{words} core {core} row {barrier}")
+    return None
+
+
+def unfilled_flag(violation: Violation, rows: np.ndarray) -> LikelyRow | None:
+    """Return the flag for a reader of a pipe that could fill the bytes, and did not."""
+    core, space = violation.core, int(violation.space)
+    for _, at, _ in handed_over(rows, violation.row):
+        pipe = int(rows["pipe"][at])
+        if (pipe, space) in _FILLS:
+            return LikelyRow(
+                core, at, f"{pipe_name(pipe)} writes nothing of it in front of core {core} row {at} SetFlag"
+            )
+    return None
+
+
 def handed_over(
     rows: np.ndarray, row: int, *, is_near: bool = True
 ) -> Iterator[tuple[int, int, npt.NDArray[np.int64]]]:
@@ -368,7 +421,10 @@ def idle_wait(rows: np.ndarray, core: int, row: int) -> LikelyRow | None:
     """Return where another pipe waits for what a row wrote, and does nothing then."""
     flags = row + 1 + np.flatnonzero(np.isin(rows["op"][row + 1 : row + REACH], list(_OTHER)))
     pipe = int(rows["pipe"][row])
+    written = {space for space, access, *_ in touched_by(rows, row) if access != READ}
     for at in flags[(rows["op"][flags] == Op.SET_FLAG) & (rows["pipe"][flags] == pipe)].tolist():
+        if not any((int(rows["peer"][at]), space) in _READS for space in written):
+            continue  # it tells that an operand is free
         waits = [to for to in flags[flags > at].tolist() if _is_other_end(rows[at], rows[to])]
         if not waits:
             continue

@@ -12,17 +12,20 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.isa.codes import Space
-from npu_sim.isa.footprint import READ
+from npu_sim.isa.footprint import READ, WRITE
 from npu_sim.isa.names import pipe_name
 from npu_sim.isa.op import Op
 from npu_sim.program.disassemble import name_of
 from npu_sim.program.violation import Kind, Violation
 from ops.studies.likely_extent import reads_too_far
 from ops.studies.likely_order import (
+    RELEASE_ROWS,
     behind_its_reader,
     beside_flag,
     handed_over,
+    idle_barrier,
     idle_wait,
+    unfilled_flag,
     unordered,
     without_barrier,
     without_work,
@@ -65,10 +68,12 @@ def likely_row(
         return (
             behind_its_reader(violation, rows)
             or without_work(violation, rows)
+            or idle_barrier(violation, rows)
             or _short(violation, rows)
             or _unfilled(violation, rows)
             or _beside_operand(violation, rows)
             or without_work(violation, rows, is_near=False)
+            or unfilled_flag(violation, rows)
         )
     if kind in _FLAGS:
         return beside_flag(violation, rows)
@@ -80,6 +85,8 @@ def likely_row(
         return _early_release(violation, rows)
     if kind is Kind.BUFFER_LEAK:
         return _last_use(violation, rows)
+    if kind is Kind.BUFFER_TAKEN:
+        return _taken_over(violation, rows)
     if kind is Kind.STATE_LEFT:
         return _last_store_of(violation, rows)
     return None
@@ -273,15 +280,32 @@ def _last_use(violation: Violation, rows: np.ndarray) -> LikelyRow | None:
     """Return the last row that touches a buffer which nothing gives back."""
     row, value = violation.row, rows["value"][violation.row]
     again = np.flatnonzero((rows["op"][row + 1 :] == Op.ALLOC_TENSOR) & (rows["value"][row + 1 :] == value))
-    end = row + 1 + int(again[0]) if len(again) else len(rows)
-    bytes_of = np.array([[violation.space, 1, violation.start, violation.length, 1, 0]], np.int64)
-    behind = (row + 1 + working_rows(rows[row + 1 : min(end, row + REACH)])[::-1]).tolist()
+    return _without_release(violation, rows, row, row + 1 + int(again[0]) if len(again) else len(rows))
+
+
+def _taken_over(violation: Violation, rows: np.ndarray) -> LikelyRow | None:
+    """Return the last row that touches a buffer over which another is allocated."""
+    alive = violation.other_row
+    return None if alive < 0 else _without_release(violation, rows, alive, violation.row)
+
+
+def _without_release(violation: Violation, rows: np.ndarray, allocation: int, end: int) -> LikelyRow | None:
+    """Return the last row in front of ``end`` that touches a buffer which row ``allocation`` takes."""
+    core, buffer = violation.core, rows[allocation]
+    bytes_of = np.array([[buffer["dst_space"], WRITE, buffer["dst"], buffer["count"], 1, 0]], np.int64)
+    behind = (allocation + 1 + working_rows(rows[allocation + 1 : min(end, allocation + REACH)])[::-1]).tolist()
     found = overlapping(rows, behind, bytes_of)
     if found < 0:
         return None
-    return LikelyRow(
-        violation.core, found, f"FreeTensor is missing behind core {violation.core} row {found}, the last use"
-    )
+    words = f"FreeTensor is missing behind core {core} row"
+    filling = overlapping(rows, reversed(behind), bytes_of)
+    near = found + 1 + np.arange(len(rows[found + 1 : found + 1 + RELEASE_ROWS]))
+    flags = (rows["op"][near] == Op.SET_FLAG) & (rows["pipe"][near] == rows["pipe"][found])
+    for at in near[flags & (rows["peer"][near] == rows["pipe"][filling])].tolist():
+        # the flags of buffers that are given back have FreeTensor behind them
+        if (rows["op"][at + 1 : at + 2] != Op.FREE_TENSOR).all():
+            return LikelyRow(core, at, f"{words} {at}, SetFlag behind the last use, row {found}")
+    return LikelyRow(core, found, f"{words} {found}, the last use")
 
 
 def _last_store_of(violation: Violation, rows: np.ndarray) -> LikelyRow | None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npu_sim.isa.codes import Space
-from npu_sim.isa.op import Op
+from npu_sim.isa.op import Op, Pipe
 from npu_sim.program.violation import Kind
 from ops.studies.checking import check_launches
 from tests.cases.fault_subjects import subjects
@@ -135,6 +135,40 @@ def test_a_row_that_is_in_no_tile_is_missing_beside_its_neighbour(name, kind, wa
     _, fault, found = first_of(name, f"{kind} dropped in every tile", wanted)
     assert found.violation.kind is Kind.READ_UNINITIALISED
     assert stands_beside(fault, found, SUBJECTS[name], before)
+    assert words in found.cause.words
+
+
+def _is_any(rows, at):
+    return True
+
+
+def _of_pipe(pipe):
+    """Whether a row is a flag of this pipe in front of FreeTensor, or that FreeTensor."""
+
+    def is_it(rows, at):
+        flag = at if rows["op"][at] == Op.SET_FLAG else at - 1
+        return rows["pipe"][flag] == pipe and rows["op"][flag] == Op.SET_FLAG and rows["op"][flag + 1] == Op.FREE_TENSOR
+
+    return is_it
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "wanted", "words"),
+    [
+        ("gradients: 2 MemSet", "computation", _is_any, "V writes nothing of it in front of core 0 row 0"),
+        ("softmax", "copy on the chip", _is_any, "V does nothing between PipeBarrier, row "),
+        ("gradients: 4 Conv3DBackpropInputV2", "store", _is_any, ": FIX waits at core 0 row "),
+        ("vector_add", "release", _of_pipe(Pipe.V), ", SetFlag behind the last use, row "),
+        ("vector_add", "release", _of_pipe(Pipe.MTE3), ", SetFlag behind the last use, row "),
+        ("vector_add", "set", _of_pipe(Pipe.V), ", which gives the buffer back"),
+        ("vector_add", "set", _of_pipe(Pipe.MTE3), ", which gives the buffer back"),
+    ],
+)
+def test_a_line_that_is_in_no_tile_is_missing_beside_what_it_was_for(name, kind, wanted, words):
+    before = SUBJECTS[name].programs()
+    _, fault, found = first_of(name, f"{kind} dropped in every tile", wanted)
+    # another row of its line is still there, or its neighbours are
+    assert found.blamed.site == at_line(name, fault) or stands_beside(fault, found, SUBJECTS[name], before)
     assert words in found.cause.words
 
 
