@@ -215,14 +215,21 @@ def unordered(violation: Violation, rows: np.ndarray) -> LikelyRow | None:
         or _early_set(rows, core, earlier, later)
         or _late_wait(rows, core, earlier, later)
     )
-    if likely is None and not sets and (release := _bare_release(rows, earlier, target)) >= 0:
+    is_overwritten = violation.kind is Kind.SYNC_WRITE_HAZARD
+    if likely is None and is_overwritten and not sets and (release := _bare_release(rows, earlier, target)) >= 0:
         missing = f"{pipe_name(source)} SetFlag<{pipe_name(source)}_{pipe_name(target)}> is missing"
         return LikelyRow(core, release, f"{missing} in front of core {core} row {release}, which gives the buffer back")
     return likely
 
 
 def _bare_release(rows: np.ndarray, used: int, filling: int) -> int:
-    """Return the next row that gives back a buffer which a row uses and has no flag for a pipe in front, -1: none."""
+    """Return the next row that gives back a buffer which a row uses and has no flag for a pipe in front, -1: none.
+
+    Only in programs in which other such rows have one: not all kernels give back with flags.
+    """
+    releases = np.flatnonzero(rows["op"] == Op.FREE_TENSOR)
+    if not (rows["op"][releases - 1] == Op.SET_FLAG).any():
+        return -1
     near = used + 1 + np.flatnonzero(rows["op"][used + 1 : used + 1 + RELEASE_ROWS] == Op.FREE_TENSOR)
     for at in near[(rows["op"][near - 1] != Op.SET_FLAG) | (rows["peer"][near - 1] != filling)].tolist():
         buffer = rows[at]
