@@ -13,11 +13,13 @@ from numba.core.errors import TypingError
 from npu_sim._by_address import address_of, addressed, caller, table_maker, table_reader
 from npu_sim._jit import JIT_ENABLED, jit
 from npu_sim.isa.dispatch import _chained, _entry_of, _exact
-from npu_sim.isa.emit import emit_sqrt_masked, emit_whole_reduce_max
+from npu_sim.isa.emit import emit_gather_masked, emit_sqrt_masked, emit_whole_reduce_max
 from npu_sim.isa.instruction import changes_nothing
 from npu_sim.isa.machine import NOTHING, UNKNOWN, UNMET
 from npu_sim.isa.op import OPS, Data, Op, Space
 from npu_sim.isa.row import empty_rows
+from npu_sim.products import get_product
+from npu_sim.program.verify import verify
 from npu_sim.reinterpret import reinterpret
 from tests.oracles.instances import SIZES, Emulated
 
@@ -98,6 +100,19 @@ def test_a_row_of_no_instruction_ends_the_run():
     emulated = _emulated(np.zeros(64, np.float32))
     assert emulated.run(rows) == 2
     assert emulated.run(rows[:2]) == -1
+
+
+def test_offsets_of_masked_lanes_may_lie_in_front_of_the_buffer():
+    rows = empty_rows(1)
+    assert emit_gather_masked(rows, 0, 4096, 1024, -32, 256, Data.FP32, 1, 8, 0, 0) == 1
+    # lanes 8 to 63: their offsets begin where UB does
+    rows["mask_low"], rows["mask_high"] = -256, 0
+    assert not verify(rows, get_product("910b"))
+    offsets = 4 * np.random.default_rng(1).permutation(64)[:56].astype(np.uint32)
+    values = np.arange(64, dtype=np.float32)
+    emulated = _emulated(np.concatenate((offsets.view(np.float32), np.zeros(200, np.float32), values)))
+    assert emulated.run(rows) == -1
+    assert emulated.ub.view(np.float32)[1032:1088].tolist() == values[offsets // 4].tolist()
 
 
 @pytest.mark.parametrize("op", [Op.MMAD, Op.ADD, Op.DATA_COPY])

@@ -136,13 +136,13 @@ def run_masked(row, ub):
     if (item != 2 and item != 4) or row["mode"] & Mode.COUNTER != 0:
         return False
     lanes, repeats, a, b = lanes_of(item), np.int64(row["repeat"]), np.int64(row["src0"]), np.int64(row["src1"])
-    offsets = reinterpret(ub[b : b + 4 * lanes * repeats], np.uint32)
     for writes in range(2):
         for i in range(lanes * repeats):
             lane = i % lanes
             if block_bits(row["mask_low"], row["mask_high"], lane, 1) == 0:
                 continue
-            offset = np.int64(offsets[i])
+            # one by one: offsets of masked lanes may lie outside UB
+            offset = np.int64(reinterpret(ub[b + 4 * i : b + 4 * i + 4], np.uint32)[0])
             if writes == 0:
                 if offset % item != 0 or offset + item > np.int64(row["src_bytes"]):
                     return False
