@@ -119,10 +119,10 @@ def _stored(rows: np.ndarray, at: int) -> list[tuple[int, int]]:
 
 def _operands(rows: np.ndarray, reader: int, space: int, byte: int) -> Iterator[int]:
     """Yield what the reader's other operands say: are they there to their ends."""
+    writes = [_parts(rows, at, read=False) for at in _before(rows, reader)]
     for own, start, end in _parts(rows, reader, read=True):
         if own == space and start <= byte < end:
             continue
-        writes = [_parts(rows, at, read=False) for at in _before(rows, reader)]
         if any(_covers(parts, own, start) for parts in writes):
             yield -1 if any(_covers(parts, own, end - 1) for parts in writes) else 1
 

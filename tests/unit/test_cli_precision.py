@@ -699,7 +699,14 @@ def test_precision_picture_names_errors_that_have_no_place_on_its_axis(capsys, t
     call(capsys, "big.npz", "--product", "910b", "--cube-math-type", "2", "--picture", "p.svg")
     assert "<!-- inf -->" in (tmp_path / "p.svg").read_text()
     call(capsys, "big.npz", "--product", "910b", "--cube-math-type", "0", "--picture", "q.svg")
-    assert "<!-- inf -->" not in (tmp_path / "q.svg").read_text()
+    drawn = (tmp_path / "q.svg").read_text()
+    assert "<!-- inf -->" not in drawn
+    decades = [
+        int(label.translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")))
+        for label in re.findall("<!-- 10(.+) -->", drawn)
+    ]
+    assert decades == list(range(decades[0], decades[-1] + 1))
+    assert decades[0] < decades[-1] < 0
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
-from numba.core import compiler, debuginfo, errors, ir, lowering, postproc, typeinfer, types, utils
+from llvmlite import ir as llvm_ir
+from numba.core import compiler, debuginfo, errors, interpreter, ir, lowering, postproc, typeinfer, types, utils
 from numba.core.registry import cpu_target
 from numba.core.runtime import _nrt_python, rtsys
 
@@ -77,9 +78,15 @@ def test_operators_give_what_numba_gives(function, numbers, second):
 @pytest.mark.parametrize("fails", [False, True])
 def test_compiler_is_left_as_it_was(fails):
     holders = cpu_target.typing_context, cpu_target.target_context, errors.termcolor()
-    replaced = ("resolve_function_type", "get_abi_sizeof", "pack_value", "_markup")
+    replaced = ("resolve_function_type", "_markup")
     methods = ir.Inst._rec_list_vars, postproc.PostProcessor.run
+    contexts = type(cpu_target.typing_context), type(cpu_target.target_context)
     helpers = (
+        *((context, "refresh") for context in contexts),
+        (contexts[1], "get_abi_sizeof"),
+        (contexts[1], "pack_value"),
+        (interpreter, "peep_hole_delete_with_exit"),
+        (typeinfer, "TypeInferer"),
         (typeinfer, "new_error_context"),
         (lowering, "new_error_context"),
         (errors.WarningsFixer, "catch_warnings"),
@@ -106,6 +113,30 @@ def test_compiler_is_left_as_it_was(fails):
     assert all(getattr(holder, name) is value for (holder, name), value in zip(helpers, before, strict=True))
     assert listeners == _pipeline.ffi.lib._lock._cblist != []
     assert gc.isenabled()
+
+
+def test_compilation_leaves_nothing_that_only_a_collection_would_find():
+    @_jit.jit
+    def inner(values, factor):
+        total = np.int64(0)
+        for value in values:
+            total += value * factor if value > 2 else factor
+        return total
+
+    @_jit.jit
+    def outer(values):
+        return inner(values, 3)
+
+    kinds = llvm_ir.Instruction, typeinfer.TypeVar, ir.Assign
+    gc.collect()
+    before = sum(issubclass(type(one), kinds) for one in gc.get_objects())
+    gc.disable()
+    try:
+        assert outer(np.arange(5)) == 30
+        after = sum(issubclass(type(one), kinds) for one in gc.get_objects())
+    finally:
+        gc.enable()
+    assert after - before < 100
 
 
 def test_code_is_compiled_where_errors_have_no_colours(tmp_path):
