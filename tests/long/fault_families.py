@@ -23,12 +23,14 @@ from tests.oracles.sync_removal import conflicts, unordered
 
 FAMILIES = {
     "tiles left stale, another result": ("load dropped", "copy on the chip dropped"),
+    "tiles left as filled, another result": ("load dropped", "copy on the chip dropped"),
     "barrier gone that guards rows": ("barrier dropped",),
     "holes in outputs": ("store dropped", "store too short"),
     "additions left on": ("atomic off dropped",),
     "buffers overrun": ("load too long", "copy on the chip too long", "computation too long"),
 }
 """Effect, and the classes that may have it, in one row or in every tile."""
+_MARKS = (*SYNC_OPS, Op.ALLOC_TENSOR, Op.FREE_TENSOR)
 _BRUTE_ROWS = 330
 """Barriers of longer programs are not judged: pairs of rows are looked at byte by byte."""
 
@@ -39,14 +41,37 @@ def family_of(fault: ProgramFault, subject: Subject, execution: Execution) -> st
     if family is None:
         return None
     rows = fault.programs[fault.core]
+    if family == "tiles left stale, another result" and is_filled(subject.programs()[fault.core], fault.row):
+        family = "tiles left as filled, another result"
     has_effect = {
         "tiles left stale, another result": lambda: _outputs(execution) != _outputs(subject.execution),
+        "tiles left as filled, another result": lambda: _outputs(execution) != _outputs(subject.execution),
         "barrier gone that guards rows": lambda: _is_unguarded(rows, subject),
         "holes in outputs": lambda: _has_hole(execution) and not _has_hole(subject.execution),
         "additions left on": lambda: any(_adds_at_end(one) for one in fault.programs),
         "buffers overrun": lambda: bool(subject.launch.buffers) and _overruns(rows),
     }[family]()
     return family if has_effect else None
+
+
+def is_filled(rows: np.ndarray, at: int) -> bool:
+    """Return whether rows before ``at`` wrote all that it writes, and nothing has read that: no earlier tile is there.
+
+    Without the row, what reads the bytes gets the fill of its own tile: the very rows of a tile that has nothing
+    to load, as where a window lies in the padding, so that no check of rows can tell.
+    """
+    touched = touched_bytes(rows[at])
+    left = {where: set(touched[where, access]) for where, access in touched if access == WRITE}
+    if not left:
+        return False
+    for row in rows[:at][::-1]:
+        if not any(left.values()) or row["op"] in _MARKS:
+            continue
+        for (where, access), span in touched_bytes(row).items():
+            if access != WRITE and left.get(where, set()) & span:
+                return False
+            left[where] = left.get(where, set()) - span
+    return not any(left.values())
 
 
 def _outputs(execution: Execution, before: Mapping[str, np.ndarray] | None = None) -> bytes | None:

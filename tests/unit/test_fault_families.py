@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npu_sim.isa.op import Op, Pipe, Space
+from npu_sim.isa.op import Data, Op, Pipe, Space
+from npu_sim.isa.row import INSTR
 from tests.cases.fault_subjects import subjects
 from tests.cases.program_faults import ProgramFault
-from tests.long.fault_families import family_of
+from tests.long.fault_families import family_of, is_filled
 
 
 def _family(kernel, kind, change):
@@ -55,3 +56,26 @@ def test_a_fault_is_of_a_family_by_its_effect(kernel, kind, change, family):
     assert (_family(kernel, kind, change) or "none").startswith(family)
     assert _family(kernel, kind, _unchanged) is None
     assert _family(kernel, "wait dropped", change) is None
+
+
+def _tile(*rows):
+    """Return rows of one tile in UB: ``(op, source space, source, destination space, destination)``, 64 bytes each."""
+    made = np.zeros(len(rows), INSTR)
+    for row, (op, source, at, target, to) in zip(made, rows, strict=True):
+        row["op"], row["src0_space"], row["src0"], row["dst_space"], row["dst"] = op, source, at, target, to
+        row["pipe"] = Pipe.MTE3 if target == Space.GM else Pipe.MTE2
+        row["block_count"], row["block_len"], row["dtype"] = 1, 2, Data.FP16
+    return made
+
+
+def test_a_tile_is_filled_where_its_own_rows_wrote_what_the_load_writes_and_nothing_read_it():
+    load = Op.DATA_COPY, Space.GM, 0, Space.UB, 64
+    fill = Op.DATA_COPY, Space.GM, 64, Space.UB, 64
+    half = Op.DATA_COPY, Space.GM, 64, Space.UB, 96
+    read = Op.DATA_COPY, Space.UB, 64, Space.GM, 0
+    assert is_filled(_tile(fill, load), 1)
+    assert not is_filled(_tile(fill, read, load), 2)
+    assert is_filled(_tile(fill, read, fill, load), 3)
+    assert not is_filled(_tile(half, load), 1)
+    assert not is_filled(_tile(fill, half, read, load), 3)
+    assert not is_filled(_tile(load), 0)
