@@ -36,7 +36,7 @@ def print_comparison(report: ComparisonReport, screen: Console) -> None:
 
 def _words(report: ComparisonReport) -> str:
     elements = counted(report.element_count, "element")
-    if report.nan_count == report.element_count:
+    if report.max_ulps is None:
         return f"no element can be compared: {report.nan_count} of {elements} NaN on one side only"
     words = f"{report.equal_count} of {elements} equal ({report.equal_count / report.element_count:.2%})"
     others = f", {report.nan_count} NaN on one side only; the others" if report.nan_count else ","
@@ -99,6 +99,9 @@ def _row(one: WorstElement) -> tuple[str, ...]:
 def _print_fits(report: ComparisonReport, screen: Console) -> None:
     own = report.left if report.fitted == "right" else report.right
     print_prose(screen, f"{own.words}, with other models of the Cube's additions, against the {report.fitted} side:")
-    rows = [(fit.model, str(fit.equal_count), str(fit.max_ulps)) for fit in report.models[:_FITS_SHOWN]]
+    rows = [
+        (fit.model, str(fit.equal_count), "-" if fit.max_ulps is None else str(fit.max_ulps))
+        for fit in report.models[:_FITS_SHOWN]
+    ]
     for table in fitted_tables(("model", "elements equal", "max ULP"), rows, width=screen.width, left=("model",)):
         screen.print(table)

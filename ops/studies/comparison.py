@@ -207,8 +207,8 @@ def compare(
         element_count=distances.size,
         equal_count=int(np.count_nonzero(distances == 0)),
         nan_count=int(np.count_nonzero(distances < 0)),
-        max_ulps=int(known.max(initial=0)),
-        mean_ulps=float(known.mean()) if known.size else 0.0,
+        max_ulps=_largest_distance(distances),
+        mean_ulps=float(known.mean()) if known.size else None,
         histogram=histogram(distances),
         worst=tuple(_worst(one, kind.gradient, tensors, golden, arrays, distances)),
         models=tuple(sorted(fits, key=lambda fit: -fit.equal_count)),
@@ -275,9 +275,14 @@ def _of_one_type(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def _fit(model: str, gradient: np.ndarray, other: np.ndarray) -> ModelFit:
     distances = ulp_distance(*_of_one_type(gradient, other))
-    return ModelFit(
-        model=model, equal_count=int(np.count_nonzero(distances == 0)), max_ulps=int(distances.max(initial=0))
-    )
+    equal_count = int(np.count_nonzero(distances == 0))
+    return ModelFit(model=model, equal_count=equal_count, max_ulps=_largest_distance(distances))
+
+
+def _largest_distance(distances: npt.NDArray[np.int64]) -> int | None:
+    """Return the largest of distances in ULP; None if no element has one (negative: NaN on one side only)."""
+    largest = int(distances.max(initial=-1))
+    return None if largest < 0 else largest
 
 
 def _golden(goldens: Goldens, emulated: _Result | None) -> tuple[npt.NDArray[np.float64], Tensors]:

@@ -80,13 +80,13 @@ class ModelFit:
         Name of the `Accumulation`.
     equal_count : int
         Elements with equal bits, NaN equal to NaN and zeros of both signs equal.
-    max_ulps : int
-        Largest distance of the others, NaN left aside.
+    max_ulps : int, optional
+        Largest distance of the others, NaN left aside; None if no element has one.
     """
 
     model: str
     equal_count: int
-    max_ulps: int
+    max_ulps: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +107,8 @@ class ComparisonReport:
         Type whose ULPs are counted: the shorter of both, to which the other is rounded.
     element_count, equal_count, nan_count : int
         Elements; those with equal bits; those of which one is NaN, which have no distance.
-    max_ulps : int
-        Largest distance.
-    mean_ulps : float
-        Mean distance of elements that have one.
+    max_ulps, mean_ulps : int and float, optional
+        Largest and mean distance of elements that have one; None if none has.
     histogram : tuple of Bin
         Distances by powers of two.
     worst : tuple of WorstElement
@@ -133,8 +131,8 @@ class ComparisonReport:
     element_count: int
     equal_count: int
     nan_count: int
-    max_ulps: int
-    mean_ulps: float
+    max_ulps: int | None
+    mean_ulps: float | None
     histogram: tuple[Bin, ...]
     worst: tuple[WorstElement, ...]
     models: tuple[ModelFit, ...]

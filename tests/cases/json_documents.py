@@ -408,16 +408,15 @@ def _validation() -> Any:
 
 
 def _comparisons(folder: Path) -> list[Any]:
-    """Return comparisons of a call with another, and with a dump in which one element is NaN."""
+    """Return comparisons of a call with another, and with dumps in which one element is NaN and in which all are."""
     emulated = ("compare", "--layer", "stem", "--left", "product=910b", "--right")
-    dump = folder / "dw.bin"
     values = np.zeros((16, 1, 3, 3), np.float32)
-    values[0, 0, 0, 0] = np.nan
-    values.tofile(dump)
-    return [
-        _printed(*emulated, "product=910b,accumulation=serial"),
-        _printed(*emulated, f"{dump},dtype=fp32"),
-    ]
+    made = [_printed(*emulated, "product=910b,accumulation=serial")]
+    for gone in (1, None):
+        values.reshape(-1)[:gone] = np.nan
+        values.tofile(dump := folder / "dw.bin")
+        made.append(_printed(*emulated, f"{dump},dtype=fp32"))
+    return made
 
 
 def schemas() -> dict[str, str]:

@@ -16,5 +16,16 @@ damaged_files        3 min: damaged files of captured layers
 damaged_inputs       2 min: captures, case files, results and self-tests whose values are wrong
 wild_rows            6 min: any 128 bytes as an instruction, between guard pages
 wild_programs        37 min: programs that nobody verified, through everything that reads rows, bounds checked
+wild_tilings         22 min: kernels in C++ whose tiling structs are wrong
+fault_harness        2 min: what the checkers say of kernels with a fault in a flag, barrier, copy or buffer
+race_bites           2 min: whether the order constructed for a race changes the result
+value_faults         2 min: where `diverge` ends for values that are wrong in the right order
+source_faults        some seconds: bugs in C++ kernels, found at their lines
+foreign_calls        8 min: recorded calls of other programs on all series
+forward_calls        4 min: forward convolutions and poolings, exact on integers, bounded on reals
+transcendental       1 min: exp and ln of all float32 whose result could be rounded the wrong way
+advice_signs         some seconds: the changes that `perf` advises, made and timed anew
+tuned_tilings        1 min: the tilings that `perf --tune` finds beside the fastest of all
+moved_times          some seconds: low and high times of launches beside those of all their cores
 ==================== ==========================================================================================
 """

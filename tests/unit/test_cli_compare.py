@@ -279,11 +279,15 @@ def test_nothing_is_said_of_distances_where_no_element_can_be_compared(tmp_path,
     shape = STEM.weight_shape
     for name, values in {"all": np.full(shape, np.nan), "half": np.where(np.arange(shape[0]) % 2, np.nan, 0.0)}.items():
         np.save(tmp_path / f"{name}.npy", np.broadcast_to(values.T, shape[::-1]).T.astype(np.float32))
-    texts = []
+    texts, distances = [], []
     for name in ("all", "half"):
-        right = ["--right", str(tmp_path / f"{name}.npy")]
+        right = ["--right", str(tmp_path / f"{name}.npy"), "--json", str(tmp_path / "r.json")]
         assert main(["compare", "--layer", "stem", "--left", "product=910b", *right]) == 1
         texts.append(" ".join(capsys.readouterr().out.split()))
+        report = json.loads((tmp_path / "r.json").read_text())
+        distances.append([report["max_ulps"], report["mean_ulps"], *(fit["max_ulps"] for fit in report["models"])])
+    assert set(distances[0]) == {None}
+    assert min(distances[1]) > 0
     count = np.prod(shape)
     assert f"no element can be compared: {count} of {count} elements NaN on one side only" in texts[0]
     assert not any(words in texts[0] for words in ("apart", "on average", "max ULP"))

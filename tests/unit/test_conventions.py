@@ -189,3 +189,11 @@ def test_import_of_the_packages_compiles_nothing_and_needs_no_command_line() -> 
         "assert not {'typer', 'rich', 'matplotlib', 'torch'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_table_of_long_runs_lists_every_run() -> None:
+    folder = ROOT / "tests/long"
+    runs = {path.stem for path in folder.glob("*.py") if 'if __name__ == "__main__":' in path.read_text("utf-8")}
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8"))) or ""
+    listed = re.findall(r"^(\w+) +\S", text, re.MULTILINE)
+    assert runs <= set(listed)
