@@ -3,7 +3,7 @@
 **Lives.** What a pipe writes between its wait for a flag and its set of the flag of that number back belongs to the
 handshake: the buffer is handed over full and comes back free. Once a reader of these bytes has handed the flag back
 and the writer has taken it again, their content is over, and reading it is a stale read unless something wrote them
-anew (`_is_stale`). ASSUMED: one flag number in both directions guards one buffer; where a write lies in several
+anew (`scan_lives`). ASSUMED: one flag number in both directions guards one buffer; where a write lies in several
 handshakes with the reader, all must have turned. What a later write replaced in part is no stale read any more: the
 next tile is smaller, and lanes behind its end that instructions read because they take whole fractals are not used.
 
@@ -22,6 +22,7 @@ import numpy as np
 
 from npu_sim._jit import Int, jit
 from npu_sim.engines.hazards_book import (
+    ALWAYS,
     BLOCK_CELLS,
     CHIP_BASE,
     CORE,
@@ -75,30 +76,23 @@ def _behind_equal(cells: np.ndarray, c: Int, c1: Int, entry: Int) -> Int:
 
 
 @jit
-def _is_stale(slots: np.ndarray, book: np.ndarray, lives: np.ndarray, turned: np.ndarray, c: Int, space: Int) -> bool:
-    """Return whether a reader handed the content of cell ``c`` back and its writer has taken the buffer again."""
-    entry = slots[0, c]
-    serial, writer = entry >> 3, entry & 7
-    if serial < book[CHIP_BASE] or book[TURNED + writer] <= serial:
-        return False
+def _given_back(book: np.ndarray, lives: np.ndarray, turned: np.ndarray, entry: Int, q: Int) -> Int:
+    """Return the entry before which a read of pipe ``q`` ends the life of what ``entry`` wrote; 0 if none does.
+
+    Its writer has taken every flag of ``q`` again that it held then, and all that it wrote is still there.
+    """
+    serial, writer, events = entry >> 3, entry & 7, book[EVENTS]
+    if entry <= 0 or serial < book[CHIP_BASE] or book[TURNED + writer] <= serial:
+        return ZERO
     row = serial & (LIVES - 1)
-    if lives[row, 0] != serial or lives[row, 3] != 0:
-        return False
-    events = book[EVENTS]
-    for q in range(1, PIPE_COUNT):
-        if book[USED + SLOTS * space + q] == 0:
-            continue
-        consumed = slots[q, c]
-        held = lives[row, 1] >> (q * events) & ((ONE << events) - 1)
-        if held == 0 or consumed <= entry:
-            continue
-        is_over = True
-        for event in range(events):
-            if held >> event & 1 and turned[(q * PIPE_COUNT + writer) * events + event] <= consumed >> 3:
-                is_over = False
-        if is_over:
-            return True
-    return False
+    held = lives[row, 1] >> (q * events) & ((ONE << events) - 1)
+    if held == 0 or lives[row, 0] != serial or lives[row, 3] != 0:
+        return ZERO
+    oldest = ALWAYS >> 3
+    for event in range(events):
+        if held >> event & 1:
+            oldest = min(oldest, turned[(q * PIPE_COUNT + writer) * events + event])
+    return oldest << 3
 
 
 @jit
@@ -126,14 +120,26 @@ def scan_lives(
 ) -> None:
     """Report the cells ``[c0, c1)`` whose content is over; histories of parts of a cell are not asked."""
     base = book[SPACE + 4 * space]
-    c = c0
-    while c < c1:
-        first, entry = c, slots[0, c]
-        c += 1
-        if entry <= 0 or book[TURNED + (entry & 7)] <= entry >> 3:
-            c = _behind_equal(slots[0], c, c1, entry)
-        elif _is_stale(slots, book, lives, turned, first, space):
-            report(book, findings, STALE, entry, space, (first - base) * 32, np.int64(32), ZERO)
+    writers = slots[0]
+    for q in range(1, PIPE_COUNT):
+        if book[USED + SLOTS * space + q] == 0:
+            continue
+        readers = slots[q]
+        # two rows are remembered: what was loaded into a filled map takes turns with the fill
+        entry, limit, other, other_limit = ZERO, ZERO, ZERO, ZERO
+        c = c0
+        while c < c1:
+            if writers[c] != entry:
+                entry, limit, other, other_limit = other, other_limit, entry, limit
+            if writers[c] != entry:
+                entry = writers[c]
+                limit = _given_back(book, lives, turned, entry, np.int64(q))
+            if limit <= max(entry, ZERO):
+                c = _behind_equal(writers, c + 1, c1, entry)
+                continue
+            if entry < readers[c] < limit:
+                report(book, findings, STALE, entry, space, (c - base) * 32, np.int64(32), ZERO)
+            c += 1
 
 
 @jit
@@ -250,6 +256,24 @@ def _judge_nodes(
     if missing != 0 and init_floor > 0:
         start = cell_start + _mask_start(missing)
         report(book, findings, UNINITIALISED, ZERO, space, start, _mask_length(missing), ZERO)
+
+
+@jit
+def quiet_until(
+    slots: np.ndarray, book: np.ndarray, slot: Int, c0: Int, c1: Int, limits: Int, floor: Int, init_floor: Int
+) -> Int:
+    """Return the first of the cells ``[c0, c1)`` of which one slot means something for the current access, or ``c1``.
+
+    It is all that nearly every access needs, and small enough to stand in the caller.
+    """
+    cells = slots[slot]
+    c, core_floor = c0, book[CORE_BASE] * 8
+    while c < c1:
+        entry = cells[c]
+        if entry < init_floor or entry < 0 or entry > book[limits + (entry & 7)] or floor <= entry < core_floor:
+            return c
+        c = _behind_equal(cells, c + 1, c1, entry)
+    return c1
 
 
 @jit

@@ -41,7 +41,7 @@ from npu_sim.engines.hazards_book import (
     ZERO,
     report,
 )
-from npu_sim.engines.hazards_cells import end_lives, keep_foreign, scan, scan_lives, set
+from npu_sim.engines.hazards_cells import end_lives, keep_foreign, quiet_until, scan, scan_lives, set
 from npu_sim.isa.codes import Pipe
 from npu_sim.isa.footprint import ATOMIC_ADD, READ, WRITE
 
@@ -87,6 +87,9 @@ def _touch_cells(
         elif access == READ:
             own_code, core_code = RAW, CORE_RAW
         init = init_floor if slot == 0 else ZERO
+        quiet = quiet_until(slots, book, np.int64(slot), c0, c1, limits, floor, init)
+        if quiet == c1:
+            continue
         scan(
             slots,
             nodes,
@@ -94,7 +97,7 @@ def _touch_cells(
             findings,
             lives,
             np.int64(slot),
-            c0,
+            quiet,
             c1,
             mask,
             limits,
