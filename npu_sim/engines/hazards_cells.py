@@ -126,7 +126,10 @@ def scan_lives(
             continue
         readers = slots[q]
         # two rows are remembered: what was loaded into a filled map takes turns with the fill
-        entry, limit, other, other_limit = ZERO, ZERO, ZERO, ZERO
+        entry: Int = ZERO
+        limit: Int = ZERO
+        other: Int = ZERO
+        other_limit: Int = ZERO
         c = c0
         while c < c1:
             if writers[c] != entry:

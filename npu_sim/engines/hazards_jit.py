@@ -28,6 +28,7 @@ from npu_sim.engines.hazards_book import (
     BAD_EVENT,
     BAD_PIPE,
     BARRIER_PIPES,
+    BLOCK_CELLS,
     BLOCK_LIMIT,
     BY_HANDSHAKES,
     CHIP_BASE,
@@ -368,7 +369,16 @@ def unwritten(shadow: Any, tensor: Int, hole: np.ndarray) -> Int:
     start, missing = tensors[tensor, 0], np.int64(0)
     end, born = start + tensors[tensor, 1], shadow.births[tensor] * 8
     base = book[SPACE + 4 * GM]
-    for cell in range(start >> 5, (end + 31) >> 5):
+    cell, cells_end, writers = (start >> 5) - 1, (end + 31) >> 5, slots[0, base:]
+    while cell + 1 < cells_end:
+        cell += 1
+        # of a block that was written as a whole only the last cell is looked at: it may be the last store before a hole
+        if cell + BLOCK_CELLS <= cells_end and (missing == 0 or hole[2] != 0):
+            block, oldest = writers[cell : cell + BLOCK_CELLS], ALWAYS
+            for i in range(BLOCK_CELLS):
+                oldest = min(oldest, block[i])
+            if oldest >= max(born, ONE):
+                cell += BLOCK_CELLS - 1
         written, last = ZERO, ZERO
         for slot in range(4):
             entry = slots[slot, base + cell]

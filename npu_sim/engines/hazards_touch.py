@@ -59,11 +59,16 @@ def _touch_cells(
     entry: Int,
     limits: Int,
     c0: Int,
-    c1: Int,
+    length: Int,
     mask: Int,
     init_floor: Int,
+    repeats: Int,
+    step: Int,
 ) -> None:
-    """Check an access to the bytes ``mask`` of cells ``[c0, c1)`` against every slot that matters, then record it."""
+    """Check an access to the bytes ``mask`` of cells against every slot that matters, then record it.
+
+    They are ``[c0, c0 + length)`` and those ``step`` cells further on, ``repeats`` times.
+    """
     pipe = entry & 7
     on_chip = space != GM
     reader = pipe if pipe != Pipe.S else SCALAR_READER
@@ -87,26 +92,14 @@ def _touch_cells(
         elif access == READ:
             own_code, core_code = RAW, CORE_RAW
         init = init_floor if slot == 0 else ZERO
-        quiet = quiet_until(slots, book, np.int64(slot), c0, c1, limits, floor, init)
-        if quiet == c1:
-            continue
-        scan(
-            slots,
-            nodes,
-            book,
-            findings,
-            lives,
-            np.int64(slot),
-            quiet,
-            c1,
-            mask,
-            limits,
-            own_code,
-            core_code,
-            floor,
-            init,
-            space,
-        )
+        for i in range(repeats):
+            first = c0 + i * step
+            quiet = quiet_until(slots, book, np.int64(slot), first, first + length, limits, floor, init)
+            if quiet < first + length:
+                scan(
+                    slots, nodes, book, findings, lives, np.int64(slot), quiet, first + length, mask, limits, own_code,
+                    core_code, floor, init, space,
+                )  # fmt: skip
     target: Int = ZERO
     foreign = ZERO
     if on_chip:
@@ -116,13 +109,15 @@ def _touch_cells(
         target, foreign = GM_READER if pipe != Pipe.S else GM_SCALAR_READER, FOREIGN_READER
     elif access == ATOMIC_ADD:
         target, foreign = np.int64(1 if pipe == Pipe.MTE3 else 2), FOREIGN_ATOMIC
-    if foreign != 0 and floor != core_floor:
-        keep_foreign(slots, nodes, book, target, foreign, c0, c1, mask)
-    if on_chip and access == READ:
-        scan_lives(slots, book, findings, lives, turned, c0, c1, space)
-    elif on_chip:
-        end_lives(slots, book, lives, c0, c1)
-    set(slots, nodes, book, target, c0, c1, mask, entry, space)
+    for i in range(repeats):
+        first = c0 + i * step
+        if foreign != 0 and floor != core_floor:
+            keep_foreign(slots, nodes, book, target, foreign, first, first + length, mask)
+        if on_chip and access == READ:
+            scan_lives(slots, book, findings, lives, turned, first, first + length, space)
+        elif on_chip:
+            end_lives(slots, book, lives, first, first + length)
+        set(slots, nodes, book, target, first, first + length, mask, entry, space)
 
 
 @jit
@@ -164,9 +159,11 @@ def _touch_bytes(
             entry,
             limits,
             base + cell,
-            base + behind,
+            behind - cell,
             mask,
             init_floor,
+            ONE,
+            ZERO,
         )
         start = behind * 32
 
@@ -217,6 +214,13 @@ def touch_run(
         if access != WRITE and tensors[tensor, 3] == 0:
             init_floor = births[tensor] * 8
     elif book[GM_ONLY] != 0:
+        return
+    end = start + (repeats - 1) * stride + length
+    if (start | length | stride) & 31 == 0 and low <= start and end <= (high if init_floor == 0 else data_end):
+        _touch_cells(
+            slots, nodes, book, findings, lives, turned, space, access, entry, limits,
+            book[SPACE + 4 * space] + (start >> 5), length >> 5, FULL, init_floor, repeats, stride >> 5,
+        )  # fmt: skip
         return
     first, last = ZERO, repeats
     if start < low or start + (repeats - 1) * stride + length > high:

@@ -64,6 +64,29 @@ def test_holes_name_the_store_before_them_else_the_one_behind(stores):
     assert (found.other_core, found.other_site) == (0, 10 + first)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_holes_of_long_outputs_are_those_of_a_search_byte_by_byte(seed):
+    rng = np.random.default_rng(seed)
+    cuts = np.unique(np.append(rng.integers(0, 640, 40), np.arange(0, 641, 32))) * 32
+    pieces = np.column_stack([cuts[:-1], cuts[1:]])
+    gone = np.flatnonzero(cuts == 64 * 32 * seed) if seed % 2 else rng.permutation(len(pieces))[: 1 + seed % 3]
+    kept = np.delete(pieces, gone, axis=0)
+    written = np.zeros(cuts[-1], bool)
+    for start, end in kept:
+        written[start:end] = True
+    missing = np.flatnonzero(~written)
+    before = np.flatnonzero(kept[:, 1] <= missing[0])
+    builder, gm = _stores(*kept.tolist()), GlobalMemory()
+    gm.add("y", int(cuts[-1]), initialised=False, is_output=True)
+    rows = builder.rows
+    rows["site"] = np.arange(len(rows))
+    stores = np.flatnonzero(rows["op"] == Op.DATA_COPY_PAD)
+    [found] = run_hazards(builder.launch(gm), PRODUCT)
+    assert (found.start, found.start + found.length) == (missing[0], missing[-1] + 1)
+    assert f" {len(missing)} of {cuts[-1]} bytes " in str(found)
+    assert found.other_site == stores[before[-1] if len(before) else 0]
+
+
 def test_outputs_nobody_writes_are_holes_if_they_are_asked_for():
     launch = _stores().launch(_memory())
     assert run_hazards(launch, PRODUCT) == []
