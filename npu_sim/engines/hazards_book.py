@@ -10,6 +10,12 @@ from npu_sim._jit import Int, jit
 from npu_sim.isa.codes import Pipe, Space
 
 SLOTS = 7
+REGIONS = SLOTS
+"""Row of `Shadow.slots` behind them, of words for regions of GM: bits of the slots that any cell there ever had."""
+REGION_BITS = 11
+"""A region is that many bits of a cell's number: 64 KiB."""
+REGIONS_ASKED = 64
+"""Of an access to more regions every slot counts as used."""
 SPACES = 7
 PIPES = 8
 NODE_FIELDS = 3
@@ -84,7 +90,7 @@ ALWAYS = np.int64(1) << 62
 FULL = np.int64(0xFFFFFFFF)
 ZERO = np.int64(0)
 ONE = np.int64(1)
-BLOCK_CELLS = 64
+BLOCK_CELLS = 16
 PIPE_COUNT = 7
 ALL = np.int64(Pipe.ALL)
 GM = np.int64(Space.GM)
@@ -100,8 +106,8 @@ class Shadow(NamedTuple):
 
     Attributes
     ----------
-    slots : int64[7, cells]
-        Shadow cells, on-chip spaces first, then the GM arena.
+    slots : int64[7 + 1, cells]
+        Shadow cells, on-chip spaces first, then the GM arena; and `REGIONS`.
     nodes : int64[capacity, 3]
         Byte mask, entry, next; node 0 is unused; free ones are chained by ``next``.
     book : int64[BOOK_LENGTH or more]

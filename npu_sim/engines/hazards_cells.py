@@ -43,6 +43,9 @@ from npu_sim.engines.hazards_book import (
     PIPE_RAW,
     PIPE_WAW,
     RAW,
+    REGION_BITS,
+    REGIONS,
+    REGIONS_ASKED,
     SERIAL,
     SLOTS,
     SPACE,
@@ -101,7 +104,7 @@ def end_lives(slots: np.ndarray, book: np.ndarray, lives: np.ndarray, c0: Int, c
     c = c0
     while c < c1:
         entry = slots[0, c]
-        c = _behind_equal(slots[0], c + 1, c1, entry)
+        c = _behind_equal(slots[0], c, c1, entry)
         row = (entry >> 3) & (LIVES - 1)
         if entry > 0 and lives[row, 0] == entry >> 3 and entry >> 3 != book[SERIAL]:
             lives[row, 3] = 1
@@ -138,7 +141,7 @@ def scan_lives(
                 entry = writers[c]
                 limit = _given_back(book, lives, turned, entry, np.int64(q))
             if limit <= max(entry, ZERO):
-                c = _behind_equal(writers, c + 1, c1, entry)
+                c = _behind_equal(writers, c, c1, entry)
                 continue
             if entry < readers[c] < limit:
                 report(book, findings, STALE, entry, space, (c - base) * 32, np.int64(32), ZERO)
@@ -262,6 +265,20 @@ def _judge_nodes(
 
 
 @jit
+def used_slots(slots: np.ndarray, book: np.ndarray, c0: Int, c1: Int, space: Int) -> Int:
+    """Return the bits of the slots that a cell among ``[c0, c1)`` may ever have had."""
+    used = ZERO
+    first, last = c0 >> REGION_BITS, (c1 - 1) >> REGION_BITS
+    if space == GM and last - first < REGIONS_ASKED:
+        for region in range(first, last + 1):
+            used |= slots[REGIONS, region]
+        return used
+    for slot in range(SLOTS):
+        used |= book[USED + SLOTS * space + slot] << slot
+    return used
+
+
+@jit
 def quiet_until(
     slots: np.ndarray, book: np.ndarray, slot: Int, c0: Int, c1: Int, limits: Int, floor: Int, init_floor: Int
 ) -> Int:
@@ -275,7 +292,7 @@ def quiet_until(
         entry = cells[c]
         if entry < init_floor or entry < 0 or entry > book[limits + (entry & 7)] or floor <= entry < core_floor:
             return c
-        c = _behind_equal(cells, c + 1, c1, entry)
+        c = _behind_equal(cells, c, c1, entry)
     return c1
 
 
@@ -395,6 +412,9 @@ def set(
 ) -> None:
     """Make ``entry`` the last access of the bytes ``mask`` of cells ``[c0, c1)``."""
     book[USED + SLOTS * space + slot] = 1
+    if space == GM:
+        for region in range(c0 >> REGION_BITS, ((c1 - 1) >> REGION_BITS) + 1):
+            slots[REGIONS, region] |= ONE << slot
     if mask != FULL:
         for c in range(c0, c1):
             _set_part(slots, nodes, book, slot, c, mask, entry)

@@ -490,7 +490,7 @@ def _new_shadow(product: Product, table: npt.NDArray[np.int64]) -> kept.Shadow:
     flags = 7 * 7 * product.core.event_count
     reserve("What the checks know of the memory of a launch", kept.SLOTS * cells * 8)
     return kept.Shadow(
-        slots=np.zeros((kept.SLOTS, cells), np.int64),
+        slots=np.zeros((kept.SLOTS + 1, cells), np.int64),
         nodes=_empty_nodes(_FIRST_NODES),
         book=book,
         flags=np.zeros(flags, np.int64),

@@ -33,7 +33,6 @@ from npu_sim.engines.hazards_book import (
     SCALAR_READER,
     SLOTS,
     SPACE,
-    USED,
     WAR,
     WAW,
     WRITE_BEYOND,
@@ -41,7 +40,7 @@ from npu_sim.engines.hazards_book import (
     ZERO,
     report,
 )
-from npu_sim.engines.hazards_cells import end_lives, keep_foreign, quiet_until, scan, scan_lives, set
+from npu_sim.engines.hazards_cells import end_lives, keep_foreign, quiet_until, scan, scan_lives, set, used_slots
 from npu_sim.isa.codes import Pipe
 from npu_sim.isa.footprint import ATOMIC_ADD, READ, WRITE
 
@@ -78,8 +77,9 @@ def _touch_cells(
         # What other cores left in a buffer does not exist.
         floor = book[CHIP_FLOOR] * 8
         init_floor = book[CHIP_BASE] * 8 if access == READ else ZERO
+    used = used_slots(slots, book, c0, c0 + (repeats - 1) * step + length, space)
     for slot in range(SLOTS):
-        if slot > 0 and book[USED + SLOTS * space + slot] == 0:
+        if slot > 0 and used >> slot & 1 == 0:
             continue
         is_reader = slot > 0 if on_chip else slot > 3
         if is_reader and (access == READ or (on_chip and slot == reader)):
@@ -111,7 +111,7 @@ def _touch_cells(
         target, foreign = np.int64(1 if pipe == Pipe.MTE3 else 2), FOREIGN_ATOMIC
     for i in range(repeats):
         first = c0 + i * step
-        if foreign != 0 and floor != core_floor:
+        if foreign != 0 and floor != core_floor and used >> target & 1 != 0:
             keep_foreign(slots, nodes, book, target, foreign, first, first + length, mask)
         if on_chip and access == READ:
             scan_lives(slots, book, findings, lives, turned, first, first + length, space)
