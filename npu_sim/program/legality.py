@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -90,47 +90,61 @@ def verify_launch(launch: Launch, product: Product, *, programs: Programs | None
     list of Violation
         As `verify`, on cores of the launch's kind; rows are numbered through the phases of a core.
     """
-    found = _verified(launch, product, programs)
-    return _verified(launch, product, None) if found and programs is not None else found
+    return verify_launches([launch], product, programs=None if programs is None else [programs])
 
 
-def _verified(launch: Launch, product: Product, programs: Programs | None) -> list[Violation]:
-    """Check every row, or one program of each kind."""
-    buffer = empty_rows(max(_CHUNK_ROWS, launch.step_rows))
-    batch, found, known = _Batch(product), [], set[bytes]()
-    for core in range(launch.core_count):
-        first = 0
-        core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
-        for phase in range(launch.phase_count):
-            if programs is not None and not launch.keeps_cores:
-                if programs.digests[phase][core] in known:
-                    first += int(programs.row_counts[phase, core])
-                    continue
-                known.add(programs.digests[phase][core])
-            for rows in issued_chunks(launch, core, phase, buffer, core_state):
-                found += batch.add(rows, core, first, launch.kind_of(core))
-                first += len(rows)
-    return found + batch.verified()
+def verify_launches(
+    launches: Sequence[Launch], product: Product, *, programs: Sequence[Programs] | None = None
+) -> list[Violation]:
+    """Return what is wrong with several launches, as `verify_launch` of each; `Violation.launch` says with which."""
+    if programs is None:
+        return _verified([(number, launch, None) for number, launch in enumerate(launches)], product)
+    found = _verified(list(zip(range(len(launches)), launches, programs, strict=True)), product)
+    wrong = sorted({violation.launch for violation in found})
+    return _verified([(number, launches[number], None) for number in wrong], product)
+
+
+def _verified(launches: Sequence[tuple[int, Launch, Programs | None]], product: Product) -> list[Violation]:
+    """Check every row of numbered launches, or one program of each kind."""
+    buffer = empty_rows(max([_CHUNK_ROWS, *(launch.step_rows for _, launch, _ in launches)]))
+    batches: dict[CoreKind, _Batch] = {}
+    found: list[Violation] = []
+    for number, launch, programs in launches:
+        known = set[bytes]()
+        for core in range(launch.core_count):
+            first, kind = 0, launch.kind_of(core)
+            batch = batches.setdefault(kind, _Batch(product, kind))
+            core_state = np.zeros(CORE_STATE_LENGTH, np.int64)
+            for phase in range(launch.phase_count):
+                if programs is not None and not launch.keeps_cores:
+                    if programs.digests[phase][core] in known:
+                        first += int(programs.row_counts[phase, core])
+                        continue
+                    known.add(programs.digests[phase][core])
+                for rows in issued_chunks(launch, core, phase, buffer, core_state):
+                    found += batch.add(rows, (number, core, first))
+                    first += len(rows)
+    found += [violation for batch in batches.values() for violation in batch.verified()]
+    return sorted(found, key=lambda violation: (violation.launch, violation.core, violation.row))
 
 
 class _Batch:
     """Rows of several cores of one kind, judged at once: most of the time of `verify` does not depend on how many."""
 
-    def __init__(self, product: Product) -> None:
+    def __init__(self, product: Product, kind: CoreKind) -> None:
         self._product = product
-        self._kind: CoreKind | None = None
+        self._kind = kind
         self._parts: list[np.ndarray] = []
         self._starts: list[int] = []
-        self._owners: list[tuple[int, int]] = []
+        self._owners: list[tuple[int, int, int]] = []
         self._count = 0
 
-    def add(self, rows: np.ndarray, core: int, first: int, kind: CoreKind) -> list[Violation]:
-        """Add the next rows of a core, from its row ``first`` on; return what is wrong with those before, if judged."""
-        found = self.verified() if kind != self._kind or self._count >= _CHUNK_ROWS else []
-        self._kind = kind
+    def add(self, rows: np.ndarray, owner: tuple[int, int, int]) -> list[Violation]:
+        """Add the next rows of a launch and core, from a row of it on; return what is wrong with those before."""
+        found = self.verified() if self._count >= _CHUNK_ROWS else []
         self._parts.append(join_rows([rows]))
         self._starts.append(self._count)
-        self._owners.append((core, first))
+        self._owners.append(owner)
         self._count += len(rows)
         return found
 
@@ -139,8 +153,9 @@ class _Batch:
         found = []
         for violation in verify(join_rows(self._parts), self._product, core_kind=self._kind):
             part = bisect_right(self._starts, violation.row) - 1
-            core, first = self._owners[part]
-            found.append(replace(violation, core=core, row=first + violation.row - self._starts[part]))
+            launch, core, first = self._owners[part]
+            row = first + violation.row - self._starts[part]
+            found.append(replace(violation, launch=launch, core=core, row=row))
         for kept in (self._parts, self._starts, self._owners):
             kept.clear()
         self._count = 0

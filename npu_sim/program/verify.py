@@ -111,7 +111,7 @@ def verify(rows: np.ndarray, product: Product, *, core_kind: CoreKind | None = N
     for first in range(0, len(rows), _CHUNK_ROWS):
         chunk = Chunk(rows[first : first + _CHUNK_ROWS], first, product)
         ops = chunk.rows["op"]
-        for op in np.unique(ops).tolist():
+        for op in _present(ops):
             index = np.flatnonzero(ops == op)
             if _is_supported(chunk, index, op):
                 _check_opcode(chunk, index, SPEC_OF_OP[op])
@@ -132,6 +132,12 @@ def _is_supported(chunk: Chunk, index: Index, op: int) -> bool:
     where = "a known opcode" if instruction is None else f"on {', '.join(sorted(instruction.archs))}"
     chunk.unsupported(index, _all(index), lambda row: f"must be {where}, not {chunk.product.arch}")
     return False
+
+
+def _present(ops: np.ndarray) -> list[int]:
+    """Return the opcodes that occur, lowest first."""
+    present: list[int] = np.flatnonzero(np.bincount(ops)).tolist()
+    return present
 
 
 def _all(index: Index) -> Flags:
@@ -230,7 +236,7 @@ def _check_addresses(chunk: Chunk) -> None:
     alignments = np.ones(256, np.int64)
     for space, alignment in ADDRESS_ALIGNMENT_BYTES.items():
         alignments[space] = alignment
-    for op in np.unique(chunk.rows["op"][touching]).tolist():
+    for op in _present(chunk.rows["op"][touching]):
         index = np.flatnonzero(touching & (chunk.rows["op"] == op))
         for name in ("src0", "src1", "dst"):
             if name in SPEC_OF_OP[op].fields:

@@ -16,7 +16,7 @@ from npu_sim.isa.op import Op
 from npu_sim.products import Product
 from npu_sim.program.finding_codes import CODES
 from npu_sim.program.launch import Launch
-from npu_sim.program.legality import programs_of, verify_launch
+from npu_sim.program.legality import programs_of, verify_launches
 from npu_sim.program.violation import Kind, Violation
 from npu_sim.report.record import to_json_text, to_plain
 from npu_sim.units import MIB
@@ -255,9 +255,10 @@ def check_launches(
     checked: list[CheckedLaunch] = []
     found: list[Violation] = []
     programs = [programs_of(launch) for launch in launches]
+    broken = verify_launches(launches, chip, programs=programs)
     for number, launch in enumerate(launches):
-        alone = (*verify_launch(launch, chip, programs=programs[number]), *run_buffers(launch, chip))
-        found += [replace(violation, launch=number) for violation in alone]
+        found += [violation for violation in broken if violation.launch == number]
+        found += [replace(violation, launch=number) for violation in run_buffers(launch, chip)]
         checked.append(
             CheckedLaunch(
                 name=launch.name,

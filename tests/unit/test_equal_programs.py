@@ -16,7 +16,7 @@ from npu_sim.isa.codes import Data, Pipe, Space
 from npu_sim.isa.footprint import empty_runs, footprint_at
 from npu_sim.isa.row import join_rows
 from npu_sim.products import get_product
-from npu_sim.program.legality import programs_of, verify_launch
+from npu_sim.program.legality import programs_of, verify_launch, verify_launches
 from npu_sim.program.row_digest import LANES, MASKS, Programs
 from npu_sim.program.verify import verify
 from tests.oracles.instances import GENERATORS, candidates
@@ -170,3 +170,14 @@ def test_row_numbers_run_on_behind_programs_that_are_passed_over():
     found = verify_launch(_late(), CHIP, programs=programs_of(_late()))
     assert {(one.core, one.row) for one in found} == {(2, 3)}
     assert found == verify_launch(_late(), CHIP)
+
+
+@pytest.mark.parametrize("kind", ["cube", "vector"])
+def test_launches_are_judged_together_as_each_alone(kind):
+    right = launch_of(lambda core, phase: [_load(0)], cores=2)
+    bad = launch_of(lambda core, phase: [_load(128 * core, 70000)] * 2, cores=2)
+    launches = [dataclasses.replace(right, core_kind="vector"), _late(), dataclasses.replace(bad, core_kind=kind)]
+    alone = [dataclasses.replace(one, launch=at) for at, own in enumerate(launches) for one in verify_launch(own, CHIP)]
+    assert {one.launch for one in alone} == {1, 2}
+    for programs in (None, [programs_of(launch) for launch in launches]):
+        assert verify_launches(launches, CHIP, programs=programs) == alone

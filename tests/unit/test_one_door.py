@@ -34,7 +34,7 @@ def _nothing_runs(monkeypatch, tmp_path):
     bounds = bound_launch(launch, chip)
     monkeypatch.setattr("ops.studies.calls.planned._KNOWN.of", lambda launch, chip, options: bounds)
     monkeypatch.setattr("ops.studies.effort.count_rows", lambda launches, budget: (0, True))
-    for engine, found in (("verify_launch", ()), ("run_buffers", ()), ("run_hazards", ())):
+    for engine, found in (("verify_launches", ()), ("run_buffers", ()), ("run_hazards", ())):
         monkeypatch.setattr(f"ops.studies.checking.{engine}", lambda *_, found=found, **options: found)
     nothing = Programs((), np.zeros((1, 1), np.int64))
     monkeypatch.setattr("ops.studies.checking.programs_of", lambda launch: nothing)
