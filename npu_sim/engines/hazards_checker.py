@@ -191,7 +191,7 @@ class Checker:
         pipes = self.barrier_pipes & ~(1 << Pipe.V) if self.auto_sync else self.barrier_pipes
         self.shadow.book[kept.BY_HANDSHAKES] = not self.has_buffers
         self.shadow.book[kept.BARRIER_PIPES] = pipes
-        jitted.begin_core(self.shadow, new_phase)
+        jitted.begin_core(self.shadow.book, self.shadow.flags, self.shadow.turned, new_phase)
         self.program = None if digest is None else (digest, self.auto_sync, self.has_buffers)
         self.shadow.book[kept.GM_ONLY] = self.program in self.clean
         self.found_before = self._found()
@@ -285,7 +285,7 @@ class Checker:
         """Finish the rows of one core and phase, or of its turn; ``is_last``: and the core."""
         self.go_on()
         if is_last:
-            jitted.end_core(self.shadow)
+            jitted.end_core(self.shadow.book, self.shadow.flags, self.shadow.findings)
         if self.program is not None and self._found() == self.found_before:
             self.clean.add(self.program)
         if self.keeps_cores and is_last:

@@ -207,9 +207,8 @@ def _limits_of(book: np.ndarray, row: Any) -> Int:
 
 
 @jit
-def begin_core(shadow: Any, new_phase: Int) -> None:
+def begin_core(book: np.ndarray, flags: np.ndarray, turned: np.ndarray, new_phase: Int) -> None:
     """Start the rows of the next core (and phase): everything earlier is complete, flags and buffers are clear."""
-    book, flags = shadow.book, shadow.flags
     book[CORE_BASE] = book[CHIP_BASE] = book[CHIP_FLOOR] = book[SERIAL]
     if new_phase:
         book[PHASE_BASE] = book[SERIAL]
@@ -219,19 +218,18 @@ def begin_core(shadow: Any, new_phase: Int) -> None:
             book[CLOCKS + PIPES * p + q] = ALWAYS if is_ordered else book[SERIAL] * 8 - 1
         book[HELD + p] = book[TURNED + p] = 0
     for flag in range(len(flags)):
-        flags[flag] = shadow.turned[flag] = 0
+        flags[flag] = turned[flag] = 0
 
 
 @jit
-def end_core(shadow: Any) -> None:
+def end_core(book: np.ndarray, flags: np.ndarray, findings: np.ndarray) -> None:
     """Report the flags that the core's rows of this phase leave set."""
-    book, flags = shadow.book, shadow.flags
     serial = book[SERIAL]
     for flag in range(len(flags)):
         if flags[flag] != 0:
             book[ROW_FINDINGS] = book[FINDINGS]
             book[SERIAL] = flags[flag] >> 3
-            report(book, shadow.findings, LEFT_SET, ZERO, ZERO, ZERO, ZERO, flag % book[EVENTS])
+            report(book, findings, LEFT_SET, ZERO, ZERO, ZERO, ZERO, flag % book[EVENTS])
     book[SERIAL] = serial
 
 
