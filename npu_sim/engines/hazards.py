@@ -12,7 +12,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from npu_sim.engines.hazards_checker import FINDING_LIMIT, Checker
+from npu_sim.engines.hazards_checker import Checker
+from npu_sim.engines.hazards_shadow import FINDING_LIMIT
 from npu_sim.engines.hazards_turns import check_by_turns
 from npu_sim.engines.unused_reads import as_notes
 from npu_sim.errors import ShapeError

@@ -13,10 +13,10 @@ from npu_sim.budget import reserve
 from npu_sim.engines import hazards_book as kept
 from npu_sim.engines import hazards_jit as jitted
 from npu_sim.engines.hazards_kept import KeptCore, forget, go_on, note_turn, put_aside, take_turn
+from npu_sim.engines.hazards_shadow import FINDING_LIMIT, new_shadow, with_more_nodes
 from npu_sim.engines.issue_order import deadlock_words, starts_of
 from npu_sim.engines.reorder import new_flags
 from npu_sim.isa.codes import Pipe, Space
-from npu_sim.isa.footprint import empty_runs
 from npu_sim.isa.names import pipe_name
 from npu_sim.isa.op import Op
 from npu_sim.isa.row import ROW_BYTES, join_rows
@@ -24,14 +24,8 @@ from npu_sim.products import Product
 from npu_sim.program.core_kind import foreign_rows
 from npu_sim.program.disassemble import disassemble, name_of
 from npu_sim.program.launch import CoreKind
-from npu_sim.program.limits import ADDRESS_ALIGNMENT_BYTES
-from npu_sim.program.verify import space_capacities
 from npu_sim.program.violation import Kind, Violation
-from npu_sim.units import BLOCK_BYTES, ceil_div
-
-FINDING_LIMIT = 1000
-"""Findings kept; the last one says how many more there were."""
-_FIRST_NODES = 4096
+from npu_sim.units import BLOCK_BYTES
 
 _KINDS = {
     kept.RAW: Kind.SYNC_READ_HAZARD,
@@ -160,7 +154,7 @@ class Checker:
     found_before: int = 0
 
     def __post_init__(self) -> None:
-        self.shadow = _new_shadow(self.product, self.table)
+        self.shadow = new_shadow(self.product, self.table)
         self.barrier_pipes = sum({1 << Pipe[name] for name in self.product.core.barrier_pipes})
 
     def begin(self, launch: int, phase: int, core: int, digest: bytes | None = None) -> None:
@@ -209,7 +203,8 @@ class Checker:
             while (done := int(jitted.check_rows(self.shadow, rows, done, count))) < count:
                 if self.shadow.book[kept.STOPPED]:
                     break
-                self._grow(int(jitted.nodes_needed_by(self.shadow, rows, done)))
+                needed = int(jitted.nodes_needed_by(self.shadow, rows, done))
+                self.shadow = with_more_nodes(self.shadow, needed)
             if self.core_kind is not None and not self.shadow.book[kept.GM_ONLY]:
                 other = np.flatnonzero(foreign_rows(rows[:done], self.product, self.core_kind))
                 room = max(FINDING_LIMIT - len(self.foreign), 0)
@@ -364,17 +359,6 @@ class Checker:
                 result[at] = replace(result[at], left_out=left[code])
         return [*self.stuck, *result]
 
-    def _grow(self, needed: int) -> None:
-        book, nodes = self.shadow.book, self.shadow.nodes
-        old = len(nodes)
-        grown = _empty_nodes(max(2 * old, old + needed))
-        grown[:old] = nodes
-        grown[-1, 2] = book[kept.FREE]
-        book[kept.FREE] = old
-        book[kept.FREE_COUNT] += len(grown) - old
-        book[kept.NODE_COUNT] = len(grown) - 1
-        self.shadow = self.shadow._replace(nodes=grown)
-
     def _places(self, serials: set[int], source: RowSource) -> dict[int, _Place]:
         """Return the rows behind serial numbers (0: none), asking for the rows of each core and phase once."""
         places = {}
@@ -461,44 +445,3 @@ def _flag_detail(code: np.int64, place: _Place, extra: int, product: Product) ->
     if code == kept.FRAGMENTED:
         return f"{place.words} must touch at most {extra} separate runs"
     return f"{place.words} must be an instruction and data path of its pipe"
-
-
-def _empty_nodes(count: int) -> npt.NDArray[np.int64]:
-    nodes = np.zeros((count, kept.NODE_FIELDS), np.int64)
-    nodes[:-1, 2] = np.arange(1, count)
-    return nodes
-
-
-def _new_shadow(product: Product, table: npt.NDArray[np.int64]) -> kept.Shadow:
-    spaces = np.zeros((kept.SPACES, 4), np.int64)
-    spaces[:, 2:] = 1
-    cells = 0
-    for space, capacity in space_capacities(product).items():
-        spaces[space, :2] = cells, capacity
-        cells += ceil_div(capacity, BLOCK_BYTES)
-    for space, alignment in ADDRESS_ALIGNMENT_BYTES.items():
-        spaces[space, 2] = alignment
-    gm_bytes = int((table[:, 0] + table[:, 2]).max()) if len(table) else 0
-    spaces[Space.GM, :2] = cells, gm_bytes
-    cells += ceil_div(gm_bytes, BLOCK_BYTES)
-    book = np.zeros(kept.BOOK_LENGTH, np.int64)
-    book[kept.SERIAL] = 1
-    book[kept.FREE] = 1
-    book[kept.FREE_COUNT] = book[kept.NODE_COUNT] = _FIRST_NODES - 1
-    book[kept.EVENTS] = product.core.event_count
-    book[kept.SPACE : kept.USED] = spaces.reshape(-1)
-    flags = 7 * 7 * product.core.event_count
-    reserve("What the checks know of the memory of a launch", kept.SLOTS * cells * 8)
-    return kept.Shadow(
-        slots=np.zeros((kept.SLOTS + 1, cells), np.int64),
-        nodes=_empty_nodes(_FIRST_NODES),
-        book=book,
-        flags=np.zeros(flags, np.int64),
-        flag_clocks=np.zeros((flags, kept.PIPES), np.int64),
-        findings=np.zeros((FINDING_LIMIT + kept.CODES, kept.FINDING_FIELDS), np.int64),
-        tensors=table,
-        runs=empty_runs(),
-        lives=np.zeros((kept.LIVES, 4), np.int64),
-        turned=np.zeros(flags, np.int64),
-        births=np.zeros(len(table), np.int64),
-    )
