@@ -24,7 +24,8 @@ from ops.common.explain import launch_works
 from ops.studies.bank_conflicts import bank_conflicts
 from ops.studies.cases import CaseSet, ConvCase, StudyRow, combinations, plan_case, program_name
 from ops.studies.convolution_kinds import WEIGHT_GRADIENT_CALL
-from ops.studies.findings import EVERYTHING, Finding, Programs, Wanted, grouped
+from ops.studies.findings import EVERYTHING, Finding, Wanted
+from ops.studies.grouping import Programs, grouped
 from ops.studies.precision import Progress
 from ops.studies.precision_results import Refusal
 from ops.studies.unneeded import unneeded_barriers

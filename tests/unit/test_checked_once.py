@@ -7,7 +7,7 @@ import pytest
 from npu_sim.program.violation import Kind, Violation
 from ops.studies import checking
 from ops.studies.cases import CaseSet, case_of_shape
-from ops.studies.findings import grouped
+from ops.studies.grouping import grouped
 
 CASES = CaseSet(source="test", cases=(case_of_shape((1, 32, 8, 8), (16, 32, 3, 3)),))
 PRODUCTS = ("910b", "910_93", "310p")
