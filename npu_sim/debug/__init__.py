@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from npu_sim.debug.machine import Machine, Place, Stop
+from npu_sim.debug.machine import Machine
+from npu_sim.debug.places import Place, Stop
 from npu_sim.debug.views import SpaceView
 
 __all__ = ["Machine", "Place", "SpaceView", "Stop"]

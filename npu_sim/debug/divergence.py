@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from npu_sim.debug.distance import default_budget, distances, root_mean_square
 from npu_sim.debug.execution import Execution
-from npu_sim.debug.machine import Machine, Place
+from npu_sim.debug.machine import Machine
 from npu_sim.debug.operands import Operand, operands_of, strided
+from npu_sim.debug.places import Place
 from npu_sim.debug.slices import Key, Slicer
 from npu_sim.debug.suspicion import Evidence, suspicion
 from npu_sim.dtypes.formats import DTYPE_OF_DATA

@@ -9,9 +9,10 @@ import numpy as np
 from npu_sim.debug.distance import distances
 from npu_sim.debug.divergence import Divergence, read_and_written
 from npu_sim.debug.execution import Execution
-from npu_sim.debug.machine import Machine, Place
+from npu_sim.debug.machine import Machine
 from npu_sim.debug.operands import Operand
 from npu_sim.debug.parts import Part
+from npu_sim.debug.places import Place
 from npu_sim.errors import ShapeError
 from npu_sim.isa.op import Op
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ from npu_sim.arguments import flag, whole
 from npu_sim.budget import reserve
 from npu_sim.debug.operands import Operand, operands_of, runs_of
 from npu_sim.debug.parts import Part, parts_of
+from npu_sim.debug.places import Place, Reason, Stop, Watch
 from npu_sim.debug.views import SpaceView, space_of
 from npu_sim.dtypes.formats import DTYPE_OF_DATA
 from npu_sim.engines.execute_options import ExecuteOptions, configuration
@@ -35,67 +35,10 @@ from npu_sim.memory.gm import GmTensor
 from npu_sim.products import Product
 from npu_sim.program.bounds import gm_violations
 from npu_sim.program.disassemble import disassemble
-from npu_sim.program.launch import Launch, SourceLine
+from npu_sim.program.launch import Launch
 from npu_sim.program.recorded import rows_of
 from npu_sim.program.verify import verify
 from npu_sim.program.violation import Kind, Violation
-
-Reason = Literal["step", "target", "watch", "end"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A row of a program.
-
-    Attributes
-    ----------
-    launch, phase, core, row : int
-        Rows of a core are numbered through the phases of a launch.
-    tile : int
-    source : SourceLine or None
-        Where the user wrote it.
-    text : str
-        The instruction, disassembled.
-    """
-
-    launch: int
-    phase: int
-    core: int
-    row: int
-    tile: int
-    source: SourceLine | None
-    text: str
-
-    @property
-    def key(self) -> tuple[int, int, int]:
-        """Launch, core and row: what names the row."""
-        return self.launch, self.core, self.row
-
-    def __str__(self) -> str:
-        where = f"{self.source}: " if self.source else ""
-        return f"{where}launch {self.launch} core {self.core} row {self.row} tile {self.tile}: {self.text}"
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Why the machine stands, and before which row (None behind the last one).
-
-    ``reason`` is "step", "target", "watch" (the row before has written what is watched) or "end".
-    """
-
-    reason: Reason
-    place: Place | None
-
-    def __str__(self) -> str:
-        return self.reason if self.place is None else f"{self.reason} at {self.place}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Watch:
-    space: Space
-    start: int
-    end: int
-    core: int | None
 
 
 @dataclass(slots=True)
@@ -157,7 +100,7 @@ class Machine:
         self._of_launch = 0
         self._flags: dict[int, npt.NDArray[np.int64]] = {}
         self._flags_of = 0
-        self._watches: list[_Watch] = []
+        self._watches: list[Watch] = []
         self._parts = parts_of(self.launches, self._options.core_order)
         self._program: _Program | None = None
         self._is_fresh = True
@@ -278,7 +221,7 @@ class Machine:
         first, last = whole("start", start), (1 << 62) if end is None else whole("end", end)
         if not 0 <= first < last:
             raise ShapeError(f"range must begin at 0 or later and end behind that, not [{first}:{last}]")
-        self._watches.append(_Watch(space_of(space), first, last, None if core is None else self._core(core)))
+        self._watches.append(Watch(space_of(space), first, last, None if core is None else self._core(core)))
 
     def unwatch(self) -> None:
         """Watch nothing any more."""
@@ -440,9 +383,7 @@ class Machine:
         watches = [watch for watch in self._watches if watch.core in (None, program.core)]
         for at in range(begin, end) if watches else ():
             for space, access, start, length, repeats, stride in runs_of(program.rows, at):
-                if access >= WRITE and any(
-                    watch.space == space and _overlaps(start, length, repeats, stride, watch) for watch in watches
-                ):
+                if access >= WRITE and any(watch.meets(space, start, length, repeats, stride) for watch in watches):
                     return at
         return -1
 
@@ -486,16 +427,6 @@ class Machine:
         if not every:
             raise ShapeError(f"line must be one that instructions come from, not {shown(line)}")
         return [site for index, site in every if index == launch]
-
-
-def _overlaps(start: int, length: int, repeats: int, stride: int, watch: _Watch) -> bool:
-    """Return whether a strided run has a byte of what is watched."""
-    if start + (repeats - 1) * stride + length <= watch.start or start >= watch.end:
-        return False
-    if stride <= length:
-        return True
-    first = max((watch.start - start - length) // stride + 1, 0)
-    return first < repeats and start + first * stride < watch.end
 
 
 def _loaded(launch: Launch, tensors: Mapping[str, np.ndarray]) -> npt.NDArray[np.uint8]:

@@ -20,8 +20,8 @@ from ops.cli.usage import UsageError, output_path
 if TYPE_CHECKING:
     from npu_sim.debug.divergence import Divergence
     from npu_sim.debug.execution import Execution
-    from npu_sim.debug.machine import Place
     from npu_sim.debug.operands import Operand
+    from npu_sim.debug.places import Place
 
 SCHEMA_VERSION = 1
 _CORNER = (4, 6)
