@@ -43,16 +43,17 @@ from npu_sim.engines.timeline_jit import (
     finish,
     reset_clocks,
 )
-from npu_sim.engines.timeline_memory import Touched, l2_hits, memory_cycles, memory_traffic, touched_of
+from npu_sim.engines.timeline_memory import Touched, l2_misses, memory_cycles, memory_traffic, touched_of
 from npu_sim.engines.timeline_result import (
     PART_NAMES,
-    PIPE_NAMES,
-    STALL_NAMES,
     CoreSpans,
     LaunchTime,
     TimedProduct,
     TimelineOptions,
     TimelineResult,
+    by_path,
+    by_pipe,
+    stalls_of,
 )
 from npu_sim.engines.timeline_turns import Crossing, TurnClocks
 from npu_sim.errors import ProgramError
@@ -65,7 +66,7 @@ from npu_sim.isa.row import INSTR, join_rows
 from npu_sim.products.cost import cost_record
 from npu_sim.program.cross_core import CrossCoreFlags
 from npu_sim.program.disassemble import disassemble, name_of
-from npu_sim.program.launch import InputPlace, Launch
+from npu_sim.program.launch import Launch
 from npu_sim.program.violation import Kind, Violation
 
 
@@ -164,23 +165,6 @@ def _timed(
     return run, classes
 
 
-def _l2_misses(launch: Launch, product: TimedProduct, options: TimelineOptions, touched: Touched) -> tuple[int, int]:
-    """Return the part of the accesses that hit L2, and that of what is read that misses it, in thousandths."""
-    if options.l2_hit_permille is not None:
-        return options.l2_hit_permille, 0
-    apart = touched.byte_count if launch.reuse_bytes is None else min(touched.byte_count, launch.reuse_bytes)
-    # what L2 has no room for is not there when it is first read
-    misses = max(_read_misses(launch, product, options, touched), 1000 - l2_hits(touched.byte_count, product.l2_bytes))
-    return l2_hits(apart, product.l2_bytes), misses
-
-
-def _read_misses(launch: Launch, product: TimedProduct, options: TimelineOptions, touched: Touched) -> int:
-    """Return the part of what is read that is not in L2 when the launch begins, in thousandths."""
-    place: InputPlace = "l2" if options.inputs_in_l2 else launch.inputs
-    missing = {"memory": 1000, "unknown": product.cost.unknown_miss_permille, "l2": 0}[place]
-    return missing * touched.input_bytes // max(touched.read_bytes, 1)
-
-
 # Launches of a network differ in few of the arguments; nothing writes to a record.
 _shared_record = lru_cache(maxsize=256)(cost_record)
 
@@ -199,7 +183,7 @@ class _Run:
     ) -> None:
         self.launch, self.product, self.options, self.rows = launch, product, options, rows
         self.touched = touched
-        self.l2_hit_permille, self.read_miss_permille = _l2_misses(launch, product, options, touched)
+        self.l2_hit_permille, self.read_miss_permille = l2_misses(launch, product, options, touched)
         self.clocks = np.empty(CLOCK_WORDS, np.int64)
         self.parts = np.zeros(PARTS, np.int64)
         self.no_spans = np.zeros((0, 2), np.int64)
@@ -409,9 +393,9 @@ class _Run:
                 rows=rows,
                 start_cycles=np.ascontiguousarray(spans[:, 0]),
                 end_cycles=np.ascontiguousarray(spans[:, 1]),
-                busy_cycles=_by_pipe(self.clocks[AT_BUSY:]),
-                stall_cycles=_by_pipe(self.clocks[AT_STALL:][: 8 * CAUSES].reshape(8, CAUSES).sum(axis=1)),
-                bytes_by_path=_by_path(self.clocks[AT_BYTES:]),
+                busy_cycles=by_pipe(self.clocks[AT_BUSY:]),
+                stall_cycles=by_pipe(self.clocks[AT_STALL:][: 8 * CAUSES].reshape(8, CAUSES).sum(axis=1)),
+                bytes_by_path=by_path(self.clocks[AT_BYTES:]),
             )
         )
 
@@ -491,32 +475,13 @@ class _Run:
             total_cycles=self.total_cycles,
             phase_cycles=tuple(self.phase_cycles),
             core_cycles=tuple(self.core_cycles.tolist()),
-            busy_cycles=_by_pipe(self.critical),
-            busy_cycles_all_cores=_by_pipe(self.totals),
-            stall_cycles=_stalls(self.critical, sum(self.phase_cycles)),
+            busy_cycles=by_pipe(self.critical),
+            busy_cycles_all_cores=by_pipe(self.totals),
+            stall_cycles=stalls_of(self.critical, sum(self.phase_cycles)),
             critical_parts=dict(zip(PART_NAMES, parts, strict=True)),
-            bytes_by_path=_by_path(self.totals[AT_BYTES - AT_BUSY :]),
+            bytes_by_path=by_path(self.totals[AT_BYTES - AT_BUSY :]),
             instruction_counts={Op(op).name: int(counts[op]) for op in np.flatnonzero(counts)},
             launch_nanoseconds=self.launch_nanoseconds,
             spans=tuple(self.kept_spans),
             crossings=tuple(self.crossings),
         )
-
-
-def _by_pipe(values: npt.NDArray[np.int64]) -> dict[str, int]:
-    return dict(zip(PIPE_NAMES, values[:PIPES].tolist(), strict=True))
-
-
-def _by_path(values: npt.NDArray[np.int64]) -> dict[str, int]:
-    paths = ((divmod(int(at), 8), int(values[at])) for at in np.flatnonzero(values[:64]))
-    return {f"{space_name(source)}->{space_name(target)}": count for (source, target), count in paths}
-
-
-def _stalls(sums: npt.NDArray[np.int64], phases: int) -> dict[str, dict[str, int]]:
-    """Return stall cycles by pipe and cause; what is neither busy nor waiting is the end of the phase."""
-    table = sums[AT_STALL - AT_BUSY :][: 8 * CAUSES].reshape(8, CAUSES)
-    stalls = {}
-    for name, busy, causes in zip(PIPE_NAMES, sums[:PIPES].tolist(), table[:PIPES].tolist(), strict=True):
-        causes.append(phases - busy - sum(causes))
-        stalls[name] = dict(zip(STALL_NAMES, causes, strict=True))
-    return stalls

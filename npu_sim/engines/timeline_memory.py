@@ -19,8 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.engines.timeline_result import TimedProduct, TimelineOptions
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products.cost import CostParams
+from npu_sim.program.launch import InputPlace, Launch
 from npu_sim.units import ceil_div
 
 READ, STORED = 0, 2
@@ -144,3 +146,20 @@ def memory_cycles(traffic: MemoryTraffic, cost: CostParams, clock_hz: int) -> in
         (sum(misses) - both, memory),
     )
     return sum(ceil_div(byte_count * clock_hz, 1_000_000 * rate) for byte_count, rate in parts)
+
+
+def l2_misses(launch: Launch, product: TimedProduct, options: TimelineOptions, touched: Touched) -> tuple[int, int]:
+    """Return the part of the accesses that hit L2, and that of what is read that misses it, in thousandths."""
+    if options.l2_hit_permille is not None:
+        return options.l2_hit_permille, 0
+    apart = touched.byte_count if launch.reuse_bytes is None else min(touched.byte_count, launch.reuse_bytes)
+    # what L2 has no room for is not there when it is first read
+    misses = max(_read_misses(launch, product, options, touched), 1000 - l2_hits(touched.byte_count, product.l2_bytes))
+    return l2_hits(apart, product.l2_bytes), misses
+
+
+def _read_misses(launch: Launch, product: TimedProduct, options: TimelineOptions, touched: Touched) -> int:
+    """Return the part of what is read that is not in L2 when the launch begins, in thousandths."""
+    place: InputPlace = "l2" if options.inputs_in_l2 else launch.inputs
+    missing = {"memory": 1000, "unknown": product.cost.unknown_miss_permille, "l2": 0}[place]
+    return missing * touched.input_bytes // max(touched.read_bytes, 1)

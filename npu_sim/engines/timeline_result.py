@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.arguments import whole
-from npu_sim.engines.timeline_jit import PIPES
+from npu_sim.engines.timeline_jit import AT_BUSY, AT_STALL, CAUSES, PIPES
 from npu_sim.engines.timeline_turns import Crossing
 from npu_sim.errors import ShapeError
 from npu_sim.isa.codes import Pipe
+from npu_sim.isa.names import space_name
 from npu_sim.products.cost import CostParams
 
 CHUNK_ROWS = 4096
@@ -219,3 +220,24 @@ class LaunchTime:
     def task_seconds(self) -> float:
         """Return the task duration in seconds: core time and launch overhead."""
         return self.seconds() + self.launch_nanoseconds * 1e-9
+
+
+def by_pipe(values: npt.NDArray[np.int64]) -> dict[str, int]:
+    """Return numbers of pipes by their names."""
+    return dict(zip(PIPE_NAMES, values[:PIPES].tolist(), strict=True))
+
+
+def by_path(values: npt.NDArray[np.int64]) -> dict[str, int]:
+    """Return the bytes of each path that has any."""
+    paths = ((divmod(int(at), 8), int(values[at])) for at in np.flatnonzero(values[:64]))
+    return {f"{space_name(source)}->{space_name(target)}": count for (source, target), count in paths}
+
+
+def stalls_of(sums: npt.NDArray[np.int64], phases: int) -> dict[str, dict[str, int]]:
+    """Return stall cycles by pipe and cause; what is neither busy nor waiting is the end of the phase."""
+    table = sums[AT_STALL - AT_BUSY :][: 8 * CAUSES].reshape(8, CAUSES)
+    stalls = {}
+    for name, busy, causes in zip(PIPE_NAMES, sums[:PIPES].tolist(), table[:PIPES].tolist(), strict=True):
+        causes.append(phases - busy - sum(causes))
+        stalls[name] = dict(zip(STALL_NAMES, causes, strict=True))
+    return stalls
