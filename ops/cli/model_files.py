@@ -17,6 +17,20 @@ def is_model(source: str | None) -> bool:
     return bool(colon) and path.endswith(".py")
 
 
+def model_file(source: str) -> tuple[str, str]:
+    """Return the Python file and the name of its function.
+
+    Raises
+    ------
+    UsageError
+        There is no such file: asked before PyTorch is, which would not help.
+    """
+    path, _, function = source.rpartition(":")
+    if not Path(path).is_file():
+        raise UsageError(f"Python file must exist, but {path} does not")
+    return path, function
+
+
 def model_and_loss(source: str, inputs: Sequence[tuple[int, ...]] = ()) -> tuple[Any, Callable[[], Any]]:
     """Run the file and its function; return the model, and a function that runs its forward pass up to a scalar.
 
@@ -33,9 +47,7 @@ def model_and_loss(source: str, inputs: Sequence[tuple[int, ...]] = ()) -> tuple
     UsageError
         There is no such file or function, it ends with an error, or returns something else.
     """
-    path, _, function = source.rpartition(":")
-    if not Path(path).is_file():
-        raise UsageError(f"Python file must exist, but {path} does not")
+    path, function = model_file(source)
     build = guarded(path, lambda: runpy.run_path(path, run_name="npu_sim_model").get(function))
     if not callable(build):
         raise UsageError(f"{path} must define the function {function}, which returns (model, loss) or (model, x)")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npu_sim.errors import MissingExtraError
-from ops.cli.model_files import guarded, model_and_loss
+from ops.cli.model_files import guarded, model_and_loss, model_file
 from ops.cli.shapes import DEFAULT_DTYPE
 from ops.cli.usage import UsageError
 from ops.studies.calls.linears import LinearRequest
@@ -89,6 +89,7 @@ def model_source(
 
 
 def _seen(source: str, inputs: Sequence[tuple[int, ...]]) -> SeenStep:
+    model_file(source)
     try:
         from ops.torch.layers import seen_layers
     except ImportError as error:

@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from ops.cli.model_files import guarded, is_model, model_and_loss
+from ops.cli.model_files import guarded, is_model, model_and_loss, model_file
 from ops.cli.output import note
 from ops.cli.usage import UsageError
 from ops.studies.capture import load_capture, load_example
@@ -70,6 +70,7 @@ def _captured(source: str) -> Capture:
     """Return the layers of a training step of the model that a function of a Python file builds."""
     import ops.torch
 
+    model_file(source)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "step.npz"
         captured = guarded(source, lambda: ops.torch.capture_built(lambda: model_and_loss(source), file))
