@@ -21,6 +21,7 @@ from npu_sim.isa.instruction import Instruction
 from npu_sim.isa.instructions.data_copy import emit_data_copy
 from npu_sim.isa.op import OPS
 from npu_sim.isa.row import INSTR, LIST_FIELDS, ROW_BYTES
+from npu_sim.program.positions import TPosition
 
 _NAMED = ("site", "tile", "dst_space")
 """Fields that the runtime reads or writes by itself."""
@@ -53,6 +54,7 @@ def registry_header() -> str:
         "namespace npusim {",
         f"static_assert(sizeof(Row) == {ROW_BYTES});",
         *(f"constexpr int {name.upper()}_AT = {_place(name)[1]};" for name in _NAMED),
+        *_positions(),
         *_codes(),
         *_elements(),
         *(f"#define NPUSIM_HAS_{instruction.name} 1" for instruction in OPS),
@@ -66,6 +68,13 @@ def registry_header() -> str:
         "}  // namespace npusim",
     ]
     return "\n".join(parts) + "\n"
+
+
+def _positions() -> Iterator[str]:
+    """Yield the logical positions for their enumeration, and their names by number."""
+    yield f"#define NPUSIM_POSITIONS {', '.join(f'{name} = {int(at)}' for name, at in TPosition.__members__.items())}"
+    names = ", ".join(f'"{position.name}"' for position in TPosition)
+    yield f"#define NPUSIM_POSITION_NAMES {names}"
 
 
 def _place(field: str) -> tuple[np.dtype, int]:

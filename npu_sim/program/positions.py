@@ -1,7 +1,8 @@
 """Logical positions of tensors, the buffers they are in, and the pipes on both sides of a queue.
 
-Sources: asc-devkit ``docs/zh/api/SIMD-API``, TPosition, and the resource management pages of TQue; which buffer and
-which events belong to a position differs between split cores (A2, A3) and unified ones (310P, 910).
+Sources: asc-devkit ``docs/zh/api/SIMD-API``, TPosition, and the resource management pages of TQue; the numbers:
+``impl/utils/sys_constants.h``. Which buffer and which events belong to a position differs between split cores (A2, A3)
+and unified ones (310P, 910).
 """
 
 from __future__ import annotations
@@ -17,19 +18,26 @@ from npu_sim.program.limits import ADDRESS_ALIGNMENT_BYTES
 
 
 class TPosition(IntEnum):
-    """Logical positions, with the numbers of Ascend C. C1, C2 and the Fixpipe's tables are not modelled."""
+    """Logical positions, with the numbers of Ascend C; `space_of` says which of them are in a buffer of the machine."""
 
     GM = 0
     A1 = 1
     A2 = 2
     B1 = 3
     B2 = 4
+    C1 = 5
+    C2 = 6
     CO1 = 7
     CO2 = 8
     VECIN = 9
     VECOUT = 10
     VECCALC = 11
+    LCM = 11
+    SPM = 12
+    SHM = 12
     TSCM = 13
+    C2PIPE2GM = 14
+    C2PIPE2LOCAL = 15
 
 
 def position_of(value: object) -> TPosition:

@@ -1,5 +1,6 @@
 """The Ascend C class Conv3DBackpropFilter and its host-side tiling, under the vendor's names."""
 
+from npu_sim.program.positions import TPosition
 from ops.ascendc.conv3d_backprop_filter import Conv3DBackpropFilter
 from ops.ascendc.conv3d_bp_filter_intf import Conv3DBpFilterIntf
 from ops.ascendc.launch import GetBlockIdx, GetBlockNum, KernelRun, launch
@@ -11,7 +12,7 @@ from ops.ascendc.tiling import (
     TConv3DBpFilterParams,
     TConv3DBpFilterTiling,
 )
-from ops.ascendc.types import Conv3DBpFilterCfg, ConvDtype, ConvFormat, ConvType, TPosition
+from ops.ascendc.types import Conv3DBpFilterCfg, ConvDtype, ConvFormat, ConvType
 
 __all__ = [
     "Conv3DBackpropFilter",

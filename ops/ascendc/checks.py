@@ -10,9 +10,10 @@ from npu_sim.dtypes.formats import DTYPE_OF_STORAGE, DType
 from npu_sim.errors import DTypeError, LayoutError, ProductError, ProgramError, ShapeError, shown
 from npu_sim.isa.op import C220, Op
 from npu_sim.products import Product
+from npu_sim.program.positions import TPosition
 from npu_sim.program.violation import Kind, Violation
 from npu_sim.units import align_up, ceil_div
-from ops.ascendc.types import Conv3DBpFilterCfg, ConvFormat, ConvType, TPosition, dtype_name
+from ops.ascendc.types import Conv3DBpFilterCfg, ConvFormat, ConvType, dtype_name
 from ops.common.records import record
 from ops.conv3d_backprop_filter.encoding import excess, largest_start
 from ops.conv3d_backprop_filter.params import SPLIT_PARAMS

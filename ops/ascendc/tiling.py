@@ -19,8 +19,9 @@ from npu_sim.errors import DTypeError, LayoutError, ProductError, ProgramError, 
 from npu_sim.fenv import default_fenv
 from npu_sim.isa.op import C220
 from npu_sim.products import Product, get_product
+from npu_sim.program.positions import TPosition
 from npu_sim.program.violation import Kind, Violation
-from ops.ascendc.types import CONV_DTYPES, ConvDtype, ConvFormat, TPosition, member, numpy_dtype
+from ops.ascendc.types import CONV_DTYPES, ConvDtype, ConvFormat, member, numpy_dtype
 from ops.common.vendor_members import words_of
 from ops.conv3d_backprop_filter.tiling import overflows
 from ops.conv3d_backprop_filter.tiling_data import DW_MEMBERS, DwTiling

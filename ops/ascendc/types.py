@@ -1,6 +1,6 @@
 """The enumerations and the type triple of the Ascend C convolution classes.
 
-Source: asc-devkit ``impl/utils/sys_constants.h`` (TPosition), ``include/adv_api/conv`` (ConvFormat, ConvDtype) and
+Source: asc-devkit ``include/adv_api/conv`` (ConvFormat, ConvDtype) and
 ``include/adv_api/conv_backprop/common/conv3d_bp_config_base.h`` (ConvType); the published usage page of
 Conv3DBackpropFilter (Conv3DBpFilterCfg).
 """
@@ -16,29 +16,7 @@ import numpy.typing as npt
 
 from npu_sim.dtypes.formats import BF16, DTYPE_OF_STORAGE, get_dtype
 from npu_sim.errors import DTypeError, LayoutError, NpuSimError, shown
-
-
-class TPosition(IntEnum):
-    """Logical position of a tensor."""
-
-    GM = 0
-    A1 = 1
-    A2 = 2
-    B1 = 3
-    B2 = 4
-    C1 = 5
-    C2 = 6
-    CO1 = 7
-    CO2 = 8
-    VECIN = 9
-    VECOUT = 10
-    VECCALC = 11
-    LCM = 11
-    SPM = 12
-    SHM = 12
-    TSCM = 13
-    C2PIPE2GM = 14
-    C2PIPE2LOCAL = 15
+from npu_sim.program.positions import TPosition
 
 
 class ConvFormat(IntEnum):

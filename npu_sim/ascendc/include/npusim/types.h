@@ -67,10 +67,7 @@ using npusim::Here;
 using ::bfloat16_t;
 using ::half;
 
-enum class TPosition : uint8_t {
-  GM, A1, A2, B1, B2, C1, C2, CO1, CO2, VECIN, VECOUT, VECCALC, LCM = VECCALC, SPM, SHM = SPM, TSCM, C2PIPE2GM,
-  C2PIPE2LOCAL, MAX,
-};
+enum class TPosition : uint8_t { NPUSIM_POSITIONS, MAX };
 using QuePosition = TPosition;
 enum class Hardware : uint8_t { GM, UB, L1, L0A, L0B, L0C, BIAS, FIXBUF, MAX };
 enum class HardEvent : uint8_t {
@@ -165,8 +162,7 @@ constexpr int64_t space_of(TPosition position) {
 }
 
 inline const char* position_name(TPosition position) {
-  constexpr const char* names[] = {"GM", "A1", "A2", "B1", "B2", "C1", "C2", "CO1", "CO2", "VECIN", "VECOUT",
-                                   "VECCALC", "SPM", "TSCM", "C2PIPE2GM", "C2PIPE2LOCAL"};
+  constexpr const char* names[] = {NPUSIM_POSITION_NAMES};
   return names[int(position)];
 }
 
