@@ -14,16 +14,14 @@ import numpy as np
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import Product
+from npu_sim.program.known_rows import GM_BITS
 from npu_sim.program.launch import CoreKind, Launch
 from npu_sim.program.row_digest import LANES, Programs, digest
 from npu_sim.program.verify import verify
 from npu_sim.program.violation import Violation
-from npu_sim.units import BLOCK_BYTES
 
 _CHUNK_ROWS = 1 << 14
 _DIGEST_ROWS = 1 << 12
-_GM_BITS = ~np.uint64((1 << 40) - 1) | np.uint64(BLOCK_BYTES - 1)
-"""What the checks may read of an address in GM beside where its tensor is: its alignment, and whether it can be one."""
 
 
 def issued_chunks(
@@ -61,7 +59,7 @@ def programs_of(launch: Launch) -> Programs:
             lanes = np.zeros(LANES, np.uint64)
             with np.errstate(over="ignore"):  # without compilation NumPy reports that numbers of 64 bits wrap around
                 for rows in issued_chunks(launch, core, phase, buffer, core_state):
-                    digest(rows, words, len(rows), _GM_BITS, lanes)
+                    digest(rows, words, len(rows), GM_BITS, lanes)
                     row_counts[phase, core] += len(rows)
             digests[phase][core] = lanes.tobytes() + launch.kind_of(core).encode()
     return Programs(tuple(map(tuple, digests)), row_counts)

@@ -22,7 +22,7 @@ from npu_sim.isa.row import INSTR, ROW_BYTES
 
 LANES = ROW_BYTES // 8
 _OFFSETS: Any = INSTR.fields
-_DST_LANE, _SRC_LANE = (_OFFSETS[name][1] // 8 for name in ("dst", "src0"))
+DST_LANE, SRC_LANE = (_OFFSETS[name][1] // 8 for name in ("dst", "src0"))
 
 
 def mask_of(instruction: Instruction, without: frozenset[str] = frozenset()) -> npt.NDArray[np.uint64]:
@@ -76,7 +76,7 @@ def mix_operands(
     for at in range(2, 1 + np.int64(in_use[op, 0])):
         lane = np.int64(in_use[op, at])
         word = words[i * LANES + lane] & masks[op, lane]
-        if (to_gm and lane == _DST_LANE) or (from_gm and lane == _SRC_LANE):
+        if (to_gm and lane == DST_LANE) or (from_gm and lane == SRC_LANE):
             word &= gm_bits
             if word == 0:
                 continue

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from npu_sim._jit import JIT_ENABLED
+from npu_sim.isa import emit
+from npu_sim.isa.codes import Data, Space
+from npu_sim.isa.op import SPEC_OF_OP
+from npu_sim.isa.row import INSTR, ROW_BYTES, empty_rows
+from npu_sim.products import get_product
+from npu_sim.program import verify as verifying
+from npu_sim.program.known_rows import CAPACITY, KnownRows, known_rows_of
+from npu_sim.program.verify import verify
+from tests.oracles.instances import GENERATORS, candidates
+
+PRODUCT = get_product("910b")
+pytestmark = pytest.mark.skipif(not JIT_ENABLED, reason="rows are not remembered where nothing is compiled")
+
+
+def _copies(count, address=0):
+    """Return loads from GM whose addresses are ``address`` and blocks behind it."""
+    rows = empty_rows(count)
+    for i in range(count):
+        emit.emit_data_copy(rows, i, Space.UB, 0, Space.GM, address + 32 * i, 1, 1, 0, 0, Data.FP16, i % 7, i, i + 1)
+    return rows
+
+
+def _bytes(rows):
+    return rows.view(np.uint8).reshape(-1, ROW_BYTES)
+
+
+@pytest.mark.parametrize("op", sorted(GENERATORS), ids=lambda op: SPEC_OF_OP[op].name)
+def test_a_row_beside_known_ones_is_judged_as_without_them(op):
+    rng = np.random.default_rng(op)
+    wrong = 0
+    for instance in candidates(op, 7, 12):
+        rows, product = empty_rows(len(instance.rows)), instance.builder.product
+        rows[:] = instance.rows
+        assert verify(rows, product) == []
+        for trial in range(24):
+            other = rows.copy()
+            kind, offset, *_ = INSTR.fields[str(rng.choice([*SPEC_OF_OP[op].fields, "op", "pipe", "mode"]))]
+            byte = offset + rng.integers(kind.itemsize) if trial % 2 else rng.integers(ROW_BYTES)
+            row = rng.choice(np.flatnonzero(rows["op"] == op))
+            _bytes(other)[row, byte] ^= 1 << rng.integers(8)
+            expected = verifying._violations(other, product, None)
+            assert verify(other, product) == expected
+            wrong += bool(expected)
+    assert wrong
+
+
+def test_each_kind_of_row_is_judged_once():
+    known, seen = KnownRows(), []
+
+    def judge(rows):
+        seen.append(len(rows))
+        return True
+
+    assert known.are_right(_copies(64), judge)
+    assert seen == [1]
+    assert known.are_right(_copies(64, address=1 << 20), judge)
+    assert seen == [1]
+    longer = _copies(3)
+    longer["block_len"][1] = 2
+    assert known.are_right(longer, judge)
+    assert seen == [1, 1]
+
+
+@pytest.mark.parametrize("address", [2, 16, 1 << 40, -(1 << 41)])
+def test_an_address_that_blocks_do_not_lead_to_is_another(address):
+    known, seen = KnownRows(), []
+    assert known.are_right(_copies(4), lambda rows: True)
+    other = _copies(1)
+    other["src0"] = address
+    assert known.are_right(other, lambda rows: seen.append(rows["src0"].tolist()) is None)
+    assert seen == [[address]]
+
+
+def test_what_was_wrong_is_not_known():
+    known = KnownRows()
+    assert not known.are_right(_copies(2), lambda rows: False)
+    assert not known.are_right(_copies(2), lambda rows: False)
+    with pytest.raises(ZeroDivisionError):
+        known.are_right(_copies(2), lambda rows: 1 // 0)
+    assert not known.are_right(_copies(2), lambda rows: False)
+
+
+def test_more_kinds_of_rows_than_there_is_room_for_are_all_judged():
+    rows = _copies(CAPACITY + 1)
+    rows["dst"] = 32 * (np.arange(len(rows)) % 6000)
+    rows["block_len"] = 1 + np.arange(len(rows)) // 6000
+    known = KnownRows()
+    assert not known.are_right(rows, lambda some: True)
+    assert known.are_right(rows[:CAPACITY], lambda some: len(some) == CAPACITY)
+    assert known.are_right(rows[:CAPACITY], lambda some: False)
+    assert not known.are_right(rows[CAPACITY:], lambda some: True)
+    assert verify(rows, PRODUCT) == []
+    rows["dst"][-1] = 31
+    assert [found.row for found in verify(rows, PRODUCT)] == [CAPACITY]
+
+
+def test_machines_that_differ_know_rows_of_their_own():
+    small = replace(PRODUCT, core=replace(PRODUCT.core, l1_bytes=1 << 12))
+    rows = _copies(1)
+    rows["dst_space"], rows["dst"] = Space.L1, 1 << 13
+    assert verify(rows, PRODUCT) == []
+    assert [found.row for found in verify(rows, small)] == [0]
+    assert verify(rows, PRODUCT) == []
+    assert known_rows_of((PRODUCT, None)) is known_rows_of((replace(PRODUCT), None))
+    assert known_rows_of((PRODUCT, "cube")) is not known_rows_of((PRODUCT, "vector"))
