@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npu_sim._jit import Flag, Int, jit
+from npu_sim.engines.hazards_book import widened
 from npu_sim.isa.footprint import READ, footprint
 from npu_sim.isa.op import Op
 
@@ -65,12 +66,8 @@ class Lives(NamedTuple):
 def _report(lives: Any, code: Int, other: Int, space: Int, start: Int, length: Int) -> None:
     """Note a finding of the current row, or widen the one with the same code and other row."""
     book, findings = lives.book, lives.findings
-    for i in range(book[ROW_FINDINGS], book[FINDINGS]):
-        if findings[i, 0] == code and findings[i, 2] == other and findings[i, 3] == space:
-            end = max(findings[i, 4] + findings[i, 5], start + length)
-            findings[i, 4] = min(findings[i, 4], start)
-            findings[i, 5] = end - findings[i, 4]
-            return
+    if widened(findings, book[ROW_FINDINGS], book[FINDINGS], code, other, space, start, length):
+        return
     at = book[FINDINGS]
     if at >= len(findings) - CODES and book[KEPT + code] > 0:
         if code != book[LAST_LEFT] or book[ROW] != book[LAST_LEFT + 1] or other != book[LAST_LEFT + 2]:

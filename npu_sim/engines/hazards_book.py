@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npu_sim._jit import Int, jit
+from npu_sim._jit import Flag, Int, jit
 from npu_sim.isa.codes import Pipe, Space
 
 SLOTS = 7
@@ -146,16 +146,26 @@ class Shadow(NamedTuple):
 
 
 @jit
-def report(
-    book: np.ndarray, findings: np.ndarray, code: Int, other: Int, space: Int, start: Int, length: Int, extra: Int
-) -> None:
-    """Note a finding of the current row, or widen the one with the same code and other row."""
-    for i in range(book[ROW_FINDINGS], book[FINDINGS]):
+def widened(
+    findings: np.ndarray, first: Int, last: Int, code: Int, other: Int, space: Int, start: Int, length: Int
+) -> Flag:
+    """Widen the one of ``findings[first:last]`` with this code, other row and space; return whether there is one."""
+    for i in range(first, last):
         if findings[i, 0] == code and findings[i, 2] == other and findings[i, 3] == space:
             end = max(findings[i, 4] + findings[i, 5], start + length)
             findings[i, 4] = min(findings[i, 4], start)
             findings[i, 5] = end - findings[i, 4]
-            return
+            return True
+    return False
+
+
+@jit
+def report(
+    book: np.ndarray, findings: np.ndarray, code: Int, other: Int, space: Int, start: Int, length: Int, extra: Int
+) -> None:
+    """Note a finding of the current row, or widen the one with the same code and other row."""
+    if widened(findings, book[ROW_FINDINGS], book[FINDINGS], code, other, space, start, length):
+        return
     at = book[FINDINGS]
     if at >= len(findings) - CODES and book[KEPT + code] > 0:
         if code != book[LAST_DROPPED] or book[SERIAL] != book[LAST_DROPPED + 1] or other != book[LAST_DROPPED + 2]:

@@ -327,20 +327,9 @@ def check_rows(shadow: Any, rows: np.ndarray, first: Int, end: Int) -> Int:
             life[0], life[1], life[2], life[3] = book[SERIAL], book[HELD + pipe], op, 0
         for r in range(count):
             touch_run(
-                slots,
-                nodes,
-                book,
-                findings,
-                lives,
-                turned,
-                births,
-                tensors,
-                runs,
-                r,
-                entry,
-                limits,
+                slots, nodes, book, findings, lives, turned, births, tensors, runs, r, entry, limits,
                 np.int64(row["tensor"]),
-            )
+            )  # fmt: skip
         book[SERIAL] += 1
     return end
 

@@ -148,23 +148,9 @@ def _touch_bytes(
             if behind * 32 > end:
                 mask &= (ONE << (end & 31)) - 1
         _touch_cells(
-            slots,
-            nodes,
-            book,
-            findings,
-            lives,
-            turned,
-            space,
-            access,
-            entry,
-            limits,
-            base + cell,
-            behind - cell,
-            mask,
-            init_floor,
-            ONE,
-            ZERO,
-        )
+            slots, nodes, book, findings, lives, turned, space, access, entry, limits, base + cell, behind - cell,
+            mask, init_floor, ONE, ZERO,
+        )  # fmt: skip
         start = behind * 32
 
 
@@ -233,42 +219,13 @@ def touch_run(
         end = min(high, start + i * stride + length)
         if begin >= end:
             continue
-        if init_floor == 0 or end <= data_end:
+        cut = end if init_floor == 0 else min(end, max(begin, data_end))
+        if begin < cut:
             _touch_bytes(
-                slots, nodes, book, findings, lives, turned, space, access, entry, limits, begin, end, init_floor
+                slots, nodes, book, findings, lives, turned, space, access, entry, limits, begin, cut, init_floor
             )
-        else:
-            if begin < data_end:
-                _touch_bytes(
-                    slots,
-                    nodes,
-                    book,
-                    findings,
-                    lives,
-                    turned,
-                    space,
-                    access,
-                    entry,
-                    limits,
-                    begin,
-                    data_end,
-                    init_floor,
-                )
-            _touch_bytes(
-                slots,
-                nodes,
-                book,
-                findings,
-                lives,
-                turned,
-                space,
-                access,
-                entry,
-                limits,
-                max(begin, data_end),
-                end,
-                ZERO,
-            )
+        if cut < end:
+            _touch_bytes(slots, nodes, book, findings, lives, turned, space, access, entry, limits, cut, end, ZERO)
 
 
 @jit

@@ -149,6 +149,19 @@ def _any_ready(rows: np.ndarray, heads: np.ndarray, flags: np.ndarray, waits: np
 
 
 @jit
+def _run_head(rows: np.ndarray, following: np.ndarray, heads: np.ndarray, flags: np.ndarray, pipe: Int) -> Int:
+    """Let the next row of a pipe take effect on the flags, and return its number."""
+    head = heads[pipe]
+    row = rows[head]
+    if row["op"] == Op.SET_FLAG:
+        flags[flag_number(row)] += 1
+    elif row["op"] == Op.WAIT_FLAG:
+        flags[flag_number(row)] -= 1
+    heads[pipe] = following[head]
+    return np.int64(head)
+
+
+@jit
 def schedule(
     rows: np.ndarray,
     following: np.ndarray,
@@ -200,14 +213,7 @@ def schedule(
                 burst = np.int64(0)
         if pipe < 0:
             return position
-        head = heads[pipe]
-        row = rows[head]
-        if row["op"] == Op.SET_FLAG:
-            flags[flag_number(row)] += 1
-        elif row["op"] == Op.WAIT_FLAG:
-            flags[flag_number(row)] -= 1
-        order[position] = head
-        heads[pipe] = following[head]
+        order[position] = _run_head(rows, following, heads, flags, pipe)
     return np.int64(n)
 
 
@@ -251,12 +257,6 @@ def hold_back(
                 pipe, head = np.int64(candidate), at
         if pipe < 0:
             return position
-        row = rows[head]
-        if row["op"] == Op.SET_FLAG:
-            flags[flag_number(row)] += 1
-        elif row["op"] == Op.WAIT_FLAG:
-            flags[flag_number(row)] -= 1
-        order[position] = head
-        heads[pipe] = following[head]
+        order[position] = _run_head(rows, following, heads, flags, pipe)
         is_free = is_free or head == wanted
     return np.int64(n)

@@ -181,24 +181,9 @@ def load_3d(dst, src, row, scratch):
     for t in range(taps):
         if plain_l0a:
             _points_as_rows(
-                row,
-                dtype,
-                src,
-                plane,
-                kh,
-                kw,
-                oh,
-                ow,
-                valid,
-                wo,
-                dst,
-                first + t,
-                taps,
-                (m_ext + 15) // 16,
-                c0,
-                min(c0, k_ext - t * c0),
-                scratch,
-            )
+                row, dtype, src, plane, kh, kw, oh, ow, valid, wo, dst, first + t, taps, (m_ext + 15) // 16, c0,
+                min(c0, k_ext - t * c0), scratch,
+            )  # fmt: skip
         elif valid > 0:
             lane = t * c0
             target = (first + (lane // 16) * line_step) * 256 + lane % 16
