@@ -37,7 +37,7 @@ class SharedMemory(HostMemory):
         super().__init__()
         self.gm = gm
         ends = {t.index: t.address + allocated_bytes(t.byte_count) for t in gm.tensors}
-        self._storages = [memory[tensor.address : ends[tensor.index]] for tensor in gm.tensors]
+        self.arena = memory
         self.spans = [HostSpan(name=t.name, tensor=t, start=t.address, end=ends[t.index]) for t in gm.tensors]
 
 
@@ -166,7 +166,7 @@ class Arguments:
 
     def load(self, process: Process, memory: npt.NDArray[np.uint8]) -> None:
         """Fill the memory of a kernel's program, and tell it what its arguments are."""
-        memory[:] = POISON_BYTE
+        self._poison(memory)
         control = process.control
         control.scratch = self.scratch
         control.argument_count, control.tensor_count = len(self._given), len(self.gm.tensors)
@@ -194,6 +194,15 @@ class Arguments:
             if not place.is_output:
                 memory[place.address : place.address + array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
 
+    def _poison(self, memory: npt.NDArray[np.uint8]) -> None:
+        """Fill all that no content of an argument is written over."""
+        end = 0
+        for place in self.gm.tensors:
+            if place.initialised:
+                memory[end : place.address + 1] = POISON_BYTE  # an empty array has a byte too
+                end = place.address + place.byte_count
+        memory[end:] = POISON_BYTE
+
     def store(self, memory: npt.NDArray[np.uint8]) -> None:
         """Write what the kernel changed to the caller's arrays.
 
@@ -205,13 +214,13 @@ class Arguments:
         own = [(self._given[number], place) for number, place in self._tensors.items() if number not in self._bytes]
         for value, place in [*own, *(one for group in self._lists.values() for one in group)]:
             data = memory[place.address : place.address + value.nbytes]
-            if not place.is_output and np.array_equal(data, np.ascontiguousarray(value).reshape(-1).view(np.uint8)):
+            if not place.is_output and _are_equal(data, np.ascontiguousarray(value).reshape(-1).view(np.uint8)):
                 continue
             if not value.flags.writeable:
                 raise ShapeError(
                     f"{place.name} of {self._kernel}, which it wrote, must be an array that can be written"
                 )
-            value[...] = np.frombuffer(data.tobytes(), value.dtype).reshape(value.shape)
+            value[...] = data.view(value.dtype).reshape(value.shape)
 
     def types(self) -> tuple[str | None, ...]:
         """Return what definitions of operators call the type of each array, None for the other arguments."""
@@ -235,6 +244,13 @@ class Arguments:
                 words = shown(value)
             parts.append(f"{self._names[number]} {words}")
         return ", ".join(parts)
+
+
+def _are_equal(one: npt.NDArray[np.uint8], other: npt.NDArray[np.uint8]) -> bool:
+    """Return whether as many bytes are the same, eight at a time."""
+    whole = len(one) // 8 * 8
+    words, others = one[:whole].view(np.uint64), other[:whole].view(np.uint64)
+    return np.array_equal(words, others) and np.array_equal(one[whole:], other[whole:])
 
 
 def _number(value: Any) -> tuple[ArgumentKind, int]:

@@ -11,6 +11,8 @@ from typing import Any
 
 ROWS = 1 << 16
 """Rows that are handed over at a time, at most. So much of them, 8 MiB, is kept in large pages, which come faster."""
+HALVES = 2
+"""There is room for so many times that: the program fills one while the other is run."""
 TEXT_BYTES = 1 << 16
 WINDOW_BYTES = 1 << 18
 MAX_TENSORS = 128
@@ -29,7 +31,7 @@ class Status(IntEnum):
     """Why the kernel's process handed over."""
 
     ROWS = 0
-    """The buffer is full, or another core goes on."""
+    """There is no room for more, or it is time to say something: the program may go on while they run."""
     READ = 1
     """A core needs bytes of one of its buffers, as the rows so far leave them."""
     SYNC = 2
@@ -46,6 +48,8 @@ class Status(IntEnum):
     """No core can go on."""
     CRASHED = 8
     """A signal; the text says which."""
+    SETTLE = 9
+    """A core looks at global memory, as all rows so far leave it."""
 
 
 class ArgumentKind(IntEnum):
@@ -115,6 +119,7 @@ class Control(ctypes.Structure):
         # from it
         ("status", ctypes.c_int64),
         ("core", ctypes.c_int64),
+        ("first", ctypes.c_int64),  # where the rows begin that are handed over
         ("count", ctypes.c_int64),
         ("lot_count", ctypes.c_int64),  # what follows the last lot is of ``core``
         ("lots", Lot * MAX_LOTS),
@@ -144,6 +149,7 @@ def control_header() -> str:
     """Return the C++ text of all this."""
     constants = {
         "ROW_CAPACITY": ROWS,
+        "HALVES": HALVES,
         "TEXT_BYTES": TEXT_BYTES,
         "WINDOW_BYTES": WINDOW_BYTES,
         "MAX_TENSORS": MAX_TENSORS,

@@ -297,7 +297,10 @@ class SourceKernel:
         try:
             status = process.start()
             while True:
-                cores.take()
+                rows = cores.keep()
+                if status is Status.ROWS:  # it makes more while these run
+                    process.go_on()
+                cores.run(rows)
                 if status is Status.DONE:
                     return None, "".join(printed)
                 if status is Status.READ and not cores.refused:
@@ -308,9 +311,11 @@ class SourceKernel:
                     printed.append(process.text())
                 elif status in (Status.REFUSED, Status.CRASHED, Status.DEADLOCK):
                     raise process.error(process.text())
-                status = process.go_on()
+                if status is not Status.ROWS:
+                    process.go_on()
+                status = process.listen()
         except KernelError as error:
-            cores.take_lots()
+            cores.run(cores.keep_lots())
             where = "" if error.line is None else f", {error.line}"
             text = f"{error} ({self.name}, {product.name}{where})"
             return KernelError(text, error.line, error.core), "".join(printed)

@@ -5,8 +5,7 @@ Rows are kept as they come, phase by phase, for the engines that look at the pro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ import numpy.typing as npt
 from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.ascendc.arguments import SharedMemory
 from npu_sim.ascendc.control import Status
+from npu_sim.ascendc.mmad_types import MODE_LENGTH, type_end
 from npu_sim.ascendc.process import Process
 from npu_sim.budget import reserve
 from npu_sim.engines.execute import ExecuteOptions
@@ -22,12 +22,48 @@ from npu_sim.engines.session import Session
 from npu_sim.errors import NpuSimError, ProgramError
 from npu_sim.isa.codes import Data, Space
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
-from npu_sim.isa.op import Op
 from npu_sim.isa.row import ROW_BYTES
 from npu_sim.products import Product
 from npu_sim.program.launch import SourceLine
 from npu_sim.program.verify import verify
 from npu_sim.program.violation import Violation
+
+_FP16 = 2 * Data.FP16
+"""As `type_end` names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows of one core among those that were handed over.
+
+    Attributes
+    ----------
+    core : int
+    rows : slice
+        Where they are.
+    why : Status
+        Why they end.
+    number : int
+        Of the first, among all of the core.
+    """
+
+    core: int
+    rows: slice
+    why: Status
+    number: int
+
+    @property
+    def count(self) -> int:
+        """How many rows."""
+        return int(self.rows.stop - self.rows.start)
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """Rows that a program has handed over, where they are, and whose they are."""
+
+    rows: np.ndarray
+    parts: list[_Part]
 
 
 class Cores:
@@ -55,19 +91,16 @@ class Cores:
     ) -> None:
         self._process, self._product, self._memory, self._model = process, product, memory, accumulation
         self._sessions: dict[int, Session] = {}
-        self._types = [""] * core_count
-        self._hf32 = [False] * core_count
+        self._types = [_FP16] * core_count
+        self._modes = np.zeros((core_count, MODE_LENGTH), np.int64)
         self._parts: list[list[list[npt.NDArray[np.uint8]]]] = [[[]] for _ in range(core_count)]
         self._counts = [0] * core_count
         self._states = np.zeros((core_count, CORE_STATE_LENGTH), np.int64)
         self._bytes = 0
         self.refused: list[Violation] = []
 
-    def take(self) -> None:
-        """Keep and run the rows that the program has handed over.
-
-        Where one is illegal, leaves its tensor or cannot be carried out, what is wrong is kept in ``refused``, and
-        nothing runs from then on.
+    def keep(self) -> HandedOver:
+        """Keep the rows that the program has handed over, and return them for `run`.
 
         Raises
         ------
@@ -75,11 +108,11 @@ class Cores:
             There are more rows than the budget holds.
         """
         control = self._process.control
-        self._take([*self._lots(), (int(control.core), int(control.count), Status.ROWS)])
+        return self._keep([*self._lots(), (int(control.core), int(control.count), Status.ROWS)])
 
-    def take_lots(self) -> None:
-        """Take what the program was about to hand over of cores that had given up their turn when it was stopped."""
-        self._take(self._lots())
+    def keep_lots(self) -> HandedOver:
+        """Keep what the program was about to hand over of cores that had given up their turn when it was stopped."""
+        return self._keep(self._lots())
 
     def _lots(self) -> list[tuple[int, int, Status]]:
         control = self._process.control
@@ -87,24 +120,48 @@ class Cores:
         control.lot_count = 0  # each is taken once, also where the program does not go on
         return lots
 
-    def _take(self, lots: list[tuple[int, int, Status]]) -> None:
-        """Keep and run rows, which are those of each core in turn up to an end."""
-        count = lots[-1][1] if lots else 0
+    def _keep(self, lots: list[tuple[int, int, Status]]) -> HandedOver:
+        """Keep rows, which are those of each core in turn up to an end."""
+        rows = self._process.rows()[: lots[-1][1] if lots else 0]
         # kept here, and once or twice by what looks at them afterwards
-        self._bytes += 3 * count * ROW_BYTES
+        self._bytes += 3 * len(rows) * ROW_BYTES
         reserve("Rows of a kernel", self._bytes)
-        kept = self._process.row_bytes[:count].copy()
-        parts, first = list[tuple[int, slice, Status]](), 0
+        kept = rows.view(np.uint8).reshape(-1, ROW_BYTES).copy()
+        parts, first = list[_Part](), 0
         for core, end, why in lots:
+            parts.append(_Part(core, slice(first, end), why, self._counts[core]))
             if end > first:
                 self._parts[core][-1].append(kept[first:end])
+                self._counts[core] += end - first
             if why is Status.SYNC:
                 self._parts[core].append([])
-            parts.append((core, slice(first, end), why))
             first = end
-        self._run(parts)
-        for core, part, _ in parts:
-            self._counts[core] += part.stop - part.start
+        return HandedOver(rows, parts)
+
+    def run(self, handed_over: HandedOver) -> None:
+        """Run rows that were kept, those of each core as far as all before them are right.
+
+        Where one is illegal, leaves its tensor or cannot be carried out, what is wrong is kept in ``refused``, and
+        nothing runs from then on.
+        """
+        rows, parts = handed_over.rows, handed_over.parts
+        if self._memory is None or not parts:
+            return
+        for part in parts:
+            issue(rows[part.rows], part.count, self._states[part.core])
+        found = verify(rows, self._product)
+        try:
+            for part in parts:
+                if part.count:
+                    self._run_part(part.core, rows[part.rows], part.rows.start, found)
+                if part.why is Status.END and part.core in self._sessions:
+                    self._sessions.pop(part.core).close()
+        except ProgramError as error:
+            # a session numbers rows that ran before as the program does
+            wrong = tuple(replace(violation, core=part.core) for violation in error.violations)
+            assert all(0 <= one.row - part.number < part.count for one in wrong)
+            self.stop()
+            self.refused += wrong
 
     def stop(self) -> None:
         """Run nothing any more; the program cannot read values from now on."""
@@ -169,71 +226,26 @@ class Cores:
             cores = len(self._sessions) + 1
             reserve(f"Buffers of {cores} cores", cores * kit_bytes(self._product.core))
             self._sessions[core] = Session(self._product, options, self._memory, core=core)
-            self._types[core] = "fp16"
+            self._types[core] = _FP16
         return self._sessions[core]
 
     def _options(self, name: str) -> ExecuteOptions:
         model = Accumulation.parse(self._model, default_accumulation(self._product, name))
         return ExecuteOptions(accumulation=model)
 
-    def _run(self, parts: list[tuple[int, slice, Status]]) -> None:
-        """Run rows that were handed over, those of each core as far as all before them are right."""
-        rows = self._process.rows
-        if self._memory is None or not parts:
-            return
-        for core, part, _ in parts:
-            issue(rows[part], part.stop - part.start, self._states[core])
-        found = verify(rows[: parts[-1][1].stop], self._product)
-        counts = self._counts.copy()
-        try:
-            for core, part, why in parts:
-                if part.stop > part.start:
-                    self._run_part(core, part, found)
-                    counts[core] += part.stop - part.start
-                if why is Status.END and core in self._sessions:
-                    self._sessions.pop(core).close()
-        except ProgramError as error:
-            # a session numbers rows that ran before as the program does
-            wrong = tuple(replace(violation, core=core) for violation in error.violations)
-            assert all(counts[core] <= one.row < counts[core] + part.stop - part.start for one in wrong)
-            self.stop()
-            self.refused += wrong
-
-    def _run_part(self, core: int, part: slice, found: list[Violation]) -> None:
+    def _run_part(self, core: int, rows: np.ndarray, first: int, found: list[Violation]) -> None:
         """Run rows of one core but for those that break a rule, and what Mmads of another type stand behind them."""
-        session = self._session(core)
+        session, mode = self._session(core), self._modes[core]
         assert self._memory is not None
-        first = part.start
-        for rows, name in self._stretches(core, self._process.rows[part]):
-            if name and name != self._types[core]:
-                session.use(self._options(name))
-                self._types[core] = name
-            end = first + len(rows)
-            session.refuse(replace(one, row=one.row - first) for one in found if first <= one.row < end)
-            session.run_issued(rows, self._memory.spans)
-            first = end
-
-    def _stretches(self, core: int, rows: np.ndarray) -> Iterator[tuple[np.ndarray, str]]:
-        """Yield the rows in parts whose Mmads multiply one type, and its name."""
-        ops = rows["op"]
-        types, modes = rows["dtype"][ops == Op.MMAD], rows["value"][ops == Op.SET_HF32]
-        if (types == types[:1]).all() and (modes == self._hf32[core]).all():
-            yield rows, self._compute_type(core, int(types[0])) if len(types) else ""
-            return
-        first, name = 0, ""
-        for at in np.flatnonzero((ops == Op.MMAD) | (ops == Op.SET_HF32)).tolist():
-            row = rows[at]
-            if row["op"] == Op.SET_HF32:
-                self._hf32[core] = bool(row["value"])
-                continue
-            own = self._compute_type(core, int(row["dtype"]))
-            if name and own != name:
-                yield rows[first:at], name
-                first = at
-            name = own
-        yield rows[first:], name
-
-    def _compute_type(self, core: int, data: int) -> str:
-        """Return what an Mmad of a core multiplies, by its type."""
-        name = Data(data).name.lower()
-        return "hf32" if name == "fp32" and self._hf32[core] else name
+        begin, count = 0, len(rows)
+        while begin < count:
+            end = int(type_end(rows, begin, count, mode))
+            kind = int(mode[1])
+            if kind >= 0 and kind != self._types[core]:
+                data = Data(kind // 2).name.lower()
+                session.use(self._options("hf32" if kind % 2 else data))
+                self._types[core] = kind
+            wrong = [one for one in found if begin <= one.row - first < end]
+            session.refuse(replace(one, row=one.row - first - begin) for one in wrong)
+            session.run_issued(rows[begin:end], self._memory.spans)
+            begin = end

@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from npu_sim.ascendc.control import LINE_BITS, MAX_LOTS, ROWS, ROWS_AT, Control, Status
+from npu_sim.ascendc.control import HALVES, LINE_BITS, MAX_LOTS, ROWS, ROWS_AT, Control, Status
 from npu_sim.engines.kit import Spare
 from npu_sim.errors import NpuSimError
 from npu_sim.isa.row import INSTR, ROW_BYTES
@@ -55,7 +54,7 @@ class _Memory:
         os.close(self.fd)
 
 
-_CONTROL_BYTES = ROWS_AT + ROWS * ROW_BYTES
+_CONTROL_BYTES = ROWS_AT + HALVES * ROWS * ROW_BYTES
 _MOST_KEPT = 48 << 20
 """Bytes of global memory that are kept for the next call: touching fresh pages takes longer than filling them."""
 _CONTROLS, _GLOBALS = Spare(_Memory), Spare(_Memory, limit=1)
@@ -95,10 +94,7 @@ class Process:
         ctypes.memset(ctypes.addressof(self.control), 0, ctypes.sizeof(Control))
         self.control.gm_bytes = self._gm_bytes
         self.gm = self._global.bytes
-        self.rows = np.frombuffer(self._shared.bytes, INSTR, ROWS, ROWS_AT)
-        self.row_bytes: npt.NDArray[np.uint8] = np.frombuffer(
-            self._shared.bytes, np.uint8, ROWS * ROW_BYTES, ROWS_AT
-        ).reshape(ROWS, ROW_BYTES)
+        self._rows = np.frombuffer(self._shared.bytes, INSTR, HALVES * ROWS, ROWS_AT)
 
     def start(self) -> Status:
         """Start the program and return what it says first."""
@@ -116,15 +112,26 @@ class Process:
         finally:
             os.close(ask)
             os.close(answer)
-        return self._next()
+        return self.listen()
 
-    def go_on(self) -> Status:
-        """Let the program go on and return what it says next."""
+    def rows(self) -> np.ndarray:
+        """Return the rows that the program has handed over, INSTR[n], where they are: until it hands over others."""
+        first, count = int(self.control.first), int(self.control.count)
+        return self._rows[first : first + count]
+
+    def go_on(self) -> None:
+        """Let the program go on."""
         with contextlib.suppress(BrokenPipeError):
             os.write(self._fds[1], b"\0")
-        return self._next()
 
-    def _next(self) -> Status:
+    def listen(self) -> Status:
+        """Return what the program says next.
+
+        Raises
+        ------
+        KernelError
+            It says nothing for long, or has ended.
+        """
         ready, _, _ = select.select([self._fds[0]], [], [], self._silence)
         if not ready:
             raise self._silent(f"must not loop without an instruction for {self._silence:g} seconds")
@@ -151,8 +158,8 @@ class Process:
         """Return the error of a core that named no place: that of its last instruction."""
         count, lots = int(self.control.count), int(self.control.lot_count)
         begin = int(self.control.lots[lots - 1].end) if 0 < lots <= MAX_LOTS else 0
-        if begin < count <= ROWS:
-            self.control.site = int(self.rows[count - 1]["site"])
+        if begin < count <= ROWS and 0 <= self.control.first <= ROWS:
+            self.control.site = int(self.rows()[count - 1]["site"])
         return self.error(what)
 
     def text(self) -> str:

@@ -6,7 +6,7 @@ arrays, and can keep the rows, so that the engines that look at rows only can ju
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -189,17 +189,24 @@ class Session:
     def _carry_out(self, rows: np.ndarray, table: npt.NDArray[np.int64], context: str) -> None:
         if self._kit is None:
             raise InternalError("Session must be open, not closed")
-        count = len(rows)
-        if len(self._segments) <= count:
-            self._segments = np.zeros((2 * count, 2), np.int64)
         first = 0
-        for last, tensor in self._segments[: localise(rows, count, table, self._segments)].tolist():
-            gm = self._memory.storage(tensor) if tensor >= 0 else self._no_gm
+        for last, gm in self._arrays(rows, table):
             bad = int(run_rows(rows, first, last, gm, *self._buffers, *self._work))
             if bad >= 0:
                 raise ProgramError([self._unsupported(rows[bad], bad, context)])
             first = last
-        self._count += count
+        self._count += len(rows)
+
+    def _arrays(self, rows: np.ndarray, table: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
+        """Yield the array that rows touch, and the row behind the last that touches it; count addresses in it."""
+        count = len(rows)
+        if self._memory.arena is not None:
+            yield count, self._memory.arena
+            return
+        if len(self._segments) <= count:
+            self._segments = np.zeros((2 * count, 2), np.int64)
+        for last, tensor in self._segments[: localise(rows, count, table, self._segments)].tolist():
+            yield last, self._memory.storage(tensor) if tensor >= 0 else self._no_gm
 
     def close(self) -> None:
         """Give the buffers back; the rows stay."""

@@ -45,10 +45,13 @@ class HostMemory:
     ----------
     gm : GlobalMemory
         Where the tensors lie for rows. Its arena is not used.
+    arena : uint8 array or None
+        One array that holds all tensors where rows have them; None: each is an array of its own, see `storage`.
     """
 
     def __init__(self) -> None:
         self.gm = GlobalMemory()
+        self.arena: npt.NDArray[np.uint8] | None = None
         self._storages: list[npt.NDArray[np.uint8]] = []
         self._owners: list[np.ndarray] = []
         self._bounds: list[tuple[int, int]] = []

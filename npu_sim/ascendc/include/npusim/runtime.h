@@ -68,7 +68,8 @@ struct Core : Registers {
 };
 
 inline Control* control = nullptr;
-inline Row* rows = nullptr;
+inline Row* all_rows = nullptr;
+inline Row* rows = nullptr;  // those to be handed over
 inline uint8_t* gm = nullptr;
 inline Core* self = nullptr;
 inline Core* cores = nullptr;
@@ -78,6 +79,8 @@ inline int ask_fd = -1, answer_fd = -1;
 inline int64_t scanned = 0;
 inline int64_t window_owner = -1;
 inline int64_t handed_over = 0;
+// Whether rows that were handed over may not have run yet.
+inline bool is_ahead = false;
 
 inline int64_t milliseconds() {
   timespec now;
@@ -85,12 +88,18 @@ inline int64_t milliseconds() {
   return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-// Hands over and waits for the answer.
+// Hands over and waits for the answer, which comes when the rows have run; only to plain rows it comes at once, and what
+// follows goes where these are not.
 inline void hand_over(Status status, int64_t site) {
   control->status = int64_t(status);
   control->site = site;
   char byte = 0;
   if (write(ask_fd, &byte, 1) != 1 || read(answer_fd, &byte, 1) != 1) _exit(4);  // the emulator is gone
+  is_ahead = status == Status::ROWS;
+  if (is_ahead) {
+    control->first = ROW_CAPACITY - control->first;
+    rows = all_rows + control->first;
+  }
   control->count = control->lot_count = scanned = 0;
   handed_over = milliseconds();
 }
@@ -114,7 +123,7 @@ inline void end_lot(Status why) {
 
 // What cores before this one did is done then, for a kernel that looks at memory by a pointer.
 inline void hand_over_lots() {
-  if (control->lot_count) hand_over(Status::ROWS);
+  if (control->lot_count || is_ahead) hand_over(Status::SETTLE);
 }
 
 // What a kernel prints; host code of a program that holds kernels prints by itself.
@@ -260,9 +269,10 @@ inline int64_t tensor_at(int64_t address) {
 inline void settle_gm(Here here) {
   for (; scanned < control->count; scanned++)
     if (rows[scanned].bytes[DST_SPACE_AT] == space::GM) break;
-  if (scanned == control->count) return;
-  if (!control->reads) refuse(here, "GetValue must come in a call that computes, not in one that is only recorded");
-  hand_over(Status::ROWS);
+  bool stores = scanned < control->count;
+  if (stores && !control->reads)
+    refuse(here, "GetValue must come in a call that computes, not in one that is only recorded");
+  if (stores || (is_ahead && control->reads)) hand_over(Status::SETTLE);
 }
 
 // Bytes of a buffer of the core as the rows so far leave them.
@@ -466,10 +476,10 @@ inline int serve(int argc, char** argv, void (*kernel)()) {
   ask_fd = atoi(argv[3]);
   answer_fd = atoi(argv[4]);
   auto map = [](int fd, size_t size) { return mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0); };
-  void* at = map(shared, ROWS_AT + ROW_CAPACITY * sizeof(Row));
+  void* at = map(shared, ROWS_AT + HALVES * ROW_CAPACITY * sizeof(Row));
   if (at == MAP_FAILED) return 4;
   control = (Control*)at;
-  rows = (Row*)((uint8_t*)at + ROWS_AT);
+  rows = all_rows = (Row*)((uint8_t*)at + ROWS_AT);
   at = map(memory, control->gm_bytes);
   if (at == MAP_FAILED) return 4;
   gm = (uint8_t*)at;
