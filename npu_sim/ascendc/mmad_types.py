@@ -1,4 +1,4 @@
-"""Where the Mmads of a core begin to multiply another type."""
+"""Where the Mmads of a core begin to multiply floats of another type."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MODE_LENGTH = 2
 
 @jit
 def type_end(rows: np.ndarray, first: Int, n: Int, mode: np.ndarray) -> Int:
-    """Return the row behind ``rows[first]`` from which on Mmads multiply another type; ``n``: there is none.
+    """Return the row behind ``rows[first]`` from which on Mmads multiply floats of another type; ``n``: there is none.
 
     Parameters
     ----------
@@ -32,6 +32,8 @@ def type_end(rows: np.ndarray, first: Int, n: Int, mode: np.ndarray) -> Int:
             mode[0] = rows[i]["value"] != 0
         elif op == Op.MMAD:
             data = np.int64(rows[i]["dtype"])
+            if data != Data.FP16 and data != Data.BF16 and data != Data.FP32:
+                continue  # sums of integers are exact: they have no model
             kind = 2 * data + (mode[0] if data == Data.FP32 else 0)
             if mode[1] < 0:
                 mode[1] = kind

@@ -81,8 +81,9 @@ def options_of(
         Mmad multiplies several types and no model is given.
     """
     types = set(np.unique(rows["dtype"][rows["op"] == Op.MMAD]).tolist())
-    # a row of a file may hold any byte; verify refuses it when its turn comes
-    names = sorted(data.name.lower() for data in Data if data in types)
+    # a row of a file may hold any byte; verify refuses it when its turn comes. Sums of integers are exact
+    integers = (Data.INT8, Data.UINT8)
+    names = sorted(data.name.lower() for data in Data if data in types and data not in integers)
     if names == ["fp32"] and (rows["value"][rows["op"] == Op.SET_HF32] == 1).any():
         names = ["hf32"]
     if len(names) > 1 and accumulation is None:

@@ -106,8 +106,11 @@ def _reached(row: np.ndarray, violation: Violation, product: Product) -> dict[in
     item = int(ITEM_BYTES_OF_CODE[int(row["dtype"][0])])
     found = {}
     for space, before, now in zip(_L0, *outcomes, strict=True):
-        carriers = np.flatnonzero(before != now)
-        fractal, rest = np.divmod(carriers, _CARRIERS)
+        if item == 1:  # elements themselves, of which the carriers of a fractal hold four each
+            carriers, in_fractal = np.flatnonzero(before.view(np.uint8) != now.view(np.uint8)), 4 * _CARRIERS
+        else:
+            carriers, in_fractal = np.flatnonzero(before != now), _CARRIERS
+        fractal, rest = np.divmod(carriers, in_fractal)
         depth, line = np.divmod(rest, _SIDE)  # carriers are k-major, a fractal's lines of 32 bytes hold k
         first = fractal * FRACTAL_BYTES + line * (FRACTAL_BYTES // _SIDE) + depth * item
         reached = np.zeros(2 * len(now), np.bool_)

@@ -5,8 +5,8 @@ L0C in zN order (N1, M1, 16, 16) as float32. In L0C all rows of one n1 are adjac
 not stop at fractals. Carriers of L0A and L0B: `memory.core`.
 
 How the additions are done is an `accumulation.Accumulation`; ASSUMED: all of them, no public document states the order.
-`cube_exact`, `cube_serial` and `cube_tree` are the ways. Zeros of A that come in whole rows (padding, inserted zeros of
-a stride) are left out where that changes no bit: `cube_rows`.
+`cube_exact`, `cube_serial` and `cube_tree` are the ways; integers are exact (`l0_bytes`). Zeros of A that come
+in whole rows (padding, inserted zeros of a stride) are left out where that changes no bit: `cube_rows`.
 """
 
 from __future__ import annotations

@@ -32,8 +32,10 @@ _SETTERS = (Op.SET_ATOMIC, Op.SET_HF32, Op.SET_VECTOR_MASK, Op.RESET_MASK, Op.SE
 _KIND = by_opcode(_kind, dtype=np.uint8)
 _ADDS = by_opcode(lambda instruction: instruction.adds, dtype=np.bool_)
 """Whether stores to GM obey SetAtomicAdd; those of the scalar unit do not."""
-_TAKES_TYPE = by_opcode(lambda instruction: instruction.adds and "dtype" in instruction.fields, dtype=np.bool_)
-"""Whether ``dtype`` is the type of the addition."""
+_TAKES_TYPE = by_opcode(
+    lambda i: i.adds and "dtype" in i.fields and "dst_dtype" not in i.fields, dtype=np.bool_
+)  # fmt: skip
+"""Whether ``dtype`` is the type of the addition, and not that of what is converted."""
 _OF_MASKS = np.int64(Mode.COUNTER | Mode.MASK_SET)
 
 

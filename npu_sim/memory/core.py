@@ -3,8 +3,9 @@
 L1, UB and L0C hold the bits the hardware holds. L0A and L0B hold float32 *carriers* (each fp16, bf16, HF32 and fp32
 value is exact in float32): the 512-byte fractal ``f`` owns carriers ``[256 f, 256 f + 256)``, stored **k-major**,
 element (m, k) of an L0A fractal at ``256 f + 16 k + m`` and element (k, n) of an L0B fractal at ``256 f + 16 k + n``;
-a fractal of 32-bit data has 8 k and uses the first 128 carriers. Inside a fractal the order is ours to choose, because
-instructions only move whole fractals; addresses and capacities stay architectural (512 bytes a fractal).
+a fractal of 32-bit data has 8 k and uses the first 128 carriers, one of int8 has 32 k and uses the bytes of the first
+128 (`isa.l0_bytes`). Inside a fractal the order is ours to choose, because instructions only move whole fractals;
+addresses and capacities stay architectural (512 bytes a fractal).
 """
 
 from __future__ import annotations

@@ -8,6 +8,9 @@ import pytest
 from npu_sim import ascendc
 from npu_sim.ascendc.control import ROWS
 from npu_sim.errors import ProgramError
+from tests.ascendc.compiler import require_compiler
+
+require_compiler()
 
 LONG_STORE = """
 #include "kernel_operator.h"

@@ -25,7 +25,7 @@ from tests.oracles import comparisons, reductions, semantics
 from tests.oracles.data_moves import BY_DATA
 from tests.oracles.instances import A2, GENERATORS, SIZES, Emulated, candidates, one_of_each
 from tests.oracles.masked import reads_result
-from tests.oracles.semantics import FRACTAL, ITEM
+from tests.oracles.semantics import ITEM
 from tests.oracles.tables import ELEMENTWISE, MASKED
 
 SYNCHRONISATION = [spec.op for spec in OPS if not spec.routes]
@@ -261,9 +261,7 @@ def _as_kept(mask, space, item):
         return words[:, 0]
     elements = mask.reshape(-1, item)
     assert np.array_equal(elements.any(axis=1), elements.all(axis=1))
-    kept = np.zeros((len(mask) // FRACTAL, 256), np.bool_)
-    kept[:, : FRACTAL // item] = semantics.in_carrier_order(elements[:, 0], item)
-    return kept.ravel()
+    return semantics.kept_elements(elements[:, 0], item)
 
 
 def _run(instance, rows, contents):
@@ -306,10 +304,13 @@ def _prepared(op, instance, rng):
 def _source_type(op, row, instance, space):
     """Element type of what a computing instruction reads in ``space``; None for movers and decoders."""
     if op == Op.MMAD:
-        return Data.FP32 if space == Space.L0C else instance.l0
+        sums = Data.INT32 if instance.l0 == Data.INT8 else Data.FP32
+        return sums if space == Space.L0C else instance.l0
     if op in (Op.FIXPIPE, Op.FIXPIPE_QUANT, Op.L0C_TO_UB):
         kind = Data(row["dst_dtype"])
-        return Data.FP32 if space == Space.L0C and kind != Data.INT32 else kind
+        if space != Space.L0C or kind == Data.INT32:
+            return kind
+        return Data(row["dtype"]) if op == Op.FIXPIPE_QUANT else Data.FP32
     if op in (
         *ELEMENTWISE,
         *MASKED,

@@ -117,6 +117,8 @@ class Emulated:
     l0b: np.ndarray
     l0c: np.ndarray
     ub: np.ndarray
+    l0_bytes: int = 2
+    """Of an element in L0A and L0B."""
 
     @classmethod
     def of(cls, contents, l0):
@@ -128,20 +130,22 @@ class Emulated:
             l0b=semantics.carriers(contents[Space.L0B], l0),
             l0c=contents[Space.L0C].copy().view(np.float32),
             ub=contents[Space.UB].copy(),
+            l0_bytes=ITEM[l0],
         )
 
     def copy(self):
-        return Emulated(*(buffer.copy() for buffer in self.buffers()))
+        return Emulated(*(buffer.copy() for buffer in self.buffers()), self.l0_bytes)
 
     def buffers(self):
         return self.gm, self.l1, self.l0a, self.l0b, self.l0c, self.ub
 
     def words(self, space):
-        """The buffer of a space: bytes, resp. uint32 words of carriers and accumulators."""
+        """The buffer of a space: bytes, resp. uint32 words of carriers wider than that and of accumulators."""
         buffers = dict(
             zip((Space.GM, Space.L1, Space.L0A, Space.L0B, Space.L0C, Space.UB), self.buffers(), strict=True)
         )
-        return buffers[space] if buffers[space].dtype == np.uint8 else buffers[space].view(np.uint32)
+        of_bytes = buffers[space].dtype == np.uint8 or (self.l0_bytes == 1 and space in (Space.L0A, Space.L0B))
+        return buffers[space].view(np.uint8 if of_bytes else np.uint32)
 
     def run(self, rows, first=0, last=None, *, saturate=False, model=(16, 0, 0, 1, 0), hf32=(12, 0), log=None):
         """Run issued rows; ``log``: (sink, runs, bytes) to log atomic additions instead of adding."""
@@ -275,7 +279,7 @@ def load_2d(rng):
     builder = ProgramBuilder(product)
     space = _pick(rng, (Space.L0A, Space.L0B, Space.L0A, Space.L0B, Space.L1))
     source = Space.GM if space == Space.L1 else _pick(rng, (Space.L1, Space.L1, Space.GM))
-    types = CARRIED if product is A2 else (Data.FP16,)
+    types = (*CARRIED, Data.INT8) if product is A2 else (Data.FP16, Data.INT8)
     dtype = _pick(rng, types) if space != Space.L1 else _pick(rng, (Data.FP16, Data.INT8, Data.INT16))
     mode = Mode.TRANSPOSE if source == Space.L1 and ITEM[dtype] == 2 and rng.integers(2) else 0
     repeat, start, stride, gap = _below(rng, 7, 6, 5, 4)
@@ -284,12 +288,12 @@ def load_2d(rng):
         src=int(rng.integers(999)) * (1 if source == Space.GM else 32), dtype=dtype, start_index=start, repeat=repeat,
         src_stride=stride, dst_gap=0 if product is TRAINING else gap, mode=mode, tensor=0,
     )  # fmt: skip
-    return Instance(builder, memory=dtype, l0=dtype if dtype in CARRIED else Data.FP16)
+    return Instance(builder, memory=dtype, l0=dtype if dtype in (*CARRIED, Data.INT8) else Data.FP16)
 
 
 def load_transpose(rng):
     builder = ProgramBuilder(A2)
-    dtype = _pick(rng, (*CARRIED, Data.INT32))
+    dtype = _pick(rng, (*CARRIED, Data.INT32, Data.INT8))
     start, repeat, stride, gap, inner = _below(rng, 5, 6, 4, 5, 4)
     builder.load_transpose(
         dst_space=_pick(rng, (Space.L0A, Space.L0B)), dst=int(rng.integers(20)) * FRACTAL,
@@ -325,8 +329,9 @@ def _random_window(rng):
 def load_3d(rng):
     product = _pick(rng, (A2, A2, UNIFIED))
     builder = ProgramBuilder(product)
-    dtype = _pick(rng, (*CARRIED, Data.INT32)) if product is A2 else Data.FP16
+    dtype = _pick(rng, (*CARRIED, Data.INT32, Data.INT8) if product is A2 else (Data.FP16, Data.INT8))
     c0 = 32 // ITEM[dtype]
+    turns = ITEM[dtype] != 1
     operands, ho, wo = _random_window(rng)
     channels = max(4, c0 * int(rng.integers(0, 4)) + int(rng.choice((0, 0, 4, c0 // 2))))
     columns = -(-channels // c0) * operands["filter_h"] * operands["filter_w"]
@@ -341,10 +346,11 @@ def load_3d(rng):
     for name in ("filter_h", "filter_w", "l1_h", "l1_w"):
         operands[name] = _rarely_zero(rng, operands[name])
     builder.load_3d(
-        dst_space=_pick(rng, (Space.L0A, Space.L0B)), dst=int(rng.integers(12)) * FRACTAL,
-        src=int(rng.integers(40)) * 32, dtype=dtype, window=operands, channel_size=_rarely_zero(rng, channels),
-        k_ext=_rarely_zero(rng, k_ext * c0), m_ext=_rarely_zero(rng, m_ext), k_start=k_start * c0, m_start=m_start,
-        mode=_pick(rng, (0, Mode.TRANSPOSE)),
+        dst_space=_pick(rng, (Space.L0A, Space.L0B) if turns or product is UNIFIED else (Space.L0A,)),
+        dst=int(rng.integers(12)) * FRACTAL, src=int(rng.integers(40)) * 32, dtype=dtype, window=operands,
+        channel_size=_rarely_zero(rng, channels) if turns else channels, k_ext=_rarely_zero(rng, k_ext * c0),
+        m_ext=_rarely_zero(rng, m_ext), k_start=k_start * c0, m_start=m_start,
+        mode=_pick(rng, (0, Mode.TRANSPOSE)) if turns else 0,
     )  # fmt: skip
     return Instance(builder, memory=dtype, l0=Data.FP32 if dtype == Data.INT32 else dtype)
 
@@ -383,7 +389,7 @@ def fill(rng):
 def mmad(rng):
     product = _pick(rng, (A2, A2, UNIFIED, TRAINING))
     builder = ProgramBuilder(product)
-    dtype = _pick(rng, (*CARRIED, Data.FP32)) if product is A2 else Data.FP16
+    dtype = _pick(rng, (*CARRIED, Data.FP32, Data.INT8) if product is A2 else (Data.FP16, Data.INT8))
     mode = _pick(rng, (0, Mode.INIT))
     if dtype == Data.FP32 and rng.integers(2):
         mode |= Mode.K_ALIGN
@@ -403,11 +409,15 @@ def fixpipe(rng):
 
 
 def fixpipe_quant(rng):
-    dtype = _pick(rng, (Data.FP32, Data.FP16, Data.BF16, Data.INT8, Data.UINT8))
-    further = {"relu": int(rng.integers(2))}
+    source = _pick(rng, (Data.FP32, Data.INT32))
+    floats = (Data.FP32, Data.FP16, Data.BF16) if source == Data.FP32 else (Data.INT32, Data.FP16)
+    dtype = _pick(rng, (*floats, Data.INT8, Data.UINT8))
+    further = {"dtype": source, "relu": int(rng.integers(2))}
     if dtype in (Data.INT8, Data.UINT8):
-        scale = np.float32(_pick(rng, (20.0, 30.5, 25.0078)))
+        scale = np.float32(_pick(rng, (20.0, 30.5, 25.0078) if source == Data.FP32 else (1e-8, 3.0518e-07, -2e-8)))
         further |= {"value_bits": int(scale.view(np.uint32)), "offset": int(rng.integers(-9, 10))}
+    elif source != dtype and source == Data.INT32:
+        further |= {"value_bits": int(np.float32(_pick(rng, (1e-6, 3.0e-07, 4e-5, -2e-6))).view(np.uint32))}
     return _fixpipe(rng, "fixpipe_quant", dtype, further)
 
 
@@ -936,7 +946,8 @@ def _any_nan(words, expected, dst, item, kind):
 def differences(emulated, machine, row, l0):
     """Compare every memory bit for bit; return the names of the spaces that differ.
 
-    Any NaN equals any NaN where the instruction computes floats or decodes 16-bit floats. Open bytes must be NaN.
+    Any NaN equals any NaN where the instruction computes floats or decodes 16-bit floats. Open bytes must be NaN, those
+    of integers the lowest of 8 bits.
     """
     op = Op(row["op"])
     kind = Data(row[RESULT_TYPE_FIELD[op]]) if op in RESULT_TYPE_FIELD else Data.FP32 if op == Op.MMAD else Data.NONE
@@ -946,16 +957,14 @@ def differences(emulated, machine, row, l0):
         if not _any_nan(got, machine.bytes[space], int(row["dst"]), ITEM.get(kind, 1), kind):
             bad.append(space.name)
     for space in (Space.L0A, Space.L0B):
-        got, want = emulated.words(space), semantics.carriers(machine.bytes[space], l0).view(np.uint32)
-        item = ITEM[l0]
-        open_ = np.zeros((len(want) // 256, 256), np.bool_)
-        open_[:, : 512 // item] = semantics.in_carrier_order(machine.open[space][::item], item)
-        open_ = open_.ravel()
-        nan = np.isnan(got.view(np.float32))
+        got, item = emulated.words(space), ITEM[l0]
+        want = semantics.carriers(machine.bytes[space], l0).view(got.dtype)
+        open_ = semantics.kept_elements(machine.open[space][::item], item)
+        unspecified = got == 0x80 if item == 1 else np.isnan(got.view(np.float32))
         equal = got == want
         if item == 2:
-            equal |= nan & np.isnan(want.view(np.float32))
-        if not np.all(np.where(open_, nan, equal)):
+            equal |= unspecified & np.isnan(want.view(np.float32))
+        if not np.all(np.where(open_, unspecified, equal)):
             bad.append(space.name)
     return bad
 

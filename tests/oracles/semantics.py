@@ -380,11 +380,12 @@ def mmad(row, machine, saturate, model, hf32):
         return
     dtype = Data(get("dtype"))
     item = ITEM[dtype]
+    is_integer = dtype in INTEGERS
     k0 = 32 // item
     m1, n1, k1 = -(-m_size // 16), -(-n_size // 16), -(-k_size // k0)
     a_columns = 2 * -(-k_size // 16) if get("mode") & Mode.K_ALIGN else k1
-    a = np.empty((m_size, k_size), np.float32)
-    b = np.empty((k_size, n_size), np.float32)
+    a = np.empty((m_size, k_size), np.int64 if is_integer else np.float32)
+    b = np.empty((k_size, n_size), a.dtype)
     for k in range(k_size):
         for m in range(m_size):
             at = ((m // 16 * a_columns + k // k0) * 16 + m % 16) * k0 + k % k0 if m_size > 1 else k
@@ -392,7 +393,7 @@ def mmad(row, machine, saturate, model, hf32):
         for n in range(n_size):
             at = ((k // k0 * n1 + n // 16) * 16 + n % 16) * k0 + k % k0
             b[k, n] = decode(machine.load(Space.L0B, get("src1") + at * item, item), dtype)[0]
-    if get("mode") & Mode.HF32:
+    if get("mode") & Mode.HF32 and not is_integer:
         a, b = (cube.hf32_matrix(x, *hf32) for x in (a, b))
     where = [
         [get("dst") + 4 * (((n // 16 * m1 + m // 16) * 16 + m % 16) * 16 + n % 16) for n in range(n_size)]
@@ -400,18 +401,28 @@ def mmad(row, machine, saturate, model, hf32):
     ]
     old = None
     if not get("mode") & Mode.INIT:
-        old = np.array([[machine.load(Space.L0C, at, 4).view(np.float32)[0] for at in line] for line in where])
+        kind = np.int32 if is_integer else np.float32
+        old = np.array([[machine.load(Space.L0C, at, 4).view(kind)[0] for at in line] for line in where])
+    if is_integer:  # exact sums, clamped once
+        sums = a @ b + (0 if old is None else old.astype(np.int64))
+        result = np.clip(sums, -(2**31), 2**31 - 1).astype(np.int32)
+    else:
+        result = _multiply(a, b, old, saturate, model, hf32, dtype, bool(get("mode") & Mode.HF32))
+    for m in range(m_size):
+        for n in range(n_size):
+            machine.store(Space.L0C, where[m][n], result[m, n : n + 1].view(np.uint8))
+
+
+def _multiply(a, b, old, saturate, model, hf32, dtype, is_hf32):
     names, parts = model
     if saturate:
-        kept = 23 - hf32[0] if get("mode") & Mode.HF32 else {Data.FP16: 10, Data.BF16: 7}.get(dtype, 23)
+        kept = 23 - hf32[0] if is_hf32 else {Data.FP16: 10, Data.BF16: 7}.get(dtype, 23)
         parts = parts | {"largest": (2 - 2.0**-kept) * 2.0 ** (15 if dtype == Data.FP16 else 127)}
     result = cube.mmad(a, b, old, *names, **parts)
     if saturate:
         largest = np.finfo(np.float32).max
         result = np.where(np.isnan(result), np.float32(0), np.clip(result, -largest, largest))
-    for m in range(m_size):
-        for n in range(n_size):
-            machine.store(Space.L0C, where[m][n], result[m, n : n + 1].view(np.uint8))
+    return result
 
 
 def _leave_cube(data, dtype, saturate):
@@ -425,17 +436,39 @@ def _leave_fixpipe(row, data, dtype, saturate):
     """Convert one L0C element as Fixpipe does with reluEn and quantPre: quantised, then no less than 0."""
     if row["op"] == Op.FIXPIPE:
         return _leave_cube(data, dtype, saturate)
-    x, relu = data.view(np.float32)[0], bool(row["relu"])
+    relu = bool(row["relu"])
+    if row["dtype"] == Data.INT32:
+        return _leave_as_integer(row, int(data.view(np.int32)[0]), dtype, relu, saturate)
+    x = data.view(np.float32)[0]
     if dtype not in (Data.INT8, Data.UINT8):
         return _leave_cube(np.zeros(4, np.uint8) if relu and x <= 0 else data, dtype, saturate)
     if np.isnan(x):
         return np.zeros(1, np.uint8)
-    scale = np.uint32(int(row["value"]) % 2**32 >> 13 << 13).view(np.float32)
+    scale = _scale_of(row)
     low, high = (0 if relu or dtype == Data.UINT8 else -128), (127 if dtype == Data.INT8 else 255)
     if np.isinf(x):
         y = high if (x > 0) == (scale > 0) else low
     else:
         y = round_integer(Fraction(float(x)) * Fraction(float(scale)) + int(row["offset"]), "RINT")
+    return np.array([min(max(y, low), high) % 256], np.uint8)
+
+
+def _scale_of(row):
+    """The scale as it is read: sign, exponent and 10 bits."""
+    return np.uint32(int(row["value"]) % 2**32 >> 13 << 13).view(np.float32)
+
+
+def _leave_as_integer(row, x, dtype, relu, saturate):
+    """Convert an integer sum: as it is, or its product with the scale, to half or 8 bits."""
+    if dtype == Data.INT32:
+        return np.array([max(x, 0) if relu else x], np.int32).view(np.uint8)
+    product = x * Fraction(float(_scale_of(row)))
+    if dtype == Data.FP16:
+        product = max(product, 0) if relu else product
+        code = round_fraction(product, FP16, "RINT", saturate) if product else 0
+        return np.array([code | (0x8000 if product < 0 else 0)], np.uint16).view(np.uint8)
+    low, high = (0 if relu or dtype == Data.UINT8 else -128), (127 if dtype == Data.INT8 else 255)
+    y = round_integer(product + int(row["offset"]), "RINT")
     return np.array([min(max(y, low), high) % 256], np.uint8)
 
 
@@ -787,16 +820,25 @@ def in_carrier_order(items, item):
     return items.reshape(-1, 16, k0).transpose(0, 2, 1).reshape(-1, 16 * k0)
 
 
+def kept_elements(mask, item):
+    """Return a mask over the elements of whole fractals for what is kept: carriers, or bytes where they hold bytes."""
+    kept = np.zeros((len(mask) * item // FRACTAL, 1024 if item == 1 else 256), np.bool_)
+    kept[:, : FRACTAL // item] = in_carrier_order(mask, item)
+    return kept.ravel()
+
+
 @np.errstate(all="ignore")
 def carriers(data, dtype):
     """Return the float32 carriers of whole fractals: element (row, k) of fractal f at 256 f + 16 k + row.
 
-    ``data``: bytes of whole fractals in hardware order. Carriers without an element (the upper half of a fractal of
-    32-bit data) are a certain NaN.
+    ``data``: bytes of whole fractals in hardware order. Elements of 8 bits are bytes at 1024 f + 16 k + row. Carriers
+    without an element (the upper half of a fractal of 32-bit or 8-bit data) are a certain NaN.
     """
     out = np.full((len(data) // FRACTAL, 256), UNUSED_CARRIER, np.uint32)
     item = ITEM[dtype]
-    if item == 4:
+    if item == 1:
+        out.view(np.uint8)[:, :FRACTAL] = in_carrier_order(data, item)
+    elif item == 4:
         out[:, :128] = in_carrier_order(data.view(np.uint32), item)
     else:
         out[:, :] = in_carrier_order(decode(data, dtype).astype(np.float32).view(np.uint32), item)

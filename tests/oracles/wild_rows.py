@@ -285,12 +285,17 @@ def _fixpipe_quant(w, row):
     mode = w._pick((0, Mode.NZ2ND))
     dtype = w._pick(DST_DTYPES[Op.FIXPIPE_QUANT][w.arch])
     is_byte = dtype in (Data.INT8, Data.UINT8)
+    sources = {Data.INT32: (Data.INT32,), Data.FP32: (Data.FP32,), Data.BF16: (Data.FP32,)}
+    source = w._pick(sources.get(dtype, (Data.FP32, Data.INT32)))
+    scales = is_byte or (source, dtype) == (Data.INT32, Data.FP16)
     mode, space = (Mode.NZ2ND, Space.GM) if is_byte else (mode, w._pick((Space.GM, Space.L1)))
     rows, columns = w._size(100), 16 * w._size(6)
     strides = rows + w._size(16), 2 * rows + columns + 1
     matrices = (w._size(3), w._size(8), w._size(500)) if mode == Mode.NZ2ND else (1, 0, 0)
-    further = int(w.rng.integers(2)), w._value() if is_byte else 0, w._size(255) if is_byte else 0
-    emit.emit_fixpipe_quant(row, 0, space, 0, 0, dtype, rows, columns, *strides, *matrices, mode, *further, 0, 0, 0)
+    further = int(w.rng.integers(2)), w._value() if scales else 0, w._size(255) if is_byte else 0
+    emit.emit_fixpipe_quant(
+        row, 0, space, 0, 0, source, dtype, rows, columns, *strides, *matrices, mode, *further, 0, 0, 0
+    )
 
 
 def _l0c_to_ub(w, row):

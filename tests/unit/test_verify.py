@@ -58,7 +58,7 @@ def _legal(op, arch):
         Op.MMAD: lambda: emit.emit_mmad(rows, 0, 0, 0, 0, half, 16, 16, 16, Mode.INIT, 0, 0),
         Op.FIXPIPE: lambda: emit.emit_fixpipe(rows, 0, Space.GM, 0, 0, Data.FP32, 16, 16, 16, 32, 1, 0, 0, 0, 0, 0, 0),
         Op.FIXPIPE_QUANT: lambda: emit.emit_fixpipe_quant(
-            rows, 0, Space.GM, 0, 0, Data.FP32, 16, 16, 16, 32, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0
+            rows, 0, Space.GM, 0, 0, Data.FP32, Data.FP32, 16, 16, 16, 32, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0
         ),
         Op.L0C_TO_UB: lambda: emit.emit_l0c_to_ub(rows, 0, 0, 0, half, 1, 1, 0, 0, 0, 0),
         Op.DUPLICATE: lambda: emit.emit_duplicate(rows, 0, 0, half, 16, 0, 0, 0),

@@ -1,4 +1,6 @@
-"""Fixpipe with reluEn, or with the quantisation of float results to 8 bits (quantPre QF322B8_PRE, one scale for all).
+"""Fixpipe with reluEn, or with one scale for all results.
+
+That is quantPre QF322B8_PRE (float to 8 bits), REQ8 (integers to 8 bits) and DEQF16 (integers to half).
 
 An instruction of its own beside `fixpipe`, so that most programs, which only convert, compile nothing of it.
 """
@@ -13,6 +15,7 @@ from npu_sim.isa.emitter import emitter
 from npu_sim.isa.instruction import B8, DEVKIT, FLOATS, WORD, Index, Instruction, Rows
 from npu_sim.isa.instructions.fixpipe import check as check_fixpipe
 from npu_sim.isa.instructions.fixpipe import cost, extent, footprint, log_demand, store
+from npu_sim.isa.names import type_name
 from npu_sim.reinterpret import reinterpret
 
 OP = 79
@@ -24,20 +27,41 @@ emit_fixpipe_quant = emitter(
     "fixpipe_quant",
     OP,
     Pipe.FIX,
-    "dst_space dst src=src0 dst_dtype m_size n_size src_stride dst_stride nd_num src_nd_stride dst_nd_stride "
+    "dst_space dst src=src0 dtype dst_dtype m_size n_size src_stride dst_stride nd_num src_nd_stride dst_nd_stride "
     "mode relu value_bits=value offset tensor",
-    """Fixpipe as `emit_fixpipe`, with max(0, x) of the results where ``relu`` is 1.
+    """Fixpipe as `emit_fixpipe`, with max(0, x) of the results where ``relu`` is 1; ``dtype`` is what L0C holds.
 
 Results of 8 bits are x * scale + offset, rounded to the nearest even integer and clamped (ASSUMED: one rounding; NaN
-gives 0); ``value_bits`` is the float scale, of which 10 bits of the mantissa count, ``offset`` has 9 bits.""",
+gives 0); half of integers is x * scale, rounded once (ASSUMED: no
+document says how often; a product of 0 is +0). ``value_bits`` is the float scale, of which 10 bits of
+the mantissa count, ``offset`` has 9 bits.""",
     src0_space=Space.L0C,
 )
 
 
 @jit
+def _scale_of(row):
+    """Return the scale as it is read."""
+    return np.float64(np.uint32(np.int64(row["value"]) & _SCALE_BITS).view(np.float32))
+
+
+@jit
+def _scaled(integers, scale, results):
+    """Write products as float32 from which half is the same as from the exact ones: the last bit says what was cut."""
+    words = reinterpret(results, np.uint32)
+    for i in range(len(integers)):
+        exact = np.float64(integers[i]) * scale + 0.0  # an integer has no -0
+        results[i] = np.float32(exact)
+        if np.float64(results[i]) != exact:
+            if abs(np.float64(results[i])) > abs(exact):
+                words[i] -= np.uint32(1)
+            words[i] |= np.uint32(1)
+
+
+@jit
 def _quantised(x, scale, offset, relu, low, high):
     """Return an accumulator as an integer of 8 bits."""
-    y = np.float64(x) * scale + offset
+    y = x * scale + offset
     if np.isnan(y):
         return np.int64(0)
     return np.int64(np.rint(min(max(y, 0.0 if relu else low, low), high)))
@@ -46,17 +70,18 @@ def _quantised(x, scale, offset, relu, low, high):
 @jit
 def _store_bytes(target, l0c, row):
     """Row-major results of 8 bits."""
-    is_signed = row["dst_dtype"] == Data.INT8
+    is_signed, of_integers = row["dst_dtype"] == Data.INT8, row["dtype"] == Data.INT32
     low, high = (-128.0, 127.0) if is_signed else (0.0, 255.0)
-    word = np.uint32(np.int64(row["value"]) & _SCALE_BITS)
-    scale, offset = np.float64(word.view(np.float32)), np.float64(row["offset"])
+    scale, offset = _scale_of(row), np.float64(row["offset"])
+    integers = reinterpret(l0c, np.int32)
     column = np.int64(row["src_stride"]) * 16
     for z in range(np.int64(row["nd_num"])):
         first = np.int64(row["src0"]) // 4 + z * np.int64(row["src_nd_stride"]) * 256
         for r in range(np.int64(row["m_size"])):
             at = np.int64(row["dst"]) + z * np.int64(row["dst_nd_stride"]) + r * np.int64(row["dst_stride"])
             for c in range(np.int64(row["n_size"])):
-                x = l0c[first + c // 16 * column + r * 16 + c % 16]
+                place = first + c // 16 * column + r * 16 + c % 16
+                x = np.float64(integers[place]) if of_integers else np.float64(l0c[place])
                 target[at + c] = _quantised(x, scale, offset, row["relu"] != 0, low, high) & 0xFF
 
 
@@ -70,13 +95,17 @@ def run(row, gm, l1, l0c, staging, sink, log_runs, log_bytes):
             return False
         _store_bytes(target, l0c, row)
         return True
-    if dtype != Data.FP16 and dtype != Data.BF16 and dtype != Data.FP32:
+    of_integers = row["dtype"] == Data.INT32
+    if dtype != Data.FP16 and (dtype != Data.INT32 if of_integers else dtype != Data.BF16 and dtype != Data.FP32):
         return False
     results = l0c.copy()
+    integers = reinterpret(results, np.int32)
+    if of_integers and dtype == Data.FP16:
+        _scaled(reinterpret(l0c, np.int32), _scale_of(row), results)
     if row["relu"] != 0:
         for i in range(len(results)):
-            if results[i] <= 0:
-                results[i] = 0.0
+            if integers[i] < 0 if of_integers and dtype == Data.INT32 else results[i] <= 0:
+                integers[i] = 0
     store(target, results, row, reinterpret(staging, np.uint8), sink, log_runs, log_bytes)
     return True
 
@@ -89,9 +118,12 @@ def check(chunk: Rows, index: Index) -> None:
     chunk.unsupported(index, plain, lambda row: "results of 8 bits must be row-major and must not be added")
     to_l1 = is_byte & (chunk.column(index, "dst_space") != Space.GM)
     chunk.unsupported(index, to_l1, lambda row: "results of 8 bits must go to GM")
-    for name in ("value", "offset"):
-        given = ~is_byte & (chunk.column(index, name) != 0)
-        chunk.rule(index, given, name, "0 where results are floats")
+    of_integers = chunk.column(index, "dtype") == Data.INT32
+    to_half, to_int32 = (chunk.column(index, "dst_dtype") == data for data in (Data.FP16, Data.INT32))
+    wrong = np.where(of_integers, ~is_byte & ~to_half & ~to_int32, to_int32)
+    chunk.unsupported(index, wrong, lambda row: f"must convert {type_name(int(row['dtype']))} to what it can become")
+    for name, takes in (("value", is_byte | (of_integers & to_half)), ("offset", is_byte)):
+        chunk.rule(index, ~takes & (chunk.column(index, name) != 0), name, "0 where results are not scaled")
 
 
 INSTRUCTION = Instruction(
@@ -107,7 +139,8 @@ INSTRUCTION = Instruction(
         ("relu", 0, 1),
         ("offset", -256, 255),
     ),
-    dst_dtypes={C220: FLOATS | B8 | {Data.BF16}},
+    dtypes={C220: frozenset({Data.FP32, Data.INT32})},
+    dst_dtypes={C220: FLOATS | B8 | {Data.BF16, Data.INT32}},
     modes={C220: Mode.CHANNEL_SPLIT | Mode.NZ2ND | Mode.ATOMIC},
     adds=True,
     unit="cube",
@@ -119,6 +152,7 @@ INSTRUCTION = Instruction(
     check=check,
     defaults={
         "dst_space": Space.GM,
+        "dtype": Data.FP32,
         "nd_num": 1,
         "src_nd_stride": 0,
         "dst_nd_stride": 0,

@@ -11,6 +11,7 @@ from npu_sim.isa.cost_rates import amount, transfer_cycles
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, READ, WRITE, line
 from npu_sim.isa.instruction import B8, B16, B32, BYTE, DEVKIT, TO_L0, UNIFIED_B16, WORD, Index, Instruction, Rows
+from npu_sim.isa.l0_bytes import is_byte, load_2d_bytes
 from npu_sim.isa.lanes import decode_fractal_transposed, decode_rows
 from npu_sim.isa.mte import BLOCK, FRACTAL, copy_blocks, is_carried
 from npu_sim.isa.names import path_name, type_name
@@ -80,9 +81,13 @@ def run(row, gm, l1, l0a, l0b):
     if row["dst_space"] == Space.L1:
         _to_l1(l1, src, row)
         return True
+    dst = l0b if row["dst_space"] == Space.L0B else l0a
+    if is_byte(row["dtype"]):
+        load_2d_bytes(dst, src, row)
+        return True
     if not is_carried(row["dtype"]):
         return False
-    _to_l0(l0b if row["dst_space"] == Space.L0B else l0a, src, row)
+    _to_l0(dst, src, row)
     return True
 
 

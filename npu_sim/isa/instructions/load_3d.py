@@ -15,6 +15,7 @@ from npu_sim.isa.emit_window import WINDOW_FIELDS, WINDOW_RANGES, window_operand
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.img2col import load_3d
 from npu_sim.isa.instruction import B8, B16, B32, DEVKIT, HALF, SHORT, TO_L0, WORD, Index, Instruction, Rows
+from npu_sim.isa.l0_bytes import is_byte, load_3d_bytes
 from npu_sim.isa.mte import is_carried, item_bytes
 from npu_sim.isa.names import type_name
 from npu_sim.units import BLOCK_BYTES
@@ -37,9 +38,13 @@ emit_load_3d = emitter(
 @jit
 def run(row, l1, l0a, l0b, staging):
     """Windows of the types that have carriers."""
+    dst = l0b if row["dst_space"] == Space.L0B else l0a
+    if is_byte(row["dtype"]):
+        load_3d_bytes(dst, l1, row)
+        return True
     if not is_carried(row["dtype"]):
         return False
-    load_3d(l0b if row["dst_space"] == Space.L0B else l0a, l1, row, staging)
+    load_3d(dst, l1, row, staging)
     return True
 
 

@@ -11,6 +11,7 @@ from npu_sim.isa.cost_rates import amount, transfer_cycles
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, WRITE, box, line
 from npu_sim.isa.instruction import B8, B16, B32, BYTE, DEVKIT, TO_L0, WORD, Instruction
+from npu_sim.isa.l0_bytes import is_byte, load_transpose_bytes
 from npu_sim.isa.lanes import decode_rows
 from npu_sim.isa.mte import BLOCK, FRACTAL, is_carried, item_bytes
 
@@ -85,9 +86,13 @@ def _transpose(dst, src, row):
 @jit
 def run(row, l1, l0a, l0b):
     """Squares of the types that have carriers."""
+    dst = l0b if row["dst_space"] == Space.L0B else l0a
+    if is_byte(row["dtype"]):
+        load_transpose_bytes(dst, l1, row)
+        return True
     if not is_carried(row["dtype"]):
         return False
-    _transpose(l0b if row["dst_space"] == Space.L0B else l0a, l1, row)
+    _transpose(dst, l1, row)
     return True
 
 

@@ -25,6 +25,7 @@ from npu_sim.isa.footprint_boxes import (
     line,
 )
 from npu_sim.isa.instruction import B8, DEVKIT, HALF, Index, Instruction, Rows
+from npu_sim.isa.l0_bytes import is_byte, mmad_bytes
 from npu_sim.isa.mte import BLOCK, FRACTAL, item_bytes
 from npu_sim.isa.names import mode_name
 
@@ -81,6 +82,8 @@ def _run_with(multiply: Any) -> Any:
     def run(row, l0a, l0b, l0c, config, scratch):
         """Multiply under the configured model; clamp in saturation mode."""
         dtype = row["dtype"]
+        if is_byte(dtype):
+            return mmad_bytes(l0a, l0b, l0c, row)
         if dtype != Data.FP16 and dtype != Data.BF16 and dtype != Data.FP32:
             return False
         mode = row["mode"]

@@ -214,15 +214,21 @@ inline int64_t wide(uint8_t size, bool more) { return size + 256 * more; }
 
 // What leaves L0C is converted as quantPre says, which must be what the destination holds.
 template <class T, class U> inline void check_quantisation(Here here, QuantMode_t mode) {
-  bool is_plain = std::is_same_v<T, U>;
-  bool fits = mode == NoQuant ? is_plain
-              : mode == F322F16 ? std::is_same_v<T, half> && std::is_same_v<U, float>
-              : mode == F322BF16
-                  ? std::is_same_v<T, bfloat16_t> && std::is_same_v<U, float>
-                  : mode == QF322B8_PRE && sizeof(T) == 1 && std::is_integral_v<T> && std::is_same_v<U, float>;
+  constexpr bool of_float = std::is_same_v<U, float>, of_integer = std::is_same_v<U, int32_t>;
+  constexpr bool to_byte = sizeof(T) == 1 && std::is_integral_v<T>, to_half = std::is_same_v<T, half>;
+  bool fits = false;
+  switch (mode) {
+    case NoQuant: fits = std::is_same_v<T, U>; break;
+    case F322F16: fits = to_half && of_float; break;
+    case F322BF16: fits = std::is_same_v<T, bfloat16_t> && of_float; break;
+    case QF322B8_PRE: fits = to_byte && of_float; break;
+    case REQ8: fits = to_byte && of_integer; break;
+    case DEQF16: fits = to_half && of_integer; break;
+    default: break;
+  }
   if (!fits)
-    refuse(here, "Fixpipe quantPre must be NoQuant, F322F16, F322BF16 or QF322B8_PRE, and fit its tensors; %d is not "
-           "modelled here", int(mode));
+    refuse(here, "Fixpipe quantPre must be NoQuant, F322F16, F322BF16, QF322B8_PRE, REQ8 or DEQF16, and fit its "
+           "tensors; %d is not modelled here", int(mode));
 }
 }  // namespace npusim
 
@@ -319,7 +325,8 @@ template <class C, class A, class B>
 inline void Mmad(const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTensor<B>& b, const MmadParams& p,
                  Here here = Here::now()) {
   static_assert(std::is_same_v<A, B>, "Mmad of two operand types is not modelled");
-  static_assert(std::is_same_v<C, float>, "Mmad into a type other than float is not modelled");
+  static_assert(std::is_same_v<C, std::conditional_t<std::is_same_v<A, int8_t>, int32_t, float>>,
+                "Mmad is modelled of int8_t into int32_t, and of other types into float");
   if (!npusim::has_cube()) return;
   auto expect = [&](int64_t in, int64_t wanted, const char* what) {
     if (in != wanted)
@@ -345,15 +352,17 @@ inline void npusim_fixpipe(Here here, const D& dst, const LocalTensor<U>& src, c
   npusim::check_quantisation<T, U>(here, p.quantPre);
   int64_t mode = (config.format == CO2Layout::ROW_MAJOR ? npusim::mode::NZ2ND : 0) |
                  (p.isChannelSplit ? npusim::mode::CHANNEL_SPLIT : 0);
-  if (p.reluEn || p.quantPre == QF322B8_PRE) {
-    // bits 0 to 31 are the scale, 37 to 45 the offset, which has a sign, 46 says whether results have one
-    bool quantises = p.quantPre == QF322B8_PRE;
-    uint64_t word = quantises ? p.deqScalar : 0;
-    if (quantises && (word >> 46 & 1) != std::is_signed_v<T>)
+  bool to_byte = p.quantPre == QF322B8_PRE || p.quantPre == REQ8;
+  if (p.reluEn || to_byte || p.quantPre == DEQF16) {
+    // bits 0 to 31 are the scale, 36 asks for a shift, 37 to 45 the offset, which has a sign, 46 says whether results
+    // have one
+    uint64_t word = to_byte || p.quantPre == DEQF16 ? p.deqScalar : 0;
+    if (to_byte && (word >> 46 & 1) != std::is_signed_v<T>)
       npusim::refuse(here, "Fixpipe deqScalar must have bit 46 set for int8_t and clear for uint8_t");
-    int64_t offset = int64_t(word >> 37 & 0x1FF);
-    npusim::emit_fixpipe_quant(here, npusim::space_in(dst), npusim::address_in(dst), src.address, npusim::moved<T>(),
-                               p.mSize, p.nSize, p.srcStride, p.dstStride, p.ndNum, p.srcNdStride, p.dstNdStride, mode,
+    if (word >> 36 & 1) npusim::refuse(here, "Fixpipe deqScalar with bit 36 set (a shift to 16 bits) is not modelled");
+    int64_t offset = to_byte ? int64_t(word >> 37 & 0x1FF) : 0;
+    npusim::emit_fixpipe_quant(here, npusim::space_in(dst), npusim::address_in(dst), src.address, npusim::number<U>(),
+                               npusim::moved<T>(), p.mSize, p.nSize, p.srcStride, p.dstStride, p.ndNum, p.srcNdStride, p.dstNdStride, mode,
                                p.reluEn, int64_t(int32_t(uint32_t(word))), offset < 256 ? offset : offset - 512,
                                npusim::tensor_in(dst));
     return;
