@@ -33,12 +33,12 @@ SPLIT = (
 class Twins:
     """One layer of fp16 by both kernels, in the default model on one thread, with tensors that hold the same."""
 
-    def __init__(self, layer: Layer) -> None:
+    def __init__(self, layer: Layer, batch: int = BATCH) -> None:
         self._product = get_product(PRODUCT)
         out = ceil_div(layer.hw, layer.stride)
         pad = layer.kernel // 2
         g = ConvGeometry(
-            n=BATCH, cin=layer.cin, cout=layer.cout, hi=layer.hw, wi=layer.hw, ho=out, wo=out, kh=layer.kernel,
+            n=batch, cin=layer.cin, cout=layer.cout, hi=layer.hw, wi=layer.hw, ho=out, wo=out, kh=layer.kernel,
             kw=layer.kernel, stride=(1, layer.stride, layer.stride), pad=(0, 0, pad, pad, pad, pad),
         )  # fmt: skip
         self._gm, layouts = GlobalMemory(), WeightGradientLayouts.of(g, "fp16")
