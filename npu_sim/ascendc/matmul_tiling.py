@@ -38,7 +38,7 @@ def matmul_tiling(
     k: int,
     *,
     cores: int = 1,
-    item_bytes: Literal[2, 4] = 2,
+    item_bytes: Literal[1, 2, 4] = 2,
     bias: bool = False,
     base: tuple[int, int, int] = (-1, -1, -1),
     single: tuple[int, int, int] = (-1, -1, -1),
@@ -53,7 +53,7 @@ def matmul_tiling(
         Extents.
     cores : int
         Cores that may be used at most (SetDim): those that call the class, in mixed kernels the vector cores.
-    item_bytes : 2 or 4
+    item_bytes : 1, 2 or 4
         Of an element of A and B.
     bias : bool
         Whether there is one.
@@ -77,16 +77,17 @@ def matmul_tiling(
     for name, value in sizes.items():
         if whole(name, value) < 1:
             raise ShapeError(f"{name} must be at least 1, not {value} (matmul_tiling, {chip.name})")
-    if item_bytes not in (2, 4):
-        raise ShapeError(f"item_bytes must be 2 or 4, not {item_bytes} (matmul_tiling, {chip.name})")
+    if item_bytes not in (1, 2, 4):
+        raise ShapeError(f"item_bytes must be 1, 2 or 4, not {item_bytes} (matmul_tiling, {chip.name})")
     own_m, own_n, own_k = (part if part > 0 else all_of for part, all_of in zip(single, (m, n, k), strict=True))
     if single[0] <= 0 and single[1] <= 0:
         own_m, own_n = _share(m, n, cores)
-    base_m = base[0] if base[0] > 0 else min(128, align_up(own_m, _CUBE))
-    base_n = base[1] if base[1] > 0 else min(256, align_up(own_n, _CUBE))
+    unit = 2 * _CUBE if item_bytes == 1 else _CUBE  # of what a load turns at a time
+    base_m = base[0] if base[0] > 0 else min(128, align_up(own_m, unit))
+    base_n = base[1] if base[1] > 0 else min(256, align_up(own_n, unit))
     widest, l0_bytes = max(base_m, base_n), min(core.l0a_bytes, core.l0b_bytes)
-    most_k = l0_bytes // 2 // (widest * item_bytes) // _CUBE * _CUBE
-    base_k = base[2] if base[2] > 0 else min(most_k, align_up(own_k, _CUBE))
+    most_k = l0_bytes // 2 // (widest * item_bytes) // unit * unit
+    base_k = base[2] if base[2] > 0 else min(most_k, align_up(own_k, unit))
     k_steps = ceil_div(own_k, max(base_k, 1))
     line, free = base_k * (base_m + base_n) * item_bytes, core.l1_bytes - bias * _BIAS_BYTES * base_n
     fits_l0 = base_k > 0 and 2 * widest * base_k * item_bytes <= l0_bytes and 4 * base_m * base_n <= core.l0c_bytes

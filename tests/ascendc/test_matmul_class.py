@@ -47,6 +47,7 @@ __global__ __aicore__ void product(GM_ADDR a, GM_ADDR b, GM_ADDR bias, GM_ADDR c
   mm.SetTensorA(A[ta ? m0 : m0 * t.Ka], ta);
   mm.SetTensorB(B[tb ? n0 * t.Kb : n0], tb);
   if (t.isBias) mm.SetBias(row[n0]);
+  if constexpr (sizeof(T) == 1 && sizeof(U) < 4) mm.SetQuantScalar(0x3C000000ull | uint64_t(std::is_signed_v<U>) << 46);
   mm.SetTail(m, n);
   GlobalTensor<U> out = C[m0 * t.N + n0];
   if (how == 1) while (mm.Iterate()) mm.GetTensorC(out);
@@ -146,6 +147,73 @@ def test_ragged_products_are_exact_for_whole_numbers(source, kind, ta, tb, name,
     exact = (a.T if ta else a).astype(np.float32) @ (b.T if tb else b).astype(np.float32) + bias
     assert np.array_equal(c, exact.astype(out))
     assert run.findings == ()
+
+
+@pytest.mark.parametrize("kind", ["cube", None])
+@pytest.mark.parametrize(("ta", "tb"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize(("name", "out"), [("int32_t", np.int32), ("half", np.float16), ("uint8_t", np.uint8)])
+def test_products_of_bytes(source, kind, ta, tb, name, out):
+    m, k, n = 100, 200, 150
+    rng = np.random.default_rng(8)
+    a, b = rng.integers(-128, 128, (m, k), np.int8), rng.integers(-128, 128, (k, n), np.int8)
+    c = np.zeros((m, n), out)
+    tiling = ascendc.matmul_tiling(m, n, k, cores=3, item_bytes=1, base=(32, 64, 32))
+    tiling.stepKa, tiling.stepKb, tiling.depthA1, tiling.depthB1, tiling.stepN = 2, 3, 4, 6, 2
+    given = a.T.copy() if ta else a, b.T.copy() if tb else b
+    compute_bytes = f"int8_t, {name}, CubeFormat::ND, int32_t"
+    run = compute(source, compute_bytes, *given, np.zeros(n, np.int32), c, tiling, ta=ta, tb=tb, blocks=3, kind=kind)
+    sums = a.astype(np.int64) @ b.astype(np.int64)
+    expected = {
+        np.int32: sums, np.float16: (sums / 128).astype(np.float16), np.uint8: np.clip(np.rint(sums / 128), 0, 255)
+    }  # fmt: skip
+    assert np.array_equal(c, expected[out].astype(out))
+    assert run.findings == ()
+
+
+@pytest.mark.parametrize("sizes", [(16, 32, 16), (1, 40, 7), (33, 64, 48), (64, 31, 96)], ids=str)
+@pytest.mark.parametrize(("ta", "tb"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_products_of_bytes_of_any_size_have_a_tiling(source, sizes, ta, tb):
+    m, k, n = sizes
+    rng = np.random.default_rng(9)
+    a, b = rng.integers(-128, 128, (m, k), np.int8), rng.integers(-128, 128, (k, n), np.int8)
+    c = np.zeros((m, n), np.int32)
+    tiling = ascendc.matmul_tiling(m, n, k, item_bytes=1)
+    given = a.T.copy() if ta else a, b.T.copy() if tb else b
+    name = "int8_t, int32_t, CubeFormat::ND, int32_t"
+    run = compute(source, name, *given, np.zeros(n, np.int32), c, tiling, ta=ta, tb=tb, kind="cube")
+    assert np.array_equal(c, a.astype(np.int64) @ b.astype(np.int64))
+    assert run.findings == ()
+
+
+def _bytes_in_fractals(matrix):
+    """Return a matrix of int8 as columns of 32, each of whole fractals of rows."""
+    rows, columns = matrix.shape
+    whole = np.zeros((-(-rows // 16) * 16, -(-columns // 32) * 32), np.int8)
+    whole[:rows, :columns] = matrix
+    return np.ascontiguousarray(whole.reshape(len(whole), -1, 32).transpose(1, 0, 2))
+
+
+def test_bytes_in_fractals_are_multiplied_where_nothing_is_turned(source):
+    m, k, n = 80, 64, 48
+    rng = np.random.default_rng(10)
+    a, b = rng.integers(-128, 128, (m, k), np.int8), rng.integers(-128, 128, (n, k), np.int8)
+    c, none = np.zeros((m, n), np.int32), np.zeros(n, np.int32)
+    tiling = ascendc.matmul_tiling(m, n, k, item_bytes=1, base=(32, 32, 32))
+    name, given = "int8_t, int32_t, CubeFormat::NZ, int32_t", (_bytes_in_fractals(a), _bytes_in_fractals(b))
+    run = compute(source, name, *given, none, c, tiling, tb=1, kind="cube")
+    assert np.array_equal(c, a.astype(np.int64) @ b.T.astype(np.int64))
+    assert run.findings == ()
+    with pytest.raises(ascendc.KernelError, match="of int8_t in CubeFormat NZ must not turn an operand"):
+        compute(source, name, *given, none, c, tiling, kind="cube")
+
+
+def test_products_of_bytes_take_no_bias_and_blocks_of_whole_squares(source):
+    a, c, none = np.zeros((64, 64), np.int8), np.zeros((64, 64), np.int32), np.zeros(64, np.int32)
+    name = "int8_t, int32_t, CubeFormat::ND, int32_t"
+    with pytest.raises(ascendc.KernelError, match="SetBias of products of int8_t is not modelled"):
+        compute(source, name, a, a, none, c, ascendc.matmul_tiling(64, 64, 64, item_bytes=1, bias=True), kind="cube")
+    with pytest.raises(ascendc.KernelError, match="baseN must be a positive multiple of 32, not 48"):
+        compute(source, name, a, a, none, c, ascendc.matmul_tiling(64, 64, 64, base=(32, 48, 32)), kind="cube")
 
 
 @pytest.mark.parametrize("how", [0, 1, 2, 3])
@@ -254,9 +322,17 @@ def test_a_vector_core_that_never_registers_is_waited_for_in_vain(tmp_path):
         compute(path, "half, float", a, a, a, c, ascendc.matmul_tiling(64, 64, 64))
 
 
-def test_types_that_the_cube_lacks_here_do_not_compile(source):
-    with pytest.raises(CompilationError, match="Matmul is modelled of half, bfloat16_t and float"):
-        ascendc.compile(source, "product<int8_t, float>")
+@pytest.mark.parametrize(
+    ("types", "words"),
+    [
+        ("uint8_t, float", "Matmul is modelled of half, bfloat16_t, float and int8_t"),
+        ("int8_t, float", "and of int8_t into int32_t, half, int8_t and uint8_t"),
+        ("half, int32_t", "Matmul is modelled into half, bfloat16_t and float"),
+    ],
+)
+def test_types_that_the_cube_lacks_here_do_not_compile(source, types, words):
+    with pytest.raises(CompilationError, match=words):
+        ascendc.compile(source, f"product<{types}>")
 
 
 HOST = """
@@ -269,7 +345,7 @@ int main() {
                base + 2, single, single + 1, single + 2) == 13) {
     MultiCoreMatmulTiling tiling;
     tiling.SetDim(cores);
-    DataType type = item == 4 ? DataType::DT_FLOAT : DataType::DT_FLOAT16;
+    DataType type = item == 4 ? DataType::DT_FLOAT : item == 2 ? DataType::DT_FLOAT16 : DataType::DT_INT8;
     tiling.SetAType(TPosition::GM, CubeFormat::ND, type);
     tiling.SetBType(TPosition::GM, CubeFormat::ND, type);
     tiling.SetShape(m, n, k);
@@ -297,7 +373,7 @@ def test_host_code_and_python_make_the_same_tilings(tmp_path):
         m, n, k = (int(2 ** rng.uniform(0, 13)) for _ in range(3))
         cores, item, bias, order = (
             int(rng.integers(1, 49)),
-            int(rng.choice([2, 4])),
+            int(rng.choice([1, 2, 4])),
             int(rng.integers(2)),
             int(rng.integers(-1, 2)),
         )

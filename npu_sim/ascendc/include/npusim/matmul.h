@@ -12,10 +12,11 @@ template <class A, class B, class C, class Bias> class ProductState {
   using CT = typename C::T;
   using BiasT = typename Bias::T;
   static_assert(std::is_same_v<AT, BT>, "Matmul of two operand types is not modelled");
-  static_assert(std::is_same_v<AT, half> || std::is_same_v<AT, bfloat16_t> || std::is_same_v<AT, float>,
-                "Matmul is modelled of half, bfloat16_t and float");
-  static_assert(std::is_same_v<CT, half> || std::is_same_v<CT, bfloat16_t> || std::is_same_v<CT, float>,
-                "Matmul is modelled into half, bfloat16_t and float");
+  template <class T, class... U> static constexpr bool is_one_of = (std::is_same_v<T, U> || ...);
+  static_assert(is_one_of<AT, half, bfloat16_t, float, int8_t>, "Matmul is modelled of half, bfloat16_t, float and int8_t");
+  static_assert(std::is_same_v<AT, int8_t> ? is_one_of<CT, int32_t, half, int8_t, uint8_t>
+                                           : is_one_of<CT, half, bfloat16_t, float>,
+                "Matmul is modelled into half, bfloat16_t and float, and of int8_t into int32_t, half, int8_t and uint8_t");
   static constexpr bool is_modelled(CubeFormat format) {
     return format == CubeFormat::ND || format == CubeFormat::NZ || format == CubeFormat::ND_ALIGN;
   }
@@ -48,6 +49,10 @@ template <class A, class B, class C, class Bias> class ProductState {
   void SetHF32(bool on, int mode = 0) {
     if (mode) refuse(Here{"", 0}, "SetHF32 with a transMode other than 0 is not modelled");
     problem.hf32 = on;
+  }
+  void SetQuantScalar(uint64_t scale) {
+    problem.scale = scale;
+    problem.has_scale = true;
   }
   void SetSubBlockIdx(uint8_t) {}
   template <class T> void SetUserDefInfo(T) {}
@@ -214,7 +219,7 @@ class MatmulImpl : public npusim::ProductState<A, B, C, Bias> {
   npusim::CubeProduct<AT, BT, CT, BiasT> cube;
 
  private:
-  LocalTensor<float> held;
+  LocalTensor<npusim::Sum<AT>> held;
   bool is_held = false;
 };
 
@@ -351,7 +356,7 @@ class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy...> {
     const TCubeTiling& t = this->cube.tiling();
     npusim::Walk walk = this->cube.walk(problem);
     while (walk.next()) {
-      LocalTensor<float> block;
+      LocalTensor<npusim::Sum<AT>> block;
       this->cube.compute(here, problem, vector, walk, block, false);
       this->cube.store(here, problem, walk, block, gm, sequential ? 0 : walk.m * t.baseM,
                        sequential ? 0 : walk.n * t.baseN, sequential ? t.baseM : problem.c_rows,
@@ -363,7 +368,7 @@ class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy...> {
 
  private:
   struct Held {
-    LocalTensor<float> block;
+    LocalTensor<npusim::Sum<AT>> block;
     bool is_there = false;
   };
   Held held[npusim::MAX_VECTORS];

@@ -12,6 +12,12 @@ namespace npusim {
 constexpr int64_t FRACTAL = 512, MMAD_BARRIER = 2560, MAX_ROW_STEP = 65535;
 constexpr int64_t parts(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
+// What products of a type add up to.
+template <class T> using Sum = std::conditional_t<std::is_same_v<T, int8_t>, int32_t, float>;
+
+// Rows and columns that a load turns at a time.
+template <class T> inline constexpr int64_t SQUARE = sizeof(T) == 1 ? 32 : 16;
+
 // An operand as it is stored: rows and columns as SetOrgShape says, or L1 that holds it already.
 template <class T> struct Stored {
   AscendC::GlobalTensor<T> gm;
@@ -25,13 +31,15 @@ template <class A, class B, class Bias> struct Product {
   Stored<A> a;
   Stored<B> b;
   AscendC::GlobalTensor<Bias> bias;
-  bool has_bias = false, hf32 = false;
+  bool has_bias = false, hf32 = false, has_scale = false;
+  uint64_t scale = 0;  // of integers that leave as something else, as Fixpipe takes it
   int64_t m = 0, n = 0, k = 0;  // of one core
   int64_t c_rows = 0, c_columns = 0;
   int64_t version = 0;  // another one of operands: nothing of what L1 holds is theirs
 };
 
-// Part of an operand in L1: columns of blocks of 32 bytes, each of whole fractals of rows.
+// Part of an operand in L1: columns of blocks of 32 bytes, each of whole fractals of rows, of int8 that is to be turned of
+// whole squares.
 template <class T, AscendC::TPosition P> class Panels {
  public:
   void init(Here here, AscendC::TPipe& pipe, int64_t count, int64_t bytes) {
@@ -80,12 +88,16 @@ template <class T, AscendC::TPosition P> class Panels {
     one.owner = -1;
   }
 
+  // Rows up to a multiple of this are there.
+  static int64_t unit(const Stored<T>& from) { return from.turns ? SQUARE<T> : 16; }
+
   void load(Here here, const Stored<T>& from, const Panel& to) {
     checked(here, from.gm, "Matmul");
     if (from.is_nz) return load_nz(here, from, to);
     define_tail(here, from, to);
     int64_t at = to.row * from.columns + to.column;
-    if (sizeof(T) == 2 || !from.turns) return fetch(here, from, to.tensor.address, at, to.rows, to.columns, up(to.rows, 16));
+    if (sizeof(T) < 4 || !from.turns)
+      return fetch(here, from, to.tensor.address, at, to.rows, to.columns, up(to.rows, unit(from)));
     // squares of 32-bit elements are turned fractal by fractal: their rows lie in bands of 16
     int64_t band = 2 * parts(to.columns, 16) * FRACTAL;
     for (int64_t row = 0; row < to.rows; row += 16) {
@@ -96,7 +108,7 @@ template <class T, AscendC::TPosition P> class Panels {
 
   // What ND2NZ leaves of the last fractals: the loads to L0 take it along. ASSUMED: a device multiplies what is there.
   static void define_tail(Here here, const Stored<T>& from, const Panel& to) {
-    int64_t lines = to.rows % 16, columns = parts(to.columns, C0), pitch = up(to.rows, 16);
+    int64_t whole = unit(from), lines = to.rows % whole, columns = parts(to.columns, C0), pitch = up(to.rows, whole);
     int64_t at = to.tensor.address + to.rows * 32;
     if (from.turns && sizeof(T) == 4) {
       int64_t pairs = 2 * parts(to.columns, 16);
@@ -107,7 +119,7 @@ template <class T, AscendC::TPosition P> class Panels {
       pitch = 16;
       at = to.tensor.address + to.rows / 16 * columns * FRACTAL + lines * 32;
     }
-    if (lines) emit_fill(here, space::L1, at, data::FP16, columns, 16 - lines, pitch - 16 + lines, 0);
+    if (lines) emit_fill(here, space::L1, at, data::FP16, columns, whole - lines, pitch - whole + lines, 0);
   }
 
   static void fetch(Here here, const Stored<T>& from, int64_t l1, int64_t at, int64_t rows, int64_t columns,
@@ -119,6 +131,7 @@ template <class T, AscendC::TPosition P> class Panels {
   }
 
   static void load_nz(Here here, const Stored<T>& from, const Panel& to) {
+    if (sizeof(T) == 1 && from.turns) refuse(here, "Matmul of int8_t in CubeFormat NZ must not turn an operand");
     int64_t whole = up(from.rows, 16), lines = up(to.rows, 16), count = parts(to.columns, C0);
     int64_t at = (to.column / C0 * whole + to.row) * C0;
     bool fits = whole - lines <= MAX_ROW_STEP;
@@ -138,7 +151,14 @@ inline void load_fractals(Here here, int64_t space, int64_t dst, const P& panel,
   bool is_left = space == space::L0A;
   int64_t l1 = panel.tensor.address, count = parts(lines, 16), k1 = parts(k, 16);
   // fractals of L0A lie by rows of them, those of L0B by steps of k
-  int64_t band = k1 * (16 / c0), along_line = is_left ? band : 1, along_column = is_left ? 1 : count;
+  int64_t band = sizeof(T) == 4 ? 2 * k1 : parts(k, c0), along_line = is_left ? band : 1, along_column = is_left ? 1 : count;
+  if (turns && sizeof(T) == 1) {  // squares lie below each other in the panel, each two fractals of lines in L0
+    int64_t pitch = parts(panel.rows, 32), first = line / 32 * pitch + k_at / 32, squares = parts(lines, 32);
+    for (int64_t i = 0; i < band; i++)
+      emit_load_transpose(here, space, dst + i * (is_left ? 1 : 2 * squares) * FRACTAL, l1, moved<T>(), first + i, squares,
+                          pitch, is_left ? 2 * band - 1 : 1, is_left ? band - 1 : 0);
+    return;
+  }
   if (turns && sizeof(T) == 4) {
     int64_t pitch = parts(panel.columns, 16), first = k_at / 16 * pitch + line / 16;
     for (int64_t i = 0; i < (is_left ? count : k1); i++) {
@@ -203,9 +223,8 @@ template <class A, class B, class C, class Bias> class CubeProduct {
       if (value <= 0 || value % unit)
         refuse(here, "TCubeTiling %s must be a positive multiple of %d, not %d", name, int(unit), int(value));
     };
-    positive("baseM", t.baseM, 16);
-    positive("baseN", t.baseN, 16);
-    positive("baseK", t.baseK, 16);
+    for (auto [name, value] : {std::pair{"baseM", t.baseM}, {"baseN", t.baseN}, {"baseK", t.baseK}})
+      positive(name, value, int32_t(SQUARE<A>));
     t_ = t;
     halves_ = t.dbL0A >= 2 && t.dbL0B >= 2 ? 2 : 1;
     int64_t depth = t.baseK;
@@ -230,13 +249,15 @@ template <class A, class B, class C, class Bias> class CubeProduct {
   Walk walk(const Problem& p) const { return Walk::of(t_, p.m, p.n); }
 
   // Computes the block that the walk stands at; `into` holds it, and is continued if it holds one already.
-  void compute(Here here, const Problem& p, int64_t owner, const Walk& at, AscendC::LocalTensor<float>& into,
+  void compute(Here here, const Problem& p, int64_t owner, const Walk& at, AscendC::LocalTensor<Sum<A>>& into,
                bool continues) {
     int64_t m_at = at.m * t_.baseM, n_at = at.n * t_.baseN;
     int64_t m = p.m - m_at < t_.baseM ? p.m - m_at : t_.baseM, n = p.n - n_at < t_.baseN ? p.n - n_at : t_.baseN;
     // one row alone would switch the Cube to vectors
     int64_t rows = m == 1 ? 16 : m;
-    if (!continues) into = out_.template AllocTensor<float>(here);
+    if (!continues) into = out_.template AllocTensor<Sum<A>>(here);
+    // L0B holds whole squares
+    int64_t columns = sizeof(B) == 1 && p.b.turns ? up(n, 32) : n;
     bool starts = !continues;
     if (p.has_bias && starts) {
       begin_with_bias(here, p, owner, n_at, rows, n, into);
@@ -250,24 +271,30 @@ template <class A, class B, class C, class Bias> class CubeProduct {
               m_at, m, p.k, step(t_.stepKa) * t_.baseK, k_at, k);
       operand(here, p.b, b_, space::L0B, half_ * control->l0b_bytes / 2, owner, p.version, p.n, step(t_.stepN) * t_.baseN,
               n_at, n, p.k, step(t_.stepKb) * t_.baseK, k_at, k);
-      multiply<A>(here, into, rows, n, k, starts);
+      multiply<A>(here, into, rows, columns, k, starts);
       starts = false;
     }
     if (p.hf32) emit_set_hf32(here, false);
   }
 
   // Moves a block to its place (row, column) of a matrix of so many rows and columns, and gives it up.
-  void store(Here here, const Problem& p, const Walk& at, AscendC::LocalTensor<float>& from,
+  void store(Here here, const Problem& p, const Walk& at, AscendC::LocalTensor<Sum<A>>& from,
              const AscendC::GlobalTensor<C>& to, int64_t row, int64_t column, int64_t matrix_rows,
              int64_t matrix_columns, bool is_nz, int atomic) {
     int64_t m_at = at.m * t_.baseM, n_at = at.n * t_.baseN;
     int64_t m = p.m - m_at < t_.baseM ? p.m - m_at : t_.baseM, n = p.n - n_at < t_.baseN ? p.n - n_at : t_.baseN;
     checked(here, to, "GetTensorC");
     out_.EnQue(from, here);
-    from = out_.template DeQue<float>(here);
+    from = out_.template DeQue<Sum<A>>(here);
     if (atomic) AscendC::SetAtomicAdd<C>(here);
     AscendC::FixpipeParamsV220 how;
-    how.quantPre = std::is_same_v<C, float> ? NoQuant : std::is_same_v<C, half> ? F322F16 : F322BF16;
+    if constexpr (std::is_same_v<A, int8_t>) {
+      how.quantPre = std::is_same_v<C, int32_t> ? NoQuant : std::is_same_v<C, half> ? DEQF16 : REQ8;
+      how.deqScalar = p.scale;
+      if (how.quantPre != NoQuant && !p.has_scale) refuse(here, "SetQuantScalar must come before integers leave as others");
+    } else {
+      how.quantPre = std::is_same_v<C, float> ? NoQuant : std::is_same_v<C, half> ? F322F16 : F322BF16;
+    }
     how.srcStride = uint16_t(up(m, 16));
     if (is_nz) {
       int64_t pitch = up(matrix_rows, 16) * 16;
@@ -303,10 +330,10 @@ template <class A, class B, class C, class Bias> class CubeProduct {
 
   static int64_t step(int32_t value) { return value < 1 ? 1 : value; }
 
-  static void npusim_fixpipe(Here here, const AscendC::GlobalTensor<C>& to, const AscendC::LocalTensor<float>& from,
+  static void npusim_fixpipe(Here here, const AscendC::GlobalTensor<C>& to, const AscendC::LocalTensor<Sum<A>>& from,
                              const AscendC::FixpipeParamsV220& how, CubeFormat format) {
-    if (format == CubeFormat::NZ) AscendC::Fixpipe<C, float, AscendC::CFG_NZ>(to, from, how, here);
-    else AscendC::Fixpipe<C, float, AscendC::CFG_ROW_MAJOR>(to, from, how, here);
+    if (format == CubeFormat::NZ) AscendC::Fixpipe<C, Sum<A>, AscendC::CFG_NZ>(to, from, how, here);
+    else AscendC::Fixpipe<C, Sum<A>, AscendC::CFG_ROW_MAJOR>(to, from, how, here);
   }
 
   // All objects of a core share L0A and L0B.
@@ -325,7 +352,7 @@ template <class A, class B, class C, class Bias> class CubeProduct {
   }
 
   template <class T>
-  void multiply(Here here, const AscendC::LocalTensor<float>& into, int64_t rows, int64_t n, int64_t k, bool starts) {
+  void multiply(Here here, const AscendC::LocalTensor<Sum<A>>& into, int64_t rows, int64_t n, int64_t k, bool starts) {
     set_flag(here, HardEvent::MTE1_M, half_);
     wait_flag(here, HardEvent::MTE1_M, half_);
     int64_t mode = (starts ? mode::INIT : 0) | (sizeof(T) == 4 ? mode::K_ALIGN : 0);
@@ -356,7 +383,8 @@ template <class A, class B, class C, class Bias> class CubeProduct {
   }
 
   void begin_with_bias(Here here, const Problem& p, int64_t owner, int64_t n_at, int64_t rows, int64_t n,
-                       const AscendC::LocalTensor<float>& into) {
+                       const AscendC::LocalTensor<Sum<A>>& into) {
+    if (std::is_same_v<A, int8_t>) refuse(here, "SetBias of products of int8_t is not modelled");
     if (!t_.isBias) refuse(here, "TCubeTiling isBias must be 1 where SetBias is called");
     Stored<Bias> row;
     row.gm = p.bias;

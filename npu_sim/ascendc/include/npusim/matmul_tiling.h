@@ -80,9 +80,10 @@ class MatmulApiTiling {
     t.singleCoreM = int32_t(m);
     t.singleCoreN = int32_t(n);
     t.singleCoreK = int32_t(k);
-    int64_t base_m = fix_m > 0 ? fix_m : least(128, up(m, 16)), base_n = fix_n > 0 ? fix_n : least(256, up(n, 16));
+    int64_t unit = item == 1 ? 32 : 16;  // of what a load turns at a time
+    int64_t base_m = fix_m > 0 ? fix_m : least(128, up(m, unit)), base_n = fix_n > 0 ? fix_n : least(256, up(n, unit));
     int64_t widest = base_m > base_n ? base_m : base_n;
-    int64_t base_k = fix_k > 0 ? fix_k : least(L0_BYTES / 2 / (widest * item) / 16 * 16, up(k, 16));
+    int64_t base_k = fix_k > 0 ? fix_k : least(L0_BYTES / 2 / (widest * item) / unit * unit, up(k, unit));
     if (base_k <= 0 || widest * base_k * item * 2 > L0_BYTES || base_m * base_n * 4 > l0c_bytes) return -1;
     int64_t k_steps = parts(k, base_k), line = base_k * (base_m + base_n) * item, free = l1_bytes - bias * 64 * base_n;
     int64_t step = least(free / (2 * line), k_steps);
