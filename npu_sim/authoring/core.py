@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -259,11 +259,13 @@ class Core:
     def _use(self, shape: Shape, frame: FrameType, tensors: Sequence[Any]) -> None:
         """Refuse tensors that an instruction cannot take."""
         api = shape.instruction.api
+        others = [t.data for t in tensors if isinstance(t, LocalTensor | GlobalTensor) and t.space != Space.L0C]
         for name, tensor in zip(shape.tensors, tensors, strict=True):
             if isinstance(tensor, LocalTensor):
                 self.check_alive(frame, tensor)
-                if tensor.space == Space.L0C and tensor.data != Data.FP32:
-                    self.refuse(frame, DTypeError, f"{api} {name} in L0C must be fp32, not {tensor.dtype.name}")
+                if tensor.space == Space.L0C and tensor.data not in (sums := _sums_beside(shape.instruction, others)):
+                    words = " or ".join(data.name.lower() for data in sums)
+                    self.refuse(frame, DTypeError, f"{api} {name} in L0C must be {words}, not {tensor.dtype.name}")
             elif not isinstance(tensor, GlobalTensor):
                 self.refuse(
                     frame, DTypeError, f"{api} {name} must be a LocalTensor or GlobalTensor, not {shown(tensor)}"
@@ -396,6 +398,14 @@ BUFFER_MARKS = (Op.ALLOC_TENSOR, Op.FREE_TENSOR)
 for _instruction in OPS:
     if _instruction.op not in BUFFER_MARKS and not hasattr(Core, _instruction.name.lower()):
         setattr(Core, _instruction.name.lower(), method_of(_instruction))
+
+
+def _sums_beside(instruction: Instruction, others: Collection[int]) -> tuple[Data, ...]:
+    """Return what L0C may hold for an instruction, by the types of its other tensors."""
+    if instruction.scalar_type is not None:  # Fixpipe that scales: the row is held to what becomes of what
+        return Data.FP32, Data.INT32
+    of_integers = Data.INT8 in others if instruction.op == Op.MMAD else Data.INT32 in others
+    return (Data.INT32,) if of_integers else (Data.FP32,)
 
 
 def _methods_like(name: str) -> list[str]:

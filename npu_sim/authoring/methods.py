@@ -120,7 +120,9 @@ def _value(shape: Shape, operand: str) -> str:
         "dst_dtype": "dst.data",
     }
     if operand == "value_bits":
-        return f"self._bits(frame, scalar, {shape.typed}.data)" if shape.typed else "value_bits"
+        own = shape.instruction.scalar_type
+        data = f"{shape.typed}.data" if own is None else int(own)
+        return f"self._bits(frame, scalar, {data})" if shape.typed else "value_bits"
     if operand == "mode":
         return " | ".join(["0", *(f"({int(mode)} if {mode.name.lower()} else 0)" for mode in shape.flags)])
     if operand in shape.tensors:

@@ -12,13 +12,13 @@ import numpy as np
 
 from npu_sim.authoring.recorder import Recorder
 from npu_sim.authoring.tensors import LocalTensor
+from npu_sim.debug.views import lanes_of
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.engines.session import Session
 from npu_sim.errors import StateError
 from npu_sim.isa.codes import Space
 from npu_sim.memory.host import HostMemory, HostSpan
 from npu_sim.products import Product
-from npu_sim.units import FRACTAL_BYTES
 
 _FRACTAL_SIDE = 16
 
@@ -79,12 +79,9 @@ def _elements(session: Session, tensor: LocalTensor) -> np.ndarray:
     first, end, kind = tensor.address, tensor.end, tensor.dtype
     if tensor.space in (Space.L0A, Space.L0B):
         carriers = (memory.l0a if tensor.space == Space.L0A else memory.l0b)[first // 2 : end // 2]
-        depth = FRACTAL_BYTES // _FRACTAL_SIDE // kind.item_bytes
-        fractals = carriers[: len(carriers) // 256 * 256].reshape(-1, _FRACTAL_SIDE, _FRACTAL_SIDE)
-        with np.errstate(invalid="ignore"):  # what nobody wrote is NaN, which integers do not have
-            return fractals[:, :depth].transpose(0, 2, 1).astype(kind.storage)
+        return lanes_of(carriers[: len(carriers) // 256 * 256].reshape(-1, _FRACTAL_SIDE, _FRACTAL_SIDE), kind)
     if tensor.space == Space.L0C:
         whole = memory.l0c[first // 4 : end // 4]
-        return whole[: len(whole) // 256 * 256].reshape(-1, _FRACTAL_SIDE, _FRACTAL_SIDE).copy()
+        return whole[: len(whole) // 256 * 256].reshape(-1, _FRACTAL_SIDE, _FRACTAL_SIDE).copy().view(kind.storage)
     held = memory.ub if tensor.space == Space.UB else memory.l1
     return held[first : end - (end - first) % kind.item_bytes].copy().view(kind.storage)

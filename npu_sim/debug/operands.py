@@ -76,10 +76,17 @@ def bytes_of(
     return np.concatenate([strided(held, run).reshape(-1) for run in runs])
 
 
+def _sums_of(row: np.void) -> Data:
+    """Return what L0C holds where a row adds up or takes sums."""
+    op, dtype, dst_dtype = Op(int(row["op"])), Data(int(row["dtype"])), Data(int(row["dst_dtype"]))
+    of_integers = dtype in (Data.INT8, Data.INT32) if op in (Op.MMAD, Op.FIXPIPE_QUANT) else dst_dtype == Data.INT32
+    return Data.INT32 if of_integers else Data.FP32
+
+
 def type_of(row: np.void, space: Space, *, is_write: bool) -> DType:
     """Return the element type of what a row reads or writes in a space."""
     if space is Space.L0C:
-        return DTYPE_OF_DATA[Data.FP32]
+        return DTYPE_OF_DATA[_sums_of(row)]
     fields = SPEC_OF_OP[int(row["op"])].fields
     code = Data(int(row["dst_dtype" if is_write and "dst_dtype" in fields else "dtype"]))
     return DTYPE_OF_DATA[Data.UINT8 if code == Data.NONE else code]

@@ -152,8 +152,12 @@ def space_of(space: Space | str) -> Space:
 def lanes_of(carriers: np.ndarray, kind: DType) -> np.ndarray:
     """Return fractals of L0A or L0B, [count, 16, elements of 32 bytes], of their carriers.
 
-    Of a type of integers a lane that holds none of them, as one that nothing wrote, is 0, or the nearest.
+    Of a type of integers a lane that holds none of them, as one that nothing wrote, is 0, or the nearest. Those of
+    int8 are the bytes that are there.
     """
+    if kind.item_bytes == 1:  # bytes, not carriers
+        kept = np.ascontiguousarray(carriers).view(np.uint8).reshape(len(carriers), -1)[:, :FRACTAL_BYTES]
+        return kept.reshape(-1, BLOCK_BYTES, SIDE).transpose(0, 2, 1).copy().view(kind.storage)
     lanes = carriers[:, : BLOCK_BYTES // kind.item_bytes].transpose(0, 2, 1)
     if kind.storage.kind in "iu":
         limits = np.iinfo(kind.storage)

@@ -173,6 +173,8 @@ class Instruction:
         Alignment of operands in bytes, or `ITEM`, where it is not that of the space.
     own_types : tuple of str
         Operands whose elements are not of ``dtype``: offsets, indices, bits.
+    scalar_type : Data or None
+        Type of a number among the operands; None: that of the first source.
     by_data : str
         What addresses that it computes from data must be, if it does: their bytes are in the footprint as far as they
         may reach, and data that leads elsewhere ends the run.
@@ -227,6 +229,7 @@ class Instruction:
     modes: Mapping[str, int] = field(default_factory=dict)
     alignment: Mapping[str, int] = field(default_factory=dict)
     own_types: tuple[str, ...] = ()
+    scalar_type: Data | None = None
     by_data: str = ""
     adds: bool = False
     unit: Literal["cube", "vector"] | None = None

@@ -244,6 +244,38 @@ def test_mixed_kernel_runs_on_both_kinds_of_core():
     assert both.record(y, y.copy(), blocks=2, product="310p").launches[0].vectors == 0
 
 
+@pytest.mark.parametrize(("out", "scale", "offset"), [("int32", 0, 0), ("fp16", 2**-7, 0), ("int8", -(2**-8), 3)])
+def test_cube_kernel_multiplies_int8_and_scales_what_leaves(out, scale, offset):
+    @kernel(kind="cube")
+    def product(core, a: In, b: In, c: Out):
+        """A product of 16 x 32 x 16, both operands as fractals."""
+        l1a, l1b = core.alloc(TPosition.A1, "int8", 512), core.alloc(TPosition.B1, "int8", 512)
+        l0a, l0b = core.alloc(TPosition.A2, "int8", 512), core.alloc(TPosition.B2, "int8", 512)
+        l0c = core.alloc(TPosition.CO1, "int32", 256)
+        core.data_copy(l1a, a, 512)
+        core.data_copy(l1b, b, 512)
+        core.set_flag(Pipe.MTE2, Pipe.MTE1, 0)
+        core.wait_flag(Pipe.MTE2, Pipe.MTE1, 0)
+        core.load_2d(l0a, l1a, 0, 1, 1, 0)
+        core.load_2d(l0b, l1b, 0, 1, 1, 0)
+        core.set_flag(Pipe.MTE1, Pipe.M, 0)
+        core.wait_flag(Pipe.MTE1, Pipe.M, 0)
+        core.mmad(l0c, l0a, l0b, 16, 16, 32, init=True)
+        core.set_flag(Pipe.M, Pipe.FIX, 0)
+        core.wait_flag(Pipe.M, Pipe.FIX, 0)
+        core.fixpipe_quant(c, l0c, 16, 16, 16, 16, offset=offset, nz2nd=True, scalar=scale)
+        for tensor in (l1a, l1b, l0a, l0b, l0c):
+            core.free(tensor)
+
+    rng = np.random.default_rng(2)
+    a, b = (rng.integers(-128, 128, (16, 32), np.int8) for _ in range(2))
+    c = np.zeros((16, 16), {"int32": np.int32, "fp16": np.float16, "int8": np.int8}[out])
+    assert product(a, b, c, blocks=1, product="910b").findings == ()
+    sums = a.astype(np.int64) @ b.T.astype(np.int64)
+    scaled = {"int32": sums, "fp16": sums * scale, "int8": np.clip(np.rint(sums * scale + offset), -128, 127)}[out]
+    assert np.array_equal(c, scaled.astype(c.dtype))
+
+
 def test_mixed_kernel_hands_blocks_on_by_flags_between_cores():
     @kernel(kind="mix", vectors=2)
     def product(core, a: In, b: In, c: InOut, y: Out, forget):

@@ -174,12 +174,20 @@ def test_views_show_what_a_twin_reads_element_by_element():
 
 def test_lanes_that_hold_no_integer_are_0_or_the_nearest(recwarn):
     carriers = np.full((1, 16, 16), np.nan, np.float32)
-    carriers[0, :3, 5] = (-7, 300, -np.inf)
-    lanes = lanes_of(carriers, get_dtype("int8"))
+    carriers[0, :3, 5] = (-7, 40000, -np.inf)
+    lanes = lanes_of(carriers, get_dtype("int16"))
     assert lanes.shape == (1, 16, 16)
-    assert lanes[0, 5, :4].tolist() == [-7, 127, -128, 0]
+    assert lanes[0, 5, :4].tolist() == [-7, 32767, -32768, 0]
     assert not lanes[0, :5].any()
     assert not recwarn.list
+
+
+def test_lanes_of_8_bits_are_the_bytes_that_are_there():
+    carriers = np.zeros((2, 16, 16), np.float32)
+    carriers.view(np.int8).reshape(2, 1024)[:, :512] = np.arange(-512, 512).reshape(2, 512)
+    lanes = lanes_of(carriers, get_dtype("int8"))
+    assert lanes.shape == (2, 16, 32)
+    assert lanes[1, 3].tolist() == [np.int64(16 * k + 3).astype(np.int8) for k in range(32)]
 
 
 @pytest.mark.parametrize(

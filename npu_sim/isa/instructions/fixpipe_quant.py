@@ -142,6 +142,7 @@ INSTRUCTION = Instruction(
     dtypes={C220: frozenset({Data.FP32, Data.INT32})},
     dst_dtypes={C220: FLOATS | B8 | {Data.BF16, Data.INT32}},
     modes={C220: Mode.CHANNEL_SPLIT | Mode.NZ2ND | Mode.ATOMIC},
+    scalar_type=Data.FP32,
     adds=True,
     unit="cube",
     footprint=footprint,
