@@ -6,6 +6,7 @@ compared bit by bit, so that no row is taken for another.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -130,6 +131,10 @@ class _Tables:
     """`KnownRows` of the last few machines that were asked for."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Know nothing: also what a process begins with that is the copy of one whose other threads were judging."""
         self._lock = threading.Lock()
         self._tables: list[tuple[Any, KnownRows]] = []
 
@@ -144,4 +149,8 @@ class _Tables:
 
 
 _TABLES = 8
-known_rows_of = _Tables().of
+_KNOWN = _Tables()
+known_rows_of = _KNOWN.of
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_KNOWN.forget)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -100,6 +102,17 @@ def test_more_kinds_of_rows_than_there_is_room_for_are_all_judged():
     assert verify(rows, PRODUCT) == []
     rows["dst"][-1] = 31
     assert [found.row for found in verify(rows, PRODUCT)] == [CAPACITY]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that are copies")
+def test_the_copy_of_a_process_that_judges_does_not_wait_for_it():
+    table = known_rows_of((PRODUCT, None))
+    with table._lock:  # another thread of this process is judging
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            os._exit(0 if verify(_copies(4), PRODUCT) == [] else 1)
+        assert os.waitpid(child, 0)[1] == 0
 
 
 def test_machines_that_differ_know_rows_of_their_own():
