@@ -16,7 +16,7 @@ from npu_sim.debug.views import lanes_of
 from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.engines.session import Session
 from npu_sim.errors import StateError
-from npu_sim.isa.codes import Space
+from npu_sim.isa.codes import Data, Space
 from npu_sim.memory.host import HostMemory, HostSpan
 from npu_sim.products import Product
 
@@ -81,7 +81,8 @@ def _elements(session: Session, tensor: LocalTensor) -> np.ndarray:
         carriers = (memory.l0a if tensor.space == Space.L0A else memory.l0b)[first // 2 : end // 2]
         return lanes_of(carriers[: len(carriers) // 256 * 256].reshape(-1, _FRACTAL_SIDE, _FRACTAL_SIDE), kind)
     if tensor.space == Space.L0C:
-        whole = memory.l0c[first // 4 : end // 4]
-        return whole[: len(whole) // 256 * 256].reshape(-1, _FRACTAL_SIDE, _FRACTAL_SIDE).copy().view(kind.storage)
+        # sums are float32 or int32, whatever a kernel calls them
+        whole = memory.l0c[first // 4 : end // 4].view(np.int32 if kind.data == Data.INT32 else np.float32)
+        return whole[: len(whole) // 256 * 256].reshape(-1, _FRACTAL_SIDE, _FRACTAL_SIDE).copy()
     held = memory.ub if tensor.space == Space.UB else memory.l1
     return held[first : end - (end - first) % kind.item_bytes].copy().view(kind.storage)

@@ -139,7 +139,8 @@ class LocalTensor:
     def numpy(self) -> np.ndarray:
         """Return a copy of the elements as they are when every instruction so far has run in program order.
 
-        L0A and L0B come fractal by fractal, [fractal, 16, 32 bytes of k], L0C as [fractal, 16, 16].
+        L0A and L0B come fractal by fractal, [fractal, 16, 32 bytes of k], L0C as float32, or
+        int32 of that type, [fractal, 16, 16].
         """
         return self._core.contents(self)
 

@@ -151,7 +151,9 @@ def test_ragged_products_are_exact_for_whole_numbers(source, kind, ta, tb, name,
 
 @pytest.mark.parametrize("kind", ["cube", None])
 @pytest.mark.parametrize(("ta", "tb"), [(0, 0), (0, 1), (1, 0), (1, 1)])
-@pytest.mark.parametrize(("name", "out"), [("int32_t", np.int32), ("half", np.float16), ("uint8_t", np.uint8)])
+@pytest.mark.parametrize(("name", "out"), [
+    ("int32_t", np.int32), ("half", np.float16), ("uint8_t", np.uint8), ("int8_t", np.int8),
+])  # fmt: skip
 def test_products_of_bytes(source, kind, ta, tb, name, out):
     m, k, n = 100, 200, 150
     rng = np.random.default_rng(8)
@@ -163,10 +165,12 @@ def test_products_of_bytes(source, kind, ta, tb, name, out):
     compute_bytes = f"int8_t, {name}, CubeFormat::ND, int32_t"
     run = compute(source, compute_bytes, *given, np.zeros(n, np.int32), c, tiling, ta=ta, tb=tb, blocks=3, kind=kind)
     sums = a.astype(np.int64) @ b.astype(np.int64)
-    expected = {
-        np.int32: sums, np.float16: (sums / 128).astype(np.float16), np.uint8: np.clip(np.rint(sums / 128), 0, 255)
-    }  # fmt: skip
-    assert np.array_equal(c, expected[out].astype(out))
+    if out == np.float16:
+        expected = sums / 128
+    else:
+        limits = np.iinfo(out)
+        expected = np.clip(sums if out == np.int32 else np.rint(sums / 128), limits.min, limits.max)
+    assert np.array_equal(c, expected.astype(out))
     assert run.findings == ()
 
 
@@ -214,6 +218,15 @@ def test_products_of_bytes_take_no_bias_and_blocks_of_whole_squares(source):
         compute(source, name, a, a, none, c, ascendc.matmul_tiling(64, 64, 64, item_bytes=1, bias=True), kind="cube")
     with pytest.raises(ascendc.KernelError, match="baseN must be a positive multiple of 32, not 48"):
         compute(source, name, a, a, none, c, ascendc.matmul_tiling(64, 64, 64, base=(32, 48, 32)), kind="cube")
+
+
+def test_integers_leave_as_others_behind_a_scale_only(tmp_path):
+    path = tmp_path / "unscaled.cpp"
+    path.write_text(SOURCE.replace("sizeof(T) == 1 && sizeof(U) < 4", "false"))
+    a, c, none = np.zeros((64, 64), np.int8), np.zeros((64, 64), np.float16), np.zeros(64, np.int32)
+    tiling = ascendc.matmul_tiling(64, 64, 64, item_bytes=1)
+    with pytest.raises(ascendc.KernelError, match="SetQuantScalar must come before integers leave"):
+        compute(path, "int8_t, half, CubeFormat::ND, int32_t", a, a, none, c, tiling, kind="cube")
 
 
 @pytest.mark.parametrize("how", [0, 1, 2, 3])

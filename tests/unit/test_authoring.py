@@ -246,6 +246,8 @@ def test_mixed_kernel_runs_on_both_kinds_of_core():
 
 @pytest.mark.parametrize(("out", "scale", "offset"), [("int32", 0, 0), ("fp16", 2**-7, 0), ("int8", -(2**-8), 3)])
 def test_cube_kernel_multiplies_int8_and_scales_what_leaves(out, scale, offset):
+    seen = []
+
     @kernel(kind="cube")
     def product(core, a: In, b: In, c: Out):
         """A product of 16 x 32 x 16, both operands as fractals."""
@@ -263,6 +265,7 @@ def test_cube_kernel_multiplies_int8_and_scales_what_leaves(out, scale, offset):
         core.mmad(l0c, l0a, l0b, 16, 16, 32, init=True)
         core.set_flag(Pipe.M, Pipe.FIX, 0)
         core.wait_flag(Pipe.M, Pipe.FIX, 0)
+        seen.extend((l0a.numpy(), l0b.numpy(), l0c.numpy()))
         core.fixpipe_quant(c, l0c, 16, 16, 16, 16, offset=offset, nz2nd=True, scalar=scale)
         for tensor in (l1a, l1b, l0a, l0b, l0c):
             core.free(tensor)
@@ -274,6 +277,9 @@ def test_cube_kernel_multiplies_int8_and_scales_what_leaves(out, scale, offset):
     sums = a.astype(np.int64) @ b.T.astype(np.int64)
     scaled = {"int32": sums, "fp16": sums * scale, "int8": np.clip(np.rint(sums * scale + offset), -128, 127)}[out]
     assert np.array_equal(c, scaled.astype(c.dtype))
+    for held, expected in zip(seen, (a[None], b[None], sums[None].astype(np.int32)), strict=True):
+        assert held.dtype == expected.dtype
+        assert np.array_equal(held, expected)
 
 
 def test_mixed_kernel_hands_blocks_on_by_flags_between_cores():

@@ -362,9 +362,9 @@ inline void npusim_fixpipe(Here here, const D& dst, const LocalTensor<U>& src, c
     if (word >> 36 & 1) npusim::refuse(here, "Fixpipe deqScalar with bit 36 set (a shift to 16 bits) is not modelled");
     int64_t offset = to_byte ? int64_t(word >> 37 & 0x1FF) : 0;
     npusim::emit_fixpipe_quant(here, npusim::space_in(dst), npusim::address_in(dst), src.address, npusim::number<U>(),
-                               npusim::moved<T>(), p.mSize, p.nSize, p.srcStride, p.dstStride, p.ndNum, p.srcNdStride, p.dstNdStride, mode,
-                               p.reluEn, int64_t(int32_t(uint32_t(word))), offset < 256 ? offset : offset - 512,
-                               npusim::tensor_in(dst));
+                               npusim::moved<T>(), p.mSize, p.nSize, p.srcStride, p.dstStride, p.ndNum, p.srcNdStride,
+                               p.dstNdStride, mode, p.reluEn, int64_t(int32_t(uint32_t(word))),
+                               offset < 256 ? offset : offset - 512, npusim::tensor_in(dst));
     return;
   }
   npusim::emit_fixpipe(here, npusim::space_in(dst), npusim::address_in(dst), src.address, npusim::moved<T>(), p.mSize,
