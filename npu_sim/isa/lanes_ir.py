@@ -14,6 +14,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from npu_sim.isa.host import host_has
+
 _I8P = ir.IntType(8).as_pointer()
 _BITS_OF_2_TO_MINUS_51 = 76 << 23
 
@@ -161,19 +163,51 @@ def compress(typingctx, src, src_index, mask, dst, dst_index):
     signature = types.void(src, types.intp, types.intp, dst, types.intp)
 
     def codegen(context, builder, sig, args):
-        vector, lanes = ir.VectorType(ir.IntType(32), 16), ir.VectorType(ir.IntType(1), 16)
-        places = []
-        for array_type, array, index in ((sig.args[0], args[0], args[1]), (sig.args[3], args[3], args[4])):
-            byte = builder.mul(index, ir.Constant(index.type, 4))
-            places.append(_vector_pointer(builder, _byte_pointer(context, builder, array_type, array, byte), vector))
-        kind = ir.FunctionType(vector, [vector, lanes, vector])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.experimental.vector.compress.v16i32")
-        mask = builder.bitcast(builder.trunc(args[2], ir.IntType(16)), lanes)
-        bits = builder.load(places[0], align=4)
-        builder.store(builder.call(function, [bits, mask, ir.Constant(vector, ir.Undefined)]), places[1], align=4)
+        def place(array, index):
+            byte = builder.mul(args[index], ir.Constant(args[index].type, 4))
+            return _byte_pointer(context, builder, sig.args[array], args[array], byte)
+
+        mask = builder.trunc(args[2], ir.IntType(16))
+        # without AVX2 LLVM goes lane by lane; only AVX-512 has an instruction
+        shuffles = host_has("avx2") and not host_has("avx512f")
+        pack = _pack_halves if shuffles else _pack_lanes
+        pack(builder, place(0, 1), mask, place(3, 4))
         return context.get_dummy_value()
 
     return signature, codegen
+
+
+def _pack_lanes(builder, source, mask, target):
+    """`compress` as LLVM has it."""
+    vector, lanes = ir.VectorType(ir.IntType(32), 16), ir.VectorType(ir.IntType(1), 16)
+    kind = ir.FunctionType(vector, [vector, lanes, vector])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.experimental.vector.compress.v16i32")
+    bits = builder.load(_vector_pointer(builder, source, vector), align=4)
+    packed = builder.call(function, [bits, builder.bitcast(mask, lanes), ir.Constant(vector, ir.Undefined)])
+    builder.store(packed, _vector_pointer(builder, target, vector), align=4)
+
+
+def _pack_halves(builder, source, mask, target):
+    """`compress` of 8 lanes and 8 more, each by one shuffle of AVX2, whose order is in a table."""
+    vector = ir.VectorType(ir.IntType(32), 8)
+    orders = [sorted(range(8), key=lambda lane, named=named: not named >> lane & 1) for named in range(256)]
+    table = cgutils.global_constant(
+        builder, "npu_sim_lane_orders", ir.Constant(ir.ArrayType(vector, 256), [ir.Constant(vector, o) for o in orders])
+    )
+    kind = ir.FunctionType(vector, [vector, vector])
+    shuffle = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx2.permd")
+    low = builder.and_(mask, ir.Constant(mask.type, 0xFF))
+    high = builder.lshr(mask, ir.Constant(mask.type, 8))
+    count = builder.zext(builder.ctpop(low), ir.IntType(64))
+    behind = builder.gep(target, [builder.mul(count, ir.Constant(count.type, 4))])
+    packed = []
+    for half, named in enumerate((low, high)):
+        lanes = builder.gep(source, [ir.Constant(ir.IntType(64), 32 * half)])
+        bits = builder.load(_vector_pointer(builder, lanes, vector), align=4)
+        order = builder.load(builder.gep(table, [ir.IntType(32)(0), builder.zext(named, ir.IntType(32))]), align=32)
+        packed.append(builder.call(shuffle, [bits, order]))
+    for bits, place in zip(packed, (target, behind), strict=True):
+        builder.store(bits, _vector_pointer(builder, place, vector), align=4)
 
 
 def _lanes_where(kept, test):

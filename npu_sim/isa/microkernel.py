@@ -31,10 +31,8 @@ scan: ``(src, src_at, row_count, valid, ranges)``
 
 from __future__ import annotations
 
-import llvmlite.binding
-from numba.core import config
-
 from npu_sim._jit import JIT_ENABLED, jit
+from npu_sim.isa.host import host_has
 
 if JIT_ENABLED:
     from npu_sim.isa import microkernel_ir as _kernels
@@ -42,14 +40,8 @@ else:
     from npu_sim.isa import microkernel_twin as _kernels
 
 
-def _has_512_bit_vectors():
-    """Whether compiled code gets 32 vector registers of 512 bits; honours Numba's own choice of a CPU."""
-    if config.CPU_NAME not in (None, "host") or config.CPU_FEATURES:
-        return "+avx512f" in (config.CPU_FEATURES or "")
-    return bool(llvmlite.binding.get_host_cpu_features().get("avx512f", False))
-
-
-_WIDE = _has_512_bit_vectors()
+# 32 vector registers of 512 bits
+_WIDE = host_has("avx512f")
 TILE_ROWS = 8 if _WIDE else 4
 FULL_VECTORS = 3 if _WIDE else 1
 REST_VECTORS = 2 if _WIDE else 1
