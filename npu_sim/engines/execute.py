@@ -37,9 +37,9 @@ from npu_sim.memory.core import CoreMemory, memory_bytes
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import Product, is_known_core
 from npu_sim.program.cross_core import CrossCoreFlags
-from npu_sim.program.launch import Launch
+from npu_sim.program.launch import Launch, Shortcut
 
-__all__ = ["ExecuteOptions", "Overflow", "execute", "execute_all"]
+__all__ = ["ExecuteOptions", "Overflow", "execute", "execute_all", "shortcut_of"]
 
 _SMALL_PHASE_ROWS = 1024
 """Rows of a phase, all cores together, that one thread runs alone: memory-bound if long, and mostly short."""
@@ -236,8 +236,18 @@ def execute_all(launches: Iterable[Launch], product: Product, options: ExecuteOp
         if launch.trusted and not is_known:
             # kernels are proven on the buffers of the products of the package; on others every row is looked at
             launch = replace(launch, trusted=False)
+        shortcut = shortcut_of(launch, product, options)
         plain = launch.trusted and in_order
-        if plain and options.shortcuts and launch.shortcut is not None:
-            launch.shortcut(arena, config[3] != 0, options.threads)
+        if shortcut is not None:
+            shortcut(gm, config[3] != 0, options.threads)
         elif not (plain and options.core_order is None and ran_again(launch, arena, product, config, options.threads)):
             _Run(launch, arena, product, options, config).run()
+
+
+def shortcut_of(launch: Launch, product: Product, options: ExecuteOptions) -> Shortcut | None:
+    """Return what is run instead of the rows of ``launch``, None if they are.
+
+    Only launches that are trusted take it, on cores of the package, in program order and without poison.
+    """
+    plain = launch.trusted and options.shortcuts and options.order == "program" and not options.poison
+    return launch.shortcut if plain and launch.shortcut is not None and is_known_core(product.core) else None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import llvmlite.binding
-from numba.core import config
+
+from npu_sim._jit import config
 
 
 def host_has(feature: str) -> bool:

@@ -105,6 +105,7 @@ class GlobalMemory:
         self.tensors: list[GmTensor] = []
         self.total_bytes = 0
         self._arena: npt.NDArray[np.uint8] | None = None
+        self._lent: dict[int, npt.NDArray[np.uint8]] = {}
 
     def add(
         self,
@@ -176,16 +177,28 @@ class GlobalMemory:
         if self._arena is not None:
             give_back_pages(self._arena[tensor.address : tensor.address + tensor.byte_count])
 
+    def lend(self, tensor: GmTensor, storage: npt.NDArray[np.uint8]) -> None:
+        """Let ``storage``, uint8[byte_count], be the bytes of ``tensor`` for those that ask by `bytes_of`.
+
+        Rows of a program see the tensor's place in the arena instead: only for launches that take their shortcut.
+        """
+        self._lent[tensor.index] = storage
+
+    def bytes_of(self, tensor: GmTensor) -> npt.NDArray[np.uint8]:
+        """Return the bytes of ``tensor``, uint8[byte_count], no copy: what was lent, or its place in the arena."""
+        lent = self._lent.get(tensor.index)
+        return self.arena[tensor.address : tensor.address + tensor.byte_count] if lent is None else lent
+
     def release(self) -> None:
-        """Give the arena up: nobody may hold a view into it. Using it again starts anew."""
+        """Give the arena and what was lent up: nobody may hold a view into it. Using it again starts anew."""
+        self._lent.clear()
         if self._arena is not None:
             _SPARE.give_back(self._arena)
             self._arena = None
 
     def view(self, tensor: GmTensor, dtype: npt.DTypeLike, shape: Sequence[int]) -> np.ndarray:
         """Return the storage of ``tensor`` as an array of ``dtype`` and ``shape`` (no copy)."""
-        flat = self.arena[tensor.address : tensor.address + tensor.byte_count].view(dtype)
-        return flat.reshape(tuple(shape))
+        return self.bytes_of(tensor).view(dtype).reshape(tuple(shape))
 
     def table(self) -> npt.NDArray[np.int64]:
         """Return int64[tensors, 4]: address, byte_count, allocated bytes, initialised (0 or 1)."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from npu_sim.errors import InternalError
 from npu_sim.memory.gm import GlobalMemory
@@ -78,7 +77,7 @@ class SourceLine(NamedTuple):
         return f"{self.file}:{self.line}"
 
 
-Shortcut = Callable[[npt.NDArray[np.uint8], bool, int], None]
+Shortcut = Callable[[GlobalMemory, bool, int], None]
 
 
 @dataclass(slots=True)
@@ -151,9 +150,9 @@ class Launch:
         Commands, in thousandths, that the library's kernel of that kind issues where this one has a TransDataTo5HD,
         each with addresses that it computes; 0: it has the instruction too, with a list of a base and steps.
     shortcut : callable or None
-        ``shortcut(arena, saturate, threads)`` has the effect of the whole launch on the tensors in the uint8 arena of
-        `gm`, bit for bit, in less time than its rows take: for kernels that only move, convert or add in a fixed order.
-        Tests hold it to the rows.
+        ``shortcut(memory, saturate, threads)`` has the effect of the whole launch on the tensors of a `GlobalMemory`,
+        which it asks for by `GlobalMemory.bytes_of`, bit for bit, in less time than its rows take: for kernels that
+        only move, convert or add in a fixed order. Tests hold it to the rows.
     known : tuple of Violation
         What whoever made the rows knows to be undefined on a device and no row shows; the hazards engine reports it.
     kept : KeptRows

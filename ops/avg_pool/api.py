@@ -239,5 +239,5 @@ def avg_pool2d_backward(
     if plan.route.name == "empty":
         result[...] = 0
     else:
-        plan.run({"grad_output": g.reshape(-1), "grad_input": result.reshape(-1)}, options)
+        plan.run({"grad_output": g.reshape(-1)}, options, {"grad_input": result.reshape(-1)})
     return AvgPool2dBackward(grad_input=result, path=plan.route.name, compute_dtype=plan.route.compute_dtype, plan=plan)

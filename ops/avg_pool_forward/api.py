@@ -207,5 +207,5 @@ def avg_pool2d(
     record_call(lambda: explain_call(plan))
     options = run_options(chip, plan.route.compute_dtype, accumulation, overflow, threads)
     output = empty_results(plan.calls, {"output": plan.resolved.output})["output"]
-    plan.run({"input": x.reshape(-1), "output": output.reshape(-1)}, options)
+    plan.run({"input": x.reshape(-1)}, options, {"output": output.reshape(-1)})
     return AvgPool2d(output=output, path=plan.route.name, compute_dtype=plan.route.compute_dtype, plan=plan)

@@ -53,8 +53,13 @@ class OperatorPlan:
     def _repr_html_(self) -> str:
         return self.calls.to_html(f"{type(self).__name__}: {self.route.name}")
 
-    def run(self, tensors: Mapping[str, np.ndarray], options: ExecuteOptions) -> None:
-        """Execute the call on the caller's storages. Nothing is written unless all is computed.
+    def run(
+        self,
+        tensors: Mapping[str, np.ndarray],
+        options: ExecuteOptions,
+        results: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        """Execute the call on the caller's storages. Nothing of theirs is written unless all is computed.
 
         Parameters
         ----------
@@ -63,6 +68,8 @@ class OperatorPlan:
             the end, through their views; inputs never.
         options : ExecuteOptions
             How.
+        results : mapping of str to array, or None
+            Those outputs instead whose storages nobody has yet: steps write them as they go.
 
         Raises
         ------
@@ -70,7 +77,7 @@ class OperatorPlan:
             If the overflow mode does not exist on the product; nothing is written then.
         """
         descs = {name: self.resolved.desc(name) for name in self.arguments}
-        run_planned(self.calls, self.arguments, descs, tensors, options, self.constants)
+        run_planned(self.calls, self.arguments, descs, tensors, options, self.constants, results)
 
     @property
     def workspace_bytes(self) -> int:

@@ -1,15 +1,19 @@
-"""Running the steps of a call: the caller's tensors into the arena, launches, results out."""
+"""Running the steps of a call: the caller's tensors into the arena, launches, results out.
+
+Tensors that no row of a program sees are not copied: the shortcuts of the launches around the kernels of the Cube
+read the caller's storages, and write those of the results.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
 from npu_sim.budget import reserve
 from npu_sim.crew import run_parts
 from npu_sim.dtypes.formats import DTYPES
-from npu_sim.engines.execute import ExecuteOptions, execute_all
+from npu_sim.engines.execute import ExecuteOptions, execute_all, shortcut_of
 from npu_sim.layouts.transform import BYTES_PER_THREAD
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.units import MIB
@@ -22,14 +26,44 @@ _LARGE_BYTES = 64 * MIB
 
 
 def _words(gm: GlobalMemory, calls: CallPlan, buffer: Buffer) -> np.ndarray:
-    """Return the words of ``buffer`` in the arena of ``gm``."""
-    place = calls.places[buffer]
-    return gm.arena[place.address : place.address + place.byte_count].view(DTYPES[buffer.dtype].code)
+    """Return the words of ``buffer`` in ``gm``."""
+    return gm.bytes_of(calls.places[buffer]).view(DTYPES[buffer.dtype].code)
 
 
-def _touched(desc: TensorDesc, storage: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Return what ``words`` are in a caller's storage: from the view's first element to its last."""
-    return storage[desc.offset : desc.offset + words.size].view(words.dtype)
+def _touched(desc: TensorDesc, storage: np.ndarray, buffer: Buffer) -> np.ndarray:
+    """Return the words that ``buffer`` is in a caller's storage: from the view's first element to its last."""
+    return storage[desc.offset : desc.offset + buffer.elems].view(DTYPES[buffer.dtype].code)
+
+
+def _seen_by_rows(calls: CallPlan, options: ExecuteOptions) -> set[Buffer]:
+    """Return the buffers that rows of a program read or write, so that they have to be in the arena."""
+    return {
+        buffer
+        for planned in calls.steps
+        for buffer in (*planned.step.reads, *planned.step.writes)
+        if any(shortcut_of(launch, calls.product, options) is None for launch in planned.kernel.launches)
+    }
+
+
+def _lend(
+    gm: GlobalMemory,
+    calls: CallPlan,
+    arguments: Mapping[str, Argument],
+    descs: Mapping[str, TensorDesc],
+    storages: Mapping[str, np.ndarray],
+    options: ExecuteOptions,
+) -> set[str]:
+    """Lend ``gm`` the storages that only shortcuts read or write, instead of copies; return which.
+
+    Compiled code knows arrays that are aligned and may be written.
+    """
+    in_arena, lent = _seen_by_rows(calls, options), set()
+    for name, storage in storages.items():
+        buffer = arguments[name].buffer
+        if buffer not in in_arena and storage.flags.c_contiguous and storage.flags.aligned and storage.flags.writeable:
+            gm.lend(calls.places[buffer], _touched(descs[name], storage, buffer).view(np.uint8))
+            lent.add(name)
+    return lent
 
 
 def run_planned(
@@ -39,6 +73,7 @@ def run_planned(
     tensors: Mapping[str, np.ndarray],
     options: ExecuteOptions,
     constants: Mapping[Buffer, np.ndarray] | None = None,
+    results: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """Execute the steps of any operator on the caller's storages, in a memory of their own.
 
@@ -48,21 +83,28 @@ def run_planned(
         Steps.
     arguments, descs, tensors : mapping of str
         The caller's tensors the steps touch: as the steps see them, as the caller describes them, and their storages.
-        Outputs are written in the order of ``arguments``.
+        Outputs are written in the order of ``arguments``, when all is computed.
     options : ExecuteOptions
         How.
     constants : mapping of Buffer to array, or None
         What the host puts into global memory besides.
+    results : mapping of str to array, or None
+        Outputs whose storages are new: steps may write them at once.
     """
     gm = calls.gm.fresh()
+    results = results or {}
+    storages = {**tensors, **results}
+    inputs = {name: a for name, a in arguments.items() if a.buffer.role != "output" or a.buffer.preserved}
+    usable = {name: storages[name] for name in (*inputs, *results) if arguments[name].view is None}
+    lent = _lend(gm, calls, arguments, descs, usable, options)
     if not options.poison:
-        outputs = [argument.buffer for argument in arguments.values() if argument.buffer.role == "output"]
+        outputs = [a.buffer for name, a in arguments.items() if a.buffer.role == "output" and name not in lent]
         gm.allocate(calls.places[buffer] for buffer in outputs if not buffer.preserved)
-    filled = {a.buffer: name for name, a in arguments.items() if a.buffer.role != "output" or a.buffer.preserved}
+    filled = {argument.buffer: name for name, argument in inputs.items() if name not in lent}
 
     def fill(buffer: Buffer) -> None:
-        name, words = filled[buffer], _words(gm, calls, buffer)
-        copy_words(words, _touched(descs[name], tensors[name], words), options.threads)
+        name = filled[buffer]
+        copy_words(_words(gm, calls, buffer), _touched(descs[name], storages[name], buffer), options.threads)
 
     is_large = calls.gm.total_bytes >= _LARGE_BYTES
     if not is_large:
@@ -71,12 +113,13 @@ def run_planned(
     for buffer, values in (constants or {}).items():
         gm.view(calls.places[buffer], values.dtype, values.shape)[...] = values
     if is_large:
-        _run_sparingly(calls, options, gm, filled, fill)
+        kept = {arguments[name].buffer for name in lent}
+        _run_sparingly(calls, options, gm, filled, fill, kept)
     else:
         run_steps(calls, options, gm)
     for name, argument in arguments.items():
-        if argument.buffer.role == "output":
-            _write_back(_words(gm, calls, argument.buffer), argument, descs[name], tensors[name], options.threads)
+        if argument.buffer.role == "output" and name not in lent:
+            _write_back(_words(gm, calls, argument.buffer), argument, descs[name], storages[name], options.threads)
     gm.release()
 
 
@@ -86,6 +129,7 @@ def _run_sparingly(
     gm: GlobalMemory,
     filled: Mapping[Buffer, str],
     fill: Callable[[Buffer], None],
+    lent: Collection[Buffer],
 ) -> None:
     """Run step after step, each input ``filled`` before its first one; what no later step needs is forgotten."""
     uses: dict[Buffer, list[int]] = {}
@@ -98,7 +142,7 @@ def _run_sparingly(
                 fill(buffer)
         execute_all(planned.kernel.launches, calls.product, options, gm)
         for buffer, numbers in uses.items():
-            if numbers[-1] == number and buffer.role != "output":
+            if numbers[-1] == number and buffer.role != "output" and buffer not in lent:
                 gm.forget(calls.places[buffer])
 
 
@@ -132,11 +176,11 @@ def copy_words(target: np.ndarray, source: np.ndarray, threads: int) -> None:
 
 def _write_back(words: np.ndarray, argument: Argument, desc: TensorDesc, storage: np.ndarray, threads: int) -> None:
     """Copy the elements of an output, and nothing between them, to the caller."""
+    target = _touched(desc, storage, argument.buffer)
     if argument.view is None:
-        copy_words(_touched(desc, storage, words), words, threads)
+        copy_words(target, words, threads)
         return
     step = words.itemsize
     strides = tuple(stride * step for stride in argument.view.strides)
     source = np.lib.stride_tricks.as_strided(words, argument.shape, strides, writeable=False)
-    target = _touched(desc, storage, words)
     np.lib.stride_tricks.as_strided(target, argument.shape, strides)[...] = source

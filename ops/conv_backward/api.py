@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -290,6 +290,10 @@ def convolution_backward(
     )
 
 
+def _flat(storages: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: storage.reshape(-1) for name, storage in storages.items()}
+
+
 @default_fenv
 def run_convolution_backward(
     plan: ConvBackwardPlan,
@@ -315,8 +319,8 @@ def run_convolution_backward(
     record_call(lambda: explain_call(plan))
     options = run_options(resolved.product, resolved.compute_dtype, accumulation, overflow, threads, core_order)
     outputs = empty_results(plan.calls, resolved.wanted_outputs)
-    storages = {"grad_output": grad_output, "input": input, "weight": weight} | outputs
-    plan.run({name: storage.reshape(-1) for name, storage in storages.items()}, options)
+    tensors = {"grad_output": grad_output, "input": input, "weight": weight}
+    plan.run(_flat(tensors), options, _flat(outputs))
     return ConvolutionBackward(
         grad_input=outputs.get("grad_input"),
         grad_weight=outputs.get("grad_weight"),

@@ -242,8 +242,8 @@ def convolution(
     record_call(lambda: explain_call(plan))
     options = run_options(resolved.product, resolved.compute_dtype, accumulation, overflow, threads)
     output = empty_results(plan.calls, {"output": resolved.output})["output"]
-    tensors = {name: array.reshape(-1) for name, array in (arrays | {"output": output}).items()}
-    plan.run(tensors, options)
+    tensors = {name: array.reshape(-1) for name, array in arrays.items()}
+    plan.run(tensors, options, {"output": output.reshape(-1)})
     return Convolution(
         output=output, compute_dtype=resolved.compute_dtype, accumulation=options.accumulation, plan=plan
     )  # fmt: skip

@@ -132,8 +132,8 @@ def matrix_product(
     record_call(lambda: _explained(plan, words))
     options = run_options(chip, plan.compute_dtype, accumulation, overflow, threads)
     result = empty_results(plan.calls, {"output": output})["output"]
-    flat = {name: array.reshape(-1) for name, (array, _) in stored.items()} | {"output": result.reshape(-1)}
-    run_planned(plan.calls, plan.arguments, plan.descs, flat, options)
+    flat = {name: array.reshape(-1) for name, (array, _) in stored.items()}
+    run_planned(plan.calls, plan.arguments, plan.descs, flat, options, results={"output": result.reshape(-1)})
     return MatrixProduct(
         output=result, compute_dtype=plan.compute_dtype, accumulation=options.accumulation, plan=plan
     )  # fmt: skip

@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from npu_sim.crew import run_parts
 from npu_sim.dtypes import bulk_jit
@@ -121,10 +120,10 @@ def cast_launch(
     )  # fmt: skip
 
 
-def _codes(arena: npt.NDArray[np.uint8], tensor: GmTensor, count: int, dtype: str) -> np.ndarray:
+def _codes(memory: GlobalMemory, tensor: GmTensor, count: int, dtype: str) -> np.ndarray:
     """Return the first elements of a tensor as unsigned patterns (no copy)."""
     code = DTYPES[dtype].code
-    return arena[tensor.address : tensor.address + count * code.itemsize].view(code)
+    return memory.bytes_of(tensor)[: count * code.itemsize].view(code)
 
 
 def _convert_all(
@@ -133,12 +132,12 @@ def _convert_all(
     count: int,
     src_dtype: str,
     dst_dtype: str,
-    arena: npt.NDArray[np.uint8],
+    memory: GlobalMemory,
     saturate: bool,
     threads: int,
 ) -> None:
     """Convert all elements in bulk, cut into one stretch for each thread."""
-    source, target = _codes(arena, src, count, src_dtype), _codes(arena, dst, count, dst_dtype)
+    source, target = _codes(memory, src, count, src_dtype), _codes(memory, dst, count, dst_dtype)
     parts = max(min(threads, count // _BULK_ELEMS), 1)
     bounds = [count * part // parts for part in range(parts + 1)]
 

@@ -16,7 +16,6 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from npu_sim.errors import ShapeError
 from npu_sim.isa.op import Data
@@ -248,7 +247,7 @@ def _copy_all(
     dst: GmTensor,
     dst_view: View,
     item_bytes: int,
-    arena: npt.NDArray[np.uint8],
+    memory: GlobalMemory,
     saturate: bool,
     threads: int,
 ) -> None:
@@ -256,6 +255,6 @@ def _copy_all(
     code = np.dtype(f"u{item_bytes}")
     if dst_view.elems == 0:
         return
-    source = arena[src.address : src.address + src.byte_count // item_bytes * item_bytes].view(code)
-    target = arena[dst.address : dst.address + dst.byte_count // item_bytes * item_bytes].view(code)
+    source = memory.bytes_of(src)[: src.byte_count // item_bytes * item_bytes].view(code)
+    target = memory.bytes_of(dst)[: dst.byte_count // item_bytes * item_bytes].view(code)
     np.copyto(dst_view.of(target), src_view.of(source))

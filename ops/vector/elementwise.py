@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from npu_sim.dtypes.convert import cast
 from npu_sim.dtypes.formats import DTYPES
@@ -223,8 +222,8 @@ def broadcast_launch(
     return replace(div_launch(gm, src, dst, planes, plane_elems, 1.0, dtype, product), name="BroadcastTo")
 
 
-def _values(arena: npt.NDArray[np.uint8], tensor: GmTensor, dtype: str) -> np.ndarray:
-    return arena[tensor.address : tensor.address + tensor.byte_count].view(DTYPES[dtype].storage)
+def _values(memory: GlobalMemory, tensor: GmTensor, dtype: str) -> np.ndarray:
+    return memory.bytes_of(tensor).view(DTYPES[dtype].storage)
 
 
 def _rounded(values: np.ndarray, dtype: str, saturate: bool) -> np.ndarray:
@@ -239,16 +238,16 @@ def _combine_all(
     dst: GmTensor,
     plane_elems: int,
     dtype: str,
-    arena: npt.NDArray[np.uint8],
+    memory: GlobalMemory,
     saturate: bool,
     threads: int,
 ) -> None:
     """Combine some planes at a time; products of halves are exact in float32, sums round as in half (Figueroa 1995)."""
     if not src.byte_count:
         return
-    x = _values(arena, src, dtype).reshape(-1, plane_elems)
-    y = _values(arena, dst, dtype).reshape(-1, plane_elems)
-    factor = cast(_values(arena, matrix, dtype), "fp32")
+    x = _values(memory, src, dtype).reshape(-1, plane_elems)
+    y = _values(memory, dst, dtype).reshape(-1, plane_elems)
+    factor = cast(_values(memory, matrix, dtype), "fp32")
     step = max(_BULK_PLANES_BYTES // (4 * plane_elems), 1)
     with np.errstate(all="ignore"):
         for at in range(0, len(x), step):
@@ -263,15 +262,15 @@ def _div_all(
     plane_elems: int,
     divisor: int,
     dtype: str,
-    arena: npt.NDArray[np.uint8],
+    memory: GlobalMemory,
     saturate: bool,
     threads: int,
 ) -> None:
     """Divide one value a plane and spread it; rounding to float32 first does not show in a half (Figueroa 1995)."""
     if not dst.byte_count:
         return
-    x = cast(_values(arena, src, dtype), "fp32")
+    x = cast(_values(memory, src, dtype), "fp32")
     area = cast(np.array([divisor], DTYPES[dtype].code).view(DTYPES[dtype].storage), "fp32")
     with np.errstate(all="ignore"):
         quotients = _rounded(x / area, dtype, saturate)
-    _values(arena, dst, dtype).reshape(planes, plane_elems)[...] = quotients[:, None]
+    _values(memory, dst, dtype).reshape(planes, plane_elems)[...] = quotients[:, None]

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
-import numpy.typing as npt
-
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
@@ -35,6 +32,6 @@ def memset_launch(gm: GlobalMemory, tensor: GmTensor, product: Product) -> Launc
     )  # fmt: skip
 
 
-def _clear(tensor: GmTensor, arena: npt.NDArray[np.uint8], saturate: bool, threads: int) -> None:
+def _clear(tensor: GmTensor, memory: GlobalMemory, saturate: bool, threads: int) -> None:
     """Zero the bytes of the tensor."""
-    arena[tensor.address : tensor.address + tensor.byte_count] = 0
+    memory.bytes_of(tensor).fill(0)

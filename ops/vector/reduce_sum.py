@@ -16,7 +16,6 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from npu_sim.crew import run_parts
 from npu_sim.dtypes.convert import CAST_MODES, check_cast
@@ -185,14 +184,14 @@ def _sum_all(
     src: GmTensor,
     dst: GmTensor,
     params: np.ndarray,
-    arena: npt.NDArray[np.uint8],
+    memory: GlobalMemory,
     saturate: bool,
     threads: int,
 ) -> None:
     """Sum every channel, channels shared out to threads."""
     code = np.dtype(f"u{int(params['item'][0])}")
-    values = arena[src.address : src.address + src.byte_count].view(code)
-    sums = arena[dst.address : dst.address + dst.byte_count].view(code)
+    values = memory.bytes_of(src).view(code)
+    sums = memory.bytes_of(dst).view(code)
     channels = len(sums)
     parts = max(min(threads, channels, len(values) // _BULK_ELEMS), 1)
 

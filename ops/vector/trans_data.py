@@ -7,7 +7,6 @@ shortcut.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.layouts.transform import Transform
@@ -31,13 +30,12 @@ NAME = "TransData"
 def _shortcut(
     src: GmTensor, dst: GmTensor, layout: ActivationLayout | WeightLayout, item_bytes: int, forward: bool
 ) -> Shortcut:
-    """Return a shortcut that transforms in the arena; ``forward``: ``dst`` is the blocked one. Sizes were checked."""
+    """Return a shortcut that transforms in memory; ``forward``: ``dst`` is the blocked one. Sizes were checked."""
     words = np.dtype(f"u{item_bytes}")
     transform = Transform(layout, to_blocked=forward)
-    source, result = (slice(tensor.address, tensor.address + tensor.byte_count) for tensor in (src, dst))
 
-    def shortcut(arena: npt.NDArray[np.uint8], saturate: bool, threads: int) -> None:
-        transform.run(arena[source].view(words), arena[result].view(words), threads)
+    def shortcut(memory: GlobalMemory, saturate: bool, threads: int) -> None:
+        transform.run(memory.bytes_of(src).view(words), memory.bytes_of(dst).view(words), threads)
 
     return shortcut
 

@@ -10,7 +10,6 @@ from functools import partial
 from math import isqrt
 
 import numpy as np
-import numpy.typing as npt
 
 from npu_sim.crew import run_parts
 from npu_sim.errors import ProductError, ShapeError
@@ -109,14 +108,14 @@ def _transpose_all(
     rows: int,
     columns: int,
     item_bytes: int,
-    arena: npt.NDArray[np.uint8],
+    memory: GlobalMemory,
     saturate: bool,
     threads: int,
 ) -> None:
     """Transpose with NumPy, a few rows at a time so that the lines they lie in stay in cache; only bytes move."""
     code = np.dtype(f"u{item_bytes}")
-    source = arena[src.address : src.address + src.byte_count].view(code).reshape(rows, columns)
-    target = arena[dst.address : dst.address + dst.byte_count].view(code).reshape(columns, rows)
+    source = memory.bytes_of(src).view(code).reshape(rows, columns)
+    target = memory.bytes_of(dst).view(code).reshape(columns, rows)
     parts = max(1, min(threads, ceil_div(rows, _BULK_ROWS)))
     bounds = [ceil_div(rows * part // parts, _BULK_ROWS) * _BULK_ROWS for part in range(parts)] + [rows]
 

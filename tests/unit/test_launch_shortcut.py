@@ -22,9 +22,9 @@ def clearing(calls, *, trusted=True):
     gm = GlobalMemory()
     tensor = gm.add("y", 4096, initialised=False)
 
-    def shortcut(arena, saturate, threads):
+    def shortcut(memory, saturate, threads):
         calls.append((saturate, threads))
-        arena[: tensor.byte_count] = 7
+        memory.bytes_of(tensor)[:] = 7
 
     launch = memset_launch(gm, tensor, get_product("910"))
     return replace(launch, shortcut=shortcut, trusted=trusted)
