@@ -13,7 +13,19 @@ import numba
 import numpy as np
 import pytest
 from llvmlite import ir as llvm_ir
-from numba.core import compiler, debuginfo, errors, interpreter, ir, lowering, postproc, typeinfer, types, utils
+from numba.core import (
+    callconv,
+    compiler,
+    debuginfo,
+    errors,
+    interpreter,
+    ir,
+    lowering,
+    postproc,
+    typeinfer,
+    types,
+    utils,
+)
 from numba.core.registry import cpu_target
 from numba.core.runtime import _nrt_python, rtsys
 
@@ -85,6 +97,7 @@ def test_compiler_is_left_as_it_was(fails):
         *((context, "refresh") for context in contexts),
         (contexts[1], "get_abi_sizeof"),
         (contexts[1], "pack_value"),
+        (callconv.CPUCallConv, "call_function"),
         (interpreter, "peep_hole_delete_with_exit"),
         (typeinfer, "TypeInferer"),
         (typeinfer, "new_error_context"),
@@ -245,6 +258,49 @@ def test_errors_name_the_statement(function):
             compiled(1)
         texts.append(re.findall(r"During: (typing of [^\x1b\n]*)", str(caught.value)))
     assert texts[0] == texts[1] != []
+
+
+@pytest.fixture
+def translated(monkeypatch):
+    """What each function is translated to, before LLVM has seen it."""
+    texts: list[str] = []
+    add = _pipeline.SimplifiedLibrary.add_ir_module
+
+    def keep(library, module):
+        texts.append(str(module))
+        add(library, module)
+
+    monkeypatch.setattr(_pipeline.SimplifiedLibrary, "add_ir_module", keep)
+    return texts
+
+
+def test_places_of_results_are_not_cleared_before_a_call(translated, monkeypatch, tmp_path):
+    @_jit.jit
+    def parts(value):
+        if value > 5:
+            raise ValueError("too much", value)
+        return value, np.float64(value)
+
+    def chosen(number):
+        return parts(number + 1) if number > 2 else parts(number)
+
+    def clears():
+        texts = [text for text in translated if "chosen" in text]
+        translated.clear()
+        assert texts
+        return sum(len(re.findall(r"store {i64, double} ", text)) for text in texts)
+
+    ours = _jit.jit(chosen)
+    assert ours(2) == (2, 2.0)
+    assert ours(3) == (4, 4.0)
+    with pytest.raises(ValueError, match=r"^\('too much', 6\)$"):
+        ours(5)
+    few = clears()
+    monkeypatch.setattr(_jit, "_CACHE_PARENT", str(tmp_path / "other"))
+    monkeypatch.setattr(_pipeline, "_call_function", callconv.CPUCallConv.call_function)
+    assert _jit.jit(chosen)(3) == (4, 4.0)
+    # for each of the two calls one where it is and one where the function begins
+    assert clears() - few >= 4
 
 
 def test_collection_that_was_off_stays_off():
