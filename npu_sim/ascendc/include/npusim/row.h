@@ -40,6 +40,14 @@ struct alignas(8) Row {
   uint8_t bytes[128];
 };
 
+// At -O1 GCC makes one string instruction of memset, which takes longer than all else of a row.
+inline void clear(Row& row) {
+  typedef int64_t Block __attribute__((vector_size(16), aligned(8), may_alias));
+  Block* block = reinterpret_cast<Block*>(row.bytes);
+  static_assert(sizeof row == 8 * sizeof(Block));
+  block[0] = block[1] = block[2] = block[3] = block[4] = block[5] = block[6] = block[7] = Block{};
+}
+
 template <class T> inline void put_at(Row& row, int offset, T value) { memcpy(row.bytes + offset, &value, sizeof value); }
 
 template <class T, int offset> inline void put(Row& row, int64_t value) { put_at<T>(row, offset, T(value)); }

@@ -214,7 +214,7 @@ inline Row& new_row(Here here) {
   int64_t count = control->count;
   if (count == ROW_CAPACITY || (count % LOOK_ROWS == 0 && is_late())) [[unlikely]] hand_over(Status::ROWS);
   Row& row = rows[control->count++];
-  memset(&row, 0, sizeof row);
+  clear(row);
   int64_t site = site_of(here);
   if (site != self->last_site) note_site(site);
   self->last_site = site;
