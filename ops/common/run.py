@@ -35,14 +35,13 @@ def _touched(desc: TensorDesc, storage: np.ndarray, buffer: Buffer) -> np.ndarra
     return storage[desc.offset : desc.offset + buffer.elems].view(DTYPES[buffer.dtype].code)
 
 
-def _seen_by_rows(calls: CallPlan, options: ExecuteOptions) -> set[Buffer]:
-    """Return the buffers that rows of a program read or write, so that they have to be in the arena."""
-    return {
-        buffer
-        for planned in calls.steps
-        for buffer in (*planned.step.reads, *planned.step.writes)
-        if any(shortcut_of(launch, calls.product, options) is None for launch in planned.kernel.launches)
-    }
+def _seen_by_shortcuts(calls: CallPlan, options: ExecuteOptions) -> set[Buffer]:
+    """Return the buffers that steps touch and no row of a program does, so that they need not be in the arena."""
+    seen: tuple[set[Buffer], set[Buffer]] = (set(), set())
+    for planned in calls.steps:
+        by_rows = any(shortcut_of(launch, calls.product, options) is None for launch in planned.kernel.launches)
+        seen[by_rows].update(planned.step.reads, planned.step.writes)
+    return seen[False] - seen[True]
 
 
 def _lend(
@@ -57,10 +56,10 @@ def _lend(
 
     Compiled code knows arrays that are aligned and may be written.
     """
-    in_arena, lent = _seen_by_rows(calls, options), set()
+    anywhere, lent = _seen_by_shortcuts(calls, options), set()
     for name, storage in storages.items():
         buffer = arguments[name].buffer
-        if buffer not in in_arena and storage.flags.c_contiguous and storage.flags.aligned and storage.flags.writeable:
+        if buffer in anywhere and storage.flags.c_contiguous and storage.flags.aligned and storage.flags.writeable:
             gm.lend(calls.places[buffer], _touched(descs[name], storage, buffer).view(np.uint8))
             lent.add(name)
     return lent
@@ -95,7 +94,7 @@ def run_planned(
     results = results or {}
     storages = {**tensors, **results}
     inputs = {name: a for name, a in arguments.items() if a.buffer.role != "output" or a.buffer.preserved}
-    usable = {name: storages[name] for name in (*inputs, *results) if arguments[name].view is None}
+    usable = {name: storages[name] for name in (*inputs, *results) if name in arguments and not arguments[name].view}
     lent = _lend(gm, calls, arguments, descs, usable, options)
     if not options.poison:
         outputs = [a.buffer for name, a in arguments.items() if a.buffer.role == "output" and name not in lent]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import ops
 from npu_sim.accumulation import SERIAL
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.errors import ShapeError
@@ -15,6 +14,8 @@ from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
 from npu_sim.program.builder import ProgramBuilder
 from ops.common import run
+from ops.common.tensor_desc import described
+from ops.conv_backward.api import plan_convolution_backward
 
 A2 = get_product("910b")
 
@@ -79,13 +80,17 @@ def test_call_that_computes_nothing_hands_out_poison(monkeypatch):
     monkeypatch.setattr(run, "run_steps", lambda calls, options, gm: None)
     monkeypatch.setattr(memory, "_SPARE", memory._Spare())
     _leave_bytes_behind()
-    one = np.ones((1, 16, 8, 8), np.float16)
-    result = ops.convolution_backward(
-        one, one, np.ones((16, 16, 1, 1), np.float16), stride=1, padding=0, dilation=1, product="910b", threads=1,
+    shapes = ((1, 16, 8, 8), (1, 16, 8, 8), (16, 16, 1, 1))
+    plan = plan_convolution_backward(
+        *(described(shape, "fp16") for shape in shapes), stride=1, padding=0, dilation=1, product="910b",
         output_mask=(True, True, False),
     )  # fmt: skip
-    assert np.isnan(result.grad_input).all()
-    assert np.isnan(result.grad_weight).all()
+    names = ("grad_output", "input", "weight")
+    tensors = {name: np.ones(shape, np.float16).reshape(-1) for name, shape in zip(names, shapes, strict=True)}
+    outputs = {f"grad_{name}": np.zeros_like(tensors[name]) for name in ("input", "weight")}
+    plan.run(tensors | outputs, ExecuteOptions(accumulation=SERIAL))
+    for output in outputs.values():
+        assert np.isnan(output).all()
 
 
 @pytest.mark.parametrize(("size", "address"), [(-1, None), (64, -512)])

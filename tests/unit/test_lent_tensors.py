@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -168,3 +170,14 @@ def test_memory_of_another_run_does_not_see_what_was_lent():
     lent = np.zeros(64, np.uint8)
     gm.lend(tensor, lent)
     assert not np.shares_memory(gm.fresh().bytes_of(tensor), lent)
+
+
+def test_result_that_no_step_writes_is_poison_and_not_lent():
+    plan = planned("910b")
+    steps = tuple(step for step in plan.calls.steps if step.step.name != "ReduceSum")
+    assert len(steps) < len(plan.calls.steps)
+    outputs = empty(0)
+    fewer = replace(plan, calls=replace(plan.calls, steps=steps))
+    fewer.run(flat(drawn()), ExecuteOptions(accumulation=SERIAL), flat(outputs))
+    assert np.isnan(outputs["grad_bias"]).all()
+    assert not np.isnan(outputs["grad_input"]).any()

@@ -39,7 +39,7 @@ def _nothing_runs(monkeypatch, tmp_path):
     nothing = Programs((), np.zeros((1, 1), np.int64))
     monkeypatch.setattr("ops.studies.checking.programs_of", lambda launch: nothing)
     monkeypatch.setattr(
-        "ops.common.plan.OperatorPlan.run", lambda plan, tensors, options: tensors["grad_weight"].fill(0)
+        "ops.common.plan.OperatorPlan.run", lambda plan, tensors, options, results: results["grad_weight"].fill(0)
     )
     for command in ("perf", "check"):
         monkeypatch.setattr(f"ops.cli.{command}.note_compilation", lambda: None)
