@@ -242,6 +242,9 @@ def program() -> NoReturn:
     # A run makes many objects and few cycles: compilation leaves a million that live on, and looking through them all
     # took a fifteenth of a first run.
     gc.set_threshold(2_000_000, 20, 100)
+    # NumPy's OpenBLAS lets its threads ask for work in a loop for 2^26 cycles from the start and behind each product: a
+    # tenth of the processor time of a command. 2^4 is the least that it takes.
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     code = main()
     try:
         # what Python does first: waits for threads, calls what was registered, writes what is buffered

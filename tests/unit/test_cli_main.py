@@ -155,6 +155,22 @@ def test_program_ends_without_freeing_but_waits_calls_and_writes_what_python_doe
     assert done.returncode == 1
 
 
+@pytest.mark.parametrize("wish", [None, "20"])
+def test_program_lets_threads_of_numpy_sleep_unless_the_user_says_how_long(tmp_path, monkeypatch, wish):
+    monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)
+    if wish:
+        monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", wish)
+    place = tmp_path / "numpy"
+    place.mkdir()
+    # NumPy's place, to see what it would find when it is imported
+    (place / "__init__.py").write_text("import os\nprint(os.environ['OPENBLAS_THREAD_TIMEOUT'])\nos._exit(7)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "ops.cli.main", "products"], capture_output=True, text=True, timeout=60,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))},
+    )  # fmt: skip
+    assert (done.stdout, done.returncode) == (f"{wish or 4}\n", 7)
+
+
 @pytest.mark.parametrize("command", ["check", "judge", "run", "program", "precision", "perf", "cc", "selftest"])
 @pytest.mark.parametrize(
     ("name", "rule"),
